@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Counters of frames and bytes.
+
+crate::table::counters! {
+    /// Frames and bytes, from the MAC's side.
+    enum TrafficCounter, "traffic", 0x0800, 0x100 bytes;
+    /// Frames from the MAC.
+    RxFrames = 0, "rx_frames";
+    /// Bytes of these.
+    RxBytes = 1, "rx_bytes";
+    /// Frames to UDP port 4791 that passed every check up to the ICRC.
+    RxRoce = 2, "rx_roce";
+    /// Frames to the MAC.
+    TxFrames = 3, "tx_frames";
+    /// Bytes of these.
+    TxBytes = 4, "tx_bytes";
+    /// RoCE frames to the MAC.
+    TxRoce = 5, "tx_roce";
+    /// Frames handed to the raw Ethernet queue pair.
+    RxRaw = 6, "rx_raw";
+    /// Frames sent by the raw Ethernet queue pair.
+    TxRaw = 7, "tx_raw";
+    /// Commands taken.
+    Commands = 8, "commands";
+    /// CQEs written.
+    Completions = 9, "completions";
+    /// Events written.
+    Events = 10, "events";
+    /// Doorbells taken.
+    Doorbells = 11, "doorbells";
+    /// Doorbells ignored: wrong page, unknown queue, index out of reach.
+    DoorbellsIgnored = 12, "doorbells_ignored";
+}

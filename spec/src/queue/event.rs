@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Event queue entry.
+
+crate::table::codes! {
+    /// What an event reports.
+    enum EventKind, "event_kind";
+    /// An armed CQ has a new entry; `object` is the CQN.
+    Completion = 0, "COMPLETION";
+    /// A CQ had no room; `object` is the CQN. Its queue pairs are in error.
+    CqOverrun = 1, "CQ_OVERRUN";
+    /// A queue pair went to error; `object` is the QPN, `cause` says why.
+    QpFatal = 2, "QP_FATAL";
+    /// A queue pair went to error for a request that it could not accept.
+    QpRequestError = 3, "QP_REQUEST_ERROR";
+    /// A queue pair went to error for an access that was not granted.
+    QpAccessError = 4, "QP_ACCESS_ERROR";
+    /// A queue pair in SQD has finished what was in progress.
+    SqDrained = 5, "SQ_DRAINED";
+    /// The first packet arrived for a queue pair in RTR.
+    CommEstablished = 6, "COMM_ESTABLISHED";
+    /// A queue pair in error took its last WQE from a shared receive queue.
+    LastWqe = 7, "LAST_WQE";
+    /// A shared receive queue fell under its limit; `object` is the SRQN.
+    SrqLimit = 8, "SRQ_LIMIT";
+    /// A shared receive queue failed; `object` is the SRQN.
+    SrqFatal = 9, "SRQ_FATAL";
+    /// The link came up.
+    PortUp = 10, "PORT_UP";
+    /// The link went down.
+    PortDown = 11, "PORT_DOWN";
+    /// A command completed.
+    Command = 12, "COMMAND";
+    /// The card must be reset.
+    DeviceFatal = 13, "DEVICE_FATAL";
+}
+
+crate::table::layout! {
+    /// Event queue entry.
+    struct Event, "event", Little, 16 bytes, "host interface";
+    /// QPN, CQN or SRQN.
+    OBJECT object: u32 @ 0, 24, RO;
+    /// One of [`EventKind`].
+    KIND kind: u8 @ 24, 8, RO;
+    /// Cause, coded as `syndrome` of a CQE.
+    CAUSE cause: u8 @ 32, 8, RO;
+    /// Reserved.
+    RSVD0 rsvd0: u32 @ 40, 24, RSVD;
+    /// Reserved.
+    RSVD1 rsvd1: u64 @ 64, 63, RSVD;
+    /// Phase, as in a CQE.
+    PHASE phase: bool @ 127, 1, RO;
+}

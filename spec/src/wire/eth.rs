@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Ethernet header, without preamble and frame check sequence.
+
+crate::table::layout! {
+    /// Ethernet header, without preamble and frame check sequence.
+    struct Eth, "eth", Network, 14 bytes, "IEEE 802.3 3.2";
+    /// Destination MAC address.
+    DST dst: u64 @ 0, 48, RW, "IEEE 802.3 3.2.4";
+    /// Source MAC address.
+    SRC src: u64 @ 48, 48, RW, "IEEE 802.3 3.2.5";
+    /// Protocol of what follows, one of [`ethertype`].
+    ETHERTYPE ethertype: u16 @ 96, 16, RW, "IEEE 802.3 3.2.6";
+}
+
+/// Protocols named by `ethertype`.
+pub mod ethertype {
+    /// Internet protocol version 4.
+    pub const IPV4: u16 = 0x0800;
+    /// Address resolution protocol.
+    pub const ARP: u16 = 0x0806;
+    /// A customer VLAN tag follows.
+    pub const VLAN: u16 = 0x8100;
+    /// Internet protocol version 6.
+    pub const IPV6: u16 = 0x86dd;
+}
