@@ -480,12 +480,20 @@ macro_rules! layout {
         };
 
         $(#[doc = $doc])+
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+        ///
+        /// The default holds the fields' reset values: what a sender puts there unless it has a reason.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub struct $Struct {
             $(
                 $(#[doc = $fdoc])+
                 pub $field: $type,
             )+
+        }
+
+        impl Default for $Struct {
+            fn default() -> Self {
+                Self { $($field: $crate::Bits::from_bits($CONST.reset as u128),)+ }
+            }
         }
 
         impl $Struct {

@@ -207,7 +207,7 @@ crate::table::layout! {
     VA va: u64 @ 64, 64, RW;
     /// Key of the region it lies in.
     MR_KEY mr_key: u32 @ 128, 32, RW;
-    /// Rights, bits of [`super::Access`].
+    /// Rights, bits of [`crate::queue::Access`].
     ACCESS access: u8 @ 160, 8, RW;
     /// Reserved.
     RSVD0 rsvd0: u32 @ 168, 24, RSVD;

@@ -267,6 +267,16 @@ pub enum FrameError {
         /// The opcode.
         opcode: u8,
     },
+    /// Behind UDP there is less than the headers and the pad that the opcode and pad count ask for, or not a
+    /// multiple of 4 bytes.
+    BadTransportLength {
+        /// The opcode.
+        opcode: Opcode,
+        /// Bytes it must have, at least.
+        want: usize,
+        /// Bytes it has.
+        have: usize,
+    },
     /// The opcode forbids payload, and there is some.
     UnexpectedPayload {
         /// The opcode.
@@ -308,7 +318,9 @@ impl FrameError {
             FrameError::BadIcrc { .. } => DropReason::Icrc,
             FrameError::BadTver { .. } => DropReason::BthVersion,
             FrameError::ReservedOpcode { .. } => DropReason::ReservedOpcode,
-            FrameError::UnexpectedPayload { .. } => DropReason::Malformed,
+            FrameError::BadTransportLength { .. } | FrameError::UnexpectedPayload { .. } => {
+                DropReason::Malformed
+            }
             FrameError::WrongExtensions { .. } | FrameError::Encode(_) => return None,
         })
     }
@@ -336,6 +348,9 @@ impl fmt::Display for FrameError {
             FrameError::BadIcrc { want, have } => write!(f, "ICRC is {have:#010x}, must be {want:#010x}"),
             FrameError::BadTver { tver } => write!(f, "transport header version is {tver}, must be 0"),
             FrameError::ReservedOpcode { opcode } => write!(f, "opcode {opcode:#04x} is reserved"),
+            FrameError::BadTransportLength { opcode, want, have } => {
+                write!(f, "{opcode}: {have} bytes between UDP and ICRC, must be {want}")
+            }
             FrameError::UnexpectedPayload { opcode, bytes } => {
                 write!(f, "{opcode} carries no payload, {bytes} bytes found")
             }
@@ -483,7 +498,7 @@ impl<'a> Frame<'a> {
         }
         if transport.len() % 4 != 0 {
             let want = transport.len().next_multiple_of(4);
-            return Err(FrameError::LengthMismatch { what: opcode.name(), want, have: transport.len() });
+            return Err(FrameError::BadTransportLength { opcode, want, have: transport.len() });
         }
         let (ext, ext_bytes) = Extensions::parse(opcode, &transport[bth::BYTES..]).map_err(short)?;
         let body = &transport[bth::BYTES + ext_bytes..];
