@@ -490,11 +490,7 @@ impl<'a> Frame<'a> {
         };
         let need = opcode.header_bytes() + bth.pad as usize;
         if transport.len() < need {
-            return Err(FrameError::LengthMismatch {
-                what: opcode.name(),
-                want: need,
-                have: transport.len(),
-            });
+            return Err(FrameError::BadTransportLength { opcode, want: need, have: transport.len() });
         }
         if transport.len() % 4 != 0 {
             let want = transport.len().next_multiple_of(4);
