@@ -235,6 +235,19 @@ fn a_body_that_is_not_a_multiple_of_four_bytes_is_refused() {
 }
 
 #[test]
+fn a_pad_count_larger_than_the_body_is_refused() {
+    for pad in 1..=3 {
+        let mut wire = bytes(&frame(Opcode::RcSendOnly, v4(), None, b""));
+        wire[43] |= pad << 4;
+        let body = wire.len() - 4;
+        let icrc = icrc::icrc(&wire[14..body]).unwrap();
+        wire[body..].copy_from_slice(&icrc.to_le_bytes());
+        let (opcode, want) = (Opcode::RcSendOnly, 12 + usize::from(pad));
+        assert_eq!(error(&wire), FrameError::BadTransportLength { opcode, want, have: 12 });
+    }
+}
+
+#[test]
 fn encoding_refuses_headers_that_are_not_the_opcodes_and_buffers_too_short() {
     let mut made = frame(Opcode::RcWriteOnly, v4(), None, b"x");
     let mut out = [0; 200];
