@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Folders, locks and the hash that names a model.
+
+use std::env;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+use fs4::fs_std::FileExt;
+use sha2::{Digest, Sha256};
+
+use crate::error::BuildError;
+
+/// The workspace's target folder: `CARGO_TARGET_DIR`, or else `target` beside the `Cargo.lock` above the running
+/// package, or else the one the running program lies in.
+pub fn target_dir() -> PathBuf {
+    target_dirs().into_iter().next().unwrap_or_else(|| env::temp_dir().join("ferrowire"))
+}
+
+/// All of these that apply, best first.
+pub(crate) fn target_dirs() -> Vec<PathBuf> {
+    let package = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let start = package.or_else(|| env::current_dir().ok());
+    let root =
+        start.and_then(|p| p.ancestors().find(|a| a.join("Cargo.lock").exists()).map(Path::to_path_buf));
+    let mut dirs = Vec::new();
+    if let Some(dir) = env::var_os("CARGO_TARGET_DIR").filter(|d| !d.is_empty()).map(PathBuf::from) {
+        dirs.push(match &root {
+            Some(root) => root.join(dir),
+            None => dir,
+        });
+    }
+    dirs.extend(root.map(|r| r.join("target")));
+    if let Ok(program) = env::current_exe() {
+        dirs.extend(program.ancestors().find(|a| a.join("CACHEDIR.TAG").exists()).map(Path::to_path_buf));
+    }
+    dirs
+}
+
+/// Where models are kept.
+pub(crate) fn cache_dir(chosen: Option<&Path>) -> PathBuf {
+    match chosen {
+        Some(dir) => dir.to_path_buf(),
+        None => env::var_os("FERROWIRE_CACHE").map_or_else(|| target_dir().join("verilated"), PathBuf::from),
+    }
+}
+
+/// The first `length` hexadecimal digits of the SHA-256 of `fields`, each preceded by its length.
+pub(crate) fn hash<'a>(fields: impl IntoIterator<Item = &'a str>, length: usize) -> String {
+    let mut state = Sha256::new();
+    for field in fields {
+        state.update((field.len() as u64).to_le_bytes());
+        state.update(field);
+    }
+    let mut hex: String = state.finalize().iter().map(|b| format!("{b:02x}")).collect();
+    hex.truncate(length);
+    hex
+}
+
+/// An exclusive lock, between threads and between processes, until dropped. The system drops it with a process that dies.
+pub(crate) struct Lock(#[allow(dead_code, reason = "holding it is its use")] File);
+
+/// Waits for the lock called `name`.
+pub(crate) fn lock(cache: &Path, name: &str) -> Result<Lock, BuildError> {
+    let (file, path) = lock_file(cache, name)?;
+    file.lock_exclusive().map_err(BuildError::io("locking", path))?;
+    Ok(Lock(file))
+}
+
+/// Waits for one of `slots` places to run a compiler, shared by every process that uses this cache.
+pub(crate) fn compiler_slot(cache: &Path, slots: usize) -> Result<Lock, BuildError> {
+    loop {
+        for slot in 0..slots.max(1) {
+            let (file, path) = lock_file(cache, &format!("compiler-{slot}"))?;
+            if file.try_lock_exclusive().map_err(BuildError::io("locking", path))? {
+                return Ok(Lock(file));
+            }
+        }
+        thread::sleep(Duration::from_millis(15));
+    }
+}
+
+fn lock_file(cache: &Path, name: &str) -> Result<(File, PathBuf), BuildError> {
+    let folder = cache.join("locks");
+    fs::create_dir_all(&folder).map_err(BuildError::io("creating", &folder))?;
+    let path = folder.join(name);
+    let file = File::options().create(true).truncate(false).write(true).open(&path);
+    Ok((file.map_err(BuildError::io("opening", &path))?, path))
+}
+
+/// A folder that is removed when dropped, for work that is moved into place once complete.
+pub(crate) struct Scratch(PathBuf);
+
+impl Scratch {
+    /// A new folder in `cache`.
+    pub(crate) fn new(cache: &Path, name: &str) -> Result<Self, BuildError> {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let unique = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = cache.join("tmp").join(format!("{name}-{}-{unique}", std::process::id()));
+        if path.exists() {
+            fs::remove_dir_all(&path).map_err(BuildError::io("removing", &path))?;
+        }
+        fs::create_dir_all(&path).map_err(BuildError::io("creating", &path))?;
+        Ok(Self(path))
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // Left-overs are harmless: nothing is read from here.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
