@@ -98,7 +98,9 @@ impl Scratch {
         use std::sync::atomic::{AtomicU64, Ordering};
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let unique = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = cache.join("tmp").join(format!("{name}-{}-{unique}", std::process::id()));
+        let tmp = cache.join("tmp");
+        sweep(&tmp);
+        let path = tmp.join(format!("{name}-{}-{unique}", std::process::id()));
         if path.exists() {
             fs::remove_dir_all(&path).map_err(BuildError::io("removing", &path))?;
         }
@@ -115,5 +117,15 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         // Left-overs are harmless: nothing is read from here.
         let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Removes what killed processes left more than a day ago. Nothing depends on it, so errors do not matter.
+fn sweep(tmp: &Path) {
+    for entry in fs::read_dir(tmp).into_iter().flatten().flatten() {
+        let age = entry.metadata().and_then(|m| m.modified()).ok().and_then(|at| at.elapsed().ok());
+        if age.is_some_and(|age| age > Duration::from_secs(24 * 3600)) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }

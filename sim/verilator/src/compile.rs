@@ -170,15 +170,7 @@ impl Job<'_> {
         write(&work, "shim.cpp", &shim)?;
         let exports = write(&work, "exports.map", shim::EXPORTS)?;
 
-        let mut sources: Vec<(u64, PathBuf)> = Vec::new();
-        for entry in fs::read_dir(&work).map_err(BuildError::io("reading", &work))? {
-            let entry = entry.map_err(BuildError::io("reading", &work))?;
-            if entry.path().extension() == Some(OsStr::new("cpp")) {
-                sources.push((entry.metadata().map_or(0, |m| m.len()), entry.path()));
-            }
-        }
-        sources.sort_by(|a, b| b.cmp(a)); // the longest first
-        let sources: Vec<PathBuf> = sources.into_iter().map(|(_, path)| path).collect();
+        let sources = units(&work)?;
         let globals = globals(&read(&work.join(format!("{class}_classes.mk")))?);
         let mut objects = self.runtime(&globals)?;
         objects.extend(self.compile_all(&sources, &work, self.options.opt)?);
@@ -297,8 +289,7 @@ impl Job<'_> {
     }
 
     fn compile(&self, file: &Path, out: &Path, opt: OptLevel) -> Result<(), BuildError> {
-        // Code that runs once, at the start, or to name the signals of a wave.
-        let slow = file.to_string_lossy().ends_with("__Slow.cpp");
+        let slow = file.to_string_lossy().ends_with(SLOW);
         let mut command = self.compiler.command(if slow { OptLevel::O0 } else { opt });
         command.arg("-c").arg(file).arg("-o").arg(object_of(file, out));
         self.compiled(command, file.file_name().unwrap_or_default())
@@ -333,6 +324,45 @@ impl Job<'_> {
         })
     }
 }
+
+/// Bytes of C++ up to which files are compiled as one. Reading Verilator's headers takes the compiler half a second, far
+/// more than a small file does.
+const UNIT_BYTES: u64 = 400_000;
+
+/// The files to compile, the longest first: all generated ones, small ones gathered by `#include`.
+fn units(work: &Path) -> Result<Vec<PathBuf>, BuildError> {
+    let mut files: Vec<(u64, String)> = Vec::new();
+    for entry in fs::read_dir(work).map_err(BuildError::io("reading", work))? {
+        let entry = entry.map_err(BuildError::io("reading", work))?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.ends_with(".cpp") {
+            files.push((entry.metadata().map_or(0, |m| m.len()), name));
+        }
+    }
+    files.sort_by(|a, b| b.cmp(a));
+    // A small design is one unit. In a large one, what runs once is kept apart, to be compiled faster.
+    let whole = files.iter().map(|(bytes, _)| bytes).sum::<u64>() <= UNIT_BYTES;
+    let mut units: Vec<(u64, bool, Vec<String>)> = Vec::new();
+    for (bytes, name) in files {
+        let slow = !whole && name.ends_with(SLOW);
+        match units.iter_mut().find(|(sum, s, _)| *s == slow && *sum + bytes <= UNIT_BYTES) {
+            Some((sum, _, names)) => {
+                *sum += bytes;
+                names.push(name);
+            }
+            None => units.push((bytes, slow, vec![name])),
+        }
+    }
+    units.sort_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
+    let unit = |(index, (_, slow, names)): (usize, &(u64, bool, Vec<String>))| {
+        let text: String = names.iter().map(|n| format!("#include \"{n}\"\n")).collect();
+        write(work, &format!("unit_{index}{}", if *slow { SLOW } else { ".cpp" }), &text)
+    };
+    units.iter().enumerate().map(unit).collect()
+}
+
+/// How Verilator ends the name of a file with code that runs once, at the start, or to name the signals of a wave.
+const SLOW: &str = "__Slow.cpp";
 
 fn object_of(source: &Path, out: &Path) -> PathBuf {
     out.join(source.file_stem().unwrap_or_default()).with_extension("o")

@@ -13,23 +13,23 @@ fn alone() -> std::sync::MutexGuard<'static, ()> {
     ALONE.lock().unwrap_or_else(|e| e.into_inner())
 }
 
+/// A cache of its own for each test, empty but for Verilator's runtime from the last time.
 struct Cache(PathBuf);
 
 impl Cache {
     fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("ferrowire-{name}-{}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&path);
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        for entry in std::fs::read_dir(&path).into_iter().flatten() {
+            let entry = entry.unwrap();
+            if !entry.file_name().to_string_lossy().starts_with("runtime-") {
+                std::fs::remove_dir_all(entry.path()).unwrap();
+            }
+        }
         Self(path)
     }
 
     fn options(&self) -> Options {
         Options { cache_dir: Some(self.0.clone()), opt: OptLevel::O0, ..Options::default() }
-    }
-}
-
-impl Drop for Cache {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
