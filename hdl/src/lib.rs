@@ -1,2 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TODO
+//! The Ferrowire RNIC pipeline, described in `ferrowire-rtl`. Folders are the pipeline's parts, files its blocks.
+#![forbid(unsafe_code)]
+
+pub mod config;
+pub mod stream;
+pub mod types;
+pub mod rx;
+pub mod tx;

@@ -1,0 +1,354 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The netlist: what running the Rust leaves behind, and what the printer, the checks and the simulator read.
+//!
+//! It is flat. Every node knows the module instance (scope) in which it was made; an operand always lies in the
+//! same scope, except behind [`Op::Port`], which carries a signal across one module boundary.
+
+use crate::bits::Bits;
+use std::panic::Location;
+
+pub(crate) type NodeId = u32;
+pub(crate) type ScopeId = u32;
+pub(crate) type DomainId = u32;
+pub(crate) type MemId = u32;
+
+/// One-operand operators.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Unary {
+    Not,
+    All,
+    Any,
+    Parity,
+}
+
+/// Two-operand operators. Both operands have the width of the result, except that comparisons give one bit,
+/// products are as wide as both operands together, and a shift amount has any width.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Binary {
+    And,
+    Or,
+    Xor,
+    Add,
+    Sub,
+    Mul,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Slt,
+    Shl,
+    Shr,
+}
+
+/// What a node computes.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(crate) enum Op {
+    /// A constant, with the name of the enum and variant that it stands for.
+    Const(Bits, Option<(&'static str, &'static str)>),
+    /// An input of the top module, in a clock domain.
+    Input(DomainId),
+    Unary(Unary, NodeId),
+    Binary(Binary, NodeId, NodeId),
+    Mux(NodeId, NodeId, NodeId),
+    Slice(NodeId, u32),
+    /// Least significant part first.
+    Cat(Vec<NodeId>),
+    /// The same signal on the other side of a module boundary.
+    Port(NodeId, String),
+    Reg(u32),
+    Wire(u32),
+    MemRead(MemId, u32),
+    BlackBox(u32, u32),
+}
+
+impl Op {
+    /// Calls `f` with each node that this one reads in the same instant. A register and a clocked memory read
+    /// have none.
+    pub(crate) fn operands(&self, f: &mut dyn FnMut(NodeId)) {
+        match self {
+            Op::Unary(_, a) | Op::Slice(a, _) | Op::Port(a, _) => f(*a),
+            Op::Binary(_, a, b) => [a, b].into_iter().for_each(|n| f(*n)),
+            Op::Mux(c, a, b) => [c, a, b].into_iter().for_each(|n| f(*n)),
+            Op::Cat(parts) => parts.iter().for_each(|n| f(*n)),
+            Op::Const(..) | Op::Input(_) | Op::Reg(_) | Op::Wire(_) | Op::MemRead(..) | Op::BlackBox(..) => {}
+        }
+    }
+
+    /// A short word for generated names.
+    pub(crate) fn word(&self) -> &'static str {
+        match self {
+            Op::Const(..) => "const",
+            Op::Input(_) => "in",
+            Op::Unary(Unary::Not, _) => "not",
+            Op::Unary(Unary::All, _) => "all",
+            Op::Unary(Unary::Any, _) => "any",
+            Op::Unary(Unary::Parity, _) => "parity",
+            Op::Binary(op, ..) => match op {
+                Binary::And => "and",
+                Binary::Or => "or",
+                Binary::Xor => "xor",
+                Binary::Add => "sum",
+                Binary::Sub => "diff",
+                Binary::Mul => "product",
+                Binary::Eq => "eq",
+                Binary::Ne => "ne",
+                Binary::Lt | Binary::Slt => "lt",
+                Binary::Le => "le",
+                Binary::Shl | Binary::Shr => "shifted",
+            },
+            Op::Mux(..) => "mux",
+            Op::Slice(..) => "bits",
+            Op::Cat(_) => "cat",
+            Op::Port(..) => "port",
+            Op::Reg(_) => "reg",
+            Op::Wire(_) => "wire",
+            Op::MemRead(..) => "read",
+            Op::BlackBox(..) => "pin",
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    pub op: Op,
+    pub width: u32,
+    pub scope: ScopeId,
+    pub loc: &'static Location<'static>,
+    pub name: Option<String>,
+    /// The name was made up and gives way to one from the source.
+    pub weak: bool,
+}
+
+/// A value assigned under a condition (`None`: always). The last one that holds wins.
+pub(crate) type Assign = (Option<NodeId>, NodeId);
+
+#[derive(Clone, Debug)]
+pub(crate) struct Reg {
+    pub node: NodeId,
+    pub reset: Option<Bits>,
+    pub domain: DomainId,
+    pub assigns: Vec<Assign>,
+    /// First flop of a synchroniser: may read another domain.
+    pub crossing: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Wire {
+    pub assigns: Vec<Assign>,
+    pub driven: bool,
+}
+
+/// How the tools should build a memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Style {
+    /// The tool's choice.
+    Auto,
+    /// Block RAM: only clocked reads.
+    Block,
+    /// LUT RAM.
+    Distributed,
+    /// UltraRAM where the part has it: only clocked reads, no initial contents.
+    Ultra,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ReadPort {
+    pub node: NodeId,
+    pub domain: DomainId,
+    pub en: NodeId,
+    pub addr: NodeId,
+    pub clocked: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct WritePort {
+    pub domain: DomainId,
+    pub en: NodeId,
+    pub addr: NodeId,
+    pub data: NodeId,
+    /// Enables, one for each `lane` bits.
+    pub lanes: Option<(NodeId, u32)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Mem {
+    pub name: String,
+    pub scope: ScopeId,
+    pub loc: &'static Location<'static>,
+    pub depth: u32,
+    pub width: u32,
+    pub style: Style,
+    pub init: Option<Vec<Bits>>,
+    pub reads: Vec<ReadPort>,
+    pub writes: Vec<WritePort>,
+    /// What a read gives that meets a write to the same word does not matter.
+    pub no_collision: bool,
+    /// Read from another domain than it is written in.
+    pub crossing: bool,
+}
+
+/// What a property asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum PropertyKind {
+    Assert,
+    Assume,
+    Cover,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Property {
+    pub kind: PropertyKind,
+    pub scope: ScopeId,
+    pub domain: DomainId,
+    pub cond: NodeId,
+    pub message: String,
+    pub loc: &'static Location<'static>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct BlackBox {
+    pub module: String,
+    pub name: String,
+    pub scope: ScopeId,
+    pub loc: &'static Location<'static>,
+    pub params: Vec<(String, String)>,
+    pub inputs: Vec<(String, NodeId)>,
+    pub clocks: Vec<(String, DomainId)>,
+    pub outputs: Vec<(String, NodeId)>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct ScopeInfo {
+    pub module: String,
+    pub instance: String,
+    pub parent: Option<ScopeId>,
+    pub loc: &'static Location<'static>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Domain {
+    pub clock: String,
+    pub reset: String,
+}
+
+/// A finished, checked design.
+#[derive(Clone, Debug, Default)]
+pub struct Netlist {
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) regs: Vec<Reg>,
+    pub(crate) wires: Vec<Wire>,
+    pub(crate) mems: Vec<Mem>,
+    pub(crate) properties: Vec<Property>,
+    pub(crate) boxes: Vec<BlackBox>,
+    pub(crate) scopes: Vec<ScopeInfo>,
+    pub(crate) domains: Vec<Domain>,
+    pub(crate) inputs: Vec<NodeId>,
+    pub(crate) outputs: Vec<(String, NodeId)>,
+}
+
+/// A port of the top module.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Port {
+    /// Name in the Verilog.
+    pub name: String,
+    /// Width in bits.
+    pub width: u32,
+    /// Whether the design reads it.
+    pub input: bool,
+    /// Whether it is a clock.
+    pub clock: bool,
+}
+
+impl Netlist {
+    /// Name of the top module.
+    pub fn top(&self) -> &str {
+        &self.scopes[0].module
+    }
+
+    /// The top module's ports in the Verilog's order: clock and reset of each domain in use, then inputs and
+    /// outputs as declared.
+    pub fn ports(&self) -> Vec<Port> {
+        let mut ports = Vec::new();
+        for (id, domain) in self.domains.iter().enumerate() {
+            let (clock, reset) = self.domain_use(id as DomainId, None);
+            if clock {
+                ports.push(Port { name: domain.clock.clone(), width: 1, input: true, clock: true });
+            }
+            if reset {
+                ports.push(Port { name: domain.reset.clone(), width: 1, input: true, clock: false });
+            }
+        }
+        for id in &self.inputs {
+            let node = &self.nodes[*id as usize];
+            let name = node.name.clone().unwrap_or_default();
+            ports.push(Port { name, width: node.width, input: true, clock: false });
+        }
+        for (name, id) in &self.outputs {
+            let width = self.nodes[*id as usize].width;
+            ports.push(Port { name: name.clone(), width, input: false, clock: false });
+        }
+        ports
+    }
+
+    /// The clock names, first the one in which the design started.
+    pub fn clocks(&self) -> Vec<String> {
+        self.domains.iter().map(|d| d.clock.clone()).collect()
+    }
+
+    /// Number of nodes, registers and memories: a measure of size.
+    pub fn size(&self) -> (usize, usize, usize) {
+        (self.nodes.len(), self.regs.len(), self.mems.len())
+    }
+
+    /// Names of all module definitions' instances, as paths from the top.
+    pub fn instances(&self) -> Vec<String> {
+        (0..self.scopes.len() as ScopeId).map(|s| self.path(s)).collect()
+    }
+
+    pub(crate) fn path(&self, scope: ScopeId) -> String {
+        let info = &self.scopes[scope as usize];
+        match info.parent {
+            None => info.module.clone(),
+            Some(parent) => format!("{}.{}", self.path(parent), info.instance),
+        }
+    }
+
+    pub(crate) fn within(&self, mut scope: ScopeId, ancestor: ScopeId) -> bool {
+        loop {
+            if scope == ancestor {
+                return true;
+            }
+            match self.scopes[scope as usize].parent {
+                Some(parent) => scope = parent,
+                None => return false,
+            }
+        }
+    }
+
+    /// Whether clock and reset of `domain` are used, below `scope` or anywhere.
+    pub(crate) fn domain_use(&self, domain: DomainId, scope: Option<ScopeId>) -> (bool, bool) {
+        let inside = |s: ScopeId| scope.is_none_or(|a| self.within(s, a));
+        let mut clock = false;
+        let mut reset = false;
+        for reg in self.regs.iter().filter(|r| r.domain == domain) {
+            if inside(self.nodes[reg.node as usize].scope) {
+                clock = true;
+                reset |= reg.reset.is_some();
+            }
+        }
+        for mem in self.mems.iter().filter(|m| inside(m.scope)) {
+            clock |= mem.writes.iter().any(|w| w.domain == domain);
+            clock |= mem.reads.iter().any(|r| r.clocked && r.domain == domain);
+        }
+        for property in self.properties.iter().filter(|p| p.domain == domain) {
+            if inside(property.scope) {
+                clock = true;
+                reset = true;
+            }
+        }
+        for unit in self.boxes.iter().filter(|b| inside(b.scope)) {
+            clock |= unit.clocks.iter().any(|(_, d)| *d == domain);
+        }
+        (clock, reset)
+    }
+}

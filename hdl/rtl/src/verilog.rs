@@ -1,0 +1,843 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Prints a netlist as Verilog-2005 that a person can read: one module a distinct definition, names from the source,
+//! the source's place behind each declaration.
+
+use crate::netlist::*;
+use crate::Bits;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::fmt::Write;
+
+/// Inline expressions longer than this get a wire of their own.
+const LINE: usize = 90;
+
+impl Netlist {
+    /// The whole design as one text, children before their parents.
+    pub fn verilog(&self) -> String {
+        let modules: Vec<String> = self.verilog_modules().into_iter().map(|(_, text)| text).collect();
+        modules.join("\n")
+    }
+
+    /// Each distinct module: its name and its text, children before their parents, the top last.
+    pub fn verilog_modules(&self) -> Vec<(String, String)> {
+        let (modules, _) = self.print();
+        modules
+    }
+
+    /// The modules, and for each scope the module that it is an instance of.
+    pub(crate) fn print(&self) -> (Vec<(String, String)>, Vec<String>) {
+        let live = self.live();
+        let mut by_scope: Vec<Vec<NodeId>> = vec![Vec::new(); self.scopes.len()];
+        for (id, node) in self.nodes.iter().enumerate() {
+            if live[id] {
+                by_scope[node.scope as usize].push(id as NodeId);
+            }
+        }
+        let mut names: Vec<String> = vec![String::new(); self.scopes.len()];
+        let mut known: HashMap<(String, String), String> = HashMap::new();
+        let mut taken: HashSet<String> = HashSet::new();
+        // The top keeps its name whatever its children are called.
+        taken.insert(self.scopes[0].module.clone());
+        let mut modules = Vec::new();
+        for scope in (0..self.scopes.len()).rev() {
+            let base = self.scopes[scope].module.clone();
+            let body = Printer::new(self, scope as ScopeId, &by_scope, &names).module();
+            let key = (base.clone(), body);
+            if let Some(name) = known.get(&key) {
+                names[scope] = name.clone();
+                continue;
+            }
+            let mut name = base.clone();
+            let mut n = 1;
+            while scope != 0 && !taken.insert(name.clone()) {
+                name = format!("{base}_{n}");
+                n += 1;
+            }
+            let loc = self.scopes[scope].loc;
+            let comment = format!("// {}:{}\n", loc.file(), loc.line());
+            modules.push((name.clone(), format!("{comment}module {name} {}", key.1)));
+            known.insert(key, name.clone());
+            names[scope] = name;
+        }
+        (modules, names)
+    }
+
+    /// Which nodes are printed: all that something visible depends on, and every module's outputs.
+    fn live(&self) -> Vec<bool> {
+        let mut live = vec![false; self.nodes.len()];
+        let mut work: Vec<NodeId> = self.outputs.iter().map(|(_, id)| *id).collect();
+        work.extend(&self.inputs);
+        work.extend(self.properties.iter().map(|p| p.cond));
+        work.extend(self.boxes.iter().flat_map(|b| b.inputs.iter().chain(&b.outputs).map(|(_, id)| *id)));
+        for (id, node) in self.nodes.iter().enumerate() {
+            if let Op::Port(source, _) = &node.op {
+                if self.scopes[self.nodes[*source as usize].scope as usize].parent == Some(node.scope) {
+                    work.push(id as NodeId);
+                }
+            }
+        }
+        let mut mems = vec![false; self.mems.len()];
+        while let Some(id) = work.pop() {
+            if std::mem::replace(&mut live[id as usize], true) {
+                continue;
+            }
+            let op = &self.nodes[id as usize].op;
+            op.operands(&mut |n| work.push(n));
+            let assigns: &[Assign] = match op {
+                Op::Reg(r) => &self.regs[*r as usize].assigns,
+                Op::Wire(w) => &self.wires[*w as usize].assigns,
+                Op::MemRead(mem, port) => {
+                    let mem_index = *mem as usize;
+                    let read = &self.mems[mem_index].reads[*port as usize];
+                    work.push(read.addr);
+                    if read.clocked {
+                        work.push(read.en);
+                    }
+                    if !std::mem::replace(&mut mems[mem_index], true) {
+                        for w in &self.mems[mem_index].writes {
+                            work.extend([w.en, w.addr, w.data]);
+                            work.extend(w.lanes.iter().map(|(l, _)| *l));
+                        }
+                    }
+                    &[]
+                }
+                _ => &[],
+            };
+            for (cond, value) in assigns {
+                work.extend(cond);
+                work.push(*value);
+            }
+        }
+        live
+    }
+}
+
+struct Printer<'a> {
+    net: &'a Netlist,
+    scope: ScopeId,
+    nodes: &'a [NodeId],
+    modules: &'a [String],
+    /// Names of the nodes that have a declaration.
+    names: HashMap<NodeId, String>,
+    taken: HashSet<String>,
+    uses: HashMap<NodeId, u32>,
+    /// Bits read outside properties, of declared nodes.
+    read: HashMap<NodeId, Vec<(u32, u32)>>,
+    constants: BTreeMap<String, (u32, String)>,
+    counting: bool,
+    by_scope: &'a [Vec<NodeId>],
+}
+
+const KEYWORDS: &[&str] = &[
+    "always", "and", "assign", "begin", "buf", "case", "cell", "config", "default", "design", "disable", "edge", "else",
+    "end", "event", "for", "force", "forever", "fork", "function", "if", "initial", "inout", "input", "instance",
+    "integer", "join", "large", "library", "localparam", "medium", "module", "nand", "nor", "not", "or", "output",
+    "parameter", "pull", "real", "reg", "release", "repeat", "scalared", "signed", "small", "specify", "strong",
+    "supply", "table", "task", "time", "tri", "unsigned", "use", "vectored", "wait", "weak", "while", "wire", "xor",
+    "bit", "byte", "do", "int", "logic", "new", "packed", "return", "type", "this", "void", "var", "ref", "priority",
+    "unique", "static", "super", "string", "struct", "union", "enum", "class", "final", "import", "export", "expect",
+];
+
+impl<'a> Printer<'a> {
+    fn new(net: &'a Netlist, scope: ScopeId, by_scope: &'a [Vec<NodeId>], modules: &'a [String]) -> Self {
+        Printer {
+            net,
+            scope,
+            nodes: &by_scope[scope as usize],
+            modules,
+            names: HashMap::new(),
+            taken: KEYWORDS.iter().map(|k| k.to_string()).collect(),
+            uses: HashMap::new(),
+            read: HashMap::new(),
+            constants: BTreeMap::new(),
+            counting: true,
+            by_scope,
+        }
+    }
+
+    fn node(&self, id: NodeId) -> &'a Node {
+        &self.net.nodes[id as usize]
+    }
+
+    fn claim(&mut self, base: &str) -> String {
+        let clean: String =
+            base.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+        let clean = if clean.starts_with(|c: char| c.is_ascii_digit()) { format!("n{clean}") } else { clean };
+        let mut name = clean.clone();
+        let mut n = 1;
+        while !self.taken.insert(name.clone()) {
+            name = format!("{clean}_{n}");
+            n += 1;
+        }
+        name
+    }
+
+    fn declare(&mut self, id: NodeId, base: &str) {
+        let name = self.claim(base);
+        self.names.insert(id, name);
+    }
+
+    fn source(&self, id: NodeId) -> Option<(&'a str, NodeId, bool)> {
+        match &self.node(id).op {
+            Op::Port(source, port) => {
+                let inward = self.net.scopes[self.scope as usize].parent == Some(self.node(*source).scope);
+                Some((port, *source, inward))
+            }
+            _ => None,
+        }
+    }
+
+    /// The nodes of other modules that read one of this module, as outputs: port name and our node.
+    fn outputs(&self) -> Vec<(String, NodeId)> {
+        if self.scope == 0 {
+            return self.net.outputs.clone();
+        }
+        let parent = self.net.scopes[self.scope as usize].parent.expect("only the top has none");
+        let mut outputs = Vec::new();
+        for id in &self.by_scope[parent as usize] {
+            if let Op::Port(source, port) = &self.net.nodes[*id as usize].op {
+                if self.net.nodes[*source as usize].scope == self.scope {
+                    outputs.push((port.clone(), *source));
+                }
+            }
+        }
+        outputs
+    }
+
+    fn module(mut self) -> String {
+        let mut text = String::new();
+        let net = self.net;
+        let domains: Vec<(DomainId, (bool, bool))> = (0..net.domains.len() as DomainId)
+            .map(|d| (d, net.domain_use(d, Some(self.scope))))
+            .filter(|(_, used)| used.0 || used.1)
+            .collect();
+        let outputs = self.outputs();
+        let mut ports: Vec<String> = Vec::new();
+        for (id, (clock, reset)) in &domains {
+            let domain = &net.domains[*id as usize];
+            for (name, used) in [(&domain.clock, clock), (&domain.reset, reset)] {
+                if *used {
+                    self.taken.insert(name.clone());
+                    ports.push(format!("input  wire {name}"));
+                }
+            }
+        }
+        let inputs: Vec<NodeId> = self
+            .nodes
+            .iter()
+            .copied()
+            .filter(|id| matches!(self.node(*id).op, Op::Input(_)) || self.source(*id).is_some_and(|s| s.2))
+            .collect();
+        for id in &inputs {
+            let base = match self.source(*id) {
+                Some((port, ..)) => port.to_string(),
+                None => self.node(*id).name.clone().unwrap_or_default(),
+            };
+            self.declare(*id, &base);
+            ports.push(format!("input  wire {}{}", range(self.node(*id).width), self.names[id]));
+        }
+        let mut driven = Vec::new();
+        for (port, id) in &outputs {
+            let name = self.claim(port);
+            ports.push(format!("output wire {}{name}", range(self.node(*id).width)));
+            driven.push((name, *id));
+        }
+        let list = ports.join(",\n    ");
+        let _ = writeln!(text, "(\n    {list}\n);");
+
+        self.choose_names(&outputs);
+        self.declarations(&mut text);
+        let mut body = String::new();
+        self.expressions(&mut body);
+        self.wires(&mut body);
+        self.registers(&mut body);
+        self.memories(&mut body);
+        self.instances(&mut body);
+        self.boxes(&mut body);
+        for (name, id) in driven {
+            let value = self.value(id);
+            let _ = writeln!(body, "    assign {name} = {value};");
+        }
+        self.properties(&mut body);
+        self.unused(&mut body);
+        for (name, (width, value)) in &self.constants {
+            let _ = writeln!(text, "    localparam {}{name} = {value};", range(*width));
+        }
+        text.push_str(&body);
+        text.push_str("endmodule\n");
+        text
+    }
+
+    /// Decides which nodes get a declaration.
+    fn choose_names(&mut self, outputs: &[(String, NodeId)]) {
+        let mut sliced: HashSet<NodeId> = HashSet::new();
+        let mut uses: HashMap<NodeId, u32> = HashMap::new();
+        let mut count = |id: NodeId| *uses.entry(id).or_insert(0) += 1;
+        for id in self.nodes {
+            let op = &self.net.nodes[*id as usize].op;
+            if !matches!(op, Op::Port(..)) {
+                op.operands(&mut count);
+            }
+            match op {
+                Op::Slice(a, _) => {
+                    sliced.insert(*a);
+                }
+                Op::Reg(r) => self.net.regs[*r as usize].assigns.iter().for_each(|(c, v)| {
+                    c.iter().for_each(|c| count(*c));
+                    count(*v)
+                }),
+                Op::Wire(w) => self.net.wires[*w as usize].assigns.iter().for_each(|(c, v)| {
+                    c.iter().for_each(|c| count(*c));
+                    count(*v)
+                }),
+                _ => {}
+            }
+        }
+        for mem in self.net.mems.iter().filter(|m| m.scope == self.scope) {
+            for r in &mem.reads {
+                [r.en, r.addr].into_iter().for_each(&mut count);
+            }
+            for w in &mem.writes {
+                [w.en, w.addr, w.data].into_iter().for_each(&mut count);
+                if let Some((lanes, _)) = w.lanes {
+                    sliced.extend([w.data, lanes]);
+                    count(lanes);
+                }
+            }
+        }
+        for property in self.net.properties.iter().filter(|p| p.scope == self.scope) {
+            count(property.cond);
+        }
+        for (_, id) in outputs {
+            count(*id);
+        }
+        for id in self.crossing_inputs().into_iter().map(|(_, _, id)| id) {
+            count(id);
+        }
+        for unit in self.net.boxes.iter().filter(|b| b.scope == self.scope) {
+            unit.inputs.iter().for_each(|(_, id)| count(*id));
+        }
+        self.uses = uses;
+        // Names from the source first, so that they stay as written.
+        for weak in [false, true] {
+            for id in self.nodes {
+                let node = self.node(*id);
+                if self.names.contains_key(id) || matches!(node.op, Op::Const(..)) {
+                    continue;
+                }
+                match (&node.name, node.weak == weak) {
+                    (Some(name), true) => {
+                        let state =
+                            matches!(node.op, Op::Reg(_) | Op::Wire(_) | Op::MemRead(..) | Op::BlackBox(..) | Op::Port(..));
+                        let trivial = matches!(node.op, Op::Slice(..)) && !sliced.contains(id);
+                        if state || !trivial {
+                            self.declare(*id, name)
+                        }
+                    }
+                    (None, false) if weak => {
+                        let uses = self.uses.get(id).copied().unwrap_or(0);
+                        let simple = match &node.op {
+                            Op::Slice(..) => true,
+                            Op::Unary(_, a) => self.names.contains_key(a),
+                            _ => false,
+                        };
+                        let state = matches!(node.op, Op::Reg(_) | Op::Wire(_) | Op::Port(..));
+                        if state || sliced.contains(id) || (uses > 1 && !simple) {
+                            let base = format!("{}_{}", node.op.word(), node.loc.line());
+                            self.declare(*id, &base);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        }
+    }
+
+    /// What children take from this module: child, port, our node.
+    fn crossing_inputs(&self) -> Vec<(ScopeId, String, NodeId)> {
+        let mut found = Vec::new();
+        for (child, info) in self.net.scopes.iter().enumerate() {
+            if info.parent != Some(self.scope) {
+                continue;
+            }
+            for id in &self.by_scope[child] {
+                if let Op::Port(source, port) = &self.net.nodes[*id as usize].op {
+                    if self.net.nodes[*source as usize].scope == self.scope {
+                        found.push((child as ScopeId, port.clone(), *source));
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    fn declarations(&mut self, text: &mut String) {
+        for id in self.nodes {
+            let node = self.node(*id);
+            let Some(name) = self.names.get(id) else { continue };
+            let kind = match &node.op {
+                Op::Reg(_) => "reg ",
+                Op::MemRead(mem, port) => match self.net.mems[*mem as usize].reads[*port as usize].clocked {
+                    true => "reg ",
+                    false => "wire",
+                },
+                Op::Wire(_) | Op::BlackBox(..) => "wire",
+                Op::Port(..) if !self.source(*id).is_some_and(|s| s.2) => "wire",
+                _ => continue,
+            };
+            let _ = writeln!(text, "    {kind} {}{name};{}", range(node.width), place(node.loc));
+        }
+    }
+
+    fn expressions(&mut self, text: &mut String) {
+        for id in self.nodes {
+            let node = self.node(*id);
+            let free = matches!(
+                node.op,
+                Op::Const(..)
+                    | Op::Input(_)
+                    | Op::Port(..)
+                    | Op::Reg(_)
+                    | Op::Wire(_)
+                    | Op::MemRead(..)
+                    | Op::BlackBox(..)
+            );
+            if free {
+                continue;
+            }
+            if let Some(name) = self.names.get(id).cloned() {
+                let value = self.expression(*id);
+                let value = value.replace(" :\n", " :\n        ");
+                let _ = writeln!(text, "    wire {}{name} = {value};{}", range(node.width), place(node.loc));
+            } else {
+                // An expression that would grow too long on its reader's line gets a wire after all.
+                let before = (self.read.clone(), self.constants.clone());
+                let inline = self.expression(*id);
+                if inline.len() > LINE && self.uses.get(id).copied().unwrap_or(0) > 0 {
+                    let base = format!("{}_{}", node.op.word(), node.loc.line());
+                    self.declare(*id, &base);
+                    let inline = inline.replace(" :\n", " :\n        ");
+                    let name = &self.names[id];
+                    let _ = writeln!(text, "    wire {}{name} = {inline};{}", range(node.width), place(node.loc));
+                } else {
+                    (self.read, self.constants) = before;
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, id: NodeId, low: u32, width: u32) {
+        if self.counting {
+            self.read.entry(id).or_default().push((low, width));
+        }
+    }
+
+    /// The node as an operand: a name, a constant, or an expression in brackets.
+    fn atom(&mut self, id: NodeId) -> String {
+        let node = self.node(id);
+        if let Some(name) = self.names.get(&id).cloned() {
+            self.note(id, 0, node.width);
+            return name;
+        }
+        match &node.op {
+            Op::Const(bits, label) => match label {
+                Some((of, variant)) => {
+                    let name = format!("{}_{}", screaming(of), screaming(variant));
+                    self.constants.insert(name.clone(), (node.width, literal(bits)));
+                    name
+                }
+                None => literal(bits),
+            },
+            Op::Slice(..) | Op::Cat(_) => self.expression(id),
+            Op::Unary(..) => self.expression(id),
+            _ => format!("({})", self.expression(id)),
+        }
+    }
+
+    /// The node where nothing binds around it.
+    fn value(&mut self, id: NodeId) -> String {
+        let plain = self.names.contains_key(&id) || matches!(self.node(id).op, Op::Const(..));
+        match plain {
+            true => self.atom(id),
+            false => self.expression(id).replace(" :\n", " :\n        "),
+        }
+    }
+
+    fn expression(&mut self, id: NodeId) -> String {
+        match &self.node(id).op {
+            Op::Unary(op, a) => {
+                let sign = match op {
+                    Unary::Not => "~",
+                    Unary::All => "&",
+                    Unary::Any => "|",
+                    Unary::Parity => "^",
+                };
+                match self.names.contains_key(a) {
+                    true => format!("{sign}{}", self.atom(*a)),
+                    false => format!("({sign}({}))", self.expression(*a)),
+                }
+            }
+            Op::Binary(op, a, b) => {
+                let (x, y) = (self.atom(*a), self.atom(*b));
+                let sign = match op {
+                    Binary::And => "&",
+                    Binary::Or => "|",
+                    Binary::Xor => "^",
+                    Binary::Add => "+",
+                    Binary::Sub => "-",
+                    Binary::Eq => "==",
+                    Binary::Ne => "!=",
+                    Binary::Lt => "<",
+                    Binary::Le => "<=",
+                    Binary::Shl => "<<",
+                    Binary::Shr => ">>",
+                    Binary::Slt => return format!("$signed({x}) < $signed({y})"),
+                    Binary::Mul => {
+                        let (wa, wb) = (self.node(*a).width, self.node(*b).width);
+                        return format!("{{{wb}'b0, {x}}} * {{{wa}'b0, {y}}}");
+                    }
+                };
+                format!("{x} {sign} {y}")
+            }
+            Op::Mux(c, a, b) => {
+                let (c, a) = (self.atom(*c), self.atom(*a));
+                let chain = !self.names.contains_key(b) && matches!(self.node(*b).op, Op::Mux(..));
+                match chain {
+                    true => format!("{c} ? {a} :\n{}", self.expression(*b)),
+                    false => format!("{c} ? {a} : {}", self.atom(*b)),
+                }
+            }
+            Op::Slice(a, low) => {
+                let width = self.node(id).width;
+                self.note(*a, *low, width);
+                let name = &self.names[a];
+                match width {
+                    1 => format!("{name}[{low}]"),
+                    _ => format!("{name}[{}:{low}]", low + width - 1),
+                }
+            }
+            Op::Cat(parts) => {
+                let mut shown: Vec<(String, u32)> = Vec::new();
+                for part in parts.iter().rev() {
+                    let text = self.atom(*part);
+                    match shown.last_mut() {
+                        Some((last, n)) if *last == text => *n += 1,
+                        _ => shown.push((text, 1)),
+                    }
+                }
+                let shown: Vec<String> = shown
+                    .into_iter()
+                    .map(|(text, n)| if n == 1 { text } else { format!("{{{n}{{{text}}}}}") })
+                    .collect();
+                format!("{{{}}}", shown.join(", "))
+            }
+            _ => self.atom(id),
+        }
+    }
+
+    fn wires(&mut self, text: &mut String) {
+        for id in self.nodes {
+            let node = self.node(*id);
+            let Op::Wire(index) = node.op else { continue };
+            let assigns = &self.net.wires[index as usize].assigns;
+            let mut lines = Vec::new();
+            for (i, (cond, value)) in assigns.iter().enumerate().rev() {
+                let last = cond.is_none() || i == 0;
+                let value = if last { self.value(*value) } else { self.atom(*value) };
+                match cond {
+                    Some(cond) if i > 0 => lines.push(format!("{} ? {value} :", self.atom(*cond))),
+                    _ => lines.push(value),
+                }
+            }
+            let name = &self.names[id];
+            let _ = writeln!(text, "    assign {name} = {};{}", lines.join("\n        "), place(node.loc));
+        }
+    }
+
+    fn registers(&mut self, text: &mut String) {
+        type Shape = (DomainId, bool, Vec<Option<NodeId>>);
+        let mut groups: Vec<(Shape, Vec<NodeId>)> = Vec::new();
+        for id in self.nodes {
+            let Op::Reg(index) = self.node(*id).op else { continue };
+            let reg = &self.net.regs[index as usize];
+            let shape = (reg.domain, reg.reset.is_some(), reg.assigns.iter().map(|a| a.0).collect());
+            match groups.last_mut() {
+                Some((last, members)) if *last == shape => members.push(*id),
+                _ => groups.push((shape, vec![*id])),
+            }
+        }
+        for ((domain, reset, conds), members) in groups {
+            let domain = &self.net.domains[domain as usize];
+            let _ = writeln!(text, "    always @(posedge {}) begin", domain.clock);
+            if !reset && conds == [None] {
+                for id in &members {
+                    let Op::Reg(index) = self.node(*id).op else { unreachable!("grouped registers") };
+                    let value = self.value(self.net.regs[index as usize].assigns[0].1);
+                    let _ = writeln!(text, "        {} <= {value};", self.names[id]);
+                }
+                text.push_str("    end\n");
+                continue;
+            }
+            let mut first = true;
+            let mut open = |text: &mut String, cond: Option<String>| {
+                let word = match (first, cond) {
+                    (true, Some(cond)) => format!("        if ({cond}) begin"),
+                    (false, Some(cond)) => format!(" else if ({cond}) begin"),
+                    (_, None) => " else begin".to_string(),
+                };
+                first = false;
+                text.push_str(&word);
+                text.push('\n');
+            };
+            let regs: Vec<(String, &Reg)> = members
+                .iter()
+                .map(|id| {
+                    let Op::Reg(index) = self.node(*id).op else { unreachable!("grouped registers") };
+                    (self.names[id].clone(), &self.net.regs[index as usize])
+                })
+                .collect();
+            if reset {
+                open(text, Some(domain.reset.clone()));
+                for (name, reg) in &regs {
+                    let value = literal(reg.reset.as_ref().expect("grouped by reset"));
+                    let _ = writeln!(text, "            {name} <= {value};");
+                }
+                text.push_str("        end");
+            }
+            for (i, cond) in conds.iter().enumerate().rev() {
+                let cond = cond.map(|c| self.value(c));
+                open(text, cond);
+                for (name, reg) in &regs {
+                    let value = self.value(reg.assigns[i].1);
+                    let _ = writeln!(text, "            {name} <= {value};");
+                }
+                text.push_str("        end");
+            }
+            text.push_str("\n    end\n");
+        }
+    }
+
+    fn memories(&mut self, text: &mut String) {
+        for mem in &self.net.mems {
+            let read = mem.reads.iter().any(|r| self.names.contains_key(&r.node));
+            if mem.scope != self.scope || !read {
+                continue;
+            }
+            let name = self.claim(&mem.name);
+            let mut attributes = Vec::new();
+            match mem.style {
+                Style::Auto => {}
+                Style::Block => attributes.push("ram_style = \"block\""),
+                Style::Distributed => attributes.push("ram_style = \"distributed\""),
+                Style::Ultra => attributes.push("ram_style = \"ultra\""),
+            }
+            if mem.no_collision {
+                attributes.push("no_rw_check");
+            }
+            if !attributes.is_empty() {
+                let _ = writeln!(text, "    (* {} *)", attributes.join(", "));
+            }
+            let _ = writeln!(text, "    reg {}{name} [0:{}];{}", range(mem.width), mem.depth - 1, place(mem.loc));
+            if let Some(init) = &mem.init {
+                let _ = writeln!(text, "    initial begin");
+                for (i, word) in init.iter().enumerate() {
+                    let _ = writeln!(text, "        {name}[{i}] = {};", literal(word));
+                }
+                for i in init.len()..mem.depth as usize {
+                    let _ = writeln!(text, "        {name}[{i}] = {};", literal(&Bits::zero(mem.width)));
+                }
+                let _ = writeln!(text, "    end");
+            }
+            for w in &mem.writes {
+                let clock = &self.net.domains[w.domain as usize].clock;
+                let (en, addr) = (self.value(w.en), self.value(w.addr));
+                let _ = writeln!(text, "    always @(posedge {clock}) begin");
+                match w.lanes {
+                    None => {
+                        let data = self.value(w.data);
+                        let _ = writeln!(text, "        if ({en}) {name}[{addr}] <= {data};");
+                    }
+                    Some((lanes, lane)) => {
+                        let (lanes_text, data) = (self.atom(lanes), self.atom(w.data));
+                        let count = self.node(lanes).width;
+                        let _ = writeln!(text, "        if ({en}) begin");
+                        for i in 0..count {
+                            let part = format!("[{}:{}]", (i + 1) * lane - 1, i * lane);
+                            let (bit, part_of_data) = match count {
+                                1 => (lanes_text.clone(), data.clone()),
+                                _ => (format!("{lanes_text}[{i}]"), format!("{data}{part}")),
+                            };
+                            let _ = writeln!(text, "            if ({bit}) {name}[{addr}]{part} <= {part_of_data};");
+                        }
+                        let _ = writeln!(text, "        end");
+                    }
+                }
+                let _ = writeln!(text, "    end");
+            }
+            for r in &mem.reads {
+                let Some(q) = self.names.get(&r.node).cloned() else { continue };
+                let addr = self.value(r.addr);
+                if r.clocked {
+                    let en = self.value(r.en);
+                    let clock = &self.net.domains[r.domain as usize].clock;
+                    let _ = writeln!(text, "    always @(posedge {clock}) begin");
+                    let _ = writeln!(text, "        if ({en}) {q} <= {name}[{addr}];\n    end");
+                } else {
+                    let _ = writeln!(text, "    assign {q} = {name}[{addr}];");
+                }
+            }
+        }
+    }
+
+    fn instances(&mut self, text: &mut String) {
+        let inputs = self.crossing_inputs();
+        for (child, info) in self.net.scopes.iter().enumerate() {
+            if info.parent != Some(self.scope) {
+                continue;
+            }
+            let mut pins = Vec::new();
+            for (id, domain) in self.net.domains.iter().enumerate() {
+                let (clock, reset) = self.net.domain_use(id as DomainId, Some(child as ScopeId));
+                if clock {
+                    pins.push(format!(".{0}({0})", domain.clock));
+                }
+                if reset {
+                    pins.push(format!(".{0}({0})", domain.reset));
+                }
+            }
+            for (_, port, id) in inputs.iter().filter(|(c, ..)| *c == child as ScopeId) {
+                let value = self.value(*id);
+                pins.push(format!(".{port}({value})"));
+            }
+            for id in self.nodes {
+                if let Op::Port(source, port) = &self.node(*id).op {
+                    if self.node(*source).scope == child as ScopeId {
+                        pins.push(format!(".{port}({})", self.names[id]));
+                    }
+                }
+            }
+            let name = self.claim(&info.instance);
+            let module = &self.modules[child];
+            let pins = pins.join(",\n        ");
+            let _ = writeln!(text, "    {module} {name} (\n        {pins}\n    );{}", place(info.loc));
+        }
+    }
+
+    fn boxes(&mut self, text: &mut String) {
+        let (net, scope) = (self.net, self.scope);
+        for unit in net.boxes.iter().filter(|b| b.scope == scope) {
+            let mut pins = Vec::new();
+            for (pin, domain) in &unit.clocks {
+                pins.push(format!(".{pin}({})", self.net.domains[*domain as usize].clock));
+            }
+            for (pin, id) in &unit.inputs {
+                let value = self.value(*id);
+                pins.push(format!(".{pin}({value})"));
+            }
+            for (pin, id) in &unit.outputs {
+                pins.push(format!(".{pin}({})", self.names[id]));
+            }
+            let params: Vec<String> = unit.params.iter().map(|(k, v)| format!(".{k}({v})")).collect();
+            let params = if params.is_empty() { String::new() } else { format!(" #({})", params.join(", ")) };
+            let pins = pins.join(",\n        ");
+            let name = self.claim(&unit.name);
+            let _ =
+                writeln!(text, "    {}{params} {name} (\n        {pins}\n    );{}", unit.module, place(unit.loc));
+        }
+    }
+
+    fn properties(&mut self, text: &mut String) {
+        let here: Vec<&Property> = self.net.properties.iter().filter(|p| p.scope == self.scope).collect();
+        if here.is_empty() {
+            return;
+        }
+        self.counting = false;
+        let (mut formal, mut checked) = (String::new(), String::new());
+        for property in here {
+            let domain = &self.net.domains[property.domain as usize];
+            let cond = self.atom(property.cond);
+            let word = match property.kind {
+                PropertyKind::Assert => "assert",
+                PropertyKind::Assume => "assume",
+                PropertyKind::Cover => "cover",
+            };
+            let at = format!("{}:{}", property.loc.file(), property.loc.line());
+            let head = format!("    always @(posedge {}) if (!{}", domain.clock, domain.reset);
+            let _ = writeln!(formal, "{head}) {word} ({cond}); // {at} {}", property.message);
+            if property.kind != PropertyKind::Cover {
+                let _ = writeln!(
+                    checked,
+                    "{head} && !({cond})) begin $display(\"%m: {} ({at})\"); $stop; end",
+                    property.message.replace('"', "'")
+                );
+            }
+        }
+        self.counting = true;
+        let _ = writeln!(text, "`ifdef FORMAL\n{formal}`elsif FERROWIRE_ASSERT\n{checked}`endif");
+    }
+
+    /// Names what nobody reads, so that lint tools know that it is on purpose.
+    fn unused(&mut self, text: &mut String) {
+        let mut ids: Vec<NodeId> = self.names.keys().copied().collect();
+        ids.sort_unstable();
+        let mut parts = Vec::new();
+        for id in ids {
+            let node = self.node(id);
+            let mut seen = vec![false; node.width as usize];
+            for (low, width) in self.read.get(&id).into_iter().flatten() {
+                seen[*low as usize..(low + width) as usize].fill(true);
+            }
+            let name = &self.names[&id];
+            let mut at = 0;
+            while at < seen.len() {
+                if seen[at] {
+                    at += 1;
+                    continue;
+                }
+                let end = (at..seen.len()).find(|i| seen[*i]).unwrap_or(seen.len());
+                parts.push(match (at, end - at) {
+                    (0, n) if n == seen.len() => name.clone(),
+                    (at, 1) => format!("{name}[{at}]"),
+                    (at, n) => format!("{name}[{}:{at}]", at + n - 1),
+                });
+                at = end;
+            }
+        }
+        if parts.is_empty() {
+            return;
+        }
+        // A name with `unused` in it tells Verilator that nobody reads it either.
+        let name = self.claim("_unused_ok");
+        let _ = writeln!(text, "    wire {name} = &{{1'b0,\n        {}}};", parts.join(",\n        "));
+    }
+}
+
+fn range(width: u32) -> String {
+    match width {
+        1 => String::new(),
+        _ => format!("[{}:0] ", width - 1),
+    }
+}
+
+fn literal(bits: &Bits) -> String {
+    match bits.width() {
+        1 => format!("1'b{}", bits.to_u64()),
+        width if width <= 8 => format!("{width}'d{}", bits.to_u64()),
+        width => format!("{width}'h{bits:x}"),
+    }
+}
+
+fn place(loc: &std::panic::Location<'_>) -> String {
+    format!(" // {}:{}", loc.file(), loc.line())
+}
+
+/// `RxParse` as `RX_PARSE`.
+fn screaming(name: &str) -> String {
+    let mut out = String::new();
+    for (i, c) in name.chars().enumerate() {
+        if c.is_ascii_uppercase() && i > 0 {
+            out.push('_');
+        }
+        out.push(c.to_ascii_uppercase());
+    }
+    out
+}

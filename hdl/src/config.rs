@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`RnicConfig`]: every width and depth of a card, read from TOML and checked once.
+
+use ferrowire_rtl::clog2;
+use serde::{Deserialize, Serialize};
+
+/// What a card is built with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RnicConfig {
+    /// Bytes a beat on the wire and towards host memory: 8, 16, 32 or 64.
+    pub beat_bytes: u32,
+    /// Clock of the pipeline.
+    pub clock_khz: u32,
+    /// Queue pairs.
+    pub qps: u32,
+    /// Completion queues.
+    pub cqs: u32,
+    /// Memory keys.
+    pub keys: u32,
+    /// Page-table entries on the card, shared by all memory regions.
+    pub page_entries: u32,
+    /// Messages under way, all queue pairs together.
+    pub outstanding: u32,
+    /// Messages under way of one queue pair.
+    pub outstanding_per_qp: u32,
+    /// Send WQEs fetched at once.
+    pub fetch_batch: u32,
+    /// Receive packet buffer.
+    pub rx_buffer_bytes: u32,
+    /// Buffer for payload on its way out; it bounds the reads under way.
+    pub payload_buffer_bytes: u32,
+    /// Doorbell pages of 4 KiB.
+    pub doorbell_pages: u32,
+}
+
+/// A value that a card cannot be built with.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// No configuration of that name is built in.
+    #[error("no configuration `{0}`; there are {1}")]
+    Unknown(String, String),
+    /// The text is not a configuration.
+    #[error("configuration: {0}")]
+    Parse(String),
+    /// A field lies outside its range.
+    #[error("{field} = {value}: must be {allowed}")]
+    Range {
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: u32,
+        /// What is allowed.
+        allowed: String,
+    },
+}
+
+/// The configurations that come with the project, by name.
+pub const BUILT_IN: &[(&str, &str)] = &[
+    ("generic-64b", include_str!("../configs/generic-64b.toml")),
+    ("generic-8b", include_str!("../configs/generic-8b.toml")),
+];
+
+impl RnicConfig {
+    /// A built-in configuration.
+    ///
+    /// # Errors
+    /// The name is not one of [`BUILT_IN`].
+    pub fn named(name: &str) -> Result<Self, ConfigError> {
+        match BUILT_IN.iter().find(|(n, _)| *n == name) {
+            Some((_, text)) => Self::from_toml(text),
+            None => {
+                let names: Vec<&str> = BUILT_IN.iter().map(|(n, _)| *n).collect();
+                Err(ConfigError::Unknown(name.into(), names.join(", ")))
+            }
+        }
+    }
+
+    /// From TOML, checked.
+    ///
+    /// # Errors
+    /// Unknown, missing or mistyped fields, and values out of range.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let config: Self = toml::from_str(text).map_err(|e| ConfigError::Parse(e.message().to_string()))?;
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// The first field out of range, with what is allowed.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        let power = |field, value: u32, low: u32, high: u32| {
+            if value.is_power_of_two() && (low..=high).contains(&value) {
+                return Ok(());
+            }
+            Err(ConfigError::Range { field, value, allowed: format!("a power of two from {low} to {high}") })
+        };
+        power("beat_bytes", self.beat_bytes, 8, 64)?;
+        if !(1_000..=1_000_000).contains(&self.clock_khz) {
+            let (value, allowed) = (self.clock_khz, "from 1000 to 1000000".into());
+            return Err(ConfigError::Range { field: "clock_khz", value, allowed });
+        }
+        power("qps", self.qps, 4, 16384)?;
+        power("cqs", self.cqs, 4, 16384)?;
+        power("keys", self.keys, 4, 65536)?;
+        power("page_entries", self.page_entries, 16, 1 << 20)?;
+        power("outstanding", self.outstanding, 16, 65536)?;
+        power("outstanding_per_qp", self.outstanding_per_qp, 4, self.outstanding)?;
+        power("fetch_batch", self.fetch_batch, 1, 64)?;
+        power("rx_buffer_bytes", self.rx_buffer_bytes, 16384, 1 << 20)?;
+        power("payload_buffer_bytes", self.payload_buffer_bytes, 8192, 1 << 20)?;
+        power("doorbell_pages", self.doorbell_pages, 1, 4096)
+    }
+
+    /// Bits of a QP's index.
+    pub fn qp_bits(&self) -> u32 {
+        clog2(u64::from(self.qps))
+    }
+
+    /// Bits of a CQ's index.
+    pub fn cq_bits(&self) -> u32 {
+        clog2(u64::from(self.cqs))
+    }
+
+    /// Bits of a byte's place in a beat.
+    pub fn lane_bits(&self) -> u32 {
+        clog2(u64::from(self.beat_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn built_in_configurations_are_valid() {
+        for (name, _) in BUILT_IN {
+            RnicConfig::named(name).unwrap();
+        }
+    }
+
+    #[test]
+    fn a_bad_value_names_the_field_and_the_range() {
+        let mut config = RnicConfig::named("generic-8b").unwrap();
+        config.qps = 100;
+        let message = config.validate().unwrap_err().to_string();
+        assert_eq!(message, "qps = 100: must be a power of two from 4 to 16384");
+        let message = RnicConfig::named("nope").unwrap_err().to_string();
+        assert_eq!(message, "no configuration `nope`; there are generic-64b, generic-8b");
+    }
+}

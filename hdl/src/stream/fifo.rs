@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! FIFOs of one clock.
+//!
+//! ```text
+//!            +----------------+
+//!  input --->| tail   store   |---> out          shallow: LUT RAM, read at once
+//!            |        head    |                  deep: block RAM and an output register
+//!            +----------------+
+//! ```
+//!
+//! One beat a cycle in and out at once. A beat can leave a shallow FIFO one cycle after it came, a deep one two cycles
+//! after. `ready` of the input comes from registers alone: no path runs from the output's `ready` to it. Reset
+//! empties.
+
+use ferrowire_rtl::{clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+
+/// Pointers with one bit more than an address, so that full and empty differ.
+struct Pointers {
+    head: Sig,
+    tail: Sig,
+    level: Sig,
+}
+
+fn pointers(m: &Scope, depth: u32) -> Pointers {
+    let width = clog2(u64::from(depth)) + 1;
+    let head = m.reg("head", width).reset(0);
+    let tail = m.reg("tail", width).reset(0);
+    Pointers { head, tail, level: (tail - head).named("level") }
+}
+
+/// A FIFO in LUT RAM, for up to some 64 entries.
+#[module]
+pub fn fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
+    let at = pointers(m, depth);
+    let address = clog2(u64::from(depth));
+    let store = m.mem("store", depth, &input.payload).style(Style::Distributed).build();
+    store.write(input.fire(), at.tail.trunc(address), &input.payload);
+    input.accept(at.level.ne(depth));
+    let out = Stream::new(m, "out", at.head.ne(at.tail), store.read_now(at.head.trunc(address)));
+    m.when(input.fire(), |m| m.set(&at.tail, at.tail + 1));
+    m.when(out.fire(), |m| m.set(&at.head, at.head + 1));
+    out
+}
+
+/// A FIFO in block RAM. Its capacity is `depth` entries and the output register.
+#[module]
+pub fn deep_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
+    let at = pointers(m, depth);
+    let address = clog2(u64::from(depth));
+    let store = m.mem("store", depth, &input.payload).style(Style::Block).build();
+    store.write(input.fire(), at.tail.trunc(address), &input.payload);
+    input.accept(at.level.ne(depth));
+    let held = m.reg("held", 1).reset(0);
+    let take = m.wire("take", 1);
+    // A word is read only after it was written: the pointers differ.
+    let word = store.read(m, take, at.head.trunc(address), Collision::Never);
+    let out = Stream::new(m, "out", held, word);
+    m.drive(&take, at.head.ne(at.tail) & (!held | out.ready));
+    m.when(input.fire(), |m| m.set(&at.tail, at.tail + 1));
+    m.when(take, |m| m.set(&at.head, at.head + 1));
+    m.when(take, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
+    out
+}

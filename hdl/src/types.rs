@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What passes between the parts of the pipeline. A bundle that only one part uses lives with that part.
+
+use crate::config::RnicConfig;
+use ferrowire_rtl::{bits, Bundle, Sig};
+
+/// What the parser knows of a frame. Numbers are in host order: bit 0 is the least significant.
+#[derive(Clone, Bundle)]
+pub struct Headers {
+    /// Ethernet source address.
+    pub src_mac: Sig,
+    /// The packet is IPv6.
+    pub ipv6: Sig,
+    /// IP source; IPv4 in the low 32 bits, zeros above.
+    pub src_ip: Sig,
+    /// IP destination, likewise.
+    pub dst_ip: Sig,
+    /// ECN field of the IP header.
+    pub ecn: Sig,
+    /// BTH opcode.
+    pub opcode: Sig,
+    /// BTH solicited event.
+    pub solicited: Sig,
+    /// BTH pad count.
+    pub pad: Sig,
+    /// BTH partition key.
+    pub pkey: Sig,
+    /// BTH BECN.
+    pub becn: Sig,
+    /// BTH destination QP.
+    pub dest_qpn: Sig,
+    /// BTH acknowledge request.
+    pub ack_req: Sig,
+    /// BTH packet sequence number.
+    pub psn: Sig,
+    /// RETH virtual address; also AtomicETH's. Meaningless where the opcode has none; so are all below.
+    pub va: Sig,
+    /// RETH or AtomicETH remote key.
+    pub rkey: Sig,
+    /// RETH DMA length.
+    pub dma_length: Sig,
+    /// AETH syndrome.
+    pub syndrome: Sig,
+    /// AETH message sequence number.
+    pub msn: Sig,
+    /// Immediate data, or IETH's key.
+    pub imm: Sig,
+    /// Place of the payload's first byte in the frame.
+    pub payload_offset: Sig,
+    /// Payload bytes without pad and ICRC.
+    pub payload_bytes: Sig,
+}
+
+impl Headers {
+    /// The shape.
+    pub fn of() -> Headers {
+        Headers {
+            src_mac: bits(48),
+            ipv6: bits(1),
+            src_ip: bits(128),
+            dst_ip: bits(128),
+            ecn: bits(2),
+            opcode: bits(8),
+            solicited: bits(1),
+            pad: bits(2),
+            pkey: bits(16),
+            becn: bits(1),
+            dest_qpn: bits(24),
+            ack_req: bits(1),
+            psn: bits(24),
+            va: bits(64),
+            rkey: bits(32),
+            dma_length: bits(32),
+            syndrome: bits(8),
+            msn: bits(24),
+            imm: bits(32),
+            payload_offset: bits(7),
+            payload_bytes: bits(13),
+        }
+    }
+}
+
+/// A packet to be sent: what `tx::build` needs beside the QP's address vector.
+#[derive(Clone, Bundle)]
+pub struct TxPacket {
+    /// The sending QP: chooses the address vector.
+    pub qp: Sig,
+    /// BTH opcode; tells which extension headers follow.
+    pub opcode: Sig,
+    /// BTH solicited event.
+    pub solicited: Sig,
+    /// BTH acknowledge request.
+    pub ack_req: Sig,
+    /// BTH packet sequence number.
+    pub psn: Sig,
+    /// RETH virtual address.
+    pub va: Sig,
+    /// RETH remote key.
+    pub rkey: Sig,
+    /// RETH DMA length.
+    pub dma_length: Sig,
+    /// AETH syndrome.
+    pub syndrome: Sig,
+    /// AETH message sequence number.
+    pub msn: Sig,
+    /// Immediate data or IETH's key.
+    pub imm: Sig,
+    /// Payload bytes, 0 to 4,096, without pad.
+    pub payload_bytes: Sig,
+    /// Lane of the payload's first byte in its first beat, as it lies in host memory.
+    pub payload_lane: Sig,
+}
+
+impl TxPacket {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> TxPacket {
+        TxPacket {
+            qp: bits(cfg.qp_bits()),
+            opcode: bits(8),
+            solicited: bits(1),
+            ack_req: bits(1),
+            psn: bits(24),
+            va: bits(64),
+            rkey: bits(32),
+            dma_length: bits(32),
+            syndrome: bits(8),
+            msn: bits(24),
+            imm: bits(32),
+            payload_bytes: bits(13),
+            payload_lane: bits(cfg.lane_bits()),
+        }
+    }
+}
+
+/// A QP's address vector, as SET_AV and MODIFY_QP give it.
+#[derive(Clone, Bundle)]
+pub struct AddressVector {
+    /// Ethernet destination.
+    pub dst_mac: Sig,
+    /// Ethernet source.
+    pub src_mac: Sig,
+    /// IPv6 rather than IPv4.
+    pub ipv6: Sig,
+    /// IP destination; IPv4 in the low 32 bits.
+    pub dst_ip: Sig,
+    /// IP source, likewise.
+    pub src_ip: Sig,
+    /// An 802.1Q tag is sent.
+    pub vlan: Sig,
+    /// Its PCP, DEI and VID.
+    pub vlan_tci: Sig,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub traffic_class: Sig,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub hop_limit: Sig,
+    /// IPv6 flow label.
+    pub flow_label: Sig,
+    /// UDP source port.
+    pub udp_sport: Sig,
+    /// The peer's QPN.
+    pub dest_qpn: Sig,
+    /// BTH partition key.
+    pub pkey: Sig,
+}
+
+impl AddressVector {
+    /// The shape.
+    pub fn of() -> AddressVector {
+        AddressVector {
+            dst_mac: bits(48),
+            src_mac: bits(48),
+            ipv6: bits(1),
+            dst_ip: bits(128),
+            src_ip: bits(128),
+            vlan: bits(1),
+            vlan_tci: bits(16),
+            traffic_class: bits(8),
+            hop_limit: bits(8),
+            flow_label: bits(20),
+            udp_sport: bits(16),
+            dest_qpn: bits(24),
+            pkey: bits(16),
+        }
+    }
+}
+
+/// A write into a table by the command processor: the owner's other ports only read.
+#[derive(Clone, Bundle)]
+pub struct TableWrite<T: Bundle> {
+    /// Written in this cycle.
+    pub enable: Sig,
+    /// Which entry.
+    pub index: Sig,
+    /// Its new value.
+    pub entry: T,
+}
+
+/// A read of host memory: up to 4,096 bytes, within one page of 4 KiB.
+#[derive(Clone, Bundle)]
+pub struct DmaReadRequest {
+    /// Bus address of the first byte.
+    pub address: Sig,
+    /// Bytes, 1 to 4,096.
+    pub length: Sig,
+}
+
+impl DmaReadRequest {
+    /// The shape.
+    pub fn of() -> Self {
+        DmaReadRequest { address: bits(64), length: bits(13) }
+    }
+}
+
+/// A beat of what was read, in the order of the requests; byte `address mod beat_bytes` of memory is in that lane.
+#[derive(Clone, Bundle)]
+pub struct DmaReadData {
+    /// The bytes.
+    pub data: Sig,
+    /// Last beat of a request.
+    pub last: Sig,
+    /// The read failed: the bytes mean nothing.
+    pub error: Sig,
+}
+
+impl DmaReadData {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        DmaReadData { data: bits(8 * cfg.beat_bytes), last: bits(1), error: bits(1) }
+    }
+}
+
+/// A beat of a write to host memory, in the lanes of the address. A write stays within one page of 4 KiB.
+#[derive(Clone, Bundle)]
+pub struct DmaWrite {
+    /// Bus address of the write's first byte, the same in all its beats.
+    pub address: Sig,
+    /// Bytes of the whole write, 1 to 4,096, the same in all its beats.
+    pub length: Sig,
+    /// The bytes.
+    pub data: Sig,
+    /// Which bytes are written.
+    pub strobe: Sig,
+    /// Last beat of the write.
+    pub last: Sig,
+}
+
+impl DmaWrite {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        DmaWrite {
+            address: bits(64),
+            length: bits(13),
+            data: bits(8 * cfg.beat_bytes),
+            strobe: bits(cfg.beat_bytes),
+            last: bits(1),
+        }
+    }
+}
