@@ -335,7 +335,7 @@ impl Design {
         let scope = self.scope();
         let name = Some(name.to_string());
         let node = self.push(Node { op: Op::Wire(index), width, scope, loc, name, weak });
-        self.net.wires.push(Wire { assigns: Vec::new(), driven: false });
+        self.net.wires.push(Wire { node, assigns: Vec::new(), driven: false });
         node
     }
 }

@@ -114,6 +114,6 @@ macro_rules! __name {
     ($x:ident) => {{
         #[allow(unused_imports)]
         use $crate::naming::{NameBundle as _, NameNothing as _};
-        (&&$crate::naming::Tag(&$x)).give_name(stringify!($x));
+        (&$crate::naming::Tag(&$x)).give_name(stringify!($x));
     }};
 }

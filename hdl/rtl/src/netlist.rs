@@ -134,6 +134,7 @@ pub(crate) struct Reg {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Wire {
+    pub node: NodeId,
     pub assigns: Vec<Assign>,
     pub driven: bool,
 }

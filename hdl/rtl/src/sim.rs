@@ -6,7 +6,7 @@
 //! all come later in the list. Module ports, wires with one driver and slices at word boundaries cost nothing:
 //! they share the words of what they stand for.
 
-use crate::bits::{words, Bits};
+use crate::bits::{top_mask, words, Bits};
 use crate::eval;
 use crate::netlist::*;
 use std::collections::HashMap;
@@ -25,6 +25,7 @@ pub struct PortIndex(u32);
 
 /// One instruction. `d`, `a`, `b`, `c` are arena offsets; `cut` is 64 less the width of the result. All values up to
 /// the wide ones at the end fit into one word.
+#[rustfmt::skip]
 #[derive(Clone, Copy, Debug)]
 enum Instr {
     Nop,
@@ -383,7 +384,9 @@ impl<'n> Compiler<'n> {
                     return self.alias(id, *only, 0);
                 }
             }
-            Op::Slice(of, low) if low % 64 == 0 && (width % 64 == 0 || low + width == self.width(*of)) => {
+            Op::Slice(of, low)
+                if low % 64 == 0 && (top_mask(width) == u64::MAX || low + width == self.width(*of)) =>
+            {
                 return self.alias(id, *of, low / 64);
             }
             Op::MemRead(mem, port) if self.net.mems[*mem as usize].reads[*port as usize].clocked => return,
@@ -506,10 +509,8 @@ impl<'n> Compiler<'n> {
 
     /// Emits the registers' next values; `resets` is the offset and producer of each domain's reset.
     fn registers(&mut self, resets: &[(u32, u32)]) -> Vec<RegState> {
-        while self.tables.instrs.len() % 64 != 0 {
-            self.tables.instrs.push(Instr::Nop);
-        }
-        self.tables.next = self.tables.instrs.len();
+        self.tables.next = self.tables.instrs.len().next_multiple_of(64);
+        self.tables.instrs.resize(self.tables.next, Instr::Nop);
         let mut states = Vec::new();
         for reg in &self.net.regs {
             let width = self.width(reg.node);
@@ -606,7 +607,13 @@ fn wide(op: &Wide, parts: &[(u32, u32, u32)], vals: &[u64], out: &mut Vec<u64>) 
 
 /// Executes one instruction and says whether its result changed.
 #[inline(always)]
-fn execute(instr: Instr, tables: &Tables, mems: &[MemState], vals: &mut [u64], scratch: &mut Vec<u64>) -> bool {
+fn execute(
+    instr: Instr,
+    tables: &Tables,
+    mems: &[MemState],
+    vals: &mut [u64],
+    scratch: &mut Vec<u64>,
+) -> bool {
     let v = |at: u32| vals[at as usize];
     let (d, new) = match instr {
         Instr::Nop => return false,
@@ -792,7 +799,8 @@ impl Sim {
         }
         let by_name = ports.iter().enumerate().rev().map(|(i, p)| (p.name.clone(), i as u32)).collect();
 
-        let named = net.nodes.iter().enumerate().filter_map(|(id, node)| Some((id, node, node.name.clone()?)));
+        let named =
+            net.nodes.iter().enumerate().filter_map(|(id, node)| Some((id, node, node.name.clone()?)));
         // Names from the source come first: the first of several gets the path.
         let (weak, strong): (Vec<_>, Vec<_>) = named.partition(|(_, node, _)| node.weak);
         let names = strong
@@ -1042,8 +1050,8 @@ impl Sim {
                 }
             }
         }
-        for block in split..dirty.len() {
-            let mut bits = std::mem::take(&mut dirty[block]);
+        for (block, bits) in dirty.iter_mut().enumerate().skip(split) {
+            let mut bits = std::mem::take(bits);
             while bits != 0 {
                 let index = block * 64 + bits.trailing_zeros() as usize;
                 bits &= bits - 1;
