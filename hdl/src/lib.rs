@@ -7,3 +7,5 @@ pub mod stream;
 pub mod types;
 pub mod rx;
 pub mod tx;
+#[cfg(test)]
+pub mod testing;

@@ -1,0 +1,431 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Drives the streams of a simulated block in unit tests: random stalls, the stream convention, frames.
+//!
+//! A [`Source`] feeds the ports `NAME_valid`, `NAME_ready` and `NAME_FIELD` of a top that was made with
+//! `m.stream_in(NAME, ..)`; a [`Sink`] takes from `m.stream_out(NAME, ..)`. [`run`] clocks the simulator and, every
+//! cycle, holds the block to the convention: valid and payload do not depend on ready, and once valid is high both
+//! stay until the beat has passed.
+//!
+//! ```ignore
+//! let mut random = Random::new(1);
+//! let mut frames = Source::new("frame", &Beat::of(8));
+//! frames.push_frame(&[1, 2, 3]);
+//! let mut out = [Sink::new("out", &Beat::of(8))];
+//! run(&mut sim, &mut [frames], &mut out, &mut random, 0.3, 1000, |sinks| sinks[0].frames_seen() == 1);
+//! assert_eq!(out[0].frames(), [vec![1, 2, 3]]);
+//! ```
+//!
+//! A failure names the seed; `FERROWIRE_SEED=n` runs a test with another one.
+#![allow(dead_code)]
+
+use ferrowire_rtl::{Bits, Bundle, Sim};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+use std::collections::{BTreeMap, VecDeque};
+
+/// The payload of one beat: its fields by path; a payload that is a single signal has the path `""`.
+pub type Item = BTreeMap<String, Bits>;
+
+/// A random generator that knows its seed.
+pub struct Random {
+    /// What it began with.
+    pub seed: u64,
+    /// The generator.
+    pub rng: SmallRng,
+}
+
+impl Random {
+    /// From `FERROWIRE_SEED`, else from `seed`. Prints which, for the captured output of a failing test.
+    pub fn new(seed: u64) -> Random {
+        let seed = match std::env::var("FERROWIRE_SEED") {
+            Ok(text) => text.parse().expect("FERROWIRE_SEED is a number"),
+            Err(_) => seed,
+        };
+        println!("seed {seed}: FERROWIRE_SEED={seed} repeats this run");
+        Random { seed, rng: SmallRng::seed_from_u64(seed) }
+    }
+
+    /// Whether something of this probability happens.
+    pub fn chance(&mut self, probability: f64) -> bool {
+        probability > 0.0 && self.rng.random_bool(probability)
+    }
+
+    /// Random bytes.
+    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
+        (0..n).map(|_| self.rng.random()).collect()
+    }
+
+    /// A random value.
+    pub fn bits(&mut self, width: u32) -> Bits {
+        Bits::from_bytes(width, &self.bytes(width.div_ceil(8) as usize))
+    }
+}
+
+/// An item from numbers: `item(&shape, &[("psn", 3), ..])`; fields not named are zero.
+#[track_caller]
+pub fn item<T: Bundle>(shape: &T, values: &[(&str, u128)]) -> Item {
+    let mut item: Item = shape.fields().into_iter().map(|(path, s)| (path, Bits::zero(s.width()))).collect();
+    for (path, value) in values {
+        let Some(field) = item.get_mut(*path) else {
+            panic!("no field `{path}`; there are: {}", item.keys().cloned().collect::<Vec<_>>().join(", "))
+        };
+        let bits = Bits::new(field.width(), *value);
+        assert_eq!(bits.to_u128(), *value, "`{path}` has {} bits", field.width());
+        *field = bits;
+    }
+    item
+}
+
+fn port(name: &str, field: &str) -> String {
+    ferrowire_rtl::join(name, field)
+}
+
+fn stay(sim: &mut Sim, name: &str, fields: &[(String, u32)]) -> Item {
+    fields.iter().map(|(path, _)| (path.clone(), sim.get_bits(&port(name, path)))).collect()
+}
+
+fn shape_of<T: Bundle>(shape: &T) -> Vec<(String, u32)> {
+    shape.fields().into_iter().map(|(path, sig)| (path, sig.width())).collect()
+}
+
+/// Feeds a stream into the block.
+pub struct Source {
+    name: String,
+    fields: Vec<(String, u32)>,
+    queue: VecDeque<Item>,
+    offered: bool,
+    /// Probability of a pause before a beat, instead of that of the run.
+    pub stall: Option<f64>,
+    /// The cycles in which beats passed.
+    pub cycles: Vec<u64>,
+}
+
+impl Source {
+    /// For the ports of `m.stream_in(name, shape)`.
+    pub fn new<T: Bundle>(name: &str, shape: &T) -> Source {
+        let fields = shape_of(shape);
+        Source {
+            name: name.into(),
+            fields,
+            queue: VecDeque::new(),
+            offered: false,
+            stall: None,
+            cycles: Vec::new(),
+        }
+    }
+
+    /// Queues a beat.
+    #[track_caller]
+    pub fn push(&mut self, item: Item) {
+        let same = item.len() == self.fields.len()
+            && self
+                .fields
+                .iter()
+                .all(|(path, width)| item.get(path).is_some_and(|bits| bits.width() == *width));
+        assert!(same, "the beat {item:?} has not the fields of `{}`: {:?}", self.name, self.fields);
+        self.queue.push_back(item);
+    }
+
+    /// Queues a beat given by numbers; fields not named are zero.
+    #[track_caller]
+    pub fn push_values(&mut self, values: &[(&str, u128)]) {
+        let mut item: Item =
+            self.fields.iter().map(|(path, width)| (path.clone(), Bits::zero(*width))).collect();
+        for (path, value) in values {
+            let field =
+                item.get_mut(*path).unwrap_or_else(|| panic!("`{}` has no field `{path}`", self.name));
+            let bits = Bits::new(field.width(), *value);
+            assert_eq!(bits.to_u128(), *value, "`{path}` of `{}` has {} bits", self.name, field.width());
+            *field = bits;
+        }
+        self.queue.push_back(item);
+    }
+
+    /// Queues a frame, for a stream of `Beat`.
+    #[track_caller]
+    pub fn push_frame(&mut self, frame: &[u8]) {
+        let width = self.fields.iter().find(|(path, _)| path == "data").expect("a stream of beats").1;
+        for beat in frames_to_beats([frame], width / 8) {
+            self.push(beat);
+        }
+    }
+
+    /// Beats that have not passed yet.
+    pub fn left(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+/// Takes a stream from the block.
+pub struct Sink {
+    name: String,
+    fields: Vec<(String, u32)>,
+    waiting: Option<Item>,
+    inside: bool,
+    /// Probability of a pause before a beat is taken, instead of that of the run.
+    pub stall: Option<f64>,
+    /// What came.
+    pub items: Vec<Item>,
+    /// The cycles in which it came.
+    pub cycles: Vec<u64>,
+    /// Cycles without valid between the first and the last beat of a frame, for a stream with a field `last`.
+    pub gaps: u64,
+}
+
+impl Sink {
+    /// For the ports of `m.stream_out(name, stream)`.
+    pub fn new<T: Bundle>(name: &str, shape: &T) -> Sink {
+        Sink {
+            name: name.into(),
+            fields: shape_of(shape),
+            waiting: None,
+            inside: false,
+            stall: None,
+            items: Vec::new(),
+            cycles: Vec::new(),
+            gaps: 0,
+        }
+    }
+
+    /// The frames that came whole, of a stream of `Beat`.
+    #[track_caller]
+    pub fn frames(&self) -> Vec<Vec<u8>> {
+        beats_to_frames(&self.items)
+    }
+
+    /// How many frames came whole.
+    pub fn frames_seen(&self) -> usize {
+        self.items.iter().filter(|item| !item["last"].is_zero()).count()
+    }
+
+    /// One field of everything that came.
+    pub fn values(&self, field: &str) -> Vec<u64> {
+        self.items.iter().map(|item| item[field].to_u64()).collect()
+    }
+}
+
+/// Frames as beats of `beat_bytes`. What the last beat has above the frame is not zero: a block must not look at it.
+pub fn frames_to_beats<'a>(frames: impl IntoIterator<Item = &'a [u8]>, beat_bytes: u32) -> Vec<Item> {
+    let (mut beats, n) = (Vec::new(), beat_bytes as usize);
+    for frame in frames {
+        assert!(!frame.is_empty(), "a frame has at least one byte");
+        let count = frame.len().div_ceil(n);
+        for (i, chunk) in frame.chunks(n).enumerate() {
+            let mut bytes = chunk.to_vec();
+            bytes.resize(n, 0xa5);
+            let fields = [
+                ("data", Bits::from_bytes(8 * beat_bytes, &bytes)),
+                ("last", Bits::new(1, u128::from(i + 1 == count))),
+                ("empty", Bits::new(beat_bytes.trailing_zeros(), (n - chunk.len()) as u128)),
+            ];
+            beats.push(fields.into_iter().map(|(path, bits)| (path.to_string(), bits)).collect());
+        }
+    }
+    beats
+}
+
+/// The inverse of [`frames_to_beats`]; beats of a frame that has not ended are left out.
+#[track_caller]
+pub fn beats_to_frames(beats: &[Item]) -> Vec<Vec<u8>> {
+    let (mut frames, mut frame) = (Vec::new(), Vec::new());
+    for beat in beats {
+        let (last, empty) = (!beat["last"].is_zero(), beat["empty"].to_u64() as usize);
+        assert!(last || empty == 0, "a beat that is not the last has {empty} empty bytes");
+        let bytes = beat["data"].to_bytes();
+        frame.extend_from_slice(&bytes[..bytes.len() - empty]);
+        if last {
+            frames.push(std::mem::take(&mut frame));
+        }
+    }
+    frames
+}
+
+/// One cycle: offers, takes, checks the convention, ticks.
+#[track_caller]
+pub fn step(sim: &mut Sim, sources: &mut [Source], sinks: &mut [Sink], random: &mut Random, stall: f64) {
+    let (seed, cycle) = (random.seed, sim.cycles());
+    for source in sources.iter_mut() {
+        source.offered =
+            !source.queue.is_empty() && (source.offered || !random.chance(source.stall.unwrap_or(stall)));
+        sim.set(&port(&source.name, "valid"), u64::from(source.offered));
+        for (path, width) in &source.fields {
+            // Without valid the payload means nothing: make sure that nobody believes it.
+            let value = match source.queue.front() {
+                Some(item) if source.offered => item[path].clone(),
+                _ => random.bits(*width),
+            };
+            sim.set_bits(&port(&source.name, path), &value);
+        }
+    }
+    for sink in sinks.iter_mut() {
+        sim.set(&port(&sink.name, "ready"), 0);
+    }
+    let mut offers = Vec::new();
+    for sink in sinks.iter() {
+        let valid = sim.get(&port(&sink.name, "valid")) == 1;
+        offers.push(valid.then(|| stay(sim, &sink.name, &sink.fields)));
+    }
+    let takes: Vec<bool> = sinks.iter().map(|sink| !random.chance(sink.stall.unwrap_or(stall))).collect();
+    for (sink, take) in sinks.iter().zip(&takes) {
+        sim.set(&port(&sink.name, "ready"), u64::from(*take));
+    }
+    for ((sink, offer), take) in sinks.iter_mut().zip(offers).zip(takes) {
+        let name = &sink.name;
+        let valid = sim.get(&port(name, "valid")) == 1;
+        assert!(valid == offer.is_some(), "seed {seed}, cycle {cycle}: valid of `{name}` depends on ready");
+        if sink.waiting.is_some() {
+            assert!(
+                offer == sink.waiting,
+                "seed {seed}, cycle {cycle}: `{name}` took an offer back or changed it"
+            );
+        }
+        sink.gaps += u64::from(sink.inside && offer.is_none());
+        let Some(offer) = offer else { continue };
+        let now = stay(sim, name, &sink.fields);
+        assert!(now == offer, "seed {seed}, cycle {cycle}: the payload of `{name}` depends on ready");
+        if take {
+            sink.inside = offer.get("last").is_some_and(Bits::is_zero);
+            sink.items.push(offer);
+            sink.cycles.push(cycle);
+            sink.waiting = None;
+        } else {
+            sink.waiting = Some(offer);
+        }
+    }
+    for source in sources.iter_mut() {
+        if source.offered && sim.get(&port(&source.name, "ready")) == 1 {
+            source.queue.pop_front();
+            source.cycles.push(cycle);
+            source.offered = false;
+        }
+    }
+    sim.tick();
+}
+
+/// Clocks until `until` holds of the sinks; `stall` is the probability of a pause on each stream in each cycle.
+///
+/// # Panics
+/// After `cycles` cycles, with the seed; and where the block breaks the stream convention.
+#[track_caller]
+pub fn run(
+    sim: &mut Sim,
+    sources: &mut [Source],
+    sinks: &mut [Sink],
+    random: &mut Random,
+    stall: f64,
+    cycles: u64,
+    mut until: impl FnMut(&[Sink]) -> bool,
+) {
+    for _ in 0..cycles {
+        if until(sinks) {
+            return;
+        }
+        step(sim, sources, sinks, random, stall);
+    }
+    if !until(sinks) {
+        let left: Vec<String> =
+            sources.iter().map(|s| format!("{} beats left in `{}`", s.left(), s.name)).collect();
+        let seen: Vec<String> =
+            sinks.iter().map(|s| format!("{} beats out of `{}`", s.items.len(), s.name)).collect();
+        panic!(
+            "seed {}: not done after {cycles} cycles: {}; {}",
+            random.seed,
+            left.join(", "),
+            seen.join(", ")
+        );
+    }
+}
+
+/// Clocks until all sources are empty, and `idle` cycles more.
+///
+/// # Panics
+/// As [`run`].
+#[track_caller]
+pub fn drain(
+    sim: &mut Sim,
+    sources: &mut [Source],
+    sinks: &mut [Sink],
+    random: &mut Random,
+    stall: f64,
+    cycles: u64,
+    idle: u64,
+) {
+    let mut n = 0;
+    while sources.iter().any(|s| s.left() > 0) {
+        let left: usize = sources.iter().map(Source::left).sum();
+        assert!(n < cycles, "seed {}: {left} beats were not taken within {cycles} cycles", random.seed);
+        step(sim, sources, sinks, random, stall);
+        n += 1;
+    }
+    for _ in 0..idle {
+        step(sim, sources, sinks, random, stall);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::{deep_fifo, fifo, skid, Beat};
+    use ferrowire_rtl::{build, Scope, Stream};
+
+    fn sim_of(beat_bytes: u32, block: impl FnOnce(&Scope, Stream<Beat>) -> Stream<Beat>) -> Sim {
+        let netlist = build("top", |m| {
+            let out = block(m, m.stream_in("frame", &Beat::of(beat_bytes)));
+            m.stream_out("out", out);
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        sim
+    }
+
+    fn passes_frames(beat_bytes: u32, mut sim: Sim) {
+        let mut random = Random::new(1);
+        let mut source = [Source::new("frame", &Beat::of(beat_bytes))];
+        let mut sink = [Sink::new("out", &Beat::of(beat_bytes))];
+        let mut sent = Vec::new();
+        for _ in 0..50 {
+            let n = random.rng.random_range(1..200);
+            sent.push(random.bytes(n));
+            source[0].push_frame(sent.last().unwrap());
+        }
+        run(&mut sim, &mut source, &mut sink, &mut random, 0.4, 50_000, |sinks| sinks[0].frames_seen() == 50);
+        assert_eq!(sink[0].frames(), sent);
+    }
+
+    #[test]
+    fn skid_and_fifos_pass_the_random_stall_test() {
+        for beat_bytes in [8, 64] {
+            passes_frames(beat_bytes, sim_of(beat_bytes, skid));
+            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| fifo(m, 4, s)));
+            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| deep_fifo(m, 4, s)));
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "valid of `out` depends on ready")]
+    fn a_valid_that_follows_ready_is_found() {
+        passes_frames(
+            8,
+            sim_of(8, |m, s| {
+                let ready = m.wire("out_ready", 1);
+                let out = Stream::new(m, "out", s.valid & ready, s.payload.clone());
+                m.drive(&ready, out.ready);
+                s.accept(out.ready);
+                out
+            }),
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "took an offer back")]
+    fn an_offer_taken_back_is_found() {
+        passes_frames(
+            8,
+            sim_of(8, |m, s| {
+                let tick = m.reg("tick", 1).reset(0);
+                m.set(&tick, !tick);
+                s.gate(m, tick)
+            }),
+        );
+    }
+}
