@@ -256,3 +256,179 @@ impl DmaWrite {
         }
     }
 }
+
+/// What the command processor keeps of a QP. Engines hold read copies, written by broadcast.
+#[derive(Clone, Bundle)]
+pub struct QpAttributes {
+    /// Service: RC 0, UC 1, UD 2.
+    pub service: Sig,
+    /// Protection domain.
+    pub pd: Sig,
+    /// CQ of the send queue.
+    pub send_cq: Sig,
+    /// CQ of the receive queue.
+    pub recv_cq: Sig,
+    /// Bus address of the send queue.
+    pub sq_base: Sig,
+    /// Log2 of the send queue's 64-byte units, at most 15.
+    pub sq_log2: Sig,
+    /// Every send WQE is signalled.
+    pub sq_sig_all: Sig,
+    /// The doorbell page that this QP answers to.
+    pub doorbell_page: Sig,
+    /// Path MTU code: 1 is 256 bytes, 5 is 4,096.
+    pub mtu: Sig,
+    /// What the peer may do (the access bits of the command).
+    pub access: Sig,
+    /// The peer's address is IPv6.
+    pub peer_ipv6: Sig,
+    /// The peer's address, against which sources are checked; IPv4 in the low 32 bits.
+    pub peer_ip: Sig,
+    /// Partition key.
+    pub pkey: Sig,
+}
+
+impl QpAttributes {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        QpAttributes {
+            service: bits(2),
+            pd: bits(24),
+            send_cq: bits(cfg.cq_bits()),
+            recv_cq: bits(cfg.cq_bits()),
+            sq_base: bits(64),
+            sq_log2: bits(4),
+            sq_sig_all: bits(1),
+            doorbell_page: bits(16),
+            mtu: bits(3),
+            access: bits(8),
+            peer_ipv6: bits(1),
+            peer_ip: bits(128),
+            pkey: bits(16),
+        }
+    }
+}
+
+/// The broadcasts from the QP context to every engine's read copies. A write is visible to a read in the next cycle.
+#[derive(Clone, Bundle)]
+pub struct QpBroadcast {
+    /// New attributes.
+    pub attributes: TableWrite<QpAttributes>,
+    /// A new state (`ferrowire_spec::qp_state::QpState` codes).
+    pub state: TableWrite<Sig>,
+}
+
+impl QpBroadcast {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        let index = bits(cfg.qp_bits());
+        QpBroadcast {
+            attributes: TableWrite { enable: bits(1), index, entry: QpAttributes::of(cfg) },
+            state: TableWrite { enable: bits(1), index, entry: bits(3) },
+        }
+    }
+}
+
+/// One side of a QP starts from nothing with this PSN: the responder on the way to RTR, requester and completer on
+/// the way to RTS.
+#[derive(Clone, Bundle)]
+pub struct QpInit {
+    /// Which QP.
+    pub qp: Sig,
+    /// First PSN expected, or sent.
+    pub psn: Sig,
+}
+
+impl QpInit {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        QpInit { qp: bits(cfg.qp_bits()), psn: bits(24) }
+    }
+}
+
+/// A send queue's doorbell, already checked for page and range.
+#[derive(Clone, Bundle)]
+pub struct SqDoorbell {
+    /// Which QP.
+    pub qp: Sig,
+    /// Index past the newest WQE, in 64-byte units, free-running.
+    pub producer: Sig,
+}
+
+impl SqDoorbell {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        SqDoorbell { qp: bits(cfg.qp_bits()), producer: bits(16) }
+    }
+}
+
+/// An entry of the key table.
+#[derive(Clone, Bundle)]
+pub struct KeyEntry {
+    /// Registered.
+    pub valid: Sig,
+    /// The key's low byte.
+    pub tag: Sig,
+    /// Protection domain.
+    pub pd: Sig,
+    /// Access bits: local write 0, remote write 1, remote read 2, remote atomic 3, MW bind 4, zero based 5.
+    pub access: Sig,
+    /// 0: 4 KiB, 1: 2 MiB, 2: 1 GiB.
+    pub page_size: Sig,
+    /// First virtual address.
+    pub va: Sig,
+    /// Bytes.
+    pub length: Sig,
+    /// Page-table entry of the first page.
+    pub first_entry: Sig,
+}
+
+impl KeyEntry {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        KeyEntry {
+            valid: bits(1),
+            tag: bits(8),
+            pd: bits(24),
+            access: bits(8),
+            page_size: bits(2),
+            va: bits(64),
+            length: bits(64),
+            first_entry: bits(ferrowire_rtl::clog2(u64::from(cfg.page_entries))),
+        }
+    }
+}
+
+/// A completion to be written: what `host::cq` turns into a CQE.
+#[derive(Clone, Bundle)]
+pub struct Completion {
+    /// Which CQ.
+    pub cq: Sig,
+    /// The QP.
+    pub qpn: Sig,
+    /// CQE opcode.
+    pub opcode: Sig,
+    /// Bytes.
+    pub byte_len: Sig,
+    /// Index of the WQE.
+    pub wqe_index: Sig,
+    /// `ibv_wc_status`.
+    pub status: Sig,
+    /// AETH syndrome or local cause.
+    pub syndrome: Sig,
+}
+
+impl Completion {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Completion {
+            cq: bits(cfg.cq_bits()),
+            qpn: bits(24),
+            opcode: bits(8),
+            byte_len: bits(32),
+            wqe_index: bits(16),
+            status: bits(8),
+            syndrome: bits(8),
+        }
+    }
+}
