@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod fields;
 pub mod stream;
 pub mod types;
 pub mod rx;
