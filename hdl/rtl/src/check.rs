@@ -30,7 +30,7 @@ struct Checker<'d> {
 /// A set of clock domains.
 type Domains = u64;
 
-impl<'d> Checker<'d> {
+impl Checker<'_> {
     fn node(&self, id: NodeId) -> &Node {
         &self.net.nodes[id as usize]
     }
@@ -43,16 +43,6 @@ impl<'d> Checker<'d> {
             Some(name) => format!("`{name}` in `{path}` ({})", node.loc),
             None => format!("an unnamed `{}` in `{path}` ({})", node.op.word(), node.loc),
         }
-    }
-
-    /// Each wire with its node.
-    fn wires(&self) -> Vec<(NodeId, &'d Wire)> {
-        let nodes = self.net.nodes.iter().enumerate();
-        let wire = |(id, node): (usize, &Node)| match node.op {
-            Op::Wire(index) => Some((id as NodeId, &self.net.wires[index as usize])),
-            _ => None,
-        };
-        nodes.filter_map(wire).collect()
     }
 
     /// An error about a declared node.
@@ -85,12 +75,12 @@ impl<'d> Checker<'d> {
     }
 
     fn driven(&mut self) {
-        for (id, wire) in self.wires() {
+        for wire in &self.net.wires {
             if wire.assigns.is_empty() {
-                self.fault(id, "wire", "has no driver: `drive` it, `set` it, or `accept` its stream");
+                self.fault(wire.node, "wire", "has no driver: `drive` it, `set` it, or `accept` its stream");
             } else if !wire.driven {
                 self.fault(
-                    id,
+                    wire.node,
                     "wire",
                     "is not assigned on every path: give it a default before the `when` or add `otherwise`",
                 );
@@ -112,7 +102,7 @@ impl<'d> Checker<'d> {
             node.op.operands(&mut mark);
         }
         let regs = net.regs.iter().map(|r| (r.node, &r.assigns));
-        for (target, assigns) in regs.chain(self.wires().into_iter().map(|(id, w)| (id, &w.assigns))) {
+        for (target, assigns) in regs.chain(net.wires.iter().map(|w| (w.node, &w.assigns))) {
             for (cond, value) in assigns {
                 cond.iter().chain([value]).filter(|id| **id != target).for_each(|id| mark(*id));
             }
@@ -136,7 +126,7 @@ impl<'d> Checker<'d> {
         let mut read = self.references();
         self.design.discarded.iter().for_each(|id| read[*id as usize] = true);
         let regs = self.net.regs.iter().map(|r| (r.node, "register"));
-        let wires = self.wires().into_iter().map(|(id, _)| (id, "wire"));
+        let wires = self.net.wires.iter().map(|w| (w.node, "wire"));
         for (id, kind) in regs.chain(wires) {
             if !read[id as usize] && !self.node(id).weak {
                 self.fault(id, kind, "is never read: remove it or `discard` it");
@@ -386,5 +376,176 @@ impl<'d> Checker<'d> {
             queue.extend(self.dependencies(id));
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{build, clog2, Collision, Scope};
+
+    #[track_caller]
+    fn errors(body: impl FnOnce(&Scope)) -> Vec<String> {
+        match build("top", body) {
+            Ok(_) => Vec::new(),
+            Err(errors) => errors.0,
+        }
+    }
+
+    /// The only error holds all of `parts` and a place in this file.
+    #[track_caller]
+    fn one(errors: &[String], parts: &[&str]) {
+        assert!(errors.len() == 1, "{errors:#?}");
+        for part in parts.iter().chain(&["check.rs:"]) {
+            assert!(errors[0].contains(part), "no `{part}` in: {}", errors[0]);
+        }
+    }
+
+    #[test]
+    fn undriven_and_partly_driven_wires() {
+        let found = errors(|m| {
+            let w = m.wire("w", 4);
+            m.output("o", &w);
+        });
+        one(&found, &["wire `w` in `top` has no driver"]);
+        let found = errors(|m| {
+            let a = m.input("a", 1);
+            let w = m.wire("w", 4);
+            m.when(a, |m| m.set(&w, 3));
+            m.output("o", &w);
+        });
+        one(&found, &["wire `w` in `top` is not assigned on every path", "`otherwise`"]);
+    }
+
+    #[test]
+    fn what_is_never_read() {
+        let found = errors(|m| {
+            let a = m.input("a", 1);
+            let r = m.reg("r", 1).reset(0);
+            m.when(a, |m| m.set(&r, r)).otherwise(|m| m.set(&r, 1));
+        });
+        one(&found, &["register `r` in `top` is never read"]);
+        let found = errors(|m| {
+            let a = m.input("a", 4);
+            let mem = m.mem("table", 16, &a).build();
+            mem.write(crate::lit(1, 1), a, &a);
+        });
+        one(&found, &["memory `table` in `top` is never read"]);
+        let found = errors(|m| {
+            let a = m.input("a", 4);
+            let mem = m.mem("table", 16, &a).build();
+            mem.write(crate::lit(1, 1), a, &a);
+            mem.discard();
+            let w = m.wire("w", 4);
+            m.drive(&w, a);
+            m.discard(&w);
+        });
+        assert!(found.is_empty(), "{found:#?}");
+    }
+
+    #[test]
+    fn a_register_that_is_never_assigned() {
+        let found = errors(|m| {
+            let r = m.reg("r", 3).reset(5);
+            m.output("o", &r);
+        });
+        one(&found, &["register `r` in `top` is never assigned", "literal"]);
+    }
+
+    #[test]
+    fn a_port_declared_twice() {
+        let found = errors(|m| {
+            let a = m.input("a", 3);
+            m.output("a", &a);
+        });
+        one(&found, &["port `a` of `top` is declared twice"]);
+    }
+
+    #[test]
+    fn combinational_loops_are_named() {
+        let found = errors(|m| {
+            let a = m.input("a", 4);
+            let w = m.wire("w", 4);
+            let sum = (w + a).named("sum");
+            m.drive(&w, sum);
+            m.output("o", &w);
+        });
+        one(&found, &["combinational loop: `w` in `top` (", ") -> `sum` in `top` (", ") -> `w` in `top` ("]);
+        let found = errors(|m| {
+            let a = m.input("a", 4);
+            let mem = m.mem("next", 16, &a).build();
+            mem.write(crate::lit(1, 1), a, &a);
+            let at = m.wire("at", clog2(16));
+            m.drive(&at, mem.read_now(at));
+            m.output("o", &at);
+        });
+        one(&found, &["combinational loop: `at`", "`next_q`"]);
+    }
+
+    #[test]
+    fn a_clocked_read_breaks_a_loop() {
+        let found = errors(|m| {
+            let a = m.input("a", 4);
+            let mem = m.mem("next", 16, &a).build();
+            mem.write(crate::lit(1, 1), a, &a);
+            let at = m.wire("at", clog2(16));
+            m.drive(&at, mem.read(m, crate::lit(1, 1), at, Collision::Old));
+            m.output("o", &at);
+        });
+        assert!(found.is_empty(), "{found:#?}");
+    }
+
+    #[test]
+    fn crossings_name_both_clocks_and_signals() {
+        let found = errors(|m| {
+            let rx = m.domain("rx");
+            let a = m.input("a", 1);
+            let r = m.in_domain(rx, |m| {
+                let r = m.reg("r", 1).reset(0);
+                m.set(&r, !a);
+                r
+            });
+            m.output("o", &r);
+        });
+        one(
+            &found,
+            &["register `r` in `top`", "runs on clock `rx_clk`", "depends on `a` in `top`", "clock `clk`"],
+        );
+        let found = errors(|m| {
+            let rx = m.domain("rx");
+            let a = m.input("a", 4);
+            let mem = m.mem("shared", 16, &a).build();
+            mem.write(crate::lit(1, 1), a, &a);
+            m.in_domain(rx, |m| {
+                let at = m.input("at", 4);
+                m.output("o", &mem.read_now(at));
+            });
+        });
+        one(&found, &["memory `shared`", "written on clock `clk` but read on clock `rx_clk`"]);
+        let found = errors(|m| {
+            let rx = m.domain("rx");
+            let a = m.input("a", 1);
+            m.in_domain(rx, |m| {
+                m.assert(a, "never mind");
+            });
+        });
+        one(&found, &["the property \"never mind\"", "`rx_clk`", "`a`", "`clk`"]);
+    }
+
+    #[test]
+    fn guarded_crossings_pass() {
+        let found = errors(|m| {
+            let rx = m.domain("rx");
+            let a = m.input("a", 4);
+            let held = m.delay("held", &a);
+            let mem = m.mem("shared", 16, &a).build();
+            mem.allow_crossing();
+            mem.write(crate::lit(1, 1), a, &a);
+            m.in_domain(rx, |m| {
+                let at = m.synchronise("at", held);
+                let word = mem.read_now(at);
+                m.output("o", &m.delay("word", &word));
+            });
+        });
+        assert!(found.is_empty(), "{found:#?}");
     }
 }

@@ -55,7 +55,7 @@ pub use mem::{Collision, Mem, MemBuilder};
 pub use netlist::{Netlist, Port, Style};
 pub use scope::{build, DomainId, Instance, RegBuilder, Scope, When};
 pub use sig::{bits, cat, clog2, lit, lit_bits, Operand, Sig};
-pub use sim::Sim;
+pub use sim::{PortIndex, Sim};
 pub use stream::{Later, Stream};
 
 use std::fmt;
