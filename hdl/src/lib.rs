@@ -4,9 +4,10 @@
 
 pub mod config;
 pub mod fields;
-pub mod stream;
-pub mod types;
+pub mod memory;
 pub mod rx;
-pub mod tx;
+pub mod stream;
 #[cfg(test)]
 pub mod testing;
+pub mod tx;
+pub mod types;

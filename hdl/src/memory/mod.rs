@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The only door to host memory: keys, page tables, and ranges cut at pages.
+
+mod translate;
+
+pub use translate::{translate, Lookup, Translation};

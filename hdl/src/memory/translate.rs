@@ -1,0 +1,319 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keys and page tables: from a key and a virtual address to a bus address, or a refusal.
+//!
+//! ```text
+//!  client 0 --+            +-----+  entry   +---------+  page    +------+
+//!  client 1 --+-> choose ->| key |--------->| compare |--------->| page |--> answer to the client
+//!  client n --+            | RAM |          | 65 bits |   index  | RAM  |
+//!                          +-----+          +---------+          +------+
+//!      cycle 0                 1             2                    3         4
+//! ```
+//!
+//! One question a cycle, chosen round robin; the answer comes 4 cycles later as a pulse that its client must take:
+//! a client asks only for what it has room for. Answers to one client come in the order of its questions. The longest
+//! path is the 65-bit sum and comparison of the range check, which has a cycle of its own.
+//!
+//! A question is refused when the key's index is past the table, its entry is not valid, tag or protection domain
+//! differ, an access bit is missing, or the range does not lie inside the region; nothing wraps, for the sums have 65
+//! bits (IBTA volume 1, 10.6.3). A key that is invalidated refuses from the next question on.
+//!
+//! Reset: nothing in flight. The tables keep their contents; entries start as not valid.
+
+use crate::config::RnicConfig;
+use crate::types::{KeyEntry, TableWrite};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+
+/// A question.
+#[derive(Clone, Bundle)]
+pub struct Lookup {
+    /// Local or remote key: index in bits 31:8, tag below.
+    pub key: Sig,
+    /// The QP's protection domain.
+    pub pd: Sig,
+    /// Access bits that must be granted.
+    pub access: Sig,
+    /// First byte.
+    pub va: Sig,
+    /// Bytes that must lie in the region from there on.
+    pub length: Sig,
+}
+
+impl Lookup {
+    /// The shape.
+    pub fn of() -> Self {
+        Lookup { key: bits(32), pd: bits(24), access: bits(8), va: bits(64), length: bits(32) }
+    }
+}
+
+/// An answer.
+#[derive(Clone, Bundle)]
+pub struct Translation {
+    /// The answer to the client's oldest question comes in this cycle.
+    pub valid: Sig,
+    /// Granted.
+    pub ok: Sig,
+    /// Bus address of the first byte; it goes on to the next multiple of 4 KiB at least.
+    pub address: Sig,
+}
+
+/// Bits of a page number: bus addresses have 64 bits, pages at least 4 KiB.
+pub const PAGE_BITS: u32 = 52;
+
+/// What the stages hand on.
+#[derive(Clone, Bundle)]
+struct Flow {
+    client: Sig,
+    ask: Lookup,
+}
+
+/// The key and page tables, with a port for each client.
+#[module]
+pub fn translate(
+    m: &Scope,
+    cfg: &RnicConfig,
+    ask: Vec<Stream<Lookup>>,
+    key_write: TableWrite<KeyEntry>,
+    page_write: TableWrite<Sig>,
+) -> Vec<Translation> {
+    let clients = ask.len() as u32;
+    let client_bits = clog2(u64::from(clients));
+    let key_bits = clog2(u64::from(cfg.keys));
+    let entry_bits = clog2(u64::from(cfg.page_entries));
+
+    // Cycle 0: the first client after the one served last.
+    let turn = m.reg("turn", client_bits).reset(0);
+    let mut granted: Vec<Sig> = Vec::new();
+    let waiting: Vec<Sig> = ask.iter().map(|a| a.valid).collect();
+    for i in 0..clients {
+        // Client i goes when no one with a better place in this turn waits.
+        let mut blocked = lit(1, 0);
+        for j in (0..clients).filter(|j| *j != i) {
+            let place = |c: u32| (lit(client_bits, c) - turn).trunc(client_bits);
+            blocked = blocked | (waiting[j as usize] & place(j).lt(place(i)));
+        }
+        granted.push((waiting[i as usize] & !blocked).named(&format!("grant_{i}")));
+    }
+    let mut chosen = Lookup::of().zeros();
+    let mut client = lit(client_bits, 0);
+    for (i, (port, grant)) in ask.iter().zip(&granted).enumerate() {
+        port.accept(*grant);
+        chosen = m.mux(*grant, &port.payload, &chosen);
+        client = m.mux(*grant, &lit(client_bits, i as u32), &client);
+        let next = if i as u32 + 1 == clients { 0 } else { i as u32 + 1 };
+        m.when(*grant, |m| m.set(&turn, lit(client_bits, next)));
+    }
+    let asked = cat(&granted).any().named("asked");
+
+    // Cycle 1: the entry.
+    let table = m.mem("key_table", cfg.keys, &KeyEntry::of(cfg)).style(Style::Block).build();
+    table.write(key_write.enable, key_write.index, &key_write.entry);
+    let entry = table.read(m, asked, chosen.key.slice(8, key_bits), Collision::New);
+    let one_valid = m.reg("one_valid", 1).reset(0);
+    let one = m.reg_of("one", &flow(client_bits));
+    m.discard(&one);
+    m.set(&one_valid, asked);
+    m.set(&one.client, client);
+    m.set_all(&one.ask, &chosen);
+    let in_table = match key_bits {
+        24 => lit(1, 1),
+        _ => one.ask.key.slice(8 + key_bits, 24 - key_bits).eq(0),
+    };
+    let granted_access = (entry.access & one.ask.access).eq(one.ask.access);
+    let fits_tag = entry.valid & entry.tag.eq(one.ask.key.trunc(8)) & entry.pd.eq(one.ask.pd);
+
+    // Cycle 2: the range, and the page's place in the table.
+    let two_valid = m.reg("two_valid", 1).reset(0);
+    let two = m.reg_of("two", &flow(client_bits));
+    m.discard(&two);
+    m.set(&two_valid, one_valid);
+    m.set_all(&two, &one);
+    let two_ok = m.delay("two_ok", &(in_table & granted_access & fits_tag & one.ask.va.ge(entry.va)));
+    let rest = m.delay("rest", &(one.ask.va - entry.va));
+    let region = m.delay("region", &entry.length);
+    let page_size = m.delay("page_size", &entry.page_size);
+    let page_of = |va: Sig| {
+        let of = |shift: u32| va.slice(shift, entry_bits.min(64 - shift)).zext(entry_bits);
+        m.select(entry.page_size, &[of(12), of(21), of(30)])
+    };
+    let index = m.delay("page_index", &(page_of(one.ask.va) - page_of(entry.va) + entry.first_entry));
+    let inside = (rest.zext(65) + two.ask.length.zext(65)).le(region.zext(65)).named("inside");
+
+    // Cycle 3: the page.
+    let pages = m.mem("page_table", cfg.page_entries, &bits(PAGE_BITS)).style(Style::Block).build();
+    pages.write(page_write.enable, page_write.index, &page_write.entry);
+    let page = pages.read(m, two_valid, index, Collision::New);
+    let three_valid = m.reg("three_valid", 1).reset(0);
+    let three = m.reg_of("three", &flow(client_bits));
+    m.discard(&three);
+    m.set(&three_valid, two_valid);
+    m.set_all(&three, &two);
+    let ok = m.delay("three_ok", &(two_ok & inside));
+    let three_size = m.delay("three_size", &page_size);
+
+    // Cycle 4: the address, to its client.
+    let va = three.ask.va;
+    let small = cat(&[va.trunc(12), page]);
+    let medium = cat(&[va.trunc(21), page.slice(9, PAGE_BITS - 9)]);
+    let large = cat(&[va.trunc(30), page.slice(18, PAGE_BITS - 18)]);
+    let address = m.delay("address", &m.select(three_size, &[small, medium, large]));
+    let answer_ok = m.delay("answer_ok", &ok);
+    (0..clients)
+        .map(|i| {
+            let valid = m.reg(&format!("answer_{i}"), 1).reset(0);
+            m.set(&valid, three_valid & three.client.eq(i));
+            Translation { valid, ok: answer_ok, address }
+        })
+        .collect()
+}
+
+fn flow(client_bits: u32) -> Flow {
+    Flow { client: bits(client_bits), ask: Lookup::of() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferrowire_rtl::{build, Bits, Sim};
+
+    struct Bench {
+        sim: Sim,
+    }
+
+    impl Bench {
+        fn new() -> Bench {
+            let cfg = RnicConfig::named("generic-8b").unwrap();
+            let net = build("bench", |m| {
+                let ask = vec![m.stream_in("ask", &Lookup::of()), m.stream_in("other", &Lookup::of())];
+                let key_write = TableWrite {
+                    enable: m.input("kw", 1),
+                    index: m.input("ki", 5),
+                    entry: m.input_of("ke", &KeyEntry::of(&cfg)),
+                };
+                let page_write = TableWrite {
+                    enable: m.input("pw", 1),
+                    index: m.input("pi", 10),
+                    entry: m.input("pe", PAGE_BITS),
+                };
+                let answers = translate(m, &cfg, ask, key_write, page_write);
+                m.output("answer", &answers[0]);
+                m.output("other_answer", &answers[1]);
+            })
+            .unwrap_or_else(|e| panic!("{e}"));
+            let mut sim = Sim::new(&net);
+            sim.reset();
+            Bench { sim }
+        }
+
+        fn page(&mut self, index: u64, page: u64) {
+            self.sim.set("pw", 1);
+            self.sim.set("pi", index);
+            self.sim.set("pe", page);
+            self.sim.tick();
+            self.sim.set("pw", 0);
+        }
+
+        fn key(&mut self, index: u64, fields: &[(&str, u64)]) {
+            for (name, value) in fields {
+                self.sim.set(&format!("ke_{name}"), *value);
+            }
+            self.sim.set("kw", 1);
+            self.sim.set("ki", index);
+            self.sim.tick();
+            self.sim.set("kw", 0);
+        }
+
+        /// Asks on port 0 and gives what comes 4 cycles later.
+        fn ask(&mut self, key: u64, pd: u64, access: u64, va: u64, length: u64) -> Option<u64> {
+            for (name, value) in [("key", key), ("pd", pd), ("access", access), ("length", length)] {
+                self.sim.set(&format!("ask_{name}"), value);
+            }
+            self.sim.set_bits("ask_va", &Bits::new(64, va.into()));
+            self.sim.set("ask_valid", 1);
+            assert_eq!(self.sim.get("ask_ready"), 1);
+            self.sim.tick();
+            self.sim.set("ask_valid", 0);
+            for _ in 0..3 {
+                assert_eq!(self.sim.get("answer_valid"), 0);
+                self.sim.tick();
+            }
+            assert_eq!(self.sim.get("answer_valid"), 1, "the answer comes after 4 cycles");
+            (self.sim.get("answer_ok") == 1).then(|| self.sim.get("answer_address"))
+        }
+    }
+
+    #[test]
+    fn a_range_is_granted_only_with_key_domain_access_and_bounds() {
+        let mut t = Bench::new();
+        let va = 0x7f00_0000_1234;
+        t.page(6, 0xabc);
+        t.page(7, 0x55555);
+        let good = [
+            ("valid", 1),
+            ("tag", 0x5a),
+            ("pd", 9),
+            ("access", 3),
+            ("va", va),
+            ("length", 0x1800),
+            ("first_entry", 6),
+        ];
+        t.key(3, &good);
+        let key = 3 << 8 | 0x5a;
+        assert_eq!(t.ask(key, 9, 2, va, 0x1800), Some(0xabc234));
+        assert_eq!(t.ask(key, 9, 3, va + 0xdcc, 4), Some(0x5555_5000), "the second page is elsewhere");
+        assert_eq!(
+            t.ask(key, 9, 2, va + 0x1800, 0),
+            Some(0x5555_5a34),
+            "an empty range may stand at the end"
+        );
+        assert_eq!(t.ask(key, 9, 2, va, 0x1801), None, "one byte too long");
+        assert_eq!(t.ask(key, 9, 2, va - 1, 1), None, "one byte before");
+        assert_eq!(t.ask(key, 8, 2, va, 1), None, "another domain");
+        assert_eq!(t.ask(key, 9, 6, va, 1), None, "no read access");
+        assert_eq!(t.ask(key ^ 1, 9, 2, va, 1), None, "another tag");
+        assert_eq!(t.ask(key + (32 << 8), 9, 2, va, 1), None, "an index past the table");
+        assert_eq!(t.ask(key, 9, 2, u64::MAX, 2), None, "a range that wraps");
+        t.key(3, &[("valid", 0)]);
+        assert_eq!(t.ask(key, 9, 2, va, 1), None, "no longer registered");
+    }
+
+    #[test]
+    fn a_region_up_to_the_end_of_the_address_space_does_not_wrap() {
+        let mut t = Bench::new();
+        t.page(0, 7);
+        t.key(1, &[("valid", 1), ("tag", 0), ("access", 2), ("va", u64::MAX - 0xfff), ("length", 0x1000)]);
+        assert_eq!(t.ask(1 << 8, 0, 2, u64::MAX - 0xfff, 0x1000), Some(0x7000));
+        assert_eq!(t.ask(1 << 8, 0, 2, u64::MAX, 2), None);
+        assert_eq!(t.ask(1 << 8, 0, 2, 0, 1), None);
+    }
+
+    #[test]
+    fn large_pages_keep_the_offset_inside_them() {
+        let mut t = Bench::new();
+        t.page(0, 0x200 << 9);
+        t.page(1, 0x80_0000);
+        t.key(
+            2,
+            &[("valid", 1), ("page_size", 1), ("va", 0x4012_3456), ("length", 0x30_0000), ("first_entry", 0)],
+        );
+        assert_eq!(t.ask(2 << 8, 0, 0, 0x4012_3456, 16), Some((0x200 << 21) + 0x12_3456));
+        assert_eq!(t.ask(2 << 8, 0, 0, 0x4020_0000, 16), Some(0x80_0000 << 12));
+        t.key(2, &[("page_size", 2), ("va", 0), ("length", 1 << 31)]);
+        assert_eq!(t.ask(2 << 8, 0, 0, 0x1234_5678, 16), Some(0x4000_0000 + 0x1234_5678));
+    }
+
+    #[test]
+    fn clients_take_turns_and_one_question_passes_each_cycle() {
+        let mut t = Bench::new();
+        t.sim.set("ask_valid", 1);
+        t.sim.set("other_valid", 1);
+        let mut served = [0, 0];
+        for _ in 0..100 {
+            let ready = [t.sim.get("ask_ready"), t.sim.get("other_ready")];
+            assert_eq!(ready[0] + ready[1], 1);
+            served[0] += ready[0];
+            served[1] += ready[1];
+            t.sim.tick();
+        }
+        assert_eq!(served, [50, 50]);
+    }
+}
