@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Building blocks for streams: what every stage is joined with.
 
+mod arbiter;
 mod beat;
 mod fifo;
+mod realign;
 mod skid;
 
+pub use arbiter::{arbiter, arbiter_from, fork, Chosen};
 pub use beat::Beat;
 pub use fifo::{deep_fifo, fifo};
+pub use realign::{realign, Realign, Realigned};
 pub use skid::skid;
