@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Frames for the tests of the receive path, and what the specification says of them.
+
+use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::wire::frame::Extensions;
+use ferrowire_spec::wire::*;
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::{Block, PcapNgReader};
+use rand::rngs::SmallRng;
+use rand::Rng;
+use std::path::Path;
+
+/// Every captured frame of the golden folders, those that are not RoCE included.
+pub fn captured() -> Vec<Vec<u8>> {
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/golden");
+    let mut files = Vec::new();
+    for folder in ["v4", "tools"] {
+        for entry in std::fs::read_dir(golden.join(folder)).expect("the captures") {
+            files.push(entry.expect("an entry").path());
+        }
+    }
+    files.retain(|path| path.extension().is_some_and(|e| e == "pcap"));
+    files.sort();
+    let mut frames = Vec::new();
+    for path in files {
+        let open = || std::io::BufReader::new(std::fs::File::open(&path).expect("a capture"));
+        if let Ok(mut reader) = PcapReader::new(open()) {
+            while let Some(packet) = reader.next_packet() {
+                frames.push(packet.expect("a packet").data.to_vec());
+            }
+            continue;
+        }
+        let mut reader = PcapNgReader::new(open()).expect("pcap or pcapng");
+        while let Some(block) = reader.next_block() {
+            match block.expect("a block") {
+                Block::EnhancedPacket(packet) => frames.push(packet.data.to_vec()),
+                Block::SimplePacket(packet) => frames.push(packet.data.to_vec()),
+                _ => {}
+            }
+        }
+    }
+    frames
+}
+
+fn extensions(opcode: Opcode, rng: &mut SmallRng) -> Extensions {
+    let mut bytes = [0u8; 64];
+    rng.fill(&mut bytes);
+    Extensions::parse(opcode, &bytes).expect("enough bytes").0
+}
+
+fn frame_with(rng: &mut SmallRng, opcode: Opcode, payload: &[u8], trailer: usize) -> Vec<u8> {
+    let mut frame = Frame {
+        eth: Eth { dst: rng.random::<u64>() >> 16, src: rng.random::<u64>() >> 16, ethertype: 0 },
+        vlan: rng.random_bool(0.4).then(|| Vlan::from_tci(rng.random(), 0)),
+        bth: Bth {
+            opcode: opcode.code(),
+            se: rng.random(),
+            pkey: rng.random(),
+            becn: rng.random(),
+            fecn: rng.random(),
+            destqp: rng.random::<u32>() >> 8,
+            ackreq: rng.random(),
+            psn: rng.random::<u32>() >> 8,
+            ..Bth::default()
+        },
+        ext: extensions(opcode, rng),
+        payload,
+        ..Frame::default()
+    };
+    frame.ip = if rng.random_bool(0.5) {
+        let Ip::V4(h) = frame.ip else { unreachable!("the default") };
+        Ip::V4(Ipv4 { ecn: rng.random_range(0..4), src: rng.random(), dst: rng.random(), ..h })
+    } else {
+        let ecn = rng.random_range(0..4);
+        Ip::V6(Ipv6 { ecn, src: rng.random(), dst: rng.random(), ..Ipv6::default() })
+    };
+    frame.udp.sport = rng.random();
+    let tail: Vec<u8> = (0..trailer).map(|_| rng.random()).collect();
+    frame.trailer = &tail;
+    frame.seal().expect("a sound frame");
+    let mut bytes = vec![0; frame.len()];
+    frame.emit(&mut bytes).expect("a sound frame");
+    if rng.random_bool(0.4) {
+        set_udp_checksum(&mut bytes);
+    }
+    bytes
+}
+
+/// A sound frame: IPv4 or IPv6, tagged or not, any opcode, with or without UDP checksum and Ethernet padding.
+pub fn random_frame(rng: &mut SmallRng) -> Vec<u8> {
+    let opcode = Opcode::ALL[rng.random_range(0..Opcode::ALL.len())];
+    random_frame_of(rng, opcode)
+}
+
+/// A sound frame with this opcode.
+pub fn random_frame_of(rng: &mut SmallRng, opcode: Opcode) -> Vec<u8> {
+    let most = if rng.random_bool(0.1) { 4096 } else { 200 };
+    let payload: Vec<u8> = match opcode.carries_payload() {
+        true => (0..rng.random_range(0..=most)).map(|_| rng.random()).collect(),
+        false => Vec::new(),
+    };
+    let trailer = if rng.random_bool(0.3) { rng.random_range(0..70) } else { 0 };
+    frame_with(rng, opcode, &payload, trailer)
+}
+
+/// A sound frame of 58 bytes or not many more.
+pub fn short_frame(rng: &mut SmallRng) -> Vec<u8> {
+    let opcodes = [Opcode::RcAcknowledge, Opcode::RcSendOnly, Opcode::UcSendLast];
+    let opcode = opcodes[rng.random_range(0..3)];
+    frame_with(rng, opcode, &[], 0)
+}
+
+/// Where IP, UDP and the packet's end lie, by the frame's own account.
+fn places(bytes: &[u8]) -> Option<(usize, usize, usize)> {
+    let be16 = |at: usize| Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]));
+    let ip = if be16(12)? == eth::ethertype::VLAN { 18 } else { 14 };
+    let (udp, total) = match be16(ip - 2)? {
+        eth::ethertype::IPV4 => (ip + 20, be16(ip + 2)? as usize),
+        eth::ethertype::IPV6 => (ip + 40, be16(ip + 4)? as usize + 40),
+        _ => return None,
+    };
+    (ip + total <= bytes.len() && udp + 24 <= ip + total).then_some((ip, udp, ip + total))
+}
+
+/// Puts the right checksum into a datagram.
+pub fn set_udp_checksum(bytes: &mut [u8]) {
+    let Some((ip, udp, end)) = places(bytes) else { return };
+    let addresses = match udp - ip {
+        20 => Ip::V4(Ipv4::parse(&bytes[ip..]).expect("its bytes")).addresses(),
+        _ => Ip::V6(Ipv6::parse(&bytes[ip..]).expect("its bytes")).addresses(),
+    };
+    bytes[udp + 6..udp + 8].fill(0);
+    let sum = checksum::udp(addresses, &bytes[udp..end]);
+    bytes[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+}
+
+/// Puts the right ICRC into a packet.
+pub fn set_icrc(bytes: &mut [u8]) {
+    let Some((ip, _, end)) = places(bytes) else { return };
+    if let Ok(crc) = icrc::icrc(&bytes[ip..end - 4]) {
+        bytes[end - 4..end].copy_from_slice(&crc.to_le_bytes());
+    }
+}
+
+/// Puts the right checksum into an IPv4 header.
+fn set_ip_checksum(bytes: &mut [u8]) {
+    let Some((ip, udp, _)) = places(bytes) else { return };
+    if udp - ip == 20 {
+        bytes[ip + 10..ip + 12].fill(0);
+        let sum = checksum::ipv4(&bytes[ip..ip + 20]);
+        bytes[ip + 10..ip + 12].copy_from_slice(&sum.to_be_bytes());
+    }
+}
+
+/// A frame with something wrong, or merely changed, in it.
+pub fn mutated(rng: &mut SmallRng) -> Vec<u8> {
+    let mut bytes = random_frame(rng);
+    let (ip, udp, end) = places(&bytes).expect("a sound frame");
+    let (v6, bth) = (udp - ip == 40, udp + 8);
+    let put =
+        |bytes: &mut [u8], at: usize, value: u16| bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
+    let mut repair = rng.random_bool(0.7);
+    match rng.random_range(0..16) {
+        0 => {
+            let n = rng.random_range(1..bytes.len());
+            bytes.truncate(n);
+            repair = false;
+        }
+        // Inside the headers.
+        1 => {
+            bytes.truncate(rng.random_range(1..90).min(bytes.len()));
+            repair = false;
+        }
+        2 => put(&mut bytes, ip - 2, rng.random()),
+        3 => bytes[ip] = rng.random(),
+        4 if v6 => bytes[ip + 6] = [44, 6, 0][rng.random_range(0..3)],
+        4 => bytes[ip + 9] = rng.random(),
+        5 if v6 => {
+            bytes[ip + 6] = 44;
+            bytes[ip + 40] = [17, 6][rng.random_range(0..2)];
+        }
+        5 => {
+            let value = [0x2000, 0x0001, 0x3fff, 0x8000][rng.random_range(0..4)];
+            put(&mut bytes, ip + 6, value);
+        }
+        6 => put(&mut bytes, udp + 2, [4791, 4790, 0x12b6][rng.random_range(0..3)]),
+        7 => {
+            let at = ip + if v6 { 4 } else { 2 };
+            let old = u16::from_be_bytes([bytes[at], bytes[at + 1]]);
+            put(&mut bytes, at, old.wrapping_add_signed(rng.random_range(-60..60)));
+        }
+        8 => put(&mut bytes, udp + 4, rng.random()),
+        9 => put(&mut bytes, udp + 6, rng.random()),
+        10 => bytes[bth + 1] = rng.random(),
+        11 => bytes[bth] = rng.random(),
+        // A packet cut or grown, with lengths that agree.
+        12 | 13 => {
+            let by = if rng.random_bool(0.5) { rng.random_range(1..40) } else { 4 * rng.random_range(1..10) };
+            if rng.random_bool(0.5) {
+                bytes.truncate(end);
+                bytes.truncate((end - by).max(bth + 12));
+            } else {
+                bytes.splice(end..end, std::iter::repeat_n(0, by));
+            }
+            let trailer = if bytes.len() > end + by { bytes.len() - end - by } else { 0 };
+            let total = bytes.len() - trailer - ip;
+            let field = if v6 { (ip + 4, total - 40) } else { (ip + 2, total) };
+            put(&mut bytes, field.0, field.1 as u16);
+            put(&mut bytes, udp + 4, (total - (udp - ip)) as u16);
+        }
+        // A payload past the largest MTU.
+        14 => {
+            let grown = 4 * rng.random_range(1000..1100);
+            bytes.splice(end..end, std::iter::repeat_n(0, grown));
+            let total = end + grown - ip;
+            let field = if v6 { (ip + 4, total - 40) } else { (ip + 2, total) };
+            put(&mut bytes, field.0, field.1 as u16);
+            put(&mut bytes, udp + 4, (total - (udp - ip)) as u16);
+        }
+        _ => {
+            let at = rng.random_range(0..bytes.len());
+            bytes[at] ^= 1 << rng.random_range(0..8);
+        }
+    }
+    if repair {
+        set_ip_checksum(&mut bytes);
+        set_icrc(&mut bytes);
+        if let Some((_, udp, _)) = places(&bytes) {
+            if bytes[udp + 6..udp + 8] != [0, 0] && rng.random_bool(0.8) {
+                set_udp_checksum(&mut bytes);
+            }
+        }
+    }
+    bytes
+}
+
+/// What the card does with a frame.
+pub fn verdict(bytes: &[u8]) -> Result<Frame<'_>, DropReason> {
+    let frame = Frame::parse(bytes).map_err(|e| e.drop_reason().expect("an error of decoding"))?;
+    // The specification's parser knows no MTU.
+    if frame.payload.len() > 4096 {
+        return Err(DropReason::Malformed);
+    }
+    Ok(frame)
+}
+
+/// What the card would do with the frame if its ICRC were right; in that case a frame whose ICRC is.
+pub fn verdict_without_icrc(bytes: &[u8]) -> Result<Vec<u8>, DropReason> {
+    let mut bytes = bytes.to_vec();
+    if verdict(&bytes).err() == Some(DropReason::Icrc) {
+        set_icrc(&mut bytes);
+        if let Some((_, udp, _)) = places(&bytes) {
+            if bytes[udp + 6..udp + 8] != [0, 0] {
+                set_udp_checksum(&mut bytes);
+            }
+        }
+    }
+    verdict(&bytes)?;
+    Ok(bytes)
+}
+
+/// The fields of `Headers` that have a meaning in this sound frame.
+pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
+    let frame = verdict(bytes).expect("a sound frame");
+    let (v6, src, dst) = match frame.ip {
+        Ip::V4(h) => (0, h.src.into(), h.dst.into()),
+        Ip::V6(h) => (1, h.src, h.dst),
+    };
+    let bth = &frame.bth;
+    let opcode = frame.opcode().expect("a sound frame");
+    let behind_ip = udp::BYTES + opcode.header_bytes();
+    let offset = eth::BYTES + frame.vlan.map_or(0, |_| vlan::BYTES) + frame.ip.bytes() + behind_ip;
+    let mut fields: Vec<(&'static str, u128)> = vec![
+        ("src_mac", frame.eth.src.into()),
+        ("ipv6", v6),
+        ("src_ip", src),
+        ("dst_ip", dst),
+        ("ecn", frame.ip.ecn().into()),
+        ("opcode", bth.opcode.into()),
+        ("solicited", bth.se.into()),
+        ("pad", bth.pad.into()),
+        ("pkey", bth.pkey.into()),
+        ("becn", bth.becn.into()),
+        ("dest_qpn", bth.destqp.into()),
+        ("ack_req", bth.ackreq.into()),
+        ("psn", bth.psn.into()),
+        ("payload_offset", offset as u128),
+        ("payload_bytes", frame.payload.len() as u128),
+    ];
+    let ext = &frame.ext;
+    if let Some(h) = ext.reth {
+        fields.extend([("va", h.va.into()), ("rkey", h.rkey.into()), ("dma_length", h.len.into())]);
+    }
+    if let Some(h) = ext.atomic {
+        fields.extend([("va", h.va.into()), ("rkey", h.rkey.into())]);
+    }
+    if let Some(h) = ext.aeth {
+        fields.extend([("syndrome", h.syndrome.into()), ("msn", h.msn.into())]);
+    }
+    if let Some(h) = ext.imm {
+        fields.push(("imm", h.imm.into()));
+    }
+    if let Some(h) = ext.ieth {
+        fields.push(("imm", h.rkey.into()));
+    }
+    fields
+}

@@ -1,0 +1,642 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The packet parser: every field of a frame's headers, and the first reason to drop it.
+//!
+//! ```text
+//!          +------+     +------+
+//!   mac -->| skid |--+->| gate |-----------------------------------------------------------> frame
+//!          +------+  |  +------+
+//!                    |  first 128 bytes     +------------+    +-------------+
+//!                    +--at fixed places---->| layer 3: 2 |--->| layer 4: 2  |--> [fifo] --+
+//!                    |  (a register a beat) | places     |    | places      |             +--> parsed
+//!                    |                      +------------+    +-------------+             |
+//!                    +--> mask --> adder tree --> sum of the UDP datagram -----> [fifo] --+
+//! ```
+//!
+//! Fields lie at fixed places but for two choices: layer 3 begins at byte 14 or, behind an 802.1Q tag, 18; layer 4
+//! 20 or 40 bytes later. Each choice is one 2:1 multiplexer a bit; where an extension header lies follows from the
+//! opcode, by tables made from [`Opcode`]. The checks and their order are those of [`DropReason`], which are those of
+//! `Frame::parse` in `ferrowire-spec`; only the ICRC is left to [`crate::rx::icrc`]. The UDP checksum, where there is
+//! one, is verified: the datagram and the addresses in front of it are one range of bytes, whose 16-bit words lie
+//! aligned in the beats.
+//!
+//! **Latency:** beats 1 cycle; the result [`latency`] cycles after the last beat came. **Throughput:** one beat a
+//! cycle, one frame a cycle where frames are as short as a beat. Up to 32 frames may be between their first beat and
+//! the moment at which their result is taken; then the next frame waits.
+//!
+//! **Bad input:** any sequence of beats is a sequence of frames; each gives exactly one result. A frame longer than
+//! 128 KiB counts as that long. Bytes above the end of a frame are not believed: what would reach past the end is
+//! dropped by a length check that comes before it.
+
+use crate::config::RnicConfig;
+use crate::fields::field;
+use crate::stream::{fifo, skid, Beat};
+use crate::types::Headers;
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
+use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::wire::opcode::Ext;
+use ferrowire_spec::wire::{bth, eth, icrc, ipv4, ipv6, udp, vlan, Opcode};
+use ferrowire_spec::Field;
+
+/// Bytes of a frame that are kept: more than the longest headers.
+const KEPT: usize = 128;
+/// Bytes behind the Ethernet header and tag among them.
+const PACKET: usize = KEPT - eth::BYTES - vlan::BYTES;
+/// UDP, base and extension headers.
+const LAYER4: usize = udp::BYTES + bth::BYTES + EXTENSIONS;
+/// The longest extension headers.
+const EXTENSIONS: usize = {
+    let (mut most, mut i) = (0, 0);
+    while i < Opcode::ALL.len() {
+        let bytes = Opcode::ALL[i].header_bytes() - bth::BYTES;
+        most = if bytes > most { bytes } else { most };
+        i += 1;
+    }
+    most
+};
+const _: () = assert!(ipv6::BYTES + LAYER4 <= PACKET && 15 * 4 + udp::BYTES <= PACKET);
+/// Bits of a length: IP packets go up to 65,575 bytes, longer frames are told as longer.
+const LENGTH_BITS: u32 = 18;
+/// Frames under way.
+const RESULTS: u32 = 32;
+/// The largest path MTU (IBTA 9.4).
+const MAX_PAYLOAD: u32 = 4096;
+
+/// Bits of a drop reason's code.
+pub const REASON_BITS: u32 = clog2_const(DropReason::ALL.len());
+
+const fn clog2_const(n: usize) -> u32 {
+    n.next_power_of_two().trailing_zeros()
+}
+
+/// What the parser found.
+#[derive(Clone, Bundle)]
+pub struct Parsed {
+    /// The frame must be dropped.
+    pub dropped: Sig,
+    /// Why: the code of a [`DropReason`]. A wrong ICRC takes precedence over those behind it.
+    pub reason: Sig,
+    /// Meaningless where the frame is dropped.
+    pub headers: Headers,
+}
+
+impl Parsed {
+    /// The shape.
+    pub fn of() -> Parsed {
+        Parsed { dropped: bits(1), reason: bits(REASON_BITS), headers: Headers::of() }
+    }
+}
+
+/// Header fields and the checks that need no sum over the payload.
+#[derive(Clone, Bundle)]
+struct Found {
+    /// A reason that comes before the UDP checksum.
+    early: Sig,
+    /// One that comes behind it.
+    late: Sig,
+    /// The first of them.
+    reason: Sig,
+    headers: Headers,
+}
+
+/// Cycles from the last beat of a frame to its result.
+pub fn latency(cfg: &RnicConfig) -> u32 {
+    7 + tree_stages(cfg)
+}
+
+/// Stages of the adder tree, which joins four words a stage.
+fn tree_stages(cfg: &RnicConfig) -> u32 {
+    (cfg.beat_bytes / 2).ilog2().div_ceil(2)
+}
+
+/// Bytes `from` to `from + length` of a signal.
+fn bytes_of(sig: Sig, from: usize, length: usize) -> Sig {
+    sig.slice(8 * from as u32, 8 * length as u32)
+}
+
+/// Whether any holds, and the code of the first that does.
+fn first_of(reasons: &[(Sig, DropReason)]) -> (Sig, Sig) {
+    let mut any = lit(1, 0);
+    let mut code = lit(REASON_BITS, 0);
+    for (holds, reason) in reasons.iter().rev() {
+        any = any | *holds;
+        code = holds.then(reason.code(), code);
+    }
+    (any, code)
+}
+
+/// Whether `opcode` is one of those of which `fact` holds.
+fn opcode_is(opcode: Sig, fact: impl Fn(Opcode) -> bool) -> Sig {
+    let matching = Opcode::ALL.iter().filter(|o| fact(**o)).map(|o| opcode.eq(o.code()));
+    matching.reduce(|a, b| a | b).unwrap_or_else(|| lit(1, 0))
+}
+
+/// Bytes from the first extension header to this one.
+fn ext_offset(opcode: Opcode, ext: Ext) -> usize {
+    opcode.extensions().iter().take_while(|e| **e != ext).map(|e| e.bytes()).sum()
+}
+
+/// A place where a field can lie: the header, its field, its offset among the extension headers, and whether the opcode
+/// puts it there.
+type Place = (Ext, Field, usize, Sig);
+
+/// The places of a field that stands in one of several extension headers, whichever the opcode has.
+fn ext_places(opcode: Sig, wanted: &[(Ext, Field)]) -> Vec<Place> {
+    let mut places: Vec<(Ext, Field, usize)> = Vec::new();
+    let bit = |(ext, f): (Ext, Field), opcode: Opcode| 8 * ext_offset(opcode, ext) + f.offset as usize;
+    for &opcode in Opcode::ALL {
+        for &(ext, f) in wanted.iter().filter(|(ext, _)| opcode.has(*ext)) {
+            let at = bit((ext, f), opcode);
+            if !places.iter().any(|(_, f, offset)| 8 * offset + f.offset as usize == at) {
+                places.push((ext, f, ext_offset(opcode, ext)));
+            }
+        }
+    }
+    let chosen = |at: usize| opcode_is(opcode, |o| wanted.iter().any(|w| o.has(w.0) && bit(*w, o) == at));
+    places
+        .into_iter()
+        .map(|(ext, f, offset)| (ext, f, offset, chosen(8 * offset + f.offset as usize)))
+        .collect()
+}
+
+/// Parses frames; see the page's top.
+#[module]
+pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, Stream<Parsed>) {
+    use DropReason::*;
+    let lanes = cfg.beat_bytes;
+    let delay = |name: &str, sig: Sig| m.delay(name, &sig);
+
+    // Only the first beat of a frame waits for room among the results, so that they never do.
+    let inside = m.reg("inside", 1).reset(0);
+    let under_way = m.reg("under_way", clog2(u64::from(RESULTS) + 1)).reset(0);
+    let frame = skid(m, mac).gate(m, inside | under_way.ne(RESULTS));
+    let fire = frame.fire();
+    m.when(fire, |m| m.set(&inside, !frame.last));
+
+    // Place of the beat in the frame; it stops at 128 KiB.
+    let index_bits = LENGTH_BITS - cfg.lane_bits();
+    let index = m.reg("index", index_bits).reset(0);
+    m.when(fire, |m| m.set(&index, frame.last.then(0, index.msb().then(index, index + 1))));
+    let beats = index + 1;
+    let length = cat(&[lit(cfg.lane_bits(), 0), beats]) - frame.empty.zext(LENGTH_BITS);
+
+    // Stage 0: the first bytes at fixed places, and the beat for the sum.
+    let kept: Vec<Sig> = (0..KEPT as u32 / lanes)
+        .map(|k| {
+            let kept = m.reg(&format!("kept{k}"), 8 * lanes).no_reset();
+            m.when(fire & index.eq(k), |m| m.set(&kept, frame.data));
+            kept
+        })
+        .collect();
+    let bytes = cat(&kept);
+    let length0 = delay("length0", length);
+    let seen0 = m.reg("seen0", 1).reset(0);
+    m.set(&seen0, fire);
+    let ended0 = m.reg("ended0", 1).reset(0);
+    m.set(&ended0, fire & frame.last);
+    let index0 = delay("index0", index);
+    let data0 = delay("data0", frame.data);
+
+    // Stage 1: where layer 3 begins.
+    let tag = bytes_of(bytes, eth::BYTES, vlan::BYTES);
+    let outer = field(&eth::LAYOUT, &eth::ETHERTYPE, bytes);
+    let inner = field(&vlan::LAYOUT, &vlan::ETHERTYPE, tag);
+    let tagged = outer.eq(eth::ethertype::VLAN);
+    let is_type = |code: u16| tagged.then(inner.eq(code), outer.eq(code));
+    let (is_v4, is_v6) = (is_type(eth::ethertype::IPV4), is_type(eth::ethertype::IPV6));
+    let behind_tag = bytes_of(bytes, eth::BYTES + vlan::BYTES, PACKET);
+    let packet0 = tagged.then(behind_tag, bytes_of(bytes, eth::BYTES, PACKET));
+    let layer3 = tagged.then(lit(LENGTH_BITS, eth::BYTES + vlan::BYTES), lit(LENGTH_BITS, eth::BYTES));
+    let v6_total = field(&ipv6::LAYOUT, &ipv6::PAYLOAD_LEN, packet0).zext(LENGTH_BITS) + ipv6::BYTES;
+    let total0 = is_v6.then(v6_total, field(&ipv4::LAYOUT, &ipv4::TOTAL_LEN, packet0).zext(LENGTH_BITS));
+
+    let ended1 = m.reg("ended1", 1).reset(0);
+    m.set(&ended1, ended0);
+    let runt1 = delay("runt1", length0.lt(eth::BYTES) | (tagged & length0.lt(eth::BYTES + vlan::BYTES)));
+    let rest1 = delay("rest1", length0 - layer3);
+    let total1 = delay("total1", total0);
+    let end1 = delay("end1", layer3 + total0);
+    let v4_1 = delay("v4_1", is_v4);
+    let v6_1 = delay("v6_1", is_v6);
+    let tagged1 = delay("tagged1", tagged);
+    let packet1 = delay("packet1", packet0);
+    let src_mac1 = delay("src_mac1", field(&eth::LAYOUT, &eth::SRC, bytes));
+
+    // Stage 2: the IP header, and where layer 4 begins.
+    let v4 = |f: &Field| field(&ipv4::LAYOUT, f, packet1);
+    let v6 = |f: &Field| field(&ipv6::LAYOUT, f, packet1);
+    let ihl = v4(&ipv4::IHL);
+    let ip_words = v6_1.then(ipv6::BYTES / 4, ihl);
+    let ip_bytes = cat(&[lit(2, 0), ip_words]).zext(LENGTH_BITS);
+    let plain_bytes = v6_1.then(lit(LENGTH_BITS, ipv6::BYTES), lit(LENGTH_BITS, ipv4::BYTES));
+    let next = v6(&ipv6::NEXT_HEADER);
+    let fragment_header = bytes_of(packet1, ipv6::BYTES, 1).eq(ipv4::PROTOCOL_UDP)
+        & rest1.ge(ipv6::BYTES + 4)
+        & next.eq(ipv6::NEXT_FRAGMENT);
+    // The first fragment tells its port wherever its header ends: behind options too.
+    let dports: Vec<Sig> = (0..16)
+        .map(|words| field(&udp::LAYOUT, &udp::DPORT, bytes_of(packet1, 4 * words.max(5), udp::BYTES)))
+        .collect();
+    let v4_version = v4(&ipv4::VERSION).ne(4) | ihl.lt(5);
+    let least = (udp::BYTES + bth::BYTES + icrc::BYTES) as u32;
+
+    let ended2 = m.reg("ended2", 1).reset(0);
+    m.set(&ended2, ended1);
+    let runt2 = delay("runt2", runt1);
+    let other_type2 = delay("other_type2", !(v4_1 | v6_1));
+    let short_ip2 = delay("short_ip2", rest1.lt(plain_bytes));
+    let version2 = delay("version2", v6_1.then(v6(&ipv6::VERSION).ne(6), v4_version));
+    let v6_fragment2 = delay("v6_fragment2", v6_1 & fragment_header);
+    let protocol2 = delay("protocol2", v6_1.then(next, v4(&ipv4::PROTOCOL)));
+    let offset2 = delay("offset2", v4_1 & v4(&ipv4::FRAG_OFFSET).any());
+    let short_udp2 = delay("short_udp2", rest1.lt(ip_bytes + udp::BYTES));
+    let dport2 = delay("dport2", m.select(ip_words, &dports));
+    let options2 = delay("options2", v4_1 & ihl.ne(5));
+    let more2 = delay("more2", v4_1 & v4(&ipv4::MF));
+    // The header's nine other words (RFC 1071).
+    let words: Vec<Sig> = (0..ipv4::BYTES)
+        .step_by(2)
+        .filter(|at| 8 * at != ipv4::CHECKSUM.offset as usize)
+        .map(|at| bytes_of(packet1, at, 2).swap_bytes().zext(20))
+        .collect();
+    let thirds2: Vec<Sig> =
+        words.chunks(3).enumerate().map(|(i, w)| delay(&format!("third{i}"), w[0] + w[1] + w[2])).collect();
+    let checksum2 = delay("checksum2", v4(&ipv4::CHECKSUM));
+    let v4_2 = delay("v4_2", v4_1);
+    let v6_2 = delay("v6_2", v6_1);
+    let tagged2 = delay("tagged2", tagged1);
+    let length2 = delay("length2", total1.gt(rest1) | total1.lt(plain_bytes + least));
+    let datagram2 = delay("datagram2", total1 - plain_bytes);
+    let src_ip2 = delay("src_ip2", v6_1.then(v6(&ipv6::SRC), v4(&ipv4::SRC).zext(128)));
+    let dst_ip2 = delay("dst_ip2", v6_1.then(v6(&ipv6::DST), v4(&ipv4::DST).zext(128)));
+    let ecn2 = delay("ecn2", v6_1.then(v6(&ipv6::ECN), v4(&ipv4::ECN)));
+    let layer4_2 = delay(
+        "layer4_2",
+        v6_1.then(bytes_of(packet1, ipv6::BYTES, LAYER4), bytes_of(packet1, ipv4::BYTES, LAYER4)),
+    );
+    let src_mac2 = delay("src_mac2", src_mac1);
+
+    // Stage 3: UDP and the opcode.
+    let sum = thirds2[0] + thirds2[1] + thirds2[2];
+    let folded = sum.trunc(16).zext(17) + sum.slice(16, 4).zext(17);
+    let udp_length = field(&udp::LAYOUT, &udp::LEN, layer4_2);
+    let transport2 = bytes_of(layer4_2, udp::BYTES, LAYER4 - udp::BYTES);
+    let opcode = field(&bth::LAYOUT, &bth::OPCODE, transport2);
+    let ext_sources: [(&str, &[(Ext, Field)]); 6] = {
+        use ferrowire_spec::wire::{aeth, atomic_eth, ieth, imm_dt, reth};
+        [
+            ("va", &[(Ext::Reth, reth::VA), (Ext::AtomicEth, atomic_eth::VA)]),
+            ("rkey", &[(Ext::Reth, reth::RKEY), (Ext::AtomicEth, atomic_eth::RKEY)]),
+            ("dma_length", &[(Ext::Reth, reth::LEN)]),
+            ("syndrome", &[(Ext::Aeth, aeth::SYNDROME)]),
+            ("msn", &[(Ext::Aeth, aeth::MSN)]),
+            ("imm", &[(Ext::ImmDt, imm_dt::IMM), (Ext::Ieth, ieth::RKEY)]),
+        ]
+    };
+    let ext_places3: Vec<Vec<Place>> = ext_sources
+        .iter()
+        .map(|(name, wanted)| {
+            let places = ext_places(opcode, wanted);
+            // The first place is taken where no other is chosen.
+            let hold = |(i, (ext, f, at, chosen)): (usize, Place)| {
+                let chosen = if i == 0 { chosen } else { delay(&format!("{name}_place{i}"), chosen) };
+                (ext, f, at, chosen)
+            };
+            places.into_iter().enumerate().map(hold).collect()
+        })
+        .collect();
+    let mut header_bytes = lit(6, 0);
+    let mut sizes: Vec<usize> = Opcode::ALL.iter().map(|o| o.header_bytes()).collect();
+    sizes.sort_unstable();
+    sizes.dedup();
+    for size in sizes {
+        header_bytes = header_bytes | opcode_is(opcode, |o| o.header_bytes() == size).then(size, lit(6, 0));
+    }
+
+    let ended3 = m.reg("ended3", 1).reset(0);
+    m.set(&ended3, ended2);
+    let header_early = first_of(&[
+        (runt2, Runt),
+        (other_type2, NotRoce),
+        (short_ip2, Runt),
+        (version2, IpHeader),
+        (v6_fragment2, IpFragment),
+        (protocol2.ne(ipv4::PROTOCOL_UDP), NotRoce),
+        (offset2, IpFragment),
+        (short_udp2, Runt),
+        (dport2.ne(udp::ROCE_PORT), NotRoce),
+        (options2, IpHeader),
+        (more2, IpFragment),
+    ]);
+    let early3 = delay("early3", header_early.0);
+    let early_reason3 = delay("early_reason3", header_early.1);
+    let folded3 = delay("folded3", folded);
+    let checksum3 = delay("checksum3", checksum2);
+    let v4_3 = delay("v4_3", v4_2);
+    let v6_3 = delay("v6_3", v6_2);
+    let tagged3 = delay("tagged3", tagged2);
+    let length3 = delay("length3", length2 | udp_length.zext(LENGTH_BITS).ne(datagram2));
+    // Base header to pad.
+    let between3 = delay("between3", datagram2 - (udp::BYTES + icrc::BYTES));
+    let header_bytes3 = delay("header_bytes3", header_bytes);
+    let known3 = delay("known3", opcode_is(opcode, |_| true));
+    let no_payload3 = delay("no_payload3", opcode_is(opcode, |o| !o.carries_payload()));
+    let transport3 = delay("transport3", transport2);
+    let src_ip3 = delay("src_ip3", src_ip2);
+    let dst_ip3 = delay("dst_ip3", dst_ip2);
+    let ecn3 = delay("ecn3", ecn2);
+    let src_mac3 = delay("src_mac3", src_mac2);
+
+    // Stage 4: what is left behind the headers.
+    let refolded = folded3.trunc(16) + folded3.msb().zext(16);
+    let bad_sum = v4_3 & (!refolded).ne(checksum3);
+    let base = |f: &Field| field(&bth::LAYOUT, f, transport3);
+    let pad = base(&bth::PAD);
+    let need = header_bytes3.zext(LENGTH_BITS) + pad.zext(LENGTH_BITS);
+    let left = between3 - need;
+    let malformed = between3.lt(need)
+        | between3.trunc(2).any()
+        | (no_payload3 & between3.ne(header_bytes3.zext(LENGTH_BITS)))
+        | left.gt(MAX_PAYLOAD);
+    let (early_here, early_here_reason) = first_of(&[(bad_sum, IpChecksum), (length3, Length)]);
+    let (late, late_reason) =
+        first_of(&[(base(&bth::TVER).any(), BthVersion), (!known3, ReservedOpcode), (malformed, Malformed)]);
+    let early = early3 | early_here;
+    let reason = early3.then(early_reason3, early_here.then(early_here_reason, late_reason));
+    let extensions = bytes_of(transport3, bth::BYTES, EXTENSIONS);
+    let ext = |name: &str| {
+        let index = ext_sources.iter().position(|(n, _)| *n == name).expect("a source");
+        let places = &ext_places3[index];
+        let at = |(ext, f, at, _): &Place| field(ext.layout(), f, bytes_of(extensions, *at, ext.bytes()));
+        let mut value = at(&places[0]);
+        for place in &places[1..] {
+            value = place.3.then(at(place), value);
+        }
+        value
+    };
+    let layer4_offset = [lit(7, eth::BYTES + ipv4::BYTES), lit(7, eth::BYTES + ipv6::BYTES)]
+        .map(|untagged| [untagged + udp::BYTES, untagged + (vlan::BYTES + udp::BYTES)]);
+    let layer4_offset = v6_3.then(
+        tagged3.then(layer4_offset[1][1], layer4_offset[1][0]),
+        tagged3.then(layer4_offset[0][1], layer4_offset[0][0]),
+    );
+    let headers = Headers {
+        src_mac: src_mac3,
+        ipv6: v6_3,
+        src_ip: src_ip3,
+        dst_ip: dst_ip3,
+        ecn: ecn3,
+        opcode: base(&bth::OPCODE),
+        solicited: base(&bth::SE),
+        pad,
+        pkey: base(&bth::PKEY),
+        becn: base(&bth::BECN),
+        dest_qpn: base(&bth::DESTQP),
+        ack_req: base(&bth::ACKREQ),
+        psn: base(&bth::PSN),
+        va: ext("va"),
+        rkey: ext("rkey"),
+        dma_length: ext("dma_length"),
+        syndrome: ext("syndrome"),
+        msn: ext("msn"),
+        imm: ext("imm"),
+        payload_offset: layer4_offset + header_bytes3.zext(7),
+        payload_bytes: left.trunc(13),
+    };
+    let found = Stream::new(m, "found", ended3, Found { early, late, reason, headers });
+    m.assert(!found.valid | found.ready, "a result finds room");
+    let found = fifo(&m.label("found"), RESULTS, found);
+
+    // The sum: the addresses and the datagram are one range, from 12 (IPv6: 8) bytes behind the IP header's start to
+    // the packet's end. Its first byte is at least the 22nd, when all that tells where it begins has come.
+    let v6_low = eth::BYTES + 8;
+    let middle = eth::BYTES + 12;
+    let v4_high = eth::BYTES + vlan::BYTES + 12;
+    let (from_low, from_middle) = (v6_1 & !tagged1, v6_1 | !tagged1);
+    let index1 = delay("index1", index0);
+    let data1 = delay("data1", data0);
+    let end_beat = end1.slice(cfg.lane_bits(), index_bits);
+    let end_lane = end1.trunc(cfg.lane_bits());
+    let whole = index1.lt(end_beat);
+    let partly = index1.eq(end_beat);
+    let unclear = v4_high.div_ceil(lanes as usize) as u32;
+    let begins: Vec<Sig> = (0..unclear).map(|k| index1.eq(k)).collect();
+    let keep: Vec<Sig> = (0..lanes)
+        .map(|lane| {
+            let mut before_begin = lit(1, 0);
+            for k in 0..unclear {
+                let byte = (k * lanes + lane) as usize;
+                let before = match byte {
+                    _ if byte < v6_low => lit(1, 1),
+                    _ if byte < middle => !from_low,
+                    _ if byte < v4_high => !from_middle,
+                    _ => continue,
+                };
+                before_begin = before_begin | (begins[k as usize] & before);
+            }
+            !before_begin & (whole | (partly & end_lane.gt(lane)))
+        })
+        .collect();
+    let keep2 = delay("keep2", cat(&keep));
+    let data2 = delay("data2", data1);
+    let mut sums: Vec<Sig> = (0..lanes / 2)
+        .map(|w| {
+            let byte = |i: u32| data2.slice(8 * (2 * w + i), 8) & keep2.bit(2 * w + i).repeat(8);
+            cat(&[byte(1), byte(0)])
+        })
+        .collect();
+    let pipe = |name: &str, sig: Sig, stages: u32| {
+        (0..stages).fold(sig, |sig, i| {
+            let next = m.reg(&format!("{name}{i}"), 1).reset(0);
+            m.set(&next, sig);
+            next
+        })
+    };
+    let stages = tree_stages(cfg);
+    for stage in 0..stages {
+        let width = sums[0].width() + 2;
+        sums = sums
+            .chunks(4)
+            .enumerate()
+            .map(|(i, four)| {
+                let wide = four.iter().map(|s| s.zext(width));
+                delay(&format!("sum{stage}_{i}"), wide.reduce(|a, b| a + b).expect("at least one"))
+            })
+            .collect();
+    }
+    let seen = pipe("seen_sum", seen0, 2 + stages);
+    let ended = pipe("ended_sum", ended0, 2 + stages);
+    let running = m.reg("running", 1).reset(0);
+    let total = m.reg("total", 32).no_reset();
+    m.when(seen, |m| {
+        m.set(&running, !ended);
+        m.set(&total, running.then(total, lit(32, 0)) + sums[0].zext(32));
+    });
+    let summed = pipe("summed", ended, 1);
+    // The pseudo header has the length once more, and the protocol (RFC 768, RFC 8200 8.1).
+    let none = !field(&udp::LAYOUT, &udp::CHECKSUM, layer4_2).any();
+    let pseudo = udp_length.zext(17) + ipv4::PROTOCOL_UDP;
+    let (pseudo, none) = (0..=stages)
+        .fold((pseudo, none), |(p, n), i| (delay(&format!("pseudo{i}"), p), delay(&format!("none{i}"), n)));
+    let folded_total =
+        delay("folded_total", total.trunc(16).zext(18) + total.slice(16, 16).zext(18) + pseudo.zext(18));
+    let none = delay("none", none);
+    // Ones' complement zero, up to three times round.
+    let right = none | folded_total.eq(0xffff) | folded_total.eq(2 * 0xffff) | folded_total.eq(3 * 0xffff);
+    let sum_known = pipe("sum_known", summed, 1);
+    let checked = Stream::new(m, "checked", sum_known, right);
+    m.assert(!checked.valid | checked.ready, "a sum finds room");
+    let checked = fifo(&m.label("checked"), RESULTS, checked);
+
+    let bad_udp = !checked.payload & !found.early;
+    let result = Parsed {
+        dropped: found.early | bad_udp | found.late,
+        reason: bad_udp.then(UdpChecksum.code(), found.reason),
+        headers: found.headers.clone(),
+    };
+    let parsed = Stream::new(m, "parsed", found.valid & checked.valid, result);
+    found.accept(parsed.fire());
+    checked.accept(parsed.fire());
+
+    let begun = fire & !inside;
+    m.when(begun & !parsed.fire(), |m| m.set(&under_way, under_way + 1))
+        .otherwise_when(!begun & parsed.fire(), |m| m.set(&under_way, under_way - 1));
+    (frame, parsed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rx::frames::{captured, expected_item, mutated, random_frame, verdict_without_icrc};
+    use crate::testing::{drain, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+
+    fn config(beat_bytes: u32) -> RnicConfig {
+        RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() }
+    }
+
+    struct Bench {
+        sim: Sim,
+        source: [Source; 1],
+        sinks: [Sink; 2],
+    }
+
+    fn bench(beat_bytes: u32) -> Bench {
+        let netlist = build("top", |m| {
+            let mac = m.stream_in("mac", &Beat::of(beat_bytes));
+            let (frame, parsed) = parse(m, &config(beat_bytes), mac);
+            m.stream_out("frame", frame);
+            m.stream_out("parsed", parsed);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let sinks = [Sink::new("frame", &Beat::of(beat_bytes)), Sink::new("parsed", &Parsed::of())];
+        Bench { sim, source: [Source::new("mac", &Beat::of(beat_bytes))], sinks }
+    }
+
+    /// Sends frames and compares every result with the specification's parser.
+    fn check(beat_bytes: u32, frames: &[Vec<u8>], stall: f64, random: &mut Random) {
+        let Bench { mut sim, mut source, mut sinks } = bench(beat_bytes);
+        for frame in frames {
+            source[0].push_frame(frame);
+        }
+        drain(&mut sim, &mut source, &mut sinks, random, stall, 4_000_000, 400);
+        assert_eq!(sinks[0].frames(), frames, "frames pass unchanged");
+        assert_eq!(sinks[1].items.len(), frames.len(), "one result a frame");
+        for (n, (frame, got)) in frames.iter().zip(&sinks[1].items).enumerate() {
+            let what =
+                || format!("seed {}, frame {n} at {beat_bytes} bytes a beat: {frame:02x?}", random.seed);
+            match verdict_without_icrc(frame) {
+                Err(reason) => {
+                    assert_eq!(got["dropped"].to_u64(), 1, "{reason}: {}", what());
+                    assert_eq!(got["reason"].to_u64(), u64::from(reason.code()), "{reason}: {}", what());
+                }
+                Ok(fixed) => {
+                    let reason = DropReason::from_code(got["reason"].to_u64() as u8);
+                    assert_eq!(got["dropped"].to_u64(), 0, "{reason:?}: {}", what());
+                    for (field, value) in expected_item(&fixed) {
+                        let got = &got[&format!("headers_{field}")];
+                        assert_eq!(got.to_u128(), value, "{field}: {}", what());
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn captured_frames_parse_as_the_specification_does() {
+        let mut random = Random::new(1);
+        let frames = captured();
+        assert!(frames.len() > 1000, "captures are missing");
+        for beat_bytes in [8, 64] {
+            check(beat_bytes, &frames, 0.0, &mut random);
+        }
+    }
+
+    #[test]
+    fn random_frames_parse_at_every_width_with_stalls() {
+        let mut random = Random::new(2);
+        for beat_bytes in [8, 16, 32, 64] {
+            let frames: Vec<_> = (0..300).map(|_| random_frame(&mut random.rng)).collect();
+            check(beat_bytes, &frames, 0.3, &mut random);
+        }
+    }
+
+    #[test]
+    fn mutated_frames_are_dropped_for_the_reason_of_the_specification() {
+        let mut random = Random::new(3);
+        let mut seen = std::collections::BTreeSet::new();
+        for beat_bytes in [8, 16, 32, 64] {
+            let mut frames = Vec::new();
+            for _ in 0..2000 {
+                frames.push(mutated(&mut random.rng));
+                seen.extend(verdict_without_icrc(frames.last().unwrap()).err());
+            }
+            check(beat_bytes, &frames, 0.1, &mut random);
+        }
+        use DropReason::*;
+        for reason in [Runt, NotRoce, IpHeader, IpFragment, IpChecksum, Length, UdpChecksum] {
+            assert!(seen.contains(&reason), "no mutation led to {reason}");
+        }
+        for reason in [BthVersion, ReservedOpcode, Malformed] {
+            assert!(seen.contains(&reason), "no mutation led to {reason}");
+        }
+    }
+
+    #[test]
+    fn garbage_of_any_length_does_not_disturb_the_next_frame() {
+        let mut random = Random::new(4);
+        for beat_bytes in [8, 64] {
+            let mut frames = Vec::new();
+            for n in 1..150 {
+                frames.push(random.bytes(n));
+                frames.push(random_frame(&mut random.rng));
+            }
+            frames.push(random.bytes(140_000));
+            frames.push(random_frame(&mut random.rng));
+            check(beat_bytes, &frames, 0.0, &mut random);
+        }
+    }
+
+    #[test]
+    fn frames_pass_back_to_back_and_results_come_in_the_stated_time() {
+        let mut random = Random::new(5);
+        for beat_bytes in [8, 16, 32, 64] {
+            let Bench { mut sim, mut source, mut sinks } = bench(beat_bytes);
+            let mut ends = Vec::new();
+            let mut beats = 0;
+            for _ in 0..200 {
+                // The shortest frames are the hardest.
+                let frame = crate::rx::frames::short_frame(&mut random.rng);
+                beats += frame.len().div_ceil(beat_bytes as usize);
+                ends.push(beats - 1);
+                source[0].push_frame(&frame);
+            }
+            drain(&mut sim, &mut source, &mut sinks, &mut random, 0.0, 10_000, 100);
+            let came = &source[0].cycles;
+            assert_eq!(came[beats - 1] - came[0], beats as u64 - 1, "the input never waits");
+            for (cycle, end) in sinks[1].cycles.iter().zip(ends) {
+                assert_eq!(cycle - came[end], u64::from(latency(&config(beat_bytes))), "{beat_bytes}");
+            }
+        }
+    }
+}
