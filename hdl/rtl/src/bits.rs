@@ -97,9 +97,10 @@ impl Bits {
 
     /// Number of bits that the value needs.
     pub fn significant(&self) -> u32 {
-        (0..self.words.len()).rev().find(|i| self.words[*i] != 0).map_or(0, |i| {
-            64 * i as u32 + 64 - self.words[i].leading_zeros()
-        })
+        (0..self.words.len())
+            .rev()
+            .find(|i| self.words[*i] != 0)
+            .map_or(0, |i| 64 * i as u32 + 64 - self.words[i].leading_zeros())
     }
 
     /// One bit.

@@ -46,7 +46,7 @@ pub trait Bundle: Clone {
         assert!(packed.width() == need, "{loc}: unpack of {} bits into a bundle of {need}", packed.width());
         let mut at = 0;
         self.map("", &mut |_, sig| {
-            let field = packed.slice(at, sig.width());
+            let field = packed.slice_at(at, sig.width(), loc);
             at += sig.width();
             field
         })
@@ -55,7 +55,8 @@ pub trait Bundle: Clone {
     /// Every field zero, in this shape.
     #[track_caller]
     fn zeros(&self) -> Self {
-        self.map("", &mut |_, sig| crate::lit(sig.width(), 0))
+        let loc = Location::caller();
+        self.map("", &mut |_, sig| 0.operand(sig.width(), loc))
     }
 
     /// Names each field that has no name yet `name_field`.
@@ -88,7 +89,11 @@ pub(crate) fn zip<T: Bundle>(a: &T, b: &T, loc: Loc, mut f: impl FnMut(Sig, Sig)
         i += 1;
         f(*sig, *other)
     });
-    assert!(i == others.len(), "{loc}: bundles of different shapes: one has {} fields more", others.len() - i);
+    assert!(
+        i == others.len(),
+        "{loc}: bundles of different shapes: one has {} fields more",
+        others.len() - i
+    );
     result
 }
 
@@ -177,24 +182,12 @@ impl Crossing {
             let inward = d.net.scopes[to as usize].parent == Some(from);
             let child = if inward { to } else { from };
             // A name used twice on one module's boundary gets a number.
-            let mut port = path.to_string();
-            let mut n = 1;
-            while d.net.nodes.iter().rev().take(4096).any(|node| match &node.op {
-                Op::Port(source, p) if *p == port => {
-                    let ends = (node.scope, d.net.nodes[*source as usize].scope);
-                    let near = |s: ScopeId| d.net.scopes[s as usize].parent;
-                    (ends.0 == child && near(child) == Some(ends.1))
-                        || (ends.1 == child && near(child) == Some(ends.0))
-                }
-                _ => false,
-            }) {
-                port = format!("{path}_{}", if n == 1 { "o".to_string() } else { n.to_string() });
-                n += 1;
-            }
+            let port = d.port_name(child, path);
             let name =
                 if inward { port.clone() } else { join(&d.net.scopes[child as usize].instance, &port) };
             let width = d.width(id);
-            let node = Node { op: Op::Port(id, port), width, scope: to, loc, name: Some(name), weak: !inward };
+            let node =
+                Node { op: Op::Port(id, port), width, scope: to, loc, name: Some(name), weak: !inward };
             let id = d.push(node);
             Ok::<_, String>(d.sig(id))
         });

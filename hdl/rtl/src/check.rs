@@ -63,11 +63,36 @@ impl Checker<'_> {
         let outputs = self.net.outputs.iter().map(|(name, id)| (name.as_str(), *id));
         let mut errors = Vec::new();
         for (name, id) in inputs.chain(outputs) {
+            if crate::verilog::KEYWORDS.contains(&name) {
+                errors.push(format!(
+                    "{}: port `{name}` of `{}` is a word of Verilog: give it another name",
+                    self.node(id).loc,
+                    self.net.top()
+                ));
+            }
             if !seen.insert(name) {
                 errors.push(format!(
                     "{}: port `{name}` of `{}` is declared twice: give it another name",
                     self.node(id).loc,
                     self.net.top()
+                ));
+            }
+        }
+        let clocks: HashSet<&str> =
+            self.net.domains.iter().flat_map(|d| [d.clock.as_str(), d.reset.as_str()]).collect();
+        let mut reported = HashSet::new();
+        for node in &self.net.nodes {
+            let Op::Port(source, port) = &node.op else { continue };
+            if !clocks.contains(port.as_str()) {
+                continue;
+            }
+            let inward = self.net.scopes[node.scope as usize].parent == Some(self.node(*source).scope);
+            let child = if inward { node.scope } else { self.node(*source).scope };
+            let child = &self.net.scopes[child as usize];
+            if reported.insert((&child.module, port)) {
+                errors.push(format!(
+                    "{}: port `{port}` of `{}` has the name of a clock or reset: give it another name",
+                    node.loc, child.module
                 ));
             }
         }

@@ -6,6 +6,7 @@ use crate::bits::{words, Bits};
 use crate::eval;
 use crate::netlist::*;
 use crate::sig::Sig;
+use crate::verilog::KEYWORDS;
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::panic::Location;
@@ -34,6 +35,7 @@ pub(crate) struct Design {
     pub discarded_mems: HashSet<MemId>,
     cse: HashMap<(ScopeId, u32, Op), NodeId>,
     instance_names: HashSet<(ScopeId, String)>,
+    port_names: HashSet<(ScopeId, String)>,
 }
 
 thread_local! {
@@ -57,6 +59,7 @@ pub(crate) fn open(top: &str, loc: Loc) {
         discarded_mems: HashSet::new(),
         cse: HashMap::new(),
         instance_names: HashSet::new(),
+        port_names: HashSet::new(),
     };
     CURRENT.with(|c| {
         let mut current = c.borrow_mut();
@@ -73,7 +76,11 @@ pub(crate) fn close() -> Option<Design> {
 /// Runs `f` on the design under construction.
 #[track_caller]
 pub(crate) fn with<R>(f: impl FnOnce(&mut Design) -> R) -> R {
-    let loc = Location::caller();
+    with_at(Location::caller(), f)
+}
+
+/// Runs `f` on the design under construction, on behalf of the source's `loc`.
+pub(crate) fn with_at<R>(loc: Loc, f: impl FnOnce(&mut Design) -> R) -> R {
     CURRENT.with(|c| {
         let mut current = c.borrow_mut();
         match current.as_mut() {
@@ -330,12 +337,24 @@ impl Design {
         name
     }
 
+    /// A name for a port of module `child` that is free there and is no word of Verilog's.
+    pub(crate) fn port_name(&mut self, child: ScopeId, base: &str) -> String {
+        let base = if KEYWORDS.contains(&base) { format!("{base}_") } else { base.to_string() };
+        let mut name = base.clone();
+        let mut n = 1;
+        while !self.port_names.insert((child, name.clone())) {
+            name = if n == 1 { format!("{base}_o") } else { format!("{base}_{n}") };
+            n += 1;
+        }
+        name
+    }
+
     pub(crate) fn new_wire(&mut self, name: &str, width: u32, weak: bool, loc: Loc) -> NodeId {
         let index = self.net.wires.len() as u32;
         let scope = self.scope();
         let name = Some(name.to_string());
         let node = self.push(Node { op: Op::Wire(index), width, scope, loc, name, weak });
-        self.net.wires.push(Wire { node, assigns: Vec::new(), driven: false });
+        self.net.wires.push(Wire { node, assigns: Vec::new(), driven: false, once: false });
         node
     }
 }

@@ -35,6 +35,7 @@ extern crate self as ferrowire_rtl;
 
 mod bits;
 mod bundle;
+mod cdc;
 mod check;
 mod design;
 mod eval;
@@ -46,9 +47,11 @@ mod sig;
 mod sim;
 mod stream;
 mod verilog;
+mod zoo;
 
 pub use bits::Bits;
 pub use bundle::{join, Bundle, Crossing, Interface, Value};
+pub use cdc::async_fifo;
 pub use ferrowire_rtl_macros::{circuit, module, Bundle, Fsm, Interface};
 pub use fsm::{Fsm, FsmState};
 pub use mem::{Collision, Mem, MemBuilder};

@@ -3,7 +3,7 @@
 
 use crate::bits::Bits;
 use crate::bundle::Bundle;
-use crate::design::with;
+use crate::design::{with, Loc};
 use crate::netlist::{Mem as MemInfo, MemId, Node, Op, ReadPort, Style, WritePort};
 use crate::scope::Scope;
 use crate::sig::{clog2, make, Sig};
@@ -119,7 +119,7 @@ impl<T: Bundle> Mem<T> {
         let loc = Location::caller();
         let width = self.shape.total_width();
         assert!(
-            enables.width() * lane == width,
+            lane > 0 && u64::from(enables.width()) * u64::from(lane) == u64::from(width),
             "{loc}: {} enables of {lane} bits do not cover a word of {width}",
             enables.width()
         );
@@ -145,7 +145,9 @@ impl<T: Bundle> Mem<T> {
                 None => None,
             };
             if d.net.mems[self.id as usize].scope != d.scope() {
-                return Err(format!("{loc}: this memory belongs to another module: one module owns a memory"));
+                return Err(format!(
+                    "{loc}: this memory belongs to another module: one module owns a memory"
+                ));
             }
             let domain = d.domain;
             d.net.mems[self.id as usize].writes.push(WritePort { domain, en, addr, data, lanes });
@@ -161,11 +163,14 @@ impl<T: Bundle> Mem<T> {
             let (en, addr) = (d.resolve(en, loc)?, d.resolve(addr, loc)?);
             let mem = &d.net.mems[self.id as usize];
             if mem.scope != d.scope() {
-                return Err(format!("{loc}: this memory belongs to another module: one module owns a memory"));
+                return Err(format!(
+                    "{loc}: this memory belongs to another module: one module owns a memory"
+                ));
             }
             let index = mem.reads.len() as u32;
             let (width, scope, domain) = (mem.width, d.scope(), d.domain);
-            let name = Some(format!("{}_q{}", mem.name, if index == 0 { String::new() } else { index.to_string() }));
+            let name =
+                Some(format!("{}_q{}", mem.name, if index == 0 { String::new() } else { index.to_string() }));
             let op = Op::MemRead(self.id, index);
             let node = d.push(Node { op, width, scope, loc, name, weak: true });
             d.net.mems[self.id as usize].reads.push(ReadPort { node, domain, en, addr, clocked });
@@ -173,15 +178,25 @@ impl<T: Bundle> Mem<T> {
         })
     }
 
-    /// A clocked read: the word at `addr` one cycle after `en`, held until the next `en`.
+    /// A clocked read: the word at `addr` one cycle after `en`, held until the next `en`. Within a `when` it is read
+    /// only where that holds.
     #[track_caller]
     pub fn read(&self, m: &Scope, en: Sig, addr: Sig, collision: Collision) -> T {
+        let loc = Location::caller();
+        assert!(en.width() == 1, "{loc}: an enable has one bit, not {}", en.width());
+        let en = make(loc, |d| {
+            let en = d.resolve(en, loc)?;
+            Ok(match d.path() {
+                Some(path) => d.binary(crate::netlist::Binary::And, path, en, loc),
+                None => en,
+            })
+        });
         let raw = self.read_port(en, addr, true);
         match collision {
             Collision::Old => self.shape.unpack(raw),
             Collision::Never => {
                 with(|d| d.net.mems[self.id as usize].no_collision = true);
-                for (hit, _) in self.meets(en, addr) {
+                for (hit, _) in self.meets(en, addr, loc) {
                     m.assert(!hit, "a read met a write of the same word in a memory that excludes it");
                 }
                 self.shape.unpack(raw)
@@ -189,7 +204,7 @@ impl<T: Bundle> Mem<T> {
             Collision::New => {
                 with(|d| d.net.mems[self.id as usize].no_collision = true);
                 let mut word = raw;
-                for (hit, data) in self.meets(en, addr) {
+                for (hit, data) in self.meets(en, addr, loc) {
                     let bypass = m.reg("bypass", 1).reset(0);
                     let held = m.reg("bypass_word", data.width()).no_reset();
                     m.when(en, |m| {
@@ -204,8 +219,7 @@ impl<T: Bundle> Mem<T> {
     }
 
     /// For each write port declared so far: whether it meets this read, and the word written.
-    fn meets(&self, en: Sig, addr: Sig) -> Vec<(Sig, Sig)> {
-        let loc = Location::caller();
+    fn meets(&self, en: Sig, addr: Sig, loc: Loc) -> Vec<(Sig, Sig)> {
         let ports = with(|d| {
             let mem = &d.net.mems[self.id as usize];
             let ports = mem.writes.clone();

@@ -128,7 +128,7 @@ pub(crate) struct Reg {
     pub reset: Option<Bits>,
     pub domain: DomainId,
     pub assigns: Vec<Assign>,
-    /// First flop of a synchroniser: may read another domain.
+    /// Flop of a synchroniser: the first one reads another domain.
     pub crossing: bool,
 }
 
@@ -136,7 +136,10 @@ pub(crate) struct Reg {
 pub(crate) struct Wire {
     pub node: NodeId,
     pub assigns: Vec<Assign>,
+    /// It has a value on every path.
     pub driven: bool,
+    /// It is driven, not set: this one driver is all there may be.
+    pub once: bool,
 }
 
 /// How the tools should build a memory.
@@ -270,8 +273,9 @@ impl Netlist {
     /// outputs as declared.
     pub fn ports(&self) -> Vec<Port> {
         let mut ports = Vec::new();
+        let usage = self.usage(&self.live())[0];
         for (id, domain) in self.domains.iter().enumerate() {
-            let (clock, reset) = self.domain_use(id as DomainId, None);
+            let (clock, reset) = usage.ports(id as DomainId);
             if clock {
                 ports.push(Port { name: domain.clock.clone(), width: 1, input: true, clock: true });
             }
@@ -314,42 +318,54 @@ impl Netlist {
         }
     }
 
-    pub(crate) fn within(&self, mut scope: ScopeId, ancestor: ScopeId) -> bool {
-        loop {
-            if scope == ancestor {
-                return true;
-            }
-            match self.scopes[scope as usize].parent {
-                Some(parent) => scope = parent,
-                None => return false,
+    /// Which clocks and resets each module instance uses; `live` tells which nodes are printed.
+    pub(crate) fn usage(&self, live: &[bool]) -> Vec<Usage> {
+        let mut all = vec![Usage::default(); self.scopes.len()];
+        for reg in self.regs.iter().filter(|r| live[r.node as usize]) {
+            let usage = &mut all[self.nodes[reg.node as usize].scope as usize];
+            usage.clocks |= 1 << reg.domain;
+            usage.resets |= u64::from(reg.reset.is_some()) << reg.domain;
+        }
+        for mem in &self.mems {
+            let mut reads = mem.reads.iter().filter(|r| live[r.node as usize]).peekable();
+            if reads.peek().is_some() {
+                let usage = &mut all[mem.scope as usize];
+                reads.filter(|r| r.clocked).for_each(|r| usage.clocks |= 1 << r.domain);
+                mem.writes.iter().for_each(|w| usage.clocks |= 1 << w.domain);
             }
         }
+        for unit in &self.boxes {
+            unit.clocks.iter().for_each(|(_, d)| all[unit.scope as usize].clocks |= 1 << d);
+        }
+        for property in &self.properties {
+            all[property.scope as usize].checked |= 1 << property.domain;
+        }
+        // Children come after their parents.
+        for scope in (1..self.scopes.len()).rev() {
+            let Usage { clocks, resets, checked } = all[scope];
+            let parent = &mut all[self.scopes[scope].parent.unwrap_or(0) as usize];
+            parent.clocks |= clocks | checked;
+            parent.resets |= resets | checked;
+        }
+        all
     }
+}
 
-    /// Whether clock and reset of `domain` are used, below `scope` or anywhere.
-    pub(crate) fn domain_use(&self, domain: DomainId, scope: Option<ScopeId>) -> (bool, bool) {
-        let inside = |s: ScopeId| scope.is_none_or(|a| self.within(s, a));
-        let mut clock = false;
-        let mut reset = false;
-        for reg in self.regs.iter().filter(|r| r.domain == domain) {
-            if inside(self.nodes[reg.node as usize].scope) {
-                clock = true;
-                reset |= reg.reset.is_some();
-            }
-        }
-        for mem in self.mems.iter().filter(|m| inside(m.scope)) {
-            clock |= mem.writes.iter().any(|w| w.domain == domain);
-            clock |= mem.reads.iter().any(|r| r.clocked && r.domain == domain);
-        }
-        for property in self.properties.iter().filter(|p| p.domain == domain) {
-            if inside(property.scope) {
-                clock = true;
-                reset = true;
-            }
-        }
-        for unit in self.boxes.iter().filter(|b| inside(b.scope)) {
-            clock |= unit.clocks.iter().any(|(_, d)| *d == domain);
-        }
-        (clock, reset)
+/// Clock domains that a module uses, one bit each.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Usage {
+    /// Whose clock it uses, or a module in it.
+    pub clocks: u64,
+    /// Whose reset it uses, or a module in it.
+    pub resets: u64,
+    /// In which its own properties are.
+    pub checked: u64,
+}
+
+impl Usage {
+    /// Whether the module has a clock and a reset port for the domain.
+    pub(crate) fn ports(&self, domain: DomainId) -> (bool, bool) {
+        let has = |set: u64| (set | self.checked) >> domain & 1 == 1;
+        (has(self.clocks), has(self.resets))
     }
 }

@@ -44,7 +44,7 @@ impl RegBuilder {
             value.width(),
             self.width
         );
-        let bits = with(|d| d.constant(value.id).cloned());
+        let bits = make_with(loc, |d| d.resolve(value, loc).map(|id| d.constant(id).cloned()));
         assert!(bits.is_some(), "{loc}: a reset value must be a constant");
         self.declare(bits)
     }
@@ -58,12 +58,18 @@ impl RegBuilder {
         make(self.loc, |d| {
             let index = d.net.regs.len() as u32;
             let (op, name) = (Op::Reg(index), Some(self.name));
-            let node = d.push(Node { op, width: self.width, scope: self.scope, loc: self.loc, name, weak: false });
+            let node =
+                d.push(Node { op, width: self.width, scope: self.scope, loc: self.loc, name, weak: false });
             let domain = d.domain;
             d.net.regs.push(Reg { node, reset, domain, assigns: Vec::new(), crossing: false });
             Ok(node)
         })
     }
+}
+
+/// Runs `f` on the open design; what it complains of panics.
+fn make_with<R>(loc: Loc, f: impl FnOnce(&mut crate::design::Design) -> Result<R, String>) -> R {
+    crate::design::with_at(loc, f).unwrap_or_else(|message| panic!("{message}"))
 }
 
 pub(crate) fn drive_at(target: Sig, value: Sig, loc: Loc) {
@@ -88,7 +94,7 @@ pub(crate) fn drive_at(target: Sig, value: Sig, loc: Loc) {
             return Err(format!("{loc}: `{name}` ({}) is driven twice", node.loc));
         }
         wire.assigns.push((None, value));
-        wire.driven = true;
+        (wire.driven, wire.once) = (true, true);
         Ok(target)
     });
 }
@@ -174,7 +180,10 @@ impl Scope {
     /// Declares a register.
     #[track_caller]
     pub fn reg(&self, name: &str, width: u32) -> RegBuilder {
-        let loc = Location::caller();
+        self.reg_at(name, width, Location::caller())
+    }
+
+    fn reg_at(&self, name: &str, width: u32, loc: Loc) -> RegBuilder {
         assert!(width > 0, "{loc}: register `{name}` has no bits");
         self.check_open(loc);
         RegBuilder { scope: self.id, name: name.into(), width, loc }
@@ -183,13 +192,15 @@ impl Scope {
     /// A register of `value`'s shape without reset.
     #[track_caller]
     pub fn reg_of<T: Bundle>(&self, name: &str, shape: &T) -> T {
-        shape.map(name, &mut |path, sig| self.reg(path, sig.width()).no_reset())
+        let loc = Location::caller();
+        shape.map(name, &mut |path, sig| self.reg_at(path, sig.width(), loc).no_reset())
     }
 
     /// A register of `value`'s shape that resets to zeros.
     #[track_caller]
     pub fn reg_zero<T: Bundle>(&self, name: &str, shape: &T) -> T {
-        shape.map(name, &mut |path, sig| self.reg(path, sig.width()).reset(0))
+        let loc = Location::caller();
+        shape.map(name, &mut |path, sig| self.reg_at(path, sig.width(), loc).reset(0))
     }
 
     /// `value` one cycle later, without reset.
@@ -203,7 +214,11 @@ impl Scope {
     /// Declares a wire, to be `set` on every path.
     #[track_caller]
     pub fn wire(&self, name: &str, width: u32) -> Sig {
-        let loc = Location::caller();
+        self.wire_at(name, width, Location::caller())
+    }
+
+    fn wire_at(&self, name: &str, width: u32, loc: Loc) -> Sig {
+        assert!(width > 0, "{loc}: wire `{name}` has no bits");
         self.check_open(loc);
         make(loc, |d| Ok(d.new_wire(name, width, false, loc)))
     }
@@ -218,7 +233,8 @@ impl Scope {
     /// A wire of `value`'s shape.
     #[track_caller]
     pub fn wire_of<T: Bundle>(&self, name: &str, shape: &T) -> T {
-        shape.map(name, &mut |path, sig| self.wire(path, sig.width()))
+        let loc = Location::caller();
+        shape.map(name, &mut |path, sig| self.wire_at(path, sig.width(), loc))
     }
 
     /// Drives a wire declared before, once and always.
@@ -277,6 +293,11 @@ impl Scope {
                 Op::Wire(index) => {
                     d.block().full.insert(index);
                     let wire = &mut d.net.wires[index as usize];
+                    if wire.once {
+                        let node = &d.net.nodes[target as usize];
+                        let name = node.name.as_deref().unwrap_or("unnamed");
+                        return Err(format!("{loc}: `{name}` ({}) is driven twice", node.loc));
+                    }
                     if path.is_none() {
                         wire.assigns.clear();
                         wire.driven = true;
@@ -395,9 +416,14 @@ impl Scope {
     }
 
     /// Declares a clock domain with ports `NAME_clk` and `NAME_rst`.
+    #[track_caller]
     pub fn domain(&self, name: &str) -> DomainId {
+        let loc = Location::caller();
+        let clock = format!("{name}_clk");
+        let known = with(|d| d.net.domains.iter().any(|domain| domain.clock == clock));
+        assert!(!known, "{loc}: clock domain `{name}` is declared twice");
         with(|d| {
-            d.net.domains.push(netlist::Domain { clock: format!("{name}_clk"), reset: format!("{name}_rst") });
+            d.net.domains.push(netlist::Domain { clock, reset: format!("{name}_rst") });
             DomainId(d.net.domains.len() as u32 - 1)
         })
     }
@@ -421,8 +447,10 @@ impl Scope {
         let first = self.reg(&format!("{name}_meta"), value.width()).reset(0);
         let second = self.reg(&format!("{name}_sync"), value.width()).reset(0);
         with(|d| {
-            let Op::Reg(index) = d.net.nodes[first.id as usize].op else { unreachable!("just declared") };
-            d.net.regs[index as usize].crossing = true;
+            for flop in [first, second] {
+                let Op::Reg(index) = d.net.nodes[flop.id as usize].op else { unreachable!("just declared") };
+                d.net.regs[index as usize].crossing = true;
+            }
         });
         self.set(&first, value);
         self.set(&second, first);
@@ -432,7 +460,11 @@ impl Scope {
     /// An input of the top module.
     #[track_caller]
     pub fn input(&self, name: &str, width: u32) -> Sig {
-        let loc = Location::caller();
+        self.input_at(name, width, Location::caller())
+    }
+
+    fn input_at(&self, name: &str, width: u32, loc: Loc) -> Sig {
+        assert!(width > 0, "{loc}: input `{name}` has no bits");
         make(loc, |d| {
             if d.scope() != 0 {
                 return Err(format!("{loc}: inputs belong to the top module; pass `{name}` as an argument"));
@@ -447,7 +479,8 @@ impl Scope {
     /// Inputs of the top module in `shape`.
     #[track_caller]
     pub fn input_of<T: Bundle>(&self, name: &str, shape: &T) -> T {
-        shape.map(name, &mut |path, sig| self.input(path, sig.width()))
+        let loc = Location::caller();
+        shape.map(name, &mut |path, sig| self.input_at(path, sig.width(), loc))
     }
 
     /// Outputs of the top module.

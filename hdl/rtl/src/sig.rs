@@ -2,7 +2,7 @@
 //! [`Sig`]: a handle to a signal, its operators and their width checks.
 
 use crate::bits::Bits;
-use crate::design::{with, Design, Loc};
+use crate::design::{with_at, Design, Loc};
 use crate::netlist::{Binary, NodeId, Unary};
 use std::fmt;
 use std::ops::{Add, BitAnd, BitOr, BitXor, Mul, Not, Shl, Shr, Sub};
@@ -59,7 +59,7 @@ impl Operand for &Sig {
 
 impl Operand for &Bits {
     fn operand(self, _width: u32, loc: Loc) -> Sig {
-        with(|d| {
+        with_at(loc, |d| {
             let id = d.literal(self.clone(), loc);
             d.sig(id)
         })
@@ -132,8 +132,8 @@ pub(crate) fn mux_sig(cond: Sig, yes: Sig, no: Sig, loc: Loc) -> Sig {
     })
 }
 
-pub(crate) fn make(_loc: Loc, f: impl FnOnce(&mut Design) -> Result<NodeId, String>) -> Sig {
-    match with(|d| f(d).map(|id| d.sig(id))) {
+pub(crate) fn make(loc: Loc, f: impl FnOnce(&mut Design) -> Result<NodeId, String>) -> Sig {
+    match with_at(loc, |d| f(d).map(|id| d.sig(id))) {
         Ok(sig) => sig,
         Err(message) => panic!("{message}"),
     }
@@ -345,9 +345,12 @@ impl Sig {
     /// `width` bits from bit `low` on.
     #[track_caller]
     pub fn slice(&self, low: u32, width: u32) -> Sig {
-        let loc = Location::caller();
+        self.slice_at(low, width, Location::caller())
+    }
+
+    pub(crate) fn slice_at(&self, low: u32, width: u32, loc: Loc) -> Sig {
         assert!(
-            width > 0 && low + width <= self.width,
+            width > 0 && u64::from(low) + u64::from(width) <= u64::from(self.width),
             "{loc}: slice of {width} bits from bit {low} of a signal of {} bits",
             self.width
         );
@@ -435,8 +438,9 @@ impl Sig {
     #[track_caller]
     pub fn chunks(&self, width: u32) -> Vec<Sig> {
         let loc = Location::caller();
-        assert!(self.width % width == 0, "{loc}: {} bits do not split into parts of {width}", self.width);
-        (0..self.width / width).map(|i| self.slice(i * width, width)).collect()
+        let even = width > 0 && self.width % width == 0;
+        assert!(even, "{loc}: {} bits do not split into parts of {width}", self.width);
+        (0..self.width / width).map(|i| self.slice_at(i * width, width, loc)).collect()
     }
 
     /// The bytes in reverse order.

@@ -2,6 +2,8 @@
 //! Prints a netlist as Verilog-2005 that a person can read: one module a distinct definition, names from the source,
 //! the source's place behind each declaration.
 
+use crate::bits::words;
+use crate::eval;
 use crate::netlist::*;
 use crate::Bits;
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -26,6 +28,7 @@ impl Netlist {
     /// The modules, and for each scope the module that it is an instance of.
     pub(crate) fn print(&self) -> (Vec<(String, String)>, Vec<String>) {
         let live = self.live();
+        let usage = self.usage(&live);
         let mut by_scope: Vec<Vec<NodeId>> = vec![Vec::new(); self.scopes.len()];
         for (id, node) in self.nodes.iter().enumerate() {
             if live[id] {
@@ -35,12 +38,14 @@ impl Netlist {
         let mut names: Vec<String> = vec![String::new(); self.scopes.len()];
         let mut known: HashMap<(String, String), String> = HashMap::new();
         let mut taken: HashSet<String> = HashSet::new();
-        // The top keeps its name whatever its children are called.
+        // The top and modules that are not ours keep their names whatever its children are called.
         taken.insert(self.scopes[0].module.clone());
+        taken.extend(self.boxes.iter().map(|b| b.module.clone()));
+        taken.extend(KEYWORDS.iter().map(|k| k.to_string()));
         let mut modules = Vec::new();
         for scope in (0..self.scopes.len()).rev() {
             let base = self.scopes[scope].module.clone();
-            let body = Printer::new(self, scope as ScopeId, &by_scope, &names).module();
+            let body = Printer::new(self, scope as ScopeId, &by_scope, &names, &usage).module();
             let key = (base.clone(), body);
             if let Some(name) = known.get(&key) {
                 names[scope] = name.clone();
@@ -62,7 +67,7 @@ impl Netlist {
     }
 
     /// Which nodes are printed: all that something visible depends on, and every module's outputs.
-    fn live(&self) -> Vec<bool> {
+    pub(crate) fn live(&self) -> Vec<bool> {
         let mut live = vec![false; self.nodes.len()];
         let mut work: Vec<NodeId> = self.outputs.iter().map(|(_, id)| *id).collect();
         work.extend(&self.inputs);
@@ -111,6 +116,48 @@ impl Netlist {
     }
 }
 
+impl Netlist {
+    /// Verilog modules that stand in for the black boxes, their outputs zero, for simulation and lint.
+    pub fn black_box_stubs(&self) -> String {
+        let mut units: BTreeMap<&str, Vec<&BlackBox>> = BTreeMap::new();
+        for unit in &self.boxes {
+            units.entry(&unit.module).or_default().push(unit);
+        }
+        let mut text = String::new();
+        for (module, instances) in units {
+            // Instances may differ in parameters and widths: each name once, with its greatest width.
+            let mut pins: BTreeMap<&str, (bool, u32)> = BTreeMap::new();
+            let mut params: BTreeMap<&str, &str> = BTreeMap::new();
+            for unit in instances {
+                params.extend(unit.params.iter().map(|(k, v)| (k.as_str(), v.as_str())));
+                let clocks = unit.clocks.iter().map(|(pin, _)| (pin, true, 1));
+                let width = |id: &NodeId| self.nodes[*id as usize].width;
+                let inputs = unit.inputs.iter().map(|(pin, id)| (pin, true, width(id)));
+                let outputs = unit.outputs.iter().map(|(pin, id)| (pin, false, width(id)));
+                for (pin, input, width) in clocks.chain(inputs).chain(outputs) {
+                    let known = pins.entry(pin).or_insert((input, width));
+                    known.1 = known.1.max(width);
+                }
+            }
+            let params: Vec<String> = params.iter().map(|(k, v)| format!("parameter {k} = {v}")).collect();
+            let head = if params.is_empty() { String::new() } else { format!(" #({})", params.join(", ")) };
+            let ports: Vec<String> = pins
+                .iter()
+                .map(|(pin, (input, width))| {
+                    format!("{} wire {}{pin}", if *input { "input " } else { "output" }, range(*width))
+                })
+                .collect();
+            let _ = writeln!(text, "/* verilator lint_off UNUSED */");
+            let _ = writeln!(text, "module {module}{head} (\n    {}\n);", ports.join(",\n    "));
+            for (pin, (_, width)) in pins.iter().filter(|(_, (input, _))| !input) {
+                let _ = writeln!(text, "    assign {pin} = {};", literal(&Bits::zero(*width)));
+            }
+            let _ = writeln!(text, "endmodule\n/* verilator lint_on UNUSED */");
+        }
+        text
+    }
+}
+
 struct Printer<'a> {
     net: &'a Netlist,
     scope: ScopeId,
@@ -122,23 +169,114 @@ struct Printer<'a> {
     uses: HashMap<NodeId, u32>,
     /// Bits read outside properties, of declared nodes.
     read: HashMap<NodeId, Vec<(u32, u32)>>,
-    constants: BTreeMap<String, (u32, String)>,
+    /// Named constants: enum and variant, width and value, with their names here.
+    constants: BTreeMap<(String, u32, String), String>,
     counting: bool,
+    /// An expression is only tried: nothing of it is noted.
+    trying: bool,
     by_scope: &'a [Vec<NodeId>],
+    usage: &'a [Usage],
 }
 
-const KEYWORDS: &[&str] = &[
-    "always", "and", "assign", "begin", "buf", "case", "cell", "config", "default", "design", "disable", "edge", "else",
-    "end", "event", "for", "force", "forever", "fork", "function", "if", "initial", "inout", "input", "instance",
-    "integer", "join", "large", "library", "localparam", "medium", "module", "nand", "nor", "not", "or", "output",
-    "parameter", "pull", "real", "reg", "release", "repeat", "scalared", "signed", "small", "specify", "strong",
-    "supply", "table", "task", "time", "tri", "unsigned", "use", "vectored", "wait", "weak", "while", "wire", "xor",
-    "bit", "byte", "do", "int", "logic", "new", "packed", "return", "type", "this", "void", "var", "ref", "priority",
-    "unique", "static", "super", "string", "struct", "union", "enum", "class", "final", "import", "export", "expect",
+/// Words that no name can be.
+pub(crate) const KEYWORDS: &[&str] = &[
+    "always",
+    "and",
+    "assign",
+    "begin",
+    "buf",
+    "case",
+    "cell",
+    "config",
+    "default",
+    "design",
+    "disable",
+    "edge",
+    "else",
+    "end",
+    "event",
+    "for",
+    "force",
+    "forever",
+    "fork",
+    "function",
+    "if",
+    "initial",
+    "inout",
+    "input",
+    "instance",
+    "integer",
+    "join",
+    "large",
+    "library",
+    "localparam",
+    "medium",
+    "module",
+    "nand",
+    "nor",
+    "not",
+    "or",
+    "output",
+    "parameter",
+    "pull",
+    "real",
+    "reg",
+    "release",
+    "repeat",
+    "scalared",
+    "signed",
+    "small",
+    "specify",
+    "strong",
+    "supply",
+    "table",
+    "task",
+    "time",
+    "tri",
+    "unsigned",
+    "use",
+    "vectored",
+    "wait",
+    "weak",
+    "while",
+    "wire",
+    "xor",
+    "bit",
+    "byte",
+    "do",
+    "int",
+    "logic",
+    "new",
+    "packed",
+    "return",
+    "type",
+    "this",
+    "void",
+    "var",
+    "ref",
+    "priority",
+    "unique",
+    "static",
+    "super",
+    "string",
+    "struct",
+    "union",
+    "enum",
+    "class",
+    "final",
+    "import",
+    "export",
+    "expect",
 ];
 
 impl<'a> Printer<'a> {
-    fn new(net: &'a Netlist, scope: ScopeId, by_scope: &'a [Vec<NodeId>], modules: &'a [String]) -> Self {
+    fn new(
+        net: &'a Netlist,
+        scope: ScopeId,
+        by_scope: &'a [Vec<NodeId>],
+        modules: &'a [String],
+        usage: &'a [Usage],
+    ) -> Self {
         Printer {
             net,
             scope,
@@ -150,7 +288,9 @@ impl<'a> Printer<'a> {
             read: HashMap::new(),
             constants: BTreeMap::new(),
             counting: true,
+            trying: false,
             by_scope,
+            usage,
         }
     }
 
@@ -207,7 +347,7 @@ impl<'a> Printer<'a> {
         let mut text = String::new();
         let net = self.net;
         let domains: Vec<(DomainId, (bool, bool))> = (0..net.domains.len() as DomainId)
-            .map(|d| (d, net.domain_use(d, Some(self.scope))))
+            .map(|d| (d, self.usage[self.scope as usize].ports(d)))
             .filter(|(_, used)| used.0 || used.1)
             .collect();
         let outputs = self.outputs();
@@ -259,7 +399,7 @@ impl<'a> Printer<'a> {
         }
         self.properties(&mut body);
         self.unused(&mut body);
-        for (name, (width, value)) in &self.constants {
+        for ((_, width, value), name) in &self.constants {
             let _ = writeln!(text, "    localparam {}{name} = {value};", range(*width));
         }
         text.push_str(&body);
@@ -326,8 +466,10 @@ impl<'a> Printer<'a> {
                 }
                 match (&node.name, node.weak == weak) {
                     (Some(name), true) => {
-                        let state =
-                            matches!(node.op, Op::Reg(_) | Op::Wire(_) | Op::MemRead(..) | Op::BlackBox(..) | Op::Port(..));
+                        let state = matches!(
+                            node.op,
+                            Op::Reg(_) | Op::Wire(_) | Op::MemRead(..) | Op::BlackBox(..) | Op::Port(..)
+                        );
                         let trivial = matches!(node.op, Op::Slice(..)) && !sliced.contains(id);
                         if state || !trivial {
                             self.declare(*id, name)
@@ -375,6 +517,7 @@ impl<'a> Printer<'a> {
             let node = self.node(*id);
             let Some(name) = self.names.get(id) else { continue };
             let kind = match &node.op {
+                Op::Reg(r) if self.net.regs[*r as usize].crossing => "(* async_reg = \"true\" *) reg ",
                 Op::Reg(_) => "reg ",
                 Op::MemRead(mem, port) => match self.net.mems[*mem as usize].reads[*port as usize].clocked {
                     true => "reg ",
@@ -410,24 +553,39 @@ impl<'a> Printer<'a> {
                 let _ = writeln!(text, "    wire {}{name} = {value};{}", range(node.width), place(node.loc));
             } else {
                 // An expression that would grow too long on its reader's line gets a wire after all.
-                let before = (self.read.clone(), self.constants.clone());
-                let inline = self.expression(*id);
-                if inline.len() > LINE && self.uses.get(id).copied().unwrap_or(0) > 0 {
+                self.trying = true;
+                let long = self.expression(*id).len() > LINE;
+                self.trying = false;
+                if long && self.uses.get(id).copied().unwrap_or(0) > 0 {
+                    let inline = self.expression(*id).replace(" :\n", " :\n        ");
                     let base = format!("{}_{}", node.op.word(), node.loc.line());
                     self.declare(*id, &base);
-                    let inline = inline.replace(" :\n", " :\n        ");
                     let name = &self.names[id];
-                    let _ = writeln!(text, "    wire {}{name} = {inline};{}", range(node.width), place(node.loc));
-                } else {
-                    (self.read, self.constants) = before;
+                    let _ =
+                        writeln!(text, "    wire {}{name} = {inline};{}", range(node.width), place(node.loc));
                 }
             }
         }
     }
 
     fn note(&mut self, id: NodeId, low: u32, width: u32) {
-        if self.counting {
+        if self.counting && !self.trying {
             self.read.entry(id).or_default().push((low, width));
+        }
+    }
+
+    /// Some bits of a node that is declared or a constant.
+    fn part(&mut self, id: NodeId, low: u32, width: u32) -> String {
+        if let Op::Const(bits, _) = &self.node(id).op {
+            let mut out = vec![0; words(width)];
+            eval::slice(bits.words(), low, &mut out, width);
+            return literal(&Bits::from_words(width, &out));
+        }
+        self.note(id, low, width);
+        let name = &self.names[&id];
+        match width == self.node(id).width {
+            true => name.clone(),
+            false => format!("{name}{}", select(low, width)),
         }
     }
 
@@ -441,9 +599,17 @@ impl<'a> Printer<'a> {
         match &node.op {
             Op::Const(bits, label) => match label {
                 Some((of, variant)) => {
-                    let name = format!("{}_{}", screaming(of), screaming(variant));
-                    self.constants.insert(name.clone(), (node.width, literal(bits)));
-                    name
+                    let base = format!("{}_{}", screaming(of), screaming(variant));
+                    let key = (base.clone(), node.width, literal(bits));
+                    match self.constants.get(&key) {
+                        Some(name) => name.clone(),
+                        None if self.trying => base,
+                        None => {
+                            let name = self.claim(&base);
+                            self.constants.insert(key, name.clone());
+                            name
+                        }
+                    }
                 }
                 None => literal(bits),
             },
@@ -506,15 +672,7 @@ impl<'a> Printer<'a> {
                     false => format!("{c} ? {a} : {}", self.atom(*b)),
                 }
             }
-            Op::Slice(a, low) => {
-                let width = self.node(id).width;
-                self.note(*a, *low, width);
-                let name = &self.names[a];
-                match width {
-                    1 => format!("{name}[{low}]"),
-                    _ => format!("{name}[{}:{low}]", low + width - 1),
-                }
-            }
+            Op::Slice(a, low) => self.part(*a, *low, self.node(id).width),
             Op::Cat(parts) => {
                 let mut shown: Vec<(String, u32)> = Vec::new();
                 for part in parts.iter().rev() {
@@ -636,7 +794,8 @@ impl<'a> Printer<'a> {
             if !attributes.is_empty() {
                 let _ = writeln!(text, "    (* {} *)", attributes.join(", "));
             }
-            let _ = writeln!(text, "    reg {}{name} [0:{}];{}", range(mem.width), mem.depth - 1, place(mem.loc));
+            let _ =
+                writeln!(text, "    reg {}{name} [0:{}];{}", range(mem.width), mem.depth - 1, place(mem.loc));
             if let Some(init) = &mem.init {
                 let _ = writeln!(text, "    initial begin");
                 for (i, word) in init.iter().enumerate() {
@@ -657,16 +816,12 @@ impl<'a> Printer<'a> {
                         let _ = writeln!(text, "        if ({en}) {name}[{addr}] <= {data};");
                     }
                     Some((lanes, lane)) => {
-                        let (lanes_text, data) = (self.atom(lanes), self.atom(w.data));
                         let count = self.node(lanes).width;
                         let _ = writeln!(text, "        if ({en}) begin");
                         for i in 0..count {
-                            let part = format!("[{}:{}]", (i + 1) * lane - 1, i * lane);
-                            let (bit, part_of_data) = match count {
-                                1 => (lanes_text.clone(), data.clone()),
-                                _ => (format!("{lanes_text}[{i}]"), format!("{data}{part}")),
-                            };
-                            let _ = writeln!(text, "            if ({bit}) {name}[{addr}]{part} <= {part_of_data};");
+                            let part = if count == 1 { String::new() } else { select(i * lane, lane) };
+                            let (bit, data) = (self.part(lanes, i, 1), self.part(w.data, i * lane, lane));
+                            let _ = writeln!(text, "            if ({bit}) {name}[{addr}]{part} <= {data};");
                         }
                         let _ = writeln!(text, "        end");
                     }
@@ -696,7 +851,7 @@ impl<'a> Printer<'a> {
             }
             let mut pins = Vec::new();
             for (id, domain) in self.net.domains.iter().enumerate() {
-                let (clock, reset) = self.net.domain_use(id as DomainId, Some(child as ScopeId));
+                let (clock, reset) = self.usage[child].ports(id as DomainId);
                 if clock {
                     pins.push(format!(".{0}({0})", domain.clock));
                 }
@@ -740,8 +895,12 @@ impl<'a> Printer<'a> {
             let params = if params.is_empty() { String::new() } else { format!(" #({})", params.join(", ")) };
             let pins = pins.join(",\n        ");
             let name = self.claim(&unit.name);
-            let _ =
-                writeln!(text, "    {}{params} {name} (\n        {pins}\n    );{}", unit.module, place(unit.loc));
+            let _ = writeln!(
+                text,
+                "    {}{params} {name} (\n        {pins}\n    );{}",
+                unit.module,
+                place(unit.loc)
+            );
         }
     }
 
@@ -802,6 +961,14 @@ impl<'a> Printer<'a> {
                 at = end;
             }
         }
+        let usage = self.usage[self.scope as usize];
+        for (id, domain) in self.net.domains.iter().enumerate() {
+            for (name, read) in [(&domain.clock, usage.clocks), (&domain.reset, usage.resets)] {
+                if (usage.checked & !read) >> id & 1 == 1 {
+                    parts.push(name.clone());
+                }
+            }
+        }
         if parts.is_empty() {
             return;
         }
@@ -815,6 +982,14 @@ fn range(width: u32) -> String {
     match width {
         1 => String::new(),
         _ => format!("[{}:0] ", width - 1),
+    }
+}
+
+/// A part select.
+fn select(low: u32, width: u32) -> String {
+    match width {
+        1 => format!("[{low}]"),
+        _ => format!("[{}:{low}]", low + width - 1),
     }
 }
 
@@ -833,10 +1008,12 @@ fn place(loc: &std::panic::Location<'_>) -> String {
 /// `RxParse` as `RX_PARSE`.
 fn screaming(name: &str) -> String {
     let mut out = String::new();
-    for (i, c) in name.chars().enumerate() {
-        if c.is_ascii_uppercase() && i > 0 {
+    let mut small = false;
+    for c in name.chars() {
+        if c.is_ascii_uppercase() && small {
             out.push('_');
         }
+        small = c.is_ascii_lowercase() || c.is_ascii_digit();
         out.push(c.to_ascii_uppercase());
     }
     out
