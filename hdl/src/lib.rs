@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 pub mod config;
+pub mod icrc;
 pub mod fields;
 pub mod memory;
 pub mod rx;

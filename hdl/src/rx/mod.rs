@@ -4,3 +4,4 @@
 #[cfg(test)]
 mod frames;
 pub mod parse;
+pub mod icrc;
