@@ -5,6 +5,7 @@
 pub mod config;
 pub mod icrc;
 pub mod fields;
+pub mod host;
 pub mod memory;
 pub mod rx;
 pub mod stream;
