@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The card's one read channel and one write channel of host memory, shared by clients.
+//!
+//! ```text
+//!  client 0 --->|\      +--> skid --> request      data ---> | by order | ---> client 0
+//!  client 1 --->| >-----+                                    +----------+ ---> client 1
+//!  client n --->|/      +--> order of the clients -----------------^      ---> client n
+//!
+//!  client 0 --->|\
+//!  client 1 --->| >--> skid --> write           round robin, a whole write at a time
+//!  client n --->|/
+//! ```
+//!
+//! [`read`]: one request a cycle, latency 1; data passes in the cycle in which it comes. Data comes in the order of the
+//! requests and is never held up: a client asks only when it has room for the whole answer. A client that is not ready
+//! breaks that promise; an assertion says so. [`READS`] requests may be under way.
+//!
+//! [`write`]: one beat a cycle, latency 1. What a client hands over after a beat of another client was taken leaves
+//! behind that beat: nothing overtakes. So a completion that is offered after its data was taken follows its data.
+//!
+//! Bad input: a request of no bytes, of more than 4,096, or across a page of 4 KiB is a client's fault and asserted.
+//! Reset forgets what is under way; no answer may come for it.
+
+use crate::config::RnicConfig;
+use crate::stream::{arbiter, arbiter_from, fifo, fork, skid};
+use crate::types::{DmaReadData, DmaReadRequest, DmaWrite};
+use ferrowire_rtl::{lit, module, Scope, Sig, Stream};
+
+/// Read requests under way, all clients together.
+pub const READS: u32 = 256;
+
+/// Within one page, and not empty.
+fn legal(address: Sig, length: Sig) -> Sig {
+    let end = address.trunc(12).zext(14) + length.zext(14);
+    length.ne(0) & end.le(4096)
+}
+
+/// The read channel: the requests of all clients, and each client's data.
+#[module]
+pub fn read(
+    m: &Scope,
+    clients: Vec<Stream<DmaReadRequest>>,
+    data: Stream<DmaReadData>,
+) -> (Stream<DmaReadRequest>, Vec<Stream<DmaReadData>>) {
+    let n = clients.len();
+    let chosen = arbiter_from(m, &|_: &DmaReadRequest| lit(1, 1), clients);
+    m.when(chosen.valid, |m| {
+        m.assert(legal(chosen.item.address, chosen.item.length), "a read leaves its page or is empty");
+    });
+    let mut parts = fork(m, 2, chosen).into_iter();
+    let mut part = || parts.next().expect("two parts");
+    let request = skid(m, part().map(|c| c.item.clone()));
+    let order = fifo(m, READS, part().map(|c| c.source));
+
+    data.accept(1);
+    order.accept(data.valid & data.last);
+    m.when(data.valid, |m| m.assert(order.valid, "data that nobody asked for"));
+    let answers: Vec<Stream<DmaReadData>> = (0..n)
+        .map(|i| {
+            let mine = data.valid & order.valid & order.payload.eq(i);
+            let answer = Stream::new(m, &format!("answer{i}"), mine, data.payload.clone());
+            m.assert(!mine | answer.ready, "a client asked for data without room for it");
+            answer
+        })
+        .collect();
+    (request, answers)
+}
+
+/// The write channel.
+#[module]
+pub fn write(m: &Scope, clients: Vec<Stream<DmaWrite>>) -> Stream<DmaWrite> {
+    let write = arbiter(m, &|beat: &DmaWrite| beat.last, clients);
+    m.when(write.valid, |m| {
+        m.assert(legal(write.address, write.length), "a write leaves its page or is empty");
+    });
+    skid(m, write)
+}
+
+/// An entry of a queue in host memory, to be written.
+#[derive(Clone, ferrowire_rtl::Bundle)]
+pub(crate) struct EntryWrite {
+    /// Where; a multiple of the entry's size.
+    pub address: Sig,
+    /// The entry, byte 0 in bits 7:0; a power of two of bytes.
+    pub entry: Sig,
+}
+
+/// Beats that write an entry: one, or as many as it has. Latency 0; the entry is taken with its last beat, by a path
+/// from the output's `ready`.
+#[module]
+pub(crate) fn write_entry(m: &Scope, cfg: &RnicConfig, input: Stream<EntryWrite>) -> Stream<DmaWrite> {
+    let (beat, size) = (cfg.beat_bytes, input.entry.width() / 8);
+    let length = lit(13, size);
+    if size <= beat {
+        let slots = beat / size;
+        let lanes = Sig::repeat(&lit(1, 1), size).zext(beat);
+        let strobe = match slots {
+            1 => lanes,
+            _ => {
+                let slot = input.address.slice(size.trailing_zeros(), slots.trailing_zeros());
+                let places: Vec<Sig> = (0..slots).map(|i| lanes << (i * size)).collect();
+                m.select(slot, &places)
+            }
+        };
+        return input.map(|i| DmaWrite {
+            address: i.address,
+            length,
+            data: i.entry.repeat(slots),
+            strobe,
+            last: lit(1, 1),
+        });
+    }
+    let count = size / beat;
+    let at = m.reg("at", count.trailing_zeros()).reset(0);
+    let last = at.eq(count - 1);
+    let payload = DmaWrite {
+        address: input.address,
+        length,
+        data: m.select(at, &input.entry.chunks(8 * beat)),
+        strobe: lit(1, 1).repeat(beat),
+        last,
+    };
+    let out = Stream::new(m, "out", input.valid, payload);
+    input.accept(out.ready & last);
+    m.when(out.fire(), |m| m.set(&at, at + 1));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{drain, run, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+    use rand::Rng;
+
+    fn config(beat_bytes: u32) -> RnicConfig {
+        RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() }
+    }
+
+    fn read_sim(cfg: &RnicConfig, n: usize) -> Sim {
+        let netlist = build("top", |m| {
+            let clients = (0..n).map(|i| m.stream_in(&format!("client{i}"), &DmaReadRequest::of())).collect();
+            let data = m.stream_in("data", &DmaReadData::of(cfg));
+            let (request, answers) = read(m, clients, data);
+            m.stream_out("request", request);
+            for (i, answer) in answers.into_iter().enumerate() {
+                m.stream_out(&format!("answer{i}"), answer);
+            }
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        sim
+    }
+
+    #[test]
+    fn each_client_gets_its_own_data_in_order() {
+        for beat_bytes in [8, 64] {
+            let cfg = config(beat_bytes);
+            let mut sim = read_sim(&cfg, 3);
+            let mut random = Random::new(1);
+            let mut sources: Vec<Source> =
+                (0..3).map(|i| Source::new(&format!("client{i}"), &DmaReadRequest::of())).collect();
+            sources.push(Source::new("data", &DmaReadData::of(&cfg)));
+            let mut sinks = vec![Sink::new("request", &DmaReadRequest::of())];
+            for i in 0..3 {
+                let mut sink = Sink::new(&format!("answer{i}"), &DmaReadData::of(&cfg));
+                sink.stall = Some(0.0);
+                sinks.push(sink);
+            }
+            // The address says who asks for what.
+            let mut asked = vec![Vec::new(); 3];
+            for (i, asked) in asked.iter_mut().enumerate() {
+                for j in 0..100u64 {
+                    let length = u128::from(beat_bytes) * random.rng.random_range(1..4u128);
+                    let address = (i as u64) << 40 | j << 12;
+                    sources[i].push_values(&[("address", u128::from(address)), ("length", length)]);
+                    asked.push((address, length / u128::from(beat_bytes)));
+                }
+            }
+            let mut answered = 0;
+            for _ in 0..20_000 {
+                crate::testing::step(&mut sim, &mut sources, &mut sinks, &mut random, 0.3);
+                for item in sinks[0].items.iter().skip(answered) {
+                    let beats = item["length"].to_u64() / u64::from(beat_bytes);
+                    for k in 0..beats {
+                        let data = u128::from(item["address"].to_u64() + k);
+                        let last = u128::from(k + 1 == beats);
+                        sources[3].push_values(&[("data", data & u128::from(u64::MAX)), ("last", last)]);
+                    }
+                }
+                answered = sinks[0].items.len();
+            }
+            drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.3, 5_000, 10);
+            for (i, asked) in asked.iter().enumerate() {
+                let expected: Vec<u64> =
+                    asked.iter().flat_map(|(a, beats)| (0..*beats as u64).map(move |k| a + k)).collect();
+                let got: Vec<u64> = sinks[1 + i].items.iter().map(|item| item["data"].words()[0]).collect();
+                assert_eq!(got, expected, "seed {}", random.seed);
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "without room")]
+    fn a_client_without_room_is_found() {
+        let cfg = config(8);
+        let mut sim = read_sim(&cfg, 2);
+        let mut random = Random::new(1);
+        let mut sources = [
+            Source::new("client0", &DmaReadRequest::of()),
+            Source::new("client1", &DmaReadRequest::of()),
+            Source::new("data", &DmaReadData::of(&cfg)),
+        ];
+        let mut sinks: Vec<Sink> =
+            ["answer0", "answer1"].iter().map(|n| Sink::new(n, &DmaReadData::of(&cfg))).collect();
+        sinks.push(Sink::new("request", &DmaReadRequest::of()));
+        sinks[0].stall = Some(1.0);
+        sources[0].push_values(&[("length", 8)]);
+        run(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 100, |s| s[2].items.len() == 1);
+        sources[2].push_values(&[("last", 1)]);
+        drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 100, 10);
+    }
+
+    #[test]
+    fn writes_are_whole_and_nothing_overtakes() {
+        for beat_bytes in [8, 64] {
+            let cfg = config(beat_bytes);
+            let netlist = build("top", |m| {
+                let clients =
+                    (0..3).map(|i| m.stream_in(&format!("client{i}"), &DmaWrite::of(&cfg))).collect();
+                m.stream_out("write", write(m, clients));
+            });
+            let mut sim = Sim::new(&netlist.unwrap());
+            sim.reset();
+            let mut random = Random::new(2);
+            let mut sources: Vec<Source> =
+                (0..3).map(|i| Source::new(&format!("client{i}"), &DmaWrite::of(&cfg))).collect();
+            for (i, source) in sources.iter_mut().enumerate() {
+                for j in 0..60u128 {
+                    let beats = random.rng.random_range(1..4u128);
+                    for k in 0..beats {
+                        source.push_values(&[
+                            ("address", (i as u128) << 32 | j << 12),
+                            ("length", beats * u128::from(beat_bytes)),
+                            ("data", k),
+                            ("last", u128::from(k + 1 == beats)),
+                        ]);
+                    }
+                }
+            }
+            let total: usize = sources.iter().map(Source::left).sum();
+            let mut sinks = [Sink::new("write", &DmaWrite::of(&cfg))];
+            run(&mut sim, &mut sources, &mut sinks, &mut random, 0.3, 20_000, |s| s[0].items.len() == total);
+            let mut under_way: Option<(u64, u64)> = None;
+            for item in &sinks[0].items {
+                let (address, k) = (item["address"].to_u64(), item["data"].words()[0]);
+                assert_eq!(k, under_way.map_or(0, |(_, k)| k + 1), "seed {}", random.seed);
+                assert!(under_way.is_none_or(|(a, _)| a == address), "seed {}: writes mix", random.seed);
+                under_way = item["last"].is_zero().then_some((address, k));
+            }
+            // Beats leave in the order in which they were taken.
+            let mut taken: Vec<(u64, u64)> = Vec::new();
+            for (i, source) in sources.iter().enumerate() {
+                taken.extend(source.cycles.iter().map(|c| (*c, i as u64)));
+            }
+            taken.sort_unstable();
+            let left: Vec<u64> = sinks[0].items.iter().map(|item| item["address"].to_u64() >> 32).collect();
+            assert_eq!(left, taken.iter().map(|(_, i)| *i).collect::<Vec<_>>(), "seed {}", random.seed);
+        }
+    }
+}

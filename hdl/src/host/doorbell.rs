@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Doorbells: from a write into a doorbell page to the queue that it is for.
+//!
+//! ```text
+//!  write ---> read the queue's page and state ---> compare ---> send queue doorbell
+//!                     ^            ^                  |   +---> completion queue doorbell
+//!  QP broadcast ------+            |                  +-------> ignored
+//!  CREATE_CQ ----------------------+
+//! ```
+//!
+//! A queue answers only to the page that it was created with, so that a process that has one page mapped reaches no
+//! queue of another's. One doorbell in two cycles at most, latency 1.
+//!
+//! Bad input: a number that no queue has, another queue's page, a QP in RESET, an offset without a doorbell (the
+//! receive queue's among them, as long as no block takes it) is dropped with a pulse on `ignored`. Indices are not
+//! checked here: whoever owns the queue does.
+//!
+//! A doorbell waits until its taker is ready, and the next ones and at last register reads wait behind it: takers must
+//! not wait for the host.
+
+use super::{CqDoorbell, CqEntry, RawDoorbell};
+use crate::config::RnicConfig;
+use crate::fields::field;
+use crate::types::{QpBroadcast, SqDoorbell, TableWrite};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
+use ferrowire_spec::queue::doorbell as spec;
+use ferrowire_spec::QpState;
+
+/// Where doorbells go.
+#[derive(Interface)]
+pub struct Doorbells {
+    /// To the requester.
+    pub sq: Stream<SqDoorbell>,
+    /// To the completion writer.
+    pub cq: Stream<CqDoorbell>,
+    /// A doorbell was handed on in this cycle.
+    pub taken: Sig,
+    /// A doorbell was ignored in this cycle.
+    pub ignored: Sig,
+}
+
+/// Who may ring a queue.
+#[derive(Clone, Bundle)]
+struct Bell {
+    exists: Sig,
+    page: Sig,
+}
+
+/// Checks doorbells and hands them on.
+#[module]
+pub fn doorbell(
+    m: &Scope,
+    cfg: &RnicConfig,
+    raw: Stream<RawDoorbell>,
+    qps: QpBroadcast,
+    cqs: TableWrite<CqEntry>,
+) -> Doorbells {
+    m.discard(&qps.attributes.entry);
+    m.discard(&cqs.entry);
+    let (qp_bits, cq_bits) = (cfg.qp_bits(), cfg.cq_bits());
+    let sq_pages = m.mem("sq_pages", cfg.qps, &bits(16)).init(vec![]).build();
+    sq_pages.write(qps.attributes.enable, qps.attributes.index, &qps.attributes.entry.doorbell_page);
+    let sq_live = m.mem("sq_live", cfg.qps, &bits(1)).init(vec![]).build();
+    sq_live.write(qps.state.enable, qps.state.index, &qps.state.entry.ne(QpState::Reset.code()));
+    let cq_bells = m.mem("cq_bells", cfg.cqs, &Bell { exists: bits(1), page: bits(16) }).init(vec![]).build();
+    cq_bells.write(cqs.enable, cqs.index, &Bell { exists: cqs.entry.valid, page: cqs.entry.doorbell_page });
+
+    let held_valid = m.reg("held_valid", 1).reset(0);
+    let held = m.reg_of("held", &raw.payload);
+    raw.accept(!held_valid);
+    m.when(raw.fire(), |m| m.set_all(&held, &raw.payload));
+    let number = raw.data.trunc(24);
+    let page = sq_pages.read(m, raw.fire(), number.trunc(qp_bits), Collision::New);
+    let live = sq_live.read(m, raw.fire(), number.trunc(qp_bits), Collision::New);
+    let bell = cq_bells.read(m, raw.fire(), number.trunc(cq_bits), Collision::New);
+
+    let qpn = field(&spec::sq::LAYOUT, &spec::sq::QPN, held.data);
+    let cqn = field(&spec::cq::LAYOUT, &spec::cq::CQN, held.data);
+    let for_sq = held.offset.eq(spec::SQ) & (qpn >> qp_bits).eq(0) & live & page.eq(held.page);
+    let for_cq = held.offset.eq(spec::CQ) & (cqn >> cq_bits).eq(0) & bell.exists & bell.page.eq(held.page);
+    let sq = SqDoorbell {
+        qp: qpn.trunc(qp_bits),
+        producer: field(&spec::sq::LAYOUT, &spec::sq::PRODUCER, held.data),
+    };
+    let cq = CqDoorbell {
+        cq: cqn.trunc(cq_bits),
+        consumer: field(&spec::cq::LAYOUT, &spec::cq::CONSUMER, held.data),
+        arm_next: field(&spec::cq::LAYOUT, &spec::cq::ARM_NEXT, held.data),
+        arm_solicited: field(&spec::cq::LAYOUT, &spec::cq::ARM_SOLICITED, held.data),
+    };
+    // A queue that changes while its doorbell waits does not take the offer back.
+    let sq = Stream::new(m, "sq", held_valid & for_sq, sq);
+    let cq = Stream::new(m, "cq", held_valid & for_cq, cq);
+    let taken = sq.fire() | cq.fire();
+    let ignored = held_valid & !for_sq & !for_cq;
+    m.when(raw.fire(), |m| m.set(&held_valid, lit(1, 1)))
+        .otherwise_when(taken | ignored, |m| m.set(&held_valid, 0));
+    Doorbells { sq, cq, taken, ignored }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{step, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+    use ferrowire_spec::queue::doorbell::{address, cq, sq, BASE, CQ, EQ, RQ, SQ};
+    use rand::Rng;
+
+    struct Bench {
+        cfg: RnicConfig,
+        sim: Sim,
+        sources: [Source; 1],
+        sinks: [Sink; 2],
+        ignored: u64,
+    }
+
+    fn bench(beat_bytes: u32) -> Bench {
+        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        let create = TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: CqEntry::of() };
+        let netlist = build("top", |m| {
+            let raw = m.stream_in("raw", &RawDoorbell::of());
+            let qps = m.input_of("qps", &QpBroadcast::of(&cfg));
+            let out = doorbell(m, &cfg, raw, qps, m.input_of("cqs", &create));
+            m.stream_out("sq", out.sq);
+            m.stream_out("cq", out.cq);
+            m.output("taken", &out.taken);
+            m.output("ignored", &out.ignored);
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        Bench {
+            sim,
+            sources: [Source::new("raw", &RawDoorbell::of())],
+            sinks: [Sink::new("sq", &SqDoorbell::of(&cfg)), Sink::new("cq", &CqDoorbell::of(&cfg))],
+            ignored: 0,
+            cfg,
+        }
+    }
+
+    impl Bench {
+        fn qp(&mut self, qp: u64, page: u64, state: QpState) {
+            self.sim.set("qps_attributes_index", qp);
+            self.sim.set("qps_attributes_entry_doorbell_page", page);
+            self.sim.set("qps_state_index", qp);
+            self.sim.set("qps_state_entry", u64::from(state.code()));
+            self.pulse(&["qps_attributes_enable", "qps_state_enable"]);
+        }
+
+        fn cq(&mut self, cq: u64, page: u64) {
+            self.sim.set("cqs_index", cq);
+            self.sim.set("cqs_entry_valid", 1);
+            self.sim.set("cqs_entry_doorbell_page", page);
+            self.pulse(&["cqs_enable"]);
+        }
+
+        fn pulse(&mut self, ports: &[&str]) {
+            ports.iter().for_each(|p| self.sim.set(p, 1));
+            self.sim.tick();
+            ports.iter().for_each(|p| self.sim.set(p, 0));
+        }
+
+        fn ring(&mut self, page: u16, offset: u32, data: [u8; 8]) {
+            let at = address(page, offset) - BASE;
+            let data = u128::from(u64::from_le_bytes(data));
+            self.sources[0].push_values(&[
+                ("page", u128::from(at >> 12)),
+                ("offset", u128::from(at & 0xfff)),
+                ("data", data),
+            ]);
+        }
+
+        fn settle(&mut self, random: &mut Random, stall: f64) {
+            let mut idle = 0;
+            while idle < 20 {
+                idle = if self.sources[0].left() == 0 { idle + 1 } else { 0 };
+                self.ignored += self.sim.get("ignored");
+                step(&mut self.sim, &mut self.sources, &mut self.sinks, random, stall);
+            }
+        }
+    }
+
+    fn sq_bytes(qpn: u32, producer: u16) -> [u8; 8] {
+        sq::SqDoorbell { qpn, producer, ..Default::default() }.to_bytes().unwrap()
+    }
+
+    fn cq_bytes(cqn: u32, consumer: u32) -> [u8; 8] {
+        cq::CqDoorbell { cqn, consumer, ..Default::default() }.to_bytes().unwrap()
+    }
+
+    #[test]
+    fn a_queue_answers_only_to_its_own_page() {
+        for beat_bytes in [8, 64] {
+            let mut bench = bench(beat_bytes);
+            let mut random = Random::new(6);
+            bench.qp(3, 2, QpState::Rts);
+            bench.qp(4, 1, QpState::Err);
+            bench.qp(5, 2, QpState::Reset);
+            bench.cq(7, 2);
+            let (qps, cqs) = (bench.cfg.qps, bench.cfg.cqs);
+            let (mut sqs, mut cqs_rung, mut bad) = (Vec::new(), Vec::new(), 0);
+            for i in 0..400u32 {
+                let page = random.rng.random_range(1..4u16);
+                match random.rng.random_range(0..5) {
+                    0 => {
+                        let qpn = random.rng.random_range(3..6u32);
+                        bench.ring(page, SQ, sq_bytes(qpn, i as u16));
+                        match (qpn, page) {
+                            (3, 2) | (4, 1) => sqs.push((u64::from(qpn), u64::from(i))),
+                            _ => bad += 1,
+                        }
+                    }
+                    1 => {
+                        let cqn = random.rng.random_range(6..8u32);
+                        bench.ring(page, CQ, cq_bytes(cqn, i << 20 | i));
+                        match (cqn, page) {
+                            (7, 2) => cqs_rung.push(u64::from(i << 20 | i)),
+                            _ => bad += 1,
+                        }
+                    }
+                    2 => {
+                        // Past the table: the low bits alone would name one.
+                        bench.ring(2, SQ, sq_bytes(qps + 3, 1));
+                        bench.ring(2, CQ, cq_bytes(cqs << 4 | 7, 1));
+                        bad += 2;
+                    }
+                    3 => {
+                        bench.ring(2, RQ, sq_bytes(3, 1));
+                        bench.ring(2, EQ, cq_bytes(7, 1));
+                        bad += 2;
+                    }
+                    _ => {
+                        bench.ring(2, 0xff0, sq_bytes(3, 1));
+                        bad += 1;
+                    }
+                }
+            }
+            bench.settle(&mut random, 0.3);
+            let got: Vec<(u64, u64)> =
+                bench.sinks[0].values("qp").into_iter().zip(bench.sinks[0].values("producer")).collect();
+            assert_eq!(got, sqs, "seed {}", random.seed);
+            assert_eq!(bench.sinks[1].values("consumer"), cqs_rung, "seed {}", random.seed);
+            assert_eq!(bench.ignored, bad, "seed {}", random.seed);
+        }
+    }
+
+    #[test]
+    fn a_doorbell_takes_two_cycles() {
+        let mut bench = bench(8);
+        let mut random = Random::new(7);
+        bench.qp(3, 2, QpState::Rts);
+        (0..10).for_each(|i| bench.ring(2, SQ, sq_bytes(3, i)));
+        bench.settle(&mut random, 0.0);
+        let (taken, left) = (&bench.sources[0].cycles, &bench.sinks[0].cycles);
+        assert_eq!((taken[9] - taken[0], left[0] - taken[0]), (18, 1));
+    }
+}

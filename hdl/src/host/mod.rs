@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What faces the host: registers, doorbells, commands, completions, and the two DMA channels.
+
+pub mod cq;
+pub mod dma;
+pub mod doorbell;
+mod types;
+
+pub use types::*;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What passes between the blocks that face the host.
+
+use crate::config::RnicConfig;
+use ferrowire_rtl::{bits, Bundle, Sig};
+use ferrowire_spec::wire::opcode::Service;
+
+/// Services that queue pairs of this card can have.
+pub const SERVICES: &[Service] = &[Service::Rc];
+
+/// Largest `max_rd_atomic` and `max_dest_rd_atomic`.
+pub const MAX_RD_ATOMIC: u32 = 16;
+
+/// Largest completion queue, as a power of two of entries.
+pub const MAX_CQ_LOG2: u32 = 22;
+
+/// Protection domains of a card; domain 0 is not given out.
+pub fn pds(cfg: &RnicConfig) -> u32 {
+    2 * cfg.qps
+}
+
+/// A completion queue, as CREATE_CQ gives it.
+#[derive(Clone, Bundle)]
+pub struct CqEntry {
+    /// It exists.
+    pub valid: Sig,
+    /// Bus address of its entries, a multiple of 4,096.
+    pub base: Sig,
+    /// Log2 of its entries.
+    pub log2: Sig,
+    /// The doorbell page that it answers to.
+    pub doorbell_page: Sig,
+}
+
+impl CqEntry {
+    /// The shape.
+    pub fn of() -> Self {
+        CqEntry { valid: bits(1), base: bits(64), log2: bits(5), doorbell_page: bits(16) }
+    }
+}
+
+/// A 64-bit write into a doorbell page.
+#[derive(Clone, Bundle)]
+pub struct RawDoorbell {
+    /// Which page.
+    pub page: Sig,
+    /// Byte within the page, a multiple of 8.
+    pub offset: Sig,
+    /// What was written.
+    pub data: Sig,
+}
+
+impl RawDoorbell {
+    /// The shape.
+    pub fn of() -> Self {
+        RawDoorbell { page: bits(16), offset: bits(12), data: bits(64) }
+    }
+}
+
+/// A completion queue's doorbell, already checked for page and range.
+#[derive(Clone, Bundle)]
+pub struct CqDoorbell {
+    /// Which CQ.
+    pub cq: Sig,
+    /// Entries taken since it was created, free-running.
+    pub consumer: Sig,
+    /// An event for the next entry.
+    pub arm_next: Sig,
+    /// An event for the next solicited or failed entry.
+    pub arm_solicited: Sig,
+}
+
+impl CqDoorbell {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        CqDoorbell { cq: bits(cfg.cq_bits()), consumer: bits(32), arm_next: bits(1), arm_solicited: bits(1) }
+    }
+}
