@@ -300,6 +300,11 @@ impl Netlist {
         self.domains.iter().map(|d| d.clock.clone()).collect()
     }
 
+    /// The reset names, in the clocks' order.
+    pub fn resets(&self) -> Vec<String> {
+        self.domains.iter().map(|d| d.reset.clone()).collect()
+    }
+
     /// Number of nodes, registers and memories: a measure of size.
     pub fn size(&self) -> (usize, usize, usize) {
         (self.nodes.len(), self.regs.len(), self.mems.len())
