@@ -1,2 +1,107 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TODO
+//! User-space verbs for the Ferrowire RNIC.
+//!
+//! A program gives [`Context::open`] a [`Bus`], the way to a card, and gets objects with the names and rules of
+//! the verbs (IBTA volume 1, chapters 10 and 11): [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`Qp`].
+//! Today that is RDMA WRITE over reliable connections.
+//!
+//! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
+//!   whether it worked.
+//! - A queue pair is typed by its state until it is up: `Qp<Reset>`, `Qp<Init>`, `Qp<Rtr>`, `Qp<Rts>`. An attribute that
+//!   is missing is named before the card is asked.
+//! - Errors name the operation, the attribute that offends and what to do.
+//! - Memory that the card can reach is only ever copied in and out ([`HostMemory`]); no reference into it is made. `unsafe`
+//!   is needed, and allowed, in `sys` alone.
+//!
+//! ```no_run
+//! use ferrowire::*;
+//! # fn bus() -> Box<dyn Bus> { unimplemented!() }
+//! # fn exchange(_: u32, _: Psn) -> (AddressVector, u32, Psn, RemoteAddress) { unimplemented!() }
+//! # fn main() -> Result<(), Error> {
+//! let context = Context::open(bus())?;
+//! let pd = context.alloc_pd()?;
+//! let memory = context.alloc(1 << 20, 4096)?;
+//! let region = pd.register(&memory, AccessFlags::LOCAL_READ, PageSize::Size4K)?;
+//! let cq = context.create_cq(256)?;
+//! let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq))?;
+//!
+//! // The peer's side of the connection comes over some other channel.
+//! let psn = context.random_psn()?;
+//! let (av, dest_qpn, rq_psn, remote) = exchange(qp.number(), psn);
+//! let mut qp = qp
+//!     .init(InitAttributes { access: Some(AccessFlags::REMOTE_WRITE), pkey: Some(0xffff), ..Default::default() })?
+//!     .rtr(RtrAttributes {
+//!         av: Some(av),
+//!         path_mtu: Some(PathMtu::B1024),
+//!         dest_qpn: Some(dest_qpn),
+//!         rq_psn: Some(rq_psn),
+//!         max_dest_rd_atomic: Some(0),
+//!         min_rnr_timer: Some(12),
+//!         ..Default::default()
+//!     })?
+//!     .rts(RtsAttributes {
+//!         sq_psn: Some(psn),
+//!         timeout: Some(14),
+//!         retry_cnt: Some(7),
+//!         rnr_retry: Some(7),
+//!         max_rd_atomic: Some(0),
+//!         ..Default::default()
+//!     })?;
+//!
+//! memory.write(0, b"over the wire");
+//! let mut batch = qp.start_post_send();
+//! batch.post(&SendWr::write(1, &[region.sge(0, 13)], remote).signaled())?;
+//! batch.ring()?;
+//!
+//! let mut done = [Completion::default(); 16];
+//! while cq.poll(&mut done)? == 0 {}
+//! assert!(done[0].is_success(), "{}", done[0].status);
+//! # Ok(())
+//! # }
+//! ```
+#![deny(unsafe_code)]
+
+mod access;
+mod av;
+mod bus;
+mod command;
+mod context;
+mod cq;
+mod csr;
+mod error;
+mod handle;
+mod memory_map;
+mod mr;
+mod pd;
+mod qp;
+mod random;
+mod ring;
+mod send;
+pub mod sys;
+mod tables;
+
+pub use access::AccessFlags;
+pub use av::AddressVector;
+pub use bus::{Bus, BusError, DmaBuffer, DmaMapping};
+pub use context::{Capabilities, Context, ContextOptions};
+pub use cq::{Completion, CompletionQueue};
+pub use error::{Coded, Error, Result};
+pub use memory_map::{MemoryMap, UnmappedError};
+pub use mr::{MemoryRegion, PageSize};
+pub use pd::ProtectionDomain;
+pub use qp::{
+    Init, InitAttributes, Qp, QpAttributes, QpInitAttr, QpStatus, QueuePair, Reset, Rtr, RtrAttributes, Rts,
+    RtsAttributes, State, StepError,
+};
+pub use send::{Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
+pub use sys::HostMemory;
+
+pub use ferrowire_spec as spec;
+pub use ferrowire_spec::csr::{DropReason, HwCounter, TrafficCounter};
+pub use ferrowire_spec::qp_state::QpState;
+pub use ferrowire_spec::queue::command::PathMtu;
+pub use ferrowire_spec::queue::{
+    CommandAttribute, CommandOpcode, CommandStatus, CqeOpcode, SendOpcode, WcStatus,
+};
+pub use ferrowire_spec::wire::opcode::Service;
+pub use ferrowire_spec::Psn;

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Bus`]: how the driver reaches a card, whether by VFIO, through a vfio-user socket or in this process.
+
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use crate::sys::HostMemory;
+
+/// What can go wrong between driver and card.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BusError {
+    /// The card does not answer any more.
+    #[error("the card is gone ({0}); open it again")]
+    Gone(String),
+    /// The address is not in BAR 0, or not aligned.
+    #[error("BAR 0 has nothing at {offset:#x}; the card's BAR is smaller than its registers say")]
+    BadOffset {
+        /// Address in BAR 0.
+        offset: u32,
+    },
+    /// There is no such memory for the card.
+    #[error("no {bytes} bytes aligned to {align} that the card can reach; free memory or raise the locked-memory limit")]
+    NoMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Alignment asked for.
+        align: u64,
+    },
+    /// A range cannot be mapped or unmapped.
+    #[error("mapping of {bytes} bytes at {iova:#x}: {why}")]
+    Map {
+        /// Bus address.
+        iova: u64,
+        /// Bytes.
+        bytes: u64,
+        /// Reason.
+        why: &'static str,
+    },
+    /// The operating system refused.
+    #[error("{operation}: {message}")]
+    Os {
+        /// What was asked of it.
+        operation: &'static str,
+        /// What it said.
+        message: String,
+    },
+}
+
+/// Memory for queues: physically or IOMMU contiguous for the card, zeroed when allocated.
+///
+/// It stays mapped until it is given to [`Bus::dma_free`]. Dropping it alone takes no right from the card:
+/// the bus keeps the memory.
+#[derive(Debug)]
+pub struct DmaBuffer {
+    bus_address: u64,
+    memory: HostMemory,
+}
+
+impl DmaBuffer {
+    /// For implementations of [`Bus`]: `memory`, which the card reaches at `bus_address`.
+    pub fn new(bus_address: u64, memory: HostMemory) -> Self {
+        Self { bus_address, memory }
+    }
+
+    /// Address by which the card knows the first byte.
+    pub fn bus_address(&self) -> u64 {
+        self.bus_address
+    }
+
+    /// The bytes.
+    pub fn memory(&self) -> &HostMemory {
+        &self.memory
+    }
+}
+
+/// User memory that a card can reach, page by page.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DmaMapping {
+    /// Chosen by the bus, for [`Bus::dma_unmap`].
+    pub id: u64,
+    /// Bus address of each page, in order; multiples of the page size. The first byte of the memory lies in the
+    /// first page, at the same place as in this process.
+    pub pages: Vec<u64>,
+}
+
+/// A way to a card: registers, doorbells, memory.
+///
+/// The driver serialises all calls with a mutex, so an implementation need not be `Sync`. A simulated
+/// card may run inside any of the calls; it never finds the driver holding a reference to memory that it
+/// writes. Addresses are byte offsets in BAR 0. [`MemoryMap`](crate::MemoryMap) does the memory part for cards
+/// that are not on a real bus.
+pub trait Bus: Send {
+    /// Reads a register.
+    ///
+    /// # Errors
+    /// The card is gone, or `offset` lies outside the BAR.
+    fn csr_read32(&mut self, offset: u32) -> Result<u32, BusError>;
+
+    /// Writes a register.
+    ///
+    /// # Errors
+    /// The card is gone, or `offset` lies outside the BAR.
+    fn csr_write32(&mut self, offset: u32, value: u32) -> Result<(), BusError>;
+
+    /// Reads a 64-bit counter, low word at `offset`, which may move meanwhile: high, low, high, until both high words
+    /// are the same.
+    ///
+    /// # Errors
+    /// As [`csr_read32`](Self::csr_read32).
+    fn csr_read64(&mut self, offset: u32) -> Result<u64, BusError> {
+        let mut high = self.csr_read32(offset + 4)?;
+        loop {
+            let low = self.csr_read32(offset)?;
+            let again = self.csr_read32(offset + 4)?;
+            if again == high {
+                return Ok(u64::from(high) << 32 | u64::from(low));
+            }
+            high = again;
+        }
+    }
+
+    /// Writes a doorbell: one 64-bit store. The driver has put its barrier before.
+    ///
+    /// # Errors
+    /// The card is gone, or `offset` lies outside the BAR.
+    fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError>;
+
+    /// Allocates zeroed memory that the card can read and write, contiguous in bus addresses, its bus
+    /// address a multiple of `align` (a power of two).
+    ///
+    /// # Errors
+    /// There is no such memory.
+    fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError>;
+
+    /// Takes memory of [`dma_alloc`](Self::dma_alloc) back; the card may not touch it any more.
+    ///
+    /// # Errors
+    /// The buffer is not of this bus.
+    fn dma_free(&mut self, buffer: DmaBuffer) -> Result<(), BusError>;
+
+    /// Memory in which a program keeps its data: zeroed, its address a multiple of `align`. The card reaches it only once
+    /// it is mapped. A bus whose card lives in another process gives memory that can be shared with it.
+    ///
+    /// # Errors
+    /// There is no such memory.
+    fn host_alloc(&mut self, bytes: usize, align: usize) -> Result<HostMemory, BusError> {
+        HostMemory::zeroed(bytes, align)
+            .ok_or(BusError::NoMemory { bytes: bytes as u64, align: align as u64 })
+    }
+
+    /// Lets the card reach `memory`, and says by which pages of `1 << page_shift` bytes. Keeps the memory alive
+    /// until [`dma_unmap`](Self::dma_unmap).
+    ///
+    /// # Errors
+    /// The memory cannot be mapped with that page size.
+    fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError>;
+
+    /// Takes a mapping away; the card may not touch the memory any more.
+    ///
+    /// # Errors
+    /// The mapping is not of this bus.
+    fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError>;
+
+    /// Whether the card moves only when [`progress`](Self::progress) is called. Asked once, when the card is opened.
+    fn needs_progress(&self) -> bool {
+        false
+    }
+
+    /// Lets a card that runs in this process take some steps. The driver calls it whenever it waits, and when a poll finds
+    /// nothing.
+    ///
+    /// # Errors
+    /// The card is gone.
+    fn progress(&mut self) -> Result<(), BusError> {
+        Ok(())
+    }
+
+    /// The clock by which the driver bounds its waits, from any start. A simulated card gives simulated time,
+    /// and must let it pass in [`progress`](Self::progress).
+    fn now(&self) -> Duration {
+        static START: OnceLock<Instant> = OnceLock::new();
+        START.get_or_init(Instant::now).elapsed()
+    }
+}
+
+impl<B: Bus + ?Sized> Bus for Box<B> {
+    fn csr_read32(&mut self, offset: u32) -> Result<u32, BusError> {
+        (**self).csr_read32(offset)
+    }
+    fn csr_write32(&mut self, offset: u32, value: u32) -> Result<(), BusError> {
+        (**self).csr_write32(offset, value)
+    }
+    fn csr_read64(&mut self, offset: u32) -> Result<u64, BusError> {
+        (**self).csr_read64(offset)
+    }
+    fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
+        (**self).doorbell(offset, value)
+    }
+    fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
+        (**self).dma_alloc(bytes, align)
+    }
+    fn dma_free(&mut self, buffer: DmaBuffer) -> Result<(), BusError> {
+        (**self).dma_free(buffer)
+    }
+    fn host_alloc(&mut self, bytes: usize, align: usize) -> Result<HostMemory, BusError> {
+        (**self).host_alloc(bytes, align)
+    }
+    fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
+        (**self).dma_map(memory, page_shift)
+    }
+    fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
+        (**self).dma_unmap(mapping)
+    }
+    fn needs_progress(&self) -> bool {
+        (**self).needs_progress()
+    }
+    fn progress(&mut self) -> Result<(), BusError> {
+        (**self).progress()
+    }
+    fn now(&self) -> Duration {
+        (**self).now()
+    }
+}

@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Context`]: an open card.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use ferrowire_spec::csr::{capabilities as cap, identity, DropReason, HwCounter, TrafficCounter};
+use ferrowire_spec::queue::command::PathMtu;
+use ferrowire_spec::{Field, Psn, Register, LAYOUT_HASH};
+
+use crate::bus::Bus;
+use crate::command::{self, CommandQueue};
+use crate::error::{Coded, Error, Result};
+use crate::handle::BusHandle;
+use crate::random::Random;
+use crate::sys::HostMemory;
+use crate::tables::{Keys, Numbers, Ranges};
+
+/// How a card is opened.
+#[derive(Debug, Clone)]
+pub struct ContextOptions {
+    /// Longest wait for a reset or a command, by the clock of the bus.
+    pub command_timeout: Duration,
+    /// Doorbell page of all queues.
+    pub doorbell_page: u16,
+    /// Seed of key tags and first PSNs, so that a test repeats. Without one the operating system's random numbers are
+    /// taken; with one, **peers can guess keys**.
+    pub seed: Option<u64>,
+}
+
+impl Default for ContextOptions {
+    fn default() -> Self {
+        Self { command_timeout: Duration::from_secs(10), doorbell_page: 0, seed: None }
+    }
+}
+
+/// How much the card holds and what it can do: its registers of the same names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)] // the tables of `csr::capabilities` have the meanings
+pub struct Capabilities {
+    pub max_qp: u32,
+    pub max_cq: u32,
+    pub max_mr: u32,
+    pub mtt_entries: u32,
+    pub max_srq: u32,
+    pub max_ah: u32,
+    pub max_pd: u32,
+    pub max_eq: u32,
+    pub doorbell_pages: u32,
+    pub max_mtu: Coded<PathMtu>,
+    pub page_shifts: u32,
+    pub max_sq_log2: u8,
+    pub max_rq_log2: u8,
+    pub max_cq_log2: u8,
+    pub max_cmdq_log2: u8,
+    pub max_send_sge: u8,
+    pub max_recv_sge: u8,
+    pub max_inline: u16,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
+    pub rc: bool,
+    pub uc: bool,
+    pub ud: bool,
+    pub atomics: bool,
+    pub memory_windows: bool,
+    pub srq: bool,
+    pub congestion: bool,
+    pub raw_ethernet: bool,
+    pub selective_repeat: bool,
+    pub ipv6: bool,
+    pub vlan: bool,
+    pub msix: bool,
+}
+
+/// Field `$name` of the capability register `$register`, from its value.
+macro_rules! field {
+    ($register:ident, $name:literal, $value:expr) => {{
+        const FIELD: Field = crate::csr::field(&cap::$register, $name);
+        crate::csr::get(&FIELD, $value)
+    }};
+}
+
+impl Capabilities {
+    fn read(bus: &mut dyn Bus) -> Result<Self> {
+        let mut read = |register: &Register| bus.csr_read32(cap::BLOCK.address(register));
+        let log = read(&cap::LOG_LIMITS)?;
+        let wqe = read(&cap::WQE_LIMITS)?;
+        let rd = read(&cap::READ_LIMITS)?;
+        let can = read(&cap::FEATURES)?;
+        Ok(Self {
+            max_qp: read(&cap::MAX_QP)?,
+            max_cq: read(&cap::MAX_CQ)?,
+            max_mr: read(&cap::MAX_MR)?,
+            mtt_entries: read(&cap::MTT_ENTRIES)?,
+            max_srq: read(&cap::MAX_SRQ)?,
+            max_ah: read(&cap::MAX_AH)?,
+            max_pd: read(&cap::MAX_PD)?,
+            max_eq: read(&cap::MAX_EQ)?,
+            doorbell_pages: read(&cap::DOORBELL_PAGES)?,
+            max_mtu: Coded::from(field!(MAX_MTU, "code", read(&cap::MAX_MTU)?) as u8),
+            page_shifts: read(&cap::PAGE_SHIFTS)?,
+            max_sq_log2: field!(LOG_LIMITS, "max_sq_log2", log) as u8,
+            max_rq_log2: field!(LOG_LIMITS, "max_rq_log2", log) as u8,
+            max_cq_log2: field!(LOG_LIMITS, "max_cq_log2", log) as u8,
+            max_cmdq_log2: field!(LOG_LIMITS, "max_cmdq_log2", log) as u8,
+            max_send_sge: field!(WQE_LIMITS, "max_send_sge", wqe) as u8,
+            max_recv_sge: field!(WQE_LIMITS, "max_recv_sge", wqe) as u8,
+            max_inline: field!(WQE_LIMITS, "max_inline", wqe) as u16,
+            max_rd_atomic: field!(READ_LIMITS, "max_rd_atomic", rd) as u8,
+            max_dest_rd_atomic: field!(READ_LIMITS, "max_dest_rd_atomic", rd) as u8,
+            rc: field!(FEATURES, "rc", can) == 1,
+            uc: field!(FEATURES, "uc", can) == 1,
+            ud: field!(FEATURES, "ud", can) == 1,
+            atomics: field!(FEATURES, "atomics", can) == 1,
+            memory_windows: field!(FEATURES, "memory_windows", can) == 1,
+            srq: field!(FEATURES, "srq", can) == 1,
+            congestion: field!(FEATURES, "congestion", can) == 1,
+            raw_ethernet: field!(FEATURES, "raw_ethernet", can) == 1,
+            selective_repeat: field!(FEATURES, "selective_repeat", can) == 1,
+            ipv6: field!(FEATURES, "ipv6", can) == 1,
+            vlan: field!(FEATURES, "vlan", can) == 1,
+            msix: field!(FEATURES, "msix", can) == 1,
+        })
+    }
+}
+
+/// Numbers that the driver gives out.
+pub(crate) struct Tables {
+    pub(crate) pds: Numbers,
+    pub(crate) cqs: Numbers,
+    pub(crate) qps: Numbers,
+    pub(crate) keys: Keys,
+    pub(crate) mtt: Ranges,
+    pub(crate) random: Random,
+}
+
+/// What all objects of a card share.
+pub(crate) struct Device {
+    pub(crate) bus: Arc<BusHandle>,
+    pub(crate) commands: CommandQueue,
+    pub(crate) capabilities: Capabilities,
+    pub(crate) options: ContextOptions,
+    tables: Mutex<Tables>,
+}
+
+impl Device {
+    pub(crate) fn tables<T>(&self, f: impl FnOnce(&mut Tables) -> T) -> T {
+        f(&mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A number of `numbers`.
+    pub(crate) fn take(
+        &self,
+        operation: &'static str,
+        what: &'static str,
+        limit: u32,
+        numbers: impl FnOnce(&mut Tables) -> &mut Numbers,
+    ) -> Result<u32> {
+        self.tables(|t| numbers(t).take()).ok_or(Error::NoResource { operation, what, limit: limit.into() })
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        // Every object is gone. After the reset the card touches no memory; without it, the rings stay mapped.
+        if command::reset(&self.bus, self.options.command_timeout).is_err() {
+            self.commands.leak();
+        }
+    }
+}
+
+/// An open card: the root of all other objects, which hold it.
+///
+/// `Send` and `Sync`; clones are the same card. When the last clone and the last object are gone, the card is reset.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) device: Arc<Device>,
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("capabilities", &self.device.capabilities).finish_non_exhaustive()
+    }
+}
+
+impl Context {
+    /// Opens the card behind `bus` with the usual options.
+    ///
+    /// # Errors
+    /// As [`open_with`](Self::open_with).
+    pub fn open(bus: impl Bus + 'static) -> Result<Self> {
+        Self::open_with(bus, ContextOptions::default())
+    }
+
+    /// Opens the card behind `bus`: checks that it is one, of the version and layout that this driver was built
+    /// for, resets it, reads what it can do and gives it a command queue.
+    ///
+    /// # Errors
+    /// `NotFerrowire`, `UnknownVersion`, `UnknownLayout`: nothing was written to the device. `Timeout` when the reset
+    /// does not end, `Attribute` when the card lacks the doorbell page, `Bus` when the bus fails.
+    pub fn open_with(bus: impl Bus + 'static, options: ContextOptions) -> Result<Self> {
+        let bus = Arc::new(BusHandle::new(Box::new(bus)));
+        let capabilities = bus.with(|b| {
+            identify(b)?;
+            Capabilities::read(b)
+        })?;
+        if u32::from(options.doorbell_page) >= capabilities.doorbell_pages {
+            return Err(Error::Attribute {
+                operation: "open",
+                attribute: "doorbell_page",
+                value: options.doorbell_page.into(),
+                fix: format!("the card has {} pages", capabilities.doorbell_pages),
+            });
+        }
+        command::reset(&bus, options.command_timeout)?;
+        let commands = CommandQueue::open(&bus, capabilities.max_cmdq_log2, options.command_timeout)?;
+        let tables = Tables {
+            pds: Numbers::new(1, capabilities.max_pd),
+            cqs: Numbers::new(0, capabilities.max_cq),
+            qps: Numbers::new(2, capabilities.max_qp),
+            keys: Keys::new(capabilities.max_mr),
+            mtt: Ranges::new(capabilities.mtt_entries.into()),
+            random: options.seed.map_or(Random::Os, Random::Seeded),
+        };
+        let device = Device { bus, commands, capabilities, options, tables: Mutex::new(tables) };
+        Ok(Self { device: Arc::new(device) })
+    }
+
+    /// What the card holds and can do.
+    pub fn capabilities(&self) -> &Capabilities {
+        &self.device.capabilities
+    }
+
+    /// Zeroed memory for data, which can be registered. Its address is a multiple of `align`.
+    ///
+    /// # Errors
+    /// There is no such memory.
+    pub fn alloc(&self, bytes: usize, align: usize) -> Result<HostMemory> {
+        Ok(self.device.bus.with(|b| b.host_alloc(bytes, align))?)
+    }
+
+    /// A random first PSN. Peers that can guess it can forge packets (IBTA 9.7.2 leaves the choice to the program).
+    ///
+    /// # Errors
+    /// The operating system has no random numbers.
+    pub fn random_psn(&self) -> Result<Psn> {
+        Ok(Psn::new(self.device.tables(|t| t.random.next_u32())?))
+    }
+
+    /// A counter of the transport.
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn hw_counter(&self, counter: HwCounter) -> Result<u64> {
+        Ok(self.device.bus.with(|b| b.csr_read64(counter.address()))?)
+    }
+
+    /// How many packets were dropped for a reason.
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn drop_counter(&self, reason: DropReason) -> Result<u64> {
+        Ok(self.device.bus.with(|b| b.csr_read64(reason.address()))?)
+    }
+
+    /// A counter of frames or bytes.
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn traffic_counter(&self, counter: TrafficCounter) -> Result<u64> {
+        Ok(self.device.bus.with(|b| b.csr_read64(counter.address()))?)
+    }
+
+    /// Whether the card has given up its command queue; then only opening it again helps.
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn is_fatal(&self) -> Result<bool> {
+        self.device.commands.is_fatal()
+    }
+
+    /// Lets a simulated card run for a while; with a real one it does nothing.
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn progress(&self) -> Result<()> {
+        self.device.bus.progress()
+    }
+}
+
+/// Refuses what is not a card of ours, of this version and layout.
+fn identify(bus: &mut dyn Bus) -> Result<()> {
+    let mut read = |register: &Register| bus.csr_read32(identity::BLOCK.address(register));
+    let found = read(&identity::MAGIC)?;
+    if found != identity::MAGIC_VALUE {
+        return Err(Error::NotFerrowire { found, expected: identity::MAGIC_VALUE });
+    }
+    const MAJOR: Field = crate::csr::field(&identity::VERSION, "major");
+    let card = crate::csr::get(&MAJOR, read(&identity::VERSION)?) as u16;
+    let driver = crate::csr::get(&MAJOR, identity::VERSION_VALUE) as u16;
+    if card != driver {
+        return Err(Error::UnknownVersion { card, driver });
+    }
+    let low = read(&identity::LAYOUT_HASH_LO)?;
+    let card = u64::from(read(&identity::LAYOUT_HASH_HI)?) << 32 | u64::from(low);
+    if card != LAYOUT_HASH {
+        return Err(Error::UnknownLayout { card, driver: LAYOUT_HASH });
+    }
+    Ok(())
+}

@@ -1,0 +1,306 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`CompletionQueue`]: how work requests ended (IBTA 10.8).
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use ferrowire_spec::queue::command::create_cq::CreateCq;
+use ferrowire_spec::queue::cqe::{self, Cqe};
+use ferrowire_spec::queue::doorbell::{self, cq::CqDoorbell};
+use ferrowire_spec::queue::{CommandOpcode, CqeOpcode, WcStatus};
+
+use crate::context::{Context, Device};
+use crate::error::{Coded, Error, Result};
+use crate::ring::EntryRing;
+use crate::send::SendTracker;
+
+/// How a work request ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Completion {
+    /// The caller's number of the work request.
+    pub wr_id: u64,
+    /// Queue pair.
+    pub qpn: u32,
+    /// Success, or why it failed. With anything but success, the other fields up to `syndrome` mean nothing.
+    pub status: Coded<WcStatus>,
+    /// Cause of a failure: the AETH syndrome of the peer, or one of [`LocalCause`](ferrowire_spec::queue::cqe::LocalCause).
+    pub syndrome: u8,
+    /// What was completed.
+    pub opcode: Coded<CqeOpcode>,
+    /// Bytes received, or asked for by a READ or atomic.
+    pub byte_len: u32,
+    /// Immediate of the message received.
+    pub imm: Option<u32>,
+    /// Key that the message received invalidated.
+    pub invalidated: Option<u32>,
+    /// The message was solicited.
+    pub solicited: bool,
+}
+
+impl Completion {
+    /// Whether it ended well.
+    pub fn is_success(&self) -> bool {
+        self.status == WcStatus::Success
+    }
+}
+
+/// For arrays that [`CompletionQueue::poll`] fills: of no queue pair.
+impl Default for Completion {
+    fn default() -> Self {
+        Self {
+            wr_id: 0,
+            qpn: 0,
+            status: Coded::Known(WcStatus::GeneralErr),
+            syndrome: 0,
+            opcode: Coded::Unknown(0xff),
+            byte_len: 0,
+            imm: None,
+            invalidated: None,
+            solicited: false,
+        }
+    }
+}
+
+/// What the queue knows about a queue pair that uses it.
+#[derive(Default)]
+struct Attached {
+    sends: Option<Arc<SendTracker>>,
+    /// Entries before this one are of a queue pair that has the number no more, or was reset.
+    stale_until: Option<u32>,
+}
+
+struct State {
+    ring: EntryRing<{ cqe::BYTES }>,
+    /// By QPN.
+    attached: Vec<Attached>,
+    /// An error met behind completions that were already handed out.
+    deferred: Option<Error>,
+}
+
+impl State {
+    /// What an entry says, unless it is stale.
+    fn resolve(&mut self, index: u32, entry: &[u8]) -> Result<Option<Completion>> {
+        let cqe = Cqe::parse(entry).map_err(|e| Error::from_spec("poll", e))?;
+        let unexpected = Error::UnexpectedCompletion { qpn: cqe.qpn, wqe_index: cqe.wqe_index };
+        let Some(attached) = self.attached.get_mut(cqe.qpn as usize) else { return Err(unexpected) };
+        if let Some(until) = attached.stale_until {
+            if (index.wrapping_sub(until) as i32) < 0 {
+                return Ok(None);
+            }
+            attached.stale_until = None;
+        }
+        let status = Coded::<WcStatus>::from(cqe.status);
+        // Receives have no queue to look in yet.
+        let sends = attached.sends.as_ref().filter(|_| !cqe.receive);
+        let wr_id = sends.and_then(|s| s.complete(cqe.wqe_index, status == WcStatus::Success));
+        let Some(wr_id) = wr_id else { return Err(unexpected) };
+        Ok(Some(Completion {
+            wr_id,
+            qpn: cqe.qpn,
+            status,
+            syndrome: cqe.syndrome,
+            opcode: Coded::from(cqe.opcode),
+            byte_len: cqe.byte_len,
+            imm: cqe.imm_valid.then_some(cqe.imm),
+            invalidated: cqe.invalidated.then_some(cqe.imm),
+            solicited: cqe.solicited,
+        }))
+    }
+}
+
+/// The queue itself, held by the queue pairs that use it.
+pub(crate) struct Cq {
+    pub(crate) device: Arc<Device>,
+    pub(crate) cqn: u32,
+    entries: u32,
+    live: bool,
+    state: Mutex<State>,
+}
+
+impl Cq {
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// From now on, completions of `qpn` are those of `sends`; entries already there are of an earlier life of the number.
+    pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<SendTracker>>) {
+        self.with(|state| {
+            let at = qpn as usize;
+            if at >= state.attached.len() {
+                state.attached.resize_with(at + 1, Attached::default);
+            }
+            let written = state.ring.written();
+            let stale_until = (written != state.ring.consumer()).then_some(written);
+            state.attached[at] = Attached { sends, stale_until };
+        });
+    }
+
+    /// Entries of `qpn` that are there are handed to nobody any more. The card writes none behind them.
+    pub(crate) fn detach(&self, qpn: u32) {
+        self.attach(qpn, None);
+    }
+
+    fn destroy(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.live) {
+            return Ok(());
+        }
+        let result = self.device.commands.simple(CommandOpcode::DestroyCq, self.cqn);
+        if result.is_ok() {
+            self.device.tables(|t| t.cqs.give_back(self.cqn));
+        } else {
+            self.state.get_mut().unwrap_or_else(PoisonError::into_inner).ring.leak();
+        }
+        result.map(|_| ())
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        // A queue that the card does not give back keeps its number and its memory.
+        let _ = self.destroy();
+    }
+}
+
+/// A completion queue.
+///
+/// `Send` and `Sync`; clones are the same queue, and threads that poll take turns. It is destroyed when the last clone and
+/// the last queue pair that uses it are gone. It must have room for all completions that may be there at once: an overrun
+/// takes its queue pairs to error.
+#[derive(Clone)]
+pub struct CompletionQueue {
+    pub(crate) cq: Arc<Cq>,
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompletionQueue({:#x}, {} entries)", self.cq.cqn, self.cq.entries)
+    }
+}
+
+impl CompletionQueue {
+    /// Its number on the card.
+    pub fn number(&self) -> u32 {
+        self.cq.cqn
+    }
+
+    /// Entries it has room for.
+    pub fn capacity(&self) -> u32 {
+        self.cq.entries
+    }
+
+    /// Takes up to `out.len()` completions, tells the card once how far it got, and returns how many there are.
+    /// Completions of queue pairs that were destroyed or reset are passed over. Does not allocate.
+    ///
+    /// # Errors
+    /// `UnexpectedCompletion` for an entry that no work request belongs to; it is passed over, and completions before it
+    /// are handed out first. `Bus` when the bus fails.
+    pub fn poll(&self, out: &mut [Completion]) -> Result<usize> {
+        let device = &self.cq.device;
+        let (taken, result) = self.cq.with(|state| {
+            if let Some(error) = state.deferred.take() {
+                return (None, Err(error));
+            }
+            let before = state.ring.consumer();
+            let mut n = 0;
+            let mut result = Ok(());
+            while n < out.len() && result.is_ok() {
+                let index = state.ring.consumer();
+                let Some(entry) = state.ring.take() else { break };
+                match state.resolve(index, &entry) {
+                    Ok(Some(completion)) => {
+                        out[n] = completion;
+                        n += 1;
+                    }
+                    Ok(None) => {}
+                    Err(error) => result = Err(error),
+                }
+            }
+            let after = state.ring.consumer();
+            if after != before {
+                // Inside the lock: the consumer must not go back.
+                let rung = self.ring_doorbell(after);
+                result = result.and(rung);
+            }
+            match result {
+                Err(error) if n > 0 => state.deferred = Some(error),
+                Err(error) => return (None, Err(error)),
+                Ok(()) => {}
+            }
+            ((after != before).then_some(()), Ok(n))
+        });
+        if taken.is_none() && result.is_ok() && !out.is_empty() {
+            device.bus.progress()?;
+        }
+        result
+    }
+
+    fn ring_doorbell(&self, consumer: u32) -> Result<()> {
+        let bell = CqDoorbell { cqn: self.cq.cqn, consumer, ..CqDoorbell::default() };
+        let bytes = bell.to_bytes().map_err(|e| Error::from_spec("poll", e))?;
+        let device = &self.cq.device;
+        let at = doorbell::address(device.options.doorbell_page, doorbell::CQ);
+        device.bus.doorbell(at, u64::from_le_bytes(bytes))
+    }
+
+    /// Destroys it, and says whether that worked.
+    ///
+    /// # Errors
+    /// `Busy` while a queue pair uses it or a clone is left: then it is destroyed with the last of these. `Command` when
+    /// the card refuses.
+    pub fn destroy(self) -> Result<()> {
+        let number = self.cq.cqn;
+        let users = Arc::strong_count(&self.cq) - 1;
+        match Arc::into_inner(self.cq) {
+            Some(mut cq) => cq.destroy(),
+            None => Err(Error::Busy { what: "completion queue", number, users: users.max(1) }),
+        }
+    }
+}
+
+impl Context {
+    /// Makes a completion queue with room for at least `entries`.
+    ///
+    /// # Errors
+    /// `Attribute` for a size that the card does not have, `NoResource` when no queue is left, `Bus` when there is no
+    /// memory for it, `Command` when the card refuses.
+    pub fn create_cq(&self, entries: u32) -> Result<CompletionQueue> {
+        const OPERATION: &str = "create_cq";
+        let device = Arc::clone(&self.device);
+        let max = device.capabilities.max_cq_log2;
+        let log2 = match entries.checked_next_power_of_two().map(|n| n.trailing_zeros() as u8) {
+            Some(log2) if entries > 0 && log2 <= max => log2,
+            _ => {
+                let fix = format!("choose 1 to 2^{max}");
+                return Err(Error::Attribute {
+                    operation: OPERATION,
+                    attribute: "entries",
+                    value: entries.into(),
+                    fix,
+                });
+            }
+        };
+        let mut ring = EntryRing::alloc(&device.bus, log2, cqe::PHASE.offset)?;
+        let cqn = device.take(OPERATION, "completion queues", device.capabilities.max_cq, |t| &mut t.cqs)?;
+        let result = device.commands.run(CommandOpcode::CreateCq, cqn, |token| {
+            CreateCq {
+                token,
+                object: cqn,
+                base: ring.bus_address(),
+                log2_entries: log2,
+                doorbell_page: device.options.doorbell_page,
+                ..CreateCq::default()
+            }
+            .to_bytes()
+        });
+        if let Err(error) = result {
+            if error.is_unanswered() {
+                ring.leak();
+            } else {
+                device.tables(|t| t.cqs.give_back(cqn));
+            }
+            return Err(error);
+        }
+        let state = Mutex::new(State { ring, attached: Vec::new(), deferred: None });
+        Ok(CompletionQueue { cq: Arc::new(Cq { device, cqn, entries: 1 << log2, live: true, state }) })
+    }
+}

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The bus behind its mutex, and memory that goes back to it when dropped.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::bus::{Bus, BusError, DmaBuffer};
+use crate::error::{Error, Result};
+use crate::sys::HostMemory;
+
+/// Alignment of every queue base.
+const QUEUE_ALIGN: usize = 4096;
+
+/// The bus, for all objects of a card.
+pub(crate) struct BusHandle {
+    bus: Mutex<Box<dyn Bus>>,
+    needs_progress: bool,
+}
+
+impl BusHandle {
+    pub(crate) fn new(bus: Box<dyn Bus>) -> Self {
+        Self { needs_progress: bus.needs_progress(), bus: Mutex::new(bus) }
+    }
+
+    /// One or more calls of the bus.
+    pub(crate) fn with<T>(&self, f: impl FnOnce(&mut dyn Bus) -> T) -> T {
+        // A panic inside a bus leaves no state of the driver half done.
+        f(self.bus.lock().unwrap_or_else(PoisonError::into_inner).as_mut())
+    }
+
+    /// Tells the card, after all that was stored before.
+    pub(crate) fn doorbell(&self, offset: u32, value: u64) -> Result<()> {
+        crate::sys::before_doorbell();
+        Ok(self.with(|b| b.doorbell(offset, value))?)
+    }
+
+    /// Lets a simulated card run; costs nothing with a real one.
+    pub(crate) fn progress(&self) -> Result<()> {
+        if self.needs_progress {
+            self.with(|b| b.progress())?;
+        }
+        Ok(())
+    }
+
+    /// Waits until `done` gives something.
+    pub(crate) fn wait<T>(
+        &self,
+        operation: &'static str,
+        timeout: Duration,
+        mut done: impl FnMut(&mut dyn Bus) -> Result<Option<T>, BusError>,
+    ) -> Result<T> {
+        let start = self.with(|b| b.now());
+        loop {
+            // The lock is given up between two looks, so that data paths of other threads go on meanwhile.
+            let late = self.with(|b| {
+                // The time is taken before the look: an answer just in time is not missed after a long pause.
+                let late = b.now().saturating_sub(start) > timeout;
+                if let Some(value) = done(b)? {
+                    return Ok(Err(value));
+                }
+                b.progress()?;
+                Ok::<_, BusError>(Ok(late))
+            })?;
+            match late {
+                Err(value) => return Ok(value),
+                Ok(true) => return Err(Error::Timeout { operation, after: timeout }),
+                Ok(false) => std::hint::spin_loop(),
+            }
+        }
+    }
+}
+
+/// Memory of the bus that goes back to it when dropped.
+pub(crate) struct OwnedDma {
+    bus: Arc<BusHandle>,
+    bus_address: u64,
+    memory: HostMemory,
+    /// None once it may not go back any more.
+    buffer: Option<DmaBuffer>,
+}
+
+impl OwnedDma {
+    /// Zeroed memory, aligned as the base of a queue.
+    pub(crate) fn alloc(bus: &Arc<BusHandle>, bytes: usize) -> Result<Self> {
+        let buffer = bus.with(|b| b.dma_alloc(bytes.max(QUEUE_ALIGN), QUEUE_ALIGN))?;
+        Ok(Self {
+            bus: Arc::clone(bus),
+            bus_address: buffer.bus_address(),
+            memory: buffer.memory().clone(),
+            buffer: Some(buffer),
+        })
+    }
+
+    pub(crate) fn bus_address(&self) -> u64 {
+        self.bus_address
+    }
+
+    pub(crate) fn memory(&self) -> &HostMemory {
+        &self.memory
+    }
+
+    /// Leaves the memory to the bus for good: the card may still use it.
+    pub(crate) fn leak(&mut self) {
+        self.buffer = None;
+    }
+}
+
+impl Drop for OwnedDma {
+    fn drop(&mut self) {
+        if let Some(buffer) = self.buffer.take() {
+            // The bus has nothing better to do with a failure than to keep the memory, which it then does.
+            let _ = self.bus.with(|b| b.dma_free(buffer));
+        }
+    }
+}

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`MemoryRegion`]: memory that work requests and peers may name by a key (IBTA 10.6).
+
+use std::fmt;
+use std::sync::Arc;
+
+use ferrowire_spec::queue::command::reg_mr::RegMr;
+use ferrowire_spec::queue::CommandOpcode;
+
+use crate::access::AccessFlags;
+use crate::bus::{BusError, DmaMapping};
+use crate::error::{Error, Result};
+use crate::handle::OwnedDma;
+use crate::pd::{Pd, ProtectionDomain};
+use crate::send::{RemoteAddress, Sge};
+use crate::sys::HostMemory;
+
+const OPERATION: &str = "register memory";
+
+/// Size of the pages by which a region is translated. Larger ones take fewer of the card's entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PageSize {
+    /// 4 KiB.
+    Size4K,
+    /// 2 MiB.
+    Size2M,
+    /// 1 GiB.
+    Size1G,
+}
+
+impl PageSize {
+    /// As a power of two.
+    pub const fn shift(self) -> u8 {
+        match self {
+            PageSize::Size4K => 12,
+            PageSize::Size2M => 21,
+            PageSize::Size1G => 30,
+        }
+    }
+
+    /// In bytes.
+    pub const fn bytes(self) -> u64 {
+        1 << self.shift()
+    }
+}
+
+/// Registered memory.
+///
+/// `Send` and `Sync`; holds its memory and its protection domain. Dropping it takes the rights back: when the card has
+/// answered, no access by the key is in progress. Should the card not answer, the memory stays mapped as long as the bus.
+pub struct MemoryRegion {
+    pd: Arc<Pd>,
+    memory: HostMemory,
+    key: u32,
+    address: u64,
+    access: AccessFlags,
+    mtt: (u64, u64),
+    /// None once deregistered.
+    mapping: Option<DmaMapping>,
+}
+
+impl fmt::Debug for MemoryRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryRegion")
+            .field("address", &format_args!("{:#x}", self.address))
+            .field("bytes", &self.memory.len())
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}
+
+impl MemoryRegion {
+    /// Key for own work requests.
+    pub fn lkey(&self) -> u32 {
+        self.key
+    }
+
+    /// Key for peers. The same number as [`lkey`](Self::lkey).
+    pub fn rkey(&self) -> u32 {
+        self.key
+    }
+
+    /// First address, as work requests and peers name it: that in this process, or the place in the first page when the
+    /// region is zero-based.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Size in bytes.
+    pub fn len(&self) -> usize {
+        self.memory.len()
+    }
+
+    /// Never: an empty region cannot be registered.
+    pub fn is_empty(&self) -> bool {
+        self.memory.is_empty()
+    }
+
+    /// Its rights.
+    pub fn access(&self) -> AccessFlags {
+        self.access
+    }
+
+    /// The bytes.
+    pub fn memory(&self) -> &HostMemory {
+        &self.memory
+    }
+
+    /// Part of the region as an element of a work request.
+    ///
+    /// # Panics
+    /// When the range leaves the region.
+    #[track_caller]
+    pub fn sge(&self, offset: usize, bytes: u32) -> Sge {
+        assert!(
+            offset <= self.len() && bytes as usize <= self.len() - offset,
+            "{bytes} bytes at {offset} leave a region of {} bytes",
+            self.len()
+        );
+        Sge { address: self.address + offset as u64, lkey: self.key, bytes }
+    }
+
+    /// What a peer needs to know to reach byte `offset`.
+    pub fn remote(&self, offset: usize) -> RemoteAddress {
+        RemoteAddress { address: self.address.wrapping_add(offset as u64), rkey: self.key }
+    }
+
+    /// Takes the rights back, and says whether that worked.
+    ///
+    /// # Errors
+    /// `Command` when the card refuses, `Timeout` when it does not answer: then the memory stays mapped.
+    pub fn destroy(mut self) -> Result<()> {
+        self.deregister()
+    }
+
+    fn deregister(&mut self) -> Result<()> {
+        let Some(mapping) = self.mapping.take() else { return Ok(()) };
+        let device = &self.pd.device;
+        device.commands.simple(CommandOpcode::DeregMr, self.key)?;
+        give_back(&self.pd, self.key, self.mtt);
+        Ok(device.bus.with(|b| b.dma_unmap(mapping))?)
+    }
+}
+
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        // A region that the card does not give back keeps its key, its entries and its mapping.
+        let _ = self.deregister();
+    }
+}
+
+fn give_back(pd: &Pd, key: u32, (first, count): (u64, u64)) {
+    pd.device.tables(|t| {
+        t.keys.give_back(key);
+        t.mtt.give_back(first, count);
+    });
+}
+
+impl ProtectionDomain {
+    /// Registers all of `memory`, translated by pages of `page`.
+    ///
+    /// # Errors
+    /// `Attribute` for an empty region, rights that exclude each other, or a page size that the card does not have;
+    /// `NoResource` when keys or page table entries are used up; `Bus` when the memory cannot be mapped; `Command`
+    /// when the card refuses.
+    pub fn register(&self, memory: &HostMemory, access: AccessFlags, page: PageSize) -> Result<MemoryRegion> {
+        let device = &self.pd.device;
+        let refuse = |attribute, value, fix: &str| {
+            Err(Error::Attribute { operation: OPERATION, attribute, value, fix: fix.into() })
+        };
+        if memory.is_empty() {
+            return refuse("length", 0, "register at least a byte");
+        }
+        // IBTA 10.6.3.1: who lets peers write lets the card write.
+        let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
+        if access.intersects(writes) && !access.contains(AccessFlags::LOCAL_WRITE) {
+            return refuse("access", access.bits().into(), "remote write and atomic need LOCAL_WRITE too");
+        }
+        if device.capabilities.page_shifts >> page.shift() & 1 == 0 {
+            return refuse("page_shift", page.shift().into(), "the card's page_shifts names those it has");
+        }
+        let within = memory.address() & (page.bytes() - 1);
+        let count = (within + memory.len() as u64).div_ceil(page.bytes());
+        let mapping = device.bus.with(|b| b.dma_map(memory, page.shift()))?;
+        let result = self.register_mapped(memory, access, page, &mapping, count);
+        let address = if access.contains(AccessFlags::ZERO_BASED) { within } else { memory.address() };
+        let (pd, memory) = (Arc::clone(&self.pd), memory.clone());
+        match result {
+            Ok((key, mtt)) => {
+                Ok(MemoryRegion { pd, memory, key, address, access, mtt, mapping: Some(mapping) })
+            }
+            Err(error) => {
+                if !error.is_unanswered() {
+                    device.bus.with(|b| b.dma_unmap(mapping))?;
+                }
+                Err(error)
+            }
+        }
+    }
+
+    /// Gives a mapped region its key and its page table entries. On an error nothing is taken, unless the card may have
+    /// done it and not said so.
+    fn register_mapped(
+        &self,
+        memory: &HostMemory,
+        access: AccessFlags,
+        page: PageSize,
+        mapping: &DmaMapping,
+        count: u64,
+    ) -> Result<(u32, (u64, u64))> {
+        let device = &self.pd.device;
+        let within = memory.address() & (page.bytes() - 1);
+        let pages = &mapping.pages;
+        if pages.len() as u64 != count || pages.iter().any(|at| at % page.bytes() != 0) {
+            let why = "the bus gave another number of pages, or pages that are not aligned";
+            return Err(BusError::Map { iova: mapping.id, bytes: memory.len() as u64, why }.into());
+        }
+        let page_count = u32::try_from(count).map_err(|_| Error::Attribute {
+            operation: OPERATION,
+            attribute: "page_count",
+            value: count,
+            fix: "use larger pages".into(),
+        })?;
+        let mut list = OwnedDma::alloc(&device.bus, pages.len() * 8)?;
+        for (i, at) in pages.iter().enumerate() {
+            list.memory().store_word(i * 8, *at);
+        }
+        let (key, mtt) = device.tables(|t| {
+            let none =
+                |what, limit: u32| Error::NoResource { operation: OPERATION, what, limit: limit.into() };
+            let first =
+                t.mtt.take(count).ok_or(none("page table entries", device.capabilities.mtt_entries))?;
+            match t.keys.take(&mut t.random) {
+                Ok(Some(key)) => Ok((key, (first, count))),
+                other => {
+                    t.mtt.give_back(first, count);
+                    other.and(Err(none("memory keys", device.capabilities.max_mr)))
+                }
+            }
+        })?;
+        let va = if access.contains(AccessFlags::ZERO_BASED) { within } else { memory.address() };
+        let result = device.commands.run(CommandOpcode::RegMr, key, |token| {
+            RegMr {
+                token,
+                object: key,
+                pd: self.pd.number,
+                access: access.bits(),
+                page_shift: page.shift(),
+                va,
+                length: memory.len() as u64,
+                page_list_addr: list.bus_address(),
+                page_count,
+                mtt_index: mtt.0 as u32,
+                ..RegMr::default()
+            }
+            .to_bytes()
+        });
+        match result {
+            Ok(_) => Ok((key, mtt)),
+            Err(error) => {
+                if error.is_unanswered() {
+                    list.leak();
+                } else {
+                    give_back(&self.pd, key, mtt);
+                }
+                Err(error)
+            }
+        }
+    }
+}

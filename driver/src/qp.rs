@@ -1,0 +1,663 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Qp`]: queue pairs, typed by their state while they are brought up (IBTA 10.3).
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+use ferrowire_spec::qp_state::{check, AttributeBit, Attributes, QpState};
+use ferrowire_spec::queue::command::create_qp::CreateQp;
+use ferrowire_spec::queue::command::modify_qp::ModifyQp;
+use ferrowire_spec::queue::command::PathMtu;
+use ferrowire_spec::queue::command_completion::qp_summary::QpSummary;
+use ferrowire_spec::queue::{CommandOpcode, WQE_UNIT};
+use ferrowire_spec::wire::opcode::Service;
+use ferrowire_spec::Psn;
+
+use crate::access::AccessFlags;
+use crate::av::AddressVector;
+use crate::context::Device;
+use crate::cq::{CompletionQueue, Cq};
+use crate::error::{Coded, Error, Result};
+use crate::handle::OwnedDma;
+use crate::pd::{Pd, ProtectionDomain};
+use crate::send::{PostSend, SendQueue};
+
+const CREATE: &str = "create_qp";
+const MODIFY: &str = "modify_qp";
+
+/// What a queue pair is made with.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct QpInitAttr {
+    /// Transport service.
+    pub service: Service,
+    /// Where sends complete.
+    pub send_cq: CompletionQueue,
+    /// Where receives complete.
+    pub recv_cq: CompletionQueue,
+    /// Units of 64 bytes in the send queue, made a power of two: a WQE with one SGE takes one.
+    pub max_send_units: u32,
+    /// Receive WQEs, made a power of two.
+    pub max_recv_wr: u32,
+    /// Every send is signalled.
+    pub sq_sig_all: bool,
+}
+
+impl QpInitAttr {
+    /// A reliable connection with queues of 64 units.
+    pub fn rc(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+        Self {
+            service: Service::Rc,
+            send_cq: send_cq.clone(),
+            recv_cq: recv_cq.clone(),
+            max_send_units: 64,
+            max_recv_wr: 64,
+            sq_sig_all: false,
+        }
+    }
+}
+
+/// Attributes of `MODIFY_QP`; those that are `None` are not given. Which are needed and which allowed depends on the
+/// transition: [`ferrowire_spec::qp_state`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct QpAttributes {
+    /// What peers may do.
+    pub access: Option<AccessFlags>,
+    /// Partition key.
+    pub pkey: Option<u16>,
+    /// Queue key; UD.
+    pub qkey: Option<u32>,
+    /// The way to the peer.
+    pub av: Option<AddressVector>,
+    /// Path MTU.
+    pub path_mtu: Option<PathMtu>,
+    /// Queue pair of the peer.
+    pub dest_qpn: Option<u32>,
+    /// First PSN expected.
+    pub rq_psn: Option<Psn>,
+    /// First PSN to send.
+    pub sq_psn: Option<Psn>,
+    /// ACK time-out: 4.096 us times 2 to that power; 0: never.
+    pub timeout: Option<u8>,
+    /// Retries after time-outs and sequence NAKs, 0 to 7.
+    pub retry_cnt: Option<u8>,
+    /// Retries after RNR NAKs, 0 to 6; 7: for ever.
+    pub rnr_retry: Option<u8>,
+    /// Timer code of the RNR NAKs it sends.
+    pub min_rnr_timer: Option<u8>,
+    /// READs and atomics outstanding as requester.
+    pub max_rd_atomic: Option<u8>,
+    /// READs and atomics taken as responder.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// UDP source port.
+    pub sport: Option<u16>,
+    /// State that the caller believes it is in; the card refuses when it is another.
+    pub cur_state: Option<QpState>,
+    /// Going to SQD: send an event when drained.
+    pub sqd_event: Option<bool>,
+}
+
+impl QpAttributes {
+    /// Which are given.
+    pub fn mask(&self) -> Attributes {
+        use AttributeBit as B;
+        let given = [
+            (B::Access, self.access.is_some()),
+            (B::Pkey, self.pkey.is_some()),
+            (B::Qkey, self.qkey.is_some()),
+            (B::Av, self.av.is_some()),
+            (B::PathMtu, self.path_mtu.is_some()),
+            (B::DestQpn, self.dest_qpn.is_some()),
+            (B::RqPsn, self.rq_psn.is_some()),
+            (B::SqPsn, self.sq_psn.is_some()),
+            (B::Timeout, self.timeout.is_some()),
+            (B::RetryCnt, self.retry_cnt.is_some()),
+            (B::RnrRetry, self.rnr_retry.is_some()),
+            (B::MinRnrTimer, self.min_rnr_timer.is_some()),
+            (B::MaxRdAtomic, self.max_rd_atomic.is_some()),
+            (B::MaxDestRdAtomic, self.max_dest_rd_atomic.is_some()),
+            (B::Sport, self.sport.is_some()),
+            (B::CurState, self.cur_state.is_some()),
+            (B::SqdEvent, self.sqd_event.is_some()),
+        ];
+        given
+            .iter()
+            .filter(|(_, is)| *is)
+            .fold(Attributes::NONE, |mask, (bit, _)| mask.with(Attributes::of(&[*bit])))
+    }
+
+    /// As `MODIFY_QP` takes them.
+    fn command(&self, token: u16, object: u32, to: QpState) -> ModifyQp {
+        let reset = ModifyQp::default();
+        ModifyQp {
+            token,
+            object,
+            attr_mask: self.mask().0,
+            state: to.code(),
+            access: self.access.map_or(reset.access, AccessFlags::bits),
+            pkey: self.pkey.unwrap_or(reset.pkey),
+            qkey: self.qkey.unwrap_or(reset.qkey),
+            path_mtu: self.path_mtu.map_or(reset.path_mtu, PathMtu::code),
+            dest_qpn: self.dest_qpn.unwrap_or(reset.dest_qpn),
+            rq_psn: self.rq_psn.map_or(reset.rq_psn, Psn::get),
+            sq_psn: self.sq_psn.map_or(reset.sq_psn, Psn::get),
+            timeout: self.timeout.unwrap_or(reset.timeout),
+            retry_cnt: self.retry_cnt.unwrap_or(reset.retry_cnt),
+            rnr_retry: self.rnr_retry.unwrap_or(reset.rnr_retry),
+            min_rnr_timer: self.min_rnr_timer.unwrap_or(reset.min_rnr_timer),
+            max_rd_atomic: self.max_rd_atomic.unwrap_or(reset.max_rd_atomic),
+            max_dest_rd_atomic: self.max_dest_rd_atomic.unwrap_or(reset.max_dest_rd_atomic),
+            sport: self.sport.unwrap_or(reset.sport),
+            cur_state: self.cur_state.map_or(reset.cur_state, QpState::code),
+            sqd_event: self.sqd_event.unwrap_or(reset.sqd_event),
+            ..reset
+        }
+    }
+
+    /// Refuses values that this card does not take.
+    fn check(&self, device: &Device) -> Result<()> {
+        let can = &device.capabilities;
+        let within = |attribute, value: Option<u8>, max: u8| match value {
+            Some(value) if value > max => Err(Error::Attribute {
+                operation: MODIFY,
+                attribute,
+                value: value.into(),
+                fix: format!("the card takes up to {max}"),
+            }),
+            _ => Ok(()),
+        };
+        within("max_rd_atomic", self.max_rd_atomic, can.max_rd_atomic)?;
+        within("max_dest_rd_atomic", self.max_dest_rd_atomic, can.max_dest_rd_atomic)?;
+        if let Coded::Known(max) = can.max_mtu {
+            within("path_mtu", self.path_mtu.map(PathMtu::code), max.code())?;
+        }
+        let local = self.access.unwrap_or_default().without(AccessFlags::REMOTE);
+        if local != AccessFlags::default() {
+            return Err(Error::Attribute {
+                operation: MODIFY,
+                attribute: "access",
+                value: local.bits().into(),
+                fix: "a queue pair has remote rights only".into(),
+            });
+        }
+        self.av.map_or(Ok(()), |av| av.check(can.ipv6, can.vlan))
+    }
+}
+
+/// Attributes for RESET to INIT.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct InitAttributes {
+    /// What peers may do: remote rights. RC and UC need it.
+    pub access: Option<AccessFlags>,
+    /// Partition key; all need it. 0xffff is the default partition.
+    pub pkey: Option<u16>,
+    /// Queue key. UD needs it.
+    pub qkey: Option<u32>,
+}
+
+/// Attributes for INIT to RTR.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RtrAttributes {
+    /// The way to the peer. RC and UC need it.
+    pub av: Option<AddressVector>,
+    /// Path MTU. RC and UC need it.
+    pub path_mtu: Option<PathMtu>,
+    /// Queue pair of the peer. RC and UC need it.
+    pub dest_qpn: Option<u32>,
+    /// First PSN expected. RC and UC need it.
+    pub rq_psn: Option<Psn>,
+    /// READs and atomics taken as responder. RC needs it.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// Timer code of the RNR NAKs it sends. RC needs it.
+    pub min_rnr_timer: Option<u8>,
+    /// UDP source port; 0xc000 to 0xffff spread connections over paths.
+    pub sport: Option<u16>,
+    /// Other rights than those given with INIT.
+    pub access: Option<AccessFlags>,
+    /// Another partition than that given with INIT.
+    pub pkey: Option<u16>,
+}
+
+/// Attributes for RTR to RTS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RtsAttributes {
+    /// First PSN to send; all need it.
+    pub sq_psn: Option<Psn>,
+    /// ACK time-out: 4.096 us times 2 to that power; 0: never. RC needs it.
+    pub timeout: Option<u8>,
+    /// Retries after time-outs and sequence NAKs, 0 to 7. RC needs it.
+    pub retry_cnt: Option<u8>,
+    /// Retries after RNR NAKs, 0 to 6; 7: for ever. RC needs it.
+    pub rnr_retry: Option<u8>,
+    /// READs and atomics outstanding as requester. RC needs it.
+    pub max_rd_atomic: Option<u8>,
+    /// Other rights than those given before.
+    pub access: Option<AccessFlags>,
+    /// Another timer code than that given with RTR.
+    pub min_rnr_timer: Option<u8>,
+}
+
+impl From<InitAttributes> for QpAttributes {
+    fn from(a: InitAttributes) -> Self {
+        Self { access: a.access, pkey: a.pkey, qkey: a.qkey, ..Self::default() }
+    }
+}
+
+impl From<RtrAttributes> for QpAttributes {
+    fn from(a: RtrAttributes) -> Self {
+        Self {
+            av: a.av,
+            path_mtu: a.path_mtu,
+            dest_qpn: a.dest_qpn,
+            rq_psn: a.rq_psn,
+            max_dest_rd_atomic: a.max_dest_rd_atomic,
+            min_rnr_timer: a.min_rnr_timer,
+            sport: a.sport,
+            access: a.access,
+            pkey: a.pkey,
+            ..Self::default()
+        }
+    }
+}
+
+impl From<RtsAttributes> for QpAttributes {
+    fn from(a: RtsAttributes) -> Self {
+        Self {
+            sq_psn: a.sq_psn,
+            timeout: a.timeout,
+            retry_cnt: a.retry_cnt,
+            rnr_retry: a.rnr_retry,
+            max_rd_atomic: a.max_rd_atomic,
+            access: a.access,
+            min_rnr_timer: a.min_rnr_timer,
+            ..Self::default()
+        }
+    }
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// A state of the bring-up, as a type.
+pub trait State: sealed::Sealed {
+    /// The state.
+    const STATE: QpState;
+}
+
+macro_rules! states {
+    ($($(#[doc = $doc:literal])+ $State:ident;)+) => {$(
+        $(#[doc = $doc])+
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum $State {}
+        impl sealed::Sealed for $State {}
+        impl State for $State {
+            const STATE: QpState = QpState::$State;
+        }
+    )+};
+}
+
+states! {
+    /// RESET: nothing works.
+    Reset;
+    /// INIT: receives may be posted; nothing runs.
+    Init;
+    /// RTR: answers, does not ask.
+    Rtr;
+    /// RTS, and whatever state it goes to from there: from now on the state is a run-time value, for errors come when they
+    /// like.
+    Rts;
+}
+
+/// A step of the bring-up failed; the queue pair is as before.
+pub struct StepError<S: State> {
+    /// Why.
+    pub error: Error,
+    /// The queue pair, to try again or to destroy.
+    pub qp: Qp<S>,
+}
+
+impl<S: State> fmt::Debug for StepError<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StepError").field("error", &self.error).field("qp", &self.qp).finish()
+    }
+}
+
+impl<S: State> fmt::Display for StepError<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<S: State> std::error::Error for StepError<S> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
+}
+
+/// Gives the queue pair up, which destroys it.
+impl<S: State> From<StepError<S>> for Error {
+    fn from(step: StepError<S>) -> Self {
+        step.error
+    }
+}
+
+/// What a queue pair is in every state.
+struct Inner {
+    qpn: u32,
+    service: Service,
+    /// As far as the driver knows; a failed completion makes it ERR.
+    state: QpState,
+    live: bool,
+    sends: SendQueue,
+    receives: OwnedDma,
+    send_cq: Arc<Cq>,
+    recv_cq: Arc<Cq>,
+    pd: Arc<Pd>,
+}
+
+impl Inner {
+    fn device(&self) -> &Device {
+        &self.pd.device
+    }
+
+    fn state(&self) -> QpState {
+        let ended = matches!(self.state, QpState::Rts | QpState::Sqd) && self.sends.tracker().failed();
+        match self.service {
+            _ if !ended => self.state,
+            Service::Rc => QpState::Err,
+            // IBTA 10.3.1.7: a failed send of the others takes only the send queue along.
+            _ => QpState::Sqe,
+        }
+    }
+
+    fn modify(&mut self, to: QpState, attributes: &QpAttributes) -> Result<()> {
+        let (qpn, from) = (self.qpn, self.state());
+        check(self.service, from, to, attributes.mask()).map_err(|source| Error::Transition {
+            qpn,
+            from,
+            to,
+            source,
+        })?;
+        attributes.check(self.device())?;
+        // Before SET_AV, so that a value that does not fit changes nothing.
+        attributes.command(0, qpn, to).to_bytes().map_err(|e| Error::from_spec(MODIFY, e))?;
+        let commands = &self.device().commands;
+        if let Some(av) = attributes.av {
+            commands.run(CommandOpcode::SetAv, qpn, |token| av.command(token, qpn).to_bytes())?;
+        }
+        commands.run(CommandOpcode::ModifyQp, qpn, |token| attributes.command(token, qpn, to).to_bytes())?;
+        if to == QpState::Reset {
+            // The card has stopped: what was posted is gone, and what it completed is of an earlier life.
+            self.sends.reset();
+            self.attach();
+        }
+        self.state = to;
+        Ok(())
+    }
+
+    fn attach(&self) {
+        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            self.recv_cq.attach(self.qpn, None);
+        }
+        self.send_cq.attach(self.qpn, Some(Arc::clone(self.sends.tracker())));
+    }
+
+    fn query(&self) -> Result<QpStatus> {
+        let value = self.device().commands.simple(CommandOpcode::QueryQp, self.qpn)?;
+        let summary = QpSummary::parse(&value.to_le_bytes()).map_err(|e| Error::from_spec("query_qp", e))?;
+        Ok(QpStatus {
+            state: Coded::from(summary.state),
+            sq_draining: summary.sq_draining,
+            sq_psn: Psn::new(summary.sq_psn),
+            rq_psn: Psn::new(summary.rq_psn),
+        })
+    }
+
+    fn destroy(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.live) {
+            return Ok(());
+        }
+        let result = self.device().commands.simple(CommandOpcode::DestroyQp, self.qpn);
+        self.send_cq.detach(self.qpn);
+        self.recv_cq.detach(self.qpn);
+        if result.is_ok() {
+            self.device().tables(|t| t.qps.give_back(self.qpn));
+        } else {
+            self.sends.leak();
+            self.receives.leak();
+        }
+        result.map(|_| ())
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // A queue pair that the card does not give back keeps its number and its memory.
+        let _ = self.destroy();
+    }
+}
+
+/// What `QUERY_QP` says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QpStatus {
+    /// State.
+    pub state: Coded<QpState>,
+    /// In SQD: sends in progress have not finished yet.
+    pub sq_draining: bool,
+    /// PSN of the next packet to send.
+    pub sq_psn: Psn,
+    /// PSN expected of the peer.
+    pub rq_psn: Psn,
+}
+
+/// A queue pair in state `S`.
+///
+/// `Send`; posting takes `&mut`, so threads that share one put it behind a lock of theirs. It holds its protection domain and its
+/// completion queues. Dropping it destroys it: when the card has answered, it touches none of its memory; should it
+/// not answer, the memory stays mapped as long as the bus.
+pub struct Qp<S: State> {
+    inner: Box<Inner>,
+    state: PhantomData<fn() -> S>,
+}
+
+/// A queue pair that was brought up.
+pub type QueuePair = Qp<Rts>;
+
+impl<S: State> fmt::Debug for Qp<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Qp({:#x}, {}, {})", self.inner.qpn, self.inner.service, self.inner.state())
+    }
+}
+
+impl<S: State> Qp<S> {
+    fn of(inner: Box<Inner>) -> Self {
+        Self { inner, state: PhantomData }
+    }
+
+    /// Its number, which the peer has to know.
+    pub fn number(&self) -> u32 {
+        self.inner.qpn
+    }
+
+    /// Its service.
+    pub fn service(&self) -> Service {
+        self.inner.service
+    }
+
+    /// Its state as far as the driver knows: what it was brought to, or ERR after a failed completion was polled.
+    pub fn state(&self) -> QpState {
+        self.inner.state()
+    }
+
+    /// Asks the card for state and PSNs.
+    ///
+    /// # Errors
+    /// `Command` when the card refuses, `Timeout` when it does not answer.
+    pub fn query(&self) -> Result<QpStatus> {
+        self.inner.query()
+    }
+
+    /// Takes it back to RESET. What was posted is gone without completion, and completions not polled yet are passed
+    /// over.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query); the queue pair comes back.
+    pub fn reset(self) -> Result<Qp<Reset>, StepError<S>> {
+        self.step(&QpAttributes::default())
+    }
+
+    /// Destroys it, and says whether that worked.
+    ///
+    /// # Errors
+    /// As [`query`](Self::query); its memory then stays mapped.
+    pub fn destroy(mut self) -> Result<()> {
+        self.inner.destroy()
+    }
+
+    fn step<T: State>(mut self, attributes: &QpAttributes) -> Result<Qp<T>, StepError<S>> {
+        match self.inner.modify(T::STATE, attributes) {
+            Ok(()) => Ok(Qp::of(self.inner)),
+            Err(error) => Err(StepError { error, qp: self }),
+        }
+    }
+}
+
+impl Qp<Reset> {
+    /// Takes it to INIT.
+    ///
+    /// # Errors
+    /// `Transition` when an attribute is missing or not allowed, `Attribute` for a value that the card does not take: the
+    /// card was asked nothing. `Command` when the card refuses. The queue pair comes back.
+    pub fn init(self, attributes: InitAttributes) -> Result<Qp<Init>, StepError<Reset>> {
+        self.step(&attributes.into())
+    }
+}
+
+impl Qp<Init> {
+    /// Takes it to RTR: it answers its peer.
+    ///
+    /// # Errors
+    /// As [`init`](Qp::init).
+    pub fn rtr(self, attributes: RtrAttributes) -> Result<Qp<Rtr>, StepError<Init>> {
+        self.step(&attributes.into())
+    }
+}
+
+impl Qp<Rtr> {
+    /// Takes it to RTS: everything runs.
+    ///
+    /// # Errors
+    /// As [`init`](Qp::init).
+    pub fn rts(self, attributes: RtsAttributes) -> Result<Qp<Rts>, StepError<Rtr>> {
+        self.step(&attributes.into())
+    }
+}
+
+impl Qp<Rts> {
+    /// Begins a batch of work requests; the doorbell is rung once, at its end.
+    pub fn start_post_send(&mut self) -> PostSend<'_> {
+        let Inner { pd, qpn, sends, .. } = &mut *self.inner;
+        PostSend { device: &pd.device, qpn: *qpn, queue: sends }
+    }
+
+    /// Changes attributes, or goes to SQD, back to RTS, or to ERR. To RESET goes [`reset`](Self::reset).
+    ///
+    /// # Errors
+    /// As [`init`](Qp::init).
+    pub fn modify(&mut self, to: QpState, attributes: &QpAttributes) -> Result<()> {
+        if to == QpState::Reset {
+            return Err(Error::Attribute {
+                operation: MODIFY,
+                attribute: "state",
+                value: to.code().into(),
+                fix: "call reset, which gives a queue pair that can be brought up again".into(),
+            });
+        }
+        self.inner.modify(to, attributes)
+    }
+}
+
+impl ProtectionDomain {
+    /// Makes a queue pair, in RESET.
+    ///
+    /// # Errors
+    /// `Attribute` for sizes or a service that card or driver do not have, `Foreign` for completion queues of another
+    /// card, `NoResource` when no queue pair is left, `Bus` when there is no memory, `Command` when the card refuses.
+    pub fn create_qp(&self, attr: &QpInitAttr) -> Result<Qp<Reset>> {
+        let device = &self.pd.device;
+        let can = &device.capabilities;
+        let refuse = |attribute, value: u64, fix: String| Error::Attribute {
+            operation: CREATE,
+            attribute,
+            value,
+            fix,
+        };
+        for (what, cq) in [("send_cq", &attr.send_cq), ("recv_cq", &attr.recv_cq)] {
+            if !Arc::ptr_eq(&cq.cq.device, device) {
+                return Err(Error::Foreign { operation: CREATE, what, of: "card" });
+            }
+        }
+        let has = match attr.service {
+            Service::Rc => can.rc,
+            Service::Uc => can.uc,
+            // Work requests to address handles are not there yet.
+            Service::Ud | Service::Cnp => false,
+        };
+        if !has {
+            let fix = "card or driver do not have the service; see the card's features".into();
+            return Err(refuse("service", attr.service.code().into(), fix));
+        }
+        let log2_of = |attribute, count: u32, max: u8| {
+            let log2 = count.checked_next_power_of_two().map(|n| n.trailing_zeros() as u8);
+            log2.filter(|log2| count > 0 && *log2 <= max)
+                .ok_or_else(|| refuse(attribute, count.into(), format!("choose 1 to 2^{max}")))
+        };
+        let sq_log2 = log2_of("max_send_units", attr.max_send_units, can.max_sq_log2)?;
+        let rq_log2 = log2_of("max_recv_wr", attr.max_recv_wr, can.max_rq_log2)?;
+        let mut sends = SendQueue::new(OwnedDma::alloc(&device.bus, WQE_UNIT << sq_log2)?, sq_log2);
+        let mut receives = OwnedDma::alloc(&device.bus, WQE_UNIT << rq_log2)?;
+        let qpn = device.take(CREATE, "queue pairs", can.max_qp, |t| &mut t.qps)?;
+        let result = device.commands.run(CommandOpcode::CreateQp, qpn, |token| {
+            CreateQp {
+                token,
+                object: qpn,
+                pd: self.pd.number,
+                service: attr.service.code(),
+                doorbell_page: device.options.doorbell_page,
+                sq_log2: sends.log2(),
+                rq_log2,
+                send_cqn: attr.send_cq.cq.cqn,
+                recv_cqn: attr.recv_cq.cq.cqn,
+                sq_sig_all: attr.sq_sig_all,
+                sq_base: sends.bus_address(),
+                rq_base: receives.bus_address(),
+                ..CreateQp::default()
+            }
+            .to_bytes()
+        });
+        if let Err(error) = result {
+            if error.is_unanswered() {
+                sends.leak();
+                receives.leak();
+            } else {
+                device.tables(|t| t.qps.give_back(qpn));
+            }
+            return Err(error);
+        }
+        let inner = Inner {
+            qpn,
+            service: attr.service,
+            state: QpState::Reset,
+            live: true,
+            sends,
+            receives,
+            send_cq: Arc::clone(&attr.send_cq.cq),
+            recv_cq: Arc::clone(&attr.recv_cq.cq),
+            pd: Arc::clone(&self.pd),
+        };
+        inner.attach();
+        Ok(Qp::of(Box::new(inner)))
+    }
+}

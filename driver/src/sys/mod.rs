@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Everything that needs `unsafe`: memory shared with a card, and the barriers before and after its use.
+#![allow(unsafe_code)]
+
+mod fence;
+mod memory;
+
+pub use fence::{after_phase, before_doorbell};
+pub use memory::HostMemory;
