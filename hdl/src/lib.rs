@@ -2,14 +2,19 @@
 //! The Ferrowire RNIC pipeline, described in `ferrowire-rtl`. Folders are the pipeline's parts, files its blocks.
 #![forbid(unsafe_code)]
 
+pub mod completer;
 pub mod config;
 pub mod icrc;
 pub mod fields;
 pub mod host;
 pub mod memory;
 pub mod rx;
+pub mod requester;
+pub mod responder;
 pub mod stream;
 #[cfg(test)]
 pub mod testing;
 pub mod tx;
 pub mod types;
+#[cfg(test)]
+mod engines_test;

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Every transport engine passes the build-time checks at every width.
+
+use crate::config::RnicConfig;
+use crate::memory::{Lookup, Translation};
+use crate::types::*;
+use ferrowire_rtl::{bits, build, Scope};
+
+fn broadcast(m: &Scope, cfg: &RnicConfig) -> QpBroadcast {
+    m.input_of("broadcast", &QpBroadcast::of(cfg))
+}
+
+fn translation() -> Translation {
+    Translation { valid: bits(1), ok: bits(1), address: bits(64) }
+}
+
+fn each(name: &str, body: impl Fn(&Scope, &RnicConfig)) {
+    for beat_bytes in [8, 16, 32, 64] {
+        let mut cfg = RnicConfig::named("generic-8b").unwrap();
+        cfg.beat_bytes = beat_bytes;
+        if let Err(errors) = build(name, |m| body(m, &cfg)) {
+            panic!("{name} at {beat_bytes} bytes a beat:\n{errors}");
+        }
+    }
+    let _ = Lookup::of();
+}
+
+#[test]
+fn schedule_elaborates() {
+    use crate::requester::*;
+    each("bench", |m, cfg| {
+        let out = schedule(
+            m,
+            cfg,
+            broadcast(m, cfg),
+            m.stream_in("init", &QpInit::of(cfg)),
+            m.stream_in("doorbell", &SqDoorbell::of(cfg)),
+            m.stream_in("rewind", &Rewind::of(cfg)),
+            m.stream_in("kick", &bits(cfg.qp_bits())),
+            m.input_of("oldest", &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) }),
+            m.input("returned", 1),
+        );
+        let data = m.stream_in("data", &DmaReadData::of(cfg));
+        m.stream_out("read", out.read);
+        m.stream_out("flush", out.flush);
+        m.stream_out("fetched", fetch(m, cfg, out.grants, data));
+    });
+}
+
+#[test]
+fn segment_and_commit_elaborate() {
+    use crate::requester::*;
+    each("bench", |m, cfg| {
+        let b = broadcast(m, cfg);
+        let fetched = m.stream_in("fetched", &Fetched::of(cfg));
+        let s = segment(m, cfg, b.clone(), m.stream_in("init", &QpInit::of(cfg)), fetched, m.input("contended", 1));
+        m.stream_out("rewind", s.rewind);
+        m.output("returned", &s.returned);
+        let c = commit(
+            m,
+            cfg,
+            b,
+            m.stream_in("init2", &QpInit::of(cfg)),
+            s.candidates,
+            m.input_of("answer", &translation()),
+            m.input("taken", 1),
+            m.input("freed", 1),
+        );
+        m.stream_out("lookup", c.lookup);
+        m.stream_out("read", c.read);
+        m.stream_out("packets", c.packets);
+        m.stream_out("sent", c.sent);
+    });
+}
+
+#[test]
+fn track_elaborates() {
+    each("bench", |m, cfg| {
+        let t = crate::completer::track(
+            m,
+            cfg,
+            broadcast(m, cfg),
+            m.stream_in("init", &QpInit::of(cfg)),
+            m.stream_in("sent", &crate::requester::Sent::of(cfg)),
+            m.stream_in("answers", &Headers::of()),
+            m.stream_in("flush", &SqDoorbell::of(cfg)),
+        );
+        m.stream_out("completions", t.completions);
+        m.stream_out("faults", t.faults);
+        m.stream_out("kicks", t.kicks);
+        m.output("oldest", &t.oldest);
+        m.output("freed", &t.freed);
+        m.output("dropped", &t.dropped);
+    });
+}
+
+#[test]
+fn check_and_place_elaborate() {
+    use crate::responder::*;
+    each("bench", |m, cfg| {
+        let c = check(
+            m,
+            cfg,
+            broadcast(m, cfg),
+            m.stream_in("init", &QpInit::of(cfg)),
+            m.stream_in("requests", &Headers::of()),
+            m.input_of("answer", &translation()),
+        );
+        m.stream_out("lookup", c.lookup);
+        m.stream_out("faults", c.faults);
+        m.output("counts", &c.counts);
+        let p = place(m, cfg, c.place, m.stream_in("frames", &crate::stream::Beat::of(cfg.beat_bytes)));
+        m.stream_out("write", p.write);
+        m.stream_out("answers", p.answers);
+    });
+}

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The last step before a packet exists: its memory is looked up, and only then anything is done for it.
+//!
+//! ```text
+//!  candidate --> lookups (one, or two where a page ends) --> pending FIFO --+
+//!                        |                                                  v
+//!                        +------> translate ------> answers FIFO -------> decide --> DMA reads
+//!                                                                           +------> packet to tx
+//!                                                                           +------> sent to the completer
+//! ```
+//!
+//! The lookup of a packet asks for the rest of its message, so a range that the region does not hold is refused
+//! before the first packet. A refused WQE, and everything of its QP behind it, goes nowhere: the completer gets the
+//! cause in its place, and the QP is barred until it starts anew. A QP that may not send any more is dropped here.
+//!
+//! One packet a cycle, two where it lies on two pages; lookups run ahead of decisions, so that the table's latency
+//! shows once. A decision waits until all its takers have room and the payload buffer can hold the packet, hence read
+//! data is never held up.
+
+use crate::config::RnicConfig;
+use crate::memory::{Lookup, Translation};
+use crate::requester::segment::Candidate;
+use crate::stream::fifo;
+use crate::types::{DmaReadRequest, QpBroadcast, QpInit, TxPacket};
+use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::qp_state::QpState;
+use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
+
+/// What the completer learns of each packet sent, or of a WQE that failed here.
+#[derive(Clone, Bundle)]
+pub struct Sent {
+    /// The sender.
+    pub qp: Sig,
+    /// PSN of the packet.
+    pub psn: Sig,
+    /// The message ends with it.
+    pub last: Sig,
+    /// The WQE's index.
+    pub index: Sig,
+    /// A CQE is wanted.
+    pub signaled: Sig,
+    /// Opcode of the CQE.
+    pub wqe_opcode: Sig,
+    /// Bytes of the message.
+    pub length: Sig,
+    /// `WcStatus`: not zero for a WQE that failed.
+    pub status: Sig,
+    /// Its `LocalCause`.
+    pub cause: Sig,
+}
+
+impl Sent {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Sent {
+            qp: bits(cfg.qp_bits()),
+            psn: bits(24),
+            last: bits(1),
+            index: bits(16),
+            signaled: bits(1),
+            wqe_opcode: bits(8),
+            length: bits(32),
+            status: bits(8),
+            cause: bits(8),
+        }
+    }
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Committed {
+    /// Questions to the key and page tables.
+    pub lookup: Stream<Lookup>,
+    /// Payload reads, in the order of the packets.
+    pub read: Stream<DmaReadRequest>,
+    /// Packets.
+    pub packets: Stream<TxPacket>,
+    /// For the completer.
+    pub sent: Stream<Sent>,
+}
+
+#[derive(Clone, Bundle)]
+struct Pending {
+    candidate: Candidate,
+    lookups: Sig,
+}
+
+#[derive(Clone, Bundle)]
+struct Answer {
+    ok: Sig,
+    address: Sig,
+}
+
+/// Lookups under way at once.
+const LOOKUPS: u32 = 8;
+
+/// Looks up, decides, sends. `payload_taken` pulses for each beat that leaves the payload buffer, `freed` for each
+/// message that the completer has forgotten.
+#[module]
+#[allow(clippy::too_many_arguments)]
+pub fn commit(
+    m: &Scope,
+    cfg: &RnicConfig,
+    broadcast: QpBroadcast,
+    init: Stream<QpInit>,
+    candidates: Stream<Candidate>,
+    answer: Translation,
+    payload_taken: Sig,
+    freed: Sig,
+) -> Committed {
+    // Messages that the completer has room for: one that it could not remember must not be sent.
+    let credit_bits = clog2(u64::from(cfg.outstanding) + 1);
+    let credits = m.reg("credits", credit_bits).reset(cfg.outstanding);
+    // Read copies.
+    let pds = m.mem("pds", cfg.qps, &bits(24)).style(Style::Distributed).build();
+    pds.write(broadcast.attributes.enable, broadcast.attributes.index, &broadcast.attributes.entry.pd);
+    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
+    states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
+
+    // Lookups: one for the first page, one more where the packet goes on to the next.
+    let asks = candidates.status.eq(0) & candidates.bytes.ne(0);
+    let to_page_end = (lit(13, 4096) - candidates.local_va.trunc(12).zext(13)).named("to_page_end");
+    let crosses = (asks & candidates.bytes.gt(to_page_end)).named("crosses");
+    let second = m.reg("second", 1).reset(0);
+    let under_way = m.reg("under_way", clog2(u64::from(LOOKUPS)) + 1).reset(0);
+    let pending_room = m.wire("pending_room", 1);
+    let may_ask = candidates.valid & asks & under_way.ne(LOOKUPS) & (pending_room | (crosses & !second));
+    let rest = (candidates.bytes - to_page_end).zext(32);
+    let next_page = (candidates.local_va.slice(12, 52) + 1).named("next_page");
+    let question = Lookup {
+        key: candidates.lkey,
+        pd: pds.read_now(candidates.qp),
+        access: lit(8, 0),
+        va: m.mux(second, &ferrowire_rtl::cat(&[lit(12, 0), next_page]), &candidates.local_va),
+        length: m.mux(second, &rest, &candidates.remaining),
+    };
+    let lookup = Stream::new(m, "lookup", may_ask, question);
+    let enters = candidates.valid & m.mux(asks, &(lookup.fire() & (second | !crosses)), &lit(1, 1));
+    m.when(lookup.fire(), |m| m.set(&second, crosses & !second));
+    let lookups = m.mux(asks, &m.mux(crosses, &lit(2, 2), &lit(2, 1)), &lit(2, 0));
+    let entering = Stream::new(m, "entering", enters, Pending { candidate: candidates.payload.clone(), lookups });
+    m.drive(&pending_room, entering.ready);
+    candidates.accept(entering.fire());
+    let pending = fifo(&m.label("pending"), LOOKUPS, entering);
+    let answered = Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
+    m.assert(!answered.valid | answered.ready, "an answer finds its place");
+    let answers = fifo(&m.label("answers"), LOOKUPS, answered);
+    m.set(&under_way, under_way + lookup.fire().zext(under_way.width()) - answers.fire().zext(under_way.width()));
+
+    // Decide. The first of two answers is kept.
+    let packet = &pending.candidate;
+    let kept = m.reg("kept", 1).reset(0);
+    let kept_answer = m.reg_of("kept_answer", &answers.payload);
+    let two = pending.lookups.eq(2);
+    let none = pending.lookups.eq(0);
+    let keeps = pending.valid & two & !kept & answers.valid;
+    let known = pending.valid & (none | (answers.valid & (!two | kept)));
+    let granted = none | (answers.ok & (!two | kept_answer.ok));
+    let barred_bits = m.mem("barred", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let barred = barred_bits.read_now(packet.qp);
+    let sends = states.read_now(packet.qp).eq(QpState::Rts.code());
+    let alive = sends & !barred;
+    let broken = packet.status.ne(0);
+    let good = alive & !broken & granted;
+    let failed = alive & !good;
+
+    let lane_bits = cfg.lane_bits();
+    let lane = packet.local_va.trunc(lane_bits);
+    let capacity = cfg.payload_buffer_bytes / cfg.beat_bytes;
+    let room_bits = clog2(u64::from(capacity) + 1);
+    let room = m.reg("room", room_bits).reset(capacity);
+    let span = packet.bytes.zext(14) + lane.zext(14) + (cfg.beat_bytes - 1);
+    let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
+    let fits = room.ge(beats);
+
+    let (read_room, packet_room, sent_room) = (m.wire("read_room", 1), m.wire("packet_room", 1), m.wire("sent_room", 1));
+    // The second page's read leaves in a cycle of its own, before the decision is taken off.
+    let first_out = m.reg("first_out", 1).reset(0);
+    let reads = good & packet.bytes.ne(0);
+    let ends = packet.last | failed;
+    let remembered = !ends | credits.ne(0);
+    let can = known & remembered & m.mux(good, &(packet_room & sent_room & fits & (read_room | !reads)), &(sent_room | !failed));
+    let half = can & good & two & !first_out;
+    let go = can & !half;
+    m.when(half, |m| m.set(&first_out, 1)).otherwise_when(go, |m| m.set(&first_out, 0));
+    let page_rest = lit(13, 4096) - packet.local_va.trunc(12).zext(13);
+    let whole = DmaReadRequest {
+        address: m.mux(two & !first_out, &kept_answer.address, &answers.address),
+        length: m.select(
+            ferrowire_rtl::cat(&[two, first_out]),
+            &[packet.bytes, page_rest, packet.bytes, packet.bytes - page_rest],
+        ),
+    };
+    let read = Stream::new(m, "read", half | (go & reads), whole);
+    m.drive(&read_room, read.ready);
+    let read = fifo(&m.label("read"), 4, read);
+    let header = TxPacket {
+        qp: packet.qp,
+        opcode: packet.opcode,
+        solicited: lit(1, 0),
+        ack_req: packet.ack_req,
+        psn: packet.psn,
+        va: packet.remote_va,
+        rkey: packet.rkey,
+        dma_length: packet.length,
+        syndrome: lit(8, 0),
+        msn: lit(24, 0),
+        imm: lit(32, 0),
+        payload_bytes: packet.bytes,
+        payload_lane: lane,
+    };
+    let out = Stream::new(m, "packet", go & good, header);
+    m.drive(&packet_room, out.ready);
+    let packets = fifo(&m.label("packets"), 16, out);
+    let status = m.mux(broken, &packet.status, &lit(8, WcStatus::LocProtErr.code()));
+    let cause = m.mux(broken, &packet.cause, &lit(8, LocalCause::KeyBounds.code()));
+    let report = Sent {
+        qp: packet.qp,
+        psn: packet.psn,
+        last: ends,
+        index: packet.index,
+        signaled: packet.signaled,
+        wqe_opcode: packet.wqe_opcode,
+        length: packet.length,
+        status: m.mux(failed, &status, &lit(8, 0)),
+        cause: m.mux(failed, &cause, &lit(8, 0)),
+    };
+    let report = Stream::new(m, "report", go & alive, report);
+    m.drive(&sent_room, report.ready);
+    let sent = fifo(&m.label("sent"), 16, report);
+
+    pending.accept(go);
+    answers.accept(keeps | (go & !none));
+    m.when(keeps, |m| {
+        m.set(&kept, 1);
+        m.set_all(&kept_answer, &answers.payload);
+    })
+    .otherwise_when(go, |m| m.set(&kept, 0));
+    let taken = m.mux(go & reads, &beats, &lit(room_bits, 0));
+    m.set(&room, room - taken + payload_taken.zext(room_bits));
+
+    let spent = go & alive & ends;
+    m.set(&credits, credits - spent.zext(credit_bits) + freed.zext(credit_bits));
+
+    // One write port: a QP that starts anew is no longer barred, one that fails is.
+    init.accept(!(go & failed));
+    let bar_at = m.mux(go & failed, &packet.qp, &init.qp);
+    barred_bits.write((go & failed) | init.fire(), bar_at, &(go & failed));
+    m.discard(&init.psn);
+    Committed { lookup, read, packets, sent }
+}

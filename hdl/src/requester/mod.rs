@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The requester: from doorbells to packets.
+
+mod commit;
+mod fetch;
+mod schedule;
+mod segment;
+
+pub use commit::{commit, Committed, Sent};
+pub use fetch::{fetch, Fetched};
+pub use schedule::{schedule, wqe_places, Flush, Grant, Rewind, Scheduled};
+pub use segment::{segment, Candidate, Segmented, ACK_BITS, QUANTUM};

@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Takes a request's frame from the packet buffer, writes its payload to host memory, then answers.
+//!
+//! ```text
+//!  place --+--> beats of the payload --> realign --> cut at the page --> DMA write
+//!          |          ^                                    |
+//!  frame --+----------+ the rest is forgotten              v
+//!          +----------------------------------------> answer, once the write is out
+//! ```
+//!
+//! A frame passes at one beat a cycle; the answer follows in the cycle after the last beat of its write, so it never
+//! overtakes the data. A packet that is not executed costs only the reading of its beats.
+//!
+//! Reset: idle.
+
+use crate::config::RnicConfig;
+use crate::stream::{fifo, realign, Beat, Realign};
+use crate::types::{DmaWrite, TxPacket};
+use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_spec::wire::opcode::Opcode;
+
+/// What to do with a frame.
+#[derive(Clone, Bundle)]
+pub struct Place {
+    /// There is payload to write.
+    pub write: Sig,
+    /// Place of the payload in the frame.
+    pub offset: Sig,
+    /// Its length.
+    pub bytes: Sig,
+    /// Bus address of its first byte.
+    pub address: Sig,
+    /// Bus address of its continuation on a second page.
+    pub second_address: Sig,
+    /// An answer follows.
+    pub answer: Sig,
+    /// From this QP.
+    pub qp: Sig,
+    /// The answer's PSN.
+    pub psn: Sig,
+    /// Its syndrome.
+    pub syndrome: Sig,
+    /// Its MSN.
+    pub msn: Sig,
+}
+
+impl Place {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Place {
+            write: bits(1),
+            offset: bits(7),
+            bytes: bits(13),
+            address: bits(64),
+            second_address: bits(64),
+            answer: bits(1),
+            qp: bits(cfg.qp_bits()),
+            psn: bits(24),
+            syndrome: bits(8),
+            msn: bits(24),
+        }
+    }
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Placed {
+    /// The payload.
+    pub write: Stream<DmaWrite>,
+    /// ACKs and NAKs.
+    pub answers: Stream<TxPacket>,
+}
+
+/// The placer.
+#[module]
+pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<Beat>) -> Placed {
+    let lanes = cfg.lane_bits();
+    m.discard(&frames.payload);
+
+    // In: the payload's beats go on, the others do not.
+    let wide = |s: Sig| s.zext(14);
+    let first = wide(orders.offset).slice(lanes, 14 - lanes);
+    let end = wide(orders.offset) + wide(orders.bytes) - 1;
+    let last = end.slice(lanes, 14 - lanes);
+    let at = m.reg("at", 14 - lanes).reset(0);
+    let told = m.reg("told", 1).reset(0);
+    let command = Realign {
+        from_lane: orders.offset.trunc(lanes),
+        to_lane: orders.address.trunc(lanes),
+        length: orders.bytes,
+    };
+    // Both queues take the order in one cycle.
+    let (command_room, meta_room) = (m.wire("command_room", 1), m.wire("meta_room", 1));
+    let starts = orders.valid & !told & meta_room & (command_room | !orders.write);
+    let command = Stream::new(m, "command", starts & orders.write, command);
+    m.drive(&command_room, command.ready);
+    let command = fifo(&m.label("command"), 2, command);
+    let meta = Stream::new(m, "meta", starts, orders.payload.clone());
+    m.drive(&meta_room, meta.ready);
+    let payload = orders.write & at.ge(first) & at.le(last);
+    let moving = frames.valid & orders.valid & told;
+    let data = Stream::new(m, "data", moving & payload, frames.data);
+    let passes = moving & (data.ready | !payload);
+    frames.accept(orders.valid & told & (data.ready | !payload));
+    let finished = passes & frames.last;
+    orders.accept(finished);
+    m.when(passes, |m| m.set(&at, m.mux(frames.last, &lit(14 - lanes, 0), &(at + 1))));
+    m.when(starts, |m| m.set(&told, 1)).otherwise_when(finished, |m| m.set(&told, 0));
+    let meta = fifo(&m.label("meta"), 4, meta);
+    let moved = realign(m, command, data);
+
+    // Out: one write, or two where a page ends.
+    let to_page_end = lit(13, 4096) - meta.address.trunc(12).zext(13);
+    let crosses = meta.bytes.gt(to_page_end);
+    let second = m.reg("second", 1).reset(0);
+    let page_end_beat = lit(12 - lanes, 0) - 1;
+    let beat = m.reg("beat", 12 - lanes).no_reset();
+    let fresh = m.reg("fresh", 1).reset(1);
+    let here = m.mux(fresh, &meta.address.slice(lanes, 12 - lanes), &beat);
+    let ends_page = crosses & !second & here.eq(page_end_beat);
+    let length = m.select(
+        ferrowire_rtl::cat(&[second, crosses]),
+        &[meta.bytes, meta.bytes, to_page_end, meta.bytes - to_page_end],
+    );
+    let write = DmaWrite {
+        address: m.mux(second, &meta.second_address, &meta.address),
+        length,
+        data: moved.data,
+        strobe: moved.strobe,
+        last: moved.last | ends_page,
+    };
+    let answering = m.reg("answering", 1).reset(0);
+    let writing = meta.valid & meta.write & !answering;
+    let write = Stream::new(m, "write", writing & moved.valid, write);
+    moved.accept(writing & write.ready);
+    m.when(write.fire(), |m| {
+        m.set(&beat, here + 1);
+        m.set(&fresh, moved.last);
+        m.set(&second, (second | ends_page) & !moved.last);
+    });
+    let written = write.fire() & moved.last;
+
+    // The answer.
+    let packet = TxPacket {
+        qp: meta.qp,
+        opcode: lit(8, Opcode::RcAcknowledge.code()),
+        solicited: lit(1, 0),
+        ack_req: lit(1, 0),
+        psn: meta.psn,
+        va: lit(64, 0),
+        rkey: lit(32, 0),
+        dma_length: lit(32, 0),
+        syndrome: meta.syndrome,
+        msn: meta.msn,
+        imm: lit(32, 0),
+        payload_bytes: lit(13, 0),
+        payload_lane: lit(lanes, 0),
+    };
+    let answers = meta.valid & meta.answer & (answering | !meta.write);
+    let answer = Stream::new(m, "answer", answers, packet);
+    m.when(written, |m| m.set(&answering, meta.answer)).otherwise_when(answer.fire(), |m| m.set(&answering, 0));
+    meta.accept(answer.fire() | (!meta.answer & (written | !meta.write)));
+    Placed { write, answers: answer }
+}
