@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the wire: parse, check, keep, hand on.
 
+pub mod buffer;
+pub mod dispatch;
 #[cfg(test)]
 mod frames;
-pub mod parse;
 pub mod icrc;
+pub mod parse;

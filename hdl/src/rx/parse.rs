@@ -125,7 +125,7 @@ fn first_of(reasons: &[(Sig, DropReason)]) -> (Sig, Sig) {
 }
 
 /// Whether `opcode` is one of those of which `fact` holds.
-fn opcode_is(opcode: Sig, fact: impl Fn(Opcode) -> bool) -> Sig {
+pub(crate) fn opcode_is(opcode: Sig, fact: impl Fn(Opcode) -> bool) -> Sig {
     let matching = Opcode::ALL.iter().filter(|o| fact(**o)).map(|o| opcode.eq(o.code()));
     matching.reduce(|a, b| a | b).unwrap_or_else(|| lit(1, 0))
 }

@@ -1,0 +1,238 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hands good packets to who deals with them: requests to the responder, answers to the completer.
+//!
+//! ```text
+//!   headers --> which? --+--------------------------------> requests
+//!                        +--------------------------------> answers
+//!                        +--> cnp                  (a pulse; the packet ends here)
+//!                        |
+//!                     [fifo]
+//!                        v
+//!   frame ------------> gate -----------------------------> request_frames
+//!                        +--> nowhere              (frames of answers and CNPs)
+//! ```
+//!
+//! Every request has its frame on `request_frames`, in the same order, those without payload too. What an opcode is
+//! follows from [`Opcode`]. `dropped` passes through.
+//!
+//! **Latency:** none; **throughput:** one packet and one beat a cycle. Order is kept within each kind, and an answer
+//! that is not taken holds up the requests behind it: the completer takes answers without waiting for anything of the
+//! responder. `ready` of the inputs follows that of the outputs in the same cycle; they come from FIFOs.
+//!
+//! **Bad input:** none comes this far: the opcode is known.
+
+use crate::rx::buffer::{Dropped, Received};
+use crate::rx::parse::opcode_is;
+use crate::stream::{fifo, Beat};
+use crate::types::Headers;
+use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
+use ferrowire_spec::wire::Opcode;
+
+/// Packets whose headers may be taken before their frame.
+const AHEAD: u32 = 32;
+
+/// Packets, sorted.
+#[derive(Interface)]
+pub struct Dispatched {
+    /// For the responder.
+    pub requests: Stream<Headers>,
+    /// A frame for each of them.
+    pub request_frames: Stream<Beat>,
+    /// For the completer.
+    pub answers: Stream<Headers>,
+    /// A congestion notification came: a pulse.
+    pub cnp: Sig,
+    /// A frame was dropped before.
+    pub dropped: Dropped,
+}
+
+/// Sorts packets; see the page's top.
+#[module]
+pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
+    let Received { headers, frame, dropped } = received;
+    let is_request = opcode_is(headers.opcode, Opcode::is_request);
+    let is_answer = opcode_is(headers.opcode, Opcode::is_response);
+
+    let room = m.wire("room", 1);
+    let requests = Stream::new(m, "requests", headers.valid & is_request & room, headers.payload.clone());
+    let answers = Stream::new(m, "answers", headers.valid & is_answer & room, headers.payload.clone());
+    let cnp = headers.valid & !is_request & !is_answer & room;
+    headers.accept(requests.fire() | answers.fire() | cnp);
+
+    let kind = Stream::new(m, "kind", headers.fire(), is_request);
+    m.drive(&room, kind.ready);
+    let kind = fifo(&m.label("kind"), AHEAD, kind);
+    let wanted = kind.payload;
+    let request_frames =
+        Stream::new(m, "request_frames", frame.valid & kind.valid & wanted, frame.payload.clone());
+    frame.accept(kind.valid & (!wanted | request_frames.ready));
+    kind.accept(frame.fire() & frame.last);
+    Dispatched { requests, request_frames, answers, cnp, dropped }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::RnicConfig;
+    use crate::rx::buffer::buffer;
+    use crate::rx::frames::{
+        captured, expected_item, mutated, random_frame, random_frame_of, short_frame, verdict,
+    };
+    use crate::rx::{icrc, parse::parse};
+    use crate::testing::{step, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+    use ferrowire_spec::csr::DropReason;
+
+    /// The whole receive path.
+    struct Bench {
+        sim: Sim,
+        source: [Source; 1],
+        /// Requests, their frames, answers.
+        sinks: [Sink; 3],
+        drops: Vec<DropReason>,
+        cnps: usize,
+    }
+
+    fn bench(beat_bytes: u32) -> Bench {
+        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() };
+        let beat = Beat::of(beat_bytes);
+        let netlist = build("top", |m| {
+            let (frame, parsed) = parse(m, &cfg, m.stream_in("mac", &beat));
+            let (frame, verdict) = icrc::check(m, &cfg, frame);
+            let received = buffer(m, &cfg, frame, parsed, verdict);
+            let dispatched = dispatch(m, received);
+            m.stream_out("requests", dispatched.requests);
+            m.stream_out("request_frames", dispatched.request_frames);
+            m.stream_out("answers", dispatched.answers);
+            m.output("cnp", &dispatched.cnp);
+            m.output("dropped", &dispatched.dropped);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let headers = Headers::of();
+        let sinks = [
+            Sink::new("requests", &headers),
+            Sink::new("request_frames", &beat),
+            Sink::new("answers", &headers),
+        ];
+        Bench { sim, source: [Source::new("mac", &beat)], sinks, drops: Vec::new(), cnps: 0 }
+    }
+
+    impl Bench {
+        fn step(&mut self, random: &mut Random, stall: f64) {
+            // Pulses are looked at as the edge sees them: `step` sets the inputs first.
+            step(&mut self.sim, &mut self.source, &mut self.sinks, random, stall);
+            if self.sim.get("dropped_valid") == 1 {
+                let code = self.sim.get("dropped_reason") as u8;
+                self.drops.push(DropReason::from_code(code).expect("a reason"));
+            }
+            self.cnps += self.sim.get("cnp") as usize;
+        }
+
+        fn drain(&mut self, random: &mut Random, stall: f64) {
+            let mut quiet = 0;
+            let mut seen = 0;
+            while self.source[0].left() > 0 || quiet < 200 {
+                self.step(random, stall);
+                let now = self.drops.len() + self.sinks.iter().map(|s| s.items.len()).sum::<usize>();
+                quiet = if now == seen && self.source[0].left() == 0 { quiet + 1 } else { 0 };
+                seen = now;
+            }
+        }
+
+        /// What came out is what the specification says of these frames.
+        fn check(&self, frames: &[Vec<u8>], random: &Random) {
+            let (mut requests, mut answers, mut whole, mut drops, mut cnps) =
+                (vec![], vec![], vec![], vec![], 0);
+            for bytes in frames {
+                match verdict(bytes).map(|f| f.opcode().expect("known")) {
+                    Err(reason) => drops.push(reason),
+                    Ok(opcode) if opcode.is_request() => {
+                        requests.push(expected_item(bytes));
+                        whole.push(bytes.clone());
+                    }
+                    Ok(opcode) if opcode.is_response() => answers.push(expected_item(bytes)),
+                    Ok(_) => cnps += 1,
+                }
+            }
+            assert_eq!(self.drops, drops, "seed {}", random.seed);
+            assert_eq!(self.cnps, cnps, "seed {}", random.seed);
+            for (sink, wanted) in [(&self.sinks[0], requests), (&self.sinks[2], answers)] {
+                assert_eq!(sink.items.len(), wanted.len(), "seed {}", random.seed);
+                for (n, (got, fields)) in sink.items.iter().zip(wanted).enumerate() {
+                    for (field, value) in fields {
+                        assert_eq!(
+                            got[field].to_u128(),
+                            value,
+                            "seed {}: {field} of packet {n}",
+                            random.seed
+                        );
+                    }
+                }
+            }
+            assert!(self.sinks[1].frames() == whole, "seed {}: frames as they came", random.seed);
+        }
+    }
+
+    #[test]
+    fn captured_frames_go_where_they_belong() {
+        let mut random = Random::new(1);
+        let frames = captured();
+        for beat_bytes in [8, 64] {
+            let mut bench = bench(beat_bytes);
+            frames.iter().for_each(|f| bench.source[0].push_frame(f));
+            bench.drain(&mut random, 0.0);
+            bench.check(&frames, &random);
+        }
+    }
+
+    #[test]
+    fn good_and_bad_frames_at_every_width_with_stalls() {
+        let mut random = Random::new(2);
+        for beat_bytes in [8, 16, 32, 64] {
+            let mut bench = bench(beat_bytes);
+            // The wire is slower than the consumers, for there is no room for all.
+            bench.source[0].stall = Some(0.6);
+            let mut frames = Vec::new();
+            for _ in 0..300 {
+                frames.push(match random.chance(0.5) {
+                    true => random_frame(&mut random.rng),
+                    false => mutated(&mut random.rng),
+                });
+            }
+            frames.iter().for_each(|f| bench.source[0].push_frame(f));
+            bench.drain(&mut random, 0.2);
+            bench.check(&frames, &random);
+        }
+    }
+
+    #[test]
+    fn after_any_garbage_the_next_good_frame_is_served() {
+        let mut random = Random::new(3);
+        for beat_bytes in [8, 64] {
+            let mut bench = bench(beat_bytes);
+            let mut frames = Vec::new();
+            for n in 1..200 {
+                frames.push(random.bytes(n));
+                frames.push(random_frame_of(&mut random.rng, Opcode::RcWriteOnly));
+            }
+            frames.iter().for_each(|f| bench.source[0].push_frame(f));
+            bench.drain(&mut random, 0.0);
+            bench.check(&frames, &random);
+        }
+    }
+
+    #[test]
+    fn short_frames_pass_back_to_back() {
+        let mut random = Random::new(4);
+        for beat_bytes in [8, 16, 32, 64] {
+            let mut bench = bench(beat_bytes);
+            let frames: Vec<_> = (0..300).map(|_| short_frame(&mut random.rng)).collect();
+            frames.iter().for_each(|f| bench.source[0].push_frame(f));
+            bench.drain(&mut random, 0.0);
+            bench.check(&frames, &random);
+            let came = &bench.source[0].cycles;
+            assert_eq!(came[came.len() - 1] - came[0], came.len() as u64 - 1, "the wire never waits");
+        }
+    }
+}
