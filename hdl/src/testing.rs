@@ -162,6 +162,7 @@ pub struct Sink {
     fields: Vec<(String, u32)>,
     waiting: Option<Item>,
     inside: bool,
+    frames: usize,
     /// Probability of a pause before a beat is taken, instead of that of the run.
     pub stall: Option<f64>,
     /// What came.
@@ -180,6 +181,7 @@ impl Sink {
             fields: shape_of(shape),
             waiting: None,
             inside: false,
+            frames: 0,
             stall: None,
             items: Vec::new(),
             cycles: Vec::new(),
@@ -193,9 +195,16 @@ impl Sink {
         beats_to_frames(&self.items)
     }
 
-    /// How many frames came whole.
+    /// How many frames came whole, of a stream with a field `last`.
     pub fn frames_seen(&self) -> usize {
-        self.items.iter().filter(|item| !item["last"].is_zero()).count()
+        self.frames
+    }
+
+    /// Forgets what came.
+    pub fn clear(&mut self) {
+        self.items.clear();
+        self.cycles.clear();
+        (self.frames, self.gaps) = (0, 0);
     }
 
     /// One field of everything that came.
@@ -284,7 +293,9 @@ pub fn step(sim: &mut Sim, sources: &mut [Source], sinks: &mut [Sink], random: &
         let now = stay(sim, name, &sink.fields);
         assert!(now == offer, "seed {seed}, cycle {cycle}: the payload of `{name}` depends on ready");
         if take {
-            sink.inside = offer.get("last").is_some_and(Bits::is_zero);
+            let last = offer.get("last").map(|last| !last.is_zero());
+            sink.inside = last == Some(false);
+            sink.frames += usize::from(last == Some(true));
             sink.items.push(offer);
             sink.cycles.push(cycle);
             sink.waiting = None;

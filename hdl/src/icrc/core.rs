@@ -32,7 +32,7 @@ pub struct Remainder<T: Bundle> {
 }
 
 /// A register a cycle behind `value`, without reset.
-pub(super) fn delayed<T: Bundle>(m: &Scope, name: &str, value: &T) -> T {
+fn delayed<T: Bundle>(m: &Scope, name: &str, value: &T) -> T {
     let reg = m.reg_of(name, value);
     m.set_all(&reg, value);
     reg
@@ -47,7 +47,8 @@ pub fn icrc_core<T: Bundle + Interface>(m: &Scope, beats: CrcBeat, tag: T) -> Re
     // First half of D * data: eight bytes together.
     let valid1 = m.reg("valid1", 1).reset(0);
     m.set(&valid1, beats.valid);
-    let flags = delayed(m, "flags1", &(beats.first, beats.live, beats.last));
+    let (first1, live1, last1) =
+        (m.delay("first1", &beats.first), m.delay("live1", &beats.live), m.delay("last1", &beats.last));
     let tag1 = delayed(m, "tag1", &tag);
     let words = beats.data.chunks(64).into_iter().enumerate();
     let partial: Vec<Sig> = words
@@ -57,7 +58,8 @@ pub fn icrc_core<T: Bundle + Interface>(m: &Scope, beats: CrcBeat, tag: T) -> Re
     // Second half.
     let valid2 = m.reg("valid2", 1).reset(0);
     m.set(&valid2, valid1);
-    let (first, live, last) = delayed(m, "flags2", &flags);
+    let (first, live, last) =
+        (m.delay("first2", &first1), m.delay("live2", &live1), m.delay("last2", &last1));
     let tag2 = delayed(m, "tag2", &tag1);
     let sum = partial.into_iter().reduce(|a, b| a ^ b).expect("at least eight bytes");
     let entered = delayed(m, "entered", &sum);

@@ -21,7 +21,6 @@
 //! cover the headers and an ICRC are not `whole`; their data mean nothing. What follows the packet is not live.
 //! IPv4 options are not looked for: fields behind them are masked at the wrong places, and the ICRC will not fit.
 
-use super::core::delayed;
 use super::matrix::seed;
 use crate::stream::Beat;
 use ferrowire_rtl::{bits, cat, clog2, lit, lit_bits, module, Bits, Bundle, Scope, Sig};
@@ -104,7 +103,7 @@ fn template(bytes: usize, vlan: bool, is_v6: bool) -> Template {
 }
 
 /// What masks a beat, by its number (`head`, counting stops behind the headers), VLAN tag and IP version.
-fn apply_templates(m: &Scope, data: Sig, inside: Sig, head: Sig, vlan: Sig, is_v6: Sig) -> Sig {
+fn apply_templates(m: &Scope, data: Sig, lanes: Sig, head: Sig, vlan: Sig, is_v6: Sig) -> Sig {
     let beat_bytes = data.width() as usize / 8;
     let beats = HEAD_BYTES.div_ceil(beat_bytes) + 1;
     let kinds = [(false, false), (false, true), (true, false), (true, true)];
@@ -122,15 +121,15 @@ fn apply_templates(m: &Scope, data: Sig, inside: Sig, head: Sig, vlan: Sig, is_v
     let ones = table(|t| &t.ones).named("ones");
     let keep = table(|t| &t.keep).named("keep");
     let added = table(|t| &t.seed).named("added");
-    ((data | ones) & keep & inside) ^ added
+    ((data | ones) & keep & lanes) ^ added
 }
 
 /// A one bit for each bit of the lanes up to `lane`, if `partial`, else for all.
 fn lanes_up_to(partial: Sig, lane: Sig) -> Sig {
-    let lanes: Vec<Sig> = (0..1u32 << lane.width())
+    let parts: Vec<Sig> = (0..1u32 << lane.width())
         .map(|j| if j == 0 { lit(8, 0xff) } else { (!partial | lane.ge(j)).repeat(8) })
         .collect();
-    cat(&lanes)
+    cat(&parts)
 }
 
 /// Masks the beats of frames, one in each cycle in which `enable` holds.
@@ -170,8 +169,8 @@ pub fn mask(m: &Scope, #[param] end: PacketEnd, enable: Sig, beat: Beat) -> (Crc
     let (crc_beat, covered) = match end {
         PacketEnd::Frame => {
             m.set(&valid, valid1);
-            let inside = lanes_up_to(beat1.last, !beat1.empty);
-            let data = apply_templates(m, beat1.data, inside, head1, vlan, is_v6);
+            let lanes = lanes_up_to(beat1.last, !beat1.empty);
+            let data = apply_templates(m, beat1.data, lanes, head1, vlan, is_v6);
             let masked = CrcBeat { valid, data, first: head1.eq(0), live: lit(1, 1), last: beat1.last };
             (masked, Covered { empty: beat1.empty, whole: lit(1, 1) })
         }
@@ -208,8 +207,8 @@ pub fn mask(m: &Scope, #[param] end: PacketEnd, enable: Sig, beat: Beat) -> (Crc
             // Before the length has come by, the one in the registers is another frame's; those that pass as a
             // packet's end behind all places of the length, the others are not looked at.
             let partial = packet & index2.eq(end_beat);
-            let inside = lanes_up_to(partial, last_byte.trunc(lane_bits));
-            let data = apply_templates(m, beat2.data, inside, head2, vlan2, is_v6_2);
+            let lanes = lanes_up_to(partial, last_byte.trunc(lane_bits));
+            let data = apply_templates(m, beat2.data, lanes, head2, vlan2, is_v6_2);
             let live = !packet | index2.le(end_beat);
             // It ends before its packet does.
             let cut = index2.lt(end_beat) | (partial & beat2.empty.gt(end_empty));
@@ -217,9 +216,13 @@ pub fn mask(m: &Scope, #[param] end: PacketEnd, enable: Sig, beat: Beat) -> (Crc
             (masked, Covered { empty: end_empty, whole: packet & !cut })
         }
     };
-    let CrcBeat { data, first, live, last, .. } = crc_beat;
-    let (data, first, live, last) = delayed(m, "masked", &(data, first, live, last));
-    let covered = m.delay("covered", &covered);
-    let masked = CrcBeat { valid, data, first, live, last };
+    let masked = CrcBeat {
+        valid: crc_beat.valid,
+        data: m.delay("masked_data", &crc_beat.data),
+        first: m.delay("masked_first", &crc_beat.first),
+        live: m.delay("masked_live", &crc_beat.live),
+        last: m.delay("masked_last", &crc_beat.last),
+    };
+    let covered = m.delay("covered_reg", &covered);
     (masked, covered)
 }

@@ -111,7 +111,7 @@ mod tests {
         fn send(&mut self, frames: &[Vec<u8>], random: &mut Random, stall: f64) -> Vec<bool> {
             let beats: usize = frames.iter().map(|f| f.len().div_ceil(8)).sum();
             frames.iter().for_each(|frame| self.source[0].push_frame(frame));
-            self.sinks.iter_mut().for_each(|s| s.items.clear());
+            self.sinks.iter_mut().for_each(Sink::clear);
             let n = frames.len();
             run(
                 &mut self.sim,
