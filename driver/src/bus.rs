@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Bus`]: how the driver reaches a card, whether by VFIO, through a vfio-user socket or in this process.
+//!
+//! A card in this process is a `Bus` with a [`MemoryMap`](crate::MemoryMap). `dma_alloc` is the map's `alloc`, `dma_map` its `map_pages`,
+//! both give back by `remove`. The card's DMA goes through the map's `read` and `write`, which refuse what is not mapped.
+//! Register writes and doorbells are kept or carried out at once; `progress` clocks the card, `now` is its clock, and
+//! `needs_progress` is true. Two cards on one wire are two `Bus` values that share the simulation.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::bus::{BusError, DmaBuffer};
+use crate::bus::{BusError, DmaBuffer, DmaMapping};
 use crate::sys::HostMemory;
 
 /// An access of a card that the map does not cover.
@@ -97,6 +97,20 @@ impl MemoryMap {
             .ok_or(BusError::NoMemory { bytes: bytes as u64, align: align as u64 })?;
         let iova = self.map(memory.clone(), align as u64)?;
         Ok(DmaBuffer::new(iova, memory))
+    }
+
+    /// Maps `memory` in pages of `1 << page_shift` bytes with rising addresses: what
+    /// [`Bus::dma_map`](crate::Bus::dma_map) of an in-process card needs. The mapping's `id` is what
+    /// [`remove`](Self::remove) takes.
+    ///
+    /// # Errors
+    /// As [`map`](Self::map).
+    pub fn map_pages(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
+        let page = 1u64 << page_shift;
+        let iova = self.map(memory.clone(), page)?;
+        let first = iova & !(page - 1);
+        let count = (iova - first + memory.len() as u64).div_ceil(page);
+        Ok(DmaMapping { id: iova, pages: (0..count).map(|i| first + i * page).collect() })
     }
 
     /// Takes the mapping that begins at `iova` away.
@@ -224,5 +238,10 @@ mod tests {
             let iova = map.map(memory.clone(), page).unwrap();
             assert_eq!(iova % page, memory.address() % page);
         }
+        let mapping = map.map_pages(&memory, 12).unwrap();
+        assert_eq!(mapping.pages, [0, 1, 2].map(|i| mapping.id - 0x123 + i * 0x1000));
+        map.write(mapping.pages[2], &[1; 0x123]).unwrap();
+        map.write(mapping.pages[2], &[1; 0x124]).unwrap_err();
+        map.remove(mapping.id).unwrap();
     }
 }

@@ -1,0 +1,693 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A card in plain Rust, behind a [`Bus`]: it takes commands and doorbells as the tables say, and carries out WRITEs between queue
+//! pairs of its own. It moves only in `progress`.
+#![allow(dead_code)]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use ferrowire::spec::csr::{capabilities as cap, command_queue as cmdq, identity};
+use ferrowire::spec::qp_state::{self, AttributeBit, Attributes, TransitionError};
+use ferrowire::spec::queue::command::{self, create_cq, create_qp, modify_qp, reg_mr, set_av, Command};
+use ferrowire::spec::queue::command_completion::{qp_summary, CommandCompletion};
+use ferrowire::spec::queue::cqe::{self, Cqe, LocalCause};
+use ferrowire::spec::queue::doorbell;
+use ferrowire::spec::queue::send_wqe::{sge, SendWqe, INLINE_AT, SGES_PER_UNIT};
+use ferrowire::spec::queue::{Access, WQE_UNIT};
+use ferrowire::spec::{Register, LAYOUT_HASH};
+use ferrowire::*;
+
+use CommandAttribute as A;
+use CommandStatus as S;
+
+pub struct Region {
+    pub pd: u32,
+    pub tag: u8,
+    pub access: u8,
+    pub shift: u8,
+    pub va: u64,
+    pub length: u64,
+    pub pages: Vec<u64>,
+    pub mtt: std::ops::Range<u32>,
+}
+
+pub struct Queue {
+    pub base: u64,
+    pub log2: u8,
+    pub producer: u32,
+    pub consumer: u32,
+    pub page: u16,
+    pub doorbells: usize,
+}
+
+pub struct Pair {
+    pub create: create_qp::CreateQp,
+    pub modify: modify_qp::ModifyQp,
+    pub av: Option<set_av::SetAv>,
+    pub state: QpState,
+    /// Units carried out, and told of.
+    pub head: u16,
+    pub tail: u16,
+    pub doorbells: usize,
+}
+
+type Refusal = (S, A, u64);
+
+/// The card's inside.
+pub struct Card {
+    pub map: MemoryMap,
+    pub registers: BTreeMap<u32, u32>,
+    pub log: Vec<(CommandOpcode, u32)>,
+    /// Answers that the next commands get, whatever they are.
+    pub refuse: VecDeque<(u8, u8, u64)>,
+    /// Commands are taken, and never answered.
+    pub deaf: bool,
+    /// WQEs a step, all queue pairs together.
+    pub speed: usize,
+    pub pds: BTreeSet<u32>,
+    pub regions: BTreeMap<u32, Region>,
+    pub cqs: BTreeMap<u32, Queue>,
+    pub qps: BTreeMap<u32, Pair>,
+    pub page_lists: Vec<Vec<u64>>,
+    pub resets: usize,
+    clock: Duration,
+    bells: VecDeque<(u32, u64)>,
+    command_consumer: u16,
+    mappings: BTreeMap<u64, Vec<u64>>,
+    next_mapping: u64,
+}
+
+/// A handle on a card; as a [`Bus`] it is the driver's.
+#[derive(Clone)]
+pub struct Mock(Arc<Mutex<Card>>);
+
+fn at(block: &ferrowire::spec::Block, register: &Register) -> u32 {
+    block.address(register)
+}
+
+fn put(register: &Register, name: &str, value: u32) -> u32 {
+    value << register.field(name).unwrap().offset
+}
+
+impl Default for Mock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Mock {
+    pub fn new() -> Self {
+        let mut r = BTreeMap::new();
+        for block in ferrowire::spec::ALL_BLOCKS {
+            for register in block.registers.iter().filter(|r| r.bytes == 4) {
+                r.insert(at(block, register), register.reset() as u32);
+            }
+        }
+        r.insert(at(&identity::BLOCK, &identity::LAYOUT_HASH_LO), LAYOUT_HASH as u32);
+        r.insert(at(&identity::BLOCK, &identity::LAYOUT_HASH_HI), (LAYOUT_HASH >> 32) as u32);
+        let sizes = [
+            (cap::MAX_QP, 16),
+            (cap::MAX_CQ, 4),
+            (cap::MAX_MR, 8),
+            (cap::MTT_ENTRIES, 64),
+            (cap::MAX_PD, 4),
+            (cap::DOORBELL_PAGES, 4),
+            (
+                cap::READ_LIMITS,
+                put(&cap::READ_LIMITS, "max_rd_atomic", 16)
+                    | put(&cap::READ_LIMITS, "max_dest_rd_atomic", 16),
+            ),
+            (cap::FEATURES, put(&cap::FEATURES, "rc", 1)),
+        ];
+        for (register, value) in sizes {
+            r.insert(at(&cap::BLOCK, &register), value);
+        }
+        let wqe = r.get_mut(&at(&cap::BLOCK, &cap::WQE_LIMITS)).unwrap();
+        *wqe |= put(&cap::WQE_LIMITS, "max_send_sge", 6) | put(&cap::WQE_LIMITS, "max_inline", 200);
+        Self(Arc::new(Mutex::new(Card {
+            map: MemoryMap::new(),
+            registers: r,
+            log: Vec::new(),
+            refuse: VecDeque::new(),
+            deaf: false,
+            speed: 3,
+            pds: BTreeSet::new(),
+            regions: BTreeMap::new(),
+            cqs: BTreeMap::new(),
+            qps: BTreeMap::new(),
+            page_lists: Vec::new(),
+            resets: 0,
+            clock: Duration::ZERO,
+            bells: VecDeque::with_capacity(1024),
+            command_consumer: 0,
+            mappings: BTreeMap::new(),
+            next_mapping: 1,
+        })))
+    }
+
+    pub fn card(&self) -> MutexGuard<'_, Card> {
+        self.0.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    pub fn step(&self) {
+        self.card().step();
+    }
+
+    /// Opens it with a seed.
+    pub fn open(&self) -> Context {
+        let options = ContextOptions { seed: Some(7), doorbell_page: 2, ..ContextOptions::default() };
+        Context::open_with(self.clone(), options).unwrap()
+    }
+}
+
+impl Bus for Mock {
+    fn csr_read32(&mut self, offset: u32) -> Result<u32, BusError> {
+        self.card().registers.get(&offset).copied().ok_or(BusError::BadOffset { offset })
+    }
+
+    fn csr_write32(&mut self, offset: u32, value: u32) -> Result<(), BusError> {
+        let mut card = self.card();
+        *card.registers.get_mut(&offset).ok_or(BusError::BadOffset { offset })? = value;
+        if offset == at(&cmdq::BLOCK, &cmdq::CONTROL) && value & put(&cmdq::CONTROL, "enable", 1) != 0 {
+            card.command_consumer = 0;
+        }
+        Ok(())
+    }
+
+    fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
+        self.card().bells.push_back((offset, value));
+        Ok(())
+    }
+
+    fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
+        self.card().map.alloc(bytes, align)
+    }
+
+    fn dma_free(&mut self, buffer: DmaBuffer) -> Result<(), BusError> {
+        self.card().map.remove(buffer.bus_address()).map(|_| ())
+    }
+
+    /// Scatters the pages: the last one gets the lowest address.
+    fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
+        let mut card = self.card();
+        let page = 1u64 << page_shift;
+        let (start, end) = (memory.address(), memory.address() + memory.len() as u64);
+        let mut starts = vec![start];
+        starts.extend((start / page + 1..).map(|n| n * page).take_while(|at| *at < end));
+        let mut pieces = Vec::new();
+        for from in starts.iter().rev() {
+            let to = ((from / page + 1) * page).min(end);
+            let piece = memory.slice((from - start) as usize, (to - from) as usize);
+            pieces.push(card.map.map(piece, page)?);
+        }
+        pieces.reverse();
+        let id = card.next_mapping;
+        card.next_mapping += 1;
+        let pages = pieces.iter().map(|iova| iova & !(page - 1)).collect();
+        card.mappings.insert(id, pieces);
+        Ok(DmaMapping { id, pages })
+    }
+
+    fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
+        let mut card = self.card();
+        let none = BusError::Map { iova: mapping.id, bytes: 0, why: "no such mapping" };
+        for iova in card.mappings.remove(&mapping.id).ok_or(none)? {
+            card.map.remove(iova)?;
+        }
+        Ok(())
+    }
+
+    fn needs_progress(&self) -> bool {
+        true
+    }
+
+    fn progress(&mut self) -> Result<(), BusError> {
+        self.step();
+        Ok(())
+    }
+
+    fn now(&self) -> Duration {
+        self.card().clock
+    }
+}
+
+impl Card {
+    fn register(&mut self, register: &Register) -> &mut u32 {
+        self.registers.get_mut(&at(&cmdq::BLOCK, register)).unwrap()
+    }
+
+    fn step(&mut self) {
+        self.clock += Duration::from_millis(1);
+        if *self.register(&cmdq::CONTROL) & put(&cmdq::CONTROL, "reset", 1) != 0 {
+            (self.pds, self.regions) = Default::default();
+            (self.cqs, self.qps) = Default::default();
+            self.bells.clear();
+            self.resets += 1;
+            *self.register(&cmdq::CONTROL) = 0;
+            *self.register(&cmdq::STATUS) = put(&cmdq::STATUS, "ready", 1);
+        }
+        // The driver waits for each command, so what it rang came before.
+        while let Some((offset, value)) = self.bells.pop_front() {
+            self.ring(offset, value);
+        }
+        if *self.register(&cmdq::CONTROL) & put(&cmdq::CONTROL, "enable", 1) != 0 {
+            while self.command_consumer != *self.register(&cmdq::CMDQ_PRODUCER) as u16 {
+                self.take_command();
+            }
+        }
+        let mut left = self.speed;
+        let qpns: Vec<u32> = self.qps.keys().copied().collect();
+        for qpn in qpns {
+            while left > 0 && self.send(qpn) {
+                left -= 1;
+            }
+        }
+    }
+
+    fn take_command(&mut self) {
+        let base = u64::from(*self.register(&cmdq::CMDQ_BASE_LO))
+            | u64::from(*self.register(&cmdq::CMDQ_BASE_HI)) << 32;
+        let compl = u64::from(*self.register(&cmdq::COMPL_BASE_LO))
+            | u64::from(*self.register(&cmdq::COMPL_BASE_HI)) << 32;
+        let log2 = *self.register(&cmdq::CMDQ_LOG2);
+        let index = u64::from(self.command_consumer);
+        self.command_consumer = self.command_consumer.wrapping_add(1);
+        let mut bytes = [0; command::BYTES];
+        self.map.read(base + (index & ((1 << log2) - 1)) * 64, &mut bytes).unwrap();
+        let head = Command::parse(&bytes).unwrap();
+        let opcode = CommandOpcode::from_code(head.opcode).unwrap();
+        self.log.push((opcode, head.object));
+        if self.deaf {
+            return;
+        }
+        let (status, attribute, value) = match self.refuse.pop_front() {
+            Some(answer) => answer,
+            None => match self.execute(opcode, head.object, &bytes) {
+                Ok(value) => (S::Ok.code(), 0, value),
+                Err((status, attribute, value)) => (status.code(), attribute.code(), value),
+            },
+        };
+        let log2 = *self.register(&cmdq::COMPL_LOG2);
+        let entry = CommandCompletion {
+            token: head.token,
+            opcode: head.opcode,
+            status,
+            attribute,
+            value,
+            phase: index >> log2 & 1 == 0,
+            ..CommandCompletion::default()
+        };
+        self.map.write(compl + (index & ((1 << log2) - 1)) * 16, &entry.to_bytes().unwrap()).unwrap();
+    }
+
+    fn execute(&mut self, opcode: CommandOpcode, object: u32, bytes: &[u8]) -> Result<u64, Refusal> {
+        let bad = |status, attribute| Err((status, attribute, 0));
+        let need = |there: bool| if there { Ok(()) } else { Err((S::BadObject, A::Object, 0)) };
+        match opcode {
+            CommandOpcode::AllocPd => need(object != 0 && self.pds.insert(object))?,
+            CommandOpcode::FreePd => {
+                let used = self.regions.values().any(|r| r.pd == object)
+                    || self.qps.values().any(|q| q.create.pd == object);
+                if used {
+                    return bad(S::Busy, A::Object);
+                }
+                need(self.pds.remove(&object))?;
+            }
+            CommandOpcode::CreateCq => {
+                let c = create_cq::CreateCq::parse(bytes).unwrap();
+                if c.base % 4096 != 0 {
+                    return bad(S::BadAddress, A::Base);
+                }
+                need(!self.cqs.contains_key(&object))?;
+                let queue = Queue {
+                    base: c.base,
+                    log2: c.log2_entries,
+                    producer: 0,
+                    consumer: 0,
+                    page: c.doorbell_page,
+                    doorbells: 0,
+                };
+                self.cqs.insert(object, queue);
+            }
+            CommandOpcode::DestroyCq => {
+                if self.qps.values().any(|q| q.create.send_cqn == object || q.create.recv_cqn == object) {
+                    return bad(S::Busy, A::Object);
+                }
+                need(self.cqs.remove(&object).is_some())?;
+            }
+            CommandOpcode::RegMr => {
+                let c = reg_mr::RegMr::parse(bytes).unwrap();
+                need(object >> 8 != 0 && !self.regions.contains_key(&(object >> 8)))?;
+                if !self.pds.contains(&c.pd) {
+                    return bad(S::BadAttribute, A::Pd);
+                }
+                let mtt = c.mtt_index..c.mtt_index + c.page_count;
+                let taken = self.regions.values().any(|r| r.mtt.start < mtt.end && mtt.start < r.mtt.end);
+                if taken || mtt.end > self.registers[&at(&cap::BLOCK, &cap::MTT_ENTRIES)] {
+                    return bad(S::BadAttribute, A::MttIndex);
+                }
+                let page = 1u64 << c.page_shift;
+                if u64::from(c.page_count) != ((c.va & (page - 1)) + c.length).div_ceil(page) {
+                    return bad(S::BadSize, A::PageCount);
+                }
+                let mut list = vec![0; c.page_count as usize * 8];
+                self.map.read(c.page_list_addr, &mut list).unwrap();
+                let pages: Vec<u64> =
+                    list.chunks(8).map(|b| u64::from_le_bytes(b.try_into().unwrap())).collect();
+                self.page_lists.push(pages.clone());
+                let region = Region {
+                    pd: c.pd,
+                    tag: object as u8,
+                    access: c.access,
+                    shift: c.page_shift,
+                    va: c.va,
+                    length: c.length,
+                    pages,
+                    mtt,
+                };
+                self.regions.insert(object >> 8, region);
+            }
+            CommandOpcode::DeregMr => match self.regions.get(&(object >> 8)) {
+                Some(region) if region.tag == object as u8 => {
+                    self.regions.remove(&(object >> 8));
+                }
+                _ => return bad(S::BadKey, A::Object),
+            },
+            CommandOpcode::CreateQp => {
+                let create = create_qp::CreateQp::parse(bytes).unwrap();
+                need(object > 1 && !self.qps.contains_key(&object))?;
+                if !self.pds.contains(&create.pd) {
+                    return bad(S::BadAttribute, A::Pd);
+                }
+                if !self.cqs.contains_key(&create.send_cqn) {
+                    return bad(S::BadAttribute, A::SendCqn);
+                }
+                if create.sq_base % 4096 != 0 || create.rq_base % 4096 != 0 {
+                    return bad(S::BadAddress, A::SqBase);
+                }
+                let pair = Pair {
+                    create,
+                    modify: Default::default(),
+                    av: None,
+                    state: QpState::Reset,
+                    head: 0,
+                    tail: 0,
+                    doorbells: 0,
+                };
+                self.qps.insert(object, pair);
+            }
+            CommandOpcode::SetAv => {
+                let qp = self.qps.get_mut(&object).ok_or((S::BadObject, A::Object, 0))?;
+                qp.av = Some(set_av::SetAv::parse(bytes).unwrap());
+            }
+            CommandOpcode::ModifyQp => {
+                let modify = modify_qp::ModifyQp::parse(bytes).unwrap();
+                let qp = self.qps.get_mut(&object).ok_or((S::BadObject, A::Object, 0))?;
+                let to = QpState::from_code(modify.state).ok_or((S::BadAttribute, A::State, 0))?;
+                let mask = Attributes(modify.attr_mask);
+                let name = |bits: Attributes| A::from_code(bits.lowest().unwrap().code() + 1).unwrap();
+                match qp_state::check(Service::Rc, qp.state, to, mask) {
+                    Ok(_) => {}
+                    Err(TransitionError::Illegal { .. }) => return bad(S::BadTransition, A::State),
+                    Err(TransitionError::Missing(bits) | TransitionError::NotAllowed(bits)) => {
+                        return bad(S::BadAttribute, name(bits));
+                    }
+                }
+                if mask.contains(AttributeBit::Av) && qp.av.is_none() {
+                    return bad(S::BadAttribute, A::Av);
+                }
+                if mask.contains(AttributeBit::Access) {
+                    qp.modify.access = modify.access;
+                }
+                if mask.contains(AttributeBit::DestQpn) {
+                    (qp.modify.dest_qpn, qp.modify.rq_psn) = (modify.dest_qpn, modify.rq_psn);
+                    qp.modify.path_mtu = modify.path_mtu;
+                }
+                if mask.contains(AttributeBit::SqPsn) {
+                    qp.modify.sq_psn = modify.sq_psn;
+                }
+                if to == QpState::Reset {
+                    (qp.head, qp.tail) = (0, 0);
+                }
+                qp.state = to;
+            }
+            CommandOpcode::QueryQp => {
+                let qp = self.qps.get(&object).ok_or((S::BadObject, A::Object, 0))?;
+                let summary = qp_summary::QpSummary {
+                    state: qp.state.code(),
+                    sq_psn: qp.modify.sq_psn,
+                    rq_psn: qp.modify.rq_psn,
+                    ..Default::default()
+                };
+                return Ok(u64::from_le_bytes(summary.to_bytes().unwrap()));
+            }
+            CommandOpcode::DestroyQp => need(self.qps.remove(&object).is_some())?,
+            _ => return bad(S::BadOpcode, A::Opcode),
+        }
+        Ok(0)
+    }
+
+    fn ring(&mut self, offset: u32, value: u64) {
+        let bytes = value.to_le_bytes();
+        let page = ((offset - doorbell::BASE) / doorbell::PAGE_BYTES) as u16;
+        match offset % doorbell::PAGE_BYTES {
+            doorbell::SQ => {
+                let bell = doorbell::sq::SqDoorbell::parse(&bytes).unwrap();
+                let qp = self.qps.get_mut(&bell.qpn).expect("doorbell of a queue pair that is there");
+                assert_eq!(page, qp.create.doorbell_page);
+                assert!(bell.producer.wrapping_sub(qp.head) <= 1 << qp.create.sq_log2, "send queue overrun");
+                qp.tail = bell.producer;
+                qp.doorbells += 1;
+            }
+            doorbell::CQ => {
+                let bell = doorbell::cq::CqDoorbell::parse(&bytes).unwrap();
+                let cq = self.cqs.get_mut(&bell.cqn).expect("doorbell of a completion queue that is there");
+                assert_eq!(page, cq.page);
+                assert!(bell.consumer.wrapping_sub(cq.consumer) <= cq.producer.wrapping_sub(cq.consumer));
+                cq.consumer = bell.consumer;
+                cq.doorbells += 1;
+            }
+            other => panic!("no doorbell at {other:#x}"),
+        }
+    }
+
+    /// The bus addresses of a range of a region, if key, domain, rights and bounds allow it.
+    fn translate(
+        &self,
+        key: u32,
+        pd: u32,
+        access: u8,
+        va: u64,
+        bytes: u64,
+    ) -> Result<Vec<(u64, usize)>, LocalCause> {
+        let region = self.regions.get(&(key >> 8)).ok_or(LocalCause::KeyIndex)?;
+        if region.tag != key as u8 {
+            return Err(LocalCause::KeyTag);
+        }
+        if region.pd != pd {
+            return Err(LocalCause::KeyPd);
+        }
+        if region.access & access != access {
+            return Err(LocalCause::KeyAccess);
+        }
+        let end = u128::from(va) + u128::from(bytes);
+        if va < region.va || end > u128::from(region.va) + u128::from(region.length) {
+            return Err(LocalCause::KeyBounds);
+        }
+        let page = 1u64 << region.shift;
+        let mut offset = va - region.va + (region.va & (page - 1));
+        let (mut left, mut out) = (bytes, Vec::new());
+        while left > 0 {
+            let now = left.min(page - offset % page);
+            out.push((region.pages[(offset / page) as usize] + offset % page, now as usize));
+            offset += now;
+            left -= now;
+        }
+        Ok(out)
+    }
+
+    /// Carries out the next WQE of a queue pair; false when there is none, or it may not run.
+    fn send(&mut self, qpn: u32) -> bool {
+        let qp = &self.qps[&qpn];
+        if qp.head == qp.tail || !matches!(qp.state, QpState::Rts | QpState::Err) {
+            return false;
+        }
+        let (index, sig_all, mask) = (qp.head, qp.create.sq_sig_all, (1u64 << qp.create.sq_log2) - 1);
+        let base = qp.create.sq_base;
+        let unit = |i: u16| {
+            let mut bytes = [0; WQE_UNIT];
+            self.map.read(base + (u64::from(i) & mask) * WQE_UNIT as u64, &mut bytes).unwrap();
+            bytes
+        };
+        let first = unit(index);
+        let wqe = SendWqe::parse(&first).unwrap();
+        let more: Vec<u8> = (1..wqe.units.into()).flat_map(|i| unit(index.wrapping_add(i))).collect();
+        let (status, syndrome) = if qp.state == QpState::Err {
+            (WcStatus::WrFlushErr, 0)
+        } else {
+            match self.write(qpn, &wqe, &first, &more) {
+                Ok(()) => (WcStatus::Success, 0),
+                Err(answer) => answer,
+            }
+        };
+        let qp = self.qps.get_mut(&qpn).unwrap();
+        qp.head = index.wrapping_add(wqe.units.into());
+        if status != WcStatus::Success {
+            qp.state = QpState::Err;
+        }
+        if status != WcStatus::Success || wqe.signaled || sig_all {
+            let cqn = qp.create.send_cqn;
+            let entry = Cqe {
+                qpn,
+                opcode: wqe.opcode,
+                wqe_index: index,
+                status: status.code(),
+                syndrome,
+                ..Cqe::default()
+            };
+            self.complete(cqn, entry);
+        }
+        true
+    }
+
+    pub fn complete(&mut self, cqn: u32, entry: Cqe) {
+        let cq = self.cqs.get_mut(&cqn).unwrap();
+        assert!(cq.producer.wrapping_sub(cq.consumer) < 1 << cq.log2, "completion queue overrun");
+        let at = cq.base + u64::from(cq.producer & ((1 << cq.log2) - 1)) * cqe::BYTES as u64;
+        let entry = Cqe { phase: cq.producer >> cq.log2 & 1 == 0, ..entry };
+        cq.producer = cq.producer.wrapping_add(1);
+        self.map.write(at, &entry.to_bytes().unwrap()).unwrap();
+    }
+
+    fn write(&self, qpn: u32, wqe: &SendWqe, first: &[u8], more: &[u8]) -> Result<(), (WcStatus, u8)> {
+        let local = |cause: LocalCause| (WcStatus::LocProtErr, cause.code());
+        let qp = &self.qps[&qpn];
+        if SendOpcode::from_code(wqe.opcode) != Some(SendOpcode::Write) {
+            return Err((WcStatus::LocQpOpErr, LocalCause::WqeOpcode.code()));
+        }
+        let mut data = Vec::new();
+        if wqe.inline {
+            data.extend(first[INLINE_AT..].iter().chain(more).take(wqe.inline_len.into()));
+            assert_eq!(data.len(), wqe.inline_len.into());
+        } else {
+            let sges = std::iter::once(&first[INLINE_AT..]).chain(more.chunks(sge::BYTES));
+            for bytes in sges.take(wqe.num_sge.into()) {
+                let sge = sge::Sge::parse(bytes).unwrap();
+                for (at, n) in
+                    self.translate(sge.lkey, qp.create.pd, 0, sge.addr, sge.len.into()).map_err(local)?
+                {
+                    let from = data.len();
+                    data.resize(from + n, 0);
+                    self.map.read(at, &mut data[from..]).unwrap();
+                }
+            }
+            assert!(more.len() / WQE_UNIT <= usize::from(wqe.num_sge).div_ceil(SGES_PER_UNIT));
+        }
+        let denied = (WcStatus::RemAccessErr, 0x62);
+        let peer = self.qps.get(&qp.modify.dest_qpn).filter(|p| p.state.responds());
+        let peer = peer.ok_or((WcStatus::RetryExcErr, LocalCause::Timeout.code()))?;
+        let right = Access::RemoteWrite.code();
+        if peer.modify.access & right == 0 {
+            return Err(denied);
+        }
+        if data.is_empty() {
+            return Ok(());
+        }
+        let places = self.translate(wqe.rkey, peer.create.pd, right, wqe.remote_va, data.len() as u64);
+        let mut rest = &data[..];
+        for (at, n) in places.map_err(|_| denied)? {
+            self.map.write(at, &rest[..n]).unwrap();
+            rest = &rest[n..];
+        }
+        Ok(())
+    }
+}
+
+/// An address vector from host `from` to host `to`.
+pub fn av(from: u8, to: u8) -> AddressVector {
+    let ip = |n| IpAddr::V4(Ipv4Addr::new(10, 0, 0, n));
+    AddressVector::new([2, 0, 0, 0, 0, from], ip(from), [2, 0, 0, 0, 0, to], ip(to))
+}
+
+pub fn init() -> InitAttributes {
+    InitAttributes { access: Some(AccessFlags::REMOTE_WRITE), pkey: Some(0xffff), qkey: None }
+}
+
+pub fn rtr(dest_qpn: u32) -> RtrAttributes {
+    RtrAttributes {
+        av: Some(av(1, 2)),
+        path_mtu: Some(PathMtu::B1024),
+        dest_qpn: Some(dest_qpn),
+        rq_psn: Some(Psn::new(0x123456)),
+        max_dest_rd_atomic: Some(4),
+        min_rnr_timer: Some(12),
+        ..Default::default()
+    }
+}
+
+pub fn rts() -> RtsAttributes {
+    RtsAttributes {
+        sq_psn: Some(Psn::new(0x654321)),
+        timeout: Some(14),
+        retry_cnt: Some(7),
+        rnr_retry: Some(7),
+        max_rd_atomic: Some(4),
+        ..Default::default()
+    }
+}
+
+/// A card with one domain, a queue pair connected to itself, and two regions.
+pub struct Bench {
+    pub mock: Mock,
+    pub context: Context,
+    pub pd: ProtectionDomain,
+    pub cq: CompletionQueue,
+    pub qp: QueuePair,
+    pub source: MemoryRegion,
+    pub target: MemoryRegion,
+}
+
+pub const REGION_BYTES: usize = 3 * 4096;
+
+pub fn bench(send_units: u32, cq_entries: u32) -> Bench {
+    let mock = Mock::new();
+    let context = mock.open();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(cq_entries).unwrap();
+    let mut attr = QpInitAttr::rc(&cq, &cq);
+    attr.max_send_units = send_units;
+    let qp = pd.create_qp(&attr).unwrap();
+    let number = qp.number();
+    let qp = qp.init(init()).unwrap().rtr(rtr(number)).unwrap().rts(rts()).unwrap();
+    // Not at the beginning of a page, so that the place in the page counts.
+    let memory = || context.alloc(REGION_BYTES + 4096, 4096).unwrap().slice(0x340, REGION_BYTES);
+    let source = pd.register(&memory(), AccessFlags::LOCAL_READ, PageSize::Size4K).unwrap();
+    let writable = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
+    let target = pd.register(&memory(), writable, PageSize::Size4K).unwrap();
+    Bench { mock, context, pd, cq, qp, source, target }
+}
+
+impl Bench {
+    /// Polls until there are `n` completions.
+    pub fn completions(&self, n: usize) -> Vec<Completion> {
+        let mut all = Vec::new();
+        let mut some = [Completion::default(); 5];
+        for _ in 0..10_000 {
+            let taken = self.cq.poll(&mut some).unwrap();
+            all.extend_from_slice(&some[..taken]);
+            if all.len() >= n {
+                break;
+            }
+        }
+        assert_eq!(all.len(), n);
+        all
+    }
+}
+
+pub fn bytes(memory: &HostMemory, offset: usize, n: usize) -> Vec<u8> {
+    let mut out = vec![0; n];
+    memory.read(offset, &mut out);
+    out
+}
