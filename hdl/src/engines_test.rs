@@ -68,6 +68,7 @@ fn segment_and_commit_elaborate() {
         );
         m.stream_out("lookup", c.lookup);
         m.stream_out("read", c.read);
+        m.stream_out("ends", c.ends);
         m.stream_out("packets", c.packets);
         m.stream_out("sent", c.sent);
     });

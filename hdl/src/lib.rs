@@ -4,6 +4,7 @@
 
 pub mod completer;
 pub mod config;
+pub mod context;
 pub mod icrc;
 pub mod fields;
 pub mod host;
@@ -15,6 +16,7 @@ pub mod stream;
 #[cfg(test)]
 pub mod testing;
 pub mod tx;
+pub mod transport;
 pub mod types;
 #[cfg(test)]
 mod engines_test;

@@ -20,7 +20,7 @@
 use crate::config::RnicConfig;
 use crate::memory::{Lookup, Translation};
 use crate::requester::segment::Candidate;
-use crate::stream::fifo;
+use crate::stream::{deep_fifo, fifo};
 use crate::types::{DmaReadRequest, QpBroadcast, QpInit, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -73,6 +73,8 @@ pub struct Committed {
     pub lookup: Stream<Lookup>,
     /// Payload reads, in the order of the packets.
     pub read: Stream<DmaReadRequest>,
+    /// For each of them: the packet ends with it.
+    pub ends: Stream<Sig>,
     /// Packets.
     pub packets: Stream<TxPacket>,
     /// For the completer.
@@ -177,8 +179,8 @@ pub fn commit(
     // The second page's read leaves in a cycle of its own, before the decision is taken off.
     let first_out = m.reg("first_out", 1).reset(0);
     let reads = good & packet.bytes.ne(0);
-    let ends = packet.last | failed;
-    let remembered = !ends | credits.ne(0);
+    let closes = packet.last | failed;
+    let remembered = !closes | credits.ne(0);
     let can = known & remembered & m.mux(good, &(packet_room & sent_room & fits & (read_room | !reads)), &(sent_room | !failed));
     let half = can & good & two & !first_out;
     let go = can & !half;
@@ -194,6 +196,10 @@ pub fn commit(
     let read = Stream::new(m, "read", half | (go & reads), whole);
     m.drive(&read_room, read.ready);
     let read = fifo(&m.label("read"), 4, read);
+    // A read has at least one beat in the payload buffer: there are never more of them than beats.
+    let ends = Stream::new(m, "ends", half | (go & reads), !half);
+    m.assert(!ends.valid | ends.ready, "every read has a place");
+    let ends = deep_fifo(&m.label("ends"), capacity, ends);
     let header = TxPacket {
         qp: packet.qp,
         opcode: packet.opcode,
@@ -217,7 +223,7 @@ pub fn commit(
     let report = Sent {
         qp: packet.qp,
         psn: packet.psn,
-        last: ends,
+        last: closes,
         index: packet.index,
         signaled: packet.signaled,
         wqe_opcode: packet.wqe_opcode,
@@ -239,7 +245,7 @@ pub fn commit(
     let taken = m.mux(go & reads, &beats, &lit(room_bits, 0));
     m.set(&room, room - taken + payload_taken.zext(room_bits));
 
-    let spent = go & alive & ends;
+    let spent = go & alive & closes;
     m.set(&credits, credits - spent.zext(credit_bits) + freed.zext(credit_bits));
 
     // One write port: a QP that starts anew is no longer barred, one that fails is.
@@ -247,5 +253,5 @@ pub fn commit(
     let bar_at = m.mux(go & failed, &packet.qp, &init.qp);
     barred_bits.write((go & failed) | init.fire(), bar_at, &(go & failed));
     m.discard(&init.psn);
-    Committed { lookup, read, packets, sent }
+    Committed { lookup, read, ends, packets, sent }
 }

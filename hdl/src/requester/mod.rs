@@ -3,10 +3,12 @@
 
 mod commit;
 mod fetch;
+mod payload;
 mod schedule;
 mod segment;
 
 pub use commit::{commit, Committed, Sent};
 pub use fetch::{fetch, Fetched};
+pub use payload::{payload, PayloadOut};
 pub use schedule::{schedule, wqe_places, Flush, Grant, Rewind, Scheduled};
 pub use segment::{segment, Candidate, Segmented, ACK_BITS, QUANTUM};

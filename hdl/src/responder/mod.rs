@@ -4,5 +4,5 @@
 mod check;
 mod place;
 
-pub use check::{check, Checked};
+pub use check::{check, Checked, Counts};
 pub use place::{place, Place, Placed};

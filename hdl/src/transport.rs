@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The transport core: everything between the wire, the DMA channels and the host's blocks. Wiring only.
+//!
+//! ```text
+//!  doorbell -> schedule -> fetch -> segment -> commit --> packets --+
+//!      ^ kick      | flush             |          | sent            v
+//!      |           v                   |          v          arbitrate -> build -> icrc -> wire
+//!      +------ completer <-------------|----------+                 ^
+//!                ^                     | lookups                    | answers
+//!                |                     v                            |
+//!             answers              translate <---- check --> place -+--> DMA write
+//!                |                                   ^          ^
+//!                +---------- dispatch <- buffer <----+----------+
+//!                                          ^
+//!                        parse, icrc ------+ <---------------------------- wire
+//! ```
+
+use crate::completer::track;
+use crate::config::RnicConfig;
+use crate::memory::translate;
+use crate::requester::{commit, fetch, payload, schedule, segment};
+use crate::responder::{check, place, Counts};
+use crate::rx;
+use crate::stream::Beat;
+use crate::tx::arbitrate::{arbitrate, TxSource};
+use crate::tx::{build::build, icrc::append};
+use crate::types::{
+    AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpBroadcast, QpInit, SqDoorbell,
+    TableWrite,
+};
+use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream};
+
+/// What the host's blocks tell the transport.
+#[derive(Interface)]
+pub struct Control {
+    /// QP attributes and states.
+    pub broadcast: QpBroadcast,
+    /// Address vectors.
+    pub addresses: TableWrite<AddressVector>,
+    /// Keys.
+    pub keys: TableWrite<KeyEntry>,
+    /// Page table.
+    pub pages: TableWrite<Sig>,
+    /// Responders that start.
+    pub responder: Stream<QpInit>,
+    /// Requesters that start.
+    pub requester: Stream<QpInit>,
+    /// Completers that start.
+    pub completer: Stream<QpInit>,
+    /// Doorbells.
+    pub doorbell: Stream<SqDoorbell>,
+    /// QPs that entered the error state.
+    pub kick: Stream<Sig>,
+}
+
+/// Pulses for the counters.
+#[derive(Clone, Bundle)]
+pub struct Events {
+    /// A frame was dropped, for this reason.
+    pub dropped: rx::buffer::Dropped,
+    /// What the responder saw.
+    pub responder: Counts,
+    /// An answer was dropped.
+    pub ghost: Sig,
+    /// A frame came.
+    pub rx_frame: Sig,
+    /// A frame left.
+    pub tx_frame: Sig,
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Transport {
+    /// To the wire.
+    pub wire: Stream<Beat>,
+    /// Reads of WQEs and of payload.
+    pub reads: Vec<Stream<DmaReadRequest>>,
+    /// Received payload.
+    pub write: Stream<DmaWrite>,
+    /// Completions.
+    pub completions: Stream<Completion>,
+    /// QPs that go to the error state.
+    pub faults: Vec<Stream<Sig>>,
+    /// For the counters.
+    pub events: Events,
+}
+
+/// The transport core.
+#[module]
+pub fn transport(
+    m: &Scope,
+    cfg: &RnicConfig,
+    wire: Stream<Beat>,
+    wqe_data: Stream<DmaReadData>,
+    payload_data: Stream<DmaReadData>,
+    control: Control,
+) -> Transport {
+    let broadcast = control.broadcast;
+    let rx_frame = wire.fire() & wire.last;
+
+    // Feedback.
+    let (question_r, ask_r) = m.later("requester_question", &crate::memory::Lookup::of());
+    let (question_s, ask_s) = m.later("responder_question", &crate::memory::Lookup::of());
+    let (rewind, rewinds) = m.later("rewind", &crate::requester::Rewind::of(cfg));
+    let (completer_kick, kicks) = m.later("completer_kick", &bits(cfg.qp_bits()));
+    let oldest = m.wire_of("oldest", &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) });
+    let returned = m.wire("returned", 1);
+    let freed = m.wire("freed", 1);
+    let payload_taken = m.wire("payload_taken", 1);
+
+    let answers = translate(m, cfg, vec![question_r, question_s], control.keys, control.pages);
+
+    // Requester.
+    let mut starts = crate::stream::fork(m, 3, control.requester).into_iter();
+    let mut start = || starts.next().expect("three requester blocks hold state");
+    let kick = crate::stream::arbiter(m, &|_: &Sig| ferrowire_rtl::lit(1, 1), vec![control.kick, completer_kick]);
+    let scheduled =
+        schedule(m, cfg, broadcast.clone(), start(), control.doorbell, rewind, kick, oldest.clone(), returned);
+    let contended = scheduled.grants.valid;
+    let fetched = fetch(m, cfg, scheduled.grants, wqe_data);
+    let segmented = segment(m, cfg, broadcast.clone(), start(), fetched, contended);
+    rewinds.connect(segmented.rewind);
+    m.drive(&returned, segmented.returned);
+    let committed = commit(
+        m,
+        cfg,
+        broadcast.clone(),
+        start(),
+        segmented.candidates,
+        answers[0].clone(),
+        payload_taken,
+        freed,
+    );
+    ask_r.connect(committed.lookup);
+    let outgoing = payload(m, cfg, payload_data, committed.ends);
+    m.drive(&payload_taken, outgoing.taken);
+
+    // Receive.
+    let (frame, parsed) = rx::parse::parse(m, cfg, wire);
+    let (frame, verdict) = rx::icrc::check(m, cfg, frame);
+    let received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
+    let dispatched = rx::dispatch::dispatch(m, received);
+
+    // Responder.
+    let checked =
+        check(m, cfg, broadcast.clone(), control.responder, dispatched.requests, answers[1].clone());
+    ask_s.connect(checked.lookup);
+    let placed = place(m, cfg, checked.place, dispatched.request_frames);
+
+    // Completer.
+    let tracked =
+        track(m, cfg, broadcast, control.completer, committed.sent, dispatched.answers, scheduled.flush);
+    kicks.connect(tracked.kicks);
+    m.drive(&oldest, tracked.oldest);
+    m.drive(&freed, tracked.freed);
+
+    // Send: answers beside requests.
+    let requests = TxSource { packet: committed.packets, payload: Some(outgoing.payload) };
+    let replies = TxSource { packet: placed.answers, payload: None };
+    let chosen = arbitrate(m, cfg, vec![requests, replies]);
+    let frame = build(m, cfg, chosen.packet, chosen.payload, control.addresses);
+    let wire = append(m, cfg, frame);
+    let tx_frame = wire.fire() & wire.last;
+    m.discard(&dispatched.cnp);
+    let events = Events {
+        dropped: dispatched.dropped,
+        responder: checked.counts,
+        ghost: tracked.dropped,
+        rx_frame,
+        tx_frame,
+    };
+    Transport {
+        wire,
+        reads: vec![scheduled.read, committed.read],
+        write: placed.write,
+        completions: tracked.completions,
+        faults: vec![checked.faults, tracked.faults],
+        events,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferrowire_rtl::build;
+
+    #[test]
+    fn the_transport_passes_the_build_time_checks_at_both_configurations() {
+        for name in ["generic-64b", "generic-8b"] {
+            let cfg = RnicConfig::named(name).unwrap();
+            let net = build("core", |m| {
+                let wire = m.stream_in("rx", &Beat::of(cfg.beat_bytes));
+                let wqe = m.stream_in("wqe", &DmaReadData::of(&cfg));
+                let payload = m.stream_in("payload", &DmaReadData::of(&cfg));
+                let index = bits(cfg.qp_bits());
+                let key_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.keys)));
+                let page_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.page_entries)));
+                let control = Control {
+                    broadcast: m.input_of("broadcast", &QpBroadcast::of(&cfg)),
+                    addresses: m.input_of(
+                        "addresses",
+                        &TableWrite { enable: bits(1), index, entry: AddressVector::of() },
+                    ),
+                    keys: m.input_of("keys", &TableWrite { enable: bits(1), index: key_bits, entry: KeyEntry::of(&cfg) }),
+                    pages: m.input_of("pages", &TableWrite { enable: bits(1), index: page_bits, entry: bits(52) }),
+                    responder: m.stream_in("start_responder", &QpInit::of(&cfg)),
+                    requester: m.stream_in("start_requester", &QpInit::of(&cfg)),
+                    completer: m.stream_in("start_completer", &QpInit::of(&cfg)),
+                    doorbell: m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
+                    kick: m.stream_in("kick", &index),
+                };
+                let out = transport(m, &cfg, wire, wqe, payload, control);
+                m.stream_out("tx", out.wire);
+                for (i, read) in out.reads.into_iter().enumerate() {
+                    m.stream_out(&format!("read{i}"), read);
+                }
+                m.stream_out("write", out.write);
+                m.stream_out("completion", out.completions);
+                for (i, fault) in out.faults.into_iter().enumerate() {
+                    m.stream_out(&format!("fault{i}"), fault);
+                }
+                m.output("events", &out.events);
+            })
+            .unwrap_or_else(|e| panic!("{name}:\n{e}"));
+            let lines: usize = net.verilog().lines().count();
+            println!("{name}: {:?} nodes, registers, memories; {lines} lines of Verilog", net.size());
+            if let Ok(dir) = std::env::var("DUMP") {
+                std::fs::write(format!("{dir}/{name}.v"), net.verilog()).unwrap();
+            }
+        }
+    }
+}
