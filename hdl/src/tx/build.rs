@@ -1,0 +1,840 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Writes a packet's frame: every header from Ethernet to the extension headers, the payload, the pad and four zero
+//! bytes where [`icrc`](super::icrc) puts the ICRC.
+//!
+//! ```text
+//!  av_write --> sum --> [ address vectors: block RAM, one a QP ]
+//!                              |
+//!  packet ----> read ----------+--> plan ---> network ---> header ----+
+//!               (A)                  (B) |      (C)       shifts (D)  |     +------+
+//!                                        v command                    OR -->| skid |--> out
+//!  payload ----------------------->  realign  ------------------------+     +------+
+//! ```
+//!
+//! (A) holds the packet while its address vector is read. (B) has worked out UDP, BTH and the extension headers that
+//! the opcode asks for, and commands the rotator. (C) has the IPv4 checksum: the sum of all that does not change from
+//! packet to packet was stored beside the address vector when that was written, so that one addition is left. (D)
+//! has the whole header in place and shifts it down by a beat whenever one leaves; the payload comes rotated to the
+//! lane where the header ends and is merged in.
+//!
+//! What a frame holds follows IBTA 9.2 and 9.3 and annex A17: IPv4 with DF and identification 0, or IPv6; UDP to port
+//! 4791 without checksum; BTH with MigReq set and version 0; pad to a multiple of four. Every field that is not named
+//! in [`TxPacket`] or [`AddressVector`] holds the reset value of the specification's table. Extension headers for which
+//! `TxPacket` has no fields (DETH, the operands of AtomicETH and AtomicAckETH) take their room and hold zeros.
+//!
+//! Latency: 5 cycles from the packet to its first beat, 6 where that beat carries payload, payload at hand.
+//! Throughput: a beat a cycle; a frame of `n` bytes with its ICRC takes `ceil(n / B)` cycles, with no cycle between
+//! frames: 17 for 1,024 bytes of payload in 64-byte beats, 3 for a 64-byte WRITE ONLY. Frames of one beat that carry
+//! payload (up to 6 bytes of it, at 64-byte beats) leave at three in four cycles. Within a frame there are gaps only
+//! where payload is late; the first frame after a pause may have one of a cycle, in front of its payload. A change of the address vector is seen by packets taken 2 cycles after it.
+//!
+//! A frame may be shorter than Ethernet's 60 bytes; whoever adds the frame check sequence pads it, behind the ICRC.
+//!
+//! Bad input: none can come from the wire. An opcode that the specification does not know gives a frame without
+//! extension headers. Payload beats must be as many as lane and length of the packets ask for: `last` is not looked
+//! at.
+
+use super::Payload;
+use crate::config::RnicConfig;
+use crate::fields::assemble;
+use crate::stream::{realign, skid, Beat, Realign};
+use crate::types::{AddressVector, TableWrite, TxPacket};
+use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_spec::wire::opcode::Ext;
+use ferrowire_spec::wire::{
+    aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, eth, icrc, ieth, imm_dt, ipv4, ipv6, reth, udp, vlan,
+    Opcode,
+};
+
+/// An address vector as it is stored.
+#[derive(Clone, Bundle)]
+struct Entry {
+    vector: AddressVector,
+    /// The ones' complement sum over the IPv4 header of a packet without UDP.
+    sum: Sig,
+}
+
+/// What stands in front of UDP.
+#[derive(Clone, Bundle)]
+struct Network {
+    dst_mac: Sig,
+    src_mac: Sig,
+    ipv6: Sig,
+    dst_ip: Sig,
+    src_ip: Sig,
+    vlan: Sig,
+    vlan_tci: Sig,
+    traffic_class: Sig,
+    hop_limit: Sig,
+    flow_label: Sig,
+}
+
+impl Network {
+    fn of(vector: &AddressVector) -> Network {
+        let v = vector.clone();
+        Network {
+            dst_mac: v.dst_mac,
+            src_mac: v.src_mac,
+            ipv6: v.ipv6,
+            dst_ip: v.dst_ip,
+            src_ip: v.src_ip,
+            vlan: v.vlan,
+            vlan_tci: v.vlan_tci,
+            traffic_class: v.traffic_class,
+            hop_limit: v.hop_limit,
+            flow_label: v.flow_label,
+        }
+    }
+}
+
+/// Where things end, in words of four bytes: every header but Ethernet's 14 bytes is a multiple of that.
+#[derive(Clone, Bundle)]
+struct Extent {
+    /// From the last two bytes of the Ethernet header on to the payload.
+    header: Sig,
+    /// Payload with its pad.
+    payload: Sig,
+}
+
+/// Stage B.
+#[derive(Clone, Bundle)]
+struct Planned {
+    network: Network,
+    sum: Sig,
+    /// UDP, BTH, extension headers.
+    transport: Sig,
+    datagram_bytes: Sig,
+    extent: Extent,
+    payload_bytes: Sig,
+    payload_lane: Sig,
+}
+
+/// Stage C.
+#[derive(Clone, Bundle)]
+struct Summed {
+    network: Network,
+    checksum: Sig,
+    transport: Sig,
+    datagram_bytes: Sig,
+    extent: Extent,
+    has_payload: Sig,
+}
+
+/// Bytes of the Ethernet header in front of the first whole word.
+const ODD: usize = eth::BYTES % 4;
+/// Bytes of the longest extension headers.
+const EXTENSION_BYTES: usize = {
+    let (mut most, mut i) = (0, 0);
+    while i < Opcode::ALL.len() {
+        let bytes = Opcode::ALL[i].header_bytes() - bth::BYTES;
+        if bytes > most {
+            most = bytes;
+        }
+        i += 1;
+    }
+    most
+};
+/// Bytes of the longest header.
+const HEADER_BYTES: usize =
+    eth::BYTES + vlan::BYTES + ipv6::BYTES + udp::BYTES + bth::BYTES + EXTENSION_BYTES;
+/// Bits that count the words of a header.
+const HEADER_WORD_BITS: u32 = usize::BITS - (HEADER_BYTES / 4).leading_zeros();
+
+/// Whether the opcode is one of those for which `holds` does.
+fn is(opcode: Sig, holds: impl Fn(Opcode) -> bool) -> Sig {
+    let codes = Opcode::ALL.iter().filter(|o| holds(**o));
+    codes.fold(lit(1, 0), |any, o| any | opcode.eq(o.code()))
+}
+
+/// One extension header.
+fn extension(ext: Ext, p: &TxPacket) -> Sig {
+    match ext {
+        Ext::Deth => assemble(&deth::LAYOUT, &[]),
+        Ext::Reth => {
+            assemble(&reth::LAYOUT, &[(reth::VA, p.va), (reth::RKEY, p.rkey), (reth::LEN, p.dma_length)])
+        }
+        Ext::AtomicEth => {
+            assemble(&atomic_eth::LAYOUT, &[(atomic_eth::VA, p.va), (atomic_eth::RKEY, p.rkey)])
+        }
+        Ext::Aeth => assemble(&aeth::LAYOUT, &[(aeth::SYNDROME, p.syndrome), (aeth::MSN, p.msn)]),
+        Ext::AtomicAckEth => assemble(&atomic_ack_eth::LAYOUT, &[]),
+        Ext::ImmDt => assemble(&imm_dt::LAYOUT, &[(imm_dt::IMM, p.imm)]),
+        Ext::Ieth => assemble(&ieth::LAYOUT, &[(ieth::RKEY, p.imm)]),
+        Ext::Cnp => assemble(&cnp::LAYOUT, &[]),
+    }
+}
+
+/// The extension headers of the packet's opcode, and their words.
+fn extensions(p: &TxPacket) -> (Sig, Sig) {
+    let width = 8 * EXTENSION_BYTES as u32;
+    let words_width = clog2(EXTENSION_BYTES as u64 / 4 + 1);
+    let (mut headers, mut words) = (lit(width, 0), lit(words_width, 0));
+    let mut lists: Vec<&[Ext]> = Vec::new();
+    for list in Opcode::ALL.iter().map(|o| o.extensions()) {
+        if !list.is_empty() && !lists.contains(&list) {
+            lists.push(list);
+        }
+    }
+    for list in lists {
+        let chosen = is(p.opcode, |o| o.extensions() == list);
+        let parts: Vec<Sig> = list.iter().map(|ext| extension(*ext, p)).collect();
+        let bytes: usize = list.iter().map(|ext| ext.bytes()).sum();
+        headers = headers | (cat(&parts).zext(width) & chosen.repeat(width));
+        words = words | (lit(words_width, bytes / 4) & chosen.repeat(words_width));
+    }
+    (headers, words)
+}
+
+/// Stage A's result: what follows from the packet and its address vector.
+fn plan(p: &TxPacket, entry: &Entry) -> Planned {
+    let v = &entry.vector;
+    let (extension, extension_words) = extensions(p);
+
+    // Words from the end of the header on: payload and pad.
+    let length = p.payload_bytes.width();
+    let rounded = p.payload_bytes.zext(length + 1) + 3;
+    let payload_words = rounded.slice(2, length - 1);
+    let pad = lit(2, 0) - p.payload_bytes.trunc(2);
+
+    let fixed = (udp::BYTES + bth::BYTES + icrc::BYTES) / 4;
+    let datagram_words = payload_words.zext(14) + extension_words.zext(14) + fixed;
+    let datagram_bytes = cat(&[lit(2, 0), datagram_words]);
+
+    let plain = (eth::BYTES - ODD + ipv4::BYTES + udp::BYTES + bth::BYTES) / 4;
+    let longer = (ipv6::BYTES - ipv4::BYTES) / 4;
+    let header_words = extension_words.zext(HEADER_WORD_BITS)
+        + v.vlan.then(plain + vlan::BYTES / 4, lit(HEADER_WORD_BITS, plain))
+        + v.ipv6.then(longer, lit(HEADER_WORD_BITS, 0));
+
+    let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, v.udp_sport), (udp::LEN, datagram_bytes)]);
+    let bth = assemble(
+        &bth::LAYOUT,
+        &[
+            (bth::OPCODE, p.opcode),
+            (bth::SE, p.solicited),
+            (bth::PAD, pad),
+            (bth::PKEY, v.pkey),
+            (bth::BECN, is(p.opcode, |o| o == Opcode::Cnp)),
+            (bth::DESTQP, v.dest_qpn),
+            (bth::ACKREQ, p.ack_req),
+            (bth::PSN, p.psn),
+        ],
+    );
+    Planned {
+        network: Network::of(v),
+        sum: entry.sum,
+        transport: cat(&[udp, bth, extension]),
+        datagram_bytes,
+        extent: Extent { header: header_words, payload: payload_words },
+        payload_bytes: p.payload_bytes,
+        payload_lane: p.payload_lane,
+    }
+}
+
+fn ipv4_header(n: &Network, total_bytes: Sig, checksum: Sig) -> Sig {
+    assemble(
+        &ipv4::LAYOUT,
+        &[
+            (ipv4::DSCP, n.traffic_class.slice(2, 6)),
+            (ipv4::ECN, n.traffic_class.slice(0, 2)),
+            (ipv4::TOTAL_LEN, total_bytes),
+            (ipv4::TTL, n.hop_limit),
+            (ipv4::CHECKSUM, checksum),
+            (ipv4::SRC, n.src_ip.trunc(32)),
+            (ipv4::DST, n.dst_ip.trunc(32)),
+        ],
+    )
+}
+
+fn ipv6_header(n: &Network, payload_bytes: Sig) -> Sig {
+    assemble(
+        &ipv6::LAYOUT,
+        &[
+            (ipv6::DSCP, n.traffic_class.slice(2, 6)),
+            (ipv6::ECN, n.traffic_class.slice(0, 2)),
+            (ipv6::FLOW_LABEL, n.flow_label),
+            (ipv6::PAYLOAD_LEN, payload_bytes),
+            (ipv6::HOP_LIMIT, n.hop_limit),
+            (ipv6::SRC, n.src_ip),
+            (ipv6::DST, n.dst_ip),
+        ],
+    )
+}
+
+/// Ethernet header and tag, in front of an IP header.
+fn link_header(n: &Network, tagged: bool, ipv6: bool) -> Sig {
+    let inner = if ipv6 { eth::ethertype::IPV6 } else { eth::ethertype::IPV4 };
+    let outer = if tagged { eth::ethertype::VLAN } else { inner };
+    let ethernet = assemble(
+        &eth::LAYOUT,
+        &[(eth::DST, n.dst_mac), (eth::SRC, n.src_mac), (eth::ETHERTYPE, lit(16, outer))],
+    );
+    if !tagged {
+        return ethernet;
+    }
+    let tag = assemble(
+        &vlan::LAYOUT,
+        &[
+            (vlan::PCP, n.vlan_tci.slice(13, 3)),
+            (vlan::DEI, n.vlan_tci.bit(12)),
+            (vlan::VID, n.vlan_tci.slice(0, 12)),
+            (vlan::ETHERTYPE, lit(16, inner)),
+        ],
+    );
+    cat(&[ethernet, tag])
+}
+
+/// The whole header: one of four places a field.
+fn header(m: &Scope, s: &Summed, width: u32) -> Sig {
+    let n = &s.network;
+    let v4 = ipv4_header(n, s.datagram_bytes + ipv4::BYTES, s.checksum);
+    let v6 = ipv6_header(n, s.datagram_bytes);
+    let variants: Vec<Sig> = [(false, false), (true, false), (false, true), (true, true)]
+        .into_iter()
+        .map(|(tagged, ipv6)| {
+            let ip = if ipv6 { v6 } else { v4 };
+            cat(&[link_header(n, tagged, ipv6), ip, s.transport]).zext(width)
+        })
+        .collect();
+    m.select(cat(&[n.vlan, n.ipv6]), &variants)
+}
+
+/// The sum of numbers of any widths, in `width` bits.
+fn sum(width: u32, terms: &[Sig]) -> Sig {
+    terms.iter().fold(lit(width, 0), |sum, term| sum + term.zext(width))
+}
+
+/// A ones' complement sum brought to 16 bits: the carries are added in again.
+fn fold(sum: Sig) -> Sig {
+    let once = sum.trunc(16).zext(17) + sum.slice(16, sum.width() - 16).zext(17);
+    once.trunc(16) + once.bit(16).zext(16)
+}
+
+/// The address vectors, read by `qp` where `en` holds. A vector is written with the sum over its IPv4 header, two
+/// cycles after the command.
+fn vectors(m: &Scope, cfg: &RnicConfig, write: TableWrite<AddressVector>, en: Sig, qp: Sig) -> Entry {
+    let fixed = ipv4_header(&Network::of(&write.entry), lit(16, ipv4::BYTES), lit(16, 0));
+    let words: Vec<Sig> = fixed.chunks(16).iter().map(Sig::swap_bytes).collect();
+    let (low, high) = words.split_at(words.len() / 2);
+    let (low, high) = (sum(19, low), sum(19, high));
+
+    let valid = m.reg("write_valid", 1).reset(0);
+    let index = m.reg("write_index", write.index.width()).no_reset();
+    let vector = m.reg_of("write_vector", &write.entry);
+    let low_sum = m.reg("write_low_sum", 19).no_reset();
+    let high_sum = m.reg("write_high_sum", 19).no_reset();
+    m.set(&valid, write.enable);
+    m.when(write.enable, |m| {
+        m.set(&index, write.index);
+        m.set_all(&vector, &write.entry);
+        m.set(&low_sum, low);
+        m.set(&high_sum, high);
+    });
+
+    let entry = Entry { vector, sum: fold(sum(20, &[low_sum, high_sum])).named("write_sum") };
+    let table = m.mem("vectors", cfg.qps, &entry).style(Style::Block).build();
+    table.write(valid, index, &entry);
+    table.read(m, en, qp, Collision::Old)
+}
+
+/// Builds frames: one a packet, in order, without the ICRC's value.
+#[module]
+pub fn build(
+    m: &Scope,
+    cfg: &RnicConfig,
+    packet: Stream<TxPacket>,
+    payload: Stream<Payload>,
+    av_write: TableWrite<AddressVector>,
+) -> Stream<Beat> {
+    let beat_bytes = cfg.beat_bytes;
+    let lane_bits = cfg.lane_bits();
+    // Words in a beat, as a shift.
+    let word_bits = lane_bits - 2;
+
+    // A: read the address vector.
+    let read_valid = m.reg("read_valid", 1).reset(0);
+    let read = m.reg_of("read", &packet.payload);
+    m.discard(&read.qp);
+    let read_moves = m.wire("read_moves", 1);
+    packet.accept(!read_valid | read_moves);
+    let entry = vectors(m, cfg, av_write, packet.fire(), packet.qp);
+    m.when(!read_valid | read_moves, |m| m.set(&read_valid, packet.valid));
+    m.when(packet.fire(), |m| m.set_all(&read, &packet.payload));
+
+    // B: transport headers are known, the rotator gets its command.
+    let worked_out = plan(&read, &entry);
+    let planned_valid = m.reg("planned_valid", 1).reset(0);
+    let planned = m.reg_of("planned", &worked_out);
+    let planned_moves = m.wire("planned_moves", 1);
+    let commanded = m.reg("commanded", 1).reset(0);
+    let offset = cat(&[lit(2, ODD), planned.extent.header]);
+    let command = Realign {
+        from_lane: planned.payload_lane,
+        to_lane: offset.trunc(lane_bits),
+        length: planned.payload_bytes,
+    };
+    let command = Stream::new(m, "command", planned_valid & !commanded, command);
+    m.drive(&read_moves, read_valid & (!planned_valid | planned_moves));
+    m.when(!planned_valid | planned_moves, |m| m.set(&planned_valid, read_valid));
+    m.when(read_moves, |m| m.set_all(&planned, &worked_out));
+    m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(command.fire(), |m| m.set(&commanded, 1));
+
+    // C: the checksum is known.
+    let summed_valid = m.reg("summed_valid", 1).reset(0);
+    let summed_moves = m.wire("summed_moves", 1);
+    let with_sum = Summed {
+        network: planned.network.clone(),
+        checksum: !fold(sum(17, &[planned.sum, planned.datagram_bytes])),
+        transport: planned.transport,
+        datagram_bytes: planned.datagram_bytes,
+        extent: planned.extent.clone(),
+        has_payload: planned.payload_bytes.any(),
+    };
+    let summed = m.reg_of("summed", &with_sum);
+    let summed_free = !summed_valid | summed_moves;
+    m.drive(&planned_moves, planned_valid & (commanded | command.ready) & summed_free);
+    m.when(summed_free, |m| m.set(&summed_valid, planned_moves));
+    m.when(planned_moves, |m| m.set_all(&summed, &with_sum));
+
+    // D: header and payload leave.
+    let rotated = realign(m, command, payload.map(|p| p.data));
+    m.discard(&rotated.strobe);
+    let header_width = 8 * (HEADER_BYTES as u32).next_multiple_of(beat_bytes);
+    let whole_header = header(m, &summed, header_width);
+    // The last word of the frame is the ICRC; the first begins behind the odd bytes.
+    let width = summed.extent.payload.width() + 1;
+    let last_word = sum(width, &[summed.extent.header, summed.extent.payload]);
+    let end_word = last_word + icrc::BYTES / 4;
+    let active = m.reg("active", 1).reset(0);
+    let head = m.reg("head", header_width).no_reset();
+    let beats_left = m.reg("beats_left", width - word_bits).no_reset();
+    let empty = m.reg("empty", lane_bits).no_reset();
+    let before_payload = m.reg("before_payload", HEADER_WORD_BITS - word_bits).no_reset();
+    let payload_left = m.reg("payload_left", 1).reset(0);
+
+    let wants = (payload_left & before_payload.eq(0)).named("wants_payload");
+    let last = beats_left.eq(0);
+    let data = head.trunc(8 * beat_bytes) | (rotated.data & wants.repeat(8 * beat_bytes));
+    let beat = Beat { data, last, empty: empty & last.repeat(lane_bits) };
+    let beats = Stream::new(m, "beat", active & (!wants | rotated.valid), beat);
+    rotated.accept(active & wants & beats.ready);
+
+    let done = beats.fire() & last;
+    m.drive(&summed_moves, summed_valid & (!active | done));
+    m.when(beats.fire(), |m| {
+        m.set(&head, head.slice(8 * beat_bytes, header_width - 8 * beat_bytes).zext(header_width));
+        m.set(&beats_left, beats_left - 1);
+        m.when(before_payload.any(), |m| m.set(&before_payload, before_payload - 1));
+        m.when(wants & rotated.last, |m| m.set(&payload_left, 0));
+    });
+    m.when(!active | done, |m| m.set(&active, summed_valid));
+    m.when(summed_moves, |m| {
+        m.set(&head, whole_header);
+        m.set(&beats_left, end_word.slice(word_bits, width - word_bits));
+        let in_last_beat = cat(&[lit(2, ODD), end_word.trunc(word_bits)]);
+        m.set(&empty, lit(lane_bits, 0) - in_last_beat);
+        m.set(&before_payload, summed.extent.header.slice(word_bits, HEADER_WORD_BITS - word_bits));
+        m.set(&payload_left, summed.has_payload);
+    });
+    skid(m, beats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{item, run, Random, Sink, Source};
+    use ferrowire_rtl::{Bits, Sim};
+    use ferrowire_spec::wire::{
+        Aeth, AtomicAckEth, AtomicEth, Bth, Cnp, Deth, Eth, Extensions, Frame, Ieth, ImmDt, Ip, Ipv4, Ipv6,
+        Reth, Udp, Vlan,
+    };
+    use rand::Rng;
+
+    fn config(beat_bytes: u32) -> RnicConfig {
+        RnicConfig { beat_bytes, qps: 16, ..RnicConfig::named("generic-64b").unwrap() }
+    }
+
+    fn write_shape(cfg: &RnicConfig) -> TableWrite<AddressVector> {
+        use ferrowire_rtl::bits;
+        TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: AddressVector::of() }
+    }
+
+    fn sim(cfg: &RnicConfig) -> Sim {
+        let netlist = ferrowire_rtl::build("top", |m| {
+            let packet = m.stream_in("packet", &TxPacket::of(cfg));
+            let payload = m.stream_in("payload", &Payload::of(cfg));
+            let av_write = m.input_of("av_write", &write_shape(cfg));
+            let out = build(m, cfg, packet, payload, av_write);
+            m.stream_out("out", out);
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        sim
+    }
+
+    #[derive(Clone, Copy, Default)]
+    struct Vector {
+        ipv6: bool,
+        tag: Option<u16>,
+        dst_mac: u64,
+        src_mac: u64,
+        dst_ip: u128,
+        src_ip: u128,
+        traffic_class: u8,
+        hop_limit: u8,
+        flow_label: u32,
+        sport: u16,
+        dest_qpn: u32,
+        pkey: u16,
+    }
+
+    impl Vector {
+        fn random(random: &mut Random, ipv6: bool, tagged: bool) -> Vector {
+            let rng = &mut random.rng;
+            let ip_bits = if ipv6 { 128 } else { 32 };
+            let mut ip = || rng.random::<u128>() >> (128 - ip_bits);
+            let (dst_ip, src_ip) = (ip(), ip());
+            Vector {
+                ipv6,
+                tag: tagged.then(|| rng.random()),
+                dst_mac: rng.random::<u64>() >> 16,
+                src_mac: rng.random::<u64>() >> 16,
+                dst_ip,
+                src_ip,
+                traffic_class: rng.random(),
+                hop_limit: rng.random(),
+                flow_label: rng.random::<u32>() >> 12,
+                sport: rng.random(),
+                dest_qpn: rng.random::<u32>() >> 8,
+                pkey: rng.random(),
+            }
+        }
+    }
+
+    #[derive(Clone, Copy)]
+    struct Packet {
+        qp: usize,
+        opcode: Opcode,
+        bytes: usize,
+        lane: usize,
+    }
+
+    struct Bench {
+        cfg: RnicConfig,
+        sim: Sim,
+        sources: [Source; 2],
+        sinks: [Sink; 1],
+        random: Random,
+        vectors: Vec<Vector>,
+        expected: Vec<Vec<u8>>,
+    }
+
+    impl Bench {
+        /// The QPs use: IPv4, IPv6, IPv4 tagged, IPv6 tagged, and so on.
+        fn new(beat_bytes: u32, seed: u64) -> Bench {
+            let cfg = config(beat_bytes);
+            let mut bench = Bench {
+                sim: sim(&cfg),
+                sources: [
+                    Source::new("packet", &TxPacket::of(&cfg)),
+                    Source::new("payload", &Payload::of(&cfg)),
+                ],
+                sinks: [Sink::new("out", &Beat::of(beat_bytes))],
+                random: Random::new(seed),
+                vectors: Vec::new(),
+                expected: Vec::new(),
+                cfg,
+            };
+            for qp in 0..16 {
+                let vector = Vector::random(&mut bench.random, qp % 2 == 1, qp / 2 % 2 == 1);
+                bench.write(qp, vector);
+                bench.vectors.push(vector);
+            }
+            bench.sim.tick();
+            bench
+        }
+
+        fn write(&mut self, qp: usize, v: Vector) {
+            let values = [
+                ("enable", 1),
+                ("index", qp as u128),
+                ("entry_dst_mac", v.dst_mac.into()),
+                ("entry_src_mac", v.src_mac.into()),
+                ("entry_ipv6", v.ipv6.into()),
+                ("entry_dst_ip", v.dst_ip),
+                ("entry_src_ip", v.src_ip),
+                ("entry_vlan", v.tag.is_some().into()),
+                ("entry_vlan_tci", v.tag.unwrap_or(0x1234).into()),
+                ("entry_traffic_class", v.traffic_class.into()),
+                ("entry_hop_limit", v.hop_limit.into()),
+                ("entry_flow_label", v.flow_label.into()),
+                ("entry_udp_sport", v.sport.into()),
+                ("entry_dest_qpn", v.dest_qpn.into()),
+                ("entry_pkey", v.pkey.into()),
+            ];
+            for (path, bits) in item(&write_shape(&self.cfg), &values) {
+                self.sim.set_bits(&format!("av_write_{path}"), &bits);
+            }
+            self.sim.tick();
+            self.sim.set("av_write_enable", 0);
+        }
+
+        /// Queues a packet with its payload, and the frame that must come of it.
+        fn push(&mut self, p: Packet) {
+            let rng = &mut self.random.rng;
+            let (va, rkey, dma_length): (u64, u32, u32) = (rng.random(), rng.random(), rng.random());
+            let (syndrome, imm, se, ackreq): (u8, u32, bool, bool) =
+                (rng.random(), rng.random(), rng.random(), rng.random());
+            let (psn, msn) = (rng.random::<u32>() >> 8, rng.random::<u32>() >> 8);
+            self.sources[0].push_values(&[
+                ("qp", p.qp as u128),
+                ("opcode", p.opcode.code().into()),
+                ("solicited", se.into()),
+                ("ack_req", ackreq.into()),
+                ("psn", psn.into()),
+                ("va", va.into()),
+                ("rkey", rkey.into()),
+                ("dma_length", dma_length.into()),
+                ("syndrome", syndrome.into()),
+                ("msn", msn.into()),
+                ("imm", imm.into()),
+                ("payload_bytes", p.bytes as u128),
+                ("payload_lane", p.lane as u128),
+            ]);
+            let payload = self.random.bytes(p.bytes);
+            self.push_payload(p.lane, &payload);
+
+            let mut ext = Extensions::default();
+            for header in p.opcode.extensions() {
+                match header {
+                    Ext::Deth => ext.deth = Some(Deth::default()),
+                    Ext::Reth => ext.reth = Some(Reth { va, rkey, len: dma_length }),
+                    Ext::AtomicEth => ext.atomic = Some(AtomicEth { va, rkey, ..Default::default() }),
+                    Ext::Aeth => ext.aeth = Some(Aeth { syndrome, msn }),
+                    Ext::AtomicAckEth => ext.atomic_ack = Some(AtomicAckEth::default()),
+                    Ext::ImmDt => ext.imm = Some(ImmDt { imm }),
+                    Ext::Ieth => ext.ieth = Some(Ieth { rkey: imm }),
+                    Ext::Cnp => ext.cnp = Some(Cnp::default()),
+                }
+            }
+            let v = self.vectors[p.qp];
+            let (dscp, ecn) = (v.traffic_class >> 2, v.traffic_class & 3);
+            let ip = match v.ipv6 {
+                false => Ip::V4(Ipv4 {
+                    dscp,
+                    ecn,
+                    ttl: v.hop_limit,
+                    src: v.src_ip as u32,
+                    dst: v.dst_ip as u32,
+                    ..Default::default()
+                }),
+                true => Ip::V6(Ipv6 {
+                    dscp,
+                    ecn,
+                    flow_label: v.flow_label,
+                    hop_limit: v.hop_limit,
+                    src: v.src_ip,
+                    dst: v.dst_ip,
+                    ..Default::default()
+                }),
+            };
+            let becn = p.opcode == Opcode::Cnp;
+            let mut frame = Frame {
+                eth: Eth { dst: v.dst_mac, src: v.src_mac, ethertype: 0 },
+                vlan: v.tag.map(|tci| Vlan::from_tci(tci, 0)),
+                ip,
+                udp: Udp { sport: v.sport, ..Default::default() },
+                bth: Bth {
+                    opcode: p.opcode.code(),
+                    se,
+                    pkey: v.pkey,
+                    becn,
+                    destqp: v.dest_qpn,
+                    ackreq,
+                    psn,
+                    ..Default::default()
+                },
+                ext,
+                payload: &payload,
+                ..Default::default()
+            };
+            frame.seal().unwrap();
+            let mut bytes = vec![0; frame.len()];
+            frame.emit(&mut bytes).unwrap();
+            assert!(frame.bth.migreq && frame.bth.tver == 0 && Frame::parse(&bytes).is_ok());
+            let end = bytes.len();
+            bytes[end - icrc::BYTES..].fill(0);
+            self.expected.push(bytes);
+        }
+
+        fn push_payload(&mut self, lane: usize, payload: &[u8]) {
+            if payload.is_empty() {
+                return;
+            }
+            let b = self.cfg.beat_bytes as usize;
+            let beats = (lane + payload.len()).div_ceil(b);
+            let mut lying = self.random.bytes(beats * b);
+            lying[lane..lane + payload.len()].copy_from_slice(payload);
+            for (i, beat) in lying.chunks(b).enumerate() {
+                let data = Bits::from_bytes(8 * self.cfg.beat_bytes, beat);
+                let last = Bits::new(1, u128::from(i + 1 == beats));
+                self.sources[1].push([("data".into(), data), ("last".into(), last)].into());
+            }
+        }
+
+        /// A packet that its opcode allows.
+        fn random_packet(&mut self, opcode: Opcode) -> Packet {
+            let rng = &mut self.random.rng;
+            let bytes = match (opcode.carries_payload(), rng.random_range(0..4)) {
+                (false, _) => 0,
+                (true, 0) => rng.random_range(0..=4096),
+                (true, _) => rng.random_range(0..=3 * self.cfg.beat_bytes as usize),
+            };
+            let lane = rng.random_range(0..self.cfg.beat_bytes as usize);
+            Packet { qp: rng.random_range(0..16), opcode, bytes, lane }
+        }
+
+        fn run(&mut self, stall: f64) {
+            let n = self.expected.len();
+            let bytes: usize = self.expected.iter().map(Vec::len).sum();
+            let cycles = 1000 + 20 * (n + bytes / self.cfg.beat_bytes as usize) as u64;
+            run(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, stall, cycles, |s| {
+                s[0].frames_seen() == n
+            });
+            let frames = self.sinks[0].frames();
+            for (i, (frame, expected)) in frames.iter().zip(&self.expected).enumerate() {
+                assert_eq!(frame, expected, "seed {}, frame {i}", self.random.seed);
+            }
+            assert!(self.sources.iter().all(|s| s.left() == 0), "payload is left over");
+            for item in self.sinks[0].items.iter().filter(|item| !item["last"].is_zero()) {
+                let (bytes, empty) = (item["data"].to_bytes(), item["empty"].to_u64() as usize);
+                assert!(bytes[bytes.len() - empty..].iter().all(|b| *b == 0), "bytes behind the frame");
+            }
+        }
+
+        /// Cycles from the end of the first frame to that of the last.
+        fn span(&self) -> u64 {
+            let sink = &self.sinks[0];
+            let beats = sink.items.iter().zip(&sink.cycles);
+            let ends: Vec<u64> = beats.filter(|(item, _)| !item["last"].is_zero()).map(|(_, c)| *c).collect();
+            ends[ends.len() - 1] - ends[0]
+        }
+    }
+
+    #[test]
+    fn frames_are_those_of_the_specification_for_every_opcode() {
+        for (beat_bytes, seed) in [(8, 1), (16, 2), (32, 3), (64, 4)] {
+            for stall in [0.0, 0.3] {
+                let mut bench = Bench::new(beat_bytes, seed);
+                for _ in 0..4 {
+                    for opcode in Opcode::ALL {
+                        let packet = bench.random_packet(*opcode);
+                        bench.push(packet);
+                    }
+                }
+                bench.run(stall);
+            }
+        }
+    }
+
+    #[test]
+    fn every_short_payload_in_every_lane_is_padded_and_placed() {
+        for beat_bytes in [8, 64] {
+            let mut bench = Bench::new(beat_bytes, 5);
+            for bytes in 0..=70 {
+                for step in 0..4 {
+                    let lane = (bytes * 5 + step * beat_bytes as usize / 4) % beat_bytes as usize;
+                    let qp = (bytes + step) % 16;
+                    bench.push(Packet { qp, opcode: Opcode::RcSendOnly, bytes, lane });
+                    bench.push(Packet { qp, opcode: Opcode::RcWriteOnlyImm, bytes, lane });
+                }
+            }
+            bench.run(0.0);
+        }
+    }
+
+    #[test]
+    fn the_largest_payload_is_whole_in_every_beat_size() {
+        for beat_bytes in [8, 16, 32, 64] {
+            let mut bench = Bench::new(beat_bytes, 6);
+            for qp in 0..4 {
+                for bytes in [4093, 4094, 4095, 4096] {
+                    let lane = beat_bytes as usize - 1;
+                    bench.push(Packet { qp, opcode: Opcode::RcReadResponseOnly, bytes, lane });
+                    bench.push(Packet { qp, opcode: Opcode::RcWriteMiddle, bytes, lane: 0 });
+                }
+            }
+            bench.run(0.0);
+        }
+    }
+
+    #[test]
+    fn frames_leave_without_a_gap() {
+        let middle = Opcode::RcWriteMiddle;
+        for (beat_bytes, opcode, bytes, beats) in [
+            (64, middle, 1024, 17),
+            (64, middle, 4096, 65),
+            (64, Opcode::RcWriteOnly, 64, 3),
+            (64, Opcode::RcSendOnly, 64, 2),
+            (64, Opcode::RcReadResponseOnly, 64, 2),
+            (64, Opcode::RcReadRequest, 0, 2),
+            (64, Opcode::RcAcknowledge, 0, 1),
+            (32, middle, 1024, 34),
+            (16, Opcode::RcAcknowledge, 0, 4),
+            (16, Opcode::RcWriteOnly, 64, 9),
+            (8, middle, 1024, 136),
+            (8, Opcode::RcSendOnly, 8, 9),
+        ] {
+            for lane in [0, 1, 5, 2 * beat_bytes as usize - 10, beat_bytes as usize - 1] {
+                let lane = lane % beat_bytes as usize;
+                let mut bench = Bench::new(beat_bytes, 7);
+                for _ in 0..21 {
+                    bench.push(Packet { qp: 0, opcode, bytes, lane });
+                }
+                bench.run(0.0);
+                // After a pause the rotator may need one cycle more than the header.
+                assert!(bench.sinks[0].gaps <= 1);
+                assert_eq!(
+                    bench.span(),
+                    20 * beats,
+                    "{opcode}, {bytes} bytes, lane {lane}, beats of {beat_bytes}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn frames_of_one_beat_with_payload_leave_at_three_in_four_cycles() {
+        let mut bench = Bench::new(64, 8);
+        for _ in 0..61 {
+            bench.push(Packet { qp: 0, opcode: Opcode::RcSendOnly, bytes: 4, lane: 9 });
+        }
+        bench.run(0.0);
+        assert!(bench.span() <= 80, "{}", bench.span());
+    }
+
+    #[test]
+    fn a_frame_begins_five_cycles_after_its_packet() {
+        for (opcode, bytes, cycles) in
+            [(Opcode::RcAcknowledge, 0, 5), (Opcode::RcWriteOnly, 64, 5), (Opcode::RcSendOnly, 64, 6)]
+        {
+            let mut bench = Bench::new(64, 9);
+            bench.push(Packet { qp: 0, opcode, bytes, lane: 0 });
+            bench.run(0.0);
+            assert_eq!(bench.sinks[0].cycles[0] - bench.sources[0].cycles[0], cycles, "{opcode}");
+        }
+    }
+
+    #[test]
+    fn a_new_address_vector_is_seen_by_packets_two_cycles_after_it() {
+        let mut bench = Bench::new(64, 10);
+        bench.push(Packet { qp: 3, opcode: Opcode::RcAcknowledge, bytes: 0, lane: 0 });
+        bench.run(0.0);
+        let vector = Vector::random(&mut bench.random, false, true);
+        bench.write(3, vector);
+        bench.vectors[3] = vector;
+        bench.sim.tick();
+        bench.push(Packet { qp: 3, opcode: Opcode::RcAcknowledge, bytes: 0, lane: 0 });
+        bench.run(0.0);
+    }
+}
