@@ -80,8 +80,9 @@ pub(crate) fn zip<T: Bundle>(a: &T, b: &T, loc: Loc, mut f: impl FnMut(Sig, Sig)
         let Some((other_path, other)) = others.get(i) else {
             panic!("{loc}: bundles of different shapes: one has no field `{path}`")
         };
+        // Of single signals `f` tells more.
         assert!(
-            other_path == path && other.width() == sig.width(),
+            other_path == path && (other.width() == sig.width() || path.is_empty()),
             "{loc}: bundles of different shapes: `{path}` of {} bits beside `{other_path}` of {} bits",
             sig.width(),
             other.width()
