@@ -37,39 +37,71 @@ impl Default for ContextOptions {
 
 /// How much the card holds and what it can do: its registers of the same names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[allow(missing_docs)] // the tables of `csr::capabilities` have the meanings
+#[non_exhaustive]
 pub struct Capabilities {
+    /// Queue pairs; QPNs are below it.
     pub max_qp: u32,
+    /// Completion queues.
     pub max_cq: u32,
+    /// Regions and windows together; key indices are below it.
     pub max_mr: u32,
+    /// Page table entries.
     pub mtt_entries: u32,
+    /// Shared receive queues; 0: none.
     pub max_srq: u32,
+    /// Address handles; 0: none.
     pub max_ah: u32,
+    /// Protection domains.
     pub max_pd: u32,
+    /// Event queues.
     pub max_eq: u32,
+    /// Doorbell pages.
     pub doorbell_pages: u32,
+    /// Largest path MTU.
     pub max_mtu: Coded<PathMtu>,
+    /// Page sizes a region may have: bit `n` set says 2^n bytes.
     pub page_shifts: u32,
+    /// Units of the largest send queue, as a power of two.
     pub max_sq_log2: u8,
+    /// Units of the largest receive queue, as a power of two.
     pub max_rq_log2: u8,
+    /// Entries of the largest completion queue, as a power of two.
     pub max_cq_log2: u8,
+    /// Entries of the largest command queue, as a power of two.
     pub max_cmdq_log2: u8,
+    /// SGEs of a send WQE.
     pub max_send_sge: u8,
+    /// SGEs of a receive WQE.
     pub max_recv_sge: u8,
+    /// Bytes of inline data of a send WQE.
     pub max_inline: u16,
+    /// Largest `max_rd_atomic` of a queue pair.
     pub max_rd_atomic: u8,
+    /// Largest `max_dest_rd_atomic` of a queue pair.
     pub max_dest_rd_atomic: u8,
+    /// Reliable connections.
     pub rc: bool,
+    /// Unreliable connections.
     pub uc: bool,
+    /// Unreliable datagrams.
     pub ud: bool,
+    /// Atomics.
     pub atomics: bool,
+    /// Memory windows.
     pub memory_windows: bool,
+    /// Shared receive queues.
     pub srq: bool,
+    /// Congestion control by CNP.
     pub congestion: bool,
+    /// Raw Ethernet queue pair.
     pub raw_ethernet: bool,
+    /// Selective retransmission.
     pub selective_repeat: bool,
+    /// IPv6.
     pub ipv6: bool,
+    /// VLAN tags.
     pub vlan: bool,
+    /// Command completions and events raise MSI-X.
     pub msix: bool,
 }
 
