@@ -226,3 +226,107 @@ pub fn mask(m: &Scope, #[param] end: PacketEnd, enable: Sig, beat: Beat) -> (Crc
     let covered = m.delay("covered_reg", &covered);
     (masked, covered)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::icrc::sample::{self, Kind};
+    use crate::testing::{frames_to_beats, Random};
+    use ferrowire_rtl::{build, Sim};
+    use rand::Rng;
+
+    fn sim_of(beat_bytes: u32, end: PacketEnd) -> Sim {
+        let netlist = build("top", |m| {
+            let enable = m.input("enable", 1);
+            let (masked, covered) = mask(m, end, enable, m.input_of("beat", &Beat::of(beat_bytes)));
+            m.output("masked", &masked);
+            m.output("covered", &covered);
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        sim
+    }
+
+    /// What the CRC should see of a frame whose packet ends at `end`, from the offsets of the standard's drawings.
+    fn masked(frame: &[u8], end: usize) -> Vec<u8> {
+        let mut bytes = frame.to_vec();
+        let l3 = sample::l3(frame);
+        let udp = if frame[l3] >> 4 == 6 {
+            bytes[l3] |= 0x0f;
+            [1, 2, 3, 7].iter().for_each(|i| bytes[l3 + i] = 0xff);
+            l3 + 40
+        } else {
+            [1, 8, 10, 11].iter().for_each(|i| bytes[l3 + i] = 0xff);
+            l3 + 20
+        };
+        [udp + 6, udp + 7, udp + 8 + 4].iter().for_each(|i| bytes[*i] = 0xff);
+        bytes[..l3].fill(0);
+        bytes[end..].fill(0);
+        seed().to_le_bytes().iter().zip(&mut bytes[l3..]).for_each(|(s, b)| *b ^= s);
+        bytes
+    }
+
+    #[test]
+    fn icrc_mask_leaves_what_is_covered_and_nothing_else() {
+        for end in [PacketEnd::Frame, PacketEnd::IpLength] {
+            for beat_bytes in [8u32, 16, 32, 64] {
+                let mut sim = sim_of(beat_bytes, end);
+                let mut random = Random::new(11);
+                let (mut seen, mut heads, mut live) = (Vec::new(), 0, 0);
+                for n in 0..120 {
+                    let kind = Kind { ipv6: random.rng.random(), vlan: random.rng.random(), body: n };
+                    let mut frame = sample::frame(&mut random, kind);
+                    let packet_end = frame.len();
+                    if end == PacketEnd::IpLength {
+                        let padding = random.rng.random_range(0..2 * beat_bytes as usize);
+                        frame.extend(random.bytes(padding));
+                    }
+                    let want = masked(&frame, packet_end);
+                    // A few cycles without a beat push the last one through.
+                    let beats = frames_to_beats([&frame[..]], beat_bytes).into_iter().map(Some);
+                    for beat in beats.chain(vec![None; 4]) {
+                        let pause = random.chance(0.2);
+                        for enable in if pause { vec![false, true] } else { vec![true] } {
+                            let enable = enable && beat.is_some();
+                            sim.set("enable", u64::from(enable));
+                            for field in ["data", "last", "empty"] {
+                                if let Some(beat) = &beat {
+                                    sim.set_bits(&format!("beat_{field}"), &beat[field]);
+                                }
+                            }
+                            sim.tick();
+                            if sim.get("masked_valid") == 0 {
+                                continue;
+                            }
+                            assert_eq!(sim.get("masked_first"), u64::from(seen.is_empty()));
+                            heads += sim.get("masked_first");
+                            live += sim.get("masked_live");
+                            if sim.get("masked_live") == 1 {
+                                seen.extend(sim.get_bits("masked_data").to_bytes());
+                            }
+                            if sim.get("masked_last") == 1 {
+                                assert_eq!(sim.get("covered_whole"), 1);
+                                let empty = sim.get("covered_empty") as usize;
+                                assert_eq!(
+                                    seen.len() - empty,
+                                    packet_end,
+                                    "{end:?}, {beat_bytes}: {frame:02x?}"
+                                );
+                                assert!(seen[packet_end..].iter().all(|b| *b == 0));
+                                assert_eq!(
+                                    seen[..packet_end],
+                                    want[..packet_end],
+                                    "{end:?}, {beat_bytes}: {frame:02x?}"
+                                );
+                                assert_eq!(live, packet_end.div_ceil(beat_bytes as usize) as u64);
+                                seen.clear();
+                                live = 0;
+                            }
+                        }
+                    }
+                    assert_eq!(heads, n as u64 + 1);
+                }
+            }
+        }
+    }
+}

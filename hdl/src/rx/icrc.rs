@@ -259,6 +259,24 @@ mod tests {
     }
 
     #[test]
+    fn icrc_frames_beyond_any_packet_do_not_confuse_the_count_of_beats() {
+        for beat_bytes in WIDTHS {
+            let mut random = Random::new(12);
+            let mut frames = Vec::new();
+            // The largest IP packets, and padding until any counter of beats has gone round.
+            for (ipv6, vlan, body) in [(false, false, 65535 - 44), (true, true, 65535 - 24), (true, false, 3)]
+            {
+                let frame = sample::frame(&mut random, Kind { ipv6, vlan, body });
+                let mut padded = frame.clone();
+                padded.resize(300_000, 0x77);
+                frames.extend([frame, padded]);
+            }
+            let got = bench(beat_bytes).send(&frames, &mut random, 0.0);
+            assert!(got.into_iter().all(|ok| ok), "{beat_bytes} bytes a beat");
+        }
+    }
+
+    #[test]
     fn icrc_check_takes_a_beat_a_cycle_and_answers_at_a_fixed_latency() {
         for beat_bytes in WIDTHS {
             let mut random = Random::new(9);
