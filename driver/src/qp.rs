@@ -393,6 +393,9 @@ impl Inner {
             self.sends.reset();
             self.attach();
         }
+        if from == QpState::Sqe {
+            self.sends.tracker().recovered();
+        }
         self.state = to;
         Ok(())
     }

@@ -195,6 +195,11 @@ impl SendTracker {
     pub(crate) fn failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
+
+    /// The queue pair left SQE.
+    pub(crate) fn recovered(&self) {
+        self.failed.store(false, Ordering::Relaxed);
+    }
 }
 
 /// The poster's side of a send queue.
