@@ -2,6 +2,7 @@
 //! What faces the host: registers, doorbells, commands, completions, and the two DMA channels.
 
 pub mod cq;
+pub mod csr;
 pub mod dma;
 pub mod doorbell;
 mod types;

@@ -76,3 +76,57 @@ impl CqDoorbell {
         CqDoorbell { cq: bits(cfg.cq_bits()), consumer: bits(32), arm_next: bits(1), arm_solicited: bits(1) }
     }
 }
+
+/// Where the command queue lies and what it has to do; from the registers.
+#[derive(Clone, Bundle)]
+pub struct CommandControl {
+    /// Commands are taken; while low, both rings stand at entry 0.
+    pub enable: Sig,
+    /// Everything is to be removed.
+    pub reset: Sig,
+    /// Bus address of the commands.
+    pub base: Sig,
+    /// Log2 of the command ring's entries.
+    pub log2: Sig,
+    /// Commands posted, free-running.
+    pub producer: Sig,
+    /// Bus address of the completions.
+    pub completion_base: Sig,
+    /// Log2 of the completion ring's entries.
+    pub completion_log2: Sig,
+}
+
+impl CommandControl {
+    /// The shape.
+    pub fn of() -> Self {
+        CommandControl {
+            enable: bits(1),
+            reset: bits(1),
+            base: bits(64),
+            log2: bits(8),
+            producer: bits(16),
+            completion_base: bits(64),
+            completion_log2: bits(8),
+        }
+    }
+}
+
+/// What the command processor shows in the registers.
+#[derive(Clone, Bundle)]
+pub struct CommandProgress {
+    /// Tables are clear.
+    pub ready: Sig,
+    /// The ring could not be read.
+    pub fatal: Sig,
+    /// Commands taken.
+    pub consumer: Sig,
+    /// A pulse: the reset that was asked for is done.
+    pub reset_done: Sig,
+}
+
+impl CommandProgress {
+    /// The shape.
+    pub fn of() -> Self {
+        CommandProgress { ready: bits(1), fatal: bits(1), consumer: bits(16), reset_done: bits(1) }
+    }
+}

@@ -1,0 +1,440 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Owner of every QP's state and attributes. All others hold read copies, written by its broadcast.
+//!
+//! ```text
+//!  query --->+-------+---> reply                 (command processor)
+//!  update -->|       |---> broadcast             (every engine's copies)
+//!  fault 0 ->| table |---> responder, requester, completer: start with this PSN
+//!  fault n ->|       |---> kick                  (scheduler: flush this QP)
+//!            +-------+
+//! ```
+//!
+//! A query is answered with the whole record, and holds all faults back until its update has come: nobody changes a
+//! record between the look and the decision. Each query must be followed by one update of the same QP, which may write
+//! nothing (`write` low). The engines are told their first PSN before the new state is broadcast, so that no packet
+//! finds a state without its PSN; a kick comes after the broadcast, so that the flush finds the state.
+//!
+//! A fault moves a QP that is in INIT, RTR, RTS, SQD or SQE to ERR and kicks it; in RESET and ERR it is ignored, so any
+//! number of faults make one kick. A fault takes 2 cycles, and as long as the kick waits; a query's reply comes one
+//! cycle after the query, an update takes 2 cycles and as long as the engines take. Faults wait behind an update:
+//! engines must take their PSN without waiting for their own fault to be taken.
+//!
+//! Reset leaves the table as it is; the command processor then writes every record.
+
+use crate::config::RnicConfig;
+use crate::stream::arbiter;
+use crate::types::{QpAttributes, QpBroadcast, QpInit, TableWrite};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
+use ferrowire_spec::QpState;
+
+/// What the table holds of a QP.
+#[derive(Clone, Bundle)]
+pub struct QpRecord {
+    /// It was created.
+    pub exists: Sig,
+    /// Its state, as `QpState`.
+    pub state: Sig,
+    /// Its attributes.
+    pub attributes: QpAttributes,
+}
+
+impl QpRecord {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        QpRecord { exists: bits(1), state: bits(3), attributes: QpAttributes::of(cfg) }
+    }
+}
+
+/// What follows a query.
+#[derive(Clone, Bundle)]
+pub struct QpUpdate {
+    /// Which QP: that of the query.
+    pub qp: Sig,
+    /// Write the record; otherwise nothing changes.
+    pub write: Sig,
+    /// The new record.
+    pub record: QpRecord,
+    /// The responder starts.
+    pub responder: Sig,
+    /// Requester and completer start.
+    pub requester: Sig,
+    /// The responder's first PSN.
+    pub rq_psn: Sig,
+    /// The requester's and completer's first PSN.
+    pub sq_psn: Sig,
+}
+
+impl QpUpdate {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        QpUpdate {
+            qp: bits(cfg.qp_bits()),
+            write: bits(1),
+            record: QpRecord::of(cfg),
+            responder: bits(1),
+            requester: bits(1),
+            rq_psn: bits(24),
+            sq_psn: bits(24),
+        }
+    }
+}
+
+/// What leaves the QP context.
+#[derive(Interface)]
+pub struct QpContext {
+    /// The answer to a query.
+    pub reply: Stream<QpRecord>,
+    /// Writes into every engine's copies.
+    pub broadcast: QpBroadcast,
+    /// QPs that have just entered ERR.
+    pub kick: Stream<Sig>,
+    /// QPs on the way to RTR.
+    pub responder: Stream<QpInit>,
+    /// QPs on the way to RTS.
+    pub requester: Stream<QpInit>,
+    /// The same QPs.
+    pub completer: Stream<QpInit>,
+}
+
+#[derive(Clone, Copy, Fsm)]
+enum State {
+    Idle,
+    /// The record is on offer.
+    Reply,
+    /// Waits for the update.
+    Locked,
+    /// The engines are told their PSN.
+    Start,
+    /// The update is written.
+    Write,
+    /// The state of a QP with a fault has been read.
+    Fault,
+    /// The scheduler is told.
+    Kick,
+}
+
+/// The small part of a record, which faults change.
+#[derive(Clone, Bundle)]
+struct Life {
+    exists: Sig,
+    state: Sig,
+}
+
+/// Keeps state and attributes.
+#[module]
+pub fn qp(
+    m: &Scope,
+    cfg: &RnicConfig,
+    query: Stream<Sig>,
+    update: Stream<QpUpdate>,
+    faults: Vec<Stream<Sig>>,
+) -> QpContext {
+    let state = m.fsm("state", State::Idle);
+    let fault = arbiter(m, &|_: &Sig| lit(1, 1), faults);
+    let index = m.reg("index", cfg.qp_bits()).no_reset();
+    let wanted = query.valid.then(query.payload, fault.payload);
+    let read = (state.is(State::Idle) & (query.valid | fault.valid)).named("read");
+    query.accept(state.is(State::Idle));
+    fault.accept(state.is(State::Fault));
+    update.accept(state.is(State::Write));
+
+    // A read and a write never share a cycle: reads are in Idle alone.
+    let lives = m.mem("lives", cfg.qps, &Life { exists: bits(1), state: bits(3) }).init(vec![]).build();
+    let attributes = m.mem("attributes", cfg.qps, &QpAttributes::of(cfg)).init(vec![]).build();
+    let life_after = m.wire_of("life_after", &Life { exists: bits(1), state: bits(3) });
+    let change = m.wire("change", 1);
+    let write = (state.is(State::Write) & update.write).named("write");
+    lives.write(change, index, &life_after);
+    attributes.write(write, index, &update.record.attributes);
+    let life = lives.read(m, read, wanted, Collision::Never);
+    let known = attributes.read(m, read, wanted, Collision::Never);
+
+    let error = lit(3, QpState::Err.code());
+    let runs = life.state.ne(QpState::Reset.code()) & life.state.lt(error);
+    let breaks = (state.is(State::Fault) & runs).named("breaks");
+    m.drive(&change, write | breaks);
+    m.drive(&life_after.exists, write.then(update.record.exists, life.exists));
+    m.drive(&life_after.state, write.then(update.record.state, error));
+    let enters_error = update.write & update.record.state.eq(error) & runs;
+
+    // The engines that have not taken their PSN yet.
+    let waiting =
+        ["responder", "requester", "completer"].map(|name| m.reg(&format!("{name}_waits"), 1).reset(0));
+    let start = |name: &str, waits: Sig, psn: Sig| {
+        let stream = Stream::new(m, name, waits, QpInit { qp: index, psn });
+        m.when(stream.ready, |m| m.set(&waits, 0));
+        stream
+    };
+    let responder = start("responder", waiting[0], update.rq_psn);
+    let requester = start("requester", waiting[1], update.sq_psn);
+    let completer = start("completer", waiting[2], update.sq_psn);
+    let started = !(waiting[0] | waiting[1] | waiting[2]);
+
+    let reply = Stream::new(
+        m,
+        "reply",
+        state.is(State::Reply),
+        QpRecord { exists: life.exists, state: life.state, attributes: known },
+    );
+    let kick = Stream::new(m, "kick", state.is(State::Kick), index);
+
+    m.when(read, |m| {
+        m.set(&index, wanted);
+        m.when(query.valid, |m| m.set(&state, State::Reply)).otherwise(|m| m.set(&state, State::Fault));
+    });
+    m.when(reply.fire(), |m| m.set(&state, State::Locked));
+    m.when(state.is(State::Locked) & update.valid, |m| {
+        m.assert(update.qp.eq(index), "an update for another QP than the query's");
+        m.set(&waiting[0], update.write & update.responder);
+        m.set(&waiting[1], update.write & update.requester);
+        m.set(&waiting[2], update.write & update.requester);
+        m.set(&state, State::Start);
+    });
+    m.when(state.is(State::Start) & started, |m| m.set(&state, State::Write));
+    m.when(state.is(State::Write), |m| {
+        m.when(enters_error, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
+    });
+    m.when(state.is(State::Fault), |m| {
+        m.when(runs, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
+    });
+    m.when(kick.fire(), |m| m.set(&state, State::Idle));
+
+    let broadcast = QpBroadcast {
+        attributes: TableWrite { enable: write, index, entry: update.record.attributes.clone() },
+        state: TableWrite { enable: change, index, entry: life_after.state },
+    };
+    QpContext { reply, broadcast, kick, responder, requester, completer }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{step, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+    use rand::Rng;
+
+    /// The sinks, in order.
+    const REPLY: usize = 0;
+    const KICK: usize = 1;
+    const RESPONDER: usize = 2;
+    const REQUESTER: usize = 3;
+    const COMPLETER: usize = 4;
+
+    struct Bench {
+        sim: Sim,
+        sources: Vec<Source>,
+        sinks: Vec<Sink>,
+        random: Random,
+        stall: f64,
+        /// States as broadcast, with the number of starts and kicks seen before.
+        states: Vec<(u64, u64, usize)>,
+        attributes: Vec<(u64, u64)>,
+    }
+
+    fn bench(beat_bytes: u32, stall: f64) -> Bench {
+        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        let number = bits(cfg.qp_bits());
+        let netlist = build("top", |m| {
+            let query = m.stream_in("query", &number);
+            let update = m.stream_in("update", &QpUpdate::of(&cfg));
+            let faults = vec![m.stream_in("fault0", &number), m.stream_in("fault1", &number)];
+            let out = qp(m, &cfg, query, update, faults);
+            m.stream_out("reply", out.reply);
+            m.stream_out("kick", out.kick);
+            m.stream_out("responder", out.responder);
+            m.stream_out("requester", out.requester);
+            m.stream_out("completer", out.completer);
+            m.output("broadcast", &out.broadcast);
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        Bench {
+            sim,
+            sources: vec![
+                Source::new("query", &number),
+                Source::new("update", &QpUpdate::of(&cfg)),
+                Source::new("fault0", &number),
+                Source::new("fault1", &number),
+            ],
+            sinks: vec![
+                Sink::new("reply", &QpRecord::of(&cfg)),
+                Sink::new("kick", &number),
+                Sink::new("responder", &QpInit::of(&cfg)),
+                Sink::new("requester", &QpInit::of(&cfg)),
+                Sink::new("completer", &QpInit::of(&cfg)),
+            ],
+            random: Random::new(8),
+            stall,
+            states: Vec::new(),
+            attributes: Vec::new(),
+        }
+    }
+
+    impl Bench {
+        fn step(&mut self) {
+            if self.sim.get("broadcast_state_enable") == 1 {
+                let side = self.sinks[RESPONDER].items.len() + self.sinks[REQUESTER].items.len();
+                self.states.push((
+                    self.sim.get("broadcast_state_index"),
+                    self.sim.get("broadcast_state_entry"),
+                    side + self.sinks[COMPLETER].items.len(),
+                ));
+            }
+            if self.sim.get("broadcast_attributes_enable") == 1 {
+                self.attributes.push((
+                    self.sim.get("broadcast_attributes_index"),
+                    self.sim.get("broadcast_attributes_entry_pd"),
+                ));
+            }
+            step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
+        }
+
+        fn settle(&mut self) {
+            let mut idle = 0;
+            while idle < 40 {
+                idle = if self.sources.iter().all(|s| s.left() == 0) { idle + 1 } else { 0 };
+                self.step();
+            }
+        }
+
+        fn query(&mut self, qp: u64) -> (u64, u64, u64) {
+            self.sources[0].push_values(&[("", u128::from(qp))]);
+            let before = self.sinks[REPLY].items.len();
+            for _ in 0..1000 {
+                self.step();
+                if let Some(reply) = self.sinks[REPLY].items.get(before) {
+                    return (
+                        reply["exists"].to_u64(),
+                        reply["state"].to_u64(),
+                        reply["attributes_pd"].to_u64(),
+                    );
+                }
+            }
+            panic!("seed {}: no reply", self.random.seed);
+        }
+
+        fn update(&mut self, qp: u64, fields: &[(&str, u128)]) {
+            let mut all = vec![("qp", u128::from(qp))];
+            all.extend(fields);
+            self.sources[1].push_values(&all);
+            self.settle();
+        }
+
+        fn set(&mut self, qp: u64, state: QpState, pd: u128) {
+            self.query(qp);
+            let state = u128::from(state.code());
+            let record =
+                [("write", 1), ("record_exists", 1), ("record_state", state), ("record_attributes_pd", pd)];
+            self.update(qp, &record);
+        }
+    }
+
+    fn code(state: QpState) -> u64 {
+        u64::from(state.code())
+    }
+
+    #[test]
+    fn an_update_is_kept_and_broadcast() {
+        for (beat_bytes, stall) in [(8, 0.0), (64, 0.4)] {
+            let mut bench = bench(beat_bytes, stall);
+            assert_eq!(bench.query(5), (0, 0, 0));
+            bench.update(5, &[]);
+            assert!(bench.states.is_empty() && bench.attributes.is_empty());
+            bench.set(5, QpState::Init, 77);
+            assert_eq!(bench.states, [(5, code(QpState::Init), 0)]);
+            assert_eq!(bench.attributes, [(5, 77)]);
+            assert_eq!(bench.query(5), (1, code(QpState::Init), 77));
+            bench.update(5, &[]);
+            assert_eq!(bench.query(4), (0, 0, 0));
+        }
+    }
+
+    #[test]
+    fn engines_start_before_the_state_is_broadcast() {
+        for (beat_bytes, stall) in [(8, 0.0), (64, 0.6)] {
+            let mut bench = bench(beat_bytes, stall);
+            let record = [("write", 1), ("record_exists", 1), ("rq_psn", 0x111111), ("sq_psn", 0x222222)];
+            bench.query(9);
+            let rtr = u128::from(QpState::Rtr.code());
+            bench.update(9, &[&record[..], &[("record_state", rtr), ("responder", 1)]].concat());
+            bench.query(9);
+            let rts = u128::from(QpState::Rts.code());
+            bench.update(9, &[&record[..], &[("record_state", rts), ("requester", 1)]].concat());
+            assert_eq!(bench.states, [(9, code(QpState::Rtr), 1), (9, code(QpState::Rts), 3)]);
+            for (sink, psn) in [(RESPONDER, 0x111111), (REQUESTER, 0x222222), (COMPLETER, 0x222222)] {
+                assert_eq!(
+                    (bench.sinks[sink].values("qp"), bench.sinks[sink].values("psn")),
+                    (vec![9], vec![psn])
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_fault_moves_a_running_qp_to_err_once() {
+        for state in QpState::ALL.iter().copied() {
+            let mut bench = bench(8, 0.3);
+            bench.set(2, state, 1);
+            bench.states.clear();
+            for source in [2, 3, 2, 3] {
+                bench.sources[source].push_values(&[("", 2)]);
+            }
+            bench.settle();
+            let runs = !matches!(state, QpState::Reset | QpState::Err);
+            assert_eq!(bench.states.len(), usize::from(runs), "{state}");
+            assert_eq!(bench.sinks[KICK].values(""), vec![2; usize::from(runs)], "{state}");
+            let end = if runs { QpState::Err } else { state };
+            assert_eq!(bench.query(2).1, code(end), "{state}");
+        }
+    }
+
+    #[test]
+    fn a_move_to_err_by_command_kicks_too() {
+        let mut bench = bench(8, 0.3);
+        bench.set(2, QpState::Rts, 1);
+        bench.set(2, QpState::Err, 1);
+        bench.set(2, QpState::Err, 1);
+        assert_eq!(bench.sinks[KICK].values(""), [2]);
+    }
+
+    #[test]
+    fn a_fault_between_query_and_update_is_not_lost() {
+        let mut bench = bench(8, 0.0);
+        bench.set(2, QpState::Rtr, 1);
+        bench.query(2);
+        bench.sources[2].push_values(&[("", 2)]);
+        for _ in 0..50 {
+            bench.step();
+        }
+        assert_eq!(bench.sources[2].left(), 1);
+        let rts = u128::from(QpState::Rts.code());
+        bench.update(2, &[("write", 1), ("record_exists", 1), ("record_state", rts)]);
+        assert_eq!(bench.sinks[KICK].values(""), [2]);
+        assert_eq!(bench.query(2).1, code(QpState::Err));
+    }
+
+    #[test]
+    fn random_faults_and_updates_follow_a_model() {
+        let mut bench = bench(64, 0.2);
+        let mut model = [QpState::Reset; 8];
+        for _ in 0..300 {
+            let qp = bench.random.rng.random_range(0..8usize);
+            if bench.random.chance(0.5) {
+                let state = QpState::ALL[bench.random.rng.random_range(0..7usize)];
+                bench.set(qp as u64, state, 3);
+                model[qp] = state;
+            } else {
+                let source = bench.random.rng.random_range(2..4usize);
+                bench.sources[source].push_values(&[("", qp as u128)]);
+                bench.settle();
+                if !matches!(model[qp], QpState::Reset | QpState::Err) {
+                    model[qp] = QpState::Err;
+                }
+            }
+        }
+        for (qp, state) in model.iter().enumerate() {
+            assert_eq!(bench.query(qp as u64).1, code(*state));
+            bench.update(qp as u64, &[]);
+        }
+    }
+}

@@ -1,0 +1,692 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Registers and counters: the target side of BAR 0.
+//!
+//! ```text
+//!             +---------> register read ----------+
+//!  request ---+---------> counter memory ---------+--> response
+//!             |              ^ one slot a cycle
+//!             |     sweep: memory + pending events
+//!             |              ^
+//!             |    events ---+   (a few bits each)
+//!             +---------> doorbell page ---> FIFO ---> doorbells
+//! ```
+//!
+//! A request takes 2 cycles, a read until its response is taken; the response comes 2 cycles after the request.
+//! A narrow access (`wide` low) is 32 bits in `data[31:0]`; a wide one is 64 bits, two registers, the lower address in
+//! the low word. A wide write of a doorbell page becomes a [`RawDoorbell`].
+//!
+//! A counter is 64 bits in a memory and a small count of events that are still to be added; a sweep visits each slot
+//! within 192 cycles. So a counter lags by that much, and no event is lost. The first sweep after reset clears the
+//! memory; requests wait for it.
+//!
+//! Bad input: reads of an address without a register, and of doorbell pages, give zero; writes there are ignored;
+//! doorbells that are not 64 bits wide and aligned, or past the last page, are counted as ignored. The command queue's
+//! place cannot be written while it is enabled. A request waits only for the doorbell FIFO, whose taker does not wait
+//! for the host.
+
+use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC, SERVICES};
+use crate::config::RnicConfig;
+use crate::stream::fifo;
+use ferrowire_rtl::{
+    bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
+};
+use ferrowire_spec::csr::{capabilities, command_queue, hw_counters, identity, port, traffic};
+use ferrowire_spec::csr::{DropReason, HwCounter, TrafficCounter};
+use ferrowire_spec::queue::doorbell;
+use ferrowire_spec::wire::opcode::Service;
+use ferrowire_spec::{Block, Register, LAYOUT_HASH};
+use std::collections::BTreeMap;
+
+/// An access to BAR 0.
+#[derive(Clone, Bundle)]
+pub struct CsrRequest {
+    /// Byte address.
+    pub address: Sig,
+    /// A write.
+    pub write: Sig,
+    /// 8 bytes rather than 4.
+    pub wide: Sig,
+    /// What is written, in the low bits.
+    pub data: Sig,
+}
+
+impl CsrRequest {
+    /// The shape.
+    pub fn of() -> Self {
+        CsrRequest { address: bits(24), write: bits(1), wide: bits(1), data: bits(64) }
+    }
+}
+
+/// The answer to a read.
+#[derive(Clone, Bundle)]
+pub struct CsrResponse {
+    /// What was read; a narrow read in the low half.
+    pub data: Sig,
+}
+
+impl CsrResponse {
+    /// The shape.
+    pub fn of() -> Self {
+        CsrResponse { data: bits(64) }
+    }
+}
+
+/// A packet that was dropped.
+#[derive(Clone, Bundle)]
+pub struct DropEvent {
+    /// In this cycle.
+    pub pulse: Sig,
+    /// Why, as `DropReason`.
+    pub code: Sig,
+}
+
+impl DropEvent {
+    /// The shape.
+    pub fn of() -> Self {
+        DropEvent { pulse: bits(1), code: bits(5) }
+    }
+}
+
+/// What is counted. An amount is added in each cycle: a pulse of 1 bit, or a number of up to 12. A counter that nobody
+/// feeds reads zero.
+#[derive(Interface)]
+pub struct Events {
+    /// Sources of drops.
+    pub drops: Vec<DropEvent>,
+    /// By code of `TrafficCounter`.
+    pub traffic: Vec<Option<Sig>>,
+    /// By code of `HwCounter`.
+    pub hw: Vec<Option<Sig>>,
+}
+
+impl Default for Events {
+    fn default() -> Self {
+        Events {
+            drops: Vec::new(),
+            traffic: vec![None; TrafficCounter::ALL.len()],
+            hw: vec![None; HwCounter::ALL.len()],
+        }
+    }
+}
+
+impl Events {
+    /// Feeds a counter of frames or bytes.
+    pub fn traffic(mut self, counter: TrafficCounter, amount: Sig) -> Self {
+        self.traffic[usize::from(counter.code())] = Some(amount);
+        self
+    }
+
+    /// Feeds a counter of the transport.
+    pub fn hw(mut self, counter: HwCounter, amount: Sig) -> Self {
+        self.hw[usize::from(counter.code())] = Some(amount);
+        self
+    }
+
+    /// Adds a source of drops.
+    pub fn drops(mut self, event: DropEvent) -> Self {
+        self.drops.push(event);
+        self
+    }
+}
+
+/// State of the link, from the MAC.
+#[derive(Clone, Bundle)]
+pub struct Link {
+    /// The link is up.
+    pub up: Sig,
+    /// In units of 100 Mb/s.
+    pub speed: Sig,
+}
+
+impl Link {
+    /// The shape.
+    pub fn of() -> Self {
+        Link { up: bits(1), speed: bits(16) }
+    }
+}
+
+/// What the host set for the port.
+#[derive(Clone, Bundle)]
+pub struct PortControl {
+    /// MAC address.
+    pub mac: Sig,
+    /// IPv4 address that is answered for; 0: none.
+    pub ipv4: Sig,
+    /// Take frames for any address.
+    pub promiscuous: Sig,
+}
+
+/// What leaves the registers.
+#[derive(Interface)]
+pub struct Csr {
+    /// Answers to reads, in order.
+    pub response: Stream<CsrResponse>,
+    /// Writes into doorbell pages.
+    pub doorbells: Stream<RawDoorbell>,
+    /// For the command processor.
+    pub commands: CommandControl,
+    /// For the port.
+    pub port: PortControl,
+}
+
+#[derive(Clone, Copy, Fsm)]
+enum State {
+    Idle,
+    /// The request is carried out.
+    Act,
+    /// The response is on offer.
+    Respond,
+}
+
+/// Counter slots of 8 bytes between the first counter block and the end of the last.
+const SLOTS: u32 = 128;
+/// Longest time between two visits of a slot: reads take every third cycle at most.
+const SWEEP: u64 = 192;
+const COUNTERS: u32 = traffic::BLOCK.base;
+const _: () = assert!(hw_counters::BLOCK.base + hw_counters::BLOCK.bytes == COUNTERS + 8 * SLOTS);
+const _: () = assert!(COUNTERS % (8 * SLOTS) == 0);
+
+/// The value of a register: fields by name, others as after reset.
+fn word(register: &Register, values: &[(&str, Sig)]) -> Sig {
+    let mut parts = Vec::new();
+    let mut at = 0;
+    for field in register.fields {
+        let (offset, width) = (u32::from(field.offset), u32::from(field.width));
+        if offset > at {
+            parts.push(lit(offset - at, 0));
+        }
+        let given = values.iter().find(|(name, _)| *name == field.name);
+        parts.push(given.map_or_else(|| lit(width, field.reset), |(_, value)| lit(width, *value)));
+        at = offset + width;
+    }
+    if at < 32 {
+        parts.push(lit(32 - at, 0));
+    }
+    for (name, _) in values {
+        assert!(register.field(name).is_some(), "`{}` has no field `{name}`", register.name);
+    }
+    cat(&parts)
+}
+
+/// Registers by address.
+#[derive(Default)]
+struct Map(BTreeMap<u32, Sig>);
+
+impl Map {
+    fn add(&mut self, block: &Block, register: &Register, values: &[(&str, Sig)]) {
+        let before = self.0.insert(block.address(register), word(register, values));
+        assert!(before.is_none(), "`{}` is mapped twice", register.name);
+    }
+
+    fn constant(&mut self, block: &Block, register: &Register, values: &[(&str, u32)]) {
+        let values: Vec<(&str, Sig)> = values
+            .iter()
+            .map(|(name, value)| {
+                let field = register.field(name).expect("a field of the register");
+                (*name, lit(u32::from(field.width), *value))
+            })
+            .collect();
+        self.add(block, register, &values);
+    }
+
+    fn identity(&mut self, cfg: &RnicConfig) {
+        use identity::*;
+        self.constant(&BLOCK, &MAGIC, &[]);
+        self.constant(&BLOCK, &VERSION, &[]);
+        self.constant(&BLOCK, &LAYOUT_HASH_LO, &[("value", LAYOUT_HASH as u32)]);
+        self.constant(&BLOCK, &LAYOUT_HASH_HI, &[("value", (LAYOUT_HASH >> 32) as u32)]);
+        self.constant(&BLOCK, &BEAT_BYTES, &[("value", cfg.beat_bytes)]);
+        self.constant(&BLOCK, &CLOCK_KHZ, &[("value", cfg.clock_khz)]);
+    }
+
+    fn capabilities(&mut self, cfg: &RnicConfig) {
+        use capabilities::*;
+        let mut count = |register, value| self.constant(&BLOCK, register, &[("value", value)]);
+        count(&MAX_QP, cfg.qps);
+        count(&MAX_CQ, cfg.cqs);
+        count(&MAX_MR, cfg.keys);
+        count(&MTT_ENTRIES, cfg.page_entries);
+        count(&MAX_SRQ, 0);
+        count(&MAX_AH, 0);
+        count(&MAX_PD, pds(cfg));
+        count(&MAX_EQ, 0);
+        count(&DOORBELL_PAGES, cfg.doorbell_pages);
+        self.constant(&BLOCK, &MAX_MTU, &[]);
+        self.constant(&BLOCK, &PAGE_SHIFTS, &[]);
+        self.constant(&BLOCK, &LOG_LIMITS, &[("max_cq_log2", MAX_CQ_LOG2)]);
+        self.constant(&BLOCK, &WQE_LIMITS, &[("max_send_sge", 1)]);
+        let reads = [("max_rd_atomic", MAX_RD_ATOMIC), ("max_dest_rd_atomic", MAX_RD_ATOMIC)];
+        self.constant(&BLOCK, &READ_LIMITS, &reads);
+        let has = |service| u32::from(SERVICES.contains(&service));
+        let services = [
+            ("rc", has(Service::Rc)),
+            ("uc", has(Service::Uc)),
+            ("ud", has(Service::Ud)),
+            ("ipv6", 1),
+            ("vlan", 1),
+        ];
+        self.constant(&BLOCK, &FEATURES, &services);
+    }
+
+    /// What a read of the 8 bytes at `address` gives.
+    fn read(&self, address: Sig) -> Sig {
+        let mut pairs: BTreeMap<u32, [Option<Sig>; 2]> = BTreeMap::new();
+        for (at, value) in &self.0 {
+            pairs.entry(at >> 3).or_default()[(at >> 2 & 1) as usize] = Some(*value);
+        }
+        let row = address.slice(3, address.width() - 3);
+        pairs.iter().fold(lit(64, 0), |data, (at, halves)| {
+            let pair = cat(&halves.map(|half| half.unwrap_or_else(|| lit(32, 0))));
+            data | (pair & row.eq(*at).repeat(64))
+        })
+    }
+}
+
+/// All counters, 8 bytes a slot: what is added to each in a cycle.
+fn amounts(events: &Events, ignored: Sig) -> BTreeMap<u32, Sig> {
+    let slot = |address: u32| (address - COUNTERS) / 8;
+    let mut amounts = BTreeMap::new();
+    if !events.drops.is_empty() {
+        let width = clog2(events.drops.len() as u64 + 1);
+        for reason in DropReason::ALL {
+            let hits = events.drops.iter().map(|d| (d.pulse & d.code.eq(reason.code())).zext(width));
+            amounts.insert(slot(reason.address()), hits.fold(lit(width, 0), |sum, hit| sum + hit));
+        }
+    }
+    for (counter, amount) in TrafficCounter::ALL.iter().zip(&events.traffic) {
+        if let Some(amount) = amount {
+            amounts.insert(slot(counter.address()), *amount);
+        }
+    }
+    for (counter, amount) in HwCounter::ALL.iter().zip(&events.hw) {
+        if let Some(amount) = amount {
+            amounts.insert(slot(counter.address()), *amount);
+        }
+    }
+    let ignored_slot = slot(TrafficCounter::DoorbellsIgnored.address());
+    let here = match amounts.get(&ignored_slot) {
+        Some(amount) => amount.zext(amount.width() + 1) + ignored.zext(amount.width() + 1),
+        None => ignored,
+    };
+    amounts.insert(ignored_slot, here);
+    amounts
+}
+
+/// The counter memory: gives the counter at `slot` one cycle after `read`, and whether it may be asked already.
+fn counters(m: &Scope, amounts: &BTreeMap<u32, Sig>, read: Sig, slot: Sig) -> (Sig, Sig) {
+    let swept = m.reg("swept", 1).reset(0);
+    let turn = m.reg("turn", clog2(u64::from(SLOTS))).reset(0);
+    let adding = m.reg("adding", 1).reset(0);
+    let adding_slot = m.delay("adding_slot", &turn);
+    m.set(&adding, !read);
+    m.when(!read, |m| m.set(&turn, turn + 1));
+    m.when(adding & adding_slot.all(), |m| m.set(&swept, 1));
+
+    let mut table = vec![lit(32, 0); SLOTS as usize];
+    for (at, amount) in amounts {
+        assert!(amount.width() <= 12, "a counter's amount of {} bits", amount.width());
+        let width = clog2(SWEEP * ((1 << amount.width()) - 1) + 1);
+        let pending = m.reg(&format!("pending{at}"), width).reset(0);
+        let here = adding & adding_slot.eq(*at);
+        let kept = here.then(lit(width, 0), pending);
+        m.set(&pending, kept + amount.zext(width));
+        table[*at as usize] = pending.zext(32);
+    }
+    let store = m.mem("counters", SLOTS, &bits(64)).style(Style::Distributed).build();
+    let sum = m.wire("sum", 64);
+    store.write(adding, adding_slot, &sum);
+    let value = store.read(m, lit(1, 1), read.then(slot, turn), Collision::New);
+    m.drive(&sum, swept.then(value, lit(64, 0)) + m.select(adding_slot, &table).zext(64));
+    (value, swept)
+}
+
+/// Registers, counters and the doorbell pages.
+#[module]
+pub fn csr(
+    m: &Scope,
+    cfg: &RnicConfig,
+    request: Stream<CsrRequest>,
+    progress: CommandProgress,
+    link: Link,
+    events: Events,
+) -> Csr {
+    let state = m.fsm("state", State::Idle);
+    let held = m.reg_of("held", &request.payload);
+    let act = state.is(State::Act);
+    let ignored = m.wire("ignored", 1);
+    let slot = request.address.slice(3, clog2(u64::from(SLOTS)));
+    let (counter, swept) = counters(m, &amounts(&events, ignored), request.fire(), slot);
+    request.accept(state.is(State::Idle) & swept);
+
+    // Writes.
+    let writes = act & held.write;
+    let field = |block: &Block, register: &Register, name: &str, open: Sig| {
+        let address = block.address(register);
+        let field = register.field(name).expect("a field of the register");
+        let reg = m.reg(register.name, field.width.into()).reset(field.reset);
+        let high = lit(1, address >> 2 & 1);
+        let hit =
+            writes & held.address.slice(3, 21).eq(address >> 3) & (held.wide | held.address.bit(2).eq(high));
+        let upper = held.wide & high;
+        let data = upper.then(held.data.slice(32, 32), held.data.trunc(32));
+        m.when(hit & open, |m| m.set(&reg, data.slice(field.offset.into(), field.width.into())));
+        (reg, hit.named(&format!("{}_hit", register.name)), data)
+    };
+    let always = lit(1, 1);
+    use command_queue as queue;
+    let (control, control_hit, control_data) = field(&queue::BLOCK, &queue::CONTROL, "enable", always);
+    let enable = control;
+    let reset = m.reg("reset", 1).reset(0);
+    let reset_bit = queue::CONTROL.field("reset").expect("a field of the register").offset;
+    m.when(progress.reset_done, |m| m.set(&reset, 0));
+    m.when(control_hit & control_data.bit(reset_bit.into()), |m| {
+        m.set(&reset, 1);
+        m.set(&enable, 0);
+    });
+    let set_up = |register: &Register| field(&queue::BLOCK, register, "value", !enable).0;
+    let base = [set_up(&queue::CMDQ_BASE_LO), set_up(&queue::CMDQ_BASE_HI)];
+    let log2 = set_up(&queue::CMDQ_LOG2);
+    let completion_base = [set_up(&queue::COMPL_BASE_LO), set_up(&queue::COMPL_BASE_HI)];
+    let completion_log2 = set_up(&queue::COMPL_LOG2);
+    let producer = field(&queue::BLOCK, &queue::CMDQ_PRODUCER, "value", enable).0;
+    m.when(!enable, |m| m.set(&producer, 0));
+    let mac = [
+        field(&port::BLOCK, &port::MAC_LO, "value", always).0,
+        field(&port::BLOCK, &port::MAC_HI, "value", always).0,
+    ];
+    let ipv4 = field(&port::BLOCK, &port::IPV4, "value", always).0;
+    let promiscuous = field(&port::BLOCK, &port::LINK, "promiscuous", always).0;
+
+    // Reads.
+    let mut map = Map::default();
+    map.identity(cfg);
+    map.capabilities(cfg);
+    for (register, value) in [
+        (&queue::CMDQ_BASE_LO, base[0]),
+        (&queue::CMDQ_BASE_HI, base[1]),
+        (&queue::CMDQ_LOG2, log2),
+        (&queue::CMDQ_PRODUCER, producer),
+        (&queue::COMPL_BASE_LO, completion_base[0]),
+        (&queue::COMPL_BASE_HI, completion_base[1]),
+        (&queue::COMPL_LOG2, completion_log2),
+        (&queue::CMDQ_CONSUMER, progress.consumer),
+    ] {
+        map.add(&queue::BLOCK, register, &[("value", value)]);
+    }
+    map.add(&queue::BLOCK, &queue::CONTROL, &[("enable", enable), ("reset", reset)]);
+    map.add(&queue::BLOCK, &queue::STATUS, &[("ready", progress.ready), ("fatal", progress.fatal)]);
+    map.add(&port::BLOCK, &port::MAC_LO, &[("value", mac[0])]);
+    map.add(&port::BLOCK, &port::MAC_HI, &[("value", mac[1])]);
+    map.add(&port::BLOCK, &port::IPV4, &[("value", ipv4)]);
+    let link_values = [("up", link.up), ("promiscuous", promiscuous), ("speed", link.speed)];
+    map.add(&port::BLOCK, &port::LINK, &link_values);
+    let is_counter = (held.address >> clog2(8 * u64::from(SLOTS))).eq(COUNTERS / (8 * SLOTS));
+    let pair = map.read(held.address) | (counter & is_counter.repeat(64));
+    let half = held.address.bit(2).then(pair.slice(32, 32), pair.trunc(32));
+    let answer = m.reg("answer", 64).no_reset();
+    let response = Stream::new(m, "response", state.is(State::Respond), CsrResponse { data: answer });
+
+    // Doorbells.
+    let page = held.address.slice(12, 12) - (doorbell::BASE / doorbell::PAGE_BYTES);
+    let is_doorbell = held.address.ge(doorbell::BASE);
+    let rings = held.wide & held.address.trunc(3).eq(0) & page.zext(13).lt(cfg.doorbell_pages);
+    let raw = RawDoorbell { page: page.zext(16), offset: held.address.trunc(12), data: held.data };
+    let ring = Stream::new(m, "ring", writes & is_doorbell & rings, raw);
+    let waits = ring.valid & !ring.ready;
+    m.drive(&ignored, writes & is_doorbell & !rings);
+    let doorbells = fifo(m, 16, ring);
+
+    m.when(request.fire(), |m| {
+        m.set_all(&held, &request.payload);
+        m.set(&state, State::Act);
+    });
+    m.when(act & !waits, |m| {
+        m.set(&answer, held.wide.then(pair, half.zext(64)));
+        m.set(&state, State::Idle);
+        m.when(!held.write, |m| m.set(&state, State::Respond));
+    });
+    m.when(response.fire(), |m| m.set(&state, State::Idle));
+
+    let commands = CommandControl {
+        enable,
+        reset,
+        base: cat(&base),
+        log2,
+        producer,
+        completion_base: cat(&completion_base),
+        completion_log2,
+    };
+    Csr { response, doorbells, commands, port: PortControl { mac: cat(&mac), ipv4, promiscuous } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{step, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+    use ferrowire_spec::ALL_BLOCKS;
+    use rand::Rng;
+
+    struct Bench {
+        cfg: RnicConfig,
+        sim: Sim,
+        sources: [Source; 1],
+        sinks: [Sink; 2],
+        random: Random,
+        stall: f64,
+    }
+
+    fn bench(beat_bytes: u32, stall: f64) -> Bench {
+        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        let netlist = build("top", |m| {
+            let request = m.stream_in("request", &CsrRequest::of());
+            let events = Events::default()
+                .drops(m.input_of("drop0", &DropEvent::of()))
+                .drops(m.input_of("drop1", &DropEvent::of()))
+                .traffic(TrafficCounter::RxFrames, m.input("rx_frames", 1))
+                .traffic(TrafficCounter::RxBytes, m.input("rx_bytes", 7))
+                .hw(HwCounter::Retransmitted, m.input("retransmitted", 1));
+            let progress = m.input_of("progress", &CommandProgress::of());
+            let out = csr(m, &cfg, request, progress, m.input_of("link", &Link::of()), events);
+            m.stream_out("response", out.response);
+            m.stream_out("doorbells", out.doorbells);
+            m.output("commands", &out.commands);
+            m.output("port", &out.port);
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        Bench {
+            sim,
+            sources: [Source::new("request", &CsrRequest::of())],
+            sinks: [Sink::new("response", &CsrResponse::of()), Sink::new("doorbells", &RawDoorbell::of())],
+            random: Random::new(9),
+            stall,
+            cfg,
+        }
+    }
+
+    impl Bench {
+        fn step(&mut self) {
+            step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
+        }
+
+        fn access(&mut self, address: u32, write: bool, wide: bool, data: u64) {
+            self.sources[0].push_values(&[
+                ("address", u128::from(address)),
+                ("write", u128::from(write)),
+                ("wide", u128::from(wide)),
+                ("data", u128::from(data)),
+            ]);
+        }
+
+        fn read(&mut self, address: u32, wide: bool) -> u64 {
+            let before = self.sinks[0].items.len();
+            self.access(address, false, wide, 0);
+            for _ in 0..1000 {
+                self.step();
+                if let Some(item) = self.sinks[0].items.get(before) {
+                    return item["data"].to_u64();
+                }
+            }
+            panic!("seed {}: no response", self.random.seed);
+        }
+
+        fn write(&mut self, address: u32, wide: bool, data: u64) {
+            self.access(address, true, wide, data);
+            while self.sources[0].left() > 0 {
+                self.step();
+            }
+            (0..3).for_each(|_| self.step());
+        }
+    }
+
+    #[test]
+    fn identity_and_capabilities_say_what_the_card_is() {
+        for (beat_bytes, stall) in [(8, 0.0), (64, 0.4)] {
+            let mut bench = bench(beat_bytes, stall);
+            let id = |r: &Register| identity::BLOCK.address(r);
+            let cap = |r: &Register| capabilities::BLOCK.address(r);
+            assert_eq!(bench.read(id(&identity::MAGIC), false), u64::from(identity::MAGIC_VALUE));
+            assert_eq!(bench.read(id(&identity::LAYOUT_HASH_LO), true), LAYOUT_HASH);
+            assert_eq!(bench.read(id(&identity::LAYOUT_HASH_HI), false), LAYOUT_HASH >> 32);
+            assert_eq!(bench.read(id(&identity::BEAT_BYTES), false), u64::from(beat_bytes));
+            assert_eq!(bench.read(cap(&capabilities::MAX_QP), false), u64::from(bench.cfg.qps));
+            assert_eq!(bench.read(cap(&capabilities::MTT_ENTRIES), false), u64::from(bench.cfg.page_entries));
+            assert_eq!(bench.read(cap(&capabilities::PAGE_SHIFTS), false), 1 << 12 | 1 << 21 | 1 << 30);
+            assert_eq!(bench.read(cap(&capabilities::FEATURES), false) & 7, 1);
+            assert_eq!(bench.read(0x3000, true), 0);
+            assert_eq!(bench.read(0xff_fff8, true), 0);
+        }
+    }
+
+    #[test]
+    fn every_constant_register_reads_its_reset_value_where_the_card_does_not_say_otherwise() {
+        let mut bench = bench(8, 0.0);
+        for block in ALL_BLOCKS {
+            for register in block.registers.iter().filter(|r| r.reset() != 0) {
+                let got = bench.read(block.address(register), register.bytes == 8);
+                for field in register.fields.iter().filter(|f| f.reset != 0) {
+                    let value = got >> field.offset & field.max() as u64;
+                    assert_eq!(value, field.reset, "{}.{}.{}", block.name, register.name, field.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_command_queue_is_set_up_only_while_it_is_off() {
+        let mut bench = bench(8, 0.3);
+        let at = |r: &Register| command_queue::BLOCK.address(r);
+        bench.write(at(&command_queue::CMDQ_BASE_LO), true, 0x1234_5678_9abc_d000);
+        bench.write(at(&command_queue::COMPL_BASE_LO), false, 0x5000);
+        bench.write(at(&command_queue::COMPL_BASE_HI), false, 0x77);
+        bench.write(at(&command_queue::CMDQ_LOG2), false, 6);
+        bench.write(at(&command_queue::CMDQ_PRODUCER), false, 9);
+        bench.write(at(&command_queue::CONTROL), false, 1);
+        assert_eq!(bench.sim.get("commands_enable"), 1);
+        assert_eq!(bench.sim.get("commands_producer"), 0);
+        bench.write(at(&command_queue::CMDQ_PRODUCER), false, 9);
+        bench.write(at(&command_queue::CMDQ_BASE_HI), false, 0xffff);
+        assert_eq!(bench.sim.get("commands_base"), 0x1234_5678_9abc_d000);
+        assert_eq!(bench.sim.get("commands_completion_base"), 0x77_0000_5000);
+        assert_eq!((bench.sim.get("commands_log2"), bench.sim.get("commands_producer")), (6, 9));
+        assert_eq!(bench.read(at(&command_queue::CMDQ_BASE_LO), true), 0x1234_5678_9abc_d000);
+        // A reset shows until it is done, and switches off.
+        bench.write(at(&command_queue::CONTROL), false, 2);
+        assert_eq!(bench.read(at(&command_queue::CONTROL), false), 2);
+        bench.sim.set("progress_reset_done", 1);
+        bench.step();
+        bench.sim.set("progress_reset_done", 0);
+        bench.sim.set("progress_ready", 1);
+        bench.sim.set("progress_consumer", 0x1234);
+        assert_eq!(bench.read(at(&command_queue::CONTROL), false), 0);
+        assert_eq!(bench.read(at(&command_queue::STATUS), false), 1);
+        assert_eq!(bench.read(at(&command_queue::CMDQ_CONSUMER), false), 0x1234);
+    }
+
+    #[test]
+    fn the_port_is_read_and_written() {
+        let mut bench = bench(64, 0.2);
+        bench.write(port::BLOCK.address(&port::MAC_LO), true, 0x0211_2233_4455);
+        bench.write(port::BLOCK.address(&port::IPV4), false, 0x0a00_0001);
+        bench.write(port::BLOCK.address(&port::LINK), false, 0xffff_ffff);
+        bench.sim.set("link_up", 1);
+        bench.sim.set("link_speed", 1000);
+        assert_eq!(bench.sim.get("port_mac"), 0x0211_2233_4455);
+        assert_eq!(bench.sim.get("port_ipv4"), 0x0a00_0001);
+        assert_eq!(bench.read(port::BLOCK.address(&port::LINK), false), 1000 << 16 | 3);
+    }
+
+    #[test]
+    fn counters_lose_no_event() {
+        for (beat_bytes, stall) in [(8, 0.0), (64, 0.5)] {
+            let mut bench = bench(beat_bytes, stall);
+            let (mut drops, mut frames, mut bytes, mut again) = ([0u64; 24], 0, 0, 0);
+            for cycle in 0..4000 {
+                for source in ["drop0", "drop1"] {
+                    let code = bench.random.rng.random_range(0..4usize);
+                    bench.sim.set(&format!("{source}_pulse"), 1);
+                    bench.sim.set(&format!("{source}_code"), code as u64);
+                    drops[code] += 1;
+                }
+                bench.sim.set("rx_frames", 1);
+                frames += 1;
+                bench.sim.set("rx_bytes", 127);
+                bytes += 127;
+                let pulse = u64::from(bench.random.chance(0.5));
+                bench.sim.set("retransmitted", pulse);
+                again += pulse;
+                if cycle % 3 == 0 {
+                    bench.access(TrafficCounter::RxFrames.address(), false, true, 0);
+                }
+                bench.step();
+            }
+            for port in ["drop0_pulse", "drop1_pulse", "rx_frames", "rx_bytes", "retransmitted"] {
+                bench.sim.set(port, 0);
+            }
+            for _ in 0..400_000 {
+                if bench.sources[0].left() == 0 {
+                    break;
+                }
+                bench.step();
+            }
+            (0..400).for_each(|_| bench.step());
+            for reason in DropReason::ALL {
+                let count = drops[usize::from(reason.code())];
+                assert_eq!(bench.read(reason.address(), true), count, "{reason}");
+            }
+            assert_eq!(bench.read(TrafficCounter::RxFrames.address(), true), frames);
+            assert_eq!(bench.read(TrafficCounter::RxBytes.address(), false), bytes);
+            assert_eq!(bench.read(TrafficCounter::RxBytes.address() + 4, false), 0);
+            assert_eq!(bench.read(HwCounter::Retransmitted.address(), true), again);
+            assert_eq!(bench.read(HwCounter::RxReadRequests.address(), true), 0);
+        }
+    }
+
+    #[test]
+    fn only_wide_aligned_writes_ring_a_doorbell() {
+        for (beat_bytes, stall) in [(8, 0.0), (64, 0.4)] {
+            let mut bench = bench(beat_bytes, stall);
+            let pages = bench.cfg.doorbell_pages as u16;
+            bench.write(doorbell::address(0, doorbell::SQ), true, 0x11);
+            bench.write(doorbell::address(pages - 1, doorbell::CQ), true, u64::MAX);
+            bench.write(doorbell::address(pages, doorbell::SQ), true, 1);
+            bench.write(doorbell::address(1, doorbell::SQ), false, 1);
+            bench.write(doorbell::address(1, doorbell::SQ + 4), true, 1);
+            assert_eq!(bench.read(doorbell::address(0, doorbell::SQ), true), 0);
+            (0..400).for_each(|_| bench.step());
+            assert_eq!(bench.sinks[1].values("page"), [0, u64::from(pages) - 1]);
+            assert_eq!(bench.sinks[1].values("offset"), [u64::from(doorbell::SQ), u64::from(doorbell::CQ)]);
+            assert_eq!(bench.sinks[1].values("data"), [0x11, u64::MAX]);
+            assert_eq!(bench.read(TrafficCounter::DoorbellsIgnored.address(), true), 3);
+        }
+    }
+
+    #[test]
+    fn a_response_comes_two_cycles_after_its_request() {
+        let mut bench = bench(8, 0.0);
+        (0..200).for_each(|_| bench.step());
+        bench.read(0, false);
+        assert_eq!(bench.sinks[0].cycles[0] - bench.sources[0].cycles[0], 2);
+    }
+}
