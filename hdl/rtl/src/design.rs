@@ -211,6 +211,11 @@ impl Design {
             Binary::Or if ones(&ca) || zero(&cb) => return a,
             Binary::Or if ones(&cb) || zero(&ca) => return b,
             Binary::And | Binary::Or if a == b => return a,
+            Binary::And if self.is_and_of(b, a) => return b,
+            Binary::And if self.is_and_of(a, b) => return a,
+            Binary::Xor | Binary::Sub if a == b => return self.literal(Bits::zero(width), loc),
+            Binary::Eq | Binary::Le if a == b => return self.literal(Bits::ones(1), loc),
+            Binary::Ne | Binary::Lt | Binary::Slt if a == b => return self.literal(Bits::zero(1), loc),
             Binary::Xor | Binary::Add if zero(&ca) => return b,
             Binary::Xor | Binary::Add | Binary::Sub | Binary::Shl | Binary::Shr if zero(&cb) => return a,
             Binary::Eq if width == aw && ones(&cb) => return a,
@@ -225,6 +230,11 @@ impl Design {
             _ => {}
         }
         self.add(Op::Binary(op, a, b), width, loc)
+    }
+
+    /// Whether `id` is a conjunction of which `part` is a side.
+    fn is_and_of(&self, id: NodeId, part: NodeId) -> bool {
+        matches!(self.net.nodes[id as usize].op, Op::Binary(Binary::And, x, y) if x == part || y == part)
     }
 
     pub(crate) fn mux(&mut self, cond: NodeId, yes: NodeId, no: NodeId, loc: Loc) -> NodeId {

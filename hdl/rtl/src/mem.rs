@@ -4,7 +4,7 @@
 use crate::bits::Bits;
 use crate::bundle::Bundle;
 use crate::design::{with, Loc};
-use crate::netlist::{Mem as MemInfo, MemId, Node, Op, ReadPort, Style, WritePort};
+use crate::netlist::{Binary, Mem as MemInfo, MemId, Node, Op, ReadPort, Style, WritePort};
 use crate::scope::Scope;
 use crate::sig::{clog2, make, Sig};
 use std::panic::Location;
@@ -80,7 +80,6 @@ impl<T: Bundle> MemBuilder<'_, T> {
                 init: self.init.clone(),
                 reads: Vec::new(),
                 writes: Vec::new(),
-                no_collision: false,
                 crossing: false,
             });
             (d.net.mems.len() - 1) as MemId
@@ -136,7 +135,7 @@ impl<T: Bundle> Mem<T> {
         make(loc, |d| {
             let en = d.resolve(en, loc)?;
             let en = match d.path() {
-                Some(path) => d.binary(crate::netlist::Binary::And, path, en, loc),
+                Some(path) => d.binary(Binary::And, path, en, loc),
                 None => en,
             };
             let (addr, data) = (d.resolve(addr, loc)?, d.resolve(data, loc)?);
@@ -173,7 +172,14 @@ impl<T: Bundle> Mem<T> {
                 Some(format!("{}_q{}", mem.name, if index == 0 { String::new() } else { index.to_string() }));
             let op = Op::MemRead(self.id, index);
             let node = d.push(Node { op, width, scope, loc, name, weak: true });
-            d.net.mems[self.id as usize].reads.push(ReadPort { node, domain, en, addr, clocked });
+            d.net.mems[self.id as usize].reads.push(ReadPort {
+                node,
+                domain,
+                en,
+                addr,
+                clocked,
+                no_collision: false,
+            });
             Ok(node)
         })
     }
@@ -187,7 +193,7 @@ impl<T: Bundle> Mem<T> {
         let en = make(loc, |d| {
             let en = d.resolve(en, loc)?;
             Ok(match d.path() {
-                Some(path) => d.binary(crate::netlist::Binary::And, path, en, loc),
+                Some(path) => d.binary(Binary::And, path, en, loc),
                 None => en,
             })
         });
@@ -195,14 +201,14 @@ impl<T: Bundle> Mem<T> {
         match collision {
             Collision::Old => self.shape.unpack(raw),
             Collision::Never => {
-                with(|d| d.net.mems[self.id as usize].no_collision = true);
+                self.no_collision();
                 for (hit, _) in self.meets(en, addr, loc) {
                     m.assert(!hit, "a read met a write of the same word in a memory that excludes it");
                 }
                 self.shape.unpack(raw)
             }
             Collision::New => {
-                with(|d| d.net.mems[self.id as usize].no_collision = true);
+                self.no_collision();
                 let mut word = raw;
                 for (hit, data) in self.meets(en, addr, loc) {
                     let bypass = m.reg("bypass", 1).reset(0);
@@ -218,6 +224,15 @@ impl<T: Bundle> Mem<T> {
         }
     }
 
+    /// What the last read port gives in a collision does not matter.
+    fn no_collision(&self) {
+        with(|d| {
+            if let Some(port) = d.net.mems[self.id as usize].reads.last_mut() {
+                port.no_collision = true;
+            }
+        });
+    }
+
     /// For each write port declared so far: whether it meets this read, and the word written.
     fn meets(&self, en: Sig, addr: Sig, loc: Loc) -> Vec<(Sig, Sig)> {
         let ports = with(|d| {
@@ -228,9 +243,18 @@ impl<T: Bundle> Mem<T> {
                 "{loc}: `{}`: declare its write ports, without lanes, before a read that looks at them",
                 mem.name
             );
-            ports.iter().map(|p| (d.sig(p.en), d.sig(p.addr), d.sig(p.data))).collect::<Vec<_>>()
+            ports
         });
-        ports.into_iter().map(|(w_en, w_addr, data)| (en & w_en & w_addr.eq(addr), data)).collect()
+        let hits = ports.into_iter().map(|port| {
+            let hit = make(loc, |d| {
+                let (en, addr) = (d.resolve(en, loc)?, d.resolve(addr, loc)?);
+                let both = d.binary(Binary::And, en, port.en, loc);
+                let same = d.binary(Binary::Eq, port.addr, addr, loc);
+                Ok(d.binary(Binary::And, both, same, loc))
+            });
+            (hit, with(|d| d.sig(port.data)))
+        });
+        hits.collect()
     }
 
     /// An immediate read, for LUT RAM and small tables.

@@ -162,6 +162,8 @@ pub(crate) struct ReadPort {
     pub en: NodeId,
     pub addr: NodeId,
     pub clocked: bool,
+    /// What it gives that meets a write to the same word does not matter.
+    pub no_collision: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -185,8 +187,6 @@ pub(crate) struct Mem {
     pub init: Option<Vec<Bits>>,
     pub reads: Vec<ReadPort>,
     pub writes: Vec<WritePort>,
-    /// What a read gives that meets a write to the same word does not matter.
-    pub no_collision: bool,
     /// Read from another domain than it is written in.
     pub crossing: bool,
 }

@@ -281,7 +281,8 @@ impl Scope {
         );
         make(loc, |d| {
             let (target, value) = (d.resolve(target, loc)?, d.resolve(value, loc)?);
-            let path = d.path();
+            // What always holds is no condition.
+            let path = d.path().filter(|path| !d.constant(*path).is_some_and(Bits::is_ones));
             match d.net.nodes[target as usize].op {
                 Op::Reg(index) => {
                     let assigns = &mut d.net.regs[index as usize].assigns;

@@ -172,6 +172,8 @@ struct Printer<'a> {
     /// Named constants: enum and variant, width and value, with their names here.
     constants: BTreeMap<(String, u32, String), String>,
     counting: bool,
+    /// Nodes that are output ports themselves.
+    as_port: HashSet<NodeId>,
     /// An expression is only tried: nothing of it is noted.
     trying: bool,
     by_scope: &'a [Vec<NodeId>],
@@ -179,255 +181,35 @@ struct Printer<'a> {
 }
 
 /// Words that no name can be.
+#[rustfmt::skip]
 pub(crate) const KEYWORDS: &[&str] = &[
-    "accept_on",
-    "alias",
-    "always",
-    "always_comb",
-    "always_ff",
-    "always_latch",
-    "and",
-    "assert",
-    "assign",
-    "assume",
-    "automatic",
-    "before",
-    "begin",
-    "bind",
-    "bins",
-    "binsof",
-    "bit",
-    "break",
-    "buf",
-    "bufif0",
-    "bufif1",
-    "byte",
-    "case",
-    "casex",
-    "casez",
-    "cell",
-    "chandle",
-    "checker",
-    "class",
-    "clocking",
-    "cmos",
-    "config",
-    "const",
-    "constraint",
-    "context",
-    "continue",
-    "cover",
-    "covergroup",
-    "coverpoint",
-    "cross",
-    "deassign",
-    "default",
-    "defparam",
-    "design",
-    "disable",
-    "dist",
-    "do",
-    "edge",
-    "else",
-    "end",
-    "endcase",
-    "endchecker",
-    "endclass",
-    "endclocking",
-    "endconfig",
-    "endfunction",
-    "endgenerate",
-    "endgroup",
-    "endinterface",
-    "endmodule",
-    "endpackage",
-    "endprimitive",
-    "endprogram",
-    "endproperty",
-    "endspecify",
-    "endsequence",
-    "endtable",
-    "endtask",
-    "enum",
-    "event",
-    "eventually",
-    "expect",
-    "export",
-    "extends",
-    "extern",
-    "final",
-    "first_match",
-    "for",
-    "force",
-    "foreach",
-    "forever",
-    "fork",
-    "forkjoin",
-    "function",
-    "generate",
-    "genvar",
-    "global",
-    "highz0",
-    "highz1",
-    "if",
-    "iff",
-    "ifnone",
-    "ignore_bins",
-    "illegal_bins",
-    "implements",
-    "implies",
-    "import",
-    "incdir",
-    "include",
-    "initial",
-    "inout",
-    "input",
-    "inside",
-    "instance",
-    "int",
-    "integer",
-    "interconnect",
-    "interface",
-    "intersect",
-    "join",
-    "join_any",
-    "join_none",
-    "large",
-    "let",
-    "liblist",
-    "library",
-    "local",
-    "localparam",
-    "logic",
-    "longint",
-    "macromodule",
-    "matches",
-    "medium",
-    "modport",
-    "module",
-    "nand",
-    "negedge",
-    "nettype",
-    "new",
-    "nexttime",
-    "nmos",
-    "nor",
-    "noshowcancelled",
-    "not",
-    "notif0",
-    "notif1",
-    "null",
-    "or",
-    "output",
-    "package",
-    "packed",
-    "parameter",
-    "pmos",
-    "posedge",
-    "primitive",
-    "priority",
-    "program",
-    "property",
-    "protected",
-    "pull0",
-    "pull1",
-    "pulldown",
-    "pullup",
-    "pulsestyle_ondetect",
-    "pulsestyle_onevent",
-    "pure",
-    "rand",
-    "randc",
-    "randcase",
-    "randsequence",
-    "rcmos",
-    "real",
-    "realtime",
-    "ref",
-    "reg",
-    "reject_on",
-    "release",
-    "repeat",
-    "restrict",
-    "return",
-    "rnmos",
-    "rpmos",
-    "rtran",
-    "rtranif0",
-    "rtranif1",
-    "s_always",
-    "s_eventually",
-    "s_nexttime",
-    "s_until",
-    "s_until_with",
-    "scalared",
-    "sequence",
-    "shortint",
-    "shortreal",
-    "showcancelled",
-    "signed",
-    "small",
-    "soft",
-    "solve",
-    "specify",
-    "specparam",
-    "static",
-    "string",
-    "strong",
-    "strong0",
-    "strong1",
-    "struct",
-    "super",
-    "supply0",
-    "supply1",
-    "sync_accept_on",
-    "sync_reject_on",
-    "table",
-    "tagged",
-    "task",
-    "this",
-    "throughout",
-    "time",
-    "timeprecision",
-    "timeunit",
-    "tran",
-    "tranif0",
-    "tranif1",
-    "tri",
-    "tri0",
-    "tri1",
-    "triand",
-    "trior",
-    "trireg",
-    "type",
-    "typedef",
-    "union",
-    "unique",
-    "unique0",
-    "unsigned",
-    "until",
-    "until_with",
-    "untyped",
-    "use",
-    "uwire",
-    "var",
-    "vectored",
-    "virtual",
-    "void",
-    "wait",
-    "wait_order",
-    "wand",
-    "weak",
-    "weak0",
-    "weak1",
-    "while",
-    "wildcard",
-    "wire",
-    "with",
-    "within",
-    "wor",
-    "xnor",
-    "xor",
+    "accept_on", "alias", "always", "always_comb", "always_ff", "always_latch", "and", "assert", "assign",
+    "assume", "automatic", "before", "begin", "bind", "bins", "binsof", "bit", "break", "buf", "bufif0",
+    "bufif1", "byte", "case", "casex", "casez", "cell", "chandle", "checker", "class", "clocking", "cmos",
+    "config", "const", "constraint", "context", "continue", "cover", "covergroup", "coverpoint", "cross",
+    "deassign", "default", "defparam", "design", "disable", "dist", "do", "edge", "else", "end", "endcase",
+    "endchecker", "endclass", "endclocking", "endconfig", "endfunction", "endgenerate", "endgroup",
+    "endinterface", "endmodule", "endpackage", "endprimitive", "endprogram", "endproperty", "endspecify",
+    "endsequence", "endtable", "endtask", "enum", "event", "eventually", "expect", "export", "extends",
+    "extern", "final", "first_match", "for", "force", "foreach", "forever", "fork", "forkjoin", "function",
+    "generate", "genvar", "global", "highz0", "highz1", "if", "iff", "ifnone", "ignore_bins",
+    "illegal_bins", "implements", "implies", "import", "incdir", "include", "initial", "inout", "input",
+    "inside", "instance", "int", "integer", "interconnect", "interface", "intersect", "join", "join_any",
+    "join_none", "large", "let", "liblist", "library", "local", "localparam", "logic", "longint",
+    "macromodule", "matches", "medium", "modport", "module", "nand", "negedge", "nettype", "new",
+    "nexttime", "nmos", "nor", "noshowcancelled", "not", "notif0", "notif1", "null", "or", "output",
+    "package", "packed", "parameter", "pmos", "posedge", "primitive", "priority", "program", "property",
+    "protected", "pull0", "pull1", "pulldown", "pullup", "pulsestyle_ondetect", "pulsestyle_onevent",
+    "pure", "rand", "randc", "randcase", "randsequence", "rcmos", "real", "realtime", "ref", "reg",
+    "reject_on", "release", "repeat", "restrict", "return", "rnmos", "rpmos", "rtran", "rtranif0",
+    "rtranif1", "s_always", "s_eventually", "s_nexttime", "s_until", "s_until_with", "scalared", "sequence",
+    "shortint", "shortreal", "showcancelled", "signed", "small", "soft", "solve", "specify", "specparam",
+    "static", "string", "strong", "strong0", "strong1", "struct", "super", "supply0", "supply1",
+    "sync_accept_on", "sync_reject_on", "table", "tagged", "task", "this", "throughout", "time",
+    "timeprecision", "timeunit", "tran", "tranif0", "tranif1", "tri", "tri0", "tri1", "triand", "trior",
+    "trireg", "type", "typedef", "union", "unique", "unique0", "unsigned", "until", "until_with", "untyped",
+    "use", "uwire", "var", "vectored", "virtual", "void", "wait", "wait_order", "wand", "weak", "weak0",
+    "weak1", "while", "wildcard", "wire", "with", "within", "wor", "xnor", "xor",
 ];
 
 impl<'a> Printer<'a> {
@@ -449,6 +231,7 @@ impl<'a> Printer<'a> {
             read: HashMap::new(),
             constants: BTreeMap::new(),
             counting: true,
+            as_port: HashSet::new(),
             trying: false,
             by_scope,
             usage,
@@ -475,6 +258,23 @@ impl<'a> Printer<'a> {
     fn declare(&mut self, id: NodeId, base: &str) {
         let name = self.claim(base);
         self.names.insert(id, name);
+    }
+
+    /// Whether it is declared as a `reg`.
+    fn is_reg(&self, id: NodeId) -> bool {
+        match &self.node(id).op {
+            Op::Reg(_) => true,
+            Op::MemRead(mem, port) => self.net.mems[*mem as usize].reads[*port as usize].clocked,
+            _ => false,
+        }
+    }
+
+    /// Where a node comes from; what came through the module's boundary does so from wherever the module is used.
+    fn place(&self, loc: &std::panic::Location<'_>) -> String {
+        match *loc == *self.net.scopes[self.scope as usize].loc && self.scope != 0 {
+            true => String::new(),
+            false => format!(" // {}:{}", loc.file(), loc.line()),
+        }
     }
 
     fn source(&self, id: NodeId) -> Option<(&'a str, NodeId, bool)> {
@@ -538,9 +338,29 @@ impl<'a> Printer<'a> {
         }
         let mut driven = Vec::new();
         for (port, id) in &outputs {
+            let node = self.node(*id);
             let name = self.claim(port);
-            ports.push(format!("output wire {}{name}", range(self.node(*id).width)));
-            driven.push((name, *id));
+            // A signal called like its port is the port.
+            let same = node.name.as_deref() == Some(port)
+                && match node.op {
+                    Op::Const(..) => false,
+                    Op::Reg(r) => !self.net.regs[r as usize].crossing,
+                    _ => true,
+                };
+            let kind = if same && !self.names.contains_key(id) {
+                self.names.insert(*id, name.clone());
+                self.as_port.insert(*id);
+                self.note(*id, 0, node.width);
+                if self.is_reg(*id) {
+                    "reg "
+                } else {
+                    "wire"
+                }
+            } else {
+                driven.push((name.clone(), *id));
+                "wire"
+            };
+            ports.push(format!("output {kind} {}{name}", range(node.width)));
         }
         let list = ports.join(",\n    ");
         let _ = writeln!(text, "(\n    {list}\n);");
@@ -676,19 +496,15 @@ impl<'a> Printer<'a> {
     fn declarations(&mut self, text: &mut String) {
         for id in self.nodes {
             let node = self.node(*id);
-            let Some(name) = self.names.get(id) else { continue };
+            let Some(name) = self.names.get(id).filter(|_| !self.as_port.contains(id)) else { continue };
             let kind = match &node.op {
                 Op::Reg(r) if self.net.regs[*r as usize].crossing => "(* async_reg = \"true\" *) reg ",
-                Op::Reg(_) => "reg ",
-                Op::MemRead(mem, port) => match self.net.mems[*mem as usize].reads[*port as usize].clocked {
-                    true => "reg ",
-                    false => "wire",
-                },
-                Op::Wire(_) | Op::BlackBox(..) => "wire",
+                _ if self.is_reg(*id) => "reg ",
+                Op::MemRead(..) | Op::Wire(_) | Op::BlackBox(..) => "wire",
                 Op::Port(..) if !self.source(*id).is_some_and(|s| s.2) => "wire",
                 _ => continue,
             };
-            let _ = writeln!(text, "    {kind} {}{name};{}", range(node.width), place(node.loc));
+            let _ = writeln!(text, "    {kind} {}{name};{}", range(node.width), self.place(node.loc));
         }
     }
 
@@ -711,7 +527,11 @@ impl<'a> Printer<'a> {
             if let Some(name) = self.names.get(id).cloned() {
                 let value = self.expression(*id);
                 let value = value.replace(" :\n", " :\n        ");
-                let _ = writeln!(text, "    wire {}{name} = {value};{}", range(node.width), place(node.loc));
+                let head = match self.as_port.contains(id) {
+                    true => "assign ".to_string(),
+                    false => format!("wire {}", range(node.width)),
+                };
+                let _ = writeln!(text, "    {head}{name} = {value};{}", self.place(node.loc));
             } else {
                 // An expression that would grow too long on its reader's line gets a wire after all.
                 self.trying = true;
@@ -722,8 +542,12 @@ impl<'a> Printer<'a> {
                     let base = format!("{}_{}", node.op.word(), node.loc.line());
                     self.declare(*id, &base);
                     let name = &self.names[id];
-                    let _ =
-                        writeln!(text, "    wire {}{name} = {inline};{}", range(node.width), place(node.loc));
+                    let _ = writeln!(
+                        text,
+                        "    wire {}{name} = {inline};{}",
+                        range(node.width),
+                        self.place(node.loc)
+                    );
                 }
             }
         }
@@ -868,7 +692,8 @@ impl<'a> Printer<'a> {
                 }
             }
             let name = &self.names[id];
-            let _ = writeln!(text, "    assign {name} = {};{}", lines.join("\n        "), place(node.loc));
+            let _ =
+                writeln!(text, "    assign {name} = {};{}", lines.join("\n        "), self.place(node.loc));
         }
     }
 
@@ -949,14 +774,21 @@ impl<'a> Printer<'a> {
                 Style::Distributed => attributes.push("ram_style = \"distributed\""),
                 Style::Ultra => attributes.push("ram_style = \"ultra\""),
             }
-            if mem.no_collision {
+            let mut clocked =
+                mem.reads.iter().filter(|r| r.clocked && self.names.contains_key(&r.node)).peekable();
+            if clocked.peek().is_some() && clocked.all(|r| r.no_collision) {
                 attributes.push("no_rw_check");
             }
             if !attributes.is_empty() {
                 let _ = writeln!(text, "    (* {} *)", attributes.join(", "));
             }
-            let _ =
-                writeln!(text, "    reg {}{name} [0:{}];{}", range(mem.width), mem.depth - 1, place(mem.loc));
+            let _ = writeln!(
+                text,
+                "    reg {}{name} [0:{}];{}",
+                range(mem.width),
+                mem.depth - 1,
+                self.place(mem.loc)
+            );
             if let Some(init) = &mem.init {
                 let _ = writeln!(text, "    initial begin");
                 for (i, word) in init.iter().enumerate() {
@@ -974,7 +806,7 @@ impl<'a> Printer<'a> {
                 match w.lanes {
                     None => {
                         let data = self.value(w.data);
-                        let _ = writeln!(text, "        if ({en}) {name}[{addr}] <= {data};");
+                        let _ = writeln!(text, "        {}{name}[{addr}] <= {data};", guard(&en));
                     }
                     Some((lanes, lane)) => {
                         let count = self.node(lanes).width;
@@ -982,7 +814,10 @@ impl<'a> Printer<'a> {
                         for i in 0..count {
                             let part = if count == 1 { String::new() } else { select(i * lane, lane) };
                             let (bit, data) = (self.part(lanes, i, 1), self.part(w.data, i * lane, lane));
-                            let _ = writeln!(text, "            if ({bit}) {name}[{addr}]{part} <= {data};");
+                            if bit != "1'b0" {
+                                let guard = guard(&bit);
+                                let _ = writeln!(text, "            {guard}{name}[{addr}]{part} <= {data};");
+                            }
                         }
                         let _ = writeln!(text, "        end");
                     }
@@ -996,7 +831,7 @@ impl<'a> Printer<'a> {
                     let en = self.value(r.en);
                     let clock = &self.net.domains[r.domain as usize].clock;
                     let _ = writeln!(text, "    always @(posedge {clock}) begin");
-                    let _ = writeln!(text, "        if ({en}) {q} <= {name}[{addr}];\n    end");
+                    let _ = writeln!(text, "        {}{q} <= {name}[{addr}];\n    end", guard(&en));
                 } else {
                     let _ = writeln!(text, "    assign {q} = {name}[{addr}];");
                 }
@@ -1034,7 +869,7 @@ impl<'a> Printer<'a> {
             let name = self.claim(&info.instance);
             let module = &self.modules[child];
             let pins = pins.join(",\n        ");
-            let _ = writeln!(text, "    {module} {name} (\n        {pins}\n    );{}", place(info.loc));
+            let _ = writeln!(text, "    {module} {name} (\n        {pins}\n    );{}", self.place(info.loc));
         }
     }
 
@@ -1060,7 +895,7 @@ impl<'a> Printer<'a> {
                 text,
                 "    {}{params} {name} (\n        {pins}\n    );{}",
                 unit.module,
-                place(unit.loc)
+                self.place(unit.loc)
             );
         }
     }
@@ -1146,6 +981,14 @@ fn range(width: u32) -> String {
     }
 }
 
+/// What stands before a statement that runs where `en` holds.
+fn guard(en: &str) -> String {
+    match en {
+        "1'b1" => String::new(),
+        en => format!("if ({en}) "),
+    }
+}
+
 /// A part select.
 fn select(low: u32, width: u32) -> String {
     match width {
@@ -1160,10 +1003,6 @@ fn literal(bits: &Bits) -> String {
         width if width <= 8 => format!("{width}'d{}", bits.to_u64()),
         width => format!("{width}'h{bits:x}"),
     }
-}
-
-fn place(loc: &std::panic::Location<'_>) -> String {
-    format!(" // {}:{}", loc.file(), loc.line())
 }
 
 /// `RxParse` as `RX_PARSE`.

@@ -361,7 +361,7 @@ fn memories_are_checked_where_they_are_declared_and_used() {
         mem.write_lanes(lit(1, 1), lit(2, 0), &lit(4, 0), lit(2, 0), 3);
     });
     refuses(
-        line!() + 2,
+        line!() + 4,
         "`store`: declare its write ports, without lanes, before a read that looks at them",
         |m| {
             let mem = m.mem("store", 4, &bits(4)).build();
