@@ -163,7 +163,7 @@ pub fn buffer(
     // Out: the next good frame, wherever it begins; what lies before it is free. While there is none, all up to the
     // last verdict is.
     let busy = m.reg("busy", 1).reset(0);
-    let until = m.reg("until", address + 1).no_reset();
+    let stop = m.reg("stop", address + 1).no_reset();
     let waiting = m.reg("waiting", clog2(u64::from(entries) + 2)).reset(0);
     let held = m.reg("held", 1).reset(0);
     let take = m.wire("take", 1);
@@ -172,13 +172,13 @@ pub fn buffer(
     m.drive(&take, busy & (!held | out.ready));
     m.when(take, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
     let following = next + 1;
-    let done = take & following.eq(until);
+    let done = take & following.eq(stop);
     places.accept(!busy | done);
     let load = places.fire();
     m.when(load, |m| {
         m.set(&busy, 1);
         m.set(&next, places.begin);
-        m.set(&until, places.end);
+        m.set(&stop, places.end);
     })
     .otherwise_when(take, |m| {
         m.set(&busy, !done);

@@ -166,11 +166,11 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let delay = |name: &str, sig: Sig| m.delay(name, &sig);
 
     // Only the first beat of a frame waits for room among the results, so that they never do.
-    let inside = m.reg("inside", 1).reset(0);
+    let in_frame = m.reg("in_frame", 1).reset(0);
     let under_way = m.reg("under_way", clog2(u64::from(RESULTS) + 1)).reset(0);
-    let frame = skid(m, mac).gate(m, inside | under_way.ne(RESULTS));
+    let frame = skid(m, mac).gate(m, in_frame | under_way.ne(RESULTS));
     let fire = frame.fire();
-    m.when(fire, |m| m.set(&inside, !frame.last));
+    m.when(fire, |m| m.set(&in_frame, !frame.last));
 
     // Place of the beat in the frame; it stops at 128 KiB.
     let index_bits = LENGTH_BITS - cfg.lane_bits();
@@ -200,24 +200,24 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let tag = bytes_of(bytes, eth::BYTES, vlan::BYTES);
     let outer = field(&eth::LAYOUT, &eth::ETHERTYPE, bytes);
     let inner = field(&vlan::LAYOUT, &vlan::ETHERTYPE, tag);
-    let tagged = outer.eq(eth::ethertype::VLAN);
-    let is_type = |code: u16| tagged.then(inner.eq(code), outer.eq(code));
+    let has_tag = outer.eq(eth::ethertype::VLAN);
+    let is_type = |code: u16| has_tag.then(inner.eq(code), outer.eq(code));
     let (is_v4, is_v6) = (is_type(eth::ethertype::IPV4), is_type(eth::ethertype::IPV6));
     let behind_tag = bytes_of(bytes, eth::BYTES + vlan::BYTES, PACKET);
-    let packet0 = tagged.then(behind_tag, bytes_of(bytes, eth::BYTES, PACKET));
-    let layer3 = tagged.then(lit(LENGTH_BITS, eth::BYTES + vlan::BYTES), lit(LENGTH_BITS, eth::BYTES));
+    let packet0 = has_tag.then(behind_tag, bytes_of(bytes, eth::BYTES, PACKET));
+    let layer3 = has_tag.then(lit(LENGTH_BITS, eth::BYTES + vlan::BYTES), lit(LENGTH_BITS, eth::BYTES));
     let v6_total = field(&ipv6::LAYOUT, &ipv6::PAYLOAD_LEN, packet0).zext(LENGTH_BITS) + ipv6::BYTES;
     let total0 = is_v6.then(v6_total, field(&ipv4::LAYOUT, &ipv4::TOTAL_LEN, packet0).zext(LENGTH_BITS));
 
     let ended1 = m.reg("ended1", 1).reset(0);
     m.set(&ended1, ended0);
-    let runt1 = delay("runt1", length0.lt(eth::BYTES) | (tagged & length0.lt(eth::BYTES + vlan::BYTES)));
+    let runt1 = delay("runt1", length0.lt(eth::BYTES) | (has_tag & length0.lt(eth::BYTES + vlan::BYTES)));
     let rest1 = delay("rest1", length0 - layer3);
     let total1 = delay("total1", total0);
     let end1 = delay("end1", layer3 + total0);
     let v4_1 = delay("v4_1", is_v4);
     let v6_1 = delay("v6_1", is_v6);
-    let tagged1 = delay("tagged1", tagged);
+    let has_tag1 = delay("has_tag1", has_tag);
     let packet1 = delay("packet1", packet0);
     let src_mac1 = delay("src_mac1", field(&eth::LAYOUT, &eth::SRC, bytes));
 
@@ -263,7 +263,7 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let checksum2 = delay("checksum2", v4(&ipv4::CHECKSUM));
     let v4_2 = delay("v4_2", v4_1);
     let v6_2 = delay("v6_2", v6_1);
-    let tagged2 = delay("tagged2", tagged1);
+    let has_tag2 = delay("has_tag2", has_tag1);
     let length2 = delay("length2", total1.gt(rest1) | total1.lt(plain_bytes + least));
     let datagram2 = delay("datagram2", total1 - plain_bytes);
     let src_ip2 = delay("src_ip2", v6_1.then(v6(&ipv6::SRC), v4(&ipv4::SRC).zext(128)));
@@ -333,7 +333,7 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let checksum3 = delay("checksum3", checksum2);
     let v4_3 = delay("v4_3", v4_2);
     let v6_3 = delay("v6_3", v6_2);
-    let tagged3 = delay("tagged3", tagged2);
+    let has_tag3 = delay("has_tag3", has_tag2);
     let length3 = delay("length3", length2 | udp_length.zext(LENGTH_BITS).ne(datagram2));
     // Base header to pad.
     let between3 = delay("between3", datagram2 - (udp::BYTES + icrc::BYTES));
@@ -376,8 +376,8 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let layer4_offset = [lit(7, eth::BYTES + ipv4::BYTES), lit(7, eth::BYTES + ipv6::BYTES)]
         .map(|untagged| [untagged + udp::BYTES, untagged + (vlan::BYTES + udp::BYTES)]);
     let layer4_offset = v6_3.then(
-        tagged3.then(layer4_offset[1][1], layer4_offset[1][0]),
-        tagged3.then(layer4_offset[0][1], layer4_offset[0][0]),
+        has_tag3.then(layer4_offset[1][1], layer4_offset[1][0]),
+        has_tag3.then(layer4_offset[0][1], layer4_offset[0][0]),
     );
     let headers = Headers {
         src_mac: src_mac3,
@@ -411,7 +411,7 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let v6_low = eth::BYTES + 8;
     let middle = eth::BYTES + 12;
     let v4_high = eth::BYTES + vlan::BYTES + 12;
-    let (from_low, from_middle) = (v6_1 & !tagged1, v6_1 | !tagged1);
+    let (from_low, from_middle) = (v6_1 & !has_tag1, v6_1 | !has_tag1);
     let index1 = delay("index1", index0);
     let data1 = delay("data1", data0);
     let end_beat = end1.slice(cfg.lane_bits(), index_bits);
@@ -497,7 +497,7 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     found.accept(parsed.fire());
     checked.accept(parsed.fire());
 
-    let begun = fire & !inside;
+    let begun = fire & !in_frame;
     m.when(begun & !parsed.fire(), |m| m.set(&under_way, under_way + 1))
         .otherwise_when(!begun & parsed.fire(), |m| m.set(&under_way, under_way - 1));
     (frame, parsed)
