@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What faces the host: registers, doorbells, commands, completions, and the two DMA channels.
 
+pub mod command;
 pub mod cq;
 pub mod csr;
 pub mod dma;

@@ -1,0 +1,1498 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command processor: takes commands from the ring in host memory, one at a time, and alone writes the tables.
+//!
+//! ```text
+//!  producer --> fetch --> look --> check --> decide --+--> page list --> execute --> references --> complete
+//!                 |         |                         |       |            |                          |
+//!                DMA    own tables,                refused   DMA      table writes                   DMA
+//!                       QP context                    +--------------------------------------------> write
+//! ```
+//!
+//! *Look* reads what the command names: its protection domain, completion queues, key, address vector, and the QP's
+//! record, which the context holds still until this command is done. *Check* evaluates every condition of
+//! [`Checks`]; *decide* takes the first that failed. Until then nothing has changed, so a refused command changes
+//! nothing. REG_MR fetches its page list in pieces of up to [`PIECE`] bytes and writes the key last: a registration that
+//! fails half way leaves page entries that no key names.
+//!
+//! A command takes some 15 cycles and one DMA read; REG_MR a cycle an entry more and a DMA read a piece. Commands end
+//! in order. After reset, with the register `reset` and with RESET_ALL all tables are cleared, a QP in 6 cycles.
+//!
+//! Bad input: refused with status and attribute. A command ring that cannot be read stops everything until a reset
+//! (`fatal`). Queues in the last 128 MiB of the bus's address space are refused, so that no queue wraps.
+
+use super::dma::{write_entry, EntryWrite};
+use super::{pds, CommandControl, CommandProgress, CqEntry, MAX_CQ_LOG2, SERVICES};
+use crate::config::RnicConfig;
+use crate::context::{QpRecord, QpUpdate};
+use crate::fields::{assemble, field};
+use crate::stream::fifo;
+use crate::types::{
+    AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, TableWrite,
+};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
+use ferrowire_spec::qp_state::{AttributeBit, Attributes, TRANSITIONS};
+use ferrowire_spec::queue::command::{self as spec, create_cq, create_qp, modify_qp, reg_mr, set_av};
+use ferrowire_spec::queue::command_completion::{self as completion, qp_summary};
+use ferrowire_spec::queue::{
+    Access, CommandAttribute as Attribute, CommandOpcode as Op, CommandStatus as Status,
+};
+use ferrowire_spec::{Field, Layout, QpState};
+
+/// Bytes of a page list that are asked for at once; a piece ends where a multiple of this does.
+pub const PIECE: u32 = 512;
+
+/// Bits of a page's number: pages have at least 4 KiB.
+const PAGE_BITS: u32 = 52;
+
+/// Bits of a page table index.
+fn page_bits(cfg: &RnicConfig) -> u32 {
+    clog2(u64::from(cfg.page_entries))
+}
+
+/// What leaves the command processor.
+#[derive(Interface)]
+pub struct CommandProcessor {
+    /// For the registers.
+    pub progress: CommandProgress,
+    /// A command was taken in this cycle.
+    pub taken: Sig,
+    /// Reads of commands and page lists.
+    pub read: Stream<DmaReadRequest>,
+    /// Completions.
+    pub write: Stream<DmaWrite>,
+    /// Asks for a QP's record.
+    pub query: Stream<Sig>,
+    /// What becomes of it.
+    pub update: Stream<QpUpdate>,
+    /// Address vectors in effect.
+    pub vectors: TableWrite<AddressVector>,
+    /// Keys.
+    pub keys: TableWrite<KeyEntry>,
+    /// Page numbers.
+    pub pages: TableWrite<Sig>,
+    /// Completion queues.
+    pub cqs: TableWrite<CqEntry>,
+}
+
+#[derive(Clone, Copy, Fsm)]
+enum State {
+    /// A row of every table is cleared.
+    Clear,
+    Idle,
+    /// The command is asked for.
+    Fetch,
+    /// It comes.
+    Receive,
+    /// Tables are read.
+    Look,
+    /// The QP's record is asked for.
+    Query,
+    /// It comes.
+    Reply,
+    /// The second completion queue is read.
+    LookAgain,
+    /// All conditions are evaluated.
+    Check,
+    /// The first that failed is found.
+    Decide,
+    /// A piece of the page list is asked for.
+    PageAsk,
+    /// It is written to the page table.
+    PageTake,
+    /// What is left of it is forgotten.
+    PageDrain,
+    /// Tables are written.
+    Execute,
+    /// References are counted: read and write for the protection domain and both completion queues.
+    ReadPd,
+    WritePd,
+    ReadSend,
+    WriteSend,
+    ReadRecv,
+    WriteRecv,
+    /// The QP's record is written or let go.
+    Release,
+    /// The completion is written.
+    Complete,
+    /// The ring is broken.
+    Fatal,
+}
+
+/// Something that others refer to.
+#[derive(Clone, Bundle)]
+struct Owned {
+    exists: Sig,
+    users: Sig,
+}
+
+/// What is kept of a key.
+#[derive(Clone, Bundle)]
+struct OwnedKey {
+    exists: Sig,
+    tag: Sig,
+    pd: Sig,
+}
+
+/// The address vector that the next MODIFY_QP puts into effect.
+#[derive(Clone, Bundle)]
+struct Staged {
+    given: Sig,
+    vector: AddressVector,
+}
+
+/// A table's single write port.
+struct WritePort<T: Bundle> {
+    enable: Sig,
+    index: Sig,
+    entry: T,
+}
+
+impl<T: Bundle> WritePort<T> {
+    fn new(m: &Scope, name: &str, index: Sig, shape: &T) -> Self {
+        let enable = m.wire(&format!("{name}_enable"), 1);
+        let at = m.wire(&format!("{name}_index"), index.width());
+        let entry = m.wire_of(&format!("{name}_entry"), shape);
+        m.set(&enable, 0);
+        m.set(&at, index);
+        m.set_all(&entry, &shape.zeros());
+        WritePort { enable, index: at, entry }
+    }
+
+    /// Writes in this cycle; within the open `when`.
+    fn write(&self, m: &Scope, index: Sig, entry: &T) {
+        m.set(&self.enable, 1);
+        m.set(&self.index, index);
+        m.set_all(&self.entry, entry);
+    }
+
+    fn table(self) -> TableWrite<T> {
+        TableWrite { enable: self.enable, index: self.index, entry: self.entry }
+    }
+}
+
+/// Reasons to refuse, in the order in which they count.
+#[derive(Default)]
+struct Checks(Vec<(Sig, Status, Attribute)>);
+
+impl Checks {
+    /// Refuses where `bad` holds.
+    fn refuse(&mut self, bad: Sig, status: Status, attribute: Attribute) {
+        self.0.push((bad, status, attribute));
+    }
+
+    /// The first reason among those that `failed` holds: status and attribute, or zeros.
+    fn first(&self, failed: Sig) -> (Sig, Sig) {
+        let none = (lit(8, 0), lit(8, 0));
+        self.0.iter().enumerate().rev().fold(none, |(status, attribute), (i, reason)| {
+            let hit = failed.bit(i as u32);
+            (hit.then(reason.1.code(), status), hit.then(reason.2.code(), attribute))
+        })
+    }
+}
+
+/// A set of attributes as a mask of 32 bits, where `here` holds.
+fn mask(here: Sig, set: Attributes) -> Sig {
+    here.repeat(32) & lit(32, set.0)
+}
+
+/// The table of transitions: whether this one is legal, what it requires, and what it takes.
+fn transition(service: Sig, from: Sig, to: Sig) -> (Sig, Sig, Sig) {
+    let believed = Attributes::of(&[AttributeBit::CurState]);
+    let is = |state: Sig, code: QpState| state.eq(code.code());
+    let down = is(to, QpState::Reset) | (is(to, QpState::Err) & !is(from, QpState::Reset));
+    let mut sum = (down, lit(32, 0), mask(down, believed));
+    for t in TRANSITIONS.iter().filter(|t| SERVICES.contains(&t.service)) {
+        let here = service.eq(t.service.code()) & is(from, t.from) & is(to, t.to);
+        sum.0 = sum.0 | here;
+        sum.1 = sum.1 | mask(here, t.required);
+        sum.2 = sum.2 | mask(here, t.required.with(t.optional));
+    }
+    sum
+}
+
+/// Number of the lowest bit set, plus one: the code of an attribute by its bit in the mask.
+fn lowest_code(set: Sig) -> Sig {
+    (0..32).rev().fold(lit(8, 0), |code, i| set.bit(i).then(i + 1, code))
+}
+
+/// Takes and executes commands.
+#[module]
+pub fn command(
+    m: &Scope,
+    cfg: &RnicConfig,
+    control: CommandControl,
+    data: Stream<DmaReadData>,
+    reply: Stream<QpRecord>,
+) -> CommandProcessor {
+    let (qp_bits, cq_bits) = (cfg.qp_bits(), cfg.cq_bits());
+    let (key_bits, pd_bits) = (clog2(u64::from(cfg.keys)), clog2(u64::from(pds(cfg))));
+    let (page_bits, lanes) = (page_bits(cfg), cfg.beat_bytes / 8);
+    let state = m.fsm("state", State::Clear);
+    let consumer = m.reg("consumer", 16).reset(0);
+    let command = m.reg("command", 512).no_reset();
+    // What is being cleared, and on whose behalf.
+    let rows = cfg.qps.max(cfg.cqs).max(cfg.keys).max(pds(cfg));
+    let row = m.reg("row", clog2(u64::from(rows))).reset(0);
+    let clearing = m.reg("clearing", 1).reset(1);
+    let by_command = m.reg("by_command", 1).reset(0);
+    let go = |m: &Scope, to: State| m.set(&state, to);
+
+    // The command's fields.
+    let get = |layout: &Layout, f: &Field| field(layout, f, command);
+    let opcode = get(&spec::LAYOUT, &spec::OPCODE);
+    let op = |op: Op| opcode.eq(op.code());
+    let any_op = |ops: &[Op]| ops.iter().fold(lit(1, 0), |any, o| any | op(*o));
+    let object = get(&spec::LAYOUT, &spec::OBJECT);
+    let of_qp = any_op(&[Op::CreateQp, Op::ModifyQp, Op::SetAv, Op::QueryQp, Op::DestroyQp]).named("of_qp");
+    let of_cq = any_op(&[Op::CreateCq, Op::DestroyCq]);
+    let of_pd = any_op(&[Op::AllocPd, Op::FreePd]);
+    let of_key = any_op(&[Op::RegMr, Op::DeregMr]);
+    let in_range = |value: Sig, bits: u32| (value >> bits).eq(0);
+    // The domain stands at the same place wherever there is one.
+    assert_eq!((reg_mr::PD.offset, reg_mr::PD.width), (create_qp::PD.offset, create_qp::PD.width));
+    let pd = get(&create_qp::LAYOUT, &create_qp::PD);
+    let (send_cqn, recv_cqn) =
+        (get(&create_qp::LAYOUT, &create_qp::SEND_CQN), get(&create_qp::LAYOUT, &create_qp::RECV_CQN));
+    let key_index = object.slice(8, 24);
+    let key_tag = object.trunc(8);
+
+    // Own tables: one write port each, one read port each.
+    let users = clog2(u64::from(cfg.keys + 2 * cfg.qps)) + 1;
+    let owned = Owned { exists: bits(1), users: bits(users) };
+    let nobody = |exists: u32| Owned { exists: lit(1, exists), users: lit(users, 0) };
+    let pd_table = m.mem("pds", pds(cfg), &owned).init(vec![]).build();
+    let cq_table = m.mem("cqs", cfg.cqs, &owned).init(vec![]).build();
+    let owned_key = OwnedKey { exists: bits(1), tag: bits(8), pd: bits(24) };
+    let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
+    let staged_shape = Staged { given: bits(1), vector: AddressVector::of() };
+    let staged_table = m.mem("staged", cfg.qps, &staged_shape).init(vec![]).build();
+
+    let pd_write = WritePort::new(m, "pd_write", object.trunc(pd_bits), &owned);
+    let cq_write = WritePort::new(m, "cq_write", object.trunc(cq_bits), &owned);
+    let key_write = WritePort::new(m, "key_write", key_index.trunc(key_bits), &owned_key);
+    let staged_write = WritePort::new(m, "staged_write", object.trunc(qp_bits), &staged_shape);
+    let cqs = WritePort::new(m, "cqs_out", object.trunc(cq_bits), &CqEntry::of());
+    let keys = WritePort::new(m, "keys_out", key_index.trunc(key_bits), &KeyEntry::of(cfg));
+    let vectors = WritePort::new(m, "vectors_out", object.trunc(qp_bits), &AddressVector::of());
+    pd_table.write(pd_write.enable, pd_write.index, &pd_write.entry);
+    cq_table.write(cq_write.enable, cq_write.index, &cq_write.entry);
+    key_table.write(key_write.enable, key_write.index, &key_write.entry);
+    staged_table.write(staged_write.enable, staged_write.index, &staged_write.entry);
+
+    let qp = m.reg_of("qp", &QpRecord::of(cfg));
+    let counts_up = any_op(&[Op::CreateQp, Op::RegMr]);
+    let at_look = state.is(State::Look);
+    let key = key_table.read(m, at_look, key_index.trunc(key_bits), Collision::Never);
+    let staged = staged_table.read(m, at_look, object.trunc(qp_bits), Collision::Never);
+    let own_pd = op(Op::DeregMr).then(key.pd, qp.attributes.pd);
+    let ref_pd = counts_up.then(pd, own_pd).trunc(pd_bits);
+    let pd_at = at_look.then(of_pd.then(object.trunc(pd_bits), pd.trunc(pd_bits)), ref_pd);
+    let domain = pd_table.read(m, at_look | state.is(State::ReadPd), pd_at, Collision::Never);
+    let ref_send = counts_up.then(send_cqn.trunc(cq_bits), qp.attributes.send_cq);
+    let ref_recv = counts_up.then(recv_cqn.trunc(cq_bits), qp.attributes.recv_cq);
+    let cq_at = m.wire("cq_at", cq_bits);
+    m.set(&cq_at, ref_recv);
+    m.when(at_look, |m| m.set(&cq_at, of_cq.then(object.trunc(cq_bits), send_cqn.trunc(cq_bits))))
+        .otherwise_when(state.is(State::LookAgain), |m| m.set(&cq_at, recv_cqn.trunc(cq_bits)))
+        .otherwise_when(state.is(State::ReadSend), |m| m.set(&cq_at, ref_send));
+    let reads_cq = state.is_any(&[State::Look, State::LookAgain, State::ReadSend, State::ReadRecv]);
+    let queue = cq_table.read(m, reads_cq, cq_at, Collision::Never);
+    // What the first look found: the object, or the send queue's.
+    let first_queue = m.reg_of("first_queue", &owned);
+    m.when(state.is(State::LookAgain), |m| m.set_all(&first_queue, &queue));
+
+    // Conditions.
+    let mut checks = Checks::default();
+    let known = [
+        Op::CreateCq,
+        Op::DestroyCq,
+        Op::RegMr,
+        Op::DeregMr,
+        Op::CreateQp,
+        Op::ModifyQp,
+        Op::SetAv,
+        Op::QueryQp,
+        Op::DestroyQp,
+        Op::AllocPd,
+        Op::FreePd,
+        Op::ResetAll,
+    ];
+    checks.refuse(!any_op(&known), Status::BadOpcode, Attribute::Opcode);
+    checks.refuse(get(&spec::LAYOUT, &spec::FLAGS).any(), Status::BadReserved, Attribute::Flags);
+    for o in known {
+        let layout = match o {
+            Op::CreateCq => &create_cq::LAYOUT,
+            Op::RegMr => &reg_mr::LAYOUT,
+            Op::CreateQp => &create_qp::LAYOUT,
+            Op::ModifyQp => &modify_qp::LAYOUT,
+            Op::SetAv => &set_av::LAYOUT,
+            _ => &spec::LAYOUT,
+        };
+        let reserved = layout.fields.iter().filter(|f| f.access == ferrowire_spec::Access::RSVD);
+        let used = reserved.fold(lit(1, 0), |any, f| any | get(layout, f).any());
+        checks.refuse(op(o) & used, Status::BadReserved, Attribute::None);
+    }
+
+    // Objects.
+    let qp_range = in_range(object, qp_bits) & object.ge(2);
+    checks.refuse(of_qp & !qp_range, Status::BadObject, Attribute::Object);
+    checks.refuse(of_qp & qp.exists.eq(op(Op::CreateQp)), Status::BadObject, Attribute::Object);
+    checks.refuse(of_cq & !in_range(object, cq_bits), Status::BadObject, Attribute::Object);
+    checks.refuse(of_cq & first_queue.exists.eq(op(Op::CreateCq)), Status::BadObject, Attribute::Object);
+    checks.refuse(op(Op::DestroyCq) & first_queue.users.any(), Status::Busy, Attribute::Object);
+    let pd_range = in_range(object, pd_bits) & object.any();
+    checks.refuse(of_pd & !pd_range, Status::BadObject, Attribute::Object);
+    checks.refuse(of_pd & domain.exists.eq(op(Op::AllocPd)), Status::BadObject, Attribute::Object);
+    checks.refuse(op(Op::FreePd) & domain.users.any(), Status::Busy, Attribute::Object);
+    let key_range = in_range(key_index, key_bits) & key_index.any();
+    checks.refuse(of_key & !key_range, Status::BadObject, Attribute::Object);
+    checks.refuse(of_key & key.exists.eq(op(Op::RegMr)), Status::BadObject, Attribute::Object);
+    checks.refuse(op(Op::DeregMr) & key.tag.ne(key_tag), Status::BadKey, Attribute::Object);
+    let no_domain = !(in_range(pd, pd_bits) & pd.any() & domain.exists);
+    checks.refuse(counts_up & no_domain, Status::BadAttribute, Attribute::Pd);
+
+    // Queues.
+    let unaligned = |base: Sig| base.trunc(12).any();
+    let wraps = |base: Sig| base.slice(27, 37).all();
+    let pages = cfg.doorbell_pages;
+    let no_page = |page: Sig| page.zext(17).ge(pages);
+    {
+        use create_cq::*;
+        let is = op(Op::CreateCq);
+        let base = get(&LAYOUT, &BASE);
+        checks.refuse(
+            is & get(&LAYOUT, &LOG2_ENTRIES).gt(MAX_CQ_LOG2),
+            Status::BadSize,
+            Attribute::Log2Entries,
+        );
+        checks.refuse(is & (unaligned(base) | wraps(base)), Status::BadAddress, Attribute::Base);
+        checks.refuse(is & get(&LAYOUT, &EQN).any(), Status::BadAttribute, Attribute::Eqn);
+        let page = get(&LAYOUT, &DOORBELL_PAGE);
+        checks.refuse(is & no_page(page), Status::BadAttribute, Attribute::DoorbellPage);
+    }
+    {
+        use create_qp::*;
+        let is = op(Op::CreateQp);
+        let service = get(&LAYOUT, &SERVICE);
+        let served = SERVICES.iter().fold(lit(1, 0), |any, s| any | service.eq(s.code()));
+        checks.refuse(is & !served, Status::BadAttribute, Attribute::Service);
+        let page = get(&LAYOUT, &DOORBELL_PAGE);
+        checks.refuse(is & no_page(page), Status::BadAttribute, Attribute::DoorbellPage);
+        checks.refuse(is & get(&LAYOUT, &SQ_LOG2).gt(15), Status::BadSize, Attribute::SqLog2);
+        checks.refuse(is & get(&LAYOUT, &RQ_LOG2).gt(15), Status::BadSize, Attribute::RqLog2);
+        for (base, attribute) in [(SQ_BASE, Attribute::SqBase), (RQ_BASE, Attribute::RqBase)] {
+            let base = get(&LAYOUT, &base);
+            checks.refuse(is & (unaligned(base) | wraps(base)), Status::BadAddress, attribute);
+        }
+        let no_send = !(in_range(send_cqn, cq_bits) & first_queue.exists);
+        checks.refuse(is & no_send, Status::BadAttribute, Attribute::SendCqn);
+        let no_recv = !(in_range(recv_cqn, cq_bits) & queue.exists);
+        checks.refuse(is & no_recv, Status::BadAttribute, Attribute::RecvCqn);
+        checks.refuse(is & get(&LAYOUT, &HAS_SRQ), Status::BadAttribute, Attribute::Srqn);
+    }
+
+    // Regions.
+    let (va, length) = (get(&reg_mr::LAYOUT, &reg_mr::VA), get(&reg_mr::LAYOUT, &reg_mr::LENGTH));
+    let shift = get(&reg_mr::LAYOUT, &reg_mr::PAGE_SHIFT);
+    let page_size = shift.eq(30).then(lit(2, 2), shift.eq(21).zext(2));
+    let list = get(&reg_mr::LAYOUT, &reg_mr::PAGE_LIST_ADDR);
+    let (count, first) =
+        (get(&reg_mr::LAYOUT, &reg_mr::PAGE_COUNT), get(&reg_mr::LAYOUT, &reg_mr::MTT_INDEX));
+    let mr_access = get(&reg_mr::LAYOUT, &reg_mr::ACCESS);
+    let right = |access: Sig, bit: Access| access.bit(u32::from(bit.code()).trailing_zeros());
+    // Sums in a cycle of their own: the command stands still long before they are looked at.
+    let pages_of = |shift: u32| {
+        let sum = length.zext(66) + va.trunc(shift).zext(66) + ((1u64 << shift) - 1);
+        (sum >> shift).trunc(54)
+    };
+    let needed = m.delay("needed", &m.select(page_size, &[pages_of(12), pages_of(21), pages_of(30)]));
+    let end = m.delay("end", &(va.zext(65) + (length - 1).zext(65)));
+    let list_end = m.delay("list_end", &(list.zext(65) + cat([&lit(3, 0), &count]).zext(65)));
+    let entries_end = m.delay("entries_end", &(first.zext(33) + count.zext(33)));
+    {
+        let is = op(Op::RegMr);
+        let rights = Access::ALL.iter().fold(0, |all, a| all | u32::from(a.code()));
+        let unknown = (mr_access & !lit(8, rights)).any();
+        let write_less = (right(mr_access, Access::RemoteWrite) | right(mr_access, Access::RemoteAtomic))
+            & !right(mr_access, Access::LocalWrite);
+        checks.refuse(is & (unknown | write_less), Status::BadAttribute, Attribute::MrAccess);
+        let odd = !(shift.eq(12) | shift.eq(21) | shift.eq(30));
+        checks.refuse(is & odd, Status::BadAttribute, Attribute::PageShift);
+        checks.refuse(is & length.eq(0), Status::BadSize, Attribute::Length);
+        checks.refuse(is & end.msb(), Status::BadAddress, Attribute::Va);
+        let above = |shift: u32| (va >> shift).any();
+        let not_zero = m.select(page_size, &[above(12), above(21), above(30)]);
+        checks.refuse(is & right(mr_access, Access::ZeroBased) & not_zero, Status::BadAddress, Attribute::Va);
+        let wrong_count = count.zext(54).ne(needed) | count.gt(cfg.page_entries);
+        checks.refuse(is & wrong_count, Status::BadSize, Attribute::PageCount);
+        checks.refuse(is & entries_end.gt(cfg.page_entries), Status::BadAttribute, Attribute::MttIndex);
+        let bad_list = list.trunc(3).any() | list_end.msb();
+        checks.refuse(is & bad_list, Status::BadAddress, Attribute::PageListAddr);
+    }
+
+    // States and attributes of queue pairs.
+    let modify = |f: &Field| get(&modify_qp::LAYOUT, f);
+    let given_mask = modify(&modify_qp::ATTR_MASK);
+    let given = |bit: AttributeBit| given_mask.bit(u32::from(bit.code()));
+    let to = modify(&modify_qp::STATE);
+    let offending = m.reg("offending", 8).no_reset();
+    {
+        use modify_qp::*;
+        let is = op(Op::ModifyQp);
+        let believed = given(AttributeBit::CurState) & modify(&CUR_STATE).ne(qp.state);
+        checks.refuse(is & believed, Status::BadState, Attribute::CurState);
+        let (legal, required, allowed) = transition(qp.attributes.service, qp.state, to);
+        checks.refuse(is & !legal, Status::BadTransition, Attribute::State);
+        let missing = required & !given_mask;
+        let extra = given_mask & !allowed;
+        m.set(&offending, lowest_code(missing.any().then(missing, extra)));
+        // `AttrMask` stands for the attribute that `offending` names.
+        checks.refuse(is & (missing | extra).any(), Status::BadAttribute, Attribute::AttrMask);
+        let mut range = |bit: AttributeBit, bad: Sig, attribute: Attribute| {
+            checks.refuse(is & given(bit) & bad, Status::BadAttribute, attribute);
+        };
+        let remote = [Access::RemoteWrite, Access::RemoteRead, Access::RemoteAtomic];
+        let remote = remote.iter().fold(0, |all, a| all | u32::from(a.code()));
+        range(AttributeBit::Access, (modify(&ACCESS) & !lit(8, remote)).any(), Attribute::QpAccess);
+        range(AttributeBit::Av, !staged.given, Attribute::Av);
+        let mtu = modify(&PATH_MTU);
+        range(AttributeBit::PathMtu, mtu.eq(0) | mtu.gt(5), Attribute::PathMtu);
+        let most = super::MAX_RD_ATOMIC;
+        range(AttributeBit::MaxRdAtomic, modify(&modify_qp::MAX_RD_ATOMIC).gt(most), Attribute::MaxRdAtomic);
+        range(
+            AttributeBit::MaxDestRdAtomic,
+            modify(&MAX_DEST_RD_ATOMIC).gt(most),
+            Attribute::MaxDestRdAtomic,
+        );
+    }
+    let av = |f: &Field| get(&set_av::LAYOUT, f);
+    {
+        use set_av::*;
+        let is = op(Op::SetAv);
+        // Multicast and zero are nobody's addresses. The first byte sent is the highest.
+        checks.refuse(
+            is & (av(&SRC_MAC).bit(40) | av(&SRC_MAC).eq(0)),
+            Status::BadAttribute,
+            Attribute::SrcMac,
+        );
+        checks.refuse(is & av(&DST_MAC).eq(0), Status::BadAttribute, Attribute::DstMac);
+        let long = |ip: Sig| !av(&IPV6) & ip.slice(32, 96).any();
+        checks.refuse(is & long(av(&SRC_IP)), Status::BadAttribute, Attribute::SrcIp);
+        checks.refuse(is & long(av(&DST_IP)), Status::BadAttribute, Attribute::DstIp);
+    }
+
+    let conditions: Vec<Sig> = checks.0.iter().map(|c| c.0).collect();
+    let failed = m.delay("failed", &cat(&conditions));
+    let (first_status, first_attribute) = checks.first(failed);
+    let status = m.reg("status", 8).no_reset();
+    let attribute = m.reg("attribute", 8).no_reset();
+    let value = m.reg("value", 64).no_reset();
+    let refused = m.reg("refused", 1).no_reset();
+    // A record was asked for, and must be let go.
+    let held = m.reg("held", 1).reset(0);
+
+    // DMA reads: the command, or a piece of a page list.
+    let incoming = fifo(m, PIECE / cfg.beat_bytes, data);
+    let list_at = m.reg("list_at", 64).no_reset();
+    let left = m.reg("left", page_bits + 1).no_reset();
+    let page_at = m.reg("page_at", page_bits).no_reset();
+    let room = lit(10, PIECE) - list_at.trunc(9).zext(10);
+    let left_bytes = cat([&lit(3, 0), &left]);
+    let most = left_bytes.zext(page_bits + 16).gt(room.zext(page_bits + 16));
+    let piece = most.then(room.zext(13), left_bytes.zext(page_bits + 16).trunc(13));
+    let ring = |index: Sig, log2: Sig| index & !lit(16, 0xffff).shl_by(log2);
+    // Where the next command and its completion lie; they stay, whatever is written to the registers meanwhile.
+    let command_at = m.reg("command_at", 64).no_reset();
+    let complete_at = m.reg("complete_at", 64).no_reset();
+    let phase = m.reg("phase", 1).no_reset();
+    m.when(state.is(State::Idle), |m| {
+        let offset = |size: u32, log2: Sig| cat([&lit(size, 0), &ring(consumer, log2)]).zext(64);
+        m.set(&command_at, control.base + offset(6, control.log2));
+        m.set(&complete_at, control.completion_base + offset(4, control.completion_log2));
+        m.set(&phase, !consumer.bit_at(control.completion_log2));
+    });
+    let fetching = state.is(State::Fetch);
+    let request = DmaReadRequest {
+        address: fetching.then(command_at, list_at),
+        length: fetching.then(lit(13, spec::BYTES), piece),
+    };
+    let read = Stream::new(m, "read", fetching | state.is(State::PageAsk), request);
+
+    let entry = match lanes {
+        1 => incoming.data,
+        _ => m.select(list_at.slice(3, clog2(lanes.into())), &incoming.data.chunks(64)),
+    };
+    let last_lane = match lanes {
+        1 => lit(1, 1),
+        _ => list_at.slice(3, clog2(lanes.into())).all(),
+    };
+    let low = |shift: u32| entry.trunc(shift).any();
+    let misaligned = m.select(page_size, &[low(12), low(21), low(30)]);
+    let taking = state.is(State::PageTake) & incoming.valid;
+    let takes_entry = (taking & !incoming.error & !misaligned).named("takes_entry");
+    let beat_ends = last_lane | left.eq(1);
+    incoming.accept(state.is_any(&[State::Receive, State::PageDrain]) | (takes_entry & beat_ends));
+    let pages =
+        TableWrite { enable: takes_entry, index: page_at, entry: entry.slice(64 - PAGE_BITS, PAGE_BITS) };
+
+    // The QP's record and its successor.
+    let qp_index = clearing.then(row.zext(32).trunc(qp_bits), object.trunc(qp_bits));
+    let query = Stream::new(m, "query", state.is(State::Query), qp_index);
+    reply.accept(state.is(State::Reply));
+    let q = |f: &Field| get(&create_qp::LAYOUT, f);
+    let created = QpAttributes {
+        service: q(&create_qp::SERVICE).trunc(2),
+        pd,
+        send_cq: send_cqn.trunc(cq_bits),
+        recv_cq: recv_cqn.trunc(cq_bits),
+        sq_base: q(&create_qp::SQ_BASE),
+        sq_log2: q(&create_qp::SQ_LOG2).trunc(4),
+        sq_sig_all: q(&create_qp::SQ_SIG_ALL),
+        doorbell_page: q(&create_qp::DOORBELL_PAGE),
+        ..QpAttributes::of(cfg).zeros()
+    };
+    let old = &qp.attributes;
+    let changed = QpAttributes {
+        access: given(AttributeBit::Access).then(modify(&modify_qp::ACCESS), old.access),
+        pkey: given(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), old.pkey),
+        mtu: given(AttributeBit::PathMtu).then(modify(&modify_qp::PATH_MTU), old.mtu),
+        peer_ipv6: given(AttributeBit::Av).then(staged.vector.ipv6, old.peer_ipv6),
+        peer_ip: given(AttributeBit::Av).then(staged.vector.dst_ip, old.peer_ip),
+        ..old.clone()
+    };
+    let creates = op(Op::CreateQp) & !clearing;
+    let modifies = op(Op::ModifyQp) & !clearing;
+    let reset_state = lit(3, QpState::Reset.code());
+    let successor = QpRecord {
+        exists: creates | modifies,
+        state: modifies.then(to, reset_state),
+        attributes: m.mux(modifies, &changed, &m.mux(creates, &created, &QpAttributes::of(cfg).zeros())),
+    };
+    let moves = |from: QpState, into: QpState| modifies & qp.state.eq(from.code()) & to.eq(into.code());
+    let update = QpUpdate {
+        qp: qp_index,
+        write: clearing | (!refused & any_op(&[Op::CreateQp, Op::ModifyQp, Op::DestroyQp])),
+        record: successor,
+        responder: moves(QpState::Init, QpState::Rtr),
+        requester: moves(QpState::Rtr, QpState::Rts),
+        rq_psn: modify(&modify_qp::RQ_PSN),
+        sq_psn: modify(&modify_qp::SQ_PSN),
+    };
+    let update = Stream::new(m, "update", state.is(State::Release), update);
+
+    // The completion.
+    let bytes = {
+        use completion::*;
+        assemble(
+            &LAYOUT,
+            &[
+                (TOKEN, get(&spec::LAYOUT, &spec::TOKEN)),
+                (OPCODE, opcode),
+                (STATUS, status),
+                (ATTRIBUTE, attribute),
+                (VALUE, value.trunc(63)),
+                (PHASE, phase),
+            ],
+        )
+    };
+    let done =
+        Stream::new(m, "done", state.is(State::Complete), EntryWrite { address: complete_at, entry: bytes });
+
+    // The way through the states.
+    let clear_done = (clearing & row.all()).named("clear_done");
+    let next_row = |m: &Scope| {
+        m.set(&row, row + 1);
+        go(m, State::Clear);
+        m.when(clear_done, |m| {
+            m.set(&clearing, 0);
+            m.when(by_command, |m| go(m, State::Complete)).otherwise(|m| go(m, State::Idle));
+        });
+    };
+    m.when(state.is(State::Clear), |m| {
+        let within = |n: u32| row.zext(32).lt(n);
+        let at = |width: u32| row.zext(32).trunc(width);
+        m.when(within(pds(cfg)), |m| pd_write.write(m, at(pd_bits), &nobody(0)));
+        m.when(within(cfg.cqs), |m| {
+            cq_write.write(m, at(cq_bits), &nobody(0));
+            cqs.write(m, at(cq_bits), &CqEntry::of().zeros());
+        });
+        m.when(within(cfg.keys), |m| {
+            key_write.write(m, at(key_bits), &owned_key.zeros());
+            keys.write(m, at(key_bits), &KeyEntry::of(cfg).zeros());
+        });
+        m.when(within(cfg.qps), |m| {
+            staged_write.write(m, at(qp_bits), &staged_shape.zeros());
+            go(m, State::Query);
+        })
+        .otherwise(|m| next_row(m));
+    });
+    let start_clear = |m: &Scope, command: u32| {
+        m.set(&clearing, 1);
+        m.set(&by_command, command);
+        m.set(&row, 0);
+        go(m, State::Clear);
+    };
+    let idle = state.is(State::Idle);
+    m.when(idle & !control.enable, |m| m.set(&consumer, 0));
+    m.when(idle & control.enable & consumer.ne(control.producer), |m| go(m, State::Fetch));
+    m.when(state.is_any(&[State::Idle, State::Fatal]) & control.reset, |m| start_clear(m, 0));
+    m.when(fetching & read.ready, |m| go(m, State::Receive));
+    let arrived = state.is(State::Receive) & incoming.valid;
+    let broken = m.reg("broken", 1).reset(0);
+    m.when(arrived, |m| {
+        let width = 8 * cfg.beat_bytes;
+        let shifted = match width {
+            512 => incoming.data,
+            _ => cat([&command.slice(width, 512 - width), &incoming.data]),
+        };
+        m.set(&command, shifted);
+        m.set(&broken, broken | incoming.error);
+        m.when(incoming.last, |m| {
+            m.set(&broken, 0);
+            go(m, State::Look);
+            m.when(broken | incoming.error, |m| go(m, State::Fatal));
+        });
+    });
+    m.when(at_look, |m| {
+        m.set(&held, of_qp & qp_range);
+        m.when(of_qp & qp_range, |m| go(m, State::Query)).otherwise(|m| go(m, State::LookAgain));
+    });
+    m.when(query.fire(), |m| go(m, State::Reply));
+    m.when(reply.fire(), |m| {
+        m.set_all(&qp, &reply.payload);
+        m.when(clearing, |m| go(m, State::Release)).otherwise(|m| go(m, State::LookAgain));
+    });
+    m.when(state.is(State::LookAgain), |m| go(m, State::Check));
+    m.when(state.is(State::Check), |m| go(m, State::Decide));
+
+    // Where a command goes when nothing is left but its record and its completion.
+    let finish = |m: &Scope| m.when(held, |m| go(m, State::Release)).otherwise(|m| go(m, State::Complete));
+    m.when(state.is(State::Decide), |m| {
+        m.set(&status, first_status);
+        m.set(&attribute, first_attribute.eq(Attribute::AttrMask.code()).then(offending, first_attribute));
+        m.set(&value, 0);
+        m.set(&refused, failed.any());
+        m.set(&list_at, list);
+        m.set(&left, count.trunc(page_bits + 1));
+        m.set(&page_at, first.trunc(page_bits));
+        m.when(failed.any(), |m| finish(m))
+            .otherwise_when(op(Op::RegMr), |m| go(m, State::PageAsk))
+            .otherwise(|m| go(m, State::Execute));
+    });
+    m.when(state.is(State::PageAsk) & read.ready, |m| go(m, State::PageTake));
+    m.when(takes_entry, |m| {
+        m.set(&list_at, list_at + 8);
+        m.set(&left, left - 1);
+        m.set(&page_at, page_at + 1);
+        m.when(beat_ends & incoming.last, |m| go(m, State::PageAsk));
+        m.when(left.eq(1), |m| go(m, State::Execute));
+    });
+    m.when(taking & (incoming.error | misaligned), |m| {
+        m.set(&refused, 1);
+        m.set(&status, incoming.error.then(Status::DmaError.code(), lit(8, Status::BadAddress.code())));
+        m.set(
+            &attribute,
+            incoming.error.then(Attribute::PageListAddr.code(), lit(8, Attribute::PageListEntry.code())),
+        );
+        m.set(&value, (count - left.zext(32)).zext(64));
+        go(m, State::PageDrain);
+    });
+    m.when(state.is(State::PageDrain) & incoming.valid & incoming.last, |m| finish(m));
+
+    let here = state.is(State::Execute);
+    m.when(here, |m| {
+        go(m, State::Complete);
+        m.when(held, |m| go(m, State::Release));
+        m.when(any_op(&[Op::CreateQp, Op::DestroyQp, Op::RegMr, Op::DeregMr]), |m| go(m, State::ReadPd));
+    });
+    m.when(here & of_pd, |m| {
+        pd_write.write(m, object.trunc(pd_bits), &m.mux(op(Op::AllocPd), &nobody(1), &nobody(0)));
+    });
+    m.when(here & of_cq, |m| {
+        let at = object.trunc(cq_bits);
+        cq_write.write(m, at, &m.mux(op(Op::CreateCq), &nobody(1), &nobody(0)));
+        let entry = CqEntry {
+            valid: op(Op::CreateCq),
+            base: get(&create_cq::LAYOUT, &create_cq::BASE),
+            log2: get(&create_cq::LAYOUT, &create_cq::LOG2_ENTRIES).trunc(5),
+            doorbell_page: get(&create_cq::LAYOUT, &create_cq::DOORBELL_PAGE),
+        };
+        cqs.write(m, at, &entry);
+    });
+    m.when(here & of_key, |m| {
+        let at = key_index.trunc(key_bits);
+        key_write.write(m, at, &OwnedKey { exists: op(Op::RegMr), tag: key_tag, pd });
+        let entry = KeyEntry {
+            valid: op(Op::RegMr),
+            tag: key_tag,
+            pd,
+            access: mr_access,
+            page_size,
+            va,
+            length,
+            first_entry: first.trunc(page_bits),
+        };
+        keys.write(m, at, &entry);
+    });
+    let fresh = AddressVector { udp_sport: lit(16, modify_qp::SPORT.reset), ..AddressVector::of().zeros() };
+    let set = AddressVector {
+        dst_mac: av(&set_av::DST_MAC),
+        src_mac: av(&set_av::SRC_MAC),
+        ipv6: av(&set_av::IPV6),
+        dst_ip: av(&set_av::DST_IP),
+        src_ip: av(&set_av::SRC_IP),
+        vlan: av(&set_av::VLAN),
+        vlan_tci: av(&set_av::VLAN_TCI),
+        traffic_class: av(&set_av::TRAFFIC_CLASS),
+        hop_limit: av(&set_av::HOP_LIMIT),
+        flow_label: av(&set_av::FLOW_LABEL),
+        ..staged.vector.clone()
+    };
+    let applied = AddressVector {
+        dest_qpn: given(AttributeBit::DestQpn).then(modify(&modify_qp::DEST_QPN), staged.vector.dest_qpn),
+        udp_sport: given(AttributeBit::Sport).then(modify(&modify_qp::SPORT), staged.vector.udp_sport),
+        pkey: given(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), staged.vector.pkey),
+        ..staged.vector.clone()
+    };
+    let qp_at = object.trunc(qp_bits);
+    m.when(here & op(Op::CreateQp), |m| {
+        staged_write.write(m, qp_at, &Staged { given: lit(1, 0), vector: fresh.clone() });
+    });
+    m.when(here & op(Op::SetAv), |m| {
+        staged_write.write(m, qp_at, &Staged { given: lit(1, 1), vector: set.clone() });
+    });
+    m.when(here & op(Op::ModifyQp), |m| {
+        staged_write.write(m, qp_at, &Staged { given: staged.given, vector: applied.clone() });
+        let touches = [AttributeBit::Av, AttributeBit::DestQpn, AttributeBit::Sport, AttributeBit::Pkey];
+        m.when(touches.iter().fold(lit(1, 0), |any, bit| any | given(*bit)), |m| {
+            vectors.write(m, qp_at, &applied);
+        });
+    });
+    m.when(here & op(Op::QueryQp), |m| {
+        m.set(&value, assemble(&qp_summary::LAYOUT, &[(qp_summary::STATE, qp.state)]));
+    });
+    m.when(here & op(Op::ResetAll), |m| start_clear(m, 1));
+
+    // References.
+    let one = lit(users, 1);
+    let counted =
+        |of: &Owned| Owned { exists: of.exists, users: counts_up.then(of.users + one, of.users - one) };
+    m.when(state.is(State::ReadPd), |m| go(m, State::WritePd));
+    m.when(state.is(State::WritePd), |m| {
+        pd_write.write(m, ref_pd, &counted(&domain));
+        m.when(of_key, |m| go(m, State::Complete)).otherwise(|m| go(m, State::ReadSend));
+    });
+    m.when(state.is(State::ReadSend), |m| go(m, State::WriteSend));
+    m.when(state.is(State::WriteSend), |m| {
+        cq_write.write(m, ref_send, &counted(&queue));
+        go(m, State::ReadRecv);
+    });
+    m.when(state.is(State::ReadRecv), |m| go(m, State::WriteRecv));
+    m.when(state.is(State::WriteRecv), |m| {
+        cq_write.write(m, ref_recv, &counted(&queue));
+        go(m, State::Release);
+    });
+    m.when(update.fire(), |m| {
+        m.set(&held, 0);
+        m.when(clearing, |m| next_row(m)).otherwise(|m| go(m, State::Complete));
+    });
+    m.when(done.fire(), |m| {
+        m.set(&consumer, consumer + 1);
+        go(m, State::Idle);
+    });
+
+    let progress = CommandProgress {
+        ready: !clearing,
+        fatal: state.is(State::Fatal),
+        consumer,
+        reset_done: clear_done
+            & !by_command
+            & ((update.fire()) | (state.is(State::Clear) & row.zext(32).ge(cfg.qps))),
+    };
+    let taken = done.fire();
+    let write = write_entry(m, cfg, done);
+    let (vectors, keys, cqs) = (vectors.table(), keys.table(), cqs.table());
+    CommandProcessor { progress, taken, read, write, query, update, vectors, keys, pages, cqs }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::context::qp::qp as context;
+    use crate::testing::{step, Random, Sink, Source};
+    use crate::types::QpInit;
+    use ferrowire_rtl::{build, Bits, Sim};
+    use ferrowire_spec::qp_state::check;
+    use ferrowire_spec::queue::command::{
+        create_cq::CreateCq, create_qp::CreateQp, modify_qp::ModifyQp, reg_mr::RegMr, set_av::SetAv, Command,
+    };
+    use ferrowire_spec::queue::{command_completion, CommandCompletion};
+    use ferrowire_spec::wire::opcode::Service;
+    use rand::Rng;
+    use std::collections::HashMap;
+
+    const RING: u64 = 0x10_0000;
+    const COMPLETIONS: u64 = 0x20_0000;
+
+    /// The command processor with the QP context, and a host's memory.
+    struct Bench {
+        cfg: RnicConfig,
+        sim: Sim,
+        sources: Vec<Source>,
+        sinks: Vec<Sink>,
+        random: Random,
+        stall: f64,
+        memory: HashMap<u64, u8>,
+        poisoned: Option<u64>,
+        producer: u16,
+        answered: usize,
+        written: usize,
+        write_at: Option<u64>,
+        /// Table writes by table, index and some of the fields.
+        keys: Vec<HashMap<&'static str, u64>>,
+        pages: HashMap<u64, u64>,
+        cqs: Vec<(u64, u64, u64, u64)>,
+        vectors: Vec<(u64, u64, u64, u64)>,
+        states: Vec<(u64, u64)>,
+    }
+
+    const READ: usize = 0;
+    const WRITE: usize = 1;
+
+    fn bench(beat_bytes: u32, stall: f64) -> Bench {
+        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        let number = bits(cfg.qp_bits());
+        let netlist = build("top", |m| {
+            let (reply, connect) = m.later("reply", &QpRecord::of(&cfg));
+            let data = m.stream_in("data", &DmaReadData::of(&cfg));
+            let control = m.input_of("control", &CommandControl::of());
+            let out = command(m, &cfg, control, data, reply);
+            let faults = vec![m.stream_in("fault", &number)];
+            let ctx = context(m, &cfg, out.query, out.update, faults);
+            connect.connect(ctx.reply);
+            m.stream_out("read", out.read);
+            m.stream_out("write", out.write);
+            m.stream_out("kick", ctx.kick);
+            m.stream_out("responder", ctx.responder);
+            m.stream_out("requester", ctx.requester);
+            m.stream_out("completer", ctx.completer);
+            m.output("progress", &out.progress);
+            m.output("taken", &out.taken);
+            m.output("keys", &out.keys);
+            m.output("pages", &out.pages);
+            m.output("cqs", &out.cqs);
+            m.output("vectors", &out.vectors);
+            m.output("broadcast", &ctx.broadcast);
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        for (port, value) in
+            [("base", RING), ("log2", 2), ("completion_base", COMPLETIONS), ("completion_log2", 3)]
+        {
+            sim.set(&format!("control_{port}"), value);
+        }
+        let mut sinks =
+            vec![Sink::new("read", &DmaReadRequest::of()), Sink::new("write", &DmaWrite::of(&cfg))];
+        sinks.push(Sink::new("kick", &number));
+        for name in ["responder", "requester", "completer"] {
+            sinks.push(Sink::new(name, &QpInit::of(&cfg)));
+        }
+        let mut bench = Bench {
+            sources: vec![Source::new("data", &DmaReadData::of(&cfg)), Source::new("fault", &number)],
+            cfg,
+            sim,
+            sinks,
+            random: Random::new(10),
+            stall,
+            memory: HashMap::new(),
+            poisoned: None,
+            producer: 0,
+            answered: 0,
+            written: 0,
+            write_at: None,
+            keys: Vec::new(),
+            pages: HashMap::new(),
+            cqs: Vec::new(),
+            vectors: Vec::new(),
+            states: Vec::new(),
+        };
+        while bench.sim.get("progress_ready") == 0 {
+            bench.step();
+        }
+        bench.sim.set("control_enable", 1);
+        bench.forget();
+        bench
+    }
+
+    impl Bench {
+        fn step(&mut self) {
+            if self.sim.get("keys_enable") == 1 {
+                let fields =
+                    ["index", "entry_valid", "entry_tag", "entry_pd", "entry_access", "entry_page_size"];
+                let more = ["entry_va", "entry_length", "entry_first_entry"];
+                let all = fields.iter().chain(&more);
+                self.keys.push(all.map(|f| (*f, self.sim.get(&format!("keys_{f}")))).collect());
+            }
+            if self.sim.get("pages_enable") == 1 {
+                self.pages.insert(self.sim.get("pages_index"), self.sim.get("pages_entry"));
+            }
+            if self.sim.get("cqs_enable") == 1 {
+                let get = |sim: &mut Sim, f: &str| sim.get(&format!("cqs_{f}"));
+                let sim = &mut self.sim;
+                let row = (
+                    get(sim, "index"),
+                    get(sim, "entry_valid"),
+                    get(sim, "entry_base"),
+                    get(sim, "entry_log2"),
+                );
+                self.cqs.push(row);
+            }
+            if self.sim.get("vectors_enable") == 1 {
+                let get = |sim: &mut Sim, f: &str| sim.get(&format!("vectors_{f}"));
+                let sim = &mut self.sim;
+                let row = (
+                    get(sim, "index"),
+                    get(sim, "entry_dst_mac"),
+                    get(sim, "entry_dest_qpn"),
+                    get(sim, "entry_udp_sport"),
+                );
+                self.vectors.push(row);
+            }
+            if self.sim.get("broadcast_state_enable") == 1 {
+                let state = (self.sim.get("broadcast_state_index"), self.sim.get("broadcast_state_entry"));
+                self.states.push(state);
+            }
+            step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
+            self.host();
+        }
+
+        /// Answers reads and takes writes.
+        fn host(&mut self) {
+            let beat = u64::from(self.cfg.beat_bytes);
+            for item in &self.sinks[READ].items[self.answered..] {
+                let (address, length) = (item["address"].to_u64(), item["length"].to_u64());
+                assert!(length > 0 && (address & 0xfff) + length <= 4096, "a read across a page");
+                let (first, end) = (address & !(beat - 1), address + length);
+                let mut at = first;
+                while at < end {
+                    let bytes: Vec<u8> =
+                        (at..at + beat).map(|a| self.memory.get(&a).copied().unwrap_or(0xee)).collect();
+                    let mut data: crate::testing::Item = HashMap::from([
+                        ("data".to_string(), Bits::from_bytes(8 * self.cfg.beat_bytes, &bytes)),
+                        ("last".to_string(), Bits::new(1, u128::from(at + beat >= end))),
+                        ("error".to_string(), Bits::zero(1)),
+                    ])
+                    .into_iter()
+                    .collect();
+                    if self.poisoned.is_some_and(|p| (at..at + beat).contains(&p)) {
+                        data.insert("error".into(), Bits::new(1, 1));
+                    }
+                    self.sources[0].push(data);
+                    at += beat;
+                }
+            }
+            self.answered = self.sinks[READ].items.len();
+            for item in &self.sinks[WRITE].items[self.written..] {
+                let at = self.write_at.unwrap_or(item["address"].to_u64() & !(beat - 1));
+                for (i, byte) in item["data"].to_bytes().iter().enumerate() {
+                    if item["strobe"].bit(i as u32) {
+                        self.memory.insert(at + i as u64, *byte);
+                    }
+                }
+                self.write_at = item["last"].is_zero().then_some(at + beat);
+            }
+            self.written = self.sinks[WRITE].items.len();
+        }
+
+        fn put(&mut self, address: u64, bytes: &[u8]) {
+            for (i, byte) in bytes.iter().enumerate() {
+                self.memory.insert(address + i as u64, *byte);
+            }
+        }
+
+        fn forget(&mut self) {
+            self.keys.clear();
+            self.pages.clear();
+            self.cqs.clear();
+            self.vectors.clear();
+            self.states.clear();
+        }
+
+        /// Gives a command and waits for its completion.
+        fn give(&mut self, bytes: &[u8]) -> CommandCompletion {
+            self.put(RING + 64 * u64::from(self.producer & 3), bytes);
+            let slot = COMPLETIONS + 16 * u64::from(self.producer & 7);
+            let phase = self.producer >> 3 & 1 == 0;
+            self.producer = self.producer.wrapping_add(1);
+            self.sim.set("control_producer", u64::from(self.producer));
+            for _ in 0..20_000 {
+                self.step();
+                let bytes: Vec<u8> =
+                    (slot..slot + 16).map(|a| self.memory.get(&a).copied().unwrap_or(0)).collect();
+                let completion = CommandCompletion::parse(&bytes).unwrap();
+                if completion.phase == phase && self.write_at.is_none() {
+                    return completion;
+                }
+            }
+            panic!("seed {}: no completion", self.random.seed);
+        }
+
+        #[track_caller]
+        fn ok(&mut self, bytes: &[u8]) -> u64 {
+            let completion = self.give(bytes);
+            assert_eq!(ended(&completion), (Status::Ok, Attribute::None));
+            completion.value
+        }
+
+        /// A refused command changes nothing.
+        #[track_caller]
+        fn refused(&mut self, bytes: &[u8], status: Status, attribute: Attribute) {
+            self.forget();
+            let completion = self.give(bytes);
+            assert_eq!(ended(&completion), (status, attribute));
+            assert!(self.keys.is_empty() && self.cqs.is_empty() && self.vectors.is_empty());
+            assert!(self.states.is_empty());
+        }
+
+        fn pd_and_cqs(&mut self) {
+            self.ok(&simple(Op::AllocPd, 7));
+            self.ok(&cq(3).to_bytes().unwrap());
+            self.ok(&cq(4).to_bytes().unwrap());
+        }
+
+        fn state(&mut self, qpn: u32) -> u64 {
+            self.ok(&simple(Op::QueryQp, qpn)) & 7
+        }
+    }
+
+    fn ended(completion: &CommandCompletion) -> (Status, Attribute) {
+        (Status::try_from(completion.status).unwrap(), Attribute::try_from(completion.attribute).unwrap())
+    }
+
+    fn simple(op: Op, object: u32) -> [u8; 64] {
+        Command { opcode: op.code(), object, ..Default::default() }.to_bytes().unwrap()
+    }
+
+    fn cq(object: u32) -> CreateCq {
+        let base = 0x1_0000_0000 + (u64::from(object) << 20);
+        CreateCq { object, base, log2_entries: 6, ..Default::default() }
+    }
+
+    fn mr(object: u32, pages: u32) -> RegMr {
+        RegMr {
+            object,
+            pd: 7,
+            access: 0x0f,
+            va: 0x7fff_0000_0123,
+            length: u64::from(pages) * 4096 - 0x200,
+            page_list_addr: 0x30_0ff8,
+            page_count: pages,
+            mtt_index: 40,
+            ..Default::default()
+        }
+    }
+
+    fn qp(object: u32) -> CreateQp {
+        CreateQp {
+            object,
+            pd: 7,
+            sq_log2: 6,
+            rq_log2: 5,
+            send_cqn: 3,
+            recv_cqn: 4,
+            sq_base: 0x4000_0000,
+            rq_base: 0x5000_0000,
+            doorbell_page: 1,
+            ..Default::default()
+        }
+    }
+
+    fn av(object: u32) -> SetAv {
+        SetAv {
+            object,
+            dst_mac: 0x0200_0000_0002,
+            src_mac: 0x0200_0000_0001,
+            dst_ip: 0x0a00_0002,
+            src_ip: 0x0a00_0001,
+            ..Default::default()
+        }
+    }
+
+    fn modify(object: u32, state: QpState, attributes: Attributes) -> ModifyQp {
+        ModifyQp {
+            object,
+            state: state.code(),
+            attr_mask: attributes.0,
+            path_mtu: 5,
+            dest_qpn: 0x99,
+            rq_psn: 0x123456,
+            sq_psn: 0x654321,
+            access: 0x0e,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+            ..Default::default()
+        }
+    }
+
+    /// What the transition requires, with all else zero.
+    fn required(from: QpState, to: QpState) -> Attributes {
+        ferrowire_spec::qp_state::transition(Service::Rc, from, to).unwrap().required
+    }
+
+    fn up(bench: &mut Bench, object: u32, to: QpState) {
+        bench.ok(&av(object).to_bytes().unwrap());
+        let path = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd];
+        for pair in path.windows(2).take_while(|pair| pair[0] != to) {
+            bench.ok(&modify(object, pair[1], required(pair[0], pair[1])).to_bytes().unwrap());
+        }
+    }
+
+    const BENCHES: [(u32, f64); 3] = [(8, 0.0), (16, 0.3), (64, 0.3)];
+
+    #[test]
+    fn completions_follow_the_commands_and_their_phase_turns() {
+        for (beat_bytes, stall) in BENCHES {
+            let mut bench = bench(beat_bytes, stall);
+            for token in 0..20 {
+                let command = Command { opcode: 0x7f, token, ..Default::default() };
+                let completion = bench.give(&command.to_bytes().unwrap());
+                assert_eq!((completion.token, completion.opcode), (token, 0x7f));
+                assert_eq!(ended(&completion), (Status::BadOpcode, Attribute::Opcode));
+            }
+            bench.step();
+            assert_eq!(bench.sim.get("progress_consumer"), 20);
+            assert_eq!(command_completion::BYTES, 16);
+        }
+    }
+
+    #[test]
+    fn domains_and_completion_queues_come_and_go() {
+        for (beat_bytes, stall) in BENCHES {
+            let mut bench = bench(beat_bytes, stall);
+            bench.ok(&simple(Op::AllocPd, 7));
+            bench.refused(&simple(Op::AllocPd, 7), Status::BadObject, Attribute::Object);
+            bench.refused(&simple(Op::AllocPd, 0), Status::BadObject, Attribute::Object);
+            bench.refused(&simple(Op::AllocPd, 1 << 20 | 8), Status::BadObject, Attribute::Object);
+            bench.ok(&simple(Op::FreePd, 7));
+            bench.refused(&simple(Op::FreePd, 7), Status::BadObject, Attribute::Object);
+            bench.ok(&cq(3).to_bytes().unwrap());
+            assert_eq!(bench.cqs, [(3, 1, 0x1_0030_0000, 6)]);
+            bench.refused(&cq(3).to_bytes().unwrap(), Status::BadObject, Attribute::Object);
+            let mut bad = |change: &dyn Fn(&mut CreateCq), status, attribute| {
+                let mut command = cq(5);
+                change(&mut command);
+                bench.refused(&command.to_bytes().unwrap(), status, attribute);
+            };
+            bad(&|c| c.object = 1 << 16 | 5, Status::BadObject, Attribute::Object);
+            bad(&|c| c.log2_entries = 23, Status::BadSize, Attribute::Log2Entries);
+            bad(&|c| c.base |= 0x800, Status::BadAddress, Attribute::Base);
+            bad(&|c| c.base = !0xfff, Status::BadAddress, Attribute::Base);
+            bad(&|c| c.doorbell_page = 4, Status::BadAttribute, Attribute::DoorbellPage);
+            bad(&|c| c.rsvd3 = 1, Status::BadReserved, Attribute::None);
+            bad(&|c| c.flags = 1, Status::BadReserved, Attribute::Flags);
+            bench.forget();
+            bench.ok(&simple(Op::DestroyCq, 3));
+            assert_eq!((bench.cqs.len(), bench.cqs[0].0, bench.cqs[0].1), (1, 3, 0));
+            bench.refused(&simple(Op::DestroyCq, 3), Status::BadObject, Attribute::Object);
+        }
+    }
+
+    #[test]
+    fn a_region_is_registered_with_all_its_pages_and_the_key_last() {
+        for (beat_bytes, stall) in BENCHES {
+            for pages in [1, 2, 9, 200] {
+                let mut bench = bench(beat_bytes, stall);
+                bench.ok(&simple(Op::AllocPd, 7));
+                let list: Vec<u64> =
+                    (0..u64::from(pages)).map(|i| (0xabc0_0000_0000 + i * 3) << 12).collect();
+                for (i, page) in list.iter().enumerate() {
+                    bench.put(0x30_0ff8 + 8 * i as u64, &page.to_le_bytes());
+                }
+                bench.ok(&mr(0x5aa, pages).to_bytes().unwrap());
+                let expected: HashMap<u64, u64> = (40..).zip(list.iter().map(|p| p >> 12)).collect();
+                assert_eq!(bench.pages, expected);
+                assert_eq!(bench.keys.len(), 1);
+                let key = &bench.keys[0];
+                assert_eq!((key["index"], key["entry_valid"], key["entry_tag"]), (5, 1, 0xaa));
+                assert_eq!((key["entry_pd"], key["entry_access"], key["entry_first_entry"]), (7, 0xf, 40));
+                assert_eq!((key["entry_va"], key["entry_page_size"]), (0x7fff_0000_0123, 0));
+                bench.refused(&simple(Op::FreePd, 7), Status::Busy, Attribute::Object);
+                bench.refused(&simple(Op::DeregMr, 0x5ab), Status::BadKey, Attribute::Object);
+                bench.ok(&simple(Op::DeregMr, 0x5aa));
+                assert_eq!((bench.keys[0]["index"], bench.keys[0]["entry_valid"]), (5, 0));
+                bench.refused(&simple(Op::DeregMr, 0x5aa), Status::BadObject, Attribute::Object);
+                bench.ok(&simple(Op::FreePd, 7));
+            }
+        }
+    }
+
+    #[test]
+    fn a_region_that_makes_no_sense_is_refused() {
+        let mut bench = bench(8, 0.2);
+        bench.ok(&simple(Op::AllocPd, 7));
+        let mut bad = |change: &dyn Fn(&mut RegMr), status, attribute| {
+            let mut command = mr(0x5aa, 3);
+            change(&mut command);
+            bench.refused(&command.to_bytes().unwrap(), status, attribute);
+        };
+        bad(&|c| c.object = 0xaa, Status::BadObject, Attribute::Object);
+        bad(&|c| c.object = 32 << 8, Status::BadObject, Attribute::Object);
+        bad(&|c| c.pd = 8, Status::BadAttribute, Attribute::Pd);
+        bad(&|c| c.pd = 1 << 20 | 7, Status::BadAttribute, Attribute::Pd);
+        bad(&|c| c.access = 0x40, Status::BadAttribute, Attribute::MrAccess);
+        bad(&|c| c.access = 0x02, Status::BadAttribute, Attribute::MrAccess);
+        bad(&|c| c.access = 0x08, Status::BadAttribute, Attribute::MrAccess);
+        bad(&|c| c.page_shift = 13, Status::BadAttribute, Attribute::PageShift);
+        bad(&|c| c.length = 0, Status::BadSize, Attribute::Length);
+        bad(&|c| c.va = u64::MAX - 0xfff, Status::BadAddress, Attribute::Va);
+        bad(&|c| c.access |= 0x20, Status::BadAddress, Attribute::Va);
+        bad(&|c| c.page_count = 2, Status::BadSize, Attribute::PageCount);
+        bad(&|c| c.page_count = 4, Status::BadSize, Attribute::PageCount);
+        bad(&|c| c.length = u64::MAX >> 1, Status::BadSize, Attribute::PageCount);
+        bad(&|c| c.mtt_index = 1022, Status::BadAttribute, Attribute::MttIndex);
+        bad(&|c| c.mtt_index = u32::MAX, Status::BadAttribute, Attribute::MttIndex);
+        bad(&|c| c.page_list_addr = 0x30_0004, Status::BadAddress, Attribute::PageListAddr);
+        bad(&|c| c.page_list_addr = u64::MAX - 7, Status::BadAddress, Attribute::PageListAddr);
+        bad(&|c| c.rsvd1 = 1, Status::BadReserved, Attribute::None);
+    }
+
+    #[test]
+    fn a_bad_page_list_leaves_no_key() {
+        for (beat_bytes, stall) in BENCHES {
+            let mut bench = bench(beat_bytes, stall);
+            bench.ok(&simple(Op::AllocPd, 7));
+            for i in 0..100u64 {
+                let page: u64 = if i == 77 { 0x8_0800 } else { i << 12 };
+                bench.put(0x30_0ff8 + 8 * i, &page.to_le_bytes());
+            }
+            bench.forget();
+            let completion = bench.give(&mr(0x5aa, 100).to_bytes().unwrap());
+            assert_eq!(ended(&completion), (Status::BadAddress, Attribute::PageListEntry));
+            assert_eq!((completion.value, bench.keys.len()), (77, 0));
+            bench.poisoned = Some(0x30_0ff8 + 8 * 30);
+            let completion = bench.give(&mr(0x5aa, 70).to_bytes().unwrap());
+            assert_eq!(ended(&completion), (Status::DmaError, Attribute::PageListAddr));
+            assert_eq!(bench.keys.len(), 0);
+            bench.poisoned = None;
+            bench.ok(&mr(0x5aa, 70).to_bytes().unwrap());
+            assert_eq!(bench.keys.len(), 1);
+        }
+    }
+
+    #[test]
+    fn large_pages_are_counted_and_aligned() {
+        let mut bench = bench(64, 0.1);
+        bench.ok(&simple(Op::AllocPd, 7));
+        for (shift, size) in [(21, 1), (30, 2)] {
+            let command = RegMr { page_shift: shift, va: 0x1000, length: 1 << shift, ..mr(0x5aa, 2) };
+            bench.put(0x30_0ff8, &(1u64 << shift).to_le_bytes());
+            bench.put(0x30_1000, &(3u64 << shift | 1 << 12).to_le_bytes());
+            let completion = bench.give(&command.to_bytes().unwrap());
+            assert_eq!((ended(&completion).1, completion.value), (Attribute::PageListEntry, 1));
+            bench.put(0x30_1000, &(3u64 << shift).to_le_bytes());
+            bench.forget();
+            bench.ok(&command.to_bytes().unwrap());
+            assert_eq!(bench.keys[0]["entry_page_size"], size);
+            assert_eq!(bench.pages, HashMap::from([(40, 1 << (shift - 12)), (41, 3 << (shift - 12))]));
+            bench.ok(&simple(Op::DeregMr, 0x5aa));
+        }
+    }
+
+    #[test]
+    fn a_qp_goes_up_to_rts_and_its_engines_start() {
+        for (beat_bytes, stall) in BENCHES {
+            let mut bench = bench(beat_bytes, stall);
+            bench.pd_and_cqs();
+            bench.ok(&qp(9).to_bytes().unwrap());
+            up(&mut bench, 9, QpState::Rts);
+            assert_eq!(bench.state(9), 3);
+            for (sink, psn) in [(3, 0x123456), (4, 0x654321), (5, 0x654321)] {
+                assert_eq!(
+                    (bench.sinks[sink].values("qp"), bench.sinks[sink].values("psn")),
+                    (vec![9], vec![psn])
+                );
+            }
+            assert_eq!(*bench.vectors.last().unwrap(), (9, 0x0200_0000_0002, 0x99, 0xc000));
+            bench.refused(&simple(Op::FreePd, 7), Status::Busy, Attribute::Object);
+            bench.refused(&simple(Op::DestroyCq, 3), Status::Busy, Attribute::Object);
+            bench.refused(&simple(Op::DestroyCq, 4), Status::Busy, Attribute::Object);
+            bench.ok(&simple(Op::DestroyQp, 9));
+            assert_eq!(*bench.states.last().unwrap(), (9, 0));
+            bench.refused(&simple(Op::QueryQp, 9), Status::BadObject, Attribute::Object);
+            for command in [simple(Op::FreePd, 7), simple(Op::DestroyCq, 3), simple(Op::DestroyCq, 4)] {
+                bench.ok(&command);
+            }
+        }
+    }
+
+    #[test]
+    fn a_qp_that_makes_no_sense_is_refused() {
+        let mut bench = bench(16, 0.2);
+        bench.pd_and_cqs();
+        let mut bad = |change: &dyn Fn(&mut CreateQp), status, attribute| {
+            let mut command = qp(9);
+            change(&mut command);
+            bench.refused(&command.to_bytes().unwrap(), status, attribute);
+        };
+        bad(&|c| c.object = 1, Status::BadObject, Attribute::Object);
+        bad(&|c| c.object = 16, Status::BadObject, Attribute::Object);
+        bad(&|c| c.pd = 6, Status::BadAttribute, Attribute::Pd);
+        bad(&|c| c.service = 1, Status::BadAttribute, Attribute::Service);
+        bad(&|c| c.doorbell_page = 4, Status::BadAttribute, Attribute::DoorbellPage);
+        bad(&|c| c.sq_log2 = 16, Status::BadSize, Attribute::SqLog2);
+        bad(&|c| c.rq_log2 = 255, Status::BadSize, Attribute::RqLog2);
+        bad(&|c| c.sq_base |= 64, Status::BadAddress, Attribute::SqBase);
+        bad(&|c| c.rq_base = !0xfff, Status::BadAddress, Attribute::RqBase);
+        bad(&|c| c.send_cqn = 5, Status::BadAttribute, Attribute::SendCqn);
+        bad(&|c| c.recv_cqn = 16 + 4, Status::BadAttribute, Attribute::RecvCqn);
+        bad(&|c| c.has_srq = true, Status::BadAttribute, Attribute::Srqn);
+        bad(&|c| c.rsvd1 = 1, Status::BadReserved, Attribute::None);
+        bench.ok(&qp(9).to_bytes().unwrap());
+        bench.refused(&qp(9).to_bytes().unwrap(), Status::BadObject, Attribute::Object);
+    }
+
+    #[test]
+    fn transitions_are_those_of_the_specification() {
+        let mut bench = bench(64, 0.0);
+        bench.pd_and_cqs();
+        bench.ok(&qp(9).to_bytes().unwrap());
+        bench.ok(&av(9).to_bytes().unwrap());
+        let mut state = QpState::Reset;
+        let mut seen = std::collections::HashSet::new();
+        for _ in 0..1500 {
+            let to = QpState::ALL[bench.random.rng.random_range(0..QpState::ALL.len())];
+            let legal = ferrowire_spec::qp_state::transition(Service::Rc, state, to);
+            let mut given = legal.map_or(Attributes::NONE, |t| t.required);
+            for _ in 0..bench.random.rng.random_range(0..3) {
+                let bit = 1u32 << bench.random.rng.random_range(0..17);
+                let allowed = legal.map_or(0, |t| t.required.with(t.optional).0);
+                if allowed & bit != 0 || bench.random.chance(0.3) {
+                    given.0 ^= bit;
+                }
+            }
+            let command = ModifyQp { cur_state: state.code(), ..modify(9, to, given) };
+            bench.forget();
+            let completion = bench.give(&command.to_bytes().unwrap());
+            let expected = match check(Service::Rc, state, to, given) {
+                Ok(_) => (Status::Ok, Attribute::None),
+                Err(ferrowire_spec::qp_state::TransitionError::Illegal { .. }) => {
+                    (Status::BadTransition, Attribute::State)
+                }
+                Err(
+                    ferrowire_spec::qp_state::TransitionError::Missing(set)
+                    | ferrowire_spec::qp_state::TransitionError::NotAllowed(set),
+                ) => {
+                    let code = set.lowest().unwrap().code() + 1;
+                    (Status::BadAttribute, Attribute::try_from(code).unwrap())
+                }
+            };
+            assert_eq!(
+                ended(&completion),
+                expected,
+                "seed {}: {state} to {to}, {given:?}",
+                bench.random.seed
+            );
+            if expected.0 == Status::Ok {
+                seen.insert((state.code(), to.code()));
+                assert_eq!(bench.states, [(9, u64::from(to.code()))]);
+                state = to;
+            } else {
+                assert!(bench.states.is_empty() && bench.vectors.is_empty());
+            }
+        }
+        assert!(seen.len() >= 12, "{} transitions seen", seen.len());
+    }
+
+    #[test]
+    fn attributes_out_of_range_are_refused() {
+        let mut bench = bench(8, 0.0);
+        bench.pd_and_cqs();
+        bench.ok(&qp(9).to_bytes().unwrap());
+        let init = required(QpState::Reset, QpState::Init);
+        let rtr = required(QpState::Init, QpState::Rtr);
+        let command = ModifyQp { access: 0x01, ..modify(9, QpState::Init, init) };
+        bench.refused(&command.to_bytes().unwrap(), Status::BadAttribute, Attribute::QpAccess);
+        let believed = init.with(Attributes::of(&[AttributeBit::CurState]));
+        let command = ModifyQp { cur_state: 3, ..modify(9, QpState::Init, believed) };
+        bench.refused(&command.to_bytes().unwrap(), Status::BadState, Attribute::CurState);
+        bench.ok(&modify(9, QpState::Init, init).to_bytes().unwrap());
+        // No address vector yet.
+        bench.refused(&modify(9, QpState::Rtr, rtr).to_bytes().unwrap(), Status::BadAttribute, Attribute::Av);
+        let bad_av = SetAv { dst_ip: 1 << 40, ..av(9) };
+        bench.refused(&bad_av.to_bytes().unwrap(), Status::BadAttribute, Attribute::DstIp);
+        let bad_av = SetAv { src_mac: 0x0100_5e00_0001, ..av(9) };
+        bench.refused(&bad_av.to_bytes().unwrap(), Status::BadAttribute, Attribute::SrcMac);
+        bench.ok(&av(9).to_bytes().unwrap());
+        for path_mtu in [0, 6, 7] {
+            let command = ModifyQp { path_mtu, ..modify(9, QpState::Rtr, rtr) };
+            bench.refused(&command.to_bytes().unwrap(), Status::BadAttribute, Attribute::PathMtu);
+        }
+        let command = ModifyQp { max_dest_rd_atomic: 17, ..modify(9, QpState::Rtr, rtr) };
+        bench.refused(&command.to_bytes().unwrap(), Status::BadAttribute, Attribute::MaxDestRdAtomic);
+        bench.refused(&simple(Op::ModifyQp, 8), Status::BadObject, Attribute::Object);
+        assert_eq!(bench.state(9), 1);
+    }
+
+    #[test]
+    fn a_fault_of_a_qp_is_seen_by_the_next_query() {
+        let mut bench = bench(8, 0.2);
+        bench.pd_and_cqs();
+        bench.ok(&qp(9).to_bytes().unwrap());
+        up(&mut bench, 9, QpState::Rts);
+        bench.sources[1].push_values(&[("", 9)]);
+        (0..50).for_each(|_| bench.step());
+        assert_eq!(bench.state(9), 6);
+        assert_eq!(bench.sinks[2].values(""), [9]);
+    }
+
+    #[test]
+    fn reset_all_removes_everything_and_its_completion_follows() {
+        let mut bench = bench(16, 0.2);
+        bench.pd_and_cqs();
+        bench.ok(&qp(9).to_bytes().unwrap());
+        up(&mut bench, 9, QpState::Rts);
+        bench.ok(&simple(Op::ResetAll, 0));
+        bench.refused(&simple(Op::QueryQp, 9), Status::BadObject, Attribute::Object);
+        bench.refused(&simple(Op::FreePd, 7), Status::BadObject, Attribute::Object);
+        bench.pd_and_cqs();
+        bench.ok(&qp(9).to_bytes().unwrap());
+        assert_eq!(bench.state(9), 0);
+    }
+
+    #[test]
+    fn a_ring_that_cannot_be_read_stops_until_a_reset() {
+        let mut bench = bench(8, 0.2);
+        bench.poisoned = Some(RING + 32);
+        bench.sim.set("control_producer", 1);
+        (0..500).for_each(|_| bench.step());
+        assert_eq!((bench.sim.get("progress_fatal"), bench.sim.get("progress_consumer")), (1, 0));
+        bench.poisoned = None;
+        bench.sim.set("control_enable", 0);
+        bench.sim.set("control_producer", 0);
+        bench.sim.set("control_reset", 1);
+        let mut done = 0;
+        for _ in 0..5000 {
+            if bench.sim.get("progress_reset_done") == 1 {
+                done += 1;
+                bench.step();
+                bench.sim.set("control_reset", 0);
+            } else {
+                bench.step();
+            }
+        }
+        assert_eq!((done, bench.sim.get("progress_ready"), bench.sim.get("progress_fatal")), (1, 1, 0));
+        bench.sim.set("control_enable", 1);
+        bench.ok(&simple(Op::AllocPd, 3));
+    }
+
+    #[test]
+    fn a_simple_command_takes_few_cycles() {
+        let mut bench = bench(64, 0.0);
+        bench.ok(&simple(Op::AllocPd, 3));
+        let start = bench.sim.cycles();
+        bench.ok(&simple(Op::FreePd, 3));
+        let cycles = bench.sim.cycles() - start;
+        println!("{cycles} cycles");
+        assert!(cycles <= 16, "{cycles} cycles");
+    }
+}
