@@ -222,6 +222,15 @@ impl Design {
             Binary::Eq if width == aw && zero(&cb) => return self.unary(Unary::Not, a, loc),
             Binary::Ne if width == aw && zero(&cb) => return a,
             Binary::Ne if width == aw && ones(&cb) => return self.unary(Unary::Not, a, loc),
+            Binary::Mul | Binary::Shl | Binary::Shr if zero(&ca) => {
+                return self.literal(Bits::zero(width), loc)
+            }
+            Binary::Mul if zero(&cb) => return self.literal(Bits::zero(width), loc),
+            Binary::Shl | Binary::Shr if cb.is_some() => {
+                let amount =
+                    cb.as_ref().map_or(0, |c| if c.significant() > 32 { u64::MAX } else { c.to_u64() });
+                return self.shift(op == Binary::Shl, a, amount, loc);
+            }
             // Comparisons that a width decides; Verilog tools warn of them.
             Binary::Lt if zero(&cb) || ones(&ca) => return self.literal(Bits::zero(1), loc),
             Binary::Le if zero(&ca) || ones(&cb) => return self.literal(Bits::ones(1), loc),
@@ -230,6 +239,24 @@ impl Design {
             _ => {}
         }
         self.add(Op::Binary(op, a, b), width, loc)
+    }
+
+    /// A shift by a constant.
+    pub(crate) fn shift(&mut self, left: bool, a: NodeId, by: u64, loc: Loc) -> NodeId {
+        let width = self.width(a);
+        if by >= u64::from(width) {
+            return self.literal(Bits::zero(width), loc);
+        }
+        let by = by as u32;
+        if by == 0 {
+            return a;
+        }
+        let kept = self.slice(a, if left { 0 } else { by }, width - by, loc);
+        let zeros = self.literal(Bits::zero(by), loc);
+        match left {
+            true => self.cat(&[zeros, kept], loc),
+            false => self.cat(&[kept, zeros], loc),
+        }
     }
 
     /// Whether `id` is a conjunction of which `part` is a side.

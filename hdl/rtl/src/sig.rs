@@ -224,14 +224,9 @@ impl Shl<u32> for Sig {
     fn shl(self, by: u32) -> Sig {
         let loc = Location::caller();
         assert!(by < self.width, "{loc}: shift by {by} of a signal of {} bits", self.width);
-        if by == 0 {
-            return self;
-        }
         make(loc, |d| {
             let a = d.resolve(self, loc)?;
-            let kept = d.slice(a, 0, self.width - by, loc);
-            let zeros = d.literal(Bits::zero(by), loc);
-            Ok(d.cat(&[zeros, kept], loc))
+            Ok(d.shift(true, a, by.into(), loc))
         })
     }
 }
@@ -243,7 +238,10 @@ impl Shr<u32> for Sig {
     fn shr(self, by: u32) -> Sig {
         let loc = Location::caller();
         assert!(by < self.width, "{loc}: shift by {by} of a signal of {} bits", self.width);
-        self.slice(by, self.width - by).zext(self.width)
+        make(loc, |d| {
+            let a = d.resolve(self, loc)?;
+            Ok(d.shift(false, a, by.into(), loc))
+        })
     }
 }
 

@@ -622,7 +622,7 @@ impl<'a> Printer<'a> {
                     Unary::Any => "|",
                     Unary::Parity => "^",
                 };
-                match self.names.contains_key(a) {
+                match self.names.contains_key(a) || matches!(self.node(*a).op, Op::Slice(..)) {
                     true => format!("{sign}{}", self.atom(*a)),
                     false => format!("({sign}({}))", self.expression(*a)),
                 }
@@ -666,6 +666,9 @@ impl<'a> Printer<'a> {
                         Some((last, n)) if *last == text => *n += 1,
                         _ => shown.push((text, 1)),
                     }
+                }
+                if let [(text, n)] = &shown[..] {
+                    return if *n == 1 { format!("{{{text}}}") } else { format!("{{{n}{{{text}}}}}") };
                 }
                 let shown: Vec<String> = shown
                     .into_iter()
