@@ -16,6 +16,7 @@ pub mod stream;
 #[cfg(test)]
 pub mod testing;
 pub mod tx;
+pub mod top;
 pub mod transport;
 pub mod types;
 #[cfg(test)]

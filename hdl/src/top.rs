@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The card: transport core, host blocks and the ports of the top module. Wiring only.
+//!
+//! | port | direction | what |
+//! |---|---|---|
+//! | `csr`, `csr_response` | in, out | register reads and writes of BAR0 |
+//! | `rx`, `tx` | in, out | frames from and to the MAC, without preamble and FCS |
+//! | `dma_read`, `dma_data` | out, in | reads of host memory and what they bring, in order |
+//! | `dma_write` | out | writes to host memory |
+
+use crate::config::RnicConfig;
+use crate::context::qp::{qp, QpRecord};
+use crate::host::command::command;
+use crate::host::cq::cq;
+use crate::host::CommandProgress;
+use crate::host::csr::{csr, CsrRequest, DropEvent, Events, Link};
+use crate::host::dma;
+use crate::host::doorbell::doorbell;
+use crate::stream::Beat;
+use crate::transport::{transport, Control};
+use crate::types::DmaReadData;
+use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig};
+use ferrowire_spec::csr::drops::DropReason;
+use ferrowire_spec::csr::hw_counters::HwCounter;
+use ferrowire_spec::csr::traffic::TrafficCounter;
+
+/// The whole card.
+///
+/// # Errors
+/// What the build-time checks find; none for a valid configuration.
+pub fn rnic(cfg: &RnicConfig) -> Result<Netlist, BuildErrors> {
+    build("rnic", |m| card(m, cfg))
+}
+
+fn card(m: &Scope, cfg: &RnicConfig) {
+    let rx = m.stream_in("rx", &Beat::of(cfg.beat_bytes));
+    let dma_data = m.stream_in("dma_data", &DmaReadData::of(cfg));
+    let csr_request = m.stream_in("csr", &CsrRequest::of());
+
+    // Read data comes back to commands, WQEs and payload in the order of this list.
+    let (command_read, command_reads) = m.later("command_read", &crate::types::DmaReadRequest::of());
+    let (wqe_read, wqe_reads) = m.later("wqe_read", &crate::types::DmaReadRequest::of());
+    let (payload_read, payload_reads) = m.later("payload_read", &crate::types::DmaReadRequest::of());
+    let (read, data) = dma::read(m, vec![command_read, wqe_read, payload_read], dma_data);
+    let mut data = data.into_iter();
+    let mut data = || data.next().expect("three readers");
+    let (command_data, wqe_data, payload_data) = (data(), data(), data());
+
+    // Host: registers, commands, QP context, doorbells.
+    let progress = m.wire_of("progress", &CommandProgress::of());
+    let (reply, replies) = m.later("reply", &QpRecord::of(cfg));
+    let (fault_r, responder_faults) = m.later("responder_fault", &bits(cfg.qp_bits()));
+    let (fault_c, completer_faults) = m.later("completer_fault", &bits(cfg.qp_bits()));
+    let pulses = m.wire_of("pulses", &vec![bits(1); PULSES.len()]);
+    let drops = m.wire_of("drops", &vec![DropEvent::of(); DROPS]);
+    let events = counters(&pulses, &drops);
+    let link = Link { up: lit(1, 1), speed: lit(Link::of().speed.width(), 0) };
+    let registers = csr(m, cfg, csr_request, progress.clone(), link, events);
+    m.discard(&registers.port);
+    let commands = command(m, cfg, registers.commands, command_data, reply);
+    m.drive(&progress, &commands.progress);
+    command_reads.connect(commands.read);
+    let context = qp(m, cfg, commands.query, commands.update, vec![fault_r, fault_c]);
+    replies.connect(context.reply);
+    let bells = doorbell(m, cfg, registers.doorbells, context.broadcast.clone(), commands.cqs.clone());
+
+    // The transport.
+    let control = Control {
+        broadcast: context.broadcast,
+        addresses: commands.vectors,
+        keys: commands.keys,
+        pages: commands.pages,
+        responder: context.responder,
+        requester: context.requester,
+        completer: context.completer,
+        doorbell: bells.sq,
+        kick: context.kick,
+    };
+    let core = transport(m, cfg, rx, wqe_data, payload_data, control);
+    let mut reads = core.reads.into_iter();
+    wqe_reads.connect(reads.next().expect("reads of WQEs"));
+    payload_reads.connect(reads.next().expect("reads of payload"));
+    let mut faults = core.faults.into_iter();
+    responder_faults.connect(faults.next().expect("the responder's faults"));
+    completer_faults.connect(faults.next().expect("the completer's faults"));
+    let writer = cq(m, cfg, core.completions, commands.cqs, bells.cq);
+    let write = dma::write(m, vec![core.write, writer.write, commands.write]);
+
+    // Counters.
+    let seen = &core.events;
+    let responder = &seen.responder;
+    let values = [
+        seen.rx_frame,
+        seen.tx_frame,
+        commands.taken,
+        writer.written,
+        bells.taken,
+        bells.ignored,
+        responder.writes,
+        responder.duplicate,
+        responder.out_of_sequence,
+        responder.invalid,
+        responder.access,
+    ];
+    for (pulse, value) in pulses.iter().zip(values) {
+        m.drive(pulse, value);
+    }
+    let code = |reason: DropReason| lit(DropEvent::of().code.width(), reason.code());
+    let reasons = [
+        (seen.dropped.valid, seen.dropped.reason),
+        (responder.no_qp, code(DropReason::QpState)),
+        (responder.pkey, code(DropReason::Pkey)),
+        (responder.source, code(DropReason::SourceAddress)),
+        (seen.ghost, code(DropReason::GhostAck)),
+    ];
+    m.discard(&writer.dropped);
+    for (drop, (pulse, code)) in drops.iter().zip(reasons) {
+        m.drive(&drop.pulse, pulse);
+        m.drive(&drop.code, code);
+    }
+
+    m.stream_out("csr_response", registers.response);
+    m.stream_out("tx", core.wire);
+    m.stream_out("dma_read", read);
+    m.stream_out("dma_write", write);
+}
+
+/// Sources of drops.
+const DROPS: usize = 5;
+
+enum Counter {
+    Traffic(TrafficCounter),
+    Hw(HwCounter),
+}
+
+/// What is counted one by one.
+const PULSES: [Counter; 11] = [
+    Counter::Traffic(TrafficCounter::RxFrames),
+    Counter::Traffic(TrafficCounter::TxFrames),
+    Counter::Traffic(TrafficCounter::Commands),
+    Counter::Traffic(TrafficCounter::Completions),
+    Counter::Traffic(TrafficCounter::Doorbells),
+    Counter::Traffic(TrafficCounter::DoorbellsIgnored),
+    Counter::Hw(HwCounter::RxWriteRequests),
+    Counter::Hw(HwCounter::DuplicateRequest),
+    Counter::Hw(HwCounter::OutOfSequence),
+    Counter::Hw(HwCounter::RespRemoteInvalidRequest),
+    Counter::Hw(HwCounter::RespRemoteAccessErrors),
+];
+
+fn counters(pulses: &[Sig], drops: &[DropEvent]) -> Events {
+    let mut events = Events::default();
+    for (counter, pulse) in PULSES.iter().zip(pulses) {
+        events = match counter {
+            Counter::Traffic(counter) => events.traffic(*counter, *pulse),
+            Counter::Hw(counter) => events.hw(*counter, *pulse),
+        };
+    }
+    drops.iter().fold(events, |events, drop| events.drops(drop.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_card_passes_the_build_time_checks_at_every_configuration() {
+        for (name, _) in crate::config::BUILT_IN {
+            let cfg = RnicConfig::named(name).unwrap();
+            let net = rnic(&cfg).unwrap_or_else(|e| panic!("{name}:\n{e}"));
+            assert_eq!(net.top(), "rnic");
+            if let Ok(dir) = std::env::var("DUMP") {
+                std::fs::write(format!("{dir}/{name}.v"), net.verilog()).unwrap();
+            }
+        }
+    }
+}
