@@ -120,3 +120,34 @@ macro_rules! __name {
         (&$crate::naming::Tag(&$x)).give_name(stringify!($x));
     }};
 }
+
+/// The book's page about the language, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/rtl-in-ten-minutes.md")]
+struct RtlInTenMinutes;
+
+/// What must not compile.
+///
+/// A bundle is a struct of signals:
+/// ```compile_fail
+/// #[derive(Clone, ferrowire_rtl::Bundle)]
+/// enum Either { Left, Right }
+/// ```
+/// A module gets the open scope first:
+/// ```compile_fail
+/// use ferrowire_rtl::Sig;
+/// #[ferrowire_rtl::module]
+/// fn invert(a: Sig) -> Sig { !a }
+/// ```
+/// A state has no fields:
+/// ```compile_fail
+/// #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
+/// enum State { Idle, Busy(u8) }
+/// ```
+/// A number alone has no width:
+/// ```compile_fail
+/// use ferrowire_rtl::{build, cat};
+/// let _ = build("top", |m| m.output("o", &cat(&[m.input("a", 1), 0])));
+/// ```
+#[cfg(doctest)]
+struct Refused;
