@@ -1,3 +1,226 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! TODO
-fn main() {}
+//! `ferrowire-rtl-gen`: the command line over the library.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use ferrowire_rtl_gen::{checked_in, choice, choose, folder, generate, stale, write, Choice, Error, Stale};
+use serde_json::json;
+
+/// Write the Verilog of a Ferrowire card, its register pages and its C header.
+///
+/// The folder of --out gets one Verilog file a module, files.f (their names, children before their parents),
+/// registers.md, ferrowire.h, and manifest.json: version, configuration, hash of the host interface, the top module
+/// with its ports, and the SHA-256 of every file. The folder is written beside its place and then renamed, so it is
+/// never half-written; an earlier output is replaced, a folder with other files in it is left alone.
+#[derive(Parser)]
+#[command(name = "ferrowire-rtl-gen", version, max_term_width = 100)]
+#[command(after_long_help = "\
+Examples:
+  ferrowire-rtl-gen --list
+  ferrowire-rtl-gen --config generic-64b --out rtl
+  ferrowire-rtl-gen --config generic-8b --set qps=64 --set keys=128 --out rtl
+  ferrowire-rtl-gen --config my-card.toml --out rtl
+  ferrowire-rtl-gen --check --out rtl      would the files come out the same now?
+  ferrowire-rtl-gen --check                are the generated files of the repository fresh?
+  ferrowire-rtl-gen --update               renew them
+
+Read the files from the folder that they are in, for instance:
+  cd rtl && verilator --lint-only -Wall -f files.f --top-module \"$(jq -r .top manifest.json)\"
+
+Exit code: 0; 1 if a check finds a stale file or something fails; 2 for a wrong command line.")]
+struct Cli {
+    /// A built-in configuration's name (--list shows them) or the path of a TOML file
+    ///
+    /// What contains a slash or ends in .toml is a path. Start from a file in hdl/configs: every field must be given.
+    #[arg(long, value_name = "NAME|PATH.toml")]
+    config: Option<String>,
+
+    /// The folder to write, or with --check to compare
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+
+    /// Give a field of the configuration another value; may be repeated
+    #[arg(long, value_name = "FIELD=VALUE", requires = "config")]
+    set: Vec<String>,
+
+    /// Compare instead of writing, and name each stale file
+    ///
+    /// With --out: whether the folder's files are what would be written now, by --config or else by the folder's own
+    /// manifest. Without: whether the generated files that the repository holds are fresh.
+    #[arg(long, conflicts_with_all = ["list", "update"])]
+    check: bool,
+
+    /// Renew the generated files that the repository holds
+    #[arg(long, conflicts_with_all = ["config", "out", "set", "list"])]
+    update: bool,
+
+    /// Show the built-in configurations
+    #[arg(long, conflicts_with_all = ["config", "out", "set"])]
+    list: bool,
+
+    /// Answer with one JSON object on standard output
+    #[arg(long)]
+    json: bool,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match &cli {
+        Cli { list: true, .. } => list(cli.json),
+        Cli { update: true, .. } => update(cli.json),
+        Cli { check: true, out: Some(out), .. } => check_folder(&cli, out),
+        Cli { check: true, out: None, config: None, .. } => check_checked_in(cli.json),
+        Cli { check: false, out: Some(out), config: Some(config), .. } => write_folder(&cli, config, out),
+        _ => wrong_usage(&cli),
+    };
+    match done {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(e) => {
+            if cli.json {
+                answer(&json!({ "error": e.to_string() }));
+            }
+            eprintln!("error: {e}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn wrong_usage(cli: &Cli) -> Result<bool, Error> {
+    use clap::{error::ErrorKind, CommandFactory};
+    let what = match cli {
+        Cli { config: Some(_), .. } => "--config needs --out: the folder to write",
+        Cli { out: Some(_), .. } => "--out needs --config: what to write; --list shows the built-in ones",
+        _ => "nothing to do: give --config and --out, or --list, --check or --update",
+    };
+    Cli::command().error(ErrorKind::MissingRequiredArgument, what).exit()
+}
+
+/// To standard output; whoever closed it does not want it.
+fn answer(value: &serde_json::Value) {
+    let _ = writeln!(std::io::stdout(), "{value:#}");
+}
+
+fn list(json: bool) -> Result<bool, Error> {
+    let all = choice::built_in()?;
+    if json {
+        let all = all.iter().map(|c| json!({ "name": c.name, "values": c.values }));
+        answer(&json!({ "configurations": all.collect::<Vec<_>>() }));
+        return Ok(true);
+    }
+    let mut out = std::io::stdout();
+    let _ = writeln!(
+        out,
+        "{:<14} {:>6} {:>8} {:>8} {:>6} {:>6} {:>6} {:>12} {:>11}",
+        "configuration", "bytes", "MHz", "Gb/s", "QPs", "CQs", "keys", "page entries", "outstanding"
+    );
+    for Choice { name, values: v, .. } in &all {
+        let mhz = f64::from(v.clock_khz) / 1000.0;
+        let gbps = mhz * 8.0 * f64::from(v.beat_bytes) / 1000.0;
+        let _ = writeln!(
+            out,
+            "{name:<14} {:>6} {mhz:>8.1} {gbps:>8.1} {:>6} {:>6} {:>6} {:>12} {:>11}",
+            v.beat_bytes, v.qps, v.cqs, v.keys, v.page_entries, v.outstanding
+        );
+    }
+    if let Some(Choice { values, .. }) = all.first() {
+        let _ = writeln!(out, "\nFields for --set:");
+        for field in choice::fields(values).keys() {
+            let _ = writeln!(out, "  {field:<22} {}", choice::allowed(values, field));
+        }
+    }
+    Ok(true)
+}
+
+fn write_folder(cli: &Cli, config: &str, out: &Path) -> Result<bool, Error> {
+    let output = generate(&choose(config, &cli.set)?)?;
+    write(&output, out)?;
+    if cli.json {
+        answer(&json!({ "out": out, "manifest": output.manifest }));
+    } else {
+        let modules = output.files.keys().filter(|n| n.ends_with(".v")).count();
+        let lines: usize =
+            output.files.iter().filter(|(n, _)| n.ends_with(".v")).map(|(_, t)| t.lines().count()).sum();
+        eprintln!(
+            "wrote {}: top module {}, {modules} modules, {lines} lines of Verilog",
+            out.display(),
+            output.manifest.top
+        );
+    }
+    Ok(true)
+}
+
+fn check_folder(cli: &Cli, out: &Path) -> Result<bool, Error> {
+    let choice = match &cli.config {
+        Some(config) => choose(config, &cli.set)?,
+        None => {
+            let manifest = folder::manifest(out)?;
+            manifest.values.validate()?;
+            Choice { name: manifest.configuration, set: manifest.set, values: manifest.values }
+        }
+    };
+    let output = generate(&choice)?;
+    // A configuration that is not built in was a file, whose path is not known any more.
+    let config = cli.config.clone().unwrap_or_else(|| match choose(&choice.name, &[]) {
+        Ok(_) => choice.name.clone(),
+        Err(_) => format!("{}.toml", choice.name),
+    });
+    let mut renew = format!("cargo run -p ferrowire-rtl-gen -- --config {config}");
+    for set in &choice.set {
+        renew.push_str(&format!(" --set {set}"));
+    }
+    renew.push_str(&format!(" --out {}", out.display()));
+    report(&stale(&output.files, out, true)?, output.files.len(), &renew, cli.json)
+}
+
+fn report(found: &[Stale], total: usize, renew: &str, json: bool) -> Result<bool, Error> {
+    if json {
+        answer(&json!({ "fresh": found.is_empty(), "stale": found, "renew": renew }));
+    } else if found.is_empty() {
+        eprintln!("{total} files, all fresh");
+    }
+    if !json && !found.is_empty() {
+        for Stale { path, state } in found {
+            eprintln!("{}: {state}", path.display());
+        }
+        eprintln!("To renew: {renew}");
+    }
+    Ok(found.is_empty())
+}
+
+/// The repository's root: `cargo run` says where, else it is where this was built.
+fn root() -> PathBuf {
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    package.parent().map(Path::to_path_buf).unwrap_or(package)
+}
+
+fn check_checked_in(json: bool) -> Result<bool, Error> {
+    let files: BTreeMap<String, String> = checked_in().into_iter().map(|(p, t)| (p.to_string(), t)).collect();
+    let root = root();
+    let mut found = stale(&files, &root, false)?;
+    for finding in &mut found {
+        if let Ok(path) = finding.path.strip_prefix(&root) {
+            finding.path = path.into();
+        }
+    }
+    report(&found, files.len(), "cargo run -p ferrowire-rtl-gen -- --update", json)
+}
+
+fn update(json: bool) -> Result<bool, Error> {
+    let root = root();
+    let files = checked_in();
+    for (path, text) in &files {
+        folder::write_file(&root.join(path), text)?;
+    }
+    let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
+    if json {
+        answer(&json!({ "wrote": paths }));
+    } else {
+        eprintln!("wrote {}", paths.join(", "));
+    }
+    Ok(true)
+}

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Which card: a built-in configuration or a file, and single values set over it.
+
+use ferrowire_hdl::config::{ConfigError, RnicConfig, BUILT_IN};
+use std::path::Path;
+
+use crate::Error;
+
+/// A configuration and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// The built-in configuration's name, or the file's without `.toml`.
+    pub name: String,
+    /// What was set over it, as `field=value`, by name.
+    pub set: Vec<String>,
+    /// The values.
+    pub values: RnicConfig,
+}
+
+/// Takes a built-in configuration's name or the path of a TOML file, and sets fields over it.
+///
+/// What contains a slash or ends in `.toml` is a path. Values are checked after all of `set` is applied, so that
+/// fields that bound each other can be set together. Numbers may have underscores, as in TOML.
+///
+/// # Errors
+/// An unknown name, a file that cannot be read or parsed, an unknown field, a value out of range.
+pub fn choose(config: &str, set: &[String]) -> Result<Choice, Error> {
+    let (name, base) = if config.contains('/') || config.ends_with(".toml") {
+        let path = Path::new(config);
+        let text = std::fs::read_to_string(path).map_err(Error::io("reading", path))?;
+        let values = RnicConfig::from_toml(&text)
+            .map_err(|source| Error::ConfigFile { path: path.into(), source })?;
+        (path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), values)
+    } else {
+        (config.to_string(), RnicConfig::named(config)?)
+    };
+    let mut table = fields(&base);
+    let mut changed: Vec<String> = Vec::new();
+    for assignment in set {
+        let (field, value) =
+            assignment.split_once('=').ok_or_else(|| Error::NotAnAssignment(assignment.clone()))?;
+        let (field, value) = (field.trim(), value.trim());
+        if !table.contains_key(field) {
+            let fields: Vec<&str> = table.keys().map(String::as_str).collect();
+            return Err(Error::UnknownField { field: field.into(), fields: fields.join(", ") });
+        }
+        if changed.iter().any(|c| c == field) {
+            return Err(Error::Twice(field.into()));
+        }
+        let number: u32 = value.replace('_', "").parse().map_err(|_| Error::NotANumber {
+            field: field.into(),
+            value: value.into(),
+            allowed: allowed(&base, field),
+        })?;
+        table.insert(field.into(), number.into());
+        changed.push(field.into());
+    }
+    let values = from_fields(table)?;
+    values.validate()?;
+    let table = fields(&values);
+    let set = table.iter().filter(|(field, _)| changed.contains(field)).map(|(f, v)| format!("{f}={v}"));
+    Ok(Choice { name, set: set.collect(), values })
+}
+
+/// The built-in configurations.
+///
+/// # Errors
+/// None, unless one of them is broken.
+pub fn built_in() -> Result<Vec<Choice>, Error> {
+    BUILT_IN.iter().map(|(name, _)| choose(name, &[])).collect()
+}
+
+/// The fields by name.
+pub fn fields(values: &RnicConfig) -> toml::Table {
+    toml::Table::try_from(values).expect("a configuration is a table of numbers")
+}
+
+fn from_fields(table: toml::Table) -> Result<RnicConfig, Error> {
+    table.try_into().map_err(|e: toml::de::Error| ConfigError::Parse(e.message().to_string()).into())
+}
+
+/// The range of a field, in words: what the configuration says of zero, which none may be.
+pub fn allowed(base: &RnicConfig, field: &str) -> String {
+    let mut table = fields(base);
+    table.insert(field.into(), 0u32.into());
+    match from_fields(table).map(|values| values.validate()) {
+        Ok(Err(ConfigError::Range { field: at, allowed, .. })) if at == field => allowed,
+        _ => "a whole number".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(config: &str, set: &[&str]) -> String {
+        let set: Vec<String> = set.iter().map(|s| s.to_string()).collect();
+        choose(config, &set).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn values_are_set_over_a_built_in_configuration() {
+        let set = ["qps=64".to_string(), "beat_bytes = 1_6".to_string()];
+        let choice = choose("generic-8b", &set).unwrap();
+        assert_eq!((choice.values.qps, choice.values.beat_bytes), (64, 16));
+        assert_eq!(choice.set, ["beat_bytes=16", "qps=64"]);
+    }
+
+    #[test]
+    fn fields_that_bound_each_other_are_checked_together() {
+        let set = ["outstanding_per_qp=512".to_string(), "outstanding=512".to_string()];
+        assert_eq!(choose("generic-8b", &set).unwrap().values.outstanding_per_qp, 512);
+    }
+
+    #[test]
+    fn errors_name_the_field_and_what_is_allowed() {
+        assert_eq!(message("generic-8b", &["qps=100"]), "qps = 100: must be a power of two from 4 to 16384");
+        assert_eq!(message("generic-8b", &["qps=many"]), "qps = many: must be a power of two from 4 to 16384");
+        assert_eq!(message("generic-8b", &["qps"]), "--set qps: must be FIELD=VALUE, as in --set qps=64");
+        assert_eq!(message("generic-8b", &["qps=8", "qps=8"]), "--set qps: given twice");
+        assert!(message("generic-8b", &["qsp=8"]).starts_with("--set qsp: no such field; there are beat_bytes, "));
+        assert!(message("generic-9b", &[]).contains("generic-64b, generic-8b"));
+        assert!(message("none/such.toml", &[]).starts_with("reading none/such.toml: "));
+    }
+}

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Turns a configuration into files: Verilog, register pages, C header and a manifest over them.
+//!
+//! ```text
+//!   choose --> Choice --> generate --> Output --> write    (whole or not at all)
+//!                                            +--> stale    (what a folder has otherwise)
+//! ```
+//!
+//! The same configuration gives the same bytes on every machine: no file holds a date, a path of this machine or
+//! the version of a tool.
+#![forbid(unsafe_code)]
+
+pub mod choice;
+mod design;
+pub mod folder;
+pub mod output;
+
+pub use choice::{choose, Choice};
+pub use folder::{stale, write, Stale};
+pub use output::{checked_in, generate, Manifest, Output, Port};
+
+use std::path::PathBuf;
+
+/// What can go wrong.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The configuration's name, text or a value in it.
+    #[error(transparent)]
+    Config(#[from] ferrowire_hdl::config::ConfigError),
+    /// A configuration file.
+    #[error("{path}: {source}")]
+    ConfigFile {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ferrowire_hdl::config::ConfigError,
+    },
+    /// `--set` without an equals sign.
+    #[error("--set {0}: must be FIELD=VALUE, as in --set qps=64")]
+    NotAnAssignment(String),
+    /// `--set` of a field that does not exist.
+    #[error("--set {field}: no such field; there are {fields}")]
+    UnknownField {
+        /// As given.
+        field: String,
+        /// What there is.
+        fields: String,
+    },
+    /// `--set` of something that is not a number.
+    #[error("{field} = {value}: must be {allowed}")]
+    NotANumber {
+        /// The field.
+        field: String,
+        /// As given.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// `--set` of one field twice.
+    #[error("--set {0}: given twice")]
+    Twice(String),
+    /// The description does not build at this configuration.
+    #[error("the design does not build at this configuration, which is a fault of Ferrowire:\n{0}")]
+    Build(#[from] ferrowire_rtl::BuildErrors),
+    /// The folder holds what this program did not write.
+    #[error("{path}: is not an earlier output ({why}): remove it or choose another folder")]
+    Foreign {
+        /// The folder.
+        path: PathBuf,
+        /// How that shows.
+        why: String,
+    },
+    /// A manifest that cannot be read.
+    #[error("{path}: not a manifest of this program: {why}")]
+    Manifest {
+        /// The file.
+        path: PathBuf,
+        /// The parser's words.
+        why: String,
+    },
+    /// The file system.
+    #[error("{doing} {path}: {source}")]
+    Io {
+        /// As in "writing".
+        doing: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    /// For `map_err`.
+    pub(crate) fn io(doing: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
+        let path = path.into();
+        move |source| Error::Io { doing, path, source }
+    }
+}
