@@ -14,7 +14,7 @@
 //! nothing. REG_MR fetches its page list in pieces of up to [`PIECE`] bytes and writes the key last: a registration that
 //! fails half way leaves page entries that no key names.
 //!
-//! A command takes some 15 cycles and one DMA read; REG_MR a cycle an entry more and a DMA read a piece. Commands end
+//! A command takes 10 to 20 cycles and one DMA read; REG_MR a cycle an entry more and a DMA read a piece. Commands end
 //! in order. After reset, with the register `reset` and with RESET_ALL all tables are cleared, a QP in 6 cycles.
 //!
 //! Bad input: refused with status and attribute. A command ring that cannot be read stops everything until a reset
@@ -229,7 +229,7 @@ pub fn command(
     let (page_bits, lanes) = (page_bits(cfg), cfg.beat_bytes / 8);
     let state = m.fsm("state", State::Clear);
     let consumer = m.reg("consumer", 16).reset(0);
-    let command = m.reg("command", 512).no_reset();
+    let command = m.reg("current", 512).no_reset();
     // What is being cleared, and on whose behalf.
     let rows = cfg.qps.max(cfg.cqs).max(cfg.keys).max(pds(cfg));
     let row = m.reg("row", clog2(u64::from(rows))).reset(0);
