@@ -5,6 +5,7 @@
 
 use ferrowire_rtl::{build, cat, lit_bits, module, Bits, Collision, Netlist, Scope, Sig};
 use ferrowire_sim::lockstep::{self, Lockstep, Rng};
+use ferrowire_verilator::BuildError;
 
 const NODES: usize = 350;
 
@@ -199,6 +200,15 @@ fn design(seed: u64) -> Netlist {
     .unwrap()
 }
 
+/// Verilator folds deeper than the builder: a random comparison may turn out constant for it. All else must be clean.
+fn lint(netlist: &Netlist) {
+    match lockstep::lint(netlist) {
+        Err(BuildError::Lint { diagnostics, .. })
+            if diagnostics.iter().all(|d| d.text.contains("-UNSIGNED") || d.text.contains("-CMPCONST")) => {}
+        result => result.unwrap(),
+    }
+}
+
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().expect("a number"))
 }
@@ -208,7 +218,7 @@ fn random_designs_give_the_same_in_both_simulators_and_lint_clean() {
     let from = number("FERROWIRE_FUZZ_FROM").unwrap_or(0);
     for seed in from..from + number("FERROWIRE_FUZZ").unwrap_or(4) {
         let netlist = design(seed);
-        lockstep::lint(&netlist).unwrap();
+        lint(&netlist);
         let both = Lockstep::new(&netlist).unwrap();
         for run in 0..3 {
             both.run(run, 400);

@@ -184,6 +184,18 @@ impl Design {
             eval::unary(op, value.words(), a_width, &mut out);
             return self.literal(Bits::from_words(width, &out), loc);
         }
+        // A constant part may decide a reduction.
+        if let Op::Cat(parts) = &self.net.nodes[a as usize].op {
+            let mut constants = parts.iter().filter_map(|p| self.constant(*p));
+            let decided = match op {
+                Unary::All => constants.any(|c| !c.is_ones()).then(|| Bits::zero(1)),
+                Unary::Any => constants.any(|c| !c.is_zero()).then(|| Bits::ones(1)),
+                _ => None,
+            };
+            if let Some(value) = decided {
+                return self.literal(value, loc);
+            }
+        }
         if let (Unary::Not, Op::Unary(Unary::Not, inner)) = (op, &self.net.nodes[a as usize].op) {
             return *inner;
         }
