@@ -37,7 +37,10 @@ fn schedule_elaborates() {
             m.stream_in("doorbell", &SqDoorbell::of(cfg)),
             m.stream_in("rewind", &Rewind::of(cfg)),
             m.stream_in("kick", &bits(cfg.qp_bits())),
-            m.input_of("oldest", &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) }),
+            m.input_of(
+                "oldest",
+                &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) },
+            ),
             m.input("returned", 1),
         );
         let data = m.stream_in("data", &DmaReadData::of(cfg));
@@ -53,7 +56,14 @@ fn segment_and_commit_elaborate() {
     each("bench", |m, cfg| {
         let b = broadcast(m, cfg);
         let fetched = m.stream_in("fetched", &Fetched::of(cfg));
-        let s = segment(m, cfg, b.clone(), m.stream_in("init", &QpInit::of(cfg)), fetched, m.input("contended", 1));
+        let s = segment(
+            m,
+            cfg,
+            b.clone(),
+            m.stream_in("init", &QpInit::of(cfg)),
+            fetched,
+            m.input("contended", 1),
+        );
         m.stream_out("rewind", s.rewind);
         m.output("returned", &s.returned);
         let c = commit(

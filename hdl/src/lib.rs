@@ -5,19 +5,19 @@
 pub mod completer;
 pub mod config;
 pub mod context;
-pub mod icrc;
+#[cfg(test)]
+mod engines_test;
 pub mod fields;
 pub mod host;
+pub mod icrc;
 pub mod memory;
-pub mod rx;
 pub mod requester;
 pub mod responder;
+pub mod rx;
 pub mod stream;
 #[cfg(test)]
 pub mod testing;
-pub mod tx;
 pub mod top;
 pub mod transport;
+pub mod tx;
 pub mod types;
-#[cfg(test)]
-mod engines_test;

@@ -25,8 +25,8 @@ use crate::stream::Beat;
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::{build::build, icrc::append};
 use crate::types::{
-    AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpBroadcast, QpInit, SqDoorbell,
-    TableWrite,
+    AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpBroadcast, QpInit,
+    SqDoorbell, TableWrite,
 };
 use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream};
 
@@ -103,7 +103,8 @@ pub fn transport(
     let (question_s, ask_s) = m.later("responder_question", &crate::memory::Lookup::of());
     let (rewind, rewinds) = m.later("rewind", &crate::requester::Rewind::of(cfg));
     let (completer_kick, kicks) = m.later("completer_kick", &bits(cfg.qp_bits()));
-    let oldest = m.wire_of("oldest", &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) });
+    let oldest =
+        m.wire_of("oldest", &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) });
     let returned = m.wire("returned", 1);
     let freed = m.wire("freed", 1);
     let payload_taken = m.wire("payload_taken", 1);
@@ -113,9 +114,19 @@ pub fn transport(
     // Requester.
     let mut starts = crate::stream::fork(m, 3, control.requester).into_iter();
     let mut start = || starts.next().expect("three requester blocks hold state");
-    let kick = crate::stream::arbiter(m, &|_: &Sig| ferrowire_rtl::lit(1, 1), vec![control.kick, completer_kick]);
-    let scheduled =
-        schedule(m, cfg, broadcast.clone(), start(), control.doorbell, rewind, kick, oldest.clone(), returned);
+    let kick =
+        crate::stream::arbiter(m, &|_: &Sig| ferrowire_rtl::lit(1, 1), vec![control.kick, completer_kick]);
+    let scheduled = schedule(
+        m,
+        cfg,
+        broadcast.clone(),
+        start(),
+        control.doorbell,
+        rewind,
+        kick,
+        oldest.clone(),
+        returned,
+    );
     let contended = scheduled.grants.valid;
     let fetched = fetch(m, cfg, scheduled.grants, wqe_data);
     let segmented = segment(m, cfg, broadcast.clone(), start(), fetched, contended);
@@ -201,8 +212,14 @@ mod tests {
                         "addresses",
                         &TableWrite { enable: bits(1), index, entry: AddressVector::of() },
                     ),
-                    keys: m.input_of("keys", &TableWrite { enable: bits(1), index: key_bits, entry: KeyEntry::of(&cfg) }),
-                    pages: m.input_of("pages", &TableWrite { enable: bits(1), index: page_bits, entry: bits(52) }),
+                    keys: m.input_of(
+                        "keys",
+                        &TableWrite { enable: bits(1), index: key_bits, entry: KeyEntry::of(&cfg) },
+                    ),
+                    pages: m.input_of(
+                        "pages",
+                        &TableWrite { enable: bits(1), index: page_bits, entry: bits(52) },
+                    ),
                     responder: m.stream_in("start_responder", &QpInit::of(&cfg)),
                     requester: m.stream_in("start_requester", &QpInit::of(&cfg)),
                     completer: m.stream_in("start_completer", &QpInit::of(&cfg)),

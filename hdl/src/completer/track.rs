@@ -166,7 +166,8 @@ pub fn track(
     let given = &broadcast.attributes;
     let copy = Copy { cq: bits(cfg.cq_bits()), peer_ipv6: bits(1), peer_ip: bits(128) };
     let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
-    let copy = Copy { cq: given.entry.send_cq, peer_ipv6: given.entry.peer_ipv6, peer_ip: given.entry.peer_ip };
+    let copy =
+        Copy { cq: given.entry.send_cq, peer_ipv6: given.entry.peer_ipv6, peer_ip: given.entry.peer_ip };
     copies.write(given.enable, given.index, &copy);
     let copy = copies.read(m, starts, chosen, Collision::New);
 
@@ -184,7 +185,10 @@ pub fn track(
     let all_used = fresh.eq(cfg.outstanding);
     let free_at = m.mux(all_used, &back.payload, &fresh.trunc(at_bits));
     let remember = at_row & by_sent & !row.dead & event.last;
-    m.assert(!remember | !all_used | back.valid, "a message is sent only where its place is known to be free");
+    m.assert(
+        !remember | !all_used | back.valid,
+        "a message is sent only where its place is known to be free",
+    );
     back.accept(remember & all_used);
     m.when(remember & !all_used, |m| m.set(&fresh, fresh + 1));
 
@@ -337,11 +341,7 @@ pub fn track(
         m.when(by_init, |m| m.set(&state, State::Idle));
     });
 
-    let oldest_write = TableWrite {
-        enable: row_write,
-        index: qp,
-        entry: next.oldest_index,
-    };
+    let oldest_write = TableWrite { enable: row_write, index: qp, entry: next.oldest_index };
     let ignored_answer = at_row & by_answer & ignored;
     let dropped = (is_answer & !known) | ignored_answer;
     let forgotten = at_row & by_sent & row.dead & event.last;

@@ -140,14 +140,19 @@ pub fn commit(
     let enters = candidates.valid & m.mux(asks, &(lookup.fire() & (second | !crosses)), &lit(1, 1));
     m.when(lookup.fire(), |m| m.set(&second, crosses & !second));
     let lookups = m.mux(asks, &m.mux(crosses, &lit(2, 2), &lit(2, 1)), &lit(2, 0));
-    let entering = Stream::new(m, "entering", enters, Pending { candidate: candidates.payload.clone(), lookups });
+    let entering =
+        Stream::new(m, "entering", enters, Pending { candidate: candidates.payload.clone(), lookups });
     m.drive(&pending_room, entering.ready);
     candidates.accept(entering.fire());
     let pending = fifo(&m.label("pending"), LOOKUPS, entering);
-    let answered = Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
+    let answered =
+        Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
     m.assert(!answered.valid | answered.ready, "an answer finds its place");
     let answers = fifo(&m.label("answers"), LOOKUPS, answered);
-    m.set(&under_way, under_way + lookup.fire().zext(under_way.width()) - answers.fire().zext(under_way.width()));
+    m.set(
+        &under_way,
+        under_way + lookup.fire().zext(under_way.width()) - answers.fire().zext(under_way.width()),
+    );
 
     // Decide. The first of two answers is kept.
     let packet = &pending.candidate;
@@ -175,13 +180,16 @@ pub fn commit(
     let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
     let fits = room.ge(beats);
 
-    let (read_room, packet_room, sent_room) = (m.wire("read_room", 1), m.wire("packet_room", 1), m.wire("sent_room", 1));
+    let (read_room, packet_room, sent_room) =
+        (m.wire("read_room", 1), m.wire("packet_room", 1), m.wire("sent_room", 1));
     // The second page's read leaves in a cycle of its own, before the decision is taken off.
     let first_out = m.reg("first_out", 1).reset(0);
     let reads = good & packet.bytes.ne(0);
     let closes = packet.last | failed;
     let remembered = !closes | credits.ne(0);
-    let can = known & remembered & m.mux(good, &(packet_room & sent_room & fits & (read_room | !reads)), &(sent_room | !failed));
+    let can = known
+        & remembered
+        & m.mux(good, &(packet_room & sent_room & fits & (read_room | !reads)), &(sent_room | !failed));
     let half = can & good & two & !first_out;
     let go = can & !half;
     m.when(half, |m| m.set(&first_out, 1)).otherwise_when(go, |m| m.set(&first_out, 0));

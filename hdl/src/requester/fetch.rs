@@ -33,7 +33,12 @@ impl Fetched {
 
 /// Pairs grants with what their reads bring.
 #[module]
-pub fn fetch(m: &Scope, cfg: &RnicConfig, grants: Stream<Grant>, data: Stream<DmaReadData>) -> Stream<Fetched> {
+pub fn fetch(
+    m: &Scope,
+    cfg: &RnicConfig,
+    grants: Stream<Grant>,
+    data: Stream<DmaReadData>,
+) -> Stream<Fetched> {
     let beats = 64 / cfg.beat_bytes;
     m.discard(&data.payload);
     let data = deep_fifo(&m.label("wqe"), wqe_places(cfg) * beats, data);

@@ -25,9 +25,7 @@
 use crate::config::RnicConfig;
 use crate::stream::fifo;
 use crate::types::{DmaReadRequest, QpBroadcast, QpInit, SqDoorbell, TableWrite};
-use ferrowire_rtl::{
-    bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style,
-};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
 /// WQEs that are on their way.
@@ -137,7 +135,9 @@ pub fn schedule(
     kick.accept(is_kick);
     line.accept(is_grant);
     let mut chosen = line.payload;
-    for (yes, qp) in [(is_kick, kick.payload), (is_doorbell, doorbell.qp), (is_rewind, rewind.qp), (is_init, init.qp)] {
+    for (yes, qp) in
+        [(is_kick, kick.payload), (is_doorbell, doorbell.qp), (is_rewind, rewind.qp), (is_init, init.qp)]
+    {
         chosen = m.mux(yes, &qp, &chosen);
     }
     let starts = is_init | is_rewind | is_doorbell | is_kick | is_grant;

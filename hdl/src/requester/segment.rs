@@ -153,7 +153,8 @@ pub fn segment(
     rows.write(row_write, row_at, &next);
     let row = rows.read(m, begins, fetched.qp, Collision::Never);
     let given = &broadcast.attributes;
-    let copies = m.mem("copies", cfg.qps, &Copy { mtu: bits(3), sig_all: bits(1) }).style(Style::Distributed).build();
+    let copies =
+        m.mem("copies", cfg.qps, &Copy { mtu: bits(3), sig_all: bits(1) }).style(Style::Distributed).build();
     copies.write(given.enable, given.index, &Copy { mtu: given.entry.mtu, sig_all: given.entry.sq_sig_all });
     let copy = copies.read_now(fetched.qp);
 

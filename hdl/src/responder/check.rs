@@ -143,7 +143,8 @@ pub fn check(
         peer_ip: a.peer_ip,
         pkey: a.pkey,
     };
-    let copies = m.mem("copies", cfg.qps, &copy_of(&crate::types::QpAttributes::of(cfg))).style(Style::Block).build();
+    let copies =
+        m.mem("copies", cfg.qps, &copy_of(&crate::types::QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
     let copy = copies.read(m, begins, qp, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
@@ -152,7 +153,9 @@ pub fn check(
 
     // The row's cycle: all that needs no lookup.
     let at_row = state.is(State::Row);
-    let takes = qp_state.eq(QpState::Rtr.code()) | qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
+    let takes = qp_state.eq(QpState::Rtr.code())
+        | qp_state.eq(QpState::Rts.code())
+        | qp_state.eq(QpState::Sqd.code());
     let rc = copy.service.eq(0) & requests.opcode.slice(5, 3).eq(0);
     let served = requests.dest_qpn.lt(cfg.qps) & takes & rc & !row.dead;
     let same_key = requests.pkey.trunc(15).eq(copy.pkey.trunc(15));

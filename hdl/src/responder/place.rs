@@ -158,7 +158,8 @@ pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<
     };
     let answers = meta.valid & meta.answer & (answering | !meta.write);
     let answer = Stream::new(m, "answer", answers, packet);
-    m.when(written, |m| m.set(&answering, meta.answer)).otherwise_when(answer.fire(), |m| m.set(&answering, 0));
+    m.when(written, |m| m.set(&answering, meta.answer))
+        .otherwise_when(answer.fire(), |m| m.set(&answering, 0));
     meta.accept(answer.fire() | (!meta.answer & (written | !meta.write)));
     Placed { write, answers: answer }
 }
