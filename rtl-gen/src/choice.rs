@@ -28,8 +28,8 @@ pub fn choose(config: &str, set: &[String]) -> Result<Choice, Error> {
     let (name, base) = if config.contains('/') || config.ends_with(".toml") {
         let path = Path::new(config);
         let text = std::fs::read_to_string(path).map_err(Error::io("reading", path))?;
-        let values = RnicConfig::from_toml(&text)
-            .map_err(|source| Error::ConfigFile { path: path.into(), source })?;
+        let values =
+            RnicConfig::from_toml(&text).map_err(|source| Error::ConfigFile { path: path.into(), source })?;
         (path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), values)
     } else {
         (config.to_string(), RnicConfig::named(config)?)
@@ -115,10 +115,15 @@ mod tests {
     #[test]
     fn errors_name_the_field_and_what_is_allowed() {
         assert_eq!(message("generic-8b", &["qps=100"]), "qps = 100: must be a power of two from 4 to 16384");
-        assert_eq!(message("generic-8b", &["qps=many"]), "qps = many: must be a power of two from 4 to 16384");
+        assert_eq!(
+            message("generic-8b", &["qps=many"]),
+            "qps = many: must be a power of two from 4 to 16384"
+        );
         assert_eq!(message("generic-8b", &["qps"]), "--set qps: must be FIELD=VALUE, as in --set qps=64");
         assert_eq!(message("generic-8b", &["qps=8", "qps=8"]), "--set qps: given twice");
-        assert!(message("generic-8b", &["qsp=8"]).starts_with("--set qsp: no such field; there are beat_bytes, "));
+        assert!(
+            message("generic-8b", &["qsp=8"]).starts_with("--set qsp: no such field; there are beat_bytes, ")
+        );
         assert!(message("generic-9b", &[]).contains("generic-64b, generic-8b"));
         assert!(message("none/such.toml", &[]).starts_with("reading none/such.toml: "));
     }

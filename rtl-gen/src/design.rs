@@ -18,14 +18,10 @@ pub fn card(cfg: &RnicConfig) -> Result<Netlist, BuildErrors> {
         let page_bits = bits(clog2(u64::from(cfg.page_entries)));
         let control = Control {
             broadcast: m.input_of("broadcast", &QpBroadcast::of(cfg)),
-            addresses: m.input_of(
-                "addresses",
-                &TableWrite { enable: bits(1), index, entry: AddressVector::of() },
-            ),
-            keys: m.input_of(
-                "keys",
-                &TableWrite { enable: bits(1), index: key_bits, entry: KeyEntry::of(cfg) },
-            ),
+            addresses: m
+                .input_of("addresses", &TableWrite { enable: bits(1), index, entry: AddressVector::of() }),
+            keys: m
+                .input_of("keys", &TableWrite { enable: bits(1), index: key_bits, entry: KeyEntry::of(cfg) }),
             pages: m.input_of("pages", &TableWrite { enable: bits(1), index: page_bits, entry: bits(52) }),
             responder: m.stream_in("start_responder", &QpInit::of(cfg)),
             requester: m.stream_in("start_requester", &QpInit::of(cfg)),

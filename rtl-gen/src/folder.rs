@@ -21,7 +21,8 @@ pub fn write(output: &Output, out: &Path) -> Result<(), Error> {
     };
     ours(&out)?;
     fs::create_dir_all(parent).map_err(Error::io("creating", parent))?;
-    let beside = |what: &str| parent.join(format!(".{}.{what}-{}", name.to_string_lossy(), std::process::id()));
+    let beside =
+        |what: &str| parent.join(format!(".{}.{what}-{}", name.to_string_lossy(), std::process::id()));
     let (new, old) = (beside("new"), beside("old"));
     let done = fill(output, &new).and_then(|()| replace(&new, &out, &old));
     if done.is_err() {
@@ -113,7 +114,9 @@ pub fn stale(files: &BTreeMap<String, String>, folder: &Path, all: bool) -> Resu
         match fs::read(&path) {
             Ok(bytes) if bytes == text.as_bytes() => {}
             Ok(_) => found.push(Stale { path, state: "changed" }),
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => found.push(Stale { path, state: "missing" }),
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
+                found.push(Stale { path, state: "missing" })
+            }
             Err(e) => return Err(Error::io("reading", path)(e)),
         }
     }

@@ -194,7 +194,8 @@ fn report(found: &[Stale], total: usize, renew: &str, json: bool) -> Result<bool
 
 /// The repository's root: `cargo run` says where, else it is where this was built.
 fn root() -> PathBuf {
-    let package = std::env::var_os("CARGO_MANIFEST_DIR").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
+    let package =
+        std::env::var_os("CARGO_MANIFEST_DIR").map_or(env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     package.parent().map(Path::to_path_buf).unwrap_or(package)
 }
 

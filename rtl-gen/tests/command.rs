@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command, from the outside.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+fn run(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ferrowire-rtl-gen")).args(args).output().unwrap()
+}
+
+fn ok(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+fn fails(args: &[&str]) -> String {
+    let output = run(args);
+    assert!(!output.status.success(), "{args:?} succeeded");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// An empty folder of the test's own.
+fn folder(test: &str) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = fs::remove_dir_all(&folder);
+    fs::create_dir_all(&folder).unwrap();
+    folder
+}
+
+#[test]
+fn a_folder_gets_everything_and_nothing_stays_beside_it() {
+    let parent = folder("everything");
+    let out = parent.join("rtl");
+    let at = out.to_str().unwrap();
+    ok(&["--config", "generic-8b", "--out", at]);
+    let list = fs::read_to_string(out.join("files.f")).unwrap();
+    for file in list.lines() {
+        let text = fs::read_to_string(out.join(file)).unwrap();
+        let module = file.strip_suffix(".v").unwrap();
+        assert!(text.contains(&format!("\nmodule {module} ")), "{file} declares another module");
+    }
+    let manifest: serde_json::Value =
+        serde_json::from_str(&fs::read_to_string(out.join("manifest.json")).unwrap()).unwrap();
+    assert_eq!(manifest["configuration"], "generic-8b");
+    assert_eq!(manifest["values"]["beat_bytes"], 8);
+    assert_eq!(format!("{}.v", manifest["top"].as_str().unwrap()), list.lines().last().unwrap());
+    let listed = manifest["files"].as_object().unwrap();
+    assert_eq!(listed.len() + 1, fs::read_dir(&out).unwrap().count());
+    assert!(["registers.md", "ferrowire.h", "files.f"].iter().all(|f| listed.contains_key(*f)));
+    assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
+}
+
+#[test]
+fn check_names_stale_files_and_the_command_that_renews_them() {
+    let out = folder("stale").join("rtl");
+    let at = out.to_str().unwrap();
+    ok(&["--config", "generic-8b", "--set", "qps=32", "--out", at]);
+    ok(&["--check", "--out", at]);
+    ok(&["--check", "--config", "generic-8b", "--set", "qps=32", "--out", at]);
+    fs::write(out.join("ferrowire.h"), "changed").unwrap();
+    fs::remove_file(out.join("files.f")).unwrap();
+    let said = fails(&["--check", "--out", at]);
+    assert!(said.contains("ferrowire.h: changed") && said.contains("files.f: missing"), "{said}");
+    let renew = format!("--config generic-8b --set qps=32 --out {at}");
+    assert!(said.contains(&renew), "{said}");
+    ok(&["--config", "generic-8b", "--set", "qps=32", "--out", at]);
+    ok(&["--check", "--out", at]);
+    assert!(fails(&["--check", "--config", "generic-8b", "--out", at]).contains("manifest.json: changed"));
+}
+
+#[test]
+fn a_folder_with_other_files_in_it_is_left_alone() {
+    let out = folder("foreign");
+    let at = out.to_str().unwrap();
+    fs::write(out.join("thesis.tex"), "years of work").unwrap();
+    assert!(fails(&["--config", "generic-8b", "--out", at]).contains("has no manifest.json"));
+    fs::remove_file(out.join("thesis.tex")).unwrap();
+    ok(&["--config", "generic-8b", "--out", at]);
+    fs::write(out.join("notes.txt"), "mine").unwrap();
+    assert!(fails(&["--config", "generic-8b", "--out", at]).contains("does not list notes.txt"));
+    assert_eq!(fs::read_to_string(out.join("notes.txt")).unwrap(), "mine");
+}
+
+#[test]
+fn a_configuration_may_be_a_file() {
+    let folder = folder("file");
+    let config = folder.join("mine.toml");
+    let base = concat!(env!("CARGO_MANIFEST_DIR"), "/../hdl/configs/generic-8b.toml");
+    fs::write(&config, fs::read_to_string(base).unwrap().replace("qps = 16", "qps = 8")).unwrap();
+    let out = folder.join("rtl");
+    let said = ok(&["--config", config.to_str().unwrap(), "--out", out.to_str().unwrap(), "--json"]);
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+    assert_eq!(
+        (&said["manifest"]["configuration"], &said["manifest"]["values"]["qps"]),
+        (&"mine".into(), &8.into())
+    );
+    fs::write(&config, "qps = 8").unwrap();
+    let said = fails(&["--config", config.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    assert!(said.contains("mine.toml: configuration: missing field"), "{said}");
+}
+
+#[test]
+fn list_shows_every_configuration_in_both_forms() {
+    assert!(ok(&["--list"]).contains("generic-64b"));
+    let list: serde_json::Value = serde_json::from_str(&ok(&["--list", "--json"])).unwrap();
+    assert!(list["configurations"].as_array().unwrap().iter().any(|c| c["values"]["qps"] == 1024));
+}
+
+#[test]
+fn errors_are_one_line_and_name_the_field() {
+    let out = folder("errors").join("rtl");
+    let args = ["--config", "generic-8b", "--set", "qps=100", "--out", out.to_str().unwrap()];
+    assert_eq!(fails(&args), "error: qps = 100: must be a power of two from 4 to 16384\n");
+    assert!(!out.exists());
+    assert!(fails(&["--config", "generic-8b"]).contains("--config needs --out"));
+}
+
+#[test]
+fn the_files_that_are_checked_in_are_fresh() {
+    ok(&["--check"]);
+}
