@@ -1,4 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Simulated Ferrowire cards.
+//! Simulated Ferrowire cards: Verilated models with host memory, joined by links, and driven by the same driver as
+//! cards on a bus.
+//!
+//! ```text
+//!  program --- driver --- SimBus --+                                 +-- SimBus --- driver --- program
+//!                                  |                                 |
+//!                  World:  Host -- Card ====== Link, Link ====== Card -- Host
+//! ```
+//!
+//! - [`card::Card`] is one RNIC: a Verilated model, [`host::Host`] behind its DMA streams, and its registers.
+//! - [`wire::Link`] is one direction of a wire: beat-accurate, or through a filter that drops, changes or adds frames.
+//! - [`bus::World`] steps cards and links on one clock; [`bus::SimBus`] is the driver's way to one of the cards.
+//! - [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
+//! - [`lockstep`] compares the native simulator with Verilator.
+#![forbid(unsafe_code)]
 
+pub mod bench;
+pub mod bus;
+pub mod card;
+pub mod demo;
+pub mod host;
 pub mod lockstep;
+pub mod measure;
+pub mod pair;
+pub mod wire;

@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`World`]: cards and links on one clock; [`SimBus`]: the driver's way to one of these cards.
+//!
+//! All cards of a world move together, so a register access of one host lets the others' cards run too. A world is
+//! shared by its buses; whoever calls takes its turn.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use anyhow::Result;
+use ferrowire::{Bus, BusError, DmaBuffer, DmaMapping, HostMemory};
+
+use crate::card::{Card, CardModel, CsrAccess};
+use crate::wire::{time, Beat, Capture, Link};
+
+/// Bytes of BAR 0 that the card's `csr` stream addresses.
+const BAR_BYTES: u32 = 1 << 24;
+
+/// Cycles after which a register access is given up.
+const CSR_LIMIT: u64 = 100_000;
+
+/// Cycles of [`Bus::progress`].
+const QUANTUM: u64 = 32;
+
+/// A link and its ends.
+struct Wire {
+    link: Link,
+    from: Option<usize>,
+    to: Option<usize>,
+}
+
+/// Cards and links on one clock.
+pub struct World {
+    cards: Vec<Card>,
+    wires: Vec<Wire>,
+    cycle: u64,
+    clock_khz: u32,
+    capture: Option<Capture>,
+    failed: Option<String>,
+}
+
+impl World {
+    /// Two cards on a wire: link 0 from card 0 to card 1, link 1 back.
+    ///
+    /// # Errors
+    /// The model is not that of a card.
+    pub fn pair(model: &CardModel, host_latency: u64, wire_latency: u64) -> Result<Self> {
+        let cards = vec![Card::new(model, host_latency)?, Card::new(model, host_latency)?];
+        let wire = |from, to| Wire { link: Link::new(model.beat_bytes(), wire_latency), from, to };
+        Ok(Self::of(model, cards, vec![wire(Some(0), Some(1)), wire(Some(1), Some(0))]))
+    }
+
+    /// One card without a peer: link 0 takes what it sends, link 1 brings it what is injected.
+    ///
+    /// # Errors
+    /// The model is not that of a card.
+    pub fn single(model: &CardModel, host_latency: u64) -> Result<Self> {
+        let cards = vec![Card::new(model, host_latency)?];
+        let wire = |from, to| Wire { link: Link::new(model.beat_bytes(), 0), from, to };
+        Ok(Self::of(model, cards, vec![wire(Some(0), None), wire(None, Some(0))]))
+    }
+
+    fn of(model: &CardModel, cards: Vec<Card>, wires: Vec<Wire>) -> Self {
+        Self { cards, wires, cycle: 0, clock_khz: model.clock_khz(), capture: None, failed: None }
+    }
+
+    /// To be shared by buses.
+    pub fn share(self) -> SharedWorld {
+        SharedWorld(Arc::new(Mutex::new(self)))
+    }
+
+    /// Cycles since reset.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// Time since reset, by the cards' clock.
+    pub fn time(&self) -> Duration {
+        time(self.cycle, self.clock_khz)
+    }
+
+    /// The cards' clock.
+    pub fn clock_khz(&self) -> u32 {
+        self.clock_khz
+    }
+
+    /// A card.
+    pub fn card(&self, card: usize) -> &Card {
+        &self.cards[card]
+    }
+
+    /// A card.
+    pub fn card_mut(&mut self, card: usize) -> &mut Card {
+        &mut self.cards[card]
+    }
+
+    /// A link.
+    pub fn link(&self, link: usize) -> &Link {
+        &self.wires[link].link
+    }
+
+    /// A link.
+    pub fn link_mut(&mut self, link: usize) -> &mut Link {
+        &mut self.wires[link].link
+    }
+
+    /// Delivers a frame over a link that nobody sent.
+    pub fn inject(&mut self, link: usize, frame: Vec<u8>) {
+        self.wires[link].link.inject(self.cycle, frame);
+    }
+
+    /// Writes every frame from now on to a pcapng file, an interface for each sender.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn capture(&mut self, path: &Path) -> Result<()> {
+        let names: Vec<String> = (0..self.wires.len()).map(|i| format!("link{i}")).collect();
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        self.capture = Some(Capture::create(path, &names, self.clock_khz)?);
+        for wire in &mut self.wires {
+            wire.link.keep_frames(true);
+        }
+        Ok(())
+    }
+
+    /// Ends the capture and its file.
+    pub fn end_capture(&mut self) {
+        self.capture = None;
+        for wire in &mut self.wires {
+            wire.link.keep_frames(false);
+        }
+    }
+
+    /// One clock of every card.
+    pub fn step(&mut self) {
+        const CARDS: usize = 8;
+        assert!(self.cards.len() <= CARDS && self.wires.len() <= CARDS, "a world has at most {CARDS} cards");
+        let mut offered: [Option<Beat>; CARDS] = [None; CARDS];
+        let mut delivered: [Option<Beat>; CARDS] = [None; CARDS];
+        let mut ready = [true; CARDS];
+        let mut taken = [false; CARDS];
+        for (card, offered) in self.cards.iter().zip(&mut offered) {
+            *offered = card.tx();
+        }
+        for wire in &mut self.wires {
+            let tx = wire.from.and_then(|from| {
+                ready[from] = wire.link.ready();
+                offered[from].as_ref()
+            });
+            let beat = wire.link.deliver(self.cycle, tx);
+            if let Some(to) = wire.to {
+                delivered[to] = beat;
+            }
+        }
+        for (i, card) in self.cards.iter_mut().enumerate() {
+            taken[i] = card.step(delivered[i].as_ref(), ready[i]);
+            if self.failed.is_none() {
+                self.failed =
+                    card.host().violation().map(|why| format!("card {i} breaks a rule of its DMA: {why}"));
+            }
+        }
+        for (i, wire) in self.wires.iter_mut().enumerate() {
+            let tx = wire.from.and_then(|from| offered[from].as_ref().filter(|_| ready[from]));
+            wire.link.commit(self.cycle, tx, wire.to.is_none_or(|to| taken[to]));
+            if let (Some(capture), false) = (&mut self.capture, wire.link.sent().is_empty()) {
+                for frame in wire.link.take_frames() {
+                    if let Err(error) = capture.write(i as u32, &frame) {
+                        self.failed.get_or_insert(error.to_string());
+                    }
+                }
+            }
+        }
+        self.cycle += 1;
+    }
+
+    /// `n` clocks.
+    pub fn run(&mut self, n: u64) {
+        for _ in 0..n {
+            self.step();
+        }
+    }
+
+    /// Steps until `done`, at most `limit` clocks. Whether it was done.
+    pub fn run_until(&mut self, limit: u64, mut done: impl FnMut(&World) -> bool) -> bool {
+        for _ in 0..limit {
+            if done(self) {
+                return true;
+            }
+            self.step();
+        }
+        done(self)
+    }
+
+    /// What went wrong beyond repair: a card broke the rules, or a file could not be written.
+    ///
+    /// # Errors
+    /// That.
+    pub fn check(&self) -> Result<(), BusError> {
+        match &self.failed {
+            Some(why) => Err(BusError::Gone(why.clone())),
+            None => Ok(()),
+        }
+    }
+
+    /// A register access of a card's host, until the card has taken it and answered.
+    fn access(&mut self, card: usize, access: CsrAccess) -> Result<u64, BusError> {
+        let align = if access.wide { 8 } else { 4 };
+        if access.address >= BAR_BYTES || access.address % align != 0 {
+            return Err(BusError::BadOffset { offset: access.address });
+        }
+        let before = self.cards[card].csr_taken();
+        self.cards[card].csr(access);
+        for _ in 0..CSR_LIMIT {
+            self.step();
+            self.check()?;
+            if access.write && self.cards[card].csr_taken() > before {
+                return Ok(0);
+            }
+            if !access.write {
+                if let Some(data) = self.cards[card].csr_response() {
+                    return Ok(data);
+                }
+            }
+        }
+        let verb = if access.write { "write" } else { "read" };
+        let why = format!("{verb} of register {:#x} not answered in {CSR_LIMIT} cycles", access.address);
+        self.failed.get_or_insert(why.clone());
+        Err(BusError::Gone(why))
+    }
+}
+
+/// A world that several buses share.
+#[derive(Clone)]
+pub struct SharedWorld(Arc<Mutex<World>>);
+
+impl SharedWorld {
+    /// The world, while nobody else moves it. The driver's calls need it too: give it back before them.
+    pub fn lock(&self) -> MutexGuard<'_, World> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The driver's way to a card.
+    pub fn bus(&self, card: usize) -> SimBus {
+        SimBus { world: self.clone(), card }
+    }
+}
+
+/// The driver's way to a card of a world in this process.
+pub struct SimBus {
+    world: SharedWorld,
+    card: usize,
+}
+
+impl Bus for SimBus {
+    fn csr_read32(&mut self, offset: u32) -> Result<u32, BusError> {
+        let access = CsrAccess { address: offset, write: false, wide: false, data: 0 };
+        Ok(self.world.lock().access(self.card, access)? as u32)
+    }
+
+    fn csr_write32(&mut self, offset: u32, value: u32) -> Result<(), BusError> {
+        let access = CsrAccess { address: offset, write: true, wide: false, data: value.into() };
+        self.world.lock().access(self.card, access).map(|_| ())
+    }
+
+    fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
+        let access = CsrAccess { address: offset, write: true, wide: true, data: value };
+        self.world.lock().access(self.card, access).map(|_| ())
+    }
+
+    fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
+        self.world.lock().card_mut(self.card).host_mut().map_mut().alloc(bytes, align)
+    }
+
+    fn dma_free(&mut self, buffer: DmaBuffer) -> Result<(), BusError> {
+        self.world.lock().card_mut(self.card).host_mut().map_mut().remove(buffer.bus_address()).map(|_| ())
+    }
+
+    fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
+        self.world.lock().card_mut(self.card).host_mut().dma_map(memory, page_shift)
+    }
+
+    fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
+        self.world.lock().card_mut(self.card).host_mut().dma_unmap(&mapping)
+    }
+
+    fn needs_progress(&self) -> bool {
+        true
+    }
+
+    fn progress(&mut self) -> Result<(), BusError> {
+        let mut world = self.world.lock();
+        world.run(QUANTUM);
+        world.check()
+    }
+
+    fn now(&self) -> Duration {
+        self.world.lock().time()
+    }
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a pair of cards does, in cycles: rates in the steady state, and the way of one message.
+//!
+//! - A **rate** is taken on the wire: from the first beat of request packet `N` to that of packet `M`, which lie a quarter
+//!   and three quarters into the run, so that neither the fetch of the first work requests nor the drain at the end counts.
+//! - **Doorbell to wire** counts from the cycle in which the card takes the doorbell to the one in which the first beat
+//!   of the packet leaves it.
+//! - **Doorbell to memory** counts from there to the cycle in which the peer writes the last byte to its host's memory.
+//! - The **wire limit** is what Ethernet carries of a message's payload at the configuration's line rate (see [`line_gbps`]):
+//!   payload bytes over the bytes on the wire, which are the frame, at least 60 bytes, and 24 bytes for preamble, FCS and
+//!   gap.
+
+use anyhow::{bail, ensure, Result};
+use ferrowire::{AccessFlags, PathMtu, QueuePair, SendWr};
+
+use crate::pair::{bytes, Connection, Pair};
+use crate::wire::{wire_bytes, Mark};
+
+/// Cycles without a packet after which a run has failed.
+const STUCK: u64 = 200_000;
+
+/// Messages of each kind, over some queue pairs.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Bytes a message.
+    pub bytes: usize,
+    /// Path MTU.
+    pub mtu: PathMtu,
+    /// Queue pairs.
+    pub qps: usize,
+    /// Messages of all of them together.
+    pub messages: usize,
+}
+
+/// What a load came to.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Rate {
+    /// Cycles a packet, steady.
+    pub cycles_per_packet: f64,
+    /// Cycles a message, steady.
+    pub cycles_per_message: f64,
+    /// Bytes a message on the wire, all of Ethernet's included.
+    pub wire_bytes_per_message: f64,
+    /// Payload, in Gb/s at the clock of the card.
+    pub gbps: f64,
+    /// What the wire can carry of that payload, in Gb/s.
+    pub limit_gbps: f64,
+}
+
+/// The way of one message, in cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Latency {
+    /// From the doorbell to the first beat on the wire.
+    pub wire: u64,
+    /// From the doorbell to the last byte in the peer's memory.
+    pub memory: u64,
+}
+
+/// The Ethernet rate that a datapath is for, in Gb/s: the largest that it can fill.
+pub fn line_gbps(beat_bytes: u32, clock_khz: u32) -> f64 {
+    let datapath = f64::from(beat_bytes) * 8.0 * f64::from(clock_khz) / 1e6;
+    [400.0, 200.0, 100.0, 50.0, 40.0, 25.0, 10.0, 1.0]
+        .into_iter()
+        .find(|rate| *rate <= datapath)
+        .unwrap_or(datapath)
+}
+
+/// Beat and clock of the pair's cards.
+fn shape(pair: &Pair) -> (u32, u32) {
+    let world = pair.world.lock();
+    (world.card(0).beat_bytes() as u32, world.clock_khz())
+}
+
+/// Sends a load from card 0 to card 1, checks what arrived, and measures the steady state.
+///
+/// # Errors
+/// A card fails or stops, a message fails, or the bytes are not those that were sent.
+pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
+    let Load { bytes: size, mtu, qps, messages } = *load;
+    let each = messages / qps;
+    ensure!(size > 0 && each > 0, "a load needs messages with bytes");
+    let connection = Connection {
+        mtu,
+        signal_all: true,
+        send_units: each.next_power_of_two() as u32,
+        ..Connection::default()
+    };
+    let mut connected: Vec<(QueuePair, QueuePair)> = Vec::new();
+    for _ in 0..qps {
+        connected.push(pair.connect(&connection)?);
+    }
+    let source = pair.a.region(0, size, AccessFlags::LOCAL_READ)?;
+    let target = pair.b.region(0, size, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
+    let data: Vec<u8> = (0..size).map(|i| (i * 31 + i / 251 + size) as u8).collect();
+    source.memory().write(0, &data);
+
+    let mut batches = Vec::new();
+    for (qp, _) in &mut connected {
+        let mut batch = qp.start_post_send();
+        for i in 0..each {
+            batch.post(&SendWr::write(i as u64, &[source.sge(0, size as u32)], target.remote(0)))?;
+        }
+        batches.push(batch);
+    }
+    pair.world.lock().link_mut(0).mark(true);
+    for batch in batches {
+        batch.ring()?;
+    }
+    let packets = each * qps * size.div_ceil(mtu.bytes());
+    let mut before = 0;
+    loop {
+        let mut world = pair.world.lock();
+        world.run_until(STUCK, |world| world.link(0).marks().len() >= packets.min(before + 64));
+        world.check()?;
+        let now = world.link(0).marks().len();
+        if now >= packets {
+            break;
+        }
+        if now == before {
+            drop(world);
+            bail!(
+                "only {now} of {packets} packets of {messages} messages of {size} bytes were sent: the card stands still{}",
+                pair.diagnose()
+            );
+        }
+        before = now;
+    }
+    let done = pair.a.wait(&pair.world, each * qps, STUCK)?;
+    if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
+        bail!("message {} of queue pair {:#x}: {}", bad.wr_id, bad.qpn, bad.status);
+    }
+    ensure!(bytes(target.memory()) == data, "the bytes in the peer's memory are not those that were sent");
+    let marks = pair.world.lock().link(0).marks().to_vec();
+    pair.world.lock().link_mut(0).mark(false);
+    Ok(steady(&marks[..packets], packets / (each * qps), size, shape(pair)))
+}
+
+/// The steady state of a run of equal messages.
+fn steady(marks: &[Mark], packets_per_message: usize, size: usize, (beat, clock_khz): (u32, u32)) -> Rate {
+    // Whole messages, so that long and short packets count as often as they come.
+    let messages = marks.len() / packets_per_message;
+    let (n, m) = (messages / 4 * packets_per_message, (messages * 3 / 4) * packets_per_message);
+    let (n, m) = if m > n { (n, m) } else { (0, marks.len() - 1) };
+    let cycles = (marks[m].first - marks[n].first) as f64;
+    let per_packet = cycles / (m - n) as f64;
+    let on_wire: u64 = marks[n..m].iter().map(|mark| wire_bytes(mark.bytes)).sum();
+    let wire_bytes_per_message = on_wire as f64 / (m - n) as f64 * packets_per_message as f64;
+    let cycles_per_message = per_packet * packets_per_message as f64;
+    let bits = size as f64 * 8.0;
+    Rate {
+        cycles_per_packet: per_packet,
+        cycles_per_message,
+        wire_bytes_per_message,
+        gbps: bits * f64::from(clock_khz) / cycles_per_message / 1e6,
+        limit_gbps: line_gbps(beat, clock_khz) * size as f64 / wire_bytes_per_message,
+    }
+}
+
+/// Sends single messages of `size` bytes with idle cards, and takes the middle one's way.
+///
+/// # Errors
+/// As [`rate`].
+pub fn latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<Latency> {
+    const TIMES: usize = 5;
+    let (mut qp, _peer) = pair.connect(&Connection { mtu, signal_all: true, ..Connection::default() })?;
+    let source = pair.a.region(0, size, AccessFlags::LOCAL_READ)?;
+    let target = pair.b.region(0, size, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
+    let mut all = Vec::new();
+    for time in 0..TIMES {
+        source.memory().fill(0, size, time as u8 + 1);
+        let mut batch = qp.start_post_send();
+        batch.post(&SendWr::write(0, &[source.sge(0, size as u32)], target.remote(0)))?;
+        {
+            let mut world = pair.world.lock();
+            world.run(200);
+            let host = world.card_mut(1).host_mut();
+            let last = target.memory().address() + size as u64 - 1;
+            let Some(at) = host.bus_address(last) else { bail!("the target is not mapped") };
+            host.watch(at);
+            world.link_mut(0).mark(true);
+        }
+        batch.ring()?;
+        {
+            let mut world = pair.world.lock();
+            let rung = world.card(0).csr_taken_at();
+            world.run_until(STUCK, |world| world.card(1).host().seen().is_some());
+            world.check()?;
+            let Some(seen) = world.card(1).host().seen() else {
+                drop(world);
+                bail!("a message of {size} bytes did not reach the peer's memory{}", pair.diagnose())
+            };
+            let sent = world.link(0).marks().first().map_or(seen, |mark| mark.first);
+            world.link_mut(0).mark(false);
+            all.push(Latency { wire: sent - rung, memory: seen - rung });
+        }
+        let done = pair.a.wait(&pair.world, 1, STUCK)?;
+        ensure!(done[0].is_success(), "a message of {size} bytes: {}", done[0].status);
+        ensure!(bytes(target.memory()) == vec![time as u8 + 1; size], "other bytes arrived than were sent");
+    }
+    all.sort_by_key(|latency| latency.memory);
+    Ok(all[TIMES / 2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_line_rate_is_the_largest_that_the_datapath_fills() {
+        assert_eq!(line_gbps(64, 250_000), 100.0);
+        assert_eq!(line_gbps(8, 62_500), 1.0);
+        assert_eq!(line_gbps(8, 156_250), 10.0);
+    }
+
+    #[test]
+    fn the_steady_state_leaves_out_start_and_end() {
+        // 8 messages of two packets, a long and a short one; 5 and 3 cycles, but slow at both ends.
+        let mut at = 0;
+        let mut marks = Vec::new();
+        for message in 0..8 {
+            for (cycles, bytes) in [(5, 100), (3, 50)] {
+                marks.push(Mark { first: at, last: at, bytes });
+                at += if (2..6).contains(&message) { cycles } else { 1000 };
+            }
+        }
+        let rate = steady(&marks, 2, 80, (8, 1_000_000));
+        assert_eq!(rate.cycles_per_message, 8.0);
+        assert_eq!(rate.cycles_per_packet, 4.0);
+        assert_eq!(rate.wire_bytes_per_message, 124.0 + 84.0);
+        assert_eq!(rate.gbps, 80.0);
+        assert!((rate.limit_gbps - 50.0 * 80.0 / 208.0).abs() < 1e-9);
+    }
+}

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Pair`]: two cards on a wire, each opened by a driver of its own, and queue pairs between them.
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::time::Duration;
+
+use anyhow::{bail, Context as _, Result};
+use ferrowire::{
+    AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
+    HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, QpInitAttr, QueuePair,
+    RtrAttributes, RtsAttributes, TrafficCounter,
+};
+
+use crate::bus::{SharedWorld, World};
+use crate::card::CardModel;
+
+/// Longest wait for a command, in simulated time.
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// How a pair is made.
+#[derive(Clone, Copy, Debug)]
+pub struct PairOptions {
+    /// Cycles that a read of host memory takes beyond the least.
+    pub host_latency: u64,
+    /// Cycles on the wire, each way.
+    pub wire_latency: u64,
+    /// Entries of each completion queue.
+    pub cq_entries: u32,
+    /// Of keys and PSNs.
+    pub seed: u64,
+}
+
+impl Default for PairOptions {
+    fn default() -> Self {
+        Self { host_latency: 0, wire_latency: 0, cq_entries: 4096, seed: 1 }
+    }
+}
+
+/// How queue pairs are connected.
+#[derive(Clone, Copy, Debug)]
+pub struct Connection {
+    /// Path MTU.
+    pub mtu: PathMtu,
+    /// What the peer may do, both ways.
+    pub access: AccessFlags,
+    /// Units of the send queues.
+    pub send_units: u32,
+    /// Every send is signalled.
+    pub signal_all: bool,
+    /// IPv6 rather than IPv4.
+    pub ipv6: bool,
+    /// First PSNs of card 0 and card 1; random ones without.
+    pub psns: Option<(u32, u32)>,
+}
+
+impl Default for Connection {
+    fn default() -> Self {
+        Self {
+            mtu: PathMtu::B1024,
+            access: AccessFlags::REMOTE_WRITE,
+            send_units: 64,
+            signal_all: false,
+            ipv6: false,
+            psns: None,
+        }
+    }
+}
+
+/// A card, opened, with one domain and one completion queue.
+pub struct Node {
+    /// Which card of the world.
+    pub card: usize,
+    /// Where sends and receives complete.
+    pub cq: CompletionQueue,
+    /// The domain of everything.
+    pub pd: ProtectionDomain,
+    /// The open card.
+    pub context: Context,
+}
+
+impl Node {
+    fn open(world: &SharedWorld, card: usize, options: &PairOptions) -> Result<Self> {
+        let failed = || format!("opening card {card}");
+        let context = ContextOptions {
+            command_timeout: COMMAND_TIMEOUT,
+            seed: Some(options.seed.wrapping_mul(2).wrapping_add(card as u64)),
+            ..ContextOptions::default()
+        };
+        let context = Context::open_with(world.bus(card), context).with_context(failed)?;
+        let pd = context.alloc_pd().with_context(failed)?;
+        let cq = context.create_cq(options.cq_entries).with_context(failed)?;
+        Ok(Self { card, cq, pd, context })
+    }
+
+    /// Its MAC address.
+    pub fn mac(&self) -> [u8; 6] {
+        [2, 0xfe, 0, 0, 0, 1 + self.card as u8]
+    }
+
+    /// Its IP address.
+    pub fn ip(&self, ipv6: bool) -> IpAddr {
+        let host = 1 + self.card as u8;
+        match ipv6 {
+            false => Ipv4Addr::new(10, 0, 0, host).into(),
+            true => IpAddr::from([0xfd, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]),
+        }
+    }
+
+    /// Zeroed memory, `offset` bytes behind a page's start, registered with 4 KiB pages.
+    ///
+    /// # Errors
+    /// The card has no room for it.
+    pub fn region(&self, offset: usize, bytes: usize, access: AccessFlags) -> Result<MemoryRegion> {
+        let memory = self.context.alloc(offset + bytes, 4096)?.slice(offset, bytes);
+        Ok(self.pd.register(&memory, access, PageSize::Size4K)?)
+    }
+
+    /// Polls until there are `count` completions, for at most `cycles` clocks; all that came.
+    ///
+    /// # Errors
+    /// The card fails, or too few came.
+    pub fn wait(&self, world: &SharedWorld, count: usize, cycles: u64) -> Result<Vec<Completion>> {
+        let limit = world.lock().cycle() + cycles;
+        let mut all = Vec::new();
+        let mut some = [Completion::default(); 64];
+        while all.len() < count {
+            let n = self.cq.poll(&mut some)?;
+            all.extend_from_slice(&some[..n]);
+            if n == 0 && world.lock().cycle() > limit {
+                bail!("{} of {count} completions after {cycles} cycles", all.len());
+            }
+        }
+        Ok(all)
+    }
+
+    fn attributes(
+        &self,
+        peer: &Node,
+        connection: &Connection,
+        own: u32,
+        dest_qpn: u32,
+        peers: u32,
+    ) -> Attributes {
+        let (from, to) = (self.ip(connection.ipv6), peer.ip(connection.ipv6));
+        (
+            InitAttributes { access: Some(connection.access), pkey: Some(0xffff), qkey: None },
+            RtrAttributes {
+                av: Some(AddressVector::new(self.mac(), from, peer.mac(), to)),
+                path_mtu: Some(connection.mtu),
+                dest_qpn: Some(dest_qpn),
+                rq_psn: Some(Psn::new(peers)),
+                max_dest_rd_atomic: Some(0),
+                min_rnr_timer: Some(12),
+                ..RtrAttributes::default()
+            },
+            RtsAttributes {
+                sq_psn: Some(Psn::new(own)),
+                timeout: Some(14),
+                retry_cnt: Some(7),
+                rnr_retry: Some(7),
+                max_rd_atomic: Some(0),
+                ..RtsAttributes::default()
+            },
+        )
+    }
+}
+
+type Attributes = (InitAttributes, RtrAttributes, RtsAttributes);
+
+/// Two cards on a wire.
+pub struct Pair {
+    /// Card 0.
+    pub a: Node,
+    /// Card 1.
+    pub b: Node,
+    /// Both, and the wire: link 0 from `a` to `b`, link 1 back.
+    pub world: SharedWorld,
+}
+
+impl Pair {
+    /// Two cards out of reset, opened.
+    ///
+    /// # Errors
+    /// A card does not come up.
+    pub fn new(model: &CardModel, options: &PairOptions) -> Result<Self> {
+        Self::of(World::pair(model, options.host_latency, options.wire_latency)?.share(), options)
+    }
+
+    /// The two cards of a world, opened.
+    ///
+    /// # Errors
+    /// A card does not come up.
+    pub fn of(world: SharedWorld, options: &PairOptions) -> Result<Self> {
+        Ok(Self { a: Node::open(&world, 0, options)?, b: Node::open(&world, 1, options)?, world })
+    }
+
+    /// Every counter that is not zero, of both cards, and what their hosts' memory saw: for who looks for a fault.
+    pub fn diagnose(&self) -> String {
+        let mut text = String::new();
+        for node in [&self.a, &self.b] {
+            let mut counters: Vec<String> = Vec::new();
+            let mut note = |name: &str, value: ferrowire::Result<u64>| match value {
+                Ok(0) => {}
+                Ok(value) => counters.push(format!("{name} {value}")),
+                Err(error) => counters.push(format!("{name}: {error}")),
+            };
+            for counter in TrafficCounter::ALL {
+                note(counter.name(), node.context.traffic_counter(*counter));
+            }
+            for reason in DropReason::ALL {
+                note(reason.name(), node.context.drop_counter(*reason));
+            }
+            for counter in HwCounter::ALL {
+                note(counter.name(), node.context.hw_counter(*counter));
+            }
+            let stats = self.world.lock().card(node.card).host().stats();
+            text.push_str(&format!("\ncard {}: {}; {stats:?}", node.card, counters.join(", ")));
+        }
+        text
+    }
+
+    /// A queue pair on each card, connected with each other.
+    ///
+    /// # Errors
+    /// A card refuses.
+    pub fn connect(&self, connection: &Connection) -> Result<(QueuePair, QueuePair)> {
+        let make = |node: &Node, cq: &CompletionQueue| {
+            let mut attr = QpInitAttr::rc(cq, cq);
+            attr.max_send_units = connection.send_units;
+            attr.sq_sig_all = connection.signal_all;
+            node.pd.create_qp(&attr)
+        };
+        let (a, b) = (make(&self.a, &self.a.cq)?, make(&self.b, &self.b.cq)?);
+        let (psn_a, psn_b) = match connection.psns {
+            Some(psns) => psns,
+            None => (self.a.context.random_psn()?.get(), self.b.context.random_psn()?.get()),
+        };
+        let (qpn_a, qpn_b) = (a.number(), b.number());
+        let up = |qp: ferrowire::Qp<ferrowire::Reset>, (init, rtr, rts): Attributes| -> Result<QueuePair> {
+            let failed =
+                |error: ferrowire::Error| anyhow::Error::new(error).context("connecting queue pairs");
+            let qp = qp.init(init).map_err(|step| failed(step.error))?;
+            let qp = qp.rtr(rtr).map_err(|step| failed(step.error))?;
+            qp.rts(rts).map_err(|step| failed(step.error))
+        };
+        let a = up(a, self.a.attributes(&self.b, connection, psn_a, qpn_b, psn_b))?;
+        let b = up(b, self.b.attributes(&self.a, connection, psn_b, qpn_a, psn_a))?;
+        Ok((a, b))
+    }
+}
+
+/// The bytes of a memory.
+pub fn bytes(memory: &HostMemory) -> Vec<u8> {
+    let mut all = vec![0; memory.len()];
+    memory.read(0, &mut all);
+    all
+}

@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Link`]: one direction of a wire, what it does to frames, and the files that hold them.
+//!
+//! ```text
+//!  tx --> [ queue: latency, two beats of slack ] ------------------> rx     as long as there is no filter
+//!  tx --> [ frame ] --> filter --> [ frames ] --+
+//!                         injected frames ------+---> beats -------> rx     between the frames of the above
+//! ```
+//!
+//! Without a filter, a beat passes from the sender to the receiver in the cycle in which it is sent (and `latency` cycles
+//! later, if that is not 0). With one, frames are stored whole and go on as the filter says.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read};
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{bail, Context as _, Result};
+use pcap_file::pcap::PcapReader;
+use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
+use pcap_file::pcapng::blocks::interface_description::{
+    InterfaceDescriptionBlock, InterfaceDescriptionOption,
+};
+use pcap_file::pcapng::{Block, PcapNgBlock, PcapNgReader, PcapNgWriter};
+use pcap_file::DataLink;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+/// Bytes of the widest beat.
+pub const MAX_BEAT: usize = 64;
+
+/// Bytes that Ethernet puts round a frame without FCS: preamble and start 8, FCS 4, gap 12.
+pub const FRAME_OVERHEAD: u64 = 24;
+
+/// Shortest frame without FCS.
+pub const MIN_FRAME: u64 = 60;
+
+/// Bytes that a frame takes on the wire, with all that belongs to it.
+pub fn wire_bytes(frame: u64) -> u64 {
+    frame.max(MIN_FRAME) + FRAME_OVERHEAD
+}
+
+/// A cycle's worth of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beat {
+    /// The bytes: as many as the card's beats have.
+    pub data: [u8; MAX_BEAT],
+    /// The frame ends with it.
+    pub last: bool,
+    /// Bytes at its top that are not the frame's.
+    pub empty: u8,
+}
+
+impl Beat {
+    /// Zeros.
+    pub const EMPTY: Beat = Beat { data: [0; MAX_BEAT], last: false, empty: 0 };
+
+    /// Beat `at / width` of a frame.
+    fn of(frame: &[u8], at: usize, width: usize) -> Beat {
+        let bytes = (frame.len() - at).min(width);
+        let mut beat = Beat::EMPTY;
+        beat.data[..bytes].copy_from_slice(&frame[at..at + bytes]);
+        beat.last = at + bytes == frame.len();
+        beat.empty = (width - bytes) as u8;
+        beat
+    }
+}
+
+/// What becomes of a frame: the frames that are delivered in its place.
+pub type Filter = Box<dyn FnMut(&[u8]) -> Vec<Vec<u8>> + Send>;
+
+/// A frame that was sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SentFrame {
+    /// Cycle of its first beat.
+    pub first: u64,
+    /// Cycle of its last beat.
+    pub last: u64,
+    /// The frame.
+    pub bytes: Vec<u8>,
+    /// What the wire made of it, if that is not the frame itself.
+    pub note: Option<String>,
+}
+
+/// When a frame was sent, and how long it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// Cycle of its first beat.
+    pub first: u64,
+    /// Cycle of its last beat.
+    pub last: u64,
+    /// Bytes, without FCS.
+    pub bytes: u64,
+}
+
+/// One direction of a wire.
+pub struct Link {
+    width: usize,
+    latency: u64,
+    queue: VecDeque<(u64, Beat)>,
+    filter: Option<Filter>,
+    stored: VecDeque<(u64, Vec<u8>)>,
+    sending: usize,
+    /// A frame has been delivered in part, from the queue.
+    open: bool,
+    started: Option<u64>,
+    length: u64,
+    frame: Vec<u8>,
+    keep: bool,
+    sent: Vec<SentFrame>,
+    marking: bool,
+    marks: Vec<Mark>,
+    frames: u64,
+    /// What this cycle's beat came from.
+    source: Source,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Source {
+    None,
+    Stored,
+    Queue,
+    Sender,
+}
+
+impl Link {
+    /// A link of `width` bytes a beat.
+    pub fn new(width: usize, latency: u64) -> Self {
+        Self {
+            width,
+            latency,
+            queue: VecDeque::new(),
+            filter: None,
+            stored: VecDeque::new(),
+            sending: 0,
+            open: false,
+            started: None,
+            length: 0,
+            frame: Vec::new(),
+            keep: false,
+            sent: Vec::new(),
+            marking: false,
+            marks: Vec::new(),
+            frames: 0,
+            source: Source::None,
+        }
+    }
+
+    /// Lets `filter` decide what becomes of each frame from the next one on, or nobody.
+    pub fn set_filter(&mut self, filter: Option<Filter>) {
+        self.filter = filter;
+    }
+
+    /// Keeps the frames that are sent from the next one on, or keeps them no more.
+    pub fn keep_frames(&mut self, keep: bool) {
+        self.keep = keep;
+    }
+
+    /// The frames that were kept, the oldest first; they are forgotten here.
+    pub fn take_frames(&mut self) -> Vec<SentFrame> {
+        std::mem::take(&mut self.sent)
+    }
+
+    /// The frames that were kept.
+    pub fn sent(&self) -> &[SentFrame] {
+        &self.sent
+    }
+
+    /// Keeps the cycles of the frames that are sent from now on, and forgets those of before; or keeps them no more.
+    pub fn mark(&mut self, marking: bool) {
+        self.marking = marking;
+        self.marks.clear();
+    }
+
+    /// When frames were sent, since [`mark`](Self::mark).
+    pub fn marks(&self) -> &[Mark] {
+        &self.marks
+    }
+
+    /// When the frame that is being sent began.
+    pub fn started(&self) -> Option<u64> {
+        self.started
+    }
+
+    /// Frames that were sent.
+    pub fn frames(&self) -> u64 {
+        self.frames
+    }
+
+    /// Delivers a frame that nobody sent, behind those that wait.
+    pub fn inject(&mut self, cycle: u64, frame: Vec<u8>) {
+        if self.keep {
+            let note = Some("injected".to_string());
+            self.sent.push(SentFrame { first: cycle, last: cycle, bytes: frame.clone(), note });
+        }
+        self.stored.push_back((cycle, frame));
+    }
+
+    /// Whether nothing is on its way.
+    pub fn idle(&self) -> bool {
+        self.queue.is_empty() && self.stored.is_empty() && self.started.is_none()
+    }
+
+    /// Whether it takes a beat in this cycle.
+    #[inline]
+    pub fn ready(&self) -> bool {
+        // The slack is what a receiver that stalls leaves; the rest is on its way.
+        self.queue.len() < self.latency as usize + 2
+    }
+
+    /// The beat that the receiver sees in this cycle, given the one that the sender offers.
+    #[inline]
+    pub fn deliver(&mut self, cycle: u64, tx: Option<&Beat>) -> Option<Beat> {
+        self.source = Source::None;
+        if self.sending > 0 || !self.open {
+            if let Some((due, frame)) = self.stored.front() {
+                if self.sending > 0 || *due <= cycle {
+                    self.source = Source::Stored;
+                    return Some(Beat::of(frame, self.sending, self.width));
+                }
+            }
+        }
+        if let Some((due, beat)) = self.queue.front() {
+            if *due <= cycle {
+                self.source = Source::Queue;
+                return Some(*beat);
+            }
+            return None;
+        }
+        if self.latency == 0 && self.filter.is_none() {
+            if let Some(beat) = tx {
+                self.source = Source::Sender;
+                return Some(*beat);
+            }
+        }
+        None
+    }
+
+    /// Ends the cycle: `tx` was sent if the link was [`ready`](Self::ready), and the receiver took the beat or not.
+    #[inline]
+    pub fn commit(&mut self, cycle: u64, tx: Option<&Beat>, taken: bool) {
+        if taken {
+            match self.source {
+                Source::Stored => {
+                    self.sending += self.width;
+                    if self.stored.front().is_some_and(|(_, frame)| self.sending >= frame.len()) {
+                        self.stored.pop_front();
+                        self.sending = 0;
+                    }
+                }
+                Source::Queue => self.open = self.queue.pop_front().is_some_and(|(_, beat)| !beat.last),
+                Source::Sender => self.open = tx.is_some_and(|beat| !beat.last),
+                Source::None => {}
+            }
+        } else if matches!(self.source, Source::Queue | Source::Sender) {
+            // It stays on offer: no other frame may come before it.
+            self.open = true;
+        }
+        let Some(beat) = tx else { return };
+        let bytes = self.width - usize::from(beat.empty);
+        let first = *self.started.get_or_insert(cycle);
+        self.length += bytes as u64;
+        if self.keep || self.filter.is_some() {
+            self.frame.extend_from_slice(&beat.data[..bytes]);
+        }
+        if self.filter.is_none() && !(taken && self.source == Source::Sender) {
+            self.queue.push_back((cycle + self.latency, *beat));
+        }
+        if beat.last {
+            self.end_frame(cycle, first);
+        }
+    }
+
+    fn end_frame(&mut self, cycle: u64, first: u64) {
+        self.frames += 1;
+        if self.marking {
+            self.marks.push(Mark { first, last: cycle, bytes: self.length });
+        }
+        let mut note = None;
+        if let Some(filter) = &mut self.filter {
+            let delivered = filter(&self.frame);
+            if delivered.len() != 1 || delivered[0] != self.frame {
+                note = Some(match delivered.len() {
+                    0 => "dropped".into(),
+                    1 => "changed".into(),
+                    n => format!("{n} delivered instead"),
+                });
+            }
+            let due = cycle + 1 + self.latency;
+            self.stored
+                .extend(delivered.into_iter().filter(|frame| !frame.is_empty()).map(|frame| (due, frame)));
+        }
+        if self.keep {
+            self.sent.push(SentFrame { first, last: cycle, bytes: self.frame.clone(), note });
+        }
+        self.frame.clear();
+        self.started = None;
+        self.length = 0;
+    }
+}
+
+/// What a bad wire does, each with its probability for a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// The frame is lost.
+    pub drop: f64,
+    /// It comes twice.
+    pub duplicate: f64,
+    /// One of its bits is another one.
+    pub corrupt: f64,
+}
+
+impl Faults {
+    /// As a filter; the same seed does the same.
+    pub fn filter(self, seed: u64) -> Filter {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        Box::new(move |frame| {
+            if rng.random_bool(self.drop) {
+                return Vec::new();
+            }
+            let mut frame = frame.to_vec();
+            if rng.random_bool(self.corrupt) {
+                let bit = rng.random_range(0..frame.len() * 8);
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+            let copies = if rng.random_bool(self.duplicate) { 2 } else { 1 };
+            vec![frame; copies]
+        })
+    }
+}
+
+/// Writes frames to a pcapng file: Ethernet without FCS, times in nanoseconds.
+pub struct Capture {
+    writer: PcapNgWriter<BufWriter<File>>,
+    clock_khz: u32,
+}
+
+impl Capture {
+    /// A new file with an interface for each of `names`.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn create(path: &Path, names: &[&str], clock_khz: u32) -> Result<Self> {
+        let failed = || format!("writing {}", path.display());
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).with_context(failed)?;
+        }
+        let file = File::create(path).with_context(failed)?;
+        let mut writer = PcapNgWriter::new(BufWriter::new(file)).with_context(failed)?;
+        for name in names {
+            let options = vec![
+                InterfaceDescriptionOption::IfName((*name).into()),
+                InterfaceDescriptionOption::IfTsResol(9),
+                InterfaceDescriptionOption::IfFcsLen(0),
+            ];
+            let interface = InterfaceDescriptionBlock { linktype: DataLink::ETHERNET, snaplen: 0, options };
+            writer.write_block(&interface.into_block()).with_context(failed)?;
+        }
+        Ok(Self { writer, clock_khz })
+    }
+
+    /// Appends a frame.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn write(&mut self, interface: u32, frame: &SentFrame) -> Result<()> {
+        let comment = frame.note.as_deref().map(|note| EnhancedPacketOption::Comment(note.into()));
+        let packet = EnhancedPacketBlock {
+            interface_id: interface,
+            timestamp: time(frame.first, self.clock_khz),
+            original_len: frame.bytes.len() as u32,
+            data: (&frame.bytes[..]).into(),
+            options: comment.into_iter().collect(),
+        };
+        self.writer.write_block(&packet.into_block()).context("writing a captured frame")?;
+        Ok(())
+    }
+}
+
+/// The time of a cycle.
+pub fn time(cycle: u64, clock_khz: u32) -> Duration {
+    let nanos = u128::from(cycle) * 1_000_000 / u128::from(clock_khz);
+    Duration::from_nanos(nanos as u64)
+}
+
+/// A frame of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CapturedFrame {
+    /// When it was captured, from the file's own start.
+    pub time: Duration,
+    /// On which interface; 0 in a pcap file.
+    pub interface: u32,
+    /// The frame.
+    pub bytes: Vec<u8>,
+}
+
+/// The frames of a pcap or pcapng file.
+///
+/// # Errors
+/// The file cannot be read, is neither, or is not of Ethernet.
+pub fn read_frames(path: &Path) -> Result<Vec<CapturedFrame>> {
+    let failed = || format!("reading {}", path.display());
+    let mut bytes = Vec::new();
+    File::open(path).and_then(|f| BufReader::new(f).read_to_end(&mut bytes)).with_context(failed)?;
+    let mut frames = Vec::new();
+    if bytes.starts_with(&[0x0a, 0x0d, 0x0d, 0x0a]) {
+        let mut reader = PcapNgReader::new(&bytes[..]).with_context(failed)?;
+        while let Some(block) = reader.next_block() {
+            match block.with_context(failed)? {
+                Block::InterfaceDescription(i) if i.linktype != DataLink::ETHERNET => {
+                    bail!("{}: interface of type {:?}, not Ethernet", path.display(), i.linktype)
+                }
+                Block::EnhancedPacket(packet) => frames.push(CapturedFrame {
+                    time: packet.timestamp,
+                    interface: packet.interface_id,
+                    bytes: packet.data.into_owned(),
+                }),
+                _ => {}
+            }
+        }
+        return Ok(frames);
+    }
+    let mut reader = PcapReader::new(&bytes[..]).with_context(failed)?;
+    if reader.header().datalink != DataLink::ETHERNET {
+        bail!("{}: frames of type {:?}, not Ethernet", path.display(), reader.header().datalink);
+    }
+    while let Some(packet) = reader.next_packet() {
+        let packet = packet.with_context(failed)?;
+        frames.push(CapturedFrame { time: packet.timestamp, interface: 0, bytes: packet.data.into_owned() });
+    }
+    Ok(frames)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WIDTH: usize = 8;
+
+    fn frames(n: usize) -> Vec<Vec<u8>> {
+        (0..n).map(|i| (0..20 + 7 * i).map(|b| (b * 3 + i) as u8).collect()).collect()
+    }
+
+    /// Sends `frames` as fast as the link takes them, to a receiver that takes a beat when `stall` is false. What arrives, and
+    /// in which cycle its first beat did.
+    fn run(link: &mut Link, frames: &[Vec<u8>], mut stall: impl FnMut(u64) -> bool) -> Vec<(u64, Vec<u8>)> {
+        let mut beats: VecDeque<Beat> = frames
+            .iter()
+            .flat_map(|frame| (0..frame.len()).step_by(WIDTH).map(|at| Beat::of(frame, at, WIDTH)))
+            .collect();
+        let (mut got, mut open) = (Vec::new(), None);
+        let mut before: Option<Beat> = None;
+        for cycle in 0..1000 {
+            let tx = beats.front().copied();
+            let ready = link.ready();
+            let beat = link.deliver(cycle, tx.as_ref());
+            let taken = beat.is_some() && !stall(cycle);
+            if before.is_some() {
+                assert_eq!(beat, before, "a beat on offer stays, cycle {cycle}");
+            }
+            before = beat.filter(|_| !taken);
+            if let Some(beat) = beat.filter(|_| taken) {
+                let (_, frame) = open.get_or_insert((cycle, Vec::new()));
+                frame.extend_from_slice(&beat.data[..WIDTH - usize::from(beat.empty)]);
+                if beat.last {
+                    got.extend(open.take());
+                }
+            }
+            let sent = tx.filter(|_| ready);
+            link.commit(cycle, sent.as_ref(), taken);
+            if sent.is_some() {
+                beats.pop_front();
+            }
+        }
+        assert!(link.idle());
+        got
+    }
+
+    #[test]
+    fn beats_cross_in_the_cycle_they_are_sent_or_the_latency_later() {
+        for latency in [0, 1, 9] {
+            let mut link = Link::new(WIDTH, latency);
+            link.mark(true);
+            let got = run(&mut link, &frames(5), |_| false);
+            assert_eq!(got.iter().map(|(_, f)| f.clone()).collect::<Vec<_>>(), frames(5));
+            let sent: Vec<u64> = link.marks().iter().map(|mark| mark.first + latency).collect();
+            assert_eq!(got.iter().map(|(cycle, _)| *cycle).collect::<Vec<_>>(), sent);
+            // Without a bubble.
+            assert_eq!(
+                sent[4] - sent[0],
+                frames(4).iter().map(|f| f.len().div_ceil(WIDTH) as u64).sum::<u64>()
+            );
+        }
+    }
+
+    #[test]
+    fn a_receiver_may_stall_and_frames_may_be_injected_between() {
+        for (latency, seed) in [(0, 1), (0, 2), (3, 3), (3, 4)] {
+            let mut rng = SmallRng::seed_from_u64(seed);
+            let mut link = Link::new(WIDTH, latency);
+            link.inject(7, vec![0xee; 33]);
+            link.inject(20, vec![0xdd; 9]);
+            let got = run(&mut link, &frames(9), |_| rng.random_bool(0.4));
+            let (mut injected, rest): (Vec<_>, Vec<_>) =
+                got.into_iter().map(|(_, f)| f).partition(|f| f[0] >= 0xdd && f[0] == f[1]);
+            assert_eq!(rest, frames(9), "seed {seed}");
+            injected.sort();
+            assert_eq!(injected, [vec![0xdd; 9], vec![0xee; 33]], "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn a_filter_sees_whole_frames_and_decides_what_arrives() {
+        let mut link = Link::new(WIDTH, 2);
+        link.keep_frames(true);
+        let mut n = 0;
+        link.set_filter(Some(Box::new(move |frame| {
+            n += 1;
+            match n {
+                2 => Vec::new(),
+                3 => vec![frame.to_vec(), vec![1, 2, 3]],
+                _ => vec![frame.to_vec()],
+            }
+        })));
+        let sent = frames(4);
+        let got: Vec<Vec<u8>> = run(&mut link, &sent, |_| false).into_iter().map(|(_, f)| f).collect();
+        assert_eq!(got, [sent[0].clone(), sent[2].clone(), vec![1, 2, 3], sent[3].clone()]);
+        let notes: Vec<Option<String>> = link.take_frames().into_iter().map(|f| f.note).collect();
+        assert_eq!(notes, [None, Some("dropped".into()), Some("2 delivered instead".into()), None]);
+    }
+
+    #[test]
+    fn faults_are_the_same_for_the_same_seed() {
+        let faults = Faults { drop: 0.2, duplicate: 0.2, corrupt: 0.2 };
+        let all: Vec<Vec<u8>> = (0..500).map(|i| vec![i as u8; 60]).collect();
+        let go = |seed| {
+            let mut filter = faults.filter(seed);
+            all.iter().map(|frame| filter(frame)).collect::<Vec<_>>()
+        };
+        let once = go(5);
+        assert_eq!(once, go(5));
+        assert_ne!(once, go(6));
+        for count in [0, 2] {
+            let n = once.iter().filter(|out| out.len() == count).count();
+            assert!((50..150).contains(&n), "{n} frames became {count}");
+        }
+        let changed =
+            once.iter().zip(&all).filter(|(out, frame)| out.first().is_some_and(|f| f != *frame)).count();
+        assert!((40..130).contains(&changed), "{changed} changed");
+    }
+
+    #[test]
+    fn a_capture_reads_back_with_times_interfaces_and_notes() {
+        let path = std::env::temp_dir().join(format!("ferrowire-wire-{}.pcapng", std::process::id()));
+        let mut capture = Capture::create(&path, &["a", "b"], 250_000).unwrap();
+        for (i, bytes) in frames(4).into_iter().enumerate() {
+            let note = (i == 2).then(|| "dropped".to_string());
+            let frame = SentFrame { first: 100 * i as u64, last: 0, bytes, note };
+            capture.write(i as u32 % 2, &frame).unwrap();
+        }
+        drop(capture);
+        let back = read_frames(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(back.iter().map(|f| f.bytes.clone()).collect::<Vec<_>>(), frames(4));
+        assert_eq!(back[3].time, Duration::from_nanos(1200));
+        assert_eq!(back.iter().map(|f| f.interface).collect::<Vec<_>>(), [0, 1, 0, 1]);
+    }
+
+    #[test]
+    fn the_wire_counts_preamble_gap_and_padding() {
+        assert_eq!(wire_bytes(42), 84);
+        assert_eq!(wire_bytes(1500 + 14), 1538);
+    }
+}
