@@ -11,7 +11,6 @@
 #![forbid(unsafe_code)]
 
 pub mod choice;
-mod design;
 pub mod folder;
 pub mod output;
 

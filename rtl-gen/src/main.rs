@@ -127,8 +127,8 @@ fn list(json: bool) -> Result<bool, Error> {
             v.beat_bytes, v.qps, v.cqs, v.keys, v.page_entries, v.outstanding
         );
     }
-    if let Some(Choice { values, .. }) = all.first() {
-        let _ = writeln!(out, "\nFields for --set:");
+    if let Some(Choice { name, values, .. }) = all.first() {
+        let _ = writeln!(out, "\nFields for --set, with the bounds over {name}:");
         for field in choice::fields(values).keys() {
             let _ = writeln!(out, "  {field:<22} {}", choice::allowed(values, field));
         }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-use crate::{design, Choice, Error};
+use crate::{Choice, Error};
 
 /// The manifest's name.
 pub const MANIFEST: &str = "manifest.json";
@@ -63,7 +63,7 @@ pub struct Port {
 /// # Errors
 /// The description fails a check at this configuration.
 pub fn generate(choice: &Choice) -> Result<Output, Error> {
-    let netlist = design::card(&choice.values)?;
+    let netlist = ferrowire_hdl::top::rnic(&choice.values)?;
     Ok(print(choice, &netlist))
 }
 
