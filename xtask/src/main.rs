@@ -4,6 +4,7 @@
 mod check;
 mod run;
 mod setup;
+mod synth;
 mod test;
 mod workspace;
 
@@ -60,6 +61,13 @@ enum Command {
     /// Arguments go to `ferrowire-sim bench`; its own help: cargo xtask bench --help
     #[command(disable_help_flag = true)]
     Bench(run::Args),
+
+    /// Map a card with Yosys, and for ECP5 place and route it, and say what it costs
+    ///
+    /// LUTs, flip-flops, block RAMs and the longest path in LUTs, of the whole and of each block; with ecp5 the clock too.
+    /// The result is target/synth/CONFIG-TARGET.json, scripts and logs are in the folder beside it. Fails on latches, on
+    /// any warning of Yosys, and when a memory that should be block RAM is not. The first call installs the tools.
+    Synth(synth::Args),
 }
 
 fn main() -> ExitCode {
@@ -76,6 +84,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => run::run("demo", &args),
         Command::Replay(args) => run::run("replay", &args),
         Command::Bench(args) => run::run("bench", &args),
+        Command::Synth(args) => synth::run(&args),
     };
     match done {
         Ok(code) => ExitCode::from(code),

