@@ -331,7 +331,8 @@ impl Job {
             let said = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
             let telling = |l: &&str| l.contains("ERROR") || l.contains("Error");
             let line = log.lines().chain(said.lines()).find(telling).or_else(|| said.lines().last());
-            bail!("{what}: {} (see {})", line.unwrap_or("no message").trim(), path.display());
+            let line = line.map_or_else(|| status.to_string(), |l| l.trim().to_string());
+            bail!("{what}: {line} (see {})", path.display());
         }
         eprintln!("{what}: {} s", begin.elapsed().as_secs());
         Ok(log)
