@@ -152,9 +152,10 @@ pub fn transport(
     let received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
     let dispatched = rx::dispatch::dispatch(m, received);
 
-    // Responder.
-    let checked =
-        check(m, cfg, broadcast.clone(), control.responder, dispatched.requests, answers[1].clone());
+    // Responder. A frame comes only once its headers have been taken, and `check` takes them only with the frame: the
+    // FIFO stands between.
+    let requests = crate::stream::fifo(&m.label("requests"), 4, dispatched.requests);
+    let checked = check(m, cfg, broadcast.clone(), control.responder, requests, answers[1].clone());
     ask_s.connect(checked.lookup);
     let placed = place(m, cfg, checked.place, dispatched.request_frames);
 
