@@ -77,7 +77,7 @@ fn budget(figure: &Figure) -> Option<f64> {
 /// # Errors
 /// Anything that goes wrong.
 pub fn run(args: &BenchArgs) -> Result<()> {
-    let mut results = Vec::new();
+    let (mut results, mut failed) = (Vec::new(), Vec::new());
     let each = RATES.len() * args.qps.len() + 1;
     let bar = crate::demo::bar(
         (args.config.len() * args.host_latency.len() * each) as u64,
@@ -87,7 +87,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         let config = RnicConfig::named(name)?;
         let model = crate::demo::build(name, &config, false)?;
         for &host_latency in &args.host_latency {
-            let pair = Pair::new(&model, &PairOptions { host_latency, ..PairOptions::default() })?;
+            let options = PairOptions { host_latency, ..PairOptions::default() };
             let figure = |name_of: &'static str, qps: usize, value: f64, unit: &'static str| Figure {
                 name: name_of,
                 config: name.clone(),
@@ -96,22 +96,35 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                 value: (value * 1000.0).round() / 1000.0,
                 unit,
             };
-            let (start, first) = (Instant::now(), pair.world.lock().cycle());
+            let (start, mut cycles) = (Instant::now(), 0);
             for &qps in &args.qps {
                 for &(rate_name, bytes, mtu, messages, per_packet) in RATES {
                     bar.set_message(format!("{name}, {rate_name}, {qps} QPs"));
-                    let rate = measure::rate(&pair, &Load { bytes, mtu, qps, messages })
-                        .with_context(|| format!("{name}: {rate_name} with {qps} queue pairs"))?;
+                    let load = Load { bytes, mtu, qps, messages };
+                    // Cards of its own: a figure that fails leaves them in no good state.
+                    let pair = Pair::new(&model, &options)?;
+                    let measured = measure::rate(&pair, &load);
+                    cycles += pair.world.lock().cycle();
+                    bar.inc(1);
+                    let rate = match measured {
+                        Ok(rate) => rate,
+                        Err(error) => {
+                            failed.push(format!(
+                                "{rate_name}, {name}, host latency {host_latency}, {qps} QPs: {error:#}"
+                            ));
+                            continue;
+                        }
+                    };
                     let (value, unit) = match per_packet {
                         true => (rate.cycles_per_packet, "cycles/packet"),
                         false => (rate.cycles_per_message, "cycles/message"),
                     };
                     results.push(figure(rate_name, qps, value, unit));
-                    bar.inc(1);
                 }
             }
-            let speed = (pair.world.lock().cycle() - first) as f64 * 2.0 / start.elapsed().as_secs_f64();
+            let speed = cycles as f64 * 2.0 / start.elapsed().as_secs_f64();
             bar.set_message(format!("{name}, one message"));
+            let pair = Pair::new(&model, &options)?;
             let latency = measure::latency(&pair, 64, PathMtu::B1024)
                 .with_context(|| format!("{name}: one message"))?;
             results.push(figure("doorbell_to_wire_cycles", 1, latency.wire as f64, "cycles"));
@@ -130,13 +143,13 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let report = Report { commit: commit(), results };
     let path = ferrowire_verilator::target_dir().join("bench/report.json");
     let text = serde_json::to_string_pretty(&report)?;
-    let failed = || format!("writing {}", path.display());
-    fs::create_dir_all(path.parent().unwrap_or(&path)).with_context(failed)?;
-    fs::write(&path, &text).with_context(failed)?;
+    let writing = || format!("writing {}", path.display());
+    fs::create_dir_all(path.parent().unwrap_or(&path)).with_context(writing)?;
+    fs::write(&path, &text).with_context(writing)?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{text}")?;
-        return Ok(());
+        return verdict(&failed);
     }
     writeln!(
         out,
@@ -158,6 +171,12 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         )?;
     }
     writeln!(out, "\nReport: {}", path.display())?;
+    verdict(&failed)
+}
+
+/// Fails when a figure did.
+fn verdict(failed: &[String]) -> Result<()> {
+    anyhow::ensure!(failed.is_empty(), "{} figures are missing:\n{}", failed.len(), failed.join("\n"));
     Ok(())
 }
 

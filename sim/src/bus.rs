@@ -105,6 +105,14 @@ impl World {
         &mut self.wires[link].link
     }
 
+    /// Lets every link take frames no faster than Ethernet of so many Gb/s, or a beat a cycle without.
+    pub fn set_line_rate(&mut self, gbps: Option<f64>) {
+        let rate = gbps.map(|gbps| gbps * 1e6 / 8.0 / f64::from(self.clock_khz));
+        for wire in &mut self.wires {
+            wire.link.set_rate(rate);
+        }
+    }
+
     /// Delivers a frame over a link that nobody sent.
     pub fn inject(&mut self, link: usize, frame: Vec<u8>) {
         self.wires[link].link.inject(self.cycle, frame);
@@ -145,7 +153,7 @@ impl World {
         }
         for wire in &mut self.wires {
             let tx = wire.from.and_then(|from| {
-                ready[from] = wire.link.ready();
+                ready[from] = wire.link.ready(self.cycle);
                 offered[from].as_ref()
             });
             let beat = wire.link.deliver(self.cycle, tx);

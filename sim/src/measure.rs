@@ -17,7 +17,7 @@ use crate::pair::{bytes, Connection, Pair};
 use crate::wire::{wire_bytes, Mark};
 
 /// Cycles without a packet after which a run has failed.
-const STUCK: u64 = 200_000;
+const STUCK: u64 = 20_000;
 
 /// Messages of each kind, over some queue pairs.
 #[derive(Clone, Copy, Debug)]
@@ -127,7 +127,7 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     }
     let done = pair.a.wait(&pair.world, each * qps, STUCK)?;
     if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
-        bail!("message {} of queue pair {:#x}: {}", bad.wr_id, bad.qpn, bad.status);
+        bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
     }
     ensure!(bytes(target.memory()) == data, "the bytes in the peer's memory are not those that were sent");
     let marks = pair.world.lock().link(0).marks().to_vec();

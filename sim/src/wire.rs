@@ -98,6 +98,9 @@ pub struct Mark {
 pub struct Link {
     width: usize,
     latency: u64,
+    /// Bytes of the wire in a cycle, and when it is free again.
+    rate: Option<f64>,
+    free_at: f64,
     queue: VecDeque<(u64, Beat)>,
     filter: Option<Filter>,
     stored: VecDeque<(u64, Vec<u8>)>,
@@ -130,6 +133,8 @@ impl Link {
         Self {
             width,
             latency,
+            rate: None,
+            free_at: 0.0,
             queue: VecDeque::new(),
             filter: None,
             stored: VecDeque::new(),
@@ -145,6 +150,12 @@ impl Link {
             frames: 0,
             source: Source::None,
         }
+    }
+
+    /// Takes frames no faster than a wire of so many bytes a cycle, with preamble, FCS and gap; a sender waits meanwhile.
+    /// Without a rate, a beat a cycle.
+    pub fn set_rate(&mut self, bytes_per_cycle: Option<f64>) {
+        self.rate = bytes_per_cycle;
     }
 
     /// Lets `filter` decide what becomes of each frame from the next one on, or nobody.
@@ -204,9 +215,10 @@ impl Link {
 
     /// Whether it takes a beat in this cycle.
     #[inline]
-    pub fn ready(&self) -> bool {
+    pub fn ready(&self, cycle: u64) -> bool {
+        let free = self.started.is_some() || self.rate.is_none() || cycle as f64 >= self.free_at;
         // The slack is what a receiver that stalls leaves; the rest is on its way.
-        self.queue.len() < self.latency as usize + 2
+        free && self.queue.len() < self.latency as usize + 2
     }
 
     /// The beat that the receiver sees in this cycle, given the one that the sender offers.
@@ -228,7 +240,7 @@ impl Link {
             }
             return None;
         }
-        if self.latency == 0 && self.filter.is_none() {
+        if self.latency == 0 && self.filter.is_none() && self.ready(cycle) {
             if let Some(beat) = tx {
                 self.source = Source::Sender;
                 return Some(*beat);
@@ -274,6 +286,9 @@ impl Link {
 
     fn end_frame(&mut self, cycle: u64, first: u64) {
         self.frames += 1;
+        if let Some(rate) = self.rate {
+            self.free_at = self.free_at.max(first as f64) + wire_bytes(self.length) as f64 / rate;
+        }
         if self.marking {
             self.marks.push(Mark { first, last: cycle, bytes: self.length });
         }
@@ -453,7 +468,7 @@ mod tests {
         let mut before: Option<Beat> = None;
         for cycle in 0..1000 {
             let tx = beats.front().copied();
-            let ready = link.ready();
+            let ready = link.ready(cycle);
             let beat = link.deliver(cycle, tx.as_ref());
             let taken = beat.is_some() && !stall(cycle);
             if before.is_some() {
@@ -492,6 +507,17 @@ mod tests {
                 frames(4).iter().map(|f| f.len().div_ceil(WIDTH) as u64).sum::<u64>()
             );
         }
+    }
+
+    #[test]
+    fn a_wire_with_a_rate_keeps_the_sender_waiting() {
+        let mut link = Link::new(WIDTH, 0);
+        link.set_rate(Some(2.5));
+        link.mark(true);
+        let frames = vec![vec![1; 76]; 5];
+        run(&mut link, &frames, |_| false);
+        let starts: Vec<u64> = link.marks().iter().map(|mark| mark.first).collect();
+        assert_eq!(starts, [0, 40, 80, 120, 160]);
     }
 
     #[test]
