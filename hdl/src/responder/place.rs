@@ -14,7 +14,7 @@
 //! Reset: idle.
 
 use crate::config::RnicConfig;
-use crate::stream::{fifo, realign, Beat, Realign};
+use crate::stream::{fifo, fork, realign, Beat, Realign};
 use crate::types::{DmaWrite, TxPacket};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -77,36 +77,34 @@ pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<
     let lanes = cfg.lane_bits();
     m.discard(&frames.payload);
 
+    // An order goes three ways, each with a queue, so that the next one is checked while this one moves.
+    let mut ways = fork(m, 3, orders).into_iter();
+    let mut way = || ways.next().expect("three ways");
+    let orders = fifo(&m.label("orders"), 4, way());
+    let meta = fifo(&m.label("meta"), 4, way());
+    let command = way();
+    let empty = !command.write;
+    let command = command.discard_if(m, empty).map(|order| Realign {
+        from_lane: order.offset.trunc(lanes),
+        to_lane: order.address.trunc(lanes),
+        length: order.bytes,
+    });
+    let command = fifo(&m.label("command"), 4, command);
+
     // In: the payload's beats go on, the others do not.
     let wide = |s: Sig| s.zext(14);
     let first = wide(orders.offset).slice(lanes, 14 - lanes);
     let end = wide(orders.offset) + wide(orders.bytes) - 1;
     let last = end.slice(lanes, 14 - lanes);
     let at = m.reg("at", 14 - lanes).reset(0);
-    let told = m.reg("told", 1).reset(0);
-    let command = Realign {
-        from_lane: orders.offset.trunc(lanes),
-        to_lane: orders.address.trunc(lanes),
-        length: orders.bytes,
-    };
-    // Both queues take the order in one cycle.
-    let (command_room, meta_room) = (m.wire("command_room", 1), m.wire("meta_room", 1));
-    let starts = orders.valid & !told & meta_room & (command_room | !orders.write);
-    let command = Stream::new(m, "command", starts & orders.write, command);
-    m.drive(&command_room, command.ready);
-    let command = fifo(&m.label("command"), 2, command);
-    let meta = Stream::new(m, "meta", starts, orders.payload.clone());
-    m.drive(&meta_room, meta.ready);
     let payload = orders.write & at.ge(first) & at.le(last);
-    let moving = frames.valid & orders.valid & told;
+    let moving = frames.valid & orders.valid;
     let data = Stream::new(m, "data", moving & payload, frames.data);
     let passes = moving & (data.ready | !payload);
-    frames.accept(orders.valid & told & (data.ready | !payload));
+    frames.accept(orders.valid & (data.ready | !payload));
     let finished = passes & frames.last;
     orders.accept(finished);
     m.when(passes, |m| m.set(&at, m.mux(frames.last, &lit(14 - lanes, 0), &(at + 1))));
-    m.when(starts, |m| m.set(&told, 1)).otherwise_when(finished, |m| m.set(&told, 0));
-    let meta = fifo(&m.label("meta"), 4, meta);
     let moved = realign(m, command, data);
 
     // Out: one write, or two where a page ends.
