@@ -46,6 +46,7 @@ fn schedule_elaborates() {
         let data = m.stream_in("data", &DmaReadData::of(cfg));
         m.stream_out("read", out.read);
         m.stream_out("flush", out.flush);
+        m.output("waiting", &out.waiting);
         m.stream_out("fetched", fetch(m, cfg, out.grants, data));
     });
 }
@@ -62,7 +63,7 @@ fn segment_and_commit_elaborate() {
             b.clone(),
             m.stream_in("init", &QpInit::of(cfg)),
             fetched,
-            m.input("contended", 1),
+            m.input_of("waiting", &Waiting::of(cfg)),
         );
         m.stream_out("rewind", s.rewind);
         m.output("returned", &s.returned);

@@ -127,9 +127,8 @@ pub fn transport(
         oldest.clone(),
         returned,
     );
-    let contended = scheduled.grants.valid;
     let fetched = fetch(m, cfg, scheduled.grants, wqe_data);
-    let segmented = segment(m, cfg, broadcast.clone(), start(), fetched, contended);
+    let segmented = segment(m, cfg, broadcast.clone(), start(), fetched, scheduled.waiting);
     rewinds.connect(segmented.rewind);
     m.drive(&returned, segmented.returned);
     let committed = commit(

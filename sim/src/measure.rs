@@ -17,7 +17,7 @@ use crate::pair::{bytes, Connection, Pair};
 use crate::wire::{wire_bytes, Mark};
 
 /// Cycles without a packet after which a run has failed.
-const STUCK: u64 = 20_000;
+const STUCK: u64 = 60_000;
 
 /// Messages of each kind, over some queue pairs.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,7 @@ use rand::{Rng, RngCore, SeedableRng};
 const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
 
 /// Cycles for what a test waits for.
-const LIMIT: u64 = 100_000;
+const LIMIT: u64 = 300_000;
 
 const TARGET: AccessFlags = AccessFlags::REMOTE_WRITE;
 
@@ -94,6 +94,39 @@ fn writes_of_every_size_and_place_arrive_and_touch_nothing_else() {
                     let wrong = got.iter().zip(&expected).position(|(got, expected)| got != expected);
                     assert_eq!(wrong, None, "{config}, MTU {mtu:?}: {size} bytes from {at} to {there}");
                 }
+            }
+        }
+    }
+}
+
+#[test]
+fn long_messages_of_one_and_of_several_queue_pairs_all_arrive() {
+    const SIZE: usize = 20_000;
+    for config in CONFIGS {
+        for (qps, each) in [(1, 24), (3, 8)] {
+            let pair = pair(config);
+            let from = source(&pair.a, SIZE);
+            let mut data = vec![0; SIZE];
+            SmallRng::seed_from_u64(4).fill_bytes(&mut data);
+            from.memory().write(0, &data);
+            let ends: Vec<_> = (0..qps)
+                .map(|_| (pair.connect(&Connection::default()).unwrap(), target(&pair.b, SIZE)))
+                .collect();
+            let mut kept = Vec::new();
+            let mut targets = Vec::new();
+            for ((mut qp, peer), to) in ends {
+                let mut batch = qp.start_post_send();
+                for i in 0..each {
+                    let sges = [from.sge(0, SIZE as u32)];
+                    batch.post(&SendWr::write(i, &sges, to.remote(0)).signaled()).unwrap();
+                }
+                batch.ring().unwrap();
+                kept.push((qp, peer));
+                targets.push(to);
+            }
+            wait_well(&pair, qps * each as usize);
+            for to in targets {
+                assert!(bytes(to.memory()) == data, "{config}, {qps} queue pairs");
             }
         }
     }

@@ -10,5 +10,5 @@ mod segment;
 pub use commit::{commit, Committed, Sent};
 pub use fetch::{fetch, Fetched};
 pub use payload::{payload, PayloadOut};
-pub use schedule::{schedule, wqe_places, Flush, Grant, Rewind, Scheduled};
+pub use schedule::{schedule, wqe_places, Flush, Grant, Rewind, Scheduled, Waiting};
 pub use segment::{segment, Candidate, Segmented, ACK_BITS, QUANTUM};

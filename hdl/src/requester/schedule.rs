@@ -12,8 +12,11 @@
 //!
 //! A QP with work stands in the FIFO once, marked `queued`. An event (3 cycles) updates the QP's row and puts it in
 //! line; a grant (3 cycles) takes the oldest in line, asks for up to `fetch_batch` WQEs with one read and puts the QP
-//! back in line if more are left. Nothing waits for the read: several grants of one QP may be under way. Events go
-//! before grants, so a doorbell is never lost behind a stalled read channel.
+//! back in line if more are left. Nothing waits for the read: several grants of one QP may be under way.
+//!
+//! What has begun is done 3 cycles later, whatever the others do: a grant begins only when each of its takers has room
+//! and `fetch` has places for a whole batch. The blocks that give back places, or take flushes, wait for events of
+//! theirs to be taken here; were a grant to wait for them in turn, all would stand still.
 //!
 //! A grant stays within one page of 4 KiB and the queue's end, within the WQE places that `fetch` has left, and within
 //! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
@@ -37,12 +40,14 @@ pub struct Grant {
     pub index: Sig,
     /// How many, at least one.
     pub count: Sig,
+    /// The grant before was another QP's.
+    pub differs: Sig,
 }
 
 impl Grant {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Grant { qp: bits(cfg.qp_bits()), index: bits(16), count: bits(7) }
+        Grant { qp: bits(cfg.qp_bits()), index: bits(16), count: bits(7), differs: bits(1) }
     }
 }
 
@@ -74,6 +79,31 @@ pub struct Scheduled {
     pub grants: Stream<Grant>,
     /// QPs to flush.
     pub flush: Stream<Flush>,
+    /// Who else wants to send.
+    pub waiting: Waiting,
+}
+
+/// Whether a QP that sends keeps others from it.
+#[derive(Clone, Bundle)]
+pub struct Waiting {
+    /// Somebody stands in the line.
+    pub any: Sig,
+    /// The first in line.
+    pub head: Sig,
+    /// At least two stand in the line, or WQEs of another QP than the one that sends have been asked for.
+    pub others: Sig,
+}
+
+impl Waiting {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Waiting { any: bits(1), head: bits(cfg.qp_bits()), others: bits(1) }
+    }
+
+    /// Somebody other than `qp` waits.
+    pub fn for_another(&self, qp: Sig) -> Sig {
+        self.others | (self.any & self.head.ne(qp))
+    }
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -128,7 +158,8 @@ pub fn schedule(
     let is_rewind = idle & !init.valid & rewind.valid;
     let is_doorbell = idle & !init.valid & !rewind.valid & doorbell.valid;
     let is_kick = idle & !init.valid & !rewind.valid & !doorbell.valid & kick.valid;
-    let is_grant = idle & !any_event & line.valid;
+    let may_grant = m.wire("may_grant", 1);
+    let is_grant = idle & !any_event & line.valid & may_grant;
     init.accept(is_init);
     rewind.accept(is_rewind);
     doorbell.accept(is_doorbell);
@@ -201,23 +232,24 @@ pub fn schedule(
     let flushes = m.delay("flushes", &in_error);
     m.when(at_row, |m| m.set(&state, State::Grant));
 
-    // The grant's cycle: it waits for its three takers.
-    let at_grant = state.is(State::Grant);
-    let enough = places.ge(count.zext(places_bits.max(7)).trunc(places_bits));
-    let grants = kind_grant & can & at_grant;
-    let flushing = kind_grant & flushes & at_grant;
-    let (read_room, grant_room) = (m.wire("read_room", 1), m.wire("grant_room", 1));
-    let go = grants & enough & read_room & grant_room;
+    // The grant's cycle. Who took the room that it began with? Nobody: only grants do.
+    let done = state.is(State::Grant).named("done");
+    m.when(done, |m| m.set(&state, State::Idle));
+    let go = done & kind_grant & can;
+    let flushing = done & kind_grant & flushes;
     let length = cat(&[lit(6, 0), count]);
+    let last_qp = m.reg("last_qp", qp_bits).reset(0);
+    let differs = qp.ne(last_qp);
+    m.when(go, |m| m.set(&last_qp, qp));
     let read = Stream::new(m, "read", go, DmaReadRequest { address, length });
-    let granted = Stream::new(m, "granted", go, Grant { qp, index: row.fetch, count });
-    m.drive(&read_room, read.ready);
-    m.drive(&grant_room, granted.ready);
+    let granted = Stream::new(m, "granted", go, Grant { qp, index: row.fetch, count, differs });
+    let flush = Stream::new(m, "flush", flushing, Flush { qp, producer: row.producer });
+    let room = read.ready & granted.ready & flush.ready;
+    m.assert(!(go | flushing) | room, "a grant finds the room that it began with");
+    m.drive(&may_grant, room & places.ge(cfg.fetch_batch));
     let read = fifo(&m.label("read"), 4, read);
     let granted = fifo(&m.label("grant"), 16, granted);
-    let flush = Stream::new(m, "flush", flushing, Flush { qp, producer: row.producer });
-    let done = at_grant & m.mux(flushing, &flush.ready, &(!grants | go));
-    m.when(done, |m| m.set(&state, State::Idle));
+    let flush = fifo(&m.label("flush"), 4, flush);
 
     let taken = go.then(count.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));
     m.set(&places, places - taken + returned.zext(places_bits));
@@ -243,5 +275,14 @@ pub fn schedule(
     m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
     let line_in = crate::stream::deep_fifo(&m.label("line"), cfg.qps, entering);
     back.connect(line_in);
-    Scheduled { read, grants: granted, flush }
+    // Who waits: in the line, or behind the grant that is being filled. A grant to another QP counts until it is that one.
+    let in_line = m.reg("in_line", qp_bits + 1).reset(0);
+    m.set(&in_line, in_line + enter.zext(qp_bits + 1) - is_grant.zext(qp_bits + 1));
+    let others = m.reg("others", 5).reset(0);
+    let begun = m.reg("begun", 1).reset(0);
+    let begins = granted.valid & granted.differs & !begun;
+    m.when(granted.fire(), |m| m.set(&begun, 0)).otherwise_when(begins, |m| m.set(&begun, 1));
+    m.set(&others, others + (go & differs).zext(5) - begins.zext(5));
+    let waiting = Waiting { any: line.valid, head: line.payload, others: in_line.gt(1) | others.ne(0) };
+    Scheduled { read, grants: granted, flush, waiting }
 }

@@ -19,7 +19,7 @@
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::requester::fetch::Fetched;
-use crate::requester::schedule::Rewind;
+use crate::requester::schedule::{Rewind, Waiting};
 use crate::types::{QpBroadcast, QpInit};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
@@ -129,7 +129,7 @@ enum State {
     Yield,
 }
 
-/// The segmenter. `contended`: another QP waits for its turn.
+/// The segmenter. `waiting`: who wants to send beside the QP that does.
 #[module]
 pub fn segment(
     m: &Scope,
@@ -137,7 +137,7 @@ pub fn segment(
     broadcast: QpBroadcast,
     init: Stream<QpInit>,
     fetched: Stream<Fetched>,
-    contended: Sig,
+    waiting: Waiting,
 ) -> Segmented {
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
@@ -240,7 +240,7 @@ pub fn segment(
     let sent = candidates.fire();
     let next_psn = psn + 1;
     let next_offset = offset + bytes.zext(32);
-    let yields = contended & used.ge(QUANTUM - 4096) & !last;
+    let yields = waiting.for_another(fetched.qp) & used.ge(QUANTUM - 4096) & !last;
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
