@@ -80,8 +80,8 @@ impl MemoryRegion {
         self.key
     }
 
-    /// First address, as work requests and peers name it: that in this process, or the place in the first page when the
-    /// region is zero-based.
+    /// First address, as work requests and peers name it: that in this process; the place in the first page when the
+    /// region is zero-based; or the one that [`register_at`](ProtectionDomain::register_at) was given.
     pub fn address(&self) -> u64 {
         self.address
     }
@@ -164,6 +164,51 @@ impl ProtectionDomain {
     /// `NoResource` when keys or page table entries are used up; `Bus` when the memory cannot be mapped; `Command`
     /// when the card refuses.
     pub fn register(&self, memory: &HostMemory, access: AccessFlags, page: PageSize) -> Result<MemoryRegion> {
+        let within = memory.address() & (page.bytes() - 1);
+        let address = if access.contains(AccessFlags::ZERO_BASED) { within } else { memory.address() };
+        self.register_as(memory, address, access, page)
+    }
+
+    /// Registers all of `memory` under addresses that begin at `address`, whatever its address in this process: so a region
+    /// that moves to another process or card can keep the addresses that its peers know (`ibv_reg_mr_iova`).
+    ///
+    /// A page of the region is a page of the memory, so `address` must have the memory's place in a page of `page`.
+    ///
+    /// # Errors
+    /// As [`register`](Self::register); and `Attribute` when `address` has another place in a page, when the region would
+    /// run over the end of the address space, and with `ZERO_BASED`, which chooses the address itself.
+    pub fn register_at(
+        &self,
+        memory: &HostMemory,
+        address: u64,
+        access: AccessFlags,
+        page: PageSize,
+    ) -> Result<MemoryRegion> {
+        let refuse = |attribute, value, fix: String| {
+            Err(Error::Attribute { operation: OPERATION, attribute, value, fix })
+        };
+        if access.contains(AccessFlags::ZERO_BASED) {
+            let fix = "a zero-based region has no other address; leave ZERO_BASED out".into();
+            return refuse("access", access.bits().into(), fix);
+        }
+        let within = memory.address() & (page.bytes() - 1);
+        if address & (page.bytes() - 1) != within {
+            let fix = format!("choose one whose place in a page of {} bytes is {within:#x}", page.bytes());
+            return refuse("address", address, fix);
+        }
+        if address.checked_add((memory.len() as u64).saturating_sub(1)).is_none() {
+            return refuse("address", address, "choose one that leaves room for the region".into());
+        }
+        self.register_as(memory, address, access, page)
+    }
+
+    fn register_as(
+        &self,
+        memory: &HostMemory,
+        address: u64,
+        access: AccessFlags,
+        page: PageSize,
+    ) -> Result<MemoryRegion> {
         let device = &self.pd.device;
         let refuse = |attribute, value, fix: &str| {
             Err(Error::Attribute { operation: OPERATION, attribute, value, fix: fix.into() })
@@ -182,8 +227,7 @@ impl ProtectionDomain {
         let within = memory.address() & (page.bytes() - 1);
         let count = (within + memory.len() as u64).div_ceil(page.bytes());
         let mapping = device.bus.with(|b| b.dma_map(memory, page.shift()))?;
-        let result = self.register_mapped(memory, access, page, &mapping, count);
-        let address = if access.contains(AccessFlags::ZERO_BASED) { within } else { memory.address() };
+        let result = self.register_mapped(memory, address, access, page, &mapping, count);
         let (pd, memory) = (Arc::clone(&self.pd), memory.clone());
         match result {
             Ok((key, mtt)) => {
@@ -203,13 +247,13 @@ impl ProtectionDomain {
     fn register_mapped(
         &self,
         memory: &HostMemory,
+        address: u64,
         access: AccessFlags,
         page: PageSize,
         mapping: &DmaMapping,
         count: u64,
     ) -> Result<(u32, (u64, u64))> {
         let device = &self.pd.device;
-        let within = memory.address() & (page.bytes() - 1);
         let pages = &mapping.pages;
         if pages.len() as u64 != count || pages.iter().any(|at| at % page.bytes() != 0) {
             let why = "the bus gave another number of pages, or pages that are not aligned";
@@ -238,7 +282,6 @@ impl ProtectionDomain {
                 }
             }
         })?;
-        let va = if access.contains(AccessFlags::ZERO_BASED) { within } else { memory.address() };
         let result = device.commands.run(CommandOpcode::RegMr, key, |token| {
             RegMr {
                 token,
@@ -246,7 +289,7 @@ impl ProtectionDomain {
                 pd: self.pd.number,
                 access: access.bits(),
                 page_shift: page.shift(),
-                va,
+                va: address,
                 length: memory.len() as u64,
                 page_list_addr: list.bus_address(),
                 page_count,

@@ -174,6 +174,37 @@ fn larger_pages_take_fewer_entries_and_zero_based_regions_count_from_zero() {
 }
 
 #[test]
+fn a_region_may_have_addresses_of_the_callers_choice() {
+    const AT: u64 = 0x55b4_54d0_c064;
+    let mock = Mock::new();
+    let context = mock.open();
+    let pd = context.alloc_pd().unwrap();
+    let memory = context.alloc(3 * 4096, 4096).unwrap().slice(0x64, 2 * 4096);
+    let mr = pd.register_at(&memory, AT, RW | AccessFlags::REMOTE_WRITE, PageSize::Size4K).unwrap();
+    assert_eq!((mr.address(), mr.sge(5, 1).address, mr.remote(7).address), (AT, AT + 5, AT + 7));
+    {
+        let card = mock.card();
+        let region = &card.regions[&(mr.rkey() >> 8)];
+        assert_eq!((region.va, region.length), (AT, 2 * 4096));
+        // Byte 4096 - 0x64 of the memory is the first of the second page.
+        memory.write(4096 - 0x64, &[0xa5]);
+        let mut byte = [0];
+        card.map.read(card.page_lists[0][1], &mut byte).unwrap();
+        assert_eq!(byte, [0xa5]);
+    }
+    let commands = mock.card().log.len();
+    let refused = |address, access, page| match pd.register_at(&memory, address, access, page).unwrap_err() {
+        Error::Attribute { attribute, value, .. } => (attribute, value),
+        other => panic!("{other}"),
+    };
+    assert_eq!(refused(AT + 1, RW, PageSize::Size4K), ("address", AT + 1));
+    let last = 0u64.wrapping_sub(4096) + 0x64;
+    assert_eq!(refused(last, RW, PageSize::Size4K), ("address", last));
+    assert_eq!(refused(AT, RW | AccessFlags::ZERO_BASED, PageSize::Size4K).0, "access");
+    assert_eq!(mock.card().log.len(), commands, "the card was not asked");
+}
+
+#[test]
 fn a_region_that_cannot_be_is_refused_before_the_card() {
     let mock = Mock::new();
     let page_shifts = cap::BLOCK.address(&cap::PAGE_SHIFTS);
