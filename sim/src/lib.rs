@@ -12,6 +12,7 @@
 //! - [`wire::Link`] is one direction of a wire: beat-accurate, or through a filter that drops, changes or adds frames.
 //! - [`bus::World`] steps cards and links on one clock; [`bus::SimBus`] is the driver's way to one of the cards.
 //! - [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
+//! - [`replay`] plays captured conversations again, with a card as one of the ends.
 //! - [`lockstep`] compares the native simulator with Verilator.
 #![forbid(unsafe_code)]
 
@@ -23,4 +24,5 @@ pub mod host;
 pub mod lockstep;
 pub mod measure;
 pub mod pair;
+pub mod replay;
 pub mod wire;

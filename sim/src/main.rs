@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ferrowire_sim::{bench, demo};
+use ferrowire_sim::{bench, demo, replay};
 
 /// Simulated Ferrowire cards
 #[derive(Parser)]
@@ -19,17 +19,20 @@ struct Cli {
 enum Command {
     /// Sends a file from one simulated card to another, and shows how fast
     Demo(demo::DemoArgs),
+    Replay(replay::ReplayArgs),
     /// Measures what the design has budgets for, in clock cycles
     Bench(bench::BenchArgs),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Demo(args) => demo::run(&args),
-        Command::Bench(args) => bench::run(&args),
+        Command::Demo(args) => demo::run(&args).map(|()| true),
+        Command::Replay(args) => replay::run(&args),
+        Command::Bench(args) => bench::run(&args).map(|()| true),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("error: {error:#}");
             ExitCode::FAILURE

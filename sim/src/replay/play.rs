@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Plays a case: a card is set up as one end, the other end's frames come from the capture, and all that can be seen of
+//! the card is compared.
+//!
+//! Each case gets a card out of reset. Frames come to it no faster than Ethernet of the configuration's line rate brings
+//! them.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use ferrowire::{
+    AccessFlags, AddressVector, Capabilities, Completion, CompletionQueue, Context, ContextOptions,
+    CqeOpcode, InitAttributes, MemoryRegion, PageSize, ProtectionDomain, Psn, Qp, QpInitAttr, QueuePair,
+    RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, WcStatus,
+};
+
+use super::compare::{self, Difference, Place};
+use super::log::{Line, Wc};
+use super::memory;
+use super::packet::{Numbers, Own};
+use super::peer::Peer;
+use super::scenario::{Case, Role};
+use super::trace::Trace;
+use crate::bus::{SharedWorld, World};
+use crate::card::CardModel;
+use crate::measure::line_gbps;
+use crate::pair::bytes;
+use crate::wire::wire_bytes;
+
+/// Cycles without anything new after which nothing more is waited for.
+const QUIET: u64 = 50_000;
+
+/// Cycles after all that was awaited, in which anything more would be too much.
+const SETTLE: u64 = 3_000;
+
+/// Cycles between two polls.
+const STRIDE: u64 = 64;
+
+/// Pages of the regions.
+const PAGE: u64 = 4096;
+
+/// What came of a case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Played {
+    /// All that differs; empty when the case passes.
+    pub differences: Vec<Difference>,
+    /// Frames of the card that were compared.
+    pub frames: usize,
+    /// Clock cycles it took.
+    pub cycles: u64,
+}
+
+/// What the cards of a model can do.
+///
+/// # Errors
+/// The card does not come up.
+pub fn capabilities(model: &CardModel) -> Result<Capabilities> {
+    let world = World::single(model, 0)?.share();
+    Ok(open(&world)?.capabilities().clone())
+}
+
+/// Plays a case for which nothing is [`missing`](super::support::missing).
+///
+/// # Errors
+/// The model is not that of a card. What the card itself gets wrong is a difference.
+pub fn play(model: &CardModel, case: &Case, trace: &Trace, role: Role) -> Result<Played> {
+    let mut world = World::single(model, 0)?;
+    world.link_mut(0).keep_frames(true);
+    let world = world.share();
+    let mut run = Run { model, case, trace, role, world, frames: Vec::new(), completions: Vec::new() };
+    let differences = match run.all() {
+        Ok(differences) => differences,
+        Err(error) => {
+            vec![Difference::new(Place::Card, "outcome", "that it takes the case", format!("{error:#}"))]
+        }
+    };
+    let cycles = run.world.lock().cycle();
+    Ok(Played { differences, frames: run.frames.len(), cycles })
+}
+
+fn open(world: &SharedWorld) -> Result<Context> {
+    let options = ContextOptions {
+        command_timeout: Duration::from_millis(20),
+        seed: Some(1),
+        ..ContextOptions::default()
+    };
+    Context::open_with(world.bus(0), options).context("opening the card")
+}
+
+struct Run<'a> {
+    model: &'a CardModel,
+    case: &'a Case,
+    trace: &'a Trace,
+    role: Role,
+    world: SharedWorld,
+    /// What the card sent, with the capture's numbers.
+    frames: Vec<Vec<u8>>,
+    completions: Vec<Completion>,
+}
+
+impl Run<'_> {
+    fn all(&mut self) -> Result<Vec<Difference>> {
+        let (case, role) = (self.case, self.role);
+        let context = open(&self.world)?;
+        let pd = context.alloc_pd()?;
+        let cq = context.create_cq((2 * case.work.count as u32).max(16))?;
+        let region = self.region(&context, &pd)?;
+        let qp = self.queue_pair(context.capabilities(), &pd, &cq)?;
+        let numbers = Numbers {
+            qpn: Some(Own { captured: case.end(role).qpn, card: qp.number() }),
+            rkey: match (role, case.region.rkey) {
+                (Role::Responder, Some(captured)) => Some(Own { captured, card: region.rkey() }),
+                _ => None,
+            },
+        };
+        let mut qp = self.connect(context.capabilities(), qp)?;
+        if role == Role::Requester {
+            self.post(&mut qp, &region)?;
+        }
+        let lines: Vec<Line> = case.log(role).iter().map(|line| Line::parse(&case.name, line)).collect();
+        let expected: Vec<Wc> = lines
+            .iter()
+            .filter_map(|line| match line {
+                Line::Completion(wc) => Some(*wc),
+                _ => None,
+            })
+            .collect();
+        self.drive(&cq, &numbers, expected.len())?;
+
+        let mut found = self.compare_frames();
+        found.extend(compare_completions(&expected, &self.completions));
+        let got = bytes(region.memory());
+        found.extend(memory::check_sums(&lines, case, &got));
+        found.extend(self.compare_bytes(&got));
+        let stats = self.world.lock().card(0).host().stats();
+        for (what, count) in [("reads", stats.reads_refused), ("writes", stats.writes_refused)] {
+            if count > 0 {
+                let field = format!("{what} of memory that it was not given");
+                found.push(Difference::new(Place::Card, &field, "0", count.to_string()));
+            }
+        }
+        Ok(found)
+    }
+
+    /// The memory of the card's end, filled as before the case.
+    fn region(&self, context: &Context, pd: &ProtectionDomain) -> Result<MemoryRegion> {
+        let case = self.case;
+        let (content, va, access) = match self.role {
+            Role::Responder => (memory::responder(case.region.bytes), case.region.va, case.region.access),
+            Role::Requester => {
+                (memory::requester(memory::requester_bytes(case)), None, AccessFlags::LOCAL_WRITE)
+            }
+        };
+        let within = va.map_or(0, |va| va % PAGE) as usize;
+        let memory = context.alloc(within + content.len(), PAGE as usize)?.slice(within, content.len());
+        memory.write(0, &content);
+        let region = match va {
+            Some(va) => pd.register_at(&memory, va, access, PageSize::Size4K),
+            None => pd.register(&memory, access, PageSize::Size4K),
+        };
+        region.context("registering the memory")
+    }
+
+    fn queue_pair(
+        &self,
+        can: &Capabilities,
+        pd: &ProtectionDomain,
+        cq: &CompletionQueue,
+    ) -> Result<Qp<Reset>> {
+        let mut attr = QpInitAttr::rc(cq, cq);
+        let units = u32::try_from(self.case.work.count)?.next_power_of_two().max(16);
+        attr.max_send_units = units.min(1 << can.max_sq_log2);
+        pd.create_qp(&attr).context("making the queue pair")
+    }
+
+    fn connect(&self, can: &Capabilities, qp: Qp<Reset>) -> Result<QueuePair> {
+        let (case, own) = (self.case, self.case.end(self.role));
+        let peer = case.end(match self.role {
+            Role::Responder => Role::Requester,
+            Role::Requester => Role::Responder,
+        });
+        let av = AddressVector {
+            traffic_class: case.traffic_class,
+            hop_limit: case.hop_limit,
+            flow_label: case.flow_label,
+            vlan: case.vlan_tci,
+            ..AddressVector::new(own.mac, own.ip, peer.mac, peer.ip)
+        };
+        let remote = AccessFlags::REMOTE;
+        let local = case.region.access.without(remote);
+        let init = InitAttributes {
+            access: Some(case.region.access.without(local)),
+            pkey: Some(case.pkey),
+            qkey: case.qkey,
+        };
+        let rtr = RtrAttributes {
+            av: Some(av),
+            path_mtu: Some(case.path_mtu),
+            dest_qpn: Some(peer.qpn),
+            rq_psn: Some(Psn::new(peer.first_psn)),
+            max_dest_rd_atomic: Some(case.max_rd_atomic.min(can.max_dest_rd_atomic)),
+            min_rnr_timer: Some(case.min_rnr_timer),
+            sport: own.udp_sport,
+            ..RtrAttributes::default()
+        };
+        let rts = RtsAttributes {
+            sq_psn: Some(Psn::new(own.first_psn)),
+            timeout: Some(case.ack_timeout),
+            retry_cnt: Some(case.retry_count),
+            rnr_retry: Some(case.rnr_retry),
+            max_rd_atomic: Some(case.max_rd_atomic.min(can.max_rd_atomic)),
+            ..RtsAttributes::default()
+        };
+        let qp = qp.init(init).map_err(|step| step.error)?;
+        let qp = qp.rtr(rtr).map_err(|step| step.error)?;
+        Ok(qp.rts(rts).map_err(|step| step.error)?)
+    }
+
+    /// Posts the work, with one doorbell.
+    fn post(&self, qp: &mut QueuePair, region: &MemoryRegion) -> Result<()> {
+        let work = &self.case.work;
+        let sges = [region.sge(work.local_offset, work.bytes as u32)];
+        let mut batch = qp.start_post_send();
+        for i in 0..work.count as u64 {
+            let remote = RemoteAddress {
+                address: work.remote_va.unwrap_or(0).wrapping_add(work.remote_stride.wrapping_mul(i)),
+                rkey: work.rkey.unwrap_or(0),
+            };
+            let wr = SendWr::write(i, &sges, remote).signaled();
+            batch.post(&if work.solicited { wr.solicited() } else { wr })?;
+        }
+        Ok(batch.ring()?)
+    }
+
+    /// Lets card and peer run until all that is awaited has come and a while more, or until nothing comes any more.
+    fn drive(&mut self, cq: &CompletionQueue, numbers: &Numbers, completions: usize) -> Result<()> {
+        let mut peer = Peer::new(self.trace);
+        let mut some = [Completion::default(); 16];
+        let mut news = self.world.lock().cycle();
+        let mut free_at = 0.0;
+        let mut next = None;
+        loop {
+            let mut world = self.world.lock();
+            let rate = line_gbps(self.model.beat_bytes() as u32, world.clock_khz()) * 1e6
+                / 8.0
+                / f64::from(world.clock_khz());
+            for _ in 0..STRIDE {
+                for frame in world.link_mut(0).take_frames() {
+                    self.frames.push(numbers.from_card(&frame.bytes));
+                    peer.card_sent();
+                    news = world.cycle();
+                }
+                next = next.or_else(|| peer.send());
+                if let Some(frame) = next.filter(|_| world.cycle() as f64 >= free_at) {
+                    let now = world.cycle();
+                    free_at = now as f64 + wire_bytes(frame.len() as u64) as f64 / rate;
+                    world.inject(1, numbers.to_card(frame));
+                    news = now;
+                    next = None;
+                }
+                world.step();
+            }
+            world.check()?;
+            let (now, arrived) = (world.cycle(), world.link(1).idle());
+            drop(world);
+            let n = cq.poll(&mut some)?;
+            if n > 0 {
+                self.completions.extend_from_slice(&some[..n]);
+                news = now;
+            }
+            let all = next.is_none() && peer.is_done() && arrived && self.completions.len() >= completions;
+            if now - news > if all { SETTLE } else { QUIET } {
+                return Ok(());
+            }
+        }
+    }
+
+    fn compare_frames(&self) -> Vec<Difference> {
+        let case = self.case;
+        let context = compare::Context {
+            flow_label: case.flow_label,
+            short_receive: case.receives.iter().any(|receive| receive.bytes < case.work.bytes),
+        };
+        let mut found = Vec::new();
+        let expected: Vec<_> = self.trace.of_card().collect();
+        for (i, (expected, got)) in expected.iter().zip(&self.frames).enumerate() {
+            let place = Place::Frame { captured: Some(expected.number), sent: Some(i + 1) };
+            found.extend(compare::frames(place, &expected.bytes, got, &context));
+        }
+        let what = |frame: &[u8]| match ferrowire_spec::wire::Frame::parse(frame) {
+            Ok(frame) => format!(
+                "{}, PSN {:#x}",
+                frame.opcode().map_or("reserved opcode".into(), |opcode| opcode.to_string()),
+                frame.bth.psn
+            ),
+            Err(error) => error.to_string(),
+        };
+        for missing in expected.iter().skip(self.frames.len()) {
+            let place = Place::Frame { captured: Some(missing.number), sent: None };
+            found.push(Difference::new(place, "sent", what(&missing.bytes), "nothing"));
+        }
+        for (i, more) in self.frames.iter().enumerate().skip(expected.len()) {
+            let place = Place::Frame { captured: None, sent: Some(i + 1) };
+            found.push(Difference::new(place, "sent", "nothing more", what(more)));
+        }
+        found
+    }
+
+    /// Every byte of the memory, where the case says what each must be.
+    fn compare_bytes(&self, got: &[u8]) -> Option<Difference> {
+        let case = self.case;
+        if !case.work.verb.starts_with("RDMA_WRITE") {
+            return None;
+        }
+        let expected = match self.role {
+            // It sends from its memory and must leave it alone.
+            Role::Requester => memory::requester(got.len()),
+            Role::Responder => {
+                let lines = case.log(Role::Requester).iter().map(|line| Line::parse(&case.name, line));
+                let well: Vec<bool> = lines
+                    .filter_map(|line| match line {
+                        Line::Completion(wc) => Some(wc.status == 0),
+                        _ => None,
+                    })
+                    .collect();
+                // What ends in the middle may have written a part.
+                match (well.iter().any(|well| *well), well.iter().all(|well| *well)) {
+                    (true, true) if well.len() == case.work.count => memory::written(case)?,
+                    (false, false) => memory::responder(got.len()),
+                    _ => return None,
+                }
+            }
+        };
+        memory::check_bytes("of the region", &expected, got)
+    }
+}
+
+/// Compares completions with the logged ones. With any status but success, opcode and length mean nothing (IBTA 11.4.2.1).
+pub fn compare_completions(expected: &[Wc], got: &[Completion]) -> Vec<Difference> {
+    let mut found = Vec::new();
+    for (i, (expected, got)) in expected.iter().zip(got).enumerate() {
+        let mut differ = |field: &str, expected: String, got: String| {
+            if expected != got {
+                found.push(Difference::new(Place::Completion(i + 1), field, expected, got));
+            }
+        };
+        let status = WcStatus::from_code(expected.status);
+        let name = status.map_or_else(|| expected.status.to_string(), |status| status.to_string());
+        differ("status", name, got.status.to_string());
+        if expected.status != WcStatus::Success.code() || !got.is_success() {
+            continue;
+        }
+        let opcode = got.opcode.known().map(verbs_opcode);
+        let text = opcode.map_or_else(|| got.opcode.to_string(), |opcode| opcode.to_string());
+        differ("opcode", expected.opcode.to_string(), text);
+        differ("byte_len", expected.len.to_string(), got.byte_len.to_string());
+        // On the sender's side Linux sets flags that verbs give no meaning there.
+        if expected.opcode >= 128 {
+            let imm = (expected.flags & 2 != 0).then_some(expected.imm);
+            differ("imm", format!("{imm:x?}"), format!("{:x?}", got.imm));
+            differ(
+                "invalidated",
+                (expected.flags & 4 != 0).to_string(),
+                got.invalidated.is_some().to_string(),
+            );
+        }
+    }
+    if expected.len() != got.len() {
+        let last: Vec<String> =
+            got.iter().skip(expected.len()).map(|c| format!("{} of {}", c.status, c.opcode)).collect();
+        let more = if last.is_empty() { String::new() } else { format!(": {}", last.join(", ")) };
+        let place = Place::Completion(expected.len().min(got.len()) + 1);
+        found.push(Difference::new(
+            place,
+            "number of completions",
+            expected.len().to_string(),
+            format!("{}{more}", got.len()),
+        ));
+    }
+    found
+}
+
+/// The number of `ibv_wc_opcode`.
+fn verbs_opcode(opcode: CqeOpcode) -> u32 {
+    use CqeOpcode as C;
+    match opcode {
+        C::Send | C::SendImm | C::SendInv => 0,
+        C::Write | C::WriteImm => 1,
+        C::Read => 2,
+        C::CmpSwap => 3,
+        C::FetchAdd => 4,
+        C::BindMw => 5,
+        C::LocalInv => 6,
+        C::Recv | C::RecvImm | C::RecvInv => 128,
+        C::RecvWriteImm => 129,
+    }
+}
