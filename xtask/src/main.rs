@@ -50,8 +50,9 @@ enum Command {
     #[command(disable_help_flag = true)]
     Demo(run::Args),
 
-    /// Replay a packet capture into a simulated card
+    /// Play captured conversations again with a simulated card as one of the ends, and compare
     ///
+    /// For instance sim/golden/v4, what two Linux machines said to each other: frames field by field, completions and memory.
     /// Arguments go to `ferrowire-sim replay`; its own help: cargo xtask replay --help
     #[command(disable_help_flag = true)]
     Replay(run::Args),
