@@ -86,9 +86,9 @@ fn segment_and_commit_elaborate() {
 }
 
 #[test]
-fn track_elaborates() {
+fn completer_elaborates() {
     each("bench", |m, cfg| {
-        let t = crate::completer::track(
+        let t = crate::completer::completer(
             m,
             cfg,
             broadcast(m, cfg),
@@ -116,12 +116,12 @@ fn check_and_place_elaborate() {
             broadcast(m, cfg),
             m.stream_in("init", &QpInit::of(cfg)),
             m.stream_in("requests", &Headers::of()),
-            m.input_of("answer", &translation()),
         );
         m.stream_out("lookup", c.lookup);
-        m.stream_out("faults", c.faults);
-        m.output("counts", &c.counts);
-        let p = place(m, cfg, c.place, m.stream_in("frames", &crate::stream::Beat::of(cfg.beat_bytes)));
+        let a = admit(m, cfg, c.pending, m.input_of("answer", &translation()), c.started);
+        m.stream_out("faults", a.faults);
+        m.output("counts", &a.counts);
+        let p = place(m, cfg, a.place, m.stream_in("frames", &crate::stream::Beat::of(cfg.beat_bytes)));
         m.stream_out("write", p.write);
         m.stream_out("answers", p.answers);
     });

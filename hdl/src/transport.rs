@@ -8,18 +8,18 @@
 //!      +------ completer <-------------|----------+                 ^
 //!                ^                     | lookups                    | answers
 //!                |                     v                            |
-//!             answers              translate <---- check --> place -+--> DMA write
+//!             answers              translate <- check -> admit -> place --> DMA write
 //!                |                                   ^          ^
 //!                +---------- dispatch <- buffer <----+----------+
 //!                                          ^
 //!                        parse, icrc ------+ <---------------------------- wire
 //! ```
 
-use crate::completer::track;
+use crate::completer::completer;
 use crate::config::RnicConfig;
 use crate::memory::translate;
 use crate::requester::{commit, fetch, payload, schedule, segment};
-use crate::responder::{check, place, Counts};
+use crate::responder::{admit, check, place, Counts};
 use crate::rx;
 use crate::stream::Beat;
 use crate::tx::arbitrate::{arbitrate, TxSource};
@@ -106,7 +106,7 @@ pub fn transport(
     let oldest =
         m.wire_of("oldest", &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) });
     let returned = m.wire("returned", 1);
-    let freed = m.wire("freed", 1);
+    let freed = m.wire("credit", 1);
     let payload_taken = m.wire("payload_taken", 1);
 
     let answers = translate(m, cfg, vec![question_r, question_s], control.keys, control.pages);
@@ -154,16 +154,17 @@ pub fn transport(
     // Responder. A frame comes only once its headers have been taken, and `check` takes them only with the frame: the
     // FIFO stands between.
     let requests = crate::stream::fifo(&m.label("requests"), 4, dispatched.requests);
-    let checked = check(m, cfg, broadcast.clone(), control.responder, requests, answers[1].clone());
+    let checked = check(m, cfg, broadcast.clone(), control.responder, requests);
     ask_s.connect(checked.lookup);
-    let placed = place(m, cfg, checked.place, dispatched.request_frames);
+    let admitted = admit(m, cfg, checked.pending, answers[1].clone(), checked.started);
+    let placed = place(m, cfg, admitted.place, dispatched.request_frames);
 
     // Completer.
     let tracked =
-        track(m, cfg, broadcast, control.completer, committed.sent, dispatched.answers, scheduled.flush);
+        completer(m, cfg, broadcast, control.completer, committed.sent, dispatched.answers, scheduled.flush);
     kicks.connect(tracked.kicks);
     m.drive(&oldest, tracked.oldest);
-    m.drive(&freed, tracked.freed);
+    m.drive(&freed, tracked.freed.valid);
 
     // Send: answers beside requests.
     let requests = TxSource { packet: committed.packets, payload: Some(outgoing.payload) };
@@ -175,7 +176,7 @@ pub fn transport(
     m.discard(&dispatched.cnp);
     let events = Events {
         dropped: dispatched.dropped,
-        responder: checked.counts,
+        responder: admitted.counts,
         ghost: tracked.dropped,
         rx_frame,
         tx_frame,
@@ -185,7 +186,7 @@ pub fn transport(
         reads: vec![scheduled.read, committed.read],
         write: placed.write,
         completions: tracked.completions,
-        faults: vec![checked.faults, tracked.faults],
+        faults: vec![admitted.faults, tracked.faults],
         events,
     }
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The responder: checks, then effects, then the answer.
 
+mod admit;
 mod check;
 mod place;
 
-pub use check::{check, Checked, Counts};
+pub use admit::{admit, Admitted, Class, Counts, Pending};
+pub use check::{check, Checked};
 pub use place::{place, Place, Placed};
