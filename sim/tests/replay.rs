@@ -86,6 +86,26 @@ fn what_is_built_agrees_with_linux_at_both_ends_and_configurations() {
 }
 
 #[test]
+fn what_is_not_built_is_named_and_never_passes() {
+    let mut cases = load(&golden(), Some("write_small"), Roles::Responder).unwrap();
+    type Change = fn(&mut Case);
+    let changes: [(Change, &str); 3] = [
+        (|case| case.work.verb = "FLUSH".into(), "verb FLUSH"),
+        (|case| case.service = "XRC".into(), "service XRC"),
+        (|case| case.logged.responder.push("a write_small slept 5 s".into()), "`a write_small slept 5 s`"),
+    ];
+    for (change, missing) in changes {
+        let good = cases[0].case.clone();
+        change(&mut cases[0].case);
+        let mut report = Report::default();
+        play_all(&cases, "generic-8b", &mut report, |_, _| {}).unwrap();
+        assert_eq!((report.passed, report.failed, report.unsupported), (0, 0, 1));
+        assert!(report.results[0].missing.as_ref().unwrap().contains(missing), "{:?}", report.results[0]);
+        cases[0].case = good;
+    }
+}
+
+#[test]
 fn a_wrong_number_in_an_answer_is_found() {
     let (case, mut trace) = one("write_multi", Role::Responder);
     let ack = trace.frames.iter_mut().find(|frame| frame.of_card).unwrap();
