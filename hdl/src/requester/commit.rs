@@ -93,6 +93,9 @@ struct Answer {
     address: Sig,
 }
 
+/// Packets that wait for their payload: a 64-byte WRITE each 3 cycles through 1 us of host latency at 250 MHz.
+const PACKETS: u32 = 128;
+
 /// Lookups under way at once.
 const LOOKUPS: u32 = 8;
 
@@ -225,7 +228,7 @@ pub fn commit(
     };
     let out = Stream::new(m, "packet", go & good, header);
     m.drive(&packet_room, out.ready);
-    let packets = fifo(&m.label("packets"), 16, out);
+    let packets = deep_fifo(&m.label("packets"), PACKETS, out);
     let status = m.mux(broken, &packet.status, &lit(8, WcStatus::LocProtErr.code()));
     let cause = m.mux(broken, &packet.cause, &lit(8, LocalCause::KeyBounds.code()));
     let report = Sent {

@@ -127,9 +127,9 @@ struct Row {
     queued: Sig,
 }
 
-/// Places for WQEs on the card, all QPs together.
+/// Places for WQEs on the card, all QPs together: eight batches may be under way.
 pub fn wqe_places(cfg: &RnicConfig) -> u32 {
-    4 * cfg.fetch_batch
+    8 * cfg.fetch_batch
 }
 
 /// The scheduler. `returned` pulses when a WQE's place is free again; `oldest` is the completer's index of the oldest
