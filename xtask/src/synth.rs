@@ -12,7 +12,7 @@ mod path;
 mod shell;
 mod stat;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -117,7 +117,37 @@ struct Report {
     path: path::Path,
     wanted_mhz: f64,
     fmax_mhz: Option<f64>,
+    critical_path: Option<Critical>,
     blocks: Vec<Block>,
+}
+
+/// The slowest way from register to register after place-and-route.
+#[derive(Serialize)]
+struct Critical {
+    from: String,
+    to: String,
+    /// Of its time, what is spent in cells; the rest is wires.
+    logic_ns: f64,
+    wires_ns: f64,
+}
+
+/// What `ecp5` places into.
+const DEVICE: &str = "LFE5UM5G-85F";
+
+/// What of the device the design takes more than there is, if anything.
+fn too_large(cost: &Cost) -> Option<String> {
+    let needs = [
+        ("LUTs", cost.lut, 83640),
+        ("flip-flops", cost.ff, 83640),
+        ("block RAMs", cost.ebr.unwrap_or_default(), 208),
+        ("multipliers", cost.dsp, 156),
+    ];
+    let short: Vec<String> = needs
+        .iter()
+        .filter(|(_, needed, there)| needed > there)
+        .map(|(what, needed, there)| format!("has {there} {what}, the design takes {needed}"))
+        .collect();
+    (!short.is_empty()).then(|| short.join("; "))
 }
 
 /// Generates, maps, places and reports.
@@ -137,10 +167,15 @@ pub fn run(args: &Args) -> Result<u8> {
     let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_route)?;
     let blocks = if args.no_blocks { Vec::new() } else { job.blocks(&manifest.top)? };
     let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
-    let fmax_mhz = match args.target {
-        Target::Ecp5 if !args.no_route => Some(job.place(&manifest, wanted_mhz)?),
+    let routed = match (args.target, args.no_route, too_large(&flat.cost)) {
+        (Target::Ecp5, false, None) => Some(job.place(&manifest, wanted_mhz)?),
+        (Target::Ecp5, false, Some(why)) => {
+            eprintln!("not placed: {DEVICE} {why}");
+            None
+        }
         _ => None,
     };
+    let (fmax_mhz, critical_path) = routed.unzip();
     let report = Report {
         config: args.config.clone(),
         set: args.set.clone(),
@@ -153,6 +188,7 @@ pub fn run(args: &Args) -> Result<u8> {
         path: flat.path,
         wanted_mhz,
         fmax_mhz,
+        critical_path,
         blocks,
     };
     let text = serde_json::to_string_pretty(&report).context("writing the result")? + "\n";
@@ -229,9 +265,19 @@ impl Job {
 
     fn blocks(&self, top: &str) -> Result<Vec<Block>> {
         let synth = self.target.synth(top, false);
-        let script = format!("{}{synth}\ntee -q -o blocks-stat.json stat -json\n", self.read(top)?);
+        let script = format!(
+            "{}{synth}\ntee -q -o blocks-stat.json stat -json\nwrite_blif blocks.blif\n",
+            self.read(top)?
+        );
         self.yosys("blocks", &script)?;
-        Stat::read(&self.work.join("blocks-stat.json"))?.blocks(top)
+        let mut blocks = Stat::read(&self.work.join("blocks-stat.json"))?.blocks(top)?;
+        let blif = fs::read_to_string(self.work.join("blocks.blif")).context("reading blocks.blif")?;
+        let paths = path::by_block(&blif)?;
+        for block in &mut blocks {
+            let below = block.name.strip_prefix(top).unwrap_or(&block.name).trim_start_matches('/');
+            block.longest_lut_path = paths.get(below).map(|path| path.luts);
+        }
+        Ok(blocks)
     }
 
     /// Runs a script and fails if there is anything to be said against its log; returns the tool's version.
@@ -260,8 +306,8 @@ impl Job {
         Ok(version.split(" (").next().unwrap_or(version).to_string())
     }
 
-    /// Places and routes the flattened design in its shell; gives the clock.
-    fn place(&self, manifest: &Manifest, mhz: f64) -> Result<f64> {
+    /// Places and routes the flattened design in its shell; gives the clock and what limits it.
+    fn place(&self, manifest: &Manifest, mhz: f64) -> Result<(f64, Critical)> {
         let (name, shell) = (shell::NAME, shell::shell(&manifest.top, &manifest.ports));
         fs::write(self.work.join("shell.v"), shell).context("writing shell.v")?;
         let script = format!(
@@ -283,18 +329,8 @@ impl Job {
         command.args(["--freq", &mhz.to_string(), "--lpf-allow-unconstrained", "--timing-allow-fail"]);
         command.args(["--seed", "1", "--quiet", "--log", "route.log"]);
         self.logged("route", "placing and routing", command)?;
-        #[derive(Deserialize)]
-        struct Route {
-            fmax: std::collections::BTreeMap<String, Clock>,
-        }
-        #[derive(Deserialize)]
-        struct Clock {
-            achieved: f64,
-        }
         let report = fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
-        let route: Route = serde_json::from_str(&report).context("reading route.json")?;
-        let slowest = route.fmax.values().map(|c| c.achieved).reduce(f64::min);
-        slowest.context("nextpnr found no clock")
+        route(&report).context("reading route.json")
     }
 
     fn program(&self, name: &str) -> Command {
@@ -402,6 +438,58 @@ fn library(line: &str) -> bool {
     port.and_then(|p| p.rsplit('.').next()).is_some_and(|p| PORTS.contains(&p))
 }
 
+/// The slowest clock of nextpnr's report and its critical path.
+fn route(report: &str) -> Result<(f64, Critical)> {
+    #[derive(Deserialize)]
+    struct Route {
+        fmax: BTreeMap<String, Clock>,
+        critical_paths: Vec<Way>,
+    }
+    #[derive(Deserialize)]
+    struct Clock {
+        achieved: f64,
+    }
+    #[derive(Deserialize)]
+    struct Way {
+        from: String,
+        to: String,
+        path: Vec<Step>,
+    }
+    #[derive(Deserialize)]
+    struct Step {
+        delay: f64,
+        #[serde(rename = "type")]
+        kind: String,
+        from: Place,
+        to: Place,
+        #[serde(default)]
+        net: String,
+    }
+    #[derive(Deserialize)]
+    struct Place {
+        cell: String,
+    }
+    let report: Route = serde_json::from_str(report)?;
+    let (clock, slowest) =
+        report.fmax.iter().min_by(|a, b| a.1.achieved.total_cmp(&b.1.achieved)).context("no clock")?;
+    // Edges of the same clock: `posedge clk`.
+    let own = |edge: &str| edge.split_whitespace().last() == Some(clock.as_str());
+    let way = report.critical_paths.iter().find(|way| own(&way.from) && own(&way.to));
+    let way = way.context("no critical path")?;
+    let sum = |wires: bool| way.path.iter().filter(|s| (s.kind == "routing") == wires).map(|s| s.delay).sum();
+    let begin = way.path.iter().find(|step| !step.net.is_empty());
+    let critical = Critical {
+        from: begin
+            .map(|step| step.net.clone())
+            .or(way.path.first().map(|s| s.from.cell.clone()))
+            .unwrap_or_default(),
+        to: way.path.last().map(|step| step.to.cell.clone()).unwrap_or_default(),
+        logic_ns: sum(false),
+        wires_ns: sum(true),
+    };
+    Ok((slowest.achieved, critical))
+}
+
 /// A line that says what is being done: a spinner on a terminal, else one line at the beginning.
 struct Progress {
     bar: ProgressBar,
@@ -443,22 +531,31 @@ impl Progress {
 
 fn table(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
     let memory = if report.target == "xcup" { "BRAM18" } else { "EBR" };
-    writeln!(out, "{:<44} {:>7} {:>7} {:>7} {:>6} {:>5}", "block", "LUT", "of RAM", "FF", memory, "DSP")?;
-    let mut row = |name: &str, c: &Cost| {
+    writeln!(
+        out,
+        "{:<44} {:>7} {:>7} {:>7} {:>6} {:>5} {:>5}",
+        "block", "LUT", "of RAM", "FF", memory, "DSP", "path"
+    )?;
+    let mut row = |name: &str, c: &Cost, path: Option<u32>| {
         writeln!(
             out,
-            "{name:<44} {:>7} {:>7} {:>7} {:>6} {:>5}",
+            "{name:<44} {:>7} {:>7} {:>7} {:>6} {:>5} {:>5}",
             c.lut,
             c.lutram,
             c.ff,
             c.bram18.or(c.ebr).unwrap_or_default(),
-            c.dsp
+            c.dsp,
+            path.map_or("-".into(), |luts| luts.to_string())
         )
     };
-    row("total, flattened", &report.total)?;
+    row("total, flattened", &report.total, Some(report.longest_lut_path))?;
     for block in &report.blocks {
         let times = if block.instances > 1 { format!(" x{}", block.instances) } else { String::new() };
-        row(&format!("{:1$}{2}{times}", "", 2 * block.depth, block.module), &block.cost)?;
+        row(
+            &format!("{:1$}{2}{times}", "", 2 * block.depth, block.module),
+            &block.cost,
+            block.longest_lut_path,
+        )?;
     }
     writeln!(
         out,
@@ -467,6 +564,13 @@ fn table(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
     )?;
     if let Some(fmax) = report.fmax_mhz {
         writeln!(out, "clock: {fmax:.1} MHz, wanted {:.1} MHz", report.wanted_mhz)?;
+    }
+    if let Some(critical) = &report.critical_path {
+        writeln!(
+            out,
+            "its limit: {} -> {}, {:.1} ns in cells and {:.1} ns in wires",
+            critical.from, critical.to, critical.logic_ns, critical.wires_ns
+        )?;
     }
     Ok(())
 }
@@ -496,6 +600,27 @@ mod tests {
         let text = "    (* ram_style = \"block\", no_rw_check *)\n    reg [63:0] store [0:511]; // a.rs:1\n\
                     \x20   (* ram_style = \"distributed\" *)\n    reg [1:0] small [0:15]; // a.rs:2\n";
         assert_eq!(block_memories_of(text), ["store"]);
+    }
+
+    #[test]
+    fn the_clock_and_its_limit_are_read_from_the_report() {
+        let report = r#"{ "fmax": { "$glb_clk": { "achieved": 70.5, "constraint": 62.5 } }, "critical_paths": [
+            { "from": "<async>", "to": "posedge $glb_clk", "path": [] },
+            { "from": "posedge $glb_clk", "to": "posedge $glb_clk", "path": [
+                { "type": "clk-to-q", "delay": 0.5, "from": { "cell": "a" }, "to": { "cell": "a" } },
+                { "type": "routing", "delay": 2.5, "net": "q", "from": { "cell": "a" }, "to": { "cell": "b" } },
+                { "type": "setup", "delay": 0.25, "from": { "cell": "b" }, "to": { "cell": "b" } } ] } ] }"#;
+        let (fmax, limit) = route(report).unwrap();
+        assert_eq!((fmax, limit.logic_ns, limit.wires_ns), (70.5, 0.75, 2.5));
+        assert_eq!((limit.from.as_str(), limit.to.as_str()), ("q", "b"));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        let cost = Cost { lut: 90_000, ebr: Some(300), ..Cost::default() };
+        let why = too_large(&cost).unwrap();
+        assert_eq!(why, "has 83640 LUTs, the design takes 90000; has 208 block RAMs, the design takes 300");
+        assert_eq!(too_large(&Cost::default()), None);
     }
 
     #[test]

@@ -6,9 +6,13 @@
 //! multiplier and ends at the next of these. Each LUT on it counts one, and so does the reading of a LUT RAM. Wide
 //! multiplexers behind LUTs (`MUXF7`, `PFUMX`, ...) and the way along a carry chain count nothing, as both are several
 //! times faster than a LUT with its wires; a sum still counts the LUT in front of the chain, which on ECP5 is inside
-//! `CCU2C`. Carry cells are followed output by output, so low bits of a sum do not seem to depend on high bits.
+//! `CCU2C`. Carry cells are followed output by output, so low bits of a sum do not seem to depend on high bits. Nothing
+//! begins at a constant.
+//!
+//! A netlist that keeps its modules is put together again, and each block gets the longest path that ends in it,
+//! wherever that begins.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::{bail, Context, Result};
 use serde::Serialize;
@@ -33,127 +37,266 @@ struct Arc {
     luts: u32,
 }
 
-/// Finds it.
+/// The longest path of a design.
 ///
 /// # Errors
 /// What is not BLIF as Yosys writes it, a cell that is not known here, a loop.
 pub fn longest(blif: &str) -> Result<Path> {
-    let mut nets = Nets::default();
-    let mut arcs: Vec<Arc> = Vec::new();
-    // Where a net ends: an output of the cell that keeps it.
-    let mut ends: HashMap<u32, u32> = HashMap::new();
+    let mut all = by_block(blif)?;
+    all.remove("").context("the netlist is empty")
+}
+
+/// The longest path that ends in each block or below it. A block's name is that of the modules from the top down,
+/// without the top; the top's is empty.
+///
+/// # Errors
+/// Those of [`longest`].
+pub fn by_block(blif: &str) -> Result<BTreeMap<String, Path>> {
     let joined = blif.replace("\\\n", " ");
-    for line in joined.lines() {
+    let models = models(&joined);
+    let top = models.values().find(|m| m.first).context("the netlist is empty")?;
+    let mut all = Netlist::default();
+    let ports = HashMap::new();
+    all.add(&models, top, &Place { block: String::new(), prefix: String::new(), ports: &ports })?;
+    all.walk()
+}
+
+/// A module of the file.
+#[derive(Default)]
+struct Model<'a> {
+    /// It comes first: the top.
+    first: bool,
+    /// Its lines but for its ports.
+    lines: Vec<&'a str>,
+}
+
+/// The modules by name. What stands outside of any is the top's.
+fn models(blif: &str) -> HashMap<&str, Model<'_>> {
+    let mut models: HashMap<&str, Model> = HashMap::new();
+    let mut name = "";
+    for line in blif.lines() {
         let mut words = line.split_whitespace();
         match words.next() {
-            Some(".subckt" | ".gate") => {
-                let cell = words.next().context("a cell without a type")?;
-                let mut pins: Vec<(&str, u32)> = Vec::new();
-                for word in words {
-                    let (pin, net) = word.split_once('=').with_context(|| format!("cell {cell}: {word}"))?;
-                    pins.push((pin, nets.id(net)));
-                }
-                let Some(arcs_of) = through(cell) else {
-                    let out = pins.iter().find(|(pin, _)| pin.starts_with(['Q', 'D', 'P', 'S'])).map(|p| p.1);
-                    let out = pins.iter().find(|(pin, _)| *pin == "Q").map(|p| p.1).or(out);
-                    if let Some(out) = out {
-                        ends.extend(pins.iter().map(|(_, net)| (*net, out)));
-                    }
-                    if !keeps(cell) {
-                        bail!("the cell {cell} is not known to the measure of paths");
-                    }
-                    continue;
-                };
-                for (out, to) in &pins {
-                    for (pin, from) in &pins {
-                        if let Some(luts) = arcs_of(pin, out) {
-                            arcs.push(Arc { from: *from, to: *to, luts });
-                        }
-                    }
-                }
+            Some(".model") => {
+                name = words.next().unwrap_or("");
+                let first = models.is_empty();
+                models.insert(name, Model { first, lines: Vec::new() });
             }
-            Some(".names" | ".conn") => {
-                if let (Some(from), Some(to)) = (words.next(), words.next()) {
-                    let (from, to) = (nets.id(from), nets.id(to));
-                    arcs.push(Arc { from, to, luts: 0 });
-                }
+            Some(".subckt" | ".gate" | ".names" | ".conn") => {
+                let first = models.is_empty();
+                let model = models.entry(name).or_insert_with(|| Model { first, lines: Vec::new() });
+                model.lines.push(line);
             }
             _ => {}
         }
     }
-    walk(&nets, &arcs, &ends)
+    models
 }
 
+/// Where an instance stands.
+struct Place<'a> {
+    block: String,
+    /// In front of the names of its nets.
+    prefix: String,
+    /// The nets at its ports; none where a constant is.
+    ports: &'a HashMap<&'a str, Option<u32>>,
+}
+
+/// All instances put together.
 #[derive(Default)]
-struct Nets<'a> {
-    ids: HashMap<&'a str, u32>,
-    names: Vec<&'a str>,
+struct Netlist {
+    nets: Nets,
+    arcs: Vec<Arc>,
+    blocks: Vec<String>,
+    ends: Vec<End>,
+    instances: u32,
 }
 
-impl<'a> Nets<'a> {
-    fn id(&mut self, name: &'a str) -> u32 {
-        *self.ids.entry(name).or_insert_with(|| {
-            self.names.push(name);
-            self.names.len() as u32 - 1
+/// A path's end.
+struct End {
+    net: u32,
+    /// An output of the cell that keeps it.
+    to: u32,
+    block: u32,
+}
+
+impl Netlist {
+    fn add(&mut self, models: &HashMap<&str, Model<'_>>, model: &Model<'_>, at: &Place<'_>) -> Result<()> {
+        let block = match self.blocks.iter().position(|b| *b == at.block) {
+            Some(block) => block,
+            None => {
+                self.blocks.push(at.block.clone());
+                self.blocks.len() - 1
+            }
+        } as u32;
+        for line in &model.lines {
+            let mut words = line.split_whitespace();
+            let kind = words.next();
+            if matches!(kind, Some(".names" | ".conn")) {
+                if let (Some(from), Some(to)) = (words.next(), words.next()) {
+                    if let (Some(from), Some(to)) = (self.net(from, at), self.net(to, at)) {
+                        self.arcs.push(Arc { from, to, luts: 0 });
+                    }
+                }
+                continue;
+            }
+            let cell = words.next().context("a cell without a type")?;
+            let mut ports: Vec<(&str, Option<u32>)> = Vec::new();
+            for word in words {
+                let (pin, net) = word.split_once('=').with_context(|| format!("cell {cell}: {word}"))?;
+                ports.push((pin, self.net(net, at)));
+            }
+            if let Some(inner) = models.get(cell) {
+                let name = if at.block.is_empty() { cell.into() } else { format!("{}/{cell}", at.block) };
+                self.instances += 1;
+                // Two instances of a module differ by a number, for the file has no names of instances.
+                let prefix = format!("{name}#{}.", self.instances);
+                let ports = ports.into_iter().collect();
+                self.add(models, inner, &Place { block: name, prefix, ports: &ports })?;
+                continue;
+            }
+            let pins: Vec<(&str, u32)> =
+                ports.into_iter().filter_map(|(pin, net)| Some((pin, net?))).collect();
+            let Some(arcs_of) = through(cell) else {
+                if !keeps(cell) {
+                    bail!("the cell {cell} is not known to the measure of paths");
+                }
+                let out = pins.iter().find(|(pin, _)| *pin == "Q");
+                let out = out.or_else(|| pins.iter().find(|(pin, _)| pin.starts_with(['Q', 'D', 'P', 'S'])));
+                if let Some(to) = out.map(|pin| pin.1) {
+                    self.ends.extend(pins.iter().map(|(_, net)| End { net: *net, to, block }));
+                }
+                continue;
+            };
+            for (out, to) in &pins {
+                for (pin, from) in &pins {
+                    if let Some(luts) = arcs_of(pin, out) {
+                        self.arcs.push(Arc { from: *from, to: *to, luts });
+                    }
+                }
+            }
+            // What a memory in LUTs keeps.
+            let out = pins.iter().find(|(out, _)| pins.iter().any(|(pin, _)| arcs_of(pin, out).is_some()));
+            if let Some((_, to)) = out.filter(|_| writes(cell)) {
+                let kept = pins
+                    .iter()
+                    .filter(|(pin, _)| *pin == "D" || pin.starts_with("DI") || pin.starts_with('W'));
+                self.ends.extend(kept.map(|(_, net)| End { net: *net, to: *to, block }));
+            }
+        }
+        Ok(())
+    }
+
+    /// The net, unless it is a constant.
+    fn net(&mut self, name: &str, at: &Place<'_>) -> Option<u32> {
+        if matches!(name, "$false" | "$true" | "$undef") {
+            return None;
+        }
+        if let Some(net) = at.ports.get(name) {
+            return *net;
+        }
+        Some(match at.prefix.is_empty() {
+            true => self.nets.id(name),
+            false => self.nets.id(&format!("{}{name}", at.prefix)),
         })
     }
 }
 
-fn walk(nets: &Nets<'_>, arcs: &[Arc], ends: &HashMap<u32, u32>) -> Result<Path> {
-    let count = nets.names.len();
-    let mut waiting = vec![0u32; count];
-    let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); count];
-    for (index, arc) in arcs.iter().enumerate() {
-        waiting[arc.to as usize] += 1;
-        leaving[arc.from as usize].push(index as u32);
+#[derive(Default)]
+struct Nets {
+    ids: HashMap<String, u32>,
+    names: Vec<String>,
+}
+
+impl Nets {
+    fn id(&mut self, name: &str) -> u32 {
+        if let Some(id) = self.ids.get(name) {
+            return *id;
+        }
+        let id = self.names.len() as u32;
+        self.names.push(name.into());
+        self.ids.insert(name.into(), id);
+        id
     }
-    let mut depth = vec![0u32; count];
-    let mut before: Vec<Option<u32>> = vec![None; count];
-    let mut ready: Vec<u32> = (0..count as u32).filter(|net| waiting[*net as usize] == 0).collect();
-    let mut done = 0;
-    while let Some(net) = ready.pop() {
-        done += 1;
-        for index in &leaving[net as usize] {
-            let arc = &arcs[*index as usize];
-            let there = depth[net as usize] + arc.luts;
-            let to = arc.to as usize;
-            if before[to].is_none() || there > depth[to] {
-                (depth[to], before[to]) = (there, Some(net));
-            }
-            waiting[to] -= 1;
-            if waiting[to] == 0 {
-                ready.push(arc.to);
+}
+
+impl Netlist {
+    fn walk(&self) -> Result<BTreeMap<String, Path>> {
+        let names = &self.nets.names;
+        let count = names.len();
+        let mut waiting = vec![0u32; count];
+        let mut leaving: Vec<Vec<u32>> = vec![Vec::new(); count];
+        for (index, arc) in self.arcs.iter().enumerate() {
+            waiting[arc.to as usize] += 1;
+            leaving[arc.from as usize].push(index as u32);
+        }
+        let mut depth = vec![0u32; count];
+        let mut before: Vec<Option<u32>> = vec![None; count];
+        let mut ready: Vec<u32> = (0..count as u32).filter(|net| waiting[*net as usize] == 0).collect();
+        let mut done = 0;
+        while let Some(net) = ready.pop() {
+            done += 1;
+            for index in &leaving[net as usize] {
+                let arc = &self.arcs[*index as usize];
+                let there = depth[net as usize] + arc.luts;
+                let to = arc.to as usize;
+                if before[to].is_none() || there > depth[to] {
+                    (depth[to], before[to]) = (there, Some(net));
+                }
+                waiting[to] -= 1;
+                if waiting[to] == 0 {
+                    ready.push(arc.to);
+                }
             }
         }
-    }
-    if done < count {
-        let named = |net: &&u32| !nets.names[**net as usize].starts_with('$');
-        let stuck: Vec<u32> = (0..count as u32).filter(|net| waiting[*net as usize] > 0).collect();
-        let shown = stuck.iter().find(named).or(stuck.first()).map_or("", |net| nets.names[*net as usize]);
-        bail!("a combinational loop, at or behind the net {shown}");
-    }
-    let Some(last) = (0..count as u32).max_by_key(|net| (depth[*net as usize], std::cmp::Reverse(*net)))
-    else {
-        bail!("the netlist is empty");
-    };
-    let mut way = vec![last];
-    while let Some(net) = way.last().and_then(|net| before[*net as usize]) {
-        way.push(net);
-    }
-    way.reverse();
-    let name = |net: u32| nets.names[net as usize].to_string();
-    let mut through: Vec<String> = Vec::new();
-    for net in way.iter().skip(1).map(|net| name(*net)) {
-        if !net.starts_with('$') && through.last() != Some(&net) {
-            through.push(net);
+        if done < count {
+            let named = |net: &&u32| !names[**net as usize].starts_with('$');
+            let stuck: Vec<u32> = (0..count as u32).filter(|net| waiting[*net as usize] > 0).collect();
+            let shown = stuck.iter().find(named).or(stuck.first()).map_or("", |net| &names[*net as usize]);
+            bail!("a combinational loop, at or behind the net {shown}");
         }
+        let name = |net: u32| names[net as usize].clone();
+        let path = |last: u32, to: u32| {
+            let mut way = vec![last];
+            while let Some(net) = way.last().and_then(|net| before[*net as usize]) {
+                way.push(net);
+            }
+            way.reverse();
+            let mut through: Vec<String> = Vec::new();
+            for net in way.iter().skip(1).map(|net| name(*net)) {
+                if !net.starts_with('$') && through.last() != Some(&net) {
+                    through.push(net);
+                }
+            }
+            Path { luts: depth[last as usize], from: name(way[0]), to: name(to), through }
+        };
+
+        // The longest of all may end at a port; that of a block ends in it.
+        let last = (0..count as u32).max_by_key(|net| (depth[*net as usize], std::cmp::Reverse(*net)));
+        let last = last.context("the netlist is empty")?;
+        let to = self.ends.iter().find(|end| end.net == last).map_or(last, |end| end.to);
+        let mut all = BTreeMap::from([(String::new(), path(last, to))]);
+        let mut worst: BTreeMap<&str, &End> = BTreeMap::new();
+        for end in &self.ends {
+            let mut block = self.blocks[end.block as usize].as_str();
+            while !block.is_empty() {
+                let known = worst.entry(block).or_insert(end);
+                if depth[end.net as usize] > depth[known.net as usize] {
+                    *known = end;
+                }
+                block = block.rsplit_once('/').map_or("", |(above, _)| above);
+            }
+        }
+        all.extend(worst.into_iter().map(|(block, end)| (block.to_string(), path(end.net, end.to))));
+        Ok(all)
     }
-    Ok(Path {
-        luts: depth[last as usize],
-        from: name(way[0]),
-        to: name(ends.get(&last).copied().unwrap_or(last)),
-        through,
-    })
+}
+
+/// Whether paths that go through the cell may also end in it: memory in LUTs.
+fn writes(cell: &str) -> bool {
+    cell == "TRELLIS_DPR16X4"
+        || cell.starts_with("SRL")
+        || cell.starts_with("RAM") && !cell.starts_with("RAMB")
 }
 
 /// Whether a path ends at the cell.
@@ -253,6 +396,36 @@ mod tests {
         let path = longest(blif).unwrap();
         assert_eq!((path.luts, path.to.as_str()), (2, "q"));
         assert_eq!(path.through, ["y", "x"]);
+    }
+
+    #[test]
+    fn nothing_begins_at_a_constant() {
+        let blif = ".subckt LUT2 A=$false B=q Z=x\n.subckt LUT1 A=x Z=y\n.subckt TRELLIS_FF CLK=c DI=y Q=q\n";
+        let path = longest(blif).unwrap();
+        assert_eq!((path.luts, path.from.as_str(), path.to.as_str()), (2, "q", "q"));
+    }
+
+    #[test]
+    fn a_block_gets_the_longest_path_that_ends_in_it_or_below() {
+        let blif = ".model top\n.inputs c\n\
+            .subckt outer c=c in=q out=a\n\
+            .subckt LUT1 A=a Z=b\n\
+            .subckt TRELLIS_FF CLK=c DI=b Q=q\n.end\n\
+            .model outer\n.inputs c in\n.outputs out\n\
+            .subckt LUT1 A=in Z=x\n\
+            .subckt LUT1 A=x Z=y\n\
+            .subckt inner c=c in=y out=z\n\
+            .subckt inner c=c in=in out=w\n\
+            .subckt LUT2 A=z B=w Z=out\n.end\n\
+            .model inner\n.inputs c in\n.outputs out\n\
+            .subckt LUT1 A=in Z=n\n\
+            .subckt TRELLIS_FF CLK=c DI=n Q=k\n\
+            .names n out\n1 1\n.end\n";
+        let all = by_block(blif).unwrap();
+        let luts: Vec<(&str, u32)> = all.iter().map(|(block, path)| (block.as_str(), path.luts)).collect();
+        assert_eq!(luts, [("", 5), ("outer", 3), ("outer/inner", 3)]);
+        let path = &all["outer/inner"];
+        assert_eq!((path.from.as_str(), path.to.as_str()), ("q", "outer/inner#2.k"));
     }
 
     #[test]

@@ -58,6 +58,8 @@ pub(crate) struct Block {
     pub instances: u64,
     #[serde(flatten)]
     pub cost: Cost,
+    /// LUTs on the longest path that ends in it; none where it keeps nothing.
+    pub longest_lut_path: Option<u32>,
 }
 
 impl Stat {
@@ -98,7 +100,14 @@ impl Stat {
     ) -> Result<()> {
         let mut cost = Cost::default();
         self.add(module, times, &mut cost)?;
-        blocks.push(Block { name: name.into(), module: module.into(), depth, instances: times, cost });
+        blocks.push(Block {
+            name: name.into(),
+            module: module.into(),
+            depth,
+            instances: times,
+            cost,
+            longest_lut_path: None,
+        });
         for (child, count) in self.children(module) {
             self.tree(&format!("{name}/{child}"), child, depth + 1, times * count, blocks)?;
         }
