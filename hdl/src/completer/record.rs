@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Remembers what was sent, until it is acknowledged.
+//!
+//! ```text
+//!  sent --> tail of the QP's list --+--> pool[tail] = message
+//!                ^                  +--> links[tail] = free place = new tail
+//!                |                  +--> read copy for track: {tail, next PSN, a WQE has failed}
+//!  free places --+
+//!       ^ init: first the never used ones, then those that come back
+//! ```
+//!
+//! The messages of a QP stand in a linked list in one pool, oldest first. The place behind the newest belongs to the
+//! list already: `track` reads and frees from the head on, this block writes at the tail, and neither needs the other's
+//! pointer to change its own. Hence the pool has a place for each QP beyond those for messages.
+//!
+//! A packet costs 2 cycles, less than it takes on the wire: it is known here before its answer comes. What may be sent is
+//! bounded by the free places, which `commit` counts.
+//!
+//! Reset: the tails are set one QP a cycle, QP `q` to place `q`; what comes meanwhile waits.
+
+use crate::config::RnicConfig;
+use crate::requester::{Flush, Sent};
+use crate::stream::deep_fifo;
+use crate::types::{QpInit, TableWrite};
+use ferrowire_rtl::{bits, clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+
+/// A message in the pool.
+#[derive(Clone, Bundle)]
+pub struct Message {
+    /// PSN of its last packet.
+    pub last_psn: Sig,
+    /// A CQE is wanted.
+    pub signaled: Sig,
+    /// Opcode of the CQE.
+    pub opcode: Sig,
+    /// Bytes.
+    pub length: Sig,
+    /// `WcStatus`: not zero for a WQE that failed before it was sent.
+    pub status: Sig,
+    /// Its `LocalCause`.
+    pub cause: Sig,
+}
+
+impl Message {
+    /// The shape.
+    pub fn of() -> Self {
+        Message {
+            last_psn: bits(24),
+            signaled: bits(1),
+            opcode: bits(8),
+            length: bits(32),
+            status: bits(8),
+            cause: bits(8),
+        }
+    }
+}
+
+/// What `track` knows of a QP's list.
+#[derive(Clone, Bundle)]
+pub struct Front {
+    /// The place behind the newest message.
+    pub tail: Sig,
+    /// The PSN behind the newest packet.
+    pub next_psn: Sig,
+    /// A WQE that failed is in the list.
+    pub failed: Sig,
+}
+
+impl Front {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Front { tail: bits(place_bits(cfg)), next_psn: bits(24), failed: bits(1) }
+    }
+}
+
+/// A place that comes back.
+#[derive(Clone, Bundle)]
+pub struct Freed {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Which one.
+    pub place: Sig,
+}
+
+impl Freed {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Freed { valid: bits(1), place: bits(place_bits(cfg)) }
+    }
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Recorded {
+    /// A message and its place.
+    pub pool: TableWrite<Message>,
+    /// The place that follows it.
+    pub links: TableWrite<Sig>,
+    /// The QP's list, for `track`.
+    pub front: TableWrite<Front>,
+    /// QPs with a WQE that failed: each at most once before it starts anew.
+    pub failed: Stream<Sig>,
+    /// QPs that start, behind all that was sent before.
+    pub init: Stream<QpInit>,
+    /// QPs to flush, likewise.
+    pub flush: Stream<Flush>,
+}
+
+/// Places of the pool: for each message that may be under way, and behind the newest of each QP; a power of two.
+pub fn places(cfg: &RnicConfig) -> u32 {
+    (cfg.outstanding + cfg.qps).next_power_of_two()
+}
+
+/// Bits of a place's number.
+pub fn place_bits(cfg: &RnicConfig) -> u32 {
+    clog2(u64::from(places(cfg)))
+}
+
+#[derive(Clone, Copy, ferrowire_rtl::Fsm)]
+enum State {
+    Sweep,
+    Idle,
+    Write,
+}
+
+/// The recorder. `freed`: places that `track` has taken off a list.
+#[module]
+pub fn record(
+    m: &Scope,
+    cfg: &RnicConfig,
+    init: Stream<QpInit>,
+    sent: Stream<Sent>,
+    flush: Stream<Flush>,
+    freed: Freed,
+) -> Recorded {
+    let (qp_bits, place_bits) = (cfg.qp_bits(), place_bits(cfg));
+    let state = m.fsm("state", State::Sweep);
+    let (sweeping, idle, writing) = (state.is(State::Sweep), state.is(State::Idle), state.is(State::Write));
+
+    // Free places.
+    let fresh = m.reg("fresh", place_bits + 1).reset(cfg.qps);
+    let back = Stream::new(m, "back", freed.valid, freed.place);
+    m.assert(!back.valid | back.ready, "every place of the pool can come back");
+    let back = deep_fifo(&m.label("free"), places(cfg), back);
+    let all_used = fresh.eq(places(cfg));
+    let free = m.mux(all_used, &back.payload, &fresh.trunc(place_bits));
+
+    // What was sent goes first: a start and a flush go on to `track` only behind it.
+    let is_sent = idle & sent.valid;
+    let clear = idle & !sent.valid;
+    let starting = Stream::new(m, "start", clear & init.valid, init.payload.clone());
+    let is_init = starting.fire();
+    let flush_on = Stream::new(m, "flush_on", clear & !init.valid & flush.valid, flush.payload.clone());
+    sent.accept(is_sent);
+    init.accept(is_init);
+    flush.accept(flush_on.fire());
+    let qp = m.reg("qp", qp_bits).reset(0);
+    let by_sent = m.reg("by_sent", 1).reset(0);
+    let psn = m.reg("psn", 24).no_reset();
+    let event = m.reg_of("event", &sent.payload);
+    m.discard(&event);
+    let chosen = m.mux(is_init, &init.qp, &sent.qp);
+    m.when(is_init | is_sent, |m| {
+        m.set(&qp, chosen);
+        m.set(&by_sent, is_sent);
+        m.set(&psn, m.mux(is_init, &init.psn, &sent.psn));
+        m.set_all(&event, &sent.payload);
+        m.set(&state, State::Write);
+    });
+    let rows = m.mem("rows", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
+    let writes = writing | sweeping;
+    let next = m.wire_of("next", &Front::of(cfg));
+    rows.write(writes, qp, &next);
+    let row = rows.read(m, is_init | is_sent, chosen, Collision::Never);
+
+    // What becomes of the list.
+    let ends = by_sent & event.last;
+    let fails = ends & event.status.ne(0);
+    let pushes = writing & ends;
+    m.assert(!pushes | !all_used | back.valid, "a message is sent only where its place is known to be free");
+    back.accept(pushes & all_used);
+    m.when(pushes & !all_used, |m| m.set(&fresh, fresh + 1));
+    m.when(writing, |m| m.set(&state, State::Idle));
+    m.set_all(&next, &row);
+    m.when(ends, |m| m.set(&next.tail, free));
+    // A WQE that failed has no packet.
+    m.when(!fails, |m| m.set(&next.next_psn, m.mux(by_sent, &(psn + 1), &psn)));
+    m.when(fails, |m| m.set(&next.failed, 1));
+    m.when(!by_sent, |m| m.set(&next.failed, 0));
+    m.when(sweeping, |m| {
+        m.set_all(&next, &Front::of(cfg).zeros());
+        m.set(&next.tail, qp.zext(place_bits));
+        m.set(&qp, qp + 1);
+        m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
+    });
+    let message = Message {
+        last_psn: psn,
+        signaled: event.signaled,
+        opcode: event.wqe_opcode,
+        length: event.length,
+        status: event.status,
+        cause: event.cause,
+    };
+    let failed = Stream::new(m, "fail", writing & fails, qp);
+    m.assert(!failed.valid | failed.ready, "a QP fails once, then it is barred");
+    let failed = deep_fifo(&m.label("failed"), cfg.qps, failed);
+    Recorded {
+        pool: TableWrite { enable: pushes, index: row.tail, entry: message },
+        links: TableWrite { enable: pushes, index: row.tail, entry: free },
+        front: TableWrite { enable: writes, index: qp, entry: next },
+        failed,
+        init: starting,
+        flush: flush_on,
+    }
+}
