@@ -287,7 +287,8 @@ impl Link {
     fn end_frame(&mut self, cycle: u64, first: u64) {
         self.frames += 1;
         if let Some(rate) = self.rate {
-            self.free_at = self.free_at.max(first as f64) + wire_bytes(self.length) as f64 / rate;
+            // A frame that could not begin in the middle of a cycle does not move those behind it.
+            self.free_at = self.free_at.max(first as f64 - 1.0) + wire_bytes(self.length) as f64 / rate;
         }
         if self.marking {
             self.marks.push(Mark { first, last: cycle, bytes: self.length });

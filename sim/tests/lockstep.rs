@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The card in two simulators: every module by itself and the whole, at both configurations, gives the same in the
+//! native simulator and under Verilator, cycle by cycle; and it is generated in under a second.
+
+use ferrowire_hdl::config::RnicConfig;
+use ferrowire_hdl::top::rnic;
+use ferrowire_rtl::Netlist;
+use ferrowire_sim::lockstep::{self, Lockstep};
+use std::time::Instant;
+
+fn card(config: &str) -> Netlist {
+    rnic(&RnicConfig::named(config).unwrap()).unwrap_or_else(|errors| panic!("{config}:\n{errors}"))
+}
+
+fn every_module(config: &str, cycles: u64) {
+    let zoo = Lockstep::new(&card(config).zoo()).unwrap_or_else(|error| panic!("{error}"));
+    for seed in 1..=3 {
+        zoo.run(seed, cycles);
+    }
+}
+
+#[test]
+fn every_module_of_the_small_card_gives_the_same_in_both_simulators() {
+    every_module("generic-8b", 400);
+}
+
+#[test]
+fn every_module_of_the_100g_card_gives_the_same_in_both_simulators() {
+    every_module("generic-64b", 200);
+}
+
+#[test]
+fn the_whole_card_gives_the_same_in_both_simulators() {
+    for config in ["generic-8b", "generic-64b"] {
+        let whole = Lockstep::new(&card(config)).unwrap_or_else(|error| panic!("{error}"));
+        whole.run(1, 400);
+    }
+}
+
+#[test]
+fn the_whole_card_lints_without_a_warning() {
+    for config in ["generic-8b", "generic-64b"] {
+        lockstep::lint(&card(config)).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
+
+#[test]
+fn the_whole_card_is_generated_in_under_a_second() {
+    for config in ["generic-8b", "generic-64b"] {
+        // The quickest of three: the machine may be busy with other tests.
+        let times = (0..3).map(|_| {
+            let start = Instant::now();
+            let text = card(config).verilog();
+            assert!(text.contains("module rnic"));
+            start.elapsed()
+        });
+        let quickest = times.min().unwrap();
+        assert!(quickest.as_millis() < 1000, "{config}: {quickest:?}");
+    }
+}
