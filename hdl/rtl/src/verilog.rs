@@ -763,6 +763,45 @@ impl<'a> Printer<'a> {
         }
     }
 
+    /// The initial contents of a memory: a loop for each run of equal words that is longer than a few.
+    fn contents(&mut self, text: &mut String, name: &str, init: &[Bits], width: u32, depth: usize) {
+        const FEW: usize = 4;
+        let zero = Bits::zero(width);
+        let word = |i: usize| init.get(i).unwrap_or(&zero);
+        let mut runs: Vec<(usize, usize)> = Vec::new();
+        for i in 0..depth {
+            match runs.last_mut() {
+                Some((begin, end)) if word(*begin) == word(i) => *end = i + 1,
+                _ => runs.push((i, i + 1)),
+            }
+        }
+        let looped = |(begin, end): (usize, usize)| end - begin > FEW;
+        let index = match runs.iter().any(|run| looped(*run)) {
+            true => {
+                let index = self.claim(&format!("{name}_at"));
+                let _ = writeln!(text, "    integer {index};");
+                index
+            }
+            false => String::new(),
+        };
+        let _ = writeln!(text, "    initial begin");
+        for run in runs {
+            let value = literal(word(run.0));
+            if looped(run) {
+                let (begin, end) = run;
+                let _ = writeln!(
+                    text,
+                    "        for ({index} = {begin}; {index} < {end}; {index} = {index} + 1) {name}[{index}] = {value};"
+                );
+            } else {
+                for i in run.0..run.1 {
+                    let _ = writeln!(text, "        {name}[{i}] = {value};");
+                }
+            }
+        }
+        let _ = writeln!(text, "    end");
+    }
+
     fn memories(&mut self, text: &mut String) {
         for mem in &self.net.mems {
             let read = mem.reads.iter().any(|r| self.names.contains_key(&r.node));
@@ -793,14 +832,7 @@ impl<'a> Printer<'a> {
                 self.place(mem.loc)
             );
             if let Some(init) = &mem.init {
-                let _ = writeln!(text, "    initial begin");
-                for (i, word) in init.iter().enumerate() {
-                    let _ = writeln!(text, "        {name}[{i}] = {};", literal(word));
-                }
-                for i in init.len()..mem.depth as usize {
-                    let _ = writeln!(text, "        {name}[{i}] = {};", literal(&Bits::zero(mem.width)));
-                }
-                let _ = writeln!(text, "    end");
+                self.contents(text, &name, init, mem.width, mem.depth as usize);
             }
             for w in &mem.writes {
                 let clock = &self.net.domains[w.domain as usize].clock;
