@@ -15,14 +15,14 @@
 //! finds a state without its PSN; a kick comes after the broadcast, so that the flush finds the state.
 //!
 //! A fault moves a QP that is in INIT, RTR, RTS, SQD or SQE to ERR and kicks it; in RESET and ERR it is ignored, so any
-//! number of faults make one kick. A fault takes 2 cycles, and as long as the kick waits; a query's reply comes one
+//! number of faults make one kick. A fault takes 3 cycles, and as long as a kick before it waits; a query's reply comes one
 //! cycle after the query, an update takes 2 cycles and as long as the engines take. Faults wait behind an update:
 //! engines must take their PSN without waiting for their own fault to be taken.
 //!
 //! Reset leaves the table as it is; the command processor then writes every record.
 
 use crate::config::RnicConfig;
-use crate::stream::arbiter;
+use crate::stream::{arbiter, skid};
 use crate::types::{QpAttributes, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::QpState;
@@ -130,7 +130,8 @@ pub fn qp(
     faults: Vec<Stream<Sig>>,
 ) -> QpContext {
     let state = m.fsm("state", State::Idle);
-    let fault = arbiter(m, &|_: &Sig| lit(1, 1), faults);
+    // The engines' decisions end here, and the scheduler's readiness at the kick's register.
+    let fault = arbiter(m, &|_: &Sig| lit(1, 1), faults.into_iter().map(|fault| skid(m, fault)).collect());
     let index = m.reg("index", cfg.qp_bits()).no_reset();
     let wanted = query.valid.then(query.payload, fault.payload);
     let read = (state.is(State::Idle) & (query.valid | fault.valid)).named("read");
@@ -203,7 +204,7 @@ pub fn qp(
         attributes: TableWrite { enable: write, index, entry: update.record.attributes.clone() },
         state: TableWrite { enable: change, index, entry: life_after.state },
     };
-    QpContext { reply, broadcast, kick, responder, requester, completer }
+    QpContext { reply, broadcast, kick: skid(m, kick), responder, requester, completer }
 }
 
 #[cfg(test)]
@@ -406,7 +407,7 @@ mod tests {
         for _ in 0..50 {
             bench.step();
         }
-        assert_eq!(bench.sources[2].left(), 1);
+        assert_eq!(bench.sinks[KICK].items.len(), 0);
         let rts = u128::from(QpState::Rts.code());
         bench.update(2, &[("write", 1), ("record_exists", 1), ("record_state", rts)]);
         assert_eq!(bench.sinks[KICK].values(""), [2]);

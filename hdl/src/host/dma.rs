@@ -15,14 +15,14 @@
 //! requests and is never held up: a client asks only when it has room for the whole answer. A client that is not ready
 //! breaks that promise; an assertion says so. [`READS`] requests may be under way.
 //!
-//! [`write`]: one beat a cycle, latency 1. What a client hands over after a beat of another client was taken leaves
+//! [`write`]: one beat a cycle, latency 1; 2 for a client that finds the channel idle and at another client. What a client hands over after a beat of another client was taken leaves
 //! behind that beat: nothing overtakes. So a completion that is offered after its data was taken follows its data.
 //!
 //! Bad input: a request of no bytes, of more than 4,096, or across a page of 4 KiB is a client's fault and asserted.
 //! Reset forgets what is under way; no answer may come for it.
 
 use crate::config::RnicConfig;
-use crate::stream::{arbiter, arbiter_from, fifo, fork, skid};
+use crate::stream::{arbiter_from, arbiter_held, fifo, fork, skid};
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite};
 use ferrowire_rtl::{lit, module, Scope, Sig, Stream};
 
@@ -69,7 +69,7 @@ pub fn read(
 /// The write channel.
 #[module]
 pub fn write(m: &Scope, clients: Vec<Stream<DmaWrite>>) -> Stream<DmaWrite> {
-    let write = arbiter(m, &|beat: &DmaWrite| beat.last, clients);
+    let write = arbiter_held(m, &|beat: &DmaWrite| beat.last, clients);
     m.when(write.valid, |m| {
         m.assert(legal(write.address, write.length), "a write leaves its page or is empty");
     });

@@ -22,7 +22,7 @@ use super::{CqDoorbell, CqEntry, RawDoorbell};
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::types::{QpBroadcast, SqDoorbell, TableWrite};
-use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::doorbell as spec;
 use ferrowire_spec::QpState;
 
@@ -58,35 +58,54 @@ pub fn doorbell(
     m.discard(&qps.attributes.entry);
     m.discard(&cqs.entry);
     let (qp_bits, cq_bits) = (cfg.qp_bits(), cfg.cq_bits());
-    let sq_pages = m.mem("sq_pages", cfg.qps, &bits(16)).init(vec![]).build();
-    sq_pages.write(qps.attributes.enable, qps.attributes.index, &qps.attributes.entry.doorbell_page);
+    // Only pages that there are get stored and compared; the command processor refuses the others.
+    let page_bits = clog2(u64::from(cfg.doorbell_pages)).max(1);
+    let sq_pages = m.mem("sq_pages", cfg.qps, &bits(page_bits)).init(vec![]).build();
+    let sq_page = qps.attributes.entry.doorbell_page.trunc(page_bits);
+    sq_pages.write(qps.attributes.enable, qps.attributes.index, &sq_page);
     let sq_live = m.mem("sq_live", cfg.qps, &bits(1)).init(vec![]).build();
     sq_live.write(qps.state.enable, qps.state.index, &qps.state.entry.ne(QpState::Reset.code()));
-    let cq_bells = m.mem("cq_bells", cfg.cqs, &Bell { exists: bits(1), page: bits(16) }).init(vec![]).build();
-    cq_bells.write(cqs.enable, cqs.index, &Bell { exists: cqs.entry.valid, page: cqs.entry.doorbell_page });
+    let shape = Bell { exists: bits(1), page: bits(page_bits) };
+    let cq_bells = m.mem("cq_bells", cfg.cqs, &shape).init(vec![]).build();
+    let cq_page = cqs.entry.doorbell_page.trunc(page_bits);
+    cq_bells.write(cqs.enable, cqs.index, &Bell { exists: cqs.entry.valid, page: cq_page });
 
     let held_valid = m.reg("held_valid", 1).reset(0);
-    let held = m.reg_of("held", &raw.payload);
+    let held_data = m.reg("held_data", 64).no_reset();
+    let held_page = m.reg("held_page", page_bits).no_reset();
     raw.accept(!held_valid);
-    m.when(raw.fire(), |m| m.set_all(&held, &raw.payload));
+    m.when(raw.fire(), |m| {
+        m.set(&held_data, raw.data);
+        m.set(&held_page, raw.page.trunc(page_bits));
+    });
     let number = raw.data.trunc(24);
     let page = sq_pages.read(m, raw.fire(), number.trunc(qp_bits), Collision::New);
     let live = sq_live.read(m, raw.fire(), number.trunc(qp_bits), Collision::New);
     let bell = cq_bells.read(m, raw.fire(), number.trunc(cq_bits), Collision::New);
 
-    let qpn = field(&spec::sq::LAYOUT, &spec::sq::QPN, held.data);
-    let cqn = field(&spec::cq::LAYOUT, &spec::cq::CQN, held.data);
-    let for_sq = held.offset.eq(spec::SQ) & (qpn >> qp_bits).eq(0) & live & page.eq(held.page);
-    let for_cq = held.offset.eq(spec::CQ) & (cqn >> cq_bits).eq(0) & bell.exists & bell.page.eq(held.page);
+    let qpn = field(&spec::sq::LAYOUT, &spec::sq::QPN, held_data);
+    let cqn = field(&spec::cq::LAYOUT, &spec::cq::CQN, held_data);
+    // What needs no table is known a cycle before.
+    let (maybe_sq, maybe_cq) = (m.reg("maybe_sq", 1).no_reset(), m.reg("maybe_cq", 1).no_reset());
+    let there = raw.page.zext(17).lt(cfg.doorbell_pages);
+    m.when(raw.fire(), |m| {
+        let number = |layout, of| field(layout, of, raw.data);
+        let qpn = number(&spec::sq::LAYOUT, &spec::sq::QPN);
+        let cqn = number(&spec::cq::LAYOUT, &spec::cq::CQN);
+        m.set(&maybe_sq, there & raw.offset.eq(spec::SQ) & (qpn >> qp_bits).eq(0));
+        m.set(&maybe_cq, there & raw.offset.eq(spec::CQ) & (cqn >> cq_bits).eq(0));
+    });
+    let for_sq = maybe_sq & live & page.eq(held_page);
+    let for_cq = maybe_cq & bell.exists & bell.page.eq(held_page);
     let sq = SqDoorbell {
         qp: qpn.trunc(qp_bits),
-        producer: field(&spec::sq::LAYOUT, &spec::sq::PRODUCER, held.data),
+        producer: field(&spec::sq::LAYOUT, &spec::sq::PRODUCER, held_data),
     };
     let cq = CqDoorbell {
         cq: cqn.trunc(cq_bits),
-        consumer: field(&spec::cq::LAYOUT, &spec::cq::CONSUMER, held.data),
-        arm_next: field(&spec::cq::LAYOUT, &spec::cq::ARM_NEXT, held.data),
-        arm_solicited: field(&spec::cq::LAYOUT, &spec::cq::ARM_SOLICITED, held.data),
+        consumer: field(&spec::cq::LAYOUT, &spec::cq::CONSUMER, held_data),
+        arm_next: field(&spec::cq::LAYOUT, &spec::cq::ARM_NEXT, held_data),
+        arm_solicited: field(&spec::cq::LAYOUT, &spec::cq::ARM_SOLICITED, held_data),
     };
     // A queue that changes while its doorbell waits does not take the offer back.
     let sq = Stream::new(m, "sq", held_valid & for_sq, sq);

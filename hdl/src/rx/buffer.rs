@@ -32,7 +32,7 @@
 use crate::config::RnicConfig;
 use crate::rx::icrc::Verdict;
 use crate::rx::parse::{Parsed, REASON_BITS};
-use crate::stream::{deep_fifo, fifo, Beat};
+use crate::stream::{catch, deep_fifo, fifo, Beat};
 use crate::types::Headers;
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -169,6 +169,8 @@ pub fn buffer(
     let take = m.wire("take", 1);
     let beat = store.read(m, take, next.trunc(address), Collision::Never);
     let out = Stream::new(m, "frame_out", held, beat);
+    // Whether there is room does not reach the pointers of the next frame in the same cycle.
+    let frame_out = catch(&m.label("frame_out"), out.clone());
     m.drive(&take, busy & (!held | out.ready));
     m.when(take, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
     let following = next + 1;
@@ -190,7 +192,7 @@ pub fn buffer(
     m.assert((tail - next).le(depth), "the ring holds at most as much as there is");
 
     let dropped = Dropped { valid: dropped_valid, reason: dropped_reason };
-    Received { headers, frame: out, dropped }
+    Received { headers, frame: frame_out, dropped }
 }
 
 #[cfg(test)]

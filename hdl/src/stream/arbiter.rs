@@ -19,6 +19,10 @@
 //!
 //! Latency 0 for both, and paths from the outputs' `ready` to the inputs': put a [`skid`](super::skid) where they grow
 //! too long. Reset forgets packets under way.
+//!
+//! [`arbiter_held`] takes turns as [`arbiter`] does, but from a register: no path runs from an input's `valid` to any
+//! `ready`. No cycle is lost between packets of inputs that wait; one that finds the output idle and at another
+//! input waits a cycle for it, and it stays there.
 
 use ferrowire_rtl::{cat, clog2, lit, module, Bits, Bundle, Interface, Scope, Sig, Stream};
 
@@ -90,6 +94,38 @@ pub fn arbiter_from<T: Bundle + Interface>(
     choose(m, inputs, last)
 }
 
+/// As [`arbiter`], with the choice made a cycle before, where the packet before ends or the output is idle.
+#[module]
+pub fn arbiter_held<T: Bundle + Interface>(
+    m: &Scope,
+    last: &dyn Fn(&T) -> Sig,
+    inputs: Vec<Stream<T>>,
+) -> Stream<T> {
+    let n = inputs.len();
+    assert!(n > 0, "an arbiter without inputs");
+    let width = clog2(n as u64);
+    let holder = m.reg("holder", width).reset(0);
+    // Its packet has begun.
+    let within = m.reg("within", 1).reset(0);
+
+    let valids: Vec<Sig> = inputs.iter().map(|s| s.valid).collect();
+    let payloads: Vec<T> = inputs.iter().map(|s| s.payload.clone()).collect();
+    let item = m.select(holder, &payloads);
+    let ends = last(&item);
+    let out = Stream::new(m, "out", m.select(holder, &valids), item);
+    for (i, input) in inputs.iter().enumerate() {
+        input.accept(out.ready & holder.eq(i));
+    }
+
+    // The holder comes last of all: it is chosen where nobody else waits.
+    let due: Vec<Sig> = valids.iter().enumerate().map(|(i, v)| v & holder.lt(i)).collect();
+    let next = cat(&due).any().then(lowest(&due, width), lowest(&valids, width));
+    let free = out.valid.then(out.ready & ends, !within).named("free");
+    m.when(out.fire(), |m| m.set(&within, !ends));
+    m.when(free & cat(&valids).any(), |m| m.set(&holder, next));
+    out
+}
+
 /// Offers each beat to `n` takers, each of which may take it at its own time.
 #[module]
 pub fn fork<T: Bundle + Interface>(m: &Scope, #[param] n: usize, input: Stream<T>) -> Vec<Stream<T>> {
@@ -129,6 +165,20 @@ mod tests {
         sim
     }
 
+    /// [`arbiter_held`], told by tags in the beats who sent them.
+    fn held_sim(n: usize) -> Sim {
+        let tagged =
+            |i: usize| move |beat: &Beat| Chosen { source: lit(clog2(n as u64), i), item: beat.clone() };
+        let netlist = build("top", |m| {
+            let input = |i: usize| m.stream_in(&format!("in{i}"), &Beat::of(8)).map(tagged(i));
+            let out = arbiter_held(m, &|c: &Chosen<Beat>| c.item.last, (0..n).map(input).collect());
+            m.stream_out("out", out);
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        sim
+    }
+
     fn shape(n: usize) -> Chosen<Beat> {
         Chosen { source: bits(clog2(n as u64)), item: Beat::of(8) }
     }
@@ -159,8 +209,8 @@ mod tests {
 
     #[test]
     fn packets_pass_whole_and_in_order_under_random_stalls() {
-        for n in [1, 2, 3, 5] {
-            let mut sim = arbiter_sim(n);
+        let sims = [1, 2, 3, 5].into_iter().flat_map(|n| [(n, arbiter_sim(n)), (n, held_sim(n))]);
+        for (n, mut sim) in sims {
             let mut random = Random::new(n as u64);
             let (mut sources, mut sinks) = (inputs(n), [Sink::new("out", &shape(n))]);
             let mut sent = vec![Vec::new(); n];
@@ -180,44 +230,61 @@ mod tests {
 
     #[test]
     fn busy_inputs_take_turns_without_a_bubble() {
-        let (n, mut random) = (3, Random::new(1));
-        let mut sim = arbiter_sim(n);
-        let (mut sources, mut sinks) = (inputs(n), [Sink::new("out", &shape(n))]);
-        for source in &mut sources {
-            for _ in 0..10 {
-                source.push_frame(&random.bytes(20));
+        let n = 3;
+        for mut sim in [arbiter_sim(n), held_sim(n)] {
+            let mut random = Random::new(1);
+            let (mut sources, mut sinks) = (inputs(n), [Sink::new("out", &shape(n))]);
+            for source in &mut sources {
+                for _ in 0..10 {
+                    source.push_frame(&random.bytes(20));
+                }
             }
+            run(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 200, |s| s[0].items.len() == 90);
+            let cycles = &sinks[0].cycles;
+            assert_eq!(cycles[89] - cycles[0], 89);
+            let (order, _) = packets(&sinks[0], n);
+            assert!(order.iter().enumerate().all(|(i, source)| *source == i % 3), "{order:?}");
         }
-        run(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 200, |s| s[0].items.len() == 90);
-        let cycles = &sinks[0].cycles;
-        assert_eq!(cycles[89] - cycles[0], 89);
-        let (order, _) = packets(&sinks[0], n);
-        assert!(order.iter().enumerate().all(|(i, source)| *source == i % 3), "{order:?}");
     }
 
     #[test]
     fn an_input_waits_for_at_most_one_packet_of_each_other() {
-        let (n, mut random) = (4, Random::new(2));
-        let mut sim = arbiter_sim(n);
-        let (mut sources, mut sinks) = (inputs(n), [Sink::new("out", &shape(n))]);
-        for source in &mut sources[..3] {
-            for _ in 0..200 {
-                source.push_frame(&random.bytes(12));
+        let n = 4;
+        for mut sim in [arbiter_sim(n), held_sim(n)] {
+            let mut random = Random::new(2);
+            let (mut sources, mut sinks) = (inputs(n), [Sink::new("out", &shape(n))]);
+            for source in &mut sources[..3] {
+                for _ in 0..200 {
+                    source.push_frame(&random.bytes(12));
+                }
+            }
+            for _ in 0..30 {
+                // The fourth asks now and then, with a beat that is there at once.
+                for _ in 0..random.rng.random_range(1..9) {
+                    step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0);
+                }
+                let before = packets(&sinks[0], n).0.len();
+                sources[3].push_frame(&[7; 12]);
+                for _ in 0..8 {
+                    step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0);
+                }
+                let (order, _) = packets(&sinks[0], n);
+                let waited = order[before..].iter().position(|s| *s == 3);
+                assert!(waited.is_some_and(|w| w <= 3), "seed {}: {:?}", random.seed, &order[before..]);
             }
         }
-        for _ in 0..30 {
-            // The fourth asks now and then, with a beat that is there at once.
-            for _ in 0..random.rng.random_range(1..9) {
-                step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0);
-            }
-            let before = packets(&sinks[0], n).0.len();
-            sources[3].push_frame(&[7; 12]);
-            for _ in 0..8 {
-                step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0);
-            }
-            let (order, _) = packets(&sinks[0], n);
-            let waited = order[before..].iter().position(|s| *s == 3);
-            assert!(waited.is_some_and(|w| w <= 3), "seed {}: {:?}", random.seed, &order[before..]);
+    }
+
+    #[test]
+    fn a_held_output_costs_a_cycle_only_from_idle_at_another_input() {
+        let mut sim = held_sim(3);
+        let mut random = Random::new(4);
+        let (mut sources, mut sinks) = (inputs(3), [Sink::new("out", &shape(3))]);
+        for (source, wait) in [(0, 0), (2, 1), (2, 0), (1, 1)] {
+            let (before, begin) = (sinks[0].items.len(), sim.cycles());
+            sources[source].push_frame(&[1; 16]);
+            run(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 20, |s| s[0].items.len() == before + 2);
+            assert_eq!(sinks[0].cycles[before..], [begin + wait, begin + wait + 1], "from input {source}");
         }
     }
 

@@ -7,8 +7,8 @@ mod fifo;
 mod realign;
 mod skid;
 
-pub use arbiter::{arbiter, arbiter_from, fork, Chosen};
+pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
 pub use beat::Beat;
 pub use fifo::{deep_fifo, fifo};
 pub use realign::{realign, Realign, Realigned};
-pub use skid::skid;
+pub use skid::{catch, skid};

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A register slice: cuts valid, payload and ready.
+//! Register slices.
 //!
-//! Two places: what the output shows, and one for the beat that comes in the cycle in which the output stalls. One
-//! beat a cycle, latency 1; both handshake directions start and end at registers. Reset empties.
+//! [`skid`] cuts valid, payload and ready. Two places: what the output shows, and one for the beat that comes in the
+//! cycle in which the output stalls. One beat a cycle, latency 1; both handshake directions start and end at registers.
+//!
+//! [`catch`] cuts ready alone: it has the second place only, and shows what comes in the cycle in which it comes. One
+//! beat a cycle, latency 0. Reset empties both.
 
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Stream};
 
@@ -26,4 +29,47 @@ pub fn skid<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> {
         m.set_all(&spare, &input.payload);
     });
     out
+}
+
+/// Half a register slice: no path from the output's `ready` to the input's.
+#[module]
+pub fn catch<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> {
+    let caught = m.reg("caught", 1).reset(0);
+    let kept = m.reg_of("kept", &input.payload);
+    let out = Stream::new(m, "out", caught | input.valid, m.mux(caught, &kept, &input.payload));
+    input.accept(!caught);
+    m.when(!caught, |m| m.set_all(&kept, &input.payload));
+    m.set(&caught, out.valid & !out.ready);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Beat;
+    use crate::testing::{drain, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+
+    #[test]
+    fn slices_pass_a_beat_a_cycle_in_order_at_their_latency() {
+        let skid = |m: &Scope| m.stream_out("out", skid(m, m.stream_in("in", &Beat::of(8))));
+        let catch = |m: &Scope| m.stream_out("out", catch(m, m.stream_in("in", &Beat::of(8))));
+        let built = [build("skid", skid).unwrap(), build("catch", catch).unwrap()];
+        for (netlist, latency) in built.iter().zip([1, 0]) {
+            for stall in [0.0, 0.5] {
+                let mut sim = Sim::new(netlist);
+                sim.reset();
+                let mut random = Random::new(5);
+                let mut sources = [Source::new("in", &Beat::of(8))];
+                let mut sinks = [Sink::new("out", &Beat::of(8))];
+                let sent: Vec<Vec<u8>> = (0..50).map(|_| random.bytes(24)).collect();
+                sent.iter().for_each(|frame| sources[0].push_frame(frame));
+                drain(&mut sim, &mut sources, &mut sinks, &mut random, stall, 10_000, 5);
+                assert_eq!(sinks[0].frames(), sent, "seed {}", random.seed);
+                let pairs = sources[0].cycles.iter().zip(&sinks[0].cycles);
+                assert!(stall > 0.0 || pairs.into_iter().all(|(a, b)| a + latency == *b));
+                assert!(stall > 0.0 || sinks[0].cycles[149] - sinks[0].cycles[0] == 149);
+            }
+        }
+    }
 }

@@ -37,7 +37,7 @@
 use super::Payload;
 use crate::config::RnicConfig;
 use crate::fields::assemble;
-use crate::stream::{realign, skid, Beat, Realign};
+use crate::stream::{catch, realign, skid, Beat, Realign};
 use crate::types::{AddressVector, TableWrite, TxPacket};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
@@ -351,7 +351,8 @@ pub fn build(
     // Words in a beat, as a shift.
     let word_bits = lane_bits - 2;
 
-    // A: read the address vector.
+    // A: read the address vector. Whether the stages behind move does not concern who sends.
+    let packet = catch(&m.label("packet"), packet);
     let read_valid = m.reg("read_valid", 1).reset(0);
     let read = m.reg_of("read", &packet.payload);
     m.discard(&read.qp);
