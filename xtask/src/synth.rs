@@ -65,14 +65,16 @@ impl Target {
         }
     }
 
-    /// Yosys's command.
+    /// Yosys's command. `autoname`, which `synth_ecp5` contains, names nets after their neighbours for the paths.
     fn synth(self, top: &str, flat: bool) -> String {
         match (self, flat) {
             // Neither pads nor the flip-flops and buffers at them: the design is a core.
             (Target::Xcup, true) => {
-                format!("synth_xilinx -family xcup -noiopad -noclkbuf -flatten -top {top}")
+                format!("synth_xilinx -family xcup -noiopad -noclkbuf -flatten -top {top}\nautoname")
             }
-            (Target::Xcup, false) => format!("synth_xilinx -family xcup -noiopad -noclkbuf -top {top}"),
+            (Target::Xcup, false) => {
+                format!("synth_xilinx -family xcup -noiopad -noclkbuf -top {top}\nautoname")
+            }
             (Target::Ecp5, true) => format!("synth_ecp5 -top {top}"),
             (Target::Ecp5, false) => format!("synth_ecp5 -noflatten -top {top}"),
         }
