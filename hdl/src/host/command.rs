@@ -259,6 +259,16 @@ fn lowest_alone(set: Sig) -> Sig {
     set & (lit(set.width(), 0) - set)
 }
 
+/// A beat of a command or of a page list.
+#[derive(Clone, Bundle)]
+struct Incoming {
+    data: Sig,
+    last: Sig,
+    error: Sig,
+    /// For each eight bytes: no page of the size that the command names begins there.
+    misaligned: Sig,
+}
+
 /// Takes and executes commands.
 #[module]
 pub fn command(
@@ -532,7 +542,14 @@ pub fn command(
     let held = m.reg("held", 1).reset(0);
 
     // DMA reads: the command, or a piece of a page list.
-    let incoming = fifo(m, PIECE / cfg.beat_bytes, data);
+    // Whether the page numbers fit the pages' size is worked out in front of the FIFO, of every word that comes.
+    let low = |entry: Sig, shift: u32| entry.trunc(shift).any();
+    let misfit = |entry: &Sig| m.select(page_size, &[low(*entry, 12), low(*entry, 21), low(*entry, 30)]);
+    let checked = |read: &DmaReadData| {
+        let misaligned: Vec<Sig> = read.data.chunks(64).iter().map(misfit).collect();
+        Incoming { data: read.data, last: read.last, error: read.error, misaligned: cat(&misaligned) }
+    };
+    let incoming = fifo(m, PIECE / cfg.beat_bytes, data.map(checked));
     let list_at = m.reg("list_at", 64).no_reset();
     let left = m.reg("left", page_bits + 1).no_reset();
     let page_at = m.reg("page_at", page_bits).no_reset();
@@ -558,16 +575,17 @@ pub fn command(
     };
     let read = Stream::new(m, "read", fetching | state.is(State::PageAsk), request);
 
-    let entry = match lanes {
-        1 => incoming.data,
-        _ => m.select(list_at.slice(3, clog2(lanes.into())), &incoming.data.chunks(64)),
+    let (entry, misaligned) = match lanes {
+        1 => (incoming.data, incoming.misaligned),
+        _ => {
+            let lane = list_at.slice(3, clog2(lanes.into()));
+            (m.select(lane, &incoming.data.chunks(64)), incoming.misaligned.bit_at(lane))
+        }
     };
     let last_lane = match lanes {
         1 => lit(1, 1),
         _ => list_at.slice(3, clog2(lanes.into())).all(),
     };
-    let low = |shift: u32| entry.trunc(shift).any();
-    let misaligned = m.select(page_size, &[low(12), low(21), low(30)]);
     let taking = state.is(State::PageTake) & incoming.valid;
     let takes_entry = (taking & !incoming.error & !misaligned).named("takes_entry");
     let beat_ends = last_lane | left.eq(1);
