@@ -12,6 +12,7 @@
 //! - [`wire::Link`] is one direction of a wire: beat-accurate, or through a filter that drops, changes or adds frames.
 //! - [`bus::World`] steps cards and links on one clock; [`bus::SimBus`] is the driver's way to one of the cards.
 //! - [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
+//! - [`model`] is the transport once more, written from the specification: what the cards are compared with.
 //! - [`replay`] plays captured conversations again, with a card as one of the ends.
 //! - [`lockstep`] compares the native simulator with Verilator.
 #![forbid(unsafe_code)]
@@ -23,6 +24,7 @@ pub mod demo;
 pub mod host;
 pub mod lockstep;
 pub mod measure;
+pub mod model;
 pub mod pair;
 pub mod replay;
 pub mod wire;

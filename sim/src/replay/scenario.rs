@@ -153,6 +153,15 @@ pub struct Work {
     /// Immediate.
     #[serde(default)]
     pub immediate: Option<u32>,
+    /// Key of the responder that a SEND invalidates: of a window that the responder bound before.
+    #[serde(default)]
+    pub invalidate_rkey: Option<u32>,
+    /// Value that an atomic compares with or adds.
+    #[serde(default)]
+    pub compare_add: Option<u64>,
+    /// Value that a compare and swap stores.
+    #[serde(default)]
+    pub swap: Option<u64>,
 }
 
 /// A receive that the responder posts.

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keys of regions and windows, and the checks before every access (IBTA 10.6, 9.7.4.1.5).
+//!
+//! A key is an index in bits 31:8 and a tag in bits 7:0; both must match. Local and remote keys are checked by the same
+//! code: index, tag, protection domain, rights, bounds.
+
+use std::collections::BTreeMap;
+
+use ferrowire_spec::queue::cqe::LocalCause;
+
+use super::types::{Bind, Error, Rights, Sge};
+
+/// A region to register.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionAttr {
+    /// Protection domain.
+    pub pd: u32,
+    /// Host address of its first byte.
+    pub base: u64,
+    /// The address by which requests name that byte; 0 with `ZERO_BASED`.
+    pub va: u64,
+    /// Bytes.
+    pub len: u64,
+    /// Rights.
+    pub rights: Rights,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Bound {
+    region: u32,
+    qpn: u32,
+    va: u64,
+    /// Host address of the first byte.
+    base: u64,
+    len: u64,
+    rights: Rights,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Object {
+    Region(RegionAttr),
+    /// `None`: not bound.
+    Window(u32, Option<Bound>),
+}
+
+/// All keys of a node.
+#[derive(Debug, Default)]
+pub(super) struct Keys {
+    objects: BTreeMap<u32, (u8, Object)>,
+    next: u32,
+}
+
+const fn index(key: u32) -> u32 {
+    key >> 8
+}
+
+/// The offset of `len` bytes at `addr` in an area; the end must not wrap (IBTA 10.6.3.1).
+fn within(addr: u64, len: u64, start: u64, size: u64) -> Result<u64, LocalCause> {
+    let offset = addr.checked_sub(start).ok_or(LocalCause::KeyBounds)?;
+    match offset.checked_add(len) {
+        Some(end) if end <= size => Ok(offset),
+        _ => Err(LocalCause::KeyBounds),
+    }
+}
+
+impl Keys {
+    fn place(&mut self, key: Option<u32>, tag: u8, object: Object) -> Result<u32, Error> {
+        let key = match key {
+            Some(key) => key,
+            None => {
+                while self.objects.contains_key(&(self.next + 1)) {
+                    self.next += 1;
+                }
+                self.next += 1;
+                self.next << 8 | u32::from(tag)
+            }
+        };
+        if self.objects.contains_key(&index(key)) {
+            return Err(Error::Exists { what: "key", number: key });
+        }
+        self.objects.insert(index(key), (key as u8, object));
+        Ok(key)
+    }
+
+    /// Registers a region, with that key or one of its own choice with that tag.
+    pub(super) fn register(&mut self, attr: RegionAttr, key: Option<u32>, tag: u8) -> Result<u32, Error> {
+        let attr = match attr.rights.has(Rights::ZERO_BASED) {
+            true => RegionAttr { va: 0, ..attr },
+            false => attr,
+        };
+        self.place(key, tag, Object::Region(attr))
+    }
+
+    /// Makes a window, not bound.
+    pub(super) fn window(&mut self, pd: u32, key: Option<u32>, tag: u8) -> Result<u32, Error> {
+        self.place(key, tag, Object::Window(pd, None))
+    }
+
+    /// Removes a region or a window. A region with windows is busy (IBTA 11.2.8.5).
+    pub(super) fn remove(&mut self, key: u32) -> Result<(), Error> {
+        self.find(key).map_err(|_| Error::Unknown { what: "key", number: key })?;
+        let uses = |(_, object): &(u8, Object)| matches!(object, Object::Window(_, Some(bound)) if bound.region == index(key));
+        if self.objects.values().any(uses) {
+            return Err(Error::Busy);
+        }
+        self.objects.remove(&index(key));
+        Ok(())
+    }
+
+    fn find(&self, key: u32) -> Result<Object, LocalCause> {
+        let (tag, object) = self.objects.get(&index(key)).ok_or(LocalCause::KeyIndex)?;
+        match *tag == key as u8 {
+            true => Ok(*object),
+            false => Err(LocalCause::KeyTag),
+        }
+    }
+
+    /// The host address for a local access. Windows give none (IBTA 10.6.7).
+    pub(super) fn local(&self, pd: u32, sge: &Sge, write: bool) -> Result<u64, LocalCause> {
+        let Object::Region(region) = self.find(sge.lkey)? else { return Err(LocalCause::KeyAccess) };
+        if region.pd != pd {
+            return Err(LocalCause::KeyPd);
+        }
+        if write && !region.rights.has(Rights::LOCAL_WRITE) {
+            return Err(LocalCause::KeyAccess);
+        }
+        Ok(region.base.wrapping_add(within(sge.addr, sge.len.into(), region.va, region.len)?))
+    }
+
+    /// The host address for an access of the peer of queue pair `qpn`. A window of type 2 belongs to the queue pair that
+    /// bound it (IBTA 10.6.7.2.4, type 2B).
+    pub(super) fn remote(
+        &self,
+        pd: u32,
+        qpn: u32,
+        key: u32,
+        va: u64,
+        len: u64,
+        right: Rights,
+    ) -> Result<u64, LocalCause> {
+        let (owner, start, base, size, rights) = match self.find(key)? {
+            Object::Region(r) => (r.pd, r.va, r.base, r.len, r.rights),
+            Object::Window(pd, Some(b)) if b.qpn == qpn => (pd, b.va, b.base, b.len, b.rights),
+            Object::Window(..) => return Err(LocalCause::KeyAccess),
+        };
+        if owner != pd {
+            return Err(LocalCause::KeyPd);
+        }
+        if !rights.has(right) {
+            return Err(LocalCause::KeyAccess);
+        }
+        Ok(base.wrapping_add(within(va, len, start, size)?))
+    }
+
+    /// Binds a window by WQE (IBTA 10.6.7.2.2, 11.2.9.1): it must not be bound, the region must allow it, and whoever may
+    /// write by it must be able to write the region.
+    pub(super) fn bind(&mut self, pd: u32, qpn: u32, bind: &Bind) -> Result<(), LocalCause> {
+        let (_, window) = self.objects.get(&index(bind.key)).ok_or(LocalCause::KeyIndex)?;
+        let Object::Window(owner, None) = *window else { return Err(LocalCause::KeyAccess) };
+        let Object::Region(region) = self.find(bind.lkey)? else { return Err(LocalCause::KeyAccess) };
+        if owner != pd || region.pd != pd {
+            return Err(LocalCause::KeyPd);
+        }
+        let writes = bind.rights.has(Rights::REMOTE_WRITE) || bind.rights.has(Rights::REMOTE_ATOMIC);
+        if !region.rights.has(Rights::MW_BIND) || writes && !region.rights.has(Rights::LOCAL_WRITE) {
+            return Err(LocalCause::KeyAccess);
+        }
+        let offset = within(bind.addr, bind.len, region.va, region.len)?;
+        let bound = Bound {
+            region: index(bind.lkey),
+            qpn,
+            va: if bind.rights.has(Rights::ZERO_BASED) { 0 } else { bind.addr },
+            base: region.base.wrapping_add(offset),
+            len: bind.len,
+            rights: bind.rights,
+        };
+        self.objects.insert(index(bind.key), (bind.key as u8, Object::Window(owner, Some(bound))));
+        Ok(())
+    }
+
+    /// Whether a key may be invalidated by that queue pair or its peer: a window that it bound (IBTA 10.6.7.2.5).
+    pub(super) fn may_invalidate(&self, pd: u32, qpn: u32, key: u32) -> Result<(), LocalCause> {
+        match self.find(key)? {
+            Object::Window(owner, _) if owner != pd => Err(LocalCause::KeyPd),
+            Object::Window(_, Some(bound)) if bound.qpn == qpn => Ok(()),
+            _ => Err(LocalCause::KeyAccess),
+        }
+    }
+
+    /// Invalidates it.
+    pub(super) fn invalidate(&mut self, pd: u32, qpn: u32, key: u32) -> Result<(), LocalCause> {
+        self.may_invalidate(pd, qpn, key)?;
+        if let Some((_, Object::Window(_, bound))) = self.objects.get_mut(&index(key)) {
+            *bound = None;
+        }
+        Ok(())
+    }
+}

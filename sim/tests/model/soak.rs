@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random programs on random networks: two engines, many queue pairs of all services, frames lost, doubled, overtaken, changed
+//! and delayed. Every completion, in its order, and every byte of memory is compared with what plain Rust says.
+//!
+//! `FERROWIRE_SOAK_SECONDS` makes it run longer, `FERROWIRE_SOAK_SEED` begins with that seed.
+
+use std::time::{Duration, Instant};
+
+use ferrowire_sim::model::network::{Faults, Network};
+use ferrowire_sim::model::{AddressVector, Config, Engine};
+use rand::rngs::SmallRng;
+use rand::{Rng as _, SeedableRng as _};
+
+use super::program::{Flow, Kind, World};
+
+/// Steps after which a network that still moves is taken for one that never rests.
+const STEPS: usize = 4_000_000;
+
+fn faults(rng: &mut SmallRng) -> Faults {
+    let bad = rng.random_range(0..4);
+    let mut share = |most: u32| if bad == 0 { 0 } else { rng.random_range(0..=most * bad / 3) };
+    let (drop, duplicate, reorder, corrupt) = (share(60), share(60), share(100), share(20));
+    Faults {
+        drop,
+        duplicate,
+        reorder,
+        corrupt,
+        mark: 100,
+        delay: rng.random_range(200..5_000),
+        hold: rng.random_range(1..30_000),
+    }
+}
+
+fn engines(seed: u64) -> Vec<Engine> {
+    let config = |n: u8| Config {
+        seed: seed + u64::from(n),
+        credits: (seed >> n) & 1 == 0,
+        ..Config::new(0x0200_0000_0000 | u64::from(n), std::net::IpAddr::from([10, 0, 0, n]))
+    };
+    vec![Engine::new(config(1)), Engine::new(config(2))]
+}
+
+/// One program on one network.
+fn run(seed: u64) {
+    let mut rng = SmallRng::seed_from_u64(seed);
+    let mut network = Network::new(engines(seed), Faults::none(), rng.random());
+    network.keep_frames();
+    let mut world = World::new(network);
+    let pairs = rng.random_range(1..=8);
+    for _ in 0..pairs {
+        let kind = match rng.random_range(0..10) {
+            0 => Kind::Uc,
+            1 => Kind::Ud,
+            2 => Kind::RcSrq,
+            _ => Kind::Rc,
+        };
+        world.connect(&mut rng, kind);
+    }
+    world.set_up();
+    let ops = rng.random_range(5..60);
+    let mut flows: Vec<Flow> = (0..2 * pairs).map(|i| Flow::generate(&mut rng, &mut world, i, ops)).collect();
+    world.network.faults = faults(&mut rng);
+    let mut steps = 0;
+    loop {
+        for flow in &mut flows {
+            flow.post_some(&mut rng, &mut world);
+        }
+        let burst = rng.random_range(1..200);
+        let moved = (0..burst).all(|_| world.network.step());
+        steps += burst;
+        for flow in &mut flows {
+            flow.collect(&mut world);
+        }
+        world.check_events();
+        let posted = flows.iter().all(Flow::is_posted);
+        if posted && !moved {
+            break;
+        }
+        let at = world.network.now();
+        assert!(steps < STEPS, "still moving after {steps} steps, at {at} ns");
+    }
+    for flow in &mut flows {
+        flow.finish(&mut world);
+    }
+    world.compare_memory();
+}
+
+#[test]
+fn random_programs_on_random_networks_end_as_plain_rust_says() {
+    let seconds =
+        std::env::var("FERROWIRE_SOAK_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(3);
+    let first: u64 =
+        std::env::var("FERROWIRE_SOAK_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    let begin = Instant::now();
+    let mut seed = first;
+    while begin.elapsed() < Duration::from_secs(seconds) {
+        // The last line before a failure names its seed.
+        println!("FERROWIRE_SOAK_SEED={seed}");
+        run(seed);
+        seed += 1;
+    }
+    println!("{} programs", seed - first);
+}
+
+/// The address of an engine.
+pub fn vector(config: &Config) -> AddressVector {
+    // Packets that understand congestion marks (RFC 3168).
+    AddressVector { traffic_class: 0x02, ..AddressVector::new(config.mac, config.ip) }
+}
