@@ -5,7 +5,7 @@ mod record;
 mod track;
 
 pub use record::{record, Freed, Front, Message, Recorded};
-pub use track::{track, Tracked, Written};
+pub use track::{track, Events, Tracked, Written};
 
 use crate::config::RnicConfig;
 use crate::requester::{Flush, Sent};
@@ -23,9 +23,19 @@ pub fn completer(
     flush: Stream<Flush>,
 ) -> Tracked {
     let freed = m.wire_of("freed", &Freed::of(cfg));
-    let recorded = record(m, cfg, init, sent, flush, freed.clone());
+    let recorded = record(m, cfg, broadcast.state.clone(), init, sent, flush, freed.clone());
     let written = Written { pool: recorded.pool, links: recorded.links, front: recorded.front };
-    let tracked = track(m, cfg, broadcast, written, recorded.init, answers, recorded.failed, recorded.flush);
+    let events = Events {
+        reset: recorded.reset,
+        init: recorded.init,
+        answer: answers,
+        failed: recorded.failed,
+        flush: recorded.flush,
+    };
+    let tracked = track(m, cfg, broadcast, written, events);
     m.set_all(&freed, &tracked.freed);
     tracked
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,7 +14,8 @@
 //! pointer to change its own. Hence the pool has a place for each QP beyond those for messages.
 //!
 //! A packet costs 2 cycles, less than it takes on the wire: it is known here before its answer comes. What may be sent is
-//! bounded by the free places, which `commit` counts.
+//! bounded by the free places, which `commit` counts. A QP that goes to RESET gives its places back: whoever used it may
+//! never start it again.
 //!
 //! Reset: the tails are set one QP a cycle, QP `q` to place `q`; what comes meanwhile waits.
 
@@ -23,6 +24,7 @@ use crate::requester::{Flush, Sent};
 use crate::stream::deep_fifo;
 use crate::types::{QpInit, TableWrite};
 use ferrowire_rtl::{bits, clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::qp_state::QpState;
 
 /// A message in the pool.
 #[derive(Clone, Bundle)]
@@ -100,7 +102,9 @@ pub struct Recorded {
     pub front: TableWrite<Front>,
     /// QPs with a WQE that failed: each at most once before it starts anew.
     pub failed: Stream<Sig>,
-    /// QPs that start, behind all that was sent before.
+    /// QPs that went to RESET, behind all that was sent before.
+    pub reset: Stream<Sig>,
+    /// QPs that start, likewise.
     pub init: Stream<QpInit>,
     /// QPs to flush, likewise.
     pub flush: Stream<Flush>,
@@ -123,11 +127,12 @@ enum State {
     Write,
 }
 
-/// The recorder. `freed`: places that `track` has taken off a list.
+/// The recorder. `state`: broadcasts of QP states; `freed`: places that `track` has taken off a list.
 #[module]
 pub fn record(
     m: &Scope,
     cfg: &RnicConfig,
+    state_write: TableWrite<Sig>,
     init: Stream<QpInit>,
     sent: Stream<Sent>,
     flush: Stream<Flush>,
@@ -145,9 +150,18 @@ pub fn record(
     let all_used = fresh.eq(places(cfg));
     let free = m.mux(all_used, &back.payload, &fresh.trunc(place_bits));
 
-    // What was sent goes first: a start and a flush go on to `track` only behind it.
+    // QPs that went to RESET. They could only be lost, until their next start, if one did so many times at once.
+    let to_reset = state_write.enable & state_write.entry.eq(QpState::Reset.code());
+    let to_reset = Stream::new(m, "to_reset", to_reset, state_write.index);
+    m.discard(&to_reset.ready);
+    let resets = deep_fifo(&m.label("resets"), cfg.qps, to_reset);
+
+    // What was sent goes first: a reset, a start and a flush go on to `track` only behind it.
     let is_sent = idle & sent.valid;
     let clear = idle & !sent.valid;
+    let resetting = Stream::new(m, "reset_on", clear & resets.valid, resets.payload);
+    resets.accept(resetting.fire());
+    let clear = clear & !resets.valid;
     let starting = Stream::new(m, "start", clear & init.valid, init.payload.clone());
     let is_init = starting.fire();
     let flush_on = Stream::new(m, "flush_on", clear & !init.valid & flush.valid, flush.payload.clone());
@@ -209,6 +223,7 @@ pub fn record(
         links: TableWrite { enable: pushes, index: row.tail, entry: free },
         front: TableWrite { enable: writes, index: qp, entry: next },
         failed,
+        reset: resetting,
         init: starting,
         flush: flush_on,
     }

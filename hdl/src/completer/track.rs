@@ -6,27 +6,32 @@
 //!  failed --+--> event ->| row of the QP       |-------->| pool of  |--> fault: QP to error
 //!  flush ---+            | head, oldest ..     |  lists  | messages |--> kick: room again
 //!  init ----+            +---------------------+         +----------+--> freed: back to record
+//!  reset ---+
 //! ```
 //!
-//! An acknowledgement of the oldest message costs 3 cycles, and one more for each message before that it completes
-//! along. One that completes none costs 4, a ghost 2.
+//! An acknowledgement costs 3 cycles, whether it completes a message or a part of one, and one more for each further
+//! message that it completes along; a ghost costs 2.
 //!
 //! An acknowledgement of PSN p acknowledges everything up to p; a NAK of p everything before p. One whose PSN is not
 //! between the oldest unacknowledged and the newest sent is a ghost and is dropped (IBTA volume 1, 9.7.5.1.1). NAK
 //! codes 1 to 3 complete the message with the cause, the QP goes to the error state, and everything behind is flushed
 //! in order, up to the producer's index that the scheduler hands over. A sequence NAK or an RNR NAK ends likewise, as
 //! exhausted retries: there is no resending yet. A WQE that failed before it was sent ends with its cause once it is the
-//! oldest.
+//! oldest. Answers count only in RTS and SQD, flushes only in the error state: what comes late for a QP that was taken
+//! down completes nothing (10.3.1).
 //!
-//! Reset: the heads are set one QP a cycle, QP `q` to place `q`, as in `record`. A QP that starts gives back the places
-//! that it left behind.
+//! A QP that goes to RESET, or starts, gives back the places that it left behind; `oldest` tells of the start in the
+//! second cycle, before the QP may send. Faults have a place for each QP, so that a start never waits for them.
+//!
+//! Reset: the heads are set one QP a cycle, QP `q` to place `q`, as in `record`.
 
 use crate::completer::record::{place_bits, places, Freed, Front, Message};
 use crate::config::RnicConfig;
 use crate::requester::Flush;
-use crate::stream::fifo;
+use crate::stream::{deep_fifo, fifo};
 use crate::types::{Completion, Headers, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::wire::opcode::Opcode;
 
@@ -72,6 +77,22 @@ struct Copy {
     cq: Sig,
     peer_ipv6: Sig,
     peer_ip: Sig,
+    pkey: Sig,
+}
+
+/// What happens to QPs.
+#[derive(Interface)]
+pub struct Events {
+    /// One goes to RESET.
+    pub reset: Stream<Sig>,
+    /// One starts.
+    pub init: Stream<QpInit>,
+    /// Its peer answers.
+    pub answer: Stream<Headers>,
+    /// A WQE of it has failed here.
+    pub failed: Stream<Sig>,
+    /// It is in the error state.
+    pub flush: Stream<Flush>,
 }
 
 /// What `record` writes.
@@ -100,60 +121,64 @@ impl Written {
 
 /// The completer.
 #[module]
-#[allow(clippy::too_many_arguments)]
 pub fn track(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
     written: Written,
-    init: Stream<QpInit>,
-    answers: Stream<Headers>,
-    failed: Stream<Sig>,
-    flush: Stream<Flush>,
+    events: Events,
 ) -> Tracked {
+    let Events { reset, init, answer: answers, failed, flush } = events;
     let (qp_bits, place_bits) = (cfg.qp_bits(), place_bits(cfg));
     let state = m.fsm("state", State::Sweep);
     let sweeping = state.is(State::Sweep);
 
-    // One event at a time: starts first, then answers and the others in turn.
+    // One event at a time: resets and starts first, which `record` never offers together, then answers and the others in
+    // turn.
     let idle = state.is(State::Idle);
     let known = answers.dest_qpn.lt(cfg.qps) & answers.opcode.eq(Opcode::RcAcknowledge.code());
     let kick_room = m.wire("kick_room", 1);
     let others_turn = m.reg("others_turn", 1).reset(0);
     let others = failed.valid | flush.valid;
-    let free_to = idle & !init.valid & kick_room;
+    let free_to = idle & !reset.valid & !init.valid & kick_room;
+    let is_reset = idle & reset.valid;
     let is_init = idle & init.valid;
     let is_answer = free_to & answers.valid & !(others_turn & others);
     let is_failed = free_to & failed.valid & (others_turn | !answers.valid);
     let is_flush = free_to & flush.valid & !failed.valid & (others_turn | !answers.valid);
     m.when(is_answer, |m| m.set(&others_turn, 1))
         .otherwise_when(is_failed | is_flush, |m| m.set(&others_turn, 0));
+    reset.accept(idle);
     init.accept(idle);
     answers.accept(is_answer);
     failed.accept(is_failed);
     flush.accept(is_flush);
     m.discard(&answers.payload);
-    let starts = is_init | is_failed | (is_answer & known) | is_flush;
+    let starts = is_reset | is_init | is_failed | (is_answer & known) | is_flush;
     let mut chosen = flush.qp;
     chosen = m.mux(is_answer, &answers.dest_qpn.trunc(qp_bits), &chosen);
     chosen = m.mux(is_failed, &failed.payload, &chosen);
     chosen = m.mux(is_init, &init.qp, &chosen);
+    chosen = m.mux(is_reset, &reset.payload, &chosen);
     let qp = m.reg("qp", qp_bits).reset(0);
-    let [by_init, by_answer, by_flush] =
-        ["by_init", "by_answer", "by_flush"].map(|name| m.reg(name, 1).reset(0));
+    let [by_reset, by_init, by_answer, by_flush] =
+        ["by_reset", "by_init", "by_answer", "by_flush"].map(|name| m.reg(name, 1).reset(0));
     let psn = m.reg("psn", 24).no_reset();
     let source_ipv6 = m.reg("source_ipv6", 1).no_reset();
     let source_ip = m.reg("source_ip", 128).no_reset();
+    let pkey = m.reg("pkey", 16).no_reset();
     let syndrome = m.reg("syndrome", 8).no_reset();
     let until = m.reg("until", 16).no_reset();
     m.when(starts, |m| {
         m.set(&qp, chosen);
+        m.set(&by_reset, is_reset);
         m.set(&by_init, is_init);
         m.set(&by_answer, is_answer);
         m.set(&by_flush, is_flush);
         m.set(&psn, m.mux(is_init, &init.psn, &answers.psn));
         m.set(&source_ipv6, answers.ipv6);
         m.set(&source_ip, answers.src_ip);
+        m.set(&pkey, answers.pkey);
         m.set(&syndrome, answers.syndrome);
         m.set(&until, flush.producer);
         m.set(&state, State::Row);
@@ -168,15 +193,22 @@ pub fn track(
     rows.write(row_write, qp, &next);
     let stored = rows.read(m, starts, chosen, Collision::Never);
     let given = &broadcast.attributes;
-    let copy = Copy { cq: bits(cfg.cq_bits()), peer_ipv6: bits(1), peer_ip: bits(128) };
+    let copy = Copy { cq: bits(cfg.cq_bits()), peer_ipv6: bits(1), peer_ip: bits(128), pkey: bits(16) };
     let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
-    let copy =
-        Copy { cq: given.entry.send_cq, peer_ipv6: given.entry.peer_ipv6, peer_ip: given.entry.peer_ip };
+    let copy = Copy {
+        cq: given.entry.send_cq,
+        peer_ipv6: given.entry.peer_ipv6,
+        peer_ip: given.entry.peer_ip,
+        pkey: given.entry.pkey,
+    };
     copies.write(given.enable, given.index, &copy);
     let copy = copies.read(m, starts, chosen, Collision::New);
     let fronts = m.mem("fronts", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
     fronts.write(written.front.enable, written.front.index, &written.front.entry);
     let front = fronts.read(m, starts, chosen, Collision::New);
+    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
+    states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
+    let qp_state = states.read_now(qp);
 
     // In the row's cycle the row comes from the table, afterwards from here.
     let at_row = state.is(State::Row);
@@ -203,7 +235,10 @@ pub fn track(
     let ahead = (psn - row.oldest_psn).named("ahead");
     let ghost = ahead.ge(front.next_psn - row.oldest_psn);
     let foreign = source_ipv6.ne(copy.peer_ipv6) | source_ip.ne(copy.peer_ip);
-    let ignored = row.dead | (by_answer & (ghost | foreign | kind.eq(2) | kind.ge(4)));
+    let same_key = pkey.trunc(15).eq(copy.pkey.trunc(15)) & (pkey.bit(15) | copy.pkey.bit(15));
+    let waits = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
+    let in_error = qp_state.eq(QpState::Err.code());
+    let ignored = row.dead | !waits | (by_answer & (ghost | foreign | !same_key | kind.eq(2) | kind.ge(4)));
 
     // Up to here, exclusive: one past an acknowledged PSN, a NAK's own.
     let upto = m.mux(is_ack, &(ahead + 1), &ahead);
@@ -262,7 +297,10 @@ pub fn track(
     };
     let completions = Stream::new(m, "completions", completes, completion);
     m.drive(&completion_room, completions.ready);
-    let faults = Stream::new(m, "faults", state.is(State::Fault), qp);
+    let fault = Stream::new(m, "fault", state.is(State::Fault), qp);
+    let faulted = fault.fire();
+    // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
+    let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
     let ends_answer = exact | (settled & !local_fails & !remote_fails);
     let kick = Stream::new(m, "kick", ends_answer & (moved | (exact & boundary)), qp);
     m.drive(&kick_room, kick.ready);
@@ -273,8 +311,10 @@ pub fn track(
     m.when(pops | frees, |m| m.set(&next.head, following));
     m.when(pops | fails | flushes, |m| m.set(&next.oldest_index, row.oldest_index + 1));
     m.when((settled & by_answer) | exact, |m| m.set(&next.oldest_psn, row.oldest_psn + upto));
-    m.when(fails | (at_row & by_flush), |m| m.set(&next.dead, 1));
-    let restarts = by_init & none & (at_row | at_free);
+    let ends_free = none & (at_row | at_free);
+    let restarts = by_init & ends_free;
+    let resets = by_reset & ends_free;
+    m.when(fails | (at_row & by_flush & in_error) | resets, |m| m.set(&next.dead, 1));
     m.when(restarts, |m| {
         m.set(&next.oldest_psn, psn);
         m.set(&next.oldest_index, 0);
@@ -287,16 +327,15 @@ pub fn track(
     });
     m.set_all(&held, &next);
     let ends_flush = at_flush & !flush_more;
-    m.drive(&row_write, ends_answer | fails | ends_flush | restarts | sweeping);
+    m.drive(&row_write, ends_answer | fails | ends_flush | restarts | resets | sweeping);
 
     // From one state to the next.
     m.when(sweeping & qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     m.when(at_row, |m| {
         m.set(&state, State::Pop);
         m.when(ignored, |m| m.set(&state, State::Idle));
-        m.when(by_init, |m| m.set(&state, State::Free));
-        m.when(restarts, |m| m.set(&state, State::Idle));
-        m.when(by_flush, |m| m.set(&state, State::Free));
+        m.when(by_init | by_reset | (by_flush & in_error), |m| m.set(&state, State::Free));
+        m.when(restarts | resets | (by_flush & !in_error), |m| m.set(&state, State::Idle));
     });
     m.when(ends_answer, |m| m.set(&state, State::Idle));
     m.when(local_fails | remote_fails, |m| {
@@ -304,13 +343,17 @@ pub fn track(
         m.set(&by_local, local_fails);
     });
     m.when(fails, |m| m.set(&state, State::Fault));
-    m.when(faults.fire() | ends_flush, |m| m.set(&state, State::Idle));
+    m.when(faulted | ends_flush, |m| m.set(&state, State::Idle));
     m.when(at_free & none, |m| {
         m.set(&state, State::Flush);
-        m.when(by_init, |m| m.set(&state, State::Idle));
+        m.when(by_init | by_reset, |m| m.set(&state, State::Idle));
     });
 
-    let oldest_write = TableWrite { enable: row_write, index: qp, entry: next.oldest_index };
+    let oldest_write = TableWrite {
+        enable: row_write | (at_row & by_init),
+        index: qp,
+        entry: m.mux(by_init, &lit(16, 0), &next.oldest_index),
+    };
     let dropped = (is_answer & !known) | (at_row & by_answer & ignored);
     let freed = Freed { valid: pops | frees, place: row.head };
     Tracked { completions, faults, kicks, oldest: oldest_write, freed, dropped }

@@ -12,13 +12,13 @@
 //! behind the data that they confirm. After a NAK that ends the QP its bit is set, and what `check` has let pass since
 //! then goes nowhere: that is what allows `check` not to wait.
 //!
-//! One packet a cycle, two where it lies on two pages. Reset: nobody dead, nothing under way; a QP's bit is cleared
-//! when it starts.
+//! One packet a cycle, two where it lies on two pages. Faults have a place for each QP, so that a start of another never
+//! waits for them. Reset: nothing under way; a QP's bit is cleared when it starts.
 
 use crate::config::RnicConfig;
 use crate::memory::Translation;
 use crate::responder::place::Place;
-use crate::stream::fifo;
+use crate::stream::{deep_fifo, fifo};
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream, Style};
 
@@ -161,7 +161,8 @@ pub fn admit(
     let none = pending.lookups.eq(0);
     let keeps = pending.valid & two & !kept & answers.valid;
     let known = pending.valid & (none | (answers.valid & (!two | kept)));
-    let granted = none | (pending.access & answers.ok & (!two | kept_answer.ok));
+    // Without payload no key is looked at (IBTA volume 1, 9.7.4.1.5), but the QP's own right is.
+    let granted = pending.access & (none | (answers.ok & (!two | kept_answer.ok)));
 
     // The first page's answer is the older one.
     let dead_bits = m.mem("dead", cfg.qps, &bits(1)).style(Style::Distributed).build();
@@ -199,7 +200,9 @@ pub fn admit(
     m.drive(&place_room, place.ready);
     let fault = Stream::new(m, "fault", go & ends_qp, pending.qp);
     m.drive(&fault_room, fault.ready);
-    let faults = fifo(&m.label("faults"), 4, fault);
+    // The QP context takes no fault while a start waits here for what is pending: a QP has at most one, and all have
+    // their place.
+    let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
 
     pending.accept(go);
     answers.accept(keeps | (go & !none));

@@ -8,3 +8,8 @@ mod place;
 pub use admit::{admit, Admitted, Class, Counts, Pending};
 pub use check::{check, Checked};
 pub use place::{place, Place, Placed};
+
+#[cfg(test)]
+mod place_tests;
+#[cfg(test)]
+mod tests;

@@ -81,7 +81,8 @@ pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<
     let mut ways = fork(m, 3, orders).into_iter();
     let mut way = || ways.next().expect("three ways");
     let orders = fifo(&m.label("orders"), 4, way());
-    let meta = fifo(&m.label("meta"), 4, way());
+    // As many as are between the frame and its write.
+    let meta = fifo(&m.label("meta"), 8, way());
     let command = way();
     let empty = !command.write;
     let command = command.discard_if(m, empty).map(|order| Realign {

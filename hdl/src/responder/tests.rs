@@ -1,0 +1,807 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The responder as a whole, `check`, `admit` and `place`, against the rules of the specification.
+//!
+//! The model below is written from IBTA volume 1, chapter 9, one packet at a time and without any pipeline. The key and
+//! page tables are played by the bench: answers come late, at random, and pages may have holes.
+
+use super::*;
+use crate::config::RnicConfig;
+use crate::memory::{Lookup, Translation};
+use crate::stream::Beat;
+use crate::testing::{step, Random, Sink, Source};
+use crate::types::{DmaWrite, Headers, QpBroadcast, QpInit, TxPacket};
+use ferrowire_rtl::{bits, build, Bits, Sim};
+use ferrowire_spec::qp_state::QpState;
+use ferrowire_spec::wire::opcode::Opcode;
+use rand::Rng;
+use std::collections::VecDeque;
+
+const QPS: u32 = 8;
+const MODULUS: u32 = 1 << 24;
+const PAGE: u64 = 4096;
+
+/// The sinks, in order.
+const LOOKUP: usize = 0;
+const WRITE: usize = 1;
+const ANSWER: usize = 2;
+const FAULT: usize = 3;
+
+/// The sources, in order.
+const REQUEST: usize = 0;
+const FRAME: usize = 1;
+const START: usize = 2;
+
+/// The counters, in order.
+const COUNTERS: [&str; 8] =
+    ["no_qp", "pkey", "source", "duplicate", "out_of_sequence", "invalid", "access", "writes"];
+
+/// A request as it comes.
+#[derive(Clone, Debug)]
+struct Packet {
+    opcode: u8,
+    qpn: u32,
+    psn: u32,
+    ack_req: bool,
+    pkey: u16,
+    ipv6: bool,
+    source: u128,
+    va: u64,
+    rkey: u32,
+    dma_length: u32,
+    payload: Vec<u8>,
+    offset: usize,
+}
+
+impl Packet {
+    /// The last payload bytes are padded to a multiple of 4.
+    fn pad(&self) -> usize {
+        self.payload.len().wrapping_neg() % 4
+    }
+}
+
+/// Registered memory; a page that is `None` has been taken away.
+struct Region {
+    key: u32,
+    pd: u32,
+    remote_write: bool,
+    va: u64,
+    length: u64,
+    pages: Vec<Option<u64>>,
+}
+
+impl Region {
+    fn page(&self, va: u64) -> Option<u64> {
+        let index = (va >> 12).wrapping_sub(self.va >> 12);
+        self.pages.get(index as usize).copied().flatten()
+    }
+
+    fn holds(&self, va: u64, length: u64) -> bool {
+        let (va, end) = (u128::from(va), u128::from(va) + u128::from(length));
+        va >= u128::from(self.va) && end <= u128::from(self.va) + u128::from(self.length)
+    }
+}
+
+fn region(regions: &[Region], key: u32, pd: u32) -> Option<&Region> {
+    regions.iter().find(|r| r.key == key && r.pd == pd && r.remote_write)
+}
+
+/// What has been received of a message.
+#[derive(Clone, Copy, Debug)]
+struct Message {
+    va: u64,
+    rkey: u32,
+    remaining: u64,
+}
+
+/// A responder of the specification.
+#[derive(Clone, Debug)]
+struct Responder {
+    state: QpState,
+    /// After a NAK that ends the connection.
+    ended: bool,
+    service: u32,
+    pd: u32,
+    mtu: u32,
+    allows_write: bool,
+    ipv6: bool,
+    peer: u128,
+    pkey: u16,
+    expected: u32,
+    msn: u32,
+    message: Option<Message>,
+    gap_reported: bool,
+}
+
+impl Responder {
+    fn takes(&self) -> bool {
+        matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd) && self.service == 0
+    }
+}
+
+/// An answer, and how many bytes must have gone to memory before it.
+type Answer = (u32, u32, u32, u32, usize);
+
+struct Model {
+    qps: Vec<Responder>,
+    regions: Vec<Region>,
+    /// QP, PSN, syndrome, MSN, bytes before.
+    answers: Vec<Answer>,
+    bytes: Vec<(u64, u8)>,
+    faults: Vec<u32>,
+    counts: [u64; COUNTERS.len()],
+}
+
+impl Model {
+    fn count(&mut self, name: &str) {
+        self.counts[COUNTERS.iter().position(|n| *n == name).unwrap()] += 1;
+    }
+
+    fn answer(&mut self, qp: u32, psn: u32, syndrome: u32) {
+        let msn = self.qps[qp as usize].msn;
+        self.answers.push((qp, psn, syndrome, msn, self.bytes.len()));
+    }
+
+    /// A NAK that ends the connection.
+    fn end(&mut self, qp: u32, syndrome: u32, counter: &str) {
+        self.answer(qp, self.qps[qp as usize].expected, syndrome);
+        self.qps[qp as usize].ended = true;
+        self.faults.push(qp);
+        self.count(counter);
+    }
+
+    /// 9.6 and 9.7.4: the checks in their order, and what follows.
+    fn take(&mut self, p: &Packet) {
+        let qp = match self.qps.get(p.qpn as usize) {
+            Some(qp) if qp.takes() && p.opcode < 0x20 => qp.clone(),
+            _ => return self.count("no_qp"),
+        };
+        let full = p.pkey | qp.pkey;
+        if p.pkey & 0x7fff != qp.pkey & 0x7fff || full & 0x8000 == 0 {
+            return self.count("pkey");
+        }
+        if (p.ipv6, p.source) != (qp.ipv6, qp.peer) {
+            return self.count("source");
+        }
+        if qp.ended {
+            return self.count("no_qp");
+        }
+        let ahead = p.psn.wrapping_sub(qp.expected) % MODULUS;
+        if ahead >= MODULUS / 2 {
+            let newest = qp.expected.wrapping_sub(1) % MODULUS;
+            self.answer(p.qpn, newest, 0x1f);
+            return self.count("duplicate");
+        }
+        if ahead != 0 {
+            if !qp.gap_reported {
+                self.answer(p.qpn, qp.expected, 0x60);
+                self.qps[p.qpn as usize].gap_reported = true;
+            }
+            return self.count("out_of_sequence");
+        }
+        let Some(message) = Model::valid(&qp, p) else {
+            return self.end(p.qpn, 0x61, "invalid");
+        };
+        let Some(bytes) = self.granted(&qp, &message, p.payload.len()) else {
+            return self.end(p.qpn, 0x62, "access");
+        };
+        self.bytes.extend(bytes.into_iter().zip(p.payload.iter().copied()));
+        let remaining = message.remaining - p.payload.len() as u64;
+        let next = Message { va: message.va.wrapping_add(p.payload.len() as u64), remaining, ..message };
+        let ends = matches!(p.opcode, 0x08 | 0x0a);
+        let row = &mut self.qps[p.qpn as usize];
+        row.message = (!ends).then_some(next);
+        row.expected = (qp.expected + 1) % MODULUS;
+        row.msn = (qp.msn + u32::from(ends)) % MODULUS;
+        row.gap_reported = false;
+        if p.ack_req {
+            self.answer(p.qpn, qp.expected, 0x1f);
+        }
+        self.count("writes");
+    }
+
+    /// 9.7.4.1.2 to 9.7.4.1.6: the sequence of opcodes and the lengths. Gives the message from this packet on.
+    fn valid(qp: &Responder, p: &Packet) -> Option<Message> {
+        let fresh = Message { va: p.va, rkey: p.rkey, remaining: p.dma_length.into() };
+        let (length, mtu) = (p.payload.len() as u64, u64::from(qp.mtu));
+        let (message, fits) = match (p.opcode, qp.message) {
+            (0x06, None) => (fresh, length == mtu && length < fresh.remaining),
+            (0x07, Some(old)) => (old, length == mtu && length < old.remaining),
+            (0x08, Some(old)) => (old, (1..=mtu).contains(&length) && length == old.remaining),
+            (0x0a, None) => (fresh, length <= mtu && length == fresh.remaining),
+            _ => return None,
+        };
+        (fits && message.remaining <= 1 << 31).then_some(message)
+    }
+
+    /// 10.6.3 for the rest of the message. Gives the place of each byte of this packet.
+    fn granted(&self, qp: &Responder, message: &Message, length: usize) -> Option<Vec<u64>> {
+        if !qp.allows_write {
+            return None;
+        }
+        if length == 0 {
+            return Some(Vec::new());
+        }
+        let region = region(&self.regions, message.rkey, qp.pd)?;
+        if !region.holds(message.va, message.remaining) {
+            return None;
+        }
+        let place = |va: u64| Some(region.page(va)? * PAGE + va % PAGE);
+        (0..length as u64).map(|i| place(message.va + i)).collect()
+    }
+}
+
+struct Bench {
+    cfg: RnicConfig,
+    sim: Sim,
+    sources: [Source; 3],
+    sinks: [Sink; 4],
+    random: Random,
+    stall: f64,
+    model: Model,
+    asked: usize,
+    /// Write beats seen, and their bytes.
+    beats: usize,
+    written: usize,
+    /// Answers of the tables, and the cycles before which they do not come.
+    translations: VecDeque<(u64, Option<u64>)>,
+    counts: [u64; COUNTERS.len()],
+    answers: Vec<Answer>,
+    latency: std::ops::RangeInclusive<u64>,
+}
+
+fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
+    let cfg = RnicConfig { beat_bytes, qps: QPS, ..RnicConfig::named("generic-8b").unwrap() };
+    let netlist = build("top", |m| {
+        let c = check(
+            m,
+            &cfg,
+            m.input_of("broadcast", &QpBroadcast::of(&cfg)),
+            m.stream_in("start", &QpInit::of(&cfg)),
+            m.stream_in("request", &Headers::of()),
+        );
+        m.stream_out("lookup", c.lookup);
+        let answer = Translation { valid: bits(1), ok: bits(1), address: bits(64) };
+        let a = admit(m, &cfg, c.pending, m.input_of("answer", &answer), c.started);
+        m.stream_out("fault", a.faults);
+        let counts = m.reg_of("counts", &a.counts);
+        m.set_all(&counts, &a.counts);
+        m.output("counts", &counts);
+        let p = place(m, &cfg, a.place, m.stream_in("frame", &Beat::of(cfg.beat_bytes)));
+        m.stream_out("write", p.write);
+        m.stream_out("reply", p.answers);
+    });
+    let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+    sim.reset();
+    let sources = [
+        Source::new("request", &Headers::of()),
+        Source::new("frame", &Beat::of(beat_bytes)),
+        Source::new("start", &QpInit::of(&cfg)),
+    ];
+    let sinks = [
+        Sink::new("lookup", &Lookup::of()),
+        Sink::new("write", &DmaWrite::of(&cfg)),
+        Sink::new("reply", &TxPacket::of(&cfg)),
+        Sink::new("fault", &bits(cfg.qp_bits())),
+    ];
+    let mut random = Random::new(seed);
+    // Two regions of each of two domains: the second one has a hole. One more may not be written.
+    let mut regions = Vec::new();
+    for i in 0..5u64 {
+        let mut pages: Vec<_> = (0..6).map(|p| Some(0x10_0000 + i * 0x1111 + 3 * p)).collect();
+        if i == 1 || i == 3 {
+            pages[3] = None;
+        }
+        let va = match i {
+            // The first one ends with the address space.
+            0 => 0u64.wrapping_sub(6 * PAGE) + 100,
+            _ => 0x7f00_0000_0000 + (i << 32) + random.rng.random_range(0..PAGE),
+        };
+        let length = if i == 0 { 6 * PAGE - 100 } else { 5 * PAGE };
+        let key = (i as u32 + 3) << 8 | random.rng.random_range(0..256);
+        regions.push(Region { key, pd: (i as u32 / 2) % 2 + 5, remote_write: i != 4, va, length, pages });
+    }
+    let qps = (0..QPS)
+        .map(|i| Responder {
+            state: QpState::Reset,
+            ended: false,
+            service: 0,
+            pd: i % 2 + 5,
+            mtu: 256,
+            allows_write: true,
+            ipv6: false,
+            peer: 0,
+            pkey: 0,
+            expected: 0,
+            msn: 0,
+            message: None,
+            gap_reported: false,
+        })
+        .collect();
+    let model = Model {
+        qps,
+        regions,
+        answers: Vec::new(),
+        bytes: Vec::new(),
+        faults: Vec::new(),
+        counts: Default::default(),
+    };
+    Bench {
+        cfg,
+        sim,
+        sources,
+        sinks,
+        random,
+        stall,
+        model,
+        asked: 0,
+        beats: 0,
+        written: 0,
+        translations: VecDeque::new(),
+        counts: Default::default(),
+        answers: Vec::new(),
+        latency: 1..=12,
+    }
+}
+
+impl Bench {
+    fn step(&mut self) {
+        let now = self.sim.cycles();
+        let ready = self.translations.front().is_some_and(|(at, _)| *at <= now);
+        self.sim.set("answer_valid", u64::from(ready));
+        let answer = if ready { self.translations.pop_front().unwrap().1 } else { None };
+        self.sim.set("answer_ok", u64::from(answer.is_some()));
+        self.sim.set("answer_address", answer.unwrap_or_else(|| self.random.rng.random()));
+        let before = self.written;
+        step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
+        for (count, name) in self.counts.iter_mut().zip(COUNTERS) {
+            *count += self.sim.get(&format!("counts_{name}"));
+        }
+        for item in &self.sinks[LOOKUP].items[self.asked..] {
+            let (va, length) = (item["va"].to_u64(), item["length"].to_u64());
+            assert_eq!(item["access"].to_u64(), 2, "remote write");
+            let region = region(&self.model.regions, item["key"].to_u64() as u32, item["pd"].to_u64() as u32);
+            let region = region.filter(|r| r.holds(va, length));
+            let answer = region.and_then(|r| Some(r.page(va)? * PAGE + va % PAGE));
+            let wait = self.random.rng.random_range(self.latency.clone());
+            self.translations.push_back((now + wait, answer));
+        }
+        self.asked = self.sinks[LOOKUP].items.len();
+        for item in &self.sinks[WRITE].items[self.beats..] {
+            self.written += item["strobe"].to_u64().count_ones() as usize;
+        }
+        self.beats = self.sinks[WRITE].items.len();
+        for item in &self.sinks[ANSWER].items[self.answers.len()..] {
+            assert_eq!(item["opcode"].to_u64(), u64::from(Opcode::RcAcknowledge.code()));
+            let field = |name: &str| item[name].to_u64() as u32;
+            let (qp, psn, syndrome, msn) = (field("qp"), field("psn"), field("syndrome"), field("msn"));
+            self.answers.push((qp, psn, syndrome, msn, before));
+        }
+    }
+
+    fn set_state(&mut self, qp: u32, state: QpState) {
+        self.sim.set("broadcast_state_enable", 1);
+        self.sim.set("broadcast_state_index", qp.into());
+        self.sim.set("broadcast_state_entry", state.code().into());
+        self.step();
+        self.sim.set("broadcast_state_enable", 0);
+        self.model.qps[qp as usize].state = state;
+    }
+
+    /// Starts a QP with what the model says of it.
+    fn start(&mut self, qp: u32, psn: u32, state: QpState) {
+        let row = &mut self.model.qps[qp as usize];
+        (row.expected, row.msn, row.message) = (psn, 0, None);
+        (row.gap_reported, row.ended) = (false, false);
+        let row = row.clone();
+        for (name, value) in [
+            ("service", row.service),
+            ("pd", row.pd),
+            ("mtu", row.mtu.trailing_zeros() - 7),
+            ("access", u32::from(row.allows_write) << 1),
+            ("peer_ipv6", row.ipv6.into()),
+            ("pkey", row.pkey.into()),
+        ] {
+            self.sim.set(&format!("broadcast_attributes_entry_{name}"), value.into());
+        }
+        self.sim.set_bits("broadcast_attributes_entry_peer_ip", &Bits::new(128, row.peer));
+        self.sim.set("broadcast_attributes_index", qp.into());
+        self.sim.set("broadcast_attributes_enable", 1);
+        self.step();
+        self.sim.set("broadcast_attributes_enable", 0);
+        self.sources[START].push_values(&[("qp", qp.into()), ("psn", psn.into())]);
+        let mut waited = 0;
+        while self.sources[START].left() > 0 {
+            self.step();
+            waited += 1;
+            assert!(waited < 5000, "seed {}: the start of QP {qp} is not taken", self.random.seed);
+        }
+        self.set_state(qp, state);
+    }
+
+    /// Random attributes, then a start.
+    fn restart(&mut self, qp: u32) {
+        let rng = &mut self.random.rng;
+        let row = &mut self.model.qps[qp as usize];
+        row.mtu = 256 << rng.random_range(0..2);
+        row.allows_write = rng.random_bool(0.95);
+        row.service = u32::from(rng.random_bool(0.05));
+        row.ipv6 = rng.random();
+        row.peer = if row.ipv6 { rng.random() } else { rng.random::<u32>().into() };
+        row.pkey = rng.random();
+        let near_wrap = rng.random_bool(0.5);
+        let psn = if near_wrap { MODULUS - rng.random_range(1..30) } else { rng.random_range(0..MODULUS) };
+        let state = match rng.random_range(0..12) {
+            0 => QpState::ALL[rng.random_range(0..QpState::ALL.len())],
+            n => [QpState::Rtr, QpState::Rts, QpState::Sqd][n % 3],
+        };
+        self.start(qp, psn, state);
+    }
+
+    fn send(&mut self, p: &Packet) {
+        self.model.take(p);
+        self.sources[REQUEST].push_values(&[
+            ("opcode", p.opcode.into()),
+            ("dest_qpn", p.qpn.into()),
+            ("psn", p.psn.into()),
+            ("ack_req", p.ack_req.into()),
+            ("pkey", p.pkey.into()),
+            ("ipv6", p.ipv6.into()),
+            ("src_ip", p.source),
+            ("va", p.va.into()),
+            ("rkey", p.rkey.into()),
+            ("dma_length", p.dma_length.into()),
+            ("pad", p.pad() as u128),
+            ("payload_offset", p.offset as u128),
+            ("payload_bytes", p.payload.len() as u128),
+        ]);
+        let mut frame = self.random.bytes(p.offset);
+        frame.extend(&p.payload);
+        frame.extend(self.random.bytes(p.pad() + 4));
+        self.sources[FRAME].push_frame(&frame);
+    }
+
+    /// The packet that is due for this QP: a valid one, of a message within its region.
+    fn due(&mut self, qpn: u32) -> Packet {
+        let qp = self.model.qps[qpn as usize].clone();
+        let rng = &mut self.random.rng;
+        let mut packet = Packet {
+            opcode: 0,
+            qpn,
+            psn: qp.expected,
+            ack_req: rng.random_bool(0.5),
+            pkey: if qp.pkey >> 15 == 1 {
+                qp.pkey ^ (rng.random::<u16>() & 0x8000)
+            } else {
+                qp.pkey | 0x8000
+            },
+            ipv6: qp.ipv6,
+            source: qp.peer,
+            va: rng.random(),
+            rkey: rng.random(),
+            dma_length: rng.random(),
+            payload: Vec::new(),
+            offset: if qp.ipv6 { 74 } else { 54 } + if rng.random() { 4 } else { 0 },
+        };
+        let remaining = match qp.message {
+            Some(message) => message.remaining,
+            None => {
+                let length = match rng.random_range(0..10) {
+                    0 => 0,
+                    1..6 => rng.random_range(1..=qp.mtu),
+                    6 => qp.mtu * rng.random_range(1..4),
+                    _ => rng.random_range(1..=5 * qp.mtu),
+                };
+                // The first region of the QP's domain, or now and then the one with a hole.
+                let (which, pd) = (usize::from(rng.random_bool(0.1)), qp.pd);
+                let region = self.model.regions.iter().filter(|r| r.pd == pd && r.remote_write).nth(which);
+                let region = region.unwrap();
+                let room = region.length - u64::from(length);
+                let at = match rng.random_range(0..4) {
+                    0 => rng.random_range(0..=room),
+                    // A page's end lies near.
+                    1 | 2 => {
+                        let end = (region.va / PAGE + rng.random_range(1..5)) * PAGE - region.va;
+                        end.saturating_sub(rng.random_range(0..300)).min(room)
+                    }
+                    _ => [0, room][rng.random_range(0..2)],
+                };
+                packet.va = region.va.wrapping_add(at);
+                packet.rkey = region.key;
+                packet.dma_length = length;
+                packet.offset += 16;
+                length.into()
+            }
+        };
+        let inside = qp.message.is_some();
+        let ends = remaining <= u64::from(qp.mtu);
+        packet.opcode = [[0x06, 0x0a], [0x07, 0x08]][usize::from(inside)][usize::from(ends)];
+        packet.payload = self.random.bytes(remaining.min(qp.mtu.into()) as usize);
+        packet
+    }
+
+    /// Makes a packet wrong in one way; `deadly` ones end the connection.
+    fn spoil(&mut self, p: &mut Packet, deadly: bool) {
+        let other = self.model.regions[self.random.rng.random_range(0..5)].key;
+        let ended = self.model.qps[p.qpn as usize].ended;
+        let rng = &mut self.random.rng;
+        let length = p.payload.len();
+        match rng.random_range(0..6) + if deadly { 6 } else { 0 } {
+            0 => p.psn = (p.psn + rng.random_range(1..6)) % MODULUS,
+            1 => p.psn = p.psn.wrapping_sub(rng.random_range(1..40)) % MODULUS,
+            // The ends of both windows.
+            2 => p.psn = (p.psn + MODULUS / 2 - rng.random_range(0..2)) % MODULUS,
+            // A QP that has ended is about to be in the error state: both counters would be right.
+            3 if !ended => {
+                p.pkey = [p.pkey ^ 1 << rng.random_range(0..15), p.pkey & 0x7fff][rng.random_range(0..2)]
+            }
+            4 if !ended => match rng.random() {
+                true => p.ipv6 = !p.ipv6,
+                false => p.source ^= 1 << rng.random_range(0..128),
+            },
+            3..6 => match rng.random() {
+                true => p.qpn |= rng.random_range(1..=0xff_ffff / QPS) * QPS,
+                false => p.opcode |= 0x20 << rng.random_range(0..3),
+            },
+            6 => p.opcode = rng.random_range(0..0x20),
+            7 => p.payload.truncate(length - length.min(rng.random_range(1..9))),
+            8 => p.payload.extend(vec![7; rng.random_range(1..9)]),
+            9 => {
+                p.dma_length = match rng.random_range(0..5) {
+                    0 => p.dma_length.wrapping_add(1),
+                    1 => p.dma_length.wrapping_sub(1),
+                    2 => 0,
+                    3 => (1 << 31) + rng.random_range(0..2),
+                    _ => u32::MAX,
+                }
+            }
+            10 => p.rkey = [p.rkey ^ 1 << rng.random_range(0..32), other][rng.random_range(0..2)],
+            _ => {
+                p.va = match rng.random_range(0..4) {
+                    0 => p.va.wrapping_add(5 * PAGE),
+                    1 => p.va.wrapping_sub(6 * PAGE),
+                    2 => u64::MAX - rng.random_range(0..64),
+                    _ => rng.random(),
+                }
+            }
+        }
+    }
+
+    fn drain(&mut self) {
+        let mut waited = 0;
+        while self.sources.iter().any(|s| s.left() > 0) {
+            self.step();
+            waited += 1;
+            assert!(waited < 200_000, "seed {}: requests are not taken", self.random.seed);
+        }
+        for _ in 0..300 {
+            self.step();
+        }
+    }
+
+    /// Writes as bytes in their order; each write is what it says.
+    fn bytes(&self) -> Vec<(u64, u8)> {
+        let (mut all, mut write, mut lane) = (Vec::new(), Vec::new(), None);
+        let lanes = u64::from(self.cfg.beat_bytes);
+        for item in &self.sinks[WRITE].items {
+            let (address, length) = (item["address"].to_u64(), item["length"].to_u64());
+            let beat: u64 = lane.unwrap_or(address / lanes * lanes);
+            for (i, byte) in item["data"].to_bytes().into_iter().enumerate() {
+                if item["strobe"].bit(i as u32) {
+                    write.push((beat + i as u64, byte));
+                }
+            }
+            lane = Some(beat + lanes);
+            if !item["last"].is_zero() {
+                assert_eq!((write[0].0, write.len() as u64), (address, length), "the write is what it says");
+                assert_eq!(address / PAGE, (address + length - 1) / PAGE, "within a page");
+                all.append(&mut write);
+                lane = None;
+            }
+        }
+        assert!(write.is_empty());
+        all
+    }
+
+    /// All that came against all that had to come.
+    fn compare(&mut self) {
+        self.drain();
+        let seed = self.random.seed;
+        for (i, (got, due)) in self.answers.iter().zip(&self.model.answers).enumerate() {
+            assert_eq!((got.0, got.1, got.2, got.3), (due.0, due.1, due.2, due.3), "seed {seed}: answer {i}");
+            assert!(got.4 >= due.4, "seed {seed}: answer {i} with {} of {} bytes out", got.4, due.4);
+        }
+        assert_eq!(self.answers.len(), self.model.answers.len(), "seed {seed}");
+        let bytes = self.bytes();
+        let wrong = bytes.iter().zip(&self.model.bytes).position(|(got, due)| got != due);
+        assert_eq!(wrong, None, "seed {seed}: a wrong byte or place");
+        assert_eq!(bytes.len(), self.model.bytes.len(), "seed {seed}");
+        assert_eq!(self.counts, self.model.counts, "seed {seed}: {COUNTERS:?}");
+        let faults: Vec<u32> = self.sinks[FAULT].values("").into_iter().map(|qp| qp as u32).collect();
+        assert_eq!(faults, self.model.faults, "seed {seed}");
+    }
+
+    /// Until `check` has taken all that was sent.
+    fn taken(&mut self) {
+        let mut waited = 0;
+        while self.sources[REQUEST].left() > 0 {
+            self.step();
+            waited += 1;
+            assert!(waited < 100_000, "seed {}: requests are not taken", self.random.seed);
+        }
+    }
+}
+
+#[test]
+fn random_requests_are_answered_and_written_as_the_specification_says() {
+    for (beat_bytes, stall, seed) in [(8, 0.0, 1), (64, 0.0, 2), (8, 0.3, 3), (64, 0.3, 4), (64, 0.6, 5)] {
+        let mut bench = bench(beat_bytes, seed, stall);
+        (0..QPS).for_each(|qp| bench.restart(qp));
+        let mut packets = 0u64;
+        let mut behind = vec![0; QPS as usize];
+        while packets < 900 {
+            let qpn = bench.random.rng.random_range(0..QPS);
+            let qp = &bench.model.qps[qpn as usize];
+            // One that ended, or never took anything, lives again after some packets more.
+            if qp.ended || !qp.takes() {
+                behind[qpn as usize] += 1;
+                if behind[qpn as usize] > 4 {
+                    behind[qpn as usize] = 0;
+                    // Its packets have been looked at, but their effects may still be under way.
+                    bench.taken();
+                    bench.set_state(qpn, QpState::Reset);
+                    for _ in 0..bench.random.rng.random_range(1..5) {
+                        let other = bench.random.rng.random_range(0..QPS);
+                        if other != qpn {
+                            let packet = bench.due(other);
+                            bench.send(&packet);
+                            packets += 1;
+                        }
+                    }
+                    bench.restart(qpn);
+                }
+            }
+            let mut packet = bench.due(qpn);
+            if bench.random.chance(0.2) {
+                let deadly = bench.random.chance(0.25);
+                bench.spoil(&mut packet, deadly);
+            }
+            bench.send(&packet);
+            packets += 1;
+            while bench.sources[REQUEST].left() > 12 {
+                bench.step();
+            }
+        }
+        bench.compare();
+        assert_eq!(bench.counts.iter().sum::<u64>(), bench.sources[REQUEST].cycles.len() as u64);
+        println!("{beat_bytes}: {} cycles, {:?}", bench.sim.cycles(), bench.counts);
+        assert!(bench.counts.iter().all(|n| *n > 0), "every way is taken: {COUNTERS:?} {:?}", bench.counts);
+    }
+}
+
+/// Attributes for tests that choose their packets.
+fn plain(bench: &mut Bench, qp: u32) {
+    let row = &mut bench.model.qps[qp as usize];
+    (row.mtu, row.peer, row.pkey) = (256, 0x0a00_0001, 0xffff);
+    bench.start(qp, 0x10_0000 * qp, QpState::Rts);
+}
+
+/// A WRITE ONLY of `length` bytes to `at` in the first region of the QP's domain.
+fn only(bench: &mut Bench, qpn: u32, at: u64, length: usize) -> Packet {
+    let qp = &bench.model.qps[qpn as usize];
+    let region = bench.model.regions.iter().find(|r| r.pd == qp.pd).unwrap();
+    Packet {
+        opcode: 0x0a,
+        qpn,
+        psn: qp.expected,
+        ack_req: true,
+        pkey: qp.pkey,
+        ipv6: false,
+        source: qp.peer,
+        va: region.va + at,
+        rkey: region.key,
+        dma_length: length as u32,
+        payload: (0..length).map(|i| i as u8).collect(),
+        offset: 70,
+    }
+}
+
+#[test]
+fn a_start_waits_for_no_fault() {
+    // The QP context takes no fault before an update that it has in hand, and so not before the start is taken.
+    let mut bench = bench(64, 6, 0.0);
+    (0..QPS).for_each(|qp| plain(&mut bench, qp));
+    bench.sinks[FAULT].stall = Some(1.0);
+    for qp in 0..QPS {
+        let mut packet = only(&mut bench, qp, 0, 64);
+        packet.rkey ^= 1;
+        bench.send(&packet);
+    }
+    bench.taken();
+    bench.set_state(0, QpState::Reset);
+    plain(&mut bench, 0);
+    let packet = only(&mut bench, 0, 0, 64);
+    bench.send(&packet);
+    for _ in 0..200 {
+        bench.step();
+    }
+    bench.sinks[FAULT].stall = None;
+    bench.compare();
+}
+
+#[test]
+fn nothing_of_an_ended_queue_pair_has_an_effect() {
+    for (deadly, syndrome) in [("key", 0x62), ("second page", 0x62), ("opcode", 0x61), ("length", 0x61)] {
+        let mut bench = bench(64, 7, 0.0);
+        // The tables are slow: all packets are on their way before the first answer.
+        bench.latency = 60..=60;
+        plain(&mut bench, 0);
+        plain(&mut bench, 1);
+        let good = only(&mut bench, 0, 8, 100);
+        bench.send(&good);
+        let mut bad = only(&mut bench, 0, 0, 200);
+        match deadly {
+            "key" => bad.rkey ^= 0x40,
+            "second page" => {
+                // The region of this domain with the hole.
+                let region = &bench.model.regions[1];
+                bad.rkey = region.key;
+                bad.va = (region.va / PAGE + 3) * PAGE - 5;
+            }
+            "opcode" => bad.opcode = 0x04,
+            _ => bad.dma_length = 201,
+        }
+        bench.send(&bad);
+        for _ in 0..3 {
+            // To the peer all is well, so it goes on.
+            let mut behind = only(&mut bench, 0, 300, 50);
+            behind.psn = bad.psn + 1;
+            bad.psn += 1;
+            bench.send(&behind);
+            let other = only(&mut bench, 1, 300, 50);
+            bench.send(&other);
+        }
+        bench.compare();
+        assert_eq!(
+            bench.answers.iter().filter(|a| a.0 == 0).map(|a| a.2).collect::<Vec<_>>(),
+            [0x1f, syndrome]
+        );
+        assert_eq!(bench.answers.iter().filter(|a| a.0 == 1).count(), 3, "{deadly}");
+    }
+}
+
+#[test]
+fn an_empty_write_needs_no_key_but_the_right_of_the_queue_pair() {
+    for allowed in [true, false] {
+        let mut bench = bench(8, 8, 0.0);
+        bench.model.qps[0].allows_write = allowed;
+        plain(&mut bench, 0);
+        let mut packet = only(&mut bench, 0, 0, 0);
+        (packet.rkey, packet.va) = (0xdead_be00, u64::MAX);
+        bench.send(&packet);
+        bench.compare();
+        assert_eq!(bench.answers[0].2, if allowed { 0x1f } else { 0x62 });
+    }
+}
+
+#[test]
+fn a_write_takes_three_cycles_and_four_over_a_page() {
+    for (at, cycles) in [(0, 3), (PAGE - 30, 4)] {
+        let mut bench = bench(64, 9, 0.0);
+        bench.latency = 4..=4;
+        // The first region of this domain begins 100 bytes into a page.
+        (0..QPS).step_by(2).for_each(|qp| plain(&mut bench, qp));
+        bench.sources[FRAME].stall = Some(0.0);
+        for several in [0, 6] {
+            bench.drain();
+            let from = bench.sources[REQUEST].cycles.len();
+            for i in 0..100 {
+                let packet = only(&mut bench, (2 * i) & several, at + PAGE - 100, 64);
+                bench.send(&packet);
+            }
+            bench.drain();
+            let taken = &bench.sources[REQUEST].cycles[from..];
+            assert_eq!(taken[99] - taken[49], 50 * cycles, "queue pairs of the mask {several}");
+        }
+        bench.compare();
+    }
+}
