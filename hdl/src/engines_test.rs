@@ -72,16 +72,36 @@ fn segment_and_commit_elaborate() {
             cfg,
             b,
             m.stream_in("init2", &QpInit::of(cfg)),
+            m.stream_in("barred", &bits(cfg.qp_bits())),
             s.candidates,
             m.input_of("answer", &translation()),
             m.input("taken", 1),
-            m.input("freed", 1),
+            m.input("credits", 2),
         );
         m.stream_out("lookup", c.lookup);
         m.stream_out("read", c.read);
-        m.stream_out("ends", c.ends);
-        m.stream_out("packets", c.packets);
-        m.stream_out("sent", c.sent);
+        let data = m.stream_in("data", &DmaReadData::of(cfg));
+        let p = payload(m, cfg, data, c.ends, m.stream_in("init3", &QpInit::of(cfg)));
+        m.stream_out("payload", p.payload);
+        m.output("payload_taken", &p.taken);
+        let l = launch(
+            m,
+            cfg,
+            m.stream_in("init4", &QpInit::of(cfg)),
+            c.reports,
+            c.packets,
+            p.verdicts,
+            m.stream_in("flush", &Flush::of(cfg)),
+            m.input("freed", 1),
+        );
+        m.stream_out("packets", l.packets);
+        m.stream_out("sent", l.sent);
+        m.stream_out("flushed", l.flush);
+        m.stream_out("bars", l.barred);
+        for (i, started) in l.started.into_iter().enumerate() {
+            m.stream_out(&format!("started{i}"), started);
+        }
+        m.output("credits_out", &l.credits);
     });
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //!  doorbell -> schedule -> fetch -> segment -> commit --> packets --+
 //!      ^ kick      | flush             |          | sent            v
-//!      |           v                   |          v          arbitrate -> build -> icrc -> wire
+//!      |           +------------------|----> launch ----> arbitrate -> build -> icrc -> wire
 //!      +------ completer <-------------|----------+                 ^
 //!                ^                     | lookups                    | answers
 //!                |                     v                            |
@@ -18,7 +18,7 @@
 use crate::completer::completer;
 use crate::config::RnicConfig;
 use crate::memory::translate;
-use crate::requester::{commit, fetch, payload, schedule, segment};
+use crate::requester::{commit, fetch, launch, payload, schedule, segment};
 use crate::responder::{admit, check, place, Counts};
 use crate::rx;
 use crate::stream::Beat;
@@ -106,14 +106,18 @@ pub fn transport(
     let oldest =
         m.wire_of("oldest", &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) });
     let returned = m.wire("returned", 1);
-    let freed = m.wire("credit", 1);
+    let freed = m.wire("freed", 1);
+    let credits = m.wire("credits", 2);
+    let (barred, bars) = m.later("barred", &bits(cfg.qp_bits()));
+    let (unbarred, unbars) = m.later("unbarred", &QpInit::of(cfg));
+    let (cleared, clears) = m.later("cleared", &QpInit::of(cfg));
     let payload_taken = m.wire("payload_taken", 1);
 
     let answers = translate(m, cfg, vec![question_r, question_s], control.keys, control.pages);
 
     // Requester.
-    let mut starts = crate::stream::fork(m, 3, control.requester).into_iter();
-    let mut start = || starts.next().expect("three requester blocks hold state");
+    let mut starts = crate::stream::fork(m, 2, control.requester).into_iter();
+    let mut start = || starts.next().expect("the scheduler and the segmenter");
     let kick =
         crate::stream::arbiter(m, &|_: &Sig| ferrowire_rtl::lit(1, 1), vec![control.kick, completer_kick]);
     let scheduled = schedule(
@@ -135,15 +139,33 @@ pub fn transport(
         m,
         cfg,
         broadcast.clone(),
-        start(),
+        unbarred,
+        barred,
         segmented.candidates,
         answers[0].clone(),
         payload_taken,
-        freed,
+        credits,
     );
     ask_r.connect(committed.lookup);
-    let outgoing = payload(m, cfg, payload_data, committed.ends);
+    let outgoing = payload(m, cfg, payload_data, committed.ends, cleared);
     m.drive(&payload_taken, outgoing.taken);
+    let launched = launch(
+        m,
+        cfg,
+        control.completer,
+        committed.reports,
+        committed.packets,
+        outgoing.verdicts,
+        scheduled.flush,
+        freed,
+    );
+    m.drive(&credits, launched.credits);
+    bars.connect(launched.barred);
+    let mut started = launched.started.into_iter();
+    let mut started = || started.next().expect("the completer, commit and payload");
+    let completer_start = started();
+    unbars.connect(started());
+    clears.connect(started());
 
     // Receive.
     let (frame, parsed) = rx::parse::parse(m, cfg, wire);
@@ -161,13 +183,13 @@ pub fn transport(
 
     // Completer.
     let tracked =
-        completer(m, cfg, broadcast, control.completer, committed.sent, dispatched.answers, scheduled.flush);
+        completer(m, cfg, broadcast, completer_start, launched.sent, dispatched.answers, launched.flush);
     kicks.connect(tracked.kicks);
     m.drive(&oldest, tracked.oldest);
     m.drive(&freed, tracked.freed.valid);
 
     // Send: answers beside requests.
-    let requests = TxSource { packet: committed.packets, payload: Some(outgoing.payload) };
+    let requests = TxSource { packet: launched.packets, payload: Some(outgoing.payload) };
     let replies = TxSource { packet: placed.answers, payload: None };
     let chosen = arbitrate(m, cfg, vec![requests, replies]);
     let frame = build(m, cfg, chosen.packet, chosen.payload, control.addresses);

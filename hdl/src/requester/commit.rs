@@ -5,13 +5,14 @@
 //!  candidate --> lookups (one, or two where a page ends) --> pending FIFO --+
 //!                        |                                                  v
 //!                        +------> translate ------> answers FIFO -------> decide --> DMA reads
-//!                                                                           +------> packet to tx
-//!                                                                           +------> sent to the completer
+//!                                                                           +------> packet  --> launch
+//!                                                                           +------> report  --> launch
 //! ```
 //!
 //! The lookup of a packet asks for the rest of its message, so a range that the region does not hold is refused
 //! before the first packet. A refused WQE, and everything of its QP behind it, goes nowhere: the completer gets the
-//! cause in its place, and the QP is barred until it starts anew. A QP that may not send any more is dropped here.
+//! cause in its place, and the QP is barred until it starts anew. `launch` bars a QP likewise, where payload that was
+//! read is not good. A QP that may not send any more is dropped here.
 //!
 //! One packet a cycle, two where it lies on two pages; lookups run ahead of decisions, so that the table's latency
 //! shows once. A decision waits until all its takers have room and the payload buffer can hold the packet, hence read
@@ -19,6 +20,7 @@
 
 use crate::config::RnicConfig;
 use crate::memory::{Lookup, Translation};
+use crate::requester::payload::End;
 use crate::requester::segment::Candidate;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{DmaReadRequest, QpBroadcast, QpInit, TxPacket};
@@ -66,6 +68,24 @@ impl Sent {
     }
 }
 
+/// A report on its way through `launch`.
+#[derive(Clone, Bundle)]
+pub struct Report {
+    /// What the completer is to learn.
+    pub sent: Sent,
+    /// There is a packet.
+    pub packet: Sig,
+    /// It has payload.
+    pub payload: Sig,
+}
+
+impl Report {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Report { sent: Sent::of(cfg), packet: bits(1), payload: bits(1) }
+    }
+}
+
 /// What comes out.
 #[derive(Interface)]
 pub struct Committed {
@@ -73,12 +93,12 @@ pub struct Committed {
     pub lookup: Stream<Lookup>,
     /// Payload reads, in the order of the packets.
     pub read: Stream<DmaReadRequest>,
-    /// For each of them: the packet ends with it.
-    pub ends: Stream<Sig>,
+    /// For each of them: its packet.
+    pub ends: Stream<End>,
     /// Packets.
     pub packets: Stream<TxPacket>,
-    /// For the completer.
-    pub sent: Stream<Sent>,
+    /// For the completer, one a packet and one a WQE that failed, in their order.
+    pub reports: Stream<Report>,
 }
 
 #[derive(Clone, Bundle)]
@@ -94,13 +114,13 @@ struct Answer {
 }
 
 /// Packets that wait for their payload: a 64-byte WRITE each 3 cycles through 1 us of host latency at 250 MHz.
-const PACKETS: u32 = 128;
+pub(super) const PACKETS: u32 = 128;
 
 /// Lookups under way at once.
 const LOOKUPS: u32 = 8;
 
-/// Looks up, decides, sends. `payload_taken` pulses for each beat that leaves the payload buffer, `freed` for each
-/// message that the completer has forgotten.
+/// Looks up, decides, sends. `barred`: QPs whose payload could not be read; `payload_taken` pulses for each beat that
+/// leaves the payload buffer, `freed` counts the messages that the completer has room for again.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn commit(
@@ -108,14 +128,16 @@ pub fn commit(
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
     init: Stream<QpInit>,
+    barred: Stream<Sig>,
     candidates: Stream<Candidate>,
     answer: Translation,
     payload_taken: Sig,
     freed: Sig,
 ) -> Committed {
-    // Messages that the completer has room for: one that it could not remember must not be sent.
+    // Messages that the completer has room for: one that it could not remember must not be sent. `launch` has the last
+    // place of them all.
     let credit_bits = clog2(u64::from(cfg.outstanding) + 1);
-    let credits = m.reg("credits", credit_bits).reset(cfg.outstanding);
+    let credits = m.reg("credits", credit_bits).reset(cfg.outstanding - 1);
     // Read copies.
     let pds = m.mem("pds", cfg.qps, &bits(24)).style(Style::Distributed).build();
     pds.write(broadcast.attributes.enable, broadcast.attributes.index, &broadcast.attributes.entry.pd);
@@ -167,9 +189,8 @@ pub fn commit(
     let known = pending.valid & (none | (answers.valid & (!two | kept)));
     let granted = none | (answers.ok & (!two | kept_answer.ok));
     let barred_bits = m.mem("barred", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let barred = barred_bits.read_now(packet.qp);
     let sends = states.read_now(packet.qp).eq(QpState::Rts.code());
-    let alive = sends & !barred;
+    let alive = sends & !barred_bits.read_now(packet.qp);
     let broken = packet.status.ne(0);
     let good = alive & !broken & granted;
     let failed = alive & !good;
@@ -208,7 +229,7 @@ pub fn commit(
     m.drive(&read_room, read.ready);
     let read = fifo(&m.label("read"), 4, read);
     // A read has at least one beat in the payload buffer: there are never more of them than beats.
-    let ends = Stream::new(m, "ends", half | (go & reads), !half);
+    let ends = Stream::new(m, "ends", half | (go & reads), End { qp: packet.qp, last: !half });
     m.assert(!ends.valid | ends.ready, "every read has a place");
     let ends = deep_fifo(&m.label("ends"), capacity, ends);
     let header = TxPacket {
@@ -231,7 +252,7 @@ pub fn commit(
     let packets = deep_fifo(&m.label("packets"), PACKETS, out);
     let status = m.mux(broken, &packet.status, &lit(8, WcStatus::LocProtErr.code()));
     let cause = m.mux(broken, &packet.cause, &lit(8, LocalCause::KeyBounds.code()));
-    let report = Sent {
+    let sent = Sent {
         qp: packet.qp,
         psn: packet.psn,
         last: closes,
@@ -242,9 +263,9 @@ pub fn commit(
         status: m.mux(failed, &status, &lit(8, 0)),
         cause: m.mux(failed, &cause, &lit(8, 0)),
     };
-    let report = Stream::new(m, "report", go & alive, report);
+    let report = Stream::new(m, "report", go & alive, Report { sent, packet: good, payload: reads });
     m.drive(&sent_room, report.ready);
-    let sent = fifo(&m.label("sent"), 16, report);
+    let reports = fifo(&m.label("report"), 4, report);
 
     pending.accept(go);
     answers.accept(keeps | (go & !none));
@@ -259,10 +280,15 @@ pub fn commit(
     let spent = go & alive & closes;
     m.set(&credits, credits - spent.zext(credit_bits) + freed.zext(credit_bits));
 
-    // One write port: a QP that starts anew is no longer barred, one that fails is.
-    init.accept(!(go & failed));
-    let bar_at = m.mux(go & failed, &packet.qp, &init.qp);
-    barred_bits.write((go & failed) | init.fire(), bar_at, &(go & failed));
+    // One write port: a QP that fails is barred, one that starts anew is no longer.
+    let fails = go & failed;
+    barred.accept(!fails);
+    init.accept(!fails & !barred.valid);
+    let bar_at = m.mux(fails, &packet.qp, &m.mux(barred.valid, &barred.payload, &init.qp));
+    barred_bits.write(fails | barred.valid | init.valid, bar_at, &(fails | barred.valid));
     m.discard(&init.psn);
-    Committed { lookup, read, ends, packets, sent }
+    Committed { lookup, read, ends, packets, reports }
 }
+
+#[cfg(test)]
+mod tests;

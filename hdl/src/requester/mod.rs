@@ -3,12 +3,14 @@
 
 mod commit;
 mod fetch;
+mod launch;
 mod payload;
 mod schedule;
 mod segment;
 
-pub use commit::{commit, Committed, Sent};
+pub use commit::{commit, Committed, Report, Sent};
 pub use fetch::{fetch, Fetched};
-pub use payload::{payload, PayloadOut};
+pub use launch::{launch, Launched};
+pub use payload::{payload, End, PayloadOut};
 pub use schedule::{schedule, wqe_places, Flush, Grant, Rewind, Scheduled, Waiting};
 pub use segment::{segment, Candidate, Segmented, ACK_BITS, QUANTUM};

@@ -1,34 +1,192 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Payload between host memory and the packets.
 //!
+//! ```text
+//!  ends {qp, last} --+
+//!                    v
+//!  read data ------> join --> FIFO, block RAM --> payload
+//!                     |  ^
+//!                     |  +--- barred: a bit a QP
+//!                     +-----> verdict of each packet --> launch
+//! ```
+//!
 //! A FIFO of `payload_buffer_bytes` in block RAM, for which `commit` has reserved room before it asked: read data is
 //! never held up. A packet that lay on two pages came with two reads; here it becomes one run of beats again. One beat
 //! a cycle.
+//!
+//! A read that failed still brings all its beats. Its packet, and every later one of the QP until that starts anew, is
+//! poisoned: the mark goes with the last beat, `tx::icrc` throws the frame away, and the verdict tells `launch`.
 
 use crate::config::RnicConfig;
 use crate::stream::deep_fifo;
 use crate::tx::Payload;
-use crate::types::DmaReadData;
-use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
+use crate::types::{DmaReadData, QpInit};
+use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream, Style};
+
+/// Which packet a read is for.
+#[derive(Clone, Bundle)]
+pub struct End {
+    /// The sender.
+    pub qp: Sig,
+    /// The packet ends with this read.
+    pub last: Sig,
+}
+
+impl End {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        End { qp: bits(cfg.qp_bits()), last: bits(1) }
+    }
+}
 
 /// What comes out.
 #[derive(Interface)]
 pub struct PayloadOut {
     /// The packets' payload, in order.
     pub payload: Stream<Payload>,
+    /// For each packet, when its last beat has come: it must not be sent. The taker always has room.
+    pub verdicts: Stream<Sig>,
     /// A beat has left: its room is free.
     pub taken: Sig,
 }
 
-/// The payload buffer. `ends` tells for each read whether its packet ends with it.
+/// The payload buffer. `ends` has an entry for each read, in order; `started` clears a QP's bar.
 #[module]
-pub fn payload(m: &Scope, cfg: &RnicConfig, data: Stream<DmaReadData>, ends: Stream<Sig>) -> PayloadOut {
-    m.discard(&data.error);
-    let last = data.last & ends.payload;
-    let beats = Stream::new(m, "beats", data.valid & ends.valid, Payload { data: data.data, last });
+pub fn payload(
+    m: &Scope,
+    cfg: &RnicConfig,
+    data: Stream<DmaReadData>,
+    ends: Stream<End>,
+    started: Stream<QpInit>,
+) -> PayloadOut {
+    let barred_bits = m.mem("barred", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let failed = m.reg("failed", 1).reset(0);
+    let bad = data.error | failed;
+    let poisoned = bad | barred_bits.read_now(ends.qp);
+    let last = data.last & ends.last;
+    let beat = Payload { data: data.data, last, poisoned: last & poisoned };
+    let beats = Stream::new(m, "beats", data.valid & ends.valid, beat);
     data.accept(ends.valid & beats.ready);
-    ends.accept(beats.fire() & data.last);
+    let comes = beats.fire();
+    ends.accept(comes & data.last);
+    m.when(comes, |m| m.set(&failed, bad & !last));
+    let verdicts = Stream::new(m, "verdict", comes & last, poisoned);
+    m.assert(!verdicts.valid | verdicts.ready, "a verdict finds room");
+
+    // One write port: a packet that fails does not wait.
+    let bars = comes & last & bad;
+    started.accept(!bars);
+    barred_bits.write(bars | started.fire(), m.mux(bars, &ends.qp, &started.qp), &bars);
+    m.discard(&started.psn);
+
     let payload = deep_fifo(&m.label("payload"), cfg.payload_buffer_bytes / cfg.beat_bytes, beats);
     let taken = payload.fire();
-    PayloadOut { payload, taken }
+    PayloadOut { payload, verdicts, taken }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{drain, item, Item, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+    use rand::Rng;
+
+    fn rig(cfg: &RnicConfig) -> (Sim, Vec<Source>, Vec<Sink>) {
+        let netlist = build("bench", |m| {
+            let data = m.stream_in("data", &DmaReadData::of(cfg));
+            let ends = m.stream_in("ends", &End::of(cfg));
+            let out = payload(m, cfg, data, ends, m.stream_in("started", &QpInit::of(cfg)));
+            m.stream_out("payload", out.payload);
+            m.stream_out("verdict", out.verdicts);
+            m.output("taken", &out.taken);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let sources = vec![
+            Source::new("data", &DmaReadData::of(cfg)),
+            Source::new("ends", &End::of(cfg)),
+            Source::new("started", &QpInit::of(cfg)),
+        ];
+        let mut sinks = vec![Sink::new("payload", &Payload::of(cfg)), Sink::new("verdict", &bits(1))];
+        sinks[1].stall = Some(0.0);
+        (sim, sources, sinks)
+    }
+
+    #[test]
+    fn packets_come_whole_and_a_failed_read_poisons_them_until_their_qp_starts_anew() {
+        for (seed, beat_bytes) in [(1, 8), (2, 64), (3, 16)] {
+            let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+            let (mut sim, mut sources, mut sinks) = rig(&cfg);
+            let mut random = Random::new(seed);
+            let mut barred = [false; 16];
+            let (mut expected, mut verdicts): (Vec<Item>, Vec<u64>) = Default::default();
+            for round in 0..20 {
+                for _ in 0..25 {
+                    let qp = random.rng.random_range(0..16);
+                    let reads = random.rng.random_range(1..=2);
+                    let bad = random.chance(0.1).then(|| random.rng.random_range(0..reads));
+                    let mut beats = Vec::new();
+                    for read in 0..reads {
+                        sources[1].push_values(&[("qp", qp as u128), ("last", (read + 1 == reads).into())]);
+                        let count = random.rng.random_range(1..6);
+                        for beat in 0..count {
+                            let bytes = random.bits(8 * beat_bytes);
+                            let mut data = item(&DmaReadData::of(&cfg), &[]);
+                            data.insert("data".into(), bytes.clone());
+                            *data.get_mut("last").unwrap() =
+                                ferrowire_rtl::Bits::new(1, (beat + 1 == count).into());
+                            *data.get_mut("error").unwrap() =
+                                ferrowire_rtl::Bits::new(1, (bad == Some(read)).into());
+                            sources[0].push(data);
+                            beats.push(bytes);
+                        }
+                    }
+                    barred[qp] |= bad.is_some();
+                    verdicts.push(barred[qp].into());
+                    for (i, bytes) in beats.iter().enumerate() {
+                        let last = i + 1 == beats.len();
+                        let flags = [("last", last.into()), ("poisoned", (last && barred[qp]).into())];
+                        let mut beat = item(&Payload::of(&cfg), &flags);
+                        beat.insert("data".into(), bytes.clone());
+                        expected.push(beat);
+                    }
+                }
+                let stall = [0.0, 0.3, 0.7][round % 3];
+                drain(&mut sim, &mut sources, &mut sinks, &mut random, stall, 20_000, 0);
+                // Some start anew, whether they were barred or not.
+                for (qp, barred) in barred.iter_mut().enumerate() {
+                    if random.chance(0.3) {
+                        *barred = false;
+                        sources[2].push_values(&[("qp", qp as u128)]);
+                    }
+                }
+                drain(&mut sim, &mut sources, &mut sinks, &mut random, stall, 20_000, 0);
+            }
+            drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 1, 1200);
+            assert!(sinks[0].items == expected, "seed {}: {beat_bytes} bytes a beat", random.seed);
+            assert_eq!(sinks[1].values(""), verdicts, "seed {}", random.seed);
+        }
+    }
+
+    #[test]
+    fn read_data_is_never_held_up_while_there_is_room() {
+        let cfg = RnicConfig::named("generic-8b").unwrap();
+        let (mut sim, mut sources, mut sinks) = rig(&cfg);
+        let mut random = Random::new(4);
+        let beats = u64::from(cfg.payload_buffer_bytes / cfg.beat_bytes);
+        sinks[0].stall = Some(1.0);
+        for i in 0..beats {
+            sources[1].push_values(&[("qp", u128::from(i % 16)), ("last", 1)]);
+            sources[0].push_values(&[
+                ("data", u128::from(i)),
+                ("last", 1),
+                ("error", u128::from(i % 5 == 0)),
+            ]);
+            // Starts want the same port of the table.
+            sources[2].push_values(&[("qp", u128::from(i % 16))]);
+        }
+        drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 2 * beats, 2);
+        let cycles = &sources[0].cycles;
+        assert_eq!(cycles[cycles.len() - 1] - cycles[0], beats - 1, "seed {}", random.seed);
+    }
 }

@@ -25,7 +25,7 @@ use super::Payload;
 use crate::config::RnicConfig;
 use crate::stream::{arbiter_from, fifo, fork};
 use crate::types::TxPacket;
-use ferrowire_rtl::{clog2, lit, module, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
 /// Packets with payload that may be ahead of their payload.
 pub const ORDER: u32 = 8;
@@ -84,7 +84,7 @@ pub fn arbitrate(m: &Scope, cfg: &RnicConfig, source: Vec<TxSource>) -> TxChosen
             }
             None => {
                 valids.push(lit(1, 0));
-                items.push(Payload { data: lit(shape.data.width(), 0), last: lit(1, 0) });
+                items.push(shape.zeros());
             }
         }
     }
@@ -147,6 +147,7 @@ mod tests {
             let fields = [
                 ("data".to_string(), Bits::new(64, u128::from((source as u64) << 32 | psn << 8 | beat))),
                 ("last".to_string(), Bits::new(1, u128::from(beat + 1 == beats))),
+                ("poisoned".to_string(), Bits::zero(1)),
             ];
             sources[3 + source / 2].push(fields.into());
         }

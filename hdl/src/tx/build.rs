@@ -31,13 +31,13 @@
 //! A frame may be shorter than Ethernet's 60 bytes; whoever adds the frame check sequence pads it, behind the ICRC.
 //!
 //! Bad input: none can come from the wire. An opcode that the specification does not know gives a frame without
-//! extension headers. Payload beats must be as many as lane and length of the packets ask for: `last` is not looked
-//! at.
+//! extension headers. Payload beats must be as many as lane and length of the packets ask for; `last` only
+//! says when `poisoned` counts, which goes on with the frame's last beat.
 
-use super::Payload;
+use super::{FrameBeat, Payload};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
-use crate::stream::{catch, realign, skid, Beat, Realign};
+use crate::stream::{catch, fifo, realign, skid, Beat, Realign};
 use crate::types::{AddressVector, TableWrite, TxPacket};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
@@ -45,6 +45,10 @@ use ferrowire_spec::wire::{
     aeth, atomic_ack_eth, atomic_eth, bth, cnp, deth, eth, icrc, ieth, imm_dt, ipv4, ipv6, reth, udp, vlan,
     Opcode,
 };
+
+/// Packets whose payload has been taken whole before their frame has ended: two in the rotator, one behind it, and one
+/// to spare.
+const VERDICTS: u32 = 4;
 
 /// An address vector as it is stored.
 #[derive(Clone, Bundle)]
@@ -345,7 +349,7 @@ pub fn build(
     packet: Stream<TxPacket>,
     payload: Stream<Payload>,
     av_write: TableWrite<AddressVector>,
-) -> Stream<Beat> {
+) -> Stream<FrameBeat> {
     let beat_bytes = cfg.beat_bytes;
     let lane_bits = cfg.lane_bits();
     // Words in a beat, as a shift.
@@ -398,6 +402,10 @@ pub fn build(
     m.when(planned_moves, |m| m.set_all(&summed, &with_sum));
 
     // D: header and payload leave.
+    // Whether a frame is poisoned is known with its last beat of payload, and waits for the frame's last beat.
+    let verdict = Stream::new(m, "verdict", payload.fire() & payload.last, payload.poisoned);
+    m.assert(!verdict.valid | verdict.ready, "a verdict finds its place");
+    let verdicts = fifo(&m.label("verdicts"), VERDICTS, verdict);
     let rotated = realign(m, command, payload.map(|p| p.data));
     m.discard(&rotated.strobe);
     let header_width = 8 * (HEADER_BYTES as u32).next_multiple_of(beat_bytes);
@@ -417,10 +425,14 @@ pub fn build(
     let last = beats_left.eq(0);
     let data = head.trunc(8 * beat_bytes) | (rotated.data & wants.repeat(8 * beat_bytes));
     let beat = Beat { data, last, empty: empty & last.repeat(lane_bits) };
+    let carries = m.reg("carries", 1).reset(0);
+    let beat = FrameBeat::from(&beat, last & carries & verdicts.payload);
     let beats = Stream::new(m, "beat", active & (!wants | rotated.valid), beat);
     rotated.accept(active & wants & beats.ready);
 
     let done = beats.fire() & last;
+    m.assert(!(done & carries) | verdicts.valid, "the verdict comes with the payload");
+    verdicts.accept(done & carries);
     m.drive(&summed_moves, summed_valid & (!active | done));
     m.when(beats.fire(), |m| {
         m.set(&head, head.slice(8 * beat_bytes, header_width - 8 * beat_bytes).zext(header_width));
@@ -436,6 +448,7 @@ pub fn build(
         m.set(&empty, lit(lane_bits, 0) - in_last_beat);
         m.set(&before_payload, summed.extent.header.slice(word_bits, HEADER_WORD_BITS - word_bits));
         m.set(&payload_left, summed.has_payload);
+        m.set(&carries, summed.has_payload);
     });
     skid(m, beats)
 }
@@ -527,6 +540,7 @@ mod tests {
         sinks: [Sink; 1],
         random: Random,
         vectors: Vec<Vector>,
+        poisoned: Vec<bool>,
         expected: Vec<Vec<u8>>,
     }
 
@@ -540,7 +554,8 @@ mod tests {
                     Source::new("packet", &TxPacket::of(&cfg)),
                     Source::new("payload", &Payload::of(&cfg)),
                 ],
-                sinks: [Sink::new("out", &Beat::of(beat_bytes))],
+                sinks: [Sink::new("out", &FrameBeat::of(beat_bytes))],
+                poisoned: Vec::new(),
                 random: Random::new(seed),
                 vectors: Vec::new(),
                 expected: Vec::new(),
@@ -669,6 +684,8 @@ mod tests {
         }
 
         fn push_payload(&mut self, lane: usize, payload: &[u8]) {
+            // Of the beats that are not the last the flag means nothing.
+            self.poisoned.push(!payload.is_empty() && self.random.chance(0.2));
             if payload.is_empty() {
                 return;
             }
@@ -679,7 +696,12 @@ mod tests {
             for (i, beat) in lying.chunks(b).enumerate() {
                 let data = Bits::from_bytes(8 * self.cfg.beat_bytes, beat);
                 let last = Bits::new(1, u128::from(i + 1 == beats));
-                self.sources[1].push([("data".into(), data), ("last".into(), last)].into());
+                let poisoned = match i + 1 == beats {
+                    true => Bits::new(1, u128::from(self.poisoned[self.poisoned.len() - 1])),
+                    false => self.random.bits(1),
+                };
+                let fields = [("data".into(), data), ("last".into(), last), ("poisoned".into(), poisoned)];
+                self.sources[1].push(fields.into());
             }
         }
 
@@ -707,7 +729,12 @@ mod tests {
                 assert_eq!(frame, expected, "seed {}, frame {i}", self.random.seed);
             }
             assert!(self.sources.iter().all(|s| s.left() == 0), "payload is left over");
-            for item in self.sinks[0].items.iter().filter(|item| !item["last"].is_zero()) {
+            let (ends, others): (Vec<_>, Vec<_>) =
+                self.sinks[0].items.iter().partition(|item| !item["last"].is_zero());
+            assert!(others.iter().all(|item| item["poisoned"].is_zero()));
+            let poisoned: Vec<bool> = ends.iter().map(|item| !item["poisoned"].is_zero()).collect();
+            assert_eq!(poisoned, self.poisoned, "seed {}", self.random.seed);
+            for item in ends {
                 let (bytes, empty) = (item["data"].to_bytes(), item["empty"].to_u64() as usize);
                 assert!(bytes[bytes.len() - empty..].iter().all(|b| *b == 0), "bytes behind the frame");
             }

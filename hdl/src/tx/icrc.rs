@@ -19,9 +19,12 @@
 //! path runs from the consumer's `ready` to `frame`'s. The buffer holds [`BUFFER_BYTES`], at most [`FRAMES`] frames
 //! of which not all beats have left.
 //!
+//! A frame whose last beat is poisoned is forgotten when its turn comes, in one cycle.
+//!
 //! Bad input: a frame longer than the buffer would never leave; the block asserts that there is none. Frames that are
 //! not IP get four bytes that mean nothing.
 
+use super::FrameBeat;
 use crate::config::RnicConfig;
 use crate::icrc::{icrc_core, mask, unpad, unpad_stages, PacketEnd, CORE_LATENCY, MASK_LATENCY_FRAME};
 use crate::stream::{fifo, skid, Beat};
@@ -46,6 +49,8 @@ struct End {
     index: Sig,
     /// Empty bytes in it.
     empty: Sig,
+    /// It does not leave.
+    poisoned: Sig,
 }
 
 /// The lanes of the last beat, and of the one before, that hold the ICRC.
@@ -76,7 +81,7 @@ fn turned(m: &Scope, icrc: Sig, empty: Sig) -> Sig {
 
 /// Buffers frames, fills in their ICRC and sends them on without gaps.
 #[module]
-pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<Beat>) -> Stream<Beat> {
+pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>) -> Stream<Beat> {
     let beat_bytes = cfg.beat_bytes;
     let lane_bits = cfg.lane_bits();
     let depth = BUFFER_BYTES / beat_bytes;
@@ -99,11 +104,16 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<Beat>) -> Stream<Beat> 
         m.set(&index, frame.last.then(0, index + 1));
     });
 
-    let ended = Stream::new(m, "ended", enters & frame.last, End { index, empty: frame.empty });
+    let ended = Stream::new(
+        m,
+        "ended",
+        enters & frame.last,
+        End { index, empty: frame.empty, poisoned: frame.poisoned },
+    );
     m.assert(!ended.valid | ended.ready, "a frame's end finds room");
     let end = fifo(m, FRAMES, ended);
 
-    let (masked, covered) = mask(m, PacketEnd::Frame, enters, frame.payload.clone());
+    let (masked, covered) = mask(m, PacketEnd::Frame, enters, frame.payload.beat());
     let remainder = icrc_core(m, masked, covered.empty);
     let crc = unpad(m, beat_bytes, BYTES as u32, remainder);
     let sealed = Stream::new(m, "sealed", crc.valid, crc.state);
@@ -111,7 +121,11 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<Beat>) -> Stream<Beat> 
     let icrc = fifo(m, FRAMES, sealed);
 
     // Out: one read a beat, from the moment on that the CRC is there.
-    let job = icrc.valid & end.valid;
+    let known = icrc.valid & end.valid;
+    let job = known & !end.poisoned;
+    // A poisoned frame is forgotten at once.
+    let drops = known & end.poisoned;
+    m.when(drops, |m| m.set(&head, head + end.index.zext(address + 1) + 1));
     let held = m.reg("held", 1).reset(0);
     let take = m.wire("take", 1);
     let word = store.read(m, take, head.trunc(address), Collision::Never);
@@ -147,13 +161,13 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<Beat>) -> Stream<Beat> 
     let filled = Stream::new(m, "filled", held, Beat { data: cat(&bytes), last, empty });
     m.when(filled.fire() & !take, |m| m.set(&held, 0));
     m.drive(&take, job & (!held | filled.ready));
-    icrc.accept(take & is_last);
-    end.accept(take & is_last);
+    let leaves = (take & is_last) | drops;
+    icrc.accept(leaves);
+    end.accept(leaves);
 
     let enters_last = enters & frame.last;
-    let leaves_last = take & is_last;
-    m.when(enters_last & !leaves_last, |m| m.set(&waiting, waiting + 1))
-        .otherwise_when(leaves_last & !enters_last, |m| m.set(&waiting, waiting - 1));
+    m.when(enters_last & !leaves, |m| m.set(&waiting, waiting + 1))
+        .otherwise_when(leaves & !enters_last, |m| m.set(&waiting, waiting - 1));
     skid(m, filled)
 }
 
@@ -161,8 +175,8 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<Beat>) -> Stream<Beat> 
 mod tests {
     use super::*;
     use crate::icrc::sample::{self, Kind};
-    use crate::testing::{run, Random, Sink, Source};
-    use ferrowire_rtl::{build, Sim};
+    use crate::testing::{frames_to_beats, run, Random, Sink, Source};
+    use ferrowire_rtl::{build, Bits, Sim};
     use rand::Rng;
 
     const WIDTHS: [u32; 4] = [8, 16, 32, 64];
@@ -178,12 +192,17 @@ mod tests {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() };
         let shape = Beat::of(beat_bytes);
         let netlist = build("top", |m| {
-            let out = append(m, &cfg, m.stream_in("frame", &shape));
+            let out = append(m, &cfg, m.stream_in("frame", &FrameBeat::of(beat_bytes)));
             m.stream_out("out", out);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
-        Bench { sim, source: [Source::new("frame", &shape)], sink: [Sink::new("out", &shape)], beat_bytes }
+        Bench {
+            sim,
+            source: [Source::new("frame", &FrameBeat::of(beat_bytes))],
+            sink: [Sink::new("out", &shape)],
+            beat_bytes,
+        }
     }
 
     impl Bench {
@@ -194,7 +213,7 @@ mod tests {
                 let mut bare = frame.clone();
                 let n = bare.len();
                 bare[n - 4..].fill(0);
-                self.source[0].push_frame(&bare);
+                self.push(&bare, false);
                 beats += self.beats(frame);
             }
             let n = frames.len();
@@ -207,6 +226,14 @@ mod tests {
             }
             assert_eq!(got.len(), n);
             assert_eq!(self.sink[0].gaps, 0, "seed {}: a gap inside a frame", random.seed);
+        }
+
+        fn push(&mut self, frame: &[u8], poisoned: bool) {
+            for mut beat in frames_to_beats([frame], self.beat_bytes) {
+                let last = !beat["last"].is_zero();
+                beat.insert("poisoned".into(), Bits::new(1, u128::from(poisoned && last)));
+                self.source[0].push(beat);
+            }
         }
 
         fn beats(&self, frame: &[u8]) -> u64 {
@@ -294,6 +321,36 @@ mod tests {
                 .collect();
             bench.source[0].stall = Some(0.0);
             bench.send(&frames, &mut random, 0.6);
+        }
+    }
+
+    #[test]
+    fn poisoned_frames_never_leave_and_cost_the_others_nothing() {
+        for beat_bytes in WIDTHS {
+            for stall in [0.0, 0.4] {
+                let mut random = Random::new(7);
+                let mut bench = bench(beat_bytes);
+                let mut sent = Vec::new();
+                for i in 0..150 {
+                    let frame = sample::any(&mut random);
+                    let poisoned = random.chance(0.4) || (60..80).contains(&i);
+                    let mut bare = frame.clone();
+                    let n = bare.len();
+                    bare[n - 4..].fill(0);
+                    bench.push(&bare, poisoned);
+                    if !poisoned {
+                        sent.push(frame);
+                    }
+                }
+                let beats = bench.source[0].left() as u64;
+                let Bench { sim, source, sink, .. } = &mut bench;
+                run(sim, source, sink, &mut random, stall, 20 * beats + 1000, |s| {
+                    s[0].frames_seen() >= sent.len()
+                });
+                crate::testing::drain(sim, source, sink, &mut random, 0.0, 20 * beats, 1000);
+                assert!(sink[0].frames() == sent, "seed {}: {beat_bytes} bytes a beat", random.seed);
+                assert_eq!(sink[0].gaps, 0, "seed {}: a gap inside a frame", random.seed);
+            }
         }
     }
 }

@@ -6,6 +6,7 @@ pub mod build;
 pub mod icrc;
 
 use crate::config::RnicConfig;
+use crate::stream::Beat;
 use ferrowire_rtl::{bits, Bundle, Sig};
 
 /// A beat of a packet's payload on its way to the frame, in the lanes of host memory: the first byte in lane
@@ -16,11 +17,43 @@ pub struct Payload {
     pub data: Sig,
     /// Last beat of the packet.
     pub last: Sig,
+    /// With the last beat: the payload is not the user's, the frame must not be sent.
+    pub poisoned: Sig,
 }
 
 impl Payload {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Payload {
-        Payload { data: bits(8 * cfg.beat_bytes), last: bits(1) }
+        Payload { data: bits(8 * cfg.beat_bytes), last: bits(1), poisoned: bits(1) }
+    }
+}
+
+/// A beat of a frame on its way to `icrc`.
+#[derive(Clone, Bundle)]
+pub struct FrameBeat {
+    /// The bytes.
+    pub data: Sig,
+    /// The frame ends with this beat.
+    pub last: Sig,
+    /// Bytes at the top of the last beat that are not the frame's; zero in all other beats.
+    pub empty: Sig,
+    /// With the last beat: the frame must not be sent.
+    pub poisoned: Sig,
+}
+
+impl FrameBeat {
+    /// The shape of a beat of `beat_bytes` bytes.
+    pub fn of(beat_bytes: u32) -> FrameBeat {
+        FrameBeat::from(&Beat::of(beat_bytes), bits(1))
+    }
+
+    /// A beat, and whether its frame is poisoned.
+    pub fn from(beat: &Beat, poisoned: Sig) -> FrameBeat {
+        FrameBeat { data: beat.data, last: beat.last, empty: beat.empty, poisoned }
+    }
+
+    /// The beat alone.
+    pub fn beat(&self) -> Beat {
+        Beat { data: self.data, last: self.last, empty: self.empty }
     }
 }

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random candidates, tables that answer late or refuse, and scarce room, against a model of what must come of each.
+
+use super::*;
+use crate::testing::{item, step, Item, Random, Sink, Source};
+use crate::types::QpAttributes;
+use ferrowire_rtl::{build, Sim};
+use rand::Rng;
+use std::collections::VecDeque;
+
+const QPS: usize = 8;
+
+// Sources.
+const INIT: usize = 0;
+const BARRED: usize = 1;
+const CANDIDATES: usize = 2;
+// Sinks; `ends` lies between.
+const LOOKUP: usize = 0;
+const READ: usize = 1;
+const PACKETS_OUT: usize = 3;
+const REPORTS: usize = 4;
+
+#[derive(Clone, Copy)]
+struct Given {
+    ok: bool,
+    address: u64,
+}
+
+struct Bench {
+    cfg: RnicConfig,
+    sim: Sim,
+    sources: Vec<Source>,
+    sinks: Vec<Sink>,
+    random: Random,
+    stall: f64,
+    /// What the tables will say, and which answers are due from which cycle on.
+    tables: VecDeque<Given>,
+    answers: VecDeque<(u64, Given)>,
+    delay: (u64, u64),
+    /// Beats asked for that are still in the payload buffer, messages at the completer.
+    beats: u64,
+    messages: u64,
+    taking: f64,
+    freeing: f64,
+    seen: [usize; 5],
+    most: (u64, u64),
+}
+
+impl Bench {
+    fn new(seed: u64, beat_bytes: u32) -> Bench {
+        let cfg = RnicConfig {
+            qps: QPS as u32,
+            outstanding: 16,
+            beat_bytes,
+            ..RnicConfig::named("generic-8b").unwrap()
+        };
+        let netlist = build("bench", |m| {
+            let answer = Translation { valid: bits(1), ok: bits(1), address: bits(64) };
+            let out = commit(
+                m,
+                &cfg,
+                m.input_of("broadcast", &QpBroadcast::of(&cfg)),
+                m.stream_in("init", &QpInit::of(&cfg)),
+                m.stream_in("barred", &bits(cfg.qp_bits())),
+                m.stream_in("candidates", &Candidate::of(&cfg)),
+                m.input_of("answer", &answer),
+                m.input("taken", 1),
+                m.input("freed", 2),
+            );
+            m.stream_out("lookup", out.lookup);
+            m.stream_out("read", out.read);
+            m.stream_out("ends", out.ends);
+            m.stream_out("packets", out.packets);
+            m.stream_out("reports", out.reports);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let sources = vec![
+            Source::new("init", &QpInit::of(&cfg)),
+            Source::new("barred", &bits(cfg.qp_bits())),
+            Source::new("candidates", &Candidate::of(&cfg)),
+        ];
+        let sinks = vec![
+            Sink::new("lookup", &Lookup::of()),
+            Sink::new("read", &DmaReadRequest::of()),
+            Sink::new("ends", &End::of(&cfg)),
+            Sink::new("packets", &TxPacket::of(&cfg)),
+            Sink::new("reports", &Report::of(&cfg)),
+        ];
+        let mut bench = Bench {
+            cfg,
+            sim,
+            sources,
+            sinks,
+            random: Random::new(seed),
+            stall: 0.0,
+            tables: VecDeque::new(),
+            answers: VecDeque::new(),
+            delay: (4, 4),
+            beats: 0,
+            messages: 0,
+            taking: 1.0,
+            freeing: 1.0,
+            seen: [0; 5],
+            most: (0, 0),
+        };
+        for qp in 0..QPS {
+            for (path, bits) in item(&QpAttributes::of(&bench.cfg), &[("pd", 100 + qp as u128)]) {
+                bench.sim.set_bits(&format!("broadcast_attributes_entry_{path}"), &bits);
+            }
+            bench.sim.set("broadcast_attributes_index", qp as u64);
+            bench.sim.set("broadcast_attributes_enable", 1);
+            bench.sim.tick();
+            bench.sim.set("broadcast_attributes_enable", 0);
+            bench.state(qp, QpState::Rts);
+        }
+        bench
+    }
+
+    fn state(&mut self, qp: usize, state: QpState) {
+        self.sim.set("broadcast_state_index", qp as u64);
+        self.sim.set("broadcast_state_entry", state.code().into());
+        self.sim.set("broadcast_state_enable", 1);
+        self.step();
+        self.sim.set("broadcast_state_enable", 0);
+    }
+
+    fn step(&mut self) {
+        let seed = self.random.seed;
+        let cycle = self.sim.cycles();
+        let taken = self.beats > 0 && self.random.chance(self.taking);
+        self.beats -= u64::from(taken);
+        self.sim.set("taken", taken.into());
+        let freed = (0..2).filter(|_| self.random.chance(self.freeing)).count() as u64;
+        let freed = freed.min(self.messages);
+        self.messages -= freed;
+        self.sim.set("freed", freed);
+        let answer = self.answers.front().filter(|a| a.0 <= cycle).map(|a| a.1);
+        self.sim.set("answer_valid", answer.is_some().into());
+        // Without valid it means nothing.
+        let junk = Given { ok: self.random.chance(0.5), address: self.random.rng.random() };
+        let said = answer.unwrap_or(junk);
+        self.sim.set("answer_ok", said.ok.into());
+        self.sim.set("answer_address", said.address);
+        if answer.is_some() {
+            self.answers.pop_front();
+        }
+        step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
+        for _ in self.seen[LOOKUP]..self.sinks[LOOKUP].items.len() {
+            let given = self.tables.pop_front().expect("a lookup that nobody expects");
+            self.answers
+                .push_back((cycle + self.random.rng.random_range(self.delay.0..=self.delay.1), given));
+        }
+        let b = u64::from(self.cfg.beat_bytes);
+        for read in &self.sinks[READ].items[self.seen[READ]..] {
+            let (address, length) = (read["address"].to_u64(), read["length"].to_u64());
+            assert!(length > 0 && address % 4096 + length <= 4096, "seed {seed}: {address:#x}, {length}");
+            self.beats += (address % b + length).div_ceil(b);
+        }
+        for report in &self.sinks[REPORTS].items[self.seen[REPORTS]..] {
+            self.messages += report["sent_last"].to_u64();
+        }
+        for (seen, sink) in self.seen.iter_mut().zip(&self.sinks) {
+            *seen = sink.items.len();
+        }
+        assert!(
+            self.beats <= u64::from(self.cfg.payload_buffer_bytes) / b,
+            "seed {seed}: no room for payload"
+        );
+        assert!(self.messages < u64::from(self.cfg.outstanding), "seed {seed}: the last place is not ours");
+        self.most = (self.most.0.max(self.beats), self.most.1.max(self.messages));
+    }
+
+    fn drain(&mut self) {
+        let mut idle = 0;
+        for _ in 0..60_000 {
+            self.step();
+            let busy = self.sources.iter().any(|s| s.left() > 0) || !self.answers.is_empty();
+            idle = if busy || self.beats > 0 || self.messages > 0 { 0 } else { idle + 1 };
+            if idle > 60 {
+                return;
+            }
+        }
+        panic!(
+            "seed {}: stands still, {} candidates left",
+            self.random.seed,
+            self.sources[CANDIDATES].left()
+        );
+    }
+}
+
+/// What must come out.
+#[derive(Default)]
+struct Model {
+    barred: [bool; QPS],
+    sends: [bool; QPS],
+    psn: u128,
+    lookups: Vec<Item>,
+    reads: Vec<Item>,
+    ends: Vec<Item>,
+    packets: Vec<Item>,
+    reports: Vec<Item>,
+}
+
+impl Model {
+    fn candidate(&mut self, bench: &mut Bench) {
+        let qp = bench.random.rng.random_range(0..QPS);
+        let refuses = bench.random.chance(0.02);
+        let broken = bench.random.chance(0.01);
+        let rng = &mut bench.random.rng;
+        let bytes: u64 = match rng.random_range(0..8) {
+            0 => 0,
+            1 => 4096,
+            2 => rng.random_range(1..4097),
+            _ => rng.random_range(1..300),
+        };
+        // Near a page's end as often as not.
+        let local_va: u64 = match rng.random() {
+            true => rng.random(),
+            false => (rng.random::<u64>() & !0xfff).wrapping_sub(rng.random_range(0..bytes + 70)),
+        };
+        let remaining = bytes + rng.random_range(0..2) * rng.random_range(0..1u64 << 30);
+        let last = rng.random();
+        self.psn = (self.psn + 1) & 0xff_ffff;
+        let status = if broken { rng.random_range(1..20) } else { 0 };
+        let values = [
+            ("qp", qp as u128),
+            ("index", rng.random::<u16>().into()),
+            ("opcode", rng.random::<u8>().into()),
+            ("psn", self.psn),
+            ("ack_req", rng.random::<bool>().into()),
+            ("last", u128::from(last || broken)),
+            ("signaled", rng.random::<bool>().into()),
+            ("wqe_opcode", rng.random::<u8>().into()),
+            ("remote_va", rng.random::<u64>().into()),
+            ("rkey", rng.random::<u32>().into()),
+            ("length", rng.random::<u32>().into()),
+            ("local_va", local_va.into()),
+            ("lkey", rng.random::<u32>().into()),
+            ("remaining", remaining.into()),
+            ("bytes", bytes.into()),
+            ("status", status),
+            ("cause", if broken { 0x86 } else { 0 }),
+        ];
+        let get = |name: &str| values.iter().find(|v| v.0 == name).unwrap().1;
+        bench.sources[CANDIDATES].push_values(&values);
+
+        // One question for each page that the payload touches, the first for all that is left of the message.
+        let first = bytes.min(4096 - local_va % 4096);
+        let mut pieces = Vec::new();
+        if !broken && bytes > 0 {
+            pieces.push((local_va, remaining, first));
+            if first < bytes {
+                pieces.push((local_va.wrapping_add(first), bytes - first, bytes - first));
+            }
+        }
+        let refused = refuses.then(|| rng.random_range(0..2)).filter(|n| *n < pieces.len());
+        let mut reads = Vec::new();
+        for (i, (va, asked, length)) in pieces.iter().enumerate() {
+            let address = (rng.random::<u64>() & !0xfff) | (va & 0xfff);
+            bench.tables.push_back(Given { ok: refused != Some(i), address });
+            let question = [
+                ("key", get("lkey")),
+                ("pd", 100 + qp as u128),
+                ("va", (*va).into()),
+                ("length", (*asked).into()),
+            ];
+            self.lookups.push(item(&Lookup::of(), &question));
+            let read = [("address", u128::from(address)), ("length", (*length).into())];
+            reads.push(item(&DmaReadRequest::of(), &read));
+        }
+
+        if !self.sends[qp] || self.barred[qp] {
+            return;
+        }
+        let failed = broken || refused.is_some();
+        let fields = ["qp", "psn", "index", "signaled", "wqe_opcode", "length"];
+        let mut sent: Vec<(String, u128)> = fields.iter().map(|f| (format!("sent_{f}"), get(f))).collect();
+        let (status, cause) = match (broken, refused) {
+            (true, _) => (get("status"), get("cause")),
+            (false, Some(_)) => (WcStatus::LocProtErr.code().into(), LocalCause::KeyBounds.code().into()),
+            (false, None) => (0, 0),
+        };
+        sent.extend([
+            ("sent_last".into(), u128::from(failed || last)),
+            ("sent_status".into(), status),
+            ("sent_cause".into(), cause),
+            ("packet".into(), u128::from(!failed)),
+            ("payload".into(), u128::from(!failed && bytes > 0)),
+        ]);
+        let sent: Vec<(&str, u128)> = sent.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+        self.reports.push(item(&Report::of(&bench.cfg), &sent));
+        self.barred[qp] |= failed;
+        if failed {
+            return;
+        }
+        for i in 0..reads.len() {
+            let end = [("qp", qp as u128), ("last", u128::from(i + 1 == reads.len()))];
+            self.ends.push(item(&End::of(&bench.cfg), &end));
+        }
+        self.reads.append(&mut reads);
+        let packet = [
+            ("qp", qp as u128),
+            ("opcode", get("opcode")),
+            ("ack_req", get("ack_req")),
+            ("psn", self.psn),
+            ("va", get("remote_va")),
+            ("rkey", get("rkey")),
+            ("dma_length", get("length")),
+            ("payload_bytes", bytes.into()),
+            ("payload_lane", u128::from(local_va % u64::from(bench.cfg.beat_bytes))),
+        ];
+        self.packets.push(item(&TxPacket::of(&bench.cfg), &packet));
+    }
+}
+
+#[test]
+fn what_is_granted_is_read_within_its_pages_and_sent_and_a_refusal_bars_the_queue_pair() {
+    for (seed, beat_bytes) in [(1, 8), (2, 64), (3, 64)] {
+        let mut bench = Bench::new(seed, beat_bytes);
+        let mut model = Model { sends: [true; QPS], ..Model::default() };
+        for round in 0..24 {
+            bench.stall = [0.0, 0.2, 0.6][bench.random.rng.random_range(0..3)];
+            bench.delay = (1, [1, 6, 40][bench.random.rng.random_range(0..3)]);
+            // Sometimes payload stays long in its buffer.
+            bench.taking = if round % 4 == 1 { 0.15 } else { 1.0 };
+            bench.freeing = 0.7;
+            for _ in 0..50 {
+                model.candidate(&mut bench);
+            }
+            if round % 4 == 2 {
+                // The completer forgets nothing for long.
+                bench.freeing = 0.0;
+                for _ in 0..6000 {
+                    bench.step();
+                }
+                bench.freeing = 0.7;
+            }
+            bench.drain();
+            for qp in 0..QPS {
+                match if round % 4 == 1 { 9 } else { bench.random.rng.random_range(0..10) } {
+                    0 => {
+                        bench.sources[BARRED].push_values(&[("", qp as u128)]);
+                        model.barred[qp] = true;
+                    }
+                    1 => {
+                        let all = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Sqd, QpState::Err];
+                        let state = all[bench.random.rng.random_range(0..all.len())];
+                        bench.state(qp, state);
+                        model.sends[qp] = false;
+                    }
+                    // All of them, where room at the completer is to run out.
+                    n if n <= 5 || round % 4 == 1 => {
+                        bench.sources[INIT].push_values(&[("qp", qp as u128)]);
+                        model.barred[qp] = false;
+                        bench.drain();
+                        bench.state(qp, QpState::Rts);
+                        model.sends[qp] = true;
+                    }
+                    _ => {}
+                }
+            }
+            bench.drain();
+        }
+        let what = format!("seed {seed}, {beat_bytes} bytes a beat");
+        let expected = [model.lookups, model.reads, model.ends, model.packets, model.reports];
+        for (sink, (expected, name)) in
+            bench.sinks.iter().zip(expected.iter().zip(["lookups", "reads", "ends", "packets", "reports"]))
+        {
+            let differs = sink.items.iter().zip(expected).position(|(got, want)| got != want);
+            assert_eq!(differs, None, "{what}: {name}");
+            assert_eq!(sink.items.len(), expected.len(), "{what}: {name}");
+        }
+        // The rounds were such that room was scarce.
+        let room = u64::from(bench.cfg.payload_buffer_bytes / beat_bytes);
+        assert!(bench.most.0 > room / 2 && bench.most.1 == 15, "{what}: {:?}", bench.most);
+    }
+}
+
+#[test]
+fn a_packet_a_cycle_while_the_tables_answer_in_four() {
+    let mut bench = Bench::new(4, 64);
+    bench.sinks.iter_mut().for_each(|sink| sink.stall = Some(0.0));
+    for psn in 0..100u64 {
+        let fields = [("psn", psn.into()), ("bytes", 64), ("remaining", 64), ("local_va", 4096)];
+        bench.sources[CANDIDATES].push_values(&fields);
+        bench.tables.push_back(Given { ok: true, address: 0 });
+    }
+    // Answers come exactly four cycles behind the questions, as those of the tables.
+    for _ in 0..200 {
+        bench.step();
+    }
+    let cycles = &bench.sinks[PACKETS_OUT].cycles;
+    assert_eq!(cycles.len(), 100);
+    assert!(cycles[99] - cycles[0] < 103, "{} cycles for 100 packets", cycles[99] - cycles[0]);
+}
