@@ -68,3 +68,85 @@ pub fn fetch(
     m.when(out.fire(), |m| m.set(&done, m.mux(last, &lit(7, 0), &(done + 1))));
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{item, run, Random, Sink, Source};
+    use ferrowire_rtl::{build, Bits, Sim};
+    use rand::Rng;
+
+    fn rig(cfg: &RnicConfig) -> (Sim, [Source; 2], [Sink; 1]) {
+        let netlist = build("bench", |m| {
+            let grants = m.stream_in("grants", &Grant::of(cfg));
+            let out = fetch(m, cfg, grants, m.stream_in("data", &DmaReadData::of(cfg)));
+            m.stream_out("out", out);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let sources = [Source::new("grants", &Grant::of(cfg)), Source::new("data", &DmaReadData::of(cfg))];
+        (sim, sources, [Sink::new("out", &Fetched::of(cfg))])
+    }
+
+    #[test]
+    fn every_wqe_comes_whole_with_its_queue_pair_and_index_and_failed_reads_are_marked() {
+        for (seed, beat_bytes) in [(1, 8), (2, 16), (3, 32), (4, 64)] {
+            let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+            let mut random = Random::new(seed);
+            for stall in [0.0, 0.3, 0.7] {
+                let (mut sim, mut sources, mut sinks) = rig(&cfg);
+                let mut expected = Vec::new();
+                for _ in 0..60 {
+                    let qp: u128 = random.rng.random_range(0..16);
+                    let count = random.rng.random_range(1..=cfg.fetch_batch as usize);
+                    let index: u16 = random.rng.random();
+                    let error = random.chance(0.2);
+                    sources[0].push_values(&[("qp", qp), ("index", index.into()), ("count", count as u128)]);
+                    let bytes = random.bytes(64 * count);
+                    let beats = bytes.len() / beat_bytes as usize;
+                    for (i, beat) in bytes.chunks(beat_bytes as usize).enumerate() {
+                        let flags = [("last", u128::from(i + 1 == beats)), ("error", error.into())];
+                        let mut data = item(&DmaReadData::of(&cfg), &flags);
+                        data.insert("data".into(), Bits::from_bytes(8 * beat_bytes, beat));
+                        sources[1].push(data);
+                    }
+                    for (i, unit) in bytes.chunks(64).enumerate() {
+                        let index = index.wrapping_add(i as u16);
+                        let fields = [("qp", qp), ("index", index.into()), ("error", error.into())];
+                        let mut wqe = item(&Fetched::of(&cfg), &fields);
+                        wqe.insert("unit".into(), Bits::from_bytes(512, unit));
+                        expected.push(wqe);
+                    }
+                }
+                let n = expected.len();
+                run(&mut sim, &mut sources, &mut sinks, &mut random, stall, 50_000, |s| {
+                    s[0].items.len() >= n
+                });
+                assert!(sinks[0].items == expected, "seed {seed}: {beat_bytes} bytes a beat");
+                assert_eq!(sources[0].left(), 0, "seed {seed}");
+            }
+        }
+    }
+
+    #[test]
+    fn read_data_is_never_held_up_for_as_many_wqes_as_there_are_places() {
+        for beat_bytes in [8, 64] {
+            let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+            let (mut sim, mut sources, mut sinks) = rig(&cfg);
+            let mut random = Random::new(5);
+            sinks[0].stall = Some(1.0);
+            let beats = wqe_places(&cfg) * 64 / beat_bytes;
+            for i in 0..beats {
+                sources[1].push_values(&[("last", u128::from(i % 4 == 3))]);
+            }
+            let mut n = 0;
+            run(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 2000, |_| {
+                n += 1;
+                n > beats + 5
+            });
+            let cycles = &sources[1].cycles;
+            assert_eq!(cycles.len() as u32, beats, "{beat_bytes} bytes a beat");
+            assert_eq!(cycles[cycles.len() - 1] - cycles[0], u64::from(beats - 1));
+        }
+    }
+}

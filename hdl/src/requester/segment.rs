@@ -266,3 +266,6 @@ pub fn segment(
     });
     Segmented { candidates, rewind, returned: done }
 }
+
+#[cfg(test)]
+mod tests;
