@@ -14,6 +14,8 @@
 //! line; a grant (3 cycles) takes the oldest in line, asks for up to `fetch_batch` WQEs with one read and puts the QP
 //! back in line if more are left. Nothing waits for the read: several grants of one QP may be under way.
 //!
+//! Where both wait, an event and a grant take turns: whoever floods the card with doorbells takes nobody's grants.
+//!
 //! What has begun is done 3 cycles later, whatever the others do: a grant begins only when each of its takers has room
 //! and `fetch` has places for a whole batch. The blocks that give back places, or take flushes, wait for events of
 //! theirs to be taken here; were a grant to wait for them in turn, all would stand still.
@@ -154,12 +156,15 @@ pub fn schedule(
     let (line, back) = m.later("line", &bits(qp_bits));
     let idle = state.is(State::Idle);
     let any_event = init.valid | doorbell.valid | rewind.valid | kick.valid;
-    let is_init = idle & init.valid;
-    let is_rewind = idle & !init.valid & rewind.valid;
-    let is_doorbell = idle & !init.valid & !rewind.valid & doorbell.valid;
-    let is_kick = idle & !init.valid & !rewind.valid & !doorbell.valid & kick.valid;
     let may_grant = m.wire("may_grant", 1);
-    let is_grant = idle & !any_event & line.valid & may_grant;
+    // Events first, but behind each of them it is the line's turn.
+    let lines_turn = m.reg("lines_turn", 1).reset(0);
+    let is_grant = idle & (!any_event | lines_turn) & line.valid & may_grant;
+    let takes = idle & !is_grant;
+    let is_init = takes & init.valid;
+    let is_rewind = takes & !init.valid & rewind.valid;
+    let is_doorbell = takes & !init.valid & !rewind.valid & doorbell.valid;
+    let is_kick = takes & !init.valid & !rewind.valid & !doorbell.valid & kick.valid;
     init.accept(is_init);
     rewind.accept(is_rewind);
     doorbell.accept(is_doorbell);
@@ -185,6 +190,7 @@ pub fn schedule(
         m.set(&kind_rewind, is_rewind);
         m.set(&kind_doorbell, is_doorbell);
         m.set(&kind_grant, is_grant);
+        m.set(&lines_turn, !is_grant);
         m.set(&state, State::Row);
     });
 
@@ -286,3 +292,6 @@ pub fn schedule(
     let waiting = Waiting { any: line.valid, head: line.payload, others: in_line.gt(1) | others.ne(0) };
     Scheduled { read, grants: granted, flush, waiting }
 }
+
+#[cfg(test)]
+mod tests;
