@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The completer as a whole, `record` and `track`, against a list of messages for each QP.
 
-use super::*;
+mod model;
+
+use self::model::{Done, Message, Requester};
+use super::{completer, Flush, Headers, QpBroadcast, QpInit, RnicConfig, Sent};
 use crate::testing::{step, Random, Sink, Source};
 use crate::types::Completion;
 use ferrowire_rtl::{bits, build, Bits, Netlist, Sim};
@@ -9,7 +12,6 @@ use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::WcStatus;
 use ferrowire_spec::wire::opcode::Opcode;
 use rand::Rng;
-use std::collections::VecDeque;
 
 const QPS: usize = 8;
 const LIMIT: u16 = 8;
@@ -25,109 +27,6 @@ const FLUSH: usize = 3;
 const COMPLETION: usize = 0;
 const FAULT: usize = 1;
 const KICK: usize = 2;
-
-/// What the host sees: opcode, bytes, WQE, status, syndrome.
-type Done = (u8, u32, u16, u8, u8);
-
-#[derive(Clone, Debug)]
-struct Message {
-    first: u32,
-    last: u32,
-    signaled: bool,
-    opcode: u8,
-    length: u32,
-    status: u8,
-    cause: u8,
-}
-
-/// A requester's memory of what is under way.
-#[derive(Clone, Debug, Default)]
-struct Requester {
-    runs: bool,
-    dead: bool,
-    ipv6: bool,
-    peer: u128,
-    messages: VecDeque<Message>,
-    next_psn: u32,
-    oldest_psn: u32,
-    oldest_index: u16,
-    sent_index: u16,
-    /// First PSN of a message of which some packets are sent.
-    open: Option<u32>,
-    /// Beats of `sent` up to the last one of this QP.
-    sent_beats: usize,
-    done: Vec<Done>,
-    faults: usize,
-    /// It stands at its limit until the next kick.
-    blocked: bool,
-    /// What the scheduler has been told.
-    told: u16,
-}
-
-impl Requester {
-    /// Distance from the oldest unacknowledged PSN.
-    fn ahead(&self, psn: u32) -> u32 {
-        psn.wrapping_sub(self.oldest_psn) % MODULUS
-    }
-
-    /// Everything before `upto` has arrived (IBTA volume 1, 9.7.5.1).
-    fn acknowledge(&mut self, upto: u32) {
-        while let Some(message) = self.messages.front() {
-            if message.status != 0 || self.ahead(message.last) >= self.ahead(upto) {
-                break;
-            }
-            let m = self.messages.pop_front().unwrap();
-            if m.signaled {
-                self.done.push((m.opcode, m.length, self.oldest_index, 0, 0));
-            }
-            self.oldest_index = self.oldest_index.wrapping_add(1);
-        }
-        self.oldest_psn = upto;
-    }
-
-    fn fail(&mut self, status: u8, cause: u8) {
-        self.done.push((0, 0, self.oldest_index, status, cause));
-        self.oldest_index = self.oldest_index.wrapping_add(1);
-        self.dead = true;
-        self.faults += 1;
-    }
-
-    /// A WQE that failed here ends once it is the oldest.
-    fn settle(&mut self) {
-        if let Some(message) = self.messages.front() {
-            if message.status != 0 && !self.dead {
-                let (status, cause) = (message.status, message.cause);
-                self.fail(status, cause);
-            }
-        }
-    }
-
-    /// Returns whether the answer is dropped.
-    fn answer(&mut self, psn: u32, syndrome: u8) -> bool {
-        let unsent = self.ahead(psn) >= self.ahead(self.next_psn);
-        if self.dead || !self.runs || unsent || !matches!(syndrome >> 5, 0 | 1 | 3) {
-            return true;
-        }
-        if syndrome >> 5 == 0 {
-            self.acknowledge((psn + 1) % MODULUS);
-            self.settle();
-            return false;
-        }
-        self.acknowledge(psn);
-        self.settle();
-        if !self.dead {
-            let status = match syndrome {
-                0x20..0x40 => WcStatus::RnrRetryExcErr,
-                0x61 => WcStatus::RemInvReqErr,
-                0x62 => WcStatus::RemAccessErr,
-                0x63 => WcStatus::RemOpErr,
-                _ => WcStatus::RetryExcErr,
-            };
-            self.fail(status.code(), syndrome);
-        }
-        false
-    }
-}
 
 fn netlist(cfg: &RnicConfig) -> Netlist {
     let net = build("top", |m| {
