@@ -182,8 +182,8 @@ pub fn transport(
     let placed = place(m, cfg, admitted.place, dispatched.request_frames);
 
     // Completer.
-    let tracked =
-        completer(m, cfg, broadcast, completer_start, launched.sent, dispatched.answers, launched.flush);
+    let replies = crate::stream::fifo(&m.label("replies"), 4, dispatched.answers);
+    let tracked = completer(m, cfg, broadcast, completer_start, launched.sent, replies, launched.flush);
     kicks.connect(tracked.kicks);
     m.drive(&oldest, tracked.oldest);
     m.drive(&freed, tracked.freed.valid);
@@ -203,6 +203,7 @@ pub fn transport(
         rx_frame,
         tx_frame,
     };
+    let events = m.delay("events", &events);
     Transport {
         wire,
         reads: vec![scheduled.read, committed.read],

@@ -232,19 +232,23 @@ pub fn track(
     let kind = syndrome.slice(5, 3);
     let code = syndrome.trunc(5);
     let is_ack = kind.eq(0);
-    let ahead = (psn - row.oldest_psn).named("ahead");
-    let ghost = ahead.ge(front.next_psn - row.oldest_psn);
+    // Fewer than 2^23 PSNs are under way: a sign tells which side of a PSN another lies on.
+    let before_oldest = (psn - stored.oldest_psn).bit(23);
+    let before_next = (psn - front.next_psn).bit(23);
+    let ghost = before_oldest | !before_next;
     let foreign = source_ipv6.ne(copy.peer_ipv6) | source_ip.ne(copy.peer_ip);
     let same_key = pkey.trunc(15).eq(copy.pkey.trunc(15)) & (pkey.bit(15) | copy.pkey.bit(15));
     let waits = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
     let in_error = qp_state.eq(QpState::Err.code());
-    let ignored = row.dead | !waits | (by_answer & (ghost | foreign | !same_key | kind.eq(2) | kind.ge(4)));
+    let ignored =
+        stored.dead | !waits | (by_answer & (ghost | foreign | !same_key | kind.eq(2) | kind.ge(4)));
 
-    // Up to here, exclusive: one past an acknowledged PSN, a NAK's own.
-    let upto = m.mux(is_ack, &(ahead + 1), &ahead);
+    // Up to here: an acknowledged PSN, the one before a NAK's own.
+    let upto = m.delay("upto", &m.mux(is_ack, &psn, &(psn - 1)));
+    let resume = m.delay("resume", &m.mux(is_ack, &(psn + 1), &psn));
     let at_pop = state.is(State::Pop);
     let local = oldest.status.ne(0);
-    let acked = at_pop & by_answer & !none & !local & (oldest.last_psn - row.oldest_psn).lt(upto);
+    let acked = at_pop & by_answer & !none & !local & !(upto - oldest.last_psn).bit(23);
     let wants_cqe = oldest.signaled;
     let completion_room = m.wire("completion_room", 1);
     m.set(&pops, acked & (!wants_cqe | completion_room));
@@ -310,7 +314,7 @@ pub fn track(
     m.set_all(&next, &row);
     m.when(pops | frees, |m| m.set(&next.head, following));
     m.when(pops | fails | flushes, |m| m.set(&next.oldest_index, row.oldest_index + 1));
-    m.when((settled & by_answer) | exact, |m| m.set(&next.oldest_psn, row.oldest_psn + upto));
+    m.when((settled & by_answer) | exact, |m| m.set(&next.oldest_psn, resume));
     let ends_free = none & (at_row | at_free);
     let restarts = by_init & ends_free;
     let resets = by_reset & ends_free;

@@ -105,6 +105,8 @@ pub struct Committed {
 struct Pending {
     candidate: Candidate,
     lookups: Sig,
+    /// Beats of its payload in the payload buffer.
+    beats: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -165,8 +167,13 @@ pub fn commit(
     let enters = candidates.valid & m.mux(asks, &(lookup.fire() & (second | !crosses)), &lit(1, 1));
     m.when(lookup.fire(), |m| m.set(&second, crosses & !second));
     let lookups = m.mux(asks, &m.mux(crosses, &lit(2, 2), &lit(2, 1)), &lit(2, 0));
+    let lane_bits = cfg.lane_bits();
+    let room_bits = clog2(u64::from(cfg.payload_buffer_bytes / cfg.beat_bytes) + 1);
+    let lane = candidates.local_va.trunc(lane_bits);
+    let span = candidates.bytes.zext(14) + lane.zext(14) + (cfg.beat_bytes - 1);
+    let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
     let entering =
-        Stream::new(m, "entering", enters, Pending { candidate: candidates.payload.clone(), lookups });
+        Stream::new(m, "entering", enters, Pending { candidate: candidates.payload.clone(), lookups, beats });
     m.drive(&pending_room, entering.ready);
     candidates.accept(entering.fire());
     let pending = fifo(&m.label("pending"), LOOKUPS, entering);
@@ -195,14 +202,11 @@ pub fn commit(
     let good = alive & !broken & granted;
     let failed = alive & !good;
 
-    let lane_bits = cfg.lane_bits();
     let lane = packet.local_va.trunc(lane_bits);
     let capacity = cfg.payload_buffer_bytes / cfg.beat_bytes;
-    let room_bits = clog2(u64::from(capacity) + 1);
     let room = m.reg("room", room_bits).reset(capacity);
-    let span = packet.bytes.zext(14) + lane.zext(14) + (cfg.beat_bytes - 1);
-    let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
-    let fits = room.ge(beats);
+    // Room for the largest packet, so that the decision does not wait for this one's length.
+    let fits = room.ge(lit(room_bits, 4096 / cfg.beat_bytes + 1));
 
     let (read_room, packet_room, sent_room) =
         (m.wire("read_room", 1), m.wire("packet_room", 1), m.wire("sent_room", 1));
@@ -211,8 +215,11 @@ pub fn commit(
     let reads = good & packet.bytes.ne(0);
     let closes = packet.last | failed;
     let remembered = !closes | credits.ne(0);
+    // Who starts or is barred comes before a failure, which needs the same write port.
+    let claimed = init.valid | barred.valid;
     let can = known
         & remembered
+        & !(failed & claimed)
         & m.mux(good, &(packet_room & sent_room & fits & (read_room | !reads)), &(sent_room | !failed));
     let half = can & good & two & !first_out;
     let go = can & !half;
@@ -274,18 +281,18 @@ pub fn commit(
         m.set_all(&kept_answer, &answers.payload);
     })
     .otherwise_when(go, |m| m.set(&kept, 0));
-    let taken = m.mux(go & reads, &beats, &lit(room_bits, 0));
-    m.set(&room, room - taken + payload_taken.zext(room_bits));
+    let freed_room = room + payload_taken.zext(room_bits);
+    m.set(&room, m.mux(go & reads, &(freed_room - pending.beats), &freed_room));
 
     let spent = go & alive & closes;
     m.set(&credits, credits - spent.zext(credit_bits) + freed.zext(credit_bits));
 
     // One write port: a QP that fails is barred, one that starts anew is no longer.
     let fails = go & failed;
-    barred.accept(!fails);
-    init.accept(!fails & !barred.valid);
-    let bar_at = m.mux(fails, &packet.qp, &m.mux(barred.valid, &barred.payload, &init.qp));
-    barred_bits.write(fails | barred.valid | init.valid, bar_at, &(fails | barred.valid));
+    barred.accept(lit(1, 1));
+    init.accept(!barred.valid);
+    let bar_at = m.mux(barred.valid, &barred.payload, &m.mux(init.valid, &init.qp, &packet.qp));
+    barred_bits.write(fails | claimed, bar_at, &(barred.valid | !init.valid));
     m.discard(&init.psn);
     Committed { lookup, read, ends, packets, reports }
 }

@@ -62,6 +62,14 @@ impl Place {
     }
 }
 
+/// Which beats of a frame hold payload that is to be written.
+#[derive(Clone, Bundle)]
+struct Span {
+    write: Sig,
+    first: Sig,
+    last: Sig,
+}
+
 /// What comes out.
 #[derive(Interface)]
 pub struct Placed {
@@ -80,7 +88,13 @@ pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<
     // An order goes three ways, each with a queue, so that the next one is checked while this one moves.
     let mut ways = fork(m, 3, orders).into_iter();
     let mut way = || ways.next().expect("three ways");
-    let orders = fifo(&m.label("orders"), 4, way());
+    let wide = |s: Sig| s.zext(14);
+    let orders = way().map(|order| Span {
+        write: order.write,
+        first: wide(order.offset).slice(lanes, 14 - lanes),
+        last: (wide(order.offset) + wide(order.bytes) - 1).slice(lanes, 14 - lanes),
+    });
+    let orders = fifo(&m.label("orders"), 4, orders);
     // As many as are between the frame and its write.
     let meta = fifo(&m.label("meta"), 8, way());
     let command = way();
@@ -93,12 +107,8 @@ pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<
     let command = fifo(&m.label("command"), 4, command);
 
     // In: the payload's beats go on, the others do not.
-    let wide = |s: Sig| s.zext(14);
-    let first = wide(orders.offset).slice(lanes, 14 - lanes);
-    let end = wide(orders.offset) + wide(orders.bytes) - 1;
-    let last = end.slice(lanes, 14 - lanes);
     let at = m.reg("at", 14 - lanes).reset(0);
-    let payload = orders.write & at.ge(first) & at.le(last);
+    let payload = orders.write & at.ge(orders.first) & at.le(orders.last);
     let moving = frames.valid & orders.valid;
     let data = Stream::new(m, "data", moving & payload, frames.data);
     let passes = moving & (data.ready | !payload);
