@@ -4,3 +4,4 @@
 mod golden;
 mod program;
 mod soak;
+mod world;

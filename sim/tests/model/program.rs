@@ -5,238 +5,19 @@
 //! when it is made; reliable connections must then end exactly so. What could end in more than one way is kept out of a
 //! program: memory that an unanswered READ may still be asked for again is changed only behind a fence.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 
-use ferrowire_sim::model::network::Network;
-use ferrowire_sim::model::{
-    Bind, Completion, Error, QpAttr, QpInit, RecvWr, RegionAttr, Rights, SendWr, Sge,
-};
-use ferrowire_spec::queue::cqe::CqeOpcode;
-use ferrowire_spec::queue::event::EventKind;
+use ferrowire_sim::model::{Bind, Completion, Error, QpAttr, RecvWr, RegionAttr, Rights, SendWr};
+use ferrowire_spec::queue::cqe::{CqeOpcode, WcStatus};
 use ferrowire_spec::queue::send_wqe::SendOpcode;
-use ferrowire_spec::wire::opcode::Service;
-use ferrowire_spec::wire::{Bth, Frame};
-use ferrowire_spec::{Psn, QpState};
+use ferrowire_spec::QpState;
 use rand::rngs::SmallRng;
 use rand::Rng as _;
 
-use super::soak::vector;
+use super::world::{Area, End, Kind, World, LONGEST, PD, QKEY, TARGET};
 
-const PD: u32 = 7;
-const QKEY: u32 = 0x1234_5678;
-/// Bytes of the memory that peers use, and of each source of data.
-const TARGET: usize = 32 * 1024;
-/// Longest message.
-const LONGEST: usize = 12 * 1024;
 /// Windows over each target.
 const WINDOWS: usize = 3;
-
-/// Frames that a failure shows.
-const LAST: usize = 100;
-
-/// What connects two engines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Rc,
-    /// RC with shared receive queues.
-    RcSrq,
-    Uc,
-    Ud,
-}
-
-/// A region and what its bytes must be.
-#[derive(Clone, Debug)]
-struct Area {
-    node: usize,
-    base: u64,
-    va: u64,
-    key: u32,
-    /// Bytes that need not be anything: what lies there is checked elsewhere, or may be either.
-    free: Vec<(usize, usize)>,
-    want: Vec<u8>,
-}
-
-/// A queue pair at one end.
-#[derive(Clone, Copy, Debug)]
-struct End {
-    node: usize,
-    qpn: u32,
-    mtu: usize,
-    kind: Kind,
-    peer: u32,
-    srq: Option<u32>,
-}
-
-pub struct World {
-    pub network: Network,
-    ends: Vec<End>,
-    areas: Vec<Area>,
-    cqs: [u32; 2],
-    srqs: [Option<u32>; 2],
-    /// Receives in shared queues: node and number, area and offset.
-    shared: BTreeMap<(usize, u64), (usize, usize)>,
-    next_id: u64,
-    /// Completions not yet looked at, by node and queue pair.
-    done: BTreeMap<(usize, u32), Vec<Completion>>,
-    next_base: u64,
-}
-
-impl World {
-    pub fn new(mut network: Network) -> Self {
-        let cqs = [0, 1].map(|node: usize| network.engines[node].create_cq(1 << 20));
-        Self {
-            network,
-            ends: Vec::new(),
-            areas: Vec::new(),
-            cqs,
-            srqs: [None; 2],
-            shared: BTreeMap::new(),
-            next_id: 0,
-            done: BTreeMap::new(),
-            next_base: 1 << 24,
-        }
-    }
-
-    /// A region with random bytes; some count from zero, some are near the end of all addresses.
-    fn area(&mut self, rng: &mut SmallRng, node: usize, len: usize, rights: Rights) -> usize {
-        let base = self.next_base;
-        self.next_base += 1 << 24;
-        let (va, rights) = match rng.random_range(0..4) {
-            0 => (0, rights | Rights::ZERO_BASED),
-            1 => (u64::MAX - len as u64 + 1 - 8 * rng.random_range(0..100), rights),
-            _ => (rng.random::<u64>() >> 8 & !7, rights),
-        };
-        let want: Vec<u8> = (0..len).map(|_| rng.random()).collect();
-        let engine = &mut self.network.engines[node];
-        engine.memory_mut().map(base, want.clone());
-        let attr = RegionAttr { pd: PD, base, va, len: len as u64, rights };
-        let key = engine.register(attr, None).unwrap();
-        self.areas.push(Area { node, base, va, key, free: Vec::new(), want });
-        self.areas.len() - 1
-    }
-
-    /// Two queue pairs, one at each engine.
-    pub fn connect(&mut self, rng: &mut SmallRng, kind: Kind) {
-        let mtu = [256, 512, 1024, 4096][rng.random_range(0..4)];
-        // Near the wrap more often than not.
-        let psns = [0; 2].map(|_| Psn::new(rng.random_range(0..60u32).wrapping_sub(40)));
-        let service = match kind {
-            Kind::Uc => Service::Uc,
-            Kind::Ud => Service::Ud,
-            _ => Service::Rc,
-        };
-        let configs = [0, 1].map(|node: usize| *self.network.engines[node].config());
-        let srqs = [0, 1].map(|node| (kind == Kind::RcSrq).then(|| self.shared_queue(node)));
-        let qpns = [0, 1].map(|node: usize| {
-            let (srq, cq) = (srqs[node], self.cqs[node]);
-            let init = QpInit { srq, max_send: 24, max_recv: 1024, ..QpInit::new(service, PD, cq) };
-            self.network.engines[node].create_qp(init).unwrap()
-        });
-        let (connected, reliable) = (service != Service::Ud, service == Service::Rc);
-        let depth = rng.random_range(1..6);
-        for node in 0..2 {
-            let init = QpAttr {
-                access: connected.then_some(Rights::REMOTE),
-                pkey: Some(0xffff),
-                qkey: (!connected).then_some(QKEY),
-                ..QpAttr::to(QpState::Init)
-            };
-            let rtr = QpAttr {
-                av: connected.then_some(vector(&configs[1 - node])),
-                path_mtu: connected.then_some(mtu),
-                dest_qpn: connected.then_some(qpns[1 - node]),
-                rq_psn: connected.then_some(psns[1 - node]),
-                max_dest_rd_atomic: reliable.then_some(depth),
-                min_rnr_timer: reliable.then_some(1),
-                ..QpAttr::to(QpState::Rtr)
-            };
-            let rts = QpAttr {
-                sq_psn: Some(psns[node]),
-                timeout: reliable.then_some(9),
-                retry_cnt: reliable.then_some(7),
-                rnr_retry: reliable.then_some(7),
-                max_rd_atomic: reliable.then_some(rng.random_range(1..=depth)),
-                ..QpAttr::to(QpState::Rts)
-            };
-            for attr in [init, rtr, rts] {
-                self.network.engines[node].modify_qp(qpns[node], &attr).unwrap();
-            }
-            let (qpn, peer, srq) = (qpns[node], qpns[1 - node], srqs[node]);
-            self.ends.push(End { node, qpn, mtu, kind, peer, srq });
-        }
-    }
-
-    fn shared_queue(&mut self, node: usize) -> u32 {
-        *self.srqs[node].get_or_insert_with(|| self.network.engines[node].create_srq(PD, 4096))
-    }
-
-    /// Lets what was posted so far come to an end.
-    pub fn set_up(&mut self) {
-        assert!(self.network.run(100_000));
-    }
-
-    fn id(&mut self) -> u64 {
-        self.next_id += 1;
-        self.next_id
-    }
-
-    fn poll(&mut self) {
-        for node in 0..2 {
-            while let Some(done) = self.network.engines[node].poll_cq(self.cqs[node]) {
-                assert!(done.is_success(), "{done:?}, after\n{}", self.last_frames());
-                self.done.entry((node, done.qpn)).or_default().push(done);
-            }
-        }
-    }
-
-    /// What was sent last.
-    fn last_frames(&self) -> String {
-        let sent = self.network.sent();
-        let text = |(when, node, bytes): &(u64, usize, Vec<u8>)| {
-            let frame = Frame::parse(bytes).unwrap();
-            let opcode = frame.opcode().unwrap();
-            let syndrome = frame.ext.aeth.map(|aeth| (aeth.syndrome, aeth.msn));
-            let Bth { destqp, psn, .. } = frame.bth;
-            format!("{when} ns: node {node} to qp {destqp:#x}: {opcode} {psn:#x} {syndrome:x?}\n")
-        };
-        sent[sent.len().saturating_sub(LAST)..].iter().map(text).collect()
-    }
-
-    fn bytes(&self, area: usize, at: usize, len: usize) -> &[u8] {
-        let Area { node, base, .. } = self.areas[area];
-        self.network.engines[node].memory().get(base + at as u64, len as u64).unwrap()
-    }
-
-    /// Elements for `len` bytes from `at` on: one or several.
-    fn elements(&self, rng: &mut SmallRng, area: usize, at: usize, len: usize, most: usize) -> Vec<Sge> {
-        let Area { va, key, .. } = self.areas[area];
-        let mut cuts: Vec<usize> =
-            (1..rng.random_range(1..=most)).map(|_| rng.random_range(0..=len)).collect();
-        cuts.extend([0, len]);
-        cuts.sort_unstable();
-        cuts.windows(2)
-            .map(|w| Sge { addr: va.wrapping_add((at + w[0]) as u64), lkey: key, len: (w[1] - w[0]) as u32 })
-            .collect()
-    }
-
-    pub fn check_events(&mut self) {
-        for engine in &mut self.network.engines {
-            while let Some(event) = engine.poll_event() {
-                let fine = matches!(event.kind, EventKind::CommEstablished | EventKind::SrqLimit);
-                assert!(fine, "{event:?}");
-            }
-        }
-    }
-
-    pub fn compare_memory(&self) {
-        for (index, area) in self.areas.iter().enumerate() {
-            let got = self.bytes(index, 0, area.want.len());
-            let free = |at: usize| area.free.iter().any(|(from, len)| at >= *from && at < from + len);
-            let bad = (0..got.len()).find(|at| got[*at] != area.want[*at] && !free(*at));
-            assert!(bad.is_none(), "area {index} of node {}: byte {bad:?} differs", area.node);
-        }
-    }
-}
 
 /// A message that must arrive.
 #[derive(Clone, Debug)]
@@ -254,14 +35,16 @@ struct Message {
 pub struct Flow {
     from: End,
     to: End,
-    sends: std::collections::VecDeque<SendWr>,
-    recvs: std::collections::VecDeque<RecvWr>,
+    sends: VecDeque<SendWr>,
+    recvs: VecDeque<RecvWr>,
     want_sent: Vec<(u64, CqeOpcode, usize)>,
     messages: Vec<Message>,
     sent: usize,
     received: Vec<Completion>,
     /// Where the n-th receive is: its number, area, offset.
     places: Vec<(u64, usize, usize)>,
+    /// The queue pair is in SQD.
+    paused: bool,
 }
 
 /// What generation knows of memory.
@@ -306,6 +89,7 @@ impl Flow {
             sent: 0,
             received: Vec::new(),
             places: Vec::new(),
+            paused: false,
         };
         for _ in 0..ops {
             flow.add(rng, world, &mut memory);
@@ -370,7 +154,7 @@ impl Flow {
             memory.pending.push((self.place(world, memory, &wr), len));
         }
         if self.from.kind == Kind::Ud {
-            let av = vector(world.network.engines[self.to.node].config());
+            let av = world.vector(self.to.node);
             let ah = world.network.engines[self.from.node].create_ah(PD, av);
             wr = wr.to(ah, self.to.qpn, QKEY);
         }
@@ -539,7 +323,47 @@ impl Flow {
     }
 
     pub fn is_posted(&self) -> bool {
-        self.sends.is_empty() && self.recvs.is_empty()
+        self.sends.is_empty() && self.recvs.is_empty() && !self.paused
+    }
+
+    /// Drains the send queue now and then, and goes on later.
+    pub fn pause_or_go_on(&mut self, rng: &mut SmallRng, world: &mut World) {
+        if rng.random_range(0..if self.paused { 4 } else { 40 }) == 0 {
+            self.paused = !self.paused && !self.sends.is_empty();
+            let state = if self.paused { QpState::Sqd } else { QpState::Rts };
+            world.network.engines[self.from.node].modify_qp(self.from.qpn, &QpAttr::to(state)).unwrap();
+        }
+    }
+
+    /// Posts a WRITE with a key that is none, and more behind it.
+    pub fn post_a_mistake(&self, world: &mut World, target: u64, key: u32) {
+        for i in 0..4 {
+            let wr = SendWr::write(i, &[], target, key).with_inline(&[i as u8; 8]).unsignaled();
+            world.network.engines[self.from.node].post_send(self.from.qpn, wr).unwrap();
+        }
+    }
+
+    /// What the mistake must have come to: an error, and the rest flushed.
+    pub fn finish_mistake(&self, world: &mut World, done: &[Completion]) {
+        let mine = done.iter().filter(|done| done.qpn == self.from.qpn && !done.opcode.is_receive());
+        let mine: Vec<_> = mine.map(|done| (done.wr_id, done.status)).collect();
+        let flushed = [1, 2, 3].map(|i| (i, WcStatus::WrFlushErr));
+        // The NAK may be lost, and then a peer in error says no more.
+        let first = [WcStatus::RemAccessErr, WcStatus::RetryExcErr].map(|status| (0, status));
+        assert!(first.contains(&mine[0]) && mine[1..] == flushed, "{mine:?}");
+        for end in [self.from, self.to] {
+            assert_eq!(world.network.engines[end.node].state(end.qpn), Some(QpState::Err));
+        }
+    }
+
+    /// Whether it is reliable.
+    pub fn is_reliable(&self) -> bool {
+        matches!(self.from.kind, Kind::Rc | Kind::RcSrq)
+    }
+
+    /// The engine that sends.
+    pub fn node(&self) -> usize {
+        self.from.node
     }
 
     /// Looks at completions: those of sends at once, in order.
@@ -594,7 +418,8 @@ impl Flow {
             assert!(!reliable || skip == 0, "receive {n} of qp {:#x}: {skip} lost", self.to.qpn);
             if header > 0 {
                 assert_eq!((done.src_qpn, done.grh), (self.from.qpn, true));
-                assert_eq!(world.bytes(area, at, 21)[..], [[0; 20].as_slice(), &[0x45]].concat());
+                let version = world.bytes(area, at, 40);
+                assert!(version[0] >> 4 == 6 || version[..21] == [[0; 20].as_slice(), &[0x45]].concat());
             }
             next += skip + 1;
         }

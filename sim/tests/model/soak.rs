@@ -6,12 +6,13 @@
 
 use std::time::{Duration, Instant};
 
-use ferrowire_sim::model::network::{Faults, Network};
-use ferrowire_sim::model::{AddressVector, Config, Engine};
+use ferrowire_sim::model::network::{Counts, Faults, Network};
+use ferrowire_sim::model::{Completion, Config, Engine};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use super::program::{Flow, Kind, World};
+use super::program::Flow;
+use super::world::{Kind, World};
 
 /// Steps after which a network that still moves is taken for one that never rests.
 const STEPS: usize = 4_000_000;
@@ -32,20 +33,25 @@ fn faults(rng: &mut SmallRng) -> Faults {
 }
 
 fn engines(seed: u64) -> Vec<Engine> {
+    let ip = |n: u8| match seed % 4 {
+        0 => std::net::IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(n)]),
+        _ => std::net::IpAddr::from([10, 0, 0, n]),
+    };
     let config = |n: u8| Config {
         seed: seed + u64::from(n),
         credits: (seed >> n) & 1 == 0,
-        ..Config::new(0x0200_0000_0000 | u64::from(n), std::net::IpAddr::from([10, 0, 0, n]))
+        ..Config::new(0x0200_0000_0000 | u64::from(n), ip(n))
     };
     vec![Engine::new(config(1)), Engine::new(config(2))]
 }
 
-/// One program on one network.
-fn run(seed: u64) {
+/// One program on one network; gives what happened to frames.
+fn run(seed: u64) -> Counts {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut network = Network::new(engines(seed), Faults::none(), rng.random());
     network.keep_frames();
-    let mut world = World::new(network);
+    let vlan = (seed % 5 == 0).then(|| rng.random());
+    let mut world = World::new(network, vlan);
     let pairs = rng.random_range(1..=8);
     for _ in 0..pairs {
         let kind = match rng.random_range(0..10) {
@@ -64,6 +70,7 @@ fn run(seed: u64) {
     loop {
         for flow in &mut flows {
             flow.post_some(&mut rng, &mut world);
+            flow.pause_or_go_on(&mut rng, &mut world);
         }
         let burst = rng.random_range(1..200);
         let moved = (0..burst).all(|_| world.network.step());
@@ -83,6 +90,23 @@ fn run(seed: u64) {
         flow.finish(&mut world);
     }
     world.compare_memory();
+    end_with_a_mistake(&flows, &mut world);
+    world.network.counts
+}
+
+/// Every other connection ends with a mistake of one of its ends; nothing may come of it but errors in order.
+fn end_with_a_mistake(flows: &[Flow], world: &mut World) {
+    let reliable = || flows.iter().step_by(2).filter(|flow| flow.is_reliable());
+    for flow in reliable() {
+        flow.post_a_mistake(world, 8, 0xffff_ff00);
+    }
+    assert!(world.network.run(STEPS));
+    for node in 0..2 {
+        let cq = world.cqs[node];
+        let done: Vec<Completion> = std::iter::from_fn(|| world.network.engines[node].poll_cq(cq)).collect();
+        reliable().filter(|flow| flow.node() == node).for_each(|flow| flow.finish_mistake(world, &done));
+    }
+    world.compare_memory();
 }
 
 #[test]
@@ -93,17 +117,18 @@ fn random_programs_on_random_networks_end_as_plain_rust_says() {
         std::env::var("FERROWIRE_SOAK_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let begin = Instant::now();
     let mut seed = first;
+    let mut all = [0; 5];
     while begin.elapsed() < Duration::from_secs(seconds) {
         // The last line before a failure names its seed.
         println!("FERROWIRE_SOAK_SEED={seed}");
-        run(seed);
+        let more = run(seed);
+        for (sum, count) in
+            all.iter_mut().zip([more.sent, more.dropped, more.duplicated, more.reordered, more.corrupted])
+        {
+            *sum += count;
+        }
         seed += 1;
     }
-    println!("{} programs", seed - first);
-}
-
-/// The address of an engine.
-pub fn vector(config: &Config) -> AddressVector {
-    // Packets that understand congestion marks (RFC 3168).
-    AddressVector { traffic_class: 0x02, ..AddressVector::new(config.mac, config.ip) }
+    let [sent, dropped, duplicated, reordered, corrupted] = all;
+    println!("{} programs; of {sent} frames, {dropped} dropped, {duplicated} doubled, {reordered} held, {corrupted} changed", seed - first);
 }

@@ -310,3 +310,28 @@ fn late_copies_of_old_packets_do_no_harm() {
     assert_eq!((p.a.state(), p.b.state()), (QpState::Rts, QpState::Rts));
     assert_eq!(p.b.bytes(0, AREA as usize), before);
 }
+
+#[test]
+fn every_gap_has_a_nak_of_its_own() {
+    let mut p = Pair::new();
+    writes(&mut p, 5);
+    let frames = p.a_sends();
+    p.b_gets(&[frames[1].clone(), frames[0].clone(), frames[2].clone()]);
+    let naks: Vec<_> = p.b_sends().iter().map(|frame| aeth(frame)).collect();
+    assert_eq!(naks, [(0x100, 0x60, 0), (0x100, 0x1f, 1), (0x101, 0x60, 1)]);
+}
+
+#[test]
+fn after_a_time_out_the_same_nak_counts_again() {
+    let mut p = Pair::new();
+    writes(&mut p, 3);
+    let frames = p.a_sends();
+    p.b_gets(&frames[1..2]);
+    let nak = p.b_sends();
+    p.a_gets(&nak);
+    p.a_sends();
+    p.wait();
+    p.a_sends();
+    p.a_gets(&nak);
+    assert_eq!(p.a_sends().len(), 3);
+}
