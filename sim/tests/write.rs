@@ -257,7 +257,7 @@ fn a_queue_pair_without_the_right_refuses_writes() {
         let connection = Connection { access: AccessFlags::default(), ..Connection::default() };
         let (mut qp, _peer) = pair.connect(&connection).unwrap();
         post(&mut qp, 1, from.sge(0, 64), to.remote(0));
-        assert_eq!(wait(&pair, 1)[0].status, WcStatus::RemAccessErr);
+        assert_eq!(wait(&pair, 1)[0].status, WcStatus::RemInvReqErr);
     }
 }
 

@@ -57,8 +57,6 @@ pub struct Pending {
     pub class: Sig,
     /// Lookups that it waits for.
     pub lookups: Sig,
-    /// The QP lets its peer do this.
-    pub access: Sig,
     /// Place of the payload in the frame.
     pub offset: Sig,
     /// Its length.
@@ -81,7 +79,6 @@ impl Pending {
         Pending {
             class: bits(4),
             lookups: bits(2),
-            access: bits(1),
             offset: bits(7),
             bytes: bits(13),
             ack_req: bits(1),
@@ -161,8 +158,8 @@ pub fn admit(
     let none = pending.lookups.eq(0);
     let keeps = pending.valid & two & !kept & answers.valid;
     let known = pending.valid & (none | (answers.valid & (!two | kept)));
-    // Without payload no key is looked at (IBTA volume 1, 9.7.4.1.5), but the QP's own right is.
-    let granted = pending.access & (none | (answers.ok & (!two | kept_answer.ok)));
+    // Without payload no key is looked at (IBTA volume 1, 9.7.4.1.5).
+    let granted = none | (answers.ok & (!two | kept_answer.ok));
 
     // The first page's answer is the older one.
     let dead_bits = m.mem("dead", cfg.qps, &bits(1)).style(Style::Distributed).build();

@@ -152,7 +152,8 @@ pub fn check(
     let full = bytes.eq(mtu) & requests.pad.eq(0) & total.gt(mtu.zext(32));
     let rest = bytes.zext(32).eq(total) & bytes.le(mtu) & (only | bytes.ne(0));
     let right_length = m.mux(first | middle, &full, &rest) & total.le(1u32 << 31);
-    let valid_request = in_order & right_length;
+    // A function that the QP does not offer its peer is an invalid request (IBTA volume 1, 9.9.3).
+    let valid_request = in_order & copy.access.bit(1) & right_length;
     let va = m.mux(starts, &requests.va, &row.va).named("va");
     let rkey = m.mux(starts, &requests.rkey, &row.rkey).named("rkey");
 
@@ -205,7 +206,6 @@ pub fn check(
     let pending = Pending {
         class,
         lookups,
-        access: copy.access.bit(1),
         offset: requests.payload_offset,
         bytes,
         ack_req: requests.ack_req,

@@ -587,7 +587,7 @@ fn an_empty_write_needs_no_key_but_the_right_of_the_queue_pair() {
         (packet.rkey, packet.va) = (0xdead_be00, u64::MAX);
         bench.send(&packet);
         bench.compare();
-        assert_eq!(bench.answers[0].2, if allowed { 0x1f } else { 0x62 });
+        assert_eq!(bench.answers[0].2, if allowed { 0x1f } else { 0x61 });
     }
 }
 

@@ -79,6 +79,11 @@ impl Qp {
         self.responder.answers.push_back(Answer::Atomic { psn, original, aeth, again });
     }
 
+    /// Whether the next packet of an answer carries data.
+    pub(super) fn answers_with_data(&self) -> bool {
+        matches!(self.responder.answers.front(), Some(Answer::Read { .. }))
+    }
+
     /// The next packet of an answer.
     pub(super) fn next_answer(&mut self, node: &Node) -> Option<Vec<u8>> {
         let mtu = self.mtu;

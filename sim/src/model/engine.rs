@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::wire::opcode::Service;
-use ferrowire_spec::wire::{ipv4, Bth, Cnp, Extensions, Frame, Opcode};
+use ferrowire_spec::wire::{ipv4, Frame, Opcode};
 use ferrowire_spec::QpState;
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -15,7 +15,6 @@ use rand::{Rng as _, SeedableRng as _};
 use super::cq::{Added, Cq};
 use super::keys::{Keys, RegionAttr};
 use super::memory::Memory;
-use super::packet;
 use super::qp::{Qp, QpAttr, QpInit};
 use super::srq::Srq;
 use super::types::{AddressVector, Completion, Error, Instant, RecvWr, SendWr, MAX_SGES};
@@ -33,12 +32,14 @@ pub struct Config {
     pub credits: bool,
     /// Least time between two congestion notifications of a queue pair, in nanoseconds (IBTA A17.9.3).
     pub cnp_interval: Instant,
+    /// Rate of the wire in bits a second, from which queue pairs slow down when told of congestion; `None`: they do not.
+    pub line_rate: Option<u64>,
 }
 
 impl Config {
     /// A node with these addresses.
     pub fn new(mac: u64, ip: IpAddr) -> Self {
-        Self { mac, ip, seed: 0, credits: true, cnp_interval: 50_000 }
+        Self { mac, ip, seed: 0, credits: true, cnp_interval: 50_000, line_rate: None }
     }
 }
 
@@ -352,7 +353,7 @@ impl Engine {
         }
         let node = &mut self.node;
         match (qp.service, opcode) {
-            (_, Opcode::Cnp) => qp.cnps += 1,
+            (_, Opcode::Cnp) => qp.notified(node, now),
             (Service::Rc, _) if opcode.is_request() => qp.rc_request(node, &frame, opcode),
             (Service::Rc, _) => qp.rc_response(node, now, &frame, opcode),
             (Service::Uc, _) => qp.uc_request(node, &frame, opcode),
@@ -386,11 +387,19 @@ impl Engine {
         for qpn in order {
             let Some(qp) = self.qps.get_mut(&qpn) else { continue };
             let node = &mut self.node;
-            sent = qp.next_answer(node).or_else(|| qp.next_request(node, now));
-            if sent.is_some() {
+            let wait = qp.must_wait(now);
+            let answer = if wait && qp.answers_with_data() { None } else { qp.next_answer(node) };
+            sent = match answer {
+                None if !wait => qp.next_request(node, now),
+                answer => answer,
+            };
+            if let Some(frame) = &sent {
+                qp.took(now, frame.len());
                 self.turn = qpn;
                 break;
             }
+            // What waits for its pace is asked for again then.
+            qp.wake = if wait { qp.paced_until(now) } else { None };
         }
         self.settle();
         sent
@@ -399,6 +408,11 @@ impl Engine {
     /// Congestion notifications that a queue pair got.
     pub fn cnps(&self, qpn: u32) -> u64 {
         self.qps.get(&qpn).map_or(0, |qp| qp.cnps)
+    }
+
+    /// Bits a second to which a queue pair has slowed down; `None`: it has not.
+    pub fn rate(&self, qpn: u32) -> Option<u64> {
+        self.qps.get(&qpn)?.rate().map(|bytes| 8 * bytes)
     }
 
     /// Queue pairs of a CQ that ran over go to error (IBTA 10.10.2.4), which may make another CQ run over.
@@ -411,25 +425,5 @@ impl Engine {
                 }
             }
         }
-    }
-}
-
-impl Qp {
-    /// A congestion notification for the peer, when the last one is long enough ago (IBTA A17.9.3).
-    fn congested(&mut self, node: &Node, now: Instant) -> Option<Vec<u8>> {
-        let av = self.av?;
-        if self.last_cnp.is_some_and(|last| now < last + node.config.cnp_interval) {
-            return None;
-        }
-        self.last_cnp = Some(now);
-        let bth = Bth {
-            opcode: Opcode::Cnp as u8,
-            becn: true,
-            pkey: self.pkey,
-            destqp: self.dest_qpn,
-            ..Bth::default()
-        };
-        let ext = Extensions { cnp: Some(Cnp::default()), ..Extensions::default() };
-        Some(packet::build(&node.config, &av, self.sport, bth, ext, &[]))
     }
 }

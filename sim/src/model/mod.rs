@@ -22,6 +22,7 @@
 mod access;
 mod answers;
 mod completer;
+mod congestion;
 mod cq;
 mod engine;
 mod keys;

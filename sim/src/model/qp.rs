@@ -9,6 +9,7 @@ use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::Frame;
 use ferrowire_spec::{Psn, QpState};
 
+use super::congestion::Pace;
 use super::engine::Node;
 use super::packet;
 use super::recvq::RecvQueue;
@@ -163,6 +164,9 @@ pub(super) struct Qp {
     pub(super) responder: Responder,
     pub(super) last_cnp: Option<Instant>,
     pub(super) cnps: u64,
+    pub(super) pace: Option<Pace>,
+    /// When something that waits for its pace may be sent.
+    pub(super) wake: Option<Instant>,
     max_send: usize,
     max_recv: usize,
 }
@@ -196,6 +200,8 @@ impl Qp {
             responder: Responder::default(),
             last_cnp: None,
             cnps: 0,
+            pace: None,
+            wake: None,
             max_send: init.max_send,
             max_recv: init.max_recv,
         }

@@ -24,13 +24,14 @@ impl Qp {
     }
 
     pub(super) fn next_deadline(&self) -> Option<Instant> {
-        match (self.sq.rnr_until, self.sq.deadline) {
-            (Some(until), _) => Some(until),
-            (None, deadline) => deadline,
-        }
+        let retry = self.sq.rnr_until.or(self.sq.deadline);
+        retry.into_iter().chain(self.wake).min()
     }
 
     pub(super) fn handle_timeout(&mut self, node: &mut Node, now: Instant) {
+        if self.wake.is_some_and(|wake| wake <= now) {
+            self.wake = None;
+        }
         if self.sq.rnr_until.is_some_and(|until| until <= now) {
             self.sq.rnr_until = None;
         }

@@ -40,6 +40,7 @@ fn engines(seed: u64) -> Vec<Engine> {
     let config = |n: u8| Config {
         seed: seed + u64::from(n),
         credits: (seed >> n) & 1 == 0,
+        line_rate: (seed % 3 == 0).then_some(100_000_000_000),
         ..Config::new(0x0200_0000_0000 | u64::from(n), ip(n))
     };
     vec![Engine::new(config(1)), Engine::new(config(2))]

@@ -147,7 +147,8 @@ impl Model {
             }
             return self.count("out_of_sequence");
         }
-        let Some(message) = Model::valid(&qp, p) else {
+        // 9.9.3: what the QP does not offer its peer is as invalid as what it does not know.
+        let Some(message) = Model::valid(&qp, p).filter(|_| qp.allows_write) else {
             return self.end(p.qpn, 0x61, "invalid");
         };
         let Some(bytes) = self.granted(&qp, &message, p.payload.len()) else {
@@ -184,9 +185,6 @@ impl Model {
 
     /// 10.6.3 for the rest of the message. Gives the place of each byte of this packet.
     pub fn granted(&self, qp: &Responder, message: &Message, length: usize) -> Option<Vec<u64>> {
-        if !qp.allows_write {
-            return None;
-        }
         if length == 0 {
             return Some(Vec::new());
         }

@@ -91,6 +91,7 @@ struct Options {
     rnr_retries: u8,
     depth: u8,
     credits: bool,
+    line_rate: Option<u64>,
     access: Rights,
 }
 
@@ -105,6 +106,7 @@ impl Default for Options {
             rnr_retries: 2,
             depth: 2,
             credits: false,
+            line_rate: None,
             access: Rights::REMOTE,
         }
     }
@@ -125,7 +127,8 @@ fn address(n: u8, v6: bool) -> IpAddr {
 }
 
 fn end(n: u8, options: &Options) -> End {
-    let config = Config { credits: options.credits, ..Config::new(u64::from(n), address(n, options.v6)) };
+    let Options { credits, line_rate, .. } = *options;
+    let config = Config { credits, line_rate, ..Config::new(u64::from(n), address(n, options.v6)) };
     let mut engine = Engine::new(config);
     let bytes = (0..AREA).map(|i| (i * 7 + i / 256 + u64::from(n)) as u8).collect();
     engine.memory_mut().map(0x10_0000, bytes);

@@ -271,3 +271,38 @@ fn a_congestion_mark_is_answered_with_one_notification_an_interval() {
     p.b_gets(&frames[3..]);
     assert_eq!(p.b_sends().len(), 2);
 }
+
+#[test]
+fn a_queue_pair_that_is_told_of_congestion_slows_down_and_recovers() {
+    let mut p = Pair::with(Options { line_rate: Some(100_000_000_000), ..Options::default() });
+    let (va, key, qpn) = (p.b.va, p.b.key, p.a.qpn);
+    p.a.engine.post_send(qpn, SendWr::write(1, &[p.a.sge(0, 8)], va, key)).unwrap();
+    let ack = p.answers().remove(0);
+    p.a_gets(&[ack.clone()]);
+    let cnp = changed(&ack, |frame| {
+        (frame.bth.opcode, frame.bth.psn, frame.bth.becn) = (Opcode::Cnp as u8, 0, true);
+        frame.ext = Default::default();
+        frame.ext.cnp = Some(Default::default());
+    });
+    assert_eq!(p.a.engine.rate(qpn), None);
+    p.a_gets(&[cnp.clone(), cnp.clone()]);
+    assert_eq!(p.a.engine.rate(qpn), Some(25_000_000_000), "half and half again");
+    for i in 0..2 {
+        p.a.engine.post_send(qpn, SendWr::write(2 + i, &[p.a.sge(0, 200)], va, key)).unwrap();
+    }
+    let frames = p.a_sends();
+    assert_eq!(frames.len(), 1, "the second waits for its time");
+    assert_eq!(p.wait(), Some((frames[0].len() as u64 * 8).div_ceil(25)));
+    assert_eq!(p.a_sends().len(), 1);
+    let mut last = 0;
+    for _ in 0..400 {
+        p.now += 55_000;
+        p.a.engine.post_send(qpn, SendWr::write(9, &[], va, key)).unwrap();
+        p.run();
+        p.a.all_done();
+        let Some(rate) = p.a.engine.rate(qpn) else { return };
+        assert!(rate >= last);
+        last = rate;
+    }
+    panic!("still at {last}");
+}
