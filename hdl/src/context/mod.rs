@@ -2,6 +2,5 @@
 //! What outlives a packet and belongs to no engine: state and attributes of queue pairs.
 
 pub mod qp;
-pub mod timer;
 
 pub use qp::{QpContext, QpRecord, QpUpdate};
