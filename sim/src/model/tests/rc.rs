@@ -278,7 +278,7 @@ fn a_queue_pair_that_is_told_of_congestion_slows_down_and_recovers() {
     let (va, key, qpn) = (p.b.va, p.b.key, p.a.qpn);
     p.a.engine.post_send(qpn, SendWr::write(1, &[p.a.sge(0, 8)], va, key)).unwrap();
     let ack = p.answers().remove(0);
-    p.a_gets(&[ack.clone()]);
+    p.a_gets(std::slice::from_ref(&ack));
     let cnp = changed(&ack, |frame| {
         (frame.bth.opcode, frame.bth.psn, frame.bth.becn) = (Opcode::Cnp as u8, 0, true);
         frame.ext = Default::default();
@@ -295,7 +295,7 @@ fn a_queue_pair_that_is_told_of_congestion_slows_down_and_recovers() {
     assert_eq!(p.wait(), Some((frames[0].len() as u64 * 8).div_ceil(25)));
     assert_eq!(p.a_sends().len(), 1);
     let mut last = 0;
-    for _ in 0..400 {
+    for _ in 0..1300 {
         p.now += 55_000;
         p.a.engine.post_send(qpn, SendWr::write(9, &[], va, key)).unwrap();
         p.run();
