@@ -107,6 +107,10 @@ impl Qp {
                     }
                 }
             }
+            // A message may be longer than the window (2^31 bytes at an MTU of 256); answers on the way move it.
+            if self.sq.next.distance_from(self.sq.una) >= WINDOW {
+                return None;
+            }
             match self.make(node, now) {
                 Ok(frame) => return Some(frame),
                 Err(failed) => self.sq.entries[self.sq.cursor].failed = Some(failed),

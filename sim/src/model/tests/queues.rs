@@ -233,3 +233,28 @@ fn a_receive_of_a_shared_queue_that_was_begun_is_flushed_by_its_queue_pair() {
     p.b.engine.modify_qp(0x77, &QpAttr::to(QpState::Err)).unwrap();
     assert_eq!(p.b.all_done(), [flushed(0)], "the other stays for other queue pairs");
 }
+
+#[test]
+fn a_receive_of_a_shared_queue_that_was_not_needed_is_for_the_next_message() {
+    let options = Options { service: Service::Uc, ..Options::default() };
+    let mut p = Pair::with(options);
+    let srq = p.b.engine.create_srq(PD, 16);
+    let init = QpInit { srq: Some(srq), ..QpInit::new(Service::Uc, PD, p.b.cq) };
+    p.b.qpn = p.b.engine.create_qp(init).unwrap();
+    for attr in steps(2, p.a.qpn, &options) {
+        p.b.engine.modify_qp(p.b.qpn, &attr).unwrap();
+    }
+    p.a.engine.modify_qp(p.a.qpn, &QpAttr::to(QpState::Reset)).unwrap();
+    for attr in steps(1, p.b.qpn, &options) {
+        p.a.engine.modify_qp(p.a.qpn, &attr).unwrap();
+    }
+    for i in 0..2 {
+        p.b.engine.post_srq_recv(srq, RecvWr::new(i, &[p.b.sge(4096 * i, 4096)])).unwrap();
+        p.a.engine.post_send(p.a.qpn, SendWr::send(i, &[p.a.sge(i, 2 * MTU)])).unwrap();
+    }
+    let frames = p.a_sends();
+    p.b_gets(&frames[..1]);
+    p.b_gets(&frames[2..]);
+    assert_eq!(p.b.all_done(), [ok(0)]);
+    assert_eq!(p.b.bytes(0, 2 * MTU), p.a.bytes(1, 2 * MTU));
+}
