@@ -17,6 +17,53 @@
 //! taken when the request is executed; a WQE that fails waits until those before it are done; every packet with a request for
 //! an acknowledgement gets one, unless one is still waiting to be sent.
 //!
+//! A WRITE from one engine to another, frame by frame:
+//!
+//! ```
+//! use ferrowire_sim::model::*;
+//! use ferrowire_spec::{wire::opcode::Service, Psn, QpState};
+//!
+//! let ip = |n| std::net::IpAddr::from([10, 0, 0, n]);
+//! let mut engines = [1, 2].map(|n| Engine::new(Config::new(u64::from(n), ip(n))));
+//! let mut ends = Vec::new();
+//! for (engine, peer) in engines.iter_mut().zip([2, 1]) {
+//!     engine.memory_mut().map(0x1000, vec![peer; 64]);
+//!     let region = RegionAttr { pd: 1, base: 0x1000, va: 0x7000, len: 64, rights: Rights::ALL };
+//!     let key = engine.register(region, None).unwrap();
+//!     let cq = engine.create_cq(16);
+//!     let qpn = engine.create_qp(QpInit { qpn: Some(5), ..QpInit::new(Service::Rc, 1, cq) }).unwrap();
+//!     let init = QpAttr { access: Some(Rights::REMOTE), pkey: Some(0xffff), ..QpAttr::to(QpState::Init) };
+//!     let rtr = QpAttr {
+//!         av: Some(AddressVector::new(peer.into(), ip(peer))),
+//!         path_mtu: Some(1024),
+//!         dest_qpn: Some(5),
+//!         rq_psn: Some(Psn::new(0)),
+//!         max_dest_rd_atomic: Some(1),
+//!         min_rnr_timer: Some(1),
+//!         ..QpAttr::to(QpState::Rtr)
+//!     };
+//!     let rts = QpAttr {
+//!         sq_psn: Some(Psn::new(0)),
+//!         timeout: Some(14),
+//!         retry_cnt: Some(7),
+//!         rnr_retry: Some(7),
+//!         max_rd_atomic: Some(1),
+//!         ..QpAttr::to(QpState::Rts)
+//!     };
+//!     [init, rtr, rts].iter().for_each(|attr| engine.modify_qp(qpn, attr).unwrap());
+//!     ends.push((cq, key));
+//! }
+//! let [a, b] = &mut engines;
+//! let ((cq, lkey), (_, rkey)) = (ends[0], ends[1]);
+//! a.post_send(5, SendWr::write(77, &[Sge { addr: 0x7000, lkey, len: 8 }], 0x7020, rkey)).unwrap();
+//! let request = a.poll_transmit(0).unwrap();
+//! b.handle_frame(1_000, &request);
+//! assert_eq!(b.memory().get(0x1020, 8), Some(&[2; 8][..]));
+//! let answer = b.poll_transmit(1_000).unwrap();
+//! a.handle_frame(2_000, &answer);
+//! assert_eq!(a.poll_cq(cq).map(|done| (done.wr_id, done.is_success())), Some((77, true)));
+//! ```
+//!
 //! Clauses in comments are of the InfiniBand Architecture volume 1 (IBTA), A17 is its RoCE v2 annex.
 
 mod access;

@@ -9,6 +9,9 @@ use ferrowire_spec::wire::{Bth, Eth, Extensions, Frame, Ip, Ipv4, Ipv6, Opcode, 
 use super::engine::Config;
 use super::types::AddressVector;
 
+/// The bits of a MAC address.
+const MAC: u64 = (1 << 48) - 1;
+
 /// A sealed frame. A packet longer than IP can carry does not exist here: a payload is at most 4,096 bytes.
 pub(super) fn build(
     config: &Config,
@@ -37,7 +40,7 @@ pub(super) fn build(
         }),
     };
     let mut frame = Frame {
-        eth: Eth { dst: av.mac, src: config.mac, ..Eth::default() },
+        eth: Eth { dst: av.mac & MAC, src: config.mac & MAC, ..Eth::default() },
         vlan: av.vlan.map(|tci| Vlan::from_tci(tci, 0)),
         ip,
         udp: Udp { sport, ..Udp::default() },

@@ -195,7 +195,7 @@ impl Qp {
         }
         if self.service == Service::Ud {
             match node.ahs.get(&wr.ah) {
-                Some((pd, _)) if *pd == self.pd => {}
+                Some((pd, av)) if *pd == self.pd && av.ip.is_ipv4() == node.config.ip.is_ipv4() => {}
                 _ => return Err(bad(LocalCause::AddressHandle)),
             }
         }
