@@ -88,8 +88,33 @@ pub fn check(
     let quiet = m.wire("quiet", 1);
     init.accept(idle & quiet);
     let begins = idle & !init.valid & requests.valid;
-    let qp = requests.dest_qpn.trunc(qp_bits).named("qp");
-    m.when(begins, |m| m.set(&state, State::Row));
+    let begin_qp = requests.dest_qpn.trunc(qp_bits).named("begin_qp");
+
+    // The request stays here for the cycles that follow, with what can be said of it before its row is known.
+    let request = m.reg_of("request", &requests.payload);
+    m.discard(&request);
+    let fact = |m: &Scope, name: &str, value: Sig| {
+        let reg = m.reg(name, 1).no_reset();
+        m.when(begins, |m| m.set(&reg, value));
+        reg
+    };
+    let is = |o: Opcode| requests.opcode.eq(o.code());
+    let (is_first, is_middle) = (is(Opcode::RcWriteFirst), is(Opcode::RcWriteMiddle));
+    let (is_last, is_only) = (is(Opcode::RcWriteLast), is(Opcode::RcWriteOnly));
+    let exists = requests.dest_qpn.lt(cfg.qps) & requests.opcode.slice(5, 3).eq(0);
+    let exists = fact(m, "exists", exists);
+    let starts = fact(m, "starts", is_first | is_only);
+    let goes_on = fact(m, "goes_on", is_first | is_middle);
+    let only = fact(m, "only", is_only);
+    let known = fact(m, "known", is_first | is_middle | is_last | is_only);
+    let has_bytes = fact(m, "has_bytes", requests.payload_bytes.ne(0));
+    let whole_words = fact(m, "whole_words", requests.pad.eq(0));
+    m.when(begins, |m| {
+        m.set_all(&request, &requests.payload);
+        m.set(&state, State::Row);
+    });
+    requests.accept(begins);
+    let qp = request.dest_qpn.trunc(qp_bits).named("qp");
 
     // The row, and read copies of the attributes.
     let row_shape = Row {
@@ -105,7 +130,7 @@ pub fn check(
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &row_shape);
     rows.write(row_write, m.mux(init.fire(), &init.qp, &qp), &next);
-    let row = rows.read(m, begins, qp, Collision::Never);
+    let row = rows.read(m, begins, begin_qp, Collision::Never);
     let given = &broadcast.attributes;
     let copy_of = |a: &crate::types::QpAttributes| Copy {
         service: a.service,
@@ -119,7 +144,7 @@ pub fn check(
     let copies =
         m.mem("copies", cfg.qps, &copy_of(&crate::types::QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
-    let copy = copies.read(m, begins, qp, Collision::New);
+    let copy = copies.read(m, begins, begin_qp, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
@@ -129,33 +154,27 @@ pub fn check(
     let takes = qp_state.eq(QpState::Rtr.code())
         | qp_state.eq(QpState::Rts.code())
         | qp_state.eq(QpState::Sqd.code());
-    let rc = copy.service.eq(0) & requests.opcode.slice(5, 3).eq(0);
-    let served = requests.dest_qpn.lt(cfg.qps) & takes & rc;
-    let same_key = requests.pkey.trunc(15).eq(copy.pkey.trunc(15));
-    let full_member = requests.pkey.bit(15) | copy.pkey.bit(15);
+    let served = exists & takes & copy.service.eq(0);
+    let same_key = request.pkey.trunc(15).eq(copy.pkey.trunc(15));
+    let full_member = request.pkey.bit(15) | copy.pkey.bit(15);
     let right_key = same_key & full_member;
-    let right_source = requests.ipv6.eq(copy.peer_ipv6) & requests.src_ip.eq(copy.peer_ip);
+    let right_source = request.ipv6.eq(copy.peer_ipv6) & request.src_ip.eq(copy.peer_ip);
 
-    let distance = (requests.psn - row.psn).named("distance");
+    let distance = (request.psn - row.psn).named("distance");
     let expected = distance.eq(0);
     let duplicate = distance.bit(23);
 
-    let is = |o: Opcode| requests.opcode.eq(o.code());
-    let (first, middle) = (is(Opcode::RcWriteFirst), is(Opcode::RcWriteMiddle));
-    let (last, only) = (is(Opcode::RcWriteLast), is(Opcode::RcWriteOnly));
-    let starts = first | only;
-    let known = starts | middle | last;
     let in_order = known & starts.ne(row.inside);
-    let bytes = requests.payload_bytes;
+    let bytes = request.payload_bytes;
     let mtu = lit(13, 128).shl_by(copy.mtu).named("mtu");
-    let total = m.mux(starts, &requests.dma_length, &row.remaining).named("total");
-    let full = bytes.eq(mtu) & requests.pad.eq(0) & total.gt(mtu.zext(32));
-    let rest = bytes.zext(32).eq(total) & bytes.le(mtu) & (only | bytes.ne(0));
-    let right_length = m.mux(first | middle, &full, &rest) & total.le(1u32 << 31);
+    let total = m.mux(starts, &request.dma_length, &row.remaining).named("total");
+    let full = bytes.eq(mtu) & whole_words & total.gt(mtu.zext(32));
+    let rest = bytes.zext(32).eq(total) & bytes.le(mtu) & (only | has_bytes);
+    let right_length = m.mux(goes_on, &full, &rest) & total.le(1u32 << 31);
     // A function that the QP does not offer its peer is an invalid request (IBTA volume 1, 9.9.3).
     let valid_request = in_order & copy.access.bit(1) & right_length;
-    let va = m.mux(starts, &requests.va, &row.va).named("va");
-    let rkey = m.mux(starts, &requests.rkey, &row.rkey).named("rkey");
+    let va = m.mux(starts, &request.va, &row.va).named("va");
+    let rkey = m.mux(starts, &request.rkey, &row.rkey).named("rkey");
 
     // What it is, and what goes on from it.
     let class = m.wire("class", 4);
@@ -176,7 +195,7 @@ pub fn check(
     let va = keep(m, "d_va", va);
     let rkey = keep(m, "d_rkey", rkey);
     let total = keep(m, "d_total", total);
-    let ends = keep(m, "d_ends", last | only);
+    let ends = !goes_on;
     let asked = m.reg("asked", 1).reset(0);
     m.when(at_row, |m| {
         m.set(&state, State::Ask);
@@ -187,7 +206,7 @@ pub fn check(
     let at_ask = state.is(State::Ask);
     let is_class = |c: Class| class.eq(c.code());
     let executes = is_class(Class::Execute);
-    let asks = executes & bytes.ne(0);
+    let asks = executes & has_bytes;
     let to_page_end = lit(13, 4096) - va.trunc(12).zext(13);
     let crosses = asks & bytes.gt(to_page_end);
     let next_page = va.slice(12, 52) + 1;
@@ -206,9 +225,9 @@ pub fn check(
     let pending = Pending {
         class,
         lookups,
-        offset: requests.payload_offset,
+        offset: request.payload_offset,
         bytes,
-        ack_req: requests.ack_req,
+        ack_req: request.ack_req,
         qp,
         // A duplicate is acknowledged with the newest PSN that was executed (IBTA volume 1, 9.7.5.1.4).
         psn: m.mux(is_class(Class::Duplicate), &(row.psn - 1), &row.psn),
@@ -219,7 +238,6 @@ pub fn check(
     m.drive(&room, entering.ready);
     let pending = fifo(&m.label("pending"), DEPTH, entering);
     m.drive(&quiet, !pending.valid);
-    requests.accept(done);
     m.when(done, |m| m.set(&state, State::Idle));
 
     // The new row.
