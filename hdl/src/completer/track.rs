@@ -10,7 +10,7 @@
 //! ```
 //!
 //! An acknowledgement costs 3 cycles, whether it completes a message or a part of one, and one more for each further
-//! message that it completes along; a ghost costs 2.
+//! message that it completes along; a ghost costs 3.
 //!
 //! An acknowledgement of PSN p acknowledges everything up to p; a NAK of p everything before p. One whose PSN is not
 //! between the oldest unacknowledged and the newest sent is a ghost and is dropped (IBTA volume 1, 9.7.5.1.1). NAK
@@ -240,7 +240,8 @@ pub fn track(
     let same_key = pkey.trunc(15).eq(copy.pkey.trunc(15)) & (pkey.bit(15) | copy.pkey.bit(15));
     let waits = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
     let in_error = qp_state.eq(QpState::Err.code());
-    let ignored =
+    let ignored = m.reg("ignored", 1).no_reset();
+    let ignores =
         stored.dead | !waits | (by_answer & (ghost | foreign | !same_key | kind.eq(2) | kind.ge(4)));
 
     // Up to here: an acknowledged PSN, the one before a NAK's own.
@@ -248,18 +249,21 @@ pub fn track(
     let resume = m.delay("resume", &m.mux(is_ack, &(psn + 1), &psn));
     let at_pop = state.is(State::Pop);
     let local = oldest.status.ne(0);
-    let acked = at_pop & by_answer & !none & !local & !(upto - oldest.last_psn).bit(23);
+    let acked = at_pop & by_answer & !ignored & !none & !local & !(upto - oldest.last_psn).bit(23);
     let wants_cqe = oldest.signaled;
     let completion_room = m.wire("completion_room", 1);
     m.set(&pops, acked & (!wants_cqe | completion_room));
     // Mostly the answer is for the oldest message, and nothing is left to be looked at.
     let exact = pops & is_ack & oldest.last_psn.eq(psn) & !front.failed;
     let settled = at_pop & !acked;
-    let local_fails = settled & !none & local;
-    let remote_fails = settled & !local_fails & by_answer & !is_ack;
+    let local_fails = settled & !ignored & !none & local;
+    let remote_fails = settled & !ignored & !local_fails & by_answer & !is_ack;
     let moved = m.reg("moved", 1).reset(0);
     let kick_bits = clog2(u64::from(cfg.outstanding_per_qp)) - 2;
-    m.when(at_row, |m| m.set(&moved, 0));
+    m.when(at_row, |m| {
+        m.set(&moved, 0);
+        m.set(&ignored, ignores);
+    });
     let boundary = match kick_bits {
         0 => lit(1, 1),
         n => row.oldest_index.trunc(n).all(),
@@ -314,7 +318,7 @@ pub fn track(
     m.set_all(&next, &row);
     m.when(pops | frees, |m| m.set(&next.head, following));
     m.when(pops | fails | flushes, |m| m.set(&next.oldest_index, row.oldest_index + 1));
-    m.when((settled & by_answer) | exact, |m| m.set(&next.oldest_psn, resume));
+    m.when((settled & by_answer & !ignored) | exact, |m| m.set(&next.oldest_psn, resume));
     let ends_free = none & (at_row | at_free);
     let restarts = by_init & ends_free;
     let resets = by_reset & ends_free;
@@ -337,7 +341,6 @@ pub fn track(
     m.when(sweeping & qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     m.when(at_row, |m| {
         m.set(&state, State::Pop);
-        m.when(ignored, |m| m.set(&state, State::Idle));
         m.when(by_init | by_reset | (by_flush & in_error), |m| m.set(&state, State::Free));
         m.when(restarts | resets | (by_flush & !in_error), |m| m.set(&state, State::Idle));
     });
@@ -358,7 +361,7 @@ pub fn track(
         index: qp,
         entry: m.mux(by_init, &lit(16, 0), &next.oldest_index),
     };
-    let dropped = (is_answer & !known) | (at_row & by_answer & ignored);
+    let dropped = (is_answer & !known) | (settled & by_answer & ignored);
     let freed = Freed { valid: pops | frees, place: row.head };
     Tracked { completions, faults, kicks, oldest: oldest_write, freed, dropped }
 }

@@ -214,14 +214,13 @@ pub fn commit(
     let first_out = m.reg("first_out", 1).reset(0);
     let reads = good & packet.bytes.ne(0);
     let closes = packet.last | failed;
-    let remembered = !closes | credits.ne(0);
-    // Who starts or is barred comes before a failure, which needs the same write port.
+    // Who starts or is barred comes before a failure, which needs the same write port. What the decision waits for does
+    // not depend on what it will be.
     let claimed = init.valid | barred.valid;
-    let can = known
-        & remembered
-        & !(failed & claimed)
-        & m.mux(good, &(packet_room & sent_room & fits & (read_room | !reads)), &(sent_room | !failed));
-    let half = can & good & two & !first_out;
+    let rooms = packet_room & sent_room & read_room & fits & credits.ne(0) & !claimed;
+    let can = known & rooms;
+    // Two lookups, two cycles.
+    let half = can & two & !first_out;
     let go = can & !half;
     m.when(half, |m| m.set(&first_out, 1)).otherwise_when(go, |m| m.set(&first_out, 0));
     let page_rest = lit(13, 4096) - packet.local_va.trunc(12).zext(13);
@@ -232,11 +231,11 @@ pub fn commit(
             &[packet.bytes, page_rest, packet.bytes, packet.bytes - page_rest],
         ),
     };
-    let read = Stream::new(m, "read", half | (go & reads), whole);
+    let read = Stream::new(m, "read", can & reads, whole);
     m.drive(&read_room, read.ready);
     let read = fifo(&m.label("read"), 4, read);
     // A read has at least one beat in the payload buffer: there are never more of them than beats.
-    let ends = Stream::new(m, "ends", half | (go & reads), End { qp: packet.qp, last: !half });
+    let ends = Stream::new(m, "ends", can & reads, End { qp: packet.qp, last: !half });
     m.assert(!ends.valid | ends.ready, "every read has a place");
     let ends = deep_fifo(&m.label("ends"), capacity, ends);
     let header = TxPacket {

@@ -220,20 +220,26 @@ pub fn schedule(
     let pending = row.producer - row.fetch;
     let under_way = row.fetch - oldest_index;
     let limit = lit(16, cfg.outstanding_per_qp);
-    let allowed = m.mux(under_way.lt(limit), &(limit - under_way), &lit(16, 0));
+    let allows = under_way.lt(limit);
     let place = row.fetch.trunc(6);
-    let to_page_end = (lit(7, 64) - place.zext(7)).zext(16);
+    let to_page_end = lit(7, 64) - place.zext(7);
     let size = lit(16, 1).shl_by(queue.log2);
     let slot = row.fetch & (size - 1);
     let to_queue_end = size - slot;
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
     let places = m.reg("places", places_bits).reset(wqe_places(cfg));
     let least = |a: Sig, b: Sig| m.mux(a.lt(b), &a, &b);
-    let most = lit(16, cfg.fetch_batch);
-    let want = least(least(pending, to_page_end), least(least(to_queue_end, allowed), most));
+    // What lies in one piece of memory, then how much of it is wanted and allowed: side by side, for each is a sum and a
+    // comparison.
+    let most = lit(7, cfg.fetch_batch);
+    let near_end = to_queue_end.slice(6, 10).any();
+    let to_end = m.mux(near_end, &lit(7, 64), &to_queue_end.trunc(6).zext(7));
+    let in_one = least(least(to_page_end, to_end), most);
+    let bounded = least(limit - under_way, pending);
+    let want = least(bounded, in_one.zext(16));
     let count = m.delay("count", &want.trunc(7));
     let address = m.delay("address", &(queue.base + cat(&[lit(6, 0), slot]).zext(64)));
-    let can = m.delay("can", &(sends & want.ne(0)));
+    let can = m.delay("can", &(sends & allows & pending.ne(0)));
     let all = m.delay("all", &want.eq(pending));
     let flushes = m.delay("flushes", &in_error);
     m.when(at_row, |m| m.set(&state, State::Grant));
@@ -252,7 +258,10 @@ pub fn schedule(
     let flush = Stream::new(m, "flush", flushing, Flush { qp, producer: row.producer });
     let room = read.ready & granted.ready & flush.ready;
     m.assert(!(go | flushing) | room, "a grant finds the room that it began with");
-    m.drive(&may_grant, room & places.ge(cfg.fetch_batch));
+    // A register, so it knows of the last grant only from the second cycle of the next state on: that one is let pass.
+    let after = m.delay("after", &(done & kind_grant));
+    let had_room = m.delay("had_room", &(room & places.ge(cfg.fetch_batch)));
+    m.drive(&may_grant, had_room & !after);
     let read = fifo(&m.label("read"), 4, read);
     let granted = fifo(&m.label("grant"), 16, granted);
     let flush = fifo(&m.label("flush"), 4, flush);

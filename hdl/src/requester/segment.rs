@@ -182,8 +182,6 @@ pub fn segment(
         m.set(&status, WcStatus::LocLenErr.code());
         m.set(&cause, LocalCause::WqeSize.code());
     });
-    let broken = status.ne(0);
-
     // Lookup: is this WQE the one that is due?
     let psn = m.reg("psn", 24).no_reset();
     let offset = m.reg("offset", 32).no_reset();
@@ -192,9 +190,17 @@ pub fn segment(
     let at_row = state.is(State::Row);
     let stale = at_row & !due;
     let used = m.reg("used", 15).no_reset();
+    let remaining = m.reg("remaining", 32).no_reset();
+    let local_va = m.reg("local_va", 64).no_reset();
+    let mtu = m.reg("mtu", 13).no_reset();
+    let broken = m.reg("broken", 1).no_reset();
     m.when(at_row, |m| {
         m.set(&psn, row.psn);
         m.set(&offset, row.offset);
+        m.set(&remaining, length - row.offset);
+        m.set(&local_va, wqe(send_wqe::SGE0_ADDR) + row.offset.zext(64));
+        m.set(&mtu, lit(13, 128).shl_by(copy.mtu));
+        m.set(&broken, status.ne(0));
         m.set(&used, 0);
         m.set(&state, State::Send);
         m.when(stale, |m| m.set(&state, State::Idle));
@@ -202,8 +208,6 @@ pub fn segment(
 
     // A packet a cycle.
     let sending = state.is(State::Send);
-    let remaining = (length - offset).named("remaining");
-    let mtu = (lit(13, 128).shl_by(copy.mtu)).named("mtu");
     let first = offset.eq(0);
     let last = (remaining.le(mtu.zext(32)) | broken).named("last");
     let bytes = m.mux(last, &remaining.trunc(13), &mtu);
@@ -229,7 +233,7 @@ pub fn segment(
         remote_va: wqe(send_wqe::REMOTE_VA),
         rkey: wqe(send_wqe::RKEY),
         length,
-        local_va: wqe(send_wqe::SGE0_ADDR) + offset.zext(64),
+        local_va,
         lkey: wqe(send_wqe::SGE0_LKEY),
         remaining,
         bytes,
@@ -244,6 +248,8 @@ pub fn segment(
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
+        m.set(&remaining, remaining - bytes.zext(32));
+        m.set(&local_va, local_va + bytes.zext(64));
         m.set(&used, m.mux(used.ge(QUANTUM - 4096), &used, &(used + bytes.zext(15))));
         m.when(last, |m| m.set(&state, State::Idle)).otherwise_when(yields, |m| m.set(&state, State::Yield));
     });
