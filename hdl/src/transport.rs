@@ -120,6 +120,7 @@ pub fn transport(
     let mut start = || starts.next().expect("the scheduler and the segmenter");
     let kick =
         crate::stream::arbiter(m, &|_: &Sig| ferrowire_rtl::lit(1, 1), vec![control.kick, completer_kick]);
+    let kick = crate::stream::fifo(&m.label("kick"), 4, kick);
     let scheduled = schedule(
         m,
         cfg,
@@ -135,13 +136,14 @@ pub fn transport(
     let segmented = segment(m, cfg, broadcast.clone(), start(), fetched, scheduled.waiting);
     rewinds.connect(segmented.rewind);
     m.drive(&returned, segmented.returned);
+    let candidates = crate::stream::fifo(&m.label("candidates"), 2, segmented.candidates);
     let committed = commit(
         m,
         cfg,
         broadcast.clone(),
         unbarred,
         barred,
-        segmented.candidates,
+        candidates,
         answers[0].clone(),
         payload_taken,
         credits,
@@ -182,8 +184,10 @@ pub fn transport(
     let placed = place(m, cfg, admitted.place, dispatched.request_frames);
 
     // Completer.
+    // A start or a flush behind a report in this FIFO is held by the recorder, which takes reports first.
+    let sent = crate::stream::fifo(&m.label("sent"), 2, launched.sent);
     let replies = crate::stream::fifo(&m.label("replies"), 4, dispatched.answers);
-    let tracked = completer(m, cfg, broadcast, completer_start, launched.sent, replies, launched.flush);
+    let tracked = completer(m, cfg, broadcast, completer_start, sent, replies, launched.flush);
     kicks.connect(tracked.kicks);
     m.drive(&oldest, tracked.oldest);
     m.drive(&freed, tracked.freed.valid);

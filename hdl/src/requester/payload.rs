@@ -62,7 +62,11 @@ pub fn payload(
     let barred_bits = m.mem("barred", cfg.qps, &bits(1)).style(Style::Distributed).build();
     let failed = m.reg("failed", 1).reset(0);
     let bad = data.error | failed;
-    let poisoned = bad | barred_bits.read_now(ends.qp);
+    // A bar is written a cycle later, and seen at once.
+    let bars = m.wire("bars", 1);
+    let barring = m.delay("barring", &bars);
+    let bar_qp = m.delay("bar_qp", &ends.qp);
+    let poisoned = bad | barred_bits.read_now(ends.qp) | (barring & bar_qp.eq(ends.qp));
     let last = data.last & ends.last;
     let beat = Payload { data: data.data, last, poisoned: last & poisoned };
     let beats = Stream::new(m, "beats", data.valid & ends.valid, beat);
@@ -74,9 +78,9 @@ pub fn payload(
     m.assert(!verdicts.valid | verdicts.ready, "a verdict finds room");
 
     // One write port: a packet that fails does not wait.
-    let bars = comes & last & bad;
-    started.accept(!bars);
-    barred_bits.write(bars | started.fire(), m.mux(bars, &ends.qp, &started.qp), &bars);
+    m.drive(&bars, comes & last & bad);
+    started.accept(!barring);
+    barred_bits.write(barring | started.fire(), m.mux(barring, &bar_qp, &started.qp), &barring);
     m.discard(&started.psn);
 
     let payload = deep_fifo(&m.label("payload"), cfg.payload_buffer_bytes / cfg.beat_bytes, beats);

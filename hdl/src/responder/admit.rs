@@ -195,6 +195,7 @@ pub fn admit(
     };
     let place = Stream::new(m, "place", can, place);
     m.drive(&place_room, place.ready);
+    let place = fifo(&m.label("place"), 2, place);
     let fault = Stream::new(m, "fault", go & ends_qp, pending.qp);
     m.drive(&fault_room, fault.ready);
     // The QP context takes no fault while a start waits here for what is pending: a QP has at most one, and all have
