@@ -65,6 +65,14 @@ struct Entry {
     start: Sig,
 }
 
+/// A QP is barred, or no longer.
+#[derive(Clone, Bundle)]
+struct BarWrite {
+    enable: Sig,
+    qp: Sig,
+    bar: Sig,
+}
+
 /// The door. `verdicts`: for each packet with payload, in order, whether its payload is not to be sent; `freed` pulses
 /// for each message that the completer has forgotten.
 #[module]
@@ -106,7 +114,10 @@ pub fn launch(
     let sent = &report.sent;
     let is_report = !(queue.flush | queue.start);
     let barred_bits = m.mem("barred", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let barred = barred_bits.read_now(sent.qp);
+    // A bar is written a cycle after it is decided, and counts at once.
+    let bar_write = m.wire_of("bar_write", &BarWrite { enable: bits(1), qp: sent.qp, bar: bits(1) });
+    let late = m.delay("late", &bar_write);
+    let barred = m.mux(late.enable & late.qp.eq(sent.qp), &late.bar, &barred_bits.read_now(sent.qp));
     let known = !report.payload | verdicts.valid;
     let bare = report.packet & !report.payload;
     let fails = report.payload & verdicts.payload & !barred;
@@ -137,7 +148,8 @@ pub fn launch(
 
     // Barred from the packet whose payload failed until the QP starts anew.
     let bars = tell.fire() & fails;
-    barred_bits.write(bars | started_now, sent.qp, &bars);
+    m.set_all(&bar_write, &BarWrite { enable: bars | started_now, qp: sent.qp, bar: bars });
+    barred_bits.write(late.enable, late.qp, &late.bar);
     let bar = Stream::new(m, "bar", bars, sent.qp);
     m.drive(&bar_room, bar.ready);
     let bar = fifo(&m.label("bar"), 2, bar);
