@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The transport timers: one a queue pair, for the acknowledgement that it waits for or for the pause after an RNR NAK.
+//!
+//! ```text
+//!  sent     --> FIFO --+            +------------------+
+//!  progress --> FIFO --+--> one a ->| kind and stamp   |
+//!  pause    --> FIFO --+   cycle    | of each QP       |
+//!  expiry, checked again <-+        +------------------+
+//!              |           |                 | read, one QP a cycle
+//!              v           +-- suspects <-- compare <--+
+//!          expired
+//! ```
+//!
+//! A packet that is sent starts the QP's timer unless it runs; progress (an acknowledgement of something new) starts it
+//! anew, and where nothing is left to wait for, the next packet does. An expiry stops it. What has been acknowledged
+//! since is for the completer to see: an expiry that finds nothing outstanding means nothing. Time is counted in ticks of
+//! 4.096 us; with code `n` a QP's acknowledgement timer expires after more than `2^n` and less than `2^n + 2` ticks and one
+//! sweep, `qps` cycles (IBTA volume 1, 9.7.6.1.3: at least `4.096 us * 2^n`, at most four times that); code 0 never. A pause lasts
+//! at least its code's time (IBTA volume 1, table 45).
+//!
+//! One event a cycle, in the order of the picture; a sweep looks at one QP a cycle and takes two cycles to compare, so
+//! what it suspects is looked at again before it expires: the longest path is the shift by the code and the comparison
+//! with the time that has passed, in a cycle of their own. Reset: no timer runs, once `qps` cycles have passed; until then
+//! nothing is taken.
+
+use crate::config::RnicConfig;
+use crate::stream::fifo;
+use crate::types::TableWrite;
+use ferrowire_rtl::{bits, lit, module, Bundle, Scope, Sig, Stream, Style};
+use ferrowire_spec::wire::syndrome::rnr_timer_us;
+
+/// Microseconds a tick, times 1,000.
+const TICK_NS: u64 = 4096;
+
+/// A QP that has made progress.
+#[derive(Clone, Bundle)]
+pub struct Progress {
+    /// Which QP.
+    pub qp: Sig,
+    /// Nothing is left to wait for.
+    pub idle: Sig,
+}
+
+impl Progress {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Progress { qp: bits(cfg.qp_bits()), idle: bits(1) }
+    }
+}
+
+/// A QP that pauses, for a receiver that is not ready.
+#[derive(Clone, Bundle)]
+pub struct Pause {
+    /// Which QP.
+    pub qp: Sig,
+    /// The RNR timer code of the NAK.
+    pub code: Sig,
+}
+
+impl Pause {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Pause { qp: bits(cfg.qp_bits()), code: bits(5) }
+    }
+}
+
+/// A timer that has expired.
+#[derive(Clone, Bundle)]
+pub struct Expired {
+    /// Whose.
+    pub qp: Sig,
+    /// The pause is over, rather than the time for an acknowledgement.
+    pub pause: Sig,
+}
+
+/// What is known of a QP.
+#[derive(Clone, Bundle)]
+struct Row {
+    kind: Sig,
+    stamp: Sig,
+}
+
+/// Kinds: no timer; waiting for an acknowledgement; waiting for nothing, but not stopped; pausing until the stamp.
+const OFF: u32 = 0;
+const WAITS: u32 = 1;
+const IDLE: u32 = 2;
+const PAUSES: u32 = 3;
+
+/// The timers. `tick` pulses every 4.096 us; `timeouts` are the QPs' time-out codes.
+#[module]
+#[allow(clippy::too_many_arguments)]
+pub fn timer(
+    m: &Scope,
+    cfg: &RnicConfig,
+    tick: Sig,
+    timeouts: TableWrite<Sig>,
+    sent: Stream<Sig>,
+    progress: Stream<Progress>,
+    pause: Stream<Pause>,
+) -> Stream<Expired> {
+    let qp_bits = cfg.qp_bits();
+    let now = m.reg("now", 32).reset(0);
+    m.when(tick, |m| m.set(&now, now + 1));
+    let (sent, progress, pause) = (
+        fifo(&m.label("sent"), 8, sent),
+        fifo(&m.label("progress"), 8, progress),
+        fifo(&m.label("pause"), 4, pause),
+    );
+
+    // After reset every timer is stopped, one a cycle.
+    let sweep = m.reg("sweep", qp_bits).reset(0);
+    let ready = m.reg("ready", 1).reset(0);
+    m.set(&sweep, sweep + 1);
+    m.when(sweep.eq(cfg.qps - 1), |m| m.set(&ready, 1));
+
+    // One event a cycle.
+    let (checked, suspect) = m.later("suspect", &bits(qp_bits));
+    let expired_room = m.wire("expired_room", 1);
+    let is_pause = ready & pause.valid;
+    let is_progress = ready & progress.valid & !pause.valid;
+    let is_sent = ready & sent.valid & !progress.valid & !pause.valid;
+    let is_check = ready & checked.valid & expired_room & !sent.valid & !progress.valid & !pause.valid;
+    pause.accept(is_pause);
+    progress.accept(is_progress);
+    sent.accept(is_sent);
+    checked.accept(is_check);
+    let mut qp = checked.payload;
+    qp = m.mux(is_sent, &sent.payload, &qp);
+    qp = m.mux(is_progress, &progress.qp, &qp);
+    qp = m.mux(is_pause, &pause.qp, &qp);
+
+    // The table: one write, and two looks in a cycle.
+    let rows =
+        m.mem("rows", cfg.qps, &Row { kind: bits(2), stamp: bits(32) }).style(Style::Distributed).build();
+    let row = rows.read_now(qp);
+    let codes = m.mem("codes", cfg.qps, &bits(5)).style(Style::Distributed).build();
+    codes.write(timeouts.enable, timeouts.index, &timeouts.entry);
+    let next = m.wire_of("next", &Row { kind: bits(2), stamp: bits(32) });
+    m.set(&next.kind, OFF);
+    m.set(&next.stamp, now);
+    let wait: Vec<Sig> = (0..32)
+        .map(|code| {
+            // One more, for the tick that has begun already.
+            let ticks = (u64::from(rnr_timer_us(code)) * 1000).div_ceil(TICK_NS) + 1;
+            lit(32, ticks as u32)
+        })
+        .collect();
+    m.when(is_sent | is_progress, |m| m.set(&next.kind, WAITS));
+    m.when(is_progress & progress.idle, |m| m.set(&next.kind, IDLE));
+    m.when(is_pause, |m| {
+        m.set(&next.kind, PAUSES);
+        m.set(&next.stamp, now + m.select(pause.code, &wait));
+    });
+    let starts = is_sent & (row.kind.eq(OFF) | row.kind.eq(IDLE));
+    // A pause ends by itself: neither what is still being sent nor an old acknowledgement shortens it.
+    let goes_on = is_progress & row.kind.ne(PAUSES);
+    let suspected = m.reg_of("suspected", &row);
+    let expires = is_check & row.kind.eq(suspected.kind) & row.stamp.eq(suspected.stamp);
+    let writes = starts | goes_on | is_pause | expires;
+    rows.write(writes | !ready, m.mux(ready, &qp, &sweep), &next);
+
+    // The sweep: read, then compare; what is suspected waits here until it has been looked at again.
+    let watched = rows.read_now(sweep);
+    let looking = m.reg("looking", 1).reset(0);
+    let looked = m.reg_of("looked", &watched);
+    let looked_code = m.reg("looked_code", 5).no_reset();
+    let looked_qp = m.reg("looked_qp", qp_bits).no_reset();
+    m.set(&looking, ready);
+    m.set_all(&looked, &watched);
+    m.set(&looked_code, codes.read_now(sweep));
+    m.set(&looked_qp, sweep);
+    let passed = (now - looked.stamp).named("passed");
+    let limit = lit(32, 1).shl_by(looked_code).named("limit");
+    let late = looked.kind.eq(WAITS) & looked_code.ne(0) & passed.gt(limit);
+    let over = looked.kind.eq(PAUSES) & !passed.bit(31);
+    // A QP that waits for nothing is stopped when its time is over, so that stamps never grow old.
+    let stale = looked.kind.eq(IDLE) & passed.gt(1u32 << 30);
+    let holds = m.reg("holds", 1).reset(0);
+    let suspect_qp = m.reg("suspect_qp", qp_bits).no_reset();
+    let finds = looking & (late | over | stale) & !holds;
+    m.when(finds, |m| {
+        m.set(&holds, 1);
+        m.set(&suspect_qp, looked_qp);
+        m.set_all(&suspected, &looked);
+    });
+    m.when(is_check, |m| m.set(&holds, 0));
+    suspect.connect(Stream::new(m, "suspects", holds, suspect_qp));
+
+    let tells = expires & suspected.kind.ne(IDLE);
+    let expired = Stream::new(m, "expiry", tells, Expired { qp, pause: suspected.kind.eq(PAUSES) });
+    m.drive(&expired_room, expired.ready);
+    fifo(&m.label("expired"), 4, expired)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{drain, step, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+
+    struct Bench {
+        sim: Sim,
+        sources: Vec<Source>,
+        sinks: Vec<Sink>,
+        random: Random,
+        cycle: u64,
+        tick_cycles: u64,
+    }
+
+    const SENT: usize = 0;
+    const PROGRESS: usize = 1;
+    const PAUSE: usize = 2;
+
+    fn bench(seed: u64, tick_cycles: u64) -> Bench {
+        let cfg = RnicConfig::named("generic-8b").unwrap();
+        let qp = bits(cfg.qp_bits());
+        let expired = Expired { qp, pause: bits(1) };
+        let net = build("bench", |m| {
+            let out = timer(
+                m,
+                &cfg,
+                m.input("tick", 1),
+                m.input_of("timeouts", &TableWrite { enable: bits(1), index: qp, entry: bits(5) }),
+                m.stream_in("sent", &qp),
+                m.stream_in("progress", &Progress::of(&cfg)),
+                m.stream_in("pause", &Pause::of(&cfg)),
+            );
+            m.stream_out("expired", out);
+        })
+        .unwrap_or_else(|errors| panic!("{errors}"));
+        let sources = vec![
+            Source::new("sent", &qp),
+            Source::new("progress", &Progress::of(&cfg)),
+            Source::new("pause", &Pause::of(&cfg)),
+        ];
+        let sinks = vec![Sink::new("expired", &expired)];
+        let mut sim = Sim::new(&net);
+        sim.reset();
+        Bench { sim, sources, sinks, random: Random::new(seed), cycle: 0, tick_cycles }
+    }
+
+    impl Bench {
+        fn step(&mut self) {
+            self.sim.set("tick", u64::from(self.cycle % self.tick_cycles == 0));
+            step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, 0.0);
+            self.cycle += 1;
+        }
+
+        fn code(&mut self, qp: u64, code: u64) {
+            self.sim.set("timeouts_enable", 1);
+            self.sim.set("timeouts_index", qp);
+            self.sim.set("timeouts_entry", code);
+            self.step();
+            self.sim.set("timeouts_enable", 0);
+        }
+
+        /// Ticks until a timer expires.
+        fn ticks(&mut self, most: u64) -> Option<u64> {
+            let (start, seen) = (self.cycle, self.sinks[0].items.len());
+            while self.sinks[0].items.len() == seen {
+                self.step();
+                if self.cycle - start > most * self.tick_cycles {
+                    return None;
+                }
+            }
+            Some((self.cycle - start) / self.tick_cycles)
+        }
+    }
+
+    #[test]
+    fn an_acknowledgement_is_waited_for_at_least_its_time_and_at_most_four_times_that() {
+        let mut bench = bench(1, 64);
+        for _ in 0..20 {
+            bench.step();
+        }
+        for code in 1..9u32 {
+            bench.code(3, u64::from(code));
+            bench.sources[SENT].push_values(&[("", 3)]);
+            let ticks = bench.ticks(2048).unwrap();
+            let least = 1 << code;
+            assert!(ticks >= least && ticks <= 4 * least, "code {code}: {ticks} ticks");
+            assert_eq!(bench.sinks[0].values("pause"), vec![0; code as usize]);
+            // Nothing runs until something is sent again.
+            assert_eq!(bench.ticks(4 * least), None);
+        }
+    }
+
+    #[test]
+    fn code_zero_waits_for_ever() {
+        let mut bench = bench(1, 4);
+        bench.sources[SENT].push_values(&[("", 5)]);
+        assert_eq!(bench.ticks(2000), None);
+    }
+
+    #[test]
+    fn progress_starts_the_time_anew_and_a_packet_alone_does_not() {
+        let mut bench = bench(1, 64);
+        bench.code(2, 4);
+        bench.sources[SENT].push_values(&[("", 2)]);
+        for _ in 0..10 {
+            assert_eq!(bench.ticks(10), None);
+            bench.sources[PROGRESS].push_values(&[("qp", 2), ("idle", 0)]);
+        }
+        for _ in 0..12 * 64 {
+            bench.step();
+        }
+        bench.sources[SENT].push_values(&[("", 2)]);
+        assert!(bench.ticks(100).unwrap() <= 8);
+    }
+
+    #[test]
+    fn where_nothing_is_left_to_wait_for_the_next_packet_starts_the_time() {
+        let mut bench = bench(1, 64);
+        bench.code(2, 4);
+        bench.sources[SENT].push_values(&[("", 2)]);
+        bench.ticks(10);
+        bench.sources[PROGRESS].push_values(&[("qp", 2), ("idle", 1)]);
+        assert_eq!(bench.ticks(100), None);
+        bench.sources[SENT].push_values(&[("", 2)]);
+        assert!(bench.ticks(100).unwrap() >= 16);
+    }
+
+    #[test]
+    fn a_pause_lasts_at_least_its_code_and_nothing_shortens_it() {
+        let mut bench = bench(1, 16);
+        bench.code(1, 1);
+        for code in [1u8, 2, 5, 9, 14] {
+            bench.sources[PAUSE].push_values(&[("qp", 1), ("code", u128::from(code))]);
+            bench.sources[SENT].push_values(&[("", 1)]);
+            bench.sources[PROGRESS].push_values(&[("qp", 1), ("idle", 0)]);
+            let ticks = bench.ticks(10_000).unwrap();
+            let least = u64::from(rnr_timer_us(code)) * 1000 / TICK_NS;
+            assert!(ticks >= least && ticks <= least + 5, "code {code}: {ticks} ticks, at least {least}");
+            assert_eq!(*bench.sinks[0].values("pause").last().unwrap(), 1);
+        }
+    }
+
+    #[test]
+    fn random_timers_of_all_queue_pairs_follow_a_model() {
+        let mut bench = bench(7, 32);
+        for qp in 0..16 {
+            bench.code(qp, 2 + qp % 4);
+        }
+        // Tick of the last start of each, while one runs.
+        let mut started: [Option<u64>; 16] = [None; 16];
+        let mut handled = 0;
+        for _ in 0..3000 {
+            use rand::Rng;
+            let qp = bench.random.rng.random_range(0..16usize);
+            let tick = bench.cycle / 32;
+            // Only where the model knows for sure what the timer does: not when it may expire meanwhile.
+            let limit = 1 << (2 + qp % 4);
+            let sure = started[qp].is_none_or(|since| tick - since < limit);
+            if sure && bench.random.chance(0.5) {
+                bench.sources[SENT].push_values(&[("", qp as u128)]);
+                started[qp] = started[qp].or(Some(tick));
+            } else if sure && started[qp].is_some() {
+                bench.sources[PROGRESS].push_values(&[("qp", qp as u128), ("idle", 0)]);
+                started[qp] = Some(tick);
+            }
+            for _ in 0..40 {
+                bench.step();
+            }
+            let now = bench.cycle / 32;
+            let items = bench.sinks[0].values("qp");
+            for qp in &items[handled..] {
+                let qp = *qp as usize;
+                let since = started[qp].take().expect("only what was started expires");
+                assert!(now - since >= 1 << (2 + qp % 4), "seed {}", bench.random.seed);
+            }
+            handled = items.len();
+            for (qp, since) in started.iter().enumerate() {
+                let most = 4 << (2 + qp % 4);
+                assert!(since.is_none_or(|since| now - since <= most), "seed {}: {qp}", bench.random.seed);
+            }
+        }
+        assert!(handled > 100);
+        let Bench { sim, sources, sinks, random, .. } = &mut bench;
+        drain(sim, sources, sinks, random, 0.0, 100, 2);
+    }
+}
