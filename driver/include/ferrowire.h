@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x529ef03ba6924779ull
+#define FW_LAYOUT_HASH 0xb0365fa76ea5c91bull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -120,6 +120,11 @@
 #define FW_CSR_PORT_LINK_PROMISCUOUS_MASK 0x2u
 #define FW_CSR_PORT_LINK_SPEED_SHIFT 16u
 #define FW_CSR_PORT_LINK_SPEED_MASK 0xffff0000u
+
+/* The time base of the transport. */
+#define FW_CSR_TIMERS_TICK 0x200u
+#define FW_CSR_TIMERS_TICK_CYCLES_SHIFT 0u
+#define FW_CSR_TIMERS_TICK_CYCLES_MASK 0xffffffu
 
 /* Frames and bytes, from the MAC's side. */
 #define FW_CSR_TRAFFIC_RX_FRAMES 0x800u

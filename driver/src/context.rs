@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use ferrowire_spec::csr::{capabilities as cap, identity, DropReason, HwCounter, TrafficCounter};
+use ferrowire_spec::csr::{capabilities as cap, identity, timers, DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::{Field, Psn, Register, LAYOUT_HASH};
 
@@ -310,6 +310,26 @@ impl Context {
     /// The bus failed.
     pub fn is_fatal(&self) -> Result<bool> {
         self.device.commands.is_fatal()
+    }
+
+    /// Sets the unit of the transport's timers, 4.096 us by the specification, to so many cycles of the card's clock: all
+    /// time-outs and RNR pauses of all queue pairs change by the same factor. 0 gives 4.096 us again. It is for simulations,
+    /// where time is dear.
+    ///
+    /// # Errors
+    /// More than 2^24 - 1 cycles; the bus failed.
+    pub fn set_timer_tick(&self, cycles: u32) -> Result<()> {
+        const CYCLES: Field = crate::csr::field(&timers::TICK, "cycles");
+        if u128::from(cycles) > CYCLES.max() {
+            return Err(Error::Attribute {
+                operation: "set timer tick",
+                attribute: "cycles",
+                value: cycles.into(),
+                fix: format!("at most {:#x} fit the register", CYCLES.max()),
+            });
+        }
+        let at = timers::BLOCK.address(&timers::TICK);
+        Ok(self.device.bus.with(|b| b.csr_write32(at, cycles))?)
     }
 
     /// Lets a simulated card run for a while; with a real one it does nothing.

@@ -57,6 +57,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let link = Link { up: lit(1, 1), speed: lit(Link::of().speed.width(), 0) };
     let registers = csr(m, cfg, csr_request, progress.clone(), link, events);
     m.discard(&registers.port);
+    m.discard(&registers.tick);
     let commands = command(m, cfg, registers.commands, command_data, reply);
     m.drive(&progress, &commands.progress);
     command_reads.connect(commands.read);

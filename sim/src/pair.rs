@@ -51,6 +51,12 @@ pub struct Connection {
     pub ipv6: bool,
     /// First PSNs of card 0 and card 1; random ones without.
     pub psns: Option<(u32, u32)>,
+    /// Time-out code: an acknowledgement is waited for `2^n` ticks; 0: for ever.
+    pub timeout: u8,
+    /// How often a request is sent again before the queue pair gives up.
+    pub retry_cnt: u8,
+    /// The same for a receiver that is not ready; 7: without end.
+    pub rnr_retry: u8,
 }
 
 impl Default for Connection {
@@ -62,6 +68,9 @@ impl Default for Connection {
             signal_all: false,
             ipv6: false,
             psns: None,
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
         }
     }
 }
@@ -155,9 +164,9 @@ impl Node {
             },
             RtsAttributes {
                 sq_psn: Some(Psn::new(own)),
-                timeout: Some(14),
-                retry_cnt: Some(7),
-                rnr_retry: Some(7),
+                timeout: Some(connection.timeout),
+                retry_cnt: Some(connection.retry_cnt),
+                rnr_retry: Some(connection.rnr_retry),
                 max_rd_atomic: Some(0),
                 ..RtsAttributes::default()
             },

@@ -53,6 +53,7 @@ pub const ALL_BLOCKS: &[&Block] = &[
     &csr::capabilities::BLOCK,
     &csr::command_queue::BLOCK,
     &csr::port::BLOCK,
+    &csr::timers::BLOCK,
     &csr::traffic::BLOCK,
     &csr::drops::BLOCK,
     &csr::hw_counters::BLOCK,

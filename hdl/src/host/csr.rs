@@ -30,7 +30,7 @@ use crate::stream::fifo;
 use ferrowire_rtl::{
     bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
 };
-use ferrowire_spec::csr::{capabilities, command_queue, hw_counters, identity, port, traffic};
+use ferrowire_spec::csr::{capabilities, command_queue, hw_counters, identity, port, timers, traffic};
 use ferrowire_spec::csr::{DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::queue::doorbell;
 use ferrowire_spec::wire::opcode::Service;
@@ -167,6 +167,8 @@ pub struct Csr {
     pub commands: CommandControl,
     /// For the port.
     pub port: PortControl,
+    /// Pulses once in a unit of the transport's timers.
+    pub tick: Sig,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -396,6 +398,7 @@ pub fn csr(
     ];
     let ipv4 = field(&port::BLOCK, &port::IPV4, "value", always).0;
     let promiscuous = field(&port::BLOCK, &port::LINK, "promiscuous", always).0;
+    let tick_cycles = field(&timers::BLOCK, &timers::TICK, "cycles", always).0;
 
     // Reads.
     let mut map = Map::default();
@@ -420,6 +423,7 @@ pub fn csr(
     map.add(&port::BLOCK, &port::IPV4, &[("value", ipv4)]);
     let link_values = [("up", link.up), ("promiscuous", promiscuous), ("speed", link.speed)];
     map.add(&port::BLOCK, &port::LINK, &link_values);
+    map.add(&timers::BLOCK, &timers::TICK, &[("cycles", tick_cycles)]);
     let is_counter = (held.address >> clog2(8 * u64::from(SLOTS))).eq(COUNTERS / (8 * SLOTS));
     let pair = map.read(held.address) | (counter & is_counter.repeat(64));
     let half = held.address.bit(2).then(pair.slice(32, 32), pair.trunc(32));
@@ -456,7 +460,25 @@ pub fn csr(
         completion_base: cat(&completion_base),
         completion_log2,
     };
-    Csr { response, doorbells, commands, port: PortControl { mac: cat(&mac), ipv4, promiscuous } }
+    let port = PortControl { mac: cat(&mac), ipv4, promiscuous };
+    Csr { response, doorbells, commands, port, tick: ticks(m, cfg, tick_cycles) }
+}
+
+/// Cycles of the clock in 4.096 us.
+fn tick_cycles(cfg: &RnicConfig) -> u32 {
+    (u64::from(cfg.clock_khz) * 4096 / 1_000_000) as u32
+}
+
+/// A pulse every so many cycles, 0 for 4.096 us.
+fn ticks(m: &Scope, cfg: &RnicConfig, cycles: Sig) -> Sig {
+    let width = cycles.width();
+    let period = m.delay("period", &cycles.any().then(cycles, lit(width, tick_cycles(cfg))));
+    let passed = m.reg("passed", width).reset(0);
+    let tick = m.reg("tick_now", 1).reset(0);
+    let over = passed.ge(period - 1);
+    m.set(&tick, over);
+    m.set(&passed, over.then(lit(width, 0), passed + 1));
+    tick
 }
 
 #[cfg(test)]
@@ -492,6 +514,7 @@ mod tests {
             m.stream_out("doorbells", out.doorbells);
             m.output("commands", &out.commands);
             m.output("port", &out.port);
+            m.output("tick", &out.tick);
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
@@ -538,6 +561,34 @@ mod tests {
             }
             (0..3).for_each(|_| self.step());
         }
+    }
+
+    #[test]
+    fn a_tick_takes_4096_ns_unless_another_length_is_set() {
+        let mut bench = bench(8, 0.0);
+        let lengths = |bench: &mut Bench| -> Vec<u64> {
+            let (mut since, mut found) = (0, Vec::new());
+            while found.len() < 4 {
+                bench.step();
+                since += 1;
+                if bench.sim.get("tick") == 1 {
+                    found.push(since);
+                    since = 0;
+                }
+            }
+            found.split_off(1)
+        };
+        let usual = u64::from(bench.cfg.clock_khz) * 4096 / 1_000_000;
+        assert_eq!(lengths(&mut bench), [usual; 3]);
+        for cycles in [1, 2, 7, 300] {
+            bench.write(timers::BLOCK.address(&timers::TICK), false, cycles);
+            bench.write(port::BLOCK.address(&port::IPV4), false, 0);
+            assert_eq!(lengths(&mut bench), [cycles; 3]);
+            assert_eq!(bench.read(timers::BLOCK.address(&timers::TICK), false), cycles);
+        }
+        bench.write(timers::BLOCK.address(&timers::TICK), false, 0);
+        bench.write(port::BLOCK.address(&port::IPV4), false, 0);
+        assert_eq!(lengths(&mut bench), [usual; 3]);
     }
 
     #[test]

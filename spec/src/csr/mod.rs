@@ -7,6 +7,7 @@
 //! | 0x0040 | [`capabilities`] |
 //! | 0x0100 | [`command_queue`] |
 //! | 0x0180 | [`port`] |
+//! | 0x0200 | [`timers`] |
 //! | 0x0800 | [`traffic`] counters |
 //! | 0x0900 | [`drops`]: a counter for each reason to drop a packet |
 //! | 0x0a00 | [`hw_counters`], named as in Linux |
@@ -23,6 +24,7 @@ pub mod drops;
 pub mod hw_counters;
 pub mod identity;
 pub mod port;
+pub mod timers;
 pub mod traffic;
 
 pub use drops::DropReason;
