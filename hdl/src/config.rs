@@ -20,7 +20,7 @@ pub struct RnicConfig {
     pub keys: u32,
     /// Page-table entries on the card, shared by all memory regions.
     pub page_entries: u32,
-    /// Messages under way, all queue pairs together.
+    /// Messages under way, all queue pairs together, beside the first of each queue pair.
     pub outstanding: u32,
     /// Messages under way of one queue pair.
     pub outstanding_per_qp: u32,
@@ -107,7 +107,7 @@ impl RnicConfig {
         power("keys", self.keys, 4, 65536)?;
         power("page_entries", self.page_entries, 16, 1 << 20)?;
         power("outstanding", self.outstanding, 16, 65536)?;
-        power("outstanding_per_qp", self.outstanding_per_qp, 4, self.outstanding)?;
+        power("outstanding_per_qp", self.outstanding_per_qp, 4, self.outstanding.min(16384))?;
         power("fetch_batch", self.fetch_batch, 1, 64)?;
         power("rx_buffer_bytes", self.rx_buffer_bytes, 16384, 1 << 20)?;
         power("payload_buffer_bytes", self.payload_buffer_bytes, 8192, 1 << 20)?;

@@ -33,15 +33,14 @@ fn schedule_elaborates() {
             m,
             cfg,
             broadcast(m, cfg),
-            m.stream_in("init", &QpInit::of(cfg)),
+            m.stream_in("start", &QpInit::of(cfg)),
+            m.input("started", 1),
             m.stream_in("doorbell", &SqDoorbell::of(cfg)),
-            m.stream_in("rewind", &Rewind::of(cfg)),
+            m.stream_in("resume", &Resume::of(cfg)),
             m.stream_in("kick", &bits(cfg.qp_bits())),
-            m.input_of(
-                "oldest",
-                &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) },
-            ),
+            m.input_of("oldest", &Oldest::write_of(cfg)),
             m.input("returned", 1),
+            m.input("plenty", 1),
         );
         let data = m.stream_in("data", &DmaReadData::of(cfg));
         m.stream_out("read", out.read);
@@ -61,18 +60,21 @@ fn segment_and_commit_elaborate() {
             m,
             cfg,
             b.clone(),
-            m.stream_in("init", &QpInit::of(cfg)),
+            m.input_of("starting", &QpInit::of(cfg)),
             fetched,
+            m.stream_in("restarts", &Restart::of(cfg)),
+            m.input_of("oldest", &Oldest::write_of(cfg)),
             m.input_of("waiting", &Waiting::of(cfg)),
         );
-        m.stream_out("rewind", s.rewind);
+        m.stream_out("resume", s.resume);
         m.output("returned", &s.returned);
         let c = commit(
             m,
             cfg,
             b,
             m.stream_in("init2", &QpInit::of(cfg)),
-            m.stream_in("barred", &bits(cfg.qp_bits())),
+            m.stream_in("barred", &Bar::of(cfg)),
+            m.input_of("oldest2", &Oldest::write_of(cfg)),
             s.candidates,
             m.input_of("answer", &translation()),
             m.input("taken", 1),
@@ -87,13 +89,14 @@ fn segment_and_commit_elaborate() {
         let l = launch(
             m,
             cfg,
-            m.stream_in("init4", &QpInit::of(cfg)),
+            m.input_of("starting2", &QpInit::of(cfg)),
             c.reports,
             c.packets,
             p.verdicts,
             m.stream_in("flush", &Flush::of(cfg)),
-            m.input("freed", 1),
         );
+        m.output("plenty", &c.plenty);
+        m.output("again", &c.again);
         m.stream_out("packets", l.packets);
         m.stream_out("sent", l.sent);
         m.stream_out("flushed", l.flush);
@@ -101,28 +104,33 @@ fn segment_and_commit_elaborate() {
         for (i, started) in l.started.into_iter().enumerate() {
             m.stream_out(&format!("started{i}"), started);
         }
-        m.output("credits_out", &l.credits);
+        m.output("credit", &l.credit);
+        m.output("done", &l.done);
+        m.output("late", &l.late);
     });
 }
 
 #[test]
 fn completer_elaborates() {
     each("bench", |m, cfg| {
-        let t = crate::completer::completer(
-            m,
-            cfg,
-            broadcast(m, cfg),
-            m.stream_in("init", &QpInit::of(cfg)),
-            m.stream_in("sent", &crate::requester::Sent::of(cfg)),
-            m.stream_in("answers", &Headers::of()),
-            m.stream_in("flush", &SqDoorbell::of(cfg)),
-        );
+        let input = crate::completer::Input {
+            init: m.stream_in("init", &QpInit::of(cfg)),
+            sent: m.stream_in("sent", &crate::requester::Sent::of(cfg)),
+            departed: m.stream_in("departed", &crate::context::timer::Departed::of(cfg)),
+            answers: m.stream_in("answers", &Headers::of()),
+            flush: m.stream_in("flush", &SqDoorbell::of(cfg)),
+            late: m.input("late", 1),
+            tick: m.input("tick", 1),
+        };
+        let t = crate::completer::completer(m, cfg, broadcast(m, cfg), input);
         m.stream_out("completions", t.completions);
         m.stream_out("faults", t.faults);
         m.stream_out("kicks", t.kicks);
         m.output("oldest", &t.oldest);
+        m.stream_out("restarts", t.restarts);
         m.output("freed", &t.freed);
-        m.output("dropped", &t.dropped);
+        m.output("credit", &t.credit);
+        m.output("counts", &t.counts);
     });
 }
 

@@ -57,7 +57,6 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let link = Link { up: lit(1, 1), speed: lit(Link::of().speed.width(), 0) };
     let registers = csr(m, cfg, csr_request, progress.clone(), link, events);
     m.discard(&registers.port);
-    m.discard(&registers.tick);
     let commands = command(m, cfg, registers.commands, command_data, reply);
     m.drive(&progress, &commands.progress);
     command_reads.connect(commands.read);
@@ -66,6 +65,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let bells = doorbell(m, cfg, registers.doorbells, context.broadcast.clone(), commands.cqs.clone());
 
     // The transport.
+    let rx = crate::rx::door::door(m, progress.ready, rx);
     let control = Control {
         broadcast: context.broadcast,
         addresses: commands.vectors,
@@ -73,9 +73,9 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         pages: commands.pages,
         responder: context.responder,
         requester: context.requester,
-        completer: context.completer,
         doorbell: bells.sq,
         kick: context.kick,
+        tick: registers.tick,
     };
     let core = transport(m, cfg, rx, wqe_data, payload_data, control);
     let mut reads = core.reads.into_iter();
@@ -89,7 +89,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
 
     // Counters.
     let seen = &core.events;
-    let responder = &seen.responder;
+    let (responder, completer) = (&seen.responder, &seen.completer);
     let values = [
         seen.rx_frame,
         seen.tx_frame,
@@ -100,8 +100,19 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         responder.writes,
         responder.duplicate,
         responder.out_of_sequence,
+        responder.sequence_naks,
         responder.invalid,
         responder.access,
+        completer.sequence_naks,
+        completer.timeouts,
+        completer.rnr_naks,
+        completer.rnr_exceeded,
+        completer.invalid_requests,
+        completer.access_errors,
+        completer.operation_errors,
+        completer.errors,
+        completer.flushed,
+        seen.again,
     ];
     for (pulse, value) in pulses.iter().zip(values) {
         m.drive(pulse, value);
@@ -112,7 +123,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         (responder.no_qp, code(DropReason::QpState)),
         (responder.pkey, code(DropReason::Pkey)),
         (responder.source, code(DropReason::SourceAddress)),
-        (seen.ghost, code(DropReason::GhostAck)),
+        (completer.ghost, code(DropReason::GhostAck)),
     ];
     m.discard(&writer.dropped);
     for (drop, (pulse, code)) in drops.iter().zip(reasons) {
@@ -135,7 +146,7 @@ enum Counter {
 }
 
 /// What is counted one by one.
-const PULSES: [Counter; 11] = [
+const PULSES: [Counter; 22] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::TxFrames),
     Counter::Traffic(TrafficCounter::Commands),
@@ -145,8 +156,19 @@ const PULSES: [Counter; 11] = [
     Counter::Hw(HwCounter::RxWriteRequests),
     Counter::Hw(HwCounter::DuplicateRequest),
     Counter::Hw(HwCounter::OutOfSequence),
+    Counter::Hw(HwCounter::SeqNakSent),
     Counter::Hw(HwCounter::RespRemoteInvalidRequest),
     Counter::Hw(HwCounter::RespRemoteAccessErrors),
+    Counter::Hw(HwCounter::PacketSeqErr),
+    Counter::Hw(HwCounter::LocalAckTimeoutErr),
+    Counter::Hw(HwCounter::RnrNakReceived),
+    Counter::Hw(HwCounter::RnrNakRetryErr),
+    Counter::Hw(HwCounter::ReqRemoteInvalidRequest),
+    Counter::Hw(HwCounter::ReqRemoteAccessErrors),
+    Counter::Hw(HwCounter::ReqRemoteOperationErrors),
+    Counter::Hw(HwCounter::ReqCqeError),
+    Counter::Hw(HwCounter::ReqCqeFlushError),
+    Counter::Hw(HwCounter::Retransmitted),
 ];
 
 fn counters(pulses: &[Sig], drops: &[DropEvent]) -> Events {

@@ -15,20 +15,23 @@
 //!                        parse, icrc ------+ <---------------------------- wire
 //! ```
 
-use crate::completer::completer;
+use crate::completer::{self, completer};
 use crate::config::RnicConfig;
+use crate::context::timer::Departed;
 use crate::memory::translate;
 use crate::requester::{commit, fetch, launch, payload, schedule, segment};
 use crate::responder::{admit, check, place, Counts};
 use crate::rx;
 use crate::stream::Beat;
 use crate::tx::arbitrate::{arbitrate, TxSource};
-use crate::tx::{build::build, icrc::append};
+use crate::tx::build::build;
+use crate::tx::icrc::{append, FRAMES};
 use crate::types::{
-    AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpBroadcast, QpInit,
+    AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Oldest, QpBroadcast, QpInit,
     SqDoorbell, TableWrite,
 };
 use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_spec::wire::opcode::Opcode;
 
 /// What the host's blocks tell the transport.
 #[derive(Interface)]
@@ -45,12 +48,12 @@ pub struct Control {
     pub responder: Stream<QpInit>,
     /// Requesters that start.
     pub requester: Stream<QpInit>,
-    /// Completers that start.
-    pub completer: Stream<QpInit>,
     /// Doorbells.
     pub doorbell: Stream<SqDoorbell>,
-    /// QPs that entered the error state.
+    /// QPs whose send queue must be looked at.
     pub kick: Stream<Sig>,
+    /// The unit of the timers has passed.
+    pub tick: Sig,
 }
 
 /// Pulses for the counters.
@@ -60,12 +63,21 @@ pub struct Events {
     pub dropped: rx::buffer::Dropped,
     /// What the responder saw.
     pub responder: Counts,
-    /// An answer was dropped.
-    pub ghost: Sig,
+    /// What the completer saw.
+    pub completer: completer::Counts,
+    /// A packet was sent again.
+    pub again: Sig,
     /// A frame came.
     pub rx_frame: Sig,
     /// A frame left.
     pub tx_frame: Sig,
+}
+
+/// Whose a frame is that is on its way through `tx`.
+#[derive(Clone, Bundle)]
+struct FrameOf {
+    departed: Departed,
+    request: Sig,
 }
 
 /// What comes out.
@@ -101,23 +113,24 @@ pub fn transport(
     // Feedback.
     let (question_r, ask_r) = m.later("requester_question", &crate::memory::Lookup::of());
     let (question_s, ask_s) = m.later("responder_question", &crate::memory::Lookup::of());
-    let (rewind, rewinds) = m.later("rewind", &crate::requester::Rewind::of(cfg));
+    let (resume, resumes) = m.later("resume", &crate::requester::Resume::of(cfg));
+    let (restart, restarts) = m.later("restart", &crate::requester::Restart::of(cfg));
     let (completer_kick, kicks) = m.later("completer_kick", &bits(cfg.qp_bits()));
-    let oldest =
-        m.wire_of("oldest", &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(16) });
+    let oldest = m.wire_of("oldest", &Oldest::write_of(cfg));
     let returned = m.wire("returned", 1);
-    let freed = m.wire("freed", 1);
-    let credits = m.wire("credits", 2);
-    let (barred, bars) = m.later("barred", &bits(cfg.qp_bits()));
+    let freed = m.wire("freed", 2);
+    let plenty = m.wire("plenty", 1);
+    let started = m.wire("started", 1);
+    let (barred, bars) = m.later("barred", &crate::requester::Bar::of(cfg));
     let (unbarred, unbars) = m.later("unbarred", &QpInit::of(cfg));
+    let (departed, departs) = m.later("departed", &Departed::of(cfg));
     let (cleared, clears) = m.later("cleared", &QpInit::of(cfg));
     let payload_taken = m.wire("payload_taken", 1);
 
     let answers = translate(m, cfg, vec![question_r, question_s], control.keys, control.pages);
 
     // Requester.
-    let mut starts = crate::stream::fork(m, 2, control.requester).into_iter();
-    let mut start = || starts.next().expect("the scheduler and the segmenter");
+    let starting = control.requester.payload.clone();
     let kick =
         crate::stream::arbiter(m, &|_: &Sig| ferrowire_rtl::lit(1, 1), vec![control.kick, completer_kick]);
     let kick = crate::stream::fifo(&m.label("kick"), 4, kick);
@@ -125,16 +138,28 @@ pub fn transport(
         m,
         cfg,
         broadcast.clone(),
-        start(),
+        control.requester,
+        started,
         control.doorbell,
-        rewind,
+        resume,
         kick,
         oldest.clone(),
         returned,
+        plenty,
     );
     let fetched = fetch(m, cfg, scheduled.grants, wqe_data);
-    let segmented = segment(m, cfg, broadcast.clone(), start(), fetched, scheduled.waiting);
-    rewinds.connect(segmented.rewind);
+    let segmented = segment(
+        m,
+        cfg,
+        broadcast.clone(),
+        starting.clone(),
+        fetched,
+        restart,
+        oldest.clone(),
+        scheduled.waiting,
+    );
+    // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
+    resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
     m.drive(&returned, segmented.returned);
     let candidates = crate::stream::fifo(&m.label("candidates"), 2, segmented.candidates);
     let committed = commit(
@@ -143,31 +168,25 @@ pub fn transport(
         broadcast.clone(),
         unbarred,
         barred,
+        oldest.clone(),
         candidates,
         answers[0].clone(),
         payload_taken,
-        credits,
+        freed,
     );
+    m.drive(&plenty, committed.plenty);
     ask_r.connect(committed.lookup);
     let outgoing = payload(m, cfg, payload_data, committed.ends, cleared);
     m.drive(&payload_taken, outgoing.taken);
-    let launched = launch(
-        m,
-        cfg,
-        control.completer,
-        committed.reports,
-        committed.packets,
-        outgoing.verdicts,
-        scheduled.flush,
-        freed,
-    );
-    m.drive(&credits, launched.credits);
+    let launched =
+        launch(m, cfg, starting, committed.reports, committed.packets, outgoing.verdicts, scheduled.flush);
+    m.drive(&started, launched.done);
     bars.connect(launched.barred);
-    let mut started = launched.started.into_iter();
-    let mut started = || started.next().expect("the completer, commit and payload");
-    let completer_start = started();
-    unbars.connect(started());
-    clears.connect(started());
+    let mut takers = launched.started.into_iter();
+    let mut taker = || takers.next().expect("the completer, commit and payload");
+    let completer_start = taker();
+    unbars.connect(taker());
+    clears.connect(taker());
 
     // Receive.
     let (frame, parsed) = rx::parse::parse(m, cfg, wire);
@@ -187,23 +206,52 @@ pub fn transport(
     // A start or a flush behind a report in this FIFO is held by the recorder, which takes reports first.
     let sent = crate::stream::fifo(&m.label("sent"), 2, launched.sent);
     let replies = crate::stream::fifo(&m.label("replies"), 4, dispatched.answers);
-    let tracked = completer(m, cfg, broadcast, completer_start, sent, replies, launched.flush);
+    let input = completer::Input {
+        init: completer_start,
+        sent,
+        departed,
+        answers: replies,
+        flush: launched.flush,
+        late: launched.late,
+        tick: control.tick,
+    };
+    let tracked = completer(m, cfg, broadcast, input);
     kicks.connect(tracked.kicks);
+    restarts.connect(tracked.restarts);
     m.drive(&oldest, tracked.oldest);
-    m.drive(&freed, tracked.freed.valid);
+    m.drive(&freed, tracked.freed.zext(2) + tracked.credit.zext(2) + launched.credit.zext(2));
 
     // Send: answers beside requests.
     let requests = TxSource { packet: launched.packets, payload: Some(outgoing.payload) };
     let replies = TxSource { packet: placed.answers, payload: None };
     let chosen = arbitrate(m, cfg, vec![requests, replies]);
+    // Whose frame it is that leaves: those of requests start a timer.
+    let opcode = chosen.packet.opcode.trunc(5);
+    let is_answer =
+        opcode.ge(Opcode::RcReadResponseFirst.code()) & opcode.le(Opcode::RcAtomicAcknowledge.code());
+    let frame_of = FrameOf {
+        departed: Departed { qp: chosen.packet.qp, fresh: chosen.packet.fresh },
+        request: !is_answer,
+    };
+    let begun = Stream::new(m, "begun", chosen.packet.fire(), frame_of);
+    m.assert(!begun.valid | begun.ready, "there are fewer frames on their way through `tx`");
+    let oldest_frame = crate::stream::deep_fifo(&m.label("frames"), 2 * FRAMES, begun);
     let frame = build(m, cfg, chosen.packet, chosen.payload, control.addresses);
-    let wire = append(m, cfg, frame);
+    let appended = append(m, cfg, frame);
+    oldest_frame.accept(appended.left | appended.dropped);
+    let leaves = appended.left & oldest_frame.request;
+    let departing = Stream::new(m, "departing", leaves, oldest_frame.departed.clone());
+    m.assert(!departing.valid | departing.ready, "the timer takes what leaves at once");
+    m.assert(!(appended.left | appended.dropped) | oldest_frame.valid, "a frame that leaves has been begun");
+    departs.connect(departing);
+    let wire = appended.wire;
     let tx_frame = wire.fire() & wire.last;
     m.discard(&dispatched.cnp);
     let events = Events {
         dropped: dispatched.dropped,
         responder: admitted.counts,
-        ghost: tracked.dropped,
+        completer: tracked.counts,
+        again: committed.again,
         rx_frame,
         tx_frame,
     };
@@ -250,9 +298,9 @@ mod tests {
                     ),
                     responder: m.stream_in("start_responder", &QpInit::of(&cfg)),
                     requester: m.stream_in("start_requester", &QpInit::of(&cfg)),
-                    completer: m.stream_in("start_completer", &QpInit::of(&cfg)),
                     doorbell: m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
                     kick: m.stream_in("kick", &index),
+                    tick: m.input("tick", 1),
                 };
                 let out = transport(m, &cfg, wire, wqe, payload, control);
                 m.stream_out("tx", out.wire);

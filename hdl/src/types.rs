@@ -93,6 +93,8 @@ pub struct TxPacket {
     pub ack_req: Sig,
     /// BTH packet sequence number.
     pub psn: Sig,
+    /// A request whose PSN has not been sent before.
+    pub fresh: Sig,
     /// RETH virtual address.
     pub va: Sig,
     /// RETH remote key.
@@ -120,6 +122,7 @@ impl TxPacket {
             solicited: bits(1),
             ack_req: bits(1),
             psn: bits(24),
+            fresh: bits(1),
             va: bits(64),
             rkey: bits(32),
             dma_length: bits(32),
@@ -274,6 +277,10 @@ pub struct QpAttributes {
     pub sq_log2: Sig,
     /// Every send WQE is signalled.
     pub sq_sig_all: Sig,
+    /// Bus address of the receive queue.
+    pub rq_base: Sig,
+    /// Log2 of the receive queue's 64-byte units, at most 15.
+    pub rq_log2: Sig,
     /// The doorbell page that this QP answers to.
     pub doorbell_page: Sig,
     /// Path MTU code: 1 is 256 bytes, 5 is 4,096.
@@ -286,6 +293,12 @@ pub struct QpAttributes {
     pub peer_ip: Sig,
     /// Partition key.
     pub pkey: Sig,
+    /// Time-out code of an acknowledgement.
+    pub timeout: Sig,
+    /// How often a request is sent again.
+    pub retry_cnt: Sig,
+    /// The same after RNR NAKs; 7: without end.
+    pub rnr_retry: Sig,
 }
 
 impl QpAttributes {
@@ -299,12 +312,17 @@ impl QpAttributes {
             sq_base: bits(64),
             sq_log2: bits(4),
             sq_sig_all: bits(1),
+            rq_base: bits(64),
+            rq_log2: bits(4),
             doorbell_page: bits(16),
             mtu: bits(3),
             access: bits(8),
             peer_ipv6: bits(1),
             peer_ip: bits(128),
             pkey: bits(16),
+            timeout: bits(5),
+            retry_cnt: bits(3),
+            rnr_retry: bits(3),
         }
     }
 }
@@ -330,7 +348,7 @@ impl QpBroadcast {
 }
 
 /// One side of a QP starts from nothing with this PSN: the responder on the way to RTR, requester and completer on
-/// the way to RTS.
+/// the way to RTS. The payload stays the same from the offer until it is taken, which is when the start is done.
 #[derive(Clone, Bundle)]
 pub struct QpInit {
     /// Which QP.
@@ -359,6 +377,29 @@ impl SqDoorbell {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
         SqDoorbell { qp: bits(cfg.qp_bits()), producer: bits(16) }
+    }
+}
+
+/// Up to where a QP's work is done: the completer's, for those who send again.
+#[derive(Clone, Bundle)]
+pub struct Oldest {
+    /// Index of the oldest WQE that is not done.
+    pub index: Sig,
+    /// PSN of that WQE's first packet.
+    pub first_psn: Sig,
+    /// The oldest PSN that is not acknowledged.
+    pub psn: Sig,
+}
+
+impl Oldest {
+    /// The shape.
+    pub fn of() -> Self {
+        Oldest { index: bits(16), first_psn: bits(24), psn: bits(24) }
+    }
+
+    /// The completer's broadcasts.
+    pub fn write_of(cfg: &RnicConfig) -> TableWrite<Self> {
+        TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: Oldest::of() }
     }
 }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
-    HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, QpInitAttr, QueuePair,
-    RtrAttributes, RtsAttributes, TrafficCounter,
+    HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr,
+    QueuePair, Reset, RtrAttributes, RtsAttributes, TrafficCounter,
 };
 
 use crate::bus::{SharedWorld, World};
@@ -240,12 +240,41 @@ impl Pair {
             node.pd.create_qp(&attr)
         };
         let (a, b) = (make(&self.a, &self.a.cq)?, make(&self.b, &self.b.cq)?);
+        self.bring_up(a, b, connection)
+    }
+
+    /// Takes the two queue pairs to RESET and connects them with each other again: the same numbers, a new life. What is on
+    /// the wire stays there.
+    ///
+    /// # Errors
+    /// A card refuses.
+    pub fn reconnect(
+        &self,
+        a: QueuePair,
+        b: QueuePair,
+        connection: &Connection,
+    ) -> Result<(QueuePair, QueuePair)> {
+        let reset = |qp: QueuePair| qp.reset().map_err(|step| step.error);
+        let (a, b) = (reset(a)?, reset(b)?);
+        self.bring_up(a, b, connection)
+    }
+
+    /// The same with queue pairs that exist already, of card 0 and card 1: that begin a new life, or are of another kind.
+    ///
+    /// # Errors
+    /// A card refuses.
+    pub fn bring_up(
+        &self,
+        a: Qp<Reset>,
+        b: Qp<Reset>,
+        connection: &Connection,
+    ) -> Result<(QueuePair, QueuePair)> {
         let (psn_a, psn_b) = match connection.psns {
             Some(psns) => psns,
             None => (self.a.context.random_psn()?.get(), self.b.context.random_psn()?.get()),
         };
         let (qpn_a, qpn_b) = (a.number(), b.number());
-        let up = |qp: ferrowire::Qp<ferrowire::Reset>, (init, rtr, rts): Attributes| -> Result<QueuePair> {
+        let up = |qp: Qp<Reset>, (init, rtr, rts): Attributes| -> Result<QueuePair> {
             let failed =
                 |error: ferrowire::Error| anyhow::Error::new(error).context("connecting queue pairs");
             let qp = qp.init(init).map_err(|step| failed(step.error))?;

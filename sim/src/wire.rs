@@ -8,7 +8,7 @@
 //! ```
 //!
 //! Without a filter, a beat passes from the sender to the receiver in the cycle in which it is sent (and `latency` cycles
-//! later, if that is not 0). With one, frames are stored whole and go on as the filter says.
+//! later, if that is not 0). With one, frames are stored whole and go on as the filter says, some of them late.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -17,6 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
+pub use faults::{Delivery, Faults, TimedFilter};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
@@ -24,8 +25,10 @@ use pcap_file::pcapng::blocks::interface_description::{
 };
 use pcap_file::pcapng::{Block, PcapNgBlock, PcapNgReader, PcapNgWriter};
 use pcap_file::DataLink;
-use rand::rngs::SmallRng;
-use rand::{Rng, SeedableRng};
+
+mod faults;
+#[cfg(test)]
+mod tests;
 
 /// Bytes of the widest beat.
 pub const MAX_BEAT: usize = 64;
@@ -102,8 +105,9 @@ pub struct Link {
     rate: Option<f64>,
     free_at: f64,
     queue: VecDeque<(u64, Beat)>,
-    filter: Option<Filter>,
-    stored: VecDeque<(u64, Vec<u8>)>,
+    filter: Option<TimedFilter>,
+    /// In the order of their times.
+    stored: VecDeque<Stored>,
     sending: usize,
     /// A frame has been delivered in part, from the queue.
     open: bool,
@@ -117,6 +121,15 @@ pub struct Link {
     frames: u64,
     /// What this cycle's beat came from.
     source: Source,
+}
+
+/// A whole frame on its way.
+struct Stored {
+    /// When it may begin.
+    due: u64,
+    /// Frames still to come before it; when they have, it is due.
+    behind: u32,
+    frame: Vec<u8>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -160,6 +173,13 @@ impl Link {
 
     /// Lets `filter` decide what becomes of each frame from the next one on, or nobody.
     pub fn set_filter(&mut self, filter: Option<Filter>) {
+        self.set_timed_filter(filter.map(|mut filter| -> TimedFilter {
+            Box::new(move |frame| filter(frame).into_iter().map(Delivery::at_once).collect())
+        }));
+    }
+
+    /// The same for a filter that also says when.
+    pub fn set_timed_filter(&mut self, filter: Option<TimedFilter>) {
         self.filter = filter;
     }
 
@@ -199,13 +219,13 @@ impl Link {
         self.frames
     }
 
-    /// Delivers a frame that nobody sent, behind those that wait.
+    /// Delivers a frame that nobody sent, behind those that wait for the receiver.
     pub fn inject(&mut self, cycle: u64, frame: Vec<u8>) {
         if self.keep {
             let note = Some("injected".to_string());
             self.sent.push(SentFrame { first: cycle, last: cycle, bytes: frame.clone(), note });
         }
-        self.stored.push_back((cycle, frame));
+        self.store(Stored { due: cycle, behind: 0, frame });
     }
 
     /// Whether nothing is on its way.
@@ -226,7 +246,7 @@ impl Link {
     pub fn deliver(&mut self, cycle: u64, tx: Option<&Beat>) -> Option<Beat> {
         self.source = Source::None;
         if self.sending > 0 || !self.open {
-            if let Some((due, frame)) = self.stored.front() {
+            if let Some(Stored { due, frame, .. }) = self.stored.front() {
                 if self.sending > 0 || *due <= cycle {
                     self.source = Source::Stored;
                     return Some(Beat::of(frame, self.sending, self.width));
@@ -256,7 +276,7 @@ impl Link {
             match self.source {
                 Source::Stored => {
                     self.sending += self.width;
-                    if self.stored.front().is_some_and(|(_, frame)| self.sending >= frame.len()) {
+                    if self.stored.front().is_some_and(|stored| self.sending >= stored.frame.len()) {
                         self.stored.pop_front();
                         self.sending = 0;
                     }
@@ -296,16 +316,13 @@ impl Link {
         let mut note = None;
         if let Some(filter) = &mut self.filter {
             let delivered = filter(&self.frame);
-            if delivered.len() != 1 || delivered[0] != self.frame {
-                note = Some(match delivered.len() {
-                    0 => "dropped".into(),
-                    1 => "changed".into(),
-                    n => format!("{n} delivered instead"),
-                });
-            }
-            let due = cycle + 1 + self.latency;
-            self.stored
-                .extend(delivered.into_iter().filter(|frame| !frame.is_empty()).map(|frame| (due, frame)));
+            note = match &delivered[..] {
+                [] => Some("dropped".into()),
+                [one] if one.frame != self.frame => Some("changed".into()),
+                [one] => (!one.is_prompt()).then(|| "held back".into()),
+                more => Some(format!("{} delivered instead", more.len())),
+            };
+            self.pass_on(cycle, delivered);
         }
         if self.keep {
             self.sent.push(SentFrame { first, last: cycle, bytes: self.frame.clone(), note });
@@ -314,35 +331,34 @@ impl Link {
         self.started = None;
         self.length = 0;
     }
-}
 
-/// What a bad wire does, each with its probability for a frame.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Faults {
-    /// The frame is lost.
-    pub drop: f64,
-    /// It comes twice.
-    pub duplicate: f64,
-    /// One of its bits is another one.
-    pub corrupt: f64,
-}
+    /// Stores what a filter made of a frame, and lets those go that have been overtaken often enough.
+    fn pass_on(&mut self, cycle: u64, delivered: Vec<Delivery>) {
+        let due = cycle + 1 + self.latency;
+        let mut released = Vec::new();
+        if delivered.iter().any(Delivery::is_prompt) {
+            for stored in self.stored.iter_mut().filter(|stored| stored.behind > 0) {
+                stored.behind -= 1;
+                if stored.behind == 0 && stored.due > due {
+                    released.push(Stored { due, behind: 0, frame: std::mem::take(&mut stored.frame) });
+                }
+            }
+            self.stored.retain(|stored| !stored.frame.is_empty());
+        }
+        for Delivery { frame, delay, behind } in delivered {
+            if !frame.is_empty() {
+                self.store(Stored { due: due + delay, behind, frame });
+            }
+        }
+        for stored in released {
+            self.store(stored);
+        }
+    }
 
-impl Faults {
-    /// As a filter; the same seed does the same.
-    pub fn filter(self, seed: u64) -> Filter {
-        let mut rng = SmallRng::seed_from_u64(seed);
-        Box::new(move |frame| {
-            if rng.random_bool(self.drop) {
-                return Vec::new();
-            }
-            let mut frame = frame.to_vec();
-            if rng.random_bool(self.corrupt) {
-                let bit = rng.random_range(0..frame.len() * 8);
-                frame[bit / 8] ^= 1 << (bit % 8);
-            }
-            let copies = if rng.random_bool(self.duplicate) { 2 } else { 1 };
-            vec![frame; copies]
-        })
+    /// One that is on offer or in progress is due, and no later one gets before it.
+    fn store(&mut self, stored: Stored) {
+        let at = self.stored.partition_point(|other| other.due <= stored.due);
+        self.stored.insert(at, stored);
     }
 }
 
@@ -446,157 +462,4 @@ pub fn read_frames(path: &Path) -> Result<Vec<CapturedFrame>> {
         frames.push(CapturedFrame { time: packet.timestamp, interface: 0, bytes: packet.data.into_owned() });
     }
     Ok(frames)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const WIDTH: usize = 8;
-
-    fn frames(n: usize) -> Vec<Vec<u8>> {
-        (0..n).map(|i| (0..20 + 7 * i).map(|b| (b * 3 + i) as u8).collect()).collect()
-    }
-
-    /// Sends `frames` as fast as the link takes them, to a receiver that takes a beat when `stall` is false. What arrives, and
-    /// in which cycle its first beat did.
-    fn run(link: &mut Link, frames: &[Vec<u8>], mut stall: impl FnMut(u64) -> bool) -> Vec<(u64, Vec<u8>)> {
-        let mut beats: VecDeque<Beat> = frames
-            .iter()
-            .flat_map(|frame| (0..frame.len()).step_by(WIDTH).map(|at| Beat::of(frame, at, WIDTH)))
-            .collect();
-        let (mut got, mut open) = (Vec::new(), None);
-        let mut before: Option<Beat> = None;
-        for cycle in 0..1000 {
-            let tx = beats.front().copied();
-            let ready = link.ready(cycle);
-            let beat = link.deliver(cycle, tx.as_ref());
-            let taken = beat.is_some() && !stall(cycle);
-            if before.is_some() {
-                assert_eq!(beat, before, "a beat on offer stays, cycle {cycle}");
-            }
-            before = beat.filter(|_| !taken);
-            if let Some(beat) = beat.filter(|_| taken) {
-                let (_, frame) = open.get_or_insert((cycle, Vec::new()));
-                frame.extend_from_slice(&beat.data[..WIDTH - usize::from(beat.empty)]);
-                if beat.last {
-                    got.extend(open.take());
-                }
-            }
-            let sent = tx.filter(|_| ready);
-            link.commit(cycle, sent.as_ref(), taken);
-            if sent.is_some() {
-                beats.pop_front();
-            }
-        }
-        assert!(link.idle());
-        got
-    }
-
-    #[test]
-    fn beats_cross_in_the_cycle_they_are_sent_or_the_latency_later() {
-        for latency in [0, 1, 9] {
-            let mut link = Link::new(WIDTH, latency);
-            link.mark(true);
-            let got = run(&mut link, &frames(5), |_| false);
-            assert_eq!(got.iter().map(|(_, f)| f.clone()).collect::<Vec<_>>(), frames(5));
-            let sent: Vec<u64> = link.marks().iter().map(|mark| mark.first + latency).collect();
-            assert_eq!(got.iter().map(|(cycle, _)| *cycle).collect::<Vec<_>>(), sent);
-            // Without a bubble.
-            assert_eq!(
-                sent[4] - sent[0],
-                frames(4).iter().map(|f| f.len().div_ceil(WIDTH) as u64).sum::<u64>()
-            );
-        }
-    }
-
-    #[test]
-    fn a_wire_with_a_rate_keeps_the_sender_waiting() {
-        let mut link = Link::new(WIDTH, 0);
-        link.set_rate(Some(2.5));
-        link.mark(true);
-        let frames = vec![vec![1; 76]; 5];
-        run(&mut link, &frames, |_| false);
-        let starts: Vec<u64> = link.marks().iter().map(|mark| mark.first).collect();
-        assert_eq!(starts, [0, 40, 80, 120, 160]);
-    }
-
-    #[test]
-    fn a_receiver_may_stall_and_frames_may_be_injected_between() {
-        for (latency, seed) in [(0, 1), (0, 2), (3, 3), (3, 4)] {
-            let mut rng = SmallRng::seed_from_u64(seed);
-            let mut link = Link::new(WIDTH, latency);
-            link.inject(7, vec![0xee; 33]);
-            link.inject(20, vec![0xdd; 9]);
-            let got = run(&mut link, &frames(9), |_| rng.random_bool(0.4));
-            let (mut injected, rest): (Vec<_>, Vec<_>) =
-                got.into_iter().map(|(_, f)| f).partition(|f| f[0] >= 0xdd && f[0] == f[1]);
-            assert_eq!(rest, frames(9), "seed {seed}");
-            injected.sort();
-            assert_eq!(injected, [vec![0xdd; 9], vec![0xee; 33]], "seed {seed}");
-        }
-    }
-
-    #[test]
-    fn a_filter_sees_whole_frames_and_decides_what_arrives() {
-        let mut link = Link::new(WIDTH, 2);
-        link.keep_frames(true);
-        let mut n = 0;
-        link.set_filter(Some(Box::new(move |frame| {
-            n += 1;
-            match n {
-                2 => Vec::new(),
-                3 => vec![frame.to_vec(), vec![1, 2, 3]],
-                _ => vec![frame.to_vec()],
-            }
-        })));
-        let sent = frames(4);
-        let got: Vec<Vec<u8>> = run(&mut link, &sent, |_| false).into_iter().map(|(_, f)| f).collect();
-        assert_eq!(got, [sent[0].clone(), sent[2].clone(), vec![1, 2, 3], sent[3].clone()]);
-        let notes: Vec<Option<String>> = link.take_frames().into_iter().map(|f| f.note).collect();
-        assert_eq!(notes, [None, Some("dropped".into()), Some("2 delivered instead".into()), None]);
-    }
-
-    #[test]
-    fn faults_are_the_same_for_the_same_seed() {
-        let faults = Faults { drop: 0.2, duplicate: 0.2, corrupt: 0.2 };
-        let all: Vec<Vec<u8>> = (0..500).map(|i| vec![i as u8; 60]).collect();
-        let go = |seed| {
-            let mut filter = faults.filter(seed);
-            all.iter().map(|frame| filter(frame)).collect::<Vec<_>>()
-        };
-        let once = go(5);
-        assert_eq!(once, go(5));
-        assert_ne!(once, go(6));
-        for count in [0, 2] {
-            let n = once.iter().filter(|out| out.len() == count).count();
-            assert!((50..150).contains(&n), "{n} frames became {count}");
-        }
-        let changed =
-            once.iter().zip(&all).filter(|(out, frame)| out.first().is_some_and(|f| f != *frame)).count();
-        assert!((40..130).contains(&changed), "{changed} changed");
-    }
-
-    #[test]
-    fn a_capture_reads_back_with_times_interfaces_and_notes() {
-        let path = std::env::temp_dir().join(format!("ferrowire-wire-{}.pcapng", std::process::id()));
-        let mut capture = Capture::create(&path, &["a", "b"], 250_000).unwrap();
-        for (i, bytes) in frames(4).into_iter().enumerate() {
-            let note = (i == 2).then(|| "dropped".to_string());
-            let frame = SentFrame { first: 100 * i as u64, last: 0, bytes, note };
-            capture.write(i as u32 % 2, &frame).unwrap();
-        }
-        drop(capture);
-        let back = read_frames(&path).unwrap();
-        std::fs::remove_file(&path).unwrap();
-        assert_eq!(back.iter().map(|f| f.bytes.clone()).collect::<Vec<_>>(), frames(4));
-        assert_eq!(back[3].time, Duration::from_nanos(1200));
-        assert_eq!(back.iter().map(|f| f.interface).collect::<Vec<_>>(), [0, 1, 0, 1]);
-    }
-
-    #[test]
-    fn the_wire_counts_preamble_gap_and_padding() {
-        assert_eq!(wire_bytes(42), 84);
-        assert_eq!(wire_bytes(1500 + 14), 1538);
-    }
 }

@@ -330,7 +330,6 @@ fn a_gap_is_reported_once_and_nothing_behind_it_is_executed() {
 }
 
 #[test]
-#[ignore = "the card does not send again yet"]
 fn a_lost_request_is_sent_again() {
     for config in CONFIGS {
         for lost in [0, 3, 6] {

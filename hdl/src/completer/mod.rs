@@ -1,29 +1,75 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The completer: what has been sent and not yet acknowledged, and how it ended.
+//!
+//! ```text
+//!  sent -----> record ----------> track --> completions, faults, kicks
+//!                                 ^  |  \--> restarts --> segment
+//!  departed --> timer --- expiry -+  |
+//!                 ^-- progress, pause+
+//! ```
 
 mod record;
 mod track;
 
 pub use record::{record, Freed, Front, Message, Recorded};
-pub use track::{track, Events, Tracked, Written};
+pub use track::{track, Counts, Events, Tracked, Written};
 
 use crate::config::RnicConfig;
-use crate::requester::{Flush, Sent};
-use crate::types::{Headers, QpBroadcast, QpInit};
-use ferrowire_rtl::{Scope, Stream};
+use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
+use crate::requester::{Flush, Restart, Sent};
+use crate::types::{Completion, Headers, Oldest, QpBroadcast, QpInit, TableWrite};
+use ferrowire_rtl::{Interface, Scope, Sig, Stream};
 
-/// Both halves, joined.
-pub fn completer(
-    m: &Scope,
-    cfg: &RnicConfig,
-    broadcast: QpBroadcast,
-    init: Stream<QpInit>,
-    sent: Stream<Sent>,
-    answers: Stream<Headers>,
-    flush: Stream<Flush>,
-) -> Tracked {
+/// What comes out of the completer.
+#[derive(Interface)]
+pub struct Completer {
+    /// Completions, in order for each QP.
+    pub completions: Stream<Completion>,
+    /// QPs that go to the error state.
+    pub faults: Stream<Sig>,
+    /// QPs that may have room for more messages.
+    pub kicks: Stream<Sig>,
+    /// What is oldest of a QP has moved.
+    pub oldest: TableWrite<Oldest>,
+    /// QPs that send again, or hold.
+    pub restarts: Stream<Restart>,
+    /// A message's place is free again.
+    pub freed: Sig,
+    /// A place that was kept for a message is not needed.
+    pub credit: Sig,
+    /// Counted events.
+    pub counts: Counts,
+}
+
+/// What the completer is told.
+#[derive(Interface)]
+pub struct Input {
+    /// QPs that start.
+    pub init: Stream<QpInit>,
+    /// What was sent.
+    pub sent: Stream<Sent>,
+    /// QPs of which a request leaves for the wire. It is always taken.
+    pub departed: Stream<Departed>,
+    /// What the peers answer.
+    pub answers: Stream<Headers>,
+    /// QPs to flush.
+    pub flush: Stream<Flush>,
+    /// Packets may be on the wire that are not in `sent` yet.
+    pub late: Sig,
+    /// The unit of the timers has passed.
+    pub tick: Sig,
+}
+
+/// Its parts, joined.
+pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Input) -> Completer {
+    let Input { init, sent, departed, answers, flush, late, tick } = input;
     let freed = m.wire_of("freed", &Freed::of(cfg));
-    let recorded = record(m, cfg, broadcast.state.clone(), init, sent, flush, freed.clone());
+    let (progress, progresses) = m.later("progress", &Progress::of(cfg));
+    let (pause, pauses) = m.later("pause", &Pause::of(cfg));
+    let recorded = record(m, cfg, broadcast.clone(), init, sent, flush, freed.clone());
+    let given = &broadcast.attributes;
+    let timeouts = TableWrite { enable: given.enable, index: given.index, entry: given.entry.timeout };
+    let expired: Stream<Expired> = timer(m, cfg, tick, timeouts, departed, progress, pause);
     let written = Written { pool: recorded.pool, links: recorded.links, front: recorded.front };
     let events = Events {
         reset: recorded.reset,
@@ -31,10 +77,22 @@ pub fn completer(
         answer: answers,
         failed: recorded.failed,
         flush: recorded.flush,
+        expired,
     };
-    let tracked = track(m, cfg, broadcast, written, events);
+    let tracked = track(m, cfg, broadcast, written, events, late);
     m.set_all(&freed, &tracked.freed);
-    tracked
+    progresses.connect(tracked.progress);
+    pauses.connect(tracked.pause);
+    Completer {
+        completions: tracked.completions,
+        faults: tracked.faults,
+        kicks: tracked.kicks,
+        oldest: tracked.oldest,
+        restarts: tracked.restarts,
+        freed: tracked.freed.valid,
+        credit: recorded.credit,
+        counts: tracked.counts,
+    }
 }
 
 #[cfg(test)]

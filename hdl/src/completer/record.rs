@@ -4,7 +4,7 @@
 //! ```text
 //!  sent --> tail of the QP's list --+--> pool[tail] = message
 //!                ^                  +--> links[tail] = free place = new tail
-//!                |                  +--> read copy for track: {tail, next PSN, a WQE has failed}
+//!                |                  +--> read copy for track: {tail, next PSN, the WQE that has failed}
 //!  free places --+
 //!       ^ init: first the never used ones, then those that come back
 //! ```
@@ -13,16 +13,19 @@
 //! list already: `track` reads and frees from the head on, this block writes at the tail, and neither needs the other's
 //! pointer to change its own. Hence the pool has a place for each QP beyond those for messages.
 //!
-//! A packet costs 2 cycles, less than it takes on the wire: it is known here before its answer comes. What may be sent is
-//! bounded by the free places, which `commit` counts. A QP that goes to RESET gives its places back: whoever used it may
-//! never start it again.
+//! A packet costs 2 cycles, less than it takes on the wire. What may be sent is bounded by the free places, which `commit`
+//! counts. Only what is sent for the first time changes a list. A WQE that failed has no place: its index and cause stand in
+//! the QP's row.
+//!
+//! A QP that goes to RESET gives its places back: whoever used it may never start it again. What comes of it afterwards, from
+//! its former life, is forgotten.
 //!
 //! Reset: the tails are set one QP a cycle, QP `q` to place `q`; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
-use crate::requester::{Flush, Sent};
+use crate::requester::{messages, Flush, Sent};
 use crate::stream::deep_fifo;
-use crate::types::{QpInit, TableWrite};
+use crate::types::{QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
@@ -37,23 +40,12 @@ pub struct Message {
     pub opcode: Sig,
     /// Bytes.
     pub length: Sig,
-    /// `WcStatus`: not zero for a WQE that failed before it was sent.
-    pub status: Sig,
-    /// Its `LocalCause`.
-    pub cause: Sig,
 }
 
 impl Message {
     /// The shape.
     pub fn of() -> Self {
-        Message {
-            last_psn: bits(24),
-            signaled: bits(1),
-            opcode: bits(8),
-            length: bits(32),
-            status: bits(8),
-            cause: bits(8),
-        }
+        Message { last_psn: bits(24), signaled: bits(1), opcode: bits(8), length: bits(32) }
     }
 }
 
@@ -64,14 +56,27 @@ pub struct Front {
     pub tail: Sig,
     /// The PSN behind the newest packet.
     pub next_psn: Sig,
-    /// A WQE that failed is in the list.
+    /// A WQE has failed here.
     pub failed: Sig,
+    /// Its index.
+    pub failed_index: Sig,
+    /// Its `WcStatus`.
+    pub status: Sig,
+    /// Its `LocalCause`.
+    pub cause: Sig,
 }
 
 impl Front {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Front { tail: bits(place_bits(cfg)), next_psn: bits(24), failed: bits(1) }
+        Front {
+            tail: bits(place_bits(cfg)),
+            next_psn: bits(24),
+            failed: bits(1),
+            failed_index: bits(16),
+            status: bits(8),
+            cause: bits(8),
+        }
     }
 }
 
@@ -100,8 +105,10 @@ pub struct Recorded {
     pub links: TableWrite<Sig>,
     /// The QP's list, for `track`.
     pub front: TableWrite<Front>,
-    /// QPs with a WQE that failed: each at most once before it starts anew.
+    /// QPs with a WQE that failed: each at most twice before it starts anew.
     pub failed: Stream<Sig>,
+    /// A place that was kept for a message is not needed.
+    pub credit: Sig,
     /// QPs that went to RESET, behind all that was sent before.
     pub reset: Stream<Sig>,
     /// QPs that start, likewise.
@@ -112,7 +119,7 @@ pub struct Recorded {
 
 /// Places of the pool: for each message that may be under way, and behind the newest of each QP; a power of two.
 pub fn places(cfg: &RnicConfig) -> u32 {
-    (cfg.outstanding + cfg.qps).next_power_of_two()
+    (messages(cfg) + cfg.qps).next_power_of_two()
 }
 
 /// Bits of a place's number.
@@ -127,12 +134,12 @@ enum State {
     Write,
 }
 
-/// The recorder. `state`: broadcasts of QP states; `freed`: places that `track` has taken off a list.
+/// The recorder. `freed`: places that `track` has taken off a list.
 #[module]
 pub fn record(
     m: &Scope,
     cfg: &RnicConfig,
-    state_write: TableWrite<Sig>,
+    broadcast: QpBroadcast,
     init: Stream<QpInit>,
     sent: Stream<Sent>,
     flush: Stream<Flush>,
@@ -149,6 +156,10 @@ pub fn record(
     let back = deep_fifo(&m.label("free"), places(cfg), back);
     let all_used = fresh.eq(places(cfg));
     let free = m.mux(all_used, &back.payload, &fresh.trunc(place_bits));
+
+    let state_write = &broadcast.state;
+    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
+    states.write(state_write.enable, state_write.index, &state_write.entry);
 
     // QPs that went to RESET. They could only be lost, until their next start, if one did so many times at once.
     let to_reset = state_write.enable & state_write.entry.eq(QpState::Reset.code());
@@ -188,8 +199,15 @@ pub fn record(
     let row = rows.read(m, is_init | is_sent, chosen, Collision::Never);
 
     // What becomes of the list.
-    let ends = by_sent & event.last;
-    let fails = ends & event.status.ne(0);
+    let qp_state = states.read_now(qp);
+    let lives = [QpState::Rts, QpState::Sqd, QpState::Err].map(|s| qp_state.eq(s.code()));
+    let lives = lives[0] | lives[1] | lives[2];
+    let is_failure = event.status.ne(0);
+    let new = by_sent & lives & event.fresh & !is_failure;
+    let ends = new & event.last;
+    // The older failure of two comes first.
+    let older = (event.index - row.failed_index).bit(15);
+    let fails = by_sent & lives & is_failure & (!row.failed | older);
     let pushes = writing & ends;
     m.assert(!pushes | !all_used | back.valid, "a message is sent only where its place is known to be free");
     back.accept(pushes & all_used);
@@ -197,32 +215,35 @@ pub fn record(
     m.when(writing, |m| m.set(&state, State::Idle));
     m.set_all(&next, &row);
     m.when(ends, |m| m.set(&next.tail, free));
-    // A WQE that failed has no packet.
-    m.when(!fails, |m| m.set(&next.next_psn, m.mux(by_sent, &(psn + 1), &psn)));
-    m.when(fails, |m| m.set(&next.failed, 1));
-    m.when(!by_sent, |m| m.set(&next.failed, 0));
+    m.when(new, |m| m.set(&next.next_psn, psn + 1));
+    m.when(fails, |m| {
+        m.set(&next.failed, 1);
+        m.set(&next.failed_index, event.index);
+        m.set(&next.status, event.status);
+        m.set(&next.cause, event.cause);
+    });
+    m.when(!by_sent, |m| {
+        m.set(&next.next_psn, psn);
+        m.set(&next.failed, 0);
+    });
     m.when(sweeping, |m| {
         m.set_all(&next, &Front::of(cfg).zeros());
         m.set(&next.tail, qp.zext(place_bits));
         m.set(&qp, qp + 1);
         m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     });
-    let message = Message {
-        last_psn: psn,
-        signaled: event.signaled,
-        opcode: event.wqe_opcode,
-        length: event.length,
-        status: event.status,
-        cause: event.cause,
-    };
+    let message =
+        Message { last_psn: psn, signaled: event.signaled, opcode: event.wqe_opcode, length: event.length };
     let failed = Stream::new(m, "fail", writing & fails, qp);
-    m.assert(!failed.valid | failed.ready, "a QP fails once, then it is barred");
-    let failed = deep_fifo(&m.label("failed"), cfg.qps, failed);
+    m.assert(!failed.valid | failed.ready, "a QP fails here and by its payload, then it is barred");
+    let failed = deep_fifo(&m.label("failed"), 2 * cfg.qps, failed);
+    let credit = writing & by_sent & !lives & event.fresh & event.last & !is_failure;
     Recorded {
         pool: TableWrite { enable: pushes, index: row.tail, entry: message },
         links: TableWrite { enable: pushes, index: row.tail, entry: free },
         front: TableWrite { enable: writes, index: qp, entry: next },
         failed,
+        credit,
         reset: resetting,
         init: starting,
         flush: flush_on,

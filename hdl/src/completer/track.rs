@@ -2,23 +2,33 @@
 //! How messages end.
 //!
 //! ```text
-//!  answer --+            +---------------------+         +----------+--> completion --> CQ
-//!  failed --+--> event ->| row of the QP       |-------->| pool of  |--> fault: QP to error
-//!  flush ---+            | head, oldest ..     |  lists  | messages |--> kick: room again
-//!  init ----+            +---------------------+         +----------+--> freed: back to record
-//!  reset ---+
+//!  answer  --+            +---------------------+         +----------+--> completion --> CQ
+//!  expiry  --+            | row of the QP       |-------->| pool of  |--> fault: QP to error
+//!  failed  --+--> event ->| head, oldest,       |  lists  | messages |--> kick: room again
+//!  flush   --+            | tries ..            |         +----------+--> freed: back to record
+//!  init    --+            +---------------------+--> restart --> segment
+//!  reset   --+                 |        ^       +--> progress, pause --> timer
+//!                              +- line -+ QPs that are being flushed
 //! ```
 //!
 //! An acknowledgement costs 3 cycles, whether it completes a message or a part of one, and one more for each further
-//! message that it completes along; a ghost costs 3.
+//! message that it completes along; a ghost costs 3, a NAK that makes the QP send again 4.
 //!
 //! An acknowledgement of PSN p acknowledges everything up to p; a NAK of p everything before p. One whose PSN is not
-//! between the oldest unacknowledged and the newest sent is a ghost and is dropped (IBTA volume 1, 9.7.5.1.1). NAK
-//! codes 1 to 3 complete the message with the cause, the QP goes to the error state, and everything behind is flushed
-//! in order, up to the producer's index that the scheduler hands over. A sequence NAK or an RNR NAK ends likewise, as
-//! exhausted retries: there is no resending yet. A WQE that failed before it was sent ends with its cause once it is the
-//! oldest. Answers count only in RTS and SQD, flushes only in the error state: what comes late for a QP that was taken
-//! down completes nothing (10.3.1).
+//! between the oldest unacknowledged and the newest sent is a ghost and is dropped (IBTA volume 1, 9.7.5.1.1), and so is one
+//! with a reserved code. NAK codes 1 to 3 complete the message with the cause, the QP goes to the error state, and
+//! everything behind is flushed in order, up to the producer's index that the scheduler hands over. A WQE that failed
+//! before it was sent ends with its cause once it is the oldest. Answers count only in RTS and SQD, flushes only in the
+//! error state: what comes late for a QP that was taken down completes nothing (10.3.1).
+//!
+//! After a sequence NAK, a time-out, or the pause that follows an RNR NAK, the QP goes back to its oldest PSN. A sequence
+//! NAK counts once, until something new is acknowledged or the time is out; RNR NAKs count once a pause. Retries are counted
+//! apart for the two, and progress gives all of them back; an RNR NAK gives back the others, for it is an answer. When none
+//! is left, the oldest WQE ends with the cause (9.7.5.1.6, 9.7.6.1.3, 9.9.2.1). A NAK that finds no room on the way to
+//! the segmenter is lost like one on the wire.
+//!
+//! A flush takes turns with the others, some completions at a time. While `late` says that packets may be on the wire which
+//! are not known here, answers wait.
 //!
 //! A QP that goes to RESET, or starts, gives back the places that it left behind; `oldest` tells of the start in the
 //! second cycle, before the QP may send. Faults have a place for each QP, so that a start never waits for them.
@@ -27,9 +37,10 @@
 
 use crate::completer::record::{place_bits, places, Freed, Front, Message};
 use crate::config::RnicConfig;
-use crate::requester::Flush;
+use crate::context::timer::{Expired, Pause, Progress};
+use crate::requester::{Flush, Restart};
 use crate::stream::{deep_fifo, fifo};
-use crate::types::{Completion, Headers, QpBroadcast, QpInit, TableWrite};
+use crate::types::{Completion, Headers, Oldest, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
@@ -44,13 +55,47 @@ pub struct Tracked {
     pub faults: Stream<Sig>,
     /// QPs that may have room for more messages.
     pub kicks: Stream<Sig>,
-    /// The oldest WQE index of a QP has moved.
-    pub oldest: TableWrite<Sig>,
+    /// What is oldest of a QP has moved.
+    pub oldest: TableWrite<Oldest>,
+    /// QPs that send again, or hold.
+    pub restarts: Stream<Restart>,
+    /// For the timers, which take both at once: something was acknowledged, or the QP starts.
+    pub progress: Stream<Progress>,
+    /// And the peer is not ready.
+    pub pause: Stream<Pause>,
     /// A message's place in the pool is free again.
     pub freed: Freed,
-    /// An answer was dropped: ghost, wrong source, or a QP that expects none.
-    pub dropped: Sig,
+    /// Counted events.
+    pub counts: Counts,
 }
+
+/// Pulses for the counters.
+#[derive(Clone, Bundle)]
+pub struct Counts {
+    /// An answer was dropped: ghost, wrong source, or a QP that expects none.
+    pub ghost: Sig,
+    /// Sequence NAKs.
+    pub sequence_naks: Sig,
+    /// RNR NAKs.
+    pub rnr_naks: Sig,
+    /// RNR NAKs after the last retry.
+    pub rnr_exceeded: Sig,
+    /// Time-outs.
+    pub timeouts: Sig,
+    /// NAKs 0x61.
+    pub invalid_requests: Sig,
+    /// NAKs 0x62.
+    pub access_errors: Sig,
+    /// NAKs 0x63.
+    pub operation_errors: Sig,
+    /// WQEs completed with an error.
+    pub errors: Sig,
+    /// WQEs flushed.
+    pub flushed: Sig,
+}
+
+/// Completions of a flush before the others have their turn.
+const FLUSHED_AT_ONCE: u32 = 16;
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
@@ -58,6 +103,7 @@ enum State {
     Idle,
     Row,
     Pop,
+    Retry,
     Fail,
     Fault,
     Free,
@@ -67,9 +113,21 @@ enum State {
 #[derive(Clone, Bundle)]
 struct Row {
     head: Sig,
+    /// PSN of the oldest message's first packet.
+    first_psn: Sig,
     oldest_psn: Sig,
     oldest_index: Sig,
+    /// Flushed up to this index.
+    until: Sig,
     dead: Sig,
+    /// In the line of those that are being flushed.
+    flushing: Sig,
+    /// Has gone back after a sequence NAK; another says nothing new.
+    asked: Sig,
+    /// Waits for a peer that is not ready.
+    paused: Sig,
+    tries: Sig,
+    rnr_tries: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -78,6 +136,8 @@ struct Copy {
     peer_ipv6: Sig,
     peer_ip: Sig,
     pkey: Sig,
+    retry_cnt: Sig,
+    rnr_retry: Sig,
 }
 
 /// What happens to QPs.
@@ -93,6 +153,8 @@ pub struct Events {
     pub failed: Stream<Sig>,
     /// It is in the error state.
     pub flush: Stream<Flush>,
+    /// Its timer has expired.
+    pub expired: Stream<Expired>,
 }
 
 /// What `record` writes.
@@ -119,7 +181,7 @@ impl Written {
     }
 }
 
-/// The completer.
+/// The completer. `late`: packets may be on the wire that are not known here.
 #[module]
 pub fn track(
     m: &Scope,
@@ -127,8 +189,9 @@ pub fn track(
     broadcast: QpBroadcast,
     written: Written,
     events: Events,
+    late: Sig,
 ) -> Tracked {
-    let Events { reset, init, answer: answers, failed, flush } = events;
+    let Events { reset, init, answer: answers, failed, flush, expired } = events;
     let (qp_bits, place_bits) = (cfg.qp_bits(), place_bits(cfg));
     let state = m.fsm("state", State::Sweep);
     let sweeping = state.is(State::Sweep);
@@ -137,32 +200,47 @@ pub fn track(
     // turn.
     let idle = state.is(State::Idle);
     let known = answers.dest_qpn.lt(cfg.qps) & answers.opcode.eq(Opcode::RcAcknowledge.code());
-    let kick_room = m.wire("kick_room", 1);
+    let (kick_room, restart_room) = (m.wire("kick_room", 1), m.wire("restart_room", 1));
+    let (work, works) = m.later("work", &bits(qp_bits));
     let others_turn = m.reg("others_turn", 1).reset(0);
-    let others = failed.valid | flush.valid;
+    let expires = expired.valid & restart_room;
+    let others = failed.valid | flush.valid | expires | work.valid;
     let free_to = idle & !reset.valid & !init.valid & kick_room;
+    let answers_wait = answers.valid & !late;
     let is_reset = idle & reset.valid;
     let is_init = idle & init.valid;
-    let is_answer = free_to & answers.valid & !(others_turn & others);
-    let is_failed = free_to & failed.valid & (others_turn | !answers.valid);
-    let is_flush = free_to & flush.valid & !failed.valid & (others_turn | !answers.valid);
+    let is_answer = free_to & answers_wait & !(others_turn & others);
+    let takes = free_to & (others_turn | !answers_wait);
+    let is_failed = takes & failed.valid;
+    let is_flush = takes & flush.valid & !failed.valid;
+    let is_expired = takes & expires & !failed.valid & !flush.valid;
+    let is_work = takes & work.valid & !failed.valid & !flush.valid & !expires;
     m.when(is_answer, |m| m.set(&others_turn, 1))
-        .otherwise_when(is_failed | is_flush, |m| m.set(&others_turn, 0));
+        .otherwise_when(is_failed | is_flush | is_expired | is_work, |m| m.set(&others_turn, 0));
     reset.accept(idle);
     init.accept(idle);
     answers.accept(is_answer);
     failed.accept(is_failed);
     flush.accept(is_flush);
+    expired.accept(is_expired);
+    work.accept(is_work);
     m.discard(&answers.payload);
-    let starts = is_reset | is_init | is_failed | (is_answer & known) | is_flush;
-    let mut chosen = flush.qp;
-    chosen = m.mux(is_answer, &answers.dest_qpn.trunc(qp_bits), &chosen);
-    chosen = m.mux(is_failed, &failed.payload, &chosen);
-    chosen = m.mux(is_init, &init.qp, &chosen);
-    chosen = m.mux(is_reset, &reset.payload, &chosen);
+    let starts = is_reset | is_init | is_failed | (is_answer & known) | is_flush | is_expired | is_work;
+    let mut chosen = work.payload;
+    for (yes, qp) in [
+        (is_expired, expired.qp),
+        (is_flush, flush.qp),
+        (is_answer, answers.dest_qpn.trunc(qp_bits)),
+        (is_failed, failed.payload),
+        (is_init, init.qp),
+        (is_reset, reset.payload),
+    ] {
+        chosen = m.mux(yes, &qp, &chosen);
+    }
     let qp = m.reg("qp", qp_bits).reset(0);
-    let [by_reset, by_init, by_answer, by_flush] =
-        ["by_reset", "by_init", "by_answer", "by_flush"].map(|name| m.reg(name, 1).reset(0));
+    let by = |name: &str| m.reg(&format!("by_{name}"), 1).reset(0);
+    let (by_reset, by_init, by_answer, by_flush) = (by("reset"), by("init"), by("answer"), by("flush"));
+    let (by_timeout, by_pause, by_work) = (by("timeout"), by("pause"), by("work"));
     let psn = m.reg("psn", 24).no_reset();
     let source_ipv6 = m.reg("source_ipv6", 1).no_reset();
     let source_ip = m.reg("source_ip", 128).no_reset();
@@ -175,6 +253,9 @@ pub fn track(
         m.set(&by_init, is_init);
         m.set(&by_answer, is_answer);
         m.set(&by_flush, is_flush);
+        m.set(&by_timeout, is_expired & !expired.pause);
+        m.set(&by_pause, is_expired & expired.pause);
+        m.set(&by_work, is_work);
         m.set(&psn, m.mux(is_init, &init.psn, &answers.psn));
         m.set(&source_ipv6, answers.ipv6);
         m.set(&source_ip, answers.src_ip);
@@ -185,27 +266,44 @@ pub fn track(
     });
 
     // The tables.
-    let row_shape =
-        Row { head: bits(place_bits), oldest_psn: bits(24), oldest_index: bits(16), dead: bits(1) };
+    let row_shape = Row {
+        head: bits(place_bits),
+        first_psn: bits(24),
+        oldest_psn: bits(24),
+        oldest_index: bits(16),
+        until: bits(16),
+        dead: bits(1),
+        flushing: bits(1),
+        asked: bits(1),
+        paused: bits(1),
+        tries: bits(3),
+        rnr_tries: bits(3),
+    };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &row_shape);
     rows.write(row_write, qp, &next);
     let stored = rows.read(m, starts, chosen, Collision::Never);
     let given = &broadcast.attributes;
-    let copy = Copy { cq: bits(cfg.cq_bits()), peer_ipv6: bits(1), peer_ip: bits(128), pkey: bits(16) };
-    let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
-    let copy = Copy {
-        cq: given.entry.send_cq,
-        peer_ipv6: given.entry.peer_ipv6,
-        peer_ip: given.entry.peer_ip,
-        pkey: given.entry.pkey,
+    let copy_of = |a: &crate::types::QpAttributes| Copy {
+        cq: a.send_cq,
+        peer_ipv6: a.peer_ipv6,
+        peer_ip: a.peer_ip,
+        pkey: a.pkey,
+        retry_cnt: a.retry_cnt,
+        rnr_retry: a.rnr_retry,
     };
-    copies.write(given.enable, given.index, &copy);
+    let copy = copy_of(&crate::types::QpAttributes::of(cfg));
+    let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
+    copies.write(given.enable, given.index, &copy_of(&given.entry));
     let copy = copies.read(m, starts, chosen, Collision::New);
     let fronts = m.mem("fronts", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
     fronts.write(written.front.enable, written.front.index, &written.front.entry);
     let front = fronts.read(m, starts, chosen, Collision::New);
+    // What is sent while the event lasts is not in `front`.
+    let sent_meanwhile = m.reg("sent_meanwhile", 1).no_reset();
+    let sends_now = written.front.enable & written.front.index.eq(qp);
+    m.when(starts, |m| m.set(&sent_meanwhile, 0)).otherwise_when(sends_now, |m| m.set(&sent_meanwhile, 1));
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
@@ -232,6 +330,8 @@ pub fn track(
     let kind = syndrome.slice(5, 3);
     let code = syndrome.trunc(5);
     let is_ack = kind.eq(0);
+    let is_rnr = kind.eq(1);
+    let reserved = kind.eq(2) | kind.ge(4) | (kind.eq(3) & code.ge(4));
     // Fewer than 2^23 PSNs are under way: a sign tells which side of a PSN another lies on.
     let before_oldest = (psn - stored.oldest_psn).bit(23);
     let before_next = (psn - front.next_psn).bit(23);
@@ -241,14 +341,19 @@ pub fn track(
     let waits = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
     let in_error = qp_state.eq(QpState::Err.code());
     let ignored = m.reg("ignored", 1).no_reset();
-    let ignores =
-        stored.dead | !waits | (by_answer & (ghost | foreign | !same_key | kind.eq(2) | kind.ge(4)));
+    let ignores = stored.dead | !waits | (by_answer & (ghost | foreign | !same_key | reserved));
 
     // Up to here: an acknowledged PSN, the one before a NAK's own.
     let upto = m.delay("upto", &m.mux(is_ack, &psn, &(psn - 1)));
     let resume = m.delay("resume", &m.mux(is_ack, &(psn + 1), &psn));
+    let advances = m.delay("advances", &(is_ack | psn.ne(stored.oldest_psn)));
+    let outstanding = m.delay("outstanding", &stored.oldest_psn.ne(front.next_psn));
     let at_pop = state.is(State::Pop);
-    let local = oldest.status.ne(0);
+    // How far the failed WQE is.
+    let to_failed = m.reg("to_failed", 16).no_reset();
+    m.when(at_row, |m| m.set(&to_failed, front.failed_index - stored.oldest_index))
+        .otherwise_when(pops, |m| m.set(&to_failed, to_failed - 1));
+    let local = front.failed & to_failed.eq(0);
     let acked = at_pop & by_answer & !ignored & !none & !local & !(upto - oldest.last_psn).bit(23);
     let wants_cqe = oldest.signaled;
     let completion_room = m.wire("completion_room", 1);
@@ -256,8 +361,17 @@ pub fn track(
     // Mostly the answer is for the oldest message, and nothing is left to be looked at.
     let exact = pops & is_ack & oldest.last_psn.eq(psn) & !front.failed;
     let settled = at_pop & !acked;
-    let local_fails = settled & !ignored & !none & local;
-    let remote_fails = settled & !ignored & !local_fails & by_answer & !is_ack;
+    let counts = settled & !ignored;
+    let local_fails = counts & local;
+    // The failed WQE was acknowledged after all, but the QP is barred.
+    let overtaken = counts & front.failed & to_failed.bit(15);
+    let remote_fails = counts & !local & by_answer & kind.eq(3) & code.ne(0);
+    // Going back: the row has what the answer acknowledged by then.
+    let naks = counts & !local & by_answer & !is_ack & !remote_fails;
+    let nak_counts = naks & !row.paused & (is_rnr | !row.asked | advances);
+    // A time-out that waited its turn while a pause began means nothing, nor does the end of a former life's pause.
+    let late_now = by_timeout & outstanding & !row.paused;
+    let retries = nak_counts | (counts & !local & late_now) | (counts & by_pause & row.paused);
     let moved = m.reg("moved", 1).reset(0);
     let kick_bits = clog2(u64::from(cfg.outstanding_per_qp)) - 2;
     m.when(at_row, |m| {
@@ -269,28 +383,46 @@ pub fn track(
         n => row.oldest_index.trunc(n).all(),
     };
     m.when(pops & boundary, |m| m.set(&moved, 1));
+    let at_retry = state.is(State::Retry);
+    let rnr = by_answer & is_rnr;
+    let rnr_spent = copy.rnr_retry.ne(7) & row.rnr_tries.ge(copy.rnr_retry);
+    let spent = m.mux(rnr, &rnr_spent, &row.tries.ge(copy.retry_cnt)) & !by_pause;
+    let exhausted = at_retry & spent;
+    let restart = Stream::new(m, "restart", at_retry & !spent, Restart { qp, hold: rnr });
+    m.drive(&restart_room, restart.ready);
+    let goes_back = restart.fire();
 
     // Flushing: forget what is remembered, then one completion for each WQE.
     let at_free = state.is(State::Free);
     let frees = at_free & !none;
     let at_flush = state.is(State::Flush);
-    let flush_more = row.oldest_index.ne(until);
+    let flush_more = row.oldest_index.ne(row.until);
+    let turn = m.reg("turn", clog2(u64::from(FLUSHED_AT_ONCE))).no_reset();
     let flushes = at_flush & flush_more & completion_room;
+    let ends_turn = flushes & turn.all();
+    m.when(at_free, |m| m.set(&turn, 0)).otherwise_when(flushes, |m| m.set(&turn, turn + 1));
 
     // A failure: the oldest WQE ends with its cause.
     let at_fail = state.is(State::Fail);
     let by_local = m.reg("by_local", 1).reset(0);
+    let by_retries = m.reg("by_retries", 1).reset(0);
     let fail_status = m.wire("fail_status", 8);
-    m.set(&fail_status, WcStatus::RetryExcErr.code());
-    m.when(by_local, |m| m.set(&fail_status, oldest.status))
-        .otherwise_when(kind.eq(1), |m| m.set(&fail_status, WcStatus::RnrRetryExcErr.code()))
+    m.set(&fail_status, WcStatus::RemOpErr.code());
+    m.when(by_local, |m| m.set(&fail_status, front.status))
+        .otherwise_when(by_retries & rnr, |m| m.set(&fail_status, WcStatus::RnrRetryExcErr.code()))
+        .otherwise_when(by_retries, |m| m.set(&fail_status, WcStatus::RetryExcErr.code()))
         .otherwise_when(code.eq(1), |m| m.set(&fail_status, WcStatus::RemInvReqErr.code()))
-        .otherwise_when(code.eq(2), |m| m.set(&fail_status, WcStatus::RemAccessErr.code()))
-        .otherwise_when(code.eq(3), |m| m.set(&fail_status, WcStatus::RemOpErr.code()));
-    let fail_cause = m.mux(by_local, &oldest.cause, &syndrome);
-    let fails = at_fail & completion_room;
+        .otherwise_when(code.eq(2), |m| m.set(&fail_status, WcStatus::RemAccessErr.code()));
+    let fail_cause = m.wire("fail_cause", 8);
+    m.set(&fail_cause, syndrome);
+    m.when(by_local, |m| m.set(&fail_cause, front.cause))
+        .otherwise_when(by_retries & by_timeout, |m| m.set(&fail_cause, LocalCause::Timeout.code()))
+        .otherwise_when(by_retries & !rnr, |m| m.set(&fail_cause, LocalCause::Sequence.code()));
+    // While the completion waits for room, the QP may have been taken away.
+    let gone = !waits;
+    let fails = at_fail & !gone & completion_room;
 
-    let completes = (acked & wants_cqe) | at_fail | (at_flush & flush_more);
+    let completes = (acked & wants_cqe) | (at_fail & !gone) | (at_flush & flush_more);
     let status = m.mux(at_flush, &lit(8, WcStatus::WrFlushErr.code()), &fail_status);
     let cause = m.mux(at_flush, &lit(8, LocalCause::None.code()), &fail_cause);
     let completion = Completion {
@@ -305,63 +437,144 @@ pub fn track(
     };
     let completions = Stream::new(m, "completions", completes, completion);
     m.drive(&completion_room, completions.ready);
+    // A failure that waits for room may be taken back here, but not outside.
+    let completions = fifo(&m.label("completions"), 2, completions);
     let fault = Stream::new(m, "fault", state.is(State::Fault), qp);
     let faulted = fault.fire();
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
-    let ends_answer = exact | (settled & !local_fails & !remote_fails);
-    let kick = Stream::new(m, "kick", ends_answer & (moved | (exact & boundary)), qp);
+    let ends_answer = exact | (settled & !local_fails & !overtaken & !remote_fails & !retries);
+    let kick = Stream::new(m, "kick", (ends_answer | at_retry) & (moved | (exact & boundary)), qp);
     m.drive(&kick_room, kick.ready);
     let kicks = fifo(&m.label("kick"), 4, kick);
+    let restarts = fifo(&m.label("restarts"), 16, restart);
+
+    // For the timer.
+    let ends_init = none & (at_row | at_free);
+    let begins_anew = by_init & ends_init;
+    let acknowledges = exact | (ends_answer & by_answer & !ignored & advances);
+    let progress = Progress {
+        qp,
+        idle: begins_anew | (!at_retry & resume.eq(front.next_psn) & !sent_meanwhile & !sends_now),
+        stop: begins_anew,
+    };
+    let asks_again = goes_back & by_answer & !rnr;
+    let progress = Stream::new(m, "progress", acknowledges | asks_again | begins_anew, progress);
+    let pause = Stream::new(m, "pause", goes_back & rnr, Pause { qp, code });
+    m.assert(!progress.valid | progress.ready, "the timer takes progress at once");
+    m.assert(!pause.valid | pause.ready, "the timer takes a pause at once");
 
     // What becomes of the row.
     m.set_all(&next, &row);
     m.when(pops | frees, |m| m.set(&next.head, following));
     m.when(pops | fails | flushes, |m| m.set(&next.oldest_index, row.oldest_index + 1));
-    m.when((settled & by_answer & !ignored) | exact, |m| m.set(&next.oldest_psn, resume));
-    let ends_free = none & (at_row | at_free);
-    let restarts = by_init & ends_free;
-    let resets = by_reset & ends_free;
-    m.when(fails | (at_row & by_flush & in_error) | resets, |m| m.set(&next.dead, 1));
-    m.when(restarts, |m| {
-        m.set(&next.oldest_psn, psn);
-        m.set(&next.oldest_index, 0);
-        m.set(&next.dead, 0);
+    m.when(pops, |m| {
+        m.set(&next.first_psn, oldest.last_psn + 1);
+        m.set(&next.oldest_psn, oldest.last_psn + 1);
     });
+    m.when((counts & by_answer) | exact, |m| {
+        m.set(&next.oldest_psn, resume);
+        m.when(advances, |m| {
+            m.set(&next.asked, 0);
+            m.set(&next.tries, 0);
+            m.set(&next.rnr_tries, 0);
+        });
+    });
+    m.when(goes_back, |m| {
+        m.set(&next.paused, rnr);
+        m.when(rnr, |m| {
+            m.set(&next.rnr_tries, m.mux(row.rnr_tries.all(), &row.rnr_tries, &(row.rnr_tries + 1)));
+            m.set(&next.tries, 0);
+        })
+        .otherwise_when(!by_pause, |m| m.set(&next.tries, row.tries + 1));
+        m.set(&next.asked, by_answer & !rnr);
+    });
+    let resets = by_reset & ends_init;
+    let is_flushed = at_row & by_flush & in_error;
+    m.when(fails | state.is(State::Fault) | is_flushed | resets, |m| m.set(&next.dead, 1));
+    m.when(resets | begins_anew, |m| {
+        m.set_all(&next, &row_shape.zeros());
+        m.set(&next.head, row.head);
+        m.set(&next.flushing, row.flushing);
+        m.set(&next.dead, by_reset);
+        m.set(&next.first_psn, psn);
+        m.set(&next.oldest_psn, psn);
+    });
+    // A QP is in the line once, whatever it was when it came there.
+    m.when(is_flushed, |m| {
+        m.set(&next.until, until);
+        m.set(&next.flushing, 1);
+    });
+    let ends_work = (at_row & by_work & !in_error) | (at_flush & !flush_more);
+    m.when(ends_work, |m| m.set(&next.flushing, 0));
+    let enter = (is_flushed & !stored.flushing) | ends_turn;
+    let entering = Stream::new(m, "entering", enter, qp);
+    m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
+    works.connect(deep_fifo(&m.label("line"), cfg.qps, entering));
     m.when(sweeping, |m| {
         m.set_all(&next, &row_shape.zeros());
         m.set(&next.head, qp.zext(place_bits));
         m.set(&qp, qp + 1);
     });
     m.set_all(&held, &next);
-    let ends_flush = at_flush & !flush_more;
-    m.drive(&row_write, ends_answer | fails | ends_flush | restarts | resets | sweeping);
+    let lost = at_retry & !spent & !goes_back;
+    let abandons = at_fail & gone;
+    let ends_event = ends_answer | goes_back | lost | faulted | abandons | is_flushed | ends_work | ends_turn;
+    m.drive(&row_write, ends_event | fails | begins_anew | resets | sweeping);
 
     // From one state to the next.
     m.when(sweeping & qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     m.when(at_row, |m| {
         m.set(&state, State::Pop);
-        m.when(by_init | by_reset | (by_flush & in_error), |m| m.set(&state, State::Free));
-        m.when(restarts | resets | (by_flush & !in_error), |m| m.set(&state, State::Idle));
+        m.when(by_init | by_reset | (by_work & in_error), |m| m.set(&state, State::Free));
+        m.when(begins_anew | resets | by_flush | (by_work & !in_error), |m| m.set(&state, State::Idle));
     });
     m.when(ends_answer, |m| m.set(&state, State::Idle));
     m.when(local_fails | remote_fails, |m| {
         m.set(&state, State::Fail);
         m.set(&by_local, local_fails);
+        m.set(&by_retries, 0);
     });
-    m.when(fails, |m| m.set(&state, State::Fault));
-    m.when(faulted | ends_flush, |m| m.set(&state, State::Idle));
+    m.when(retries, |m| m.set(&state, State::Retry));
+    m.when(at_retry, |m| m.set(&state, State::Idle));
+    m.when(exhausted, |m| {
+        m.set(&state, State::Fail);
+        m.set(&by_local, 0);
+        m.set(&by_retries, 1);
+    });
+    m.when(fails | overtaken, |m| m.set(&state, State::Fault));
+    m.when(faulted | abandons | (at_flush & !flush_more) | ends_turn, |m| m.set(&state, State::Idle));
     m.when(at_free & none, |m| {
         m.set(&state, State::Flush);
         m.when(by_init | by_reset, |m| m.set(&state, State::Idle));
     });
 
+    // A start is told at once, before what the QP left behind has been given back.
+    let starts_anew = at_row & by_init;
     let oldest_write = TableWrite {
-        enable: row_write | (at_row & by_init),
+        enable: row_write | pops | starts_anew,
         index: qp,
-        entry: m.mux(by_init, &lit(16, 0), &next.oldest_index),
+        entry: Oldest {
+            index: m.mux(by_init | by_reset, &lit(16, 0), &next.oldest_index),
+            first_psn: m.mux(by_init, &psn, &next.first_psn),
+            psn: m.mux(by_init, &psn, &next.oldest_psn),
+        },
     };
-    let dropped = (is_answer & !known) | (settled & by_answer & ignored);
+    // The way of the decision ends here.
+    let oldest_write = m.delay("oldest_write", &oldest_write);
     let freed = Freed { valid: pops | frees, place: row.head };
-    Tracked { completions, faults, kicks, oldest: oldest_write, freed, dropped }
+    let by_code = |n: u32| remote_fails & code.eq(n);
+    let counts = Counts {
+        ghost: (is_answer & !known) | (settled & by_answer & ignored),
+        sequence_naks: naks & !is_rnr,
+        rnr_naks: naks & is_rnr,
+        rnr_exceeded: exhausted & rnr,
+        timeouts: retries & by_timeout,
+        invalid_requests: by_code(1),
+        access_errors: by_code(2),
+        operation_errors: by_code(3),
+        errors: fails,
+        flushed: flushes,
+    };
+    Tracked { completions, faults, kicks, oldest: oldest_write, restarts, progress, pause, freed, counts }
 }

@@ -56,11 +56,11 @@ pub struct QpUpdate {
     pub record: QpRecord,
     /// The responder starts.
     pub responder: Sig,
-    /// Requester and completer start.
+    /// The requester starts, and with it the completer.
     pub requester: Sig,
     /// The responder's first PSN.
     pub rq_psn: Sig,
-    /// The requester's and completer's first PSN.
+    /// The requester's first PSN.
     pub sq_psn: Sig,
 }
 
@@ -86,14 +86,12 @@ pub struct QpContext {
     pub reply: Stream<QpRecord>,
     /// Writes into every engine's copies.
     pub broadcast: QpBroadcast,
-    /// QPs that have just entered ERR.
+    /// QPs whose send queue must be looked at: they have just entered ERR, or gone on from SQD.
     pub kick: Stream<Sig>,
     /// QPs on the way to RTR.
     pub responder: Stream<QpInit>,
     /// QPs on the way to RTS.
     pub requester: Stream<QpInit>,
-    /// The same QPs.
-    pub completer: Stream<QpInit>,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -156,11 +154,12 @@ pub fn qp(
     m.drive(&change, write | breaks);
     m.drive(&life_after.exists, write.then(update.record.exists, life.exists));
     m.drive(&life_after.state, write.then(update.record.state, error));
-    let enters_error = update.write & update.record.state.eq(error) & runs;
+    let rts = lit(3, QpState::Rts.code());
+    let goes_on = life.state.eq(QpState::Sqd.code()) & update.record.state.eq(rts);
+    let kicks = update.write & ((update.record.state.eq(error) & runs) | goes_on);
 
     // The engines that have not taken their PSN yet.
-    let waiting =
-        ["responder", "requester", "completer"].map(|name| m.reg(&format!("{name}_waits"), 1).reset(0));
+    let waiting = ["responder", "requester"].map(|name| m.reg(&format!("{name}_waits"), 1).reset(0));
     let start = |name: &str, waits: Sig, psn: Sig| {
         let stream = Stream::new(m, name, waits, QpInit { qp: index, psn });
         m.when(stream.ready, |m| m.set(&waits, 0));
@@ -168,8 +167,7 @@ pub fn qp(
     };
     let responder = start("responder", waiting[0], update.rq_psn);
     let requester = start("requester", waiting[1], update.sq_psn);
-    let completer = start("completer", waiting[2], update.sq_psn);
-    let started = !(waiting[0] | waiting[1] | waiting[2]);
+    let started = !(waiting[0] | waiting[1]);
 
     let reply = Stream::new(
         m,
@@ -188,12 +186,11 @@ pub fn qp(
         m.assert(update.qp.eq(index), "an update for another QP than the query's");
         m.set(&waiting[0], update.write & update.responder);
         m.set(&waiting[1], update.write & update.requester);
-        m.set(&waiting[2], update.write & update.requester);
         m.set(&state, State::Start);
     });
     m.when(state.is(State::Start) & started, |m| m.set(&state, State::Write));
     m.when(state.is(State::Write), |m| {
-        m.when(enters_error, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
+        m.when(kicks, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
     });
     m.when(state.is(State::Fault), |m| {
         m.when(runs, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
@@ -204,7 +201,7 @@ pub fn qp(
         attributes: TableWrite { enable: write, index, entry: update.record.attributes.clone() },
         state: TableWrite { enable: change, index, entry: life_after.state },
     };
-    QpContext { reply, broadcast, kick: skid(m, kick), responder, requester, completer }
+    QpContext { reply, broadcast, kick: skid(m, kick), responder, requester }
 }
 
 #[cfg(test)]
@@ -219,7 +216,6 @@ mod tests {
     const KICK: usize = 1;
     const RESPONDER: usize = 2;
     const REQUESTER: usize = 3;
-    const COMPLETER: usize = 4;
 
     struct Bench {
         sim: Sim,
@@ -244,7 +240,6 @@ mod tests {
             m.stream_out("kick", out.kick);
             m.stream_out("responder", out.responder);
             m.stream_out("requester", out.requester);
-            m.stream_out("completer", out.completer);
             m.output("broadcast", &out.broadcast);
         });
         let mut sim = Sim::new(&netlist.unwrap());
@@ -262,7 +257,6 @@ mod tests {
                 Sink::new("kick", &number),
                 Sink::new("responder", &QpInit::of(&cfg)),
                 Sink::new("requester", &QpInit::of(&cfg)),
-                Sink::new("completer", &QpInit::of(&cfg)),
             ],
             random: Random::new(8),
             stall,
@@ -274,11 +268,10 @@ mod tests {
     impl Bench {
         fn step(&mut self) {
             if self.sim.get("broadcast_state_enable") == 1 {
-                let side = self.sinks[RESPONDER].items.len() + self.sinks[REQUESTER].items.len();
                 self.states.push((
                     self.sim.get("broadcast_state_index"),
                     self.sim.get("broadcast_state_entry"),
-                    side + self.sinks[COMPLETER].items.len(),
+                    self.sinks[RESPONDER].items.len() + self.sinks[REQUESTER].items.len(),
                 ));
             }
             if self.sim.get("broadcast_attributes_enable") == 1 {
@@ -361,8 +354,8 @@ mod tests {
             bench.query(9);
             let rts = u128::from(QpState::Rts.code());
             bench.update(9, &[&record[..], &[("record_state", rts), ("requester", 1)]].concat());
-            assert_eq!(bench.states, [(9, code(QpState::Rtr), 1), (9, code(QpState::Rts), 3)]);
-            for (sink, psn) in [(RESPONDER, 0x111111), (REQUESTER, 0x222222), (COMPLETER, 0x222222)] {
+            assert_eq!(bench.states, [(9, code(QpState::Rtr), 1), (9, code(QpState::Rts), 2)]);
+            for (sink, psn) in [(RESPONDER, 0x111111), (REQUESTER, 0x222222)] {
                 assert_eq!(
                     (bench.sinks[sink].values("qp"), bench.sinks[sink].values("psn")),
                     (vec![9], vec![psn])
@@ -396,6 +389,15 @@ mod tests {
         bench.set(2, QpState::Err, 1);
         bench.set(2, QpState::Err, 1);
         assert_eq!(bench.sinks[KICK].values(""), [2]);
+    }
+
+    #[test]
+    fn a_send_queue_that_goes_on_after_a_drain_is_kicked() {
+        let mut bench = bench(8, 0.3);
+        for (state, kicks) in [(QpState::Rts, 0), (QpState::Sqd, 0), (QpState::Rts, 1), (QpState::Rts, 1)] {
+            bench.set(2, state, 1);
+            assert_eq!(bench.sinks[KICK].values(""), vec![2; kicks], "{state}");
+        }
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! The transport timers: one a queue pair, for the acknowledgement that it waits for or for the pause after an RNR NAK.
 //!
 //! ```text
-//!  sent     --> FIFO --+            +------------------+
+//!  departed --> FIFO --+            +------------------+
 //!  progress --> FIFO --+--> one a ->| kind and stamp   |
 //!  pause    --> FIFO --+   cycle    | of each QP       |
 //!  expiry, checked again <-+        +------------------+
@@ -11,12 +11,13 @@
 //!          expired
 //! ```
 //!
-//! A packet that is sent starts the QP's timer unless it runs; progress (an acknowledgement of something new) starts it
-//! anew, and where nothing is left to wait for, the next packet does. An expiry stops it. What has been acknowledged
-//! since is for the completer to see: an expiry that finds nothing outstanding means nothing. Time is counted in ticks of
-//! 4.096 us; with code `n` a QP's acknowledgement timer expires after more than `2^n` and less than `2^n + 2` ticks and one
-//! sweep, `qps` cycles (IBTA volume 1, 9.7.6.1.3: at least `4.096 us * 2^n`, at most four times that); code 0 never. A pause lasts
-//! at least its code's time (IBTA volume 1, table 45).
+//! A packet that leaves for the wire starts the QP's timer unless it runs; progress (an acknowledgement of something new)
+//! starts it anew, and where nothing is left to wait for, the next new packet does. After progress the oldest packet may still
+//! wait for the wire: the first that leaves afterwards, which is this one or a later one, starts the timer once more. An
+//! expiry stops it. What has been acknowledged since is for the completer to see: an expiry that finds nothing outstanding
+//! means nothing. Time is counted in ticks of 4.096 us; with code `n` a QP's acknowledgement timer expires after more than
+//! `2^n` and less than `2^n + 2` ticks and one sweep, `qps` cycles (IBTA volume 1, 9.7.6.1.3: at least `4.096 us * 2^n`, at
+//! most four times that); code 0 never. A pause lasts at least its code's time (IBTA volume 1, table 45).
 //!
 //! One event a cycle, in the order of the picture; a sweep looks at one QP a cycle and takes two cycles to compare, so
 //! what it suspects is looked at again before it expires: the longest path is the shift by the code and the comparison
@@ -32,6 +33,22 @@ use ferrowire_spec::wire::syndrome::rnr_timer_us;
 /// Microseconds a tick, times 1,000.
 const TICK_NS: u64 = 4096;
 
+/// A request that leaves for the wire.
+#[derive(Clone, Bundle)]
+pub struct Departed {
+    /// Whose.
+    pub qp: Sig,
+    /// Its PSN has not been sent before.
+    pub fresh: Sig,
+}
+
+impl Departed {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Departed { qp: bits(cfg.qp_bits()), fresh: bits(1) }
+    }
+}
+
 /// A QP that has made progress.
 #[derive(Clone, Bundle)]
 pub struct Progress {
@@ -39,12 +56,14 @@ pub struct Progress {
     pub qp: Sig,
     /// Nothing is left to wait for.
     pub idle: Sig,
+    /// The QP starts: a timer of its former life is stopped, and a pause ends.
+    pub stop: Sig,
 }
 
 impl Progress {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Progress { qp: bits(cfg.qp_bits()), idle: bits(1) }
+        Progress { qp: bits(cfg.qp_bits()), idle: bits(1), stop: bits(1) }
     }
 }
 
@@ -78,6 +97,14 @@ pub struct Expired {
 struct Row {
     kind: Sig,
     stamp: Sig,
+    /// The next packet that leaves starts it anew, though it runs.
+    soft: Sig,
+}
+
+impl Row {
+    fn of() -> Self {
+        Row { kind: bits(2), stamp: bits(32), soft: bits(1) }
+    }
 }
 
 /// Kinds: no timer; waiting for an acknowledgement; waiting for nothing, but not stopped; pausing until the stamp.
@@ -94,15 +121,15 @@ pub fn timer(
     cfg: &RnicConfig,
     tick: Sig,
     timeouts: TableWrite<Sig>,
-    sent: Stream<Sig>,
+    departed: Stream<Departed>,
     progress: Stream<Progress>,
     pause: Stream<Pause>,
 ) -> Stream<Expired> {
     let qp_bits = cfg.qp_bits();
     let now = m.reg("now", 32).reset(0);
     m.when(tick, |m| m.set(&now, now + 1));
-    let (sent, progress, pause) = (
-        fifo(&m.label("sent"), 8, sent),
+    let (departed, progress, pause) = (
+        fifo(&m.label("departed"), 8, departed),
         fifo(&m.label("progress"), 8, progress),
         fifo(&m.label("pause"), 4, pause),
     );
@@ -118,26 +145,26 @@ pub fn timer(
     let expired_room = m.wire("expired_room", 1);
     let is_pause = ready & pause.valid;
     let is_progress = ready & progress.valid & !pause.valid;
-    let is_sent = ready & sent.valid & !progress.valid & !pause.valid;
-    let is_check = ready & checked.valid & expired_room & !sent.valid & !progress.valid & !pause.valid;
+    let departs = ready & departed.valid & !progress.valid & !pause.valid;
+    let is_check = ready & checked.valid & expired_room & !departed.valid & !progress.valid & !pause.valid;
     pause.accept(is_pause);
     progress.accept(is_progress);
-    sent.accept(is_sent);
+    departed.accept(departs);
     checked.accept(is_check);
     let mut qp = checked.payload;
-    qp = m.mux(is_sent, &sent.payload, &qp);
+    qp = m.mux(departs, &departed.qp, &qp);
     qp = m.mux(is_progress, &progress.qp, &qp);
     qp = m.mux(is_pause, &pause.qp, &qp);
 
     // The table: one write, and two looks in a cycle.
-    let rows =
-        m.mem("rows", cfg.qps, &Row { kind: bits(2), stamp: bits(32) }).style(Style::Distributed).build();
+    let rows = m.mem("rows", cfg.qps, &Row::of()).style(Style::Distributed).build();
     let row = rows.read_now(qp);
     let codes = m.mem("codes", cfg.qps, &bits(5)).style(Style::Distributed).build();
     codes.write(timeouts.enable, timeouts.index, &timeouts.entry);
-    let next = m.wire_of("next", &Row { kind: bits(2), stamp: bits(32) });
+    let next = m.wire_of("next", &Row::of());
     m.set(&next.kind, OFF);
     m.set(&next.stamp, now);
+    m.set(&next.soft, is_progress);
     let wait: Vec<Sig> = (0..32)
         .map(|code| {
             // One more, for the tick that has begun already.
@@ -145,16 +172,20 @@ pub fn timer(
             lit(32, ticks as u32)
         })
         .collect();
-    m.when(is_sent | is_progress, |m| m.set(&next.kind, WAITS));
+    m.when(departs | is_progress, |m| m.set(&next.kind, WAITS));
     m.when(is_progress & progress.idle, |m| m.set(&next.kind, IDLE));
     m.when(is_pause, |m| {
         m.set(&next.kind, PAUSES);
         m.set(&next.stamp, now + m.select(pause.code, &wait));
     });
-    let starts = is_sent & (row.kind.eq(OFF) | row.kind.eq(IDLE));
+    // What is sent again while nothing is left to wait for has been acknowledged meanwhile.
+    let waits_anew = row.kind.eq(OFF) | (row.kind.eq(IDLE) & departed.fresh);
+    let starts = departs & (waits_anew | (row.kind.eq(WAITS) & row.soft));
     // A pause ends by itself: neither what is still being sent nor an old acknowledgement shortens it.
-    let goes_on = is_progress & row.kind.ne(PAUSES);
+    let goes_on = is_progress & (row.kind.ne(PAUSES) | progress.stop);
+    m.when(is_progress & progress.stop, |m| m.set(&next.kind, OFF));
     let suspected = m.reg_of("suspected", &row);
+    m.discard(&suspected.soft);
     let expires = is_check & row.kind.eq(suspected.kind) & row.stamp.eq(suspected.stamp);
     let writes = starts | goes_on | is_pause | expires;
     rows.write(writes | !ready, m.mux(ready, &qp, &sweep), &next);
@@ -207,7 +238,7 @@ mod tests {
         tick_cycles: u64,
     }
 
-    const SENT: usize = 0;
+    const DEPARTED: usize = 0;
     const PROGRESS: usize = 1;
     const PAUSE: usize = 2;
 
@@ -221,7 +252,7 @@ mod tests {
                 &cfg,
                 m.input("tick", 1),
                 m.input_of("timeouts", &TableWrite { enable: bits(1), index: qp, entry: bits(5) }),
-                m.stream_in("sent", &qp),
+                m.stream_in("departed", &Departed::of(&cfg)),
                 m.stream_in("progress", &Progress::of(&cfg)),
                 m.stream_in("pause", &Pause::of(&cfg)),
             );
@@ -229,7 +260,7 @@ mod tests {
         })
         .unwrap_or_else(|errors| panic!("{errors}"));
         let sources = vec![
-            Source::new("sent", &qp),
+            Source::new("departed", &Departed::of(&cfg)),
             Source::new("progress", &Progress::of(&cfg)),
             Source::new("pause", &Pause::of(&cfg)),
         ];
@@ -275,7 +306,7 @@ mod tests {
         }
         for code in 1..9u32 {
             bench.code(3, u64::from(code));
-            bench.sources[SENT].push_values(&[("", 3)]);
+            bench.sources[DEPARTED].push_values(&[("qp", 3), ("fresh", 1)]);
             let ticks = bench.ticks(2048).unwrap();
             let least = 1 << code;
             assert!(ticks >= least && ticks <= 4 * least, "code {code}: {ticks} ticks");
@@ -288,7 +319,7 @@ mod tests {
     #[test]
     fn code_zero_waits_for_ever() {
         let mut bench = bench(1, 4);
-        bench.sources[SENT].push_values(&[("", 5)]);
+        bench.sources[DEPARTED].push_values(&[("qp", 5), ("fresh", 1)]);
         assert_eq!(bench.ticks(2000), None);
     }
 
@@ -296,27 +327,53 @@ mod tests {
     fn progress_starts_the_time_anew_and_a_packet_alone_does_not() {
         let mut bench = bench(1, 64);
         bench.code(2, 4);
-        bench.sources[SENT].push_values(&[("", 2)]);
+        bench.sources[DEPARTED].push_values(&[("qp", 2), ("fresh", 1)]);
         for _ in 0..10 {
             assert_eq!(bench.ticks(10), None);
             bench.sources[PROGRESS].push_values(&[("qp", 2), ("idle", 0)]);
+            bench.step();
+            bench.sources[DEPARTED].push_values(&[("qp", 2), ("fresh", 1)]);
         }
         for _ in 0..12 * 64 {
             bench.step();
         }
-        bench.sources[SENT].push_values(&[("", 2)]);
+        bench.sources[DEPARTED].push_values(&[("qp", 2), ("fresh", 1)]);
         assert!(bench.ticks(100).unwrap() <= 8);
+    }
+
+    #[test]
+    fn a_packet_that_leaves_after_progress_starts_the_time_once_more() {
+        let mut bench = bench(1, 64);
+        bench.code(2, 4);
+        bench.sources[DEPARTED].push_values(&[("qp", 2), ("fresh", 1)]);
+        bench.ticks(1);
+        bench.sources[PROGRESS].push_values(&[("qp", 2), ("idle", 0)]);
+        for _ in 0..12 * 64 {
+            bench.step();
+        }
+        // The oldest packet leaves only now, and one behind it later.
+        bench.sources[DEPARTED].push_values(&[("qp", 2), ("fresh", 1)]);
+        for _ in 0..10 * 64 {
+            bench.step();
+        }
+        assert!(bench.sinks[0].items.is_empty());
+        bench.sources[DEPARTED].push_values(&[("qp", 2), ("fresh", 1)]);
+        let ticks = bench.ticks(100).unwrap();
+        assert!((6..=9).contains(&ticks), "{ticks} ticks");
     }
 
     #[test]
     fn where_nothing_is_left_to_wait_for_the_next_packet_starts_the_time() {
         let mut bench = bench(1, 64);
         bench.code(2, 4);
-        bench.sources[SENT].push_values(&[("", 2)]);
+        bench.sources[DEPARTED].push_values(&[("qp", 2), ("fresh", 1)]);
         bench.ticks(10);
         bench.sources[PROGRESS].push_values(&[("qp", 2), ("idle", 1)]);
         assert_eq!(bench.ticks(100), None);
-        bench.sources[SENT].push_values(&[("", 2)]);
+        // A packet that is sent again, though it has been acknowledged by now, is not waited for.
+        bench.sources[DEPARTED].push_values(&[("qp", 2), ("fresh", 0)]);
+        assert_eq!(bench.ticks(100), None);
+        bench.sources[DEPARTED].push_values(&[("qp", 2), ("fresh", 1)]);
         assert!(bench.ticks(100).unwrap() >= 16);
     }
 
@@ -326,13 +383,31 @@ mod tests {
         bench.code(1, 1);
         for code in [1u8, 2, 5, 9, 14] {
             bench.sources[PAUSE].push_values(&[("qp", 1), ("code", u128::from(code))]);
-            bench.sources[SENT].push_values(&[("", 1)]);
+            bench.sources[DEPARTED].push_values(&[("qp", 1), ("fresh", 1)]);
             bench.sources[PROGRESS].push_values(&[("qp", 1), ("idle", 0)]);
             let ticks = bench.ticks(10_000).unwrap();
             let least = u64::from(rnr_timer_us(code)) * 1000 / TICK_NS;
             assert!(ticks >= least && ticks <= least + 5, "code {code}: {ticks} ticks, at least {least}");
             assert_eq!(*bench.sinks[0].values("pause").last().unwrap(), 1);
         }
+    }
+
+    #[test]
+    fn a_start_stops_what_runs_and_ends_a_pause() {
+        let mut bench = bench(1, 16);
+        bench.code(4, 2);
+        for source in [DEPARTED, PAUSE] {
+            bench.sources[source].push_values(if source == DEPARTED {
+                &[("qp", 4), ("fresh", 1)]
+            } else {
+                &[("qp", 4), ("code", 5)]
+            });
+            bench.ticks(2);
+            bench.sources[PROGRESS].push_values(&[("qp", 4), ("idle", 1), ("stop", 1)]);
+            assert_eq!(bench.ticks(200), None);
+        }
+        bench.sources[DEPARTED].push_values(&[("qp", 4), ("fresh", 1)]);
+        assert!(bench.ticks(100).is_some());
     }
 
     #[test]
@@ -352,7 +427,7 @@ mod tests {
             let limit = 1 << (2 + qp % 4);
             let sure = started[qp].is_none_or(|since| tick - since < limit);
             if sure && bench.random.chance(0.5) {
-                bench.sources[SENT].push_values(&[("", qp as u128)]);
+                bench.sources[DEPARTED].push_values(&[("qp", qp as u128), ("fresh", 1)]);
                 started[qp] = started[qp].or(Some(tick));
             } else if sure && started[qp].is_some() {
                 bench.sources[PROGRESS].push_values(&[("qp", qp as u128), ("idle", 0)]);

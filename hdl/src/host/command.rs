@@ -606,6 +606,8 @@ pub fn command(
         sq_base: q(&create_qp::SQ_BASE),
         sq_log2: q(&create_qp::SQ_LOG2).trunc(4),
         sq_sig_all: q(&create_qp::SQ_SIG_ALL),
+        rq_base: q(&create_qp::RQ_BASE),
+        rq_log2: q(&create_qp::RQ_LOG2).trunc(4),
         doorbell_page: q(&create_qp::DOORBELL_PAGE),
         ..QpAttributes::of(cfg).zeros()
     };
@@ -616,6 +618,9 @@ pub fn command(
         mtu: given(AttributeBit::PathMtu).then(modify(&modify_qp::PATH_MTU), old.mtu),
         peer_ipv6: given(AttributeBit::Av).then(staged.vector.ipv6, old.peer_ipv6),
         peer_ip: given(AttributeBit::Av).then(staged.vector.dst_ip, old.peer_ip),
+        timeout: given(AttributeBit::Timeout).then(modify(&modify_qp::TIMEOUT), old.timeout),
+        retry_cnt: given(AttributeBit::RetryCnt).then(modify(&modify_qp::RETRY_CNT), old.retry_cnt),
+        rnr_retry: given(AttributeBit::RnrRetry).then(modify(&modify_qp::RNR_RETRY), old.rnr_retry),
         ..old.clone()
     };
     let creates = op(Op::CreateQp) & !clearing;
@@ -935,7 +940,6 @@ mod tests {
             m.stream_out("kick", ctx.kick);
             m.stream_out("responder", ctx.responder);
             m.stream_out("requester", ctx.requester);
-            m.stream_out("completer", ctx.completer);
             m.output("progress", &out.progress);
             m.output("taken", &out.taken);
             m.output("keys", &out.keys);
@@ -954,7 +958,7 @@ mod tests {
         let mut sinks =
             vec![Sink::new("read", &DmaReadRequest::of()), Sink::new("write", &DmaWrite::of(&cfg))];
         sinks.push(Sink::new("kick", &number));
-        for name in ["responder", "requester", "completer"] {
+        for name in ["responder", "requester"] {
             sinks.push(Sink::new(name, &QpInit::of(&cfg)));
         }
         let mut bench = Bench {
@@ -1366,7 +1370,7 @@ mod tests {
             bench.ok(&qp(9).to_bytes().unwrap());
             up(&mut bench, 9, QpState::Rts);
             assert_eq!(bench.state(9), 3);
-            for (sink, psn) in [(3, 0x123456), (4, 0x654321), (5, 0x654321)] {
+            for (sink, psn) in [(3, 0x123456), (4, 0x654321)] {
                 assert_eq!(
                     (bench.sinks[sink].values("qp"), bench.sinks[sink].values("psn")),
                     (vec![9], vec![psn])

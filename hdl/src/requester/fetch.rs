@@ -3,7 +3,7 @@
 //!
 //! A FIFO with a place for every WQE that the scheduler may ask for, so that read data is never held up; behind it,
 //! beats narrower than a WQE are put together. One WQE every `64 / beat_bytes` cycles. A failed read marks each of its
-//! WQEs.
+//! WQEs. The start of a QP passes in its place among the grants, and takes no data.
 
 use crate::config::RnicConfig;
 use crate::requester::schedule::{wqe_places, Grant};
@@ -22,12 +22,14 @@ pub struct Fetched {
     pub unit: Sig,
     /// The read failed.
     pub error: Sig,
+    /// Not a WQE: the QP starts, and everything of its former life has come by.
+    pub start: Sig,
 }
 
 impl Fetched {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Fetched { qp: bits(cfg.qp_bits()), index: bits(16), unit: bits(512), error: bits(1) }
+        Fetched { qp: bits(cfg.qp_bits()), index: bits(16), unit: bits(512), error: bits(1), start: bits(1) }
     }
 }
 
@@ -42,8 +44,11 @@ pub fn fetch(
     let beats = 64 / cfg.beat_bytes;
     m.discard(&data.payload);
     let data = deep_fifo(&m.label("wqe"), wqe_places(cfg) * beats, data);
+    // A start waits for nobody's data: what comes while it is on offer must not be seen in it.
+    let word = m.mux(grants.start, &lit(8 * cfg.beat_bytes, 0), &data.data);
+    let failing = data.error & !grants.start;
     let (unit, error, whole) = match beats {
-        1 => (data.data, data.error, lit(1, 1)),
+        1 => (word, failing, lit(1, 1)),
         _ => {
             let part_bits = clog2(u64::from(beats));
             let part = m.reg("part", part_bits).reset(0);
@@ -55,15 +60,16 @@ pub fn fetch(
                 m.set(&held, cat(&[held, data.data]).slice(8 * cfg.beat_bytes, 512 - 8 * cfg.beat_bytes));
                 m.set(&failed, (failed | data.error) & !whole);
             });
-            (cat(&[held, data.data]), data.error | failed, whole)
+            (cat(&[held, word]), failing | failed, whole)
         }
     };
     let done = m.reg("done", 7).reset(0);
     let index = grants.index + done.zext(16);
-    let valid = data.valid & grants.valid & whole;
-    let out = Stream::new(m, "out", valid, Fetched { qp: grants.qp, index, unit, error });
-    let last = (done + 1).eq(grants.count);
-    data.accept(grants.valid & (out.ready | !whole));
+    let start = grants.start;
+    let valid = grants.valid & (start | (data.valid & whole));
+    let out = Stream::new(m, "out", valid, Fetched { qp: grants.qp, index, unit, error, start });
+    let last = start | (done + 1).eq(grants.count);
+    data.accept(grants.valid & !start & (out.ready | !whole));
     grants.accept(out.fire() & last);
     m.when(out.fire(), |m| m.set(&done, m.mux(last, &lit(7, 0), &(done + 1))));
     out
@@ -98,6 +104,11 @@ mod tests {
                 let mut expected = Vec::new();
                 for _ in 0..60 {
                     let qp: u128 = random.rng.random_range(0..16);
+                    if random.chance(0.2) {
+                        sources[0].push_values(&[("qp", qp), ("start", 1)]);
+                        expected.push((qp as u64, None));
+                        continue;
+                    }
                     let count = random.rng.random_range(1..=cfg.fetch_batch as usize);
                     let index: u16 = random.rng.random();
                     let error = random.chance(0.2);
@@ -115,14 +126,18 @@ mod tests {
                         let fields = [("qp", qp), ("index", index.into()), ("error", error.into())];
                         let mut wqe = item(&Fetched::of(&cfg), &fields);
                         wqe.insert("unit".into(), Bits::from_bytes(512, unit));
-                        expected.push(wqe);
+                        expected.push((qp as u64, Some(wqe)));
                     }
                 }
                 let n = expected.len();
                 run(&mut sim, &mut sources, &mut sinks, &mut random, stall, 50_000, |s| {
                     s[0].items.len() >= n
                 });
-                assert!(sinks[0].items == expected, "seed {seed}: {beat_bytes} bytes a beat");
+                for (found, (qp, wqe)) in sinks[0].items.iter().zip(&expected) {
+                    assert_eq!(found["qp"].to_u64(), *qp, "seed {seed}: {beat_bytes} bytes a beat");
+                    assert_eq!(found["start"].to_u64(), u64::from(wqe.is_none()), "seed {seed}");
+                    assert!(wqe.as_ref().is_none_or(|wqe| wqe == found), "seed {seed}");
+                }
                 assert_eq!(sources[0].left(), 0, "seed {seed}");
             }
         }

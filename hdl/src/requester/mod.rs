@@ -8,9 +8,9 @@ mod payload;
 mod schedule;
 mod segment;
 
-pub use commit::{commit, Committed, Report, Sent};
+pub use commit::{commit, messages, Bar, Committed, Report, Sent};
 pub use fetch::{fetch, Fetched};
 pub use launch::{launch, Launched};
 pub use payload::{payload, End, PayloadOut};
-pub use schedule::{schedule, wqe_places, Flush, Grant, Rewind, Scheduled, Waiting};
-pub use segment::{segment, Candidate, Segmented, ACK_BITS, QUANTUM};
+pub use schedule::{schedule, wqe_places, Flush, Grant, Resume, Scheduled, Waiting};
+pub use segment::{segment, Candidate, Restart, Segmented, ACK_BITS, QUANTUM};

@@ -14,20 +14,23 @@
 //! never held up. A packet that lay on two pages came with two reads; here it becomes one run of beats again. One beat
 //! a cycle.
 //!
-//! A read that failed still brings all its beats. Its packet, and every later one of the QP until that starts anew, is
-//! poisoned: the mark goes with the last beat, `tx::icrc` throws the frame away, and the verdict tells `launch`.
+//! A read that failed still brings all its beats. Its packet, and every later one of the QP from that WQE on until it
+//! starts anew, is poisoned: the mark goes with the last beat, `tx::icrc` throws the frame away, and the verdict tells `launch`.
 
 use crate::config::RnicConfig;
+use crate::requester::commit::Barred;
 use crate::stream::deep_fifo;
 use crate::tx::Payload;
 use crate::types::{DmaReadData, QpInit};
-use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 
 /// Which packet a read is for.
 #[derive(Clone, Bundle)]
 pub struct End {
     /// The sender.
     pub qp: Sig,
+    /// Index of its WQE.
+    pub index: Sig,
     /// The packet ends with this read.
     pub last: Sig,
 }
@@ -35,7 +38,7 @@ pub struct End {
 impl End {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        End { qp: bits(cfg.qp_bits()), last: bits(1) }
+        End { qp: bits(cfg.qp_bits()), index: bits(16), last: bits(1) }
     }
 }
 
@@ -59,14 +62,18 @@ pub fn payload(
     ends: Stream<End>,
     started: Stream<QpInit>,
 ) -> PayloadOut {
-    let barred_bits = m.mem("barred", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let bars_of = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
     let failed = m.reg("failed", 1).reset(0);
     let bad = data.error | failed;
     // A bar is written a cycle later, and seen at once.
     let bars = m.wire("bars", 1);
     let barring = m.delay("barring", &bars);
     let bar_qp = m.delay("bar_qp", &ends.qp);
-    let poisoned = bad | barred_bits.read_now(ends.qp) | (barring & bar_qp.eq(ends.qp));
+    let bar_index = m.delay("bar_index", &ends.index);
+    let newest = Barred { barred: lit(1, 1), index: bar_index };
+    let bar = m.mux(barring & bar_qp.eq(ends.qp), &newest, &bars_of.read_now(ends.qp));
+    let stopped = bar.stops(ends.index);
+    let poisoned = bad | stopped;
     let last = data.last & ends.last;
     let beat = Payload { data: data.data, last, poisoned: last & poisoned };
     let beats = Stream::new(m, "beats", data.valid & ends.valid, beat);
@@ -78,9 +85,10 @@ pub fn payload(
     m.assert(!verdicts.valid | verdicts.ready, "a verdict finds room");
 
     // One write port: a packet that fails does not wait.
-    m.drive(&bars, comes & last & bad);
+    m.drive(&bars, comes & last & bad & !stopped);
     started.accept(!barring);
-    barred_bits.write(barring | started.fire(), m.mux(barring, &bar_qp, &started.qp), &barring);
+    let bar = Barred { barred: barring, index: bar_index };
+    bars_of.write(barring | started.fire(), m.mux(barring, &bar_qp, &started.qp), &bar);
     m.discard(&started.psn);
 
     let payload = deep_fifo(&m.label("payload"), cfg.payload_buffer_bytes / cfg.beat_bytes, beats);
@@ -94,6 +102,11 @@ mod tests {
     use crate::testing::{drain, item, Item, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
     use rand::Rng;
+
+    /// Whether a bar keeps a WQE back.
+    fn stops(bar: Option<u16>, index: u16) -> bool {
+        bar.is_some_and(|bar| index.wrapping_sub(bar) < 0x8000)
+    }
 
     fn rig(cfg: &RnicConfig) -> (Sim, Vec<Source>, Vec<Sink>) {
         let netlist = build("bench", |m| {
@@ -122,16 +135,29 @@ mod tests {
             let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
             let (mut sim, mut sources, mut sinks) = rig(&cfg);
             let mut random = Random::new(seed);
-            let mut barred = [false; 16];
+            // The oldest WQE of each QP whose payload could not be read; the next that is new.
+            let (mut bars, mut next): ([Option<u16>; 16], [u16; 16]) = ([None; 16], [0xfffc; 16]);
+            let mut kinds = [0; 3];
             let (mut expected, mut verdicts): (Vec<Item>, Vec<u64>) = Default::default();
             for round in 0..20 {
                 for _ in 0..25 {
-                    let qp = random.rng.random_range(0..16);
+                    let qp = [1, 6, 14, random.rng.random_range(0..16)][random.rng.random_range(0..4)];
                     let reads = random.rng.random_range(1..=2);
-                    let bad = random.chance(0.1).then(|| random.rng.random_range(0..reads));
+                    let often = if bars[qp].is_some() { 0.3 } else { 0.1 };
+                    let bad = random.chance(often).then(|| random.rng.random_range(0..reads));
+                    // A new WQE, the same, or an earlier one again.
+                    let back = random.rng.random_range(0..6);
+                    let near = [0x7fff, 0x8000, 0xfffe, 0xffff, 0, 1][random.rng.random_range(0..6)];
+                    let index = match bars[qp] {
+                        Some(bar) if back > 2 => bar.wrapping_add(near),
+                        _ => next[qp].wrapping_sub(back),
+                    };
+                    next[qp] = next[qp].wrapping_add(u16::from(back == 0));
                     let mut beats = Vec::new();
                     for read in 0..reads {
-                        sources[1].push_values(&[("qp", qp as u128), ("last", (read + 1 == reads).into())]);
+                        let last = read + 1 == reads;
+                        let end = [("qp", qp as u128), ("last", last.into()), ("index", index.into())];
+                        sources[1].push_values(&end);
                         let count = random.rng.random_range(1..6);
                         for beat in 0..count {
                             let bytes = random.bits(8 * beat_bytes);
@@ -145,11 +171,18 @@ mod tests {
                             beats.push(bytes);
                         }
                     }
-                    barred[qp] |= bad.is_some();
-                    verdicts.push(barred[qp].into());
+                    let stopped = stops(bars[qp], index);
+                    let poisoned = bad.is_some() || stopped;
+                    kinds[0] += usize::from(stopped && bad.is_none());
+                    kinds[1] += usize::from(!poisoned && bars[qp].is_some());
+                    if bad.is_some() && !stopped {
+                        kinds[2] += usize::from(bars[qp].is_some());
+                        bars[qp] = Some(index);
+                    }
+                    verdicts.push(poisoned.into());
                     for (i, bytes) in beats.iter().enumerate() {
                         let last = i + 1 == beats.len();
-                        let flags = [("last", last.into()), ("poisoned", (last && barred[qp]).into())];
+                        let flags = [("last", last.into()), ("poisoned", (last && poisoned).into())];
                         let mut beat = item(&Payload::of(&cfg), &flags);
                         beat.insert("data".into(), bytes.clone());
                         expected.push(beat);
@@ -158,9 +191,9 @@ mod tests {
                 let stall = [0.0, 0.3, 0.7][round % 3];
                 drain(&mut sim, &mut sources, &mut sinks, &mut random, stall, 20_000, 0);
                 // Some start anew, whether they were barred or not.
-                for (qp, barred) in barred.iter_mut().enumerate() {
+                for (qp, bar) in bars.iter_mut().enumerate() {
                     if random.chance(0.3) {
-                        *barred = false;
+                        *bar = None;
                         sources[2].push_values(&[("qp", qp as u128)]);
                     }
                 }
@@ -169,7 +202,78 @@ mod tests {
             drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 1, 1200);
             assert!(sinks[0].items == expected, "seed {}: {beat_bytes} bytes a beat", random.seed);
             assert_eq!(sinks[1].values(""), verdicts, "seed {}", random.seed);
+            assert!(kinds.iter().all(|n| *n > 0), "too little of something: {kinds:?}");
         }
+    }
+
+    #[test]
+    fn a_failed_read_poisons_its_wqe_and_later_ones_at_once_and_nothing_before() {
+        let cfg = RnicConfig::named("generic-8b").unwrap();
+        // Of two QPs, back to back: the bar of the packet before is not written yet. On two pages the first may be bad.
+        let packets = [
+            (3, 8, [false, false], false),
+            (3, 9, [false, false], false),
+            (3, 8, [true, false], true),
+            // The same WQE, later ones new or again, and earlier ones, of which nothing was tried too late.
+            (3, 8, [false, false], true),
+            (3, 9, [false, false], true),
+            (3, 7, [false, false], false),
+            (4, 8, [false, false], false),
+            (4, 9, [false, false], false),
+            (3, 0x8007, [false, false], true),
+            (3, 0x8008, [false, false], false),
+            // A later one that fails moves no bar; an earlier one does.
+            (3, 10, [false, true], true),
+            (3, 9, [false, false], true),
+            (3, 8, [false, false], true),
+            (3, 7, [false, false], false),
+            (3, 6, [false, true], true),
+            (3, 7, [false, false], true),
+            (3, 5, [false, false], false),
+            (3, 6, [false, false], true),
+            (4, 6, [false, true], true),
+            (3, 5, [false, false], false),
+            (4, 5, [false, false], false),
+            (4, 6, [false, false], true),
+            (3, 5, [true, true], true),
+            (4, 5, [false, false], false),
+            (3, 5, [false, false], true),
+            (3, 4, [false, false], false),
+        ];
+        // Over the end of the numbers, or not.
+        for base in [0u16, 0xfff7, 0xfffa, 0x7ff9] {
+            let (mut sim, mut sources, mut sinks) = rig(&cfg);
+            let mut random = Random::new(5);
+            for (qp, index, bad, _) in packets {
+                for (read, bad) in bad.into_iter().enumerate() {
+                    let index = base.wrapping_add(index).into();
+                    sources[1].push_values(&[("qp", qp), ("last", u128::from(read == 1)), ("index", index)]);
+                    sources[0].push_values(&[("last", 1), ("error", bad.into())]);
+                }
+            }
+            drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 200, 30);
+            let poisoned: Vec<u64> = packets.iter().map(|p| p.3.into()).collect();
+            assert_eq!(sinks[1].values(""), poisoned);
+            let marks: Vec<u64> = poisoned.iter().flat_map(|p| [0, *p]).collect();
+            assert_eq!(sinks[0].values("poisoned"), marks);
+        }
+    }
+
+    /// One read a packet: the next is judged in the cycle in which the bar is written.
+    #[test]
+    fn a_packet_of_one_beat_finds_the_bar_of_the_one_before() {
+        let cfg = RnicConfig::named("generic-8b").unwrap();
+        let (mut sim, mut sources, mut sinks) = rig(&cfg);
+        let mut random = Random::new(6);
+        let packets =
+            [(9, 1, 1), (9, 0, 1), (10, 0, 1), (7, 1, 1), (8, 0, 1), (6, 0, 0), (5, 1, 1), (6, 0, 1)];
+        for (index, bad, _) in packets {
+            sources[1].push_values(&[("qp", 2), ("last", 1), ("index", index)]);
+            sources[0].push_values(&[("last", 1), ("error", bad)]);
+        }
+        drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 100, 30);
+        assert_eq!(sources[0].cycles[7] - sources[0].cycles[0], 7);
+        assert_eq!(sinks[1].values(""), packets.map(|p| p.2));
     }
 
     #[test]

@@ -2,11 +2,13 @@
 //! The WQE scheduler: which send queue goes next, and the fetch of its WQEs ahead of need.
 //!
 //! ```text
-//!  doorbell --+             +----------------+    grant {qp, index, count} --> fetch
-//!  rewind   --+--> event -->| producer,      |
-//!  kick     --+             | fetch index,   |--> DMA read {base + 64 * index, 64 * count}
-//!      +------------------->| queued         |
-//!      |   oldest in line   +----------------+--> flush {qp, producer} --> completer
+//!  reset    --+
+//!  start    --+             +----------------+    grant {qp, index, count} --> fetch
+//!  resume   --+--> event -->| producer,      |
+//!  doorbell --+             | fetch index,   |--> DMA read {base + 64 * index, 64 * count}
+//!  kick     --+             | queued, held   |
+//!      +------------------->|                |--> flush {qp, producer} --> completer
+//!      |   oldest in line   +----------------+
 //!      +--- FIFO of QPs <-----------+
 //! ```
 //!
@@ -18,18 +20,23 @@
 //!
 //! What has begun is done 3 cycles later, whatever the others do: a grant begins only when each of its takers has room
 //! and `fetch` has places for a whole batch. The blocks that give back places, or take flushes, wait for events of
-//! theirs to be taken here; were a grant to wait for them in turn, all would stand still.
+//! theirs to be taken here; were a grant to wait for them in turn, all would stand still. For the same reason nobody
+//! behind waits for a place at the completer: a QP gets no more than its first message while these are not `plenty`, and
+//! for the first of every QP there is one.
 //!
 //! A grant stays within one page of 4 KiB and the queue's end, within the WQE places that `fetch` has left, and within
 //! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
 //! with the completer's next kick. A QP in the error state is handed to the completer to be flushed; one that may not
-//! send leaves the line.
+//! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
 //!
-//! Reset: the line is empty, rows are written when a QP starts.
+//! The start of a QP goes the way of its WQEs, as a grant without any: behind everything of its former life, through all
+//! blocks of the requester to the completer. It is taken from its giver when `started` says that it has arrived.
+//!
+//! Reset: the line is empty, rows are cleared one a cycle, QP by QP; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
-use crate::stream::fifo;
-use crate::types::{DmaReadRequest, QpBroadcast, QpInit, SqDoorbell, TableWrite};
+use crate::stream::{deep_fifo, fifo};
+use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, SqDoorbell, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
@@ -44,28 +51,34 @@ pub struct Grant {
     pub count: Sig,
     /// The grant before was another QP's.
     pub differs: Sig,
+    /// No WQEs: the QP starts.
+    pub start: Sig,
 }
 
 impl Grant {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Grant { qp: bits(cfg.qp_bits()), index: bits(16), count: bits(7), differs: bits(1) }
+        Grant { qp: bits(cfg.qp_bits()), index: bits(16), count: bits(7), differs: bits(1), start: bits(1) }
     }
 }
 
-/// The fetch goes on from another index: a yield inside a message, or a rewind.
+/// The fetch goes on from another index: after a yield inside a message, or to send again.
 #[derive(Clone, Bundle)]
-pub struct Rewind {
+pub struct Resume {
     /// Whose.
     pub qp: Sig,
     /// Next index to fetch.
     pub index: Sig,
+    /// Nothing is fetched until the next of these: the peer is not ready.
+    pub hold: Sig,
+    /// Nothing of the QP's former life comes any more: its queue is empty.
+    pub start: Sig,
 }
 
-impl Rewind {
+impl Resume {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Rewind { qp: bits(cfg.qp_bits()), index: bits(16) }
+        Resume { qp: bits(cfg.qp_bits()), index: bits(16), hold: bits(1), start: bits(1) }
     }
 }
 
@@ -110,6 +123,7 @@ impl Waiting {
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
+    Sweep,
     Idle,
     Row,
     Grant,
@@ -125,8 +139,18 @@ struct Queue {
 #[derive(Clone, Bundle)]
 struct Row {
     producer: Sig,
+    /// Next index to fetch.
     fetch: Sig,
+    /// Index past the newest that was fetched.
+    high: Sig,
     queued: Sig,
+    held: Sig,
+}
+
+impl Row {
+    fn of() -> Self {
+        Row { producer: bits(16), fetch: bits(16), high: bits(16), queued: bits(1), held: bits(1) }
+    }
 }
 
 /// Places for WQEs on the card, all QPs together: eight batches may be under way.
@@ -135,59 +159,83 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 }
 
 /// The scheduler. `returned` pulses when a WQE's place is free again; `oldest` is the completer's index of the oldest
-/// WQE under way.
+/// WQE under way; `plenty`: there are places at the completer beside those for the first message of each QP; `started`
+/// pulses when the start on offer has arrived at the completer.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn schedule(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
-    init: Stream<QpInit>,
+    start: Stream<QpInit>,
+    started: Sig,
     doorbell: Stream<SqDoorbell>,
-    rewind: Stream<Rewind>,
+    resume: Stream<Resume>,
     kick: Stream<Sig>,
-    oldest: TableWrite<Sig>,
+    oldest: TableWrite<Oldest>,
     returned: Sig,
+    plenty: Sig,
 ) -> Scheduled {
     let qp_bits = cfg.qp_bits();
-    let state = m.fsm("state", State::Idle);
+    let state = m.fsm("state", State::Sweep);
+    let sweeping = state.is(State::Sweep);
+
+    // Queues of QPs that go to RESET are empty from then on. They could only be lost, until their next start, if one did
+    // so many times at once.
+    let to_reset = broadcast.state.enable & broadcast.state.entry.eq(QpState::Reset.code());
+    let to_reset = Stream::new(m, "to_reset", to_reset, broadcast.state.index);
+    m.discard(&to_reset.ready);
+    let reset = deep_fifo(&m.label("resets"), cfg.qps, to_reset);
 
     // One event or the oldest in line; what it is stays for the two cycles that follow.
     let (line, back) = m.later("line", &bits(qp_bits));
     let idle = state.is(State::Idle);
-    let any_event = init.valid | doorbell.valid | rewind.valid | kick.valid;
+    let announced = m.reg("announced", 1).reset(0);
     let may_grant = m.wire("may_grant", 1);
+    let offered = start.valid & !announced & may_grant;
+    let any_event = reset.valid | offered | doorbell.valid | resume.valid | kick.valid;
     // Events first, but behind each of them it is the line's turn.
     let lines_turn = m.reg("lines_turn", 1).reset(0);
     let is_grant = idle & (!any_event | lines_turn) & line.valid & may_grant;
     let takes = idle & !is_grant;
-    let is_init = takes & init.valid;
-    let is_rewind = takes & !init.valid & rewind.valid;
-    let is_doorbell = takes & !init.valid & !rewind.valid & doorbell.valid;
-    let is_kick = takes & !init.valid & !rewind.valid & !doorbell.valid & kick.valid;
-    init.accept(is_init);
-    rewind.accept(is_rewind);
+    let is_reset = takes & reset.valid;
+    let is_start = takes & !reset.valid & offered;
+    let takes = takes & !reset.valid & !offered;
+    let is_resume = takes & resume.valid;
+    let is_doorbell = takes & !resume.valid & doorbell.valid;
+    let is_kick = takes & !resume.valid & !doorbell.valid & kick.valid;
+    reset.accept(is_reset);
+    start.accept(started);
+    m.discard(&start.psn);
+    m.when(is_start, |m| m.set(&announced, 1)).otherwise_when(started, |m| m.set(&announced, 0));
+    resume.accept(is_resume);
     doorbell.accept(is_doorbell);
     kick.accept(is_kick);
     line.accept(is_grant);
     let mut chosen = line.payload;
-    for (yes, qp) in
-        [(is_kick, kick.payload), (is_doorbell, doorbell.qp), (is_rewind, rewind.qp), (is_init, init.qp)]
-    {
+    for (yes, qp) in [
+        (is_kick, kick.payload),
+        (is_doorbell, doorbell.qp),
+        (is_resume, resume.qp),
+        (is_start, start.qp),
+        (is_reset, reset.payload),
+    ] {
         chosen = m.mux(yes, &qp, &chosen);
     }
-    let starts = is_init | is_rewind | is_doorbell | is_kick | is_grant;
-    let qp = m.reg("qp", qp_bits).no_reset();
+    let starts = is_reset | is_start | is_resume | is_doorbell | is_kick | is_grant;
+    let qp = m.reg("qp", qp_bits).reset(0);
     let index = m.reg("index", 16).no_reset();
-    let kind_init = m.reg("kind_init", 1).reset(0);
-    let kind_rewind = m.reg("kind_rewind", 1).reset(0);
-    let kind_doorbell = m.reg("kind_doorbell", 1).reset(0);
-    let kind_grant = m.reg("kind_grant", 1).reset(0);
+    let hold = m.reg("hold", 1).no_reset();
+    let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
+    let (kind_clear, kind_start, kind_resume) = (kind("clear"), kind("start"), kind("resume"));
+    let (kind_doorbell, kind_grant) = (kind("doorbell"), kind("grant"));
     m.when(starts, |m| {
         m.set(&qp, chosen);
-        m.set(&index, m.mux(is_rewind, &rewind.index, &doorbell.producer));
-        m.set(&kind_init, is_init);
-        m.set(&kind_rewind, is_rewind);
+        m.set(&index, m.mux(is_resume, &resume.index, &doorbell.producer));
+        m.set(&hold, resume.hold);
+        m.set(&kind_clear, is_reset | (is_resume & resume.start));
+        m.set(&kind_start, is_start);
+        m.set(&kind_resume, is_resume & !resume.start);
         m.set(&kind_doorbell, is_doorbell);
         m.set(&kind_grant, is_grant);
         m.set(&lines_turn, !is_grant);
@@ -196,7 +244,7 @@ pub fn schedule(
 
     // The tables: our rows, and read copies of others'.
     let row_write = m.wire("row_write", 1);
-    let next = m.wire_of("next", &Row { producer: bits(16), fetch: bits(16), queued: bits(1) });
+    let next = m.wire_of("next", &Row::of());
     let rows = m.mem("rows", cfg.qps, &next).style(Style::Block).build();
     rows.write(row_write, qp, &next);
     let row = rows.read(m, starts, chosen, Collision::Never);
@@ -210,17 +258,23 @@ pub fn schedule(
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
     let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Distributed).build();
-    oldests.write(oldest.enable, oldest.index, &oldest.entry);
+    oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
+    m.discard(&oldest.entry);
     let oldest_index = oldests.read_now(qp);
 
     // The row's cycle: an event is done here; a grant is worked out.
     let at_row = state.is(State::Row);
     let in_error = qp_state.eq(QpState::Err.code());
-    let sends = qp_state.eq(QpState::Rts.code());
-    let pending = row.producer - row.fetch;
+    let drains = qp_state.eq(QpState::Sqd.code());
+    let sends = (qp_state.eq(QpState::Rts.code()) | drains) & !row.held;
+    let bound = m.mux(drains, &row.high, &row.producer);
+    let pending = bound - row.fetch;
     let under_way = row.fetch - oldest_index;
+    // What is done meanwhile is not fetched again: its place in the queue may hold another WQE.
+    let behind = under_way.bit(15);
     let limit = lit(16, cfg.outstanding_per_qp);
     let allows = under_way.lt(limit);
+    let alone = under_way.eq(0);
     let place = row.fetch.trunc(6);
     let to_page_end = lit(7, 64) - place.zext(7);
     let size = lit(16, 1).shl_by(queue.log2);
@@ -231,7 +285,7 @@ pub fn schedule(
     let least = |a: Sig, b: Sig| m.mux(a.lt(b), &a, &b);
     // What lies in one piece of memory, then how much of it is wanted and allowed: side by side, for each is a sum and a
     // comparison.
-    let most = lit(7, cfg.fetch_batch);
+    let most = m.mux(plenty, &lit(7, cfg.fetch_batch), &lit(7, 1));
     let near_end = to_queue_end.slice(6, 10).any();
     let to_end = m.mux(near_end, &lit(7, 64), &to_queue_end.trunc(6).zext(7));
     let in_one = least(least(to_page_end, to_end), most);
@@ -239,7 +293,12 @@ pub fn schedule(
     let want = least(bounded, in_one.zext(16));
     let count = m.delay("count", &want.trunc(7));
     let address = m.delay("address", &(queue.base + cat(&[lit(6, 0), slot]).zext(64)));
-    let can = m.delay("can", &(sends & allows & pending.ne(0)));
+    let has_work = sends & pending.ne(0);
+    let can = m.delay("can", &(has_work & allows & (plenty | alone)));
+    // It stays in line, though it gets nothing now.
+    let waits = m.delay("waits", &(has_work & (behind | (allows & !plenty & !alone))));
+    let catches_up = m.delay("catches_up", &(has_work & behind));
+    let caught_up = m.delay("caught_up", &oldest_index);
     let all = m.delay("all", &want.eq(pending));
     let flushes = m.delay("flushes", &in_error);
     m.when(at_row, |m| m.set(&state, State::Grant));
@@ -249,17 +308,19 @@ pub fn schedule(
     m.when(done, |m| m.set(&state, State::Idle));
     let go = done & kind_grant & can;
     let flushing = done & kind_grant & flushes;
+    let starting = done & kind_start;
     let length = cat(&[lit(6, 0), count]);
     let last_qp = m.reg("last_qp", qp_bits).reset(0);
-    let differs = qp.ne(last_qp);
+    let differs = qp.ne(last_qp) & !kind_start;
     m.when(go, |m| m.set(&last_qp, qp));
     let read = Stream::new(m, "read", go, DmaReadRequest { address, length });
-    let granted = Stream::new(m, "granted", go, Grant { qp, index: row.fetch, count, differs });
+    let grant = Grant { qp, index: row.fetch, count, differs, start: kind_start };
+    let granted = Stream::new(m, "granted", go | starting, grant);
     let flush = Stream::new(m, "flush", flushing, Flush { qp, producer: row.producer });
     let room = read.ready & granted.ready & flush.ready;
-    m.assert(!(go | flushing) | room, "a grant finds the room that it began with");
+    m.assert(!(go | flushing | starting) | room, "a grant finds the room that it began with");
     // A register, so it knows of the last grant only from the second cycle of the next state on: that one is let pass.
-    let after = m.delay("after", &(done & kind_grant));
+    let after = m.delay("after", &(done & (kind_grant | kind_start)));
     let had_room = m.delay("had_room", &(room & places.ge(cfg.fetch_batch)));
     m.drive(&may_grant, had_room & !after);
     let read = fifo(&m.label("read"), 4, read);
@@ -270,26 +331,40 @@ pub fn schedule(
     m.set(&places, places - taken + returned.zext(places_bits));
 
     // What the row becomes.
-    m.drive(&row_write, done);
-    // A QP that starts anew may still stand in the line from before; it leaves when its turn comes.
-    let joins = !row.queued & !kind_grant & !kind_init;
-    m.drive(&next.queued, m.mux(kind_grant, &(go & !all), &(row.queued | !kind_init)));
-    m.set(&next.producer, row.producer);
-    m.set(&next.fetch, row.fetch);
+    let fetched = row.fetch + count.zext(16);
+    let stays = go & !all | (done & kind_grant & waits);
+    // A QP whose queue is cleared may still stand in the line from before; it leaves when its turn comes.
+    let joins = !row.queued & !kind_grant & !kind_clear & !kind_start;
+    m.set_all(&next, &row);
+    m.set(&next.queued, m.mux(kind_grant, &stays, &(row.queued | !(kind_clear | kind_start))));
     m.when(kind_doorbell, |m| m.set(&next.producer, index));
-    m.when(kind_rewind, |m| m.set(&next.fetch, index));
-    m.when(go, |m| m.set(&next.fetch, row.fetch + count.zext(16)));
-    m.when(kind_init, |m| {
+    m.when(kind_resume, |m| {
+        m.set(&next.fetch, index);
+        m.set(&next.held, hold);
+    });
+    m.when(kind_grant & catches_up, |m| m.set(&next.fetch, caught_up));
+    m.when(go, |m| {
+        m.set(&next.fetch, fetched);
+        m.when((row.high - fetched).bit(15), |m| m.set(&next.high, fetched));
+    });
+    m.when(kind_clear, |m| {
         m.set(&next.producer, 0);
         m.set(&next.fetch, 0);
+        m.set(&next.high, 0);
+        m.set(&next.held, 0);
     });
+    m.when(sweeping, |m| {
+        m.set_all(&next, &Row::of().zeros());
+        m.set(&qp, qp + 1);
+        m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
+    });
+    m.drive(&row_write, done | sweeping);
 
     // The line has a place for every QP, and each stands in it once: it never fills.
-    let enter = done & (joins | (kind_grant & go & !all));
+    let enter = done & (joins | stays);
     let entering = Stream::new(m, "entering", enter, qp);
     m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
-    let line_in = crate::stream::deep_fifo(&m.label("line"), cfg.qps, entering);
-    back.connect(line_in);
+    back.connect(deep_fifo(&m.label("line"), cfg.qps, entering));
     // Who waits: in the line, or behind the grant that is being filled. A grant to another QP counts until it is that one.
     let in_line = m.reg("in_line", qp_bits + 1).reset(0);
     m.set(&in_line, in_line + enter.zext(qp_bits + 1) - is_grant.zext(qp_bits + 1));

@@ -2,14 +2,21 @@
 //! From WQEs to packets: where each begins and ends, its opcode and its PSN.
 //!
 //! ```text
-//!  WQE --> row of the QP {index, psn, offset} --> packet, packet, ... --> commit
+//!  WQE     --> row of the QP {index, psn, offset} --> packet, packet, ... --> commit
 //!             |  not the index that is due: forgotten
-//!             +--> others wait and the quantum is used up: place kept in the row, QP rewound
+//!             +--> others wait and the quantum is used up: place kept in the row, fetch resumed from this WQE
+//!  restart --> row := what the completer has as the oldest {index, psn}; fetch resumed from there
+//!  start   --> row cleared; passed on among the packets
 //! ```
 //!
 //! A WQE costs 2 cycles to look up its QP and one for each packet; the row is written with the WQE's last packet. The
-//! index that a WQE carries is compared with the one that is due: WQEs fetched before a rewind or a yield, and those
-//! behind a broken one, fall out here, and that is all of the recovery logic on this path.
+//! index that a WQE carries is compared with the one that is due: WQEs fetched before a restart or a yield, those of a QP
+//! that must hold, and those behind a broken one, fall out here.
+//!
+//! A restart (4 cycles) goes back to the oldest PSN that is not acknowledged, in the middle of its message if need be; a
+//! message that is being cut up yields to it after its current packet. Where the completer is further than the row, for
+//! acknowledgements came while packets were sent again, the row follows: what is done is not looked at again. Packets
+//! carry whether their PSN is sent for the first time: only then they become new to the completer.
 //!
 //! What is wrong with a WQE itself (opcode, size, a failed fetch) travels as a cause instead of a packet, so that it
 //! completes in its place.
@@ -19,8 +26,8 @@
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::requester::fetch::Fetched;
-use crate::requester::schedule::{Rewind, Waiting};
-use crate::types::{QpBroadcast, QpInit};
+use crate::requester::schedule::{Resume, Waiting};
+use crate::types::{Oldest, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::send_wqe::{self, SendOpcode};
@@ -32,6 +39,26 @@ pub const QUANTUM: u32 = 16384;
 /// A long message asks for an acknowledgement each `2^ACK_BITS` bytes, so that the unacknowledged PSNs stay far under
 /// 2^23 (IBTA volume 1, 9.7.2): 65,536 packets at the smallest path MTU.
 pub const ACK_BITS: u32 = 24;
+
+/// Nothing is begun where 2^`WINDOW_BITS` PSNs or more wait for their acknowledgement, and no more than as many are sent
+/// before that is looked at again: they stay under 2^23.
+pub const WINDOW_BITS: u32 = 22;
+
+/// A QP is to go back to the oldest PSN that is not acknowledged.
+#[derive(Clone, Bundle)]
+pub struct Restart {
+    /// Which QP.
+    pub qp: Sig,
+    /// And to send nothing until the next of these: the peer is not ready.
+    pub hold: Sig,
+}
+
+impl Restart {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Restart { qp: bits(cfg.qp_bits()), hold: bits(1) }
+    }
+}
 
 /// A packet to be sent, or a WQE that cannot be.
 #[derive(Clone, Bundle)]
@@ -70,6 +97,10 @@ pub struct Candidate {
     pub status: Sig,
     /// `LocalCause` of that.
     pub cause: Sig,
+    /// The PSN has not been sent before.
+    pub fresh: Sig,
+    /// Not a packet: the QP starts.
+    pub start: Sig,
 }
 
 impl Candidate {
@@ -93,6 +124,8 @@ impl Candidate {
             bytes: bits(13),
             status: bits(8),
             cause: bits(8),
+            fresh: bits(1),
+            start: bits(1),
         }
     }
 }
@@ -103,7 +136,7 @@ pub struct Segmented {
     /// Packets in order.
     pub candidates: Stream<Candidate>,
     /// Places from which the fetch must go on.
-    pub rewind: Stream<Rewind>,
+    pub resume: Stream<Resume>,
     /// A WQE's place in the fetch buffer is free.
     pub returned: Sig,
 }
@@ -113,6 +146,9 @@ struct Row {
     index: Sig,
     psn: Sig,
     offset: Sig,
+    /// The PSN behind the newest that was sent.
+    high: Sig,
+    held: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -126,37 +162,56 @@ enum State {
     Idle,
     Row,
     Send,
-    Yield,
+    /// A restart: the row is known.
+    Back,
+    /// And with it how far into its message the oldest PSN is.
+    Place,
+    /// The scheduler is told where to go on.
+    Tell,
 }
 
-/// The segmenter. `waiting`: who wants to send beside the QP that does.
+/// The segmenter. `waiting`: who wants to send beside the QP that does; `starting`: the start that is on its way.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn segment(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
-    init: Stream<QpInit>,
+    starting: QpInit,
     fetched: Stream<Fetched>,
+    restarts: Stream<Restart>,
+    oldest: TableWrite<Oldest>,
     waiting: Waiting,
 ) -> Segmented {
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
-    init.accept(idle);
-    let begins = idle & !init.valid & fetched.valid;
+    let goes_back = idle & restarts.valid;
+    let begins = idle & !restarts.valid & fetched.valid;
+    let qp = m.reg("qp", cfg.qp_bits()).no_reset();
+    let hold = m.reg("hold", 1).no_reset();
+    let chosen = m.mux(restarts.valid, &restarts.qp, &fetched.qp);
+    restarts.accept(goes_back);
+    m.when(begins | goes_back, |m| {
+        m.set(&qp, chosen);
+        m.set(&hold, restarts.hold);
+        m.when(goes_back, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Row));
+    });
 
-    // The QP's row, and read copies of its attributes.
-    let row_shape = Row { index: bits(16), psn: bits(24), offset: bits(32) };
+    // The QP's row, and read copies of its attributes and of the completer's view.
+    let row_shape = Row { index: bits(16), psn: bits(24), offset: bits(32), high: bits(24), held: bits(1) };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
-    let row_at = m.mux(init.fire(), &init.qp, &fetched.qp);
     let next = m.wire_of("next", &row_shape);
-    rows.write(row_write, row_at, &next);
-    let row = rows.read(m, begins, fetched.qp, Collision::Never);
+    rows.write(row_write, qp, &next);
+    let row = rows.read(m, begins | goes_back, chosen, Collision::Never);
+    let oldests = m.mem("oldest", cfg.qps, &Oldest::of()).style(Style::Block).build();
+    oldests.write(oldest.enable, oldest.index, &oldest.entry);
+    let oldest = oldests.read(m, begins | goes_back, chosen, Collision::New);
     let given = &broadcast.attributes;
     let copies =
         m.mem("copies", cfg.qps, &Copy { mtu: bits(3), sig_all: bits(1) }).style(Style::Distributed).build();
     copies.write(given.enable, given.index, &Copy { mtu: given.entry.mtu, sig_all: given.entry.sq_sig_all });
-    let copy = copies.read_now(fetched.qp);
+    let copy = copies.read_now(qp);
 
     // What the WQE says.
     let wqe = |f| field(&send_wqe::LAYOUT, &f, fetched.unit);
@@ -170,40 +225,58 @@ pub fn segment(
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
-    m.when(fetched.error, |m| {
-        m.set(&status, WcStatus::LocQpOpErr.code());
-        m.set(&cause, LocalCause::Dma.code());
-    })
-    .otherwise_when(unknown, |m| {
-        m.set(&status, WcStatus::LocQpOpErr.code());
-        m.set(&cause, LocalCause::WqeOpcode.code());
-    })
-    .otherwise_when(too_large, |m| {
-        m.set(&status, WcStatus::LocLenErr.code());
-        m.set(&cause, LocalCause::WqeSize.code());
-    });
-    // Lookup: is this WQE the one that is due?
+    m.when(fetched.start, |_| ())
+        .otherwise_when(fetched.error, |m| {
+            m.set(&status, WcStatus::LocQpOpErr.code());
+            m.set(&cause, LocalCause::Dma.code());
+        })
+        .otherwise_when(unknown, |m| {
+            m.set(&status, WcStatus::LocQpOpErr.code());
+            m.set(&cause, LocalCause::WqeOpcode.code());
+        })
+        .otherwise_when(too_large, |m| {
+            m.set(&status, WcStatus::LocLenErr.code());
+            m.set(&cause, LocalCause::WqeSize.code());
+        });
+
+    // Lookup: is this WQE the one that is due? Where the completer is further than the row, its oldest one is.
     let psn = m.reg("psn", 24).no_reset();
     let offset = m.reg("offset", 32).no_reset();
-    let due = row.index.eq(fetched.index);
-    m.when(begins, |m| m.set(&state, State::Row));
+    let behind = (row.index - oldest.index).bit(15);
+    let due = m.mux(behind, &oldest.index.eq(fetched.index), &row.index.eq(fetched.index));
+    let first_psn = m.mux(behind, &oldest.first_psn, &row.psn);
+    let first_offset = m.mux(behind, &lit(32, 0), &row.offset);
+    // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
+    let unacknowledged = row.psn - oldest.psn;
+    let full = !behind & unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23);
+    let token = m.reg("token", 1).reset(0);
     let at_row = state.is(State::Row);
-    let stale = at_row & !due;
+    let stale = at_row & !fetched.start & (!due | row.held);
+    let waits = at_row & !fetched.start & !stale & full;
     let used = m.reg("used", 15).no_reset();
+    let run = m.reg("run", WINDOW_BITS).no_reset();
+    let to_high = m.reg("to_high", 24).no_reset();
+    let high = m.reg("high", 24).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
     let local_va = m.reg("local_va", 64).no_reset();
     let mtu = m.reg("mtu", 13).no_reset();
     let broken = m.reg("broken", 1).no_reset();
+    let tell = m.reg_of("tell", &Resume::of(cfg));
     m.when(at_row, |m| {
-        m.set(&psn, row.psn);
-        m.set(&offset, row.offset);
-        m.set(&remaining, length - row.offset);
-        m.set(&local_va, wqe(send_wqe::SGE0_ADDR) + row.offset.zext(64));
+        m.set(&token, fetched.start);
+        m.set(&psn, first_psn);
+        m.set(&offset, first_offset);
+        m.set(&to_high, row.high - first_psn);
+        m.set(&high, row.high);
+        m.set(&remaining, length - first_offset);
+        m.set(&local_va, wqe(send_wqe::SGE0_ADDR) + first_offset.zext(64));
         m.set(&mtu, lit(13, 128).shl_by(copy.mtu));
-        m.set(&broken, status.ne(0));
+        m.set(&broken, status.ne(0) | fetched.start);
         m.set(&used, 0);
+        m.set(&run, 0);
+        m.set_all(&tell, &Resume { qp, index: fetched.index, hold: lit(1, 0), start: fetched.start });
         m.set(&state, State::Send);
-        m.when(stale, |m| m.set(&state, State::Idle));
+        m.when(stale, |m| m.set(&state, State::Idle)).otherwise_when(waits, |m| m.set(&state, State::Tell));
     });
 
     // A packet a cycle.
@@ -211,6 +284,7 @@ pub fn segment(
     let first = offset.eq(0);
     let last = (remaining.le(mtu.zext(32)) | broken).named("last");
     let bytes = m.mux(last, &remaining.trunc(13), &mtu);
+    let fresh = to_high.eq(0);
     let opcode = m.select(
         ferrowire_rtl::cat(&[last, first]),
         &[
@@ -222,7 +296,7 @@ pub fn segment(
     );
     let now_and_then = offset.trunc(ACK_BITS).eq(0) & !first;
     let candidate = Candidate {
-        qp: fetched.qp,
+        qp,
         index: fetched.index,
         opcode,
         psn,
@@ -239,38 +313,70 @@ pub fn segment(
         bytes,
         status,
         cause,
+        fresh,
+        start: token,
     };
     let candidates = Stream::new(m, "candidates", sending, candidate);
     let sent = candidates.fire();
     let next_psn = psn + 1;
     let next_offset = offset + bytes.zext(32);
-    let yields = waiting.for_another(fetched.qp) & used.ge(QUANTUM - 4096) & !last;
+    let quantum = waiting.for_another(qp) & used.ge(QUANTUM - 4096);
+    let yields = !last & (quantum | restarts.valid | run.all());
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
         m.set(&remaining, remaining - bytes.zext(32));
         m.set(&local_va, local_va + bytes.zext(64));
         m.set(&used, m.mux(used.ge(QUANTUM - 4096), &used, &(used + bytes.zext(15))));
-        m.when(last, |m| m.set(&state, State::Idle)).otherwise_when(yields, |m| m.set(&state, State::Yield));
+        m.set(&run, run + 1);
+        m.when(!fresh, |m| m.set(&to_high, to_high - 1));
+        m.when(yields | token, |m| m.set(&state, State::Tell))
+            .otherwise_when(last, |m| m.set(&state, State::Idle));
+    });
+
+    // A restart: the place of the oldest PSN in its message is as many path MTUs from the message's first.
+    let back = state.is(State::Back);
+    let packets = m.delay("packets", &(oldest.psn - oldest.first_psn));
+    let place = state.is(State::Place);
+    let into_message = (packets.zext(32) << 7).shl_by(copy.mtu);
+    m.when(back, |m| m.set(&state, State::Place));
+    m.when(place, |m| {
+        m.set_all(&tell, &Resume { qp, index: oldest.index, hold, start: lit(1, 0) });
+        m.set(&state, State::Tell);
+        m.set(&token, 0);
     });
 
     // A yield asks for the same WQE again.
-    let yielding = state.is(State::Yield);
-    let rewind = Stream::new(m, "rewind", yielding, Rewind { qp: fetched.qp, index: fetched.index });
-    m.when(rewind.fire(), |m| m.set(&state, State::Idle));
+    let by_restart = m.reg("by_restart", 1).reset(0);
+    m.when(at_row, |m| m.set(&by_restart, 0)).otherwise_when(back, |m| m.set(&by_restart, 1));
+    let resume = Stream::new(m, "resume", state.is(State::Tell), tell);
+    let told = resume.fire() & !by_restart;
+    m.when(resume.fire(), |m| m.set(&state, State::Idle));
 
-    let done = (sent & last) | rewind.fire() | stale;
+    let done = (sent & last & !token) | told | stale;
     fetched.accept(done);
-    m.drive(&row_write, init.fire() | (sent & (last | yields)));
+    m.drive(&row_write, place | (sent & (last | yields)));
     m.set(&next.index, m.mux(last, &(fetched.index + 1), &fetched.index));
     m.set(&next.psn, next_psn);
     m.set(&next.offset, m.mux(last, &lit(32, 0), &next_offset));
-    m.when(init.fire(), |m| {
+    m.set(&next.high, m.mux(fresh, &next_psn, &high));
+    m.set(&next.held, 0);
+    m.when(place, |m| {
+        m.set(&next.index, oldest.index);
+        m.set(&next.psn, oldest.psn);
+        m.set(&next.offset, into_message);
+        m.set(&next.high, row.high);
+        m.set(&next.held, hold);
+    })
+    .otherwise_when(token, |m| {
         m.set(&next.index, 0);
-        m.set(&next.psn, init.psn);
+        m.set(&next.psn, starting.psn);
         m.set(&next.offset, 0);
+        m.set(&next.high, starting.psn);
     });
-    Segmented { candidates, rewind, returned: done }
+    m.discard(&starting.qp);
+    // What falls out is looked at while the token may still be that of the start before it.
+    Segmented { candidates, resume, returned: stale | (done & !token) }
 }
 
 #[cfg(test)]

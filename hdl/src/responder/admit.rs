@@ -103,6 +103,8 @@ pub struct Counts {
     pub duplicate: Sig,
     /// Gaps.
     pub out_of_sequence: Sig,
+    /// Sequence NAKs sent.
+    pub sequence_naks: Sig,
     /// Requests refused as invalid.
     pub invalid: Sig,
     /// Requests refused for key, domain, access or bounds.
@@ -222,6 +224,7 @@ pub fn admit(
         source: go & is(Class::Source),
         duplicate: go & again,
         out_of_sequence: go & lives & (is(Class::FirstGap) | is(Class::Gap)),
+        sequence_naks: go & naks_gap,
         invalid: go & refused_invalid,
         access: go & refused_access,
         writes: go & executes,

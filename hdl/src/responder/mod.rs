@@ -4,10 +4,12 @@
 mod admit;
 mod check;
 mod place;
+mod receive;
 
 pub use admit::{admit, Admitted, Class, Counts, Pending};
 pub use check::{check, Checked};
 pub use place::{place, Place, Placed};
+pub use receive::{receive, Received, Receives, RqDoorbell, Wanted};
 
 #[cfg(test)]
 mod place_tests;

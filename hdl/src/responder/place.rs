@@ -115,7 +115,9 @@ pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<
     frames.accept(orders.valid & (data.ready | !payload));
     let finished = passes & frames.last;
     orders.accept(finished);
-    m.when(passes, |m| m.set(&at, m.mux(frames.last, &lit(14 - lanes, 0), &(at + 1))));
+    // Padding behind the packet may be longer than `at` counts.
+    let beyond = m.mux(at.all(), &at, &(at + 1));
+    m.when(passes, |m| m.set(&at, m.mux(frames.last, &lit(14 - lanes, 0), &beyond)));
     let moved = realign(m, command, data);
 
     // Out: one write, or two where a page ends.
@@ -156,6 +158,7 @@ pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<
         solicited: lit(1, 0),
         ack_req: lit(1, 0),
         psn: meta.psn,
+        fresh: lit(1, 0),
         va: lit(64, 0),
         rkey: lit(32, 0),
         dma_length: lit(32, 0),

@@ -84,6 +84,7 @@ impl Bench {
             ("address", to.0.into()),
             ("second_address", to.1.into()),
             ("answer", answer.into()),
+            ("qp", self.orders % 16),
             ("psn", self.orders),
             ("syndrome", 0x1f),
         ]);
@@ -126,7 +127,9 @@ impl Bench {
         assert!(items.next().is_none(), "seed {seed}: a write too many");
         assert_eq!(self.sinks[1].items.len(), self.answers.len(), "seed {seed}");
         for (i, (psn, before)) in self.answers.iter().enumerate() {
-            assert_eq!(self.sinks[1].items[i]["psn"].to_u64(), *psn, "seed {seed}: answer {i}");
+            let item = &self.sinks[1].items[i];
+            let from = (item["qp"].to_u64(), item["psn"].to_u64());
+            assert_eq!(from, (*psn % 16, *psn), "seed {seed}: answer {i}");
             if *before > 0 {
                 assert!(
                     self.sinks[1].cycles[i] > ends[before - 1],
@@ -178,6 +181,23 @@ fn placed_answered_and_forgotten_frames_mix_under_random_stalls() {
             }
         }
         bench.run(stall);
+    }
+}
+
+#[test]
+fn padding_without_end_touches_neither_this_write_nor_the_next_one() {
+    for (beat_bytes, seed) in [(8, 8), (16, 9), (64, 10)] {
+        let mut bench = bench(beat_bytes, seed);
+        // To just below where the count of beats ends, to just above, and far on.
+        for tail in [16_000, 16_384 - 200, 16_384, 16_384 + 200, 33_000, 60_000] {
+            for (offset, length) in [(54, 100), (70, 1), (0, 4096)] {
+                bench.place(offset, 0x7000 - 50, length, tail, true);
+                bench.place(58, 0x9000 + 3, 200, 4, true);
+                bench.forget(tail, true);
+                bench.place(94, 0x5000 + 9, 77, 0, true);
+            }
+        }
+        bench.run(if beat_bytes == 16 { 0.2 } else { 0.0 });
     }
 }
 

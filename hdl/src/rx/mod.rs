@@ -3,6 +3,7 @@
 
 pub mod buffer;
 pub mod dispatch;
+pub mod door;
 #[cfg(test)]
 mod frames;
 pub mod icrc;

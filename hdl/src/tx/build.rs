@@ -360,6 +360,7 @@ pub fn build(
     let read_valid = m.reg("read_valid", 1).reset(0);
     let read = m.reg_of("read", &packet.payload);
     m.discard(&read.qp);
+    m.discard(&read.fresh);
     let read_moves = m.wire("read_moves", 1);
     packet.accept(!read_valid | read_moves);
     let entry = vectors(m, cfg, av_write, packet.fire(), packet.qp);

@@ -28,7 +28,7 @@ use super::FrameBeat;
 use crate::config::RnicConfig;
 use crate::icrc::{icrc_core, mask, unpad, unpad_stages, PacketEnd, CORE_LATENCY, MASK_LATENCY_FRAME};
 use crate::stream::{fifo, skid, Beat};
-use ferrowire_rtl::{bits, cat, clog2, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::icrc::BYTES;
 
 /// Room for frames: at least two of the largest.
@@ -40,6 +40,17 @@ pub const FRAMES: u32 = 32;
 pub fn latency(beat_bytes: u32) -> u32 {
     // Behind the CRC: its FIFO, the RAM, the register slice.
     MASK_LATENCY_FRAME + CORE_LATENCY + unpad_stages(beat_bytes) + 3
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Appended {
+    /// Frames for the MAC.
+    pub wire: Stream<Beat>,
+    /// The oldest frame is on its way to the wire: it has been read from the buffer to its end.
+    pub left: Sig,
+    /// The oldest frame was poisoned and is forgotten.
+    pub dropped: Sig,
 }
 
 /// Where a frame ends.
@@ -81,7 +92,7 @@ fn turned(m: &Scope, icrc: Sig, empty: Sig) -> Sig {
 
 /// Buffers frames, fills in their ICRC and sends them on without gaps.
 #[module]
-pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>) -> Stream<Beat> {
+pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>) -> Appended {
     let beat_bytes = cfg.beat_bytes;
     let lane_bits = cfg.lane_bits();
     let depth = BUFFER_BYTES / beat_bytes;
@@ -168,7 +179,7 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>) -> Stream<B
     let enters_last = enters & frame.last;
     m.when(enters_last & !leaves, |m| m.set(&waiting, waiting + 1))
         .otherwise_when(leaves & !enters_last, |m| m.set(&waiting, waiting - 1));
-    skid(m, filled)
+    Appended { wire: skid(m, filled), left: take & is_last, dropped: drops }
 }
 
 #[cfg(test)]
@@ -193,7 +204,13 @@ mod tests {
         let shape = Beat::of(beat_bytes);
         let netlist = build("top", |m| {
             let out = append(m, &cfg, m.stream_in("frame", &FrameBeat::of(beat_bytes)));
-            m.stream_out("out", out);
+            m.stream_out("out", out.wire);
+            // Frames by how they ended.
+            for (name, ends) in [("left", out.left), ("dropped", out.dropped)] {
+                let count = m.reg(&format!("{name}_count"), 16).reset(0);
+                m.set(&count, count + ends.zext(16));
+                m.output(name, &count);
+            }
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
@@ -350,6 +367,8 @@ mod tests {
                 crate::testing::drain(sim, source, sink, &mut random, 0.0, 20 * beats, 1000);
                 assert!(sink[0].frames() == sent, "seed {}: {beat_bytes} bytes a beat", random.seed);
                 assert_eq!(sink[0].gaps, 0, "seed {}: a gap inside a frame", random.seed);
+                let ends = (sim.get("left"), sim.get("dropped"));
+                assert_eq!(ends, (sent.len() as u64, 150 - sent.len() as u64), "seed {}", random.seed);
             }
         }
     }

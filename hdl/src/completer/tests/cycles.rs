@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What each event costs.
+
+use super::*;
+
+#[test]
+fn an_acknowledgement_a_message_takes_three_cycles() {
+    for qps in [1, 8] {
+        let mut bench = bench_of(&config(256, 128), 13, 0.0);
+        (0..qps).for_each(|qp| bench.start(qp));
+        for i in 0..64 {
+            bench.send_end(i % qps, true);
+        }
+        bench.steps(140);
+        // The next ones are recorded meanwhile.
+        for i in 0..64 {
+            bench.send_end(i % qps, true);
+        }
+        for i in 0..64 {
+            let psn = (bench.qps[i % qps].oldest_psn + (i / qps) as u32) % MODULUS;
+            bench.answer(i % qps, psn, ACK);
+        }
+        bench.taken(ANSWER);
+        let taken = &bench.sources[ANSWER].cycles;
+        let most = taken.windows(2).map(|w| w[1] - w[0]).max();
+        assert_eq!(most, Some(3), "{qps} queue pairs");
+        bench.end();
+    }
+}
+
+#[test]
+fn other_answers_take_the_cycles_that_the_page_says() {
+    let mut bench = bench(14, 0.0);
+    bench.start(0);
+    bench.send_part(0);
+    (0..6).for_each(|_| bench.send_end(0, true));
+    bench.steps(40);
+    let psn = bench.qps[0].oldest_psn;
+    // A part of a message, a message, three messages, a duplicate, a NAK, the same once more, another message.
+    let answers = [(0, ACK), (1, ACK), (4, ACK), (1, ACK), (5, SEQUENCE), (5, SEQUENCE), (5, ACK), (6, ACK)];
+    for (ahead, syndrome) in answers {
+        bench.answer(0, (psn + ahead) % MODULUS, syndrome);
+    }
+    bench.compare();
+    let taken = &bench.sources[ANSWER].cycles;
+    let cycles: Vec<u64> = taken.windows(2).map(|w| w[1] - w[0]).collect();
+    assert_eq!(cycles, [3, 3, 5, 3, 4, 3, 3]);
+    bench.end();
+}
+
+#[test]
+fn a_packet_takes_two_cycles() {
+    let mut bench = bench_of(&config(256, 128), 70, 0.0);
+    bench.start(0);
+    bench.send_end(0, true);
+    bench.taken(SENT);
+    for _ in 0..20 {
+        bench.send_part(0);
+        bench.send_end(0, true);
+        let psn = bench.qps[0].to_send;
+        bench.send_again(0, (psn + MODULUS - 1) % MODULUS);
+    }
+    bench.taken(SENT);
+    let taken = &bench.sources[SENT].cycles[1..];
+    assert!(taken.windows(2).all(|w| w[1] - w[0] == 2), "{taken:?}");
+    bench.end();
+}

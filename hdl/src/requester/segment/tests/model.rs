@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the tests know of a QP: its WQEs, and where their packets lie among the PSNs.
+
+use super::SendWqe;
+
+/// What is wrong with a WQE.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Fault {
+    Read,
+    Opcode,
+    Inline,
+    Sges,
+    Units,
+    Long,
+}
+
+#[derive(Clone, Debug)]
+pub struct Wqe {
+    pub unit: SendWqe,
+    pub fault: Option<Fault>,
+}
+
+impl Wqe {
+    pub fn length(&self) -> u64 {
+        if self.unit.num_sge == 0 {
+            0
+        } else {
+            self.unit.sge0_len.into()
+        }
+    }
+
+    /// A broken one takes one PSN.
+    pub fn packets(&self, mtu: u32) -> u32 {
+        match self.fault {
+            Some(_) => 1,
+            None => self.length().div_ceil(mtu.into()).max(1) as u32,
+        }
+    }
+}
+
+/// A place among the packets of a QP.
+#[derive(Clone, Copy, Default, PartialEq, Debug)]
+pub struct Place {
+    pub index: u16,
+    pub first_psn: u32,
+    pub psn: u32,
+}
+
+#[derive(Clone, Default)]
+pub struct Qp {
+    pub wqes: Vec<Wqe>,
+    /// PSN of the first packet of each, and of the one to come.
+    pub psns: Vec<u32>,
+    pub mtu: u32,
+    pub sig_all: bool,
+    /// What comes next.
+    pub at: Place,
+    /// The PSN that comes next for the first time.
+    pub high: u32,
+    pub held: bool,
+    /// The completer's.
+    pub oldest: Place,
+}
+
+/// How far one PSN, or index, is ahead of another.
+pub fn ahead(to: u32, from: u32) -> u32 {
+    to.wrapping_sub(from) & 0xff_ffff
+}
+
+impl Qp {
+    pub fn due(&self, index: u16, oldest: Place) -> bool {
+        let at = if self.behind(oldest) { oldest.index } else { self.at.index };
+        !self.held && at == index
+    }
+
+    /// The completer is further.
+    pub fn behind(&self, oldest: Place) -> bool {
+        self.at.index.wrapping_sub(oldest.index) >> 15 == 1
+    }
+
+    /// Nothing more may be begun.
+    pub fn full(&self, oldest: Place) -> bool {
+        !self.behind(oldest) && (1 << 22..1 << 23).contains(&ahead(self.at.psn, oldest.psn))
+    }
+
+    /// Where a PSN lies.
+    pub fn place(&self, psn: u32) -> Place {
+        let start = self.psns[0];
+        let index = self.psns.partition_point(|first| ahead(*first, start) <= ahead(psn, start)) - 1;
+        Place { index: index as u16, first_psn: self.psns[index], psn }
+    }
+
+    pub fn push(&mut self, wqe: Wqe) -> u16 {
+        let next = self.psns[self.wqes.len()] + wqe.packets(self.mtu);
+        self.psns.push(next & 0xff_ffff);
+        self.wqes.push(wqe);
+        self.wqes.len() as u16 - 1
+    }
+}

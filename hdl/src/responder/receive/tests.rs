@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The cache of receive WQEs against host memory: whatever is wanted is what was posted last at its index.
+
+use super::*;
+use crate::testing::{item, step, Random, Sink, Source};
+use crate::types::QpAttributes;
+use ferrowire_rtl::{build, Bits, Sim};
+use rand::Rng;
+use std::collections::{HashMap, VecDeque};
+
+const QPS: usize = 8;
+
+// Sources.
+const DOORBELL: usize = 0;
+const WANTED: usize = 1;
+const DATA: usize = 2;
+// Sinks.
+const READ: usize = 0;
+const RECEIVED: usize = 1;
+
+#[derive(Clone, Default)]
+struct Qp {
+    base: u64,
+    log2: u32,
+    producer: u16,
+    /// Index of the oldest that is still needed.
+    consumer: u16,
+    /// What was posted, by index.
+    units: HashMap<u16, Vec<u8>>,
+}
+
+struct Bench {
+    cfg: RnicConfig,
+    sim: Sim,
+    sources: Vec<Source>,
+    sinks: Vec<Sink>,
+    random: Random,
+    stall: f64,
+    qps: Vec<Qp>,
+    memory: HashMap<u64, Vec<u8>>,
+    /// Reads that host memory answers when their time has come.
+    reads: VecDeque<(u64, u64, u64)>,
+    latency: u64,
+    cycle: u64,
+    seen: usize,
+    /// What was wanted: the unit, or nothing where there is none.
+    expected: Vec<Option<Vec<u8>>>,
+}
+
+impl Bench {
+    fn new(seed: u64, beat_bytes: u32, stall: f64, latency: u64) -> Bench {
+        let config = if beat_bytes == 64 { "generic-64b" } else { "generic-8b" };
+        let cfg = RnicConfig { beat_bytes, qps: QPS as u32, ..RnicConfig::named(config).unwrap() };
+        let netlist = build("bench", |m| {
+            let out = receive(
+                m,
+                &cfg,
+                m.input_of("broadcast", &QpBroadcast::of(&cfg)),
+                m.stream_in("doorbell", &RqDoorbell::of(&cfg)),
+                m.stream_in("wanted", &Wanted::of(&cfg)),
+                m.stream_in("data", &DmaReadData::of(&cfg)),
+            );
+            m.stream_out("read", out.read);
+            m.stream_out("received", out.received);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let sources = vec![
+            Source::new("doorbell", &RqDoorbell::of(&cfg)),
+            Source::new("wanted", &Wanted::of(&cfg)),
+            Source::new("data", &DmaReadData::of(&cfg)),
+        ];
+        let sinks = vec![Sink::new("read", &DmaReadRequest::of()), Sink::new("received", &Received::of())];
+        let mut bench = Bench {
+            cfg,
+            sim,
+            sources,
+            sinks,
+            random: Random::new(seed),
+            stall,
+            qps: vec![Qp::default(); QPS],
+            memory: HashMap::new(),
+            reads: VecDeque::new(),
+            latency,
+            cycle: 0,
+            seen: 0,
+            expected: Vec::new(),
+        };
+        for _ in 0..slots(&bench.cfg) + 20 {
+            bench.step();
+        }
+        for qp in 0..QPS {
+            bench.create(qp);
+        }
+        bench
+    }
+
+    fn step(&mut self) {
+        let beat = u64::from(self.cfg.beat_bytes);
+        while let Some(read) = self.sinks[READ].items.get(self.seen) {
+            self.seen += 1;
+            let (address, length) = (read["address"].to_u64(), read["length"].to_u64());
+            assert_eq!(address / 4096, (address + length - 1) / 4096, "within a page");
+            self.reads.push_back((self.cycle + self.latency, address, length));
+        }
+        while self.reads.front().is_some_and(|(due, ..)| *due <= self.cycle) {
+            let (_, address, length) = self.reads.pop_front().unwrap();
+            for at in (address..address + length).step_by(beat as usize) {
+                let unit = self.memory.get(&(at / 64 * 64)).unwrap_or_else(|| {
+                    panic!("seed {}: {at:#x} is read, where nothing was posted", self.random.seed)
+                });
+                let from = (at % 64) as usize;
+                let last = [("last", u128::from(at + beat == address + length))];
+                let mut data = item(&DmaReadData::of(&self.cfg), &last);
+                let bytes = &unit[from..from + beat as usize];
+                data.insert("data".into(), Bits::from_bytes(8 * self.cfg.beat_bytes, bytes));
+                self.sources[DATA].push(data);
+            }
+        }
+        let Bench { sim, sources, sinks, random, stall, .. } = self;
+        step(sim, sources, sinks, random, *stall);
+        self.cycle += 1;
+    }
+
+    /// An empty queue of some size, in RESET.
+    fn create(&mut self, qp: usize) {
+        let log2 = self.random.rng.random_range(3..8);
+        let bytes = 64u64 << log2;
+        let base = self.random.rng.random_range(1..1u64 << 40) * bytes.max(4096);
+        self.qps[qp] = Qp { base, log2, ..Qp::default() };
+        let fields = [("rq_base", u128::from(base)), ("rq_log2", u128::from(log2))];
+        for (path, bits) in item(&QpAttributes::of(&self.cfg), &fields) {
+            self.sim.set_bits(&format!("broadcast_attributes_entry_{path}"), &bits);
+        }
+        for port in ["attributes", "state"] {
+            self.sim.set(&format!("broadcast_{port}_index"), qp as u64);
+            self.sim.set(&format!("broadcast_{port}_enable"), 1);
+        }
+        self.sim.set("broadcast_state_entry", u64::from(QpState::Reset.code()));
+        self.step();
+        for port in ["attributes", "state"] {
+            self.sim.set(&format!("broadcast_{port}_enable"), 0);
+        }
+        // The next command takes longer than what is under way.
+        for _ in 0..3 * self.latency + slots(&self.cfg) as u64 + 200 {
+            self.step();
+        }
+        self.sim.set("broadcast_state_entry", u64::from(QpState::Init.code()));
+        self.sim.set("broadcast_state_enable", 1);
+        for _ in 0..2 {
+            self.step();
+            self.sim.set("broadcast_state_enable", 0);
+        }
+    }
+
+    fn post(&mut self, qp: usize, count: u16) {
+        let q = &mut self.qps[qp];
+        let free = (1u16 << q.log2) - q.producer.wrapping_sub(q.consumer);
+        for _ in 0..count.min(free) {
+            let unit = self.random.bytes(64);
+            let place = u64::from(q.producer) & ((1 << q.log2) - 1);
+            self.memory.insert(q.base + 64 * place, unit.clone());
+            q.units.insert(q.producer, unit);
+            q.producer = q.producer.wrapping_add(1);
+        }
+        let fields = [("qp", qp as u128), ("producer", q.producer.into())];
+        self.sources[DOORBELL].push_values(&fields);
+        // Who wants what has been posted knows that the doorbell has come.
+        while self.sources[DOORBELL].left() > 0 {
+            self.step();
+        }
+        (0..8).for_each(|_| self.step());
+    }
+
+    fn want(&mut self, qp: usize, index: u16) {
+        let q = &self.qps[qp];
+        let posted = (q.producer.wrapping_sub(index) as i16) > 0;
+        self.expected.push(posted.then(|| q.units[&index].clone()));
+        self.sources[WANTED].push_values(&[("qp", qp as u128), ("index", index.into())]);
+    }
+
+    fn settle(&mut self) {
+        let mut cycles = 0;
+        while self.sinks[RECEIVED].items.len() < self.expected.len() {
+            self.step();
+            cycles += 1;
+            assert!(cycles < 200_000, "seed {}: it stands still", self.random.seed);
+        }
+    }
+
+    fn check(&mut self) {
+        self.settle();
+        for (i, (found, expected)) in self.sinks[RECEIVED].items.iter().zip(&self.expected).enumerate() {
+            match expected {
+                Some(unit) => {
+                    assert_eq!(found["void"].to_u64(), 0, "seed {}, {i}", self.random.seed);
+                    assert!(found["unit"] == Bits::from_bytes(512, unit), "seed {}, {i}", self.random.seed);
+                }
+                None => assert_eq!(found["void"].to_u64(), 1, "seed {}, {i}", self.random.seed),
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_wanted_is_what_was_posted_through_many_lives() {
+    for (seed, beat_bytes, stall, latency) in [(1, 64, 0.0, 5), (2, 8, 0.0, 120), (3, 64, 0.3, 60)] {
+        let mut bench = Bench::new(seed, beat_bytes, stall, latency);
+        for _ in 0..2500 {
+            let qp = bench.random.rng.random_range(0..QPS);
+            match bench.random.rng.random_range(0..100) {
+                0..40 => {
+                    let count = bench.random.rng.random_range(1..12);
+                    bench.post(qp, count);
+                }
+                40..95 => {
+                    // The packets of some messages: each wants the same WQE a few times.
+                    for _ in 0..bench.random.rng.random_range(1..8) {
+                        let q = &bench.qps[qp];
+                        let (index, left) = (q.consumer, q.producer.wrapping_sub(q.consumer));
+                        for _ in 0..bench.random.rng.random_range(1..3) {
+                            bench.want(qp, index);
+                        }
+                        bench.settle();
+                        if left > 0 {
+                            bench.qps[qp].consumer = index.wrapping_add(1);
+                        }
+                    }
+                }
+                95..97 => {
+                    bench.settle();
+                    bench.create(qp);
+                }
+                _ => (0..bench.random.rng.random_range(0..300)).for_each(|_| bench.step()),
+            }
+        }
+        bench.check();
+    }
+}
+
+#[test]
+fn a_queue_pair_alone_gets_a_wqe_every_four_cycles_whatever_the_latency() {
+    for latency in [0, 250] {
+        let mut bench = Bench::new(4, 64, 0.0, latency);
+        while bench.qps[3].log2 < 7 {
+            bench.create(3);
+        }
+        // A message takes its WQE when its first packet comes, and the host posts another when it is done.
+        for round in 0..6 {
+            if round == 0 {
+                bench.post(3, 128);
+            }
+            let from = bench.qps[3].consumer;
+            (0..64).for_each(|i| bench.want(3, from.wrapping_add(i)));
+            bench.settle();
+            bench.qps[3].consumer = from.wrapping_add(64);
+            bench.post(3, 64);
+        }
+        bench.check();
+        let cycles = &bench.sinks[RECEIVED].cycles;
+        // The pauses between the rounds are the test's own.
+        for round in 1..6 {
+            let each = (cycles[64 * round + 63] - cycles[64 * round]) as f64 / 63.0;
+            assert!(each <= 4.0, "round {round}: {each} cycles at {latency}");
+        }
+    }
+}
+
+#[test]
+fn slots_are_cleared_before_the_number_of_a_life_comes_again() {
+    let mut bench = Bench::new(5, 64, 0.0, 3);
+    for life in 0..70u64 {
+        bench.create(2);
+        bench.want(2, 0);
+        bench.check();
+        bench.post(2, 1);
+        for _ in 0..30 {
+            bench.step();
+        }
+        bench.want(2, 0);
+        bench.check();
+        assert!(!bench.expected.is_empty(), "life {life}");
+    }
+}

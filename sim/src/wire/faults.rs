@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Faults`]: what a bad wire does, by chance.
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+/// Most frames that overtake one that changes places.
+const OVERTAKERS: u32 = 4;
+
+/// A frame to deliver, and when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The frame.
+    pub frame: Vec<u8>,
+    /// Cycles that it is late.
+    pub delay: u64,
+    /// So many frames that are sent later, and are not held back themselves, come before it. When `delay` is over it comes
+    /// though there were fewer.
+    pub behind: u32,
+}
+
+impl Delivery {
+    /// As soon as the link can.
+    pub fn at_once(frame: Vec<u8>) -> Self {
+        Self { frame, delay: 0, behind: 0 }
+    }
+
+    /// So many cycles late.
+    pub fn late(frame: Vec<u8>, delay: u64) -> Self {
+        Self { frame, delay, behind: 0 }
+    }
+
+    /// Whether nothing is held back.
+    pub fn is_prompt(&self) -> bool {
+        self.delay == 0 && self.behind == 0
+    }
+}
+
+/// What becomes of a frame: what is delivered in its place, and when.
+pub type TimedFilter = Box<dyn FnMut(&[u8]) -> Vec<Delivery> + Send>;
+
+/// What a bad wire does, each with its probability for a frame.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Faults {
+    /// The frame is lost.
+    pub drop: f64,
+    /// It comes twice.
+    pub duplicate: f64,
+    /// One of its bits is another one.
+    pub corrupt: f64,
+    /// It changes places with 1 to 4 later ones, if these come within `hold` cycles.
+    pub reorder: f64,
+    /// It is 1 to `hold` cycles late.
+    pub delay: f64,
+    /// Longest time that a frame is held back, in cycles.
+    pub hold: u64,
+}
+
+impl Faults {
+    /// As a filter; the same seed does the same. Of a frame that comes twice, each copy may be held back on its own.
+    pub fn filter(self, seed: u64) -> TimedFilter {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let hold = self.hold.max(1);
+        Box::new(move |frame| {
+            if rng.random_bool(self.drop) {
+                return Vec::new();
+            }
+            let mut frame = frame.to_vec();
+            if rng.random_bool(self.corrupt) {
+                let bit = rng.random_range(0..frame.len() * 8);
+                frame[bit / 8] ^= 1 << (bit % 8);
+            }
+            let copies = if rng.random_bool(self.duplicate) { 2 } else { 1 };
+            let mut when = |frame: Vec<u8>| {
+                let reorder = rng.random_bool(self.reorder);
+                let delay = rng.random_bool(self.delay);
+                match (reorder, delay) {
+                    (true, _) => Delivery { frame, delay: hold, behind: rng.random_range(1..=OVERTAKERS) },
+                    (false, true) => Delivery::late(frame, rng.random_range(1..=hold)),
+                    (false, false) => Delivery::at_once(frame),
+                }
+            };
+            (0..copies).map(|_| when(frame.clone())).collect()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all() -> Vec<Vec<u8>> {
+        (0..500).map(|i| vec![i as u8; 60]).collect()
+    }
+
+    fn go(faults: Faults, seed: u64) -> Vec<Vec<Delivery>> {
+        let mut filter = faults.filter(seed);
+        all().iter().map(|frame| filter(frame)).collect()
+    }
+
+    #[test]
+    fn faults_are_the_same_for_the_same_seed() {
+        let faults = Faults { drop: 0.2, duplicate: 0.2, corrupt: 0.2, reorder: 0.2, delay: 0.2, hold: 900 };
+        let once = go(faults, 5);
+        assert_eq!(once, go(faults, 5));
+        assert_ne!(once, go(faults, 6));
+        for count in [0, 2] {
+            let n = once.iter().filter(|out| out.len() == count).count();
+            assert!((50..150).contains(&n), "{n} frames became {count}");
+        }
+        let changed = once
+            .iter()
+            .zip(all())
+            .filter(|(out, frame)| out.first().is_some_and(|d| d.frame != *frame))
+            .count();
+        assert!((40..130).contains(&changed), "{changed} changed");
+    }
+
+    #[test]
+    fn faults_hold_frames_back_as_often_and_as_long_as_they_say() {
+        let held = go(Faults { reorder: 0.2, delay: 0.25, hold: 900, ..Faults::default() }, 7);
+        assert!(held.iter().all(|out| out.len() == 1));
+        let held: Vec<&Delivery> = held.iter().flatten().collect();
+        let behind = held.iter().filter(|d| d.behind > 0).count();
+        assert!((60..140).contains(&behind), "{behind} change places");
+        assert!(held.iter().all(|d| d.behind <= OVERTAKERS && (d.behind == 0 || d.delay == 900)));
+        let late = held.iter().filter(|d| d.behind == 0 && d.delay > 0).count();
+        assert!((60..140).contains(&late), "{late} are late");
+        assert!(held.iter().all(|d| d.delay <= 900));
+        assert!(held.iter().zip(all()).all(|(d, frame)| d.frame == frame));
+    }
+
+    #[test]
+    fn no_faults_change_nothing() {
+        let through = go(Faults::default(), 1);
+        assert!(through.iter().zip(all()).all(|(out, frame)| *out == [Delivery::at_once(frame)]));
+    }
+}
