@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ferrowire-sim bench`: the figures that the design has budgets for, in clock cycles.
 //!
-//! [`crate::measure`] says what each of them counts.
+//! [`crate::measure`] says what each of them counts; with `--loss`, [`crate::goodput`].
 
 use std::fs;
 use std::io::Write as _;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
@@ -14,6 +15,7 @@ use ferrowire::PathMtu;
 use ferrowire_hdl::config::RnicConfig;
 use serde::Serialize;
 
+use crate::goodput::{self, Goodput, Run};
 use crate::measure::{self, Load};
 use crate::pair::{Pair, PairOptions};
 
@@ -29,15 +31,29 @@ pub struct BenchArgs {
     /// Queue pairs of the rates
     #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
     qps: Vec<usize>,
+    /// Measure goodput on a wire that loses frames instead, to target/bench/loss.json: 1 us of host latency at 250 MHz and 1 us
+    /// of wire each way, one queue pair, the mean of some runs
+    #[arg(long, conflicts_with_all = ["host_latency", "qps"])]
+    loss: bool,
     /// Print JSON on the standard output
     #[arg(long)]
     json: bool,
 }
 
+/// Share of frames that get lost: in per cent, as a probability, and packets of each run, more where losses are rare.
+const LOSSES: &[(&str, f64, usize)] =
+    &[("0.01", 1e-4, 16384), ("0.1", 1e-3, 4096), ("1", 1e-2, 4096), ("5", 5e-2, 4096)];
+
+/// Runs of each share.
+const LOSS_RUNS: u64 = 4;
+
+/// Host and wire latency of the loss runs, in cycles.
+const LOSS_LATENCY: u64 = 250;
+
 /// A figure.
 #[derive(Clone, Debug, Serialize)]
 struct Figure {
-    name: &'static str,
+    name: String,
     config: String,
     host_latency_cycles: u64,
     qps: usize,
@@ -61,7 +77,7 @@ const RATES: &[(&str, usize, PathMtu, usize, bool)] = &[
 
 /// What the design allows `generic-64b` without host latency, and with it for the rates.
 fn budget(figure: &Figure) -> Option<f64> {
-    let (budget, rate) = match figure.name {
+    let (budget, rate) = match figure.name.as_str() {
         "write_64_cycles_per_message" => (4.0, true),
         "write_1024_cycles_per_packet" => (17.5, true),
         "write_4096_cycles_per_packet" => (66.0, true),
@@ -77,6 +93,9 @@ fn budget(figure: &Figure) -> Option<f64> {
 /// # Errors
 /// Anything that goes wrong.
 pub fn run(args: &BenchArgs) -> Result<()> {
+    if args.loss {
+        return loss(args);
+    }
     let (mut results, mut failed) = (Vec::new(), Vec::new());
     let each = RATES.len() * args.qps.len() + 1;
     let bar = crate::demo::bar(
@@ -89,7 +108,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         for &host_latency in &args.host_latency {
             let options = PairOptions { host_latency, ..PairOptions::default() };
             let figure = |name_of: &'static str, qps: usize, value: f64, unit: &'static str| Figure {
-                name: name_of,
+                name: name_of.into(),
                 config: name.clone(),
                 host_latency_cycles: host_latency,
                 qps,
@@ -141,11 +160,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     bar.finish_and_clear();
 
     let report = Report { commit: commit(), results };
-    let path = ferrowire_verilator::target_dir().join("bench/report.json");
-    let text = serde_json::to_string_pretty(&report)?;
-    let writing = || format!("writing {}", path.display());
-    fs::create_dir_all(path.parent().unwrap_or(&path)).with_context(writing)?;
-    fs::write(&path, &text).with_context(writing)?;
+    let (path, text) = write(&report, "report.json")?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{text}")?;
@@ -172,6 +187,103 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     }
     writeln!(out, "\nReport: {}", path.display())?;
     verdict(&failed)
+}
+
+/// Writes a report below `target/bench`.
+fn write(report: &Report, name: &str) -> Result<(PathBuf, String)> {
+    let path = ferrowire_verilator::target_dir().join("bench").join(name);
+    let text = serde_json::to_string_pretty(report)?;
+    let writing = || format!("writing {}", path.display());
+    fs::create_dir_all(path.parent().unwrap_or(&path)).with_context(writing)?;
+    fs::write(&path, &text).with_context(writing)?;
+    Ok((path, text))
+}
+
+/// Goodput under loss.
+fn loss(args: &BenchArgs) -> Result<()> {
+    let mtus = [PathMtu::B1024, PathMtu::B4096];
+    let runs = (args.config.len() * mtus.len() * LOSSES.len()) as u64 * (1 + LOSS_RUNS);
+    let bar = crate::demo::bar(runs, "{msg:48} {wide_bar} {pos}/{len}");
+    let mut results = Vec::new();
+    let mut table = Vec::new();
+    for name in &args.config {
+        let model = crate::demo::build(name, &RnicConfig::named(name)?, false)?;
+        for mtu in mtus {
+            let once = |packets: usize, loss: f64, seed: u64| {
+                bar.set_message(format!("{name}, {} B, {} % lost", mtu.bytes(), 100.0 * loss));
+                let options = PairOptions {
+                    host_latency: LOSS_LATENCY,
+                    wire_latency: LOSS_LATENCY,
+                    ..PairOptions::default()
+                };
+                let messages = packets * mtu.bytes() / goodput::MESSAGE;
+                let run = Run { mtu, messages, loss, seed };
+                let result = goodput::goodput(&Pair::new(&model, &options)?, &run)
+                    .with_context(|| format!("{name}, {} B, {loss} lost, seed {seed}", mtu.bytes()));
+                bar.inc(1);
+                result
+            };
+            let mut figure = |name_of: String, value: f64, unit: &'static str| {
+                results.push(Figure {
+                    name: name_of,
+                    config: name.clone(),
+                    host_latency_cycles: LOSS_LATENCY,
+                    qps: 1,
+                    value: (value * 10_000.0).round() / 10_000.0,
+                    unit,
+                });
+            };
+            for &(percent, loss, packets) in LOSSES {
+                let whole = once(packets, 0.0, 0)?;
+                let mut all = Vec::new();
+                for seed in 1..=LOSS_RUNS {
+                    all.push(once(packets, loss, seed)?);
+                }
+                let mean = |of: fn(&Goodput) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
+                let share = whole.cycles as f64 / mean(|run| run.cycles as f64);
+                let name_of = format!("write_{}_goodput_at_{percent}_percent_loss", mtu.bytes());
+                figure(name_of, share, "share of the rate without loss");
+                let again = mean(|run| run.again as f64) / packets as f64;
+                table.push((
+                    name.clone(),
+                    mtu.bytes(),
+                    percent,
+                    whole.gbps,
+                    share,
+                    again,
+                    mean(|run| run.timeouts as f64),
+                ));
+            }
+        }
+    }
+    bar.finish_and_clear();
+    let report = Report { commit: commit(), results };
+    let (path, text) = write(&report, "loss.json")?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{text}")?;
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "{:<12} {:>6} {:>7} {:>10} {:>9} {:>14} {:>10}",
+        "config", "bytes", "lost", "without", "goodput", "packets again", "time-outs"
+    )?;
+    for (config, bytes, percent, gbps, share, again, timeouts) in table {
+        writeln!(
+            out,
+            "{config:<12} {bytes:>6} {percent:>5} % {gbps:>5.1} Gb/s {:>7.1} % {:>12.1} % {timeouts:>10.1}",
+            100.0 * share,
+            100.0 * again
+        )?;
+    }
+    writeln!(
+        out,
+        "\nWithout: payload at the card's clock when nothing gets lost. Goodput: the share of it that is left. Packets again: sent \
+         more than once, of all. Time-outs: in a run. Means of {LOSS_RUNS} runs.\nReport: {}",
+        path.display()
+    )?;
+    Ok(())
 }
 
 /// Fails when a figure did.

@@ -21,6 +21,7 @@ pub mod bench;
 pub mod bus;
 pub mod card;
 pub mod demo;
+pub mod goodput;
 pub mod host;
 pub mod lockstep;
 pub mod measure;
