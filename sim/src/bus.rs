@@ -23,6 +23,15 @@ const CSR_LIMIT: u64 = 100_000;
 /// Cycles of [`Bus::progress`].
 const QUANTUM: u64 = 32;
 
+/// Who is at the other end of a card's wire, if that is no card: whole frames, in the card's cycles.
+pub trait Peer: Send {
+    /// A frame has arrived.
+    fn take(&mut self, cycle: u64, frame: Vec<u8>);
+
+    /// The wire is free: the next frame to send.
+    fn give(&mut self, cycle: u64) -> Option<Vec<u8>>;
+}
+
 /// A link and its ends.
 struct Wire {
     link: Link,
@@ -34,6 +43,8 @@ struct Wire {
 pub struct World {
     cards: Vec<Card>,
     wires: Vec<Wire>,
+    /// At the far ends of links 0 and 1, and what of a frame has come to it.
+    peer: Option<(Box<dyn Peer>, Vec<u8>)>,
     cycle: u64,
     clock_khz: u32,
     capture: Option<Capture>,
@@ -61,8 +72,25 @@ impl World {
         Ok(Self::of(model, cards, vec![wire(Some(0), None), wire(None, Some(0))]))
     }
 
+    /// One card and a peer that is none: link 0 to the peer, link 1 back.
+    ///
+    /// # Errors
+    /// The model is not that of a card.
+    pub fn with_peer(
+        model: &CardModel,
+        host_latency: u64,
+        wire_latency: u64,
+        peer: Box<dyn Peer>,
+    ) -> Result<Self> {
+        let cards = vec![Card::new(model, host_latency)?];
+        let wire = |from, to| Wire { link: Link::new(model.beat_bytes(), wire_latency), from, to };
+        let world = Self::of(model, cards, vec![wire(Some(0), None), wire(None, Some(0))]);
+        Ok(Self { peer: Some((peer, Vec::new())), ..world })
+    }
+
     fn of(model: &CardModel, cards: Vec<Card>, wires: Vec<Wire>) -> Self {
-        Self { cards, wires, cycle: 0, clock_khz: model.clock_khz(), capture: None, failed: None }
+        let clock_khz = model.clock_khz();
+        Self { cards, wires, peer: None, cycle: 0, clock_khz, capture: None, failed: None }
     }
 
     /// To be shared by buses.
@@ -157,8 +185,16 @@ impl World {
                 offered[from].as_ref()
             });
             let beat = wire.link.deliver(self.cycle, tx);
-            if let Some(to) = wire.to {
-                delivered[to] = beat;
+            match (wire.to, &mut self.peer, beat) {
+                (Some(to), _, beat) => delivered[to] = beat,
+                (None, Some((peer, frame)), Some(beat)) => {
+                    let width = self.cards[0].beat_bytes();
+                    frame.extend_from_slice(&beat.data[..width - usize::from(beat.empty)]);
+                    if beat.last {
+                        peer.take(self.cycle, std::mem::take(frame));
+                    }
+                }
+                _ => {}
             }
         }
         for (i, card) in self.cards.iter_mut().enumerate() {
@@ -176,6 +212,14 @@ impl World {
                     if let Err(error) = capture.write(i as u32, &frame) {
                         self.failed.get_or_insert(error.to_string());
                     }
+                }
+            }
+        }
+        if let Some((peer, _)) = &mut self.peer {
+            let link = &mut self.wires[1].link;
+            if link.ready(self.cycle) {
+                if let Some(frame) = peer.give(self.cycle) {
+                    link.send(self.cycle, frame);
                 }
             }
         }

@@ -14,6 +14,7 @@
 //! - [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
 //! - [`model`] is the transport once more, written from the specification: what the cards are compared with.
 //! - [`replay`] plays captured conversations again, with a card as one of the ends.
+//! - [`soak`] runs random programs over bad wires, card against card and card against [`model`].
 //! - [`lockstep`] compares the native simulator with Verilator.
 #![forbid(unsafe_code)]
 
@@ -28,4 +29,5 @@ pub mod measure;
 pub mod model;
 pub mod pair;
 pub mod replay;
+pub mod soak;
 pub mod wire;

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ferrowire_sim::{bench, demo, replay};
+use ferrowire_sim::{bench, demo, replay, soak};
 
 /// Simulated Ferrowire cards
 #[derive(Parser)]
@@ -20,6 +20,7 @@ enum Command {
     /// Sends a file from one simulated card to another, and shows how fast
     Demo(demo::DemoArgs),
     Replay(replay::ReplayArgs),
+    Soak(soak::command::SoakArgs),
     /// Measures what the design has budgets for, in clock cycles
     Bench(bench::BenchArgs),
 }
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => demo::run(&args).map(|()| true),
         Command::Replay(args) => replay::run(&args),
+        Command::Soak(args) => soak::command::run(&args),
         Command::Bench(args) => bench::run(&args).map(|()| true),
     };
     match result {

@@ -228,6 +228,17 @@ impl Link {
         self.store(Stored { due: cycle, behind: 0, frame });
     }
 
+    /// A whole frame from a sender that has no beats. What a sender with beats meets, it meets too: rate and filter.
+    pub fn send(&mut self, cycle: u64, frame: Vec<u8>) {
+        self.length = frame.len() as u64;
+        self.frame = frame;
+        if self.filter.is_none() {
+            let frame = self.frame.clone();
+            self.store(Stored { due: cycle + 1 + self.latency, behind: 0, frame });
+        }
+        self.end_frame(cycle, cycle);
+    }
+
     /// Whether nothing is on its way.
     pub fn idle(&self) -> bool {
         self.queue.is_empty() && self.stored.is_empty() && self.started.is_none()

@@ -57,6 +57,14 @@ enum Command {
     #[command(disable_help_flag = true)]
     Replay(run::Args),
 
+    /// Run random programs on random networks until one ends as it must not
+    ///
+    /// Card against card, and card against the reference engine, over a wire that drops, repeats, reorders, corrupts and delays.
+    /// Every completion, every byte of both memories and the states of queue pairs are compared; a failure leaves waves, frames
+    /// and the command that repeats it. Arguments go to `ferrowire-sim soak`; its own help: cargo xtask soak --help
+    #[command(disable_help_flag = true)]
+    Soak(run::Args),
+
     /// Measure rates and latencies in clock cycles and compare them with the budgets
     ///
     /// Arguments go to `ferrowire-sim bench`; its own help: cargo xtask bench --help
@@ -84,6 +92,7 @@ fn main() -> ExitCode {
         Command::Check => check::run(),
         Command::Demo(args) => run::run("demo", &args),
         Command::Replay(args) => run::run("replay", &args),
+        Command::Soak(args) => run::run("soak", &args),
         Command::Bench(args) => run::run("bench", &args),
         Command::Synth(args) => synth::run(&args),
     };

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`CardEnd`]: a Verilated card, with the driver between it and the program.
+
+use std::time::Duration;
+
+use anyhow::{bail, Context as _, Result};
+use ferrowire::{
+    AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
+    HwCounter, InitAttributes, MemoryRegion, PageSize, ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr,
+    QueuePair, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, Sge,
+};
+use ferrowire_spec::queue::send_wqe::SendOpcode;
+use ferrowire_spec::QpState;
+
+use super::ends::{ip, mac, Done, End, Path, Region, Request, Rights, PAGE};
+use crate::bus::SharedWorld;
+
+/// What card and driver can do. A verb that is built is added here and in [`CardEnd::post`]; programs then use it as soon as
+/// the other end and [`super::program`] have it too.
+pub const VERBS: &[SendOpcode] = &[SendOpcode::Write];
+
+/// Longest wait for a command, in simulated time.
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(100);
+
+/// A queue pair in one of the states that the driver has types for.
+enum Pair {
+    Reset(Qp<Reset>),
+    Up(QueuePair),
+    /// Between two of them; it stays so when the card refuses.
+    Gone,
+}
+
+/// A card of a world.
+pub struct CardEnd {
+    card: usize,
+    side: usize,
+    /// With the requests that they have room for.
+    qps: Vec<(Pair, u32)>,
+    /// Whole pages, and what of them is registered.
+    regions: Vec<(HostMemory, MemoryRegion)>,
+    cq: CompletionQueue,
+    pd: ProtectionDomain,
+    context: Context,
+    world: SharedWorld,
+}
+
+impl CardEnd {
+    /// Opens a card as one side. `tick` is the unit of its time-outs in cycles.
+    ///
+    /// # Errors
+    /// The card does not come up.
+    pub fn open(world: &SharedWorld, card: usize, side: usize, seed: u64, tick: u32) -> Result<Self> {
+        let failed = || format!("opening the card of side {side}");
+        let options = ContextOptions {
+            command_timeout: COMMAND_TIMEOUT,
+            seed: Some(seed.wrapping_mul(2).wrapping_add(side as u64)),
+            ..ContextOptions::default()
+        };
+        let context = Context::open_with(world.bus(card), options).with_context(failed)?;
+        context.set_timer_tick(tick).with_context(failed)?;
+        let pd = context.alloc_pd().with_context(failed)?;
+        let cq = context.create_cq(4096).with_context(failed)?;
+        Ok(Self { card, side, qps: Vec::new(), regions: Vec::new(), cq, pd, context, world: world.clone() })
+    }
+
+    fn up(&self, qp: usize) -> Result<&QueuePair> {
+        match &self.qps[qp].0 {
+            Pair::Up(up) => Ok(up),
+            _ => bail!("queue pair {qp} is not up"),
+        }
+    }
+
+    fn up_mut(&mut self, qp: usize) -> Result<&mut QueuePair> {
+        match &mut self.qps[qp].0 {
+            Pair::Up(up) => Ok(up),
+            _ => bail!("queue pair {qp} is not up"),
+        }
+    }
+}
+
+impl End for CardEnd {
+    fn verbs(&self) -> &[SendOpcode] {
+        VERBS
+    }
+
+    fn region(&mut self, region: &Region, pages: &[u8]) -> Result<u32> {
+        let whole = self.context.alloc(pages.len(), PAGE)?;
+        whole.write(0, pages);
+        let memory = whole.slice(region.front(), region.len);
+        let access = match region.rights {
+            Rights::Closed => AccessFlags::LOCAL_READ,
+            Rights::Write => AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE,
+        };
+        let registered = self.pd.register_at(&memory, region.address, access, PageSize::Size4K)?;
+        let key = registered.rkey();
+        self.regions.push((whole, registered));
+        Ok(key)
+    }
+
+    fn read(&self, region: usize) -> Vec<u8> {
+        crate::pair::bytes(&self.regions[region].0)
+    }
+
+    fn write(&mut self, region: usize, at: usize, bytes: &[u8]) {
+        self.regions[region].0.write(at, bytes);
+    }
+
+    fn create(&mut self, requests: u32) -> Result<u32> {
+        let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
+        attr.max_send_units = requests;
+        let qp = self.pd.create_qp(&attr)?;
+        let qpn = qp.number();
+        self.qps.push((Pair::Reset(qp), requests));
+        Ok(qpn)
+    }
+
+    fn connect(&mut self, qp: usize, path: &Path) -> Result<()> {
+        let Pair::Reset(reset) = std::mem::replace(&mut self.qps[qp].0, Pair::Gone) else {
+            bail!("queue pair {qp} is not in RESET")
+        };
+        let (near, far) = (self.side, 1 - self.side);
+        let rtr = RtrAttributes {
+            av: Some(AddressVector::new(mac(near), ip(near, path.ipv6), mac(far), ip(far, path.ipv6))),
+            path_mtu: Some(path.mtu),
+            dest_qpn: Some(path.peer),
+            rq_psn: Some(Psn::new(path.rq_psn)),
+            max_dest_rd_atomic: Some(0),
+            min_rnr_timer: Some(12),
+            ..RtrAttributes::default()
+        };
+        let rts = RtsAttributes {
+            sq_psn: Some(Psn::new(path.sq_psn)),
+            timeout: Some(path.timeout),
+            retry_cnt: Some(path.retry_cnt),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(0),
+            ..RtsAttributes::default()
+        };
+        let init = InitAttributes { access: Some(AccessFlags::REMOTE_WRITE), pkey: Some(0xffff), qkey: None };
+        let up = reset.init(init).map_err(|step| step.error)?;
+        let up = up.rtr(rtr).map_err(|step| step.error)?;
+        self.qps[qp].0 = Pair::Up(up.rts(rts).map_err(|step| step.error)?);
+        Ok(())
+    }
+
+    fn reset(&mut self, qp: usize) -> Result<()> {
+        let Pair::Up(up) = std::mem::replace(&mut self.qps[qp].0, Pair::Gone) else {
+            bail!("queue pair {qp} is not up")
+        };
+        self.qps[qp].0 = Pair::Reset(up.reset().map_err(|step| step.error)?);
+        Ok(())
+    }
+
+    fn renew(&mut self, qp: usize) -> Result<u32> {
+        match std::mem::replace(&mut self.qps[qp].0, Pair::Gone) {
+            Pair::Up(up) => up.destroy()?,
+            Pair::Reset(reset) => reset.destroy()?,
+            Pair::Gone => bail!("queue pair {qp} is gone"),
+        }
+        let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
+        attr.max_send_units = self.qps[qp].1;
+        let reset = self.pd.create_qp(&attr)?;
+        let qpn = reset.number();
+        self.qps[qp].0 = Pair::Reset(reset);
+        Ok(qpn)
+    }
+
+    fn modify(&mut self, qp: usize, to: QpState) -> Result<()> {
+        Ok(self.up_mut(qp)?.modify(to, &QpAttributes::default())?)
+    }
+
+    fn state(&mut self, qp: usize) -> Result<Option<QpState>> {
+        Ok(self.up(qp)?.query()?.state.known())
+    }
+
+    fn is_drained(&mut self, qp: usize) -> Result<bool> {
+        Ok(!self.up(qp)?.query()?.sq_draining)
+    }
+
+    fn free(&mut self, qp: usize) -> usize {
+        match &mut self.qps[qp].0 {
+            Pair::Up(up) => up.start_post_send().free_units(),
+            _ => 0,
+        }
+    }
+
+    fn post(&mut self, qp: usize, requests: &[Request]) -> Result<()> {
+        let mut batch = self.up_mut(qp)?.start_post_send();
+        for request in requests {
+            let (address, lkey, bytes) = request.local;
+            let sges = [Sge { address, lkey, bytes }];
+            let remote = RemoteAddress { address: request.remote.0, rkey: request.remote.1 };
+            let mut wr = match request.opcode {
+                SendOpcode::Write => SendWr::write(request.id, &sges, remote),
+                other => bail!("the driver has no {other}"),
+            };
+            if request.signaled {
+                wr = wr.signaled();
+            }
+            if request.solicited {
+                wr = wr.solicited();
+            }
+            batch.post(&wr)?;
+        }
+        Ok(batch.ring()?)
+    }
+
+    fn poll(&mut self) -> Result<Vec<Done>> {
+        let mut some = [Completion::default(); 64];
+        let n = self.cq.poll(&mut some)?;
+        let done = some[..n].iter().map(|c| Done {
+            qpn: c.qpn,
+            id: c.wr_id,
+            status: c.status.known(),
+            opcode: c.opcode.known(),
+        });
+        Ok(done.collect())
+    }
+
+    fn offence(&self) -> Option<String> {
+        let world = self.world.lock();
+        let stats = world.card(self.card).host().stats();
+        let refused = (stats.reads_refused, stats.writes_refused);
+        (refused != (0, 0)).then(|| {
+            format!("it asked for memory that it was not given: {} reads, {} writes", refused.0, refused.1)
+        })
+    }
+
+    fn diagnose(&self) -> String {
+        let mut text = Vec::new();
+        let mut note = |name: &str, value: ferrowire::Result<u64>| match value {
+            Ok(0) => {}
+            Ok(value) => text.push(format!("{name} {value}")),
+            Err(error) => text.push(format!("{name}: {error}")),
+        };
+        for reason in DropReason::ALL {
+            note(reason.name(), self.context.drop_counter(*reason));
+        }
+        for counter in HwCounter::ALL {
+            note(counter.name(), self.context.hw_counter(*counter));
+        }
+        text.join(", ")
+    }
+}

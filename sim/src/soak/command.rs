@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ferrowire-sim soak`: random programs, one after the other, until one ends as it must not.
+
+use std::collections::HashMap;
+use std::io::{IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+use clap::Args;
+use ferrowire_hdl::config::{RnicConfig, BUILT_IN};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use super::network::Counts;
+use super::{folder, program, run_case, Case, Mode, Outcome, Record, Tally};
+use crate::card::CardModel;
+use crate::demo::build;
+
+/// Between two lines that say how far it is, where there is no terminal.
+const NEWS: Duration = Duration::from_secs(10);
+
+/// Set by Ctrl-C.
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// The case that runs, for who asks after a panic.
+static RUNNING: Mutex<Option<Case>> = Mutex::new(None);
+
+/// Runs random programs on random networks and compares all that comes of them
+///
+/// Each case is made of a seed alone: connections with messages of any length and alignment, some with a wrong key or wrong
+/// bounds; queue pairs that are drained, moved to ERR, reset and connected anew; and a wire that drops, repeats, reorders,
+/// corrupts and delays frames, 0 to 10 % each. The ends are two simulated cards, or a card and the reference engine, which was
+/// written from the specification and not from the hardware. What must come of it is worked out in plain Rust:
+///
+///   completions  each one, and its order in its queue
+///   memory       every byte at both ends, those round the regions too
+///   states       of each queue pair, when its work is done
+///   frames       one that is sent again is what it was the first time
+///
+/// Case number i has seed SEED + i and takes its configuration and its ends in turn. The first difference ends the soak: the case
+/// runs once more with waves and frames, in target/soak/SEED, and the command that repeats it is printed; the exit code is not
+/// 0. Ctrl-C ends it after the case that is running; a second one ends it at once.
+///
+/// Examples:
+///   cargo xtask soak --seconds 600 --seed 1000
+///   cargo xtask soak --cases 1 --seed 17 --config generic-8b --mode rtl-model
+#[derive(Args, Debug)]
+#[command(verbatim_doc_comment)]
+pub struct SoakArgs {
+    /// Begin no case after so many seconds
+    #[arg(long, value_name = "N", default_value_t = 60)]
+    seconds: u64,
+    /// Run so many cases, however long they take
+    #[arg(long, value_name = "N", conflicts_with = "seconds")]
+    cases: Option<u64>,
+    /// Seed of the first case
+    #[arg(long, value_name = "S", default_value_t = 1)]
+    seed: u64,
+    /// Configurations of the cards, separated by commas, or `all`
+    #[arg(long, value_name = "C", value_delimiter = ',', default_value = "all")]
+    config: Vec<String>,
+    /// What the ends are, separated by commas; all without
+    #[arg(long, value_name = "M", value_enum, value_delimiter = ',')]
+    mode: Vec<Mode>,
+    /// Run only this lane of each program, counted from 0: to make a case smaller
+    #[arg(long, value_name = "L")]
+    lane: Option<usize>,
+    /// Print what the program of the first seed does, and run nothing
+    #[arg(long)]
+    show: bool,
+    /// Leave waves and frames of every case, not just of one that fails
+    #[arg(long)]
+    record: bool,
+    /// Print JSON on the standard output
+    #[arg(long)]
+    json: bool,
+}
+
+/// What came of a soak.
+#[derive(Debug, Default, Serialize)]
+struct Summary {
+    cases: u64,
+    #[serde(flatten)]
+    counts: Counts,
+    completions: u64,
+    tally: Tally,
+    cycles: u64,
+    differences: u64,
+    interrupted: bool,
+    failure: Option<Failure>,
+}
+
+/// A case that failed.
+#[derive(Debug, Serialize)]
+struct Failure {
+    case: Case,
+    difference: String,
+    ends: Vec<String>,
+    rerun: String,
+    files: Vec<String>,
+}
+
+impl Summary {
+    fn add(&mut self, outcome: &Outcome) {
+        self.cases += 1;
+        self.counts += outcome.counts;
+        self.completions += outcome.completions;
+        self.cycles += outcome.cycles;
+        for (what, count) in &outcome.tally {
+            *self.tally.entry(what.clone()).or_default() += count;
+        }
+    }
+
+    fn line(&self) -> String {
+        let Counts { frames, dropped, duplicated, reordered, corrupted, delayed } = self.counts;
+        format!(
+            "{} cases, {frames} frames ({dropped} dropped, {duplicated} duplicated, {reordered} reordered, {corrupted} corrupted, {delayed} delayed), {} completions, {} differences",
+            self.cases, self.completions, self.differences
+        )
+    }
+}
+
+/// Runs cases; whether nothing differed.
+///
+/// # Errors
+/// A case cannot be run: no such configuration or lane, or a model that cannot be built.
+pub fn run(args: &SoakArgs) -> Result<bool> {
+    let mut configs: Vec<&str> = Vec::new();
+    for name in &args.config {
+        match &name[..] {
+            "all" => configs.extend(BUILT_IN.iter().map(|(name, _)| *name)),
+            name => configs.push(name),
+        }
+    }
+    let modes = if args.mode.is_empty() { &Mode::ALL[..] } else { &args.mode };
+    let case = |i: u64| {
+        let config = configs[i as usize % configs.len()];
+        let mode = modes[i as usize / configs.len() % modes.len()];
+        Case { seed: args.seed.wrapping_add(i), config: config.into(), mode, lane: args.lane }
+    };
+    // All that may be wrong with what was given is told before anything is built.
+    let first = program(&case(0))?;
+    let mut out = std::io::stdout();
+    if args.show {
+        writeln!(out, "{first:#?}")?;
+        return Ok(true);
+    }
+    let mut models: HashMap<&str, CardModel> = HashMap::new();
+    for config in &configs {
+        models.insert(config, build(config, &RnicConfig::named(config)?, args.record)?);
+    }
+    watch_for_ctrl_c();
+    let summary = all(args, &models, case)?;
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
+    } else {
+        if let Some(failure) = &summary.failure {
+            tell(&mut out, failure)?;
+        }
+        writeln!(out, "{}{}", if summary.interrupted { "interrupted: " } else { "" }, summary.line())?;
+    }
+    Ok(summary.failure.is_none())
+}
+
+fn all(args: &SoakArgs, models: &HashMap<&str, CardModel>, case: impl Fn(u64) -> Case) -> Result<Summary> {
+    let begin = Instant::now();
+    let spinner = std::io::stderr().is_terminal().then(ProgressBar::new_spinner);
+    let mut told = begin;
+    let mut summary = Summary::default();
+    loop {
+        let over = match args.cases {
+            Some(cases) => summary.cases >= cases,
+            None => begin.elapsed() >= Duration::from_secs(args.seconds),
+        };
+        summary.interrupted = INTERRUPTED.load(Ordering::SeqCst);
+        if over || summary.interrupted {
+            break;
+        }
+        let case = case(summary.cases);
+        let at = format!("seed {}, {}, {}", case.seed, case.config, case.mode);
+        match &spinner {
+            Some(spinner) => spinner.set_message(format!("{at}; {}", summary.line())),
+            None if told.elapsed() >= NEWS => {
+                eprintln!("{at}; so far {}", summary.line());
+                told = Instant::now();
+            }
+            None => {}
+        }
+        if let Some(spinner) = &spinner {
+            spinner.tick();
+        }
+        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(case.clone());
+        let record = args.record.then(|| Record { folder: folder(&case), waves: true });
+        let outcome = run_case(&models[&case.config[..]], &case, record.as_ref())?;
+        summary.add(&outcome);
+        if let Some(difference) = outcome.difference {
+            summary.differences += 1;
+            if let Some(spinner) = &spinner {
+                spinner.finish_and_clear();
+            }
+            summary.failure = Some(again(case, difference, outcome.diagnosis)?);
+            break;
+        }
+    }
+    if let Some(spinner) = spinner {
+        spinner.finish_and_clear();
+    }
+    Ok(summary)
+}
+
+/// Runs a case that failed once more, with waves and frames.
+fn again(case: Case, difference: String, ends: Vec<String>) -> Result<Failure> {
+    eprintln!("seed {} differs: {difference}\nonce more, with waves and frames", case.seed);
+    let traced = build(&case.config, &RnicConfig::named(&case.config)?, true)?;
+    let record = Record { folder: folder(&case), waves: true };
+    let second = run_case(&traced, &case, Some(&record))?;
+    if second.difference.as_ref() != Some(&difference) {
+        let what = second.difference.as_deref().unwrap_or("nothing differs");
+        eprintln!("the second time it is another: {what}");
+    }
+    let files = [record.capture(), record.wave(0), record.wave(1)];
+    let files = files.iter().filter(|file| file.exists()).map(|file| file.display().to_string()).collect();
+    Ok(Failure { rerun: case.rerun(), case, difference, ends, files })
+}
+
+fn tell(out: &mut impl std::io::Write, failure: &Failure) -> Result<()> {
+    let Failure { case, difference, ends, rerun, files } = failure;
+    writeln!(out, "FAILED: seed {}, {}, {}", case.seed, case.config, case.mode)?;
+    writeln!(out, "  {difference}")?;
+    for (side, end) in ends.iter().enumerate() {
+        writeln!(out, "  side {side}: {end}")?;
+    }
+    for file in files {
+        writeln!(out, "  {file}")?;
+    }
+    writeln!(out, "to see the program: {rerun} --show\nto run it again: {rerun}")?;
+    Ok(())
+}
+
+/// The first one ends the soak after the case, the second one at once; a panic names the case.
+fn watch_for_ctrl_c() {
+    let handler = || {
+        if INTERRUPTED.swap(true, Ordering::SeqCst) {
+            std::process::exit(130);
+        }
+    };
+    if let Err(error) = ctrlc::set_handler(handler) {
+        eprintln!("warning: Ctrl-C ends this at once, without a summary: {error}");
+    }
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        usual(info);
+        if let Ok(running) = RUNNING.try_lock() {
+            if let Some(case) = &*running {
+                eprintln!("in seed {}; to run it again: {}", case.seed, case.rerun());
+            }
+        }
+    }));
+}

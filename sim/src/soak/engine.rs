@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`EngineEnd`]: the reference engine, on the wire of a card.
+//!
+//! The engine counts nanoseconds and its time-outs have the standard's unit of 4.096 us; the card counts cycles, and the unit is
+//! as many of them as the program says. So the engine's clock is the card's, stretched until the units are the same.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use anyhow::{bail, ensure, Result};
+use ferrowire::DropReason;
+use ferrowire_spec::queue::event::EventKind;
+use ferrowire_spec::queue::send_wqe::SendOpcode;
+use ferrowire_spec::wire::opcode::Service;
+use ferrowire_spec::{Psn, QpState};
+
+use super::ends::{ip, mac, Done, End, Path, Region, Request, Rights};
+use crate::bus::Peer;
+use crate::model;
+
+/// What the engine can do: all that there is.
+pub const VERBS: &[SendOpcode] = SendOpcode::ALL;
+
+/// Protection domain of everything.
+const PD: u32 = 7;
+
+/// Nanoseconds of the unit of time-outs.
+const TICK_NS: u64 = 4096;
+
+/// An engine, and what its end of the wire needs.
+struct Core {
+    engine: model::Engine,
+    tick: u64,
+    /// It may have something to send.
+    busy: bool,
+    /// Its next deadline, in nanoseconds.
+    deadline: Option<u64>,
+}
+
+impl Core {
+    fn now(&self, cycle: u64) -> u64 {
+        cycle * TICK_NS / self.tick
+    }
+
+    /// Something was done to it.
+    fn touched(&mut self) {
+        self.busy = true;
+        self.deadline = self.engine.poll_timeout();
+    }
+}
+
+/// An engine that a wire and a program share.
+#[derive(Clone)]
+struct Shared(Arc<Mutex<Core>>);
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Peer for Shared {
+    fn take(&mut self, cycle: u64, frame: Vec<u8>) {
+        let mut core = self.lock();
+        let now = core.now(cycle);
+        core.engine.handle_frame(now, &frame);
+        core.touched();
+    }
+
+    fn give(&mut self, cycle: u64) -> Option<Vec<u8>> {
+        let mut core = self.lock();
+        let now = core.now(cycle);
+        if core.deadline.is_some_and(|deadline| deadline <= now) {
+            core.engine.handle_timeout(now);
+            core.touched();
+        }
+        if !core.busy {
+            return None;
+        }
+        let frame = core.engine.poll_transmit(now);
+        core.busy = frame.is_some();
+        core.deadline = core.engine.poll_timeout();
+        frame
+    }
+}
+
+/// The reference engine as an end.
+pub struct EngineEnd {
+    shared: Shared,
+    side: usize,
+    ipv6: bool,
+    cq: u32,
+    /// Number, room, requests under way, whether it has said that it is drained.
+    qps: Vec<Queue>,
+    /// Host address and bytes of each region's pages.
+    regions: Vec<(u64, u64)>,
+    offence: Option<String>,
+}
+
+struct Queue {
+    qpn: u32,
+    room: usize,
+    /// Ids in order, those that wait for one behind them too.
+    posted: Vec<u64>,
+    drained: bool,
+}
+
+impl EngineEnd {
+    /// An engine as one side, and its end of the wire. `tick` is the unit of its time-outs in cycles.
+    pub fn new(side: usize, seed: u64, ipv6: bool, tick: u32) -> (Self, Box<dyn Peer>) {
+        let address = mac(side).iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let config = model::Config { seed, ..model::Config::new(address, ip(side, ipv6)) };
+        let mut engine = model::Engine::new(config);
+        let cq = engine.create_cq(1 << 16);
+        let core = Core { engine, tick: tick.into(), busy: false, deadline: None };
+        let shared = Shared(Arc::new(Mutex::new(core)));
+        let peer = Box::new(shared.clone());
+        (Self { shared, side, ipv6, cq, qps: Vec::new(), regions: Vec::new(), offence: None }, peer)
+    }
+
+    fn queue_pair(&mut self, room: usize) -> Result<u32> {
+        let init = model::QpInit { max_send: room, ..model::QpInit::new(Service::Rc, PD, self.cq) };
+        self.shared.lock().engine.create_qp(init).map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    fn modify_to(&mut self, qp: usize, attr: &model::QpAttr) -> Result<()> {
+        let mut core = self.shared.lock();
+        core.engine.modify_qp(self.qps[qp].qpn, attr).map_err(|error| anyhow::anyhow!("{error}"))?;
+        core.touched();
+        Ok(())
+    }
+
+    /// Takes note of what the engine tells beside completions.
+    fn events(&mut self) {
+        let mut core = self.shared.lock();
+        while let Some(event) = core.engine.poll_event() {
+            match event.kind {
+                EventKind::SqDrained => {
+                    let mut qps = self.qps.iter_mut();
+                    if let Some(queue) = qps.find(|queue| queue.qpn == event.object) {
+                        queue.drained = true;
+                    }
+                }
+                EventKind::CqOverrun => self.offence = Some("its completion queue ran over".into()),
+                _ => {}
+            }
+        }
+    }
+}
+
+impl End for EngineEnd {
+    fn verbs(&self) -> &[SendOpcode] {
+        VERBS
+    }
+
+    fn region(&mut self, region: &Region, pages: &[u8]) -> Result<u32> {
+        let base = (1 + self.regions.len() as u64) << 32;
+        let mut core = self.shared.lock();
+        core.engine.memory_mut().map(base, pages.to_vec());
+        let rights = match region.rights {
+            Rights::Closed => model::Rights::NONE,
+            Rights::Write => model::Rights::LOCAL_WRITE | model::Rights::REMOTE_WRITE,
+        };
+        let attr = model::RegionAttr {
+            pd: PD,
+            base: base + region.front() as u64,
+            va: region.address,
+            len: region.len as u64,
+            rights,
+        };
+        let key = core.engine.register(attr, None).map_err(|error| anyhow::anyhow!("{error}"))?;
+        self.regions.push((base, pages.len() as u64));
+        Ok(key)
+    }
+
+    fn read(&self, region: usize) -> Vec<u8> {
+        let (base, len) = self.regions[region];
+        self.shared.lock().engine.memory().get(base, len).unwrap_or_default().to_vec()
+    }
+
+    fn write(&mut self, region: usize, at: usize, bytes: &[u8]) {
+        let (base, _) = self.regions[region];
+        let mut core = self.shared.lock();
+        if let Some(place) = core.engine.memory_mut().get_mut(base + at as u64, bytes.len() as u64) {
+            place.copy_from_slice(bytes);
+        }
+    }
+
+    fn create(&mut self, requests: u32) -> Result<u32> {
+        let room = requests as usize;
+        let qpn = self.queue_pair(room)?;
+        self.qps.push(Queue { qpn, room, posted: Vec::new(), drained: false });
+        Ok(qpn)
+    }
+
+    fn connect(&mut self, qp: usize, path: &Path) -> Result<()> {
+        ensure!(path.ipv6 == self.ipv6, "an engine has one address");
+        let far = 1 - self.side;
+        let address = mac(far).iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let init = model::QpAttr {
+            access: Some(model::Rights::REMOTE_WRITE),
+            pkey: Some(0xffff),
+            ..model::QpAttr::to(QpState::Init)
+        };
+        let rtr = model::QpAttr {
+            av: Some(model::AddressVector::new(address, ip(far, path.ipv6))),
+            path_mtu: Some(path.mtu.bytes()),
+            dest_qpn: Some(path.peer),
+            rq_psn: Some(Psn::new(path.rq_psn)),
+            max_dest_rd_atomic: Some(1),
+            min_rnr_timer: Some(12),
+            ..model::QpAttr::to(QpState::Rtr)
+        };
+        let rts = model::QpAttr {
+            sq_psn: Some(Psn::new(path.sq_psn)),
+            timeout: Some(path.timeout),
+            retry_cnt: Some(path.retry_cnt),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(1),
+            ..model::QpAttr::to(QpState::Rts)
+        };
+        [init, rtr, rts].iter().try_for_each(|attr| self.modify_to(qp, attr))
+    }
+
+    fn reset(&mut self, qp: usize) -> Result<()> {
+        self.qps[qp].posted.clear();
+        self.modify_to(qp, &model::QpAttr::to(QpState::Reset))
+    }
+
+    fn renew(&mut self, qp: usize) -> Result<u32> {
+        let Queue { qpn, room, .. } = self.qps[qp];
+        let mut core = self.shared.lock();
+        core.engine.destroy_qp(qpn).map_err(|error| anyhow::anyhow!("{error}"))?;
+        core.touched();
+        drop(core);
+        let qpn = self.queue_pair(room)?;
+        self.qps[qp] = Queue { qpn, room, posted: Vec::new(), drained: false };
+        Ok(qpn)
+    }
+
+    fn modify(&mut self, qp: usize, to: QpState) -> Result<()> {
+        self.qps[qp].drained = false;
+        let sqd_event = (to == QpState::Sqd).then_some(true);
+        self.modify_to(qp, &model::QpAttr { sqd_event, ..model::QpAttr::to(to) })
+    }
+
+    fn state(&mut self, qp: usize) -> Result<Option<QpState>> {
+        Ok(self.shared.lock().engine.state(self.qps[qp].qpn))
+    }
+
+    fn is_drained(&mut self, qp: usize) -> Result<bool> {
+        self.events();
+        Ok(self.qps[qp].drained)
+    }
+
+    fn free(&mut self, qp: usize) -> usize {
+        let queue = &self.qps[qp];
+        queue.room - queue.posted.len()
+    }
+
+    fn post(&mut self, qp: usize, requests: &[Request]) -> Result<()> {
+        let queue = &mut self.qps[qp];
+        let mut core = self.shared.lock();
+        for request in requests {
+            let (addr, lkey, len) = request.local;
+            let sges = [model::Sge { addr, lkey, len }];
+            let mut wr = model::SendWr::new(request.opcode, request.id, &sges);
+            (wr.remote_va, wr.rkey) = request.remote;
+            (wr.signaled, wr.solicited) = (request.signaled, request.solicited);
+            if let Err(error) = core.engine.post_send(queue.qpn, wr) {
+                bail!("posting to queue pair {qp}: {error}");
+            }
+            queue.posted.push(request.id);
+        }
+        core.touched();
+        Ok(())
+    }
+
+    fn poll(&mut self) -> Result<Vec<Done>> {
+        self.events();
+        let mut core = self.shared.lock();
+        let mut all = Vec::new();
+        while let Some(done) = core.engine.poll_cq(self.cq) {
+            if let Some(queue) = self.qps.iter_mut().find(|queue| queue.qpn == done.qpn) {
+                if let Some(at) = queue.posted.iter().position(|id| *id == done.wr_id) {
+                    queue.posted.drain(..=at);
+                }
+            }
+            let (status, opcode) = (Some(done.status), Some(done.opcode));
+            all.push(Done { qpn: done.qpn, id: done.wr_id, status, opcode });
+        }
+        Ok(all)
+    }
+
+    fn offence(&self) -> Option<String> {
+        self.offence.clone()
+    }
+
+    fn diagnose(&self) -> String {
+        let core = self.shared.lock();
+        let drops = DropReason::ALL.iter().map(|reason| (reason.name(), core.engine.dropped(*reason)));
+        let drops: Vec<_> = drops.filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
+        drops.join(", ")
+    }
+}

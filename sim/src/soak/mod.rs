@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Random programs on random networks: two ends, each a Verilated card or the reference engine, and a wire with faults between.
+//!
+//! ```text
+//!  seed --> program --> run --+--> End: card, or engine --- wire: network --- End: card, or engine
+//!                             |                                    |
+//!                             +--> compare <-- completions, memory, states, frames
+//! ```
+//!
+//! - [`program`] makes of a seed what both ends do and what the wire does.
+//! - [`ends`] is what a program needs of an end; [`card`] and [`engine`] are the two kinds.
+//! - [`network`] is the wire: it drops, repeats, reorders, corrupts and delays, within what retries must be enough for.
+//! - [`run`] plays a program; [`compare`] says in plain Rust what must come of it.
+//! - [`command`] is `ferrowire-sim soak`: case after case, and waves and frames of the first that fails.
+//!
+//! What is compared: each completion and its order in its queue, the states of queue pairs, every byte of both memories (those
+//! between regions too), that packets sent again are what they were, and that cards ask for no memory they were not given.
+
+pub mod card;
+pub mod command;
+pub mod compare;
+pub mod ends;
+pub mod engine;
+mod lives;
+pub mod network;
+pub mod program;
+pub mod run;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail, Result};
+use clap::ValueEnum;
+use ferrowire_hdl::config::RnicConfig;
+use serde::Serialize;
+
+use self::card::CardEnd;
+use self::ends::End;
+use self::engine::EngineEnd;
+use self::network::{Counts, Watch};
+use self::program::{Limits, Program};
+use self::run::{Ends, Play};
+use crate::bus::{SharedWorld, World};
+use crate::card::CardModel;
+use crate::wire::TimedFilter;
+
+/// Cycles between two looks at the ends, at most.
+const STRIDE: u64 = 160;
+
+/// Time-outs without anything new after which a program stands still: more than all retries take.
+const STILL: u64 = 64;
+
+/// Cycles beside these.
+const STILL_MORE: u64 = 500_000;
+
+/// Cycles after the last frame, in which anything more would be too much.
+const SETTLE: u64 = 2_000;
+
+/// What the ends are. The first makes most requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Mode {
+    /// Two cards
+    RtlRtl,
+    /// A card, and the reference engine, which answers it more often than it asks
+    RtlModel,
+    /// The reference engine, and a card, which answers it more often than it asks
+    ModelRtl,
+}
+
+impl Mode {
+    /// All of them.
+    pub const ALL: [Mode; 3] = [Mode::RtlRtl, Mode::RtlModel, Mode::ModelRtl];
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Mode::RtlRtl => "rtl-rtl",
+            Mode::RtlModel => "rtl-model",
+            Mode::ModelRtl => "model-rtl",
+        })
+    }
+}
+
+/// A case: with the same one, everything happens in the same cycle again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Case {
+    /// Of everything random.
+    pub seed: u64,
+    /// What the cards are.
+    pub config: String,
+    /// What the ends are.
+    pub mode: Mode,
+    /// Only this lane of the program.
+    pub lane: Option<usize>,
+}
+
+impl Case {
+    /// The command that runs it again.
+    pub fn rerun(&self) -> String {
+        let Case { seed, config, mode, lane } = self;
+        let lane = lane.map_or_else(String::new, |lane| format!(" --lane {lane}"));
+        format!("cargo xtask soak --cases 1 --seed {seed} --config {config} --mode {mode}{lane}")
+    }
+}
+
+/// Where to leave waves and frames.
+#[derive(Clone, Debug)]
+pub struct Record {
+    /// The folder.
+    pub folder: PathBuf,
+    /// Waves of the cards too; the model must have been built with traces.
+    pub waves: bool,
+}
+
+impl Record {
+    /// Where the frames go.
+    pub fn capture(&self) -> PathBuf {
+        self.folder.join("wire.pcapng")
+    }
+
+    /// Where the waves of a card go.
+    pub fn wave(&self, card: usize) -> PathBuf {
+        self.folder.join(if card == 0 { "wave.fst" } else { "wave.b.fst" })
+    }
+}
+
+/// How often something happened, by name.
+pub type Tally = BTreeMap<String, u64>;
+
+/// What came of a case.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Outcome {
+    /// What happened to frames.
+    pub counts: Counts,
+    /// Completions compared.
+    pub completions: u64,
+    /// How often requests ended in each way, and how often else something was done to a queue pair.
+    pub tally: Tally,
+    /// Cycles it took.
+    pub cycles: u64,
+    /// What is not as it must be.
+    pub difference: Option<String>,
+    /// Counters of the ends, when something differs.
+    pub diagnosis: Vec<String>,
+}
+
+/// Both ends and the world that they are in.
+fn ends(model: &CardModel, case: &Case, program: &Program) -> Result<(SharedWorld, Ends)> {
+    let Program { ipv6, tick, host_latency, wire_latency, .. } = *program;
+    let open = |world: &SharedWorld, card: usize, side: usize| -> Result<Box<dyn End>> {
+        Ok(Box::new(CardEnd::open(world, card, side, case.seed, tick)?))
+    };
+    let mixed = |card_side: usize| -> Result<(SharedWorld, Ends)> {
+        let (engine, peer) = EngineEnd::new(1 - card_side, case.seed, ipv6, tick);
+        let world = World::with_peer(model, host_latency, wire_latency, peer)?.share();
+        let (card, engine) = (open(&world, 0, card_side)?, Box::new(engine) as Box<dyn End>);
+        Ok((world, if card_side == 0 { [card, engine] } else { [engine, card] }))
+    };
+    match case.mode {
+        Mode::RtlRtl => {
+            let world = World::pair(model, host_latency, wire_latency)?.share();
+            let ends = [open(&world, 0, 0)?, open(&world, 1, 1)?];
+            Ok((world, ends))
+        }
+        Mode::RtlModel => mixed(0),
+        Mode::ModelRtl => mixed(1),
+    }
+}
+
+/// What programs for cards of a configuration are made of.
+///
+/// # Errors
+/// There is no such configuration.
+pub fn limits(config: &str) -> Result<Limits> {
+    let config = RnicConfig::named(config)?;
+    let shared = |verb: &&_| program::VERBS.contains(verb) && engine::VERBS.contains(verb);
+    let verbs = card::VERBS.iter().filter(shared).copied().collect();
+    // Two queue pairs are not for programs; a lane has up to two regions at an end, of up to 64 pages together.
+    let [qps, keys, pages] = [config.qps - 2, (config.keys - 1) / 2, (config.page_entries - 64) / 64];
+    let lanes = qps.min(keys).min(pages).min(24) as usize;
+    Ok(Limits { verbs, lanes, beat: config.beat_bytes as usize })
+}
+
+/// The program of a case.
+///
+/// # Errors
+/// There is no such configuration, or no such lane.
+pub fn program(case: &Case) -> Result<Program> {
+    let mut program = Program::of(case.seed, &limits(&case.config)?);
+    if let Some(only) = case.lane {
+        let there = program.lanes.len();
+        program.lanes.retain(|lane| lane.number == only);
+        if program.lanes.is_empty() {
+            bail!("no lane {only}: the program of seed {} has {there}, counted from 0", case.seed);
+        }
+    }
+    Ok(program)
+}
+
+/// Runs a case on cards of `model`, which must be of the case's configuration.
+///
+/// # Errors
+/// The case cannot be run at all; what goes wrong in it is a difference.
+pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Result<Outcome> {
+    run_program(model, case, &program(case)?, record, |_, filter| filter)
+}
+
+/// The same with a program of the caller's, and a wire from each side on of which the program's is a part: so a test can let an
+/// end look as if it did what it must not.
+///
+/// # Errors
+/// As [`run_case`].
+pub fn run_program(
+    model: &CardModel,
+    case: &Case,
+    program: &Program,
+    record: Option<&Record>,
+    wire: impl Fn(usize, TimedFilter) -> TimedFilter,
+) -> Result<Outcome> {
+    let (world, mut ends) = ends(model, case, program)?;
+    let beats = model.beat_bytes() as f64 * 8e-6 * f64::from(model.clock_khz());
+    let watch = Watch::default();
+    {
+        let mut world = world.lock();
+        // Slower than a beat a cycle, which is more than a card takes without end: so copies find room.
+        world.set_line_rate(Some(0.75 * beats));
+        for side in 0..2 {
+            // Side 0 is at link 0 in two of the modes; the engine, if it is side 0, is at link 1.
+            let link = if case.mode == Mode::ModelRtl { 1 - side } else { side };
+            let (faults, seed) = (program.faults[side], program.fault_seeds[side]);
+            let filter = watch.filter(side, faults, seed, program.patience() / 2);
+            world.link_mut(link).set_timed_filter(Some(wire(side, filter)));
+        }
+        if let Some(record) = record {
+            std::fs::create_dir_all(&record.folder)?;
+            world.capture(&record.capture())?;
+            let cards = if case.mode == Mode::RtlRtl { 2 } else { 1 };
+            for card in (0..cards).filter(|_| record.waves) {
+                world.card_mut(card).open_wave(&record.wave(card))?;
+            }
+        }
+    }
+    let mut outcome = Outcome::default();
+    let played = play(program, &mut ends, case.seed, &world, &watch, &mut outcome);
+    outcome.difference = played.err().map(|error| format!("{error:#}"));
+    outcome.counts = watch.lock().counts;
+    outcome.cycles = world.lock().cycle();
+    if outcome.difference.is_some() {
+        outcome.diagnosis = ends.iter().map(|end| end.diagnose()).collect();
+    }
+    world.lock().end_capture();
+    Ok(outcome)
+}
+
+fn play(
+    program: &Program,
+    ends: &mut Ends,
+    seed: u64,
+    world: &SharedWorld,
+    watch: &Watch,
+    outcome: &mut Outcome,
+) -> Result<()> {
+    let mut play = Play::new(program, ends, seed, watch)?;
+    let patience = STILL * program.timeout() + STILL_MORE;
+    let mut news = world.lock().cycle();
+    let mut i = 0;
+    while !play.is_over() {
+        let stepped = play.step();
+        outcome.completions = play.completions;
+        outcome.tally.clone_from(&play.tally);
+        let moved = stepped?;
+        let mut world = world.lock();
+        i = (i * 31 + 17) % STRIDE;
+        world.run(1 + i);
+        world.check()?;
+        let now = world.cycle();
+        drop(world);
+        if let Some(offence) = &watch.lock().offence {
+            bail!("on the wire: {offence}");
+        }
+        if moved {
+            news = now;
+        } else if now - news > patience {
+            bail!("nothing new in {patience} cycles; {}", play.waits());
+        }
+    }
+    let mut world = world.lock();
+    let calm = world.run_until(patience, |world| (0..2).all(|link| world.link(link).idle()));
+    world.run(SETTLE);
+    world.check()?;
+    drop(world);
+    if !calm {
+        bail!("frames without end, though nothing is under way");
+    }
+    if let Some(offence) = &watch.lock().offence {
+        return Err(anyhow!("on the wire: {offence}"));
+    }
+    play.finish()
+}
+
+/// The folder of a seed's waves and frames.
+pub fn folder(case: &Case) -> PathBuf {
+    ferrowire_verilator::target_dir().join(format!("soak/{}", case.seed))
+}

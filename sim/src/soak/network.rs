@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the wire does to frames, within what a reliable connection must bear; and what was seen of them.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::ops::AddAssign;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ferrowire_spec::wire::syndrome::{NakCode, Syndrome};
+use ferrowire_spec::wire::Frame;
+use serde::Serialize;
+
+use crate::wire::{Delivery, Faults, TimedFilter};
+
+/// How often a packet is lost, or its answers are in a row: seven retries are more than both, and a NAK.
+const MOST: u32 = 2;
+
+/// What happened to frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Sent by the ends.
+    pub frames: u64,
+    /// Lost.
+    pub dropped: u64,
+    /// Delivered twice.
+    pub duplicated: u64,
+    /// Overtaken by later ones.
+    pub reordered: u64,
+    /// With a bit changed.
+    pub corrupted: u64,
+    /// Late.
+    pub delayed: u64,
+}
+
+impl AddAssign for Counts {
+    fn add_assign(&mut self, more: Self) {
+        self.frames += more.frames;
+        self.dropped += more.dropped;
+        self.duplicated += more.duplicated;
+        self.reordered += more.reordered;
+        self.corrupted += more.corrupted;
+        self.delayed += more.delayed;
+    }
+}
+
+impl Counts {
+    fn note(&mut self, sent: &[u8], delivered: &[Delivery]) {
+        self.frames += 1;
+        self.dropped += u64::from(delivered.is_empty());
+        self.duplicated += u64::from(delivered.len() > 1);
+        self.corrupted += u64::from(delivered.first().is_some_and(|d| d.frame != sent));
+        self.reordered += u64::from(delivered.iter().any(|d| d.behind > 0));
+        self.delayed += u64::from(delivered.iter().any(|d| d.behind == 0 && d.delay > 0));
+    }
+}
+
+/// What was on the wire.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// Of both directions.
+    pub counts: Counts,
+    /// A frame that no end may send, the first one.
+    pub offence: Option<String>,
+    /// Frames that did not pass as they should, by direction and queue pair that should have had them.
+    hurt: HashMap<(usize, u32), u64>,
+    /// What each request packet was the first time, by direction, queue pair and PSN.
+    first: HashMap<(usize, u32, u32), u64>,
+}
+
+impl Seen {
+    /// How many frames to a queue pair did not come once, soon and as they were.
+    pub fn hurt(&self, side: usize, qpn: u32) -> u64 {
+        self.hurt.get(&(side, qpn)).copied().unwrap_or_default()
+    }
+
+    /// A packet that is sent again is what it was (IBTA 9.7.5.1: opcode and data do not change).
+    fn request(&mut self, side: usize, frame: &Frame<'_>) {
+        let bth = &frame.bth;
+        let mut hasher = DefaultHasher::new();
+        (bth.opcode, bth.pad, bth.pkey, frame.payload).hash(&mut hasher);
+        frame.ext.reth.map(|reth| (reth.va, reth.rkey, reth.len)).hash(&mut hasher);
+        let hash = hasher.finish();
+        let was = *self.first.entry((side, bth.destqp, bth.psn)).or_insert(hash);
+        if was != hash {
+            let (qpn, psn) = (bth.destqp, bth.psn);
+            let what = format!("side {side} sends PSN {psn:#x} to QP {qpn:#x} again as another packet");
+            self.offence.get_or_insert(what);
+        }
+    }
+}
+
+/// What both directions share.
+#[derive(Clone, Debug, Default)]
+pub struct Watch(Arc<Mutex<Seen>>);
+
+impl Watch {
+    /// What was seen so far.
+    pub fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The wire from `side` on. `patience` is how late a frame may be before its sender has given it up.
+    ///
+    /// Each request packet is lost, changed or later than that at most twice, and of a queue pair's answers at most two in a row
+    /// are. A NAK that ends a queue pair always comes: it is sent once, and without it the peer sees no more than silence.
+    pub fn filter(&self, side: usize, faults: Faults, seed: u64, patience: u64) -> TimedFilter {
+        let watch = self.clone();
+        let mut faults = faults.filter(seed);
+        let mut lost: HashMap<(u32, Option<u32>), u32> = HashMap::new();
+        Box::new(move |bytes| {
+            let mut seen = watch.lock();
+            let mut delivered = faults(bytes);
+            match Frame::parse(bytes) {
+                Ok(frame) => {
+                    let bth = &frame.bth;
+                    let request = frame.opcode().is_ok_and(|opcode| opcode.is_request());
+                    if request {
+                        seen.request(side, &frame);
+                    }
+                    let fatal = frame.ext.aeth.is_some_and(|aeth| is_fatal(aeth.syndrome));
+                    let lost = lost.entry((bth.destqp, request.then_some(bth.psn))).or_default();
+                    let well = |d: &Delivery| d.frame == bytes && (d.behind > 0 || d.delay < patience);
+                    if !delivered.iter().any(well) {
+                        *lost += 1;
+                        if *lost > MOST || fatal {
+                            delivered = vec![Delivery::at_once(bytes.to_vec())];
+                        }
+                    }
+                    if !(delivered.len() == 1 && delivered.iter().all(|d| d.is_prompt() && d.frame == bytes))
+                    {
+                        *seen.hurt.entry((side, bth.destqp)).or_default() += 1;
+                    }
+                    if !request && delivered.iter().any(well) {
+                        *lost = 0;
+                    }
+                }
+                Err(error) => {
+                    seen.offence.get_or_insert(format!("side {side} sends a frame that is none: {error}"));
+                }
+            }
+            seen.counts.note(bytes, &delivered);
+            delivered
+        })
+    }
+}
+
+/// A NAK that ends a queue pair: 0x61 to 0x63.
+fn is_fatal(code: u8) -> bool {
+    matches!(Syndrome::decode(code), Syndrome::Nak(nak) if nak != NakCode::SequenceError)
+}
