@@ -18,7 +18,7 @@ use crate::host::doorbell::doorbell;
 use crate::host::CommandProgress;
 use crate::stream::Beat;
 use crate::transport::{transport, Control};
-use crate::types::DmaReadData;
+use crate::types::{DmaReadData, Drained};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig};
 use ferrowire_spec::csr::drops::DropReason;
 use ferrowire_spec::csr::hw_counters::HwCounter;
@@ -60,7 +60,8 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let commands = command(m, cfg, registers.commands, command_data, reply);
     m.drive(&progress, &commands.progress);
     command_reads.connect(commands.read);
-    let context = qp(m, cfg, commands.query, commands.update, vec![fault_r, fault_c]);
+    let drained = m.wire_of("drained", &Drained::of(cfg));
+    let context = qp(m, cfg, commands.query, commands.update, vec![fault_r, fault_c], drained.clone());
     replies.connect(context.reply);
     let bells = doorbell(m, cfg, registers.doorbells, context.broadcast.clone(), commands.cqs.clone());
 
@@ -85,6 +86,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     responder_faults.connect(faults.next().expect("the responder's faults"));
     completer_faults.connect(faults.next().expect("the completer's faults"));
     let writer = cq(m, cfg, core.completions, commands.cqs, bells.cq);
+    m.drive(&drained, m.delay("drained_now", &writer.drained));
     let write = dma::write(m, vec![core.write, writer.write, commands.write]);
 
     // Counters.

@@ -457,6 +457,8 @@ pub struct Completion {
     pub status: Sig,
     /// AETH syndrome or local cause.
     pub syndrome: Sig,
+    /// Not a completion: everything before it is to be written before the end of the QP's life is told.
+    pub marker: Sig,
 }
 
 impl Completion {
@@ -470,6 +472,23 @@ impl Completion {
             wqe_index: bits(16),
             status: bits(8),
             syndrome: bits(8),
+            marker: bits(1),
         }
+    }
+}
+
+/// A QP of which no completion of its former life comes any more.
+#[derive(Clone, Bundle)]
+pub struct Drained {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Which QP.
+    pub qp: Sig,
+}
+
+impl Drained {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Drained { valid: bits(1), qp: bits(cfg.qp_bits()) }
     }
 }

@@ -173,7 +173,6 @@ fn what_is_wrong_is_found() {
 /// With the answer to RESET the old life is over: no completion of it comes any more (IBTA 10.2.4.2, 10.3.1.2). A wire without
 /// faults; on every lane RESET comes while completions do, and a new life follows.
 #[test]
-#[ignore = "the card writes completions of the old life behind the answer to RESET"]
 fn after_reset_no_completion_of_the_old_life_comes() {
     let config = "generic-8b";
     let mut bad = Vec::new();

@@ -70,7 +70,12 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             tick: m.input("tick", 1),
         };
         let t = completer(m, cfg, m.input_of("broadcast", &QpBroadcast::of(cfg)), input);
-        m.stream_out("completion", t.completions);
+        // One mark for each life that ends, behind its last completion.
+        let marker = t.completions.marker;
+        let marks = m.reg("marks_seen", 16).reset(0);
+        m.set(&marks, marks + (t.completions.fire() & marker).zext(16));
+        m.output("marks", &marks);
+        m.stream_out("completion", t.completions.discard_if(m, marker));
         m.stream_out("fault", t.faults);
         m.stream_out("kick", t.kicks);
         m.stream_out("restart", t.restarts);

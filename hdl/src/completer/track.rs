@@ -30,7 +30,8 @@
 //! A flush takes turns with the others, some completions at a time. While `late` says that packets may be on the wire which
 //! are not known here, answers wait.
 //!
-//! A QP that goes to RESET, or starts, gives back the places that it left behind; `oldest` tells of the start in the
+//! A QP that goes to RESET, or starts, gives back the places that it left behind; behind its last completion it sends a mark
+//! to the completion writer, so that the command ends when nothing of the life comes any more; `oldest` tells of the start in the
 //! second cycle, before the QP may send. Faults have a place for each QP, so that a start never waits for them.
 //!
 //! Reset: the heads are set one QP a cycle, QP `q` to place `q`, as in `record`.
@@ -422,7 +423,12 @@ pub fn track(
     let gone = !waits;
     let fails = at_fail & !gone & completion_room;
 
-    let completes = (acked & wants_cqe) | (at_fail & !gone) | (at_flush & flush_more);
+    let ends_init = none & (at_row | at_free);
+    let begins_anew = by_init & ends_init;
+    // Behind the last completion of the former life goes a mark.
+    let marks = by_reset & ends_init;
+    let resets = marks & completion_room;
+    let completes = (acked & wants_cqe) | (at_fail & !gone) | (at_flush & flush_more) | marks;
     let status = m.mux(at_flush, &lit(8, WcStatus::WrFlushErr.code()), &fail_status);
     let cause = m.mux(at_flush, &lit(8, LocalCause::None.code()), &fail_cause);
     let completion = Completion {
@@ -434,6 +440,7 @@ pub fn track(
         wqe_index: row.oldest_index,
         status: m.mux(acked, &lit(8, 0), &status),
         syndrome: m.mux(acked, &lit(8, 0), &cause),
+        marker: marks,
     };
     let completions = Stream::new(m, "completions", completes, completion);
     m.drive(&completion_room, completions.ready);
@@ -450,8 +457,6 @@ pub fn track(
     let restarts = fifo(&m.label("restarts"), 16, restart);
 
     // For the timer.
-    let ends_init = none & (at_row | at_free);
-    let begins_anew = by_init & ends_init;
     let acknowledges = exact | (ends_answer & by_answer & !ignored & advances);
     let progress = Progress {
         qp,
@@ -489,7 +494,6 @@ pub fn track(
         .otherwise_when(!by_pause, |m| m.set(&next.tries, row.tries + 1));
         m.set(&next.asked, by_answer & !rnr);
     });
-    let resets = by_reset & ends_init;
     let is_flushed = at_row & by_flush & in_error;
     m.when(fails | state.is(State::Fault) | is_flushed | resets, |m| m.set(&next.dead, 1));
     m.when(resets | begins_anew, |m| {
@@ -546,7 +550,8 @@ pub fn track(
     m.when(faulted | abandons | (at_flush & !flush_more) | ends_turn, |m| m.set(&state, State::Idle));
     m.when(at_free & none, |m| {
         m.set(&state, State::Flush);
-        m.when(by_init | by_reset, |m| m.set(&state, State::Idle));
+        m.when(by_init | resets, |m| m.set(&state, State::Idle))
+            .otherwise_when(by_reset, |m| m.set(&state, State::Free));
     });
 
     // A start is told at once, before what the QP left behind has been given back.

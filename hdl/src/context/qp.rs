@@ -23,7 +23,7 @@
 
 use crate::config::RnicConfig;
 use crate::stream::{arbiter, skid};
-use crate::types::{QpAttributes, QpBroadcast, QpInit, TableWrite};
+use crate::types::{Drained, QpAttributes, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::QpState;
 
@@ -62,6 +62,8 @@ pub struct QpUpdate {
     pub rq_psn: Sig,
     /// The requester's first PSN.
     pub sq_psn: Sig,
+    /// A life ends: the update is done when no completion of it comes any more.
+    pub drains: Sig,
 }
 
 impl QpUpdate {
@@ -75,6 +77,7 @@ impl QpUpdate {
             requester: bits(1),
             rq_psn: bits(24),
             sq_psn: bits(24),
+            drains: bits(1),
         }
     }
 }
@@ -105,6 +108,8 @@ enum State {
     Start,
     /// The update is written.
     Write,
+    /// A life has ended; its last completions are on their way.
+    Drain,
     /// The state of a QP with a fault has been read.
     Fault,
     /// The scheduler is told.
@@ -126,6 +131,7 @@ pub fn qp(
     query: Stream<Sig>,
     update: Stream<QpUpdate>,
     faults: Vec<Stream<Sig>>,
+    drained: Drained,
 ) -> QpContext {
     let state = m.fsm("state", State::Idle);
     // The engines' decisions end here, and the scheduler's readiness at the kick's register.
@@ -135,7 +141,9 @@ pub fn qp(
     let read = (state.is(State::Idle) & (query.valid | fault.valid)).named("read");
     query.accept(state.is(State::Idle));
     fault.accept(state.is(State::Fault));
-    update.accept(state.is(State::Write));
+    let waits = update.write & update.drains;
+    let is_drained = drained.valid & drained.qp.eq(index);
+    update.accept((state.is(State::Write) & !waits) | (state.is(State::Drain) & is_drained));
 
     // A read and a write never share a cycle: reads are in Idle alone.
     let lives = m.mem("lives", cfg.qps, &Life { exists: bits(1), state: bits(3) }).init(vec![]).build();
@@ -190,8 +198,11 @@ pub fn qp(
     });
     m.when(state.is(State::Start) & started, |m| m.set(&state, State::Write));
     m.when(state.is(State::Write), |m| {
-        m.when(kicks, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
+        m.when(waits, |m| m.set(&state, State::Drain))
+            .otherwise_when(kicks, |m| m.set(&state, State::Kick))
+            .otherwise(|m| m.set(&state, State::Idle));
     });
+    m.when(state.is(State::Drain) & is_drained, |m| m.set(&state, State::Idle));
     m.when(state.is(State::Fault), |m| {
         m.when(runs, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
     });
@@ -235,7 +246,7 @@ mod tests {
             let query = m.stream_in("query", &number);
             let update = m.stream_in("update", &QpUpdate::of(&cfg));
             let faults = vec![m.stream_in("fault0", &number), m.stream_in("fault1", &number)];
-            let out = qp(m, &cfg, query, update, faults);
+            let out = qp(m, &cfg, query, update, faults, m.input_of("drained", &Drained::of(&cfg)));
             m.stream_out("reply", out.reply);
             m.stream_out("kick", out.kick);
             m.stream_out("responder", out.responder);
@@ -389,6 +400,34 @@ mod tests {
         bench.set(2, QpState::Err, 1);
         bench.set(2, QpState::Err, 1);
         assert_eq!(bench.sinks[KICK].values(""), [2]);
+    }
+
+    #[test]
+    fn the_end_of_a_life_is_done_when_its_last_completion_is_written() {
+        let mut bench = bench(8, 0.0);
+        bench.set(3, QpState::Rts, 1);
+        bench.query(3);
+        bench.sources[1].push_values(&[("qp", 3), ("write", 1), ("record_exists", 1), ("drains", 1)]);
+        let drained = |bench: &mut Bench, qp: u64| {
+            bench.sim.set("drained_valid", 1);
+            bench.sim.set("drained_qp", qp);
+            bench.step();
+            bench.sim.set("drained_valid", 0);
+        };
+        for _ in 0..50 {
+            bench.step();
+        }
+        // The others know at once.
+        assert_eq!(bench.states.last(), Some(&(3, code(QpState::Reset), 0)));
+        drained(&mut bench, 2);
+        for _ in 0..50 {
+            bench.step();
+        }
+        assert_eq!(bench.sources[1].left(), 1, "another queue pair's");
+        drained(&mut bench, 3);
+        bench.settle();
+        assert_eq!(bench.query(3), (1, code(QpState::Reset), 0));
+        bench.update(3, &[]);
     }
 
     #[test]

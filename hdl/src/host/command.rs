@@ -640,6 +640,7 @@ pub fn command(
         requester: moves(QpState::Rtr, QpState::Rts),
         rq_psn: modify(&modify_qp::RQ_PSN),
         sq_psn: modify(&modify_qp::SQ_PSN),
+        drains: !clearing & (op(Op::DestroyQp) | (modifies & to.eq(QpState::Reset.code()))),
     };
     let update = Stream::new(m, "update", state.is(State::Release), update);
 
@@ -885,7 +886,7 @@ mod tests {
     use super::*;
     use crate::context::qp::qp as context;
     use crate::testing::{step, Random, Sink, Source};
-    use crate::types::QpInit;
+    use crate::types::{Drained, QpInit};
     use ferrowire_rtl::{build, Bits, Sim};
     use ferrowire_spec::qp_state::check;
     use ferrowire_spec::queue::command::{
@@ -933,7 +934,12 @@ mod tests {
             let control = m.input_of("control", &CommandControl::of());
             let out = command(m, &cfg, control, data, reply);
             let faults = vec![m.stream_in("fault", &number)];
-            let ctx = context(m, &cfg, out.query, out.update, faults);
+            // A queue pair that goes to RESET has no completion under way.
+            let drained = m.wire_of("drained", &Drained::of(&cfg));
+            let ctx = context(m, &cfg, out.query, out.update, faults, drained.clone());
+            let state = &ctx.broadcast.state;
+            let ends = state.enable & state.entry.eq(QpState::Reset.code());
+            m.drive(&drained, m.delay("drained_now", &Drained { valid: ends, qp: state.index }));
             connect.connect(ctx.reply);
             m.stream_out("read", out.read);
             m.stream_out("write", out.write);

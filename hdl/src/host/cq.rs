@@ -11,6 +11,9 @@
 //! A CQE is written by 32 / `beat_bytes` beats, or by one. Completions leave in the order in which they came. One CQE
 //! takes 2 cycles, or as many as it has beats: at most 4. Latency 2 from a completion to its first beat.
 //!
+//! A marker is no completion: it is told when all that came before it has been handed to the write channel, so that what
+//! is written afterwards (the completion of the command that took a QP to RESET) comes behind.
+//!
 //! The phase is the inverse of the wrap count's low bit, so that the first pass over a zeroed queue writes ones.
 //! Creating a CQ sets both its indices to zero.
 //!
@@ -22,7 +25,7 @@ use super::dma::{write_entry, EntryWrite};
 use super::{CqDoorbell, CqEntry};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
-use crate::types::{Completion, DmaWrite, TableWrite};
+use crate::types::{Completion, DmaWrite, Drained, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::cqe;
 
@@ -35,6 +38,8 @@ pub struct CqWriter {
     pub written: Sig,
     /// A completion was dropped in this cycle: no such CQ, or no free entry.
     pub dropped: Sig,
+    /// A marker has come by.
+    pub drained: Drained,
 }
 
 /// An entry that has its place.
@@ -95,6 +100,7 @@ pub fn cq(
     );
     // While a CQ is created, the producer index has no port to be written through.
     let decide = (deciding & (!made_valid | entry.ready) & !create.enable).named("decide");
+    let completes = !held.marker;
     let accept = !deciding;
     completion.accept(accept);
     // A CQ that is created or removed meanwhile is looked at again.
@@ -117,7 +123,7 @@ pub fn cq(
     let phase = !producer.bit_at(place.log2);
     let mask = !lit(1, 1).repeat(INDEX).shl_by(place.log2);
     m.drive(&producer_after, producer + 1);
-    m.drive(&written, decide & place.valid & !full);
+    m.drive(&written, decide & completes & place.valid & !full);
 
     use cqe::*;
     let bytes = assemble(
@@ -146,8 +152,9 @@ pub fn cq(
     })
     .otherwise_when(entry.ready, |m| m.set(&made_valid, 0));
 
-    let dropped = decide & (!place.valid | full);
-    CqWriter { write: write_entry(m, cfg, entry), written, dropped }
+    let dropped = decide & completes & (!place.valid | full);
+    let drained = Drained { valid: decide & held.marker, qp: held.qpn.trunc(cfg.qp_bits()) };
+    CqWriter { write: write_entry(m, cfg, entry), written, dropped, drained }
 }
 
 #[cfg(test)]
@@ -176,6 +183,8 @@ mod tests {
             m.stream_out("write", out.write);
             m.output("written", &out.written);
             m.output("dropped", &out.dropped);
+            // A cycle late: it may follow from inputs of the same cycle.
+            m.output("drained", &m.delay("drained", &out.drained));
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
@@ -231,6 +240,37 @@ mod tests {
     fn entry(memory: &HashMap<u64, u8>, address: u64) -> Cqe {
         let bytes: Vec<u8> = (0..32).map(|i| memory[&(address + i)]).collect();
         Cqe::parse(&bytes).unwrap()
+    }
+
+    #[test]
+    fn a_mark_is_told_when_all_before_it_is_written_and_writes_nothing() {
+        for beat_bytes in [8, 64] {
+            let mut bench = bench(beat_bytes);
+            bench.create(0, 0x1000, 4);
+            let mut random = Random::new(12);
+            bench.sinks[0].stall = Some(0.8);
+            let (mut sent, mut told) = (0, 0);
+            for round in 0..5 {
+                for i in 0..round {
+                    bench.complete(0, i);
+                }
+                sent += round as usize;
+                bench.sources[0].push_values(&[("cq", 3), ("qpn", 7), ("marker", 1)]);
+                for _ in 0..400 {
+                    if bench.sim.get("drained_valid") == 1 {
+                        told += 1;
+                        assert_eq!(bench.sim.get("drained_qp"), 7);
+                        let lasts = bench.sinks[0].values("last").iter().filter(|last| **last == 1).count();
+                        assert_eq!(lasts, sent, "are written");
+                    }
+                    let Bench { sim, sources, sinks, .. } = &mut bench;
+                    crate::testing::step(sim, sources, sinks, &mut random, 0.0);
+                }
+                assert_eq!(told, round + 1);
+            }
+            assert_eq!(bench.sinks[0].values("last").iter().filter(|last| **last == 1).count(), sent);
+            assert_eq!(bench.sim.get("dropped"), 0);
+        }
     }
 
     #[test]
