@@ -23,6 +23,7 @@
 //! Reset: the tails are set one QP a cycle, QP `q` to place `q`; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
+use crate::context::resets;
 use crate::requester::{messages, Flush, Sent};
 use crate::stream::deep_fifo;
 use crate::types::{QpBroadcast, QpInit, TableWrite};
@@ -161,11 +162,7 @@ pub fn record(
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(state_write.enable, state_write.index, &state_write.entry);
 
-    // QPs that went to RESET. They could only be lost, until their next start, if one did so many times at once.
-    let to_reset = state_write.enable & state_write.entry.eq(QpState::Reset.code());
-    let to_reset = Stream::new(m, "to_reset", to_reset, state_write.index);
-    m.discard(&to_reset.ready);
-    let resets = deep_fifo(&m.label("resets"), cfg.qps, to_reset);
+    let resets = resets(m, cfg, &broadcast);
 
     // What was sent goes first: a reset, a start and a flush go on to `track` only behind it.
     let is_sent = idle & sent.valid;

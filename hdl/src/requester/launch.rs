@@ -34,7 +34,7 @@ use crate::config::RnicConfig;
 use crate::requester::commit::{Bar, Barred, Report, Sent, PACKETS};
 use crate::requester::schedule::Flush;
 use crate::stream::{deep_fifo, fifo, fork};
-use crate::types::{QpInit, TxPacket};
+use crate::types::{QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 
@@ -75,14 +75,6 @@ struct Entry {
     flush: Sig,
 }
 
-/// A QP is barred, or no longer.
-#[derive(Clone, Bundle)]
-struct BarWrite {
-    enable: Sig,
-    qp: Sig,
-    bar: Barred,
-}
-
 /// The door. `starting`: the start that is on its way; `verdicts`: for each packet with payload, in order, whether its
 /// payload is not to be sent.
 #[module]
@@ -121,9 +113,10 @@ pub fn launch(
     let is_report = !(queue.flush | report.start);
     let bars_of = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
     // A bar is written a cycle after it is decided, and counts at once.
-    let bar_write = m.wire_of("bar_write", &BarWrite { enable: bits(1), qp: sent.qp, bar: Barred::of() });
+    let bar_write =
+        m.wire_of("bar_write", &TableWrite { enable: bits(1), index: sent.qp, entry: Barred::of() });
     let written = m.delay("written", &bar_write);
-    let bar = m.mux(written.enable & written.qp.eq(sent.qp), &written.bar, &bars_of.read_now(sent.qp));
+    let bar = m.mux(written.enable & written.index.eq(sent.qp), &written.entry, &bars_of.read_now(sent.qp));
     let known = !report.payload | verdicts.valid;
     let bare = report.packet & !report.payload;
     let bad = report.payload & verdicts.payload;
@@ -156,9 +149,13 @@ pub fn launch(
     let bars = tell.fire() & fails;
     m.set_all(
         &bar_write,
-        &BarWrite { enable: bars | done, qp: sent.qp, bar: Barred { barred: bars, index: sent.index } },
+        &TableWrite {
+            enable: bars | done,
+            index: sent.qp,
+            entry: Barred { barred: bars, index: sent.index },
+        },
     );
-    bars_of.write(written.enable, written.qp, &written.bar);
+    bars_of.write(written.enable, written.index, &written.entry);
     let bar = Stream::new(m, "bar", bars, Bar { qp: sent.qp, index: sent.index });
     m.drive(&bar_room, bar.ready);
     let bar = fifo(&m.label("bar"), 2, bar);

@@ -35,6 +35,8 @@
 //! Reset: the line is empty, rows are cleared one a cycle, QP by QP; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
+use crate::context::resets;
+use crate::requester::ring::{least, Ring};
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, SqDoorbell, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -129,13 +131,6 @@ enum State {
     Grant,
 }
 
-/// Where a send queue lies.
-#[derive(Clone, Bundle)]
-struct Queue {
-    base: Sig,
-    log2: Sig,
-}
-
 #[derive(Clone, Bundle)]
 struct Row {
     producer: Sig,
@@ -180,12 +175,8 @@ pub fn schedule(
     let state = m.fsm("state", State::Sweep);
     let sweeping = state.is(State::Sweep);
 
-    // Queues of QPs that go to RESET are empty from then on. They could only be lost, until their next start, if one did
-    // so many times at once.
-    let to_reset = broadcast.state.enable & broadcast.state.entry.eq(QpState::Reset.code());
-    let to_reset = Stream::new(m, "to_reset", to_reset, broadcast.state.index);
-    m.discard(&to_reset.ready);
-    let reset = deep_fifo(&m.label("resets"), cfg.qps, to_reset);
+    // Queues of QPs that go to RESET are empty from then on.
+    let reset = resets(m, cfg, &broadcast);
 
     // One event or the oldest in line; what it is stays for the two cycles that follow.
     let (line, back) = m.later("line", &bits(qp_bits));
@@ -248,10 +239,9 @@ pub fn schedule(
     let rows = m.mem("rows", cfg.qps, &next).style(Style::Block).build();
     rows.write(row_write, qp, &next);
     let row = rows.read(m, starts, chosen, Collision::Never);
-    let queue = Queue { base: bits(64), log2: bits(4) };
-    let queues = m.mem("queues", cfg.qps, &queue).style(Style::Block).build();
+    let queues = m.mem("queues", cfg.qps, &Ring::of()).style(Style::Block).build();
     let given = &broadcast.attributes;
-    let queue = Queue { base: given.entry.sq_base, log2: given.entry.sq_log2 };
+    let queue = Ring { base: given.entry.sq_base, log2: given.entry.sq_log2 };
     queues.write(given.enable, given.index, &queue);
     let queue = queues.read(m, starts, chosen, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
@@ -275,24 +265,16 @@ pub fn schedule(
     let limit = lit(16, cfg.outstanding_per_qp);
     let allows = under_way.lt(limit);
     let alone = under_way.eq(0);
-    let place = row.fetch.trunc(6);
-    let to_page_end = lit(7, 64) - place.zext(7);
-    let size = lit(16, 1).shl_by(queue.log2);
-    let slot = row.fetch & (size - 1);
-    let to_queue_end = size - slot;
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
     let places = m.reg("places", places_bits).reset(wqe_places(cfg));
-    let least = |a: Sig, b: Sig| m.mux(a.lt(b), &a, &b);
     // What lies in one piece of memory, then how much of it is wanted and allowed: side by side, for each is a sum and a
     // comparison.
     let most = m.mux(plenty, &lit(7, cfg.fetch_batch), &lit(7, 1));
-    let near_end = to_queue_end.slice(6, 10).any();
-    let to_end = m.mux(near_end, &lit(7, 64), &to_queue_end.trunc(6).zext(7));
-    let in_one = least(least(to_page_end, to_end), most);
-    let bounded = least(limit - under_way, pending);
-    let want = least(bounded, in_one.zext(16));
+    let piece = queue.piece(m, row.fetch, most);
+    let bounded = least(m, limit - under_way, pending);
+    let want = least(m, bounded, piece.most.zext(16));
     let count = m.delay("count", &want.trunc(7));
-    let address = m.delay("address", &(queue.base + cat(&[lit(6, 0), slot]).zext(64)));
+    let address = m.delay("address", &piece.address);
     let has_work = sends & pending.ne(0);
     let can = m.delay("can", &(has_work & allows & (plenty | alone)));
     // It stays in line, though it gets nothing now.

@@ -256,7 +256,6 @@ pub fn segment(
     let used = m.reg("used", 15).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
     let to_high = m.reg("to_high", 24).no_reset();
-    let high = m.reg("high", 24).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
     let local_va = m.reg("local_va", 64).no_reset();
     let mtu = m.reg("mtu", 13).no_reset();
@@ -267,7 +266,6 @@ pub fn segment(
         m.set(&psn, first_psn);
         m.set(&offset, first_offset);
         m.set(&to_high, row.high - first_psn);
-        m.set(&high, row.high);
         m.set(&remaining, length - first_offset);
         m.set(&local_va, wqe(send_wqe::SGE0_ADDR) + first_offset.zext(64));
         m.set(&mtu, lit(13, 128).shl_by(copy.mtu));
@@ -359,7 +357,7 @@ pub fn segment(
     m.set(&next.index, m.mux(last, &(fetched.index + 1), &fetched.index));
     m.set(&next.psn, next_psn);
     m.set(&next.offset, m.mux(last, &lit(32, 0), &next_offset));
-    m.set(&next.high, m.mux(fresh, &next_psn, &high));
+    m.set(&next.high, m.mux(fresh, &next_psn, &row.high));
     m.set(&next.held, 0);
     m.when(place, |m| {
         m.set(&next.index, oldest.index);

@@ -27,7 +27,8 @@
 //! Reset: slots and rows are cleared, one a cycle; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
-use crate::requester::{fetch, wqe_places, Grant};
+use crate::context::resets;
+use crate::requester::{fetch, least, wqe_places, Grant, Ring};
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, SqDoorbell};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -141,12 +142,6 @@ struct Tag {
 }
 
 #[derive(Clone, Bundle)]
-struct Queue {
-    base: Sig,
-    log2: Sig,
-}
-
-#[derive(Clone, Bundle)]
 struct Slot {
     unit: Sig,
     error: Sig,
@@ -181,11 +176,8 @@ pub fn receive(
     let places = m.reg("places", places_bits).reset(wqe_places(cfg));
     let none_under_way = places.eq(wqe_places(cfg)).named("none_under_way");
 
-    // Lives. QPs that go to RESET could only be lost if one did so many times at once.
-    let to_reset = broadcast.state.enable & broadcast.state.entry.eq(QpState::Reset.code());
-    let to_reset = Stream::new(m, "to_reset", to_reset, broadcast.state.index);
-    m.discard(&to_reset.ready);
-    let resets = deep_fifo(&m.label("resets"), cfg.qps, to_reset);
+    // Lives.
+    let resets = resets(m, cfg, &broadcast);
     let lives = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Distributed).build();
 
     // The slots: fills write, who wants one reads, never in one cycle.
@@ -294,10 +286,9 @@ pub fn receive(
     let rows = m.mem("rows", cfg.qps, &next).style(Style::Block).build();
     rows.write(row_write, qp, &next);
     let row = rows.read(m, starts, chosen, Collision::Never);
-    let queue = Queue { base: bits(64), log2: bits(4) };
-    let queues = m.mem("queues", cfg.qps, &queue).style(Style::Block).build();
+    let queues = m.mem("queues", cfg.qps, &Ring::of()).style(Style::Block).build();
     let given = &broadcast.attributes;
-    let queue = Queue { base: given.entry.rq_base, log2: given.entry.rq_log2 };
+    let queue = Ring { base: given.entry.rq_base, log2: given.entry.rq_log2 };
     queues.write(given.enable, given.index, &queue);
     let queue = queues.read(m, starts, chosen, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
@@ -312,17 +303,10 @@ pub fn receive(
     let posted_any = posted.ne(0) & !posted.bit(15);
     let allowed = m.mux(kind_demand, &lit(16, cfg.fetch_batch), &(row.limit - row.fetched));
     let allowed_any = allowed.ne(0) & !allowed.bit(15);
-    let to_page_end = lit(7, 64) - from.trunc(6).zext(7);
-    let size = lit(16, 1).shl_by(queue.log2);
-    let place = from & (size - 1);
-    let to_queue_end = size - place;
-    let near_end = to_queue_end.slice(6, 10).any();
-    let to_end = m.mux(near_end, &lit(7, 64), &to_queue_end.trunc(6).zext(7));
-    let least = |a: Sig, b: Sig| m.mux(a.lt(b), &a, &b);
-    let in_one = least(least(to_page_end, to_end), lit(7, cfg.fetch_batch));
-    let bounded = least(allowed, posted);
-    let count = m.delay("count", &least(bounded, in_one.zext(16)).trunc(7));
-    let address = m.delay("address", &(queue.base + cat(&[lit(6, 0), place]).zext(64)));
+    let piece = queue.piece(m, from, lit(7, cfg.fetch_batch));
+    let bounded = least(m, allowed, posted);
+    let count = m.delay("count", &least(m, bounded, piece.most.zext(16)).trunc(7));
+    let address = m.delay("address", &piece.address);
     let can = m.delay("can", &(posted_any & allowed_any & lives_now));
     let begin = m.delay("begin", &from);
     m.when(at_row, |m| m.set(&state, State::Act));
