@@ -223,16 +223,6 @@ fn loss(args: &BenchArgs) -> Result<()> {
                 bar.inc(1);
                 result
             };
-            let mut figure = |name_of: String, value: f64, unit: &'static str| {
-                results.push(Figure {
-                    name: name_of,
-                    config: name.clone(),
-                    host_latency_cycles: LOSS_LATENCY,
-                    qps: 1,
-                    value: (value * 10_000.0).round() / 10_000.0,
-                    unit,
-                });
-            };
             for &(percent, loss, packets) in LOSSES {
                 let whole = once(packets, 0.0, 0)?;
                 let mut all = Vec::new();
@@ -241,8 +231,14 @@ fn loss(args: &BenchArgs) -> Result<()> {
                 }
                 let mean = |of: fn(&Goodput) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
                 let share = whole.cycles as f64 / mean(|run| run.cycles as f64);
-                let name_of = format!("write_{}_goodput_at_{percent}_percent_loss", mtu.bytes());
-                figure(name_of, share, "share of the rate without loss");
+                results.push(Figure {
+                    name: format!("write_{}_goodput_at_{percent}_percent_loss", mtu.bytes()),
+                    config: name.clone(),
+                    host_latency_cycles: LOSS_LATENCY,
+                    qps: 1,
+                    value: (share * 10_000.0).round() / 10_000.0,
+                    unit: "share of the rate without loss",
+                });
                 let again = mean(|run| run.again as f64) / packets as f64;
                 table.push((
                     name.clone(),

@@ -8,7 +8,7 @@
 use anyhow::{ensure, Result};
 use ferrowire::{AccessFlags, Completion, HwCounter, PathMtu, SendWr};
 
-use crate::measure::line_gbps;
+use crate::measure::{line_gbps, shape};
 use crate::pair::{bytes, Connection, Pair};
 use crate::wire::Faults;
 
@@ -64,17 +64,15 @@ pub fn goodput(pair: &Pair, run: &Run) -> Result<Goodput> {
     let target = pair.b.region(0, MESSAGE, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
     let data: Vec<u8> = (0..MESSAGE).map(|i| (i * 29 + i / 257) as u8).collect();
     source.memory().write(0, &data);
-    let (beat, clock_khz) = {
+    let (beat, clock_khz) = shape(pair);
+    {
         let mut world = pair.world.lock();
-        let (beat, clock_khz) = (world.card(0).beat_bytes() as u32, world.clock_khz());
         world.set_line_rate(Some(line_gbps(beat, clock_khz)));
         for link in 0..2 {
             let faults = Faults { drop: run.loss, ..Faults::default() };
             world.link_mut(link).set_timed_filter(Some(faults.filter(2 * run.seed + link as u64)));
         }
-        (beat, clock_khz)
-    };
-    ensure!(beat > 0, "a card without beats");
+    }
     let mut batch = qp.start_post_send();
     for i in 0..run.messages {
         let sges = [source.sge(0, MESSAGE as u32)];

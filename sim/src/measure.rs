@@ -66,7 +66,7 @@ pub fn line_gbps(beat_bytes: u32, clock_khz: u32) -> f64 {
 }
 
 /// Beat and clock of the pair's cards.
-fn shape(pair: &Pair) -> (u32, u32) {
+pub(crate) fn shape(pair: &Pair) -> (u32, u32) {
     let world = pair.world.lock();
     (world.card(0).beat_bytes() as u32, world.clock_khz())
 }

@@ -176,6 +176,26 @@ impl Node {
 
 type Attributes = (InitAttributes, RtrAttributes, RtsAttributes);
 
+/// Every counter of a card that is not zero.
+pub(crate) fn counters(context: &Context) -> String {
+    let mut counters: Vec<String> = Vec::new();
+    let mut note = |name: &str, value: ferrowire::Result<u64>| match value {
+        Ok(0) => {}
+        Ok(value) => counters.push(format!("{name} {value}")),
+        Err(error) => counters.push(format!("{name}: {error}")),
+    };
+    for counter in TrafficCounter::ALL {
+        note(counter.name(), context.traffic_counter(*counter));
+    }
+    for reason in DropReason::ALL {
+        note(reason.name(), context.drop_counter(*reason));
+    }
+    for counter in HwCounter::ALL {
+        note(counter.name(), context.hw_counter(*counter));
+    }
+    counters.join(", ")
+}
+
 /// Two cards on a wire.
 pub struct Pair {
     /// Card 0.
@@ -207,23 +227,8 @@ impl Pair {
     pub fn diagnose(&self) -> String {
         let mut text = String::new();
         for node in [&self.a, &self.b] {
-            let mut counters: Vec<String> = Vec::new();
-            let mut note = |name: &str, value: ferrowire::Result<u64>| match value {
-                Ok(0) => {}
-                Ok(value) => counters.push(format!("{name} {value}")),
-                Err(error) => counters.push(format!("{name}: {error}")),
-            };
-            for counter in TrafficCounter::ALL {
-                note(counter.name(), node.context.traffic_counter(*counter));
-            }
-            for reason in DropReason::ALL {
-                note(reason.name(), node.context.drop_counter(*reason));
-            }
-            for counter in HwCounter::ALL {
-                note(counter.name(), node.context.hw_counter(*counter));
-            }
             let stats = self.world.lock().card(node.card).host().stats();
-            text.push_str(&format!("\ncard {}: {}; {stats:?}", node.card, counters.join(", ")));
+            text.push_str(&format!("\ncard {}: {}; {stats:?}", node.card, counters(&node.context)));
         }
         text
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
-    AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
-    HwCounter, InitAttributes, MemoryRegion, PageSize, ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr,
-    QueuePair, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, Sge,
+    AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, HostMemory,
+    InitAttributes, MemoryRegion, PageSize, ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr, QueuePair,
+    RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, Sge,
 };
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::QpState;
@@ -63,6 +63,13 @@ impl CardEnd {
         Ok(Self { card, side, qps: Vec::new(), regions: Vec::new(), cq, pd, context, world: world.clone() })
     }
 
+    /// A queue pair in RESET, with room for so many requests.
+    fn fresh(&self, requests: u32) -> Result<Qp<Reset>> {
+        let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
+        attr.max_send_units = requests;
+        Ok(self.pd.create_qp(&attr)?)
+    }
+
     fn up(&self, qp: usize) -> Result<&QueuePair> {
         match &self.qps[qp].0 {
             Pair::Up(up) => Ok(up),
@@ -106,9 +113,7 @@ impl End for CardEnd {
     }
 
     fn create(&mut self, requests: u32) -> Result<u32> {
-        let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
-        attr.max_send_units = requests;
-        let qp = self.pd.create_qp(&attr)?;
+        let qp = self.fresh(requests)?;
         let qpn = qp.number();
         self.qps.push((Pair::Reset(qp), requests));
         Ok(qpn)
@@ -157,9 +162,7 @@ impl End for CardEnd {
             Pair::Reset(reset) => reset.destroy()?,
             Pair::Gone => bail!("queue pair {qp} is gone"),
         }
-        let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
-        attr.max_send_units = self.qps[qp].1;
-        let reset = self.pd.create_qp(&attr)?;
+        let reset = self.fresh(self.qps[qp].1)?;
         let qpn = reset.number();
         self.qps[qp].0 = Pair::Reset(reset);
         Ok(qpn)
@@ -227,18 +230,6 @@ impl End for CardEnd {
     }
 
     fn diagnose(&self) -> String {
-        let mut text = Vec::new();
-        let mut note = |name: &str, value: ferrowire::Result<u64>| match value {
-            Ok(0) => {}
-            Ok(value) => text.push(format!("{name} {value}")),
-            Err(error) => text.push(format!("{name}: {error}")),
-        };
-        for reason in DropReason::ALL {
-            note(reason.name(), self.context.drop_counter(*reason));
-        }
-        for counter in HwCounter::ALL {
-            note(counter.name(), self.context.hw_counter(*counter));
-        }
-        text.join(", ")
+        crate::pair::counters(&self.context)
     }
 }
