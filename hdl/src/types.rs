@@ -273,14 +273,18 @@ pub struct QpAttributes {
     pub recv_cq: Sig,
     /// Bus address of the send queue.
     pub sq_base: Sig,
-    /// Log2 of the send queue's 64-byte units, at most 15.
+    /// Log2 of the send queue's WQEs, at most 15.
     pub sq_log2: Sig,
+    /// Log2 of the 64-byte units of each.
+    pub sq_stride: Sig,
     /// Every send WQE is signalled.
     pub sq_sig_all: Sig,
     /// Bus address of the receive queue.
     pub rq_base: Sig,
-    /// Log2 of the receive queue's 64-byte units, at most 15.
+    /// Log2 of the receive queue's WQEs, at most 15.
     pub rq_log2: Sig,
+    /// Log2 of the 64-byte units of each, at most 2.
+    pub rq_stride: Sig,
     /// The doorbell page that this QP answers to.
     pub doorbell_page: Sig,
     /// Path MTU code: 1 is 256 bytes, 5 is 4,096.
@@ -299,6 +303,12 @@ pub struct QpAttributes {
     pub retry_cnt: Sig,
     /// The same after RNR NAKs; 7: without end.
     pub rnr_retry: Sig,
+    /// Timer code of the RNR NAKs that it sends.
+    pub min_rnr_timer: Sig,
+    /// READs and atomics that may be outstanding, at most 16.
+    pub max_rd_atomic: Sig,
+    /// READs and atomics that it takes at once, at most 16.
+    pub max_dest_rd_atomic: Sig,
 }
 
 impl QpAttributes {
@@ -311,9 +321,11 @@ impl QpAttributes {
             recv_cq: bits(cfg.cq_bits()),
             sq_base: bits(64),
             sq_log2: bits(4),
+            sq_stride: bits(2),
             sq_sig_all: bits(1),
             rq_base: bits(64),
             rq_log2: bits(4),
+            rq_stride: bits(2),
             doorbell_page: bits(16),
             mtu: bits(3),
             access: bits(8),
@@ -323,6 +335,9 @@ impl QpAttributes {
             timeout: bits(5),
             retry_cnt: bits(3),
             rnr_retry: bits(3),
+            min_rnr_timer: bits(5),
+            max_rd_atomic: bits(5),
+            max_dest_rd_atomic: bits(5),
         }
     }
 }

@@ -425,6 +425,7 @@ pub fn command(
         checks.refuse(is & no_page(page), Status::BadAttribute, Attribute::DoorbellPage);
         checks.refuse(is & get(&LAYOUT, &SQ_LOG2).gt(15), Status::BadSize, Attribute::SqLog2);
         checks.refuse(is & get(&LAYOUT, &RQ_LOG2).gt(15), Status::BadSize, Attribute::RqLog2);
+        checks.refuse(is & get(&LAYOUT, &RQ_STRIDE).eq(3), Status::BadSize, Attribute::RqStride);
         for (base, attribute) in [(SQ_BASE, Attribute::SqBase), (RQ_BASE, Attribute::RqBase)] {
             let base = get(&LAYOUT, &base);
             checks.refuse(is & (unaligned(base) | wraps(base)), Status::BadAddress, attribute);
@@ -605,9 +606,11 @@ pub fn command(
         recv_cq: recv_cqn.trunc(cq_bits),
         sq_base: q(&create_qp::SQ_BASE),
         sq_log2: q(&create_qp::SQ_LOG2).trunc(4),
+        sq_stride: q(&create_qp::SQ_STRIDE),
         sq_sig_all: q(&create_qp::SQ_SIG_ALL),
         rq_base: q(&create_qp::RQ_BASE),
         rq_log2: q(&create_qp::RQ_LOG2).trunc(4),
+        rq_stride: q(&create_qp::RQ_STRIDE),
         doorbell_page: q(&create_qp::DOORBELL_PAGE),
         ..QpAttributes::of(cfg).zeros()
     };
@@ -621,6 +624,12 @@ pub fn command(
         timeout: given(AttributeBit::Timeout).then(modify(&modify_qp::TIMEOUT), old.timeout),
         retry_cnt: given(AttributeBit::RetryCnt).then(modify(&modify_qp::RETRY_CNT), old.retry_cnt),
         rnr_retry: given(AttributeBit::RnrRetry).then(modify(&modify_qp::RNR_RETRY), old.rnr_retry),
+        min_rnr_timer: given(AttributeBit::MinRnrTimer)
+            .then(modify(&modify_qp::MIN_RNR_TIMER), old.min_rnr_timer),
+        max_rd_atomic: given(AttributeBit::MaxRdAtomic)
+            .then(modify(&modify_qp::MAX_RD_ATOMIC).trunc(5), old.max_rd_atomic),
+        max_dest_rd_atomic: given(AttributeBit::MaxDestRdAtomic)
+            .then(modify(&modify_qp::MAX_DEST_RD_ATOMIC).trunc(5), old.max_dest_rd_atomic),
         ..old.clone()
     };
     let creates = op(Op::CreateQp) & !clearing;
@@ -1411,6 +1420,7 @@ mod tests {
         bad(&|c| c.doorbell_page = 4, Status::BadAttribute, Attribute::DoorbellPage);
         bad(&|c| c.sq_log2 = 16, Status::BadSize, Attribute::SqLog2);
         bad(&|c| c.rq_log2 = 255, Status::BadSize, Attribute::RqLog2);
+        bad(&|c| c.rq_stride = 3, Status::BadSize, Attribute::RqStride);
         bad(&|c| c.sq_base |= 64, Status::BadAddress, Attribute::SqBase);
         bad(&|c| c.rq_base = !0xfff, Status::BadAddress, Attribute::RqBase);
         bad(&|c| c.send_cqn = 5, Status::BadAttribute, Attribute::SendCqn);

@@ -207,9 +207,9 @@ crate::table::layout! {
     SERVICE service: u8 @ 88, 8, RW;
     /// The page it answers to.
     DOORBELL_PAGE doorbell_page: u16 @ 96, 16, RW;
-    /// Units of 64 bytes in the send queue, as a power of two, at most 15.
+    /// WQEs in the send queue, as a power of two, at most 15.
     SQ_LOG2 sq_log2: u8 @ 112, 8, RW;
-    /// Units of 64 bytes in the receive queue, as a power of two, at most 15.
+    /// WQEs in the receive queue, as a power of two, at most 15.
     RQ_LOG2 rq_log2: u8 @ 120, 8, RW;
     /// Completion queue of the send queue.
     SEND_CQN send_cqn: u32 @ 128, 24, RW;
@@ -217,8 +217,12 @@ crate::table::layout! {
     SQ_SIG_ALL sq_sig_all: bool @ 152, 1, RW;
     /// Receives come from the shared receive queue `srqn`.
     HAS_SRQ has_srq: bool @ 153, 1, RW;
+    /// Units of 64 bytes in each WQE of the send queue, as a power of two, at most 3.
+    SQ_STRIDE sq_stride: u8 @ 154, 2, RW;
+    /// Units of 64 bytes in each WQE of the receive queue, as a power of two, at most 2.
+    RQ_STRIDE rq_stride: u8 @ 156, 2, RW;
     /// Reserved.
-    RSVD0 rsvd0: u8 @ 154, 6, RSVD;
+    RSVD0 rsvd0: u8 @ 158, 2, RSVD;
     /// Completion queue of the receive queue.
     RECV_CQN recv_cqn: u32 @ 160, 24, RW;
     /// Reserved.

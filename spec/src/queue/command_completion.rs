@@ -139,6 +139,8 @@ crate::table::codes! {
     DstIp = 94, "DST_IP";
     /// `limit`.
     Limit = 95, "LIMIT";
+    /// `rq_stride`.
+    RqStride = 96, "RQ_STRIDE";
 }
 
 crate::table::layout! {

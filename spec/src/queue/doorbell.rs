@@ -30,7 +30,7 @@ crate::table::layout! {
     QPN qpn: u32 @ 0, 24, WO;
     /// Reserved.
     RSVD0 rsvd0: u8 @ 24, 8, RSVD;
-    /// Units posted since the queue pair left RESET, modulo 2^16. The queue has at most 2^15 units; a producer further than
+    /// WQEs posted since the queue pair left RESET, modulo 2^16. The queue has at most 2^15 WQEs; a producer further than
     /// the queue's size ahead of the card's position is an error of the queue pair.
     PRODUCER producer: u16 @ 32, 16, WO;
     /// Reserved.
@@ -47,7 +47,7 @@ crate::table::layout! {
     SRQ srq: bool @ 24, 1, WO;
     /// Reserved.
     RSVD0 rsvd0: u8 @ 25, 7, RSVD;
-    /// Units posted since the queue pair left RESET, modulo 2^16, as for the send queue.
+    /// WQEs posted since the queue pair left RESET, modulo 2^16, as for the send queue.
     PRODUCER producer: u16 @ 32, 16, WO;
     /// Reserved.
     RSVD1 rsvd1: u16 @ 48, 16, RSVD;
