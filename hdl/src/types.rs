@@ -472,6 +472,14 @@ pub struct Completion {
     pub status: Sig,
     /// AETH syndrome or local cause.
     pub syndrome: Sig,
+    /// Immediate data, or the key that was invalidated.
+    pub imm: Sig,
+    /// `imm` is an immediate.
+    pub imm_valid: Sig,
+    /// `imm` is a key that was invalidated.
+    pub invalidated: Sig,
+    /// The peer asked for an event.
+    pub solicited: Sig,
     /// Not a completion: everything before it is to be written before the end of the QP's life is told.
     pub marker: Sig,
 }
@@ -487,6 +495,10 @@ impl Completion {
             wqe_index: bits(16),
             status: bits(8),
             syndrome: bits(8),
+            imm: bits(32),
+            imm_valid: bits(1),
+            invalidated: bits(1),
+            solicited: bits(1),
             marker: bits(1),
         }
     }

@@ -441,6 +441,7 @@ pub fn track(
         status: m.mux(acked, &lit(8, 0), &status),
         syndrome: m.mux(acked, &lit(8, 0), &cause),
         marker: marks,
+        ..Completion::of(cfg).zeros()
     };
     let completions = Stream::new(m, "completions", completes, completion);
     m.drive(&completion_room, completions.ready);

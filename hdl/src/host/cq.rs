@@ -136,6 +136,10 @@ pub fn cq(
             (WQE_INDEX, held.wqe_index),
             (STATUS, held.status),
             (SYNDROME, held.syndrome),
+            (IMM, held.imm),
+            (IMM_VALID, held.imm_valid),
+            (INVALIDATED, held.invalidated),
+            (SOLICITED, held.solicited),
             (PHASE, phase),
         ],
     );
