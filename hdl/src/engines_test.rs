@@ -135,22 +135,23 @@ fn completer_elaborates() {
 }
 
 #[test]
-fn check_and_place_elaborate() {
-    use crate::responder::*;
+fn responder_elaborates() {
     each("bench", |m, cfg| {
-        let c = check(
-            m,
-            cfg,
-            broadcast(m, cfg),
-            m.stream_in("init", &QpInit::of(cfg)),
-            m.stream_in("requests", &Headers::of()),
-        );
-        m.stream_out("lookup", c.lookup);
-        let a = admit(m, cfg, c.pending, m.input_of("answer", &translation()), c.started);
-        m.stream_out("faults", a.faults);
-        m.output("counts", &a.counts);
-        let p = place(m, cfg, a.place, m.stream_in("frames", &crate::stream::Beat::of(cfg.beat_bytes)));
-        m.stream_out("write", p.write);
-        m.stream_out("answers", p.answers);
+        let input = crate::responder::Input {
+            init: m.stream_in("init", &QpInit::of(cfg)),
+            doorbell: m.stream_in("doorbell", &crate::responder::RqDoorbell::of(cfg)),
+            data: m.stream_in("data", &DmaReadData::of(cfg)),
+            requests: m.stream_in("requests", &Headers::of()),
+            frames: m.stream_in("frames", &crate::stream::Beat::of(cfg.beat_bytes)),
+            answer: m.input_of("answer", &translation()),
+        };
+        let r = crate::responder::responder(m, cfg, broadcast(m, cfg), input);
+        m.stream_out("lookup", r.lookup);
+        m.stream_out("read", r.read);
+        m.stream_out("write", r.write);
+        m.stream_out("answers", r.answers);
+        m.stream_out("completions", r.completions);
+        m.stream_out("faults", r.faults);
+        m.output("counts", &r.counts);
     });
 }

@@ -18,7 +18,7 @@ use crate::host::doorbell::doorbell;
 use crate::host::CommandProgress;
 use crate::stream::Beat;
 use crate::transport::{transport, Control};
-use crate::types::{DmaReadData, Drained};
+use crate::types::{Completion, DmaReadData, Drained};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig};
 use ferrowire_spec::csr::drops::DropReason;
 use ferrowire_spec::csr::hw_counters::HwCounter;
@@ -37,14 +37,15 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let dma_data = m.stream_in("dma_data", &DmaReadData::of(cfg));
     let csr_request = m.stream_in("csr", &CsrRequest::of());
 
-    // Read data comes back to commands, WQEs and payload in the order of this list.
+    // Read data comes back in the order of this list.
     let (command_read, command_reads) = m.later("command_read", &crate::types::DmaReadRequest::of());
     let (wqe_read, wqe_reads) = m.later("wqe_read", &crate::types::DmaReadRequest::of());
     let (payload_read, payload_reads) = m.later("payload_read", &crate::types::DmaReadRequest::of());
-    let (read, data) = dma::read(m, vec![command_read, wqe_read, payload_read], dma_data);
+    let (receive_read, receive_reads) = m.later("receive_read", &crate::types::DmaReadRequest::of());
+    let (read, data) = dma::read(m, vec![command_read, wqe_read, payload_read, receive_read], dma_data);
     let mut data = data.into_iter();
-    let mut data = || data.next().expect("three readers");
-    let (command_data, wqe_data, payload_data) = (data(), data(), data());
+    let mut data = || data.next().expect("four readers");
+    let (command_data, wqe_data, payload_data, receive_data) = (data(), data(), data(), data());
 
     // Host: registers, commands, QP context, doorbells.
     let progress = m.wire_of("progress", &CommandProgress::of());
@@ -75,17 +76,20 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         responder: context.responder,
         requester: context.requester,
         doorbell: bells.sq,
+        receive: bells.rq,
         kick: context.kick,
         tick: registers.tick,
     };
-    let core = transport(m, cfg, rx, wqe_data, payload_data, control);
+    let core = transport(m, cfg, rx, wqe_data, payload_data, receive_data, control);
     let mut reads = core.reads.into_iter();
     wqe_reads.connect(reads.next().expect("reads of WQEs"));
     payload_reads.connect(reads.next().expect("reads of payload"));
+    receive_reads.connect(reads.next().expect("reads of receive WQEs"));
     let mut faults = core.faults.into_iter();
     responder_faults.connect(faults.next().expect("the responder's faults"));
     completer_faults.connect(faults.next().expect("the completer's faults"));
-    let writer = cq(m, cfg, core.completions, commands.cqs, bells.cq);
+    let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
+    let writer = cq(m, cfg, completions, commands.cqs, bells.cq);
     m.drive(&drained, m.delay("drained_now", &writer.drained));
     let write = dma::write(m, vec![core.write, writer.write, commands.write]);
 
@@ -103,6 +107,12 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         responder.duplicate,
         responder.out_of_sequence,
         responder.sequence_naks,
+        responder.rnr_naks,
+        responder.rnr_naks,
+        responder.operation,
+        responder.length,
+        responder.errors,
+        responder.flushed,
         responder.invalid,
         responder.access,
         completer.sequence_naks,
@@ -148,7 +158,7 @@ enum Counter {
 }
 
 /// What is counted one by one.
-const PULSES: [Counter; 22] = [
+const PULSES: [Counter; 28] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::TxFrames),
     Counter::Traffic(TrafficCounter::Commands),
@@ -159,6 +169,12 @@ const PULSES: [Counter; 22] = [
     Counter::Hw(HwCounter::DuplicateRequest),
     Counter::Hw(HwCounter::OutOfSequence),
     Counter::Hw(HwCounter::SeqNakSent),
+    Counter::Hw(HwCounter::RnrNakSent),
+    Counter::Hw(HwCounter::OutOfBuffer),
+    Counter::Hw(HwCounter::RespRemoteOperationErrors),
+    Counter::Hw(HwCounter::RespLocalLengthError),
+    Counter::Hw(HwCounter::RespCqeError),
+    Counter::Hw(HwCounter::RespCqeFlushError),
     Counter::Hw(HwCounter::RespRemoteInvalidRequest),
     Counter::Hw(HwCounter::RespRemoteAccessErrors),
     Counter::Hw(HwCounter::PacketSeqErr),

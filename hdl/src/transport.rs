@@ -20,7 +20,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::memory::translate;
 use crate::requester::{commit, fetch, launch, payload, schedule, segment};
-use crate::responder::{admit, check, place, Counts};
+use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::stream::Beat;
 use crate::tx::arbitrate::{arbitrate, TxSource};
@@ -48,8 +48,10 @@ pub struct Control {
     pub responder: Stream<QpInit>,
     /// Requesters that start.
     pub requester: Stream<QpInit>,
-    /// Doorbells.
+    /// Doorbells of send queues.
     pub doorbell: Stream<SqDoorbell>,
+    /// Doorbells of receive queues.
+    pub receive: Stream<RqDoorbell>,
     /// QPs whose send queue must be looked at.
     pub kick: Stream<Sig>,
     /// The unit of the timers has passed.
@@ -62,7 +64,7 @@ pub struct Events {
     /// A frame was dropped, for this reason.
     pub dropped: rx::buffer::Dropped,
     /// What the responder saw.
-    pub responder: Counts,
+    pub responder: responder::Counts,
     /// What the completer saw.
     pub completer: completer::Counts,
     /// A packet was sent again.
@@ -85,12 +87,12 @@ struct FrameOf {
 pub struct Transport {
     /// To the wire.
     pub wire: Stream<Beat>,
-    /// Reads of WQEs and of payload.
+    /// Reads of send WQEs, of payload and of receive WQEs.
     pub reads: Vec<Stream<DmaReadRequest>>,
     /// Received payload.
     pub write: Stream<DmaWrite>,
-    /// Completions.
-    pub completions: Stream<Completion>,
+    /// Completions of sends and of receives.
+    pub completions: Vec<Stream<Completion>>,
     /// QPs that go to the error state.
     pub faults: Vec<Stream<Sig>>,
     /// For the counters.
@@ -105,6 +107,7 @@ pub fn transport(
     wire: Stream<Beat>,
     wqe_data: Stream<DmaReadData>,
     payload_data: Stream<DmaReadData>,
+    receive_data: Stream<DmaReadData>,
     control: Control,
 ) -> Transport {
     let broadcast = control.broadcast;
@@ -196,11 +199,16 @@ pub fn transport(
 
     // Responder. A frame comes only once its headers have been taken, and `check` takes them only with the frame: the
     // FIFO stands between.
-    let requests = crate::stream::fifo(&m.label("requests"), 4, dispatched.requests);
-    let checked = check(m, cfg, broadcast.clone(), control.responder, requests);
-    ask_s.connect(checked.lookup);
-    let admitted = admit(m, cfg, checked.pending, answers[1].clone(), checked.started);
-    let placed = place(m, cfg, admitted.place, dispatched.request_frames);
+    let input = responder::Input {
+        init: control.responder,
+        doorbell: control.receive,
+        data: receive_data,
+        requests: crate::stream::fifo(&m.label("requests"), 4, dispatched.requests),
+        frames: dispatched.request_frames,
+        answer: answers[1].clone(),
+    };
+    let responded = responder(m, cfg, broadcast.clone(), input);
+    ask_s.connect(responded.lookup);
 
     // Completer.
     // A start or a flush behind a report in this FIFO is held by the recorder, which takes reports first.
@@ -223,7 +231,7 @@ pub fn transport(
 
     // Send: answers beside requests.
     let requests = TxSource { packet: launched.packets, payload: Some(outgoing.payload) };
-    let replies = TxSource { packet: placed.answers, payload: None };
+    let replies = TxSource { packet: responded.answers, payload: None };
     let chosen = arbitrate(m, cfg, vec![requests, replies]);
     // Whose frame it is that leaves: those of requests start a timer.
     let opcode = chosen.packet.opcode.trunc(5);
@@ -249,7 +257,7 @@ pub fn transport(
     m.discard(&dispatched.cnp);
     let events = Events {
         dropped: dispatched.dropped,
-        responder: admitted.counts,
+        responder: responded.counts,
         completer: tracked.counts,
         again: committed.again,
         rx_frame,
@@ -258,10 +266,10 @@ pub fn transport(
     let events = m.delay("events", &events);
     Transport {
         wire,
-        reads: vec![scheduled.read, committed.read],
-        write: placed.write,
-        completions: tracked.completions,
-        faults: vec![admitted.faults, tracked.faults],
+        reads: vec![scheduled.read, committed.read, responded.read],
+        write: responded.write,
+        completions: vec![tracked.completions, responded.completions],
+        faults: vec![responded.faults, tracked.faults],
         events,
     }
 }
@@ -279,6 +287,7 @@ mod tests {
                 let wire = m.stream_in("rx", &Beat::of(cfg.beat_bytes));
                 let wqe = m.stream_in("wqe", &DmaReadData::of(&cfg));
                 let payload = m.stream_in("payload", &DmaReadData::of(&cfg));
+                let receive = m.stream_in("receive", &DmaReadData::of(&cfg));
                 let index = bits(cfg.qp_bits());
                 let key_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.keys)));
                 let page_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.page_entries)));
@@ -299,16 +308,19 @@ mod tests {
                     responder: m.stream_in("start_responder", &QpInit::of(&cfg)),
                     requester: m.stream_in("start_requester", &QpInit::of(&cfg)),
                     doorbell: m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
+                    receive: m.stream_in("receive_doorbell", &RqDoorbell::of(&cfg)),
                     kick: m.stream_in("kick", &index),
                     tick: m.input("tick", 1),
                 };
-                let out = transport(m, &cfg, wire, wqe, payload, control);
+                let out = transport(m, &cfg, wire, wqe, payload, receive, control);
                 m.stream_out("tx", out.wire);
                 for (i, read) in out.reads.into_iter().enumerate() {
                     m.stream_out(&format!("read{i}"), read);
                 }
                 m.stream_out("write", out.write);
-                m.stream_out("completion", out.completions);
+                for (i, completion) in out.completions.into_iter().enumerate() {
+                    m.stream_out(&format!("completion{i}"), completion);
+                }
                 for (i, fault) in out.faults.into_iter().enumerate() {
                     m.stream_out(&format!("fault{i}"), fault);
                 }

@@ -504,18 +504,20 @@ impl Completion {
     }
 }
 
-/// A QP of which no completion of its former life comes any more.
+/// A QP of which no completion of its former life comes any more, of one of its queues.
 #[derive(Clone, Bundle)]
 pub struct Drained {
     /// In this cycle.
     pub valid: Sig,
     /// Which QP.
     pub qp: Sig,
+    /// Of its receive queue, rather than of its send queue.
+    pub receive: Sig,
 }
 
 impl Drained {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Drained { valid: bits(1), qp: bits(cfg.qp_bits()) }
+        Drained { valid: bits(1), qp: bits(cfg.qp_bits()), receive: bits(1) }
     }
 }

@@ -94,6 +94,7 @@ integer_operand!(i32 u8 u16 u32 u64 u128 usize);
 #[track_caller]
 pub fn lit(width: u32, value: impl Operand) -> Sig {
     let loc = Location::caller();
+    assert!(width != 0, "{loc}: a constant has at least one bit");
     let sig = value.operand(width, loc);
     assert!(sig.width == width, "{loc}: a value of {} bits where {width} were asked for", sig.width);
     sig

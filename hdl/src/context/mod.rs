@@ -12,12 +12,22 @@ use crate::types::QpBroadcast;
 use ferrowire_rtl::{Scope, Sig, Stream};
 use ferrowire_spec::qp_state::QpState;
 
-/// QPs that go to RESET, in order, for an engine that clears what it keeps of them. They could only be lost, until their
-/// next start, if one did so many times at once.
-pub fn resets(m: &Scope, cfg: &RnicConfig, broadcast: &QpBroadcast) -> Stream<Sig> {
+/// QPs that enter a state, in order, for an engine that does something for each of them. They could only be lost, until
+/// they enter it again, if one did so many times at once.
+fn entering(m: &Scope, cfg: &RnicConfig, broadcast: &QpBroadcast, into: QpState, name: &str) -> Stream<Sig> {
     let state = &broadcast.state;
-    let to_reset = state.enable & state.entry.eq(QpState::Reset.code());
-    let to_reset = Stream::new(m, "to_reset", to_reset, state.index);
-    m.discard(&to_reset.ready);
-    deep_fifo(&m.label("resets"), cfg.qps, to_reset)
+    let enters = state.enable & state.entry.eq(into.code());
+    let entering = Stream::new(m, &format!("to_{name}"), enters, state.index);
+    m.discard(&entering.ready);
+    deep_fifo(&m.label(name), cfg.qps, entering)
+}
+
+/// QPs that go to RESET, for an engine that clears what it keeps of them.
+pub fn resets(m: &Scope, cfg: &RnicConfig, broadcast: &QpBroadcast) -> Stream<Sig> {
+    entering(m, cfg, broadcast, QpState::Reset, "resets")
+}
+
+/// QPs that go to ERR, for an engine that flushes what they have posted.
+pub fn errors(m: &Scope, cfg: &RnicConfig, broadcast: &QpBroadcast) -> Stream<Sig> {
+    entering(m, cfg, broadcast, QpState::Err, "errors")
 }

@@ -142,7 +142,13 @@ pub fn qp(
     query.accept(state.is(State::Idle));
     fault.accept(state.is(State::Fault));
     let waits = update.write & update.drains;
-    let is_drained = drained.valid & drained.qp.eq(index);
+    // Both queues have to be.
+    let quiet = ["send", "receive"].map(|name| m.reg(&format!("{name}_quiet"), 1).reset(0));
+    let now = drained.valid & drained.qp.eq(index);
+    m.when(state.is(State::Write), |m| quiet.iter().for_each(|q| m.set(q, 0)))
+        .otherwise_when(now & drained.receive, |m| m.set(&quiet[1], 1))
+        .otherwise_when(now, |m| m.set(&quiet[0], 1));
+    let is_drained = quiet[0] & quiet[1];
     update.accept((state.is(State::Write) & !waits) | (state.is(State::Drain) & is_drained));
 
     // A read and a write never share a cycle: reads are in Idle alone.
@@ -408,9 +414,10 @@ mod tests {
         bench.set(3, QpState::Rts, 1);
         bench.query(3);
         bench.sources[1].push_values(&[("qp", 3), ("write", 1), ("record_exists", 1), ("drains", 1)]);
-        let drained = |bench: &mut Bench, qp: u64| {
+        let drained = |bench: &mut Bench, qp: u64, receive: u64| {
             bench.sim.set("drained_valid", 1);
             bench.sim.set("drained_qp", qp);
+            bench.sim.set("drained_receive", receive);
             bench.step();
             bench.sim.set("drained_valid", 0);
         };
@@ -419,12 +426,14 @@ mod tests {
         }
         // The others know at once.
         assert_eq!(bench.states.last(), Some(&(3, code(QpState::Reset), 0)));
-        drained(&mut bench, 2);
-        for _ in 0..50 {
-            bench.step();
+        for (qp, receive) in [(2, 0), (3, 1), (2, 1), (3, 1)] {
+            drained(&mut bench, qp, receive);
+            for _ in 0..50 {
+                bench.step();
+            }
+            assert_eq!(bench.sources[1].left(), 1, "another queue pair's, and one queue's");
         }
-        assert_eq!(bench.sources[1].left(), 1, "another queue pair's");
-        drained(&mut bench, 3);
+        drained(&mut bench, 3, 0);
         bench.settle();
         assert_eq!(bench.query(3), (1, code(QpState::Reset), 0));
         bench.update(3, &[]);

@@ -948,7 +948,11 @@ mod tests {
             let ctx = context(m, &cfg, out.query, out.update, faults, drained.clone());
             let state = &ctx.broadcast.state;
             let ends = state.enable & state.entry.eq(QpState::Reset.code());
-            m.drive(&drained, m.delay("drained_now", &Drained { valid: ends, qp: state.index }));
+            let send = m.delay("drained_send", &Drained { valid: ends, qp: state.index, receive: lit(1, 0) });
+            let later = m.delay("drained_receive", &send);
+            let receive = Drained { receive: lit(1, 1), ..later.clone() };
+            m.discard(&later.receive);
+            m.drive(&drained, m.mux(later.valid, &receive, &send));
             connect.connect(ctx.reply);
             m.stream_out("read", out.read);
             m.stream_out("write", out.write);

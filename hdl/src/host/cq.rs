@@ -157,7 +157,11 @@ pub fn cq(
     .otherwise_when(entry.ready, |m| m.set(&made_valid, 0));
 
     let dropped = decide & completes & (!place.valid | full);
-    let drained = Drained { valid: decide & held.marker, qp: held.qpn.trunc(cfg.qp_bits()) };
+    let drained = Drained {
+        valid: decide & held.marker,
+        qp: held.qpn.trunc(cfg.qp_bits()),
+        receive: held.opcode.msb(),
+    };
     CqWriter { write: write_entry(m, cfg, entry), written, dropped, drained }
 }
 

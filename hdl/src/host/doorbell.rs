@@ -3,7 +3,8 @@
 //!
 //! ```text
 //!  write ---> read the queue's page and state ---> compare ---> send queue doorbell
-//!                     ^            ^                  |   +---> completion queue doorbell
+//!                     ^            ^                  |   +---> receive queue doorbell
+//!                     |            |                  |   +---> completion queue doorbell
 //!  QP broadcast ------+            |                  +-------> ignored
 //!  CREATE_CQ ----------------------+
 //! ```
@@ -11,8 +12,7 @@
 //! A queue answers only to the page that it was created with, so that a process that has one page mapped reaches no
 //! queue of another's. One doorbell in two cycles at most, latency 1.
 //!
-//! Bad input: a number that no queue has, another queue's page, a QP in RESET, an offset without a doorbell (the
-//! receive queue's among them, as long as no block takes it) is dropped with a pulse on `ignored`. Indices are not
+//! Bad input: a number that no queue has, another queue's page, a QP in RESET, an offset without a doorbell is dropped with a pulse on `ignored`. Indices are not
 //! checked here: whoever owns the queue does.
 //!
 //! A doorbell waits until its taker is ready, and the next ones and at last register reads wait behind it: takers must
@@ -21,6 +21,7 @@
 use super::{CqDoorbell, CqEntry, RawDoorbell};
 use crate::config::RnicConfig;
 use crate::fields::field;
+use crate::responder::RqDoorbell;
 use crate::types::{QpBroadcast, SqDoorbell, TableWrite};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::doorbell as spec;
@@ -31,6 +32,8 @@ use ferrowire_spec::QpState;
 pub struct Doorbells {
     /// To the requester.
     pub sq: Stream<SqDoorbell>,
+    /// To the responder.
+    pub rq: Stream<RqDoorbell>,
     /// To the completion writer.
     pub cq: Stream<CqDoorbell>,
     /// A doorbell was handed on in this cycle.
@@ -86,20 +89,30 @@ pub fn doorbell(
     let qpn = field(&spec::sq::LAYOUT, &spec::sq::QPN, held_data);
     let cqn = field(&spec::cq::LAYOUT, &spec::cq::CQN, held_data);
     // What needs no table is known a cycle before.
-    let (maybe_sq, maybe_cq) = (m.reg("maybe_sq", 1).no_reset(), m.reg("maybe_cq", 1).no_reset());
+    let maybe = |name: &str| m.reg(&format!("maybe_{name}"), 1).no_reset();
+    let (maybe_sq, maybe_rq, maybe_cq) = (maybe("sq"), maybe("rq"), maybe("cq"));
     let there = raw.page.zext(17).lt(cfg.doorbell_pages);
     m.when(raw.fire(), |m| {
         let number = |layout, of| field(layout, of, raw.data);
         let qpn = number(&spec::sq::LAYOUT, &spec::sq::QPN);
         let cqn = number(&spec::cq::LAYOUT, &spec::cq::CQN);
         m.set(&maybe_sq, there & raw.offset.eq(spec::SQ) & (qpn >> qp_bits).eq(0));
+        // The bit above the number says that it is a shared queue's.
+        let rqn = number(&spec::rq::LAYOUT, &spec::rq::QPN);
+        let shared = number(&spec::rq::LAYOUT, &spec::rq::SRQ);
+        m.set(&maybe_rq, there & raw.offset.eq(spec::RQ) & (rqn >> qp_bits).eq(0) & !shared);
         m.set(&maybe_cq, there & raw.offset.eq(spec::CQ) & (cqn >> cq_bits).eq(0));
     });
-    let for_sq = maybe_sq & live & page.eq(held_page);
+    let owner = live & page.eq(held_page);
+    let (for_sq, for_rq) = (maybe_sq & owner, maybe_rq & owner);
     let for_cq = maybe_cq & bell.exists & bell.page.eq(held_page);
     let sq = SqDoorbell {
         qp: qpn.trunc(qp_bits),
         producer: field(&spec::sq::LAYOUT, &spec::sq::PRODUCER, held_data),
+    };
+    let rq = RqDoorbell {
+        qp: field(&spec::rq::LAYOUT, &spec::rq::QPN, held_data).trunc(qp_bits),
+        producer: field(&spec::rq::LAYOUT, &spec::rq::PRODUCER, held_data),
     };
     let cq = CqDoorbell {
         cq: cqn.trunc(cq_bits),
@@ -109,12 +122,13 @@ pub fn doorbell(
     };
     // A queue that changes while its doorbell waits does not take the offer back.
     let sq = Stream::new(m, "sq", held_valid & for_sq, sq);
+    let rq = Stream::new(m, "rq", held_valid & for_rq, rq);
     let cq = Stream::new(m, "cq", held_valid & for_cq, cq);
-    let taken = sq.fire() | cq.fire();
-    let ignored = held_valid & !for_sq & !for_cq;
+    let taken = sq.fire() | rq.fire() | cq.fire();
+    let ignored = held_valid & !for_sq & !for_rq & !for_cq;
     m.when(raw.fire(), |m| m.set(&held_valid, lit(1, 1)))
         .otherwise_when(taken | ignored, |m| m.set(&held_valid, 0));
-    Doorbells { sq, cq, taken, ignored }
+    Doorbells { sq, rq, cq, taken, ignored }
 }
 
 #[cfg(test)]
@@ -122,14 +136,14 @@ mod tests {
     use super::*;
     use crate::testing::{step, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
-    use ferrowire_spec::queue::doorbell::{address, cq, sq, BASE, CQ, EQ, RQ, SQ};
+    use ferrowire_spec::queue::doorbell::{address, cq, rq, BASE, CQ, EQ, RQ, SQ};
     use rand::Rng;
 
     struct Bench {
         cfg: RnicConfig,
         sim: Sim,
         sources: [Source; 1],
-        sinks: [Sink; 2],
+        sinks: [Sink; 3],
         ignored: u64,
     }
 
@@ -142,6 +156,7 @@ mod tests {
             let out = doorbell(m, &cfg, raw, qps, m.input_of("cqs", &create));
             m.stream_out("sq", out.sq);
             m.stream_out("cq", out.cq);
+            m.stream_out("rq", out.rq);
             m.output("taken", &out.taken);
             m.output("ignored", &out.ignored);
         });
@@ -150,7 +165,11 @@ mod tests {
         Bench {
             sim,
             sources: [Source::new("raw", &RawDoorbell::of())],
-            sinks: [Sink::new("sq", &SqDoorbell::of(&cfg)), Sink::new("cq", &CqDoorbell::of(&cfg))],
+            sinks: [
+                Sink::new("sq", &SqDoorbell::of(&cfg)),
+                Sink::new("cq", &CqDoorbell::of(&cfg)),
+                Sink::new("rq", &RqDoorbell::of(&cfg)),
+            ],
             ignored: 0,
             cfg,
         }
@@ -199,7 +218,11 @@ mod tests {
     }
 
     fn sq_bytes(qpn: u32, producer: u16) -> [u8; 8] {
-        sq::SqDoorbell { qpn, producer, ..Default::default() }.to_bytes().unwrap()
+        // That of a receive queue is alike, with a bit above the number for a shared one.
+        let shared = qpn >> 24 == 1;
+        rq::RqDoorbell { qpn: qpn & 0xff_ffff, srq: shared, producer, ..Default::default() }
+            .to_bytes()
+            .unwrap()
     }
 
     fn cq_bytes(cqn: u32, consumer: u32) -> [u8; 8] {
@@ -216,15 +239,17 @@ mod tests {
             bench.qp(5, 2, QpState::Reset);
             bench.cq(7, 2);
             let (qps, cqs) = (bench.cfg.qps, bench.cfg.cqs);
-            let (mut sqs, mut cqs_rung, mut bad) = (Vec::new(), Vec::new(), 0);
+            let (mut sqs, mut rqs, mut cqs_rung, mut bad) = (Vec::new(), Vec::new(), Vec::new(), 0);
             for i in 0..400u32 {
                 let page = random.rng.random_range(1..4u16);
                 match random.rng.random_range(0..5) {
                     0 => {
                         let qpn = random.rng.random_range(3..6u32);
-                        bench.ring(page, SQ, sq_bytes(qpn, i as u16));
+                        let receive = random.chance(0.5);
+                        bench.ring(page, if receive { RQ } else { SQ }, sq_bytes(qpn, i as u16));
+                        let rung = if receive { &mut rqs } else { &mut sqs };
                         match (qpn, page) {
-                            (3, 2) | (4, 1) => sqs.push((u64::from(qpn), u64::from(i))),
+                            (3, 2) | (4, 1) => rung.push((u64::from(qpn), u64::from(i))),
                             _ => bad += 1,
                         }
                     }
@@ -239,11 +264,13 @@ mod tests {
                     2 => {
                         // Past the table: the low bits alone would name one.
                         bench.ring(2, SQ, sq_bytes(qps + 3, 1));
+                        bench.ring(2, RQ, sq_bytes(qps + 3, 1));
                         bench.ring(2, CQ, cq_bytes(cqs << 4 | 7, 1));
-                        bad += 2;
+                        bad += 3;
                     }
                     3 => {
-                        bench.ring(2, RQ, sq_bytes(3, 1));
+                        // There are no shared receive queues.
+                        bench.ring(2, RQ, sq_bytes(1 << 24 | 3, 1));
                         bench.ring(2, EQ, cq_bytes(7, 1));
                         bad += 2;
                     }
@@ -254,9 +281,11 @@ mod tests {
                 }
             }
             bench.settle(&mut random, 0.3);
-            let got: Vec<(u64, u64)> =
-                bench.sinks[0].values("qp").into_iter().zip(bench.sinks[0].values("producer")).collect();
-            assert_eq!(got, sqs, "seed {}", random.seed);
+            for (sink, rung) in [(0, sqs), (2, rqs)] {
+                let sink = &bench.sinks[sink];
+                let got: Vec<_> = sink.values("qp").into_iter().zip(sink.values("producer")).collect();
+                assert_eq!(got, rung, "seed {}", random.seed);
+            }
             assert_eq!(bench.sinks[1].values("consumer"), cqs_rung, "seed {}", random.seed);
             assert_eq!(bench.ignored, bad, "seed {}", random.seed);
         }

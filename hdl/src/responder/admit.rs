@@ -2,93 +2,32 @@
 //! What becomes of a request packet: executed, acknowledged again, refused, or dropped.
 //!
 //! ```text
-//!  pending --------------------+--> decision --> place (in order)
-//!  translate --> answers FIFO -+       |  +----> counted
-//!                                      +-------> fault: QP to error
-//!                dead bits <-----------+
+//!  pending ------------------------+--> decision --> place (in order)
+//!  translate --> ok, one a piece --+     ^   |  +---> counted
+//!         \                              |   +------> fault: QP to error
+//!          \--> addresses ---------------|----------> place
+//!                dead bits <-------------+
+//!  flushed ------------------------------+
 //! ```
 //!
-//! Here a packet meets what its lookups found. All answers leave through `place`, in the order of the requests and
-//! behind the data that they confirm. After a NAK that ends the QP its bit is set, and what `check` has let pass since
-//! then goes nowhere: that is what allows `check` not to wait.
+//! Here a packet meets what its lookups found. All answers and completions leave through `place`, in the order of the
+//! requests and behind the data that they confirm. After a NAK that ends the QP its bit is set, and what `check` has let
+//! pass since then goes nowhere: that is what allows `check` not to wait. The receive that such a packet holds ends with the
+//! cause (IBTA volume 1, 9.9.3); the others are flushed, which `flush` asks for.
 //!
-//! One packet a cycle, two where it lies on two pages. Faults have a place for each QP, so that a start of another never
-//! waits for them. Reset: nothing under way; a QP's bit is cleared when it starts.
+//! One packet a cycle, or as many cycles as it has pieces. Faults have a place for each QP, so that a start never waits
+//! for them. Reset: nothing under way; a QP's bit is cleared when it starts.
 
 use crate::config::RnicConfig;
 use crate::memory::Translation;
+use crate::responder::cut::WAITING;
+use crate::responder::flush::Flushed;
+use crate::responder::order::{Class, Pending, Walk};
 use crate::responder::place::Place;
 use crate::stream::{deep_fifo, fifo};
-use crate::types::TableWrite;
-use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream, Style};
-
-/// What `check` found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// The next of its sequence, and valid.
-    Execute,
-    /// Seen before.
-    Duplicate,
-    /// Behind a gap, the first since the sequence was whole.
-    FirstGap,
-    /// Behind a gap that has been reported.
-    Gap,
-    /// Invalid request.
-    Invalid,
-    /// No such QP, or one whose state or service takes nothing.
-    NoQp,
-    /// Partition key.
-    Pkey,
-    /// Not from the peer's address.
-    Source,
-}
-
-impl Class {
-    /// Its number between the two blocks.
-    pub fn code(self) -> u32 {
-        self as u32
-    }
-}
-
-/// A packet on its way from `check`.
-#[derive(Clone, Bundle)]
-pub struct Pending {
-    /// A [`Class`].
-    pub class: Sig,
-    /// Lookups that it waits for.
-    pub lookups: Sig,
-    /// Place of the payload in the frame.
-    pub offset: Sig,
-    /// Its length.
-    pub bytes: Sig,
-    /// The peer wants an acknowledgement.
-    pub ack_req: Sig,
-    /// Which QP.
-    pub qp: Sig,
-    /// PSN of an answer.
-    pub psn: Sig,
-    /// Messages completed before this packet.
-    pub msn: Sig,
-    /// It ends its message.
-    pub ends: Sig,
-}
-
-impl Pending {
-    /// The shape.
-    pub fn of(cfg: &RnicConfig) -> Self {
-        Pending {
-            class: bits(4),
-            lookups: bits(2),
-            offset: bits(7),
-            bytes: bits(13),
-            ack_req: bits(1),
-            qp: bits(cfg.qp_bits()),
-            psn: bits(24),
-            msn: bits(24),
-            ends: bits(1),
-        }
-    }
-}
+use crate::types::{Completion, TableWrite};
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 
 /// Pulses for the counters.
 #[derive(Clone, Bundle)]
@@ -105,10 +44,20 @@ pub struct Counts {
     pub out_of_sequence: Sig,
     /// Sequence NAKs sent.
     pub sequence_naks: Sig,
+    /// RNR NAKs sent.
+    pub rnr_naks: Sig,
     /// Requests refused as invalid.
     pub invalid: Sig,
     /// Requests refused for key, domain, access or bounds.
     pub access: Sig,
+    /// Requests that failed here.
+    pub operation: Sig,
+    /// Messages too long for their receive.
+    pub length: Sig,
+    /// Receives that end with an error.
+    pub errors: Sig,
+    /// Receives flushed.
+    pub flushed: Sig,
     /// WRITE packets executed.
     pub writes: Sig,
 }
@@ -118,26 +67,25 @@ pub struct Counts {
 pub struct Admitted {
     /// What to do with each packet, in order.
     pub place: Stream<Place>,
+    /// Bus addresses of the pieces, in order.
+    pub addresses: Stream<Sig>,
     /// QPs that go to the error state.
     pub faults: Stream<Sig>,
+    /// A receive has ended: the index behind it.
+    pub completed: TableWrite<Sig>,
+    /// QPs whose life has ended.
+    pub ends: Stream<Sig>,
     /// Counted events.
     pub counts: Counts,
 }
 
-#[derive(Clone, Bundle)]
-struct Answer {
-    ok: Sig,
-    address: Sig,
-}
-
-/// Syndromes: ACK without credit count, NAKs (IBTA volume 1, 9.7.5.2).
+/// Syndromes: ACK without credit count, RNR NAK, NAKs (IBTA volume 1, 9.7.5.2).
 const ACK: u32 = 0x1f;
+const RNR: u32 = 1;
 const NAK_SEQUENCE: u32 = 0x60;
 const NAK_INVALID: u32 = 0x61;
 const NAK_ACCESS: u32 = 0x62;
-
-/// Answers that may wait: two for each packet that `check` has let pass and one more.
-const ANSWERS: u32 = 32;
+const NAK_OPERATION: u32 = 0x63;
 
 /// The decision.
 #[module]
@@ -146,88 +94,169 @@ pub fn admit(
     cfg: &RnicConfig,
     pending: Stream<Pending>,
     answer: Translation,
-    started: TableWrite<Sig>,
+    flushed: Stream<Flushed>,
 ) -> Admitted {
-    let answered =
-        Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
-    m.assert(!answered.valid | answered.ready, "an answer finds its place");
-    let answers = fifo(&m.label("answers"), ANSWERS, answered);
+    // A piece has its place in front of `place` before it is looked up; its answer and its address have theirs here.
+    let address = Stream::new(m, "address", answer.valid, answer.address);
+    let granted = Stream::new(m, "granted", answer.valid, answer.ok);
+    m.assert(!answer.valid | (address.ready & granted.ready), "an answer finds its place");
+    let addresses = fifo(&m.label("addresses"), WAITING, address);
+    let answers = fifo(&m.label("answers"), WAITING, granted);
 
-    // The first of two answers is kept.
-    let kept = m.reg("kept", 1).reset(0);
-    let kept_answer = m.reg_of("kept_answer", &answers.payload);
-    let two = pending.lookups.eq(2);
-    let none = pending.lookups.eq(0);
-    let keeps = pending.valid & two & !kept & answers.valid;
-    let known = pending.valid & (none | (answers.valid & (!two | kept)));
-    // Without payload no key is looked at (IBTA volume 1, 9.7.4.1.5).
-    let granted = none | (answers.ok & (!two | kept_answer.ok));
+    // The answers of a packet's pieces, one a cycle.
+    let seen = m.reg("seen", 6).reset(0);
+    let refused = m.reg("refused", 1).reset(0);
+    let facts = &pending.facts;
+    let none = pending.pieces.eq(0);
+    let last = (seen + 1).eq(pending.pieces);
+    let counts_one = pending.valid & !none & !last & answers.valid;
+    let known = pending.valid & (none | (last & answers.valid));
+    let granted = none | (answers.payload & !refused);
 
-    // The first page's answer is the older one.
+    // The decision.
     let dead_bits = m.mem("dead", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let is = |c: Class| pending.class.eq(c.code());
+    let is = |c: Class| c.is(facts.class);
+    let (starts, life_ends) = (is(Class::Start), is(Class::End));
     let foreign = is(Class::NoQp) | is(Class::Pkey) | is(Class::Source);
-    let dead = dead_bits.read_now(pending.qp) & !foreign;
-    let lives = !foreign & !dead;
-    let executes = lives & is(Class::Execute) & granted;
-    let refused_access = lives & is(Class::Execute) & !granted;
+    let dead = dead_bits.read_now(facts.qp) & !foreign;
+    let lives = !foreign & !dead & !starts & !life_ends;
+    let walked = |w: Walk| w.is(pending.walk);
+    let runs = lives & is(Class::Execute);
+    let gone = runs & walked(Walk::Gone);
+    let executes = runs & walked(Walk::Whole) & granted;
+    let short = runs & walked(Walk::Short);
+    let unread = runs & walked(Walk::Unread);
+    let forbidden = runs & walked(Walk::Whole) & !granted;
+    let (refused_access, refused_local) = (forbidden & !facts.send, forbidden & facts.send);
     let refused_invalid = lives & is(Class::Invalid);
     let again = lives & is(Class::Duplicate);
     let naks_gap = lives & is(Class::FirstGap);
-    let ends_qp = refused_access | refused_invalid;
+    let naks_ready = lives & is(Class::NotReady);
+    let invalid = refused_invalid | short;
+    let local = refused_local | unread;
+    let ends_qp = refused_access | invalid | local;
     let syndrome = m.wire("syndrome", 8);
     m.set(&syndrome, ACK);
     m.when(naks_gap, |m| m.set(&syndrome, NAK_SEQUENCE));
-    m.when(refused_invalid, |m| m.set(&syndrome, NAK_INVALID));
+    m.when(naks_ready, |m| m.set(&syndrome, cat(&[facts.timer, lit(3, RNR)])));
+    m.when(invalid, |m| m.set(&syndrome, NAK_INVALID));
     m.when(refused_access, |m| m.set(&syndrome, NAK_ACCESS));
-    let (place_room, fault_room) = (m.wire("place_room", 1), m.wire("fault_room", 1));
-    let can = known & fault_room;
-    let go = can & place_room;
-    let place = Place {
-        write: executes & pending.bytes.ne(0),
-        offset: pending.offset,
-        bytes: pending.bytes,
-        address: m.mux(two, &kept_answer.address, &answers.address),
-        second_address: answers.address,
-        answer: (executes & pending.ack_req) | again | naks_gap | ends_qp,
-        qp: pending.qp,
-        psn: pending.psn,
+    m.when(local, |m| m.set(&syndrome, NAK_OPERATION));
+
+    // The receive.
+    let ends_message = executes & facts.ends;
+    let completes = facts.holds & (ends_message | ends_qp);
+    let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
+    m.set(&status, WcStatus::Success.code());
+    m.set(&cause, LocalCause::None.code());
+    for (yes, code, why) in [
+        (refused_invalid, WcStatus::RemInvReqErr, LocalCause::None),
+        (short, WcStatus::LocLenErr, LocalCause::Length),
+        (refused_access, WcStatus::RemAccessErr, LocalCause::KeyBounds),
+        (refused_local, WcStatus::LocProtErr, LocalCause::KeyBounds),
+        (unread, WcStatus::LocProtErr, LocalCause::Dma),
+    ] {
+        m.when(yes, |m| {
+            m.set(&status, code.code());
+            m.set(&cause, why.code());
+        });
+    }
+
+    let (place_room, fault_room, end_room) =
+        (m.wire("place_room", 1), m.wire("fault_room", 1), m.wire("end_room", 1));
+    // A flush has its turn where no packet is decided, and after each that is.
+    let flush_turn = m.reg("flush_turn", 1).reset(0);
+    let decides = known & fault_room & (end_room | !life_ends);
+    let flushes = flushed.valid & (flush_turn | !decides);
+    let can = decides & !flushes;
+    let tells = !starts;
+    let place_it = Place {
+        write: executes & facts.bytes.ne(0),
+        frame: tells & !life_ends,
+        pieces: pending.pieces,
+        offset: facts.offset,
+        bytes: facts.bytes,
+        answer: (executes & facts.ack_req) | again | naks_gap | naks_ready | ends_qp,
+        qp: facts.qp,
+        psn: facts.psn,
         syndrome,
-        msn: pending.msn + (executes & pending.ends).zext(24),
+        msn: facts.msn + ends_message.zext(24),
+        completes: completes | life_ends,
+        completion: Completion {
+            cq: facts.cq,
+            qpn: facts.qp.zext(24),
+            // Only status, QP and WQE count in an error completion (IBTA volume 1, 11.4.2.1).
+            opcode: m.mux(ends_message, &facts.opcode, &lit(8, CqeOpcode::Recv as u32)),
+            byte_len: ends_message.then(facts.received, lit(32, 0)),
+            wqe_index: facts.index,
+            status,
+            syndrome: cause,
+            imm: facts.imm,
+            imm_valid: ends_message & facts.imm_valid,
+            invalidated: lit(1, 0),
+            solicited: ends_message & facts.solicited,
+            marker: life_ends,
+        },
     };
-    let place = Stream::new(m, "place", can, place);
+    let mut flush_it = Place::of(cfg).zeros();
+    flush_it.completes = lit(1, 1);
+    flush_it.completion = Completion {
+        cq: flushed.cq,
+        qpn: flushed.qp.zext(24),
+        opcode: lit(8, CqeOpcode::Recv as u32),
+        wqe_index: flushed.index,
+        status: lit(8, WcStatus::WrFlushErr.code()),
+        ..Completion::of(cfg).zeros()
+    };
+    let place_valid = (can & tells) | (flushes & !flushed.bar);
+    let place = Stream::new(m, "place", place_valid, m.mux(flushes, &flush_it, &place_it));
     m.drive(&place_room, place.ready);
     let place = fifo(&m.label("place"), 2, place);
-    let fault = Stream::new(m, "fault", go & ends_qp, pending.qp);
+    let go = can & (place_room | !tells);
+    let flush_goes = flushes & (place_room | flushed.bar);
+    m.when(go, |m| m.set(&flush_turn, 1)).otherwise_when(flush_goes, |m| m.set(&flush_turn, 0));
+    flushed.accept(flush_goes);
+    let fault = Stream::new(m, "fault", go & ends_qp, facts.qp);
     m.drive(&fault_room, fault.ready);
-    // The QP context takes no fault while a start waits here for what is pending: a QP has at most one, and all have
-    // their place.
+    // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
+    let ends = Stream::new(m, "end", known & fault_room & life_ends & !flushes & place_room, facts.qp);
+    m.drive(&end_room, ends.ready);
 
     pending.accept(go);
-    answers.accept(keeps | (go & !none));
-    m.when(keeps, |m| {
-        m.set(&kept, 1);
-        m.set_all(&kept_answer, &answers.payload);
+    answers.accept(counts_one | (go & !none));
+    m.when(go, |m| {
+        m.set(&seen, 0);
+        m.set(&refused, 0);
     })
-    .otherwise_when(go, |m| m.set(&kept, 0));
+    .otherwise_when(counts_one, |m| {
+        m.set(&seen, seen + 1);
+        m.when(!answers.payload, |m| m.set(&refused, 1));
+    });
 
-    // A QP starts only when nothing is pending: one write port serves both.
-    m.assert(!(started.enable & go), "a responder starts only when nothing is pending");
-    m.discard(&started.entry);
-    let bar_at = m.mux(started.enable, &started.index, &pending.qp);
-    dead_bits.write(started.enable | (go & ends_qp), bar_at, &!started.enable);
+    // One write port: a bar is never taken in the cycle of a decision.
+    let bars = flush_goes & flushed.bar;
+    let marks = go & (ends_qp | starts | life_ends);
+    dead_bits.write(bars | marks, m.mux(bars, &flushed.qp, &facts.qp), &(bars | !starts));
 
+    let completed = TableWrite { enable: go & completes, index: facts.qp, entry: facts.index + 1 };
+    // The way of the decision ends here.
+    let completed = m.delay("completed", &completed);
     let counts = Counts {
-        no_qp: go & (is(Class::NoQp) | dead),
+        no_qp: go & (is(Class::NoQp) | (dead & !starts & !life_ends) | gone),
         pkey: go & is(Class::Pkey),
         source: go & is(Class::Source),
         duplicate: go & again,
         out_of_sequence: go & lives & (is(Class::FirstGap) | is(Class::Gap)),
         sequence_naks: go & naks_gap,
-        invalid: go & refused_invalid,
+        rnr_naks: go & naks_ready,
+        invalid: go & invalid,
         access: go & refused_access,
-        writes: go & executes,
+        operation: go & local,
+        length: go & short,
+        errors: go & completes & ends_qp,
+        flushed: flush_goes & !flushed.bar,
+        writes: go & executes & !facts.send,
     };
-    Admitted { place, faults, counts }
+    Admitted { place, addresses, faults, completed, ends, counts }
 }

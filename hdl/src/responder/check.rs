@@ -2,58 +2,81 @@
 //! What a request packet is: the next one in its sequence, a duplicate, a gap, or invalid.
 //!
 //! ```text
-//!  headers --> row of the QP --> PSN, sequence, length --> class --+--> pending, in order --> admit
-//!                 ^                                          |     +--> lookups --> translate
-//!                 +---------------- new row <----------------+
+//!  headers --> row of the QP --> PSN, sequence, receive, length --> class --> order --> walk
+//!                 ^                                                  |
+//!                 +--------------------- new row <-------------------+
 //! ```
 //!
 //! The order of the checks is the specification's (IBTA volume 1, 9.7.4 and 9.9.2), and the first that fails
 //! decides: QP state, service and partition key, source address (dropped); PSN (duplicate or gap); opcode sequence
-//! and whether this responder takes the opcode; length (NAK 0x61); key, domain, access and bounds (NAK 0x62).
+//! and whether this responder takes the opcode (NAK 0x61); a receive for a SEND's first packet and for the last of a WRITE
+//! with immediate (RNR NAK); length (NAK 0x61); then, further on, the room in the receive, key, domain, access, bounds.
 //!
-//! The last of these takes a walk through the tables, which `admit` waits for. Here the row is written as if it went
-//! well: where it does not, the QP is at its end, and `admit` lets nothing of it pass any more. So a packet holds this
-//! block for 3 cycles, 4 where it goes on to a second page, and the next one, of the same QP or of another, begins only
-//! then: there is nothing to forward.
+//! What takes a walk through SGEs and tables is decided by `admit`. Here the row is written as if it went well: where it does
+//! not, the QP is at its end, and `admit` lets nothing of it pass any more. So a packet holds this block for 3 cycles,
+//! and the next one, of the same QP or of another, begins only then: there is nothing to forward.
 //!
-//! Reset: idle. Rows are written when a QP starts, once no packet is on its way to `admit`.
+//! The cursor of the receive queue is in the row: the index of the WQE that the next SEND takes, or the one under way has. How
+//! many there are is known from `posted`, a read copy of what `receive` owns.
+//!
+//! A start, and the end of a life, go on in their place among the packets: behind them nothing of the former life comes.
+//!
+//! Reset: idle. Rows are written when a QP starts.
 
 use crate::config::RnicConfig;
-use crate::memory::Lookup;
-use crate::responder::admit::{Class, Pending};
+use crate::context::resets;
+use crate::responder::order::{Class, Facts, Order};
+use crate::rx::parse::opcode_is;
 use crate::stream::fifo;
-use crate::types::{Headers, QpBroadcast, QpInit, TableWrite};
-use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use crate::types::{Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
-use ferrowire_spec::wire::opcode::Opcode;
-
-/// What comes out.
-#[derive(Interface)]
-pub struct Checked {
-    /// Questions to the key and page tables.
-    pub lookup: Stream<Lookup>,
-    /// What each packet is, in order.
-    pub pending: Stream<Pending>,
-    /// The QP whose responder starts in this cycle.
-    pub started: TableWrite<Sig>,
-}
+use ferrowire_spec::queue::cqe::CqeOpcode;
+use ferrowire_spec::queue::Access;
+use ferrowire_spec::wire::opcode::{Opcode, Operation, Service};
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
     Idle,
     Row,
-    Ask,
+    Tell,
 }
 
 #[derive(Clone, Bundle)]
 struct Row {
     psn: Sig,
     msn: Sig,
+    /// A message is under way.
     inside: Sig,
-    nak_sent: Sig,
+    /// It is a SEND.
+    send: Sig,
+    /// A NAK has been sent: nothing is said about packets ahead until the expected one is here.
+    silent: Sig,
     va: Sig,
     rkey: Sig,
+    /// Bytes of a WRITE that are still to come.
     remaining: Sig,
+    /// Bytes of the message that have come.
+    received: Sig,
+    /// The receive WQE of the SEND under way, or of the next one.
+    index: Sig,
+}
+
+impl Row {
+    fn of() -> Self {
+        Row {
+            psn: bits(24),
+            msn: bits(24),
+            inside: bits(1),
+            send: bits(1),
+            silent: bits(1),
+            va: bits(64),
+            rkey: bits(32),
+            remaining: bits(32),
+            received: bits(32),
+            index: bits(16),
+        }
+    }
 }
 
 #[derive(Clone, Bundle)]
@@ -65,96 +88,120 @@ struct Copy {
     peer_ipv6: Sig,
     peer_ip: Sig,
     pkey: Sig,
+    timer: Sig,
+    cq: Sig,
+    stride: Sig,
 }
 
-const REMOTE_WRITE: u32 = 1 << 1;
+impl Copy {
+    fn of(a: &QpAttributes) -> Self {
+        Copy {
+            service: a.service,
+            pd: a.pd,
+            mtu: a.mtu,
+            access: a.access,
+            peer_ipv6: a.peer_ipv6,
+            peer_ip: a.peer_ip,
+            pkey: a.pkey,
+            timer: a.min_rnr_timer,
+            cq: a.recv_cq,
+            stride: a.rq_stride,
+        }
+    }
+}
 
-/// Packets between here and `admit`, and so lookups under way.
-const DEPTH: u32 = 8;
+/// Largest message (IBTA volume 1, 9.7.7).
+const MAX_MESSAGE: u32 = 1 << 31;
 
-/// The responder's checks.
+/// What this responder takes.
+fn known(opcode: Opcode) -> bool {
+    opcode.service() == Service::Rc
+        && matches!(opcode.operation(), Operation::Send | Operation::Write)
+        && !opcode.has_invalidate()
+}
+
+/// The responder's checks. `posted`: index behind the newest receive WQE of each QP.
 #[module]
 pub fn check(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
+    posted: TableWrite<Sig>,
     init: Stream<QpInit>,
     requests: Stream<Headers>,
-) -> Checked {
+) -> Stream<Order> {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
+    let resets = resets(m, cfg, &broadcast);
     m.discard(&requests.payload);
-    let quiet = m.wire("quiet", 1);
-    init.accept(idle & quiet);
-    let begins = idle & !init.valid & requests.valid;
-    let begin_qp = requests.dest_qpn.trunc(qp_bits).named("begin_qp");
+    let is_reset = idle & resets.valid;
+    let is_init = idle & init.valid & !resets.valid;
+    let is_request = idle & requests.valid & !resets.valid & !init.valid;
+    resets.accept(is_reset);
+    init.accept(is_init);
+    requests.accept(is_request);
+    let begins = is_reset | is_init | is_request;
+    let mut chosen = requests.dest_qpn.trunc(qp_bits);
+    chosen = m.mux(is_init, &init.qp, &chosen);
+    let begin_qp = m.mux(is_reset, &resets.payload, &chosen).named("begin_qp");
 
     // The request stays here for the cycles that follow, with what can be said of it before its row is known.
     let request = m.reg_of("request", &requests.payload);
     m.discard(&request);
     let fact = |m: &Scope, name: &str, value: Sig| {
-        let reg = m.reg(name, 1).no_reset();
+        let reg = m.reg(name, value.width()).no_reset();
         m.when(begins, |m| m.set(&reg, value));
         reg
     };
-    let is = |o: Opcode| requests.opcode.eq(o.code());
-    let (is_first, is_middle) = (is(Opcode::RcWriteFirst), is(Opcode::RcWriteMiddle));
-    let (is_last, is_only) = (is(Opcode::RcWriteLast), is(Opcode::RcWriteOnly));
+    let by_reset = fact(m, "by_reset", is_reset);
+    let by_init = fact(m, "by_init", is_init);
+    let is = |of: fn(Opcode) -> bool| opcode_is(requests.opcode, of);
+    let first_or_only = is(|o| o.position().begins());
+    let last_or_only = is(|o| o.position().ends());
+    let immediate = is(Opcode::has_immediate);
+    let send = is(|o| o.operation() == Operation::Send);
+    let write = is(|o| o.operation() == Operation::Write);
     let exists = requests.dest_qpn.lt(cfg.qps) & requests.opcode.slice(5, 3).eq(0);
+    let qp = fact(m, "qp", begin_qp);
     let exists = fact(m, "exists", exists);
-    let starts = fact(m, "starts", is_first | is_only);
-    let goes_on = fact(m, "goes_on", is_first | is_middle);
-    let only = fact(m, "only", is_only);
-    let known = fact(m, "known", is_first | is_middle | is_last | is_only);
+    let starts = fact(m, "starts", first_or_only);
+    let ends = fact(m, "ends", last_or_only);
+    let known = fact(m, "known", is(known));
+    let has_imm = fact(m, "has_imm", immediate);
+    let is_send = fact(m, "is_send", send);
+    let is_write = fact(m, "is_write", write);
+    // A SEND takes its receive with its first packet, a WRITE with immediate with its last (IBTA volume 1, 9.7.5.1.6).
+    let takes = fact(m, "takes", (send & first_or_only) | (write & immediate));
     let has_bytes = fact(m, "has_bytes", requests.payload_bytes.ne(0));
     let whole_words = fact(m, "whole_words", requests.pad.eq(0));
     m.when(begins, |m| {
         m.set_all(&request, &requests.payload);
+        m.when(is_init, |m| m.set(&request.psn, init.psn));
         m.set(&state, State::Row);
     });
-    requests.accept(begins);
-    let qp = request.dest_qpn.trunc(qp_bits).named("qp");
 
     // The row, and read copies of the attributes.
-    let row_shape = Row {
-        psn: bits(24),
-        msn: bits(24),
-        inside: bits(1),
-        nak_sent: bits(1),
-        va: bits(64),
-        rkey: bits(32),
-        remaining: bits(32),
-    };
-    let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
+    let rows = m.mem("rows", cfg.qps, &Row::of()).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
-    let next = m.wire_of("next", &row_shape);
-    rows.write(row_write, m.mux(init.fire(), &init.qp, &qp), &next);
+    let next = m.wire_of("next", &Row::of());
+    rows.write(row_write, qp, &next);
     let row = rows.read(m, begins, begin_qp, Collision::Never);
     let given = &broadcast.attributes;
-    let copy_of = |a: &crate::types::QpAttributes| Copy {
-        service: a.service,
-        pd: a.pd,
-        mtu: a.mtu,
-        access: a.access,
-        peer_ipv6: a.peer_ipv6,
-        peer_ip: a.peer_ip,
-        pkey: a.pkey,
-    };
-    let copies =
-        m.mem("copies", cfg.qps, &copy_of(&crate::types::QpAttributes::of(cfg))).style(Style::Block).build();
-    copies.write(given.enable, given.index, &copy_of(&given.entry));
+    let copies = m.mem("copies", cfg.qps, &Copy::of(&QpAttributes::of(cfg))).style(Style::Block).build();
+    copies.write(given.enable, given.index, &Copy::of(&given.entry));
     let copy = copies.read(m, begins, begin_qp, Collision::New);
+    let producers = m.mem("producers", cfg.qps, &bits(16)).style(Style::Block).build();
+    producers.write(posted.enable, posted.index, &posted.entry);
+    let producer = producers.read(m, begins, begin_qp, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
 
     // The row's cycle: all that needs no lookup.
     let at_row = state.is(State::Row);
-    let takes = qp_state.eq(QpState::Rtr.code())
-        | qp_state.eq(QpState::Rts.code())
-        | qp_state.eq(QpState::Sqd.code());
-    let served = exists & takes & copy.service.eq(0);
+    let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd].map(|s| qp_state.eq(s.code()));
+    let served = exists & (runs[0] | runs[1] | runs[2]) & copy.service.eq(0);
     let same_key = request.pkey.trunc(15).eq(copy.pkey.trunc(15));
     let full_member = request.pkey.bit(15) | copy.pkey.bit(15);
     let right_key = same_key & full_member;
@@ -164,28 +211,39 @@ pub fn check(
     let expected = distance.eq(0);
     let duplicate = distance.bit(23);
 
-    let in_order = known & starts.ne(row.inside);
+    let same_kind = starts | is_send.eq(row.send);
+    let in_order = known & starts.ne(row.inside) & same_kind;
+    // A function that the QP does not offer its peer is an invalid request (IBTA volume 1, 9.9.3).
+    let offered = !is_write | copy.access.bit(Access::RemoteWrite.code().trailing_zeros());
+    let ready = !takes | producer.ne(row.index);
     let bytes = request.payload_bytes;
     let mtu = lit(13, 128).shl_by(copy.mtu).named("mtu");
+    let whole = bytes.eq(mtu) & whole_words;
+    let only = starts & ends;
+    let in_mtu = bytes.le(mtu) & (only | has_bytes);
     let total = m.mux(starts, &request.dma_length, &row.remaining).named("total");
-    let full = bytes.eq(mtu) & whole_words & total.gt(mtu.zext(32));
-    let rest = bytes.zext(32).eq(total) & bytes.le(mtu) & (only | has_bytes);
-    let right_length = m.mux(goes_on, &full, &rest) & total.le(1u32 << 31);
-    // A function that the QP does not offer its peer is an invalid request (IBTA volume 1, 9.9.3).
-    let valid_request = in_order & copy.access.bit(1) & right_length;
+    let before = m.mux(starts, &lit(32, 0), &row.received);
+    let received = (before + bytes.zext(32)).named("received");
+    let fits = m.mux(ends, &bytes.zext(32).eq(total), &total.gt(mtu.zext(32))) & total.le(MAX_MESSAGE);
+    let right_total = m.mux(is_send, &received.le(MAX_MESSAGE), &fits);
+    let right_length = m.mux(ends, &in_mtu, &whole) & right_total;
     let va = m.mux(starts, &request.va, &row.va).named("va");
     let rkey = m.mux(starts, &request.rkey, &row.rkey).named("rkey");
 
     // What it is, and what goes on from it.
     let class = m.wire("class", 4);
     m.set(&class, Class::Execute.code());
-    m.when(!served, |m| m.set(&class, Class::NoQp.code()))
+    m.when(by_reset, |m| m.set(&class, Class::End.code()))
+        .otherwise_when(by_init, |m| m.set(&class, Class::Start.code()))
+        .otherwise_when(!served, |m| m.set(&class, Class::NoQp.code()))
         .otherwise_when(!right_key, |m| m.set(&class, Class::Pkey.code()))
         .otherwise_when(!right_source, |m| m.set(&class, Class::Source.code()))
         .otherwise_when(duplicate, |m| m.set(&class, Class::Duplicate.code()))
-        .otherwise_when(!expected & row.nak_sent, |m| m.set(&class, Class::Gap.code()))
+        .otherwise_when(!expected & row.silent, |m| m.set(&class, Class::Gap.code()))
         .otherwise_when(!expected, |m| m.set(&class, Class::FirstGap.code()))
-        .otherwise_when(!valid_request, |m| m.set(&class, Class::Invalid.code()));
+        .otherwise_when(!(in_order & offered), |m| m.set(&class, Class::Invalid.code()))
+        .otherwise_when(!ready, |m| m.set(&class, Class::NotReady.code()))
+        .otherwise_when(!right_length, |m| m.set(&class, Class::Invalid.code()));
     let keep = |m: &Scope, name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
         m.when(at_row, |m| m.set(&reg, value));
@@ -195,68 +253,70 @@ pub fn check(
     let va = keep(m, "d_va", va);
     let rkey = keep(m, "d_rkey", rkey);
     let total = keep(m, "d_total", total);
-    let ends = !goes_on;
-    let asked = m.reg("asked", 1).reset(0);
-    m.when(at_row, |m| {
-        m.set(&state, State::Ask);
-        m.set(&asked, 0);
-    });
+    let received = keep(m, "d_received", received);
+    // Where a request is out of order, the receive of the SEND under way ends with the error.
+    let in_order = keep(m, "d_in_order", in_order & offered);
+    m.when(at_row, |m| m.set(&state, State::Tell));
 
-    // Lookups: the whole rest of the message from here, then the second page if the packet goes on to one.
-    let at_ask = state.is(State::Ask);
-    let is_class = |c: Class| class.eq(c.code());
-    let executes = is_class(Class::Execute);
-    let asks = executes & has_bytes;
-    let to_page_end = lit(13, 4096) - va.trunc(12).zext(13);
-    let crosses = asks & bytes.gt(to_page_end);
-    let next_page = va.slice(12, 52) + 1;
-    let room = m.wire("room", 1);
-    let question = Lookup {
-        key: rkey,
-        pd: copy.pd,
-        access: lit(8, REMOTE_WRITE),
-        va: m.mux(asked, &ferrowire_rtl::cat(&[lit(12, 0), next_page]), &va),
-        length: m.mux(asked, &(bytes - to_page_end).zext(32), &total),
+    let kind = |send: CqeOpcode, imm: CqeOpcode| {
+        m.mux(has_imm, &lit(8, u32::from(imm.code())), &lit(8, u32::from(send.code())))
     };
-    let lookup = Stream::new(m, "lookup", at_ask & asks & room, question);
-    let done = at_ask & room & m.mux(asks, &(lookup.ready & (asked | !crosses)), &lit(1, 1));
-    m.when(lookup.fire(), |m| m.set(&asked, 1));
-    let lookups = m.mux(asks, &m.mux(crosses, &lit(2, 2), &lit(2, 1)), &lit(2, 0));
-    let pending = Pending {
+    let opcode = m.mux(
+        is_send,
+        &kind(CqeOpcode::Recv, CqeOpcode::RecvImm),
+        &kind(CqeOpcode::Recv, CqeOpcode::RecvWriteImm),
+    );
+    let is_class = |c: Class| c.is(class);
+    let executes = is_class(Class::Execute);
+    let holds = m.mux(in_order, &(is_send | takes), &(row.inside & row.send));
+    let facts = Facts {
         class,
-        lookups,
-        offset: request.payload_offset,
-        bytes,
-        ack_req: request.ack_req,
         qp,
+        offset: request.payload_offset,
+        bytes: request.payload_bytes,
+        ack_req: request.ack_req,
         // A duplicate is acknowledged with the newest PSN that was executed (IBTA volume 1, 9.7.5.1.4).
         psn: m.mux(is_class(Class::Duplicate), &(row.psn - 1), &row.psn),
         msn: row.msn,
         ends,
+        send: is_send,
+        holds,
+        index: row.index,
+        timer: copy.timer,
+        cq: copy.cq,
+        opcode,
+        received,
+        imm: request.imm,
+        imm_valid: has_imm,
+        solicited: request.solicited,
     };
-    let entering = Stream::new(m, "entering", done, pending);
-    m.drive(&room, entering.ready);
-    let pending = fifo(&m.label("pending"), DEPTH, entering);
-    m.drive(&quiet, !pending.valid);
+    let order = Order { facts, begins: starts, stride: copy.stride, pd: copy.pd, va, rkey, total };
+    let telling = Stream::new(m, "telling", state.is(State::Tell), order);
+    let done = telling.fire();
+    let orders = fifo(&m.label("orders"), 2, telling);
     m.when(done, |m| m.set(&state, State::Idle));
 
     // The new row.
-    m.drive(&row_write, init.fire() | (done & (executes | is_class(Class::FirstGap))));
+    let not_ready = is_class(Class::NotReady);
+    let waits = not_ready | is_class(Class::FirstGap);
+    m.drive(&row_write, done & (by_init | executes | waits) & !by_reset);
     m.set_all(&next, &row);
-    m.when(executes, |m| {
+    m.when(by_init, |m| {
+        m.set_all(&next, &Row::of().zeros());
+        m.set(&next.psn, request.psn);
+    })
+    .otherwise_when(executes, |m| {
         m.set(&next.psn, row.psn + 1);
         m.set(&next.msn, row.msn + ends.zext(24));
         m.set(&next.inside, !ends);
-        m.set(&next.nak_sent, 0);
-        m.set(&next.va, va + bytes.zext(64));
+        m.set(&next.send, is_send);
+        m.set(&next.silent, 0);
+        m.set(&next.va, va + request.payload_bytes.zext(64));
         m.set(&next.rkey, rkey);
-        m.set(&next.remaining, total - bytes.zext(32));
+        m.set(&next.remaining, total - request.payload_bytes.zext(32));
+        m.set(&next.received, received);
+        m.set(&next.index, row.index + (holds & ends).zext(16));
     })
-    .otherwise(|m| m.set(&next.nak_sent, 1));
-    m.when(init.fire(), |m| {
-        m.set_all(&next, &row_shape.zeros());
-        m.set(&next.psn, init.psn);
-    });
-    let started = TableWrite { enable: init.fire(), index: init.qp, entry: lit(1, 0) };
-    Checked { lookup, pending, started }
+    .otherwise(|m| m.set(&next.silent, 1));
+    orders
 }

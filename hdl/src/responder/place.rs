@@ -1,37 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Takes a request's frame from the packet buffer, writes its payload to host memory, then answers.
+//! Takes a request's frame from the packet buffer, writes its payload to host memory, then answers and completes.
 //!
 //! ```text
-//!  place --+--> beats of the payload --> realign --> cut at the page --> DMA write
-//!          |          ^                                    |
-//!  frame --+----------+ the rest is forgotten              v
-//!          +----------------------------------------> answer, once the write is out
+//!  order --+--> beats of the payload -----> realign --> DMA write, one a piece
+//!          |          ^                       ^              |
+//!  frame --|----------+ the rest is forgotten |              v last of the packet
+//!  piece --+----------------------------------+-----> answer, completion
 //! ```
 //!
-//! A frame passes at one beat a cycle; the answer follows in the cycle after the last beat of its write, so it never
-//! overtakes the data. A packet that is not executed costs only the reading of its beats.
+//! A frame passes at one beat a cycle where its pieces let it; a piece that begins within a beat takes the beat again. Answer
+//! and completion follow in the cycle after the last beat of the packet's last write, so they never overtake the data,
+//! and the next packet's data do not wait for them. A packet that is not executed costs only the reading of its beats, and a
+//! cycle for each of its pieces.
 //!
 //! Reset: idle.
 
 use crate::config::RnicConfig;
+use crate::responder::order::Piece;
 use crate::stream::{fifo, fork, realign, Beat, Realign};
-use crate::types::{DmaWrite, TxPacket};
+use crate::types::{Completion, DmaWrite, TxPacket};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::opcode::Opcode;
 
 /// What to do with a frame.
 #[derive(Clone, Bundle)]
 pub struct Place {
-    /// There is payload to write.
+    /// There is a frame; otherwise there is only a completion.
+    pub frame: Sig,
+    /// Its payload is written.
     pub write: Sig,
+    /// Pieces that belong to it, written or not.
+    pub pieces: Sig,
     /// Place of the payload in the frame.
     pub offset: Sig,
     /// Its length.
     pub bytes: Sig,
-    /// Bus address of its first byte.
-    pub address: Sig,
-    /// Bus address of its continuation on a second page.
-    pub second_address: Sig,
     /// An answer follows.
     pub answer: Sig,
     /// From this QP.
@@ -42,22 +45,28 @@ pub struct Place {
     pub syndrome: Sig,
     /// Its MSN.
     pub msn: Sig,
+    /// A completion follows.
+    pub completes: Sig,
+    /// This one.
+    pub completion: Completion,
 }
 
 impl Place {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
         Place {
+            frame: bits(1),
             write: bits(1),
+            pieces: bits(6),
             offset: bits(7),
             bytes: bits(13),
-            address: bits(64),
-            second_address: bits(64),
             answer: bits(1),
             qp: bits(cfg.qp_bits()),
             psn: bits(24),
             syndrome: bits(8),
             msn: bits(24),
+            completes: bits(1),
+            completion: Completion::of(cfg),
         }
     }
 }
@@ -70,6 +79,38 @@ struct Span {
     last: Sig,
 }
 
+/// The pieces of a packet.
+#[derive(Clone, Bundle)]
+struct Pieces {
+    write: Sig,
+    count: Sig,
+    lane: Sig,
+}
+
+/// A write.
+#[derive(Clone, Bundle)]
+struct Target {
+    piece: Piece,
+    /// The packet's last.
+    last: Sig,
+}
+
+/// What follows the data.
+#[derive(Clone, Bundle)]
+struct Ending {
+    write: Sig,
+    answer: Sig,
+    qp: Sig,
+    psn: Sig,
+    syndrome: Sig,
+    msn: Sig,
+    completes: Sig,
+    completion: Completion,
+}
+
+/// Packets between their frames and their endings.
+const ENDINGS: u32 = 8;
+
 /// What comes out.
 #[derive(Interface)]
 pub struct Placed {
@@ -77,11 +118,19 @@ pub struct Placed {
     pub write: Stream<DmaWrite>,
     /// ACKs and NAKs.
     pub answers: Stream<TxPacket>,
+    /// Receives that have ended.
+    pub completions: Stream<Completion>,
 }
 
-/// The placer.
+/// The placer. `pieces`: those of all packets, in order.
 #[module]
-pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<Beat>) -> Placed {
+pub fn place(
+    m: &Scope,
+    cfg: &RnicConfig,
+    orders: Stream<Place>,
+    pieces: Stream<Piece>,
+    frames: Stream<Beat>,
+) -> Placed {
     let lanes = cfg.lane_bits();
     m.discard(&frames.payload);
 
@@ -89,89 +138,119 @@ pub fn place(m: &Scope, cfg: &RnicConfig, orders: Stream<Place>, frames: Stream<
     let mut ways = fork(m, 3, orders).into_iter();
     let mut way = || ways.next().expect("three ways");
     let wide = |s: Sig| s.zext(14);
-    let orders = way().map(|order| Span {
+    let spans = way();
+    let no_frame = !spans.frame;
+    let spans = spans.discard_if(m, no_frame).map(|order| Span {
         write: order.write,
         first: wide(order.offset).slice(lanes, 14 - lanes),
         last: (wide(order.offset) + wide(order.bytes) - 1).slice(lanes, 14 - lanes),
     });
-    let orders = fifo(&m.label("orders"), 4, orders);
-    // As many as are between the frame and its write.
-    let meta = fifo(&m.label("meta"), 8, way());
-    let command = way();
-    let empty = !command.write;
-    let command = command.discard_if(m, empty).map(|order| Realign {
-        from_lane: order.offset.trunc(lanes),
-        to_lane: order.address.trunc(lanes),
-        length: order.bytes,
+    let spans = fifo(&m.label("spans"), 4, spans);
+    let cuts = way();
+    let no_pieces = cuts.pieces.eq(0);
+    let cuts = cuts.discard_if(m, no_pieces).map(|order| Pieces {
+        write: order.write,
+        count: order.pieces,
+        lane: order.offset.trunc(lanes),
     });
-    let command = fifo(&m.label("command"), 4, command);
+    let cuts = fifo(&m.label("cuts"), 4, cuts);
+    let endings = way();
+    let silent = !(endings.write | endings.answer | endings.completes);
+    let endings = endings.discard_if(m, silent).map(|order| Ending {
+        write: order.write,
+        answer: order.answer,
+        qp: order.qp,
+        psn: order.psn,
+        syndrome: order.syndrome,
+        msn: order.msn,
+        completes: order.completes,
+        completion: order.completion.clone(),
+    });
+    let endings = fifo(&m.label("endings"), ENDINGS, endings);
 
     // In: the payload's beats go on, the others do not.
     let at = m.reg("at", 14 - lanes).reset(0);
-    let payload = orders.write & at.ge(orders.first) & at.le(orders.last);
-    let moving = frames.valid & orders.valid;
+    let payload = spans.write & at.ge(spans.first) & at.le(spans.last);
+    let moving = frames.valid & spans.valid;
     let data = Stream::new(m, "data", moving & payload, frames.data);
     let passes = moving & (data.ready | !payload);
-    frames.accept(orders.valid & (data.ready | !payload));
+    frames.accept(spans.valid & (data.ready | !payload));
     let finished = passes & frames.last;
-    orders.accept(finished);
+    spans.accept(finished);
     // Padding behind the packet may be longer than `at` counts.
     let beyond = m.mux(at.all(), &at, &(at + 1));
     m.when(passes, |m| m.set(&at, m.mux(frames.last, &lit(14 - lanes, 0), &beyond)));
+
+    // A command and a target for each piece; those of a packet that is not executed are forgotten.
+    let number = m.reg("number", 6).reset(0);
+    let lane = m.reg("lane", lanes).no_reset();
+    let from = m.mux(number.eq(0), &cuts.lane, &lane);
+    let behind = (from + pieces.bytes.trunc(lanes)).named("behind");
+    let last_piece = (number + 1).eq(cuts.count);
+    let piece = pieces.payload.clone();
+    let both = cuts.valid & pieces.valid;
+    let (command_room, target_room) = (m.wire("command_room", 1), m.wire("target_room", 1));
+    let command = Realign {
+        from_lane: from,
+        to_lane: piece.address.trunc(lanes),
+        length: piece.bytes,
+        keep: !last_piece & behind.ne(0),
+    };
+    let command = Stream::new(m, "command", both & cuts.write & target_room, command);
+    m.drive(&command_room, command.ready);
+    let target = Target { piece, last: last_piece };
+    let target = Stream::new(m, "target", both & cuts.write & command_room, target);
+    m.drive(&target_room, target.ready);
+    let piece_goes = both & ((command_room & target_room) | !cuts.write);
+    pieces.accept(piece_goes);
+    cuts.accept(piece_goes & last_piece);
+    m.when(piece_goes, |m| {
+        m.set(&number, m.mux(last_piece, &lit(6, 0), &(number + 1)));
+        m.set(&lane, behind);
+    });
+    let command = fifo(&m.label("command"), 4, command);
+    // As many as are between a piece and its write.
+    let targets = fifo(&m.label("targets"), 8, target);
     let moved = realign(m, command, data);
 
-    // Out: one write, or two where a page ends.
-    let to_page_end = lit(13, 4096) - meta.address.trunc(12).zext(13);
-    let crosses = meta.bytes.gt(to_page_end);
-    let second = m.reg("second", 1).reset(0);
-    let page_end_beat = lit(12 - lanes, 0) - 1;
-    let beat = m.reg("beat", 12 - lanes).no_reset();
-    let fresh = m.reg("fresh", 1).reset(1);
-    let here = m.mux(fresh, &meta.address.slice(lanes, 12 - lanes), &beat);
-    let ends_page = crosses & !second & here.eq(page_end_beat);
-    let length = m.select(
-        ferrowire_rtl::cat(&[second, crosses]),
-        &[meta.bytes, meta.bytes, to_page_end, meta.bytes - to_page_end],
-    );
+    // Out: one write a piece.
     let write = DmaWrite {
-        address: m.mux(second, &meta.second_address, &meta.address),
-        length,
+        address: targets.piece.address,
+        length: targets.piece.bytes,
         data: moved.data,
         strobe: moved.strobe,
-        last: moved.last | ends_page,
+        last: moved.last,
     };
-    let answering = m.reg("answering", 1).reset(0);
-    let writing = meta.valid & meta.write & !answering;
-    let write = Stream::new(m, "write", writing & moved.valid, write);
-    moved.accept(writing & write.ready);
-    m.when(write.fire(), |m| {
-        m.set(&beat, here + 1);
-        m.set(&fresh, moved.last);
-        m.set(&second, (second | ends_page) & !moved.last);
-    });
+    let finished_bits = ENDINGS.ilog2() + 1;
+    let ended = m.reg("ended", finished_bits).reset(0);
+    // The next write does not pass the endings that may be counted.
+    let write = Stream::new(m, "write", targets.valid & moved.valid, write);
+    moved.accept(targets.valid & write.ready);
     let written = write.fire() & moved.last;
+    targets.accept(written);
+    let packet_written = written & targets.last;
 
-    // The answer.
+    // Then the answer and the completion.
+    let has_ended = !endings.write | ended.ne(0);
+    let (answered, completed) = (m.reg("answered", 1).reset(0), m.reg("completed", 1).reset(0));
     let packet = TxPacket {
-        qp: meta.qp,
+        qp: endings.qp,
         opcode: lit(8, Opcode::RcAcknowledge.code()),
-        solicited: lit(1, 0),
-        ack_req: lit(1, 0),
-        psn: meta.psn,
-        fresh: lit(1, 0),
-        va: lit(64, 0),
-        rkey: lit(32, 0),
-        dma_length: lit(32, 0),
-        syndrome: meta.syndrome,
-        msn: meta.msn,
-        imm: lit(32, 0),
-        payload_bytes: lit(13, 0),
-        payload_lane: lit(lanes, 0),
+        psn: endings.psn,
+        syndrome: endings.syndrome,
+        msn: endings.msn,
+        ..TxPacket::of(cfg).zeros()
     };
-    let answers = meta.valid & meta.answer & (answering | !meta.write);
-    let answer = Stream::new(m, "answer", answers, packet);
-    m.when(written, |m| m.set(&answering, meta.answer))
-        .otherwise_when(answer.fire(), |m| m.set(&answering, 0));
-    meta.accept(answer.fire() | (!meta.answer & (written | !meta.write)));
-    Placed { write, answers: answer }
+    let ready = endings.valid & has_ended;
+    let answer = Stream::new(m, "answer", ready & endings.answer & !answered, packet);
+    let completion =
+        Stream::new(m, "completion", ready & endings.completes & !completed, endings.completion.clone());
+    let answer_done = !endings.answer | answered | answer.ready;
+    let completion_done = !endings.completes | completed | completion.ready;
+    let closes = ready & answer_done & completion_done;
+    endings.accept(has_ended & answer_done & completion_done);
+    m.set(&answered, ready & !closes & (answered | answer.fire()));
+    m.set(&completed, ready & !closes & (completed | completion.fire()));
+    m.set(&ended, ended + packet_written.zext(finished_bits) - (closes & endings.write).zext(finished_bits));
+    Placed { write, answers: answer, completions: completion }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::config::RnicConfig;
 use crate::stream::Beat;
 use crate::testing::{drain, Random, Sink, Source};
-use crate::types::{DmaWrite, TxPacket};
+use crate::types::{Completion, DmaWrite, TxPacket};
 use ferrowire_rtl::{build, Sim};
 use rand::Rng;
 
@@ -14,13 +14,15 @@ const PAGE: u64 = 4096;
 struct Bench {
     beat_bytes: u32,
     sim: Sim,
-    sources: [Source; 2],
-    sinks: [Sink; 2],
+    sources: [Source; 3],
+    sinks: [Sink; 3],
     random: Random,
     /// Each write: its address and bytes.
     writes: Vec<(u64, Vec<u8>)>,
     /// PSN of each answer, and the writes before it.
     answers: Vec<(u64, usize)>,
+    /// Index of each completion, likewise.
+    completions: Vec<(u64, usize)>,
     orders: u128,
 }
 
@@ -28,20 +30,31 @@ fn bench(beat_bytes: u32, seed: u64) -> Bench {
     let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
     let netlist = build("top", |m| {
         let orders = m.stream_in("order", &Place::of(&cfg));
-        let placed = place(m, &cfg, orders, m.stream_in("frame", &Beat::of(beat_bytes)));
+        let pieces = m.stream_in("piece", &Piece::of());
+        let placed = place(m, &cfg, orders, pieces, m.stream_in("frame", &Beat::of(beat_bytes)));
         m.stream_out("write", placed.write);
         m.stream_out("answer", placed.answers);
+        m.stream_out("completion", placed.completions);
     });
     let mut sim = Sim::new(&netlist.unwrap());
     sim.reset();
     Bench {
         beat_bytes,
         sim,
-        sources: [Source::new("order", &Place::of(&cfg)), Source::new("frame", &Beat::of(beat_bytes))],
-        sinks: [Sink::new("write", &DmaWrite::of(&cfg)), Sink::new("answer", &TxPacket::of(&cfg))],
+        sources: [
+            Source::new("order", &Place::of(&cfg)),
+            Source::new("frame", &Beat::of(beat_bytes)),
+            Source::new("piece", &Piece::of()),
+        ],
+        sinks: [
+            Sink::new("write", &DmaWrite::of(&cfg)),
+            Sink::new("answer", &TxPacket::of(&cfg)),
+            Sink::new("completion", &Completion::of(&cfg)),
+        ],
         random: Random::new(seed),
         writes: Vec::new(),
         answers: Vec::new(),
+        completions: Vec::new(),
         orders: 0,
     }
 }
@@ -49,45 +62,75 @@ fn bench(beat_bytes: u32, seed: u64) -> Bench {
 impl Bench {
     /// A frame whose payload goes to `address`; to another page where that one ends.
     fn place(&mut self, offset: usize, address: u64, length: usize, tail: usize, answer: bool) {
+        let here = length.min((PAGE - address % PAGE) as usize);
+        let second: u64 = (self.random.rng.random::<u64>() >> 12) * PAGE;
+        let pieces = [(address, here), (second, length - here)];
+        let pieces: Vec<_> = pieces.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+        self.scatter(offset, &pieces, tail, answer);
+    }
+
+    /// A frame whose payload goes to several places.
+    fn scatter(&mut self, offset: usize, pieces: &[(u64, usize)], tail: usize, answer: bool) {
+        let length = pieces.iter().map(|(_, bytes)| bytes).sum();
         let payload = self.random.bytes(length);
         let frame = [self.random.bytes(offset), payload.clone(), self.random.bytes(tail)].concat();
-        let second: u64 = (self.random.rng.random::<u64>() >> 12) * PAGE;
-        self.order(true, offset, (address, second), length, answer);
+        self.order(true, offset, pieces, length, answer);
         self.sources[1].push_frame(&frame);
-        let here = length.min((PAGE - address % PAGE) as usize);
-        self.writes.push((address, payload[..here].to_vec()));
-        if here < length {
-            self.writes.push((second, payload[here..].to_vec()));
+        let mut from = 0;
+        for (address, bytes) in pieces {
+            self.writes.push((*address, payload[from..from + bytes].to_vec()));
+            from += bytes;
         }
-        if answer {
-            self.answers.push((self.orders as u64 - 1, self.writes.len()));
-        }
+        self.follow(answer);
     }
 
     /// A frame that is only answered, or forgotten.
     fn forget(&mut self, bytes: usize, answer: bool) {
         let (offset, length) = (self.random.rng.random_range(0..128), self.random.rng.random_range(0..200));
-        let address = self.random.rng.random();
-        self.order(false, offset, (address, 0), length, answer);
+        let pieces: Vec<_> =
+            (0..self.random.rng.random_range(0..2)).map(|_| (self.random.rng.random(), 1)).collect();
+        self.order(false, offset, &pieces, length, answer);
         let frame = self.random.bytes(bytes);
         self.sources[1].push_frame(&frame);
+        self.follow(answer);
+    }
+
+    fn follow(&mut self, answer: bool) {
+        let (number, before) = (self.orders as u64 - 1, self.writes.len());
         if answer {
-            self.answers.push((self.orders as u64 - 1, self.writes.len()));
+            self.answers.push((number, before));
+        }
+        if number % 3 == 0 {
+            self.completions.push((number, before));
         }
     }
 
-    fn order(&mut self, write: bool, offset: usize, to: (u64, u64), length: usize, answer: bool) {
+    /// A completion without a frame.
+    fn complete(&mut self) {
+        self.orders += 1;
+        let index = self.orders - 1;
+        let fields = [("completes", 1), ("completion_wqe_index", index % 0x10000)];
+        self.sources[0].push_values(&fields);
+        self.completions.push((index as u64, self.writes.len()));
+    }
+
+    fn order(&mut self, write: bool, offset: usize, pieces: &[(u64, usize)], length: usize, answer: bool) {
         self.sources[0].push_values(&[
+            ("frame", 1),
             ("write", write.into()),
+            ("pieces", pieces.len() as u128),
             ("offset", offset as u128),
             ("bytes", length as u128),
-            ("address", to.0.into()),
-            ("second_address", to.1.into()),
             ("answer", answer.into()),
             ("qp", self.orders % 16),
             ("psn", self.orders),
             ("syndrome", 0x1f),
+            ("completes", u128::from(self.orders % 3 == 0)),
+            ("completion_wqe_index", self.orders % 0x10000),
         ]);
+        for (address, bytes) in pieces {
+            self.sources[2].push_values(&[("address", (*address).into()), ("bytes", *bytes as u128)]);
+        }
         self.orders += 1;
     }
 
@@ -125,16 +168,16 @@ impl Bench {
             }
         }
         assert!(items.next().is_none(), "seed {seed}: a write too many");
-        assert_eq!(self.sinks[1].items.len(), self.answers.len(), "seed {seed}");
-        for (i, (psn, before)) in self.answers.iter().enumerate() {
-            let item = &self.sinks[1].items[i];
-            let from = (item["qp"].to_u64(), item["psn"].to_u64());
-            assert_eq!(from, (*psn % 16, *psn), "seed {seed}: answer {i}");
-            if *before > 0 {
-                assert!(
-                    self.sinks[1].cycles[i] > ends[before - 1],
-                    "seed {seed}: answer {i} overtakes its data"
-                );
+        for (sink, field, due) in [(1, "psn", &self.answers), (2, "completion_wqe_index", &self.completions)]
+        {
+            let sink = &self.sinks[sink];
+            assert_eq!(sink.items.len(), due.len(), "seed {seed}");
+            for (i, (number, before)) in due.iter().enumerate() {
+                let field = field.trim_start_matches("completion_");
+                assert_eq!(sink.items[i][field].to_u64(), *number, "seed {seed}: {field} {i}");
+                if *before > 0 {
+                    assert!(sink.cycles[i] > ends[before - 1], "seed {seed}: {field} {i} overtakes its data");
+                }
             }
         }
     }
@@ -174,7 +217,20 @@ fn placed_answered_and_forgotten_frames_mix_under_random_stalls() {
                 if rng.random_bool(0.9) { rng.random_range(1..300) } else { rng.random_range(1..=4096) };
             let near_end = PAGE - rng.random_range(1..=300.min(length as u64 + 1));
             let address = rng.random::<u64>() >> 20 << 12 | near_end;
-            match rng.random_range(0..4) {
+            match rng.random_range(0..6) {
+                4 => bench.complete(),
+                5 => {
+                    let lengths: Vec<usize> = (0..rng.random_range(1..9))
+                        .map(|_| [1, 7, 63, 64, 65, 300][rng.random_range(0..6)])
+                        .collect();
+                    let pieces: Vec<_> = lengths
+                        .into_iter()
+                        .map(|n| {
+                            ((rng.random::<u64>() >> 20 << 12) + rng.random_range(0..=PAGE - n as u64), n)
+                        })
+                        .collect();
+                    bench.scatter(length % 99, &pieces, tail, answer);
+                }
                 0 => bench.forget([1, 60, 200][length % 3], answer),
                 1 => bench.place(length % 7, address, 1, 0, answer),
                 _ => bench.place([54, 58, 70, 94][length % 4], address, length, tail, answer),

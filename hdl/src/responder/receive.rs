@@ -12,25 +12,29 @@
 //!                                                      +-------------------+--> received
 //! ```
 //!
-//! WQE `index` of QP `q` has one slot, `spread * q + index` modulo the slots, so that one QP alone may use them all while
-//! many have a few each. A doorbell brings the first few on the card; a WQE that is used brings those behind it, up to
-//! `AHEAD`. A WQE whose slot another has taken meanwhile is read again: that is slow, and nothing else. It is in host memory
+//! WQE `index` of QP `q` has one slot: in groups of [`SPREAD`], group `q + apart * (index / SPREAD)` modulo the groups, so that
+//! one QP alone may use them all, a few neighbours do not meet, and many have a group each. A doorbell brings the first few
+//! on the card; a WQE that is used brings those behind it: the more, the fewer others are used in between. A WQE whose slot another has taken meanwhile is read again: that is slow, and nothing else. It is in host memory
 //! until it completes.
 //!
 //! A WQE that is wanted is there 2 cycles later if its slot has it, and one can be wanted every 2 cycles. If not, it is waited
 //! for while reads are under way; then it is asked for, and those who want another wait behind: at most the host's latency
 //! for a read under way and one more. What the QP has not posted, or no longer, comes as void.
 //!
-//! A QP that goes to RESET begins another life once no read is under way; the number of its life is in each slot's tag, and
-//! when the numbers have been used up all slots are cleared.
+//! A QP that goes to RESET begins another life; the number of the life in which a WQE was asked for is in its slot's tag, and
+//! when the numbers have been used up all slots are cleared. No read is under way for as many lives.
+//!
+//! How many receives a QP has is known here, and told to the others as `posted`. That of a QP in the error state is told to
+//! `flush`, when it goes there and whenever it posts more.
 //!
 //! Reset: slots and rows are cleared, one a cycle; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
-use crate::context::resets;
+use crate::context::{errors, resets};
 use crate::requester::{fetch, least, wqe_places, Grant, Ring};
+use crate::responder::flush::Event;
 use crate::stream::{deep_fifo, fifo};
-use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, SqDoorbell};
+use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, SqDoorbell, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
@@ -44,12 +48,14 @@ pub struct Wanted {
     pub qp: Sig,
     /// Its index, free-running.
     pub index: Sig,
+    /// Which of its units.
+    pub part: Sig,
 }
 
 impl Wanted {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Wanted { qp: bits(cfg.qp_bits()), index: bits(16) }
+        Wanted { qp: bits(cfg.qp_bits()), index: bits(16), part: bits(2) }
     }
 }
 
@@ -78,6 +84,10 @@ pub struct Receives {
     pub read: Stream<DmaReadRequest>,
     /// What was wanted, in order.
     pub received: Stream<Received>,
+    /// The index behind a QP's newest receive has moved.
+    pub posted: TableWrite<Sig>,
+    /// A QP in the error state may have receives that are to be flushed; with the newest of `posted`, or behind.
+    pub flush: Event,
 }
 
 /// WQEs that a doorbell brings on the card, and each QP's share of the slots.
@@ -86,9 +96,27 @@ const SPREAD: u32 = 4;
 /// Lives of a QP before all slots are cleared.
 const LIFE_BITS: u32 = 6;
 
-/// WQEs that are brought on the card ahead of the one that is used.
+/// Bits of the count of uses: where it wraps between two of a QP, too much is read ahead once.
+const GAP_BITS: u32 = 12;
+
+/// WQEs that are brought on the card ahead of the one that is used, where many QPs use theirs: with it, a QP's share.
+fn least_ahead() -> u32 {
+    SPREAD - 1
+}
+
+/// The same where a QP is alone: enough for a message each 4 cycles and 1 us of host latency at 250 MHz.
 fn ahead(cfg: &RnicConfig) -> u32 {
     6 * cfg.fetch_batch
+}
+
+/// Groups between those of a QP's successive blocks of WQEs: past those of all QPs, or of the neighbours.
+fn apart(cfg: &RnicConfig) -> u32 {
+    let groups = slots(cfg) / SPREAD;
+    if groups >= 2 * cfg.qps {
+        cfg.qps + 1
+    } else {
+        37
+    }
 }
 
 /// Slots of the cache.
@@ -101,6 +129,7 @@ enum State {
     Sweep,
     Idle,
     Row,
+    Plan,
     Act,
 }
 
@@ -124,12 +153,14 @@ struct Row {
     fetched: Sig,
     /// Index up to which reads go ahead.
     limit: Sig,
+    /// Count of all uses when one of its WQEs was used last.
+    used: Sig,
     queued: Sig,
 }
 
 impl Row {
     fn of() -> Self {
-        Row { producer: bits(16), fetched: bits(16), limit: bits(16), queued: bits(1) }
+        Row { producer: bits(16), fetched: bits(16), limit: bits(16), used: bits(GAP_BITS), queued: bits(1) }
     }
 }
 
@@ -139,6 +170,14 @@ struct Tag {
     qp: Sig,
     index: Sig,
     life: Sig,
+}
+
+/// A read under way.
+#[derive(Clone, Bundle)]
+struct UnderWay {
+    life: Sig,
+    /// The index of its last WQE.
+    last: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -160,14 +199,23 @@ pub fn receive(
     let qp_bits = cfg.qp_bits();
     let slot_bits = clog2(u64::from(slots(cfg)));
     let slot_of = |qp: Sig, index: Sig| {
-        let base = qp.zext(qp_bits + clog2(u64::from(SPREAD))) << clog2(u64::from(SPREAD));
-        let wide = base.zext(base.width().max(slot_bits)).trunc(slot_bits);
-        wide + index.zext(slot_bits.max(16)).trunc(slot_bits)
+        let spread = clog2(u64::from(SPREAD));
+        let group = slot_bits - spread;
+        let fit = |s: Sig| s.zext(s.width().max(group)).trunc(group);
+        let block = fit(index.slice(spread, 16 - spread));
+        let times = |power: u32| match power {
+            0 => block,
+            _ => fit(cat(&[lit(power, 0), block])),
+        };
+        let factor = (0..slot_bits).filter(|power| apart(cfg) >> power & 1 == 1).map(times);
+        let apart = factor.reduce(|a, b| a + b).expect("blocks lie apart");
+        cat(&[index.trunc(spread), fit(qp) + apart])
     };
     let state = m.fsm("state", State::Sweep);
     let look = m.fsm("look", Look::Idle);
     let (sweeping, idle) = (state.is(State::Sweep), state.is(State::Idle));
     let (grant, grants) = m.later("grant", &Grant::of(cfg));
+    let ends_read = m.wire("ends_read", 1);
     let fill = fetch(m, cfg, grant, data);
     m.discard(&fill.start);
 
@@ -176,8 +224,10 @@ pub fn receive(
     let places = m.reg("places", places_bits).reset(wqe_places(cfg));
     let none_under_way = places.eq(wqe_places(cfg)).named("none_under_way");
 
-    // Lives.
-    let resets = resets(m, cfg, &broadcast);
+    // Lives. What is read belongs to that in which it was asked for.
+    let (resets, errors) = (resets(m, cfg, &broadcast), errors(m, cfg, &broadcast));
+    let under_way_shape = UnderWay { life: bits(LIFE_BITS), last: bits(16) };
+    let (under_way, goes_under_way) = m.later("under_way", &under_way_shape);
     let lives = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Distributed).build();
 
     // The slots: fills write, who wants one reads, never in one cycle.
@@ -190,8 +240,10 @@ pub fn receive(
     fill.accept(!clearing);
     let fills = fill.fire();
     let fill_slot = slot_of(fill.qp, fill.index);
-    let fill_life = lives.read_now(fill.qp);
-    let tag = Tag { valid: !clearing, qp: fill.qp, index: fill.index, life: fill_life };
+    m.drive(&ends_read, fills & fill.index.eq(under_way.last));
+    under_way.accept(ends_read);
+    m.assert(!fills | under_way.valid, "what is read has been asked for");
+    let tag = Tag { valid: !clearing, qp: fill.qp, index: fill.index, life: under_way.life };
     tags.write(fills | clearing, m.mux(clearing, &sweep, &fill_slot), &tag);
     store.write(fills, fill_slot, &Slot { unit: fill.unit, error: fill.error });
     m.when(clearing, |m| {
@@ -225,12 +277,9 @@ pub fn receive(
     m.when(received.fire(), |m| m.set(&look, Look::Idle));
     m.when(compares & !answers, |m| m.set(&look, Look::Wait));
     m.when(again, |m| m.set(&look, Look::Compare));
-    // Nothing is read ahead while somebody waits.
     let waiting = look.is_any(&[Look::Wait, Look::Ask, Look::Asked]) | (compares & !answers);
     m.when(compares & !answers & none_under_way & idle, |m| m.set(&look, Look::Ask));
-    let asked = m.wire("asked", 1);
     let found_void = m.wire("found_void", 1);
-    m.when(look.is(Look::Ask) & asked, |m| m.set(&look, Look::Asked));
     m.when(look.is(Look::Asked) & (fills | found_void), |m| {
         m.set(&look, Look::Wait);
         m.set(&void, found_void);
@@ -240,34 +289,39 @@ pub fn receive(
     m.discard(&used.ready);
     let used = fifo(&m.label("used"), 4, used);
 
-    // One event or the oldest in line; what it is stays for the two cycles that follow.
+    // One event or the oldest in line; what it is stays for the three cycles that follow.
     let (line, back) = m.later("line", &bits(qp_bits));
-    let may_read = m.wire("may_read", 1);
-    let is_demand = idle & look.is(Look::Ask) & may_read;
-    let is_reset = idle & !is_demand & resets.valid & none_under_way & !waiting & !clearing;
-    let free = idle & !is_demand & !is_reset;
+    let is_demand = idle & look.is(Look::Ask);
+    m.when(is_demand, |m| m.set(&look, Look::Asked));
+    let is_reset = idle & !is_demand & resets.valid & !clearing;
+    let is_error = idle & !is_demand & !is_reset & errors.valid;
+    let free = idle & !is_demand & !is_reset & !is_error;
     let lines_turn = m.reg("lines_turn", 1).reset(0);
     let any_event = used.valid | doorbell.valid;
-    let is_line = free & (!any_event | lines_turn) & line.valid & may_read & !waiting & !resets.valid;
+    let is_line = free & (!any_event | lines_turn) & line.valid & !waiting & !resets.valid;
     let is_used = free & !is_line & used.valid;
     let is_doorbell = free & !is_line & !used.valid & doorbell.valid;
-    m.drive(&asked, is_demand);
     resets.accept(is_reset);
+    errors.accept(is_error);
     used.accept(is_used);
     doorbell.accept(is_doorbell);
     line.accept(is_line);
     let mut chosen = line.payload;
-    for (yes, qp) in
-        [(is_doorbell, doorbell.qp), (is_used, used.qp), (is_reset, resets.payload), (is_demand, sought.qp)]
-    {
+    for (yes, qp) in [
+        (is_doorbell, doorbell.qp),
+        (is_used, used.qp),
+        (is_error, errors.payload),
+        (is_reset, resets.payload),
+        (is_demand, sought.qp),
+    ] {
         chosen = m.mux(yes, &qp, &chosen);
     }
-    let starts = is_demand | is_reset | is_line | is_used | is_doorbell;
+    let starts = is_demand | is_reset | is_error | is_line | is_used | is_doorbell;
     let qp = m.reg("qp", qp_bits).reset(0);
     let index = m.reg("index", 16).no_reset();
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_demand, kind_reset, kind_line) = (kind("demand"), kind("reset"), kind("line"));
-    let (kind_used, kind_doorbell) = (kind("used"), kind("doorbell"));
+    let (kind_used, kind_doorbell, kind_error) = (kind("used"), kind("doorbell"), kind("error"));
     m.when(starts, |m| {
         m.set(&qp, chosen);
         m.set(&index, m.mux(is_demand, &sought.index, &m.mux(is_used, &used.index, &doorbell.producer)));
@@ -276,6 +330,7 @@ pub fn receive(
         m.set(&kind_line, is_line);
         m.set(&kind_used, is_used);
         m.set(&kind_doorbell, is_doorbell);
+        m.set(&kind_error, is_error);
         m.set(&lines_turn, !is_line);
         m.set(&state, State::Row);
     });
@@ -294,56 +349,95 @@ pub fn receive(
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     // The queue of a QP in RESET may be gone before its row is cleared.
-    let lives_now = states.read_now(qp).ne(QpState::Reset.code());
+    let qp_state = states.read_now(qp);
+    let lives_now = qp_state.ne(QpState::Reset.code());
 
-    // The row's cycle: how much can be read at once.
+    // The row's cycle: from where to where may be read. How far ahead of its use depends on how many others take theirs in
+    // between, for their reads hide the host's latency as well.
+    let uses = m.reg("uses", GAP_BITS).reset(0);
+    m.when(is_used, |m| m.set(&uses, uses + 1));
+    let gap = uses - row.used;
+    let mut reach = lit(16, least_ahead());
+    for (limit, places) in
+        [(64, 6), (16, ahead(cfg) / 8 + 2), (8, ahead(cfg) / 4 + 2), (4, ahead(cfg) / 2 + 2)]
+    {
+        reach = m.mux(gap.lt(limit), &lit(16, places), &reach);
+    }
+    reach = m.mux(gap.lt(2), &lit(16, ahead(cfg)), &reach);
+    let behind = index + 1;
+    let passed = kind_used & (row.fetched - behind).bit(15);
+    let own = m.mux(passed, &behind, &row.fetched);
+    let begin = m.delay("begin", &m.mux(kind_demand, &index, &own));
+    let producer = m.delay("producer", &m.mux(kind_doorbell, &index, &row.producer));
+    let wished = m.delay("wished", &(index + 1 + reach));
     let at_row = state.is(State::Row);
-    let from = m.mux(kind_demand, &index, &row.fetched);
-    let posted = row.producer - from;
+    m.when(at_row, |m| m.set(&state, State::Plan));
+
+    // How much can be read at once.
+    let at_plan = state.is(State::Plan);
+    let farther = kind_used & (row.limit - wished).bit(15);
+    let until = m.mux(farther, &wished, &row.limit).named("until");
+    let posted = producer - begin;
     let posted_any = posted.ne(0) & !posted.bit(15);
-    let allowed = m.mux(kind_demand, &lit(16, cfg.fetch_batch), &(row.limit - row.fetched));
-    let allowed_any = allowed.ne(0) & !allowed.bit(15);
-    let piece = queue.piece(m, from, lit(7, cfg.fetch_batch));
+    let allowed = m.mux(kind_demand, &lit(16, cfg.fetch_batch), &(until - begin));
+    // One that takes many reads a few at once.
+    let alone = m.delay("alone", &gap.lt(4));
+    let few = kind_used & alone & allowed.lt(4);
+    let allowed_any = allowed.ne(0) & !allowed.bit(15) & !few;
+    let piece = queue.piece(m, begin, lit(7, cfg.fetch_batch));
     let bounded = least(m, allowed, posted);
-    let count = m.delay("count", &least(m, bounded, piece.most.zext(16)).trunc(7));
+    let most = least(m, bounded, piece.most.zext(16));
+    let count = m.delay("count", &most.trunc(7));
+    let rest = m.delay("rest", &most.ne(bounded));
     let address = m.delay("address", &piece.address);
-    let can = m.delay("can", &(posted_any & allowed_any & lives_now));
-    let begin = m.delay("begin", &from);
-    m.when(at_row, |m| m.set(&state, State::Act));
+    let limit = m.delay("limit", &until);
+    let from = m.delay("from", &begin);
+    let there = m.delay("there", &(posted_any & lives_now));
+    let producer_kept = m.delay("producer_kept", &producer);
+    let may = m.delay("may", &(posted_any & allowed_any & lives_now));
+    // Nothing is read ahead while somebody waits.
+    let room = m.wire("room", 1);
+    let reader = kind_line | kind_used | kind_doorbell;
+    let can = m.delay("can", &(room & (kind_demand | (reader & !waiting))));
+    m.when(at_plan, |m| m.set(&state, State::Act));
 
     let done = state.is(State::Act).named("done");
     m.when(done, |m| m.set(&state, State::Idle));
-    let reads = done & (kind_line | kind_demand) & can;
-    m.drive(&found_void, done & kind_demand & !can);
+    let reads = done & can & may;
+    m.drive(&found_void, done & kind_demand & !there);
+    m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), count]) });
-    let grant = Grant { qp, index: begin, count, differs: lit(1, 0), start: lit(1, 0) };
+    let grant = Grant { qp, index: from, count, differs: lit(1, 0), start: lit(1, 0) };
     let granted = Stream::new(m, "granted", reads, grant);
-    let room = read.ready & granted.ready;
-    m.assert(!reads | room, "a read finds the room that it began with");
-    // It knows of the last read only from the second cycle of the next state on.
-    let after = m.delay("after", &(done & (kind_line | kind_demand)));
-    let had_room = m.delay("had_room", &(room & places.ge(cfg.fetch_batch)));
-    m.drive(&may_read, had_room & !after);
+    // What was read last has been counted by the cycle in which the next read is planned.
+    m.drive(&room, read.ready & granted.ready & places.ge(cfg.fetch_batch));
+    m.assert(!reads | (read.ready & granted.ready), "a read finds the room that it was planned with");
     let read = fifo(&m.label("read"), 4, read);
     grants.connect(fifo(&m.label("grant"), 16, granted));
+    let last = from + count.zext(16) - 1;
+    let reading = Stream::new(m, "reading", reads, UnderWay { life: lives.read_now(qp), last });
+    m.assert(!reading.valid | reading.ready, "there is a place for each grant and one more");
+    goes_under_way.connect(fifo(&m.label("under_way"), 32, reading));
     let taken = reads.then(count.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));
     m.set(&places, places - taken + fills.zext(places_bits));
 
     // What the row becomes.
     m.set_all(&next, &row);
-    m.when(kind_doorbell, |m| m.set(&next.producer, index));
-    let beyond = index + (1 + ahead(cfg));
-    m.when(kind_used & (row.limit - beyond).bit(15), |m| m.set(&next.limit, beyond));
-    m.when(kind_line & can, |m| m.set(&next.fetched, row.fetched + count.zext(16)));
+    m.set(&next.producer, producer_kept);
+    m.when(kind_used, |m| m.set(&next.used, uses));
+    m.when(reader, |m| {
+        m.set(&next.fetched, m.mux(reads, &(from + count.zext(16)), &from));
+        m.set(&next.limit, limit);
+    });
     m.when(kind_reset, |m| {
         m.set(&next.producer, 0);
         m.set(&next.fetched, 0);
         m.set(&next.limit, SPREAD);
     });
-    // In line as long as there was something to read: what is left shows in the next turn.
-    let joins = (kind_doorbell | kind_used) & !row.queued;
-    m.when(kind_line, |m| m.set(&next.queued, can));
-    m.when(joins, |m| m.set(&next.queued, 1));
+    // In line as long as there is something to read.
+    let left = may & (!can | rest);
+    let joins = reader & left & (kind_line | !row.queued);
+    m.when(kind_line, |m| m.set(&next.queued, left)).otherwise_when(joins, |m| m.set(&next.queued, 1));
     m.when(sweeping, |m| {
         m.set_all(&next, &Row::of().zeros());
         m.set(&next.limit, SPREAD);
@@ -351,8 +445,7 @@ pub fn receive(
         m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     });
     m.drive(&row_write, done | sweeping);
-    let enter = done & (joins | (kind_line & can));
-    let entering = Stream::new(m, "entering", enter, qp);
+    let entering = Stream::new(m, "entering", done & joins, qp);
     m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
     back.connect(deep_fifo(&m.label("line"), cfg.qps, entering));
 
@@ -361,7 +454,14 @@ pub fn receive(
     lives.write((done & kind_reset) | sweeping, qp, &m.mux(sweeping, &lit(LIFE_BITS, 0), &(life + 1)));
     m.when(done & kind_reset & life.all(), |m| m.set(&clearing, 1));
 
-    Receives { read, received }
+    let posted = TableWrite {
+        enable: (done & (kind_doorbell | kind_reset)) | sweeping,
+        index: qp,
+        entry: next.producer,
+    };
+    let in_error = qp_state.eq(QpState::Err.code());
+    let flush = Event { valid: done & (kind_error | (kind_doorbell & in_error)), qp };
+    Receives { read, received, posted, flush }
 }
 
 #[cfg(test)]

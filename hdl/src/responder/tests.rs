@@ -1,23 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The responder as a whole, `check`, `admit` and `place`, against the rules of the specification.
+//! The responder as a whole against the rules of the specification.
 //!
 //! The model is written from IBTA volume 1, chapter 9, one packet at a time and without any pipeline. The key and
-//! page tables are played by the bench: answers come late, at random, and pages may have holes.
+//! page tables are played by the bench: answers come late, at random, and pages may have holes. So is the host memory with
+//! the receive queues.
 
 mod model;
 
-use self::model::{region, Answer, Model, Packet, Region, Responder};
+use self::model::{region, Answer, Ended, Model, Packet, Region, Responder, Sge};
 use super::*;
 use crate::config::RnicConfig;
 use crate::memory::{Lookup, Translation};
 use crate::stream::Beat;
-use crate::testing::{step, Random, Sink, Source};
-use crate::types::{DmaWrite, Headers, QpBroadcast, QpInit, TxPacket};
+use crate::testing::{item, step, Random, Sink, Source};
+use crate::types::{
+    Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit, TxPacket,
+};
 use ferrowire_rtl::{bits, build, Bits, Sim};
 use ferrowire_spec::qp_state::QpState;
+use ferrowire_spec::queue::{recv_wqe::RecvWqe, WcStatus};
 use ferrowire_spec::wire::opcode::Opcode;
 use rand::Rng;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 
 const QPS: u32 = 8;
 const MODULUS: u32 = 1 << 24;
@@ -28,21 +32,38 @@ const LOOKUP: usize = 0;
 const WRITE: usize = 1;
 const ANSWER: usize = 2;
 const FAULT: usize = 3;
+const READ: usize = 4;
+const COMPLETION: usize = 5;
 
 /// The sources, in order.
 const REQUEST: usize = 0;
 const FRAME: usize = 1;
 const START: usize = 2;
+const DOORBELL: usize = 3;
+const DATA: usize = 4;
 
 /// The counters, in order.
-const COUNTERS: [&str; 8] =
-    ["no_qp", "pkey", "source", "duplicate", "out_of_sequence", "invalid", "access", "writes"];
+const COUNTERS: [&str; 10] = [
+    "no_qp",
+    "pkey",
+    "source",
+    "duplicate",
+    "out_of_sequence",
+    "rnr_naks",
+    "invalid",
+    "access",
+    "operation",
+    "writes",
+];
+
+/// WQEs of each receive queue.
+const RECEIVES: u64 = 8;
 
 struct Bench {
     cfg: RnicConfig,
     sim: Sim,
-    sources: [Source; 3],
-    sinks: [Sink; 4],
+    sources: [Source; 5],
+    sinks: [Sink; 6],
     random: Random,
     stall: f64,
     model: Model,
@@ -54,29 +75,35 @@ struct Bench {
     translations: VecDeque<(u64, Option<u64>)>,
     counts: [u64; COUNTERS.len()],
     answers: Vec<Answer>,
+    /// Ends of receives, and ends of lives.
+    ended: Vec<Ended>,
+    lives: Vec<u32>,
+    memory: HashMap<u64, Vec<u8>>,
+    reads: usize,
     latency: std::ops::RangeInclusive<u64>,
 }
 
 fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
     let cfg = RnicConfig { beat_bytes, qps: QPS, ..RnicConfig::named("generic-8b").unwrap() };
     let netlist = build("top", |m| {
-        let c = check(
-            m,
-            &cfg,
-            m.input_of("broadcast", &QpBroadcast::of(&cfg)),
-            m.stream_in("start", &QpInit::of(&cfg)),
-            m.stream_in("request", &Headers::of()),
-        );
-        m.stream_out("lookup", c.lookup);
-        let answer = Translation { valid: bits(1), ok: bits(1), address: bits(64) };
-        let a = admit(m, &cfg, c.pending, m.input_of("answer", &answer), c.started);
-        m.stream_out("fault", a.faults);
-        let counts = m.reg_of("counts", &a.counts);
-        m.set_all(&counts, &a.counts);
+        let input = Input {
+            init: m.stream_in("start", &QpInit::of(&cfg)),
+            doorbell: m.stream_in("doorbell", &RqDoorbell::of(&cfg)),
+            data: m.stream_in("data", &DmaReadData::of(&cfg)),
+            requests: m.stream_in("request", &Headers::of()),
+            frames: m.stream_in("frame", &Beat::of(cfg.beat_bytes)),
+            answer: m.input_of("answer", &Translation { valid: bits(1), ok: bits(1), address: bits(64) }),
+        };
+        let out = responder(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), input);
+        m.stream_out("lookup", out.lookup);
+        m.stream_out("fault", out.faults);
+        let counts = m.reg_of("counts", &out.counts);
+        m.set_all(&counts, &out.counts);
         m.output("counts", &counts);
-        let p = place(m, &cfg, a.place, m.stream_in("frame", &Beat::of(cfg.beat_bytes)));
-        m.stream_out("write", p.write);
-        m.stream_out("reply", p.answers);
+        m.stream_out("read", out.read);
+        m.stream_out("write", out.write);
+        m.stream_out("reply", out.answers);
+        m.stream_out("completion", out.completions);
     });
     let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
     sim.reset();
@@ -84,12 +111,16 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         Source::new("request", &Headers::of()),
         Source::new("frame", &Beat::of(beat_bytes)),
         Source::new("start", &QpInit::of(&cfg)),
+        Source::new("doorbell", &RqDoorbell::of(&cfg)),
+        Source::new("data", &DmaReadData::of(&cfg)),
     ];
     let sinks = [
         Sink::new("lookup", &Lookup::of()),
         Sink::new("write", &DmaWrite::of(&cfg)),
         Sink::new("reply", &TxPacket::of(&cfg)),
         Sink::new("fault", &bits(cfg.qp_bits())),
+        Sink::new("read", &DmaReadRequest::of()),
+        Sink::new("completion", &Completion::of(&cfg)),
     ];
     let mut random = Random::new(seed);
     // Two regions of each of two domains: the second one has a hole. One more may not be written.
@@ -122,7 +153,10 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             expected: 0,
             msn: 0,
             message: None,
-            gap_reported: false,
+            silent: false,
+            timer: 0,
+            oldest: 0,
+            receives: VecDeque::new(),
         })
         .collect();
     let model = Model {
@@ -131,9 +165,11 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         answers: Vec::new(),
         bytes: Vec::new(),
         faults: Vec::new(),
+        ended: Vec::new(),
+        sends: 0,
         counts: Default::default(),
     };
-    Bench {
+    let mut bench = Bench {
         cfg,
         sim,
         sources,
@@ -147,8 +183,19 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         translations: VecDeque::new(),
         counts: Default::default(),
         answers: Vec::new(),
+        ended: Vec::new(),
+        lives: Vec::new(),
+        memory: HashMap::new(),
+        reads: 0,
         latency: 1..=12,
-    }
+    };
+    (0..300).for_each(|_| bench.step());
+    bench
+}
+
+/// Where the receive queue of a QP lies.
+fn queue(qp: u32) -> u64 {
+    0x4000_0000 + u64::from(qp) * 0x1_0000
 }
 
 impl Bench {
@@ -166,8 +213,8 @@ impl Bench {
         }
         for item in &self.sinks[LOOKUP].items[self.asked..] {
             let (va, length) = (item["va"].to_u64(), item["length"].to_u64());
-            assert_eq!(item["access"].to_u64(), 2, "remote write");
-            let region = region(&self.model.regions, item["key"].to_u64() as u32, item["pd"].to_u64() as u32);
+            let (key, pd) = (item["key"].to_u64() as u32, item["pd"].to_u64() as u32);
+            let region = region(&self.model.regions, key, pd, item["access"].to_u64());
             let region = region.filter(|r| r.holds(va, length));
             let answer = region.and_then(|r| Some(r.page(va)? * PAGE + va % PAGE));
             let wait = self.random.rng.random_range(self.latency.clone());
@@ -184,22 +231,137 @@ impl Bench {
             let (qp, psn, syndrome, msn) = (field("qp"), field("psn"), field("syndrome"), field("msn"));
             self.answers.push((qp, psn, syndrome, msn, before));
         }
+        for item in &self.sinks[COMPLETION].items[self.ended.len() + self.lives.len()..] {
+            let field = |name: &str| item[name].to_u64();
+            if field("marker") == 1 {
+                self.lives.push(field("qpn") as u32);
+                continue;
+            }
+            assert_eq!(field("cq"), field("qpn") % 3);
+            self.ended.push(Ended {
+                qp: field("qpn") as u32,
+                index: field("wqe_index") as u16,
+                status: WcStatus::from_code(field("status") as u8).unwrap(),
+                opcode: field("opcode") as u8,
+                length: field("byte_len"),
+                imm: (field("imm_valid") == 1).then_some(field("imm") as u32),
+                solicited: field("solicited") == 1,
+                before,
+            });
+        }
+        // Host memory: the receive queues.
+        let beat = self.cfg.beat_bytes as usize;
+        for item in &self.sinks[READ].items[self.reads..] {
+            let (address, length) = (item["address"].to_u64(), item["length"].to_u64());
+            for unit in (address..address + length).step_by(64) {
+                let bytes = &self.memory[&unit];
+                for (i, chunk) in bytes.chunks(beat).enumerate() {
+                    let last = unit + 64 == address + length && (i + 1) * beat == 64;
+                    let mut data = testing_item(&self.cfg, last);
+                    data.insert("data".into(), Bits::from_bytes(8 * beat as u32, chunk));
+                    self.sources[DATA].push(data);
+                }
+            }
+        }
+        self.reads = self.sinks[READ].items.len();
+    }
+
+    /// Posts a receive of these elements.
+    fn post(&mut self, qp: u32, sges: &[Sge]) {
+        // What has been sent before finds none of it.
+        self.taken();
+        (0..3).for_each(|_| self.step());
+        // A WQE's place is free when its completion has been seen.
+        let of = |all: &[Ended]| all.iter().filter(|e| e.qp == qp).count();
+        let unseen = of(&self.model.ended).saturating_sub(of(&self.ended));
+        let row = &mut self.model.qps[qp as usize];
+        if (row.receives.len() + unseen) as u64 >= RECEIVES {
+            return;
+        }
+        let index = row.oldest.wrapping_add(row.receives.len() as u16);
+        row.receives.push_back(sges.to_vec());
+        let at = |i: usize| sges.get(i).map_or((0, 0, 0), |s| (s.va, s.key, s.length as u32));
+        let [a, b, c, d] = [0, 1, 2, 3].map(at);
+        let wqe = RecvWqe {
+            sge0_addr: a.0,
+            sge0_lkey: a.1,
+            sge0_len: a.2,
+            sge1_addr: b.0,
+            sge1_lkey: b.1,
+            sge1_len: b.2,
+            sge2_addr: c.0,
+            sge2_lkey: c.1,
+            sge2_len: c.2,
+            sge3_addr: d.0,
+            sge3_lkey: d.1,
+            sge3_len: d.2,
+        };
+        let bytes = wqe.to_bytes().unwrap().to_vec();
+        self.memory.insert(queue(qp) + u64::from(index) % RECEIVES * 64, bytes);
+        let producer = index.wrapping_add(1);
+        self.sources[DOORBELL].push_values(&[("qp", qp.into()), ("producer", producer.into())]);
+        // Who is sent something knows that it has been posted.
+        while self.sources[DOORBELL].left() > 0 {
+            self.step();
+        }
+        if self.model.qps[qp as usize].state == QpState::Err {
+            self.model.flush(qp);
+        }
+        (0..8).for_each(|_| self.step());
+    }
+
+    /// Posts a receive of a few elements in the QP's regions; now and then one that may not be written.
+    fn post_random(&mut self, qp: u32) {
+        let pd = self.model.qps[qp as usize].pd;
+        let rng = &mut self.random.rng;
+        let mut sges = Vec::new();
+        for _ in 0..rng.random_range(0..=4) {
+            let which = if rng.random_bool(0.97) { pd } else { 11 - pd };
+            let regions: Vec<_> = self.model.regions.iter().filter(|r| r.pd == which).collect();
+            // Mostly not the one with the hole.
+            let region = regions[usize::from(rng.random_bool(0.03)) % regions.len()];
+            let length = [0, 1, 40, 250, 600][rng.random_range(0..5)];
+            let at = rng.random_range(0..=region.length - length);
+            sges.push(Sge { va: region.va.wrapping_add(at), key: region.key, length });
+        }
+        self.post(qp, &sges);
     }
 
     fn set_state(&mut self, qp: u32, state: QpState) {
+        if state == QpState::Reset {
+            // What is flushed comes out.
+            if self.model.qps[qp as usize].state == QpState::Err {
+                self.drain();
+            }
+            let row = &mut self.model.qps[qp as usize];
+            row.oldest = 0;
+            row.receives.clear();
+        }
+        let lives = self.lives.iter().filter(|l| **l == qp).count();
         self.sim.set("broadcast_state_enable", 1);
         self.sim.set("broadcast_state_index", qp.into());
         self.sim.set("broadcast_state_entry", state.code().into());
         self.step();
         self.sim.set("broadcast_state_enable", 0);
         self.model.qps[qp as usize].state = state;
+        // The host goes on when the end of the life is told.
+        let mut waited = 0;
+        while state == QpState::Reset && self.lives.iter().filter(|l| **l == qp).count() == lives {
+            self.step();
+            waited += 1;
+            assert!(waited < 20_000, "seed {}: the life of QP {qp} does not end", self.random.seed);
+        }
     }
 
     /// Starts a QP with what the model says of it.
     fn start(&mut self, qp: u32, psn: u32, state: QpState) {
+        if self.model.qps[qp as usize].state != QpState::Reset {
+            self.set_state(qp, QpState::Reset);
+        }
+        (0..20).for_each(|_| self.step());
         let row = &mut self.model.qps[qp as usize];
         (row.expected, row.msn, row.message) = (psn, 0, None);
-        (row.gap_reported, row.ended) = (false, false);
+        (row.silent, row.ended, row.timer) = (false, false, psn % 32);
         let row = row.clone();
         for (name, value) in [
             ("service", row.service),
@@ -208,6 +370,10 @@ impl Bench {
             ("access", u32::from(row.allows_write) << 1),
             ("peer_ipv6", row.ipv6.into()),
             ("pkey", row.pkey.into()),
+            ("min_rnr_timer", row.timer),
+            ("recv_cq", qp % 3),
+            ("rq_base", queue(qp) as u32),
+            ("rq_log2", RECEIVES.ilog2()),
         ] {
             self.sim.set(&format!("broadcast_attributes_entry_{name}"), value.into());
         }
@@ -216,6 +382,8 @@ impl Bench {
         self.sim.set("broadcast_attributes_enable", 1);
         self.step();
         self.sim.set("broadcast_attributes_enable", 0);
+        self.set_state(qp, QpState::Init);
+        (0..self.random.rng.random_range(0..5)).for_each(|_| self.post_random(qp));
         self.sources[START].push_values(&[("qp", qp.into()), ("psn", psn.into())]);
         let mut waited = 0;
         while self.sources[START].left() > 0 {
@@ -223,7 +391,13 @@ impl Bench {
             waited += 1;
             assert!(waited < 5000, "seed {}: the start of QP {qp} is not taken", self.random.seed);
         }
+        if state == QpState::Reset {
+            return self.set_state(qp, state);
+        }
         self.set_state(qp, state);
+        if state == QpState::Err {
+            self.model.flush(qp);
+        }
     }
 
     /// Random attributes, then a start.
@@ -258,6 +432,8 @@ impl Bench {
             ("va", p.va.into()),
             ("rkey", p.rkey.into()),
             ("dma_length", p.dma_length.into()),
+            ("imm", p.imm.into()),
+            ("solicited", p.solicited.into()),
             ("pad", p.pad() as u128),
             ("payload_offset", p.offset as u128),
             ("payload_bytes", p.payload.len() as u128),
@@ -287,11 +463,26 @@ impl Bench {
             va: rng.random(),
             rkey: rng.random(),
             dma_length: rng.random(),
+            imm: rng.random(),
+            solicited: rng.random(),
             payload: Vec::new(),
             offset: if qp.ipv6 { 74 } else { 54 } + if rng.random() { 4 } else { 0 },
         };
+        let capacity = qp.receives.front().map_or(100, |r| r.iter().map(|sge| sge.length).sum::<u64>());
+        let send = qp.message.map_or(rng.random_bool(0.5), |m| m.send);
         let remaining = match qp.message {
+            // A SEND ends where it likes.
+            Some(message) if send => match rng.random_range(0..6) {
+                0 => u64::MAX,
+                _ => capacity.saturating_sub(message.received).max(1),
+            },
             Some(message) => message.remaining,
+            None if send => match rng.random_range(0..20) {
+                0 => capacity + 1,
+                1..4 => 0,
+                4..10 => rng.random_range(0..=capacity),
+                _ => capacity,
+            },
             None => {
                 let length = match rng.random_range(0..10) {
                     0 => 0,
@@ -322,7 +513,12 @@ impl Bench {
         };
         let inside = qp.message.is_some();
         let ends = remaining <= u64::from(qp.mtu);
-        packet.opcode = [[0x06, 0x0a], [0x07, 0x08]][usize::from(inside)][usize::from(ends)];
+        let immediate = rng.random_bool(0.3);
+        packet.opcode = match send {
+            true => [[0x00, 0x04], [0x01, 0x02]],
+            false => [[0x06, 0x0a], [0x07, 0x08]],
+        }[usize::from(inside)][usize::from(ends)]
+            + u8::from(ends & immediate);
         packet.payload = self.random.bytes(remaining.min(qp.mtu.into()) as usize);
         packet
     }
@@ -421,9 +617,20 @@ impl Bench {
         assert_eq!(self.answers.len(), self.model.answers.len(), "seed {seed}");
         let bytes = self.bytes();
         let wrong = bytes.iter().zip(&self.model.bytes).position(|(got, due)| got != due);
-        assert_eq!(wrong, None, "seed {seed}: a wrong byte or place");
+        if let Some(w) = wrong {
+            panic!("seed {seed}: byte {w} is {:x?}, not {:x?}", bytes[w], self.model.bytes[w]);
+        }
         assert_eq!(bytes.len(), self.model.bytes.len(), "seed {seed}");
         assert_eq!(self.counts, self.model.counts, "seed {seed}: {COUNTERS:?}");
+        for qp in 0..QPS {
+            let of = |all: &[Ended]| all.iter().filter(|e| e.qp == qp).cloned().collect::<Vec<_>>();
+            let (got, due) = (of(&self.ended), of(&self.model.ended));
+            for (i, (got, due)) in got.iter().zip(&due).enumerate() {
+                assert_eq!(got, &Ended { before: got.before, ..due.clone() }, "seed {seed}: {i} of {qp}");
+                assert!(got.before >= due.before, "seed {seed}: {got:?} before its data: {due:?}");
+            }
+            assert_eq!(got.len(), due.len(), "seed {seed}: receives of {qp}");
+        }
         let faults: Vec<u32> = self.sinks[FAULT].values("").into_iter().map(|qp| qp as u32).collect();
         assert_eq!(faults, self.model.faults, "seed {seed}");
     }
@@ -437,6 +644,10 @@ impl Bench {
             assert!(waited < 100_000, "seed {}: requests are not taken", self.random.seed);
         }
     }
+}
+
+fn testing_item(cfg: &RnicConfig, last: bool) -> crate::testing::Item {
+    item(&DmaReadData::of(cfg), &[("last", last.into())])
 }
 
 #[test]
@@ -454,8 +665,16 @@ fn random_requests_are_answered_and_written_as_the_specification_says() {
                 behind[qpn as usize] += 1;
                 if behind[qpn as usize] > 4 {
                     behind[qpn as usize] = 0;
-                    // Its packets have been looked at, but their effects may still be under way.
+                    // Its packets have been looked at, but their effects may still be under way; not where receives are
+                    // to be flushed.
                     bench.taken();
+                    if bench.random.chance(0.5) && bench.model.qps[qpn as usize].ended {
+                        bench.drain();
+                        bench.set_state(qpn, QpState::Err);
+                        bench.model.flush(qpn);
+                        (0..bench.random.rng.random_range(0..3)).for_each(|_| bench.post_random(qpn));
+                        bench.drain();
+                    }
                     bench.set_state(qpn, QpState::Reset);
                     for _ in 0..bench.random.rng.random_range(1..5) {
                         let other = bench.random.rng.random_range(0..QPS);
@@ -467,6 +686,9 @@ fn random_requests_are_answered_and_written_as_the_specification_says() {
                     }
                     bench.restart(qpn);
                 }
+            }
+            while bench.random.chance(0.45) {
+                bench.post_random(qpn);
             }
             let mut packet = bench.due(qpn);
             if bench.random.chance(0.2) {
@@ -480,9 +702,14 @@ fn random_requests_are_answered_and_written_as_the_specification_says() {
             }
         }
         bench.compare();
-        assert_eq!(bench.counts.iter().sum::<u64>(), bench.sources[REQUEST].cycles.len() as u64);
+        let sends = bench.model.sends;
+        assert_eq!(bench.counts.iter().sum::<u64>() + sends, bench.sources[REQUEST].cycles.len() as u64);
         println!("{beat_bytes}: {} cycles, {:?}", bench.sim.cycles(), bench.counts);
-        assert!(bench.counts.iter().all(|n| *n > 0), "every way is taken: {COUNTERS:?} {:?}", bench.counts);
+        assert!(
+            sends > 0 && bench.counts.iter().all(|n| *n > 0),
+            "every way is taken: {COUNTERS:?} {:?}",
+            bench.counts
+        );
     }
 }
 
@@ -508,6 +735,8 @@ fn only(bench: &mut Bench, qpn: u32, at: u64, length: usize) -> Packet {
         va: region.va + at,
         rkey: region.key,
         dma_length: length as u32,
+        imm: 0,
+        solicited: false,
         payload: (0..length).map(|i| i as u8).collect(),
         offset: 70,
     }
@@ -555,7 +784,7 @@ fn nothing_of_an_ended_queue_pair_has_an_effect() {
                 bad.rkey = region.key;
                 bad.va = (region.va / PAGE + 3) * PAGE - 5;
             }
-            "opcode" => bad.opcode = 0x04,
+            "opcode" => bad.opcode = 0x01,
             _ => bad.dma_length = 201,
         }
         bench.send(&bad);
@@ -612,4 +841,34 @@ fn a_write_takes_three_cycles_and_four_over_a_page() {
         }
         bench.compare();
     }
+}
+
+#[test]
+fn a_send_takes_at_most_four_cycles() {
+    let mut bench = bench(64, 10, 0.0);
+    bench.latency = 4..=4;
+    (0..QPS).for_each(|qp| plain(&mut bench, qp));
+    bench.sources[FRAME].stall = Some(0.0);
+    for several in [0, 7] {
+        for qp in 0..QPS {
+            let row = &bench.model.qps[qp as usize];
+            let region = bench.model.regions.iter().find(|r| r.pd == row.pd).unwrap();
+            let sge = Sge { va: region.va, key: region.key, length: 64 };
+            (0..RECEIVES).for_each(|_| bench.post(qp, &[sge]));
+        }
+        bench.drain();
+        let from = bench.sources[REQUEST].cycles.len();
+        let sent = if several == 0 { RECEIVES } else { RECEIVES * u64::from(QPS) } as usize;
+        for i in 0..sent {
+            let mut packet = only(&mut bench, i as u32 & several, 0, 64);
+            packet.opcode = 0x04;
+            bench.send(&packet);
+        }
+        bench.drain();
+        let taken = &bench.sources[REQUEST].cycles[from..];
+        assert_eq!(taken.len(), sent);
+        let each = (taken[sent - 1] - taken[0]) as f64 / (sent - 1) as f64;
+        assert!(each <= 4.0, "{each} cycles, queue pairs of the mask {several}");
+    }
+    bench.compare();
 }

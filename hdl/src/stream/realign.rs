@@ -27,6 +27,8 @@
 //! taken ahead; the one exception is a packet with `to_lane < from_lane` behind one with `to_lane >= from_lane`, whose
 //! first beat costs a cycle without output. That is hidden where the taker does not want payload in every cycle.
 //!
+//! A run may `keep` its last beat: the next one, which begins in it, takes it again.
+//!
 //! `length` 0: no beat is taken and none given. Every other command is good. There is a path from the output's `ready`
 //! to `data`'s, through one gate: a register between would be as wide as the beat, and the users have one behind.
 
@@ -42,13 +44,15 @@ pub struct Realign {
     pub to_lane: Sig,
     /// Bytes in the run.
     pub length: Sig,
+    /// Its last beat is taken again by the next run.
+    pub keep: Sig,
 }
 
 impl Realign {
     /// The shape for beats of `beat_bytes` bytes: lengths are 13 bits.
     pub fn of(beat_bytes: u32) -> Realign {
         let lane = clog2(u64::from(beat_bytes));
-        Realign { from_lane: bits(lane), to_lane: bits(lane), length: bits(13) }
+        Realign { from_lane: bits(lane), to_lane: bits(lane), length: bits(13), keep: bits(1) }
     }
 }
 
@@ -85,6 +89,8 @@ struct Plan {
     first: Sig,
     /// Lane of the last byte.
     end: Sig,
+    /// The last beat is not taken.
+    keep: Sig,
 }
 
 /// A rotated beat.
@@ -121,6 +127,7 @@ fn plan(command: &Realign) -> Plan {
         flush: beats_in.ne(beats_out) ^ hold,
         first: command.to_lane,
         end: end_out.trunc(lane),
+        keep: command.keep,
     }
 }
 
@@ -166,7 +173,7 @@ pub fn realign(m: &Scope, command: Stream<Realign>, data: Stream<Sig>) -> Stream
     let first = index.eq(0);
     let last = index.eq(plans.beats);
     let enters = data.valid & plans.valid & rotated_free;
-    data.accept(plans.valid & rotated_free);
+    data.accept(plans.valid & rotated_free & !(last & plans.keep));
     plans.accept(data.valid & rotated_free & last);
     let beat = Rotated {
         data: rotate(data.payload, plans.rotate),

@@ -378,6 +378,7 @@ pub fn build(
         from_lane: planned.payload_lane,
         to_lane: offset.trunc(lane_bits),
         length: planned.payload_bytes,
+        keep: lit(1, 0),
     };
     let command = Stream::new(m, "command", planned_valid & !commanded, command);
     m.drive(&read_moves, read_valid & (!planned_valid | planned_moves));

@@ -62,6 +62,8 @@ impl Bench {
             );
             m.stream_out("read", out.read);
             m.stream_out("received", out.received);
+            m.output("posted", &out.posted);
+            m.output("flush", &out.flush);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();

@@ -3,6 +3,8 @@
 
 use super::{COUNTERS, MODULUS, PAGE};
 use ferrowire_spec::qp_state::QpState;
+use ferrowire_spec::queue::WcStatus;
+use std::collections::VecDeque;
 
 /// A request as it comes.
 #[derive(Clone, Debug)]
@@ -17,6 +19,8 @@ pub struct Packet {
     pub va: u64,
     pub rkey: u32,
     pub dma_length: u32,
+    pub imm: u32,
+    pub solicited: bool,
     pub payload: Vec<u8>,
     pub offset: usize,
 }
@@ -50,16 +54,44 @@ impl Region {
     }
 }
 
-pub fn region(regions: &[Region], key: u32, pd: u32) -> Option<&Region> {
-    regions.iter().find(|r| r.key == key && r.pd == pd && r.remote_write)
+/// The region, if the key gives that access: everybody here may write locally.
+pub fn region(regions: &[Region], key: u32, pd: u32, access: u64) -> Option<&Region> {
+    regions.iter().find(|r| r.key == key && r.pd == pd && (r.remote_write || access == LOCAL_WRITE))
+}
+
+pub const LOCAL_WRITE: u64 = 1;
+pub const REMOTE_WRITE: u64 = 2;
+
+/// An element of a receive.
+#[derive(Clone, Copy, Debug)]
+pub struct Sge {
+    pub va: u64,
+    pub key: u32,
+    pub length: u64,
 }
 
 /// What has been received of a message.
 #[derive(Clone, Copy, Debug)]
 pub struct Message {
+    pub send: bool,
     pub va: u64,
     pub rkey: u32,
     pub remaining: u64,
+    pub received: u64,
+}
+
+/// The end of a receive.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ended {
+    pub qp: u32,
+    pub index: u16,
+    pub status: WcStatus,
+    pub opcode: u8,
+    pub length: u64,
+    pub imm: Option<u32>,
+    pub solicited: bool,
+    /// Bytes that must have gone to memory before.
+    pub before: usize,
 }
 
 /// A responder of the specification.
@@ -78,7 +110,11 @@ pub struct Responder {
     pub expected: u32,
     pub msn: u32,
     pub message: Option<Message>,
-    pub gap_reported: bool,
+    pub silent: bool,
+    pub timer: u32,
+    /// Index of the oldest receive, and all that are posted.
+    pub oldest: u16,
+    pub receives: VecDeque<Vec<Sge>>,
 }
 
 impl Responder {
@@ -97,6 +133,9 @@ pub struct Model {
     pub answers: Vec<Answer>,
     pub bytes: Vec<(u64, u8)>,
     pub faults: Vec<u32>,
+    pub ended: Vec<Ended>,
+    /// SEND packets executed.
+    pub sends: u64,
     pub counts: [u64; COUNTERS.len()],
 }
 
@@ -110,9 +149,32 @@ impl Model {
         self.answers.push((qp, psn, syndrome, msn, self.bytes.len()));
     }
 
-    /// A NAK that ends the connection.
-    pub fn end(&mut self, qp: u32, syndrome: u32, counter: &str) {
+    /// A receive ends.
+    fn complete(&mut self, qp: u32, status: WcStatus) -> &mut Ended {
+        let row = &mut self.qps[qp as usize];
+        row.receives.pop_front().expect("a receive");
+        let index = row.oldest;
+        row.oldest = index.wrapping_add(1);
+        let before = self.bytes.len();
+        let ended = Ended { qp, index, status, opcode: 0x80, length: 0, imm: None, solicited: false, before };
+        self.ended.push(ended);
+        self.ended.last_mut().unwrap()
+    }
+
+    /// The error state: what is posted ends.
+    pub fn flush(&mut self, qp: u32) {
+        while !self.qps[qp as usize].receives.is_empty() {
+            // Others' data may come later.
+            self.complete(qp, WcStatus::WrFlushErr).before = 0;
+        }
+    }
+
+    /// A NAK that ends the connection, and the receive that the message has.
+    fn end(&mut self, qp: u32, syndrome: u32, counter: &str, receive: Option<WcStatus>) {
         self.answer(qp, self.qps[qp as usize].expected, syndrome);
+        if let Some(status) = receive {
+            self.complete(qp, status);
+        }
         self.qps[qp as usize].ended = true;
         self.faults.push(qp);
         self.count(counter);
@@ -141,58 +203,125 @@ impl Model {
             return self.count("duplicate");
         }
         if ahead != 0 {
-            if !qp.gap_reported {
+            if !qp.silent {
                 self.answer(p.qpn, qp.expected, 0x60);
-                self.qps[p.qpn as usize].gap_reported = true;
+                self.qps[p.qpn as usize].silent = true;
             }
             return self.count("out_of_sequence");
         }
+        let under_way = qp.message.is_some_and(|m| m.send).then_some(WcStatus::RemInvReqErr);
         // 9.9.3: what the QP does not offer its peer is as invalid as what it does not know.
-        let Some(message) = Model::valid(&qp, p).filter(|_| qp.allows_write) else {
-            return self.end(p.qpn, 0x61, "invalid");
+        let Some(message) = Model::in_sequence(&qp, p).filter(|m| m.send || qp.allows_write) else {
+            return self.end(p.qpn, 0x61, "invalid", under_way);
         };
-        let Some(bytes) = self.granted(&qp, &message, p.payload.len()) else {
-            return self.end(p.qpn, 0x62, "access");
+        let takes = matches!(p.opcode, 0x00 | 0x04 | 0x05 | 0x09 | 0x0b);
+        if takes && qp.receives.is_empty() {
+            self.answer(p.qpn, qp.expected, 0x20 | qp.timer);
+            self.qps[p.qpn as usize].silent = true;
+            return self.count("rnr_naks");
+        }
+        let holds = takes || message.send;
+        let ends = matches!(p.opcode, 0x02..=0x05 | 0x08..=0x0b);
+        let only = matches!(p.opcode, 0x04 | 0x05 | 0x0a | 0x0b);
+        let (length, mtu) = (p.payload.len() as u64, u64::from(qp.mtu));
+        let in_mtu = if ends { length <= mtu && (only || length > 0) } else { length == mtu };
+        let in_total = match message.send {
+            true => message.received + length <= 1 << 31,
+            false if ends => length == message.remaining && length <= 1 << 31,
+            false => length < message.remaining && message.remaining <= 1 << 31,
         };
-        self.bytes.extend(bytes.into_iter().zip(p.payload.iter().copied()));
-        let remaining = message.remaining - p.payload.len() as u64;
-        let next = Message { va: message.va.wrapping_add(p.payload.len() as u64), remaining, ..message };
-        let ends = matches!(p.opcode, 0x08 | 0x0a);
+        if !in_mtu || !in_total {
+            return self.end(p.qpn, 0x61, "invalid", holds.then_some(WcStatus::RemInvReqErr));
+        }
+        let places = match message.send {
+            true => {
+                let receive = &qp.receives[0];
+                let room: u64 = receive.iter().map(|sge| sge.length).sum();
+                if length > 0 && message.received + length > room {
+                    return self.end(p.qpn, 0x61, "invalid", Some(WcStatus::LocLenErr));
+                }
+                let Some(places) = self.scattered(&qp, receive, message.received, length) else {
+                    return self.end(p.qpn, 0x63, "operation", Some(WcStatus::LocProtErr));
+                };
+                places
+            }
+            false => {
+                let whole = Sge { va: message.va, key: message.rkey, length: message.remaining };
+                let Some(places) = self.granted(qp.pd, &whole, length, REMOTE_WRITE) else {
+                    return self.end(p.qpn, 0x62, "access", takes.then_some(WcStatus::RemAccessErr));
+                };
+                places
+            }
+        };
+        self.bytes.extend(places.into_iter().zip(p.payload.iter().copied()));
+        let next = Message {
+            va: message.va.wrapping_add(length),
+            remaining: message.remaining.saturating_sub(length),
+            received: message.received + length,
+            ..message
+        };
         let row = &mut self.qps[p.qpn as usize];
         row.message = (!ends).then_some(next);
         row.expected = (qp.expected + 1) % MODULUS;
         row.msn = (qp.msn + u32::from(ends)) % MODULUS;
-        row.gap_reported = false;
+        row.silent = false;
         if p.ack_req {
             self.answer(p.qpn, qp.expected, 0x1f);
         }
-        self.count("writes");
+        if ends && holds {
+            let immediate = matches!(p.opcode, 0x03 | 0x05 | 0x09 | 0x0b);
+            let ended = self.complete(p.qpn, WcStatus::Success);
+            ended.opcode = match (message.send, immediate) {
+                (false, _) => 0x84,
+                (true, yes) => 0x80 + u8::from(yes),
+            };
+            (ended.length, ended.solicited) = (next.received, p.solicited);
+            ended.imm = immediate.then_some(p.imm);
+        }
+        match message.send {
+            true => self.sends += 1,
+            false => self.count("writes"),
+        }
     }
 
-    /// 9.7.4.1.2 to 9.7.4.1.6: the sequence of opcodes and the lengths. Gives the message from this packet on.
-    pub fn valid(qp: &Responder, p: &Packet) -> Option<Message> {
-        let fresh = Message { va: p.va, rkey: p.rkey, remaining: p.dma_length.into() };
-        let (length, mtu) = (p.payload.len() as u64, u64::from(qp.mtu));
-        let (message, fits) = match (p.opcode, qp.message) {
-            (0x06, None) => (fresh, length == mtu && length < fresh.remaining),
-            (0x07, Some(old)) => (old, length == mtu && length < old.remaining),
-            (0x08, Some(old)) => (old, (1..=mtu).contains(&length) && length == old.remaining),
-            (0x0a, None) => (fresh, length <= mtu && length == fresh.remaining),
-            _ => return None,
-        };
-        (fits && message.remaining <= 1 << 31).then_some(message)
+    /// 9.7.4.1.2 and 9.7.4.1.3: the sequence of opcodes. Gives the message from this packet on.
+    fn in_sequence(qp: &Responder, p: &Packet) -> Option<Message> {
+        let send = p.opcode < 0x06;
+        let remaining = if send { 0 } else { p.dma_length.into() };
+        let fresh = Message { send, va: p.va, rkey: p.rkey, remaining, received: 0 };
+        match (p.opcode, qp.message) {
+            (0x00 | 0x04..=0x06 | 0x0a | 0x0b, None) => Some(fresh),
+            (0x01..=0x03 | 0x07..=0x09, Some(old)) if old.send == send => Some(old),
+            _ => None,
+        }
     }
 
-    /// 10.6.3 for the rest of the message. Gives the place of each byte of this packet.
-    pub fn granted(&self, qp: &Responder, message: &Message, length: usize) -> Option<Vec<u64>> {
+    /// The place of each byte that comes at `from` in a receive.
+    fn scattered(&self, qp: &Responder, receive: &[Sge], from: u64, length: u64) -> Option<Vec<u64>> {
+        let (mut at, mut skip, mut left) = (Vec::new(), from, length);
+        for sge in receive {
+            let used = skip.min(sge.length);
+            skip -= used;
+            let here = left.min(sge.length - used);
+            if here > 0 {
+                let rest = Sge { va: sge.va.wrapping_add(used), length: sge.length - used, ..*sge };
+                at.extend(self.granted(qp.pd, &rest, here, LOCAL_WRITE)?);
+            }
+            left -= here;
+        }
+        Some(at)
+    }
+
+    /// 10.6.3 for all of a place. Gives the place of each byte of its beginning.
+    fn granted(&self, pd: u32, place: &Sge, length: u64, access: u64) -> Option<Vec<u64>> {
         if length == 0 {
             return Some(Vec::new());
         }
-        let region = region(&self.regions, message.rkey, qp.pd)?;
-        if !region.holds(message.va, message.remaining) {
+        let region = region(&self.regions, place.key, pd, access)?;
+        if !region.holds(place.va, place.length) {
             return None;
         }
-        let place = |va: u64| Some(region.page(va)? * PAGE + va % PAGE);
-        (0..length as u64).map(|i| place(message.va + i)).collect()
+        let at = |va: u64| Some(region.page(va)? * PAGE + va % PAGE);
+        (0..length).map(|i| at(place.va + i)).collect()
     }
 }

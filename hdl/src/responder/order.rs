@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What passes between the responder's blocks.
+
+use crate::config::RnicConfig;
+use ferrowire_rtl::{bits, Bundle, Sig};
+
+/// What `check` found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// The next of its sequence, and valid.
+    Execute,
+    /// Seen before.
+    Duplicate,
+    /// Behind a gap, the first since the sequence was whole.
+    FirstGap,
+    /// Behind a gap that has been reported, or behind a request that the peer was told to repeat.
+    Gap,
+    /// Invalid request.
+    Invalid,
+    /// There is no receive for it.
+    NotReady,
+    /// No such QP, or one whose state or service takes nothing.
+    NoQp,
+    /// Partition key.
+    Pkey,
+    /// Not from the peer's address.
+    Source,
+    /// Not a packet: the QP starts.
+    Start,
+    /// Not a packet: the QP has gone to RESET.
+    End,
+}
+
+impl Class {
+    /// Its number between the blocks.
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// Whether a signal is this class.
+    pub fn is(self, class: Sig) -> Sig {
+        class.eq(self.code())
+    }
+}
+
+/// What `admit` needs of a request, and what it passes on.
+#[derive(Clone, Bundle)]
+pub struct Facts {
+    /// A [`Class`].
+    pub class: Sig,
+    /// Which QP.
+    pub qp: Sig,
+    /// Place of the payload in the frame.
+    pub offset: Sig,
+    /// Its length.
+    pub bytes: Sig,
+    /// The peer wants an acknowledgement.
+    pub ack_req: Sig,
+    /// PSN of an answer.
+    pub psn: Sig,
+    /// Messages completed before this packet.
+    pub msn: Sig,
+    /// It ends its message.
+    pub ends: Sig,
+    /// It goes to the memory of a receive.
+    pub send: Sig,
+    /// Its message has a receive, which ends with it or with an error.
+    pub holds: Sig,
+    /// Index of the receive WQE.
+    pub index: Sig,
+    /// Timer code for a peer that must wait.
+    pub timer: Sig,
+    /// CQ of the receives.
+    pub cq: Sig,
+    /// Opcode of the receive's CQE.
+    pub opcode: Sig,
+    /// Bytes of the message up to here.
+    pub received: Sig,
+    /// Immediate data.
+    pub imm: Sig,
+    /// There are some.
+    pub imm_valid: Sig,
+    /// The peer asks for an event.
+    pub solicited: Sig,
+}
+
+impl Facts {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Facts {
+            class: bits(4),
+            qp: bits(cfg.qp_bits()),
+            offset: bits(7),
+            bytes: bits(13),
+            ack_req: bits(1),
+            psn: bits(24),
+            msn: bits(24),
+            ends: bits(1),
+            send: bits(1),
+            holds: bits(1),
+            index: bits(16),
+            timer: bits(5),
+            cq: bits(cfg.cq_bits()),
+            opcode: bits(8),
+            received: bits(32),
+            imm: bits(32),
+            imm_valid: bits(1),
+            solicited: bits(1),
+        }
+    }
+}
+
+/// A packet on its way from `check`.
+#[derive(Clone, Bundle)]
+pub struct Order {
+    /// What `admit` needs.
+    pub facts: Facts,
+    /// It begins its message.
+    pub begins: Sig,
+    /// Log2 of the units of a receive WQE.
+    pub stride: Sig,
+    /// Protection domain.
+    pub pd: Sig,
+    /// Where a WRITE goes, and its key.
+    pub va: Sig,
+    /// The key.
+    pub rkey: Sig,
+    /// Bytes of the WRITE from here on.
+    pub total: Sig,
+}
+
+impl Order {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Order {
+            facts: Facts::of(cfg),
+            begins: bits(1),
+            stride: bits(2),
+            pd: bits(24),
+            va: bits(64),
+            rkey: bits(32),
+            total: bits(32),
+        }
+    }
+}
+
+/// Bytes of a packet that go to one place: a part of one SGE, or of a WRITE.
+#[derive(Clone, Bundle)]
+pub struct Run {
+    /// What `admit` needs of the packet.
+    pub facts: Facts,
+    /// Address of the first byte.
+    pub va: Sig,
+    /// The key.
+    pub key: Sig,
+    /// Protection domain.
+    pub pd: Sig,
+    /// Access bits that must be granted.
+    pub access: Sig,
+    /// Bytes that must lie in the region from there on.
+    pub left: Sig,
+    /// Bytes of the packet; none where there is nothing to be written.
+    pub bytes: Sig,
+    /// The packet's last.
+    pub last: Sig,
+    /// What became of the walk, a [`Walk`].
+    pub walk: Sig,
+}
+
+impl Run {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Run {
+            facts: Facts::of(cfg),
+            va: bits(64),
+            key: bits(32),
+            pd: bits(24),
+            access: bits(8),
+            left: bits(32),
+            bytes: bits(13),
+            last: bits(1),
+            walk: bits(2),
+        }
+    }
+}
+
+/// What became of the walk over a packet's SGEs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Walk {
+    /// There is a place for every byte.
+    Whole,
+    /// The receive is too small.
+    Short,
+    /// The WQE could not be read.
+    Unread,
+    /// The WQE is gone: the QP has gone to RESET meanwhile.
+    Gone,
+}
+
+impl Walk {
+    /// Its number between the blocks.
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// Whether a signal is this.
+    pub fn is(self, walk: Sig) -> Sig {
+        walk.eq(self.code())
+    }
+}
+
+/// Most pieces of a packet: 16 SGEs, each over the end of a page.
+pub const PIECES: u32 = 32;
+
+/// A packet whose lookups are on their way.
+#[derive(Clone, Bundle)]
+pub struct Pending {
+    /// What `check` found.
+    pub facts: Facts,
+    /// Pieces, and so lookups.
+    pub pieces: Sig,
+    /// A [`Walk`].
+    pub walk: Sig,
+}
+
+impl Pending {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Pending { facts: Facts::of(cfg), pieces: bits(6), walk: bits(2) }
+    }
+}
+
+/// Bytes of a packet that are one write: within a page.
+#[derive(Clone, Bundle)]
+pub struct Piece {
+    /// Bus address of the first byte.
+    pub address: Sig,
+    /// Bytes.
+    pub bytes: Sig,
+}
+
+impl Piece {
+    /// The shape.
+    pub fn of() -> Self {
+        Piece { address: bits(64), bytes: bits(13) }
+    }
+}

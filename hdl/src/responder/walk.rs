@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Where a packet's payload goes: the runs of bytes that it is cut into by the SGEs of a receive.
+//!
+//! ```text
+//!  order ---- WRITE, or nothing to write -----------------------------> run
+//!    |
+//!    +--> wanted --> receive WQE --> SGE --> how much of it is left --> run, run, ...
+//!           ^                                          |
+//!           +------ cursor of the QP {SGE, offset} <---+
+//! ```
+//!
+//! A SEND's bytes fill the SGEs in their order; the cursor says where the next packet of the message goes on. An SGE of no
+//! bytes is passed over. Where the SGEs end before the packet does, nothing of it will be written: the receive is too small
+//! (IBTA volume 1, 9.7.4.1.6).
+//!
+//! A WRITE costs one cycle, a SEND 3 for its first SGE where the WQE is on the card, one more in the middle of a message,
+//! and 2 for each further SGE. The cursor counts only within a message, so that no start has to clear it. The longest path is
+//! the comparison of the packet's bytes with the SGE's.
+//!
+//! Reset: idle.
+
+use crate::config::RnicConfig;
+use crate::fields::field;
+use crate::responder::order::{Class, Order, Run, Walk};
+use crate::responder::receive::{Received, Wanted};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::recv_wqe::{self, SGES_PER_UNIT};
+use ferrowire_spec::queue::Access;
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Walked {
+    /// Receive WQEs that are needed.
+    pub wanted: Stream<Wanted>,
+    /// Where the packets go: at least one run each, in order.
+    pub runs: Stream<Run>,
+}
+
+#[derive(Clone, Copy, ferrowire_rtl::Fsm)]
+enum State {
+    Idle,
+    /// In the middle of a message: the cursor is known.
+    Cursor,
+    /// The WQE is awaited.
+    Unit,
+    /// An SGE has been used in part before.
+    Enter,
+    Judge,
+}
+
+/// How far a message has come.
+#[derive(Clone, Bundle)]
+struct Cursor {
+    sge: Sig,
+    offset: Sig,
+}
+
+#[derive(Clone, Bundle)]
+struct Element {
+    addr: Sig,
+    key: Sig,
+    len: Sig,
+}
+
+fn elements(unit: Sig) -> Vec<Element> {
+    let of = |f| field(&recv_wqe::LAYOUT, &f, unit);
+    use recv_wqe::*;
+    vec![
+        Element { addr: of(SGE0_ADDR), key: of(SGE0_LKEY), len: of(SGE0_LEN) },
+        Element { addr: of(SGE1_ADDR), key: of(SGE1_LKEY), len: of(SGE1_LEN) },
+        Element { addr: of(SGE2_ADDR), key: of(SGE2_LKEY), len: of(SGE2_LEN) },
+        Element { addr: of(SGE3_ADDR), key: of(SGE3_LKEY), len: of(SGE3_LEN) },
+    ]
+}
+
+/// The walk. `received`: what is wanted, in order.
+#[module]
+pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream<Received>) -> Walked {
+    const { assert!(SGES_PER_UNIT == 4, "two bits of an SGE's number say where it is in its unit") };
+    let state = m.fsm("state", State::Idle);
+    let idle = state.is(State::Idle);
+    let facts = &orders.facts;
+    let executes = Class::Execute.is(facts.class);
+    let scatters = executes & facts.send & facts.bytes.ne(0);
+
+    let cursors = m.mem("cursors", cfg.qps, &Cursor { sge: bits(4), offset: bits(32) });
+    let cursors = cursors.style(Style::Block).build();
+    let (leaves, cursor) =
+        (m.wire("leaves", 1), m.wire_of("cursor", &Cursor { sge: bits(4), offset: bits(32) }));
+    cursors.write(leaves, facts.qp, &cursor);
+    let enters = idle & orders.valid & scatters;
+    let stored = cursors.read(m, enters & !orders.begins, facts.qp, Collision::Never);
+    let sge = m.reg("sge", 4).no_reset();
+    let offset = m.reg("offset", 32).no_reset();
+    let rest = m.reg("rest", 13).no_reset();
+    // The WQE of a message that begins is asked for at once, another when the cursor is known or the next unit begins.
+    let asks = m.reg("asks", 1).reset(0);
+    let part = m.mux(idle, &lit(2, 0), &sge.slice(2, 2));
+    let wants = (enters & orders.begins) | asks;
+    let wanted = Stream::new(m, "wanted", wants, Wanted { qp: facts.qp, index: facts.index, part });
+    let begins = enters & orders.begins & wanted.ready;
+    m.when(wanted.fire(), |m| m.set(&asks, 0));
+    m.when(begins, |m| {
+        m.set(&sge, 0);
+        m.set(&offset, 0);
+        m.set(&rest, facts.bytes);
+        m.set(&state, State::Unit);
+    });
+    m.when(enters & !orders.begins, |m| {
+        m.set(&rest, facts.bytes);
+        m.set(&state, State::Cursor);
+    });
+    m.when(state.is(State::Cursor), |m| {
+        m.set(&sge, stored.sge);
+        m.set(&offset, stored.offset);
+        m.set(&asks, 1);
+        m.set(&state, State::Unit);
+    });
+
+    // The unit stays where it is until the walk is through with it.
+    let at_unit = state.is(State::Unit) & !asks & received.valid;
+    let chosen = m.select(sge.trunc(2), &elements(received.unit));
+    let element = m.reg_of("element", &chosen);
+    let bad = received.error | received.void;
+    m.when(at_unit, |m| {
+        m.set_all(&element, &chosen);
+        m.when(offset.eq(0), |m| m.set(&state, State::Judge)).otherwise(|m| m.set(&state, State::Enter));
+    });
+    m.when(state.is(State::Enter), |m| {
+        m.set(&element.addr, element.addr + offset.zext(64));
+        m.set(&element.len, element.len - offset);
+        m.set(&state, State::Judge);
+    });
+
+    // How much of the packet goes to this SGE?
+    let at_judge = state.is(State::Judge);
+    let enough = element.len.ge(rest.zext(32)).named("enough");
+    let empty = element.len.eq(0);
+    let last_sge = sge.eq(lit(4, 4).shl_by(orders.stride) - 1);
+    let short = !enough & last_sge;
+    let ends = enough | short | bad;
+    let walk = m.wire("walk", 2);
+    m.set(&walk, Walk::Whole.code());
+    m.when(received.void, |m| m.set(&walk, Walk::Gone.code()))
+        .otherwise_when(received.error, |m| m.set(&walk, Walk::Unread.code()))
+        .otherwise_when(short, |m| m.set(&walk, Walk::Short.code()));
+    let all = m.mux(enough, &rest, &element.len.trunc(13));
+    let straight = idle & orders.valid & !scatters;
+    let local = lit(8, Access::LocalWrite as u32);
+    let run = Run {
+        facts: facts.clone(),
+        va: m.mux(idle, &orders.va, &element.addr),
+        key: m.mux(idle, &orders.rkey, &element.key),
+        pd: orders.pd,
+        access: m.mux(idle, &lit(8, Access::RemoteWrite as u32), &local),
+        left: m.mux(idle, &orders.total, &element.len),
+        bytes: m.mux(idle, &executes.then(facts.bytes, lit(13, 0)), &m.mux(bad, &lit(13, 0), &all)),
+        last: idle | ends,
+        walk: m.mux(idle, &lit(2, Walk::Whole.code()), &walk),
+    };
+    let passes = at_judge & empty & !ends;
+    let run = Stream::new(m, "run", straight | (at_judge & !passes), run);
+    let judged = (run.fire() & !idle) | passes;
+    let done = judged & ends;
+    orders.accept(done | (straight & run.ready));
+
+    // The next SGE, in this unit or the next one.
+    let next_sge = sge + 1;
+    let turns = sge.trunc(2).all();
+    received.accept(judged & (ends | turns));
+    m.when(judged, |m| {
+        m.set(&rest, rest - all);
+        m.set(&sge, next_sge);
+        m.set(&offset, 0);
+        m.when(ends, |m| m.set(&state, State::Idle)).otherwise(|m| {
+            m.set(&asks, turns);
+            m.set(&state, State::Unit);
+        });
+    });
+    // How far the message has come within the SGE, for the next packet.
+    m.set_all(&cursor, &Cursor { sge, offset: offset + rest.zext(32) });
+    m.drive(&leaves, done & enough);
+    Walked { wanted, runs: run }
+}
