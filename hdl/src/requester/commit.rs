@@ -305,7 +305,7 @@ pub fn commit(
     let header = TxPacket {
         qp: packet.qp,
         opcode: packet.opcode,
-        solicited: lit(1, 0),
+        solicited: packet.solicited,
         ack_req: packet.ack_req,
         psn: packet.psn,
         fresh: packet.fresh,
@@ -314,7 +314,7 @@ pub fn commit(
         dma_length: packet.length,
         syndrome: lit(8, 0),
         msn: lit(24, 0),
-        imm: lit(32, 0),
+        imm: packet.imm,
         payload_bytes: packet.bytes,
         payload_lane: lane,
     };

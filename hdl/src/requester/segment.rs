@@ -18,6 +18,10 @@
 //! acknowledgements came while packets were sent again, the row follows: what is done is not looked at again. Packets
 //! carry whether their PSN is sent for the first time: only then they become new to the completer.
 //!
+//! SENDs and WRITEs, with or without an immediate, SENDs also with a key to invalidate: the opcode of a packet follows from
+//! the WQE's and from where in the message the packet lies (IBTA volume 1, 9.2.1). The solicited event bit is in the packet
+//! that ends a SEND or a WRITE with immediate (9.2.3).
+//!
 //! What is wrong with a WQE itself (opcode, size, a failed fetch) travels as a cause instead of a packet, so that it
 //! completes in its place.
 //!
@@ -79,6 +83,10 @@ pub struct Candidate {
     pub signaled: Sig,
     /// Opcode of the CQE.
     pub wqe_opcode: Sig,
+    /// BTH solicited event.
+    pub solicited: Sig,
+    /// The WQE's immediate, or key to invalidate, for opcodes that carry one.
+    pub imm: Sig,
     /// Remote address and key, and length of the whole message.
     pub remote_va: Sig,
     /// Remote key.
@@ -115,6 +123,8 @@ impl Candidate {
             last: bits(1),
             signaled: bits(1),
             wqe_opcode: bits(8),
+            solicited: bits(1),
+            imm: bits(32),
             remote_va: bits(64),
             rkey: bits(32),
             length: bits(32),
@@ -156,6 +166,37 @@ struct Copy {
     mtu: Sig,
     sig_all: Sig,
 }
+
+/// What is sent, and the opcodes of its packets.
+struct Kind {
+    wqe: SendOpcode,
+    /// FIRST, MIDDLE, LAST, ONLY.
+    packets: [Opcode; 4],
+}
+
+/// A WQE's opcode is its kind's place here. Immediate and key are in the packet that ends the message (IBTA volume 1,
+/// 9.2.1 and 9.3).
+const KINDS: [Kind; 5] = {
+    use Opcode::*;
+    [
+        Kind { wqe: SendOpcode::Send, packets: [RcSendFirst, RcSendMiddle, RcSendLast, RcSendOnly] },
+        Kind { wqe: SendOpcode::SendImm, packets: [RcSendFirst, RcSendMiddle, RcSendLastImm, RcSendOnlyImm] },
+        Kind { wqe: SendOpcode::SendInv, packets: [RcSendFirst, RcSendMiddle, RcSendLastInv, RcSendOnlyInv] },
+        Kind { wqe: SendOpcode::Write, packets: [RcWriteFirst, RcWriteMiddle, RcWriteLast, RcWriteOnly] },
+        Kind {
+            wqe: SendOpcode::WriteImm,
+            packets: [RcWriteFirst, RcWriteMiddle, RcWriteLastImm, RcWriteOnlyImm],
+        },
+    ]
+};
+
+const _: () = {
+    let mut i = 0;
+    while i < KINDS.len() {
+        assert!(KINDS[i].wqe as usize == i, "a kind stands at its WQE opcode");
+        i += 1;
+    }
+};
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
@@ -219,9 +260,9 @@ pub fn segment(
     let sges = wqe(send_wqe::NUM_SGE);
     let empty = sges.eq(0);
     let length = m.mux(empty, &lit(32, 0), &wqe(send_wqe::SGE0_LEN));
-    let unknown = wqe_opcode.ne(SendOpcode::Write.code());
+    let unknown = KINDS.iter().fold(lit(1, 1), |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
     let inline = wqe(send_wqe::INLINE);
-    let too_large = length.gt(1u32 << 31) | sges.gt(1) | inline | wqe(send_wqe::UNITS).ne(1);
+    let too_large = length.gt(1u32 << 31) | sges.gt(1) | inline;
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
@@ -283,15 +324,14 @@ pub fn segment(
     let last = (remaining.le(mtu.zext(32)) | broken).named("last");
     let bytes = m.mux(last, &remaining.trunc(13), &mtu);
     let fresh = to_high.eq(0);
-    let opcode = m.select(
-        ferrowire_rtl::cat(&[last, first]),
-        &[
-            lit(8, Opcode::RcWriteMiddle.code()),
-            lit(8, Opcode::RcWriteLast.code()),
-            lit(8, Opcode::RcWriteFirst.code()),
-            lit(8, Opcode::RcWriteOnly.code()),
-        ],
-    );
+    let opcode_at = |at: usize| {
+        let codes = KINDS.map(|kind| lit(8, kind.packets[at].code()));
+        m.select(wqe_opcode.trunc(3), &codes)
+    };
+    // `last` comes late.
+    let [begins, goes_on, ends, alone] = [0, 1, 2, 3].map(opcode_at);
+    let opcode = m.mux(last, &m.mux(first, &alone, &ends), &m.mux(first, &begins, &goes_on));
+    let event = wqe(send_wqe::SOLICITED) & wqe_opcode.ne(SendOpcode::Write.code());
     let now_and_then = offset.trunc(ACK_BITS).eq(0) & !first;
     let candidate = Candidate {
         qp,
@@ -302,6 +342,8 @@ pub fn segment(
         last,
         signaled: wqe(send_wqe::SIGNALED) | copy.sig_all,
         wqe_opcode,
+        solicited: event & last,
+        imm: wqe(send_wqe::IMM),
         remote_va: wqe(send_wqe::REMOTE_VA),
         rkey: wqe(send_wqe::RKEY),
         length,

@@ -289,6 +289,8 @@ impl Model {
             ("last", u128::from(last || broken)),
             ("signaled", rng.random::<bool>().into()),
             ("wqe_opcode", rng.random::<u8>().into()),
+            ("solicited", rng.random::<bool>().into()),
+            ("imm", rng.random::<u32>().into()),
             ("remote_va", rng.random::<u64>().into()),
             ("rkey", rng.random::<u32>().into()),
             ("length", rng.random::<u32>().into()),
@@ -374,6 +376,8 @@ impl Model {
         let packet = [
             ("qp", qp as u128),
             ("opcode", get("opcode")),
+            ("solicited", get("solicited")),
+            ("imm", get("imm")),
             ("ack_req", get("ack_req")),
             ("psn", self.psn),
             ("fresh", get("fresh")),

@@ -9,7 +9,7 @@ use crate::testing::{item, step, Item, Random, Sink, Source};
 use crate::types::QpAttributes;
 use ferrowire_rtl::{build, Bits, Sim};
 use ferrowire_spec::queue::send_wqe::SendWqe;
-use model::{ahead, Fault, Place, Qp, Wqe};
+use model::{ahead, Fault, Place, Qp, Wqe, SENDS};
 use rand::Rng;
 use std::collections::VecDeque;
 
@@ -155,7 +155,7 @@ impl Bench {
 
     fn wqe(&mut self, bytes: u32) -> Wqe {
         let fault = self.random.chance(0.15).then(|| {
-            let all = [Fault::Read, Fault::Opcode, Fault::Inline, Fault::Sges, Fault::Units, Fault::Long];
+            let all = [Fault::Read, Fault::Opcode, Fault::Inline, Fault::Sges, Fault::Long];
             all[self.random.rng.random_range(0..all.len())]
         });
         let mut wqe = self.sound(bytes);
@@ -167,13 +167,13 @@ impl Bench {
         }
         match fault {
             Some(Fault::Opcode) => {
-                while unit.opcode == SendOpcode::Write.code() {
-                    unit.opcode = rng.random();
+                while SENDS.iter().any(|opcode| opcode.code() == unit.opcode) {
+                    // Those that the format knows as often as others.
+                    unit.opcode = if rng.random() { rng.random_range(5..10) } else { rng.random() };
                 }
             }
             Some(Fault::Inline) => unit.inline = true,
             Some(Fault::Sges) => unit.num_sge = rng.random_range(2..=255),
-            Some(Fault::Units) => unit.units = if rng.random() { 0 } else { rng.random_range(2..=255) },
             Some(Fault::Long) => {
                 (unit.num_sge, unit.sge0_len) = (1, rng.random_range((1 << 31) + 1..=u32::MAX))
             }
@@ -186,10 +186,11 @@ impl Bench {
     fn sound(&mut self, bytes: u32) -> Wqe {
         let rng = &mut self.random.rng;
         let unit = SendWqe {
-            opcode: SendOpcode::Write.code(),
+            opcode: SENDS[rng.random_range(0..SENDS.len())].code(),
             signaled: rng.random(),
+            solicited: rng.random(),
+            imm: rng.random(),
             num_sge: 1,
-            units: 1,
             remote_va: rng.random(),
             rkey: rng.random(),
             sge0_addr: rng.random(),
@@ -403,12 +404,8 @@ impl Bench {
         let left = length - offset;
         let (first, last) = (offset == 0, left <= u64::from(q.mtu));
         let bytes = left.min(u64::from(q.mtu));
-        let opcode = match (first, last) {
-            (true, true) => Opcode::RcWriteOnly,
-            (true, false) => Opcode::RcWriteFirst,
-            (false, false) => Opcode::RcWriteMiddle,
-            (false, true) => Opcode::RcWriteLast,
-        };
+        let opcode = wqe.opcode(first, last);
+        let asks = last && wqe.unit.solicited && wqe.unit.opcode != SendOpcode::Write.code();
         let ack = last || (!first && offset % (1 << ACK_BITS) == 0);
         let expected = [
             ("opcode", u64::from(opcode.code())),
@@ -416,6 +413,8 @@ impl Bench {
             ("last", last.into()),
             ("signaled", (wqe.unit.signaled || q.sig_all).into()),
             ("wqe_opcode", wqe.unit.opcode.into()),
+            ("solicited", asks.into()),
+            ("imm", wqe.unit.imm.into()),
             ("remote_va", wqe.unit.remote_va),
             ("rkey", wqe.unit.rkey.into()),
             ("length", length),

@@ -76,7 +76,6 @@ fn every_psn_is_fresh_once_and_goes_out_whole_whatever_is_sent_again() {
 
 #[test]
 fn a_restart_goes_back_into_the_middle_of_its_message() {
-    use Opcode::{RcWriteFirst as First, RcWriteLast as Last, RcWriteMiddle as Middle, RcWriteOnly as Only};
     for (mtu, bytes) in [(1, 256), (3, 1024), (5, 4096)] {
         let mut bench = Bench::new(21, 64);
         bench.start(1, mtu);
@@ -86,7 +85,7 @@ fn a_restart_goes_back_into_the_middle_of_its_message() {
         }
         bench.settle();
         let psn = bench.qps[1].psns[0];
-        let all = [(First, 0, 0), (Middle, 0, 1), (Middle, 0, 2), (Last, 0, 3), (Only, 1, 0)];
+        let all = [(0, 0), (0, 1), (0, 2), (0, 3), (1, 0)];
         // The last one: everything is acknowledged, nothing is sent again.
         for from in 0..=5u32 {
             let to = bench.qps[1].place((psn + from) & 0xff_ffff);
@@ -96,9 +95,10 @@ fn a_restart_goes_back_into_the_middle_of_its_message() {
             bench.settle();
             let found = &bench.sinks[CANDIDATE].items;
             assert_eq!(found.len() as u32, 5 - from);
-            for (packet, (opcode, wqe, place)) in found.iter().zip(&all[from as usize..]) {
+            for (packet, (wqe, place)) in found.iter().zip(&all[from as usize..]) {
                 let value = |field: &str| packet[field].to_u64();
                 let (unit, offset) = (&wqes[*wqe].unit, u64::from(place * bytes));
+                let opcode = wqes[*wqe].opcode(*place == 0, *wqe == 1 || *place == 3);
                 assert_eq!(value("opcode"), u64::from(opcode.code()), "from {from}");
                 assert_eq!(value("local_va"), unit.sge0_addr.wrapping_add(offset), "from {from}");
                 assert_eq!(value("remaining"), u64::from(unit.sge0_len) - offset, "from {from}");

@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the tests know of a QP: its WQEs, and where their packets lie among the PSNs.
 
-use super::SendWqe;
+use super::{Opcode, SendOpcode, SendWqe};
+use ferrowire_spec::wire::opcode::{Operation, Position, Service};
+
+/// What can be sent.
+pub const SENDS: [SendOpcode; 5] =
+    [SendOpcode::Send, SendOpcode::SendImm, SendOpcode::SendInv, SendOpcode::Write, SendOpcode::WriteImm];
 
 /// What is wrong with a WQE.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -10,7 +15,6 @@ pub enum Fault {
     Opcode,
     Inline,
     Sges,
-    Units,
     Long,
 }
 
@@ -27,6 +31,27 @@ impl Wqe {
         } else {
             self.unit.sge0_len.into()
         }
+    }
+
+    /// The opcode of one of its packets.
+    pub fn opcode(&self, first: bool, last: bool) -> Opcode {
+        let sent = SENDS.into_iter().find(|sent| sent.code() == self.unit.opcode).unwrap();
+        let position = match (first, last) {
+            (true, true) => Position::Only,
+            (true, false) => Position::First,
+            (false, false) => Position::Middle,
+            (false, true) => Position::Last,
+        };
+        let write = matches!(sent, SendOpcode::Write | SendOpcode::WriteImm);
+        let operation = if write { Operation::Write } else { Operation::Send };
+        let immediate = last && matches!(sent, SendOpcode::SendImm | SendOpcode::WriteImm);
+        let invalidate = last && sent == SendOpcode::SendInv;
+        let fits = |opcode: &&Opcode| {
+            let is = (opcode.service(), opcode.operation(), opcode.position());
+            is == (Service::Rc, operation, position)
+                && (opcode.has_immediate(), opcode.has_invalidate()) == (immediate, invalidate)
+        };
+        *Opcode::ALL.iter().find(fits).expect("every kind has its packets")
     }
 
     /// A broken one takes one PSN.
