@@ -24,7 +24,7 @@ pub struct RnicConfig {
     pub outstanding: u32,
     /// Messages under way of one queue pair.
     pub outstanding_per_qp: u32,
-    /// Send WQEs fetched at once.
+    /// Units of 64 bytes fetched at once from a queue; a WQE at least.
     pub fetch_batch: u32,
     /// Receive packet buffer.
     pub rx_buffer_bytes: u32,

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! WQEs as they come from host memory: each with its QP and its index.
 //!
-//! A FIFO with a place for every WQE that the scheduler may ask for, so that read data is never held up; behind it,
-//! beats narrower than a WQE are put together. One WQE every `64 / beat_bytes` cycles. A failed read marks each of its
-//! WQEs. The start of a QP passes in its place among the grants, and takes no data.
+//! A FIFO with a place for every unit that the scheduler may ask for, so that read data is never held up; behind it,
+//! beats narrower than a unit are put together. One unit every `64 / beat_bytes` cycles; those of a WQE come one behind
+//! the other. A failed read marks each of its units. The start of a QP passes in its place among the grants, and takes no
+//! data.
 
 use crate::config::RnicConfig;
-use crate::requester::schedule::{wqe_places, Grant};
+use crate::requester::schedule::{wqe_places, Grant, MAX_STRIDE};
 use crate::stream::deep_fifo;
 use crate::types::DmaReadData;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 
-/// A WQE's first unit as it lay in the queue.
+/// A WQE's unit as it lay in the queue.
 #[derive(Clone, Bundle)]
 pub struct Fetched {
     /// Whose.
@@ -20,6 +21,10 @@ pub struct Fetched {
     pub index: Sig,
     /// 64 bytes.
     pub unit: Sig,
+    /// Which of the WQE's units: its first is 0.
+    pub part: Sig,
+    /// It is the WQE's last.
+    pub ends: Sig,
     /// The read failed.
     pub error: Sig,
     /// Not a WQE: the QP starts, and everything of its former life has come by.
@@ -29,7 +34,15 @@ pub struct Fetched {
 impl Fetched {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Fetched { qp: bits(cfg.qp_bits()), index: bits(16), unit: bits(512), error: bits(1), start: bits(1) }
+        Fetched {
+            qp: bits(cfg.qp_bits()),
+            index: bits(16),
+            unit: bits(512),
+            part: bits(MAX_STRIDE),
+            ends: bits(1),
+            error: bits(1),
+            start: bits(1),
+        }
     }
 }
 
@@ -50,13 +63,13 @@ pub fn fetch(
     let (unit, error, whole) = match beats {
         1 => (word, failing, lit(1, 1)),
         _ => {
-            let part_bits = clog2(u64::from(beats));
-            let part = m.reg("part", part_bits).reset(0);
+            let beat_bits = clog2(u64::from(beats));
+            let beat = m.reg("beat", beat_bits).reset(0);
             let held = m.reg("held", 512 - 8 * cfg.beat_bytes).no_reset();
             let failed = m.reg("failed", 1).reset(0);
-            let whole = part.eq(beats - 1);
+            let whole = beat.eq(beats - 1);
             m.when(data.fire(), |m| {
-                m.set(&part, part + 1);
+                m.set(&beat, beat + 1);
                 m.set(&held, cat(&[held, data.data]).slice(8 * cfg.beat_bytes, 512 - 8 * cfg.beat_bytes));
                 m.set(&failed, (failed | data.error) & !whole);
             });
@@ -64,14 +77,18 @@ pub fn fetch(
         }
     };
     let done = m.reg("done", 7).reset(0);
+    let part = m.reg("unit", MAX_STRIDE).reset(0);
+    let last_part = lit(MAX_STRIDE + 1, 1).shl_by(grants.stride) - 1;
+    let ends = part.eq(last_part.trunc(MAX_STRIDE)) | grants.start;
     let index = grants.index + done.zext(16);
     let start = grants.start;
     let valid = grants.valid & (start | (data.valid & whole));
-    let out = Stream::new(m, "out", valid, Fetched { qp: grants.qp, index, unit, error, start });
-    let last = start | (done + 1).eq(grants.count);
+    let out = Stream::new(m, "out", valid, Fetched { qp: grants.qp, index, unit, part, ends, error, start });
+    let last = start | (ends & (done + 1).eq(grants.count));
     data.accept(grants.valid & !start & (out.ready | !whole));
     grants.accept(out.fire() & last);
-    m.when(out.fire(), |m| m.set(&done, m.mux(last, &lit(7, 0), &(done + 1))));
+    m.when(out.fire() & !start, |m| m.set(&part, m.mux(ends, &lit(MAX_STRIDE, 0), &(part + 1))));
+    m.when(out.fire() & ends, |m| m.set(&done, m.mux(last, &lit(7, 0), &(done + 1))));
     out
 }
 
@@ -95,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn every_wqe_comes_whole_with_its_queue_pair_and_index_and_failed_reads_are_marked() {
+    fn every_unit_comes_whole_with_its_queue_pair_index_and_place_and_failed_reads_are_marked() {
         for (seed, beat_bytes) in [(1, 8), (2, 16), (3, 32), (4, 64)] {
             let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
             let mut random = Random::new(seed);
@@ -109,10 +126,13 @@ mod tests {
                         expected.push((qp as u64, None));
                         continue;
                     }
-                    let count = random.rng.random_range(1..=cfg.fetch_batch as usize);
+                    let stride = random.rng.random_range(0..=MAX_STRIDE);
+                    let wqes = random.rng.random_range(1..=(cfg.fetch_batch as usize >> stride).max(1));
+                    let count = wqes << stride;
                     let index: u16 = random.rng.random();
                     let error = random.chance(0.2);
-                    sources[0].push_values(&[("qp", qp), ("index", index.into()), ("count", count as u128)]);
+                    let fields = [("qp", qp), ("index", index.into()), ("count", wqes as u128)];
+                    sources[0].push_values(&[&fields[..], &[("stride", stride.into())]].concat());
                     let bytes = random.bytes(64 * count);
                     let beats = bytes.len() / beat_bytes as usize;
                     for (i, beat) in bytes.chunks(beat_bytes as usize).enumerate() {
@@ -122,9 +142,10 @@ mod tests {
                         sources[1].push(data);
                     }
                     for (i, unit) in bytes.chunks(64).enumerate() {
-                        let index = index.wrapping_add(i as u16);
+                        let (index, part) = (index.wrapping_add((i >> stride) as u16), i % (1 << stride));
                         let fields = [("qp", qp), ("index", index.into()), ("error", error.into())];
-                        let mut wqe = item(&Fetched::of(&cfg), &fields);
+                        let place = [("part", part as u128), ("ends", u128::from(part + 1 == 1 << stride))];
+                        let mut wqe = item(&Fetched::of(&cfg), &[&fields[..], &place].concat());
                         wqe.insert("unit".into(), Bits::from_bytes(512, unit));
                         expected.push((qp as u64, Some(wqe)));
                     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the units of a queue lie in host memory, and how many of them one read may bring.
+//! Where the WQEs of a queue lie in host memory, and how many of them one read may bring.
 
 use ferrowire_rtl::{bits, cat, lit, Bundle, Scope, Sig};
 
@@ -8,18 +8,20 @@ pub(crate) fn least(m: &Scope, a: Sig, b: Sig) -> Sig {
     m.mux(a.lt(b), &a, &b)
 }
 
-/// A queue of 64-byte units in host memory.
+/// A queue of WQEs in host memory. A WQE is 1, 2, 4 or 8 units of 64 bytes.
 #[derive(Clone, Bundle)]
 pub struct Ring {
     /// Bus address.
     pub base: Sig,
-    /// Log2 of its units, at most 15.
+    /// Log2 of its WQEs, at most 15.
     pub log2: Sig,
+    /// Log2 of the units of each.
+    pub stride: Sig,
 }
 
 /// What lies in one piece of memory.
 pub struct Piece {
-    /// Units, at most as many as were asked for: up to the page's end and the queue's; 7 bits.
+    /// WQEs, at most as many as were asked for: up to the page's end and the queue's; 7 bits.
     pub most: Sig,
     /// Bus address of the first.
     pub address: Sig,
@@ -28,20 +30,23 @@ pub struct Piece {
 impl Ring {
     /// The shape.
     pub fn of() -> Self {
-        Ring { base: bits(64), log2: bits(4) }
+        Ring { base: bits(64), log2: bits(4), stride: bits(2) }
     }
 
-    /// The piece that begins with the unit at a free-running index. The limits are sums and comparisons side by side.
+    /// The piece that begins with the WQE at a free-running index. The limits are sums and comparisons side by side. A
+    /// page holds 64 units, so that what is left of it shows in the low bits of the index.
     pub fn piece(&self, m: &Scope, index: Sig, most: Sig) -> Piece {
-        let to_page_end = lit(7, 64) - index.trunc(6).zext(7);
+        let in_page = cat(&[lit(3, 7), self.stride.ne(3), !self.stride.bit(1), self.stride.eq(0)]);
+        let to_page_end = (!index.trunc(6) & in_page).zext(7) + 1;
         let size = lit(16, 1).shl_by(self.log2);
         let slot = index & (size - 1);
         let to_queue_end = size - slot;
         let near_end = to_queue_end.slice(6, 10).any();
         let to_end = m.mux(near_end, &lit(7, 64), &to_queue_end.trunc(6).zext(7));
+        let units = slot.zext(19).shl_by(self.stride);
         Piece {
             most: least(m, least(m, to_page_end, to_end), most),
-            address: self.base + cat(&[lit(6, 0), slot]).zext(64),
+            address: self.base + cat(&[lit(6, 0), units]).zext(64),
         }
     }
 }

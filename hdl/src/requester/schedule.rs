@@ -5,7 +5,7 @@
 //!  reset    --+
 //!  start    --+             +----------------+    grant {qp, index, count} --> fetch
 //!  resume   --+--> event -->| producer,      |
-//!  doorbell --+             | fetch index,   |--> DMA read {base + 64 * index, 64 * count}
+//!  doorbell --+             | fetch index,   |--> DMA read {WQEs from index on}
 //!  kick     --+             | queued, held   |
 //!      +------------------->|                |--> flush {qp, producer} --> completer
 //!      |   oldest in line   +----------------+
@@ -13,8 +13,9 @@
 //! ```
 //!
 //! A QP with work stands in the FIFO once, marked `queued`. An event (3 cycles) updates the QP's row and puts it in
-//! line; a grant (3 cycles) takes the oldest in line, asks for up to `fetch_batch` WQEs with one read and puts the QP
-//! back in line if more are left. Nothing waits for the read: several grants of one QP may be under way.
+//! line; a grant (3 cycles) takes the oldest in line, asks with one read for as many WQEs as `fetch_batch` units hold, at
+//! least one, and puts the QP back in line if more are left. A WQE is 1, 2, 4 or 8 units, as its queue says; all indices
+//! count WQEs, and the places that `fetch` has are units. Nothing waits for the read: several grants of one QP may be under way.
 //!
 //! Where both wait, an event and a grant take turns: whoever floods the card with doorbells takes nobody's grants.
 //!
@@ -24,7 +25,7 @@
 //! behind waits for a place at the completer: a QP gets no more than its first message while these are not `plenty`, and
 //! for the first of every QP there is one.
 //!
-//! A grant stays within one page of 4 KiB and the queue's end, within the WQE places that `fetch` has left, and within
+//! A grant stays within one page of 4 KiB and the queue's end, within the places that `fetch` has left, and within
 //! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
 //! with the completer's next kick. A QP in the error state is handed to the completer to be flushed; one that may not
 //! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
@@ -51,6 +52,8 @@ pub struct Grant {
     pub index: Sig,
     /// How many, at least one.
     pub count: Sig,
+    /// Log2 of the units of each.
+    pub stride: Sig,
     /// The grant before was another QP's.
     pub differs: Sig,
     /// No WQEs: the QP starts.
@@ -60,7 +63,14 @@ pub struct Grant {
 impl Grant {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Grant { qp: bits(cfg.qp_bits()), index: bits(16), count: bits(7), differs: bits(1), start: bits(1) }
+        Grant {
+            qp: bits(cfg.qp_bits()),
+            index: bits(16),
+            count: bits(7),
+            stride: bits(2),
+            differs: bits(1),
+            start: bits(1),
+        }
     }
 }
 
@@ -148,12 +158,20 @@ impl Row {
     }
 }
 
-/// Places for WQEs on the card, all QPs together: eight batches may be under way.
-pub fn wqe_places(cfg: &RnicConfig) -> u32 {
-    8 * cfg.fetch_batch
+/// Log2 of the units of the largest WQE.
+pub const MAX_STRIDE: u32 = 3;
+
+/// Units that one grant may bring at most.
+fn batch_units(cfg: &RnicConfig) -> u32 {
+    cfg.fetch_batch.max(1 << MAX_STRIDE)
 }
 
-/// The scheduler. `returned` pulses when a WQE's place is free again; `oldest` is the completer's index of the oldest
+/// Places for units of WQEs on the card, all QPs together: eight batches may be under way.
+pub fn wqe_places(cfg: &RnicConfig) -> u32 {
+    (8 * cfg.fetch_batch).max(2 * batch_units(cfg))
+}
+
+/// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest
 /// WQE under way; `plenty`: there are places at the completer beside those for the first message of each QP; `started`
 /// pulses when the start on offer has arrived at the completer.
 #[module]
@@ -241,7 +259,7 @@ pub fn schedule(
     let row = rows.read(m, starts, chosen, Collision::Never);
     let queues = m.mem("queues", cfg.qps, &Ring::of()).style(Style::Block).build();
     let given = &broadcast.attributes;
-    let queue = Ring { base: given.entry.sq_base, log2: given.entry.sq_log2 };
+    let queue = Ring { base: given.entry.sq_base, log2: given.entry.sq_log2, stride: given.entry.sq_stride };
     queues.write(given.enable, given.index, &queue);
     let queue = queues.read(m, starts, chosen, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
@@ -269,7 +287,9 @@ pub fn schedule(
     let places = m.reg("places", places_bits).reset(wqe_places(cfg));
     // What lies in one piece of memory, then how much of it is wanted and allowed: side by side, for each is a sum and a
     // comparison.
-    let most = m.mux(plenty, &lit(7, cfg.fetch_batch), &lit(7, 1));
+    let batches: Vec<Sig> =
+        (0..=MAX_STRIDE).map(|stride| lit(7, (cfg.fetch_batch >> stride).max(1))).collect();
+    let most = m.mux(plenty, &m.select(queue.stride, &batches), &lit(7, 1));
     let piece = queue.piece(m, row.fetch, most);
     let bounded = least(m, limit - under_way, pending);
     let want = least(m, bounded, piece.most.zext(16));
@@ -291,25 +311,26 @@ pub fn schedule(
     let go = done & kind_grant & can;
     let flushing = done & kind_grant & flushes;
     let starting = done & kind_start;
-    let length = cat(&[lit(6, 0), count]);
+    let units = count.shl_by(queue.stride);
+    let length = cat(&[lit(6, 0), units]);
     let last_qp = m.reg("last_qp", qp_bits).reset(0);
     let differs = qp.ne(last_qp) & !kind_start;
     m.when(go, |m| m.set(&last_qp, qp));
     let read = Stream::new(m, "read", go, DmaReadRequest { address, length });
-    let grant = Grant { qp, index: row.fetch, count, differs, start: kind_start };
+    let grant = Grant { qp, index: row.fetch, count, stride: queue.stride, differs, start: kind_start };
     let granted = Stream::new(m, "granted", go | starting, grant);
     let flush = Stream::new(m, "flush", flushing, Flush { qp, producer: row.producer });
     let room = read.ready & granted.ready & flush.ready;
     m.assert(!(go | flushing | starting) | room, "a grant finds the room that it began with");
     // A register, so it knows of the last grant only from the second cycle of the next state on: that one is let pass.
     let after = m.delay("after", &(done & (kind_grant | kind_start)));
-    let had_room = m.delay("had_room", &(room & places.ge(cfg.fetch_batch)));
+    let had_room = m.delay("had_room", &(room & places.ge(batch_units(cfg))));
     m.drive(&may_grant, had_room & !after);
     let read = fifo(&m.label("read"), 4, read);
     let granted = fifo(&m.label("grant"), 16, granted);
     let flush = fifo(&m.label("flush"), 4, flush);
 
-    let taken = go.then(count.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));
+    let taken = go.then(units.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));
     m.set(&places, places - taken + returned.zext(places_bits));
 
     // What the row becomes.

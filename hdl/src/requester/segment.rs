@@ -147,7 +147,7 @@ pub struct Segmented {
     pub candidates: Stream<Candidate>,
     /// Places from which the fetch must go on.
     pub resume: Stream<Resume>,
-    /// A WQE's place in the fetch buffer is free.
+    /// A unit's place in the fetch buffer is free.
     pub returned: Sig,
 }
 
@@ -227,7 +227,9 @@ pub fn segment(
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
     let goes_back = idle & restarts.valid;
-    let begins = idle & !restarts.valid & fetched.valid;
+    // Of a WQE only the first unit counts.
+    let passes = idle & fetched.valid & fetched.part.ne(0);
+    let begins = idle & !restarts.valid & fetched.valid & !passes;
     let qp = m.reg("qp", cfg.qp_bits()).no_reset();
     let hold = m.reg("hold", 1).no_reset();
     let chosen = m.mux(restarts.valid, &restarts.qp, &fetched.qp);
@@ -394,7 +396,8 @@ pub fn segment(
     m.when(resume.fire(), |m| m.set(&state, State::Idle));
 
     let done = (sent & last & !token) | told | stale;
-    fetched.accept(done);
+    fetched.accept(done | passes);
+    m.discard(&fetched.ends);
     m.drive(&row_write, place | (sent & (last | yields)));
     m.set(&next.index, m.mux(last, &(fetched.index + 1), &fetched.index));
     m.set(&next.psn, next_psn);
@@ -416,7 +419,7 @@ pub fn segment(
     });
     m.discard(&starting.qp);
     // What falls out is looked at while the token may still be that of the start before it.
-    Segmented { candidates, resume, returned: stale | (done & !token) }
+    Segmented { candidates, resume, returned: stale | passes | (done & !token) }
 }
 
 #[cfg(test)]

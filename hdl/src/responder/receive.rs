@@ -218,6 +218,8 @@ pub fn receive(
     let ends_read = m.wire("ends_read", 1);
     let fill = fetch(m, cfg, grant, data);
     m.discard(&fill.start);
+    m.discard(&fill.part);
+    m.discard(&fill.ends);
 
     // Reads under way, as WQEs.
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
@@ -343,7 +345,7 @@ pub fn receive(
     let row = rows.read(m, starts, chosen, Collision::Never);
     let queues = m.mem("queues", cfg.qps, &Ring::of()).style(Style::Block).build();
     let given = &broadcast.attributes;
-    let queue = Ring { base: given.entry.rq_base, log2: given.entry.rq_log2 };
+    let queue = Ring { base: given.entry.rq_base, log2: given.entry.rq_log2, stride: lit(2, 0) };
     queues.write(given.enable, given.index, &queue);
     let queue = queues.read(m, starts, chosen, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
@@ -407,7 +409,8 @@ pub fn receive(
     m.drive(&found_void, done & kind_demand & !there);
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), count]) });
-    let grant = Grant { qp, index: from, count, differs: lit(1, 0), start: lit(1, 0) };
+    let grant =
+        Grant { qp, index: from, count, stride: lit(2, 0), differs: lit(1, 0), start: lit(1, 0) };
     let granted = Stream::new(m, "granted", reads, grant);
     // What was read last has been counted by the cycle in which the next read is planned.
     m.drive(&room, read.ready & granted.ready & places.ge(cfg.fetch_batch));

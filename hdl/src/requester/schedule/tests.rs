@@ -35,6 +35,7 @@ const LATENCY: usize = 4;
 struct Qp {
     base: u64,
     log2: u32,
+    stride: u32,
     state: u8,
     /// The newest doorbell's.
     producer: u16,
@@ -63,6 +64,8 @@ struct Bench {
     random: Random,
     stall: f64,
     qps: Vec<Qp>,
+    /// Of the queues that are begun.
+    most_stride: u32,
     /// Places that the tests hold.
     places: u32,
     returning: f64,
@@ -73,7 +76,7 @@ struct Bench {
     /// Starts that have come out.
     tokens: usize,
     /// Where the queue of each grant lies.
-    queues: Vec<(u64, u32)>,
+    queues: Vec<(u64, u32, u32)>,
     /// The oldest may overtake the fetch; what it was in the last cycles.
     overtaking: bool,
     past: VecDeque<Vec<u16>>,
@@ -100,6 +103,16 @@ impl Bench {
     /// All QPs in RTS.
     fn new(seed: u64) -> Bench {
         let mut bench = Bench::asleep(seed);
+        for qp in 0..QPS {
+            bench.start(qp);
+        }
+        bench
+    }
+
+    /// The same, with WQEs of one unit.
+    fn small(seed: u64) -> Bench {
+        let mut bench = Bench::asleep(seed);
+        bench.most_stride = 0;
         for qp in 0..QPS {
             bench.start(qp);
         }
@@ -140,6 +153,7 @@ impl Bench {
             random: Random::new(seed),
             stall: 0.0,
             qps: vec![Qp::default(); QPS],
+            most_stride: MAX_STRIDE,
             places: 0,
             returning: 0.5,
             last_qp: 0,
@@ -161,12 +175,12 @@ impl Bench {
     /// Its start comes out, once.
     fn announce(&mut self, qp: usize) {
         let rng = &mut self.random.rng;
-        let log2 = rng.random_range(5..9);
-        let bytes = 64u64 << log2;
+        let (log2, stride) = (rng.random_range(5..9), rng.random_range(0..=self.most_stride));
+        let bytes = 64u64 << (log2 + stride);
         // A queue lies on a multiple of its size, or of a page.
         let base = rng.random_range(1..1u64 << 40) * bytes.max(4096);
-        self.starting = Some((qp, Qp { base, log2, ..Qp::default() }));
-        let fields = [("sq_base", u128::from(base)), ("sq_log2", u128::from(log2))];
+        self.starting = Some((qp, Qp { base, log2, stride, ..Qp::default() }));
+        let fields = [("sq_base", u128::from(base)), ("sq_log2", log2.into()), ("sq_stride", stride.into())];
         for (path, bits) in item(&QpAttributes::of(&self.cfg), &fields) {
             self.sim.set_bits(&format!("broadcast_attributes_entry_{path}"), &bits);
         }
@@ -289,8 +303,11 @@ impl Bench {
         let q = &mut self.qps[qp];
         let what =
             format!("seed {seed}: QP {qp}, {count} WQEs from {index}, of {} to {}", q.oldest, q.producer);
-        assert!((1..=self.cfg.fetch_batch as u16).contains(&count), "{what}");
-        self.queues.push((q.base, q.log2));
+        let most = (self.cfg.fetch_batch >> q.stride).max(1);
+        assert!((1..=most).contains(&count.into()), "{what}");
+        assert_eq!(values("stride"), q.stride.into(), "{what}");
+        let units = u32::from(count) << q.stride;
+        self.queues.push((q.base, q.log2, q.stride));
         // In order, each once, unless the QP went back.
         if self.overtaking {
             let ahead = |to: u16, from: u16| !to.wrapping_sub(from) >> 15 == 1;
@@ -309,7 +326,7 @@ impl Bench {
         assert!(done || ahead <= self.cfg.outstanding_per_qp as u16, "{what}: too many under way");
         assert_eq!(differs, qp != self.last_qp, "{what}");
         self.last_qp = qp;
-        self.places += u32::from(count);
+        self.places += units;
         assert!(self.places <= wqe_places(&self.cfg), "{what}: no place");
     }
 
@@ -317,10 +334,13 @@ impl Bench {
     fn check_reads(&self) {
         let grants = self.sinks[GRANT].items.iter().filter(|grant| grant["start"].is_zero());
         assert_eq!(self.sinks[READ].items.len(), self.queues.len());
-        for ((read, grant), (base, log2)) in self.sinks[READ].items.iter().zip(grants).zip(&self.queues) {
+        for ((read, grant), (base, log2, stride)) in
+            self.sinks[READ].items.iter().zip(grants).zip(&self.queues)
+        {
             let (slot, count) = (grant["index"].to_u64() % (1 << log2), grant["count"].to_u64());
             let (address, length) = (read["address"].to_u64(), read["length"].to_u64());
-            assert_eq!((address, length), (base + 64 * slot, 64 * count), "seed {}", self.random.seed);
+            let bytes = 64 << stride;
+            assert_eq!((address, length), (base + bytes * slot, bytes * count), "seed {}", self.random.seed);
             assert!(slot + count <= 1 << log2, "seed {}: past the queue's end", self.random.seed);
             assert!(address % 4096 + length <= 4096, "seed {}: across a page", self.random.seed);
         }

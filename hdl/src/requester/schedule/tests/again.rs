@@ -5,7 +5,7 @@ use super::*;
 
 #[test]
 fn a_start_goes_out_behind_what_was_granted_before_and_only_where_there_is_room() {
-    let mut bench = Bench::new(51);
+    let mut bench = Bench::small(51);
     bench.returning = 0.0;
     bench.sinks[GRANT].stall = Some(1.0);
     let from = bench.sinks[GRANT].items.len();
@@ -260,7 +260,7 @@ fn what_is_done_meanwhile_is_not_granted_again() {
             let by = bench.random.rng.random_range(0..=span);
             bench.oldest(qp, oldest.wrapping_add(by));
             bench.kick(qp);
-            bench.steps(80);
+            bench.steps(200);
             let q = &mut bench.qps[qp];
             skipped += u32::from(q.rewind.take().is_some() || by > to.wrapping_sub(oldest));
             // All that was left may be done.
@@ -302,7 +302,7 @@ fn a_queue_that_drains_and_was_overtaken_ends_where_it_was() {
 
 #[test]
 fn where_there_is_no_plenty_everybody_gets_one_and_the_rest_when_there_is_again() {
-    let mut bench = Bench::new(71);
+    let mut bench = Bench::small(71);
     bench.returning = 1.0;
     bench.ring(6, 3);
     bench.steps(60);
