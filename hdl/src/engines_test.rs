@@ -46,7 +46,12 @@ fn schedule_elaborates() {
         m.stream_out("read", out.read);
         m.stream_out("flush", out.flush);
         m.output("waiting", &out.waiting);
-        m.stream_out("fetched", fetch(m, cfg, out.grants, data));
+        let fetched = fetch(m, cfg, out.grants, data);
+        let forgotten = m.input_of("forgotten", &Released::of());
+        let listed = list(m, fetched, forgotten, m.input("released", BANKS));
+        m.stream_out("wqe", listed.wqes);
+        m.output("stored", &listed.stored);
+        m.output("unit_returned", &listed.returned);
     });
 }
 
@@ -55,19 +60,22 @@ fn segment_and_commit_elaborate() {
     use crate::requester::*;
     each("bench", |m, cfg| {
         let b = broadcast(m, cfg);
-        let fetched = m.stream_in("fetched", &Fetched::of(cfg));
+        let wqes = m.stream_in("wqes", &Wqe::of(cfg));
         let s = segment(
             m,
             cfg,
             b.clone(),
             m.input_of("starting", &QpInit::of(cfg)),
-            fetched,
+            wqes,
             m.stream_in("restarts", &Restart::of(cfg)),
             m.input_of("oldest", &Oldest::write_of(cfg)),
             m.input_of("waiting", &Waiting::of(cfg)),
         );
         m.stream_out("resume", s.resume);
-        m.output("returned", &s.returned);
+        m.output("forgotten", &s.forgotten);
+        let stored = TableWrite { enable: bits(1), index: bits(4), entry: bits(512) };
+        let g = gather(m, cfg, s.candidates, m.input_of("stored", &stored));
+        m.output("released", &g.released);
         let c = commit(
             m,
             cfg,
@@ -75,7 +83,7 @@ fn segment_and_commit_elaborate() {
             m.stream_in("init2", &QpInit::of(cfg)),
             m.stream_in("barred", &Bar::of(cfg)),
             m.input_of("oldest2", &Oldest::write_of(cfg)),
-            s.candidates,
+            g.parts,
             m.input_of("answer", &translation()),
             m.input("taken", 1),
             m.input("credits", 2),
@@ -83,7 +91,7 @@ fn segment_and_commit_elaborate() {
         m.stream_out("lookup", c.lookup);
         m.stream_out("read", c.read);
         let data = m.stream_in("data", &DmaReadData::of(cfg));
-        let p = payload(m, cfg, data, c.ends, m.stream_in("init3", &QpInit::of(cfg)));
+        let p = payload(m, cfg, data, g.inline, c.ends, m.stream_in("init3", &QpInit::of(cfg)));
         m.stream_out("payload", p.payload);
         m.output("payload_taken", &p.taken);
         let l = launch(

@@ -2,12 +2,12 @@
 //! The transport core: everything between the wire, the DMA channels and the host's blocks. Wiring only.
 //!
 //! ```text
-//!  doorbell -> schedule -> fetch -> segment -> commit --> packets --+
-//!      ^ kick      | flush             |          | sent            v
-//!      |           +------------------|----> launch ----> arbitrate -> build -> icrc -> wire
-//!      +------ completer <-------------|----------+                 ^
-//!                ^                     | lookups                    | answers
-//!                |                     v                            |
+//!  doorbell -> schedule -> fetch -> list -> segment -> gather -> commit --> packets --+
+//!      ^ kick      | flush                                  |          | sent             v
+//!      |           +----------------------------------------|----> launch ----> arbitrate -> build -> icrc -> wire
+//!      +------ completer <----------------------------------|----------+                 ^
+//!                ^                       lookups            |                            | answers
+//!                |                     v--------------------+                            |
 //!             answers              translate <- check -> admit -> place --> DMA write
 //!                |                                   ^          ^
 //!                +---------- dispatch <- buffer <----+----------+
@@ -19,7 +19,7 @@ use crate::completer::{self, completer};
 use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::memory::translate;
-use crate::requester::{commit, fetch, launch, payload, schedule, segment};
+use crate::requester::{commit, fetch, gather, launch, list, payload, schedule, segment};
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::stream::Beat;
@@ -151,20 +151,26 @@ pub fn transport(
         plenty,
     );
     let fetched = fetch(m, cfg, scheduled.grants, wqe_data);
+    let forgotten = m.wire_of("forgotten", &crate::requester::Released::of());
+    let released = m.wire("released", crate::requester::BANKS);
+    let listed = list(m, fetched, forgotten.clone(), released);
+    m.drive(&returned, listed.returned);
     let segmented = segment(
         m,
         cfg,
         broadcast.clone(),
         starting.clone(),
-        fetched,
+        listed.wqes,
         restart,
         oldest.clone(),
         scheduled.waiting,
     );
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
     resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
-    m.drive(&returned, segmented.returned);
+    m.set_all(&forgotten, &segmented.forgotten);
     let candidates = crate::stream::fifo(&m.label("candidates"), 2, segmented.candidates);
+    let gathered = gather(m, cfg, candidates, listed.stored);
+    m.drive(&released, gathered.released);
     let committed = commit(
         m,
         cfg,
@@ -172,14 +178,14 @@ pub fn transport(
         unbarred,
         barred,
         oldest.clone(),
-        candidates,
+        gathered.parts,
         answers[0].clone(),
         payload_taken,
         freed,
     );
     m.drive(&plenty, committed.plenty);
     ask_r.connect(committed.lookup);
-    let outgoing = payload(m, cfg, payload_data, committed.ends, cleared);
+    let outgoing = payload(m, cfg, payload_data, gathered.inline, committed.ends, cleared);
     m.drive(&payload_taken, outgoing.taken);
     let launched =
         launch(m, cfg, starting, committed.reports, committed.packets, outgoing.verdicts, scheduled.flush);

@@ -2,29 +2,35 @@
 //! The last step before a packet exists: its memory is looked up, and only then anything is done for it.
 //!
 //! ```text
-//!  candidate --> lookups (one, or two where a page ends) --> pending FIFO --+
-//!                        |                                                  v
-//!                        +------> translate ------> answers FIFO -------> decide --> DMA reads
-//!                                                                           +------> packet  --> launch
-//!                                                                           +------> report  --> launch
+//!           +--> pieces FIFO --------------------------------+
+//!  parts ---+--> packets: pending FIFO ----------------------+
+//!           |                                                v
+//!           +--> lookups --> translate --> answers FIFO --> decide --> DMA reads, ends --> payload
+//!                                     +--> all good? ------^  +------> packet  --> launch
+//!                                                             +------> report  --> launch
 //! ```
 //!
-//! The lookup of a packet asks for the rest of its message, so a range that the region does not hold is refused
-//! before the first packet. A refused WQE, and everything of its QP behind it, goes nowhere: the completer gets the
-//! cause in its place, and the QP is barred from that index on until it starts anew. `launch` bars a QP likewise, where
-//! payload that was read is not good. What is before may still be sent again, for it completes before the failure does. A
-//! QP that may not send any more is dropped here, and what the completer has done with meanwhile: its memory may be
-//! somebody else's.
+//! The lookup of a piece asks for the rest of its SGE, so a range that the region does not hold is refused before the
+//! first packet that needs it. A packet is decided when all its pieces are answered: a refused WQE, and everything of its QP
+//! behind it, goes nowhere: the completer gets the cause in its place, and the QP is barred from that index on until it starts
+//! anew. `launch` bars a QP likewise, where payload that was read is not good. What is before may still be sent again, for it
+//! completes before the failure does. A QP that may not send any more is dropped here, and what the completer has done with
+//! meanwhile: its memory may be somebody else's.
 //!
-//! One packet a cycle, two where it lies on two pages; lookups run ahead of decisions, so that the table's latency
-//! shows once. A decision waits until all its takers have room and the payload buffer can hold the packet, hence read
-//! data is never held up. It does not wait for a place at the completer: the scheduler has seen to that, as `plenty` told.
+//! A piece a cycle, and a packet with its last piece; lookups run ahead of decisions, so that the table's latency
+//! shows once. There is room for the answers of the largest packet, 32 pieces, and those before it need nothing of what is
+//! behind: it is always decided. A decision waits until all its takers have room and the payload buffer can hold the packet,
+//! hence read data is never held up. It does not wait for a place at the completer: the scheduler has seen to that, as `plenty`
+//! told.
 
 use crate::config::RnicConfig;
 use crate::memory::{Lookup, Translation};
+use crate::requester::gather::Part;
+use crate::requester::join::Fit;
+use crate::requester::list::MAX_SGES;
 use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
-use crate::requester::segment::Candidate;
+use crate::requester::segment::Packet;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
@@ -115,16 +121,21 @@ pub struct Committed {
 
 #[derive(Clone, Bundle)]
 struct Pending {
-    candidate: Candidate,
-    lookups: Sig,
+    packet: Packet,
+    /// It has pieces in host memory.
+    asks: Sig,
+    /// Its payload is inline.
+    inline: Sig,
+    /// Lane of its first byte.
+    lane: Sig,
     /// Beats of its payload in the payload buffer.
     beats: Sig,
 }
 
 #[derive(Clone, Bundle)]
-struct Answer {
-    ok: Sig,
-    address: Sig,
+struct Piece {
+    bytes: Sig,
+    last: Sig,
 }
 
 /// A QP from which nothing goes out any more from this WQE on.
@@ -164,11 +175,14 @@ impl Barred {
 /// Packets that wait for their payload: a 64-byte WRITE each 3 cycles through 1 us of host latency at 250 MHz.
 pub(super) const PACKETS: u32 = 128;
 
-/// Lookups under way at once.
+/// Pieces of the largest packet: 16 SGEs, each over a page's end.
+const PIECES: u32 = 2 * MAX_SGES;
+
+/// Packets of which lookups are under way at once.
 const LOOKUPS: u32 = 8;
 
 /// WQEs between the scheduler's places and the decision, and in the cycles until that is known there.
-const ON_THE_WAY: u32 = 16;
+const ON_THE_WAY: u32 = 24;
 
 /// Messages that the completer has room for: those of the configuration, the first of each QP, and what the scheduler may
 /// have granted before it sees that there is no plenty left.
@@ -187,7 +201,7 @@ pub fn commit(
     unbarred: Stream<QpInit>,
     barred: Stream<Bar>,
     oldest: TableWrite<Oldest>,
-    candidates: Stream<Candidate>,
+    parts: Stream<Part>,
     answer: Translation,
     payload_taken: Sig,
     freed: Sig,
@@ -205,55 +219,63 @@ pub fn commit(
     oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
     m.discard(&oldest.entry);
 
-    // Lookups: one for the first page, one more where the packet goes on to the next.
-    let asks = !candidates.start & candidates.status.eq(0) & candidates.bytes.ne(0);
-    let to_page_end = (lit(13, 4096) - candidates.local_va.trunc(12).zext(13)).named("to_page_end");
-    let crosses = (asks & candidates.bytes.gt(to_page_end)).named("crosses");
-    let second = m.reg("second", 1).reset(0);
-    let under_way = m.reg("under_way", clog2(u64::from(LOOKUPS)) + 1).reset(0);
-    let pending_room = m.wire("pending_room", 1);
-    let may_ask = candidates.valid & asks & under_way.ne(LOOKUPS) & (pending_room | (crosses & !second));
-    let rest = (candidates.bytes - to_page_end).zext(32);
-    let next_page = (candidates.local_va.slice(12, 52) + 1).named("next_page");
-    let question = Lookup {
-        key: candidates.lkey,
-        pd: pds.read_now(candidates.qp),
-        access: lit(8, 0),
-        va: m.mux(second, &ferrowire_rtl::cat(&[lit(12, 0), next_page]), &candidates.local_va),
-        length: m.mux(second, &rest, &candidates.remaining),
-    };
-    let lookup = Stream::new(m, "lookup", may_ask, question);
-    let enters = candidates.valid & m.mux(asks, &(lookup.fire() & (second | !crosses)), &lit(1, 1));
-    m.when(lookup.fire(), |m| m.set(&second, crosses & !second));
-    let lookups = m.mux(asks, &m.mux(crosses, &lit(2, 2), &lit(2, 1)), &lit(2, 0));
+    // A lookup a piece; the packet waits with its last one.
     let lane_bits = cfg.lane_bits();
+    let first = m.reg("first", 1).reset(1);
+    let first_lane = m.reg("first_lane", lane_bits).no_reset();
+    let lane = m.mux(first, &parts.va.trunc(lane_bits), &first_lane);
+    let under_way = m.reg("under_way", clog2(u64::from(PIECES)) + 1).reset(0);
+    let (pending_room, piece_room) = (m.wire("pending_room", 1), m.wire("piece_room", 1));
+    let has_piece = parts.asks | parts.inline;
+    let room = (pending_room | !parts.last) & (piece_room | !has_piece);
+    let question = Lookup {
+        key: parts.key,
+        pd: pds.read_now(parts.packet.qp),
+        access: lit(8, 0),
+        va: parts.va,
+        length: parts.rest,
+    };
+    let lookup = Stream::new(m, "lookup", parts.valid & parts.asks & under_way.ne(PIECES) & room, question);
+    let asked = lookup.fire();
+    let passes = parts.valid & m.mux(parts.asks, &asked, &room);
+    parts.accept(passes);
+    m.when(passes, |m| {
+        m.set(&first, parts.last);
+        m.set(&first_lane, lane);
+    });
     let room_bits = clog2(u64::from(cfg.payload_buffer_bytes / cfg.beat_bytes) + 1);
-    let lane = candidates.local_va.trunc(lane_bits);
-    let span = candidates.bytes.zext(14) + lane.zext(14) + (cfg.beat_bytes - 1);
+    let span = parts.packet.bytes.zext(14) + lane.zext(14) + (cfg.beat_bytes - 1);
     let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
-    let entering =
-        Stream::new(m, "entering", enters, Pending { candidate: candidates.payload.clone(), lookups, beats });
+    let enters =
+        Pending { packet: parts.packet.clone(), asks: parts.asks, inline: parts.inline, lane, beats };
+    let entering = Stream::new(m, "entering", passes & parts.last, enters);
     m.drive(&pending_room, entering.ready);
-    candidates.accept(entering.fire());
     let pending = fifo(&m.label("pending"), LOOKUPS, entering);
-    let answered =
-        Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
-    m.assert(!answered.valid | answered.ready, "an answer finds its place");
-    let answers = fifo(&m.label("answers"), LOOKUPS, answered);
-    m.set(
-        &under_way,
-        under_way + lookup.fire().zext(under_way.width()) - answers.fire().zext(under_way.width()),
-    );
+    let piece = Piece { bytes: parts.bytes, last: parts.last };
+    let piece = Stream::new(m, "piece", passes & has_piece, piece);
+    m.drive(&piece_room, piece.ready);
+    let pieces = fifo(&m.label("pieces"), PIECES, piece);
 
-    // Decide. The first of two answers is kept.
-    let packet = &pending.candidate;
-    let kept = m.reg("kept", 1).reset(0);
-    let kept_answer = m.reg_of("kept_answer", &answers.payload);
-    let two = pending.lookups.eq(2);
-    let none = pending.lookups.eq(0);
-    let keeps = pending.valid & two & !kept & answers.valid;
-    let known = pending.valid & (none | (answers.valid & (!two | kept)));
-    let granted = none | (answers.ok & (!two | kept_answer.ok));
+    // Answers; and, with that of a packet's last piece, whether all of them were good.
+    let answered = Stream::new(m, "answered", answer.valid, answer.address);
+    m.assert(!answered.valid | answered.ready, "no more is asked than answers have room for");
+    let answers = fifo(&m.label("answers"), PIECES, answered);
+    let closing = Stream::new(m, "closing", asked, parts.last);
+    m.assert(!closing.valid | closing.ready, "a lookup under way has its mark");
+    let closing = fifo(&m.label("closing"), PIECES, closing);
+    closing.accept(answer.valid);
+    m.assert(!answer.valid | closing.valid, "an answer has been asked for");
+    let refused = m.reg("refused", 1).reset(0);
+    m.when(answer.valid, |m| m.set(&refused, !closing.payload & (refused | !answer.ok)));
+    let verdict = Stream::new(m, "verdict", answer.valid & closing.payload, answer.ok & !refused);
+    m.assert(!verdict.valid | verdict.ready, "there are no more verdicts than packets");
+    let verdicts = fifo(&m.label("verdicts"), 2 * LOOKUPS, verdict);
+
+    // Decide.
+    let packet = &pending.packet;
+    let has_piece = pending.asks | pending.inline;
+    let known = pending.valid & (!pending.asks | verdicts.valid);
+    let granted = !pending.asks | verdicts.payload;
     let bars = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
     let qp_state = states.read_now(packet.qp);
     let sends = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
@@ -261,13 +283,13 @@ pub fn commit(
     let alive = sends & !is_done & !packet.start;
     let stopped = bars.read_now(packet.qp).stops(packet.index);
     let sound = packet.status.eq(0) & granted;
-    // What was decided when the read of its first page left stays so.
-    let first_out = m.reg("first_out", 1).reset(0);
-    let good = first_out | (alive & sound & !stopped);
-    let failed = !first_out & alive & !sound & !stopped;
+    // What was decided when its first piece left stays so.
+    let inside = m.reg("inside", 1).reset(0);
+    let kept = m.reg("kept", 1).reset(0);
+    let good = m.mux(inside, &kept, &(alive & sound & !stopped));
+    let failed = alive & !sound & !stopped;
     let broken = packet.status.ne(0);
 
-    let lane = packet.local_va.trunc(lane_bits);
     let capacity = cfg.payload_buffer_bytes / cfg.beat_bytes;
     let room = m.reg("room", room_bits).reset(capacity);
     // Room for the largest packet, so that the decision does not wait for this one's length.
@@ -275,32 +297,45 @@ pub fn commit(
 
     let (read_room, packet_room, sent_room) =
         (m.wire("read_room", 1), m.wire("packet_room", 1), m.wire("sent_room", 1));
-    // The second page's read leaves in a cycle of its own, before the decision is taken off.
-    let reads = good & packet.bytes.ne(0);
+    let end_room = m.wire("end_room", 1);
     let closes = packet.last | failed;
     // Who starts or is barred comes before a failure, which needs the same write port. What the decision waits for does
     // not depend on what it will be.
     let claimed = unbarred.valid | barred.valid;
-    let rooms = packet_room & sent_room & read_room & fits & !claimed;
+    let rooms = packet_room & sent_room & read_room & end_room & fits & !claimed;
     let can = known & rooms;
-    // Two lookups, two cycles.
-    let half = can & two & !first_out & good;
-    let go = can & !half;
-    m.when(half, |m| m.set(&first_out, 1)).otherwise_when(go, |m| m.set(&first_out, 0));
-    let page_rest = lit(13, 4096) - packet.local_va.trunc(12).zext(13);
-    let whole = DmaReadRequest {
-        address: m.mux(two & !first_out, &kept_answer.address, &answers.address),
-        length: m.select(
-            ferrowire_rtl::cat(&[two, first_out]),
-            &[packet.bytes, page_rest, packet.bytes, packet.bytes - page_rest],
-        ),
-    };
-    let read = Stream::new(m, "read", can & reads, whole);
+    // A piece a cycle, be they read or passed over, and the packet with its last one.
+    let go = can & (!has_piece | pieces.last);
+    m.when(can, |m| {
+        m.set(&inside, !go);
+        m.set(&kept, good);
+    });
+    let reads = good & has_piece;
+    let whole = DmaReadRequest { address: answers.payload, length: pieces.bytes };
+    let read = Stream::new(m, "read", can & good & pending.asks, whole);
     m.drive(&read_room, read.ready);
     let read = fifo(&m.label("read"), 4, read);
-    // A read has at least one beat in the payload buffer: there are never more of them than beats.
-    let ends = Stream::new(m, "ends", can & reads, End { qp: packet.qp, index: packet.index, last: !half });
-    m.assert(!ends.valid | ends.ready, "every read has a place");
+    pieces.accept(can & has_piece);
+    answers.accept(can & pending.asks);
+    verdicts.accept(go & pending.asks);
+    let under_way_now = under_way + asked.zext(under_way.width());
+    m.set(&under_way, under_way_now - (can & pending.asks).zext(under_way.width()));
+
+    // Where the piece lies, and where it comes to lie among the packet's bytes.
+    let from = m.mux(pending.asks, &answers.payload.trunc(lane_bits), &pending.lane);
+    let behind = m.reg("behind", lane_bits).no_reset();
+    let to = m.mux(inside, &behind, &from);
+    m.when(can, |m| m.set(&behind, to + pieces.bytes.trunc(lane_bits)));
+    let end = End {
+        qp: packet.qp,
+        index: packet.index,
+        last: pieces.last,
+        inline: pending.inline,
+        skip: !good,
+        fit: Fit::plan(from, to, pieces.bytes),
+    };
+    let ends = Stream::new(m, "ends", can & (pending.inline | (good & pending.asks)), end);
+    m.drive(&end_room, ends.ready);
     let ends = deep_fifo(&m.label("ends"), capacity, ends);
     let header = TxPacket {
         qp: packet.qp,
@@ -316,7 +351,7 @@ pub fn commit(
         msn: lit(24, 0),
         imm: packet.imm,
         payload_bytes: packet.bytes,
-        payload_lane: lane,
+        payload_lane: pending.lane,
     };
     let out = Stream::new(m, "packet", go & good, header);
     m.drive(&packet_room, out.ready);
@@ -342,12 +377,6 @@ pub fn commit(
     let reports = fifo(&m.label("report"), 4, report);
 
     pending.accept(go);
-    answers.accept(keeps | (go & !none));
-    m.when(keeps, |m| {
-        m.set(&kept, 1);
-        m.set_all(&kept_answer, &answers.payload);
-    })
-    .otherwise_when(go, |m| m.set(&kept, 0));
     let freed_room = room + payload_taken.zext(room_bits);
     m.set(&room, m.mux(go & reads, &(freed_room - pending.beats), &freed_room));
 

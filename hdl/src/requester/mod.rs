@@ -3,7 +3,10 @@
 
 mod commit;
 mod fetch;
+mod gather;
+mod join;
 mod launch;
+mod list;
 mod payload;
 mod ring;
 mod schedule;
@@ -11,9 +14,13 @@ mod segment;
 
 pub use commit::{commit, messages, Bar, Committed, Report, Sent};
 pub use fetch::{fetch, Fetched};
+pub use gather::{gather, Gathered, Inline, Part};
+pub use join::Fit;
 pub use launch::{launch, Launched};
+pub(crate) use list::BANKS;
+pub use list::{list, Listed, Released, Wqe, MAX_INLINE, MAX_SGES};
 pub use payload::{payload, End, PayloadOut};
 pub(crate) use ring::least;
 pub use ring::{Piece, Ring};
-pub use schedule::{schedule, wqe_places, Flush, Grant, Resume, Scheduled, Waiting};
-pub use segment::{segment, Candidate, Restart, Segmented, ACK_BITS, QUANTUM};
+pub use schedule::{schedule, wqe_places, Flush, Grant, Resume, Scheduled, Waiting, MAX_STRIDE};
+pub use segment::{segment, Candidate, Packet, Restart, Segmented, ACK_BITS, QUANTUM};

@@ -2,7 +2,7 @@
 //! From WQEs to packets: where each begins and ends, its opcode and its PSN.
 //!
 //! ```text
-//!  WQE     --> row of the QP {index, psn, offset} --> packet, packet, ... --> commit
+//!  WQE     --> row of the QP {index, psn, offset} --> packet, packet, ... --> gather
 //!             |  not the index that is due: forgotten
 //!             +--> others wait and the quantum is used up: place kept in the row, fetch resumed from this WQE
 //!  restart --> row := what the completer has as the oldest {index, psn}; fetch resumed from there
@@ -22,14 +22,17 @@
 //! the WQE's and from where in the message the packet lies (IBTA volume 1, 9.2.1). The solicited event bit is in the packet
 //! that ends a SEND or a WRITE with immediate (9.2.3).
 //!
-//! What is wrong with a WQE itself (opcode, size, a failed fetch) travels as a cause instead of a packet, so that it
+//! Where the bytes of a packet lie is `gather`'s affair: it is told the packet's bytes, and with the first one since the WQE was
+//! taken up how far from the first SGE's beginning it lies.
+//!
+//! What is wrong with a WQE itself (opcode, size, a failed fetch, one that got shorter since its first packets were sent) travels as a cause instead of a packet, so that it
 //! completes in its place.
 //!
 //! Reset: idle. Rows are written when a QP starts.
 
 use crate::config::RnicConfig;
 use crate::fields::field;
-use crate::requester::fetch::Fetched;
+use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
 use crate::types::{Oldest, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -66,7 +69,7 @@ impl Restart {
 
 /// A packet to be sent, or a WQE that cannot be.
 #[derive(Clone, Bundle)]
-pub struct Candidate {
+pub struct Packet {
     /// The sender.
     pub qp: Sig,
     /// The WQE's index.
@@ -87,18 +90,12 @@ pub struct Candidate {
     pub solicited: Sig,
     /// The WQE's immediate, or key to invalidate, for opcodes that carry one.
     pub imm: Sig,
-    /// Remote address and key, and length of the whole message.
+    /// Remote address.
     pub remote_va: Sig,
     /// Remote key.
     pub rkey: Sig,
     /// Bytes of the message.
     pub length: Sig,
-    /// Local address of this packet's payload.
-    pub local_va: Sig,
-    /// Local key.
-    pub lkey: Sig,
-    /// Bytes of the message from this packet on.
-    pub remaining: Sig,
     /// Payload bytes of this packet.
     pub bytes: Sig,
     /// `WcStatus`: not zero where the WQE cannot be sent.
@@ -111,10 +108,10 @@ pub struct Candidate {
     pub start: Sig,
 }
 
-impl Candidate {
+impl Packet {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Candidate {
+        Packet {
             qp: bits(cfg.qp_bits()),
             index: bits(16),
             opcode: bits(8),
@@ -128,14 +125,48 @@ impl Candidate {
             remote_va: bits(64),
             rkey: bits(32),
             length: bits(32),
-            local_va: bits(64),
-            lkey: bits(32),
-            remaining: bits(32),
             bytes: bits(13),
             status: bits(8),
             cause: bits(8),
             fresh: bits(1),
             start: bits(1),
+        }
+    }
+}
+
+/// A packet, and what `gather` must know of its WQE.
+#[derive(Clone, Bundle)]
+pub struct Candidate {
+    /// The packet.
+    pub packet: Packet,
+    /// It is the first since its WQE was taken up: the walk over the SGEs begins.
+    pub begins: Sig,
+    /// Then: address in the first SGE, as far behind its beginning as the packet is behind that of the message.
+    pub sge_va: Sig,
+    /// Local key of the first SGE.
+    pub sge_key: Sig,
+    /// Bytes of the first SGE from there on; below zero where the packet lies behind it.
+    pub sge_left: Sig,
+    /// The payload is in the WQE; the first SGE's place holds its first 16 bytes.
+    pub inline: Sig,
+    /// The WQE has continuation units.
+    pub banked: Sig,
+    /// Where they are.
+    pub bank: Sig,
+}
+
+impl Candidate {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Candidate {
+            packet: Packet::of(cfg),
+            begins: bits(1),
+            sge_va: bits(64),
+            sge_key: bits(32),
+            sge_left: bits(33),
+            inline: bits(1),
+            banked: bits(1),
+            bank: bits(2),
         }
     }
 }
@@ -147,8 +178,8 @@ pub struct Segmented {
     pub candidates: Stream<Candidate>,
     /// Places from which the fetch must go on.
     pub resume: Stream<Resume>,
-    /// A unit's place in the fetch buffer is free.
-    pub returned: Sig,
+    /// A WQE falls out: nobody needs its continuation units.
+    pub forgotten: Released,
 }
 
 #[derive(Clone, Bundle)]
@@ -219,7 +250,7 @@ pub fn segment(
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
     starting: QpInit,
-    fetched: Stream<Fetched>,
+    wqes: Stream<Wqe>,
     restarts: Stream<Restart>,
     oldest: TableWrite<Oldest>,
     waiting: Waiting,
@@ -227,12 +258,10 @@ pub fn segment(
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
     let goes_back = idle & restarts.valid;
-    // Of a WQE only the first unit counts.
-    let passes = idle & fetched.valid & fetched.part.ne(0);
-    let begins = idle & !restarts.valid & fetched.valid & !passes;
+    let begins = idle & !restarts.valid & wqes.valid;
     let qp = m.reg("qp", cfg.qp_bits()).no_reset();
     let hold = m.reg("hold", 1).no_reset();
-    let chosen = m.mux(restarts.valid, &restarts.qp, &fetched.qp);
+    let chosen = m.mux(restarts.valid, &restarts.qp, &wqes.qp);
     restarts.accept(goes_back);
     m.when(begins | goes_back, |m| {
         m.set(&qp, chosen);
@@ -257,19 +286,17 @@ pub fn segment(
     let copy = copies.read_now(qp);
 
     // What the WQE says.
-    let wqe = |f| field(&send_wqe::LAYOUT, &f, fetched.unit);
+    let wqe = |f| field(&send_wqe::LAYOUT, &f, wqes.unit);
     let wqe_opcode = wqe(send_wqe::OPCODE);
-    let sges = wqe(send_wqe::NUM_SGE);
-    let empty = sges.eq(0);
-    let length = m.mux(empty, &lit(32, 0), &wqe(send_wqe::SGE0_LEN));
-    let unknown = KINDS.iter().fold(lit(1, 1), |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
     let inline = wqe(send_wqe::INLINE);
-    let too_large = length.gt(1u32 << 31) | sges.gt(1) | inline;
+    let length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
+    let unknown = KINDS.iter().fold(lit(1, 1), |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
+    let too_large = wqes.too_large | (!inline & wqes.total.gt(1u32 << 31));
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
-    m.when(fetched.start, |_| ())
-        .otherwise_when(fetched.error, |m| {
+    m.when(wqes.start, |_| ())
+        .otherwise_when(wqes.error, |m| {
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::Dma.code());
         })
@@ -286,7 +313,7 @@ pub fn segment(
     let psn = m.reg("psn", 24).no_reset();
     let offset = m.reg("offset", 32).no_reset();
     let behind = (row.index - oldest.index).bit(15);
-    let due = m.mux(behind, &oldest.index.eq(fetched.index), &row.index.eq(fetched.index));
+    let due = m.mux(behind, &oldest.index.eq(wqes.index), &row.index.eq(wqes.index));
     let first_psn = m.mux(behind, &oldest.first_psn, &row.psn);
     let first_offset = m.mux(behind, &lit(32, 0), &row.offset);
     // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
@@ -294,28 +321,36 @@ pub fn segment(
     let full = !behind & unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23);
     let token = m.reg("token", 1).reset(0);
     let at_row = state.is(State::Row);
-    let stale = at_row & !fetched.start & (!due | row.held);
-    let waits = at_row & !fetched.start & !stale & full;
+    let stale = at_row & !wqes.start & (!due | row.held);
+    let waits = at_row & !wqes.start & !stale & full;
     let used = m.reg("used", 15).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
     let to_high = m.reg("to_high", 24).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
-    let local_va = m.reg("local_va", 64).no_reset();
+    // The WQE was longer when its packets before this were sent.
+    let short = m.reg("short", 1).no_reset();
+    let sge_va = m.reg("sge_va", 64).no_reset();
+    let sge_left = m.reg("sge_left", 33).no_reset();
+    // A packet of it has been sent since it was taken up.
+    let ran = m.reg("ran", 1).no_reset();
     let mtu = m.reg("mtu", 13).no_reset();
     let broken = m.reg("broken", 1).no_reset();
     let tell = m.reg_of("tell", &Resume::of(cfg));
     m.when(at_row, |m| {
-        m.set(&token, fetched.start);
+        m.set(&token, wqes.start);
         m.set(&psn, first_psn);
         m.set(&offset, first_offset);
         m.set(&to_high, row.high - first_psn);
         m.set(&remaining, length - first_offset);
-        m.set(&local_va, wqe(send_wqe::SGE0_ADDR) + first_offset.zext(64));
+        m.set(&short, first_offset.any() & length.le(first_offset) & !wqes.start);
+        m.set(&sge_va, wqe(send_wqe::SGE0_ADDR) + first_offset.zext(64));
+        m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - first_offset.zext(33));
+        m.set(&ran, 0);
         m.set(&mtu, lit(13, 128).shl_by(copy.mtu));
-        m.set(&broken, status.ne(0) | fetched.start);
+        m.set(&broken, status.ne(0) | wqes.start);
         m.set(&used, 0);
         m.set(&run, 0);
-        m.set_all(&tell, &Resume { qp, index: fetched.index, hold: lit(1, 0), start: fetched.start });
+        m.set_all(&tell, &Resume { qp, index: wqes.index, hold: lit(1, 0), start: wqes.start });
         m.set(&state, State::Send);
         m.when(stale, |m| m.set(&state, State::Idle)).otherwise_when(waits, |m| m.set(&state, State::Tell));
     });
@@ -323,7 +358,10 @@ pub fn segment(
     // A packet a cycle.
     let sending = state.is(State::Send);
     let first = offset.eq(0);
-    let last = (remaining.le(mtu.zext(32)) | broken).named("last");
+    let last = (remaining.le(mtu.zext(32)) | broken | short).named("last");
+    let fails_short = short & !broken;
+    let status = m.mux(fails_short, &lit(8, WcStatus::LocLenErr.code()), &status);
+    let cause = m.mux(fails_short, &lit(8, LocalCause::WqeSize.code()), &cause);
     let bytes = m.mux(last, &remaining.trunc(13), &mtu);
     let fresh = to_high.eq(0);
     let opcode_at = |at: usize| {
@@ -335,9 +373,9 @@ pub fn segment(
     let opcode = m.mux(last, &m.mux(first, &alone, &ends), &m.mux(first, &begins, &goes_on));
     let event = wqe(send_wqe::SOLICITED) & wqe_opcode.ne(SendOpcode::Write.code());
     let now_and_then = offset.trunc(ACK_BITS).eq(0) & !first;
-    let candidate = Candidate {
+    let packet = Packet {
         qp,
-        index: fetched.index,
+        index: wqes.index,
         opcode,
         psn,
         ack_req: last | now_and_then,
@@ -349,14 +387,21 @@ pub fn segment(
         remote_va: wqe(send_wqe::REMOTE_VA),
         rkey: wqe(send_wqe::RKEY),
         length,
-        local_va,
-        lkey: wqe(send_wqe::SGE0_LKEY),
-        remaining,
         bytes,
         status,
         cause,
         fresh,
         start: token,
+    };
+    let candidate = Candidate {
+        packet,
+        begins: !ran,
+        sge_va,
+        sge_key: wqe(send_wqe::SGE0_LKEY),
+        sge_left,
+        inline,
+        banked: wqes.banked,
+        bank: wqes.bank,
     };
     let candidates = Stream::new(m, "candidates", sending, candidate);
     let sent = candidates.fire();
@@ -368,7 +413,7 @@ pub fn segment(
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
         m.set(&remaining, remaining - bytes.zext(32));
-        m.set(&local_va, local_va + bytes.zext(64));
+        m.set(&ran, 1);
         m.set(&used, m.mux(used.ge(QUANTUM - 4096), &used, &(used + bytes.zext(15))));
         m.set(&run, run + 1);
         m.when(!fresh, |m| m.set(&to_high, to_high - 1));
@@ -396,10 +441,9 @@ pub fn segment(
     m.when(resume.fire(), |m| m.set(&state, State::Idle));
 
     let done = (sent & last & !token) | told | stale;
-    fetched.accept(done | passes);
-    m.discard(&fetched.ends);
+    wqes.accept(done);
     m.drive(&row_write, place | (sent & (last | yields)));
-    m.set(&next.index, m.mux(last, &(fetched.index + 1), &fetched.index));
+    m.set(&next.index, m.mux(last, &(wqes.index + 1), &wqes.index));
     m.set(&next.psn, next_psn);
     m.set(&next.offset, m.mux(last, &lit(32, 0), &next_offset));
     m.set(&next.high, m.mux(fresh, &next_psn, &row.high));
@@ -418,8 +462,9 @@ pub fn segment(
         m.set(&next.high, starting.psn);
     });
     m.discard(&starting.qp);
-    // What falls out is looked at while the token may still be that of the start before it.
-    Segmented { candidates, resume, returned: stale | passes | (done & !token) }
+    let falls_out = stale | (told & !ran);
+    let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
+    Segmented { candidates, resume, forgotten }
 }
 
 #[cfg(test)]

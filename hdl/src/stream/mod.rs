@@ -10,5 +10,6 @@ mod skid;
 pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
 pub use beat::Beat;
 pub use fifo::{deep_fifo, fifo};
+pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
 pub use skid::{catch, skid};

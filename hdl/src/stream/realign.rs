@@ -132,13 +132,13 @@ fn plan(command: &Realign) -> Plan {
 }
 
 /// One bit a lane: whether the lane is `from` or above.
-fn lanes_from(from: Sig) -> Sig {
+pub(crate) fn lanes_from(from: Sig) -> Sig {
     let lanes: Vec<Sig> = (0..1u32 << from.width()).map(|lane| from.le(lane)).collect();
     cat(&lanes)
 }
 
 /// `data` rotated up by `by` bytes.
-fn rotate(data: Sig, by: Sig) -> Sig {
+pub(crate) fn rotate(data: Sig, by: Sig) -> Sig {
     (0..by.width()).fold(data, |data, level| {
         let (k, width) = (8 << level, data.width());
         let rotated = cat(&[data.slice(width - k, k), data.slice(0, width - k)]);
@@ -147,7 +147,7 @@ fn rotate(data: Sig, by: Sig) -> Sig {
 }
 
 /// One enable a byte, for all its bits.
-fn byte_mask(lanes: Sig) -> Sig {
+pub(crate) fn byte_mask(lanes: Sig) -> Sig {
     let bytes: Vec<Sig> = lanes.chunks(1).iter().map(|lane| lane.repeat(8)).collect();
     cat(&bytes)
 }

@@ -16,7 +16,7 @@ const QPS: usize = 8;
 // Sources.
 const UNBARRED: usize = 0;
 const BARRED: usize = 1;
-const CANDIDATES: usize = 2;
+const PARTS: usize = 2;
 // Sinks.
 const LOOKUP: usize = 0;
 const READ: usize = 1;
@@ -69,7 +69,7 @@ impl Bench {
                 m.stream_in("unbarred", &QpInit::of(&cfg)),
                 m.stream_in("barred", &Bar::of(&cfg)),
                 m.input_of("oldest", &Oldest::write_of(&cfg)),
-                m.stream_in("candidates", &Candidate::of(&cfg)),
+                m.stream_in("parts", &Part::of(&cfg)),
                 m.input_of("answer", &answer),
                 m.input("taken", 1),
                 m.input("freed", 2),
@@ -88,7 +88,7 @@ impl Bench {
         let sources = vec![
             Source::new("unbarred", &QpInit::of(&cfg)),
             Source::new("barred", &Bar::of(&cfg)),
-            Source::new("candidates", &Candidate::of(&cfg)),
+            Source::new("parts", &Part::of(&cfg)),
         ];
         let sinks = vec![
             Sink::new("lookup", &Lookup::of()),
@@ -176,7 +176,10 @@ impl Bench {
         for read in &self.sinks[READ].items[self.seen[READ]..] {
             let (address, length) = (read["address"].to_u64(), read["length"].to_u64());
             assert!(length > 0 && address % 4096 + length <= 4096, "seed {seed}: {address:#x}, {length}");
-            self.beats += (address % b + length).div_ceil(b);
+        }
+        for packet in &self.sinks[PACKETS_OUT].items[self.seen[PACKETS_OUT]..] {
+            let (lane, bytes) = (packet["payload_lane"].to_u64(), packet["payload_bytes"].to_u64());
+            self.beats += if bytes == 0 { 0 } else { (lane + bytes).div_ceil(b) };
         }
         for report in &self.sinks[REPORTS].items[self.seen[REPORTS]..] {
             let fields = ["packet", "sent_last", "sent_fresh"];
@@ -205,12 +208,78 @@ impl Bench {
                 return;
             }
         }
-        panic!(
-            "seed {}: stands still, {} candidates left",
-            self.random.seed,
-            self.sources[CANDIDATES].left()
-        );
+        panic!("seed {}: stands still, {} candidates left", self.random.seed, self.sources[PARTS].left());
     }
+}
+
+/// A piece as it is asked for.
+#[derive(Clone, Copy, Default)]
+struct Asked {
+    key: u32,
+    va: u64,
+    rest: u64,
+    bytes: u64,
+}
+
+/// What is left of an SGE from `va` on, for `bytes` of a packet: cut at pages.
+fn cut(key: u32, va: u64, rest: u64, bytes: u64) -> Vec<Asked> {
+    let (mut pieces, mut done) = (Vec::new(), 0);
+    while done < bytes {
+        let va = va.wrapping_add(done);
+        let n = (bytes - done).min(4096 - va % 4096);
+        pieces.push(Asked { key, va, rest: rest - done, bytes: n });
+        done += n;
+    }
+    pieces
+}
+
+impl Bench {
+    /// A packet, by the names of its fields, and where its payload lies.
+    fn packet(&mut self, values: &[(&str, u128)], pieces: &[Asked], inline: bool) {
+        let names: Vec<String> = values.iter().map(|(name, _)| format!("packet_{name}")).collect();
+        let packet: Vec<(&str, u128)> =
+            names.iter().zip(values).map(|(name, (_, value))| (name.as_str(), *value)).collect();
+        let get = |name: &str| values.iter().rfind(|v| v.0 == name).map_or(0, |v| v.1);
+        if pieces.is_empty() {
+            let fields = [("inline", inline.into()), ("va", 48 * u128::from(inline)), ("last", 1)];
+            let bytes = ("bytes", if inline { get("bytes") } else { 0 });
+            self.sources[PARTS].push_values(&[&packet[..], &fields, &[bytes]].concat());
+        }
+        for (i, piece) in pieces.iter().enumerate() {
+            let fields = [
+                ("asks", 1),
+                ("key", piece.key.into()),
+                ("va", piece.va.into()),
+                ("rest", piece.rest.into()),
+                ("bytes", piece.bytes.into()),
+                ("last", u128::from(i + 1 == pieces.len())),
+            ];
+            self.sources[PARTS].push_values(&[&packet[..], &fields].concat());
+        }
+    }
+}
+
+/// How pieces of so many bytes, from these lanes, are joined: to which lane, by how much, and what their beats fill.
+fn fits(beat_bytes: u64, pieces: &[(u64, u64)]) -> Vec<Vec<(&'static str, u128)>> {
+    let mut to = pieces[0].0;
+    let mut fits = Vec::new();
+    for (from, bytes) in pieces {
+        let rotate = (beat_bytes + to - from) % beat_bytes;
+        // Where the last beat of the piece comes to lie, and how much of it there is.
+        let (at, n) = match from + bytes <= beat_bytes {
+            true => (to, *bytes),
+            false => (rotate, (from + bytes - 1) % beat_bytes + 1),
+        };
+        fits.push(vec![
+            ("fit_rotate", rotate.into()),
+            ("fit_from", to.into()),
+            ("fit_holds", (to < *from).into()),
+            ("fit_fills", (at + n >= beat_bytes).into()),
+            ("fit_spills", (at + n > beat_bytes).into()),
+        ]);
+        to = (to + bytes) % beat_bytes;
+    }
+    fits
 }
 
 /// Whether a bar keeps a WQE back.
@@ -265,18 +334,34 @@ impl Model {
             _ => index,
         };
         let done = index.wrapping_sub(self.oldest[qp]) >= 0x8000;
+        let inline = rng.random_range(0..8) == 0;
         let bytes: u64 = match rng.random_range(0..8) {
+            _ if inline => rng.random_range(0..=256),
             0 => 0,
             1 => 4096,
             2 => rng.random_range(1..4097),
             _ => rng.random_range(1..300),
         };
-        // Near a page's end as often as not.
-        let local_va: u64 = match rng.random() {
-            true => rng.random(),
-            false => (rng.random::<u64>() & !0xfff).wrapping_sub(rng.random_range(0..bytes + 70)),
-        };
-        let remaining = bytes + rng.random_range(0..2) * rng.random_range(0..1u64 << 30);
+        // One SGE, or some; near a page's end as often as not.
+        let sges = if rng.random() { 1 } else { rng.random_range(1..=16u64).min(bytes.max(1)) };
+        let mut ends: Vec<u64> = (1..sges).map(|_| rng.random_range(0..=bytes)).chain([bytes]).collect();
+        ends.sort_unstable();
+        let (mut pieces, mut begin) = (Vec::new(), 0);
+        for end in ends {
+            let n = end - begin;
+            let va: u64 = match rng.random() {
+                true => rng.random(),
+                false => (rng.random::<u64>() & !0xfff).wrapping_sub(rng.random_range(0..n + 70)),
+            };
+            let rest =
+                if end < bytes { n } else { n + rng.random_range(0..2) * rng.random_range(0..1u64 << 30) };
+            pieces.append(&mut cut(rng.random(), va, rest, n));
+            begin = end;
+        }
+        let inline = inline && bytes > 0 && !broken && !start;
+        if inline || broken || start {
+            pieces.clear();
+        }
         let last = rng.random();
         self.psn = (self.psn + 1) & 0xff_ffff;
         let status = if broken { rng.random_range(1..20) } else { 0 };
@@ -294,9 +379,6 @@ impl Model {
             ("remote_va", rng.random::<u64>().into()),
             ("rkey", rng.random::<u32>().into()),
             ("length", rng.random::<u32>().into()),
-            ("local_va", local_va.into()),
-            ("lkey", rng.random::<u32>().into()),
-            ("remaining", remaining.into()),
             ("bytes", bytes.into()),
             ("status", status),
             ("cause", if broken { 0x86 } else { 0 }),
@@ -304,7 +386,7 @@ impl Model {
             ("start", start.into()),
         ];
         let get = |name: &str| values.iter().find(|v| v.0 == name).unwrap().1;
-        bench.sources[CANDIDATES].push_values(&values);
+        bench.packet(&values, &pieces, inline);
         if start {
             // It passes always; only the QP counts.
             let report = [("sent_qp", qp as u128), ("start", 1)];
@@ -312,36 +394,39 @@ impl Model {
             return;
         }
 
-        // One question for each page that the payload touches, the first for all that is left of the message.
-        let first = bytes.min(4096 - local_va % 4096);
-        let mut pieces = Vec::new();
-        if !broken && bytes > 0 {
-            pieces.push((local_va, remaining, first));
-            if first < bytes {
-                pieces.push((local_va.wrapping_add(first), bytes - first, bytes - first));
-            }
-        }
-        let refused = refuses.then(|| rng.random_range(0..2)).filter(|n| *n < pieces.len());
+        // One question for each piece.
+        let rng = &mut bench.random.rng;
+        let refused = refuses.then(|| rng.random_range(0..3)).filter(|n| *n < pieces.len());
         let mut reads = Vec::new();
-        for (i, (va, asked, length)) in pieces.iter().enumerate() {
-            let address = (rng.random::<u64>() & !0xfff) | (va & 0xfff);
+        for (i, piece) in pieces.iter().enumerate() {
+            let address = (rng.random::<u64>() & !0xfff) | (piece.va & 0xfff);
             bench.tables.push_back(Given { ok: refused != Some(i), address });
             let question = [
-                ("key", get("lkey")),
+                ("key", piece.key.into()),
                 ("pd", 100 + qp as u128),
-                ("va", (*va).into()),
-                ("length", (*asked).into()),
+                ("va", piece.va.into()),
+                ("length", piece.rest.into()),
             ];
             self.lookups.push(item(&Lookup::of(), &question));
-            let read = [("address", u128::from(address)), ("length", (*length).into())];
+            let read = [("address", u128::from(address)), ("length", piece.bytes.into())];
             reads.push(item(&DmaReadRequest::of(), &read));
         }
+        let b = u64::from(bench.cfg.beat_bytes);
+        let lanes: Vec<(u64, u64)> = match inline {
+            true => vec![(48 % b, bytes)],
+            false => pieces.iter().map(|p| (p.va % b, p.bytes)).collect(),
+        };
+        let (lane, fits) = if lanes.is_empty() { (0, Vec::new()) } else { (lanes[0].0, fits(b, &lanes)) };
+        let skipped = [("inline", 1), ("skip", 1), ("last", 1), ("qp", qp as u128), ("index", index.into())];
+        let skipped = inline.then(|| item(&End::of(&bench.cfg), &[&skipped[..], &fits[0]].concat()));
 
         let failed = broken || refused.is_some();
         if !self.sends[qp] || done {
+            self.ends.extend(skipped);
             return;
         }
         if stops(self.bars[qp], index) {
+            self.ends.extend(skipped);
             self.kinds[0] += usize::from(!fresh && !failed);
             return;
         }
@@ -366,10 +451,11 @@ impl Model {
             self.bar(qp, index);
             return;
         }
-        for i in 0..reads.len() {
-            let last = u128::from(i + 1 == reads.len());
-            let end = [("qp", qp as u128), ("last", last), ("index", index.into())];
-            self.ends.push(item(&End::of(&bench.cfg), &end));
+        for (i, fit) in fits.iter().enumerate() {
+            let last = u128::from(i + 1 == fits.len());
+            let end =
+                [("qp", qp as u128), ("last", last), ("index", index.into()), ("inline", inline.into())];
+            self.ends.push(item(&End::of(&bench.cfg), &[&end[..], fit].concat()));
         }
         self.reads.append(&mut reads);
         self.again += usize::from(!fresh);
@@ -385,7 +471,7 @@ impl Model {
             ("rkey", get("rkey")),
             ("dma_length", get("length")),
             ("payload_bytes", bytes.into()),
-            ("payload_lane", u128::from(local_va % u64::from(bench.cfg.beat_bytes))),
+            ("payload_lane", lane.into()),
         ];
         self.packets.push(item(&TxPacket::of(&bench.cfg), &packet));
     }
@@ -484,8 +570,8 @@ fn a_packet_a_cycle_while_the_tables_answer_in_four() {
     let mut bench = Bench::new(4, 64);
     bench.sinks.iter_mut().for_each(|sink| sink.stall = Some(0.0));
     for psn in 0..100u64 {
-        let fields = [("psn", psn.into()), ("bytes", 64), ("remaining", 64), ("local_va", 4096)];
-        bench.sources[CANDIDATES].push_values(&fields);
+        let piece = Asked { va: 4096, rest: 64, bytes: 64, ..Asked::default() };
+        bench.packet(&[("psn", psn.into()), ("bytes", 64)], &[piece], false);
         bench.tables.push_back(Given { ok: true, address: 0 });
     }
     // Answers come exactly four cycles behind the questions, as those of the tables.
@@ -495,4 +581,26 @@ fn a_packet_a_cycle_while_the_tables_answer_in_four() {
     let cycles = &bench.sinks[PACKETS_OUT].cycles;
     assert_eq!(cycles.len(), 100);
     assert!(cycles[99] - cycles[0] < 103, "{} cycles for 100 packets", cycles[99] - cycles[0]);
+}
+
+#[test]
+fn a_packet_costs_a_cycle_for_each_of_its_pieces() {
+    for pieces in [2, 4, 32] {
+        let mut bench = Bench::new(5, 64);
+        bench.sinks.iter_mut().for_each(|sink| sink.stall = Some(0.0));
+        bench.sources[PARTS].stall = Some(0.0);
+        for psn in 0..40u64 {
+            let piece = |i| Asked { va: 4096 * i + 8, rest: 8, bytes: 8, ..Asked::default() };
+            let all: Vec<Asked> = (0..pieces).map(piece).collect();
+            bench.packet(&[("psn", psn.into()), ("bytes", 8 * u128::from(pieces))], &all, false);
+            (0..pieces).for_each(|_| bench.tables.push_back(Given { ok: true, address: 8 }));
+        }
+        bench.drain();
+        let cycles = &bench.sinks[PACKETS_OUT].cycles;
+        assert_eq!(cycles.len(), 40);
+        // Of the largest no two are looked up at once.
+        let most = if pieces == 32 { 2 * pieces + 8 } else { pieces };
+        let spent = cycles[39] - cycles[0];
+        assert!(spent <= 39 * most, "{pieces} pieces: {spent} cycles for 39 packets");
+    }
 }

@@ -9,7 +9,7 @@ use crate::testing::{item, step, Item, Random, Sink, Source};
 use crate::types::QpAttributes;
 use ferrowire_rtl::{build, Bits, Sim};
 use ferrowire_spec::queue::send_wqe::SendWqe;
-use model::{ahead, Fault, Place, Qp, Wqe, SENDS};
+use model::{ahead, Fault, Place, Posted, Qp, SENDS};
 use rand::Rng;
 use std::collections::VecDeque;
 
@@ -29,6 +29,10 @@ const RESUME: usize = 1;
 /// WQEs of a QP between its first packet and its last, or the place where it stops.
 struct Go {
     bytes: u64,
+    /// None of its packets has come.
+    begins: bool,
+    /// Where in the message they begin.
+    from: u64,
     /// It must not go on: others wait, and the quantum is used up, or a restart does.
     ends: bool,
     /// It may stop here.
@@ -73,7 +77,7 @@ impl Bench {
                 &cfg,
                 m.input_of("broadcast", &QpBroadcast::of(&cfg)),
                 m.input_of("starting", &QpInit::of(&cfg)),
-                m.stream_in("fetched", &Fetched::of(&cfg)),
+                m.stream_in("fetched", &Wqe::of(&cfg)),
                 m.stream_in("restart", &Restart::of(&cfg)),
                 m.input_of("oldest", &Oldest::write_of(&cfg)),
                 m.input_of("waiting", &Waiting::of(&cfg)),
@@ -81,12 +85,12 @@ impl Bench {
             m.stream_out("candidate", out.candidates);
             m.stream_out("resume", out.resume);
             // Of the cycle before, for that is over when the bench looks.
-            m.output("returned", &m.delay("was_returned", &out.returned));
+            m.output("forgotten", &m.delay("was_forgotten", &out.forgotten));
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
         let mut sources =
-            vec![Source::new("fetched", &Fetched::of(&cfg)), Source::new("restart", &Restart::of(&cfg))];
+            vec![Source::new("fetched", &Wqe::of(&cfg)), Source::new("restart", &Restart::of(&cfg))];
         // So that it is known from when on one waits.
         sources[RESTART].stall = Some(0.0);
         let sinks =
@@ -153,18 +157,14 @@ impl Bench {
         self.oldest(qp, at, 0.0, false);
     }
 
-    fn wqe(&mut self, bytes: u32) -> Wqe {
+    fn wqe(&mut self, bytes: u32) -> Posted {
         let fault = self.random.chance(0.15).then(|| {
-            let all = [Fault::Read, Fault::Opcode, Fault::Inline, Fault::Sges, Fault::Long];
+            let all = [Fault::Read, Fault::Opcode, Fault::Large, Fault::Long];
             all[self.random.rng.random_range(0..all.len())]
         });
         let mut wqe = self.sound(bytes);
         let rng = &mut self.random.rng;
         let unit = &mut wqe.unit;
-        if bytes == 0 && rng.random() {
-            // No SGE at all: what stands in its place does not count.
-            (unit.num_sge, unit.sge0_len) = (0, rng.random());
-        }
         match fault {
             Some(Fault::Opcode) => {
                 while SENDS.iter().any(|opcode| opcode.code() == unit.opcode) {
@@ -172,37 +172,41 @@ impl Bench {
                     unit.opcode = if rng.random() { rng.random_range(5..10) } else { rng.random() };
                 }
             }
-            Some(Fault::Inline) => unit.inline = true,
-            Some(Fault::Sges) => unit.num_sge = rng.random_range(2..=255),
+            Some(Fault::Large) => unit.inline = rng.random(),
             Some(Fault::Long) => {
-                (unit.num_sge, unit.sge0_len) = (1, rng.random_range((1 << 31) + 1..=u32::MAX))
+                (unit.inline, wqe.total) = (false, rng.random_range((1 << 31) + 1..1 << 36));
             }
             Some(Fault::Read) | None => {}
         }
-        Wqe { fault, ..wqe }
+        Posted { fault, ..wqe }
     }
 
     /// With nothing wrong.
-    fn sound(&mut self, bytes: u32) -> Wqe {
+    fn sound(&mut self, bytes: u32) -> Posted {
         let rng = &mut self.random.rng;
         let unit = SendWqe {
             opcode: SENDS[rng.random_range(0..SENDS.len())].code(),
             signaled: rng.random(),
             solicited: rng.random(),
             imm: rng.random(),
-            num_sge: 1,
+            num_sge: rng.random(),
+            inline: bytes <= 256 && rng.random(),
+            inline_len: if bytes <= 256 { bytes as u16 } else { rng.random() },
             remote_va: rng.random(),
             rkey: rng.random(),
             sge0_addr: rng.random(),
             sge0_lkey: rng.random(),
-            sge0_len: bytes,
+            // The first of several, or all there is.
+            sge0_len: if rng.random() { bytes } else { rng.random_range(0..=bytes) },
             ..SendWqe::default()
         };
-        Wqe { unit, fault: None }
+        let total = if unit.inline { rng.random_range(0..1 << 36) } else { bytes.into() };
+        let bank = rng.random::<bool>().then(|| rng.random_range(0..4));
+        Posted { unit, total, bank, fault: None }
     }
 
     /// Mostly of few packets.
-    fn any(&mut self, qp: usize) -> Wqe {
+    fn any(&mut self, qp: usize) -> Posted {
         let (rng, mtu) = (&mut self.random.rng, self.qps[qp].mtu);
         let bytes = match rng.random_range(0..6) {
             0 => rng.random_range(0..3),
@@ -223,7 +227,14 @@ impl Bench {
         }
         let error = u128::from(wqe.fault == Some(Fault::Read));
         let fields = [("qp", qp as u128), ("index", index.into()), ("error", error)];
-        let mut fetched = item(&Fetched::of(&self.cfg), &fields);
+        let large = u128::from(wqe.fault == Some(Fault::Large));
+        let more = [
+            ("total", wqe.total.into()),
+            ("too_large", large),
+            ("banked", wqe.bank.is_some().into()),
+            ("bank", wqe.bank.unwrap_or(0).into()),
+        ];
+        let mut fetched = item(&Wqe::of(&self.cfg), &[&fields[..], &more].concat());
         fetched.insert("unit".into(), Bits::from_bytes(512, &bytes));
         self.sources[FETCHED].push(fetched);
         self.under_way.push_back((qp, Some(index)));
@@ -231,7 +242,7 @@ impl Bench {
     }
 
     /// A new WQE comes.
-    fn post(&mut self, qp: usize, wqe: Wqe) {
+    fn post(&mut self, qp: usize, wqe: Posted) {
         let index = self.qps[qp].push(wqe);
         self.hand(qp, index);
     }
@@ -291,10 +302,11 @@ impl Bench {
             (q.at, q.held) = (q.oldest, hold);
             self.told = Some((qp, q.oldest.index, hold, false));
         }
-        let mut returned = false;
+        let mut forgotten = None;
         if finished {
             let (qp, index) = self.under_way.pop_front().unwrap();
-            if self.go.take().is_none() && resumed.is_none() {
+            let go = self.go.take();
+            if go.is_none() && resumed.is_none() {
                 // It fell out.
                 let (q, index) = (&self.qps[qp], index.expect("no start falls out"));
                 let oldest = self.past[self.past.len() - 2][qp];
@@ -302,17 +314,20 @@ impl Bench {
                 assert!(!q.due(index, oldest), "{what} was due: {oldest:?}, {}", q.held);
                 self.stale += 1;
             }
-            returned = index.is_some();
+            if let (None, Some(index)) = (go, index) {
+                forgotten = self.qps[qp].wqes[index as usize].bank;
+            }
+            self.returned += u64::from(index.is_some());
         }
-        self.returned += u64::from(returned);
-        assert_eq!(self.sim.get("returned"), returned.into(), "seed {}: a place", self.random.seed);
+        let found = (self.sim.get("forgotten_valid") == 1).then(|| self.sim.get("forgotten_bank") as u32);
+        assert_eq!(found, forgotten, "seed {}: a bank", self.random.seed);
     }
 
     /// A WQE comes to its first packet: the row was looked at two cycles ago.
     fn begin(&mut self) {
         let (qp, index) = self.under_way[0];
         let (oldest, q) = (self.past[0][qp], &mut self.qps[qp]);
-        self.go = Some(Go { bytes: 0, ends: false, may_end: false });
+        self.go = Some(Go { bytes: 0, begins: true, from: 0, ends: false, may_end: false });
         let Some(index) = index else { return };
         let what = format!("seed {}: WQE {index} of QP {qp}, {:?}, {oldest:?}", self.random.seed, q.at);
         assert!(!q.held, "{what}: it is to hold");
@@ -363,7 +378,7 @@ impl Bench {
     fn packet(&mut self, packet: &Item, others: bool, restarting: bool) {
         let seed = self.random.seed;
         let (qp, index) = self.under_way[0];
-        let value = |field: &str| packet[field].to_u64();
+        let value = |field: &str| packet[&format!("packet_{field}")].to_u64();
         if index.is_none() {
             assert_eq!((value("qp"), value("start")), (qp as u64, 1), "seed {seed}");
             self.qps[qp] = self.starting.clone();
@@ -376,6 +391,20 @@ impl Bench {
         let what = format!("seed {seed}: QP {qp}, {:?}, {wqe:?}, offset {offset}", q.at);
         let go = self.go.as_mut().expect(&what);
         assert!(!go.ends, "{what}: it had to yield");
+        if go.begins {
+            go.from = offset;
+        }
+        let bank = (!packet["banked"].is_zero()).then(|| packet["bank"].to_u64() as u32);
+        let walk = (packet["begins"].to_u64() == 1, bank);
+        assert_eq!(walk, (go.begins, wqe.bank), "{what}");
+        if wqe.fault.is_none() {
+            let left = u64::from(wqe.unit.sge0_len).wrapping_sub(go.from) & ((1 << 33) - 1);
+            let place = ["sge_va", "sge_key", "sge_left"].map(|field| packet[field].to_u64());
+            let va = wqe.unit.sge0_addr.wrapping_add(go.from);
+            assert_eq!(place, [va, wqe.unit.sge0_lkey.into(), left], "{what}");
+            assert_eq!(packet["inline"].to_u64() == 1, wqe.unit.inline, "{what}");
+        }
+        go.begins = false;
         let place = (value("qp"), value("index"), value("start"));
         assert_eq!(place, (qp as u64, q.at.index.into(), 0), "{what}");
         // New is what comes for the first time, and nothing is left out.
@@ -418,9 +447,6 @@ impl Bench {
             ("remote_va", wqe.unit.remote_va),
             ("rkey", wqe.unit.rkey.into()),
             ("length", length),
-            ("local_va", wqe.unit.sge0_addr.wrapping_add(offset)),
-            ("lkey", wqe.unit.sge0_lkey.into()),
-            ("remaining", left),
             ("bytes", bytes),
             ("status", 0),
             ("cause", 0),

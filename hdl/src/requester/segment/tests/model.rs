@@ -13,23 +13,26 @@ pub const SENDS: [SendOpcode; 5] =
 pub enum Fault {
     Read,
     Opcode,
-    Inline,
-    Sges,
+    /// More than its slot holds.
+    Large,
     Long,
 }
 
 #[derive(Clone, Debug)]
-pub struct Wqe {
+pub struct Posted {
     pub unit: SendWqe,
+    /// Bytes of its SGEs.
+    pub total: u64,
+    pub bank: Option<u32>,
     pub fault: Option<Fault>,
 }
 
-impl Wqe {
+impl Posted {
     pub fn length(&self) -> u64 {
-        if self.unit.num_sge == 0 {
-            0
+        if self.unit.inline {
+            self.unit.inline_len.into()
         } else {
-            self.unit.sge0_len.into()
+            self.total
         }
     }
 
@@ -73,7 +76,7 @@ pub struct Place {
 
 #[derive(Clone, Default)]
 pub struct Qp {
-    pub wqes: Vec<Wqe>,
+    pub wqes: Vec<Posted>,
     /// PSN of the first packet of each, and of the one to come.
     pub psns: Vec<u32>,
     pub mtu: u32,
@@ -115,7 +118,7 @@ impl Qp {
         Place { index: index as u16, first_psn: self.psns[index], psn }
     }
 
-    pub fn push(&mut self, wqe: Wqe) -> u16 {
+    pub fn push(&mut self, wqe: Posted) -> u16 {
         let next = self.psns[self.wqes.len()] + wqe.packets(self.mtu);
         self.psns.push(next & 0xff_ffff);
         self.wqes.push(wqe);

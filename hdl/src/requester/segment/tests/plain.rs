@@ -41,10 +41,12 @@ fn the_longest_message_asks_for_acknowledgements_on_its_way() {
     let asked: Vec<u64> = bench.sinks[CANDIDATE]
         .items
         .iter()
-        .filter(|p| !p["ack_req"].is_zero() && p["start"].is_zero())
-        .map(|p| p["remaining"].to_u64())
+        .filter(|p| p["packet_start"].is_zero())
+        .enumerate()
+        .filter(|(_, p)| !p["packet_ack_req"].is_zero())
+        .map(|(i, _)| i as u64 * 4096)
         .collect();
-    assert_eq!(asked, [(1 << 31) - (1 << 24), (1 << 31) - (2 << 24)]);
+    assert_eq!(asked, [1 << 24, 2 << 24]);
 }
 
 #[test]

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Walks over the SGEs of a message: where the payload of each packet lies, piece by piece.
+//!
+//! ```text
+//!                  +--> first SGE of the WQE --+
+//!  candidate ------+                           v
+//!                  +----> place {va, left} -> cut -> part {packet, piece} --> commit
+//!                              ^               |
+//!  units --> store --> next SGE + <------------+ used up, or nothing in it
+//!              |
+//!              +--> inline data, beat by beat --> FIFO --> payload
+//! ```
+//!
+//! A piece ends where its packet, its SGE, or a page of 4 KiB does. A part leaves in the cycle in which its candidate comes,
+//! one a cycle; an SGE of no bytes costs a cycle and gives none. A message that goes on in its middle begins its walk at the
+//! first SGE, one a cycle, until it is where it was: the first SGE comes with the candidate, less what of the message is
+//! behind already, and what is more than it holds is taken from the next (its address goes up by that, its length down).
+//!
+//! Each piece is to be looked up with what is left of its SGE, so that one that its region does not hold is refused at its
+//! first byte (IBTA volume 1, 10.8.3.1). The key of an SGE without bytes is not looked at (10.8.3.2).
+//!
+//! Inline data come from the WQE as if it were memory: the first byte is byte 48 of the first unit. A message of them is one
+//! packet, for no path MTU is smaller. Their beats wait in a FIFO for their turn in `payload`; a packet of them is one part,
+//! and costs a cycle a beat.
+//!
+//! The units of a WQE are kept until its last packet has passed, or, where the message stops before that, until another WQE
+//! begins. Longest path: the three-way smallest of packet, SGE and page, in front of a choice of sums that are at hand.
+//! Reset: nothing is kept.
+
+use crate::config::RnicConfig;
+use crate::requester::list::{Released, BANKS, MAX_INLINE, UNITS};
+use crate::requester::segment::{Candidate, Packet};
+use crate::stream::deep_fifo;
+use crate::types::TableWrite;
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::send_wqe::{sge, INLINE_AT};
+
+/// A packet, or a piece of its payload.
+#[derive(Clone, Bundle)]
+pub struct Part {
+    /// The packet, the same in all its parts.
+    pub packet: Packet,
+    /// There is a piece in host memory.
+    pub asks: Sig,
+    /// Its key.
+    pub key: Sig,
+    /// Its address; of inline data, only the lane counts.
+    pub va: Sig,
+    /// What is left of its SGE.
+    pub rest: Sig,
+    /// Its bytes, all of them of one page of 4 KiB.
+    pub bytes: Sig,
+    /// The packet's payload is inline.
+    pub inline: Sig,
+    /// Last part of the packet.
+    pub last: Sig,
+}
+
+impl Part {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Part {
+            packet: Packet::of(cfg),
+            asks: bits(1),
+            key: bits(32),
+            va: bits(64),
+            rest: bits(32),
+            bytes: bits(13),
+            inline: bits(1),
+            last: bits(1),
+        }
+    }
+}
+
+/// A beat of inline data.
+#[derive(Clone, Bundle)]
+pub struct Inline {
+    /// The bytes, in the lanes of the WQE.
+    pub data: Sig,
+    /// Last beat of the message.
+    pub last: Sig,
+}
+
+impl Inline {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Inline { data: bits(8 * cfg.beat_bytes), last: bits(1) }
+    }
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Gathered {
+    /// Parts, in the order of the packets.
+    pub parts: Stream<Part>,
+    /// Inline data, in the order of the parts that have some.
+    pub inline: Stream<Inline>,
+    /// Banks whose units are not needed any more, one bit each.
+    pub released: Sig,
+}
+
+/// Beats of inline data that may wait for what has been read before them.
+const INLINE_BEATS: u32 = 128;
+
+/// Place in the SGEs of a message.
+#[derive(Clone, Bundle)]
+struct Place {
+    va: Sig,
+    key: Sig,
+    /// Bytes of the SGE from there on, with a sign: below zero is what must be passed over behind it.
+    left: Sig,
+    /// Number of the SGE behind it, less one.
+    next: Sig,
+}
+
+/// The walker. `stored`: continuation units.
+#[module]
+pub fn gather(
+    m: &Scope,
+    cfg: &RnicConfig,
+    candidates: Stream<Candidate>,
+    stored: TableWrite<Sig>,
+) -> Gathered {
+    let packet = &candidates.packet;
+    let bare = packet.start | packet.status.ne(0) | packet.bytes.eq(0);
+    let is_inline = !bare & candidates.inline;
+    let walks = !bare & !candidates.inline;
+
+    // The place: the candidate's own, or where the walk has come to.
+    let shape = Place { va: bits(64), key: bits(32), left: bits(33), next: bits(4) };
+    let kept = m.reg_of("kept", &shape);
+    let inside = m.reg("inside", 1).reset(0);
+    let begun =
+        Place { va: candidates.sge_va, key: candidates.sge_key, left: candidates.sge_left, next: lit(4, 0) };
+    let at = m.mux(candidates.begins & !inside, &begun, &kept);
+    let wanted = m.reg("wanted", 13).no_reset();
+    let needs = m.mux(inside, &wanted, &packet.bytes);
+
+    // The piece.
+    let below = at.left.bit(32);
+    let here = walks & !below & at.left.any();
+    let to_page_end = lit(13, 4096) - at.va.trunc(12).zext(13);
+    let large = at.left.slice(13, 19).any();
+    let left = at.left.trunc(13);
+    let sge_holds = large | needs.le(left);
+    let page_holds = needs.le(to_page_end);
+    let all = sge_holds & page_holds;
+    let page_first = large | to_page_end.lt(left);
+    let bytes = m.mux(all, &needs, &m.mux(page_first, &to_page_end, &left));
+    let used_up = !large & left.le(needs) & left.le(to_page_end);
+
+    // Inline data: a beat a cycle, from the one with the first byte to the one with the last.
+    let per_unit = 64 / cfg.beat_bytes;
+    let first_beat = INLINE_AT as u32 / cfg.beat_bytes;
+    let beat_bits = clog2(u64::from((INLINE_AT as u32 + MAX_INLINE).div_ceil(cfg.beat_bytes)));
+    let beat = m.reg("beat", beat_bits).reset(first_beat);
+    let end = (packet.bytes.trunc(9) + (INLINE_AT as u32 - 1)).slice(cfg.lane_bits(), 9 - cfg.lane_bits());
+    let last_beat = beat.zext(9).eq(end.zext(9));
+    let in_unit = per_unit.trailing_zeros();
+    let unit_of_beat = match in_unit {
+        0 => beat,
+        _ => beat.slice(in_unit, beat_bits - in_unit),
+    };
+
+    // The store: an SGE, or a unit of inline data.
+    let unit_bits = clog2(u64::from(UNITS));
+    let store = m.mem("store", BANKS * UNITS, &bits(512)).style(Style::Distributed).build();
+    store.write(stored.enable, stored.index, &stored.entry);
+    let sge_unit = at.next.slice(2, 2);
+    let unit = m.mux(is_inline, &(unit_of_beat.trunc(unit_bits) - 1), &sge_unit);
+    let unit = store.read_now(cat(&[unit, candidates.bank]));
+    let quarter = m.select(at.next.trunc(2), &unit.chunks(128));
+    let following = |f| crate::fields::field(&sge::LAYOUT, &f, quarter);
+
+    // What goes out.
+    let (inline_room, parts_room) = (m.wire("inline_room", 1), m.wire("parts_room", 1));
+    let leaves = candidates.valid & m.mux(is_inline, &(last_beat & inline_room), &(bare | here));
+    let last = bare | is_inline | all;
+    let part = Part {
+        packet: packet.clone(),
+        asks: here,
+        key: at.key,
+        va: m.mux(is_inline, &lit(64, INLINE_AT), &at.va),
+        rest: at.left.trunc(32),
+        bytes: m.mux(is_inline, &packet.bytes, &bytes),
+        inline: is_inline,
+        last,
+    };
+    let parts = Stream::new(m, "part", leaves, part);
+    m.drive(&parts_room, parts.ready);
+    let fires = parts.fire();
+    let taken = fires & last;
+    candidates.accept(taken);
+
+    let in_wqe = cat(&[lit(384, 0), candidates.sge_va, candidates.sge_key, candidates.sge_left.trunc(32)]);
+    let unit = m.mux(unit_of_beat.eq(0), &in_wqe, &unit);
+    let data = match in_unit {
+        0 => unit,
+        _ => m.select(beat.trunc(in_unit), &unit.chunks(8 * cfg.beat_bytes)),
+    };
+    let enters = candidates.valid & is_inline & (!last_beat | parts_room);
+    let inline = Stream::new(m, "inline", enters, Inline { data, last: last_beat });
+    m.drive(&inline_room, inline.ready);
+    m.when(inline.fire(), |m| m.set(&beat, m.mux(last_beat, &lit(beat_bits, first_beat), &(beat + 1))));
+    let inline = deep_fifo(&m.label("inline"), INLINE_BEATS, inline);
+
+    // On to the next SGE: behind a piece that uses up this one, or where there is nothing in it.
+    let empty = candidates.valid & walks & !here;
+    let over = m.mux(here, &lit(33, 0), &at.left);
+    let on = empty | (fires & here & used_up);
+    let page = at.va.slice(12, 52) + 1;
+    m.when(fires & here, |m| {
+        m.set(&kept.va, m.mux(all, &(at.va + needs.zext(64)), &cat(&[lit(12, 0), page])));
+        m.set(&kept.left, at.left - m.mux(all, &needs, &to_page_end).zext(33));
+        m.set(&kept.key, at.key);
+        m.set(&kept.next, at.next);
+        m.set(&wanted, needs - m.mux(used_up, &left, &to_page_end));
+    });
+    m.when(empty, |m| m.set(&wanted, needs));
+    m.when(on, |m| {
+        m.set(&kept.va, following(sge::ADDR) - over.sext(64));
+        m.set(&kept.left, following(sge::LEN).zext(33) + over);
+        m.set(&kept.key, following(sge::LKEY));
+        m.set(&kept.next, at.next + 1);
+    });
+    m.when(fires, |m| m.set(&inside, !last)).otherwise_when(empty, |m| m.set(&inside, 1));
+
+    // Banks: that of a message that is done, and that of one that stopped when another begins.
+    let holds = m.reg("holds", 1).reset(0);
+    let held = m.reg("held", 2).no_reset();
+    let done = Released { valid: taken & packet.last & candidates.banked, bank: candidates.bank };
+    let stopped = Released { valid: taken & candidates.begins & holds, bank: held };
+    m.when(taken & candidates.begins, |m| {
+        m.set(&holds, candidates.banked);
+        m.set(&held, candidates.bank);
+    });
+    m.when(taken & packet.last, |m| m.set(&holds, 0));
+    Gathered { parts, inline, released: done.mask() | stopped.mask() }
+}
+
+#[cfg(test)]
+mod tests;
