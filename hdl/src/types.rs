@@ -33,12 +33,17 @@ pub struct Headers {
     pub ack_req: Sig,
     /// BTH packet sequence number.
     pub psn: Sig,
-    /// RETH virtual address; also AtomicETH's. Meaningless where the opcode has none; so are all below.
+    /// RETH or AtomicETH virtual address; of an atomic's answer what the memory held before. Meaningless where the
+    /// opcode has none; so are all below.
     pub va: Sig,
     /// RETH or AtomicETH remote key.
     pub rkey: Sig,
     /// RETH DMA length.
     pub dma_length: Sig,
+    /// AtomicETH value to store or to add.
+    pub swap: Sig,
+    /// AtomicETH value to compare with.
+    pub compare: Sig,
     /// AETH syndrome.
     pub syndrome: Sig,
     /// AETH message sequence number.
@@ -71,6 +76,8 @@ impl Headers {
             va: bits(64),
             rkey: bits(32),
             dma_length: bits(32),
+            swap: bits(64),
+            compare: bits(64),
             syndrome: bits(8),
             msn: bits(24),
             imm: bits(32),
@@ -95,12 +102,16 @@ pub struct TxPacket {
     pub psn: Sig,
     /// A request whose PSN has not been sent before.
     pub fresh: Sig,
-    /// RETH virtual address.
+    /// RETH or AtomicETH virtual address; of an atomic's answer what the memory held before.
     pub va: Sig,
-    /// RETH remote key.
+    /// RETH or AtomicETH remote key.
     pub rkey: Sig,
     /// RETH DMA length.
     pub dma_length: Sig,
+    /// AtomicETH value to store or to add.
+    pub swap: Sig,
+    /// AtomicETH value to compare with.
+    pub compare: Sig,
     /// AETH syndrome.
     pub syndrome: Sig,
     /// AETH message sequence number.
@@ -126,6 +137,8 @@ impl TxPacket {
             va: bits(64),
             rkey: bits(32),
             dma_length: bits(32),
+            swap: bits(64),
+            compare: bits(64),
             syndrome: bits(8),
             msn: bits(24),
             imm: bits(32),

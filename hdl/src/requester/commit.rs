@@ -347,6 +347,8 @@ pub fn commit(
         va: packet.remote_va,
         rkey: packet.rkey,
         dma_length: packet.length,
+        swap: lit(64, 0),
+        compare: lit(64, 0),
         syndrome: lit(8, 0),
         msn: lit(24, 0),
         imm: packet.imm,

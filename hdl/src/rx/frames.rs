@@ -292,7 +292,11 @@ pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
         fields.extend([("va", h.va.into()), ("rkey", h.rkey.into()), ("dma_length", h.len.into())]);
     }
     if let Some(h) = ext.atomic {
-        fields.extend([("va", h.va.into()), ("rkey", h.rkey.into())]);
+        let operands = [("swap", h.swap.into()), ("compare", h.compare.into())];
+        fields.extend([("va", h.va.into()), ("rkey", h.rkey.into())].into_iter().chain(operands));
+    }
+    if let Some(h) = ext.atomic_ack {
+        fields.push(("va", h.orig.into()));
     }
     if let Some(h) = ext.aeth {
         fields.extend([("syndrome", h.syndrome.into()), ("msn", h.msn.into())]);

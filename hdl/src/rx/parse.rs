@@ -281,12 +281,21 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let udp_length = field(&udp::LAYOUT, &udp::LEN, layer4_2);
     let transport2 = bytes_of(layer4_2, udp::BYTES, LAYER4 - udp::BYTES);
     let opcode = field(&bth::LAYOUT, &bth::OPCODE, transport2);
-    let ext_sources: [(&str, &[(Ext, Field)]); 6] = {
-        use ferrowire_spec::wire::{aeth, atomic_eth, ieth, imm_dt, reth};
+    let ext_sources: [(&str, &[(Ext, Field)]); 8] = {
+        use ferrowire_spec::wire::{aeth, atomic_ack_eth, atomic_eth, ieth, imm_dt, reth};
         [
-            ("va", &[(Ext::Reth, reth::VA), (Ext::AtomicEth, atomic_eth::VA)]),
+            (
+                "va",
+                &[
+                    (Ext::Reth, reth::VA),
+                    (Ext::AtomicEth, atomic_eth::VA),
+                    (Ext::AtomicAckEth, atomic_ack_eth::ORIG),
+                ],
+            ),
             ("rkey", &[(Ext::Reth, reth::RKEY), (Ext::AtomicEth, atomic_eth::RKEY)]),
             ("dma_length", &[(Ext::Reth, reth::LEN)]),
+            ("swap", &[(Ext::AtomicEth, atomic_eth::SWAP)]),
+            ("compare", &[(Ext::AtomicEth, atomic_eth::COMPARE)]),
             ("syndrome", &[(Ext::Aeth, aeth::SYNDROME)]),
             ("msn", &[(Ext::Aeth, aeth::MSN)]),
             ("imm", &[(Ext::ImmDt, imm_dt::IMM), (Ext::Ieth, ieth::RKEY)]),
@@ -396,6 +405,8 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
         va: ext("va"),
         rkey: ext("rkey"),
         dma_length: ext("dma_length"),
+        swap: ext("swap"),
+        compare: ext("compare"),
         syndrome: ext("syndrome"),
         msn: ext("msn"),
         imm: ext("imm"),

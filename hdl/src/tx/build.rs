@@ -20,7 +20,7 @@
 //! What a frame holds follows IBTA 9.2 and 9.3 and annex A17: IPv4 with DF and identification 0, or IPv6; UDP to port
 //! 4791 without checksum; BTH with MigReq set and version 0; pad to a multiple of four. Every field that is not named
 //! in [`TxPacket`] or [`AddressVector`] holds the reset value of the specification's table. Extension headers for which
-//! `TxPacket` has no fields (DETH, the operands of AtomicETH and AtomicAckETH) take their room and hold zeros.
+//! `TxPacket` has no fields (DETH) take their room and hold zeros; the original value of AtomicAckETH travels in `va`.
 //!
 //! Latency: 5 cycles from the packet to its first beat, 6 where that beat carries payload, payload at hand.
 //! Throughput: a beat a cycle; a frame of `n` bytes with its ICRC takes `ceil(n / B)` cycles, with no cycle between
@@ -157,11 +157,17 @@ fn extension(ext: Ext, p: &TxPacket) -> Sig {
         Ext::Reth => {
             assemble(&reth::LAYOUT, &[(reth::VA, p.va), (reth::RKEY, p.rkey), (reth::LEN, p.dma_length)])
         }
-        Ext::AtomicEth => {
-            assemble(&atomic_eth::LAYOUT, &[(atomic_eth::VA, p.va), (atomic_eth::RKEY, p.rkey)])
-        }
+        Ext::AtomicEth => assemble(
+            &atomic_eth::LAYOUT,
+            &[
+                (atomic_eth::VA, p.va),
+                (atomic_eth::RKEY, p.rkey),
+                (atomic_eth::SWAP, p.swap),
+                (atomic_eth::COMPARE, p.compare),
+            ],
+        ),
         Ext::Aeth => assemble(&aeth::LAYOUT, &[(aeth::SYNDROME, p.syndrome), (aeth::MSN, p.msn)]),
-        Ext::AtomicAckEth => assemble(&atomic_ack_eth::LAYOUT, &[]),
+        Ext::AtomicAckEth => assemble(&atomic_ack_eth::LAYOUT, &[(atomic_ack_eth::ORIG, p.va)]),
         Ext::ImmDt => assemble(&imm_dt::LAYOUT, &[(imm_dt::IMM, p.imm)]),
         Ext::Ieth => assemble(&ieth::LAYOUT, &[(ieth::RKEY, p.imm)]),
         Ext::Cnp => assemble(&cnp::LAYOUT, &[]),
@@ -601,6 +607,7 @@ mod tests {
         fn push(&mut self, p: Packet) {
             let rng = &mut self.random.rng;
             let (va, rkey, dma_length): (u64, u32, u32) = (rng.random(), rng.random(), rng.random());
+            let (swap, compare): (u64, u64) = (rng.random(), rng.random());
             let (syndrome, imm, se, ackreq): (u8, u32, bool, bool) =
                 (rng.random(), rng.random(), rng.random(), rng.random());
             let (psn, msn) = (rng.random::<u32>() >> 8, rng.random::<u32>() >> 8);
@@ -613,6 +620,8 @@ mod tests {
                 ("va", va.into()),
                 ("rkey", rkey.into()),
                 ("dma_length", dma_length.into()),
+                ("swap", swap.into()),
+                ("compare", compare.into()),
                 ("syndrome", syndrome.into()),
                 ("msn", msn.into()),
                 ("imm", imm.into()),
@@ -627,9 +636,9 @@ mod tests {
                 match header {
                     Ext::Deth => ext.deth = Some(Deth::default()),
                     Ext::Reth => ext.reth = Some(Reth { va, rkey, len: dma_length }),
-                    Ext::AtomicEth => ext.atomic = Some(AtomicEth { va, rkey, ..Default::default() }),
+                    Ext::AtomicEth => ext.atomic = Some(AtomicEth { va, rkey, swap, compare }),
                     Ext::Aeth => ext.aeth = Some(Aeth { syndrome, msn }),
-                    Ext::AtomicAckEth => ext.atomic_ack = Some(AtomicAckEth::default()),
+                    Ext::AtomicAckEth => ext.atomic_ack = Some(AtomicAckEth { orig: va }),
                     Ext::ImmDt => ext.imm = Some(ImmDt { imm }),
                     Ext::Ieth => ext.ieth = Some(Ieth { rkey: imm }),
                     Ext::Cnp => ext.cnp = Some(Cnp::default()),
