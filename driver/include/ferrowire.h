@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x010c39be1e7e8387ull
+#define FW_LAYOUT_HASH 0x6c4b75e3df632a57ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -568,11 +568,6 @@
 #define FW_SEND_WQE_NUM_SGE_SHIFT 0u
 #define FW_SEND_WQE_NUM_SGE_WIDTH 8u
 #define FW_SEND_WQE_NUM_SGE_MASK 0xffull
-#define FW_SEND_WQE_UNITS_BYTE 3u
-#define FW_SEND_WQE_UNITS_SIZE 1u
-#define FW_SEND_WQE_UNITS_SHIFT 0u
-#define FW_SEND_WQE_UNITS_WIDTH 8u
-#define FW_SEND_WQE_UNITS_MASK 0xffull
 #define FW_SEND_WQE_IMM_BYTE 4u
 #define FW_SEND_WQE_IMM_SIZE 4u
 #define FW_SEND_WQE_IMM_SHIFT 0u
@@ -651,11 +646,6 @@
 #define FW_SEND_WQE_UD_NUM_SGE_SHIFT 0u
 #define FW_SEND_WQE_UD_NUM_SGE_WIDTH 8u
 #define FW_SEND_WQE_UD_NUM_SGE_MASK 0xffull
-#define FW_SEND_WQE_UD_UNITS_BYTE 3u
-#define FW_SEND_WQE_UD_UNITS_SIZE 1u
-#define FW_SEND_WQE_UD_UNITS_SHIFT 0u
-#define FW_SEND_WQE_UD_UNITS_WIDTH 8u
-#define FW_SEND_WQE_UD_UNITS_MASK 0xffull
 #define FW_SEND_WQE_UD_IMM_BYTE 4u
 #define FW_SEND_WQE_UD_IMM_SIZE 4u
 #define FW_SEND_WQE_UD_IMM_SHIFT 0u
@@ -729,11 +719,6 @@
 #define FW_SEND_WQE_BIND_NUM_SGE_SHIFT 0u
 #define FW_SEND_WQE_BIND_NUM_SGE_WIDTH 8u
 #define FW_SEND_WQE_BIND_NUM_SGE_MASK 0xffull
-#define FW_SEND_WQE_BIND_UNITS_BYTE 3u
-#define FW_SEND_WQE_BIND_UNITS_SIZE 1u
-#define FW_SEND_WQE_BIND_UNITS_SHIFT 0u
-#define FW_SEND_WQE_BIND_UNITS_WIDTH 8u
-#define FW_SEND_WQE_BIND_UNITS_MASK 0xffull
 #define FW_SEND_WQE_BIND_MW_KEY_BYTE 4u
 #define FW_SEND_WQE_BIND_MW_KEY_SIZE 4u
 #define FW_SEND_WQE_BIND_MW_KEY_SHIFT 0u

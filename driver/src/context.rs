@@ -61,9 +61,9 @@ pub struct Capabilities {
     pub max_mtu: Coded<PathMtu>,
     /// Page sizes a region may have: bit `n` set says 2^n bytes.
     pub page_shifts: u32,
-    /// Units of the largest send queue, as a power of two.
+    /// WQEs of the largest send queue, as a power of two.
     pub max_sq_log2: u8,
-    /// Units of the largest receive queue, as a power of two.
+    /// WQEs of the largest receive queue, as a power of two.
     pub max_rq_log2: u8,
     /// Entries of the largest completion queue, as a power of two.
     pub max_cq_log2: u8,

@@ -5,14 +5,23 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ferrowire_spec::queue::command::create_cq::CreateCq;
-use ferrowire_spec::queue::cqe::{self, Cqe};
+use ferrowire_spec::queue::cqe::{self, Cqe, LocalCause};
 use ferrowire_spec::queue::doorbell::{self, cq::CqDoorbell};
 use ferrowire_spec::queue::{CommandOpcode, CqeOpcode, WcStatus};
 
 use crate::context::{Context, Device};
 use crate::error::{Coded, Error, Result};
 use crate::ring::EntryRing;
-use crate::send::SendTracker;
+use crate::work::Tracker;
+
+/// Queue of a queue pair that a work request was posted to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WorkKind {
+    /// The send queue.
+    Send,
+    /// The receive queue.
+    Receive,
+}
 
 /// How a work request ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,9 +30,11 @@ pub struct Completion {
     pub wr_id: u64,
     /// Queue pair.
     pub qpn: u32,
-    /// Success, or why it failed. With anything but success, the other fields up to `syndrome` mean nothing.
+    /// A send or a receive.
+    pub kind: WorkKind,
+    /// Success, or why it failed. With anything but success, what stands below `syndrome` means nothing.
     pub status: Coded<WcStatus>,
-    /// Cause of a failure: the AETH syndrome of the peer, or one of [`LocalCause`](ferrowire_spec::queue::cqe::LocalCause).
+    /// Cause of a failure: the AETH syndrome of the peer, or a [`LocalCause`]; see [`cause`](Self::cause).
     pub syndrome: u8,
     /// What was completed.
     pub opcode: Coded<CqeOpcode>,
@@ -42,6 +53,11 @@ impl Completion {
     pub fn is_success(&self) -> bool {
         self.status == WcStatus::Success
     }
+
+    /// Why it failed, when that is known on this side; `None`: it did not, or `syndrome` is the peer's.
+    pub fn cause(&self) -> Option<LocalCause> {
+        LocalCause::from_code(self.syndrome).filter(|cause| *cause != LocalCause::None)
+    }
 }
 
 /// For arrays that [`CompletionQueue::poll`] fills: of no queue pair.
@@ -50,6 +66,7 @@ impl Default for Completion {
         Self {
             wr_id: 0,
             qpn: 0,
+            kind: WorkKind::Send,
             status: Coded::Known(WcStatus::GeneralErr),
             syndrome: 0,
             opcode: Coded::Unknown(0xff),
@@ -64,7 +81,8 @@ impl Default for Completion {
 /// What the queue knows about a queue pair that uses it.
 #[derive(Default)]
 struct Attached {
-    sends: Option<Arc<SendTracker>>,
+    sends: Option<Arc<Tracker>>,
+    receives: Option<Arc<Tracker>>,
     /// Entries before this one are of a queue pair that has the number no more, or was reset.
     stale_until: Option<u32>,
 }
@@ -90,13 +108,22 @@ impl State {
             attached.stale_until = None;
         }
         let status = Coded::<WcStatus>::from(cqe.status);
-        // Receives have no queue to look in yet.
-        let sends = attached.sends.as_ref().filter(|_| !cqe.receive);
-        let wr_id = sends.and_then(|s| s.complete(cqe.wqe_index, status == WcStatus::Success));
+        let success = status == WcStatus::Success;
+        let (kind, wr_id) = match cqe.receive {
+            false => {
+                let sends = attached.sends.as_ref();
+                (WorkKind::Send, sends.and_then(|queue| queue.complete(cqe.wqe_index, success)))
+            }
+            true => {
+                let receives = attached.receives.as_ref();
+                (WorkKind::Receive, receives.and_then(|queue| queue.complete_oldest(cqe.wqe_index, success)))
+            }
+        };
         let Some(wr_id) = wr_id else { return Err(unexpected) };
         Ok(Some(Completion {
             wr_id,
             qpn: cqe.qpn,
+            kind,
             status,
             syndrome: cqe.syndrome,
             opcode: Coded::from(cqe.opcode),
@@ -122,8 +149,8 @@ impl Cq {
         f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// From now on, completions of `qpn` are those of `sends`; entries already there are of an earlier life of the number.
-    pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<SendTracker>>) {
+    /// From now on, completions of `qpn` are those of these queues; entries already there are of an earlier life of the number.
+    pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<Tracker>>, receives: Option<Arc<Tracker>>) {
         self.with(|state| {
             let at = qpn as usize;
             if at >= state.attached.len() {
@@ -131,13 +158,13 @@ impl Cq {
             }
             let written = state.ring.written();
             let stale_until = (written != state.ring.consumer()).then_some(written);
-            state.attached[at] = Attached { sends, stale_until };
+            state.attached[at] = Attached { sends, receives, stale_until };
         });
     }
 
     /// Entries of `qpn` that are there are handed to nobody any more. The card writes none behind them.
     pub(crate) fn detach(&self, qpn: u32) {
-        self.attach(qpn, None);
+        self.attach(qpn, None, None);
     }
 
     fn destroy(&mut self) -> Result<()> {

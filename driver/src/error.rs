@@ -189,17 +189,25 @@ pub enum Error {
 
     /// The send queue has no room for the work request; nothing was posted.
     #[error(
-        "post send to queue pair {qpn:#x}: takes {needed} units, {free} of {size} are free; \
+        "post send to queue pair {qpn:#x}: all {size} work requests of the queue are outstanding; \
          poll the completion queue, and signal a work request now and then"
     )]
     SendQueueFull {
         /// The queue pair.
         qpn: u32,
-        /// Units that the work request takes.
-        needed: usize,
-        /// Units free.
-        free: usize,
-        /// Units of the queue.
+        /// Work requests that the queue holds.
+        size: usize,
+    },
+
+    /// The receive queue has no room for the receive; nothing was posted.
+    #[error(
+        "post receive to queue pair {qpn:#x}: all {size} receives of the queue are outstanding; \
+         poll the completion queue, or create the queue pair with a larger max_recv_wr"
+    )]
+    RecvQueueFull {
+        /// The queue pair.
+        qpn: u32,
+        /// Receives that the queue holds.
         size: usize,
     },
 

@@ -3,7 +3,7 @@
 //!
 //! A program gives [`Context::open`] a [`Bus`], the way to a card, and gets objects with the names and rules of
 //! the verbs (IBTA volume 1, chapters 10 and 11): [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`Qp`].
-//! Today that is RDMA WRITE over reliable connections.
+//! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, as far as the card has them.
 //!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
 //!   whether it worked.
@@ -75,16 +75,18 @@ mod mr;
 mod pd;
 mod qp;
 mod random;
+mod recv;
 mod ring;
 mod send;
 pub mod sys;
 mod tables;
+mod work;
 
 pub use access::AccessFlags;
 pub use av::AddressVector;
 pub use bus::{Bus, BusError, DmaBuffer, DmaMapping};
 pub use context::{Capabilities, Context, ContextOptions};
-pub use cq::{Completion, CompletionQueue};
+pub use cq::{Completion, CompletionQueue, WorkKind};
 pub use error::{Coded, Error, Result};
 pub use memory_map::{MemoryMap, UnmappedError};
 pub use mr::{MemoryRegion, PageSize};
@@ -93,6 +95,7 @@ pub use qp::{
     Init, InitAttributes, Qp, QpAttributes, QpInitAttr, QpStatus, QueuePair, Reset, Rtr, RtrAttributes, Rts,
     RtsAttributes, State, StepError,
 };
+pub use recv::{PostRecv, RecvWr};
 pub use send::{Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
 pub use sys::HostMemory;
 
@@ -100,6 +103,7 @@ pub use ferrowire_spec as spec;
 pub use ferrowire_spec::csr::{DropReason, HwCounter, TrafficCounter};
 pub use ferrowire_spec::qp_state::QpState;
 pub use ferrowire_spec::queue::command::PathMtu;
+pub use ferrowire_spec::queue::cqe::LocalCause;
 pub use ferrowire_spec::queue::{
     CommandAttribute, CommandOpcode, CommandStatus, CqeOpcode, SendOpcode, WcStatus,
 };

@@ -10,7 +10,7 @@ use ferrowire_spec::queue::command::create_qp::CreateQp;
 use ferrowire_spec::queue::command::modify_qp::ModifyQp;
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::command_completion::qp_summary::QpSummary;
-use ferrowire_spec::queue::{CommandOpcode, WQE_UNIT};
+use ferrowire_spec::queue::{recv_wqe, send_wqe, CommandOpcode};
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::Psn;
 
@@ -19,9 +19,10 @@ use crate::av::AddressVector;
 use crate::context::Device;
 use crate::cq::{CompletionQueue, Cq};
 use crate::error::{Coded, Error, Result};
-use crate::handle::OwnedDma;
 use crate::pd::{Pd, ProtectionDomain};
+use crate::recv::{PostRecv, RecvQueue};
 use crate::send::{PostSend, SendQueue};
+use crate::work::WorkQueue;
 
 const CREATE: &str = "create_qp";
 const MODIFY: &str = "modify_qp";
@@ -36,23 +37,32 @@ pub struct QpInitAttr {
     pub send_cq: CompletionQueue,
     /// Where receives complete.
     pub recv_cq: CompletionQueue,
-    /// Units of 64 bytes in the send queue, made a power of two: a WQE with one SGE takes one.
-    pub max_send_units: u32,
-    /// Receive WQEs, made a power of two.
+    /// Work requests in the send queue, made a power of two.
+    pub max_send_wr: u32,
+    /// SGEs of each of them. The queue has slots of 64 bytes for one, 128 for 5, 256 for 13, 512 for 16.
+    pub max_send_sge: u8,
+    /// Bytes of inline data of each of them: 16, 80, 208 and 256 in the same slots.
+    pub max_inline: u16,
+    /// Work requests in the receive queue, made a power of two.
     pub max_recv_wr: u32,
+    /// SGEs of each of them: 4 in slots of 64 bytes, 8 in 128, 16 in 256.
+    pub max_recv_sge: u8,
     /// Every send is signalled.
     pub sq_sig_all: bool,
 }
 
 impl QpInitAttr {
-    /// A reliable connection with queues of 64 units.
+    /// A reliable connection with queues of 64 work requests of one SGE.
     pub fn rc(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
         Self {
             service: Service::Rc,
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
-            max_send_units: 64,
+            max_send_wr: 64,
+            max_send_sge: 1,
+            max_inline: 0,
             max_recv_wr: 64,
+            max_recv_sge: 1,
             sq_sig_all: false,
         }
     }
@@ -351,7 +361,7 @@ struct Inner {
     state: QpState,
     live: bool,
     sends: SendQueue,
-    receives: OwnedDma,
+    receives: RecvQueue,
     send_cq: Arc<Cq>,
     recv_cq: Arc<Cq>,
     pd: Arc<Pd>,
@@ -363,7 +373,10 @@ impl Inner {
     }
 
     fn state(&self) -> QpState {
-        let ended = matches!(self.state, QpState::Rts | QpState::Sqd) && self.sends.tracker().failed();
+        if self.state.responds() && self.receives.0.tracker().failed() {
+            return QpState::Err;
+        }
+        let ended = matches!(self.state, QpState::Rts | QpState::Sqd) && self.sends.0.tracker().failed();
         match self.service {
             _ if !ended => self.state,
             Service::Rc => QpState::Err,
@@ -390,21 +403,25 @@ impl Inner {
         commands.run(CommandOpcode::ModifyQp, qpn, |token| attributes.command(token, qpn, to).to_bytes())?;
         if to == QpState::Reset {
             // The card has stopped: what was posted is gone, and what it completed is of an earlier life.
-            self.sends.reset();
+            self.sends.0.reset();
+            self.receives.0.reset();
             self.attach();
         }
         if from == QpState::Sqe {
-            self.sends.tracker().recovered();
+            self.sends.0.tracker().recovered();
         }
         self.state = to;
         Ok(())
     }
 
     fn attach(&self) {
-        if !Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
-            self.recv_cq.attach(self.qpn, None);
+        let (sends, receives) = (Arc::clone(self.sends.0.tracker()), Arc::clone(self.receives.0.tracker()));
+        if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
+            self.send_cq.attach(self.qpn, Some(sends), Some(receives));
+        } else {
+            self.send_cq.attach(self.qpn, Some(sends), None);
+            self.recv_cq.attach(self.qpn, None, Some(receives));
         }
-        self.send_cq.attach(self.qpn, Some(Arc::clone(self.sends.tracker())));
     }
 
     fn query(&self) -> Result<QpStatus> {
@@ -428,8 +445,8 @@ impl Inner {
         if result.is_ok() {
             self.device().tables(|t| t.qps.give_back(self.qpn));
         } else {
-            self.sends.leak();
-            self.receives.leak();
+            self.sends.0.leak();
+            self.receives.0.leak();
         }
         result.map(|_| ())
     }
@@ -558,6 +575,21 @@ impl Qp<Rtr> {
     }
 }
 
+/// Receives may be posted from INIT on (IBTA 10.3.1.2): so that they are there before the peer's first message.
+macro_rules! receives {
+    ($($State:ident)+) => {$(
+        impl Qp<$State> {
+            /// Begins a batch of receives; the doorbell is rung once, at its end.
+            pub fn start_post_recv(&mut self) -> PostRecv<'_> {
+                let Inner { pd, qpn, receives, .. } = &mut *self.inner;
+                PostRecv { device: &pd.device, qpn: *qpn, queue: receives }
+            }
+        }
+    )+};
+}
+
+receives! { Init Rtr Rts }
+
 impl Qp<Rts> {
     /// Begins a batch of work requests; the doorbell is rung once, at its end.
     pub fn start_post_send(&mut self) -> PostSend<'_> {
@@ -580,6 +612,11 @@ impl Qp<Rts> {
         }
         self.inner.modify(to, attributes)
     }
+}
+
+/// The smallest slot of so many units, as a power of two.
+fn stride(units: usize) -> u8 {
+    units.next_power_of_two().trailing_zeros() as u8
 }
 
 impl ProtectionDomain {
@@ -617,10 +654,23 @@ impl ProtectionDomain {
             log2.filter(|log2| count > 0 && *log2 <= max)
                 .ok_or_else(|| refuse(attribute, count.into(), format!("choose 1 to 2^{max}")))
         };
-        let sq_log2 = log2_of("max_send_units", attr.max_send_units, can.max_sq_log2)?;
+        let sq_log2 = log2_of("max_send_wr", attr.max_send_wr, can.max_sq_log2)?;
         let rq_log2 = log2_of("max_recv_wr", attr.max_recv_wr, can.max_rq_log2)?;
-        let mut sends = SendQueue::new(OwnedDma::alloc(&device.bus, WQE_UNIT << sq_log2)?, sq_log2);
-        let mut receives = OwnedDma::alloc(&device.bus, WQE_UNIT << rq_log2)?;
+        for (attribute, value, max) in [
+            ("max_send_sge", attr.max_send_sge.into(), can.max_send_sge.into()),
+            ("max_inline", attr.max_inline, can.max_inline),
+            ("max_recv_sge", attr.max_recv_sge.into(), can.max_recv_sge.into()),
+        ] {
+            if value > max {
+                return Err(refuse(attribute, value.into(), format!("the card takes up to {max}")));
+            }
+        }
+        let units = send_wqe::units_for_sges(attr.max_send_sge.into())
+            .max(send_wqe::units_for_inline(attr.max_inline.into()));
+        let sq_stride = stride(units).min(send_wqe::MAX_STRIDE);
+        let rq_stride = stride(recv_wqe::units_for_sges(attr.max_recv_sge.into())).min(recv_wqe::MAX_STRIDE);
+        let mut sends = WorkQueue::alloc(&device.bus, sq_log2, sq_stride)?;
+        let mut receives = WorkQueue::alloc(&device.bus, rq_log2, rq_stride)?;
         let qpn = device.take(CREATE, "queue pairs", can.max_qp, |t| &mut t.qps)?;
         let result = device.commands.run(CommandOpcode::CreateQp, qpn, |token| {
             CreateQp {
@@ -630,7 +680,9 @@ impl ProtectionDomain {
                 service: attr.service.code(),
                 doorbell_page: device.options.doorbell_page,
                 sq_log2: sends.log2(),
-                rq_log2,
+                sq_stride: sends.stride(),
+                rq_log2: receives.log2(),
+                rq_stride: receives.stride(),
                 send_cqn: attr.send_cq.cq.cqn,
                 recv_cqn: attr.recv_cq.cq.cqn,
                 sq_sig_all: attr.sq_sig_all,
@@ -654,8 +706,8 @@ impl ProtectionDomain {
             service: attr.service,
             state: QpState::Reset,
             live: true,
-            sends,
-            receives,
+            sends: SendQueue(sends),
+            receives: RecvQueue(receives),
             send_cq: Arc::clone(&attr.send_cq.cq),
             recv_cq: Arc::clone(&attr.recv_cq.cq),
             pd: Arc::clone(&self.pd),

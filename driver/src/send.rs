@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The send queue: work requests in, WQEs out, and the numbers by which completions find back.
-
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, AtomicU8, Ordering};
-use std::sync::Arc;
+//! The send queue: work requests in, WQEs out.
 
 use ferrowire_spec::queue::doorbell::{self, sq::SqDoorbell};
 use ferrowire_spec::queue::send_wqe::{self, sge, SendWqe, INLINE_AT, SGES_PER_UNIT};
@@ -10,12 +7,9 @@ use ferrowire_spec::queue::{SendOpcode, WQE_UNIT};
 
 use crate::context::Device;
 use crate::error::{Error, Result};
-use crate::handle::OwnedDma;
+use crate::work::{limit, refuse, total, WorkQueue, MAX_MESSAGE};
 
 const OPERATION: &str = "post send";
-
-/// Largest message (IBTA 9.7.7).
-const MAX_MESSAGE: u64 = 1 << 31;
 
 /// Scatter/gather element: a run of bytes in a registered region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,18 +35,90 @@ pub struct RemoteAddress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SendOp {
+    /// SEND: the bytes go to the peer's next receive.
+    Send,
+    /// SEND with immediate.
+    SendImm {
+        /// Value for the peer's completion.
+        imm: u32,
+    },
+    /// SEND with invalidate.
+    SendInv {
+        /// Key of the peer that is invalid when its receive completes.
+        key: u32,
+    },
     /// RDMA WRITE.
     Write {
         /// Where to.
         remote: RemoteAddress,
     },
+    /// RDMA WRITE with immediate, which takes a receive of the peer.
+    WriteImm {
+        /// Where to.
+        remote: RemoteAddress,
+        /// Value for the peer's completion.
+        imm: u32,
+    },
+    /// RDMA READ into the elements.
+    Read {
+        /// Where from.
+        remote: RemoteAddress,
+    },
+    /// Compare and swap of the 8 bytes at `remote`; what was there goes to the element, of 8 bytes.
+    CompareSwap {
+        /// Where, a multiple of 8.
+        remote: RemoteAddress,
+        /// What must be there.
+        compare: u64,
+        /// What is stored then.
+        swap: u64,
+    },
+    /// Fetch and add of the 8 bytes at `remote`; what was there goes to the element, of 8 bytes.
+    FetchAdd {
+        /// Where, a multiple of 8.
+        remote: RemoteAddress,
+        /// What is added, modulo 2^64.
+        add: u64,
+    },
+    /// Invalidates a key of this side.
+    LocalInv {
+        /// The key.
+        key: u32,
+    },
+}
+
+/// Fields of a WQE that follow from the operation.
+fn fields(op: &SendOp) -> SendWqe {
+    let at = |remote: RemoteAddress| SendWqe {
+        remote_va: remote.address,
+        rkey: remote.rkey,
+        ..SendWqe::default()
+    };
+    let wqe = match *op {
+        SendOp::Send => SendWqe::default(),
+        SendOp::SendImm { imm } => SendWqe { imm, ..SendWqe::default() },
+        SendOp::SendInv { key } | SendOp::LocalInv { key } => SendWqe { imm: key, ..SendWqe::default() },
+        SendOp::Write { remote } | SendOp::Read { remote } => at(remote),
+        SendOp::WriteImm { remote, imm } => SendWqe { imm, ..at(remote) },
+        SendOp::CompareSwap { remote, compare, swap } => SendWqe { compare_add: compare, swap, ..at(remote) },
+        SendOp::FetchAdd { remote, add } => SendWqe { compare_add: add, ..at(remote) },
+    };
+    SendWqe { opcode: op.opcode().code(), ..wqe }
 }
 
 impl SendOp {
     /// As WQE and CQE name it.
     pub const fn opcode(&self) -> SendOpcode {
         match self {
+            SendOp::Send => SendOpcode::Send,
+            SendOp::SendImm { .. } => SendOpcode::SendImm,
+            SendOp::SendInv { .. } => SendOpcode::SendInv,
             SendOp::Write { .. } => SendOpcode::Write,
+            SendOp::WriteImm { .. } => SendOpcode::WriteImm,
+            SendOp::Read { .. } => SendOpcode::Read,
+            SendOp::CompareSwap { .. } => SendOpcode::CmpSwap,
+            SendOp::FetchAdd { .. } => SendOpcode::FetchAdd,
+            SendOp::LocalInv { .. } => SendOpcode::LocalInv,
         }
     }
 }
@@ -81,15 +147,8 @@ impl<'a, const N: usize> From<&'a [Sge; N]> for Payload<'a> {
 impl Payload<'_> {
     fn bytes(&self) -> u64 {
         match self {
-            Payload::Sges(sges) => sges.iter().map(|s| u64::from(s.bytes)).sum(),
+            Payload::Sges(sges) => total(sges),
             Payload::Inline(data) => data.len() as u64,
-        }
-    }
-
-    fn units(&self) -> usize {
-        match self {
-            Payload::Sges(sges) => send_wqe::units_for_sges(sges.len()),
-            Payload::Inline(data) => send_wqe::units_for_inline(data.len()),
         }
     }
 }
@@ -109,6 +168,46 @@ impl<'a> SendWr<'a> {
     /// A work request that the caller knows as `wr_id`, not signalled.
     pub fn new(wr_id: u64, op: SendOp, payload: impl Into<Payload<'a>>) -> Self {
         Self { wr_id, op, payload: payload.into(), signaled: false, solicited: false, fence: false }
+    }
+
+    /// A SEND of `payload`.
+    pub fn send(wr_id: u64, payload: impl Into<Payload<'a>>) -> Self {
+        Self::new(wr_id, SendOp::Send, payload)
+    }
+
+    /// A SEND of `payload` with an immediate.
+    pub fn send_imm(wr_id: u64, payload: impl Into<Payload<'a>>, imm: u32) -> Self {
+        Self::new(wr_id, SendOp::SendImm { imm }, payload)
+    }
+
+    /// A SEND of `payload` that invalidates a key of the peer.
+    pub fn send_inv(wr_id: u64, payload: impl Into<Payload<'a>>, key: u32) -> Self {
+        Self::new(wr_id, SendOp::SendInv { key }, payload)
+    }
+
+    /// An RDMA WRITE of `payload` to `remote` with an immediate.
+    pub fn write_imm(wr_id: u64, payload: impl Into<Payload<'a>>, remote: RemoteAddress, imm: u32) -> Self {
+        Self::new(wr_id, SendOp::WriteImm { remote, imm }, payload)
+    }
+
+    /// An RDMA READ from `remote` into `sges`.
+    pub fn read(wr_id: u64, sges: &'a [Sge], remote: RemoteAddress) -> Self {
+        Self::new(wr_id, SendOp::Read { remote }, sges)
+    }
+
+    /// A compare and swap at `remote`; `sges` are 8 bytes for what was there.
+    pub fn compare_swap(wr_id: u64, sges: &'a [Sge], remote: RemoteAddress, compare: u64, swap: u64) -> Self {
+        Self::new(wr_id, SendOp::CompareSwap { remote, compare, swap }, sges)
+    }
+
+    /// A fetch and add at `remote`; `sges` are 8 bytes for what was there.
+    pub fn fetch_add(wr_id: u64, sges: &'a [Sge], remote: RemoteAddress, add: u64) -> Self {
+        Self::new(wr_id, SendOp::FetchAdd { remote, add }, sges)
+    }
+
+    /// An invalidation of a key of this side.
+    pub fn local_inv(wr_id: u64, key: u32) -> Self {
+        Self::new(wr_id, SendOp::LocalInv { key }, Payload::Sges(&[]))
     }
 
     /// An RDMA WRITE of `payload` to `remote`.
@@ -132,172 +231,62 @@ impl<'a> SendWr<'a> {
     }
 }
 
-/// A WQE in the queue, kept at the place of its first unit.
-#[derive(Default)]
-struct Shadow {
-    wr_id: AtomicU64,
-    /// Units; 0 where no WQE begins.
-    units: AtomicU8,
-}
-
-/// What posting and polling share: which work request each WQE is, and how far both have got.
-///
-/// The one poster writes the shadow of a WQE, then `producer`; a poller reads `producer`, then the shadow of a WQE
-/// before it, and moves `consumer` (pollers take turns by the CQ's lock). So neither waits for the other, and a program may
-/// poll while it holds a [`PostSend`].
-pub(crate) struct SendTracker {
-    shadow: Box<[Shadow]>,
-    producer: AtomicU16,
-    consumer: AtomicU16,
-    /// A completion said that the queue pair is in error.
-    failed: AtomicBool,
-}
-
-impl SendTracker {
-    fn new(log2: u8) -> Self {
-        Self {
-            shadow: (0..1 << log2).map(|_| Shadow::default()).collect(),
-            producer: AtomicU16::new(0),
-            consumer: AtomicU16::new(0),
-            failed: AtomicBool::new(false),
-        }
-    }
-
-    fn slot(&self, index: u16) -> &Shadow {
-        &self.shadow[usize::from(index) & (self.shadow.len() - 1)]
-    }
-
-    fn free(&self) -> usize {
-        let used = self.producer.load(Ordering::Relaxed).wrapping_sub(self.consumer.load(Ordering::Acquire));
-        self.shadow.len() - usize::from(used)
-    }
-
-    /// The work request whose WQE begins at `index`; it and all before it leave the queue. None when no WQE begins there.
-    pub(crate) fn complete(&self, index: u16, success: bool) -> Option<u64> {
-        let producer = self.producer.load(Ordering::Acquire);
-        let consumer = self.consumer.load(Ordering::Relaxed);
-        if index.wrapping_sub(consumer) >= producer.wrapping_sub(consumer) {
-            return None;
-        }
-        let shadow = self.slot(index);
-        let units = shadow.units.load(Ordering::Relaxed);
-        if units == 0 {
-            return None;
-        }
-        let wr_id = shadow.wr_id.load(Ordering::Relaxed);
-        if !success {
-            self.failed.store(true, Ordering::Relaxed);
-        }
-        self.consumer.store(index.wrapping_add(units.into()), Ordering::Release);
-        Some(wr_id)
-    }
-
-    pub(crate) fn failed(&self) -> bool {
-        self.failed.load(Ordering::Relaxed)
-    }
-
-    /// The queue pair left SQE.
-    pub(crate) fn recovered(&self) {
-        self.failed.store(false, Ordering::Relaxed);
-    }
-}
-
 /// The poster's side of a send queue.
-pub(crate) struct SendQueue {
-    ring: OwnedDma,
-    tracker: Arc<SendTracker>,
-    log2: u8,
-    /// Producer that the card was told.
-    rung: u16,
-}
+pub(crate) struct SendQueue(pub(crate) WorkQueue);
 
 impl SendQueue {
-    pub(crate) fn new(ring: OwnedDma, log2: u8) -> Self {
-        Self { ring, tracker: Arc::new(SendTracker::new(log2)), log2, rung: 0 }
-    }
-
-    pub(crate) fn tracker(&self) -> &Arc<SendTracker> {
-        &self.tracker
-    }
-
-    /// Empty, as after RESET; completions of before find nothing here.
-    pub(crate) fn reset(&mut self) {
-        self.tracker = Arc::new(SendTracker::new(self.log2));
-        self.rung = 0;
-    }
-
-    pub(crate) fn leak(&mut self) {
-        self.ring.leak();
-    }
-
-    pub(crate) fn bus_address(&self) -> u64 {
-        self.ring.bus_address()
-    }
-
-    pub(crate) fn log2(&self) -> u8 {
-        self.log2
-    }
-
-    fn write_unit(&self, index: u16, unit: &[u8; WQE_UNIT]) {
-        let slot = usize::from(index) & ((1 << self.log2) - 1);
-        self.ring.memory().write(slot * WQE_UNIT, unit);
+    /// What is wrong with a work request by itself, for this card and this queue.
+    fn check(&self, device: &Device, wr: &SendWr<'_>) -> Result<()> {
+        let units = self.0.units();
+        let refuse = |attribute, value: u64, fix: &str| Err(refuse(OPERATION, attribute, value, fix.into()));
+        match wr.payload {
+            Payload::Sges(sges) => {
+                let slot = (1 + SGES_PER_UNIT * (units - 1)).min(send_wqe::MAX_SGES);
+                let card = device.capabilities.max_send_sge.into();
+                let asked = (slot, "max_send_sge");
+                limit(OPERATION, "num_sge", sges.len(), asked, card, "post several work requests")?;
+            }
+            Payload::Inline(data) => {
+                let slot = (units * WQE_UNIT - INLINE_AT).min(send_wqe::MAX_INLINE);
+                let card = device.capabilities.max_inline.into();
+                let asked = (slot, "max_inline");
+                limit(OPERATION, "inline_len", data.len(), asked, card, "send from registered memory")?;
+            }
+        }
+        let bytes = wr.payload.bytes();
+        if bytes > MAX_MESSAGE {
+            return refuse("length", bytes, "a message has at most 2^31 bytes; post several");
+        }
+        let inline = matches!(wr.payload, Payload::Inline(_));
+        match wr.op {
+            SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } if inline => {
+                refuse("inline_len", bytes, "the answer needs registered memory; give elements")
+            }
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } if bytes != 8 => {
+                refuse("length", bytes, "an atomic answers 8 bytes; give elements for them")
+            }
+            SendOp::LocalInv { .. } if bytes > 0 => {
+                refuse("length", bytes, "an invalidation carries nothing; give no payload")
+            }
+            _ => Ok(()),
+        }
     }
 
     fn post(&mut self, device: &Device, qpn: u32, wr: &SendWr<'_>) -> Result<()> {
-        let bytes = wr.payload.bytes();
-        let limit = |attribute, value: u64, fix: String| {
-            Err(Error::Attribute { operation: OPERATION, attribute, value, fix })
-        };
-        let (num_sge, inline_len) = match wr.payload {
-            Payload::Sges(sges) => (sges.len(), 0),
-            Payload::Inline(data) => (0, data.len()),
-        };
-        let max_sge = usize::from(device.capabilities.max_send_sge);
-        let max_inline = usize::from(device.capabilities.max_inline);
-        if num_sge > max_sge {
-            return limit(
-                "num_sge",
-                num_sge as u64,
-                format!("the card takes {max_sge}; post several work requests"),
-            );
+        self.check(device, wr)?;
+        let Self(queue) = self;
+        if queue.room() == 0 {
+            return Err(Error::SendQueueFull { qpn, size: queue.size() });
         }
-        if inline_len > max_inline {
-            let fix = format!("the card takes {max_inline} bytes; send from registered memory");
-            return limit("inline_len", inline_len as u64, fix);
-        }
-        if bytes > MAX_MESSAGE {
-            return limit("length", bytes, "a message has at most 2^31 bytes; post several".into());
-        }
-        let units = wr.payload.units();
-        if units > usize::from(u8::MAX) {
-            return limit("units", units as u64, "a WQE has at most 255; post several work requests".into());
-        }
-        let (free, size) = (self.tracker.free(), self.tracker.shadow.len());
-        if units > free {
-            return Err(Error::SendQueueFull { qpn, needed: units, free, size });
-        }
-
-        let producer = self.tracker.producer.load(Ordering::Relaxed);
-        let wqe = SendWqe {
-            opcode: wr.op.opcode().code(),
-            signaled: wr.signaled,
-            solicited: wr.solicited,
-            fence: wr.fence,
-            inline: matches!(wr.payload, Payload::Inline(_)),
-            num_sge: num_sge as u8,
-            units: units as u8,
-            inline_len: inline_len as u16,
-            ..SendWqe::default()
-        };
-        let wqe = match wr.op {
-            SendOp::Write { remote } => SendWqe { remote_va: remote.address, rkey: remote.rkey, ..wqe },
-        };
+        let wqe =
+            SendWqe { signaled: wr.signaled, solicited: wr.solicited, fence: wr.fence, ..fields(&wr.op) };
         let unit_of = |wqe: SendWqe| wqe.to_bytes().map_err(|e| Error::from_spec(OPERATION, e));
         match wr.payload {
             Payload::Sges(sges) => {
                 let (first, rest) = sges.split_first().map_or((None, sges), |(f, r)| (Some(f), r));
                 let sge0 = first.copied().unwrap_or(Sge { address: 0, lkey: 0, bytes: 0 });
                 let unit = unit_of(SendWqe {
+                    num_sge: sges.len() as u8,
                     sge0_addr: sge0.address,
                     sge0_lkey: sge0.lkey,
                     sge0_len: sge0.bytes,
@@ -309,44 +298,31 @@ impl SendQueue {
                         let sge = sge::Sge { addr: sge.address, lkey: sge.lkey, len: sge.bytes };
                         sge.emit(at).map_err(|e| Error::from_spec(OPERATION, e))?;
                     }
-                    self.write_unit(producer.wrapping_add(1 + i as u16), &more);
+                    queue.write(1 + i, &more);
                 }
-                self.write_unit(producer, &unit);
+                queue.write(0, &unit);
             }
             Payload::Inline(data) => {
-                let mut unit = unit_of(wqe)?;
+                let mut unit = unit_of(SendWqe { inline: true, inline_len: data.len() as u16, ..wqe })?;
                 let (first, rest) = data.split_at(data.len().min(WQE_UNIT - INLINE_AT));
                 unit[INLINE_AT..][..first.len()].copy_from_slice(first);
                 for (i, part) in rest.chunks(WQE_UNIT).enumerate() {
                     let mut more = [0; WQE_UNIT];
                     more[..part.len()].copy_from_slice(part);
-                    self.write_unit(producer.wrapping_add(1 + i as u16), &more);
+                    queue.write(1 + i, &more);
                 }
-                self.write_unit(producer, &unit);
+                queue.write(0, &unit);
             }
         }
-        for i in 1..units as u16 {
-            self.tracker.slot(producer.wrapping_add(i)).units.store(0, Ordering::Relaxed);
-        }
-        let shadow = self.tracker.slot(producer);
-        shadow.wr_id.store(wr.wr_id, Ordering::Relaxed);
-        shadow.units.store(units as u8, Ordering::Relaxed);
-        self.tracker.producer.store(producer.wrapping_add(units as u16), Ordering::Release);
+        queue.posted(wr.wr_id);
         Ok(())
     }
 
-    /// Tells the card how far the queue is filled, if it does not know.
     fn ring_doorbell(&mut self, device: &Device, qpn: u32) -> Result<()> {
-        let producer = self.tracker.producer.load(Ordering::Relaxed);
-        if producer == self.rung {
-            return Ok(());
-        }
-        let bell = SqDoorbell { qpn, producer, ..SqDoorbell::default() };
-        let bytes = bell.to_bytes().map_err(|e| Error::from_spec(OPERATION, e))?;
-        let at = doorbell::address(device.options.doorbell_page, doorbell::SQ);
-        device.bus.doorbell(at, u64::from_le_bytes(bytes))?;
-        self.rung = producer;
-        Ok(())
+        self.0.ring_doorbell(device, doorbell::SQ, |producer| {
+            let bell = SqDoorbell { qpn, producer, ..SqDoorbell::default() };
+            bell.to_bytes().map_err(|e| Error::from_spec(OPERATION, e))
+        })
     }
 }
 
@@ -365,14 +341,14 @@ impl PostSend<'_> {
     ///
     /// # Errors
     /// Nothing was posted, and what was posted before stays: `SendQueueFull`, or `Attribute` for more SGEs, inline data or bytes than
-    /// the card takes.
+    /// card or queue take.
     pub fn post(&mut self, wr: &SendWr<'_>) -> Result<()> {
         self.queue.post(self.device, self.qpn, wr)
     }
 
-    /// Units of the queue that are free: a work request with one SGE takes one.
-    pub fn free_units(&self) -> usize {
-        self.queue.tracker.free()
+    /// Work requests that the queue has room for.
+    pub fn room(&self) -> usize {
+        self.queue.0.room()
     }
 
     /// Rings the doorbell, if something was posted, and says whether that worked.

@@ -54,7 +54,7 @@ pub struct Goodput {
 pub fn goodput(pair: &Pair, run: &Run) -> Result<Goodput> {
     let connection = Connection {
         mtu: run.mtu,
-        send_units: run.messages.next_power_of_two() as u32,
+        send_wr: run.messages.next_power_of_two() as u32,
         timeout: TIMEOUT,
         retry_cnt: 7,
         ..Connection::default()

@@ -82,7 +82,7 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let connection = Connection {
         mtu,
         signal_all: true,
-        send_units: each.next_power_of_two() as u32,
+        send_wr: each.next_power_of_two() as u32,
         ..Connection::default()
     };
     let mut connected: Vec<(QueuePair, QueuePair)> = Vec::new();

@@ -43,8 +43,16 @@ pub struct Connection {
     pub mtu: PathMtu,
     /// What the peer may do, both ways.
     pub access: AccessFlags,
-    /// Units of the send queues.
-    pub send_units: u32,
+    /// Work requests of the send queues.
+    pub send_wr: u32,
+    /// SGEs of each.
+    pub send_sge: u8,
+    /// Bytes of inline data of each.
+    pub inline: u16,
+    /// Work requests of the receive queues.
+    pub recv_wr: u32,
+    /// SGEs of each.
+    pub recv_sge: u8,
     /// Every send is signalled.
     pub signal_all: bool,
     /// IPv6 rather than IPv4.
@@ -57,6 +65,10 @@ pub struct Connection {
     pub retry_cnt: u8,
     /// The same for a receiver that is not ready; 7: without end.
     pub rnr_retry: u8,
+    /// Timer code of a receiver that is not ready.
+    pub min_rnr_timer: u8,
+    /// READs and atomics outstanding each way.
+    pub rd_atomic: u8,
 }
 
 impl Default for Connection {
@@ -64,13 +76,19 @@ impl Default for Connection {
         Self {
             mtu: PathMtu::B1024,
             access: AccessFlags::REMOTE_WRITE,
-            send_units: 64,
+            send_wr: 64,
+            send_sge: 1,
+            inline: 0,
+            recv_wr: 64,
+            recv_sge: 1,
             signal_all: false,
             ipv6: false,
             psns: None,
             timeout: 14,
             retry_cnt: 7,
             rnr_retry: 7,
+            min_rnr_timer: 12,
+            rd_atomic: 0,
         }
     }
 }
@@ -158,8 +176,8 @@ impl Node {
                 path_mtu: Some(connection.mtu),
                 dest_qpn: Some(dest_qpn),
                 rq_psn: Some(Psn::new(peers)),
-                max_dest_rd_atomic: Some(0),
-                min_rnr_timer: Some(12),
+                max_dest_rd_atomic: Some(connection.rd_atomic),
+                min_rnr_timer: Some(connection.min_rnr_timer),
                 ..RtrAttributes::default()
             },
             RtsAttributes {
@@ -167,7 +185,7 @@ impl Node {
                 timeout: Some(connection.timeout),
                 retry_cnt: Some(connection.retry_cnt),
                 rnr_retry: Some(connection.rnr_retry),
-                max_rd_atomic: Some(0),
+                max_rd_atomic: Some(connection.rd_atomic),
                 ..RtsAttributes::default()
             },
         )
@@ -240,7 +258,9 @@ impl Pair {
     pub fn connect(&self, connection: &Connection) -> Result<(QueuePair, QueuePair)> {
         let make = |node: &Node, cq: &CompletionQueue| {
             let mut attr = QpInitAttr::rc(cq, cq);
-            attr.max_send_units = connection.send_units;
+            (attr.max_send_wr, attr.max_recv_wr) = (connection.send_wr, connection.recv_wr);
+            (attr.max_send_sge, attr.max_recv_sge) = (connection.send_sge, connection.recv_sge);
+            attr.max_inline = connection.inline;
             attr.sq_sig_all = connection.signal_all;
             node.pd.create_qp(&attr)
         };

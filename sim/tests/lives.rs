@@ -20,8 +20,8 @@ fn pair_of(config: &str, options: &PairOptions) -> Pair {
 }
 
 /// Nobody answers, and nobody gives up.
-fn patient(send_units: u32) -> Connection {
-    Connection { send_units, timeout: 0, ..Connection::default() }
+fn patient(send_wr: u32) -> Connection {
+    Connection { send_wr, timeout: 0, ..Connection::default() }
 }
 
 /// Posts `count` WRITEs of `size` bytes, message `i` from and to place `i`.

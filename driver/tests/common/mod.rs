@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A card in plain Rust, behind a [`Bus`]: it takes commands and doorbells as the tables say, and carries out WRITEs between queue
-//! pairs of its own. It moves only in `progress`.
+//! A card in plain Rust, behind a [`Bus`]: it takes commands and doorbells as the tables say, and carries out what is posted
+//! between queue pairs of its own ([`work`]). It moves only in `progress`.
 #![allow(dead_code)]
+
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr};
@@ -14,8 +16,6 @@ use ferrowire::spec::queue::command::{self, create_cq, create_qp, modify_qp, reg
 use ferrowire::spec::queue::command_completion::{qp_summary, CommandCompletion};
 use ferrowire::spec::queue::cqe::{self, Cqe, LocalCause};
 use ferrowire::spec::queue::doorbell;
-use ferrowire::spec::queue::send_wqe::{sge, SendWqe, INLINE_AT, SGES_PER_UNIT};
-use ferrowire::spec::queue::{Access, WQE_UNIT};
 use ferrowire::spec::{Register, LAYOUT_HASH};
 use ferrowire::*;
 
@@ -47,10 +47,14 @@ pub struct Pair {
     pub modify: modify_qp::ModifyQp,
     pub av: Option<set_av::SetAv>,
     pub state: QpState,
-    /// Units carried out, and told of.
+    /// Sends carried out, and told of.
     pub head: u16,
     pub tail: u16,
     pub doorbells: usize,
+    /// Receives used, and told of.
+    pub recv_head: u16,
+    pub recv_tail: u16,
+    pub recv_doorbells: usize,
 }
 
 type Refusal = (S, A, u64);
@@ -260,7 +264,7 @@ impl Card {
         let mut left = self.speed;
         let qpns: Vec<u32> = self.qps.keys().copied().collect();
         for qpn in qpns {
-            while left > 0 && self.send(qpn) {
+            while left > 0 && (self.send(qpn) || self.flush_receive(qpn)) {
                 left -= 1;
             }
         }
@@ -395,6 +399,9 @@ impl Card {
                     head: 0,
                     tail: 0,
                     doorbells: 0,
+                    recv_head: 0,
+                    recv_tail: 0,
+                    recv_doorbells: 0,
                 };
                 self.qps.insert(object, pair);
             }
@@ -429,7 +436,7 @@ impl Card {
                     qp.modify.sq_psn = modify.sq_psn;
                 }
                 if to == QpState::Reset {
-                    (qp.head, qp.tail) = (0, 0);
+                    (qp.head, qp.tail, qp.recv_head, qp.recv_tail) = (0, 0, 0, 0);
                 }
                 qp.state = to;
             }
@@ -460,6 +467,16 @@ impl Card {
                 assert!(bell.producer.wrapping_sub(qp.head) <= 1 << qp.create.sq_log2, "send queue overrun");
                 qp.tail = bell.producer;
                 qp.doorbells += 1;
+            }
+            doorbell::RQ => {
+                let bell = doorbell::rq::RqDoorbell::parse(&bytes).unwrap();
+                let qp = self.qps.get_mut(&bell.qpn).expect("doorbell of a queue pair that is there");
+                assert_eq!((page, bell.srq), (qp.create.doorbell_page, false));
+                assert_ne!(qp.state, QpState::Reset);
+                let used = bell.producer.wrapping_sub(qp.recv_head);
+                assert!(used <= 1 << qp.create.rq_log2, "receive queue overrun");
+                qp.recv_tail = bell.producer;
+                qp.recv_doorbells += 1;
             }
             doorbell::CQ => {
                 let bell = doorbell::cq::CqDoorbell::parse(&bytes).unwrap();
@@ -508,50 +525,6 @@ impl Card {
         Ok(out)
     }
 
-    /// Carries out the next WQE of a queue pair; false when there is none, or it may not run.
-    fn send(&mut self, qpn: u32) -> bool {
-        let qp = &self.qps[&qpn];
-        if qp.head == qp.tail || !matches!(qp.state, QpState::Rts | QpState::Err) {
-            return false;
-        }
-        let (index, sig_all, mask) = (qp.head, qp.create.sq_sig_all, (1u64 << qp.create.sq_log2) - 1);
-        let base = qp.create.sq_base;
-        let unit = |i: u16| {
-            let mut bytes = [0; WQE_UNIT];
-            self.map.read(base + (u64::from(i) & mask) * WQE_UNIT as u64, &mut bytes).unwrap();
-            bytes
-        };
-        let first = unit(index);
-        let wqe = SendWqe::parse(&first).unwrap();
-        let more: Vec<u8> = (1..wqe.units.into()).flat_map(|i| unit(index.wrapping_add(i))).collect();
-        let (status, syndrome) = if qp.state == QpState::Err {
-            (WcStatus::WrFlushErr, 0)
-        } else {
-            match self.write(qpn, &wqe, &first, &more) {
-                Ok(()) => (WcStatus::Success, 0),
-                Err(answer) => answer,
-            }
-        };
-        let qp = self.qps.get_mut(&qpn).unwrap();
-        qp.head = index.wrapping_add(wqe.units.into());
-        if status != WcStatus::Success {
-            qp.state = QpState::Err;
-        }
-        if status != WcStatus::Success || wqe.signaled || sig_all {
-            let cqn = qp.create.send_cqn;
-            let entry = Cqe {
-                qpn,
-                opcode: wqe.opcode,
-                wqe_index: index,
-                status: status.code(),
-                syndrome,
-                ..Cqe::default()
-            };
-            self.complete(cqn, entry);
-        }
-        true
-    }
-
     pub fn complete(&mut self, cqn: u32, entry: Cqe) {
         let cq = self.cqs.get_mut(&cqn).unwrap();
         assert!(cq.producer.wrapping_sub(cq.consumer) < 1 << cq.log2, "completion queue overrun");
@@ -559,49 +532,6 @@ impl Card {
         let entry = Cqe { phase: cq.producer >> cq.log2 & 1 == 0, ..entry };
         cq.producer = cq.producer.wrapping_add(1);
         self.map.write(at, &entry.to_bytes().unwrap()).unwrap();
-    }
-
-    fn write(&self, qpn: u32, wqe: &SendWqe, first: &[u8], more: &[u8]) -> Result<(), (WcStatus, u8)> {
-        let local = |cause: LocalCause| (WcStatus::LocProtErr, cause.code());
-        let qp = &self.qps[&qpn];
-        if SendOpcode::from_code(wqe.opcode) != Some(SendOpcode::Write) {
-            return Err((WcStatus::LocQpOpErr, LocalCause::WqeOpcode.code()));
-        }
-        let mut data = Vec::new();
-        if wqe.inline {
-            data.extend(first[INLINE_AT..].iter().chain(more).take(wqe.inline_len.into()));
-            assert_eq!(data.len(), wqe.inline_len.into());
-        } else {
-            let sges = std::iter::once(&first[INLINE_AT..]).chain(more.chunks(sge::BYTES));
-            for bytes in sges.take(wqe.num_sge.into()) {
-                let sge = sge::Sge::parse(bytes).unwrap();
-                for (at, n) in
-                    self.translate(sge.lkey, qp.create.pd, 0, sge.addr, sge.len.into()).map_err(local)?
-                {
-                    let from = data.len();
-                    data.resize(from + n, 0);
-                    self.map.read(at, &mut data[from..]).unwrap();
-                }
-            }
-            assert!(more.len() / WQE_UNIT <= usize::from(wqe.num_sge).div_ceil(SGES_PER_UNIT));
-        }
-        let denied = (WcStatus::RemAccessErr, 0x62);
-        let peer = self.qps.get(&qp.modify.dest_qpn).filter(|p| p.state.responds());
-        let peer = peer.ok_or((WcStatus::RetryExcErr, LocalCause::Timeout.code()))?;
-        let right = Access::RemoteWrite.code();
-        if peer.modify.access & right == 0 {
-            return Err(denied);
-        }
-        if data.is_empty() {
-            return Ok(());
-        }
-        let places = self.translate(wqe.rkey, peer.create.pd, right, wqe.remote_va, data.len() as u64);
-        let mut rest = &data[..];
-        for (at, n) in places.map_err(|_| denied)? {
-            self.map.write(at, &rest[..n]).unwrap();
-            rest = &rest[n..];
-        }
-        Ok(())
     }
 }
 
@@ -612,7 +542,7 @@ pub fn av(from: u8, to: u8) -> AddressVector {
 }
 
 pub fn init() -> InitAttributes {
-    InitAttributes { access: Some(AccessFlags::REMOTE_WRITE), pkey: Some(0xffff), qkey: None }
+    InitAttributes { access: Some(AccessFlags::REMOTE), pkey: Some(0xffff), qkey: None }
 }
 
 pub fn rtr(dest_qpn: u32) -> RtrAttributes {
@@ -651,20 +581,22 @@ pub struct Bench {
 
 pub const REGION_BYTES: usize = 3 * 4096;
 
-pub fn bench(send_units: u32, cq_entries: u32) -> Bench {
+/// Queues of so many entries, with work requests as large as the card takes.
+pub fn bench(send_wr: u32, cq_entries: u32) -> Bench {
     let mock = Mock::new();
     let context = mock.open();
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(cq_entries).unwrap();
     let mut attr = QpInitAttr::rc(&cq, &cq);
-    attr.max_send_units = send_units;
+    (attr.max_send_wr, attr.max_recv_wr) = (send_wr, 8);
+    (attr.max_send_sge, attr.max_inline, attr.max_recv_sge) = (6, 200, 6);
     let qp = pd.create_qp(&attr).unwrap();
     let number = qp.number();
     let qp = qp.init(init()).unwrap().rtr(rtr(number)).unwrap().rts(rts()).unwrap();
     // Not at the beginning of a page, so that the place in the page counts.
     let memory = || context.alloc(REGION_BYTES + 4096, 4096).unwrap().slice(0x340, REGION_BYTES);
     let source = pd.register(&memory(), AccessFlags::LOCAL_READ, PageSize::Size4K).unwrap();
-    let writable = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
+    let writable = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE;
     let target = pd.register(&memory(), writable, PageSize::Size4K).unwrap();
     Bench { mock, context, pd, cq, qp, source, target }
 }

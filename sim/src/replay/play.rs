@@ -168,8 +168,8 @@ impl Run<'_> {
         cq: &CompletionQueue,
     ) -> Result<Qp<Reset>> {
         let mut attr = QpInitAttr::rc(cq, cq);
-        let units = u32::try_from(self.case.work.count)?.next_power_of_two().max(16);
-        attr.max_send_units = units.min(1 << can.max_sq_log2);
+        let room = u32::try_from(self.case.work.count)?.next_power_of_two().max(16);
+        attr.max_send_wr = room.min(1 << can.max_sq_log2);
         pd.create_qp(&attr).context("making the queue pair")
     }
 

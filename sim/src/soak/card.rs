@@ -66,7 +66,7 @@ impl CardEnd {
     /// A queue pair in RESET, with room for so many requests.
     fn fresh(&self, requests: u32) -> Result<Qp<Reset>> {
         let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
-        attr.max_send_units = requests;
+        attr.max_send_wr = requests;
         Ok(self.pd.create_qp(&attr)?)
     }
 
@@ -182,7 +182,7 @@ impl End for CardEnd {
 
     fn free(&mut self, qp: usize) -> usize {
         match &mut self.qps[qp].0 {
-            Pair::Up(up) => up.start_post_send().free_units(),
+            Pair::Up(up) => up.start_post_send().room(),
             _ => 0,
         }
     }

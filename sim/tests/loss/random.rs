@@ -63,7 +63,7 @@ impl Flow {
     /// Posts as much as there is room for, or less.
     fn post(&mut self, qp: &mut QueuePair, rng: &mut SmallRng) {
         let mut batch = qp.start_post_send();
-        while self.posted < MESSAGES && batch.free_units() > 0 && !rng.random_bool(0.1) {
+        while self.posted < MESSAGES && batch.room() > 0 && !rng.random_bool(0.1) {
             let size = match rng.random_range(0..10) {
                 0 => rng.random_range(0..=LONGEST),
                 1 => 0,
@@ -174,7 +174,7 @@ fn run(config: &str, host_latency: u64, wire: Wire, seed: u64) {
         let connection = Connection {
             mtu: mtus[rng.random_range(0..mtus.len())],
             psns,
-            send_units: units as u32,
+            send_wr: units as u32,
             timeout: timer.code,
             retry_cnt: 7,
             ipv6: rng.random_bool(0.2),

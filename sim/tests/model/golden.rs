@@ -7,7 +7,7 @@
 
 use std::path::{Path, PathBuf};
 
-use ferrowire::Coded;
+use ferrowire::{Coded, WorkKind};
 use ferrowire_sim::model::{
     AddressVector, Bind, Completion, Config, Engine, QpAttr, QpInit, RecvWr, RegionAttr, Rights, SendWr, Sge,
 };
@@ -305,6 +305,7 @@ fn driver_completion(completion: &Completion) -> ferrowire::Completion {
     ferrowire::Completion {
         wr_id: completion.wr_id,
         qpn: completion.qpn,
+        kind: if completion.opcode.is_receive() { WorkKind::Receive } else { WorkKind::Send },
         status: Coded::Known(completion.status),
         syndrome: completion.syndrome,
         opcode: Coded::Known(completion.opcode),

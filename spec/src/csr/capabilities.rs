@@ -61,9 +61,9 @@ crate::table::registers! {
     }
     /// Largest queues, as powers of two.
     LOG_LIMITS log_limits @ 0x2c {
-        /// Units of a send queue.
+        /// WQEs of a send queue.
         max_sq_log2 @ 0, 8, RO = 15;
-        /// Units of a receive queue.
+        /// WQEs of a receive queue.
         max_rq_log2 @ 8, 8, RO = 15;
         /// Entries of a completion queue.
         max_cq_log2 @ 16, 8, RO = 22;
@@ -75,7 +75,7 @@ crate::table::registers! {
         /// SGEs of a send WQE.
         max_send_sge @ 0, 8, RO;
         /// SGEs of a receive WQE.
-        max_recv_sge @ 8, 8, RO = 3;
+        max_recv_sge @ 8, 8, RO = 16;
         /// Bytes of inline data.
         max_inline @ 16, 16, RO;
     }

@@ -113,7 +113,7 @@ crate::table::codes! {
     Dma = 0x85, "DMA";
     /// Unknown opcode in a WQE, or one that the service does not have.
     WqeOpcode = 0x86, "WQE_OPCODE";
-    /// `num_sge`, `units` or `inline_len` out of range.
+    /// `num_sge` or `inline_len` out of range.
     WqeSize = 0x87, "WQE_SIZE";
     /// Message longer than 2^31, than the path MTU for UD, or than the receive buffer.
     Length = 0x88, "LENGTH";
@@ -158,7 +158,7 @@ crate::table::layout! {
     GRH grh: bool @ 124, 1, RO;
     /// Reserved.
     RSVD_FLAGS rsvd_flags: u8 @ 125, 3, RSVD;
-    /// Index of the WQE's first unit, counted modulo 2^16 as the doorbells count.
+    /// Index of the WQE, counted modulo 2^16 as the doorbells count.
     WQE_INDEX wqe_index: u16 @ 128, 16, RO;
     /// One of [`WcStatus`].
     STATUS status: u8 @ 144, 8, RO;

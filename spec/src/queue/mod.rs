@@ -20,5 +20,5 @@ pub use event::{Event, EventKind};
 pub use recv_wqe::RecvWqe;
 pub use send_wqe::{SendOpcode, SendWqe};
 
-/// Unit of a work queue: a send WQE takes one or more, a receive WQE one.
+/// Unit of a work queue in bytes. All WQEs of a queue have as many as it was created with: 1, 2 or 4, of a send queue also 8.
 pub const WQE_UNIT: usize = 64;

@@ -9,6 +9,19 @@ pub const SGES_PER_UNIT: usize = 4;
 /// Most SGEs of a receive WQE, in its largest form.
 pub const MAX_SGES: usize = 16;
 
+/// Largest `rq_stride`: four units.
+pub const MAX_STRIDE: u8 = 2;
+
+/// Units that a WQE with `sges` SGEs needs.
+pub const fn units_for_sges(sges: usize) -> usize {
+    let units = sges.div_ceil(SGES_PER_UNIT);
+    if units == 0 {
+        1
+    } else {
+        units
+    }
+}
+
 crate::table::layout! {
     /// Unit of a receive WQE, of a queue pair or of a shared receive queue.
     struct RecvWqe, "recv_wqe", Little, 64 bytes, "host interface";

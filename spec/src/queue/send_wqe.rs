@@ -2,7 +2,8 @@
 //! Send WQE: one unit of 64 bytes with the first SGE, and continuation units with four SGEs each.
 //!
 //! Inline data take the place of the SGEs: they begin at byte 48 of the first unit ([`INLINE_AT`]) and run on
-//! through the continuation units. Continuation units follow the first in the ring and wrap with it.
+//! through the continuation units. All WQEs of a queue have as many units as it was created with, `1 << sq_stride`; what
+//! of the last ones is not in use means nothing.
 //!
 //! The first 24 bits and the SGE stand alike in all forms; what lies between has a form for each kind:
 //! [`SendWqe`] for RC and UC, [`ud::SendWqeUd`] for UD, [`bind::SendWqeBind`] for a window.
@@ -13,12 +14,21 @@ pub const INLINE_AT: usize = 48;
 /// SGEs in a continuation unit.
 pub const SGES_PER_UNIT: usize = 4;
 
-/// Units that a WQE with `sges` SGEs takes.
+/// Most SGEs of a send WQE, in its largest form.
+pub const MAX_SGES: usize = 16;
+
+/// Most bytes of inline data, in its largest form.
+pub const MAX_INLINE: usize = 256;
+
+/// Largest `sq_stride`: eight units.
+pub const MAX_STRIDE: u8 = 3;
+
+/// Units that a WQE with `sges` SGEs needs.
 pub const fn units_for_sges(sges: usize) -> usize {
     1 + sges.saturating_sub(1).div_ceil(SGES_PER_UNIT)
 }
 
-/// Units that a WQE with `bytes` of inline data takes.
+/// Units that a WQE with `bytes` of inline data needs.
 pub const fn units_for_inline(bytes: usize) -> usize {
     1 + bytes.saturating_sub(super::WQE_UNIT - INLINE_AT).div_ceil(super::WQE_UNIT)
 }
@@ -65,8 +75,8 @@ crate::table::layout! {
     RSVD_FLAGS rsvd_flags: u8 @ 12, 4, RSVD;
     /// SGEs in use.
     NUM_SGE num_sge: u8 @ 16, 8, RW;
-    /// Units of the WQE, this one included.
-    UNITS units: u8 @ 24, 8, RW = 1;
+    /// Reserved.
+    RSVD_SIZE rsvd_size: u8 @ 24, 8, RSVD;
     /// Immediate, or the key to invalidate.
     IMM imm: u32 @ 32, 32, RW;
     /// Address in the responder's memory.
@@ -151,8 +161,8 @@ crate::table::layout! {
     RSVD_FLAGS rsvd_flags: u8 @ 12, 4, RSVD;
     /// As in `send_wqe`.
     NUM_SGE num_sge: u8 @ 16, 8, RW;
-    /// As in `send_wqe`.
-    UNITS units: u8 @ 24, 8, RW = 1;
+    /// Reserved.
+    RSVD_SIZE rsvd_size: u8 @ 24, 8, RSVD;
     /// Immediate.
     IMM imm: u32 @ 32, 32, RW;
     /// Queue pair of the receiver.
@@ -199,8 +209,8 @@ crate::table::layout! {
     RSVD_FLAGS rsvd_flags: u8 @ 12, 4, RSVD;
     /// Must be 0.
     NUM_SGE num_sge: u8 @ 16, 8, RW;
-    /// Must be 1.
-    UNITS units: u8 @ 24, 8, RW = 1;
+    /// Reserved.
+    RSVD_SIZE rsvd_size: u8 @ 24, 8, RSVD;
     /// The window's new key: its index, with a fresh tag.
     MW_KEY mw_key: u32 @ 32, 32, RW;
     /// First address of the window.

@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What send and receive queues have in common: slots of one size in host memory, the producer, and the numbers by which
+//! completions find back.
+
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::Arc;
+
+use ferrowire_spec::queue::{doorbell, WQE_UNIT};
+
+use crate::context::Device;
+use crate::error::{Error, Result};
+use crate::handle::{BusHandle, OwnedDma};
+use crate::send::Sge;
+
+/// Longest message (IBTA 9.7.7), and so the largest buffer that makes sense.
+pub(crate) const MAX_MESSAGE: u64 = 1 << 31;
+
+/// What posting and polling share: which work request each WQE is, and how far both have got.
+///
+/// The one poster writes the number of a WQE, then `producer`; a poller reads `producer`, then the number of a WQE
+/// before it, and moves `consumer` (pollers take turns by the CQ's lock). So neither waits for the other, and a program may
+/// poll while it holds a batch.
+pub(crate) struct Tracker {
+    wr_ids: Box<[AtomicU64]>,
+    producer: AtomicU16,
+    consumer: AtomicU16,
+    /// A completion said that the queue pair is in error.
+    failed: AtomicBool,
+}
+
+impl Tracker {
+    fn new(log2: u8) -> Self {
+        Self {
+            wr_ids: (0..1 << log2).map(|_| AtomicU64::default()).collect(),
+            producer: AtomicU16::new(0),
+            consumer: AtomicU16::new(0),
+            failed: AtomicBool::new(false),
+        }
+    }
+
+    fn slot(&self, index: u16) -> &AtomicU64 {
+        &self.wr_ids[usize::from(index) & (self.wr_ids.len() - 1)]
+    }
+
+    fn free(&self) -> usize {
+        let used = self.producer.load(Ordering::Relaxed).wrapping_sub(self.consumer.load(Ordering::Acquire));
+        self.wr_ids.len() - usize::from(used)
+    }
+
+    /// The send at `index`; it and all before it leave the queue. None when it is not outstanding.
+    pub(crate) fn complete(&self, index: u16, success: bool) -> Option<u64> {
+        let producer = self.producer.load(Ordering::Acquire);
+        let consumer = self.consumer.load(Ordering::Relaxed);
+        if index.wrapping_sub(consumer) >= producer.wrapping_sub(consumer) {
+            return None;
+        }
+        let wr_id = self.slot(index).load(Ordering::Relaxed);
+        if !success {
+            self.failed.store(true, Ordering::Relaxed);
+        }
+        self.consumer.store(index.wrapping_add(1), Ordering::Release);
+        Some(wr_id)
+    }
+
+    /// The receive at `index`, which must be the oldest: each one is completed, in order (IBTA 10.8.5.1).
+    pub(crate) fn complete_oldest(&self, index: u16, success: bool) -> Option<u64> {
+        let oldest = self.consumer.load(Ordering::Relaxed) == index;
+        oldest.then(|| self.complete(index, success)).flatten()
+    }
+
+    pub(crate) fn failed(&self) -> bool {
+        self.failed.load(Ordering::Relaxed)
+    }
+
+    /// The queue pair left SQE.
+    pub(crate) fn recovered(&self) {
+        self.failed.store(false, Ordering::Relaxed);
+    }
+}
+
+/// The poster's side of a queue.
+pub(crate) struct WorkQueue {
+    ring: OwnedDma,
+    tracker: Arc<Tracker>,
+    log2: u8,
+    stride: u8,
+    /// Producer that the card was told.
+    rung: u16,
+}
+
+impl WorkQueue {
+    /// `1 << log2` slots of `1 << stride` units.
+    pub(crate) fn alloc(bus: &Arc<BusHandle>, log2: u8, stride: u8) -> Result<Self> {
+        let ring = OwnedDma::alloc(bus, WQE_UNIT << stride << log2)?;
+        Ok(Self { ring, tracker: Arc::new(Tracker::new(log2)), log2, stride, rung: 0 })
+    }
+
+    pub(crate) fn tracker(&self) -> &Arc<Tracker> {
+        &self.tracker
+    }
+
+    /// Empty, as after RESET; completions of before find nothing here.
+    pub(crate) fn reset(&mut self) {
+        self.tracker = Arc::new(Tracker::new(self.log2));
+        self.rung = 0;
+    }
+
+    pub(crate) fn leak(&mut self) {
+        self.ring.leak();
+    }
+
+    pub(crate) fn bus_address(&self) -> u64 {
+        self.ring.bus_address()
+    }
+
+    pub(crate) fn log2(&self) -> u8 {
+        self.log2
+    }
+
+    pub(crate) fn stride(&self) -> u8 {
+        self.stride
+    }
+
+    /// Units of a slot.
+    pub(crate) fn units(&self) -> usize {
+        1 << self.stride
+    }
+
+    /// Slots.
+    pub(crate) fn size(&self) -> usize {
+        1 << self.log2
+    }
+
+    /// Free slots.
+    pub(crate) fn room(&self) -> usize {
+        self.tracker.free()
+    }
+
+    /// Writes a unit of the next slot.
+    pub(crate) fn write(&self, unit: usize, bytes: &[u8; WQE_UNIT]) {
+        let producer = usize::from(self.tracker.producer.load(Ordering::Relaxed));
+        let slot = producer & (self.size() - 1);
+        self.ring.memory().write(((slot << self.stride) + unit) * WQE_UNIT, bytes);
+    }
+
+    /// The next slot is work request `wr_id`, and whole.
+    pub(crate) fn posted(&mut self, wr_id: u64) {
+        let producer = self.tracker.producer.load(Ordering::Relaxed);
+        self.tracker.slot(producer).store(wr_id, Ordering::Relaxed);
+        self.tracker.producer.store(producer.wrapping_add(1), Ordering::Release);
+    }
+
+    /// Tells the card how far the queue is filled, if it does not know: `bell` makes the doorbell of a producer.
+    pub(crate) fn ring_doorbell(
+        &mut self,
+        device: &Device,
+        offset: u32,
+        bell: impl FnOnce(u16) -> Result<[u8; 8]>,
+    ) -> Result<()> {
+        let producer = self.tracker.producer.load(Ordering::Relaxed);
+        if producer == self.rung {
+            return Ok(());
+        }
+        let at = doorbell::address(device.options.doorbell_page, offset);
+        device.bus.doorbell(at, u64::from_le_bytes(bell(producer)?))?;
+        self.rung = producer;
+        Ok(())
+    }
+}
+
+/// The bytes of a work request's elements.
+pub(crate) fn total(sges: &[Sge]) -> u64 {
+    sges.iter().map(|sge| u64::from(sge.bytes)).sum()
+}
+
+/// A value of a work request that card or queue do not take.
+pub(crate) fn refuse(operation: &'static str, attribute: &'static str, value: u64, fix: String) -> Error {
+    Error::Attribute { operation, attribute, value, fix }
+}
+
+/// What a work request may have at most: by the queue's slots, and by the card.
+pub(crate) fn limit(
+    operation: &'static str,
+    attribute: &'static str,
+    value: usize,
+    (slot, asked): (usize, &str),
+    card: usize,
+    instead: &str,
+) -> Result<()> {
+    let fix = match value {
+        value if value > card => format!("the card takes {card}; {instead}"),
+        value if value > slot => {
+            format!("the queue takes {slot}; create the queue pair with a larger {asked}")
+        }
+        _ => return Ok(()),
+    };
+    Err(refuse(operation, attribute, value as u64, fix))
+}
