@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x6c4b75e3df632a57ull
+#define FW_LAYOUT_HASH 0x51bdb0d487f8e39dull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -140,6 +140,8 @@
 #define FW_CSR_TRAFFIC_EVENTS 0x850u
 #define FW_CSR_TRAFFIC_DOORBELLS 0x858u
 #define FW_CSR_TRAFFIC_DOORBELLS_IGNORED 0x860u
+#define FW_CSR_TRAFFIC_COMPLETIONS_LOST 0x868u
+#define FW_CSR_TRAFFIC_EVENTS_LOST 0x870u
 
 /* Why a packet was dropped. */
 #define FW_CSR_DROPS_DROP_RUNT 0x900u
@@ -979,6 +981,11 @@
 #define FW_EVENT_CAUSE_SHIFT 0u
 #define FW_EVENT_CAUSE_WIDTH 8u
 #define FW_EVENT_CAUSE_MASK 0xffull
+#define FW_EVENT_LOST_BYTE 5u
+#define FW_EVENT_LOST_SIZE 1u
+#define FW_EVENT_LOST_SHIFT 0u
+#define FW_EVENT_LOST_WIDTH 1u
+#define FW_EVENT_LOST_MASK 0x1ull
 #define FW_EVENT_PHASE_BYTE 15u
 #define FW_EVENT_PHASE_SIZE 1u
 #define FW_EVENT_PHASE_SHIFT 7u
@@ -1633,6 +1640,11 @@
 #define FW_CREATE_EQ_MODERATION_US_SHIFT 0u
 #define FW_CREATE_EQ_MODERATION_US_WIDTH 16u
 #define FW_CREATE_EQ_MODERATION_US_MASK 0xffffull
+#define FW_CREATE_EQ_ASYNCHRONOUS_BYTE 22u
+#define FW_CREATE_EQ_ASYNCHRONOUS_SIZE 1u
+#define FW_CREATE_EQ_ASYNCHRONOUS_SHIFT 0u
+#define FW_CREATE_EQ_ASYNCHRONOUS_WIDTH 1u
+#define FW_CREATE_EQ_ASYNCHRONOUS_MASK 0x1ull
 
 /* Completion of a command. */
 #define FW_COMMAND_COMPLETION_BYTES 16u

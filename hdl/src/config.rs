@@ -16,6 +16,8 @@ pub struct RnicConfig {
     pub qps: u32,
     /// Completion queues.
     pub cqs: u32,
+    /// Event queues; 0 is not given out.
+    pub eqs: u32,
     /// Memory keys.
     pub keys: u32,
     /// Page-table entries on the card, shared by all memory regions.
@@ -104,6 +106,7 @@ impl RnicConfig {
         }
         power("qps", self.qps, 4, 16384)?;
         power("cqs", self.cqs, 4, 16384)?;
+        power("eqs", self.eqs, 2, 128)?;
         power("keys", self.keys, 4, 65536)?;
         power("page_entries", self.page_entries, 16, 1 << 20)?;
         power("outstanding", self.outstanding, 16, 65536)?;
@@ -122,6 +125,11 @@ impl RnicConfig {
     /// Bits of a CQ's index.
     pub fn cq_bits(&self) -> u32 {
         clog2(u64::from(self.cqs))
+    }
+
+    /// Bits of an event queue's index.
+    pub fn eq_bits(&self) -> u32 {
+        clog2(u64::from(self.eqs))
     }
 
     /// Bits of a byte's place in a beat.

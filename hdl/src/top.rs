@@ -7,6 +7,7 @@
 //! | `rx`, `tx` | in, out | frames from and to the MAC, without preamble and FCS |
 //! | `dma_read`, `dma_data` | out, in | reads of host memory and what they bring, in order |
 //! | `dma_write` | out | writes to host memory |
+//! | `interrupt` | out | a pulse for an armed event queue: its number and MSI-X vector; what it is about has left `dma_write` |
 
 use crate::config::RnicConfig;
 use crate::context::qp::{qp, QpRecord};
@@ -15,6 +16,7 @@ use crate::host::cq::cq;
 use crate::host::csr::{csr, CsrRequest, DropEvent, Events, Link};
 use crate::host::dma;
 use crate::host::doorbell::doorbell;
+use crate::host::event::{event, link_changes, WritePort};
 use crate::host::CommandProgress;
 use crate::stream::Beat;
 use crate::transport::{transport, Control};
@@ -52,19 +54,24 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let (reply, replies) = m.later("reply", &QpRecord::of(cfg));
     let (fault_r, responder_faults) = m.later("responder_fault", &bits(cfg.qp_bits()));
     let (fault_c, completer_faults) = m.later("completer_fault", &bits(cfg.qp_bits()));
+    let (fault_q, writer_faults) = m.later("writer_fault", &bits(cfg.qp_bits()));
     let pulses = m.wire_of("pulses", &vec![bits(1); PULSES.len()]);
     let drops = m.wire_of("drops", &vec![DropEvent::of(); DROPS]);
     let events = counters(&pulses, &drops);
-    let link = Link { up: lit(1, 1), speed: lit(Link::of().speed.width(), 0) };
+    let link_up = lit(1, 1);
+    let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
     let registers = csr(m, cfg, csr_request, progress.clone(), link, events);
     m.discard(&registers.port);
-    let commands = command(m, cfg, registers.commands, command_data, reply);
+    let events_busy = m.wire("events_busy", 1);
+    let commands = command(m, cfg, registers.commands, command_data, reply, events_busy);
     m.drive(&progress, &commands.progress);
     command_reads.connect(commands.read);
     let drained = m.wire_of("drained", &Drained::of(cfg));
-    let context = qp(m, cfg, commands.query, commands.update, vec![fault_r, fault_c], drained.clone());
+    let faults = vec![fault_r, fault_c, fault_q];
+    let context = qp(m, cfg, commands.query, commands.update, faults, drained.clone());
     replies.connect(context.reply);
-    let bells = doorbell(m, cfg, registers.doorbells, context.broadcast.clone(), commands.cqs.clone());
+    let (cqs, eqs) = (commands.cqs, commands.eqs);
+    let bells = doorbell(m, cfg, registers.doorbells, context.broadcast.clone(), cqs.clone(), eqs.clone());
 
     // The transport.
     let rx = crate::rx::door::door(m, progress.ready, rx);
@@ -89,9 +96,16 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     responder_faults.connect(faults.next().expect("the responder's faults"));
     completer_faults.connect(faults.next().expect("the completer's faults"));
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
-    let writer = cq(m, cfg, completions, commands.cqs, bells.cq);
+    let writer = cq(m, cfg, completions, cqs.clone(), bells.cq);
+    writer_faults.connect(writer.faults);
     m.drive(&drained, m.delay("drained_now", &writer.drained));
-    let write = dma::write(m, vec![core.write, writer.write, commands.write]);
+    // What belongs to no CQ.
+    let reports = vec![link_changes(m, link_up)];
+    let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });
+    let events = event(m, cfg, writer.notices, reports, cqs, eqs, bells.eq, port.clone());
+    m.drive(&events_busy, events.busy);
+    let write = dma::write(m, vec![core.write, writer.write, commands.write, events.write]);
+    m.drive(&port, &WritePort { valid: write.valid, fire: write.fire() });
 
     // Counters.
     let seen = &core.events;
@@ -125,6 +139,9 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         completer.errors,
         completer.flushed,
         seen.again,
+        writer.dropped,
+        events.written,
+        events.lost,
     ];
     for (pulse, value) in pulses.iter().zip(values) {
         m.drive(pulse, value);
@@ -137,7 +154,6 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         (responder.source, code(DropReason::SourceAddress)),
         (completer.ghost, code(DropReason::GhostAck)),
     ];
-    m.discard(&writer.dropped);
     for (drop, (pulse, code)) in drops.iter().zip(reasons) {
         m.drive(&drop.pulse, pulse);
         m.drive(&drop.code, code);
@@ -147,6 +163,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     m.stream_out("tx", core.wire);
     m.stream_out("dma_read", read);
     m.stream_out("dma_write", write);
+    m.output("interrupt", &events.interrupt);
 }
 
 /// Sources of drops.
@@ -158,7 +175,7 @@ enum Counter {
 }
 
 /// What is counted one by one.
-const PULSES: [Counter; 28] = [
+const PULSES: [Counter; 31] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::TxFrames),
     Counter::Traffic(TrafficCounter::Commands),
@@ -187,6 +204,9 @@ const PULSES: [Counter; 28] = [
     Counter::Hw(HwCounter::ReqCqeError),
     Counter::Hw(HwCounter::ReqCqeFlushError),
     Counter::Hw(HwCounter::Retransmitted),
+    Counter::Traffic(TrafficCounter::CompletionsLost),
+    Counter::Traffic(TrafficCounter::Events),
+    Counter::Traffic(TrafficCounter::EventsLost),
 ];
 
 fn counters(pulses: &[Sig], drops: &[DropEvent]) -> Events {

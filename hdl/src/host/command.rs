@@ -21,7 +21,7 @@
 //! (`fatal`). Queues in the last 128 MiB of the bus's address space are refused, so that no queue wraps.
 
 use super::dma::{write_entry, EntryWrite};
-use super::{pds, CommandControl, CommandProgress, CqEntry, MAX_CQ_LOG2, SERVICES};
+use super::{pds, CommandControl, CommandProgress, CqEntry, EqEntry, MAX_CQ_LOG2, SERVICES};
 use crate::config::RnicConfig;
 use crate::context::{QpRecord, QpUpdate};
 use crate::fields::{assemble, field};
@@ -31,7 +31,9 @@ use crate::types::{
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::{AttributeBit, Attributes, TRANSITIONS};
-use ferrowire_spec::queue::command::{self as spec, create_cq, create_qp, modify_qp, reg_mr, set_av};
+use ferrowire_spec::queue::command::{
+    self as spec, create_cq, create_eq, create_qp, modify_qp, reg_mr, set_av,
+};
 use ferrowire_spec::queue::command_completion::{self as completion, qp_summary};
 use ferrowire_spec::queue::{
     Access, CommandAttribute as Attribute, CommandOpcode as Op, CommandStatus as Status,
@@ -72,6 +74,8 @@ pub struct CommandProcessor {
     pub pages: TableWrite<Sig>,
     /// Completion queues.
     pub cqs: TableWrite<CqEntry>,
+    /// Event queues.
+    pub eqs: TableWrite<EqEntry>,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -114,12 +118,24 @@ enum State {
     WriteSend,
     ReadRecv,
     WriteRecv,
+    /// The same for the event queue of a completion queue.
+    ReadEvent,
+    WriteEvent,
+    /// An event queue is gone when the event writer has nothing for it in its hands.
+    Quiet,
     /// The QP's record is written or let go.
     Release,
     /// The completion is written.
     Complete,
     /// The ring is broken.
     Fatal,
+}
+
+/// What is kept of a completion queue.
+#[derive(Clone, Bundle)]
+struct OwnedCq {
+    owned: Owned,
+    eqn: Sig,
 }
 
 /// Something that others refer to.
@@ -175,7 +191,7 @@ impl<T: Bundle> WritePort<T> {
 }
 
 /// What can be commanded.
-const KNOWN: [Op; 12] = [
+const KNOWN: [Op; 14] = [
     Op::CreateCq,
     Op::DestroyCq,
     Op::RegMr,
@@ -187,6 +203,8 @@ const KNOWN: [Op; 12] = [
     Op::DestroyQp,
     Op::AllocPd,
     Op::FreePd,
+    Op::CreateEq,
+    Op::DestroyEq,
     Op::ResetAll,
 ];
 
@@ -277,15 +295,16 @@ pub fn command(
     control: CommandControl,
     data: Stream<DmaReadData>,
     reply: Stream<QpRecord>,
+    events_busy: Sig,
 ) -> CommandProcessor {
-    let (qp_bits, cq_bits) = (cfg.qp_bits(), cfg.cq_bits());
+    let (qp_bits, cq_bits, eq_bits) = (cfg.qp_bits(), cfg.cq_bits(), cfg.eq_bits());
     let (key_bits, pd_bits) = (clog2(u64::from(cfg.keys)), clog2(u64::from(pds(cfg))));
     let (page_bits, lanes) = (page_bits(cfg), cfg.beat_bytes / 8);
     let state = m.fsm("state", State::Clear);
     let consumer = m.reg("consumer", 16).reset(0);
     let command = m.reg("current", 512).no_reset();
     // What is being cleared, and on whose behalf.
-    let rows = cfg.qps.max(cfg.cqs).max(cfg.keys).max(pds(cfg));
+    let rows = cfg.qps.max(cfg.cqs).max(cfg.eqs).max(cfg.keys).max(pds(cfg));
     let row = m.reg("row", clog2(u64::from(rows))).reset(0);
     let clearing = m.reg("clearing", 1).reset(1);
     let by_command = m.reg("by_command", 1).reset(0);
@@ -304,6 +323,7 @@ pub fn command(
     let object = get(&spec::LAYOUT, &spec::OBJECT);
     let of_qp = any_op(&[Op::CreateQp, Op::ModifyQp, Op::SetAv, Op::QueryQp, Op::DestroyQp]).named("of_qp");
     let of_cq = any_op(&[Op::CreateCq, Op::DestroyCq]);
+    let of_eq = any_op(&[Op::CreateEq, Op::DestroyEq]);
     let of_pd = any_op(&[Op::AllocPd, Op::FreePd]);
     let of_key = any_op(&[Op::RegMr, Op::DeregMr]);
     let in_range = |value: Sig, bits: u32| (value >> bits).eq(0);
@@ -312,34 +332,41 @@ pub fn command(
     let pd = get(&create_qp::LAYOUT, &create_qp::PD);
     let (send_cqn, recv_cqn) =
         (get(&create_qp::LAYOUT, &create_qp::SEND_CQN), get(&create_qp::LAYOUT, &create_qp::RECV_CQN));
+    let eqn = get(&create_cq::LAYOUT, &create_cq::EQN);
     let key_index = object.slice(8, 24);
     let key_tag = object.trunc(8);
 
     // Own tables: one write port each, one read port each.
-    let users = clog2(u64::from(cfg.keys + 2 * cfg.qps)) + 1;
+    let users = clog2(u64::from((cfg.keys + 2 * cfg.qps).max(cfg.cqs))) + 1;
     let owned = Owned { exists: bits(1), users: bits(users) };
     let nobody = |exists: u32| Owned { exists: lit(1, exists), users: lit(users, 0) };
     let pd_table = m.mem("pds", pds(cfg), &owned).init(vec![]).build();
-    let cq_table = m.mem("cqs", cfg.cqs, &owned).init(vec![]).build();
+    let owned_cq = OwnedCq { owned: owned.clone(), eqn: bits(eq_bits) };
+    let cq_table = m.mem("cqs", cfg.cqs, &owned_cq).init(vec![]).build();
+    let eq_table = m.mem("eqs", cfg.eqs, &owned).init(vec![]).build();
     let owned_key = OwnedKey { exists: bits(1), tag: bits(8), pd: bits(24) };
     let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
     let staged_shape = Staged { given: bits(1), vector: AddressVector::of() };
     let staged_table = m.mem("staged", cfg.qps, &staged_shape).init(vec![]).build();
 
     let pd_write = WritePort::new(m, "pd_write", object.trunc(pd_bits), &owned);
-    let cq_write = WritePort::new(m, "cq_write", object.trunc(cq_bits), &owned);
+    let cq_write = WritePort::new(m, "cq_write", object.trunc(cq_bits), &owned_cq);
+    let eq_write = WritePort::new(m, "eq_write", object.trunc(eq_bits), &owned);
     let key_write = WritePort::new(m, "key_write", key_index.trunc(key_bits), &owned_key);
     let staged_write = WritePort::new(m, "staged_write", object.trunc(qp_bits), &staged_shape);
     let cqs = WritePort::new(m, "cqs_out", object.trunc(cq_bits), &CqEntry::of());
+    let eqs = WritePort::new(m, "eqs_out", object.trunc(eq_bits), &EqEntry::of());
     let keys = WritePort::new(m, "keys_out", key_index.trunc(key_bits), &KeyEntry::of(cfg));
     let vectors = WritePort::new(m, "vectors_out", object.trunc(qp_bits), &AddressVector::of());
     pd_table.write(pd_write.enable, pd_write.index, &pd_write.entry);
     cq_table.write(cq_write.enable, cq_write.index, &cq_write.entry);
+    eq_table.write(eq_write.enable, eq_write.index, &eq_write.entry);
     key_table.write(key_write.enable, key_write.index, &key_write.entry);
     staged_table.write(staged_write.enable, staged_write.index, &staged_write.entry);
 
     let qp = m.reg_of("qp", &QpRecord::of(cfg));
     let counts_up = any_op(&[Op::CreateQp, Op::RegMr]);
+    let adds = counts_up | op(Op::CreateCq);
     let at_look = state.is(State::Look);
     let key = key_table.read(m, at_look, key_index.trunc(key_bits), Collision::Never);
     let staged = staged_table.read(m, at_look, object.trunc(qp_bits), Collision::Never);
@@ -355,10 +382,18 @@ pub fn command(
         .otherwise_when(state.is(State::LookAgain), |m| m.set(&cq_at, recv_cqn.trunc(cq_bits)))
         .otherwise_when(state.is(State::ReadSend), |m| m.set(&cq_at, ref_send));
     let reads_cq = state.is_any(&[State::Look, State::LookAgain, State::ReadSend, State::ReadRecv]);
-    let queue = cq_table.read(m, reads_cq, cq_at, Collision::Never);
+    let OwnedCq { owned: queue, eqn: queue_eqn } = cq_table.read(m, reads_cq, cq_at, Collision::Never);
     // What the first look found: the object, or the send queue's.
     let first_queue = m.reg_of("first_queue", &owned);
-    m.when(state.is(State::LookAgain), |m| m.set_all(&first_queue, &queue));
+    let first_eqn = m.reg("first_eqn", eq_bits).no_reset();
+    m.when(state.is(State::LookAgain), |m| {
+        m.set_all(&first_queue, &queue);
+        m.set(&first_eqn, queue_eqn);
+    });
+    let ref_eq = op(Op::CreateCq).then(eqn.trunc(eq_bits), first_eqn);
+    let reads_eq = at_look | state.is(State::ReadEvent);
+    let eq_at = (at_look & of_eq).then(object.trunc(eq_bits), ref_eq);
+    let events = eq_table.read(m, reads_eq, eq_at, Collision::Never);
 
     // Conditions.
     let mut checks = Checks::default();
@@ -371,6 +406,7 @@ pub fn command(
             Op::CreateQp => &create_qp::LAYOUT,
             Op::ModifyQp => &modify_qp::LAYOUT,
             Op::SetAv => &set_av::LAYOUT,
+            Op::CreateEq => &create_eq::LAYOUT,
             _ => &spec::LAYOUT,
         };
         let reserved = layout.fields.iter().filter(|f| f.access == ferrowire_spec::Access::RSVD);
@@ -385,6 +421,10 @@ pub fn command(
     checks.refuse(of_cq & !in_range(object, cq_bits), Status::BadObject, Attribute::Object);
     checks.refuse(of_cq & first_queue.exists.eq(op(Op::CreateCq)), Status::BadObject, Attribute::Object);
     checks.refuse(op(Op::DestroyCq) & first_queue.users.any(), Status::Busy, Attribute::Object);
+    let eq_range = in_range(object, eq_bits) & object.any();
+    checks.refuse(of_eq & !eq_range, Status::BadObject, Attribute::Object);
+    checks.refuse(of_eq & events.exists.eq(op(Op::CreateEq)), Status::BadObject, Attribute::Object);
+    checks.refuse(op(Op::DestroyEq) & events.users.any(), Status::Busy, Attribute::Object);
     let pd_range = in_range(object, pd_bits) & object.any();
     checks.refuse(of_pd & !pd_range, Status::BadObject, Attribute::Object);
     checks.refuse(of_pd & domain.exists.eq(op(Op::AllocPd)), Status::BadObject, Attribute::Object);
@@ -411,7 +451,21 @@ pub fn command(
             Attribute::Log2Entries,
         );
         checks.refuse(is & (unaligned(base) | wraps(base)), Status::BadAddress, Attribute::Base);
-        checks.refuse(is & get(&LAYOUT, &EQN).any(), Status::BadAttribute, Attribute::Eqn);
+        // 0 says none.
+        let no_events = eqn.any() & !(in_range(eqn, eq_bits) & events.exists);
+        checks.refuse(is & no_events, Status::BadAttribute, Attribute::Eqn);
+        let page = get(&LAYOUT, &DOORBELL_PAGE);
+        checks.refuse(is & no_page(page), Status::BadAttribute, Attribute::DoorbellPage);
+    }
+    {
+        use create_eq::*;
+        let is = op(Op::CreateEq);
+        let base = get(&LAYOUT, &BASE);
+        let size = get(&LAYOUT, &LOG2_ENTRIES);
+        checks.refuse(is & size.gt(MAX_CQ_LOG2), Status::BadSize, Attribute::Log2Entries);
+        checks.refuse(is & (unaligned(base) | wraps(base)), Status::BadAddress, Attribute::Base);
+        let vector = get(&LAYOUT, &VECTOR);
+        checks.refuse(is & vector.ge(cfg.eqs), Status::BadAttribute, Attribute::Vector);
         let page = get(&LAYOUT, &DOORBELL_PAGE);
         checks.refuse(is & no_page(page), Status::BadAttribute, Attribute::DoorbellPage);
     }
@@ -686,8 +740,12 @@ pub fn command(
         let at = |width: u32| row.zext(32).trunc(width);
         m.when(within(pds(cfg)), |m| pd_write.write(m, at(pd_bits), &nobody(0)));
         m.when(within(cfg.cqs), |m| {
-            cq_write.write(m, at(cq_bits), &nobody(0));
+            cq_write.write(m, at(cq_bits), &owned_cq.zeros());
             cqs.write(m, at(cq_bits), &CqEntry::of().zeros());
+        });
+        m.when(within(cfg.eqs), |m| {
+            eq_write.write(m, at(eq_bits), &nobody(0));
+            eqs.write(m, at(eq_bits), &EqEntry::of().zeros());
         });
         m.when(within(cfg.keys), |m| {
             key_write.write(m, at(key_bits), &owned_key.zeros());
@@ -779,20 +837,38 @@ pub fn command(
         go(m, State::Complete);
         m.when(held, |m| go(m, State::Release));
         m.when(any_op(&[Op::CreateQp, Op::DestroyQp, Op::RegMr, Op::DeregMr]), |m| go(m, State::ReadPd));
+        m.when(of_cq & ref_eq.any(), |m| go(m, State::ReadEvent));
+        m.when(op(Op::DestroyEq), |m| go(m, State::Quiet));
     });
     m.when(here & of_pd, |m| {
         pd_write.write(m, object.trunc(pd_bits), &m.mux(op(Op::AllocPd), &nobody(1), &nobody(0)));
     });
     m.when(here & of_cq, |m| {
         let at = object.trunc(cq_bits);
-        cq_write.write(m, at, &m.mux(op(Op::CreateCq), &nobody(1), &nobody(0)));
+        let owned = m.mux(op(Op::CreateCq), &nobody(1), &nobody(0));
+        cq_write.write(m, at, &OwnedCq { owned, eqn: ref_eq });
         let entry = CqEntry {
             valid: op(Op::CreateCq),
             base: get(&create_cq::LAYOUT, &create_cq::BASE),
             log2: get(&create_cq::LAYOUT, &create_cq::LOG2_ENTRIES).trunc(5),
             doorbell_page: get(&create_cq::LAYOUT, &create_cq::DOORBELL_PAGE),
+            eqn,
         };
         cqs.write(m, at, &entry);
+    });
+    m.when(here & of_eq, |m| {
+        use create_eq::*;
+        let at = object.trunc(eq_bits);
+        eq_write.write(m, at, &m.mux(op(Op::CreateEq), &nobody(1), &nobody(0)));
+        let entry = EqEntry {
+            valid: op(Op::CreateEq),
+            base: get(&LAYOUT, &BASE),
+            log2: get(&LAYOUT, &LOG2_ENTRIES).trunc(5),
+            doorbell_page: get(&LAYOUT, &DOORBELL_PAGE),
+            vector: get(&LAYOUT, &VECTOR),
+            asynchronous: get(&LAYOUT, &ASYNCHRONOUS),
+        };
+        eqs.write(m, at, &entry);
     });
     m.when(here & of_key, |m| {
         let at = key_index.trunc(key_bits);
@@ -850,8 +926,7 @@ pub fn command(
 
     // References.
     let one = lit(users, 1);
-    let counted =
-        |of: &Owned| Owned { exists: of.exists, users: counts_up.then(of.users + one, of.users - one) };
+    let counted = |of: &Owned| Owned { exists: of.exists, users: adds.then(of.users + one, of.users - one) };
     m.when(state.is(State::ReadPd), |m| go(m, State::WritePd));
     m.when(state.is(State::WritePd), |m| {
         pd_write.write(m, ref_pd, &counted(&domain));
@@ -859,14 +934,20 @@ pub fn command(
     });
     m.when(state.is(State::ReadSend), |m| go(m, State::WriteSend));
     m.when(state.is(State::WriteSend), |m| {
-        cq_write.write(m, ref_send, &counted(&queue));
+        cq_write.write(m, ref_send, &OwnedCq { owned: counted(&queue), eqn: queue_eqn });
         go(m, State::ReadRecv);
     });
     m.when(state.is(State::ReadRecv), |m| go(m, State::WriteRecv));
     m.when(state.is(State::WriteRecv), |m| {
-        cq_write.write(m, ref_recv, &counted(&queue));
+        cq_write.write(m, ref_recv, &OwnedCq { owned: counted(&queue), eqn: queue_eqn });
         go(m, State::Release);
     });
+    m.when(state.is(State::ReadEvent), |m| go(m, State::WriteEvent));
+    m.when(state.is(State::WriteEvent), |m| {
+        eq_write.write(m, ref_eq, &counted(&events));
+        go(m, State::Complete);
+    });
+    m.when(state.is(State::Quiet) & !events_busy, |m| go(m, State::Complete));
     m.when(update.fire(), |m| {
         m.set(&held, 0);
         m.when(clearing, |m| next_row(m)).otherwise(|m| go(m, State::Complete));
@@ -886,8 +967,8 @@ pub fn command(
     };
     let taken = done.fire();
     let write = write_entry(m, cfg, done);
-    let (vectors, keys, cqs) = (vectors.table(), keys.table(), cqs.table());
-    CommandProcessor { progress, taken, read, write, query, update, vectors, keys, pages, cqs }
+    let (vectors, keys, cqs, eqs) = (vectors.table(), keys.table(), cqs.table(), eqs.table());
+    CommandProcessor { progress, taken, read, write, query, update, vectors, keys, pages, cqs, eqs }
 }
 
 #[cfg(test)]
@@ -899,7 +980,8 @@ mod tests {
     use ferrowire_rtl::{build, Bits, Sim};
     use ferrowire_spec::qp_state::check;
     use ferrowire_spec::queue::command::{
-        create_cq::CreateCq, create_qp::CreateQp, modify_qp::ModifyQp, reg_mr::RegMr, set_av::SetAv, Command,
+        create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp, modify_qp::ModifyQp, reg_mr::RegMr,
+        set_av::SetAv, Command,
     };
     use ferrowire_spec::queue::{command_completion, CommandCompletion};
     use ferrowire_spec::wire::opcode::Service;
@@ -927,6 +1009,7 @@ mod tests {
         keys: Vec<HashMap<&'static str, u64>>,
         pages: HashMap<u64, u64>,
         cqs: Vec<(u64, u64, u64, u64)>,
+        eqs: Vec<[u64; 7]>,
         vectors: Vec<(u64, u64, u64, u64)>,
         states: Vec<(u64, u64)>,
     }
@@ -941,7 +1024,7 @@ mod tests {
             let (reply, connect) = m.later("reply", &QpRecord::of(&cfg));
             let data = m.stream_in("data", &DmaReadData::of(&cfg));
             let control = m.input_of("control", &CommandControl::of());
-            let out = command(m, &cfg, control, data, reply);
+            let out = command(m, &cfg, control, data, reply, m.input("events_busy", 1));
             let faults = vec![m.stream_in("fault", &number)];
             // A queue pair that goes to RESET has no completion under way.
             let drained = m.wire_of("drained", &Drained::of(&cfg));
@@ -964,6 +1047,7 @@ mod tests {
             m.output("keys", &out.keys);
             m.output("pages", &out.pages);
             m.output("cqs", &out.cqs);
+            m.output("eqs", &out.eqs);
             m.output("vectors", &out.vectors);
             m.output("broadcast", &ctx.broadcast);
         });
@@ -996,6 +1080,7 @@ mod tests {
             keys: Vec::new(),
             pages: HashMap::new(),
             cqs: Vec::new(),
+            eqs: Vec::new(),
             vectors: Vec::new(),
             states: Vec::new(),
         };
@@ -1029,6 +1114,14 @@ mod tests {
                     get(sim, "entry_log2"),
                 );
                 self.cqs.push(row);
+            }
+            if self.sim.get("eqs_enable") == 1 {
+                let fields = ["valid", "base", "log2", "doorbell_page", "vector", "asynchronous"];
+                let mut row = [self.sim.get("eqs_index"); 7];
+                for (value, field) in row[1..].iter_mut().zip(fields) {
+                    *value = self.sim.get(&format!("eqs_entry_{field}"));
+                }
+                self.eqs.push(row);
             }
             if self.sim.get("vectors_enable") == 1 {
                 let get = |sim: &mut Sim, f: &str| sim.get(&format!("vectors_{f}"));
@@ -1097,6 +1190,7 @@ mod tests {
             self.keys.clear();
             self.pages.clear();
             self.cqs.clear();
+            self.eqs.clear();
             self.vectors.clear();
             self.states.clear();
         }
@@ -1134,6 +1228,7 @@ mod tests {
             let completion = self.give(bytes);
             assert_eq!(ended(&completion), (status, attribute));
             assert!(self.keys.is_empty() && self.cqs.is_empty() && self.vectors.is_empty());
+            assert!(self.eqs.is_empty());
             assert!(self.states.is_empty());
         }
 
@@ -1159,6 +1254,18 @@ mod tests {
     fn cq(object: u32) -> CreateCq {
         let base = 0x1_0000_0000 + (u64::from(object) << 20);
         CreateCq { object, base, log2_entries: 6, ..Default::default() }
+    }
+
+    fn eq(object: u32) -> CreateEq {
+        CreateEq {
+            object,
+            base: 0x2_0000_0000 + (u64::from(object) << 20),
+            log2_entries: 5,
+            vector: 1,
+            doorbell_page: 3,
+            asynchronous: true,
+            ..Default::default()
+        }
     }
 
     fn mr(object: u32, pages: u32) -> RegMr {
@@ -1278,6 +1385,76 @@ mod tests {
             assert_eq!((bench.cqs.len(), bench.cqs[0].0, bench.cqs[0].1), (1, 3, 0));
             bench.refused(&simple(Op::DestroyCq, 3), Status::BadObject, Attribute::Object);
         }
+    }
+
+    #[test]
+    fn event_queues_come_and_go_and_are_held_by_their_completion_queues() {
+        for (beat_bytes, stall) in BENCHES {
+            let mut bench = bench(beat_bytes, stall);
+            bench.ok(&eq(2).to_bytes().unwrap());
+            assert_eq!(bench.eqs, [[2, 1, 0x2_0020_0000, 5, 3, 1, 1]]);
+            bench.refused(&eq(2).to_bytes().unwrap(), Status::BadObject, Attribute::Object);
+            let mut bad = |change: &dyn Fn(&mut CreateEq), status, attribute| {
+                let mut command = eq(3);
+                change(&mut command);
+                bench.refused(&command.to_bytes().unwrap(), status, attribute);
+            };
+            bad(&|c| c.object = 0, Status::BadObject, Attribute::Object);
+            bad(&|c| c.object = 4, Status::BadObject, Attribute::Object);
+            bad(&|c| c.object = 1 << 16 | 3, Status::BadObject, Attribute::Object);
+            bad(&|c| c.log2_entries = 23, Status::BadSize, Attribute::Log2Entries);
+            bad(&|c| c.base |= 0x10, Status::BadAddress, Attribute::Base);
+            bad(&|c| c.base = !0xfff, Status::BadAddress, Attribute::Base);
+            bad(&|c| c.vector = 4, Status::BadAttribute, Attribute::Vector);
+            bad(&|c| c.doorbell_page = 4, Status::BadAttribute, Attribute::DoorbellPage);
+            bad(&|c| c.rsvd0 = 1, Status::BadReserved, Attribute::None);
+            bad(&|c| c.rsvd5 = 1, Status::BadReserved, Attribute::None);
+            // Completion queues name one that there is, or none.
+            for eqn in [1, 3, 4, 6, 255] {
+                let command = CreateCq { eqn, ..cq(5) };
+                bench.refused(&command.to_bytes().unwrap(), Status::BadAttribute, Attribute::Eqn);
+            }
+            for (object, eqn) in [(5, 2), (6, 0), (7, 2)] {
+                bench.ok(&CreateCq { eqn, ..cq(object) }.to_bytes().unwrap());
+            }
+            bench.refused(&simple(Op::DestroyEq, 2), Status::Busy, Attribute::Object);
+            bench.ok(&simple(Op::DestroyCq, 5));
+            bench.ok(&simple(Op::DestroyCq, 6));
+            bench.refused(&simple(Op::DestroyEq, 2), Status::Busy, Attribute::Object);
+            bench.ok(&simple(Op::DestroyCq, 7));
+            bench.forget();
+            bench.ok(&simple(Op::DestroyEq, 2));
+            assert_eq!((bench.eqs.len(), bench.eqs[0][..2].to_vec()), (1, vec![2, 0]));
+            bench.refused(&simple(Op::DestroyEq, 2), Status::BadObject, Attribute::Object);
+            // A queue pair that uses a completion queue leaves its event queue alone.
+            bench.ok(&eq(1).to_bytes().unwrap());
+            bench.ok(&simple(Op::AllocPd, 7));
+            bench.ok(&CreateCq { eqn: 1, ..cq(3) }.to_bytes().unwrap());
+            bench.ok(&cq(4).to_bytes().unwrap());
+            bench.ok(&qp(9).to_bytes().unwrap());
+            bench.ok(&simple(Op::DestroyQp, 9));
+            bench.refused(&simple(Op::DestroyEq, 1), Status::Busy, Attribute::Object);
+            bench.ok(&simple(Op::DestroyCq, 3));
+            bench.ok(&simple(Op::DestroyEq, 1));
+            bench.ok(&eq(1).to_bytes().unwrap());
+            bench.ok(&simple(Op::ResetAll, 0));
+            bench.refused(&simple(Op::DestroyEq, 1), Status::BadObject, Attribute::Object);
+        }
+    }
+
+    #[test]
+    fn an_event_queue_is_gone_when_the_event_writer_is_quiet() {
+        let mut bench = bench(8, 0.0);
+        bench.ok(&eq(2).to_bytes().unwrap());
+        bench.sim.set("events_busy", 1);
+        bench.put(RING + 64 * u64::from(bench.producer & 3), &simple(Op::DestroyEq, 2));
+        bench.sim.set("control_producer", u64::from(bench.producer) + 1);
+        bench.forget();
+        (0..200).for_each(|_| bench.step());
+        assert_eq!((bench.eqs.len(), bench.sim.get("progress_consumer")), (1, 1));
+        bench.sim.set("events_busy", 0);
+        (0..10).for_each(|_| bench.step());
+        assert_eq!(bench.sim.get("progress_consumer"), 2);
     }
 
     #[test]

@@ -251,7 +251,7 @@ impl Map {
         count(&MAX_SRQ, 0);
         count(&MAX_AH, 0);
         count(&MAX_PD, pds(cfg));
-        count(&MAX_EQ, 0);
+        count(&MAX_EQ, cfg.eqs);
         count(&DOORBELL_PAGES, cfg.doorbell_pages);
         self.constant(&BLOCK, &MAX_MTU, &[]);
         self.constant(&BLOCK, &PAGE_SHIFTS, &[]);

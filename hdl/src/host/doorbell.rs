@@ -5,8 +5,8 @@
 //!  write ---> read the queue's page and state ---> compare ---> send queue doorbell
 //!                     ^            ^                  |   +---> receive queue doorbell
 //!                     |            |                  |   +---> completion queue doorbell
-//!  QP broadcast ------+            |                  +-------> ignored
-//!  CREATE_CQ ----------------------+
+//!  QP broadcast ------+            |                  |   +---> event queue doorbell
+//!  CREATE_CQ, CREATE_EQ -----------+                  +-------> ignored
 //! ```
 //!
 //! A queue answers only to the page that it was created with, so that a process that has one page mapped reaches no
@@ -18,7 +18,7 @@
 //! A doorbell waits until its taker is ready, and the next ones and at last register reads wait behind it: takers must
 //! not wait for the host.
 
-use super::{CqDoorbell, CqEntry, RawDoorbell};
+use super::{CqDoorbell, CqEntry, EqDoorbell, EqEntry, RawDoorbell};
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::responder::RqDoorbell;
@@ -36,6 +36,8 @@ pub struct Doorbells {
     pub rq: Stream<RqDoorbell>,
     /// To the completion writer.
     pub cq: Stream<CqDoorbell>,
+    /// To the event writer.
+    pub eq: Stream<EqDoorbell>,
     /// A doorbell was handed on in this cycle.
     pub taken: Sig,
     /// A doorbell was ignored in this cycle.
@@ -57,10 +59,12 @@ pub fn doorbell(
     raw: Stream<RawDoorbell>,
     qps: QpBroadcast,
     cqs: TableWrite<CqEntry>,
+    eqs: TableWrite<EqEntry>,
 ) -> Doorbells {
     m.discard(&qps.attributes.entry);
     m.discard(&cqs.entry);
-    let (qp_bits, cq_bits) = (cfg.qp_bits(), cfg.cq_bits());
+    m.discard(&eqs.entry);
+    let (qp_bits, cq_bits, eq_bits) = (cfg.qp_bits(), cfg.cq_bits(), cfg.eq_bits());
     // Only pages that there are get stored and compared; the command processor refuses the others.
     let page_bits = clog2(u64::from(cfg.doorbell_pages)).max(1);
     let sq_pages = m.mem("sq_pages", cfg.qps, &bits(page_bits)).init(vec![]).build();
@@ -72,6 +76,9 @@ pub fn doorbell(
     let cq_bells = m.mem("cq_bells", cfg.cqs, &shape).init(vec![]).build();
     let cq_page = cqs.entry.doorbell_page.trunc(page_bits);
     cq_bells.write(cqs.enable, cqs.index, &Bell { exists: cqs.entry.valid, page: cq_page });
+    let eq_bells = m.mem("eq_bells", cfg.eqs, &shape).init(vec![]).build();
+    let eq_page = eqs.entry.doorbell_page.trunc(page_bits);
+    eq_bells.write(eqs.enable, eqs.index, &Bell { exists: eqs.entry.valid, page: eq_page });
 
     let held_valid = m.reg("held_valid", 1).reset(0);
     let held_data = m.reg("held_data", 64).no_reset();
@@ -85,12 +92,13 @@ pub fn doorbell(
     let page = sq_pages.read(m, raw.fire(), number.trunc(qp_bits), Collision::New);
     let live = sq_live.read(m, raw.fire(), number.trunc(qp_bits), Collision::New);
     let bell = cq_bells.read(m, raw.fire(), number.trunc(cq_bits), Collision::New);
+    let eq_bell = eq_bells.read(m, raw.fire(), number.trunc(eq_bits), Collision::New);
 
     let qpn = field(&spec::sq::LAYOUT, &spec::sq::QPN, held_data);
     let cqn = field(&spec::cq::LAYOUT, &spec::cq::CQN, held_data);
     // What needs no table is known a cycle before.
     let maybe = |name: &str| m.reg(&format!("maybe_{name}"), 1).no_reset();
-    let (maybe_sq, maybe_rq, maybe_cq) = (maybe("sq"), maybe("rq"), maybe("cq"));
+    let [maybe_sq, maybe_rq, maybe_cq, maybe_eq] = ["sq", "rq", "cq", "eq"].map(maybe);
     let there = raw.page.zext(17).lt(cfg.doorbell_pages);
     m.when(raw.fire(), |m| {
         let number = |layout, of| field(layout, of, raw.data);
@@ -102,10 +110,13 @@ pub fn doorbell(
         let shared = number(&spec::rq::LAYOUT, &spec::rq::SRQ);
         m.set(&maybe_rq, there & raw.offset.eq(spec::RQ) & (rqn >> qp_bits).eq(0) & !shared);
         m.set(&maybe_cq, there & raw.offset.eq(spec::CQ) & (cqn >> cq_bits).eq(0));
+        let eqn = number(&spec::eq::LAYOUT, &spec::eq::EQN);
+        m.set(&maybe_eq, there & raw.offset.eq(spec::EQ) & (eqn >> eq_bits).eq(0));
     });
     let owner = live & page.eq(held_page);
     let (for_sq, for_rq) = (maybe_sq & owner, maybe_rq & owner);
     let for_cq = maybe_cq & bell.exists & bell.page.eq(held_page);
+    let for_eq = maybe_eq & eq_bell.exists & eq_bell.page.eq(held_page);
     let sq = SqDoorbell {
         qp: qpn.trunc(qp_bits),
         producer: field(&spec::sq::LAYOUT, &spec::sq::PRODUCER, held_data),
@@ -120,15 +131,21 @@ pub fn doorbell(
         arm_next: field(&spec::cq::LAYOUT, &spec::cq::ARM_NEXT, held_data),
         arm_solicited: field(&spec::cq::LAYOUT, &spec::cq::ARM_SOLICITED, held_data),
     };
+    let eq = EqDoorbell {
+        eq: field(&spec::eq::LAYOUT, &spec::eq::EQN, held_data).trunc(eq_bits),
+        consumer: field(&spec::eq::LAYOUT, &spec::eq::CONSUMER, held_data),
+        arm: field(&spec::eq::LAYOUT, &spec::eq::ARM, held_data),
+    };
     // A queue that changes while its doorbell waits does not take the offer back.
     let sq = Stream::new(m, "sq", held_valid & for_sq, sq);
     let rq = Stream::new(m, "rq", held_valid & for_rq, rq);
     let cq = Stream::new(m, "cq", held_valid & for_cq, cq);
-    let taken = sq.fire() | rq.fire() | cq.fire();
-    let ignored = held_valid & !for_sq & !for_rq & !for_cq;
+    let eq = Stream::new(m, "eq", held_valid & for_eq, eq);
+    let taken = sq.fire() | rq.fire() | cq.fire() | eq.fire();
+    let ignored = held_valid & !for_sq & !for_rq & !for_cq & !for_eq;
     m.when(raw.fire(), |m| m.set(&held_valid, lit(1, 1)))
         .otherwise_when(taken | ignored, |m| m.set(&held_valid, 0));
-    Doorbells { sq, rq, cq, taken, ignored }
+    Doorbells { sq, rq, cq, eq, taken, ignored }
 }
 
 #[cfg(test)]
@@ -136,27 +153,30 @@ mod tests {
     use super::*;
     use crate::testing::{step, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
-    use ferrowire_spec::queue::doorbell::{address, cq, rq, BASE, CQ, EQ, RQ, SQ};
+    use ferrowire_spec::queue::doorbell::{address, cq, eq, rq, BASE, CQ, EQ, RQ, SQ};
     use rand::Rng;
 
     struct Bench {
         cfg: RnicConfig,
         sim: Sim,
         sources: [Source; 1],
-        sinks: [Sink; 3],
+        sinks: [Sink; 4],
         ignored: u64,
     }
 
     fn bench(beat_bytes: u32) -> Bench {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
         let create = TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: CqEntry::of() };
+        let create_eq = TableWrite { enable: bits(1), index: bits(cfg.eq_bits()), entry: EqEntry::of() };
         let netlist = build("top", |m| {
             let raw = m.stream_in("raw", &RawDoorbell::of());
             let qps = m.input_of("qps", &QpBroadcast::of(&cfg));
-            let out = doorbell(m, &cfg, raw, qps, m.input_of("cqs", &create));
+            let (cqs, eqs) = (m.input_of("cqs", &create), m.input_of("eqs", &create_eq));
+            let out = doorbell(m, &cfg, raw, qps, cqs, eqs);
             m.stream_out("sq", out.sq);
             m.stream_out("cq", out.cq);
             m.stream_out("rq", out.rq);
+            m.stream_out("eq", out.eq);
             m.output("taken", &out.taken);
             m.output("ignored", &out.ignored);
         });
@@ -169,6 +189,7 @@ mod tests {
                 Sink::new("sq", &SqDoorbell::of(&cfg)),
                 Sink::new("cq", &CqDoorbell::of(&cfg)),
                 Sink::new("rq", &RqDoorbell::of(&cfg)),
+                Sink::new("eq", &EqDoorbell::of(&cfg)),
             ],
             ignored: 0,
             cfg,
@@ -189,6 +210,13 @@ mod tests {
             self.sim.set("cqs_entry_valid", 1);
             self.sim.set("cqs_entry_doorbell_page", page);
             self.pulse(&["cqs_enable"]);
+        }
+
+        fn eq(&mut self, eq: u64, page: u64) {
+            self.sim.set("eqs_index", eq);
+            self.sim.set("eqs_entry_valid", 1);
+            self.sim.set("eqs_entry_doorbell_page", page);
+            self.pulse(&["eqs_enable"]);
         }
 
         fn pulse(&mut self, ports: &[&str]) {
@@ -229,6 +257,11 @@ mod tests {
         cq::CqDoorbell { cqn, consumer, ..Default::default() }.to_bytes().unwrap()
     }
 
+    fn eq_bytes(eqn: u8, consumer: u32) -> [u8; 8] {
+        let arm = consumer & 1 == 1;
+        eq::EqDoorbell { eqn, consumer, arm, ..Default::default() }.to_bytes().unwrap()
+    }
+
     #[test]
     fn a_queue_answers_only_to_its_own_page() {
         for beat_bytes in [8, 64] {
@@ -238,11 +271,12 @@ mod tests {
             bench.qp(4, 1, QpState::Err);
             bench.qp(5, 2, QpState::Reset);
             bench.cq(7, 2);
+            bench.eq(3, 1);
             let (qps, cqs) = (bench.cfg.qps, bench.cfg.cqs);
-            let (mut sqs, mut rqs, mut cqs_rung, mut bad) = (Vec::new(), Vec::new(), Vec::new(), 0);
+            let (mut sqs, mut rqs, mut cqs_rung, mut eqs_rung, mut bad) = (vec![], vec![], vec![], vec![], 0);
             for i in 0..400u32 {
                 let page = random.rng.random_range(1..4u16);
-                match random.rng.random_range(0..5) {
+                match random.rng.random_range(0..6) {
                     0 => {
                         let qpn = random.rng.random_range(3..6u32);
                         let receive = random.chance(0.5);
@@ -271,8 +305,16 @@ mod tests {
                     3 => {
                         // There are no shared receive queues.
                         bench.ring(2, RQ, sq_bytes(1 << 24 | 3, 1));
-                        bench.ring(2, EQ, cq_bytes(7, 1));
+                        bench.ring(1, EQ, eq_bytes(7, 1));
                         bad += 2;
+                    }
+                    4 => {
+                        let eqn = random.rng.random_range(2..4u8);
+                        bench.ring(page, EQ, eq_bytes(eqn, i));
+                        match (eqn, page) {
+                            (3, 1) => eqs_rung.push((u64::from(i), u64::from(i & 1))),
+                            _ => bad += 1,
+                        }
                     }
                     _ => {
                         bench.ring(2, 0xff0, sq_bytes(3, 1));
@@ -287,6 +329,9 @@ mod tests {
                 assert_eq!(got, rung, "seed {}", random.seed);
             }
             assert_eq!(bench.sinks[1].values("consumer"), cqs_rung, "seed {}", random.seed);
+            let eq = &bench.sinks[3];
+            let got: Vec<_> = eq.values("consumer").into_iter().zip(eq.values("arm")).collect();
+            assert_eq!(got, eqs_rung, "seed {}", random.seed);
             assert_eq!(bench.ignored, bad, "seed {}", random.seed);
         }
     }

@@ -6,6 +6,7 @@ pub mod cq;
 pub mod csr;
 pub mod dma;
 pub mod doorbell;
+pub mod event;
 mod types;
 
 pub use types::*;

@@ -30,12 +30,45 @@ pub struct CqEntry {
     pub log2: Sig,
     /// The doorbell page that it answers to.
     pub doorbell_page: Sig,
+    /// Event queue of its events; 0: none.
+    pub eqn: Sig,
 }
 
 impl CqEntry {
     /// The shape.
     pub fn of() -> Self {
-        CqEntry { valid: bits(1), base: bits(64), log2: bits(5), doorbell_page: bits(16) }
+        CqEntry { valid: bits(1), base: bits(64), log2: bits(5), doorbell_page: bits(16), eqn: bits(8) }
+    }
+}
+
+/// An event queue, as CREATE_EQ gives it.
+#[derive(Clone, Bundle)]
+pub struct EqEntry {
+    /// It exists.
+    pub valid: Sig,
+    /// Bus address of its entries, a multiple of 4,096.
+    pub base: Sig,
+    /// Log2 of its entries.
+    pub log2: Sig,
+    /// The doorbell page that it answers to.
+    pub doorbell_page: Sig,
+    /// MSI-X vector.
+    pub vector: Sig,
+    /// It takes what belongs to no completion queue.
+    pub asynchronous: Sig,
+}
+
+impl EqEntry {
+    /// The shape.
+    pub fn of() -> Self {
+        EqEntry {
+            valid: bits(1),
+            base: bits(64),
+            log2: bits(5),
+            doorbell_page: bits(16),
+            vector: bits(8),
+            asynchronous: bits(1),
+        }
     }
 }
 
@@ -74,6 +107,24 @@ impl CqDoorbell {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
         CqDoorbell { cq: bits(cfg.cq_bits()), consumer: bits(32), arm_next: bits(1), arm_solicited: bits(1) }
+    }
+}
+
+/// An event queue's doorbell, already checked for page and range.
+#[derive(Clone, Bundle)]
+pub struct EqDoorbell {
+    /// Which event queue.
+    pub eq: Sig,
+    /// Entries taken since it was created, free-running.
+    pub consumer: Sig,
+    /// An interrupt for the next event.
+    pub arm: Sig,
+}
+
+impl EqDoorbell {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        EqDoorbell { eq: bits(cfg.eq_bits()), consumer: bits(32), arm: bits(1) }
     }
 }
 

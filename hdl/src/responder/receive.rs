@@ -409,8 +409,7 @@ pub fn receive(
     m.drive(&found_void, done & kind_demand & !there);
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), count]) });
-    let grant =
-        Grant { qp, index: from, count, stride: lit(2, 0), differs: lit(1, 0), start: lit(1, 0) };
+    let grant = Grant { qp, index: from, count, stride: lit(2, 0), differs: lit(1, 0), start: lit(1, 0) };
     let granted = Stream::new(m, "granted", reads, grant);
     // What was read last has been counted by the cycle in which the next read is planned.
     m.drive(&room, read.ready & granted.ready & places.ge(cfg.fetch_batch));

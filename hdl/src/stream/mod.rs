@@ -4,12 +4,14 @@
 mod arbiter;
 mod beat;
 mod fifo;
+mod gather;
 mod realign;
 mod skid;
 
 pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
 pub use beat::Beat;
 pub use fifo::{deep_fifo, fifo};
+pub use gather::{gather, Flagged, Forget};
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
 pub use skid::{catch, skid};

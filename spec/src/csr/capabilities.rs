@@ -39,7 +39,7 @@ crate::table::registers! {
         /// Count.
         value @ 0, 32, RO;
     }
-    /// Event queues.
+    /// Event queues; EQNs are below it. 0 is not given out: as an `eqn` it says none. As many MSI-X vectors.
     MAX_EQ max_eq @ 0x1c {
         /// Count.
         value @ 0, 32, RO;

@@ -30,4 +30,8 @@ crate::table::counters! {
     Doorbells = 11, "doorbells";
     /// Doorbells ignored: wrong page, unknown queue, index out of reach.
     DoorbellsIgnored = 12, "doorbells_ignored";
+    /// Completions that found no room in their CQ, or one that was overrun before.
+    CompletionsLost = 13, "completions_lost";
+    /// Events that found no room in their event queue: the next one there is marked. Events of CQs are never lost.
+    EventsLost = 14, "events_lost";
 }

@@ -45,7 +45,7 @@ crate::table::codes! {
     FreeMw = 0x12, "FREE_MW";
     /// Make an event queue. Object: EQN.
     CreateEq = 0x13, "CREATE_EQ";
-    /// Remove an event queue. Object: EQN.
+    /// Remove an event queue. Object: EQN. Busy while a completion queue uses it; when it completes, no event is written any more.
     DestroyEq = 0x14, "DESTROY_EQ";
     /// Remove every object of every kind, the event queues included.
     ResetAll = 0x20, "RESET_ALL";
@@ -133,7 +133,7 @@ crate::table::layout! {
     BASE base: u64 @ 64, 64, RW;
     /// Entries, as a power of two.
     LOG2_ENTRIES log2_entries: u8 @ 128, 8, RW;
-    /// Event queue that its events go to.
+    /// Event queue that its events go to; 0: none, and it may not be armed.
     EQN eqn: u8 @ 136, 8, RW;
     /// The page it answers to.
     DOORBELL_PAGE doorbell_page: u16 @ 144, 16, RW;
@@ -495,16 +495,19 @@ crate::table::layout! {
     OBJECT object: u32 @ 32, 32, RW;
     /// Host address of the entries; zeroed by the driver.
     BASE base: u64 @ 64, 64, RW;
-    /// Entries, as a power of two.
+    /// Entries, as a power of two; at most as many as a completion queue may have.
     LOG2_ENTRIES log2_entries: u8 @ 128, 8, RW;
-    /// MSI-X vector.
+    /// MSI-X vector, below the number of event queues.
     VECTOR vector: u8 @ 136, 8, RW;
     /// The page it answers to.
     DOORBELL_PAGE doorbell_page: u16 @ 144, 16, RW;
     /// Shortest time between interrupts, in microseconds.
     MODERATION_US moderation_us: u16 @ 160, 16, RW;
+    /// Takes the events that belong to no completion queue, and those of completion queues without an event queue: from now
+    /// on, instead of another that took them.
+    ASYNCHRONOUS asynchronous: bool @ 176, 1, RW;
     /// Reserved.
-    RSVD0 rsvd0: u16 @ 176, 16, RSVD;
+    RSVD0 rsvd0: u16 @ 177, 15, RSVD;
     /// Reserved.
     RSVD1 rsvd1: u64 @ 192, 64, RSVD;
     /// Reserved.

@@ -4,9 +4,10 @@
 crate::table::codes! {
     /// What an event reports.
     enum EventKind, "event_kind";
-    /// An armed CQ has a new entry; `object` is the CQN.
+    /// An armed CQ has a new entry; `object` is the CQN. The CQ is not armed any more.
     Completion = 0, "COMPLETION";
-    /// A CQ had no room; `object` is the CQN. Its queue pairs are in error.
+    /// A CQ had no room; `object` is the CQN. It takes no entry any more, and each queue pair that completes into it goes
+    /// to error. Sent once in the life of a CQ, to its event queue, or to the asynchronous one if it has none.
     CqOverrun = 1, "CQ_OVERRUN";
     /// A queue pair went to error; `object` is the QPN, `cause` says why.
     QpFatal = 2, "QP_FATAL";
@@ -43,8 +44,10 @@ crate::table::layout! {
     KIND kind: u8 @ 24, 8, RO;
     /// Cause, coded as `syndrome` of a CQE.
     CAUSE cause: u8 @ 32, 8, RO;
+    /// Events that belong to no CQ were lost before this one, for the queue was full.
+    LOST lost: bool @ 40, 1, RO;
     /// Reserved.
-    RSVD0 rsvd0: u32 @ 40, 24, RSVD;
+    RSVD0 rsvd0: u32 @ 41, 23, RSVD;
     /// Reserved.
     RSVD1 rsvd1: u64 @ 64, 63, RSVD;
     /// Phase, as in a CQE.
