@@ -2,6 +2,7 @@
 //! [`Context`]: an open card.
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,6 +12,7 @@ use ferrowire_spec::{Field, Psn, Register, LAYOUT_HASH};
 
 use crate::bus::Bus;
 use crate::command::{self, CommandQueue};
+use crate::eq::Asynchronous;
 use crate::error::{Coded, Error, Result};
 use crate::handle::BusHandle;
 use crate::random::Random;
@@ -53,7 +55,7 @@ pub struct Capabilities {
     pub max_ah: u32,
     /// Protection domains.
     pub max_pd: u32,
-    /// Event queues.
+    /// Event queues; their numbers are below it, and 0 is none.
     pub max_eq: u32,
     /// Doorbell pages.
     pub doorbell_pages: u32,
@@ -157,10 +159,16 @@ impl Capabilities {
     }
 }
 
+/// Event queues that an EQN can name.
+const MAX_EQ: u32 = 1 << 8;
+
 /// Numbers that the driver gives out.
 pub(crate) struct Tables {
     pub(crate) pds: Numbers,
     pub(crate) cqs: Numbers,
+    pub(crate) eqs: Numbers,
+    /// The event queue of what belongs to no completion queue.
+    pub(crate) asynchronous: Asynchronous,
     pub(crate) qps: Numbers,
     pub(crate) keys: Keys,
     pub(crate) mtt: Ranges,
@@ -174,9 +182,35 @@ pub(crate) struct Device {
     pub(crate) capabilities: Capabilities,
     pub(crate) options: ContextOptions,
     tables: Mutex<Tables>,
+    /// By CQN: the card has told that it was overrun.
+    overruns: Box<[AtomicBool]>,
 }
 
 impl Device {
+    /// Whether a completion queue was overrun.
+    pub(crate) fn is_overrun(&self, cqn: u32) -> bool {
+        self.overruns.get(cqn as usize).is_some_and(|overrun| overrun.load(Ordering::Relaxed))
+    }
+
+    /// Notes that it was, or that its number begins a new life.
+    pub(crate) fn mark_overrun(&self, cqn: u32, overrun: bool) {
+        if let Some(mark) = self.overruns.get(cqn as usize) {
+            mark.store(overrun, Ordering::Relaxed);
+        }
+    }
+
+    /// The size of a queue that the card writes, with room for `entries`, as a power of two.
+    pub(crate) fn queue_log2(&self, operation: &'static str, entries: u32) -> Result<u8> {
+        let max = self.capabilities.max_cq_log2;
+        match entries.checked_next_power_of_two().map(|n| n.trailing_zeros() as u8) {
+            Some(log2) if entries > 0 && log2 <= max => Ok(log2),
+            _ => {
+                let fix = format!("choose 1 to 2^{max}");
+                Err(Error::Attribute { operation, attribute: "entries", value: entries.into(), fix })
+            }
+        }
+    }
+
     pub(crate) fn tables<T>(&self, f: impl FnOnce(&mut Tables) -> T) -> T {
         f(&mut self.tables.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -250,12 +284,15 @@ impl Context {
         let tables = Tables {
             pds: Numbers::new(1, capabilities.max_pd),
             cqs: Numbers::new(0, capabilities.max_cq),
+            eqs: Numbers::new(1, capabilities.max_eq.min(MAX_EQ)),
+            asynchronous: Asynchronous::new(),
             qps: Numbers::new(2, capabilities.max_qp),
             keys: Keys::new(capabilities.max_mr),
             mtt: Ranges::new(capabilities.mtt_entries.into()),
             random: options.seed.map_or(Random::Os, Random::Seeded),
         };
-        let device = Device { bus, commands, capabilities, options, tables: Mutex::new(tables) };
+        let overruns = (0..capabilities.max_cq).map(|_| AtomicBool::new(false)).collect();
+        let device = Device { bus, commands, capabilities, options, tables: Mutex::new(tables), overruns };
         Ok(Self { device: Arc::new(device) })
     }
 

@@ -10,6 +10,7 @@ use ferrowire_spec::queue::doorbell::{self, cq::CqDoorbell};
 use ferrowire_spec::queue::{CommandOpcode, CqeOpcode, WcStatus};
 
 use crate::context::{Context, Device};
+use crate::eq::{Eq, EventQueue};
 use crate::error::{Coded, Error, Result};
 use crate::ring::EntryRing;
 use crate::work::Tracker;
@@ -142,6 +143,8 @@ pub(crate) struct Cq {
     entries: u32,
     live: bool,
     state: Mutex<State>,
+    /// Where it tells; destroyed behind it.
+    events: Option<Arc<Eq>>,
 }
 
 impl Cq {
@@ -173,6 +176,10 @@ impl Cq {
         }
         let result = self.device.commands.simple(CommandOpcode::DestroyCq, self.cqn);
         if result.is_ok() {
+            let asynchronous = || self.device.tables(|t| t.asynchronous.upgrade());
+            if let Some(events) = self.events.clone().or_else(asynchronous) {
+                events.forget(self.cqn);
+            }
             self.device.tables(|t| t.cqs.give_back(self.cqn));
         } else {
             self.state.get_mut().unwrap_or_else(PoisonError::into_inner).ring.leak();
@@ -192,7 +199,8 @@ impl Drop for Cq {
 ///
 /// `Send` and `Sync`; clones are the same queue, and threads that poll take turns. It is destroyed when the last clone and
 /// the last queue pair that uses it are gone. It must have room for all completions that may be there at once: an overrun
-/// takes its queue pairs to error.
+/// takes the queue pairs whose completions are lost to error, and nothing is put into it any more. The card tells it as an
+/// event; from when that was taken ([`EventQueue::poll`]) on, `poll` fails.
 #[derive(Clone)]
 pub struct CompletionQueue {
     pub(crate) cq: Arc<Cq>,
@@ -219,6 +227,7 @@ impl CompletionQueue {
     /// Completions of queue pairs that were destroyed or reset are passed over. Does not allocate.
     ///
     /// # Errors
+    /// `CqOverrun` when nothing is left, and an event told that it was overrun.
     /// `UnexpectedCompletion` for an entry that no work request belongs to; it is passed over, and completions before it
     /// are handed out first. `Bus` when the bus fails.
     pub fn poll(&self, out: &mut [Completion]) -> Result<usize> {
@@ -245,8 +254,11 @@ impl CompletionQueue {
             let after = state.ring.consumer();
             if after != before {
                 // Inside the lock: the consumer must not go back.
-                let rung = self.ring_doorbell(after);
+                let rung = self.ring_doorbell("poll", after, None);
                 result = result.and(rung);
+            }
+            if n == 0 && after == before && result.is_ok() && device.is_overrun(self.cq.cqn) {
+                result = Err(Error::CqOverrun { cqn: self.cq.cqn, entries: self.cq.entries });
             }
             match result {
                 Err(error) if n > 0 => state.deferred = Some(error),
@@ -261,9 +273,36 @@ impl CompletionQueue {
         result
     }
 
-    fn ring_doorbell(&self, consumer: u32) -> Result<()> {
-        let bell = CqDoorbell { cqn: self.cq.cqn, consumer, ..CqDoorbell::default() };
-        let bytes = bell.to_bytes().map_err(|e| Error::from_spec("poll", e))?;
+    /// Asks for one event for the next completion, or, with `solicited_only`, for the next one that is solicited or failed: at once
+    /// if there is one that `poll` has not taken. So who sees nothing, arms and sleeps until the event misses nothing. Asked for
+    /// any completion already, the card stays at that. The event goes to the queue it was made with.
+    ///
+    /// # Errors
+    /// `Attribute` for a completion queue without an event queue, `Bus` when the bus fails.
+    pub fn request_notify(&self, solicited_only: bool) -> Result<()> {
+        const OPERATION: &str = "request_notify";
+        if self.cq.events.is_none() {
+            return Err(Error::Attribute {
+                operation: OPERATION,
+                attribute: "cqn",
+                value: self.cq.cqn.into(),
+                fix: "it has no event queue; make it with create_cq_with_events".into(),
+            });
+        }
+        // Inside the lock: the consumer must not go back.
+        self.cq.with(|state| self.ring_doorbell(OPERATION, state.ring.consumer(), Some(solicited_only)))
+    }
+
+    /// Tells the card how far the host is, and arms it.
+    fn ring_doorbell(&self, operation: &'static str, consumer: u32, solicited: Option<bool>) -> Result<()> {
+        let bell = CqDoorbell {
+            cqn: self.cq.cqn,
+            consumer,
+            arm_next: solicited == Some(false),
+            arm_solicited: solicited == Some(true),
+            ..CqDoorbell::default()
+        };
+        let bytes = bell.to_bytes().map_err(|e| Error::from_spec(operation, e))?;
         let device = &self.cq.device;
         let at = doorbell::address(device.options.doorbell_page, doorbell::CQ);
         device.bus.doorbell(at, u64::from_le_bytes(bytes))
@@ -291,29 +330,38 @@ impl Context {
     /// `Attribute` for a size that the card does not have, `NoResource` when no queue is left, `Bus` when there is no
     /// memory for it, `Command` when the card refuses.
     pub fn create_cq(&self, entries: u32) -> Result<CompletionQueue> {
-        const OPERATION: &str = "create_cq";
+        self.completion_queue("create_cq", entries, None)
+    }
+
+    /// The same, with events that go to `events`: see [`CompletionQueue::request_notify`].
+    ///
+    /// # Errors
+    /// As [`create_cq`](Self::create_cq); `Foreign` for an event queue of another card.
+    pub fn create_cq_with_events(&self, entries: u32, events: &EventQueue) -> Result<CompletionQueue> {
+        const OPERATION: &str = "create_cq_with_events";
+        if !Arc::ptr_eq(&self.device, &events.eq.device) {
+            return Err(Error::Foreign { operation: OPERATION, what: "event queue", of: "card" });
+        }
+        self.completion_queue(OPERATION, entries, Some(Arc::clone(&events.eq)))
+    }
+
+    fn completion_queue(
+        &self,
+        operation: &'static str,
+        entries: u32,
+        events: Option<Arc<Eq>>,
+    ) -> Result<CompletionQueue> {
         let device = Arc::clone(&self.device);
-        let max = device.capabilities.max_cq_log2;
-        let log2 = match entries.checked_next_power_of_two().map(|n| n.trailing_zeros() as u8) {
-            Some(log2) if entries > 0 && log2 <= max => log2,
-            _ => {
-                let fix = format!("choose 1 to 2^{max}");
-                return Err(Error::Attribute {
-                    operation: OPERATION,
-                    attribute: "entries",
-                    value: entries.into(),
-                    fix,
-                });
-            }
-        };
+        let log2 = device.queue_log2(operation, entries)?;
         let mut ring = EntryRing::alloc(&device.bus, log2, cqe::PHASE.offset)?;
-        let cqn = device.take(OPERATION, "completion queues", device.capabilities.max_cq, |t| &mut t.cqs)?;
+        let cqn = device.take(operation, "completion queues", device.capabilities.max_cq, |t| &mut t.cqs)?;
         let result = device.commands.run(CommandOpcode::CreateCq, cqn, |token| {
             CreateCq {
                 token,
                 object: cqn,
                 base: ring.bus_address(),
                 log2_entries: log2,
+                eqn: events.as_ref().map_or(0, |eq| eq.eqn),
                 doorbell_page: device.options.doorbell_page,
                 ..CreateCq::default()
             }
@@ -328,6 +376,9 @@ impl Context {
             return Err(error);
         }
         let state = Mutex::new(State { ring, attached: Vec::new(), deferred: None });
-        Ok(CompletionQueue { cq: Arc::new(Cq { device, cqn, entries: 1 << log2, live: true, state }) })
+        device.mark_overrun(cqn, false);
+        Ok(CompletionQueue {
+            cq: Arc::new(Cq { device, cqn, entries: 1 << log2, live: true, state, events }),
+        })
     }
 }

@@ -222,6 +222,18 @@ pub enum Error {
         of: &'static str,
     },
 
+    /// A completion found no room in its queue.
+    #[error(
+        "poll: completion queue {cqn:#x} with {entries} entries was overrun: completions are lost, and their queue pairs are in \
+         error; destroy these and the queue, and make one with room for all that may complete before it is polled"
+    )]
+    CqOverrun {
+        /// The completion queue.
+        cqn: u32,
+        /// Its size.
+        entries: u32,
+    },
+
     /// The card reported the completion of something that was not outstanding.
     #[error(
         "poll: completion for WQE {wqe_index} of queue pair {qpn:#x}, which is not outstanding; \

@@ -2,7 +2,8 @@
 //! User-space verbs for the Ferrowire RNIC.
 //!
 //! A program gives [`Context::open`] a [`Bus`], the way to a card, and gets objects with the names and rules of
-//! the verbs (IBTA volume 1, chapters 10 and 11): [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`Qp`].
+//! the verbs (IBTA volume 1, chapters 10 and 11): [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`EventQueue`],
+//! [`Qp`].
 //! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, as far as the card has them.
 //!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
@@ -68,6 +69,7 @@ mod command;
 mod context;
 mod cq;
 mod csr;
+mod eq;
 mod error;
 mod handle;
 mod memory_map;
@@ -87,6 +89,7 @@ pub use av::AddressVector;
 pub use bus::{Bus, BusError, DmaBuffer, DmaMapping};
 pub use context::{Capabilities, Context, ContextOptions};
 pub use cq::{Completion, CompletionQueue, WorkKind};
+pub use eq::{Event, EventQueue};
 pub use error::{Coded, Error, Result};
 pub use memory_map::{MemoryMap, UnmappedError};
 pub use mr::{MemoryRegion, PageSize};
@@ -105,7 +108,7 @@ pub use ferrowire_spec::qp_state::QpState;
 pub use ferrowire_spec::queue::command::PathMtu;
 pub use ferrowire_spec::queue::cqe::LocalCause;
 pub use ferrowire_spec::queue::{
-    CommandAttribute, CommandOpcode, CommandStatus, CqeOpcode, SendOpcode, WcStatus,
+    CommandAttribute, CommandOpcode, CommandStatus, CqeOpcode, EventKind, SendOpcode, WcStatus,
 };
 pub use ferrowire_spec::wire::opcode::Service;
 pub use ferrowire_spec::Psn;

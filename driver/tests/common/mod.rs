@@ -12,10 +12,13 @@ use std::time::Duration;
 
 use ferrowire::spec::csr::{capabilities as cap, command_queue as cmdq, identity};
 use ferrowire::spec::qp_state::{self, AttributeBit, Attributes, TransitionError};
-use ferrowire::spec::queue::command::{self, create_cq, create_qp, modify_qp, reg_mr, set_av, Command};
+use ferrowire::spec::queue::command::{
+    self, create_cq, create_eq, create_qp, modify_qp, reg_mr, set_av, Command,
+};
 use ferrowire::spec::queue::command_completion::{qp_summary, CommandCompletion};
 use ferrowire::spec::queue::cqe::{self, Cqe, LocalCause};
 use ferrowire::spec::queue::doorbell;
+use ferrowire::spec::queue::event;
 use ferrowire::spec::{Register, LAYOUT_HASH};
 use ferrowire::*;
 
@@ -40,6 +43,29 @@ pub struct Queue {
     pub consumer: u32,
     pub page: u16,
     pub doorbells: usize,
+    /// Of a completion queue: its event queue, whether it is armed for any and for a solicited entry, whether it was overrun.
+    pub eqn: u8,
+    pub armed: (bool, bool),
+    pub overrun: bool,
+}
+
+impl Queue {
+    fn new(base: u64, log2: u8, page: u16, eqn: u8) -> Self {
+        let (producer, consumer, doorbells) = (0, 0, 0);
+        Self { base, log2, producer, consumer, page, doorbells, eqn, armed: (false, false), overrun: false }
+    }
+
+    fn is_full(&self) -> bool {
+        self.producer.wrapping_sub(self.consumer) >> self.log2 != 0
+    }
+
+    /// Where the next entry of `bytes` goes, and its phase.
+    fn next(&mut self, bytes: usize) -> (u64, bool) {
+        let index = self.producer;
+        self.producer = index.wrapping_add(1);
+        let slot = u64::from(index & ((1 << self.log2) - 1));
+        (self.base + slot * bytes as u64, index >> self.log2 & 1 == 0)
+    }
 }
 
 pub struct Pair {
@@ -73,6 +99,11 @@ pub struct Card {
     pub pds: BTreeSet<u32>,
     pub regions: BTreeMap<u32, Region>,
     pub cqs: BTreeMap<u32, Queue>,
+    pub eqs: BTreeMap<u8, Queue>,
+    /// The event queue of what belongs to no completion queue.
+    pub asynchronous: u8,
+    /// An overrun is what the test is about, and no fault of the driver.
+    pub may_overrun: bool,
     pub qps: BTreeMap<u32, Pair>,
     pub page_lists: Vec<Vec<u64>>,
     pub resets: usize,
@@ -114,6 +145,7 @@ impl Mock {
         let sizes = [
             (cap::MAX_QP, 16),
             (cap::MAX_CQ, 4),
+            (cap::MAX_EQ, 4),
             (cap::MAX_MR, 8),
             (cap::MTT_ENTRIES, 64),
             (cap::MAX_PD, 4),
@@ -140,6 +172,9 @@ impl Mock {
             pds: BTreeSet::new(),
             regions: BTreeMap::new(),
             cqs: BTreeMap::new(),
+            eqs: BTreeMap::new(),
+            asynchronous: 0,
+            may_overrun: false,
             qps: BTreeMap::new(),
             page_lists: Vec::new(),
             resets: 0,
@@ -246,7 +281,7 @@ impl Card {
         self.clock += Duration::from_millis(1);
         if *self.register(&cmdq::CONTROL) & put(&cmdq::CONTROL, "reset", 1) != 0 {
             (self.pds, self.regions) = Default::default();
-            (self.cqs, self.qps) = Default::default();
+            (self.cqs, self.qps, self.eqs) = Default::default();
             self.bells.clear();
             self.resets += 1;
             *self.register(&cmdq::CONTROL) = 0;
@@ -325,15 +360,29 @@ impl Card {
                     return bad(S::BadAddress, A::Base);
                 }
                 need(!self.cqs.contains_key(&object))?;
-                let queue = Queue {
-                    base: c.base,
-                    log2: c.log2_entries,
-                    producer: 0,
-                    consumer: 0,
-                    page: c.doorbell_page,
-                    doorbells: 0,
-                };
+                if c.eqn != 0 && !self.eqs.contains_key(&c.eqn) {
+                    return bad(S::BadAttribute, A::Eqn);
+                }
+                let queue = Queue::new(c.base, c.log2_entries, c.doorbell_page, c.eqn);
                 self.cqs.insert(object, queue);
+            }
+            CommandOpcode::CreateEq => {
+                let c = create_eq::CreateEq::parse(bytes).unwrap();
+                if c.base % 4096 != 0 {
+                    return bad(S::BadAddress, A::Base);
+                }
+                let eqn = object as u8;
+                need(eqn != 0 && !self.eqs.contains_key(&eqn))?;
+                self.eqs.insert(eqn, Queue::new(c.base, c.log2_entries, c.doorbell_page, 0));
+                if c.asynchronous {
+                    self.asynchronous = eqn;
+                }
+            }
+            CommandOpcode::DestroyEq => {
+                if self.cqs.values().any(|cq| u32::from(cq.eqn) == object) {
+                    return bad(S::Busy, A::Object);
+                }
+                need(self.eqs.remove(&(object as u8)).is_some())?;
             }
             CommandOpcode::DestroyCq => {
                 if self.qps.values().any(|q| q.create.send_cqn == object || q.create.recv_cqn == object) {
@@ -485,6 +534,20 @@ impl Card {
                 assert!(bell.consumer.wrapping_sub(cq.consumer) <= cq.producer.wrapping_sub(cq.consumer));
                 cq.consumer = bell.consumer;
                 cq.doorbells += 1;
+                cq.armed = (cq.armed.0 | bell.arm_next, cq.armed.1 | bell.arm_solicited);
+                // A solicited entry that is there already is not looked for: the tests arm before.
+                let tells = bell.arm_next && cq.producer != cq.consumer;
+                if tells {
+                    self.tell_of(bell.cqn, EventKind::Completion);
+                }
+            }
+            doorbell::EQ => {
+                let bell = doorbell::eq::EqDoorbell::parse(&bytes).unwrap();
+                let eq = self.eqs.get_mut(&bell.eqn).expect("doorbell of an event queue that is there");
+                assert_eq!(page, eq.page);
+                assert!(bell.consumer.wrapping_sub(eq.consumer) <= eq.producer.wrapping_sub(eq.consumer));
+                eq.consumer = bell.consumer;
+                eq.doorbells += 1;
             }
             other => panic!("no doorbell at {other:#x}"),
         }
@@ -527,11 +590,40 @@ impl Card {
 
     pub fn complete(&mut self, cqn: u32, entry: Cqe) {
         let cq = self.cqs.get_mut(&cqn).unwrap();
-        assert!(cq.producer.wrapping_sub(cq.consumer) < 1 << cq.log2, "completion queue overrun");
-        let at = cq.base + u64::from(cq.producer & ((1 << cq.log2) - 1)) * cqe::BYTES as u64;
-        let entry = Cqe { phase: cq.producer >> cq.log2 & 1 == 0, ..entry };
-        cq.producer = cq.producer.wrapping_add(1);
-        self.map.write(at, &entry.to_bytes().unwrap()).unwrap();
+        if cq.is_full() || cq.overrun {
+            assert!(self.may_overrun, "completion queue overrun");
+            self.qps.get_mut(&entry.qpn).unwrap().state = QpState::Err;
+            if !std::mem::replace(&mut cq.overrun, true) {
+                self.tell_of(cqn, EventKind::CqOverrun);
+            }
+            return;
+        }
+        let (at, phase) = cq.next(cqe::BYTES);
+        let notable = entry.solicited || entry.status != 0;
+        let tells = cq.armed.0 || (cq.armed.1 && notable);
+        self.map.write(at, &Cqe { phase, ..entry }.to_bytes().unwrap()).unwrap();
+        if tells {
+            self.tell_of(cqn, EventKind::Completion);
+        }
+    }
+
+    /// An event of a completion queue.
+    fn tell_of(&mut self, cqn: u32, kind: EventKind) {
+        let cq = self.cqs.get_mut(&cqn).unwrap();
+        let eqn = if kind == EventKind::CqOverrun && cq.eqn == 0 { self.asynchronous } else { cq.eqn };
+        if kind == EventKind::Completion {
+            cq.armed = (false, false);
+        }
+        self.tell(eqn, event::Event { object: cqn, kind: kind.code(), ..Default::default() });
+    }
+
+    /// Writes an event, if its queue is there.
+    pub fn tell(&mut self, eqn: u8, entry: event::Event) {
+        if let Some(eq) = self.eqs.get_mut(&eqn) {
+            assert!(!eq.is_full(), "the mock holds no events back");
+            let (at, phase) = eq.next(event::BYTES);
+            self.map.write(at, &event::Event { phase, ..entry }.to_bytes().unwrap()).unwrap();
+        }
     }
 }
 

@@ -121,7 +121,7 @@ enum State {
     /// The same for the event queue of a completion queue.
     ReadEvent,
     WriteEvent,
-    /// An event queue is gone when the event writer has nothing for it in its hands.
+    /// An event queue, or a completion queue, is gone when the event writer has nothing of it in its hands.
     Quiet,
     /// The QP's record is written or let go.
     Release,
@@ -837,8 +837,8 @@ pub fn command(
         go(m, State::Complete);
         m.when(held, |m| go(m, State::Release));
         m.when(any_op(&[Op::CreateQp, Op::DestroyQp, Op::RegMr, Op::DeregMr]), |m| go(m, State::ReadPd));
+        m.when(any_op(&[Op::DestroyCq, Op::DestroyEq]), |m| go(m, State::Quiet));
         m.when(of_cq & ref_eq.any(), |m| go(m, State::ReadEvent));
-        m.when(op(Op::DestroyEq), |m| go(m, State::Quiet));
     });
     m.when(here & of_pd, |m| {
         pd_write.write(m, object.trunc(pd_bits), &m.mux(op(Op::AllocPd), &nobody(1), &nobody(0)));
@@ -945,7 +945,7 @@ pub fn command(
     m.when(state.is(State::ReadEvent), |m| go(m, State::WriteEvent));
     m.when(state.is(State::WriteEvent), |m| {
         eq_write.write(m, ref_eq, &counted(&events));
-        go(m, State::Complete);
+        m.when(op(Op::DestroyCq), |m| go(m, State::Quiet)).otherwise(|m| go(m, State::Complete));
     });
     m.when(state.is(State::Quiet) & !events_busy, |m| go(m, State::Complete));
     m.when(update.fire(), |m| {
@@ -1443,18 +1443,25 @@ mod tests {
     }
 
     #[test]
-    fn an_event_queue_is_gone_when_the_event_writer_is_quiet() {
+    fn a_queue_is_gone_when_the_event_writer_is_quiet() {
         let mut bench = bench(8, 0.0);
         bench.ok(&eq(2).to_bytes().unwrap());
-        bench.sim.set("events_busy", 1);
-        bench.put(RING + 64 * u64::from(bench.producer & 3), &simple(Op::DestroyEq, 2));
-        bench.sim.set("control_producer", u64::from(bench.producer) + 1);
-        bench.forget();
-        (0..200).for_each(|_| bench.step());
-        assert_eq!((bench.eqs.len(), bench.sim.get("progress_consumer")), (1, 1));
-        bench.sim.set("events_busy", 0);
-        (0..10).for_each(|_| bench.step());
-        assert_eq!(bench.sim.get("progress_consumer"), 2);
+        bench.ok(&CreateCq { eqn: 2, ..cq(3) }.to_bytes().unwrap());
+        bench.ok(&cq(4).to_bytes().unwrap());
+        for command in [simple(Op::DestroyCq, 3), simple(Op::DestroyCq, 4), simple(Op::DestroyEq, 2)] {
+            let before = u64::from(bench.producer);
+            bench.sim.set("events_busy", 1);
+            bench.put(RING + 64 * (before & 3), &command);
+            bench.sim.set("control_producer", before + 1);
+            bench.forget();
+            (0..200).for_each(|_| bench.step());
+            assert_eq!(bench.cqs.len() + bench.eqs.len(), 1);
+            assert_eq!(bench.sim.get("progress_consumer"), before);
+            bench.sim.set("events_busy", 0);
+            (0..10).for_each(|_| bench.step());
+            bench.producer += 1;
+            assert_eq!(bench.sim.get("progress_consumer"), before + 1);
+        }
     }
 
     #[test]

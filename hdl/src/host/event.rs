@@ -28,7 +28,8 @@
 //! when the entry has left the card's write port, so that what the PCIe engine sends for it comes behind. An interrupt
 //! uses the arming up. Several that wait leave the lowest number first, one in four cycles.
 //!
-//! `busy` is low in some cycle behind each removal of a queue: from then on, nothing is written into it.
+//! `busy` is low in some cycle behind each removal of a queue: from then on, nothing is written into an event queue that was
+//! removed, nor about a CQ that was.
 //!
 //! Bad input: a doorbell with a consumer ahead of the producer makes its queue look full, and harms nobody else. Reset empties the line
 //! and forgets the asynchronous queue; the command processor then clears the tables.
@@ -122,6 +123,13 @@ struct Place {
     vector: Sig,
 }
 
+/// Where a CQ's events go.
+#[derive(Clone, Bundle)]
+struct Asks {
+    valid: Sig,
+    eqn: Sig,
+}
+
 /// Bits of an index within a queue.
 const INDEX: u32 = super::MAX_CQ_LOG2;
 
@@ -141,7 +149,7 @@ pub fn event(
     doorbell: Stream<EqDoorbell>,
     port: WritePort,
 ) -> EventWriter {
-    for unused in [&cqs.entry.valid, &cqs.entry.base, &cqs.entry.log2, &cqs.entry.doorbell_page] {
+    for unused in [&cqs.entry.base, &cqs.entry.log2, &cqs.entry.doorbell_page] {
         m.discard(unused);
     }
     m.discard(&eqs.entry.doorbell_page);
@@ -149,8 +157,8 @@ pub fn event(
     let state = m.fsm("state", State::Idle);
 
     // Tables.
-    let eqns = m.mem("eqns", cfg.cqs, &bits(eq_bits)).init(vec![]).build();
-    eqns.write(cqs.enable, cqs.index, &cqs.entry.eqn.trunc(eq_bits));
+    let eqns = m.mem("eqns", cfg.cqs, &Asks { valid: bits(1), eqn: bits(eq_bits) }).init(vec![]).build();
+    eqns.write(cqs.enable, cqs.index, &Asks { valid: cqs.entry.valid, eqn: cqs.entry.eqn.trunc(eq_bits) });
     let shape = Place { valid: bits(1), base: bits(64), log2: bits(5), vector: bits(8) };
     let table = |name: &str| m.mem(name, cfg.eqs, &bits(32)).style(Style::Distributed).init(vec![]).build();
     let places = m.mem("places", cfg.eqs, &shape).style(Style::Distributed).init(vec![]).build();
@@ -213,8 +221,12 @@ pub fn event(
     });
 
     // Its event queue.
-    let own = eqns.read(m, told.fire(), told.row, Collision::New);
+    let Asks { valid: lives, eqn: own } = eqns.read(m, told.fire(), told.row, Collision::New);
     let of_entry = held.flags.bit(0);
+    // The CQ's life has ended since it was taken.
+    let ended = m.reg("ended", 1).no_reset();
+    let ends = cqs.enable & cqs.index.eq(held.row);
+    m.when(told.fire(), |m| m.set(&ended, 0)).otherwise_when(ends, |m| m.set(&ended, 1));
     let look = state.is(State::Look);
     let to_reports = !of_cq | (own.eq(0) & !of_entry);
     let target = to_reports.then(reports_to, own);
@@ -225,6 +237,7 @@ pub fn event(
     m.when(look, |m| {
         m.set(&eq, target);
         m.set(&state, State::Decide);
+        m.when(of_cq & (!lives | ended | ends), |m| m.set(&state, State::Idle));
     });
 
     // Room for it?

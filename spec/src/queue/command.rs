@@ -9,7 +9,7 @@ crate::table::codes! {
     enum CommandOpcode, "command_opcode";
     /// Make a completion queue. Object: CQN.
     CreateCq = 0x01, "CREATE_CQ";
-    /// Remove a completion queue. Object: CQN. Busy while a queue pair uses it.
+    /// Remove a completion queue. Object: CQN. Busy while a queue pair uses it. When it completes, no event is written about it.
     DestroyCq = 0x02, "DESTROY_CQ";
     /// Register memory. Object: key, index in bits 31:8 and tag in 7:0.
     RegMr = 0x03, "REG_MR";

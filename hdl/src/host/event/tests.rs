@@ -340,6 +340,37 @@ fn a_full_queue_holds_up_no_other_and_loses_no_cq() {
 }
 
 #[test]
+fn behind_the_removal_of_a_cq_nothing_is_written_about_it() {
+    for stall in [0.0, 0.7] {
+        let mut bench = bench(8, stall, 49);
+        bench.eq(2, 6, true);
+        let mut told = 0;
+        for round in 0..300 {
+            bench.cq(4, if round & 1 == 1 { 2 } else { 0 });
+            for _ in 0..bench.random.rng.random_range(1..4) {
+                bench.notice(4, 3);
+            }
+            let pause = bench.random.rng.random_range(0..40);
+            bench.settle(pause);
+            // Its completions are over, so no more notices come.
+            while bench.sources[NOTICE].left() > 0 {
+                bench.step();
+            }
+            bench.pulse("cqs", 4, &[("valid", 0), ("eqn", 0)]);
+            while bench.sim.get("busy") == 1 {
+                bench.step();
+            }
+            let taken = bench.written;
+            bench.settle(80);
+            assert_eq!(bench.written, taken, "seed {}, round {round}", bench.random.seed);
+            bench.ring(2, taken, false);
+            told = taken;
+        }
+        assert!(told > 100, "{told}");
+    }
+}
+
+#[test]
 fn behind_the_removal_of_a_queue_nothing_is_written_into_it() {
     for stall in [0.0, 0.7] {
         let mut bench = bench(8, stall, 46);

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`EventQueue`]: what the card tells of its own accord (IBTA 11.4.2, 11.6.3).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use ferrowire_spec::queue::command::create_eq::CreateEq;
+use ferrowire_spec::queue::doorbell::{self, eq::EqDoorbell};
+use ferrowire_spec::queue::event;
+use ferrowire_spec::queue::{CommandOpcode, EventKind};
+
+use crate::context::{Context, Device};
+use crate::error::{Coded, Error, Result};
+use crate::ring::EntryRing;
+
+/// Something that the card tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Event {
+    /// What happened.
+    pub kind: Coded<EventKind>,
+    /// Whom it befell: the number of the completion queue, queue pair or shared receive queue.
+    pub object: u32,
+    /// Why, coded as the syndrome of a [`Completion`](crate::Completion).
+    pub cause: u8,
+    /// Events of others than completion queues were lost before this one, for the queue was full: query what matters.
+    pub lost: bool,
+}
+
+/// For arrays that [`EventQueue::poll`] fills: of no kind.
+impl Default for Event {
+    fn default() -> Self {
+        Self { kind: Coded::Unknown(0xff), object: 0, cause: 0, lost: false }
+    }
+}
+
+struct State {
+    ring: EntryRing<{ event::BYTES }>,
+    /// By CQN: entries before this one are of a completion queue that had the number before.
+    stale: HashMap<u32, u32>,
+}
+
+/// The queue itself, held by the completion queues that use it.
+pub(crate) struct Eq {
+    pub(crate) device: Arc<Device>,
+    pub(crate) eqn: u8,
+    entries: u32,
+    live: bool,
+    state: Mutex<State>,
+}
+
+impl Eq {
+    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// A completion queue is gone: events about it that are there are handed to nobody any more, and the card writes no more.
+    pub(crate) fn forget(&self, cqn: u32) {
+        self.with(|state| {
+            let written = state.ring.written();
+            if written == state.ring.consumer() {
+                state.stale.remove(&cqn);
+            } else {
+                state.stale.insert(cqn, written);
+            }
+        });
+    }
+
+    fn destroy(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.live) {
+            return Ok(());
+        }
+        let number = u32::from(self.eqn);
+        let result = self.device.commands.simple(CommandOpcode::DestroyEq, number);
+        if result.is_ok() {
+            self.device.tables(|t| t.eqs.give_back(number));
+        } else {
+            self.state.get_mut().unwrap_or_else(PoisonError::into_inner).ring.leak();
+        }
+        result.map(|_| ())
+    }
+}
+
+impl Drop for Eq {
+    fn drop(&mut self) {
+        // A queue that the card does not give back keeps its number and its memory.
+        let _ = self.destroy();
+    }
+}
+
+/// An event queue: where completion queues tell that they have something new, and the asynchronous one where all else is
+/// told.
+///
+/// `Send` and `Sync`; clones are the same queue, and threads that poll take turns. It is destroyed when the last clone and
+/// the last completion queue that uses it are gone. An event of a completion queue that finds no room waits for it; one of
+/// anything else is lost, and the next one says so ([`Event::lost`]).
+#[derive(Clone)]
+pub struct EventQueue {
+    pub(crate) eq: Arc<Eq>,
+}
+
+impl fmt::Debug for EventQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "EventQueue({:#x}, {} entries)", self.eq.eqn, self.eq.entries)
+    }
+}
+
+impl EventQueue {
+    /// Its number on the card.
+    pub fn number(&self) -> u8 {
+        self.eq.eqn
+    }
+
+    /// Entries it has room for.
+    pub fn capacity(&self) -> u32 {
+        self.eq.entries
+    }
+
+    /// Takes up to `out.len()` events, tells the card once how far it got, and returns how many there are. Events of completion
+    /// queues that were destroyed are passed over. Does not allocate.
+    ///
+    /// From the overrun of a completion queue on, its `poll` fails when it has handed out what is there.
+    ///
+    /// # Errors
+    /// `Bus` when the bus fails.
+    pub fn poll(&self, out: &mut [Event]) -> Result<usize> {
+        let device = &self.eq.device;
+        let (moved, taken) = self.eq.with(|state| {
+            let before = state.ring.consumer();
+            let mut n = 0;
+            while n < out.len() {
+                let index = state.ring.consumer();
+                let Some(entry) = state.ring.take() else { break };
+                let entry = event::Event::parse(&entry).map_err(|e| Error::from_spec("poll events", e))?;
+                let event = Event {
+                    kind: Coded::from(entry.kind),
+                    object: entry.object,
+                    cause: entry.cause,
+                    lost: entry.lost,
+                };
+                let of_cq = event.kind == EventKind::Completion || event.kind == EventKind::CqOverrun;
+                let until = state.stale.get(&event.object).filter(|_| of_cq);
+                let stale = until.is_some_and(|until| (index.wrapping_sub(*until) as i32) < 0);
+                if stale && !event.lost {
+                    continue;
+                }
+                if of_cq && !stale {
+                    state.stale.remove(&event.object);
+                    if event.kind == EventKind::CqOverrun {
+                        device.mark_overrun(event.object, true);
+                    }
+                }
+                out[n] = event;
+                n += 1;
+            }
+            let after = state.ring.consumer();
+            if after != before {
+                // Inside the lock: the consumer must not go back.
+                self.ring_doorbell(after)?;
+            }
+            Ok::<_, Error>((after != before, n))
+        })?;
+        if !moved && !out.is_empty() {
+            device.bus.progress()?;
+        }
+        Ok(taken)
+    }
+
+    fn ring_doorbell(&self, consumer: u32) -> Result<()> {
+        let bell = EqDoorbell { eqn: self.eq.eqn, consumer, ..EqDoorbell::default() };
+        let bytes = bell.to_bytes().map_err(|e| Error::from_spec("poll events", e))?;
+        let device = &self.eq.device;
+        let at = doorbell::address(device.options.doorbell_page, doorbell::EQ);
+        device.bus.doorbell(at, u64::from_le_bytes(bytes))
+    }
+
+    /// Destroys it, and says whether that worked.
+    ///
+    /// # Errors
+    /// `Busy` while a completion queue uses it or a clone is left: then it is destroyed with the last of these. `Command` when
+    /// the card refuses.
+    pub fn destroy(self) -> Result<()> {
+        let number = self.eq.eqn.into();
+        let users = Arc::strong_count(&self.eq) - 1;
+        match Arc::into_inner(self.eq) {
+            Some(mut eq) => eq.destroy(),
+            None => Err(Error::Busy { what: "event queue", number, users: users.max(1) }),
+        }
+    }
+}
+
+impl Context {
+    /// Makes an event queue with room for at least `entries`, for completion queues: see
+    /// [`create_cq_with_events`](Self::create_cq_with_events).
+    ///
+    /// # Errors
+    /// `Attribute` for a size that the card does not have, `NoResource` when no queue is left, `Bus` when there is no
+    /// memory for it, `Command` when the card refuses.
+    pub fn create_eq(&self, entries: u32) -> Result<EventQueue> {
+        self.event_queue("create_eq", entries, false)
+    }
+
+    /// The same, and from now on the card tells there what belongs to no completion queue, and the overruns of those that have no
+    /// event queue. Another one that was made so before gets no more of these.
+    ///
+    /// # Errors
+    /// As [`create_eq`](Self::create_eq).
+    pub fn create_async_eq(&self, entries: u32) -> Result<EventQueue> {
+        self.event_queue("create_async_eq", entries, true)
+    }
+
+    fn event_queue(&self, operation: &'static str, entries: u32, asynchronous: bool) -> Result<EventQueue> {
+        let device = Arc::clone(&self.device);
+        let log2 = device.queue_log2(operation, entries)?;
+        let mut ring = EntryRing::alloc(&device.bus, log2, event::PHASE.offset)?;
+        let eqn = device.take(operation, "event queues", device.capabilities.max_eq, |t| &mut t.eqs)?;
+        let result = device.commands.run(CommandOpcode::CreateEq, eqn, |token| {
+            CreateEq {
+                token,
+                object: eqn,
+                base: ring.bus_address(),
+                log2_entries: log2,
+                vector: eqn as u8,
+                doorbell_page: device.options.doorbell_page,
+                asynchronous,
+                ..CreateEq::default()
+            }
+            .to_bytes()
+        });
+        if let Err(error) = result {
+            if error.is_unanswered() {
+                ring.leak();
+            } else {
+                device.tables(|t| t.eqs.give_back(eqn));
+            }
+            return Err(error);
+        }
+        let state = Mutex::new(State { ring, stale: HashMap::new() });
+        let eq = Arc::new(Eq { device, eqn: eqn as u8, entries: 1 << log2, live: true, state });
+        if asynchronous {
+            self.device.tables(|t| t.asynchronous = Arc::downgrade(&eq));
+        }
+        Ok(EventQueue { eq })
+    }
+}
+
+/// Where events of a completion queue without an event queue go.
+pub(crate) type Asynchronous = Weak<Eq>;

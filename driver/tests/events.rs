@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Event queues and armed completion queues against a card in plain Rust.
+
+mod common;
+
+use common::*;
+use ferrowire::spec::queue::cqe::Cqe;
+use ferrowire::spec::queue::event;
+use ferrowire::*;
+
+fn events(queue: &EventQueue) -> Vec<(EventKind, u32)> {
+    let mut some = [Event::default(); 3];
+    let mut all = Vec::new();
+    for _ in 0..6 {
+        let n = queue.poll(&mut some).unwrap();
+        all.extend(some[..n].iter().map(|event| (event.kind.known().unwrap(), event.object)));
+    }
+    all
+}
+
+fn complete(mock: &Mock, cqn: u32, qpn: u32, solicited: bool) {
+    mock.card().complete(cqn, Cqe { qpn, solicited, ..Cqe::default() });
+}
+
+/// A card with a queue pair in RESET whose completions, made by hand, nobody waits for.
+fn card() -> (Mock, Context, ProtectionDomain) {
+    let mock = Mock::new();
+    let context = mock.open();
+    let pd = context.alloc_pd().unwrap();
+    (mock, context, pd)
+}
+
+#[test]
+fn an_armed_queue_tells_once_of_its_next_completion() {
+    let (mock, context, pd) = card();
+    let eq = context.create_eq(4).unwrap();
+    assert_eq!((eq.number(), eq.capacity()), (1, 4));
+    let cq = context.create_cq_with_events(16, &eq).unwrap();
+    let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
+    let qpn = qp.number();
+    complete(&mock, cq.number(), qpn, false);
+    assert_eq!(events(&eq), []);
+    // There is one already.
+    cq.request_notify(false).unwrap();
+    assert_eq!(events(&eq), [(EventKind::Completion, cq.number())]);
+    complete(&mock, cq.number(), qpn, true);
+    assert_eq!(events(&eq), []);
+    // Nobody posted these: they are handed to nobody.
+    while cq.poll(&mut [Completion::default()]).is_err() {}
+    for (solicited_only, solicited, told) in
+        [(false, false, 1), (true, false, 0), (true, true, 1), (false, true, 1)]
+    {
+        cq.request_notify(solicited_only).unwrap();
+        mock.step();
+        complete(&mock, cq.number(), qpn, solicited);
+        assert_eq!(events(&eq).len(), told, "{solicited_only}, {solicited}");
+        while cq.poll(&mut [Completion::default()]).is_err() {}
+    }
+}
+
+#[test]
+fn events_wrap_round_their_queue() {
+    let (mock, context, _pd) = card();
+    let eq = context.create_async_eq(4).unwrap();
+    for i in 0..50u32 {
+        let kind = if i % 2 == 0 { EventKind::PortUp } else { EventKind::QpFatal };
+        let entry =
+            event::Event { kind: kind.code(), object: i, cause: i as u8, lost: i == 7, ..Default::default() };
+        mock.card().tell(eq.number(), entry);
+        if i % 3 == 2 {
+            let mut some = [Event::default(); 8];
+            assert_eq!(eq.poll(&mut some).unwrap(), 3);
+            mock.step();
+            for (event, i) in some[..3].iter().zip(i - 2..) {
+                assert_eq!((event.object, event.cause, event.lost), (i, i as u8, i == 7));
+                assert_eq!(event.kind, if i % 2 == 0 { EventKind::PortUp } else { EventKind::QpFatal });
+            }
+        }
+    }
+    mock.card().tell(eq.number(), event::Event { kind: 0xee, ..Default::default() });
+    let mut some = [Event::default(); 8];
+    assert_eq!(eq.poll(&mut some).unwrap(), 3);
+    assert_eq!(some[2].kind, Coded::Unknown(0xee));
+}
+
+#[test]
+fn a_queue_without_events_cannot_be_armed() {
+    let (_mock, context, _pd) = card();
+    let cq = context.create_cq(4).unwrap();
+    let error = cq.request_notify(false).unwrap_err();
+    assert!(matches!(error, Error::Attribute { operation: "request_notify", .. }), "{error}");
+    assert!(error.to_string().contains("create_cq_with_events"), "{error}");
+}
+
+#[test]
+fn an_event_queue_lives_as_long_as_its_completion_queues() {
+    let (mock, context, _pd) = card();
+    let eq = context.create_eq(8).unwrap();
+    let cq = context.create_cq_with_events(4, &eq).unwrap();
+    let number = u32::from(eq.number());
+    assert_eq!(eq.destroy().unwrap_err(), Error::Busy { what: "event queue", number, users: 1 });
+    assert_eq!(mock.card().eqs.len(), 1);
+    cq.destroy().unwrap();
+    assert!(mock.card().eqs.is_empty());
+    // All numbers but 0.
+    let all: Vec<_> = (0..3).map(|_| context.create_eq(1).unwrap()).collect();
+    let error = context.create_eq(1).unwrap_err();
+    assert!(matches!(error, Error::NoResource { operation: "create_eq", limit: 4, .. }), "{error}");
+    drop(all);
+    let error = context.create_async_eq(0).unwrap_err();
+    assert!(matches!(error, Error::Attribute { attribute: "entries", .. }), "{error}");
+}
+
+#[test]
+fn an_event_queue_of_another_card_is_refused() {
+    let (_mock, context, _pd) = card();
+    let (_other, elsewhere, _) = card();
+    let eq = elsewhere.create_eq(8).unwrap();
+    let error = context.create_cq_with_events(4, &eq).unwrap_err();
+    assert_eq!(error, Error::Foreign { operation: "create_cq_with_events", what: "event queue", of: "card" });
+}
+
+#[test]
+fn an_overrun_is_told_as_an_event_and_by_the_next_poll() {
+    for with_events in [true, false] {
+        let (mock, context, pd) = card();
+        mock.card().may_overrun = true;
+        let eq = context.create_async_eq(8).unwrap();
+        let cq = match with_events {
+            true => context.create_cq_with_events(2, &eq).unwrap(),
+            false => context.create_cq(2).unwrap(),
+        };
+        let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
+        let mut some = [Completion::default(); 4];
+        (0..4).for_each(|_| complete(&mock, cq.number(), qp.number(), false));
+        assert_eq!(events(&eq), [(EventKind::CqOverrun, cq.number())]);
+        // What is there comes first.
+        for _ in 0..2 {
+            let error = cq.poll(&mut some).unwrap_err();
+            assert!(matches!(error, Error::UnexpectedCompletion { .. }), "{error}");
+        }
+        let error = cq.poll(&mut some).unwrap_err();
+        assert_eq!(error, Error::CqOverrun { cqn: cq.number(), entries: 2 });
+        assert!(error.to_string().contains("make one with room"), "{error}");
+        // The number's next life knows nothing of it.
+        let number = cq.number();
+        drop(qp);
+        cq.destroy().unwrap();
+        let cqs: Vec<_> = (0..4).map(|_| context.create_cq(2).unwrap()).collect();
+        let again = cqs.iter().find(|cq| cq.number() == number).unwrap();
+        assert_eq!(again.poll(&mut some), Ok(0));
+    }
+}
+
+#[test]
+fn events_of_a_queue_that_is_gone_are_passed_over() {
+    let (mock, context, pd) = card();
+    let eq = context.create_eq(16).unwrap();
+    let cqs: Vec<_> = (0..4).map(|_| context.create_cq_with_events(2, &eq).unwrap()).collect();
+    let qp = pd.create_qp(&QpInitAttr::rc(&cqs[0], &cqs[0])).unwrap();
+    let qpn = qp.number();
+    for cq in &cqs {
+        cq.request_notify(false).unwrap();
+    }
+    mock.step();
+    cqs.iter().for_each(|cq| complete(&mock, cq.number(), qpn, false));
+    drop(qp);
+    let mut cqs = cqs.into_iter();
+    cqs.next().unwrap().destroy().unwrap();
+    // The same number, and events of the new life.
+    let again = context.create_cq_with_events(2, &eq).unwrap();
+    assert_eq!(again.number(), 0);
+    let qp = pd.create_qp(&QpInitAttr::rc(&again, &again)).unwrap();
+    again.request_notify(false).unwrap();
+    mock.step();
+    complete(&mock, 0, qp.number(), false);
+    let told: Vec<u32> = events(&eq).into_iter().map(|(_, cqn)| cqn).collect();
+    assert_eq!(told, [1, 2, 3, 0]);
+}
