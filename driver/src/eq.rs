@@ -156,7 +156,7 @@ impl EventQueue {
             let after = state.ring.consumer();
             if after != before {
                 // Inside the lock: the consumer must not go back.
-                self.ring_doorbell(after)?;
+                self.ring_doorbell("poll events", after, false)?;
             }
             Ok::<_, Error>((after != before, n))
         })?;
@@ -166,9 +166,20 @@ impl EventQueue {
         Ok(taken)
     }
 
-    fn ring_doorbell(&self, consumer: u32) -> Result<()> {
-        let bell = EqDoorbell { eqn: self.eq.eqn, consumer, ..EqDoorbell::default() };
-        let bytes = bell.to_bytes().map_err(|e| Error::from_spec("poll events", e))?;
+    /// Asks for one interrupt for the next event, at once if there is one that `poll` has not taken. It has the MSI-X vector of the
+    /// queue's number.
+    ///
+    /// # Errors
+    /// `Bus` when the bus fails.
+    pub fn request_interrupt(&self) -> Result<()> {
+        // Inside the lock: the consumer must not go back.
+        self.eq.with(|state| self.ring_doorbell("request_interrupt", state.ring.consumer(), true))
+    }
+
+    /// Tells the card how far the host is, and arms it.
+    fn ring_doorbell(&self, operation: &'static str, consumer: u32, arm: bool) -> Result<()> {
+        let bell = EqDoorbell { eqn: self.eq.eqn, consumer, arm, ..EqDoorbell::default() };
+        let bytes = bell.to_bytes().map_err(|e| Error::from_spec(operation, e))?;
         let device = &self.eq.device;
         let at = doorbell::address(device.options.doorbell_page, doorbell::EQ);
         device.bus.doorbell(at, u64::from_le_bytes(bytes))

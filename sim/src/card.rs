@@ -6,7 +6,7 @@
 //!  CSR ----->| csr            dma_read       |----->  +------+
 //!      <-----| csr_response   dma_data       |<-----  | Host |
 //!  link ---->| rx             dma_write      |----->  +------+
-//!      <-----| tx                            |
+//!      <-----| tx                  interrupt |----->  counted
 //!            +-------------------------------+
 //! ```
 //!
@@ -97,6 +97,17 @@ pub struct CsrAccess {
     pub data: u64,
 }
 
+/// An interrupt that the card raised.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interrupt {
+    /// The cycle.
+    pub cycle: u64,
+    /// The event queue that has something new.
+    pub eqn: u8,
+    /// Its MSI-X vector.
+    pub vector: u8,
+}
+
 /// A stream's handshake.
 #[derive(Clone, Copy)]
 struct Handshake {
@@ -137,6 +148,8 @@ struct Ports {
     dma_write_data: PortId,
     dma_write_strobe: PortId,
     dma_write_last: PortId,
+    /// Valid, EQN and vector, where the design has interrupts.
+    interrupt: Option<[PortId; 3]>,
 }
 
 impl Ports {
@@ -176,6 +189,10 @@ impl Ports {
             dma_write_data: port("dma_write_data")?,
             dma_write_strobe: port("dma_write_strobe")?,
             dma_write_last: port("dma_write_last")?,
+            interrupt: match port("interrupt_valid") {
+                Ok(valid) => Some([valid, port("interrupt_eqn")?, port("interrupt_vector")?]),
+                Err(_) => None,
+            },
         })
     }
 }
@@ -191,6 +208,7 @@ pub struct Card {
     csr_taken: u64,
     csr_taken_at: u64,
     responses: VecDeque<u64>,
+    interrupts: VecDeque<Interrupt>,
     /// Whether the input's valid is set in the model: csr, rx, dma_data.
     driven: [bool; 3],
 }
@@ -212,6 +230,7 @@ impl Card {
             csr_taken: 0,
             csr_taken_at: 0,
             responses: VecDeque::new(),
+            interrupts: VecDeque::new(),
             driven: [false; 3],
         };
         card.model.set_half_period(500_000_000 / u64::from(model.clock_khz));
@@ -273,6 +292,11 @@ impl Card {
         self.responses.pop_front()
     }
 
+    /// The next interrupt that nobody has looked at.
+    pub fn interrupt(&mut self) -> Option<Interrupt> {
+        self.interrupts.pop_front()
+    }
+
     /// The beat that the card offers to the wire in the cycle to come.
     #[inline]
     pub fn tx(&self) -> Option<Beat> {
@@ -331,6 +355,12 @@ impl Card {
         }
         if model.get_u64(ports.csr_response.valid) == 1 {
             self.responses.push_back(model.get_u64(ports.csr_response_data));
+        }
+        if let Some([valid, eqn, vector]) = ports.interrupt {
+            if model.get_u64(valid) == 1 {
+                let (eqn, vector) = (model.get_u64(eqn) as u8, model.get_u64(vector) as u8);
+                self.interrupts.push_back(Interrupt { cycle: self.cycle, eqn, vector });
+            }
         }
         if driven[2] && model.get_u64(ports.dma_data.ready) == 1 {
             self.host.read_data_taken();

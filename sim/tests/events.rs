@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Completion queues that are armed and overrun, and their events, through the driver, the Verilated cards and the wire.
+
+use ferrowire::{
+    AccessFlags, Coded, Completion, CompletionQueue, Error, Event, EventKind, EventQueue, QpInitAttr,
+    QpState, QueuePair, RemoteAddress, SendWr, TrafficCounter, WcStatus,
+};
+use ferrowire_hdl::config::RnicConfig;
+use ferrowire_sim::card::CardModel;
+use ferrowire_sim::pair::{Connection, Pair, PairOptions};
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+
+/// Cycles for what a test waits for.
+const LIMIT: u64 = 100_000;
+
+/// A pair, and a queue pair of card 0 whose completions go to a queue of its own.
+struct Bench {
+    pair: Pair,
+    qp: QueuePair,
+    _peer: QueuePair,
+    cq: CompletionQueue,
+    from: ferrowire::MemoryRegion,
+    to: ferrowire::MemoryRegion,
+}
+
+fn bench(config: &str, latency: u64, make: impl FnOnce(&Pair) -> CompletionQueue) -> Bench {
+    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
+    let options = PairOptions { host_latency: latency, wire_latency: latency, ..PairOptions::default() };
+    let pair = Pair::new(&model, &options).unwrap();
+    let cq = make(&pair);
+    let own = pair.a.pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
+    let peer = pair.b.pd.create_qp(&QpInitAttr::rc(&pair.b.cq, &pair.b.cq)).unwrap();
+    let (qp, _peer) = pair.bring_up(own, peer, &Connection::default()).unwrap();
+    let from = pair.a.region(0, 4096, AccessFlags::LOCAL_READ).unwrap();
+    let to = pair.b.region(0, 4096, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE).unwrap();
+    Bench { pair, qp, _peer, cq, from, to }
+}
+
+impl Bench {
+    fn post(&mut self, count: usize) {
+        let mut batch = self.qp.start_post_send();
+        for i in 0..count {
+            let sge = self.from.sge(0, 64);
+            batch.post(&SendWr::write(i as u64, &[sge], self.to.remote(0)).signaled()).unwrap();
+        }
+        batch.ring().unwrap();
+    }
+
+    /// Polls for events until there is one; what came with it.
+    #[track_caller]
+    fn wake(&self, eq: &EventQueue) -> Vec<Event> {
+        let limit = self.pair.world.lock().cycle() + LIMIT;
+        let mut some = [Event::default(); 4];
+        while self.pair.world.lock().cycle() < limit {
+            let n = eq.poll(&mut some).unwrap();
+            if n > 0 {
+                return some[..n].to_vec();
+            }
+        }
+        panic!("no event{}", self.pair.diagnose());
+    }
+
+    fn none(&self, eq: &EventQueue) {
+        self.pair.world.lock().run(3000);
+        assert_eq!(eq.poll(&mut [Event::default(); 4]), Ok(0));
+    }
+}
+
+fn completion(cq: &CompletionQueue) -> Event {
+    Event { kind: Coded::Known(EventKind::Completion), object: cq.number(), ..Event::default() }
+}
+
+#[test]
+fn an_armed_queue_wakes_its_host_and_never_before_its_completion() {
+    for (config, latency) in [("generic-8b", 0), ("generic-64b", 0), ("generic-64b", 100)] {
+        let mut eq = None;
+        let mut bench = bench(config, latency, |pair| {
+            eq = Some(pair.a.context.create_eq(16).unwrap());
+            pair.a.context.create_cq_with_events(64, eq.as_ref().unwrap()).unwrap()
+        });
+        let eq = eq.unwrap();
+        let mut rng = SmallRng::seed_from_u64(51);
+        let mut some = [Completion::default(); 16];
+        // Without arming nobody is woken.
+        bench.post(1);
+        bench.none(&eq);
+        // What is there already wakes at once.
+        bench.cq.request_notify(false).unwrap();
+        assert_eq!(bench.wake(&eq), [completion(&bench.cq)]);
+        assert_eq!(bench.cq.poll(&mut some), Ok(1));
+        for _ in 0..60 {
+            bench.cq.request_notify(false).unwrap();
+            let count = rng.random_range(1..4);
+            bench.post(count);
+            // Not always at the same place of the simulation's steps.
+            bench.pair.world.lock().run(rng.random_range(0..40));
+            let mut left = count;
+            assert_eq!(bench.wake(&eq), [completion(&bench.cq)]);
+            // The completion is there, without a cycle more.
+            let before = bench.pair.world.lock().cycle();
+            while left > 0 {
+                let n = bench.cq.poll(&mut some).unwrap();
+                assert!(n > 0 || left < count, "{config}: an event before its completion");
+                left -= n;
+                if left + n == count {
+                    let after = bench.pair.world.lock().cycle();
+                    assert!(after - before < 32, "{config}");
+                }
+            }
+        }
+        bench.none(&eq);
+        // Armed for solicited ones, it tells of a failure too, and of nothing else.
+        bench.cq.request_notify(true).unwrap();
+        bench.post(2);
+        bench.none(&eq);
+        let mut batch = bench.qp.start_post_send();
+        let remote = RemoteAddress { rkey: 0, ..bench.to.remote(0) };
+        batch.post(&SendWr::write(9, &[bench.from.sge(0, 64)], remote)).unwrap();
+        batch.ring().unwrap();
+        assert_eq!(bench.wake(&eq), [completion(&bench.cq)]);
+        assert_eq!(bench.cq.poll(&mut some), Ok(3));
+        assert_eq!(some[2].status, WcStatus::RemAccessErr);
+        drop(bench.qp);
+        let cq = bench.cq;
+        cq.destroy().unwrap();
+        eq.destroy().unwrap();
+    }
+}
+
+#[test]
+fn an_interrupt_finds_its_event_there() {
+    for config in CONFIGS {
+        let mut eq = None;
+        let mut bench = bench(config, 0, |pair| {
+            eq = Some(pair.a.context.create_eq(4).unwrap());
+            pair.a.context.create_cq_with_events(64, eq.as_ref().unwrap()).unwrap()
+        });
+        let eq = eq.unwrap();
+        for round in 0..20 {
+            bench.cq.request_notify(false).unwrap();
+            eq.request_interrupt().unwrap();
+            bench.post(1 + round % 3);
+            let world = bench.pair.world.clone();
+            let mut interrupt = None;
+            for _ in 0..LIMIT {
+                let mut world = world.lock();
+                world.step();
+                interrupt = world.card_mut(0).interrupt();
+                if interrupt.is_some() {
+                    break;
+                }
+            }
+            let interrupt = interrupt.unwrap_or_else(|| panic!("no interrupt{}", bench.pair.diagnose()));
+            assert_eq!((interrupt.eqn, interrupt.vector), (eq.number(), eq.number()));
+            let mut some = [Event::default(); 4];
+            let before = bench.pair.world.lock().cycle();
+            assert_eq!(eq.poll(&mut some), Ok(1), "{config}, round {round}");
+            assert!(bench.pair.world.lock().cycle() - before < 32);
+            bench.pair.world.lock().run(2000);
+            while bench.cq.poll(&mut [Completion::default(); 8]).unwrap() > 0 {}
+            assert_eq!(bench.pair.world.lock().card_mut(0).interrupt(), None, "{config}, round {round}");
+        }
+    }
+}
+
+#[test]
+fn an_overrun_ends_the_queue_pair_and_is_told() {
+    for config in CONFIGS {
+        for with_events in [true, false] {
+            let mut eq = None;
+            let mut bench = bench(config, 0, |pair| {
+                let context = &pair.a.context;
+                let queue = context.create_async_eq(8).unwrap();
+                let cq = match with_events {
+                    true => context.create_cq_with_events(4, &queue).unwrap(),
+                    false => context.create_cq(4).unwrap(),
+                };
+                eq = Some(queue);
+                cq
+            });
+            let eq = eq.unwrap();
+            bench.post(9);
+            let overrun = Event {
+                kind: Coded::Known(EventKind::CqOverrun),
+                object: bench.cq.number(),
+                ..Event::default()
+            };
+            assert_eq!(bench.wake(&eq), [overrun], "{config}");
+            bench.none(&eq);
+            assert_eq!(bench.qp.query().unwrap().state, QpState::Err, "{config}");
+            // What is there is handed out; nothing comes behind.
+            let mut some = [Completion::default(); 16];
+            assert_eq!(bench.cq.poll(&mut some), Ok(4));
+            assert!(some[..4].iter().all(Completion::is_success));
+            bench.post(1);
+            bench.pair.world.lock().run(3000);
+            let error = bench.cq.poll(&mut some).unwrap_err();
+            assert_eq!(error, Error::CqOverrun { cqn: bench.cq.number(), entries: 4 });
+            bench.none(&eq);
+            let lost = bench.pair.a.context.traffic_counter(TrafficCounter::CompletionsLost).unwrap();
+            assert_eq!(lost, 6, "{config}: five WRITEs or their flushes, and a flush");
+            assert_eq!(bench.pair.a.context.traffic_counter(TrafficCounter::Events).unwrap(), 1);
+            // Others go on.
+            let (mut other, _peer) = bench.pair.connect(&Connection::default()).unwrap();
+            let mut batch = other.start_post_send();
+            batch.post(&SendWr::write(7, &[bench.from.sge(0, 64)], bench.to.remote(0)).signaled()).unwrap();
+            batch.ring().unwrap();
+            let done = bench.pair.a.wait(&bench.pair.world, 1, LIMIT).unwrap();
+            assert!(done[0].is_success());
+        }
+    }
+}
