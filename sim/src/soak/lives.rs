@@ -8,6 +8,50 @@ use ferrowire_spec::QpState;
 use super::program::Trouble;
 use super::run::{Drain, Play};
 
+/// What says in which state a queue pair is when all requests have ended.
+#[derive(Clone, Copy, Debug, Default)]
+struct Ends {
+    /// It was moved to ERR.
+    moved: bool,
+    /// How the first of its requests failed.
+    failed: Option<WcStatus>,
+    /// How the first of the peer's did.
+    peer: Option<WcStatus>,
+    /// One of those was a mistake that this end must refuse, should it see it.
+    spoilt: bool,
+}
+
+/// Of a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Fine,
+    /// It may become so.
+    Wait,
+    /// It must be this one.
+    Not(QpState),
+}
+
+impl Ends {
+    /// `refused`: it has sent a NAK that ends the connection.
+    ///
+    /// A peer that was denied something says so, as a rule. When its retries ran out before, or it was moved to ERR itself, it does
+    /// not, and the mistake may have come to this end or not, or be on its way still: then the NAK tells, which leaves with
+    /// the change of state.
+    fn allow(self, refused: bool, got: Option<QpState>) -> Verdict {
+        let denied = self.peer == Some(WcStatus::RemAccessErr);
+        let open = self.spoilt && self.peer.is_some() && !denied;
+        let want = match self.moved || self.failed.is_some() || denied || open && refused {
+            true => QpState::Err,
+            false => QpState::Rts,
+        };
+        match got == Some(want) {
+            true => Verdict::Fine,
+            false if open && got == Some(QpState::Err) => Verdict::Wait,
+            false => Verdict::Not(want),
+        }
+    }
+}
+
 impl Play<'_> {
     /// What is under way may have happened or not.
     pub(super) fn bury(&mut self, at: usize) {
@@ -43,22 +87,30 @@ impl Play<'_> {
         self.connect(at)
     }
 
-    /// States follow from how requests ended.
-    pub(super) fn check_states(&mut self, at: usize) -> Result<()> {
+    /// Whether the states are what they must be; not yet, when an end is about to say why it went to ERR.
+    pub(super) fn check_states(&mut self, at: usize) -> Result<bool> {
         let run = &self.runs[at];
         for side in 0..2 {
-            let failed = |side: usize| run.flows[side].failed;
-            let denied = failed(1 - side) == Some(WcStatus::RemAccessErr);
-            let want = match run.moved[side] || failed(side).is_some() || denied {
-                true => QpState::Err,
-                false => QpState::Rts,
+            let (own, peer) = (&run.flows[side], &run.flows[1 - side]);
+            let ends = Ends {
+                moved: run.moved[side],
+                failed: own.failed,
+                peer: peer.failed,
+                spoilt: peer.mistake.is_some_and(|mistake| !mistake.is_local()),
             };
+            // Before the state is asked for: the answer is older than what is on the wire when it comes.
+            let first = run.lane.lives[run.life].psns[1 - side];
+            let refused = self.watch.lock().refused(side, run.qpns[1 - side], first);
             let got = self.ends[side].state(at)?;
-            if got != Some(want) {
-                bail!("QP {:#x} of side {side} is in {got:?}, not {want:?}", run.qpns[side]);
+            match ends.allow(refused, got) {
+                Verdict::Fine => {}
+                Verdict::Wait => return Ok(false),
+                Verdict::Not(want) => {
+                    bail!("QP {:#x} of side {side} is in {got:?}, not {want:?}", run.qpns[side])
+                }
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     /// The end of it all: nothing may come any more, and every byte is what it must be.
@@ -81,5 +133,41 @@ impl Play<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_pair_is_in_error_when_it_was_moved_or_failed_or_had_to_refuse() {
+        let (err, rts) = (Some(QpState::Err), Some(QpState::Rts));
+        let denied = Ends { peer: Some(WcStatus::RemAccessErr), spoilt: true, ..Ends::default() };
+        let failed = Ends { failed: Some(WcStatus::LocProtErr), ..Ends::default() };
+        for ends in [Ends { moved: true, ..Ends::default() }, failed, denied] {
+            for refused in [false, true] {
+                assert_eq!(ends.allow(refused, err), Verdict::Fine, "{ends:?}");
+                assert_eq!(ends.allow(refused, rts), Verdict::Not(QpState::Err), "{ends:?}");
+            }
+        }
+        // A NAK for nothing takes nobody to ERR.
+        let gave_up = Ends { peer: Some(WcStatus::RetryExcErr), ..Ends::default() };
+        for ends in [Ends::default(), gave_up] {
+            assert_eq!(ends.allow(false, rts), Verdict::Fine, "{ends:?}");
+            assert_eq!(ends.allow(true, err), Verdict::Not(QpState::Rts), "{ends:?}");
+        }
+    }
+
+    #[test]
+    fn a_mistake_that_its_sender_has_given_up_is_refused_with_a_nak_or_not_at_all() {
+        for peer in [WcStatus::RetryExcErr, WcStatus::WrFlushErr] {
+            let ends = Ends { peer: Some(peer), spoilt: true, ..Ends::default() };
+            assert_eq!(ends.allow(false, Some(QpState::Rts)), Verdict::Fine);
+            assert_eq!(ends.allow(true, Some(QpState::Err)), Verdict::Fine);
+            assert_eq!(ends.allow(false, Some(QpState::Err)), Verdict::Wait);
+            assert_eq!(ends.allow(true, Some(QpState::Rts)), Verdict::Not(QpState::Err));
+            assert_eq!(ends.allow(false, Some(QpState::Sqd)), Verdict::Not(QpState::Rts));
+        }
     }
 }

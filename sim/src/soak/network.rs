@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferrowire_spec::wire::syndrome::{NakCode, Syndrome};
 use ferrowire_spec::wire::Frame;
+use ferrowire_spec::Psn;
 use serde::Serialize;
 
+use super::program::LIFE_PSNS;
 use crate::wire::{Delivery, Faults, TimedFilter};
 
 /// How often a packet is lost, or its answers are in a row: seven retries are more than both, and a NAK.
@@ -63,6 +65,8 @@ pub struct Seen {
     pub offence: Option<String>,
     /// Frames that did not pass as they should, by direction and queue pair that should have had them.
     hurt: HashMap<(usize, u32), u64>,
+    /// PSNs of the NAKs that end a queue pair, by direction and queue pair that should have had them.
+    fatal: HashMap<(usize, u32), Vec<u32>>,
     /// What each request packet was the first time, by direction, queue pair and PSN.
     first: HashMap<(usize, u32, u32), u64>,
 }
@@ -71,6 +75,12 @@ impl Seen {
     /// How many frames to a queue pair did not come once, soon and as they were.
     pub fn hurt(&self, side: usize, qpn: u32) -> u64 {
         self.hurt.get(&(side, qpn)).copied().unwrap_or_default()
+    }
+
+    /// Whether a side has refused a request of a queue pair for good, in the life whose requests begin at `first`.
+    pub fn refused(&self, side: usize, qpn: u32, first: u32) -> bool {
+        let mut naks = self.fatal.get(&(side, qpn)).into_iter().flatten();
+        naks.any(|psn| Psn::new(*psn).is_within(Psn::new(first), LIFE_PSNS))
     }
 
     /// A packet that is sent again is what it was (IBTA 9.7.5.1: opcode and data do not change).
@@ -118,6 +128,9 @@ impl Watch {
                         seen.request(side, &frame);
                     }
                     let fatal = frame.ext.aeth.is_some_and(|aeth| is_fatal(aeth.syndrome));
+                    if fatal {
+                        seen.fatal.entry((side, bth.destqp)).or_default().push(bth.psn);
+                    }
                     let lost = lost.entry((bth.destqp, request.then_some(bth.psn))).or_default();
                     let well = |d: &Delivery| d.frame == bytes && (d.behind > 0 || d.delay < patience);
                     if !delivered.iter().any(well) {

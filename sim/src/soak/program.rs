@@ -27,7 +27,7 @@ pub const LONGEST: usize = 64 << 10;
 const SOURCE: usize = 112 << 10;
 
 /// How far the PSNs of a life are from those of the life before: what is late of that is no packet of this.
-const LIFE_PSNS: u32 = 1 << 21;
+pub const LIFE_PSNS: u32 = 1 << 21;
 
 /// Retries that are enough on any wire that [`super::network`] makes.
 pub const ENOUGH: u8 = 7;

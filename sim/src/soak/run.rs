@@ -63,7 +63,7 @@ pub struct Play<'a> {
     closed: [usize; 2],
     pub(super) runs: Vec<Run<'a>>,
     next_id: u64,
-    watch: Watch,
+    pub(super) watch: Watch,
     /// Completions so far.
     pub completions: u64,
     /// What has happened so far.
@@ -228,9 +228,10 @@ impl<'a> Play<'a> {
         };
         if ended && calm {
             let first = self.runs[at].rng.random_range(0..2);
-            self.check_states(at)?;
-            self.end_life(at, first)?;
-            moved = true;
+            if self.check_states(at)? {
+                self.end_life(at, first)?;
+                moved = true;
+            }
         }
         Ok(moved)
     }
