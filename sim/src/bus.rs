@@ -39,12 +39,27 @@ struct Wire {
     to: Option<usize>,
 }
 
+/// A peer, and where it is.
+struct Far {
+    peer: Box<dyn Peer>,
+    /// The links to it and from it.
+    takes: usize,
+    gives: usize,
+    /// What of a frame has come.
+    frame: Vec<u8>,
+}
+
+impl Far {
+    fn new(peer: Box<dyn Peer>, takes: usize, gives: usize) -> Self {
+        Self { peer, takes, gives, frame: Vec::new() }
+    }
+}
+
 /// Cards and links on one clock.
 pub struct World {
     cards: Vec<Card>,
     wires: Vec<Wire>,
-    /// At the far ends of links 0 and 1, and what of a frame has come to it.
-    peer: Option<(Box<dyn Peer>, Vec<u8>)>,
+    peers: Vec<Far>,
     cycle: u64,
     clock_khz: u32,
     capture: Option<Capture>,
@@ -85,12 +100,27 @@ impl World {
         let cards = vec![Card::new(model, host_latency)?];
         let wire = |from, to| Wire { link: Link::new(model.beat_bytes(), wire_latency), from, to };
         let world = Self::of(model, cards, vec![wire(Some(0), None), wire(None, Some(0))]);
-        Ok(Self { peer: Some((peer, Vec::new())), ..world })
+        Ok(Self { peers: vec![Far::new(peer, 0, 1)], ..world })
+    }
+
+    /// No card, two peers on a wire of so many bytes a beat: link 0 from the first to the second, link 1 back.
+    pub fn peers(beat_bytes: usize, clock_khz: u32, wire_latency: u64, peers: [Box<dyn Peer>; 2]) -> Self {
+        let wire = || Wire { link: Link::new(beat_bytes, wire_latency), from: None, to: None };
+        let [first, second] = peers;
+        Self {
+            cards: Vec::new(),
+            wires: vec![wire(), wire()],
+            peers: vec![Far::new(first, 1, 0), Far::new(second, 0, 1)],
+            cycle: 0,
+            clock_khz,
+            capture: None,
+            failed: None,
+        }
     }
 
     fn of(model: &CardModel, cards: Vec<Card>, wires: Vec<Wire>) -> Self {
         let clock_khz = model.clock_khz();
-        Self { cards, wires, peer: None, cycle: 0, clock_khz, capture: None, failed: None }
+        Self { cards, wires, peers: Vec::new(), cycle: 0, clock_khz, capture: None, failed: None }
     }
 
     /// To be shared by buses.
@@ -179,19 +209,20 @@ impl World {
         for (card, offered) in self.cards.iter().zip(&mut offered) {
             *offered = card.tx();
         }
-        for wire in &mut self.wires {
+        for (i, wire) in self.wires.iter_mut().enumerate() {
             let tx = wire.from.and_then(|from| {
                 ready[from] = wire.link.ready(self.cycle);
                 offered[from].as_ref()
             });
             let beat = wire.link.deliver(self.cycle, tx);
-            match (wire.to, &mut self.peer, beat) {
-                (Some(to), _, beat) => delivered[to] = beat,
-                (None, Some((peer, frame)), Some(beat)) => {
-                    let width = self.cards[0].beat_bytes();
-                    frame.extend_from_slice(&beat.data[..width - usize::from(beat.empty)]);
+            match (wire.to, beat) {
+                (Some(to), beat) => delivered[to] = beat,
+                (None, Some(beat)) => {
+                    let Some(far) = self.peers.iter_mut().find(|far| far.takes == i) else { continue };
+                    let bytes = wire.link.width() - usize::from(beat.empty);
+                    far.frame.extend_from_slice(&beat.data[..bytes]);
                     if beat.last {
-                        peer.take(self.cycle, std::mem::take(frame));
+                        far.peer.take(self.cycle, std::mem::take(&mut far.frame));
                     }
                 }
                 _ => {}
@@ -215,10 +246,10 @@ impl World {
                 }
             }
         }
-        if let Some((peer, _)) = &mut self.peer {
-            let link = &mut self.wires[1].link;
+        for far in &mut self.peers {
+            let link = &mut self.wires[far.gives].link;
             if link.ready(self.cycle) {
-                if let Some(frame) = peer.give(self.cycle) {
+                if let Some(frame) = far.peer.give(self.cycle) {
                     link.send(self.cycle, frame);
                 }
             }

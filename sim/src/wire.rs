@@ -165,6 +165,11 @@ impl Link {
         }
     }
 
+    /// Bytes of a beat.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
     /// Takes frames no faster than a wire of so many bytes a cycle, with preamble, FCS and gap; a sender waits meanwhile.
     /// Without a rate, a beat a cycle.
     pub fn set_rate(&mut self, bytes_per_cycle: Option<f64>) {

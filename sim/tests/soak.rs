@@ -1,20 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random programs on random networks: a few seeds of `cargo xtask soak`, and that it finds what it is there to find.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
-use ferrowire_sim::soak::program::{Life, Mistake, Program, Trouble};
+use ferrowire_sim::soak::program::{
+    consumes, is_answered, is_atomic, sends, Life, Message, Mistake, Program, Trouble, VERBS,
+};
 use ferrowire_sim::soak::{limits, program, run_case, run_program, Case, Mode, Outcome, Tally};
 use ferrowire_sim::wire::{Delivery, TimedFilter};
+use ferrowire_spec::queue::SendOpcode;
 use ferrowire_spec::wire::frame::Frame;
+use ferrowire_spec::wire::opcode::Operation;
 
 const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
 
-/// Cases of each configuration and mode.
+/// Cases of each configuration and mode with cards, and of one without.
 const CASES: u64 = 2;
+const CASES_WITHOUT: u64 = 40;
 
-fn model(config: &str) -> CardModel {
-    CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap()
+/// Of the cards, if there is one.
+fn model(config: &str, mode: Mode) -> Option<CardModel> {
+    mode.has_card().then(|| CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap())
 }
 
 fn case(seed: u64, config: &str, mode: Mode) -> Case {
@@ -26,15 +35,17 @@ fn case(seed: u64, config: &str, mode: Mode) -> Case {
 #[test]
 fn random_programs_on_random_networks_end_as_plain_rust_says() {
     let seed = std::env::var("FERROWIRE_SEED").ok().map(|text| text.parse::<u64>().expect("a number"));
-    let (first, cases) = seed.map_or((1, CASES), |seed| (seed, 1));
+    let first = seed.unwrap_or(1);
     let (mut all, mut frames) = (Tally::new(), 0);
     let mut next = first;
     for config in CONFIGS {
         for mode in Mode::ALL {
-            for _ in 0..cases {
+            let model = model(config, mode);
+            let cases = if mode.has_card() { CASES } else { CASES_WITHOUT };
+            for _ in 0..if seed.is_some() { 1 } else { cases } {
                 let case = case(next, config, mode);
                 println!("seed {next}: FERROWIRE_SEED={next} repeats it with all ends; {}", case.rerun());
-                let outcome = run_case(&model(config), &case, None).unwrap();
+                let outcome = run_case(model.as_ref(), &case, None).unwrap();
                 let Outcome { difference, diagnosis, .. } = &outcome;
                 let rerun = case.rerun();
                 assert_eq!(*difference, None, "{diagnosis:#?}\nwaves, frames: {rerun}");
@@ -46,8 +57,13 @@ fn random_programs_on_random_networks_end_as_plain_rust_says() {
     }
     println!("{frames} frames; {all:?}");
     if seed.is_none() {
-        for what in ["SUCCESS", "WR_FLUSH_ERR", "LOC_PROT_ERR", "REM_ACCESS_ERR", "RETRY_EXC_ERR"] {
-            assert!(all.contains_key(what), "no request ends with {what}");
+        for what in ["SUCCESS", "WR_FLUSH_ERR", "LOC_PROT_ERR", "REM_ACCESS_ERR", "RETRY_EXC_ERR"]
+            .into_iter()
+            .chain(["REM_INV_REQ_ERR", "REM_OP_ERR", "RNR_RETRY_EXC_ERR"])
+            .chain(["receive: SUCCESS", "receive: WR_FLUSH_ERR"])
+            .chain(["receive: LOC_LEN_ERR", "receive: LOC_PROT_ERR"])
+        {
+            assert!(all.contains_key(what), "nothing ends with {what}");
         }
         for what in ["drained", "moved to ERR", "reset under way"] {
             assert!(all.contains_key(what), "no queue pair was {what}");
@@ -58,10 +74,10 @@ fn random_programs_on_random_networks_end_as_plain_rust_says() {
 /// With the same seed everything happens in the same cycle.
 #[test]
 fn a_seed_repeats_its_case() {
-    let model = model("generic-64b");
     for mode in Mode::ALL {
+        let model = model("generic-64b", mode);
         let case = Case { lane: Some(0), ..case(2, "generic-64b", mode) };
-        let runs = [(); 2].map(|()| run_case(&model, &case, None).unwrap());
+        let runs = [(); 2].map(|()| run_case(model.as_ref(), &case, None).unwrap());
         let what = runs.each_ref().map(|o| (o.cycles, o.counts, o.tally.clone()));
         assert_eq!(what[0], what[1], "{mode}");
     }
@@ -85,8 +101,10 @@ fn a_program_is_of_its_seed_alone() {
 /// Programs have everything that they are said to have.
 #[test]
 fn programs_have_every_mistake_every_trouble_and_messages_of_all_lengths() {
-    let limits = limits("generic-64b").unwrap();
+    let limits = limits("generic-64b", Mode::ModelModel).unwrap();
     let (mut mistakes, mut troubles, mut lengths) = (Vec::<Mistake>::new(), [0; 4], [0; 3]);
+    let (mut verbs, mut paces, mut pieces) = (Vec::new(), Vec::new(), [0; 5]);
+    let (mut spoilt, mut short, mut few) = (0, 0, 0);
     for seed in 0..200 {
         let program = Program::of(seed, &limits);
         for life in program.lanes.iter().flat_map(|lane| &lane.lives) {
@@ -96,7 +114,24 @@ fn programs_have_every_mistake_every_trouble_and_messages_of_all_lengths() {
                 Trouble::Error(..) => 2,
                 Trouble::Reset(..) => 3,
             }] += 1;
+            for buffer in life.buffers.iter().flatten() {
+                pieces[buffer.pieces.len()] += 1;
+                spoilt += usize::from(buffer.spoilt);
+            }
+            for side in 0..2 {
+                let taken: Vec<_> = life.work[side].iter().filter(|message| consumes(message.verb)).collect();
+                let buffers = &life.buffers[1 - side];
+                few += usize::from(buffers.len() < taken.len());
+                assert!(
+                    buffers.len() >= taken.len() || life.rnr_retry < 7,
+                    "seed {seed} would wait for ever"
+                );
+                let pairs = taken.iter().zip(buffers);
+                short += pairs.filter(|(m, buffer)| sends(m.verb) && m.len > buffer.room()).count();
+                paces.extend(Some(life.pace[side]).filter(|pace| !paces.contains(pace)));
+            }
             for message in life.work.iter().flatten() {
+                verbs.extend(Some(message.verb).filter(|verb| !verbs.contains(verb)));
                 mistakes.extend(message.mistake.filter(|mistake| !mistakes.contains(mistake)));
                 lengths[match message.len {
                     0 => 0,
@@ -108,29 +143,60 @@ fn programs_have_every_mistake_every_trouble_and_messages_of_all_lengths() {
     }
     assert_eq!(mistakes.len(), 5, "{mistakes:?}");
     assert!(troubles.iter().chain(&lengths).all(|n| *n > 10), "{troubles:?} {lengths:?}");
+    assert_eq!((verbs.len(), paces.len()), (VERBS.len(), 3), "{verbs:?} {paces:?}");
+    assert!(pieces.iter().all(|n| *n > 10), "{pieces:?}");
+    assert!([spoilt, short, few].iter().all(|n| *n > 5), "{spoilt} {short} {few}");
 }
 
-/// A calm case of a few messages, with a wire that lies: `lie` makes something else of a frame that side 0 sends.
+/// Nothing reads or changes what something behind it may write before.
+#[test]
+fn programs_have_no_races() {
+    let limits = limits("generic-64b", Mode::ModelModel).unwrap();
+    let mut reads = 0;
+    for seed in 0..300 {
+        let program = Program::of(seed, &limits);
+        for work in program.lanes.iter().flat_map(|lane| &lane.lives).flat_map(|life| &life.work) {
+            for (i, message) in work.iter().enumerate().filter(|(_, message)| is_answered(message.verb)) {
+                reads += 1;
+                let place = message.to..message.to + message.len;
+                let later = work[i + 1..].iter().filter(|later| match later.verb {
+                    SendOpcode::Write | SendOpcode::WriteImm => true,
+                    verb => is_atomic(verb) && message.verb == SendOpcode::Read,
+                });
+                let overlaps = |later: &Message| later.to < place.end && place.start < later.to + later.len;
+                assert!(!later.into_iter().any(overlaps), "seed {seed}, message {i}: {message:?}");
+            }
+        }
+    }
+    assert!(reads > 1000, "{reads}");
+}
+
+/// A calm case of a few messages, with a wire that lies: `lie` makes something else of a frame that side 0 sends. Whether it
+/// has, and what differs.
 fn lied_to(
+    case: &Case,
     lie: impl Fn(usize, Frame<'_>) -> Option<Vec<u8>> + Send + Sync + Copy + 'static,
-) -> Option<String> {
-    let case = case(3, "generic-64b", Mode::RtlRtl);
-    let mut program = program(&case).unwrap();
+) -> (bool, Option<String>) {
+    let mut program = program(case).unwrap();
     program.faults = Default::default();
     for life in program.lanes.iter_mut().flat_map(|lane| &mut lane.lives) {
         life.trouble = Trouble::None;
         life.work.iter_mut().flatten().for_each(|message| message.mistake = None);
     }
-    let wire = move |side: usize, mut filter: TimedFilter| -> TimedFilter {
-        let mut n = 0;
+    let has_lied = Arc::new(AtomicBool::new(false));
+    let wire = |side: usize, mut filter: TimedFilter| -> TimedFilter {
+        let (mut n, has_lied) = (0, Arc::clone(&has_lied));
         Box::new(move |bytes| {
             let delivered = filter(bytes);
             n += 1;
-            let told = Frame::parse(bytes).ok().and_then(|frame| lie(n, frame));
-            told.filter(|_| side == 0).map_or(delivered, |frame| vec![Delivery::at_once(frame)])
+            let told = Frame::parse(bytes).ok().and_then(|frame| lie(n, frame)).filter(|_| side == 0);
+            has_lied.fetch_or(told.is_some(), Ordering::SeqCst);
+            told.map_or(delivered, |frame| vec![Delivery::at_once(frame)])
         })
     };
-    run_program(&model("generic-64b"), &case, &program, None, wire).unwrap().difference
+    let model = model(&case.config, case.mode);
+    let outcome = run_program(model.as_ref(), case, &program, None, wire).unwrap();
+    (has_lied.load(Ordering::SeqCst), outcome.difference)
 }
 
 fn sealed(mut frame: Frame<'_>) -> Option<Vec<u8>> {
@@ -143,31 +209,98 @@ fn sealed(mut frame: Frame<'_>) -> Option<Vec<u8>> {
 /// Ends that err are found: other bytes, bytes elsewhere, success for what never arrived, silence.
 #[test]
 fn what_is_wrong_is_found() {
-    assert_eq!(lied_to(|_, _| None), None);
-    let other = lied_to(|n, frame| {
+    let case = &case(3, "generic-64b", Mode::RtlRtl);
+    assert_eq!(lied_to(case, |_, _| None), (false, None));
+    let (_, other) = lied_to(case, |n, frame| {
         let mut payload = frame.payload.to_vec();
         *payload.first_mut().filter(|_| n > 9)? ^= 1;
         sealed(Frame { payload: &payload, ..frame })
     });
     assert!(other.is_some_and(|why| why.contains("in the target: byte")));
-    let elsewhere = lied_to(|n, mut frame| {
+    let (_, elsewhere) = lied_to(case, |n, mut frame| {
         frame.ext.reth.as_mut().filter(|reth| n > 9 && reth.len > 0)?.va += 1;
         sealed(frame)
     });
     assert!(
         elsewhere.is_some_and(|why| why.contains("in the target: byte") || why.contains("REM_ACCESS_ERR"))
     );
-    let unheard = lied_to(|n, mut frame| {
+    let (_, unheard) = lied_to(case, |n, mut frame| {
         (n > 9).then(|| frame.bth.destqp ^= 0x40_0000);
         sealed(frame)
     });
     assert!(unheard.is_some_and(|why| why.contains("RETRY_EXC_ERR")));
-    let untrue = lied_to(|n, mut frame| {
+    let (_, untrue) = lied_to(case, |n, mut frame| {
         let aeth = frame.ext.aeth.as_mut().filter(|_| n > 9)?;
         aeth.syndrome = 0x62;
         sealed(frame)
     });
     assert!(untrue.is_some_and(|why| why.contains("REM_ACCESS_ERR, but nothing is wrong with it")));
+}
+
+/// What a lie about receives, READs and atomics is found by.
+#[test]
+fn what_is_wrong_with_messages_and_answers_is_found() {
+    type Lie = fn(usize, Frame<'_>) -> Option<Vec<u8>>;
+    fn changed(frame: Frame<'_>) -> Option<Vec<u8>> {
+        let mut payload = frame.payload.to_vec();
+        *payload.last_mut()? ^= 1;
+        sealed(Frame { payload: &payload, ..frame })
+    }
+    let lies: [(Lie, &str); 7] = [
+        (|_, frame| is(&frame, Operation::Send).then(|| changed(frame))?, "in the inbox: byte"),
+        (
+            |_, mut frame| {
+                frame.ext.imm.as_mut()?.imm ^= 1;
+                sealed(frame)
+            },
+            "with another immediate",
+        ),
+        (
+            |_, mut frame| {
+                frame.bth.se ^= is(&frame, Operation::Send) && frame.opcode().ok()?.position().ends();
+                is(&frame, Operation::Send).then(|| sealed(frame))?
+            },
+            "with another solicited mark",
+        ),
+        (|_, frame| is(&frame, Operation::ReadResponse).then(|| changed(frame))?, "in the answers: byte"),
+        (
+            |_, mut frame| {
+                frame.ext.atomic_ack.as_mut()?.orig ^= 1 << 63;
+                sealed(frame)
+            },
+            "in the answers: byte",
+        ),
+        (
+            |_, mut frame| {
+                let atomic = frame.ext.atomic.as_mut()?;
+                (atomic.swap, atomic.compare) = (atomic.swap ^ 1 << 40, atomic.compare ^ 1 << 40);
+                sealed(frame)
+            },
+            "in the target: byte",
+        ),
+        (
+            |_, mut frame| {
+                let aeth = frame.ext.aeth.as_mut().filter(|_| frame.payload.is_empty())?;
+                aeth.syndrome = 0x61;
+                sealed(frame)
+            },
+            "REM_INV_REQ_ERR, but",
+        ),
+    ];
+    for (i, (lie, found_by)) in lies.into_iter().enumerate() {
+        let mut found = 0;
+        for seed in 1..=10 {
+            let case = case(seed, "generic-64b", Mode::ModelModel);
+            let (lied, difference) = lied_to(&case, lie);
+            assert_eq!(lied, difference.is_some(), "lie {i}, seed {seed}: {difference:?}");
+            found += usize::from(difference.is_some_and(|difference| difference.contains(found_by)));
+        }
+        assert!(found > 0, "lie {i} was never found by `{found_by}`");
+    }
+}
+
+fn is(frame: &Frame<'_>, operation: Operation) -> bool {
+    frame.opcode().is_ok_and(|opcode| opcode.operation() == operation)
 }
 
 /// With the answer to RESET the old life is over: no completion of it comes any more (IBTA 10.2.4.2, 10.3.1.2). A wire without
@@ -181,7 +314,7 @@ fn after_reset_no_completion_of_the_old_life_comes() {
         let mut program = program(&case).unwrap();
         program.faults = Default::default();
         for lane in &mut program.lanes {
-            lane.room = 8;
+            lane.room.sends = 8;
             let mut life = lane.lives.swap_remove(0);
             for message in life.work.iter_mut().flatten() {
                 (message.signaled, message.mistake, message.len) = (true, None, message.len.min(100));
@@ -191,7 +324,9 @@ fn after_reset_no_completion_of_the_old_life_comes() {
             let psns = |i: u32| life.psns.map(|psn| psn.wrapping_add(i << 20) & 0xff_ffff);
             lane.lives = (0..6).map(|i| Life { psns: psns(i), ..life.clone() }).collect();
         }
-        let outcome = run_program(&model(config), &case, &program, None, |_, filter| filter).unwrap();
+        let outcome =
+            run_program(model(config, case.mode).as_ref(), &case, &program, None, |_, filter| filter)
+                .unwrap();
         bad.extend(outcome.difference.map(|why| format!("seed {seed}: {why}")));
     }
     assert!(bad.is_empty(), "{} of 40: {bad:#?}", bad.len());

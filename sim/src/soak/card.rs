@@ -6,18 +6,26 @@ use std::time::Duration;
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, HostMemory,
-    InitAttributes, MemoryRegion, PageSize, ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr, QueuePair,
-    RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, Sge,
+    InitAttributes, MemoryRegion, PageSize, Payload, PostRecv, ProtectionDomain, Psn, Qp, QpAttributes,
+    QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendOp, SendWr, Sge,
+    WorkKind,
 };
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::QpState;
 
-use super::ends::{ip, mac, Done, End, Path, Region, Request, Rights, PAGE};
+use super::ends::{
+    ip, mac, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, PAGE, RECEIVE_PIECES,
+};
 use crate::bus::SharedWorld;
 
-/// What card and driver can do. A verb that is built is added here and in [`CardEnd::post`]; programs then use it as soon as
-/// the other end and [`super::program`] have it too.
+/// Verbs that the card has: when one is built, it is added here, and the modes with cards have it.
 pub const VERBS: &[SendOpcode] = &[SendOpcode::Write];
+
+/// Pieces of memory that a request of the card may have.
+pub const SEND_PIECES: usize = 1;
+
+/// Bytes that a request of the card may carry itself.
+pub const INLINE: usize = 0;
 
 /// Longest wait for a command, in simulated time.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(100);
@@ -34,8 +42,7 @@ enum Pair {
 pub struct CardEnd {
     card: usize,
     side: usize,
-    /// With the requests that they have room for.
-    qps: Vec<(Pair, u32)>,
+    qps: Vec<(Pair, Room)>,
     /// Whole pages, and what of them is registered.
     regions: Vec<(HostMemory, MemoryRegion)>,
     cq: CompletionQueue,
@@ -63,10 +70,12 @@ impl CardEnd {
         Ok(Self { card, side, qps: Vec::new(), regions: Vec::new(), cq, pd, context, world: world.clone() })
     }
 
-    /// A queue pair in RESET, with room for so many requests.
-    fn fresh(&self, requests: u32) -> Result<Qp<Reset>> {
+    /// A queue pair in RESET.
+    fn fresh(&self, room: Room) -> Result<Qp<Reset>> {
         let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
-        attr.max_send_wr = requests;
+        (attr.max_send_wr, attr.max_recv_wr) = (room.sends, room.receives);
+        (attr.max_send_sge, attr.max_inline) = (room.send_pieces, room.inline);
+        attr.max_recv_sge = RECEIVE_PIECES as u8;
         Ok(self.pd.create_qp(&attr)?)
     }
 
@@ -96,7 +105,9 @@ impl End for CardEnd {
         let memory = whole.slice(region.front(), region.len);
         let access = match region.rights {
             Rights::Closed => AccessFlags::LOCAL_READ,
+            Rights::Local => AccessFlags::LOCAL_WRITE,
             Rights::Write => AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE,
+            Rights::Shared => AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE,
         };
         let registered = self.pd.register_at(&memory, region.address, access, PageSize::Size4K)?;
         let key = registered.rkey();
@@ -112,14 +123,14 @@ impl End for CardEnd {
         self.regions[region].0.write(at, bytes);
     }
 
-    fn create(&mut self, requests: u32) -> Result<u32> {
-        let qp = self.fresh(requests)?;
+    fn create(&mut self, room: Room) -> Result<u32> {
+        let qp = self.fresh(room)?;
         let qpn = qp.number();
-        self.qps.push((Pair::Reset(qp), requests));
+        self.qps.push((Pair::Reset(qp), room));
         Ok(qpn)
     }
 
-    fn connect(&mut self, qp: usize, path: &Path) -> Result<()> {
+    fn connect(&mut self, qp: usize, path: &Path, receives: &[Receive]) -> Result<()> {
         let Pair::Reset(reset) = std::mem::replace(&mut self.qps[qp].0, Pair::Gone) else {
             bail!("queue pair {qp} is not in RESET")
         };
@@ -129,20 +140,22 @@ impl End for CardEnd {
             path_mtu: Some(path.mtu),
             dest_qpn: Some(path.peer),
             rq_psn: Some(Psn::new(path.rq_psn)),
-            max_dest_rd_atomic: Some(0),
-            min_rnr_timer: Some(12),
+            max_dest_rd_atomic: Some(path.rd_atomic),
+            min_rnr_timer: Some(path.min_rnr_timer),
             ..RtrAttributes::default()
         };
         let rts = RtsAttributes {
             sq_psn: Some(Psn::new(path.sq_psn)),
             timeout: Some(path.timeout),
             retry_cnt: Some(path.retry_cnt),
-            rnr_retry: Some(7),
-            max_rd_atomic: Some(0),
+            rnr_retry: Some(path.rnr_retry),
+            max_rd_atomic: Some(path.rd_atomic),
             ..RtsAttributes::default()
         };
-        let init = InitAttributes { access: Some(AccessFlags::REMOTE_WRITE), pkey: Some(0xffff), qkey: None };
-        let up = reset.init(init).map_err(|step| step.error)?;
+        let access = if path.rd_atomic > 0 { AccessFlags::REMOTE } else { AccessFlags::REMOTE_WRITE };
+        let init = InitAttributes { access: Some(access), pkey: Some(0xffff), qkey: None };
+        let mut up = reset.init(init).map_err(|step| step.error)?;
+        give(up.start_post_recv(), receives)?;
         let up = up.rtr(rtr).map_err(|step| step.error)?;
         self.qps[qp].0 = Pair::Up(up.rts(rts).map_err(|step| step.error)?);
         Ok(())
@@ -190,22 +203,47 @@ impl End for CardEnd {
     fn post(&mut self, qp: usize, requests: &[Request]) -> Result<()> {
         let mut batch = self.up_mut(qp)?.start_post_send();
         for request in requests {
-            let (address, lkey, bytes) = request.local;
-            let sges = [Sge { address, lkey, bytes }];
+            let sges = sges(&request.local);
             let remote = RemoteAddress { address: request.remote.0, rkey: request.remote.1 };
-            let mut wr = match request.opcode {
-                SendOpcode::Write => SendWr::write(request.id, &sges, remote),
-                other => bail!("the driver has no {other}"),
+            let (imm, (first, swap)) = (request.imm, request.operands);
+            let op = match request.opcode {
+                SendOpcode::Send => SendOp::Send,
+                SendOpcode::SendImm => SendOp::SendImm { imm },
+                SendOpcode::Write => SendOp::Write { remote },
+                SendOpcode::WriteImm => SendOp::WriteImm { remote, imm },
+                SendOpcode::Read => SendOp::Read { remote },
+                SendOpcode::CmpSwap => SendOp::CompareSwap { remote, compare: first, swap },
+                SendOpcode::FetchAdd => SendOp::FetchAdd { remote, add: first },
+                other => bail!("programs have no {other}"),
             };
+            let payload = match &request.inline {
+                Some(data) => Payload::Inline(data),
+                None => Payload::Sges(&sges),
+            };
+            let mut wr = SendWr::new(request.id, op, payload);
             if request.signaled {
                 wr = wr.signaled();
             }
             if request.solicited {
                 wr = wr.solicited();
             }
+            if request.fence {
+                wr = wr.fenced();
+            }
             batch.post(&wr)?;
         }
         Ok(batch.ring()?)
+    }
+
+    fn free_receives(&mut self, qp: usize) -> usize {
+        match &mut self.qps[qp].0 {
+            Pair::Up(up) => up.start_post_recv().room(),
+            _ => 0,
+        }
+    }
+
+    fn post_receives(&mut self, qp: usize, receives: &[Receive]) -> Result<()> {
+        give(self.up_mut(qp)?.start_post_recv(), receives)
     }
 
     fn poll(&mut self) -> Result<Vec<Done>> {
@@ -214,8 +252,12 @@ impl End for CardEnd {
         let done = some[..n].iter().map(|c| Done {
             qpn: c.qpn,
             id: c.wr_id,
+            receive: c.kind == WorkKind::Receive,
             status: c.status.known(),
             opcode: c.opcode.known(),
+            bytes: c.byte_len,
+            imm: c.imm,
+            solicited: c.solicited,
         });
         Ok(done.collect())
     }
@@ -232,4 +274,15 @@ impl End for CardEnd {
     fn diagnose(&self) -> String {
         crate::pair::counters(&self.context)
     }
+}
+
+fn sges(pieces: &[Piece]) -> Vec<Sge> {
+    pieces.iter().map(|&(address, lkey, bytes)| Sge { address, lkey, bytes }).collect()
+}
+
+fn give(mut batch: PostRecv<'_>, receives: &[Receive]) -> Result<()> {
+    for receive in receives {
+        batch.post(&RecvWr::new(receive.id, &sges(&receive.local)))?;
+    }
+    Ok(batch.ring()?)
 }

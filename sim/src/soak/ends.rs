@@ -17,8 +17,12 @@ pub const PAGE: usize = 4096;
 pub enum Rights {
     /// Nothing.
     Closed,
+    /// Nothing; the end itself may have it written, for its receives and answers.
+    Local,
     /// WRITE.
     Write,
+    /// WRITE, READ and atomics.
+    Shared,
 }
 
 /// Memory to be registered: a run of bytes of whole pages.
@@ -61,23 +65,65 @@ pub struct Path {
     pub timeout: u8,
     /// Retries.
     pub retry_cnt: u8,
+    /// Retries when the peer has no receive; 7: without end.
+    pub rnr_retry: u8,
+    /// Timer code of the pause that it asks for when it has none itself.
+    pub min_rnr_timer: u8,
+    /// READs and atomics outstanding, each way.
+    pub rd_atomic: u8,
 }
+
+/// What a queue pair has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// Requests.
+    pub sends: u32,
+    /// Pieces of memory of each.
+    pub send_pieces: u8,
+    /// Bytes of each that stand in the request.
+    pub inline: u16,
+    /// Receives.
+    pub receives: u32,
+}
+
+/// Most pieces of memory of a receive.
+pub const RECEIVE_PIECES: usize = 4;
+
+/// A piece of local memory: address, key, bytes.
+pub type Piece = (u64, u32, u32);
 
 /// A request, with keys and addresses as they are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// Comes back in the completion; no other request of the case has it.
+    /// Comes back in the completion; no other request or receive of the case has it.
     pub id: u64,
     /// What to do.
     pub opcode: SendOpcode,
-    /// Local memory: address, key, bytes.
-    pub local: (u64, u32, u32),
+    /// Local memory.
+    pub local: Vec<Piece>,
+    /// The bytes themselves, in place of local memory.
+    pub inline: Option<Vec<u8>>,
     /// Remote memory: address, key.
     pub remote: (u64, u32),
+    /// Immediate.
+    pub imm: u32,
+    /// What an atomic compares with or adds, and what it stores.
+    pub operands: (u64, u64),
     /// Complete it on success too.
     pub signaled: bool,
     /// Solicited event bit.
     pub solicited: bool,
+    /// Begin only when all READs and atomics before are answered.
+    pub fence: bool,
+}
+
+/// A receive, with keys and addresses as they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receive {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// Local memory.
+    pub local: Vec<Piece>,
 }
 
 /// A completion.
@@ -85,12 +131,28 @@ pub struct Request {
 pub struct Done {
     /// Queue pair.
     pub qpn: u32,
-    /// Of the request.
+    /// Of the request or receive.
     pub id: u64,
+    /// Of a receive.
+    pub receive: bool,
     /// How it ended; `None`: in no way that has a name.
     pub status: Option<WcStatus>,
     /// What ended.
     pub opcode: Option<CqeOpcode>,
+    /// Bytes that came.
+    pub bytes: u32,
+    /// Immediate that came.
+    pub imm: Option<u32>,
+    /// The message was solicited.
+    pub solicited: bool,
+}
+
+#[cfg(test)]
+impl Done {
+    pub(super) fn of(qpn: u32, id: u64) -> Self {
+        let (receive, status, opcode, imm) = (false, None, None, None);
+        Self { qpn, id, receive, status, opcode, bytes: 0, imm, solicited: false }
+    }
 }
 
 /// One end of the wire. Queue pairs and regions are numbered in the order in which they were made.
@@ -110,17 +172,17 @@ pub trait End {
     /// The program's own write to a region: from that byte of its pages on.
     fn write(&mut self, region: usize, at: usize, bytes: &[u8]);
 
-    /// Makes a queue pair with room for so many requests. Gives its number.
+    /// Makes a queue pair. Gives its number.
     ///
     /// # Errors
     /// The end has no room.
-    fn create(&mut self, requests: u32) -> Result<u32>;
+    fn create(&mut self, room: Room) -> Result<u32>;
 
-    /// Takes a queue pair from RESET to RTS.
+    /// Takes a queue pair from RESET to RTS; the receives are posted in INIT.
     ///
     /// # Errors
     /// The end refuses.
-    fn connect(&mut self, qp: usize, path: &Path) -> Result<()>;
+    fn connect(&mut self, qp: usize, path: &Path, receives: &[Receive]) -> Result<()>;
 
     /// Takes it to RESET.
     ///
@@ -160,6 +222,15 @@ pub trait End {
     /// # Errors
     /// The end refuses.
     fn post(&mut self, qp: usize, requests: &[Request]) -> Result<()>;
+
+    /// Receives that it has room for.
+    fn free_receives(&mut self, qp: usize) -> usize;
+
+    /// Posts receives, all at once.
+    ///
+    /// # Errors
+    /// The end refuses.
+    fn post_receives(&mut self, qp: usize, receives: &[Receive]) -> Result<()>;
 
     /// Completions that have come.
     ///

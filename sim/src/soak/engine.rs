@@ -13,7 +13,7 @@ use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::{Psn, QpState};
 
-use super::ends::{ip, mac, Done, End, Path, Region, Request, Rights};
+use super::ends::{ip, mac, Done, End, Path, Piece, Receive, Region, Request, Rights, Room};
 use crate::bus::Peer;
 use crate::model;
 
@@ -98,10 +98,18 @@ pub struct EngineEnd {
 
 struct Queue {
     qpn: u32,
-    room: usize,
+    room: Room,
     /// Ids in order, those that wait for one behind them too.
     posted: Vec<u64>,
+    /// Receives that have not been completed.
+    receives: usize,
     drained: bool,
+}
+
+impl Queue {
+    fn new(qpn: u32, room: Room) -> Self {
+        Self { qpn, room, posted: Vec::new(), receives: 0, drained: false }
+    }
 }
 
 impl EngineEnd {
@@ -117,8 +125,9 @@ impl EngineEnd {
         (Self { shared, side, ipv6, cq, qps: Vec::new(), regions: Vec::new(), offence: None }, peer)
     }
 
-    fn queue_pair(&mut self, room: usize) -> Result<u32> {
-        let init = model::QpInit { max_send: room, ..model::QpInit::new(Service::Rc, PD, self.cq) };
+    fn queue_pair(&mut self, room: Room) -> Result<u32> {
+        let (max_send, max_recv) = (room.sends as usize, room.receives as usize);
+        let init = model::QpInit { max_send, max_recv, ..model::QpInit::new(Service::Rc, PD, self.cq) };
         self.shared.lock().engine.create_qp(init).map_err(|error| anyhow::anyhow!("{error}"))
     }
 
@@ -158,7 +167,9 @@ impl End for EngineEnd {
         core.engine.memory_mut().map(base, pages.to_vec());
         let rights = match region.rights {
             Rights::Closed => model::Rights::NONE,
+            Rights::Local => model::Rights::LOCAL_WRITE,
             Rights::Write => model::Rights::LOCAL_WRITE | model::Rights::REMOTE_WRITE,
+            Rights::Shared => model::Rights::LOCAL_WRITE | model::Rights::REMOTE,
         };
         let attr = model::RegionAttr {
             pd: PD,
@@ -185,19 +196,22 @@ impl End for EngineEnd {
         }
     }
 
-    fn create(&mut self, requests: u32) -> Result<u32> {
-        let room = requests as usize;
+    fn create(&mut self, room: Room) -> Result<u32> {
         let qpn = self.queue_pair(room)?;
-        self.qps.push(Queue { qpn, room, posted: Vec::new(), drained: false });
+        self.qps.push(Queue::new(qpn, room));
         Ok(qpn)
     }
 
-    fn connect(&mut self, qp: usize, path: &Path) -> Result<()> {
+    fn connect(&mut self, qp: usize, path: &Path, receives: &[Receive]) -> Result<()> {
         ensure!(path.ipv6 == self.ipv6, "an engine has one address");
         let far = 1 - self.side;
         let address = mac(far).iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
         let init = model::QpAttr {
-            access: Some(model::Rights::REMOTE_WRITE),
+            access: Some(if path.rd_atomic > 0 {
+                model::Rights::REMOTE
+            } else {
+                model::Rights::REMOTE_WRITE
+            }),
             pkey: Some(0xffff),
             ..model::QpAttr::to(QpState::Init)
         };
@@ -206,23 +220,26 @@ impl End for EngineEnd {
             path_mtu: Some(path.mtu.bytes()),
             dest_qpn: Some(path.peer),
             rq_psn: Some(Psn::new(path.rq_psn)),
-            max_dest_rd_atomic: Some(1),
-            min_rnr_timer: Some(12),
+            max_dest_rd_atomic: Some(path.rd_atomic),
+            min_rnr_timer: Some(path.min_rnr_timer),
             ..model::QpAttr::to(QpState::Rtr)
         };
         let rts = model::QpAttr {
             sq_psn: Some(Psn::new(path.sq_psn)),
             timeout: Some(path.timeout),
             retry_cnt: Some(path.retry_cnt),
-            rnr_retry: Some(7),
-            max_rd_atomic: Some(1),
+            rnr_retry: Some(path.rnr_retry),
+            max_rd_atomic: Some(path.rd_atomic),
             ..model::QpAttr::to(QpState::Rts)
         };
-        [init, rtr, rts].iter().try_for_each(|attr| self.modify_to(qp, attr))
+        self.modify_to(qp, &init)?;
+        self.post_receives(qp, receives)?;
+        [rtr, rts].iter().try_for_each(|attr| self.modify_to(qp, attr))
     }
 
     fn reset(&mut self, qp: usize) -> Result<()> {
-        self.qps[qp].posted.clear();
+        let Queue { qpn, room, .. } = self.qps[qp];
+        self.qps[qp] = Queue::new(qpn, room);
         self.modify_to(qp, &model::QpAttr::to(QpState::Reset))
     }
 
@@ -233,7 +250,7 @@ impl End for EngineEnd {
         core.touched();
         drop(core);
         let qpn = self.queue_pair(room)?;
-        self.qps[qp] = Queue { qpn, room, posted: Vec::new(), drained: false };
+        self.qps[qp] = Queue::new(qpn, room);
         Ok(qpn)
     }
 
@@ -254,22 +271,41 @@ impl End for EngineEnd {
 
     fn free(&mut self, qp: usize) -> usize {
         let queue = &self.qps[qp];
-        queue.room - queue.posted.len()
+        queue.room.sends as usize - queue.posted.len()
     }
 
     fn post(&mut self, qp: usize, requests: &[Request]) -> Result<()> {
         let queue = &mut self.qps[qp];
         let mut core = self.shared.lock();
         for request in requests {
-            let (addr, lkey, len) = request.local;
-            let sges = [model::Sge { addr, lkey, len }];
-            let mut wr = model::SendWr::new(request.opcode, request.id, &sges);
+            let mut wr = model::SendWr::new(request.opcode, request.id, &sges(&request.local));
             (wr.remote_va, wr.rkey) = request.remote;
-            (wr.signaled, wr.solicited) = (request.signaled, request.solicited);
+            (wr.signaled, wr.solicited, wr.fence) = (request.signaled, request.solicited, request.fence);
+            (wr.compare_add, wr.swap) = request.operands;
+            (wr.imm, wr.inline) = (request.imm, request.inline.clone());
             if let Err(error) = core.engine.post_send(queue.qpn, wr) {
                 bail!("posting to queue pair {qp}: {error}");
             }
             queue.posted.push(request.id);
+        }
+        core.touched();
+        Ok(())
+    }
+
+    fn free_receives(&mut self, qp: usize) -> usize {
+        let queue = &self.qps[qp];
+        queue.room.receives as usize - queue.receives
+    }
+
+    fn post_receives(&mut self, qp: usize, receives: &[Receive]) -> Result<()> {
+        let queue = &mut self.qps[qp];
+        let mut core = self.shared.lock();
+        for receive in receives {
+            let wr = model::RecvWr::new(receive.id, &sges(&receive.local));
+            if let Err(error) = core.engine.post_recv(queue.qpn, wr) {
+                bail!("posting a receive to queue pair {qp}: {error}");
+            }
+            queue.receives += 1;
         }
         core.touched();
         Ok(())
@@ -281,12 +317,22 @@ impl End for EngineEnd {
         let mut all = Vec::new();
         while let Some(done) = core.engine.poll_cq(self.cq) {
             if let Some(queue) = self.qps.iter_mut().find(|queue| queue.qpn == done.qpn) {
-                if let Some(at) = queue.posted.iter().position(|id| *id == done.wr_id) {
+                if done.opcode.is_receive() {
+                    queue.receives -= 1;
+                } else if let Some(at) = queue.posted.iter().position(|id| *id == done.wr_id) {
                     queue.posted.drain(..=at);
                 }
             }
-            let (status, opcode) = (Some(done.status), Some(done.opcode));
-            all.push(Done { qpn: done.qpn, id: done.wr_id, status, opcode });
+            all.push(Done {
+                qpn: done.qpn,
+                id: done.wr_id,
+                receive: done.opcode.is_receive(),
+                status: Some(done.status),
+                opcode: Some(done.opcode),
+                bytes: done.byte_len,
+                imm: done.imm,
+                solicited: done.solicited,
+            });
         }
         Ok(all)
     }
@@ -301,4 +347,8 @@ impl End for EngineEnd {
         let drops: Vec<_> = drops.filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
         drops.join(", ")
     }
+}
+
+fn sges(pieces: &[Piece]) -> Vec<model::Sge> {
+    pieces.iter().map(|&(addr, lkey, len)| model::Sge { addr, lkey, len }).collect()
 }

@@ -6,14 +6,17 @@ use ferrowire_spec::queue::cqe::WcStatus;
 use ferrowire_spec::QpState;
 
 use super::program::Trouble;
-use super::run::{Drain, Play};
+use super::run::{Area, Drain, Places, Play};
+
+/// Steps in which all writes that have begun come to an end.
+const REST: u64 = 60;
 
 /// What says in which state a queue pair is when all requests have ended.
 #[derive(Clone, Copy, Debug, Default)]
 struct Ends {
     /// It was moved to ERR.
     moved: bool,
-    /// How the first of its requests failed.
+    /// How the first of its requests failed, or of its receives.
     failed: Option<WcStatus>,
     /// How the first of the peer's did.
     peer: Option<WcStatus>,
@@ -38,7 +41,8 @@ impl Ends {
     /// not, and the mistake may have come to this end or not, or be on its way still: then the NAK tells, which leaves with
     /// the change of state.
     fn allow(self, refused: bool, got: Option<QpState>) -> Verdict {
-        let denied = self.peer == Some(WcStatus::RemAccessErr);
+        use WcStatus as W;
+        let denied = matches!(self.peer, Some(W::RemAccessErr | W::RemInvReqErr | W::RemOpErr));
         let open = self.spoilt && self.peer.is_some() && !denied;
         let want = match self.moved || self.failed.is_some() || denied || open && refused {
             true => QpState::Err,
@@ -53,23 +57,16 @@ impl Ends {
 }
 
 impl Play<'_> {
-    /// What is under way may have happened or not.
-    pub(super) fn bury(&mut self, at: usize) {
-        let run = &mut self.runs[at];
-        for (flow, areas) in run.flows.iter_mut().zip(run.areas) {
-            let Some((_, target)) = areas else { continue };
-            for open in flow.open.drain(..).filter(|open| open.message.mistake.is_none()) {
-                self.areas[target].bytes.maybe(open.message.to, &open.data);
-            }
-        }
-    }
-
     /// The next life, if there is one: RESET, or other queue pairs, `first` on that side.
     pub(super) fn end_life(&mut self, at: usize, first: usize) -> Result<()> {
         let run = &mut self.runs[at];
         let life = &run.lane.lives[run.life];
         let last = run.life + 1 == run.lane.lives.len();
-        if !last || matches!(life.trouble, Trouble::Reset(..)) {
+        // A message that its sender has given up may still come, and complete a receive.
+        let uneasy =
+            (0..2).any(|side| run.inboxes[side].posted() > 0 && run.flows[1 - side].failed.is_some());
+        let reset = !last || uneasy || matches!(life.trouble, Trouble::Reset(..));
+        if reset {
             for side in [first, 1 - first] {
                 match life.anew {
                     true => run.qpns[side] = self.ends[side].renew(at)?,
@@ -77,9 +74,23 @@ impl Play<'_> {
                 }
             }
         }
-        run.flows = Default::default();
-        (run.moved, run.drain, run.drained) = ([false; 2], Drain::No, 0);
-        if last {
+        let run = &mut self.runs[at];
+        // What is read must be known: then late writes of a peer's requests are waited for.
+        let uncertain = run.flows.iter().any(|flow| flow.failed.is_some() || !flow.effects.is_empty());
+        if reset && uncertain && run.lane.rd_atomic > 0 {
+            run.rests = Some(self.steps + REST);
+            return Ok(());
+        }
+        self.begin_next(at)
+    }
+
+    /// After RESET, and a rest if there is one: the next life, or the end.
+    pub(super) fn begin_next(&mut self, at: usize) -> Result<()> {
+        self.settle(at)?;
+        let run = &mut self.runs[at];
+        (run.flows, run.inboxes) = Default::default();
+        (run.moved, run.drain, run.drained, run.rests) = ([false; 2], Drain::No, 0, None);
+        if run.life + 1 == run.lane.lives.len() {
             run.over = true;
             return Ok(());
         }
@@ -87,16 +98,41 @@ impl Play<'_> {
         self.connect(at)
     }
 
-    /// Whether the states are what they must be; not yet, when an end is about to say why it went to ERR.
+    /// No request of the life is under way any more: what has happened is seen now and stays (IBTA 10.3.1.2). Only what peers
+    /// have written to memory that they may write any time may still be on its way there.
+    fn settle(&mut self, at: usize) -> Result<()> {
+        for side in 0..2 {
+            self.check(at, side, "at the end of a life")?;
+            let run = &self.runs[at];
+            let Some(Places { answers, target, inbox, .. }) = run.areas[side] else { continue };
+            let late = match run.rests {
+                Some(_) => None,
+                None => Some(&run.flows[side].effects),
+            };
+            for area in [answers, inbox].into_iter().flatten() {
+                let Area { side, index, .. } = self.areas[area];
+                self.areas[area].bytes.pin(self.ends[side].read(index), true);
+            }
+            let Area { side: peer, index, bytes, .. } = &mut self.areas[target];
+            bytes.pin(self.ends[*peer].read(*index), late.is_none());
+            for effect in late.into_iter().flatten() {
+                bytes.maybe(effect.to, &effect.data);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether states and receives are what they must be; not yet, when an end is about to say why it went to ERR, or how
+    /// receives have ended.
     pub(super) fn check_states(&mut self, at: usize) -> Result<bool> {
         let run = &self.runs[at];
         for side in 0..2 {
             let (own, peer) = (&run.flows[side], &run.flows[1 - side]);
             let ends = Ends {
                 moved: run.moved[side],
-                failed: own.failed,
+                failed: own.failed.or(run.inboxes[side].refused()),
                 peer: peer.failed,
-                spoilt: peer.mistake.is_some_and(|mistake| !mistake.is_local()),
+                spoilt: run.refuses(side),
             };
             // Before the state is asked for: the answer is older than what is on the wire when it comes.
             let first = run.lane.lives[run.life].psns[1 - side];
@@ -108,6 +144,18 @@ impl Play<'_> {
                 Verdict::Not(want) => {
                     bail!("QP {:#x} of side {side} is in {got:?}, not {want:?}", run.qpns[side])
                 }
+            }
+            // In error, every receive is completed. What the peer knows to have arrived has arrived.
+            let inbox = &run.inboxes[side];
+            let (open, missing) = (inbox.open().count(), inbox.well() < peer.sent_well);
+            match got {
+                Some(QpState::Err) if open > 0 => return Ok(false),
+                Some(QpState::Err) if missing => {
+                    bail!("side {side} flushed a receive whose message its peer knows to have arrived")
+                }
+                Some(QpState::Rts) if inbox.is_flushed() => bail!("side {side} flushed receives in RTS"),
+                Some(QpState::Rts) if missing => return Ok(false),
+                _ => {}
             }
         }
         Ok(true)

@@ -7,10 +7,10 @@
 //!                             +--> compare <-- completions, memory, states, frames
 //! ```
 //!
-//! - [`program`] makes of a seed what both ends do and what the wire does.
+//! - [`program`] and [`generate`] make of a seed what both ends do and what the wire does.
 //! - [`ends`] is what a program needs of an end; [`card`] and [`engine`] are the two kinds.
 //! - [`network`] is the wire: it drops, repeats, reorders, corrupts and delays, within what retries must be enough for.
-//! - [`run`] plays a program; [`compare`] says in plain Rust what must come of it.
+//! - [`run`] plays a program; [`compare`] and [`inbox`] say in plain Rust what must come of it.
 //! - [`command`] is `ferrowire-sim soak`: case after case, and waves and frames of the first that fails.
 //!
 //! What is compared: each completion and its order in its queue, the states of queue pairs, every byte of both memories (those
@@ -21,10 +21,14 @@ pub mod command;
 pub mod compare;
 pub mod ends;
 pub mod engine;
+pub mod generate;
+pub mod inbox;
 mod lives;
 pub mod network;
+mod post;
 pub mod program;
 pub mod run;
+mod taken;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -67,11 +71,18 @@ pub enum Mode {
     RtlModel,
     /// The reference engine, and a card, which answers it more often than it asks
     ModelRtl,
+    /// Two reference engines, no card: proof of the programs and of what is said of them, with all verbs
+    ModelModel,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Mode; 3] = [Mode::RtlRtl, Mode::RtlModel, Mode::ModelRtl];
+    pub const ALL: [Mode; 4] = [Mode::RtlRtl, Mode::RtlModel, Mode::ModelRtl, Mode::ModelModel];
+
+    /// Whether a card is one of the ends.
+    pub fn has_card(self) -> bool {
+        self != Mode::ModelModel
+    }
 }
 
 impl fmt::Display for Mode {
@@ -80,6 +91,7 @@ impl fmt::Display for Mode {
             Mode::RtlRtl => "rtl-rtl",
             Mode::RtlModel => "rtl-model",
             Mode::ModelRtl => "model-rtl",
+            Mode::ModelModel => "model-model",
         })
     }
 }
@@ -148,40 +160,55 @@ pub struct Outcome {
 }
 
 /// Both ends and the world that they are in.
-fn ends(model: &CardModel, case: &Case, program: &Program) -> Result<(SharedWorld, Ends)> {
+fn ends(
+    model: Option<&CardModel>,
+    case: &Case,
+    program: &Program,
+    config: &RnicConfig,
+) -> Result<(SharedWorld, Ends)> {
     let Program { ipv6, tick, host_latency, wire_latency, .. } = *program;
+    let engine = |side: usize| EngineEnd::new(side, case.seed, ipv6, tick);
+    let cards = || model.ok_or_else(|| anyhow!("mode {} needs the model of a card", case.mode));
     let open = |world: &SharedWorld, card: usize, side: usize| -> Result<Box<dyn End>> {
         Ok(Box::new(CardEnd::open(world, card, side, case.seed, tick)?))
     };
     let mixed = |card_side: usize| -> Result<(SharedWorld, Ends)> {
-        let (engine, peer) = EngineEnd::new(1 - card_side, case.seed, ipv6, tick);
-        let world = World::with_peer(model, host_latency, wire_latency, peer)?.share();
+        let (engine, peer) = engine(1 - card_side);
+        let world = World::with_peer(cards()?, host_latency, wire_latency, peer)?.share();
         let (card, engine) = (open(&world, 0, card_side)?, Box::new(engine) as Box<dyn End>);
         Ok((world, if card_side == 0 { [card, engine] } else { [engine, card] }))
     };
     match case.mode {
         Mode::RtlRtl => {
-            let world = World::pair(model, host_latency, wire_latency)?.share();
+            let world = World::pair(cards()?, host_latency, wire_latency)?.share();
             let ends = [open(&world, 0, 0)?, open(&world, 1, 1)?];
             Ok((world, ends))
         }
         Mode::RtlModel => mixed(0),
         Mode::ModelRtl => mixed(1),
+        Mode::ModelModel => {
+            let [(first, one), (second, other)] = [engine(0), engine(1)];
+            let beat = config.beat_bytes as usize;
+            let world = World::peers(beat, config.clock_khz, wire_latency, [one, other]);
+            Ok((world.share(), [Box::new(first), Box::new(second)]))
+        }
     }
 }
 
-/// What programs for cards of a configuration are made of.
+/// What programs for ends of a mode are made of, with cards of a configuration.
 ///
 /// # Errors
 /// There is no such configuration.
-pub fn limits(config: &str) -> Result<Limits> {
+pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
     let config = RnicConfig::named(config)?;
-    let shared = |verb: &&_| program::VERBS.contains(verb) && engine::VERBS.contains(verb);
-    let verbs = card::VERBS.iter().filter(shared).copied().collect();
-    // Two queue pairs are not for programs; a lane has up to two regions at an end, of up to 64 pages together.
-    let [qps, keys, pages] = [config.qps - 2, (config.keys - 1) / 2, (config.page_entries - 64) / 64];
+    let shared = |verb: &&_| engine::VERBS.contains(verb) && (!mode.has_card() || card::VERBS.contains(verb));
+    let verbs: Vec<_> = program::VERBS.iter().filter(shared).copied().collect();
+    // Two queue pairs are not for programs; a lane has up to four regions at an end.
+    let [qps, keys] = [config.qps - 2, (config.keys - 2) / 4];
+    let pages = (config.page_entries - 64) / generate::LANE_PAGES;
     let lanes = qps.min(keys).min(pages).min(24) as usize;
-    Ok(Limits { verbs, lanes, beat: config.beat_bytes as usize })
+    let (pieces, inline) = if mode.has_card() { (card::SEND_PIECES, card::INLINE) } else { (4, 200) };
+    Ok(Limits { verbs, pieces, inline, lanes, beat: config.beat_bytes as usize })
 }
 
 /// The program of a case.
@@ -189,7 +216,7 @@ pub fn limits(config: &str) -> Result<Limits> {
 /// # Errors
 /// There is no such configuration, or no such lane.
 pub fn program(case: &Case) -> Result<Program> {
-    let mut program = Program::of(case.seed, &limits(&case.config)?);
+    let mut program = Program::of(case.seed, &limits(&case.config, case.mode)?);
     if let Some(only) = case.lane {
         let there = program.lanes.len();
         program.lanes.retain(|lane| lane.number == only);
@@ -200,11 +227,11 @@ pub fn program(case: &Case) -> Result<Program> {
     Ok(program)
 }
 
-/// Runs a case on cards of `model`, which must be of the case's configuration.
+/// Runs a case on cards of `model`, which must be of the case's configuration; without cards, there is none.
 ///
 /// # Errors
 /// The case cannot be run at all; what goes wrong in it is a difference.
-pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Result<Outcome> {
+pub fn run_case(model: Option<&CardModel>, case: &Case, record: Option<&Record>) -> Result<Outcome> {
     run_program(model, case, &program(case)?, record, |_, filter| filter)
 }
 
@@ -214,14 +241,15 @@ pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Resu
 /// # Errors
 /// As [`run_case`].
 pub fn run_program(
-    model: &CardModel,
+    model: Option<&CardModel>,
     case: &Case,
     program: &Program,
     record: Option<&Record>,
     wire: impl Fn(usize, TimedFilter) -> TimedFilter,
 ) -> Result<Outcome> {
-    let (world, mut ends) = ends(model, case, program)?;
-    let beats = model.beat_bytes() as f64 * 8e-6 * f64::from(model.clock_khz());
+    let config = RnicConfig::named(&case.config)?;
+    let (world, mut ends) = ends(model, case, program, &config)?;
+    let beats = f64::from(config.beat_bytes) * 8e-6 * f64::from(config.clock_khz);
     let watch = Watch::default();
     {
         let mut world = world.lock();
@@ -237,7 +265,11 @@ pub fn run_program(
         if let Some(record) = record {
             std::fs::create_dir_all(&record.folder)?;
             world.capture(&record.capture())?;
-            let cards = if case.mode == Mode::RtlRtl { 2 } else { 1 };
+            let cards = match case.mode {
+                Mode::RtlRtl => 2,
+                Mode::RtlModel | Mode::ModelRtl => 1,
+                Mode::ModelModel => 0,
+            };
             for card in (0..cards).filter(|_| record.waves) {
                 world.card_mut(card).open_wave(&record.wave(card))?;
             }

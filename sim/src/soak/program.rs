@@ -3,28 +3,22 @@
 //!
 //! ```text
 //!  Program --+-- wire: faults of each direction, latencies
-//!            +-- Lane: a queue pair at each end --+-- Life --+-- work of each side: messages
+//!            +-- Lane: a queue pair at each end --+-- Life --+-- work of each side: messages, and buffers for them
 //!                                                 |          +-- trouble: what else happens to the connection
 //!                                                 +-- Life (after RESET, with other PSNs)
 //! ```
 //!
 //! A program names neither keys nor what is under the ends. Each lane has random numbers of its own, so it is the same when it
-//! runs alone.
+//! runs alone. [`super::generate`] makes the lanes.
 
 use ferrowire::PathMtu;
 use ferrowire_spec::queue::send_wqe::SendOpcode;
-use ferrowire_spec::Psn;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::ends::{Region, Rights, PAGE};
+use super::ends::{Region, Room};
+use super::generate::lane;
 use crate::wire::Faults;
-
-/// Longest message.
-pub const LONGEST: usize = 64 << 10;
-
-/// Most bytes that a source holds, for all messages of its flow.
-const SOURCE: usize = 112 << 10;
 
 /// How far the PSNs of a life are from those of the life before: what is late of that is no packet of this.
 pub const LIFE_PSNS: u32 = 1 << 21;
@@ -35,14 +29,46 @@ pub const ENOUGH: u8 = 7;
 /// Lanes of most programs, at most.
 const FEW: usize = 6;
 
-/// Verbs that programs are made of: those whose effect [`super::compare`] knows.
-pub const VERBS: &[SendOpcode] = &[SendOpcode::Write];
+/// Verbs that programs are made of: those whose effect is known here.
+pub const VERBS: &[SendOpcode] = &[
+    SendOpcode::Write,
+    SendOpcode::Send,
+    SendOpcode::SendImm,
+    SendOpcode::WriteImm,
+    SendOpcode::Read,
+    SendOpcode::CmpSwap,
+    SendOpcode::FetchAdd,
+];
+
+/// Whether it takes a receive of the peer.
+pub fn consumes(verb: SendOpcode) -> bool {
+    matches!(verb, SendOpcode::Send | SendOpcode::SendImm | SendOpcode::SendInv | SendOpcode::WriteImm)
+}
+
+/// Whether its bytes go to a receive of the peer.
+pub fn sends(verb: SendOpcode) -> bool {
+    consumes(verb) && verb != SendOpcode::WriteImm
+}
+
+/// Whether it is an atomic.
+pub fn is_atomic(verb: SendOpcode) -> bool {
+    matches!(verb, SendOpcode::CmpSwap | SendOpcode::FetchAdd)
+}
+
+/// Whether it brings bytes of the peer's memory.
+pub fn is_answered(verb: SendOpcode) -> bool {
+    verb == SendOpcode::Read || is_atomic(verb)
+}
 
 /// What the ends have in common.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Verbs that both ends have.
     pub verbs: Vec<SendOpcode>,
+    /// Pieces of memory that a request may have.
+    pub pieces: usize,
+    /// Bytes that a request may carry itself.
+    pub inline: usize,
     /// Queue pairs.
     pub lanes: usize,
     /// Bytes that an end sends in a cycle.
@@ -60,7 +86,7 @@ pub enum Mistake {
     RemoteKey,
     /// Remote memory that ends behind its region.
     RemoteBounds,
-    /// A remote key of a region that peers may not write.
+    /// A remote key of a region that is closed to peers.
     RemoteRights,
 }
 
@@ -76,18 +102,87 @@ impl Mistake {
 pub struct Message {
     /// What to do.
     pub verb: SendOpcode,
-    /// Where its bytes are in the source.
+    /// Where its bytes are in the source, or where those that it brings go among the answers.
     pub from: usize,
-    /// Where they go in the target.
+    /// Where they go in the target, or come from; nowhere for a SEND.
     pub to: usize,
     /// Bytes.
     pub len: usize,
+    /// Pieces of local memory that hold them.
+    pub pieces: usize,
+    /// They stand in the request.
+    pub inline: bool,
+    /// Immediate.
+    pub imm: u32,
+    /// What an atomic adds or compares with, and what it stores. A compare that shall succeed is not known here: with
+    /// `None`, it is with what is there.
+    pub operands: (Option<u64>, u64),
+    /// Begin only when all READs and atomics before are answered.
+    pub fence: bool,
     /// Complete it on success too.
     pub signaled: bool,
     /// Solicited event bit.
     pub solicited: bool,
     /// What is wrong with it.
     pub mistake: Option<Mistake>,
+}
+
+#[cfg(test)]
+impl Message {
+    pub(super) fn of(verb: SendOpcode, len: usize) -> Self {
+        Self {
+            verb,
+            from: 0,
+            to: 0,
+            len,
+            pieces: 1,
+            inline: false,
+            imm: 0,
+            operands: (None, 0),
+            fence: false,
+            signaled: true,
+            solicited: false,
+            mistake: None,
+        }
+    }
+}
+
+/// A buffer for a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Buffer {
+    /// Places and bytes of its pieces in the inbox.
+    pub pieces: Vec<(usize, usize)>,
+    /// The key of the first piece with bytes has another tag.
+    pub spoilt: bool,
+}
+
+impl Buffer {
+    /// Bytes that it has room for.
+    pub fn room(&self) -> usize {
+        self.pieces.iter().map(|(_, len)| len).sum()
+    }
+
+    /// The places of the first `bytes` of a message: from where in it, to where, how many.
+    pub fn places(&self, bytes: usize) -> Vec<(usize, usize, usize)> {
+        let mut from = 0;
+        let all = self.pieces.iter().map(|(at, len)| {
+            let len = (*len).min(bytes - from);
+            from += len;
+            (from - len, *at, len)
+        });
+        all.filter(|(.., len)| *len > 0).collect()
+    }
+}
+
+/// When receives are posted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// In INIT, as many as the queue has room for, and then as soon as may be.
+    Ahead,
+    /// Now and then.
+    Steady,
+    /// So late that messages find none.
+    Late,
 }
 
 /// What happens to a connection beside its messages, when so many of them have been posted.
@@ -110,12 +205,31 @@ pub struct Life {
     pub psns: [u32; 2],
     /// Retries.
     pub retry_cnt: u8,
+    /// Retries when the peer has no receive; 7: without end.
+    pub rnr_retry: u8,
     /// Messages of each side.
     pub work: [Vec<Message>; 2],
+    /// What each side has for those of the other.
+    pub buffers: [Vec<Buffer>; 2],
+    /// When it posts them.
+    pub pace: [Pace; 2],
     /// What else happens.
     pub trouble: Trouble,
     /// At its end the queue pairs are destroyed, not reset, and others take their place.
     pub anew: bool,
+}
+
+/// Memory of the messages of a side.
+#[derive(Clone, Debug)]
+pub struct Memory {
+    /// What it sends from.
+    pub source: Region,
+    /// Where what it asks for goes.
+    pub answers: Option<Region>,
+    /// The peer's, of WRITEs, READs and atomics.
+    pub target: Region,
+    /// The peer's buffers.
+    pub inbox: Option<Region>,
 }
 
 /// A queue pair at each end.
@@ -125,12 +239,16 @@ pub struct Lane {
     pub number: usize,
     /// Path MTU.
     pub mtu: PathMtu,
-    /// Requests that the send queues have room for.
-    pub room: u32,
+    /// What the queues have room for.
+    pub room: Room,
     /// Time-out code.
     pub timeout: u8,
-    /// Source and target of each side's messages.
-    pub memory: [Option<(Region, Region)>; 2],
+    /// Timer code of who has no receive.
+    pub min_rnr_timer: u8,
+    /// READs and atomics outstanding.
+    pub rd_atomic: u8,
+    /// Of each side's messages.
+    pub memory: [Option<Memory>; 2],
     /// One after the other.
     pub lives: Vec<Life>,
     /// Of when things happen.
@@ -202,144 +320,4 @@ impl Program {
     pub fn patience(&self) -> u64 {
         self.lanes.iter().map(|lane| u64::from(self.tick) << lane.timeout).min().unwrap_or(0)
     }
-}
-
-/// What generation knows of a flow.
-struct Flow {
-    used: usize,
-    longest: usize,
-    mtu: usize,
-}
-
-fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool, lossless: bool) -> Lane {
-    let mtu = PathMtu::ALL[rng.random_range(0..PathMtu::ALL.len())];
-    let room = [2, 4, 8][rng.random_range(0..3)];
-    let senders: &[usize] = [&[0][..], &[0], &[0], &[1], &[0, 1]][rng.random_range(0..5)];
-    let lives = [1, 1, 2, 3][rng.random_range(0..4)];
-    let near_wrap = rng.random_bool(0.4);
-    let mut psns = [(); 2].map(|()| match near_wrap {
-        true => 0xff_ffff - rng.random_range(0..60),
-        false => rng.random_range(0..1 << 24),
-    });
-    let onwards = rng.random_bool(0.5);
-    let longest = if big { LONGEST } else { 12 << 10 };
-    let mut flows = [(); 2].map(|()| Flow { used: 0, longest, mtu: mtu.bytes() });
-    let target = longest + rng.random_range(0..PAGE);
-    let lives = (0..lives)
-        .map(|i| {
-            if i > 0 {
-                let step = LIFE_PSNS + rng.random_range(0..1000);
-                psns = psns.map(|psn| match onwards {
-                    true => Psn::new(psn).plus(step).get(),
-                    false => Psn::new(psn.wrapping_sub(step)).get(),
-                });
-            }
-            let mut work = [Vec::new(), Vec::new()];
-            for side in senders {
-                work[*side] = messages(rng, limits, &mut flows[*side], target, room);
-            }
-            life(rng, work, psns, lossless)
-        })
-        .collect();
-    let memory = [0, 1].map(|side: usize| {
-        senders.contains(&side).then(|| {
-            let len = flows[side].used.max(1) + rng.random_range(0..64);
-            (region(rng, len, Rights::Closed), region(rng, target, Rights::Write))
-        })
-    });
-    let timeout = rng.random_range(7..=8);
-    Lane { number, mtu, room, timeout, memory, lives, seed: rng.random() }
-}
-
-fn life(rng: &mut SmallRng, mut work: [Vec<Message>; 2], psns: [u32; 2], lossless: bool) -> Life {
-    let all: usize = work.iter().map(Vec::len).sum();
-    let side = rng.random_range(0..2);
-    let trouble = match rng.random_range(0..10) {
-        0 | 1 => {
-            let times = rng.random_range(1..=2);
-            let mut when: Vec<usize> = (0..times).map(|_| rng.random_range(0..=all)).collect();
-            when.sort_unstable();
-            Trouble::Drain(side, when)
-        }
-        2 => Trouble::Error(side, rng.random_range(0..=all)),
-        3 => Trouble::Reset(side, rng.random_range(0..=all)),
-        4 | 5 => {
-            spoil(rng, &mut work);
-            Trouble::None
-        }
-        _ => Trouble::None,
-    };
-    // On a wire that loses nothing, few retries must do; on another one they may or may not, which is no trouble's companion.
-    let retry_cnt = match trouble {
-        _ if lossless => rng.random_range(3..=ENOUGH),
-        Trouble::None if rng.random_bool(0.2) => rng.random_range(0..=3),
-        _ => ENOUGH,
-    };
-    Life { psns, retry_cnt, work, trouble, anew: rng.random_bool(0.25) }
-}
-
-/// Makes a mistake in one of the messages.
-fn spoil(rng: &mut SmallRng, work: &mut [Vec<Message>; 2]) {
-    use Mistake as M;
-    let mistakes = [M::LocalKey, M::LocalBounds, M::RemoteKey, M::RemoteBounds, M::RemoteRights];
-    let mistake = mistakes[rng.random_range(0..mistakes.len())];
-    // Key and address of nothing are not looked at.
-    let mut all: Vec<&mut Message> = work.iter_mut().flatten().filter(|message| message.len > 0).collect();
-    if !all.is_empty() {
-        let at = rng.random_range(0..all.len());
-        all[at].mistake = Some(mistake);
-    }
-}
-
-fn messages(rng: &mut SmallRng, limits: &Limits, flow: &mut Flow, target: usize, room: u32) -> Vec<Message> {
-    let mut all = Vec::new();
-    let mut silent = 0;
-    let count = rng.random_range(1..=16);
-    for i in 0..count {
-        let len = length(rng, flow);
-        let from = flow.used + rng.random_range(0..16);
-        if from + len > SOURCE {
-            break;
-        }
-        flow.used = from + len;
-        silent += 1;
-        // Without a completion now and then, a queue never has room again.
-        let signaled = i + 1 == count || silent == room || rng.random_bool(0.6);
-        if signaled {
-            silent = 0;
-        }
-        let verb = limits.verbs[rng.random_range(0..limits.verbs.len())];
-        let to = rng.random_range(0..=target - len);
-        let solicited = rng.random_bool(0.1);
-        all.push(Message { verb, from, to, len, signaled, solicited, mistake: None });
-    }
-    if let Some(last) = all.last_mut() {
-        last.signaled = true;
-    }
-    all
-}
-
-fn length(rng: &mut SmallRng, flow: &mut Flow) -> usize {
-    let longest = flow.longest;
-    let len = match rng.random_range(0..20) {
-        0 => 0,
-        1 => {
-            // One of the longest is enough.
-            flow.longest = 12 << 10;
-            longest - rng.random_range(0..longest / 4)
-        }
-        2..=6 => rng.random_range(1..=64),
-        7..=11 => (flow.mtu * rng.random_range(1..=3) + 1).saturating_sub(rng.random_range(0..=2)),
-        _ => rng.random_range(1..=2500),
-    };
-    len.min(longest)
-}
-
-fn region(rng: &mut SmallRng, len: usize, rights: Rights) -> Region {
-    let place = rng.random_range(0..PAGE) as u64;
-    let page = match rng.random_range(0..3) {
-        0 => u64::MAX / PAGE as u64 - 1 - rng.random_range(100..200),
-        _ => rng.random_range(1..u64::MAX / PAGE as u64 - 100),
-    };
-    Region { address: page * PAGE as u64 + place, len, rights }
 }

@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a [`Program`] on two ends, and compares all that comes of it with what must.
+//! Runs a [`Program`] on two ends, and compares all that comes of it with what must: [`super::post`] posts, [`super::taken`]
+//! takes completions, [`super::lives`] ends lives.
 
-use anyhow::{anyhow, bail, Context as _, Result};
+use anyhow::{Context as _, Result};
 use ferrowire_spec::QpState;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-use super::compare::{Dangers, Flow, Memory, Open};
-use super::ends::{Done, End, Path, Region, Request, Rights, PAGE};
+use super::compare::{Flow, Memory};
+use super::ends::{End, Path, Region, Rights, PAGE};
+use super::inbox::Inbox;
 use super::network::Watch;
-use super::program::{Lane, Life, Message, Mistake, Program, Trouble, ENOUGH};
+use super::program::{Lane, Pace, Program, Trouble};
 use super::Tally;
 
 /// Bytes of the region that peers may not write.
 const CLOSED: usize = 256;
 
 /// What the program writes where a request has given its memory back.
-const USED: u8 = 0xee;
+pub(super) const USED: u8 = 0xee;
 
 /// The two ends of a case.
 pub type Ends = [Box<dyn End>; 2];
@@ -25,9 +27,18 @@ pub type Ends = [Box<dyn End>; 2];
 pub(super) struct Area {
     pub(super) side: usize,
     pub(super) index: usize,
-    key: u32,
-    region: Region,
+    pub(super) key: u32,
+    pub(super) region: Region,
     pub(super) bytes: Memory,
+}
+
+/// Memory of a side's messages, by its place among the areas; target and inbox are the peer's.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Places {
+    pub(super) source: usize,
+    pub(super) answers: Option<usize>,
+    pub(super) target: usize,
+    pub(super) inbox: Option<usize>,
 }
 
 /// How far a lane has got with its trouble.
@@ -42,16 +53,18 @@ pub(super) enum Drain {
 pub(super) struct Run<'a> {
     pub(super) lane: &'a Lane,
     pub(super) qpns: [u32; 2],
-    /// Source and target of each side, by their place among the areas.
-    pub(super) areas: [Option<(usize, usize)>; 2],
+    pub(super) areas: [Option<Places>; 2],
     pub(super) flows: [Flow; 2],
+    pub(super) inboxes: [Inbox; 2],
     pub(super) life: usize,
     /// Queue pairs that were moved to ERR.
     pub(super) moved: [bool; 2],
     pub(super) drain: Drain,
     pub(super) drained: usize,
+    /// Both queue pairs have been reset; until that step, nothing else is done.
+    pub(super) rests: Option<u64>,
     pub(super) over: bool,
-    rng: SmallRng,
+    pub(super) rng: SmallRng,
 }
 
 /// A program under way.
@@ -60,9 +73,11 @@ pub struct Play<'a> {
     pub(super) ends: &'a mut Ends,
     pub(super) areas: Vec<Area>,
     /// For each side, an area that peers may not write.
-    closed: [usize; 2],
+    pub(super) closed: [usize; 2],
     pub(super) runs: Vec<Run<'a>>,
-    next_id: u64,
+    pub(super) next_id: u64,
+    /// Steps so far.
+    pub(super) steps: u64,
     pub(super) watch: Watch,
     /// Completions so far.
     pub completions: u64,
@@ -95,8 +110,15 @@ impl<'a> Play<'a> {
         for lane in &program.lanes {
             let mut places = [None; 2];
             for (side, place) in places.iter_mut().enumerate() {
-                if let Some((source, target)) = &lane.memory[side] {
-                    *place = Some((area(ends, side, source)?, area(ends, 1 - side, target)?));
+                if let Some(memory) = &lane.memory[side] {
+                    let mut maybe = |ends: &mut Ends, side: usize, region: &Option<Region>| {
+                        region.as_ref().map(|region| area(ends, side, region)).transpose()
+                    };
+                    let (answers, inbox) =
+                        (maybe(ends, side, &memory.answers)?, maybe(ends, 1 - side, &memory.inbox)?);
+                    let source = area(ends, side, &memory.source)?;
+                    let target = area(ends, 1 - side, &memory.target)?;
+                    *place = Some(Places { source, answers, target, inbox });
                 }
             }
             let mut create = |side: usize| ends[side].create(lane.room).context("making a queue pair");
@@ -105,10 +127,12 @@ impl<'a> Play<'a> {
                 qpns: [create(0)?, create(1)?],
                 areas: places,
                 flows: Default::default(),
+                inboxes: Default::default(),
                 life: 0,
                 moved: [false; 2],
                 drain: Drain::No,
                 drained: 0,
+                rests: None,
                 over: false,
                 rng: SmallRng::seed_from_u64(lane.seed),
             });
@@ -120,6 +144,7 @@ impl<'a> Play<'a> {
             closed,
             runs,
             next_id: 0,
+            steps: 0,
             watch: watch.clone(),
             completions: 0,
             tally: Tally::new(),
@@ -130,14 +155,14 @@ impl<'a> Play<'a> {
         Ok(play)
     }
 
-    fn count(&mut self, what: impl ToString) {
+    pub(super) fn count(&mut self, what: impl ToString) {
         *self.tally.entry(what.to_string()).or_default() += 1;
     }
 
     pub(super) fn connect(&mut self, at: usize) -> Result<()> {
-        let Run { lane, qpns, .. } = &self.runs[at];
-        let life = &lane.lives[self.runs[at].life];
         for side in 0..2 {
+            let Run { lane, qpns, areas, life, .. } = &self.runs[at];
+            let (lane, life) = (*lane, &lane.lives[*life]);
             let path = Path {
                 ipv6: self.program.ipv6,
                 mtu: lane.mtu,
@@ -146,8 +171,20 @@ impl<'a> Play<'a> {
                 rq_psn: life.psns[1 - side],
                 timeout: lane.timeout,
                 retry_cnt: life.retry_cnt,
+                rnr_retry: life.rnr_retry,
+                min_rnr_timer: lane.min_rnr_timer,
+                rd_atomic: lane.rd_atomic,
             };
-            self.ends[side].connect(at, &path).with_context(|| format!("connecting lane {}", lane.number))?;
+            if let Some(Places { target, .. }) = areas[side] {
+                self.runs[at].flows[side].image = self.areas[target].bytes.want().to_vec();
+            }
+            let ahead = match life.pace[side] {
+                Pace::Ahead => lane.room.receives as usize,
+                _ => 0,
+            };
+            let receives = self.receives(at, side, ahead);
+            let what = || format!("connecting lane {}", lane.number);
+            self.ends[side].connect(at, &path, &receives).with_context(what)?;
         }
         Ok(())
     }
@@ -158,6 +195,7 @@ impl<'a> Play<'a> {
     /// What differs from what must be.
     pub fn step(&mut self) -> Result<bool> {
         let mut moved = false;
+        self.steps += 1;
         for at in 0..self.runs.len() {
             let (number, life) = (self.runs[at].lane.number, self.runs[at].life);
             let what = |e: anyhow::Error| e.context(format!("lane {number}, life {life}"));
@@ -176,8 +214,10 @@ impl<'a> Play<'a> {
         let open = self.runs.iter().filter(|run| !run.over);
         let text = open.map(|run| {
             let ids = run.flows.each_ref().map(|flow| flow.open.iter().map(|o| o.id).collect::<Vec<_>>());
+            let receives = run.inboxes.each_ref().map(|inbox| inbox.open().collect::<Vec<_>>());
             let Run { lane, life, drain, .. } = run;
-            format!("lane {} in life {life}, {drain:?}, requests {ids:?}", lane.number)
+            let number = lane.number;
+            format!("lane {number} in life {life}, {drain:?}, requests {ids:?}, receives {receives:?}")
         });
         text.collect::<Vec<_>>().join("; ")
     }
@@ -187,6 +227,12 @@ impl<'a> Play<'a> {
         if run.over {
             return Ok(false);
         }
+        if let Some(until) = run.rests {
+            if self.steps >= until {
+                self.begin_next(at)?;
+            }
+            return Ok(true);
+        }
         let life = &run.lane.lives[run.life];
         let posted: usize = run.flows.iter().map(|flow| flow.posted).sum();
         let now = run.rng.random_bool(0.3);
@@ -194,7 +240,6 @@ impl<'a> Play<'a> {
         match &life.trouble {
             Trouble::Reset(first, after) if now && posted >= *after => {
                 let first = *first;
-                self.bury(at);
                 self.count("reset under way");
                 self.end_life(at, first)?;
                 return Ok(true);
@@ -212,6 +257,7 @@ impl<'a> Play<'a> {
             _ => {}
         }
         for side in 0..2 {
+            moved |= self.post_receives(at, side)?;
             if self.runs[at].rng.random_bool(0.5) {
                 moved |= self.post(at, side)?;
             }
@@ -252,123 +298,10 @@ impl<'a> Play<'a> {
                 let run = &mut self.runs[at];
                 run.drain = Drain::No;
                 run.drained += 1;
-                run.flows[side].open.iter_mut().for_each(|open| open.held = false);
+                run.flows[side].release();
                 Ok(true)
             }
             _ => Ok(false),
-        }
-    }
-
-    /// Posts some of what a side has to post.
-    fn post(&mut self, at: usize, side: usize) -> Result<bool> {
-        let life: &Life = &self.runs[at].lane.lives[self.runs[at].life];
-        let free = self.ends[side].free(at);
-        let left = life.work[side].len() - self.runs[at].flows[side].posted;
-        let most = free.min(left);
-        if most == 0 {
-            return Ok(false);
-        }
-        let count = self.runs[at].rng.random_range(1..=most);
-        let trouble = &life.trouble;
-        let held =
-            self.runs[at].drain == Drain::Draining && matches!(trouble, Trouble::Drain(s, _) if *s == side);
-        let mut requests = Vec::new();
-        for _ in 0..count {
-            let message = &life.work[side][self.runs[at].flows[side].posted];
-            let request = self.request(at, side, message);
-            let (source, target) = self.runs[at].areas[side].unwrap_or_default();
-            let from = self.areas[source].region.front() + message.from;
-            let data = self.areas[source].bytes.want()[from..from + message.len].to_vec();
-            // Places are of the target's pages from here on.
-            let to = self.areas[target].region.front() + message.to;
-            let message = Message { to, ..message.clone() };
-            let flow = &mut self.runs[at].flows[side];
-            flow.posted += 1;
-            flow.mistake = flow.mistake.or(message.mistake);
-            flow.open.push_back(Open { id: request.id, message, data, held });
-            requests.push(request);
-        }
-        self.ends[side].post(at, &requests)?;
-        Ok(true)
-    }
-
-    /// A message as a request, with its mistake.
-    fn request(&mut self, at: usize, side: usize, message: &Message) -> Request {
-        let (source, target) = self.runs[at].areas[side].unwrap_or_default();
-        let (source, target) = (&self.areas[source], &self.areas[target]);
-        let len = message.len as u64;
-        let mut local = (source.region.address + message.from as u64, source.key, message.len as u32);
-        let mut remote = (target.region.address + message.to as u64, target.key);
-        match message.mistake {
-            None => {}
-            Some(Mistake::LocalKey) => local.1 ^= 1,
-            Some(Mistake::LocalBounds) => {
-                local.0 = source.region.address + source.region.len as u64 - len + 1;
-            }
-            Some(Mistake::RemoteKey) => remote.1 ^= 1,
-            Some(Mistake::RemoteBounds) => {
-                remote.0 = target.region.address + target.region.len as u64 - len + 1;
-            }
-            Some(Mistake::RemoteRights) => {
-                let closed = &self.areas[self.closed[1 - side]];
-                remote = (closed.region.address, closed.key);
-            }
-        }
-        self.next_id += 1;
-        let Message { verb: opcode, signaled, solicited, .. } = *message;
-        Request { id: self.next_id, opcode, local, remote, signaled, solicited }
-    }
-
-    pub(super) fn poll(&mut self) -> Result<bool> {
-        let mut any = false;
-        for side in 0..2 {
-            for done in self.ends[side].poll()? {
-                any = true;
-                self.completions += 1;
-                self.count(done.status.map_or("no status".into(), |status| status.to_string()));
-                self.completed(side, &done).with_context(|| format!("side {side}, {done:?}"))?;
-            }
-        }
-        Ok(any)
-    }
-
-    fn completed(&mut self, side: usize, done: &Done) -> Result<()> {
-        let run = self.runs.iter_mut().find(|run| run.qpns[side] == done.qpn);
-        let run = run.ok_or_else(|| anyhow!("a completion of no queue pair"))?;
-        let (lane, life) = (run.lane.number, run.life);
-        let peer = &run.flows[1 - side];
-        // Without a fault, or with fewer than it has retries, a request does not run out of them.
-        let hurt = (0..2).map(|from| self.watch.lock().hurt(from, run.qpns[1 - from])).sum::<u64>();
-        let retry_cnt = run.lane.lives[life].retry_cnt;
-        let dangers = Dangers {
-            own: run.moved[side] || peer.mistake.is_some_and(|mistake| !mistake.is_local()),
-            peer: run.moved[1 - side]
-                || peer.mistake.is_some()
-                || peer.failed.is_some()
-                || retry_cnt < ENOUGH && hurt > retry_cnt.into(),
-        };
-        let what = || format!("lane {lane}, life {life}");
-        let ended = run.flows[side].take(done, dangers).map_err(|why| anyhow!(why)).with_context(what)?;
-        let Some((source, target)) = run.areas[side] else { bail!("a completion where nothing was posted") };
-        for open in &ended.well {
-            self.areas[target].bytes.set(open.message.to, &open.data);
-        }
-        if let Some(open) = ended.badly.as_ref().filter(|open| open.message.mistake.is_none()) {
-            self.areas[target].bytes.maybe(open.message.to, &open.data);
-        }
-        // Memory is given back with the completion: whoever still reads it sends something else (IBTA 10.8.5).
-        for open in ended.well.iter().chain(&ended.badly) {
-            let Area { region, index, bytes, .. } = &mut self.areas[source];
-            let at = region.front() + open.message.from;
-            let used = vec![USED; open.message.len];
-            bytes.set(at, &used);
-            self.ends[side].write(*index, at, &used);
-        }
-        let got = self.ends[1 - side].read(self.areas[target].index);
-        let under_way = run.flows[side].under_way();
-        match self.areas[target].bytes.wrong(&got, 0..got.len(), &under_way) {
-            Some(wrong) => Err(anyhow!("with this completion, in the target: {wrong}").context(what())),
-            None => Ok(()),
         }
     }
 }
