@@ -16,6 +16,7 @@ const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
 
 /// Cases that must pass with the card as either end.
 const PASS: &[&str] = &[
+    "drop_req_only",
     "nak_access_oob",
     "nak_access_write",
     "write_batch",

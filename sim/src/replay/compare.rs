@@ -8,10 +8,10 @@
 use std::fmt;
 
 use ferrowire_spec::wire::frame::{Frame, FrameError, Ip};
-use ferrowire_spec::wire::opcode::Ext;
+use ferrowire_spec::wire::opcode::{Ext, Operation};
 use ferrowire_spec::wire::syndrome::Syndrome;
-use ferrowire_spec::wire::{bth, eth, ipv4, ipv6, udp, vlan, Opcode};
-use ferrowire_spec::{Field, Layout, Order};
+use ferrowire_spec::wire::{bth, eth, ipv4, ipv6, udp, vlan, Aeth, Opcode};
+use ferrowire_spec::{Field, Layout, Order, Psn};
 use serde::{Serialize, Serializer};
 
 /// Shortest frame without FCS: a shorter packet may be padded with zeros up to it.
@@ -115,6 +115,32 @@ pub fn rule(header: &str, field: &str, captured: u128, context: &Context) -> Rul
         ("aeth", "syndrome") if context.short_receive && captured == 0x63 => Rule::Is(0x61),
         _ => Rule::Same,
     }
+}
+
+/// A captured frame as it would be by the specification, where no rule of a field says so: a READ that is asked for from its
+/// middle on is answered from FIRST on (IBTA 9.7.5.1.5), and Linux goes on with MIDDLE. `before`: the captured frames before it.
+pub fn specified(bytes: &[u8], before: &[&[u8]]) -> Vec<u8> {
+    resumed(bytes, before).unwrap_or_else(|| bytes.to_vec())
+}
+
+fn resumed(bytes: &[u8], before: &[&[u8]]) -> Option<Vec<u8>> {
+    let mut frame = Frame::parse(bytes).ok()?;
+    let last = before.iter().rev().find_map(|frame| Frame::parse(frame).ok().filter(|f| is_response(f)))?;
+    let goes_back = Psn::new(frame.bth.psn) != Psn::new(last.bth.psn).next();
+    if frame.bth.opcode != Opcode::RcReadResponseMiddle as u8 || !goes_back {
+        return None;
+    }
+    let msn = before.iter().rev().find_map(|frame| Frame::parse(frame).ok()?.ext.aeth)?.msn;
+    frame.bth.opcode = Opcode::RcReadResponseFirst as u8;
+    frame.ext.aeth = Some(Aeth { syndrome: Syndrome::ACK.encode(), msn });
+    frame.seal().ok()?;
+    let mut whole = vec![0; frame.len()];
+    frame.emit(&mut whole).ok()?;
+    Some(whole)
+}
+
+fn is_response(frame: &Frame<'_>) -> bool {
+    frame.opcode().is_ok_and(|opcode| opcode.operation() == Operation::ReadResponse)
 }
 
 /// Whether two syndromes are both acknowledgements: the credits may be real, Linux gives none.
@@ -260,7 +286,7 @@ fn trailer(place: Place, have: &Frame<'_>, bytes: usize, found: &mut Vec<Differe
 
 #[cfg(test)]
 mod tests {
-    use ferrowire_spec::wire::{Aeth, Vlan};
+    use ferrowire_spec::wire::Vlan;
 
     use super::super::packet::tests::{ack, emit, write};
     use super::*;

@@ -69,7 +69,7 @@ impl Roles {
 ///
 ///   frames       each that the card sends: every header field, every payload byte, its own ICRC
 ///   completions  status, opcode and length, against the log
-///   memory       the logged FNV-1a sums; for WRITEs every byte
+///   memory       the logged FNV-1a sums; where all or nothing succeeds, every byte
 ///
 /// The card's own queue pair number and key stand in place of the captured ones. Free are IP identification, UDP source port
 /// and whether there is a UDP checksum. Where Linux is not the specification, the specification counts: the migration bit
@@ -139,7 +139,7 @@ pub fn play_all(
     for Loaded { case, traces } in cases {
         for (role, trace) in traces {
             each(case, *role);
-            let missing = support::missing(case, trace, *role, &can);
+            let missing = support::missing(case, *role, &can);
             let played = match missing {
                 Some(_) => None,
                 None => Some(

@@ -7,12 +7,14 @@
 
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressVector, Capabilities, Completion, CompletionQueue, Context, ContextOptions,
-    CqeOpcode, InitAttributes, MemoryRegion, PageSize, ProtectionDomain, Psn, Qp, QpInitAttr, QueuePair,
-    RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, WcStatus,
+    CqeOpcode, InitAttributes, MemoryRegion, PageSize, PostRecv, ProtectionDomain, Psn, Qp, QpInitAttr,
+    QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, WcStatus,
 };
+use ferrowire_spec::wire::syndrome::Syndrome;
+use ferrowire_spec::wire::Frame;
 
 use super::compare::{self, Difference, Place};
 use super::log::{Line, Wc};
@@ -32,6 +34,9 @@ const QUIET: u64 = 50_000;
 
 /// Cycles after all that was awaited, in which anything more would be too much.
 const SETTLE: u64 = 3_000;
+
+/// Unit of the card's time-outs, in cycles: the captured ones of tens of milliseconds would take long.
+const TICK: u64 = 2;
 
 /// Cycles between two polls.
 const STRIDE: u64 = 64;
@@ -84,7 +89,9 @@ fn open(world: &SharedWorld) -> Result<Context> {
         seed: Some(1),
         ..ContextOptions::default()
     };
-    Context::open_with(world.bus(0), options).context("opening the card")
+    let context = Context::open_with(world.bus(0), options).context("opening the card")?;
+    context.set_timer_tick(TICK as u32)?;
+    Ok(context)
 }
 
 struct Run<'a> {
@@ -113,19 +120,14 @@ impl Run<'_> {
                 _ => None,
             },
         };
-        let mut qp = self.connect(context.capabilities(), qp)?;
+        let mut qp = self.connect(context.capabilities(), qp, &region)?;
         if role == Role::Requester {
             self.post(&mut qp, &region)?;
         }
         let lines: Vec<Line> = case.log(role).iter().map(|line| Line::parse(&case.name, line)).collect();
-        let expected: Vec<Wc> = lines
-            .iter()
-            .filter_map(|line| match line {
-                Line::Completion(wc) => Some(*wc),
-                _ => None,
-            })
-            .collect();
-        self.drive(&cq, &numbers, expected.len())?;
+        let expected = expected_completions(case, role, &lines);
+        let late = (role == Role::Responder && case.receive_posted_late).then_some(&region);
+        self.drive(&cq, &numbers, expected.len(), &mut qp, late)?;
 
         let mut found = self.compare_frames();
         found.extend(compare_completions(&expected, &self.completions));
@@ -170,10 +172,11 @@ impl Run<'_> {
         let mut attr = QpInitAttr::rc(cq, cq);
         let room = u32::try_from(self.case.work.count)?.next_power_of_two().max(16);
         attr.max_send_wr = room.min(1 << can.max_sq_log2);
+        attr.max_recv_wr = u32::try_from(self.case.receives.len())?.max(1);
         pd.create_qp(&attr).context("making the queue pair")
     }
 
-    fn connect(&self, can: &Capabilities, qp: Qp<Reset>) -> Result<QueuePair> {
+    fn connect(&self, can: &Capabilities, qp: Qp<Reset>, region: &MemoryRegion) -> Result<QueuePair> {
         let (case, own) = (self.case, self.case.end(self.role));
         let peer = case.end(match self.role {
             Role::Responder => Role::Requester,
@@ -211,9 +214,21 @@ impl Run<'_> {
             max_rd_atomic: Some(case.max_rd_atomic.min(can.max_rd_atomic)),
             ..RtsAttributes::default()
         };
-        let qp = qp.init(init).map_err(|step| step.error)?;
+        let mut qp = qp.init(init).map_err(|step| step.error)?;
+        if self.role == Role::Responder && !case.receive_posted_late {
+            self.give(qp.start_post_recv(), region)?;
+        }
         let qp = qp.rtr(rtr).map_err(|step| step.error)?;
         Ok(qp.rts(rts).map_err(|step| step.error)?)
+    }
+
+    /// Posts the receives, with one doorbell.
+    fn give(&self, mut batch: PostRecv<'_>, region: &MemoryRegion) -> Result<()> {
+        for (i, receive) in self.case.receives.iter().enumerate() {
+            let sges = [region.sge(receive.offset, u32::try_from(receive.bytes)?)];
+            batch.post(&RecvWr::new(i as u64, &sges))?;
+        }
+        Ok(batch.ring()?)
     }
 
     /// Posts the work, with one doorbell.
@@ -226,20 +241,48 @@ impl Run<'_> {
                 address: work.remote_va.unwrap_or(0).wrapping_add(work.remote_stride.wrapping_mul(i)),
                 rkey: work.rkey.unwrap_or(0),
             };
-            let wr = SendWr::write(i, &sges, remote).signaled();
+            let imm = work.immediate.unwrap_or(0);
+            let (first, swap) = (work.compare_add.unwrap_or(0), work.swap.unwrap_or(0));
+            let wr = match &work.verb[..] {
+                "SEND" => SendWr::send(i, &sges),
+                "SEND_WITH_IMM" => SendWr::send_imm(i, &sges, imm),
+                "RDMA_WRITE" => SendWr::write(i, &sges, remote),
+                "RDMA_WRITE_WITH_IMM" => SendWr::write_imm(i, &sges, remote, imm),
+                "RDMA_READ" => SendWr::read(i, &sges, remote),
+                "COMPARE_AND_SWAP" => SendWr::compare_swap(i, &sges, remote, first, swap),
+                "FETCH_AND_ADD" => SendWr::fetch_add(i, &sges, remote, first),
+                other => bail!("the replayer does not know verb {other}"),
+            };
+            let wr = wr.signaled();
             batch.post(&if work.solicited { wr.solicited() } else { wr })?;
         }
         Ok(batch.ring()?)
     }
 
-    /// Lets card and peer run until all that is awaited has come and a while more, or until nothing comes any more.
-    fn drive(&mut self, cq: &CompletionQueue, numbers: &Numbers, completions: usize) -> Result<()> {
+    /// Lets card and peer run until all that is awaited has come and a while more, or until nothing comes any more. `late`:
+    /// receives are posted in that region when the last captured request has been refused for want of one.
+    fn drive(
+        &mut self,
+        cq: &CompletionQueue,
+        numbers: &Numbers,
+        completions: usize,
+        qp: &mut QueuePair,
+        mut late: Option<&MemoryRegion>,
+    ) -> Result<()> {
         let mut peer = Peer::new(self.trace);
+        let refusals = self.trace.of_card().filter(|frame| is_rnr(&frame.bytes)).count();
+        // Longer than any pause of the card's own.
+        let quiet = QUIET.max((8 * TICK) << self.case.ack_timeout);
         let mut some = [Completion::default(); 16];
         let mut news = self.world.lock().cycle();
         let mut free_at = 0.0;
         let mut next = None;
         loop {
+            if let Some(region) = late.filter(|_| self.frames.len() >= refusals) {
+                late = None;
+                self.give(qp.start_post_recv(), region)?;
+                self.world.lock().run(SETTLE);
+            }
             let mut world = self.world.lock();
             let rate = line_gbps(self.model.beat_bytes() as u32, world.clock_khz()) * 1e6
                 / 8.0
@@ -249,6 +292,9 @@ impl Run<'_> {
                     self.frames.push(numbers.from_card(&frame.bytes));
                     peer.card_sent();
                     news = world.cycle();
+                }
+                if late.is_some() && self.frames.len() >= refusals {
+                    break;
                 }
                 next = next.or_else(|| peer.send());
                 if let Some(frame) = next.filter(|_| world.cycle() as f64 >= free_at) {
@@ -269,7 +315,7 @@ impl Run<'_> {
                 news = now;
             }
             let all = next.is_none() && peer.is_done() && arrived && self.completions.len() >= completions;
-            if now - news > if all { SETTLE } else { QUIET } {
+            if now - news > if all { SETTLE } else { quiet } {
                 return Ok(());
             }
         }
@@ -277,17 +323,16 @@ impl Run<'_> {
 
     fn compare_frames(&self) -> Vec<Difference> {
         let case = self.case;
-        let context = compare::Context {
-            flow_label: case.flow_label,
-            short_receive: case.receives.iter().any(|receive| receive.bytes < case.work.bytes),
-        };
+        let context = compare::Context { flow_label: case.flow_label, short_receive: is_short(case) };
         let mut found = Vec::new();
         let expected: Vec<_> = self.trace.of_card().collect();
+        let captured: Vec<&[u8]> = expected.iter().map(|frame| &frame.bytes[..]).collect();
         for (i, (expected, got)) in expected.iter().zip(&self.frames).enumerate() {
             let place = Place::Frame { captured: Some(expected.number), sent: Some(i + 1) };
-            found.extend(compare::frames(place, &expected.bytes, got, &context));
+            let specified = compare::specified(&expected.bytes, &captured[..i]);
+            found.extend(compare::frames(place, &specified, got, &context));
         }
-        let what = |frame: &[u8]| match ferrowire_spec::wire::Frame::parse(frame) {
+        let what = |frame: &[u8]| match Frame::parse(frame) {
             Ok(frame) => format!(
                 "{}, PSN {:#x}",
                 frame.opcode().map_or("reserved opcode".into(), |opcode| opcode.to_string()),
@@ -309,30 +354,45 @@ impl Run<'_> {
     /// Every byte of the memory, where the case says what each must be.
     fn compare_bytes(&self, got: &[u8]) -> Option<Difference> {
         let case = self.case;
-        if !case.work.verb.starts_with("RDMA_WRITE") {
-            return None;
-        }
-        let expected = match self.role {
-            // It sends from its memory and must leave it alone.
-            Role::Requester => memory::requester(got.len()),
-            Role::Responder => {
-                let lines = case.log(Role::Requester).iter().map(|line| Line::parse(&case.name, line));
-                let well: Vec<bool> = lines
-                    .filter_map(|line| match line {
-                        Line::Completion(wc) => Some(wc.status == 0),
-                        _ => None,
-                    })
-                    .collect();
-                // What ends in the middle may have written a part.
-                match (well.iter().any(|well| *well), well.iter().all(|well| *well)) {
-                    (true, true) if well.len() == case.work.count => memory::written(case)?,
-                    (false, false) => memory::responder(got.len()),
-                    _ => return None,
-                }
-            }
+        let lines = case.log(Role::Requester).iter().map(|line| Line::parse(&case.name, line));
+        let well: Vec<bool> = lines
+            .filter_map(|line| match line {
+                Line::Completion(wc) => Some(wc.status == 0),
+                _ => None,
+            })
+            .collect();
+        // What ends in the middle may have written a part.
+        let expected = match (well.iter().any(|well| *well), well.iter().all(|well| *well)) {
+            (true, true) if well.len() == case.work.count => memory::after(case, self.role)?,
+            (false, false) if self.role == Role::Responder => memory::responder(got.len()),
+            (false, false) => memory::requester(got.len()),
+            _ => return None,
         };
         memory::check_bytes("of the region", &expected, got)
     }
+}
+
+/// Whether a message is longer than its receive.
+fn is_short(case: &Case) -> bool {
+    case.receives.iter().any(|receive| receive.bytes < case.work.bytes)
+}
+
+fn is_rnr(bytes: &[u8]) -> bool {
+    let aeth = Frame::parse(bytes).ok().and_then(|frame| frame.ext.aeth);
+    aeth.is_some_and(|aeth| matches!(Syndrome::decode(aeth.syndrome), Syndrome::Rnr { .. }))
+}
+
+/// The completions that an end must have: those of its log, but for a message that is longer than its receive. That is a length
+/// error of the receive (IBTA 9.9.3.1, 11.6.2); Linux says that the queue pair failed. The requester's follows from the NAK that it
+/// is sent, which in a capture is that of Linux.
+pub fn expected_completions(case: &Case, role: Role, lines: &[Line]) -> Vec<Wc> {
+    let short = is_short(case) && !case.work.verb.starts_with("RDMA_");
+    let logged = lines.iter().filter_map(|line| match line {
+        Line::Completion(wc) => Some(*wc),
+        _ => None,
+    });
+    let status = WcStatus::LocLenErr.code();
+    logged.map(|wc| if short && role == Role::Responder { Wc { status, ..wc } } else { wc }).collect()
 }
 
 /// Compares completions with the logged ones. With any status but success, opcode and length mean nothing (IBTA 11.4.2.1).
