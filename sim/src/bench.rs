@@ -11,13 +11,14 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use ferrowire::PathMtu;
+use ferrowire::{PathMtu, SendOpcode};
 use ferrowire_hdl::config::RnicConfig;
 use serde::Serialize;
 
 use crate::goodput::{self, Goodput, Run};
 use crate::measure::{self, Load};
 use crate::pair::{Pair, PairOptions};
+use crate::soak::card;
 
 /// Options of the bench.
 #[derive(Args, Debug)]
@@ -68,11 +69,13 @@ struct Report {
     results: Vec<Figure>,
 }
 
-/// A rate: name, bytes a message, path MTU, messages; per packet rather than per message.
-const RATES: &[(&str, usize, PathMtu, usize, bool)] = &[
-    ("write_64_cycles_per_message", 64, PathMtu::B1024, 2048, false),
-    ("write_1024_cycles_per_packet", 64 << 10, PathMtu::B1024, 32, true),
-    ("write_4096_cycles_per_packet", 64 << 10, PathMtu::B4096, 64, true),
+/// A rate: name, verb, bytes a message, path MTU, messages; per packet rather than per message. Of the verbs, those that the
+/// card has are measured.
+const RATES: &[(&str, SendOpcode, usize, PathMtu, usize, bool)] = &[
+    ("write_64_cycles_per_message", SendOpcode::Write, 64, PathMtu::B1024, 2048, false),
+    ("write_1024_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B1024, 32, true),
+    ("write_4096_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B4096, 64, true),
+    ("send_64_cycles_per_message", SendOpcode::Send, 64, PathMtu::B1024, 2048, false),
 ];
 
 /// What the design allows `generic-64b` without host latency, and with it for the rates.
@@ -97,7 +100,8 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         return loss(args);
     }
     let (mut results, mut failed) = (Vec::new(), Vec::new());
-    let each = RATES.len() * args.qps.len() + 1;
+    let rates = || RATES.iter().filter(|(_, verb, ..)| card::VERBS.contains(verb));
+    let each = rates().count() * args.qps.len() + 1;
     let bar = crate::demo::bar(
         (args.config.len() * args.host_latency.len() * each) as u64,
         "{msg:48} {wide_bar} {pos}/{len}",
@@ -117,9 +121,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             };
             let (start, mut cycles) = (Instant::now(), 0);
             for &qps in &args.qps {
-                for &(rate_name, bytes, mtu, messages, per_packet) in RATES {
+                for &(rate_name, verb, bytes, mtu, messages, per_packet) in rates() {
                     bar.set_message(format!("{name}, {rate_name}, {qps} QPs"));
-                    let load = Load { bytes, mtu, qps, messages };
+                    let load = Load { verb, bytes, mtu, qps, messages };
                     // Cards of its own: a figure that fails leaves them in no good state.
                     let pair = Pair::new(&model, &options)?;
                     let measured = measure::rate(&pair, &load);

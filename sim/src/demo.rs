@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
-use ferrowire::{AccessFlags, Completion, PathMtu, SendWr};
+use ferrowire::{AccessFlags, Completion, PathMtu, SendOpcode, SendWr};
 use ferrowire_hdl::config::RnicConfig;
 use indicatif::{ProgressBar, ProgressStyle};
 use rand::rngs::SmallRng;
@@ -153,7 +153,8 @@ pub fn run(args: &DemoArgs) -> Result<()> {
     let mut writes = Vec::new();
     for size in sizes {
         bar.set_message(format!("WRITE of {size} bytes"));
-        let load = Load { bytes: size, mtu: args.mtu, qps: 1, messages: ((512 << 10) / size).clamp(16, 512) };
+        let messages = ((512 << 10) / size).clamp(16, 512);
+        let load = Load { verb: SendOpcode::Write, bytes: size, mtu: args.mtu, qps: 1, messages };
         let rate = measure::rate(&pair, &load).with_context(|| format!("WRITE of {size} bytes"))?;
         let latency =
             measure::latency(&pair, size, args.mtu).with_context(|| format!("WRITE of {size} bytes"))?;

@@ -11,7 +11,7 @@
 //!   gap.
 
 use anyhow::{bail, ensure, Result};
-use ferrowire::{AccessFlags, PathMtu, QueuePair, SendWr};
+use ferrowire::{AccessFlags, PathMtu, QueuePair, RecvWr, SendOpcode, SendWr};
 
 use crate::pair::{bytes, Connection, Pair};
 use crate::wire::{wire_bytes, Mark};
@@ -22,6 +22,8 @@ const STUCK: u64 = 60_000;
 /// Messages of each kind, over some queue pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
+    /// WRITE, or SEND to receives that were posted before.
+    pub verb: SendOpcode,
     /// Bytes a message.
     pub bytes: usize,
     /// Path MTU.
@@ -76,13 +78,16 @@ pub(crate) fn shape(pair: &Pair) -> (u32, u32) {
 /// # Errors
 /// A card fails or stops, a message fails, or the bytes are not those that were sent.
 pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
-    let Load { bytes: size, mtu, qps, messages } = *load;
+    let Load { verb, bytes: size, mtu, qps, messages } = *load;
+    let sends = verb == SendOpcode::Send;
+    ensure!(sends || verb == SendOpcode::Write, "a load of {verb} is not known here");
     let each = messages / qps;
     ensure!(size > 0 && each > 0, "a load needs messages with bytes");
     let connection = Connection {
         mtu,
         signal_all: true,
         send_wr: each.next_power_of_two() as u32,
+        recv_wr: if sends { each.next_power_of_two() as u32 } else { 1 },
         ..Connection::default()
     };
     let mut connected: Vec<(QueuePair, QueuePair)> = Vec::new();
@@ -94,11 +99,22 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let data: Vec<u8> = (0..size).map(|i| (i * 31 + i / 251 + size) as u8).collect();
     source.memory().write(0, &data);
 
+    let (from, into) = ([source.sge(0, size as u32)], [target.sge(0, size as u32)]);
     let mut batches = Vec::new();
-    for (qp, _) in &mut connected {
+    for (qp, peer) in &mut connected {
+        if sends {
+            let mut batch = peer.start_post_recv();
+            for i in 0..each {
+                batch.post(&RecvWr::new(i as u64, &into))?;
+            }
+            batch.ring()?;
+        }
         let mut batch = qp.start_post_send();
         for i in 0..each {
-            batch.post(&SendWr::write(i as u64, &[source.sge(0, size as u32)], target.remote(0)))?;
+            batch.post(&match sends {
+                true => SendWr::send(i as u64, &from),
+                false => SendWr::write(i as u64, &from, target.remote(0)),
+            })?;
         }
         batches.push(batch);
     }
@@ -125,7 +141,10 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
         }
         before = now;
     }
-    let done = pair.a.wait(&pair.world, each * qps, STUCK)?;
+    let mut done = pair.a.wait(&pair.world, each * qps, STUCK)?;
+    if sends {
+        done.extend(pair.b.wait(&pair.world, each * qps, STUCK)?);
+    }
     if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
         bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
     }
