@@ -24,3 +24,6 @@ pub(crate) use ring::least;
 pub use ring::{Piece, Ring};
 pub use schedule::{schedule, wqe_places, Flush, Grant, Resume, Scheduled, Waiting, MAX_STRIDE};
 pub use segment::{segment, Candidate, Packet, Restart, Segmented, ACK_BITS, QUANTUM};
+
+#[cfg(test)]
+mod tests;
