@@ -263,7 +263,8 @@ pub fn cq(
         qp: held.qpn.trunc(cfg.qp_bits()),
         receive: held.opcode.msb(),
     };
-    let ended = Forget { valid: drained.valid, row: drained.qp };
+    // A cycle later, as the marker is told: a new life's first fault is far behind.
+    let ended = m.delay("ended", &Forget { valid: drained.valid, row: drained.qp });
     let fault = Stream::new(m, "fault", fault_valid, Flagged { row: fault_qp, flags: lit(1, 1) });
     m.when(lost & place.valid, |m| {
         m.set(&fault_valid, 1);

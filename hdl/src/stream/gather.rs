@@ -85,12 +85,19 @@ pub fn gather(m: &Scope, #[param] rows: u32, input: Stream<Flagged>, forget: For
     // One row in a cycle: cleared, forgotten, flagged, or taken from the line.
     let at = forget.valid.then(forget.row, input.valid.then(input.row, line.payload));
     let at = clearing.then(cleared, at);
-    let row = kept.read_now(at);
+    // What was written in the cycle before is on its way still: reading and writing have a port each.
+    let changes = m.reg("changes", 1).reset(0);
+    let changed = m.reg("changed", index).no_reset();
+    let change = m.reg_of("change", &Row { waits: bits(1), flags: bits(width) });
+    kept.write(changes, changed, &change);
+    let row = m.mux(changes & changed.eq(at), &change, &kept.read_now(at));
     let after = Row {
         waits: (row.waits | put) & !take & !clearing,
         flags: put.then(row.flags | input.flags, lit(width, 0)),
     };
-    kept.write(clearing | forget.valid | put | take, at, &after);
+    m.set(&changes, clearing | forget.valid | put | take);
+    m.set(&changed, at);
+    m.set_all(&change, &after);
     m.drive(&pushes, put & !row.waits);
 
     let out = Stream::new(m, "out", shown, offer.clone());
