@@ -90,7 +90,6 @@ const WELL: WcStatus = WcStatus::Success;
 const FLUSHED: WcStatus = WcStatus::WrFlushErr;
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn messages_of_every_size_fill_receives_of_one_to_four_pieces() {
     const ROOM: usize = 128 << 10;
     let sizes = [0, 1, 63, 64, 65, 4096, 5000, 100_000];
@@ -140,7 +139,6 @@ fn messages_of_every_size_fill_receives_of_one_to_four_pieces() {
 }
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn immediates_and_the_solicited_mark_arrive_with_the_last_packet() {
     for config in CONFIGS {
         let pair = pair(config);
@@ -164,7 +162,6 @@ fn immediates_and_the_solicited_mark_arrive_with_the_last_packet() {
 }
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn a_write_with_immediate_takes_a_receive_and_leaves_its_memory_alone() {
     for config in CONFIGS {
         let pair = pair(config);
@@ -188,7 +185,6 @@ fn a_write_with_immediate_takes_a_receive_and_leaves_its_memory_alone() {
 }
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn a_message_that_finds_no_receive_is_sent_again_until_there_is_one() {
     for config in CONFIGS {
         for write in [false, true] {
@@ -218,7 +214,6 @@ fn a_message_that_finds_no_receive_is_sent_again_until_there_is_one() {
 }
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn a_peer_that_is_never_ready_ends_the_connection_after_the_retries() {
     for config in CONFIGS {
         for rnr_retry in [0, 3] {
@@ -259,7 +254,6 @@ fn refused(pair: &Pair, sges: &[Sge]) -> (Vec<Completion>, Vec<Completion>, Vec<
 }
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn a_receive_that_is_too_short_ends_the_connection() {
     for config in CONFIGS {
         for room in [0, 100, 1024, 2999] {
@@ -278,7 +272,6 @@ fn a_receive_that_is_too_short_ends_the_connection() {
 }
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn a_receive_with_a_wrong_key_ends_the_connection() {
     for config in CONFIGS {
         let pair = pair(config);
@@ -309,7 +302,6 @@ fn a_receive_with_a_wrong_key_ends_the_connection() {
 }
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn receives_are_flushed_in_order_in_error_and_a_new_life_has_none_of_them() {
     for config in CONFIGS {
         let pair = pair(config);
@@ -347,7 +339,6 @@ fn receives_are_flushed_in_order_in_error_and_a_new_life_has_none_of_them() {
 }
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn many_messages_go_through_a_small_receive_queue_that_wraps() {
     const COUNT: u64 = 60;
     for config in CONFIGS {
@@ -390,7 +381,6 @@ fn many_messages_go_through_a_small_receive_queue_that_wraps() {
 }
 
 #[test]
-#[ignore = "the card has no SEND yet"]
 fn a_message_that_loses_a_packet_is_received_once() {
     for config in CONFIGS {
         for lost in 0..4 {

@@ -8,7 +8,7 @@ use super::scenario::{Case, Role};
 
 /// Verbs of cases that the card has: when one is built, it is added here, and its cases are played and must pass. The replayer
 /// knows all of them but SEND_WITH_INV, whose key is of a window.
-pub const VERBS: &[&str] = &["RDMA_WRITE"];
+pub const VERBS: &[&str] = &["SEND", "SEND_WITH_IMM", "RDMA_WRITE", "RDMA_WRITE_WITH_IMM"];
 
 /// What the case needs and card, driver or replay lack, for the end that the card plays; `None` when all is there. A case
 /// that lacks something is never played.

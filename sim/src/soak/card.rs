@@ -19,13 +19,14 @@ use super::ends::{
 use crate::bus::SharedWorld;
 
 /// Verbs that the card has: when one is built, it is added here, and the modes with cards have it.
-pub const VERBS: &[SendOpcode] = &[SendOpcode::Write];
+pub const VERBS: &[SendOpcode] =
+    &[SendOpcode::Write, SendOpcode::WriteImm, SendOpcode::Send, SendOpcode::SendImm];
 
 /// Pieces of memory that a request of the card may have.
-pub const SEND_PIECES: usize = 1;
+pub const SEND_PIECES: usize = 16;
 
 /// Bytes that a request of the card may carry itself.
-pub const INLINE: usize = 0;
+pub const INLINE: usize = 256;
 
 /// Longest wait for a command, in simulated time.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(100);
