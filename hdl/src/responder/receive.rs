@@ -93,6 +93,9 @@ pub struct Receives {
 /// WQEs that a doorbell brings on the card, and each QP's share of the slots.
 const SPREAD: u32 = 4;
 
+/// Log2 of the units of the largest receive WQE.
+const MAX_STRIDE: u32 = 2;
+
 /// Lives of a QP before all slots are cleared.
 const LIFE_BITS: u32 = 6;
 
@@ -169,6 +172,7 @@ struct Tag {
     valid: Sig,
     qp: Sig,
     index: Sig,
+    part: Sig,
     life: Sig,
 }
 
@@ -178,6 +182,8 @@ struct UnderWay {
     life: Sig,
     /// The index of its last WQE.
     last: Sig,
+    /// Log2 of the units of each.
+    stride: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -198,18 +204,19 @@ pub fn receive(
 ) -> Receives {
     let qp_bits = cfg.qp_bits();
     let slot_bits = clog2(u64::from(slots(cfg)));
-    let slot_of = |qp: Sig, index: Sig| {
+    let slot_of = |qp: Sig, index: Sig, part: Sig, stride: Sig| {
+        let unit = index.zext(18).shl_by(stride) | part.zext(18);
         let spread = clog2(u64::from(SPREAD));
         let group = slot_bits - spread;
         let fit = |s: Sig| s.zext(s.width().max(group)).trunc(group);
-        let block = fit(index.slice(spread, 16 - spread));
+        let block = fit(unit.slice(spread, 18 - spread));
         let times = |power: u32| match power {
             0 => block,
             _ => fit(cat(&[lit(power, 0), block])),
         };
         let factor = (0..slot_bits).filter(|power| apart(cfg) >> power & 1 == 1).map(times);
         let apart = factor.reduce(|a, b| a + b).expect("blocks lie apart");
-        cat(&[index.trunc(spread), fit(qp) + apart])
+        cat(&[unit.trunc(spread), fit(qp) + apart])
     };
     let state = m.fsm("state", State::Sweep);
     let look = m.fsm("look", Look::Idle);
@@ -218,8 +225,6 @@ pub fn receive(
     let ends_read = m.wire("ends_read", 1);
     let fill = fetch(m, cfg, grant, data);
     m.discard(&fill.start);
-    m.discard(&fill.part);
-    m.discard(&fill.ends);
 
     // Reads under way, as WQEs.
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
@@ -228,24 +233,26 @@ pub fn receive(
 
     // Lives. What is read belongs to that in which it was asked for.
     let (resets, errors) = (resets(m, cfg, &broadcast), errors(m, cfg, &broadcast));
-    let under_way_shape = UnderWay { life: bits(LIFE_BITS), last: bits(16) };
+    let under_way_shape = UnderWay { life: bits(LIFE_BITS), last: bits(16), stride: bits(2) };
     let (under_way, goes_under_way) = m.later("under_way", &under_way_shape);
     let lives = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Distributed).build();
 
     // The slots: fills write, who wants one reads, never in one cycle.
     let sweep = m.reg("sweep", slot_bits).reset(0);
-    let tag_shape = Tag { valid: bits(1), qp: bits(qp_bits), index: bits(16), life: bits(LIFE_BITS) };
+    let tag_shape =
+        Tag { valid: bits(1), qp: bits(qp_bits), index: bits(16), part: bits(2), life: bits(LIFE_BITS) };
     let tags = m.mem("tags", slots(cfg), &tag_shape).style(Style::Block).build();
     let store =
         m.mem("slots", slots(cfg), &Slot { unit: bits(512), error: bits(1) }).style(Style::Block).build();
     let clearing = m.reg("clearing", 1).reset(1);
     fill.accept(!clearing);
     let fills = fill.fire();
-    let fill_slot = slot_of(fill.qp, fill.index);
-    m.drive(&ends_read, fills & fill.index.eq(under_way.last));
+    let fill_part = fill.part.trunc(2);
+    let fill_slot = slot_of(fill.qp, fill.index, fill_part, under_way.stride);
+    m.drive(&ends_read, fills & fill.ends & fill.index.eq(under_way.last));
     under_way.accept(ends_read);
     m.assert(!fills | under_way.valid, "what is read has been asked for");
-    let tag = Tag { valid: !clearing, qp: fill.qp, index: fill.index, life: under_way.life };
+    let tag = Tag { valid: !clearing, qp: fill.qp, index: fill.index, part: fill_part, life: under_way.life };
     tags.write(fills | clearing, m.mux(clearing, &sweep, &fill_slot), &tag);
     store.write(fills, fill_slot, &Slot { unit: fill.unit, error: fill.error });
     m.when(clearing, |m| {
@@ -261,11 +268,14 @@ pub fn receive(
     wanted.accept(begins);
     m.when(begins, |m| m.set_all(&sought, &wanted.payload));
     let at = m.mux(begins, &wanted.payload, &sought);
-    let slot = slot_of(at.qp, at.index);
+    let given = &broadcast.attributes;
+    let strides = m.mem("strides", cfg.qps, &bits(2)).style(Style::Distributed).build();
+    strides.write(given.enable, given.index, &given.entry.rq_stride);
+    let slot = slot_of(at.qp, at.index, at.part, strides.read_now(at.qp));
     let found_tag = tags.read(m, begins | again, slot, Collision::Never);
     let found = store.read(m, begins | again, slot, Collision::Never);
     let life = lives.read_now(sought.qp);
-    let same = found_tag.qp.eq(sought.qp) & found_tag.index.eq(sought.index);
+    let same = found_tag.qp.eq(sought.qp) & found_tag.index.eq(sought.index) & found_tag.part.eq(sought.part);
     let hit = found_tag.valid & same & found_tag.life.eq(life);
     let void = m.reg("void", 1).reset(0);
     let compares = look.is(Look::Compare);
@@ -344,8 +354,7 @@ pub fn receive(
     rows.write(row_write, qp, &next);
     let row = rows.read(m, starts, chosen, Collision::Never);
     let queues = m.mem("queues", cfg.qps, &Ring::of()).style(Style::Block).build();
-    let given = &broadcast.attributes;
-    let queue = Ring { base: given.entry.rq_base, log2: given.entry.rq_log2, stride: lit(2, 0) };
+    let queue = Ring { base: given.entry.rq_base, log2: given.entry.rq_log2, stride: given.entry.rq_stride };
     queues.write(given.enable, given.index, &queue);
     let queue = queues.read(m, starts, chosen, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
@@ -371,7 +380,13 @@ pub fn receive(
     let own = m.mux(passed, &behind, &row.fetched);
     let begin = m.delay("begin", &m.mux(kind_demand, &index, &own));
     let producer = m.delay("producer", &m.mux(kind_doorbell, &index, &row.producer));
-    let wished = m.delay("wished", &(index + 1 + reach));
+    // Places are units; each WQE has some.
+    let fewer = |n: Sig| {
+        let wqes = n.shr_by(queue.stride);
+        wqes | wqes.eq(0).zext(n.width())
+    };
+    let wished = m.delay("wished", &(index + 1 + fewer(reach)));
+    let batch = fewer(lit(7, cfg.fetch_batch)).named("batch");
     let at_row = state.is(State::Row);
     m.when(at_row, |m| m.set(&state, State::Plan));
 
@@ -381,12 +396,12 @@ pub fn receive(
     let until = m.mux(farther, &wished, &row.limit).named("until");
     let posted = producer - begin;
     let posted_any = posted.ne(0) & !posted.bit(15);
-    let allowed = m.mux(kind_demand, &lit(16, cfg.fetch_batch), &(until - begin));
+    let allowed = m.mux(kind_demand, &batch.zext(16), &(until - begin));
     // One that takes many reads a few at once.
     let alone = m.delay("alone", &gap.lt(4));
     let few = kind_used & alone & allowed.lt(4);
     let allowed_any = allowed.ne(0) & !allowed.bit(15) & !few;
-    let piece = queue.piece(m, begin, lit(7, cfg.fetch_batch));
+    let piece = queue.piece(m, begin, batch);
     let bounded = least(m, allowed, posted);
     let most = least(m, bounded, piece.most.zext(16));
     let count = m.delay("count", &most.trunc(7));
@@ -403,24 +418,26 @@ pub fn receive(
     let can = m.delay("can", &(room & (kind_demand | (reader & !waiting))));
     m.when(at_plan, |m| m.set(&state, State::Act));
 
+    let units = count.shl_by(queue.stride).named("units");
     let done = state.is(State::Act).named("done");
     m.when(done, |m| m.set(&state, State::Idle));
     let reads = done & can & may;
     m.drive(&found_void, done & kind_demand & !there);
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
-    let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), count]) });
-    let grant = Grant { qp, index: from, count, stride: lit(2, 0), differs: lit(1, 0), start: lit(1, 0) };
+    let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), units]) });
+    let grant = Grant { qp, index: from, count, stride: queue.stride, differs: lit(1, 0), start: lit(1, 0) };
     let granted = Stream::new(m, "granted", reads, grant);
     // What was read last has been counted by the cycle in which the next read is planned.
-    m.drive(&room, read.ready & granted.ready & places.ge(cfg.fetch_batch));
+    m.drive(&room, read.ready & granted.ready & places.ge(cfg.fetch_batch.max(1 << MAX_STRIDE)));
     m.assert(!reads | (read.ready & granted.ready), "a read finds the room that it was planned with");
     let read = fifo(&m.label("read"), 4, read);
     grants.connect(fifo(&m.label("grant"), 16, granted));
     let last = from + count.zext(16) - 1;
-    let reading = Stream::new(m, "reading", reads, UnderWay { life: lives.read_now(qp), last });
+    let reading =
+        Stream::new(m, "reading", reads, UnderWay { life: lives.read_now(qp), last, stride: queue.stride });
     m.assert(!reading.valid | reading.ready, "there is a place for each grant and one more");
     goes_under_way.connect(fifo(&m.label("under_way"), 32, reading));
-    let taken = reads.then(count.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));
+    let taken = reads.then(units.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));
     m.set(&places, places - taken + fills.zext(places_bits));
 
     // What the row becomes.

@@ -22,11 +22,12 @@ const RECEIVED: usize = 1;
 struct Qp {
     base: u64,
     log2: u32,
+    stride: u32,
     producer: u16,
     /// Index of the oldest that is still needed.
     consumer: u16,
-    /// What was posted, by index.
-    units: HashMap<u16, Vec<u8>>,
+    /// What was posted, by index and unit.
+    units: HashMap<(u16, u32), Vec<u8>>,
 }
 
 struct Bench {
@@ -126,11 +127,16 @@ impl Bench {
 
     /// An empty queue of some size, in RESET.
     fn create(&mut self, qp: usize) {
+        let stride = self.random.rng.random_range(0..3);
+        self.create_of(qp, stride);
+    }
+
+    fn create_of(&mut self, qp: usize, stride: u32) {
         let log2 = self.random.rng.random_range(3..8);
-        let bytes = 64u64 << log2;
+        let bytes = 64u64 << log2 << stride;
         let base = self.random.rng.random_range(1..1u64 << 40) * bytes.max(4096);
-        self.qps[qp] = Qp { base, log2, ..Qp::default() };
-        let fields = [("rq_base", u128::from(base)), ("rq_log2", u128::from(log2))];
+        self.qps[qp] = Qp { base, log2, stride, ..Qp::default() };
+        let fields = [("rq_base", base.into()), ("rq_log2", log2.into()), ("rq_stride", u128::from(stride))];
         for (path, bits) in item(&QpAttributes::of(&self.cfg), &fields) {
             self.sim.set_bits(&format!("broadcast_attributes_entry_{path}"), &bits);
         }
@@ -159,10 +165,12 @@ impl Bench {
         let q = &mut self.qps[qp];
         let free = (1u16 << q.log2) - q.producer.wrapping_sub(q.consumer);
         for _ in 0..count.min(free) {
-            let unit = self.random.bytes(64);
             let place = u64::from(q.producer) & ((1 << q.log2) - 1);
-            self.memory.insert(q.base + 64 * place, unit.clone());
-            q.units.insert(q.producer, unit);
+            for part in 0..1 << q.stride {
+                let unit = self.random.bytes(64);
+                self.memory.insert(q.base + 64 * ((place << q.stride) + u64::from(part)), unit.clone());
+                q.units.insert((q.producer, part), unit);
+            }
             q.producer = q.producer.wrapping_add(1);
         }
         let fields = [("qp", qp as u128), ("producer", q.producer.into())];
@@ -177,8 +185,10 @@ impl Bench {
     fn want(&mut self, qp: usize, index: u16) {
         let q = &self.qps[qp];
         let posted = (q.producer.wrapping_sub(index) as i16) > 0;
-        self.expected.push(posted.then(|| q.units[&index].clone()));
-        self.sources[WANTED].push_values(&[("qp", qp as u128), ("index", index.into())]);
+        let part = self.random.rng.random_range(0..1u32 << q.stride);
+        self.expected.push(posted.then(|| q.units[&(index, part)].clone()));
+        let fields = [("qp", qp as u128), ("index", index.into()), ("part", part.into())];
+        self.sources[WANTED].push_values(&fields);
     }
 
     fn settle(&mut self) {
@@ -244,8 +254,8 @@ fn what_is_wanted_is_what_was_posted_through_many_lives() {
 fn a_queue_pair_alone_gets_a_wqe_every_four_cycles_whatever_the_latency() {
     for latency in [0, 250] {
         let mut bench = Bench::new(4, 64, 0.0, latency);
-        while bench.qps[3].log2 < 7 {
-            bench.create(3);
+        while bench.qps[3].log2 < 7 || bench.qps[3].stride > 0 {
+            bench.create_of(3, 0);
         }
         // A message takes its WQE when its first packet comes, and the host posts another when it is done.
         for round in 0..6 {
