@@ -91,8 +91,7 @@ fn segment_and_commit_elaborate() {
         m.stream_out("lookup", c.lookup);
         m.stream_out("read", c.read);
         let data = m.stream_in("data", &DmaReadData::of(cfg));
-        let p = payload(m, cfg, data, g.inline, c.ends, m.stream_in("init3", &QpInit::of(cfg)));
-        m.stream_out("payload", p.payload);
+        let p = payload(m, cfg, data, c.ends, m.stream_in("init3", &QpInit::of(cfg)));
         m.output("payload_taken", &p.taken);
         let l = launch(
             m,
@@ -103,6 +102,8 @@ fn segment_and_commit_elaborate() {
             p.verdicts,
             m.stream_in("flush", &Flush::of(cfg)),
         );
+        let sources = Sources { read: p.payload, inline: g.inline, verdicts: l.inline };
+        m.stream_out("payload", take_turns(m, c.turns, sources));
         m.output("plenty", &c.plenty);
         m.output("again", &c.again);
         m.stream_out("packets", l.packets);

@@ -19,7 +19,9 @@ use crate::completer::{self, completer};
 use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::memory::translate;
-use crate::requester::{commit, fetch, gather, launch, list, payload, schedule, segment};
+use crate::requester::{
+    commit, fetch, gather, launch, list, payload, schedule, segment, take_turns, Sources,
+};
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::stream::Beat;
@@ -185,11 +187,13 @@ pub fn transport(
     );
     m.drive(&plenty, committed.plenty);
     ask_r.connect(committed.lookup);
-    let outgoing = payload(m, cfg, payload_data, gathered.inline, committed.ends, cleared);
+    let outgoing = payload(m, cfg, payload_data, committed.ends, cleared);
     m.drive(&payload_taken, outgoing.taken);
     let launched =
         launch(m, cfg, starting, committed.reports, committed.packets, outgoing.verdicts, scheduled.flush);
     m.drive(&started, launched.done);
+    let sources = Sources { read: outgoing.payload, inline: gathered.inline, verdicts: launched.inline };
+    let paid = take_turns(m, committed.turns, sources);
     bars.connect(launched.barred);
     let mut takers = launched.started.into_iter();
     let mut taker = || takers.next().expect("the completer, commit and payload");
@@ -236,7 +240,7 @@ pub fn transport(
     m.drive(&freed, tracked.freed.zext(2) + tracked.credit.zext(2) + launched.credit.zext(2));
 
     // Send: answers beside requests.
-    let requests = TxSource { packet: launched.packets, payload: Some(outgoing.payload) };
+    let requests = TxSource { packet: launched.packets, payload: Some(paid) };
     let replies = TxSource { packet: responded.answers, payload: None };
     let chosen = arbitrate(m, cfg, vec![requests, replies]);
     // Whose frame it is that leaves: those of requests start a timer.

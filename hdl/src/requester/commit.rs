@@ -20,7 +20,7 @@
 //! A piece a cycle, and a packet with its last piece; lookups run ahead of decisions, so that the table's latency
 //! shows once. There is room for the answers of the largest packet, 32 pieces, and those before it need nothing of what is
 //! behind: it is always decided. A decision waits until all its takers have room and the payload buffer can hold the packet,
-//! hence read data is never held up. It does not wait for a place at the completer: the scheduler has seen to that, as `plenty`
+//! hence read data is never held up. Inline data need neither lookups nor that room. A decision does not wait for a place at the completer: the scheduler has seen to that, as `plenty`
 //! told.
 
 use crate::config::RnicConfig;
@@ -31,6 +31,7 @@ use crate::requester::list::MAX_SGES;
 use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
 use crate::requester::segment::Packet;
+use crate::requester::turns::Turn;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
@@ -89,6 +90,8 @@ pub struct Report {
     pub packet: Sig,
     /// It has payload.
     pub payload: Sig,
+    /// That is inline.
+    pub inline: Sig,
     /// Neither a packet nor a failure: the QP starts.
     pub start: Sig,
 }
@@ -96,7 +99,7 @@ pub struct Report {
 impl Report {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Report { sent: Sent::of(cfg), packet: bits(1), payload: bits(1), start: bits(1) }
+        Report { sent: Sent::of(cfg), packet: bits(1), payload: bits(1), inline: bits(1), start: bits(1) }
     }
 }
 
@@ -109,6 +112,8 @@ pub struct Committed {
     pub read: Stream<DmaReadRequest>,
     /// For each of them: its packet.
     pub ends: Stream<End>,
+    /// Whence payload comes next, for each packet that has some, and for inline data that are not sent.
+    pub turns: Stream<Turn>,
     /// Packets.
     pub packets: Stream<TxPacket>,
     /// For the completer, one a packet and one a WQE that failed, in their order.
@@ -174,6 +179,9 @@ impl Barred {
 
 /// Packets that wait for their payload: a 64-byte WRITE each 3 cycles through 1 us of host latency at 250 MHz.
 pub(super) const PACKETS: u32 = 128;
+
+/// Packets with payload between here and the wire: more than wait for theirs.
+const TURNS: u32 = 2 * PACKETS;
 
 /// Pieces of the largest packet: 16 SGEs, each over a page's end.
 const PIECES: u32 = 2 * MAX_SGES;
@@ -297,12 +305,12 @@ pub fn commit(
 
     let (read_room, packet_room, sent_room) =
         (m.wire("read_room", 1), m.wire("packet_room", 1), m.wire("sent_room", 1));
-    let end_room = m.wire("end_room", 1);
+    let (end_room, turn_room) = (m.wire("end_room", 1), m.wire("turn_room", 1));
     let closes = packet.last | failed;
     // Who starts or is barred comes before a failure, which needs the same write port. What the decision waits for does
     // not depend on what it will be.
     let claimed = unbarred.valid | barred.valid;
-    let rooms = packet_room & sent_room & read_room & end_room & fits & !claimed;
+    let rooms = packet_room & sent_room & read_room & end_room & turn_room & fits & !claimed;
     let can = known & rooms;
     // A piece a cycle, be they read or passed over, and the packet with its last one.
     let go = can & (!has_piece | pieces.last);
@@ -310,7 +318,7 @@ pub fn commit(
         m.set(&inside, !go);
         m.set(&kept, good);
     });
-    let reads = good & has_piece;
+    let pays = good & has_piece;
     let whole = DmaReadRequest { address: answers.payload, length: pieces.bytes };
     let read = Stream::new(m, "read", can & good & pending.asks, whole);
     m.drive(&read_room, read.ready);
@@ -326,17 +334,15 @@ pub fn commit(
     let behind = m.reg("behind", lane_bits).no_reset();
     let to = m.mux(inside, &behind, &from);
     m.when(can, |m| m.set(&behind, to + pieces.bytes.trunc(lane_bits)));
-    let end = End {
-        qp: packet.qp,
-        index: packet.index,
-        last: pieces.last,
-        inline: pending.inline,
-        skip: !good,
-        fit: Fit::plan(from, to, pieces.bytes),
-    };
-    let ends = Stream::new(m, "ends", can & (pending.inline | (good & pending.asks)), end);
+    let end =
+        End { qp: packet.qp, index: packet.index, last: pieces.last, fit: Fit::plan(from, to, pieces.bytes) };
+    let ends = Stream::new(m, "ends", can & good & pending.asks, end);
     m.drive(&end_room, ends.ready);
     let ends = deep_fifo(&m.label("ends"), capacity, ends);
+    let turn = Turn { inline: pending.inline, skip: !good };
+    let turns = Stream::new(m, "turns", go & (pending.inline | pays), turn);
+    m.drive(&turn_room, turns.ready);
+    let turns = fifo(&m.label("turns"), TURNS, turns);
     let header = TxPacket {
         qp: packet.qp,
         opcode: packet.opcode,
@@ -373,14 +379,14 @@ pub fn commit(
         fresh: packet.fresh,
     };
     let tells = good | failed | packet.start;
-    let report = Report { sent, packet: good, payload: reads, start: packet.start };
+    let report = Report { sent, packet: good, payload: pays, inline: pending.inline, start: packet.start };
     let report = Stream::new(m, "report", go & tells, report);
     m.drive(&sent_room, report.ready);
     let reports = fifo(&m.label("report"), 4, report);
 
     pending.accept(go);
     let freed_room = room + payload_taken.zext(room_bits);
-    m.set(&room, m.mux(go & reads, &(freed_room - pending.beats), &freed_room));
+    m.set(&room, m.mux(go & good & pending.asks, &(freed_room - pending.beats), &freed_room));
 
     let spent = go & good & packet.last & packet.fresh;
     m.assert(!spent | credits.ne(0), "the scheduler grants no more than the completer has room for");
@@ -400,7 +406,7 @@ pub fn commit(
     bars.write((fails | claimed) & !kept_back, bar_at, &bar);
     m.discard(&unbarred.psn);
     let again = go & good & !packet.fresh;
-    Committed { lookup, read, ends, packets, reports, plenty, again }
+    Committed { lookup, read, ends, turns, packets, reports, plenty, again }
 }
 
 #[cfg(test)]

@@ -2,22 +2,23 @@
 //! Joins the pieces of a packet's payload: runs of bytes in the lanes of memory become one run.
 //!
 //! ```text
-//!          +---------+      +---------+
-//!  beat -->| rotate  |--+-->|  merge  |--> beat
-//!          | log2 B  |  |   +---------+
-//!          +---------+  |        ^
+//!          +---------+      +---------+               +-----+
+//!  beat -->| rotate  |--+-->|  merge  |--+----------->| out |--> beat
+//!          | log2 B  |  |   +---------+  |            +-----+
+//!          +---------+  |        ^       +--> waits ---^
 //!                       +--> held lanes: what the beat under way has already, or what fell into the next one
 //! ```
 //!
 //! The packet's run begins in the lane in which its first piece does: that one, and one that goes on in the next page, is
 //! not rotated, and its beats pass in the cycle in which they come. A piece that must go elsewhere is rotated by the same
-//! number of lanes in all its beats ([`Fit`], worked out ahead). A beat leaves when it is full or the packet's last, so each
-//! beat that comes gives one at most; where the last one leaves bytes behind, these follow in a cycle of their own, in which
-//! nothing is taken.
+//! number of lanes in all its beats ([`Fit`], worked out ahead). A beat leaves when it is full or the packet's last.
 //!
-//! Latency: 0; there is a path from the output's `ready` to the input's. A beat a cycle, and one cycle more for a packet whose
-//! bytes need more beats joined than its last piece has. Bytes outside the run mean nothing, on either side. Reset: nothing is
-//! held.
+//! What comes is never held up while the taker has room. A beat that comes gives one, or none, or with the last of a packet
+//! two: then one waits, and leaves before what comes next. No packet has more beats joined than it came with, so a packet
+//! that gives two at its end gave none for an earlier one: never does more than one wait.
+//!
+//! Latency: 0; there is a path from the output's `ready` to the input's. A beat a cycle. Bytes outside the run mean nothing,
+//! on either side. Reset: nothing is held.
 
 use crate::config::RnicConfig;
 use crate::stream::{byte_mask, lanes_from, rotate};
@@ -68,10 +69,6 @@ impl Fit {
 pub struct Beat {
     /// As it lay in host memory.
     pub data: Sig,
-    /// Inline data.
-    pub inline: Sig,
-    /// These count, and are not rotated.
-    pub is_inline: Sig,
     /// Last beat of its piece.
     pub ends_piece: Sig,
     /// Last beat of its packet.
@@ -88,32 +85,30 @@ pub fn join(m: &Scope, cfg: &RnicConfig, beats: Stream<Beat>) -> Stream<Payload>
     let width = 8 * cfg.beat_bytes;
     let first = m.reg("first", 1).reset(1);
     let held = m.reg("held", width).no_reset();
-    let spilling = m.reg("spilling", 1).reset(0);
-    let spill_poisoned = m.reg("spill_poisoned", 1).no_reset();
     let fit = &beats.fit;
 
     let rotated = rotate(beats.data, fit.rotate);
     let here = byte_mask(lanes_from(m.mux(first, &fit.from, &fit.rotate)));
-    let lies = m.mux(beats.is_inline, &beats.inline, &rotated);
-    let merged = (lies & here) | (held & !here);
-    let alone = beats.ends_piece;
-    let fills = beats.last | m.mux(alone, &fit.fills, &!(first & fit.holds));
+    let merged = (rotated & here) | (held & !here);
+    let fills = beats.last | m.mux(beats.ends_piece, &fit.fills, &!(first & fit.holds));
     let spills = beats.last & fit.spills;
 
-    let payload = Payload {
-        data: m.mux(spilling, &held, &merged),
-        last: spilling | (beats.last & !spills),
-        poisoned: m.mux(spilling, &spill_poisoned, &(beats.last & !spills & beats.poisoned)),
-    };
-    let out = Stream::new(m, "out", spilling | (beats.valid & fills), payload);
-    beats.accept(!spilling & (out.ready | !fills));
-    m.when(beats.fire(), |m| {
+    let whole = beats.last & !spills;
+    let joined = Payload { data: merged, last: whole, poisoned: whole & beats.poisoned };
+    let rest = Payload { data: rotated, last: lit(1, 1), poisoned: beats.poisoned };
+    let waits = m.reg("waits", 1).reset(0);
+    let waiting = m.reg_of("waiting", &joined);
+    let out = Stream::new(m, "out", waits | (beats.valid & fills), m.mux(waits, &waiting, &joined));
+    beats.accept(out.ready | !(fills | waits));
+    let comes = beats.fire();
+    m.assert(!(comes & spills & waits), "one beat at most waits");
+    m.when(comes, |m| {
         m.set(&first, beats.ends_piece);
         m.set(&held, m.mux(fills, &rotated, &merged));
-        m.set(&spilling, spills);
-        m.set(&spill_poisoned, beats.poisoned);
-    })
-    .otherwise_when(out.fire(), |m| m.set(&spilling, 0));
+    });
+    m.when(comes & fills, |m| m.set_all(&waiting, &m.mux(spills, &rest, &joined)));
+    m.when(comes & (spills | (waits & fills)), |m| m.set(&waits, 1))
+        .otherwise_when(out.fire(), |m| m.set(&waits, 0));
     out
 }
 

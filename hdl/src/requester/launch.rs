@@ -17,6 +17,8 @@
 //! `commit` makes no more of them. The frames of all these packets are thrown away by `tx::icrc`, for `payload` has
 //! poisoned them: bytes that are not the user's never reach the wire. WQEs before it go on being sent again.
 //!
+//! Inline data are at hand. Their packet goes to `tx` at once, too, but the data follow only its report, or come poisoned.
+//!
 //! A packet without payload follows its own report: it is sent once all before it are known to be, or dropped.
 //!
 //! Flushes and starts pass through the same queue, so that they find everything of their QP that was sent before at the
@@ -44,6 +46,9 @@ pub const PENDING: u32 = 2 * PACKETS;
 /// Verdicts that may wait: more than there can be reports here and on their way from `commit`.
 const VERDICTS: u32 = 2 * PENDING;
 
+/// Packets of inline data that are known and have not been taken by `tx`.
+const INLINE: u32 = 64;
+
 /// Verdicts that wait while the completer keeps pace with the wire are fewer.
 const MANY: u32 = 8;
 
@@ -62,6 +67,8 @@ pub struct Launched {
     pub barred: Stream<Bar>,
     /// Packets for `tx`.
     pub packets: Stream<TxPacket>,
+    /// For each of them whose payload is inline: it must not be sent.
+    pub inline: Stream<Sig>,
     /// A message that the completer has room for, for it will not be sent.
     pub credit: Sig,
     /// The completer may not know of all that is on the wire.
@@ -117,13 +124,17 @@ pub fn launch(
         m.wire_of("bar_write", &TableWrite { enable: bits(1), index: sent.qp, entry: Barred::of() });
     let written = m.delay("written", &bar_write);
     let bar = m.mux(written.enable & written.index.eq(sent.qp), &written.entry, &bars_of.read_now(sent.qp));
-    let known = !report.payload | verdicts.valid;
+    // Inline data are known to be good.
+    let waits = report.payload & !report.inline;
+    let known = !waits | verdicts.valid;
     let bare = report.packet & !report.payload;
-    let bad = report.payload & verdicts.payload;
+    let inline = report.payload & report.inline;
+    let bad = waits & verdicts.payload;
     let drops_it = bar.stops(sent.index);
     let fails = bad & !drops_it;
     let (token_room, bar_room) = (m.wire("token_room", 1), m.wire("bar_room", 1));
-    let ready = queue.valid & is_report & known & (token_room | !bare);
+    let inline_room = m.wire("inline_room", 1);
+    let ready = queue.valid & is_report & known & (token_room | !bare) & (inline_room | !inline);
     let tells = ready & !drops_it & (bar_room | !fails);
     let told = Sent {
         last: sent.last | fails,
@@ -134,7 +145,10 @@ pub fn launch(
     let tell = Stream::new(m, "sent", tells, told);
     let forgets = ready & drops_it;
     let go = tell.fire() | forgets;
-    verdicts.accept(go & report.payload);
+    verdicts.accept(go & waits);
+    let inline = Stream::new(m, "inline", go & inline, drops_it);
+    m.drive(&inline_room, inline.ready);
+    let inline = fifo(&m.label("inline"), INLINE, inline);
 
     let flush_out =
         Stream::new(m, "flush", queue.valid & queue.flush, Flush { qp: sent.qp, producer: sent.index });
@@ -186,7 +200,7 @@ pub fn launch(
     packets.accept(out.fire() | drops);
     tokens.accept((out.fire() & waits) | drops);
 
-    Launched { sent: tell, flush: flush_out, started, done, barred: bar, packets: out, credit, late }
+    Launched { sent: tell, flush: flush_out, started, done, barred: bar, packets: out, inline, credit, late }
 }
 
 #[cfg(test)]

@@ -11,6 +11,7 @@ mod payload;
 mod ring;
 mod schedule;
 mod segment;
+mod turns;
 
 pub use commit::{commit, messages, Bar, Committed, Report, Sent};
 pub use fetch::{fetch, Fetched};
@@ -24,6 +25,7 @@ pub(crate) use ring::least;
 pub use ring::{Piece, Ring};
 pub use schedule::{schedule, wqe_places, Flush, Grant, Resume, Scheduled, Waiting, MAX_STRIDE};
 pub use segment::{segment, Candidate, Packet, Restart, Segmented, ACK_BITS, QUANTUM};
+pub use turns::{take_turns, Sources, Turn};
 
 #[cfg(test)]
 mod tests;

@@ -4,30 +4,28 @@
 //! ```text
 //!  ends {qp, fit, last} --+
 //!                         v
-//!  read data ------+--> choose --> join --> FIFO, block RAM --> payload
-//!  inline data ----+      |  ^
+//!  read data -----------> join --> FIFO, block RAM --> payload
+//!                         |  ^
 //!                         |  +--- barred: a WQE a QP
 //!                         +-----> verdict of each packet --> launch
 //! ```
 //!
 //! A FIFO of `payload_buffer_bytes` in block RAM, for which `commit` has reserved room before it asked: read data is
-//! held up by nothing but a cycle of `join` behind a packet of many pieces. A packet that lay in several pieces came with as
-//! many reads; here it becomes one run of beats again. One beat a cycle. Inline data take their turn among the reads; those of
-//! a packet that is not sent are passed over.
+//! never held up. A packet that lay in several pieces came with as many reads; here it becomes one run of beats again. One
+//! beat a cycle.
 //!
 //! A read that failed still brings all its beats. Its packet, and every later one of the QP from that WQE on until it
 //! starts anew, is poisoned: the mark goes with the last beat, `tx::icrc` throws the frame away, and the verdict tells `launch`.
 
 use crate::config::RnicConfig;
 use crate::requester::commit::Barred;
-use crate::requester::gather::Inline;
 use crate::requester::join::{join, Beat, Fit};
 use crate::stream::deep_fifo;
 use crate::tx::Payload;
 use crate::types::{DmaReadData, QpInit};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 
-/// What a read, or a packet's inline data, is for.
+/// Which packet a read is for.
 #[derive(Clone, Bundle)]
 pub struct End {
     /// The sender.
@@ -36,10 +34,6 @@ pub struct End {
     pub index: Sig,
     /// The packet ends with this read.
     pub last: Sig,
-    /// Not a read: inline data.
-    pub inline: Sig,
-    /// Inline data of a packet that is not sent.
-    pub skip: Sig,
     /// How it joins what is before it in its packet.
     pub fit: Fit,
 }
@@ -47,14 +41,7 @@ pub struct End {
 impl End {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        End {
-            qp: bits(cfg.qp_bits()),
-            index: bits(16),
-            last: bits(1),
-            inline: bits(1),
-            skip: bits(1),
-            fit: Fit::of(cfg.lane_bits()),
-        }
+        End { qp: bits(cfg.qp_bits()), index: bits(16), last: bits(1), fit: Fit::of(cfg.lane_bits()) }
     }
 }
 
@@ -69,21 +56,18 @@ pub struct PayloadOut {
     pub taken: Sig,
 }
 
-/// The payload buffer. `ends` has an entry for each read and each packet of inline data, in order; `started` clears a QP's
-/// bar.
+/// The payload buffer. `ends` has an entry for each read, in order; `started` clears a QP's bar.
 #[module]
 pub fn payload(
     m: &Scope,
     cfg: &RnicConfig,
     data: Stream<DmaReadData>,
-    inline: Stream<Inline>,
     ends: Stream<End>,
     started: Stream<QpInit>,
 ) -> PayloadOut {
     let bars_of = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
     let failed = m.reg("failed", 1).reset(0);
-    let bad = (data.error & !ends.inline) | failed;
-    let ends_piece = m.mux(ends.inline, &inline.last, &data.last);
+    let bad = data.error | failed;
     // A bar is written a cycle later, and seen at once.
     let bars = m.wire("bars", 1);
     let barring = m.delay("barring", &bars);
@@ -93,23 +77,12 @@ pub fn payload(
     let bar = m.mux(barring & bar_qp.eq(ends.qp), &newest, &bars_of.read_now(ends.qp));
     let stopped = bar.stops(ends.index);
     let poisoned = bad | stopped;
-    let last = ends_piece & ends.last;
-    let comes = ends.valid & m.mux(ends.inline, &inline.valid, &data.valid);
-    let beat = Beat {
-        data: data.data,
-        inline: inline.data,
-        is_inline: ends.inline,
-        ends_piece,
-        last,
-        poisoned,
-        fit: ends.fit.clone(),
-    };
-    let beats = Stream::new(m, "beats", comes & !ends.skip, beat);
-    let skips = comes & ends.skip;
-    data.accept(ends.valid & !ends.inline & beats.ready);
-    inline.accept(ends.valid & ends.inline & (beats.ready | ends.skip));
+    let last = data.last & ends.last;
+    let beat = Beat { data: data.data, ends_piece: data.last, last, poisoned, fit: ends.fit.clone() };
+    let beats = Stream::new(m, "beats", data.valid & ends.valid, beat);
+    data.accept(ends.valid & beats.ready);
     let comes = beats.fire();
-    ends.accept((comes | skips) & ends_piece);
+    ends.accept(comes & data.last);
     m.when(comes, |m| m.set(&failed, bad & !last));
     let verdicts = Stream::new(m, "verdict", comes & last, poisoned);
     m.assert(!verdicts.valid | verdicts.ready, "a verdict finds room");
@@ -146,8 +119,7 @@ mod tests {
         let netlist = build("bench", |m| {
             let data = m.stream_in("data", &DmaReadData::of(cfg));
             let ends = m.stream_in("ends", &End::of(cfg));
-            let inline = m.stream_in("inline", &Inline::of(cfg));
-            let out = payload(m, cfg, data, inline, ends, m.stream_in("started", &QpInit::of(cfg)));
+            let out = payload(m, cfg, data, ends, m.stream_in("started", &QpInit::of(cfg)));
             m.stream_out("payload", out.payload);
             m.stream_out("verdict", out.verdicts);
             m.output("taken", &out.taken);
@@ -158,7 +130,6 @@ mod tests {
             Source::new("data", &DmaReadData::of(cfg)),
             Source::new("ends", &End::of(cfg)),
             Source::new("started", &QpInit::of(cfg)),
-            Source::new("inline", &Inline::of(cfg)),
         ];
         let mut sinks = vec![Sink::new("payload", &Payload::of(cfg)), Sink::new("verdict", &bits(1))];
         sinks[1].stall = Some(0.0);
@@ -311,57 +282,6 @@ mod tests {
         drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 100, 30);
         assert_eq!(sources[0].cycles[7] - sources[0].cycles[0], 7);
         assert_eq!(sinks[1].values(""), packets.map(|p| p.2));
-    }
-
-    #[test]
-    fn inline_data_take_their_turn_among_reads_and_are_passed_over_where_they_are_not_sent() {
-        for (seed, beat_bytes) in [(7, 8), (8, 64)] {
-            let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
-            let (mut sim, mut sources, mut sinks) = rig(&cfg);
-            let mut random = Random::new(seed);
-            let (mut expected, mut verdicts) = (Vec::new(), Vec::new());
-            for round in 0..6 {
-                for _ in 0..60 {
-                    let (inline, skip) = (random.chance(0.5), random.chance(0.3));
-                    // Nobody is barred: only the packet itself is bad, of a QP that starts anew behind it.
-                    let bad = !inline && random.chance(0.1);
-                    let index = if bad { 1 } else { 0 };
-                    let flags = [("inline", inline.into()), ("skip", (inline && skip).into()), ("last", 1)];
-                    let end = [("qp", 3), ("index", index)];
-                    sources[1].push_values(&[&end[..], &flags, &WHOLE].concat());
-                    let count = random.rng.random_range(1..6);
-                    for beat in 0..count {
-                        let bytes = random.bits(8 * beat_bytes);
-                        let last = beat + 1 == count;
-                        let fields = [("last", last.into())];
-                        let mut data = match inline {
-                            true => item(&Inline::of(&cfg), &fields),
-                            false => item(
-                                &DmaReadData::of(&cfg),
-                                &[&fields[..], &[("error", bad.into())]].concat(),
-                            ),
-                        };
-                        data.insert("data".into(), bytes.clone());
-                        sources[if inline { 3 } else { 0 }].push(data);
-                        if !(inline && skip) {
-                            expected.push((bytes, last, last && bad));
-                        }
-                    }
-                    if !(inline && skip) {
-                        verdicts.push(u64::from(bad));
-                    }
-                }
-                drain(&mut sim, &mut sources, &mut sinks, &mut random, [0.0, 0.5][round % 2], 20_000, 30);
-            }
-            let flags = |beat: &Item| (!beat["last"].is_zero(), !beat["poisoned"].is_zero());
-            let found: Vec<_> = sinks[0]
-                .items
-                .iter()
-                .map(|beat| (beat["data"].clone(), flags(beat).0, flags(beat).1))
-                .collect();
-            assert!(found == expected, "seed {seed}: {beat_bytes} bytes a beat");
-            assert_eq!(sinks[1].values(""), verdicts, "seed {seed}");
-        }
     }
 
     #[test]

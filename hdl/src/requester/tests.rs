@@ -68,6 +68,8 @@ struct Bench {
     /// Packets whose payload has not come yet: QP and PSN.
     due: VecDeque<(usize, u64, u64)>,
     beats: Vec<u8>,
+    /// Payload of packets that have not come yet.
+    paid: VecDeque<Vec<u8>>,
     seen: [usize; 6],
     to_free: u64,
     failures: Vec<Item>,
@@ -80,6 +82,7 @@ impl Bench {
         let netlist = build("bench", |m| {
             let broadcast = m.input_of("broadcast", &QpBroadcast::of(&cfg));
             let oldest = m.input_of("oldest", &Oldest::write_of(&cfg));
+            let starting = m.input_of("starting", &QpInit::of(&cfg));
             let units = fetch(
                 m,
                 &cfg,
@@ -94,7 +97,7 @@ impl Bench {
                 m,
                 &cfg,
                 broadcast.clone(),
-                m.input_of("starting", &QpInit::of(&cfg)),
+                starting.clone(),
                 listed.wqes,
                 m.stream_in("restart", &Restart::of(&cfg)),
                 oldest.clone(),
@@ -122,15 +125,36 @@ impl Bench {
             m.output("again", &out.again);
             m.stream_out("lookup", out.lookup);
             m.stream_out("read", out.read);
-            m.stream_out("packet", out.packets);
-            m.stream_out("report", out.reports);
             let data = m.stream_in("data", &DmaReadData::of(&cfg));
             let started = m.stream_in("started", &QpInit::of(&cfg));
-            let paid = payload(m, &cfg, data, gathered.inline, out.ends, started);
+            let (coming, room) = (data.valid, data.ready);
+            let paid = payload(m, &cfg, data, out.ends, started);
+            m.assert(!coming | room, "read data is never held up");
             m.drive(&taken, paid.taken);
-            paid.verdicts.accept(ferrowire_rtl::lit(1, 1));
-            m.output("poisoned", &(paid.verdicts.valid & paid.verdicts.payload));
-            m.stream_out("payload", paid.payload);
+            let launched = launch(
+                m,
+                &cfg,
+                starting,
+                out.reports,
+                out.packets,
+                paid.verdicts,
+                m.stream_in("flush", &Flush::of(&cfg)),
+            );
+            m.stream_out("packet", launched.packets);
+            m.stream_out("report", launched.sent);
+            m.discard(&launched.barred.payload);
+            launched.barred.accept(ferrowire_rtl::lit(1, 1));
+            m.discard(&launched.flush.payload);
+            launched.flush.accept(ferrowire_rtl::lit(1, 1));
+            for started in launched.started {
+                m.discard(&started.payload);
+                started.accept(ferrowire_rtl::lit(1, 1));
+            }
+            for unused in [launched.done, launched.late, launched.credit] {
+                m.discard(&unused);
+            }
+            let sources = Sources { read: paid.payload, inline: gathered.inline, verdicts: launched.inline };
+            m.stream_out("payload", take_turns(m, out.turns, sources));
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
@@ -145,7 +169,7 @@ impl Bench {
             Sink::new("read", &DmaReadRequest::of()),
             Sink::new("packet", &TxPacket::of(&cfg)),
             Sink::new("payload", &Payload::of(&cfg)),
-            Sink::new("report", &Report::of(&cfg)),
+            Sink::new("report", &Sent::of(&cfg)),
             Sink::new("resume", &Resume::of(&cfg)),
         ];
         let mut bench = Bench {
@@ -158,6 +182,7 @@ impl Bench {
             answers: VecDeque::new(),
             due: VecDeque::new(),
             beats: Vec::new(),
+            paid: VecDeque::new(),
             seen: [0; 6],
             to_free: 0,
             failures: Vec::new(),
@@ -290,8 +315,6 @@ impl Bench {
         // Others want to send, now and then.
         self.sim.set("waiting_others", u64::from(cycle % 2000 < 700));
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, stall);
-        let seed = self.random.seed;
-        assert_eq!(self.sim.get("poisoned"), 0, "seed {seed}");
         let new: Vec<Vec<Item>> =
             self.sinks.iter().zip(self.seen).map(|(sink, seen)| sink.items[seen..].to_vec()).collect();
         for (seen, sink) in self.seen.iter_mut().zip(&self.sinks) {
@@ -312,12 +335,17 @@ impl Bench {
         }
         new[PACKET].iter().for_each(|packet| self.packet(packet));
         new[PAYLOAD].iter().for_each(|beat| self.payload(beat));
+        while !self.paid.is_empty() && !self.due.is_empty() {
+            let beats = self.paid.pop_front().expect("payload");
+            self.check(&beats);
+        }
         for report in &new[REPORT] {
             let value = |field: &str| report[field].to_u64();
-            if value("sent_status") != 0 {
+            if value("status") != 0 {
                 self.failures.push(report.clone());
+            } else {
+                self.to_free += value("last") & value("fresh");
             }
-            self.to_free += value("packet") & value("sent_last") & value("sent_fresh");
         }
         for resume in &new[RESUME] {
             if resume["start"].is_zero() {
@@ -348,10 +376,15 @@ impl Bench {
     }
 
     fn payload(&mut self, beat: &Item) {
+        assert!(beat["poisoned"].is_zero(), "seed {}", self.random.seed);
         self.beats.extend(beat["data"].to_bytes());
-        if beat["last"].is_zero() {
-            return;
+        if !beat["last"].is_zero() {
+            self.paid.push_back(std::mem::take(&mut self.beats));
         }
+    }
+
+    /// Payload and packet have come: is it the packet's?
+    fn check(&mut self, beats: &[u8]) {
         let what = format!("seed {}: {:?}", self.random.seed, self.due.front());
         let (qp, psn, lane) = self.due.pop_front().expect("payload of a packet");
         let q = &self.qps[qp];
@@ -361,16 +394,16 @@ impl Bench {
         let bytes = (message.len() - offset).min(q.mtu as usize);
         let b = self.cfg.beat_bytes as usize;
         let lane = lane as usize;
-        assert_eq!(self.beats.len(), (lane + bytes).div_ceil(b) * b, "{what}");
-        assert!(self.beats[lane..lane + bytes] == message[offset..offset + bytes], "{what}: other bytes");
-        self.beats.clear();
+        assert_eq!(beats.len(), (lane + bytes).div_ceil(b) * b, "{what}");
+        assert!(beats[lane..lane + bytes] == message[offset..offset + bytes], "{what}: other bytes");
     }
 
     fn settle(&mut self, stall: f64) {
         let mut idle = 0;
         for _ in 0..60_000 {
             self.step(stall);
-            let busy = self.sources.iter().any(|s| s.left() > 0) || !self.due.is_empty();
+            let busy =
+                self.sources.iter().any(|s| s.left() > 0) || !self.due.is_empty() || !self.paid.is_empty();
             idle = if busy || !self.answers.is_empty() { 0 } else { idle + 1 };
             if idle > 100 {
                 return;
@@ -441,7 +474,7 @@ fn a_bad_key_ends_its_message_where_it_is_reached() {
     assert_eq!((bench.qps[qp].sent, bench.qps[0].sent), (3, bench.qps[0].psns[1]));
     assert_eq!(bench.failures.len(), 1);
     let failure = &bench.failures[0];
-    let found = ["sent_qp", "sent_index", "sent_status", "sent_last"].map(|field| failure[field].to_u64());
+    let found = ["qp", "index", "status", "last"].map(|field| failure[field].to_u64());
     assert_eq!(found, [qp as u64, 0, WcStatus::LocProtErr.code().into(), 1]);
 }
 

@@ -23,6 +23,7 @@ const READ: usize = 1;
 const ENDS: usize = 2;
 const PACKETS_OUT: usize = 3;
 const REPORTS: usize = 4;
+const TURNS_OUT: usize = 5;
 
 #[derive(Clone, Copy)]
 struct Given {
@@ -46,7 +47,10 @@ struct Bench {
     messages: u64,
     taking: f64,
     freeing: f64,
-    seen: [usize; 5],
+    seen: [usize; 6],
+    /// Reads that are counted, and how far their packet's run has come.
+    joined: usize,
+    run: Option<u64>,
     most: (u64, u64),
     /// Pulses of `again`.
     again: usize,
@@ -79,6 +83,7 @@ impl Bench {
             m.stream_out("ends", out.ends);
             m.stream_out("packets", out.packets);
             m.stream_out("reports", out.reports);
+            m.stream_out("turns", out.turns);
             m.output("plenty", &out.plenty);
             // Of the cycle before.
             m.output("again", &m.delay("was_again", &out.again));
@@ -96,6 +101,7 @@ impl Bench {
             Sink::new("ends", &End::of(&cfg)),
             Sink::new("packets", &TxPacket::of(&cfg)),
             Sink::new("reports", &Report::of(&cfg)),
+            Sink::new("turns", &Turn::of()),
         ];
         let mut bench = Bench {
             cfg,
@@ -111,7 +117,9 @@ impl Bench {
             messages: 0,
             taking: 1.0,
             freeing: 1.0,
-            seen: [0; 5],
+            seen: [0; 6],
+            joined: 0,
+            run: None,
             most: (0, 0),
             again: 0,
         };
@@ -177,9 +185,13 @@ impl Bench {
             let (address, length) = (read["address"].to_u64(), read["length"].to_u64());
             assert!(length > 0 && address % 4096 + length <= 4096, "seed {seed}: {address:#x}, {length}");
         }
-        for packet in &self.sinks[PACKETS_OUT].items[self.seen[PACKETS_OUT]..] {
-            let (lane, bytes) = (packet["payload_lane"].to_u64(), packet["payload_bytes"].to_u64());
-            self.beats += if bytes == 0 { 0 } else { (lane + bytes).div_ceil(b) };
+        // The pieces of a packet become one run of beats.
+        for (read, end) in self.sinks[READ].items.iter().zip(&self.sinks[ENDS].items).skip(self.joined) {
+            let (lane, length) = (read["address"].to_u64() % b, read["length"].to_u64());
+            let (at, before) = self.run.map_or((lane, 0), |at| (at, at.div_ceil(b)));
+            self.beats += (at + length).div_ceil(b) - before;
+            self.run = Some(at + length).filter(|_| end["last"].is_zero());
+            self.joined += 1;
         }
         for report in &self.sinks[REPORTS].items[self.seen[REPORTS]..] {
             let fields = ["packet", "sent_last", "sent_fresh"];
@@ -303,6 +315,7 @@ struct Model {
     ends: Vec<Item>,
     packets: Vec<Item>,
     reports: Vec<Item>,
+    turns: Vec<Item>,
 }
 
 impl Model {
@@ -412,21 +425,18 @@ impl Model {
             reads.push(item(&DmaReadRequest::of(), &read));
         }
         let b = u64::from(bench.cfg.beat_bytes);
-        let lanes: Vec<(u64, u64)> = match inline {
-            true => vec![(48 % b, bytes)],
-            false => pieces.iter().map(|p| (p.va % b, p.bytes)).collect(),
-        };
-        let (lane, fits) = if lanes.is_empty() { (0, Vec::new()) } else { (lanes[0].0, fits(b, &lanes)) };
-        let skipped = [("inline", 1), ("skip", 1), ("last", 1), ("qp", qp as u128), ("index", index.into())];
-        let skipped = inline.then(|| item(&End::of(&bench.cfg), &[&skipped[..], &fits[0]].concat()));
+        let lanes: Vec<(u64, u64)> = pieces.iter().map(|p| (p.va % b, p.bytes)).collect();
+        let fits = if lanes.is_empty() { Vec::new() } else { fits(b, &lanes) };
+        let lane = if inline { 48 % b } else { lanes.first().map_or(0, |lane| lane.0) };
+        let turn = |skip: bool| item(&Turn::of(), &[("inline", inline.into()), ("skip", skip.into())]);
 
         let failed = broken || refused.is_some();
         if !self.sends[qp] || done {
-            self.ends.extend(skipped);
+            self.turns.extend(inline.then(|| turn(true)));
             return;
         }
         if stops(self.bars[qp], index) {
-            self.ends.extend(skipped);
+            self.turns.extend(inline.then(|| turn(true)));
             self.kinds[0] += usize::from(!fresh && !failed);
             return;
         }
@@ -444,6 +454,7 @@ impl Model {
             ("sent_cause".into(), cause),
             ("packet".into(), u128::from(!failed)),
             ("payload".into(), u128::from(!failed && bytes > 0)),
+            ("inline".into(), inline.into()),
         ]);
         let sent: Vec<(&str, u128)> = sent.iter().map(|(name, value)| (name.as_str(), *value)).collect();
         self.reports.push(item(&Report::of(&bench.cfg), &sent));
@@ -453,10 +464,10 @@ impl Model {
         }
         for (i, fit) in fits.iter().enumerate() {
             let last = u128::from(i + 1 == fits.len());
-            let end =
-                [("qp", qp as u128), ("last", last), ("index", index.into()), ("inline", inline.into())];
+            let end = [("qp", qp as u128), ("last", last), ("index", index.into())];
             self.ends.push(item(&End::of(&bench.cfg), &[&end[..], fit].concat()));
         }
+        self.turns.extend((bytes > 0).then(|| turn(false)));
         self.reads.append(&mut reads);
         self.again += usize::from(!fresh);
         let packet = [
@@ -549,10 +560,9 @@ fn what_is_granted_is_read_within_its_pages_and_sent_and_a_refusal_bars_the_queu
             }
             *report = item(&Report::of(&bench.cfg), &start);
         }
-        let expected = [model.lookups, model.reads, model.ends, model.packets, model.reports];
-        for (sink, (expected, name)) in
-            bench.sinks.iter().zip(expected.iter().zip(["lookups", "reads", "ends", "packets", "reports"]))
-        {
+        let expected = [model.lookups, model.reads, model.ends, model.packets, model.reports, model.turns];
+        let names = ["lookups", "reads", "ends", "packets", "reports", "turns"];
+        for (sink, (expected, name)) in bench.sinks.iter().zip(expected.iter().zip(names)) {
             let differs = sink.items.iter().zip(expected).position(|(got, want)| got != want);
             assert_eq!(differs, None, "{what}: {name}");
             assert_eq!(sink.items.len(), expected.len(), "{what}: {name}");

@@ -25,7 +25,8 @@ const SENT: usize = 0;
 const FLUSHED: usize = 1;
 const BARRED: usize = 2;
 const PACKETS_OUT: usize = 3;
-const STARTED: usize = 4;
+const INLINE: usize = 4;
+const STARTED: usize = 5;
 
 struct Bench {
     cfg: RnicConfig,
@@ -61,6 +62,7 @@ impl Bench {
             m.stream_out("flushed", out.flush);
             m.stream_out("barred", out.barred);
             m.stream_out("out", out.packets);
+            m.stream_out("inline", out.inline);
             for (i, started) in out.started.into_iter().enumerate() {
                 m.stream_out(&format!("started{i}"), started);
             }
@@ -82,6 +84,7 @@ impl Bench {
             Sink::new("flushed", &Flush::of(&cfg)),
             Sink::new("barred", &Bar::of(&cfg)),
             Sink::new("out", &TxPacket::of(&cfg)),
+            Sink::new("inline", &bits(1)),
         ];
         sinks.extend((0..3).map(|i| Sink::new(&format!("started{i}"), &QpInit::of(&cfg))));
         Bench {
@@ -174,6 +177,8 @@ struct Model {
     sent: Vec<Item>,
     packets: Vec<Item>,
     bars: Vec<(u64, u64)>,
+    /// For each packet of inline data: it is not to be sent.
+    inline: Vec<u64>,
     credits: usize,
     /// Reports forgotten, those of packets sent again, told though their QP is barred, bars in the place of later ones.
     kinds: [usize; 4],
@@ -200,7 +205,8 @@ impl Model {
             let last = i + 1 == count || refused;
             let fresh = i >= again;
             let often = if back > 0 && self.barred[qp].is_some() { 0.3 } else { 0.08 };
-            let fails = !bare && !refused && random.chance(often);
+            let inline = !bare && !refused && random.chance(0.3);
+            let fails = !bare && !inline && !refused && random.chance(often);
             let mut fields = vec![
                 ("qp", qp as u128),
                 ("psn", self.psn[qp]),
@@ -218,6 +224,7 @@ impl Model {
             let mut report: Item = sent.iter().map(|(k, v)| (format!("sent_{k}"), v.clone())).collect();
             report.insert("packet".into(), Bits::new(1, (!refused).into()));
             report.insert("payload".into(), Bits::new(1, (!refused && !bare).into()));
+            report.insert("inline".into(), Bits::new(1, inline.into()));
             report.insert("start".into(), Bits::new(1, 0));
             bench.sources[REPORTS].push(report);
             let forgotten = stops(self.barred[qp], index);
@@ -226,7 +233,9 @@ impl Model {
                 let packet = [("qp", qp as u128), ("psn", self.psn[qp]), ("payload_bytes", bytes)];
                 let packet = item(&TxPacket::of(&bench.cfg), &packet);
                 bench.sources[PACKETS_IN].push(packet.clone());
-                if !bare {
+                if inline {
+                    self.inline.push(forgotten.into());
+                } else if !bare {
                     bench.reading.push_back(fails || forgotten);
                 }
                 // Frames with payload go on and are thrown away later: their payload is poisoned.
@@ -318,6 +327,8 @@ fn a_packet_is_reported_when_its_payload_is_good_and_a_failed_read_ends_its_qp()
         assert!(bench.sinks[SENT].items == model.sent, "seed {seed}: reports");
         assert!(bench.sinks[PACKETS_OUT].items == model.packets, "seed {seed}: packets");
         assert_eq!(bench.bars(), model.bars, "seed {seed}: barred");
+        assert_eq!(bench.sinks[INLINE].values(""), model.inline, "seed {seed}: inline data");
+        assert!(model.inline.contains(&0) && model.inline.contains(&1), "seed {seed}");
         let kinds = [&[model.bars.len(), model.credits], &model.kinds[..]].concat();
         assert!(kinds.iter().all(|n| *n > 1), "seed {seed}: too little of something: {kinds:?}");
     }
