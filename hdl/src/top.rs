@@ -62,6 +62,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
     let registers = csr(m, cfg, csr_request, progress.clone(), link, events);
     m.discard(&registers.port);
+    m.discard(&registers.congestion);
     let events_busy = m.wire("events_busy", 1);
     let commands = command(m, cfg, registers.commands, command_data, reply, events_busy);
     m.drive(&progress, &commands.progress);

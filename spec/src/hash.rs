@@ -54,6 +54,7 @@ pub const ALL_BLOCKS: &[&Block] = &[
     &csr::command_queue::BLOCK,
     &csr::port::BLOCK,
     &csr::timers::BLOCK,
+    &csr::congestion::BLOCK,
     &csr::traffic::BLOCK,
     &csr::drops::BLOCK,
     &csr::hw_counters::BLOCK,

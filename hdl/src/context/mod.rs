@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What outlives a packet and belongs to no engine: state and attributes of queue pairs.
 
+pub mod congestion;
 pub mod qp;
 pub mod timer;
 

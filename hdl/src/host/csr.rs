@@ -26,11 +26,14 @@
 
 use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC, SERVICES};
 use crate::config::RnicConfig;
+use crate::context::congestion::CongestionControl;
 use crate::stream::fifo;
 use ferrowire_rtl::{
     bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
 };
-use ferrowire_spec::csr::{capabilities, command_queue, hw_counters, identity, port, timers, traffic};
+use ferrowire_spec::csr::{
+    capabilities, command_queue, congestion, hw_counters, identity, port, timers, traffic,
+};
 use ferrowire_spec::csr::{DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::queue::doorbell;
 use ferrowire_spec::wire::opcode::Service;
@@ -169,6 +172,8 @@ pub struct Csr {
     pub port: PortControl,
     /// Pulses once in a unit of the transport's timers.
     pub tick: Sig,
+    /// For congestion control.
+    pub congestion: CongestionControl,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -400,6 +405,23 @@ pub fn csr(
     let promiscuous = field(&port::BLOCK, &port::LINK, "promiscuous", always).0;
     let tick_cycles = field(&timers::BLOCK, &timers::TICK, "cycles", always).0;
 
+    let react = |register: &Register, name: &str| field(&congestion::BLOCK, register, name, always).0;
+    let congestion = {
+        use congestion::*;
+        CongestionControl {
+            interval_us: react(&NOTIFY, "interval_us"),
+            line_mbps: react(&LINE_RATE, "mbps"),
+            least_mbps: react(&MIN_RATE, "mbps"),
+            gain: react(&GAIN, "shift"),
+            alpha_us: react(&PERIODS, "alpha_us"),
+            rate_us: react(&PERIODS, "rate_us"),
+            bytes: react(&BYTE_COUNTER, "bytes"),
+            steps: react(&RECOVERY, "steps"),
+            additive_mbps: react(&INCREASE, "additive_mbps"),
+            hyper_mbps: react(&INCREASE, "hyper_mbps"),
+        }
+    };
+
     // Reads.
     let mut map = Map::default();
     map.identity(cfg);
@@ -424,6 +446,20 @@ pub fn csr(
     let link_values = [("up", link.up), ("promiscuous", promiscuous), ("speed", link.speed)];
     map.add(&port::BLOCK, &port::LINK, &link_values);
     map.add(&timers::BLOCK, &timers::TICK, &[("cycles", tick_cycles)]);
+    {
+        use congestion::*;
+        let c = &congestion;
+        let periods = [("alpha_us", c.alpha_us), ("rate_us", c.rate_us)];
+        let increase = [("additive_mbps", c.additive_mbps), ("hyper_mbps", c.hyper_mbps)];
+        map.add(&BLOCK, &NOTIFY, &[("interval_us", c.interval_us)]);
+        map.add(&BLOCK, &LINE_RATE, &[("mbps", c.line_mbps)]);
+        map.add(&BLOCK, &MIN_RATE, &[("mbps", c.least_mbps)]);
+        map.add(&BLOCK, &GAIN, &[("shift", c.gain)]);
+        map.add(&BLOCK, &PERIODS, &periods);
+        map.add(&BLOCK, &BYTE_COUNTER, &[("bytes", c.bytes)]);
+        map.add(&BLOCK, &RECOVERY, &[("steps", c.steps)]);
+        map.add(&BLOCK, &INCREASE, &increase);
+    }
     let is_counter = (held.address >> clog2(8 * u64::from(SLOTS))).eq(COUNTERS / (8 * SLOTS));
     let pair = map.read(held.address) | (counter & is_counter.repeat(64));
     let half = held.address.bit(2).then(pair.slice(32, 32), pair.trunc(32));
@@ -461,7 +497,7 @@ pub fn csr(
         completion_log2,
     };
     let port = PortControl { mac: cat(&mac), ipv4, promiscuous };
-    Csr { response, doorbells, commands, port, tick: ticks(m, cfg, tick_cycles) }
+    Csr { response, doorbells, commands, port, tick: ticks(m, cfg, tick_cycles), congestion }
 }
 
 /// Cycles of the clock in 4.096 us.
@@ -515,6 +551,7 @@ mod tests {
             m.output("commands", &out.commands);
             m.output("port", &out.port);
             m.output("tick", &out.tick);
+            m.output("congestion", &out.congestion);
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
@@ -666,6 +703,24 @@ mod tests {
         assert_eq!(bench.sim.get("port_mac"), 0x0211_2233_4455);
         assert_eq!(bench.sim.get("port_ipv4"), 0x0a00_0001);
         assert_eq!(bench.read(port::BLOCK.address(&port::LINK), false), 1000 << 16 | 3);
+    }
+
+    #[test]
+    fn congestion_control_begins_with_the_published_parameters_and_takes_others() {
+        let mut bench = bench(8, 0.2);
+        let at = |r: &Register| congestion::BLOCK.address(r);
+        let values = |bench: &mut Bench| {
+            ["interval_us", "line_mbps", "least_mbps", "gain", "alpha_us", "rate_us", "bytes", "steps"]
+                .map(|name| bench.sim.get(&format!("congestion_{name}")))
+        };
+        assert_eq!(values(&mut bench), [50, 0, 10, 8, 55, 55, 10_000_000, 5]);
+        bench.write(at(&congestion::LINE_RATE), false, 100_000);
+        bench.write(at(&congestion::PERIODS), false, 300 << 16 | 20);
+        bench.write(at(&congestion::INCREASE), false, 77 << 16 | 5);
+        assert_eq!(values(&mut bench), [50, 100_000, 10, 8, 20, 300, 10_000_000, 5]);
+        assert_eq!(bench.sim.get("congestion_additive_mbps"), 5);
+        assert_eq!(bench.sim.get("congestion_hyper_mbps"), 77);
+        assert_eq!(bench.read(at(&congestion::INCREASE), false), 77 << 16 | 5);
     }
 
     #[test]
