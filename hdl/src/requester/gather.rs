@@ -122,9 +122,9 @@ pub fn gather(
     stored: TableWrite<Sig>,
 ) -> Gathered {
     let packet = &candidates.packet;
-    let bare = packet.start | packet.status.ne(0) | packet.bytes.eq(0);
-    let is_inline = !bare & candidates.inline;
-    let walks = !bare & !candidates.inline;
+    let bare = !candidates.pays;
+    let is_inline = candidates.pays & candidates.inline;
+    let walks = candidates.pays & !candidates.inline;
 
     // The place: the candidate's own, or where the walk has come to.
     let shape = Place { va: bits(64), key: bits(32), left: bits(33), next: bits(4) };
@@ -235,7 +235,9 @@ pub fn gather(
         m.set(&held, candidates.bank);
     });
     m.when(taken & packet.last, |m| m.set(&holds, 0));
-    Gathered { parts, inline, released: done.mask() | stopped.mask() }
+    let released = m.reg("released", BANKS).reset(0);
+    m.set(&released, done.mask() | stopped.mask());
+    Gathered { parts, inline, released }
 }
 
 #[cfg(test)]

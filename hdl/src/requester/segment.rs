@@ -139,6 +139,8 @@ impl Packet {
 pub struct Candidate {
     /// The packet.
     pub packet: Packet,
+    /// It has payload.
+    pub pays: Sig,
     /// It is the first since its WQE was taken up: the walk over the SGEs begins.
     pub begins: Sig,
     /// Then: address in the first SGE, as far behind its beginning as the packet is behind that of the message.
@@ -160,6 +162,7 @@ impl Candidate {
     pub fn of(cfg: &RnicConfig) -> Self {
         Candidate {
             packet: Packet::of(cfg),
+            pays: bits(1),
             begins: bits(1),
             sge_va: bits(64),
             sge_key: bits(32),
@@ -395,6 +398,7 @@ pub fn segment(
     };
     let candidate = Candidate {
         packet,
+        pays: !broken & !short & remaining.any(),
         begins: !ran,
         sge_va,
         sge_key: wqe(send_wqe::SGE0_LKEY),

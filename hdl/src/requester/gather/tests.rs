@@ -140,6 +140,7 @@ impl Bench {
             ];
             let left = u128::from(u64::from(first.len).wrapping_sub(from) & ((1 << 33) - 1));
             let walk = [
+                ("pays", u128::from(bytes > 0)),
                 ("begins", u128::from(n == 0)),
                 ("sge_va", first.addr.wrapping_add(from).into()),
                 ("sge_key", first.lkey.into()),
@@ -239,7 +240,7 @@ impl Bench {
             self.step(stall);
         }
         assert_eq!((self.seen, self.sources[0].left()), (self.parts.len(), 0), "seed {}", self.random.seed);
-        (0..INLINE_BEATS + 5).for_each(|_| self.step(0.0));
+        (0..INLINE_BEATS + 6).for_each(|_| self.step(0.0));
     }
 
     fn check_inline(&self) {

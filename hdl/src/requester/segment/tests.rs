@@ -405,6 +405,8 @@ impl Bench {
             assert_eq!(packet["inline"].to_u64() == 1, wqe.unit.inline, "{what}");
         }
         go.begins = false;
+        let pays = wqe.fault.is_none() && wqe.length() > 0;
+        assert_eq!(packet["pays"].to_u64() == 1, pays, "{what}");
         let place = (value("qp"), value("index"), value("start"));
         assert_eq!(place, (qp as u64, q.at.index.into(), 0), "{what}");
         // New is what comes for the first time, and nothing is left out.
