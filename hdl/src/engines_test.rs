@@ -11,7 +11,7 @@ fn broadcast(m: &Scope, cfg: &RnicConfig) -> QpBroadcast {
 }
 
 fn translation() -> Translation {
-    Translation { valid: bits(1), ok: bits(1), address: bits(64) }
+    Translation::of()
 }
 
 fn each(name: &str, body: impl Fn(&Scope, &RnicConfig)) {

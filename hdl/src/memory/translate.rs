@@ -22,6 +22,7 @@
 use crate::config::RnicConfig;
 use crate::types::{KeyEntry, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::cqe::LocalCause;
 
 /// A question.
 #[derive(Clone, Bundle)]
@@ -52,8 +53,17 @@ pub struct Translation {
     pub valid: Sig,
     /// Granted.
     pub ok: Sig,
+    /// If not, why: a `LocalCause`, the first that holds.
+    pub cause: Sig,
     /// Bus address of the first byte; it goes on to the next multiple of 4 KiB at least.
     pub address: Sig,
+}
+
+impl Translation {
+    /// The shape.
+    pub fn of() -> Self {
+        Translation { valid: bits(1), ok: bits(1), cause: bits(8), address: bits(64) }
+    }
 }
 
 /// Bits of a page number: bus addresses have 64 bits, pages at least 4 KiB.
@@ -119,7 +129,9 @@ pub fn translate(
         _ => one.ask.key.slice(8 + key_bits, 24 - key_bits).eq(0),
     };
     let granted_access = (entry.access & one.ask.access).eq(one.ask.access);
-    let fits_tag = entry.valid & entry.tag.eq(one.ask.key.trunc(8)) & entry.pd.eq(one.ask.pd);
+    let there = in_table & entry.valid;
+    let (fits_tag, fits_pd) = (entry.tag.eq(one.ask.key.trunc(8)), entry.pd.eq(one.ask.pd));
+    let right = there & fits_tag & fits_pd & granted_access;
 
     // Cycle 2: the range, and the page's place in the table.
     let two_valid = m.reg("two_valid", 1).reset(0);
@@ -127,7 +139,14 @@ pub fn translate(
     m.discard(&two);
     m.set(&two_valid, one_valid);
     m.set_all(&two, &one);
-    let two_ok = m.delay("two_ok", &(in_table & granted_access & fits_tag & one.ask.va.ge(entry.va)));
+    let two_ok = m.delay("two_ok", &(right & one.ask.va.ge(entry.va)));
+    // The causes differ in their low bits.
+    const { assert!(LocalCause::KeyBounds as u8 - LocalCause::KeyIndex as u8 == 4) };
+    let mut why = lit(3, 4);
+    for (fine, code) in [(granted_access, 3), (fits_pd, 2), (fits_tag, 1), (there, 0)] {
+        why = m.mux(fine, &why, &lit(3, code));
+    }
+    let two_why = m.delay("two_why", &why);
     let rest = m.delay("rest", &(one.ask.va - entry.va));
     let region = m.delay("region", &entry.length);
     let page_size = m.delay("page_size", &entry.page_size);
@@ -148,6 +167,7 @@ pub fn translate(
     m.set(&three_valid, two_valid);
     m.set_all(&three, &two);
     let ok = m.delay("three_ok", &(two_ok & inside));
+    let three_why = m.delay("three_why", &two_why);
     let three_size = m.delay("three_size", &page_size);
 
     // Cycle 4: the address, to its client.
@@ -157,11 +177,13 @@ pub fn translate(
     let large = cat(&[va.trunc(30), page.slice(18, PAGE_BITS - 18)]);
     let address = m.delay("address", &m.select(three_size, &[small, medium, large]));
     let answer_ok = m.delay("answer_ok", &ok);
+    let why = m.delay("why", &three_why);
+    let cause = cat(&[why, lit(5, u32::from(LocalCause::KeyIndex.code()) >> 3)]);
     (0..clients)
         .map(|i| {
             let valid = m.reg(&format!("answer_{i}"), 1).reset(0);
             m.set(&valid, three_valid & three.client.eq(i));
-            Translation { valid, ok: answer_ok, address }
+            Translation { valid, ok: answer_ok, cause, address }
         })
         .collect()
 }
@@ -239,6 +261,12 @@ mod tests {
             assert_eq!(self.sim.get("answer_valid"), 1, "the answer comes after 4 cycles");
             (self.sim.get("answer_ok") == 1).then(|| self.sim.get("answer_address"))
         }
+
+        /// Asks for what must be refused, and gives the cause.
+        fn refusal(&mut self, key: u64, pd: u64, access: u64, va: u64, length: u64) -> LocalCause {
+            assert_eq!(self.ask(key, pd, access, va, length), None);
+            LocalCause::from_code(self.sim.get("answer_cause") as u8).expect("a cause")
+        }
     }
 
     #[test]
@@ -272,8 +300,16 @@ mod tests {
         assert_eq!(t.ask(key ^ 1, 9, 2, va, 1), None, "another tag");
         assert_eq!(t.ask(key + (32 << 8), 9, 2, va, 1), None, "an index past the table");
         assert_eq!(t.ask(key, 9, 2, u64::MAX, 2), None, "a range that wraps");
+        // The first of several causes.
+        assert_eq!(t.refusal(key, 9, 2, va, 0x1801), LocalCause::KeyBounds);
+        assert_eq!(t.refusal(key, 9, 2, va - 1, 1), LocalCause::KeyBounds);
+        assert_eq!(t.refusal(key, 9, 6, va, 0x1801), LocalCause::KeyAccess);
+        assert_eq!(t.refusal(key, 8, 6, va, 1), LocalCause::KeyPd);
+        assert_eq!(t.refusal(key ^ 1, 8, 2, va, 1), LocalCause::KeyTag);
+        assert_eq!(t.refusal(key + (32 << 8), 9, 2, va, 1), LocalCause::KeyIndex);
         t.key(3, &[("valid", 0)]);
         assert_eq!(t.ask(key, 9, 2, va, 1), None, "no longer registered");
+        assert_eq!(t.refusal(key ^ 1, 9, 2, va, 1), LocalCause::KeyIndex);
     }
 
     #[test]

@@ -36,7 +36,7 @@ use crate::stream::{deep_fifo, fifo};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
-use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
+use ferrowire_spec::queue::cqe::WcStatus;
 
 /// What the completer learns of each packet sent, or of a WQE that failed here.
 #[derive(Clone, Bundle)]
@@ -198,6 +198,14 @@ pub fn messages(cfg: &RnicConfig) -> u32 {
     cfg.outstanding + cfg.qps + wqe_places(cfg) + ON_THE_WAY
 }
 
+/// What the lookups of a packet's pieces found.
+#[derive(Clone, Bundle)]
+struct Verdict {
+    ok: Sig,
+    /// Of the first that was refused.
+    cause: Sig,
+}
+
 /// Looks up, decides, sends. `unbarred`: QPs that start; `barred`: QPs whose payload could not be read; `payload_taken`
 /// pulses for each beat that leaves the payload buffer, `freed` counts the messages that the completer has room for again.
 #[module]
@@ -274,8 +282,14 @@ pub fn commit(
     closing.accept(answer.valid);
     m.assert(!answer.valid | closing.valid, "an answer has been asked for");
     let refused = m.reg("refused", 1).reset(0);
-    m.when(answer.valid, |m| m.set(&refused, !closing.payload & (refused | !answer.ok)));
-    let verdict = Stream::new(m, "verdict", answer.valid & closing.payload, answer.ok & !refused);
+    let first_cause = m.reg("first_cause", 8).no_reset();
+    let cause = m.mux(refused, &first_cause, &answer.cause);
+    m.when(answer.valid, |m| {
+        m.set(&refused, !closing.payload & (refused | !answer.ok));
+        m.set(&first_cause, cause);
+    });
+    let verdict = Verdict { ok: answer.ok & !refused, cause };
+    let verdict = Stream::new(m, "verdict", answer.valid & closing.payload, verdict);
     m.assert(!verdict.valid | verdict.ready, "there are no more verdicts than packets");
     let verdicts = fifo(&m.label("verdicts"), 2 * LOOKUPS, verdict);
 
@@ -283,7 +297,7 @@ pub fn commit(
     let packet = &pending.packet;
     let has_piece = pending.asks | pending.inline;
     let known = pending.valid & (!pending.asks | verdicts.valid);
-    let granted = !pending.asks | verdicts.payload;
+    let granted = !pending.asks | verdicts.ok;
     let bars = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
     let qp_state = states.read_now(packet.qp);
     let sends = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
@@ -365,7 +379,7 @@ pub fn commit(
     m.drive(&packet_room, out.ready);
     let packets = deep_fifo(&m.label("packets"), PACKETS, out);
     let status = m.mux(broken, &packet.status, &lit(8, WcStatus::LocProtErr.code()));
-    let cause = m.mux(broken, &packet.cause, &lit(8, LocalCause::KeyBounds.code()));
+    let cause = m.mux(broken, &packet.cause, &verdicts.cause);
     let sent = Sent {
         qp: packet.qp,
         psn: packet.psn,

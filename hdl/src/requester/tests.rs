@@ -10,7 +10,7 @@ use crate::memory::{Lookup, Translation};
 use crate::testing::{item, step, Item, Random, Sink, Source};
 use crate::tx::Payload;
 use crate::types::{DmaReadData, DmaReadRequest, Oldest, QpAttributes, QpBroadcast, QpInit, TxPacket};
-use ferrowire_rtl::{bits, build, Bits, Sim};
+use ferrowire_rtl::{build, Bits, Sim};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::WcStatus;
 use ferrowire_spec::queue::send_wqe::{sge::Sge, SendOpcode, SendWqe};
@@ -117,7 +117,7 @@ impl Bench {
                 m.stream_in("barred", &Bar::of(&cfg)),
                 oldest,
                 gathered.parts,
-                m.input_of("answer", &Translation { valid: bits(1), ok: bits(1), address: bits(64) }),
+                m.input_of("answer", &Translation::of()),
                 taken,
                 m.input("freed", 2),
             );
@@ -306,6 +306,7 @@ impl Bench {
         self.sim.set("answer_valid", answer.is_some().into());
         if let Some((_, ok, address)) = answer {
             self.sim.set("answer_ok", ok.into());
+            self.sim.set("answer_cause", ferrowire_spec::queue::cqe::LocalCause::KeyBounds.code().into());
             self.sim.set("answer_address", address);
             self.answers.pop_front();
         }

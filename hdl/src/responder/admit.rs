@@ -79,6 +79,13 @@ pub struct Admitted {
     pub counts: Counts,
 }
 
+/// What a lookup found.
+#[derive(Clone, Bundle)]
+struct Granted {
+    ok: Sig,
+    cause: Sig,
+}
+
 /// Syndromes: ACK without credit count, RNR NAK, NAKs (IBTA volume 1, 9.7.5.2).
 const ACK: u32 = 0x1f;
 const RNR: u32 = 1;
@@ -98,7 +105,7 @@ pub fn admit(
 ) -> Admitted {
     // A piece has its place in front of `place` before it is looked up; its answer and its address have theirs here.
     let address = Stream::new(m, "address", answer.valid, answer.address);
-    let granted = Stream::new(m, "granted", answer.valid, answer.ok);
+    let granted = Stream::new(m, "granted", answer.valid, Granted { ok: answer.ok, cause: answer.cause });
     m.assert(!answer.valid | (address.ready & granted.ready), "an answer finds its place");
     let addresses = fifo(&m.label("addresses"), WAITING, address);
     let answers = fifo(&m.label("answers"), WAITING, granted);
@@ -106,12 +113,14 @@ pub fn admit(
     // The answers of a packet's pieces, one a cycle.
     let seen = m.reg("seen", 6).reset(0);
     let refused = m.reg("refused", 1).reset(0);
+    let first_cause = m.reg("first_cause", 8).no_reset();
+    let cause_now = m.mux(refused, &first_cause, &answers.cause);
     let facts = &pending.facts;
     let none = pending.pieces.eq(0);
     let last = (seen + 1).eq(pending.pieces);
     let counts_one = pending.valid & !none & !last & answers.valid;
     let known = pending.valid & (none | (last & answers.valid));
-    let granted = none | (answers.payload & !refused);
+    let granted = none | (answers.ok & !refused);
 
     // The decision.
     let dead_bits = m.mem("dead", cfg.qps, &bits(1)).style(Style::Distributed).build();
@@ -149,16 +158,17 @@ pub fn admit(
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
+    let known_cause = |cause: LocalCause| lit(8, cause.code());
     for (yes, code, why) in [
-        (refused_invalid, WcStatus::RemInvReqErr, LocalCause::None),
-        (short, WcStatus::LocLenErr, LocalCause::Length),
-        (refused_access, WcStatus::RemAccessErr, LocalCause::KeyBounds),
-        (refused_local, WcStatus::LocProtErr, LocalCause::KeyBounds),
-        (unread, WcStatus::LocProtErr, LocalCause::Dma),
+        (refused_invalid, WcStatus::RemInvReqErr, known_cause(LocalCause::None)),
+        (short, WcStatus::LocLenErr, known_cause(LocalCause::Length)),
+        (refused_access, WcStatus::RemAccessErr, cause_now),
+        (refused_local, WcStatus::LocProtErr, cause_now),
+        (unread, WcStatus::LocProtErr, known_cause(LocalCause::Dma)),
     ] {
         m.when(yes, |m| {
             m.set(&status, code.code());
-            m.set(&cause, why.code());
+            m.set(&cause, why);
         });
     }
 
@@ -231,7 +241,10 @@ pub fn admit(
     })
     .otherwise_when(counts_one, |m| {
         m.set(&seen, seen + 1);
-        m.when(!answers.payload, |m| m.set(&refused, 1));
+        m.when(!answers.ok, |m| {
+            m.set(&refused, 1);
+            m.set(&first_cause, cause_now);
+        });
     });
 
     // One write port: a bar is never taken in the cycle of a decision.

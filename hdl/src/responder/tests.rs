@@ -92,7 +92,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             data: m.stream_in("data", &DmaReadData::of(&cfg)),
             requests: m.stream_in("request", &Headers::of()),
             frames: m.stream_in("frame", &Beat::of(cfg.beat_bytes)),
-            answer: m.input_of("answer", &Translation { valid: bits(1), ok: bits(1), address: bits(64) }),
+            answer: m.input_of("answer", &Translation::of()),
         };
         let out = responder(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), input);
         m.stream_out("lookup", out.lookup);

@@ -6,6 +6,7 @@ use super::*;
 use crate::testing::{item, step, Item, Random, Sink, Source};
 use crate::types::QpAttributes;
 use ferrowire_rtl::{build, Sim};
+use ferrowire_spec::queue::cqe::LocalCause;
 use rand::Rng;
 use std::collections::VecDeque;
 
@@ -65,7 +66,7 @@ impl Bench {
             ..RnicConfig::named("generic-8b").unwrap()
         };
         let netlist = build("bench", |m| {
-            let answer = Translation { valid: bits(1), ok: bits(1), address: bits(64) };
+            let answer = Translation::of();
             let out = commit(
                 m,
                 &cfg,
@@ -169,6 +170,7 @@ impl Bench {
         let junk = Given { ok: self.random.chance(0.5), address: self.random.rng.random() };
         let said = answer.unwrap_or(junk);
         self.sim.set("answer_ok", said.ok.into());
+        self.sim.set("answer_cause", LocalCause::KeyBounds.code().into());
         self.sim.set("answer_address", said.address);
         if answer.is_some() {
             self.answers.pop_front();
