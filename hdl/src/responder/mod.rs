@@ -16,6 +16,7 @@ mod order;
 mod place;
 mod receive;
 mod walk;
+pub mod reply;
 
 pub use admit::{admit, Admitted, Counts};
 pub use check::check;

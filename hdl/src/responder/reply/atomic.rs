@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Computes and writes atomics, and keeps the answers of each QP's last 16.
+//!
+//! ```text
+//!  operands --+                     +--> write
+//!  places   --+--> oldest job --> scan --> compute --> write --+--> history: {address, result} of the last 32
+//!  words    --+          ^            \--- history <-----------+--> replay ring of the QP: {PSN, original}
+//!  jobs ------+          +--> find: replay ring                +--> result
+//! ```
+//!
+//! All atomics of the card are executed here, one after the other, so each is atomic among them (IBTA volume 1, 9.4.5). Reads
+//! of host memory are far ahead: an atomic that read a word which another, older one had not written yet must take that
+//! one's result instead. When an atomic is read, the number of those that have been written by then is noted with it; when
+//! it is computed, the addresses of those in between are compared, four a cycle from the youngest on. An atomic that was
+//! alone when it was read compares nothing. A write counts when the channel has taken it: reads asked for later see it.
+//!
+//! The host is little-endian: the 8 bytes at the address are one number, least significant byte first. Always something is
+//! written, if only what was there.
+//!
+//! The answer is given when the write has been taken. It is kept for 16 further atomics of the QP, the most that may be
+//! outstanding (9.4.5.1, 9.7.5.1.5), in four banks by the low bits of its slot; one that is asked for again is found by PSN,
+//! four slots a cycle from the newest on. The end of a QP's life forgets them.
+//!
+//! 4 cycles an atomic, one more for each four under way, and one where another's result is taken. Reset: rings are
+//! swept, one QP a cycle.
+
+use crate::config::RnicConfig;
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+
+/// Atomics between the cutter and here.
+pub(super) const ATOMICS: u32 = 32;
+
+/// Bits of an atomic's number: it tells which of two that are under way is older.
+pub(super) const NUMBER_BITS: u32 = 6;
+
+/// Answers that are kept of a QP.
+const KEPT: u32 = 16;
+
+/// Slots that are compared in a cycle, of the history and of a ring.
+const BANKS: u32 = 4;
+
+/// What an atomic computes with.
+#[derive(Clone, Bundle)]
+pub(super) struct Operands {
+    pub(super) swap: Sig,
+    pub(super) compare: Sig,
+    pub(super) compares: Sig,
+}
+
+impl Operands {
+    /// The shape, for tests.
+    #[cfg(test)]
+    pub(super) fn of() -> Self {
+        Operands { swap: bits(64), compare: bits(64), compares: bits(1) }
+    }
+}
+
+/// Where it is.
+#[derive(Clone, Bundle)]
+pub(super) struct Place {
+    /// Bus address in words of 8 bytes.
+    pub(super) address: Sig,
+    /// Atomics that had been written when it was read.
+    pub(super) written: Sig,
+}
+
+impl Place {
+    /// The shape, for tests.
+    #[cfg(test)]
+    pub(super) fn of() -> Self {
+        Place { address: bits(61), written: bits(NUMBER_BITS) }
+    }
+}
+
+/// What was read there.
+#[derive(Clone, Bundle)]
+pub(super) struct Word {
+    pub(super) value: Sig,
+    pub(super) error: Sig,
+}
+
+impl Word {
+    /// The shape, for tests.
+    #[cfg(test)]
+    pub(super) fn of() -> Self {
+        Word { value: bits(64), error: bits(1) }
+    }
+}
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Errand {
+    /// Execute the oldest; a result follows.
+    Execute,
+    /// Forget the oldest.
+    Skip,
+    /// Find the answer of this PSN; a result follows.
+    Replay,
+    /// Forget the QP's answers.
+    Forget,
+}
+
+impl Errand {
+    pub(super) fn code(self) -> u32 {
+        self as u32
+    }
+}
+
+/// A job.
+#[derive(Clone, Bundle)]
+pub(super) struct Job {
+    pub(super) qp: Sig,
+    pub(super) psn: Sig,
+    /// An [`Errand`].
+    pub(super) errand: Sig,
+    /// What is to be forgotten has been read, or will be.
+    pub(super) granted: Sig,
+}
+
+impl Job {
+    /// The shape, for tests.
+    #[cfg(test)]
+    pub(super) fn of(cfg: &RnicConfig) -> Self {
+        Job { qp: bits(cfg.qp_bits()), psn: bits(24), errand: bits(2), granted: bits(1) }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Bundle)]
+pub(super) struct Outcome {
+    /// What the memory held before.
+    pub(super) original: Sig,
+    /// That is known.
+    pub(super) found: Sig,
+    /// It could not be read.
+    pub(super) error: Sig,
+}
+
+impl Outcome {
+    pub(super) fn of() -> Self {
+        Outcome { original: bits(64), found: bits(1), error: bits(1) }
+    }
+}
+
+/// 8 bytes to be written.
+#[derive(Clone, Bundle)]
+pub(super) struct Write {
+    pub(super) address: Sig,
+    pub(super) value: Sig,
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub(super) struct Atomics {
+    pub(super) results: Stream<Outcome>,
+    pub(super) write: Stream<Write>,
+    /// How many have been written or forgotten, modulo 2^6.
+    pub(super) written: Sig,
+}
+
+#[derive(Clone, Copy, ferrowire_rtl::Fsm)]
+enum State {
+    Sweep,
+    Idle,
+    Scan,
+    Take,
+    Compute,
+    Write,
+    Find,
+    Answer,
+}
+
+#[derive(Clone, Bundle)]
+struct Row {
+    /// The slot that is written next.
+    next: Sig,
+    /// All slots have been written.
+    full: Sig,
+}
+
+#[derive(Clone, Bundle)]
+struct Past {
+    valid: Sig,
+    address: Sig,
+}
+
+#[derive(Clone, Bundle)]
+struct Answered {
+    psn: Sig,
+    original: Sig,
+}
+
+/// The last lane for which `hits` holds, in two bits.
+fn youngest(hits: &[Sig]) -> Sig {
+    (1..BANKS).fold(lit(2, 0), |lane, i| hits[i as usize].then(lit(2, i), lane))
+}
+
+/// The atomic unit. `operands`, `places` and `words` have an entry for each atomic that is to be executed, the latter two
+/// only where it was granted.
+#[module]
+pub(super) fn atomic(
+    m: &Scope,
+    cfg: &RnicConfig,
+    operands: Stream<Operands>,
+    places: Stream<Place>,
+    words: Stream<Word>,
+    jobs: Stream<Job>,
+) -> Atomics {
+    let state = m.fsm("state", State::Sweep);
+    let (sweeping, idle) = (state.is(State::Sweep), state.is(State::Idle));
+    let qp = m.reg("qp", cfg.qp_bits()).reset(0);
+    let psn = m.reg("psn", 24).no_reset();
+    let number = m.reg("number", NUMBER_BITS).reset(0);
+    let value = m.reg("value", 64).no_reset();
+    let result = m.reg("result", 64).no_reset();
+
+    // A job.
+    let is = |errand: Errand| jobs.errand.eq(errand.code());
+    let (executes, skips) = (is(Errand::Execute), is(Errand::Skip));
+    let all_here = operands.valid & places.valid & words.valid;
+    let may =
+        m.select(jobs.errand, &[all_here, all_here | (operands.valid & !jobs.granted), lit(1, 1), lit(1, 1)]);
+    let takes = idle & jobs.valid & may;
+    jobs.accept(idle & may);
+    let errors = takes & executes & words.error;
+    let begins = takes & executes & !words.error;
+    let skipped = takes & skips & jobs.granted;
+    let alone = places.written.eq(number);
+    let newest = (number - 1).slice(2, NUMBER_BITS - 2);
+    let group = m.reg("group", NUMBER_BITS - 2).no_reset();
+    m.when(takes, |m| {
+        m.set(&qp, jobs.qp);
+        m.set(&psn, jobs.psn);
+        m.set(&value, words.value);
+        m.set(&group, newest);
+        m.when(begins, |m| {
+            m.set(&state, State::Scan);
+            m.when(alone, |m| m.set(&state, State::Compute));
+        });
+        m.when(errors, |m| m.set(&state, State::Answer));
+        m.when(is(Errand::Replay), |m| m.set(&state, State::Find));
+    });
+
+    // Those between its read and now, four a cycle.
+    let writes = m.wire("writes", 1);
+    let forgets = skipped | errors;
+    let counts = writes | forgets;
+    let past = Past { valid: writes, address: places.address };
+    let slot = number.slice(2, 3);
+    let results = m.mem("results", ATOMICS, &bits(64)).style(Style::Distributed).build();
+    results.write(writes, number.trunc(5), &result);
+    let under_way = number - places.written;
+    let hits: Vec<Sig> = (0..BANKS)
+        .map(|lane| {
+            let bank =
+                m.mem(&format!("history{lane}"), ATOMICS / BANKS, &past).style(Style::Distributed).build();
+            bank.write(counts & number.trunc(2).eq(lane), slot, &past);
+            let before = bank.read_now(group.trunc(3));
+            let place = cat(&[lit(2, lane), group]) - places.written;
+            before.valid & place.lt(under_way) & before.address.eq(places.address)
+        })
+        .collect();
+    let at_scan = state.is(State::Scan);
+    let hit = cat(&hits).any();
+    let from = m.reg("from", 5).no_reset();
+    m.when(at_scan, |m| {
+        m.set(&group, group - 1);
+        m.set(&from, cat(&[youngest(&hits), group.trunc(3)]));
+        m.when(hit, |m| m.set(&state, State::Take))
+            .otherwise_when(group.eq(places.written.slice(2, NUMBER_BITS - 2)), |m| {
+                m.set(&state, State::Compute)
+            });
+    });
+    m.when(state.is(State::Take), |m| {
+        m.set(&value, results.read_now(from));
+        m.set(&state, State::Compute);
+    });
+
+    // The result, and its write.
+    m.when(state.is(State::Compute), |m| {
+        let swapped = m.mux(value.eq(operands.compare), &operands.swap, &value);
+        m.set(&result, m.mux(operands.compares, &swapped, &(value + operands.swap)));
+        m.set(&state, State::Write);
+    });
+    let write = Write { address: cat(&[lit(3, 0), places.address]), value: result };
+    let write = Stream::new(m, "write", state.is(State::Write), write);
+    m.drive(&writes, write.fire());
+    m.when(writes, |m| m.set(&state, State::Answer));
+    m.when(counts, |m| m.set(&number, number + 1));
+    operands.accept(writes | errors | (takes & skips));
+    places.accept(counts);
+    words.accept(begins | forgets);
+
+    // The QP's ring.
+    let slot_bits = KEPT.trailing_zeros();
+    let row_shape = Row { next: bits(slot_bits), full: bits(1) };
+    let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
+    let forgotten = takes & is(Errand::Forget);
+    let next = m.wire_of("next", &row_shape);
+    rows.write(writes | sweeping | forgotten, m.mux(forgotten, &jobs.qp, &qp), &next);
+    let row = rows.read(m, takes & !forgotten, jobs.qp, Collision::Never);
+    m.set(&next.next, row.next + 1);
+    m.set(&next.full, row.full | row.next.all());
+    m.when(sweeping | forgotten, |m| m.set_all(&next, &row_shape.zeros()));
+    m.when(sweeping, |m| {
+        m.set(&qp, qp + 1);
+        m.when(qp.all(), |m| m.set(&state, State::Idle));
+    });
+
+    // Found by its PSN: the slots before the next one in its own group, then three groups, then the rest of the first.
+    let at_find = state.is(State::Find);
+    let step = m.reg("step", 3).reset(0);
+    let group_bits = slot_bits - 2;
+    let own = row.next.slice(2, group_bits);
+    let reads = at_find & step.lt(5);
+    let read_group = own - step.trunc(group_bits);
+    let looked_at = m.reg("looked_at", group_bits).no_reset();
+    m.when(reads, |m| m.set(&looked_at, read_group));
+    let answered = Answered { psn, original: value };
+    let mut found: Vec<(Sig, Sig)> = Vec::new();
+    for lane in 0..BANKS {
+        let bank =
+            m.mem(&format!("ring{lane}"), cfg.qps * KEPT / BANKS, &answered).style(Style::Block).build();
+        let is_lane = row.next.trunc(2).eq(lane);
+        bank.write(writes & is_lane, cat(&[own, qp]), &answered);
+        let kept = bank.read(m, reads, cat(&[read_group, qp]), Collision::Never);
+        let newer = row.next.trunc(2).gt(lane);
+        let counts = m.select(step, &[lit(1, 0), newer, lit(1, 1), lit(1, 1), lit(1, 1), !newer]);
+        let written = row.full | cat(&[lit(2, lane), looked_at]).lt(row.next);
+        found.push((counts & written & kept.psn.eq(psn), kept.original));
+    }
+    let (hits, originals): (Vec<Sig>, Vec<Sig>) = found.into_iter().unzip();
+    let hit = cat(&hits).any();
+    let is_found = m.reg("is_found", 1).no_reset();
+    let is_error = m.reg("is_error", 1).no_reset();
+    m.when(takes, |m| {
+        m.set(&is_found, executes);
+        m.set(&is_error, executes & words.error);
+        m.set(&step, 0);
+    });
+    m.when(at_find, |m| {
+        m.set(&step, step + 1);
+        m.when(hit, |m| {
+            m.set(&value, m.select(youngest(&hits), &originals));
+            m.set(&is_found, 1);
+        });
+        m.when(hit | step.eq(5), |m| m.set(&state, State::Answer));
+    });
+
+    let outcome = Outcome { original: value, found: is_found, error: is_error };
+    let outcome = Stream::new(m, "outcome", state.is(State::Answer), outcome);
+    m.when(outcome.fire(), |m| m.set(&state, State::Idle));
+    Atomics { results: outcome, write, written: number }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Takes READs and atomics off the QPs' lists, in turns, and cuts READs into packets.
+//!
+//! ```text
+//!  wake --> listed? --> line of QPs --> turn: row --> entry --> emit --+--> candidates
+//!             ^            ^                                    |      +--> operands of atomics
+//!             +------------+------------ more to do, or not ----+      +--> freed places
+//! ```
+//!
+//! A turn is one packet and takes 3 cycles (row, entry, emit), and the next one begins in the last of them. A QP that has
+//! more to do goes to the end of the line, or goes on at once where nobody waits. So a READ of any length costs others one
+//! packet at a time. A QP stands in the line once, for `listed` says that it is there or has the turn; what wakes it
+//! meanwhile is remembered.
+//!
+//! What is kept of a READ between turns is the number of its packets: address and length follow from it and the path MTU.
+//!
+//! A READ behind an atomic of its QP waits until that one is finished: it must see what the atomic wrote. The QP leaves the
+//! line meanwhile; `order` wakes it.
+//!
+//! Entries of a QP that has failed or ends cost a turn each and become drops, which tell all behind that they are done
+//! with. When the list of a QP that ends is empty, its end goes on, behind everything else of it.
+//!
+//! Reset: rows and marks are swept, one QP a cycle; what comes meanwhile waits.
+
+use super::atomic::{Operands, ATOMICS};
+use super::order::{places, Entry, Freed, Front, Lists, Wake, COUNT_BITS};
+use crate::config::RnicConfig;
+use crate::stream::{deep_fifo, fifo};
+use crate::types::{QpAttributes, QpBroadcast, TableWrite};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::wire::opcode::Opcode;
+
+/// What a candidate is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// A packet of a READ.
+    Read,
+    /// An atomic to be executed.
+    Atomic,
+    /// One to be answered again.
+    Replay,
+    /// An entry of a QP that has failed or ends.
+    Drop,
+    /// The end of the QP's life.
+    End,
+}
+
+impl Work {
+    pub(super) fn code(self) -> u32 {
+        self as u32
+    }
+}
+
+/// Bits of a [`Work`].
+pub(super) const WORK_BITS: u32 = 3;
+
+/// What follows from a candidate at the other end.
+#[derive(Clone, Bundle)]
+pub(super) struct About {
+    pub(super) qp: Sig,
+    /// A [`Work`].
+    pub(super) work: Sig,
+    /// The entry ends with it.
+    pub(super) closes: Sig,
+    /// The entry is not a repetition.
+    pub(super) new: Sig,
+    /// The entry is an atomic.
+    pub(super) atomic: Sig,
+    pub(super) psn: Sig,
+    pub(super) syndrome: Sig,
+    pub(super) msn: Sig,
+    /// It is the first packet of a READ.
+    pub(super) first: Sig,
+    /// And the last.
+    pub(super) last: Sig,
+    /// Its payload.
+    pub(super) bytes: Sig,
+}
+
+impl About {
+    pub(super) fn is(&self, work: Work) -> Sig {
+        self.work.eq(work.code())
+    }
+
+    /// Opcode of a READ response.
+    pub(super) fn opcode(&self, m: &Scope) -> Sig {
+        let code = |o: Opcode| lit(8, o.code());
+        let table = [
+            code(Opcode::RcReadResponseMiddle),
+            code(Opcode::RcReadResponseFirst),
+            code(Opcode::RcReadResponseLast),
+            code(Opcode::RcReadResponseOnly),
+        ];
+        m.select(ferrowire_rtl::cat(&[self.first, self.last]), &table)
+    }
+}
+
+/// What may become a packet.
+#[derive(Clone, Bundle)]
+pub(super) struct Candidate {
+    pub(super) about: About,
+    pub(super) va: Sig,
+    pub(super) rkey: Sig,
+    pub(super) pd: Sig,
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub(super) struct Cut {
+    pub(super) candidates: Stream<Candidate>,
+    /// For each atomic that is to be executed.
+    pub(super) operands: Stream<Operands>,
+    pub(super) freed: Freed,
+}
+
+/// What is kept of a QP.
+#[derive(Clone, Bundle)]
+struct Row {
+    /// Place of the oldest entry.
+    head: Sig,
+    /// Packets of it that have gone.
+    packets: Sig,
+    /// Entries that have gone, modulo 2^8.
+    entries: Sig,
+    /// An atomic is among those that may not be finished.
+    fence: Sig,
+}
+
+#[derive(Clone, Bundle)]
+struct Marks {
+    /// In the line, or its turn.
+    listed: Sig,
+    /// It ends.
+    ending: Sig,
+}
+
+#[derive(Clone, Bundle)]
+struct Copy {
+    pd: Sig,
+    mtu: Sig,
+}
+
+impl Copy {
+    fn from(a: &QpAttributes) -> Copy {
+        Copy { pd: a.pd, mtu: a.mtu }
+    }
+}
+
+#[derive(Clone, Copy, ferrowire_rtl::Fsm)]
+enum State {
+    Sweep,
+    Idle,
+    Row,
+    Entry,
+    Emit,
+}
+
+/// Bits of a packet's number within a READ: 2^31 bytes in packets of 256.
+const PACKET_BITS: u32 = 23;
+
+/// Wakes that may wait: they are looked at in two of three cycles at least.
+const WAKES: u32 = 4;
+
+/// The cutter. `failed`: QPs that have failed, and those that begin anew.
+#[module]
+pub(super) fn cut(
+    m: &Scope,
+    cfg: &RnicConfig,
+    broadcast: QpBroadcast,
+    lists: Lists,
+    wakes: Stream<Wake>,
+    failed: TableWrite<Sig>,
+) -> Cut {
+    let state = m.fsm("state", State::Sweep);
+    let (sweeping, idle, at_row) = (state.is(State::Sweep), state.is(State::Idle), state.is(State::Row));
+    let (at_entry, at_emit) = (state.is(State::Entry), state.is(State::Emit));
+    let qp = m.reg("qp", cfg.qp_bits()).reset(0);
+    let leaves = m.wire("leaves", 1);
+    let more = m.wire("more", 1);
+
+    // Who has to do: a wake is looked at in any cycle in which no turn ends.
+    let wakes = fifo(&m.label("wakes"), WAKES, wakes);
+    let marks = m.mem("marks", cfg.qps, &Marks { listed: bits(1), ending: bits(1) });
+    let marks = marks.style(Style::Distributed).build();
+    let looks = wakes.valid & !leaves & !sweeping;
+    wakes.accept(!leaves & !sweeping);
+    let woken_marks = marks.read_now(wakes.qp);
+    let marks_of = marks.read_now(qp);
+    let enlists = looks & !woken_marks.listed;
+    let (line, lined) = m.later("line", &qp);
+    let direct = enlists & idle & !line.valid;
+    let push = (enlists & !direct) | (leaves & more & line.valid);
+    let pushed = Stream::new(m, "pushed", push, m.mux(leaves, &qp, &wakes.qp));
+    m.assert(!pushed.valid | pushed.ready, "the line has a place for every QP");
+    lined.connect(deep_fifo(&m.label("queue"), cfg.qps, pushed));
+    // One that has the turn is remembered.
+    let came = m.reg("came", 1).reset(0);
+    let begins = (idle & (line.valid | direct)) | (leaves & (line.valid | more));
+    line.accept(idle | leaves);
+    let other = m.mux(at_emit, &qp, &wakes.qp);
+    let starts = m.mux(line.valid, &line.payload, &other);
+    m.when(begins, |m| {
+        m.set(&qp, starts);
+        m.set(&came, 0);
+        m.set(&state, State::Row);
+    })
+    .otherwise_when(leaves, |m| m.set(&state, State::Idle))
+    .otherwise_when(looks & wakes.qp.eq(qp), |m| m.set(&came, 1));
+
+    // What is known of the QP whose turn it is.
+    let place_bits = lists.links.entry.width();
+    let row_shape =
+        Row { head: bits(place_bits), packets: bits(PACKET_BITS), entries: bits(COUNT_BITS), fence: bits(1) };
+    let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
+    let next = m.wire_of("next", &row_shape);
+    rows.write(leaves | sweeping, qp, &next);
+    let row = rows.read(m, begins, starts, Collision::New);
+    let fronts = m.mem("fronts", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
+    fronts.write(lists.front.enable, lists.front.index, &lists.front.entry);
+    let front = fronts.read(m, begins, starts, Collision::New);
+    let given = &broadcast.attributes;
+    let copies = m.mem("copies", cfg.qps, &Copy { pd: bits(24), mtu: bits(3) }).style(Style::Block).build();
+    copies.write(given.enable, given.index, &Copy::from(&given.entry));
+    m.discard(&given.entry);
+    m.discard(&broadcast.state);
+    let copy = copies.read(m, begins, starts, Collision::New);
+    let failed_bits = m.mem("failed", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    failed_bits.write(failed.enable, failed.index, &failed.entry);
+
+    // The row's cycle: the oldest entry is read. A place is read only once an entry has been written there.
+    let empty = row.head.eq(front.tail);
+    let looks_up = at_row & !empty;
+    let pool = m.mem("pool", places(cfg), &Entry::of()).style(Style::Block).build();
+    pool.write(lists.pool.enable, lists.pool.index, &lists.pool.entry);
+    let entry = pool.read(m, looks_up, row.head, Collision::Never);
+    let links = m.mem("links", places(cfg), &bits(place_bits)).style(Style::Block).build();
+    links.write(lists.links.enable, lists.links.index, &lists.links.entry);
+    let following = links.read(m, looks_up, row.head, Collision::Never);
+    let ending = m.delay("ending", &marks_of.ending);
+    let dropping = m.delay("dropping", &(marks_of.ending | failed_bits.read_now(qp)));
+    let none = m.delay("none", &empty);
+    let settled = m.reg("settled", 1).no_reset();
+    let offset = m.reg("offset", 32).no_reset();
+    m.when(at_row, |m| {
+        m.set(&settled, row.entries.eq(front.finished));
+        // An MTU of 128 times two to the code.
+        let shifted: Vec<Sig> = (0..6).map(|code| row.packets.zext(32) << (7 + code)).collect();
+        m.set(&offset, m.select(copy.mtu, &shifted));
+    });
+
+    // The entry's cycle: what it will be.
+    let work = m.reg("work", WORK_BITS).no_reset();
+    let speaks = m.reg("speaks", 1).reset(0);
+    let va = m.reg("va", 64).no_reset();
+    let remaining = m.reg("remaining", 32).no_reset();
+    let psn = m.reg("psn", 24).no_reset();
+    let waits = !entry.atomic & row.fence & !settled;
+    m.when(at_entry, |m| {
+        m.set(&speaks, m.mux(none, &ending, &(dropping | !waits)));
+        m.set(&work, Work::Read.code());
+        m.when(entry.atomic, |m| m.set(&work, Work::Atomic.code()));
+        m.when(entry.atomic & entry.again, |m| m.set(&work, Work::Replay.code()));
+        m.when(dropping, |m| m.set(&work, Work::Drop.code()));
+        m.when(none, |m| m.set(&work, Work::End.code()));
+        m.set(&va, entry.va + offset.zext(64));
+        m.set(&remaining, entry.swap.trunc(32) - offset);
+        m.set(&psn, entry.psn + row.packets.zext(24));
+        m.set(&state, State::Emit);
+    });
+    m.when(at_row, |m| m.set(&state, State::Entry));
+
+    // The last cycle.
+    let is = |w: Work| work.eq(w.code());
+    let reads = is(Work::Read);
+    let executes = is(Work::Atomic);
+    let mtu = lit(13, 128).shl_by(copy.mtu);
+    let last = remaining.le(mtu.zext(32));
+    let closes = !reads | last;
+    let bytes = m.wire("bytes", 13);
+    m.set(&bytes, 0);
+    m.when(reads, |m| m.set(&bytes, m.mux(last, &remaining.trunc(13), &mtu)));
+    m.when(executes, |m| m.set(&bytes, 8));
+    let about = About {
+        qp,
+        work,
+        closes,
+        new: !none & !entry.again,
+        atomic: !none & entry.atomic,
+        psn,
+        syndrome: entry.syndrome,
+        msn: entry.msn,
+        first: row.packets.eq(0),
+        last,
+        bytes,
+    };
+    let candidate = Candidate { about, va, rkey: entry.rkey, pd: copy.pd };
+    let operands_room = m.wire("operands_room", 1);
+    let candidate = Stream::new(m, "candidate", at_emit & speaks & (!executes | operands_room), candidate);
+    let operands = Operands { swap: entry.swap, compare: entry.compare, compares: entry.compares };
+    let operands = Stream::new(m, "operand", candidate.fire() & executes, operands);
+    m.drive(&operands_room, operands.ready);
+    m.drive(&leaves, at_emit & (!speaks | candidate.fire()));
+    let candidates = fifo(&m.label("candidates"), 2, candidate);
+    let operands = fifo(&m.label("operands"), ATOMICS, operands);
+
+    // What becomes of the QP.
+    let ends = is(Work::End) & speaks;
+    let gone = leaves & speaks & closes & !ends;
+    let others = following.ne(front.tail) | marks_of.ending;
+    m.set(&more, came | (speaks & (!closes | others)));
+    m.when(ends, |m| m.set(&more, 0));
+    m.set_all(&next, &row);
+    m.when(speaks & !ends, |m| {
+        m.set(&next.packets, row.packets + 1);
+        m.when(reads & settled, |m| m.set(&next.fence, 0));
+        m.when(executes, |m| m.set(&next.fence, 1));
+        m.when(closes, |m| {
+            m.set(&next.head, following);
+            m.set(&next.packets, 0);
+            m.set(&next.entries, row.entries + 1);
+        });
+    });
+    let unlists = leaves & !more;
+    let new_marks = Marks {
+        listed: looks,
+        ending: m.mux(looks, &(woken_marks.ending | wakes.end), &(marks_of.ending & !ends & !sweeping)),
+    };
+    marks.write(unlists | looks | sweeping, m.mux(looks, &wakes.qp, &qp), &new_marks);
+    m.when(sweeping, |m| {
+        m.set_all(&next, &row_shape.zeros());
+        m.set(&next.head, qp.zext(place_bits));
+        m.set(&qp, qp + 1);
+        m.when(qp.all(), |m| m.set(&state, State::Idle));
+    });
+    Cut { candidates, operands, freed: Freed { valid: gone, place: row.head } }
+}

@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Looks candidates up, and asks host memory for what they need.
+//!
+//! ```text
+//!  candidate --> lookups (one, or two where a page ends) --> pending FIFO --+
+//!                        |                                                  v
+//!                        +------> translate ------> answers FIFO -------> decide --> DMA reads, ends
+//!                                                                           +------> departures
+//!                                                                           +------> places of atomics
+//! ```
+//!
+//! A packet asks for what it carries, with REMOTE_READ, an atomic for its 8 bytes with REMOTE_ATOMIC. What is refused goes
+//! on as such, without a read of host memory: what it means for the QP is decided where packets leave. Candidates
+//! that need no memory go the same way, to keep the order.
+//!
+//! One candidate a cycle, two where it lies on two pages; lookups run ahead of decisions. A decision waits until all its
+//! takers have room and the payload buffer can hold the largest packet: read data is never held up.
+//!
+//! Reset: nothing is under way.
+
+use super::atomic::{Place, ATOMICS};
+use super::cut::{About, Candidate, Work};
+use crate::config::RnicConfig;
+use crate::memory::{Lookup, Translation};
+use crate::stream::{deep_fifo, fifo};
+use crate::types::DmaReadRequest;
+use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
+
+/// Access bits of a READ and of an atomic.
+const REMOTE_READ: u32 = 1 << 2;
+const REMOTE_ATOMIC: u32 = 1 << 3;
+
+/// Lookups under way at once.
+const LOOKUPS: u32 = 8;
+
+/// Packets between here and their departure: a READ of 64 bytes each 3 cycles through 1 us of host latency at 250 MHz.
+pub(super) const DEPARTURES: u32 = 128;
+
+/// Reads under way: two for each departure, those in registers included.
+const READS: u32 = 4 * DEPARTURES;
+
+/// What a read of host memory is for.
+#[derive(Clone, Bundle)]
+pub(super) struct End {
+    /// A word of an atomic.
+    pub(super) atomic: Sig,
+    /// Which word of a beat it is.
+    pub(super) word: Sig,
+    /// The packet ends with this read.
+    pub(super) last: Sig,
+}
+
+impl End {
+    /// The shape, for tests; there is a bit of `word` where a beat is one word, too.
+    #[cfg(test)]
+    pub(super) fn of(cfg: &RnicConfig) -> Self {
+        use ferrowire_rtl::bits;
+        End { atomic: bits(1), word: bits((cfg.lane_bits() - 3).max(1)), last: bits(1) }
+    }
+}
+
+/// A candidate on its way out.
+#[derive(Clone, Bundle)]
+pub(super) struct Departure {
+    pub(super) about: About,
+    /// Its memory was refused.
+    pub(super) refused: Sig,
+    /// Payload comes for it.
+    pub(super) carries: Sig,
+    /// Lane of its first byte.
+    pub(super) lane: Sig,
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub(super) struct Issued {
+    pub(super) lookup: Stream<Lookup>,
+    pub(super) read: Stream<DmaReadRequest>,
+    /// For each read, in order.
+    pub(super) ends: Stream<End>,
+    /// Candidates, in order.
+    pub(super) departures: Stream<Departure>,
+    /// Where the atomics are that were granted.
+    pub(super) places: Stream<Place>,
+}
+
+#[derive(Clone, Bundle)]
+struct Pending {
+    about: About,
+    lookups: Sig,
+    /// Place of its first byte in the page.
+    offset: Sig,
+    /// Beats of its payload in the payload buffer.
+    beats: Sig,
+}
+
+#[derive(Clone, Bundle)]
+struct Answer {
+    ok: Sig,
+    address: Sig,
+}
+
+/// Looks up and asks. `taken` pulses for each beat that leaves the payload buffer; `written`: atomics that have been
+/// written.
+#[module]
+pub(super) fn issue(
+    m: &Scope,
+    cfg: &RnicConfig,
+    candidates: Stream<Candidate>,
+    answer: Translation,
+    taken: Sig,
+    written: Sig,
+) -> Issued {
+    let lane_bits = cfg.lane_bits();
+    let about = candidates.about.clone();
+    let is_atomic = about.is(Work::Atomic);
+
+    // Lookups: one for the first page, one more where the packet goes on to the next. Only READs and atomics have bytes.
+    let asks = about.bytes.ne(0);
+    let offset = candidates.va.trunc(12);
+    let to_page_end = (lit(13, 4096) - offset.zext(13)).named("to_page_end");
+    let crosses = about.bytes.gt(to_page_end).named("crosses");
+    let second = m.reg("second", 1).reset(0);
+    let under_way = m.reg("under_way", clog2(u64::from(LOOKUPS)) + 1).reset(0);
+    let pending_room = m.wire("pending_room", 1);
+    let may_ask = candidates.valid & asks & under_way.ne(LOOKUPS) & (pending_room | (crosses & !second));
+    let next_page = (candidates.va.slice(12, 52) + 1).named("next_page");
+    let question = Lookup {
+        key: candidates.rkey,
+        pd: candidates.pd,
+        access: m.mux(is_atomic, &lit(8, REMOTE_ATOMIC), &lit(8, REMOTE_READ)),
+        va: m.mux(second, &cat(&[lit(12, 0), next_page]), &candidates.va),
+        length: m.mux(second, &(about.bytes - to_page_end), &about.bytes).zext(32),
+    };
+    let lookup = Stream::new(m, "lookup", may_ask, question);
+    let enters = candidates.valid & m.mux(asks, &(lookup.fire() & (second | !crosses)), &lit(1, 1));
+    m.when(lookup.fire(), |m| m.set(&second, crosses & !second));
+    let lookups = m.mux(asks, &m.mux(crosses, &lit(2, 2), &lit(2, 1)), &lit(2, 0));
+    let capacity = cfg.payload_buffer_bytes / cfg.beat_bytes;
+    let room_bits = clog2(u64::from(capacity) + 1);
+    let span = about.bytes.zext(14) + offset.trunc(lane_bits).zext(14) + (cfg.beat_bytes - 1);
+    let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
+    let pending = Stream::new(m, "entering", enters, Pending { about, lookups, offset, beats });
+    m.drive(&pending_room, pending.ready);
+    candidates.accept(pending.fire());
+    let pending = fifo(&m.label("pending"), LOOKUPS, pending);
+    let answered =
+        Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
+    m.assert(!answered.valid | answered.ready, "an answer finds its place");
+    let answers = fifo(&m.label("answers"), LOOKUPS, answered);
+    let width = under_way.width();
+    m.set(&under_way, under_way + lookup.fire().zext(width) - answers.fire().zext(width));
+
+    // Decide. The first of two answers is kept.
+    let about = &pending.about;
+    let kept = m.reg("kept", 1).reset(0);
+    let kept_answer = m.reg_of("kept_answer", &answers.payload);
+    let two = pending.lookups.eq(2);
+    let none = pending.lookups.eq(0);
+    let keeps = pending.valid & two & !kept & answers.valid;
+    let known = pending.valid & (none | (answers.valid & (!two | kept)));
+    let granted = none | (answers.ok & (!two | kept_answer.ok));
+    let is_atomic = about.is(Work::Atomic);
+    let asked = granted & !none;
+
+    let room = m.reg("room", room_bits).reset(capacity);
+    // Room for the largest packet, so that the decision does not wait for this one's length.
+    let fits = room.ge(lit(room_bits, 4096 / cfg.beat_bytes + 1));
+    let (read_room, departure_room) = (m.wire("read_room", 1), m.wire("departure_room", 1));
+    let can = known & fits & read_room & departure_room;
+    // Two reads, two cycles.
+    let first_out = m.reg("first_out", 1).reset(0);
+    let half = can & two & asked & !first_out;
+    let go = can & !half;
+    m.when(half, |m| m.set(&first_out, 1)).otherwise_when(go, |m| m.set(&first_out, 0));
+    let page_rest = lit(13, 4096) - pending.offset.zext(13);
+    let lengths = [about.bytes, page_rest, about.bytes, about.bytes - page_rest];
+    let read = DmaReadRequest {
+        address: m.mux(two & !first_out, &kept_answer.address, &answers.address),
+        length: m.select(cat(&[two, first_out]), &lengths),
+    };
+    let read = Stream::new(m, "read", known & fits & departure_room & asked, read);
+    m.drive(&read_room, read.ready);
+    let reads = read.fire();
+    let read = fifo(&m.label("read"), 4, read);
+    let word = match lane_bits {
+        3 => lit(1, 0),
+        _ => pending.offset.slice(3, lane_bits - 3),
+    };
+    let ends = Stream::new(m, "ends", reads, End { atomic: is_atomic, word, last: !half });
+    m.assert(!ends.valid | ends.ready, "every read has a place");
+    let ends = deep_fifo(&m.label("ends"), READS, ends);
+    let place = Place { address: answers.address.slice(3, 61), written };
+    let places = Stream::new(m, "place", go & is_atomic & granted, place);
+    m.assert(!places.valid | places.ready, "every atomic has a place");
+    let places = fifo(&m.label("places"), ATOMICS, places);
+    let carries = granted & about.is(Work::Read) & about.bytes.ne(0);
+    let departure =
+        Departure { about: about.clone(), refused: !granted, carries, lane: pending.offset.trunc(lane_bits) };
+    let departure = Stream::new(m, "departure", go, departure);
+    m.drive(&departure_room, departure.ready);
+    let departures = deep_fifo(&m.label("departures"), DEPARTURES, departure);
+
+    pending.accept(go);
+    answers.accept(keeps | (go & !none));
+    m.when(keeps, |m| {
+        m.set(&kept, 1);
+        m.set_all(&kept_answer, &answers.payload);
+    })
+    .otherwise_when(go, |m| m.set(&kept, 0));
+    let freed_room = room + taken.zext(room_bits);
+    m.set(&room, m.mux(go & carries, &(freed_room - pending.beats), &freed_room));
+    m.assert(room.le(capacity), "the buffer gives back what it was given");
+    Issued { lookup, read, ends, departures, places }
+}

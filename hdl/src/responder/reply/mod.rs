@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reply engine: acknowledgements, READ responses and atomics, in the order of each QP's requests.
+//!
+//! ```text
+//!            ACK of a QP with nothing pending
+//!          +--------------------------------------------------------------------------+
+//!          |                                                                          v
+//!  reply --+--> order --> lists --> cut --> candidates --> issue --> departures --> depart --> header --> packet
+//!                 ^                  |        lookups <--+  |  +--> DMA reads          |  ^
+//!                 |                  |                      | ends                    |  | job, result
+//!                 |                  | operands   data -> collect --> payload ---------)--)---------> payload
+//!                 |                  v                      | words                   |  |
+//!                 |               atomic <------------------+ <-----------------------)--+
+//!                 |                  +--> DMA write                                   |
+//!                 +------------------------- finished <-------------------------------+
+//! ```
+//!
+//! - `order` owns what is pending of a QP: it lets an ACK pass or keeps the newest one, and appends READs and atomics
+//!   to the QP's list.
+//! - `cut` owns the heads of the lists. QPs with something in them take turns, a response packet each.
+//! - `issue` looks each packet up and asks host memory for it; it reserves the room first.
+//! - `collect` takes what was read: payload into a buffer, words for atomics to `atomic`.
+//! - `depart` is the one place where packets leave, in the order in which they were asked for, and where a QP fails.
+//! - `atomic` computes, writes, and keeps the answers of each QP's last 16 atomics.
+//!
+//! From `cut` on everything is in one order, that of the reads of host memory. So whatever is behind a failure, or the end
+//! of a QP's life, is found there.
+//!
+//! READ (IBTA volume 1, 9.7.5.1.4): one path MTU a packet, FIRST, MIDDLE, LAST, or ONLY. Each packet is looked up when it
+//! is its turn; a key that has been taken back meanwhile ends the QP with NAK 0x62 at the packet's PSN, a failed read of
+//! host memory with 0x63. Atomics (9.7.5.1.5): see `atomic`. A READ behind an atomic of its QP waits until that has written.
+//!
+//! ACKs (9.7.5.1.2 and 9.7.5.1.3): one that has something of its QP before it waits, and a newer one takes its place. A new
+//! READ or atomic does so too, for its response acknowledges all that was before (9.7.5.1.2).
+//!
+//! Room: `checker` bounds what is new: a QP has [`places_shared`] and one place of its own, see [`Served`]. Repetitions have
+//! places of their own, and are dropped where there is none, as the wire might have. So nobody waits for a place, and what
+//! waits for the wire or for host memory waits for nothing else.
+//!
+//! An ACK that passes is out 2 cycles after its reply. A READ of one packet: see the tests; its packet is offered
+//! a cycle after the first beat of its payload has come. Reset: tables are swept, one QP a cycle; what comes waits.
+
+mod atomic;
+mod collect;
+mod cut;
+mod depart;
+mod issue;
+mod order;
+
+pub use order::{places_shared, Served};
+
+use crate::config::RnicConfig;
+use crate::host::dma::{write_entry, EntryWrite};
+use crate::memory::{Lookup, Translation};
+use crate::stream::{arbiter, deep_fifo, fifo};
+use crate::tx::arbitrate::TxSource;
+use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, TxPacket};
+use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
+
+/// What a reply is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// An ACK or a NAK.
+    Acknowledge,
+    /// A READ to be executed.
+    Read,
+    /// An atomic to be executed or answered again.
+    Atomic,
+    /// The QP goes to RESET.
+    End,
+}
+
+impl Kind {
+    /// Its number in [`Reply`].
+    pub fn code(self) -> u32 {
+        self as u32
+    }
+}
+
+/// What is to be answered, in the order in which requests were executed.
+#[derive(Clone, Bundle)]
+pub struct Reply {
+    /// To whose peer.
+    pub qp: Sig,
+    /// A [`Kind`].
+    pub kind: Sig,
+    /// PSN of the answer, of a READ that of its first response.
+    pub psn: Sig,
+    /// AETH syndrome.
+    pub syndrome: Sig,
+    /// AETH MSN.
+    pub msn: Sig,
+    /// Virtual address; of an atomic a multiple of 8.
+    pub va: Sig,
+    /// Remote key.
+    pub rkey: Sig,
+    /// Bytes of a READ, up to 2^31.
+    pub length: Sig,
+    /// What an atomic adds or stores.
+    pub swap: Sig,
+    /// What CMP_SWAP compares with.
+    pub compare: Sig,
+    /// CMP_SWAP rather than FETCH_ADD.
+    pub compares: Sig,
+    /// A request seen before.
+    pub again: Sig,
+}
+
+impl Reply {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Reply {
+            qp: bits(cfg.qp_bits()),
+            kind: bits(2),
+            psn: bits(24),
+            syndrome: bits(8),
+            msn: bits(24),
+            va: bits(64),
+            rkey: bits(32),
+            length: bits(32),
+            swap: bits(64),
+            compare: bits(64),
+            compares: bits(1),
+            again: bits(1),
+        }
+    }
+}
+
+/// What varies in the packets of this engine.
+#[derive(Clone, Bundle)]
+struct Header {
+    qp: Sig,
+    opcode: Sig,
+    psn: Sig,
+    /// What the memory held before an atomic.
+    original: Sig,
+    syndrome: Sig,
+    msn: Sig,
+    bytes: Sig,
+    lane: Sig,
+    /// Not a packet: the QP ends behind all packets before.
+    end: Sig,
+}
+
+impl Header {
+    fn packet(&self) -> TxPacket {
+        TxPacket {
+            qp: self.qp,
+            opcode: self.opcode,
+            solicited: lit(1, 0),
+            ack_req: lit(1, 0),
+            psn: self.psn,
+            fresh: lit(1, 0),
+            va: self.original,
+            rkey: lit(32, 0),
+            dma_length: lit(32, 0),
+            swap: lit(64, 0),
+            compare: lit(64, 0),
+            syndrome: self.syndrome,
+            msn: self.msn,
+            imm: lit(32, 0),
+            payload_bytes: self.bytes,
+            payload_lane: self.lane,
+        }
+    }
+}
+
+/// Pulses for the counters.
+#[derive(Clone, Bundle)]
+pub struct Counts {
+    /// A READ was taken that had not been seen before.
+    pub reads: Sig,
+    /// Likewise an atomic.
+    pub atomics: Sig,
+    /// A repetition had no room.
+    pub crowded: Sig,
+    /// The answer of a repeated atomic is no longer known.
+    pub forgotten: Sig,
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Replied {
+    /// Packets and payload.
+    pub source: TxSource,
+    /// Questions to the key and page tables.
+    pub lookup: Stream<Lookup>,
+    /// Reads of host memory; room for the data is reserved.
+    pub read: Stream<DmaReadRequest>,
+    /// What atomics write.
+    pub write: Stream<DmaWrite>,
+    /// QPs that go to the error state.
+    pub faults: Stream<Sig>,
+    /// QPs of whose former life nothing is under way any more.
+    pub ended: Stream<Sig>,
+    /// A new READ or atomic is done with.
+    pub served: Served,
+    /// Counted events.
+    pub counts: Counts,
+}
+
+/// The reply engine. A read of host memory must see what was written before it was asked for.
+#[module]
+pub fn reply(
+    m: &Scope,
+    cfg: &RnicConfig,
+    broadcast: QpBroadcast,
+    replies: Stream<Reply>,
+    answer: Translation,
+    data: Stream<DmaReadData>,
+) -> Replied {
+    // Feedback.
+    let (finished, finishes) = m.later("finished", &order::Finished::of(cfg));
+    let (passes, tokens) = m.later("passes", &bits(1));
+    let freed = m.wire_of("freed", &order::Freed::of(cfg));
+    let failed = m.wire_of("failed", &depart::failed_of(cfg));
+    let taken = m.wire("taken", 1);
+    let written = m.wire("written", atomic::NUMBER_BITS);
+
+    let ordered = order::order(m, cfg, replies, finished, freed.clone());
+    let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone());
+    m.drive(&freed, cut.freed);
+    let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
+    let collected = collect::collect(m, cfg, data, issued.ends, passes);
+    m.drive(&taken, collected.taken);
+    let (result, results) = m.later("result", &atomic::Outcome::of());
+    let departed = depart::depart(m, cfg, issued.departures, collected.begun, collected.verdicts, result);
+    tokens.connect(departed.passes);
+    finishes.connect(departed.finished);
+    m.drive(&failed, departed.failed);
+    let computed = atomic::atomic(m, cfg, cut.operands, issued.places, collected.words, departed.jobs);
+    results.connect(computed.results);
+    m.drive(&written, computed.written);
+    let write =
+        write_entry(m, cfg, computed.write.map(|w| EntryWrite { address: w.address, entry: w.value }));
+
+    // Behind this point nothing overtakes: what is finished has been taken here.
+    let header = arbiter(m, &|_: &Header| lit(1, 1), vec![ordered.pass, departed.headers]);
+    let header = fifo(&m.label("headers"), 2, header);
+    let ended = Stream::new(m, "end", header.valid & header.end, header.qp);
+    m.assert(!ended.valid | ended.ready, "a QP ends once");
+    let ends = header.end;
+    let packet = header.discard_if(m, ends).map(Header::packet);
+    let ended = deep_fifo(&m.label("ended"), cfg.qps, ended);
+    Replied {
+        source: TxSource { packet, payload: Some(collected.payload) },
+        lookup: issued.lookup,
+        read: issued.read,
+        write,
+        faults: departed.faults,
+        ended,
+        served: ordered.served,
+        counts: Counts {
+            reads: ordered.reads,
+            atomics: ordered.atomics,
+            crowded: ordered.crowded,
+            forgotten: departed.forgotten,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What is pending of each QP: lets an ACK pass or keeps it, and appends READs and atomics to the QP's list.
+//!
+//! ```text
+//!  finished --+--> read row --> row: what becomes of it --+--> pass: ACKs
+//!  replies  --+      ^              |                     +--> pool[tail], links[tail], front --> cut
+//!                    +--------------+                     +--> wake --> cut
+//!  free places: first the never used ones, then those that come back
+//! ```
+//!
+//! One event a cycle: the row is read in one cycle and written in the next, and a read that meets the write sees it. A
+//! reply that passes is offered a cycle after it was taken. What is finished goes first: an ACK that waited for it is
+//! older than the reply beside it.
+//!
+//! READs and atomics of a QP stand in a linked list in one pool, oldest first. The place behind the newest belongs to the
+//! list already, so `cut`, which takes them off, needs nothing of the tail but its number.
+//!
+//! An ACK waits while anything is pending, and there is one at most: a newer ACK, or a new READ or atomic, whose response
+//! acknowledges as much, takes its place. A repetition does not, for it is older. It leaves when nothing is pending any
+//! more, unless the QP has failed; of one that has, none leave until its end.
+//!
+//! Places: one behind the newest entry of each QP, one for the first of each, [`places_shared`] for other new ones, which
+//! those who hand them over count, and the rest for repetitions. A QP has at most [`PENDING`] entries when a repetition is
+//! still taken.
+//!
+//! Reset: rows are swept, one a cycle, QP `q` to place `q`; what comes meanwhile waits.
+
+use super::{Header, Kind, Reply};
+use crate::config::RnicConfig;
+use crate::stream::deep_fifo;
+use crate::types::TableWrite;
+use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::wire::opcode::Opcode;
+
+/// Entries of a QP behind which no repetition is taken.
+pub const PENDING: u32 = 16;
+
+/// Bits that count the entries of a QP: `PENDING` repetitions and as many new ones, and room for more.
+pub(super) const COUNT_BITS: u32 = 8;
+
+/// New READs and atomics that may be pending beside the first one of each QP.
+pub fn places_shared(cfg: &RnicConfig) -> u32 {
+    cfg.outstanding
+}
+
+/// Places of the pool, a power of two.
+pub(super) fn places(cfg: &RnicConfig) -> u32 {
+    (3 * cfg.qps + places_shared(cfg)).next_power_of_two()
+}
+
+/// Repetitions that may be pending.
+pub(super) fn repetitions(cfg: &RnicConfig) -> u32 {
+    places(cfg) - 2 * cfg.qps - places_shared(cfg)
+}
+
+/// Bits of a place's number.
+pub(super) fn place_bits(cfg: &RnicConfig) -> u32 {
+    clog2(u64::from(places(cfg)))
+}
+
+/// A READ or an atomic in the pool.
+#[derive(Clone, Bundle)]
+pub(super) struct Entry {
+    pub(super) atomic: Sig,
+    pub(super) again: Sig,
+    pub(super) compares: Sig,
+    pub(super) psn: Sig,
+    pub(super) syndrome: Sig,
+    pub(super) msn: Sig,
+    pub(super) va: Sig,
+    pub(super) rkey: Sig,
+    /// What an atomic adds or stores; the length of a READ in its low half.
+    pub(super) swap: Sig,
+    pub(super) compare: Sig,
+}
+
+impl Entry {
+    pub(super) fn of() -> Self {
+        Entry {
+            atomic: bits(1),
+            again: bits(1),
+            compares: bits(1),
+            psn: bits(24),
+            syndrome: bits(8),
+            msn: bits(24),
+            va: bits(64),
+            rkey: bits(32),
+            swap: bits(64),
+            compare: bits(64),
+        }
+    }
+}
+
+/// What `cut` knows of a QP's list.
+#[derive(Clone, Bundle)]
+pub(super) struct Front {
+    /// The place behind the newest entry.
+    pub(super) tail: Sig,
+    /// Entries that are done with, modulo 2^8.
+    pub(super) finished: Sig,
+}
+
+impl Front {
+    pub(super) fn of(cfg: &RnicConfig) -> Self {
+        Front { tail: bits(place_bits(cfg)), finished: bits(COUNT_BITS) }
+    }
+}
+
+/// A QP whose list must be looked at, which it may be from the next cycle on.
+#[derive(Clone, Bundle)]
+pub(super) struct Wake {
+    pub(super) qp: Sig,
+    /// It ends: nothing is appended any more.
+    pub(super) end: Sig,
+}
+
+impl Wake {
+    /// The shape, for tests.
+    #[cfg(test)]
+    pub(super) fn of(cfg: &RnicConfig) -> Self {
+        Wake { qp: bits(cfg.qp_bits()), end: bits(1) }
+    }
+}
+
+/// The lists, as `cut` sees them.
+#[derive(Clone, Bundle)]
+pub(super) struct Lists {
+    pub(super) pool: TableWrite<Entry>,
+    pub(super) links: TableWrite<Sig>,
+    pub(super) front: TableWrite<Front>,
+}
+
+/// A place that comes back.
+#[derive(Clone, Bundle)]
+pub(super) struct Freed {
+    pub(super) valid: Sig,
+    pub(super) place: Sig,
+}
+
+impl Freed {
+    pub(super) fn of(cfg: &RnicConfig) -> Self {
+        Freed { valid: bits(1), place: bits(place_bits(cfg)) }
+    }
+}
+
+/// An entry that is done with: its last packet has gone, or it was dropped.
+#[derive(Clone, Bundle)]
+pub(super) struct Finished {
+    pub(super) qp: Sig,
+    /// It was the end of the QP's life.
+    pub(super) end: Sig,
+    /// Not a repetition.
+    pub(super) new: Sig,
+    pub(super) atomic: Sig,
+    /// The QP has failed.
+    pub(super) dead: Sig,
+}
+
+impl Finished {
+    pub(super) fn of(cfg: &RnicConfig) -> Self {
+        Finished { qp: bits(cfg.qp_bits()), end: bits(1), new: bits(1), atomic: bits(1), dead: bits(1) }
+    }
+}
+
+/// A new READ or atomic of a QP is done with, answered or dropped: its place is free.
+#[derive(Clone, Bundle)]
+pub struct Served {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Which QP.
+    pub qp: Sig,
+}
+
+impl Served {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Served { valid: bits(1), qp: bits(cfg.qp_bits()) }
+    }
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub(super) struct Ordered {
+    /// ACKs that wait for nothing, and ends.
+    pub(super) pass: Stream<Header>,
+    pub(super) lists: Lists,
+    /// QPs whose list must be looked at.
+    pub(super) wakes: Stream<Wake>,
+    pub(super) served: Served,
+    pub(super) reads: Sig,
+    pub(super) atomics: Sig,
+    pub(super) crowded: Sig,
+}
+
+#[derive(Clone, Bundle)]
+struct Row {
+    tail: Sig,
+    /// Entries that are not done with, and the end.
+    pending: Sig,
+    finished: Sig,
+    dead: Sig,
+    /// An ACK waits.
+    acks: Sig,
+    psn: Sig,
+    syndrome: Sig,
+    msn: Sig,
+}
+
+/// The owner of what is pending.
+#[module]
+pub(super) fn order(
+    m: &Scope,
+    cfg: &RnicConfig,
+    replies: Stream<Reply>,
+    finished: Stream<Finished>,
+    freed: Freed,
+) -> Ordered {
+    let (qp_bits, place_bits) = (cfg.qp_bits(), place_bits(cfg));
+    let sweeping = m.reg("sweeping", 1).reset(1);
+    let swept = m.reg("swept", qp_bits).reset(0);
+    m.when(sweeping, |m| {
+        m.set(&swept, swept + 1);
+        m.when(swept.all(), |m| m.set(&sweeping, 0));
+    });
+
+    // Free places.
+    let fresh = m.reg("fresh", place_bits + 1).reset(cfg.qps);
+    let back = Stream::new(m, "back", freed.valid, freed.place);
+    m.assert(!back.valid | back.ready, "every place of the pool can come back");
+    let back = deep_fifo(&m.label("free"), places(cfg), back);
+    let all_used = fresh.eq(places(cfg));
+    let free = m.mux(all_used, &back.payload, &fresh.trunc(place_bits));
+
+    // First cycle: which event, and its row.
+    let busy = m.reg("busy", 1).reset(0);
+    let moves = m.wire("moves", 1);
+    let open = !sweeping & (!busy | moves);
+    finished.accept(open);
+    replies.accept(open & !finished.valid);
+    let takes = open & (finished.valid | replies.valid);
+    let chosen = m.mux(finished.valid, &finished.qp, &replies.qp);
+    let by_finish = m.reg("by_finish", 1).reset(0);
+    let qp = m.reg("qp", qp_bits).no_reset();
+    let done = m.reg_of("done", &finished.payload);
+    let reply = m.reg_of("reply", &replies.payload);
+    m.discard(&done.qp);
+    m.discard(&reply.qp);
+    m.set(&busy, takes | (busy & !moves));
+    m.when(takes, |m| {
+        m.set(&by_finish, finished.valid);
+        m.set(&qp, chosen);
+        m.set_all(&done, &finished.payload);
+        m.set_all(&reply, &replies.payload);
+    });
+    let row_shape = Row {
+        tail: bits(place_bits),
+        pending: bits(COUNT_BITS),
+        finished: bits(COUNT_BITS),
+        dead: bits(1),
+        acks: bits(1),
+        psn: bits(24),
+        syndrome: bits(8),
+        msn: bits(24),
+    };
+    let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
+    let row_write = m.wire("row_write", 1);
+    let at = m.mux(sweeping, &swept, &qp);
+    let next = m.wire_of("next", &row_shape);
+    rows.write(row_write, at, &next);
+    let row = rows.read(m, takes, chosen, Collision::New);
+
+    // Second cycle: a reply.
+    let is = |kind: Kind| busy & !by_finish & reply.kind.eq(kind.code());
+    let (is_ack, is_end) = (is(Kind::Acknowledge), is(Kind::End));
+    let is_entry = is(Kind::Read) | is(Kind::Atomic);
+    let idle = row.pending.eq(0);
+    let repeats_bits = clog2(u64::from(repetitions(cfg)) + 1);
+    let room = m.reg("room", repeats_bits).reset(repetitions(cfg));
+    let crowded = is_entry & reply.again & (row.pending.ge(PENDING) | room.eq(0));
+    let enters = is_entry & !crowded;
+    let keeps = is_ack & !idle & !row.dead;
+    // Or something is done with.
+    let finishes = busy & by_finish;
+    let releases = finishes & row.pending.eq(1) & row.acks & !row.dead & !done.dead;
+    let passes = releases | (is_ack & idle & !row.dead) | (finishes & done.end);
+    let pass = Header {
+        qp,
+        opcode: lit(8, Opcode::RcAcknowledge.code()),
+        psn: m.mux(by_finish, &row.psn, &reply.psn),
+        original: lit(64, 0),
+        syndrome: m.mux(by_finish, &row.syndrome, &reply.syndrome),
+        msn: m.mux(by_finish, &row.msn, &reply.msn),
+        bytes: lit(13, 0),
+        lane: lit(cfg.lane_bits(), 0),
+        end: by_finish & done.end,
+    };
+    let pass = Stream::new(m, "pass", passes, pass);
+    // A READ may wait for an atomic before it.
+    let wakes = enters | is_end | (finishes & done.atomic & row.pending.ne(1));
+    let wake = Stream::new(m, "wake", wakes, Wake { qp, end: is_end });
+    m.drive(&moves, m.mux(passes, &pass.ready, &(wake.ready | !wakes)));
+    let (enters, finishes) = ((enters & moves).named("enters_now"), (finishes & moves).named("finishes_now"));
+    let is_end = is_end & moves;
+    let served = Served { valid: finishes & done.new, qp };
+
+    m.assert(!(finishes & idle), "only what is pending is finished");
+    m.assert(!(busy & !by_finish & row.pending.all()), "the entries of a QP can be counted");
+    m.assert(
+        !enters | !all_used | back.valid,
+        "an entry is handed over only where its place is known to be free",
+    );
+    back.accept(enters & all_used);
+    m.when(enters & !all_used, |m| m.set(&fresh, fresh + 1));
+    let one = |s: Sig| s.zext(repeats_bits);
+    let returns = finishes & !done.new & !done.end;
+    m.set(&room, room - one(enters & reply.again) + one(returns));
+
+    // What becomes of the row.
+    m.set_all(&next, &row);
+    m.when(enters, |m| m.set(&next.tail, free));
+    m.when(enters | is_end, |m| m.set(&next.pending, row.pending + 1));
+    m.when((enters & !reply.again) | is_end, |m| m.set(&next.acks, 0));
+    m.when(keeps, |m| {
+        m.set(&next.acks, 1);
+        m.set(&next.psn, reply.psn);
+        m.set(&next.syndrome, reply.syndrome);
+        m.set(&next.msn, reply.msn);
+    });
+    m.when(finishes, |m| {
+        m.set(&next.pending, row.pending - 1);
+        m.set(&next.finished, row.finished + (!done.end).zext(COUNT_BITS));
+        m.set(&next.dead, (row.dead | done.dead) & !done.end);
+        m.when(row.pending.eq(1), |m| m.set(&next.acks, 0));
+    });
+    m.when(sweeping, |m| {
+        m.set_all(&next, &row_shape.zeros());
+        m.set(&next.tail, swept.zext(place_bits));
+    });
+    let changes = enters | is_end | keeps | finishes;
+    m.drive(&row_write, changes | sweeping);
+
+    // To whom it matters.
+    let lists = Lists {
+        pool: TableWrite {
+            enable: enters,
+            index: row.tail,
+            entry: Entry {
+                atomic: reply.kind.eq(Kind::Atomic.code()),
+                again: reply.again,
+                compares: reply.compares,
+                psn: reply.psn,
+                syndrome: reply.syndrome,
+                msn: reply.msn,
+                va: reply.va,
+                rkey: reply.rkey,
+                swap: m.mux(reply.kind.eq(Kind::Read.code()), &reply.length.zext(64), &reply.swap),
+                compare: reply.compare,
+            },
+        },
+        links: TableWrite { enable: enters, index: row.tail, entry: free },
+        front: TableWrite {
+            enable: enters | finishes | sweeping,
+            index: at,
+            entry: Front { tail: next.tail, finished: next.finished },
+        },
+    };
+    let is_atomic = reply.kind.eq(Kind::Atomic.code());
+    let reads = enters & !is_atomic & !reply.again;
+    let atomics = enters & is_atomic & !reply.again;
+    Ordered { pass, lists, wakes: wake, served, reads, atomics, crowded }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,315 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Replies and finished entries in any interleaving, against a model that takes them one by one.
+
+use super::*;
+use crate::testing::{step, Random, Sink, Source};
+use ferrowire_rtl::{build, Sim};
+use rand::Rng;
+use std::collections::{HashSet, VecDeque};
+
+const QPS: u32 = 8;
+
+fn config() -> RnicConfig {
+    RnicConfig { qps: QPS, outstanding: 16, ..RnicConfig::named("generic-8b").unwrap() }
+}
+
+/// PSN, syndrome, MSN.
+type Ack = (u64, u64, u64);
+
+/// An entry that the bench has to finish.
+#[derive(Clone, Debug)]
+struct Pending {
+    place: u64,
+    new: bool,
+    atomic: bool,
+    end: bool,
+}
+
+#[derive(Clone, Default)]
+struct Qp {
+    pending: VecDeque<Pending>,
+    ack: Option<Ack>,
+    dead: bool,
+    ending: bool,
+    tail: u64,
+    psn: u64,
+    new: usize,
+}
+
+struct Bench {
+    sim: Sim,
+    sources: [Source; 2],
+    sinks: [Sink; 2],
+    random: Random,
+    stall: f64,
+    qps: Vec<Qp>,
+    /// Replies that were handed over, and what was said to be finished.
+    replies: VecDeque<(usize, Kind, bool, Ack)>,
+    finished: VecDeque<(usize, bool, Pending)>,
+    /// QP, PSN, syndrome, MSN, end.
+    expected: Vec<[u64; 5]>,
+    wakes: Vec<(u64, u64)>,
+    used: HashSet<u64>,
+    crowded: u64,
+    served: Vec<u64>,
+    /// Places on their way back.
+    freed: VecDeque<u64>,
+    new: u64,
+    again: u64,
+}
+
+impl Bench {
+    fn new(seed: u64, stall: f64) -> Bench {
+        let cfg = config();
+        let netlist = build("bench", |m| {
+            let out = order(
+                m,
+                &cfg,
+                m.stream_in("reply", &Reply::of(&cfg)),
+                m.stream_in("finished", &Finished::of(&cfg)),
+                m.input_of("freed", &Freed::of(&cfg)),
+            );
+            m.stream_out("pass", out.pass);
+            m.stream_out("wake", out.wakes);
+            m.output("pool", &m.delay("pool_late", &out.lists.pool));
+            m.output("links", &m.delay("links_late", &out.lists.links));
+            m.output("front", &m.delay("front_late", &out.lists.front));
+            m.output("served", &m.delay("served_late", &out.served));
+            let counts = ferrowire_rtl::cat(&[out.reads, out.atomics, out.crowded]);
+            m.output("counts", &m.delay("counts_late", &counts));
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let header = Header {
+            qp: bits(cfg.qp_bits()),
+            opcode: bits(8),
+            psn: bits(24),
+            original: bits(64),
+            syndrome: bits(8),
+            msn: bits(24),
+            bytes: bits(13),
+            lane: bits(cfg.lane_bits()),
+            end: bits(1),
+        };
+        Bench {
+            sim,
+            sources: [Source::new("reply", &Reply::of(&cfg)), Source::new("finished", &Finished::of(&cfg))],
+            sinks: [Sink::new("pass", &header), Sink::new("wake", &Wake::of(&cfg))],
+            random: Random::new(seed),
+            stall,
+            qps: (0..QPS).map(|qp| Qp { tail: qp.into(), ..Qp::default() }).collect(),
+            replies: VecDeque::new(),
+            finished: VecDeque::new(),
+            expected: Vec::new(),
+            wakes: Vec::new(),
+            used: (0..QPS).map(u64::from).collect(),
+            crowded: 0,
+            served: Vec::new(),
+            freed: VecDeque::new(),
+            new: 0,
+            again: 0,
+        }
+    }
+
+    fn push(&mut self, qp: usize, kind: Kind, again: bool) {
+        let row = &mut self.qps[qp];
+        row.psn += 1;
+        let ack = (row.psn, self.random.rng.random_range(0..256), self.random.rng.random_range(0..1 << 24));
+        self.sources[0].push_values(&[
+            ("qp", qp as u128),
+            ("kind", kind.code().into()),
+            ("psn", ack.0.into()),
+            ("syndrome", ack.1.into()),
+            ("msn", ack.2.into()),
+            ("length", 0x8000_0000),
+            ("swap", 0xffff),
+            ("again", again.into()),
+        ]);
+        self.replies.push_back((qp, kind, again, ack));
+    }
+
+    /// The oldest entry of a QP is done with.
+    fn finish(&mut self, qp: usize, dead: bool) {
+        let Some(entry) = self.qps[qp].pending.pop_front() else { return };
+        self.sources[1].push_values(&[
+            ("qp", qp as u128),
+            ("end", entry.end.into()),
+            ("new", entry.new.into()),
+            ("atomic", entry.atomic.into()),
+            ("dead", dead.into()),
+        ]);
+        if !entry.end {
+            // Its place has come back long ago.
+            self.freed.push_back(entry.place);
+        }
+        // It counts until it has been taken.
+        self.qps[qp].pending.push_front(entry.clone());
+        self.finished.push_back((qp, dead, entry));
+    }
+
+    fn step(&mut self) {
+        let back = self.freed.pop_front();
+        self.sim.set("freed_valid", back.is_some().into());
+        self.sim.set("freed_place", back.unwrap_or(0));
+        if let Some(place) = back {
+            assert!(self.used.remove(&place));
+        }
+        let left = [self.sources[0].left(), self.sources[1].left()];
+        step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
+        // At most one of both is taken in a cycle, and acted upon behind this edge, in this order.
+        if self.sources[1].left() < left[1] {
+            let (qp, dead, entry) = self.finished.pop_front().unwrap();
+            let row = &mut self.qps[qp];
+            row.pending.pop_front();
+            if entry.new {
+                self.served.push(qp as u64);
+                self.new -= 1;
+                row.new -= 1;
+            } else if !entry.end {
+                self.again -= 1;
+            }
+            row.dead |= dead;
+            if entry.end {
+                assert!(row.pending.is_empty());
+                self.expected.push([qp as u64, 0, 0, 0, 1]);
+                (row.dead, row.ending) = (false, false);
+            } else if row.pending.is_empty() {
+                if let Some(ack) = row.ack.take().filter(|_| !row.dead) {
+                    self.expected.push([qp as u64, ack.0, ack.1, ack.2, 0]);
+                }
+            } else if entry.atomic {
+                self.wakes.push((qp as u64, 0));
+            }
+        }
+        if self.sources[0].left() < left[0] {
+            let (qp, kind, again, ack) = self.replies.pop_front().unwrap();
+            let row = &mut self.qps[qp];
+            match kind {
+                Kind::Acknowledge if row.dead => {}
+                Kind::Acknowledge if row.pending.is_empty() => {
+                    self.expected.push([qp as u64, ack.0, ack.1, ack.2, 0]);
+                }
+                Kind::Acknowledge => row.ack = Some(ack),
+                Kind::End => {
+                    row.ack = None;
+                    row.pending.push_back(Pending { place: 0, new: false, atomic: false, end: true });
+                    self.wakes.push((qp as u64, 1));
+                }
+                _ if again && (row.pending.len() >= 16 || self.again == repetitions(&config()).into()) => {
+                    self.crowded += 1;
+                }
+                _ => {
+                    if !again {
+                        row.ack = None;
+                        self.new += 1;
+                    }
+                    self.again += u64::from(again);
+                    let entry =
+                        Pending { place: row.tail, new: !again, atomic: kind == Kind::Atomic, end: false };
+                    row.pending.push_back(entry);
+                    self.wakes.push((qp as u64, 0));
+                    // The block writes it when it moves on: see below.
+                    row.tail = u64::MAX;
+                }
+            }
+        }
+        self.look();
+    }
+
+    /// What the block has written in the cycle before.
+    fn look(&mut self) {
+        if self.sim.get("links_enable") == 1 {
+            let (place, next) = (self.sim.get("links_index"), self.sim.get("links_entry"));
+            assert_eq!(self.sim.get("pool_enable"), 1);
+            assert_eq!(self.sim.get("pool_index"), place);
+            assert_eq!(self.sim.get("front_enable"), 1);
+            assert_eq!(self.sim.get("front_entry_tail"), next);
+            assert!(self.used.insert(next), "place {next} is in use");
+            let qp = self.sim.get("front_index") as usize;
+            let length = self.sim.get("pool_entry_swap");
+            let atomic = self.sim.get("pool_entry_atomic");
+            assert_eq!(length, if atomic == 1 { 0xffff } else { 0x8000_0000 });
+            assert_eq!(self.qps[qp].tail, u64::MAX, "an entry that was not handed over");
+            self.qps[qp].tail = next;
+        }
+        if self.sim.get("served_valid") == 1 {
+            let served = self.sim.get("served_qp");
+            assert_eq!(self.served.remove(0), served);
+        }
+        self.crowded -= self.sim.get("counts") >> 2;
+    }
+}
+
+#[test]
+fn acknowledgements_wait_for_what_was_before_and_the_newest_one_stays() {
+    for (stall, seed) in [(0.0, 1), (0.3, 2), (0.6, 3)] {
+        let mut bench = Bench::new(seed, stall);
+        let mut crowded = 0;
+        for round in 0..6000 {
+            let qp = bench.random.rng.random_range(0..QPS as usize);
+            let free = bench.replies.iter().all(|r| r.0 != qp);
+            // An entry's place is known once the block has written it.
+            let known = bench.qps[qp].tail != u64::MAX;
+            let row = &bench.qps[qp];
+            let (dead, ending, first) = (row.dead, row.ending, row.new == 0);
+            if free && known && !ending && bench.sources[0].left() < 4 {
+                let room = bench.qps.iter().map(|q| q.new.saturating_sub(1)).sum::<usize>() < 16;
+                match bench.random.rng.random_range(0..20) {
+                    0..8 => bench.push(qp, Kind::Acknowledge, false),
+                    8..12 if first || room => {
+                        bench.qps[qp].new += 1;
+                        let kind = [Kind::Read, Kind::Atomic][bench.random.rng.random_range(0..2)];
+                        bench.push(qp, kind, false);
+                    }
+                    12..18 => {
+                        let kind = [Kind::Read, Kind::Atomic][bench.random.rng.random_range(0..2)];
+                        bench.push(qp, kind, true);
+                    }
+                    18.. if dead || round % 7 == 0 => {
+                        bench.qps[qp].ending = true;
+                        bench.push(qp, Kind::End, false);
+                    }
+                    _ => {}
+                }
+            }
+            let often = if round % 1000 < 500 { 0.1 } else { 0.6 };
+            let qp = bench.random.rng.random_range(0..QPS as usize);
+            let entry = bench.qps[qp].pending.front().cloned();
+            let busy = bench.finished.iter().any(|f| f.0 == qp);
+            let settled = bench.qps[qp].tail != u64::MAX;
+            if bench.random.chance(often) && !busy && settled && entry.is_some() {
+                let end = entry.is_some_and(|e| e.end);
+                let dead = !end && (bench.qps[qp].dead || bench.random.chance(0.05));
+                bench.finish(qp, dead);
+            }
+            let before = bench.crowded;
+            bench.step();
+            crowded += u64::from(bench.crowded > before);
+        }
+        for _ in 0..2000 {
+            for qp in 0..QPS as usize {
+                let busy = bench.finished.iter().any(|f| f.0 == qp) || bench.qps[qp].tail == u64::MAX;
+                let dead = bench.qps[qp].dead && !bench.qps[qp].pending.front().is_some_and(|e| e.end);
+                if !busy {
+                    bench.finish(qp, dead);
+                }
+            }
+            bench.step();
+        }
+        let seed = bench.random.seed;
+        let got: Vec<[u64; 5]> = bench.sinks[0]
+            .items
+            .iter()
+            .map(|i| match i["end"].is_zero() {
+                true => ["qp", "psn", "syndrome", "msn", "end"].map(|f| i[f].to_u64()),
+                false => [i["qp"].to_u64(), 0, 0, 0, 1],
+            })
+            .collect();
+        assert_eq!(got, bench.expected, "seed {seed}");
+        let wakes: Vec<(u64, u64)> =
+            bench.sinks[1].items.iter().map(|i| (i["qp"].to_u64(), i["end"].to_u64())).collect();
+        assert_eq!(wakes, bench.wakes, "seed {seed}");
+        assert!(bench.served.is_empty() && bench.crowded == 0 && crowded > 5, "seed {seed}: {crowded}");
+        assert_eq!(bench.used.len(), QPS as usize, "seed {seed}: every place has come back");
+    }
+}

@@ -1,0 +1,746 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The reply engine as a whole, before a host whose reads and tables take their time.
+//!
+//! Every QP has memory of its own, which only its atomics change, and all share a few words. What leaves is compared
+//! with what each QP's replies ask for, in their order; atomics with the order in which they were written.
+
+mod model;
+
+use self::model::{Expect, Life, Operation, Sent};
+use super::*;
+use crate::testing::{step, Random, Sink, Source};
+use crate::tx::Payload;
+use ferrowire_rtl::{build, Bits, Sim};
+use rand::Rng;
+use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
+
+const PAGE: u64 = 4096;
+/// Pages of a QP: one has a private word, the others are only read.
+const PAGES: u64 = 12;
+/// Words that all QPs may change, from this bus address on.
+const SHARED: u64 = 0x77_0000_0ff0;
+const SHARED_WORDS: u64 = 4;
+const SHARED_KEY: u32 = 0x5a00;
+const MODULUS: u32 = 1 << 24;
+
+const REPLY: usize = 0;
+const DATA: usize = 1;
+const PACKET: usize = 0;
+const PAYLOAD: usize = 1;
+const LOOKUP: usize = 2;
+const READ: usize = 3;
+const WRITE: usize = 4;
+const FAULT: usize = 5;
+const ENDED: usize = 6;
+
+/// What memory that nobody changes holds.
+fn byte(address: u64) -> u8 {
+    (address.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u8
+}
+
+/// A READ of host memory under way.
+struct Fetch {
+    due: u64,
+    address: u64,
+    length: u64,
+    /// What it found if it was looked at early.
+    early: Option<Vec<u8>>,
+    error: bool,
+}
+
+struct Bench {
+    cfg: RnicConfig,
+    sim: Sim,
+    sources: [Source; 2],
+    sinks: [Sink; 7],
+    random: Random,
+    stall: f64,
+    /// Words that have been written.
+    memory: HashMap<u64, u64>,
+    /// Address, what was there, and what is now.
+    writes: Vec<(u64, u64, u64)>,
+    answers: VecDeque<(u64, Option<u64>)>,
+    fetches: VecDeque<Fetch>,
+    host: RangeInclusive<u64>,
+    tables: RangeInclusive<u64>,
+    /// Probabilities that a page is refused, and that a read fails.
+    refusals: f64,
+    errors: f64,
+    lives: Vec<Vec<Life>>,
+    packets: Vec<Sent>,
+    /// Packets whose payload is to come, and beats that came: payload may be ahead of its packet.
+    incomplete: VecDeque<usize>,
+    beats: VecDeque<crate::testing::Item>,
+    served: Vec<u64>,
+    handed: Vec<u64>,
+    counts: [u64; 4],
+    seen: [usize; 7],
+}
+
+impl Bench {
+    fn new(beat_bytes: u32, qps: u32, seed: u64, stall: f64) -> Bench {
+        let cfg = RnicConfig {
+            beat_bytes,
+            qps,
+            outstanding: 256,
+            payload_buffer_bytes: 512 * beat_bytes.max(16),
+            ..RnicConfig::named("generic-8b").unwrap()
+        };
+        let netlist = build("bench", |m| {
+            let out = reply(
+                m,
+                &cfg,
+                m.input_of("broadcast", &QpBroadcast::of(&cfg)),
+                m.stream_in("reply", &Reply::of(&cfg)),
+                m.input_of("answer", &Translation { valid: bits(1), ok: bits(1), address: bits(64) }),
+                m.stream_in("data", &DmaReadData::of(&cfg)),
+            );
+            m.stream_out("packet", out.source.packet);
+            m.stream_out("payload", out.source.payload.unwrap());
+            m.stream_out("lookup", out.lookup);
+            m.stream_out("read", out.read);
+            m.stream_out("write", out.write);
+            m.stream_out("fault", out.faults);
+            m.stream_out("ended", out.ended);
+            m.output("served", &m.delay("served_late", &out.served));
+            m.output("counts", &m.delay("counts_late", &out.counts));
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let qp = bits(cfg.qp_bits());
+        let mut bench = Bench {
+            sources: [Source::new("reply", &Reply::of(&cfg)), Source::new("data", &DmaReadData::of(&cfg))],
+            sinks: [
+                Sink::new("packet", &TxPacket::of(&cfg)),
+                Sink::new("payload", &Payload::of(&cfg)),
+                Sink::new("lookup", &Lookup::of()),
+                Sink::new("read", &DmaReadRequest::of()),
+                Sink::new("write", &DmaWrite::of(&cfg)),
+                Sink::new("fault", &qp),
+                Sink::new("ended", &qp),
+            ],
+            cfg,
+            sim,
+            random: Random::new(seed),
+            stall,
+            memory: HashMap::new(),
+            writes: Vec::new(),
+            answers: VecDeque::new(),
+            fetches: VecDeque::new(),
+            host: 1..=1,
+            tables: 4..=4,
+            refusals: 0.0,
+            errors: 0.0,
+            lives: (0..qps).map(|_| Vec::new()).collect(),
+            packets: Vec::new(),
+            incomplete: VecDeque::new(),
+            beats: VecDeque::new(),
+            served: vec![0; qps as usize],
+            handed: vec![0; qps as usize],
+            counts: [0; 4],
+            seen: [0; 7],
+        };
+        (0..qps).for_each(|qp| bench.start(qp, 256));
+        bench
+    }
+
+    /// A QP's new life. Its protection domain is its number and 100.
+    fn start(&mut self, qp: u32, mtu: u32) {
+        let psn = match self.random.chance(0.3) {
+            true => MODULUS - self.random.rng.random_range(1..20),
+            false => self.random.rng.random_range(0..MODULUS),
+        };
+        for (name, value) in [("mtu", mtu.trailing_zeros() - 7), ("pd", qp + 100)] {
+            self.sim.set(&format!("broadcast_attributes_entry_{name}"), value.into());
+        }
+        self.sim.set("broadcast_attributes_index", qp.into());
+        self.sim.set("broadcast_attributes_enable", 1);
+        self.step();
+        self.sim.set("broadcast_attributes_enable", 0);
+        let private = self.word(self.address(qp, 0));
+        self.lives[qp as usize].push(Life::new(psn, mtu, private));
+    }
+
+    /// Bus address of a byte of a QP's memory; its pages lie apart.
+    fn address(&self, qp: u32, at: u64) -> u64 {
+        (u64::from(qp) << 28) + (at / PAGE) * 0x11_3000 + at % PAGE
+    }
+
+    /// Its virtual address: the first page begins at a page.
+    fn va(&self, qp: u32, at: u64) -> u64 {
+        0x7f00_0000_0000 + (u64::from(qp) << 20) + at
+    }
+
+    fn key(qp: u32) -> u32 {
+        (qp + 7) << 8 | 0x33
+    }
+
+    fn word(&self, address: u64) -> u64 {
+        let still = u64::from_le_bytes(std::array::from_fn(|i| byte(address + i as u64)));
+        self.memory.get(&address).copied().unwrap_or(still)
+    }
+
+    fn bytes(&self, address: u64, length: u64) -> Vec<u8> {
+        (address..address + length).map(|a| (self.word(a & !7) >> (8 * (a & 7))) as u8).collect()
+    }
+
+    /// What the tables say.
+    fn translate(&self, key: u32, pd: u32, access: u32, va: u64, length: u64) -> Option<(u32, u64)> {
+        let qp = pd.checked_sub(100).filter(|qp| *qp < self.cfg.qps)?;
+        if key == SHARED_KEY {
+            let within = va.checked_sub(SHARED).filter(|at| at + length <= 8 * SHARED_WORDS)?;
+            return (access == 8).then_some((qp, SHARED + within));
+        }
+        let at = va.checked_sub(self.va(qp, 0)).filter(|at| at + length <= PAGES * PAGE)?;
+        (key == Self::key(qp) && [4, 8].contains(&access)).then(|| (qp, self.address(qp, at)))
+    }
+
+    fn life(&mut self, qp: u32) -> &mut Life {
+        self.lives[qp as usize].last_mut().unwrap()
+    }
+
+    fn step(&mut self) {
+        let now = self.sim.cycles();
+        let answer = self.answers.front().is_some_and(|(due, _)| *due <= now);
+        self.sim.set("answer_valid", answer.into());
+        let answer = if answer { self.answers.pop_front().unwrap().1 } else { None };
+        self.sim.set("answer_ok", answer.is_some().into());
+        self.sim.set("answer_address", answer.unwrap_or_else(|| self.random.rng.random()));
+        if self.fetches.front().is_some_and(|f| f.due <= now) && self.sources[DATA].left() == 0 {
+            let fetch = self.fetches.pop_front().unwrap();
+            self.deliver(fetch);
+        }
+        step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
+        self.observe(now);
+    }
+
+    fn deliver(&mut self, fetch: Fetch) {
+        let (lanes, bytes) = (
+            u64::from(self.cfg.beat_bytes),
+            fetch.early.unwrap_or_else(|| self.bytes(fetch.address, fetch.length)),
+        );
+        let first = fetch.address / lanes * lanes;
+        let beats = (fetch.address + fetch.length - first).div_ceil(lanes);
+        for beat in 0..beats {
+            let mut data = self.random.bytes(lanes as usize);
+            for (lane, data) in data.iter_mut().enumerate() {
+                let at = (first + beat * lanes + lane as u64).wrapping_sub(fetch.address);
+                if at < fetch.length && !fetch.error {
+                    *data = bytes[at as usize];
+                }
+            }
+            let mut item = crate::testing::item(
+                &DmaReadData::of(&self.cfg),
+                &[("last", (beat + 1 == beats).into()), ("error", (fetch.error && beat + 1 == beats).into())],
+            );
+            item.insert("data".into(), Bits::from_bytes(8 * self.cfg.beat_bytes, &data));
+            self.sources[DATA].push(item);
+        }
+    }
+
+    /// What came in this cycle.
+    fn observe(&mut self, now: u64) {
+        let new = |sinks: &[Sink; 7], seen: &mut [usize; 7], sink: usize| {
+            let from = std::mem::replace(&mut seen[sink], sinks[sink].items.len());
+            sinks[sink].items[from..].to_vec()
+        };
+        for item in new(&self.sinks, &mut self.seen, LOOKUP) {
+            let field = |name: &str| item[name].to_u64() as u32;
+            let (va, length) = (item["va"].to_u64(), item["length"].to_u64());
+            let mut found = self.translate(field("key"), field("pd"), field("access"), va, length);
+            assert!(found.is_some(), "seed {}: a lookup of nobody's", self.random.seed);
+            if self.random.chance(self.refusals) {
+                self.life(found.unwrap().0).injected[0] = true;
+                found = None;
+            }
+            let wait = self.random.rng.random_range(self.tables.clone());
+            // As many cycles behind the question, which was taken in this one.
+            self.answers.push_back((now + wait, found.map(|f| f.1)));
+        }
+        for item in new(&self.sinks, &mut self.seen, READ) {
+            let (address, length) = (item["address"].to_u64(), item["length"].to_u64());
+            assert!(address % PAGE + length <= PAGE && length > 0);
+            let error = address < SHARED && self.random.chance(self.errors);
+            if error {
+                self.life((address >> 28) as u32).injected[1] = true;
+            }
+            let due = now + self.random.rng.random_range(self.host.clone());
+            let early = self.random.chance(0.5).then(|| self.bytes(address, length));
+            self.fetches.push_back(Fetch { due, address, length, early, error });
+        }
+        for item in new(&self.sinks, &mut self.seen, WRITE) {
+            let (address, lanes) = (item["address"].to_u64(), u64::from(self.cfg.beat_bytes));
+            let lane = address % lanes;
+            assert_eq!((address % 8, item["length"].to_u64(), item["last"].to_u64()), (0, 8, 1));
+            assert_eq!(item["strobe"].to_u64(), 0xff << lane);
+            let value =
+                item["data"].to_bytes()[lane as usize..][..8].try_into().map(u64::from_le_bytes).unwrap();
+            self.writes.push((address, self.word(address), value));
+            self.memory.insert(address, value);
+        }
+        for item in new(&self.sinks, &mut self.seen, PACKET) {
+            let field = |name: &str| item[name].to_u64() as u32;
+            let sent = Sent {
+                qp: field("qp"),
+                life: self.lives[field("qp") as usize].len() - 1,
+                opcode: field("opcode") as u8,
+                psn: field("psn"),
+                syndrome: field("syndrome") as u8,
+                msn: field("msn"),
+                original: item["va"].to_u64(),
+                bytes: field("payload_bytes") as usize,
+                lane: field("payload_lane") as usize,
+                payload: Vec::new(),
+                poisoned: false,
+            };
+            if sent.bytes > 0 {
+                self.incomplete.push_back(self.packets.len());
+            }
+            self.packets.push(sent);
+        }
+        self.beats.extend(new(&self.sinks, &mut self.seen, PAYLOAD));
+        while let Some(packet) = self.incomplete.front() {
+            let Some(item) = self.beats.pop_front() else { break };
+            let packet = &mut self.packets[*packet];
+            packet.payload.extend(item["data"].to_bytes());
+            if item["last"].to_u64() == 1 {
+                packet.poisoned = item["poisoned"].to_u64() == 1;
+                let used = packet.lane + packet.bytes;
+                assert!(
+                    used <= packet.payload.len()
+                        && used + self.cfg.beat_bytes as usize > packet.payload.len()
+                );
+                packet.payload.drain(..packet.lane);
+                packet.payload.truncate(packet.bytes);
+                self.incomplete.pop_front();
+            }
+        }
+        for item in new(&self.sinks, &mut self.seen, FAULT) {
+            let qp = item[""].to_u64() as u32;
+            self.life(qp).faults += 1;
+        }
+        for item in new(&self.sinks, &mut self.seen, ENDED) {
+            let qp = item[""].to_u64() as u32;
+            let due = self.handed[qp as usize];
+            assert_eq!(self.served[qp as usize], due, "seed {}: QP {qp} has ended", self.random.seed);
+            let life = self.life(qp);
+            assert!(life.ending && !life.ended);
+            life.ended = true;
+        }
+        if self.sim.get("served_valid") == 1 {
+            self.served[self.sim.get("served_qp") as usize] += 1;
+        }
+        for (count, name) in self.counts.iter_mut().zip(["reads", "atomics", "crowded", "forgotten"]) {
+            *count += self.sim.get(&format!("counts_{name}"));
+        }
+    }
+
+    /// Hands over a reply, and says what must come of it.
+    fn push(&mut self, qp: u32, kind: Kind, expect: &Expect, va: u64, rkey: u32) {
+        let operation = expect.operation.unwrap_or(Operation::Add(0));
+        let (compares, swap, compare) = operation.operands();
+        let new = !expect.again && matches!(kind, Kind::Read | Kind::Atomic);
+        self.handed[qp as usize] += u64::from(new);
+        self.sources[REPLY].push_values(&[
+            ("qp", qp.into()),
+            ("kind", kind.code().into()),
+            ("psn", expect.psn.into()),
+            ("syndrome", expect.syndrome.into()),
+            ("msn", expect.msn.into()),
+            ("va", va.into()),
+            ("rkey", rkey.into()),
+            ("length", expect.length.into()),
+            ("swap", swap.into()),
+            ("compare", compare.into()),
+            ("compares", compares.into()),
+            ("again", expect.again.into()),
+        ]);
+        if kind != Kind::End {
+            self.life(qp).expected.push(expect.clone());
+        }
+    }
+
+    fn next(&mut self, qp: u32, psns: u32) -> Expect {
+        let syndrome = [0x1f, 0, 7][self.random.rng.random_range(0..3)];
+        let life = self.life(qp);
+        let psn = life.psn;
+        life.psn = (life.psn + psns) % MODULUS;
+        life.msn = (life.msn + 1) % MODULUS;
+        Expect { psn, msn: life.msn, syndrome, ..Expect::default() }
+    }
+
+    fn acknowledge(&mut self, qp: u32) {
+        let expect = self.next(qp, 1);
+        self.push(qp, Kind::Acknowledge, &expect, 0, 0);
+    }
+
+    /// A READ of memory that nobody changes, or from offset 0 of the private word.
+    fn read(&mut self, qp: u32, at: u64, length: u32) {
+        let mtu = self.life(qp).mtu;
+        let mut expect = self.next(qp, length.div_ceil(mtu).max(1));
+        (expect.length, expect.empty) = (length, length == 0);
+        expect.at = at;
+        expect.data = (0..u64::from(length)).map(|i| byte(self.address(qp, at + i))).collect();
+        if at == 0 {
+            let private = self.life(qp).private.to_le_bytes();
+            expect.data[..8].copy_from_slice(&private);
+        }
+        self.push(qp, Kind::Read, &expect, self.va(qp, at), Self::key(qp));
+    }
+
+    /// An atomic on the private word, or on a shared one.
+    fn atomic(&mut self, qp: u32, shared: Option<u64>) {
+        let add = self.random.chance(0.5);
+        let near = self.word(SHARED + 8 * shared.unwrap_or(0));
+        let random = self.random.rng.random();
+        let life = self.life(qp);
+        let operation = match (add, shared) {
+            (true, _) => Operation::Add(random),
+            (_, None) => Operation::Swap(if random % 3 == 0 { random } else { life.private }, random),
+            (_, Some(_)) => Operation::Swap(near, random),
+        };
+        if shared.is_none() {
+            life.private = operation.apply(life.private);
+        }
+        let mut expect = self.next(qp, 1);
+        (expect.operation, expect.length) = (Some(operation), 8);
+        expect.at = shared.map_or(self.address(qp, 0), |word| SHARED + 8 * word);
+        let (va, key) = match shared {
+            Some(word) => (SHARED + 8 * word, SHARED_KEY),
+            None => (self.va(qp, 0), Self::key(qp)),
+        };
+        self.push(qp, Kind::Atomic, &expect, va, key);
+    }
+
+    /// An earlier READ or its tail, or an earlier atomic, again.
+    fn repeat(&mut self, qp: u32) {
+        let mtu = self.life(qp).mtu;
+        let atomics = self.random.chance(0.5);
+        let wanted = |e: &&Expect| !e.again && (e.operation.is_some() || (!atomics && e.length > 0));
+        let entries: Vec<Expect> = self.life(qp).expected.iter().filter(wanted).cloned().collect();
+        let back = self.random.rng.random_range(1..=[3, 20][usize::from(atomics)]);
+        let Some(mut expect) = entries.len().checked_sub(back).map(|i| entries[i].clone()) else { return };
+        expect.again = true;
+        if expect.operation.is_some() {
+            let newer =
+                entries.iter().rev().take_while(|e| e.psn != expect.psn).filter(|e| e.operation.is_some());
+            expect.known = newer.count() < 16;
+            let va = self.random.rng.random();
+            self.push(qp, Kind::Atomic, &expect, va, 0xdead);
+            return;
+        }
+        if expect.at == 0 {
+            return;
+        }
+        let packets = expect.length.div_ceil(mtu);
+        let skip = self.random.rng.random_range(0..packets);
+        expect.psn = (expect.psn + skip) % MODULUS;
+        expect.length -= skip * mtu;
+        expect.at += u64::from(skip * mtu);
+        expect.data.drain(..(skip * mtu) as usize);
+        self.push(qp, Kind::Read, &expect, self.va(qp, expect.at), Self::key(qp));
+    }
+
+    fn end(&mut self, qp: u32) {
+        self.life(qp).ending = true;
+        self.push(qp, Kind::End, &Expect::default(), 0, 0);
+    }
+
+    /// New entries that have not been served.
+    fn pending(&self, qp: u32) -> u64 {
+        self.handed[qp as usize] - self.served[qp as usize]
+    }
+
+    fn drain(&mut self) {
+        let mut waited = 0;
+        let busy = |b: &Bench| {
+            b.sources[REPLY].left() > 0
+                || (0..b.cfg.qps).any(|qp| b.pending(qp) > 0)
+                || b.lives.iter().any(|l| l.last().is_some_and(|l| l.ending && !l.ended))
+        };
+        while busy(self) {
+            self.step();
+            waited += 1;
+            let left = self.sources[REPLY].left();
+            let pending: Vec<u64> = (0..self.cfg.qps).map(|qp| self.pending(qp)).collect();
+            assert!(
+                waited < 50_000,
+                "seed {}: {left} replies not taken; {pending:?} not served",
+                self.random.seed
+            );
+        }
+        (0..600).for_each(|_| self.step());
+        assert!(
+            self.fetches.is_empty()
+                && self.incomplete.is_empty()
+                && self.beats.is_empty()
+                && self.answers.is_empty()
+        );
+    }
+
+    /// All that came against all that had to come; gives how many repetitions were not answered, and how many of them could
+    /// not be.
+    fn compare(&mut self) -> [u64; 2] {
+        self.drain();
+        let seed = self.random.seed;
+        let mut missing = [0; 2];
+        for qp in 0..self.cfg.qps {
+            for (number, life) in self.lives[qp as usize].iter().enumerate() {
+                let sent = self.packets.iter().filter(|s| s.qp == qp && s.life == number && !s.poisoned);
+                let sent: Vec<&Sent> = sent.collect();
+                let here = life.check(&sent);
+                let here = here.unwrap_or_else(|e| panic!("seed {seed}, QP {qp}, life {number}: {e}"));
+                (0..2).for_each(|i| missing[i] += here[i]);
+                assert!(self.served[qp as usize] == self.handed[qp as usize]);
+            }
+        }
+        // Executed atomics answer in the order in which they wrote.
+        let mut writes = self.writes.iter();
+        let mut answered: HashMap<(u32, usize, u32), u64> = HashMap::new();
+        for sent in self.packets.iter().filter(|s| s.opcode == 0x12) {
+            let name = (sent.qp, sent.life, sent.psn);
+            if let Some(first) = answered.get(&name) {
+                assert_eq!(*first, sent.original, "seed {seed}: a repetition has another answer");
+                continue;
+            }
+            let life = &self.lives[sent.qp as usize][sent.life];
+            let expect = life.expected.iter().find(|e| e.psn == sent.psn && e.operation.is_some()).unwrap();
+            let (address, before, after) = *writes.next().expect("an answer without a write");
+            assert_eq!(address, expect.at, "seed {seed}");
+            assert_eq!(sent.original, before, "seed {seed}: not atomic");
+            assert_eq!(after, expect.operation.unwrap().apply(before), "seed {seed}");
+            answered.insert(name, before);
+        }
+        assert!(writes.next().is_none(), "seed {seed}: a write without an answer");
+        missing
+    }
+
+    /// Replies come in bursts, or one by one.
+    fn pace(&mut self, i: u32) {
+        let pause = if i % 200 < 80 { 0 } else { 30 };
+        (0..self.random.rng.random_range(0..=pause)).for_each(|_| self.step());
+        let mut waited = 0;
+        while self.sources[REPLY].left() > 8 {
+            self.step();
+            waited += 1;
+            assert!(waited < 20_000, "seed {}: replies are not taken", self.random.seed);
+        }
+    }
+
+    /// Something for a QP, at random.
+    fn something(&mut self, qp: u32, repeats: f64) {
+        if self.random.chance(repeats) {
+            return self.repeat(qp);
+        }
+        let mtu = self.life(qp).mtu;
+        let pick = self.random.rng.random_range(0..10);
+        if pick < 3 || self.pending(qp) >= 16 {
+            return self.acknowledge(qp);
+        }
+        match pick {
+            3 => self.read(qp, 0, 8),
+            4 => self.atomic(qp, None),
+            5 => {
+                let word = self.random.rng.random_range(0..SHARED_WORDS);
+                self.atomic(qp, Some(word));
+            }
+            6 => {
+                let length = [0, mtu, 2 * mtu, 4 * mtu + 1][self.random.rng.random_range(0..4)];
+                self.read(qp, PAGE, length);
+            }
+            _ => {
+                let length = self.random.rng.random_range(1..=3 * mtu);
+                let room = PAGES * PAGE - u64::from(length);
+                let end = PAGE * self.random.rng.random_range(2..PAGES);
+                let at = match self.random.chance(0.5) {
+                    true => self.random.rng.random_range(8..=room),
+                    false => (end - self.random.rng.random_range(1..300)).min(room),
+                };
+                self.read(qp, at, length);
+            }
+        }
+    }
+}
+
+#[test]
+fn replies_leave_in_the_order_of_each_queue_pair_with_the_right_bytes() {
+    let mut totals = [0; 4];
+    for (beat_bytes, stall, host, seed) in [
+        (8, 0.0, 1..=1, 1),
+        (64, 0.0, 1..=1, 2),
+        (8, 0.3, 1..=40, 3),
+        (64, 0.3, 100..=300, 4),
+        (64, 0.6, 1..=10, 5),
+    ] {
+        let mut bench = Bench::new(beat_bytes, 8, seed, stall);
+        bench.host = host;
+        bench.tables = 4..=9;
+        for i in 0..1500 {
+            let qp = bench.random.rng.random_range(0..8u32).min(bench.random.rng.random_range(0..8));
+            bench.something(qp, 0.15);
+            bench.pace(i);
+        }
+        let [missing, unknown] = bench.compare();
+        let [_, _, crowded, forgotten] = bench.counts;
+        assert_eq!(missing, crowded + forgotten, "seed {seed}: repetitions");
+        assert!(forgotten <= unknown, "seed {seed}: {forgotten} of {unknown} atomics");
+        println!("{beat_bytes}: {} cycles, {:?}", bench.sim.cycles(), bench.counts);
+        totals.iter_mut().zip(bench.counts).for_each(|(t, c)| *t += c);
+        assert!(bench.sinks[FAULT].items.is_empty());
+    }
+    assert!(totals.iter().all(|n| *n > 0), "every way is taken: {totals:?}");
+}
+
+#[test]
+fn failures_and_ends_concern_one_queue_pair_and_nothing_of_a_former_life_comes_later() {
+    for (beat_bytes, stall, host, seed) in [
+        (8, 0.0, 1..=1, 11),
+        (64, 0.0, 1..=30, 12),
+        (64, 0.3, 1..=100, 13),
+        (8, 0.5, 1..=5, 14),
+        (64, 0.0, 250..=250, 15),
+    ] {
+        let mut bench = Bench::new(beat_bytes, 8, seed, stall);
+        (bench.host, bench.tables) = (host, 4..=9);
+        (bench.refusals, bench.errors) = (0.03, 0.03);
+        for i in 0..2000 {
+            let qp = bench.random.rng.random_range(0..8u32);
+            let life = bench.life(qp);
+            let ends = if life.faults > 0 { 0.2 } else { 0.02 };
+            if life.ended {
+                let mtu = [256, 512, 1024, 4096][bench.random.rng.random_range(0..4)];
+                bench.start(qp, mtu);
+            } else if bench.life(qp).ending {
+                bench.step();
+            } else if bench.random.chance(ends) {
+                bench.end(qp);
+            } else {
+                bench.something(qp, 0.1);
+            }
+            bench.pace(i);
+        }
+        bench.compare();
+        let lives: Vec<&Life> = bench.lives.iter().flatten().collect();
+        let count = |f: &dyn Fn(&&&Life) -> bool| lives.iter().filter(f).count();
+        let kinds = [count(&|l| l.injected[0]), count(&|l| l.injected[1]), count(&|l| l.ended)];
+        println!("{beat_bytes}: {} cycles, refused, failed, ended: {kinds:?}", bench.sim.cycles());
+        assert!(kinds.iter().all(|n| *n > 3), "seed {seed}: {kinds:?}");
+    }
+}
+
+#[test]
+fn ends_of_all_queue_pairs_at_once_are_told_whether_they_did_anything_or_not() {
+    let mut bench = Bench::new(64, 16, 21, 0.0);
+    bench.host = 50..=50;
+    for qp in 0..8 {
+        (0..6).for_each(|i| bench.read(qp, PAGE, 256 * i));
+        bench.acknowledge(qp);
+    }
+    (0..16).for_each(|qp| bench.end(qp));
+    bench.compare();
+    assert_eq!(bench.sinks[ENDED].items.len(), 16);
+    // And again, with nothing in between.
+    (0..16).for_each(|qp| bench.start(qp, 256));
+    (0..16).for_each(|qp| bench.end(qp));
+    bench.compare();
+    assert_eq!(bench.sinks[ENDED].items.len(), 32);
+}
+
+#[test]
+fn a_long_read_keeps_nobody_waiting() {
+    let mut bench = Bench::new(64, 16, 31, 0.0);
+    bench.read(0, PAGE, 10 * 4096);
+    (0..40).for_each(|_| bench.step());
+    for qp in 1..4 {
+        bench.read(qp, PAGE, 64);
+    }
+    bench.compare();
+    let order: Vec<u64> = bench.sinks[PACKET].values("qp");
+    let last = order.iter().rposition(|qp| *qp != 0).unwrap();
+    assert!(last < 30, "{order:?}");
+    assert_eq!(order.len(), 160 + 3);
+}
+
+#[test]
+fn an_acknowledgement_passes_in_two_cycles_while_others_read() {
+    let mut bench = Bench::new(64, 16, 32, 0.0);
+    bench.host = 250..=250;
+    (0..40).for_each(|_| bench.step());
+    bench.acknowledge(3);
+    (0..4).for_each(|_| bench.step());
+    assert_eq!(bench.sinks[PACKET].cycles[0] - bench.sources[REPLY].cycles[0], 2);
+    for _ in 0..16 {
+        bench.read(1, PAGE, 256);
+    }
+    (0..60).for_each(|_| bench.step());
+    bench.acknowledge(3);
+    (0..4).for_each(|_| bench.step());
+    let at = |cycles: &[u64]| cycles[cycles.len() - 1];
+    assert_eq!(bench.sinks[PACKET].values("qp"), [3, 3]);
+    assert_eq!(at(&bench.sinks[PACKET].cycles) - at(&bench.sources[REPLY].cycles), 2);
+    bench.compare();
+}
+
+/// Cycles from one to the next in the middle of a run of many.
+fn steady(cycles: &[u64]) -> f64 {
+    let (from, to) = (cycles.len() / 4, cycles.len() * 3 / 4);
+    (cycles[to] - cycles[from]) as f64 / (to - from) as f64
+}
+
+#[test]
+fn reads_and_atomics_take_the_cycles_that_they_may() {
+    // Payload goes at a beat a cycle, as to the wire.
+    for host in [0, 250] {
+        for qps in [1, 16] {
+            let mut bench = Bench::new(64, 16, 41, 0.0);
+            bench.host = host..=host;
+            for i in 0..600 {
+                bench.read(i % qps, PAGE, 64);
+                while bench.pending(i % qps) >= if qps == 1 { 100 } else { 16 } {
+                    bench.step();
+                }
+            }
+            bench.compare();
+            let cycles = steady(&bench.sinks[PACKET].cycles);
+            println!("READ of 64 bytes, {qps} QPs, {host} cycles of host latency: {cycles} cycles");
+            assert!(cycles <= 4.0);
+        }
+        for (mtu, most) in [(1024, 17.5), (4096, 66.0)] {
+            let mut bench = Bench::new(64, 16, 42, 0.0);
+            bench.host = host..=host;
+            for qp in 0..2 {
+                bench.end(qp);
+                bench.drain();
+                bench.start(qp, mtu);
+            }
+            (0..12).for_each(|i| bench.read(i % 2, PAGE + 20, 40_000));
+            bench.compare();
+            let cycles = steady(&bench.sinks[PACKET].cycles);
+            println!("READ response of {mtu} bytes, {host} cycles of host latency: {cycles} cycles");
+            assert!(cycles <= most);
+        }
+        for (words, qps) in [(1, 4), (4, 16)] {
+            let mut bench = Bench::new(64, 16, 43, 0.0);
+            bench.host = host..=host;
+            for i in 0..300 {
+                bench.atomic(i % qps, Some(u64::from(i) % words));
+                while bench.pending(i % qps) > 15 {
+                    bench.step();
+                }
+            }
+            bench.compare();
+            let cycles = steady(&bench.sinks[PACKET].cycles);
+            println!("atomic on {words} words, {qps} QPs, {host} cycles of host latency: {cycles} cycles");
+            assert!(cycles <= 16.0);
+        }
+        let mut bench = Bench::new(64, 16, 44, 0.0);
+        (0..40).for_each(|_| bench.step());
+        bench.host = host..=host;
+        bench.read(5, PAGE, 64);
+        bench.compare();
+        let latency = bench.sinks[PACKET].cycles[0] - bench.sources[REPLY].cycles[0] - host.max(1);
+        println!("from a reply to its READ response: {latency} cycles and the host's");
+        assert!(latency <= 14);
+    }
+}
