@@ -153,14 +153,25 @@ fn responder_elaborates() {
             requests: m.stream_in("requests", &Headers::of()),
             frames: m.stream_in("frames", &crate::stream::Beat::of(cfg.beat_bytes)),
             answer: m.input_of("answer", &translation()),
+            reply_answer: m.input_of("reply_answer", &translation()),
+            reply_data: m.stream_in("reply_data", &DmaReadData::of(cfg)),
         };
         let r = crate::responder::responder(m, cfg, broadcast(m, cfg), input);
         m.stream_out("lookup", r.lookup);
         m.stream_out("read", r.read);
         m.stream_out("write", r.write);
-        m.stream_out("answers", r.answers);
-        m.stream_out("completions", r.completions);
-        m.stream_out("faults", r.faults);
+        m.stream_out("packets", r.source.packet);
+        m.stream_out("payload", r.source.payload.expect("payload of responses"));
+        m.stream_out("reply_lookup", r.reply_lookup);
+        m.stream_out("reply_read", r.reply_read);
+        m.stream_out("atomic_write", r.atomic_write);
+        for (i, completions) in r.completions.into_iter().enumerate() {
+            m.stream_out(&format!("completions{i}"), completions);
+        }
+        for (i, faults) in r.faults.into_iter().enumerate() {
+            m.stream_out(&format!("faults{i}"), faults);
+        }
         m.output("counts", &r.counts);
+        m.output("reply_counts", &r.reply_counts);
     });
 }

@@ -44,16 +44,18 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let (wqe_read, wqe_reads) = m.later("wqe_read", &crate::types::DmaReadRequest::of());
     let (payload_read, payload_reads) = m.later("payload_read", &crate::types::DmaReadRequest::of());
     let (receive_read, receive_reads) = m.later("receive_read", &crate::types::DmaReadRequest::of());
-    let (read, data) = dma::read(m, vec![command_read, wqe_read, payload_read, receive_read], dma_data);
+    let (reply_read, reply_reads) = m.later("reply_read", &crate::types::DmaReadRequest::of());
+    let readers = vec![command_read, wqe_read, payload_read, receive_read, reply_read];
+    let (read, data) = dma::read(m, readers, dma_data);
     let mut data = data.into_iter();
-    let mut data = || data.next().expect("four readers");
-    let (command_data, wqe_data, payload_data, receive_data) = (data(), data(), data(), data());
+    let mut data = || data.next().expect("five readers");
+    let (command_data, wqe_data, payload_data) = (data(), data(), data());
+    let (receive_data, reply_data) = (data(), data());
 
     // Host: registers, commands, QP context, doorbells.
     let progress = m.wire_of("progress", &CommandProgress::of());
     let (reply, replies) = m.later("reply", &QpRecord::of(cfg));
-    let (fault_r, responder_faults) = m.later("responder_fault", &bits(cfg.qp_bits()));
-    let (fault_c, completer_faults) = m.later("completer_fault", &bits(cfg.qp_bits()));
+    let (fault_e, engine_faults) = m.later("engine_fault", &bits(cfg.qp_bits()));
     let (fault_q, writer_faults) = m.later("writer_fault", &bits(cfg.qp_bits()));
     let pulses = m.wire_of("pulses", &vec![bits(1); PULSES.len()]);
     let drops = m.wire_of("drops", &vec![DropEvent::of(); DROPS]);
@@ -68,7 +70,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     m.drive(&progress, &commands.progress);
     command_reads.connect(commands.read);
     let drained = m.wire_of("drained", &Drained::of(cfg));
-    let faults = vec![fault_r, fault_c, fault_q];
+    let faults = vec![fault_e, fault_q];
     let context = qp(m, cfg, commands.query, commands.update, faults, drained.clone());
     replies.connect(context.reply);
     let (cqs, eqs) = (commands.cqs, commands.eqs);
@@ -88,14 +90,14 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         kick: context.kick,
         tick: registers.tick,
     };
-    let core = transport(m, cfg, rx, wqe_data, payload_data, receive_data, control);
+    let core = transport(m, cfg, rx, wqe_data, payload_data, receive_data, reply_data, control);
     let mut reads = core.reads.into_iter();
     wqe_reads.connect(reads.next().expect("reads of WQEs"));
     payload_reads.connect(reads.next().expect("reads of payload"));
     receive_reads.connect(reads.next().expect("reads of receive WQEs"));
-    let mut faults = core.faults.into_iter();
-    responder_faults.connect(faults.next().expect("the responder's faults"));
-    completer_faults.connect(faults.next().expect("the completer's faults"));
+    reply_reads.connect(reads.next().expect("reads for responses"));
+    let core_faults = crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.faults);
+    engine_faults.connect(core_faults);
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
     let writer = cq(m, cfg, completions, cqs.clone(), bells.cq);
     writer_faults.connect(writer.faults);
@@ -105,7 +107,9 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });
     let events = event(m, cfg, writer.notices, reports, cqs, eqs, bells.eq, port.clone());
     m.drive(&events_busy, events.busy);
-    let write = dma::write(m, vec![core.write, writer.write, commands.write, events.write]);
+    let mut writers = core.writes;
+    writers.extend([writer.write, commands.write, events.write]);
+    let write = dma::write(m, writers);
     m.drive(&port, &WritePort { valid: write.valid, fire: write.fire() });
 
     // Counters.
@@ -140,6 +144,8 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         completer.errors,
         completer.flushed,
         seen.again,
+        seen.replies.reads,
+        seen.replies.atomics,
         writer.dropped,
         events.written,
         events.lost,
@@ -154,6 +160,8 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         (responder.pkey, code(DropReason::Pkey)),
         (responder.source, code(DropReason::SourceAddress)),
         (completer.ghost, code(DropReason::GhostAck)),
+        (seen.replies.forgotten, code(DropReason::DuplicateAtomic)),
+        (seen.replies.crowded, code(DropReason::Sequence)),
     ];
     for (drop, (pulse, code)) in drops.iter().zip(reasons) {
         m.drive(&drop.pulse, pulse);
@@ -168,7 +176,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
 }
 
 /// Sources of drops.
-const DROPS: usize = 5;
+const DROPS: usize = 7;
 
 enum Counter {
     Traffic(TrafficCounter),
@@ -176,7 +184,7 @@ enum Counter {
 }
 
 /// What is counted one by one.
-const PULSES: [Counter; 31] = [
+const PULSES: [Counter; 33] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::TxFrames),
     Counter::Traffic(TrafficCounter::Commands),
@@ -205,6 +213,8 @@ const PULSES: [Counter; 31] = [
     Counter::Hw(HwCounter::ReqCqeError),
     Counter::Hw(HwCounter::ReqCqeFlushError),
     Counter::Hw(HwCounter::Retransmitted),
+    Counter::Hw(HwCounter::RxReadRequests),
+    Counter::Hw(HwCounter::RxAtomicRequests),
     Counter::Traffic(TrafficCounter::CompletionsLost),
     Counter::Traffic(TrafficCounter::Events),
     Counter::Traffic(TrafficCounter::EventsLost),

@@ -67,6 +67,8 @@ pub struct Events {
     pub dropped: rx::buffer::Dropped,
     /// What the responder saw.
     pub responder: responder::Counts,
+    /// What was answered.
+    pub replies: responder::reply::Counts,
     /// What the completer saw.
     pub completer: completer::Counts,
     /// A packet was sent again.
@@ -89,10 +91,10 @@ struct FrameOf {
 pub struct Transport {
     /// To the wire.
     pub wire: Stream<Beat>,
-    /// Reads of send WQEs, of payload and of receive WQEs.
+    /// Reads of send WQEs, of payload, of receive WQEs, and for responses.
     pub reads: Vec<Stream<DmaReadRequest>>,
-    /// Received payload.
-    pub write: Stream<DmaWrite>,
+    /// Received payload, and what atomics write.
+    pub writes: Vec<Stream<DmaWrite>>,
     /// Completions of sends and of receives.
     pub completions: Vec<Stream<Completion>>,
     /// QPs that go to the error state.
@@ -103,6 +105,7 @@ pub struct Transport {
 
 /// The transport core.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn transport(
     m: &Scope,
     cfg: &RnicConfig,
@@ -110,6 +113,7 @@ pub fn transport(
     wqe_data: Stream<DmaReadData>,
     payload_data: Stream<DmaReadData>,
     receive_data: Stream<DmaReadData>,
+    reply_data: Stream<DmaReadData>,
     control: Control,
 ) -> Transport {
     let broadcast = control.broadcast;
@@ -118,6 +122,7 @@ pub fn transport(
     // Feedback.
     let (question_r, ask_r) = m.later("requester_question", &crate::memory::Lookup::of());
     let (question_s, ask_s) = m.later("responder_question", &crate::memory::Lookup::of());
+    let (question_a, ask_a) = m.later("reply_question", &crate::memory::Lookup::of());
     let (resume, resumes) = m.later("resume", &crate::requester::Resume::of(cfg));
     let (restart, restarts) = m.later("restart", &crate::requester::Restart::of(cfg));
     let (completer_kick, kicks) = m.later("completer_kick", &bits(cfg.qp_bits()));
@@ -132,7 +137,7 @@ pub fn transport(
     let (cleared, clears) = m.later("cleared", &QpInit::of(cfg));
     let payload_taken = m.wire("payload_taken", 1);
 
-    let answers = translate(m, cfg, vec![question_r, question_s], control.keys, control.pages);
+    let answers = translate(m, cfg, vec![question_r, question_s, question_a], control.keys, control.pages);
 
     // Requester.
     let starting = control.requester.payload.clone();
@@ -216,9 +221,12 @@ pub fn transport(
         requests: crate::stream::fifo(&m.label("requests"), 4, dispatched.requests),
         frames: dispatched.request_frames,
         answer: answers[1].clone(),
+        reply_answer: answers[2].clone(),
+        reply_data,
     };
     let responded = responder(m, cfg, broadcast.clone(), input);
     ask_s.connect(responded.lookup);
+    ask_a.connect(responded.reply_lookup);
 
     // Completer.
     // A start or a flush behind a report in this FIFO is held by the recorder, which takes reports first.
@@ -241,8 +249,7 @@ pub fn transport(
 
     // Send: answers beside requests.
     let requests = TxSource { packet: launched.packets, payload: Some(paid) };
-    let replies = TxSource { packet: responded.answers, payload: None };
-    let chosen = arbitrate(m, cfg, vec![requests, replies]);
+    let chosen = arbitrate(m, cfg, vec![requests, responded.source]);
     // Whose frame it is that leaves: those of requests start a timer.
     let opcode = chosen.packet.opcode.trunc(5);
     let is_answer =
@@ -268,6 +275,7 @@ pub fn transport(
     let events = Events {
         dropped: dispatched.dropped,
         responder: responded.counts,
+        replies: responded.reply_counts,
         completer: tracked.counts,
         again: committed.again,
         rx_frame,
@@ -276,10 +284,10 @@ pub fn transport(
     let events = m.delay("events", &events);
     Transport {
         wire,
-        reads: vec![scheduled.read, committed.read, responded.read],
-        write: responded.write,
-        completions: vec![tracked.completions, responded.completions],
-        faults: vec![responded.faults, tracked.faults],
+        reads: vec![scheduled.read, committed.read, responded.read, responded.reply_read],
+        writes: vec![responded.write, responded.atomic_write],
+        completions: std::iter::once(tracked.completions).chain(responded.completions).collect(),
+        faults: std::iter::once(tracked.faults).chain(responded.faults).collect(),
         events,
     }
 }
@@ -298,6 +306,7 @@ mod tests {
                 let wqe = m.stream_in("wqe", &DmaReadData::of(&cfg));
                 let payload = m.stream_in("payload", &DmaReadData::of(&cfg));
                 let receive = m.stream_in("receive", &DmaReadData::of(&cfg));
+                let reply = m.stream_in("reply", &DmaReadData::of(&cfg));
                 let index = bits(cfg.qp_bits());
                 let key_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.keys)));
                 let page_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.page_entries)));
@@ -322,12 +331,14 @@ mod tests {
                     kick: m.stream_in("kick", &index),
                     tick: m.input("tick", 1),
                 };
-                let out = transport(m, &cfg, wire, wqe, payload, receive, control);
+                let out = transport(m, &cfg, wire, wqe, payload, receive, reply, control);
                 m.stream_out("tx", out.wire);
                 for (i, read) in out.reads.into_iter().enumerate() {
                     m.stream_out(&format!("read{i}"), read);
                 }
-                m.stream_out("write", out.write);
+                for (i, write) in out.writes.into_iter().enumerate() {
+                    m.stream_out(&format!("write{i}"), write);
+                }
                 for (i, completion) in out.completions.into_iter().enumerate() {
                     m.stream_out(&format!("completion{i}"), completion);
                 }

@@ -261,7 +261,7 @@ impl Map {
         self.constant(&BLOCK, &MAX_MTU, &[]);
         self.constant(&BLOCK, &PAGE_SHIFTS, &[]);
         self.constant(&BLOCK, &LOG_LIMITS, &[("max_cq_log2", MAX_CQ_LOG2)]);
-        self.constant(&BLOCK, &WQE_LIMITS, &[("max_send_sge", 1)]);
+        self.constant(&BLOCK, &WQE_LIMITS, &[("max_send_sge", 16), ("max_inline", 256)]);
         let reads = [("max_rd_atomic", MAX_RD_ATOMIC), ("max_dest_rd_atomic", MAX_RD_ATOMIC)];
         self.constant(&BLOCK, &READ_LIMITS, &reads);
         let has = |service| u32::from(SERVICES.contains(&service));

@@ -24,6 +24,7 @@ use crate::responder::cut::WAITING;
 use crate::responder::flush::Flushed;
 use crate::responder::order::{Class, Pending, Walk};
 use crate::responder::place::Place;
+use crate::responder::reply::Kind;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{Completion, TableWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
@@ -138,7 +139,8 @@ pub fn admit(
     let forbidden = runs & walked(Walk::Whole) & !granted;
     let (refused_access, refused_local) = (forbidden & !facts.send, forbidden & facts.send);
     let refused_invalid = lives & is(Class::Invalid);
-    let again = lives & is(Class::Duplicate);
+    // A late copy of a READ may ask for what is no longer granted; that is no reason to end the connection.
+    let again = lives & is(Class::Duplicate) & granted;
     let naks_gap = lives & is(Class::FirstGap);
     let naks_ready = lives & is(Class::NotReady);
     let invalid = refused_invalid | short;
@@ -180,18 +182,24 @@ pub fn admit(
     let flushes = flushed.valid & (flush_turn | !decides);
     let can = decides & !flushes;
     let tells = !starts;
+    let replies = facts.kind.ne(0) & (executes | again);
+    let kind = replies.then(facts.kind, lit(2, Kind::Acknowledge.code()));
     let place_it = Place {
         write: executes & facts.bytes.ne(0),
         frame: tells & !life_ends,
         pieces: pending.pieces,
         offset: facts.offset,
         bytes: facts.bytes,
-        answer: (executes & facts.ack_req) | again | naks_gap | naks_ready | ends_qp,
+        answer: (executes & facts.ack_req) | again | naks_gap | naks_ready | ends_qp | replies | life_ends,
+        kind: life_ends.then(lit(2, Kind::End.code()), kind),
+        operands: facts.kind.ne(0),
+        again: is(Class::Duplicate),
+        counted: is(Class::Execute) & facts.kind.ne(0),
         qp: facts.qp,
         psn: facts.psn,
         syndrome,
         msn: facts.msn + ends_message.zext(24),
-        completes: completes | life_ends,
+        completes,
         completion: Completion {
             cq: facts.cq,
             qpn: facts.qp.zext(24),
@@ -205,7 +213,7 @@ pub fn admit(
             imm_valid: ends_message & facts.imm_valid,
             invalidated: lit(1, 0),
             solicited: ends_message & facts.solicited,
-            marker: life_ends,
+            marker: lit(1, 0),
         },
     };
     let mut flush_it = Place::of(cfg).zeros();
@@ -259,8 +267,8 @@ pub fn admit(
         no_qp: go & (is(Class::NoQp) | (dead & !starts & !life_ends) | gone),
         pkey: go & is(Class::Pkey),
         source: go & is(Class::Source),
-        duplicate: go & again,
-        out_of_sequence: go & lives & (is(Class::FirstGap) | is(Class::Gap)),
+        duplicate: go & lives & is(Class::Duplicate),
+        out_of_sequence: go & lives & (is(Class::FirstGap) | is(Class::Gap) | is(Class::Unheard)),
         sequence_naks: go & naks_gap,
         rnr_naks: go & naks_ready,
         invalid: go & invalid,
@@ -269,7 +277,7 @@ pub fn admit(
         length: go & short,
         errors: go & completes & ends_qp,
         flushed: flush_goes & !flushed.bar,
-        writes: go & executes & !facts.send,
+        writes: go & executes & !facts.send & facts.kind.eq(0),
     };
     Admitted { place, addresses, faults, completed, ends, counts }
 }

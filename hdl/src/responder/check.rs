@@ -25,11 +25,12 @@
 
 use crate::config::RnicConfig;
 use crate::context::resets;
-use crate::responder::order::{Class, Facts, Order};
+use crate::responder::order::{Class, Facts, Operands, Order};
+use crate::responder::reply::{places_shared, Kind, Served};
 use crate::rx::parse::opcode_is;
 use crate::stream::fifo;
 use crate::types::{Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
-use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::CqeOpcode;
 use ferrowire_spec::queue::Access;
@@ -60,6 +61,8 @@ struct Row {
     received: Sig,
     /// The receive WQE of the SEND under way, or of the next one.
     index: Sig,
+    /// READs and atomics taken, modulo 32.
+    taken: Sig,
 }
 
 impl Row {
@@ -75,6 +78,7 @@ impl Row {
             remaining: bits(32),
             received: bits(32),
             index: bits(16),
+            taken: bits(5),
         }
     }
 }
@@ -91,6 +95,8 @@ struct Copy {
     timer: Sig,
     cq: Sig,
     stride: Sig,
+    /// READs and atomics that it takes at once.
+    places: Sig,
 }
 
 impl Copy {
@@ -106,6 +112,7 @@ impl Copy {
             timer: a.min_rnr_timer,
             cq: a.recv_cq,
             stride: a.rq_stride,
+            places: a.max_dest_rd_atomic,
         }
     }
 }
@@ -115,12 +122,23 @@ const MAX_MESSAGE: u32 = 1 << 31;
 
 /// What this responder takes.
 fn known(opcode: Opcode) -> bool {
-    opcode.service() == Service::Rc
-        && matches!(opcode.operation(), Operation::Send | Operation::Write)
-        && !opcode.has_invalidate()
+    opcode.service() == Service::Rc && opcode.is_request() && !opcode.has_invalidate()
 }
 
-/// The responder's checks. `posted`: index behind the newest receive WQE of each QP.
+/// What comes out.
+#[derive(Interface)]
+pub struct Checked {
+    /// What each packet is, in order.
+    pub orders: Stream<Order>,
+    /// Of each READ and atomic among them, whatever comes of it.
+    pub operands: Stream<Operands>,
+}
+
+/// READs and atomics between here and the reply engine, which `place` takes with their orders.
+const WAITING: u32 = 32;
+
+/// The responder's checks. `posted`: index behind the newest receive WQE of each QP; `served`: a READ or atomic is done with;
+/// `unused`: one was not executed.
 #[module]
 pub fn check(
     m: &Scope,
@@ -129,7 +147,9 @@ pub fn check(
     posted: TableWrite<Sig>,
     init: Stream<QpInit>,
     requests: Stream<Headers>,
-) -> Stream<Order> {
+    served: Served,
+    unused: Sig,
+) -> Checked {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
@@ -163,6 +183,9 @@ pub fn check(
     let send = is(|o| o.operation() == Operation::Send);
     let write = is(|o| o.operation() == Operation::Write);
     let exists = requests.dest_qpn.lt(cfg.qps) & requests.opcode.slice(5, 3).eq(0);
+    let read = is(|o| o.operation() == Operation::ReadRequest);
+    let atomic = is(|o| matches!(o.operation(), Operation::CompareSwap | Operation::FetchAdd));
+    let compare = is(|o| o.operation() == Operation::CompareSwap);
     let qp = fact(m, "qp", begin_qp);
     let exists = fact(m, "exists", exists);
     let starts = fact(m, "starts", first_or_only);
@@ -171,6 +194,12 @@ pub fn check(
     let has_imm = fact(m, "has_imm", immediate);
     let is_send = fact(m, "is_send", send);
     let is_write = fact(m, "is_write", write);
+    let is_read = fact(m, "is_read", read);
+    let is_atomic = fact(m, "is_atomic", atomic);
+    let compares = fact(m, "compares", compare);
+    let aligned = fact(m, "aligned", requests.va.trunc(3).eq(0));
+    let asks_any = fact(m, "asks_any", requests.dma_length.ne(0));
+    let last_byte = fact(m, "last_byte", requests.dma_length - 1);
     // A SEND takes its receive with its first packet, a WRITE with immediate with its last (IBTA volume 1, 9.7.5.1.6).
     let takes = fact(m, "takes", (send & first_or_only) | (write & immediate));
     let has_bytes = fact(m, "has_bytes", requests.payload_bytes.ne(0));
@@ -198,10 +227,14 @@ pub fn check(
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
 
+    let served_of = m.mem("served", cfg.qps, &bits(5)).style(Style::Distributed).init(vec![]).build();
+    served_of.write(served.valid, served.qp, &(served_of.read_now(served.qp) + 1));
+    let shared_room = m.wire("shared_room", 1);
+
     // The row's cycle: all that needs no lookup.
     let at_row = state.is(State::Row);
     let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd].map(|s| qp_state.eq(s.code()));
-    let served = exists & (runs[0] | runs[1] | runs[2]) & copy.service.eq(0);
+    let takes_it = exists & (runs[0] | runs[1] | runs[2]) & copy.service.eq(0);
     let same_key = request.pkey.trunc(15).eq(copy.pkey.trunc(15));
     let full_member = request.pkey.bit(15) | copy.pkey.bit(15);
     let right_key = same_key & full_member;
@@ -214,7 +247,18 @@ pub fn check(
     let same_kind = starts | is_send.eq(row.send);
     let in_order = known & starts.ne(row.inside) & same_kind;
     // A function that the QP does not offer its peer is an invalid request (IBTA volume 1, 9.9.3).
-    let offered = !is_write | copy.access.bit(Access::RemoteWrite.code().trailing_zeros());
+    let right = |access: Access| copy.access.bit(access.code().trailing_zeros());
+    let offered = (!is_write | right(Access::RemoteWrite))
+        & (!is_read | right(Access::RemoteRead))
+        & (!is_atomic | right(Access::RemoteAtomic));
+    // READs and atomics have places: some of a QP, one of them for itself, the others shared by all.
+    let replies = is_read | is_atomic;
+    let pending = row.taken - served_of.read_now(qp);
+    let has_place = !replies | pending.lt(copy.places);
+    let crowded = replies & !shared_room & pending.ne(0);
+    // PSNs of the responses, less one.
+    let shifts: Vec<Sig> = (0..8).map(|mtu| last_byte.slice(7 + mtu, 24.min(25 - mtu)).zext(24)).collect();
+    let further = (is_read & asks_any).then(m.select(copy.mtu, &shifts), lit(24, 0)).named("further");
     let ready = !takes | producer.ne(row.index);
     let bytes = request.payload_bytes;
     let mtu = lit(13, 128).shl_by(copy.mtu).named("mtu");
@@ -227,6 +271,10 @@ pub fn check(
     let fits = m.mux(ends, &bytes.zext(32).eq(total), &total.gt(mtu.zext(32))) & total.le(MAX_MESSAGE);
     let right_total = m.mux(is_send, &received.le(MAX_MESSAGE), &fits);
     let right_length = m.mux(ends, &in_mtu, &whole) & right_total;
+    let right_length = m.select(
+        cat(&[is_read, is_atomic]),
+        &[right_length, request.dma_length.le(MAX_MESSAGE), aligned, aligned],
+    );
     let va = m.mux(starts, &request.va, &row.va).named("va");
     let rkey = m.mux(starts, &request.rkey, &row.rkey).named("rkey");
 
@@ -235,24 +283,28 @@ pub fn check(
     m.set(&class, Class::Execute.code());
     m.when(by_reset, |m| m.set(&class, Class::End.code()))
         .otherwise_when(by_init, |m| m.set(&class, Class::Start.code()))
-        .otherwise_when(!served, |m| m.set(&class, Class::NoQp.code()))
+        .otherwise_when(!takes_it, |m| m.set(&class, Class::NoQp.code()))
         .otherwise_when(!right_key, |m| m.set(&class, Class::Pkey.code()))
         .otherwise_when(!right_source, |m| m.set(&class, Class::Source.code()))
         .otherwise_when(duplicate, |m| m.set(&class, Class::Duplicate.code()))
         .otherwise_when(!expected & row.silent, |m| m.set(&class, Class::Gap.code()))
         .otherwise_when(!expected, |m| m.set(&class, Class::FirstGap.code()))
-        .otherwise_when(!(in_order & offered), |m| m.set(&class, Class::Invalid.code()))
+        .otherwise_when(!(in_order & offered & has_place), |m| m.set(&class, Class::Invalid.code()))
         .otherwise_when(!ready, |m| m.set(&class, Class::NotReady.code()))
-        .otherwise_when(!right_length, |m| m.set(&class, Class::Invalid.code()));
+        .otherwise_when(!right_length, |m| m.set(&class, Class::Invalid.code()))
+        .otherwise_when(crowded, |m| m.set(&class, Class::Unheard.code()));
     let keep = |m: &Scope, name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
         m.when(at_row, |m| m.set(&reg, value));
         reg
     };
-    let class = keep(m, "d_class", class);
+    let found = keep(m, "d_class", class);
+    let further = keep(m, "d_further", further);
+    let past = keep(m, "past", row.psn - request.psn);
+    let may_repeat = keep(m, "may_repeat", offered);
     let va = keep(m, "d_va", va);
     let rkey = keep(m, "d_rkey", rkey);
-    let total = keep(m, "d_total", total);
+    let total = keep(m, "d_total", m.mux(is_atomic, &lit(32, 8), &total));
     let received = keep(m, "d_received", received);
     // Where a request is out of order, the receive of the SEND under way ends with the error.
     let in_order = keep(m, "d_in_order", in_order & offered);
@@ -266,9 +318,16 @@ pub fn check(
         &kind(CqeOpcode::Recv, CqeOpcode::RecvImm),
         &kind(CqeOpcode::Recv, CqeOpcode::RecvWriteImm),
     );
+    // A repeated READ lies in what was asked for (IBTA volume 1, 9.7.5.1.4).
+    let is_again = Class::Duplicate.is(found) & replies;
+    let unheard = is_again & !(may_repeat & further.lt(past));
+    let class = m.mux(unheard, &lit(4, Class::Unheard.code()), &found);
     let is_class = |c: Class| c.is(class);
     let executes = is_class(Class::Execute);
     let holds = m.mux(in_order, &(is_send | takes), &(row.inside & row.send));
+    let packet = !(by_reset | by_init);
+    let kind = m.mux(is_read & packet, &lit(2, Kind::Read.code()), &lit(2, 0));
+    let kind = m.mux(is_atomic & packet, &lit(2, Kind::Atomic.code()), &kind);
     let facts = Facts {
         class,
         qp,
@@ -276,10 +335,14 @@ pub fn check(
         bytes: request.payload_bytes,
         ack_req: request.ack_req,
         // A duplicate is acknowledged with the newest PSN that was executed (IBTA volume 1, 9.7.5.1.4).
-        psn: m.mux(is_class(Class::Duplicate), &(row.psn - 1), &row.psn),
+        psn: m.select(
+            cat(&[is_class(Class::Duplicate), is_again]),
+            &[row.psn, row.psn - 1, request.psn, request.psn],
+        ),
         msn: row.msn,
         ends,
         send: is_send,
+        kind,
         holds,
         index: row.index,
         timer: copy.timer,
@@ -291,9 +354,26 @@ pub fn check(
         solicited: request.solicited,
     };
     let order = Order { facts, begins: starts, stride: copy.stride, pd: copy.pd, va, rkey, total };
-    let telling = Stream::new(m, "telling", state.is(State::Tell), order);
+    let at_tell = state.is(State::Tell);
+    let telling = Stream::new(m, "telling", at_tell, order);
     let done = telling.fire();
     let orders = fifo(&m.label("orders"), 2, telling);
+    let operands = Operands {
+        va: request.va,
+        rkey: request.rkey,
+        length: request.dma_length,
+        swap: request.swap,
+        compare: request.compare,
+        compares,
+    };
+    let operands = Stream::new(m, "operand", done & kind.ne(0), operands);
+    m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `place`");
+    let operands = fifo(&m.label("operands"), WAITING, operands);
+    let takes_place = done & executes & kind.ne(0);
+    let many = clog2(u64::from(places_shared(cfg)) + 2 * u64::from(cfg.qps)) + 1;
+    let used = m.reg("used", many).reset(0);
+    m.set(&used, used + takes_place.zext(many) - served.valid.zext(many) - unused.zext(many));
+    m.drive(&shared_room, m.delay("room", &used.lt(places_shared(cfg) - 1)));
     m.when(done, |m| m.set(&state, State::Idle));
 
     // The new row.
@@ -304,9 +384,11 @@ pub fn check(
     m.when(by_init, |m| {
         m.set_all(&next, &Row::of().zeros());
         m.set(&next.psn, request.psn);
+        // All that the former life had pending is done with.
+        m.set(&next.taken, served_of.read_now(qp));
     })
     .otherwise_when(executes, |m| {
-        m.set(&next.psn, row.psn + 1);
+        m.set(&next.psn, row.psn + 1 + further);
         m.set(&next.msn, row.msn + ends.zext(24));
         m.set(&next.inside, !ends);
         m.set(&next.send, is_send);
@@ -316,7 +398,8 @@ pub fn check(
         m.set(&next.remaining, total - request.payload_bytes.zext(32));
         m.set(&next.received, received);
         m.set(&next.index, row.index + (holds & ends).zext(16));
+        m.set(&next.taken, row.taken + kind.ne(0).zext(5));
     })
     .otherwise(|m| m.set(&next.silent, 1));
-    orders
+    Checked { orders, operands }
 }

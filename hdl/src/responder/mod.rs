@@ -5,7 +5,7 @@
 //!  requests --> check --> walk --> cut --> admit --> place --> writes, answers, completions
 //!                 ^        | ^      |        ^ |       ^
 //!          posted |        v |      v        | v       |
-//!  doorbell --> receive ---+-+   translate --+ flush   frames
+//!  doorbell --> receive ---+-+   translate --+ flush   frames, replies --> reply --> packets
 //! ```
 
 mod admit;
@@ -15,14 +15,14 @@ mod flush;
 mod order;
 mod place;
 mod receive;
-mod walk;
 pub mod reply;
+mod walk;
 
 pub use admit::{admit, Admitted, Counts};
-pub use check::check;
+pub use check::{check, Checked};
 pub use cut::{cut, Cut};
 pub use flush::{flush, Event, Flushed};
-pub use order::{Class, Facts, Order, Pending, Piece, Run, Walk};
+pub use order::{Class, Facts, Operands, Order, Pending, Piece, Run, Walk};
 pub use place::{place, Place, Placed};
 pub use receive::{receive, Received, Receives, RqDoorbell, Wanted};
 pub use walk::{walk, Walked};
@@ -30,10 +30,10 @@ pub use walk::{walk, Walked};
 use crate::config::RnicConfig;
 use crate::memory::{Lookup, Translation};
 use crate::stream::{fifo, Beat};
-use crate::types::{
-    Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit, TxPacket,
-};
-use ferrowire_rtl::{Interface, Scope, Sig, Stream};
+use crate::tx::arbitrate::TxSource;
+use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit};
+use ferrowire_rtl::{lit, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_spec::queue::CqeOpcode;
 
 /// What the responder is told.
 #[derive(Interface)]
@@ -50,6 +50,10 @@ pub struct Input {
     pub frames: Stream<Beat>,
     /// Answers of the key and page tables.
     pub answer: Translation,
+    /// Likewise, for responses.
+    pub reply_answer: Translation,
+    /// What the reads for responses bring.
+    pub reply_data: Stream<DmaReadData>,
 }
 
 /// What comes out.
@@ -57,26 +61,38 @@ pub struct Input {
 pub struct Responder {
     /// Questions to the key and page tables.
     pub lookup: Stream<Lookup>,
+    /// Likewise, for responses.
+    pub reply_lookup: Stream<Lookup>,
     /// Reads of receive WQEs.
     pub read: Stream<DmaReadRequest>,
+    /// Reads for responses.
+    pub reply_read: Stream<DmaReadRequest>,
     /// Received payload.
     pub write: Stream<DmaWrite>,
-    /// ACKs and NAKs.
-    pub answers: Stream<TxPacket>,
-    /// Receives that have ended.
-    pub completions: Stream<Completion>,
+    /// What atomics write.
+    pub atomic_write: Stream<DmaWrite>,
+    /// ACKs, NAKs and responses.
+    pub source: TxSource,
+    /// Receives that have ended, and ends of lives.
+    pub completions: Vec<Stream<Completion>>,
     /// QPs that go to the error state.
-    pub faults: Stream<Sig>,
+    pub faults: Vec<Stream<Sig>>,
     /// Counted events.
     pub counts: Counts,
+    /// Likewise, of responses.
+    pub reply_counts: reply::Counts,
 }
 
 /// Its parts, joined.
 pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Input) -> Responder {
     let (wanted, wants) = m.later("wanted", &Wanted::of(cfg));
     let receives = receive(m, cfg, broadcast.clone(), input.doorbell, wanted, input.data);
-    let orders = check(m, cfg, broadcast.clone(), receives.posted.clone(), input.init, input.requests);
-    let walked = walk(m, cfg, orders, receives.received);
+    let served = m.wire_of("served", &reply::Served::of(cfg));
+    let unused = m.wire("unused", 1);
+    let posted = receives.posted.clone();
+    let checked =
+        check(m, cfg, broadcast.clone(), posted, input.init, input.requests, served.clone(), unused);
+    let walked = walk(m, cfg, checked.orders, receives.received);
     wants.connect(walked.wanted);
     let cut = cut(m, fifo(&m.label("runs"), 2, walked.runs));
     let (flushed, flushes) = m.later("flushed", &Flushed::of(cfg));
@@ -84,7 +100,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     flushes.connect(flush(
         m,
         cfg,
-        broadcast,
+        broadcast.clone(),
         receives.flush,
         receives.posted,
         admitted.completed,
@@ -96,15 +112,29 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let pieces = Stream::new(m, "pieces", both, piece);
     cut.pieces.accept(both & pieces.ready);
     admitted.addresses.accept(both & pieces.ready);
-    let placed = place(m, cfg, admitted.place, pieces, input.frames);
+    let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands);
+    m.drive(&unused, placed.unused);
+    let replied = reply::reply(m, cfg, broadcast, placed.replies, input.reply_answer, input.reply_data);
+    m.set_all(&served, &replied.served);
+    // The end of a life is told behind its last answer.
+    let marker = Completion {
+        opcode: lit(8, u32::from(CqeOpcode::Recv.code())),
+        marker: lit(1, 1),
+        ..Completion::of(cfg).zeros()
+    };
+    let markers = replied.ended.map(|qp| Completion { qpn: qp.zext(24), ..marker.clone() });
     Responder {
         lookup: cut.lookup,
+        reply_lookup: replied.lookup,
         read: receives.read,
+        reply_read: replied.read,
         write: placed.write,
-        answers: placed.answers,
-        completions: placed.completions,
-        faults: admitted.faults,
+        atomic_write: replied.write,
+        source: replied.source,
+        completions: vec![placed.completions, markers],
+        faults: vec![admitted.faults, replied.faults],
         counts: admitted.counts,
+        reply_counts: replied.counts,
     }
 }
 

@@ -19,6 +19,8 @@ pub enum Class {
     Invalid,
     /// There is no receive for it.
     NotReady,
+    /// A READ seen before that asks for more than was, or a new one for which there is no place now: not answered.
+    Unheard,
     /// No such QP, or one whose state or service takes nothing.
     NoQp,
     /// Partition key.
@@ -64,6 +66,8 @@ pub struct Facts {
     pub ends: Sig,
     /// It goes to the memory of a receive.
     pub send: Sig,
+    /// A READ or an atomic, as `reply::Kind`, whose operands wait; otherwise none of these.
+    pub kind: Sig,
     /// Its message has a receive, which ends with it or with an error.
     pub holds: Sig,
     /// Index of the receive WQE.
@@ -97,6 +101,7 @@ impl Facts {
             msn: bits(24),
             ends: bits(1),
             send: bits(1),
+            kind: bits(2),
             holds: bits(1),
             index: bits(16),
             timer: bits(5),
@@ -121,11 +126,11 @@ pub struct Order {
     pub stride: Sig,
     /// Protection domain.
     pub pd: Sig,
-    /// Where a WRITE goes, and its key.
+    /// Where a WRITE goes, or what a READ or atomic is about.
     pub va: Sig,
     /// The key.
     pub rkey: Sig,
-    /// Bytes of the WRITE from here on.
+    /// Bytes from there on.
     pub total: Sig,
 }
 
@@ -140,6 +145,37 @@ impl Order {
             va: bits(64),
             rkey: bits(32),
             total: bits(32),
+        }
+    }
+}
+
+/// What a READ or an atomic needs, beside what its packet's order tells.
+#[derive(Clone, Bundle)]
+pub struct Operands {
+    /// Address.
+    pub va: Sig,
+    /// Key.
+    pub rkey: Sig,
+    /// Bytes.
+    pub length: Sig,
+    /// What an atomic adds or stores.
+    pub swap: Sig,
+    /// What it compares with.
+    pub compare: Sig,
+    /// COMPARE_SWAP rather than FETCH_ADD.
+    pub compares: Sig,
+}
+
+impl Operands {
+    /// The shape.
+    pub fn of() -> Self {
+        Operands {
+            va: bits(64),
+            rkey: bits(32),
+            length: bits(32),
+            swap: bits(64),
+            compare: bits(64),
+            compares: bits(1),
         }
     }
 }

@@ -16,11 +16,11 @@
 //! Reset: idle.
 
 use crate::config::RnicConfig;
-use crate::responder::order::Piece;
+use crate::responder::order::{Operands, Piece};
+use crate::responder::reply::{Kind, Reply};
 use crate::stream::{fifo, fork, realign, Beat, Realign};
-use crate::types::{Completion, DmaWrite, TxPacket};
+use crate::types::{Completion, DmaWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
-use ferrowire_spec::wire::opcode::Opcode;
 
 /// What to do with a frame.
 #[derive(Clone, Bundle)]
@@ -37,6 +37,14 @@ pub struct Place {
     pub bytes: Sig,
     /// An answer follows.
     pub answer: Sig,
+    /// A `reply::Kind`.
+    pub kind: Sig,
+    /// Operands wait for it, and are taken, whether there is an answer or not.
+    pub operands: Sig,
+    /// It was asked for before.
+    pub again: Sig,
+    /// A new READ or atomic, to which `check` has given a place.
+    pub counted: Sig,
     /// From this QP.
     pub qp: Sig,
     /// The answer's PSN.
@@ -61,6 +69,10 @@ impl Place {
             offset: bits(7),
             bytes: bits(13),
             answer: bits(1),
+            kind: bits(2),
+            operands: bits(1),
+            again: bits(1),
+            counted: bits(1),
             qp: bits(cfg.qp_bits()),
             psn: bits(24),
             syndrome: bits(8),
@@ -100,6 +112,10 @@ struct Target {
 struct Ending {
     write: Sig,
     answer: Sig,
+    kind: Sig,
+    operands: Sig,
+    again: Sig,
+    counted: Sig,
     qp: Sig,
     psn: Sig,
     syndrome: Sig,
@@ -116,8 +132,10 @@ const ENDINGS: u32 = 8;
 pub struct Placed {
     /// The payload.
     pub write: Stream<DmaWrite>,
-    /// ACKs and NAKs.
-    pub answers: Stream<TxPacket>,
+    /// What is to be answered.
+    pub replies: Stream<Reply>,
+    /// A new READ or atomic was not executed.
+    pub unused: Sig,
     /// Receives that have ended.
     pub completions: Stream<Completion>,
 }
@@ -130,6 +148,7 @@ pub fn place(
     orders: Stream<Place>,
     pieces: Stream<Piece>,
     frames: Stream<Beat>,
+    operands: Stream<Operands>,
 ) -> Placed {
     let lanes = cfg.lane_bits();
     m.discard(&frames.payload);
@@ -155,10 +174,14 @@ pub fn place(
     });
     let cuts = fifo(&m.label("cuts"), 4, cuts);
     let endings = way();
-    let silent = !(endings.write | endings.answer | endings.completes);
+    let silent = !(endings.write | endings.answer | endings.operands | endings.completes);
     let endings = endings.discard_if(m, silent).map(|order| Ending {
         write: order.write,
         answer: order.answer,
+        kind: order.kind,
+        operands: order.operands,
+        again: order.again,
+        counted: order.counted,
         qp: order.qp,
         psn: order.psn,
         syndrome: order.syndrome,
@@ -233,24 +256,34 @@ pub fn place(
     // Then the answer and the completion.
     let has_ended = !endings.write | ended.ne(0);
     let (answered, completed) = (m.reg("answered", 1).reset(0), m.reg("completed", 1).reset(0));
-    let packet = TxPacket {
+    m.assert(!(endings.valid & endings.operands) | operands.valid, "operands come with their packet");
+    let reply = Reply {
         qp: endings.qp,
-        opcode: lit(8, Opcode::RcAcknowledge.code()),
+        kind: endings.kind,
         psn: endings.psn,
         syndrome: endings.syndrome,
         msn: endings.msn,
-        ..TxPacket::of(cfg).zeros()
+        va: operands.va,
+        rkey: operands.rkey,
+        length: operands.length,
+        swap: operands.swap,
+        compare: operands.compare,
+        compares: operands.compares,
+        again: endings.again,
     };
     let ready = endings.valid & has_ended;
-    let answer = Stream::new(m, "answer", ready & endings.answer & !answered, packet);
+    let answer = Stream::new(m, "reply", ready & endings.answer & !answered, reply);
     let completion =
         Stream::new(m, "completion", ready & endings.completes & !completed, endings.completion.clone());
     let answer_done = !endings.answer | answered | answer.ready;
     let completion_done = !endings.completes | completed | completion.ready;
     let closes = ready & answer_done & completion_done;
     endings.accept(has_ended & answer_done & completion_done);
+    operands.accept(closes & endings.operands);
+    let executed = endings.answer & endings.kind.ne(Kind::Acknowledge.code());
+    let unused = closes & endings.counted & !executed;
     m.set(&answered, ready & !closes & (answered | answer.fire()));
     m.set(&completed, ready & !closes & (completed | completion.fire()));
     m.set(&ended, ended + packet_written.zext(finished_bits) - (closes & endings.write).zext(finished_bits));
-    Placed { write, answers: answer, completions: completion }
+    Placed { write, replies: answer, unused, completions: completion }
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::config::RnicConfig;
 use crate::stream::Beat;
 use crate::testing::{drain, Random, Sink, Source};
-use crate::types::{Completion, DmaWrite, TxPacket};
+use crate::types::{Completion, DmaWrite};
 use ferrowire_rtl::{build, Sim};
 use rand::Rng;
 
@@ -31,9 +31,11 @@ fn bench(beat_bytes: u32, seed: u64) -> Bench {
     let netlist = build("top", |m| {
         let orders = m.stream_in("order", &Place::of(&cfg));
         let pieces = m.stream_in("piece", &Piece::of());
-        let placed = place(m, &cfg, orders, pieces, m.stream_in("frame", &Beat::of(beat_bytes)));
+        let frames = m.stream_in("frame", &Beat::of(beat_bytes));
+        let placed = place(m, &cfg, orders, pieces, frames, m.stream_in("operands", &Operands::of()));
         m.stream_out("write", placed.write);
-        m.stream_out("answer", placed.answers);
+        m.stream_out("answer", placed.replies);
+        m.output("unused", &placed.unused);
         m.stream_out("completion", placed.completions);
     });
     let mut sim = Sim::new(&netlist.unwrap());
@@ -48,7 +50,7 @@ fn bench(beat_bytes: u32, seed: u64) -> Bench {
         ],
         sinks: [
             Sink::new("write", &DmaWrite::of(&cfg)),
-            Sink::new("answer", &TxPacket::of(&cfg)),
+            Sink::new("answer", &reply::Reply::of(&cfg)),
             Sink::new("completion", &Completion::of(&cfg)),
         ],
         random: Random::new(seed),

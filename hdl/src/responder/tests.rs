@@ -93,17 +93,26 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             requests: m.stream_in("request", &Headers::of()),
             frames: m.stream_in("frame", &Beat::of(cfg.beat_bytes)),
             answer: m.input_of("answer", &Translation::of()),
+            reply_answer: m.input_of("reply_answer", &Translation::of()),
+            reply_data: m.stream_in("reply_data", &DmaReadData::of(&cfg)),
         };
         let out = responder(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), input);
         m.stream_out("lookup", out.lookup);
-        m.stream_out("fault", out.faults);
+        let single = |_: &Sig| ferrowire_rtl::lit(1, 1);
+        m.stream_out("fault", crate::stream::arbiter(m, &single, out.faults));
         let counts = m.reg_of("counts", &out.counts);
         m.set_all(&counts, &out.counts);
         m.output("counts", &counts);
         m.stream_out("read", out.read);
         m.stream_out("write", out.write);
-        m.stream_out("reply", out.answers);
-        m.stream_out("completion", out.completions);
+        m.stream_out("reply", out.source.packet);
+        m.stream_out("reply_payload", out.source.payload.expect("payload of responses"));
+        m.stream_out("reply_lookup", out.reply_lookup);
+        m.stream_out("reply_read", out.reply_read);
+        m.stream_out("atomic_write", out.atomic_write);
+        m.output("reply_counts", &out.reply_counts);
+        let single = |_: &Completion| ferrowire_rtl::lit(1, 1);
+        m.stream_out("completion", crate::stream::arbiter(m, &single, out.completions));
     });
     let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
     sim.reset();

@@ -23,6 +23,7 @@ use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::responder::order::{Class, Order, Run, Walk};
 use crate::responder::receive::{Received, Wanted};
+use crate::responder::reply::Kind;
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::recv_wqe::{self, SGES_PER_UNIT};
 use ferrowire_spec::queue::Access;
@@ -147,14 +148,22 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let all = m.mux(enough, &rest, &element.len.trunc(13));
     let straight = idle & orders.valid & !scatters;
     let local = lit(8, Access::LocalWrite as u32);
+    // Of a READ or an atomic only the right is asked for: a piece that nobody writes.
+    let replies = facts.kind.ne(0);
+    let is_read = facts.kind.eq(Kind::Read.code());
+    let probes = replies & (executes | (is_read & Class::Duplicate.is(facts.class))) & orders.total.ne(0);
+    let straight_bytes = m.mux(replies, &probes.zext(13), &executes.then(facts.bytes, lit(13, 0)));
+    let [write, read, atomic] =
+        [Access::RemoteWrite, Access::RemoteRead, Access::RemoteAtomic].map(|a| lit(8, u32::from(a.code())));
+    let remote = m.select(facts.kind, &[write, read, atomic, write]);
     let run = Run {
         facts: facts.clone(),
         va: m.mux(idle, &orders.va, &element.addr),
         key: m.mux(idle, &orders.rkey, &element.key),
         pd: orders.pd,
-        access: m.mux(idle, &lit(8, Access::RemoteWrite as u32), &local),
+        access: m.mux(idle, &remote, &local),
         left: m.mux(idle, &orders.total, &element.len),
-        bytes: m.mux(idle, &executes.then(facts.bytes, lit(13, 0)), &m.mux(bad, &lit(13, 0), &all)),
+        bytes: m.mux(idle, &straight_bytes, &m.mux(bad, &lit(13, 0), &all)),
         last: idle | ends,
         walk: m.mux(idle, &lit(2, Walk::Whole.code()), &walk),
     };

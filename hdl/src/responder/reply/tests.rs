@@ -93,7 +93,7 @@ impl Bench {
                 &cfg,
                 m.input_of("broadcast", &QpBroadcast::of(&cfg)),
                 m.stream_in("reply", &Reply::of(&cfg)),
-                m.input_of("answer", &Translation { valid: bits(1), ok: bits(1), address: bits(64) }),
+                m.input_of("answer", &Translation::of()),
                 m.stream_in("data", &DmaReadData::of(&cfg)),
             );
             m.stream_out("packet", out.source.packet);
