@@ -305,7 +305,7 @@ pub fn receive(
     let (line, back) = m.later("line", &bits(qp_bits));
     let is_demand = idle & look.is(Look::Ask);
     m.when(is_demand, |m| m.set(&look, Look::Asked));
-    let is_reset = idle & !is_demand & resets.valid & !clearing;
+    let is_reset = idle & !is_demand & resets.valid;
     let is_error = idle & !is_demand & !is_reset & errors.valid;
     let free = idle & !is_demand & !is_reset & !is_error;
     let lines_turn = m.reg("lines_turn", 1).reset(0);
