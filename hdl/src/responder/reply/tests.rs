@@ -10,7 +10,7 @@ use self::model::{Expect, Life, Operation, Sent};
 use super::*;
 use crate::testing::{step, Random, Sink, Source};
 use crate::tx::Payload;
-use ferrowire_rtl::{build, Bits, Sim};
+use ferrowire_rtl::{build, Bits, Netlist, Sim};
 use rand::Rng;
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -78,6 +78,30 @@ struct Bench {
     seen: [usize; 7],
 }
 
+/// The engine and its ports.
+fn netlist(cfg: &RnicConfig) -> Netlist {
+    let netlist = build("bench", |m| {
+        let out = reply(
+            m,
+            cfg,
+            m.input_of("broadcast", &QpBroadcast::of(cfg)),
+            m.stream_in("reply", &Reply::of(cfg)),
+            m.input_of("answer", &Translation::of()),
+            m.stream_in("data", &DmaReadData::of(cfg)),
+        );
+        m.stream_out("packet", out.source.packet);
+        m.stream_out("payload", out.source.payload.unwrap());
+        m.stream_out("lookup", out.lookup);
+        m.stream_out("read", out.read);
+        m.stream_out("write", out.write);
+        m.stream_out("fault", out.faults);
+        m.stream_out("ended", out.ended);
+        m.output("served", &m.delay("served_late", &out.served));
+        m.output("counts", &m.delay("counts_late", &out.counts));
+    });
+    netlist.unwrap_or_else(|e| panic!("{e}"))
+}
+
 impl Bench {
     fn new(beat_bytes: u32, qps: u32, seed: u64, stall: f64) -> Bench {
         let cfg = RnicConfig {
@@ -87,26 +111,7 @@ impl Bench {
             payload_buffer_bytes: 512 * beat_bytes.max(16),
             ..RnicConfig::named("generic-8b").unwrap()
         };
-        let netlist = build("bench", |m| {
-            let out = reply(
-                m,
-                &cfg,
-                m.input_of("broadcast", &QpBroadcast::of(&cfg)),
-                m.stream_in("reply", &Reply::of(&cfg)),
-                m.input_of("answer", &Translation::of()),
-                m.stream_in("data", &DmaReadData::of(&cfg)),
-            );
-            m.stream_out("packet", out.source.packet);
-            m.stream_out("payload", out.source.payload.unwrap());
-            m.stream_out("lookup", out.lookup);
-            m.stream_out("read", out.read);
-            m.stream_out("write", out.write);
-            m.stream_out("fault", out.faults);
-            m.stream_out("ended", out.ended);
-            m.output("served", &m.delay("served_late", &out.served));
-            m.output("counts", &m.delay("counts_late", &out.counts));
-        });
-        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        let mut sim = Sim::new(&netlist(&cfg));
         sim.reset();
         let qp = bits(cfg.qp_bits());
         let mut bench = Bench {
@@ -742,5 +747,15 @@ fn reads_and_atomics_take_the_cycles_that_they_may() {
         let latency = bench.sinks[PACKET].cycles[0] - bench.sources[REPLY].cycles[0] - host.max(1);
         println!("from a reply to its READ response: {latency} cycles and the host's");
         assert!(latency <= 14);
+    }
+}
+
+#[test]
+fn the_engine_passes_the_build_time_checks_at_every_configuration() {
+    for (name, _) in crate::config::BUILT_IN {
+        let net = netlist(&RnicConfig::named(name).unwrap());
+        if let Ok(dir) = std::env::var("DUMP") {
+            std::fs::write(format!("{dir}/{name}.v"), net.verilog()).unwrap();
+        }
     }
 }
