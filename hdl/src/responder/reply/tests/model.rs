@@ -28,7 +28,7 @@ impl Operation {
 }
 
 /// A reply: an ACK has neither length nor operation nor data.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct Expect {
     pub psn: u32,
     pub syndrome: u8,
@@ -45,6 +45,13 @@ pub struct Expect {
     pub empty: bool,
 }
 
+impl std::fmt::Debug for Expect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Expect { psn, syndrome, msn, again, known, length, operation, .. } = self;
+        write!(f, "PSN {psn:#x}, AETH {syndrome:#x} {msn:#x}, {length} bytes, {operation:x?}, again {again} {known}")
+    }
+}
+
 impl Expect {
     fn is_ack(&self) -> bool {
         self.operation.is_none() && self.length == 0 && !self.empty
@@ -52,7 +59,7 @@ impl Expect {
 }
 
 /// A packet that came.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Sent {
     pub qp: u32,
     pub life: usize,
@@ -65,6 +72,13 @@ pub struct Sent {
     pub lane: usize,
     pub payload: Vec<u8>,
     pub poisoned: bool,
+}
+
+impl std::fmt::Debug for Sent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Sent { opcode, psn, syndrome, msn, bytes, .. } = self;
+        write!(f, "opcode {opcode:#x}, PSN {psn:#x}, AETH {syndrome:#x} {msn:#x}, {bytes} bytes")
+    }
 }
 
 /// From the start of a QP to its end.

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Lists that the bench writes as `order` would, and the candidates that come of them.
+
+use super::*;
+use crate::testing::{step, Random, Sink, Source};
+use ferrowire_rtl::{build, clog2, Sim};
+use ferrowire_spec::wire::opcode::Opcode;
+
+struct Bench {
+    sim: Sim,
+    sources: [Source; 1],
+    sinks: [Sink; 2],
+    random: Random,
+    tails: [u64; 4],
+    finished: [u64; 4],
+    next: u64,
+}
+
+impl Bench {
+    fn new(stall: u64) -> Bench {
+        let cfg = RnicConfig { qps: 4, ..RnicConfig::named("generic-8b").unwrap() };
+        let place = bits(clog2(places(&cfg).into()));
+        let netlist = build("bench", |m| {
+            let lists = Lists {
+                pool: m.input_of("pool", &TableWrite { enable: bits(1), index: place, entry: Entry::of() }),
+                links: m.input_of("links", &TableWrite { enable: bits(1), index: place, entry: place }),
+                front: m.input_of(
+                    "front",
+                    &TableWrite { enable: bits(1), index: bits(2), entry: Front::of(&cfg) },
+                ),
+            };
+            let failed = TableWrite { enable: bits(1), index: bits(2), entry: bits(1) };
+            let out = cut(
+                m,
+                &cfg,
+                m.input_of("broadcast", &QpBroadcast::of(&cfg)),
+                lists,
+                m.stream_in("wake", &Wake::of(&cfg)),
+                m.input_of("failed", &failed),
+            );
+            // The opcode is told where packets leave.
+            let opcode = out.candidates.about.opcode(m);
+            m.output("opcode", &m.delay("opcode_late", &opcode));
+            m.stream_out("candidate", out.candidates);
+            m.stream_out("operand", out.operands);
+            m.output("freed", &m.delay("freed_late", &out.freed));
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let about = About {
+            qp: bits(2),
+            work: bits(WORK_BITS),
+            closes: bits(1),
+            new: bits(1),
+            atomic: bits(1),
+            psn: bits(24),
+            syndrome: bits(8),
+            msn: bits(24),
+            first: bits(1),
+            last: bits(1),
+            bytes: bits(13),
+        };
+        let mut bench = Bench {
+            sim,
+            sources: [Source::new("wake", &Wake::of(&cfg))],
+            sinks: [
+                Sink::new("candidate", &Candidate { about, va: bits(64), rkey: bits(32), pd: bits(24) }),
+                Sink::new("operand", &Operands::of()),
+            ],
+            random: Random::new(stall),
+            tails: [0, 1, 2, 3],
+            finished: [0; 4],
+            next: 4,
+        };
+        // Sweeping, and the attributes: MTU 256, 512, 1,024, 4,096.
+        bench.steps(8, 0.0);
+        for (qp, mtu) in [1, 2, 3, 5].into_iter().enumerate() {
+            bench.sim.set("broadcast_attributes_enable", 1);
+            bench.sim.set("broadcast_attributes_index", qp as u64);
+            bench.sim.set("broadcast_attributes_entry_mtu", mtu);
+            bench.sim.set("broadcast_attributes_entry_pd", 70 + qp as u64);
+            bench.front(qp);
+            bench.sim.set("broadcast_attributes_enable", 0);
+        }
+        bench
+    }
+
+    fn steps(&mut self, n: u64, stall: f64) {
+        for _ in 0..n {
+            step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, stall);
+        }
+    }
+
+    /// Writes a QP's front, with what else is to be written in this cycle.
+    fn front(&mut self, qp: usize) {
+        self.sim.set("front_enable", 1);
+        self.sim.set("front_index", qp as u64);
+        self.sim.set("front_entry_tail", self.tails[qp]);
+        self.sim.set("front_entry_finished", self.finished[qp]);
+        self.steps(1, 0.0);
+        self.sim.set("front_enable", 0);
+    }
+
+    fn append(&mut self, qp: usize, fields: &[(&str, u64)]) {
+        let entry =
+            ["atomic", "again", "psn", "va", "rkey", "swap", "compare", "compares", "msn", "syndrome"];
+        for name in entry {
+            let value = fields.iter().find(|f| f.0 == name).map_or(0, |f| f.1);
+            self.sim.set(&format!("pool_entry_{name}"), value);
+        }
+        self.sim.set("pool_index", self.tails[qp]);
+        self.sim.set("links_index", self.tails[qp]);
+        self.tails[qp] = self.next;
+        self.next += 1;
+        self.sim.set("links_entry", self.tails[qp]);
+        self.sim.set("pool_enable", 1);
+        self.sim.set("links_enable", 1);
+        self.sources[0].push_values(&[("qp", qp as u128)]);
+        self.front(qp);
+        self.sim.set("pool_enable", 0);
+        self.sim.set("links_enable", 0);
+    }
+
+    fn field(&self, name: &str) -> Vec<u64> {
+        self.sinks[0].values(name)
+    }
+}
+
+#[test]
+fn a_read_becomes_packets_of_the_path_mtu_wherever_it_ends() {
+    for (qp, mtu) in [256, 512, 1024, 4096].into_iter().enumerate() {
+        for length in [0, 1, mtu - 1, mtu, mtu + 1, 700 * mtu, 700 * mtu + 17] {
+            let mut bench = Bench::new(1);
+            let (va, psn) = (0xffff_ffff_0000_1234, 0xff_ff00);
+            bench.append(qp, &[("psn", psn), ("va", va), ("swap", length), ("rkey", 5)]);
+            let count = length.div_ceil(mtu).max(1);
+            bench.steps(20 + 5 * count, if length > 100 * mtu { 0.0 } else { 0.3 });
+            let expected: Vec<(u64, u64, u64)> = (0..count)
+                .map(|i| (va + i * mtu, (psn + i) % (1 << 24), mtu.min(length - i * mtu)))
+                .collect();
+            let got =
+                bench.field("va").into_iter().zip(bench.field("about_psn")).zip(bench.field("about_bytes"));
+            let got: Vec<(u64, u64, u64)> = got.map(|((va, psn), bytes)| (va, psn, bytes)).collect();
+            assert_eq!(got, expected, "{length} bytes, MTU {mtu}");
+            let flags = bench.field("about_first").into_iter().zip(bench.field("about_closes"));
+            let only = |i| (u64::from(i == 0), u64::from(i + 1 == count));
+            assert!(flags.eq((0..count).map(only)), "{length} bytes, MTU {mtu}");
+            assert_eq!(bench.field("pd")[0], 70 + qp as u64);
+        }
+    }
+}
+
+#[test]
+fn opcodes_follow_from_first_and_last() {
+    for (length, opcodes) in [
+        (700, vec![Opcode::RcReadResponseFirst, Opcode::RcReadResponseMiddle, Opcode::RcReadResponseLast]),
+        (256, vec![Opcode::RcReadResponseOnly]),
+    ] {
+        let mut bench = Bench::new(2);
+        bench.append(0, &[("swap", length)]);
+        let mut seen = Vec::new();
+        for _ in 0..30 {
+            let before = bench.sinks[0].items.len();
+            bench.steps(1, 0.0);
+            if bench.sinks[0].items.len() > before {
+                seen.push(bench.sim.get("opcode"));
+            }
+        }
+        assert_eq!(seen, opcodes.iter().map(|o| u64::from(o.code())).collect::<Vec<_>>());
+    }
+}
+
+#[test]
+fn queue_pairs_take_turns_packet_by_packet_at_three_cycles_each() {
+    let mut bench = Bench::new(3);
+    for qp in [0, 2, 3] {
+        // The longest READ that there is.
+        bench.append(qp, &[("swap", 1 << 31)]);
+    }
+    bench.steps(300, 0.0);
+    let order = &bench.field("about_qp")[6..];
+    assert!(
+        order.len() > 80 && order.windows(4).all(|w| w[0] == w[3] && w[0] != w[1] && w[1] != w[2]),
+        "{order:?}"
+    );
+    let cycles = &bench.sinks[0].cycles[6..];
+    assert!(cycles.windows(2).all(|w| w[1] - w[0] == 3), "{cycles:?}");
+}
+
+#[test]
+fn a_read_waits_for_the_atomic_before_it_and_keeps_nobody_else() {
+    let mut bench = Bench::new(4);
+    let atomic = [("atomic", 1), ("swap", 7), ("compare", 8), ("compares", 1), ("psn", 1)];
+    bench.append(1, &[("swap", 10)]);
+    bench.append(1, &atomic);
+    bench.append(1, &[("swap", 10), ("psn", 2)]);
+    bench.append(2, &[("swap", 10), ("psn", 99)]);
+    bench.steps(40, 0.0);
+    assert_eq!(bench.field("about_psn"), [0, 1, 99]);
+    let operands = |f| bench.sinks[1].values(f);
+    assert_eq!((operands("swap"), operands("compare"), operands("compares")), (vec![7], vec![8], vec![1]));
+    // Without a wake nothing happens, and a wake is not enough.
+    bench.finished[1] = 1;
+    bench.front(1);
+    bench.sources[0].push_values(&[("qp", 1)]);
+    bench.steps(20, 0.0);
+    assert_eq!(bench.field("about_psn").len(), 3);
+    bench.finished[1] = 2;
+    bench.front(1);
+    bench.sources[0].push_values(&[("qp", 1)]);
+    bench.steps(20, 0.0);
+    assert_eq!(bench.field("about_psn"), [0, 1, 99, 2]);
+    // It waited once: what follows does not.
+    bench.append(1, &[("swap", 10), ("psn", 3)]);
+    bench.steps(20, 0.0);
+    assert_eq!(bench.field("about_psn").len(), 5);
+}
+
+#[test]
+fn what_has_failed_or_ends_is_dropped_an_entry_a_turn_and_the_end_comes_last() {
+    let mut bench = Bench::new(5);
+    bench.append(0, &[("swap", 1 << 31)]);
+    bench.append(0, &[("atomic", 1)]);
+    bench.append(0, &[("swap", 1000), ("again", 1)]);
+    bench.steps(100, 0.0);
+    for (name, value) in [("enable", 1), ("index", 0), ("entry", 1)] {
+        bench.sim.set(&format!("failed_{name}"), value);
+    }
+    bench.steps(1, 0.0);
+    bench.sim.set("failed_enable", 0);
+    bench.steps(30, 0.0);
+    let work = |bench: &Bench, n: usize| {
+        let all = bench.field("about_work");
+        all[all.len() - n..].to_vec()
+    };
+    let code = |w: Work| u64::from(w.code());
+    assert_eq!(work(&bench, 4), [Work::Read, Work::Drop, Work::Drop, Work::Drop].map(code));
+    assert_eq!(bench.field("about_new").last(), Some(&0), "a repetition");
+    assert!(bench.sinks[1].items.is_empty(), "an atomic that is dropped has no operands");
+    bench.append(0, &[("swap", 1)]);
+    bench.sources[0].push_values(&[("qp", 0), ("end", 1)]);
+    bench.sources[0].push_values(&[("qp", 3), ("end", 1)]);
+    bench.steps(30, 0.0);
+    let ends: Vec<(u64, u64)> = bench.field("about_qp").into_iter().zip(bench.field("about_work")).collect();
+    assert!(ends.contains(&(0, code(Work::End))) && ends.contains(&(3, code(Work::End))), "{ends:?}");
+    assert_eq!(ends.iter().filter(|e| e.1 == code(Work::End)).count(), 2);
+    assert_eq!(ends.iter().filter(|e| e.1 == code(Work::Drop)).count(), 4);
+}
