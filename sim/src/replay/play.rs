@@ -72,6 +72,7 @@ pub fn play(model: &CardModel, case: &Case, trace: &Trace, role: Role) -> Result
     let mut world = World::single(model, 0)?;
     world.link_mut(0).keep_frames(true);
     let world = world.share();
+    let trace = &trace.needed();
     let mut run = Run { model, case, trace, role, world, frames: Vec::new(), completions: Vec::new() };
     let differences = match run.all() {
         Ok(differences) => differences,

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use ferrowire_spec::wire::frame::{Frame, FrameError};
+use ferrowire_spec::Psn;
 
 use super::log::Line;
 use super::packet::Parts;
@@ -30,6 +31,36 @@ pub struct Trace {
 }
 
 impl Trace {
+    /// Without requests that the card need not send again: those that its peer had acknowledged when they left. Linux answers a NAK
+    /// some time after it came, and sends all from that PSN on, whatever was acknowledged meanwhile.
+    #[must_use]
+    pub fn needed(&self) -> Self {
+        let (mut newest, mut acknowledged): (Option<Psn>, Option<Psn>) = (None, None);
+        let mut frames = self.frames.clone();
+        frames.retain(|captured| {
+            let Ok(frame) = Frame::parse(&captured.bytes) else { return true };
+            let psn = Psn::new(frame.bth.psn);
+            if let (false, Some(aeth)) = (captured.of_card, frame.ext.aeth) {
+                // An ACK of a PSN is for it too, a NAK for those before it.
+                let before = if aeth.syndrome >> 5 == 0 { psn.next() } else { psn };
+                if acknowledged.is_none_or(|old| old.is_before(before)) {
+                    acknowledged = Some(before);
+                }
+                return true;
+            }
+            let request = frame.opcode().is_ok_and(|opcode| opcode.is_request());
+            if !captured.of_card || !request {
+                return true;
+            }
+            let again = newest.is_some_and(|newest| !newest.is_before(psn));
+            if !again {
+                newest = Some(psn);
+            }
+            !(again && acknowledged.is_some_and(|behind| psn.is_before(behind)))
+        });
+        Self { frames }
+    }
+
     /// The capture of a case on the wire of `role`.
     ///
     /// # Errors
