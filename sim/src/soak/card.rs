@@ -18,9 +18,20 @@ use super::ends::{
 };
 use crate::bus::SharedWorld;
 
-/// Verbs that the card has: when one is built, it is added here, and the modes with cards have it.
+/// Verbs that the card posts: when one is built, it is added here.
 pub const VERBS: &[SendOpcode] =
     &[SendOpcode::Write, SendOpcode::WriteImm, SendOpcode::Send, SendOpcode::SendImm];
+
+/// Verbs that it answers when its peer posts them.
+pub const ANSWERS: &[SendOpcode] = &[
+    SendOpcode::Write,
+    SendOpcode::WriteImm,
+    SendOpcode::Send,
+    SendOpcode::SendImm,
+    SendOpcode::Read,
+    SendOpcode::CmpSwap,
+    SendOpcode::FetchAdd,
+];
 
 /// Pieces of memory that a request of the card may have.
 pub const SEND_PIECES: usize = 16;

@@ -157,7 +157,7 @@ impl Done {
 
 /// One end of the wire. Queue pairs and regions are numbered in the order in which they were made.
 pub trait End {
-    /// Requests that it can send and take.
+    /// Requests that it can post.
     fn verbs(&self) -> &[SendOpcode];
 
     /// Registers memory that holds `pages`. Gives the key.

@@ -17,7 +17,7 @@ use super::ends::{ip, mac, Done, End, Path, Piece, Receive, Region, Request, Rig
 use crate::bus::Peer;
 use crate::model;
 
-/// What the engine can do: all that there is.
+/// What the engine posts, and answers: all that there is.
 pub const VERBS: &[SendOpcode] = SendOpcode::ALL;
 
 /// Protection domain of everything.

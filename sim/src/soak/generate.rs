@@ -60,10 +60,11 @@ pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool
     });
     let onwards = rng.random_bool(0.5);
     let longest = if big { LONGEST } else { 12 << 10 };
-    let mut flows = [(); 2].map(|()| {
+    let mut flows = [0, 1].map(|side: usize| {
         // Some have all verbs, some a few.
-        let few = rng.random_range(1..=limits.verbs.len());
-        let verbs: Vec<_> = limits.verbs.choose_multiple(rng, few).copied().collect();
+        let all = &limits.verbs[side];
+        let few = rng.random_range(1..=all.len());
+        let verbs: Vec<_> = all.choose_multiple(rng, few).copied().collect();
         let (target, skew) = (longest + rng.random_range(0..PAGE), rng.random_range(0..8));
         Flow { verbs, source: 0, answers: 0, inbox: 0, longest, mtu: mtu.bytes(), target, skew }
     });

@@ -81,7 +81,17 @@ impl Mode {
 
     /// Whether a card is one of the ends.
     pub fn has_card(self) -> bool {
-        self != Mode::ModelModel
+        self.cards().contains(&true)
+    }
+
+    /// Whether each side is a card.
+    pub fn cards(self) -> [bool; 2] {
+        match self {
+            Mode::RtlRtl => [true, true],
+            Mode::RtlModel => [true, false],
+            Mode::ModelRtl => [false, true],
+            Mode::ModelModel => [false, false],
+        }
     }
 }
 
@@ -201,8 +211,13 @@ fn ends(
 /// There is no such configuration.
 pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
     let config = RnicConfig::named(config)?;
-    let shared = |verb: &&_| engine::VERBS.contains(verb) && (!mode.has_card() || card::VERBS.contains(verb));
-    let verbs: Vec<_> = program::VERBS.iter().filter(shared).copied().collect();
+    let cards = mode.cards();
+    let verbs = [0, 1].map(|side: usize| {
+        let posts = if cards[side] { card::VERBS } else { engine::VERBS };
+        let answers = if cards[1 - side] { card::ANSWERS } else { engine::VERBS };
+        let both = |verb: &&_| posts.contains(verb) && answers.contains(verb);
+        program::VERBS.iter().filter(both).copied().collect()
+    });
     // Two queue pairs are not for programs; a lane has up to four regions at an end.
     let [qps, keys] = [config.qps - 2, (config.keys - 2) / 4];
     let pages = (config.page_entries - 64) / generate::LANE_PAGES;
@@ -336,4 +351,46 @@ fn play(
 /// The folder of a seed's waves and frames.
 pub fn folder(case: &Case) -> PathBuf {
     ferrowire_verilator::target_dir().join(format!("soak/{}", case.seed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_side_posts_what_it_has_and_the_other_side_answers() {
+        let posted = |mode| limits("generic-8b", mode).unwrap().verbs;
+        let card: Vec<_> = program::VERBS.iter().filter(|verb| card::VERBS.contains(verb)).copied().collect();
+        let answered: Vec<_> =
+            program::VERBS.iter().filter(|verb| card::ANSWERS.contains(verb)).copied().collect();
+        assert!(card::VERBS.iter().all(|verb| card::ANSWERS.contains(verb)));
+        assert!(answered.iter().any(|verb| program::is_answered(*verb)));
+        assert_eq!(posted(Mode::RtlRtl), [card.clone(), card.clone()]);
+        assert_eq!(posted(Mode::RtlModel), [card.clone(), answered.clone()]);
+        assert_eq!(posted(Mode::ModelRtl), [answered, card]);
+        assert_eq!(posted(Mode::ModelModel), [program::VERBS.to_vec(), program::VERBS.to_vec()]);
+    }
+
+    /// The ends make the rights of a queue pair of `rd_atomic`, and its `max_rd_atomic` and `max_dest_rd_atomic`.
+    #[test]
+    fn lanes_whose_peer_reads_have_places_and_rights_for_it() {
+        let mut reads = [0; 2];
+        for (seed, mode) in (0..100).flat_map(|seed| [(seed, Mode::RtlModel), (seed, Mode::ModelRtl)]) {
+            let program = Program::of(seed, &limits("generic-8b", mode).unwrap());
+            for lane in &program.lanes {
+                for (side, reads) in reads.iter_mut().enumerate() {
+                    let mut work = lane.lives.iter().flat_map(|life| &life.work[side]);
+                    if !work.any(|message| program::is_answered(message.verb)) {
+                        continue;
+                    }
+                    assert!(!mode.cards()[side], "seed {seed}, {mode}: a card does not post it");
+                    let target = lane.memory[side].as_ref().map(|memory| memory.target.rights);
+                    assert_eq!(target, Some(ends::Rights::Shared), "seed {seed}, {mode}");
+                    assert!(lane.rd_atomic > 0, "seed {seed}, {mode}");
+                    *reads += 1;
+                }
+            }
+        }
+        assert!(reads.iter().all(|n| *n > 20), "{reads:?}");
+    }
 }

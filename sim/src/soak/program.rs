@@ -60,11 +60,11 @@ pub fn is_answered(verb: SendOpcode) -> bool {
     verb == SendOpcode::Read || is_atomic(verb)
 }
 
-/// What the ends have in common.
+/// What the ends can do.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Verbs that both ends have.
-    pub verbs: Vec<SendOpcode>,
+    /// Verbs that each side posts.
+    pub verbs: [Vec<SendOpcode>; 2],
     /// Pieces of memory that a request may have.
     pub pieces: usize,
     /// Bytes that a request may carry itself.
