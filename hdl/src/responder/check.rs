@@ -140,6 +140,7 @@ const WAITING: u32 = 32;
 /// The responder's checks. `posted`: index behind the newest receive WQE of each QP; `served`: a READ or atomic is done with;
 /// `unused`: one was not executed.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn check(
     m: &Scope,
     cfg: &RnicConfig,
