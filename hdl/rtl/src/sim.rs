@@ -1488,6 +1488,12 @@ mod tests {
     }
 
     #[test]
+    #[should_panic(expected = "a constant has at least one bit")]
+    fn a_constant_of_no_bits_is_refused() {
+        let _ = build("top", |m| m.output("q", &crate::cat(&[crate::lit(0, 0), m.input("a", 2)])));
+    }
+
+    #[test]
     #[should_panic(expected = "no port `b`; there are: rst, a")]
     fn an_unknown_port_lists_the_ports() {
         Sim::new(&build("top", property).unwrap()).set("b", 1);
