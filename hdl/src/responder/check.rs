@@ -19,6 +19,9 @@
 //! The cursor of the receive queue is in the row: the index of the WQE that the next SEND takes, or the one under way has. How
 //! many there are is known from `posted`, a read copy of what `receive` owns.
 //!
+//! SENDs and WRITEs behind an atomic of their QP wait here until it is done with, and others behind them: the host's latency, and what
+//! the atomic itself waits for. READs may come late; who needs them earlier asks for a fence.
+//!
 //! A start, and the end of a life, go on in their place among the packets: behind them nothing of the former life comes.
 //!
 //! Reset: idle. Rows are written when a QP starts.
@@ -63,6 +66,8 @@ struct Row {
     index: Sig,
     /// READs and atomics taken, modulo 32.
     taken: Sig,
+    /// An atomic may be among those that are pending.
+    atomic: Sig,
 }
 
 impl Row {
@@ -79,6 +84,7 @@ impl Row {
             received: bits(32),
             index: bits(16),
             taken: bits(5),
+            atomic: bits(1),
         }
     }
 }
@@ -356,7 +362,10 @@ pub fn check(
     };
     let order = Order { facts, begins: starts, stride: copy.stride, pd: copy.pd, va, rkey, total };
     let at_tell = state.is(State::Tell);
-    let telling = Stream::new(m, "telling", at_tell, order);
+    // SENDs, WRITEs and atomics of a QP are executed in their order (IBTA volume 1, 9.5): what is placed waits for atomics before it.
+    let places = executes & kind.eq(0);
+    let waits = places & row.atomic & row.taken.ne(served_of.read_now(qp));
+    let telling = Stream::new(m, "telling", at_tell & !waits, order);
     let done = telling.fire();
     let orders = fifo(&m.label("orders"), 2, telling);
     let operands = Operands {
@@ -379,8 +388,8 @@ pub fn check(
 
     // The new row.
     let not_ready = is_class(Class::NotReady);
-    let waits = not_ready | is_class(Class::FirstGap);
-    m.drive(&row_write, done & (by_init | executes | waits) & !by_reset);
+    let silences = not_ready | is_class(Class::FirstGap);
+    m.drive(&row_write, done & (by_init | executes | silences) & !by_reset);
     m.set_all(&next, &row);
     m.when(by_init, |m| {
         m.set_all(&next, &Row::of().zeros());
@@ -400,6 +409,7 @@ pub fn check(
         m.set(&next.received, received);
         m.set(&next.index, row.index + (holds & ends).zext(16));
         m.set(&next.taken, row.taken + kind.ne(0).zext(5));
+        m.set(&next.atomic, is_atomic | (row.atomic & kind.ne(0)));
     })
     .otherwise(|m| m.set(&next.silent, 1));
     Checked { orders, operands }
