@@ -140,7 +140,7 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let last_sge = sge.eq(lit(4, 4).shl_by(orders.stride) - 1);
     let short = !enough & last_sge;
     let ends = enough | short | bad;
-    let walk = m.wire("walk", 2);
+    let walk = m.wire("outcome", 2);
     m.set(&walk, Walk::Whole.code());
     m.when(received.void, |m| m.set(&walk, Walk::Gone.code()))
         .otherwise_when(received.error, |m| m.set(&walk, Walk::Unread.code()))
