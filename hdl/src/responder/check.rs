@@ -155,7 +155,7 @@ pub fn check(
     init: Stream<QpInit>,
     requests: Stream<Headers>,
     served: Served,
-    unused: Sig,
+    unused: Served,
 ) -> Checked {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Idle);
@@ -234,8 +234,13 @@ pub fn check(
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
 
-    let served_of = m.mem("served", cfg.qps, &bits(5)).style(Style::Distributed).init(vec![]).build();
-    served_of.write(served.valid, served.qp, &(served_of.read_now(served.qp) + 1));
+    // READs and atomics that are done with, whether they were executed or not: two may end in a cycle.
+    let ended = |name: &str, end: &Served| {
+        let counts = m.mem(name, cfg.qps, &bits(5)).style(Style::Distributed).init(vec![]).build();
+        counts.write(end.valid, end.qp, &(counts.read_now(end.qp) + 1));
+        counts.read_now(qp)
+    };
+    let done_with = (ended("served", &served) + ended("unused", &unused)).named("done_with");
     let shared_room = m.wire("shared_room", 1);
 
     // The row's cycle: all that needs no lookup.
@@ -260,7 +265,7 @@ pub fn check(
         & (!is_atomic | right(Access::RemoteAtomic));
     // READs and atomics have places: some of a QP, one of them for itself, the others shared by all.
     let replies = is_read | is_atomic;
-    let pending = row.taken - served_of.read_now(qp);
+    let pending = row.taken - done_with;
     let has_place = !replies | pending.lt(copy.places);
     let crowded = replies & !shared_room & pending.ne(0);
     // PSNs of the responses, less one.
@@ -364,7 +369,7 @@ pub fn check(
     let at_tell = state.is(State::Tell);
     // SENDs, WRITEs and atomics of a QP are executed in their order (IBTA volume 1, 9.5): what is placed waits for atomics before it.
     let places = executes & kind.eq(0);
-    let waits = places & row.atomic & row.taken.ne(served_of.read_now(qp));
+    let waits = places & row.atomic & row.taken.ne(done_with);
     let telling = Stream::new(m, "telling", at_tell & !waits, order);
     let done = telling.fire();
     let orders = fifo(&m.label("orders"), 2, telling);
@@ -382,7 +387,7 @@ pub fn check(
     let takes_place = done & executes & kind.ne(0);
     let many = clog2(u64::from(places_shared(cfg)) + 2 * u64::from(cfg.qps)) + 1;
     let used = m.reg("used", many).reset(0);
-    m.set(&used, used + takes_place.zext(many) - served.valid.zext(many) - unused.zext(many));
+    m.set(&used, used + takes_place.zext(many) - served.valid.zext(many) - unused.valid.zext(many));
     m.drive(&shared_room, m.delay("room", &used.lt(places_shared(cfg) - 1)));
     m.when(done, |m| m.set(&state, State::Idle));
 
@@ -395,7 +400,7 @@ pub fn check(
         m.set_all(&next, &Row::of().zeros());
         m.set(&next.psn, request.psn);
         // All that the former life had pending is done with.
-        m.set(&next.taken, served_of.read_now(qp));
+        m.set(&next.taken, done_with);
     })
     .otherwise_when(executes, |m| {
         m.set(&next.psn, row.psn + 1 + further);

@@ -155,7 +155,8 @@ pub fn flush(
     m.when(at_bar & fired, |m| m.set(&state, State::Look));
     m.when(at_look & !barred, |m| {
         m.set(&done, stored);
-        m.set(&until, producer);
+        // Of a QP that has gone to RESET meanwhile the number of receives means nothing any more.
+        m.set(&until, m.mux(in_error, &producer, &stored));
         m.set(&count, 0);
         m.set(&state, State::Flush);
     });

@@ -88,10 +88,10 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let (wanted, wants) = m.later("wanted", &Wanted::of(cfg));
     let receives = receive(m, cfg, broadcast.clone(), input.doorbell, wanted, input.data);
     let served = m.wire_of("served", &reply::Served::of(cfg));
-    let unused = m.wire("unused", 1);
+    let unused = m.wire_of("unused", &reply::Served::of(cfg));
     let posted = receives.posted.clone();
     let checked =
-        check(m, cfg, broadcast.clone(), posted, input.init, input.requests, served.clone(), unused);
+        check(m, cfg, broadcast.clone(), posted, input.init, input.requests, served.clone(), unused.clone());
     let walked = walk(m, cfg, checked.orders, receives.received);
     wants.connect(walked.wanted);
     let cut = cut(m, fifo(&m.label("runs"), 2, walked.runs));
@@ -113,7 +113,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     cut.pieces.accept(both & pieces.ready);
     admitted.addresses.accept(both & pieces.ready);
     let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands);
-    m.drive(&unused, placed.unused);
+    m.set_all(&unused, &placed.unused);
     let replied = reply::reply(m, cfg, broadcast, placed.replies, input.reply_answer, input.reply_data);
     m.set_all(&served, &replied.served);
     // The end of a life is told behind its last answer.

@@ -17,7 +17,7 @@
 
 use crate::config::RnicConfig;
 use crate::responder::order::{Operands, Piece};
-use crate::responder::reply::{Kind, Reply};
+use crate::responder::reply::{Kind, Reply, Served};
 use crate::stream::{fifo, fork, realign, Beat, Realign};
 use crate::types::{Completion, DmaWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
@@ -135,7 +135,7 @@ pub struct Placed {
     /// What is to be answered.
     pub replies: Stream<Reply>,
     /// A new READ or atomic was not executed.
-    pub unused: Sig,
+    pub unused: Served,
     /// Receives that have ended.
     pub completions: Stream<Completion>,
 }
@@ -281,7 +281,7 @@ pub fn place(
     endings.accept(has_ended & answer_done & completion_done);
     operands.accept(closes & endings.operands);
     let executed = endings.answer & endings.kind.ne(Kind::Acknowledge.code());
-    let unused = closes & endings.counted & !executed;
+    let unused = Served { valid: closes & endings.counted & !executed, qp: endings.qp };
     m.set(&answered, ready & !closes & (answered | answer.fire()));
     m.set(&completed, ready & !closes & (completed | completion.fire()));
     m.set(&ended, ended + packet_written.zext(finished_bits) - (closes & endings.write).zext(finished_bits));

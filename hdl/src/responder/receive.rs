@@ -311,8 +311,9 @@ pub fn receive(
     let lines_turn = m.reg("lines_turn", 1).reset(0);
     let any_event = used.valid | doorbell.valid;
     let is_line = free & (!any_event | lines_turn) & line.valid & !waiting & !resets.valid;
-    let is_used = free & !is_line & used.valid;
-    let is_doorbell = free & !is_line & !used.valid & doorbell.valid;
+    // A use is only a hint, and may be dropped; whoever rings must not wait for it.
+    let is_doorbell = free & !is_line & doorbell.valid;
+    let is_used = free & !is_line & !doorbell.valid & used.valid;
     resets.accept(is_reset);
     errors.accept(is_error);
     used.accept(is_used);
@@ -395,7 +396,8 @@ pub fn receive(
     let farther = kind_used & (row.limit - wished).bit(15);
     let until = m.mux(farther, &wished, &row.limit).named("until");
     let posted = producer - begin;
-    let posted_any = posted.ne(0) & !posted.bit(15);
+    // A queue holds up to 2^15.
+    let posted_any = posted.ne(0) & posted.le(1u32 << 15);
     let allowed = m.mux(kind_demand, &batch.zext(16), &(until - begin));
     // One that takes many reads a few at once.
     let alone = m.delay("alone", &gap.lt(4));
@@ -442,7 +444,8 @@ pub fn receive(
 
     // What the row becomes.
     m.set_all(&next, &row);
-    m.set(&next.producer, producer_kept);
+    // A doorbell that comes behind the reset of its QP is of its former life.
+    m.set(&next.producer, m.mux(kind_doorbell & !lives_now, &row.producer, &producer_kept));
     m.when(kind_used, |m| m.set(&next.used, uses));
     m.when(reader, |m| {
         m.set(&next.fetched, m.mux(reads, &(from + count.zext(16)), &from));

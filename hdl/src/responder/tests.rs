@@ -156,6 +156,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             pd: i % 2 + 5,
             mtu: 256,
             allows_write: true,
+            allows_atomics: false,
             ipv6: false,
             peer: 0,
             pkey: 0,
@@ -376,7 +377,8 @@ impl Bench {
             ("service", row.service),
             ("pd", row.pd),
             ("mtu", row.mtu.trailing_zeros() - 7),
-            ("access", u32::from(row.allows_write) << 1),
+            ("access", u32::from(row.allows_write) << 1 | u32::from(row.allows_atomics) << 3),
+            ("max_dest_rd_atomic", 16),
             ("peer_ipv6", row.ipv6.into()),
             ("pkey", row.pkey.into()),
             ("min_rnr_timer", row.timer),
@@ -430,6 +432,10 @@ impl Bench {
 
     fn send(&mut self, p: &Packet) {
         self.model.take(p);
+        self.push(p);
+    }
+
+    fn push(&mut self, p: &Packet) {
         self.sources[REQUEST].push_values(&[
             ("opcode", p.opcode.into()),
             ("dest_qpn", p.qpn.into()),
@@ -880,4 +886,23 @@ fn a_send_takes_at_most_four_cycles() {
         assert!(each <= 4.0, "{each} cycles, queue pairs of the mask {several}");
     }
     bench.compare();
+}
+
+/// It must not hold up what comes behind it, of its QP or of others.
+#[test]
+fn an_atomic_that_is_refused_is_waited_for_by_nobody() {
+    let mut bench = bench(64, 11, 0.0);
+    bench.latency = 40..=40;
+    bench.model.qps[0].allows_atomics = true;
+    plain(&mut bench, 0);
+    plain(&mut bench, 1);
+    let mut atomic = only(&mut bench, 0, 0, 0);
+    (atomic.opcode, atomic.rkey, atomic.va, atomic.offset) = (0x14, 0xdead_be00, 0x1000, 82);
+    let mut behind = only(&mut bench, 0, 300, 50);
+    behind.psn += 1;
+    let other = only(&mut bench, 1, 300, 50);
+    [&atomic, &behind, &other].into_iter().for_each(|packet| bench.push(packet));
+    bench.drain();
+    let answers: Vec<_> = bench.answers.iter().map(|a| (a.0, a.1, a.2)).collect();
+    assert_eq!(answers, [(0, atomic.psn, 0x62), (1, other.psn, 0x1f)]);
 }

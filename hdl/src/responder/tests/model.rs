@@ -104,6 +104,7 @@ pub struct Responder {
     pub pd: u32,
     pub mtu: u32,
     pub allows_write: bool,
+    pub allows_atomics: bool,
     pub ipv6: bool,
     pub peer: u128,
     pub pkey: u16,
