@@ -3,13 +3,11 @@
 
 use ferrowire_spec::queue::doorbell::{self, rq::RqDoorbell};
 use ferrowire_spec::queue::recv_wqe::{self, SGES_PER_UNIT};
-use ferrowire_spec::queue::send_wqe::sge;
-use ferrowire_spec::queue::WQE_UNIT;
 
 use crate::context::Device;
 use crate::error::{Error, Result};
 use crate::send::Sge;
-use crate::work::{limit, refuse, total, WorkQueue, MAX_MESSAGE};
+use crate::work::{limit, refuse, total, unit_of, WorkQueue, MAX_MESSAGE};
 
 const OPERATION: &str = "post receive";
 
@@ -49,13 +47,8 @@ impl RecvQueue {
         }
         // What is not in use is written too, for it must be zero.
         for unit in 0..queue.units() {
-            let mut bytes = [0; WQE_UNIT];
-            let here = wr.sges.iter().skip(unit * SGES_PER_UNIT);
-            for (sge, at) in here.zip(bytes.chunks_exact_mut(sge::BYTES)) {
-                let sge = sge::Sge { addr: sge.address, lkey: sge.lkey, len: sge.bytes };
-                sge.emit(at).map_err(|e| Error::from_spec(OPERATION, e))?;
-            }
-            queue.write(unit, &bytes);
+            let here = wr.sges.get(unit * SGES_PER_UNIT..).unwrap_or_default();
+            queue.write(unit, &unit_of(OPERATION, here)?);
         }
         queue.posted(wr.wr_id);
         Ok(())

@@ -2,12 +2,12 @@
 //! The send queue: work requests in, WQEs out.
 
 use ferrowire_spec::queue::doorbell::{self, sq::SqDoorbell};
-use ferrowire_spec::queue::send_wqe::{self, sge, SendWqe, INLINE_AT, SGES_PER_UNIT};
+use ferrowire_spec::queue::send_wqe::{self, SendWqe, INLINE_AT, SGES_PER_UNIT};
 use ferrowire_spec::queue::{SendOpcode, WQE_UNIT};
 
 use crate::context::Device;
 use crate::error::{Error, Result};
-use crate::work::{limit, refuse, total, WorkQueue, MAX_MESSAGE};
+use crate::work::{limit, refuse, total, unit_of, WorkQueue, MAX_MESSAGE};
 
 const OPERATION: &str = "post send";
 
@@ -280,12 +280,12 @@ impl SendQueue {
         }
         let wqe =
             SendWqe { signaled: wr.signaled, solicited: wr.solicited, fence: wr.fence, ..fields(&wr.op) };
-        let unit_of = |wqe: SendWqe| wqe.to_bytes().map_err(|e| Error::from_spec(OPERATION, e));
+        let first_of = |wqe: SendWqe| wqe.to_bytes().map_err(|e| Error::from_spec(OPERATION, e));
         match wr.payload {
             Payload::Sges(sges) => {
                 let (first, rest) = sges.split_first().map_or((None, sges), |(f, r)| (Some(f), r));
                 let sge0 = first.copied().unwrap_or(Sge { address: 0, lkey: 0, bytes: 0 });
-                let unit = unit_of(SendWqe {
+                let unit = first_of(SendWqe {
                     num_sge: sges.len() as u8,
                     sge0_addr: sge0.address,
                     sge0_lkey: sge0.lkey,
@@ -293,17 +293,12 @@ impl SendQueue {
                     ..wqe
                 })?;
                 for (i, four) in rest.chunks(SGES_PER_UNIT).enumerate() {
-                    let mut more = [0; WQE_UNIT];
-                    for (sge, at) in four.iter().zip(more.chunks_exact_mut(sge::BYTES)) {
-                        let sge = sge::Sge { addr: sge.address, lkey: sge.lkey, len: sge.bytes };
-                        sge.emit(at).map_err(|e| Error::from_spec(OPERATION, e))?;
-                    }
-                    queue.write(1 + i, &more);
+                    queue.write(1 + i, &unit_of(OPERATION, four)?);
                 }
                 queue.write(0, &unit);
             }
             Payload::Inline(data) => {
-                let mut unit = unit_of(SendWqe { inline: true, inline_len: data.len() as u16, ..wqe })?;
+                let mut unit = first_of(SendWqe { inline: true, inline_len: data.len() as u16, ..wqe })?;
                 let (first, rest) = data.split_at(data.len().min(WQE_UNIT - INLINE_AT));
                 unit[INLINE_AT..][..first.len()].copy_from_slice(first);
                 for (i, part) in rest.chunks(WQE_UNIT).enumerate() {

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::Arc;
 
+use ferrowire_spec::queue::send_wqe::sge;
 use ferrowire_spec::queue::{doorbell, WQE_UNIT};
 
 use crate::context::Device;
@@ -166,6 +167,16 @@ impl WorkQueue {
         self.rung = producer;
         Ok(())
     }
+}
+
+/// A unit of a WQE with these elements, as many as it holds at most; the places that are left are zero.
+pub(crate) fn unit_of(operation: &'static str, sges: &[Sge]) -> Result<[u8; WQE_UNIT]> {
+    let mut unit = [0; WQE_UNIT];
+    for (sge, at) in sges.iter().zip(unit.chunks_exact_mut(sge::BYTES)) {
+        let sge = sge::Sge { addr: sge.address, lkey: sge.lkey, len: sge.bytes };
+        sge.emit(at).map_err(|e| Error::from_spec(operation, e))?;
+    }
+    Ok(unit)
 }
 
 /// The bytes of a work request's elements.

@@ -3,4 +3,5 @@
 
 mod translate;
 
+pub(crate) use translate::{next_page, to_page_end};
 pub use translate::{translate, Lookup, Translation};

@@ -24,6 +24,16 @@ use crate::types::{KeyEntry, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::LocalCause;
 
+/// Bytes from an address to the end of its page of 4 KiB, 1 to 4,096: as far as an answer's address goes on.
+pub(crate) fn to_page_end(va: Sig) -> Sig {
+    lit(13, 4096) - va.trunc(12).zext(13)
+}
+
+/// The address behind that end.
+pub(crate) fn next_page(va: Sig) -> Sig {
+    cat(&[lit(12, 0), va.slice(12, 52) + 1])
+}
+
 /// A question.
 #[derive(Clone, Bundle)]
 pub struct Lookup {

@@ -28,6 +28,7 @@
 //! Reset: nothing is kept.
 
 use crate::config::RnicConfig;
+use crate::memory::{next_page, to_page_end};
 use crate::requester::list::{Released, BANKS, MAX_INLINE, UNITS};
 use crate::requester::segment::{Candidate, Packet};
 use crate::stream::deep_fifo;
@@ -139,7 +140,7 @@ pub fn gather(
     // The piece.
     let below = at.left.bit(32);
     let here = walks & !below & at.left.any();
-    let to_page_end = lit(13, 4096) - at.va.trunc(12).zext(13);
+    let to_page_end = to_page_end(at.va);
     let large = at.left.slice(13, 19).any();
     let left = at.left.trunc(13);
     let sge_holds = large | needs.le(left);
@@ -208,9 +209,8 @@ pub fn gather(
     let empty = candidates.valid & walks & !here;
     let over = m.mux(here, &lit(33, 0), &at.left);
     let on = empty | (fires & here & used_up);
-    let page = at.va.slice(12, 52) + 1;
     m.when(fires & here, |m| {
-        m.set(&kept.va, m.mux(all, &(at.va + needs.zext(64)), &cat(&[lit(12, 0), page])));
+        m.set(&kept.va, m.mux(all, &(at.va + needs.zext(64)), &next_page(at.va)));
         m.set(&kept.left, at.left - m.mux(all, &needs, &to_page_end).zext(33));
         m.set(&kept.key, at.key);
         m.set(&kept.next, at.next);

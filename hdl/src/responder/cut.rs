@@ -13,10 +13,10 @@
 //! There may be as many pieces on the way as [`WAITING`]: whoever takes them, `place`, waits for `admit`'s decision on the packet, and
 //! that for all its pieces; so there is room for those of two packets at least. Reset: idle.
 
-use crate::memory::Lookup;
+use crate::memory::{next_page, to_page_end, Lookup};
 use crate::responder::order::{Pending, Run, PIECES};
 use crate::stream::fifo;
-use ferrowire_rtl::{cat, lit, module, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
 
 /// Pieces between here and `place`.
 pub const WAITING: u32 = 2 * PIECES;
@@ -58,7 +58,7 @@ pub fn cut(m: &Scope, runs: Stream<Run>) -> Cut {
 
     // A run begins, or goes on behind a page's end.
     let from = m.mux(idle, &runs.va, &va);
-    let to_page_end = lit(13, 4096) - from.trunc(12).zext(13);
+    let to_page_end = to_page_end(from);
     let wanted = m.mux(idle, &runs.bytes, &rest);
     m.when(idle & runs.valid & !empty, |m| {
         m.set(&va, runs.va);
@@ -83,7 +83,7 @@ pub fn cut(m: &Scope, runs: Stream<Run>) -> Cut {
     m.drive(&piece_room, piece.ready);
     let pieces = fifo(&m.label("pieces"), WAITING, piece);
     m.when(asked, |m| {
-        m.set(&va, cat(&[lit(12, 0), va.slice(12, 52) + 1]));
+        m.set(&va, next_page(va));
         m.set(&left, left - length.zext(32));
         m.set(&rest, rest - length);
         m.when(ends_run, |m| m.set(&state, State::Idle)).otherwise(|m| m.set(&state, State::Measure));

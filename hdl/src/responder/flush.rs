@@ -16,7 +16,7 @@
 //! receive of its former life comes. Reset: the line is empty, the tables are cleared one QP a cycle.
 
 use crate::config::RnicConfig;
-use crate::stream::deep_fifo;
+use crate::stream::{gather, Flagged, Forget};
 use crate::types::{QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -91,20 +91,14 @@ pub fn flush(
     let idle = state.is(State::Idle);
     let qp = m.reg("qp", qp_bits).reset(0);
 
-    // The line, and who stands in it. One write port: an event never waits.
+    // The line, in which a QP stands once. An event never waits.
     let (leaves, again) = (m.wire("leaves", 1), m.wire("again", 1));
-    let queued = m.mem("queued", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let joins = event.valid & !queued.read_now(event.qp);
-    let comes_back = again & !event.valid & !queued.read_now(qp);
-    let enters = (joins | comes_back) & !sweeping;
-    let entering = Stream::new(m, "entering", enters, m.mux(joins, &event.qp, &qp));
-    m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
-    let line = deep_fifo(&m.label("line"), cfg.qps, entering);
-    let takes = idle & line.valid & !event.valid & !ends.valid;
+    let joins = Flagged { row: m.mux(event.valid, &event.qp, &qp), flags: lit(1, 1) };
+    let joining = Stream::new(m, "joining", event.valid | again, joins);
+    m.assert(!joining.valid | joining.ready, "who gathers waits for nobody");
+    let line = gather(&m.label("line"), cfg.qps, joining, Forget::nothing(cfg.qps)).map(|line| line.row);
+    let takes = idle & line.valid & !ends.valid;
     line.accept(takes);
-    let marks = enters | takes | sweeping;
-    let marked = m.mux(sweeping, &qp, &m.mux(takes, &line.payload, &m.mux(joins, &event.qp, &qp)));
-    queued.write(marks, marked, &enters);
 
     // How far each QP is.
     let done = m.reg("done", 16).no_reset();
@@ -167,7 +161,7 @@ pub fn flush(
     let last = count.all() & fired;
     m.when(at_flush & (!more | last), |m| m.set(&state, State::Leave));
     let at_leave = state.is(State::Leave);
-    m.drive(&again, at_leave & more & !completed.enable);
+    m.drive(&again, at_leave & more & !completed.enable & !event.valid);
     m.drive(&leaves, at_leave);
     m.when(at_leave & !completed.enable & !event.valid, |m| m.set(&state, State::Idle));
     m.when(sweeping, |m| {

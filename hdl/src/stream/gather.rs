@@ -49,6 +49,14 @@ pub struct Forget {
     pub row: Sig,
 }
 
+impl Forget {
+    /// Nothing, ever.
+    pub fn nothing(rows: u32) -> Self {
+        let width = clog2(u64::from(rows));
+        Forget { valid: lit(1, 0), row: lit(width, 0) }
+    }
+}
+
 /// What is kept of a row.
 #[derive(Clone, Bundle)]
 struct Row {

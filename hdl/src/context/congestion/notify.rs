@@ -75,8 +75,7 @@ pub fn notify(
 
     let cnp = Stream::new(m, "cnp", told, Flagged { row: qp, flags: lit(1, 1) });
     m.assert(!told | cnp.ready, "who gathers waits for nobody");
-    let never = Forget { valid: lit(1, 0), row: lit(qp_bits, 0) };
-    gather(m, cfg.qps, cnp, never).map(|cnp| cnp.row)
+    gather(m, cfg.qps, cnp, Forget::nothing(cfg.qps)).map(|cnp| cnp.row)
 }
 
 #[cfg(test)]

@@ -209,7 +209,7 @@ pub fn react(
         .otherwise_when(starts & !over, |m| m.set(&late, late - 1));
 
     // Who comes next: visits, then resets, then CNPs.
-    let never = Forget { valid: lit(1, 0), row: lit(qp_bits, 0) };
+    let never = Forget::nothing(cfg.qps);
     let cnps = cnps.map(|qp| Flagged { row: *qp, flags: lit(1, 1) });
     let cnps = gather(&m.label("cnps"), cfg.qps, cnps, never.clone()).map(|cnp| cnp.row);
     let free = idle & !sweeps & !late.any();

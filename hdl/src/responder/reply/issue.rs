@@ -21,14 +21,13 @@
 use super::atomic::{Place, ATOMICS};
 use super::cut::{About, Candidate, Work};
 use crate::config::RnicConfig;
-use crate::memory::{Lookup, Translation};
+use crate::memory::{next_page, to_page_end, Lookup, Translation};
 use crate::stream::{deep_fifo, fifo};
 use crate::types::DmaReadRequest;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_spec::queue::Access;
 
 /// Access bits of a READ and of an atomic.
-const REMOTE_READ: u32 = 1 << 2;
-const REMOTE_ATOMIC: u32 = 1 << 3;
 
 /// Lookups under way at once.
 const LOOKUPS: u32 = 8;
@@ -118,19 +117,19 @@ pub(super) fn issue(
     // Lookups: one for the first page, one more where the packet goes on to the next. Only READs and atomics have bytes.
     let asks = about.bytes.ne(0);
     let offset = candidates.va.trunc(12);
-    let to_page_end = (lit(13, 4096) - offset.zext(13)).named("to_page_end");
-    let crosses = about.bytes.gt(to_page_end).named("crosses");
+    let here = to_page_end(offset).named("to_page_end");
+    let crosses = about.bytes.gt(here).named("crosses");
     let second = m.reg("second", 1).reset(0);
     let under_way = m.reg("under_way", clog2(u64::from(LOOKUPS)) + 1).reset(0);
     let pending_room = m.wire("pending_room", 1);
     let may_ask = candidates.valid & asks & under_way.ne(LOOKUPS) & (pending_room | (crosses & !second));
-    let next_page = (candidates.va.slice(12, 52) + 1).named("next_page");
+    let right = |access: Access| lit(8, u32::from(access.code()));
     let question = Lookup {
         key: candidates.rkey,
         pd: candidates.pd,
-        access: m.mux(is_atomic, &lit(8, REMOTE_ATOMIC), &lit(8, REMOTE_READ)),
-        va: m.mux(second, &cat(&[lit(12, 0), next_page]), &candidates.va),
-        length: m.mux(second, &(about.bytes - to_page_end), &about.bytes).zext(32),
+        access: m.mux(is_atomic, &right(Access::RemoteAtomic), &right(Access::RemoteRead)),
+        va: m.mux(second, &next_page(candidates.va), &candidates.va),
+        length: m.mux(second, &(about.bytes - here), &about.bytes).zext(32),
     };
     let lookup = Stream::new(m, "lookup", may_ask, question);
     let enters = candidates.valid & m.mux(asks, &(lookup.fire() & (second | !crosses)), &lit(1, 1));
@@ -173,7 +172,7 @@ pub(super) fn issue(
     let half = can & two & asked & !first_out;
     let go = can & !half;
     m.when(half, |m| m.set(&first_out, 1)).otherwise_when(go, |m| m.set(&first_out, 0));
-    let page_rest = lit(13, 4096) - pending.offset.zext(13);
+    let page_rest = to_page_end(pending.offset);
     let lengths = [about.bytes, page_rest, about.bytes, about.bytes - page_rest];
     let read = DmaReadRequest {
         address: m.mux(two & !first_out, &kept_answer.address, &answers.address),
