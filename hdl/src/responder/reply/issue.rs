@@ -27,8 +27,6 @@ use crate::types::DmaReadRequest;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::Access;
 
-/// Access bits of a READ and of an atomic.
-
 /// Lookups under way at once.
 const LOOKUPS: u32 = 8;
 
