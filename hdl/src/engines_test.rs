@@ -76,6 +76,7 @@ fn segment_and_commit_elaborate() {
         let stored = TableWrite { enable: bits(1), index: bits(4), entry: bits(512) };
         let g = gather(m, cfg, s.candidates, m.input_of("stored", &stored));
         m.output("released", &g.released);
+        m.output("kept", &g.kept);
         let c = commit(
             m,
             cfg,
@@ -84,6 +85,7 @@ fn segment_and_commit_elaborate() {
             m.stream_in("barred", &Bar::of(cfg)),
             m.input_of("oldest2", &Oldest::write_of(cfg)),
             g.parts,
+            s.operands,
             m.input_of("answer", &translation()),
             m.input("taken", 1),
             m.input("credits", 2),
@@ -128,12 +130,20 @@ fn completer_elaborates() {
             departed: m.stream_in("departed", &crate::context::timer::Departed::of(cfg)),
             answers: m.stream_in("answers", &Headers::of()),
             flush: m.stream_in("flush", &SqDoorbell::of(cfg)),
+            outcomes: m.stream_in("outcome", &crate::responder::Outcome::of()),
+            kept: m.input_of("kept", &crate::requester::KeptUnit::of(cfg)),
+            data: m.stream_in("recalled", &DmaReadData::of(cfg)),
             late: m.input("late", 1),
             tick: m.input("tick", 1),
         };
         let t = crate::completer::completer(m, cfg, broadcast(m, cfg), input);
         m.stream_out("completions", t.completions);
-        m.stream_out("faults", t.faults);
+        for (i, faults) in t.faults.into_iter().enumerate() {
+            m.stream_out(&format!("faults{i}"), faults);
+        }
+        m.stream_out("runs", t.runs);
+        m.stream_out("values", t.values);
+        m.stream_out("recall", t.read);
         m.stream_out("kicks", t.kicks);
         m.output("oldest", &t.oldest);
         m.stream_out("restarts", t.restarts);
@@ -152,12 +162,16 @@ fn responder_elaborates() {
             data: m.stream_in("data", &DmaReadData::of(cfg)),
             requests: m.stream_in("requests", &Headers::of()),
             frames: m.stream_in("frames", &crate::stream::Beat::of(cfg.beat_bytes)),
+            arrivals: m.stream_in("arrivals", &bits(1)),
+            runs: m.stream_in("runs", &crate::responder::Run::of(cfg)),
+            values: m.stream_in("values", &bits(64)),
             answer: m.input_of("answer", &translation()),
             reply_answer: m.input_of("reply_answer", &translation()),
             reply_data: m.stream_in("reply_data", &DmaReadData::of(cfg)),
         };
         let r = crate::responder::responder(m, cfg, broadcast(m, cfg), input);
         m.stream_out("lookup", r.lookup);
+        m.stream_out("outcomes", r.outcomes);
         m.stream_out("read", r.read);
         m.stream_out("write", r.write);
         m.stream_out("packets", r.source.packet);

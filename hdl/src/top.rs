@@ -19,7 +19,7 @@ use crate::host::doorbell::doorbell;
 use crate::host::event::{event, link_changes, WritePort};
 use crate::host::CommandProgress;
 use crate::stream::Beat;
-use crate::transport::{transport, Control};
+use crate::transport::{transport, Control, ReadData};
 use crate::types::{Completion, DmaReadData, Drained};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig};
 use ferrowire_spec::csr::drops::DropReason;
@@ -45,12 +45,14 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let (payload_read, payload_reads) = m.later("payload_read", &crate::types::DmaReadRequest::of());
     let (receive_read, receive_reads) = m.later("receive_read", &crate::types::DmaReadRequest::of());
     let (reply_read, reply_reads) = m.later("reply_read", &crate::types::DmaReadRequest::of());
-    let readers = vec![command_read, wqe_read, payload_read, receive_read, reply_read];
+    let (recall_read, recall_reads) = m.later("recall_read", &crate::types::DmaReadRequest::of());
+    let readers = vec![command_read, wqe_read, payload_read, receive_read, reply_read, recall_read];
     let (read, data) = dma::read(m, readers, dma_data);
     let mut data = data.into_iter();
-    let mut data = || data.next().expect("five readers");
-    let (command_data, wqe_data, payload_data) = (data(), data(), data());
-    let (receive_data, reply_data) = (data(), data());
+    let mut data = || data.next().expect("six readers");
+    let command_data = data();
+    let data =
+        ReadData { wqes: data(), payload: data(), receives: data(), replies: data(), recalled: data() };
 
     // Host: registers, commands, QP context, doorbells.
     let progress = m.wire_of("progress", &CommandProgress::of());
@@ -90,12 +92,13 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         kick: context.kick,
         tick: registers.tick,
     };
-    let core = transport(m, cfg, rx, wqe_data, payload_data, receive_data, reply_data, control);
+    let core = transport(m, cfg, rx, data, control);
     let mut reads = core.reads.into_iter();
     wqe_reads.connect(reads.next().expect("reads of WQEs"));
     payload_reads.connect(reads.next().expect("reads of payload"));
     receive_reads.connect(reads.next().expect("reads of receive WQEs"));
     reply_reads.connect(reads.next().expect("reads for responses"));
+    recall_reads.connect(reads.next().expect("reads of WQEs that are answered"));
     let core_faults = crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.faults);
     engine_faults.connect(core_faults);
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
@@ -135,6 +138,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         responder.invalid,
         responder.access,
         completer.sequence_naks,
+        completer.implied_naks,
         completer.timeouts,
         completer.rnr_naks,
         completer.rnr_exceeded,
@@ -184,7 +188,7 @@ enum Counter {
 }
 
 /// What is counted one by one.
-const PULSES: [Counter; 33] = [
+const PULSES: [Counter; 34] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::TxFrames),
     Counter::Traffic(TrafficCounter::Commands),
@@ -204,6 +208,7 @@ const PULSES: [Counter; 33] = [
     Counter::Hw(HwCounter::RespRemoteInvalidRequest),
     Counter::Hw(HwCounter::RespRemoteAccessErrors),
     Counter::Hw(HwCounter::PacketSeqErr),
+    Counter::Hw(HwCounter::ImpliedNakSeqErr),
     Counter::Hw(HwCounter::LocalAckTimeoutErr),
     Counter::Hw(HwCounter::RnrNakReceived),
     Counter::Hw(HwCounter::RnrNakRetryErr),

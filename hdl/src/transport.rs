@@ -7,8 +7,8 @@
 //!      |           +----------------------------------------|----> launch ----> arbitrate -> build -> icrc -> wire
 //!      +------ completer <----------------------------------|----------+                 ^
 //!                ^                       lookups            |                            | answers
-//!                |                     v--------------------+                            |
-//!             answers              translate <- check -> admit -> place --> DMA write
+//!                |  \ runs             v-------------------+                            |
+//!             answers \-> merge --> translate <- check -> admit -> place --> DMA write
 //!                |                                   ^          ^
 //!                +---------- dispatch <- buffer <----+----------+
 //!                                          ^
@@ -86,12 +86,27 @@ struct FrameOf {
     request: Sig,
 }
 
+/// What reads of host memory bring, in the order of [`Transport::reads`].
+#[derive(Interface)]
+pub struct ReadData {
+    /// Send WQEs.
+    pub wqes: Stream<DmaReadData>,
+    /// Payload of requests.
+    pub payload: Stream<DmaReadData>,
+    /// Receive WQEs.
+    pub receives: Stream<DmaReadData>,
+    /// What READs and atomics of peers ask for.
+    pub replies: Stream<DmaReadData>,
+    /// Send WQEs whose answers are placed.
+    pub recalled: Stream<DmaReadData>,
+}
+
 /// What comes out.
 #[derive(Interface)]
 pub struct Transport {
     /// To the wire.
     pub wire: Stream<Beat>,
-    /// Reads of send WQEs, of payload, of receive WQEs, and for responses.
+    /// Reads of send WQEs, of payload, of receive WQEs, for responses, and of send WQEs that are answered.
     pub reads: Vec<Stream<DmaReadRequest>>,
     /// Received payload, and what atomics write.
     pub writes: Vec<Stream<DmaWrite>>,
@@ -105,15 +120,11 @@ pub struct Transport {
 
 /// The transport core.
 #[module]
-#[allow(clippy::too_many_arguments)]
 pub fn transport(
     m: &Scope,
     cfg: &RnicConfig,
     wire: Stream<Beat>,
-    wqe_data: Stream<DmaReadData>,
-    payload_data: Stream<DmaReadData>,
-    receive_data: Stream<DmaReadData>,
-    reply_data: Stream<DmaReadData>,
+    data: ReadData,
     control: Control,
 ) -> Transport {
     let broadcast = control.broadcast;
@@ -136,6 +147,9 @@ pub fn transport(
     let (departed, departs) = m.later("departed", &Departed::of(cfg));
     let (cleared, clears) = m.later("cleared", &QpInit::of(cfg));
     let payload_taken = m.wire("payload_taken", 1);
+    let (brought, brings) = m.later("brought", &responder::Run::of(cfg));
+    let (values, found) = m.later("values", &bits(64));
+    let (outcomes, outcome_s) = m.later("outcomes", &responder::Outcome::of());
 
     let answers = translate(m, cfg, vec![question_r, question_s, question_a], control.keys, control.pages);
 
@@ -157,7 +171,7 @@ pub fn transport(
         returned,
         plenty,
     );
-    let fetched = fetch(m, cfg, scheduled.grants, wqe_data);
+    let fetched = fetch(m, cfg, scheduled.grants, data.wqes);
     let forgotten = m.wire_of("forgotten", &crate::requester::Released::of());
     let released = m.wire("released", crate::requester::BANKS);
     let listed = list(m, fetched, forgotten.clone(), released);
@@ -186,13 +200,14 @@ pub fn transport(
         barred,
         oldest.clone(),
         gathered.parts,
+        segmented.operands,
         answers[0].clone(),
         payload_taken,
         freed,
     );
     m.drive(&plenty, committed.plenty);
     ask_r.connect(committed.lookup);
-    let outgoing = payload(m, cfg, payload_data, committed.ends, cleared);
+    let outgoing = payload(m, cfg, data.payload, committed.ends, cleared);
     m.drive(&payload_taken, outgoing.taken);
     let launched =
         launch(m, cfg, starting, committed.reports, committed.packets, outgoing.verdicts, scheduled.flush);
@@ -217,16 +232,20 @@ pub fn transport(
     let input = responder::Input {
         init: control.responder,
         doorbell: control.receive,
-        data: receive_data,
+        data: data.receives,
         requests: crate::stream::fifo(&m.label("requests"), 4, dispatched.requests),
-        frames: dispatched.request_frames,
+        frames: dispatched.frames,
+        arrivals: dispatched.arrivals,
+        runs: brought,
+        values,
         answer: answers[1].clone(),
         reply_answer: answers[2].clone(),
-        reply_data,
+        reply_data: data.replies,
     };
     let responded = responder(m, cfg, broadcast.clone(), input);
     ask_s.connect(responded.lookup);
     ask_a.connect(responded.reply_lookup);
+    outcome_s.connect(responded.outcomes);
 
     // Completer.
     // A start or a flush behind a report in this FIFO is held by the recorder, which takes reports first.
@@ -237,12 +256,17 @@ pub fn transport(
         sent,
         departed,
         answers: replies,
+        outcomes,
+        kept: gathered.kept,
+        data: data.recalled,
         flush: launched.flush,
         late: launched.late,
         tick: control.tick,
     };
     let tracked = completer(m, cfg, broadcast, input);
     kicks.connect(tracked.kicks);
+    brings.connect(tracked.runs);
+    found.connect(tracked.values);
     restarts.connect(tracked.restarts);
     m.drive(&oldest, tracked.oldest);
     m.drive(&freed, tracked.freed.zext(2) + tracked.credit.zext(2) + launched.credit.zext(2));
@@ -284,10 +308,10 @@ pub fn transport(
     let events = m.delay("events", &events);
     Transport {
         wire,
-        reads: vec![scheduled.read, committed.read, responded.read, responded.reply_read],
+        reads: vec![scheduled.read, committed.read, responded.read, responded.reply_read, tracked.read],
         writes: vec![responded.write, responded.atomic_write],
         completions: std::iter::once(tracked.completions).chain(responded.completions).collect(),
-        faults: std::iter::once(tracked.faults).chain(responded.faults).collect(),
+        faults: tracked.faults.into_iter().chain(responded.faults).collect(),
         events,
     }
 }
@@ -303,10 +327,14 @@ mod tests {
             let cfg = RnicConfig::named(name).unwrap();
             let net = build("core", |m| {
                 let wire = m.stream_in("rx", &Beat::of(cfg.beat_bytes));
-                let wqe = m.stream_in("wqe", &DmaReadData::of(&cfg));
-                let payload = m.stream_in("payload", &DmaReadData::of(&cfg));
-                let receive = m.stream_in("receive", &DmaReadData::of(&cfg));
-                let reply = m.stream_in("reply", &DmaReadData::of(&cfg));
+                let brings = |name: &str| m.stream_in(name, &DmaReadData::of(&cfg));
+                let data = ReadData {
+                    wqes: brings("wqe"),
+                    payload: brings("payload"),
+                    receives: brings("receive"),
+                    replies: brings("reply"),
+                    recalled: brings("recalled"),
+                };
                 let index = bits(cfg.qp_bits());
                 let key_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.keys)));
                 let page_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.page_entries)));
@@ -331,7 +359,7 @@ mod tests {
                     kick: m.stream_in("kick", &index),
                     tick: m.input("tick", 1),
                 };
-                let out = transport(m, &cfg, wire, wqe, payload, receive, reply, control);
+                let out = transport(m, &cfg, wire, data, control);
                 m.stream_out("tx", out.wire);
                 for (i, read) in out.reads.into_iter().enumerate() {
                     m.stream_out(&format!("read{i}"), read);

@@ -408,6 +408,9 @@ impl SqDoorbell {
     }
 }
 
+/// Bits of a count of READs and atomics: at most 16 of a QP are outstanding.
+pub const READ_BITS: u32 = 5;
+
 /// Up to where a QP's work is done: the completer's, for those who send again.
 #[derive(Clone, Bundle)]
 pub struct Oldest {
@@ -417,12 +420,14 @@ pub struct Oldest {
     pub first_psn: Sig,
     /// The oldest PSN that is not acknowledged.
     pub psn: Sig,
+    /// READs and atomics that are answered, modulo 32.
+    pub reads: Sig,
 }
 
 impl Oldest {
     /// The shape.
     pub fn of() -> Self {
-        Oldest { index: bits(16), first_psn: bits(24), psn: bits(24) }
+        Oldest { index: bits(16), first_psn: bits(24), psn: bits(24), reads: bits(READ_BITS) }
     }
 
     /// The completer's broadcasts.

@@ -2,22 +2,33 @@
 //! The completer: what has been sent and not yet acknowledged, and how it ended.
 //!
 //! ```text
-//!  sent -----> record ----------> track --> completions, faults, kicks
-//!                                 ^  |  \--> restarts --> segment
+//!  sent -----> record ----------> track --> entries ----------------> settle --> completions, faults
+//!                                 ^  |  \--> answered --> scatter --> runs ...
+//!                                 |  |  \--> restarts --> segment, kicks --> schedule
 //!  departed --> timer --- expiry -+  |
 //!                 ^-- progress, pause+
 //! ```
 
+mod recall;
 mod record;
+mod scatter;
+mod settle;
 mod track;
 
+pub use recall::{recall, Recall, Recalled, Wanted};
 pub use record::{record, Freed, Front, Message, Recorded};
+pub use scatter::{scatter, AnswerClass, Answered, Scattered};
+pub use settle::{settle, Entry, Settled};
 pub use track::{track, Counts, Events, Tracked, Written};
 
 use crate::config::RnicConfig;
 use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
-use crate::requester::{Flush, Restart, Sent};
-use crate::types::{Completion, Headers, Oldest, QpBroadcast, QpInit, TableWrite};
+use crate::requester::{Flush, KeptUnit, Restart, Sent};
+use crate::responder::{Outcome, Run};
+use crate::stream::fifo;
+use crate::types::{
+    Completion, DmaReadData, DmaReadRequest, Headers, Oldest, QpBroadcast, QpInit, TableWrite,
+};
 use ferrowire_rtl::{Interface, Scope, Sig, Stream};
 
 /// What comes out of the completer.
@@ -26,7 +37,13 @@ pub struct Completer {
     /// Completions, in order for each QP.
     pub completions: Stream<Completion>,
     /// QPs that go to the error state.
-    pub faults: Stream<Sig>,
+    pub faults: Vec<Stream<Sig>>,
+    /// Where READ responses and atomics' values go, in order.
+    pub runs: Stream<Run>,
+    /// The values.
+    pub values: Stream<Sig>,
+    /// Reads of send WQEs.
+    pub read: Stream<DmaReadRequest>,
     /// QPs that may have room for more messages.
     pub kicks: Stream<Sig>,
     /// What is oldest of a QP has moved.
@@ -52,6 +69,12 @@ pub struct Input {
     pub departed: Stream<Departed>,
     /// What the peers answer.
     pub answers: Stream<Headers>,
+    /// What became of what was placed: an outcome for each good or bad answer among the runs.
+    pub outcomes: Stream<Outcome>,
+    /// A unit of a READ or an atomic that is being sent.
+    pub kept: KeptUnit,
+    /// What its reads bring.
+    pub data: Stream<DmaReadData>,
     /// QPs to flush.
     pub flush: Stream<Flush>,
     /// Packets may be on the wire that are not in `sent` yet.
@@ -62,7 +85,7 @@ pub struct Input {
 
 /// Its parts, joined.
 pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Input) -> Completer {
-    let Input { init, sent, departed, answers, flush, late, tick } = input;
+    let Input { init, sent, departed, answers, outcomes, kept, data, flush, late, tick } = input;
     let freed = m.wire_of("freed", &Freed::of(cfg));
     let (progress, progresses) = m.later("progress", &Progress::of(cfg));
     let (pause, pauses) = m.later("pause", &Pause::of(cfg));
@@ -79,19 +102,32 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         flush: recorded.flush,
         expired,
     };
-    let tracked = track(m, cfg, broadcast, written, events, late);
+    let tracked = track(m, cfg, broadcast.clone(), written, events, late);
     m.set_all(&freed, &tracked.freed);
     progresses.connect(tracked.progress);
     pauses.connect(tracked.pause);
+    let (wanted, wants) = m.later("wanted", &Wanted::of(cfg));
+    let recalls = recall(m, cfg, broadcast, kept, wanted, data);
+    let scattered = scatter(m, cfg, tracked.answered, recalls.recalled);
+    wants.connect(scattered.wanted);
+    let settled = settle(m, cfg, tracked.entries, outcomes);
+    // Two failures of one cycle are counted one after the other.
+    let another = m.reg("another_error", 1).reset(0);
+    let (here, there) = (tracked.counts.errors, settled.failed);
+    m.set(&another, (here & there) | (another & (here | there)));
+    let errors = here | there | another;
     Completer {
-        completions: tracked.completions,
-        faults: tracked.faults,
+        completions: settled.completions,
+        faults: vec![tracked.faults, settled.faults],
+        runs: fifo(&m.label("runs"), 2, scattered.runs),
+        values: tracked.values,
+        read: recalls.read,
         kicks: tracked.kicks,
         oldest: tracked.oldest,
         restarts: tracked.restarts,
         freed: tracked.freed.valid,
         credit: recorded.credit,
-        counts: tracked.counts,
+        counts: Counts { errors, ..tracked.counts },
     }
 }
 

@@ -24,7 +24,7 @@
 
 use crate::config::RnicConfig;
 use crate::context::resets;
-use crate::requester::{messages, Flush, Sent};
+use crate::requester::{messages, FirstSge, Flush, Sent};
 use crate::stream::deep_fifo;
 use crate::types::{QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -41,12 +41,23 @@ pub struct Message {
     pub opcode: Sig,
     /// Bytes.
     pub length: Sig,
+    /// A READ or an atomic.
+    pub answered: Sig,
+    /// Then: where its answer goes, the first SGE.
+    pub sge: FirstSge,
 }
 
 impl Message {
     /// The shape.
     pub fn of() -> Self {
-        Message { last_psn: bits(24), signaled: bits(1), opcode: bits(8), length: bits(32) }
+        Message {
+            last_psn: bits(24),
+            signaled: bits(1),
+            opcode: bits(8),
+            length: bits(32),
+            answered: bits(1),
+            sge: FirstSge::of(),
+        }
     }
 }
 
@@ -229,8 +240,14 @@ pub fn record(
         m.set(&qp, qp + 1);
         m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     });
-    let message =
-        Message { last_psn: psn, signaled: event.signaled, opcode: event.wqe_opcode, length: event.length };
+    let message = Message {
+        last_psn: psn,
+        signaled: event.signaled,
+        opcode: event.wqe_opcode,
+        length: event.length,
+        answered: event.answered,
+        sge: event.sge.clone(),
+    };
     let failed = Stream::new(m, "fail", writing & fails, qp);
     m.assert(!failed.valid | failed.ready, "a QP fails here and by its payload, then it is barred");
     let failed = deep_fifo(&m.label("failed"), 2 * cfg.qps, failed);

@@ -17,10 +17,11 @@ mod random;
 use self::model::{Done, Report, Requester};
 use super::{completer, Flush, Headers, Input, QpBroadcast, QpInit, Restart, RnicConfig, Sent};
 use crate::context::timer::Departed;
-use crate::requester::messages;
+use crate::requester::{messages, KeptUnit};
+use crate::responder::Outcome;
 use crate::testing::{step, Random, Sink, Source};
-use crate::types::Completion;
-use ferrowire_rtl::{bits, build, Bits, Netlist, Sim, Stream};
+use crate::types::{Completion, DmaReadData};
+use ferrowire_rtl::{bits, build, Bits, Netlist, Sig, Sim, Stream};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::WcStatus;
 use rand::Rng;
@@ -66,6 +67,9 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             departed,
             answers: m.stream_in("answer", &Headers::of()),
             flush: m.stream_in("flush", &Flush::of(cfg)),
+            outcomes: m.stream_in("outcome", &Outcome::of()),
+            kept: m.input_of("kept", &KeptUnit::of(cfg)),
+            data: m.stream_in("recalled", &DmaReadData::of(cfg)),
             late: m.input("late", 1),
             tick: m.input("tick", 1),
         };
@@ -76,7 +80,11 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
         m.set(&marks, marks + (t.completions.fire() & marker).zext(16));
         m.output("marks", &marks);
         m.stream_out("completion", t.completions.discard_if(m, marker));
-        m.stream_out("fault", t.faults);
+        let single = |_: &Sig| ferrowire_rtl::lit(1, 1);
+        m.stream_out("fault", crate::stream::arbiter(m, &single, t.faults));
+        m.stream_out("run", t.runs);
+        m.stream_out("value", t.values);
+        m.stream_out("recall", t.read);
         m.stream_out("kick", t.kicks);
         m.stream_out("restart", t.restarts);
         // Pulses a cycle late: they may follow from inputs of the same cycle.

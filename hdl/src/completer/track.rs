@@ -2,7 +2,8 @@
 //! How messages end.
 //!
 //! ```text
-//!  answer  --+            +---------------------+         +----------+--> completion --> CQ
+//!  answer  --+            +---------------------+         +----------+--> entry --> settle --> CQ
+//!            |            |                     |         |          |--> answered --> scatter
 //!  expiry  --+            | row of the QP       |-------->| pool of  |--> fault: QP to error
 //!  failed  --+--> event ->| head, oldest,       |  lists  | messages |--> kick: room again
 //!  flush   --+            | tries ..            |         +----------+--> freed: back to record
@@ -21,6 +22,11 @@
 //! before it was sent ends with its cause once it is the oldest. Answers count only in RTS and SQD, flushes only in the
 //! error state: what comes late for a QP that was taken down completes nothing (10.3.1).
 //!
+//! A READ response or an atomic acknowledgement acknowledges what is before it; in its turn, it goes on to `scatter`, which
+//! places what it brings. One that comes early, or any answer for what is behind a READ or atomic that has not been answered,
+//! is an implied NAK (9.7.5.1.1); one for something else is a bad response (9.9.2.1). What ends goes through `settle`,
+//! where it waits for what was placed before.
+//!
 //! After a sequence NAK, a time-out, or the pause that follows an RNR NAK, the QP goes back to its oldest PSN. A sequence
 //! NAK counts once, until something new is acknowledged or the time is out; RNR NAKs count once a pause. Retries are counted
 //! apart for the two, and progress gives all of them back; an RNR NAK gives back the others, for it is an answer. When none
@@ -37,21 +43,29 @@
 //! Reset: the heads are set one QP a cycle, QP `q` to place `q`, as in `record`.
 
 use crate::completer::record::{place_bits, places, Freed, Front, Message};
+use crate::completer::scatter::{AnswerClass, Answered};
+use crate::completer::settle::Entry;
 use crate::config::RnicConfig;
 use crate::context::timer::{Expired, Pause, Progress};
 use crate::requester::{Flush, Restart};
+use crate::rx::parse::opcode_is;
 use crate::stream::{deep_fifo, fifo};
-use crate::types::{Completion, Headers, Oldest, QpBroadcast, QpInit, TableWrite};
+use crate::types::{Completion, Headers, Oldest, QpBroadcast, QpInit, TableWrite, READ_BITS};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
-use ferrowire_spec::wire::opcode::Opcode;
+use ferrowire_spec::queue::SendOpcode;
+use ferrowire_spec::wire::opcode::{Opcode, Operation};
 
 /// What comes out.
 #[derive(Interface)]
 pub struct Tracked {
-    /// Completions, in order for each QP.
-    pub completions: Stream<Completion>,
+    /// How messages end, in order, each behind what its answer still has to bring.
+    pub entries: Stream<Entry>,
+    /// Of each READ response and atomic acknowledgement, in order, what is to be done with it.
+    pub answered: Stream<Answered>,
+    /// What an atomic found, one for each of its acknowledgements.
+    pub values: Stream<Sig>,
     /// QPs that go to the error state.
     pub faults: Stream<Sig>,
     /// QPs that may have room for more messages.
@@ -77,6 +91,8 @@ pub struct Counts {
     pub ghost: Sig,
     /// Sequence NAKs.
     pub sequence_naks: Sig,
+    /// Answers of READs or atomics that are missing, for a later one came.
+    pub implied_naks: Sig,
     /// RNR NAKs.
     pub rnr_naks: Sig,
     /// RNR NAKs after the last retry.
@@ -94,6 +110,15 @@ pub struct Counts {
     /// WQEs flushed.
     pub flushed: Sig,
 }
+
+/// What has ended and waits for what it brings to be in memory: that takes some 30 cycles.
+const ENTRIES: u32 = 32;
+
+/// Answers that wait for their frames.
+const ANSWERS: u32 = 8;
+
+/// What atomics found: more than there are answers between here and `place`.
+const VALUES: u32 = 32;
 
 /// Completions of a flush before the others have their turn.
 const FLUSHED_AT_ONCE: u32 = 16;
@@ -129,6 +154,8 @@ struct Row {
     paused: Sig,
     tries: Sig,
     rnr_tries: Sig,
+    /// READs and atomics answered, modulo 32.
+    reads: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -139,6 +166,8 @@ struct Copy {
     pkey: Sig,
     retry_cnt: Sig,
     rnr_retry: Sig,
+    pd: Sig,
+    mtu: Sig,
 }
 
 /// What happens to QPs.
@@ -200,14 +229,19 @@ pub fn track(
     // One event at a time: resets and starts first, which `record` never offers together, then answers and the others in
     // turn.
     let idle = state.is(State::Idle);
-    let known = answers.dest_qpn.lt(cfg.qps) & answers.opcode.eq(Opcode::RcAcknowledge.code());
+    let known = answers.dest_qpn.lt(cfg.qps);
+    let is = |of: fn(Opcode) -> bool| opcode_is(answers.opcode, of);
+    let is_response = is(|o| o.operation() == Operation::ReadResponse);
+    let is_atomic = is(|o| o == Opcode::RcAtomicAcknowledge);
+    let is_reply = is_response | is_atomic;
+    let answer_room = m.wire("answer_room", 1);
     let (kick_room, restart_room) = (m.wire("kick_room", 1), m.wire("restart_room", 1));
     let (work, works) = m.later("work", &bits(qp_bits));
     let others_turn = m.reg("others_turn", 1).reset(0);
     let expires = expired.valid & restart_room;
     let others = failed.valid | flush.valid | expires | work.valid;
     let free_to = idle & !reset.valid & !init.valid & kick_room;
-    let answers_wait = answers.valid & !late;
+    let answers_wait = answers.valid & !late & answer_room;
     let is_reset = idle & reset.valid;
     let is_init = idle & init.valid;
     let is_answer = free_to & answers_wait & !(others_turn & others);
@@ -247,6 +281,14 @@ pub fn track(
     let source_ip = m.reg("source_ip", 128).no_reset();
     let pkey = m.reg("pkey", 16).no_reset();
     let syndrome = m.reg("syndrome", 8).no_reset();
+    // Of a READ response or an atomic acknowledgement.
+    let by_reply = by("reply");
+    let by_atomic = by("atomic");
+    let begins = m.reg("begins", 1).no_reset();
+    let ends = m.reg("ends", 1).no_reset();
+    let offset = m.reg("offset", 7).no_reset();
+    let bytes = m.reg("bytes", 13).no_reset();
+    let value = m.reg("value", 64).no_reset();
     let until = m.reg("until", 16).no_reset();
     m.when(starts, |m| {
         m.set(&qp, chosen);
@@ -262,6 +304,13 @@ pub fn track(
         m.set(&source_ip, answers.src_ip);
         m.set(&pkey, answers.pkey);
         m.set(&syndrome, answers.syndrome);
+        m.set(&by_reply, is_answer & is_reply);
+        m.set(&by_atomic, is_answer & is_atomic);
+        m.set(&begins, is(|o| o.position().begins()));
+        m.set(&ends, is(|o| o.position().ends()));
+        m.set(&offset, answers.payload_offset);
+        m.set(&bytes, answers.payload_bytes);
+        m.set(&value, answers.va);
         m.set(&until, flush.producer);
         m.set(&state, State::Row);
     });
@@ -279,6 +328,7 @@ pub fn track(
         paused: bits(1),
         tries: bits(3),
         rnr_tries: bits(3),
+        reads: bits(READ_BITS),
     };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
@@ -293,6 +343,8 @@ pub fn track(
         pkey: a.pkey,
         retry_cnt: a.retry_cnt,
         rnr_retry: a.rnr_retry,
+        pd: a.pd,
+        mtu: a.mtu,
     };
     let copy = copy_of(&crate::types::QpAttributes::of(cfg));
     let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
@@ -330,9 +382,9 @@ pub fn track(
     // An answer: is it for something sent, and what does it acknowledge?
     let kind = syndrome.slice(5, 3);
     let code = syndrome.trunc(5);
-    let is_ack = kind.eq(0);
-    let is_rnr = kind.eq(1);
-    let reserved = kind.eq(2) | kind.ge(4) | (kind.eq(3) & code.ge(4));
+    let is_ack = by_reply | kind.eq(0);
+    let is_rnr = !by_reply & kind.eq(1);
+    let reserved = !by_reply & (kind.eq(2) | kind.ge(4) | (kind.eq(3) & code.ge(4)));
     // Fewer than 2^23 PSNs are under way: a sign tells which side of a PSN another lies on.
     let before_oldest = (psn - stored.oldest_psn).bit(23);
     let before_next = (psn - front.next_psn).bit(23);
@@ -344,8 +396,8 @@ pub fn track(
     let ignored = m.reg("ignored", 1).no_reset();
     let ignores = stored.dead | !waits | (by_answer & (ghost | foreign | !same_key | reserved));
 
-    // Up to here: an acknowledged PSN, the one before a NAK's own.
-    let upto = m.delay("upto", &m.mux(is_ack, &psn, &(psn - 1)));
+    // Up to here: an acknowledged PSN, the one before that of a NAK or of what a READ or atomic is answered with.
+    let upto = m.delay("upto", &m.mux(is_ack & !by_reply, &psn, &(psn - 1)));
     let resume = m.delay("resume", &m.mux(is_ack, &(psn + 1), &psn));
     let advances = m.delay("advances", &(is_ack | psn.ne(stored.oldest_psn)));
     let outstanding = m.delay("outstanding", &stored.oldest_psn.ne(front.next_psn));
@@ -355,21 +407,48 @@ pub fn track(
     m.when(at_row, |m| m.set(&to_failed, front.failed_index - stored.oldest_index))
         .otherwise_when(pops, |m| m.set(&to_failed, to_failed - 1));
     let local = front.failed & to_failed.eq(0);
-    let acked = at_pop & by_answer & !ignored & !none & !local & !(upto - oldest.last_psn).bit(23);
-    let wants_cqe = oldest.signaled;
-    let completion_room = m.wire("completion_room", 1);
-    m.set(&pops, acked & (!wants_cqe | completion_room));
+    // A READ or an atomic ends with its own last answer, and with nothing else. A response is one of its READ's where it comes
+    // in turn and in place (IBTA volume 1, 9.7.5.1.3): FIRST and ONLY stand where one of the requests for it began, MIDDLE
+    // and LAST not at its beginning.
+    let in_turn = row.oldest_psn.eq(psn).named("in_turn");
+    let is_last = oldest.last_psn.eq(psn).named("is_last");
+    let has_first = begins | row.first_psn.ne(psn);
+    let good_syndrome = (!begins & !ends) | kind.eq(0);
+    let of_read = oldest.opcode.eq(SendOpcode::Read.code());
+    let in_place = m.mux(by_atomic, &!of_read, &(of_read & has_first & ends.eq(is_last)));
+    let matches = by_reply & oldest.answered & in_turn & in_place & good_syndrome;
+    let reached = m.mux(oldest.answered, &(matches & is_last), &!(upto - oldest.last_psn).bit(23));
+    let acked = at_pop & by_answer & !ignored & !none & !local & reached;
+    let entry_room = m.wire("entry_room", 1);
+    m.set(&pops, acked & entry_room);
+    let answers_it = pops & oldest.answered;
+    // What the answer brings is on its way, and something has been acknowledged.
+    let (placed, popped) = (m.reg("placed", 1).no_reset(), m.reg("popped", 1).no_reset());
+    m.when(at_row, |m| {
+        m.set(&placed, 0);
+        m.set(&popped, 0);
+    });
+    m.when(pops, |m| m.set(&popped, 1));
+    m.when(answers_it, |m| m.set(&placed, 1));
     // Mostly the answer is for the oldest message, and nothing is left to be looked at.
-    let exact = pops & is_ack & oldest.last_psn.eq(psn) & !front.failed;
-    let settled = at_pop & !acked;
+    let exact = pops & is_ack & is_last & !front.failed;
+    let settled = at_pop & !acked & (entry_room | !by_reply);
     let counts = settled & !ignored;
     let local_fails = counts & local;
+    // The oldest waits for an answer that should have come before this one (9.7.5.1.1): as good as a sequence NAK.
+    let beyond = m.mux(is_ack & !by_reply, &!(psn - row.oldest_psn).bit(23), &!in_turn);
+    let speaks = counts & !local & by_answer & !placed;
+    let implied = speaks & !none & oldest.answered & beyond;
+    let good = speaks & !none & matches;
+    let bad = speaks & by_reply & !implied & !good;
+    let advances = m.mux(implied, &popped, &advances);
     // The failed WQE was acknowledged after all, but the QP is barred.
     let overtaken = counts & front.failed & to_failed.bit(15);
-    let remote_fails = counts & !local & by_answer & kind.eq(3) & code.ne(0);
+    let remote_fails = speaks & !by_reply & !implied & kind.eq(3) & code.ne(0);
     // Going back: the row has what the answer acknowledged by then.
-    let naks = counts & !local & by_answer & !is_ack & !remote_fails;
-    let nak_counts = naks & !row.paused & (is_rnr | !row.asked | advances);
+    let is_nak = speaks & !is_ack & !remote_fails & !implied;
+    let naks = is_nak | implied;
+    let nak_counts = naks & !row.paused & ((is_rnr & !implied) | !row.asked | advances);
     // A time-out that waited its turn while a pause began means nothing, nor does the end of a former life's pause.
     let late_now = by_timeout & outstanding & !row.paused;
     let retries = nak_counts | (counts & !local & late_now) | (counts & by_pause & row.paused);
@@ -383,9 +462,12 @@ pub fn track(
         0 => lit(1, 1),
         n => row.oldest_index.trunc(n).all(),
     };
-    m.when(pops & boundary, |m| m.set(&moved, 1));
+    let kicks = boundary | oldest.answered;
+    m.when(pops & kicks, |m| m.set(&moved, 1));
     let at_retry = state.is(State::Retry);
-    let rnr = by_answer & is_rnr;
+    let by_implied = m.reg("by_implied", 1).no_reset();
+    m.when(at_pop, |m| m.set(&by_implied, implied));
+    let rnr = by_answer & is_rnr & !by_implied;
     let rnr_spent = copy.rnr_retry.ne(7) & row.rnr_tries.ge(copy.rnr_retry);
     let spent = m.mux(rnr, &rnr_spent, &row.tries.ge(copy.retry_cnt)) & !by_pause;
     let exhausted = at_retry & spent;
@@ -399,7 +481,7 @@ pub fn track(
     let at_flush = state.is(State::Flush);
     let flush_more = row.oldest_index.ne(row.until);
     let turn = m.reg("turn", clog2(u64::from(FLUSHED_AT_ONCE))).no_reset();
-    let flushes = at_flush & flush_more & completion_room;
+    let flushes = at_flush & flush_more & entry_room;
     let ends_turn = flushes & turn.all();
     m.when(at_free, |m| m.set(&turn, 0)).otherwise_when(flushes, |m| m.set(&turn, turn + 1));
 
@@ -421,14 +503,15 @@ pub fn track(
         .otherwise_when(by_retries & !rnr, |m| m.set(&fail_cause, LocalCause::Sequence.code()));
     // While the completion waits for room, the QP may have been taken away.
     let gone = !waits;
-    let fails = at_fail & !gone & completion_room;
+    let fails = at_fail & !gone & entry_room;
 
     let ends_init = none & (at_row | at_free);
     let begins_anew = by_init & ends_init;
     // Behind the last completion of the former life goes a mark.
     let marks = by_reset & ends_init;
-    let resets = marks & completion_room;
-    let completes = (acked & wants_cqe) | (at_fail & !gone) | (at_flush & flush_more) | marks;
+    let resets = marks & entry_room;
+    let completes = acked | (at_fail & !gone) | (at_flush & flush_more) | marks;
+    let brings = settled & (good | bad);
     let status = m.mux(at_flush, &lit(8, WcStatus::WrFlushErr.code()), &fail_status);
     let cause = m.mux(at_flush, &lit(8, LocalCause::None.code()), &fail_cause);
     let completion = Completion {
@@ -443,22 +526,59 @@ pub fn track(
         marker: marks,
         ..Completion::of(cfg).zeros()
     };
-    let completions = Stream::new(m, "completions", completes, completion);
-    m.drive(&completion_room, completions.ready);
+    let entry = Entry {
+        token: brings | (acked & oldest.answered),
+        completes,
+        wanted: !acked | oldest.signaled,
+        completion,
+    };
+    let entry = Stream::new(m, "entry", completes | brings, entry);
+    m.drive(&entry_room, entry.ready);
     // A failure that waits for room may be taken back here, but not outside.
-    let completions = fifo(&m.label("completions"), 2, completions);
+    let entries = fifo(&m.label("entries"), ENTRIES, entry);
+
+    // Each READ response and atomic acknowledgement that came is taken up once, in order.
+    let foreign_reply = is_answer & !known & is_reply;
+    let strays = settled & by_reply & !placed & !good & !bad;
+    let class = m.mux(bad, &lit(2, AnswerClass::Bad.code()), &lit(2, AnswerClass::Good.code()));
+    let class = m.mux(strays | foreign_reply, &lit(2, AnswerClass::Stray.code()), &class);
+    let answered = Answered {
+        class,
+        qp,
+        index: row.oldest_index,
+        pd: copy.pd,
+        mtu: copy.mtu,
+        atomic: m.mux(idle, &is_atomic, &by_atomic),
+        offset,
+        bytes,
+        packets: psn - row.first_psn,
+        last: is_last,
+        length: oldest.length,
+        sge: oldest.sge.clone(),
+    };
+    let taken_up = answers_it | brings | strays | foreign_reply;
+    let atomic_found = taken_up & answered.atomic;
+    let answered = Stream::new(m, "answered", taken_up, answered);
+    let found = Stream::new(m, "value", atomic_found, m.mux(idle, &answers.va, &value));
+    m.drive(&answer_room, answered.ready & found.ready);
+    m.assert(
+        !taken_up | (answered.ready & found.ready),
+        "an answer is taken where there is room for what it brings",
+    );
+    let answered = fifo(&m.label("answered"), ANSWERS, answered);
+    let values = fifo(&m.label("values"), VALUES, found);
     let fault = Stream::new(m, "fault", state.is(State::Fault), qp);
     let faulted = fault.fire();
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
     let ends_answer = exact | (settled & !local_fails & !overtaken & !remote_fails & !retries);
-    let kick = Stream::new(m, "kick", (ends_answer | at_retry) & (moved | (exact & boundary)), qp);
+    let kick = Stream::new(m, "kick", (ends_answer | at_retry) & (moved | (exact & kicks)), qp);
     m.drive(&kick_room, kick.ready);
     let kicks = fifo(&m.label("kick"), 4, kick);
     let restarts = fifo(&m.label("restarts"), 16, restart);
 
     // For the timer.
-    let acknowledges = exact | (ends_answer & by_answer & !ignored & advances);
+    let acknowledges = exact | (ends_answer & by_answer & !ignored & advances & !bad & !implied);
     let progress = Progress {
         qp,
         idle: begins_anew | (!at_retry & resume.eq(front.next_psn) & !sent_meanwhile & !sends_now),
@@ -477,9 +597,11 @@ pub fn track(
     m.when(pops, |m| {
         m.set(&next.first_psn, oldest.last_psn + 1);
         m.set(&next.oldest_psn, oldest.last_psn + 1);
+        m.set(&next.reads, row.reads + oldest.answered.zext(READ_BITS));
     });
-    m.when((counts & by_answer) | exact, |m| {
-        m.set(&next.oldest_psn, resume);
+    let heard = (counts & by_answer & !bad) | exact;
+    m.when(heard, |m| {
+        m.when(!implied, |m| m.set(&next.oldest_psn, resume));
         m.when(advances, |m| {
             m.set(&next.asked, 0);
             m.set(&next.tries, 0);
@@ -564,6 +686,7 @@ pub fn track(
             index: m.mux(by_init | by_reset, &lit(16, 0), &next.oldest_index),
             first_psn: m.mux(by_init, &psn, &next.first_psn),
             psn: m.mux(by_init, &psn, &next.oldest_psn),
+            reads: m.mux(by_init | by_reset, &lit(READ_BITS, 0), &next.reads),
         },
     };
     // The way of the decision ends here.
@@ -572,8 +695,9 @@ pub fn track(
     let by_code = |n: u32| remote_fails & code.eq(n);
     let counts = Counts {
         ghost: (is_answer & !known) | (settled & by_answer & ignored),
-        sequence_naks: naks & !is_rnr,
-        rnr_naks: naks & is_rnr,
+        sequence_naks: is_nak & !is_rnr,
+        implied_naks: implied,
+        rnr_naks: is_nak & is_rnr,
         rnr_exceeded: exhausted & rnr,
         timeouts: retries & by_timeout,
         invalid_requests: by_code(1),
@@ -582,5 +706,17 @@ pub fn track(
         errors: fails,
         flushed: flushes,
     };
-    Tracked { completions, faults, kicks, oldest: oldest_write, restarts, progress, pause, freed, counts }
+    Tracked {
+        entries,
+        answered,
+        values,
+        faults,
+        kicks,
+        oldest: oldest_write,
+        restarts,
+        progress,
+        pause,
+        freed,
+        counts,
+    }
 }

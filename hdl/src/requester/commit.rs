@@ -20,7 +20,7 @@
 //! A piece a cycle, and a packet with its last piece; lookups run ahead of decisions, so that the table's latency
 //! shows once. There is room for the answers of the largest packet, 32 pieces, and those before it need nothing of what is
 //! behind: it is always decided. A decision waits until all its takers have room and the payload buffer can hold the packet,
-//! hence read data is never held up. Inline data need neither lookups nor that room. A decision does not wait for a place at the completer: the scheduler has seen to that, as `plenty`
+//! hence read data is never held up. Of READs and atomics only the lookups are made, for the right to write. Inline data need neither lookups nor that room. A decision does not wait for a place at the completer: the scheduler has seen to that, as `plenty`
 //! told.
 
 use crate::config::RnicConfig;
@@ -30,20 +30,21 @@ use crate::requester::join::Fit;
 use crate::requester::list::MAX_SGES;
 use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
-use crate::requester::segment::Packet;
+use crate::requester::segment::{Operands, Packet};
 use crate::requester::turns::Turn;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::WcStatus;
+use ferrowire_spec::queue::{Access, SendOpcode};
 
 /// What the completer learns of each packet sent, or of a WQE that failed here.
 #[derive(Clone, Bundle)]
 pub struct Sent {
     /// The sender.
     pub qp: Sig,
-    /// PSN of the packet.
+    /// The last PSN that the packet takes.
     pub psn: Sig,
     /// The message ends with it.
     pub last: Sig,
@@ -61,6 +62,28 @@ pub struct Sent {
     pub cause: Sig,
     /// The PSN has not been sent before.
     pub fresh: Sig,
+    /// A READ or an atomic.
+    pub answered: Sig,
+    /// Then: where its answer goes, the first SGE.
+    pub sge: FirstSge,
+}
+
+/// The first SGE of a READ or an atomic.
+#[derive(Clone, Bundle)]
+pub struct FirstSge {
+    /// Address.
+    pub va: Sig,
+    /// Local key.
+    pub key: Sig,
+    /// Bytes.
+    pub length: Sig,
+}
+
+impl FirstSge {
+    /// The shape.
+    pub fn of() -> Self {
+        FirstSge { va: bits(64), key: bits(32), length: bits(32) }
+    }
 }
 
 impl Sent {
@@ -77,6 +100,8 @@ impl Sent {
             status: bits(8),
             cause: bits(8),
             fresh: bits(1),
+            answered: bits(1),
+            sge: FirstSge::of(),
         }
     }
 }
@@ -127,6 +152,8 @@ pub struct Committed {
 #[derive(Clone, Bundle)]
 struct Pending {
     packet: Packet,
+    /// The first SGE of a READ or an atomic.
+    sge: FirstSge,
     /// It has pieces in host memory.
     asks: Sig,
     /// Its payload is inline.
@@ -218,6 +245,7 @@ pub fn commit(
     barred: Stream<Bar>,
     oldest: TableWrite<Oldest>,
     parts: Stream<Part>,
+    operands: Stream<Operands>,
     answer: Translation,
     payload_taken: Sig,
     freed: Sig,
@@ -244,10 +272,11 @@ pub fn commit(
     let (pending_room, piece_room) = (m.wire("pending_room", 1), m.wire("piece_room", 1));
     let has_piece = parts.asks | parts.inline;
     let room = (pending_room | !parts.last) & (piece_room | !has_piece);
+    let local_write = lit(8, u32::from(Access::LocalWrite.code()));
     let question = Lookup {
         key: parts.key,
         pd: pds.read_now(parts.packet.qp),
-        access: lit(8, 0),
+        access: parts.packet.answered.then(local_write, lit(8, 0)),
         va: parts.va,
         length: parts.rest,
     };
@@ -255,7 +284,11 @@ pub fn commit(
     let asked = lookup.fire();
     let passes = parts.valid & m.mux(parts.asks, &asked, &room);
     parts.accept(passes);
+    let first_sge = m.reg_of("first_sge", &FirstSge::of());
+    let sge = FirstSge { va: parts.va, key: parts.key, length: parts.rest };
+    let sge = m.mux(first, &sge, &first_sge);
     m.when(passes, |m| {
+        m.set_all(&first_sge, &sge);
         m.set(&first, parts.last);
         m.set(&first_lane, lane);
     });
@@ -263,7 +296,7 @@ pub fn commit(
     let span = parts.packet.bytes.zext(14) + lane.zext(14) + (cfg.beat_bytes - 1);
     let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
     let enters =
-        Pending { packet: parts.packet.clone(), asks: parts.asks, inline: parts.inline, lane, beats };
+        Pending { packet: parts.packet.clone(), sge, asks: parts.asks, inline: parts.inline, lane, beats };
     let entering = Stream::new(m, "entering", passes & parts.last, enters);
     m.drive(&pending_room, entering.ready);
     let pending = fifo(&m.label("pending"), LOOKUPS, entering);
@@ -332,9 +365,11 @@ pub fn commit(
         m.set(&inside, !go);
         m.set(&kept, good);
     });
-    let pays = good & has_piece;
+    // The SGEs of READs and atomics are only looked up.
+    let reads = pending.asks & !packet.answered;
+    let pays = good & (reads | pending.inline);
     let whole = DmaReadRequest { address: answers.payload, length: pieces.bytes };
-    let read = Stream::new(m, "read", can & good & pending.asks, whole);
+    let read = Stream::new(m, "read", can & good & reads, whole);
     m.drive(&read_room, read.ready);
     let read = fifo(&m.label("read"), 4, read);
     pieces.accept(can & has_piece);
@@ -350,13 +385,16 @@ pub fn commit(
     m.when(can, |m| m.set(&behind, to + pieces.bytes.trunc(lane_bits)));
     let end =
         End { qp: packet.qp, index: packet.index, last: pieces.last, fit: Fit::plan(from, to, pieces.bytes) };
-    let ends = Stream::new(m, "ends", can & good & pending.asks, end);
+    let ends = Stream::new(m, "ends", can & good & reads, end);
     m.drive(&end_room, ends.ready);
     let ends = deep_fifo(&m.label("ends"), capacity, ends);
     let turn = Turn { inline: pending.inline, skip: !good };
     let turns = Stream::new(m, "turns", go & (pending.inline | pays), turn);
     m.drive(&turn_room, turns.ready);
     let turns = fifo(&m.label("turns"), TURNS, turns);
+    let atomic = packet.answered & packet.wqe_opcode.ne(SendOpcode::Read.code());
+    m.assert(!(pending.valid & atomic) | operands.valid, "operands come before their packet");
+    operands.accept(go & atomic);
     let header = TxPacket {
         qp: packet.qp,
         opcode: packet.opcode,
@@ -367,8 +405,8 @@ pub fn commit(
         va: packet.remote_va,
         rkey: packet.rkey,
         dma_length: packet.length,
-        swap: lit(64, 0),
-        compare: lit(64, 0),
+        swap: operands.swap,
+        compare: operands.compare,
         syndrome: lit(8, 0),
         msn: lit(24, 0),
         imm: packet.imm,
@@ -382,7 +420,7 @@ pub fn commit(
     let cause = m.mux(broken, &packet.cause, &verdicts.cause);
     let sent = Sent {
         qp: packet.qp,
-        psn: packet.psn,
+        psn: packet.last_psn,
         last: closes,
         index: packet.index,
         signaled: packet.signaled,
@@ -391,6 +429,8 @@ pub fn commit(
         status: m.mux(failed, &status, &lit(8, 0)),
         cause: m.mux(failed, &cause, &lit(8, 0)),
         fresh: packet.fresh,
+        answered: packet.answered,
+        sge: pending.sge.clone(),
     };
     let tells = good | failed | packet.start;
     let report = Report { sent, packet: good, payload: pays, inline: pending.inline, start: packet.start };
@@ -400,7 +440,7 @@ pub fn commit(
 
     pending.accept(go);
     let freed_room = room + payload_taken.zext(room_bits);
-    m.set(&room, m.mux(go & good & pending.asks, &(freed_room - pending.beats), &freed_room));
+    m.set(&room, m.mux(go & good & reads, &(freed_room - pending.beats), &freed_room));
 
     let spent = go & good & packet.last & packet.fresh;
     m.assert(!spent | credits.ne(0), "the scheduler grants no more than the completer has room for");

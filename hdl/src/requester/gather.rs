@@ -19,6 +19,9 @@
 //! Each piece is to be looked up with what is left of its SGE, so that one that its region does not hold is refused at its
 //! first byte (IBTA volume 1, 10.8.3.1). The key of an SGE without bytes is not looked at (10.8.3.2).
 //!
+//! A READ's answer goes into its SGEs: each of them is looked up before the request is sent, whole, for one piece. So is an
+//! atomic's. Their continuation units go to those who will place the answer, as the walk comes by.
+//!
 //! Inline data come from the WQE as if it were memory: the first byte is byte 48 of the first unit. A message of them is one
 //! packet, for no path MTU is smaller. Their beats wait in a FIFO for their turn in `payload`; a packet of them is one part,
 //! and costs a cycle a beat.
@@ -98,6 +101,30 @@ pub struct Gathered {
     pub inline: Stream<Inline>,
     /// Banks whose units are not needed any more, one bit each.
     pub released: Sig,
+    /// A unit with SGEs of a READ or an atomic, for those who place its answer.
+    pub kept: KeptUnit,
+}
+
+/// A continuation unit of a send WQE.
+#[derive(Clone, Bundle)]
+pub struct KeptUnit {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Whose.
+    pub qp: Sig,
+    /// Index of the WQE, free-running.
+    pub index: Sig,
+    /// Which of its continuation units.
+    pub part: Sig,
+    /// 64 bytes.
+    pub unit: Sig,
+}
+
+impl KeptUnit {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        KeptUnit { valid: bits(1), qp: bits(cfg.qp_bits()), index: bits(16), part: bits(2), unit: bits(512) }
+    }
 }
 
 /// Beats of inline data that may wait for what has been read before them.
@@ -125,6 +152,7 @@ pub fn gather(
     let packet = &candidates.packet;
     let bare = !candidates.pays;
     let is_inline = candidates.pays & candidates.inline;
+    let probes = candidates.pays & packet.answered;
     let walks = candidates.pays & !candidates.inline;
 
     // The place: the candidate's own, or where the walk has come to.
@@ -137,6 +165,10 @@ pub fn gather(
     let wanted = m.reg("wanted", 13).no_reset();
     let needs = m.mux(inside, &wanted, &packet.bytes);
 
+    // Of a READ or an atomic, whole SGEs are looked up.
+    let unprobed = m.reg("unprobed", 32).no_reset();
+    let to_probe = m.mux(inside, &unprobed, &packet.length);
+
     // The piece.
     let below = at.left.bit(32);
     let here = walks & !below & at.left.any();
@@ -148,7 +180,8 @@ pub fn gather(
     let all = sge_holds & page_holds;
     let page_first = large | to_page_end.lt(left);
     let bytes = m.mux(all, &needs, &m.mux(page_first, &to_page_end, &left));
-    let used_up = !large & left.le(needs) & left.le(to_page_end);
+    let used_up = probes | (!large & left.le(needs) & left.le(to_page_end));
+    let all = m.mux(probes, &at.left.trunc(32).ge(to_probe), &all);
 
     // Inline data: a beat a cycle, from the one with the first byte to the one with the last.
     let per_unit = 64 / cfg.beat_bytes;
@@ -170,6 +203,7 @@ pub fn gather(
     let sge_unit = at.next.slice(2, 2);
     let unit = m.mux(is_inline, &(unit_of_beat.trunc(unit_bits) - 1), &sge_unit);
     let unit = store.read_now(cat(&[unit, candidates.bank]));
+    let sges = unit;
     let quarter = m.select(at.next.trunc(2), &unit.chunks(128));
     let following = |f| crate::fields::field(&sge::LAYOUT, &f, quarter);
 
@@ -215,8 +249,12 @@ pub fn gather(
         m.set(&kept.key, at.key);
         m.set(&kept.next, at.next);
         m.set(&wanted, needs - m.mux(used_up, &left, &to_page_end));
+        m.set(&unprobed, to_probe - at.left.trunc(32));
     });
-    m.when(empty, |m| m.set(&wanted, needs));
+    m.when(empty, |m| {
+        m.set(&wanted, needs);
+        m.set(&unprobed, to_probe);
+    });
     m.when(on, |m| {
         m.set(&kept.va, following(sge::ADDR) - over.sext(64));
         m.set(&kept.left, following(sge::LEN).zext(33) + over);
@@ -237,7 +275,16 @@ pub fn gather(
     m.when(taken & packet.last, |m| m.set(&holds, 0));
     let released = m.reg("released", BANKS).reset(0);
     m.set(&released, done.mask() | stopped.mask());
-    Gathered { parts, inline, released }
+    let kept = KeptUnit {
+        valid: on & probes & !all,
+        qp: packet.qp,
+        index: packet.index,
+        part: sge_unit,
+        unit: sges,
+    };
+    // It is far from here.
+    let kept = m.delay("kept_unit", &kept);
+    Gathered { parts, inline, released, kept }
 }
 
 #[cfg(test)]

@@ -13,9 +13,9 @@ mod schedule;
 mod segment;
 mod turns;
 
-pub use commit::{commit, messages, Bar, Committed, Report, Sent};
+pub use commit::{commit, messages, Bar, Committed, FirstSge, Report, Sent};
 pub use fetch::{fetch, Fetched};
-pub use gather::{gather, Gathered, Inline, Part};
+pub use gather::{gather, Gathered, Inline, KeptUnit, Part};
 pub use join::Fit;
 pub use launch::{launch, Launched};
 pub(crate) use list::BANKS;
@@ -24,7 +24,7 @@ pub use payload::{payload, End, PayloadOut};
 pub(crate) use ring::least;
 pub use ring::{Piece, Ring};
 pub use schedule::{schedule, wqe_places, Flush, Grant, Resume, Scheduled, Waiting, MAX_STRIDE};
-pub use segment::{segment, Candidate, Packet, Restart, Segmented, ACK_BITS, QUANTUM};
+pub use segment::{segment, Candidate, Operands, Packet, Restart, Segmented, ACK_BITS, QUANTUM};
 pub use turns::{take_turns, Sources, Turn};
 
 #[cfg(test)]

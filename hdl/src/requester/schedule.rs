@@ -27,7 +27,8 @@
 //!
 //! A grant stays within one page of 4 KiB and the queue's end, within the places that `fetch` has left, and within
 //! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
-//! with the completer's next kick. A QP in the error state is handed to the completer to be flushed; one that may not
+//! with the completer's next kick. So does one whose next WQE waits for READs or atomics before it: the segmenter tells, with
+//! what it knew to be answered, so that a kick which came meanwhile is not missed. A QP in the error state is handed to the completer to be flushed; one that may not
 //! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
 //!
 //! The start of a QP goes the way of its WQEs, as a grant without any: behind everything of its former life, through all
@@ -39,7 +40,7 @@ use crate::config::RnicConfig;
 use crate::context::resets;
 use crate::requester::ring::{least, Ring};
 use crate::stream::{deep_fifo, fifo};
-use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, SqDoorbell, TableWrite};
+use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, SqDoorbell, TableWrite, READ_BITS};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
@@ -85,12 +86,23 @@ pub struct Resume {
     pub hold: Sig,
     /// Nothing of the QP's former life comes any more: its queue is empty.
     pub start: Sig,
+    /// Nothing is fetched until another READ or atomic is answered.
+    pub limited: Sig,
+    /// Then: how many had been, when this was told.
+    pub reads: Sig,
 }
 
 impl Resume {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Resume { qp: bits(cfg.qp_bits()), index: bits(16), hold: bits(1), start: bits(1) }
+        Resume {
+            qp: bits(cfg.qp_bits()),
+            index: bits(16),
+            hold: bits(1),
+            start: bits(1),
+            limited: bits(1),
+            reads: bits(READ_BITS),
+        }
     }
 }
 
@@ -150,12 +162,28 @@ struct Row {
     high: Sig,
     queued: Sig,
     held: Sig,
+    /// Waits for an answer to a READ or an atomic.
+    limited: Sig,
 }
 
 impl Row {
     fn of() -> Self {
-        Row { producer: bits(16), fetch: bits(16), high: bits(16), queued: bits(1), held: bits(1) }
+        Row {
+            producer: bits(16),
+            fetch: bits(16),
+            high: bits(16),
+            queued: bits(1),
+            held: bits(1),
+            limited: bits(1),
+        }
     }
+}
+
+/// What the completer is done with.
+#[derive(Clone, Bundle)]
+struct Done {
+    index: Sig,
+    reads: Sig,
 }
 
 /// Log2 of the units of the largest WQE.
@@ -235,17 +263,22 @@ pub fn schedule(
     let qp = m.reg("qp", qp_bits).reset(0);
     let index = m.reg("index", 16).no_reset();
     let hold = m.reg("hold", 1).no_reset();
+    let limited = m.reg("limited", 1).no_reset();
+    let reads = m.reg("reads", READ_BITS).no_reset();
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_clear, kind_start, kind_resume) = (kind("clear"), kind("start"), kind("resume"));
-    let (kind_doorbell, kind_grant) = (kind("doorbell"), kind("grant"));
+    let (kind_doorbell, kind_kick, kind_grant) = (kind("doorbell"), kind("kick"), kind("grant"));
     m.when(starts, |m| {
         m.set(&qp, chosen);
         m.set(&index, m.mux(is_resume, &resume.index, &doorbell.producer));
         m.set(&hold, resume.hold);
+        m.set(&limited, resume.limited);
+        m.set(&reads, resume.reads);
         m.set(&kind_clear, is_reset | (is_resume & resume.start));
         m.set(&kind_start, is_start);
         m.set(&kind_resume, is_resume & !resume.start);
         m.set(&kind_doorbell, is_doorbell);
+        m.set(&kind_kick, is_kick);
         m.set(&kind_grant, is_grant);
         m.set(&lines_turn, !is_grant);
         m.set(&state, State::Row);
@@ -265,16 +298,18 @@ pub fn schedule(
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
-    let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Distributed).build();
-    oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
+    let done_shape = Done { index: bits(16), reads: bits(READ_BITS) };
+    let oldests = m.mem("oldest", cfg.qps, &done_shape).style(Style::Distributed).build();
+    let written = Done { index: oldest.entry.index, reads: oldest.entry.reads };
+    oldests.write(oldest.enable, oldest.index, &written);
     m.discard(&oldest.entry);
-    let oldest_index = oldests.read_now(qp);
+    let Done { index: oldest_index, reads: answered } = oldests.read_now(qp);
 
     // The row's cycle: an event is done here; a grant is worked out.
     let at_row = state.is(State::Row);
     let in_error = qp_state.eq(QpState::Err.code());
     let drains = qp_state.eq(QpState::Sqd.code());
-    let sends = (qp_state.eq(QpState::Rts.code()) | drains) & !row.held;
+    let sends = (qp_state.eq(QpState::Rts.code()) | drains) & !row.held & !row.limited;
     let bound = m.mux(drains, &row.high, &row.producer);
     let pending = bound - row.fetch;
     let under_way = row.fetch - oldest_index;
@@ -303,6 +338,8 @@ pub fn schedule(
     let caught_up = m.delay("caught_up", &oldest_index);
     let all = m.delay("all", &want.eq(pending));
     let flushes = m.delay("flushes", &in_error);
+    // What was answered since it was told has kicked already.
+    let limits = m.delay("limits", &(limited & answered.eq(reads)));
     m.when(at_row, |m| m.set(&state, State::Grant));
 
     // The grant's cycle. Who took the room that it began with? Nobody: only grants do.
@@ -344,7 +381,9 @@ pub fn schedule(
     m.when(kind_resume, |m| {
         m.set(&next.fetch, index);
         m.set(&next.held, hold);
+        m.set(&next.limited, limits);
     });
+    m.when(kind_kick, |m| m.set(&next.limited, 0));
     m.when(kind_grant & catches_up, |m| m.set(&next.fetch, caught_up));
     m.when(go, |m| {
         m.set(&next.fetch, fetched);
@@ -355,6 +394,7 @@ pub fn schedule(
         m.set(&next.fetch, 0);
         m.set(&next.high, 0);
         m.set(&next.held, 0);
+        m.set(&next.limited, 0);
     });
     m.when(sweeping, |m| {
         m.set_all(&next, &Row::of().zeros());

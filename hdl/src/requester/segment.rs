@@ -22,6 +22,10 @@
 //! the WQE's and from where in the message the packet lies (IBTA volume 1, 9.2.1). The solicited event bit is in the packet
 //! that ends a SEND or a WRITE with immediate (9.2.3).
 //!
+//! A READ or an atomic is one packet, with as many PSNs as its answer has packets (9.7.2.1); one that goes on in its middle
+//! asks for the rest. They are begun while fewer than the QP's `max_rd_atomic` are outstanding, and what has a fence when none
+//! is (9.7.3.3.1, 10.8.3.3); a QP that must wait for that leaves the scheduler's line until one is answered.
+//!
 //! Where the bytes of a packet lie is `gather`'s affair: it is told the packet's bytes, and with the first one since the WQE was
 //! taken up how far from the first SGE's beginning it lies.
 //!
@@ -34,7 +38,8 @@ use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
-use crate::types::{Oldest, QpBroadcast, QpInit, TableWrite};
+use crate::stream::fifo;
+use crate::types::{Oldest, QpAttributes, QpBroadcast, QpInit, TableWrite, READ_BITS};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::send_wqe::{self, SendOpcode};
@@ -78,8 +83,12 @@ pub struct Packet {
     pub opcode: Sig,
     /// PSN.
     pub psn: Sig,
+    /// The last PSN that it takes: of a READ, that of its answer's last packet.
+    pub last_psn: Sig,
     /// BTH acknowledge request.
     pub ack_req: Sig,
+    /// A READ or an atomic: its SGEs are written by the answer.
+    pub answered: Sig,
     /// Last packet of its message.
     pub last: Sig,
     /// A CQE is wanted.
@@ -90,11 +99,11 @@ pub struct Packet {
     pub solicited: Sig,
     /// The WQE's immediate, or key to invalidate, for opcodes that carry one.
     pub imm: Sig,
-    /// Remote address.
+    /// Remote address, of the first byte that it is about.
     pub remote_va: Sig,
     /// Remote key.
     pub rkey: Sig,
-    /// Bytes of the message.
+    /// Bytes of the message; of a READ, those that it asks for.
     pub length: Sig,
     /// Payload bytes of this packet.
     pub bytes: Sig,
@@ -116,7 +125,9 @@ impl Packet {
             index: bits(16),
             opcode: bits(8),
             psn: bits(24),
+            last_psn: bits(24),
             ack_req: bits(1),
+            answered: bits(1),
             last: bits(1),
             signaled: bits(1),
             wqe_opcode: bits(8),
@@ -181,9 +192,30 @@ pub struct Segmented {
     pub candidates: Stream<Candidate>,
     /// Places from which the fetch must go on.
     pub resume: Stream<Resume>,
+    /// What each atomic among the packets adds, stores and compares with.
+    pub operands: Stream<Operands>,
     /// A WQE falls out: nobody needs its continuation units.
     pub forgotten: Released,
 }
+
+/// What an atomic carries beside its address.
+#[derive(Clone, Bundle)]
+pub struct Operands {
+    /// What is added or stored.
+    pub swap: Sig,
+    /// What is compared with.
+    pub compare: Sig,
+}
+
+impl Operands {
+    /// The shape.
+    pub fn of() -> Self {
+        Operands { swap: bits(64), compare: bits(64) }
+    }
+}
+
+/// Atomics between here and `commit`.
+const ATOMICS: u32 = 16;
 
 #[derive(Clone, Bundle)]
 struct Row {
@@ -193,12 +225,16 @@ struct Row {
     /// The PSN behind the newest that was sent.
     high: Sig,
     held: Sig,
+    /// READs and atomics sent, modulo 32.
+    reads: Sig,
 }
 
 #[derive(Clone, Bundle)]
 struct Copy {
     mtu: Sig,
     sig_all: Sig,
+    /// READs and atomics that may be outstanding.
+    depth: Sig,
 }
 
 /// What is sent, and the opcodes of its packets.
@@ -210,7 +246,7 @@ struct Kind {
 
 /// A WQE's opcode is its kind's place here. Immediate and key are in the packet that ends the message (IBTA volume 1,
 /// 9.2.1 and 9.3).
-const KINDS: [Kind; 5] = {
+const KINDS: [Kind; 8] = {
     use Opcode::*;
     [
         Kind { wqe: SendOpcode::Send, packets: [RcSendFirst, RcSendMiddle, RcSendLast, RcSendOnly] },
@@ -221,6 +257,9 @@ const KINDS: [Kind; 5] = {
             wqe: SendOpcode::WriteImm,
             packets: [RcWriteFirst, RcWriteMiddle, RcWriteLastImm, RcWriteOnlyImm],
         },
+        Kind { wqe: SendOpcode::Read, packets: [RcReadRequest; 4] },
+        Kind { wqe: SendOpcode::CmpSwap, packets: [RcCompareSwap; 4] },
+        Kind { wqe: SendOpcode::FetchAdd, packets: [RcFetchAdd; 4] },
     ]
 };
 
@@ -273,7 +312,14 @@ pub fn segment(
     });
 
     // The QP's row, and read copies of its attributes and of the completer's view.
-    let row_shape = Row { index: bits(16), psn: bits(24), offset: bits(32), high: bits(24), held: bits(1) };
+    let row_shape = Row {
+        index: bits(16),
+        psn: bits(24),
+        offset: bits(32),
+        high: bits(24),
+        held: bits(1),
+        reads: bits(READ_BITS),
+    };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &row_shape);
@@ -283,9 +329,9 @@ pub fn segment(
     oldests.write(oldest.enable, oldest.index, &oldest.entry);
     let oldest = oldests.read(m, begins | goes_back, chosen, Collision::New);
     let given = &broadcast.attributes;
-    let copies =
-        m.mem("copies", cfg.qps, &Copy { mtu: bits(3), sig_all: bits(1) }).style(Style::Distributed).build();
-    copies.write(given.enable, given.index, &Copy { mtu: given.entry.mtu, sig_all: given.entry.sq_sig_all });
+    let copy_of = |a: &QpAttributes| Copy { mtu: a.mtu, sig_all: a.sq_sig_all, depth: a.max_rd_atomic };
+    let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Distributed).build();
+    copies.write(given.enable, given.index, &copy_of(&given.entry));
     let copy = copies.read_now(qp);
 
     // What the WQE says.
@@ -295,6 +341,12 @@ pub fn segment(
     let length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
     let unknown = KINDS.iter().fold(lit(1, 1), |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
     let too_large = wqes.too_large | (!inline & wqes.total.gt(1u32 << 31));
+    let is = |codes: &[SendOpcode]| codes.iter().fold(lit(1, 0), |any, o| any | wqe_opcode.eq(o.code()));
+    let is_read = is(&[SendOpcode::Read]);
+    let is_compare = is(&[SendOpcode::CmpSwap]);
+    let is_atomic = is(&[SendOpcode::CmpSwap, SendOpcode::FetchAdd]);
+    let answered = is_read | is_atomic;
+    let whole_word = wqes.total.eq(8) & wqe(send_wqe::REMOTE_VA).trunc(3).eq(0);
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
@@ -307,10 +359,29 @@ pub fn segment(
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::WqeOpcode.code());
         })
+        .otherwise_when(answered & inline, |m| {
+            m.set(&status, WcStatus::LocQpOpErr.code());
+            m.set(&cause, LocalCause::WqeSize.code());
+        })
         .otherwise_when(too_large, |m| {
             m.set(&status, WcStatus::LocLenErr.code());
             m.set(&cause, LocalCause::WqeSize.code());
+        })
+        .otherwise_when(is_atomic & !whole_word, |m| {
+            m.set(&status, WcStatus::LocQpOpErr.code());
+            m.set(&cause, LocalCause::Alignment.code());
+        })
+        .otherwise_when(answered & copy.depth.eq(0), |m| {
+            m.set(&status, WcStatus::LocQpOpErr.code());
+            m.set(&cause, LocalCause::ReadDepth.code());
         });
+    // The PSNs of a READ's answer, less one, and of the part that has come: so many path MTUs.
+    let last_byte = m.reg("last_byte", 32).no_reset();
+    m.when(begins, |m| m.set(&last_byte, length - 1));
+    let in_mtus = |bytes: Sig| {
+        let shifts: Vec<Sig> = (0..8).map(|mtu| bytes.slice(7 + mtu, 24.min(25 - mtu)).zext(24)).collect();
+        m.select(copy.mtu, &shifts)
+    };
 
     // Lookup: is this WQE the one that is due? Where the completer is further than the row, its oldest one is.
     let psn = m.reg("psn", 24).no_reset();
@@ -321,15 +392,28 @@ pub fn segment(
     let first_offset = m.mux(behind, &lit(32, 0), &row.offset);
     // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
     let unacknowledged = row.psn - oldest.psn;
-    let full = !behind & unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23);
+    let whole_window = unacknowledged.eq(1u32 << 23);
+    let full = !behind & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
+    // A READ with as many PSNs as are open at once goes alone.
+    let large = is_read & length.any() & in_mtus(last_byte).slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
+    let full = full | (large & !behind & unacknowledged.any());
     let token = m.reg("token", 1).reset(0);
     let at_row = state.is(State::Row);
     let stale = at_row & !wqes.start & (!due | row.held);
-    let waits = at_row & !wqes.start & !stale & full;
+    let new = row.high.eq(first_psn) & first_offset.eq(0);
+    let outstanding = (row.reads - oldest.reads).named("outstanding");
+    let deep = answered & outstanding.ge(copy.depth);
+    let fenced = wqe(send_wqe::FENCE) & outstanding.ne(0);
+    let limited = new & status.eq(0) & (deep | fenced);
+    let waits = at_row & !wqes.start & !stale & (full | limited);
+    let further = m.reg("further", 24).no_reset();
+    let begun_psn = m.reg("begun_psn", 24).no_reset();
+    let asks_any = is_read & length.any();
     let used = m.reg("used", 15).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
     let to_high = m.reg("to_high", 24).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
+    let remote_va = m.reg("remote_va", 64).no_reset();
     // The WQE was longer when its packets before this were sent.
     let short = m.reg("short", 1).no_reset();
     let sge_va = m.reg("sge_va", 64).no_reset();
@@ -343,8 +427,11 @@ pub fn segment(
         m.set(&token, wqes.start);
         m.set(&psn, first_psn);
         m.set(&offset, first_offset);
+        m.set(&further, asks_any.then(in_mtus(last_byte), lit(24, 0)));
+        m.set(&begun_psn, first_psn - is_read.then(in_mtus(first_offset), lit(24, 0)));
         m.set(&to_high, row.high - first_psn);
         m.set(&remaining, length - first_offset);
+        m.set(&remote_va, wqe(send_wqe::REMOTE_VA) + first_offset.zext(64));
         m.set(&short, first_offset.any() & length.le(first_offset) & !wqes.start);
         m.set(&sge_va, wqe(send_wqe::SGE0_ADDR) + first_offset.zext(64));
         m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - first_offset.zext(33));
@@ -353,7 +440,16 @@ pub fn segment(
         m.set(&broken, status.ne(0) | wqes.start);
         m.set(&used, 0);
         m.set(&run, 0);
-        m.set_all(&tell, &Resume { qp, index: wqes.index, hold: lit(1, 0), start: wqes.start });
+        let limited = limited & !wqes.start;
+        let again = Resume {
+            qp,
+            index: wqes.index,
+            hold: lit(1, 0),
+            start: wqes.start,
+            limited,
+            reads: oldest.reads,
+        };
+        m.set_all(&tell, &again);
         m.set(&state, State::Send);
         m.when(stale, |m| m.set(&state, State::Idle)).otherwise_when(waits, |m| m.set(&state, State::Tell));
     });
@@ -361,11 +457,12 @@ pub fn segment(
     // A packet a cycle.
     let sending = state.is(State::Send);
     let first = offset.eq(0);
-    let last = (remaining.le(mtu.zext(32)) | broken | short).named("last");
+    let last = (remaining.le(mtu.zext(32)) | broken | short | answered).named("last");
     let fails_short = short & !broken;
     let status = m.mux(fails_short, &lit(8, WcStatus::LocLenErr.code()), &status);
     let cause = m.mux(fails_short, &lit(8, LocalCause::WqeSize.code()), &cause);
-    let bytes = m.mux(last, &remaining.trunc(13), &mtu);
+    let bytes = m.mux(answered, &lit(13, 0), &m.mux(last, &remaining.trunc(13), &mtu));
+    let last_psn = m.mux(is_read, &(begun_psn + further), &psn);
     let fresh = to_high.eq(0);
     let opcode_at = |at: usize| {
         let codes = KINDS.map(|kind| lit(8, kind.packets[at].code()));
@@ -374,22 +471,24 @@ pub fn segment(
     // `last` comes late.
     let [begins, goes_on, ends, alone] = [0, 1, 2, 3].map(opcode_at);
     let opcode = m.mux(last, &m.mux(first, &alone, &ends), &m.mux(first, &begins, &goes_on));
-    let event = wqe(send_wqe::SOLICITED) & wqe_opcode.ne(SendOpcode::Write.code());
+    let event = wqe(send_wqe::SOLICITED) & wqe_opcode.ne(SendOpcode::Write.code()) & !answered;
     let now_and_then = offset.trunc(ACK_BITS).eq(0) & !first;
     let packet = Packet {
         qp,
         index: wqes.index,
         opcode,
         psn,
+        last_psn,
         ack_req: last | now_and_then,
+        answered,
         last,
         signaled: wqe(send_wqe::SIGNALED) | copy.sig_all,
         wqe_opcode,
         solicited: event & last,
         imm: wqe(send_wqe::IMM),
-        remote_va: wqe(send_wqe::REMOTE_VA),
+        remote_va,
         rkey: wqe(send_wqe::RKEY),
-        length,
+        length: m.mux(is_read, &remaining, &length),
         bytes,
         status,
         cause,
@@ -409,7 +508,13 @@ pub fn segment(
     };
     let candidates = Stream::new(m, "candidates", sending, candidate);
     let sent = candidates.fire();
-    let next_psn = psn + 1;
+    let (swap, compare) = (wqe(send_wqe::SWAP), wqe(send_wqe::COMPARE_ADD));
+    let compares = is_compare.repeat(64);
+    let operands = Operands { swap: m.mux(is_compare, &swap, &compare), compare: compare & compares };
+    let operands = Stream::new(m, "operand", sent & is_atomic, operands);
+    m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `commit`");
+    let operands = fifo(&m.label("operands"), ATOMICS, operands);
+    let next_psn = m.mux(is_read, &(begun_psn + further), &psn) + 1;
     let next_offset = offset + bytes.zext(32);
     let quantum = waiting.for_another(qp) & used.ge(QUANTUM - 4096);
     let yields = !last & (quantum | restarts.valid | run.all());
@@ -432,7 +537,9 @@ pub fn segment(
     let into_message = (packets.zext(32) << 7).shl_by(copy.mtu);
     m.when(back, |m| m.set(&state, State::Place));
     m.when(place, |m| {
-        m.set_all(&tell, &Resume { qp, index: oldest.index, hold, start: lit(1, 0) });
+        let none = lit(1, 0);
+        let reads = oldest.reads;
+        m.set_all(&tell, &Resume { qp, index: oldest.index, hold, start: none, limited: none, reads });
         m.set(&state, State::Tell);
         m.set(&token, 0);
     });
@@ -452,23 +559,26 @@ pub fn segment(
     m.set(&next.offset, m.mux(last, &lit(32, 0), &next_offset));
     m.set(&next.high, m.mux(fresh, &next_psn, &row.high));
     m.set(&next.held, 0);
+    m.set(&next.reads, row.reads + (answered & fresh & status.eq(0)).zext(READ_BITS));
     m.when(place, |m| {
         m.set(&next.index, oldest.index);
         m.set(&next.psn, oldest.psn);
         m.set(&next.offset, into_message);
         m.set(&next.high, row.high);
         m.set(&next.held, hold);
+        m.set(&next.reads, row.reads);
     })
     .otherwise_when(token, |m| {
         m.set(&next.index, 0);
         m.set(&next.psn, starting.psn);
         m.set(&next.offset, 0);
         m.set(&next.high, starting.psn);
+        m.set(&next.reads, 0);
     });
     m.discard(&starting.qp);
     let falls_out = stale | (told & !ran);
     let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
-    Segmented { candidates, resume, forgotten }
+    Segmented { candidates, resume, operands, forgotten }
 }
 
 #[cfg(test)]

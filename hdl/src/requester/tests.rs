@@ -108,6 +108,7 @@ impl Bench {
             let candidates = crate::stream::fifo(&m.label("candidates"), 2, segmented.candidates);
             let gathered = gather(m, &cfg, candidates, listed.stored);
             m.drive(&released, gathered.released);
+            m.output("kept", &gathered.kept);
             let taken = m.wire("taken", 1);
             let out = commit(
                 m,
@@ -117,6 +118,7 @@ impl Bench {
                 m.stream_in("barred", &Bar::of(&cfg)),
                 oldest,
                 gathered.parts,
+                segmented.operands,
                 m.input_of("answer", &Translation::of()),
                 taken,
                 m.input("freed", 2),

@@ -128,14 +128,19 @@ pub fn admit(
     let is = |c: Class| c.is(facts.class);
     let (starts, life_ends) = (is(Class::Start), is(Class::End));
     let foreign = is(Class::NoQp) | is(Class::Pkey) | is(Class::Source);
-    let dead = dead_bits.read_now(facts.qp) & !foreign;
-    let lives = !foreign & !dead & !starts & !life_ends;
+    // What an answer brings does not depend on the responder's state.
+    let (good_answer, bad_answer) = (is(Class::Answer), is(Class::BadAnswer));
+    let answered = good_answer | bad_answer | is(Class::Stray);
+    let dead = dead_bits.read_now(facts.qp) & !foreign & !answered;
+    let lives = !foreign & !dead & !starts & !life_ends & !answered;
     let walked = |w: Walk| w.is(pending.walk);
     let runs = lives & is(Class::Execute);
     let gone = runs & walked(Walk::Gone);
     let executes = runs & walked(Walk::Whole) & granted;
     let short = runs & walked(Walk::Short);
     let unread = runs & walked(Walk::Unread);
+    let brings = good_answer & walked(Walk::Whole) & granted;
+    let keeps_out = good_answer & walked(Walk::Whole) & !granted;
     let forbidden = runs & walked(Walk::Whole) & !granted;
     let (refused_access, refused_local) = (forbidden & !facts.send, forbidden & facts.send);
     let refused_invalid = lives & is(Class::Invalid);
@@ -167,6 +172,10 @@ pub fn admit(
         (refused_access, WcStatus::RemAccessErr, cause_now),
         (refused_local, WcStatus::LocProtErr, cause_now),
         (unread, WcStatus::LocProtErr, known_cause(LocalCause::Dma)),
+        (bad_answer, WcStatus::BadRespErr, known_cause(LocalCause::Response)),
+        (keeps_out, WcStatus::LocProtErr, cause_now),
+        (good_answer & walked(Walk::Short), WcStatus::LocLenErr, known_cause(LocalCause::Length)),
+        (good_answer & walked(Walk::Unread), WcStatus::LocQpOpErr, known_cause(LocalCause::Dma)),
     ] {
         m.when(yes, |m| {
             m.set(&status, code.code());
@@ -182,17 +191,20 @@ pub fn admit(
     let flushes = flushed.valid & (flush_turn | !decides);
     let can = decides & !flushes;
     let tells = !starts;
+    let atomic_answer = answered & facts.kind.eq(Kind::Atomic.code());
     let replies = facts.kind.ne(0) & (executes | again);
     let kind = replies.then(facts.kind, lit(2, Kind::Acknowledge.code()));
     let place_it = Place {
-        write: executes & facts.bytes.ne(0),
-        frame: tells & !life_ends,
+        write: (executes | brings) & facts.bytes.ne(0),
+        frame: tells & !life_ends & !atomic_answer,
+        value: atomic_answer,
+        result: good_answer | bad_answer,
         pieces: pending.pieces,
         offset: facts.offset,
         bytes: facts.bytes,
         answer: (executes & facts.ack_req) | again | naks_gap | naks_ready | ends_qp | replies | life_ends,
         kind: life_ends.then(lit(2, Kind::End.code()), kind),
-        operands: facts.kind.ne(0),
+        operands: facts.kind.ne(0) & !answered,
         again: is(Class::Duplicate),
         counted: is(Class::Execute) & facts.kind.ne(0),
         qp: facts.qp,

@@ -2,16 +2,17 @@
 //! The responder: checks, then effects, then the answer.
 //!
 //! ```text
-//!  requests --> check --> walk --> cut --> admit --> place --> writes, answers, completions
-//!                 ^        | ^      |        ^ |       ^
-//!          posted |        v |      v        | v       |
-//!  doorbell --> receive ---+-+   translate --+ flush   frames, replies --> reply --> packets
+//!  requests --> check --> walk --> merge --> cut --> admit --> place --> writes, answers, completions
+//!                 ^        | ^      ^        |        ^ |       ^
+//!          posted |        v |    runs of    v        | v       |
+//!  doorbell --> receive ---+-+    answers  translate -+ flush   frames, replies --> reply --> packets
 //! ```
 
 mod admit;
 mod check;
 mod cut;
 mod flush;
+mod merge;
 mod order;
 mod place;
 mod receive;
@@ -22,7 +23,8 @@ pub use admit::{admit, Admitted, Counts};
 pub use check::{check, Checked};
 pub use cut::{cut, Cut};
 pub use flush::{flush, Event, Flushed};
-pub use order::{Class, Facts, Operands, Order, Pending, Piece, Run, Walk};
+pub use merge::merge;
+pub use order::{Class, Facts, Operands, Order, Outcome, Pending, Piece, Run, Walk};
 pub use place::{place, Place, Placed};
 pub use receive::{receive, Received, Receives, RqDoorbell, Wanted};
 pub use walk::{walk, Walked};
@@ -46,8 +48,14 @@ pub struct Input {
     pub data: Stream<DmaReadData>,
     /// What the peers ask for.
     pub requests: Stream<Headers>,
-    /// A frame for each of these.
+    /// A frame for each of these, and for each READ response.
     pub frames: Stream<Beat>,
+    /// The order of requests and of what answers READs and atomics: whether the next is an answer.
+    pub arrivals: Stream<Sig>,
+    /// Where the answers go.
+    pub runs: Stream<Run>,
+    /// What atomics found.
+    pub values: Stream<Sig>,
     /// Answers of the key and page tables.
     pub answer: Translation,
     /// Likewise, for responses.
@@ -75,6 +83,8 @@ pub struct Responder {
     pub source: TxSource,
     /// Receives that have ended, and ends of lives.
     pub completions: Vec<Stream<Completion>>,
+    /// What became of answers.
+    pub outcomes: Stream<Outcome>,
     /// QPs that go to the error state.
     pub faults: Vec<Stream<Sig>>,
     /// Counted events.
@@ -94,7 +104,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         check(m, cfg, broadcast.clone(), posted, input.init, input.requests, served.clone(), unused.clone());
     let walked = walk(m, cfg, checked.orders, receives.received);
     wants.connect(walked.wanted);
-    let cut = cut(m, fifo(&m.label("runs"), 2, walked.runs));
+    let runs = merge(m, input.arrivals, fifo(&m.label("runs"), 2, walked.runs), input.runs);
+    let cut = cut(m, runs);
     let (flushed, flushes) = m.later("flushed", &Flushed::of(cfg));
     let admitted = admit(m, cfg, cut.pending, input.answer, flushed);
     flushes.connect(flush(
@@ -112,7 +123,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let pieces = Stream::new(m, "pieces", both, piece);
     cut.pieces.accept(both & pieces.ready);
     admitted.addresses.accept(both & pieces.ready);
-    let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands);
+    let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands, input.values);
     m.set_all(&unused, &placed.unused);
     let replied = reply::reply(m, cfg, broadcast, placed.replies, input.reply_answer, input.reply_data);
     m.set_all(&served, &replied.served);
@@ -132,6 +143,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         atomic_write: replied.write,
         source: replied.source,
         completions: vec![placed.completions, markers],
+        outcomes: placed.outcomes,
         faults: vec![admitted.faults, replied.faults],
         counts: admitted.counts,
         reply_counts: replied.counts,

@@ -31,6 +31,12 @@ pub enum Class {
     Start,
     /// Not a packet: the QP has gone to RESET.
     End,
+    /// No request: it brings what a READ or an atomic of ours asked for.
+    Answer,
+    /// Likewise, but not what was asked for.
+    BadAnswer,
+    /// Likewise, and nobody asked for it.
+    Stray,
 }
 
 impl Class {
@@ -66,7 +72,7 @@ pub struct Facts {
     pub ends: Sig,
     /// It goes to the memory of a receive.
     pub send: Sig,
-    /// A READ or an atomic, as `reply::Kind`, whose operands wait; otherwise none of these.
+    /// A READ or an atomic, as `reply::Kind`, whose operands wait; of an answer, what it answers; otherwise none of these.
     pub kind: Sig,
     /// Its message has a receive, which ends with it or with an error.
     pub holds: Sig,
@@ -263,6 +269,22 @@ impl Pending {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
         Pending { facts: Facts::of(cfg), pieces: bits(6), walk: bits(2) }
+    }
+}
+
+/// What became of what an answer brought.
+#[derive(Clone, Bundle)]
+pub struct Outcome {
+    /// `WcStatus`.
+    pub status: Sig,
+    /// `LocalCause`.
+    pub cause: Sig,
+}
+
+impl Outcome {
+    /// The shape.
+    pub fn of() -> Self {
+        Outcome { status: bits(8), cause: bits(8) }
     }
 }
 

@@ -13,10 +13,13 @@
 //! and the next packet's data do not wait for them. A packet that is not executed costs only the reading of its beats, and a
 //! cycle for each of its pieces.
 //!
+//! An atomic's answer has no payload: its value comes as a number, and is placed as the host has numbers, least byte first (IBTA volume 1,
+//! 9.4.5.1). What an answer brought is told to the completer in its place, as an outcome.
+//!
 //! Reset: idle.
 
 use crate::config::RnicConfig;
-use crate::responder::order::{Operands, Piece};
+use crate::responder::order::{Operands, Outcome, Piece};
 use crate::responder::reply::{Kind, Reply, Served};
 use crate::stream::{fifo, fork, realign, Beat, Realign};
 use crate::types::{Completion, DmaWrite};
@@ -27,6 +30,8 @@ use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
 pub struct Place {
     /// There is a frame; otherwise there is only a completion.
     pub frame: Sig,
+    /// Instead of a frame's payload, a value that waits for it is written.
+    pub value: Sig,
     /// Its payload is written.
     pub write: Sig,
     /// Pieces that belong to it, written or not.
@@ -53,6 +58,8 @@ pub struct Place {
     pub syndrome: Sig,
     /// Its MSN.
     pub msn: Sig,
+    /// It answers a READ or an atomic: status and cause of the completion are its outcome.
+    pub result: Sig,
     /// A completion follows.
     pub completes: Sig,
     /// This one.
@@ -64,6 +71,7 @@ impl Place {
     pub fn of(cfg: &RnicConfig) -> Self {
         Place {
             frame: bits(1),
+            value: bits(1),
             write: bits(1),
             pieces: bits(6),
             offset: bits(7),
@@ -77,6 +85,7 @@ impl Place {
             psn: bits(24),
             syndrome: bits(8),
             msn: bits(24),
+            result: bits(1),
             completes: bits(1),
             completion: Completion::of(cfg),
         }
@@ -86,6 +95,7 @@ impl Place {
 /// Which beats of a frame hold payload that is to be written.
 #[derive(Clone, Bundle)]
 struct Span {
+    value: Sig,
     write: Sig,
     first: Sig,
     last: Sig,
@@ -120,6 +130,7 @@ struct Ending {
     psn: Sig,
     syndrome: Sig,
     msn: Sig,
+    result: Sig,
     completes: Sig,
     completion: Completion,
 }
@@ -138,6 +149,8 @@ pub struct Placed {
     pub unused: Served,
     /// Receives that have ended.
     pub completions: Stream<Completion>,
+    /// What became of each answer.
+    pub outcomes: Stream<Outcome>,
 }
 
 /// The placer. `pieces`: those of all packets, in order.
@@ -149,6 +162,7 @@ pub fn place(
     pieces: Stream<Piece>,
     frames: Stream<Beat>,
     operands: Stream<Operands>,
+    values: Stream<Sig>,
 ) -> Placed {
     let lanes = cfg.lane_bits();
     m.discard(&frames.payload);
@@ -158,8 +172,9 @@ pub fn place(
     let mut way = || ways.next().expect("three ways");
     let wide = |s: Sig| s.zext(14);
     let spans = way();
-    let no_frame = !spans.frame;
+    let no_frame = !(spans.frame | spans.value);
     let spans = spans.discard_if(m, no_frame).map(|order| Span {
+        value: order.value,
         write: order.write,
         first: wide(order.offset).slice(lanes, 14 - lanes),
         last: (wide(order.offset) + wide(order.bytes) - 1).slice(lanes, 14 - lanes),
@@ -174,7 +189,7 @@ pub fn place(
     });
     let cuts = fifo(&m.label("cuts"), 4, cuts);
     let endings = way();
-    let silent = !(endings.write | endings.answer | endings.operands | endings.completes);
+    let silent = !(endings.write | endings.answer | endings.operands | endings.completes | endings.result);
     let endings = endings.discard_if(m, silent).map(|order| Ending {
         write: order.write,
         answer: order.answer,
@@ -186,6 +201,7 @@ pub fn place(
         psn: order.psn,
         syndrome: order.syndrome,
         msn: order.msn,
+        result: order.result,
         completes: order.completes,
         completion: order.completion.clone(),
     });
@@ -193,16 +209,21 @@ pub fn place(
 
     // In: the payload's beats go on, the others do not.
     let at = m.reg("at", 14 - lanes).reset(0);
-    let payload = spans.write & at.ge(spans.first) & at.le(spans.last);
-    let moving = frames.valid & spans.valid;
-    let data = Stream::new(m, "data", moving & payload, frames.data);
+    let payload = spans.write & (spans.value | (at.ge(spans.first) & at.le(spans.last)));
+    m.assert(!(spans.valid & spans.value) | values.valid, "values come before their packet");
+    let moving = spans.valid & (frames.valid | spans.value);
+    let beat = 8 * cfg.beat_bytes;
+    let value = if beat == 64 { values.payload } else { values.payload.zext(beat) };
+    let bytes = m.mux(spans.value, &value, &frames.data);
+    let data = Stream::new(m, "data", moving & payload, bytes);
     let passes = moving & (data.ready | !payload);
-    frames.accept(spans.valid & (data.ready | !payload));
-    let finished = passes & frames.last;
+    frames.accept(spans.valid & !spans.value & (data.ready | !payload));
+    let finished = passes & (frames.last | spans.value);
     spans.accept(finished);
+    values.accept(finished & spans.value);
     // Padding behind the packet may be longer than `at` counts.
     let beyond = m.mux(at.all(), &at, &(at + 1));
-    m.when(passes, |m| m.set(&at, m.mux(frames.last, &lit(14 - lanes, 0), &beyond)));
+    m.when(passes & !spans.value, |m| m.set(&at, m.mux(frames.last, &lit(14 - lanes, 0), &beyond)));
 
     // A command and a target for each piece; those of a packet that is not executed are forgotten.
     let number = m.reg("number", 6).reset(0);
@@ -255,7 +276,9 @@ pub fn place(
 
     // Then the answer and the completion.
     let has_ended = !endings.write | ended.ne(0);
-    let (answered, completed) = (m.reg("answered", 1).reset(0), m.reg("completed", 1).reset(0));
+    let done_with = |name: &str| m.reg(name, 1).reset(0);
+    let (answered, completed, resulted) =
+        (done_with("answered"), done_with("completed"), done_with("resulted"));
     m.assert(!(endings.valid & endings.operands) | operands.valid, "operands come with their packet");
     let reply = Reply {
         qp: endings.qp,
@@ -277,13 +300,19 @@ pub fn place(
         Stream::new(m, "completion", ready & endings.completes & !completed, endings.completion.clone());
     let answer_done = !endings.answer | answered | answer.ready;
     let completion_done = !endings.completes | completed | completion.ready;
-    let closes = ready & answer_done & completion_done;
-    endings.accept(has_ended & answer_done & completion_done);
+    let outcome = Outcome { status: endings.completion.status, cause: endings.completion.syndrome };
+    let outcome = Stream::new(m, "outcome", ready & endings.result & !resulted, outcome);
+    let result_done = !endings.result | resulted | outcome.ready;
+    let all_done = answer_done & completion_done & result_done;
+    let closes = ready & all_done;
+    endings.accept(has_ended & all_done);
     operands.accept(closes & endings.operands);
     let executed = endings.answer & endings.kind.ne(Kind::Acknowledge.code());
     let unused = Served { valid: closes & endings.counted & !executed, qp: endings.qp };
     m.set(&answered, ready & !closes & (answered | answer.fire()));
     m.set(&completed, ready & !closes & (completed | completion.fire()));
+    m.set(&resulted, ready & !closes & (resulted | outcome.fire()));
     m.set(&ended, ended + packet_written.zext(finished_bits) - (closes & endings.write).zext(finished_bits));
-    Placed { write, replies: answer, unused, completions: completion }
+    let outcomes = fifo(&m.label("outcomes"), 4, outcome);
+    Placed { write, replies: answer, unused, completions: completion, outcomes }
 }

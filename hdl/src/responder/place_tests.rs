@@ -32,7 +32,10 @@ fn bench(beat_bytes: u32, seed: u64) -> Bench {
         let orders = m.stream_in("order", &Place::of(&cfg));
         let pieces = m.stream_in("piece", &Piece::of());
         let frames = m.stream_in("frame", &Beat::of(beat_bytes));
-        let placed = place(m, &cfg, orders, pieces, frames, m.stream_in("operands", &Operands::of()));
+        let operands = m.stream_in("operands", &Operands::of());
+        let values = m.stream_in("value", &ferrowire_rtl::bits(64));
+        let placed = place(m, &cfg, orders, pieces, frames, operands, values);
+        m.stream_out("outcome", placed.outcomes);
         m.stream_out("write", placed.write);
         m.stream_out("answer", placed.replies);
         m.output("unused", &placed.unused);

@@ -86,7 +86,13 @@ struct Bench {
 fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
     let cfg = RnicConfig { beat_bytes, qps: QPS, ..RnicConfig::named("generic-8b").unwrap() };
     let netlist = build("top", |m| {
+        // Nothing but requests comes.
+        let arrivals = ferrowire_rtl::Stream::new(m, "arrivals", lit(1, 1), lit(1, 0));
+        m.discard(&arrivals.ready);
         let input = Input {
+            arrivals,
+            runs: m.stream_in("brought", &Run::of(&cfg)),
+            values: m.stream_in("value", &ferrowire_rtl::bits(64)),
             init: m.stream_in("start", &QpInit::of(&cfg)),
             doorbell: m.stream_in("doorbell", &RqDoorbell::of(&cfg)),
             data: m.stream_in("data", &DmaReadData::of(&cfg)),
@@ -98,6 +104,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         };
         let out = responder(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), input);
         m.stream_out("lookup", out.lookup);
+        m.stream_out("outcome", out.outcomes);
         let single = |_: &Sig| ferrowire_rtl::lit(1, 1);
         m.stream_out("fault", crate::stream::arbiter(m, &single, out.faults));
         let counts = m.reg_of("counts", &out.counts);

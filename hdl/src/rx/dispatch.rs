@@ -5,15 +5,16 @@
 //!   headers --> which? --+--------------------------------> requests
 //!                        +--------------------------------> answers
 //!                        +--> cnp                  (a pulse; the packet ends here)
-//!                        |
+//!                        +--[fifo]------------------------> arrivals
 //!                     [fifo]
 //!                        v
-//!   frame ------------> gate -----------------------------> request_frames
-//!                        +--> nowhere              (frames of answers and CNPs)
+//!   frame ------------> gate -----------------------------> frames
+//!                        +--> nowhere              (frames of other answers and of CNPs)
 //! ```
 //!
-//! Every request has its frame on `request_frames`, in the same order, those without payload too. What an opcode is
-//! follows from [`Opcode`]. `dropped` passes through.
+//! Every request has its frame on `frames`, those without payload too, and so has every READ response, all in the order in
+//! which they came. `arrivals` tells that order, with the atomic acknowledgements among them, which need no frame. What an opcode is follows from
+//! [`Opcode`]. `dropped` passes through.
 //!
 //! **Latency:** none; **throughput:** one packet and one beat a cycle. Order is kept within each kind, and an answer
 //! that is not taken holds up the requests behind it: the completer takes answers without waiting for anything of the
@@ -26,6 +27,7 @@ use crate::rx::parse::opcode_is;
 use crate::stream::{fifo, Beat};
 use crate::types::Headers;
 use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
+use ferrowire_spec::wire::opcode::Operation;
 use ferrowire_spec::wire::Opcode;
 
 /// Packets whose headers may be taken before their frame.
@@ -36,8 +38,10 @@ const AHEAD: u32 = 32;
 pub struct Dispatched {
     /// For the responder.
     pub requests: Stream<Headers>,
-    /// A frame for each of them.
-    pub request_frames: Stream<Beat>,
+    /// A frame for each of them, and for each READ response.
+    pub frames: Stream<Beat>,
+    /// For each request, READ response and atomic acknowledgement: whether it is an answer.
+    pub arrivals: Stream<Sig>,
     /// For the completer.
     pub answers: Stream<Headers>,
     /// A congestion notification came: a pulse.
@@ -53,21 +57,26 @@ pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
     let is_request = opcode_is(headers.opcode, Opcode::is_request);
     let is_answer = opcode_is(headers.opcode, Opcode::is_response);
 
+    let is_response = opcode_is(headers.opcode, |o| o.operation() == Operation::ReadResponse);
+    let is_atomic = opcode_is(headers.opcode, |o| o.operation() == Operation::AtomicAcknowledge);
+
     let room = m.wire("room", 1);
     let requests = Stream::new(m, "requests", headers.valid & is_request & room, headers.payload.clone());
     let answers = Stream::new(m, "answers", headers.valid & is_answer & room, headers.payload.clone());
     let cnp = headers.valid & !is_request & !is_answer & room;
     headers.accept(requests.fire() | answers.fire() | cnp);
 
-    let kind = Stream::new(m, "kind", headers.fire(), is_request);
-    m.drive(&room, kind.ready);
+    let kind = Stream::new(m, "kind", headers.fire(), is_request | is_response);
+    let brings = is_response | is_atomic;
+    let next = Stream::new(m, "arrival", headers.fire() & (is_request | brings), brings);
+    m.drive(&room, kind.ready & next.ready);
     let kind = fifo(&m.label("kind"), AHEAD, kind);
+    let arrivals = fifo(&m.label("arrivals"), AHEAD, next);
     let wanted = kind.payload;
-    let request_frames =
-        Stream::new(m, "request_frames", frame.valid & kind.valid & wanted, frame.payload.clone());
-    frame.accept(kind.valid & (!wanted | request_frames.ready));
+    let frames = Stream::new(m, "frames", frame.valid & kind.valid & wanted, frame.payload.clone());
+    frame.accept(kind.valid & (!wanted | frames.ready));
     kind.accept(frame.fire() & frame.last);
-    Dispatched { requests, request_frames, answers, cnp, dropped }
+    Dispatched { requests, frames, arrivals, answers, cnp, dropped }
 }
 
 #[cfg(test)]
@@ -80,15 +89,15 @@ mod tests {
     };
     use crate::rx::{icrc, parse::parse};
     use crate::testing::{step, Random, Sink, Source};
-    use ferrowire_rtl::{build, Sim};
+    use ferrowire_rtl::{bits, build, Sim};
     use ferrowire_spec::csr::DropReason;
 
     /// The whole receive path.
     struct Bench {
         sim: Sim,
         source: [Source; 1],
-        /// Requests, their frames, answers.
-        sinks: [Sink; 3],
+        /// Requests, frames, answers, arrivals.
+        sinks: [Sink; 4],
         drops: Vec<DropReason>,
         cnps: usize,
     }
@@ -102,7 +111,8 @@ mod tests {
             let received = buffer(m, &cfg, frame, parsed, verdict);
             let dispatched = dispatch(m, received);
             m.stream_out("requests", dispatched.requests);
-            m.stream_out("request_frames", dispatched.request_frames);
+            m.stream_out("frames", dispatched.frames);
+            m.stream_out("arrivals", dispatched.arrivals);
             m.stream_out("answers", dispatched.answers);
             m.output("cnp", &dispatched.cnp);
             m.output("dropped", &dispatched.dropped);
@@ -112,8 +122,9 @@ mod tests {
         let headers = Headers::of();
         let sinks = [
             Sink::new("requests", &headers),
-            Sink::new("request_frames", &beat),
+            Sink::new("frames", &beat),
             Sink::new("answers", &headers),
+            Sink::new("arrivals", &bits(1)),
         ];
         Bench { sim, source: [Source::new("mac", &beat)], sinks, drops: Vec::new(), cnps: 0 }
     }
@@ -144,14 +155,26 @@ mod tests {
         fn check(&self, frames: &[Vec<u8>], random: &Random) {
             let (mut requests, mut answers, mut whole, mut drops, mut cnps) =
                 (vec![], vec![], vec![], vec![], 0);
+            let mut sequence = Vec::new();
             for bytes in frames {
                 match verdict(bytes).map(|f| f.opcode().expect("known")) {
                     Err(reason) => drops.push(reason),
                     Ok(opcode) if opcode.is_request() => {
                         requests.push(expected_item(bytes));
                         whole.push(bytes.clone());
+                        sequence.push(0);
                     }
-                    Ok(opcode) if opcode.is_response() => answers.push(expected_item(bytes)),
+                    Ok(opcode) if opcode.is_response() => {
+                        answers.push(expected_item(bytes));
+                        match opcode.operation() {
+                            Operation::ReadResponse => {
+                                whole.push(bytes.clone());
+                                sequence.push(1);
+                            }
+                            Operation::AtomicAcknowledge => sequence.push(1),
+                            _ => {}
+                        }
+                    }
                     Ok(_) => cnps += 1,
                 }
             }
@@ -171,6 +194,8 @@ mod tests {
                 }
             }
             assert!(self.sinks[1].frames() == whole, "seed {}: frames as they came", random.seed);
+            let found: Vec<u64> = self.sinks[3].items.iter().map(|item| item[""].to_u64()).collect();
+            assert_eq!(found, sequence, "seed {}: the order of what is placed", random.seed);
         }
     }
 

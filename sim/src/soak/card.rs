@@ -18,12 +18,8 @@ use super::ends::{
 };
 use crate::bus::SharedWorld;
 
-/// Verbs that the card posts: when one is built, it is added here.
-pub const VERBS: &[SendOpcode] =
-    &[SendOpcode::Write, SendOpcode::WriteImm, SendOpcode::Send, SendOpcode::SendImm];
-
-/// Verbs that it answers when its peer posts them.
-pub const ANSWERS: &[SendOpcode] = &[
+/// Verbs that the card posts and answers: when one is built, it is added here.
+pub const VERBS: &[SendOpcode] = &[
     SendOpcode::Write,
     SendOpcode::WriteImm,
     SendOpcode::Send,

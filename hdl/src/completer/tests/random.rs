@@ -2,7 +2,6 @@
 //! Random lives of all QPs at once.
 
 use super::*;
-use ferrowire_spec::wire::opcode::Opcode;
 
 impl Bench {
     fn start_randomly(&mut self, qp: usize) {
@@ -97,13 +96,9 @@ impl Bench {
             _ => rng.random_range(0..0x20),
         };
         if rng.random_range(0..40) == 0 {
-            let other: [(&str, u128); 4] = [
-                ("src_ip", q.peer ^ 1),
-                ("ipv6", u128::from(!q.ipv6)),
-                ("opcode", Opcode::RcReadResponseOnly.code().into()),
-                ("dest_qpn", (qp + QPS) as u128),
-            ];
-            let other = other[rng.random_range(0..4)];
+            let other: [(&str, u128); 3] =
+                [("src_ip", q.peer ^ 1), ("ipv6", u128::from(!q.ipv6)), ("dest_qpn", (qp + QPS) as u128)];
+            let other = other[rng.random_range(0..3)];
             self.push_answer(qp, psn, syndrome, &[other]);
         } else {
             self.answer(qp, psn, syndrome);

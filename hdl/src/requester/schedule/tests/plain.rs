@@ -122,7 +122,7 @@ fn a_queue_pair_with_work_waits_for_one_grant_of_each_other() {
     for qp in 0..QPS {
         bench.ring(qp, 16);
     }
-    bench.steps(300);
+    bench.steps(800);
     let qps = bench.sinks[GRANT].values("qp").split_off(from);
     let each: Vec<usize> = bench.qps.iter().map(|q| 16 / (4 >> q.stride).max(1)).collect();
     assert!(qps.len() >= each.iter().sum(), "{qps:?}");
