@@ -39,6 +39,7 @@ fn schedule_elaborates() {
             m.stream_in("resume", &Resume::of(cfg)),
             m.stream_in("kick", &bits(cfg.qp_bits())),
             m.input_of("oldest", &Oldest::write_of(cfg)),
+            m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
             m.input("returned", 1),
             m.input("plenty", 1),
         );
@@ -69,6 +70,7 @@ fn segment_and_commit_elaborate() {
             wqes,
             m.stream_in("restarts", &Restart::of(cfg)),
             m.input_of("oldest", &Oldest::write_of(cfg)),
+            m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
             m.input_of("waiting", &Waiting::of(cfg)),
         );
         m.stream_out("resume", s.resume);
@@ -144,7 +146,10 @@ fn completer_elaborates() {
         m.stream_out("runs", t.runs);
         m.stream_out("values", t.values);
         m.stream_out("recall", t.read);
-        m.stream_out("kicks", t.kicks);
+        for (i, kicks) in t.kicks.into_iter().enumerate() {
+            m.stream_out(&format!("kicks{i}"), kicks);
+        }
+        m.output("reads_done", &t.reads_done);
         m.output("oldest", &t.oldest);
         m.stream_out("restarts", t.restarts);
         m.output("freed", &t.freed);

@@ -29,8 +29,8 @@ use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
 use crate::tx::icrc::{append, FRAMES};
 use crate::types::{
-    AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Oldest, QpBroadcast, QpInit,
-    SqDoorbell, TableWrite,
+    reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Oldest,
+    QpBroadcast, QpInit, SqDoorbell, TableWrite,
 };
 use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -137,6 +137,8 @@ pub fn transport(
     let (resume, resumes) = m.later("resume", &crate::requester::Resume::of(cfg));
     let (restart, restarts) = m.later("restart", &crate::requester::Restart::of(cfg));
     let (completer_kick, kicks) = m.later("completer_kick", &bits(cfg.qp_bits()));
+    let (read_kick, read_kicks) = m.later("read_kick", &bits(cfg.qp_bits()));
+    let reads_done = m.wire_of("reads_done", &reads_done_of(cfg));
     let oldest = m.wire_of("oldest", &Oldest::write_of(cfg));
     let returned = m.wire("returned", 1);
     let freed = m.wire("freed", 2);
@@ -155,8 +157,11 @@ pub fn transport(
 
     // Requester.
     let starting = control.requester.payload.clone();
-    let kick =
-        crate::stream::arbiter(m, &|_: &Sig| ferrowire_rtl::lit(1, 1), vec![control.kick, completer_kick]);
+    let kick = crate::stream::arbiter(
+        m,
+        &|_: &Sig| ferrowire_rtl::lit(1, 1),
+        vec![control.kick, completer_kick, read_kick],
+    );
     let kick = crate::stream::fifo(&m.label("kick"), 4, kick);
     let scheduled = schedule(
         m,
@@ -168,6 +173,7 @@ pub fn transport(
         resume,
         kick,
         oldest.clone(),
+        reads_done.clone(),
         returned,
         plenty,
     );
@@ -184,6 +190,7 @@ pub fn transport(
         listed.wqes,
         restart,
         oldest.clone(),
+        reads_done.clone(),
         scheduled.waiting,
     );
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
@@ -264,7 +271,10 @@ pub fn transport(
         tick: control.tick,
     };
     let tracked = completer(m, cfg, broadcast, input);
-    kicks.connect(tracked.kicks);
+    let mut tracked_kicks = tracked.kicks.into_iter();
+    kicks.connect(tracked_kicks.next().expect("for room"));
+    read_kicks.connect(tracked_kicks.next().expect("for READs"));
+    m.set_all(&reads_done, &tracked.reads_done);
     brings.connect(tracked.runs);
     found.connect(tracked.values);
     restarts.connect(tracked.restarts);

@@ -411,6 +411,14 @@ impl SqDoorbell {
 /// Bits of a count of READs and atomics: at most 16 of a QP are outstanding.
 pub const READ_BITS: u32 = 5;
 
+/// How many READs and atomics of each QP are done, what they bring included, modulo 32: the completer's broadcast.
+pub type ReadsDone = TableWrite<Sig>;
+
+/// The shape of that.
+pub fn reads_done_of(cfg: &RnicConfig) -> ReadsDone {
+    TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(READ_BITS) }
+}
+
 /// Up to where a QP's work is done: the completer's, for those who send again.
 #[derive(Clone, Bundle)]
 pub struct Oldest {
@@ -420,14 +428,12 @@ pub struct Oldest {
     pub first_psn: Sig,
     /// The oldest PSN that is not acknowledged.
     pub psn: Sig,
-    /// READs and atomics that are answered, modulo 32.
-    pub reads: Sig,
 }
 
 impl Oldest {
     /// The shape.
     pub fn of() -> Self {
-        Oldest { index: bits(16), first_psn: bits(24), psn: bits(24), reads: bits(READ_BITS) }
+        Oldest { index: bits(16), first_psn: bits(24), psn: bits(24) }
     }
 
     /// The completer's broadcasts.

@@ -18,7 +18,6 @@ use serde::Serialize;
 use crate::goodput::{self, Goodput, Run};
 use crate::measure::{self, Load};
 use crate::pair::{Pair, PairOptions};
-use crate::soak::card;
 
 /// Options of the bench.
 #[derive(Args, Debug)]
@@ -30,7 +29,7 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', default_values_t = [0, 250], value_name = "CYCLES")]
     host_latency: Vec<u64>,
     /// Queue pairs of the rates
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16])]
     qps: Vec<usize>,
     /// Measure goodput on a wire that loses frames instead, to target/bench/loss.json: 1 us of host latency at 250 MHz and 1 us
     /// of wire each way, one queue pair, the mean of some runs
@@ -69,13 +68,16 @@ struct Report {
     results: Vec<Figure>,
 }
 
-/// A rate: name, verb, bytes a message, path MTU, messages; per packet rather than per message. Of the verbs, those that the
-/// card has are measured.
+/// A rate: name, verb, bytes a message, path MTU, messages; per packet rather than per message.
 const RATES: &[(&str, SendOpcode, usize, PathMtu, usize, bool)] = &[
     ("write_64_cycles_per_message", SendOpcode::Write, 64, PathMtu::B1024, 2048, false),
     ("write_1024_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B1024, 32, true),
     ("write_4096_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B4096, 64, true),
     ("send_64_cycles_per_message", SendOpcode::Send, 64, PathMtu::B1024, 2048, false),
+    ("read_64_cycles_per_message", SendOpcode::Read, 64, PathMtu::B1024, 2048, false),
+    ("read_1024_cycles_per_packet", SendOpcode::Read, 64 << 10, PathMtu::B1024, 32, true),
+    ("read_4096_cycles_per_packet", SendOpcode::Read, 64 << 10, PathMtu::B4096, 64, true),
+    ("atomic_cycles_per_message", SendOpcode::FetchAdd, 8, PathMtu::B1024, 2048, false),
 ];
 
 /// What the design allows `generic-64b` without host latency, and with it for the rates.
@@ -84,6 +86,11 @@ fn budget(figure: &Figure) -> Option<f64> {
         "write_64_cycles_per_message" => (4.0, true),
         "write_1024_cycles_per_packet" => (17.5, true),
         "write_4096_cycles_per_packet" => (66.0, true),
+        "send_64_cycles_per_message" | "read_64_cycles_per_message" => (4.0, true),
+        "read_1024_cycles_per_packet" => (17.5, true),
+        "read_4096_cycles_per_packet" => (66.0, true),
+        "atomic_cycles_per_message" => (16.0, true),
+        "read_64_doorbell_to_cqe_cycles" => (180.0, false),
         "doorbell_to_wire_cycles" => (40.0, false),
         "doorbell_to_remote_cycles" => (85.0, false),
         _ => return None,
@@ -100,8 +107,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         return loss(args);
     }
     let (mut results, mut failed) = (Vec::new(), Vec::new());
-    let rates = || RATES.iter().filter(|(_, verb, ..)| card::VERBS.contains(verb));
-    let each = rates().count() * args.qps.len() + 1;
+    let each = RATES.len() * args.qps.len() + 1;
     let bar = crate::demo::bar(
         (args.config.len() * args.host_latency.len() * each) as u64,
         "{msg:48} {wide_bar} {pos}/{len}",
@@ -121,7 +127,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             };
             let (start, mut cycles) = (Instant::now(), 0);
             for &qps in &args.qps {
-                for &(rate_name, verb, bytes, mtu, messages, per_packet) in rates() {
+                for &(rate_name, verb, bytes, mtu, messages, per_packet) in RATES {
                     bar.set_message(format!("{name}, {rate_name}, {qps} QPs"));
                     let load = Load { verb, bytes, mtu, qps, messages };
                     // Cards of its own: a figure that fails leaves them in no good state.
@@ -152,6 +158,10 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                 .with_context(|| format!("{name}: one message"))?;
             results.push(figure("doorbell_to_wire_cycles", 1, latency.wire as f64, "cycles"));
             results.push(figure("doorbell_to_remote_cycles", 1, latency.memory as f64, "cycles"));
+            let pair = Pair::new(&model, &options)?;
+            let read = measure::read_latency(&pair, 64, PathMtu::B1024)
+                .with_context(|| format!("{name}: one READ"))?;
+            results.push(figure("read_64_doorbell_to_cqe_cycles", 1, read as f64, "cycles"));
             results.push(figure(
                 "simulated_cycles_per_second",
                 1,

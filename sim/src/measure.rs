@@ -6,14 +6,16 @@
 //! - **Doorbell to wire** counts from the cycle in which the card takes the doorbell to the one in which the first beat
 //!   of the packet leaves it.
 //! - **Doorbell to memory** counts from there to the cycle in which the peer writes the last byte to its host's memory.
+//! - Of READs and atomics the answers are counted: the frames that come back. **Doorbell to completion** counts to the cycle in which the
+//!   CQE is written behind the last byte.
 //! - The **wire limit** is what Ethernet carries of a message's payload at the configuration's line rate (see [`line_gbps`]):
 //!   payload bytes over the bytes on the wire, which are the frame, at least 60 bytes, and 24 bytes for preamble, FCS and
 //!   gap.
 
-use anyhow::{bail, ensure, Result};
+use anyhow::{anyhow, bail, ensure, Result};
 use ferrowire::{AccessFlags, PathMtu, QueuePair, RecvWr, SendOpcode, SendWr};
 
-use crate::pair::{bytes, Connection, Pair};
+use crate::pair::{bytes, Connection, Node, Pair};
 use crate::wire::{wire_bytes, Mark};
 
 /// Cycles without a packet after which a run has failed.
@@ -22,7 +24,7 @@ const STUCK: u64 = 60_000;
 /// Messages of each kind, over some queue pairs.
 #[derive(Clone, Copy, Debug)]
 pub struct Load {
-    /// WRITE, or SEND to receives that were posted before.
+    /// WRITE, SEND to receives that were posted before, READ, or an atomic of 8 bytes.
     pub verb: SendOpcode,
     /// Bytes a message.
     pub bytes: usize,
@@ -80,7 +82,9 @@ pub(crate) fn shape(pair: &Pair) -> (u32, u32) {
 pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let Load { verb, bytes: size, mtu, qps, messages } = *load;
     let sends = verb == SendOpcode::Send;
-    ensure!(sends || verb == SendOpcode::Write, "a load of {verb} is not known here");
+    let answered = matches!(verb, SendOpcode::Read | SendOpcode::FetchAdd);
+    ensure!(sends || answered || verb == SendOpcode::Write, "a load of {verb} is not known here");
+    ensure!(verb != SendOpcode::FetchAdd || size == 8, "an atomic has 8 bytes");
     let each = messages / qps;
     ensure!(size > 0 && each > 0, "a load needs messages with bytes");
     let connection = Connection {
@@ -88,16 +92,19 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
         signal_all: true,
         send_wr: each.next_power_of_two() as u32,
         recv_wr: if sends { each.next_power_of_two() as u32 } else { 1 },
+        rd_atomic: if answered { 16 } else { 0 },
+        access: AccessFlags::REMOTE,
         ..Connection::default()
     };
     let mut connected: Vec<(QueuePair, QueuePair)> = Vec::new();
     for _ in 0..qps {
         connected.push(pair.connect(&connection)?);
     }
-    let source = pair.a.region(0, size, AccessFlags::LOCAL_READ)?;
-    let target = pair.b.region(0, size, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
+    let source = pair.a.region(0, size, AccessFlags::LOCAL_WRITE)?;
+    let target = pair.b.region(0, size, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE)?;
     let data: Vec<u8> = (0..size).map(|i| (i * 31 + i / 251 + size) as u8).collect();
-    source.memory().write(0, &data);
+    let (sender, taker) = if answered { (&target, &source) } else { (&source, &target) };
+    sender.memory().write(0, &data);
 
     let (from, into) = ([source.sge(0, size as u32)], [target.sge(0, size as u32)]);
     let mut batches = Vec::new();
@@ -111,14 +118,18 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
         }
         let mut batch = qp.start_post_send();
         for i in 0..each {
-            batch.post(&match sends {
-                true => SendWr::send(i as u64, &from),
-                false => SendWr::write(i as u64, &from, target.remote(0)),
+            batch.post(&match verb {
+                SendOpcode::Send => SendWr::send(i as u64, &from),
+                SendOpcode::Read => SendWr::read(i as u64, &from, target.remote(0)),
+                // Nothing is added, so that all find the same.
+                SendOpcode::FetchAdd => SendWr::fetch_add(i as u64, &from, target.remote(0), 0),
+                _ => SendWr::write(i as u64, &from, target.remote(0)),
             })?;
         }
         batches.push(batch);
     }
-    pair.world.lock().link_mut(0).mark(true);
+    let link = usize::from(answered);
+    pair.world.lock().link_mut(link).mark(true);
     for batch in batches {
         batch.ring()?;
     }
@@ -126,9 +137,9 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let mut before = 0;
     loop {
         let mut world = pair.world.lock();
-        world.run_until(STUCK, |world| world.link(0).marks().len() >= packets.min(before + 64));
+        world.run_until(STUCK, |world| world.link(link).marks().len() >= packets.min(before + 64));
         world.check()?;
-        let now = world.link(0).marks().len();
+        let now = world.link(link).marks().len();
         if now >= packets {
             break;
         }
@@ -141,16 +152,19 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
         }
         before = now;
     }
-    let mut done = pair.a.wait(&pair.world, each * qps, STUCK)?;
+    let all = |node: &Node| {
+        node.wait(&pair.world, each * qps, STUCK).map_err(|why| anyhow!("{why:#}{}", pair.diagnose()))
+    };
+    let mut done = all(&pair.a)?;
     if sends {
-        done.extend(pair.b.wait(&pair.world, each * qps, STUCK)?);
+        done.extend(all(&pair.b)?);
     }
     if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
         bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
     }
-    ensure!(bytes(target.memory()) == data, "the bytes in the peer's memory are not those that were sent");
-    let marks = pair.world.lock().link(0).marks().to_vec();
-    pair.world.lock().link_mut(0).mark(false);
+    ensure!(bytes(taker.memory()) == data, "the bytes that arrived are not those that were sent");
+    let marks = pair.world.lock().link(link).marks().to_vec();
+    pair.world.lock().link_mut(link).mark(false);
     Ok(steady(&marks[..packets], packets / (each * qps), size, shape(pair)))
 }
 
@@ -217,6 +231,50 @@ pub fn latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<Latency> {
         ensure!(bytes(target.memory()) == vec![time as u8 + 1; size], "other bytes arrived than were sent");
     }
     all.sort_by_key(|latency| latency.memory);
+    Ok(all[TIMES / 2])
+}
+
+/// READs `size` bytes with idle cards, one after the other, and takes the middle one's cycles from the doorbell to its CQE.
+///
+/// # Errors
+/// As [`rate`].
+pub fn read_latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<u64> {
+    const TIMES: usize = 5;
+    let rights = AccessFlags::REMOTE;
+    let connection =
+        Connection { mtu, signal_all: true, rd_atomic: 1, access: rights, ..Connection::default() };
+    let (mut qp, _peer) = pair.connect(&connection)?;
+    let into = pair.a.region(0, size, AccessFlags::LOCAL_WRITE)?;
+    let from = pair.b.region(0, size, AccessFlags::LOCAL_WRITE | rights)?;
+    let mut all = Vec::new();
+    for time in 0..TIMES {
+        from.memory().fill(0, size, time as u8 + 1);
+        let mut batch = qp.start_post_send();
+        batch.post(&SendWr::read(0, &[into.sge(0, size as u32)], from.remote(0)))?;
+        let written = {
+            let mut world = pair.world.lock();
+            world.run(200);
+            world.card(0).host().stats().writes
+        };
+        batch.ring()?;
+        {
+            let mut world = pair.world.lock();
+            let rung = world.card(0).csr_taken_at();
+            // The bytes are one write, for they lie within a page, and the CQE another.
+            let ends = |writes: u64| writes == written + 2;
+            world.run_until(STUCK, |world| ends(world.card(0).host().stats().writes));
+            world.check()?;
+            if !ends(world.card(0).host().stats().writes) {
+                drop(world);
+                bail!("a READ of {size} bytes does not complete{}", pair.diagnose())
+            }
+            all.push(world.cycle() - rung);
+        }
+        let done = pair.a.wait(&pair.world, 1, STUCK)?;
+        ensure!(done[0].is_success(), "a READ of {size} bytes: {}", done[0].status);
+        ensure!(bytes(into.memory()) == vec![time as u8 + 1; size], "other bytes arrived than were read");
+    }
+    all.sort_unstable();
     Ok(all[TIMES / 2])
 }
 

@@ -27,7 +27,7 @@ use crate::requester::{Flush, KeptUnit, Restart, Sent};
 use crate::responder::{Outcome, Run};
 use crate::stream::fifo;
 use crate::types::{
-    Completion, DmaReadData, DmaReadRequest, Headers, Oldest, QpBroadcast, QpInit, TableWrite,
+    Completion, DmaReadData, DmaReadRequest, Headers, Oldest, QpBroadcast, QpInit, ReadsDone, TableWrite,
 };
 use ferrowire_rtl::{Interface, Scope, Sig, Stream};
 
@@ -44,8 +44,10 @@ pub struct Completer {
     pub values: Stream<Sig>,
     /// Reads of send WQEs.
     pub read: Stream<DmaReadRequest>,
-    /// QPs that may have room for more messages.
-    pub kicks: Stream<Sig>,
+    /// QPs that may have room for more messages, or for READs and atomics.
+    pub kicks: Vec<Stream<Sig>>,
+    /// READs and atomics that are done.
+    pub reads_done: ReadsDone,
     /// What is oldest of a QP has moved.
     pub oldest: TableWrite<Oldest>,
     /// QPs that send again, or hold.
@@ -122,7 +124,8 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         runs: fifo(&m.label("runs"), 2, scattered.runs),
         values: tracked.values,
         read: recalls.read,
-        kicks: tracked.kicks,
+        kicks: vec![tracked.kicks, settled.kicks],
+        reads_done: settled.reads_done,
         oldest: tracked.oldest,
         restarts: tracked.restarts,
         freed: tracked.freed.valid,

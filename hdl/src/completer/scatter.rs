@@ -141,7 +141,7 @@ pub fn scatter(
         m.set(&va, answered.sge.va + offset.zext(64));
         m.set(&key, answered.sge.key);
         m.set(&left, answered.sge.length.zext(33) - offset.zext(33));
-        m.set(&next, 0);
+        m.set(&next, answered.sge.number);
         m.set(&state, State::Judge);
     });
     let at_judge = state.is(State::Judge);

@@ -12,6 +12,9 @@
 //! token waits for its outcome from `place`, in the same order. So no completion overtakes what it reports, nor what
 //! an older one does (IBTA volume 1, 9.7.7.1.2, 10.8.6).
 //!
+//! A READ or an atomic counts as done when its outcome is there: who has a fence, or waits for the QP's `max_rd_atomic`, is told then
+//! (10.8.3.3).
+//!
 //! The keys of all SGEs were good when the READ was sent. Where one is not any more, nothing of that packet is written: the message ends with the cause,
 //! the QP goes to the error state, and whatever `track` takes for done meanwhile is flushed, one completion each. The
 //! first of the QP that ends behind the token is the one that failed, for it is the oldest.
@@ -22,7 +25,7 @@
 use crate::config::RnicConfig;
 use crate::responder::Outcome;
 use crate::stream::{deep_fifo, fifo};
-use crate::types::Completion;
+use crate::types::{Completion, ReadsDone, READ_BITS};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 
@@ -33,6 +36,8 @@ pub struct Entry {
     pub token: Sig,
     /// A message ends, or the QP's life does.
     pub completes: Sig,
+    /// What ends is a READ or an atomic.
+    pub answered: Sig,
     /// It ends with a completion even if all goes well.
     pub wanted: Sig,
     /// The completion; of a token alone, the QP counts.
@@ -42,7 +47,13 @@ pub struct Entry {
 impl Entry {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Entry { token: bits(1), completes: bits(1), wanted: bits(1), completion: Completion::of(cfg) }
+        Entry {
+            token: bits(1),
+            completes: bits(1),
+            answered: bits(1),
+            wanted: bits(1),
+            completion: Completion::of(cfg),
+        }
     }
 }
 
@@ -55,6 +66,10 @@ pub struct Settled {
     pub faults: Stream<Sig>,
     /// A message fails here: a pulse.
     pub failed: Sig,
+    /// READs and atomics that are done.
+    pub reads_done: ReadsDone,
+    /// QPs that may wait for that.
+    pub kicks: Stream<Sig>,
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -66,10 +81,12 @@ enum State {
 }
 
 #[derive(Clone, Bundle)]
-struct Failed {
+struct Row {
     failed: Sig,
     /// The message that failed has not ended.
     owes: Sig,
+    /// READs and atomics done.
+    reads: Sig,
 }
 
 /// The end of the line. `outcomes`: one for each token, in order.
@@ -87,8 +104,8 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let entry = &entries.payload;
     let qp = entry.completion.qpn.trunc(qp_bits);
     let marker = entry.completion.marker;
-    let shape = Failed { failed: bits(1), owes: bits(1) };
-    let table = m.mem("failed", cfg.qps, &shape).style(Style::Distributed).build();
+    let shape = Row { failed: bits(1), owes: bits(1), reads: bits(READ_BITS) };
+    let table = m.mem("rows", cfg.qps, &shape).style(Style::Distributed).build();
     let before = table.read_now(qp);
     let known = entries.valid & (!entry.token | outcomes.valid);
     let fails = entry.token & outcomes.status.ne(0) & !before.failed;
@@ -116,19 +133,29 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
         syndrome: m.mux(failed, &ended.cause, &entry.completion.syndrome),
         ..entry.completion.clone()
     };
-    let completion = Stream::new(m, "completion", can & tells, end);
-    m.drive(&goes, can & (!tells | completion.ready));
+    let kick_room = m.wire("kick_room", 1);
+    let completion = Stream::new(m, "completion", can & tells & kick_room, end);
+    m.drive(&goes, can & (!tells | completion.ready) & kick_room);
     let completions = fifo(&m.label("completions"), 2, completion);
     entries.accept(goes);
     outcomes.accept(goes & entry.token);
     m.when(goes & at_cause, |m| m.set(&state, State::Ready));
 
     let owes = (before.owes | fails) & !entry.completes;
-    let after = Failed { failed, owes: owes & !marker };
-    let changes = goes & (fails | marker | before.failed);
-    table.write(changes | sweeping, m.mux(sweeping, &sweep, &qp), &m.mux(sweeping, &shape.zeros(), &after));
+    let reads = m.mux(marker, &lit(READ_BITS, 0), &(before.reads + entry.answered.zext(READ_BITS)));
+    let after = Row { failed, owes: owes & !marker, reads };
+    let changes = goes & (fails | marker | before.failed | entry.answered);
+    let at = m.mux(sweeping, &sweep, &qp);
+    let next = m.mux(sweeping, &shape.zeros(), &after);
+    table.write(changes | sweeping, at, &next);
+    // Whoever waits for READs hears of it when what they brought is in memory.
+    let reads_done = ReadsDone { enable: changes | sweeping, index: at, entry: next.reads };
+    let reads_done = m.delay("reads_done", &reads_done);
+    let kick = Stream::new(m, "kick", goes & entry.answered, qp);
+    m.drive(&kick_room, kick.ready);
+    let kicks = fifo(&m.label("kicks"), 4, kick);
     let fault = Stream::new(m, "fault", goes & fails, qp);
     m.assert(!fault.valid | fault.ready, "a QP fails here once in its life");
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
-    Settled { completions, faults, failed: goes & fails }
+    Settled { completions, faults, failed: goes & fails, reads_done, kicks }
 }

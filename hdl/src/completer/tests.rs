@@ -85,7 +85,9 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
         m.stream_out("run", t.runs);
         m.stream_out("value", t.values);
         m.stream_out("recall", t.read);
-        m.stream_out("kick", t.kicks);
+        let single = |_: &Sig| ferrowire_rtl::lit(1, 1);
+        m.stream_out("kick", crate::stream::arbiter(m, &single, t.kicks));
+        m.output("reads_done", &m.delay("reads_done", &t.reads_done));
         m.stream_out("restart", t.restarts);
         // Pulses a cycle late: they may follow from inputs of the same cycle.
         m.output("oldest", &m.delay("oldest", &t.oldest));

@@ -50,7 +50,7 @@ use crate::context::timer::{Expired, Pause, Progress};
 use crate::requester::{Flush, Restart};
 use crate::rx::parse::opcode_is;
 use crate::stream::{deep_fifo, fifo};
-use crate::types::{Completion, Headers, Oldest, QpBroadcast, QpInit, TableWrite, READ_BITS};
+use crate::types::{Completion, Headers, Oldest, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
@@ -154,8 +154,6 @@ struct Row {
     paused: Sig,
     tries: Sig,
     rnr_tries: Sig,
-    /// READs and atomics answered, modulo 32.
-    reads: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -328,7 +326,6 @@ pub fn track(
         paused: bits(1),
         tries: bits(3),
         rnr_tries: bits(3),
-        reads: bits(READ_BITS),
     };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
@@ -462,8 +459,7 @@ pub fn track(
         0 => lit(1, 1),
         n => row.oldest_index.trunc(n).all(),
     };
-    let kicks = boundary | oldest.answered;
-    m.when(pops & kicks, |m| m.set(&moved, 1));
+    m.when(pops & boundary, |m| m.set(&moved, 1));
     let at_retry = state.is(State::Retry);
     let by_implied = m.reg("by_implied", 1).no_reset();
     m.when(at_pop, |m| m.set(&by_implied, implied));
@@ -529,6 +525,7 @@ pub fn track(
     let entry = Entry {
         token: brings | (acked & oldest.answered),
         completes,
+        answered: acked & oldest.answered,
         wanted: !acked | oldest.signaled,
         completion,
     };
@@ -572,7 +569,7 @@ pub fn track(
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
     let ends_answer = exact | (settled & !local_fails & !overtaken & !remote_fails & !retries);
-    let kick = Stream::new(m, "kick", (ends_answer | at_retry) & (moved | (exact & kicks)), qp);
+    let kick = Stream::new(m, "kick", (ends_answer | at_retry) & (moved | (exact & boundary)), qp);
     m.drive(&kick_room, kick.ready);
     let kicks = fifo(&m.label("kick"), 4, kick);
     let restarts = fifo(&m.label("restarts"), 16, restart);
@@ -597,7 +594,6 @@ pub fn track(
     m.when(pops, |m| {
         m.set(&next.first_psn, oldest.last_psn + 1);
         m.set(&next.oldest_psn, oldest.last_psn + 1);
-        m.set(&next.reads, row.reads + oldest.answered.zext(READ_BITS));
     });
     let heard = (counts & by_answer & !bad) | exact;
     m.when(heard, |m| {
@@ -686,7 +682,6 @@ pub fn track(
             index: m.mux(by_init | by_reset, &lit(16, 0), &next.oldest_index),
             first_psn: m.mux(by_init, &psn, &next.first_psn),
             psn: m.mux(by_init, &psn, &next.oldest_psn),
-            reads: m.mux(by_init | by_reset, &lit(READ_BITS, 0), &next.reads),
         },
     };
     // The way of the decision ends here.

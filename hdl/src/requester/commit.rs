@@ -68,7 +68,7 @@ pub struct Sent {
     pub sge: FirstSge,
 }
 
-/// The first SGE of a READ or an atomic.
+/// The first SGE of a READ or an atomic that holds something.
 #[derive(Clone, Bundle)]
 pub struct FirstSge {
     /// Address.
@@ -77,12 +77,14 @@ pub struct FirstSge {
     pub key: Sig,
     /// Bytes.
     pub length: Sig,
+    /// Its number: those before it hold nothing.
+    pub number: Sig,
 }
 
 impl FirstSge {
     /// The shape.
     pub fn of() -> Self {
-        FirstSge { va: bits(64), key: bits(32), length: bits(32) }
+        FirstSge { va: bits(64), key: bits(32), length: bits(32), number: bits(4) }
     }
 }
 
@@ -285,7 +287,7 @@ pub fn commit(
     let passes = parts.valid & m.mux(parts.asks, &asked, &room);
     parts.accept(passes);
     let first_sge = m.reg_of("first_sge", &FirstSge::of());
-    let sge = FirstSge { va: parts.va, key: parts.key, length: parts.rest };
+    let sge = FirstSge { va: parts.va, key: parts.key, length: parts.rest, number: parts.number };
     let sge = m.mux(first, &sge, &first_sge);
     m.when(passes, |m| {
         m.set_all(&first_sge, &sge);

@@ -56,6 +56,8 @@ pub struct Part {
     pub bytes: Sig,
     /// The packet's payload is inline.
     pub inline: Sig,
+    /// Number of its SGE.
+    pub number: Sig,
     /// Last part of the packet.
     pub last: Sig,
 }
@@ -71,6 +73,7 @@ impl Part {
             rest: bits(32),
             bytes: bits(13),
             inline: bits(1),
+            number: bits(4),
             last: bits(1),
         }
     }
@@ -219,6 +222,7 @@ pub fn gather(
         rest: at.left.trunc(32),
         bytes: m.mux(is_inline, &packet.bytes, &bytes),
         inline: is_inline,
+        number: at.next,
         last,
     };
     let parts = Stream::new(m, "part", leaves, part);
@@ -276,7 +280,7 @@ pub fn gather(
     let released = m.reg("released", BANKS).reset(0);
     m.set(&released, done.mask() | stopped.mask());
     let kept = KeptUnit {
-        valid: on & probes & !all,
+        valid: on & probes & !(here & all),
         qp: packet.qp,
         index: packet.index,
         part: sge_unit,

@@ -40,7 +40,9 @@ use crate::config::RnicConfig;
 use crate::context::resets;
 use crate::requester::ring::{least, Ring};
 use crate::stream::{deep_fifo, fifo};
-use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, SqDoorbell, TableWrite, READ_BITS};
+use crate::types::{
+    DmaReadRequest, Oldest, QpBroadcast, QpInit, ReadsDone, SqDoorbell, TableWrite, READ_BITS,
+};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
@@ -179,13 +181,6 @@ impl Row {
     }
 }
 
-/// What the completer is done with.
-#[derive(Clone, Bundle)]
-struct Done {
-    index: Sig,
-    reads: Sig,
-}
-
 /// Log2 of the units of the largest WQE.
 pub const MAX_STRIDE: u32 = 3;
 
@@ -214,6 +209,7 @@ pub fn schedule(
     resume: Stream<Resume>,
     kick: Stream<Sig>,
     oldest: TableWrite<Oldest>,
+    reads_done: ReadsDone,
     returned: Sig,
     plenty: Sig,
 ) -> Scheduled {
@@ -298,12 +294,13 @@ pub fn schedule(
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
-    let done_shape = Done { index: bits(16), reads: bits(READ_BITS) };
-    let oldests = m.mem("oldest", cfg.qps, &done_shape).style(Style::Distributed).build();
-    let written = Done { index: oldest.entry.index, reads: oldest.entry.reads };
-    oldests.write(oldest.enable, oldest.index, &written);
+    let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Distributed).build();
+    oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
     m.discard(&oldest.entry);
-    let Done { index: oldest_index, reads: answered } = oldests.read_now(qp);
+    let oldest_index = oldests.read_now(qp);
+    let answers = m.mem("answers", cfg.qps, &bits(READ_BITS)).style(Style::Distributed).build();
+    answers.write(reads_done.enable, reads_done.index, &reads_done.entry);
+    let answered = answers.read_now(qp);
 
     // The row's cycle: an event is done here; a grant is worked out.
     let at_row = state.is(State::Row);

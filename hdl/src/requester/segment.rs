@@ -39,7 +39,7 @@ use crate::fields::field;
 use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
 use crate::stream::fifo;
-use crate::types::{Oldest, QpAttributes, QpBroadcast, QpInit, TableWrite, READ_BITS};
+use crate::types::{Oldest, QpAttributes, QpBroadcast, QpInit, ReadsDone, TableWrite, READ_BITS};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::send_wqe::{self, SendOpcode};
@@ -295,6 +295,7 @@ pub fn segment(
     wqes: Stream<Wqe>,
     restarts: Stream<Restart>,
     oldest: TableWrite<Oldest>,
+    reads_done: ReadsDone,
     waiting: Waiting,
 ) -> Segmented {
     let state = m.fsm("state", State::Idle);
@@ -328,6 +329,9 @@ pub fn segment(
     let oldests = m.mem("oldest", cfg.qps, &Oldest::of()).style(Style::Block).build();
     oldests.write(oldest.enable, oldest.index, &oldest.entry);
     let oldest = oldests.read(m, begins | goes_back, chosen, Collision::New);
+    let dones = m.mem("reads_done", cfg.qps, &bits(READ_BITS)).style(Style::Block).build();
+    dones.write(reads_done.enable, reads_done.index, &reads_done.entry);
+    let done_reads = dones.read(m, begins | goes_back, chosen, Collision::New);
     let given = &broadcast.attributes;
     let copy_of = |a: &QpAttributes| Copy { mtu: a.mtu, sig_all: a.sq_sig_all, depth: a.max_rd_atomic };
     let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Distributed).build();
@@ -401,7 +405,7 @@ pub fn segment(
     let at_row = state.is(State::Row);
     let stale = at_row & !wqes.start & (!due | row.held);
     let new = row.high.eq(first_psn) & first_offset.eq(0);
-    let outstanding = (row.reads - oldest.reads).named("outstanding");
+    let outstanding = (row.reads - done_reads).named("outstanding");
     let deep = answered & outstanding.ge(copy.depth);
     let fenced = wqe(send_wqe::FENCE) & outstanding.ne(0);
     let limited = new & status.eq(0) & (deep | fenced);
@@ -441,14 +445,8 @@ pub fn segment(
         m.set(&used, 0);
         m.set(&run, 0);
         let limited = limited & !wqes.start;
-        let again = Resume {
-            qp,
-            index: wqes.index,
-            hold: lit(1, 0),
-            start: wqes.start,
-            limited,
-            reads: oldest.reads,
-        };
+        let again =
+            Resume { qp, index: wqes.index, hold: lit(1, 0), start: wqes.start, limited, reads: done_reads };
         m.set_all(&tell, &again);
         m.set(&state, State::Send);
         m.when(stale, |m| m.set(&state, State::Idle)).otherwise_when(waits, |m| m.set(&state, State::Tell));
@@ -538,7 +536,7 @@ pub fn segment(
     m.when(back, |m| m.set(&state, State::Place));
     m.when(place, |m| {
         let none = lit(1, 0);
-        let reads = oldest.reads;
+        let reads = done_reads;
         m.set_all(&tell, &Resume { qp, index: oldest.index, hold, start: none, limited: none, reads });
         m.set(&state, State::Tell);
         m.set(&token, 0);

@@ -101,6 +101,7 @@ impl Bench {
                 listed.wqes,
                 m.stream_in("restart", &Restart::of(&cfg)),
                 oldest.clone(),
+                m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input_of("waiting", &Waiting::of(&cfg)),
             );
             m.stream_out("resume", segmented.resume);

@@ -6,6 +6,7 @@ use crate::testing::{item, step, Item, Random, Sink, Source};
 use ferrowire_rtl::{build, Bits, Sim};
 use ferrowire_spec::queue::send_wqe::sge::Sge;
 use rand::Rng;
+use std::collections::HashMap;
 
 // Sinks.
 const PARTS: usize = 0;
@@ -17,6 +18,8 @@ struct Message {
     sges: Vec<Sge>,
     inline: Option<Vec<u8>>,
     bank: Option<usize>,
+    /// Of a READ: one packet, whose SGEs are looked up whole.
+    answered: bool,
 }
 
 impl Message {
@@ -54,6 +57,9 @@ struct Bench {
     /// Banks in use: each with the number of parts behind which it may be given back.
     banks: [Option<usize>; 4],
     seen: usize,
+    /// Continuation units of READs, by the index of their packet, and which of them have come.
+    units: HashMap<u64, (Vec<u8>, [bool; 4])>,
+    packets: u64,
 }
 
 impl Bench {
@@ -65,6 +71,7 @@ impl Bench {
             let out = gather(m, &cfg, candidates, m.input_of("stored", &stored));
             m.stream_out("part", out.parts);
             m.stream_out("inline", out.inline);
+            m.output("kept", &out.kept);
             // Of the cycle before.
             m.output("released", &m.delay("was_released", &out.released));
         });
@@ -80,6 +87,8 @@ impl Bench {
             inline: Vec::new(),
             banks: [None; 4],
             seen: 0,
+            units: HashMap::new(),
+            packets: 0,
         }
     }
 
@@ -89,7 +98,8 @@ impl Bench {
         if rng.random_range(0..6) == 0 {
             let room = if bank.is_some() { 256 } else { 16 };
             let bytes = rng.random_range(1..=room);
-            return Message { sges: Vec::new(), inline: Some(self.random.bytes(bytes)), bank };
+            let inline = Some(self.random.bytes(bytes));
+            return Message { sges: Vec::new(), inline, bank, answered: false };
         }
         let count = if bank.is_some() { rng.random_range(1..=16) } else { 1 };
         let sge = |rng: &mut rand::rngs::SmallRng| {
@@ -107,7 +117,7 @@ impl Bench {
             Sge { addr, lkey: rng.random(), len }
         };
         let sges = (0..count).map(|_| sge(rng)).collect();
-        Message { sges, inline: None, bank }
+        Message { sges, inline: None, bank, answered: rng.random_range(0..3) == 0 }
     }
 
     /// The units of a message come into its bank.
@@ -129,13 +139,18 @@ impl Bench {
         let first = Sge::parse(&raw[..16]).unwrap();
         let mut offset = from;
         for n in 0..count {
-            let bytes = (length - offset).min(mtu);
-            let last = length - offset <= mtu;
+            let bytes = if message.answered { length - offset } else { (length - offset).min(mtu) };
+            let last = message.answered || length - offset <= mtu;
+            self.packets += 1;
+            let index = self.packets & 0xffff;
             let rng = &mut self.random.rng;
             let packet = [
                 ("packet_qp", rng.random_range(0..16)),
                 ("packet_psn", rng.random_range(0..1 << 24)),
-                ("packet_bytes", bytes.into()),
+                ("packet_index", index.into()),
+                ("packet_bytes", if message.answered { 0 } else { bytes.into() }),
+                ("packet_length", (length - offset).into()),
+                ("packet_answered", message.answered.into()),
                 ("packet_last", last.into()),
             ];
             let left = u128::from(u64::from(first.len).wrapping_sub(from) & ((1 << 33) - 1));
@@ -151,6 +166,12 @@ impl Bench {
             ];
             self.sources[0].push_values(&[&packet[..], &walk].concat());
             self.expect(message, &packet, offset, bytes);
+            if message.answered && bytes > 0 {
+                // Those of the SGEs that hold something.
+                let used = message.sges.iter().rposition(|sge| sge.len > 0).unwrap();
+                let needs = [0, 1, 2, 3].map(|unit| used == 0 || unit > (used - 1) / 4);
+                self.units.insert(index, (raw[16..].to_vec(), needs));
+            }
             offset += bytes;
             if last {
                 break;
@@ -169,15 +190,20 @@ impl Bench {
             self.inline.push(data.clone());
         }
         let (mut at, mut done) = (0, 0);
-        for sge in message.sges.iter().filter(|_| message.inline.is_none()) {
+        for (number, sge) in message.sges.iter().enumerate().filter(|_| message.inline.is_none()) {
             let (begin, end) = (at, at + u64::from(sge.len));
             at = end;
             while done < bytes && offset + done >= begin && offset + done < end {
                 let va = sge.addr.wrapping_add(offset + done - begin);
                 let rest = end - offset - done;
-                let n = rest.min(bytes - done).min(4096 - va % 4096);
+                let n = match message.answered {
+                    true => rest,
+                    false => rest.min(bytes - done).min(4096 - va % 4096),
+                };
                 let piece = [("key", sge.lkey.into()), ("va", va.into()), ("rest", rest.into())];
-                pieces.push([&piece[..], &[("asks", 1), ("bytes", n.into())]].concat());
+                let size = if message.answered { 0 } else { n.into() };
+                let size = [("asks", 1), ("bytes", size), ("number", number as u128)];
+                pieces.push([&piece[..], &size].concat());
                 done += n;
             }
         }
@@ -214,9 +240,14 @@ impl Bench {
             // What means nothing.
             let asks = !found["asks"].is_zero();
             let inline = !found["inline"].is_zero();
-            for (field, means) in
-                [("key", asks), ("rest", asks), ("va", asks || inline), ("bytes", asks || inline)]
-            {
+            let whole = !found["packet_answered"].is_zero();
+            for (field, means) in [
+                ("key", asks),
+                ("rest", asks),
+                ("number", asks),
+                ("va", asks || inline),
+                ("bytes", (asks && !whole) || inline),
+            ] {
                 if !means {
                     let width = found[field].width();
                     found.insert(field.into(), Bits::zero(width));
@@ -224,6 +255,13 @@ impl Bench {
             }
             assert_eq!(&found, expected, "seed {seed}: part {}", self.seen);
             self.seen += 1;
+        }
+        if self.sim.get("kept_valid") == 1 {
+            let (index, part) = (self.sim.get("kept_index"), self.sim.get("kept_part") as usize);
+            let (units, come) = self.units.get_mut(&index).expect("of a READ");
+            let unit = self.sim.get_bits("kept_unit").to_bytes();
+            assert_eq!(unit, units[64 * part..][..64], "seed {seed}: unit {part} of {index}");
+            come[part] = true;
         }
         let released = self.sim.get("released");
         for bank in (0..4).filter(|bank| released >> bank & 1 == 1) {
@@ -241,6 +279,8 @@ impl Bench {
         }
         assert_eq!((self.seen, self.sources[0].left()), (self.parts.len(), 0), "seed {}", self.random.seed);
         (0..INLINE_BEATS + 6).for_each(|_| self.step(0.0));
+        let all = self.units.drain().all(|(_, (_, come))| come == [true; 4]);
+        assert!(all, "seed {}: a unit that an answer needs is not kept", self.random.seed);
     }
 
     fn check_inline(&self) {
@@ -304,9 +344,9 @@ fn a_part_a_cycle_and_one_for_each_sge_without_bytes() {
     bench.sinks[PARTS].stall = Some(0.0);
     let sge = |len| Sge { addr: 0x1000, lkey: 7, len };
     let lengths = [64, 0, 10, 0, 0, 20, 8192 + 100, 256];
-    let message = Message { sges: lengths.map(sge).to_vec(), inline: None, bank: Some(2) };
+    let message = Message { sges: lengths.map(sge).to_vec(), inline: None, bank: Some(2), answered: false };
     bench.store(&message);
-    let one = Message { sges: vec![sge(64)], inline: None, bank: None };
+    let one = Message { sges: vec![sge(64)], inline: None, bank: None, answered: false };
     for _ in 0..5 {
         bench.run(&one, 0, 1024, 1);
     }
@@ -326,9 +366,10 @@ fn a_message_that_goes_on_finds_its_place_at_an_sge_a_cycle() {
     bench.sources[0].stall = Some(0.0);
     bench.sinks[PARTS].stall = Some(0.0);
     let sges: Vec<Sge> = (0..16).map(|i| Sge { addr: i << 32, lkey: i as u32, len: 1000 }).collect();
-    let message = Message { sges, inline: None, bank: Some(0) };
+    let message = Message { sges, inline: None, bank: Some(0), answered: false };
     bench.store(&message);
-    let one = Message { sges: vec![Sge { addr: 0, lkey: 1, len: 64 }], inline: None, bank: None };
+    let one =
+        Message { sges: vec![Sge { addr: 0, lkey: 1, len: 64 }], inline: None, bank: None, answered: false };
     bench.run(&one, 0, 1024, 1);
     // Byte 14,336 is in the SGE number 14, counted from 0.
     bench.run(&message, 14 * 1024, 1024, 1);
@@ -341,7 +382,7 @@ fn a_message_that_goes_on_finds_its_place_at_an_sge_a_cycle() {
 fn the_largest_packet_has_two_parts_an_sge() {
     let mut bench = Bench::new(13, 8);
     let sges = (0..16).map(|i| Sge { addr: ((i + 1) << 20) - 128, lkey: i as u32, len: 256 }).collect();
-    let message = Message { sges, inline: None, bank: Some(1) };
+    let message = Message { sges, inline: None, bank: Some(1), answered: false };
     bench.store(&message);
     bench.run(&message, 0, 4096, 1);
     bench.drain(0.2);

@@ -133,6 +133,7 @@ impl Bench {
                 m.stream_in("resume", &Resume::of(&cfg)),
                 m.stream_in("kick", &bits(cfg.qp_bits())),
                 m.input_of("oldest", &Oldest::write_of(&cfg)),
+                m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input("returned", 1),
                 m.input("plenty", 1),
             );

@@ -80,6 +80,7 @@ impl Bench {
                 m.stream_in("fetched", &Wqe::of(&cfg)),
                 m.stream_in("restart", &Restart::of(&cfg)),
                 m.input_of("oldest", &Oldest::write_of(&cfg)),
+                m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input_of("waiting", &Waiting::of(&cfg)),
             );
             m.stream_out("candidate", out.candidates);
