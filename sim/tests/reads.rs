@@ -223,11 +223,8 @@ fn no_more_are_outstanding_than_the_queue_pair_may_have() {
                 .map(|(n, (at, _))| n + 1 - answered.iter().filter(|(then, _)| then + 400 < *at).count())
                 .max();
             // 16 are more than the small card asks for while the first is on its way.
-            let most = most.unwrap();
-            assert!(
-                most <= depth.into() && (most == depth.into() || depth == 16),
-                "{config}: {most} of {depth}"
-            );
+            let (most, depth) = (most.unwrap(), usize::from(depth));
+            assert!(most <= depth && (most == depth || depth == 16), "{config}: {most} of {depth}");
         }
     }
 }
