@@ -39,7 +39,7 @@
 use crate::config::RnicConfig;
 use crate::context::resets;
 use crate::requester::ring::{least, Ring};
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{fifo, prompt_fifo};
 use crate::types::{
     DmaReadRequest, Oldest, QpBroadcast, QpInit, ReadsDone, SqDoorbell, TableWrite, READ_BITS,
 };
@@ -404,7 +404,7 @@ pub fn schedule(
     let enter = done & (joins | stays);
     let entering = Stream::new(m, "entering", enter, qp);
     m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
-    back.connect(deep_fifo(&m.label("line"), cfg.qps, entering));
+    back.connect(prompt_fifo(&m.label("line"), cfg.qps, entering));
     // Who waits: in the line, or behind the grant that is being filled. A grant to another QP counts until it is that one.
     let in_line = m.reg("in_line", qp_bits + 1).reset(0);
     m.set(&in_line, in_line + enter.zext(qp_bits + 1) - is_grant.zext(qp_bits + 1));

@@ -5,6 +5,7 @@
 //!            +----------------+
 //!  input --->| tail   store   |---> out          shallow: LUT RAM, read at once
 //!            |        head    |                  deep: block RAM and an output register
+//!            |                |                  prompt: deep, and a way around where it is empty
 //!            +----------------+
 //! ```
 //!
@@ -59,5 +60,37 @@ pub fn deep_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: S
     m.when(input.fire(), |m| m.set(&at.tail, at.tail + 1));
     m.when(take, |m| m.set(&at.head, at.head + 1));
     m.when(take, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
+    out
+}
+
+/// A FIFO in block RAM that a beat leaves one cycle after it came, where none is before it: for beats of few bits, for each has
+/// its way around the store.
+#[module]
+pub fn prompt_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
+    let at = pointers(m, depth);
+    let address = clog2(u64::from(depth));
+    let store = m.mem("store", depth, &input.payload).style(Style::Block).build();
+    let held = m.reg("held", 1).reset(0);
+    let around = m.reg("around", 1).reset(0);
+    let fresh = m.reg_of("fresh", &input.payload);
+    let (free, take) = (m.wire("free", 1), m.wire("take", 1));
+    let empty = at.head.eq(at.tail).named("empty");
+    let passes = input.fire() & empty & free;
+    let kept = input.fire() & !passes;
+    store.write(kept, at.tail.trunc(address), &input.payload);
+    input.accept(at.level.ne(depth));
+    // A word is read only after it was written: the pointers differ.
+    let word = store.read(m, take, at.head.trunc(address), Collision::Never);
+    let out = Stream::new(m, "out", held, m.mux(around, &fresh, &word));
+    m.drive(&free, !held | out.ready);
+    m.drive(&take, !empty & free);
+    m.when(kept, |m| m.set(&at.tail, at.tail + 1));
+    m.when(take, |m| m.set(&at.head, at.head + 1));
+    m.when(passes, |m| m.set_all(&fresh, &input.payload));
+    m.when(passes | take, |m| {
+        m.set(&held, 1);
+        m.set(&around, passes);
+    })
+    .otherwise_when(out.ready, |m| m.set(&held, 0));
     out
 }

@@ -10,7 +10,7 @@ mod skid;
 
 pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
 pub use beat::Beat;
-pub use fifo::{deep_fifo, fifo};
+pub use fifo::{deep_fifo, fifo, prompt_fifo};
 pub use gather::{gather, Flagged, Forget};
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
