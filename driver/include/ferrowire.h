@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x71bc32edf1664debull
+#define FW_LAYOUT_HASH 0x08ef57b69b5ea329ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -1579,6 +1579,11 @@
 #define FW_CREATE_SRQ_BASE_SHIFT 0u
 #define FW_CREATE_SRQ_BASE_WIDTH 64u
 #define FW_CREATE_SRQ_BASE_MASK 0xffffffffffffffffull
+#define FW_CREATE_SRQ_RQ_STRIDE_BYTE 24u
+#define FW_CREATE_SRQ_RQ_STRIDE_SIZE 1u
+#define FW_CREATE_SRQ_RQ_STRIDE_SHIFT 0u
+#define FW_CREATE_SRQ_RQ_STRIDE_WIDTH 2u
+#define FW_CREATE_SRQ_RQ_STRIDE_MASK 0x3ull
 
 /* `MODIFY_SRQ`. */
 #define FW_MODIFY_SRQ_BYTES 64u
@@ -1729,6 +1734,24 @@
 #define FW_QP_SUMMARY_RQ_PSN_SHIFT 0u
 #define FW_QP_SUMMARY_RQ_PSN_WIDTH 24u
 #define FW_QP_SUMMARY_RQ_PSN_MASK 0xffffffull
+
+/* Result of `QUERY_SRQ`, in `value` of its completion. */
+#define FW_SRQ_SUMMARY_BYTES 8u
+#define FW_SRQ_SUMMARY_TAKEN_BYTE 0u
+#define FW_SRQ_SUMMARY_TAKEN_SIZE 2u
+#define FW_SRQ_SUMMARY_TAKEN_SHIFT 0u
+#define FW_SRQ_SUMMARY_TAKEN_WIDTH 16u
+#define FW_SRQ_SUMMARY_TAKEN_MASK 0xffffull
+#define FW_SRQ_SUMMARY_POSTED_BYTE 2u
+#define FW_SRQ_SUMMARY_POSTED_SIZE 2u
+#define FW_SRQ_SUMMARY_POSTED_SHIFT 0u
+#define FW_SRQ_SUMMARY_POSTED_WIDTH 16u
+#define FW_SRQ_SUMMARY_POSTED_MASK 0xffffull
+#define FW_SRQ_SUMMARY_LIMIT_BYTE 4u
+#define FW_SRQ_SUMMARY_LIMIT_SIZE 2u
+#define FW_SRQ_SUMMARY_LIMIT_SHIFT 0u
+#define FW_SRQ_SUMMARY_LIMIT_WIDTH 16u
+#define FW_SRQ_SUMMARY_LIMIT_MASK 0xffffull
 
 /* Packet opcode: service in bits 7:5, operation in bits 4:0 (IBTA 9.2.1, table 38; A17 for the CNP). */
 #define FW_OPCODE_RC_SEND_FIRST 0x00u
@@ -1892,6 +1915,7 @@
 #define FW_COMMAND_OPCODE_FREE_MW 0x12u
 #define FW_COMMAND_OPCODE_CREATE_EQ 0x13u
 #define FW_COMMAND_OPCODE_DESTROY_EQ 0x14u
+#define FW_COMMAND_OPCODE_QUERY_SRQ 0x15u
 #define FW_COMMAND_OPCODE_RESET_ALL 0x20u
 
 /* Rights of a region, a window or a queue pair, as bits. */

@@ -16,6 +16,8 @@ pub struct RnicConfig {
     pub qps: u32,
     /// Completion queues.
     pub cqs: u32,
+    /// Shared receive queues, at most as many as queue pairs.
+    pub srqs: u32,
     /// Event queues; 0 is not given out.
     pub eqs: u32,
     /// Memory keys.
@@ -106,6 +108,7 @@ impl RnicConfig {
         }
         power("qps", self.qps, 4, 16384)?;
         power("cqs", self.cqs, 4, 16384)?;
+        power("srqs", self.srqs, 2, self.qps)?;
         power("eqs", self.eqs, 2, 128)?;
         power("keys", self.keys, 4, 65536)?;
         power("page_entries", self.page_entries, 16, 1 << 20)?;
@@ -125,6 +128,16 @@ impl RnicConfig {
     /// Bits of a CQ's index.
     pub fn cq_bits(&self) -> u32 {
         clog2(u64::from(self.cqs))
+    }
+
+    /// Bits of a shared receive queue's index.
+    pub fn srq_bits(&self) -> u32 {
+        clog2(u64::from(self.srqs))
+    }
+
+    /// Bits of a receive queue's number: the QP's, or the shared queue's with the highest bit set.
+    pub fn rq_bits(&self) -> u32 {
+        self.qp_bits().max(self.srq_bits()) + 1
     }
 
     /// Bits of an event queue's index.

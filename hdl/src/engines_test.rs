@@ -163,6 +163,7 @@ fn responder_elaborates() {
     each("bench", |m, cfg| {
         let input = crate::responder::Input {
             init: m.stream_in("init", &QpInit::of(cfg)),
+            shared: m.input_of("shared", &crate::host::SrqControl::of(cfg)),
             doorbell: m.stream_in("doorbell", &crate::responder::RqDoorbell::of(cfg)),
             data: m.stream_in("data", &DmaReadData::of(cfg)),
             requests: m.stream_in("requests", &Headers::of()),
@@ -190,6 +191,9 @@ fn responder_elaborates() {
         for (i, faults) in r.faults.into_iter().enumerate() {
             m.stream_out(&format!("faults{i}"), faults);
         }
+        m.stream_out("report", r.reports);
+        m.output("status", &r.status);
+        m.output("busy", &r.busy);
         m.output("counts", &r.counts);
         m.output("reply_counts", &r.reply_counts);
     });

@@ -17,7 +17,7 @@ use crate::host::csr::{csr, CsrRequest, DropEvent, Events, Link};
 use crate::host::dma;
 use crate::host::doorbell::doorbell;
 use crate::host::event::{event, link_changes, WritePort};
-use crate::host::CommandProgress;
+use crate::host::{CommandProgress, SrqStatus};
 use crate::stream::Beat;
 use crate::transport::{transport, Control, ReadData};
 use crate::types::{Completion, DmaReadData, Drained};
@@ -68,7 +68,9 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     m.discard(&registers.port);
     m.discard(&registers.congestion);
     let events_busy = m.wire("events_busy", 1);
-    let commands = command(m, cfg, registers.commands, command_data, reply, events_busy);
+    let (status, srqs_busy) = (m.wire_of("srq_status", &SrqStatus::of()), m.wire("srqs_busy", 1));
+    let commands =
+        command(m, cfg, registers.commands, command_data, reply, events_busy, status.clone(), srqs_busy);
     m.drive(&progress, &commands.progress);
     command_reads.connect(commands.read);
     let drained = m.wire_of("drained", &Drained::of(cfg));
@@ -76,7 +78,16 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let context = qp(m, cfg, commands.query, commands.update, faults, drained.clone());
     replies.connect(context.reply);
     let (cqs, eqs) = (commands.cqs, commands.eqs);
-    let bells = doorbell(m, cfg, registers.doorbells, context.broadcast.clone(), cqs.clone(), eqs.clone());
+    let srqs = commands.srqs;
+    let bells = doorbell(
+        m,
+        cfg,
+        registers.doorbells,
+        context.broadcast.clone(),
+        cqs.clone(),
+        eqs.clone(),
+        srqs.entry.clone(),
+    );
 
     // The transport.
     let rx = crate::rx::door::door(m, progress.ready, rx);
@@ -88,11 +99,14 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         responder: context.responder,
         requester: context.requester,
         doorbell: bells.sq,
+        shared: srqs,
         receive: bells.rq,
         kick: context.kick,
         tick: registers.tick,
     };
     let core = transport(m, cfg, rx, data, control);
+    m.drive(&status, &core.status);
+    m.drive(&srqs_busy, core.busy);
     let mut reads = core.reads.into_iter();
     wqe_reads.connect(reads.next().expect("reads of WQEs"));
     payload_reads.connect(reads.next().expect("reads of payload"));
@@ -106,7 +120,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     writer_faults.connect(writer.faults);
     m.drive(&drained, m.delay("drained_now", &writer.drained));
     // What belongs to no CQ.
-    let reports = vec![link_changes(m, link_up)];
+    let reports = vec![link_changes(m, link_up), core.reports, writer.reports];
     let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });
     let events = event(m, cfg, writer.notices, reports, cqs, eqs, bells.eq, port.clone());
     m.drive(&events_busy, events.busy);

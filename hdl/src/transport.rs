@@ -18,6 +18,8 @@
 use crate::completer::{self, completer};
 use crate::config::RnicConfig;
 use crate::context::timer::Departed;
+use crate::host::event::Report;
+use crate::host::{SrqControl, SrqStatus};
 use crate::memory::translate;
 use crate::requester::{
     commit, fetch, gather, launch, list, payload, schedule, segment, take_turns, Sources,
@@ -52,6 +54,8 @@ pub struct Control {
     pub requester: Stream<QpInit>,
     /// Doorbells of send queues.
     pub doorbell: Stream<SqDoorbell>,
+    /// Shared receive queues.
+    pub shared: SrqControl,
     /// Doorbells of receive queues.
     pub receive: Stream<RqDoorbell>,
     /// QPs whose send queue must be looked at.
@@ -114,6 +118,12 @@ pub struct Transport {
     pub completions: Vec<Stream<Completion>>,
     /// QPs that go to the error state.
     pub faults: Vec<Stream<Sig>>,
+    /// Shared receive queues that run low.
+    pub reports: Stream<Report>,
+    /// The shared receive queue that is asked for.
+    pub status: SrqStatus,
+    /// A shared receive queue that was destroyed may still be read.
+    pub busy: Sig,
     /// For the counters.
     pub events: Events,
 }
@@ -238,6 +248,7 @@ pub fn transport(
     // FIFO stands between.
     let input = responder::Input {
         init: control.responder,
+        shared: control.shared,
         doorbell: control.receive,
         data: data.receives,
         requests: crate::stream::fifo(&m.label("requests"), 4, dispatched.requests),
@@ -322,6 +333,9 @@ pub fn transport(
         writes: vec![responded.write, responded.atomic_write],
         completions: std::iter::once(tracked.completions).chain(responded.completions).collect(),
         faults: tracked.faults.into_iter().chain(responded.faults).collect(),
+        reports: responded.reports,
+        status: responded.status,
+        busy: responded.busy,
         events,
     }
 }
@@ -365,6 +379,7 @@ mod tests {
                     responder: m.stream_in("start_responder", &QpInit::of(&cfg)),
                     requester: m.stream_in("start_requester", &QpInit::of(&cfg)),
                     doorbell: m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
+                    shared: m.input_of("shared", &SrqControl::of(&cfg)),
                     receive: m.stream_in("receive_doorbell", &RqDoorbell::of(&cfg)),
                     kick: m.stream_in("kick", &index),
                     tick: m.input("tick", 1),
@@ -384,6 +399,9 @@ mod tests {
                     m.stream_out(&format!("fault{i}"), fault);
                 }
                 m.output("events", &out.events);
+                m.stream_out("report", out.reports);
+                m.output("status", &out.status);
+                m.output("busy", &out.busy);
             })
             .unwrap_or_else(|e| panic!("{name}:\n{e}"));
             let lines: usize = net.verilog().lines().count();

@@ -322,6 +322,10 @@ pub struct QpAttributes {
     pub max_rd_atomic: Sig,
     /// READs and atomics that it takes at once, at most 16.
     pub max_dest_rd_atomic: Sig,
+    /// Its receives come from a shared queue.
+    pub has_srq: Sig,
+    /// That one.
+    pub srqn: Sig,
 }
 
 impl QpAttributes {
@@ -351,6 +355,8 @@ impl QpAttributes {
             min_rnr_timer: bits(5),
             max_rd_atomic: bits(5),
             max_dest_rd_atomic: bits(5),
+            has_srq: bits(1),
+            srqn: bits(cfg.srq_bits()),
         }
     }
 }
@@ -504,7 +510,8 @@ pub struct Completion {
     pub invalidated: Sig,
     /// The peer asked for an event.
     pub solicited: Sig,
-    /// Not a completion: everything before it is to be written before the end of the QP's life is told.
+    /// Not a completion: everything before it is to be written before the end of the QP's life is told; with `solicited`, before it
+    /// is told that the QP, in error, has none left of a shared receive queue.
     pub marker: Sig,
 }
 

@@ -45,6 +45,7 @@ pub const ALL_LAYOUTS: &[&Layout] = &[
     &queue::command::create_eq::LAYOUT,
     &queue::command_completion::LAYOUT,
     &queue::command_completion::qp_summary::LAYOUT,
+    &queue::command_completion::srq_summary::LAYOUT,
 ];
 
 /// Every block of registers, in the order of their addresses.

@@ -119,6 +119,7 @@ proptest! {
             queue::command::modify_srq::ModifySrq queue::command::alloc_mw::AllocMw
             queue::command::create_eq::CreateEq queue::CommandCompletion
             queue::command_completion::qp_summary::QpSummary
+            queue::command_completion::srq_summary::SrqSummary
         }
     }
 

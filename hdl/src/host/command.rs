@@ -8,7 +8,7 @@
 //!                       QP context                    +--------------------------------------------> write
 //! ```
 //!
-//! *Look* reads what the command names: its protection domain, completion queues, key, address vector, and the QP's
+//! *Look* reads what the command names: its protection domain, queues, key, address vector, and the QP's
 //! record, which the context holds still until this command is done. *Check* evaluates every condition of
 //! [`Checks`]; *decide* takes the first that failed. Until then nothing has changed, so a refused command changes
 //! nothing. REG_MR fetches its page list in pieces of up to [`PIECE`] bytes and writes the key last: a registration that
@@ -21,7 +21,10 @@
 //! (`fatal`). Queues in the last 128 MiB of the bus's address space are refused, so that no queue wraps.
 
 use super::dma::{write_entry, EntryWrite};
-use super::{pds, CommandControl, CommandProgress, CqEntry, EqEntry, MAX_CQ_LOG2, SERVICES};
+use super::{
+    pds, CommandControl, CommandProgress, CqEntry, EqEntry, SrqControl, SrqEntry, SrqStatus, MAX_CQ_LOG2,
+    SERVICES,
+};
 use crate::config::RnicConfig;
 use crate::context::{QpRecord, QpUpdate};
 use crate::fields::{assemble, field};
@@ -32,9 +35,9 @@ use crate::types::{
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::{AttributeBit, Attributes, TRANSITIONS};
 use ferrowire_spec::queue::command::{
-    self as spec, create_cq, create_eq, create_qp, modify_qp, reg_mr, set_av,
+    self as spec, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq, reg_mr, set_av,
 };
-use ferrowire_spec::queue::command_completion::{self as completion, qp_summary};
+use ferrowire_spec::queue::command_completion::{self as completion, qp_summary, srq_summary};
 use ferrowire_spec::queue::{
     Access, CommandAttribute as Attribute, CommandOpcode as Op, CommandStatus as Status,
 };
@@ -76,6 +79,8 @@ pub struct CommandProcessor {
     pub cqs: TableWrite<CqEntry>,
     /// Event queues.
     pub eqs: TableWrite<EqEntry>,
+    /// Shared receive queues.
+    pub srqs: SrqControl,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -118,10 +123,14 @@ enum State {
     WriteSend,
     ReadRecv,
     WriteRecv,
+    ReadShared,
+    WriteShared,
     /// The same for the event queue of a completion queue.
     ReadEvent,
     WriteEvent,
-    /// An event queue, or a completion queue, is gone when the event writer has nothing of it in its hands.
+    /// No shared receive queue that is gone is read any more.
+    Settle,
+    /// An event queue, or another queue that has events, is gone when the event writer has nothing of it in its hands.
     Quiet,
     /// The QP's record is written or let go.
     Release,
@@ -143,6 +152,14 @@ struct OwnedCq {
 struct Owned {
     exists: Sig,
     users: Sig,
+}
+
+/// What is kept of a shared receive queue.
+#[derive(Clone, Bundle)]
+struct OwnedSrq {
+    owned: Owned,
+    pd: Sig,
+    log2: Sig,
 }
 
 /// What is kept of a key.
@@ -191,7 +208,7 @@ impl<T: Bundle> WritePort<T> {
 }
 
 /// What can be commanded.
-const KNOWN: [Op; 14] = [
+const KNOWN: [Op; 18] = [
     Op::CreateCq,
     Op::DestroyCq,
     Op::RegMr,
@@ -205,6 +222,10 @@ const KNOWN: [Op; 14] = [
     Op::FreePd,
     Op::CreateEq,
     Op::DestroyEq,
+    Op::CreateSrq,
+    Op::ModifySrq,
+    Op::DestroySrq,
+    Op::QuerySrq,
     Op::ResetAll,
 ];
 
@@ -287,8 +308,10 @@ struct Incoming {
     misaligned: Sig,
 }
 
-/// Takes and executes commands.
+/// Takes and executes commands. `events_busy`: an event is on its way; `srq_status`: of the shared receive queue that is asked for;
+/// `srqs_busy`: one that is gone may still be read.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn command(
     m: &Scope,
     cfg: &RnicConfig,
@@ -296,15 +319,18 @@ pub fn command(
     data: Stream<DmaReadData>,
     reply: Stream<QpRecord>,
     events_busy: Sig,
+    srq_status: SrqStatus,
+    srqs_busy: Sig,
 ) -> CommandProcessor {
     let (qp_bits, cq_bits, eq_bits) = (cfg.qp_bits(), cfg.cq_bits(), cfg.eq_bits());
+    let srq_bits = cfg.srq_bits();
     let (key_bits, pd_bits) = (clog2(u64::from(cfg.keys)), clog2(u64::from(pds(cfg))));
     let (page_bits, lanes) = (page_bits(cfg), cfg.beat_bytes / 8);
     let state = m.fsm("state", State::Clear);
     let consumer = m.reg("consumer", 16).reset(0);
     let command = m.reg("current", 512).no_reset();
     // What is being cleared, and on whose behalf.
-    let rows = cfg.qps.max(cfg.cqs).max(cfg.eqs).max(cfg.keys).max(pds(cfg));
+    let rows = cfg.qps.max(cfg.cqs).max(cfg.eqs).max(cfg.srqs).max(cfg.keys).max(pds(cfg));
     let row = m.reg("row", clog2(u64::from(rows))).reset(0);
     let clearing = m.reg("clearing", 1).reset(1);
     let by_command = m.reg("by_command", 1).reset(0);
@@ -324,26 +350,35 @@ pub fn command(
     let of_qp = any_op(&[Op::CreateQp, Op::ModifyQp, Op::SetAv, Op::QueryQp, Op::DestroyQp]).named("of_qp");
     let of_cq = any_op(&[Op::CreateCq, Op::DestroyCq]);
     let of_eq = any_op(&[Op::CreateEq, Op::DestroyEq]);
+    let of_srq = any_op(&[Op::CreateSrq, Op::ModifySrq, Op::DestroySrq, Op::QuerySrq]);
     let of_pd = any_op(&[Op::AllocPd, Op::FreePd]);
     let of_key = any_op(&[Op::RegMr, Op::DeregMr]);
     let in_range = |value: Sig, bits: u32| (value >> bits).eq(0);
     // The domain stands at the same place wherever there is one.
-    assert_eq!((reg_mr::PD.offset, reg_mr::PD.width), (create_qp::PD.offset, create_qp::PD.width));
+    let place = |f: &Field| (f.offset, f.width);
+    assert_eq!(place(&reg_mr::PD), place(&create_qp::PD));
+    assert_eq!(place(&create_srq::PD), place(&create_qp::PD));
+    assert_eq!(place(&create_srq::LIMIT), place(&modify_srq::LIMIT));
     let pd = get(&create_qp::LAYOUT, &create_qp::PD);
     let (send_cqn, recv_cqn) =
         (get(&create_qp::LAYOUT, &create_qp::SEND_CQN), get(&create_qp::LAYOUT, &create_qp::RECV_CQN));
     let eqn = get(&create_cq::LAYOUT, &create_cq::EQN);
+    let (has_srq, srqn) =
+        (get(&create_qp::LAYOUT, &create_qp::HAS_SRQ), get(&create_qp::LAYOUT, &create_qp::SRQN));
+    let limit = get(&create_srq::LAYOUT, &create_srq::LIMIT);
     let key_index = object.slice(8, 24);
     let key_tag = object.trunc(8);
 
     // Own tables: one write port each, one read port each.
-    let users = clog2(u64::from((cfg.keys + 2 * cfg.qps).max(cfg.cqs))) + 1;
+    let users = clog2(u64::from((cfg.keys + 2 * cfg.qps + cfg.srqs).max(cfg.cqs))) + 1;
     let owned = Owned { exists: bits(1), users: bits(users) };
     let nobody = |exists: u32| Owned { exists: lit(1, exists), users: lit(users, 0) };
     let pd_table = m.mem("pds", pds(cfg), &owned).init(vec![]).build();
     let owned_cq = OwnedCq { owned: owned.clone(), eqn: bits(eq_bits) };
     let cq_table = m.mem("cqs", cfg.cqs, &owned_cq).init(vec![]).build();
     let eq_table = m.mem("eqs", cfg.eqs, &owned).init(vec![]).build();
+    let owned_srq = OwnedSrq { owned: owned.clone(), pd: bits(24), log2: bits(4) };
+    let srq_table = m.mem("srqs", cfg.srqs, &owned_srq).init(vec![]).build();
     let owned_key = OwnedKey { exists: bits(1), tag: bits(8), pd: bits(24) };
     let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
     let staged_shape = Staged { given: bits(1), vector: AddressVector::of() };
@@ -352,25 +387,34 @@ pub fn command(
     let pd_write = WritePort::new(m, "pd_write", object.trunc(pd_bits), &owned);
     let cq_write = WritePort::new(m, "cq_write", object.trunc(cq_bits), &owned_cq);
     let eq_write = WritePort::new(m, "eq_write", object.trunc(eq_bits), &owned);
+    let srq_write = WritePort::new(m, "srq_write", object.trunc(srq_bits), &owned_srq);
     let key_write = WritePort::new(m, "key_write", key_index.trunc(key_bits), &owned_key);
     let staged_write = WritePort::new(m, "staged_write", object.trunc(qp_bits), &staged_shape);
     let cqs = WritePort::new(m, "cqs_out", object.trunc(cq_bits), &CqEntry::of());
     let eqs = WritePort::new(m, "eqs_out", object.trunc(eq_bits), &EqEntry::of());
+    let srqs = WritePort::new(m, "srqs_out", object.trunc(srq_bits), &SrqEntry::of());
     let keys = WritePort::new(m, "keys_out", key_index.trunc(key_bits), &KeyEntry::of(cfg));
     let vectors = WritePort::new(m, "vectors_out", object.trunc(qp_bits), &AddressVector::of());
     pd_table.write(pd_write.enable, pd_write.index, &pd_write.entry);
     cq_table.write(cq_write.enable, cq_write.index, &cq_write.entry);
     eq_table.write(eq_write.enable, eq_write.index, &eq_write.entry);
+    srq_table.write(srq_write.enable, srq_write.index, &srq_write.entry);
     key_table.write(key_write.enable, key_write.index, &key_write.entry);
     staged_table.write(staged_write.enable, staged_write.index, &staged_write.entry);
 
     let qp = m.reg_of("qp", &QpRecord::of(cfg));
-    let counts_up = any_op(&[Op::CreateQp, Op::RegMr]);
+    let counts_up = any_op(&[Op::CreateQp, Op::RegMr, Op::CreateSrq]);
     let adds = counts_up | op(Op::CreateCq);
     let at_look = state.is(State::Look);
     let key = key_table.read(m, at_look, key_index.trunc(key_bits), Collision::Never);
     let staged = staged_table.read(m, at_look, object.trunc(qp_bits), Collision::Never);
-    let own_pd = op(Op::DeregMr).then(key.pd, qp.attributes.pd);
+    // A queue pair's shared receive queue, or the one that the command is about.
+    let shares = op(Op::CreateQp).then(has_srq, qp.attributes.has_srq);
+    let ref_srq = op(Op::CreateQp).then(srqn.trunc(srq_bits), qp.attributes.srqn);
+    let srq_at = (at_look & of_srq).then(object.trunc(srq_bits), ref_srq);
+    let reads_srq = at_look | state.is(State::ReadShared);
+    let srq = srq_table.read(m, reads_srq, srq_at, Collision::Never);
+    let own_pd = op(Op::DeregMr).then(key.pd, op(Op::DestroySrq).then(srq.pd, qp.attributes.pd));
     let ref_pd = counts_up.then(pd, own_pd).trunc(pd_bits);
     let pd_at = at_look.then(of_pd.then(object.trunc(pd_bits), pd.trunc(pd_bits)), ref_pd);
     let domain = pd_table.read(m, at_look | state.is(State::ReadPd), pd_at, Collision::Never);
@@ -407,6 +451,8 @@ pub fn command(
             Op::ModifyQp => &modify_qp::LAYOUT,
             Op::SetAv => &set_av::LAYOUT,
             Op::CreateEq => &create_eq::LAYOUT,
+            Op::CreateSrq => &create_srq::LAYOUT,
+            Op::ModifySrq => &modify_srq::LAYOUT,
             _ => &spec::LAYOUT,
         };
         let reserved = layout.fields.iter().filter(|f| f.access == ferrowire_spec::Access::RSVD);
@@ -425,6 +471,9 @@ pub fn command(
     checks.refuse(of_eq & !eq_range, Status::BadObject, Attribute::Object);
     checks.refuse(of_eq & events.exists.eq(op(Op::CreateEq)), Status::BadObject, Attribute::Object);
     checks.refuse(op(Op::DestroyEq) & events.users.any(), Status::Busy, Attribute::Object);
+    checks.refuse(of_srq & !in_range(object, srq_bits), Status::BadObject, Attribute::Object);
+    checks.refuse(of_srq & srq.owned.exists.eq(op(Op::CreateSrq)), Status::BadObject, Attribute::Object);
+    checks.refuse(op(Op::DestroySrq) & srq.owned.users.any(), Status::Busy, Attribute::Object);
     let pd_range = in_range(object, pd_bits) & object.any();
     checks.refuse(of_pd & !pd_range, Status::BadObject, Attribute::Object);
     checks.refuse(of_pd & domain.exists.eq(op(Op::AllocPd)), Status::BadObject, Attribute::Object);
@@ -488,7 +537,28 @@ pub fn command(
         checks.refuse(is & no_send, Status::BadAttribute, Attribute::SendCqn);
         let no_recv = !(in_range(recv_cqn, cq_bits) & queue.exists);
         checks.refuse(is & no_recv, Status::BadAttribute, Attribute::RecvCqn);
-        checks.refuse(is & get(&LAYOUT, &HAS_SRQ), Status::BadAttribute, Attribute::Srqn);
+        let no_srq = !(in_range(srqn, srq_bits) & srq.owned.exists);
+        checks.refuse(is & has_srq.then(no_srq, srqn.any()), Status::BadAttribute, Attribute::Srqn);
+        // It has no receive queue beside a shared one.
+        let own = |f: &Field| is & has_srq & get(&LAYOUT, f).any();
+        checks.refuse(own(&RQ_LOG2), Status::BadSize, Attribute::RqLog2);
+        checks.refuse(own(&RQ_STRIDE), Status::BadSize, Attribute::RqStride);
+        checks.refuse(own(&RQ_BASE), Status::BadAddress, Attribute::RqBase);
+    }
+
+    {
+        use create_srq::*;
+        let is = op(Op::CreateSrq);
+        let (base, size) = (get(&LAYOUT, &BASE), get(&LAYOUT, &LOG2_ENTRIES));
+        checks.refuse(is & size.gt(15), Status::BadSize, Attribute::Log2Entries);
+        checks.refuse(is & get(&LAYOUT, &create_srq::RQ_STRIDE).eq(3), Status::BadSize, Attribute::RqStride);
+        checks.refuse(is & (unaligned(base) | wraps(base)), Status::BadAddress, Attribute::Base);
+        let page = get(&LAYOUT, &DOORBELL_PAGE);
+        checks.refuse(is & no_page(page), Status::BadAttribute, Attribute::DoorbellPage);
+        let room = is.then(size.trunc(4), srq.log2);
+        let beyond = limit.gt(lit(16, 1).shl_by(room));
+        let arms = is | op(Op::ModifySrq);
+        checks.refuse(arms & beyond, Status::BadAttribute, Attribute::Limit);
     }
 
     // Regions.
@@ -666,6 +736,8 @@ pub fn command(
         rq_log2: q(&create_qp::RQ_LOG2).trunc(4),
         rq_stride: q(&create_qp::RQ_STRIDE),
         doorbell_page: q(&create_qp::DOORBELL_PAGE),
+        has_srq,
+        srqn: srqn.trunc(srq_bits),
         ..QpAttributes::of(cfg).zeros()
     };
     let old = &qp.attributes;
@@ -747,6 +819,10 @@ pub fn command(
             eq_write.write(m, at(eq_bits), &nobody(0));
             eqs.write(m, at(eq_bits), &EqEntry::of().zeros());
         });
+        m.when(within(cfg.srqs), |m| {
+            srq_write.write(m, at(srq_bits), &owned_srq.zeros());
+            srqs.write(m, at(srq_bits), &SrqEntry::of().zeros());
+        });
         m.when(within(cfg.keys), |m| {
             key_write.write(m, at(key_bits), &owned_key.zeros());
             keys.write(m, at(key_bits), &KeyEntry::of(cfg).zeros());
@@ -810,6 +886,7 @@ pub fn command(
         m.set(&page_at, first.trunc(page_bits));
         m.when(fails, |m| finish(m))
             .otherwise_when(op(Op::RegMr), |m| go(m, State::PageAsk))
+            .otherwise_when(op(Op::CreateSrq), |m| go(m, State::Settle))
             .otherwise(|m| go(m, State::Execute));
     });
     m.when(state.is(State::PageAsk) & read.ready, |m| go(m, State::PageTake));
@@ -836,7 +913,8 @@ pub fn command(
     m.when(here, |m| {
         go(m, State::Complete);
         m.when(held, |m| go(m, State::Release));
-        m.when(any_op(&[Op::CreateQp, Op::DestroyQp, Op::RegMr, Op::DeregMr]), |m| go(m, State::ReadPd));
+        let of_domain = [Op::CreateQp, Op::DestroyQp, Op::RegMr, Op::DeregMr, Op::CreateSrq, Op::DestroySrq];
+        m.when(any_op(&of_domain), |m| go(m, State::ReadPd));
         m.when(any_op(&[Op::DestroyCq, Op::DestroyEq]), |m| go(m, State::Quiet));
         m.when(of_cq & ref_eq.any(), |m| go(m, State::ReadEvent));
     });
@@ -869,6 +947,27 @@ pub fn command(
             asynchronous: get(&LAYOUT, &ASYNCHRONOUS),
         };
         eqs.write(m, at, &entry);
+    });
+    m.when(here & any_op(&[Op::CreateSrq, Op::DestroySrq]), |m| {
+        use create_srq::*;
+        let at = object.trunc(srq_bits);
+        let log2 = get(&LAYOUT, &LOG2_ENTRIES).trunc(4);
+        let owned = m.mux(op(Op::CreateSrq), &nobody(1), &nobody(0));
+        srq_write.write(m, at, &OwnedSrq { owned, pd, log2 });
+        let entry = SrqEntry {
+            valid: op(Op::CreateSrq),
+            pd,
+            base: get(&LAYOUT, &BASE),
+            log2,
+            stride: get(&LAYOUT, &create_srq::RQ_STRIDE),
+            doorbell_page: get(&LAYOUT, &DOORBELL_PAGE),
+        };
+        srqs.write(m, at, &entry);
+    });
+    m.when(here & op(Op::QuerySrq), |m| {
+        use srq_summary::*;
+        let SrqStatus { taken, posted, limit } = srq_status.clone();
+        m.set(&value, assemble(&LAYOUT, &[(TAKEN, taken), (POSTED, posted), (LIMIT, limit)]));
     });
     m.when(here & of_key, |m| {
         let at = key_index.trunc(key_bits);
@@ -930,7 +1029,9 @@ pub fn command(
     m.when(state.is(State::ReadPd), |m| go(m, State::WritePd));
     m.when(state.is(State::WritePd), |m| {
         pd_write.write(m, ref_pd, &counted(&domain));
-        m.when(of_key, |m| go(m, State::Complete)).otherwise(|m| go(m, State::ReadSend));
+        m.when(of_key | op(Op::CreateSrq), |m| go(m, State::Complete))
+            .otherwise_when(op(Op::DestroySrq), |m| go(m, State::Settle))
+            .otherwise(|m| go(m, State::ReadSend));
     });
     m.when(state.is(State::ReadSend), |m| go(m, State::WriteSend));
     m.when(state.is(State::WriteSend), |m| {
@@ -940,7 +1041,15 @@ pub fn command(
     m.when(state.is(State::ReadRecv), |m| go(m, State::WriteRecv));
     m.when(state.is(State::WriteRecv), |m| {
         cq_write.write(m, ref_recv, &OwnedCq { owned: counted(&queue), eqn: queue_eqn });
+        m.when(shares, |m| go(m, State::ReadShared)).otherwise(|m| go(m, State::Release));
+    });
+    m.when(state.is(State::ReadShared), |m| go(m, State::WriteShared));
+    m.when(state.is(State::WriteShared), |m| {
+        srq_write.write(m, ref_srq, &OwnedSrq { owned: counted(&srq.owned), ..srq.clone() });
         go(m, State::Release);
+    });
+    m.when(state.is(State::Settle) & !srqs_busy, |m| {
+        m.when(op(Op::CreateSrq), |m| go(m, State::Execute)).otherwise(|m| go(m, State::Quiet));
     });
     m.when(state.is(State::ReadEvent), |m| go(m, State::WriteEvent));
     m.when(state.is(State::WriteEvent), |m| {
@@ -968,7 +1077,10 @@ pub fn command(
     let taken = done.fire();
     let write = write_entry(m, cfg, done);
     let (vectors, keys, cqs, eqs) = (vectors.table(), keys.table(), cqs.table(), eqs.table());
-    CommandProcessor { progress, taken, read, write, query, update, vectors, keys, pages, cqs, eqs }
+    let arms = here & any_op(&[Op::CreateSrq, Op::ModifySrq]);
+    let limit = TableWrite { enable: arms, index: object.trunc(srq_bits), entry: limit };
+    let srqs = SrqControl { entry: srqs.table(), limit, query: object.trunc(srq_bits) };
+    CommandProcessor { progress, taken, read, write, query, update, vectors, keys, pages, cqs, eqs, srqs }
 }
 
 #[cfg(test)]
@@ -980,10 +1092,12 @@ mod tests {
     use ferrowire_rtl::{build, Bits, Sim};
     use ferrowire_spec::qp_state::check;
     use ferrowire_spec::queue::command::{
-        create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp, modify_qp::ModifyQp, reg_mr::RegMr,
-        set_av::SetAv, Command,
+        create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp, create_srq::CreateSrq,
+        modify_qp::ModifyQp, modify_srq::ModifySrq, reg_mr::RegMr, set_av::SetAv, Command,
     };
-    use ferrowire_spec::queue::{command_completion, CommandCompletion};
+    use ferrowire_spec::queue::{
+        command_completion, command_completion::srq_summary::SrqSummary, CommandCompletion,
+    };
     use ferrowire_spec::wire::opcode::Service;
     use rand::Rng;
     use std::collections::HashMap;
@@ -1010,6 +1124,10 @@ mod tests {
         pages: HashMap<u64, u64>,
         cqs: Vec<(u64, u64, u64, u64)>,
         eqs: Vec<[u64; 7]>,
+        /// Number, entry, limit.
+        srqs: Vec<(u64, Option<[u64; 6]>, Option<u64>)>,
+        /// QP, whether it has a shared receive queue, which.
+        shares: Vec<(u64, u64, u64)>,
         vectors: Vec<(u64, u64, u64, u64)>,
         states: Vec<(u64, u64)>,
     }
@@ -1024,7 +1142,9 @@ mod tests {
             let (reply, connect) = m.later("reply", &QpRecord::of(&cfg));
             let data = m.stream_in("data", &DmaReadData::of(&cfg));
             let control = m.input_of("control", &CommandControl::of());
-            let out = command(m, &cfg, control, data, reply, m.input("events_busy", 1));
+            let status = m.input_of("srq_status", &SrqStatus::of());
+            let (events_busy, srqs_busy) = (m.input("events_busy", 1), m.input("srqs_busy", 1));
+            let out = command(m, &cfg, control, data, reply, events_busy, status, srqs_busy);
             let faults = vec![m.stream_in("fault", &number)];
             // A queue pair that goes to RESET has no completion under way.
             let drained = m.wire_of("drained", &Drained::of(&cfg));
@@ -1048,6 +1168,7 @@ mod tests {
             m.output("pages", &out.pages);
             m.output("cqs", &out.cqs);
             m.output("eqs", &out.eqs);
+            m.output("srqs", &out.srqs);
             m.output("vectors", &out.vectors);
             m.output("broadcast", &ctx.broadcast);
         });
@@ -1081,6 +1202,8 @@ mod tests {
             pages: HashMap::new(),
             cqs: Vec::new(),
             eqs: Vec::new(),
+            srqs: Vec::new(),
+            shares: Vec::new(),
             vectors: Vec::new(),
             states: Vec::new(),
         };
@@ -1122,6 +1245,21 @@ mod tests {
                     *value = self.sim.get(&format!("eqs_entry_{field}"));
                 }
                 self.eqs.push(row);
+            }
+            let (entry, limit) =
+                (self.sim.get("srqs_entry_enable") == 1, self.sim.get("srqs_limit_enable") == 1);
+            if entry || limit {
+                let port = if entry { "entry" } else { "limit" };
+                let number = self.sim.get(&format!("srqs_{port}_index"));
+                let fields = ["valid", "pd", "base", "log2", "stride", "doorbell_page"];
+                let entry = entry.then(|| fields.map(|f| self.sim.get(&format!("srqs_entry_entry_{f}"))));
+                let limit = limit.then(|| self.sim.get("srqs_limit_entry"));
+                self.srqs.push((number, entry, limit));
+            }
+            if self.sim.get("broadcast_attributes_enable") == 1 {
+                let get = |sim: &mut Sim, f: &str| sim.get(&format!("broadcast_attributes_{f}"));
+                let sim = &mut self.sim;
+                self.shares.push((get(sim, "index"), get(sim, "entry_has_srq"), get(sim, "entry_srqn")));
             }
             if self.sim.get("vectors_enable") == 1 {
                 let get = |sim: &mut Sim, f: &str| sim.get(&format!("vectors_{f}"));
@@ -1191,17 +1329,23 @@ mod tests {
             self.pages.clear();
             self.cqs.clear();
             self.eqs.clear();
+            self.srqs.clear();
+            self.shares.clear();
             self.vectors.clear();
             self.states.clear();
         }
 
-        /// Gives a command and waits for its completion.
-        fn give(&mut self, bytes: &[u8]) -> CommandCompletion {
+        fn post(&mut self, bytes: &[u8]) {
             self.put(RING + 64 * u64::from(self.producer & 3), bytes);
-            let slot = COMPLETIONS + 16 * u64::from(self.producer & 7);
-            let phase = self.producer >> 3 & 1 == 0;
             self.producer = self.producer.wrapping_add(1);
             self.sim.set("control_producer", u64::from(self.producer));
+        }
+
+        /// Gives a command and waits for its completion.
+        fn give(&mut self, bytes: &[u8]) -> CommandCompletion {
+            let slot = COMPLETIONS + 16 * u64::from(self.producer & 7);
+            let phase = self.producer >> 3 & 1 == 0;
+            self.post(bytes);
             for _ in 0..20_000 {
                 self.step();
                 let bytes: Vec<u8> =
@@ -1228,7 +1372,7 @@ mod tests {
             let completion = self.give(bytes);
             assert_eq!(ended(&completion), (status, attribute));
             assert!(self.keys.is_empty() && self.cqs.is_empty() && self.vectors.is_empty());
-            assert!(self.eqs.is_empty());
+            assert!(self.eqs.is_empty() && self.srqs.is_empty());
             assert!(self.states.is_empty());
         }
 
@@ -1563,6 +1707,101 @@ mod tests {
             assert_eq!(bench.pages, HashMap::from([(40, 1 << (shift - 12)), (41, 3 << (shift - 12))]));
             bench.ok(&simple(Op::DeregMr, 0x5aa));
         }
+    }
+
+    fn srq(number: u32) -> CreateSrq {
+        CreateSrq {
+            token: 5,
+            object: number,
+            pd: 7,
+            log2_entries: 4,
+            doorbell_page: 2,
+            limit: 3,
+            base: 0x55_5000,
+            rq_stride: 1,
+            ..CreateSrq::default()
+        }
+    }
+
+    #[test]
+    fn a_shared_receive_queue_lives_as_long_as_queue_pairs_use_it() {
+        for (beat_bytes, stall) in BENCHES {
+            let mut bench = bench(beat_bytes, stall);
+            bench.pd_and_cqs();
+            bench.ok(&srq(5).to_bytes().unwrap());
+            assert_eq!(bench.srqs, [(5, Some([1, 7, 0x55_5000, 4, 1, 2]), Some(3))]);
+            bench.refused(&simple(Op::FreePd, 7), Status::Busy, Attribute::Object);
+            bench.ok(&ModifySrq { object: 5, limit: 16, ..ModifySrq::default() }.to_bytes().unwrap());
+            assert_eq!(bench.srqs, [(5, None, Some(16))]);
+            for (name, value) in [("taken", 0xfff0), ("posted", 0x0003), ("limit", 16)] {
+                bench.sim.set(&format!("srq_status_{name}"), value);
+            }
+            let status = bench.give(&simple(Op::QuerySrq, 5));
+            let summary = SrqSummary::parse(&status.value.to_le_bytes()).unwrap();
+            assert_eq!((summary.taken, summary.posted, summary.limit), (0xfff0, 3, 16));
+            let user = CreateQp { has_srq: true, srqn: 5, rq_log2: 0, rq_base: 0, ..qp(9) };
+            bench.ok(&user.to_bytes().unwrap());
+            assert_eq!(bench.shares, [(9, 1, 5)]);
+            bench.ok(&CreateQp { object: 10, ..user }.to_bytes().unwrap());
+            bench.refused(&simple(Op::DestroySrq, 5), Status::Busy, Attribute::Object);
+            bench.ok(&simple(Op::DestroyQp, 9));
+            bench.refused(&simple(Op::DestroySrq, 5), Status::Busy, Attribute::Object);
+            bench.ok(&simple(Op::DestroyQp, 10));
+            // It is destroyed when nothing is read from it any more.
+            bench.sim.set("srqs_busy", 1);
+            bench.forget();
+            bench.post(&simple(Op::DestroySrq, 5));
+            (0..400).for_each(|_| bench.step());
+            assert_eq!(bench.srqs, [(5, Some([0, 0, 0, 0, 0, 0]), None)]);
+            assert_eq!(bench.sim.get("progress_consumer"), u64::from(bench.producer) - 1);
+            bench.sim.set("srqs_busy", 0);
+            (0..400).for_each(|_| bench.step());
+            assert_eq!(bench.sim.get("progress_consumer"), u64::from(bench.producer));
+            bench.refused(&simple(Op::QuerySrq, 5), Status::BadObject, Attribute::Object);
+            bench.ok(&simple(Op::FreePd, 7));
+        }
+    }
+
+    #[test]
+    fn a_shared_receive_queue_that_makes_no_sense_is_refused() {
+        let mut bench = bench(64, 0.2);
+        bench.pd_and_cqs();
+        let mut bad = |change: &dyn Fn(&mut CreateSrq), status, attribute| {
+            let mut command = srq(5);
+            change(&mut command);
+            bench.refused(&command.to_bytes().unwrap(), status, attribute);
+        };
+        bad(&|c| c.object = 8, Status::BadObject, Attribute::Object);
+        bad(&|c| c.pd = 6, Status::BadAttribute, Attribute::Pd);
+        bad(&|c| c.log2_entries = 16, Status::BadSize, Attribute::Log2Entries);
+        bad(&|c| c.rq_stride = 3, Status::BadSize, Attribute::RqStride);
+        bad(&|c| c.base |= 64, Status::BadAddress, Attribute::Base);
+        bad(&|c| c.base = !0xfff, Status::BadAddress, Attribute::Base);
+        bad(&|c| c.doorbell_page = 4, Status::BadAttribute, Attribute::DoorbellPage);
+        bad(&|c| c.limit = 17, Status::BadAttribute, Attribute::Limit);
+        bad(&|c| c.rsvd0 = 1, Status::BadReserved, Attribute::None);
+        let arm = |object, limit| ModifySrq { object, limit, ..ModifySrq::default() }.to_bytes().unwrap();
+        bench.refused(&arm(5, 1), Status::BadObject, Attribute::Object);
+        bench.refused(&simple(Op::DestroySrq, 5), Status::BadObject, Attribute::Object);
+        bench.refused(&simple(Op::QuerySrq, 8), Status::BadObject, Attribute::Object);
+        bench.ok(&srq(5).to_bytes().unwrap());
+        bench.refused(&srq(5).to_bytes().unwrap(), Status::BadObject, Attribute::Object);
+        bench.refused(&arm(5, 17), Status::BadAttribute, Attribute::Limit);
+        let user = CreateQp { has_srq: true, srqn: 5, rq_log2: 0, rq_base: 0, ..qp(9) };
+        let mut bad = |change: &dyn Fn(&mut CreateQp), status, attribute| {
+            let mut command = user;
+            change(&mut command);
+            bench.refused(&command.to_bytes().unwrap(), status, attribute);
+        };
+        bad(&|c| c.srqn = 4, Status::BadAttribute, Attribute::Srqn);
+        bad(&|c| c.srqn = 5 + 8, Status::BadAttribute, Attribute::Srqn);
+        bad(&|c| c.has_srq = false, Status::BadAttribute, Attribute::Srqn);
+        bad(&|c| c.rq_log2 = 1, Status::BadSize, Attribute::RqLog2);
+        bad(&|c| c.rq_stride = 1, Status::BadSize, Attribute::RqStride);
+        bad(&|c| c.rq_base = 0x1000, Status::BadAddress, Attribute::RqBase);
+        bench.ok(&user.to_bytes().unwrap());
+        bench.ok(&simple(Op::ResetAll, 0));
+        bench.refused(&simple(Op::QuerySrq, 5), Status::BadObject, Attribute::Object);
     }
 
     #[test]

@@ -35,13 +35,14 @@
 //! consumer index ahead of the producer makes the CQ look full: it harms nobody else.
 
 use super::dma::{write_entry, EntryWrite};
+use super::event::Report;
 use super::{CqDoorbell, CqEntry};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
 use crate::stream::{gather, Flagged, Forget};
 use crate::types::{Completion, DmaWrite, Drained, TableWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
-use ferrowire_spec::queue::cqe;
+use ferrowire_spec::queue::{cqe, EventKind};
 
 /// Flags of a notice: an armed CQ has a new entry; a CQ was overrun.
 pub const NOTICES: u32 = 2;
@@ -61,6 +62,8 @@ pub struct CqWriter {
     pub notices: Stream<Flagged>,
     /// QPs that lost a completion.
     pub faults: Stream<Sig>,
+    /// QPs in error that have nothing left of a shared receive queue.
+    pub reports: Stream<Report>,
 }
 
 /// What has been decided: an entry that has its place, or none, and what is to be told behind it.
@@ -196,7 +199,8 @@ pub fn cq(
 
     // Decide. While a CQ is created, its row has no port to be written through.
     let free = !made_valid | leaves;
-    let decide = (deciding & free & !fault_valid & !create.enable).named("decide");
+    let (last_valid, last_qp) = (m.reg("last_valid", 1).reset(0), m.reg("last_qp", 24).no_reset());
+    let decide = (deciding & free & !fault_valid & !last_valid & !create.enable).named("decide");
     let completes = decide & !looking & !held.marker;
     let gap = row.producer - consumer;
     let fits = place.valid & !row.broken & !gap.shr_by(place.log2).any();
@@ -258,8 +262,9 @@ pub fn cq(
     .otherwise_when(notices.ready, |m| m.set(&told_valid, 0));
 
     // QPs that must not go on; in a queue of their own, for the QP context may wait for a marker.
+    let marks = decide & !looking & held.marker;
     let drained = Drained {
-        valid: decide & !looking & held.marker,
+        valid: marks & !held.solicited,
         qp: held.qpn.trunc(cfg.qp_bits()),
         receive: held.opcode.msb(),
     };
@@ -273,7 +278,16 @@ pub fn cq(
     .otherwise_when(fault.ready, |m| m.set(&fault_valid, 0));
     let faults = gather(&m.label("faults"), cfg.qps, fault, ended).map(|fault| fault.row);
 
-    CqWriter { write: write_entry(m, cfg, entry), written, dropped: lost, drained, notices, faults }
+    // The entries before it have left.
+    let last = Stream::new(m, "last", last_valid & !made_valid, last_qp);
+    m.when(marks & held.solicited, |m| {
+        m.set(&last_valid, 1);
+        m.set(&last_qp, held.qpn);
+    })
+    .otherwise_when(last.fire(), |m| m.set(&last_valid, 0));
+    let reports =
+        last.map(|qpn| Report { kind: lit(8, EventKind::LastWqe.code()), object: *qpn, cause: lit(8, 0) });
+    CqWriter { write: write_entry(m, cfg, entry), written, dropped: lost, drained, notices, faults, reports }
 }
 
 #[cfg(test)]

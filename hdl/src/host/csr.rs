@@ -253,7 +253,7 @@ impl Map {
         count(&MAX_CQ, cfg.cqs);
         count(&MAX_MR, cfg.keys);
         count(&MTT_ENTRIES, cfg.page_entries);
-        count(&MAX_SRQ, 0);
+        count(&MAX_SRQ, cfg.srqs);
         count(&MAX_AH, 0);
         count(&MAX_PD, pds(cfg));
         count(&MAX_EQ, cfg.eqs);
@@ -269,6 +269,7 @@ impl Map {
             ("rc", has(Service::Rc)),
             ("uc", has(Service::Uc)),
             ("ud", has(Service::Ud)),
+            ("srq", 1),
             ("ipv6", 1),
             ("vlan", 1),
         ];

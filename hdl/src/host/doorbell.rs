@@ -6,24 +6,24 @@
 //!                     ^            ^                  |   +---> receive queue doorbell
 //!                     |            |                  |   +---> completion queue doorbell
 //!  QP broadcast ------+            |                  |   +---> event queue doorbell
-//!  CREATE_CQ, CREATE_EQ -----------+                  +-------> ignored
+//!  CREATE_CQ, _EQ, _SRQ -----------+                  +-------> ignored
 //! ```
 //!
 //! A queue answers only to the page that it was created with, so that a process that has one page mapped reaches no
 //! queue of another's. One doorbell in two cycles at most, latency 1.
 //!
-//! Bad input: a number that no queue has, another queue's page, a QP in RESET, an offset without a doorbell is dropped with a pulse on `ignored`. Indices are not
-//! checked here: whoever owns the queue does.
+//! Bad input: a number that no queue has, another queue's page, a QP in RESET, the receive queue of a QP that has a shared one, an
+//! offset without a doorbell is dropped with a pulse on `ignored`. Indices are not checked here: whoever owns the queue does.
 //!
 //! A doorbell waits until its taker is ready, and the next ones and at last register reads wait behind it: takers must
 //! not wait for the host.
 
-use super::{CqDoorbell, CqEntry, EqDoorbell, EqEntry, RawDoorbell};
+use super::{CqDoorbell, CqEntry, EqDoorbell, EqEntry, RawDoorbell, SrqEntry};
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::responder::RqDoorbell;
 use crate::types::{QpBroadcast, SqDoorbell, TableWrite};
-use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::doorbell as spec;
 use ferrowire_spec::QpState;
 
@@ -51,6 +51,14 @@ struct Bell {
     page: Sig,
 }
 
+/// Who may ring a queue pair.
+#[derive(Clone, Bundle)]
+struct Owner {
+    page: Sig,
+    /// Its receives come from a shared queue.
+    shares: Sig,
+}
+
 /// Checks doorbells and hands them on.
 #[module]
 pub fn doorbell(
@@ -60,15 +68,21 @@ pub fn doorbell(
     qps: QpBroadcast,
     cqs: TableWrite<CqEntry>,
     eqs: TableWrite<EqEntry>,
+    srqs: TableWrite<SrqEntry>,
 ) -> Doorbells {
     m.discard(&qps.attributes.entry);
     m.discard(&cqs.entry);
     m.discard(&eqs.entry);
+    m.discard(&srqs.entry);
     let (qp_bits, cq_bits, eq_bits) = (cfg.qp_bits(), cfg.cq_bits(), cfg.eq_bits());
     // Only pages that there are get stored and compared; the command processor refuses the others.
     let page_bits = clog2(u64::from(cfg.doorbell_pages)).max(1);
-    let sq_pages = m.mem("sq_pages", cfg.qps, &bits(page_bits)).init(vec![]).build();
-    let sq_page = qps.attributes.entry.doorbell_page.trunc(page_bits);
+    let qp_shape = Owner { page: bits(page_bits), shares: bits(1) };
+    let sq_pages = m.mem("sq_pages", cfg.qps, &qp_shape).init(vec![]).build();
+    let sq_page = Owner {
+        page: qps.attributes.entry.doorbell_page.trunc(page_bits),
+        shares: qps.attributes.entry.has_srq,
+    };
     sq_pages.write(qps.attributes.enable, qps.attributes.index, &sq_page);
     let sq_live = m.mem("sq_live", cfg.qps, &bits(1)).init(vec![]).build();
     sq_live.write(qps.state.enable, qps.state.index, &qps.state.entry.ne(QpState::Reset.code()));
@@ -79,6 +93,9 @@ pub fn doorbell(
     let eq_bells = m.mem("eq_bells", cfg.eqs, &shape).init(vec![]).build();
     let eq_page = eqs.entry.doorbell_page.trunc(page_bits);
     eq_bells.write(eqs.enable, eqs.index, &Bell { exists: eqs.entry.valid, page: eq_page });
+    let srq_bells = m.mem("srq_bells", cfg.srqs, &shape).init(vec![]).build();
+    let srq_page = srqs.entry.doorbell_page.trunc(page_bits);
+    srq_bells.write(srqs.enable, srqs.index, &Bell { exists: srqs.entry.valid, page: srq_page });
 
     let held_valid = m.reg("held_valid", 1).reset(0);
     let held_data = m.reg("held_data", 64).no_reset();
@@ -89,16 +106,18 @@ pub fn doorbell(
         m.set(&held_page, raw.page.trunc(page_bits));
     });
     let number = raw.data.trunc(24);
-    let page = sq_pages.read(m, raw.fire(), number.trunc(qp_bits), Collision::New);
+    let Owner { page, shares } = sq_pages.read(m, raw.fire(), number.trunc(qp_bits), Collision::New);
     let live = sq_live.read(m, raw.fire(), number.trunc(qp_bits), Collision::New);
     let bell = cq_bells.read(m, raw.fire(), number.trunc(cq_bits), Collision::New);
     let eq_bell = eq_bells.read(m, raw.fire(), number.trunc(eq_bits), Collision::New);
+    let srq_bell = srq_bells.read(m, raw.fire(), number.trunc(cfg.srq_bits()), Collision::New);
 
     let qpn = field(&spec::sq::LAYOUT, &spec::sq::QPN, held_data);
     let cqn = field(&spec::cq::LAYOUT, &spec::cq::CQN, held_data);
     // What needs no table is known a cycle before.
     let maybe = |name: &str| m.reg(&format!("maybe_{name}"), 1).no_reset();
     let [maybe_sq, maybe_rq, maybe_cq, maybe_eq] = ["sq", "rq", "cq", "eq"].map(maybe);
+    let maybe_srq = maybe("srq");
     let there = raw.page.zext(17).lt(cfg.doorbell_pages);
     m.when(raw.fire(), |m| {
         let number = |layout, of| field(layout, of, raw.data);
@@ -109,12 +128,14 @@ pub fn doorbell(
         let rqn = number(&spec::rq::LAYOUT, &spec::rq::QPN);
         let shared = number(&spec::rq::LAYOUT, &spec::rq::SRQ);
         m.set(&maybe_rq, there & raw.offset.eq(spec::RQ) & (rqn >> qp_bits).eq(0) & !shared);
+        m.set(&maybe_srq, there & raw.offset.eq(spec::RQ) & (rqn >> cfg.srq_bits()).eq(0) & shared);
         m.set(&maybe_cq, there & raw.offset.eq(spec::CQ) & (cqn >> cq_bits).eq(0));
         let eqn = number(&spec::eq::LAYOUT, &spec::eq::EQN);
         m.set(&maybe_eq, there & raw.offset.eq(spec::EQ) & (eqn >> eq_bits).eq(0));
     });
     let owner = live & page.eq(held_page);
-    let (for_sq, for_rq) = (maybe_sq & owner, maybe_rq & owner);
+    let for_srq = maybe_srq & srq_bell.exists & srq_bell.page.eq(held_page);
+    let (for_sq, for_rq) = (maybe_sq & owner, (maybe_rq & owner & !shares) | for_srq);
     let for_cq = maybe_cq & bell.exists & bell.page.eq(held_page);
     let for_eq = maybe_eq & eq_bell.exists & eq_bell.page.eq(held_page);
     let sq = SqDoorbell {
@@ -122,7 +143,10 @@ pub fn doorbell(
         producer: field(&spec::sq::LAYOUT, &spec::sq::PRODUCER, held_data),
     };
     let rq = RqDoorbell {
-        qp: field(&spec::rq::LAYOUT, &spec::rq::QPN, held_data).trunc(qp_bits),
+        queue: cat(&[
+            field(&spec::rq::LAYOUT, &spec::rq::QPN, held_data).trunc(cfg.rq_bits() - 1),
+            maybe_srq,
+        ]),
         producer: field(&spec::rq::LAYOUT, &spec::rq::PRODUCER, held_data),
     };
     let cq = CqDoorbell {
@@ -167,12 +191,14 @@ mod tests {
     fn bench(beat_bytes: u32) -> Bench {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
         let create = TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: CqEntry::of() };
+        let create_srq = TableWrite { enable: bits(1), index: bits(cfg.srq_bits()), entry: SrqEntry::of() };
         let create_eq = TableWrite { enable: bits(1), index: bits(cfg.eq_bits()), entry: EqEntry::of() };
         let netlist = build("top", |m| {
             let raw = m.stream_in("raw", &RawDoorbell::of());
             let qps = m.input_of("qps", &QpBroadcast::of(&cfg));
             let (cqs, eqs) = (m.input_of("cqs", &create), m.input_of("eqs", &create_eq));
-            let out = doorbell(m, &cfg, raw, qps, cqs, eqs);
+            let srqs = m.input_of("srqs", &create_srq);
+            let out = doorbell(m, &cfg, raw, qps, cqs, eqs, srqs);
             m.stream_out("sq", out.sq);
             m.stream_out("cq", out.cq);
             m.stream_out("rq", out.rq);
@@ -217,6 +243,13 @@ mod tests {
             self.sim.set("eqs_entry_valid", 1);
             self.sim.set("eqs_entry_doorbell_page", page);
             self.pulse(&["eqs_enable"]);
+        }
+
+        fn srq(&mut self, srq: u64, page: u64, valid: u64) {
+            self.sim.set("srqs_index", srq);
+            self.sim.set("srqs_entry_valid", valid);
+            self.sim.set("srqs_entry_doorbell_page", page);
+            self.pulse(&["srqs_enable"]);
         }
 
         fn pulse(&mut self, ports: &[&str]) {
@@ -270,20 +303,28 @@ mod tests {
             bench.qp(3, 2, QpState::Rts);
             bench.qp(4, 1, QpState::Err);
             bench.qp(5, 2, QpState::Reset);
+            // Its receives come from a shared queue.
+            bench.sim.set("qps_attributes_entry_has_srq", 1);
+            bench.qp(6, 2, QpState::Rts);
+            bench.srq(1, 2, 1);
+            bench.srq(2, 2, 1);
+            bench.srq(2, 2, 0);
+            let shared = 1 << (bench.cfg.rq_bits() - 1);
             bench.cq(7, 2);
             bench.eq(3, 1);
-            let (qps, cqs) = (bench.cfg.qps, bench.cfg.cqs);
+            let (qps, cqs, srqs) = (bench.cfg.qps, bench.cfg.cqs, bench.cfg.srqs);
             let (mut sqs, mut rqs, mut cqs_rung, mut eqs_rung, mut bad) = (vec![], vec![], vec![], vec![], 0);
             for i in 0..400u32 {
                 let page = random.rng.random_range(1..4u16);
                 match random.rng.random_range(0..6) {
                     0 => {
-                        let qpn = random.rng.random_range(3..6u32);
+                        let qpn = random.rng.random_range(3..7u32);
                         let receive = random.chance(0.5);
                         bench.ring(page, if receive { RQ } else { SQ }, sq_bytes(qpn, i as u16));
                         let rung = if receive { &mut rqs } else { &mut sqs };
                         match (qpn, page) {
                             (3, 2) | (4, 1) => rung.push((u64::from(qpn), u64::from(i))),
+                            (6, 2) if !receive => rung.push((6, u64::from(i))),
                             _ => bad += 1,
                         }
                     }
@@ -303,8 +344,13 @@ mod tests {
                         bad += 3;
                     }
                     3 => {
-                        // There are no shared receive queues.
-                        bench.ring(2, RQ, sq_bytes(1 << 24 | 3, 1));
+                        let srq = random.rng.random_range(0..4);
+                        bench.ring(page, RQ, sq_bytes(1 << 24 | srq, i as u16));
+                        match (srq, page) {
+                            (1, 2) => rqs.push((shared | 1, u64::from(i))),
+                            _ => bad += 1,
+                        }
+                        bench.ring(2, RQ, sq_bytes(1 << 24 | srqs | 1, 1));
                         bench.ring(1, EQ, eq_bytes(7, 1));
                         bad += 2;
                     }
@@ -323,9 +369,9 @@ mod tests {
                 }
             }
             bench.settle(&mut random, 0.3);
-            for (sink, rung) in [(0, sqs), (2, rqs)] {
+            for (sink, name, rung) in [(0, "qp", sqs), (2, "queue", rqs)] {
                 let sink = &bench.sinks[sink];
-                let got: Vec<_> = sink.values("qp").into_iter().zip(sink.values("producer")).collect();
+                let got: Vec<_> = sink.values(name).into_iter().zip(sink.values("producer")).collect();
                 assert_eq!(got, rung, "seed {}", random.seed);
             }
             assert_eq!(bench.sinks[1].values("consumer"), cqs_rung, "seed {}", random.seed);

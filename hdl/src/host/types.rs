@@ -2,6 +2,7 @@
 //! What passes between the blocks that face the host.
 
 use crate::config::RnicConfig;
+use crate::types::TableWrite;
 use ferrowire_rtl::{bits, Bundle, Sig};
 use ferrowire_spec::wire::opcode::Service;
 
@@ -69,6 +70,78 @@ impl EqEntry {
             vector: bits(8),
             asynchronous: bits(1),
         }
+    }
+}
+
+/// A shared receive queue, as CREATE_SRQ gives it.
+#[derive(Clone, Bundle)]
+pub struct SrqEntry {
+    /// It exists.
+    pub valid: Sig,
+    /// Protection domain of its receives.
+    pub pd: Sig,
+    /// Bus address of its WQEs, a multiple of 4,096.
+    pub base: Sig,
+    /// Log2 of its WQEs, at most 15.
+    pub log2: Sig,
+    /// Log2 of the 64-byte units of each, at most 2.
+    pub stride: Sig,
+    /// The doorbell page that it answers to.
+    pub doorbell_page: Sig,
+}
+
+impl SrqEntry {
+    /// The shape.
+    pub fn of() -> Self {
+        SrqEntry {
+            valid: bits(1),
+            pd: bits(24),
+            base: bits(64),
+            log2: bits(4),
+            stride: bits(2),
+            doorbell_page: bits(16),
+        }
+    }
+}
+
+/// What the command processor says of shared receive queues.
+#[derive(Clone, Bundle)]
+pub struct SrqControl {
+    /// One begins its life, or ends it.
+    pub entry: TableWrite<SrqEntry>,
+    /// The limit of one is armed: with its creation, or alone.
+    pub limit: TableWrite<Sig>,
+    /// Of which one the status is asked for.
+    pub query: Sig,
+}
+
+impl SrqControl {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        let index = bits(cfg.srq_bits());
+        SrqControl {
+            entry: TableWrite { enable: bits(1), index, entry: SrqEntry::of() },
+            limit: TableWrite { enable: bits(1), index, entry: bits(16) },
+            query: index,
+        }
+    }
+}
+
+/// How far a shared receive queue is.
+#[derive(Clone, Bundle)]
+pub struct SrqStatus {
+    /// WQEs that messages have taken, free-running.
+    pub taken: Sig,
+    /// WQEs posted, free-running.
+    pub posted: Sig,
+    /// The armed limit.
+    pub limit: Sig,
+}
+
+impl SrqStatus {
+    /// The shape.
+    pub fn of() -> Self {
+        SrqStatus { taken: bits(16), posted: bits(16), limit: bits(16) }
     }
 }
 

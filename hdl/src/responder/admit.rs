@@ -13,7 +13,8 @@
 //! Here a packet meets what its lookups found. All answers and completions leave through `place`, in the order of the
 //! requests and behind the data that they confirm. After a NAK that ends the QP its bit is set, and what `check` has let
 //! pass since then goes nowhere: that is what allows `check` not to wait. The receive that such a packet holds ends with the
-//! cause (IBTA volume 1, 9.9.3); the others are flushed, which `flush` asks for.
+//! cause (IBTA volume 1, 9.9.3); the others are flushed, which `flush` asks for. One that such a packet has taken from a shared queue
+//! is flushed here: nobody else knows of it (10.2.9).
 //!
 //! One packet a cycle, or as many cycles as it has pieces. Faults have a place for each QP, so that a start never waits
 //! for them. Reset: nothing under way; a QP's bit is cleared when it starts.
@@ -21,7 +22,7 @@
 use crate::config::RnicConfig;
 use crate::memory::Translation;
 use crate::responder::cut::WAITING;
-use crate::responder::flush::Flushed;
+use crate::responder::flush::{Done, Flushed};
 use crate::responder::order::{Class, Pending, Walk};
 use crate::responder::place::Place;
 use crate::responder::reply::Kind;
@@ -72,8 +73,10 @@ pub struct Admitted {
     pub addresses: Stream<Sig>,
     /// QPs that go to the error state.
     pub faults: Stream<Sig>,
-    /// A receive has ended: the index behind it.
-    pub completed: TableWrite<Sig>,
+    /// A receive has ended, or one of a shared queue is held.
+    pub completed: TableWrite<Done>,
+    /// QPs in error that take nothing of their shared queue any more.
+    pub lasts: Stream<Sig>,
     /// QPs whose life has ended.
     pub ends: Stream<Sig>,
     /// Counted events.
@@ -126,13 +129,13 @@ pub fn admit(
     // The decision.
     let dead_bits = m.mem("dead", cfg.qps, &bits(1)).style(Style::Distributed).build();
     let is = |c: Class| c.is(facts.class);
-    let (starts, life_ends) = (is(Class::Start), is(Class::End));
+    let (starts, life_ends, lasts) = (is(Class::Start), is(Class::End), is(Class::Last));
     let foreign = is(Class::NoQp) | is(Class::Pkey) | is(Class::Source);
     // What an answer brings does not depend on the responder's state.
     let (good_answer, bad_answer) = (is(Class::Answer), is(Class::BadAnswer));
     let answered = good_answer | bad_answer | is(Class::Stray);
     let dead = dead_bits.read_now(facts.qp) & !foreign & !answered;
-    let lives = !foreign & !dead & !starts & !life_ends & !answered;
+    let lives = !foreign & !dead & !starts & !life_ends & !answered & !lasts;
     let walked = |w: Walk| w.is(pending.walk);
     let runs = lives & is(Class::Execute);
     let gone = runs & walked(Walk::Gone);
@@ -161,7 +164,8 @@ pub fn admit(
 
     // The receive.
     let ends_message = executes & facts.ends;
-    let completes = facts.holds & (ends_message | ends_qp);
+    let lost = dead & facts.takes;
+    let completes = (facts.holds & (ends_message | ends_qp)) | lost;
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
@@ -176,6 +180,7 @@ pub fn admit(
         (keeps_out, WcStatus::LocProtErr, cause_now),
         (good_answer & walked(Walk::Short), WcStatus::LocLenErr, known_cause(LocalCause::Length)),
         (good_answer & walked(Walk::Unread), WcStatus::LocQpOpErr, known_cause(LocalCause::Dma)),
+        (lost, WcStatus::WrFlushErr, known_cause(LocalCause::None)),
     ] {
         m.when(yes, |m| {
             m.set(&status, code.code());
@@ -183,14 +188,14 @@ pub fn admit(
         });
     }
 
-    let (place_room, fault_room, end_room) =
-        (m.wire("place_room", 1), m.wire("fault_room", 1), m.wire("end_room", 1));
+    let [place_room, fault_room, end_room, last_room] =
+        ["place_room", "fault_room", "end_room", "last_room"].map(|name| m.wire(name, 1));
     // A flush has its turn where no packet is decided, and after each that is.
     let flush_turn = m.reg("flush_turn", 1).reset(0);
-    let decides = known & fault_room & (end_room | !life_ends);
+    let decides = known & fault_room & (end_room | !life_ends) & (last_room | !lasts);
     let flushes = flushed.valid & (flush_turn | !decides);
     let can = decides & !flushes;
-    let tells = !starts;
+    let tells = !starts & !lasts;
     let atomic_answer = answered & facts.kind.eq(Kind::Atomic.code());
     let replies = facts.kind.ne(0) & (executes | again);
     let kind = replies.then(facts.kind, lit(2, Kind::Acknowledge.code()));
@@ -236,6 +241,9 @@ pub fn admit(
         opcode: lit(8, CqeOpcode::Recv as u32),
         wqe_index: flushed.index,
         status: lit(8, WcStatus::WrFlushErr.code()),
+        // Behind the last receive of a shared queue: not a completion.
+        marker: flushed.last,
+        solicited: flushed.last,
         ..Completion::of(cfg).zeros()
     };
     let place_valid = (can & tells) | (flushes & !flushed.bar);
@@ -252,6 +260,9 @@ pub fn admit(
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
     let ends = Stream::new(m, "end", known & fault_room & life_ends & !flushes & place_room, facts.qp);
     m.drive(&end_room, ends.ready);
+    let last = Stream::new(m, "last", go & lasts, facts.qp);
+    m.drive(&last_room, last.ready);
+    let last_told = fifo(&m.label("lasts"), 2, last);
 
     pending.accept(go);
     answers.accept(counts_one | (go & !none));
@@ -272,11 +283,15 @@ pub fn admit(
     let marks = go & (ends_qp | starts | life_ends);
     dead_bits.write(bars | marks, m.mux(bars, &flushed.qp, &facts.qp), &(bars | !starts));
 
-    let completed = TableWrite { enable: go & completes, index: facts.qp, entry: facts.index + 1 };
+    // A message holds the receive that it has of a shared queue until it ends; of a QP's own queue it is the oldest.
+    let holds = facts.shared & executes & facts.holds & !facts.ends;
+    let index = m.mux(facts.shared, &facts.index, &(facts.index + 1));
+    let done = Done { index, held: holds, cq: facts.cq };
+    let completed = TableWrite { enable: go & ((completes & !lost) | holds), index: facts.qp, entry: done };
     // The way of the decision ends here.
     let completed = m.delay("completed", &completed);
     let counts = Counts {
-        no_qp: go & (is(Class::NoQp) | (dead & !starts & !life_ends) | gone),
+        no_qp: go & (is(Class::NoQp) | (dead & !starts & !life_ends & !lasts) | gone),
         pkey: go & is(Class::Pkey),
         source: go & is(Class::Source),
         duplicate: go & lives & is(Class::Duplicate),
@@ -288,8 +303,8 @@ pub fn admit(
         operation: go & local,
         length: go & short,
         errors: go & completes & ends_qp,
-        flushed: flush_goes & !flushed.bar,
+        flushed: (flush_goes & !flushed.bar & !flushed.last) | (go & lost),
         writes: go & executes & !facts.send & facts.kind.eq(0),
     };
-    Admitted { place, addresses, faults, completed, ends, counts }
+    Admitted { place, addresses, faults, completed, lasts: last_told, ends, counts }
 }

@@ -17,19 +17,22 @@
 //! and the next one, of the same QP or of another, begins only then: there is nothing to forward.
 //!
 //! The cursor of the receive queue is in the row: the index of the WQE that the next SEND takes, or the one under way has. How
-//! many there are is known from `posted`, a read copy of what `receive` owns.
+//! many there are is known from `posted`, a read copy of what `receive` owns. Of a QP with a shared receive queue the row has only
+//! the index that the message under way has taken; the cursor is with `shared`, which is asked in the cycle of the row.
 //!
 //! SENDs and WRITEs behind an atomic of their QP wait here until it is done with, and others behind them: the host's latency, and what
 //! the atomic itself waits for. READs may come late; who needs them earlier asks for a fence.
 //!
-//! A start, and the end of a life, go on in their place among the packets: behind them nothing of the former life comes.
+//! A start, and the end of a life, go on in their place among the packets: behind them nothing of the former life comes. So does the
+//! way to ERR of a QP with a shared receive queue: behind it, nothing is taken from there any more.
 //!
 //! Reset: idle. Rows are written when a QP starts.
 
 use crate::config::RnicConfig;
-use crate::context::resets;
+use crate::context::{errors, resets};
 use crate::responder::order::{Class, Facts, Operands, Order};
 use crate::responder::reply::{places_shared, Kind, Served};
+use crate::responder::shared::{Seen, Take};
 use crate::rx::parse::opcode_is;
 use crate::stream::fifo;
 use crate::types::{Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
@@ -103,6 +106,8 @@ struct Copy {
     stride: Sig,
     /// READs and atomics that it takes at once.
     places: Sig,
+    has_srq: Sig,
+    srqn: Sig,
 }
 
 impl Copy {
@@ -119,6 +124,8 @@ impl Copy {
             cq: a.recv_cq,
             stride: a.rq_stride,
             places: a.max_dest_rd_atomic,
+            has_srq: a.has_srq,
+            srqn: a.srqn,
         }
     }
 }
@@ -138,13 +145,15 @@ pub struct Checked {
     pub orders: Stream<Order>,
     /// Of each READ and atomic among them, whatever comes of it.
     pub operands: Stream<Operands>,
+    /// The shared receive queue that is looked at, or taken from.
+    pub take: Take,
 }
 
 /// READs and atomics between here and the reply engine, which `place` takes with their orders.
 const WAITING: u32 = 32;
 
-/// The responder's checks. `posted`: index behind the newest receive WQE of each QP; `served`: a READ or atomic is done with;
-/// `unused`: one was not executed.
+/// The responder's checks. `posted`: index behind the newest receive WQE of each QP; `seen`: the shared queue that `take` names;
+/// `served`: a READ or atomic is done with; `unused`: one was not executed.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn check(
@@ -152,6 +161,7 @@ pub fn check(
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
     posted: TableWrite<Sig>,
+    seen: Seen,
     init: Stream<QpInit>,
     requests: Stream<Headers>,
     served: Served,
@@ -160,18 +170,23 @@ pub fn check(
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
-    let resets = resets(m, cfg, &broadcast);
+    let (resets, errors) = (resets(m, cfg, &broadcast), errors(m, cfg, &broadcast));
     m.discard(&requests.payload);
-    let is_reset = idle & resets.valid;
-    let is_init = idle & init.valid & !resets.valid;
-    let is_request = idle & requests.valid & !resets.valid & !init.valid;
+    // First what came first: a QP goes from ERR to RESET, and nowhere from there before its end is told.
+    let is_error = idle & errors.valid;
+    let is_reset = idle & resets.valid & !errors.valid;
+    let free = idle & !resets.valid & !errors.valid;
+    let is_init = free & init.valid;
+    let is_request = free & requests.valid & !init.valid;
     resets.accept(is_reset);
+    errors.accept(is_error);
     init.accept(is_init);
     requests.accept(is_request);
-    let begins = is_reset | is_init | is_request;
+    let begins = is_reset | is_error | is_init | is_request;
     let mut chosen = requests.dest_qpn.trunc(qp_bits);
     chosen = m.mux(is_init, &init.qp, &chosen);
-    let begin_qp = m.mux(is_reset, &resets.payload, &chosen).named("begin_qp");
+    chosen = m.mux(is_reset, &resets.payload, &chosen);
+    let begin_qp = m.mux(is_error, &errors.payload, &chosen).named("begin_qp");
 
     // The request stays here for the cycles that follow, with what can be said of it before its row is known.
     let request = m.reg_of("request", &requests.payload);
@@ -183,6 +198,7 @@ pub fn check(
     };
     let by_reset = fact(m, "by_reset", is_reset);
     let by_init = fact(m, "by_init", is_init);
+    let by_error = fact(m, "by_error", is_error);
     let is = |of: fn(Opcode) -> bool| opcode_is(requests.opcode, of);
     let first_or_only = is(|o| o.position().begins());
     let last_or_only = is(|o| o.position().ends());
@@ -228,7 +244,7 @@ pub fn check(
     copies.write(given.enable, given.index, &Copy::of(&given.entry));
     let copy = copies.read(m, begins, begin_qp, Collision::New);
     let producers = m.mem("producers", cfg.qps, &bits(16)).style(Style::Block).build();
-    producers.write(posted.enable, posted.index, &posted.entry);
+    producers.write(posted.enable & !posted.index.msb(), posted.index.trunc(qp_bits), &posted.entry);
     let producer = producers.read(m, begins, begin_qp, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
@@ -244,6 +260,7 @@ pub fn check(
     let shared_room = m.wire("shared_room", 1);
 
     // The row's cycle: all that needs no lookup.
+    let lives = !(by_reset | by_init | by_error);
     let at_row = state.is(State::Row);
     let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd].map(|s| qp_state.eq(s.code()));
     let takes_it = exists & (runs[0] | runs[1] | runs[2]) & copy.service.eq(0);
@@ -271,7 +288,7 @@ pub fn check(
     // PSNs of the responses, less one.
     let shifts: Vec<Sig> = (0..8).map(|mtu| last_byte.slice(7 + mtu, 24.min(25 - mtu)).zext(24)).collect();
     let further = (is_read & asks_any).then(m.select(copy.mtu, &shifts), lit(24, 0)).named("further");
-    let ready = !takes | producer.ne(row.index);
+    let ready = !takes | copy.has_srq | producer.ne(row.index);
     let bytes = request.payload_bytes;
     let mtu = lit(13, 128).shl_by(copy.mtu).named("mtu");
     let whole = bytes.eq(mtu) & whole_words;
@@ -295,6 +312,7 @@ pub fn check(
     m.set(&class, Class::Execute.code());
     m.when(by_reset, |m| m.set(&class, Class::End.code()))
         .otherwise_when(by_init, |m| m.set(&class, Class::Start.code()))
+        .otherwise_when(by_error, |m| m.set(&class, Class::Last.code()))
         .otherwise_when(!takes_it, |m| m.set(&class, Class::NoQp.code()))
         .otherwise_when(!right_key, |m| m.set(&class, Class::Pkey.code()))
         .otherwise_when(!right_source, |m| m.set(&class, Class::Source.code()))
@@ -318,6 +336,17 @@ pub fn check(
     let rkey = keep(m, "d_rkey", rkey);
     let total = keep(m, "d_total", m.mux(is_atomic, &lit(32, 8), &total));
     let received = keep(m, "d_received", received);
+    // What a shared queue has is known a cycle later than the rest: did all else before the look for a receive go well?
+    let from_shared = takes & copy.has_srq;
+    let asks_shared =
+        lives & takes_it & right_key & right_source & expected & in_order & offered & from_shared;
+    let asks_shared = keep(m, "asks_shared", asks_shared);
+    let seen_ready = keep(m, "seen_ready", seen.ready);
+    let shared_index = keep(m, "shared_index", seen.index);
+    // A receive of a shared queue lies in the queue's domain (IBTA volume 1, 10.2.9.2).
+    let by_shared = is_send & copy.has_srq;
+    let pd = keep(m, "d_pd", m.mux(by_shared, &seen.pd, &copy.pd));
+    let stride = keep(m, "d_stride", m.mux(by_shared, &seen.stride, &copy.stride));
     // Where a request is out of order, the receive of the SEND under way ends with the error.
     let in_order = keep(m, "d_in_order", in_order & offered);
     m.when(at_row, |m| m.set(&state, State::Tell));
@@ -331,13 +360,16 @@ pub fn check(
         &kind(CqeOpcode::Recv, CqeOpcode::RecvWriteImm),
     );
     // A repeated READ lies in what was asked for (IBTA volume 1, 9.7.5.1.4).
+    let takes_shared = (asks_shared & seen_ready).named("takes_shared");
+    let found = m.mux(asks_shared & !seen_ready, &lit(4, Class::NotReady.code()), &found);
     let is_again = Class::Duplicate.is(found) & replies;
     let unheard = is_again & !(may_repeat & further.lt(past));
     let class = m.mux(unheard, &lit(4, Class::Unheard.code()), &found);
     let is_class = |c: Class| c.is(class);
     let executes = is_class(Class::Execute);
     let holds = m.mux(in_order, &(is_send | takes), &(row.inside & row.send));
-    let packet = !(by_reset | by_init);
+    let packet = !(by_reset | by_init | by_error);
+    let index = m.mux(takes_shared, &shared_index, &row.index);
     let kind = m.mux(is_read & packet, &lit(2, Kind::Read.code()), &lit(2, 0));
     let kind = m.mux(is_atomic & packet, &lit(2, Kind::Atomic.code()), &kind);
     let facts = Facts {
@@ -356,7 +388,9 @@ pub fn check(
         send: is_send,
         kind,
         holds,
-        index: row.index,
+        index,
+        shared: copy.has_srq,
+        takes: takes_shared,
         timer: copy.timer,
         cq: copy.cq,
         opcode,
@@ -365,13 +399,17 @@ pub fn check(
         imm_valid: has_imm,
         solicited: request.solicited,
     };
-    let order = Order { facts, begins: starts, stride: copy.stride, pd: copy.pd, va, rkey, total };
+    let wide = |number: Sig| number.zext(cfg.rq_bits() - 1);
+    let queue = cat([&m.mux(copy.has_srq, &wide(copy.srqn), &wide(qp)), &copy.has_srq]);
+    let order = Order { facts, begins: starts, queue, stride, pd, va, rkey, total };
     let at_tell = state.is(State::Tell);
     // SENDs, WRITEs and atomics of a QP are executed in their order (IBTA volume 1, 9.5): what is placed waits for atomics before it.
     let places = executes & kind.eq(0);
     let waits = places & row.atomic & row.taken.ne(done_with);
-    let telling = Stream::new(m, "telling", at_tell & !waits, order);
-    let done = telling.fire();
+    // Of a QP with a receive queue of its own nobody needs to know that it has gone to ERR.
+    let nothing = by_error & !copy.has_srq;
+    let telling = Stream::new(m, "telling", at_tell & !waits & !nothing, order);
+    let done = telling.fire() | (at_tell & nothing);
     let orders = fifo(&m.label("orders"), 2, telling);
     let operands = Operands {
         va: request.va,
@@ -394,7 +432,7 @@ pub fn check(
     // The new row.
     let not_ready = is_class(Class::NotReady);
     let silences = not_ready | is_class(Class::FirstGap);
-    m.drive(&row_write, done & (by_init | executes | silences) & !by_reset);
+    m.drive(&row_write, done & (by_init | executes | silences) & !(by_reset | by_error));
     m.set_all(&next, &row);
     m.when(by_init, |m| {
         m.set_all(&next, &Row::of().zeros());
@@ -412,10 +450,11 @@ pub fn check(
         m.set(&next.rkey, rkey);
         m.set(&next.remaining, total - request.payload_bytes.zext(32));
         m.set(&next.received, received);
-        m.set(&next.index, row.index + (holds & ends).zext(16));
+        m.set(&next.index, m.mux(copy.has_srq, &index, &(row.index + (holds & ends).zext(16))));
         m.set(&next.taken, row.taken + kind.ne(0).zext(5));
         m.set(&next.atomic, is_atomic | (row.atomic & kind.ne(0)));
     })
     .otherwise(|m| m.set(&next.silent, 1));
-    Checked { orders, operands }
+    let take = Take { srq: copy.srqn, valid: done & takes_shared };
+    Checked { orders, operands, take }
 }

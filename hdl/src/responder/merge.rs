@@ -19,7 +19,7 @@ use ferrowire_rtl::{module, Scope, Sig, Stream};
 #[module]
 pub fn merge(m: &Scope, arrivals: Stream<Sig>, requests: Stream<Run>, answers: Stream<Run>) -> Stream<Run> {
     let class = requests.facts.class;
-    let bare = (Class::Start.is(class) | Class::End.is(class)).named("bare");
+    let bare = (Class::Start.is(class) | Class::End.is(class) | Class::Last.is(class)).named("bare");
     let is_answer = arrivals.payload;
     // The runs of a packet stay together, though those of an answer may come with the host's latency between them.
     let inside = m.reg("inside", 1).reset(0);

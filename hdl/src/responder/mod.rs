@@ -6,7 +6,12 @@
 //!                 ^        | ^      ^        |        ^ |       ^
 //!          posted |        v |    runs of    v        | v       |
 //!  doorbell --> receive ---+-+    answers  translate -+ flush   frames, replies --> reply --> packets
+//!       shared: what is left of the shared receive queues
 //! ```
+//!
+//! A QP takes its receives from a queue of its own or from a shared one. There all of them take the oldest, when a message begins,
+//! and hold it until the message ends: `check` asks `shared` for its index, which the packets carry from there on, so that all
+//! others do the same for both. What a QP in error holds is flushed by `flush`, what its packets take in the meantime by `admit`.
 
 mod admit;
 mod check;
@@ -15,21 +20,26 @@ mod flush;
 mod merge;
 mod order;
 mod place;
+mod queues;
 mod receive;
 pub mod reply;
+mod shared;
 mod walk;
 
 pub use admit::{admit, Admitted, Counts};
 pub use check::{check, Checked};
 pub use cut::{cut, Cut};
-pub use flush::{flush, Event, Flushed};
+pub use flush::{flush, Done, Event, Flushed};
 pub use merge::merge;
 pub use order::{Class, Facts, Operands, Order, Outcome, Pending, Piece, Run, Walk};
 pub use place::{place, Place, Placed};
 pub use receive::{receive, Received, Receives, RqDoorbell, Wanted};
+pub use shared::{shared, Seen, Shared, Take};
 pub use walk::{walk, Walked};
 
 use crate::config::RnicConfig;
+use crate::host::event::Report;
+use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{Lookup, Translation};
 use crate::stream::{fifo, Beat};
 use crate::tx::arbitrate::TxSource;
@@ -42,6 +52,8 @@ use ferrowire_spec::queue::CqeOpcode;
 pub struct Input {
     /// QPs that start.
     pub init: Stream<QpInit>,
+    /// Shared receive queues begin and end.
+    pub shared: SrqControl,
     /// Receives have been posted.
     pub doorbell: Stream<RqDoorbell>,
     /// What its reads bring.
@@ -87,6 +99,12 @@ pub struct Responder {
     pub outcomes: Stream<Outcome>,
     /// QPs that go to the error state.
     pub faults: Vec<Stream<Sig>>,
+    /// Shared receive queues that run low.
+    pub reports: Stream<Report>,
+    /// The shared receive queue that is asked for.
+    pub status: SrqStatus,
+    /// A shared receive queue that was destroyed may still be read.
+    pub busy: Sig,
     /// Counted events.
     pub counts: Counts,
     /// Likewise, of responses.
@@ -96,12 +114,25 @@ pub struct Responder {
 /// Its parts, joined.
 pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Input) -> Responder {
     let (wanted, wants) = m.later("wanted", &Wanted::of(cfg));
-    let receives = receive(m, cfg, broadcast.clone(), input.doorbell, wanted, input.data);
+    let entry = input.shared.entry.clone();
+    let receives = receive(m, cfg, broadcast.clone(), entry, input.doorbell, wanted, input.data);
+    let take = m.wire_of("take", &Take::of(cfg));
+    let shared = shared(m, cfg, input.shared, receives.posted.clone(), take.clone());
     let served = m.wire_of("served", &reply::Served::of(cfg));
     let unused = m.wire_of("unused", &reply::Served::of(cfg));
     let posted = receives.posted.clone();
-    let checked =
-        check(m, cfg, broadcast.clone(), posted, input.init, input.requests, served.clone(), unused.clone());
+    let checked = check(
+        m,
+        cfg,
+        broadcast.clone(),
+        posted,
+        shared.seen,
+        input.init,
+        input.requests,
+        served.clone(),
+        unused.clone(),
+    );
+    m.drive(&take, &checked.take);
     let walked = walk(m, cfg, checked.orders, receives.received);
     wants.connect(walked.wanted);
     let runs = merge(m, input.arrivals, fifo(&m.label("runs"), 2, walked.runs), input.runs);
@@ -115,6 +146,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         receives.flush,
         receives.posted,
         admitted.completed,
+        admitted.lasts,
         admitted.ends,
     ));
     // A piece's length waits for its address.
@@ -145,6 +177,9 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         completions: vec![placed.completions, markers],
         outcomes: placed.outcomes,
         faults: vec![admitted.faults, replied.faults],
+        reports: shared.reports,
+        status: shared.status,
+        busy: receives.busy,
         counts: admitted.counts,
         reply_counts: replied.counts,
     }

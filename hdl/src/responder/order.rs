@@ -37,6 +37,8 @@ pub enum Class {
     BadAnswer,
     /// Likewise, and nobody asked for it.
     Stray,
+    /// Not a packet: the QP, which has a shared receive queue, has gone to ERR.
+    Last,
 }
 
 impl Class {
@@ -78,6 +80,10 @@ pub struct Facts {
     pub holds: Sig,
     /// Index of the receive WQE.
     pub index: Sig,
+    /// It is one of a shared queue.
+    pub shared: Sig,
+    /// It was taken from there for this packet, and is completed whatever becomes of the QP.
+    pub takes: Sig,
     /// Timer code for a peer that must wait.
     pub timer: Sig,
     /// CQ of the receives.
@@ -110,6 +116,8 @@ impl Facts {
             kind: bits(2),
             holds: bits(1),
             index: bits(16),
+            shared: bits(1),
+            takes: bits(1),
             timer: bits(5),
             cq: bits(cfg.cq_bits()),
             opcode: bits(8),
@@ -128,6 +136,8 @@ pub struct Order {
     pub facts: Facts,
     /// It begins its message.
     pub begins: Sig,
+    /// Number of the receive queue.
+    pub queue: Sig,
     /// Log2 of the units of a receive WQE.
     pub stride: Sig,
     /// Protection domain.
@@ -146,6 +156,7 @@ impl Order {
         Order {
             facts: Facts::of(cfg),
             begins: bits(1),
+            queue: bits(cfg.rq_bits()),
             stride: bits(2),
             pd: bits(24),
             va: bits(64),

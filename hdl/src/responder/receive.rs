@@ -7,13 +7,13 @@
 //!  used     --+              | fetched, limit  |--> grants --> fetch <-- read data
 //!      +-------------------->|                 |                 |
 //!      |   oldest in line    +-----------------+                 v fill
-//!      +--- FIFO of QPs <----------+      ^ demand     +-------------------+
-//!                                         +------------| tags, WQEs: slots |<-- wanted {qp, index}
+//!      +--- FIFO of queues <-------+      ^ demand     +-------------------+
+//!                                         +------------| tags, WQEs: slots |<-- wanted {queue, index}
 //!                                                      +-------------------+--> received
 //! ```
 //!
-//! WQE `index` of QP `q` has one slot: in groups of [`SPREAD`], group `q + apart * (index / SPREAD)` modulo the groups, so that
-//! one QP alone may use them all, a few neighbours do not meet, and many have a group each. A doorbell brings the first few
+//! The queues are those of QPs and the shared ones. WQE `index` of queue `q` has one slot: in groups of [`SPREAD`], group `q + apart *
+//! (index / SPREAD)` modulo the groups, so that one queue alone may use them all, a few neighbours do not meet, and many have a group each. A doorbell brings the first few
 //! on the card; a WQE that is used brings those behind it: the more, the fewer others are used in between. A WQE whose slot another has taken meanwhile is read again: that is slow, and nothing else. It is in host memory
 //! until it completes.
 //!
@@ -21,31 +21,47 @@
 //! for while reads are under way; then it is asked for, and those who want another wait behind: at most the host's latency
 //! for a read under way and one more. What the QP has not posted, or no longer, comes as void.
 //!
-//! A QP that goes to RESET begins another life; the number of the life in which a WQE was asked for is in its slot's tag, and
-//! when the numbers have been used up all slots are cleared. No read is under way for as many lives.
+//! The queue of a QP that goes to RESET begins another life; the number of the life in which a WQE was asked for is in its slot's
+//! tag, and when the numbers have been used up all slots are cleared. No read is under way for as many lives. So does a shared
+//! queue that is destroyed; `busy` is low when nothing is read from it any more, for a mark that goes behind its reads has come.
 //!
-//! How many receives a QP has is known here, and told to the others as `posted`. That of a QP in the error state is told to
+//! How many receives a queue has is known here, and told to the others as `posted`. That of a QP in the error state is told to
 //! `flush`, when it goes there and whenever it posts more.
 //!
 //! Reset: slots and rows are cleared, one a cycle; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
 use crate::context::{errors, resets};
+use crate::host::SrqEntry;
 use crate::requester::{fetch, least, wqe_places, Grant, Ring};
 use crate::responder::flush::Event;
+use crate::responder::queues::Queues;
 use crate::stream::{deep_fifo, fifo};
-use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, SqDoorbell, TableWrite};
+use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
 /// A receive queue's doorbell, already checked for page and range.
-pub type RqDoorbell = SqDoorbell;
+#[derive(Clone, Bundle)]
+pub struct RqDoorbell {
+    /// Which queue: a QP's, or with the highest bit set a shared one.
+    pub queue: Sig,
+    /// Index past the newest WQE, free-running.
+    pub producer: Sig,
+}
+
+impl RqDoorbell {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        RqDoorbell { queue: bits(cfg.rq_bits()), producer: bits(16) }
+    }
+}
 
 /// A receive WQE that somebody needs.
 #[derive(Clone, Bundle)]
 pub struct Wanted {
-    /// Whose.
-    pub qp: Sig,
+    /// Of which queue, as in a doorbell.
+    pub queue: Sig,
     /// Its index, free-running.
     pub index: Sig,
     /// Which of its units.
@@ -55,7 +71,7 @@ pub struct Wanted {
 impl Wanted {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Wanted { qp: bits(cfg.qp_bits()), index: bits(16), part: bits(2) }
+        Wanted { queue: bits(cfg.rq_bits()), index: bits(16), part: bits(2) }
     }
 }
 
@@ -66,7 +82,7 @@ pub struct Received {
     pub unit: Sig,
     /// Host memory could not be read.
     pub error: Sig,
-    /// There is no such WQE: it has not been posted, or the QP has gone to RESET.
+    /// There is no such WQE: it has not been posted, or the life of its queue has ended.
     pub void: Sig,
 }
 
@@ -84,10 +100,12 @@ pub struct Receives {
     pub read: Stream<DmaReadRequest>,
     /// What was wanted, in order.
     pub received: Stream<Received>,
-    /// The index behind a QP's newest receive has moved.
+    /// The index behind a queue's newest receive has moved.
     pub posted: TableWrite<Sig>,
     /// A QP in the error state may have receives that are to be flushed; with the newest of `posted`, or behind.
     pub flush: Event,
+    /// A shared queue that was destroyed may still be read.
+    pub busy: Sig,
 }
 
 /// WQEs that a doorbell brings on the card, and each QP's share of the slots.
@@ -170,7 +188,7 @@ impl Row {
 #[derive(Clone, Bundle)]
 struct Tag {
     valid: Sig,
-    qp: Sig,
+    queue: Sig,
     index: Sig,
     part: Sig,
     life: Sig,
@@ -192,19 +210,21 @@ struct Slot {
     error: Sig,
 }
 
-/// The cache.
+/// The cache. `shared`: a shared queue begins, or ends.
 #[module]
 pub fn receive(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
+    shared: TableWrite<SrqEntry>,
     doorbell: Stream<RqDoorbell>,
     wanted: Stream<Wanted>,
     data: Stream<DmaReadData>,
 ) -> Receives {
-    let qp_bits = cfg.qp_bits();
+    let (qp_bits, rq_bits) = (cfg.qp_bits(), cfg.rq_bits());
+    m.discard(&shared.entry);
     let slot_bits = clog2(u64::from(slots(cfg)));
-    let slot_of = |qp: Sig, index: Sig, part: Sig, stride: Sig| {
+    let slot_of = |queue: Sig, index: Sig, part: Sig, stride: Sig| {
         let unit = index.zext(18).shl_by(stride) | part.zext(18);
         let spread = clog2(u64::from(SPREAD));
         let group = slot_bits - spread;
@@ -216,15 +236,14 @@ pub fn receive(
         };
         let factor = (0..slot_bits).filter(|power| apart(cfg) >> power & 1 == 1).map(times);
         let apart = factor.reduce(|a, b| a + b).expect("blocks lie apart");
-        cat(&[unit.trunc(spread), fit(qp) + apart])
+        cat(&[unit.trunc(spread), fit(queue) + apart])
     };
     let state = m.fsm("state", State::Sweep);
     let look = m.fsm("look", Look::Idle);
     let (sweeping, idle) = (state.is(State::Sweep), state.is(State::Idle));
-    let (grant, grants) = m.later("grant", &Grant::of(cfg));
+    let (grant, grants) = m.later("grant", &Grant { qp: bits(rq_bits), ..Grant::of(cfg) });
     let ends_read = m.wire("ends_read", 1);
     let fill = fetch(m, cfg, grant, data);
-    m.discard(&fill.start);
 
     // Reads under way, as WQEs.
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
@@ -235,24 +254,35 @@ pub fn receive(
     let (resets, errors) = (resets(m, cfg, &broadcast), errors(m, cfg, &broadcast));
     let under_way_shape = UnderWay { life: bits(LIFE_BITS), last: bits(16), stride: bits(2) };
     let (under_way, goes_under_way) = m.later("under_way", &under_way_shape);
-    let lives = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Distributed).build();
+    let lives = Queues::new(m, cfg, "lives", &bits(LIFE_BITS), Style::Distributed);
+
+    // Shared queues that are destroyed. A mark behind the reads of each says that there are none any more.
+    let gone = Stream::new(m, "gone", shared.enable & !shared.entry.valid, shared.index);
+    m.assert(!gone.valid | gone.ready, "a queue is destroyed once");
+    let goes = gone.fire();
+    let gone = deep_fifo(&m.label("gone"), cfg.srqs, gone);
+    let many = cfg.srq_bits() + 2;
+    let leaving = m.reg("leaving", many).reset(0);
 
     // The slots: fills write, who wants one reads, never in one cycle.
     let sweep = m.reg("sweep", slot_bits).reset(0);
     let tag_shape =
-        Tag { valid: bits(1), qp: bits(qp_bits), index: bits(16), part: bits(2), life: bits(LIFE_BITS) };
+        Tag { valid: bits(1), queue: bits(rq_bits), index: bits(16), part: bits(2), life: bits(LIFE_BITS) };
     let tags = m.mem("tags", slots(cfg), &tag_shape).style(Style::Block).build();
     let store =
         m.mem("slots", slots(cfg), &Slot { unit: bits(512), error: bits(1) }).style(Style::Block).build();
     let clearing = m.reg("clearing", 1).reset(1);
     fill.accept(!clearing);
-    let fills = fill.fire();
+    let fills = fill.fire() & !fill.start;
+    let marks = fill.fire() & fill.start;
+    m.set(&leaving, leaving + goes.zext(many) - marks.zext(many));
     let fill_part = fill.part.trunc(2);
     let fill_slot = slot_of(fill.qp, fill.index, fill_part, under_way.stride);
     m.drive(&ends_read, fills & fill.ends & fill.index.eq(under_way.last));
     under_way.accept(ends_read);
     m.assert(!fills | under_way.valid, "what is read has been asked for");
-    let tag = Tag { valid: !clearing, qp: fill.qp, index: fill.index, part: fill_part, life: under_way.life };
+    let tag =
+        Tag { valid: !clearing, queue: fill.qp, index: fill.index, part: fill_part, life: under_way.life };
     tags.write(fills | clearing, m.mux(clearing, &sweep, &fill_slot), &tag);
     store.write(fills, fill_slot, &Slot { unit: fill.unit, error: fill.error });
     m.when(clearing, |m| {
@@ -269,13 +299,15 @@ pub fn receive(
     m.when(begins, |m| m.set_all(&sought, &wanted.payload));
     let at = m.mux(begins, &wanted.payload, &sought);
     let given = &broadcast.attributes;
-    let strides = m.mem("strides", cfg.qps, &bits(2)).style(Style::Distributed).build();
-    strides.write(given.enable, given.index, &given.entry.rq_stride);
-    let slot = slot_of(at.qp, at.index, at.part, strides.read_now(at.qp));
+    let strides = Queues::new(m, cfg, "strides", &bits(2), Style::Distributed);
+    strides.own.write(given.enable, given.index, &given.entry.rq_stride);
+    strides.shared.write(shared.enable, shared.index, &shared.entry.stride);
+    let slot = slot_of(at.queue, at.index, at.part, strides.read_now(m, at.queue));
     let found_tag = tags.read(m, begins | again, slot, Collision::Never);
     let found = store.read(m, begins | again, slot, Collision::Never);
-    let life = lives.read_now(sought.qp);
-    let same = found_tag.qp.eq(sought.qp) & found_tag.index.eq(sought.index) & found_tag.part.eq(sought.part);
+    let life = lives.read_now(m, sought.queue);
+    let same =
+        found_tag.queue.eq(sought.queue) & found_tag.index.eq(sought.index) & found_tag.part.eq(sought.part);
     let hit = found_tag.valid & same & found_tag.life.eq(life);
     let void = m.reg("void", 1).reset(0);
     let compares = look.is(Look::Compare);
@@ -302,44 +334,51 @@ pub fn receive(
     let used = fifo(&m.label("used"), 4, used);
 
     // One event or the oldest in line; what it is stays for the three cycles that follow.
-    let (line, back) = m.later("line", &bits(qp_bits));
+    let (line, back) = m.later("line", &bits(rq_bits));
     let is_demand = idle & look.is(Look::Ask);
     m.when(is_demand, |m| m.set(&look, Look::Asked));
+    let mark_room = m.wire("mark_room", 1);
     let is_reset = idle & !is_demand & resets.valid;
-    let is_error = idle & !is_demand & !is_reset & errors.valid;
-    let free = idle & !is_demand & !is_reset & !is_error;
+    let is_gone = idle & !is_demand & !resets.valid & gone.valid & mark_room;
+    let is_error = idle & !is_demand & !resets.valid & !is_gone & errors.valid;
+    let free = idle & !is_demand & !is_reset & !is_gone & !is_error;
     let lines_turn = m.reg("lines_turn", 1).reset(0);
     let any_event = used.valid | doorbell.valid;
-    let is_line = free & (!any_event | lines_turn) & line.valid & !waiting & !resets.valid;
+    let is_line = free & (!any_event | lines_turn) & line.valid & !waiting & !resets.valid & !gone.valid;
     // A use is only a hint, and may be dropped; whoever rings must not wait for it.
     let is_doorbell = free & !is_line & doorbell.valid;
     let is_used = free & !is_line & !doorbell.valid & used.valid;
     resets.accept(is_reset);
+    gone.accept(is_gone);
     errors.accept(is_error);
     used.accept(is_used);
     doorbell.accept(is_doorbell);
     line.accept(is_line);
     let mut chosen = line.payload;
-    for (yes, qp) in [
-        (is_doorbell, doorbell.qp),
-        (is_used, used.qp),
-        (is_error, errors.payload),
-        (is_reset, resets.payload),
-        (is_demand, sought.qp),
+    let of_shared = |srq: Sig| cat(&[srq.zext(rq_bits - 1), lit(1, 1)]);
+    for (yes, queue) in [
+        (is_doorbell, doorbell.queue),
+        (is_used, used.queue),
+        (is_error, errors.payload.zext(rq_bits)),
+        (is_gone, of_shared(gone.payload)),
+        (is_reset, resets.payload.zext(rq_bits)),
+        (is_demand, sought.queue),
     ] {
-        chosen = m.mux(yes, &qp, &chosen);
+        chosen = m.mux(yes, &queue, &chosen);
     }
-    let starts = is_demand | is_reset | is_error | is_line | is_used | is_doorbell;
-    let qp = m.reg("qp", qp_bits).reset(0);
+    let starts = is_demand | is_reset | is_gone | is_error | is_line | is_used | is_doorbell;
+    let number = m.reg("queue", rq_bits).reset(0);
     let index = m.reg("index", 16).no_reset();
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_demand, kind_reset, kind_line) = (kind("demand"), kind("reset"), kind("line"));
     let (kind_used, kind_doorbell, kind_error) = (kind("used"), kind("doorbell"), kind("error"));
+    let kind_gone = kind("gone");
     m.when(starts, |m| {
-        m.set(&qp, chosen);
+        m.set(&number, chosen);
         m.set(&index, m.mux(is_demand, &sought.index, &m.mux(is_used, &used.index, &doorbell.producer)));
         m.set(&kind_demand, is_demand);
-        m.set(&kind_reset, is_reset);
+        m.set(&kind_reset, is_reset | is_gone);
+        m.set(&kind_gone, is_gone);
         m.set(&kind_line, is_line);
         m.set(&kind_used, is_used);
         m.set(&kind_doorbell, is_doorbell);
@@ -351,18 +390,23 @@ pub fn receive(
     // The tables.
     let next = m.wire_of("next", &Row::of());
     let row_write = m.wire("row_write", 1);
-    let rows = m.mem("rows", cfg.qps, &next).style(Style::Block).build();
-    rows.write(row_write, qp, &next);
+    let rows = Queues::new(m, cfg, "rows", &next, Style::Block);
+    rows.write(row_write, number, &next);
     let row = rows.read(m, starts, chosen, Collision::Never);
-    let queues = m.mem("queues", cfg.qps, &Ring::of()).style(Style::Block).build();
+    let queues = Queues::new(m, cfg, "queues", &Ring::of(), Style::Block);
     let queue = Ring { base: given.entry.rq_base, log2: given.entry.rq_log2, stride: given.entry.rq_stride };
-    queues.write(given.enable, given.index, &queue);
+    queues.own.write(given.enable, given.index, &queue);
+    let SrqEntry { base, log2, stride, .. } = shared.entry.clone();
+    queues.shared.write(shared.enable, shared.index, &Ring { base, log2, stride });
     let queue = queues.read(m, starts, chosen, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     // The queue of a QP in RESET may be gone before its row is cleared.
-    let qp_state = states.read_now(qp);
-    let lives_now = qp_state.ne(QpState::Reset.code());
+    let exist = m.mem("exist", cfg.srqs, &bits(1)).style(Style::Distributed).init(vec![]).build();
+    exist.write(shared.enable, shared.index, &shared.entry.valid);
+    let qp_state = states.read_now(number.trunc(qp_bits));
+    let exists = exist.read_now(number.trunc(cfg.srq_bits()));
+    let lives_now = m.mux(number.msb(), &exists, &qp_state.ne(QpState::Reset.code()));
 
     // The row's cycle: from where to where may be read. How far ahead of its use depends on how many others take theirs in
     // between, for their reads hide the host's latency as well.
@@ -427,16 +471,24 @@ pub fn receive(
     m.drive(&found_void, done & kind_demand & !there);
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), units]) });
-    let grant = Grant { qp, index: from, count, stride: queue.stride, differs: lit(1, 0), start: lit(1, 0) };
-    let granted = Stream::new(m, "granted", reads, grant);
+    let mark = done & kind_gone;
+    let grant =
+        Grant { qp: number, index: from, count, stride: queue.stride, differs: lit(1, 0), start: kind_gone };
+    let granted = Stream::new(m, "granted", reads | mark, grant);
+    m.drive(&mark_room, granted.ready);
     // What was read last has been counted by the cycle in which the next read is planned.
     m.drive(&room, read.ready & granted.ready & places.ge(cfg.fetch_batch.max(1 << MAX_STRIDE)));
-    m.assert(!reads | (read.ready & granted.ready), "a read finds the room that it was planned with");
+    m.assert(!reads | read.ready, "a read finds the room that it was planned with");
+    m.assert(!granted.valid | granted.ready, "so does a mark");
     let read = fifo(&m.label("read"), 4, read);
     grants.connect(fifo(&m.label("grant"), 16, granted));
     let last = from + count.zext(16) - 1;
-    let reading =
-        Stream::new(m, "reading", reads, UnderWay { life: lives.read_now(qp), last, stride: queue.stride });
+    let reading = Stream::new(
+        m,
+        "reading",
+        reads,
+        UnderWay { life: lives.read_now(m, number), last, stride: queue.stride },
+    );
     m.assert(!reading.valid | reading.ready, "there is a place for each grant and one more");
     goes_under_way.connect(fifo(&m.label("under_way"), 32, reading));
     let taken = reads.then(units.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));
@@ -463,27 +515,29 @@ pub fn receive(
     m.when(sweeping, |m| {
         m.set_all(&next, &Row::of().zeros());
         m.set(&next.limit, SPREAD);
-        m.set(&qp, qp + 1);
-        m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
+        m.set(&number, number + 1);
+        let first = 1u32 << (rq_bits - 1);
+        m.when(number.eq(cfg.qps - 1), |m| m.set(&number, first));
+        m.when(number.eq(first + cfg.srqs - 1), |m| m.set(&state, State::Idle));
     });
     m.drive(&row_write, done | sweeping);
-    let entering = Stream::new(m, "entering", done & joins, qp);
-    m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
-    back.connect(deep_fifo(&m.label("line"), cfg.qps, entering));
+    let entering = Stream::new(m, "entering", done & joins, number);
+    m.assert(!entering.valid | entering.ready, "the line has a place for every queue");
+    back.connect(deep_fifo(&m.label("line"), (cfg.qps + cfg.srqs).next_power_of_two(), entering));
 
     // Another life; when the numbers are used up, no slot may have one of them.
-    let life = lives.read_now(qp);
-    lives.write((done & kind_reset) | sweeping, qp, &m.mux(sweeping, &lit(LIFE_BITS, 0), &(life + 1)));
+    let life = lives.read_now(m, number);
+    lives.write((done & kind_reset) | sweeping, number, &m.mux(sweeping, &lit(LIFE_BITS, 0), &(life + 1)));
     m.when(done & kind_reset & life.all(), |m| m.set(&clearing, 1));
 
     let posted = TableWrite {
         enable: (done & (kind_doorbell | kind_reset)) | sweeping,
-        index: qp,
+        index: number,
         entry: next.producer,
     };
-    let in_error = qp_state.eq(QpState::Err.code());
-    let flush = Event { valid: done & (kind_error | (kind_doorbell & in_error)), qp };
-    Receives { read, received, posted, flush }
+    let in_error = qp_state.eq(QpState::Err.code()) & !number.msb();
+    let flush = Event { valid: done & (kind_error | (kind_doorbell & in_error)), qp: number.trunc(qp_bits) };
+    Receives { read, received, posted, flush, busy: leaving.any() }
 }
 
 #[cfg(test)]

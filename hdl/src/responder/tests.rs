@@ -7,9 +7,11 @@
 
 mod model;
 
-use self::model::{region, Answer, Ended, Model, Packet, Region, Responder, Sge};
+use self::model::{region, Answer, Ended, Model, Packet, Region, Responder, Sge, Srq};
 use super::*;
 use crate::config::RnicConfig;
+use crate::host::event::Report;
+use crate::host::SrqControl;
 use crate::memory::{Lookup, Translation};
 use crate::stream::Beat;
 use crate::testing::{item, step, Random, Sink, Source};
@@ -59,11 +61,15 @@ const COUNTERS: [&str; 10] = [
 /// WQEs of each receive queue.
 const RECEIVES: u64 = 8;
 
+/// Shared receive queues, and their WQEs.
+const SRQS: usize = 2;
+const SHARED_RECEIVES: u64 = 1 << 15;
+
 struct Bench {
     cfg: RnicConfig,
     sim: Sim,
     sources: [Source; 5],
-    sinks: [Sink; 6],
+    sinks: [Sink; 7],
     random: Random,
     stall: f64,
     model: Model,
@@ -78,13 +84,17 @@ struct Bench {
     /// Ends of receives, and ends of lives.
     ended: Vec<Ended>,
     lives: Vec<u32>,
+    /// Those in error that have none left of a shared queue, and how many there have to be.
+    lasts: Vec<u32>,
+    errors: usize,
     memory: HashMap<u64, Vec<u8>>,
     reads: usize,
     latency: std::ops::RangeInclusive<u64>,
 }
 
 fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
-    let cfg = RnicConfig { beat_bytes, qps: QPS, ..RnicConfig::named("generic-8b").unwrap() };
+    let cfg =
+        RnicConfig { beat_bytes, qps: QPS, srqs: SRQS as u32, ..RnicConfig::named("generic-8b").unwrap() };
     let netlist = build("top", |m| {
         // Nothing but requests comes.
         let arrivals = ferrowire_rtl::Stream::new(m, "arrivals", lit(1, 1), lit(1, 0));
@@ -94,6 +104,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             runs: m.stream_in("brought", &Run::of(&cfg)),
             values: m.stream_in("value", &ferrowire_rtl::bits(64)),
             init: m.stream_in("start", &QpInit::of(&cfg)),
+            shared: m.input_of("shared", &SrqControl::of(&cfg)),
             doorbell: m.stream_in("doorbell", &RqDoorbell::of(&cfg)),
             data: m.stream_in("data", &DmaReadData::of(&cfg)),
             requests: m.stream_in("request", &Headers::of()),
@@ -120,6 +131,9 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         m.output("reply_counts", &out.reply_counts);
         let single = |_: &Completion| ferrowire_rtl::lit(1, 1);
         m.stream_out("completion", crate::stream::arbiter(m, &single, out.completions));
+        m.stream_out("report", out.reports);
+        m.output("status", &out.status);
+        m.output("busy", &out.busy);
     });
     let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
     sim.reset();
@@ -137,6 +151,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         Sink::new("fault", &bits(cfg.qp_bits())),
         Sink::new("read", &DmaReadRequest::of()),
         Sink::new("completion", &Completion::of(&cfg)),
+        Sink::new("report", &Report::of()),
     ];
     let mut random = Random::new(seed);
     // Two regions of each of two domains: the second one has a hole. One more may not be written.
@@ -174,10 +189,13 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             timer: 0,
             oldest: 0,
             receives: VecDeque::new(),
+            shared: None,
         })
         .collect();
+    let srqs = (5..).take(SRQS).map(|pd| Srq { pd, next: 0, receives: VecDeque::new() }).collect();
     let model = Model {
         qps,
+        srqs,
         regions,
         answers: Vec::new(),
         bytes: Vec::new(),
@@ -202,6 +220,8 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         answers: Vec::new(),
         ended: Vec::new(),
         lives: Vec::new(),
+        lasts: Vec::new(),
+        errors: 0,
         memory: HashMap::new(),
         reads: 0,
         latency: 1..=12,
@@ -213,6 +233,11 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
 /// Where the receive queue of a QP lies.
 fn queue(qp: u32) -> u64 {
     0x4000_0000 + u64::from(qp) * 0x1_0000
+}
+
+/// Where a shared receive queue lies.
+fn shared_queue(srq: usize) -> u64 {
+    0x5000_0000 + srq as u64 * 0x1000_0000
 }
 
 impl Bench {
@@ -248,10 +273,11 @@ impl Bench {
             let (qp, psn, syndrome, msn) = (field("qp"), field("psn"), field("syndrome"), field("msn"));
             self.answers.push((qp, psn, syndrome, msn, before));
         }
-        for item in &self.sinks[COMPLETION].items[self.ended.len() + self.lives.len()..] {
+        for item in &self.sinks[COMPLETION].items[self.ended.len() + self.lives.len() + self.lasts.len()..] {
             let field = |name: &str| item[name].to_u64();
             if field("marker") == 1 {
-                self.lives.push(field("qpn") as u32);
+                let told = if field("solicited") == 1 { &mut self.lasts } else { &mut self.lives };
+                told.push(field("qpn") as u32);
                 continue;
             }
             assert_eq!(field("cq"), field("qpn") % 3);
@@ -283,11 +309,34 @@ impl Bench {
         self.reads = self.sinks[READ].items.len();
     }
 
-    /// Posts a receive of these elements.
+    /// A shared queue begins.
+    fn create_srq(&mut self, srq: usize) {
+        let pd = self.model.srqs[srq].pd;
+        let log2 = u64::from(SHARED_RECEIVES.ilog2());
+        for (field, value) in
+            [("valid", 1), ("pd", pd.into()), ("base", shared_queue(srq)), ("log2", log2), ("stride", 0)]
+        {
+            self.sim.set(&format!("shared_entry_entry_{field}"), value);
+        }
+        self.sim.set("shared_entry_index", srq as u64);
+        self.sim.set("shared_entry_enable", 1);
+        self.step();
+        self.sim.set("shared_entry_enable", 0);
+        (0..12).for_each(|_| self.step());
+    }
+
+    /// Posts a receive of these elements to a QP's queue, its own or the shared one.
     fn post(&mut self, qp: u32, sges: &[Sge]) {
         // What has been sent before finds none of it.
         self.taken();
         (0..3).for_each(|_| self.step());
+        if let Some(srq) = self.model.qps[qp as usize].shared {
+            let row = &mut self.model.srqs[srq];
+            let index = row.next.wrapping_add(row.receives.len() as u16);
+            row.receives.push_back(sges.to_vec());
+            let number = 1 << (self.cfg.rq_bits() - 1) | srq as u32;
+            return self.put(number, shared_queue(srq) + u64::from(index) * 64, index, sges);
+        }
         // A WQE's place is free when its completion has been seen.
         let of = |all: &[Ended]| all.iter().filter(|e| e.qp == qp).count();
         let unseen = of(&self.model.ended).saturating_sub(of(&self.ended));
@@ -297,6 +346,15 @@ impl Bench {
         }
         let index = row.oldest.wrapping_add(row.receives.len() as u16);
         row.receives.push_back(sges.to_vec());
+        self.put(qp, queue(qp) + u64::from(index) % RECEIVES * 64, index, sges);
+        if self.model.qps[qp as usize].state == QpState::Err {
+            self.model.flush(qp);
+        }
+    }
+
+    /// Writes a WQE and rings.
+    fn put(&mut self, number: u32, at: u64, index: u16, sges: &[Sge]) {
+        let place = at;
         let at = |i: usize| sges.get(i).map_or((0, 0, 0), |s| (s.va, s.key, s.length as u32));
         let [a, b, c, d] = [0, 1, 2, 3].map(at);
         let wqe = RecvWqe {
@@ -314,22 +372,20 @@ impl Bench {
             sge3_len: d.2,
         };
         let bytes = wqe.to_bytes().unwrap().to_vec();
-        self.memory.insert(queue(qp) + u64::from(index) % RECEIVES * 64, bytes);
+        self.memory.insert(place, bytes);
         let producer = index.wrapping_add(1);
-        self.sources[DOORBELL].push_values(&[("qp", qp.into()), ("producer", producer.into())]);
+        self.sources[DOORBELL].push_values(&[("queue", number.into()), ("producer", producer.into())]);
         // Who is sent something knows that it has been posted.
         while self.sources[DOORBELL].left() > 0 {
             self.step();
-        }
-        if self.model.qps[qp as usize].state == QpState::Err {
-            self.model.flush(qp);
         }
         (0..8).for_each(|_| self.step());
     }
 
     /// Posts a receive of a few elements in the QP's regions; now and then one that may not be written.
     fn post_random(&mut self, qp: u32) {
-        let pd = self.model.qps[qp as usize].pd;
+        let row = &self.model.qps[qp as usize];
+        let pd = row.shared.map_or(row.pd, |srq| self.model.srqs[srq].pd);
         let rng = &mut self.random.rng;
         let mut sges = Vec::new();
         for _ in 0..rng.random_range(0..=4) {
@@ -350,9 +406,17 @@ impl Bench {
             if self.model.qps[qp as usize].state == QpState::Err {
                 self.drain();
             }
+            // What it holds of a shared queue is flushed even so.
+            if self.model.qps[qp as usize].shared.is_some() {
+                self.taken();
+                self.model.flush(qp);
+            }
             let row = &mut self.model.qps[qp as usize];
             row.oldest = 0;
             row.receives.clear();
+        }
+        if state == QpState::Err && self.model.qps[qp as usize].shared.is_some() {
+            self.errors += 1;
         }
         let lives = self.lives.iter().filter(|l| **l == qp).count();
         self.sim.set("broadcast_state_enable", 1);
@@ -371,7 +435,7 @@ impl Bench {
     }
 
     /// Starts a QP with what the model says of it.
-    fn start(&mut self, qp: u32, psn: u32, state: QpState) {
+    fn start(&mut self, qp: u32, psn: u32, state: QpState, receives: std::ops::Range<u32>) {
         if self.model.qps[qp as usize].state != QpState::Reset {
             self.set_state(qp, QpState::Reset);
         }
@@ -392,6 +456,8 @@ impl Bench {
             ("recv_cq", qp % 3),
             ("rq_base", queue(qp) as u32),
             ("rq_log2", RECEIVES.ilog2()),
+            ("has_srq", row.shared.is_some().into()),
+            ("srqn", row.shared.unwrap_or(0) as u32),
         ] {
             self.sim.set(&format!("broadcast_attributes_entry_{name}"), value.into());
         }
@@ -401,7 +467,7 @@ impl Bench {
         self.step();
         self.sim.set("broadcast_attributes_enable", 0);
         self.set_state(qp, QpState::Init);
-        (0..self.random.rng.random_range(0..5)).for_each(|_| self.post_random(qp));
+        (0..self.random.rng.random_range(receives)).for_each(|_| self.post_random(qp));
         self.sources[START].push_values(&[("qp", qp.into()), ("psn", psn.into())]);
         let mut waited = 0;
         while self.sources[START].left() > 0 {
@@ -428,13 +494,14 @@ impl Bench {
         row.ipv6 = rng.random();
         row.peer = if row.ipv6 { rng.random() } else { rng.random::<u32>().into() };
         row.pkey = rng.random();
+        row.shared = rng.random_bool(0.5).then(|| rng.random_range(0..SRQS));
         let near_wrap = rng.random_bool(0.5);
         let psn = if near_wrap { MODULUS - rng.random_range(1..30) } else { rng.random_range(0..MODULUS) };
         let state = match rng.random_range(0..12) {
             0 => QpState::ALL[rng.random_range(0..QpState::ALL.len())],
             n => [QpState::Rtr, QpState::Rts, QpState::Sqd][n % 3],
         };
-        self.start(qp, psn, state);
+        self.start(qp, psn, state, 0..5);
     }
 
     fn send(&mut self, p: &Packet) {
@@ -490,7 +557,9 @@ impl Bench {
             payload: Vec::new(),
             offset: if qp.ipv6 { 74 } else { 54 } + if rng.random() { 4 } else { 0 },
         };
-        let capacity = qp.receives.front().map_or(100, |r| r.iter().map(|sge| sge.length).sum::<u64>());
+        let next = qp.shared.and_then(|srq| self.model.srqs[srq].receives.front());
+        let capacity =
+            qp.receives.front().or(next).map_or(100, |r| r.iter().map(|sge| sge.length).sum::<u64>());
         let send = qp.message.map_or(rng.random_bool(0.5), |m| m.send);
         let remaining = match qp.message {
             // A SEND ends where it likes.
@@ -653,6 +722,7 @@ impl Bench {
             }
             assert_eq!(got.len(), due.len(), "seed {seed}: receives of {qp}");
         }
+        assert_eq!(self.lasts.len(), self.errors, "seed {seed}");
         let faults: Vec<u32> = self.sinks[FAULT].values("").into_iter().map(|qp| qp as u32).collect();
         assert_eq!(faults, self.model.faults, "seed {seed}");
     }
@@ -676,6 +746,7 @@ fn testing_item(cfg: &RnicConfig, last: bool) -> crate::testing::Item {
 fn random_requests_are_answered_and_written_as_the_specification_says() {
     for (beat_bytes, stall, seed) in [(8, 0.0, 1), (64, 0.0, 2), (8, 0.3, 3), (64, 0.3, 4), (64, 0.6, 5)] {
         let mut bench = bench(beat_bytes, seed, stall);
+        (0..SRQS).for_each(|srq| bench.create_srq(srq));
         (0..QPS).for_each(|qp| bench.restart(qp));
         let mut packets = 0u64;
         let mut behind = vec![0; QPS as usize];
@@ -700,7 +771,8 @@ fn random_requests_are_answered_and_written_as_the_specification_says() {
                     bench.set_state(qpn, QpState::Reset);
                     for _ in 0..bench.random.rng.random_range(1..5) {
                         let other = bench.random.rng.random_range(0..QPS);
-                        if other != qpn {
+                        let row = &bench.model.qps[other as usize];
+                        if other != qpn && !(row.ended && row.shared.is_some()) {
                             let packet = bench.due(other);
                             bench.send(&packet);
                             packets += 1;
@@ -711,6 +783,11 @@ fn random_requests_are_answered_and_written_as_the_specification_says() {
             }
             while bench.random.chance(0.45) {
                 bench.post_random(qpn);
+            }
+            // What a shared queue loses to one that has ended is another test's.
+            let qp = &bench.model.qps[qpn as usize];
+            if qp.ended && qp.shared.is_some() {
+                continue;
             }
             let mut packet = bench.due(qpn);
             if bench.random.chance(0.2) {
@@ -739,7 +816,9 @@ fn random_requests_are_answered_and_written_as_the_specification_says() {
 fn plain(bench: &mut Bench, qp: u32) {
     let row = &mut bench.model.qps[qp as usize];
     (row.mtu, row.peer, row.pkey) = (256, 0x0a00_0001, 0xffff);
-    bench.start(qp, 0x10_0000 * qp, QpState::Rts);
+    // One with a shared queue is given its receives apart.
+    let receives = if bench.model.qps[qp as usize].shared.is_some() { 0..1 } else { 0..5 };
+    bench.start(qp, 0x10_0000 * qp, QpState::Rts, receives);
 }
 
 /// A WRITE ONLY of `length` bytes to `at` in the first region of the QP's domain.
@@ -912,4 +991,134 @@ fn an_atomic_that_is_refused_is_waited_for_by_nobody() {
     bench.drain();
     let answers: Vec<_> = bench.answers.iter().map(|a| (a.0, a.1, a.2)).collect();
     assert_eq!(answers, [(0, atomic.psn, 0x62), (1, other.psn, 0x1f)]);
+}
+
+/// A SEND ONLY, or the FIRST of a message.
+fn message(bench: &mut Bench, qpn: u32, ends: bool) -> Packet {
+    let mut packet = only(bench, qpn, 0, if ends { 64 } else { 256 });
+    packet.opcode = if ends { 0x04 } else { 0x00 };
+    packet
+}
+
+/// A pair of QPs on one shared queue, with so many receives of 600 bytes.
+fn sharing(bench: &mut Bench, receives: usize) {
+    bench.create_srq(0);
+    for qp in 0..2 {
+        bench.model.qps[qp as usize].shared = Some(0);
+        plain(bench, qp);
+    }
+    bench.drain();
+    let region = bench.model.regions.iter().find(|r| r.pd == bench.model.srqs[0].pd).unwrap();
+    let sge = Sge { va: region.va, key: region.key, length: 600 };
+    let there = bench.model.srqs[0].receives.len();
+    (there..receives).for_each(|_| bench.post(0, &[sge]));
+}
+
+/// All receives that ended: queue pair, index, status.
+fn ends(bench: &Bench) -> Vec<(u32, u16, WcStatus)> {
+    bench.ended.iter().map(|e| (e.qp, e.index, e.status)).collect()
+}
+
+#[test]
+fn what_an_ended_queue_pair_has_taken_of_a_shared_queue_is_flushed() {
+    for (beat_bytes, seed, stall) in [(8, 20, 0.0), (64, 21, 0.0), (64, 22, 0.4)] {
+        let mut bench = bench(beat_bytes, seed, stall);
+        bench.latency = 60..=60;
+        sharing(&mut bench, 12);
+        let first = bench.model.srqs[0].next;
+        let base = bench.ended.len();
+        // Its length is wrong; those behind have left before the peer knows.
+        let mut bad = message(&mut bench, 0, false);
+        bad.payload.truncate(100);
+        bench.push(&bad);
+        for i in 0..3 {
+            let mut behind = message(&mut bench, 0, true);
+            behind.psn = bad.psn + i;
+            bench.push(&behind);
+            let mut other = message(&mut bench, 1, true);
+            other.psn += i;
+            bench.push(&other);
+        }
+        bench.drain();
+        bench.set_state(0, QpState::Err);
+        bench.drain();
+        let got: Vec<_> = ends(&bench).split_off(base);
+        let of = |qp: u32| got.iter().filter(|e| e.0 == qp).map(|e| (e.1 - first, e.2)).collect::<Vec<_>>();
+        let flushed = |i| (i, WcStatus::WrFlushErr);
+        let expected: Vec<_> =
+            std::iter::once((0, WcStatus::RemInvReqErr)).chain([1, 3, 5].map(flushed)).collect();
+        assert_eq!(of(0), expected, "seed {seed}");
+        assert_eq!(of(1), [2, 4, 6].map(|i| (i, WcStatus::Success)), "seed {seed}");
+        assert_eq!(bench.lasts, [0], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_held_receive_of_a_shared_queue_is_flushed_in_error_and_with_the_end_of_its_queue_pair() {
+    for (beat_bytes, seed, stall) in [(8, 23, 0.0), (64, 24, 0.5)] {
+        for by_error in [true, false] {
+            let mut bench = bench(beat_bytes, seed, stall);
+            sharing(&mut bench, 6);
+            let base = bench.ended.len();
+            let first = message(&mut bench, 0, false);
+            bench.send(&first);
+            for _ in 0..3 {
+                let other = message(&mut bench, 1, true);
+                bench.send(&other);
+            }
+            bench.drain();
+            if by_error {
+                bench.set_state(0, QpState::Err);
+                bench.drain();
+                bench.model.flush(0);
+                let other = message(&mut bench, 1, true);
+                bench.send(&other);
+                bench.drain();
+                assert_eq!(bench.lasts, [0]);
+            } else {
+                let lives = bench.lives.len();
+                bench.set_state(0, QpState::Reset);
+                assert_eq!(bench.lives.len(), lives + 1);
+                assert_eq!(
+                    ends(&bench)[base..].iter().filter(|e| e.0 == 0).count(),
+                    1,
+                    "before the end is told"
+                );
+            }
+            let own: Vec<_> = ends(&bench).split_off(base).into_iter().filter(|e| e.0 == 0).collect();
+            assert_eq!(own.iter().map(|e| e.2).collect::<Vec<_>>(), [WcStatus::WrFlushErr], "seed {seed}");
+            // A new life holds nothing.
+            plain(&mut bench, 0);
+            let packet = message(&mut bench, 0, true);
+            bench.send(&packet);
+            bench.compare();
+        }
+    }
+}
+
+#[test]
+fn a_send_of_many_queue_pairs_with_one_shared_queue_takes_at_most_four_cycles() {
+    let mut bench = bench(64, 25, 0.0);
+    bench.latency = 4..=4;
+    bench.create_srq(0);
+    for qp in 0..QPS {
+        bench.model.qps[qp as usize].shared = Some(0);
+        plain(&mut bench, qp);
+    }
+    bench.sources[FRAME].stall = Some(0.0);
+    let region = bench.model.regions.iter().find(|r| r.pd == bench.model.srqs[0].pd).unwrap();
+    let sge = Sge { va: region.va, key: region.key, length: 64 };
+    (0..200).for_each(|_| bench.post(0, &[sge]));
+    bench.drain();
+    let from = bench.sources[REQUEST].cycles.len();
+    for i in 0..100 {
+        let packet = message(&mut bench, i % QPS, true);
+        bench.send(&packet);
+    }
+    bench.drain();
+    let taken = &bench.sources[REQUEST].cycles[from..];
+    let each = (taken[99] - taken[19]) as f64 / 80.0;
+    println!("{each} cycles");
+    assert!(each <= 4.0, "{each} cycles");
+    bench.compare();
 }

@@ -98,7 +98,7 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let asks = m.reg("asks", 1).reset(0);
     let part = m.mux(idle, &lit(2, 0), &sge.slice(2, 2));
     let wants = (enters & orders.begins) | asks;
-    let wanted = Stream::new(m, "wanted", wants, Wanted { qp: facts.qp, index: facts.index, part });
+    let wanted = Stream::new(m, "wanted", wants, Wanted { queue: orders.queue, index: facts.index, part });
     let begins = enters & orders.begins & wanted.ready;
     m.when(wanted.fire(), |m| m.set(&asks, 0));
     m.when(begins, |m| {

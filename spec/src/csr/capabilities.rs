@@ -24,7 +24,7 @@ crate::table::registers! {
         /// Count.
         value @ 0, 32, RO;
     }
-    /// Shared receive queues.
+    /// Shared receive queues; SRQNs are below it.
     MAX_SRQ max_srq @ 0x10 {
         /// Count; 0: none.
         value @ 0, 32, RO;

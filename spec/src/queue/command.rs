@@ -31,9 +31,10 @@ crate::table::codes! {
     FreePd = 0x0b, "FREE_PD";
     /// Make a shared receive queue. Object: SRQN.
     CreateSrq = 0x0c, "CREATE_SRQ";
-    /// Arm the limit of a shared receive queue. Object: SRQN.
+    /// Arm the limit of a shared receive queue: the event comes once, at once if fewer WQEs are left already. Object: SRQN.
     ModifySrq = 0x0d, "MODIFY_SRQ";
-    /// Remove a shared receive queue. Object: SRQN.
+    /// Remove a shared receive queue. Object: SRQN. Busy while a queue pair uses it. When it completes, the card touches none of its
+    /// memory, and no event is written about it.
     DestroySrq = 0x0e, "DESTROY_SRQ";
     /// Make an address handle. Object: its number.
     CreateAh = 0x0f, "CREATE_AH";
@@ -47,6 +48,8 @@ crate::table::codes! {
     CreateEq = 0x13, "CREATE_EQ";
     /// Remove an event queue. Object: EQN. Busy while a completion queue uses it; when it completes, no event is written any more.
     DestroyEq = 0x14, "DESTROY_EQ";
+    /// Ask for a shared receive queue's limit and how far it is. Object: SRQN.
+    QuerySrq = 0x15, "QUERY_SRQ";
     /// Remove every object of every kind, the event queues included.
     ResetAll = 0x20, "RESET_ALL";
 }
@@ -209,7 +212,7 @@ crate::table::layout! {
     DOORBELL_PAGE doorbell_page: u16 @ 96, 16, RW;
     /// WQEs in the send queue, as a power of two, at most 15.
     SQ_LOG2 sq_log2: u8 @ 112, 8, RW;
-    /// WQEs in the receive queue, as a power of two, at most 15.
+    /// WQEs in the receive queue, as a power of two, at most 15; 0 with `has_srq`.
     RQ_LOG2 rq_log2: u8 @ 120, 8, RW;
     /// Completion queue of the send queue.
     SEND_CQN send_cqn: u32 @ 128, 24, RW;
@@ -219,7 +222,7 @@ crate::table::layout! {
     HAS_SRQ has_srq: bool @ 153, 1, RW;
     /// Units of 64 bytes in each WQE of the send queue, as a power of two, at most 3.
     SQ_STRIDE sq_stride: u8 @ 154, 2, RW;
-    /// Units of 64 bytes in each WQE of the receive queue, as a power of two, at most 2.
+    /// Units of 64 bytes in each WQE of the receive queue, as a power of two, at most 2; 0 with `has_srq`.
     RQ_STRIDE rq_stride: u8 @ 156, 2, RW;
     /// Reserved.
     RSVD0 rsvd0: u8 @ 158, 2, RSVD;
@@ -229,9 +232,9 @@ crate::table::layout! {
     RSVD1 rsvd1: u8 @ 184, 8, RSVD;
     /// Host address of the send queue.
     SQ_BASE sq_base: u64 @ 192, 64, RW;
-    /// Host address of the receive queue.
+    /// Host address of the receive queue; 0 with `has_srq`.
     RQ_BASE rq_base: u64 @ 256, 64, RW;
-    /// Shared receive queue.
+    /// Shared receive queue; 0 without `has_srq`.
     SRQN srqn: u32 @ 320, 24, RW;
     /// Reserved.
     RSVD2 rsvd2: u64 @ 344, 40, RSVD;
@@ -405,12 +408,14 @@ crate::table::layout! {
     LOG2_ENTRIES log2_entries: u8 @ 88, 8, RW;
     /// The page it answers to.
     DOORBELL_PAGE doorbell_page: u16 @ 96, 16, RW;
-    /// Event when fewer WQEs are left; 0: none.
-    LIMIT limit: u16 @ 112, 16, RW;
+    /// Event when a message leaves fewer WQEs than that, at most as many as the queue has; 0: none.
+    LIMIT limit: u16 @ 112, 16, RW, "IBTA 10.2.9.1";
     /// Host address of the WQEs.
     BASE base: u64 @ 128, 64, RW;
+    /// Units of 64 bytes in each WQE, as a power of two, at most 2.
+    RQ_STRIDE rq_stride: u8 @ 192, 2, RW;
     /// Reserved.
-    RSVD0 rsvd0: u64 @ 192, 64, RSVD;
+    RSVD0 rsvd0: u64 @ 194, 62, RSVD;
     /// Reserved.
     RSVD1 rsvd1: u64 @ 256, 64, RSVD;
     /// Reserved.
@@ -435,8 +440,8 @@ crate::table::layout! {
     OBJECT object: u32 @ 32, 32, RW;
     /// Reserved.
     RSVD0 rsvd0: u64 @ 64, 48, RSVD;
-    /// Event when fewer WQEs are left; 0: none.
-    LIMIT limit: u16 @ 112, 16, RW;
+    /// Event when fewer WQEs than that are left, at most as many as the queue has; 0: none.
+    LIMIT limit: u16 @ 112, 16, RW, "IBTA 10.2.9.1";
     /// Reserved.
     RSVD1 rsvd1: u64 @ 128, 64, RSVD;
     /// Reserved.

@@ -156,7 +156,7 @@ crate::table::layout! {
     ATTRIBUTE attribute: u8 @ 32, 8, RO;
     /// Reserved.
     RSVD0 rsvd0: u32 @ 40, 24, RSVD;
-    /// Result; `QUERY_QP` puts a `qp_summary` there.
+    /// Result; `QUERY_QP` puts a `qp_summary` there, `QUERY_SRQ` a `srq_summary`.
     VALUE value: u64 @ 64, 63, RO;
     /// Phase, as in a CQE.
     PHASE phase: bool @ 127, 1, RO;
@@ -178,4 +178,18 @@ crate::table::layout! {
     RQ_PSN rq_psn: u32 @ 32, 24, RO;
     /// Reserved.
     RSVD1 rsvd1: u8 @ 56, 8, RSVD;
+}
+
+crate::table::layout! {
+    /// Result of `QUERY_SRQ`, in `value` of its completion.
+    mod srq_summary;
+    struct SrqSummary, "srq_summary", Little, 8 bytes, "host interface";
+    /// WQEs that messages have taken since the queue was created, modulo 2^16.
+    TAKEN taken: u16 @ 0, 16, RO;
+    /// WQEs that the card knows to be posted, likewise.
+    POSTED posted: u16 @ 16, 16, RO;
+    /// The armed limit; 0: none, or its event has been told.
+    LIMIT limit: u16 @ 32, 16, RO, "IBTA 10.2.9.1";
+    /// Reserved.
+    RSVD0 rsvd0: u16 @ 48, 16, RSVD;
 }

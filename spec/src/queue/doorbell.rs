@@ -47,7 +47,7 @@ crate::table::layout! {
     SRQ srq: bool @ 24, 1, WO;
     /// Reserved.
     RSVD0 rsvd0: u8 @ 25, 7, RSVD;
-    /// WQEs posted since the queue pair left RESET, modulo 2^16, as for the send queue.
+    /// WQEs posted since the queue pair left RESET, or since the shared queue was created, modulo 2^16, as for the send queue.
     PRODUCER producer: u16 @ 32, 16, WO;
     /// Reserved.
     RSVD1 rsvd1: u16 @ 48, 16, RSVD;

@@ -19,9 +19,10 @@ crate::table::codes! {
     SqDrained = 5, "SQ_DRAINED";
     /// The first packet arrived for a queue pair in RTR.
     CommEstablished = 6, "COMM_ESTABLISHED";
-    /// A queue pair in error took its last WQE from a shared receive queue.
+    /// A queue pair in error has a completion for each WQE that it took from its shared receive queue, and takes no more; `object`
+    /// is the QPN.
     LastWqe = 7, "LAST_WQE";
-    /// A shared receive queue fell under its limit; `object` is the SRQN.
+    /// A shared receive queue fell under its limit; `object` is the SRQN. The limit is not armed any more.
     SrqLimit = 8, "SRQ_LIMIT";
     /// A shared receive queue failed; `object` is the SRQN.
     SrqFatal = 9, "SRQ_FATAL";

@@ -2,6 +2,7 @@
 //! The cache of receive WQEs against host memory: whatever is wanted is what was posted last at its index.
 
 use super::*;
+use crate::host::SrqControl;
 use crate::testing::{item, step, Random, Sink, Source};
 use crate::types::QpAttributes;
 use ferrowire_rtl::{build, Bits, Sim};
@@ -9,6 +10,8 @@ use rand::Rng;
 use std::collections::{HashMap, VecDeque};
 
 const QPS: usize = 8;
+/// Of QPs, then shared ones.
+const QUEUES: usize = QPS + 4;
 
 // Sources.
 const DOORBELL: usize = 0;
@@ -46,17 +49,25 @@ struct Bench {
     seen: usize,
     /// What was wanted: the unit, or nothing where there is none.
     expected: Vec<Option<Vec<u8>>>,
+    /// Where shared queues lie.
+    old: [std::ops::Range<u64>; QUEUES - QPS],
 }
 
 impl Bench {
     fn new(seed: u64, beat_bytes: u32, stall: f64, latency: u64) -> Bench {
         let config = if beat_bytes == 64 { "generic-64b" } else { "generic-8b" };
-        let cfg = RnicConfig { beat_bytes, qps: QPS as u32, ..RnicConfig::named(config).unwrap() };
+        let cfg = RnicConfig {
+            beat_bytes,
+            qps: QPS as u32,
+            srqs: (QUEUES - QPS) as u32,
+            ..RnicConfig::named(config).unwrap()
+        };
         let netlist = build("bench", |m| {
             let out = receive(
                 m,
                 &cfg,
                 m.input_of("broadcast", &QpBroadcast::of(&cfg)),
+                m.input_of("shared", &SrqControl::of(&cfg).entry),
                 m.stream_in("doorbell", &RqDoorbell::of(&cfg)),
                 m.stream_in("wanted", &Wanted::of(&cfg)),
                 m.stream_in("data", &DmaReadData::of(&cfg)),
@@ -65,6 +76,7 @@ impl Bench {
             m.stream_out("received", out.received);
             m.output("posted", &out.posted);
             m.output("flush", &out.flush);
+            m.output("busy", &out.busy);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
@@ -81,18 +93,19 @@ impl Bench {
             sinks,
             random: Random::new(seed),
             stall,
-            qps: vec![Qp::default(); QPS],
+            qps: vec![Qp::default(); QUEUES],
             memory: HashMap::new(),
             reads: VecDeque::new(),
             latency,
             cycle: 0,
             seen: 0,
             expected: Vec::new(),
+            old: Default::default(),
         };
         for _ in 0..slots(&bench.cfg) + 20 {
             bench.step();
         }
-        for qp in 0..QPS {
+        for qp in 0..QUEUES {
             bench.create(qp);
         }
         bench
@@ -136,6 +149,9 @@ impl Bench {
         let bytes = 64u64 << log2 << stride;
         let base = self.random.rng.random_range(1..1u64 << 40) * bytes.max(4096);
         self.qps[qp] = Qp { base, log2, stride, ..Qp::default() };
+        if qp >= QPS {
+            return self.create_shared(qp);
+        }
         let fields = [("rq_base", base.into()), ("rq_log2", log2.into()), ("rq_stride", u128::from(stride))];
         for (path, bits) in item(&QpAttributes::of(&self.cfg), &fields) {
             self.sim.set_bits(&format!("broadcast_attributes_entry_{path}"), &bits);
@@ -161,6 +177,43 @@ impl Bench {
         }
     }
 
+    /// The same of a shared queue: it ends, and then it begins anew.
+    fn create_shared(&mut self, queue: usize) {
+        let Qp { base, log2, stride, .. } = self.qps[queue].clone();
+        self.sim.set("shared_index", (queue - QPS) as u64);
+        for (valid, [base, log2, stride]) in [(0, [0; 3]), (1, [base, u64::from(log2), u64::from(stride)])] {
+            for (name, value) in [("valid", valid), ("base", base), ("log2", log2), ("stride", stride)] {
+                self.sim.set(&format!("shared_entry_{name}"), value);
+            }
+            self.sim.set("shared_enable", 1);
+            self.step();
+            self.sim.set("shared_enable", 0);
+            let mut cycles = 0;
+            while self.sim.get("busy") == 1 {
+                self.step();
+                cycles += 1;
+                assert!(cycles < 20_000, "seed {}: the queue does not end", self.random.seed);
+            }
+            if valid == 0 {
+                // From here on its memory may be gone.
+                let old = &self.old[queue - QPS];
+                let asked = self.sinks[READ].items[self.seen..].iter().map(|read| read["address"].to_u64());
+                let mut reads = asked.chain(self.reads.iter().map(|(_, at, _)| *at));
+                assert!(reads.all(|at| !old.contains(&at)), "seed {}: it is still read", self.random.seed);
+            }
+        }
+        let bytes = 64u64 << log2 << stride;
+        self.old[queue - QPS] = base..base + bytes;
+    }
+
+    fn number(&self, queue: usize) -> u128 {
+        if queue < QPS {
+            queue as u128
+        } else {
+            1 << (self.cfg.rq_bits() - 1) | (queue - QPS) as u128
+        }
+    }
+
     fn post(&mut self, qp: usize, count: u16) {
         let q = &mut self.qps[qp];
         let free = (1u16 << q.log2) - q.producer.wrapping_sub(q.consumer);
@@ -173,7 +226,8 @@ impl Bench {
             }
             q.producer = q.producer.wrapping_add(1);
         }
-        let fields = [("qp", qp as u128), ("producer", q.producer.into())];
+        let producer = q.producer.into();
+        let fields = [("queue", self.number(qp)), ("producer", producer)];
         self.sources[DOORBELL].push_values(&fields);
         // Who wants what has been posted knows that the doorbell has come.
         while self.sources[DOORBELL].left() > 0 {
@@ -187,7 +241,7 @@ impl Bench {
         let posted = (q.producer.wrapping_sub(index) as i16) > 0;
         let part = self.random.rng.random_range(0..1u32 << q.stride);
         self.expected.push(posted.then(|| q.units[&(index, part)].clone()));
-        let fields = [("qp", qp as u128), ("index", index.into()), ("part", part.into())];
+        let fields = [("queue", self.number(qp)), ("index", index.into()), ("part", part.into())];
         self.sources[WANTED].push_values(&fields);
     }
 
@@ -219,7 +273,7 @@ fn what_is_wanted_is_what_was_posted_through_many_lives() {
     for (seed, beat_bytes, stall, latency) in [(1, 64, 0.0, 5), (2, 8, 0.0, 120), (3, 64, 0.3, 60)] {
         let mut bench = Bench::new(seed, beat_bytes, stall, latency);
         for _ in 0..2500 {
-            let qp = bench.random.rng.random_range(0..QPS);
+            let qp = bench.random.rng.random_range(0..QUEUES);
             match bench.random.rng.random_range(0..100) {
                 0..40 => {
                     let count = bench.random.rng.random_range(1..12);
@@ -251,46 +305,48 @@ fn what_is_wanted_is_what_was_posted_through_many_lives() {
 }
 
 #[test]
-fn a_queue_pair_alone_gets_a_wqe_every_four_cycles_whatever_the_latency() {
-    for latency in [0, 250] {
+fn a_queue_alone_gets_a_wqe_every_four_cycles_whatever_the_latency() {
+    for (latency, queue) in [(0, 3), (250, 3), (0, QPS + 3), (250, QPS + 3)] {
         let mut bench = Bench::new(4, 64, 0.0, latency);
-        while bench.qps[3].log2 < 7 || bench.qps[3].stride > 0 {
-            bench.create_of(3, 0);
+        while bench.qps[queue].log2 < 7 || bench.qps[queue].stride > 0 {
+            bench.create_of(queue, 0);
         }
         // A message takes its WQE when its first packet comes, and the host posts another when it is done.
         for round in 0..6 {
             if round == 0 {
-                bench.post(3, 128);
+                bench.post(queue, 128);
             }
-            let from = bench.qps[3].consumer;
-            (0..64).for_each(|i| bench.want(3, from.wrapping_add(i)));
+            let from = bench.qps[queue].consumer;
+            (0..64).for_each(|i| bench.want(queue, from.wrapping_add(i)));
             bench.settle();
-            bench.qps[3].consumer = from.wrapping_add(64);
-            bench.post(3, 64);
+            bench.qps[queue].consumer = from.wrapping_add(64);
+            bench.post(queue, 64);
         }
         bench.check();
         let cycles = &bench.sinks[RECEIVED].cycles;
         // The pauses between the rounds are the test's own.
         for round in 1..6 {
             let each = (cycles[64 * round + 63] - cycles[64 * round]) as f64 / 63.0;
-            assert!(each <= 4.0, "round {round}: {each} cycles at {latency}");
+            assert!(each <= 4.0, "queue {queue}, round {round}: {each} cycles at {latency}");
         }
     }
 }
 
 #[test]
 fn slots_are_cleared_before_the_number_of_a_life_comes_again() {
-    let mut bench = Bench::new(5, 64, 0.0, 3);
-    for life in 0..70u64 {
-        bench.create(2);
-        bench.want(2, 0);
-        bench.check();
-        bench.post(2, 1);
-        for _ in 0..30 {
-            bench.step();
+    for queue in [2, QPS + 2] {
+        let mut bench = Bench::new(5, 64, 0.0, 3);
+        for life in 0..70u64 {
+            bench.create(queue);
+            bench.want(queue, 0);
+            bench.check();
+            bench.post(queue, 1);
+            for _ in 0..30 {
+                bench.step();
+            }
+            bench.want(queue, 0);
+            bench.check();
+            assert!(!bench.expected.is_empty(), "queue {queue}, life {life}");
         }
-        bench.want(2, 0);
-        bench.check();
-        assert!(!bench.expected.is_empty(), "life {life}");
     }
 }

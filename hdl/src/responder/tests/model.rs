@@ -116,6 +116,17 @@ pub struct Responder {
     /// Index of the oldest receive, and all that are posted.
     pub oldest: u16,
     pub receives: VecDeque<Vec<Sge>>,
+    /// Its receives come from this shared queue; then the one that it holds is in `receives`.
+    pub shared: Option<usize>,
+}
+
+/// A shared receive queue.
+#[derive(Clone, Debug)]
+pub struct Srq {
+    pub pd: u32,
+    /// Index of the next, and all that nobody has taken.
+    pub next: u16,
+    pub receives: VecDeque<Vec<Sge>>,
 }
 
 impl Responder {
@@ -129,6 +140,7 @@ pub type Answer = (u32, u32, u32, u32, usize);
 
 pub struct Model {
     pub qps: Vec<Responder>,
+    pub srqs: Vec<Srq>,
     pub regions: Vec<Region>,
     /// QP, PSN, syndrome, MSN, bytes before.
     pub answers: Vec<Answer>,
@@ -216,6 +228,16 @@ impl Model {
             return self.end(p.qpn, 0x61, "invalid", under_way);
         };
         let takes = matches!(p.opcode, 0x00 | 0x04 | 0x05 | 0x09 | 0x0b);
+        // 10.2.9: of a shared queue it takes the oldest.
+        if let (true, Some(srq)) = (takes, qp.shared) {
+            if let Some(receive) = self.srqs[srq].receives.pop_front() {
+                let row = &mut self.qps[p.qpn as usize];
+                row.oldest = self.srqs[srq].next;
+                row.receives.push_back(receive);
+                self.srqs[srq].next = row.oldest.wrapping_add(1);
+            }
+        }
+        let qp = self.qps[p.qpn as usize].clone();
         if takes && qp.receives.is_empty() {
             self.answer(p.qpn, qp.expected, 0x20 | qp.timer);
             self.qps[p.qpn as usize].silent = true;
@@ -299,6 +321,7 @@ impl Model {
 
     /// The place of each byte that comes at `from` in a receive.
     fn scattered(&self, qp: &Responder, receive: &[Sge], from: u64, length: u64) -> Option<Vec<u64>> {
+        let pd = qp.shared.map_or(qp.pd, |srq| self.srqs[srq].pd);
         let (mut at, mut skip, mut left) = (Vec::new(), from, length);
         for sge in receive {
             let used = skip.min(sge.length);
@@ -306,7 +329,7 @@ impl Model {
             let here = left.min(sge.length - used);
             if here > 0 {
                 let rest = Sge { va: sge.va.wrapping_add(used), length: sge.length - used, ..*sge };
-                at.extend(self.granted(qp.pd, &rest, here, LOCAL_WRITE)?);
+                at.extend(self.granted(pd, &rest, here, LOCAL_WRITE)?);
             }
             left -= here;
         }
