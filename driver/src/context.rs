@@ -170,6 +170,7 @@ pub(crate) struct Tables {
     /// The event queue of what belongs to no completion queue.
     pub(crate) asynchronous: Asynchronous,
     pub(crate) qps: Numbers,
+    pub(crate) srqs: Numbers,
     pub(crate) keys: Keys,
     pub(crate) mtt: Ranges,
     pub(crate) random: Random,
@@ -287,6 +288,7 @@ impl Context {
             eqs: Numbers::new(1, capabilities.max_eq.min(MAX_EQ)),
             asynchronous: Asynchronous::new(),
             qps: Numbers::new(2, capabilities.max_qp),
+            srqs: Numbers::new(0, capabilities.max_srq),
             keys: Keys::new(capabilities.max_mr),
             mtt: Ranges::new(capabilities.mtt_entries.into()),
             random: options.seed.map_or(Random::Os, Random::Seeded),

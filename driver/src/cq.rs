@@ -2,6 +2,7 @@
 //! [`CompletionQueue`]: how work requests ended (IBTA 10.8).
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use ferrowire_spec::queue::command::create_cq::CreateCq;
@@ -13,6 +14,7 @@ use crate::context::{Context, Device};
 use crate::eq::{Eq, EventQueue};
 use crate::error::{Coded, Error, Result};
 use crate::ring::EntryRing;
+use crate::srq::SharedTracker;
 use crate::work::Tracker;
 
 /// Queue of a queue pair that a work request was posted to.
@@ -79,11 +81,39 @@ impl Default for Completion {
     }
 }
 
+/// Where the receives of a queue pair come from.
+pub(crate) enum Receiver {
+    /// From its own queue: they complete in order.
+    Own(Arc<Tracker>),
+    /// From a shared one.
+    Shared {
+        /// That one.
+        queue: Arc<SharedTracker>,
+        /// A completion said that the queue pair is in error.
+        failed: Arc<AtomicBool>,
+    },
+}
+
+impl Receiver {
+    fn complete(&self, index: u16, success: bool) -> Option<u64> {
+        match self {
+            Receiver::Own(queue) => queue.complete_oldest(index, success),
+            Receiver::Shared { queue, failed } => {
+                let wr_id = queue.complete(index);
+                if wr_id.is_some() && !success {
+                    failed.store(true, Ordering::Relaxed);
+                }
+                wr_id
+            }
+        }
+    }
+}
+
 /// What the queue knows about a queue pair that uses it.
 #[derive(Default)]
 struct Attached {
     sends: Option<Arc<Tracker>>,
-    receives: Option<Arc<Tracker>>,
+    receives: Option<Receiver>,
     /// Entries before this one are of a queue pair that has the number no more, or was reset.
     stale_until: Option<u32>,
 }
@@ -97,6 +127,23 @@ struct State {
 }
 
 impl State {
+    /// Entries of `qpn` before `written` are about to be stale: the receives of a shared queue among them have their places back.
+    fn release(&mut self, qpn: u32, written: u32) {
+        let attached = &self.attached[qpn as usize];
+        let Some(Receiver::Shared { queue, .. }) = &attached.receives else { return };
+        let mut index = attached.stale_until.unwrap_or(self.ring.consumer());
+        if (index.wrapping_sub(self.ring.consumer()) as i32) < 0 {
+            index = self.ring.consumer();
+        }
+        while index != written {
+            match Cqe::parse(&self.ring.peek(index)) {
+                Ok(cqe) if cqe.qpn == qpn && cqe.receive => drop(queue.complete(cqe.wqe_index)),
+                _ => {}
+            }
+            index = index.wrapping_add(1);
+        }
+    }
+
     /// What an entry says, unless it is stale.
     fn resolve(&mut self, index: u32, entry: &[u8]) -> Result<Option<Completion>> {
         let cqe = Cqe::parse(entry).map_err(|e| Error::from_spec("poll", e))?;
@@ -117,7 +164,7 @@ impl State {
             }
             true => {
                 let receives = attached.receives.as_ref();
-                (WorkKind::Receive, receives.and_then(|queue| queue.complete_oldest(cqe.wqe_index, success)))
+                (WorkKind::Receive, receives.and_then(|queue| queue.complete(cqe.wqe_index, success)))
             }
         };
         let Some(wr_id) = wr_id else { return Err(unexpected) };
@@ -153,13 +200,14 @@ impl Cq {
     }
 
     /// From now on, completions of `qpn` are those of these queues; entries already there are of an earlier life of the number.
-    pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<Tracker>>, receives: Option<Arc<Tracker>>) {
+    pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<Tracker>>, receives: Option<Receiver>) {
         self.with(|state| {
             let at = qpn as usize;
             if at >= state.attached.len() {
                 state.attached.resize_with(at + 1, Attached::default);
             }
             let written = state.ring.written();
+            state.release(qpn, written);
             let stale_until = (written != state.ring.consumer()).then_some(written);
             state.attached[at] = Attached { sends, receives, stale_until };
         });

@@ -34,10 +34,27 @@ impl Default for Event {
     }
 }
 
+/// Queues that can be gone when their events are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Cq,
+    Srq,
+}
+
+impl Kind {
+    fn of(event: &Event) -> Option<Self> {
+        match event.kind.known()? {
+            EventKind::Completion | EventKind::CqOverrun => Some(Kind::Cq),
+            EventKind::SrqLimit | EventKind::SrqFatal => Some(Kind::Srq),
+            _ => None,
+        }
+    }
+}
+
 struct State {
     ring: EntryRing<{ event::BYTES }>,
-    /// By CQN: entries before this one are of a completion queue that had the number before.
-    stale: HashMap<u32, u32>,
+    /// By kind and number: entries before this one are of a queue that had the number before.
+    stale: HashMap<(Kind, u32), u32>,
 }
 
 /// The queue itself, held by the completion queues that use it.
@@ -56,12 +73,21 @@ impl Eq {
 
     /// A completion queue is gone: events about it that are there are handed to nobody any more, and the card writes no more.
     pub(crate) fn forget(&self, cqn: u32) {
+        self.forget_all((Kind::Cq, cqn));
+    }
+
+    /// The same of a shared receive queue.
+    pub(crate) fn forget_srq(&self, srqn: u32) {
+        self.forget_all((Kind::Srq, srqn));
+    }
+
+    fn forget_all(&self, queue: (Kind, u32)) {
         self.with(|state| {
             let written = state.ring.written();
             if written == state.ring.consumer() {
-                state.stale.remove(&cqn);
+                state.stale.remove(&queue);
             } else {
-                state.stale.insert(cqn, written);
+                state.stale.insert(queue, written);
             }
         });
     }
@@ -116,8 +142,8 @@ impl EventQueue {
         self.eq.entries
     }
 
-    /// Takes up to `out.len()` events, tells the card once how far it got, and returns how many there are. Events of completion
-    /// queues that were destroyed are passed over. Does not allocate.
+    /// Takes up to `out.len()` events, tells the card once how far it got, and returns how many there are. Events of queues that
+    /// were destroyed are passed over. Does not allocate.
     ///
     /// From the overrun of a completion queue on, its `poll` fails when it has handed out what is there.
     ///
@@ -138,14 +164,14 @@ impl EventQueue {
                     cause: entry.cause,
                     lost: entry.lost,
                 };
-                let of_cq = event.kind == EventKind::Completion || event.kind == EventKind::CqOverrun;
-                let until = state.stale.get(&event.object).filter(|_| of_cq);
+                let queue = Kind::of(&event).map(|kind| (kind, event.object));
+                let until = queue.and_then(|queue| state.stale.get(&queue));
                 let stale = until.is_some_and(|until| (index.wrapping_sub(*until) as i32) < 0);
                 if stale && !event.lost {
                     continue;
                 }
-                if of_cq && !stale {
-                    state.stale.remove(&event.object);
+                if let (Some(queue), false) = (queue, stale) {
+                    state.stale.remove(&queue);
                     if event.kind == EventKind::CqOverrun {
                         device.mark_overrun(event.object, true);
                     }

@@ -211,6 +211,18 @@ pub enum Error {
         size: usize,
     },
 
+    /// A shared receive queue has no room for the receive; nothing was posted.
+    #[error(
+        "post receive to shared receive queue {srqn:#x}: of its {size} receives the oldest and all behind it are outstanding; \
+         poll the completion queues, move queue pairs whose peers are silent to ERR, or create it with a larger max_wr"
+    )]
+    SharedQueueFull {
+        /// The shared receive queue.
+        srqn: u32,
+        /// Receives that the queue holds.
+        size: usize,
+    },
+
     /// Objects of different protection domains or cards were put together.
     #[error("{operation}: {what} belongs to another {of}; take both from one")]
     Foreign {

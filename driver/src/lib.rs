@@ -3,7 +3,7 @@
 //!
 //! A program gives [`Context::open`] a [`Bus`], the way to a card, and gets objects with the names and rules of
 //! the verbs (IBTA volume 1, chapters 10 and 11): [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`EventQueue`],
-//! [`Qp`].
+//! [`Qp`], [`SharedReceiveQueue`].
 //! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, as far as the card has them.
 //!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
@@ -80,6 +80,7 @@ mod random;
 mod recv;
 mod ring;
 mod send;
+mod srq;
 pub mod sys;
 mod tables;
 mod work;
@@ -100,6 +101,7 @@ pub use qp::{
 };
 pub use recv::{PostRecv, RecvWr};
 pub use send::{Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
+pub use srq::{SharedReceiveQueue, SrqInitAttr, SrqStatus};
 pub use sys::HostMemory;
 
 pub use ferrowire_spec as spec;

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use ferrowire_spec::qp_state::{check, AttributeBit, Attributes, QpState};
@@ -17,12 +18,13 @@ use ferrowire_spec::Psn;
 use crate::access::AccessFlags;
 use crate::av::AddressVector;
 use crate::context::Device;
-use crate::cq::{CompletionQueue, Cq};
+use crate::cq::{CompletionQueue, Cq, Receiver};
 use crate::error::{Coded, Error, Result};
 use crate::pd::{Pd, ProtectionDomain};
-use crate::recv::{PostRecv, RecvQueue};
+use crate::recv::{PostRecv, Poster, RecvQueue};
 use crate::send::{PostSend, SendQueue};
-use crate::work::WorkQueue;
+use crate::srq::{SharedReceiveQueue, Srq};
+use crate::work::{stride, WorkQueue};
 
 const CREATE: &str = "create_qp";
 const MODIFY: &str = "modify_qp";
@@ -43,6 +45,8 @@ pub struct QpInitAttr {
     pub max_send_sge: u8,
     /// Bytes of inline data of each of them: 16, 80, 208 and 256 in the same slots.
     pub max_inline: u16,
+    /// Where receives come from, if not from a queue of its own: then `max_recv_wr` and `max_recv_sge` do not count.
+    pub srq: Option<SharedReceiveQueue>,
     /// Work requests in the receive queue, made a power of two.
     pub max_recv_wr: u32,
     /// SGEs of each of them: 4 in slots of 64 bytes, 8 in 128, 16 in 256.
@@ -61,6 +65,7 @@ impl QpInitAttr {
             max_send_wr: 64,
             max_send_sge: 1,
             max_inline: 0,
+            srq: None,
             max_recv_wr: 64,
             max_recv_sge: 1,
             sq_sig_all: false,
@@ -353,6 +358,41 @@ impl<S: State> From<StepError<S>> for Error {
     }
 }
 
+/// Where a queue pair's receives come from.
+enum Receives {
+    Own(RecvQueue),
+    Shared {
+        srq: Arc<Srq>,
+        /// A completion said that the queue pair is in error.
+        failed: Arc<AtomicBool>,
+    },
+}
+
+impl Receives {
+    fn failed(&self) -> bool {
+        match self {
+            Receives::Own(queue) => queue.0.tracker().failed(),
+            Receives::Shared { failed, .. } => failed.load(Ordering::Relaxed),
+        }
+    }
+
+    fn reset(&mut self) {
+        match self {
+            Receives::Own(queue) => queue.0.reset(),
+            Receives::Shared { failed, .. } => *failed = Arc::default(),
+        }
+    }
+
+    fn receiver(&self) -> Receiver {
+        match self {
+            Receives::Own(queue) => Receiver::Own(Arc::clone(queue.0.tracker())),
+            Receives::Shared { srq, failed } => {
+                Receiver::Shared { queue: Arc::clone(&srq.tracker), failed: Arc::clone(failed) }
+            }
+        }
+    }
+}
+
 /// What a queue pair is in every state.
 struct Inner {
     qpn: u32,
@@ -361,7 +401,7 @@ struct Inner {
     state: QpState,
     live: bool,
     sends: SendQueue,
-    receives: RecvQueue,
+    receives: Receives,
     send_cq: Arc<Cq>,
     recv_cq: Arc<Cq>,
     pd: Arc<Pd>,
@@ -373,7 +413,7 @@ impl Inner {
     }
 
     fn state(&self) -> QpState {
-        if self.state.responds() && self.receives.0.tracker().failed() {
+        if self.state.responds() && self.receives.failed() {
             return QpState::Err;
         }
         let ended = matches!(self.state, QpState::Rts | QpState::Sqd) && self.sends.0.tracker().failed();
@@ -404,7 +444,7 @@ impl Inner {
         if to == QpState::Reset {
             // The card has stopped: what was posted is gone, and what it completed is of an earlier life.
             self.sends.0.reset();
-            self.receives.0.reset();
+            self.receives.reset();
             self.attach();
         }
         if from == QpState::Sqe {
@@ -415,7 +455,7 @@ impl Inner {
     }
 
     fn attach(&self) {
-        let (sends, receives) = (Arc::clone(self.sends.0.tracker()), Arc::clone(self.receives.0.tracker()));
+        let (sends, receives) = (Arc::clone(self.sends.0.tracker()), self.receives.receiver());
         if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             self.send_cq.attach(self.qpn, Some(sends), Some(receives));
         } else {
@@ -446,7 +486,9 @@ impl Inner {
             self.device().tables(|t| t.qps.give_back(self.qpn));
         } else {
             self.sends.0.leak();
-            self.receives.0.leak();
+            if let Receives::Own(queue) = &mut self.receives {
+                queue.0.leak();
+            }
         }
         result.map(|_| ())
     }
@@ -579,10 +621,15 @@ impl Qp<Rtr> {
 macro_rules! receives {
     ($($State:ident)+) => {$(
         impl Qp<$State> {
-            /// Begins a batch of receives; the doorbell is rung once, at its end.
+            /// Begins a batch of receives; the doorbell is rung once, at its end. Those of a queue pair with a shared receive
+            /// queue are posted [there](SharedReceiveQueue::start_post_recv).
             pub fn start_post_recv(&mut self) -> PostRecv<'_> {
                 let Inner { pd, qpn, receives, .. } = &mut *self.inner;
-                PostRecv { device: &pd.device, qpn: *qpn, queue: receives }
+                let poster = match receives {
+                    Receives::Own(queue) => Poster::Own { qpn: *qpn, queue },
+                    Receives::Shared { .. } => Poster::Nobody { qpn: *qpn },
+                };
+                PostRecv { device: &pd.device, poster }
             }
         }
     )+};
@@ -614,17 +661,11 @@ impl Qp<Rts> {
     }
 }
 
-/// The smallest slot of so many units, as a power of two.
-fn stride(units: usize) -> u8 {
-    units.next_power_of_two().trailing_zeros() as u8
-}
-
 impl ProtectionDomain {
     /// Makes a queue pair, in RESET.
     ///
     /// # Errors
-    /// `Attribute` for sizes or a service that card or driver do not have, `Foreign` for completion queues of another
-    /// card, `NoResource` when no queue pair is left, `Bus` when there is no memory, `Command` when the card refuses.
+    /// `Attribute` for sizes or a service that card or driver do not have, `Foreign` for queues of another card, `NoResource` when no queue pair is left, `Bus` when there is no memory, `Command` when the card refuses.
     pub fn create_qp(&self, attr: &QpInitAttr) -> Result<Qp<Reset>> {
         let device = &self.pd.device;
         let can = &device.capabilities;
@@ -638,6 +679,9 @@ impl ProtectionDomain {
             if !Arc::ptr_eq(&cq.cq.device, device) {
                 return Err(Error::Foreign { operation: CREATE, what, of: "card" });
             }
+        }
+        if attr.srq.as_ref().is_some_and(|srq| !Arc::ptr_eq(&srq.srq.pd.device, device)) {
+            return Err(Error::Foreign { operation: CREATE, what: "srq", of: "card" });
         }
         let has = match attr.service {
             Service::Rc => can.rc,
@@ -655,13 +699,16 @@ impl ProtectionDomain {
                 .ok_or_else(|| refuse(attribute, count.into(), format!("choose 1 to 2^{max}")))
         };
         let sq_log2 = log2_of("max_send_wr", attr.max_send_wr, can.max_sq_log2)?;
-        let rq_log2 = log2_of("max_recv_wr", attr.max_recv_wr, can.max_rq_log2)?;
+        let rq_log2 = match attr.srq {
+            None => log2_of("max_recv_wr", attr.max_recv_wr, can.max_rq_log2)?,
+            Some(_) => 0,
+        };
         for (attribute, value, max) in [
             ("max_send_sge", attr.max_send_sge.into(), can.max_send_sge.into()),
             ("max_inline", attr.max_inline, can.max_inline),
             ("max_recv_sge", attr.max_recv_sge.into(), can.max_recv_sge.into()),
         ] {
-            if value > max {
+            if value > max && (attribute != "max_recv_sge" || attr.srq.is_none()) {
                 return Err(refuse(attribute, value.into(), format!("the card takes up to {max}")));
             }
         }
@@ -670,7 +717,14 @@ impl ProtectionDomain {
         let sq_stride = stride(units).min(send_wqe::MAX_STRIDE);
         let rq_stride = stride(recv_wqe::units_for_sges(attr.max_recv_sge.into())).min(recv_wqe::MAX_STRIDE);
         let mut sends = WorkQueue::alloc(&device.bus, sq_log2, sq_stride)?;
-        let mut receives = WorkQueue::alloc(&device.bus, rq_log2, rq_stride)?;
+        let mut receives = match &attr.srq {
+            None => Receives::Own(RecvQueue(WorkQueue::alloc(&device.bus, rq_log2, rq_stride)?)),
+            Some(shared) => Receives::Shared { srq: Arc::clone(&shared.srq), failed: Arc::default() },
+        };
+        let own = match &receives {
+            Receives::Own(RecvQueue(queue)) => (queue.log2(), queue.stride(), queue.bus_address()),
+            Receives::Shared { .. } => (0, 0, 0),
+        };
         let qpn = device.take(CREATE, "queue pairs", can.max_qp, |t| &mut t.qps)?;
         let result = device.commands.run(CommandOpcode::CreateQp, qpn, |token| {
             CreateQp {
@@ -681,13 +735,15 @@ impl ProtectionDomain {
                 doorbell_page: device.options.doorbell_page,
                 sq_log2: sends.log2(),
                 sq_stride: sends.stride(),
-                rq_log2: receives.log2(),
-                rq_stride: receives.stride(),
+                rq_log2: own.0,
+                rq_stride: own.1,
                 send_cqn: attr.send_cq.cq.cqn,
                 recv_cqn: attr.recv_cq.cq.cqn,
                 sq_sig_all: attr.sq_sig_all,
                 sq_base: sends.bus_address(),
-                rq_base: receives.bus_address(),
+                rq_base: own.2,
+                has_srq: attr.srq.is_some(),
+                srqn: attr.srq.as_ref().map_or(0, SharedReceiveQueue::number),
                 ..CreateQp::default()
             }
             .to_bytes()
@@ -695,7 +751,9 @@ impl ProtectionDomain {
         if let Err(error) = result {
             if error.is_unanswered() {
                 sends.leak();
-                receives.leak();
+                if let Receives::Own(queue) = &mut receives {
+                    queue.0.leak();
+                }
             } else {
                 device.tables(|t| t.qps.give_back(qpn));
             }
@@ -707,7 +765,7 @@ impl ProtectionDomain {
             state: QpState::Reset,
             live: true,
             sends: SendQueue(sends),
-            receives: RecvQueue(receives),
+            receives,
             send_cq: Arc::clone(&attr.send_cq.cq),
             recv_cq: Arc::clone(&attr.recv_cq.cq),
             pd: Arc::clone(&self.pd),

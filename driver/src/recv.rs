@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receive queue: buffers for messages that peers send, and for immediates (IBTA 10.8.3.2).
 
+use std::sync::MutexGuard;
+
 use ferrowire_spec::queue::doorbell::{self, rq::RqDoorbell};
 use ferrowire_spec::queue::recv_wqe::{self, SGES_PER_UNIT};
 
@@ -31,7 +33,7 @@ impl<'a> RecvWr<'a> {
 pub(crate) struct RecvQueue(pub(crate) WorkQueue);
 
 impl RecvQueue {
-    fn post(&mut self, device: &Device, qpn: u32, wr: &RecvWr<'_>) -> Result<()> {
+    fn post(&mut self, device: &Device, full: Error, wr: &RecvWr<'_>) -> Result<()> {
         let Self(queue) = self;
         let slot = (queue.units() * SGES_PER_UNIT).min(recv_wqe::MAX_SGES);
         let card = usize::from(device.capabilities.max_recv_sge);
@@ -43,7 +45,7 @@ impl RecvQueue {
             return Err(refuse(OPERATION, "length", bytes, fix));
         }
         if queue.room() == 0 {
-            return Err(Error::RecvQueueFull { qpn, size: queue.size() });
+            return Err(full);
         }
         // What is not in use is written too, for it must be zero.
         for unit in 0..queue.units() {
@@ -54,11 +56,56 @@ impl RecvQueue {
         Ok(())
     }
 
-    fn ring_doorbell(&mut self, device: &Device, qpn: u32) -> Result<()> {
+    fn ring_doorbell(&mut self, device: &Device, qpn: u32, srq: bool) -> Result<()> {
         self.0.ring_doorbell(device, doorbell::RQ, |producer| {
-            let bell = RqDoorbell { qpn, producer, ..RqDoorbell::default() };
+            let bell = RqDoorbell { qpn, srq, producer, ..RqDoorbell::default() };
             bell.to_bytes().map_err(|e| Error::from_spec(OPERATION, e))
         })
+    }
+}
+
+/// Where a batch goes.
+pub(crate) enum Poster<'a> {
+    /// To the receive queue of a queue pair.
+    Own { qpn: u32, queue: &'a mut RecvQueue },
+    /// To a shared one.
+    Shared { srqn: u32, queue: MutexGuard<'a, RecvQueue> },
+    /// Nowhere: the queue pair's receives come from a shared queue.
+    Nobody { qpn: u32 },
+}
+
+impl Poster<'_> {
+    fn post(&mut self, device: &Device, wr: &RecvWr<'_>) -> Result<()> {
+        match self {
+            Poster::Own { qpn, queue } => {
+                let full = Error::RecvQueueFull { qpn: *qpn, size: queue.0.size() };
+                queue.post(device, full, wr)
+            }
+            Poster::Shared { srqn, queue } => {
+                let full = Error::SharedQueueFull { srqn: *srqn, size: queue.0.size() };
+                queue.post(device, full, wr)
+            }
+            Poster::Nobody { qpn } => {
+                let fix = "its receives come from a shared receive queue; post there".into();
+                Err(refuse(OPERATION, "qpn", u64::from(*qpn), fix))
+            }
+        }
+    }
+
+    fn room(&self) -> usize {
+        match self {
+            Poster::Own { queue, .. } => queue.0.room(),
+            Poster::Shared { queue, .. } => queue.0.room(),
+            Poster::Nobody { .. } => 0,
+        }
+    }
+
+    fn ring_doorbell(&mut self, device: &Device) -> Result<()> {
+        match self {
+            Poster::Own { qpn, queue } => queue.ring_doorbell(device, *qpn, false),
+            Poster::Shared { srqn, queue } => queue.ring_doorbell(device, *srqn, true),
+            Poster::Nobody { .. } => Ok(()),
+        }
     }
 }
 
@@ -68,23 +115,22 @@ impl RecvQueue {
 #[must_use = "dropping it rings the doorbell; post something first"]
 pub struct PostRecv<'a> {
     pub(crate) device: &'a Device,
-    pub(crate) qpn: u32,
-    pub(crate) queue: &'a mut RecvQueue,
+    pub(crate) poster: Poster<'a>,
 }
 
 impl PostRecv<'_> {
     /// Puts a receive into the queue. The card learns of it with the doorbell.
     ///
     /// # Errors
-    /// Nothing was posted, and what was posted before stays: `RecvQueueFull`, or `Attribute` for more elements or bytes than
-    /// card or queue take.
+    /// Nothing was posted, and what was posted before stays: `RecvQueueFull` or `SharedQueueFull`, or `Attribute` for more elements or
+    /// bytes than card or queue take, and for a queue pair that has a shared receive queue.
     pub fn post(&mut self, wr: &RecvWr<'_>) -> Result<()> {
-        self.queue.post(self.device, self.qpn, wr)
+        self.poster.post(self.device, wr)
     }
 
     /// Receives that the queue has room for.
     pub fn room(&self) -> usize {
-        self.queue.0.room()
+        self.poster.room()
     }
 
     /// Rings the doorbell, if something was posted, and says whether that worked.
@@ -94,13 +140,13 @@ impl PostRecv<'_> {
     pub fn ring(mut self) -> Result<()> {
         // Dropping tries again only when this failed.
         let this = &mut self;
-        this.queue.ring_doorbell(this.device, this.qpn)
+        this.poster.ring_doorbell(this.device)
     }
 }
 
 impl Drop for PostRecv<'_> {
     fn drop(&mut self) {
         // A failure shows with the next call of the bus.
-        let _ = self.queue.ring_doorbell(self.device, self.qpn);
+        let _ = self.poster.ring_doorbell(self.device);
     }
 }

@@ -57,6 +57,14 @@ impl<const BYTES: usize> EntryRing<BYTES> {
         Some(entry)
     }
 
+    /// An entry that the card has written, and that was not taken.
+    pub(crate) fn peek(&self, index: u32) -> [u8; BYTES] {
+        after_phase();
+        let mut entry = [0; BYTES];
+        self.dma.memory().read(self.offset(index), &mut entry);
+        entry
+    }
+
     pub(crate) fn leak(&mut self) {
         self.dma.leak();
     }

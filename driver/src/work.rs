@@ -69,6 +69,23 @@ impl Tracker {
         oldest.then(|| self.complete(index, success)).flatten()
     }
 
+    /// The receive at `index` of a shared queue, whose completions come in any order. `done` has a place for each slot.
+    pub(crate) fn complete_any(&self, index: u16, done: &mut [bool]) -> Option<u64> {
+        let producer = self.producer.load(Ordering::Acquire);
+        let mut consumer = self.consumer.load(Ordering::Relaxed);
+        let at = |index: u16| usize::from(index) & (self.wr_ids.len() - 1);
+        let outstanding = index.wrapping_sub(consumer) < producer.wrapping_sub(consumer);
+        if !outstanding || std::mem::replace(&mut done[at(index)], true) {
+            return None;
+        }
+        let wr_id = self.slot(index).load(Ordering::Relaxed);
+        while consumer != producer && std::mem::take(&mut done[at(consumer)]) {
+            consumer = consumer.wrapping_add(1);
+        }
+        self.consumer.store(consumer, Ordering::Release);
+        Some(wr_id)
+    }
+
     pub(crate) fn failed(&self) -> bool {
         self.failed.load(Ordering::Relaxed)
     }
@@ -167,6 +184,11 @@ impl WorkQueue {
         self.rung = producer;
         Ok(())
     }
+}
+
+/// The smallest slot of so many units, as a power of two.
+pub(crate) fn stride(units: usize) -> u8 {
+    units.next_power_of_two().trailing_zeros() as u8
 }
 
 /// A unit of a WQE with these elements, as many as it holds at most; the places that are left are zero.

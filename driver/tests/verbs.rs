@@ -781,6 +781,7 @@ fn objects_may_move_between_threads() {
     shared::<Context>();
     shared::<ProtectionDomain>();
     shared::<CompletionQueue>();
+    shared::<SharedReceiveQueue>();
     shared::<MemoryRegion>();
     shared::<HostMemory>();
     moved::<QueuePair>();

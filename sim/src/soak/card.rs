@@ -8,7 +8,7 @@ use ferrowire::{
     AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, HostMemory,
     InitAttributes, MemoryRegion, PageSize, Payload, PostRecv, ProtectionDomain, Psn, Qp, QpAttributes,
     QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendOp, SendWr, Sge,
-    WorkKind,
+    SharedReceiveQueue, SrqInitAttr, WorkKind,
 };
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::QpState;
@@ -53,6 +53,7 @@ pub struct CardEnd {
     qps: Vec<(Pair, Room)>,
     /// Whole pages, and what of them is registered.
     regions: Vec<(HostMemory, MemoryRegion)>,
+    srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
     pd: ProtectionDomain,
     context: Context,
@@ -75,7 +76,8 @@ impl CardEnd {
         context.set_timer_tick(tick).with_context(failed)?;
         let pd = context.alloc_pd().with_context(failed)?;
         let cq = context.create_cq(4096).with_context(failed)?;
-        Ok(Self { card, side, qps: Vec::new(), regions: Vec::new(), cq, pd, context, world: world.clone() })
+        let (qps, regions, world) = (Vec::new(), Vec::new(), world.clone());
+        Ok(Self { card, side, qps, regions, srq: None, cq, pd, context, world })
     }
 
     /// A queue pair in RESET.
@@ -84,6 +86,7 @@ impl CardEnd {
         (attr.max_send_wr, attr.max_recv_wr) = (room.sends, room.receives);
         (attr.max_send_sge, attr.max_inline) = (room.send_pieces, room.inline);
         attr.max_recv_sge = RECEIVE_PIECES as u8;
+        attr.srq = self.srq.clone().filter(|_| room.shared);
         Ok(self.pd.create_qp(&attr)?)
     }
 
@@ -129,6 +132,22 @@ impl End for CardEnd {
 
     fn write(&mut self, region: usize, at: usize, bytes: &[u8]) {
         self.regions[region].0.write(at, bytes);
+    }
+
+    fn share(&mut self, receives: u32) -> Result<()> {
+        let mut attr = SrqInitAttr::default();
+        (attr.max_wr, attr.max_sge, attr.limit) = (receives, RECEIVE_PIECES as u8, 2);
+        self.srq = Some(self.pd.create_srq(&attr)?);
+        Ok(())
+    }
+
+    fn free_shared(&mut self) -> usize {
+        self.srq.as_ref().map_or(0, |srq| srq.start_post_recv().room())
+    }
+
+    fn post_shared(&mut self, receives: &[Receive]) -> Result<()> {
+        let Some(srq) = &self.srq else { bail!("no shared receive queue") };
+        give(srq.start_post_recv(), receives)
     }
 
     fn create(&mut self, room: Room) -> Result<u32> {

@@ -84,6 +84,8 @@ pub struct Room {
     pub inline: u16,
     /// Receives.
     pub receives: u32,
+    /// They come from the end's shared receive queue.
+    pub shared: bool,
 }
 
 /// Most pieces of memory of a receive.
@@ -171,6 +173,21 @@ pub trait End {
 
     /// The program's own write to a region: from that byte of its pages on.
     fn write(&mut self, region: usize, at: usize, bytes: &[u8]);
+
+    /// Makes the end's shared receive queue, with room for so many.
+    ///
+    /// # Errors
+    /// The end has no room.
+    fn share(&mut self, receives: u32) -> Result<()>;
+
+    /// Receives that the shared queue has room for.
+    fn free_shared(&mut self) -> usize;
+
+    /// Posts receives to the shared queue, all at once.
+    ///
+    /// # Errors
+    /// The end refuses.
+    fn post_shared(&mut self, receives: &[Receive]) -> Result<()>;
 
     /// Makes a queue pair. Gives its number.
     ///

@@ -85,10 +85,13 @@ impl Peer for Shared {
 
 /// The reference engine as an end.
 pub struct EngineEnd {
-    shared: Shared,
+    core: Shared,
     side: usize,
     ipv6: bool,
     cq: u32,
+    /// The shared receive queue, its size, and receives in it or taken from it.
+    srq: Option<u32>,
+    shared: (usize, usize),
     /// Number, room, requests under way, whether it has said that it is drained.
     qps: Vec<Queue>,
     /// Host address and bytes of each region's pages.
@@ -122,17 +125,19 @@ impl EngineEnd {
         let core = Core { engine, tick: tick.into(), busy: false, deadline: None };
         let shared = Shared(Arc::new(Mutex::new(core)));
         let peer = Box::new(shared.clone());
-        (Self { shared, side, ipv6, cq, qps: Vec::new(), regions: Vec::new(), offence: None }, peer)
+        let (qps, regions) = (Vec::new(), Vec::new());
+        (Self { core: shared, side, ipv6, cq, srq: None, shared: (0, 0), qps, regions, offence: None }, peer)
     }
 
     fn queue_pair(&mut self, room: Room) -> Result<u32> {
         let (max_send, max_recv) = (room.sends as usize, room.receives as usize);
-        let init = model::QpInit { max_send, max_recv, ..model::QpInit::new(Service::Rc, PD, self.cq) };
-        self.shared.lock().engine.create_qp(init).map_err(|error| anyhow::anyhow!("{error}"))
+        let srq = self.srq.filter(|_| room.shared);
+        let init = model::QpInit { max_send, max_recv, srq, ..model::QpInit::new(Service::Rc, PD, self.cq) };
+        self.core.lock().engine.create_qp(init).map_err(|error| anyhow::anyhow!("{error}"))
     }
 
     fn modify_to(&mut self, qp: usize, attr: &model::QpAttr) -> Result<()> {
-        let mut core = self.shared.lock();
+        let mut core = self.core.lock();
         core.engine.modify_qp(self.qps[qp].qpn, attr).map_err(|error| anyhow::anyhow!("{error}"))?;
         core.touched();
         Ok(())
@@ -140,7 +145,7 @@ impl EngineEnd {
 
     /// Takes note of what the engine tells beside completions.
     fn events(&mut self) {
-        let mut core = self.shared.lock();
+        let mut core = self.core.lock();
         while let Some(event) = core.engine.poll_event() {
             match event.kind {
                 EventKind::SqDrained => {
@@ -163,7 +168,7 @@ impl End for EngineEnd {
 
     fn region(&mut self, region: &Region, pages: &[u8]) -> Result<u32> {
         let base = (1 + self.regions.len() as u64) << 32;
-        let mut core = self.shared.lock();
+        let mut core = self.core.lock();
         core.engine.memory_mut().map(base, pages.to_vec());
         let rights = match region.rights {
             Rights::Closed => model::Rights::NONE,
@@ -185,15 +190,39 @@ impl End for EngineEnd {
 
     fn read(&self, region: usize) -> Vec<u8> {
         let (base, len) = self.regions[region];
-        self.shared.lock().engine.memory().get(base, len).unwrap_or_default().to_vec()
+        self.core.lock().engine.memory().get(base, len).unwrap_or_default().to_vec()
     }
 
     fn write(&mut self, region: usize, at: usize, bytes: &[u8]) {
         let (base, _) = self.regions[region];
-        let mut core = self.shared.lock();
+        let mut core = self.core.lock();
         if let Some(place) = core.engine.memory_mut().get_mut(base + at as u64, bytes.len() as u64) {
             place.copy_from_slice(bytes);
         }
+    }
+
+    fn share(&mut self, receives: u32) -> Result<()> {
+        self.srq = Some(self.core.lock().engine.create_srq(PD, receives as usize));
+        self.shared.0 = receives as usize;
+        Ok(())
+    }
+
+    fn free_shared(&mut self) -> usize {
+        self.shared.0 - self.shared.1
+    }
+
+    fn post_shared(&mut self, receives: &[Receive]) -> Result<()> {
+        let srq = self.srq.ok_or_else(|| anyhow::anyhow!("no shared receive queue"))?;
+        let mut core = self.core.lock();
+        for receive in receives {
+            let wr = model::RecvWr::new(receive.id, &sges(&receive.local));
+            if let Err(error) = core.engine.post_srq_recv(srq, wr) {
+                bail!("posting a receive to the shared queue: {error}");
+            }
+            self.shared.1 += 1;
+        }
+        core.touched();
+        Ok(())
     }
 
     fn create(&mut self, room: Room) -> Result<u32> {
@@ -245,7 +274,7 @@ impl End for EngineEnd {
 
     fn renew(&mut self, qp: usize) -> Result<u32> {
         let Queue { qpn, room, .. } = self.qps[qp];
-        let mut core = self.shared.lock();
+        let mut core = self.core.lock();
         core.engine.destroy_qp(qpn).map_err(|error| anyhow::anyhow!("{error}"))?;
         core.touched();
         drop(core);
@@ -261,7 +290,7 @@ impl End for EngineEnd {
     }
 
     fn state(&mut self, qp: usize) -> Result<Option<QpState>> {
-        Ok(self.shared.lock().engine.state(self.qps[qp].qpn))
+        Ok(self.core.lock().engine.state(self.qps[qp].qpn))
     }
 
     fn is_drained(&mut self, qp: usize) -> Result<bool> {
@@ -276,7 +305,7 @@ impl End for EngineEnd {
 
     fn post(&mut self, qp: usize, requests: &[Request]) -> Result<()> {
         let queue = &mut self.qps[qp];
-        let mut core = self.shared.lock();
+        let mut core = self.core.lock();
         for request in requests {
             let mut wr = model::SendWr::new(request.opcode, request.id, &sges(&request.local));
             (wr.remote_va, wr.rkey) = request.remote;
@@ -299,7 +328,7 @@ impl End for EngineEnd {
 
     fn post_receives(&mut self, qp: usize, receives: &[Receive]) -> Result<()> {
         let queue = &mut self.qps[qp];
-        let mut core = self.shared.lock();
+        let mut core = self.core.lock();
         for receive in receives {
             let wr = model::RecvWr::new(receive.id, &sges(&receive.local));
             if let Err(error) = core.engine.post_recv(queue.qpn, wr) {
@@ -313,11 +342,13 @@ impl End for EngineEnd {
 
     fn poll(&mut self) -> Result<Vec<Done>> {
         self.events();
-        let mut core = self.shared.lock();
+        let mut core = self.core.lock();
         let mut all = Vec::new();
         while let Some(done) = core.engine.poll_cq(self.cq) {
             if let Some(queue) = self.qps.iter_mut().find(|queue| queue.qpn == done.qpn) {
-                if done.opcode.is_receive() {
+                if done.opcode.is_receive() && queue.room.shared {
+                    self.shared.1 -= 1;
+                } else if done.opcode.is_receive() {
                     queue.receives -= 1;
                 } else if let Some(at) = queue.posted.iter().position(|id| *id == done.wr_id) {
                     queue.posted.drain(..=at);
@@ -342,7 +373,7 @@ impl End for EngineEnd {
     }
 
     fn diagnose(&self) -> String {
-        let core = self.shared.lock();
+        let core = self.core.lock();
         let drops = DropReason::ALL.iter().map(|reason| (reason.name(), core.engine.dropped(*reason)));
         let drops: Vec<_> = drops.filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
         drops.join(", ")

@@ -29,6 +29,12 @@ const CELLS: usize = 64;
 /// Pages that the regions of a lane have at an end, at most.
 pub const LANE_PAGES: u32 = 128;
 
+/// Buffers in the shared receive queue of an end, and bytes of each.
+pub const POOL: usize = 16;
+
+/// Bytes of each of them: the longest of most messages.
+pub const POOL_BUFFER: usize = 12 << 10;
+
 /// What generation knows of a flow.
 struct Flow {
     verbs: Vec<SendOpcode>,
@@ -50,6 +56,7 @@ pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool
         send_pieces: limits.pieces as u8,
         inline: limits.inline as u16,
         receives: [1, 4, 16][rng.random_range(0..3)],
+        shared: false,
     };
     let senders: &[usize] = [&[0][..], &[0], &[0], &[1], &[0, 1]][rng.random_range(0..5)];
     let lives = [1, 1, 2, 3][rng.random_range(0..4)];
@@ -109,6 +116,19 @@ pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool
         lives,
         seed: rng.random(),
     }
+}
+
+/// Lets the messages of a lane take their receives from the queues that both ends share.
+pub(super) fn share(lane: &mut Lane) {
+    lane.room.shared = true;
+    lane.lives.iter_mut().for_each(|life| life.buffers = Default::default());
+    lane.memory.iter_mut().flatten().for_each(|memory| memory.inbox = None);
+}
+
+/// Whether its messages fit the buffers of the shared queues.
+pub(super) fn may_share(lane: &Lane) -> bool {
+    let mut all = lane.lives.iter().flat_map(|life| life.work.iter().flatten());
+    lane.lives.len() * 3 <= POOL && all.all(|message| message.len <= POOL_BUFFER)
 }
 
 fn life(

@@ -59,9 +59,16 @@ pub struct Inbox {
     ended: usize,
     well: usize,
     failed: Option<WcStatus>,
+    /// They come from a shared queue: which one a message has taken is known with its completion.
+    shared: bool,
 }
 
 impl Inbox {
+    /// None yet, of a queue pair's own queue or of a shared one.
+    pub fn of(shared: bool) -> Self {
+        Self { shared, ..Self::default() }
+    }
+
     /// Another receive.
     pub fn post(&mut self, id: u64, buffer: &Buffer, step: u64) {
         self.slots.push(Slot { id, buffer: buffer.clone(), step });
@@ -96,6 +103,7 @@ impl Inbox {
     pub fn fate(&self, sent: &[Sent], taken: usize) -> Fate {
         let Some(Sent { message, step, .. }) = sent.get(taken) else { return Fate::Well };
         match (by_itself(message), self.slots.get(taken)) {
+            (Fate::Well, None) if self.shared => Fate::Tight,
             (Fate::Well, None) => Fate::Starved,
             (Fate::Well, Some(Slot { buffer, .. })) if sends(message.verb) && message.len > buffer.room() => {
                 Fate::Invalid

@@ -5,6 +5,7 @@ use anyhow::{bail, Result};
 use ferrowire_spec::queue::cqe::WcStatus;
 use ferrowire_spec::QpState;
 
+use super::inbox::Inbox;
 use super::program::Trouble;
 use super::run::{Area, Drain, Places, Play};
 
@@ -63,8 +64,9 @@ impl Play<'_> {
         let life = &run.lane.lives[run.life];
         let last = run.life + 1 == run.lane.lives.len();
         // A message that its sender has given up may still come, and complete a receive.
-        let uneasy =
-            (0..2).any(|side| run.inboxes[side].posted() > 0 && run.flows[1 - side].failed.is_some());
+        let uneasy = (0..2).any(|side| {
+            (run.lane.room.shared || run.inboxes[side].posted() > 0) && run.flows[1 - side].failed.is_some()
+        });
         let reset = !last || uneasy || matches!(life.trouble, Trouble::Reset(..));
         if reset {
             for side in [first, 1 - first] {
@@ -88,7 +90,8 @@ impl Play<'_> {
     pub(super) fn begin_next(&mut self, at: usize) -> Result<()> {
         self.settle(at)?;
         let run = &mut self.runs[at];
-        (run.flows, run.inboxes) = Default::default();
+        run.flows = Default::default();
+        run.inboxes = [(); 2].map(|()| Inbox::of(run.lane.room.shared));
         (run.moved, run.drain, run.drained, run.rests) = ([false; 2], Drain::No, 0, None);
         if run.life + 1 == run.lane.lives.len() {
             run.over = true;
@@ -150,6 +153,8 @@ impl Play<'_> {
             let (open, missing) = (inbox.open().count(), inbox.well() < peer.sent_well);
             match got {
                 Some(QpState::Err) if open > 0 => return Ok(false),
+                // What has not come yet may: nobody knows which receives it has.
+                Some(QpState::Err) if missing && run.lane.room.shared => return Ok(false),
                 Some(QpState::Err) if missing => {
                     bail!("side {side} flushed a receive whose message its peer knows to have arrived")
                 }
@@ -169,9 +174,13 @@ impl Play<'_> {
         if self.poll()? {
             bail!("completions after the last");
         }
-        for area in &self.areas {
+        let is_pool = |number: usize| self.pools.iter().flatten().any(|pool| pool.area == number);
+        for (number, area) in self.areas.iter().enumerate() {
             let got = self.ends[area.side].read(area.index);
-            if let Some(wrong) = area.bytes.wrong(&got, 0..got.len(), &[]) {
+            let open = self.pools[area.side].as_ref().map(|pool| pool.open(&got));
+            let open: Vec<_> = open.unwrap_or_default();
+            let open = if is_pool(number) { &open[..] } else { &[] };
+            if let Some(wrong) = area.bytes.wrong(&got, 0..got.len(), open) {
                 bail!("side {}, region {}, at the end: {wrong}", area.side, area.index);
             }
         }

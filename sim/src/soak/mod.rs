@@ -25,6 +25,7 @@ pub mod generate;
 pub mod inbox;
 mod lives;
 pub mod network;
+mod pool;
 mod post;
 pub mod program;
 pub mod run;

@@ -139,7 +139,7 @@ impl Play<'_> {
     /// Posts some of the receives that a side has.
     pub(super) fn post_receives(&mut self, at: usize, side: usize) -> Result<bool> {
         let life = &self.runs[at].lane.lives[self.runs[at].life];
-        let left = life.buffers[side].len() - self.runs[at].inboxes[side].posted();
+        let left = life.buffers[side].len().saturating_sub(self.runs[at].inboxes[side].posted());
         let chance = match life.pace[side] {
             Pace::Ahead => 0.9,
             Pace::Steady => 0.3,

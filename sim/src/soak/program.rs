@@ -17,7 +17,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::ends::{Region, Room};
-use super::generate::lane;
+use super::generate::{lane, may_share, share};
 use crate::wire::Faults;
 
 /// How far the PSNs of a life are from those of the life before: what is late of that is no packet of this.
@@ -25,6 +25,9 @@ pub const LIFE_PSNS: u32 = 1 << 21;
 
 /// Retries that are enough on any wire that [`super::network`] makes.
 pub const ENOUGH: u8 = 7;
+
+/// Lanes that share receive queues, at most.
+const SHARING: usize = 3;
 
 /// Lanes of most programs, at most.
 const FEW: usize = 6;
@@ -301,13 +304,17 @@ impl Program {
         let host_latency = [0, 20, 250, 1000][rng.random_range(0..4)];
         let wire_latency = [0, 3, 100][rng.random_range(0..3)];
         let fault_seeds = [rng.random(), rng.random()];
-        let lanes = (0..count)
+        let mut lanes: Vec<Lane> = (0..count)
             .map(|number| {
                 let mut rng = SmallRng::seed_from_u64(rng.random());
                 let big = std::mem::take(&mut big);
                 lane(&mut rng, limits, number, big, lossless)
             })
             .collect();
+        // A few of them share their receive queues, in one of three programs: each may lose a buffer with each of its lives.
+        if rng.random_range(0..3) == 0 {
+            lanes.iter_mut().filter(|lane| may_share(lane)).take(SHARING).for_each(share);
+        }
         Self { ipv6, host_latency, wire_latency, tick, faults, fault_seeds, lanes }
     }
 

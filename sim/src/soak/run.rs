@@ -9,8 +9,10 @@ use rand::{Rng, RngCore, SeedableRng};
 
 use super::compare::{Flow, Memory};
 use super::ends::{End, Path, Region, Rights, PAGE};
+use super::generate::{POOL, POOL_BUFFER};
 use super::inbox::Inbox;
 use super::network::Watch;
+use super::pool::Pool;
 use super::program::{Lane, Pace, Program, Trouble};
 use super::Tally;
 
@@ -75,6 +77,8 @@ pub struct Play<'a> {
     /// For each side, an area that peers may not write.
     pub(super) closed: [usize; 2],
     pub(super) runs: Vec<Run<'a>>,
+    /// For each side, what is in its shared receive queue.
+    pub(super) pools: [Option<Pool>; 2],
     pub(super) next_id: u64,
     /// Steps so far.
     pub(super) steps: u64,
@@ -106,6 +110,16 @@ impl<'a> Play<'a> {
         let address = 0x7_0000_0000 + PAGE as u64 / 2;
         let shut = Region { address, len: CLOSED, rights: Rights::Closed };
         let closed = [area(ends, 0, &shut)?, area(ends, 1, &shut)?];
+        let mut pools = [None, None];
+        if program.lanes.iter().any(|lane| lane.room.shared) {
+            for (side, pool) in pools.iter_mut().enumerate() {
+                // With something between any two, and behind the last.
+                let region =
+                    Region { address: 0x9_0000_0001, len: POOL * (POOL_BUFFER + 1), rights: Rights::Local };
+                *pool = Some(Pool::new(area(ends, side, &region)?, region.front()));
+                ends[side].share(POOL as u32).context("making a shared receive queue")?;
+            }
+        }
         let mut runs = Vec::new();
         for lane in &program.lanes {
             let mut places = [None; 2];
@@ -127,7 +141,7 @@ impl<'a> Play<'a> {
                 qpns: [create(0)?, create(1)?],
                 areas: places,
                 flows: Default::default(),
-                inboxes: Default::default(),
+                inboxes: [(); 2].map(|()| Inbox::of(lane.room.shared)),
                 life: 0,
                 moved: [false; 2],
                 drain: Drain::No,
@@ -143,6 +157,7 @@ impl<'a> Play<'a> {
             areas,
             closed,
             runs,
+            pools,
             next_id: 0,
             steps: 0,
             watch: watch.clone(),
@@ -196,6 +211,9 @@ impl<'a> Play<'a> {
     pub fn step(&mut self) -> Result<bool> {
         let mut moved = false;
         self.steps += 1;
+        for side in 0..2 {
+            moved |= self.fill_pool(side)?;
+        }
         for at in 0..self.runs.len() {
             let (number, life) = (self.runs[at].lane.number, self.runs[at].life);
             let what = |e: anyhow::Error| e.context(format!("lane {number}, life {life}"));

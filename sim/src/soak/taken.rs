@@ -103,7 +103,10 @@ impl Play<'_> {
     }
 
     /// A receive has ended.
-    fn received(&mut self, at: usize, side: usize, done: &Done) -> Result<()> {
+    pub(super) fn received(&mut self, at: usize, side: usize, done: &Done) -> Result<()> {
+        if self.runs[at].lane.room.shared {
+            return self.received_shared(at, side, done);
+        }
         let run = &mut self.runs[at];
         let flow = &mut run.flows[1 - side];
         let received = run.inboxes[side].take(done, &flow.sent).map_err(|why| anyhow!(why))?;
@@ -144,6 +147,14 @@ impl Play<'_> {
             ("answers", answers, flow.answers()),
             ("inbox", inbox, arriving),
         ];
+        let pool = self.pools[1 - side].as_ref().filter(|_| self.runs[at].lane.room.shared);
+        if let Some(pool) = pool {
+            let area = &self.areas[pool.area];
+            let got = self.ends[area.side].read(area.index);
+            if let Some(wrong) = area.bytes.wrong(&got, 0..got.len(), &pool.open(&got)) {
+                bail!("{when}, in the shared receives: {wrong}");
+            }
+        }
         for (what, area, under_way) in all {
             let Some(area) = area.map(|area| &self.areas[area]) else { continue };
             let got = self.ends[area.side].read(area.index);
