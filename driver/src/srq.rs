@@ -248,3 +248,29 @@ impl ProtectionDomain {
         Ok(SharedReceiveQueue { srq: Arc::new(srq) })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::work::Tracker;
+
+    #[test]
+    fn completions_come_in_any_order_and_slots_are_free_from_the_oldest_on() {
+        let slots = Arc::new(Tracker::new(2));
+        let done = Mutex::new(vec![false; 4].into());
+        let tracker = SharedTracker { slots: Arc::clone(&slots), done };
+        // More than once round, and round the indices too.
+        for round in 0..20_000u16 {
+            let at = round.wrapping_mul(4);
+            (0..4).for_each(|i| slots.post(u64::from(round) + 10 * i));
+            assert_eq!(slots.free(), 0);
+            for (index, free) in [(2, 0), (1, 0), (0, 3), (3, 4)] {
+                let wr_id = u64::from(round) + 10 * u64::from(index);
+                assert_eq!(tracker.complete(at.wrapping_add(index)), Some(wr_id));
+                assert_eq!(tracker.complete(at.wrapping_add(index)), None, "twice");
+                assert_eq!(slots.free(), free);
+            }
+            assert_eq!(tracker.complete(at.wrapping_add(4)), None, "not posted");
+        }
+    }
+}

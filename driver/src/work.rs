@@ -30,7 +30,7 @@ pub(crate) struct Tracker {
 }
 
 impl Tracker {
-    fn new(log2: u8) -> Self {
+    pub(crate) fn new(log2: u8) -> Self {
         Self {
             wr_ids: (0..1 << log2).map(|_| AtomicU64::default()).collect(),
             producer: AtomicU16::new(0),
@@ -43,9 +43,16 @@ impl Tracker {
         &self.wr_ids[usize::from(index) & (self.wr_ids.len() - 1)]
     }
 
-    fn free(&self) -> usize {
+    pub(crate) fn free(&self) -> usize {
         let used = self.producer.load(Ordering::Relaxed).wrapping_sub(self.consumer.load(Ordering::Acquire));
         self.wr_ids.len() - usize::from(used)
+    }
+
+    /// The next slot is work request `wr_id`.
+    pub(crate) fn post(&self, wr_id: u64) {
+        let producer = self.producer.load(Ordering::Relaxed);
+        self.slot(producer).store(wr_id, Ordering::Relaxed);
+        self.producer.store(producer.wrapping_add(1), Ordering::Release);
     }
 
     /// The send at `index`; it and all before it leave the queue. None when it is not outstanding.
@@ -163,9 +170,7 @@ impl WorkQueue {
 
     /// The next slot is work request `wr_id`, and whole.
     pub(crate) fn posted(&mut self, wr_id: u64) {
-        let producer = self.tracker.producer.load(Ordering::Relaxed);
-        self.tracker.slot(producer).store(wr_id, Ordering::Relaxed);
-        self.tracker.producer.store(producer.wrapping_add(1), Ordering::Release);
+        self.tracker.post(wr_id);
     }
 
     /// Tells the card how far the queue is filled, if it does not know: `bell` makes the doorbell of a producer.

@@ -68,16 +68,17 @@ struct Report {
     results: Vec<Figure>,
 }
 
-/// A rate: name, verb, bytes a message, path MTU, messages; per packet rather than per message.
-const RATES: &[(&str, SendOpcode, usize, PathMtu, usize, bool)] = &[
-    ("write_64_cycles_per_message", SendOpcode::Write, 64, PathMtu::B1024, 2048, false),
-    ("write_1024_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B1024, 32, true),
-    ("write_4096_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B4096, 64, true),
-    ("send_64_cycles_per_message", SendOpcode::Send, 64, PathMtu::B1024, 2048, false),
-    ("read_64_cycles_per_message", SendOpcode::Read, 64, PathMtu::B1024, 2048, false),
-    ("read_1024_cycles_per_packet", SendOpcode::Read, 64 << 10, PathMtu::B1024, 32, true),
-    ("read_4096_cycles_per_packet", SendOpcode::Read, 64 << 10, PathMtu::B4096, 64, true),
-    ("atomic_cycles_per_message", SendOpcode::FetchAdd, 8, PathMtu::B1024, 2048, false),
+/// A rate: name, verb, bytes a message, path MTU, messages; per packet rather than per message; from one shared receive queue.
+const RATES: &[(&str, SendOpcode, usize, PathMtu, usize, bool, bool)] = &[
+    ("write_64_cycles_per_message", SendOpcode::Write, 64, PathMtu::B1024, 2048, false, false),
+    ("write_1024_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B1024, 32, true, false),
+    ("write_4096_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B4096, 64, true, false),
+    ("send_64_cycles_per_message", SendOpcode::Send, 64, PathMtu::B1024, 2048, false, false),
+    ("send_64_shared_cycles_per_message", SendOpcode::Send, 64, PathMtu::B1024, 2048, false, true),
+    ("read_64_cycles_per_message", SendOpcode::Read, 64, PathMtu::B1024, 2048, false, false),
+    ("read_1024_cycles_per_packet", SendOpcode::Read, 64 << 10, PathMtu::B1024, 32, true, false),
+    ("read_4096_cycles_per_packet", SendOpcode::Read, 64 << 10, PathMtu::B4096, 64, true, false),
+    ("atomic_cycles_per_message", SendOpcode::FetchAdd, 8, PathMtu::B1024, 2048, false, false),
 ];
 
 /// What the design allows `generic-64b` without host latency, and with it for the rates.
@@ -127,9 +128,9 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             };
             let (start, mut cycles) = (Instant::now(), 0);
             for &qps in &args.qps {
-                for &(rate_name, verb, bytes, mtu, messages, per_packet) in RATES {
+                for &(rate_name, verb, bytes, mtu, messages, per_packet, shared) in RATES {
                     bar.set_message(format!("{name}, {rate_name}, {qps} QPs"));
-                    let load = Load { verb, bytes, mtu, qps, messages };
+                    let load = Load { verb, bytes, mtu, qps, messages, shared };
                     // Cards of its own: a figure that fails leaves them in no good state.
                     let pair = Pair::new(&model, &options)?;
                     let measured = measure::rate(&pair, &load);
@@ -182,14 +183,14 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     }
     writeln!(
         out,
-        "{:<30} {:<12} {:>8} {:>4} {:>12} {:>8}  unit",
+        "{:<34} {:<12} {:>8} {:>4} {:>12} {:>8}  unit",
         "name", "config", "latency", "QPs", "value", "budget"
     )?;
     for figure in &report.results {
         let budget = budget(figure).map_or_else(String::new, |budget| budget.to_string());
         writeln!(
             out,
-            "{:<30} {:<12} {:>8} {:>4} {:>12} {:>8}  {}",
+            "{:<34} {:<12} {:>8} {:>4} {:>12} {:>8}  {}",
             figure.name,
             figure.config,
             figure.host_latency_cycles,

@@ -154,7 +154,8 @@ pub fn run(args: &DemoArgs) -> Result<()> {
     for size in sizes {
         bar.set_message(format!("WRITE of {size} bytes"));
         let messages = ((512 << 10) / size).clamp(16, 512);
-        let load = Load { verb: SendOpcode::Write, bytes: size, mtu: args.mtu, qps: 1, messages };
+        let load =
+            Load { verb: SendOpcode::Write, bytes: size, mtu: args.mtu, qps: 1, messages, shared: false };
         let rate = measure::rate(&pair, &load).with_context(|| format!("WRITE of {size} bytes"))?;
         let latency =
             measure::latency(&pair, size, args.mtu).with_context(|| format!("WRITE of {size} bytes"))?;

@@ -13,7 +13,7 @@
 //!   gap.
 
 use anyhow::{anyhow, bail, ensure, Result};
-use ferrowire::{AccessFlags, PathMtu, QueuePair, RecvWr, SendOpcode, SendWr};
+use ferrowire::{AccessFlags, PathMtu, QueuePair, RecvWr, SendOpcode, SendWr, SrqInitAttr};
 
 use crate::pair::{bytes, Connection, Node, Pair};
 use crate::wire::{wire_bytes, Mark};
@@ -34,6 +34,8 @@ pub struct Load {
     pub qps: usize,
     /// Messages of all of them together.
     pub messages: usize,
+    /// SENDs take the receives of one shared queue.
+    pub shared: bool,
 }
 
 /// What a load came to.
@@ -80,7 +82,7 @@ pub(crate) fn shape(pair: &Pair) -> (u32, u32) {
 /// # Errors
 /// A card fails or stops, a message fails, or the bytes are not those that were sent.
 pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
-    let Load { verb, bytes: size, mtu, qps, messages } = *load;
+    let Load { verb, bytes: size, mtu, qps, messages, shared } = *load;
     let sends = verb == SendOpcode::Send;
     let answered = matches!(verb, SendOpcode::Read | SendOpcode::FetchAdd);
     ensure!(sends || answered || verb == SendOpcode::Write, "a load of {verb} is not known here");
@@ -97,8 +99,11 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
         ..Connection::default()
     };
     let mut connected: Vec<(QueuePair, QueuePair)> = Vec::new();
+    let mut attr = SrqInitAttr::default();
+    attr.max_wr = (each * qps) as u32;
+    let srq = (sends && shared).then(|| pair.b.pd.create_srq(&attr)).transpose()?;
     for _ in 0..qps {
-        connected.push(pair.connect(&connection)?);
+        connected.push(pair.connect_sharing(&connection, srq.as_ref())?);
     }
     let source = pair.a.region(0, size, AccessFlags::LOCAL_WRITE)?;
     let target = pair.b.region(0, size, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE)?;
@@ -110,7 +115,10 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let mut batches = Vec::new();
     for (qp, peer) in &mut connected {
         if sends {
-            let mut batch = peer.start_post_recv();
+            let mut batch = match &srq {
+                Some(srq) => srq.start_post_recv(),
+                None => peer.start_post_recv(),
+            };
             for i in 0..each {
                 batch.post(&RecvWr::new(i as u64, &into))?;
             }

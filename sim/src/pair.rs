@@ -8,7 +8,7 @@ use anyhow::{bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
     HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr,
-    QueuePair, Reset, RtrAttributes, RtsAttributes, TrafficCounter,
+    QueuePair, Reset, RtrAttributes, RtsAttributes, SharedReceiveQueue, TrafficCounter,
 };
 
 use crate::bus::{SharedWorld, World};
@@ -256,15 +256,28 @@ impl Pair {
     /// # Errors
     /// A card refuses.
     pub fn connect(&self, connection: &Connection) -> Result<(QueuePair, QueuePair)> {
-        let make = |node: &Node, cq: &CompletionQueue| {
+        self.connect_sharing(connection, None)
+    }
+
+    /// The same, where that of card 1 has its receives from this queue.
+    ///
+    /// # Errors
+    /// A card refuses.
+    pub fn connect_sharing(
+        &self,
+        connection: &Connection,
+        srq: Option<&SharedReceiveQueue>,
+    ) -> Result<(QueuePair, QueuePair)> {
+        let make = |node: &Node, cq: &CompletionQueue, srq: Option<&SharedReceiveQueue>| {
             let mut attr = QpInitAttr::rc(cq, cq);
+            attr.srq = srq.cloned();
             (attr.max_send_wr, attr.max_recv_wr) = (connection.send_wr, connection.recv_wr);
             (attr.max_send_sge, attr.max_recv_sge) = (connection.send_sge, connection.recv_sge);
             attr.max_inline = connection.inline;
             attr.sq_sig_all = connection.signal_all;
             node.pd.create_qp(&attr)
         };
-        let (a, b) = (make(&self.a, &self.a.cq)?, make(&self.b, &self.b.cq)?);
+        let (a, b) = (make(&self.a, &self.a.cq, None)?, make(&self.b, &self.b.cq, srq)?);
         self.bring_up(a, b, connection)
     }
 

@@ -174,13 +174,11 @@ impl Play<'_> {
         if self.poll()? {
             bail!("completions after the last");
         }
-        let is_pool = |number: usize| self.pools.iter().flatten().any(|pool| pool.area == number);
         for (number, area) in self.areas.iter().enumerate() {
             let got = self.ends[area.side].read(area.index);
-            let open = self.pools[area.side].as_ref().map(|pool| pool.open(&got));
-            let open: Vec<_> = open.unwrap_or_default();
-            let open = if is_pool(number) { &open[..] } else { &[] };
-            if let Some(wrong) = area.bytes.wrong(&got, 0..got.len(), open) {
+            let pool = self.pools[area.side].as_ref().filter(|pool| pool.area == number);
+            let open = pool.map_or(Vec::new(), |pool| pool.open(&got));
+            if let Some(wrong) = area.bytes.wrong(&got, 0..got.len(), &open) {
                 bail!("side {}, region {}, at the end: {wrong}", area.side, area.index);
             }
         }
