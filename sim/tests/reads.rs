@@ -292,22 +292,21 @@ fn a_request_that_cannot_be_answered_here_never_leaves() {
         let (from, to) = (remote(&pair, 4096), buffer(&pair.a, 4096));
         let closed = pair.a.region(0, 4096, AccessFlags::LOCAL_READ).unwrap();
         let good = to.sge(0, 64);
-        let read = |sges: &[Sge]| vec![(sges.to_vec(), None)];
+        let read = |sges: &[Sge]| (sges.to_vec(), None);
         let far = Sge { address: good.address + 4090, ..good };
-        let cases: Vec<(Vec<(Vec<Sge>, Option<usize>)>, WcStatus, LocalCause)> = vec![
+        let cases = vec![
             (read(&[closed.sge(0, 64)]), WcStatus::LocProtErr, LocalCause::KeyAccess),
             (read(&[Sge { lkey: good.lkey ^ 1, ..good }]), WcStatus::LocProtErr, LocalCause::KeyTag),
             (read(&[good, good, far]), WcStatus::LocProtErr, LocalCause::KeyBounds),
             (read(&[good, far, good]), WcStatus::LocProtErr, LocalCause::KeyBounds),
-            (vec![(vec![to.sge(0, 8)], Some(4))], WcStatus::LocQpOpErr, LocalCause::Alignment),
+            ((vec![to.sge(0, 8)], Some(4)), WcStatus::LocQpOpErr, LocalCause::Alignment),
         ];
-        for (requests, status, cause) in cases {
+        for ((sges, word), status, cause) in cases {
             let (mut qp, _peer) = pair.connect(&connection()).unwrap();
             pair.world.lock().link_mut(0).keep_frames(true);
-            let (sges, word) = &requests[0];
             let wr = match word {
-                Some(at) => SendWr::fetch_add(1, sges, from.remote(*at), 1),
-                None => SendWr::read(1, sges, from.remote(0)),
+                Some(at) => SendWr::fetch_add(1, &sges, from.remote(at), 1),
+                None => SendWr::read(1, &sges, from.remote(0)),
             };
             let after = [good];
             post(&mut qp, &[wr, SendWr::read(2, &after, from.remote(0))]);

@@ -257,12 +257,26 @@ pub fn receive(
     let lives = Queues::new(m, cfg, "lives", &bits(LIFE_BITS), Style::Distributed);
 
     // Shared queues that are destroyed. A mark behind the reads of each says that there are none any more.
-    let gone = Stream::new(m, "gone", shared.enable & !shared.entry.valid, shared.index);
-    m.assert(!gone.valid | gone.ready, "a queue is destroyed once");
-    let goes = gone.fire();
-    let gone = deep_fifo(&m.label("gone"), cfg.srqs, gone);
-    let many = cfg.srq_bits() + 2;
-    let leaving = m.reg("leaving", many).reset(0);
+    // Whoever destroys them all waits for nobody: each has a bit.
+    let going = m.reg("going", cfg.srqs).reset(0);
+    let (gone_valid, gone_srq) =
+        (m.reg("gone_valid", 1).reset(0), m.reg("gone_srq", cfg.srq_bits()).no_reset());
+    let gone = Stream::new(m, "gone", gone_valid, gone_srq);
+    let lowest = going & (lit(cfg.srqs, 0) - going);
+    let hits =
+        |bit: u32| (0..cfg.srqs).filter(move |srq| srq >> bit & 1 == 1).map(move |srq| lowest.bit(srq));
+    let number: Vec<Sig> = (0..cfg.srq_bits()).map(|bit| cat(&hits(bit).collect::<Vec<_>>()).any()).collect();
+    let none = lit(cfg.srqs, 0);
+    let moves = !gone_valid & going.any();
+    let ends_now = (shared.enable & !shared.entry.valid).then(lit(cfg.srqs, 1).shl_by(shared.index), none);
+    m.set(&going, (going & !moves.then(lowest, none)) | ends_now);
+    m.when(moves, |m| {
+        m.set(&gone_valid, 1);
+        m.set(&gone_srq, cat(&number));
+    })
+    .otherwise_when(gone.fire(), |m| m.set(&gone_valid, 0));
+    // Marks on their way: there is a place for each among the grants.
+    let marked = m.reg("marked", 6).reset(0);
 
     // The slots: fills write, who wants one reads, never in one cycle.
     let sweep = m.reg("sweep", slot_bits).reset(0);
@@ -275,7 +289,7 @@ pub fn receive(
     fill.accept(!clearing);
     let fills = fill.fire() & !fill.start;
     let marks = fill.fire() & fill.start;
-    m.set(&leaving, leaving + goes.zext(many) - marks.zext(many));
+    m.set(&marked, marked + gone.fire().zext(6) - marks.zext(6));
     let fill_part = fill.part.trunc(2);
     let fill_slot = slot_of(fill.qp, fill.index, fill_part, under_way.stride);
     m.drive(&ends_read, fills & fill.ends & fill.index.eq(under_way.last));
@@ -537,7 +551,7 @@ pub fn receive(
     };
     let in_error = qp_state.eq(QpState::Err.code()) & !number.msb();
     let flush = Event { valid: done & (kind_error | (kind_doorbell & in_error)), qp: number.trunc(qp_bits) };
-    Receives { read, received, posted, flush, busy: leaving.any() }
+    Receives { read, received, posted, flush, busy: going.any() | gone_valid | marked.any() }
 }
 
 #[cfg(test)]
