@@ -2,6 +2,7 @@
 //! Every transport engine passes the build-time checks at every width.
 
 use crate::config::RnicConfig;
+use crate::context::congestion::Gate;
 use crate::memory::{Lookup, Translation};
 use crate::types::*;
 use ferrowire_rtl::{bits, build, Scope};
@@ -42,6 +43,7 @@ fn schedule_elaborates() {
             m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
             m.input("returned", 1),
             m.input("plenty", 1),
+            m.input_of("gate", &Gate::write_of(cfg)),
         );
         let data = m.stream_in("data", &DmaReadData::of(cfg));
         m.stream_out("read", out.read);
@@ -72,7 +74,9 @@ fn segment_and_commit_elaborate() {
             m.input_of("oldest", &Oldest::write_of(cfg)),
             m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
             m.input_of("waiting", &Waiting::of(cfg)),
+            m.input_of("gate", &Gate::write_of(cfg)),
         );
+        m.output("charge", &s.charge);
         m.stream_out("resume", s.resume);
         m.output("forgotten", &s.forgotten);
         let stored = TableWrite { enable: bits(1), index: bits(4), entry: bits(512) };

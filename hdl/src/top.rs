@@ -66,7 +66,6 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
     let registers = csr(m, cfg, csr_request, progress.clone(), link, events);
     m.discard(&registers.port);
-    m.discard(&registers.congestion);
     let events_busy = m.wire("events_busy", 1);
     let (status, srqs_busy) = (m.wire_of("srq_status", &SrqStatus::of()), m.wire("srqs_busy", 1));
     let commands =
@@ -103,6 +102,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         receive: bells.rq,
         kick: context.kick,
         tick: registers.tick,
+        congestion: registers.congestion,
     };
     let core = transport(m, cfg, rx, data, control);
     m.drive(&status, &core.status);
@@ -131,7 +131,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
 
     // Counters.
     let seen = &core.events;
-    let (responder, completer) = (&seen.responder, &seen.completer);
+    let (responder, completer, congestion) = (&seen.responder, &seen.completer, &seen.congestion);
     let values = [
         seen.rx_frame,
         seen.tx_frame,
@@ -167,6 +167,10 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         writer.dropped,
         events.written,
         events.lost,
+        congestion.marked,
+        congestion.told,
+        congestion.handled,
+        congestion.ignored,
     ];
     for (pulse, value) in pulses.iter().zip(values) {
         m.drive(pulse, value);
@@ -180,6 +184,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         (completer.ghost, code(DropReason::GhostAck)),
         (seen.replies.forgotten, code(DropReason::DuplicateAtomic)),
         (seen.replies.crowded, code(DropReason::Sequence)),
+        (congestion.dropped.valid, congestion.dropped.reason),
     ];
     for (drop, (pulse, code)) in drops.iter().zip(reasons) {
         m.drive(&drop.pulse, pulse);
@@ -194,7 +199,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
 }
 
 /// Sources of drops.
-const DROPS: usize = 7;
+const DROPS: usize = 8;
 
 enum Counter {
     Traffic(TrafficCounter),
@@ -202,7 +207,7 @@ enum Counter {
 }
 
 /// What is counted one by one.
-const PULSES: [Counter; 34] = [
+const PULSES: [Counter; 38] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::TxFrames),
     Counter::Traffic(TrafficCounter::Commands),
@@ -237,6 +242,10 @@ const PULSES: [Counter; 34] = [
     Counter::Traffic(TrafficCounter::CompletionsLost),
     Counter::Traffic(TrafficCounter::Events),
     Counter::Traffic(TrafficCounter::EventsLost),
+    Counter::Hw(HwCounter::NpEcnMarkedRocePackets),
+    Counter::Hw(HwCounter::NpCnpSent),
+    Counter::Hw(HwCounter::RpCnpHandled),
+    Counter::Hw(HwCounter::RpCnpIgnored),
 ];
 
 fn counters(pulses: &[Sig], drops: &[DropEvent]) -> Events {

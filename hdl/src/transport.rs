@@ -13,10 +13,15 @@
 //!                +---------- dispatch <- buffer <----+----------+
 //!                                          ^
 //!                        parse, icrc ------+ <---------------------------- wire
+//!
+//!  dispatch -- CNPs --+                   +-- gate --> schedule, segment
+//!  segment -- charge -+--> congestion ----+-- wake --> schedule
+//!  check -- marked ---+                   +-- CNPs --> arbitrate
 //! ```
 
 use crate::completer::{self, completer};
 use crate::config::RnicConfig;
+use crate::context::congestion::{self, congestion, CongestionControl, Gate};
 use crate::context::timer::Departed;
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
@@ -62,6 +67,8 @@ pub struct Control {
     pub kick: Stream<Sig>,
     /// The unit of the timers has passed.
     pub tick: Sig,
+    /// The parameters of congestion control.
+    pub congestion: CongestionControl,
 }
 
 /// Pulses for the counters.
@@ -75,6 +82,8 @@ pub struct Events {
     pub replies: responder::reply::Counts,
     /// What the completer saw.
     pub completer: completer::Counts,
+    /// What congestion control saw.
+    pub congestion: congestion::Counts,
     /// A packet was sent again.
     pub again: Sig,
     /// A frame came.
@@ -162,6 +171,8 @@ pub fn transport(
     let (brought, brings) = m.later("brought", &responder::Run::of(cfg));
     let (values, found) = m.later("values", &bits(64));
     let (outcomes, outcome_s) = m.later("outcomes", &responder::Outcome::of());
+    let gate = m.wire_of("gate", &Gate::write_of(cfg));
+    let (wake, wakes) = m.later("wake", &bits(cfg.qp_bits()));
 
     let answers = translate(m, cfg, vec![question_r, question_s, question_a], control.keys, control.pages);
 
@@ -170,7 +181,7 @@ pub fn transport(
     let kick = crate::stream::arbiter(
         m,
         &|_: &Sig| ferrowire_rtl::lit(1, 1),
-        vec![control.kick, completer_kick, read_kick],
+        vec![control.kick, completer_kick, read_kick, wake],
     );
     let kick = crate::stream::fifo(&m.label("kick"), 4, kick);
     let scheduled = schedule(
@@ -186,6 +197,7 @@ pub fn transport(
         reads_done.clone(),
         returned,
         plenty,
+        gate.clone(),
     );
     let fetched = fetch(m, cfg, scheduled.grants, data.wqes);
     let forgotten = m.wire_of("forgotten", &crate::requester::Released::of());
@@ -202,6 +214,7 @@ pub fn transport(
         oldest.clone(),
         reads_done.clone(),
         scheduled.waiting,
+        gate.clone(),
     );
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
     resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
@@ -281,7 +294,7 @@ pub fn transport(
         late: launched.late,
         tick: control.tick,
     };
-    let tracked = completer(m, cfg, broadcast, input);
+    let tracked = completer(m, cfg, broadcast.clone(), input);
     let mut tracked_kicks = tracked.kicks.into_iter();
     kicks.connect(tracked_kicks.next().expect("for room"));
     read_kicks.connect(tracked_kicks.next().expect("for READs"));
@@ -292,16 +305,30 @@ pub fn transport(
     m.drive(&oldest, tracked.oldest);
     m.drive(&freed, tracked.freed.zext(2) + tracked.credit.zext(2) + launched.credit.zext(2));
 
-    // Send: answers beside requests.
+    // Congestion control.
+    let input = congestion::Input {
+        control: control.congestion,
+        broadcast,
+        marked: vec![responded.marked],
+        cnps: dispatched.cnps,
+        sent: segmented.charge,
+    };
+    let slowed = congestion(m, cfg, input);
+    m.set_all(&gate, &slowed.gate);
+    wakes.connect(slowed.wake);
+
+    // Send: answers and CNPs beside requests.
     let requests = TxSource { packet: launched.packets, payload: Some(paid) };
-    let chosen = arbitrate(m, cfg, vec![requests, responded.source]);
+    let notices = TxSource { packet: slowed.packets, payload: None };
+    let chosen = arbitrate(m, cfg, vec![requests, responded.source, notices]);
     // Whose frame it is that leaves: those of requests start a timer.
-    let opcode = chosen.packet.opcode.trunc(5);
-    let is_answer =
-        opcode.ge(Opcode::RcReadResponseFirst.code()) & opcode.le(Opcode::RcAtomicAcknowledge.code());
+    let opcode = chosen.packet.opcode;
+    let code = opcode.trunc(5);
+    let is_answer = code.ge(Opcode::RcReadResponseFirst.code()) & code.le(Opcode::RcAtomicAcknowledge.code());
+    let is_cnp = opcode.eq(Opcode::Cnp.code());
     let frame_of = FrameOf {
         departed: Departed { qp: chosen.packet.qp, fresh: chosen.packet.fresh },
-        request: !is_answer,
+        request: !is_answer & !is_cnp,
     };
     let begun = Stream::new(m, "begun", chosen.packet.fire(), frame_of);
     m.assert(!begun.valid | begun.ready, "there are fewer frames on their way through `tx`");
@@ -316,12 +343,12 @@ pub fn transport(
     departs.connect(departing);
     let wire = appended.wire;
     let tx_frame = wire.fire() & wire.last;
-    m.discard(&dispatched.cnp);
     let events = Events {
         dropped: dispatched.dropped,
         responder: responded.counts,
         replies: responded.reply_counts,
         completer: tracked.counts,
+        congestion: slowed.counts,
         again: committed.again,
         rx_frame,
         tx_frame,
@@ -383,6 +410,7 @@ mod tests {
                     receive: m.stream_in("receive_doorbell", &RqDoorbell::of(&cfg)),
                     kick: m.stream_in("kick", &index),
                     tick: m.input("tick", 1),
+                    congestion: m.input_of("congestion", &CongestionControl::of()),
                 };
                 let out = transport(m, &cfg, wire, data, control);
                 m.stream_out("tx", out.wire);

@@ -270,6 +270,7 @@ impl Map {
             ("uc", has(Service::Uc)),
             ("ud", has(Service::Ud)),
             ("srq", 1),
+            ("congestion", 1),
             ("ipv6", 1),
             ("vlan", 1),
         ];

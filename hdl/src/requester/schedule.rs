@@ -28,7 +28,9 @@
 //! A grant stays within one page of 4 KiB and the queue's end, within the places that `fetch` has left, and within
 //! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
 //! with the completer's next kick. So does one whose next WQE waits for READs or atomics before it: the segmenter tells, with
-//! what it knew to be answered, so that a kick which came meanwhile is not missed. A QP in the error state is handed to the completer to be flushed; one that may not
+//! what it knew to be answered, so that a kick which came meanwhile is not missed. One that congestion control holds back leaves the
+//! line too, and comes back when that wakes it; while it has a rate, a grant is one WQE: what it may not send when it is there must be
+//! fetched again. A QP in the error state is handed to the completer to be flushed; one that may not
 //! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
 //!
 //! The start of a QP goes the way of its WQEs, as a grant without any: behind everything of its former life, through all
@@ -37,6 +39,7 @@
 //! Reset: the line is empty, rows are cleared one a cycle, QP by QP; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
+use crate::context::congestion::Gate;
 use crate::context::resets;
 use crate::requester::ring::{least, Ring};
 use crate::stream::{fifo, prompt_fifo};
@@ -196,7 +199,7 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 
 /// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest
 /// WQE under way; `plenty`: there are places at the completer beside those for the first message of each QP; `started`
-/// pulses when the start on offer has arrived at the completer.
+/// pulses when the start on offer has arrived at the completer; `gate` tells who is held back, and behind it comes a kick.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn schedule(
@@ -212,6 +215,7 @@ pub fn schedule(
     reads_done: ReadsDone,
     returned: Sig,
     plenty: Sig,
+    gate: TableWrite<Gate>,
 ) -> Scheduled {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Sweep);
@@ -294,6 +298,9 @@ pub fn schedule(
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
+    let gates = m.mem("gates", cfg.qps, &Gate::of()).style(Style::Block).build();
+    gates.write(gate.enable, gate.index, &gate.entry);
+    let gate = gates.read(m, starts, chosen, Collision::New);
     let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Distributed).build();
     oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
     m.discard(&oldest.entry);
@@ -306,7 +313,8 @@ pub fn schedule(
     let at_row = state.is(State::Row);
     let in_error = qp_state.eq(QpState::Err.code());
     let drains = qp_state.eq(QpState::Sqd.code());
-    let sends = (qp_state.eq(QpState::Rts.code()) | drains) & !row.held & !row.limited;
+    let may_send = !row.held & !row.limited & !gate.shut;
+    let sends = (qp_state.eq(QpState::Rts.code()) | drains) & may_send;
     let bound = m.mux(drains, &row.high, &row.producer);
     let pending = bound - row.fetch;
     let under_way = row.fetch - oldest_index;
@@ -321,7 +329,7 @@ pub fn schedule(
     // comparison.
     let batches: Vec<Sig> =
         (0..=MAX_STRIDE).map(|stride| lit(7, (cfg.fetch_batch >> stride).max(1))).collect();
-    let most = m.mux(plenty, &m.select(queue.stride, &batches), &lit(7, 1));
+    let most = m.mux(plenty & !gate.slow, &m.select(queue.stride, &batches), &lit(7, 1));
     let piece = queue.piece(m, row.fetch, most);
     let bounded = least(m, limit - under_way, pending);
     let want = least(m, bounded, piece.most.zext(16));

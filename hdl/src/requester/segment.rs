@@ -26,6 +26,9 @@
 //! asks for the rest. They are begun while fewer than the QP's `max_rd_atomic` are outstanding, and what has a fence when none
 //! is (9.7.3.3.1, 10.8.3.3); a QP that must wait for that leaves the scheduler's line until one is answered.
 //!
+//! A QP that congestion control holds back begins nothing, and yields inside a message after a packet that asks for an
+//! acknowledgement, so that none is waited for meanwhile. Each packet is charged when it leaves here, as what it is on the wire, more or less.
+//!
 //! Where the bytes of a packet lie is `gather`'s affair: it is told the packet's bytes, and with the first one since the WQE was
 //! taken up how far from the first SGE's beginning it lies.
 //!
@@ -35,6 +38,7 @@
 //! Reset: idle. Rows are written when a QP starts.
 
 use crate::config::RnicConfig;
+use crate::context::congestion::{Gate, Sent};
 use crate::fields::field;
 use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
@@ -55,6 +59,9 @@ pub const ACK_BITS: u32 = 24;
 /// Nothing is begun where 2^`WINDOW_BITS` PSNs or more wait for their acknowledgement, and no more than as many are sent
 /// before that is looked at again: they stay under 2^23.
 pub const WINDOW_BITS: u32 = 22;
+
+/// Bytes of a frame beside its payload, as they are charged.
+pub const HEADERS: u32 = 64;
 
 /// A QP is to go back to the oldest PSN that is not acknowledged.
 #[derive(Clone, Bundle)]
@@ -196,6 +203,8 @@ pub struct Segmented {
     pub operands: Stream<Operands>,
     /// A WQE falls out: nobody needs its continuation units.
     pub forgotten: Released,
+    /// What is sent, for congestion control.
+    pub charge: Sent,
 }
 
 /// What an atomic carries beside its address.
@@ -284,7 +293,8 @@ enum State {
     Tell,
 }
 
-/// The segmenter. `waiting`: who wants to send beside the QP that does; `starting`: the start that is on its way.
+/// The segmenter. `waiting`: who wants to send beside the QP that does; `starting`: the start that is on its way;
+/// `gate`: who is held back.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn segment(
@@ -297,6 +307,7 @@ pub fn segment(
     oldest: TableWrite<Oldest>,
     reads_done: ReadsDone,
     waiting: Waiting,
+    gate: TableWrite<Gate>,
 ) -> Segmented {
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
@@ -337,6 +348,12 @@ pub fn segment(
     let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Distributed).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
     let copy = copies.read_now(qp);
+
+    let gates = m.mem("gates", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    gates.write(gate.enable, gate.index, &gate.entry.shut);
+    m.discard(&gate.entry);
+    let gated = gates.read_now(qp);
+    let shut = m.delay("shut", &gated);
 
     // What the WQE says.
     let wqe = |f| field(&send_wqe::LAYOUT, &f, wqes.unit);
@@ -409,7 +426,7 @@ pub fn segment(
     let deep = answered & outstanding.ge(copy.depth);
     let fenced = wqe(send_wqe::FENCE) & outstanding.ne(0);
     let limited = new & status.eq(0) & (deep | fenced);
-    let waits = at_row & !wqes.start & !stale & (full | limited);
+    let waits = at_row & !wqes.start & !stale & (full | limited | gated);
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let asks_any = is_read & length.any();
@@ -477,7 +494,7 @@ pub fn segment(
         opcode,
         psn,
         last_psn,
-        ack_req: last | now_and_then,
+        ack_req: last | now_and_then | shut,
         answered,
         last,
         signaled: wqe(send_wqe::SIGNALED) | copy.sig_all,
@@ -515,7 +532,7 @@ pub fn segment(
     let next_psn = m.mux(is_read, &(begun_psn + further), &psn) + 1;
     let next_offset = offset + bytes.zext(32);
     let quantum = waiting.for_another(qp) & used.ge(QUANTUM - 4096);
-    let yields = !last & (quantum | restarts.valid | run.all());
+    let yields = !last & (quantum | restarts.valid | run.all() | shut);
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
@@ -576,7 +593,9 @@ pub fn segment(
     m.discard(&starting.qp);
     let falls_out = stale | (told & !ran);
     let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
-    Segmented { candidates, resume, operands, forgotten }
+    let whole = bytes + HEADERS;
+    let charge = m.delay("charge", &Sent { valid: sent & !broken & !short, qp, bytes: whole });
+    Segmented { candidates, resume, operands, forgotten, charge }
 }
 
 #[cfg(test)]

@@ -103,7 +103,9 @@ impl Bench {
                 oldest.clone(),
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input_of("waiting", &Waiting::of(&cfg)),
+                m.input_of("gate", &crate::context::congestion::Gate::write_of(&cfg)),
             );
+            m.output("charge", &segmented.charge);
             m.stream_out("resume", segmented.resume);
             m.set_all(&forgotten, &segmented.forgotten);
             let candidates = crate::stream::fifo(&m.label("candidates"), 2, segmented.candidates);

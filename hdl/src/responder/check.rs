@@ -29,6 +29,7 @@
 //! Reset: idle. Rows are written when a QP starts.
 
 use crate::config::RnicConfig;
+use crate::context::congestion::Marked;
 use crate::context::{errors, resets};
 use crate::responder::order::{Class, Facts, Operands, Order};
 use crate::responder::reply::{places_shared, Kind, Served};
@@ -40,6 +41,7 @@ use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface,
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::CqeOpcode;
 use ferrowire_spec::queue::Access;
+use ferrowire_spec::wire::ipv4::ECN_CE;
 use ferrowire_spec::wire::opcode::{Opcode, Operation, Service};
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -147,6 +149,8 @@ pub struct Checked {
     pub operands: Stream<Operands>,
     /// The shared receive queue that is looked at, or taken from.
     pub take: Take,
+    /// Packets of peers that met congestion, whatever else comes of them (IBTA A17.9.3).
+    pub marked: Marked,
 }
 
 /// READs and atomics between here and the reply engine, which `place` takes with their orders.
@@ -428,6 +432,9 @@ pub fn check(
     m.set(&used, used + takes_place.zext(many) - served.valid.zext(many) - unused.valid.zext(many));
     m.drive(&shared_room, m.delay("room", &used.lt(places_shared(cfg) - 1)));
     m.when(done, |m| m.set(&state, State::Idle));
+    let foreign = is_class(Class::NoQp) | is_class(Class::Pkey) | is_class(Class::Source);
+    let met_congestion = packet & request.ecn.eq(ECN_CE) & !foreign;
+    let marked = m.delay("marked", &Marked { valid: done & met_congestion, qp });
 
     // The new row.
     let not_ready = is_class(Class::NotReady);
@@ -456,5 +463,5 @@ pub fn check(
     })
     .otherwise(|m| m.set(&next.silent, 1));
     let take = Take { srq: copy.srqn, valid: done & takes_shared };
-    Checked { orders, operands, take }
+    Checked { orders, operands, take, marked }
 }

@@ -38,6 +38,7 @@ pub use shared::{shared, Seen, Shared, Take};
 pub use walk::{walk, Walked};
 
 use crate::config::RnicConfig;
+use crate::context::congestion::Marked;
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{Lookup, Translation};
@@ -105,6 +106,8 @@ pub struct Responder {
     pub status: SrqStatus,
     /// A shared receive queue that was destroyed may still be read.
     pub busy: Sig,
+    /// Requests that met congestion.
+    pub marked: Marked,
     /// Counted events.
     pub counts: Counts,
     /// Likewise, of responses.
@@ -180,6 +183,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         reports: shared.reports,
         status: shared.status,
         busy: receives.busy,
+        marked: checked.marked,
         counts: admitted.counts,
         reply_counts: replied.counts,
     }

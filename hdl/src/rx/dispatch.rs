@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hands good packets to who deals with them: requests to the responder, answers to the completer.
+//! Hands good packets to who deals with them: requests to the responder, answers to the completer, CNPs to congestion control.
 //!
 //! ```text
 //!   headers --> which? --+--------------------------------> requests
 //!                        +--------------------------------> answers
-//!                        +--> cnp                  (a pulse; the packet ends here)
+//!                        +--------------------------------> cnps
 //!                        +--[fifo]------------------------> arrivals
 //!                     [fifo]
 //!                        v
@@ -18,10 +18,11 @@
 //!
 //! **Latency:** none; **throughput:** one packet and one beat a cycle. Order is kept within each kind, and an answer
 //! that is not taken holds up the requests behind it: the completer takes answers without waiting for anything of the
-//! responder. `ready` of the inputs follows that of the outputs in the same cycle; they come from FIFOs.
+//! responder, and who takes CNPs never waits. `ready` of the inputs follows that of the outputs in the same cycle; they come from FIFOs.
 //!
 //! **Bad input:** none comes this far: the opcode is known.
 
+use crate::context::congestion::Notification;
 use crate::rx::buffer::{Dropped, Received};
 use crate::rx::parse::opcode_is;
 use crate::stream::{fifo, Beat};
@@ -44,8 +45,8 @@ pub struct Dispatched {
     pub arrivals: Stream<Sig>,
     /// For the completer.
     pub answers: Stream<Headers>,
-    /// A congestion notification came: a pulse.
-    pub cnp: Sig,
+    /// Congestion notifications.
+    pub cnps: Stream<Notification>,
     /// A frame was dropped before.
     pub dropped: Dropped,
 }
@@ -63,8 +64,10 @@ pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
     let room = m.wire("room", 1);
     let requests = Stream::new(m, "requests", headers.valid & is_request & room, headers.payload.clone());
     let answers = Stream::new(m, "answers", headers.valid & is_answer & room, headers.payload.clone());
-    let cnp = headers.valid & !is_request & !is_answer & room;
-    headers.accept(requests.fire() | answers.fire() | cnp);
+    let h = &headers.payload;
+    let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, ipv6: h.ipv6, src_ip: h.src_ip };
+    let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & room, cnp);
+    headers.accept(requests.fire() | answers.fire() | cnps.fire());
 
     let kind = Stream::new(m, "kind", headers.fire(), is_request | is_response);
     let brings = is_response | is_atomic;
@@ -76,7 +79,7 @@ pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
     let frames = Stream::new(m, "frames", frame.valid & kind.valid & wanted, frame.payload.clone());
     frame.accept(kind.valid & (!wanted | frames.ready));
     kind.accept(frame.fire() & frame.last);
-    Dispatched { requests, frames, arrivals, answers, cnp, dropped }
+    Dispatched { requests, frames, arrivals, answers, cnps, dropped }
 }
 
 #[cfg(test)]
@@ -96,10 +99,9 @@ mod tests {
     struct Bench {
         sim: Sim,
         source: [Source; 1],
-        /// Requests, frames, answers, arrivals.
-        sinks: [Sink; 4],
+        /// Requests, frames, answers, arrivals, CNPs.
+        sinks: [Sink; 5],
         drops: Vec<DropReason>,
-        cnps: usize,
     }
 
     fn bench(beat_bytes: u32) -> Bench {
@@ -114,7 +116,7 @@ mod tests {
             m.stream_out("frames", dispatched.frames);
             m.stream_out("arrivals", dispatched.arrivals);
             m.stream_out("answers", dispatched.answers);
-            m.output("cnp", &dispatched.cnp);
+            m.stream_out("cnps", dispatched.cnps);
             m.output("dropped", &dispatched.dropped);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
@@ -125,8 +127,9 @@ mod tests {
             Sink::new("frames", &beat),
             Sink::new("answers", &headers),
             Sink::new("arrivals", &bits(1)),
+            Sink::new("cnps", &Notification::of()),
         ];
-        Bench { sim, source: [Source::new("mac", &beat)], sinks, drops: Vec::new(), cnps: 0 }
+        Bench { sim, source: [Source::new("mac", &beat)], sinks, drops: Vec::new() }
     }
 
     impl Bench {
@@ -137,7 +140,6 @@ mod tests {
                 let code = self.sim.get("dropped_reason") as u8;
                 self.drops.push(DropReason::from_code(code).expect("a reason"));
             }
-            self.cnps += self.sim.get("cnp") as usize;
         }
 
         fn drain(&mut self, random: &mut Random, stall: f64) {
@@ -154,7 +156,7 @@ mod tests {
         /// What came out is what the specification says of these frames.
         fn check(&self, frames: &[Vec<u8>], random: &Random) {
             let (mut requests, mut answers, mut whole, mut drops, mut cnps) =
-                (vec![], vec![], vec![], vec![], 0);
+                (vec![], vec![], vec![], vec![], vec![]);
             let mut sequence = Vec::new();
             for bytes in frames {
                 match verdict(bytes).map(|f| f.opcode().expect("known")) {
@@ -175,11 +177,20 @@ mod tests {
                             _ => {}
                         }
                     }
-                    Ok(_) => cnps += 1,
+                    Ok(_) => cnps.push(expected_item(bytes)),
                 }
             }
             assert_eq!(self.drops, drops, "seed {}", random.seed);
-            assert_eq!(self.cnps, cnps, "seed {}", random.seed);
+            assert_eq!(self.sinks[3].items.len(), cnps.len(), "seed {}", random.seed);
+            for (got, wanted) in self.sinks[3].items.iter().zip(cnps) {
+                for (field, of) in
+                    [("qpn", "dest_qpn"), ("pkey", "pkey"), ("ipv6", "ipv6"), ("src_ip", "src_ip")]
+                {
+                    let value =
+                        wanted.iter().find(|(name, _)| *name == of).expect("a field of all packets").1;
+                    assert_eq!(got[field].to_u128(), value, "seed {}: {field}", random.seed);
+                }
+            }
             for (sink, wanted) in [(&self.sinks[0], requests), (&self.sinks[2], answers)] {
                 assert_eq!(sink.items.len(), wanted.len(), "seed {}", random.seed);
                 for (n, (got, fields)) in sink.items.iter().zip(wanted).enumerate() {

@@ -2,18 +2,71 @@
 //! Congestion: who is told of it, and who slows down (IBTA A17.9; DCQCN, Zhu et al., SIGCOMM 2015).
 //!
 //! ```text
-//!  packets marked CE --> notify --> CNPs to send
-//!  CNPs received ------> react ---> who must wait, who may go on
-//!  packets sent -------> react
+//!  responder: packets that came marked --+
+//!  (other taps) -------------------------+--> arbiter --> notify --> CNPs --> tx
+//!
+//!  dispatch: CNPs --> hear --+                      +--> gate --> schedule, segment
+//!  QPs that go to RESET -----+--> react ------------+
+//!  segment: packets sent ----+                      +--> wake --> schedule
 //! ```
+//!
+//! Nothing here makes a packet wait: marks and CNPs are taken as they come, several of a QP merge, and what is sent is only told.
+//! A CNP takes 3 cycles to be checked, then its turn among the visits of `react`; a marked packet's CNP is at `tx` 6 cycles after the
+//! responder has checked it. Reset: nobody is quiet, nobody is held back; what comes in the first cycles, as many as there are QPs,
+//! may be lost.
 
+mod hear;
 pub mod notify;
 pub mod react;
 
+pub use hear::{hear, Heard, Notification};
 pub use notify::notify;
 pub use react::{react, Reaction, Sent};
 
-use ferrowire_rtl::{bits, Bundle, Sig};
+use crate::config::RnicConfig;
+use crate::context::resets;
+use crate::rx::buffer::Dropped;
+use crate::stream::{arbiter, fifo};
+use crate::types::{QpBroadcast, TableWrite, TxPacket};
+use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_spec::wire::Opcode;
+
+/// A packet came that met congestion.
+#[derive(Clone, Bundle)]
+pub struct Marked {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Whose.
+    pub qp: Sig,
+}
+
+impl Marked {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Marked { valid: bits(1), qp: bits(cfg.qp_bits()) }
+    }
+}
+
+/// Whether a QP is held back.
+#[derive(Clone, Bundle)]
+pub struct Gate {
+    /// It must wait.
+    pub shut: Sig,
+    /// It has a rate: soon it will have to.
+    pub slow: Sig,
+}
+
+impl Gate {
+    /// The shape.
+    pub fn of() -> Self {
+        Gate { shut: bits(1), slow: bits(1) }
+    }
+
+    /// The broadcasts to everybody's copies.
+    pub fn write_of(cfg: &RnicConfig) -> TableWrite<Self> {
+        TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: Gate::of() }
+    }
+}
 
 /// The parameters, from the registers of the same names.
 #[derive(Clone, Bundle)]
@@ -56,4 +109,87 @@ impl CongestionControl {
             hyper_mbps: bits(16),
         }
     }
+}
+
+/// What is told, for all parts.
+#[derive(Interface)]
+pub struct Input {
+    /// The parameters.
+    pub control: CongestionControl,
+    /// QP attributes and states.
+    pub broadcast: QpBroadcast,
+    /// Packets that came marked and are their QP's peer's, from each who checks packets.
+    pub marked: Vec<Marked>,
+    /// CNPs that came.
+    pub cnps: Stream<Notification>,
+    /// What leaves.
+    pub sent: Sent,
+}
+
+/// Pulses for the counters.
+#[derive(Clone, Bundle)]
+pub struct Counts {
+    /// A packet that met congestion.
+    pub marked: Sig,
+    /// A CNP was handed to `tx`.
+    pub told: Sig,
+    /// A CNP was obeyed.
+    pub handled: Sig,
+    /// A CNP was ignored: no flow was free, or there is no line rate.
+    pub ignored: Sig,
+    /// A CNP was dropped.
+    pub dropped: Dropped,
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Congestion {
+    /// CNPs to send.
+    pub packets: Stream<TxPacket>,
+    /// Who must wait.
+    pub gate: TableWrite<Gate>,
+    /// QPs that need not wait any more.
+    pub wake: Stream<Sig>,
+    /// Counted events.
+    pub counts: Counts,
+}
+
+/// Both ends of congestion control.
+#[module]
+pub fn congestion(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
+    let Input { control, broadcast, marked, cnps, sent } = input;
+
+    // Never shorter than a microsecond.
+    let cycles = cfg.clock_khz.div_ceil(1000);
+    let width = 32 - cycles.leading_zeros();
+    let passed = m.reg("passed", width).reset(0);
+    let microsecond = passed.eq(cycles - 1);
+    m.set(&passed, microsecond.then(lit(width, 0), passed + 1));
+
+    // Two taps may tell in the same cycle.
+    let taps: Vec<Stream<Sig>> = marked
+        .into_iter()
+        .map(|tap| {
+            let tap = Stream::new(m, "tap", tap.valid, tap.qp);
+            m.discard(&tap.ready);
+            fifo(&m.label("tap"), 2, tap)
+        })
+        .collect();
+    let marked = arbiter(&m.label("marked"), &|_: &Sig| lit(1, 1), taps);
+    let marks = marked.fire();
+    let told = notify(m, cfg, marked, control.interval_us, microsecond);
+    let packet = |qp: Sig| TxPacket { qp, opcode: lit(8, Opcode::Cnp.code()), ..TxPacket::of(cfg).zeros() };
+    let packets = told.map(|qp| packet(*qp));
+
+    let heard = hear(m, cfg, broadcast.clone(), cnps);
+    let resets = resets(m, cfg, &broadcast);
+    let reaction = react(m, cfg, control, sent, heard.qps, resets);
+    let counts = Counts {
+        marked: marks,
+        told: packets.fire(),
+        handled: reaction.handled,
+        ignored: reaction.ignored,
+        dropped: heard.dropped,
+    };
+    Congestion { packets, gate: reaction.gate, wake: reaction.wake, counts }
 }

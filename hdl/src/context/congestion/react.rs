@@ -23,12 +23,13 @@
 //! rise, a CNP 6. Each flow is visited in each period: there are as many flows as 7 cycles a flow allow ([`flows`]), so that CNPs
 //! have their time too; where visits are late, they make up.
 //!
-//! `sent` is a pulse; `cnps` and `resets` wait for some cycles, never for others. `gate` is a broadcast as those of the QP context: one bit a
-//! QP, zero after reset. A QP that goes to RESET ends its flow. Reset ends all, once as many cycles have passed as there are QPs.
+//! `sent` is a pulse; `cnps` and `resets` wait for some cycles, never for others. `gate` is a broadcast as those of the QP context: who
+//! must wait, and who is a flow at all. Behind a gate that opens comes a `wake`, always. A QP that goes to RESET ends its flow. Reset ends
+//! all: it takes as many cycles as there are QPs, in which every copy of the gate is told so.
 //!
 //! Bad input: a line rate below the least rate, or steps of zero, make no sense and no harm: a flow then ends at once.
 
-use super::CongestionControl;
+use super::{CongestionControl, Gate};
 use crate::config::RnicConfig;
 use crate::stream::{gather, Flagged, Forget};
 use crate::types::TableWrite;
@@ -80,7 +81,7 @@ impl Sent {
 #[derive(Interface)]
 pub struct Reaction {
     /// Who must wait: for everybody's copies.
-    pub gate: TableWrite<Sig>,
+    pub gate: TableWrite<Gate>,
     /// QPs that need not wait any more.
     pub wake: Stream<Sig>,
     /// A CNP was obeyed in this cycle.
@@ -371,18 +372,21 @@ pub fn react(
     m.set(&shut, (shut & !here(write, at)) | here(write & shuts, at) | here(uses_up, of_sender.flow));
     m.when(write, |m| go(m, State::Idle));
 
-    // Whoever has ended its life wakes on its own.
     let opens = write & was_shut & !shuts;
     let woken = Stream::new(
         m,
         "woken",
-        m.delay("woken", &(opens & !of_reset)),
+        m.delay("woken", &opens),
         Flagged { row: m.delay("woken_qp", &qp), flags: lit(1, 1) },
     );
     m.assert(!woken.valid | woken.ready, "who gathers waits for nobody");
     let wake = gather(&m.label("wake"), cfg.qps, woken, never).map(|qp| qp.row);
-    let changes = uses_up | (write & (was_shut.ne(shuts)));
-    let gate = TableWrite { enable: changes, index: uses_up.then(sender, qp), entry: uses_up | shuts };
+    let changes = uses_up | (write & (was_shut.ne(shuts) | begins | ends));
+    let gate = TableWrite {
+        enable: changes | clearing,
+        index: clearing.then(row, uses_up.then(sender, qp)),
+        entry: Gate { shut: !clearing & (uses_up | shuts), slow: !clearing & (uses_up | !ends) },
+    };
     Reaction { gate: m.delay("gate", &gate), wake, handled, ignored }
 }
 

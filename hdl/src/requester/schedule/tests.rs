@@ -136,6 +136,7 @@ impl Bench {
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input("returned", 1),
                 m.input("plenty", 1),
+                m.input_of("gate", &Gate::write_of(&cfg)),
             );
             m.stream_out("read", out.read);
             m.stream_out("grant", out.grants);

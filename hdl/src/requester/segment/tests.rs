@@ -82,7 +82,9 @@ impl Bench {
                 m.input_of("oldest", &Oldest::write_of(&cfg)),
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input_of("waiting", &Waiting::of(&cfg)),
+                m.input_of("gate", &Gate::write_of(&cfg)),
             );
+            m.output("charge", &out.charge);
             m.stream_out("candidate", out.candidates);
             m.stream_out("resume", out.resume);
             m.stream_out("operands", out.operands);

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Whose a CNP is, and whether it comes from that queue pair's peer (IBTA A17.9.3).
+//!
+//! ```text
+//!  cnps --+--> read copy of the QP's attributes --> compare --+--> QPs that are told
+//!         +--> partition key, source ----------------^        +--> dropped {reason}
+//! ```
+//!
+//! The reasons to drop one and their order are those of other packets (volume 1, 9.6 and 9.7.4): no such QP or one that sends
+//! nothing to its peer, partition key, source address. Its PSN means nothing.
+//!
+//! One CNP a cycle, latency 2; it waits for nobody, so that a flood of CNPs takes no more than its share of the wire. Reset
+//! leaves nothing but what the broadcasts have written.
+
+use crate::config::RnicConfig;
+use crate::rx::buffer::Dropped;
+use crate::types::QpBroadcast;
+use ferrowire_rtl::{bits, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::qp_state::QpState;
+
+/// A CNP that came.
+#[derive(Clone, Bundle)]
+pub struct Notification {
+    /// BTH destination QP.
+    pub qpn: Sig,
+    /// BTH partition key.
+    pub pkey: Sig,
+    /// It is IPv6.
+    pub ipv6: Sig,
+    /// IP source; IPv4 in the low 32 bits.
+    pub src_ip: Sig,
+}
+
+impl Notification {
+    /// The shape.
+    pub fn of() -> Self {
+        Notification { qpn: bits(24), pkey: bits(16), ipv6: bits(1), src_ip: bits(128) }
+    }
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Heard {
+    /// QPs whose peer has told them of congestion: it waits for nobody, and is lost where nobody takes it.
+    pub qps: Stream<Sig>,
+    /// A CNP was dropped.
+    pub dropped: Dropped,
+}
+
+#[derive(Clone, Bundle)]
+struct Copy {
+    service: Sig,
+    peer_ipv6: Sig,
+    peer_ip: Sig,
+    pkey: Sig,
+}
+
+/// Checks CNPs.
+#[module]
+pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<Notification>) -> Heard {
+    cnps.accept(ferrowire_rtl::lit(1, 1));
+    let at = cnps.qpn.trunc(cfg.qp_bits());
+    let comes = m.reg("comes", 1).reset(0);
+    m.set(&comes, cnps.fire());
+    let exists = m.delay("exists", &cnps.qpn.lt(cfg.qps));
+    let cnp = m.delay("cnp", &cnps.payload);
+    m.discard(&cnp.qpn);
+    let qp = m.delay("qp", &at);
+
+    let given = &broadcast.attributes;
+    let copy = |peer_ip| {
+        let a = &given.entry;
+        Copy { service: a.service, peer_ipv6: a.peer_ipv6, peer_ip, pkey: a.pkey }
+    };
+    let copies = m.mem("copies", cfg.qps, &copy(given.entry.peer_ip)).style(Style::Block).build();
+    copies.write(given.enable, given.index, &copy(given.entry.peer_ip));
+    let copy = copies.read(m, cnps.fire(), at, Collision::New);
+    let live = m.mem("live", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let state = &broadcast.state;
+    let states = [QpState::Rtr, QpState::Rts, QpState::Sqd].map(|s| state.entry.eq(s.code()));
+    live.write(state.enable, state.index, &(states[0] | states[1] | states[2]));
+
+    let takes = exists & live.read_now(qp) & copy.service.eq(0);
+    let same_key = cnp.pkey.trunc(15).eq(copy.pkey.trunc(15)) & (cnp.pkey.bit(15) | copy.pkey.bit(15));
+    let same_source = cnp.ipv6.eq(copy.peer_ipv6) & cnp.src_ip.eq(copy.peer_ip);
+    let told = m.reg("told", 1).reset(0);
+    let dropped = m.reg("dropped", 1).reset(0);
+    let reason = m.reg("reason", Dropped::of().reason.width()).no_reset();
+    m.set(&told, comes & takes & same_key & same_source);
+    m.set(&dropped, comes & !(takes & same_key & same_source));
+    m.set(&reason, DropReason::SourceAddress.code());
+    m.when(!takes, |m| m.set(&reason, DropReason::QpState.code()))
+        .otherwise_when(!same_key, |m| m.set(&reason, DropReason::Pkey.code()));
+    let qps = Stream::new(m, "qps", told, m.delay("told_qp", &qp));
+    m.discard(&qps.ready);
+    Heard { qps, dropped: Dropped { valid: dropped, reason } }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+use super::*;
+use crate::testing::{step, Random, Sink, Source};
+use ferrowire_rtl::{build, Bits, Sim};
+use rand::Rng;
+
+const QPS: usize = 16;
+const PEER: u128 = 0xfdfe_0000_0000_0000_0123_4567_89ab_cdef;
+
+/// What a QP was given.
+#[derive(Clone, Copy, Default)]
+struct Given {
+    live: bool,
+    service: u64,
+    ipv6: bool,
+    ip: u128,
+    pkey: u64,
+}
+
+#[test]
+fn a_cnp_counts_when_it_is_for_a_live_queue_pair_and_of_its_peer() {
+    let cfg = RnicConfig::named("generic-8b").unwrap();
+    assert_eq!(cfg.qps as usize, QPS);
+    let netlist = build("top", |m| {
+        let cnps = m.stream_in("cnp", &Notification::of());
+        let out = hear(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), cnps);
+        m.output("dropped", &out.dropped);
+        m.stream_out("qps", out.qps);
+    });
+    let mut sim = Sim::new(&netlist.unwrap());
+    sim.reset();
+    let mut random = Random::new(81);
+    let mut sources = [Source::new("cnp", &Notification::of())];
+    let mut sinks = [Sink::new("qps", &bits(cfg.qp_bits()))];
+    let mut given = [Given::default(); QPS];
+    let (mut told, mut drops, mut seen) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..2_000 {
+        sim.set("broadcast_attributes_enable", 0);
+        sim.set("broadcast_state_enable", 0);
+        let qp = random.rng.random_range(0..QPS);
+        if random.chance(0.05) {
+            let states =
+                [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Err];
+            let state = states[random.rng.random_range(0..states.len())];
+            sim.set("broadcast_state_enable", 1);
+            sim.set("broadcast_state_index", qp as u64);
+            sim.set("broadcast_state_entry", u64::from(state.code()));
+            given[qp].live = matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+        } else if random.chance(0.1) || round < 100 {
+            let ipv6 = random.chance(0.5);
+            let one = Given {
+                live: given[qp].live,
+                service: u64::from(random.chance(0.1)),
+                ipv6,
+                // Two addresses of a kind, so that the low 32 bits alone do not tell.
+                ip: if ipv6 { PEER ^ u128::from(random.chance(0.2)) << 100 } else { PEER & 0xffff_ffff },
+                pkey: [0xffff, 0x7fff, 0x8001][random.rng.random_range(0..3)],
+            };
+            given[qp] = one;
+            sim.set("broadcast_attributes_enable", 1);
+            sim.set("broadcast_attributes_index", qp as u64);
+            sim.set("broadcast_attributes_entry_service", one.service);
+            sim.set("broadcast_attributes_entry_peer_ipv6", one.ipv6.into());
+            sim.set_bits("broadcast_attributes_entry_peer_ip", &Bits::new(128, one.ip));
+            sim.set("broadcast_attributes_entry_pkey", one.pkey);
+        }
+        // What was broadcast in this cycle counts for a CNP of the next one.
+        step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0);
+        sim.set("broadcast_attributes_enable", 0);
+        sim.set("broadcast_state_enable", 0);
+        for _ in 0..random.rng.random_range(0..3) {
+            let qpn = random.rng.random_range(0..QPS + 2);
+            let mut its = given.get(qpn).copied().unwrap_or_default();
+            if random.chance(0.1) {
+                its.ip ^= 1 << random.rng.random_range(0..128);
+            }
+            if random.chance(0.1) {
+                its.ipv6 = !its.ipv6;
+            }
+            let pkey = if random.chance(0.2) { 0x7fff } else { its.pkey };
+            let values = [("qpn", qpn as u128), ("pkey", pkey.into())];
+            let more = [("ipv6", u128::from(its.ipv6)), ("src_ip", its.ip)];
+            sources[0].push_values(&[values, more].concat());
+            let right = given.get(qpn).copied().unwrap_or_default();
+            let same_key = pkey & 0x7fff == right.pkey & 0x7fff && (pkey | right.pkey) & 0x8000 != 0;
+            match (qpn < QPS && right.live && right.service == 0, same_key) {
+                (false, _) => drops.push(DropReason::QpState),
+                (true, false) => drops.push(DropReason::Pkey),
+                _ if (its.ipv6, its.ip) != (right.ipv6, right.ip) => drops.push(DropReason::SourceAddress),
+                _ => told.push(qpn as u64),
+            }
+        }
+        let mut left = 4;
+        while left > 0 {
+            left = if sources[0].left() > 0 { 4 } else { left - 1 };
+            step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0);
+            if sim.get("dropped_valid") == 1 {
+                seen.push(DropReason::from_code(sim.get("dropped_reason") as u8).unwrap());
+            }
+        }
+    }
+    assert_eq!(sinks[0].values(""), told, "seed {}", random.seed);
+    assert_eq!(seen, drops, "seed {}", random.seed);
+    assert!(told.len() > 200, "{}", told.len());
+    for reason in [DropReason::QpState, DropReason::Pkey, DropReason::SourceAddress] {
+        assert!(seen.iter().filter(|r| **r == reason).count() > 20, "{reason:?}");
+    }
+}
+
+#[test]
+fn cnps_in_every_cycle_wait_for_nobody() {
+    let cfg = RnicConfig::named("generic-8b").unwrap();
+    let netlist = build("top", |m| {
+        let cnps = m.stream_in("cnp", &Notification::of());
+        let out = hear(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), cnps);
+        m.output("dropped", &out.dropped);
+        m.stream_out("qps", out.qps);
+    });
+    let mut sim = Sim::new(&netlist.unwrap());
+    sim.reset();
+    let mut random = Random::new(82);
+    sim.set("broadcast_state_enable", 1);
+    sim.set("broadcast_state_index", 3);
+    sim.set("broadcast_state_entry", u64::from(QpState::Rts.code()));
+    sim.set("broadcast_attributes_enable", 1);
+    sim.set("broadcast_attributes_index", 3);
+    sim.set("broadcast_attributes_entry_pkey", 0xffff);
+    sim.tick();
+    let mut sources = [Source::new("cnp", &Notification::of())];
+    let mut sinks = [Sink::new("qps", &bits(cfg.qp_bits()))];
+    (0..50).for_each(|_| sources[0].push_values(&[("qpn", 3), ("pkey", 0xffff)]));
+    (0..60).for_each(|_| step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0));
+    let (came, told) = (&sources[0].cycles, &sinks[0].cycles);
+    assert!(told.len() == 50 && came[49] - came[0] == 49 && told.iter().zip(came).all(|(t, c)| t - c == 2));
+}
