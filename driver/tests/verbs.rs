@@ -787,3 +787,30 @@ fn objects_may_move_between_threads() {
     moved::<QueuePair>();
     moved::<MemoryMap>();
 }
+
+#[test]
+fn congestion_control_is_read_and_written_as_the_registers_have_it() {
+    use ferrowire::spec::csr::congestion::{BLOCK, INCREASE, LINE_RATE, PERIODS};
+    let mock = Mock::new();
+    let context = mock.open();
+    let published = CongestionControl::default();
+    assert_eq!((published.cnp_interval_us, published.line_rate_mbps, published.min_rate_mbps), (50, 0, 10));
+    assert_eq!((published.alpha_us, published.rate_us, published.byte_counter), (55, 55, 10_000_000));
+    assert_eq!((published.additive_mbps, published.hyper_mbps, published.gain_shift), (40, 400, 8));
+    let control = CongestionControl { line_rate_mbps: 100_000, alpha_us: 7, hyper_mbps: 50_000, ..published };
+    context.set_congestion_control(&control).unwrap();
+    assert_eq!(context.congestion_control().unwrap(), control);
+    let read = |register: &Register| mock.card().registers[&BLOCK.address(register)];
+    assert_eq!(read(&LINE_RATE), 100_000);
+    assert_eq!(read(&PERIODS), 55 << 16 | 7);
+    assert_eq!(read(&INCREASE), 50_000 << 16 | 40);
+    for (wrong, attribute) in [
+        (CongestionControl { line_rate_mbps: 1 << 20, ..control }, "line_rate_mbps"),
+        (CongestionControl { gain_shift: 16, ..control }, "gain_shift"),
+        (CongestionControl { line_rate_mbps: 9, ..control }, "line_rate_mbps"),
+    ] {
+        let error = context.set_congestion_control(&wrong).unwrap_err();
+        assert!(matches!(error, Error::Attribute { attribute: a, .. } if a == attribute), "{error}");
+        assert_eq!(context.congestion_control().unwrap(), control);
+    }
+}

@@ -17,7 +17,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
-pub use faults::{Delivery, Faults, TimedFilter};
+pub use faults::{mark_congestion, Delivery, Faults, TimedFilter};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{

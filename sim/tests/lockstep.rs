@@ -58,32 +58,3 @@ fn the_whole_card_is_generated_in_under_a_second() {
         assert!(quickest.as_millis() < 1000, "{config}: {quickest:?}");
     }
 }
-
-/// Congestion control is not part of the card yet.
-fn congestion(config: &str) -> Netlist {
-    use ferrowire_hdl::context::congestion::{notify, react, CongestionControl, Sent};
-    use ferrowire_rtl::{bits, build};
-    let cfg = RnicConfig::named(config).unwrap();
-    let qp = bits(cfg.qp_bits());
-    let netlist = build("congestion", |m| {
-        let control = m.input_of("control", &CongestionControl::of());
-        let marked = m.stream_in("marked", &qp);
-        m.stream_out("send", notify(m, &cfg, marked, control.interval_us, m.input("microsecond", 1)));
-        let (cnps, resets) = (m.stream_in("cnp", &qp), m.stream_in("reset", &qp));
-        let out = react(m, &cfg, control, m.input_of("sent", &Sent::of(&cfg)), cnps, resets);
-        m.output("gate", &out.gate);
-        m.output("counts", &vec![out.handled, out.ignored]);
-        m.stream_out("wake", out.wake);
-    });
-    netlist.unwrap_or_else(|errors| panic!("{config}:\n{errors}"))
-}
-
-#[test]
-fn congestion_control_gives_the_same_in_both_simulators_and_lints_without_a_warning() {
-    for config in ["generic-8b", "generic-64b"] {
-        let net = congestion(config);
-        lockstep::lint(&net).unwrap_or_else(|error| panic!("{error}"));
-        let whole = Lockstep::new(&net).unwrap_or_else(|error| panic!("{error}"));
-        (1..=3).for_each(|seed| whole.run(seed, 3000));
-    }
-}

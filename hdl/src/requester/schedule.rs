@@ -29,8 +29,7 @@
 //! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
 //! with the completer's next kick. So does one whose next WQE waits for READs or atomics before it: the segmenter tells, with
 //! what it knew to be answered, so that a kick which came meanwhile is not missed. One that congestion control holds back leaves the
-//! line too, and comes back when that wakes it; while it has a rate, a grant is one WQE: what it may not send when it is there must be
-//! fetched again. A QP in the error state is handed to the completer to be flushed; one that may not
+//! line too, and comes back when that wakes it. A QP in the error state is handed to the completer to be flushed; one that may not
 //! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
 //!
 //! The start of a QP goes the way of its WQEs, as a grant without any: behind everything of its former life, through all
@@ -298,9 +297,10 @@ pub fn schedule(
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
-    let gates = m.mem("gates", cfg.qps, &Gate::of()).style(Style::Block).build();
-    gates.write(gate.enable, gate.index, &gate.entry);
-    let gate = gates.read(m, starts, chosen, Collision::New);
+    let gates = m.mem("gates", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    gates.write(gate.enable, gate.index, &gate.entry.shut);
+    m.discard(&gate.entry);
+    let shut = gates.read_now(qp);
     let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Distributed).build();
     oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
     m.discard(&oldest.entry);
@@ -313,7 +313,7 @@ pub fn schedule(
     let at_row = state.is(State::Row);
     let in_error = qp_state.eq(QpState::Err.code());
     let drains = qp_state.eq(QpState::Sqd.code());
-    let may_send = !row.held & !row.limited & !gate.shut;
+    let may_send = !row.held & !row.limited & !shut;
     let sends = (qp_state.eq(QpState::Rts.code()) | drains) & may_send;
     let bound = m.mux(drains, &row.high, &row.producer);
     let pending = bound - row.fetch;
@@ -329,7 +329,7 @@ pub fn schedule(
     // comparison.
     let batches: Vec<Sig> =
         (0..=MAX_STRIDE).map(|stride| lit(7, (cfg.fetch_batch >> stride).max(1))).collect();
-    let most = m.mux(plenty & !gate.slow, &m.select(queue.stride, &batches), &lit(7, 1));
+    let most = m.mux(plenty, &m.select(queue.stride, &batches), &lit(7, 1));
     let piece = queue.piece(m, row.fetch, most);
     let bounded = least(m, limit - under_way, pending);
     let want = least(m, bounded, piece.most.zext(16));

@@ -26,8 +26,8 @@
 //! asks for the rest. They are begun while fewer than the QP's `max_rd_atomic` are outstanding, and what has a fence when none
 //! is (9.7.3.3.1, 10.8.3.3); a QP that must wait for that leaves the scheduler's line until one is answered.
 //!
-//! A QP that congestion control holds back begins nothing, and yields inside a message after a packet that asks for an
-//! acknowledgement, so that none is waited for meanwhile. Each packet is charged when it leaves here, as what it is on the wire, more or less.
+//! A QP that congestion control stops begins nothing, and yields inside a message. Packets of one that must wait soon ask for an
+//! acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it leaves here, as what it is on the wire, more or less.
 //!
 //! Where the bytes of a packet lie is `gather`'s affair: it is told the packet's bytes, and with the first one since the WQE was
 //! taken up how far from the first SGE's beginning it lies.
@@ -349,11 +349,11 @@ pub fn segment(
     copies.write(given.enable, given.index, &copy_of(&given.entry));
     let copy = copies.read_now(qp);
 
-    let gates = m.mem("gates", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    gates.write(gate.enable, gate.index, &gate.entry.shut);
-    m.discard(&gate.entry);
-    let gated = gates.read_now(qp);
-    let shut = m.delay("shut", &gated);
+    let gates = m.mem("gates", cfg.qps, &Gate::of()).style(Style::Distributed).build();
+    gates.write(gate.enable, gate.index, &gate.entry);
+    let gate = gates.read_now(qp);
+    let stop = m.delay("stop", &gate.stop);
+    let shut = m.reg("shut", 1).reset(0);
 
     // What the WQE says.
     let wqe = |f| field(&send_wqe::LAYOUT, &f, wqes.unit);
@@ -426,7 +426,7 @@ pub fn segment(
     let deep = answered & outstanding.ge(copy.depth);
     let fenced = wqe(send_wqe::FENCE) & outstanding.ne(0);
     let limited = new & status.eq(0) & (deep | fenced);
-    let waits = at_row & !wqes.start & !stale & (full | limited | gated);
+    let waits = at_row & !wqes.start & !stale & (full | limited | gate.stop);
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let asks_any = is_read & length.any();
@@ -523,6 +523,8 @@ pub fn segment(
     };
     let candidates = Stream::new(m, "candidates", sending, candidate);
     let sent = candidates.fire();
+    // An offer that stands does not change.
+    m.when(!sending | sent, |m| m.set(&shut, gate.shut));
     let (swap, compare) = (wqe(send_wqe::SWAP), wqe(send_wqe::COMPARE_ADD));
     let compares = is_compare.repeat(64);
     let operands = Operands { swap: m.mux(is_compare, &swap, &compare), compare: compare & compares };
@@ -532,7 +534,7 @@ pub fn segment(
     let next_psn = m.mux(is_read, &(begun_psn + further), &psn) + 1;
     let next_offset = offset + bytes.zext(32);
     let quantum = waiting.for_another(qp) & used.ge(QUANTUM - 4096);
-    let yields = !last & (quantum | restarts.valid | run.all() | shut);
+    let yields = !last & (quantum | restarts.valid | run.all() | stop);
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);

@@ -181,8 +181,8 @@ mod tests {
                 }
             }
             assert_eq!(self.drops, drops, "seed {}", random.seed);
-            assert_eq!(self.sinks[3].items.len(), cnps.len(), "seed {}", random.seed);
-            for (got, wanted) in self.sinks[3].items.iter().zip(cnps) {
+            assert_eq!(self.sinks[4].items.len(), cnps.len(), "seed {}", random.seed);
+            for (got, wanted) in self.sinks[4].items.iter().zip(cnps) {
                 for (field, of) in
                     [("qpn", "dest_qpn"), ("pkey", "pkey"), ("ipv6", "ipv6"), ("src_ip", "src_ip")]
                 {

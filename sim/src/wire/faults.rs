@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Faults`]: what a bad wire does, by chance.
 
+use ferrowire_spec::wire::ipv4;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -33,6 +34,29 @@ impl Delivery {
     /// Whether nothing is held back.
     pub fn is_prompt(&self) -> bool {
         self.delay == 0 && self.behind == 0
+    }
+}
+
+/// Marks an IP packet as a switch does that is congested: ECN 3, with the IPv4 checksum that belongs to it (RFC 3168 and 1624).
+/// Other frames, and those that are too short, stay as they are. The ICRC does not change: it leaves the field out.
+pub fn mark_congestion(frame: &mut [u8]) {
+    let tagged = frame.get(12..14) == Some(&[0x81, 0x00]);
+    let at = if tagged { 18 } else { 14 };
+    if frame.len() < at + 20 {
+        return;
+    }
+    match frame[at] >> 4 {
+        4 => {
+            let word = |frame: &[u8], at: usize| u32::from(frame[at]) << 8 | u32::from(frame[at + 1]);
+            let before = word(frame, at);
+            frame[at + 1] |= ipv4::ECN_CE;
+            let sum = (!word(frame, at + 10) & 0xffff) + (!before & 0xffff) + word(frame, at);
+            let sum = (sum & 0xffff) + (sum >> 16);
+            let sum = !((sum & 0xffff) + (sum >> 16)) as u16;
+            frame[at + 10..at + 12].copy_from_slice(&sum.to_be_bytes());
+        }
+        6 => frame[at + 1] |= ipv4::ECN_CE << 4,
+        _ => {}
     }
 }
 

@@ -50,16 +50,16 @@ impl Marked {
 /// Whether a QP is held back.
 #[derive(Clone, Bundle)]
 pub struct Gate {
-    /// It must wait.
+    /// No more of its WQEs are to be fetched.
     pub shut: Sig,
-    /// It has a rate: soon it will have to.
-    pub slow: Sig,
+    /// Nor are those that have been to be sent: it is too far in debt.
+    pub stop: Sig,
 }
 
 impl Gate {
     /// The shape.
     pub fn of() -> Self {
-        Gate { shut: bits(1), slow: bits(1) }
+        Gate { shut: bits(1), stop: bits(1) }
     }
 
     /// The broadcasts to everybody's copies.

@@ -6,7 +6,7 @@
 //!  resets ------------+--> one ---> row of its flow ---> steps-+--> wake: who may go on
 //!  every 2 us: each ->+      ^                             |
 //!                            +------- write back <---------+
-//!  sent ---> flow of the QP ---> bytes not charged yet; all used up? ---> gate
+//!  sent ---> flow of the QP ---> bytes not charged yet; all used up? too much? ---> gate
 //! ```
 //!
 //! A QP that gets a CNP becomes a flow, if one is free; otherwise the CNP is counted as ignored. Its rate begins at the line rate and
@@ -16,15 +16,16 @@
 //! rate again ends.
 //!
 //! Bytes are granted every [`PERIOD_US`] microseconds: a flow may send while what it was granted is not used up, and goes into debt with its
-//! last packet. What it does not use in a period is lost. The gate closes with the packet that uses the last byte up, 2
-//! cycles after it is sent.
+//! last packets. It may save what it does not use, but no more than four periods grant: it takes a while until WQEs that were held
+//! back have been fetched again. The gate closes with the packet that uses the last byte up, 2
+//! cycles after it is sent: no more WQEs are fetched. Those that are under way may go on until the debt is [`DEBT`] bytes, so that small
+//! messages need not be fetched twice; then all stops.
 //!
 //! Rates are in 1/16 Mb/s, so that rate times microseconds is bytes times 128: a grant is a sum. A visit takes 5 cycles, 2 more for each
 //! rise, a CNP 6. Each flow is visited in each period: there are as many flows as 7 cycles a flow allow ([`flows`]), so that CNPs
 //! have their time too; where visits are late, they make up.
 //!
-//! `sent` is a pulse; `cnps` and `resets` wait for some cycles, never for others. `gate` is a broadcast as those of the QP context: who
-//! must wait, and who is a flow at all. Behind a gate that opens comes a `wake`, always. A QP that goes to RESET ends its flow. Reset ends
+//! `sent` is a pulse; `cnps` and `resets` wait for some cycles, never for others. `gate` is a broadcast as those of the QP context. Behind a gate that opens comes a `wake`, always. A QP that goes to RESET ends its flow. Reset ends
 //! all: it takes as many cycles as there are QPs, in which every copy of the gate is told so.
 //!
 //! Bad input: a line rate below the least rate, or steps of zero, make no sense and no harm: a flow then ends at once.
@@ -39,6 +40,12 @@ use ferrowire_rtl::{
 
 /// Time between two grants.
 pub const PERIOD_US: u32 = 2;
+
+/// Periods whose grants a flow may save, as a power of two: 8 us cover the way to the host.
+const SAVED: u32 = 2;
+
+/// Bytes of debt with which a QP may still send what has been fetched.
+pub const DEBT: u32 = 4096;
 
 /// Cycles that a flow may take of each period.
 const SHARE: u32 = 7;
@@ -182,6 +189,7 @@ pub fn react(
     let owners = m.mem("owners", count, &bits(qp_bits)).style(Style::Distributed).build();
     let used = m.reg("used", count).reset(0);
     let shut = m.reg("shut", count).reset(0);
+    let stopped = m.reg("stopped", count).reset(0);
     let clearing = m.reg("clearing", 1).reset(1);
     let row = m.reg("row", qp_bits).reset(0);
     m.when(clearing, |m| m.set(&row, row + 1));
@@ -276,6 +284,8 @@ pub fn react(
     let spent = unpaid.read_now(of_sender.flow) + bytes.zext(RATE);
     let cost = |bytes: Sig| cat([&lit(7, 0), &bytes]).zext(GRANT);
     // A shut flow's grant is not above zero.
+    let left_over = grants.read_now(of_sender.flow) + cost(lit(RATE, DEBT)) - cost(spent);
+    let goes_over = charges & !is_in(stopped, of_sender.flow) & left_over.msb();
     let uses_up = charges & !is_in(shut, of_sender.flow) & cost(spent).ge(grants.read_now(of_sender.flow));
 
     // Steps, in a cycle in which nothing is charged where they meet what is sent.
@@ -303,13 +313,14 @@ pub fn react(
     let counted = m.reg("counted", 1).no_reset();
     let credit = (flow.rate.zext(GRANT)) << PERIOD_US.trailing_zeros();
     let sum = flow.granted + credit;
-    let above = !sum.msb() & sum.ge(credit);
+    let most = credit << SAVED;
+    let above = !sum.msb() & sum.ge(most);
     let (alpha_us, rate_us) = (flow.alpha_us + PERIOD_US, flow.rate_us + PERIOD_US);
     let decays = alpha_us.ge(control.alpha_us.zext(17));
     let rises = rate_us.ge(control.rate_us.zext(17));
     let enough = flow.bytes.ge(control.bytes.zext(33)) & control.bytes.any();
     m.when(state.is(State::Grant), |m| {
-        m.set(&flow.granted, above.then(credit, sum));
+        m.set(&flow.granted, above.then(most, sum));
         m.set(&flow.alpha_us, decays.then(alpha_us - control.alpha_us.zext(17), alpha_us));
         m.when(decays, |m| m.set(&flow.alpha, flow.alpha - flow.alpha.shr_by(control.gain)));
         m.set(&flow.rate_us, rises.then(rate_us - control.rate_us.zext(17), rate_us));
@@ -369,6 +380,8 @@ pub fn react(
     m.drive(&held_after, &Held { valid: !ends, flow: at });
     let here = |when: Sig, at: Sig| when.then(bit_of(at), lit(count, 0));
     m.set(&used, (used | here(write & begins, at)) & !here(write & ends, at));
+    let stays_shut = write & shuts & !begins;
+    m.set(&stopped, (stopped & !here(write & !stays_shut, at)) | here(goes_over, of_sender.flow));
     m.set(&shut, (shut & !here(write, at)) | here(write & shuts, at) | here(uses_up, of_sender.flow));
     m.when(write, |m| go(m, State::Idle));
 
@@ -381,11 +394,12 @@ pub fn react(
     );
     m.assert(!woken.valid | woken.ready, "who gathers waits for nobody");
     let wake = gather(&m.label("wake"), cfg.qps, woken, never).map(|qp| qp.row);
-    let changes = uses_up | (write & (was_shut.ne(shuts) | begins | ends));
+    let charged = uses_up | goes_over;
+    let changes = charged | (write & was_shut.ne(shuts));
     let gate = TableWrite {
         enable: changes | clearing,
-        index: clearing.then(row, uses_up.then(sender, qp)),
-        entry: Gate { shut: !clearing & (uses_up | shuts), slow: !clearing & (uses_up | !ends) },
+        index: clearing.then(row, charged.then(sender, qp)),
+        entry: Gate { shut: !clearing & (charged | shuts), stop: !clearing & goes_over },
     };
     Reaction { gate: m.delay("gate", &gate), wake, handled, ignored }
 }

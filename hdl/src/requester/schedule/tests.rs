@@ -9,6 +9,7 @@ use rand::Rng;
 use std::collections::VecDeque;
 
 mod again;
+mod gate;
 mod plain;
 
 const QPS: usize = 8;

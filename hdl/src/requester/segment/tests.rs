@@ -14,6 +14,7 @@ use rand::Rng;
 use std::collections::VecDeque;
 
 mod again;
+mod gate;
 mod model;
 mod plain;
 
@@ -66,6 +67,7 @@ struct Bench {
     stale: u64,
     yields: u64,
     refetch: bool,
+    gates: gate::Gates,
 }
 
 impl Bench {
@@ -120,6 +122,7 @@ impl Bench {
             stale: 0,
             yields: 0,
             refetch: true,
+            gates: gate::Gates::default(),
         };
         for qp in 0..QPS {
             let mtu = bench.random.rng.random_range(1..6);
@@ -293,6 +296,7 @@ impl Bench {
         if let Some(packet) = self.sinks[CANDIDATE].items.get(packets).cloned() {
             self.packet(&packet, others, left[RESTART] > 0);
         }
+        self.gates.charged += self.sim.get("charge_valid") * self.sim.get("charge_bytes");
         let [finished, goes_back] =
             [FETCHED, RESTART].map(|source| self.sources[source].left() < left[source]);
         let resumed = self.sinks[RESUME].items.get(resumes).cloned();
@@ -336,6 +340,7 @@ impl Bench {
         let Some(index) = index else { return };
         let what = format!("seed {}: WQE {index} of QP {qp}, {:?}, {oldest:?}", self.random.seed, q.at);
         assert!(!q.held, "{what}: it is to hold");
+        assert!(!self.gates.must_stop(qp), "{what}: it must not begin");
         assert!(q.due(index, oldest), "{what}: not due");
         assert!(!q.full(oldest), "{what}: too much is not acknowledged");
         if q.behind(oldest) {
@@ -349,7 +354,9 @@ impl Bench {
         let (oldest, q) = (self.past[0][qp], &self.qps[qp]);
         let index = index.expect("a start is never refused");
         let what = format!("seed {}: WQE {index} of QP {qp}, {:?}, {oldest:?}", self.random.seed, q.at);
-        assert!(q.due(index, oldest) && q.full(oldest), "{what}");
+        let stopped = self.gates.may_stop(qp);
+        assert!(q.due(index, oldest) && (stopped || q.full(oldest)), "{what}");
+        self.gates.refused += u64::from(stopped);
         self.told = Some((qp, index, false, false));
     }
 
@@ -442,7 +449,9 @@ impl Bench {
         let bytes = left.min(u64::from(q.mtu));
         let opcode = wqe.opcode(first, last);
         let asks = last && wqe.unit.solicited && wqe.unit.opcode != SendOpcode::Write.code();
-        let ack = last || (!first && offset % (1 << ACK_BITS) == 0);
+        self.gates.expected += bytes + u64::from(HEADERS);
+        let now_and_then = !first && offset % (1 << ACK_BITS) == 0;
+        let ack = self.gates.ack_req(qp, last || now_and_then, value("ack_req") == 1);
         let expected = [
             ("opcode", u64::from(opcode.code())),
             ("ack_req", ack.into()),
@@ -461,9 +470,11 @@ impl Bench {
         for (field, expected) in expected {
             assert_eq!(value(field), expected, "{what}: {field}");
         }
+        self.gates.stopped += u64::from(!last && self.gates.is_stopped(qp));
         go.bytes += bytes;
-        go.may_end = !last && (restarting || (others && go.bytes >= u64::from(QUANTUM) - 4096));
-        go.ends = last || restarting || (others && go.bytes >= u64::from(QUANTUM));
+        let (may_stop, must_stop) = (self.gates.may_stop(qp), self.gates.must_stop(qp));
+        go.may_end = !last && (restarting || may_stop || (others && go.bytes >= u64::from(QUANTUM) - 4096));
+        go.ends = last || restarting || must_stop || (others && go.bytes >= u64::from(QUANTUM));
         if last {
             q.at = following;
         }

@@ -45,7 +45,9 @@ struct Bench {
     sinks: [Sink; 1],
     random: Random,
     gate: [bool; QPS],
-    slow: [bool; QPS],
+    stop: [bool; QPS],
+    /// The sender goes on until it must stop, as with what has been fetched.
+    eager: bool,
     /// QPs whose gate has opened and that have not been woken.
     owed: [bool; QPS],
     busy: [bool; QPS],
@@ -92,7 +94,8 @@ fn bench(p: &Parameters, seed: u64) -> Bench {
         sinks: [Sink::new("wake", &qp)],
         random: Random::new(seed),
         gate: [false; QPS],
-        slow: [false; QPS],
+        stop: [false; QPS],
+        eager: false,
         owed: [false; QPS],
         busy: [false; QPS],
         sent: [0; QPS],
@@ -111,9 +114,9 @@ impl Bench {
 
     fn step(&mut self) {
         let now = self.sim.cycles();
-        let sender = (0..QPS)
-            .map(|i| (self.next + i) % QPS)
-            .find(|qp| now >= self.wire_free && self.busy[*qp] && !self.gate[*qp]);
+        let sender = (0..QPS).map(|i| (self.next + i) % QPS).find(|qp| {
+            now >= self.wire_free && self.busy[*qp] && !(if self.eager { self.stop } else { self.gate })[*qp]
+        });
         self.sim.set("sent_valid", sender.is_some().into());
         if let Some(qp) = sender {
             self.sim.set("sent_qp", qp as u64);
@@ -128,8 +131,8 @@ impl Bench {
             let (qp, shut) = (self.sim.get("gate_index") as usize, self.sim.get("gate_entry_shut") == 1);
             self.owed[qp] |= self.gate[qp] && !shut;
             self.gate[qp] = shut;
-            self.slow[qp] = self.sim.get("gate_entry_slow") == 1;
-            assert!(self.slow[qp] || !shut, "who must wait has a rate");
+            self.stop[qp] = self.sim.get("gate_entry_stop") == 1;
+            assert!(shut || !self.stop[qp], "who must stop must wait");
         }
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, 0.1);
         for qp in &self.sinks[0].values("")[self.woken..] {
@@ -284,7 +287,7 @@ fn notifications_without_end_lead_to_the_least_rate_and_their_end_to_the_line_ra
     bench.run_us(800.0);
     let fast = bench.rate(5, 100.0);
     assert!(fast > 0.97 * LINE, "{fast} Mb/s");
-    assert_eq!((bench.gate, bench.slow, bench.owed), ([false; QPS], [false; QPS], [false; QPS]));
+    assert_eq!((bench.gate, bench.stop, bench.owed), ([false; QPS], [false; QPS], [false; QPS]));
     // Its flow has ended: a CNP begins with alpha as at first.
     bench.cnp(5);
     bench.run_us(4.0);
@@ -385,11 +388,42 @@ fn a_reset_opens_the_gate() {
         bench.cnp(7);
         bench.run_us(3.0);
     }
-    assert!(bench.gate[7] && bench.slow[7]);
+    assert!(bench.gate[7] && !bench.stop[7]);
     bench.sources[RESET].push_values(&[("", 7)]);
     bench.run_us(2.0);
     // It wakes like any other: it may have begun a new life by then.
-    assert!(!bench.gate[7] && !bench.slow[7] && !bench.owed[7]);
+    assert!(!bench.gate[7] && !bench.owed[7]);
     let rate = bench.rate(7, 50.0);
     assert!(rate > 0.95 * LINE, "{rate} Mb/s");
+}
+
+#[test]
+fn who_goes_on_behind_the_gate_stops_at_its_debt_and_keeps_its_rate() {
+    let never = Parameters { alpha_us: 65_535.0, rate_us: 65_535.0, bytes: 0, ..PUBLISHED };
+    for cnps in [1, 3, 6] {
+        let mut bench = bench(&never, 76);
+        bench.busy[2] = true;
+        bench.eager = true;
+        bench.run_us(20.0);
+        for _ in 0..cnps {
+            bench.cnp(2);
+            bench.run_us(1.0);
+        }
+        bench.run_us(60.0);
+        let mut stops = 0;
+        let (start, mut before) = ((bench.now_us(), bench.sent[2]), false);
+        while bench.now_us() < start.0 + 600.0 {
+            bench.step();
+            stops += u32::from(bench.stop[2] && !before);
+            before = bench.stop[2];
+        }
+        let rate = LINE / f64::from(1 << cnps);
+        let (got, wanted) = ((bench.sent[2] - start.1) as f64, rate / 8.0 * 600.0);
+        // A debt of some packets is paid before the next one.
+        let slack = f64::from(DEBT) + 4.0 * PACKET as f64;
+        assert!((got - wanted).abs() < slack, "{cnps} CNPs: {got} bytes, expected {wanted}");
+        assert!(stops > 2, "{cnps} CNPs: {stops} stops");
+        let burst = got / f64::from(stops);
+        assert!(burst > f64::from(DEBT) / 2.0, "{cnps} CNPs: {burst} bytes between stops");
+    }
 }

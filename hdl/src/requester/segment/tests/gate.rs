@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Who is held back.
+
+use super::*;
+
+/// Cycles after which a gate is obeyed for certain.
+const SOON: u64 = 3;
+
+/// How far each QP is held back, and what came of it.
+#[derive(Default)]
+pub struct Gates {
+    now: u64,
+    /// Packets may stand for long: they stay what they were.
+    stalls: bool,
+    /// It must wait, it must stop, and since when.
+    of: [(bool, bool, u64); QPS],
+    /// Bytes that were charged, and that should have been.
+    pub charged: u64,
+    pub expected: u64,
+    /// WQEs that were not begun, and packets behind which a message stopped.
+    pub refused: u64,
+    pub stopped: u64,
+}
+
+impl Gates {
+    fn certain(&self, qp: usize) -> bool {
+        self.now > self.of[qp].2 + SOON
+    }
+
+    pub fn is_stopped(&self, qp: usize) -> bool {
+        self.of[qp].1
+    }
+
+    pub fn must_stop(&self, qp: usize) -> bool {
+        self.of[qp].1 && self.certain(qp)
+    }
+
+    pub fn may_stop(&self, qp: usize) -> bool {
+        self.of[qp].1 || !self.certain(qp)
+    }
+
+    /// Whether a packet must ask for an acknowledgement that does or does not, and must for another reason.
+    pub fn ack_req(&self, qp: usize, must: bool, does: bool) -> bool {
+        must || (if self.certain(qp) && !self.stalls { self.of[qp].0 } else { does })
+    }
+}
+
+impl Bench {
+    fn gate(&mut self, qp: usize, shut: bool, stop: bool) {
+        self.gates.of[qp] = (shut, stop, self.sim.cycles());
+        self.sim.set("gate_index", qp as u64);
+        self.sim.set("gate_entry_shut", shut.into());
+        self.sim.set("gate_entry_stop", stop.into());
+        self.sim.set("gate_enable", 1);
+        self.tick(0.0, false);
+        self.sim.set("gate_enable", 0);
+    }
+
+    fn tick(&mut self, stall: f64, others: bool) {
+        self.gates.now = self.sim.cycles();
+        self.gates.stalls = stall > 0.0;
+        self.step(stall, others);
+    }
+}
+
+#[test]
+fn who_is_stopped_begins_nothing_and_yields_and_who_must_wait_asks_for_acknowledgements() {
+    for (seed, beat_bytes) in [(11, 8), (12, 64), (13, 64)] {
+        let mut bench = Bench::new(seed, beat_bytes);
+        for _ in 0..150 {
+            let qp = bench.random.rng.random_range(0..QPS);
+            let wqe = bench.any(qp);
+            bench.post(qp, wqe);
+            // Mostly the one that sends.
+            let sender = bench.under_way.front().map_or(qp, |w| w.0);
+            let at = if bench.random.chance(0.7) { sender } else { qp };
+            match bench.random.rng.random_range(0..6) {
+                0 | 1 => bench.gate(at, false, false),
+                2 => bench.gate(at, true, false),
+                3 => bench.gate(at, true, true),
+                _ => {}
+            }
+            let (stall, others) =
+                ([0.0, 0.0, 0.5][bench.random.rng.random_range(0..3)], bench.random.chance(0.5));
+            for _ in 0..bench.random.rng.random_range(1..60) {
+                bench.tick(stall, others);
+            }
+        }
+        for qp in 0..QPS {
+            bench.gate(qp, false, false);
+        }
+        (0..5).for_each(|_| bench.tick(0.0, false));
+        bench.settle();
+        bench.check_all_sent();
+        let Gates { charged, expected, refused, stopped, .. } = bench.gates;
+        assert_eq!(charged, expected, "seed {seed}");
+        assert_eq!(bench.again, 0, "seed {seed}");
+        assert!(refused > 10 && stopped > 3, "seed {seed}: {refused}, {stopped}");
+    }
+}
