@@ -42,6 +42,26 @@ pub struct HostStats {
     pub violations: u64,
 }
 
+/// What a card did to host memory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// When.
+    pub cycle: u64,
+    /// Bus address of the first byte.
+    pub address: u64,
+    /// Read or written.
+    pub kind: AccessKind,
+}
+
+/// What an access did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessKind {
+    /// It asked for so many bytes.
+    Read(u64),
+    /// It wrote these.
+    Write(Vec<u8>),
+}
+
 /// A read under way: its beats, with junk where nothing was asked for.
 #[derive(Debug)]
 struct Read {
@@ -85,6 +105,8 @@ pub struct Host {
     seen: Option<u64>,
     stats: HostStats,
     violation: Option<String>,
+    keep: bool,
+    accesses: Vec<Access>,
 }
 
 impl Host {
@@ -104,7 +126,19 @@ impl Host {
             seen: None,
             stats: HostStats::default(),
             violation: None,
+            keep: false,
+            accesses: Vec::new(),
         }
+    }
+
+    /// Keeps what is read and written from now on, or keeps it no more. What is refused is not kept.
+    pub fn keep_accesses(&mut self, keep: bool) {
+        self.keep = keep;
+    }
+
+    /// What was kept, the oldest first; it is forgotten here. Of a write each run of bytes is one.
+    pub fn take_accesses(&mut self) -> Vec<Access> {
+        std::mem::take(&mut self.accesses)
     }
 
     /// Another latency, for reads from now on.
@@ -167,6 +201,9 @@ impl Host {
             self.stats.reads_refused += u64::from(sound);
         } else {
             self.stats.read_bytes += length as u64;
+            if self.keep {
+                self.accesses.push(Access { cycle, address, kind: AccessKind::Read(length as u64) });
+            }
         }
         self.reads.push_back(Read { due: cycle + 1 + self.latency, bytes, at: 0, error });
         self.stats.most_reads = self.stats.most_reads.max(self.reads.len() as u64);
@@ -259,6 +296,10 @@ impl Host {
             // The whole write was checked with its first beat, and nobody unmaps between: at worst it is refused here.
             if self.map.write(base + from as u64, &data[from..from + bytes]).is_ok() {
                 self.stats.write_bytes += bytes as u64;
+                if self.keep {
+                    let (address, data) = (base + from as u64, data[from..from + bytes].to_vec());
+                    self.accesses.push(Access { cycle, address, kind: AccessKind::Write(data) });
+                }
             } else {
                 self.stats.writes_refused += 1;
             }

@@ -15,6 +15,7 @@
 //! - [`model`] is the transport once more, written from the specification: what the cards are compared with.
 //! - [`replay`] plays captured conversations again, with a card as one of the ends.
 //! - [`soak`] runs random programs over bad wires, card against card and card against [`model`].
+//! - [`hostile`] lets an attacker have a card's wire, and judges all that the card does.
 //! - [`lockstep`] compares the native simulator with Verilator.
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ pub mod card;
 pub mod demo;
 pub mod goodput;
 pub mod host;
+pub mod hostile;
 pub mod lockstep;
 pub mod measure;
 pub mod model;

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ferrowire_sim::{bench, demo, replay, soak};
+use ferrowire_sim::{bench, demo, hostile, replay, soak};
 
 /// Simulated Ferrowire cards
 #[derive(Parser)]
@@ -21,6 +21,7 @@ enum Command {
     Demo(demo::DemoArgs),
     Replay(replay::ReplayArgs),
     Soak(soak::command::SoakArgs),
+    Hostile(hostile::command::HostileArgs),
     /// Measures what the design has budgets for, in clock cycles
     Bench(bench::BenchArgs),
 }
@@ -30,6 +31,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args).map(|()| true),
         Command::Replay(args) => replay::run(&args),
         Command::Soak(args) => soak::command::run(&args),
+        Command::Hostile(args) => hostile::command::run(&args),
         Command::Bench(args) => bench::run(&args).map(|()| true),
     };
     match result {

@@ -65,6 +65,15 @@ enum Command {
     #[command(disable_help_flag = true)]
     Soak(run::Args),
 
+    /// Let an attacker have a card's wire, and judge all that the card does
+    ///
+    /// Forged keys, wrong sequence numbers, opcodes and lengths, mangled frames, answers nobody asked for, and floods, at line rate.
+    /// Nothing outside of what was granted may change or leave, other queue pairs must not suffer, and the card must go on. A
+    /// failure leaves waves, frames and the command that repeats it. Arguments go to `ferrowire-sim hostile`; its own help: cargo
+    /// xtask hostile --help
+    #[command(disable_help_flag = true)]
+    Hostile(run::Args),
+
     /// Measure rates and latencies in clock cycles and compare them with the budgets
     ///
     /// Arguments go to `ferrowire-sim bench`; its own help: cargo xtask bench --help
@@ -93,6 +102,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => run::run("demo", &args),
         Command::Replay(args) => run::run("replay", &args),
         Command::Soak(args) => run::run("soak", &args),
+        Command::Hostile(args) => run::run("hostile", &args),
         Command::Bench(args) => run::run("bench", &args),
         Command::Synth(args) => synth::run(&args),
     };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `demo`, `replay`, `soak` and `bench`: subcommands of the simulator's program, behind setup.
+//! `demo`, `replay`, `soak`, `hostile` and `bench`: subcommands of the simulator's program, behind setup.
 
 use std::ffi::OsString;
 

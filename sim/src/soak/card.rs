@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
-    AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, HostMemory,
+    AccessFlags, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions, HostMemory,
     InitAttributes, MemoryRegion, PageSize, Payload, PostRecv, ProtectionDomain, Psn, Qp, QpAttributes,
     QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendOp, SendWr, Sge,
     SharedReceiveQueue, SrqInitAttr, WorkKind,
@@ -66,18 +66,38 @@ impl CardEnd {
     /// # Errors
     /// The card does not come up.
     pub fn open(world: &SharedWorld, card: usize, side: usize, seed: u64, tick: u32) -> Result<Self> {
+        Self::open_on(world.bus(card), world, card, side, seed, tick)
+    }
+
+    /// The same by a way to the card of the caller's.
+    ///
+    /// # Errors
+    /// The card does not come up.
+    pub fn open_on(
+        bus: impl Bus + 'static,
+        world: &SharedWorld,
+        card: usize,
+        side: usize,
+        seed: u64,
+        tick: u32,
+    ) -> Result<Self> {
         let failed = || format!("opening the card of side {side}");
         let options = ContextOptions {
             command_timeout: COMMAND_TIMEOUT,
             seed: Some(seed.wrapping_mul(2).wrapping_add(side as u64)),
             ..ContextOptions::default()
         };
-        let context = Context::open_with(world.bus(card), options).with_context(failed)?;
+        let context = Context::open_with(bus, options).with_context(failed)?;
         context.set_timer_tick(tick).with_context(failed)?;
         let pd = context.alloc_pd().with_context(failed)?;
         let cq = context.create_cq(4096).with_context(failed)?;
         let (qps, regions, world) = (Vec::new(), Vec::new(), world.clone());
         Ok(Self { card, side, qps, regions, srq: None, cq, pd, context, world })
+    }
+
+    /// The open card, for who makes other objects there.
+    pub fn context(&self) -> &Context {
+        &self.context
     }
 
     /// A queue pair in RESET.

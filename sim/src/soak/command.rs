@@ -3,8 +3,7 @@
 
 use std::collections::HashMap;
 use std::io::{IsTerminal as _, Write as _};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -14,18 +13,13 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use super::network::Counts;
+use super::repeat::{again, interrupted, running, watch_for_ctrl_c, Failure, Repeat};
 use super::{folder, program, run_case, Case, Mode, Outcome, Record, Tally};
 use crate::card::CardModel;
 use crate::demo::build;
 
 /// Between two lines that say how far it is, where there is no terminal.
 const NEWS: Duration = Duration::from_secs(10);
-
-/// Set by Ctrl-C.
-static INTERRUPTED: AtomicBool = AtomicBool::new(false);
-
-/// The case that runs, for who asks after a panic.
-static RUNNING: Mutex<Option<Case>> = Mutex::new(None);
 
 /// Runs random programs on random networks and compares all that comes of them
 ///
@@ -89,17 +83,7 @@ struct Summary {
     cycles: u64,
     differences: u64,
     interrupted: bool,
-    failure: Option<Failure>,
-}
-
-/// A case that failed.
-#[derive(Debug, Serialize)]
-struct Failure {
-    case: Case,
-    difference: String,
-    ends: Vec<String>,
-    rerun: String,
-    files: Vec<String>,
+    failure: Option<Failure<Case>>,
 }
 
 impl Summary {
@@ -157,7 +141,8 @@ pub fn run(args: &SoakArgs) -> Result<bool> {
         writeln!(out, "{}", serde_json::to_string_pretty(&summary)?)?;
     } else {
         if let Some(failure) = &summary.failure {
-            tell(&mut out, failure)?;
+            failure.tell(&mut out)?;
+            writeln!(out, "to see the program: {} --show", failure.rerun())?;
         }
         writeln!(out, "{}{}", if summary.interrupted { "interrupted: " } else { "" }, summary.line())?;
     }
@@ -174,12 +159,12 @@ fn all(args: &SoakArgs, models: &HashMap<&str, CardModel>, case: impl Fn(u64) ->
             Some(cases) => summary.cases >= cases,
             None => begin.elapsed() >= Duration::from_secs(args.seconds),
         };
-        summary.interrupted = INTERRUPTED.load(Ordering::SeqCst);
+        summary.interrupted = interrupted();
         if over || summary.interrupted {
             break;
         }
         let case = case(summary.cases);
-        let at = format!("seed {}, {}, {}", case.seed, case.config, case.mode);
+        let at = case.name();
         match &spinner {
             Some(spinner) => spinner.set_message(format!("{at}; {}", summary.line())),
             None if told.elapsed() >= NEWS => {
@@ -191,7 +176,7 @@ fn all(args: &SoakArgs, models: &HashMap<&str, CardModel>, case: impl Fn(u64) ->
         if let Some(spinner) = &spinner {
             spinner.tick();
         }
-        *RUNNING.lock().unwrap_or_else(PoisonError::into_inner) = Some(case.clone());
+        running(&case);
         let record = args.record.then(|| Record { folder: folder(&case), waves: true });
         let outcome = run_case(models.get(&case.config[..]), &case, record.as_ref())?;
         summary.add(&outcome);
@@ -200,7 +185,14 @@ fn all(args: &SoakArgs, models: &HashMap<&str, CardModel>, case: impl Fn(u64) ->
             if let Some(spinner) = &spinner {
                 spinner.finish_and_clear();
             }
-            summary.failure = Some(again(case, difference, outcome.diagnosis)?);
+            let failure = again(case, difference, outcome.diagnosis, |case, record| {
+                let traced = match case.mode.has_card() {
+                    true => Some(build(&case.config, &RnicConfig::named(&case.config)?, true)?),
+                    false => None,
+                };
+                Ok(run_case(traced.as_ref(), case, Some(record))?.difference)
+            });
+            summary.failure = Some(failure?);
             break;
         }
     }
@@ -210,55 +202,20 @@ fn all(args: &SoakArgs, models: &HashMap<&str, CardModel>, case: impl Fn(u64) ->
     Ok(summary)
 }
 
-/// Runs a case that failed once more, with waves and frames.
-fn again(case: Case, difference: String, ends: Vec<String>) -> Result<Failure> {
-    eprintln!("seed {} differs: {difference}\nonce more, with waves and frames", case.seed);
-    let traced = match case.mode.has_card() {
-        true => Some(build(&case.config, &RnicConfig::named(&case.config)?, true)?),
-        false => None,
-    };
-    let record = Record { folder: folder(&case), waves: true };
-    let second = run_case(traced.as_ref(), &case, Some(&record))?;
-    if second.difference.as_ref() != Some(&difference) {
-        let what = second.difference.as_deref().unwrap_or("nothing differs");
-        eprintln!("the second time it is another: {what}");
+impl Repeat for Case {
+    fn seed(&self) -> u64 {
+        self.seed
     }
-    let files = [record.capture(), record.wave(0), record.wave(1)];
-    let files = files.iter().filter(|file| file.exists()).map(|file| file.display().to_string()).collect();
-    Ok(Failure { rerun: case.rerun(), case, difference, ends, files })
-}
 
-fn tell(out: &mut impl std::io::Write, failure: &Failure) -> Result<()> {
-    let Failure { case, difference, ends, rerun, files } = failure;
-    writeln!(out, "FAILED: seed {}, {}, {}", case.seed, case.config, case.mode)?;
-    writeln!(out, "  {difference}")?;
-    for (side, end) in ends.iter().enumerate() {
-        writeln!(out, "  side {side}: {end}")?;
+    fn name(&self) -> String {
+        format!("seed {}, {}, {}", self.seed, self.config, self.mode)
     }
-    for file in files {
-        writeln!(out, "  {file}")?;
-    }
-    writeln!(out, "to see the program: {rerun} --show\nto run it again: {rerun}")?;
-    Ok(())
-}
 
-/// The first one ends the soak after the case, the second one at once; a panic names the case.
-fn watch_for_ctrl_c() {
-    let handler = || {
-        if INTERRUPTED.swap(true, Ordering::SeqCst) {
-            std::process::exit(130);
-        }
-    };
-    if let Err(error) = ctrlc::set_handler(handler) {
-        eprintln!("warning: Ctrl-C ends this at once, without a summary: {error}");
+    fn rerun(&self) -> String {
+        Case::rerun(self)
     }
-    let usual = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        usual(info);
-        if let Ok(running) = RUNNING.try_lock() {
-            if let Some(case) = &*running {
-                eprintln!("in seed {}; to run it again: {}", case.seed, case.rerun());
-            }
-        }
-    }));
+
+    fn folder(&self) -> PathBuf {
+        folder(self)
+    }
 }

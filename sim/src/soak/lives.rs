@@ -62,7 +62,7 @@ impl Play<'_> {
     pub(super) fn end_life(&mut self, at: usize, first: usize) -> Result<()> {
         let run = &mut self.runs[at];
         let life = &run.lane.lives[run.life];
-        let last = run.life + 1 == run.lane.lives.len();
+        let last = self.stopping || run.life + 1 == run.lane.lives.len();
         // A message that its sender has given up may still come, and complete a receive.
         let uneasy = (0..2).any(|side| {
             (run.lane.room.shared || run.inboxes[side].posted() > 0) && run.flows[1 - side].failed.is_some()
@@ -93,7 +93,7 @@ impl Play<'_> {
         run.flows = Default::default();
         run.inboxes = [(); 2].map(|()| Inbox::of(run.lane.room.shared));
         (run.moved, run.drain, run.drained, run.rests) = ([false; 2], Drain::No, 0, None);
-        if run.life + 1 == run.lane.lives.len() {
+        if self.stopping || run.life + 1 == run.lane.lives.len() {
             run.over = true;
             return Ok(());
         }

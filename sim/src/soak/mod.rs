@@ -11,6 +11,7 @@
 //! - [`ends`] is what a program needs of an end; [`card`] and [`engine`] are the two kinds.
 //! - [`network`] is the wire: it drops, repeats, reorders, corrupts and delays, within what retries must be enough for.
 //! - [`run`] plays a program; [`compare`] and [`inbox`] say in plain Rust what must come of it.
+//! - [`repeat`] runs a case that failed once more.
 //! - [`command`] is `ferrowire-sim soak`: case after case, and waves and frames of the first that fails.
 //!
 //! What is compared: each completion and its order in its queue, the states of queue pairs, every byte of both memories (those
@@ -28,6 +29,7 @@ pub mod network;
 mod pool;
 mod post;
 pub mod program;
+pub mod repeat;
 pub mod run;
 mod taken;
 

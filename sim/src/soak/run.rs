@@ -82,6 +82,8 @@ pub struct Play<'a> {
     pub(super) next_id: u64,
     /// Steps so far.
     pub(super) steps: u64,
+    /// No lane begins another life.
+    pub(super) stopping: bool,
     pub(super) watch: Watch,
     /// Completions so far.
     pub completions: u64,
@@ -160,6 +162,7 @@ impl<'a> Play<'a> {
             pools,
             next_id: 0,
             steps: 0,
+            stopping: false,
             watch: watch.clone(),
             completions: 0,
             tally: Tally::new(),
@@ -220,6 +223,16 @@ impl<'a> Play<'a> {
             moved |= self.advance(at).map_err(what)?;
         }
         Ok(self.poll()? | moved)
+    }
+
+    /// Lets each lane end with the life that it is in.
+    pub fn stop(&mut self) {
+        self.stopping = true;
+    }
+
+    /// The queue pairs of a side.
+    pub fn qpns(&self, side: usize) -> Vec<u32> {
+        self.runs.iter().map(|run| run.qpns[side]).collect()
     }
 
     /// Whether all is done.

@@ -1,0 +1,536 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Judge`]: whether what the card does is granted by what it was sent.
+//!
+//! | what the card does | must be |
+//! |---|---|
+//! | writes memory | bytes that a packet, or an atomic, brought to a place that it was granted; or to a posted receive |
+//! | reads memory | what a READ or an atomic was granted, or what it was told to send |
+//! | answers | to a queue pair's peer; data of a READ that was granted, as they were when it was executed; PSNs that it may have executed |
+//! | asks | what it was told to send |
+//! | drops | counted, for a reason that the frame gives |
+
+use std::collections::{BTreeMap, HashMap};
+
+use anyhow::{bail, ensure, Result};
+use ferrowire::DropReason;
+use ferrowire_spec::wire::checksum::Addresses;
+use ferrowire_spec::wire::opcode::{Operation, Position, Service};
+use ferrowire_spec::wire::syndrome::{NakCode, Syndrome};
+use ferrowire_spec::wire::{Frame, Opcode};
+use ferrowire_spec::Psn;
+
+use super::forge::{ip_between, mac_number, CARD, FOE, FRIEND};
+use super::ground::Ground;
+use super::ledger::{Place, SharedLedger};
+use super::life::{Atomic, Effect, Final, Life, Request, What};
+use crate::host::{Access, AccessKind};
+
+/// A receive that was posted: pieces that can be written, by block, place and bytes; one with a bad key has none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receive {
+    /// Comes back in the completion.
+    pub id: u64,
+    /// Its pieces, and whether their keys are good.
+    pub pieces: Vec<(usize, usize, usize, bool)>,
+}
+
+/// What frames allow the card to count.
+#[derive(Clone, Debug, Default)]
+pub struct Allowed {
+    /// Frames that may have been dropped for a reason.
+    pub most: BTreeMap<DropReason, u64>,
+    /// Frames that must have been, for that reason alone.
+    pub least: BTreeMap<DropReason, u64>,
+    /// Frames that must have been dropped for some reason.
+    pub sure: u64,
+}
+
+/// The judge.
+#[derive(Default)]
+pub struct Judge {
+    /// Memory.
+    pub ground: Ground,
+    /// Lives of queue pairs by their peer's number; those that are over too, until all is settled.
+    pub lives: HashMap<u32, Life>,
+    /// Receives of queue pairs that are posted, by the queue pair's number.
+    pub receives: HashMap<u32, Vec<Receive>>,
+    /// Queue pairs that the friend has.
+    pub innocents: Vec<u32>,
+    /// IPv6 of these.
+    pub innocents_v6: bool,
+    /// Queue pairs that may go through another state just now, or do not answer.
+    pub shut: Vec<u32>,
+    /// A packet for another address, but from the right one, must be dropped. Otherwise it may be.
+    pub strict: bool,
+    /// What counters may say.
+    pub allowed: Allowed,
+    /// When the attacked side did something, last.
+    pub news: u64,
+    /// Answers with data, and writes, that were compared.
+    pub compared: u64,
+    ledger: SharedLedger,
+    /// Sound packets to each queue pair since all was settled: they may meet its next life.
+    recent: HashMap<u32, Vec<Vec<u8>>>,
+}
+
+/// Reasons that do not depend on what a queue pair is doing.
+pub const HEADER: [DropReason; 15] = [
+    DropReason::Runt,
+    DropReason::NotRoce,
+    DropReason::IpHeader,
+    DropReason::IpFragment,
+    DropReason::IpChecksum,
+    DropReason::Length,
+    DropReason::UdpChecksum,
+    DropReason::Icrc,
+    DropReason::BthVersion,
+    DropReason::ReservedOpcode,
+    DropReason::NoQp,
+    DropReason::Service,
+    DropReason::Pkey,
+    DropReason::SourceAddress,
+    DropReason::Destination,
+];
+
+impl Judge {
+    /// Of a card whose addresses are in that ledger.
+    pub fn new(ledger: &SharedLedger) -> Self {
+        Self { ledger: ledger.clone(), ..Self::default() }
+    }
+
+    fn of_qpn(&self, qpn: u32) -> Option<&Life> {
+        self.lives.values().find(|life| life.qpn == qpn && !life.over)
+    }
+
+    /// A frame of the attacker is on its way to the card.
+    pub fn sent(&mut self, bytes: &[u8]) {
+        let frame = match Frame::parse(bytes) {
+            Ok(frame) => frame,
+            Err(error) => {
+                let reason = error.drop_reason().unwrap_or(DropReason::Malformed);
+                let headers = [
+                    DropReason::NoQp,
+                    DropReason::Service,
+                    DropReason::QpState,
+                    DropReason::Pkey,
+                    DropReason::SourceAddress,
+                    DropReason::Destination,
+                ];
+                // Where the queue pair is in order, these two may be an invalid request.
+                match reason {
+                    DropReason::Malformed | DropReason::ReservedOpcode => {
+                        self.may(&headers);
+                        self.may(&[reason]);
+                    }
+                    _ => self.must(&[reason]),
+                }
+                return;
+            }
+        };
+        let Ok(opcode) = frame.opcode() else { return };
+        let reasons = self.reasons(&frame, opcode);
+        match &reasons[..] {
+            [] => {}
+            _ if self.shut.contains(&frame.bth.destqp)
+                && opcode.is_request()
+                && self.of_qpn(frame.bth.destqp).is_none() =>
+            {
+                self.recent.entry(frame.bth.destqp).or_default().push(bytes.to_vec());
+                return self.may(&reasons);
+            }
+            [DropReason::QpState, DropReason::Destination, ..] if !self.strict => self.may(&reasons),
+            // Congestion control may be absent, and what it ignores has counters of its own.
+            _ if opcode == Opcode::Cnp => return self.may(&reasons),
+            _ => return self.must(&reasons),
+        }
+        if opcode.is_request() {
+            self.recent.entry(frame.bth.destqp).or_default().push(bytes.to_vec());
+        }
+        let ground = &self.ground;
+        let life = self.lives.values_mut().find(|life| life.qpn == frame.bth.destqp && !life.over);
+        let Some(life) = life else { return };
+        life.take(ground, &frame, opcode);
+        if let Some(aeth) = frame.ext.aeth {
+            // What it acknowledges: all up to it, or all before it.
+            let psn = Psn::new(frame.bth.psn);
+            let psn = match Syndrome::decode(aeth.syndrome) {
+                Syndrome::Ack { .. } => psn,
+                _ => psn.previous(),
+            };
+            if life.heard.is_none_or(|heard| Psn::new(heard).is_before(psn)) && life.asked(psn.get()) {
+                life.heard = Some(psn.get());
+            }
+        }
+    }
+
+    /// A life begins, with packets on their way that were meant for the one before.
+    pub fn begin(&mut self, mut life: Life) {
+        for bytes in self.recent.get(&life.qpn).into_iter().flatten() {
+            if let Ok((frame, Ok(opcode))) = Frame::parse(bytes).map(|frame| (frame, frame.opcode())) {
+                life.take(&self.ground, &frame, opcode);
+            }
+        }
+        self.lives.insert(life.own, life);
+    }
+
+    /// Why a packet must be dropped whatever its queue pair does; nothing, when it may be taken.
+    fn reasons(&self, frame: &Frame<'_>, opcode: Opcode) -> Vec<DropReason> {
+        let qpn = frame.bth.destqp;
+        let mut reasons = Vec::new();
+        if frame.eth.dst != mac_number(CARD) {
+            reasons.push(DropReason::Destination);
+        }
+        let (peer, v6) = match (self.innocents.contains(&qpn), self.of_qpn(qpn)) {
+            (true, _) => (FRIEND, self.innocents_v6),
+            (_, Some(life)) => (FOE, life.v6),
+            (false, None) if self.shut.contains(&qpn) => {
+                // What it would be dropped for first depends on what it was given before.
+                let more = [DropReason::QpState, DropReason::Service, DropReason::Pkey];
+                reasons.extend(more.into_iter().chain([DropReason::SourceAddress, DropReason::Destination]));
+                return reasons;
+            }
+            (false, None) => {
+                // Which of the two is the card's choice.
+                reasons.extend([DropReason::NoQp, DropReason::QpState]);
+                return reasons;
+            }
+        };
+        if !matches!(opcode.service(), Service::Rc | Service::Cnp) {
+            reasons.push(DropReason::Service);
+        }
+        if frame.bth.pkey != 0xffff && frame.bth.pkey != 0x7fff {
+            reasons.push(DropReason::Pkey);
+        }
+        let want = ip_between(peer, CARD, v6).addresses();
+        if !same_source(want, frame.ip.addresses()) {
+            reasons.extend([DropReason::SourceAddress, DropReason::Destination]);
+        } else if frame.ip.addresses() != want || frame.vlan.is_some() {
+            reasons.push(DropReason::Destination);
+        }
+        // A queue pair that is taken down and up again, or in error, may take nothing at all; and an answer that nobody waits for is
+        // a ghost, whatever else it is.
+        if !reasons.is_empty() {
+            reasons.push(DropReason::QpState);
+        }
+        if !reasons.is_empty() && opcode.is_response() {
+            reasons.push(DropReason::GhostAck);
+        }
+        reasons.sort_unstable();
+        reasons.dedup();
+        reasons
+    }
+
+    fn may(&mut self, reasons: &[DropReason]) {
+        for reason in reasons {
+            *self.allowed.most.entry(*reason).or_default() += 1;
+        }
+    }
+
+    fn must(&mut self, reasons: &[DropReason]) {
+        self.may(reasons);
+        self.allowed.sure += 1;
+        if let [reason] = reasons {
+            *self.allowed.least.entry(*reason).or_default() += 1;
+        }
+    }
+
+    /// What the card did to its host's memory.
+    ///
+    /// # Errors
+    /// Nobody has granted it.
+    pub fn access(&mut self, access: &Access) -> Result<()> {
+        let Access { cycle, address, kind } = access;
+        let Some((place, room)) = self.ledger.lock().find(*address) else {
+            bail!("the card reaches for {address:#x}, which is nothing")
+        };
+        match (place, kind) {
+            (Place::Asked, AccessKind::Write(data)) => {
+                bail!("cycle {cycle}: {} bytes are written to a ring that is the host's", data.len())
+            }
+            (Place::Told, AccessKind::Read(_)) => bail!("cycle {cycle}: a ring that the card writes is read"),
+            (Place::Asked | Place::Both, AccessKind::Read(len)) => ensure!(*len <= room, "a ring is left"),
+            (Place::Told | Place::Both, AccessKind::Write(data)) => {
+                ensure!(data.len() as u64 <= room, "a ring is left")
+            }
+            (Place::Memory(at), kind) => {
+                let Some((block, at)) = self.ground.find(at) else { return Ok(()) };
+                self.news = self.news.max(*cycle);
+                self.compared += 1;
+                let fine = match kind {
+                    AccessKind::Write(data) => self.write(block, at, data),
+                    AccessKind::Read(len) => self.read(block, at, *len as usize),
+                };
+                let (verb, len) = match kind {
+                    AccessKind::Write(data) => ("written", data.len()),
+                    AccessKind::Read(len) => ("read", *len as usize),
+                };
+                ensure!(
+                    fine,
+                    "cycle {cycle}: {len} bytes at {at:#x} of block {block} are {verb}, which nothing that was sent grants{}{}",
+                    self.ground.name(block, at),
+                    match kind {
+                        AccessKind::Write(data) => format!("; {:02x?}", &data[..data.len().min(16)]),
+                        AccessKind::Read(_) => String::new(),
+                    }
+                );
+            }
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, block: usize, at: usize, data: &[u8]) -> bool {
+        let mut atomic = None;
+        let granted = self.lives.values().any(|life| {
+            life.effects.iter().filter(|effect| !effect.void).any(|effect| match &effect.what {
+                What::Write(to, from, bytes) => {
+                    *to == block
+                        && *from <= at
+                        && bytes.get(at - from..).is_some_and(|bytes| bytes.starts_with(data))
+                }
+                What::Send(from, bytes) => self.receives.get(&life.qpn).is_some_and(|posted| {
+                    posted.iter().any(|receive| receive.takes(*from, bytes, block, at, data))
+                }),
+                What::Atomic(to, from, what) => {
+                    let fits =
+                        (*to, *from, data.len()) == (block, at, 8) && self.makes(block, at, *what, data);
+                    if fits {
+                        atomic = Some((life.own, effect.psn));
+                    }
+                    fits
+                }
+                What::Read(..) => false,
+            })
+        });
+        if granted {
+            if let Some((own, psn)) = atomic {
+                // It is executed once, however often it came.
+                if let Some(life) = self.lives.get_mut(&own) {
+                    let original = self.ground.shadow(block, at, 8).map(word).unwrap_or_default();
+                    life.answered.insert(psn, original);
+                    let is_it =
+                        |effect: &Effect| effect.psn == psn && matches!(effect.what, What::Atomic(..));
+                    life.effects.retain(|effect| !is_it(effect));
+                    life.touched.push((block, at));
+                    life.prune(Psn::new(psn).next().get());
+                }
+            }
+            self.ground.write(block, at, data);
+        }
+        granted
+    }
+
+    /// Whether an atomic makes these bytes of what is there.
+    fn makes(&self, block: usize, at: usize, what: Atomic, data: &[u8]) -> bool {
+        self.ground.shadow(block, at, 8).is_some_and(|now| what.apply(word(now)).to_le_bytes() == *data)
+    }
+
+    fn read(&self, block: usize, at: usize, len: usize) -> bool {
+        let within =
+            |to: usize, from: usize, bytes: usize| to == block && from <= at && at + len <= from + bytes;
+        self.lives.values().any(|life| {
+            life.requests.iter().any(|request| within(request.block, request.at, request.len))
+                || life.effects.iter().filter(|effect| !effect.void).any(|effect| match effect.what {
+                    What::Read(to, from, bytes) => within(to, from, bytes as usize),
+                    What::Atomic(to, from, _) => within(to, from, 8),
+                    _ => false,
+                })
+                || life.touched.iter().any(|(to, from)| within(*to, *from, 8))
+        })
+    }
+
+    /// A frame of the card has come to the attacker.
+    ///
+    /// # Errors
+    /// It must not be.
+    pub fn heard(&mut self, cycle: u64, bytes: &[u8]) -> Result<()> {
+        let Ok(frame) = Frame::parse(bytes) else { return Ok(()) };
+        let opcode = frame.opcode()?;
+        let own = frame.bth.destqp;
+        let Some(life) = self.lives.get_mut(&own) else {
+            bail!("cycle {cycle}: {opcode} to queue pair {own:#x}, which no queue pair has as its peer")
+        };
+        let what =
+            format!("cycle {cycle}: queue pair {:#x} sends {opcode} with PSN {:#x}", life.qpn, frame.bth.psn);
+        let psn = frame.bth.psn;
+        ensure!(
+            frame.ip.addresses() == ip_between(CARD, FOE, life.v6).addresses(),
+            "{what} between other addresses"
+        );
+        if opcode.is_request() {
+            return match life.request(&frame, opcode, &self.ground) {
+                true => Ok(()),
+                false => bail!("{what}, which it was not told to"),
+            };
+        }
+        if opcode == Opcode::Cnp {
+            return Ok(());
+        }
+        self.news = self.news.max(cycle);
+        if let Some(aeth) = frame.ext.aeth {
+            match Syndrome::decode(aeth.syndrome) {
+                Syndrome::Ack { .. } => {
+                    ensure!(life.over || life.may_have_done(psn), "{what}, which it cannot have executed");
+                    if life.acked.is_none_or(|acked| Psn::new(acked).is_before(Psn::new(psn))) {
+                        life.acked = Some(psn);
+                    }
+                    // The response of a READ says nothing of what is behind it.
+                    if opcode.operation() != Operation::ReadResponse {
+                        life.prune(Psn::new(psn).next().get());
+                    }
+                }
+                Syndrome::Nak(NakCode::SequenceError) | Syndrome::Rnr { .. } => {
+                    let syndrome = aeth.syndrome;
+                    ensure!(
+                        life.over || life.expected.contains(&psn),
+                        "{what}: syndrome {syndrome:#x} for a PSN that it cannot expect"
+                    );
+                    life.prune(psn);
+                }
+                Syndrome::Nak(_) => {
+                    ensure!(life.fatal.is_none(), "{what}: a second NAK that ends it");
+                    life.fatal = Some((aeth.syndrome, psn));
+                }
+                _ => bail!("{what} with syndrome {:#x}", aeth.syndrome),
+            }
+        }
+        match opcode.operation() {
+            Operation::ReadResponse => {
+                self.compared += 1;
+                let life = &self.lives[&own];
+                let fine = life.effects.iter().any(|effect| self.answers(life, effect, &frame, opcode));
+                ensure!(
+                    fine || life.over,
+                    "{what} and {} bytes, which no READ that was granted asks for: {:02x?}",
+                    frame.payload.len(),
+                    &frame.payload[..frame.payload.len().min(32)]
+                );
+            }
+            Operation::AtomicAcknowledge => {
+                self.compared += 1;
+                let life = &self.lives[&own];
+                let original = frame.ext.atomic_ack.map(|h| h.orig).unwrap_or_default();
+                let kept = life.answered.get(&psn).copied();
+                let fine = match kept {
+                    Some(kept) => kept == original,
+                    // One that changed nothing may not have been written.
+                    None => life.effects.iter().any(|effect| match effect.what {
+                        What::Atomic(block, at, _) if effect.psn == psn => {
+                            self.ground.held(block, at, &original.to_le_bytes())
+                        }
+                        _ => false,
+                    }),
+                };
+                ensure!(fine || life.over, "{what} and {original:#x}; {kept:x?} was answered before");
+                if let Some(life) = self.lives.get_mut(&own) {
+                    life.answered.insert(psn, original);
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a response is one of a READ that was granted.
+    fn answers(&self, life: &Life, effect: &Effect, frame: &Frame<'_>, opcode: Opcode) -> bool {
+        let What::Read(block, at, len) = effect.what else { return false };
+        let packets = len.div_ceil(life.mtu as u64).max(1);
+        let i = u64::from(Psn::new(frame.bth.psn).distance_from(Psn::new(effect.psn)));
+        if i >= packets {
+            return false;
+        }
+        let from = i * life.mtu as u64;
+        let bytes = (len - from).min(life.mtu as u64) as usize;
+        let position = match (i == 0, i + 1 == packets) {
+            (true, true) => Position::Only,
+            (true, false) => Position::First,
+            (false, true) => Position::Last,
+            (false, false) => Position::Middle,
+        };
+        position == opcode.position()
+            && frame.payload.len() == bytes
+            && (bytes == 0 || self.ground.held(block, at + from as usize, frame.payload))
+    }
+
+    /// A receive has been completed with success.
+    ///
+    /// # Errors
+    /// No message can have taken it.
+    pub fn received(&self, own: u32, imm: Option<u32>, bytes: u32, write: bool) -> Result<()> {
+        let Some(life) = self.lives.get(&own) else { bail!("a receive of nobody") };
+        let fits = |end: &Final| (end.imm, end.len, end.write) == (imm, bytes.into(), write);
+        ensure!(
+            life.finals.iter().any(fits),
+            "queue pair {:#x} has received {bytes} bytes with immediate {imm:x?}, which nobody sent",
+            life.qpn
+        );
+        Ok(())
+    }
+
+    /// All is settled: nothing that was sent has still to be done.
+    pub fn settled(&mut self) {
+        self.lives.retain(|_, life| !life.over);
+        for life in self.lives.values_mut() {
+            life.effects.clear();
+            life.touched.clear();
+            life.requests.drain(..life.done);
+            life.done = 0;
+        }
+        self.recent.clear();
+        self.ground.settled();
+    }
+}
+
+impl Receive {
+    /// Whether `bytes` from that byte of the message on put `data` there.
+    fn takes(&self, from: u64, bytes: &[u8], block: usize, at: usize, data: &[u8]) -> bool {
+        let mut before = 0;
+        self.pieces.iter().any(|(to, first, len, good)| {
+            let begins = before;
+            before += *len as u64;
+            if *to != block || !good || at < *first || at + data.len() > first + len {
+                return false;
+            }
+            let place = begins + (at - first) as u64;
+            let Some(skip) = place.checked_sub(from) else { return false };
+            bytes.get(skip as usize..).is_some_and(|bytes| bytes.starts_with(data))
+        })
+    }
+}
+
+impl Life {
+    /// Whether a PSN is one of a request that it was told to send.
+    fn asked(&self, psn: u32) -> bool {
+        let within = |r: &Request| Psn::new(psn).is_within(Psn::new(r.first), r.packets(self.mtu));
+        self.requests.iter().any(within)
+    }
+
+    /// Whether a request of the card is one that it was told to send.
+    fn request(&self, frame: &Frame<'_>, opcode: Opcode, ground: &Ground) -> bool {
+        let psn = Psn::new(frame.bth.psn);
+        self.requests.iter().any(|request| {
+            let packets = request.packets(self.mtu);
+            if !psn.is_within(Psn::new(request.first), packets) {
+                return false;
+            }
+            let i = psn.distance_from(Psn::new(request.first));
+            let from = i as usize * self.mtu;
+            let bytes = (request.len - from).min(self.mtu);
+            let ends = opcode.position().ends() == (i + 1 == packets);
+            let begins = opcode.position().begins() == (i == 0);
+            let same = ground.shadow(request.block, request.at + from, bytes) == Some(frame.payload);
+            ends && begins && same
+        })
+    }
+}
+
+fn same_source(one: Addresses, other: Addresses) -> bool {
+    match (one, other) {
+        (Addresses::V4(one, _), Addresses::V4(other, _)) => one == other,
+        (Addresses::V6(one, _), Addresses::V6(other, _)) => one == other,
+        _ => false,
+    }
+}
+
+fn word(bytes: &[u8]) -> u64 {
+    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}

@@ -1,0 +1,482 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Game`]: burst after burst, with all that must be true between and behind them.
+//!
+//! ```text
+//!  burst, at line rate --> all settles --> states, counters, memory --> repair --> the next good messages --> burst ...
+//!                     the friend's program runs all the time
+//! ```
+
+use std::collections::BTreeMap;
+
+use anyhow::{bail, ensure, Context as _, Result};
+use ferrowire::{DropReason, QpState, TrafficCounter};
+use ferrowire_spec::wire::{Bth, Extensions, Opcode, Reth};
+use ferrowire_spec::Psn;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use super::forge::Packet;
+use super::ground::REMOTE_WRITE;
+use super::judge::{Allowed, Judge, HEADER};
+use super::life::{Life, Progress};
+use super::peer::Shared;
+use super::stage::Stage;
+use super::Outcome;
+use crate::bus::SharedWorld;
+use crate::soak::run::Play;
+
+/// Cycles between two looks.
+const STRIDE: u64 = 160;
+
+/// Cycles without anything of the attacked side, after which all is settled.
+const QUIET: u64 = 1_500;
+
+/// Cycles in which all that a burst has begun must be over.
+const SETTLE: u64 = 400_000;
+
+/// Cycles for the answer to a good request.
+const ANSWER: u64 = 40_000;
+
+/// Cycles for the completions of a queue pair's requests: time-outs and pauses are among them.
+const COMPLETE: u64 = 400_000;
+
+/// Cycles in which the friend's program must come a step further.
+const FRIEND: u64 = 3_000_000;
+
+/// A case under way.
+pub struct Game<'a, 'b> {
+    /// The card and the wire.
+    pub world: SharedWorld,
+    /// Who is on the wire.
+    pub wire: Shared,
+    /// Who judges.
+    pub judge: Judge,
+    /// What is attacked.
+    pub stage: Stage,
+    /// What the friend does.
+    pub play: &'a mut Play<'b>,
+    /// What came of it so far.
+    pub outcome: &'a mut Outcome,
+    /// Of bursts.
+    pub rng: SmallRng,
+    counters: BTreeMap<DropReason, u64>,
+    friend: (u64, u64),
+}
+
+impl<'a, 'b> Game<'a, 'b> {
+    /// One that begins.
+    pub fn new(
+        world: &SharedWorld,
+        wire: &Shared,
+        (judge, stage): (Judge, Stage),
+        play: &'a mut Play<'b>,
+        outcome: &'a mut Outcome,
+        seed: u64,
+    ) -> Self {
+        Self {
+            world: world.clone(),
+            wire: wire.clone(),
+            judge,
+            stage,
+            play,
+            outcome,
+            rng: SmallRng::seed_from_u64(seed),
+            counters: BTreeMap::new(),
+            friend: (0, 0),
+        }
+    }
+
+    /// Plays until so many packets have been sent.
+    ///
+    /// # Errors
+    /// What the card must not do.
+    pub fn play(&mut self, packets: u64) -> Result<()> {
+        self.counters = self.count()?;
+        let mut round = 0;
+        while self.outcome.packets < packets {
+            let left = packets - self.outcome.packets;
+            let (mood, burst) = {
+                let core = &mut *self.wire.lock();
+                let mood = core.attacker.begin();
+                let most = if mood.starts_with("a flood") { 1200 } else { 300 };
+                core.left = self.rng.random_range(20..=most).min(left);
+                (mood, core.left)
+            };
+            self.round(burst, round).with_context(|| format!("burst {round}, {mood}"))?;
+            self.outcome.packets += burst;
+            self.outcome.bursts += 1;
+            *self.outcome.moods.entry(mood.into()).or_default() += burst;
+            round += 1;
+        }
+        Ok(())
+    }
+
+    /// Ends the friend's program and looks at everything once more.
+    ///
+    /// # Errors
+    /// What the card must not have done.
+    pub fn finish(mut self) -> Result<()> {
+        self.play.stop();
+        let limit = self.cycle() + FRIEND;
+        while !self.play.is_over() {
+            self.go(STRIDE)?;
+            ensure!(self.cycle() < limit, "the innocents come to no end: {}", self.play.waits());
+        }
+        let world = self.world.clone();
+        let calm = world.lock().run_until(SETTLE, |world| (0..2).all(|link| world.link(link).idle()));
+        ensure!(calm, "frames without end, though nothing is under way");
+        self.go(2 * QUIET)?;
+        self.play.finish().context("the innocents")?;
+        if let Some(wrong) = self.judge.ground.wrong() {
+            bail!("memory at the end: {wrong}");
+        }
+        let (came, frames) =
+            (self.stage.context.traffic_counter(TrafficCounter::RxFrames)?, self.wire.lock().frames);
+        ensure!(came == frames, "the card has counted {came} frames of {frames}");
+        self.outcome.compared = self.judge.compared;
+        self.stage.close().context("taking everything down")
+    }
+
+    fn cycle(&self) -> u64 {
+        self.world.lock().cycle()
+    }
+
+    /// Lets it all run for a while, and judges what happens.
+    fn go(&mut self, cycles: u64) -> Result<()> {
+        let until = self.cycle() + cycles;
+        loop {
+            let now = self.cycle();
+            if now >= until {
+                return Ok(());
+            }
+            self.world.lock().run(STRIDE.min(until - now));
+            self.look()?;
+            self.stage.poll(&mut self.judge, true)?;
+            self.look()?;
+            self.stage.poll(&mut self.judge, false)?;
+            self.play.step().context("the innocents")?;
+            self.look()?;
+            if self.play.completions > self.friend.0 {
+                self.friend = (self.play.completions, self.cycle());
+            }
+            let still = self.cycle() - self.friend.1;
+            ensure!(
+                self.play.is_over() || still < FRIEND,
+                "nothing new of the innocents in {still} cycles: {}",
+                self.play.waits()
+            );
+        }
+    }
+
+    /// Judges what has happened since the last time, in its order.
+    fn look(&mut self) -> Result<()> {
+        let (accesses, stats) = {
+            let mut world = self.world.lock();
+            world.check()?;
+            let host = world.card_mut(0).host_mut();
+            (host.take_accesses(), host.stats())
+        };
+        let (events, offence) = {
+            let mut core = self.wire.lock();
+            (std::mem::take(&mut core.events), core.offence.clone())
+        };
+        if let Some(offence) = offence {
+            bail!("{offence}");
+        }
+        let refused = (stats.reads_refused, stats.writes_refused);
+        ensure!(
+            refused == (0, 0),
+            "the card asks for memory that it was not given: {} reads, {} writes",
+            refused.0,
+            refused.1
+        );
+        let mut accesses = accesses.iter().peekable();
+        for event in &events {
+            while let Some(access) = accesses.next_if(|access| access.cycle < event.cycle) {
+                self.judge.access(access)?;
+            }
+            match event.heard {
+                true => self.judge.heard(event.cycle, &event.bytes)?,
+                false => self.judge.sent(&event.bytes),
+            }
+        }
+        accesses.try_for_each(|access| self.judge.access(access))
+    }
+
+    fn round(&mut self, burst: u64, round: u64) -> Result<()> {
+        let limit = self.cycle() + SETTLE + 1_000 * burst;
+        while self.wire.lock().left > 0 {
+            self.go(STRIDE)?;
+            ensure!(self.cycle() < limit, "the card takes no frames any more");
+            self.disturb()?;
+        }
+        self.settle()?;
+        self.check_states()?;
+        self.judge.settled();
+        self.check_counters()?;
+        if round % 8 == 0 {
+            if let Some(wrong) = self.judge.ground.wrong() {
+                bail!("memory: {wrong}");
+            }
+        }
+        self.repair()?;
+        self.probe()
+    }
+
+    /// What the host does while packets come.
+    fn disturb(&mut self) -> Result<()> {
+        let i = self.rng.random_range(0..self.stage.targets.len());
+        match self.rng.random_range(0..16) {
+            0..=3 => self.stage.post_receives(&mut self.judge, i, 4)?,
+            4..=7 if self.stage.targets[i].state == QpState::Rts => {
+                let most = self.rng.random_range(1..4);
+                self.stage.post_sends(&mut self.judge, i, most)?;
+            }
+            8 if self.judge.strict && self.rng.random_range(0..4) == 0 => {
+                self.stage.deregister()?;
+                self.look()?;
+                self.stage.deregistered(&mut self.judge, &self.wire);
+            }
+            9 if self.lost(i) => self.again(i)?,
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// Whether a queue pair has gone to the error state, as far as is known.
+    fn lost(&self, i: usize) -> bool {
+        let target = &self.stage.targets[i];
+        let fatal = self.judge.lives.get(&target.own).is_some_and(|life| life.fatal.is_some());
+        target.answers() && (target.failed || fatal)
+    }
+
+    /// RESET, and another life.
+    fn again(&mut self, i: usize) -> Result<()> {
+        self.stage.take_down(i)?;
+        self.look()?;
+        self.stage.come_back(&mut self.judge, &self.wire, i)?;
+        self.outcome.lives += 1;
+        Ok(())
+    }
+
+    fn settle(&mut self) -> Result<()> {
+        self.wire.lock().attacker.calm();
+        let limit = self.cycle() + SETTLE;
+        let mut since = self.cycle();
+        loop {
+            self.go(STRIDE)?;
+            since = since.max(self.judge.news);
+            let (now, idle) = (self.cycle(), self.wire.lock().replies.is_empty());
+            if idle && now > since + QUIET {
+                return Ok(());
+            }
+            ensure!(now < limit, "what the burst has begun is not over after {SETTLE} cycles");
+        }
+    }
+
+    /// Each queue pair is where it must be, and expects what it may expect.
+    fn check_states(&mut self) -> Result<()> {
+        let mut asked = Vec::new();
+        for i in 0..self.stage.targets.len() {
+            let state = self.stage.query(i)?;
+            self.look()?;
+            // How it has failed is told by its completions.
+            self.stage.poll(&mut self.judge, true)?;
+            self.look()?;
+            self.stage.poll(&mut self.judge, false)?;
+            let target = &self.stage.targets[i];
+            let what = format!("queue pair {:#x}", target.qpn);
+            let Some(life) = self.judge.lives.get_mut(&target.own).filter(|_| target.answers()) else {
+                ensure!(state == Some(target.state), "{what} is in {state:?}, not {}", target.state);
+                continue;
+            };
+            if state == Some(QpState::Err) {
+                ensure!(life.fatal.is_some() || target.failed, "{what} is in ERR, and has told nobody why");
+                continue;
+            }
+            ensure!(state == Some(target.state), "{what} is in {state:?}, not {}", target.state);
+            ensure!(life.fatal.is_none(), "{what} has refused a request for good, and is in {state:?}");
+            // What is older than all that it may expect is acknowledged with the newest (IBTA 9.7.5.1.2).
+            let oldest = life.states.iter().map(|state| Psn::new(state.psn));
+            let oldest = oldest.reduce(|a, b| if b.is_before(a) { b } else { a });
+            let Some(oldest) = oldest else { bail!("{what} expects what it cannot expect") };
+            let bth = Bth {
+                opcode: Opcode::RcSendOnly as u8,
+                psn: oldest.previous().get(),
+                destqp: life.qpn,
+                pkey: 0xffff,
+                ackreq: true,
+                ..Bth::default()
+            };
+            let bytes = Packet::new(life.v6, bth).with(&Extensions::default(), &[]).frame();
+            life.acked = None;
+            self.wire.lock().replies.push_back(bytes);
+            asked.push(target.own);
+        }
+        let limit = self.cycle() + ANSWER;
+        while let Some(own) = asked.iter().find(|own| self.judge.lives[*own].acked.is_none()) {
+            let qpn = self.judge.lives[own].qpn;
+            ensure!(self.cycle() < limit, "queue pair {qpn:#x} does not acknowledge a repeated message");
+            self.go(STRIDE)?;
+        }
+        for own in asked {
+            let Some(life) = self.judge.lives.get_mut(&own) else { continue };
+            let Some(acked) = life.acked else { continue };
+            let expected = Psn::new(acked).next().get();
+            ensure!(
+                life.may_expect(expected),
+                "queue pair {:#x} expects PSN {expected:#x}, which no packets that it was sent lead to",
+                life.qpn
+            );
+            life.settle(expected);
+            let marks = &mut self.wire.lock().sight.marks;
+            marks.iter_mut().filter(|mark| mark.own == own).for_each(|mark| {
+                (mark.expect, mark.doomed) = (expected, false);
+            });
+        }
+        Ok(())
+    }
+
+    fn count(&self) -> Result<BTreeMap<DropReason, u64>> {
+        let context = &self.stage.context;
+        DropReason::ALL.iter().map(|reason| Ok((*reason, context.drop_counter(*reason)?))).collect()
+    }
+
+    /// What must be dropped is counted, and nothing is counted that was not sent.
+    fn check_counters(&mut self) -> Result<()> {
+        let now = self.count()?;
+        let more: BTreeMap<DropReason, u64> =
+            now.iter().map(|(reason, n)| (*reason, n - self.counters[reason])).collect();
+        self.counters = now;
+        let Allowed { most, least, sure } = std::mem::take(&mut self.judge.allowed);
+        let of =
+            |counts: &BTreeMap<DropReason, u64>, reason| counts.get(&reason).copied().unwrap_or_default();
+        let overrun = more[&DropReason::Overrun];
+        for (reason, n) in &more {
+            if *n > 0 {
+                *self.outcome.drops.entry(reason.name().into()).or_default() += n;
+            }
+        }
+        for reason in HEADER {
+            let (n, most, least) = (more[&reason], of(&most, reason), of(&least, reason));
+            let name = reason.name();
+            ensure!(n <= most, "{name} has counted {n} packets, and at most {most} were such");
+            ensure!(
+                n + overrun >= least,
+                "{name} has counted {n} packets, and {overrun} found no room, but {least} were such"
+            );
+        }
+        let also = [DropReason::QpState, DropReason::Malformed, DropReason::Overrun, DropReason::GhostAck];
+        let all: u64 = HEADER.iter().chain(&also).map(|reason| more[reason]).sum();
+        ensure!(all >= sure, "{sure} packets had to be dropped, and {all} were counted: {more:?}");
+        Ok(())
+    }
+
+    /// Queue pairs that are lost begin another life, most of them.
+    fn repair(&mut self) -> Result<()> {
+        for i in 0..self.stage.targets.len() {
+            let own = self.stage.targets[i].own;
+            let stalled = self.wire.lock().sight.marks.iter().any(|mark| mark.own == own && mark.stalled);
+            if stalled || self.lost(i) {
+                self.again(i)?;
+            }
+            self.stage.post_receives(&mut self.judge, i, 8)?;
+        }
+        self.stage.register_again(&mut self.judge, &self.wire)?;
+        self.go(STRIDE)
+    }
+
+    /// The next good message to each queue pair is answered, and each one's own requests come to an end.
+    fn probe(&mut self) -> Result<()> {
+        let mut waits = Vec::new();
+        for i in 0..self.stage.targets.len() {
+            let target = &self.stage.targets[i];
+            let Some(life) = self.judge.lives.get_mut(&target.own).filter(|_| target.answers()) else {
+                continue;
+            };
+            let Some(psn) = life.states.iter().next().map(|state| state.psn) else { continue };
+            // A message in progress may have been left in its middle: then this one is out of sequence.
+            let sure = life.states.iter().all(|state| state.progress == Progress::None && state.psn == psn);
+            let bth = |opcode: Opcode| Bth {
+                opcode: opcode as u8,
+                psn,
+                destqp: life.qpn,
+                pkey: 0xffff,
+                ackreq: true,
+                ..Bth::default()
+            };
+            let granted = |region: &&super::ground::Region| {
+                !region.dead && region.pd == life.pd && region.rights & REMOTE_WRITE != 0 && region.len > 64
+            };
+            let regions: Vec<_> = self.judge.ground.regions.iter().filter(granted).collect();
+            let bytes = match life.rights & REMOTE_WRITE != 0 && !regions.is_empty() {
+                true => {
+                    let region = regions[self.rng.random_range(0..regions.len())];
+                    let len = self.rng.random_range(1..=64usize);
+                    let va = region.va.wrapping_add(self.rng.random_range(0..=region.len - len) as u64);
+                    let reth = Some(Reth { va, rkey: region.key, len: len as u32 });
+                    let data: Vec<u8> = (0..len).map(|_| self.rng.random()).collect();
+                    let ext = Extensions { reth, ..Extensions::default() };
+                    Packet::new(life.v6, bth(Opcode::RcWriteOnly)).with(&ext, &data).frame()
+                }
+                false => {
+                    let ready = self.judge.receives.get(&life.qpn).is_some_and(|posted| !posted.is_empty());
+                    if !ready {
+                        continue;
+                    }
+                    Packet::new(life.v6, bth(Opcode::RcSendOnly)).with(&Extensions::default(), &[]).frame()
+                }
+            };
+            life.acked = None;
+            waits.push((i, target.own, psn, sure));
+            self.wire.lock().replies.push_back(bytes);
+        }
+        let limit = self.cycle() + ANSWER;
+        loop {
+            self.go(STRIDE)?;
+            let lives = &self.judge.lives;
+            waits.retain(|(_, own, psn, sure)| {
+                lives.get(own).is_some_and(|life| {
+                    life.acked != Some(*psn) && (*sure || life.fatal != Some((0x61, *psn)))
+                })
+            });
+            let Some((i, own, psn, _)) = waits.first() else { break };
+            let fatal = lives[own].fatal;
+            ensure!(
+                fatal.is_none() && self.cycle() < limit,
+                "a good message with PSN {psn:#x} to queue pair {:#x} is not acknowledged; NAK {fatal:x?}",
+                self.stage.targets[*i].qpn
+            );
+            self.outcome.waited = self.outcome.waited.max(ANSWER + self.cycle() - limit);
+        }
+        self.probe_requests()
+    }
+
+    fn probe_requests(&mut self) -> Result<()> {
+        let all = 0..self.stage.targets.len();
+        let up: Vec<usize> =
+            all.filter(|i| self.stage.targets[*i].state == QpState::Rts && !self.lost(*i)).collect();
+        let be_kind =
+            |wire: &Shared, kind| wire.lock().sight.marks.iter_mut().for_each(|mark| mark.kind = kind);
+        be_kind(&self.wire, true);
+        for i in &up {
+            self.stage.post_sends(&mut self.judge, *i, 1)?;
+        }
+        let limit = self.cycle() + COMPLETE;
+        loop {
+            self.go(STRIDE)?;
+            let waits = |i: &&usize| {
+                let life = self.judge.lives.get(&self.stage.targets[**i].own);
+                !self.lost(**i) && life.is_some_and(Life::waits)
+            };
+            let Some(i) = up.iter().find(waits) else { break };
+            let qpn = self.stage.targets[*i].qpn;
+            ensure!(
+                self.cycle() < limit,
+                "requests of queue pair {qpn:#x} are not completed in {COMPLETE} cycles, though they are acknowledged"
+            );
+        }
+        be_kind(&self.wire, false);
+        Ok(())
+    }
+}
