@@ -1,10 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The hostile peer: a few thousand of its packets, and that what is wrong would be found.
 
+use ferrowire::{
+    AccessFlags, AddressVector, CompletionQueue, Context, ContextOptions, DropReason, InitAttributes,
+    MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr, RemoteAddress, Rtr,
+    RtrAttributes,
+};
 use ferrowire_hdl::config::RnicConfig;
+use ferrowire_sim::bus::{SharedWorld, World};
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::hostile::attack::MOODS;
+use ferrowire_sim::hostile::forge::{ip_between, mac_number, Packet, CARD, FOE, FRIEND};
 use ferrowire_sim::hostile::{run_case, Case, Outcome};
+use ferrowire_sim::pair::bytes;
+use ferrowire_sim::soak::ends::{ip, mac};
+use ferrowire_spec::wire::{AtomicEth, Bth, Extensions, Opcode, Reth};
 
 fn run(config: &str, seed: u64, packets: u64) -> Outcome {
     let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
@@ -47,4 +57,107 @@ fn nothing_that_a_hostile_peer_sends_reaches_what_it_was_not_granted() {
 fn a_seed_repeats_its_case() {
     let [one, other] = [(); 2].map(|()| run("generic-8b", 5, 500));
     assert_eq!((one.cycles, one.kinds, one.compared), (other.cycles, other.kinds, other.compared));
+}
+
+/// A card without a peer, whose frames are made here.
+struct Alone {
+    world: SharedWorld,
+    context: Context,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+}
+
+const OWN: u32 = 0x40_0000;
+const PSN: u32 = 100;
+
+impl Alone {
+    fn new(config: &str, host_latency: u64) -> Self {
+        let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
+        let world = World::single(&model, host_latency).unwrap().share();
+        let options = ContextOptions { seed: Some(1), ..ContextOptions::default() };
+        let context = Context::open_with(world.bus(0), options).unwrap();
+        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(256).unwrap());
+        Self { world, context, pd, cq }
+    }
+
+    /// A queue pair that answers the foe.
+    fn answers(&self) -> Qp<Rtr> {
+        let init = InitAttributes { access: Some(AccessFlags::REMOTE), pkey: Some(0xffff), qkey: None };
+        let rtr = RtrAttributes {
+            av: Some(AddressVector::new(mac(CARD), ip(CARD, false), mac(FOE), ip(FOE, false))),
+            path_mtu: Some(PathMtu::B1024),
+            dest_qpn: Some(OWN),
+            rq_psn: Some(Psn::new(PSN)),
+            max_dest_rd_atomic: Some(4),
+            min_rnr_timer: Some(1),
+            ..RtrAttributes::default()
+        };
+        let qp = self.pd.create_qp(&QpInitAttr::rc(&self.cq, &self.cq)).unwrap();
+        qp.init(init).unwrap().rtr(rtr).unwrap()
+    }
+
+    fn region(&self, bytes: usize) -> MemoryRegion {
+        let memory = self.context.alloc(bytes, 4096).unwrap();
+        self.pd.register(&memory, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE, PageSize::Size4K).unwrap()
+    }
+
+    fn inject(&self, bytes: Vec<u8>) {
+        self.world.lock().inject(1, bytes);
+    }
+}
+
+/// A request of the foe.
+fn request(qp: &Qp<Rtr>, opcode: Opcode, psn: u32, to: RemoteAddress, payload: &[u8], len: u32) -> Packet {
+    let bth =
+        Bth { opcode: opcode as u8, psn, destqp: qp.number(), pkey: 0xffff, ackreq: true, ..Bth::default() };
+    let atomic = opcode == Opcode::RcFetchAdd;
+    let reth = (!atomic).then_some(Reth { va: to.address, rkey: to.rkey, len });
+    let atomic = atomic.then_some(AtomicEth { va: to.address, rkey: to.rkey, swap: 1, compare: 0 });
+    Packet::new(false, bth).with(&Extensions { reth, atomic, ..Extensions::default() }, payload)
+}
+
+/// What is not for this card does nothing, whoever sent it (IBTA 9.6.1.2: the GID of the destination is the port's).
+#[test]
+#[ignore = "the card looks at the source of a packet and not at its destination"]
+fn a_packet_for_another_address_is_dropped_and_counted() {
+    let card = Alone::new("generic-8b", 0);
+    let (qp, region) = (card.answers(), card.region(4096));
+    let write = || request(&qp, Opcode::RcWriteOnly, PSN, region.remote(0), &[7; 16], 16);
+    let mut to_other_ip = write();
+    to_other_ip.ip = ip_between(FOE, FRIEND, false);
+    let mut to_other_mac = write();
+    to_other_mac.eth.dst = mac_number(FRIEND);
+    for (i, packet) in [to_other_ip, to_other_mac].into_iter().enumerate() {
+        card.inject(packet.frame());
+        card.world.lock().run(2_000);
+        assert_eq!(bytes(region.memory())[..16], [0; 16], "packet {i} is executed");
+        assert_eq!(card.context.drop_counter(DropReason::Destination).unwrap(), 1 + i as u64);
+    }
+}
+
+/// When a region is deregistered, no access by its key is in progress (IBTA 11.2.8.4, 10.6.6.2.1).
+#[test]
+#[ignore = "the card answers while WRITEs that it has looked up are still on their way"]
+fn nothing_is_written_to_a_region_that_is_deregistered() {
+    for wait in (0..1_500).step_by(20) {
+        let card = Alone::new("generic-8b", 250);
+        let (one, other) = (card.answers(), card.answers());
+        let (stays, goes) = (card.region(4096), card.region(4096));
+        // What is placed waits for the atomics before it, and host memory is slow.
+        for i in 0..4 {
+            card.inject(request(&one, Opcode::RcFetchAdd, PSN + i, stays.remote(0), &[], 8).frame());
+        }
+        card.inject(request(&one, Opcode::RcWriteOnly, PSN + 4, stays.remote(8), &[9; 24], 24).frame());
+        card.inject(request(&other, Opcode::RcWriteOnly, PSN, goes.remote(0), &[7; 24], 24).frame());
+        card.world.lock().run(wait);
+        goes.destroy().unwrap();
+        let answered = card.world.lock().cycle();
+        card.world.lock().run(5_000);
+        let stats = card.world.lock().card(0).host().stats();
+        assert_eq!(
+            (stats.reads_refused, stats.writes_refused),
+            (0, 0),
+            "answered in cycle {answered}, {wait} after the packets"
+        );
+    }
 }
