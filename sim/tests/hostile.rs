@@ -110,9 +110,9 @@ impl Alone {
 fn request(qp: &Qp<Rtr>, opcode: Opcode, psn: u32, to: RemoteAddress, payload: &[u8], len: u32) -> Packet {
     let bth =
         Bth { opcode: opcode as u8, psn, destqp: qp.number(), pkey: 0xffff, ackreq: true, ..Bth::default() };
-    let atomic = opcode == Opcode::RcFetchAdd;
+    let atomic = matches!(opcode, Opcode::RcFetchAdd | Opcode::RcCompareSwap);
     let reth = (!atomic).then_some(Reth { va: to.address, rkey: to.rkey, len });
-    let atomic = atomic.then_some(AtomicEth { va: to.address, rkey: to.rkey, swap: 1, compare: 0 });
+    let atomic = atomic.then_some(AtomicEth { va: to.address, rkey: to.rkey, swap: 1, compare: 2 });
     Packet::new(false, bth).with(&Extensions { reth, atomic, ..Extensions::default() }, payload)
 }
 
@@ -133,6 +133,20 @@ fn a_packet_for_another_address_is_dropped_and_counted() {
         assert_eq!(bytes(region.memory())[..16], [0; 16], "packet {i} is executed");
         assert_eq!(card.context.drop_counter(DropReason::Destination).unwrap(), 1 + i as u64);
     }
+}
+
+/// A compare that fails changes nothing, so what others write meanwhile stays (IBTA 9.4.5.1).
+#[test]
+fn a_compare_that_fails_writes_nothing() {
+    let card = Alone::new("generic-8b", 250);
+    let (qp, region) = (card.answers(), card.region(4096));
+    card.inject(request(&qp, Opcode::RcCompareSwap, PSN, region.remote(0), &[], 8).frame());
+    // It has been read, and the answer of host memory is on its way.
+    card.world.lock().run(150);
+    region.memory().write(0, &[0x55; 8]);
+    card.world.lock().run(2_000);
+    assert_eq!(card.world.lock().link(0).frames(), 1, "it is answered");
+    assert_eq!(bytes(region.memory())[..8], [0x55; 8]);
 }
 
 /// When a region is deregistered, no access by its key is in progress (IBTA 11.2.8.4, 10.6.6.2.1).

@@ -103,6 +103,25 @@ impl Ground {
         })
     }
 
+    /// What a word has held since [`settled`](Self::settled), the newest first.
+    pub fn words(&self, block: usize, at: usize) -> Vec<u64> {
+        let now = self.shadow(block, at, 8).and_then(|bytes| bytes.first_chunk().copied());
+        let (Some(block), Some(mut word)) = (self.blocks.get(block), now) else { return Vec::new() };
+        let mut all = vec![u64::from_le_bytes(word)];
+        for (from, old) in block.past.iter().rev() {
+            let mut touched = false;
+            for (i, byte) in word.iter_mut().enumerate() {
+                let before = (at + i).checked_sub(*from).and_then(|at| old.get(at));
+                touched |= before.is_some();
+                *byte = before.copied().unwrap_or(*byte);
+            }
+            if touched {
+                all.push(u64::from_le_bytes(word));
+            }
+        }
+        all
+    }
+
     /// Nothing is under way: what was there before is no answer any more.
     pub fn settled(&mut self) {
         self.blocks.iter_mut().for_each(|block| block.past.clear());
@@ -167,6 +186,7 @@ mod tests {
         ground.write(0, 10, &[1, 2, 3]);
         ground.write(0, 11, &[9]);
         assert!(ground.held(0, 10, &[1, 9, 3]) && ground.held(0, 10, &[0, 2, 3]));
+        assert_eq!(ground.words(0, 8), [0x309_0100 << 8, 0x302_0100 << 8, 0]);
         assert!(!ground.held(0, 10, &[1, 7, 3]) && !ground.held(0, 4095, &[0, 0]));
         ground.settled();
         assert!(ground.held(0, 10, &[1, 9, 3]) && !ground.held(0, 10, &[0, 2, 3]));

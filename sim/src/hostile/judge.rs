@@ -291,21 +291,18 @@ impl Judge {
                     posted.iter().any(|receive| receive.takes(*from, bytes, block, at, data))
                 }),
                 What::Atomic(to, from, what) => {
-                    let fits =
-                        (*to, *from, data.len()) == (block, at, 8) && self.makes(block, at, *what, data);
-                    if fits {
-                        atomic = Some((life.own, effect.psn));
-                    }
-                    fits
+                    let here = (*to, *from, data.len()) == (block, at, 8);
+                    let original = self.makes(block, at, *what, data).filter(|_| here);
+                    atomic = original.map(|original| (life.own, effect.psn, original)).or(atomic);
+                    original.is_some()
                 }
                 What::Read(..) => false,
             })
         });
         if granted {
-            if let Some((own, psn)) = atomic {
+            if let Some((own, psn, original)) = atomic {
                 // It is executed once, however often it came.
                 if let Some(life) = self.lives.get_mut(&own) {
-                    let original = self.ground.shadow(block, at, 8).map(word).unwrap_or_default();
                     life.answered.insert(psn, original);
                     let is_it =
                         |effect: &Effect| effect.psn == psn && matches!(effect.what, What::Atomic(..));
@@ -319,9 +316,11 @@ impl Judge {
         granted
     }
 
-    /// Whether an atomic makes these bytes of what is there.
-    fn makes(&self, block: usize, at: usize, what: Atomic, data: &[u8]) -> bool {
-        self.ground.shadow(block, at, 8).is_some_and(|now| what.apply(word(now)).to_le_bytes() == *data)
+    /// What an atomic makes these bytes of. Atomics are so among themselves; what a WRITE does meanwhile may be lost, and is not when
+    /// a compare fails, for then nothing is written (IBTA 9.4.5).
+    fn makes(&self, block: usize, at: usize, what: Atomic, data: &[u8]) -> Option<u64> {
+        let words = self.ground.words(block, at);
+        words.into_iter().find(|word| what.writes(*word) && what.apply(*word).to_le_bytes() == *data)
     }
 
     fn read(&self, block: usize, at: usize, len: usize) -> bool {
@@ -529,8 +528,4 @@ fn same_source(one: Addresses, other: Addresses) -> bool {
         (Addresses::V6(one, _), Addresses::V6(other, _)) => one == other,
         _ => false,
     }
-}
-
-fn word(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_le_bytes(*bytes))
 }

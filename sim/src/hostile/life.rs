@@ -51,6 +51,11 @@ pub enum Atomic {
 }
 
 impl Atomic {
+    /// Whether it changes anything.
+    pub fn writes(self, original: u64) -> bool {
+        !matches!(self, Atomic::Swap(compare, _) if compare != original)
+    }
+
     /// What is there afterwards.
     pub fn apply(self, original: u64) -> u64 {
         match self {

@@ -14,10 +14,10 @@
 //! it is computed, the addresses of those in between are compared, four a cycle from the youngest on. An atomic that was
 //! alone when it was read compares nothing. A write counts when the channel has taken it: reads asked for later see it.
 //!
-//! The host is little-endian: the 8 bytes at the address are one number, least significant byte first. Always something is
-//! written, if only what was there.
+//! The host is little-endian: the 8 bytes at the address are one number, least significant byte first. A compare that fails
+//! writes nothing (9.4.5.1): what was read may be long ago, and whoever has written since would lose it.
 //!
-//! The answer is given when the write has been taken. It is kept for 16 further atomics of the QP, the most that may be
+//! The answer is given when the write, if there is one, has been taken. It is kept for 16 further atomics of the QP, the most that may be
 //! outstanding (9.4.5.1, 9.7.5.1.5), in four banks by the low bits of its slot; one that is asked for again is found by PSN,
 //! four slots a cycle from the newest on. The end of a QP's life forgets them.
 //!
@@ -242,13 +242,14 @@ pub(super) fn atomic(
     });
 
     // Those between its read and now, four a cycle.
-    let writes = m.wire("writes", 1);
+    let changes = m.reg("changes", 1).no_reset();
+    let done = m.wire("done", 1);
     let forgets = skipped | errors;
-    let counts = writes | forgets;
-    let past = Past { valid: writes, address: places.address };
+    let counts = done | forgets;
+    let past = Past { valid: done & changes, address: places.address };
     let slot = number.slice(2, 3);
     let results = m.mem("results", ATOMICS, &bits(64)).style(Style::Distributed).build();
-    results.write(writes, number.trunc(5), &result);
+    results.write(done, number.trunc(5), &result);
     let under_way = number - places.written;
     let hits: Vec<Sig> = (0..BANKS)
         .map(|lane| {
@@ -278,16 +279,16 @@ pub(super) fn atomic(
 
     // The result, and its write.
     m.when(state.is(State::Compute), |m| {
-        let swapped = m.mux(value.eq(operands.compare), &operands.swap, &value);
-        m.set(&result, m.mux(operands.compares, &swapped, &(value + operands.swap)));
+        m.set(&changes, !operands.compares | value.eq(operands.compare));
+        m.set(&result, m.mux(operands.compares, &operands.swap, &(value + operands.swap)));
         m.set(&state, State::Write);
     });
     let write = Write { address: cat(&[lit(3, 0), places.address]), value: result };
-    let write = Stream::new(m, "write", state.is(State::Write), write);
-    m.drive(&writes, write.fire());
-    m.when(writes, |m| m.set(&state, State::Answer));
+    let write = Stream::new(m, "write", state.is(State::Write) & changes, write);
+    m.drive(&done, write.fire() | (state.is(State::Write) & !changes));
+    m.when(done, |m| m.set(&state, State::Answer));
     m.when(counts, |m| m.set(&number, number + 1));
-    operands.accept(writes | errors | (takes & skips));
+    operands.accept(done | errors | (takes & skips));
     places.accept(counts);
     words.accept(begins | forgets);
 
@@ -297,7 +298,7 @@ pub(super) fn atomic(
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let forgotten = takes & is(Errand::Forget);
     let next = m.wire_of("next", &row_shape);
-    rows.write(writes | sweeping | forgotten, m.mux(forgotten, &jobs.qp, &qp), &next);
+    rows.write(done | sweeping | forgotten, m.mux(forgotten, &jobs.qp, &qp), &next);
     let row = rows.read(m, takes & !forgotten, jobs.qp, Collision::Never);
     m.set(&next.next, row.next + 1);
     m.set(&next.full, row.full | row.next.all());
@@ -322,7 +323,7 @@ pub(super) fn atomic(
         let bank =
             m.mem(&format!("ring{lane}"), cfg.qps * KEPT / BANKS, &answered).style(Style::Block).build();
         let is_lane = row.next.trunc(2).eq(lane);
-        bank.write(writes & is_lane, cat(&[own, qp]), &answered);
+        bank.write(done & is_lane, cat(&[own, qp]), &answered);
         let kept = bank.read(m, reads, cat(&[read_group, qp]), Collision::Never);
         let newer = row.next.trunc(2).gt(lane);
         let counts = m.select(step, &[lit(1, 0), newer, lit(1, 1), lit(1, 1), lit(1, 1), !newer]);

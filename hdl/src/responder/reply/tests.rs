@@ -60,6 +60,8 @@ struct Bench {
     memory: HashMap<u64, u64>,
     /// Address, what was there, and what is now.
     writes: Vec<(u64, u64, u64)>,
+    /// Compares that failed.
+    failed: u32,
     answers: VecDeque<(u64, Option<u64>)>,
     fetches: VecDeque<Fetch>,
     host: RangeInclusive<u64>,
@@ -131,6 +133,7 @@ impl Bench {
             stall,
             memory: HashMap::new(),
             writes: Vec::new(),
+            failed: 0,
             answers: VecDeque::new(),
             fetches: VecDeque::new(),
             host: 1..=1,
@@ -500,9 +503,14 @@ impl Bench {
                 assert!(self.served[qp as usize] == self.handed[qp as usize]);
             }
         }
-        // Executed atomics answer in the order in which they wrote.
+        // Executed atomics answer in the order in which they wrote; one whose compare failed writes nothing.
+        let mut words: HashMap<u64, u64> = HashMap::new();
+        for (address, before, _) in &self.writes {
+            words.entry(*address).or_insert(*before);
+        }
         let mut writes = self.writes.iter();
         let mut answered: HashMap<(u32, usize, u32), u64> = HashMap::new();
+        let mut failed = 0;
         for sent in self.packets.iter().filter(|s| s.opcode == 0x12) {
             let name = (sent.qp, sent.life, sent.psn);
             if let Some(first) = answered.get(&name) {
@@ -511,12 +519,20 @@ impl Bench {
             }
             let life = &self.lives[sent.qp as usize][sent.life];
             let expect = life.expected.iter().find(|e| e.psn == sent.psn && e.operation.is_some()).unwrap();
+            let operation = expect.operation.unwrap();
+            let word = words.get(&expect.at).copied().unwrap_or_else(|| self.word(expect.at));
+            assert_eq!(sent.original, word, "seed {seed}: not atomic");
+            answered.insert(name, word);
+            if matches!(operation, Operation::Swap(compare, _) if compare != word) {
+                failed += 1;
+                continue;
+            }
             let (address, before, after) = *writes.next().expect("an answer without a write");
-            assert_eq!(address, expect.at, "seed {seed}");
-            assert_eq!(sent.original, before, "seed {seed}: not atomic");
-            assert_eq!(after, expect.operation.unwrap().apply(before), "seed {seed}");
-            answered.insert(name, before);
+            assert_eq!((address, before), (expect.at, word), "seed {seed}");
+            assert_eq!(after, operation.apply(before), "seed {seed}");
+            words.insert(address, after);
         }
+        self.failed += failed;
         assert!(writes.next().is_none(), "seed {seed}: a write without an answer");
         missing
     }

@@ -113,13 +113,12 @@ fn each_atomic_sees_the_result_of_the_one_before_and_is_answered_again_from_the_
                             expected.push((true, true, None));
                             kinds[4] += 1;
                         } else {
-                            let result = match compares {
-                                true if now == compare => swap,
-                                true => now,
-                                false => now.wrapping_add(swap),
-                            };
-                            future.insert(address, result);
-                            writes.push((address << 3, result));
+                            // A compare that fails writes nothing.
+                            if !compares || now == compare {
+                                let result = if compares { swap } else { now.wrapping_add(swap) };
+                                future.insert(address, result);
+                                writes.push((address << 3, result));
+                            }
                             expected.push((true, false, Some(now)));
                             ring.push_back((psn, now));
                             kinds[5] += 1;
