@@ -384,6 +384,9 @@ impl Judge {
                         "{what}: syndrome {syndrome:#x} for a PSN that it cannot expect"
                     );
                     life.prune(psn);
+                    if syndrome != 0x60 {
+                        life.rnr = Some(psn);
+                    }
                 }
                 Syndrome::Nak(_) => {
                     ensure!(life.fatal.is_none(), "{what}: a second NAK that ends it");

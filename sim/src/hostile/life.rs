@@ -130,6 +130,8 @@ pub struct Life {
     pub answered: BTreeMap<u32, u64>,
     /// The newest PSN that was acknowledged.
     pub acked: Option<u32>,
+    /// The PSN for which it had no receive, last.
+    pub rnr: Option<u32>,
     /// A NAK that ends it: syndrome and PSN.
     pub fatal: Option<(u8, u32)>,
     /// Only late answers may still come.
@@ -182,6 +184,7 @@ impl Life {
             finals: Vec::new(),
             answered: BTreeMap::new(),
             acked: None,
+            rnr: None,
             fatal: None,
             over: false,
             requests: Vec::new(),

@@ -427,21 +427,31 @@ impl<'a, 'b> Game<'a, 'b> {
                     Packet::new(life.v6, bth(Opcode::RcSendOnly)).with(&Extensions::default(), &[]).frame()
                 }
             };
-            life.acked = None;
-            waits.push((i, target.own, psn, sure));
-            self.wire.lock().replies.push_back(bytes);
+            (life.acked, life.rnr) = (None, None);
+            self.wire.lock().replies.push_back(bytes.clone());
+            waits.push((i, target.own, psn, sure, bytes));
         }
         let limit = self.cycle() + ANSWER;
         loop {
             self.go(STRIDE)?;
             let lives = &self.judge.lives;
-            waits.retain(|(_, own, psn, sure)| {
+            waits.retain(|(i, own, psn, sure, _)| {
                 lives.get(own).is_some_and(|life| {
-                    life.acked != Some(*psn) && (*sure || life.fatal != Some((0x61, *psn)))
+                    // Its own requests may have run out of retries meanwhile.
+                    let failed = self.stage.targets[*i].failed;
+                    !failed && life.acked != Some(*psn) && (*sure || life.fatal != Some((0x61, *psn)))
                 })
             });
-            let Some((i, own, psn, _)) = waits.first() else { break };
-            let fatal = lives[own].fatal;
+            // Without a receive, the peer tries again.
+            for (i, own, psn, _, bytes) in &waits {
+                let life = self.judge.lives.get_mut(own);
+                let Some(life) = life.filter(|life| life.rnr == Some(*psn)) else { continue };
+                life.rnr = None;
+                self.stage.post_receives(&mut self.judge, *i, 8)?;
+                self.wire.lock().replies.push_back(bytes.clone());
+            }
+            let Some((i, own, psn, ..)) = waits.first() else { break };
+            let fatal = self.judge.lives[own].fatal;
             ensure!(
                 fatal.is_none() && self.cycle() < limit,
                 "a good message with PSN {psn:#x} to queue pair {:#x} is not acknowledged; NAK {fatal:x?}",
