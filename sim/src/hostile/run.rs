@@ -314,7 +314,11 @@ impl<'a, 'b> Game<'a, 'b> {
             asked.push(target.own);
         }
         let limit = self.cycle() + ANSWER;
-        while let Some(own) = asked.iter().find(|own| self.judge.lives[*own].acked.is_none()) {
+        loop {
+            // Its own requests may have run out of retries meanwhile.
+            let failed = |own: &u32| self.stage.targets.iter().any(|t| t.own == *own && t.failed);
+            let waits = |own: &&u32| self.judge.lives[*own].acked.is_none() && !failed(own);
+            let Some(own) = asked.iter().find(waits) else { break };
             let qpn = self.judge.lives[own].qpn;
             ensure!(self.cycle() < limit, "queue pair {qpn:#x} does not acknowledge a repeated message");
             self.go(STRIDE)?;
