@@ -157,9 +157,7 @@ impl Judge {
                 Syndrome::Ack { .. } => psn,
                 _ => psn.previous(),
             };
-            if life.heard.is_none_or(|heard| Psn::new(heard).is_before(psn)) && life.asked(psn.get()) {
-                life.heard = Some(psn.get());
-            }
+            life.heard.push(psn.get());
         }
     }
 
@@ -476,6 +474,8 @@ impl Judge {
             life.touched.clear();
             life.requests.drain(..life.done);
             life.done = 0;
+            let heard = std::mem::take(&mut life.heard);
+            life.heard = heard.into_iter().filter(|psn| life.asked(*psn)).collect();
         }
         self.recent.clear();
         self.ground.settled();
@@ -500,6 +500,11 @@ impl Receive {
 }
 
 impl Life {
+    /// Whether its peer has acknowledged a PSN, or one behind it that it was told to send.
+    pub(super) fn is_acknowledged(&self, psn: Psn) -> bool {
+        self.heard.iter().any(|heard| !Psn::new(*heard).is_before(psn) && self.asked(*heard))
+    }
+
     /// Whether a PSN is one of a request that it was told to send.
     fn asked(&self, psn: u32) -> bool {
         let within = |r: &Request| Psn::new(psn).is_within(Psn::new(r.first), r.packets(self.mtu));

@@ -140,8 +140,8 @@ pub struct Life {
     pub requests: Vec<Request>,
     /// How many of these are done.
     pub done: usize,
-    /// The newest of its PSNs that the peer has acknowledged, one way or another.
-    pub heard: Option<u32>,
+    /// PSNs that its peer has acknowledged, one way or another, some of them before they were sent.
+    pub heard: Vec<u32>,
     /// Places of atomics that were executed since all was settled.
     pub touched: Vec<(usize, usize)>,
 }
@@ -189,7 +189,7 @@ impl Life {
             over: false,
             requests: Vec::new(),
             done: 0,
-            heard: None,
+            heard: Vec::new(),
             touched: Vec::new(),
         }
     }

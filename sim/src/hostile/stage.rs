@@ -516,8 +516,7 @@ impl Stage {
         life.done += 1;
         target.failed |= !done.is_success();
         let last = Psn::new(request.first).plus(request.packets(life.mtu) - 1);
-        let known = life.heard.is_some_and(|heard| !Psn::new(heard).is_before(last));
-        if done.is_success() && !known {
+        if done.is_success() && !life.is_acknowledged(last) {
             bail!("PSN {last} was not acknowledged, only {:x?}", life.heard);
         }
         Ok(())
