@@ -160,7 +160,12 @@ pub fn recall(
     let store = m.mem("slots", slots(cfg), &shape).style(Style::Block).build();
     let keeping = Wanted { qp: kept.qp, index: kept.index, part: kept.part };
     let name = m.mux(kept.valid, &keeping, &sought);
-    let slot = Slot { valid: !sweeping, name: name.clone(), unit: m.mux(kept.valid, &kept.unit, &unit) };
+    // What could not be read is not kept.
+    let slot = Slot {
+        valid: !sweeping & (kept.valid | !error),
+        name: name.clone(),
+        unit: m.mux(kept.valid, &kept.unit, &unit),
+    };
     let writes = sweeping | kept.valid | filled;
     store.write(writes, m.mux(sweeping, &sweep, &slot_of(&name)), &slot);
     let found = store.read(m, begins | again, slot_of(&at), Collision::Never);
@@ -200,4 +205,153 @@ pub fn recall(
     let read = Stream::new(m, "read", at_ask, request);
     m.when(read.fire(), |m| m.set(&state, State::Fill));
     Recall { recalled, read }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{step, Random, Sink, Source};
+    use ferrowire_rtl::{build, Bits, Sim};
+    use rand::Rng;
+
+    struct Bench {
+        cfg: RnicConfig,
+        sim: Sim,
+        sources: [Source; 2],
+        sinks: [Sink; 2],
+        random: Random,
+        taken: usize,
+    }
+
+    fn bench(seed: u64, beat_bytes: u32) -> Bench {
+        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        let data = DmaReadData::of(&cfg);
+        let netlist = build("bench", |m| {
+            let broadcast = m.input_of("broadcast", &QpBroadcast::of(&cfg));
+            let kept = m.input_of("kept", &KeptUnit::of(&cfg));
+            let wanted = m.stream_in("wanted", &Wanted::of(&cfg));
+            let out = recall(m, &cfg, broadcast, kept, wanted, m.stream_in("data", &data));
+            m.stream_out("recalled", out.recalled);
+            m.stream_out("read", out.read);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        // Queues of 16 WQEs of four units, a page each.
+        for qp in 0..4 {
+            sim.set("broadcast_attributes_enable", 1);
+            sim.set("broadcast_attributes_index", qp);
+            sim.set("broadcast_attributes_entry_sq_base", qp << 12);
+            sim.set("broadcast_attributes_entry_sq_log2", 4);
+            sim.set("broadcast_attributes_entry_sq_stride", 2);
+            sim.tick();
+        }
+        sim.set("broadcast_attributes_enable", 0);
+        let sources = [Source::new("wanted", &Wanted::of(&cfg)), Source::new("data", &data)];
+        let sinks = [Sink::new("recalled", &Recalled::of()), Sink::new("read", &DmaReadRequest::of())];
+        let mut bench = Bench { cfg, sim, sources, sinks, random: Random::new(seed), taken: 0 };
+        (0..600).for_each(|_| bench.step());
+        bench
+    }
+
+    impl Bench {
+        fn step(&mut self) {
+            step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, 0.2);
+        }
+
+        fn keep(&mut self, qp: u64, index: u64, part: u64, unit: &[u8]) {
+            for (field, value) in [("valid", 1), ("qp", qp), ("index", index), ("part", part)] {
+                self.sim.set(&format!("kept_{field}"), value);
+            }
+            self.sim.set_bits("kept_unit", &Bits::from_bytes(512, unit));
+            self.step();
+            self.sim.set("kept_valid", 0);
+        }
+
+        /// What comes where one is wanted: the unit, whether it is one, and whether it was read. `host` is what memory holds.
+        fn want(&mut self, qp: u64, index: u64, part: u64, host: Option<&[u8]>) -> (Vec<u8>, [bool; 3]) {
+            let wanted = [("qp", qp.into()), ("index", index.into()), ("part", part.into())];
+            self.sources[0].push_values(&wanted);
+            let reads = self.sinks[1].items.len();
+            for _ in 0..400 {
+                if self.sinks[0].items.len() > self.taken {
+                    break;
+                }
+                if self.sinks[1].items.len() > reads + self.answered(reads) {
+                    let address = self.sinks[1].items[reads]["address"].to_u64();
+                    assert_eq!(
+                        address,
+                        (qp << 12) + 256 * (index % 16) + 64 * (part + 1),
+                        "of {index}, {part}"
+                    );
+                    let junk = [0xa5; 64];
+                    let (unit, error) = host.map_or((&junk[..], 1), |unit| (unit, 0));
+                    for (i, beat) in unit.chunks(self.cfg.beat_bytes as usize).enumerate() {
+                        let last = u128::from((i + 1) * beat.len() == 64);
+                        let mut item = crate::testing::item(
+                            &DmaReadData::of(&self.cfg),
+                            &[("last", last), ("error", error)],
+                        );
+                        item.insert("data".into(), Bits::from_bytes(8 * self.cfg.beat_bytes, beat));
+                        self.sources[1].push(item);
+                    }
+                    while self.sources[1].left() > 0 {
+                        self.step();
+                    }
+                }
+                self.step();
+            }
+            let found = &self.sinks[0].items[self.taken];
+            self.taken += 1;
+            let flag = |name: &str| !found[name].is_zero();
+            let read = self.sinks[1].items.len() > reads;
+            (found["unit"].to_bytes(), [flag("error"), flag("void"), read])
+        }
+
+        /// Reads behind `from` whose data have come: one each.
+        fn answered(&self, from: usize) -> usize {
+            let beats = 64 / self.cfg.beat_bytes as usize;
+            (self.sources[1].cycles.len() / beats).saturating_sub(from)
+        }
+    }
+
+    #[test]
+    fn a_unit_is_what_was_kept_last_or_else_what_the_queue_holds() {
+        for (seed, beat_bytes) in [(1, 8), (2, 64)] {
+            let mut bench = bench(seed, beat_bytes);
+            let mut kept = std::collections::HashMap::new();
+            let mut reads = 0;
+            for _ in 0..400 {
+                let rng = &mut bench.random.rng;
+                let (qp, index, part) =
+                    (rng.random_range(0..2), rng.random_range(14..18), rng.random_range(0..3));
+                let unit = bench.random.bytes(64);
+                if bench.random.chance(0.5) {
+                    bench.keep(qp, index, part, &unit);
+                    kept.insert((qp, index, part), unit);
+                    continue;
+                }
+                // Host memory holds what was kept, for the WQE lies there until it is done.
+                let host = kept.entry((qp, index, part)).or_insert(unit).clone();
+                let (found, [error, void, read]) = bench.want(qp, index, part, Some(&host));
+                assert_eq!((found, error, void), (host, false, false), "seed {seed}: {qp} {index} {part}");
+                reads += usize::from(read);
+            }
+            assert!(reads > 20 && reads < 180, "seed {seed}: {reads} of some 200 are read");
+        }
+    }
+
+    #[test]
+    fn what_could_not_be_read_is_read_again() {
+        for (seed, beat_bytes) in [(3, 8), (4, 64)] {
+            let mut bench = bench(seed, beat_bytes);
+            let unit = bench.random.bytes(64);
+            for _ in 0..3 {
+                assert_eq!(bench.want(1, 7, 2, None).1, [true, false, true], "seed {seed}");
+            }
+            assert_eq!(bench.want(1, 7, 2, Some(&unit)), (unit.clone(), [false, false, true]), "seed {seed}");
+            assert_eq!(bench.want(1, 7, 2, Some(&unit)), (unit, [false, false, false]), "seed {seed}");
+            // A WQE of four units has no fifth.
+            assert_eq!(bench.want(1, 7, 3, None).1, [false, true, false], "seed {seed}");
+        }
+    }
 }

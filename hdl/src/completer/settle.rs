@@ -134,8 +134,9 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
         ..entry.completion.clone()
     };
     let kick_room = m.wire("kick_room", 1);
-    let completion = Stream::new(m, "completion", can & tells & kick_room, end);
-    m.drive(&goes, can & (!tells | completion.ready) & kick_room);
+    let may_kick = kick_room | !entry.answered;
+    let completion = Stream::new(m, "completion", can & tells & may_kick, end);
+    m.drive(&goes, can & (!tells | completion.ready) & may_kick);
     let completions = fifo(&m.label("completions"), 2, completion);
     entries.accept(goes);
     outcomes.accept(goes & entry.token);

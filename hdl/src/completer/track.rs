@@ -24,7 +24,8 @@
 //!
 //! A READ response or an atomic acknowledgement acknowledges what is before it; in its turn, it goes on to `scatter`, which
 //! places what it brings. One that comes early, or any answer for what is behind a READ or atomic that has not been answered,
-//! is an implied NAK (9.7.5.1.1); one for something else is a bad response (9.9.2.1). What ends goes through `settle`,
+//! is an implied NAK (9.7.5.1.1); one for something else is a bad response (9.9.2.1): its token fails in `settle`, and answers are
+//! taken until the QP is in the error state. What ends goes through `settle`,
 //! where it waits for what was placed before.
 //!
 //! After a sequence NAK, a time-out, or the pause that follows an RNR NAK, the QP goes back to its oldest PSN. A sequence
@@ -405,8 +406,8 @@ pub fn track(
         .otherwise_when(pops, |m| m.set(&to_failed, to_failed - 1));
     let local = front.failed & to_failed.eq(0);
     // A READ or an atomic ends with its own last answer, and with nothing else. A response is one of its READ's where it comes
-    // in turn and in place (IBTA volume 1, 9.7.5.1.3): FIRST and ONLY stand where one of the requests for it began, MIDDLE
-    // and LAST not at its beginning.
+    // in turn and in place (IBTA volume 1, 9.7.5.1.3): LAST and ONLY at its end, MIDDLE and LAST not at its beginning. FIRST and ONLY
+    // stand where one of the requests for it began; where these were is not kept, so they are taken anywhere.
     let in_turn = row.oldest_psn.eq(psn).named("in_turn");
     let is_last = oldest.last_psn.eq(psn).named("is_last");
     let has_first = begins | row.first_psn.ne(psn);

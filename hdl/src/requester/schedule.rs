@@ -238,8 +238,12 @@ pub fn schedule(
     let is_start = takes & !reset.valid & offered;
     let takes = takes & !reset.valid & !offered;
     let is_resume = takes & resume.valid;
-    let is_doorbell = takes & !resume.valid & doorbell.valid;
-    let is_kick = takes & !resume.valid & !doorbell.valid & kick.valid;
+    // Who rings without end keeps nobody from what the completer waits to tell.
+    let kicks_turn = m.reg("kicks_turn", 1).reset(0);
+    let kick_first = kick.valid & (kicks_turn | !doorbell.valid);
+    let is_doorbell = takes & !resume.valid & doorbell.valid & !kick_first;
+    let is_kick = takes & !resume.valid & kick_first;
+    m.when(is_doorbell, |m| m.set(&kicks_turn, 1)).otherwise_when(is_kick, |m| m.set(&kicks_turn, 0));
     reset.accept(is_reset);
     start.accept(started);
     m.discard(&start.psn);

@@ -57,7 +57,8 @@ pub const QUANTUM: u32 = 16384;
 pub const ACK_BITS: u32 = 24;
 
 /// Nothing is begun where 2^`WINDOW_BITS` PSNs or more wait for their acknowledgement, and no more than as many are sent
-/// before that is looked at again: they stay under 2^23.
+/// before that is looked at again: they stay under 2^23. Only a READ of 2^31 bytes at the smallest path MTU, which goes alone, takes
+/// as many.
 pub const WINDOW_BITS: u32 = 22;
 
 /// Bytes of a frame beside its payload, as they are charged.
@@ -417,7 +418,7 @@ pub fn segment(
     let full = !behind & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
     // A READ with as many PSNs as are open at once goes alone.
     let large = is_read & length.any() & in_mtus(last_byte).slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
-    let full = full | (large & !behind & unacknowledged.any());
+    let alone = !(large & !behind & unacknowledged.any());
     let token = m.reg("token", 1).reset(0);
     let at_row = state.is(State::Row);
     let stale = at_row & !wqes.start & (!due | row.held);
@@ -425,8 +426,10 @@ pub fn segment(
     let outstanding = (row.reads - done_reads).named("outstanding");
     let deep = answered & outstanding.ge(copy.depth);
     let fenced = wqe(send_wqe::FENCE) & outstanding.ne(0);
-    let limited = new & status.eq(0) & (deep | fenced);
-    let waits = at_row & !wqes.start & !stale & (full | limited | gate.stop);
+    // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
+    let no_room = full | !alone;
+    let limited = new & status.eq(0) & (deep | fenced | (no_room & outstanding.ne(0)));
+    let waits = at_row & !wqes.start & !stale & (full | (new & !alone) | limited | gate.stop);
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let asks_any = is_read & length.any();

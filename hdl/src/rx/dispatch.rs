@@ -17,8 +17,8 @@
 //! [`Opcode`]. `dropped` passes through.
 //!
 //! **Latency:** none; **throughput:** one packet and one beat a cycle. Order is kept within each kind, and an answer
-//! that is not taken holds up the requests behind it: the completer takes answers without waiting for anything of the
-//! responder, and who takes CNPs never waits. `ready` of the inputs follows that of the outputs in the same cycle; they come from FIFOs.
+//! that is not taken holds up the requests behind it: the completer may wait with an
+//! answer for what came before it to be placed, which waits for nothing that comes later, and who takes CNPs never waits. `ready` of the inputs follows that of the outputs in the same cycle; they come from FIFOs.
 //!
 //! **Bad input:** none comes this far: the opcode is known.
 

@@ -158,6 +158,9 @@ impl Judge {
                 _ => psn.previous(),
             };
             life.heard.push(psn.get());
+        } else if opcode.is_response() {
+            // A READ response in the middle has none, and acknowledges what is before it all the same (IBTA 9.7.5.1.3).
+            life.heard.push(Psn::new(frame.bth.psn).previous().get());
         }
     }
 

@@ -154,6 +154,17 @@ fn a_flood_of_events_does_not_keep_the_others_from_their_grants() {
 }
 
 #[test]
+fn a_flood_of_doorbells_does_not_keep_the_completer_waiting() {
+    let mut bench = Bench::small(23);
+    bench.returning = 1.0;
+    (0..300).for_each(|_| bench.ring(0, 0));
+    (1..QPS).for_each(|qp| bench.kick(qp));
+    bench.steps(100);
+    assert_eq!(bench.sources[KICK].left(), 0, "a kick has every second turn");
+    assert!(bench.sources[DOORBELL].left() > 200, "the flood goes on");
+}
+
+#[test]
 fn events_are_taken_within_bounded_time_whatever_the_takers_do() {
     for seed in 31..=34 {
         let mut bench = Bench::new(seed);
