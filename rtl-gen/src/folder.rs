@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crate::output::{Manifest, Output, MANIFEST};
+use crate::output::{Manifest, Output, MANIFEST, PROJECT};
 use crate::Error;
 
 /// Writes the output as the folder `out`, in place of an earlier output there.
@@ -77,11 +77,21 @@ fn ours(out: &Path) -> Result<(), Error> {
     if !names.iter().any(|n| n == MANIFEST) {
         return Err(foreign(format!("it has no {MANIFEST}")));
     }
-    let manifest = manifest(out)?;
-    match names.iter().find(|n| *n != MANIFEST && !manifest.files.contains_key(*n)) {
+    let earlier: Earlier = read_manifest(out)?;
+    if earlier.project != PROJECT {
+        return Err(foreign(format!("its manifest is of {}", earlier.project)));
+    }
+    match names.iter().find(|n| *n != MANIFEST && !earlier.files.contains_key(*n)) {
         Some(name) => Err(foreign(format!("its manifest does not list {name}"))),
         None => Ok(()),
     }
+}
+
+/// What a manifest of any version says: configurations get new fields.
+#[derive(serde::Deserialize)]
+struct Earlier {
+    project: String,
+    files: BTreeMap<String, String>,
 }
 
 /// The manifest of an earlier output.
@@ -89,6 +99,10 @@ fn ours(out: &Path) -> Result<(), Error> {
 /// # Errors
 /// It cannot be read, or is not one.
 pub fn manifest(out: &Path) -> Result<Manifest, Error> {
+    read_manifest(out)
+}
+
+fn read_manifest<T: serde::de::DeserializeOwned>(out: &Path) -> Result<T, Error> {
     let path = out.join(MANIFEST);
     let text = fs::read_to_string(&path).map_err(Error::io("reading", &path))?;
     serde_json::from_str(&text).map_err(|e| Error::Manifest { path, why: e.to_string() })

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 
 use crate::{Choice, Error};
 
+/// Whose manifests these are.
+pub(crate) const PROJECT: &str = "ferrowire";
+
 /// The manifest's name.
 pub const MANIFEST: &str = "manifest.json";
 
@@ -90,7 +93,7 @@ fn print(choice: &Choice, netlist: &Netlist) -> Output {
         Port { name: port.name, width: port.width, kind: kind.into() }
     });
     let manifest = Manifest {
-        project: "ferrowire".into(),
+        project: PROJECT.into(),
         version: env!("CARGO_PKG_VERSION").into(),
         configuration: choice.name.clone(),
         set: choice.set.clone(),

@@ -71,6 +71,24 @@ fn check_names_stale_files_and_the_command_that_renews_them() {
 }
 
 #[test]
+fn an_earlier_output_of_a_configuration_with_fewer_fields_is_replaced() {
+    let out = folder("earlier");
+    let at = out.to_str().unwrap();
+    ok(&["--config", "generic-8b", "--out", at]);
+    let path = out.join("manifest.json");
+    let text = fs::read_to_string(&path).unwrap();
+    let mut manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+    manifest["values"].as_object_mut().unwrap().remove("qps");
+    fs::write(&path, manifest.to_string()).unwrap();
+    ok(&["--config", "generic-8b", "--out", at]);
+    assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    // Another program's is not ours.
+    manifest["project"] = "thesis".into();
+    fs::write(&path, manifest.to_string()).unwrap();
+    assert!(fails(&["--config", "generic-8b", "--out", at]).contains("its manifest is of thesis"));
+}
+
+#[test]
 fn a_folder_with_other_files_in_it_is_left_alone() {
     let out = folder("foreign");
     let at = out.to_str().unwrap();
