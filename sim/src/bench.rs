@@ -29,7 +29,7 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', default_values_t = [0, 250], value_name = "CYCLES")]
     host_latency: Vec<u64>,
     /// Queue pairs of the rates
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 16])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
     qps: Vec<usize>,
     /// Measure goodput on a wire that loses frames instead, to target/bench/loss.json: 1 us of host latency at 250 MHz and 1 us
     /// of wire each way, one queue pair, the mean of some runs
