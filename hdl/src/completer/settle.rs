@@ -160,3 +160,129 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
     Settled { completions, faults, failed: goes & fails, reads_done, kicks }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{run, Random, Sink, Source};
+    use ferrowire_rtl::{build, Sim};
+    use rand::Rng;
+
+    const QPS: usize = 4;
+    const DENIED: u64 = 0x84;
+
+    /// What the host sees of a completion: QP, WQE, opcode, status, cause, whether it is a mark.
+    type End = (u64, u64, u64, u64, u64, u64);
+
+    /// A QP's life, as it should end.
+    #[derive(Default)]
+    struct Life {
+        index: u64,
+        /// It has failed; and its cause, until a message ends with it.
+        failed: bool,
+        owes: Option<u64>,
+        reads: u64,
+        ends: Vec<End>,
+    }
+
+    #[test]
+    fn what_cannot_be_placed_ends_its_message_and_what_is_behind_is_flushed() {
+        let cfg = RnicConfig { qps: QPS as u32, ..RnicConfig::named("generic-8b").unwrap() };
+        let netlist = build("bench", |m| {
+            let entries = m.stream_in("entries", &Entry::of(&cfg));
+            let out = settle(m, &cfg, entries, m.stream_in("outcomes", &Outcome::of()));
+            m.stream_out("completion", out.completions);
+            m.stream_out("fault", out.faults);
+            m.stream_out("kick", out.kicks);
+            m.output("failed", &out.failed);
+            m.output("reads_done", &out.reads_done);
+        });
+        let netlist = netlist.unwrap_or_else(|e| panic!("{e}"));
+        for seed in 1..=6 {
+            let mut sim = Sim::new(&netlist);
+            sim.reset();
+            let mut random = Random::new(seed);
+            let mut sources =
+                [Source::new("entries", &Entry::of(&cfg)), Source::new("outcomes", &Outcome::of())];
+            let mut sinks = [
+                Sink::new("completion", &Completion::of(&cfg)),
+                Sink::new("fault", &bits(cfg.qp_bits())),
+                Sink::new("kick", &bits(cfg.qp_bits())),
+            ];
+            let mut lives: [Life; QPS] = Default::default();
+            let (mut faults, mut kicks, mut all) = (Vec::new(), Vec::new(), 0);
+            for _ in 0..600 {
+                let qp = random.rng.random_range(0..QPS);
+                let life = &mut lives[qp];
+                let marker = random.chance(0.05);
+                let token = !marker && random.chance(0.5);
+                let completes = marker || !token || random.chance(0.6);
+                let (answered, wanted) = (token && completes, marker || random.chance(0.6));
+                // `track` may have an error of its own to tell.
+                let status = if !marker && random.chance(0.05) { 12 } else { 0 };
+                let flag = |yes: bool| u128::from(yes);
+                sources[0].push_values(&[
+                    ("token", flag(token)),
+                    ("completes", flag(completes)),
+                    ("answered", flag(answered)),
+                    ("wanted", flag(wanted || status != 0)),
+                    ("completion_qpn", qp as u128),
+                    ("completion_wqe_index", life.index.into()),
+                    ("completion_opcode", if marker { 0 } else { 5 }),
+                    ("completion_status", status),
+                    ("completion_marker", flag(marker)),
+                ]);
+                if token {
+                    let cause = if random.chance(0.2) { DENIED } else { 0 };
+                    let status = if cause > 0 { u128::from(WcStatus::LocProtErr.code()) } else { 0 };
+                    sources[1].push_values(&[("status", status), ("cause", cause.into())]);
+                    if cause > 0 && !life.failed {
+                        (life.failed, life.owes) = (true, Some(cause));
+                        faults.push(qp as u64);
+                    }
+                }
+                if answered {
+                    life.reads += 1;
+                    kicks.push(qp as u64);
+                }
+                if marker {
+                    let (index, ends) = (life.index, std::mem::take(&mut life.ends));
+                    *life = Life { ends, ..Life::default() };
+                    life.ends.push((qp as u64, index, 0, 0, 0, 1));
+                } else if completes {
+                    let flushed = u64::from(WcStatus::WrFlushErr.code());
+                    let (opcode, status, cause) = match (life.failed, life.owes.take()) {
+                        (false, _) => (5, status as u64, 0),
+                        (true, Some(cause)) => (0, WcStatus::LocProtErr.code().into(), cause),
+                        (true, None) => (0, flushed, 0),
+                    };
+                    if wanted || status != 0 {
+                        life.ends.push((qp as u64, life.index, opcode, status, cause, 0));
+                    }
+                    life.index += 1;
+                }
+                all = lives.iter().map(|life| life.ends.len()).sum();
+            }
+            // Outcomes come when they like.
+            sources[1].stall = Some(0.4);
+            let (faulted, kicked) = (faults.len(), kicks.len());
+            run(&mut sim, &mut sources, &mut sinks, &mut random, 0.2, 20_000, |s| {
+                s[0].items.len() == all && s[1].items.len() == faulted && s[2].items.len() == kicked
+            });
+            assert_eq!(sources[0].left() + sources[1].left(), 0, "seed {seed}");
+            let found: Vec<End> = sinks[0]
+                .items
+                .iter()
+                .map(|item| {
+                    let of = |name: &str| item[name].to_u64();
+                    (of("qpn"), of("wqe_index"), of("opcode"), of("status"), of("syndrome"), of("marker"))
+                })
+                .collect();
+            for (qp, life) in lives.iter().enumerate() {
+                let own: Vec<End> = found.iter().filter(|end| end.0 == qp as u64).copied().collect();
+                assert_eq!(own, life.ends, "seed {seed}: QP {qp}");
+            }
+            assert_eq!((sinks[1].values(""), sinks[2].values("")), (faults, kicks), "seed {seed}");
+        }
+    }
+}
