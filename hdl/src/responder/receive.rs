@@ -325,13 +325,16 @@ pub fn receive(
     let hit = found_tag.valid & same & found_tag.life.eq(life);
     let void = m.reg("void", 1).reset(0);
     let compares = look.is(Look::Compare);
-    let answers = compares & (hit | void);
+    // An offer stands, though the QP may begin another life meanwhile: who wants it has begun with it.
+    let offered = m.reg("offered", 1).reset(0);
+    let answers = compares & (hit | void | offered);
     let answer = Received { unit: found.unit, error: found.error, void: void & !hit };
     let received = Stream::new(m, "received", answers, answer);
     m.when(begins, |m| {
         m.set(&void, 0);
         m.set(&look, Look::Compare);
     });
+    m.set(&offered, received.valid & !received.fire());
     m.when(received.fire(), |m| m.set(&look, Look::Idle));
     m.when(compares & !answers, |m| m.set(&look, Look::Wait));
     m.when(again, |m| m.set(&look, Look::Compare));
