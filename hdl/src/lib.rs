@@ -11,6 +11,7 @@ pub mod fields;
 pub mod host;
 pub mod icrc;
 pub mod memory;
+mod path;
 pub mod requester;
 pub mod responder;
 pub mod rx;

@@ -18,6 +18,7 @@
 use crate::completer::recall::{Recalled, Wanted};
 use crate::config::RnicConfig;
 use crate::fields::field;
+use crate::path::{bytes_of_packets, mtu_bytes};
 use crate::requester::{FirstSge, MAX_SGES};
 use crate::responder::reply::Kind;
 use crate::responder::{Class, Facts, Run, Walk};
@@ -126,7 +127,7 @@ pub fn scatter(
     let good = is(AnswerClass::Good);
 
     // How far the packet is in its message, and what is left of that.
-    let offset = (answered.packets.zext(32) << 7).shl_by(answered.mtu).named("offset");
+    let offset = bytes_of_packets(answered.packets, answered.mtu).named("offset");
     let rest_of_message = m.reg("rest_of_message", 32).no_reset();
     let rest = m.reg("rest", 13).no_reset();
     let va = m.reg("va", 64).no_reset();
@@ -145,7 +146,7 @@ pub fn scatter(
         m.set(&state, State::Judge);
     });
     let at_judge = state.is(State::Judge);
-    let mtu = lit(13, 128).shl_by(answered.mtu);
+    let mtu = mtu_bytes(answered.mtu);
     let right = answered.bytes.zext(32).eq(m.mux(answered.last, &rest_of_message, &mtu.zext(32)));
     let right = (right | answered.atomic).named("right");
     let places = at_judge & right & rest.any();

@@ -48,6 +48,7 @@ use crate::completer::scatter::{AnswerClass, Answered};
 use crate::completer::settle::Entry;
 use crate::config::RnicConfig;
 use crate::context::timer::{Expired, Pause, Progress};
+use crate::path::same_partition;
 use crate::requester::{Flush, Restart};
 use crate::rx::parse::opcode_is;
 use crate::stream::{deep_fifo, fifo};
@@ -388,7 +389,7 @@ pub fn track(
     let before_next = (psn - front.next_psn).bit(23);
     let ghost = before_oldest | !before_next;
     let foreign = source_ipv6.ne(copy.peer_ipv6) | source_ip.ne(copy.peer_ip);
-    let same_key = pkey.trunc(15).eq(copy.pkey.trunc(15)) & (pkey.bit(15) | copy.pkey.bit(15));
+    let same_key = same_partition(pkey, copy.pkey);
     let waits = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
     let in_error = qp_state.eq(QpState::Err.code());
     let ignored = m.reg("ignored", 1).no_reset();

@@ -40,6 +40,7 @@
 use crate::config::RnicConfig;
 use crate::context::congestion::{Gate, Sent};
 use crate::fields::field;
+use crate::path::{bytes_of_packets, mtu_bytes, whole_mtus};
 use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
 use crate::stream::fifo;
@@ -400,10 +401,7 @@ pub fn segment(
     // The PSNs of a READ's answer, less one, and of the part that has come: so many path MTUs.
     let last_byte = m.reg("last_byte", 32).no_reset();
     m.when(begins, |m| m.set(&last_byte, length - 1));
-    let in_mtus = |bytes: Sig| {
-        let shifts: Vec<Sig> = (0..8).map(|mtu| bytes.slice(7 + mtu, 24.min(25 - mtu)).zext(24)).collect();
-        m.select(copy.mtu, &shifts)
-    };
+    let behind_first = (is_read & length.any()).then(whole_mtus(m, last_byte, copy.mtu), lit(24, 0));
 
     // Lookup: is this WQE the one that is due? Where the completer is further than the row, its oldest one is.
     let psn = m.reg("psn", 24).no_reset();
@@ -417,7 +415,7 @@ pub fn segment(
     let whole_window = unacknowledged.eq(1u32 << 23);
     let full = !behind & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
     // A READ with as many PSNs as are open at once goes alone.
-    let large = is_read & length.any() & in_mtus(last_byte).slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
+    let large = behind_first.slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
     let alone = !(large & !behind & unacknowledged.any());
     let token = m.reg("token", 1).reset(0);
     let at_row = state.is(State::Row);
@@ -432,7 +430,6 @@ pub fn segment(
     let waits = at_row & !wqes.start & !stale & (full | (new & !alone) | limited | gate.stop);
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
-    let asks_any = is_read & length.any();
     let used = m.reg("used", 15).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
     let to_high = m.reg("to_high", 24).no_reset();
@@ -451,8 +448,8 @@ pub fn segment(
         m.set(&token, wqes.start);
         m.set(&psn, first_psn);
         m.set(&offset, first_offset);
-        m.set(&further, asks_any.then(in_mtus(last_byte), lit(24, 0)));
-        m.set(&begun_psn, first_psn - is_read.then(in_mtus(first_offset), lit(24, 0)));
+        m.set(&further, behind_first);
+        m.set(&begun_psn, first_psn - is_read.then(whole_mtus(m, first_offset, copy.mtu), lit(24, 0)));
         m.set(&to_high, row.high - first_psn);
         m.set(&remaining, length - first_offset);
         m.set(&remote_va, wqe(send_wqe::REMOTE_VA) + first_offset.zext(64));
@@ -460,7 +457,7 @@ pub fn segment(
         m.set(&sge_va, wqe(send_wqe::SGE0_ADDR) + first_offset.zext(64));
         m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - first_offset.zext(33));
         m.set(&ran, 0);
-        m.set(&mtu, lit(13, 128).shl_by(copy.mtu));
+        m.set(&mtu, mtu_bytes(copy.mtu));
         m.set(&broken, status.ne(0) | wqes.start);
         m.set(&used, 0);
         m.set(&run, 0);
@@ -534,7 +531,7 @@ pub fn segment(
     let operands = Stream::new(m, "operand", sent & is_atomic, operands);
     m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `commit`");
     let operands = fifo(&m.label("operands"), ATOMICS, operands);
-    let next_psn = m.mux(is_read, &(begun_psn + further), &psn) + 1;
+    let next_psn = last_psn + 1;
     let next_offset = offset + bytes.zext(32);
     let quantum = waiting.for_another(qp) & used.ge(QUANTUM - 4096);
     let yields = !last & (quantum | restarts.valid | run.all() | stop);
@@ -554,7 +551,7 @@ pub fn segment(
     let back = state.is(State::Back);
     let packets = m.delay("packets", &(oldest.psn - oldest.first_psn));
     let place = state.is(State::Place);
-    let into_message = (packets.zext(32) << 7).shl_by(copy.mtu);
+    let into_message = bytes_of_packets(packets, copy.mtu);
     m.when(back, |m| m.set(&state, State::Place));
     m.when(place, |m| {
         let none = lit(1, 0);

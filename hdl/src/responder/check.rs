@@ -31,6 +31,7 @@
 use crate::config::RnicConfig;
 use crate::context::congestion::Marked;
 use crate::context::{errors, resets};
+use crate::path::{mtu_bytes, same_partition, whole_mtus};
 use crate::responder::order::{Class, Facts, Operands, Order};
 use crate::responder::reply::{places_shared, Kind, Served};
 use crate::responder::shared::{Seen, Take};
@@ -268,9 +269,7 @@ pub fn check(
     let at_row = state.is(State::Row);
     let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd].map(|s| qp_state.eq(s.code()));
     let takes_it = exists & (runs[0] | runs[1] | runs[2]) & copy.service.eq(0);
-    let same_key = request.pkey.trunc(15).eq(copy.pkey.trunc(15));
-    let full_member = request.pkey.bit(15) | copy.pkey.bit(15);
-    let right_key = same_key & full_member;
+    let right_key = same_partition(request.pkey, copy.pkey);
     let right_source = request.ipv6.eq(copy.peer_ipv6) & request.src_ip.eq(copy.peer_ip);
 
     let distance = (request.psn - row.psn).named("distance");
@@ -290,11 +289,10 @@ pub fn check(
     let has_place = !replies | pending.lt(copy.places);
     let crowded = replies & !shared_room & pending.ne(0);
     // PSNs of the responses, less one.
-    let shifts: Vec<Sig> = (0..8).map(|mtu| last_byte.slice(7 + mtu, 24.min(25 - mtu)).zext(24)).collect();
-    let further = (is_read & asks_any).then(m.select(copy.mtu, &shifts), lit(24, 0)).named("further");
+    let further = (is_read & asks_any).then(whole_mtus(m, last_byte, copy.mtu), lit(24, 0)).named("further");
     let ready = !takes | copy.has_srq | producer.ne(row.index);
     let bytes = request.payload_bytes;
-    let mtu = lit(13, 128).shl_by(copy.mtu).named("mtu");
+    let mtu = mtu_bytes(copy.mtu).named("mtu");
     let whole = bytes.eq(mtu) & whole_words;
     let only = starts & ends;
     let in_mtu = bytes.le(mtu) & (only | has_bytes);

@@ -13,6 +13,7 @@
 //! leaves nothing but what the broadcasts have written.
 
 use crate::config::RnicConfig;
+use crate::path::same_partition;
 use crate::rx::buffer::Dropped;
 use crate::types::QpBroadcast;
 use ferrowire_rtl::{bits, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -82,7 +83,7 @@ pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<No
     live.write(state.enable, state.index, &(states[0] | states[1] | states[2]));
 
     let takes = exists & live.read_now(qp) & copy.service.eq(0);
-    let same_key = cnp.pkey.trunc(15).eq(copy.pkey.trunc(15)) & (cnp.pkey.bit(15) | copy.pkey.bit(15));
+    let same_key = same_partition(cnp.pkey, copy.pkey);
     let same_source = cnp.ipv6.eq(copy.peer_ipv6) & cnp.src_ip.eq(copy.peer_ip);
     let told = m.reg("told", 1).reset(0);
     let dropped = m.reg("dropped", 1).reset(0);

@@ -25,6 +25,7 @@
 use super::atomic::{Operands, ATOMICS};
 use super::order::{places, Entry, Freed, Front, Lists, Wake, COUNT_BITS};
 use crate::config::RnicConfig;
+use crate::path::mtu_bytes;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{QpAttributes, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -273,7 +274,7 @@ pub(super) fn cut(
     let is = |w: Work| work.eq(w.code());
     let reads = is(Work::Read);
     let executes = is(Work::Atomic);
-    let mtu = lit(13, 128).shl_by(copy.mtu);
+    let mtu = mtu_bytes(copy.mtu);
     let last = remaining.le(mtu.zext(32));
     let closes = !reads | last;
     let bytes = m.wire("bytes", 13);
