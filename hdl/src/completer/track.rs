@@ -130,6 +130,8 @@ enum State {
     Sweep,
     Idle,
     Row,
+    /// A QP is to be flushed, or is taken out of the line of those.
+    Enlist,
     Pop,
     Retry,
     Fail,
@@ -360,11 +362,11 @@ pub fn track(
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = states.read_now(qp);
 
-    // In the row's cycle the row comes from the table, afterwards from here.
+    // In the row's cycle it comes from the table; all work is done on the copy here.
     let at_row = state.is(State::Row);
-    let held = m.reg_of("held", &row_shape);
-    let row = m.mux(at_row, &stored, &held);
-    let none = row.head.eq(front.tail);
+    let row = m.reg_of("row", &row_shape);
+    let nothing = stored.head.eq(front.tail);
+    let none = m.reg("none", 1).no_reset();
 
     // The pool. A place is read only once a message has been written there: never at the tail.
     let pool = m.mem("pool", places(cfg), &Message::of()).style(Style::Block).build();
@@ -373,9 +375,13 @@ pub fn track(
     links.write(written.links.enable, written.links.index, &written.links.entry);
     let following = links.read_now(row.head);
     let pops = m.wire("pops", 1);
-    let first_look = at_row & !none;
-    let next_look = pops & following.ne(front.tail);
-    let look_at = m.mux(at_row, &row.head, &following);
+    let at_free = state.is(State::Free);
+    let frees = at_free & !none;
+    let was_last = following.eq(front.tail);
+    m.when(at_row, |m| m.set(&none, nothing)).otherwise_when(pops | frees, |m| m.set(&none, was_last));
+    let first_look = at_row & !nothing;
+    let next_look = pops & !was_last;
+    let look_at = m.mux(at_row, &stored.head, &following);
     let oldest = pool.read(m, first_look | next_look, look_at, Collision::Never);
 
     // An answer: is it for something sent, and what does it acknowledge?
@@ -474,8 +480,6 @@ pub fn track(
     let goes_back = restart.fire();
 
     // Flushing: forget what is remembered, then one completion for each WQE.
-    let at_free = state.is(State::Free);
-    let frees = at_free & !none;
     let at_flush = state.is(State::Flush);
     let flush_more = row.oldest_index.ne(row.until);
     let turn = m.reg("turn", clog2(u64::from(FLUSHED_AT_ONCE))).no_reset();
@@ -503,7 +507,7 @@ pub fn track(
     let gone = !waits;
     let fails = at_fail & !gone & entry_room;
 
-    let ends_init = none & (at_row | at_free);
+    let ends_init = none & at_free;
     let begins_anew = by_init & ends_init;
     // Behind the last completion of the former life goes a mark.
     let marks = by_reset & ends_init;
@@ -615,7 +619,8 @@ pub fn track(
         .otherwise_when(!by_pause, |m| m.set(&next.tries, row.tries + 1));
         m.set(&next.asked, by_answer & !rnr);
     });
-    let is_flushed = at_row & by_flush & in_error;
+    let at_enlist = state.is(State::Enlist);
+    let is_flushed = at_enlist & by_flush & in_error;
     m.when(fails | state.is(State::Fault) | is_flushed | resets, |m| m.set(&next.dead, 1));
     m.when(resets | begins_anew, |m| {
         m.set_all(&next, &row_shape.zeros());
@@ -630,9 +635,9 @@ pub fn track(
         m.set(&next.until, until);
         m.set(&next.flushing, 1);
     });
-    let ends_work = (at_row & by_work & !in_error) | (at_flush & !flush_more);
+    let ends_work = (at_enlist & by_work) | (at_flush & !flush_more);
     m.when(ends_work, |m| m.set(&next.flushing, 0));
-    let enter = (is_flushed & !stored.flushing) | ends_turn;
+    let enter = (is_flushed & !row.flushing) | ends_turn;
     let entering = Stream::new(m, "entering", enter, qp);
     m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
     works.connect(deep_fifo(&m.label("line"), cfg.qps, entering));
@@ -641,7 +646,7 @@ pub fn track(
         m.set(&next.head, qp.zext(place_bits));
         m.set(&qp, qp + 1);
     });
-    m.set_all(&held, &next);
+    m.set_all(&row, &m.mux(at_row, &stored, &next));
     let lost = at_retry & !spent & !goes_back;
     let abandons = at_fail & gone;
     let ends_event = ends_answer | goes_back | lost | faulted | abandons | is_flushed | ends_work | ends_turn;
@@ -651,9 +656,10 @@ pub fn track(
     m.when(sweeping & qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     m.when(at_row, |m| {
         m.set(&state, State::Pop);
+        m.when(by_flush | by_work, |m| m.set(&state, State::Enlist));
         m.when(by_init | by_reset | (by_work & in_error), |m| m.set(&state, State::Free));
-        m.when(begins_anew | resets | by_flush | (by_work & !in_error), |m| m.set(&state, State::Idle));
     });
+    m.when(at_enlist, |m| m.set(&state, State::Idle));
     m.when(ends_answer, |m| m.set(&state, State::Idle));
     m.when(local_fails | remote_fails, |m| {
         m.set(&state, State::Fail);

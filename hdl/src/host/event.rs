@@ -21,7 +21,7 @@
 //! to the end, and is tried again until the host has taken entries. So one full event queue holds up no other. A report for a full
 //! event queue is lost, with a pulse on `lost`, and the next entry there says so: who sends reports must not wait for the host.
 //!
-//! An event takes 5 cycles, and as long as the write channel; one that goes back 4. 6 cycles from a notice to the entry's first beat.
+//! An event takes 6 cycles, and as long as the write channel; one that goes back 5. 7 cycles from a notice to the entry's first beat.
 //!
 //! A doorbell writes the consumer's index and, when it arms, makes the next entry raise an interrupt; at once where there are entries
 //! behind the consumer. It is decided in a cycle in which the producer stands still, and waits for nothing else. `interrupt` pulses
@@ -105,6 +105,8 @@ enum State {
     /// Its event queue is known.
     Look,
     /// That queue has answered.
+    Weigh,
+    /// Whether it has room is known.
     Decide,
     /// The entry is offered.
     Write,
@@ -236,14 +238,15 @@ pub fn event(
     m.drive(&producer_after, producer + 1);
     m.when(look, |m| {
         m.set(&eq, target);
-        m.set(&state, State::Decide);
+        m.set(&state, State::Weigh);
         m.when(of_cq & (!lives | ended | ends), |m| m.set(&state, State::Idle));
     });
 
     // Room for it?
+    m.when(state.is(State::Weigh), |m| m.set(&state, State::Decide));
     let decide = state.is(State::Decide);
     let there = place.valid & eq.any();
-    let full = (producer - consumer).shr_by(place.log2).any();
+    let full = m.delay("full", &(producer - consumer).shr_by(place.log2).any());
     let rest = cat([&lit(1, 0), &(held.flags.bit(1) & of_entry)]);
     // This kind is done with; the CQ may have another to tell of.
     let goes_on = |m: &Scope| {
@@ -323,7 +326,7 @@ pub fn event(
     let vector = places.read_now(raised).vector;
     let interrupt = m.delay("interrupt", &Interrupt { valid: over, eqn: raised.zext(8), vector });
 
-    let busy = state.is_any(&[State::Decide, State::Write, State::Count]);
+    let busy = state.is_any(&[State::Weigh, State::Decide, State::Write, State::Count]);
     EventWriter { write: write_entry(m, cfg, entry), interrupt, written: count, lost, busy }
 }
 
