@@ -5,7 +5,7 @@
 //!  departed --> FIFO --+            +------------------+
 //!  progress --> FIFO --+--> one a ->| kind and stamp   |
 //!  pause    --> FIFO --+   cycle    | of each QP       |
-//!  expiry, checked again <-+        +------------------+
+//!  expiry, unless touched <-+       +------------------+
 //!              |           |                 | read, one QP a cycle
 //!              v           +-- suspects <-- compare <--+
 //!          expired
@@ -19,15 +19,15 @@
 //! `2^n` and less than `2^n + 2` ticks and one sweep, `qps` cycles (IBTA volume 1, 9.7.6.1.3: at least `4.096 us * 2^n`, at
 //! most four times that); code 0 never. A pause lasts at least its code's time (IBTA volume 1, table 45).
 //!
-//! One event a cycle, in the order of the picture; a sweep looks at one QP a cycle and takes two cycles to compare, so
-//! what it suspects is looked at again before it expires: the longest path is the shift by the code and the comparison
-//! with the time that has passed, in a cycle of their own. Reset: no timer runs, once `qps` cycles have passed; until then
+//! One event a cycle, in the order of the picture, chosen in one cycle and done in the next; a sweep looks at one QP a cycle
+//! and compares in the next, and what it suspects counts unless something happens to the QP until it is taken up. The longest
+//! path is the shift by the code and the comparison with the time that has passed, in a cycle of their own. Reset: no timer runs, once `qps` cycles have passed; until then
 //! nothing is taken.
 
 use crate::config::RnicConfig;
 use crate::stream::fifo;
 use crate::types::TableWrite;
-use ferrowire_rtl::{bits, lit, module, Bundle, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::syndrome::rnr_timer_us;
 
 /// Microseconds a tick, times 1,000.
@@ -92,18 +92,17 @@ pub struct Expired {
     pub pause: Sig,
 }
 
-/// What is known of a QP.
+/// What is known of a QP, beside the tick from which its time counts.
 #[derive(Clone, Bundle)]
-struct Row {
+struct Kind {
     kind: Sig,
-    stamp: Sig,
     /// The next packet that leaves starts it anew, though it runs.
     soft: Sig,
 }
 
-impl Row {
+impl Kind {
     fn of() -> Self {
-        Row { kind: bits(2), stamp: bits(32), soft: bits(1) }
+        Kind { kind: bits(2), soft: bits(1) }
     }
 }
 
@@ -140,31 +139,35 @@ pub fn timer(
     m.set(&sweep, sweep + 1);
     m.when(sweep.eq(cfg.qps - 1), |m| m.set(&ready, 1));
 
-    // One event a cycle.
+    // One event a cycle, chosen in one and done in the next.
     let (checked, suspect) = m.later("suspect", &bits(qp_bits));
     let expired_room = m.wire("expired_room", 1);
-    let is_pause = ready & pause.valid;
-    let is_progress = ready & progress.valid & !pause.valid;
-    let departs = ready & departed.valid & !progress.valid & !pause.valid;
-    let is_check = ready & checked.valid & expired_room & !departed.valid & !progress.valid & !pause.valid;
-    pause.accept(is_pause);
-    progress.accept(is_progress);
-    departed.accept(departs);
-    checked.accept(is_check);
-    let mut qp = checked.payload;
-    qp = m.mux(departs, &departed.qp, &qp);
-    qp = m.mux(is_progress, &progress.qp, &qp);
-    qp = m.mux(is_pause, &pause.qp, &qp);
-
-    // The table: one write, and two looks in a cycle.
-    let rows = m.mem("rows", cfg.qps, &Row::of()).style(Style::Distributed).build();
-    let row = rows.read_now(qp);
-    let codes = m.mem("codes", cfg.qps, &bits(5)).style(Style::Distributed).build();
-    codes.write(timeouts.enable, timeouts.index, &timeouts.entry);
-    let next = m.wire_of("next", &Row::of());
-    m.set(&next.kind, OFF);
-    m.set(&next.stamp, now);
-    m.set(&next.soft, is_progress);
+    let takes_pause = ready & pause.valid;
+    let takes_progress = ready & progress.valid & !pause.valid;
+    let takes_departed = ready & departed.valid & !progress.valid & !pause.valid;
+    let is_check = m.reg("is_check", 1).reset(0);
+    let none = !departed.valid & !progress.valid & !pause.valid;
+    let takes_check = ready & checked.valid & !is_check & expired_room & none;
+    pause.accept(takes_pause);
+    progress.accept(takes_progress);
+    departed.accept(takes_departed);
+    checked.accept(takes_check);
+    let mut chosen = checked.payload;
+    chosen = m.mux(takes_departed, &departed.qp, &chosen);
+    chosen = m.mux(takes_progress, &progress.qp, &chosen);
+    chosen = m.mux(takes_pause, &pause.qp, &chosen);
+    let qp = m.delay("qp", &chosen);
+    m.set(&is_check, takes_check);
+    let [is_pause, is_progress, departs] =
+        [("is_pause", takes_pause), ("is_progress", takes_progress), ("departs", takes_departed)].map(
+            |(name, takes)| {
+                let is = m.reg(name, 1).reset(0);
+                m.set(&is, takes);
+                is
+            },
+        );
+    let (idle, stop) = (m.delay("idle", &progress.idle), m.delay("stop", &progress.stop));
+    let fresh = m.delay("fresh", &departed.fresh);
     let wait: Vec<Sig> = (0..32)
         .map(|code| {
             // One more, for the tick that has begun already.
@@ -172,53 +175,61 @@ pub fn timer(
             lit(32, ticks as u32)
         })
         .collect();
-    m.when(departs | is_progress, |m| m.set(&next.kind, WAITS));
-    m.when(is_progress & progress.idle, |m| m.set(&next.kind, IDLE));
-    m.when(is_pause, |m| {
-        m.set(&next.kind, PAUSES);
-        m.set(&next.stamp, now + m.select(pause.code, &wait));
-    });
-    // What is sent again while nothing is left to wait for has been acknowledged meanwhile.
-    let waits_anew = row.kind.eq(OFF) | (row.kind.eq(IDLE) & departed.fresh);
-    let starts = departs & (waits_anew | (row.kind.eq(WAITS) & row.soft));
-    // A pause ends by itself: neither what is still being sent nor an old acknowledgement shortens it.
-    let goes_on = is_progress & (row.kind.ne(PAUSES) | progress.stop);
-    m.when(is_progress & progress.stop, |m| m.set(&next.kind, OFF));
-    let suspected = m.reg_of("suspected", &row);
-    m.discard(&suspected.soft);
-    let expires = is_check & row.kind.eq(suspected.kind) & row.stamp.eq(suspected.stamp);
-    let writes = starts | goes_on | is_pause | expires;
-    rows.write(writes | !ready, m.mux(ready, &qp, &sweep), &next);
+    let pauses_for = m.delay("pauses_for", &m.select(pause.code, &wait));
 
-    // The sweep: read, then compare; what is suspected waits here until it has been looked at again.
-    let watched = rows.read_now(sweep);
-    let looking = m.reg("looking", 1).reset(0);
-    let looked = m.reg_of("looked", &watched);
-    let looked_code = m.reg("looked_code", 5).no_reset();
-    let looked_qp = m.reg("looked_qp", qp_bits).no_reset();
-    m.set(&looking, ready);
-    m.set_all(&looked, &watched);
-    m.set(&looked_code, codes.read_now(sweep));
-    m.set(&looked_qp, sweep);
-    let passed = (now - looked.stamp).named("passed");
-    let limit = lit(32, 1).shl_by(looked_code).named("limit");
-    let late = looked.kind.eq(WAITS) & looked_code.ne(0) & passed.gt(limit);
-    let over = looked.kind.eq(PAUSES) & !passed.bit(31);
-    // A QP that waits for nothing is stopped when its time is over, so that stamps never grow old.
-    let stale = looked.kind.eq(IDLE) & passed.gt(1u32 << 30);
+    // The tables: a write, and two looks in a cycle, of which the sweep alone needs the stamp.
+    let kinds = m.mem("kinds", cfg.qps, &Kind::of()).style(Style::Distributed).build();
+    let stamps = m.mem("stamps", cfg.qps, &bits(32)).style(Style::Block).build();
+    let codes = m.mem("codes", cfg.qps, &bits(5)).style(Style::Block).build();
+    codes.write(timeouts.enable, timeouts.index, &timeouts.entry);
+    let Kind { kind, soft } = kinds.read_now(qp);
+    let next = m.wire_of("next", &Kind::of());
+    m.set(&next.kind, OFF);
+    m.set(&next.soft, is_progress);
+    m.when(departs | is_progress, |m| m.set(&next.kind, WAITS));
+    m.when(is_progress & idle, |m| m.set(&next.kind, IDLE));
+    m.when(is_pause, |m| m.set(&next.kind, PAUSES));
+    // What is sent again while nothing is left to wait for has been acknowledged meanwhile.
+    let waits_anew = kind.eq(OFF) | (kind.eq(IDLE) & fresh);
+    let starts = departs & (waits_anew | (kind.eq(WAITS) & soft));
+    // A pause ends by itself: neither what is still being sent nor an old acknowledgement shortens it.
+    let goes_on = is_progress & (kind.ne(PAUSES) | stop);
+    m.when(is_progress & stop, |m| m.set(&next.kind, OFF));
+    // What the sweep suspects counts unless something has happened since to the QP.
     let holds = m.reg("holds", 1).reset(0);
     let suspect_qp = m.reg("suspect_qp", qp_bits).no_reset();
-    let finds = looking & (late | over | stale) & !holds;
+    let suspect_kind = m.reg("suspect_kind", 2).no_reset();
+    let expires = is_check & holds;
+    let writes = starts | goes_on | is_pause | expires;
+    let (write, written) = (writes | !ready, m.mux(ready, &qp, &sweep));
+    kinds.write(write, written, &next);
+    stamps.write(write, written, &m.mux(is_pause, &(now + pauses_for), &now));
+
+    // The sweep: read, then compare; what is suspected waits here until it is taken up.
+    let looking = m.reg("looking", 1).reset(0);
+    let looks = ready & !(writes & qp.eq(sweep));
+    m.set(&looking, looks);
+    let looked = m.delay("looked", &kinds.read_now(sweep).kind);
+    let stamp = stamps.read(m, looks, sweep, Collision::Never);
+    let code = codes.read(m, ready, sweep, Collision::New);
+    let looked_qp = m.delay("looked_qp", &sweep);
+    let passed = (now - stamp).named("passed");
+    let limit = lit(32, 1).shl_by(code).named("limit");
+    let late = looked.eq(WAITS) & code.ne(0) & passed.gt(limit);
+    let over = looked.eq(PAUSES) & !passed.bit(31);
+    // A QP that waits for nothing is stopped when its time is over, so that stamps never grow old.
+    let stale = looked.eq(IDLE) & passed.gt(1u32 << 30);
+    let finds = looking & (late | over | stale) & !holds & !is_check & !(writes & qp.eq(looked_qp));
     m.when(finds, |m| {
         m.set(&holds, 1);
         m.set(&suspect_qp, looked_qp);
-        m.set_all(&suspected, &looked);
+        m.set(&suspect_kind, looked);
     });
-    m.when(is_check, |m| m.set(&holds, 0));
+    m.when(is_check | (writes & qp.eq(suspect_qp)), |m| m.set(&holds, 0));
     suspect.connect(Stream::new(m, "suspects", holds, suspect_qp));
 
-    let tells = expires & suspected.kind.ne(IDLE);
-    let expired = Stream::new(m, "expiry", tells, Expired { qp, pause: suspected.kind.eq(PAUSES) });
+    let tells = expires & suspect_kind.ne(IDLE);
+    let expired = Stream::new(m, "expiry", tells, Expired { qp, pause: suspect_kind.eq(PAUSES) });
     m.drive(&expired_room, expired.ready);
     fifo(&m.label("expired"), 4, expired)
 }
