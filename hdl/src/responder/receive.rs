@@ -36,7 +36,7 @@ use crate::host::SrqEntry;
 use crate::requester::{fetch, least, wqe_places, Grant, Ring};
 use crate::responder::flush::Event;
 use crate::responder::queues::Queues;
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, fifo, forward};
 use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -243,7 +243,7 @@ pub fn receive(
     let (sweeping, idle) = (state.is(State::Sweep), state.is(State::Idle));
     let (grant, grants) = m.later("grant", &Grant { qp: bits(rq_bits), ..Grant::of(cfg) });
     let ends_read = m.wire("ends_read", 1);
-    let fill = fetch(m, cfg, grant, data);
+    let fill = forward(&m.label("fill"), fetch(m, cfg, grant, data));
 
     // Reads under way, as WQEs.
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
@@ -319,7 +319,8 @@ pub fn receive(
     let slot = slot_of(at.queue, at.index, at.part, strides.read_now(m, at.queue));
     let found_tag = tags.read(m, begins | again, slot, Collision::Never);
     let found = store.read(m, begins | again, slot, Collision::Never);
-    let life = lives.read_now(m, sought.queue);
+    let life = m.reg("life", LIFE_BITS).no_reset();
+    m.when(begins | again, |m| m.set(&life, lives.read_now(m, at.queue)));
     let same =
         found_tag.queue.eq(sought.queue) & found_tag.index.eq(sought.index) & found_tag.part.eq(sought.part);
     let hit = found_tag.valid & same & found_tag.life.eq(life);

@@ -14,4 +14,4 @@ pub use fifo::{deep_fifo, fifo, prompt_fifo};
 pub use gather::{gather, Flagged, Forget};
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
-pub use skid::{catch, skid};
+pub use skid::{catch, forward, skid};

@@ -5,7 +5,10 @@
 //! cycle in which the output stalls. One beat a cycle, latency 1; both handshake directions start and end at registers.
 //!
 //! [`catch`] cuts ready alone: it has the second place only, and shows what comes in the cycle in which it comes. One
-//! beat a cycle, latency 0. Reset empties both.
+//! beat a cycle, latency 0.
+//!
+//! [`forward`] cuts valid and payload alone: it has the first place only, and costs no multiplexer. One beat a cycle, latency 1.
+//! Reset empties all three.
 
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Stream};
 
@@ -43,6 +46,21 @@ pub fn catch<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> {
     out
 }
 
+/// The other half of one: no path from the input to the output.
+#[module]
+pub fn forward<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> {
+    let held = m.reg("held", 1).reset(0);
+    let shown = m.reg_of("shown", &input.payload);
+    let out = Stream::new(m, "out", held, shown.clone());
+    let moves = out.ready | !held;
+    input.accept(moves);
+    m.when(moves, |m| {
+        m.set(&held, input.valid);
+        m.set_all(&shown, &input.payload);
+    });
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -54,8 +72,13 @@ mod tests {
     fn slices_pass_a_beat_a_cycle_in_order_at_their_latency() {
         let skid = |m: &Scope| m.stream_out("out", skid(m, m.stream_in("in", &Beat::of(8))));
         let catch = |m: &Scope| m.stream_out("out", catch(m, m.stream_in("in", &Beat::of(8))));
-        let built = [build("skid", skid).unwrap(), build("catch", catch).unwrap()];
-        for (netlist, latency) in built.iter().zip([1, 0]) {
+        let forward = |m: &Scope| m.stream_out("out", forward(m, m.stream_in("in", &Beat::of(8))));
+        let built = [
+            build("skid", skid).unwrap(),
+            build("catch", catch).unwrap(),
+            build("forward", forward).unwrap(),
+        ];
+        for (netlist, latency) in built.iter().zip([1, 0, 1]) {
             for stall in [0.0, 0.5] {
                 let mut sim = Sim::new(netlist);
                 sim.reset();
