@@ -24,7 +24,7 @@ use super::issue::Departure;
 use super::order::Finished;
 use super::Header;
 use crate::config::RnicConfig;
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, fifo, forward};
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, clog2, lit, module, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -84,11 +84,20 @@ pub(super) fn depart(
         m.set(&swept, swept + 1);
         m.when(swept.all(), |m| m.set(&state, State::Look));
     });
+    // Whether its QP has failed is looked up as an entry comes, and what becomes known while it is here counts as well.
+    let failed_bits = m.mem("failed", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let failed = m.wire_of("failed_write", &failed_of(cfg));
+    failed_bits.write(failed.enable, failed.index, &failed.entry);
+    let dead = m.reg("dead", 1).no_reset();
+    let coming = departures.about.qp;
+    let failed_before = failed_bits.read_now(coming);
+    let now = m.mux(failed.enable & failed.index.eq(coming), &failed.entry, &failed_before);
+    m.when(departures.fire(), |m| m.set(&dead, now))
+        .otherwise_when(failed.enable, |m| m.set(&dead, failed.entry));
+    let departures = forward(&m.label("departure"), departures);
     let about = &departures.about;
     let qp = about.qp;
     let is = |work: Work| about.is(work);
-    let failed_bits = m.mem("failed", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let dead = failed_bits.read_now(qp);
 
     // Packets whose payload has begun to come.
     let counted = clog2(u64::from(2 * super::issue::DEPARTURES)) + 1;
@@ -177,9 +186,8 @@ pub(super) fn depart(
 
     // The QP's bit, and who is told.
     let clears = given & ends;
-    let failed =
-        TableWrite { enable: sweeping | fails | clears, index: m.mux(sweeping, &swept, &qp), entry: fails };
-    failed_bits.write(failed.enable, failed.index, &failed.entry);
+    let (enable, index) = (sweeping | fails | clears, m.mux(sweeping, &swept, &qp));
+    m.set_all(&failed, &TableWrite { enable, index, entry: fails });
     let fault = Stream::new(m, "fault", fails, qp);
     m.assert(!fault.valid | fault.ready, "a QP fails once before its end");
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
