@@ -33,19 +33,16 @@ impl Ring {
         Ring { base: bits(64), log2: bits(4), stride: bits(2) }
     }
 
-    /// The piece that begins with the WQE at a free-running index. The limits are sums and comparisons side by side. A
-    /// page holds 64 units, so that what is left of it shows in the low bits of the index.
+    /// The piece that begins with the WQE at a free-running index. A page holds 64 units, and the queue a power of two of WQEs:
+    /// what is left of both shows in the low bits of the index, and the fewer bits mean the smaller rest.
     pub fn piece(&self, m: &Scope, index: Sig, most: Sig) -> Piece {
         let in_page = cat(&[lit(3, 7), self.stride.ne(3), !self.stride.bit(1), self.stride.eq(0)]);
-        let to_page_end = (!index.trunc(6) & in_page).zext(7) + 1;
-        let size = lit(16, 1).shl_by(self.log2);
-        let slot = index & (size - 1);
-        let to_queue_end = size - slot;
-        let near_end = to_queue_end.slice(6, 10).any();
-        let to_end = m.mux(near_end, &lit(7, 64), &to_queue_end.trunc(6).zext(7));
-        let units = slot.zext(19).shl_by(self.stride);
+        let in_queue: Vec<Sig> = (0..16).map(|bit| self.log2.gt(bit)).collect();
+        let in_queue = cat(&in_queue);
+        let behind_first = !index.trunc(6) & in_page & in_queue.trunc(6);
+        let units = (index & in_queue).zext(19).shl_by(self.stride);
         Piece {
-            most: least(m, least(m, to_page_end, to_end), most),
+            most: m.mux(behind_first.zext(7).lt(most), &(behind_first.zext(7) + 1), &most),
             address: self.base + cat(&[lit(6, 0), units]).zext(64),
         }
     }

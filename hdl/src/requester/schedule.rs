@@ -305,10 +305,11 @@ pub fn schedule(
     gates.write(gate.enable, gate.index, &gate.entry.shut);
     m.discard(&gate.entry);
     let shut = gates.read_now(qp);
-    let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Distributed).build();
+    // What moves while an event is worked on kicks.
+    let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Block).build();
     oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
     m.discard(&oldest.entry);
-    let oldest_index = oldests.read_now(qp);
+    let oldest_index = oldests.read(m, starts, chosen, Collision::New);
     let answers = m.mem("answers", cfg.qps, &bits(READ_BITS)).style(Style::Distributed).build();
     answers.write(reads_done.enable, reads_done.index, &reads_done.entry);
     let answered = answers.read_now(qp);
@@ -335,8 +336,8 @@ pub fn schedule(
         (0..=MAX_STRIDE).map(|stride| lit(7, (cfg.fetch_batch >> stride).max(1))).collect();
     let most = m.mux(plenty, &m.select(queue.stride, &batches), &lit(7, 1));
     let piece = queue.piece(m, row.fetch, most);
-    let bounded = least(m, limit - under_way, pending);
-    let want = least(m, bounded, piece.most.zext(16));
+    let bounded = least(m, piece.most.zext(16), pending);
+    let want = least(m, limit - under_way, bounded);
     let count = m.delay("count", &want.trunc(7));
     let address = m.delay("address", &piece.address);
     let has_work = sends & pending.ne(0);
