@@ -371,18 +371,19 @@ pub fn track(
     // The pool. A place is read only once a message has been written there: never at the tail.
     let pool = m.mem("pool", places(cfg), &Message::of()).style(Style::Block).build();
     pool.write(written.pool.enable, written.pool.index, &written.pool.entry);
-    let links = m.mem("links", places(cfg), &bits(place_bits)).style(Style::Distributed).build();
+    let links = m.mem("links", places(cfg), &bits(place_bits)).style(Style::Block).build();
     links.write(written.links.enable, written.links.index, &written.links.entry);
-    let following = links.read_now(row.head);
+    let following = m.wire("following", place_bits);
     let pops = m.wire("pops", 1);
     let at_free = state.is(State::Free);
     let frees = at_free & !none;
     let was_last = following.eq(front.tail);
     m.when(at_row, |m| m.set(&none, nothing)).otherwise_when(pops | frees, |m| m.set(&none, was_last));
     let first_look = at_row & !nothing;
-    let next_look = pops & !was_last;
+    let next_look = (pops | frees) & !was_last;
     let look_at = m.mux(at_row, &stored.head, &following);
     let oldest = pool.read(m, first_look | next_look, look_at, Collision::Never);
+    m.drive(&following, links.read(m, first_look | next_look, look_at, Collision::Never));
 
     // An answer: is it for something sent, and what does it acknowledge?
     let kind = syndrome.slice(5, 3);
