@@ -65,20 +65,42 @@ impl Target {
         }
     }
 
-    /// Yosys's command. `autoname`, which `synth_ecp5` contains, names nets after their neighbours for the paths.
-    fn synth(self, top: &str, flat: bool) -> String {
-        match (self, flat) {
-            // Neither pads nor the flip-flops and buffers at them: the design is a core.
-            (Target::Xcup, true) => {
-                format!("synth_xilinx -family xcup -noiopad -noclkbuf -flatten -top {top}\nautoname")
-            }
-            (Target::Xcup, false) => {
-                format!("synth_xilinx -family xcup -noiopad -noclkbuf -top {top}\nautoname")
-            }
-            (Target::Ecp5, true) => format!("synth_ecp5 -top {top}"),
-            (Target::Ecp5, false) => format!("synth_ecp5 -noflatten -top {top}"),
+    /// Yosys's commands. `autoname`, which `synth_ecp5` contains, names nets after their neighbours for the paths.
+    ///
+    /// `synth_xilinx` would have `abc9` weigh a LUT by its inputs, and prefer two of three to one of six; what is counted here
+    /// are LUTs, so `abc` maps for their number. The byte rotators ([`ROTATORS`]) are mapped by themselves: among
+    /// longer paths the mapper has time enough to build them of twice the LUTs.
+    fn synth(self, top: &str, flat: bool, modules: &[String]) -> String {
+        if self == Target::Ecp5 {
+            return format!("synth_ecp5 {}-top {top}", if flat { "" } else { "-noflatten " });
         }
+        // Neither pads nor the flip-flops and buffers at them: the design is a core.
+        let options = format!("-family xcup -noiopad -noclkbuf -top {top}");
+        let rotators: Vec<&str> = modules.iter().map(String::as_str).filter(|m| is_rotator(m)).collect();
+        let (mut apart, mut together, mut flatten) = (String::new(), String::new(), "");
+        if flat {
+            flatten = "-flatten ";
+            together = "flatten\n".into();
+            if !rotators.is_empty() {
+                apart = format!("setattr -mod -set keep_hierarchy 1 {}\n", rotators.join(" "));
+                together = format!("setattr -mod -unset keep_hierarchy {}\nflatten\n", rotators.join(" "));
+            }
+        }
+        format!(
+            "{apart}synth_xilinx {options} {flatten}-run begin:map_luts\nopt_expr -mux_undef -noclkinv\nabc -lut 6\nclean\n\
+             xilinx_srl -fixed -minlen 3\n\
+             techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6\nxilinx_dffopt\n{together}\
+             opt_lut_ins -tech xilinx\nsynth_xilinx {options} -run finalize:\nautoname"
+        )
     }
+}
+
+/// Modules that rotate beats by bytes: the names that `ferrowire-rtl-gen` gives them, with or without a number.
+const ROTATORS: [&str; 2] = ["realign", "join"];
+
+fn is_rotator(module: &str) -> bool {
+    let stem = module.trim_end_matches(|c: char| c.is_ascii_digit());
+    ROTATORS.contains(&stem.trim_end_matches('_'))
 }
 
 /// What of `ferrowire-rtl-gen`'s manifest is needed here.
@@ -243,37 +265,39 @@ impl Job {
         serde_json::from_str(&manifest).context("reading manifest.json")
     }
 
-    /// Yosys commands that read the design.
-    fn read(&self, top: &str) -> Result<String> {
+    /// The design's modules; each has a file of its name.
+    fn modules(&self) -> Result<Vec<String>> {
         let list = fs::read_to_string(self.work.join("rtl/files.f")).context("reading files.f")?;
-        let files: Vec<String> = list.lines().map(|f| format!("rtl/{f}")).collect();
-        Ok(format!("read_verilog -noautowire {}\nhierarchy -check -top {top}\n", files.join(" ")))
+        Ok(list.lines().map(|file| file.trim_end_matches(".v").to_string()).collect())
+    }
+
+    /// Yosys commands that read the design and map it.
+    fn map(&self, top: &str, flat: bool) -> Result<String> {
+        let modules = self.modules()?;
+        let files: Vec<String> = modules.iter().map(|module| format!("rtl/{module}.v")).collect();
+        let synth = self.target.synth(top, flat, &modules);
+        Ok(format!("read_verilog -noautowire {}\nhierarchy -check -top {top}\n{synth}\n", files.join(" ")))
     }
 
     fn flat(&self, manifest: &Manifest, route: bool) -> Result<Flat> {
         let top = &manifest.top;
-        let mut script = self.read(top)?;
-        script += &format!("{}\ntee -q -o flat-stat.json stat -json\n", self.target.synth(top, true));
-        script += "write_blif flat.blif\n";
+        let mut script = self.map(top, true)?;
+        script += "tee -q -o flat-stat.json stat -json\nwrite_blif flat.blif\n";
         if route {
             script += "write_json flat.json\n";
         }
         let tool = self.yosys("flat", &script)?;
-        let stat = Stat::read(&self.work.join("flat-stat.json"))?;
-        let cost = stat.total(top)?;
         let blif = fs::read_to_string(self.work.join("flat.blif")).context("reading flat.blif")?;
+        let cost = Stat::read(&self.work.join("flat-stat.json"), &blif)?.total(top)?;
         Ok(Flat { tool, cost, path: path::longest(&blif)? })
     }
 
     fn blocks(&self, top: &str) -> Result<Vec<Block>> {
-        let synth = self.target.synth(top, false);
-        let script = format!(
-            "{}{synth}\ntee -q -o blocks-stat.json stat -json\nwrite_blif blocks.blif\n",
-            self.read(top)?
-        );
+        let mut script = self.map(top, false)?;
+        script += "tee -q -o blocks-stat.json stat -json\nwrite_blif blocks.blif\n";
         self.yosys("blocks", &script)?;
-        let mut blocks = Stat::read(&self.work.join("blocks-stat.json"))?.blocks(top)?;
         let blif = fs::read_to_string(self.work.join("blocks.blif")).context("reading blocks.blif")?;
+        let mut blocks = Stat::read(&self.work.join("blocks-stat.json"), &blif)?.blocks(top)?;
         let paths = path::by_block(&blif)?;
         for block in &mut blocks {
             let below = block.name.strip_prefix(top).unwrap_or(&block.name).trim_start_matches('/');

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Yosys's count of cells, as LUTs, flip-flops and block RAMs.
+//!
+//! LUT RAMs of several outputs (`RAM64M8`, ...) are macros: of their LUTs those count whose output goes somewhere, and the one whose
+//! address writes. The others are not there when the macro has been taken apart.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use anyhow::{bail, Context, Result};
@@ -11,6 +14,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Deserialize)]
 pub(crate) struct Stat {
     modules: BTreeMap<String, Module>,
+    /// Of each module, LUTs of its LUT RAMs that have nothing to do.
+    #[serde(skip)]
+    idle: BTreeMap<String, u64>,
 }
 
 #[derive(Deserialize)]
@@ -63,9 +69,12 @@ pub(crate) struct Block {
 }
 
 impl Stat {
-    pub fn read(path: &Path) -> Result<Stat> {
+    /// The statistics of the netlist `blif`.
+    pub fn read(path: &Path, blif: &str) -> Result<Stat> {
         let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        Self::parse(&text).with_context(|| format!("reading {}", path.display()))
+        let mut stat = Self::parse(&text).with_context(|| format!("reading {}", path.display()))?;
+        stat.idle = idle(blif);
+        Ok(stat)
     }
 
     fn parse(text: &str) -> Result<Stat> {
@@ -124,11 +133,14 @@ impl Stat {
 
     fn add(&self, module: &str, times: u64, cost: &mut Cost) -> Result<()> {
         let Some(here) = self.modules.get(module) else { bail!("no module {module} in the statistics") };
+        let idle = times * self.idle.get(module).copied().unwrap_or(0);
         for (cell, count) in &here.num_cells_by_type {
             if !self.modules.contains_key(cell.trim_start_matches('\\')) {
                 self.cell(cell, times * count, cost).with_context(|| format!("in module {module}"))?;
             }
         }
+        cost.lut -= idle;
+        cost.lutram -= idle;
         for (child, count) in self.children(module) {
             self.add(child, times * count, cost)?;
         }
@@ -170,9 +182,66 @@ impl Stat {
     }
 }
 
+/// Of each module in a netlist, the LUTs of its LUT RAMs whose outputs go nowhere. Outputs are `DOA` to `DOH`, of one bit or two; the
+/// last port's address is that of the write.
+fn idle(blif: &str) -> BTreeMap<String, u64> {
+    let joined = blif.replace("\\\n", " ");
+    let mut idle = BTreeMap::new();
+    for model in joined.split(".model ").skip(1) {
+        let name = model.split_whitespace().next().unwrap_or("").to_string();
+        let mut used: BTreeSet<&str> = BTreeSet::new();
+        let mut rams = Vec::new();
+        for line in model.lines() {
+            let mut words = line.split_whitespace();
+            match words.next() {
+                Some(".outputs" | ".names" | ".conn") => used.extend(words),
+                Some(".subckt" | ".gate") => {
+                    let cell = words.next().unwrap_or("");
+                    let luts = match cell {
+                        "RAM32M" | "RAM64M" => 4,
+                        "RAM32M16" | "RAM64M8" => 8,
+                        _ => 0,
+                    };
+                    let pins: Vec<(&str, &str)> = words.filter_map(|pin| pin.split_once('=')).collect();
+                    let is_output = |pin: &str| luts > 0 && pin.starts_with("DO");
+                    // Outputs of other cells are among these: that a net is driven elsewhere as well is no matter.
+                    used.extend(pins.iter().filter(|(pin, _)| !is_output(pin)).map(|(_, net)| *net));
+                    if luts > 0 {
+                        let outputs: Vec<_> = pins.into_iter().filter(|(pin, _)| is_output(pin)).collect();
+                        rams.push((luts, outputs));
+                    }
+                }
+                _ => {}
+            }
+        }
+        let spare = rams.iter().map(|(luts, outputs)| {
+            let last = if *luts == 8 { "DOH" } else { "DOD" };
+            let ports: BTreeSet<&str> = outputs
+                .iter()
+                .filter(|(_, net)| used.contains(net))
+                .map(|(pin, _)| pin.split('[').next().unwrap_or(pin))
+                .filter(|port| *port != last)
+                .collect();
+            luts - 1 - ports.len() as u64
+        });
+        idle.insert(name, spare.sum());
+    }
+    idle
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_a_lut_ram_the_ports_in_use_count_and_the_one_that_writes() {
+        let blif = ".model top\n.inputs a\n.outputs x\n\
+            .subckt RAM64M8 ADDRA[0]=a DIA=a DOA=x DOB=b DOC=c DOH=h\n\
+            .subckt LUT2 I0=b I1=a O=y\n\
+            .subckt RAM32M16 DOA[0]=p DOA[1]=q DOB[0]=r DOB[1]=s\n.names q z\n1 1\n.end\n";
+        // A and B of the first, A of the second.
+        assert_eq!(idle(blif), BTreeMap::from([("top".to_string(), 5 + 6)]));
+    }
 
     const STAT: &str = r#"{ "modules": {
         "\\top": { "num_cells_by_type": { "LUT6": 2, "FDRE": 1, "RAM64M8": 1 }, "num_submodules_by_type": { "\\sub": 2 } },
