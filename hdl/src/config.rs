@@ -18,6 +18,8 @@ pub struct RnicConfig {
     pub cqs: u32,
     /// Shared receive queues, at most as many as queue pairs.
     pub srqs: u32,
+    /// Address handles of datagrams.
+    pub ahs: u32,
     /// Event queues; 0 is not given out.
     pub eqs: u32,
     /// Memory keys.
@@ -109,6 +111,7 @@ impl RnicConfig {
         power("qps", self.qps, 4, 16384)?;
         power("cqs", self.cqs, 4, 16384)?;
         power("srqs", self.srqs, 2, self.qps)?;
+        power("ahs", self.ahs, 2, 16384)?;
         power("eqs", self.eqs, 2, 128)?;
         power("keys", self.keys, 4, 65536)?;
         power("page_entries", self.page_entries, 16, 1 << 20)?;
@@ -138,6 +141,16 @@ impl RnicConfig {
     /// Bits of a receive queue's number: the QP's, or the shared queue's with the highest bit set.
     pub fn rq_bits(&self) -> u32 {
         self.qp_bits().max(self.srq_bits()) + 1
+    }
+
+    /// Bits of an address handle's number.
+    pub fn ah_bits(&self) -> u32 {
+        clog2(u64::from(self.ahs))
+    }
+
+    /// Bits of a place among all address vectors: a QP's own, or with the highest bit set a handle's.
+    pub fn av_bits(&self) -> u32 {
+        self.qp_bits().max(self.ah_bits()) + 1
     }
 
     /// Bits of an event queue's index.

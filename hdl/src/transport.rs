@@ -393,7 +393,11 @@ mod tests {
                     broadcast: m.input_of("broadcast", &QpBroadcast::of(&cfg)),
                     addresses: m.input_of(
                         "addresses",
-                        &TableWrite { enable: bits(1), index, entry: AddressVector::of() },
+                        &TableWrite {
+                            enable: bits(1),
+                            index: bits(cfg.av_bits()),
+                            entry: AddressVector::of(),
+                        },
                     ),
                     keys: m.input_of(
                         "keys",

@@ -90,7 +90,7 @@ impl Headers {
 /// A packet to be sent: what `tx::build` needs beside the QP's address vector.
 #[derive(Clone, Bundle)]
 pub struct TxPacket {
-    /// The sending QP: chooses the address vector.
+    /// The sending QP: chooses the address vector, but for a datagram.
     pub qp: Sig,
     /// BTH opcode; tells which extension headers follow.
     pub opcode: Sig,
@@ -102,9 +102,10 @@ pub struct TxPacket {
     pub psn: Sig,
     /// A request whose PSN has not been sent before.
     pub fresh: Sig,
-    /// RETH or AtomicETH virtual address; of an atomic's answer what the memory held before.
+    /// RETH or AtomicETH virtual address; of an atomic's answer what the memory held before; of a datagram the destination QPN
+    /// in the low 24 bits, the address handle in the high 32.
     pub va: Sig,
-    /// RETH or AtomicETH remote key.
+    /// RETH or AtomicETH remote key; of a datagram the queue key.
     pub rkey: Sig,
     /// RETH DMA length.
     pub dma_length: Sig,
@@ -310,7 +311,9 @@ pub struct QpAttributes {
     pub peer_ip: Sig,
     /// Partition key.
     pub pkey: Sig,
-    /// Time-out code of an acknowledgement.
+    /// Queue key; UD.
+    pub qkey: Sig,
+    /// Time-out code of an acknowledgement; 0 of UC and UD.
     pub timeout: Sig,
     /// How often a request is sent again.
     pub retry_cnt: Sig,
@@ -349,6 +352,7 @@ impl QpAttributes {
             peer_ipv6: bits(1),
             peer_ip: bits(128),
             pkey: bits(16),
+            qkey: bits(32),
             timeout: bits(5),
             retry_cnt: bits(3),
             rnr_retry: bits(3),

@@ -22,8 +22,8 @@
 
 use super::dma::{write_entry, EntryWrite};
 use super::{
-    pds, CommandControl, CommandProgress, CqEntry, EqEntry, SrqControl, SrqEntry, SrqStatus, MAX_CQ_LOG2,
-    SERVICES,
+    pds, AhEntry, CommandControl, CommandProgress, CqEntry, EqEntry, SrqControl, SrqEntry, SrqStatus,
+    GSI_QKEY, GSI_QPN, MAX_CQ_LOG2, SERVICES,
 };
 use crate::config::RnicConfig;
 use crate::context::{QpRecord, QpUpdate};
@@ -35,12 +35,14 @@ use crate::types::{
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::{AttributeBit, Attributes, TRANSITIONS};
 use ferrowire_spec::queue::command::{
-    self as spec, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq, reg_mr, set_av,
+    self as spec, create_ah, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq, reg_mr,
+    set_av, PathMtu,
 };
 use ferrowire_spec::queue::command_completion::{self as completion, qp_summary, srq_summary};
 use ferrowire_spec::queue::{
     Access, CommandAttribute as Attribute, CommandOpcode as Op, CommandStatus as Status,
 };
+use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::{Field, Layout, QpState};
 
 /// Bytes of a page list that are asked for at once; a piece ends where a multiple of this does.
@@ -69,8 +71,10 @@ pub struct CommandProcessor {
     pub query: Stream<Sig>,
     /// What becomes of it.
     pub update: Stream<QpUpdate>,
-    /// Address vectors in effect.
+    /// Address vectors in effect, those of handles behind those of QPs.
     pub vectors: TableWrite<AddressVector>,
+    /// Address handles.
+    pub ahs: TableWrite<AhEntry>,
     /// Keys.
     pub keys: TableWrite<KeyEntry>,
     /// Page numbers.
@@ -208,7 +212,7 @@ impl<T: Bundle> WritePort<T> {
 }
 
 /// What can be commanded.
-const KNOWN: [Op; 18] = [
+const KNOWN: [Op; 20] = [
     Op::CreateCq,
     Op::DestroyCq,
     Op::RegMr,
@@ -226,6 +230,8 @@ const KNOWN: [Op; 18] = [
     Op::ModifySrq,
     Op::DestroySrq,
     Op::QuerySrq,
+    Op::CreateAh,
+    Op::DestroyAh,
     Op::ResetAll,
 ];
 
@@ -323,14 +329,14 @@ pub fn command(
     srqs_busy: Sig,
 ) -> CommandProcessor {
     let (qp_bits, cq_bits, eq_bits) = (cfg.qp_bits(), cfg.cq_bits(), cfg.eq_bits());
-    let srq_bits = cfg.srq_bits();
+    let (srq_bits, ah_bits, av_bits) = (cfg.srq_bits(), cfg.ah_bits(), cfg.av_bits());
     let (key_bits, pd_bits) = (clog2(u64::from(cfg.keys)), clog2(u64::from(pds(cfg))));
     let (page_bits, lanes) = (page_bits(cfg), cfg.beat_bytes / 8);
     let state = m.fsm("state", State::Clear);
     let consumer = m.reg("consumer", 16).reset(0);
     let command = m.reg("current", 512).no_reset();
     // What is being cleared, and on whose behalf.
-    let rows = cfg.qps.max(cfg.cqs).max(cfg.eqs).max(cfg.srqs).max(cfg.keys).max(pds(cfg));
+    let rows = cfg.qps.max(cfg.cqs).max(cfg.eqs).max(cfg.srqs).max(cfg.ahs).max(cfg.keys).max(pds(cfg));
     let row = m.reg("row", clog2(u64::from(rows))).reset(0);
     let clearing = m.reg("clearing", 1).reset(1);
     let by_command = m.reg("by_command", 1).reset(0);
@@ -351,6 +357,7 @@ pub fn command(
     let of_cq = any_op(&[Op::CreateCq, Op::DestroyCq]);
     let of_eq = any_op(&[Op::CreateEq, Op::DestroyEq]);
     let of_srq = any_op(&[Op::CreateSrq, Op::ModifySrq, Op::DestroySrq, Op::QuerySrq]);
+    let of_ah = any_op(&[Op::CreateAh, Op::DestroyAh]);
     let of_pd = any_op(&[Op::AllocPd, Op::FreePd]);
     let of_key = any_op(&[Op::RegMr, Op::DeregMr]);
     let in_range = |value: Sig, bits: u32| (value >> bits).eq(0);
@@ -359,7 +366,12 @@ pub fn command(
     assert_eq!(place(&reg_mr::PD), place(&create_qp::PD));
     assert_eq!(place(&create_srq::PD), place(&create_qp::PD));
     assert_eq!(place(&create_srq::LIMIT), place(&modify_srq::LIMIT));
-    let pd = get(&create_qp::LAYOUT, &create_qp::PD);
+    // But for an address handle, which has its address vector where SET_AV has it.
+    for (ours, theirs) in [(create_ah::DST_MAC, set_av::DST_MAC), (create_ah::SRC_IP, set_av::SRC_IP)] {
+        assert_eq!(place(&ours), place(&theirs));
+    }
+    let ah_pd = get(&create_ah::LAYOUT, &create_ah::PD);
+    let pd = m.mux(op(Op::CreateAh), &ah_pd, &get(&create_qp::LAYOUT, &create_qp::PD));
     let (send_cqn, recv_cqn) =
         (get(&create_qp::LAYOUT, &create_qp::SEND_CQN), get(&create_qp::LAYOUT, &create_qp::RECV_CQN));
     let eqn = get(&create_cq::LAYOUT, &create_cq::EQN);
@@ -370,7 +382,7 @@ pub fn command(
     let key_tag = object.trunc(8);
 
     // Own tables: one write port each, one read port each.
-    let users = clog2(u64::from((cfg.keys + 2 * cfg.qps + cfg.srqs).max(cfg.cqs))) + 1;
+    let users = clog2(u64::from((cfg.keys + 2 * cfg.qps + cfg.srqs + cfg.ahs).max(cfg.cqs))) + 1;
     let owned = Owned { exists: bits(1), users: bits(users) };
     let nobody = |exists: u32| Owned { exists: lit(1, exists), users: lit(users, 0) };
     let pd_table = m.mem("pds", pds(cfg), &owned).init(vec![]).build();
@@ -381,6 +393,7 @@ pub fn command(
     let srq_table = m.mem("srqs", cfg.srqs, &owned_srq).init(vec![]).build();
     let owned_key = OwnedKey { exists: bits(1), tag: bits(8), pd: bits(24) };
     let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
+    let ah_table = m.mem("ahs", cfg.ahs, &AhEntry::of()).init(vec![]).build();
     let staged_shape = Staged { given: bits(1), vector: AddressVector::of() };
     let staged_table = m.mem("staged", cfg.qps, &staged_shape).init(vec![]).build();
 
@@ -394,20 +407,24 @@ pub fn command(
     let eqs = WritePort::new(m, "eqs_out", object.trunc(eq_bits), &EqEntry::of());
     let srqs = WritePort::new(m, "srqs_out", object.trunc(srq_bits), &SrqEntry::of());
     let keys = WritePort::new(m, "keys_out", key_index.trunc(key_bits), &KeyEntry::of(cfg));
-    let vectors = WritePort::new(m, "vectors_out", object.trunc(qp_bits), &AddressVector::of());
+    let qp_av = object.trunc(qp_bits).zext(av_bits);
+    let ahs = WritePort::new(m, "ahs_out", object.trunc(ah_bits), &AhEntry::of());
+    let vectors = WritePort::new(m, "vectors_out", qp_av, &AddressVector::of());
     pd_table.write(pd_write.enable, pd_write.index, &pd_write.entry);
     cq_table.write(cq_write.enable, cq_write.index, &cq_write.entry);
     eq_table.write(eq_write.enable, eq_write.index, &eq_write.entry);
     srq_table.write(srq_write.enable, srq_write.index, &srq_write.entry);
     key_table.write(key_write.enable, key_write.index, &key_write.entry);
     staged_table.write(staged_write.enable, staged_write.index, &staged_write.entry);
+    ah_table.write(ahs.enable, ahs.index, &ahs.entry);
 
     let qp = m.reg_of("qp", &QpRecord::of(cfg));
-    let counts_up = any_op(&[Op::CreateQp, Op::RegMr, Op::CreateSrq]);
+    let counts_up = any_op(&[Op::CreateQp, Op::RegMr, Op::CreateSrq, Op::CreateAh]);
     let adds = counts_up | op(Op::CreateCq);
     let at_look = state.is(State::Look);
     let key = key_table.read(m, at_look, key_index.trunc(key_bits), Collision::Never);
     let staged = staged_table.read(m, at_look, object.trunc(qp_bits), Collision::Never);
+    let ah = ah_table.read(m, at_look, object.trunc(ah_bits), Collision::Never);
     // A queue pair's shared receive queue, or the one that the command is about.
     let shares = op(Op::CreateQp).then(has_srq, qp.attributes.has_srq);
     let ref_srq = op(Op::CreateQp).then(srqn.trunc(srq_bits), qp.attributes.srqn);
@@ -415,6 +432,7 @@ pub fn command(
     let reads_srq = at_look | state.is(State::ReadShared);
     let srq = srq_table.read(m, reads_srq, srq_at, Collision::Never);
     let own_pd = op(Op::DeregMr).then(key.pd, op(Op::DestroySrq).then(srq.pd, qp.attributes.pd));
+    let own_pd = op(Op::DestroyAh).then(ah.pd, own_pd);
     let ref_pd = counts_up.then(pd, own_pd).trunc(pd_bits);
     let pd_at = at_look.then(of_pd.then(object.trunc(pd_bits), pd.trunc(pd_bits)), ref_pd);
     let domain = pd_table.read(m, at_look | state.is(State::ReadPd), pd_at, Collision::Never);
@@ -450,6 +468,7 @@ pub fn command(
             Op::CreateQp => &create_qp::LAYOUT,
             Op::ModifyQp => &modify_qp::LAYOUT,
             Op::SetAv => &set_av::LAYOUT,
+            Op::CreateAh => &create_ah::LAYOUT,
             Op::CreateEq => &create_eq::LAYOUT,
             Op::CreateSrq => &create_srq::LAYOUT,
             Op::ModifySrq => &modify_srq::LAYOUT,
@@ -461,7 +480,7 @@ pub fn command(
     }
 
     // Objects.
-    let qp_range = in_range(object, qp_bits) & object.ge(2);
+    let qp_range = in_range(object, qp_bits) & object.any();
     checks.refuse(of_qp & !qp_range, Status::BadObject, Attribute::Object);
     checks.refuse(of_qp & qp.exists.eq(op(Op::CreateQp)), Status::BadObject, Attribute::Object);
     checks.refuse(of_cq & !in_range(object, cq_bits), Status::BadObject, Attribute::Object);
@@ -474,6 +493,8 @@ pub fn command(
     checks.refuse(of_srq & !in_range(object, srq_bits), Status::BadObject, Attribute::Object);
     checks.refuse(of_srq & srq.owned.exists.eq(op(Op::CreateSrq)), Status::BadObject, Attribute::Object);
     checks.refuse(op(Op::DestroySrq) & srq.owned.users.any(), Status::Busy, Attribute::Object);
+    checks.refuse(of_ah & !in_range(object, ah_bits), Status::BadObject, Attribute::Object);
+    checks.refuse(of_ah & ah.valid.eq(op(Op::CreateAh)), Status::BadObject, Attribute::Object);
     let pd_range = in_range(object, pd_bits) & object.any();
     checks.refuse(of_pd & !pd_range, Status::BadObject, Attribute::Object);
     checks.refuse(of_pd & domain.exists.eq(op(Op::AllocPd)), Status::BadObject, Attribute::Object);
@@ -523,7 +544,8 @@ pub fn command(
         let is = op(Op::CreateQp);
         let service = get(&LAYOUT, &SERVICE);
         let served = SERVICES.iter().fold(lit(1, 0), |any, s| any | service.eq(s.code()));
-        checks.refuse(is & !served, Status::BadAttribute, Attribute::Service);
+        let other = object.eq(GSI_QPN) & service.ne(Service::Ud.code());
+        checks.refuse(is & (!served | other), Status::BadAttribute, Attribute::Service);
         let page = get(&LAYOUT, &DOORBELL_PAGE);
         checks.refuse(is & no_page(page), Status::BadAttribute, Attribute::DoorbellPage);
         checks.refuse(is & get(&LAYOUT, &SQ_LOG2).gt(15), Status::BadSize, Attribute::SqLog2);
@@ -627,6 +649,8 @@ pub fn command(
         let remote = remote.iter().fold(0, |all, a| all | u32::from(a.code()));
         range(AttributeBit::Access, (modify(&ACCESS) & !lit(8, remote)).any(), Attribute::QpAccess);
         range(AttributeBit::Av, !staged.given, Attribute::Av);
+        let well_known = object.ne(GSI_QPN) | modify(&QKEY).eq(GSI_QKEY);
+        range(AttributeBit::Qkey, !well_known, Attribute::Qkey);
         let mtu = modify(&PATH_MTU);
         range(AttributeBit::PathMtu, mtu.eq(0) | mtu.gt(5), Attribute::PathMtu);
         let most = super::MAX_RD_ATOMIC;
@@ -640,7 +664,10 @@ pub fn command(
     let av = |f: &Field| get(&set_av::LAYOUT, f);
     {
         use set_av::*;
-        let is = op(Op::SetAv);
+        // Each datagram has its own.
+        let datagrams = qp.attributes.service.eq(Service::Ud.code());
+        checks.refuse(op(Op::SetAv) & datagrams, Status::BadAttribute, Attribute::Service);
+        let is = op(Op::SetAv) | op(Op::CreateAh);
         // Multicast and zero are nobody's addresses. The first byte sent is the highest.
         checks.refuse(
             is & (av(&SRC_MAC).bit(40) | av(&SRC_MAC).eq(0)),
@@ -736,6 +763,8 @@ pub fn command(
         rq_log2: q(&create_qp::RQ_LOG2).trunc(4),
         rq_stride: q(&create_qp::RQ_STRIDE),
         doorbell_page: q(&create_qp::DOORBELL_PAGE),
+        // Connected services have theirs from MODIFY_QP.
+        mtu: lit(3, PathMtu::B4096.code()),
         has_srq,
         srqn: srqn.trunc(srq_bits),
         ..QpAttributes::of(cfg).zeros()
@@ -744,6 +773,7 @@ pub fn command(
     let changed = QpAttributes {
         access: given(AttributeBit::Access).then(modify(&modify_qp::ACCESS), old.access),
         pkey: given(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), old.pkey),
+        qkey: given(AttributeBit::Qkey).then(modify(&modify_qp::QKEY), old.qkey),
         mtu: given(AttributeBit::PathMtu).then(modify(&modify_qp::PATH_MTU), old.mtu),
         peer_ipv6: given(AttributeBit::Av).then(staged.vector.ipv6, old.peer_ipv6),
         peer_ip: given(AttributeBit::Av).then(staged.vector.dst_ip, old.peer_ip),
@@ -823,6 +853,7 @@ pub fn command(
             srq_write.write(m, at(srq_bits), &owned_srq.zeros());
             srqs.write(m, at(srq_bits), &SrqEntry::of().zeros());
         });
+        m.when(within(cfg.ahs), |m| ahs.write(m, at(ah_bits), &AhEntry::of().zeros()));
         m.when(within(cfg.keys), |m| {
             key_write.write(m, at(key_bits), &owned_key.zeros());
             keys.write(m, at(key_bits), &KeyEntry::of(cfg).zeros());
@@ -914,7 +945,7 @@ pub fn command(
         go(m, State::Complete);
         m.when(held, |m| go(m, State::Release));
         let of_domain = [Op::CreateQp, Op::DestroyQp, Op::RegMr, Op::DeregMr, Op::CreateSrq, Op::DestroySrq];
-        m.when(any_op(&of_domain), |m| go(m, State::ReadPd));
+        m.when(any_op(&of_domain) | of_ah, |m| go(m, State::ReadPd));
         m.when(any_op(&[Op::DestroyCq, Op::DestroyEq]), |m| go(m, State::Quiet));
         m.when(of_cq & ref_eq.any(), |m| go(m, State::ReadEvent));
     });
@@ -1005,6 +1036,14 @@ pub fn command(
         ..staged.vector.clone()
     };
     let qp_at = object.trunc(qp_bits);
+    // A handle's UDP source port and partition key are those of the queue pair that sends to it.
+    m.when(here & of_ah, |m| {
+        ahs.write(m, object.trunc(ah_bits), &AhEntry { valid: op(Op::CreateAh), pd });
+    });
+    m.when(here & op(Op::CreateAh), |m| {
+        let at = cat(&[object.trunc(ah_bits).zext(av_bits - 1), lit(1, 1)]);
+        vectors.write(m, at, &set);
+    });
     m.when(here & op(Op::CreateQp), |m| {
         staged_write.write(m, qp_at, &Staged { given: lit(1, 0), vector: fresh.clone() });
     });
@@ -1015,7 +1054,7 @@ pub fn command(
         staged_write.write(m, qp_at, &Staged { given: staged.given, vector: applied.clone() });
         let touches = [AttributeBit::Av, AttributeBit::DestQpn, AttributeBit::Sport, AttributeBit::Pkey];
         m.when(touches.iter().fold(lit(1, 0), |any, bit| any | given(*bit)), |m| {
-            vectors.write(m, qp_at, &applied);
+            vectors.write(m, qp_av, &applied);
         });
     });
     m.when(here & op(Op::QueryQp), |m| {
@@ -1029,7 +1068,7 @@ pub fn command(
     m.when(state.is(State::ReadPd), |m| go(m, State::WritePd));
     m.when(state.is(State::WritePd), |m| {
         pd_write.write(m, ref_pd, &counted(&domain));
-        m.when(of_key | op(Op::CreateSrq), |m| go(m, State::Complete))
+        m.when(of_key | of_ah | op(Op::CreateSrq), |m| go(m, State::Complete))
             .otherwise_when(op(Op::DestroySrq), |m| go(m, State::Settle))
             .otherwise(|m| go(m, State::ReadSend));
     });
@@ -1077,10 +1116,25 @@ pub fn command(
     let taken = done.fire();
     let write = write_entry(m, cfg, done);
     let (vectors, keys, cqs, eqs) = (vectors.table(), keys.table(), cqs.table(), eqs.table());
+    let ahs = ahs.table();
     let arms = here & any_op(&[Op::CreateSrq, Op::ModifySrq]);
     let limit = TableWrite { enable: arms, index: object.trunc(srq_bits), entry: limit };
     let srqs = SrqControl { entry: srqs.table(), limit, query: object.trunc(srq_bits) };
-    CommandProcessor { progress, taken, read, write, query, update, vectors, keys, pages, cqs, eqs, srqs }
+    CommandProcessor {
+        progress,
+        taken,
+        read,
+        write,
+        query,
+        update,
+        vectors,
+        ahs,
+        keys,
+        pages,
+        cqs,
+        eqs,
+        srqs,
+    }
 }
 
 #[cfg(test)]
@@ -1092,8 +1146,9 @@ mod tests {
     use ferrowire_rtl::{build, Bits, Sim};
     use ferrowire_spec::qp_state::check;
     use ferrowire_spec::queue::command::{
-        create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp, create_srq::CreateSrq,
-        modify_qp::ModifyQp, modify_srq::ModifySrq, reg_mr::RegMr, set_av::SetAv, Command,
+        create_ah::CreateAh, create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp,
+        create_srq::CreateSrq, modify_qp::ModifyQp, modify_srq::ModifySrq, reg_mr::RegMr, set_av::SetAv,
+        Command,
     };
     use ferrowire_spec::queue::{
         command_completion, command_completion::srq_summary::SrqSummary, CommandCompletion,
@@ -1129,6 +1184,10 @@ mod tests {
         /// QP, whether it has a shared receive queue, which.
         shares: Vec<(u64, u64, u64)>,
         vectors: Vec<(u64, u64, u64, u64)>,
+        /// Number, whether it exists, domain.
+        ahs: Vec<(u64, u64, u64)>,
+        /// QP, path MTU, queue key.
+        datagrams: Vec<(u64, u64, u64)>,
         states: Vec<(u64, u64)>,
     }
 
@@ -1170,6 +1229,7 @@ mod tests {
             m.output("eqs", &out.eqs);
             m.output("srqs", &out.srqs);
             m.output("vectors", &out.vectors);
+            m.output("ahs", &out.ahs);
             m.output("broadcast", &ctx.broadcast);
         });
         let mut sim = Sim::new(&netlist.unwrap());
@@ -1205,6 +1265,8 @@ mod tests {
             srqs: Vec::new(),
             shares: Vec::new(),
             vectors: Vec::new(),
+            ahs: Vec::new(),
+            datagrams: Vec::new(),
             states: Vec::new(),
         };
         while bench.sim.get("progress_ready") == 0 {
@@ -1260,6 +1322,11 @@ mod tests {
                 let get = |sim: &mut Sim, f: &str| sim.get(&format!("broadcast_attributes_{f}"));
                 let sim = &mut self.sim;
                 self.shares.push((get(sim, "index"), get(sim, "entry_has_srq"), get(sim, "entry_srqn")));
+                self.datagrams.push((get(sim, "index"), get(sim, "entry_mtu"), get(sim, "entry_qkey")));
+            }
+            if self.sim.get("ahs_enable") == 1 {
+                let row = ["index", "entry_valid", "entry_pd"].map(|f| self.sim.get(&format!("ahs_{f}")));
+                self.ahs.push(row.into());
             }
             if self.sim.get("vectors_enable") == 1 {
                 let get = |sim: &mut Sim, f: &str| sim.get(&format!("vectors_{f}"));
@@ -1332,6 +1399,8 @@ mod tests {
             self.srqs.clear();
             self.shares.clear();
             self.vectors.clear();
+            self.ahs.clear();
+            self.datagrams.clear();
             self.states.clear();
         }
 
@@ -1372,6 +1441,7 @@ mod tests {
             let completion = self.give(bytes);
             assert_eq!(ended(&completion), (status, attribute));
             assert!(self.keys.is_empty() && self.cqs.is_empty() && self.vectors.is_empty());
+            assert!(self.ahs.is_empty() && self.datagrams.is_empty());
             assert!(self.eqs.is_empty() && self.srqs.is_empty());
             assert!(self.states.is_empty());
         }
@@ -1470,7 +1540,11 @@ mod tests {
 
     /// What the transition requires, with all else zero.
     fn required(from: QpState, to: QpState) -> Attributes {
-        ferrowire_spec::qp_state::transition(Service::Rc, from, to).unwrap().required
+        required_of(Service::Rc, from, to)
+    }
+
+    fn required_of(service: Service, from: QpState, to: QpState) -> Attributes {
+        ferrowire_spec::qp_state::transition(service, from, to).unwrap().required
     }
 
     fn up(bench: &mut Bench, object: u32, to: QpState) {
@@ -1840,10 +1914,11 @@ mod tests {
             change(&mut command);
             bench.refused(&command.to_bytes().unwrap(), status, attribute);
         };
-        bad(&|c| c.object = 1, Status::BadObject, Attribute::Object);
+        bad(&|c| c.object = 0, Status::BadObject, Attribute::Object);
+        bad(&|c| c.object = 1, Status::BadAttribute, Attribute::Service);
         bad(&|c| c.object = 16, Status::BadObject, Attribute::Object);
         bad(&|c| c.pd = 6, Status::BadAttribute, Attribute::Pd);
-        bad(&|c| c.service = 1, Status::BadAttribute, Attribute::Service);
+        bad(&|c| c.service = 3, Status::BadAttribute, Attribute::Service);
         bad(&|c| c.doorbell_page = 4, Status::BadAttribute, Attribute::DoorbellPage);
         bad(&|c| c.sq_log2 = 16, Status::BadSize, Attribute::SqLog2);
         bad(&|c| c.rq_log2 = 255, Status::BadSize, Attribute::RqLog2);
@@ -1860,15 +1935,27 @@ mod tests {
 
     #[test]
     fn transitions_are_those_of_the_specification() {
+        for (service, transitions) in [(Service::Rc, 12), (Service::Uc, 13), (Service::Ud, 13)] {
+            follows(service, transitions);
+        }
+    }
+
+    fn follows(service: Service, transitions: usize) {
         let mut bench = bench(64, 0.0);
         bench.pd_and_cqs();
-        bench.ok(&qp(9).to_bytes().unwrap());
-        bench.ok(&av(9).to_bytes().unwrap());
+        bench.ok(&CreateQp { service: service.code(), ..qp(9) }.to_bytes().unwrap());
+        match service {
+            // It has no way to a peer of its own.
+            Service::Ud => {
+                bench.refused(&av(9).to_bytes().unwrap(), Status::BadAttribute, Attribute::Service);
+            }
+            _ => assert_eq!(bench.ok(&av(9).to_bytes().unwrap()), 0),
+        }
         let mut state = QpState::Reset;
         let mut seen = std::collections::HashSet::new();
         for _ in 0..1500 {
             let to = QpState::ALL[bench.random.rng.random_range(0..QpState::ALL.len())];
-            let legal = ferrowire_spec::qp_state::transition(Service::Rc, state, to);
+            let legal = ferrowire_spec::qp_state::transition(service, state, to);
             let mut given = legal.map_or(Attributes::NONE, |t| t.required);
             for _ in 0..bench.random.rng.random_range(0..3) {
                 let bit = 1u32 << bench.random.rng.random_range(0..17);
@@ -1880,7 +1967,7 @@ mod tests {
             let command = ModifyQp { cur_state: state.code(), ..modify(9, to, given) };
             bench.forget();
             let completion = bench.give(&command.to_bytes().unwrap());
-            let expected = match check(Service::Rc, state, to, given) {
+            let expected = match check(service, state, to, given) {
                 Ok(_) => (Status::Ok, Attribute::None),
                 Err(ferrowire_spec::qp_state::TransitionError::Illegal { .. }) => {
                     (Status::BadTransition, Attribute::State)
@@ -1896,7 +1983,7 @@ mod tests {
             assert_eq!(
                 ended(&completion),
                 expected,
-                "seed {}: {state} to {to}, {given:?}",
+                "seed {}: {service}: {state} to {to}, {given:?}",
                 bench.random.seed
             );
             if expected.0 == Status::Ok {
@@ -1907,7 +1994,99 @@ mod tests {
                 assert!(bench.states.is_empty() && bench.vectors.is_empty());
             }
         }
-        assert!(seen.len() >= 12, "{} transitions seen", seen.len());
+        assert!(seen.len() >= transitions, "{service}: {} transitions seen", seen.len());
+    }
+
+    #[test]
+    fn datagram_queue_pairs_have_a_queue_key_and_the_largest_path_mtu() {
+        for (beat_bytes, stall) in BENCHES {
+            let mut bench = bench(beat_bytes, stall);
+            bench.pd_and_cqs();
+            let ud = CreateQp { service: Service::Ud.code(), ..qp(9) };
+            bench.ok(&ud.to_bytes().unwrap());
+            assert_eq!(bench.datagrams, [(9, 5, 0)]);
+            let init = required_of(Service::Ud, QpState::Reset, QpState::Init);
+            let command = ModifyQp { qkey: 0x1234_5678, pkey: 0x8001, ..modify(9, QpState::Init, init) };
+            bench.ok(&command.to_bytes().unwrap());
+            assert_eq!(bench.datagrams, [(9, 5, 0), (9, 5, 0x1234_5678)]);
+            // The address vector that the card has of it says where it sends from.
+            assert_eq!(bench.vectors, [(9, 0, 0, 0xc000)]);
+            bench.ok(&modify(9, QpState::Rtr, Attributes::NONE).to_bytes().unwrap());
+            let rts = required_of(Service::Ud, QpState::Rtr, QpState::Rts);
+            bench.ok(&modify(9, QpState::Rts, rts).to_bytes().unwrap());
+            assert_eq!(bench.sinks[4].values("psn"), [0x654321]);
+        }
+    }
+
+    #[test]
+    fn the_general_services_have_queue_pair_1_and_its_well_known_queue_key() {
+        let mut bench = bench(64, 0.2);
+        bench.pd_and_cqs();
+        for service in [Service::Rc, Service::Uc] {
+            let other = CreateQp { service: service.code(), ..qp(1) };
+            bench.refused(&other.to_bytes().unwrap(), Status::BadAttribute, Attribute::Service);
+        }
+        bench.ok(&CreateQp { service: Service::Ud.code(), ..qp(1) }.to_bytes().unwrap());
+        let init = required_of(Service::Ud, QpState::Reset, QpState::Init);
+        let command = ModifyQp { qkey: 0x8001_0001, ..modify(1, QpState::Init, init) };
+        bench.refused(&command.to_bytes().unwrap(), Status::BadAttribute, Attribute::Qkey);
+        bench.ok(&ModifyQp { qkey: GSI_QKEY, ..command }.to_bytes().unwrap());
+        assert_eq!(bench.state(1), 1);
+        bench.ok(&simple(Op::DestroyQp, 1));
+    }
+
+    fn ah(object: u32) -> CreateAh {
+        CreateAh {
+            object,
+            pd: 7,
+            dst_mac: 0x0200_0000_0007,
+            src_mac: 0x0200_0000_0001,
+            dst_ip: 0x0a00_0007,
+            src_ip: 0x0a00_0001,
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn address_handles_come_and_go_and_hold_their_domain() {
+        for (beat_bytes, stall) in BENCHES {
+            let mut bench = bench(beat_bytes, stall);
+            bench.pd_and_cqs();
+            let first = 1 << (bench.cfg.av_bits() - 1);
+            for number in [0, 63] {
+                bench.forget();
+                bench.ok(&ah(number).to_bytes().unwrap());
+                assert_eq!(bench.ahs, [(number.into(), 1, 7)]);
+                let vector = (first | u64::from(number), 0x0200_0000_0007);
+                assert_eq!((bench.vectors[0].0, bench.vectors[0].1), vector);
+                bench.refused(&ah(number).to_bytes().unwrap(), Status::BadObject, Attribute::Object);
+            }
+            let mut bad = |change: &dyn Fn(&mut CreateAh), status, attribute| {
+                let mut command = ah(5);
+                change(&mut command);
+                bench.refused(&command.to_bytes().unwrap(), status, attribute);
+            };
+            bad(&|c| c.object = 64, Status::BadObject, Attribute::Object);
+            bad(&|c| c.pd = 6, Status::BadAttribute, Attribute::Pd);
+            bad(&|c| c.pd = 0, Status::BadAttribute, Attribute::Pd);
+            bad(&|c| c.src_mac = 0x0100_5e00_0001, Status::BadAttribute, Attribute::SrcMac);
+            bad(&|c| c.dst_mac = 0, Status::BadAttribute, Attribute::DstMac);
+            bad(&|c| c.dst_ip = 1 << 40, Status::BadAttribute, Attribute::DstIp);
+            bad(&|c| c.src_ip = 1 << 40, Status::BadAttribute, Attribute::SrcIp);
+            bad(&|c| c.rsvd0 = 1, Status::BadReserved, Attribute::None);
+            bench.refused(&simple(Op::DestroyAh, 5), Status::BadObject, Attribute::Object);
+            bench.forget();
+            bench.ok(&simple(Op::DestroyAh, 63));
+            assert_eq!((bench.ahs.len(), bench.ahs[0].0, bench.ahs[0].1), (1, 63, 0));
+            bench.refused(&simple(Op::FreePd, 7), Status::Busy, Attribute::Object);
+            bench.ok(&simple(Op::DestroyAh, 0));
+            bench.refused(&simple(Op::DestroyAh, 0), Status::BadObject, Attribute::Object);
+            bench.ok(&simple(Op::FreePd, 7));
+            bench.ok(&simple(Op::AllocPd, 7));
+            bench.ok(&ah(2).to_bytes().unwrap());
+            bench.ok(&simple(Op::ResetAll, 0));
+            bench.refused(&simple(Op::DestroyAh, 2), Status::BadObject, Attribute::Object);
+        }
     }
 
     #[test]

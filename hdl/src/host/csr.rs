@@ -24,7 +24,7 @@
 //! place cannot be written while it is enabled. A request waits only for the doorbell FIFO, whose taker does not wait
 //! for the host.
 
-use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC, SERVICES};
+use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC};
 use crate::config::RnicConfig;
 use crate::context::congestion::CongestionControl;
 use crate::stream::fifo;
@@ -254,7 +254,7 @@ impl Map {
         count(&MAX_MR, cfg.keys);
         count(&MTT_ENTRIES, cfg.page_entries);
         count(&MAX_SRQ, cfg.srqs);
-        count(&MAX_AH, 0);
+        count(&MAX_AH, cfg.ahs);
         count(&MAX_PD, pds(cfg));
         count(&MAX_EQ, cfg.eqs);
         count(&DOORBELL_PAGES, cfg.doorbell_pages);
@@ -264,7 +264,7 @@ impl Map {
         self.constant(&BLOCK, &WQE_LIMITS, &[("max_send_sge", 16), ("max_inline", 256)]);
         let reads = [("max_rd_atomic", MAX_RD_ATOMIC), ("max_dest_rd_atomic", MAX_RD_ATOMIC)];
         self.constant(&BLOCK, &READ_LIMITS, &reads);
-        let has = |service| u32::from(SERVICES.contains(&service));
+        let has = |service| u32::from(super::FEATURES.contains(&service));
         let services = [
             ("rc", has(Service::Rc)),
             ("uc", has(Service::Uc)),

@@ -7,7 +7,16 @@ use ferrowire_rtl::{bits, Bundle, Sig};
 use ferrowire_spec::wire::opcode::Service;
 
 /// Services that queue pairs of this card can have.
-pub const SERVICES: &[Service] = &[Service::Rc];
+pub const SERVICES: &[Service] = &[Service::Rc, Service::Uc, Service::Ud];
+
+/// Services that the card says it has.
+pub const FEATURES: &[Service] = &[Service::Rc];
+
+/// QP of the general services, a UD QP (IBTA volume 1, 3.9.3.2).
+pub const GSI_QPN: u32 = 1;
+
+/// Its queue key (IBTA volume 1, 9.6.4.1.1.1).
+pub const GSI_QKEY: u32 = 0x8001_0000;
 
 /// Largest `max_rd_atomic` and `max_dest_rd_atomic`.
 pub const MAX_RD_ATOMIC: u32 = 16;
@@ -101,6 +110,22 @@ impl SrqEntry {
             stride: bits(2),
             doorbell_page: bits(16),
         }
+    }
+}
+
+/// An address handle. Its address vector is beside those of the QPs.
+#[derive(Clone, Bundle)]
+pub struct AhEntry {
+    /// It exists.
+    pub valid: Sig,
+    /// Protection domain of the QPs that may use it.
+    pub pd: Sig,
+}
+
+impl AhEntry {
+    /// The shape.
+    pub fn of() -> Self {
+        AhEntry { valid: bits(1), pd: bits(24) }
     }
 }
 

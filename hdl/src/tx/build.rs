@@ -3,7 +3,7 @@
 //! bytes where [`icrc`](super::icrc) puts the ICRC.
 //!
 //! ```text
-//!  av_write --> sum --> [ address vectors: block RAM, one a QP ]
+//!  av_write --> sum --> [ address vectors: block RAM, one a QP, one a handle ]
 //!                              |
 //!  packet ----> read ----------+--> plan ---> network ---> header ----+
 //!               (A)                  (B) |      (C)       shifts (D)  |     +------+
@@ -19,8 +19,12 @@
 //!
 //! What a frame holds follows IBTA 9.2 and 9.3 and annex A17: IPv4 with DF and identification 0, or IPv6; UDP to port
 //! 4791 without checksum; BTH with MigReq set and version 0; pad to a multiple of four. Every field that is not named
-//! in [`TxPacket`] or [`AddressVector`] holds the reset value of the specification's table. Extension headers for which
-//! `TxPacket` has no fields (DETH) take their room and hold zeros; the original value of AtomicAckETH travels in `va`.
+//! in [`TxPacket`] or [`AddressVector`] holds the reset value of the specification's table. The original value of
+//! AtomicAckETH travels in `va`.
+//!
+//! A datagram has an address vector of its own, that of its handle; UDP source port and partition key are the sending QP's
+//! (IBTA 10.2.2.3). Destination QPN and handle travel in `va` as they stand in the WQE, the queue key in `rkey`: neither
+//! is needed for a RETH.
 //!
 //! Latency: 5 cycles from the packet to its first beat, 6 where that beat carries payload, payload at hand.
 //! Throughput: a beat a cycle; a frame of `n` bytes with its ICRC takes `ceil(n / B)` cycles, with no cycle between
@@ -50,12 +54,20 @@ use ferrowire_spec::wire::{
 /// to spare.
 const VERDICTS: u32 = 4;
 
-/// An address vector as it is stored.
+/// An address vector as it is stored: a QP's, or a handle's.
 #[derive(Clone, Bundle)]
 struct Entry {
-    vector: AddressVector,
+    network: Network,
     /// The ones' complement sum over the IPv4 header of a packet without UDP.
     sum: Sig,
+}
+
+/// What of it is the QP's in any case.
+#[derive(Clone, Bundle)]
+struct Ports {
+    udp_sport: Sig,
+    dest_qpn: Sig,
+    pkey: Sig,
 }
 
 /// What stands in front of UDP.
@@ -153,7 +165,10 @@ fn is(opcode: Sig, holds: impl Fn(Opcode) -> bool) -> Sig {
 /// One extension header.
 fn extension(ext: Ext, p: &TxPacket) -> Sig {
     match ext {
-        Ext::Deth => assemble(&deth::LAYOUT, &[]),
+        Ext::Deth => assemble(
+            &deth::LAYOUT,
+            &[(deth::QKEY, p.rkey), (deth::SRCQP, p.qp.zext(u32::from(deth::SRCQP.width)))],
+        ),
         Ext::Reth => {
             assemble(&reth::LAYOUT, &[(reth::VA, p.va), (reth::RKEY, p.rkey), (reth::LEN, p.dma_length)])
         }
@@ -196,8 +211,8 @@ fn extensions(p: &TxPacket) -> (Sig, Sig) {
 }
 
 /// Stage A's result: what follows from the packet and its address vector.
-fn plan(p: &TxPacket, entry: &Entry) -> Planned {
-    let v = &entry.vector;
+fn plan(p: &TxPacket, entry: &Entry, ports: &Ports) -> Planned {
+    let v = &entry.network;
     let (extension, extension_words) = extensions(p);
 
     // Words from the end of the header on: payload and pad.
@@ -216,22 +231,23 @@ fn plan(p: &TxPacket, entry: &Entry) -> Planned {
         + v.vlan.then(plain + vlan::BYTES / 4, lit(HEADER_WORD_BITS, plain))
         + v.ipv6.then(longer, lit(HEADER_WORD_BITS, 0));
 
-    let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, v.udp_sport), (udp::LEN, datagram_bytes)]);
+    let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, ports.udp_sport), (udp::LEN, datagram_bytes)]);
+    let datagram = is_datagram(p.opcode);
     let bth = assemble(
         &bth::LAYOUT,
         &[
             (bth::OPCODE, p.opcode),
             (bth::SE, p.solicited),
             (bth::PAD, pad),
-            (bth::PKEY, v.pkey),
+            (bth::PKEY, ports.pkey),
             (bth::BECN, is(p.opcode, |o| o == Opcode::Cnp)),
-            (bth::DESTQP, v.dest_qpn),
+            (bth::DESTQP, datagram.then(p.va.trunc(24), ports.dest_qpn)),
             (bth::ACKREQ, p.ack_req),
             (bth::PSN, p.psn),
         ],
     );
     Planned {
-        network: Network::of(v),
+        network: v.clone(),
         sum: entry.sum,
         transport: cat(&[udp, bth, extension]),
         datagram_bytes,
@@ -320,9 +336,20 @@ fn fold(sum: Sig) -> Sig {
     once.trunc(16) + once.bit(16).zext(16)
 }
 
-/// The address vectors, read by `qp` where `en` holds. A vector is written with the sum over its IPv4 header, two
+/// Whether the address vector is a handle's.
+fn is_datagram(opcode: Sig) -> Sig {
+    is(opcode, |o| o.extensions().contains(&Ext::Deth))
+}
+
+/// The address vectors, read for the packet where `en` holds. A vector is written with the sum over its IPv4 header, two
 /// cycles after the command.
-fn vectors(m: &Scope, cfg: &RnicConfig, write: TableWrite<AddressVector>, en: Sig, qp: Sig) -> Entry {
+fn vectors(
+    m: &Scope,
+    cfg: &RnicConfig,
+    write: TableWrite<AddressVector>,
+    en: Sig,
+    packet: &TxPacket,
+) -> (Entry, Ports) {
     let fixed = ipv4_header(&Network::of(&write.entry), lit(16, ipv4::BYTES), lit(16, 0));
     let words: Vec<Sig> = fixed.chunks(16).iter().map(Sig::swap_bytes).collect();
     let (low, high) = words.split_at(words.len() / 2);
@@ -341,10 +368,19 @@ fn vectors(m: &Scope, cfg: &RnicConfig, write: TableWrite<AddressVector>, en: Si
         m.set(&high_sum, high);
     });
 
-    let entry = Entry { vector, sum: fold(sum(20, &[low_sum, high_sum])).named("write_sum") };
-    let table = m.mem("vectors", cfg.qps, &entry).style(Style::Block).build();
+    let network = Network::of(&vector);
+    let entry = Entry { network, sum: fold(sum(20, &[low_sum, high_sum])).named("write_sum") };
+    let high_part = cfg.av_bits() - 1;
+    let table = m.mem("vectors", (1 << high_part) + cfg.ahs, &entry).style(Style::Block).build();
     table.write(valid, index, &entry);
-    table.read(m, en, qp, Collision::Old)
+    let ports = Ports { udp_sport: vector.udp_sport, dest_qpn: vector.dest_qpn, pkey: vector.pkey };
+    let of_qp = m.mem("ports", cfg.qps, &ports).style(Style::Block).build();
+    of_qp.write(valid & !index.bit(high_part), index.trunc(cfg.qp_bits()), &ports);
+
+    let datagram = is_datagram(packet.opcode);
+    let handle = packet.va.slice(32, cfg.ah_bits()).zext(high_part);
+    let at = cat(&[m.mux(datagram, &handle, &packet.qp.zext(high_part)), datagram]);
+    (table.read(m, en, at, Collision::Old), of_qp.read(m, en, packet.qp, Collision::Old))
 }
 
 /// Builds frames: one a packet, in order, without the ICRC's value.
@@ -365,16 +401,15 @@ pub fn build(
     let packet = catch(&m.label("packet"), packet);
     let read_valid = m.reg("read_valid", 1).reset(0);
     let read = m.reg_of("read", &packet.payload);
-    m.discard(&read.qp);
     m.discard(&read.fresh);
     let read_moves = m.wire("read_moves", 1);
     packet.accept(!read_valid | read_moves);
-    let entry = vectors(m, cfg, av_write, packet.fire(), packet.qp);
+    let (entry, ports) = vectors(m, cfg, av_write, packet.fire(), &packet);
     m.when(!read_valid | read_moves, |m| m.set(&read_valid, packet.valid));
     m.when(packet.fire(), |m| m.set_all(&read, &packet.payload));
 
     // B: transport headers are known, the rotator gets its command.
-    let worked_out = plan(&read, &entry);
+    let worked_out = plan(&read, &entry, &ports);
     let planned_valid = m.reg("planned_valid", 1).reset(0);
     let planned = m.reg_of("planned", &worked_out);
     let planned_moves = m.wire("planned_moves", 1);
@@ -478,7 +513,7 @@ mod tests {
 
     fn write_shape(cfg: &RnicConfig) -> TableWrite<AddressVector> {
         use ferrowire_rtl::bits;
-        TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: AddressVector::of() }
+        TableWrite { enable: bits(1), index: bits(cfg.av_bits()), entry: AddressVector::of() }
     }
 
     fn sim(cfg: &RnicConfig) -> Sim {
@@ -548,6 +583,7 @@ mod tests {
         sinks: [Sink; 1],
         random: Random,
         vectors: Vec<Vector>,
+        handles: Vec<Vector>,
         poisoned: Vec<bool>,
         expected: Vec<Vec<u8>>,
     }
@@ -566,6 +602,7 @@ mod tests {
                 poisoned: Vec::new(),
                 random: Random::new(seed),
                 vectors: Vec::new(),
+                handles: Vec::new(),
                 expected: Vec::new(),
                 cfg,
             };
@@ -573,6 +610,11 @@ mod tests {
                 let vector = Vector::random(&mut bench.random, qp % 2 == 1, qp / 2 % 2 == 1);
                 bench.write(qp, vector);
                 bench.vectors.push(vector);
+            }
+            for handle in 0..16 {
+                let vector = Vector::random(&mut bench.random, handle % 2 == 0, handle / 2 % 2 == 1);
+                bench.write(1 << (bench.cfg.av_bits() - 1) | handle, vector);
+                bench.handles.push(vector);
             }
             bench.sim.tick();
             bench
@@ -606,7 +648,12 @@ mod tests {
         /// Queues a packet with its payload, and the frame that must come of it.
         fn push(&mut self, p: Packet) {
             let rng = &mut self.random.rng;
-            let (va, rkey, dma_length): (u64, u32, u32) = (rng.random(), rng.random(), rng.random());
+            let (mut va, rkey, dma_length): (u64, u32, u32) = (rng.random(), rng.random(), rng.random());
+            let datagram = p.opcode.extensions().contains(&Ext::Deth);
+            let handle = rng.random_range(0..16usize);
+            if datagram {
+                va = va & 0xffff_ffff | (handle as u64) << 32;
+            }
             let (swap, compare): (u64, u64) = (rng.random(), rng.random());
             let (syndrome, imm, se, ackreq): (u8, u32, bool, bool) =
                 (rng.random(), rng.random(), rng.random(), rng.random());
@@ -634,7 +681,7 @@ mod tests {
             let mut ext = Extensions::default();
             for header in p.opcode.extensions() {
                 match header {
-                    Ext::Deth => ext.deth = Some(Deth::default()),
+                    Ext::Deth => ext.deth = Some(Deth { qkey: rkey, srcqp: p.qp as u32, ..Deth::default() }),
                     Ext::Reth => ext.reth = Some(Reth { va, rkey, len: dma_length }),
                     Ext::AtomicEth => ext.atomic = Some(AtomicEth { va, rkey, swap, compare }),
                     Ext::Aeth => ext.aeth = Some(Aeth { syndrome, msn }),
@@ -644,7 +691,16 @@ mod tests {
                     Ext::Cnp => ext.cnp = Some(Cnp::default()),
                 }
             }
-            let v = self.vectors[p.qp];
+            let own = self.vectors[p.qp];
+            let v = match datagram {
+                false => own,
+                true => Vector {
+                    sport: own.sport,
+                    pkey: own.pkey,
+                    dest_qpn: va as u32 & 0xff_ffff,
+                    ..self.handles[handle]
+                },
+            };
             let (dscp, ecn) = (v.traffic_class >> 2, v.traffic_class & 3);
             let ip = match v.ipv6 {
                 false => Ip::V4(Ipv4 {

@@ -4,7 +4,7 @@
 crate::table::registers! {
     /// How much the card holds. Constant.
     block "capabilities", 0x0040, 0xc0 bytes;
-    /// Queue pairs; QPNs are below it. 0 and 1 are not given out.
+    /// Queue pairs; QPNs are below it. 0 is not given out, 1 is QP1 (GSI): UD, with the queue key 0x80010000.
     MAX_QP max_qp @ 0x00 {
         /// Count.
         value @ 0, 32, RO;
@@ -29,7 +29,7 @@ crate::table::registers! {
         /// Count; 0: none.
         value @ 0, 32, RO;
     }
-    /// Address handles.
+    /// Address handles; their numbers are below it.
     MAX_AH max_ah @ 0x14 {
         /// Count; 0: none.
         value @ 0, 32, RO;

@@ -15,11 +15,11 @@ crate::table::codes! {
     RegMr = 0x03, "REG_MR";
     /// Remove a region. Object: key. When it completes, no access by the key is in progress.
     DeregMr = 0x04, "DEREG_MR";
-    /// Make a queue pair, in RESET. Object: QPN.
+    /// Make a queue pair, in RESET. Object: QPN; 1 is QP1 (GSI), which is UD and has the queue key 0x80010000.
     CreateQp = 0x05, "CREATE_QP";
     /// Change a queue pair's state or attributes. Object: QPN.
     ModifyQp = 0x06, "MODIFY_QP";
-    /// Give a queue pair its address vector, for the next `MODIFY_QP` with the attribute `AV`. Object: QPN.
+    /// Give a queue pair its address vector, for the next `MODIFY_QP` with the attribute `AV`. Object: QPN, not of UD.
     SetAv = 0x07, "SET_AV";
     /// Ask for a queue pair's state and PSNs. Object: QPN.
     QueryQp = 0x08, "QUERY_QP";
@@ -36,9 +36,9 @@ crate::table::codes! {
     /// Remove a shared receive queue. Object: SRQN. Busy while a queue pair uses it. When it completes, the card touches none of its
     /// memory, and no event is written about it.
     DestroySrq = 0x0e, "DESTROY_SRQ";
-    /// Make an address handle. Object: its number.
+    /// Make an address handle, for the UD queue pairs of its protection domain. Object: its number.
     CreateAh = 0x0f, "CREATE_AH";
-    /// Remove an address handle. Object: its number.
+    /// Remove an address handle; who still sends to it sends to the next of that number. Object: its number.
     DestroyAh = 0x10, "DESTROY_AH";
     /// Make a memory window, not bound. Object: key.
     AllocMw = 0x11, "ALLOC_MW";
