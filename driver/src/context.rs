@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ferrowire_spec::csr::{capabilities as cap, identity, timers, DropReason, HwCounter, TrafficCounter};
+use ferrowire_spec::qp_state::GSI_QPN;
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::{Field, Psn, Register, LAYOUT_HASH};
 
@@ -51,7 +52,7 @@ pub struct Capabilities {
     pub mtt_entries: u32,
     /// Shared receive queues; 0: none.
     pub max_srq: u32,
-    /// Address handles; 0: none.
+    /// Address handles of datagrams; 0: none.
     pub max_ah: u32,
     /// Protection domains.
     pub max_pd: u32,
@@ -171,9 +172,19 @@ pub(crate) struct Tables {
     pub(crate) asynchronous: Asynchronous,
     pub(crate) qps: Numbers,
     pub(crate) srqs: Numbers,
+    pub(crate) ahs: Numbers,
     pub(crate) keys: Keys,
     pub(crate) mtt: Ranges,
     pub(crate) random: Random,
+}
+
+impl Tables {
+    /// A QPN may be used again. That of QP1 is nobody else's.
+    pub(crate) fn give_back_qp(&mut self, qpn: u32) {
+        if qpn != GSI_QPN {
+            self.qps.give_back(qpn);
+        }
+    }
 }
 
 /// What all objects of a card share.
@@ -289,6 +300,7 @@ impl Context {
             asynchronous: Asynchronous::new(),
             qps: Numbers::new(2, capabilities.max_qp),
             srqs: Numbers::new(0, capabilities.max_srq),
+            ahs: Numbers::new(0, capabilities.max_ah),
             keys: Keys::new(capabilities.max_mr),
             mtt: Ranges::new(capabilities.mtt_entries.into()),
             random: options.seed.map_or(Random::Os, Random::Seeded),

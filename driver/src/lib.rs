@@ -3,8 +3,9 @@
 //!
 //! A program gives [`Context::open`] a [`Bus`], the way to a card, and gets objects with the names and rules of
 //! the verbs (IBTA volume 1, chapters 10 and 11): [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`EventQueue`],
-//! [`Qp`], [`SharedReceiveQueue`].
-//! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, as far as the card has them.
+//! [`Qp`], [`SharedReceiveQueue`], [`AddressHandle`].
+//! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, SEND and RDMA WRITE over unreliable ones,
+//! and datagrams, as far as the card has them.
 //!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
 //!   whether it worked.
@@ -63,6 +64,7 @@
 #![deny(unsafe_code)]
 
 mod access;
+mod ah;
 mod av;
 mod bus;
 mod command;
@@ -87,6 +89,7 @@ mod tables;
 mod work;
 
 pub use access::AccessFlags;
+pub use ah::AddressHandle;
 pub use av::AddressVector;
 pub use bus::{Bus, BusError, DmaBuffer, DmaMapping};
 pub use congestion::CongestionControl;
@@ -102,7 +105,7 @@ pub use qp::{
     RtsAttributes, State, StepError,
 };
 pub use recv::{PostRecv, RecvWr};
-pub use send::{Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
+pub use send::{Datagram, Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
 pub use srq::{SharedReceiveQueue, SrqInitAttr, SrqStatus};
 pub use sys::HostMemory;
 

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use ferrowire_spec::qp_state::{check, AttributeBit, Attributes, QpState};
+use ferrowire_spec::qp_state::{check, AttributeBit, Attributes, QpState, GSI_QPN};
 use ferrowire_spec::queue::command::create_qp::CreateQp;
 use ferrowire_spec::queue::command::modify_qp::ModifyQp;
 use ferrowire_spec::queue::command::PathMtu;
@@ -53,13 +53,30 @@ pub struct QpInitAttr {
     pub max_recv_sge: u8,
     /// Every send is signalled.
     pub sq_sig_all: bool,
+    /// It is QP1, the one of the general services (GSI): UD, with the queue key [`GSI_QKEY`](ferrowire_spec::qp_state::GSI_QKEY).
+    /// A card has one.
+    pub gsi: bool,
 }
 
 impl QpInitAttr {
     /// A reliable connection with queues of 64 work requests of one SGE.
     pub fn rc(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+        Self::of(Service::Rc, send_cq, recv_cq)
+    }
+
+    /// An unreliable connection, likewise.
+    pub fn uc(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+        Self::of(Service::Uc, send_cq, recv_cq)
+    }
+
+    /// Unreliable datagrams, likewise. Messages have up to one path MTU, 4,096 bytes.
+    pub fn ud(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+        Self::of(Service::Ud, send_cq, recv_cq)
+    }
+
+    fn of(service: Service, send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
         Self {
-            service: Service::Rc,
+            service,
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
             max_send_wr: 64,
@@ -69,6 +86,7 @@ impl QpInitAttr {
             max_recv_wr: 64,
             max_recv_sge: 1,
             sq_sig_all: false,
+            gsi: false,
         }
     }
 }
@@ -232,6 +250,8 @@ pub struct RtrAttributes {
     pub access: Option<AccessFlags>,
     /// Another partition than that given with INIT.
     pub pkey: Option<u16>,
+    /// Another queue key than that given with INIT; UD.
+    pub qkey: Option<u32>,
 }
 
 /// Attributes for RTR to RTS.
@@ -251,6 +271,10 @@ pub struct RtsAttributes {
     pub access: Option<AccessFlags>,
     /// Another timer code than that given with RTR.
     pub min_rnr_timer: Option<u8>,
+    /// Another queue key than that given before; UD.
+    pub qkey: Option<u32>,
+    /// UDP source port of datagrams; UD.
+    pub sport: Option<u16>,
 }
 
 impl From<InitAttributes> for QpAttributes {
@@ -271,6 +295,7 @@ impl From<RtrAttributes> for QpAttributes {
             sport: a.sport,
             access: a.access,
             pkey: a.pkey,
+            qkey: a.qkey,
             ..Self::default()
         }
     }
@@ -286,6 +311,8 @@ impl From<RtsAttributes> for QpAttributes {
             max_rd_atomic: a.max_rd_atomic,
             access: a.access,
             min_rnr_timer: a.min_rnr_timer,
+            qkey: a.qkey,
+            sport: a.sport,
             ..Self::default()
         }
     }
@@ -483,7 +510,7 @@ impl Inner {
         self.send_cq.detach(self.qpn);
         self.recv_cq.detach(self.qpn);
         if result.is_ok() {
-            self.device().tables(|t| t.qps.give_back(self.qpn));
+            self.device().tables(|t| t.give_back_qp(self.qpn));
         } else {
             self.sends.0.leak();
             if let Receives::Own(queue) = &mut self.receives {
@@ -686,12 +713,15 @@ impl ProtectionDomain {
         let has = match attr.service {
             Service::Rc => can.rc,
             Service::Uc => can.uc,
-            // Work requests to address handles are not there yet.
-            Service::Ud | Service::Cnp => false,
+            Service::Ud => can.ud,
+            Service::Cnp => false,
         };
         if !has {
             let fix = "card or driver do not have the service; see the card's features".into();
             return Err(refuse("service", attr.service.code().into(), fix));
+        }
+        if attr.gsi && attr.service != Service::Ud {
+            return Err(refuse("service", attr.service.code().into(), "QP1 is UD; take that".into()));
         }
         let log2_of = |attribute, count: u32, max: u8| {
             let log2 = count.checked_next_power_of_two().map(|n| n.trailing_zeros() as u8);
@@ -725,7 +755,10 @@ impl ProtectionDomain {
             Receives::Own(RecvQueue(queue)) => (queue.log2(), queue.stride(), queue.bus_address()),
             Receives::Shared { .. } => (0, 0, 0),
         };
-        let qpn = device.take(CREATE, "queue pairs", can.max_qp, |t| &mut t.qps)?;
+        let qpn = match attr.gsi {
+            true => GSI_QPN,
+            false => device.take(CREATE, "queue pairs", can.max_qp, |t| &mut t.qps)?,
+        };
         let result = device.commands.run(CommandOpcode::CreateQp, qpn, |token| {
             CreateQp {
                 token,
@@ -755,7 +788,7 @@ impl ProtectionDomain {
                     queue.0.leak();
                 }
             } else {
-                device.tables(|t| t.qps.give_back(qpn));
+                device.tables(|t| t.give_back_qp(qpn));
             }
             return Err(error);
         }
@@ -764,7 +797,7 @@ impl ProtectionDomain {
             service: attr.service,
             state: QpState::Reset,
             live: true,
-            sends: SendQueue(sends),
+            sends: SendQueue(sends, attr.service),
             receives,
             send_cq: Arc::clone(&attr.send_cq.cq),
             recv_cq: Arc::clone(&attr.recv_cq.cq),

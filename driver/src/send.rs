@@ -2,9 +2,12 @@
 //! The send queue: work requests in, WQEs out.
 
 use ferrowire_spec::queue::doorbell::{self, sq::SqDoorbell};
+use ferrowire_spec::queue::send_wqe::ud::SendWqeUd;
 use ferrowire_spec::queue::send_wqe::{self, SendWqe, INLINE_AT, SGES_PER_UNIT};
 use ferrowire_spec::queue::{SendOpcode, WQE_UNIT};
+use ferrowire_spec::wire::opcode::Service;
 
+use crate::ah::AddressHandle;
 use crate::context::Device;
 use crate::error::{Error, Result};
 use crate::work::{limit, refuse, total, unit_of, WorkQueue, MAX_MESSAGE};
@@ -153,6 +156,17 @@ impl Payload<'_> {
     }
 }
 
+/// Where a datagram goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Datagram<'a> {
+    /// The way to the port.
+    pub ah: &'a AddressHandle,
+    /// Queue pair there.
+    pub qpn: u32,
+    /// That queue pair's queue key; with the highest bit set, the sender's own is sent (IBTA 10.2.5).
+    pub qkey: u32,
+}
+
 /// A work request for the send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendWr<'a> {
@@ -162,12 +176,14 @@ pub struct SendWr<'a> {
     signaled: bool,
     solicited: bool,
     fence: bool,
+    to: Option<Datagram<'a>>,
 }
 
 impl<'a> SendWr<'a> {
     /// A work request that the caller knows as `wr_id`, not signalled.
     pub fn new(wr_id: u64, op: SendOp, payload: impl Into<Payload<'a>>) -> Self {
-        Self { wr_id, op, payload: payload.into(), signaled: false, solicited: false, fence: false }
+        let payload = payload.into();
+        Self { wr_id, op, payload, signaled: false, solicited: false, fence: false, to: None }
     }
 
     /// A SEND of `payload`.
@@ -225,14 +241,63 @@ impl<'a> SendWr<'a> {
         Self { solicited: true, ..self }
     }
 
+    /// Send it as a datagram to queue pair `qpn` at the port that `ah` leads to, with its queue key `qkey`; with the highest bit
+    /// of that set, the sender's own is sent (IBTA 10.2.5). Work requests of UD need it, and no others may have it.
+    pub fn to(self, ah: &'a AddressHandle, qpn: u32, qkey: u32) -> Self {
+        Self { to: Some(Datagram { ah, qpn, qkey }), ..self }
+    }
+
     /// Begin only when all earlier READs and atomics are answered (IBTA 10.8.3.3).
     pub fn fenced(self) -> Self {
         Self { fence: true, ..self }
     }
 }
 
-/// The poster's side of a send queue.
-pub(crate) struct SendQueue(pub(crate) WorkQueue);
+/// The first unit of a WQE, but for inline data.
+fn first_unit(wr: &SendWr<'_>, sge: Sge) -> Result<[u8; WQE_UNIT]> {
+    let (inline, num_sge, inline_len) = match wr.payload {
+        Payload::Sges(sges) => (false, sges.len() as u8, 0),
+        Payload::Inline(data) => (true, 0, data.len() as u16),
+    };
+    let wqe = fields(&wr.op);
+    let bytes = match wr.to {
+        None => SendWqe {
+            signaled: wr.signaled,
+            solicited: wr.solicited,
+            fence: wr.fence,
+            inline,
+            num_sge,
+            inline_len,
+            sge0_addr: sge.address,
+            sge0_lkey: sge.lkey,
+            sge0_len: sge.bytes,
+            ..wqe
+        }
+        .to_bytes(),
+        Some(to) => SendWqeUd {
+            opcode: wqe.opcode,
+            signaled: wr.signaled,
+            solicited: wr.solicited,
+            fence: wr.fence,
+            inline,
+            num_sge,
+            imm: wqe.imm,
+            dest_qpn: to.qpn,
+            ah: to.ah.number(),
+            qkey: to.qkey,
+            inline_len,
+            sge0_addr: sge.address,
+            sge0_lkey: sge.lkey,
+            sge0_len: sge.bytes,
+            ..SendWqeUd::default()
+        }
+        .to_bytes(),
+    };
+    bytes.map_err(|e| Error::from_spec(OPERATION, e))
+}
+
+/// The poster's side of a send queue, and the queue pair's service.
+pub(crate) struct SendQueue(pub(crate) WorkQueue, pub(crate) Service);
 
 impl SendQueue {
     /// What is wrong with a work request by itself, for this card and this queue.
@@ -257,6 +322,19 @@ impl SendQueue {
         if bytes > MAX_MESSAGE {
             return refuse("length", bytes, "a message has at most 2^31 bytes; post several");
         }
+        match (self.1 == Service::Ud, wr.to) {
+            (true, None) => {
+                return refuse("to", 0, "a datagram has an address of its own; give it with `to`");
+            }
+            (false, Some(to)) => {
+                let fix = "the queue pair is connected to its peer; leave `to` out";
+                return refuse("to", to.ah.number().into(), fix);
+            }
+            (true, Some(to)) if !std::ptr::eq(&*to.ah.pd().device, device) => {
+                return Err(Error::Foreign { operation: OPERATION, what: "ah", of: "card" });
+            }
+            _ => {}
+        }
         let inline = matches!(wr.payload, Payload::Inline(_));
         match wr.op {
             SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } if inline => {
@@ -274,31 +352,22 @@ impl SendQueue {
 
     fn post(&mut self, device: &Device, qpn: u32, wr: &SendWr<'_>) -> Result<()> {
         self.check(device, wr)?;
-        let Self(queue) = self;
+        let Self(queue, _) = self;
         if queue.room() == 0 {
             return Err(Error::SendQueueFull { qpn, size: queue.size() });
         }
-        let wqe =
-            SendWqe { signaled: wr.signaled, solicited: wr.solicited, fence: wr.fence, ..fields(&wr.op) };
-        let first_of = |wqe: SendWqe| wqe.to_bytes().map_err(|e| Error::from_spec(OPERATION, e));
         match wr.payload {
             Payload::Sges(sges) => {
                 let (first, rest) = sges.split_first().map_or((None, sges), |(f, r)| (Some(f), r));
                 let sge0 = first.copied().unwrap_or(Sge { address: 0, lkey: 0, bytes: 0 });
-                let unit = first_of(SendWqe {
-                    num_sge: sges.len() as u8,
-                    sge0_addr: sge0.address,
-                    sge0_lkey: sge0.lkey,
-                    sge0_len: sge0.bytes,
-                    ..wqe
-                })?;
+                let unit = first_unit(wr, sge0)?;
                 for (i, four) in rest.chunks(SGES_PER_UNIT).enumerate() {
                     queue.write(1 + i, &unit_of(OPERATION, four)?);
                 }
                 queue.write(0, &unit);
             }
             Payload::Inline(data) => {
-                let mut unit = first_of(SendWqe { inline: true, inline_len: data.len() as u16, ..wqe })?;
+                let mut unit = first_unit(wr, Sge { address: 0, lkey: 0, bytes: 0 })?;
                 let (first, rest) = data.split_at(data.len().min(WQE_UNIT - INLINE_AT));
                 unit[INLINE_AT..][..first.len()].copy_from_slice(first);
                 for (i, part) in rest.chunks(WQE_UNIT).enumerate() {

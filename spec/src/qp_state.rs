@@ -7,6 +7,12 @@
 
 use crate::wire::opcode::Service;
 
+/// Number of QP1, the queue pair of the general services (GSI); it is UD (IBTA chapter 13).
+pub const GSI_QPN: u32 = 1;
+
+/// Queue key of QP1, the same on every port.
+pub const GSI_QKEY: u32 = 0x8001_0000;
+
 crate::table::codes! {
     /// State of a queue pair.
     enum QpState, "qp_state";

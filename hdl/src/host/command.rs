@@ -23,7 +23,7 @@
 use super::dma::{write_entry, EntryWrite};
 use super::{
     pds, AhEntry, CommandControl, CommandProgress, CqEntry, EqEntry, SrqControl, SrqEntry, SrqStatus,
-    GSI_QKEY, GSI_QPN, MAX_CQ_LOG2, SERVICES,
+    MAX_CQ_LOG2, SERVICES,
 };
 use crate::config::RnicConfig;
 use crate::context::{QpRecord, QpUpdate};
@@ -33,7 +33,7 @@ use crate::types::{
     AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, TableWrite,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
-use ferrowire_spec::qp_state::{AttributeBit, Attributes, TRANSITIONS};
+use ferrowire_spec::qp_state::{AttributeBit, Attributes, GSI_QKEY, GSI_QPN, TRANSITIONS};
 use ferrowire_spec::queue::command::{
     self as spec, create_ah, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq, reg_mr,
     set_av, PathMtu,

@@ -12,12 +12,6 @@ pub const SERVICES: &[Service] = &[Service::Rc, Service::Uc, Service::Ud];
 /// Services that the card says it has.
 pub const FEATURES: &[Service] = &[Service::Rc];
 
-/// QP of the general services, a UD QP (IBTA volume 1, 3.9.3.2).
-pub const GSI_QPN: u32 = 1;
-
-/// Its queue key (IBTA volume 1, 9.6.4.1.1.1).
-pub const GSI_QKEY: u32 = 0x8001_0000;
-
 /// Largest `max_rd_atomic` and `max_dest_rd_atomic`.
 pub const MAX_RD_ATOMIC: u32 = 16;
 
