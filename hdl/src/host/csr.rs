@@ -24,7 +24,7 @@
 //! place cannot be written while it is enabled. A request waits only for the doorbell FIFO, whose taker does not wait
 //! for the host.
 
-use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC};
+use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC, SERVICES};
 use crate::config::RnicConfig;
 use crate::context::congestion::CongestionControl;
 use crate::stream::fifo;
@@ -264,7 +264,7 @@ impl Map {
         self.constant(&BLOCK, &WQE_LIMITS, &[("max_send_sge", 16), ("max_inline", 256)]);
         let reads = [("max_rd_atomic", MAX_RD_ATOMIC), ("max_dest_rd_atomic", MAX_RD_ATOMIC)];
         self.constant(&BLOCK, &READ_LIMITS, &reads);
-        let has = |service| u32::from(super::FEATURES.contains(&service));
+        let has = |service| u32::from(SERVICES.contains(&service));
         let services = [
             ("rc", has(Service::Rc)),
             ("uc", has(Service::Uc)),
@@ -643,7 +643,8 @@ mod tests {
             assert_eq!(bench.read(cap(&capabilities::MAX_QP), false), u64::from(bench.cfg.qps));
             assert_eq!(bench.read(cap(&capabilities::MTT_ENTRIES), false), u64::from(bench.cfg.page_entries));
             assert_eq!(bench.read(cap(&capabilities::PAGE_SHIFTS), false), 1 << 12 | 1 << 21 | 1 << 30);
-            assert_eq!(bench.read(cap(&capabilities::FEATURES), false) & 7, 1);
+            assert_eq!(bench.read(cap(&capabilities::FEATURES), false) & 7, 7);
+            assert_eq!(bench.read(cap(&capabilities::MAX_AH), false), u64::from(bench.cfg.ahs));
             assert_eq!(bench.read(0x3000, true), 0);
             assert_eq!(bench.read(0xff_fff8, true), 0);
         }

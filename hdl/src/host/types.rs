@@ -9,9 +9,6 @@ use ferrowire_spec::wire::opcode::Service;
 /// Services that queue pairs of this card can have.
 pub const SERVICES: &[Service] = &[Service::Rc, Service::Uc, Service::Ud];
 
-/// Services that the card says it has.
-pub const FEATURES: &[Service] = &[Service::Rc];
-
 /// Largest `max_rd_atomic` and `max_dest_rd_atomic`.
 pub const MAX_RD_ATOMIC: u32 = 16;
 
