@@ -34,7 +34,7 @@ fn schedule_elaborates() {
             m,
             cfg,
             broadcast(m, cfg),
-            m.stream_in("start", &QpInit::of(cfg)),
+            m.stream_in("start", &SqStart::of(cfg)),
             m.input("started", 1),
             m.stream_in("doorbell", &SqDoorbell::of(cfg)),
             m.stream_in("resume", &Resume::of(cfg)),
@@ -68,13 +68,14 @@ fn segment_and_commit_elaborate() {
             m,
             cfg,
             b.clone(),
-            m.input_of("starting", &QpInit::of(cfg)),
+            m.input_of("starting", &SqStart::of(cfg)),
             wqes,
             m.stream_in("restarts", &Restart::of(cfg)),
             m.input_of("oldest", &Oldest::write_of(cfg)),
             m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
             m.input_of("waiting", &Waiting::of(cfg)),
             m.input_of("gate", &Gate::write_of(cfg)),
+            m.input_of("handles", &crate::host::AhEntry::write_of(cfg)),
         );
         m.output("charge", &s.charge);
         m.stream_out("resume", s.resume);
@@ -104,7 +105,7 @@ fn segment_and_commit_elaborate() {
         let l = launch(
             m,
             cfg,
-            m.input_of("starting2", &QpInit::of(cfg)),
+            m.input_of("starting2", &SqStart::of(cfg)),
             c.reports,
             c.packets,
             p.verdicts,
@@ -131,7 +132,7 @@ fn segment_and_commit_elaborate() {
 fn completer_elaborates() {
     each("bench", |m, cfg| {
         let input = crate::completer::Input {
-            init: m.stream_in("init", &QpInit::of(cfg)),
+            init: m.stream_in("init", &SqStart::of(cfg)),
             sent: m.stream_in("sent", &crate::requester::Sent::of(cfg)),
             departed: m.stream_in("departed", &crate::context::timer::Departed::of(cfg)),
             answers: m.stream_in("answers", &Headers::of()),

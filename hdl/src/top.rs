@@ -57,6 +57,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     // Host: registers, commands, QP context, doorbells.
     let progress = m.wire_of("progress", &CommandProgress::of());
     let (reply, replies) = m.later("reply", &QpRecord::of(cfg));
+    let (fault_s, send_faults) = m.later("send_fault", &bits(cfg.qp_bits()));
     let (fault_e, engine_faults) = m.later("engine_fault", &bits(cfg.qp_bits()));
     let (fault_q, writer_faults) = m.later("writer_fault", &bits(cfg.qp_bits()));
     let pulses = m.wire_of("pulses", &vec![bits(1); PULSES.len()]);
@@ -74,7 +75,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     command_reads.connect(commands.read);
     let drained = m.wire_of("drained", &Drained::of(cfg));
     let faults = vec![fault_e, fault_q];
-    let context = qp(m, cfg, commands.query, commands.update, faults, drained.clone());
+    let context = qp(m, cfg, commands.query, commands.update, fault_s, faults, drained.clone());
     replies.connect(context.reply);
     let (cqs, eqs) = (commands.cqs, commands.eqs);
     let srqs = commands.srqs;
@@ -93,6 +94,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let control = Control {
         broadcast: context.broadcast,
         addresses: commands.vectors,
+        handles: commands.ahs,
         keys: commands.keys,
         pages: commands.pages,
         responder: context.responder,
@@ -113,8 +115,8 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     receive_reads.connect(reads.next().expect("reads of receive WQEs"));
     reply_reads.connect(reads.next().expect("reads for responses"));
     recall_reads.connect(reads.next().expect("reads of WQEs that are answered"));
-    let core_faults = crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.faults);
-    engine_faults.connect(core_faults);
+    send_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.send_faults));
+    engine_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.faults));
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
     let writer = cq(m, cfg, completions, cqs.clone(), bells.cq);
     writer_faults.connect(writer.faults);

@@ -24,7 +24,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::{self, congestion, CongestionControl, Gate};
 use crate::context::timer::Departed;
 use crate::host::event::Report;
-use crate::host::{SrqControl, SrqStatus};
+use crate::host::{AhEntry, SrqControl, SrqStatus};
 use crate::memory::translate;
 use crate::requester::{
     commit, fetch, gather, launch, list, payload, schedule, segment, take_turns, Sources,
@@ -37,7 +37,7 @@ use crate::tx::build::build;
 use crate::tx::icrc::{append, FRAMES};
 use crate::types::{
     reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Oldest,
-    QpBroadcast, QpInit, SqDoorbell, TableWrite,
+    QpBroadcast, QpInit, SqDoorbell, SqStart, TableWrite,
 };
 use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -49,6 +49,8 @@ pub struct Control {
     pub broadcast: QpBroadcast,
     /// Address vectors.
     pub addresses: TableWrite<AddressVector>,
+    /// Address handles.
+    pub handles: TableWrite<AhEntry>,
     /// Keys.
     pub keys: TableWrite<KeyEntry>,
     /// Page table.
@@ -56,7 +58,7 @@ pub struct Control {
     /// Responders that start.
     pub responder: Stream<QpInit>,
     /// Requesters that start.
-    pub requester: Stream<QpInit>,
+    pub requester: Stream<SqStart>,
     /// Doorbells of send queues.
     pub doorbell: Stream<SqDoorbell>,
     /// Shared receive queues.
@@ -125,6 +127,8 @@ pub struct Transport {
     pub writes: Vec<Stream<DmaWrite>>,
     /// Completions of sends and of receives.
     pub completions: Vec<Stream<Completion>>,
+    /// QPs whose send queue has failed.
+    pub send_faults: Vec<Stream<Sig>>,
     /// QPs that go to the error state.
     pub faults: Vec<Stream<Sig>>,
     /// Shared receive queues that run low.
@@ -215,6 +219,7 @@ pub fn transport(
         reads_done.clone(),
         scheduled.waiting,
         gate.clone(),
+        control.handles,
     );
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
     resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
@@ -248,8 +253,9 @@ pub fn transport(
     let mut takers = launched.started.into_iter();
     let mut taker = || takers.next().expect("the completer, commit and payload");
     let completer_start = taker();
-    unbars.connect(taker());
-    clears.connect(taker());
+    let whose = |start: &SqStart| QpInit { qp: start.qp, psn: start.psn };
+    unbars.connect(taker().map(whose));
+    clears.connect(taker().map(whose));
 
     // Receive.
     let (frame, parsed) = rx::parse::parse(m, cfg, wire);
@@ -359,7 +365,8 @@ pub fn transport(
         reads: vec![scheduled.read, committed.read, responded.read, responded.reply_read, tracked.read],
         writes: vec![responded.write, responded.atomic_write],
         completions: std::iter::once(tracked.completions).chain(responded.completions).collect(),
-        faults: tracked.faults.into_iter().chain(responded.faults).collect(),
+        send_faults: tracked.faults,
+        faults: responded.faults,
         reports: responded.reports,
         status: responded.status,
         busy: responded.busy,
@@ -399,6 +406,7 @@ mod tests {
                             entry: AddressVector::of(),
                         },
                     ),
+                    handles: m.input_of("handles", &AhEntry::write_of(&cfg)),
                     keys: m.input_of(
                         "keys",
                         &TableWrite { enable: bits(1), index: key_bits, entry: KeyEntry::of(&cfg) },
@@ -408,7 +416,7 @@ mod tests {
                         &TableWrite { enable: bits(1), index: page_bits, entry: bits(52) },
                     ),
                     responder: m.stream_in("start_responder", &QpInit::of(&cfg)),
-                    requester: m.stream_in("start_requester", &QpInit::of(&cfg)),
+                    requester: m.stream_in("start_requester", &SqStart::of(&cfg)),
                     doorbell: m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
                     shared: m.input_of("shared", &SrqControl::of(&cfg)),
                     receive: m.stream_in("receive_doorbell", &RqDoorbell::of(&cfg)),
@@ -427,7 +435,7 @@ mod tests {
                 for (i, completion) in out.completions.into_iter().enumerate() {
                     m.stream_out(&format!("completion{i}"), completion);
                 }
-                for (i, fault) in out.faults.into_iter().enumerate() {
+                for (i, fault) in out.send_faults.into_iter().chain(out.faults).enumerate() {
                     m.stream_out(&format!("fault{i}"), fault);
                 }
                 m.output("events", &out.events);

@@ -385,13 +385,12 @@ impl QpBroadcast {
     }
 }
 
-/// One side of a QP starts from nothing with this PSN: the responder on the way to RTR, requester and completer on
-/// the way to RTS. The payload stays the same from the offer until it is taken, which is when the start is done.
+/// The responder of a QP starts from nothing with this PSN, on the way to RTR. The payload stays the same from the offer until it is taken, which is when the start is done.
 #[derive(Clone, Bundle)]
 pub struct QpInit {
     /// Which QP.
     pub qp: Sig,
-    /// First PSN expected, or sent.
+    /// First PSN expected.
     pub psn: Sig,
 }
 
@@ -399,6 +398,27 @@ impl QpInit {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
         QpInit { qp: bits(cfg.qp_bits()), psn: bits(24) }
+    }
+}
+
+/// A send queue starts: from nothing on the way to RTS, or behind what was flushed after an error. `index` and `psn` are known where
+/// it has passed the scheduler and the segmenter. Otherwise as [`QpInit`].
+#[derive(Clone, Bundle)]
+pub struct SqStart {
+    /// Which QP.
+    pub qp: Sig,
+    /// First PSN.
+    pub psn: Sig,
+    /// Index of its first WQE.
+    pub index: Sig,
+    /// It goes on after an error: index and PSN follow those of before.
+    pub recovers: Sig,
+}
+
+impl SqStart {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        SqStart { qp: bits(cfg.qp_bits()), psn: bits(24), index: bits(16), recovers: bits(1) }
     }
 }
 

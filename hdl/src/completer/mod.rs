@@ -27,7 +27,7 @@ use crate::requester::{Flush, KeptUnit, Restart, Sent};
 use crate::responder::{Outcome, Run};
 use crate::stream::fifo;
 use crate::types::{
-    Completion, DmaReadData, DmaReadRequest, Headers, Oldest, QpBroadcast, QpInit, ReadsDone, TableWrite,
+    Completion, DmaReadData, DmaReadRequest, Headers, Oldest, QpBroadcast, ReadsDone, SqStart, TableWrite,
 };
 use ferrowire_rtl::{Interface, Scope, Sig, Stream};
 
@@ -64,7 +64,7 @@ pub struct Completer {
 #[derive(Interface)]
 pub struct Input {
     /// QPs that start.
-    pub init: Stream<QpInit>,
+    pub init: Stream<SqStart>,
     /// What was sent.
     pub sent: Stream<Sent>,
     /// QPs of which a request leaves for the wire. It is always taken.
@@ -101,6 +101,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         init: recorded.init,
         answer: answers,
         failed: recorded.failed,
+        own: recorded.own,
         flush: recorded.flush,
         expired,
     };

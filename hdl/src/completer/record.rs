@@ -17,6 +17,9 @@
 //! counts. Only what is sent for the first time changes a list. A WQE that failed has no place: its index and cause stand in
 //! the QP's row.
 //!
+//! Messages of UC and UD, which nobody acknowledges, are done when they are sent (IBTA volume 1, 9.8.1, 9.8.3): behind their record
+//! their QP stands in a line for `track`, once however many messages it has sent meanwhile.
+//!
 //! A QP that goes to RESET gives its places back: whoever used it may never start it again. What comes of it afterwards, from
 //! its former life, is forgotten.
 //!
@@ -25,10 +28,11 @@
 use crate::config::RnicConfig;
 use crate::context::resets;
 use crate::requester::{messages, FirstSge, Flush, Sent};
-use crate::stream::deep_fifo;
-use crate::types::{QpBroadcast, QpInit, TableWrite};
+use crate::stream::{deep_fifo, fifo};
+use crate::types::{QpBroadcast, SqStart, TableWrite};
 use ferrowire_rtl::{bits, clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
+use ferrowire_spec::wire::opcode::Service;
 
 /// A message in the pool.
 #[derive(Clone, Bundle)]
@@ -121,10 +125,12 @@ pub struct Recorded {
     pub failed: Stream<Sig>,
     /// A place that was kept for a message is not needed.
     pub credit: Sig,
+    /// QPs without acknowledgements that have sent messages: an entry for each QP at most, behind the record of them.
+    pub own: Stream<Sig>,
     /// QPs that went to RESET, behind all that was sent before.
     pub reset: Stream<Sig>,
     /// QPs that start, likewise.
-    pub init: Stream<QpInit>,
+    pub init: Stream<SqStart>,
     /// QPs to flush, likewise.
     pub flush: Stream<Flush>,
 }
@@ -152,7 +158,7 @@ pub fn record(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
-    init: Stream<QpInit>,
+    init: Stream<SqStart>,
     sent: Stream<Sent>,
     flush: Stream<Flush>,
     freed: Freed,
@@ -251,6 +257,24 @@ pub fn record(
     let failed = Stream::new(m, "fail", writing & fails, qp);
     m.assert(!failed.valid | failed.ready, "a QP fails here and by its payload, then it is barred");
     let failed = deep_fifo(&m.label("failed"), 2 * cfg.qps, failed);
+    // What nobody acknowledges is done with its record. The mark of a QP that stands in the line has one writer: one leaves the line
+    // in a cycle in which none enters.
+    let given = &broadcast.attributes;
+    let alone = given.entry.service.ne(Service::Rc.code());
+    let alones = m.mem("alone", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    alones.write(given.enable, given.index, &alone);
+    let ends_alone = pushes & alones.read_now(qp);
+    let marks = m.mem("marks", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let joins = ends_alone & !marks.read_now(qp);
+    let joining = Stream::new(m, "joining", joins, qp);
+    m.assert(!joining.valid | joining.ready, "the line has a place for every QP");
+    let line = deep_fifo(&m.label("line"), cfg.qps, joining);
+    let own = Stream::new(m, "own", line.valid & !writing & !sweeping, line.payload);
+    let leaves = own.fire();
+    line.accept(leaves);
+    let marked = m.mux(joins | sweeping, &qp, &line.payload);
+    marks.write(joins | leaves | sweeping, marked, &joins);
+    let own = fifo(&m.label("own"), 2, own);
     let credit = writing & by_sent & !lives & event.fresh & event.last & !is_failure;
     Recorded {
         pool: TableWrite { enable: pushes, index: row.tail, entry: message },
@@ -258,6 +282,7 @@ pub fn record(
         front: TableWrite { enable: writes, index: qp, entry: next },
         failed,
         credit,
+        own,
         reset: resetting,
         init: starting,
         flush: flush_on,

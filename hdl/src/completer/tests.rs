@@ -15,7 +15,7 @@ mod pauses;
 mod random;
 
 use self::model::{Done, Report, Requester};
-use super::{completer, Flush, Headers, Input, QpBroadcast, QpInit, Restart, RnicConfig, Sent};
+use super::{completer, Flush, Headers, Input, QpBroadcast, Restart, RnicConfig, Sent, SqStart};
 use crate::context::timer::Departed;
 use crate::requester::{messages, KeptUnit};
 use crate::responder::Outcome;
@@ -62,7 +62,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             m.delay("leaving", &Departed { qp: sent.qp, fresh: sent.fresh }),
         );
         let input = Input {
-            init: m.stream_in("start", &QpInit::of(cfg)),
+            init: m.stream_in("start", &SqStart::of(cfg)),
             sent,
             departed,
             answers: m.stream_in("answer", &Headers::of()),
@@ -135,7 +135,7 @@ fn bench_of(cfg: &RnicConfig, seed: u64, stall: f64) -> Bench {
     let mut bench = Bench {
         sim,
         sources: [
-            Source::new("start", &QpInit::of(cfg)),
+            Source::new("start", &SqStart::of(cfg)),
             Source::new("sent", &Sent::of(cfg)),
             Source::new("answer", &Headers::of()),
             Source::new("flush", &Flush::of(cfg)),

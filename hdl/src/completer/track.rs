@@ -28,6 +28,10 @@
 //! taken until the QP is in the error state. What ends goes through `settle`,
 //! where it waits for what was placed before.
 //!
+//! UC and UD have nobody who acknowledges (9.8.1, 9.8.3): what `record` says of a QP with sent messages stands for an acknowledgement
+//! of all that it has sent, and costs as much; what comes from the wire for such a QP is dropped. A send queue that goes on after
+//! an error is flushed first as far as it was told of WQEs, all at once.
+//!
 //! After a sequence NAK, a time-out, or the pause that follows an RNR NAK, the QP goes back to its oldest PSN. A sequence
 //! NAK counts once, until something new is acknowledged or the time is out; RNR NAKs count once a pause. Retries are counted
 //! apart for the two, and progress gives all of them back; an RNR NAK gives back the others, for it is an answer. When none
@@ -52,12 +56,12 @@ use crate::path::same_partition;
 use crate::requester::{Flush, Restart};
 use crate::rx::parse::opcode_is;
 use crate::stream::{deep_fifo, fifo};
-use crate::types::{Completion, Headers, Oldest, QpBroadcast, QpInit, TableWrite};
+use crate::types::{Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::SendOpcode;
-use ferrowire_spec::wire::opcode::{Opcode, Operation};
+use ferrowire_spec::wire::opcode::{Opcode, Operation, Service};
 
 /// What comes out.
 #[derive(Interface)]
@@ -170,6 +174,7 @@ struct Copy {
     rnr_retry: Sig,
     pd: Sig,
     mtu: Sig,
+    service: Sig,
 }
 
 /// What happens to QPs.
@@ -178,11 +183,13 @@ pub struct Events {
     /// One goes to RESET.
     pub reset: Stream<Sig>,
     /// One starts.
-    pub init: Stream<QpInit>,
+    pub init: Stream<SqStart>,
     /// Its peer answers.
     pub answer: Stream<Headers>,
     /// A WQE of it has failed here.
     pub failed: Stream<Sig>,
+    /// Messages of it are done that nobody acknowledges.
+    pub own: Stream<Sig>,
     /// It is in the error state.
     pub flush: Stream<Flush>,
     /// Its timer has expired.
@@ -223,7 +230,7 @@ pub fn track(
     events: Events,
     late: Sig,
 ) -> Tracked {
-    let Events { reset, init, answer: answers, failed, flush, expired } = events;
+    let Events { reset, init, answer: answers, failed, own, flush, expired } = events;
     let (qp_bits, place_bits) = (cfg.qp_bits(), place_bits(cfg));
     let state = m.fsm("state", State::Sweep);
     let sweeping = state.is(State::Sweep);
@@ -246,13 +253,19 @@ pub fn track(
     let answers_wait = answers.valid & !late & answer_room;
     let is_reset = idle & reset.valid;
     let is_init = idle & init.valid;
-    let is_answer = free_to & answers_wait & !(others_turn & others);
-    let takes = free_to & (others_turn | !answers_wait);
+    // Answers and what stands for one, in turn.
+    let own_turn = m.reg("own_turn", 1).reset(0);
+    let turn = free_to & !(others_turn & others);
+    let is_own = turn & own.valid & (own_turn | !answers_wait);
+    let is_answer = turn & answers_wait & !(own_turn & own.valid);
+    let takes = free_to & (others_turn | !(answers_wait | own.valid));
     let is_failed = takes & failed.valid;
     let is_flush = takes & flush.valid & !failed.valid;
     let is_expired = takes & expires & !failed.valid & !flush.valid;
     let is_work = takes & work.valid & !failed.valid & !flush.valid & !expires;
-    m.when(is_answer, |m| m.set(&others_turn, 1))
+    m.when(is_answer, |m| m.set(&own_turn, 1)).otherwise_when(is_own, |m| m.set(&own_turn, 0));
+    own.accept(is_own);
+    m.when(is_answer | is_own, |m| m.set(&others_turn, 1))
         .otherwise_when(is_failed | is_flush | is_expired | is_work, |m| m.set(&others_turn, 0));
     reset.accept(idle);
     init.accept(idle);
@@ -262,12 +275,14 @@ pub fn track(
     expired.accept(is_expired);
     work.accept(is_work);
     m.discard(&answers.payload);
-    let starts = is_reset | is_init | is_failed | (is_answer & known) | is_flush | is_expired | is_work;
+    let starts =
+        is_reset | is_init | is_failed | (is_answer & known) | is_own | is_flush | is_expired | is_work;
     let mut chosen = work.payload;
     for (yes, qp) in [
         (is_expired, expired.qp),
         (is_flush, flush.qp),
         (is_answer, answers.dest_qpn.trunc(qp_bits)),
+        (is_own, own.payload),
         (is_failed, failed.payload),
         (is_init, init.qp),
         (is_reset, reset.payload),
@@ -278,6 +293,8 @@ pub fn track(
     let by = |name: &str| m.reg(&format!("by_{name}"), 1).reset(0);
     let (by_reset, by_init, by_answer, by_flush) = (by("reset"), by("init"), by("answer"), by("flush"));
     let (by_timeout, by_pause, by_work) = (by("timeout"), by("pause"), by("work"));
+    // Stands for an acknowledgement of all that was sent; it goes on after an error.
+    let (by_own, by_recover) = (by("own"), by("recover"));
     let psn = m.reg("psn", 24).no_reset();
     let source_ipv6 = m.reg("source_ipv6", 1).no_reset();
     let source_ip = m.reg("source_ip", 128).no_reset();
@@ -296,7 +313,9 @@ pub fn track(
         m.set(&qp, chosen);
         m.set(&by_reset, is_reset);
         m.set(&by_init, is_init);
-        m.set(&by_answer, is_answer);
+        m.set(&by_answer, is_answer | is_own);
+        m.set(&by_own, is_own);
+        m.set(&by_recover, is_init & init.recovers);
         m.set(&by_flush, is_flush);
         m.set(&by_timeout, is_expired & !expired.pause);
         m.set(&by_pause, is_expired & expired.pause);
@@ -305,7 +324,7 @@ pub fn track(
         m.set(&source_ipv6, answers.ipv6);
         m.set(&source_ip, answers.src_ip);
         m.set(&pkey, answers.pkey);
-        m.set(&syndrome, answers.syndrome);
+        m.set(&syndrome, m.mux(is_own, &lit(8, 0), &answers.syndrome));
         m.set(&by_reply, is_answer & is_reply);
         m.set(&by_atomic, is_answer & is_atomic);
         m.set(&begins, is(|o| o.position().begins()));
@@ -313,7 +332,7 @@ pub fn track(
         m.set(&offset, answers.payload_offset);
         m.set(&bytes, answers.payload_bytes);
         m.set(&value, answers.va);
-        m.set(&until, flush.producer);
+        m.set(&until, m.mux(is_init, &init.index, &flush.producer));
         m.set(&state, State::Row);
     });
 
@@ -346,6 +365,7 @@ pub fn track(
         rnr_retry: a.rnr_retry,
         pd: a.pd,
         mtu: a.mtu,
+        service: a.service,
     };
     let copy = copy_of(&crate::types::QpAttributes::of(cfg));
     let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
@@ -385,6 +405,10 @@ pub fn track(
     let oldest = pool.read(m, first_look | next_look, look_at, Collision::Never);
     m.drive(&following, links.read(m, first_look | next_look, look_at, Collision::Never));
 
+    // Where nobody else acknowledges, all that was sent is.
+    let newest = front.next_psn - 1;
+    m.when(at_row & by_own, |m| m.set(&psn, newest));
+
     // An answer: is it for something sent, and what does it acknowledge?
     let kind = syndrome.slice(5, 3);
     let code = syndrome.trunc(5);
@@ -394,17 +418,21 @@ pub fn track(
     // Fewer than 2^23 PSNs are under way: a sign tells which side of a PSN another lies on.
     let before_oldest = (psn - stored.oldest_psn).bit(23);
     let before_next = (psn - front.next_psn).bit(23);
-    let ghost = before_oldest | !before_next;
+    let all_done = stored.oldest_psn.eq(front.next_psn);
+    let ghost = m.mux(by_own, &all_done, &(before_oldest | !before_next));
     let foreign = source_ipv6.ne(copy.peer_ipv6) | source_ip.ne(copy.peer_ip);
     let same_key = same_partition(pkey, copy.pkey);
     let waits = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
-    let in_error = qp_state.eq(QpState::Err.code());
+    let in_error = qp_state.eq(QpState::Err.code()) | qp_state.eq(QpState::Sqe.code());
     let ignored = m.reg("ignored", 1).no_reset();
-    let ignores = stored.dead | !waits | (by_answer & (ghost | foreign | !same_key | reserved));
+    let stray = copy.service.ne(Service::Rc.code()) | foreign | !same_key | reserved;
+    let ignores = stored.dead | !waits | (by_answer & (ghost | (stray & !by_own)));
 
     // Up to here: an acknowledged PSN, the one before that of a NAK or of what a READ or atomic is answered with.
-    let upto = m.delay("upto", &m.mux(is_ack & !by_reply, &psn, &(psn - 1)));
-    let resume = m.delay("resume", &m.mux(is_ack, &(psn + 1), &psn));
+    let upto = m.mux(is_ack & !by_reply, &psn, &(psn - 1));
+    let upto = m.delay("upto", &m.mux(by_own, &newest, &upto));
+    let resume = m.mux(is_ack, &(psn + 1), &psn);
+    let resume = m.delay("resume", &m.mux(by_own, &front.next_psn, &resume));
     let advances = m.delay("advances", &(is_ack | psn.ne(stored.oldest_psn)));
     let outstanding = m.delay("outstanding", &stored.oldest_psn.ne(front.next_psn));
     let at_pop = state.is(State::Pop);
@@ -485,7 +513,7 @@ pub fn track(
     let flush_more = row.oldest_index.ne(row.until);
     let turn = m.reg("turn", clog2(u64::from(FLUSHED_AT_ONCE))).no_reset();
     let flushes = at_flush & flush_more & entry_room;
-    let ends_turn = flushes & turn.all();
+    let ends_turn = flushes & turn.all() & !by_recover;
     m.when(at_free, |m| m.set(&turn, 0)).otherwise_when(flushes, |m| m.set(&turn, turn + 1));
 
     // A failure: the oldest WQE ends with its cause.
@@ -508,8 +536,10 @@ pub fn track(
     let gone = !waits;
     let fails = at_fail & !gone & entry_room;
 
-    let ends_init = none & at_free;
-    let begins_anew = by_init & ends_init;
+    let ends_init = none & at_free & !by_recover;
+    // One that goes on has flushed first.
+    let recovers = at_flush & by_recover & !flush_more;
+    let begins_anew = (by_init & ends_init) | recovers;
     // Behind the last completion of the former life goes a mark.
     let marks = by_reset & ends_init;
     let resets = marks & entry_room;
@@ -631,12 +661,17 @@ pub fn track(
         m.set(&next.first_psn, psn);
         m.set(&next.oldest_psn, psn);
     });
+    m.when(begins_anew, |m| {
+        m.set(&next.oldest_index, until);
+        m.set(&next.until, until);
+    });
+    m.when(at_free & by_recover, |m| m.set(&next.until, until));
     // A QP is in the line once, whatever it was when it came there.
     m.when(is_flushed, |m| {
         m.set(&next.until, until);
         m.set(&next.flushing, 1);
     });
-    let ends_work = (at_enlist & by_work) | (at_flush & !flush_more);
+    let ends_work = (at_enlist & by_work) | (at_flush & !flush_more & !by_recover);
     m.when(ends_work, |m| m.set(&next.flushing, 0));
     let enter = (is_flushed & !row.flushing) | ends_turn;
     let entering = Stream::new(m, "entering", enter, qp);
@@ -678,7 +713,7 @@ pub fn track(
     m.when(faulted | abandons | (at_flush & !flush_more) | ends_turn, |m| m.set(&state, State::Idle));
     m.when(at_free & none, |m| {
         m.set(&state, State::Flush);
-        m.when(by_init | resets, |m| m.set(&state, State::Idle))
+        m.when((by_init & !by_recover) | resets, |m| m.set(&state, State::Idle))
             .otherwise_when(by_reset, |m| m.set(&state, State::Free));
     });
 
@@ -688,7 +723,7 @@ pub fn track(
         enable: row_write | pops | starts_anew,
         index: qp,
         entry: Oldest {
-            index: m.mux(by_init | by_reset, &lit(16, 0), &next.oldest_index),
+            index: m.mux(by_init, &until, &m.mux(by_reset, &lit(16, 0), &next.oldest_index)),
             first_psn: m.mux(by_init, &psn, &next.first_psn),
             psn: m.mux(by_init, &psn, &next.oldest_psn),
         },
@@ -698,7 +733,7 @@ pub fn track(
     let freed = Freed { valid: pops | frees, place: row.head };
     let by_code = |n: u32| remote_fails & code.eq(n);
     let counts = Counts {
-        ghost: (is_answer & !known) | (settled & by_answer & ignored),
+        ghost: (is_answer & !known) | (settled & by_answer & !by_own & ignored),
         sequence_naks: is_nak & !is_rnr,
         implied_naks: implied,
         rnr_naks: is_nak & is_rnr,

@@ -5,7 +5,7 @@
 //!  query --->+-------+---> reply                 (command processor)
 //!  update -->|       |---> broadcast             (every engine's copies)
 //!  fault 0 ->| table |---> responder, requester, completer: start with this PSN
-//!  fault n ->|       |---> kick                  (scheduler: flush this QP)
+//!  fault n ->|       |---> kick                  (scheduler: flush this QP, or go on)
 //!            +-------+
 //! ```
 //!
@@ -15,7 +15,8 @@
 //! finds a state without its PSN; a kick comes after the broadcast, so that the flush finds the state.
 //!
 //! A fault moves a QP that is in INIT, RTR, RTS, SQD or SQE to ERR and kicks it; in RESET and ERR it is ignored, so any
-//! number of faults make one kick. A fault takes 3 cycles, and as long as a kick before it waits; a query's reply comes one
+//! number of faults make one kick. A fault of a send queue that is not RC's moves the QP only from RTS or SQD to SQE, where receives
+//! go on (IBTA 10.3.1.7); from there the requester starts again on the way to RTS, and goes on where it was. A fault takes 3 cycles, and as long as a kick before it waits; a query's reply comes one
 //! cycle after the query, an update takes 2 cycles and as long as the engines take. Faults wait behind an update:
 //! engines must take their PSN without waiting for their own fault to be taken.
 //!
@@ -23,8 +24,9 @@
 
 use crate::config::RnicConfig;
 use crate::stream::{arbiter, skid};
-use crate::types::{Drained, QpAttributes, QpBroadcast, QpInit, TableWrite};
+use crate::types::{Drained, QpAttributes, QpBroadcast, QpInit, SqStart, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
+use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::QpState;
 
 /// What the table holds of a QP.
@@ -89,12 +91,12 @@ pub struct QpContext {
     pub reply: Stream<QpRecord>,
     /// Writes into every engine's copies.
     pub broadcast: QpBroadcast,
-    /// QPs whose send queue must be looked at: they have just entered ERR, or gone on from SQD.
+    /// QPs whose send queue must be looked at: they have just entered ERR or SQE, or gone on from SQD or SQE.
     pub kick: Stream<Sig>,
     /// QPs on the way to RTR.
     pub responder: Stream<QpInit>,
-    /// QPs on the way to RTS.
-    pub requester: Stream<QpInit>,
+    /// QPs on the way to RTS, or back to it after an error of the send queue.
+    pub requester: Stream<SqStart>,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -123,21 +125,33 @@ struct Life {
     state: Sig,
 }
 
-/// Keeps state and attributes.
+/// A QP that cannot go on.
+#[derive(Clone, Bundle)]
+struct Fault {
+    qp: Sig,
+    /// Its send queue has failed.
+    sends: Sig,
+}
+
+/// Keeps state and attributes. `send_faults`: those of send queues.
 #[module]
 pub fn qp(
     m: &Scope,
     cfg: &RnicConfig,
     query: Stream<Sig>,
     update: Stream<QpUpdate>,
+    send_faults: Stream<Sig>,
     faults: Vec<Stream<Sig>>,
     drained: Drained,
 ) -> QpContext {
     let state = m.fsm("state", State::Idle);
     // The engines' decisions end here, and the scheduler's readiness at the kick's register.
-    let fault = arbiter(m, &|_: &Sig| lit(1, 1), faults.into_iter().map(|fault| skid(m, fault)).collect());
+    let of = |sends: u32| move |qp: &Sig| Fault { qp: *qp, sends: lit(1, sends) };
+    let mut all = vec![skid(m, send_faults).map(of(1))];
+    all.extend(faults.into_iter().map(|fault| skid(m, fault).map(of(0))));
+    let fault = arbiter(m, &|_: &Fault| lit(1, 1), all);
     let index = m.reg("index", cfg.qp_bits()).no_reset();
-    let wanted = query.valid.then(query.payload, fault.payload);
+    let wanted = query.valid.then(query.payload, fault.qp);
     let read = (state.is(State::Idle) & (query.valid | fault.valid)).named("read");
     query.accept(state.is(State::Idle));
     fault.accept(state.is(State::Fault));
@@ -164,23 +178,25 @@ pub fn qp(
 
     let error = lit(3, QpState::Err.code());
     let runs = life.state.ne(QpState::Reset.code()) & life.state.lt(error);
-    let breaks = (state.is(State::Fault) & runs).named("breaks");
+    let (rts, sqd) = (lit(3, QpState::Rts.code()), lit(3, QpState::Sqd.code()));
+    let alone = fault.sends & known.service.ne(Service::Rc.code());
+    let sends = life.state.eq(rts) | life.state.eq(sqd);
+    let breaks = (state.is(State::Fault) & m.mux(alone, &sends, &runs)).named("breaks");
+    let broken = alone.then(lit(3, QpState::Sqe.code()), error);
     m.drive(&change, write | breaks);
     m.drive(&life_after.exists, write.then(update.record.exists, life.exists));
-    m.drive(&life_after.state, write.then(update.record.state, error));
-    let rts = lit(3, QpState::Rts.code());
-    let goes_on = life.state.eq(QpState::Sqd.code()) & update.record.state.eq(rts);
+    m.drive(&life_after.state, write.then(update.record.state, broken));
+    let recovers = life.state.eq(QpState::Sqe.code());
+    let goes_on = (life.state.eq(sqd) | recovers) & update.record.state.eq(rts);
     let kicks = update.write & ((update.record.state.eq(error) & runs) | goes_on);
 
     // The engines that have not taken their PSN yet.
     let waiting = ["responder", "requester"].map(|name| m.reg(&format!("{name}_waits"), 1).reset(0));
-    let start = |name: &str, waits: Sig, psn: Sig| {
-        let stream = Stream::new(m, name, waits, QpInit { qp: index, psn });
-        m.when(stream.ready, |m| m.set(&waits, 0));
-        stream
-    };
-    let responder = start("responder", waiting[0], update.rq_psn);
-    let requester = start("requester", waiting[1], update.sq_psn);
+    let responder = Stream::new(m, "responder", waiting[0], QpInit { qp: index, psn: update.rq_psn });
+    let begun = SqStart { qp: index, psn: update.sq_psn, index: lit(16, 0), recovers };
+    let requester = Stream::new(m, "requester", waiting[1], begun);
+    m.when(responder.ready, |m| m.set(&waiting[0], 0));
+    m.when(requester.ready, |m| m.set(&waiting[1], 0));
     let started = !(waiting[0] | waiting[1]);
 
     let reply = Stream::new(
@@ -210,7 +226,7 @@ pub fn qp(
     });
     m.when(state.is(State::Drain) & is_drained, |m| m.set(&state, State::Idle));
     m.when(state.is(State::Fault), |m| {
-        m.when(runs, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
+        m.when(breaks, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
     });
     m.when(kick.fire(), |m| m.set(&state, State::Idle));
 
@@ -251,8 +267,9 @@ mod tests {
         let netlist = build("top", |m| {
             let query = m.stream_in("query", &number);
             let update = m.stream_in("update", &QpUpdate::of(&cfg));
-            let faults = vec![m.stream_in("fault0", &number), m.stream_in("fault1", &number)];
-            let out = qp(m, &cfg, query, update, faults, m.input_of("drained", &Drained::of(&cfg)));
+            let drained = m.input_of("drained", &Drained::of(&cfg));
+            let faults = vec![m.stream_in("fault1", &number)];
+            let out = qp(m, &cfg, query, update, m.stream_in("fault0", &number), faults, drained);
             m.stream_out("reply", out.reply);
             m.stream_out("kick", out.kick);
             m.stream_out("responder", out.responder);
@@ -273,7 +290,7 @@ mod tests {
                 Sink::new("reply", &QpRecord::of(&cfg)),
                 Sink::new("kick", &number),
                 Sink::new("responder", &QpInit::of(&cfg)),
-                Sink::new("requester", &QpInit::of(&cfg)),
+                Sink::new("requester", &SqStart::of(&cfg)),
             ],
             random: Random::new(8),
             stall,

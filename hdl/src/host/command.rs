@@ -802,7 +802,7 @@ pub fn command(
         write: clearing | (!refused & any_op(&[Op::CreateQp, Op::ModifyQp, Op::DestroyQp])),
         record: successor,
         responder: moves(QpState::Init, QpState::Rtr),
-        requester: moves(QpState::Rtr, QpState::Rts),
+        requester: moves(QpState::Rtr, QpState::Rts) | moves(QpState::Sqe, QpState::Rts),
         rq_psn: modify(&modify_qp::RQ_PSN),
         sq_psn: modify(&modify_qp::SQ_PSN),
         drains: !clearing & (op(Op::DestroyQp) | (modifies & to.eq(QpState::Reset.code()))),
@@ -1142,7 +1142,7 @@ mod tests {
     use super::*;
     use crate::context::qp::qp as context;
     use crate::testing::{step, Random, Sink, Source};
-    use crate::types::{Drained, QpInit};
+    use crate::types::{Drained, QpInit, SqStart};
     use ferrowire_rtl::{build, Bits, Sim};
     use ferrowire_spec::qp_state::check;
     use ferrowire_spec::queue::command::{
@@ -1204,10 +1204,10 @@ mod tests {
             let status = m.input_of("srq_status", &SrqStatus::of());
             let (events_busy, srqs_busy) = (m.input("events_busy", 1), m.input("srqs_busy", 1));
             let out = command(m, &cfg, control, data, reply, events_busy, status, srqs_busy);
-            let faults = vec![m.stream_in("fault", &number)];
             // A queue pair that goes to RESET has no completion under way.
             let drained = m.wire_of("drained", &Drained::of(&cfg));
-            let ctx = context(m, &cfg, out.query, out.update, faults, drained.clone());
+            let fault = m.stream_in("fault", &number);
+            let ctx = context(m, &cfg, out.query, out.update, fault, vec![], drained.clone());
             let state = &ctx.broadcast.state;
             let ends = state.enable & state.entry.eq(QpState::Reset.code());
             let send = m.delay("drained_send", &Drained { valid: ends, qp: state.index, receive: lit(1, 0) });
@@ -1242,9 +1242,8 @@ mod tests {
         let mut sinks =
             vec![Sink::new("read", &DmaReadRequest::of()), Sink::new("write", &DmaWrite::of(&cfg))];
         sinks.push(Sink::new("kick", &number));
-        for name in ["responder", "requester"] {
-            sinks.push(Sink::new(name, &QpInit::of(&cfg)));
-        }
+        sinks.push(Sink::new("responder", &QpInit::of(&cfg)));
+        sinks.push(Sink::new("requester", &SqStart::of(&cfg)));
         let mut bench = Bench {
             sources: vec![Source::new("data", &DmaReadData::of(&cfg)), Source::new("fault", &number)],
             cfg,

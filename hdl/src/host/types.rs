@@ -118,6 +118,11 @@ impl AhEntry {
     pub fn of() -> Self {
         AhEntry { valid: bits(1), pd: bits(24) }
     }
+
+    /// The command processor's writes.
+    pub fn write_of(cfg: &RnicConfig) -> TableWrite<Self> {
+        TableWrite { enable: bits(1), index: bits(cfg.ah_bits()), entry: AhEntry::of() }
+    }
 }
 
 /// What the command processor says of shared receive queues.

@@ -36,7 +36,7 @@ use crate::config::RnicConfig;
 use crate::requester::commit::{Bar, Barred, Report, Sent, PACKETS};
 use crate::requester::schedule::Flush;
 use crate::stream::{deep_fifo, fifo, fork};
-use crate::types::{QpInit, TableWrite, TxPacket};
+use crate::types::{SqStart, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 
@@ -60,7 +60,7 @@ pub struct Launched {
     /// Likewise, behind all that was sent before.
     pub flush: Stream<Flush>,
     /// QPs that start, likewise: for the completer, for `commit` and for `payload`.
-    pub started: Vec<Stream<QpInit>>,
+    pub started: Vec<Stream<SqStart>>,
     /// Pulses when one has been taken by all of them.
     pub done: Sig,
     /// QPs of which `commit` makes no more packets.
@@ -88,7 +88,7 @@ struct Entry {
 pub fn launch(
     m: &Scope,
     cfg: &RnicConfig,
-    starting: QpInit,
+    starting: SqStart,
     reports: Stream<Report>,
     packets: Stream<TxPacket>,
     verdicts: Stream<Sig>,
@@ -153,7 +153,10 @@ pub fn launch(
     let flush_out =
         Stream::new(m, "flush", queue.valid & queue.flush, Flush { qp: sent.qp, producer: sent.index });
     let starts = queue.valid & !queue.flush & report.start;
-    let start = Stream::new(m, "start", starts, QpInit { qp: sent.qp, psn: starting.psn });
+    let begun = SqStart { qp: sent.qp, psn: sent.psn, index: sent.index, recovers: starting.recovers };
+    m.discard(&starting.psn);
+    m.discard(&starting.index);
+    let start = Stream::new(m, "start", starts, begun);
     let done = start.fire();
     queue.accept(go | flush_out.fire() | done);
     m.assert(!starts | starting.qp.eq(sent.qp), "one start at a time is on its way");

@@ -29,11 +29,13 @@
 //! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
 //! with the completer's next kick. So does one whose next WQE waits for READs or atomics before it: the segmenter tells, with
 //! what it knew to be answered, so that a kick which came meanwhile is not missed. One that congestion control holds back leaves the
-//! line too, and comes back when that wakes it. A QP in the error state is handed to the completer to be flushed; one that may not
+//! line too, and comes back when that wakes it. A QP in the error state, its send queue's own included, is handed to the completer to be flushed; one that may not
 //! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
 //!
 //! The start of a QP goes the way of its WQEs, as a grant without any: behind everything of its former life, through all
 //! blocks of the requester to the completer. It is taken from its giver when `started` says that it has arrived.
+//! One that goes on after an error of its send queue begins behind what it has been told up to then; that is flushed, and nothing
+//! behind (IBTA volume 1, 10.3.1.7).
 //!
 //! Reset: the line is empty, rows are cleared one a cycle, QP by QP; what comes meanwhile waits.
 
@@ -43,7 +45,7 @@ use crate::context::resets;
 use crate::requester::ring::{least, Ring};
 use crate::stream::{fifo, prompt_fifo};
 use crate::types::{
-    DmaReadRequest, Oldest, QpBroadcast, QpInit, ReadsDone, SqDoorbell, TableWrite, READ_BITS,
+    DmaReadRequest, Oldest, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -205,7 +207,7 @@ pub fn schedule(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
-    start: Stream<QpInit>,
+    start: Stream<SqStart>,
     started: Sig,
     doorbell: Stream<SqDoorbell>,
     resume: Stream<Resume>,
@@ -247,6 +249,7 @@ pub fn schedule(
     reset.accept(is_reset);
     start.accept(started);
     m.discard(&start.psn);
+    m.discard(&start.index);
     m.when(is_start, |m| m.set(&announced, 1)).otherwise_when(started, |m| m.set(&announced, 0));
     resume.accept(is_resume);
     doorbell.accept(is_doorbell);
@@ -316,7 +319,7 @@ pub fn schedule(
 
     // The row's cycle: an event is done here; a grant is worked out.
     let at_row = state.is(State::Row);
-    let in_error = qp_state.eq(QpState::Err.code());
+    let in_error = qp_state.eq(QpState::Err.code()) | qp_state.eq(QpState::Sqe.code());
     let drains = qp_state.eq(QpState::Sqd.code());
     let may_send = !row.held & !row.limited & !shut;
     let sends = (qp_state.eq(QpState::Rts.code()) | drains) & may_send;
@@ -347,7 +350,10 @@ pub fn schedule(
     let catches_up = m.delay("catches_up", &(has_work & behind));
     let caught_up = m.delay("caught_up", &oldest_index);
     let all = m.delay("all", &want.eq(pending));
-    let flushes = m.delay("flushes", &in_error);
+    // What one is told that goes on after an error is not flushed, though its state still says so.
+    let recovering = m.reg("recovering", 1).reset(0);
+    let recovered = m.reg("recovered", qp_bits).no_reset();
+    let flushes = m.delay("flushes", &(in_error & !(recovering & recovered.eq(qp))));
     // What was answered since it was told has kicked already.
     let limits = m.delay("limits", &(limited & answered.eq(reads)));
     m.when(at_row, |m| m.set(&state, State::Grant));
@@ -358,13 +364,22 @@ pub fn schedule(
     let go = done & kind_grant & can;
     let flushing = done & kind_grant & flushes;
     let starting = done & kind_start;
+    let goes_on = starting & start.recovers;
+    let state_write = &broadcast.state;
+    m.when(goes_on, |m| {
+        m.set(&recovering, 1);
+        m.set(&recovered, qp);
+    })
+    .otherwise_when(state_write.enable & state_write.index.eq(recovered), |m| m.set(&recovering, 0));
     let units = count.shl_by(queue.stride);
     let length = cat(&[lit(6, 0), units]);
     let last_qp = m.reg("last_qp", qp_bits).reset(0);
     let differs = qp.ne(last_qp) & !kind_start;
     m.when(go, |m| m.set(&last_qp, qp));
     let read = Stream::new(m, "read", go, DmaReadRequest { address, length });
-    let grant = Grant { qp, index: row.fetch, count, stride: queue.stride, differs, start: kind_start };
+    let index_of_start = start.recovers.then(row.producer, lit(16, 0));
+    let first = m.mux(kind_start, &index_of_start, &row.fetch);
+    let grant = Grant { qp, index: first, count, stride: queue.stride, differs, start: kind_start };
     let granted = Stream::new(m, "granted", go | starting, grant);
     let flush = Stream::new(m, "flush", flushing, Flush { qp, producer: row.producer });
     let room = read.ready & granted.ready & flush.ready;
@@ -394,6 +409,7 @@ pub fn schedule(
         m.set(&next.limited, limits);
     });
     m.when(kind_kick, |m| m.set(&next.limited, 0));
+    m.when(goes_on, |m| m.set(&next.high, row.producer));
     m.when(kind_grant & catches_up, |m| m.set(&next.fetch, caught_up));
     m.when(go, |m| {
         m.set(&next.fetch, fetched);

@@ -26,6 +26,11 @@
 //! asks for the rest. They are begun while fewer than the QP's `max_rd_atomic` are outstanding, and what has a fence when none
 //! is (9.7.3.3.1, 10.8.3.3); a QP that must wait for that leaves the scheduler's line until one is answered.
 //!
+//! UC and UD have no acknowledgements and ask for none. UD has messages of one packet, SEND alone, and a WQE of its own form: what takes
+//! the place of the remote address, destination and address handle, travels like it, and so does the queue key, which is the QP's
+//! own where its highest bit is set (10.2.5). The handle must be of the QP's domain. What a service does not have (9.4, 10.8.3) is
+//! refused before anything is sent.
+//!
 //! A QP that congestion control stops begins nothing, and yields inside a message. Packets of one that must wait soon ask for an
 //! acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it leaves here, as what it is on the wire, more or less.
 //!
@@ -35,20 +40,22 @@
 //! What is wrong with a WQE itself (opcode, size, a failed fetch, one that got shorter since its first packets were sent) travels as a cause instead of a packet, so that it
 //! completes in its place.
 //!
-//! Reset: idle. Rows are written when a QP starts.
+//! Reset: idle. Rows are written when a QP starts; where its send queue goes on after an error, the PSN does too.
 
 use crate::config::RnicConfig;
 use crate::context::congestion::{Gate, Sent};
 use crate::fields::field;
+use crate::host::AhEntry;
 use crate::path::{bytes_of_packets, mtu_bytes, whole_mtus};
 use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
 use crate::stream::fifo;
-use crate::types::{Oldest, QpAttributes, QpBroadcast, QpInit, ReadsDone, TableWrite, READ_BITS};
-use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use crate::types::{Oldest, QpAttributes, QpBroadcast, ReadsDone, SqStart, TableWrite, READ_BITS};
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
-use ferrowire_spec::queue::send_wqe::{self, SendOpcode};
-use ferrowire_spec::wire::opcode::Opcode;
+use ferrowire_spec::queue::send_wqe::{self, ud, SendOpcode};
+use ferrowire_spec::wire::opcode::{Opcode, Service};
 
 /// Payload that one QP may send while others wait.
 pub const QUANTUM: u32 = 16384;
@@ -248,6 +255,14 @@ struct Copy {
     depth: Sig,
 }
 
+/// What only some services need of a QP.
+#[derive(Clone, Bundle)]
+struct Sender {
+    service: Sig,
+    pd: Sig,
+    qkey: Sig,
+}
+
 /// What is sent, and the opcodes of its packets.
 struct Kind {
     wqe: SendOpcode,
@@ -282,6 +297,13 @@ const _: () = {
     }
 };
 
+// A datagram's WQE has at the place of the remote address what its packet carries there, and its queue key at that of the key.
+const _: () = {
+    assert!(ud::DEST_QPN.offset == send_wqe::REMOTE_VA.offset && ud::AH.offset == ud::DEST_QPN.offset + 32);
+    assert!(ud::QKEY.offset == send_wqe::RKEY.offset && ud::INLINE_LEN.offset == send_wqe::INLINE_LEN.offset);
+    assert!(Opcode::UcSendFirst as u8 == 0x20 && Opcode::UdSendOnly as u8 == 0x60 | Opcode::RcSendOnly as u8);
+};
+
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
     Idle,
@@ -296,20 +318,21 @@ enum State {
 }
 
 /// The segmenter. `waiting`: who wants to send beside the QP that does; `starting`: the start that is on its way;
-/// `gate`: who is held back.
+/// `gate`: who is held back; `handles`: address handles come and go.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn segment(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
-    starting: QpInit,
+    starting: SqStart,
     wqes: Stream<Wqe>,
     restarts: Stream<Restart>,
     oldest: TableWrite<Oldest>,
     reads_done: ReadsDone,
     waiting: Waiting,
     gate: TableWrite<Gate>,
+    handles: TableWrite<AhEntry>,
 ) -> Segmented {
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
@@ -351,6 +374,19 @@ pub fn segment(
     copies.write(given.enable, given.index, &copy_of(&given.entry));
     let copy = copies.read_now(qp);
 
+    let sender_of = |a: &QpAttributes| Sender { service: a.service, pd: a.pd, qkey: a.qkey };
+    let senders = m.mem("senders", cfg.qps, &sender_of(&QpAttributes::of(cfg))).style(Style::Block).build();
+    senders.write(given.enable, given.index, &sender_of(&given.entry));
+    let sender = senders.read(m, begins | goes_back, chosen, Collision::Old);
+    let of_service = |service: Service| sender.service.eq(service.code());
+    let (is_uc, is_ud) = (of_service(Service::Uc), of_service(Service::Ud));
+    let is_rc = !(is_uc | is_ud);
+    let number = field(&ud::LAYOUT, &ud::AH, wqes.unit);
+    let entries = m.mem("handles", cfg.ahs, &AhEntry::of()).style(Style::Block).build();
+    entries.write(handles.enable, handles.index, &handles.entry);
+    let handle = entries.read(m, begins, number.trunc(cfg.ah_bits()), Collision::Old);
+    let no_handle = (number >> cfg.ah_bits()).any() | !handle.valid | handle.pd.ne(sender.pd);
+
     let gates = m.mem("gates", cfg.qps, &Gate::of()).style(Style::Distributed).build();
     gates.write(gate.enable, gate.index, &gate.entry);
     let gate = gates.read_now(qp);
@@ -369,6 +405,10 @@ pub fn segment(
     let is_compare = is(&[SendOpcode::CmpSwap]);
     let is_atomic = is(&[SendOpcode::CmpSwap, SendOpcode::FetchAdd]);
     let answered = is_read | is_atomic;
+    let is_send = is(&[SendOpcode::Send, SendOpcode::SendImm]);
+    let unserved = (!is_rc & (answered | is(&[SendOpcode::SendInv]))) | (is_ud & !is_send);
+    let long = m.reg("long", 1).no_reset();
+    m.when(begins, |m| m.set(&long, length.gt(PathMtu::B4096.bytes() as u32)));
     let whole_word = wqes.total.eq(8) & wqe(send_wqe::REMOTE_VA).trunc(3).eq(0);
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
@@ -378,7 +418,7 @@ pub fn segment(
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::Dma.code());
         })
-        .otherwise_when(unknown, |m| {
+        .otherwise_when(unknown | unserved, |m| {
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::WqeOpcode.code());
         })
@@ -389,6 +429,10 @@ pub fn segment(
         .otherwise_when(too_large, |m| {
             m.set(&status, WcStatus::LocLenErr.code());
             m.set(&cause, LocalCause::WqeSize.code());
+        })
+        .otherwise_when(is_ud & long, |m| {
+            m.set(&status, WcStatus::LocLenErr.code());
+            m.set(&cause, LocalCause::Length.code());
         })
         .otherwise_when(is_atomic & !whole_word, |m| {
             m.set(&status, WcStatus::LocQpOpErr.code());
@@ -437,6 +481,8 @@ pub fn segment(
     let remote_va = m.reg("remote_va", 64).no_reset();
     // The WQE was longer when its packets before this were sent.
     let short = m.reg("short", 1).no_reset();
+    // There is no such handle, or not for this QP.
+    let astray = m.reg("astray", 1).no_reset();
     let sge_va = m.reg("sge_va", 64).no_reset();
     let sge_left = m.reg("sge_left", 33).no_reset();
     // A packet of it has been sent since it was taken up.
@@ -446,7 +492,8 @@ pub fn segment(
     let tell = m.reg_of("tell", &Resume::of(cfg));
     m.when(at_row, |m| {
         m.set(&token, wqes.start);
-        m.set(&psn, first_psn);
+        let start_psn = m.mux(starting.recovers, &row.psn, &starting.psn);
+        m.set(&psn, m.mux(wqes.start, &start_psn, &first_psn));
         m.set(&offset, first_offset);
         m.set(&further, behind_first);
         m.set(&begun_psn, first_psn - is_read.then(whole_mtus(m, first_offset, copy.mtu), lit(24, 0)));
@@ -454,6 +501,7 @@ pub fn segment(
         m.set(&remaining, length - first_offset);
         m.set(&remote_va, wqe(send_wqe::REMOTE_VA) + first_offset.zext(64));
         m.set(&short, first_offset.any() & length.le(first_offset) & !wqes.start);
+        m.set(&astray, is_ud & no_handle & !wqes.start);
         m.set(&sge_va, wqe(send_wqe::SGE0_ADDR) + first_offset.zext(64));
         m.set(&sge_left, wqe(send_wqe::SGE0_LEN).zext(33) - first_offset.zext(33));
         m.set(&ran, 0);
@@ -462,8 +510,8 @@ pub fn segment(
         m.set(&used, 0);
         m.set(&run, 0);
         let limited = limited & !wqes.start;
-        let again =
-            Resume { qp, index: wqes.index, hold: lit(1, 0), start: wqes.start, limited, reads: done_reads };
+        let start = wqes.start & !starting.recovers;
+        let again = Resume { qp, index: wqes.index, hold: lit(1, 0), start, limited, reads: done_reads };
         m.set_all(&tell, &again);
         m.set(&state, State::Send);
         m.when(stale, |m| m.set(&state, State::Idle)).otherwise_when(waits, |m| m.set(&state, State::Tell));
@@ -472,10 +520,13 @@ pub fn segment(
     // A packet a cycle.
     let sending = state.is(State::Send);
     let first = offset.eq(0);
-    let last = (remaining.le(mtu.zext(32)) | broken | short | answered).named("last");
+    let last = (remaining.le(mtu.zext(32)) | broken | short | astray | answered).named("last");
     let fails_short = short & !broken;
     let status = m.mux(fails_short, &lit(8, WcStatus::LocLenErr.code()), &status);
     let cause = m.mux(fails_short, &lit(8, LocalCause::WqeSize.code()), &cause);
+    let fails_astray = astray & !broken;
+    let status = m.mux(fails_astray, &lit(8, WcStatus::LocQpOpErr.code()), &status);
+    let cause = m.mux(fails_astray, &lit(8, LocalCause::AddressHandle.code()), &cause);
     let bytes = m.mux(answered, &lit(13, 0), &m.mux(last, &remaining.trunc(13), &mtu));
     let last_psn = m.mux(is_read, &(begun_psn + further), &psn);
     let fresh = to_high.eq(0);
@@ -486,6 +537,10 @@ pub fn segment(
     // `last` comes late.
     let [begins, goes_on, ends, alone] = [0, 1, 2, 3].map(opcode_at);
     let opcode = m.mux(last, &m.mux(first, &alone, &ends), &m.mux(first, &begins, &goes_on));
+    // The service stands in the highest three bits, and an operation has the same code in each that has it.
+    let opcode = opcode | cat(&[lit(5, 0), is_uc | is_ud, is_ud, lit(1, 0)]);
+    let own_key = is_ud & wqe(send_wqe::RKEY).bit(31);
+    let rkey = m.mux(own_key, &sender.qkey, &wqe(send_wqe::RKEY));
     let event = wqe(send_wqe::SOLICITED) & wqe_opcode.ne(SendOpcode::Write.code()) & !answered;
     let now_and_then = offset.trunc(ACK_BITS).eq(0) & !first;
     let packet = Packet {
@@ -494,7 +549,7 @@ pub fn segment(
         opcode,
         psn,
         last_psn,
-        ack_req: last | now_and_then | shut,
+        ack_req: (last | now_and_then | shut) & is_rc,
         answered,
         last,
         signaled: wqe(send_wqe::SIGNALED) | copy.sig_all,
@@ -502,7 +557,7 @@ pub fn segment(
         solicited: event & last,
         imm: wqe(send_wqe::IMM),
         remote_va,
-        rkey: wqe(send_wqe::RKEY),
+        rkey,
         length: m.mux(is_read, &remaining, &length),
         bytes,
         status,
@@ -512,7 +567,7 @@ pub fn segment(
     };
     let candidate = Candidate {
         packet,
-        pays: !broken & !short & remaining.any(),
+        pays: !broken & !short & !astray & remaining.any(),
         begins: !ran,
         sge_va,
         sge_key: wqe(send_wqe::SGE0_LKEY),
@@ -586,17 +641,18 @@ pub fn segment(
         m.set(&next.reads, row.reads);
     })
     .otherwise_when(token, |m| {
-        m.set(&next.index, 0);
-        m.set(&next.psn, starting.psn);
+        m.set(&next.index, starting.recovers.then(wqes.index, lit(16, 0)));
+        m.set(&next.psn, psn);
         m.set(&next.offset, 0);
-        m.set(&next.high, starting.psn);
+        m.set(&next.high, psn);
         m.set(&next.reads, 0);
     });
     m.discard(&starting.qp);
+    m.discard(&starting.index);
     let falls_out = stale | (told & !ran);
     let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
     let whole = bytes + HEADERS;
-    let charge = m.delay("charge", &Sent { valid: sent & !broken & !short, qp, bytes: whole });
+    let charge = m.delay("charge", &Sent { valid: sent & !broken & !short & !astray, qp, bytes: whole });
     Segmented { candidates, resume, operands, forgotten, charge }
 }
 

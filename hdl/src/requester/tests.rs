@@ -9,7 +9,9 @@ use crate::config::RnicConfig;
 use crate::memory::{Lookup, Translation};
 use crate::testing::{item, step, Item, Random, Sink, Source};
 use crate::tx::Payload;
-use crate::types::{DmaReadData, DmaReadRequest, Oldest, QpAttributes, QpBroadcast, QpInit, TxPacket};
+use crate::types::{
+    DmaReadData, DmaReadRequest, Oldest, QpAttributes, QpBroadcast, QpInit, SqStart, TxPacket,
+};
 use ferrowire_rtl::{build, Bits, Sim};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::WcStatus;
@@ -82,7 +84,7 @@ impl Bench {
         let netlist = build("bench", |m| {
             let broadcast = m.input_of("broadcast", &QpBroadcast::of(&cfg));
             let oldest = m.input_of("oldest", &Oldest::write_of(&cfg));
-            let starting = m.input_of("starting", &QpInit::of(&cfg));
+            let starting = m.input_of("starting", &SqStart::of(&cfg));
             let units = fetch(
                 m,
                 &cfg,
@@ -104,6 +106,7 @@ impl Bench {
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input_of("waiting", &Waiting::of(&cfg)),
                 m.input_of("gate", &crate::context::congestion::Gate::write_of(&cfg)),
+                m.input_of("handles", &crate::host::AhEntry::write_of(&cfg)),
             );
             m.output("charge", &segmented.charge);
             m.stream_out("resume", segmented.resume);

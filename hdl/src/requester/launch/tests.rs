@@ -38,7 +38,7 @@ struct Bench {
     /// Verdicts that come later.
     reading: VecDeque<bool>,
     /// Starts, QP and PSN: the first is on its way, or none is.
-    starts: VecDeque<(usize, u64)>,
+    starts: VecDeque<(usize, u64, u16)>,
     started: usize,
     /// Pulses of `credit`, and the cycles in which `late` was high.
     credits: usize,
@@ -52,7 +52,7 @@ impl Bench {
             let out = launch(
                 m,
                 &cfg,
-                m.input_of("starting", &QpInit::of(&cfg)),
+                m.input_of("starting", &SqStart::of(&cfg)),
                 m.stream_in("reports", &Report::of(&cfg)),
                 m.stream_in("packets", &TxPacket::of(&cfg)),
                 m.stream_in("verdicts", &bits(1)),
@@ -86,7 +86,7 @@ impl Bench {
             Sink::new("out", &TxPacket::of(&cfg)),
             Sink::new("inline", &bits(1)),
         ];
-        sinks.extend((0..3).map(|i| Sink::new(&format!("started{i}"), &QpInit::of(&cfg))));
+        sinks.extend((0..3).map(|i| Sink::new(&format!("started{i}"), &SqStart::of(&cfg))));
         Bench {
             cfg,
             sim,
@@ -110,10 +110,15 @@ impl Bench {
                 self.sources[VERDICTS].push_values(&[("", verdict.into())]);
             }
         }
-        let none = (self.random.rng.random_range(0..QPS), self.random.rng.random_range(0..1 << 24));
-        let (qp, psn) = self.starts.front().copied().unwrap_or(none);
+        let rng = &mut self.random.rng;
+        let none = (rng.random_range(0..QPS), rng.random_range(0..1 << 24), rng.random());
+        let (qp, psn, index) = self.starts.front().copied().unwrap_or(none);
+        // What it says beside that means nothing.
         self.sim.set("starting_qp", qp as u64);
-        self.sim.set("starting_psn", psn);
+        self.sim.set("starting_psn", rng.random_range(0..1 << 24));
+        self.sim.set("starting_index", rng.random_range(0..1 << 16));
+        let recovers = index & 1;
+        self.sim.set("starting_recovers", recovers.into());
         let cycle = self.sim.cycles();
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
         self.credits += self.sim.get("credit") as usize;
@@ -125,8 +130,13 @@ impl Bench {
             self.started += 1;
             let takers: Vec<usize> = self.sinks[STARTED..].iter().map(|sink| sink.items.len()).collect();
             assert_eq!(takers, [self.started; 3], "seed {seed}: done when all have it, and then");
-            let fields = [("qp", qp as u128), ("psn", psn.into())];
-            let start = item(&QpInit::of(&self.cfg), &fields);
+            let fields = [
+                ("qp", qp as u128),
+                ("psn", psn.into()),
+                ("index", index.into()),
+                ("recovers", recovers.into()),
+            ];
+            let start = item(&SqStart::of(&self.cfg), &fields);
             assert!(
                 self.sinks[STARTED..].iter().all(|sink| sink.items.last() == Some(&start)),
                 "seed {seed}"
@@ -136,13 +146,16 @@ impl Bench {
 
     /// A start among the reports. What else it says means nothing.
     fn start(&mut self, qp: usize, psn: u64) {
-        let mut report = item(&Report::of(&self.cfg), &[("sent_qp", qp as u128), ("start", 1)]);
-        for field in ["sent_psn", "sent_last", "sent_index", "sent_length", "sent_fresh"] {
+        let index: u16 = self.random.rng.random();
+        let place = [("sent_psn", psn.into()), ("sent_index", index.into())];
+        let fields = [("sent_qp", qp as u128), ("start", 1)];
+        let mut report = item(&Report::of(&self.cfg), &[fields, place].concat());
+        for field in ["sent_last", "sent_length", "sent_fresh"] {
             let width = report[field].width();
             report.insert(field.into(), self.random.bits(width));
         }
         self.sources[REPORTS].push(report);
-        self.starts.push_back((qp, psn));
+        self.starts.push_back((qp, psn, index));
     }
 
     /// The bars that were told, QP and index.

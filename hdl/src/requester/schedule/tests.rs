@@ -93,7 +93,7 @@ fn sinks(cfg: &RnicConfig) -> Vec<Sink> {
 
 fn sources(cfg: &RnicConfig) -> Vec<Source> {
     vec![
-        Source::new("start", &QpInit::of(cfg)),
+        Source::new("start", &SqStart::of(cfg)),
         Source::new("doorbell", &SqDoorbell::of(cfg)),
         Source::new("resume", &Resume::of(cfg)),
         Source::new("kick", &bits(cfg.qp_bits())),
@@ -128,7 +128,7 @@ impl Bench {
                 m,
                 &cfg,
                 m.input_of("broadcast", &QpBroadcast::of(&cfg)),
-                m.stream_in("start", &QpInit::of(&cfg)),
+                m.stream_in("start", &SqStart::of(&cfg)),
                 m.input("started", 1),
                 m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
                 m.stream_in("resume", &Resume::of(&cfg)),

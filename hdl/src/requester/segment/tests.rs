@@ -78,13 +78,14 @@ impl Bench {
                 m,
                 &cfg,
                 m.input_of("broadcast", &QpBroadcast::of(&cfg)),
-                m.input_of("starting", &QpInit::of(&cfg)),
+                m.input_of("starting", &SqStart::of(&cfg)),
                 m.stream_in("fetched", &Wqe::of(&cfg)),
                 m.stream_in("restart", &Restart::of(&cfg)),
                 m.input_of("oldest", &Oldest::write_of(&cfg)),
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input_of("waiting", &Waiting::of(&cfg)),
                 m.input_of("gate", &Gate::write_of(&cfg)),
+                m.input_of("handles", &AhEntry::write_of(&cfg)),
             );
             m.output("charge", &out.charge);
             m.stream_out("candidate", out.candidates);

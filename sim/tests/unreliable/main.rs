@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a card sends over unreliable connections and as datagrams (IBTA volume 1, 9.8), through the driver, the Verilated card and the
+//! wire. Nobody need answer: the frames are read off the wire and compared with what the specification says of each message.
+
+mod connections;
+mod datagrams;
+mod errors;
+mod rig;
