@@ -11,6 +11,7 @@ mod failures;
 mod flushes;
 mod lives;
 mod model;
+mod own;
 mod pauses;
 mod random;
 

@@ -466,6 +466,50 @@ mod tests {
     }
 
     #[test]
+    fn a_send_queue_that_fails_alone_leaves_its_queue_pair_in_sqe_and_can_go_on() {
+        let uc = u128::from(Service::Uc.code());
+        let put = |bench: &mut Bench, state: QpState, requester: u128| {
+            bench.query(2);
+            let state = u128::from(state.code());
+            let record =
+                [("write", 1), ("record_exists", 1), ("record_state", state), ("requester", requester)];
+            bench.update(2, &[&record[..], &[("record_attributes_service", uc), ("sq_psn", 9)]].concat());
+        };
+        for (beat_bytes, stall) in [(8, 0.0), (64, 0.4)] {
+            let mut bench = bench(beat_bytes, stall);
+            let fault = |bench: &mut Bench, source: usize| {
+                bench.sources[source].push_values(&[("", 2)]);
+                bench.settle();
+                bench.sinks[KICK].items.len()
+            };
+            for (state, after) in [
+                (QpState::Init, QpState::Init),
+                (QpState::Rtr, QpState::Rtr),
+                (QpState::Sqd, QpState::Sqe),
+                (QpState::Rts, QpState::Sqe),
+            ] {
+                put(&mut bench, state, 0);
+                let kicks = bench.sinks[KICK].items.len();
+                // Told twice, it counts once.
+                fault(&mut bench, 2);
+                let kicked = fault(&mut bench, 2) - kicks;
+                assert_eq!((bench.query(2).1, kicked), (code(after), usize::from(state != after)), "{state}");
+                bench.update(2, &[]);
+            }
+            let kicks = bench.sinks[KICK].items.len();
+            put(&mut bench, QpState::Rts, 1);
+            let start = bench.sinks[REQUESTER].items.last().expect("a start");
+            assert_eq!((start["qp"].to_u64(), start["recovers"].to_u64()), (2, 1));
+            assert_eq!(bench.sinks[KICK].items.len(), kicks + 1, "it goes on");
+            // Any other fault takes it down, from there too.
+            fault(&mut bench, 2);
+            fault(&mut bench, 3);
+            assert_eq!(bench.query(2).1, code(QpState::Err));
+            bench.update(2, &[]);
+        }
+    }
+
+    #[test]
     fn a_fault_between_query_and_update_is_not_lost() {
         let mut bench = bench(8, 0.0);
         bench.set(2, QpState::Rtr, 1);

@@ -11,6 +11,7 @@ use std::collections::VecDeque;
 mod again;
 mod gate;
 mod plain;
+mod recover;
 
 const QPS: usize = 8;
 
