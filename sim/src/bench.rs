@@ -11,7 +11,7 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use clap::Args;
-use ferrowire::{PathMtu, SendOpcode};
+use ferrowire::{PathMtu, SendOpcode, Service};
 use ferrowire_hdl::config::RnicConfig;
 use serde::Serialize;
 
@@ -81,6 +81,13 @@ const RATES: &[(&str, SendOpcode, usize, PathMtu, usize, bool, bool)] = &[
     ("atomic_cycles_per_message", SendOpcode::FetchAdd, 8, PathMtu::B1024, 2048, false, false),
 ];
 
+/// Rates of 64-byte messages that nobody answers: name, service, verb.
+const UNANSWERED: &[(&str, Service, SendOpcode)] = &[
+    ("uc_send_64_cycles_per_message", Service::Uc, SendOpcode::Send),
+    ("uc_write_64_cycles_per_message", Service::Uc, SendOpcode::Write),
+    ("ud_send_64_cycles_per_message", Service::Ud, SendOpcode::Send),
+];
+
 /// What the design allows `generic-64b` without host latency, and with it for the rates.
 fn budget(figure: &Figure) -> Option<f64> {
     let (budget, rate) = match figure.name.as_str() {
@@ -90,6 +97,7 @@ fn budget(figure: &Figure) -> Option<f64> {
         "send_64_cycles_per_message" | "read_64_cycles_per_message" => (4.0, true),
         "read_1024_cycles_per_packet" => (17.5, true),
         "read_4096_cycles_per_packet" => (66.0, true),
+        name if UNANSWERED.iter().any(|rate| rate.0 == name) => (4.0, true),
         "atomic_cycles_per_message" => (16.0, true),
         "read_64_doorbell_to_cqe_cycles" => (180.0, false),
         "doorbell_to_wire_cycles" => (40.0, false),
@@ -108,7 +116,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
         return loss(args);
     }
     let (mut results, mut failed) = (Vec::new(), Vec::new());
-    let each = RATES.len() * args.qps.len() + 1;
+    let each = (RATES.len() + UNANSWERED.len()) * args.qps.len() + 1;
     let bar = crate::demo::bar(
         (args.config.len() * args.host_latency.len() * each) as u64,
         "{msg:48} {wide_bar} {pos}/{len}",
@@ -150,6 +158,23 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                         false => (rate.cycles_per_message, "cycles/message"),
                     };
                     results.push(figure(rate_name, qps, value, unit));
+                }
+                for &(rate_name, service, verb) in UNANSWERED {
+                    bar.set_message(format!("{name}, {rate_name}, {qps} QPs"));
+                    let (bytes, mtu, messages, shared) = (64, PathMtu::B1024, 2048, false);
+                    let load = Load { verb, bytes, mtu, qps, messages, shared };
+                    let pair = Pair::new(&model, &options)?;
+                    let measured = measure::unanswered(&pair, service, &load);
+                    cycles += pair.world.lock().cycle();
+                    bar.inc(1);
+                    match measured {
+                        Ok(rate) => {
+                            results.push(figure(rate_name, qps, rate.cycles_per_message, "cycles/message"));
+                        }
+                        Err(error) => failed.push(format!(
+                            "{rate_name}, {name}, host latency {host_latency}, {qps} QPs: {error:#}"
+                        )),
+                    }
                 }
             }
             let speed = cycles as f64 * 2.0 / start.elapsed().as_secs_f64();

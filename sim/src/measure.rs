@@ -13,13 +13,19 @@
 //!   gap.
 
 use anyhow::{anyhow, bail, ensure, Result};
-use ferrowire::{AccessFlags, PathMtu, QueuePair, RecvWr, SendOpcode, SendWr, SrqInitAttr};
+use ferrowire::{
+    AccessFlags, AddressVector, InitAttributes, PathMtu, Psn, QpInitAttr, QueuePair, RecvWr, RemoteAddress,
+    RtrAttributes, RtsAttributes, SendOpcode, SendWr, Service, SrqInitAttr,
+};
 
 use crate::pair::{bytes, Connection, Node, Pair};
 use crate::wire::{wire_bytes, Mark};
 
 /// Cycles without a packet after which a run has failed.
 const STUCK: u64 = 60_000;
+
+/// A QPN that no card has, and a queue key.
+const NOBODY: u32 = 0x7f_ffff;
 
 /// Messages of each kind, over some queue pairs.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +180,78 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let marks = pair.world.lock().link(link).marks().to_vec();
     pair.world.lock().link_mut(link).mark(false);
     Ok(steady(&marks[..packets], packets / (each * qps), size, shape(pair)))
+}
+
+/// Sends messages of one packet from card 0 to nobody, over unreliable connections or as datagrams, and measures the steady state.
+/// They complete without an answer, so what the peer makes of them does not count.
+///
+/// # Errors
+/// A card fails or stops, or a message fails.
+pub fn unanswered(pair: &Pair, service: Service, load: &Load) -> Result<Rate> {
+    let Load { verb, bytes: size, mtu, qps, messages, .. } = *load;
+    let (node, each) = (&pair.a, messages / qps);
+    ensure!(size > 0 && size <= mtu.bytes() && each > 0, "a load needs messages of one packet");
+    let way = AddressVector::new(node.mac(), node.ip(false), pair.b.mac(), pair.b.ip(false));
+    let handle = node.pd.create_ah(&way)?;
+    let source = node.region(0, size, AccessFlags::LOCAL_READ)?;
+    let (from, nowhere) = ([source.sge(0, size as u32)], RemoteAddress { address: 0, rkey: 0 });
+    let datagrams = service == Service::Ud;
+    let mut connected = Vec::new();
+    for _ in 0..qps {
+        let mut attr = match datagrams {
+            true => QpInitAttr::ud(&node.cq, &node.cq),
+            false => QpInitAttr::uc(&node.cq, &node.cq),
+        };
+        (attr.max_send_wr, attr.sq_sig_all) = (each.next_power_of_two() as u32, true);
+        let init = InitAttributes {
+            access: (!datagrams).then(AccessFlags::default),
+            pkey: Some(0xffff),
+            qkey: datagrams.then_some(NOBODY),
+        };
+        let rtr = match datagrams {
+            true => RtrAttributes::default(),
+            false => RtrAttributes {
+                av: Some(way),
+                path_mtu: Some(mtu),
+                dest_qpn: Some(NOBODY),
+                rq_psn: Some(Psn::new(0)),
+                ..RtrAttributes::default()
+            },
+        };
+        let rts = RtsAttributes { sq_psn: Some(Psn::new(0)), ..RtsAttributes::default() };
+        let qp = node.pd.create_qp(&attr)?.init(init).map_err(|step| step.error)?;
+        let qp = qp.rtr(rtr).map_err(|step| step.error)?;
+        connected.push(qp.rts(rts).map_err(|step| step.error)?);
+    }
+    let mut batches = Vec::new();
+    for qp in &mut connected {
+        let mut batch = qp.start_post_send();
+        for i in 0..each {
+            let wr = match verb {
+                SendOpcode::Send => SendWr::send(i as u64, &from),
+                SendOpcode::Write => SendWr::write(i as u64, &from, nowhere),
+                _ => bail!("a load of {verb} is not known here"),
+            };
+            batch.post(&if datagrams { wr.to(&handle, NOBODY, NOBODY) } else { wr })?;
+        }
+        batches.push(batch);
+    }
+    pair.world.lock().link_mut(0).mark(true);
+    for batch in batches {
+        batch.ring()?;
+    }
+    let done =
+        node.wait(&pair.world, each * qps, STUCK).map_err(|why| anyhow!("{why:#}{}", pair.diagnose()))?;
+    if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
+        bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
+    }
+    let mut world = pair.world.lock();
+    world.run(1000);
+    let marks = world.link(0).marks().to_vec();
+    world.link_mut(0).mark(false);
+    drop(world);
+    ensure!(marks.len() == each * qps, "{} packets were sent of {} messages", marks.len(), each * qps);
+    Ok(steady(&marks, 1, size, shape(pair)))
 }
 
 /// The steady state of a run of equal messages.

@@ -5,4 +5,5 @@
 mod connections;
 mod datagrams;
 mod errors;
+mod rates;
 mod rig;
