@@ -96,7 +96,7 @@ fn acknowledgements_that_come_for_an_unreliable_connection_are_dropped() {
         // One of its PSN, and a NAK that would end a reliable one: from the right peer, with the right key.
         let ghosts = rig.node().context.drop_counter(DropReason::GhostAck).unwrap();
         for syndrome in [0x1f, 0x62] {
-            let mut answer = request.clone();
+            let mut answer = request;
             std::mem::swap(&mut answer.eth.src, &mut answer.eth.dst);
             if let ferrowire_spec::wire::frame::Ip::V4(ip) = &mut answer.ip {
                 std::mem::swap(&mut ip.src, &mut ip.dst);

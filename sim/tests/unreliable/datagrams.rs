@@ -28,7 +28,7 @@ fn datagrams_go_where_their_handles_point_with_the_queue_key_that_they_name() {
                 (SendOp::Send, 0x7654_3210, 0x7654_3210),
                 (SendOp::SendImm { imm: 0xfeed_0000 + i as u32 }, 0x8000_0000 | i as u32, QKEY),
             ] {
-                let dest_qpn = 0xff_0000 | bytes as u32;
+                let dest_qpn = 0xff_0000 | bytes;
                 let sges = [from.sge(3 * i, bytes / 3), from.sge(9000 + i, bytes - bytes / 3)];
                 let requests: Vec<SendWr<'_>> = (0..)
                     .zip(&handles)

@@ -142,7 +142,7 @@ impl Rig {
             assert_eq!(deth, (service == Service::Ud).then_some((wr.qkey, qp.number())));
             assert!(frame.payload.len() == mtu || last);
             data.extend_from_slice(frame.payload);
-            self.psn = self.psn + 1;
+            self.psn += 1;
         }
         data
     }

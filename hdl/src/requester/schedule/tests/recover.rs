@@ -10,7 +10,7 @@ impl Bench {
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, 0.2);
     }
 
-    fn into_state(&mut self, qp: usize, state: QpState) {
+    fn set_to(&mut self, qp: usize, state: QpState) {
         self.sim.set("broadcast_state_enable", 1);
         self.sim.set("broadcast_state_index", qp as u64);
         self.sim.set("broadcast_state_entry", state.code().into());
@@ -32,7 +32,7 @@ impl Bench {
 #[test]
 fn what_is_told_before_it_goes_on_is_flushed_and_what_is_told_after_is_sent() {
     let mut bench = Bench::asleep(31);
-    bench.into_state(3, QpState::Sqe);
+    bench.set_to(3, QpState::Sqe);
     bench.rings(3, 7);
     bench.rings(3, 9);
     assert_eq!(bench.flushed(), [(3, 7), (3, 9)]);
@@ -46,7 +46,7 @@ fn what_is_told_before_it_goes_on_is_flushed_and_what_is_told_after_is_sent() {
     bench.rings(3, 11);
     assert_eq!(bench.flushed().len(), 2);
     // Others are.
-    bench.into_state(4, QpState::Sqe);
+    bench.set_to(4, QpState::Sqe);
     bench.rings(4, 2);
     assert_eq!(bench.flushed().last(), Some(&(4, 2)));
     bench.sources[RESUME].push_values(&[("qp", 3), ("index", 9)]);
@@ -61,7 +61,7 @@ fn what_is_told_before_it_goes_on_is_flushed_and_what_is_told_after_is_sent() {
     bench.sim.set("oldest_entry_index", 9);
     bench.pass();
     bench.sim.set("oldest_enable", 0);
-    bench.into_state(3, QpState::Rts);
+    bench.set_to(3, QpState::Rts);
     let grants = bench.sinks[GRANT].items.len();
     bench.sources[KICK].push_values(&[("", 3)]);
     (0..60).for_each(|_| bench.pass());
@@ -72,7 +72,7 @@ fn what_is_told_before_it_goes_on_is_flushed_and_what_is_told_after_is_sent() {
     assert_eq!(granted.iter().map(|grant| grant.1).sum::<u64>(), 2);
     assert_eq!(granted[0].0, 9);
     // It fails again: now it is flushed as before.
-    bench.into_state(3, QpState::Sqe);
+    bench.set_to(3, QpState::Sqe);
     bench.rings(3, 12);
     assert_eq!(bench.flushed().last(), Some(&(3, 12)));
 }
