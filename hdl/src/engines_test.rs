@@ -3,7 +3,7 @@
 
 use crate::config::RnicConfig;
 use crate::context::congestion::Gate;
-use crate::memory::{Lookup, Translation};
+use crate::memory::{Done, Lookup, Translation};
 use crate::types::*;
 use ferrowire_rtl::{bits, build, Scope};
 
@@ -94,10 +94,12 @@ fn segment_and_commit_elaborate() {
             g.parts,
             s.operands,
             m.input_of("answer", &translation()),
+            m.input_of("operated", &Done::of()),
             m.input("taken", 1),
             m.input("credits", 2),
         );
         m.stream_out("lookup", c.lookup);
+        m.stream_out("operation", c.operations);
         m.stream_out("read", c.read);
         let data = m.stream_in("data", &DmaReadData::of(cfg));
         let p = payload(m, cfg, data, c.ends, m.stream_in("init3", &QpInit::of(cfg)));
@@ -178,6 +180,7 @@ fn responder_elaborates() {
             values: m.stream_in("values", &bits(64)),
             answer: m.input_of("answer", &translation()),
             reply_answer: m.input_of("reply_answer", &translation()),
+            operated: m.input_of("operated", &Done::of()),
             reply_data: m.stream_in("reply_data", &DmaReadData::of(cfg)),
         };
         let r = crate::responder::responder(m, cfg, broadcast(m, cfg), input);
@@ -188,6 +191,7 @@ fn responder_elaborates() {
         m.stream_out("packets", r.source.packet);
         m.stream_out("payload", r.source.payload.expect("payload of responses"));
         m.stream_out("reply_lookup", r.reply_lookup);
+        m.stream_out("operation", r.operations);
         m.stream_out("reply_read", r.reply_read);
         m.stream_out("atomic_write", r.atomic_write);
         for (i, completions) in r.completions.into_iter().enumerate() {

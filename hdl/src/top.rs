@@ -18,6 +18,7 @@ use crate::host::dma;
 use crate::host::doorbell::doorbell;
 use crate::host::event::{event, link_changes, WritePort};
 use crate::host::{CommandProgress, SrqStatus};
+use crate::memory::Done;
 use crate::stream::Beat;
 use crate::transport::{transport, Control, ReadData};
 use crate::types::{Completion, DmaReadData, Drained};
@@ -68,9 +69,19 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let registers = csr(m, cfg, csr_request, progress.clone(), link, events);
     m.discard(&registers.port);
     let events_busy = m.wire("events_busy", 1);
+    let removed = m.wire_of("removed", &Done::of());
     let (status, srqs_busy) = (m.wire_of("srq_status", &SrqStatus::of()), m.wire("srqs_busy", 1));
-    let commands =
-        command(m, cfg, registers.commands, command_data, reply, events_busy, status.clone(), srqs_busy);
+    let commands = command(
+        m,
+        cfg,
+        registers.commands,
+        command_data,
+        reply,
+        removed.clone(),
+        events_busy,
+        status.clone(),
+        srqs_busy,
+    );
     m.drive(&progress, &commands.progress);
     command_reads.connect(commands.read);
     let drained = m.wire_of("drained", &Drained::of(cfg));
@@ -97,6 +108,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         handles: commands.ahs,
         keys: commands.keys,
         pages: commands.pages,
+        removals: commands.removals,
         responder: context.responder,
         requester: context.requester,
         doorbell: bells.sq,
@@ -107,6 +119,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         congestion: registers.congestion,
     };
     let core = transport(m, cfg, rx, data, control);
+    m.set_all(&removed, &core.removed);
     m.drive(&status, &core.status);
     m.drive(&srqs_busy, core.busy);
     let mut reads = core.reads.into_iter();

@@ -25,7 +25,7 @@ use crate::context::congestion::{self, congestion, CongestionControl, Gate};
 use crate::context::timer::Departed;
 use crate::host::event::Report;
 use crate::host::{AhEntry, SrqControl, SrqStatus};
-use crate::memory::translate;
+use crate::memory::{memory, Done, Operation, Tables};
 use crate::requester::{
     commit, fetch, gather, launch, list, payload, schedule, segment, take_turns, Sources,
 };
@@ -55,6 +55,8 @@ pub struct Control {
     pub keys: TableWrite<KeyEntry>,
     /// Page table.
     pub pages: TableWrite<Sig>,
+    /// Keys that are removed.
+    pub removals: Stream<Operation>,
     /// Responders that start.
     pub responder: Stream<QpInit>,
     /// Requesters that start.
@@ -131,6 +133,8 @@ pub struct Transport {
     pub send_faults: Vec<Stream<Sig>>,
     /// QPs that go to the error state.
     pub faults: Vec<Stream<Sig>>,
+    /// Ends of removals.
+    pub removed: Done,
     /// Shared receive queues that run low.
     pub reports: Stream<Report>,
     /// The shared receive queue that is asked for.
@@ -178,7 +182,14 @@ pub fn transport(
     let gate = m.wire_of("gate", &Gate::write_of(cfg));
     let (wake, wakes) = m.later("wake", &bits(cfg.qp_bits()));
 
-    let answers = translate(m, cfg, vec![question_r, question_s, question_a], control.keys, control.pages);
+    let (operation_r, operate_r) = m.later("requester_operation", &Operation::of(cfg));
+    let (operation_s, operate_s) = m.later("responder_operation", &Operation::of(cfg));
+    let given = &broadcast.attributes;
+    let domains = TableWrite { enable: given.enable, index: given.index, entry: given.entry.pd };
+    let tables = Tables { keys: control.keys, pages: control.pages, domains };
+    let questions = vec![question_r, question_s, question_a];
+    let memory = memory(m, cfg, tables, questions, vec![operation_r, operation_s, control.removals]);
+    let (answers, operated) = (memory.answers, memory.done);
 
     // Requester.
     let starting = control.requester.payload.clone();
@@ -237,11 +248,13 @@ pub fn transport(
         gathered.parts,
         segmented.operands,
         answers[0].clone(),
+        operated[0].clone(),
         payload_taken,
         freed,
     );
     m.drive(&plenty, committed.plenty);
     ask_r.connect(committed.lookup);
+    operate_r.connect(committed.operations);
     let outgoing = payload(m, cfg, data.payload, committed.ends, cleared);
     m.drive(&payload_taken, outgoing.taken);
     let launched =
@@ -277,11 +290,13 @@ pub fn transport(
         values,
         answer: answers[1].clone(),
         reply_answer: answers[2].clone(),
+        operated: operated[1].clone(),
         reply_data: data.replies,
     };
     let responded = responder(m, cfg, broadcast.clone(), input);
     ask_s.connect(responded.lookup);
     ask_a.connect(responded.reply_lookup);
+    operate_s.connect(responded.operations);
     outcome_s.connect(responded.outcomes);
 
     // Completer.
@@ -367,6 +382,7 @@ pub fn transport(
         completions: std::iter::once(tracked.completions).chain(responded.completions).collect(),
         send_faults: tracked.faults,
         faults: responded.faults,
+        removed: operated[2].clone(),
         reports: responded.reports,
         status: responded.status,
         busy: responded.busy,
@@ -411,6 +427,7 @@ mod tests {
                         "keys",
                         &TableWrite { enable: bits(1), index: key_bits, entry: KeyEntry::of(&cfg) },
                     ),
+                    removals: m.stream_in("removals", &Operation::of(&cfg)),
                     pages: m.input_of(
                         "pages",
                         &TableWrite { enable: bits(1), index: page_bits, entry: bits(52) },
@@ -441,6 +458,7 @@ mod tests {
                 m.output("events", &out.events);
                 m.stream_out("report", out.reports);
                 m.output("status", &out.status);
+                m.output("removed", &out.removed);
                 m.output("busy", &out.busy);
             })
             .unwrap_or_else(|e| panic!("{name}:\n{e}"));

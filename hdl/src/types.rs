@@ -491,6 +491,14 @@ pub struct KeyEntry {
     pub length: Sig,
     /// Page-table entry of the first page.
     pub first_entry: Sig,
+    /// A window rather than a region.
+    pub window: Sig,
+    /// It is bound; all but `valid`, `tag` and `pd` of a window counts only then.
+    pub bound: Sig,
+    /// By this QP.
+    pub qp: Sig,
+    /// Index of the region that it is bound to; of a region, the number of windows that are bound to it.
+    pub link: Sig,
 }
 
 impl KeyEntry {
@@ -505,6 +513,10 @@ impl KeyEntry {
             va: bits(64),
             length: bits(64),
             first_entry: bits(ferrowire_rtl::clog2(u64::from(cfg.page_entries))),
+            window: bits(1),
+            bound: bits(1),
+            qp: bits(cfg.qp_bits()),
+            link: bits(ferrowire_rtl::clog2(u64::from(cfg.keys)) + 1),
         }
     }
 }

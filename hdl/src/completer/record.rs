@@ -18,7 +18,8 @@
 //! the QP's row.
 //!
 //! Messages of UC and UD, which nobody acknowledges, are done when they are sent (IBTA volume 1, 9.8.1, 9.8.3): behind their record
-//! their QP stands in a line for `track`, once however many messages it has sent meanwhile.
+//! their QP stands in a line for `track`, once however many messages it has sent meanwhile. A bind or an invalidation is a
+//! message without a packet, done with what is before it: `track` is told likewise to look whether that is done already.
 //!
 //! A QP that goes to RESET gives its places back: whoever used it may never start it again. What comes of it afterwards, from
 //! its former life, is forgotten.
@@ -27,10 +28,10 @@
 
 use crate::config::RnicConfig;
 use crate::context::resets;
-use crate::requester::{messages, FirstSge, Flush, Sent};
-use crate::stream::{deep_fifo, fifo};
+use crate::requester::{is_local, messages, FirstSge, Flush, Sent};
+use crate::stream::{arbiter, deep_fifo, fifo};
 use crate::types::{QpBroadcast, SqStart, TableWrite};
-use ferrowire_rtl::{bits, clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::wire::opcode::Service;
 
@@ -121,7 +122,7 @@ pub struct Recorded {
     pub links: TableWrite<Sig>,
     /// The QP's list, for `track`.
     pub front: TableWrite<Front>,
-    /// QPs with a WQE that failed: each at most twice before it starts anew.
+    /// QPs with a WQE that failed: each at most twice before it starts anew. And those with a message that nobody acknowledges.
     pub failed: Stream<Sig>,
     /// A place that was kept for a message is not needed.
     pub credit: Sig,
@@ -275,6 +276,20 @@ pub fn record(
     let marked = m.mux(joins | sweeping, &qp, &line.payload);
     marks.write(joins | leaves | sweeping, marked, &joins);
     let own = fifo(&m.label("own"), 2, own);
+    // A QP waits once, whoever many of its messages are to be looked at: a bit turns with each that waits, another with each that
+    // has been handed on.
+    let turns = |name: &str| m.mem(name, cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let (come, gone) = (turns("come"), turns("gone"));
+    let waits = come.read_now(qp) ^ gone.read_now(qp);
+    let looks = writing & ends & is_local(event.wqe_opcode) & !waits;
+    let silent = Stream::new(m, "silent", looks, qp);
+    m.assert(!silent.valid | silent.ready, "each QP has a place");
+    let silent = deep_fifo(&m.label("silent"), cfg.qps, silent);
+    let handed = silent.fire();
+    come.write(looks | sweeping, qp, &(!sweeping & !come.read_now(qp)));
+    let gone_at = m.mux(sweeping, &qp, &silent.payload);
+    gone.write(handed | sweeping, gone_at, &(!sweeping & !gone.read_now(silent.payload)));
+    let failed = arbiter(m, &|_: &Sig| lit(1, 1), vec![failed, silent]);
     let credit = writing & by_sent & !lives & event.fresh & event.last & !is_failure;
     Recorded {
         pool: TableWrite { enable: pushes, index: row.tail, entry: message },

@@ -31,6 +31,8 @@
 //! UC and UD have nobody who acknowledges (9.8.1, 9.8.3): what `record` says of a QP with sent messages stands for an acknowledgement
 //! of all that it has sent, and costs as much; what comes from the wire for such a QP is dropped. A send queue that goes on after
 //! an error is flushed first as far as it was told of WQEs, all at once.
+//! A bind or an invalidation has no packet: it ends when it is the oldest, with whatever event finds it there, one of `record` at
+//! least. Where one stands in the list behind others, each acknowledgement looks at the message behind those that it completes.
 //!
 //! After a sequence NAK, a time-out, or the pause that follows an RNR NAK, the QP goes back to its oldest PSN. A sequence
 //! NAK counts once, until something new is acknowledged or the time is out; RNR NAKs count once a pause. Retries are counted
@@ -53,7 +55,7 @@ use crate::completer::settle::Entry;
 use crate::config::RnicConfig;
 use crate::context::timer::{Expired, Pause, Progress};
 use crate::path::same_partition;
-use crate::requester::{Flush, Restart};
+use crate::requester::{is_local, Flush, Restart};
 use crate::rx::parse::opcode_is;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite};
@@ -160,6 +162,8 @@ struct Row {
     asked: Sig,
     /// Waits for a peer that is not ready.
     paused: Sig,
+    /// There may be a message without a packet behind the oldest.
+    silent: Sig,
     tries: Sig,
     rnr_tries: Sig,
 }
@@ -295,6 +299,7 @@ pub fn track(
     let (by_timeout, by_pause, by_work) = (by("timeout"), by("pause"), by("work"));
     // Stands for an acknowledgement of all that was sent; it goes on after an error.
     let (by_own, by_recover) = (by("own"), by("recover"));
+    let by_look = by("look");
     let psn = m.reg("psn", 24).no_reset();
     let source_ipv6 = m.reg("source_ipv6", 1).no_reset();
     let source_ip = m.reg("source_ip", 128).no_reset();
@@ -320,6 +325,7 @@ pub fn track(
         m.set(&by_timeout, is_expired & !expired.pause);
         m.set(&by_pause, is_expired & expired.pause);
         m.set(&by_work, is_work);
+        m.set(&by_look, is_failed);
         m.set(&psn, m.mux(is_init, &init.psn, &answers.psn));
         m.set(&source_ipv6, answers.ipv6);
         m.set(&source_ip, answers.src_ip);
@@ -347,6 +353,7 @@ pub fn track(
         flushing: bits(1),
         asked: bits(1),
         paused: bits(1),
+        silent: bits(1),
         tries: bits(3),
         rnr_tries: bits(3),
     };
@@ -452,7 +459,8 @@ pub fn track(
     let in_place = m.mux(by_atomic, &!of_read, &(of_read & has_first & ends.eq(is_last)));
     let matches = by_reply & oldest.answered & in_turn & in_place & good_syndrome;
     let reached = m.mux(oldest.answered, &(matches & is_last), &!(upto - oldest.last_psn).bit(23));
-    let acked = at_pop & by_answer & !ignored & !none & !local & reached;
+    let is_silent = is_local(oldest.opcode);
+    let acked = at_pop & !ignored & !none & !local & ((by_answer & reached) | is_silent);
     let entry_room = m.wire("entry_room", 1);
     m.set(&pops, acked & entry_room);
     let answers_it = pops & oldest.answered;
@@ -462,10 +470,10 @@ pub fn track(
         m.set(&placed, 0);
         m.set(&popped, 0);
     });
-    m.when(pops, |m| m.set(&popped, 1));
+    m.when(pops & !is_silent, |m| m.set(&popped, 1));
     m.when(answers_it, |m| m.set(&placed, 1));
     // Mostly the answer is for the oldest message, and nothing is left to be looked at.
-    let exact = pops & is_ack & is_last & !front.failed;
+    let exact = pops & by_answer & is_ack & is_last & !front.failed & !is_silent & !row.silent;
     let settled = at_pop & !acked & (entry_room | !by_reply);
     let counts = settled & !ignored;
     let local_fails = counts & local;
@@ -650,6 +658,8 @@ pub fn track(
         .otherwise_when(!by_pause, |m| m.set(&next.tries, row.tries + 1));
         m.set(&next.asked, by_answer & !rnr);
     });
+    // Until the list has been empty.
+    m.when(settled, |m| m.set(&next.silent, !none & (row.silent | by_look)));
     let at_enlist = state.is(State::Enlist);
     let is_flushed = at_enlist & by_flush & in_error;
     m.when(fails | state.is(State::Fault) | is_flushed | resets, |m| m.set(&next.dead, 1));

@@ -28,6 +28,7 @@ use super::{
 use crate::config::RnicConfig;
 use crate::context::{QpRecord, QpUpdate};
 use crate::fields::{assemble, field};
+use crate::memory::{Done, Operation, OperationKind};
 use crate::stream::fifo;
 use crate::types::{
     AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, TableWrite,
@@ -35,8 +36,8 @@ use crate::types::{
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::{AttributeBit, Attributes, GSI_QKEY, GSI_QPN, TRANSITIONS};
 use ferrowire_spec::queue::command::{
-    self as spec, create_ah, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq, reg_mr,
-    set_av, PathMtu,
+    self as spec, alloc_mw, create_ah, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq,
+    reg_mr, set_av, PathMtu,
 };
 use ferrowire_spec::queue::command_completion::{self as completion, qp_summary, srq_summary};
 use ferrowire_spec::queue::{
@@ -77,6 +78,8 @@ pub struct CommandProcessor {
     pub ahs: TableWrite<AhEntry>,
     /// Keys.
     pub keys: TableWrite<KeyEntry>,
+    /// Keys to be removed.
+    pub removals: Stream<Operation>,
     /// Page numbers.
     pub pages: TableWrite<Sig>,
     /// Completion queues.
@@ -118,6 +121,10 @@ enum State {
     PageTake,
     /// What is left of it is forgotten.
     PageDrain,
+    /// A key is removed by its owner, if nothing depends on it.
+    Remove,
+    /// It has answered.
+    Removed,
     /// Tables are written.
     Execute,
     /// References are counted: read and write for the protection domain and both completion queues.
@@ -172,6 +179,7 @@ struct OwnedKey {
     exists: Sig,
     tag: Sig,
     pd: Sig,
+    window: Sig,
 }
 
 /// The address vector that the next MODIFY_QP puts into effect.
@@ -212,11 +220,13 @@ impl<T: Bundle> WritePort<T> {
 }
 
 /// What can be commanded.
-const KNOWN: [Op; 20] = [
+const KNOWN: [Op; 22] = [
     Op::CreateCq,
     Op::DestroyCq,
     Op::RegMr,
     Op::DeregMr,
+    Op::AllocMw,
+    Op::FreeMw,
     Op::CreateQp,
     Op::ModifyQp,
     Op::SetAv,
@@ -314,7 +324,7 @@ struct Incoming {
     misaligned: Sig,
 }
 
-/// Takes and executes commands. `events_busy`: an event is on its way; `srq_status`: of the shared receive queue that is asked for;
+/// Takes and executes commands. `removed`: a removal has ended; `events_busy`: an event is on its way; `srq_status`: of the shared receive queue that is asked for;
 /// `srqs_busy`: one that is gone may still be read.
 #[module]
 #[allow(clippy::too_many_arguments)]
@@ -324,6 +334,7 @@ pub fn command(
     control: CommandControl,
     data: Stream<DmaReadData>,
     reply: Stream<QpRecord>,
+    removed: Done,
     events_busy: Sig,
     srq_status: SrqStatus,
     srqs_busy: Sig,
@@ -359,11 +370,15 @@ pub fn command(
     let of_srq = any_op(&[Op::CreateSrq, Op::ModifySrq, Op::DestroySrq, Op::QuerySrq]);
     let of_ah = any_op(&[Op::CreateAh, Op::DestroyAh]);
     let of_pd = any_op(&[Op::AllocPd, Op::FreePd]);
-    let of_key = any_op(&[Op::RegMr, Op::DeregMr]);
+    let makes_key = any_op(&[Op::RegMr, Op::AllocMw]);
+    let removes_key = any_op(&[Op::DeregMr, Op::FreeMw]);
+    let of_window = any_op(&[Op::AllocMw, Op::FreeMw]);
+    let of_key = makes_key | removes_key;
     let in_range = |value: Sig, bits: u32| (value >> bits).eq(0);
     // The domain stands at the same place wherever there is one.
     let place = |f: &Field| (f.offset, f.width);
     assert_eq!(place(&reg_mr::PD), place(&create_qp::PD));
+    assert_eq!(place(&alloc_mw::PD), place(&create_qp::PD));
     assert_eq!(place(&create_srq::PD), place(&create_qp::PD));
     assert_eq!(place(&create_srq::LIMIT), place(&modify_srq::LIMIT));
     // But for an address handle, which has its address vector where SET_AV has it.
@@ -391,7 +406,7 @@ pub fn command(
     let eq_table = m.mem("eqs", cfg.eqs, &owned).init(vec![]).build();
     let owned_srq = OwnedSrq { owned: owned.clone(), pd: bits(24), log2: bits(4) };
     let srq_table = m.mem("srqs", cfg.srqs, &owned_srq).init(vec![]).build();
-    let owned_key = OwnedKey { exists: bits(1), tag: bits(8), pd: bits(24) };
+    let owned_key = OwnedKey { exists: bits(1), tag: bits(8), pd: bits(24), window: bits(1) };
     let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
     let ah_table = m.mem("ahs", cfg.ahs, &AhEntry::of()).init(vec![]).build();
     let staged_shape = Staged { given: bits(1), vector: AddressVector::of() };
@@ -419,7 +434,7 @@ pub fn command(
     ah_table.write(ahs.enable, ahs.index, &ahs.entry);
 
     let qp = m.reg_of("qp", &QpRecord::of(cfg));
-    let counts_up = any_op(&[Op::CreateQp, Op::RegMr, Op::CreateSrq, Op::CreateAh]);
+    let counts_up = any_op(&[Op::CreateQp, Op::RegMr, Op::AllocMw, Op::CreateSrq, Op::CreateAh]);
     let adds = counts_up | op(Op::CreateCq);
     let at_look = state.is(State::Look);
     let key = key_table.read(m, at_look, key_index.trunc(key_bits), Collision::Never);
@@ -431,7 +446,7 @@ pub fn command(
     let srq_at = (at_look & of_srq).then(object.trunc(srq_bits), ref_srq);
     let reads_srq = at_look | state.is(State::ReadShared);
     let srq = srq_table.read(m, reads_srq, srq_at, Collision::Never);
-    let own_pd = op(Op::DeregMr).then(key.pd, op(Op::DestroySrq).then(srq.pd, qp.attributes.pd));
+    let own_pd = removes_key.then(key.pd, op(Op::DestroySrq).then(srq.pd, qp.attributes.pd));
     let own_pd = op(Op::DestroyAh).then(ah.pd, own_pd);
     let ref_pd = counts_up.then(pd, own_pd).trunc(pd_bits);
     let pd_at = at_look.then(of_pd.then(object.trunc(pd_bits), pd.trunc(pd_bits)), ref_pd);
@@ -465,6 +480,7 @@ pub fn command(
         let layout = match o {
             Op::CreateCq => &create_cq::LAYOUT,
             Op::RegMr => &reg_mr::LAYOUT,
+            Op::AllocMw => &alloc_mw::LAYOUT,
             Op::CreateQp => &create_qp::LAYOUT,
             Op::ModifyQp => &modify_qp::LAYOUT,
             Op::SetAv => &set_av::LAYOUT,
@@ -501,7 +517,8 @@ pub fn command(
     checks.refuse(op(Op::FreePd) & domain.users.any(), Status::Busy, Attribute::Object);
     let key_range = in_range(key_index, key_bits) & key_index.any();
     checks.refuse(of_key & !key_range, Status::BadObject, Attribute::Object);
-    checks.refuse(of_key & key.exists.eq(op(Op::RegMr)), Status::BadObject, Attribute::Object);
+    checks.refuse(of_key & key.exists.eq(makes_key), Status::BadObject, Attribute::Object);
+    checks.refuse(removes_key & key.window.ne(of_window), Status::BadObject, Attribute::Object);
     checks.refuse(op(Op::DeregMr) & key.tag.ne(key_tag), Status::BadKey, Attribute::Object);
     let no_domain = !(in_range(pd, pd_bits) & pd.any() & domain.exists);
     checks.refuse(counts_up & no_domain, Status::BadAttribute, Attribute::Pd);
@@ -918,6 +935,7 @@ pub fn command(
         m.when(fails, |m| finish(m))
             .otherwise_when(op(Op::RegMr), |m| go(m, State::PageAsk))
             .otherwise_when(op(Op::CreateSrq), |m| go(m, State::Settle))
+            .otherwise_when(removes_key, |m| go(m, State::Remove))
             .otherwise(|m| go(m, State::Execute));
     });
     m.when(state.is(State::PageAsk) & read.ready, |m| go(m, State::PageTake));
@@ -940,12 +958,28 @@ pub fn command(
     });
     m.when(state.is(State::PageDrain) & incoming.valid & incoming.last, |m| finish(m));
 
+    // Windows may be bound to a region at any time (IBTA volume 1, 11.2.8.5).
+    let removal =
+        Operation { kind: lit(2, OperationKind::Remove.code()), key: object, ..Operation::of(cfg).zeros() };
+    let removals = Stream::new(m, "removal", state.is(State::Remove), removal);
+    m.when(removals.fire(), |m| go(m, State::Removed));
+    m.discard(&removed.cause);
+    m.when(state.is(State::Removed) & removed.valid, |m| {
+        go(m, State::Execute);
+        m.when(!removed.ok, |m| {
+            m.set(&refused, 1);
+            m.set(&status, Status::Busy.code());
+            m.set(&attribute, Attribute::Object.code());
+            go(m, State::Complete);
+        });
+    });
+
     let here = state.is(State::Execute);
     m.when(here, |m| {
         go(m, State::Complete);
         m.when(held, |m| go(m, State::Release));
-        let of_domain = [Op::CreateQp, Op::DestroyQp, Op::RegMr, Op::DeregMr, Op::CreateSrq, Op::DestroySrq];
-        m.when(any_op(&of_domain) | of_ah, |m| go(m, State::ReadPd));
+        let of_domain = [Op::CreateQp, Op::DestroyQp, Op::CreateSrq, Op::DestroySrq];
+        m.when(any_op(&of_domain) | of_key | of_ah, |m| go(m, State::ReadPd));
         m.when(any_op(&[Op::DestroyCq, Op::DestroyEq]), |m| go(m, State::Quiet));
         m.when(of_cq & ref_eq.any(), |m| go(m, State::ReadEvent));
     });
@@ -1002,9 +1036,9 @@ pub fn command(
     });
     m.when(here & of_key, |m| {
         let at = key_index.trunc(key_bits);
-        key_write.write(m, at, &OwnedKey { exists: op(Op::RegMr), tag: key_tag, pd });
+        key_write.write(m, at, &OwnedKey { exists: makes_key, tag: key_tag, pd, window: of_window });
         let entry = KeyEntry {
-            valid: op(Op::RegMr),
+            valid: lit(1, 1),
             tag: key_tag,
             pd,
             access: mr_access,
@@ -1012,8 +1046,10 @@ pub fn command(
             va,
             length,
             first_entry: first.trunc(page_bits),
+            window: of_window,
+            ..KeyEntry::of(cfg).zeros()
         };
-        keys.write(m, at, &entry);
+        m.when(makes_key, |m| keys.write(m, at, &entry));
     });
     let fresh = AddressVector { udp_sport: lit(16, modify_qp::SPORT.reset), ..AddressVector::of().zeros() };
     let set = AddressVector {
@@ -1130,6 +1166,7 @@ pub fn command(
         vectors,
         ahs,
         keys,
+        removals,
         pages,
         cqs,
         eqs,
@@ -1146,7 +1183,7 @@ mod tests {
     use ferrowire_rtl::{build, Bits, Sim};
     use ferrowire_spec::qp_state::check;
     use ferrowire_spec::queue::command::{
-        create_ah::CreateAh, create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp,
+        alloc_mw::AllocMw, create_ah::CreateAh, create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp,
         create_srq::CreateSrq, modify_qp::ModifyQp, modify_srq::ModifySrq, reg_mr::RegMr, set_av::SetAv,
         Command,
     };
@@ -1176,6 +1213,9 @@ mod tests {
         write_at: Option<u64>,
         /// Table writes by table, index and some of the fields.
         keys: Vec<HashMap<&'static str, u64>>,
+        /// Keys that were to be removed, and the one to which windows are bound.
+        removed: Vec<u64>,
+        busy: Option<u64>,
         pages: HashMap<u64, u64>,
         cqs: Vec<(u64, u64, u64, u64)>,
         eqs: Vec<[u64; 7]>,
@@ -1193,6 +1233,7 @@ mod tests {
 
     const READ: usize = 0;
     const WRITE: usize = 1;
+    const REMOVAL: usize = 5;
 
     fn bench(beat_bytes: u32, stall: f64) -> Bench {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
@@ -1203,7 +1244,8 @@ mod tests {
             let control = m.input_of("control", &CommandControl::of());
             let status = m.input_of("srq_status", &SrqStatus::of());
             let (events_busy, srqs_busy) = (m.input("events_busy", 1), m.input("srqs_busy", 1));
-            let out = command(m, &cfg, control, data, reply, events_busy, status, srqs_busy);
+            let removed = m.input_of("removed", &Done::of());
+            let out = command(m, &cfg, control, data, reply, removed, events_busy, status, srqs_busy);
             // A queue pair that goes to RESET has no completion under way.
             let drained = m.wire_of("drained", &Drained::of(&cfg));
             let fault = m.stream_in("fault", &number);
@@ -1224,6 +1266,7 @@ mod tests {
             m.output("progress", &out.progress);
             m.output("taken", &out.taken);
             m.output("keys", &out.keys);
+            m.stream_out("removal", out.removals);
             m.output("pages", &out.pages);
             m.output("cqs", &out.cqs);
             m.output("eqs", &out.eqs);
@@ -1244,6 +1287,7 @@ mod tests {
         sinks.push(Sink::new("kick", &number));
         sinks.push(Sink::new("responder", &QpInit::of(&cfg)));
         sinks.push(Sink::new("requester", &SqStart::of(&cfg)));
+        sinks.push(Sink::new("removal", &Operation::of(&cfg)));
         let mut bench = Bench {
             sources: vec![Source::new("data", &DmaReadData::of(&cfg)), Source::new("fault", &number)],
             cfg,
@@ -1258,6 +1302,8 @@ mod tests {
             written: 0,
             write_at: None,
             keys: Vec::new(),
+            removed: Vec::new(),
+            busy: None,
             pages: HashMap::new(),
             cqs: Vec::new(),
             eqs: Vec::new(),
@@ -1343,6 +1389,11 @@ mod tests {
                 self.states.push(state);
             }
             step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
+            // The owner of the keys answers in the next cycle.
+            let removal = self.sinks[REMOVAL].items.pop().map(|item| item["key"].to_u64());
+            self.sim.set("removed_valid", removal.is_some().into());
+            self.sim.set("removed_ok", (removal != self.busy).into());
+            self.removed.extend(removal);
             self.host();
         }
 
@@ -1392,6 +1443,7 @@ mod tests {
 
         fn forget(&mut self) {
             self.keys.clear();
+            self.removed.clear();
             self.pages.clear();
             self.cqs.clear();
             self.eqs.clear();
@@ -1703,7 +1755,7 @@ mod tests {
                 bench.refused(&simple(Op::FreePd, 7), Status::Busy, Attribute::Object);
                 bench.refused(&simple(Op::DeregMr, 0x5ab), Status::BadKey, Attribute::Object);
                 bench.ok(&simple(Op::DeregMr, 0x5aa));
-                assert_eq!((bench.keys[0]["index"], bench.keys[0]["entry_valid"]), (5, 0));
+                assert_eq!((&bench.removed[..], bench.keys.len()), (&[0x5aa][..], 0));
                 bench.refused(&simple(Op::DeregMr, 0x5aa), Status::BadObject, Attribute::Object);
                 bench.ok(&simple(Op::FreePd, 7));
             }
@@ -1779,6 +1831,38 @@ mod tests {
             assert_eq!(bench.keys[0]["entry_page_size"], size);
             assert_eq!(bench.pages, HashMap::from([(40, 1 << (shift - 12)), (41, 3 << (shift - 12))]));
             bench.ok(&simple(Op::DeregMr, 0x5aa));
+        }
+    }
+
+    #[test]
+    fn a_window_is_made_and_removed_whatever_its_tag_and_a_region_with_windows_stays() {
+        for (beat_bytes, stall) in BENCHES {
+            let mut bench = bench(beat_bytes, stall);
+            bench.pd_and_cqs();
+            let window = |object, pd| AllocMw { object, pd, ..AllocMw::default() }.to_bytes().unwrap();
+            bench.refused(&window(0x677, 6), Status::BadAttribute, Attribute::Pd);
+            bench.refused(&window(0x77, 7), Status::BadObject, Attribute::Object);
+            bench.forget();
+            bench.ok(&window(0x677, 7));
+            let fields = ["index", "entry_valid", "entry_tag", "entry_pd"].map(|f| bench.keys[0][f]);
+            assert_eq!(fields, [6, 1, 0x77, 7]);
+            bench.refused(&window(0x678, 7), Status::BadObject, Attribute::Object);
+            bench.refused(&simple(Op::DeregMr, 0x677), Status::BadObject, Attribute::Object);
+            bench.refused(&simple(Op::FreePd, 7), Status::Busy, Attribute::Object);
+            let command = mr(0x5aa, 1);
+            bench.put(0x30_0ff8, &0x1000u64.to_le_bytes());
+            bench.ok(&command.to_bytes().unwrap());
+            bench.refused(&simple(Op::FreeMw, command.object), Status::BadObject, Attribute::Object);
+            // Its owner knows of windows that are bound.
+            bench.busy = Some(command.object.into());
+            bench.refused(&simple(Op::DeregMr, command.object), Status::Busy, Attribute::Object);
+            bench.busy = None;
+            bench.forget();
+            bench.ok(&simple(Op::FreeMw, 0x6ff));
+            bench.ok(&simple(Op::DeregMr, command.object));
+            assert_eq!(bench.removed, [0x6ff, command.object.into()]);
+            bench.refused(&simple(Op::FreeMw, 0x6ff), Status::BadObject, Attribute::Object);
+            bench.ok(&simple(Op::FreePd, 7));
         }
     }
 

@@ -269,6 +269,7 @@ impl Map {
             ("rc", has(Service::Rc)),
             ("uc", has(Service::Uc)),
             ("ud", has(Service::Ud)),
+            ("memory_windows", 1),
             ("srq", 1),
             ("congestion", 1),
             ("ipv6", 1),

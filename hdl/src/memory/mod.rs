@@ -1,7 +1,56 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The only door to host memory: keys, page tables, and ranges cut at pages.
+//!
+//! ```text
+//!  questions of the engines ---------------------------> translate --> answers
+//!                                                         ^     |
+//!  keys, made and cleared by commands ------+       write |     | entry
+//!  binds, invalidations, removals of keys --+-> operate --+ <---+
+//!                                                  +------------------> done
+//! ```
 
+mod operate;
 mod translate;
 
+pub use operate::{operate, Done, KeyRead, Operated, Operation, OperationKind};
 pub(crate) use translate::{next_page, to_page_end};
-pub use translate::{translate, Lookup, Translation};
+pub use translate::{translate, Lookup, Translated, Translation};
+
+use crate::config::RnicConfig;
+use crate::types::{KeyEntry, TableWrite};
+use ferrowire_rtl::{Interface, Scope, Sig, Stream};
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Memory {
+    /// Answers to the questions, for each client.
+    pub answers: Vec<Translation>,
+    /// Ends of the operations, likewise.
+    pub done: Vec<Done>,
+}
+
+/// What is written by commands.
+#[derive(Interface)]
+pub struct Tables {
+    /// Keys that are made, or cleared by a reset.
+    pub keys: TableWrite<KeyEntry>,
+    /// Page numbers.
+    pub pages: TableWrite<Sig>,
+    /// Protection domains of QPs.
+    pub domains: TableWrite<Sig>,
+}
+
+/// Its parts, joined.
+pub fn memory(
+    m: &Scope,
+    cfg: &RnicConfig,
+    tables: Tables,
+    questions: Vec<Stream<Lookup>>,
+    operations: Vec<Stream<Operation>>,
+) -> Memory {
+    let entry = m.wire_of("entry", &KeyEntry::of(cfg));
+    let operated = operate(m, cfg, tables.domains, tables.keys, entry.clone(), operations);
+    let translated = translate(m, cfg, questions, operated.write, tables.pages, operated.read);
+    m.set_all(&entry, &translated.entry);
+    Memory { answers: translated.answers, done: operated.done }
+}

@@ -11,18 +11,27 @@
 //!
 //! One question a cycle, chosen round robin; the answer comes 4 cycles later as a pulse that its client must take:
 //! a client asks only for what it has room for. Answers to one client come in the order of its questions. The longest
-//! path is the 65-bit sum and comparison of the range check, which has a cycle of its own.
+//! path is the 65-bit sum and comparison of the range check, which has a cycle of its own. In a cycle in which `operate`
+//! reads an entry no question is taken.
 //!
 //! A question is refused when the key's index is past the table, its entry is not valid, tag or protection domain
 //! differ, an access bit is missing, or the range does not lie inside the region; nothing wraps, for the sums have 65
-//! bits (IBTA volume 1, 10.6.3). A key that is invalidated refuses from the next question on.
+//! bits (IBTA volume 1, 10.6.3). A window's entry is that of a region of its own; it is granted to the peer of the QP that bound
+//! it (10.6.7.2.4, type 2B), and never to the card's own work requests (10.6.7). A key that is invalidated refuses from the
+//! next question on.
 //!
 //! Reset: nothing in flight. The tables keep their contents; entries start as not valid.
 
 use crate::config::RnicConfig;
+use crate::memory::operate::KeyRead;
 use crate::types::{KeyEntry, TableWrite};
-use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::LocalCause;
+use ferrowire_spec::queue::Access;
+
+/// Rights of peers. Who asks for one of these asks for a peer, others for a work request of the QP.
+pub(super) const REMOTE: u32 =
+    Access::RemoteWrite as u32 | Access::RemoteRead as u32 | Access::RemoteAtomic as u32;
 
 /// Bytes from an address to the end of its page of 4 KiB, 1 to 4,096: as far as an answer's address goes on.
 pub(crate) fn to_page_end(va: Sig) -> Sig {
@@ -41,6 +50,8 @@ pub struct Lookup {
     pub key: Sig,
     /// The QP's protection domain.
     pub pd: Sig,
+    /// The QP.
+    pub qpn: Sig,
     /// Access bits that must be granted.
     pub access: Sig,
     /// First byte.
@@ -52,7 +63,7 @@ pub struct Lookup {
 impl Lookup {
     /// The shape.
     pub fn of() -> Self {
-        Lookup { key: bits(32), pd: bits(24), access: bits(8), va: bits(64), length: bits(32) }
+        Lookup { key: bits(32), pd: bits(24), qpn: bits(24), access: bits(8), va: bits(64), length: bits(32) }
     }
 }
 
@@ -86,7 +97,16 @@ struct Flow {
     ask: Lookup,
 }
 
-/// The key and page tables, with a port for each client.
+/// What comes out.
+#[derive(Interface)]
+pub struct Translated {
+    /// Answers, for each client.
+    pub answers: Vec<Translation>,
+    /// The entry that `read` asked for in the cycle before.
+    pub entry: KeyEntry,
+}
+
+/// The key and page tables, with a port for each client; `read`: an entry that `operate` needs.
 #[module]
 pub fn translate(
     m: &Scope,
@@ -94,7 +114,8 @@ pub fn translate(
     ask: Vec<Stream<Lookup>>,
     key_write: TableWrite<KeyEntry>,
     page_write: TableWrite<Sig>,
-) -> Vec<Translation> {
+    read: KeyRead,
+) -> Translated {
     let clients = ask.len() as u32;
     let client_bits = clog2(u64::from(clients));
     let key_bits = clog2(u64::from(cfg.keys));
@@ -106,7 +127,7 @@ pub fn translate(
     let waiting: Vec<Sig> = ask.iter().map(|a| a.valid).collect();
     for i in 0..clients {
         // Client i goes when no one with a better place in this turn waits.
-        let mut blocked = lit(1, 0);
+        let mut blocked = read.enable;
         for j in (0..clients).filter(|j| *j != i) {
             let place = |c: u32| (lit(client_bits, c) - turn).trunc(client_bits);
             blocked = blocked | (waiting[j as usize] & place(j).lt(place(i)));
@@ -127,7 +148,8 @@ pub fn translate(
     // Cycle 1: the entry.
     let table = m.mem("key_table", cfg.keys, &KeyEntry::of(cfg)).style(Style::Block).build();
     table.write(key_write.enable, key_write.index, &key_write.entry);
-    let entry = table.read(m, asked, chosen.key.slice(8, key_bits), Collision::New);
+    let at = m.mux(read.enable, &read.index, &chosen.key.slice(8, key_bits));
+    let entry = table.read(m, asked | read.enable, at, Collision::New);
     let one_valid = m.reg("one_valid", 1).reset(0);
     let one = m.reg_of("one", &flow(client_bits));
     m.discard(&one);
@@ -141,7 +163,10 @@ pub fn translate(
     let granted_access = (entry.access & one.ask.access).eq(one.ask.access);
     let there = in_table & entry.valid;
     let (fits_tag, fits_pd) = (entry.tag.eq(one.ask.key.trunc(8)), entry.pd.eq(one.ask.pd));
-    let right = there & fits_tag & fits_pd & granted_access;
+    let by_peer = (one.ask.access & REMOTE).any();
+    let owner = entry.bound & entry.qp.zext(24).eq(one.ask.qpn);
+    let usable = !entry.window | (by_peer & owner);
+    let right = there & fits_tag & fits_pd & granted_access & usable;
 
     // Cycle 2: the range, and the page's place in the table.
     let two_valid = m.reg("two_valid", 1).reset(0);
@@ -153,7 +178,7 @@ pub fn translate(
     // The causes differ in their low bits.
     const { assert!(LocalCause::KeyBounds as u8 - LocalCause::KeyIndex as u8 == 4) };
     let mut why = lit(3, 4);
-    for (fine, code) in [(granted_access, 3), (fits_pd, 2), (fits_tag, 1), (there, 0)] {
+    for (fine, code) in [(granted_access, 3), (fits_pd, 2), (usable, 3), (fits_tag, 1), (there, 0)] {
         why = m.mux(fine, &why, &lit(3, code));
     }
     let two_why = m.delay("two_why", &why);
@@ -189,13 +214,14 @@ pub fn translate(
     let answer_ok = m.delay("answer_ok", &ok);
     let why = m.delay("why", &three_why);
     let cause = cat(&[why, lit(5, u32::from(LocalCause::KeyIndex.code()) >> 3)]);
-    (0..clients)
+    let answers = (0..clients)
         .map(|i| {
             let valid = m.reg(&format!("answer_{i}"), 1).reset(0);
             m.set(&valid, three_valid & three.client.eq(i));
             Translation { valid, ok: answer_ok, cause, address }
         })
-        .collect()
+        .collect();
+    Translated { answers, entry }
 }
 
 fn flow(client_bits: u32) -> Flow {
@@ -226,9 +252,11 @@ mod tests {
                     index: m.input("pi", 10),
                     entry: m.input("pe", PAGE_BITS),
                 };
-                let answers = translate(m, &cfg, ask, key_write, page_write);
-                m.output("answer", &answers[0]);
-                m.output("other_answer", &answers[1]);
+                let read = m.input_of("read", &KeyRead::of(&cfg));
+                let out = translate(m, &cfg, ask, key_write, page_write, read);
+                m.output("answer", &out.answers[0]);
+                m.output("other_answer", &out.answers[1]);
+                m.output("entry", &out.entry);
             })
             .unwrap_or_else(|e| panic!("{e}"));
             let mut sim = Sim::new(&net);

@@ -17,6 +17,10 @@
 //! completes before the failure does. A QP that may not send any more is dropped here, and what the completer has done with
 //! meanwhile: its memory may be somebody else's.
 //!
+//! A bind or an invalidation is executed here, in its place among the packets: the owner of the keys is asked when the WQE is the next to
+//! be decided, and answers some 10 cycles later. It becomes a message for the completer, without a packet. What is behind it in its queue is
+//! decided later, so it finds the key as it was left (IBTA volume 1, 10.6.7.2.2).
+//!
 //! A piece a cycle, and a packet with its last piece; lookups run ahead of decisions, so that the table's latency
 //! shows once. There is room for the answers of the largest packet, 32 pieces, and those before it need nothing of what is
 //! behind: it is always decided. A decision waits until all its takers have room and the payload buffer can hold the packet,
@@ -24,13 +28,13 @@
 //! told.
 
 use crate::config::RnicConfig;
-use crate::memory::{Lookup, Translation};
+use crate::memory::{Done, Lookup, Operation, OperationKind, Translation};
 use crate::requester::gather::Part;
 use crate::requester::join::Fit;
 use crate::requester::list::MAX_SGES;
 use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
-use crate::requester::segment::{Operands, Packet};
+use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
@@ -135,6 +139,8 @@ impl Report {
 pub struct Committed {
     /// Questions to the key and page tables.
     pub lookup: Stream<Lookup>,
+    /// Binds and invalidations.
+    pub operations: Stream<Operation>,
     /// Payload reads, in the order of the packets.
     pub read: Stream<DmaReadRequest>,
     /// For each of them: its packet.
@@ -235,7 +241,7 @@ struct Verdict {
     cause: Sig,
 }
 
-/// Looks up, decides, sends. `unbarred`: QPs that start; `barred`: QPs whose payload could not be read; `payload_taken`
+/// Looks up, decides, sends. `operated`: an operation has ended; `unbarred`: QPs that start; `barred`: QPs whose payload could not be read; `payload_taken`
 /// pulses for each beat that leaves the payload buffer, `freed` counts the messages that the completer has room for again.
 #[module]
 #[allow(clippy::too_many_arguments)]
@@ -249,6 +255,7 @@ pub fn commit(
     parts: Stream<Part>,
     operands: Stream<Operands>,
     answer: Translation,
+    operated: Done,
     payload_taken: Sig,
     freed: Sig,
 ) -> Committed {
@@ -278,6 +285,7 @@ pub fn commit(
     let question = Lookup {
         key: parts.key,
         pd: pds.read_now(parts.packet.qp),
+        qpn: parts.packet.qp.zext(24),
         access: parts.packet.answered.then(local_write, lit(8, 0)),
         va: parts.va,
         length: parts.rest,
@@ -331,14 +339,42 @@ pub fn commit(
     // Decide.
     let packet = &pending.packet;
     let has_piece = pending.asks | pending.inline;
-    let known = pending.valid & (!pending.asks | verdicts.valid);
-    let granted = !pending.asks | verdicts.ok;
     let bars = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
     let qp_state = states.read_now(packet.qp);
     let sends = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
     let is_done = (packet.index - oldests.read_now(packet.qp)).bit(15);
     let alive = sends & !is_done & !packet.start;
     let stopped = bars.read_now(packet.qp).stops(packet.index);
+    // A bind or an invalidation is asked for once.
+    let executes = is_local(packet.wqe_opcode) & packet.status.eq(0) & !packet.start;
+    let (operated_ok, operated_cause) =
+        (m.reg("operated_ok", 1).no_reset(), m.reg("operated_cause", 8).no_reset());
+    let (asked_for, ended) = (m.reg("asked_for", 1).reset(0), m.reg("ended", 1).reset(0));
+    let may_execute = executes & alive & !stopped;
+    let executing = pending.valid & may_execute & !asked_for;
+    let is_bind = packet.wqe_opcode.eq(SendOpcode::BindMw.code());
+    let kinds = [OperationKind::Invalidate, OperationKind::Bind].map(|kind| lit(2, kind.code()));
+    let operation = Operation {
+        kind: m.mux(is_bind, &kinds[1], &kinds[0]),
+        qp: packet.qp,
+        key: packet.imm,
+        region: packet.rkey,
+        va: packet.remote_va,
+        length: operands.compare,
+        access: operands.swap.trunc(8),
+    };
+    let operation = Stream::new(m, "operation", executing, operation);
+    m.assert(!operation.valid | operation.ready, "there is one operation at a time");
+    let operations = fifo(&m.label("operations"), 2, operation);
+    m.when(executing, |m| m.set(&asked_for, 1));
+    m.when(operated.valid, |m| {
+        m.set(&ended, 1);
+        m.set(&operated_ok, operated.ok);
+        m.set(&operated_cause, operated.cause);
+    });
+    let settled = m.mux(asked_for, &ended, &!may_execute);
+    let known = pending.valid & settled & (!pending.asks | verdicts.valid);
+    let granted = m.mux(executes, &operated_ok, &(!pending.asks | verdicts.ok));
     let sound = packet.status.eq(0) & granted;
     // What was decided when its first piece left stays so.
     let inside = m.reg("inside", 1).reset(0);
@@ -363,6 +399,10 @@ pub fn commit(
     let can = known & rooms;
     // A piece a cycle, be they read or passed over, and the packet with its last one.
     let go = can & (!has_piece | pieces.last);
+    m.when(go, |m| {
+        m.set(&asked_for, 0);
+        m.set(&ended, 0);
+    });
     m.when(can, |m| {
         m.set(&inside, !go);
         m.set(&kept, good);
@@ -395,8 +435,9 @@ pub fn commit(
     m.drive(&turn_room, turns.ready);
     let turns = fifo(&m.label("turns"), TURNS, turns);
     let atomic = packet.answered & packet.wqe_opcode.ne(SendOpcode::Read.code());
-    m.assert(!(pending.valid & atomic) | operands.valid, "operands come before their packet");
-    operands.accept(go & atomic);
+    let has_operands = atomic | is_local(packet.wqe_opcode);
+    m.assert(!(pending.valid & has_operands) | operands.valid, "operands come before their packet");
+    operands.accept(go & has_operands);
     let header = TxPacket {
         qp: packet.qp,
         opcode: packet.opcode,
@@ -415,11 +456,13 @@ pub fn commit(
         payload_bytes: packet.bytes,
         payload_lane: pending.lane,
     };
-    let out = Stream::new(m, "packet", go & good, header);
+    let out = Stream::new(m, "packet", go & good & !executes, header);
     m.drive(&packet_room, out.ready);
     let packets = deep_fifo(&m.label("packets"), PACKETS, out);
-    let status = m.mux(broken, &packet.status, &lit(8, WcStatus::LocProtErr.code()));
-    let cause = m.mux(broken, &packet.cause, &verdicts.cause);
+    // Also for an invalidation: it is a memory management operation (IBTA volume 1, 11.6.2).
+    let refused = [WcStatus::LocProtErr, WcStatus::MwBindErr].map(|status| lit(8, status.code()));
+    let status = m.mux(broken, &packet.status, &m.mux(executes, &refused[1], &refused[0]));
+    let cause = m.mux(broken, &packet.cause, &m.mux(executes, &operated_cause, &verdicts.cause));
     let sent = Sent {
         qp: packet.qp,
         psn: packet.last_psn,
@@ -435,7 +478,8 @@ pub fn commit(
         sge: pending.sge.clone(),
     };
     let tells = good | failed | packet.start;
-    let report = Report { sent, packet: good, payload: pays, inline: pending.inline, start: packet.start };
+    let report =
+        Report { sent, packet: good & !executes, payload: pays, inline: pending.inline, start: packet.start };
     let report = Stream::new(m, "report", go & tells, report);
     m.drive(&sent_room, report.ready);
     let reports = fifo(&m.label("report"), 4, report);
@@ -462,7 +506,7 @@ pub fn commit(
     bars.write((fails | claimed) & !kept_back, bar_at, &bar);
     m.discard(&unbarred.psn);
     let again = go & good & !packet.fresh;
-    Committed { lookup, read, ends, turns, packets, reports, plenty, again }
+    Committed { lookup, operations, read, ends, turns, packets, reports, plenty, again }
 }
 
 #[cfg(test)]

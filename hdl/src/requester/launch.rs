@@ -178,7 +178,7 @@ pub fn launch(
     let bar = fifo(&m.label("bar"), 2, bar);
 
     // Room at the completer.
-    let credit = go & (drops_it | fails) & report.packet & sent.last & sent.fresh;
+    let credit = go & (drops_it | fails) & sent.status.eq(0) & sent.last & sent.fresh;
 
     // A report that does not get away in a few cycles holds up those of packets that may be on the wire already, and so do
     // many of them.

@@ -30,6 +30,9 @@
 //! the place of the remote address, destination and address handle, travels like it, and so does the queue key, which is the QP's
 //! own where its highest bit is set (10.2.5). The handle must be of the QP's domain. What a service does not have (9.4, 10.8.3) is
 //! refused before anything is sent.
+//! Binds and invalidations of keys are no packets and take no PSN: a candidate each, which `commit` executes in its place among the
+//! packets. One is executed once, whatever is sent again: the row knows up to which WQE all has been begun, and those before are
+//! passed over.
 //!
 //! A QP that congestion control stops begins nothing, and yields inside a message. Packets of one that must wait soon ask for an
 //! acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it leaves here, as what it is on the wire, more or less.
@@ -54,7 +57,7 @@ use crate::types::{Oldest, QpAttributes, QpBroadcast, ReadsDone, SqStart, TableW
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
-use ferrowire_spec::queue::send_wqe::{self, ud, SendOpcode};
+use ferrowire_spec::queue::send_wqe::{self, bind, ud, SendOpcode};
 use ferrowire_spec::wire::opcode::{Opcode, Service};
 
 /// Payload that one QP may send while others wait.
@@ -219,9 +222,9 @@ pub struct Segmented {
 /// What an atomic carries beside its address.
 #[derive(Clone, Bundle)]
 pub struct Operands {
-    /// What is added or stored.
+    /// What is added or stored; the rights of a bind.
     pub swap: Sig,
-    /// What is compared with.
+    /// What is compared with; the bytes of a bind.
     pub compare: Sig,
 }
 
@@ -232,7 +235,7 @@ impl Operands {
     }
 }
 
-/// Atomics between here and `commit`.
+/// Atomics, binds and invalidations between here and `commit`.
 const ATOMICS: u32 = 16;
 
 #[derive(Clone, Bundle)]
@@ -245,6 +248,8 @@ struct Row {
     held: Sig,
     /// READs and atomics sent, modulo 32.
     reads: Sig,
+    /// The index behind the newest WQE that was sent, or executed.
+    begun: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -303,6 +308,10 @@ const _: () = {
     assert!(ud::QKEY.offset == send_wqe::RKEY.offset && ud::INLINE_LEN.offset == send_wqe::INLINE_LEN.offset);
     assert!(Opcode::UcSendFirst as u8 == 0x20 && Opcode::UdSendOnly as u8 == 0x60 | Opcode::RcSendOnly as u8);
 };
+/// Whether a WQE is about keys of this side.
+pub(crate) fn is_local(wqe_opcode: Sig) -> Sig {
+    wqe_opcode.eq(SendOpcode::BindMw.code()) | wqe_opcode.eq(SendOpcode::LocalInv.code())
+}
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
@@ -356,6 +365,7 @@ pub fn segment(
         high: bits(24),
         held: bits(1),
         reads: bits(READ_BITS),
+        begun: bits(16),
     };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
@@ -398,7 +408,9 @@ pub fn segment(
     let wqe_opcode = wqe(send_wqe::OPCODE);
     let inline = wqe(send_wqe::INLINE);
     let length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
-    let unknown = KINDS.iter().fold(lit(1, 1), |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
+    let is_local = is_local(wqe_opcode);
+    let unknown = KINDS.iter().fold(!is_local, |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
+    let carries = inline | wqe(send_wqe::NUM_SGE).any();
     let too_large = wqes.too_large | (!inline & wqes.total.gt(1u32 << 31));
     let is = |codes: &[SendOpcode]| codes.iter().fold(lit(1, 0), |any, o| any | wqe_opcode.eq(o.code()));
     let is_read = is(&[SendOpcode::Read]);
@@ -422,7 +434,7 @@ pub fn segment(
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::WqeOpcode.code());
         })
-        .otherwise_when(answered & inline, |m| {
+        .otherwise_when((answered & inline) | (is_local & carries), |m| {
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::WqeSize.code());
         })
@@ -464,6 +476,9 @@ pub fn segment(
     let token = m.reg("token", 1).reset(0);
     let at_row = state.is(State::Row);
     let stale = at_row & !wqes.start & (!due | row.held);
+    // It has been executed: the QP went back, and comes by again.
+    let passed = (wqes.index - row.begun).bit(15);
+    let passes_over = is_local & passed & !wqes.start;
     let new = row.high.eq(first_psn) & first_offset.eq(0);
     let outstanding = (row.reads - done_reads).named("outstanding");
     let deep = answered & outstanding.ge(copy.depth);
@@ -471,7 +486,7 @@ pub fn segment(
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let no_room = full | !alone;
     let limited = new & status.eq(0) & (deep | fenced | (no_room & outstanding.ne(0)));
-    let waits = at_row & !wqes.start & !stale & (full | (new & !alone) | limited | gate.stop);
+    let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | gate.stop);
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let used = m.reg("used", 15).no_reset();
@@ -489,6 +504,8 @@ pub fn segment(
     let ran = m.reg("ran", 1).no_reset();
     let mtu = m.reg("mtu", 13).no_reset();
     let broken = m.reg("broken", 1).no_reset();
+    let skips = m.reg("skips", 1).no_reset();
+    let executes = m.reg("executes", 1).no_reset();
     let tell = m.reg_of("tell", &Resume::of(cfg));
     m.when(at_row, |m| {
         m.set(&token, wqes.start);
@@ -507,6 +524,8 @@ pub fn segment(
         m.set(&ran, 0);
         m.set(&mtu, mtu_bytes(copy.mtu));
         m.set(&broken, status.ne(0) | wqes.start);
+        m.set(&skips, passes_over);
+        m.set(&executes, is_local & !wqes.start);
         m.set(&used, 0);
         m.set(&run, 0);
         let limited = limited & !wqes.start;
@@ -520,7 +539,7 @@ pub fn segment(
     // A packet a cycle.
     let sending = state.is(State::Send);
     let first = offset.eq(0);
-    let last = (remaining.le(mtu.zext(32)) | broken | short | astray | answered).named("last");
+    let last = (remaining.le(mtu.zext(32)) | broken | short | astray | answered | executes).named("last");
     let fails_short = short & !broken;
     let status = m.mux(fails_short, &lit(8, WcStatus::LocLenErr.code()), &status);
     let cause = m.mux(fails_short, &lit(8, LocalCause::WqeSize.code()), &cause);
@@ -528,7 +547,8 @@ pub fn segment(
     let status = m.mux(fails_astray, &lit(8, WcStatus::LocQpOpErr.code()), &status);
     let cause = m.mux(fails_astray, &lit(8, LocalCause::AddressHandle.code()), &cause);
     let bytes = m.mux(answered, &lit(13, 0), &m.mux(last, &remaining.trunc(13), &mtu));
-    let last_psn = m.mux(is_read, &(begun_psn + further), &psn);
+    // What takes no PSN is done with what is before it.
+    let last_psn = m.mux(is_read, &(begun_psn + further), &(psn - executes.zext(24)));
     let fresh = to_high.eq(0);
     let opcode_at = |at: usize| {
         let codes = KINDS.map(|kind| lit(8, kind.packets[at].code()));
@@ -576,14 +596,17 @@ pub fn segment(
         banked: wqes.banked,
         bank: wqes.bank,
     };
-    let candidates = Stream::new(m, "candidates", sending, candidate);
-    let sent = candidates.fire();
+    let candidates = Stream::new(m, "candidates", sending & !skips, candidate);
+    let sent = candidates.fire() | (sending & skips);
     // An offer that stands does not change.
     m.when(!sending | sent, |m| m.set(&shut, gate.shut));
     let (swap, compare) = (wqe(send_wqe::SWAP), wqe(send_wqe::COMPARE_ADD));
     let compares = is_compare.repeat(64);
     let operands = Operands { swap: m.mux(is_compare, &swap, &compare), compare: compare & compares };
-    let operands = Stream::new(m, "operand", sent & is_atomic, operands);
+    let of_bind = |f| field(&bind::LAYOUT, &f, wqes.unit);
+    let bound = Operands { swap: of_bind(bind::ACCESS).zext(64), compare: of_bind(bind::LENGTH) };
+    let operands = m.mux(is_local, &bound, &operands);
+    let operands = Stream::new(m, "operand", candidates.fire() & (is_atomic | is_local), operands);
     m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `commit`");
     let operands = fifo(&m.label("operands"), ATOMICS, operands);
     let next_psn = last_psn + 1;
@@ -632,6 +655,7 @@ pub fn segment(
     m.set(&next.high, m.mux(fresh, &next_psn, &row.high));
     m.set(&next.held, 0);
     m.set(&next.reads, row.reads + (answered & fresh & status.eq(0)).zext(READ_BITS));
+    m.set(&next.begun, m.mux(last & !passed, &(wqes.index + 1), &row.begun));
     m.when(place, |m| {
         m.set(&next.index, oldest.index);
         m.set(&next.psn, oldest.psn);
@@ -639,20 +663,24 @@ pub fn segment(
         m.set(&next.high, row.high);
         m.set(&next.held, hold);
         m.set(&next.reads, row.reads);
+        m.set(&next.begun, row.begun);
     })
     .otherwise_when(token, |m| {
-        m.set(&next.index, starting.recovers.then(wqes.index, lit(16, 0)));
+        let from = starting.recovers.then(wqes.index, lit(16, 0));
+        m.set(&next.index, from);
         m.set(&next.psn, psn);
         m.set(&next.offset, 0);
         m.set(&next.high, psn);
         m.set(&next.reads, 0);
+        m.set(&next.begun, from);
     });
     m.discard(&starting.qp);
     m.discard(&starting.index);
-    let falls_out = stale | (told & !ran);
+    let falls_out = stale | (told & !ran) | (sending & skips);
     let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
     let whole = bytes + HEADERS;
-    let charge = m.delay("charge", &Sent { valid: sent & !broken & !short & !astray, qp, bytes: whole });
+    let leaves = sent & !broken & !short & !astray & !executes;
+    let charge = m.delay("charge", &Sent { valid: leaves, qp, bytes: whole });
     Segmented { candidates, resume, operands, forgotten, charge }
 }
 

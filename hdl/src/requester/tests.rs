@@ -126,12 +126,14 @@ impl Bench {
                 gathered.parts,
                 segmented.operands,
                 m.input_of("answer", &Translation::of()),
+                m.input_of("operated", &crate::memory::Done::of()),
                 taken,
                 m.input("freed", 2),
             );
             m.output("plenty", &out.plenty);
             m.output("again", &out.again);
             m.stream_out("lookup", out.lookup);
+            m.stream_out("operation", out.operations);
             m.stream_out("read", out.read);
             let data = m.stream_in("data", &DmaReadData::of(&cfg));
             let started = m.stream_in("started", &QpInit::of(&cfg));

@@ -16,11 +16,14 @@
 //! cause (IBTA volume 1, 9.9.3); the others are flushed, which `flush` asks for. One that such a packet has taken from a shared queue
 //! is flushed here: nobody else knows of it (10.2.9).
 //!
+//! A SEND that invalidates a key (9.4.1.1.1) asks for that when all else is good, and is decided when the answer is there, some
+//! 15 cycles later: a key that the peer may not invalidate is a refused access, and no effect comes before it.
+//!
 //! One packet a cycle, or as many cycles as it has pieces. Faults have a place for each QP, so that a start never waits
 //! for them. Reset: nothing under way; a QP's bit is cleared when it starts.
 
 use crate::config::RnicConfig;
-use crate::memory::Translation;
+use crate::memory::{Done as Operated, Operation, OperationKind, Translation};
 use crate::responder::cut::WAITING;
 use crate::responder::flush::{Done, Flushed};
 use crate::responder::order::{Class, Pending, Walk};
@@ -73,6 +76,10 @@ pub struct Admitted {
     pub addresses: Stream<Sig>,
     /// QPs that go to the error state.
     pub faults: Stream<Sig>,
+    /// Keys that peers invalidate.
+    pub operations: Stream<Operation>,
+    /// What becomes of a SEND that invalidates a key is decided.
+    pub invalidated: Sig,
     /// A receive has ended, or one of a shared queue is held.
     pub completed: TableWrite<Done>,
     /// QPs in error that take nothing of their shared queue any more.
@@ -98,13 +105,14 @@ const NAK_INVALID: u32 = 0x61;
 const NAK_ACCESS: u32 = 0x62;
 const NAK_OPERATION: u32 = 0x63;
 
-/// The decision.
+/// The decision. `operated`: an operation has ended.
 #[module]
 pub fn admit(
     m: &Scope,
     cfg: &RnicConfig,
     pending: Stream<Pending>,
     answer: Translation,
+    operated: Operated,
     flushed: Stream<Flushed>,
 ) -> Admitted {
     // A piece has its place in front of `place` before it is looked up; its answer and its address have theirs here.
@@ -139,13 +147,37 @@ pub fn admit(
     let walked = |w: Walk| w.is(pending.walk);
     let runs = lives & is(Class::Execute);
     let gone = runs & walked(Walk::Gone);
-    let executes = runs & walked(Walk::Whole) & granted;
+    let may_execute = runs & walked(Walk::Whole) & granted;
+    // The key that it invalidates: asked once, when nothing else is wrong.
+    let invalidates = facts.invalidates();
+    let [asked, told] = ["asked", "told"].map(|name| m.reg(name, 1).reset(0));
+    let told_ok = m.reg("told_ok", 1).no_reset();
+    let told_cause = m.reg("told_cause", 8).no_reset();
+    let asks = known & may_execute & invalidates & !asked;
+    let operation = Operation {
+        kind: lit(2, OperationKind::Invalidate.code()),
+        qp: facts.qp,
+        key: facts.imm,
+        ..Operation::of(cfg).zeros()
+    };
+    let operation = Stream::new(m, "operation", asks, operation);
+    m.assert(!operation.valid | operation.ready, "there is one operation at a time");
+    let operations = fifo(&m.label("operations"), 2, operation);
+    m.when(asks, |m| m.set(&asked, 1));
+    m.when(operated.valid, |m| {
+        m.set(&told, 1);
+        m.set(&told_ok, operated.ok);
+        m.set(&told_cause, operated.cause);
+    });
+    let settled = m.mux(asked, &told, &!(may_execute & invalidates));
+    let executes = may_execute & (!invalidates | told_ok);
+    let locked = may_execute & invalidates & !told_ok;
     let short = runs & walked(Walk::Short);
     let unread = runs & walked(Walk::Unread);
     let brings = good_answer & walked(Walk::Whole) & granted;
     let keeps_out = good_answer & walked(Walk::Whole) & !granted;
     let forbidden = runs & walked(Walk::Whole) & !granted;
-    let (refused_access, refused_local) = (forbidden & !facts.send, forbidden & facts.send);
+    let (refused_access, refused_local) = ((forbidden & !facts.send) | locked, forbidden & facts.send);
     let refused_invalid = lives & is(Class::Invalid);
     // A late copy of a READ may ask for what is no longer granted; that is no reason to end the connection.
     let again = lives & is(Class::Duplicate) & granted;
@@ -173,7 +205,7 @@ pub fn admit(
     for (yes, code, why) in [
         (refused_invalid, WcStatus::RemInvReqErr, known_cause(LocalCause::None)),
         (short, WcStatus::LocLenErr, known_cause(LocalCause::Length)),
-        (refused_access, WcStatus::RemAccessErr, cause_now),
+        (refused_access, WcStatus::RemAccessErr, m.mux(locked, &told_cause, &cause_now)),
         (refused_local, WcStatus::LocProtErr, cause_now),
         (unread, WcStatus::LocProtErr, known_cause(LocalCause::Dma)),
         (bad_answer, WcStatus::BadRespErr, known_cause(LocalCause::Response)),
@@ -192,7 +224,7 @@ pub fn admit(
         ["place_room", "fault_room", "end_room", "last_room"].map(|name| m.wire(name, 1));
     // A flush has its turn where no packet is decided, and after each that is.
     let flush_turn = m.reg("flush_turn", 1).reset(0);
-    let decides = known & fault_room & (end_room | !life_ends) & (last_room | !lasts);
+    let decides = known & settled & fault_room & (end_room | !life_ends) & (last_room | !lasts);
     let flushes = flushed.valid & (flush_turn | !decides);
     let can = decides & !flushes;
     let tells = !starts & !lasts;
@@ -228,7 +260,7 @@ pub fn admit(
             syndrome: cause,
             imm: facts.imm,
             imm_valid: ends_message & facts.imm_valid,
-            invalidated: lit(1, 0),
+            invalidated: ends_message & invalidates,
             solicited: ends_message & facts.solicited,
             marker: lit(1, 0),
         },
@@ -258,7 +290,13 @@ pub fn admit(
     m.drive(&fault_room, fault.ready);
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
-    let ends = Stream::new(m, "end", known & fault_room & life_ends & !flushes & place_room, facts.qp);
+    m.when(go, |m| {
+        m.set(&asked, 0);
+        m.set(&told, 0);
+    });
+    let invalidated = m.delay("invalidated", &(go & invalidates));
+    let ends =
+        Stream::new(m, "end", known & settled & fault_room & life_ends & !flushes & place_room, facts.qp);
     m.drive(&end_room, ends.ready);
     let last = Stream::new(m, "last", go & lasts, facts.qp);
     m.drive(&last_room, last.ready);
@@ -306,5 +344,5 @@ pub fn admit(
         flushed: (flush_goes & !flushed.bar & !flushed.last) | (go & lost),
         writes: go & executes & !facts.send & facts.kind.eq(0),
     };
-    Admitted { place, addresses, faults, completed, lasts: last_told, ends, counts }
+    Admitted { place, addresses, faults, operations, invalidated, completed, lasts: last_told, ends, counts }
 }

@@ -138,7 +138,7 @@ const MAX_MESSAGE: u32 = 1 << 31;
 
 /// What this responder takes.
 fn known(opcode: Opcode) -> bool {
-    opcode.service() == Service::Rc && opcode.is_request() && !opcode.has_invalidate()
+    opcode.service() == Service::Rc && opcode.is_request()
 }
 
 /// What comes out.
@@ -220,6 +220,7 @@ pub fn check(
     let ends = fact(m, "ends", last_or_only);
     let known = fact(m, "known", is(known));
     let has_imm = fact(m, "has_imm", immediate);
+    let invalidates = fact(m, "invalidates", is(Opcode::has_invalidate));
     let is_send = fact(m, "is_send", send);
     let is_write = fact(m, "is_write", write);
     let is_read = fact(m, "is_read", read);
@@ -361,6 +362,7 @@ pub fn check(
         &kind(CqeOpcode::Recv, CqeOpcode::RecvImm),
         &kind(CqeOpcode::Recv, CqeOpcode::RecvWriteImm),
     );
+    let opcode = m.mux(invalidates, &lit(8, u32::from(CqeOpcode::RecvInv.code())), &opcode);
     // A repeated READ lies in what was asked for (IBTA volume 1, 9.7.5.1.4).
     let takes_shared = (asks_shared & seen_ready).named("takes_shared");
     let found = m.mux(asks_shared & !seen_ready, &lit(4, Class::NotReady.code()), &found);

@@ -10,6 +10,9 @@
 //! A piece of one page costs 2 cycles, each further one 2 more; a packet that writes nothing costs one. A lookup asks for
 //! all that the run's region must hold from there on, so the first of a message finds out whether it holds the whole.
 //!
+//! Behind a SEND that invalidates a key nothing is looked up until `admit` has decided on it: what follows finds the key as it leaves it
+//! (IBTA volume 1, 9.4.1.1.1). That takes 20 cycles or so, and no time of the host.
+//!
 //! There may be as many pieces on the way as [`WAITING`]: whoever takes them, `place`, waits for `admit`'s decision on the packet, and
 //! that for all its pieces; so there is room for those of two packets at least. Reset: idle.
 
@@ -42,11 +45,13 @@ enum State {
     Ask,
     /// There is more: to the next page's end.
     Measure,
+    /// A key is about to become invalid.
+    Hold,
 }
 
-/// Cuts runs into pieces.
+/// Cuts runs into pieces. `invalidated`: what becomes of a SEND that invalidates a key is decided.
 #[module]
-pub fn cut(m: &Scope, runs: Stream<Run>) -> Cut {
+pub fn cut(m: &Scope, runs: Stream<Run>, invalidated: Sig) -> Cut {
     let state = m.fsm("state", State::Idle);
     let (idle, at_ask, at_measure) = (state.is(State::Idle), state.is(State::Ask), state.is(State::Measure));
     let va = m.reg("va", 64).no_reset();
@@ -75,7 +80,8 @@ pub fn cut(m: &Scope, runs: Stream<Run>) -> Cut {
     let (lookup_room, piece_room, pending_room) =
         (m.wire("lookup_room", 1), m.wire("piece_room", 1), m.wire("pending_room", 1));
     let may = at_ask & piece_room & (pending_room | !ends);
-    let question = Lookup { key: runs.key, pd: runs.pd, access: runs.access, va, length: left };
+    let qpn = runs.facts.qp.zext(24);
+    let question = Lookup { key: runs.key, pd: runs.pd, qpn, access: runs.access, va, length: left };
     let lookup = Stream::new(m, "lookup", may, question);
     m.drive(&lookup_room, lookup.ready);
     let asked = lookup.fire();
@@ -97,6 +103,9 @@ pub fn cut(m: &Scope, runs: Stream<Run>) -> Cut {
     let entering = Stream::new(m, "entering", closes, pending);
     m.drive(&pending_room, entering.ready);
     m.when(entering.fire(), |m| m.set(&count, 0)).otherwise_when(asked, |m| m.set(&count, all));
+    let holds = entering.fire() & runs.facts.invalidates();
+    m.when(holds, |m| m.set(&state, State::Hold));
+    m.when(state.is(State::Hold) & invalidated, |m| m.set(&state, State::Idle));
     runs.accept((asked & ends_run) | (none & (pending_room | !runs.last)));
     let pending = fifo(&m.label("pending"), PACKETS, entering);
     Cut { lookup, pieces, pending }

@@ -41,7 +41,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Marked;
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
-use crate::memory::{Lookup, Translation};
+use crate::memory::{self, Lookup, Operation, Translation};
 use crate::stream::{fifo, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit};
@@ -73,6 +73,8 @@ pub struct Input {
     pub answer: Translation,
     /// Likewise, for responses.
     pub reply_answer: Translation,
+    /// Ends of operations on keys.
+    pub operated: memory::Done,
     /// What the reads for responses bring.
     pub reply_data: Stream<DmaReadData>,
 }
@@ -84,6 +86,8 @@ pub struct Responder {
     pub lookup: Stream<Lookup>,
     /// Likewise, for responses.
     pub reply_lookup: Stream<Lookup>,
+    /// Keys that peers invalidate.
+    pub operations: Stream<Operation>,
     /// Reads of receive WQEs.
     pub read: Stream<DmaReadRequest>,
     /// Reads for responses.
@@ -139,9 +143,11 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let walked = walk(m, cfg, checked.orders, receives.received);
     wants.connect(walked.wanted);
     let runs = merge(m, input.arrivals, fifo(&m.label("runs"), 2, walked.runs), input.runs);
-    let cut = cut(m, runs);
+    let invalidated = m.wire("invalidated", 1);
+    let cut = cut(m, runs, invalidated);
     let (flushed, flushes) = m.later("flushed", &Flushed::of(cfg));
-    let admitted = admit(m, cfg, cut.pending, input.answer, flushed);
+    let admitted = admit(m, cfg, cut.pending, input.answer, input.operated, flushed);
+    m.drive(&invalidated, admitted.invalidated);
     flushes.connect(flush(
         m,
         cfg,
@@ -172,6 +178,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     Responder {
         lookup: cut.lookup,
         reply_lookup: replied.lookup,
+        operations: admitted.operations,
         read: receives.read,
         reply_read: replied.read,
         write: placed.write,

@@ -3,6 +3,7 @@
 
 use crate::config::RnicConfig;
 use ferrowire_rtl::{bits, Bundle, Sig};
+use ferrowire_spec::queue::cqe::CqeOpcode;
 
 /// What `check` found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,7 +93,7 @@ pub struct Facts {
     pub opcode: Sig,
     /// Bytes of the message up to here.
     pub received: Sig,
-    /// Immediate data.
+    /// Immediate data, or the key to invalidate.
     pub imm: Sig,
     /// There are some.
     pub imm_valid: Sig,
@@ -126,6 +127,11 @@ impl Facts {
             imm_valid: bits(1),
             solicited: bits(1),
         }
+    }
+
+    /// Whether the packet is to be executed, and invalidates the key in `imm`.
+    pub fn invalidates(&self) -> Sig {
+        Class::Execute.is(self.class) & self.opcode.eq(CqeOpcode::RecvInv as u32)
     }
 }
 

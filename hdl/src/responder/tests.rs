@@ -111,10 +111,12 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             frames: m.stream_in("frame", &Beat::of(cfg.beat_bytes)),
             answer: m.input_of("answer", &Translation::of()),
             reply_answer: m.input_of("reply_answer", &Translation::of()),
+            operated: m.input_of("operated", &memory::Done::of()),
             reply_data: m.stream_in("reply_data", &DmaReadData::of(&cfg)),
         };
         let out = responder(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), input);
         m.stream_out("lookup", out.lookup);
+        m.stream_out("operation", out.operations);
         m.stream_out("outcome", out.outcomes);
         let single = |_: &Sig| ferrowire_rtl::lit(1, 1);
         m.stream_out("fault", crate::stream::arbiter(m, &single, out.faults));
@@ -637,7 +639,7 @@ impl Bench {
                 true => p.qpn |= rng.random_range(1..=0xff_ffff / QPS) * QPS,
                 false => p.opcode |= 0x20 << rng.random_range(0..3),
             },
-            6 => p.opcode = rng.random_range(0..0x20),
+            6 => p.opcode = rng.random_range(0..0x16),
             7 => p.payload.truncate(length - length.min(rng.random_range(1..9))),
             8 => p.payload.extend(vec![7; rng.random_range(1..9)]),
             9 => {

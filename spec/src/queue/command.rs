@@ -13,7 +13,7 @@ crate::table::codes! {
     DestroyCq = 0x02, "DESTROY_CQ";
     /// Register memory. Object: key, index in bits 31:8 and tag in 7:0.
     RegMr = 0x03, "REG_MR";
-    /// Remove a region. Object: key. When it completes, no access by the key is in progress.
+    /// Remove a region. Object: key. Busy while windows are bound to it. When it completes, no access by the key is in progress.
     DeregMr = 0x04, "DEREG_MR";
     /// Make a queue pair, in RESET. Object: QPN; 1 is QP1 (GSI), which is UD and has the queue key 0x80010000.
     CreateQp = 0x05, "CREATE_QP";
@@ -42,7 +42,7 @@ crate::table::codes! {
     DestroyAh = 0x10, "DESTROY_AH";
     /// Make a memory window, not bound. Object: key.
     AllocMw = 0x11, "ALLOC_MW";
-    /// Remove a memory window. Object: key.
+    /// Remove a memory window, bound or not. Object: key, whose tag is not looked at, for binds change it.
     FreeMw = 0x12, "FREE_MW";
     /// Make an event queue. Object: EQN.
     CreateEq = 0x13, "CREATE_EQ";

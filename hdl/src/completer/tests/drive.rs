@@ -35,7 +35,8 @@ impl Bench {
 
     /// The last packet of a message.
     pub fn send_end(&mut self, qp: usize, signaled: bool) {
-        let (length, opcode) = (self.random.rng.random(), self.random.rng.random());
+        // Binds and invalidations have no packet.
+        let (length, opcode) = (self.random.rng.random(), self.random.rng.random_range(0..8));
         let q = &mut self.qps[qp];
         let (psn, index) = (q.to_send, q.sent_index);
         (q.open, q.to_send, q.sent_index) = (false, (psn + 1) % MODULUS, index.wrapping_add(1));

@@ -77,10 +77,12 @@ impl Bench {
                 m.stream_in("parts", &Part::of(&cfg)),
                 m.stream_in("operands", &Operands::of()),
                 m.input_of("answer", &answer),
+                m.input_of("operated", &Done::of()),
                 m.input("taken", 1),
                 m.input("freed", 2),
             );
             m.stream_out("lookup", out.lookup);
+            m.stream_out("operation", out.operations);
             m.stream_out("read", out.read);
             m.stream_out("ends", out.ends);
             m.stream_out("packets", out.packets);
@@ -390,7 +392,7 @@ impl Model {
             ("ack_req", rng.random::<bool>().into()),
             ("last", u128::from(last || broken)),
             ("signaled", rng.random::<bool>().into()),
-            ("wqe_opcode", rng.random::<u8>().into()),
+            ("wqe_opcode", rng.random_range(0..8u8).into()),
             ("solicited", rng.random::<bool>().into()),
             ("imm", rng.random::<u32>().into()),
             ("remote_va", rng.random::<u64>().into()),
@@ -421,6 +423,7 @@ impl Model {
             let question = [
                 ("key", piece.key.into()),
                 ("pd", 100 + qp as u128),
+                ("qpn", qp as u128),
                 ("va", piece.va.into()),
                 ("length", piece.rest.into()),
             ];

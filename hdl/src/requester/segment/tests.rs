@@ -177,9 +177,9 @@ impl Bench {
         match fault {
             Some(Fault::Opcode) => {
                 // READs and atomics have tests of their own.
-                while unit.opcode < 8 {
-                    // Those that the format knows as often as others.
-                    unit.opcode = if rng.random() { rng.random_range(8..10) } else { rng.random() };
+                while unit.opcode < 10 {
+                    // Those that the format nearly knows as often as others.
+                    unit.opcode = if rng.random() { rng.random_range(10..16) } else { rng.random() };
                 }
             }
             Some(Fault::Large) => unit.inline = rng.random(),

@@ -125,6 +125,7 @@ pub(super) fn issue(
     let question = Lookup {
         key: candidates.rkey,
         pd: candidates.pd,
+        qpn: about.qp.zext(24),
         access: m.mux(is_atomic, &right(Access::RemoteAtomic), &right(Access::RemoteRead)),
         va: m.mux(second, &next_page(candidates.va), &candidates.va),
         length: m.mux(second, &(about.bytes - here), &about.bytes).zext(32),
