@@ -77,6 +77,7 @@ mod error;
 mod handle;
 mod memory_map;
 mod mr;
+mod mw;
 mod pd;
 mod qp;
 mod random;
@@ -99,6 +100,7 @@ pub use eq::{Event, EventQueue};
 pub use error::{Coded, Error, Result};
 pub use memory_map::{MemoryMap, UnmappedError};
 pub use mr::{MemoryRegion, PageSize};
+pub use mw::MemoryWindow;
 pub use pd::ProtectionDomain;
 pub use qp::{
     Init, InitAttributes, Qp, QpAttributes, QpInitAttr, QpStatus, QueuePair, Reset, Rtr, RtrAttributes, Rts,

@@ -2,11 +2,13 @@
 //! The send queue: work requests in, WQEs out.
 
 use ferrowire_spec::queue::doorbell::{self, sq::SqDoorbell};
-use ferrowire_spec::queue::send_wqe::ud::SendWqeUd;
-use ferrowire_spec::queue::send_wqe::{self, SendWqe, INLINE_AT, SGES_PER_UNIT};
+use ferrowire_spec::queue::send_wqe::{
+    self, bind::SendWqeBind, ud::SendWqeUd, SendWqe, INLINE_AT, SGES_PER_UNIT,
+};
 use ferrowire_spec::queue::{SendOpcode, WQE_UNIT};
 use ferrowire_spec::wire::opcode::Service;
 
+use crate::access::AccessFlags;
 use crate::ah::AddressHandle;
 use crate::context::Device;
 use crate::error::{Error, Result};
@@ -83,10 +85,24 @@ pub enum SendOp {
         /// What is added, modulo 2^64.
         add: u64,
     },
-    /// Invalidates a key of this side.
+    /// Invalidates a key of this side: that of a window which this queue pair has bound (IBTA 10.6.7.2.5). What is posted behind it
+    /// finds that done. Peers' READs that are being answered then end with a remote access error.
     LocalInv {
         /// The key.
         key: u32,
+    },
+    /// Binds a memory window; [`MemoryWindow::bind`](crate::MemoryWindow::bind) makes these (IBTA 10.6.7.2).
+    BindMw {
+        /// The window's key as it shall be: its index, with a tag that no peer knows.
+        key: u32,
+        /// Key of the region.
+        lkey: u32,
+        /// First address of the window, as the region names it.
+        address: u64,
+        /// Bytes of the window; 0 unbinds.
+        bytes: u64,
+        /// What the peer may do.
+        access: AccessFlags,
     },
 }
 
@@ -105,6 +121,7 @@ fn fields(op: &SendOp) -> SendWqe {
         SendOp::WriteImm { remote, imm } => SendWqe { imm, ..at(remote) },
         SendOp::CompareSwap { remote, compare, swap } => SendWqe { compare_add: compare, swap, ..at(remote) },
         SendOp::FetchAdd { remote, add } => SendWqe { compare_add: add, ..at(remote) },
+        SendOp::BindMw { .. } => SendWqe::default(),
     };
     SendWqe { opcode: op.opcode().code(), ..wqe }
 }
@@ -122,6 +139,7 @@ impl SendOp {
             SendOp::CompareSwap { .. } => SendOpcode::CmpSwap,
             SendOp::FetchAdd { .. } => SendOpcode::FetchAdd,
             SendOp::LocalInv { .. } => SendOpcode::LocalInv,
+            SendOp::BindMw { .. } => SendOpcode::BindMw,
         }
     }
 }
@@ -223,7 +241,12 @@ impl<'a> SendWr<'a> {
 
     /// An invalidation of a key of this side.
     pub fn local_inv(wr_id: u64, key: u32) -> Self {
-        Self::new(wr_id, SendOp::LocalInv { key }, Payload::Sges(&[]))
+        Self::local(wr_id, SendOp::LocalInv { key })
+    }
+
+    /// One without bytes.
+    pub(crate) fn local(wr_id: u64, op: SendOp) -> Self {
+        Self::new(wr_id, op, Payload::Sges(&[]))
     }
 
     /// An RDMA WRITE of `payload` to `remote`.
@@ -260,8 +283,20 @@ fn first_unit(wr: &SendWr<'_>, sge: Sge) -> Result<[u8; WQE_UNIT]> {
         Payload::Inline(data) => (true, 0, data.len() as u16),
     };
     let wqe = fields(&wr.op);
-    let bytes = match wr.to {
-        None => SendWqe {
+    let bytes = match (&wr.op, wr.to) {
+        (&SendOp::BindMw { key, lkey, address, bytes, access }, _) => SendWqeBind {
+            signaled: wr.signaled,
+            solicited: wr.solicited,
+            fence: wr.fence,
+            mw_key: key,
+            va: address,
+            mr_key: lkey,
+            access: access.bits(),
+            length: bytes,
+            ..SendWqeBind::default()
+        }
+        .to_bytes(),
+        (_, None) => SendWqe {
             signaled: wr.signaled,
             solicited: wr.solicited,
             fence: wr.fence,
@@ -274,7 +309,7 @@ fn first_unit(wr: &SendWr<'_>, sge: Sge) -> Result<[u8; WQE_UNIT]> {
             ..wqe
         }
         .to_bytes(),
-        Some(to) => SendWqeUd {
+        (_, Some(to)) => SendWqeUd {
             opcode: wqe.opcode,
             signaled: wr.signaled,
             solicited: wr.solicited,
@@ -343,8 +378,8 @@ impl SendQueue {
             SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } if bytes != 8 => {
                 refuse("length", bytes, "an atomic answers 8 bytes; give elements for them")
             }
-            SendOp::LocalInv { .. } if bytes > 0 => {
-                refuse("length", bytes, "an invalidation carries nothing; give no payload")
+            SendOp::LocalInv { .. } | SendOp::BindMw { .. } if wr.payload != Payload::Sges(&[]) => {
+                refuse("length", bytes, "binds and invalidations carry nothing; give no payload")
             }
             _ => Ok(()),
         }

@@ -97,6 +97,14 @@ impl Keys {
         Ok(Some(index << 8 | u32::from(tag)))
     }
 
+    /// The same index with another tag, as `take` chooses it.
+    pub(crate) fn renew(&mut self, key: u32, random: &mut Random) -> crate::Result<u32> {
+        let step = random.next_u32()?;
+        let tag = &mut self.tags[(key >> 8) as usize];
+        *tag = tag.wrapping_add(1 + (step % 255) as u8);
+        Ok(key & !0xff | u32::from(*tag))
+    }
+
     pub(crate) fn give_back(&mut self, key: u32) {
         self.indices.give_back(key >> 8);
     }
@@ -147,8 +155,11 @@ mod tests {
             assert_eq!(key >> 8, 1);
             assert_ne!(Some(key), last, "seed {seed}");
             assert_eq!(keys.take(&mut random).unwrap(), None);
-            keys.give_back(key);
-            last = Some(key);
+            let renewed = keys.renew(key, &mut random).unwrap();
+            assert_eq!(renewed >> 8, 1);
+            assert_ne!(renewed, key, "seed {seed}");
+            keys.give_back(renewed);
+            last = Some(renewed);
         }
     }
 }
