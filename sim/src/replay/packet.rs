@@ -12,7 +12,7 @@
 use std::net::IpAddr;
 
 use ferrowire_spec::wire::opcode::{Ext, Opcode};
-use ferrowire_spec::wire::{atomic_eth, bth, deth, eth, icrc, ipv4, ipv6, reth, udp, vlan};
+use ferrowire_spec::wire::{atomic_eth, bth, deth, eth, icrc, ieth, ipv4, ipv6, reth, udp, vlan};
 use ferrowire_spec::{Field, Order};
 
 /// Where the parts of a RoCE frame begin, whether or not its checks pass.
@@ -120,6 +120,8 @@ pub struct Numbers {
     pub qpn: Option<Own>,
     /// The key of its region, where peers name it.
     pub rkey: Option<Own>,
+    /// The key of its window, where peers invalidate it.
+    pub window: Option<Own>,
 }
 
 impl Numbers {
@@ -128,6 +130,9 @@ impl Numbers {
         self.change(frame, |parts, frame| {
             if let Some(qpn) = self.qpn {
                 swap(frame, parts.bth, &bth::DESTQP, qpn);
+            }
+            if let (Some(window), Some(at)) = (self.window, parts.extension(frame, Ext::Ieth)) {
+                swap(frame, at, &ieth::RKEY, window);
             }
             let Some(rkey) = self.rkey else { return };
             if let Some(at) = parts.extension(frame, Ext::Reth) {
@@ -170,7 +175,7 @@ fn swap(frame: &mut [u8], at: usize, field: &Field, own: Own) {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    use ferrowire_spec::wire::{Aeth, Frame, FrameError, Ip, Ipv6, Reth, Vlan};
+    use ferrowire_spec::wire::{Aeth, Extensions, Frame, FrameError, Ieth, Ip, Ipv6, Reth, Vlan};
 
     use super::*;
 
@@ -218,7 +223,18 @@ pub(crate) mod tests {
         Numbers {
             qpn: Some(Own { captured: 41, card: 2 }),
             rkey: Some(Own { captured: 630, card: 0x1_2345 }),
+            window: Some(Own { captured: 0x0800_010a, card: 0x777 }),
         }
+    }
+
+    #[test]
+    fn a_window_that_is_invalidated_is_the_cards() {
+        let mut frame = write(&[7; 8], false, false);
+        frame.bth.opcode = Opcode::RcSendOnlyInv.code();
+        frame.ext = Extensions { ieth: Some(Ieth { rkey: 0x0800_010a }), ..Extensions::default() };
+        frame.seal().unwrap();
+        let played = numbers().to_card(&emit(&frame));
+        assert_eq!(Frame::parse(&played).unwrap().ext.ieth.unwrap().rkey, 0x777);
     }
 
     #[test]

@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressVector, Capabilities, Completion, CompletionQueue, Context, ContextOptions,
-    CqeOpcode, InitAttributes, MemoryRegion, PageSize, PostRecv, ProtectionDomain, Psn, Qp, QpInitAttr,
-    QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, WcStatus,
+    CqeOpcode, InitAttributes, MemoryRegion, MemoryWindow, PageSize, PostRecv, ProtectionDomain, Psn, Qp,
+    QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, WcStatus,
 };
 use ferrowire_spec::wire::syndrome::Syndrome;
 use ferrowire_spec::wire::Frame;
@@ -113,14 +113,19 @@ impl Run<'_> {
         let cq = context.create_cq((2 * case.work.count as u32).max(16))?;
         let region = self.region(&context, &pd)?;
         let qp = self.queue_pair(context.capabilities(), &pd, &cq)?;
+        let mut qp = self.connect(context.capabilities(), qp, &region)?;
+        let window = self.window(&pd, &mut qp, &region)?;
         let numbers = Numbers {
             qpn: Some(Own { captured: case.end(role).qpn, card: qp.number() }),
             rkey: match (role, case.region.rkey) {
                 (Role::Responder, Some(captured)) => Some(Own { captured, card: region.rkey() }),
                 _ => None,
             },
+            window: match (&window, case.work.invalidate_rkey) {
+                (Some(window), Some(captured)) => Some(Own { captured, card: window.rkey() }),
+                _ => None,
+            },
         };
-        let mut qp = self.connect(context.capabilities(), qp, &region)?;
         if role == Role::Requester {
             self.post(&mut qp, &region)?;
         }
@@ -148,7 +153,13 @@ impl Run<'_> {
     fn region(&self, context: &Context, pd: &ProtectionDomain) -> Result<MemoryRegion> {
         let case = self.case;
         let (content, va, access) = match self.role {
-            Role::Responder => (memory::responder(case.region.bytes), case.region.va, case.region.access),
+            Role::Responder => {
+                let binds = match case.work.invalidate_rkey {
+                    Some(_) => AccessFlags::MW_BIND,
+                    None => AccessFlags::LOCAL_READ,
+                };
+                (memory::responder(case.region.bytes), case.region.va, case.region.access | binds)
+            }
             Role::Requester => {
                 (memory::requester(memory::requester_bytes(case)), None, AccessFlags::LOCAL_WRITE)
             }
@@ -174,6 +185,24 @@ impl Run<'_> {
         attr.max_send_wr = room.min(1 << can.max_sq_log2);
         attr.max_recv_wr = u32::try_from(self.case.receives.len())?.max(1);
         pd.create_qp(&attr).context("making the queue pair")
+    }
+
+    /// The window that the peer invalidates, bound by the card's queue pair to all of the region.
+    fn window(
+        &self,
+        pd: &ProtectionDomain,
+        qp: &mut QueuePair,
+        region: &MemoryRegion,
+    ) -> Result<Option<MemoryWindow>> {
+        if self.role != Role::Responder || self.case.work.invalidate_rkey.is_none() {
+            return Ok(None);
+        }
+        let mut window = pd.alloc_window()?;
+        let mut batch = qp.start_post_send();
+        batch.post(&window.bind(0, region, 0, region.len(), AccessFlags::REMOTE)?)?;
+        batch.ring()?;
+        self.world.lock().run(SETTLE);
+        Ok(Some(window))
     }
 
     fn connect(&self, can: &Capabilities, qp: Qp<Reset>, region: &MemoryRegion) -> Result<QueuePair> {
@@ -246,6 +275,7 @@ impl Run<'_> {
             let wr = match &work.verb[..] {
                 "SEND" => SendWr::send(i, &sges),
                 "SEND_WITH_IMM" => SendWr::send_imm(i, &sges, imm),
+                "SEND_WITH_INV" => SendWr::send_inv(i, &sges, work.invalidate_rkey.unwrap_or(0)),
                 "RDMA_WRITE" => SendWr::write(i, &sges, remote),
                 "RDMA_WRITE_WITH_IMM" => SendWr::write_imm(i, &sges, remote, imm),
                 "RDMA_READ" => SendWr::read(i, &sges, remote),

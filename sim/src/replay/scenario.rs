@@ -244,6 +244,10 @@ impl Case {
         ] {
             ensure!(there || !names_memory, "{what} is missing, which {} needs; add it", self.work.verb);
         }
+        ensure!(
+            self.work.invalidate_rkey.is_some() == (self.work.verb == "SEND_WITH_INV"),
+            "work.invalidate_rkey goes with SEND_WITH_INV; correct one of them"
+        );
         for receive in &self.receives {
             ensure!(
                 receive.offset.checked_add(receive.bytes).is_some_and(|end| end <= self.region.bytes),

@@ -6,11 +6,11 @@ use ferrowire::{Capabilities, Coded};
 use super::log::Line;
 use super::scenario::{Case, Role};
 
-/// Verbs of cases that the card can ask for: when one is built, it is added here, and its cases are played and must pass. The
-/// replayer knows all of them but SEND_WITH_INV, whose key is of a window.
+/// Verbs of cases that the card can ask for: when one is built, it is added here, and its cases are played and must pass.
 pub const VERBS: &[&str] = &[
     "SEND",
     "SEND_WITH_IMM",
+    "SEND_WITH_INV",
     "RDMA_WRITE",
     "RDMA_WRITE_WITH_IMM",
     "RDMA_READ",
@@ -32,6 +32,9 @@ pub fn missing(case: &Case, role: Role, can: &Capabilities) -> Option<String> {
     if !VERBS.contains(&verb) {
         return Some(format!("verb {}", case.work.verb));
     }
+    if case.work.invalidate_rkey.is_some() && !can.memory_windows {
+        return Some("memory windows".into());
+    }
     if case.requester.ip.is_ipv6() && !can.ipv6 {
         return Some("IPv6".into());
     }
@@ -45,7 +48,6 @@ pub fn missing(case: &Case, role: Role, can: &Capabilities) -> Option<String> {
     }
     let unknown = case.log(role).iter().find_map(|line| match Line::parse(&case.name, line) {
         Line::Unknown(text) => Some(format!("a meaning for the log line `{text}`")),
-        Line::Bind(_) => Some("memory windows".into()),
         Line::PostFailed(_) => Some("a verb that refuses this work".into()),
         _ => None,
     });
