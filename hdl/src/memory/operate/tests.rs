@@ -344,7 +344,8 @@ impl Bench {
         let mut access: u64 = remote.iter().filter(|_| self.random.chance(0.6)).sum();
         access |= if self.random.chance(0.3) { ZERO_BASED } else { 0 };
         let bind = self.random.chance(0.5);
-        let key = if bind { self.some_key(8..16) & !0xff | 0x40 + offset % 7 } else { self.some_key(7..16) };
+        let key =
+            if bind { self.some_key(8..16) & !0xff | (0x40 + offset % 7) } else { self.some_key(7..16) };
         let kind = if bind { OperationKind::Bind } else { OperationKind::Invalidate };
         let qp = self.random.rng.random_range(0..QPS);
         // Mostly what might be allowed.
