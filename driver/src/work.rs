@@ -27,6 +27,9 @@ pub(crate) struct Tracker {
     consumer: AtomicU16,
     /// A completion said that the queue pair is in error.
     failed: AtomicBool,
+    /// Until all before this index have completed, their failures say nothing new: the queue pair left SQE behind them.
+    fresh_from: AtomicU16,
+    stale: AtomicBool,
 }
 
 impl Tracker {
@@ -36,6 +39,8 @@ impl Tracker {
             producer: AtomicU16::new(0),
             consumer: AtomicU16::new(0),
             failed: AtomicBool::new(false),
+            fresh_from: AtomicU16::new(0),
+            stale: AtomicBool::new(false),
         }
     }
 
@@ -63,7 +68,8 @@ impl Tracker {
             return None;
         }
         let wr_id = self.slot(index).load(Ordering::Relaxed);
-        if !success {
+        let stale = self.is_stale(consumer, index);
+        if !success && !stale {
             self.failed.store(true, Ordering::Relaxed);
         }
         self.consumer.store(index.wrapping_add(1), Ordering::Release);
@@ -97,9 +103,21 @@ impl Tracker {
         self.failed.load(Ordering::Relaxed)
     }
 
-    /// The queue pair left SQE.
+    /// The queue pair left SQE: what was posted until then has failed or will, and what is posted from now on has a new chance.
     pub(crate) fn recovered(&self) {
+        self.fresh_from.store(self.producer.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.stale.store(true, Ordering::Release);
         self.failed.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the send at `index` was posted before the queue pair left SQE.
+    fn is_stale(&self, consumer: u16, index: u16) -> bool {
+        let old = self.fresh_from.load(Ordering::Relaxed).wrapping_sub(consumer);
+        let stale = self.stale.load(Ordering::Acquire) && index.wrapping_sub(consumer) < old;
+        if !stale {
+            self.stale.store(false, Ordering::Relaxed);
+        }
+        stale
     }
 }
 
@@ -233,4 +251,33 @@ pub(crate) fn limit(
         _ => return Ok(()),
     };
     Err(refuse(operation, attribute, value as u64, fix))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_before_say_nothing_about_a_queue_pair_that_left_sqe() {
+        let tracker = Tracker::new(2);
+        // Round the indices, too.
+        for round in 0..20_000u16 {
+            let at = round.wrapping_mul(4);
+            (0..3).for_each(|i| tracker.post(i));
+            assert_eq!(tracker.complete(at, false), Some(0));
+            assert!(tracker.failed(), "round {round}");
+            tracker.recovered();
+            tracker.post(3);
+            // Flushed before, and polled now.
+            tracker.complete(at.wrapping_add(1), false);
+            tracker.complete(at.wrapping_add(2), false);
+            assert!(!tracker.failed(), "round {round}");
+            let fails = round % 2 == 0;
+            tracker.complete(at.wrapping_add(3), !fails);
+            assert_eq!(tracker.failed(), fails, "round {round}");
+            if fails {
+                tracker.recovered();
+            }
+        }
+    }
 }

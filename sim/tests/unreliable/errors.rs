@@ -2,8 +2,12 @@
 //! Errors of unreliable send queues: the queue goes to SQE, the rest of it is flushed, and it goes on when it is told to (IBTA volume 1,
 //! 10.3.1.7).
 
-use ferrowire::{LocalCause, QpAttributes, QpState, QueuePair, RemoteAddress, SendOp, SendWr, Sge, WcStatus};
+use ferrowire::{
+    Completion, LocalCause, QpAttributes, QpState, QueuePair, RemoteAddress, SendOp, SendWr, Sge, WcStatus,
+};
 use ferrowire_spec::wire::opcode::Service;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 
 use crate::rig::{part, post, state, Expected, Rig, CONFIGS, NOBODY, QKEY};
 
@@ -161,6 +165,124 @@ fn a_connection_that_went_on_sends_what_is_posted_then_and_its_psns_go_on() {
             let psn = ferrowire::Psn::new(first.bth.psn);
             assert!(psn.distance_from(rig.psn) < 200, "{config}: {psn:?} behind {:?}", rig.psn);
             rig.psn = psn + 1;
+        }
+    }
+}
+
+#[test]
+fn payload_that_cannot_be_read_stops_the_send_queue_alone_and_it_goes_on() {
+    for config in CONFIGS {
+        let mut rig = Rig::new(config);
+        let mut qp = rig.up(Service::Uc, Some(rig.way(false, None)));
+        let pd = rig.node().pd.clone();
+        let (from, broken) = (rig.source(&pd, 8192), rig.source(&pd, 8192));
+        {
+            let mut world = rig.pair.world.lock();
+            let host = world.card_mut(0).host_mut();
+            let at = host.bus_address(broken.memory().address() + 4096).unwrap();
+            host.map_mut().remove(at).unwrap();
+        }
+        for round in 0..20 {
+            let (good, bad) = ([from.sge(0, 2000)], [broken.sge(0, 5000)]);
+            let mut requests = vec![SendWr::send(1, &good).signaled(), SendWr::send(2, &bad)];
+            requests.extend((3..20).map(|id| SendWr::send(id, &good)));
+            post(&mut qp, &requests);
+            let mut expected = vec![(1, WELL, 0), (2, WcStatus::LocQpOpErr, LocalCause::Dma.code())];
+            expected.extend((3..20).map(|id| (id, FLUSHED, 0)));
+            assert_eq!(rig.ends(19), expected, "{config}, round {round}");
+            assert_eq!(state(&qp), QpState::Sqe);
+            recover(&mut qp);
+        }
+        post(&mut qp, &[SendWr::send(1, &[from.sge(0, 4000)]).signaled()]);
+        assert_eq!(rig.ends(1), [(1, WELL, 0)], "{config}");
+    }
+}
+
+/// A queue pair, what was posted to it and what became of that.
+struct Line {
+    qp: QueuePair,
+    /// Whether each was bad.
+    posted: Vec<bool>,
+    /// So many had been posted each time that it went on.
+    marks: Vec<usize>,
+    done: Vec<(u64, WcStatus)>,
+}
+
+impl Line {
+    /// How each should end: behind a bad one everything is flushed, up to the next mark.
+    fn expected(&self) -> Vec<(u64, WcStatus)> {
+        let mut failed = false;
+        (0..self.posted.len())
+            .map(|i| {
+                failed &= !self.marks.contains(&i);
+                let status = match (failed, self.posted[i]) {
+                    (true, _) => FLUSHED,
+                    (false, true) => WcStatus::LocQpOpErr,
+                    (false, false) => WELL,
+                };
+                failed |= self.posted[i];
+                (i as u64, status)
+            })
+            .collect()
+    }
+}
+
+#[test]
+fn send_queues_that_fail_and_go_on_at_any_moment_end_each_work_request_once() {
+    for (config, seed) in CONFIGS.into_iter().flat_map(|config| [(config, 1), (config, 2)]) {
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let mut rig = Rig::new(config);
+        let pd = rig.node().pd.clone();
+        let (way, from) = (rig.way(false, None), rig.source(&pd, 8192));
+        let handle = pd.create_ah(&way).unwrap();
+        let mut lines: Vec<Line> = (0..6)
+            .map(|i| {
+                let qp = match i % 2 {
+                    0 => rig.up(Service::Uc, Some(way)),
+                    _ => rig.up(Service::Ud, None),
+                };
+                Line { qp, posted: Vec::new(), marks: Vec::new(), done: Vec::new() }
+            })
+            .collect();
+        let mut polled = [Completion::default(); 8];
+        for turn in 0..3000 {
+            let line = &mut lines[rng.random_range(0..6)];
+            if line.qp.state() == QpState::Sqe && rng.random_bool(0.5) {
+                line.marks.push(line.posted.len());
+                recover(&mut line.qp);
+            } else {
+                let datagrams = line.qp.service() == Service::Ud;
+                let mut batch = line.qp.start_post_send();
+                for _ in 0..rng.random_range(0..12) {
+                    let bad = turn < 2900 && rng.random_bool(0.05);
+                    let sges = [from.sge(rng.random_range(0..4096), rng.random_range(0..3000))];
+                    // Nobody of these has it.
+                    let op = if bad { SendOp::SendInv { key: 1 } } else { SendOp::Send };
+                    let wr = SendWr::new(line.posted.len() as u64, op, &sges).signaled();
+                    let wr = if datagrams { wr.to(&handle, NOBODY, QKEY) } else { wr };
+                    if batch.room() > 0 {
+                        batch.post(&wr).unwrap();
+                        line.posted.push(bad);
+                    }
+                }
+                batch.ring().unwrap();
+            }
+            rig.pair.world.lock().run(rng.random_range(0..100));
+            let n = rig.node().cq.poll(&mut polled[..rng.random_range(1..8)]).unwrap();
+            for done in &polled[..n] {
+                let line = lines.iter_mut().find(|line| line.qp.number() == done.qpn).unwrap();
+                line.done.push((done.wr_id, done.status.known().unwrap()));
+            }
+        }
+        let left: usize = lines.iter().map(|line| line.posted.len() - line.done.len()).sum();
+        for done in rig.wait(left) {
+            let line = lines.iter_mut().find(|line| line.qp.number() == done.qpn).unwrap();
+            line.done.push((done.wr_id, done.status.known().unwrap()));
+        }
+        let went_on: usize = lines.iter().map(|line| line.marks.len()).sum();
+        assert!(went_on > 50, "{config}, seed {seed}: {went_on}");
+        for line in &lines {
+            assert_eq!(line.done, line.expected(), "{config}, seed {seed}: {:?}", line.qp);
         }
     }
 }
