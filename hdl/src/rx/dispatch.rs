@@ -8,12 +8,12 @@
 //!                        +--[fifo]------------------------> arrivals
 //!                     [fifo]
 //!                        v
-//!   frame ------------> gate -----------------------------> frames
+//!   frame ------------> gate --> grh ---------------------> frames
 //!                        +--> nowhere              (frames of other answers and of CNPs)
 //! ```
 //!
 //! Every request has its frame on `frames`, those without payload too, and so has every READ response, all in the order in
-//! which they came. `arrivals` tells that order, with the atomic acknowledgements among them, which need no frame. What an opcode is follows from
+//! which they came; those of datagrams with a GRH before the payload. `arrivals` tells that order, with the atomic acknowledgements among them, which need no frame. What an opcode is follows from
 //! [`Opcode`]. `dropped` passes through.
 //!
 //! **Latency:** none; **throughput:** one packet and one beat a cycle. Order is kept within each kind, and an answer
@@ -24,11 +24,12 @@
 
 use crate::context::congestion::Notification;
 use crate::rx::buffer::{Dropped, Received};
+use crate::rx::grh::{grh, Datagram};
 use crate::rx::parse::opcode_is;
 use crate::stream::{fifo, Beat};
 use crate::types::Headers;
-use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
-use ferrowire_spec::wire::opcode::Operation;
+use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_spec::wire::opcode::{Operation, Service};
 use ferrowire_spec::wire::Opcode;
 
 /// Packets whose headers may be taken before their frame.
@@ -51,6 +52,13 @@ pub struct Dispatched {
     pub dropped: Dropped,
 }
 
+/// What becomes of a frame.
+#[derive(Clone, Bundle)]
+struct Kind {
+    wanted: Sig,
+    datagram: Datagram,
+}
+
 /// Sorts packets; see the page's top.
 #[module]
 pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
@@ -69,16 +77,20 @@ pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
     let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & room, cnp);
     headers.accept(requests.fire() | answers.fire() | cnps.fire());
 
-    let kind = Stream::new(m, "kind", headers.fire(), is_request | is_response);
+    let is_datagram = opcode_is(headers.opcode, |o| o.service() == Service::Ud);
+    let has_imm = opcode_is(headers.opcode, Opcode::has_immediate);
+    let datagram = Datagram::new(is_datagram, has_imm, h.payload_offset);
+    let kind = Kind { wanted: is_request | is_response, datagram };
+    let kind = Stream::new(m, "kind", headers.fire(), kind);
     let brings = is_response | is_atomic;
     let next = Stream::new(m, "arrival", headers.fire() & (is_request | brings), brings);
     m.drive(&room, kind.ready & next.ready);
     let kind = fifo(&m.label("kind"), AHEAD, kind);
     let arrivals = fifo(&m.label("arrivals"), AHEAD, next);
-    let wanted = kind.payload;
-    let frames = Stream::new(m, "frames", frame.valid & kind.valid & wanted, frame.payload.clone());
-    frame.accept(kind.valid & (!wanted | frames.ready));
+    let wanted = Stream::new(m, "wanted", frame.valid & kind.valid & kind.wanted, frame.payload.clone());
+    frame.accept(kind.valid & (!kind.wanted | wanted.ready));
     kind.accept(frame.fire() & frame.last);
+    let frames = grh(m, wanted, kind.datagram.clone());
     Dispatched { requests, frames, arrivals, answers, cnps, dropped }
 }
 
@@ -88,7 +100,7 @@ mod tests {
     use crate::config::RnicConfig;
     use crate::rx::buffer::buffer;
     use crate::rx::frames::{
-        captured, expected_item, mutated, random_frame, random_frame_of, short_frame, verdict,
+        captured, expected_item, mutated, random_frame, random_frame_of, short_frame, verdict, with_grh,
     };
     use crate::rx::{icrc, parse::parse};
     use crate::testing::{step, Random, Sink, Source};
@@ -163,14 +175,14 @@ mod tests {
                     Err(reason) => drops.push(reason),
                     Ok(opcode) if opcode.is_request() => {
                         requests.push(expected_item(bytes));
-                        whole.push(bytes.clone());
+                        whole.push(with_grh(bytes));
                         sequence.push(0);
                     }
                     Ok(opcode) if opcode.is_response() => {
                         answers.push(expected_item(bytes));
                         match opcode.operation() {
                             Operation::ReadResponse => {
-                                whole.push(bytes.clone());
+                                whole.push(with_grh(bytes));
                                 sequence.push(1);
                             }
                             Operation::AtomicAcknowledge => sequence.push(1),
@@ -204,7 +216,11 @@ mod tests {
                     }
                 }
             }
-            assert!(self.sinks[1].frames() == whole, "seed {}: frames as they came", random.seed);
+            let came = self.sinks[1].frames();
+            assert_eq!(came.len(), whole.len(), "seed {}", random.seed);
+            for (n, (frame, (from, wanted))) in came.iter().zip(whole).enumerate() {
+                assert!(frame[from..] == wanted[from..], "seed {}: frame {n} as it came", random.seed);
+            }
             let found: Vec<u64> = self.sinks[3].items.iter().map(|item| item[""].to_u64()).collect();
             assert_eq!(found, sequence, "seed {}: the order of what is placed", random.seed);
         }

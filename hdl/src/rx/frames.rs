@@ -3,6 +3,7 @@
 
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::wire::frame::Extensions;
+use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::*;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
@@ -259,6 +260,21 @@ pub fn verdict_without_icrc(bytes: &[u8]) -> Result<Vec<u8>, DropReason> {
     Ok(bytes)
 }
 
+/// A sound frame as the responder gets it, and from where on that is known: of a datagram, a GRH stands before the payload.
+pub fn with_grh(bytes: &[u8]) -> (usize, Vec<u8>) {
+    let frame = verdict(bytes).expect("a sound frame");
+    let mut bytes = bytes.to_vec();
+    if frame.opcode().map(Opcode::service) != Ok(Service::Ud) {
+        return (0, bytes);
+    }
+    let ip = eth::BYTES + frame.vlan.map_or(0, |_| vlan::BYTES);
+    let payload = ip + frame.ip.bytes() + udp::BYTES + frame.opcode().expect("a sound frame").header_bytes();
+    let header = bytes[ip..ip + frame.ip.bytes()].to_vec();
+    bytes[payload - 40..payload].fill(0);
+    bytes[payload - header.len()..payload].copy_from_slice(&header);
+    (payload - 40, bytes)
+}
+
 /// The fields of `Headers` that have a meaning in this sound frame.
 pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
     let frame = verdict(bytes).expect("a sound frame");
@@ -297,6 +313,9 @@ pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
     }
     if let Some(h) = ext.atomic_ack {
         fields.push(("va", h.orig.into()));
+    }
+    if let Some(h) = ext.deth {
+        fields.push(("va", u128::from(h.qkey) << 32 | u128::from(h.resv) << 24 | u128::from(h.srcqp)));
     }
     if let Some(h) = ext.aeth {
         fields.extend([("syndrome", h.syndrome.into()), ("msn", h.msn.into())]);

@@ -6,5 +6,6 @@ pub mod dispatch;
 pub mod door;
 #[cfg(test)]
 mod frames;
+pub mod grh;
 pub mod icrc;
 pub mod parse;
