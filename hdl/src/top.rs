@@ -193,9 +193,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let code = |reason: DropReason| lit(DropEvent::of().code.width(), reason.code());
     let reasons = [
         (seen.dropped.valid, seen.dropped.reason),
-        (responder.no_qp, code(DropReason::QpState)),
-        (responder.pkey, code(DropReason::Pkey)),
-        (responder.source, code(DropReason::SourceAddress)),
+        (responder.dropped.valid, responder.dropped.reason),
         (completer.ghost, code(DropReason::GhostAck)),
         (seen.replies.forgotten, code(DropReason::DuplicateAtomic)),
         (seen.replies.crowded, code(DropReason::Sequence)),
@@ -214,7 +212,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
 }
 
 /// Sources of drops.
-const DROPS: usize = 8;
+const DROPS: usize = 6;
 
 enum Counter {
     Traffic(TrafficCounter),

@@ -33,8 +33,8 @@ pub struct Headers {
     pub ack_req: Sig,
     /// BTH packet sequence number.
     pub psn: Sig,
-    /// RETH or AtomicETH virtual address; of an atomic's answer what the memory held before. Meaningless where the
-    /// opcode has none; so are all below.
+    /// RETH or AtomicETH virtual address; of an atomic's answer what the memory held before; of a datagram its DETH: the Q_Key in the
+    /// high 32 bits, the source QP in the low 24. Meaningless where the opcode has none; so are all below.
     pub va: Sig,
     /// RETH or AtomicETH remote key.
     pub rkey: Sig,
@@ -50,7 +50,7 @@ pub struct Headers {
     pub msn: Sig,
     /// Immediate data, or IETH's key.
     pub imm: Sig,
-    /// Place of the payload's first byte in the frame.
+    /// Place of the payload's first byte in the frame. Of a datagram 40 bytes of GRH stand before it, in what goes to the responder.
     pub payload_offset: Sig,
     /// Payload bytes without pad and ICRC.
     pub payload_bytes: Sig,
@@ -546,6 +546,8 @@ pub struct Completion {
     pub invalidated: Sig,
     /// The peer asked for an event.
     pub solicited: Sig,
+    /// A datagram has come, behind a GRH: `byte_len` has the source QP's low 16 bits in its upper half, `syndrome` the others.
+    pub datagram: Sig,
     /// Not a completion: everything before it is to be written before the end of the QP's life is told; with `solicited`, before it
     /// is told that the QP, in error, has none left of a shared receive queue.
     pub marker: Sig,
@@ -566,6 +568,7 @@ impl Completion {
             imm_valid: bits(1),
             invalidated: bits(1),
             solicited: bits(1),
+            datagram: bits(1),
             marker: bits(1),
         }
     }

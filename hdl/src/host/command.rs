@@ -1183,9 +1183,9 @@ mod tests {
     use ferrowire_rtl::{build, Bits, Sim};
     use ferrowire_spec::qp_state::check;
     use ferrowire_spec::queue::command::{
-        alloc_mw::AllocMw, create_ah::CreateAh, create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp,
-        create_srq::CreateSrq, modify_qp::ModifyQp, modify_srq::ModifySrq, reg_mr::RegMr, set_av::SetAv,
-        Command,
+        alloc_mw::AllocMw, create_ah::CreateAh, create_cq::CreateCq, create_eq::CreateEq,
+        create_qp::CreateQp, create_srq::CreateSrq, modify_qp::ModifyQp, modify_srq::ModifySrq,
+        reg_mr::RegMr, set_av::SetAv, Command,
     };
     use ferrowire_spec::queue::{
         command_completion, command_completion::srq_summary::SrqSummary, CommandCompletion,

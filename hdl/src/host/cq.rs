@@ -225,20 +225,25 @@ pub fn cq(
     let phase = !row.producer.bit_at(place.log2);
     let mask = !lit(1, 1).repeat(INDEX).shl_by(place.log2);
     use cqe::*;
+    // Of a datagram two fields have its source beside themselves.
+    let source = cat([&held.byte_len.slice(16, 16), &held.syndrome]);
+    let short_len = held.byte_len.trunc(16).zext(32);
     let bytes = assemble(
         &LAYOUT,
         &[
             (QPN, held.qpn),
             (OPCODE, held.opcode),
-            (BYTE_LEN, held.byte_len),
+            (BYTE_LEN, held.datagram.then(short_len, held.byte_len)),
+            (SRC_QPN, held.datagram.then(source, lit(24, 0))),
             (RECEIVE, held.opcode.msb()),
             (WQE_INDEX, held.wqe_index),
             (STATUS, held.status),
-            (SYNDROME, held.syndrome),
+            (SYNDROME, held.datagram.then(lit(8, 0), held.syndrome)),
             (IMM, held.imm),
             (IMM_VALID, held.imm_valid),
             (INVALIDATED, held.invalidated),
             (SOLICITED, held.solicited),
+            (GRH, held.datagram),
             (PHASE, phase),
         ],
     );

@@ -18,6 +18,8 @@
 //!
 //! A SEND that invalidates a key (9.4.1.1.1) asks for that when all else is good, and is decided when the answer is there, some
 //! 15 cycles later: a key that the peer may not invalidate is a refused access, and no effect comes before it.
+//! A packet of UC or UD is executed or dropped, and nobody is told; where this end is at fault, the receive ends and the QP with it
+//! (IBTA volume 1, 9.9.3). A datagram's source goes into its completion.
 //!
 //! One packet a cycle, or as many cycles as it has pieces. Faults have a place for each QP, so that a start never waits
 //! for them. Reset: nothing under way; a QP's bit is cleared when it starts.
@@ -26,23 +28,22 @@ use crate::config::RnicConfig;
 use crate::memory::{Done as Operated, Operation, OperationKind, Translation};
 use crate::responder::cut::WAITING;
 use crate::responder::flush::{Done, Flushed};
-use crate::responder::order::{Class, Pending, Walk};
+use crate::responder::order::{Class, Judged, Pending, Walk};
 use crate::responder::place::Place;
 use crate::responder::reply::Kind;
+use crate::rx::buffer::Dropped;
+use crate::rx::parse::REASON_BITS;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{Completion, TableWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 
 /// Pulses for the counters.
 #[derive(Clone, Bundle)]
 pub struct Counts {
-    /// Dropped: no such QP, or one whose state takes nothing.
-    pub no_qp: Sig,
-    /// Dropped: partition key.
-    pub pkey: Sig,
-    /// Dropped: not from the peer's address.
-    pub source: Sig,
+    /// A packet was dropped.
+    pub dropped: Dropped,
     /// Duplicate requests.
     pub duplicate: Sig,
     /// Gaps.
@@ -86,6 +87,8 @@ pub struct Admitted {
     pub lasts: Stream<Sig>,
     /// QPs whose life has ended.
     pub ends: Stream<Sig>,
+    /// What became of a WRITE for which `check` waits.
+    pub judged: Judged,
     /// Counted events.
     pub counts: Counts,
 }
@@ -138,7 +141,7 @@ pub fn admit(
     let dead_bits = m.mem("dead", cfg.qps, &bits(1)).style(Style::Distributed).build();
     let is = |c: Class| c.is(facts.class);
     let (starts, life_ends, lasts) = (is(Class::Start), is(Class::End), is(Class::Last));
-    let foreign = is(Class::NoQp) | is(Class::Pkey) | is(Class::Source);
+    let foreign = is(Class::Dropped);
     // What an answer brings does not depend on the responder's state.
     let (good_answer, bad_answer) = (is(Class::Answer), is(Class::BadAnswer));
     let answered = good_answer | bad_answer | is(Class::Stray);
@@ -172,12 +175,17 @@ pub fn admit(
     let settled = m.mux(asked, &told, &!(may_execute & invalidates));
     let executes = may_execute & (!invalidates | told_ok);
     let locked = may_execute & invalidates & !told_ok;
-    let short = runs & walked(Walk::Short);
+    // Those of UC and UD that do not go well have no more effect than those dropped before.
+    let heard = !facts.quiet;
+    let too_short = runs & walked(Walk::Short);
+    let short = too_short & heard;
     let unread = runs & walked(Walk::Unread);
     let brings = good_answer & walked(Walk::Whole) & granted;
     let keeps_out = good_answer & walked(Walk::Whole) & !granted;
     let forbidden = runs & walked(Walk::Whole) & !granted;
-    let (refused_access, refused_local) = ((forbidden & !facts.send) | locked, forbidden & facts.send);
+    let (no_access, refused_local) = (forbidden & !facts.send, forbidden & facts.send);
+    let refused_access = (no_access & heard) | locked;
+    let passed_over = (too_short | no_access) & facts.quiet;
     let refused_invalid = lives & is(Class::Invalid);
     // A late copy of a READ may ask for what is no longer granted; that is no reason to end the connection.
     let again = lives & is(Class::Duplicate) & granted;
@@ -201,6 +209,11 @@ pub fn admit(
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
+    let is_datagram = ends_message & facts.datagram;
+    // Of a datagram the completion has the source in the place of a cause and above its length.
+    m.when(is_datagram, |m| m.set(&cause, facts.psn.slice(16, 8)));
+    let source = cat([&facts.received.trunc(16), &facts.psn.trunc(16)]);
+    let received = m.mux(facts.datagram, &source, &facts.received);
     let known_cause = |cause: LocalCause| lit(8, cause.code());
     for (yes, code, why) in [
         (refused_invalid, WcStatus::RemInvReqErr, known_cause(LocalCause::None)),
@@ -239,7 +252,12 @@ pub fn admit(
         pieces: pending.pieces,
         offset: facts.offset,
         bytes: facts.bytes,
-        answer: (executes & facts.ack_req) | again | naks_gap | naks_ready | ends_qp | replies | life_ends,
+        answer: (heard & ((executes & facts.ack_req) | ends_qp))
+            | again
+            | naks_gap
+            | naks_ready
+            | replies
+            | life_ends,
         kind: life_ends.then(lit(2, Kind::End.code()), kind),
         operands: facts.kind.ne(0) & !answered,
         again: is(Class::Duplicate),
@@ -254,7 +272,7 @@ pub fn admit(
             qpn: facts.qp.zext(24),
             // Only status, QP and WQE count in an error completion (IBTA volume 1, 11.4.2.1).
             opcode: m.mux(ends_message, &facts.opcode, &lit(8, CqeOpcode::Recv as u32)),
-            byte_len: ends_message.then(facts.received, lit(32, 0)),
+            byte_len: ends_message.then(received, lit(32, 0)),
             wqe_index: facts.index,
             status,
             syndrome: cause,
@@ -262,6 +280,7 @@ pub fn admit(
             imm_valid: ends_message & facts.imm_valid,
             invalidated: ends_message & invalidates,
             solicited: ends_message & facts.solicited,
+            datagram: is_datagram,
             marker: lit(1, 0),
         },
     };
@@ -321,17 +340,23 @@ pub fn admit(
     let marks = go & (ends_qp | starts | life_ends);
     dead_bits.write(bars | marks, m.mux(bars, &flushed.qp, &facts.qp), &(bars | !starts));
 
-    // A message holds the receive that it has of a shared queue until it ends; of a QP's own queue it is the oldest.
-    let holds = facts.shared & executes & facts.holds & !facts.ends;
+    // A message holds the receive that it has of a shared queue until it ends, and leaves it to the next if it is dropped; of a
+    // QP's own queue it is the oldest.
+    let holds = facts.shared & facts.holds & ((executes & !facts.ends) | passed_over);
     let index = m.mux(facts.shared, &facts.index, &(facts.index + 1));
     let done = Done { index, held: holds, cq: facts.cq };
     let completed = TableWrite { enable: go & ((completes & !lost) | holds), index: facts.qp, entry: done };
     // The way of the decision ends here.
     let completed = m.delay("completed", &completed);
+    let late = (dead & !starts & !life_ends & !lasts) | gone;
+    let code = |reason: DropReason| lit(REASON_BITS, reason.code());
+    let reason = m.mux(late, &code(DropReason::QpState), &facts.opcode.trunc(REASON_BITS));
+    let reason = m.mux(no_access, &code(DropReason::Malformed), &reason);
+    let reason = m.mux(too_short, &code(DropReason::TooLong), &reason);
+    let judged = Judged { valid: go & facts.judged & !facts.send, refused: passed_over };
+    let judged = m.delay("judged", &judged);
     let counts = Counts {
-        no_qp: go & (is(Class::NoQp) | (dead & !starts & !life_ends & !lasts) | gone),
-        pkey: go & is(Class::Pkey),
-        source: go & is(Class::Source),
+        dropped: Dropped { valid: go & (foreign | late | passed_over), reason },
         duplicate: go & lives & is(Class::Duplicate),
         out_of_sequence: go & lives & (is(Class::FirstGap) | is(Class::Gap) | is(Class::Unheard)),
         sequence_naks: go & naks_gap,
@@ -344,5 +369,16 @@ pub fn admit(
         flushed: (flush_goes & !flushed.bar & !flushed.last) | (go & lost),
         writes: go & executes & !facts.send & facts.kind.eq(0),
     };
-    Admitted { place, addresses, faults, operations, invalidated, completed, lasts: last_told, ends, counts }
+    Admitted {
+        place,
+        addresses,
+        faults,
+        operations,
+        invalidated,
+        completed,
+        lasts: last_told,
+        ends,
+        judged,
+        counts,
+    }
 }

@@ -8,7 +8,7 @@
 //! ```
 //!
 //! The order of the checks is the specification's (IBTA volume 1, 9.7.4 and 9.9.2), and the first that fails
-//! decides: QP state, service and partition key, source address (dropped); PSN (duplicate or gap); opcode sequence
+//! decides: QP state, service and partition key, source address or queue key (dropped); PSN (duplicate or gap); opcode sequence
 //! and whether this responder takes the opcode (NAK 0x61); a receive for a SEND's first packet and for the last of a WRITE
 //! with immediate (RNR NAK); length (NAK 0x61); then, further on, the room in the receive, key, domain, access, bounds.
 //!
@@ -23,6 +23,17 @@
 //! SENDs and WRITEs behind an atomic of their QP wait here until it is done with, and others behind them: the host's latency, and what
 //! the atomic itself waits for. READs may come late; who needs them earlier asks for a fence.
 //!
+//! # UC and UD
+//!
+//! Nobody is told what becomes of their packets (IBTA volume 1, 9.8.2 and 9.8.3): what is not executed is dropped with its reason. The PSN of
+//! a datagram means nothing. On a connection a packet that is not the expected one gives up the message under way; so does one that
+//! does not follow in its sequence, or FIRST or ONLY, which begins another one. The receive of a message that is given up is
+//! for the next: of the QP's own queue the cursor stays, one of a shared queue stays with the QP (`kept`).
+//!
+//! The QP does not end with a message that turns out to be too long for its receive, or to have no right to where it is to be
+//! written. So the row is put right then: where a packet may yet fail, and what follows depends on it, the next one of UC and UD waits until `walk`, of a
+//! WRITE `admit`, says what became of it: so there is a SEND or datagram each 7 cycles, and a packet of a WRITE each 12. Those of RC do not wait.
+//!
 //! A start, and the end of a life, go on in their place among the packets: behind them nothing of the former life comes. So does the
 //! way to ERR of a QP with a shared receive queue: behind it, nothing is taken from there any more.
 //!
@@ -32,18 +43,20 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Marked;
 use crate::context::{errors, resets};
 use crate::path::{mtu_bytes, same_partition, whole_mtus};
-use crate::responder::order::{Class, Facts, Operands, Order};
+use crate::responder::order::{Class, Facts, Judged, Operands, Order};
 use crate::responder::reply::{places_shared, Kind, Served};
 use crate::responder::shared::{Seen, Take};
-use crate::rx::parse::opcode_is;
+use crate::rx::grh::GRH_BYTES;
+use crate::rx::parse::{opcode_is, REASON_BITS};
 use crate::stream::fifo;
 use crate::types::{Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::CqeOpcode;
 use ferrowire_spec::queue::Access;
 use ferrowire_spec::wire::ipv4::ECN_CE;
-use ferrowire_spec::wire::opcode::{Opcode, Operation, Service};
+use ferrowire_spec::wire::opcode::{Opcode, Operation};
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
@@ -70,6 +83,8 @@ struct Row {
     received: Sig,
     /// The receive WQE of the SEND under way, or of the next one.
     index: Sig,
+    /// It has been taken from a shared queue, and not been completed.
+    kept: Sig,
     /// READs and atomics taken, modulo 32.
     taken: Sig,
     /// An atomic may be among those that are pending.
@@ -89,6 +104,7 @@ impl Row {
             remaining: bits(32),
             received: bits(32),
             index: bits(16),
+            kept: bits(1),
             taken: bits(5),
             atomic: bits(1),
         }
@@ -104,6 +120,7 @@ struct Copy {
     peer_ipv6: Sig,
     peer_ip: Sig,
     pkey: Sig,
+    qkey: Sig,
     timer: Sig,
     cq: Sig,
     stride: Sig,
@@ -123,6 +140,7 @@ impl Copy {
             peer_ipv6: a.peer_ipv6,
             peer_ip: a.peer_ip,
             pkey: a.pkey,
+            qkey: a.qkey,
             timer: a.min_rnr_timer,
             cq: a.recv_cq,
             stride: a.rq_stride,
@@ -138,7 +156,7 @@ const MAX_MESSAGE: u32 = 1 << 31;
 
 /// What this responder takes.
 fn known(opcode: Opcode) -> bool {
-    opcode.service() == Service::Rc && opcode.is_request()
+    opcode.is_request()
 }
 
 /// What comes out.
@@ -158,7 +176,7 @@ pub struct Checked {
 const WAITING: u32 = 32;
 
 /// The responder's checks. `posted`: index behind the newest receive WQE of each QP; `seen`: the shared queue that `take` names;
-/// `served`: a READ or atomic is done with; `unused`: one was not executed.
+/// `served`: a READ or atomic is done with; `unused`: one was not executed; `judged`: what became of the packet that is waited for.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn check(
@@ -171,27 +189,43 @@ pub fn check(
     requests: Stream<Headers>,
     served: Served,
     unused: Served,
+    judged: Judged,
 ) -> Checked {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
     let (resets, errors) = (resets(m, cfg, &broadcast), errors(m, cfg, &broadcast));
     m.discard(&requests.payload);
+    // The packet of UC or UD that is waited for, and whether it has used up a receive.
+    let doubt = m.reg("doubt", 1).reset(0);
+    let (doubt_qp, doubt_used) = (m.reg("doubt_qp", qp_bits).no_reset(), m.reg("doubt_used", 1).no_reset());
+    let repairs = m.reg("repairs", 1).reset(0);
+    m.assert(!judged.valid | doubt, "only who waits is told");
+    m.when(judged.valid, |m| {
+        m.set(&doubt, 0);
+        m.set(&repairs, judged.refused);
+    });
     // First what came first: a QP goes from ERR to RESET, and nowhere from there before its end is told.
-    let is_error = idle & errors.valid;
-    let is_reset = idle & resets.valid & !errors.valid;
-    let free = idle & !resets.valid & !errors.valid;
-    let is_init = free & init.valid;
-    let is_request = free & requests.valid & !init.valid;
+    let is_repair = idle & repairs;
+    let able = idle & !repairs;
+    let is_error = able & errors.valid;
+    let is_reset = able & resets.valid & !errors.valid;
+    let free = able & !resets.valid & !errors.valid;
+    // A life does not begin with what is to be put right of the one before.
+    let is_init = free & init.valid & !doubt;
+    let waits_for_doubt = doubt & requests.opcode.slice(5, 2).any();
+    let is_request = free & requests.valid & !init.valid & !waits_for_doubt;
+    m.when(is_repair, |m| m.set(&repairs, 0));
     resets.accept(is_reset);
     errors.accept(is_error);
     init.accept(is_init);
     requests.accept(is_request);
-    let begins = is_reset | is_error | is_init | is_request;
+    let begins = is_repair | is_reset | is_error | is_init | is_request;
     let mut chosen = requests.dest_qpn.trunc(qp_bits);
     chosen = m.mux(is_init, &init.qp, &chosen);
     chosen = m.mux(is_reset, &resets.payload, &chosen);
-    let begin_qp = m.mux(is_error, &errors.payload, &chosen).named("begin_qp");
+    chosen = m.mux(is_error, &errors.payload, &chosen);
+    let begin_qp = m.mux(is_repair, &doubt_qp, &chosen).named("begin_qp");
 
     // The request stays here for the cycles that follow, with what can be said of it before its row is known.
     let request = m.reg_of("request", &requests.payload);
@@ -204,18 +238,24 @@ pub fn check(
     let by_reset = fact(m, "by_reset", is_reset);
     let by_init = fact(m, "by_init", is_init);
     let by_error = fact(m, "by_error", is_error);
+    let by_repair = fact(m, "by_repair", is_repair);
     let is = |of: fn(Opcode) -> bool| opcode_is(requests.opcode, of);
     let first_or_only = is(|o| o.position().begins());
     let last_or_only = is(|o| o.position().ends());
     let immediate = is(Opcode::has_immediate);
     let send = is(|o| o.operation() == Operation::Send);
     let write = is(|o| o.operation() == Operation::Write);
-    let exists = requests.dest_qpn.lt(cfg.qps) & requests.opcode.slice(5, 3).eq(0);
+    let exists = requests.dest_qpn.lt(cfg.qps);
+    // The service as attributes have it: the opcode says 3 for UD.
+    let of_datagrams = requests.opcode.bit(6);
+    let service = cat([&(requests.opcode.bit(5) & !of_datagrams), &of_datagrams]);
     let read = is(|o| o.operation() == Operation::ReadRequest);
     let atomic = is(|o| matches!(o.operation(), Operation::CompareSwap | Operation::FetchAdd));
     let compare = is(|o| o.operation() == Operation::CompareSwap);
     let qp = fact(m, "qp", begin_qp);
     let exists = fact(m, "exists", exists);
+    let service = fact(m, "service", service);
+    let (quiet, datagram) = (service.any(), service.msb());
     let starts = fact(m, "starts", first_or_only);
     let ends = fact(m, "ends", last_or_only);
     let known = fact(m, "known", is(known));
@@ -235,7 +275,9 @@ pub fn check(
     let whole_words = fact(m, "whole_words", requests.pad.eq(0));
     m.when(begins, |m| {
         m.set_all(&request, &requests.payload);
-        m.when(is_init, |m| m.set(&request.psn, init.psn));
+        // The PSN of a datagram means nothing: its place is the source's.
+        m.when(is_init, |m| m.set(&request.psn, init.psn))
+            .otherwise_when(of_datagrams, |m| m.set(&request.psn, requests.va.trunc(24)));
         m.set(&state, State::Row);
     });
 
@@ -266,19 +308,22 @@ pub fn check(
     let shared_room = m.wire("shared_room", 1);
 
     // The row's cycle: all that needs no lookup.
-    let lives = !(by_reset | by_init | by_error);
+    let packet = !(by_reset | by_init | by_error | by_repair);
     let at_row = state.is(State::Row);
-    let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd].map(|s| qp_state.eq(s.code()));
-    let takes_it = exists & (runs[0] | runs[1] | runs[2]) & copy.service.eq(0);
+    let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe].map(|s| qp_state.eq(s.code()));
+    let takes_it = runs[0] | runs[1] | runs[2] | runs[3];
+    let right_service = service.eq(copy.service);
     let right_key = same_partition(request.pkey, copy.pkey);
-    let right_source = request.ipv6.eq(copy.peer_ipv6) & request.src_ip.eq(copy.peer_ip);
+    let from_peer = request.ipv6.eq(copy.peer_ipv6) & request.src_ip.eq(copy.peer_ip);
+    // Anybody who knows the queue key may send datagrams (IBTA volume 1, 9.8.3.1).
+    let right_source = m.mux(datagram, &request.va.slice(32, 32).eq(copy.qkey), &from_peer);
 
     let distance = (request.psn - row.psn).named("distance");
     let expected = distance.eq(0);
     let duplicate = distance.bit(23);
 
-    let same_kind = starts | is_send.eq(row.send);
-    let in_order = known & starts.ne(row.inside) & same_kind;
+    let follows = row.inside & is_send.eq(row.send) & expected;
+    let in_order = known & m.mux(starts, &(quiet | !row.inside), &follows);
     // A function that the QP does not offer its peer is an invalid request (IBTA volume 1, 9.9.3).
     let right = |access: Access| copy.access.bit(access.code().trailing_zeros());
     let offered = (!is_write | right(Access::RemoteWrite))
@@ -298,7 +343,9 @@ pub fn check(
     let only = starts & ends;
     let in_mtu = bytes.le(mtu) & (only | has_bytes);
     let total = m.mux(starts, &request.dma_length, &row.remaining).named("total");
-    let before = m.mux(starts, &lit(32, 0), &row.received);
+    // A datagram's GRH counts (IBTA volume 1, 11.4.2.1).
+    let grh = datagram.then(lit(32, GRH_BYTES), lit(32, 0));
+    let before = m.mux(starts, &grh, &row.received);
     let received = (before + bytes.zext(32)).named("received");
     let fits = m.mux(ends, &bytes.zext(32).eq(total), &total.gt(mtu.zext(32))) & total.le(MAX_MESSAGE);
     let right_total = m.mux(is_send, &received.le(MAX_MESSAGE), &fits);
@@ -313,12 +360,24 @@ pub fn check(
     // What it is, and what goes on from it.
     let class = m.wire("class", 4);
     m.set(&class, Class::Execute.code());
+    let code = |reason: DropReason| lit(REASON_BITS, reason.code());
+    let wrong_source = m.mux(datagram, &code(DropReason::Qkey), &code(DropReason::SourceAddress));
+    let reason = m.wire("reason", REASON_BITS);
+    let foreign = (!(exists & takes_it & right_service & right_key & right_source)).named("foreign");
+    let passed_over = quiet & !(in_order & offered & ready & right_length);
+    m.when(!exists, |m| m.set(&reason, code(DropReason::NoQp)))
+        .otherwise_when(!takes_it, |m| m.set(&reason, code(DropReason::QpState)))
+        .otherwise_when(!right_service, |m| m.set(&reason, code(DropReason::Service)))
+        .otherwise_when(!right_key, |m| m.set(&reason, code(DropReason::Pkey)))
+        .otherwise_when(!right_source, |m| m.set(&reason, wrong_source))
+        .otherwise_when(!in_order, |m| m.set(&reason, code(DropReason::Sequence)))
+        .otherwise_when(offered & !ready, |m| m.set(&reason, code(DropReason::NoReceive)))
+        .otherwise(|m| m.set(&reason, code(DropReason::Malformed)));
     m.when(by_reset, |m| m.set(&class, Class::End.code()))
         .otherwise_when(by_init, |m| m.set(&class, Class::Start.code()))
         .otherwise_when(by_error, |m| m.set(&class, Class::Last.code()))
-        .otherwise_when(!takes_it, |m| m.set(&class, Class::NoQp.code()))
-        .otherwise_when(!right_key, |m| m.set(&class, Class::Pkey.code()))
-        .otherwise_when(!right_source, |m| m.set(&class, Class::Source.code()))
+        .otherwise_when(by_repair | foreign | passed_over, |m| m.set(&class, Class::Dropped.code()))
+        .otherwise_when(quiet, |m| m.set(&class, Class::Execute.code()))
         .otherwise_when(duplicate, |m| m.set(&class, Class::Duplicate.code()))
         .otherwise_when(!expected & row.silent, |m| m.set(&class, Class::Gap.code()))
         .otherwise_when(!expected, |m| m.set(&class, Class::FirstGap.code()))
@@ -332,6 +391,8 @@ pub fn check(
         reg
     };
     let found = keep(m, "d_class", class);
+    let reason = keep(m, "d_reason", reason);
+    let foreign = keep(m, "d_foreign", foreign);
     let further = keep(m, "d_further", further);
     let past = keep(m, "past", row.psn - request.psn);
     let may_repeat = keep(m, "may_repeat", offered);
@@ -340,9 +401,10 @@ pub fn check(
     let total = keep(m, "d_total", m.mux(is_atomic, &lit(32, 8), &total));
     let received = keep(m, "d_received", received);
     // What a shared queue has is known a cycle later than the rest: did all else before the look for a receive go well?
-    let from_shared = takes & copy.has_srq;
-    let asks_shared =
-        lives & takes_it & right_key & right_source & expected & in_order & offered & from_shared;
+    let from_shared = takes & copy.has_srq & !row.kept;
+    let due = expected | quiet;
+    let ours = exists & takes_it & right_service & right_key & right_source;
+    let asks_shared = packet & ours & due & in_order & offered & from_shared;
     let asks_shared = keep(m, "asks_shared", asks_shared);
     let seen_ready = keep(m, "seen_ready", seen.ready);
     let shared_index = keep(m, "shared_index", seen.index);
@@ -364,32 +426,40 @@ pub fn check(
     );
     let opcode = m.mux(invalidates, &lit(8, u32::from(CqeOpcode::RecvInv.code())), &opcode);
     // A repeated READ lies in what was asked for (IBTA volume 1, 9.7.5.1.4).
-    let takes_shared = (asks_shared & seen_ready).named("takes_shared");
-    let found = m.mux(asks_shared & !seen_ready, &lit(4, Class::NotReady.code()), &found);
+    // Of UC and UD nothing is taken in vain: there is no error to complete it with.
+    let takes_shared = (asks_shared & seen_ready & !(quiet & Class::Dropped.is(found))).named("takes_shared");
+    let none = asks_shared & !seen_ready;
+    let refusal = m.mux(quiet, &lit(4, Class::Dropped.code()), &lit(4, Class::NotReady.code()));
+    let found = m.mux(none, &refusal, &found);
+    let reason = m.mux(none, &code(DropReason::NoReceive), &reason);
     let is_again = Class::Duplicate.is(found) & replies;
     let unheard = is_again & !(may_repeat & further.lt(past));
     let class = m.mux(unheard, &lit(4, Class::Unheard.code()), &found);
     let is_class = |c: Class| c.is(class);
     let executes = is_class(Class::Execute);
     let holds = m.mux(in_order, &(is_send | takes), &(row.inside & row.send));
-    let packet = !(by_reset | by_init | by_error);
     let index = m.mux(takes_shared, &shared_index, &row.index);
     let kind = m.mux(is_read & packet, &lit(2, Kind::Read.code()), &lit(2, 0));
     let kind = m.mux(is_atomic & packet, &lit(2, Kind::Atomic.code()), &kind);
+    // Where a packet that may yet fail has used up a receive, or others of its message follow, the next one waits.
+    let judged = quiet & executes & (is_send | has_imm | !ends);
     let facts = Facts {
         class,
         qp,
-        offset: request.payload_offset,
-        bytes: request.payload_bytes,
+        offset: request.payload_offset - datagram.then(lit(7, GRH_BYTES), lit(7, 0)),
+        bytes: m.mux(datagram, &received.trunc(13), &request.payload_bytes),
         ack_req: request.ack_req,
         // A duplicate is acknowledged with the newest PSN that was executed (IBTA volume 1, 9.7.5.1.4).
         psn: m.select(
-            cat(&[is_class(Class::Duplicate), is_again]),
+            cat(&[is_class(Class::Duplicate), is_again | datagram]),
             &[row.psn, row.psn - 1, request.psn, request.psn],
         ),
         msn: row.msn,
         ends,
         send: is_send,
+        quiet,
+        datagram,
+        judged,
         kind,
         holds,
         index,
@@ -397,7 +467,7 @@ pub fn check(
         takes: takes_shared,
         timer: copy.timer,
         cq: copy.cq,
-        opcode,
+        opcode: m.mux(is_class(Class::Dropped), &reason.zext(8), &opcode),
         received,
         imm: request.imm,
         imm_valid: has_imm,
@@ -411,7 +481,7 @@ pub fn check(
     let places = executes & kind.eq(0);
     let waits = places & row.atomic & row.taken.ne(done_with);
     // Of a QP with a receive queue of its own nobody needs to know that it has gone to ERR.
-    let nothing = by_error & !copy.has_srq;
+    let nothing = by_repair | (by_error & !copy.has_srq);
     let telling = Stream::new(m, "telling", at_tell & !waits & !nothing, order);
     let done = telling.fire() | (at_tell & nothing);
     let orders = fifo(&m.label("orders"), 2, telling);
@@ -432,14 +502,20 @@ pub fn check(
     m.set(&used, used + takes_place.zext(many) - served.valid.zext(many) - unused.valid.zext(many));
     m.drive(&shared_room, m.delay("room", &used.lt(places_shared(cfg) - 1)));
     m.when(done, |m| m.set(&state, State::Idle));
-    let foreign = is_class(Class::NoQp) | is_class(Class::Pkey) | is_class(Class::Source);
-    let met_congestion = packet & request.ecn.eq(ECN_CE) & !foreign;
+    m.when(done & judged, |m| {
+        m.set(&doubt, 1);
+        m.set(&doubt_qp, qp);
+        m.set(&doubt_used, holds & ends);
+    });
+    // There is no peer to be told of a datagram's way.
+    let met_congestion = packet & request.ecn.eq(ECN_CE) & !foreign & !datagram;
     let marked = m.delay("marked", &Marked { valid: done & met_congestion, qp });
 
     // The new row.
     let not_ready = is_class(Class::NotReady);
     let silences = not_ready | is_class(Class::FirstGap);
-    m.drive(&row_write, done & (by_init | executes | silences) & !(by_reset | by_error));
+    let takes_note = silences | (quiet & packet & !foreign);
+    m.drive(&row_write, done & (by_init | by_repair | executes | takes_note) & !(by_reset | by_error));
     m.set_all(&next, &row);
     m.when(by_init, |m| {
         m.set_all(&next, &Row::of().zeros());
@@ -447,8 +523,14 @@ pub fn check(
         // All that the former life had pending is done with.
         m.set(&next.taken, done_with);
     })
+    .otherwise_when(by_repair, |m| {
+        // The message is given up, and its receive is there again.
+        m.set(&next.inside, 0);
+        m.set(&next.kept, row.kept | (copy.has_srq & doubt_used));
+        m.set(&next.index, row.index - (doubt_used & !copy.has_srq).zext(16));
+    })
     .otherwise_when(executes, |m| {
-        m.set(&next.psn, row.psn + 1 + further);
+        m.set(&next.psn, request.psn + 1 + further);
         m.set(&next.msn, row.msn + ends.zext(24));
         m.set(&next.inside, !ends);
         m.set(&next.send, is_send);
@@ -458,10 +540,17 @@ pub fn check(
         m.set(&next.remaining, total - request.payload_bytes.zext(32));
         m.set(&next.received, received);
         m.set(&next.index, m.mux(copy.has_srq, &index, &(row.index + (holds & ends).zext(16))));
+        m.set(&next.kept, (row.kept | takes_shared) & !(holds & ends));
         m.set(&next.taken, row.taken + kind.ne(0).zext(5));
         m.set(&next.atomic, is_atomic | (row.atomic & kind.ne(0)));
     })
-    .otherwise(|m| m.set(&next.silent, 1));
+    .otherwise(|m| {
+        m.set(&next.silent, !quiet);
+        m.when(quiet, |m| {
+            m.set(&next.psn, request.psn + 1);
+            m.set(&next.inside, 0);
+        });
+    });
     let take = Take { srq: copy.srqn, valid: done & takes_shared };
     Checked { orders, operands, take, marked }
 }

@@ -14,7 +14,7 @@
 //! (IBTA volume 1, 9.4.1.1.1). That takes 20 cycles or so, and no time of the host.
 //!
 //! There may be as many pieces on the way as [`WAITING`]: whoever takes them, `place`, waits for `admit`'s decision on the packet, and
-//! that for all its pieces; so there is room for those of two packets at least. Reset: idle.
+//! that for all its pieces; so there is room for those of one at least, and but for the worst for those of two. Reset: idle.
 
 use crate::memory::{next_page, to_page_end, Lookup};
 use crate::responder::order::{Pending, Run, PIECES};
@@ -22,7 +22,8 @@ use crate::stream::fifo;
 use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
 
 /// Pieces between here and `place`.
-pub const WAITING: u32 = 2 * PIECES;
+pub const WAITING: u32 = 64;
+const _: () = assert!(WAITING >= PIECES);
 
 /// Packets between here and `admit`.
 const PACKETS: u32 = 8;

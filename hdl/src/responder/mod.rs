@@ -11,7 +11,8 @@
 //!
 //! A QP takes its receives from a queue of its own or from a shared one. There all of them take the oldest, when a message begins,
 //! and hold it until the message ends: `check` asks `shared` for its index, which the packets carry from there on, so that all
-//! others do the same for both. What a QP in error holds is flushed by `flush`, what its packets take in the meantime by `admit`.
+//! others do the same for both. A packet of UC or UD that is not executed after all leaves its receive to the next: `walk` and `admit` tell
+//! `check` (`judged`). What a QP in error holds is flushed by `flush`, what its packets take in the meantime by `admit`.
 
 mod admit;
 mod check;
@@ -31,7 +32,7 @@ pub use check::{check, Checked};
 pub use cut::{cut, Cut};
 pub use flush::{flush, Done, Event, Flushed};
 pub use merge::merge;
-pub use order::{Class, Facts, Operands, Order, Outcome, Pending, Piece, Run, Walk};
+pub use order::{Class, Facts, Judged, Operands, Order, Outcome, Pending, Piece, Run, Walk};
 pub use place::{place, Place, Placed};
 pub use receive::{receive, Received, Receives, RqDoorbell, Wanted};
 pub use shared::{shared, Seen, Shared, Take};
@@ -127,6 +128,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let shared = shared(m, cfg, input.shared, receives.posted.clone(), take.clone());
     let served = m.wire_of("served", &reply::Served::of(cfg));
     let unused = m.wire_of("unused", &reply::Served::of(cfg));
+    let judged = m.wire_of("judged", &Judged::of());
     let posted = receives.posted.clone();
     let checked = check(
         m,
@@ -138,6 +140,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         input.requests,
         served.clone(),
         unused.clone(),
+        judged.clone(),
     );
     m.drive(&take, &checked.take);
     let walked = walk(m, cfg, checked.orders, receives.received);
@@ -148,6 +151,10 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let (flushed, flushes) = m.later("flushed", &Flushed::of(cfg));
     let admitted = admit(m, cfg, cut.pending, input.answer, input.operated, flushed);
     m.drive(&invalidated, admitted.invalidated);
+    // Only one packet is waited for.
+    let (of_walk, of_admit) = (&walked.judged, &admitted.judged);
+    let refused = m.mux(of_walk.valid, &of_walk.refused, &of_admit.refused);
+    m.set_all(&judged, &Judged { valid: of_walk.valid | of_admit.valid, refused });
     flushes.connect(flush(
         m,
         cfg,

@@ -22,12 +22,8 @@ pub enum Class {
     NotReady,
     /// A READ seen before that asks for more than was, or a new one for which there is no place now: not answered.
     Unheard,
-    /// No such QP, or one whose state or service takes nothing.
-    NoQp,
-    /// Partition key.
-    Pkey,
-    /// Not from the peer's address.
-    Source,
+    /// Dropped, and nothing is said of it: not for us, or of a service without answers. `opcode` says why.
+    Dropped,
     /// Not a packet: the QP starts.
     Start,
     /// Not a packet: the QP has gone to RESET.
@@ -75,6 +71,12 @@ pub struct Facts {
     pub ends: Sig,
     /// It goes to the memory of a receive.
     pub send: Sig,
+    /// Of a service without answers: UC or UD.
+    pub quiet: Sig,
+    /// A datagram: 40 bytes of GRH are before its payload, and `psn` is the QP that sent it.
+    pub datagram: Sig,
+    /// `check` waits to be told whether it is executed.
+    pub judged: Sig,
     /// A READ or an atomic, as `reply::Kind`, whose operands wait; of an answer, what it answers; otherwise none of these.
     pub kind: Sig,
     /// Its message has a receive, which ends with it or with an error.
@@ -89,7 +91,7 @@ pub struct Facts {
     pub timer: Sig,
     /// CQ of the receives.
     pub cq: Sig,
-    /// Opcode of the receive's CQE.
+    /// Opcode of the receive's CQE; of what is dropped the code of a `DropReason`.
     pub opcode: Sig,
     /// Bytes of the message up to here.
     pub received: Sig,
@@ -114,6 +116,9 @@ impl Facts {
             msn: bits(24),
             ends: bits(1),
             send: bits(1),
+            quiet: bits(1),
+            datagram: bits(1),
+            judged: bits(1),
             kind: bits(2),
             holds: bits(1),
             index: bits(16),
@@ -268,8 +273,25 @@ impl Walk {
     }
 }
 
-/// Most pieces of a packet: 16 SGEs, each over the end of a page.
-pub const PIECES: u32 = 32;
+/// Whether a packet is executed that may yet not be, and at which nobody is told: of UC or UD.
+#[derive(Clone, Bundle)]
+pub struct Judged {
+    /// It is known in this cycle.
+    pub valid: Sig,
+    /// It is not.
+    pub refused: Sig,
+}
+
+impl Judged {
+    /// The shape.
+    pub fn of() -> Self {
+        Judged { valid: bits(1), refused: bits(1) }
+    }
+}
+
+/// Most pieces of a packet: 16 SGEs, each over the end of a page; one more for a datagram of the largest path MTU, whose 4,136 bytes can
+/// lie over two.
+pub const PIECES: u32 = 33;
 
 /// A packet whose lookups are on their way.
 #[derive(Clone, Bundle)]

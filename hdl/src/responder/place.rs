@@ -23,7 +23,7 @@ use crate::responder::order::{Operands, Outcome, Piece};
 use crate::responder::reply::{Kind, Reply, Served};
 use crate::stream::{fifo, fork, realign, Beat, Realign};
 use crate::types::{Completion, DmaWrite};
-use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
 /// What to do with a frame.
 #[derive(Clone, Bundle)]
@@ -213,8 +213,11 @@ pub fn place(
     m.assert(!(spans.valid & spans.value) | values.valid, "values come before their packet");
     let moving = spans.valid & (frames.valid | spans.value);
     let beat = 8 * cfg.beat_bytes;
-    let value = if beat == 64 { values.payload } else { values.payload.zext(beat) };
-    let bytes = m.mux(spans.value, &value, &frames.data);
+    // What is in the lanes above a value does not matter.
+    let mut bytes = m.mux(spans.value, &values.payload, &frames.data.trunc(64));
+    if beat > 64 {
+        bytes = cat([&bytes, &frames.data.slice(64, beat - 64)]);
+    }
     let data = Stream::new(m, "data", moving & payload, bytes);
     let passes = moving & (data.ready | !payload);
     frames.accept(spans.valid & !spans.value & (data.ready | !payload));

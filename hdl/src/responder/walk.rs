@@ -11,7 +11,7 @@
 //!
 //! A SEND's bytes fill the SGEs in their order; the cursor says where the next packet of the message goes on. An SGE of no
 //! bytes is passed over. Where the SGEs end before the packet does, nothing of it will be written: the receive is too small
-//! (IBTA volume 1, 9.7.4.1.6).
+//! (IBTA volume 1, 9.7.4.1.6). Of a packet of UC or UD `check` is told whether that is so, in the cycle behind the walk.
 //!
 //! A WRITE costs one cycle, a SEND 3 for its first SGE where the WQE is on the card, one more in the middle of a message,
 //! and 2 for each further SGE. The cursor counts only within a message, so that no start has to clear it. The longest path is
@@ -21,7 +21,7 @@
 
 use crate::config::RnicConfig;
 use crate::fields::field;
-use crate::responder::order::{Class, Order, Run, Walk};
+use crate::responder::order::{Class, Judged, Order, Run, Walk};
 use crate::responder::receive::{Received, Wanted};
 use crate::responder::reply::Kind;
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -35,6 +35,8 @@ pub struct Walked {
     pub wanted: Stream<Wanted>,
     /// Where the packets go: at least one run each, in order.
     pub runs: Stream<Run>,
+    /// What became of a SEND for which `check` waits.
+    pub judged: Judged,
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -189,5 +191,7 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     // How far the message has come within the SGE, for the next packet.
     m.set_all(&cursor, &Cursor { sge, offset: offset + rest.zext(32) });
     m.drive(&leaves, done & enough);
-    Walked { wanted, runs: run }
+    let refused = !idle & Walk::Short.is(walk);
+    let judged = Judged { valid: orders.fire() & facts.judged & facts.send, refused };
+    Walked { wanted, runs: run, judged: m.delay("judged", &judged) }
 }

@@ -23,6 +23,8 @@ pub struct Packet {
     pub solicited: bool,
     pub payload: Vec<u8>,
     pub offset: usize,
+    /// Of a datagram, what is before the payload.
+    pub grh: Vec<u8>,
 }
 
 impl Packet {
@@ -90,6 +92,8 @@ pub struct Ended {
     pub length: u64,
     pub imm: Option<u32>,
     pub solicited: bool,
+    /// The QP that sent a datagram.
+    pub source: Option<u32>,
     /// Bytes that must have gone to memory before.
     pub before: usize,
 }
@@ -108,6 +112,7 @@ pub struct Responder {
     pub ipv6: bool,
     pub peer: u128,
     pub pkey: u16,
+    pub qkey: u32,
     pub expected: u32,
     pub msn: u32,
     pub message: Option<Message>,
@@ -131,7 +136,7 @@ pub struct Srq {
 
 impl Responder {
     pub fn takes(&self) -> bool {
-        matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd) && self.service == 0
+        matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
     }
 }
 
@@ -169,7 +174,8 @@ impl Model {
         let index = row.oldest;
         row.oldest = index.wrapping_add(1);
         let before = self.bytes.len();
-        let ended = Ended { qp, index, status, opcode: 0x80, length: 0, imm: None, solicited: false, before };
+        let (opcode, length, imm) = (0x80, 0, None);
+        let ended = Ended { qp, index, status, opcode, length, imm, solicited: false, source: None, before };
         self.ended.push(ended);
         self.ended.last_mut().unwrap()
     }
@@ -196,18 +202,28 @@ impl Model {
     /// 9.6 and 9.7.4: the checks in their order, and what follows.
     pub fn take(&mut self, p: &Packet) {
         let qp = match self.qps.get(p.qpn as usize) {
-            Some(qp) if qp.takes() && p.opcode < 0x20 => qp.clone(),
-            _ => return self.count("no_qp"),
+            Some(qp) if qp.takes() => qp.clone(),
+            Some(_) => return self.count("qp_state"),
+            None => return self.count("no_qp"),
         };
+        if qp.service != [0, 1, 4, 2][usize::from(p.opcode >> 5)] {
+            return self.count("service");
+        }
         let full = p.pkey | qp.pkey;
         if p.pkey & 0x7fff != qp.pkey & 0x7fff || full & 0x8000 == 0 {
             return self.count("pkey");
         }
-        if (p.ipv6, p.source) != (qp.ipv6, qp.peer) {
+        if qp.service < 2 && (p.ipv6, p.source) != (qp.ipv6, qp.peer) {
             return self.count("source");
         }
+        if qp.service == 2 && (p.va >> 32) as u32 != qp.qkey {
+            return self.count("qkey");
+        }
         if qp.ended {
-            return self.count("no_qp");
+            return self.count("qp_state");
+        }
+        if qp.service > 0 {
+            return self.take_quietly(p, qp);
         }
         let ahead = p.psn.wrapping_sub(qp.expected) % MODULUS;
         if ahead >= MODULUS / 2 {
@@ -302,6 +318,102 @@ impl Model {
             ended.imm = immediate.then_some(p.imm);
         }
         match message.send {
+            true => self.sends += 1,
+            false => self.count("writes"),
+        }
+    }
+
+    /// 9.8.2 and 9.8.3: executed, or dropped.
+    fn take_quietly(&mut self, p: &Packet, qp: Responder) {
+        let (opcode, uc) = (p.opcode & 0x1f, qp.service == 1);
+        let begins = matches!(opcode, 0x00 | 0x04..=0x06 | 0x0a | 0x0b);
+        let ends = matches!(opcode, 0x02..=0x05 | 0x08..=0x0b);
+        let only = begins && ends;
+        let send = opcode < 0x06;
+        let row = &mut self.qps[p.qpn as usize];
+        row.expected = (p.psn + 1) % MODULUS;
+        let old = row.message.take().filter(|m| !begins && p.psn == qp.expected && m.send == send);
+        let remaining = if send { 0 } else { p.dma_length.into() };
+        let fresh = Message { send, va: p.va, rkey: p.rkey, remaining, received: 0 };
+        let known = if uc { opcode < 0x0c } else { matches!(opcode, 4 | 5) };
+        let Some(message) = if begins { Some(fresh) } else { old }.filter(|_| known) else {
+            return self.count("sequence");
+        };
+        if !send && !qp.allows_write {
+            return self.count("malformed");
+        }
+        let takes = matches!(opcode, 0x00 | 0x04 | 0x05 | 0x09 | 0x0b);
+        let there =
+            !qp.receives.is_empty() || qp.shared.is_some_and(|srq| !self.srqs[srq].receives.is_empty());
+        if takes && !there {
+            return self.count("no_receive");
+        }
+        let (length, mtu) = (p.payload.len() as u64, u64::from(qp.mtu));
+        let in_mtu = if ends { length <= mtu && (only || length > 0) } else { length == mtu };
+        let in_total = match send {
+            true => true,
+            false if ends => length == message.remaining && length <= 1 << 31,
+            false => length < message.remaining && message.remaining <= 1 << 31,
+        };
+        if !in_mtu || !in_total {
+            return self.count("malformed");
+        }
+        // One that a shared queue gave before is used first.
+        if let (true, true, Some(srq)) = (takes, qp.receives.is_empty(), qp.shared) {
+            let queue = &mut self.srqs[srq];
+            let receive = queue.receives.pop_front().expect("one is there");
+            let row = &mut self.qps[p.qpn as usize];
+            row.oldest = queue.next;
+            row.receives.push_back(receive);
+            queue.next = row.oldest.wrapping_add(1);
+        }
+        let qp = self.qps[p.qpn as usize].clone();
+        let bytes: Vec<u8> = p.grh.iter().chain(&p.payload).copied().collect();
+        let placed = bytes.len() as u64;
+        let places = match send {
+            true => {
+                let receive = &qp.receives[0];
+                let room: u64 = receive.iter().map(|sge| sge.length).sum();
+                if placed > 0 && message.received + placed > room {
+                    return self.count("too_long");
+                }
+                let Some(places) = self.scattered(&qp, receive, message.received, placed) else {
+                    // This end's own fault.
+                    self.complete(p.qpn, WcStatus::LocProtErr);
+                    self.qps[p.qpn as usize].ended = true;
+                    self.faults.push(p.qpn);
+                    return self.count("operation");
+                };
+                places
+            }
+            false => {
+                let whole = Sge { va: message.va, key: message.rkey, length: message.remaining };
+                let Some(places) = self.granted(qp.pd, &whole, length, REMOTE_WRITE) else {
+                    return self.count("malformed");
+                };
+                places
+            }
+        };
+        self.bytes.extend(places.into_iter().zip(bytes));
+        let next = Message {
+            va: message.va.wrapping_add(length),
+            remaining: message.remaining.saturating_sub(length),
+            received: message.received + placed,
+            ..message
+        };
+        self.qps[p.qpn as usize].message = (!ends).then_some(next);
+        let immediate = matches!(opcode, 0x03 | 0x05 | 0x09 | 0x0b);
+        if ends && (send || immediate) {
+            let ended = self.complete(p.qpn, WcStatus::Success);
+            ended.opcode = match (send, immediate) {
+                (false, _) => 0x84,
+                (true, yes) => 0x80 + u8::from(yes),
+            };
+            (ended.length, ended.solicited) = (next.received, p.solicited);
+            ended.imm = immediate.then_some(p.imm);
+            ended.source = (!uc).then_some(p.va as u32 & 0xff_ffff);
+        }
+        match send {
             true => self.sends += 1,
             false => self.count("writes"),
         }
