@@ -41,7 +41,7 @@ pub struct Completion {
     pub syndrome: u8,
     /// What was completed.
     pub opcode: Coded<CqeOpcode>,
-    /// Bytes received, or asked for by a READ or atomic.
+    /// Bytes received, the 40 before a datagram included, or asked for by a READ or atomic.
     pub byte_len: u32,
     /// Immediate of the message received.
     pub imm: Option<u32>,
@@ -49,6 +49,9 @@ pub struct Completion {
     pub invalidated: Option<u32>,
     /// The message was solicited.
     pub solicited: bool,
+    /// Queue pair that sent the datagram received; `None`: it was none. The first 40 bytes of the buffer are then the IPv6 header that it
+    /// came with, or 20 zeros and the IPv4 header (IBTA A17.4.5.2).
+    pub src_qpn: Option<u32>,
 }
 
 impl Completion {
@@ -77,6 +80,7 @@ impl Default for Completion {
             imm: None,
             invalidated: None,
             solicited: false,
+            src_qpn: None,
         }
     }
 }
@@ -179,6 +183,7 @@ impl State {
             imm: cqe.imm_valid.then_some(cqe.imm),
             invalidated: cqe.invalidated.then_some(cqe.imm),
             solicited: cqe.solicited,
+            src_qpn: cqe.grh.then_some(cqe.src_qpn),
         }))
     }
 }

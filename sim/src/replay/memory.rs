@@ -3,9 +3,12 @@
 
 use std::ops::Range;
 
+use ferrowire_spec::wire::{ipv4, Frame, Ip};
+
 use super::compare::{Difference, Place};
 use super::log::Line;
 use super::scenario::{Case, Role};
+use super::trace::{Captured, Trace};
 
 /// The responder's bytes that `head` sums.
 pub const HEAD: Range<usize> = 0..4096;
@@ -33,9 +36,26 @@ pub fn requester_bytes(case: &Case) -> usize {
     (case.work.local_offset + case.work.bytes).max(1 + case.work.bytes).max(8)
 }
 
+/// Bytes before a datagram's payload.
+const GRH: usize = 40;
+
+/// The 40 bytes before the payload of each datagram in a capture: the IPv6 header, or 20 zeros and the IPv4 header (IBTA A17.4.5.2).
+pub fn headers(trace: &Trace) -> Vec<[u8; GRH]> {
+    let of = |captured: &Captured| {
+        let frame = Frame::parse(&captured.bytes).ok().filter(|frame| frame.ext.deth.is_some())?;
+        let mut header = [0; GRH];
+        match &frame.ip {
+            Ip::V4(ip) => ip.emit(&mut header[GRH - ipv4::BYTES..]).ok()?,
+            Ip::V6(ip) => ip.emit(&mut header).ok()?,
+        }
+        Some(header)
+    };
+    trace.frames.iter().filter_map(of).collect()
+}
+
 /// The memory of an end after a case whose work has succeeded; `None` when the case names no such places, or work that is not
-/// known.
-pub fn after(case: &Case, role: Role) -> Option<Vec<u8>> {
+/// known. `headers`: those of datagrams.
+pub fn after(case: &Case, role: Role, headers: &[[u8; GRH]]) -> Option<Vec<u8>> {
     let work = &case.work;
     let (mut far, mut near) = (responder(case.region.bytes), requester(requester_bytes(case)));
     let local = work.local_offset..work.local_offset + work.bytes;
@@ -48,8 +68,12 @@ pub fn after(case: &Case, role: Role) -> Option<Vec<u8>> {
         };
         match &work.verb[..] {
             "SEND" | "SEND_WITH_IMM" | "SEND_WITH_INV" => {
-                let receive = case.receives.get(i)?;
-                let to = far.get_mut(receive.offset..)?.get_mut(..work.bytes)?;
+                let mut at = case.receives.get(i)?.offset;
+                if case.service == "UD" {
+                    far.get_mut(at..at + GRH)?.copy_from_slice(headers.get(i)?);
+                    at += GRH;
+                }
+                let to = far.get_mut(at..)?.get_mut(..work.bytes)?;
                 to.copy_from_slice(near.get(local.clone())?);
             }
             "RDMA_WRITE" | "RDMA_WRITE_WITH_IMM" if work.bytes == 0 => {}
@@ -129,13 +153,15 @@ mod tests {
     use std::path::Path;
 
     use super::super::scenario::read;
+    use super::super::{load, Loaded, Roles};
     use super::*;
 
     #[test]
     fn what_work_leaves_behind_has_the_logged_sums() {
         let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v4");
         let mut checked = 0;
-        for case in read(&golden, None).unwrap().into_iter().filter(|case| case.service == "RC") {
+        for Loaded { case, traces } in load(&golden, None, Roles::Both).unwrap() {
+            let headers = headers(&traces[0].1);
             let lines =
                 |role| case.log(role).iter().map(|line| Line::parse(&case.name, line)).collect::<Vec<_>>();
             let well = |line: &Line| match line {
@@ -145,7 +171,7 @@ mod tests {
             let failed = lines(Role::Requester).iter().filter_map(well).any(|well| !well);
             for role in [Role::Responder, Role::Requester] {
                 let memory = match (failed, role) {
-                    (false, role) => after(&case, role).unwrap(),
+                    (false, role) => after(&case, role, &headers).unwrap(),
                     (true, Role::Responder) => responder(case.region.bytes),
                     (true, Role::Requester) => requester(requester_bytes(&case)),
                 };
@@ -153,7 +179,7 @@ mod tests {
                 checked += 1;
             }
         }
-        assert!(checked >= 80, "{checked} ends");
+        assert!(checked >= 90, "{checked} ends");
     }
 
     #[test]
@@ -163,7 +189,7 @@ mod tests {
             .remove(0);
         let lines: Vec<Line> =
             case.log(Role::Responder).iter().map(|line| Line::parse(&case.name, line)).collect();
-        let good = after(&case, Role::Responder).unwrap();
+        let good = after(&case, Role::Responder, &[]).unwrap();
         for (at, sums) in [(0, 2), (4095, 1), (4096, 0), (8192, 1), (60_000, 0)] {
             let mut bad = good.clone();
             bad[at] ^= 1;

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
-    AccessFlags, AddressVector, Capabilities, Completion, CompletionQueue, Context, ContextOptions,
-    CqeOpcode, InitAttributes, MemoryRegion, MemoryWindow, PageSize, PostRecv, ProtectionDomain, Psn, Qp,
+    AccessFlags, AddressHandle, AddressVector, Capabilities, Completion, CompletionQueue, Context,
+    ContextOptions, CqeOpcode, InitAttributes, MemoryRegion, MemoryWindow, PageSize, PostRecv,
+    ProtectionDomain, Psn, Qp,
     QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, WcStatus,
 };
 use ferrowire_spec::wire::syndrome::Syndrome;
@@ -21,7 +22,7 @@ use super::log::{Line, Wc};
 use super::memory;
 use super::packet::{Numbers, Own};
 use super::peer::Peer;
-use super::scenario::{Case, Role};
+use super::scenario::{Case, End, Role};
 use super::trace::{Captured, Trace};
 use crate::bus::{SharedWorld, World};
 use crate::card::CardModel;
@@ -126,16 +127,21 @@ impl Run<'_> {
                 _ => None,
             },
         };
+        let mut handle = None;
         if role == Role::Requester {
-            self.post(&mut qp, &region)?;
+            let ah = if case.service == "UD" { Some(pd.create_ah(&self.address())?) } else { None };
+            self.post(&mut qp, &region, ah.as_ref())?;
+            // It is there until the work is done.
+            handle = ah;
         }
         let lines: Vec<Line> = case.log(role).iter().map(|line| Line::parse(&case.name, line)).collect();
         let expected = expected_completions(case, role, &lines);
         let late = (role == Role::Responder && case.receive_posted_late).then_some(&region);
         self.drive(&cq, &numbers, expected.len(), &mut qp, late)?;
+        drop(handle);
 
         let mut found = self.compare_frames();
-        found.extend(compare_completions(&expected, &self.completions));
+        found.extend(compare_completions(&expected, &self.completions, case.service == "UD"));
         let got = bytes(region.memory());
         found.extend(memory::check_sums(&lines, case, &got));
         found.extend(self.compare_bytes(&got));
@@ -180,7 +186,11 @@ impl Run<'_> {
         pd: &ProtectionDomain,
         cq: &CompletionQueue,
     ) -> Result<Qp<Reset>> {
-        let mut attr = QpInitAttr::rc(cq, cq);
+        let mut attr = match &self.case.service[..] {
+            "UC" => QpInitAttr::uc(cq, cq),
+            "UD" => QpInitAttr::ud(cq, cq),
+            _ => QpInitAttr::rc(cq, cq),
+        };
         let room = u32::try_from(self.case.work.count)?.next_power_of_two().max(16);
         attr.max_send_wr = room.min(1 << can.max_sq_log2);
         attr.max_recv_wr = u32::try_from(self.case.receives.len())?.max(1);
@@ -205,28 +215,39 @@ impl Run<'_> {
         Ok(Some(window))
     }
 
-    fn connect(&self, can: &Capabilities, qp: Qp<Reset>, region: &MemoryRegion) -> Result<QueuePair> {
-        let (case, own) = (self.case, self.case.end(self.role));
-        let peer = case.end(match self.role {
+    /// The other end.
+    fn peer(&self) -> &End {
+        self.case.end(match self.role {
             Role::Responder => Role::Requester,
             Role::Requester => Role::Responder,
-        });
-        let av = AddressVector {
+        })
+    }
+
+    /// The way there.
+    fn address(&self) -> AddressVector {
+        let (case, own, peer) = (self.case, self.case.end(self.role), self.peer());
+        AddressVector {
             traffic_class: case.traffic_class,
             hop_limit: case.hop_limit,
             flow_label: case.flow_label,
             vlan: case.vlan_tci,
             ..AddressVector::new(own.mac, own.ip, peer.mac, peer.ip)
-        };
+        }
+    }
+
+    /// What a service has of its own is given to no other.
+    fn connect(&self, can: &Capabilities, qp: Qp<Reset>, region: &MemoryRegion) -> Result<QueuePair> {
+        let (case, own, peer) = (self.case, self.case.end(self.role), self.peer());
+        let (connected, reliable) = (case.service != "UD", case.service == "RC");
         let remote = AccessFlags::REMOTE;
         let local = case.region.access.without(remote);
         let init = InitAttributes {
-            access: Some(case.region.access.without(local)),
+            access: connected.then_some(case.region.access.without(local)),
             pkey: Some(case.pkey),
-            qkey: case.qkey,
+            qkey: case.qkey.filter(|_| !connected),
         };
         let rtr = RtrAttributes {
-            av: Some(av),
+            av: Some(self.address()),
             path_mtu: Some(case.path_mtu),
             dest_qpn: Some(peer.qpn),
             rq_psn: Some(Psn::new(peer.first_psn)),
@@ -235,6 +256,11 @@ impl Run<'_> {
             sport: own.udp_sport,
             ..RtrAttributes::default()
         };
+        let rtr = match (connected, reliable) {
+            (true, true) => rtr,
+            (true, false) => RtrAttributes { max_dest_rd_atomic: None, min_rnr_timer: None, ..rtr },
+            (false, _) => RtrAttributes::default(),
+        };
         let rts = RtsAttributes {
             sq_psn: Some(Psn::new(own.first_psn)),
             timeout: Some(case.ack_timeout),
@@ -242,6 +268,12 @@ impl Run<'_> {
             rnr_retry: Some(case.rnr_retry),
             max_rd_atomic: Some(case.max_rd_atomic.min(can.max_rd_atomic)),
             ..RtsAttributes::default()
+        };
+        let quiet = RtsAttributes { sq_psn: rts.sq_psn, ..RtsAttributes::default() };
+        let rts = match (connected, reliable) {
+            (true, true) => rts,
+            (true, false) => quiet,
+            (false, _) => RtsAttributes { sport: own.udp_sport, ..quiet },
         };
         let mut qp = qp.init(init).map_err(|step| step.error)?;
         if self.role == Role::Responder && !case.receive_posted_late {
@@ -261,7 +293,7 @@ impl Run<'_> {
     }
 
     /// Posts the work, with one doorbell.
-    fn post(&self, qp: &mut QueuePair, region: &MemoryRegion) -> Result<()> {
+    fn post(&self, qp: &mut QueuePair, region: &MemoryRegion, ah: Option<&AddressHandle>) -> Result<()> {
         let work = &self.case.work;
         let sges = [region.sge(work.local_offset, work.bytes as u32)];
         let mut batch = qp.start_post_send();
@@ -282,6 +314,10 @@ impl Run<'_> {
                 "COMPARE_AND_SWAP" => SendWr::compare_swap(i, &sges, remote, first, swap),
                 "FETCH_AND_ADD" => SendWr::fetch_add(i, &sges, remote, first),
                 other => bail!("the replayer does not know verb {other}"),
+            };
+            let wr = match ah {
+                Some(ah) => wr.to(ah, self.peer().qpn, self.case.qkey.unwrap_or(0)),
+                None => wr,
             };
             let wr = wr.signaled();
             batch.post(&if work.solicited { wr.solicited() } else { wr })?;
@@ -410,7 +446,9 @@ impl Run<'_> {
             .collect();
         // What ends in the middle may have written a part.
         let expected = match (well.iter().any(|well| *well), well.iter().all(|well| *well)) {
-            (true, true) if well.len() == case.work.count => memory::after(case, self.role)?,
+            (true, true) if well.len() == case.work.count => {
+                memory::after(case, self.role, &memory::headers(self.trace))?
+            }
             (false, false) if self.role == Role::Responder => memory::responder(got.len()),
             (false, false) => memory::requester(got.len()),
             _ => return None,
@@ -453,7 +491,7 @@ pub fn expected_completions(case: &Case, role: Role, lines: &[Line]) -> Vec<Wc> 
 }
 
 /// Compares completions with the logged ones. With any status but success, opcode and length mean nothing (IBTA 11.4.2.1).
-pub fn compare_completions(expected: &[Wc], got: &[Completion]) -> Vec<Difference> {
+pub fn compare_completions(expected: &[Wc], got: &[Completion], datagrams: bool) -> Vec<Difference> {
     let mut found = Vec::new();
     for (i, (expected, got)) in expected.iter().zip(got).enumerate() {
         let mut differ = |field: &str, expected: String, got: String| {
@@ -473,6 +511,9 @@ pub fn compare_completions(expected: &[Wc], got: &[Completion]) -> Vec<Differenc
         differ("byte_len", expected.len.to_string(), got.byte_len.to_string());
         // On the sender's side Linux sets flags that verbs give no meaning there.
         if expected.opcode >= 128 {
+            // Linux says of every receive that a GRH is there.
+            let source = datagrams.then_some(expected.src_qp);
+            differ("src_qpn", format!("{source:x?}"), format!("{:x?}", got.src_qpn));
             let imm = (expected.flags & 2 != 0).then_some(expected.imm);
             differ("imm", format!("{imm:x?}"), format!("{:x?}", got.imm));
             differ(

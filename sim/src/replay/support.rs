@@ -23,6 +23,8 @@ pub const VERBS: &[&str] = &[
 pub fn missing(case: &Case, role: Role, can: &Capabilities) -> Option<String> {
     let service = match &case.service[..] {
         "RC" => can.rc,
+        "UC" => can.uc,
+        "UD" => can.ud,
         _ => false,
     };
     if !service {

@@ -248,7 +248,7 @@ impl<'a> Run<'a> {
             assert!(got.iter().all(|completion| !completion.is_success()));
             got.clear();
         }
-        found.extend(compare_completions(&wcs, &got));
+        found.extend(compare_completions(&wcs, &got, false));
         for (i, (wc, completion)) in wcs.iter().zip(&self.completions).enumerate() {
             if completion.is_success() && wc.src_qp != completion.src_qpn {
                 let (want, have) = (wc.src_qp.to_string(), completion.src_qpn.to_string());
@@ -285,6 +285,7 @@ fn driver_completion(completion: &Completion) -> ferrowire::Completion {
         imm: completion.imm,
         invalidated: completion.invalidated,
         solicited: completion.solicited,
+        src_qpn: completion.grh.then_some(completion.src_qpn),
     }
 }
 
