@@ -99,6 +99,25 @@ fn a_program_is_of_its_seed_alone() {
     assert!(program(&wrong).unwrap_err().to_string().contains("no lane 99"));
 }
 
+/// Lanes of UC and UD on wires of all kinds, between two engines: what is said of them is right.
+#[test]
+fn what_is_lost_without_an_answer_is_all_that_is_missing() {
+    let mut all: std::collections::BTreeMap<String, u64> = Default::default();
+    for seed in 1..=60 {
+        let mut case = case(seed, "generic-64b", Mode::ModelModel);
+        let program = program(&case).unwrap();
+        for lane in &program.quiet {
+            case.lane = Some(lane.number);
+            let outcome = run_case(None, &case, None).unwrap();
+            assert_eq!(outcome.difference, None, "{}", case.rerun());
+            outcome.tally.into_iter().for_each(|(what, n)| *all.entry(what).or_default() += n);
+        }
+    }
+    let came: u64 = all.iter().filter(|(what, _)| what.ends_with("a message came")).map(|(_, n)| n).sum();
+    println!("{all:?}");
+    assert!(came > 300 && came < all["SUCCESS"], "some are lost, most are not: {all:?}");
+}
+
 /// Programs have everything that they are said to have.
 #[test]
 fn programs_have_every_mistake_every_trouble_and_messages_of_all_lengths() {

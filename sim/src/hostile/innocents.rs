@@ -23,6 +23,7 @@ pub fn program(seed: u64, config: &str, lanes: usize) -> Result<Program> {
     let seed = seed >> 16;
     let mut program = Program::of(seed, &limits);
     program.lanes.clear();
+    program.quiet.clear();
     program.faults = Default::default();
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut sides = [0; 2];

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`CardEnd`]: a Verilated card, with the driver between it and the program.
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
-    AccessFlags, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions, HostMemory,
-    InitAttributes, MemoryRegion, PageSize, Payload, PostRecv, ProtectionDomain, Psn, Qp, QpAttributes,
-    QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendOp, SendWr, Sge,
-    SharedReceiveQueue, SrqInitAttr, WorkKind,
+    AccessFlags, AddressHandle, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions,
+    HostMemory, InitAttributes, MemoryRegion, PageSize, Payload, PostRecv, ProtectionDomain, Psn, Qp,
+    QpAttributes, QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendOp,
+    SendWr, Sge, SharedReceiveQueue, SrqInitAttr, WorkKind,
 };
 use ferrowire_spec::queue::send_wqe::SendOpcode;
+use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::QpState;
 
 use super::ends::{
-    ip, mac, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, PAGE, RECEIVE_PIECES,
+    ip, mac, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, PAGE, QKEY, RECEIVE_PIECES,
 };
 use crate::bus::SharedWorld;
 
@@ -51,6 +53,8 @@ pub struct CardEnd {
     card: usize,
     side: usize,
     qps: Vec<(Pair, Room)>,
+    /// Where the datagrams of a queue pair go: by its place, the way and the queue pair there.
+    destinations: HashMap<usize, (AddressHandle, u32)>,
     /// Whole pages, and what of them is registered.
     regions: Vec<(HostMemory, MemoryRegion)>,
     srq: Option<SharedReceiveQueue>,
@@ -92,7 +96,8 @@ impl CardEnd {
         let pd = context.alloc_pd().with_context(failed)?;
         let cq = context.create_cq(4096).with_context(failed)?;
         let (qps, regions, world) = (Vec::new(), Vec::new(), world.clone());
-        Ok(Self { card, side, qps, regions, srq: None, cq, pd, context, world })
+        let destinations = HashMap::new();
+        Ok(Self { card, side, qps, destinations, regions, srq: None, cq, pd, context, world })
     }
 
     /// The open card, for who makes other objects there.
@@ -102,7 +107,11 @@ impl CardEnd {
 
     /// A queue pair in RESET.
     fn fresh(&self, room: Room) -> Result<Qp<Reset>> {
-        let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
+        let mut attr = match room.service {
+            Service::Uc => QpInitAttr::uc(&self.cq, &self.cq),
+            Service::Ud => QpInitAttr::ud(&self.cq, &self.cq),
+            _ => QpInitAttr::rc(&self.cq, &self.cq),
+        };
         (attr.max_send_wr, attr.max_recv_wr) = (room.sends, room.receives);
         (attr.max_send_sge, attr.max_inline) = (room.send_pieces, room.inline);
         attr.max_recv_sge = RECEIVE_PIECES as u8;
@@ -182,8 +191,13 @@ impl End for CardEnd {
             bail!("queue pair {qp} is not in RESET")
         };
         let (near, far) = (self.side, 1 - self.side);
+        let av = AddressVector::new(mac(near), ip(near, path.ipv6), mac(far), ip(far, path.ipv6));
+        let service = self.qps[qp].1.service;
+        if service == Service::Ud {
+            self.destinations.insert(qp, (self.pd.create_ah(&av)?, path.peer));
+        }
         let rtr = RtrAttributes {
-            av: Some(AddressVector::new(mac(near), ip(near, path.ipv6), mac(far), ip(far, path.ipv6))),
+            av: Some(av),
             path_mtu: Some(path.mtu),
             dest_qpn: Some(path.peer),
             rq_psn: Some(Psn::new(path.rq_psn)),
@@ -201,6 +215,17 @@ impl End for CardEnd {
         };
         let access = if path.rd_atomic > 0 { AccessFlags::REMOTE } else { AccessFlags::REMOTE_WRITE };
         let init = InitAttributes { access: Some(access), pkey: Some(0xffff), qkey: None };
+        // Each service has attributes of its own.
+        let sends = RtsAttributes { sq_psn: rts.sq_psn, ..RtsAttributes::default() };
+        let (init, rtr, rts) = match service {
+            Service::Uc => {
+                (init, RtrAttributes { max_dest_rd_atomic: None, min_rnr_timer: None, ..rtr }, sends)
+            }
+            Service::Ud => {
+                (InitAttributes { access: None, qkey: Some(QKEY), ..init }, RtrAttributes::default(), sends)
+            }
+            _ => (init, rtr, rts),
+        };
         let mut up = reset.init(init).map_err(|step| step.error)?;
         give(up.start_post_recv(), receives)?;
         let up = up.rtr(rtr).map_err(|step| step.error)?;
@@ -248,6 +273,7 @@ impl End for CardEnd {
     }
 
     fn post(&mut self, qp: usize, requests: &[Request]) -> Result<()> {
+        let to = self.destinations.get(&qp).cloned();
         let mut batch = self.up_mut(qp)?.start_post_send();
         for request in requests {
             let sges = sges(&request.local);
@@ -277,6 +303,9 @@ impl End for CardEnd {
             if request.fence {
                 wr = wr.fenced();
             }
+            if let Some((ah, qpn)) = &to {
+                wr = wr.to(ah, *qpn, QKEY);
+            }
             batch.post(&wr)?;
         }
         Ok(batch.ring()?)
@@ -305,6 +334,7 @@ impl End for CardEnd {
             bytes: c.byte_len,
             imm: c.imm,
             solicited: c.solicited,
+            source: c.src_qpn,
         });
         Ok(done.collect())
     }

@@ -7,6 +7,7 @@ use anyhow::Result;
 use ferrowire::PathMtu;
 use ferrowire_spec::queue::cqe::{CqeOpcode, WcStatus};
 use ferrowire_spec::queue::send_wqe::SendOpcode;
+use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::QpState;
 
 /// Bytes of a page of the cards' regions.
@@ -48,7 +49,10 @@ impl Region {
     }
 }
 
-/// A connection, as one of its ends is told of it.
+/// Queue key of all datagrams.
+pub const QKEY: u32 = 0x1234_5678;
+
+/// A connection, as one of its ends is told of it. Of datagrams, where all of a queue pair go.
 #[derive(Clone, Copy, Debug)]
 pub struct Path {
     /// IPv6 rather than IPv4.
@@ -76,6 +80,8 @@ pub struct Path {
 /// What a queue pair has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
+    /// The service.
+    pub service: Service,
     /// Requests.
     pub sends: u32,
     /// Pieces of memory of each.
@@ -147,13 +153,15 @@ pub struct Done {
     pub imm: Option<u32>,
     /// The message was solicited.
     pub solicited: bool,
+    /// Queue pair that sent it, if it was a datagram.
+    pub source: Option<u32>,
 }
 
 #[cfg(test)]
 impl Done {
     pub(super) fn of(qpn: u32, id: u64) -> Self {
         let (receive, status, opcode, imm) = (false, None, None, None);
-        Self { qpn, id, receive, status, opcode, bytes: 0, imm, solicited: false }
+        Self { qpn, id, receive, status, opcode, bytes: 0, imm, solicited: false, source: None }
     }
 }
 

@@ -13,7 +13,7 @@ use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::{Psn, QpState};
 
-use super::ends::{ip, mac, Done, End, Path, Piece, Receive, Region, Request, Rights, Room};
+use super::ends::{ip, mac, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, QKEY};
 use crate::bus::Peer;
 use crate::model;
 
@@ -107,11 +107,13 @@ struct Queue {
     /// Receives that have not been completed.
     receives: usize,
     drained: bool,
+    /// Where its datagrams go: address handle and queue pair.
+    to: Option<(u32, u32)>,
 }
 
 impl Queue {
     fn new(qpn: u32, room: Room) -> Self {
-        Self { qpn, room, posted: Vec::new(), receives: 0, drained: false }
+        Self { qpn, room, posted: Vec::new(), receives: 0, drained: false, to: None }
     }
 }
 
@@ -132,7 +134,7 @@ impl EngineEnd {
     fn queue_pair(&mut self, room: Room) -> Result<u32> {
         let (max_send, max_recv) = (room.sends as usize, room.receives as usize);
         let srq = self.srq.filter(|_| room.shared);
-        let init = model::QpInit { max_send, max_recv, srq, ..model::QpInit::new(Service::Rc, PD, self.cq) };
+        let init = model::QpInit { max_send, max_recv, srq, ..model::QpInit::new(room.service, PD, self.cq) };
         self.core.lock().engine.create_qp(init).map_err(|error| anyhow::anyhow!("{error}"))
     }
 
@@ -244,8 +246,13 @@ impl End for EngineEnd {
             pkey: Some(0xffff),
             ..model::QpAttr::to(QpState::Init)
         };
+        let av = model::AddressVector::new(address, ip(far, path.ipv6));
+        let service = self.qps[qp].room.service;
+        if service == Service::Ud {
+            self.qps[qp].to = Some((self.core.lock().engine.create_ah(PD, av), path.peer));
+        }
         let rtr = model::QpAttr {
-            av: Some(model::AddressVector::new(address, ip(far, path.ipv6))),
+            av: Some(av),
             path_mtu: Some(path.mtu.bytes()),
             dest_qpn: Some(path.peer),
             rq_psn: Some(Psn::new(path.rq_psn)),
@@ -260,6 +267,18 @@ impl End for EngineEnd {
             rnr_retry: Some(path.rnr_retry),
             max_rd_atomic: Some(path.rd_atomic),
             ..model::QpAttr::to(QpState::Rts)
+        };
+        // Each service has attributes of its own.
+        let to = model::QpAttr::to;
+        let sends = model::QpAttr { sq_psn: rts.sq_psn, ..to(QpState::Rts) };
+        let (init, rtr, rts) = match service {
+            Service::Uc => {
+                (init, model::QpAttr { max_dest_rd_atomic: None, min_rnr_timer: None, ..rtr }, sends)
+            }
+            Service::Ud => {
+                (model::QpAttr { access: None, qkey: Some(QKEY), ..init }, to(QpState::Rtr), sends)
+            }
+            _ => (init, rtr, rts),
         };
         self.modify_to(qp, &init)?;
         self.post_receives(qp, receives)?;
@@ -312,6 +331,9 @@ impl End for EngineEnd {
             (wr.signaled, wr.solicited, wr.fence) = (request.signaled, request.solicited, request.fence);
             (wr.compare_add, wr.swap) = request.operands;
             (wr.imm, wr.inline) = (request.imm, request.inline.clone());
+            if let Some((ah, qpn)) = queue.to {
+                wr = wr.to(ah, qpn, QKEY);
+            }
             if let Err(error) = core.engine.post_send(queue.qpn, wr) {
                 bail!("posting to queue pair {qp}: {error}");
             }
@@ -363,6 +385,7 @@ impl End for EngineEnd {
                 bytes: done.byte_len,
                 imm: done.imm,
                 solicited: done.solicited,
+                source: done.grh.then_some(done.src_qpn),
             });
         }
         Ok(all)

@@ -6,6 +6,7 @@
 
 use ferrowire::PathMtu;
 use ferrowire_spec::queue::send_wqe::SendOpcode;
+use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::Psn;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom as _;
@@ -52,6 +53,7 @@ struct Flow {
 pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool, lossless: bool) -> Lane {
     let mtu = PathMtu::ALL[rng.random_range(0..PathMtu::ALL.len())];
     let room = Room {
+        service: Service::Rc,
         sends: [2, 4, 8][rng.random_range(0..3)],
         send_pieces: limits.pieces as u8,
         inline: limits.inline as u16,
@@ -355,7 +357,7 @@ fn length(rng: &mut SmallRng, flow: &mut Flow) -> usize {
 }
 
 /// Somewhere, or with that place in a word.
-fn region(rng: &mut SmallRng, len: usize, rights: Rights, skew: Option<usize>) -> Region {
+pub(super) fn region(rng: &mut SmallRng, len: usize, rights: Rights, skew: Option<usize>) -> Region {
     let place = rng.random_range(0..PAGE) as u64;
     let place = skew.map_or(place, |skew| place & !7 | skew as u64);
     let page = match rng.random_range(0..3) {

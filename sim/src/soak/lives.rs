@@ -174,6 +174,10 @@ impl Play<'_> {
         if self.poll()? {
             bail!("completions after the last");
         }
+        for at in 0..self.quiet.len() {
+            let number = self.quiet[at].lane.number;
+            self.finish_quiet(at).map_err(|error| error.context(format!("lane {number}, at the end")))?;
+        }
         for (number, area) in self.areas.iter().enumerate() {
             let got = self.ends[area.side].read(area.index);
             let pool = self.pools[area.side].as_ref().filter(|pool| pool.area == number);

@@ -11,6 +11,7 @@
 //! - [`ends`] is what a program needs of an end; [`card`] and [`engine`] are the two kinds.
 //! - [`network`] is the wire: it drops, repeats, reorders, corrupts and delays, within what retries must be enough for.
 //! - [`run`] plays a program; [`compare`] and [`inbox`] say in plain Rust what must come of it.
+//! - [`quiet`] does both for UC and UD.
 //! - [`repeat`] runs a case that failed once more.
 //! - [`command`] is `ferrowire-sim soak`: case after case, and waves and frames of the first that fails.
 //!
@@ -29,6 +30,7 @@ pub mod network;
 mod pool;
 mod post;
 pub mod program;
+pub mod quiet;
 pub mod repeat;
 pub mod run;
 mod taken;
@@ -223,9 +225,11 @@ pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
     // Two queue pairs are not for programs; a lane has up to four regions at an end.
     let [qps, keys] = [config.qps - 2, (config.keys - 2) / 4];
     let pages = (config.page_entries - 64) / generate::LANE_PAGES;
-    let lanes = qps.min(keys).min(pages).min(24) as usize;
+    let all = qps.min(keys).min(pages) as usize;
+    let quiet = quiet::LANES.min(all / 4);
+    let lanes = (all - quiet).min(24);
     let (pieces, inline) = if mode.has_card() { (card::SEND_PIECES, card::INLINE) } else { (4, 200) };
-    Ok(Limits { verbs, pieces, inline, lanes, beat: config.beat_bytes as usize })
+    Ok(Limits { verbs, pieces, inline, lanes, quiet, beat: config.beat_bytes as usize })
 }
 
 /// The program of a case.
@@ -236,8 +240,10 @@ pub fn program(case: &Case) -> Result<Program> {
     let mut program = Program::of(case.seed, &limits(&case.config, case.mode)?);
     if let Some(only) = case.lane {
         let there = program.lanes.len();
+        let there = there + program.quiet.len();
         program.lanes.retain(|lane| lane.number == only);
-        if program.lanes.is_empty() {
+        program.quiet.retain(|lane| lane.number == only);
+        if program.lanes.is_empty() && program.quiet.is_empty() {
             bail!("no lane {only}: the program of seed {} has {there}, counted from 0", case.seed);
         }
     }

@@ -18,6 +18,7 @@ use rand::{Rng, SeedableRng};
 
 use super::ends::{Region, Room};
 use super::generate::{lane, may_share, share};
+use super::quiet;
 use crate::wire::Faults;
 
 /// How far the PSNs of a life are from those of the life before: what is late of that is no packet of this.
@@ -72,8 +73,10 @@ pub struct Limits {
     pub pieces: usize,
     /// Bytes that a request may carry itself.
     pub inline: usize,
-    /// Queue pairs.
+    /// Queue pairs of RC.
     pub lanes: usize,
+    /// Those of UC and UD.
+    pub quiet: usize,
     /// Bytes that an end sends in a cycle.
     pub beat: usize,
 }
@@ -275,6 +278,8 @@ pub struct Program {
     pub fault_seeds: [u64; 2],
     /// The queue pairs.
     pub lanes: Vec<Lane>,
+    /// Those of UC and UD.
+    pub quiet: Vec<quiet::Lane>,
 }
 
 impl Program {
@@ -315,7 +320,8 @@ impl Program {
         if rng.random_range(0..3) == 0 {
             lanes.iter_mut().filter(|lane| may_share(lane)).take(SHARING).for_each(share);
         }
-        Self { ipv6, host_latency, wire_latency, tick, faults, fault_seeds, lanes }
+        let quiet = quiet::lanes(seed, limits, lanes.len());
+        Self { ipv6, host_latency, wire_latency, tick, faults, fault_seeds, lanes, quiet }
     }
 
     /// Longest of the shortest time-outs, in cycles.

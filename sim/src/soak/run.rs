@@ -14,6 +14,7 @@ use super::inbox::Inbox;
 use super::network::Watch;
 use super::pool::Pool;
 use super::program::{Lane, Pace, Program, Trouble};
+use super::quiet;
 use super::Tally;
 
 /// Bytes of the region that peers may not write.
@@ -71,12 +72,14 @@ pub(super) struct Run<'a> {
 
 /// A program under way.
 pub struct Play<'a> {
-    program: &'a Program,
+    pub(super) program: &'a Program,
     pub(super) ends: &'a mut Ends,
     pub(super) areas: Vec<Area>,
     /// For each side, an area that peers may not write.
     pub(super) closed: [usize; 2],
     pub(super) runs: Vec<Run<'a>>,
+    /// Those of UC and UD, whose queue pairs were made behind the others.
+    pub(super) quiet: Vec<quiet::Run<'a>>,
     /// For each side, what is in its shared receive queue.
     pub(super) pools: [Option<Pool>; 2],
     pub(super) next_id: u64,
@@ -153,12 +156,22 @@ impl<'a> Play<'a> {
                 rng: SmallRng::seed_from_u64(lane.seed),
             });
         }
+        let mut quiet = Vec::new();
+        for lane in &program.quiet {
+            let (near, far) = (lane.side, 1 - lane.side);
+            let source = area(ends, near, &lane.source)?;
+            let (target, inbox) = (area(ends, far, &lane.target)?, area(ends, far, &lane.inbox)?);
+            let mut create = |side: usize| ends[side].create(lane.room).context("making a queue pair");
+            let qpns = [create(0)?, create(1)?];
+            quiet.push(quiet::Run::new(lane, runs.len() + quiet.len(), qpns, [source, target, inbox]));
+        }
         let mut play = Self {
             program,
             ends,
             areas,
             closed,
             runs,
+            quiet,
             pools,
             next_id: 0,
             steps: 0,
@@ -169,6 +182,9 @@ impl<'a> Play<'a> {
         };
         for at in 0..play.runs.len() {
             play.connect(at)?;
+        }
+        for at in 0..play.quiet.len() {
+            play.connect_quiet(at)?;
         }
         Ok(play)
     }
@@ -222,6 +238,10 @@ impl<'a> Play<'a> {
             let what = |e: anyhow::Error| e.context(format!("lane {number}, life {life}"));
             moved |= self.advance(at).map_err(what)?;
         }
+        for at in 0..self.quiet.len() {
+            let number = self.quiet[at].lane.number;
+            moved |= self.advance_quiet(at).map_err(|e| e.context(format!("lane {number}")))?;
+        }
         Ok(self.poll()? | moved)
     }
 
@@ -237,7 +257,7 @@ impl<'a> Play<'a> {
 
     /// Whether all is done.
     pub fn is_over(&self) -> bool {
-        self.runs.iter().all(|run| run.over)
+        self.runs.iter().all(|run| run.over) && self.quiet.iter().all(quiet::Run::is_over)
     }
 
     /// What lanes still wait for.
@@ -250,7 +270,8 @@ impl<'a> Play<'a> {
             let number = lane.number;
             format!("lane {number} in life {life}, {drain:?}, requests {ids:?}, receives {receives:?}")
         });
-        text.collect::<Vec<_>>().join("; ")
+        let quiet = self.quiet.iter().filter(|run| !run.is_over()).map(quiet::Run::waits);
+        text.chain(quiet).collect::<Vec<_>>().join("; ")
     }
 
     fn advance(&mut self, at: usize) -> Result<bool> {

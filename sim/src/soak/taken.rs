@@ -49,6 +49,10 @@ impl Play<'_> {
     }
 
     fn completed(&mut self, side: usize, done: &Done) -> Result<()> {
+        if let Some(at) = self.quiet.iter().position(|run| run.qpns[side] == done.qpn) {
+            let number = self.quiet[at].lane.number;
+            return self.completed_quiet(at, side, done).with_context(|| format!("lane {number}"));
+        }
         let at = self.runs.iter().position(|run| run.qpns[side] == done.qpn);
         let at = at.ok_or_else(|| anyhow!("a completion of no queue pair"))?;
         let (lane, life) = (self.runs[at].lane.number, self.runs[at].life);
