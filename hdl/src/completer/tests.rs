@@ -55,7 +55,8 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
     let net = build("top", |m| {
         let sent = m.stream_in("sent", &Sent::of(cfg));
         // A packet leaves for the wire as soon as it is told.
-        let leaves = m.delay("leaves", &(sent.fire() & sent.status.eq(0)));
+        let has_packet = sent.status.eq(0) & !crate::requester::is_local(sent.wqe_opcode);
+        let leaves = m.delay("leaves", &(sent.fire() & has_packet));
         let departed = Stream::new(
             m,
             "departed",
@@ -108,6 +109,8 @@ struct Bench {
     limit: u16,
     room: usize,
     late: bool,
+    /// Some messages have no packet.
+    silent: bool,
     /// A restart is followed by some packets.
     resends: bool,
     /// Cycles that an event may wait for others, and of that an expiry.
@@ -152,6 +155,7 @@ fn bench_of(cfg: &RnicConfig, seed: u64, stall: f64) -> Bench {
         limit: cfg.outstanding_per_qp as u16,
         room: messages(cfg) as usize,
         late: false,
+        silent: false,
         resends: true,
         slack: 600,
         wait: 40,

@@ -383,7 +383,8 @@ pub fn track(
     let front = fronts.read(m, starts, chosen, Collision::New);
     // What is sent while the event lasts is not in `front`.
     let sent_meanwhile = m.reg("sent_meanwhile", 1).no_reset();
-    let sends_now = written.front.enable & written.front.index.eq(qp);
+    let without_packet = written.pool.enable & is_local(written.pool.entry.opcode);
+    let sends_now = written.front.enable & written.front.index.eq(qp) & !without_packet;
     m.when(starts, |m| m.set(&sent_meanwhile, 0)).otherwise_when(sends_now, |m| m.set(&sent_meanwhile, 1));
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);

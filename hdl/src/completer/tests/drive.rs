@@ -55,6 +55,26 @@ impl Bench {
         self.push_report(qp, &values, Report::Packet(psn, true, Some(message)));
     }
 
+    /// A bind or an invalidation: a message without a packet, done with what is before it.
+    pub fn send_silent(&mut self, qp: usize, signaled: bool) {
+        let opcode = self.random.rng.random_range(8..10);
+        let q = &mut self.qps[qp];
+        let (psn, index) = (q.to_send.wrapping_sub(1) % MODULUS, q.sent_index);
+        q.sent_index = index.wrapping_add(1);
+        q.blocked = q.sent_index.wrapping_sub(q.told) == self.limit;
+        self.spent += 1;
+        let values = [
+            ("psn", psn.into()),
+            ("index", index.into()),
+            ("fresh", 1),
+            ("last", 1),
+            ("signaled", signaled.into()),
+            ("wqe_opcode", u128::from(opcode)),
+        ];
+        let message = Message { last: psn, signaled, opcode, length: 0 };
+        self.push_report(qp, &values, Report::Packet(psn, true, Some(message)));
+    }
+
     /// A packet once more; what else its report says must not count.
     pub fn send_again(&mut self, qp: usize, psn: u32) {
         let rng = &mut self.random.rng;

@@ -17,6 +17,13 @@ pub struct Message {
     pub length: u32,
 }
 
+impl Message {
+    /// A bind or an invalidation, without a packet.
+    pub fn is_silent(&self) -> bool {
+        matches!(self.opcode, 8 | 9)
+    }
+}
+
 /// A report of `sent`, on its way to the recorder.
 #[derive(Clone, Debug)]
 pub enum Report {
@@ -119,9 +126,17 @@ impl Requester {
             Report::Packet(psn, fresh, message) => {
                 if fresh {
                     self.next_psn = (psn + 1) % MODULUS;
+                    let silent = message.as_ref().is_some_and(Message::is_silent);
                     if let Some(message) = message {
                         self.firsts.push(self.next_psn);
                         self.messages.push_back(message);
+                    }
+                    if silent {
+                        // Nothing is sent; where nothing is before it, it is done.
+                        if !self.dead && self.runs {
+                            self.acknowledge(self.oldest_psn);
+                        }
+                        return;
                     }
                 }
                 self.stirred_at = cycle;
@@ -140,7 +155,7 @@ impl Requester {
     /// Everything before `upto` has arrived (IBTA volume 1, 9.7.5.1).
     fn acknowledge(&mut self, upto: u32) {
         while let Some(message) = self.messages.front() {
-            if self.local() || self.ahead(message.last) >= self.ahead(upto) {
+            if self.local() || (!message.is_silent() && self.ahead(message.last) >= self.ahead(upto)) {
                 break;
             }
             let m = self.messages.pop_front().unwrap();

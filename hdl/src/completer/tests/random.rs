@@ -15,6 +15,11 @@ impl Bench {
 
     /// A life ends: flushed, or just forgotten with what is still on its way.
     fn ends(&mut self, qp: usize) {
+        if self.silent {
+            // What is done when it is recorded is done before the state changes.
+            self.taken(SENT);
+            self.steps(100);
+        }
         if self.random.chance(0.7) {
             let beyond = if self.random.chance(0.5) { 0 } else { self.random.rng.random_range(0..40) };
             self.flush(qp, beyond);
@@ -67,7 +72,10 @@ impl Bench {
                 self.send_part(qp);
             }
             let signaled = self.random.chance(0.7);
-            self.send_end(qp, signaled);
+            match self.qps[qp].open {
+                false if self.silent && self.random.chance(0.3) => self.send_silent(qp, signaled),
+                _ => self.send_end(qp, signaled),
+            }
         }
     }
 
@@ -155,6 +163,52 @@ fn random_messages_end_once_and_in_order_with_their_cause() {
     for status in ends {
         assert!(statuses.keys().any(|(s, _)| *s == u64::from(status.code())), "{status:?}: {statuses:?}");
     }
+}
+
+#[test]
+fn messages_without_a_packet_end_in_their_place() {
+    for (stall, seed) in [(0.0, 11), (0.2, 12), (0.05, 13)] {
+        let mut bench = bench(seed, stall);
+        (bench.slack, bench.wait, bench.silent) = (2500, 400, true);
+        bench.play(4000);
+        bench.end();
+        let silent = bench.sinks[COMPLETION].items.iter();
+        let silent = silent.filter(|item| matches!(item["opcode"].to_u64(), 8 | 9)).count();
+        println!("{} messages, {silent} completions of such without a packet", bench.spent);
+        assert!(silent > 50, "{silent}");
+    }
+}
+
+#[test]
+fn an_acknowledgement_ends_what_stands_without_a_packet_behind_its_message() {
+    let mut bench = bench(14, 0.0);
+    bench.start(0);
+    // Alone; behind a message; between two; and when its event was long ago.
+    bench.send_silent(0, true);
+    bench.taken(SENT);
+    bench.steps(30);
+    assert_eq!(bench.sinks[COMPLETION].items.len(), 1);
+    bench.send_end(0, true);
+    bench.send_silent(0, true);
+    bench.send_silent(0, true);
+    bench.send_end(0, true);
+    bench.send_silent(0, true);
+    bench.taken(SENT);
+    bench.steps(100);
+    assert_eq!(bench.sinks[COMPLETION].items.len(), 1);
+    bench.answer_at(0, 0, ACK);
+    bench.steps(30);
+    assert_eq!(bench.sinks[COMPLETION].items.len(), 4);
+    bench.answer_at(0, 0, ACK);
+    bench.steps(30);
+    assert_eq!(bench.sinks[COMPLETION].items.len(), 6);
+    // Then an acknowledgement takes what it took before.
+    bench.send_end(0, true);
+    bench.taken(SENT);
+    bench.steps(30);
+    bench.answer_at(0, 0, ACK);
+    bench.steps(30);
+    bench.end();
 }
 
 #[test]
