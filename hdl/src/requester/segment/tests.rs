@@ -27,6 +27,7 @@ const RESTART: usize = 1;
 // Sinks.
 const CANDIDATE: usize = 0;
 const RESUME: usize = 1;
+const OPERANDS: usize = 2;
 
 /// WQEs of a QP between its first packet and its last, or the place where it stops.
 struct Go {
@@ -67,6 +68,8 @@ struct Bench {
     /// WQEs that fell out.
     stale: u64,
     yields: u64,
+    /// Binds and invalidations that were not executed again.
+    passed: u64,
     refetch: bool,
     gates: gate::Gates,
 }
@@ -101,8 +104,12 @@ impl Bench {
             vec![Source::new("fetched", &Wqe::of(&cfg)), Source::new("restart", &Restart::of(&cfg))];
         // So that it is known from when on one waits.
         sources[RESTART].stall = Some(0.0);
-        let sinks =
-            vec![Sink::new("candidate", &Candidate::of(&cfg)), Sink::new("resume", &Resume::of(&cfg))];
+        let mut sinks = vec![
+            Sink::new("candidate", &Candidate::of(&cfg)),
+            Sink::new("resume", &Resume::of(&cfg)),
+            Sink::new("operands", &Operands::of()),
+        ];
+        sinks[OPERANDS].stall = Some(0.0);
         let mut bench = Bench {
             cfg,
             sim,
@@ -123,6 +130,7 @@ impl Bench {
             again: 0,
             stale: 0,
             yields: 0,
+            passed: 0,
             refetch: true,
             gates: gate::Gates::default(),
         };
@@ -215,8 +223,20 @@ impl Bench {
         Posted { unit, total, bank, fault: None }
     }
 
+    /// A bind or an invalidation.
+    fn local(&mut self) -> Posted {
+        let mut wqe = self.sound(0);
+        let rng = &mut self.random.rng;
+        (wqe.unit.opcode, wqe.unit.num_sge, wqe.unit.inline) = (rng.random_range(8..10), 0, false);
+        wqe.total = 0;
+        wqe
+    }
+
     /// Mostly of few packets.
     fn any(&mut self, qp: usize) -> Posted {
+        if self.random.chance(0.25) {
+            return self.local();
+        }
         let (rng, mtu) = (&mut self.random.rng, self.qps[qp].mtu);
         let bytes = match rng.random_range(0..6) {
             0 => rng.random_range(0..3),
@@ -285,6 +305,8 @@ impl Bench {
         if self.past.len() > 3 {
             self.past.pop_front();
         }
+        let mut peek = |name: &str| self.sim.peek(&format!("bench.segment.{name}")).map(|bits| bits.to_u64());
+        let skips = peek("skips").expect("a register") == 1 && peek("state") == Some(State::Send as u64);
         let (packets, resumes) = (self.sinks[CANDIDATE].items.len(), self.sinks[RESUME].items.len());
         let left = [FETCHED, RESTART].map(|source| self.sources[source].left());
         let (sending, resuming) = (self.sim.get("candidate_valid") == 1, self.sim.get("resume_valid") == 1);
@@ -317,7 +339,20 @@ impl Bench {
         if finished {
             let (qp, index) = self.under_way.pop_front().unwrap();
             let go = self.go.take();
-            if go.is_none() && resumed.is_none() {
+            if skips {
+                // Once is enough.
+                let (oldest, q) = (self.past[0][qp], &mut self.qps[qp]);
+                let index = index.expect("no start is passed over");
+                let what = format!("seed {}: WQE {index} of QP {qp}, {:?}", self.random.seed, q.at);
+                assert!(q.due(index, oldest) && q.wqes[usize::from(index)].is_local(), "{what}");
+                assert!(index < q.begun, "{what} has not been executed");
+                if q.behind(oldest) {
+                    q.at = oldest;
+                }
+                let psn = q.at.first_psn;
+                q.at = Place { index: index + 1, first_psn: psn, psn };
+                self.passed += 1;
+            } else if go.is_none() && resumed.is_none() {
                 // It fell out.
                 let (q, index) = (&self.qps[qp], index.expect("no start falls out"));
                 let oldest = self.past[self.past.len() - 2][qp];
@@ -429,6 +464,27 @@ impl Bench {
         assert_eq!((value("psn"), value("fresh")), (q.at.psn.into(), fresh.into()), "{what}");
         self.packets += 1;
         self.again += u64::from(!fresh);
+        if wqe.is_local() {
+            assert!(q.at.index >= q.begun && fresh && offset == 0, "{what}: executed before");
+            let wanted = [
+                ("last", 1),
+                ("last_psn", u64::from(q.at.psn.wrapping_sub(1) & 0xff_ffff)),
+                ("signaled", (wqe.unit.signaled || q.sig_all).into()),
+                ("wqe_opcode", wqe.unit.opcode.into()),
+                ("imm", wqe.unit.imm.into()),
+                ("remote_va", wqe.unit.remote_va),
+                ("rkey", wqe.unit.rkey.into()),
+                ("bytes", 0),
+                ("status", 0),
+            ];
+            for (field, wanted) in wanted {
+                assert_eq!(value(field), wanted, "{what}: {field}");
+            }
+            go.ends = true;
+            q.at.index += 1;
+            q.begun = q.at.index;
+            return;
+        }
         q.at.psn = (q.at.psn + 1) & 0xff_ffff;
         if fresh {
             q.high = q.at.psn;
@@ -443,6 +499,7 @@ impl Bench {
             let ended = (value("status"), value("cause"), value("last"));
             assert_eq!(ended, (status.code().into(), cause.code().into(), 1), "{what}");
             (q.at, go.ends) = (following, true);
+            q.begun = q.begun.max(following.index);
             return;
         }
         let length = wqe.length();
@@ -479,6 +536,7 @@ impl Bench {
         go.ends = last || restarting || must_stop || (others && go.bytes >= u64::from(QUANTUM));
         if last {
             q.at = following;
+            q.begun = q.begun.max(following.index);
         }
     }
 

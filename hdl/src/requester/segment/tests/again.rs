@@ -70,6 +70,7 @@ fn every_psn_is_fresh_once_and_goes_out_whole_whatever_is_sent_again() {
         bench.check_all_sent();
         let seen = (bench.packets, bench.again, bench.stale, bench.yields);
         println!("seed {seed}: {restarts} restarts, {seen:?} packets, again, stale, yields");
+        assert!(bench.passed > 3, "seed {seed}: {} binds passed over", bench.passed);
         assert!(restarts > 30 && seen.1 > 50 && seen.2 > 50 && seen.3 > 10, "seed {seed}: {seen:?}");
     }
 }

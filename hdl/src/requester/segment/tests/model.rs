@@ -57,10 +57,17 @@ impl Posted {
         *Opcode::ALL.iter().find(fits).expect("every kind has its packets")
     }
 
-    /// A broken one takes one PSN.
+    /// A bind or an invalidation.
+    pub fn is_local(&self) -> bool {
+        let codes = [SendOpcode::BindMw.code(), SendOpcode::LocalInv.code()];
+        self.fault.is_none() && codes.contains(&self.unit.opcode)
+    }
+
+    /// A broken one takes one PSN, a bind or an invalidation none.
     pub fn packets(&self, mtu: u32) -> u32 {
         match self.fault {
             Some(_) => 1,
+            None if self.is_local() => 0,
             None => self.length().div_ceil(mtu.into()).max(1) as u32,
         }
     }
@@ -86,6 +93,8 @@ pub struct Qp {
     /// The PSN that comes next for the first time.
     pub high: u32,
     pub held: bool,
+    /// The index behind the newest that has come to its end once.
+    pub begun: u16,
     /// The completer's.
     pub oldest: Place,
 }
@@ -111,10 +120,11 @@ impl Qp {
         !self.behind(oldest) && (1 << 22..1 << 23).contains(&ahead(self.at.psn, oldest.psn))
     }
 
-    /// Where a PSN lies.
+    /// Where a PSN lies; of several WQEs that begin there, the last that the completer may have come to.
     pub fn place(&self, psn: u32) -> Place {
         let start = self.psns[0];
         let index = self.psns.partition_point(|first| ahead(*first, start) <= ahead(psn, start)) - 1;
+        let index = index.min(self.begun.into());
         Place { index: index as u16, first_psn: self.psns[index], psn }
     }
 
