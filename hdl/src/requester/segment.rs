@@ -525,7 +525,7 @@ pub fn segment(
         m.set(&mtu, mtu_bytes(copy.mtu));
         m.set(&broken, status.ne(0) | wqes.start);
         m.set(&skips, passes_over);
-        m.set(&executes, is_local & !wqes.start);
+        m.set(&executes, is_local & !unserved & !wqes.start);
         m.set(&used, 0);
         m.set(&run, 0);
         let limited = limited & !wqes.start;

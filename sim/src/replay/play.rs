@@ -11,8 +11,8 @@ use anyhow::{bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressHandle, AddressVector, Capabilities, Completion, CompletionQueue, Context,
     ContextOptions, CqeOpcode, InitAttributes, MemoryRegion, MemoryWindow, PageSize, PostRecv,
-    ProtectionDomain, Psn, Qp,
-    QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, WcStatus,
+    ProtectionDomain, Psn, Qp, QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes,
+    RtsAttributes, SendWr, WcStatus,
 };
 use ferrowire_spec::wire::syndrome::Syndrome;
 use ferrowire_spec::wire::Frame;
