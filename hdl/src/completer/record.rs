@@ -276,7 +276,7 @@ pub fn record(
     let marked = m.mux(joins | sweeping, &qp, &line.payload);
     marks.write(joins | leaves | sweeping, marked, &joins);
     let own = fifo(&m.label("own"), 2, own);
-    // A QP waits once, whoever many of its messages are to be looked at: a bit turns with each that waits, another with each that
+    // A QP waits once, however many of its messages are to be looked at: a bit turns with each that waits, another with each that
     // has been handed on.
     let turns = |name: &str| m.mem(name, cfg.qps, &bits(1)).style(Style::Distributed).build();
     let (come, gone) = (turns("come"), turns("gone"));

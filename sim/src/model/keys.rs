@@ -156,6 +156,17 @@ impl Keys {
     /// write by it must be able to write the region.
     pub(super) fn bind(&mut self, pd: u32, qpn: u32, bind: &Bind) -> Result<(), LocalCause> {
         let (_, window) = self.objects.get(&index(bind.key)).ok_or(LocalCause::KeyIndex)?;
+        if let (0, Object::Window(owner, held)) = (bind.len, *window) {
+            // Without a length it is unbound (host interface).
+            if held.is_some_and(|held| held.qpn != qpn) {
+                return Err(LocalCause::KeyAccess);
+            }
+            if owner != pd {
+                return Err(LocalCause::KeyPd);
+            }
+            self.objects.insert(index(bind.key), (bind.key as u8, Object::Window(owner, None)));
+            return Ok(());
+        }
         let Object::Window(owner, None) = *window else { return Err(LocalCause::KeyAccess) };
         let Object::Region(region) = self.find(bind.lkey)? else { return Err(LocalCause::KeyAccess) };
         if owner != pd || region.pd != pd {

@@ -136,3 +136,15 @@ fn a_window_is_of_no_use_to_other_queue_pairs_and_holds_its_region() {
     let va = p.b.va + 128;
     assert_eq!(write(&mut p, va, key, 8).1, WcStatus::RemAccessErr);
 }
+
+#[test]
+fn a_bind_of_no_length_unbinds() {
+    let mut p = Pair::new();
+    let key = bound(&mut p, Rights::REMOTE);
+    let bind = Bind { key: key ^ 1, lkey: 0, addr: 0, len: 0, rights: Rights::default() };
+    p.b.engine.post_send(p.b.qpn, SendWr::bind(1, bind)).unwrap();
+    p.run();
+    assert_eq!(p.b.all_done(), [ok(1)]);
+    let region = p.b.key;
+    assert_eq!(p.b.engine.deregister(region), Ok(()));
+}
