@@ -262,11 +262,13 @@ pub fn record(
     // in a cycle in which none enters.
     let given = &broadcast.attributes;
     let alone = given.entry.service.ne(Service::Rc.code());
-    let alones = m.mem("alone", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let alones = m.mem("alone", cfg.qps, &bits(1)).style(Style::Block).build();
     alones.write(given.enable, given.index, &alone);
-    let ends_alone = pushes & alones.read_now(qp);
-    let marks = m.mem("marks", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let joins = ends_alone & !marks.read_now(qp);
+    let is_alone = alones.read(m, is_sent, sent.qp, Collision::Old);
+    let marks = m.mem("marks", cfg.qps, &bits(1)).style(Style::Block).build();
+    let mark = m.wire_of("mark", &TableWrite { enable: bits(1), index: bits(qp_bits), entry: bits(1) });
+    marks.write(mark.enable, mark.index, &mark.entry);
+    let joins = pushes & is_alone & !marks.read(m, is_sent, sent.qp, Collision::New);
     let joining = Stream::new(m, "joining", joins, qp);
     m.assert(!joining.valid | joining.ready, "the line has a place for every QP");
     let line = deep_fifo(&m.label("line"), cfg.qps, joining);
@@ -274,7 +276,7 @@ pub fn record(
     let leaves = own.fire();
     line.accept(leaves);
     let marked = m.mux(joins | sweeping, &qp, &line.payload);
-    marks.write(joins | leaves | sweeping, marked, &joins);
+    m.set_all(&mark, &TableWrite { enable: joins | leaves | sweeping, index: marked, entry: joins });
     let own = fifo(&m.label("own"), 2, own);
     // A QP waits once, however many of its messages are to be looked at: a bit turns with each that waits, another with each that
     // has been handed on.
