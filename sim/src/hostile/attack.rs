@@ -417,6 +417,7 @@ impl Attacker {
             Opcode::RcReadRequest,
             Opcode::RcFetchAdd,
             Opcode::RcCompareSwap,
+            Opcode::RcSendOnlyInv,
         ];
         let opcode = *opcodes.choose(&mut self.rng)?;
         let key = *sight.keys.choose(&mut self.rng)?;
@@ -446,6 +447,7 @@ impl Attacker {
         let payload = match opcode {
             Opcode::RcWriteOnly => self.bytes(len.min(mark.mtu as u64) as usize),
             Opcode::RcWriteFirst => self.bytes(mark.mtu),
+            Opcode::RcSendOnlyInv => self.bytes(8),
             _ => Vec::new(),
         };
         let ext = self.ext(opcode, va, rkey, len.min(u32::MAX.into()) as u32);

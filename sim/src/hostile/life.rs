@@ -275,6 +275,8 @@ impl Life {
         }
         let after = |packets: u32, progress| State { psn: Psn::new(psn).plus(packets).get(), progress };
         match operation {
+            // There is no window, so whatever key it names is refused before anything happens (IBTA 10.6.7.2.5).
+            Operation::Send if opcode.has_invalidate() => None,
             Operation::Send => {
                 let received = if let Progress::Send(received) = progress { received } else { 0 };
                 let what = What::Send(received, frame.payload.to_vec());
