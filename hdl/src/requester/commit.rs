@@ -264,8 +264,6 @@ pub fn commit(
     let credits = m.reg("credits", credit_bits).reset(messages(cfg));
     let plenty = m.delay("plenty", &credits.ge(messages(cfg) - cfg.outstanding));
     // Read copies.
-    let pds = m.mem("pds", cfg.qps, &bits(24)).style(Style::Distributed).build();
-    pds.write(broadcast.attributes.enable, broadcast.attributes.index, &broadcast.attributes.entry.pd);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Distributed).build();
@@ -284,7 +282,7 @@ pub fn commit(
     let local_write = lit(8, u32::from(Access::LocalWrite.code()));
     let question = Lookup {
         key: parts.key,
-        pd: pds.read_now(parts.packet.qp),
+        pd: parts.packet.pd,
         qpn: parts.packet.qp.zext(24),
         access: parts.packet.answered.then(local_write, lit(8, 0)),
         va: parts.va,
@@ -338,6 +336,7 @@ pub fn commit(
 
     // Decide.
     let packet = &pending.packet;
+    m.discard(&packet.pd);
     let has_piece = pending.asks | pending.inline;
     let bars = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
     let qp_state = states.read_now(packet.qp);

@@ -94,8 +94,10 @@ impl Restart {
 /// A packet to be sent, or a WQE that cannot be.
 #[derive(Clone, Bundle)]
 pub struct Packet {
-    /// The sender.
+    /// The copy.
     pub qp: Sig,
+    /// Its protection domain.
+    pub pd: Sig,
     /// The WQE's index.
     pub index: Sig,
     /// BTH opcode.
@@ -141,6 +143,7 @@ impl Packet {
     pub fn of(cfg: &RnicConfig) -> Self {
         Packet {
             qp: bits(cfg.qp_bits()),
+            pd: bits(24),
             index: bits(16),
             opcode: bits(8),
             psn: bits(24),
@@ -252,20 +255,16 @@ struct Row {
     begun: Sig,
 }
 
+/// What is needed of a QP's attributes.
 #[derive(Clone, Bundle)]
 struct Copy {
+    service: Sig,
+    pd: Sig,
+    qkey: Sig,
     mtu: Sig,
     sig_all: Sig,
     /// READs and atomics that may be outstanding.
     depth: Sig,
-}
-
-/// What only some services need of a QP.
-#[derive(Clone, Bundle)]
-struct Sender {
-    service: Sig,
-    pd: Sig,
-    qkey: Sig,
 }
 
 /// What is sent, and the opcodes of its packets.
@@ -379,23 +378,25 @@ pub fn segment(
     dones.write(reads_done.enable, reads_done.index, &reads_done.entry);
     let done_reads = dones.read(m, begins | goes_back, chosen, Collision::New);
     let given = &broadcast.attributes;
-    let copy_of = |a: &QpAttributes| Copy { mtu: a.mtu, sig_all: a.sq_sig_all, depth: a.max_rd_atomic };
-    let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Distributed).build();
+    let copy_of = |a: &QpAttributes| Copy {
+        service: a.service,
+        pd: a.pd,
+        qkey: a.qkey,
+        mtu: a.mtu,
+        sig_all: a.sq_sig_all,
+        depth: a.max_rd_atomic,
+    };
+    let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
-    let copy = copies.read_now(qp);
-
-    let sender_of = |a: &QpAttributes| Sender { service: a.service, pd: a.pd, qkey: a.qkey };
-    let senders = m.mem("senders", cfg.qps, &sender_of(&QpAttributes::of(cfg))).style(Style::Block).build();
-    senders.write(given.enable, given.index, &sender_of(&given.entry));
-    let sender = senders.read(m, begins | goes_back, chosen, Collision::Old);
-    let of_service = |service: Service| sender.service.eq(service.code());
+    let copy = copies.read(m, begins | goes_back, chosen, Collision::Old);
+    let of_service = |service: Service| copy.service.eq(service.code());
     let (is_uc, is_ud) = (of_service(Service::Uc), of_service(Service::Ud));
     let is_rc = !(is_uc | is_ud);
     let number = field(&ud::LAYOUT, &ud::AH, wqes.unit);
     let entries = m.mem("handles", cfg.ahs, &AhEntry::of()).style(Style::Block).build();
     entries.write(handles.enable, handles.index, &handles.entry);
     let handle = entries.read(m, begins, number.trunc(cfg.ah_bits()), Collision::Old);
-    let no_handle = (number >> cfg.ah_bits()).any() | !handle.valid | handle.pd.ne(sender.pd);
+    let no_handle = (number >> cfg.ah_bits()).any() | !handle.valid | handle.pd.ne(copy.pd);
 
     let gates = m.mem("gates", cfg.qps, &Gate::of()).style(Style::Distributed).build();
     gates.write(gate.enable, gate.index, &gate.entry);
@@ -560,11 +561,12 @@ pub fn segment(
     // The service stands in the highest three bits, and an operation has the same code in each that has it.
     let opcode = opcode | cat(&[lit(5, 0), is_uc | is_ud, is_ud, lit(1, 0)]);
     let own_key = is_ud & wqe(send_wqe::RKEY).bit(31);
-    let rkey = m.mux(own_key, &sender.qkey, &wqe(send_wqe::RKEY));
+    let rkey = m.mux(own_key, &copy.qkey, &wqe(send_wqe::RKEY));
     let event = wqe(send_wqe::SOLICITED) & wqe_opcode.ne(SendOpcode::Write.code()) & !answered;
     let now_and_then = offset.trunc(ACK_BITS).eq(0) & !first;
     let packet = Packet {
         qp,
+        pd: copy.pd,
         index: wqes.index,
         opcode,
         psn,

@@ -4,7 +4,6 @@
 
 use super::*;
 use crate::testing::{item, step, Item, Random, Sink, Source};
-use crate::types::QpAttributes;
 use ferrowire_rtl::{build, Sim};
 use ferrowire_spec::queue::cqe::LocalCause;
 use rand::Rng;
@@ -128,13 +127,6 @@ impl Bench {
             again: 0,
         };
         for qp in 0..QPS {
-            for (path, bits) in item(&QpAttributes::of(&bench.cfg), &[("pd", 100 + qp as u128)]) {
-                bench.sim.set_bits(&format!("broadcast_attributes_entry_{path}"), &bits);
-            }
-            bench.sim.set("broadcast_attributes_index", qp as u64);
-            bench.sim.set("broadcast_attributes_enable", 1);
-            bench.sim.tick();
-            bench.sim.set("broadcast_attributes_enable", 0);
             bench.oldest(qp, 0);
             bench.state(qp, QpState::Rts);
         }
@@ -257,7 +249,8 @@ impl Bench {
         let packet: Vec<(&str, u128)> =
             names.iter().zip(values).map(|(name, (_, value))| (name.as_str(), *value)).collect();
         let get = |name: &str| values.iter().rfind(|v| v.0 == name).map_or(0, |v| v.1);
-        let packet = [&packet[..], &[("packet_last_psn", get("psn"))]].concat();
+        let of_qp = [("packet_last_psn", get("psn")), ("packet_pd", 100 + get("qp"))];
+        let packet = [&packet[..], &of_qp].concat();
         if pieces.is_empty() {
             let fields = [("inline", inline.into()), ("va", 48 * u128::from(inline)), ("last", 1)];
             let bytes = ("bytes", if inline { get("bytes") } else { 0 });
