@@ -265,9 +265,13 @@ mod tests {
             }
             // Outcomes come when they like.
             sources[1].stall = Some(0.4);
-            let (faulted, kicked) = (faults.len(), kicks.len());
+            // The last entries may have nothing to tell.
+            let (faulted, kicked, mut after) = (faults.len(), kicks.len(), 0);
             run(&mut sim, &mut sources, &mut sinks, &mut random, 0.2, 20_000, |s| {
-                s[0].items.len() == all && s[1].items.len() == faulted && s[2].items.len() == kicked
+                let told =
+                    s[0].items.len() >= all && s[1].items.len() >= faulted && s[2].items.len() >= kicked;
+                after += u32::from(told);
+                after > 100
             });
             assert_eq!(sources[0].left() + sources[1].left(), 0, "seed {seed}");
             let found: Vec<End> = sinks[0]

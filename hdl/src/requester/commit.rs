@@ -36,7 +36,7 @@ use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, fifo, forward, row_of};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -264,11 +264,12 @@ pub fn commit(
     let credits = m.reg("credits", credit_bits).reset(messages(cfg));
     let plenty = m.delay("plenty", &credits.ge(messages(cfg) - cfg.outstanding));
     // Read copies.
-    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
+    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
-    let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Distributed).build();
-    oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
     m.discard(&oldest.entry);
+    let oldest = TableWrite { enable: oldest.enable, index: oldest.index, entry: oldest.entry.index };
+    let oldests = m.mem("oldests", cfg.qps, &oldest.entry).style(Style::Block).build();
+    oldests.write(oldest.enable, oldest.index, &oldest.entry);
 
     // A lookup a piece; the packet waits with its last one.
     let lane_bits = cfg.lane_bits();
@@ -334,16 +335,31 @@ pub fn commit(
     m.assert(!verdict.valid | verdict.ready, "there are no more verdicts than packets");
     let verdicts = fifo(&m.label("verdicts"), 2 * LOOKUPS, verdict);
 
-    // Decide.
+    // What is next waits for its answers while its QP's rows are read.
+    let (enters, coming) = (pending.fire(), pending.packet.qp);
+    let pending = forward(&m.label("next"), pending);
     let packet = &pending.packet;
+    let at = (enters, coming, packet.qp);
+    let bar_write = m.wire_of(
+        "bar_write",
+        &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: Barred::of() },
+    );
+    let bars = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Block).build();
+    bars.write(bar_write.enable, bar_write.index, &bar_write.entry);
+    let bar = row_of(m, "bar", at, &bars, &bar_write);
+    let (enters, coming) = (barred.fire(), barred.qp);
+    let barred = forward(&m.label("barred"), barred);
+    let bar_there = row_of(m, "bar_there", (enters, coming, barred.qp), &bars, &bar_write);
+    let oldest_index = row_of(m, "oldest", at, &oldests, &oldest);
+    let qp_state = row_of(m, "state", at, &states, &broadcast.state);
+
+    // Decide.
     m.discard(&packet.pd);
     let has_piece = pending.asks | pending.inline;
-    let bars = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
-    let qp_state = states.read_now(packet.qp);
     let sends = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
-    let is_done = (packet.index - oldests.read_now(packet.qp)).bit(15);
+    let is_done = (packet.index - oldest_index).bit(15);
     let alive = sends & !is_done & !packet.start;
-    let stopped = bars.read_now(packet.qp).stops(packet.index);
+    let stopped = bar.stops(packet.index);
     // A bind or an invalidation is asked for once.
     let executes = is_local(packet.wqe_opcode) & packet.status.eq(0) & !packet.start;
     let (operated_ok, operated_cause) =
@@ -501,8 +517,9 @@ pub fn commit(
         index: m.mux(barred.valid, &barred.index, &packet.index),
     };
     // What failed here meanwhile may be older than what `launch` has found.
-    let kept_back = barred.valid & bars.read_now(barred.qp).stops(barred.index);
-    bars.write((fails | claimed) & !kept_back, bar_at, &bar);
+    let kept_back = barred.valid & bar_there.stops(barred.index);
+    let bar_now = TableWrite { enable: (fails | claimed) & !kept_back, index: bar_at, entry: bar };
+    m.set_all(&bar_write, &bar_now);
     m.discard(&unbarred.psn);
     let again = go & good & !packet.fresh;
     Committed { lookup, operations, read, ends, turns, packets, reports, plenty, again }

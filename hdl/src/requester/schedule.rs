@@ -349,7 +349,8 @@ pub fn schedule(
     let waits = m.delay("waits", &(has_work & (behind | (allows & !plenty & !alone))));
     let catches_up = m.delay("catches_up", &(has_work & behind));
     let caught_up = m.delay("caught_up", &oldest_index);
-    let all = m.delay("all", &want.eq(pending));
+    let all = pending.le(limit - under_way) & pending.le(piece.most.zext(16));
+    let all = m.delay("all", &all);
     // What one is told that goes on after an error is not flushed, though its state still says so.
     let recovering = m.reg("recovering", 1).reset(0);
     let recovered = m.reg("recovered", qp_bits).no_reset();

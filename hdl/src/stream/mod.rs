@@ -6,6 +6,7 @@ mod beat;
 mod fifo;
 mod gather;
 mod realign;
+mod row;
 mod skid;
 
 pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
@@ -14,4 +15,5 @@ pub use fifo::{deep_fifo, fifo, prompt_fifo};
 pub use gather::{gather, Flagged, Forget};
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
+pub(crate) use row::row_of;
 pub use skid::{catch, forward, skid};

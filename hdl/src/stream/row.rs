@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The row of a table that belongs to what a register slice shows.
+//!
+//! ```text
+//!  index of what enters --> table (block RAM) --+--> row
+//!  writes, to the index that is shown --> newer-+
+//! ```
+//!
+//! A table that is read at once must be LUT RAM, some 20 LUTs a bit of 1,024 rows. Where its index passes a register slice anyway
+//! ([`forward`](super::forward)), block RAM is read in the same cycle, and the row is on show together with the item. What is written
+//! while the item stays counts from the next cycle on, as it would in the table. No latency beside the slice's.
+
+use crate::types::TableWrite;
+use ferrowire_rtl::{Bundle, Collision, Mem, Scope, Sig};
+
+/// The row of what is `shown`. It entered as `coming` in the last cycle in which something `enters`; `write` is the table's one writer.
+pub(crate) fn row_of<R: Bundle>(
+    m: &Scope,
+    name: &str,
+    (enters, coming, shown): (Sig, Sig, Sig),
+    table: &Mem<R>,
+    write: &TableWrite<R>,
+) -> R {
+    let stored = table.read(m, enters, coming, Collision::New);
+    let changed = m.reg(&format!("{name}_changed"), 1).reset(0);
+    let newer = m.reg_of(&format!("{name}_newer"), &write.entry);
+    let touches = write.enable & write.index.eq(shown);
+    m.when(enters, |m| m.set(&changed, 0)).otherwise_when(touches, |m| m.set(&changed, 1));
+    m.when(touches, |m| m.set_all(&newer, &write.entry));
+    m.mux(changed, &newer, &stored)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::forward;
+    use crate::testing::Random;
+    use ferrowire_rtl::{bits, build, Sim, Style};
+    use rand::Rng;
+
+    #[test]
+    fn the_row_on_show_is_the_tables() {
+        let netlist = build("bench", |m| {
+            let table = m.mem("table", 4, &bits(8)).style(Style::Block).init(vec![]).build();
+            let write = m.input_of("write", &TableWrite { enable: bits(1), index: bits(2), entry: bits(8) });
+            table.write(write.enable, write.index, &write.entry);
+            let input = m.stream_in("in", &bits(2));
+            let (enters, coming) = (input.fire(), input.payload);
+            let out = forward(m, input);
+            let row = row_of(m, "row", (enters, coming, out.payload), &table, &write);
+            m.output("row", &row);
+            m.stream_out("out", out);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        let mut random = Random::new(1);
+        let rng = &mut random.rng;
+        let (mut rows, mut seen) = ([0; 4], 0);
+        for _ in 0..3000 {
+            let (enable, index, entry) = (rng.random(), rng.random_range(0..4), rng.random::<u8>());
+            sim.set("write_enable", u64::from(enable));
+            sim.set("write_index", index);
+            sim.set("write_entry", entry.into());
+            sim.set("in_valid", rng.random_range(0..2));
+            sim.set("in", rng.random_range(0..4));
+            sim.set("out_ready", rng.random_range(0..2));
+            if sim.get("out_valid") == 1 {
+                assert_eq!(sim.get("row"), u64::from(rows[sim.get("out") as usize]));
+                seen += 1;
+            }
+            sim.tick();
+            if enable {
+                rows[index as usize] = entry;
+            }
+        }
+        assert!(seen > 1000);
+    }
+}
