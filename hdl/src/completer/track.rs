@@ -434,7 +434,9 @@ pub fn track(
     let in_error = qp_state.eq(QpState::Err.code()) | qp_state.eq(QpState::Sqe.code());
     let ignored = m.reg("ignored", 1).no_reset();
     let stray = copy.service.ne(Service::Rc.code()) | foreign | !same_key | reserved;
-    let ignores = stored.dead | !waits | (by_answer & (ghost | (stray & !by_own)));
+    // What `record` said may be of a life before, of another service.
+    let not_own = copy.service.eq(Service::Rc.code());
+    let ignores = stored.dead | !waits | (by_answer & (ghost | m.mux(by_own, &not_own, &stray)));
 
     // Up to here: an acknowledged PSN, the one before that of a NAK or of what a READ or atomic is answered with.
     let upto = m.mux(is_ack & !by_reply, &psn, &(psn - 1));

@@ -136,7 +136,8 @@ pub fn timer(
     // After reset every timer is stopped, one a cycle.
     let sweep = m.reg("sweep", qp_bits).reset(0);
     let ready = m.reg("ready", 1).reset(0);
-    m.set(&sweep, sweep + 1);
+    let stands = m.wire("stands", 1);
+    m.when(!stands, |m| m.set(&sweep, sweep + 1));
     m.when(sweep.eq(cfg.qps - 1), |m| m.set(&ready, 1));
 
     // One event a cycle, chosen in one and done in the next.
@@ -207,7 +208,7 @@ pub fn timer(
 
     // The sweep: read, then compare; what is suspected waits here until it is taken up.
     let looking = m.reg("looking", 1).reset(0);
-    let looks = ready & !(writes & qp.eq(sweep));
+    let looks = ready & !stands & !(writes & qp.eq(sweep));
     m.set(&looking, looks);
     let looked = m.delay("looked", &kinds.read_now(sweep).kind);
     let stamp = stamps.read(m, looks, sweep, Collision::Never);
@@ -220,6 +221,8 @@ pub fn timer(
     // A QP that waits for nothing is stopped when its time is over, so that stamps never grow old.
     let stale = looked.eq(IDLE) & passed.gt(1u32 << 30);
     let finds = looking & (late | over | stale) & !holds & !is_check & !(writes & qp.eq(looked_qp));
+    // It stands still meanwhile, so that one that expires does not cost the next a sweep.
+    m.drive(&stands, finds | holds | is_check);
     m.when(finds, |m| {
         m.set(&holds, 1);
         m.set(&suspect_qp, looked_qp);

@@ -347,7 +347,7 @@ pub fn commit(
     let bars = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Block).build();
     bars.write(bar_write.enable, bar_write.index, &bar_write.entry);
     let bar = row_of(m, "bar", at, &bars, &bar_write);
-    let (enters, coming) = (barred.fire(), barred.qp);
+    let (enters, coming, bar_comes) = (barred.fire(), barred.qp, barred.valid);
     let barred = forward(&m.label("barred"), barred);
     let bar_there = row_of(m, "bar_there", (enters, coming, barred.qp), &bars, &bar_write);
     let oldest_index = row_of(m, "oldest", at, &oldests, &oldest);
@@ -450,7 +450,7 @@ pub fn commit(
     m.drive(&turn_room, turns.ready);
     let turns = fifo(&m.label("turns"), TURNS, turns);
     let atomic = packet.answered & packet.wqe_opcode.ne(SendOpcode::Read.code());
-    let has_operands = atomic | is_local(packet.wqe_opcode);
+    let has_operands = atomic | (is_local(packet.wqe_opcode) & !packet.start);
     m.assert(!(pending.valid & has_operands) | operands.valid, "operands come before their packet");
     operands.accept(go & has_operands);
     let header = TxPacket {
@@ -510,7 +510,8 @@ pub fn commit(
     // One write port: a QP that fails is barred, one that starts anew is no longer.
     let fails = go & failed;
     barred.accept(lit(1, 1));
-    unbarred.accept(!barred.valid);
+    // A bar of the life before is written first.
+    unbarred.accept(!barred.valid & !bar_comes);
     let bar_at = m.mux(barred.valid, &barred.qp, &m.mux(unbarred.valid, &unbarred.qp, &packet.qp));
     let bar = Barred {
         barred: barred.valid | !unbarred.valid,

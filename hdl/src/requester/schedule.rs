@@ -323,8 +323,8 @@ pub fn schedule(
     let drains = qp_state.eq(QpState::Sqd.code());
     let may_send = !row.held & !row.limited & !shut;
     let sends = (qp_state.eq(QpState::Rts.code()) | drains) & may_send;
-    let bound = m.mux(drains, &row.high, &row.producer);
-    let pending = bound - row.fetch;
+    // The state comes later than the row.
+    let pending = m.mux(drains, &(row.high - row.fetch), &(row.producer - row.fetch));
     let under_way = row.fetch - oldest_index;
     // What is done meanwhile is not fetched again: its place in the queue may hold another WQE.
     let behind = under_way.bit(15);

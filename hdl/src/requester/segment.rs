@@ -409,11 +409,14 @@ pub fn segment(
     let wqe_opcode = wqe(send_wqe::OPCODE);
     let inline = wqe(send_wqe::INLINE);
     let length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
-    let is_local = is_local(wqe_opcode);
+    let is_local = is_local(wqe_opcode) & !wqes.start;
     let unknown = KINDS.iter().fold(!is_local, |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
     let carries = inline | wqe(send_wqe::NUM_SGE).any();
     let too_large = wqes.too_large | (!inline & wqes.total.gt(1u32 << 31));
-    let is = |codes: &[SendOpcode]| codes.iter().fold(lit(1, 0), |any, o| any | wqe_opcode.eq(o.code()));
+    // A start has no WQE: what stands in its place is of the one before.
+    let is = |codes: &[SendOpcode]| {
+        !wqes.start & codes.iter().fold(lit(1, 0), |any, o| any | wqe_opcode.eq(o.code()))
+    };
     let is_read = is(&[SendOpcode::Read]);
     let is_compare = is(&[SendOpcode::CmpSwap]);
     let is_atomic = is(&[SendOpcode::CmpSwap, SendOpcode::FetchAdd]);
@@ -470,7 +473,8 @@ pub fn segment(
     // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
     let unacknowledged = row.psn - oldest.psn;
     let whole_window = unacknowledged.eq(1u32 << 23);
-    let full = !behind & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
+    // Nobody acknowledges what UC and UD send.
+    let full = is_rc & !behind & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
     // A READ with as many PSNs as are open at once goes alone.
     let large = behind_first.slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
     let alone = !(large & !behind & unacknowledged.any());
@@ -526,7 +530,7 @@ pub fn segment(
         m.set(&mtu, mtu_bytes(copy.mtu));
         m.set(&broken, status.ne(0) | wqes.start);
         m.set(&skips, passes_over);
-        m.set(&executes, is_local & !unserved & !wqes.start);
+        m.set(&executes, is_local & !unserved);
         m.set(&used, 0);
         m.set(&run, 0);
         let limited = limited & !wqes.start;

@@ -466,10 +466,10 @@ pub fn receive(
     let few = kind_used & alone & allowed.lt(4);
     let allowed_any = allowed.ne(0) & !allowed.bit(15) & !few;
     let piece = queue.piece(m, begin, batch);
-    let bounded = least(m, allowed, posted);
-    let most = least(m, bounded, piece.most.zext(16));
+    let in_piece = piece.most.zext(16);
+    let most = least(m, allowed, least(m, posted, in_piece));
     let count = m.delay("count", &most.trunc(7));
-    let rest = m.delay("rest", &most.ne(bounded));
+    let rest = m.delay("rest", &(in_piece.lt(allowed) & in_piece.lt(posted)));
     let address = m.delay("address", &piece.address);
     let limit = m.delay("limit", &until);
     let from = m.delay("from", &begin);

@@ -145,7 +145,7 @@ fn random_messages_end_once_and_in_order_with_their_cause() {
             (bench.slack, bench.wait) = (2500, 400);
         }
         bench.sinks[COMPLETION].stall = (stall == 0.2).then_some(0.8);
-        bench.play(6000);
+        bench.play(8000);
         bench.end();
         let (done, back) = (bench.sinks[COMPLETION].items.len(), bench.sinks[RESTART].items.len());
         let (spent, timeouts) = (bench.spent, bench.timeouts);
