@@ -81,7 +81,7 @@ fn what_is_built_agrees_with_linux_at_both_ends_and_configurations() {
                 let entry = report.results.iter().find(|entry| entry.case == *name && entry.role == role);
                 assert_eq!(entry.unwrap().outcome, Outcome::Passed, "{config}: {name} as {role}");
                 // Nobody answers on an unreliable connection.
-                let case = cases.iter().find(|case| case.name == *name).unwrap();
+                let case = &cases.iter().find(|loaded| loaded.case.name == *name).unwrap().case;
                 let silent = role == Role::Responder && case.service != "RC";
                 assert_eq!(entry.unwrap().frames == 0, silent, "{config}: {name} as {role}");
             }

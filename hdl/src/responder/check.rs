@@ -32,7 +32,8 @@
 //!
 //! The QP does not end with a message that turns out to be too long for its receive, or to have no right to where it is to be
 //! written. So the row is put right then: where a packet may yet fail, and what follows depends on it, the next one of UC and UD waits until `walk`, of a
-//! WRITE `admit`, says what became of it: so there is a SEND or datagram each 7 cycles, and a packet of a WRITE each 12. Those of RC do not wait.
+//! WRITE `admit`, says what became of it: so there is a SEND or datagram each 7 cycles, and a packet of a WRITE each 12. Those of RC wait only behind one
+//! that does.
 //!
 //! A start, and the end of a life, go on in their place among the packets: behind them nothing of the former life comes. So does the
 //! way to ERR of a QP with a shared receive queue: behind it, nothing is taken from there any more.
