@@ -29,9 +29,9 @@
 use crate::config::RnicConfig;
 use crate::context::resets;
 use crate::requester::{is_local, messages, FirstSge, Flush, Sent};
-use crate::stream::{arbiter, deep_fifo, fifo};
+use crate::stream::{arbiter, deep_fifo, fork, gather, Flagged, Forget};
 use crate::types::{QpBroadcast, SqStart, TableWrite};
-use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::wire::opcode::Service;
 
@@ -258,39 +258,25 @@ pub fn record(
     let failed = Stream::new(m, "fail", writing & fails, qp);
     m.assert(!failed.valid | failed.ready, "a QP fails here and by its payload, then it is barred");
     let failed = deep_fifo(&m.label("failed"), 2 * cfg.qps, failed);
-    // What nobody acknowledges is done with its record. The mark of a QP that stands in the line has one writer: one leaves the line
-    // in a cycle in which none enters.
+    // What nobody acknowledges is done with its record; and after a bind somebody has to look whether all before it is done. A QP
+    // waits once for either, however many its messages.
     let given = &broadcast.attributes;
     let alone = given.entry.service.ne(Service::Rc.code());
     let alones = m.mem("alone", cfg.qps, &bits(1)).style(Style::Block).build();
     alones.write(given.enable, given.index, &alone);
     let is_alone = alones.read(m, is_sent, sent.qp, Collision::Old);
-    let marks = m.mem("marks", cfg.qps, &bits(1)).style(Style::Block).build();
-    let mark = m.wire_of("mark", &TableWrite { enable: bits(1), index: bits(qp_bits), entry: bits(1) });
-    marks.write(mark.enable, mark.index, &mark.entry);
-    let joins = pushes & is_alone & !marks.read(m, is_sent, sent.qp, Collision::New);
-    let joining = Stream::new(m, "joining", joins, qp);
-    m.assert(!joining.valid | joining.ready, "the line has a place for every QP");
-    let line = deep_fifo(&m.label("line"), cfg.qps, joining);
-    let own = Stream::new(m, "own", line.valid & !writing & !sweeping, line.payload);
-    let leaves = own.fire();
-    line.accept(leaves);
-    let marked = m.mux(joins | sweeping, &qp, &line.payload);
-    m.set_all(&mark, &TableWrite { enable: joins | leaves | sweeping, index: marked, entry: joins });
-    let own = fifo(&m.label("own"), 2, own);
-    // A QP waits once, however many of its messages are to be looked at: a bit turns with each that waits, another with each that
-    // has been handed on.
-    let turns = |name: &str| m.mem(name, cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let (come, gone) = (turns("come"), turns("gone"));
-    let waits = come.read_now(qp) ^ gone.read_now(qp);
-    let looks = writing & ends & is_local(event.wqe_opcode) & !waits;
-    let silent = Stream::new(m, "silent", looks, qp);
-    m.assert(!silent.valid | silent.ready, "each QP has a place");
-    let silent = deep_fifo(&m.label("silent"), cfg.qps, silent);
-    let handed = silent.fire();
-    come.write(looks | sweeping, qp, &(!sweeping & !come.read_now(qp)));
-    let gone_at = m.mux(sweeping, &qp, &silent.payload);
-    gone.write(handed | sweeping, gone_at, &(!sweeping & !gone.read_now(silent.payload)));
+    let unasked = pushes & (is_alone | is_local(event.wqe_opcode));
+    let flags = cat([&is_alone, &is_local(event.wqe_opcode)]);
+    let unasked = Stream::new(m, "unasked", unasked, Flagged { row: qp, flags });
+    m.assert(!unasked.valid | unasked.ready, "each QP has a place, and all are cleared while the tails are set");
+    let unasked = gather(&m.label("unasked"), cfg.qps, unasked, Forget::nothing(cfg.qps));
+    let mut ways = fork(m, 2, unasked).into_iter();
+    let mut way = |flag: u32| {
+        let way = ways.next().expect("a way for each flag");
+        let not = !way.flags.bit(flag);
+        way.discard_if(m, not).map(|unasked| unasked.row)
+    };
+    let (own, silent) = (way(0), way(1));
     let failed = arbiter(m, &|_: &Sig| lit(1, 1), vec![failed, silent]);
     let credit = writing & by_sent & !lives & event.fresh & event.last & !is_failure;
     Recorded {

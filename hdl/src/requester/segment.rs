@@ -94,7 +94,7 @@ impl Restart {
 /// A packet to be sent, or a WQE that cannot be.
 #[derive(Clone, Bundle)]
 pub struct Packet {
-    /// The copy.
+    /// The sender.
     pub qp: Sig,
     /// Its protection domain.
     pub pd: Sig,
@@ -483,7 +483,7 @@ pub fn segment(
     let stale = at_row & !wqes.start & (!due | row.held);
     // It has been executed: the QP went back, and comes by again.
     let passed = (wqes.index - row.begun).bit(15);
-    let passes_over = is_local & passed & !wqes.start;
+    let passes_over = is_local & passed;
     let new = row.high.eq(first_psn) & first_offset.eq(0);
     let outstanding = (row.reads - done_reads).named("outstanding");
     let deep = answered & outstanding.ge(copy.depth);
