@@ -160,6 +160,7 @@ fn completer_elaborates() {
         m.output("oldest", &t.oldest);
         m.stream_out("restarts", t.restarts);
         m.output("freed", &t.freed);
+        m.output("recovered", &t.recovered);
         m.output("credit", &t.credit);
         m.output("counts", &t.counts);
     });

@@ -193,6 +193,7 @@ pub fn transport(
 
     // Requester.
     let starting = control.requester.payload.clone();
+    let recovers = starting.recovers;
     let kick = crate::stream::arbiter(
         m,
         &|_: &Sig| ferrowire_rtl::lit(1, 1),
@@ -259,7 +260,6 @@ pub fn transport(
     m.drive(&payload_taken, outgoing.taken);
     let launched =
         launch(m, cfg, starting, committed.reports, committed.packets, outgoing.verdicts, scheduled.flush);
-    m.drive(&started, launched.done);
     let sources = Sources { read: outgoing.payload, inline: gathered.inline, verdicts: launched.inline };
     let paid = take_turns(m, committed.turns, sources);
     bars.connect(launched.barred);
@@ -316,6 +316,8 @@ pub fn transport(
         tick: control.tick,
     };
     let tracked = completer(m, cfg, broadcast.clone(), input);
+    // What goes on after an error has been flushed before.
+    m.drive(&started, m.mux(recovers, &tracked.recovered, &launched.done));
     let mut tracked_kicks = tracked.kicks.into_iter();
     kicks.connect(tracked_kicks.next().expect("for room"));
     read_kicks.connect(tracked_kicks.next().expect("for READs"));

@@ -54,6 +54,8 @@ pub struct Completer {
     pub restarts: Stream<Restart>,
     /// A message's place is free again.
     pub freed: Sig,
+    /// A send queue that goes on after an error has been flushed.
+    pub recovered: Sig,
     /// A place that was kept for a message is not needed.
     pub credit: Sig,
     /// Counted events.
@@ -130,6 +132,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         oldest: tracked.oldest,
         restarts: tracked.restarts,
         freed: tracked.freed.valid,
+        recovered: tracked.recovered,
         credit: recorded.credit,
         counts: Counts { errors, ..tracked.counts },
     }

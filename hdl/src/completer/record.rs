@@ -268,7 +268,10 @@ pub fn record(
     let unasked = pushes & (is_alone | is_local(event.wqe_opcode));
     let flags = cat([&is_alone, &is_local(event.wqe_opcode)]);
     let unasked = Stream::new(m, "unasked", unasked, Flagged { row: qp, flags });
-    m.assert(!unasked.valid | unasked.ready, "each QP has a place, and all are cleared while the tails are set");
+    m.assert(
+        !unasked.valid | unasked.ready,
+        "each QP has a place, and all are cleared while the tails are set",
+    );
     let unasked = gather(&m.label("unasked"), cfg.qps, unasked, Forget::nothing(cfg.qps));
     let mut ways = fork(m, 2, unasked).into_iter();
     let mut way = |flag: u32| {

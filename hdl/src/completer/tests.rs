@@ -94,6 +94,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
         // Pulses a cycle late: they may follow from inputs of the same cycle.
         m.output("oldest", &m.delay("oldest", &t.oldest));
         m.output("freed", &m.delay("freed", &t.freed));
+        m.output("recovered", &m.delay("recovered", &t.recovered));
         m.output("credit", &m.delay("credit", &t.credit));
         m.output("counts", &m.delay("counts", &t.counts));
     });

@@ -30,7 +30,8 @@
 //!
 //! UC and UD have nobody who acknowledges (9.8.1, 9.8.3): what `record` says of a QP with sent messages stands for an acknowledgement
 //! of all that it has sent, and costs as much; what comes from the wire for such a QP is dropped. A send queue that goes on after
-//! an error is flushed first as far as it was told of WQEs, all at once.
+//! an error is flushed first as far as it was told of WQEs, in turns as any other; behind the last of these it starts anew, which
+//! `recovered` tells.
 //! A bind or an invalidation has no packet: it ends when it is the oldest, with whatever event finds it there, one of `record` at
 //! least. Where one stands in the list behind others, each acknowledgement looks at the message behind those that it completes.
 //!
@@ -88,6 +89,8 @@ pub struct Tracked {
     pub pause: Stream<Pause>,
     /// A message's place in the pool is free again.
     pub freed: Freed,
+    /// A send queue that goes on after an error has been flushed.
+    pub recovered: Sig,
     /// Counted events.
     pub counts: Counts,
 }
@@ -164,6 +167,8 @@ struct Row {
     paused: Sig,
     /// There may be a message without a packet behind the oldest.
     silent: Sig,
+    /// Goes on once it has been flushed.
+    recovers: Sig,
     tries: Sig,
     rnr_tries: Sig,
 }
@@ -297,8 +302,10 @@ pub fn track(
     let by = |name: &str| m.reg(&format!("by_{name}"), 1).reset(0);
     let (by_reset, by_init, by_answer, by_flush) = (by("reset"), by("init"), by("answer"), by("flush"));
     let (by_timeout, by_pause, by_work) = (by("timeout"), by("pause"), by("work"));
-    // Stands for an acknowledgement of all that was sent; it goes on after an error.
+    // Stands for an acknowledgement of all that was sent; it goes on after an error, once it is flushed.
     let (by_own, by_recover) = (by("own"), by("recover"));
+    let recover_psn = m.reg("recover_psn", 24).no_reset();
+    m.when(is_init & init.recovers, |m| m.set(&recover_psn, init.psn));
     let by_look = by("look");
     let psn = m.reg("psn", 24).no_reset();
     let source_ipv6 = m.reg("source_ipv6", 1).no_reset();
@@ -317,7 +324,7 @@ pub fn track(
     m.when(starts, |m| {
         m.set(&qp, chosen);
         m.set(&by_reset, is_reset);
-        m.set(&by_init, is_init);
+        m.set(&by_init, is_init & !init.recovers);
         m.set(&by_answer, is_answer | is_own);
         m.set(&by_own, is_own);
         m.set(&by_recover, is_init & init.recovers);
@@ -354,6 +361,7 @@ pub fn track(
         asked: bits(1),
         paused: bits(1),
         silent: bits(1),
+        recovers: bits(1),
         tries: bits(3),
         rnr_tries: bits(3),
     };
@@ -416,6 +424,7 @@ pub fn track(
     // Where nobody else acknowledges, all that was sent is.
     let newest = front.next_psn - 1;
     m.when(at_row & by_own, |m| m.set(&psn, newest));
+    m.when(at_row & by_work, |m| m.set(&psn, recover_psn));
 
     // An answer: is it for something sent, and what does it acknowledge?
     let kind = syndrome.slice(5, 3);
@@ -524,7 +533,7 @@ pub fn track(
     let flush_more = row.oldest_index.ne(row.until);
     let turn = m.reg("turn", clog2(u64::from(FLUSHED_AT_ONCE))).no_reset();
     let flushes = at_flush & flush_more & entry_room;
-    let ends_turn = flushes & turn.all() & !by_recover;
+    let ends_turn = flushes & turn.all();
     m.when(at_free, |m| m.set(&turn, 0)).otherwise_when(flushes, |m| m.set(&turn, turn + 1));
 
     // A failure: the oldest WQE ends with its cause.
@@ -547,9 +556,9 @@ pub fn track(
     let gone = !waits;
     let fails = at_fail & !gone & entry_room;
 
-    let ends_init = none & at_free & !by_recover;
+    let ends_init = none & at_free;
     // One that goes on has flushed first.
-    let recovers = at_flush & by_recover & !flush_more;
+    let recovers = at_flush & row.recovers & !flush_more;
     let begins_anew = (by_init & ends_init) | recovers;
     // Behind the last completion of the former life goes a mark.
     let marks = by_reset & ends_init;
@@ -664,7 +673,8 @@ pub fn track(
     // Until the list has been empty.
     m.when(settled, |m| m.set(&next.silent, !none & (row.silent | by_look)));
     let at_enlist = state.is(State::Enlist);
-    let is_flushed = at_enlist & by_flush & in_error;
+    m.assert(!(at_enlist & by_recover) | in_error, "only a queue in error goes on");
+    let is_flushed = at_enlist & (by_recover | (by_flush & in_error));
     m.when(fails | state.is(State::Fault) | is_flushed | resets, |m| m.set(&next.dead, 1));
     m.when(resets | begins_anew, |m| {
         m.set_all(&next, &row_shape.zeros());
@@ -675,16 +685,17 @@ pub fn track(
         m.set(&next.oldest_psn, psn);
     });
     m.when(begins_anew, |m| {
-        m.set(&next.oldest_index, until);
-        m.set(&next.until, until);
+        let index = m.mux(by_init, &until, &row.until);
+        m.set(&next.oldest_index, index);
+        m.set(&next.until, index);
     });
-    m.when(at_free & by_recover, |m| m.set(&next.until, until));
     // A QP is in the line once, whatever it was when it came there.
     m.when(is_flushed, |m| {
         m.set(&next.until, until);
         m.set(&next.flushing, 1);
+        m.set(&next.recovers, row.recovers | by_recover);
     });
-    let ends_work = (at_enlist & by_work) | (at_flush & !flush_more & !by_recover);
+    let ends_work = (at_enlist & by_work) | (at_flush & !flush_more);
     m.when(ends_work, |m| m.set(&next.flushing, 0));
     let enter = (is_flushed & !row.flushing) | ends_turn;
     let entering = Stream::new(m, "entering", enter, qp);
@@ -705,7 +716,7 @@ pub fn track(
     m.when(sweeping & qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     m.when(at_row, |m| {
         m.set(&state, State::Pop);
-        m.when(by_flush | by_work, |m| m.set(&state, State::Enlist));
+        m.when(by_flush | by_recover | by_work, |m| m.set(&state, State::Enlist));
         m.when(by_init | by_reset | (by_work & in_error), |m| m.set(&state, State::Free));
     });
     m.when(at_enlist, |m| m.set(&state, State::Idle));
@@ -726,7 +737,7 @@ pub fn track(
     m.when(faulted | abandons | (at_flush & !flush_more) | ends_turn, |m| m.set(&state, State::Idle));
     m.when(at_free & none, |m| {
         m.set(&state, State::Flush);
-        m.when((by_init & !by_recover) | resets, |m| m.set(&state, State::Idle))
+        m.when(by_init | resets, |m| m.set(&state, State::Idle))
             .otherwise_when(by_reset, |m| m.set(&state, State::Free));
     });
 
@@ -769,6 +780,7 @@ pub fn track(
         progress,
         pause,
         freed,
+        recovered: recovers,
         counts,
     }
 }

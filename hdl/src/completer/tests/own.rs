@@ -15,6 +15,7 @@ struct Own {
     next: Vec<(u32, u16)>,
     expected: Vec<Vec<(u16, u8, u8)>>,
     ghosts: u64,
+    recovered: u64,
 }
 
 impl Own {
@@ -22,8 +23,17 @@ impl Own {
         let cfg = config(256, 128);
         let Bench { sim, sources, sinks, random, .. } = bench_of(&cfg, seed, stall);
         let next = vec![(0, 0); QPS];
-        let mut own =
-            Own { sim, sources, sinks, random, stall, next, expected: vec![vec![]; QPS], ghosts: 0 };
+        let mut own = Own {
+            sim,
+            sources,
+            sinks,
+            random,
+            stall,
+            next,
+            expected: vec![vec![]; QPS],
+            ghosts: 0,
+            recovered: 0,
+        };
         for qp in 0..QPS {
             let service = if qp % 2 == 0 { Service::Uc } else { Service::Ud };
             let fields =
@@ -45,6 +55,7 @@ impl Own {
     fn step(&mut self) {
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
         self.ghosts += self.sim.get("counts_ghost");
+        self.recovered += self.sim.get("recovered");
     }
 
     fn start(&mut self, qp: usize, recovers: bool) {
@@ -55,7 +66,8 @@ impl Own {
             ("index", index.into()),
             ("recovers", recovers.into()),
         ]);
-        while self.sources[START].left() > 0 {
+        let recovered = self.recovered + u64::from(recovers);
+        while self.sources[START].left() > 0 || self.recovered < recovered {
             self.step();
         }
     }
@@ -201,4 +213,37 @@ fn a_send_queue_that_failed_is_flushed_and_goes_on_behind_that() {
             own.settle();
         }
     }
+}
+
+#[test]
+fn a_long_flush_before_a_queue_goes_on_holds_up_nobody_else() {
+    let mut own = Own::new(8, 0.0);
+    let failure = [("status", u128::from(WcStatus::LocProtErr.code())), ("cause", 0x84)];
+    own.report(0, true, &failure);
+    own.expected[0].push((0, WcStatus::LocProtErr.code(), 0x84));
+    own.settle();
+    own.state(0, QpState::Sqe);
+    let flushed = 2000;
+    own.expected[0].extend((1..=flushed).map(|index| (index, WcStatus::WrFlushErr.code(), 0)));
+    own.next[0].1 = 1 + flushed;
+    let (psn, index) = own.next[0];
+    let start = [("qp", 0), ("psn", psn.into()), ("index", index.into()), ("recovers", 1)];
+    own.sources[START].push_values(&start);
+    let mut others = 0;
+    for cycle in 1..=3 * u64::from(flushed) {
+        if own.recovered == 0 && cycle % 100 == 0 {
+            let index = own.next[1].1;
+            own.message(1, 1, true);
+            (0..60).for_each(|_| own.step());
+            let last = own.found()[1].last().copied();
+            assert_eq!(last, Some((index, 0, 0)), "cycle {cycle}: done at once");
+            others += 1;
+        }
+        own.step();
+    }
+    assert_eq!(own.recovered, 1);
+    assert!(others > 5, "{others} messages of another queue pair meanwhile");
+    own.state(0, QpState::Rts);
+    own.message(0, 1, true);
+    own.settle();
 }
