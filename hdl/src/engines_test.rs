@@ -48,6 +48,7 @@ fn schedule_elaborates() {
         let data = m.stream_in("data", &DmaReadData::of(cfg));
         m.stream_out("read", out.read);
         m.stream_out("flush", out.flush);
+        m.stream_out("overrun", out.overruns);
         m.output("waiting", &out.waiting);
         let fetched = fetch(m, cfg, out.grants, data);
         let forgotten = m.input_of("forgotten", &Released::of());

@@ -135,7 +135,8 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     writer_faults.connect(writer.faults);
     m.drive(&drained, m.delay("drained_now", &writer.drained));
     // What belongs to no CQ.
-    let reports = vec![link_changes(m, link_up), core.reports, writer.reports];
+    let mut reports = vec![link_changes(m, link_up), writer.reports];
+    reports.extend(core.reports);
     let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });
     let events = event(m, cfg, writer.notices, reports, cqs, eqs, bells.eq, port.clone());
     m.drive(&events_busy, events.busy);

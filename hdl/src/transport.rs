@@ -25,13 +25,13 @@ use crate::context::congestion::{self, congestion, CongestionControl, Gate};
 use crate::context::timer::Departed;
 use crate::host::event::Report;
 use crate::host::{AhEntry, SrqControl, SrqStatus};
-use crate::memory::{memory, Done, Operation, Tables};
+use crate::memory::{drain, memory, Done, Operation, Passage, Tables};
 use crate::requester::{
     commit, fetch, gather, launch, list, payload, schedule, segment, take_turns, Sources,
 };
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
-use crate::stream::Beat;
+use crate::stream::{fork, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
 use crate::tx::icrc::{append, FRAMES};
@@ -39,7 +39,9 @@ use crate::types::{
     reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Oldest,
     QpBroadcast, QpInit, SqDoorbell, SqStart, TableWrite,
 };
-use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_spec::queue::cqe::LocalCause;
+use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::wire::opcode::Opcode;
 
 /// What the host's blocks tell the transport.
@@ -135,8 +137,8 @@ pub struct Transport {
     pub faults: Vec<Stream<Sig>>,
     /// Ends of removals.
     pub removed: Done,
-    /// Shared receive queues that run low.
-    pub reports: Stream<Report>,
+    /// Shared receive queues that run low, and send queues that are overrun.
+    pub reports: Vec<Stream<Report>>,
     /// The shared receive queue that is asked for.
     pub status: SrqStatus,
     /// A shared receive queue that was destroyed may still be read.
@@ -215,6 +217,15 @@ pub fn transport(
         plenty,
         gate.clone(),
     );
+    // The queue pair ends, and the host is told.
+    let mut overruns = fork(m, 2, scheduled.overruns).into_iter();
+    let mut overrun = || overruns.next().expect("a fault and a report");
+    let overrun_fault = overrun();
+    let overrun_report = overrun().map(|qp| Report {
+        kind: lit(8, EventKind::QpFatal.code()),
+        object: qp.zext(24),
+        cause: lit(8, LocalCause::Overrun.code()),
+    });
     let fetched = fetch(m, cfg, scheduled.grants, data.wqes);
     let forgotten = m.wire_of("forgotten", &crate::requester::Released::of());
     let released = m.wire("released", crate::requester::BANKS);
@@ -256,6 +267,8 @@ pub fn transport(
     m.drive(&plenty, committed.plenty);
     ask_r.connect(committed.lookup);
     operate_r.connect(committed.operations);
+    let reading = Passage { enters: committed.reading, leaves: committed.ends.fire() };
+    let reads_payload = vec![committed.looked_up, reading];
     let outgoing = payload(m, cfg, data.payload, committed.ends, cleared);
     m.drive(&payload_taken, outgoing.taken);
     let launched =
@@ -294,6 +307,12 @@ pub fn transport(
         reply_data: data.replies,
     };
     let responded = responder(m, cfg, broadcast.clone(), input);
+    let ways = vec![reads_payload, responded.accesses, responded.reply_accesses];
+    let reads = 2 * (cfg.payload_buffer_bytes / cfg.beat_bytes).max(512);
+    let most = [vec![127, reads], vec![127, 63], vec![127, reads, 127]];
+    let mut faults = responded.faults;
+    faults.push(overrun_fault);
+    let removed = drain(m, &most, operated[2].clone(), ways);
     ask_s.connect(responded.lookup);
     ask_a.connect(responded.reply_lookup);
     operate_s.connect(responded.operations);
@@ -383,9 +402,9 @@ pub fn transport(
         writes: vec![responded.write, responded.atomic_write],
         completions: std::iter::once(tracked.completions).chain(responded.completions).collect(),
         send_faults: tracked.faults,
-        faults: responded.faults,
-        removed: operated[2].clone(),
-        reports: responded.reports,
+        faults,
+        removed,
+        reports: vec![responded.reports, overrun_report],
         status: responded.status,
         busy: responded.busy,
         events,
@@ -458,7 +477,9 @@ mod tests {
                     m.stream_out(&format!("fault{i}"), fault);
                 }
                 m.output("events", &out.events);
-                m.stream_out("report", out.reports);
+                for (i, report) in out.reports.into_iter().enumerate() {
+                    m.stream_out(&format!("report{i}"), report);
+                }
                 m.output("status", &out.status);
                 m.output("removed", &out.removed);
                 m.output("busy", &out.busy);

@@ -151,7 +151,6 @@ fn a_compare_that_fails_writes_nothing() {
 
 /// When a region is deregistered, no access by its key is in progress (IBTA 11.2.8.4, 10.6.6.2.1).
 #[test]
-#[ignore = "the card answers while WRITEs that it has looked up are still on their way"]
 fn nothing_is_written_to_a_region_that_is_deregistered() {
     for wait in (0..1_500).step_by(20) {
         let card = Alone::new("generic-8b", 250);

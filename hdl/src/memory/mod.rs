@@ -6,12 +6,14 @@
 //!                                                         ^     |
 //!  keys, made and cleared by commands ------+       write |     | entry
 //!  binds, invalidations, removals of keys --+-> operate --+ <---+
-//!                                                  +------------------> done
+//!                                                  +------------------> done; of removals by drain, behind what was looked up before
 //! ```
 
+mod drain;
 mod operate;
 mod translate;
 
+pub use drain::{drain, Passage};
 pub use operate::{operate, Done, KeyRead, Operated, Operation, OperationKind};
 pub(crate) use translate::{next_page, to_page_end};
 pub use translate::{translate, Lookup, Translated, Translation};

@@ -28,7 +28,7 @@
 //! told.
 
 use crate::config::RnicConfig;
-use crate::memory::{Done, Lookup, Operation, OperationKind, Translation};
+use crate::memory::{Done, Lookup, Operation, OperationKind, Passage, Translation};
 use crate::requester::gather::Part;
 use crate::requester::join::Fit;
 use crate::requester::list::MAX_SGES;
@@ -155,6 +155,10 @@ pub struct Committed {
     pub plenty: Sig,
     /// A packet was sent again.
     pub again: Sig,
+    /// Pieces that are looked up.
+    pub looked_up: Passage,
+    /// A read has been asked for.
+    pub reading: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -444,6 +448,7 @@ pub fn commit(
         End { qp: packet.qp, index: packet.index, last: pieces.last, fit: Fit::plan(from, to, pieces.bytes) };
     let ends = Stream::new(m, "ends", can & good & reads, end);
     m.drive(&end_room, ends.ready);
+    let ends_enter = ends.fire();
     let ends = deep_fifo(&m.label("ends"), capacity, ends);
     let turn = Turn { inline: pending.inline, skip: !good };
     let turns = Stream::new(m, "turns", go & (pending.inline | pays), turn);
@@ -523,7 +528,9 @@ pub fn commit(
     m.set_all(&bar_write, &bar_now);
     m.discard(&unbarred.psn);
     let again = go & good & !packet.fresh;
-    Committed { lookup, operations, read, ends, turns, packets, reports, plenty, again }
+    let looked_up = Passage { enters: asked, leaves: answers.fire() };
+    let reading = ends_enter;
+    Committed { lookup, operations, read, ends, turns, packets, reports, plenty, again, looked_up, reading }
 }
 
 #[cfg(test)]

@@ -33,12 +33,17 @@ impl Ring {
         Ring { base: bits(64), log2: bits(4), stride: bits(2) }
     }
 
+    /// The bits of an index that say which WQE of the queue it is.
+    pub fn indices(&self) -> Sig {
+        let bits: Vec<Sig> = (0..16).map(|bit| self.log2.gt(bit)).collect();
+        cat(&bits)
+    }
+
     /// The piece that begins with the WQE at a free-running index. A page holds 64 units, and the queue a power of two of WQEs:
     /// what is left of both shows in the low bits of the index, and the fewer bits mean the smaller rest.
     pub fn piece(&self, m: &Scope, index: Sig, most: Sig) -> Piece {
         let in_page = cat(&[lit(3, 7), self.stride.ne(3), !self.stride.bit(1), self.stride.eq(0)]);
-        let in_queue: Vec<Sig> = (0..16).map(|bit| self.log2.gt(bit)).collect();
-        let in_queue = cat(&in_queue);
+        let in_queue = self.indices();
         let behind_first = !index.trunc(6) & in_page & in_queue.trunc(6);
         let units = (index & in_queue).zext(19).shl_by(self.stride);
         Piece {

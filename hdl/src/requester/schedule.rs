@@ -32,6 +32,9 @@
 //! line too, and comes back when that wakes it. A QP in the error state, its send queue's own included, is handed to the completer to be flushed; one that may not
 //! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
 //!
+//! A doorbell that tells of more WQEs than the queue has places for, or of fewer than before, changes nothing: the queue is overrun, which is
+//! told once, and ends the QP. WQEs that the host has written over others are not fetched behind that.
+//!
 //! The start of a QP goes the way of its WQEs, as a grant without any: behind everything of its former life, through all
 //! blocks of the requester to the completer. It is taken from its giver when `started` says that it has arrived.
 //! One that goes on after an error of its send queue begins behind what it has been told up to then; that is flushed, and nothing
@@ -43,7 +46,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Gate;
 use crate::context::resets;
 use crate::requester::ring::{least, Ring};
-use crate::stream::{fifo, prompt_fifo};
+use crate::stream::{fifo, gather, prompt_fifo, Flagged, Forget};
 use crate::types::{
     DmaReadRequest, Oldest, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
 };
@@ -126,6 +129,8 @@ pub struct Scheduled {
     pub flush: Stream<Flush>,
     /// Who else wants to send.
     pub waiting: Waiting,
+    /// QPs whose send queue the host has overrun.
+    pub overruns: Stream<Sig>,
 }
 
 /// Whether a QP that sends keeps others from it.
@@ -357,6 +362,12 @@ pub fn schedule(
     let flushes = m.delay("flushes", &(in_error & !(recovering & recovered.eq(qp))));
     // What was answered since it was told has kicked already.
     let limits = m.delay("limits", &(limited & answered.eq(reads)));
+    // A doorbell: one more than the queue has bits for, counted from behind the oldest, or a step back.
+    let newest = index - oldest_index - 1;
+    let too_many = !newest.all() & (newest & !queue.indices()).any();
+    let too_few = (index - row.producer).bit(15);
+    let refused = m.delay("refused", &(too_many | too_few));
+    let dies = m.delay("dies", &qp_state.ne(QpState::Err.code()));
     m.when(at_row, |m| m.set(&state, State::Grant));
 
     // The grant's cycle. Who took the room that it began with? Nobody: only grants do.
@@ -403,7 +414,7 @@ pub fn schedule(
     let joins = !row.queued & !kind_grant & !kind_clear & !kind_start;
     m.set_all(&next, &row);
     m.set(&next.queued, m.mux(kind_grant, &stays, &(row.queued | !(kind_clear | kind_start))));
-    m.when(kind_doorbell, |m| m.set(&next.producer, index));
+    m.when(kind_doorbell & !refused, |m| m.set(&next.producer, index));
     m.when(kind_resume, |m| {
         m.set(&next.fetch, index);
         m.set(&next.held, hold);
@@ -430,6 +441,13 @@ pub fn schedule(
     });
     m.drive(&row_write, done | sweeping);
 
+    // Told once, and not of a life that has ended.
+    let overrun = done & kind_doorbell & refused & dies;
+    let overrun = Stream::new(m, "overrun", overrun, Flagged { row: qp, flags: lit(1, 1) });
+    m.assert(!overrun.valid | overrun.ready, "who gathers waits for nobody");
+    let forget = Forget { valid: done & kind_clear, row: qp };
+    let overruns = gather(&m.label("overruns"), cfg.qps, overrun, forget).map(|overrun| overrun.row);
+
     // The line has a place for every QP, and each stands in it once: it never fills.
     let enter = done & (joins | stays);
     let entering = Stream::new(m, "entering", enter, qp);
@@ -444,7 +462,7 @@ pub fn schedule(
     m.when(granted.fire(), |m| m.set(&begun, 0)).otherwise_when(begins, |m| m.set(&begun, 1));
     m.set(&others, others + (go & differs).zext(5) - begins.zext(5));
     let waiting = Waiting { any: line.valid, head: line.payload, others: in_line.gt(1) | others.ne(0) };
-    Scheduled { read, grants: granted, flush, waiting }
+    Scheduled { read, grants: granted, flush, waiting, overruns }
 }
 
 #[cfg(test)]

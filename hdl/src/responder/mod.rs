@@ -42,7 +42,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Marked;
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
-use crate::memory::{self, Lookup, Operation, Translation};
+use crate::memory::{self, Lookup, Operation, Passage, Translation};
 use crate::stream::{fifo, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit};
@@ -111,6 +111,10 @@ pub struct Responder {
     pub status: SrqStatus,
     /// A shared receive queue that was destroyed may still be read.
     pub busy: Sig,
+    /// What passes on its way from a lookup to memory.
+    pub accesses: Vec<Passage>,
+    /// Likewise, for responses.
+    pub reply_accesses: Vec<Passage>,
     /// Requests that met congestion.
     pub marked: Marked,
     /// Counted events.
@@ -169,6 +173,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let both = cut.pieces.valid & admitted.addresses.valid;
     let piece = Piece { address: admitted.addresses.payload, bytes: cut.pieces.payload };
     let pieces = Stream::new(m, "pieces", both, piece);
+    let looked_up = Passage { enters: cut.lookup.fire(), leaves: pieces.fire() };
     cut.pieces.accept(both & pieces.ready);
     admitted.addresses.accept(both & pieces.ready);
     let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands, input.values);
@@ -197,6 +202,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         reports: shared.reports,
         status: shared.status,
         busy: receives.busy,
+        accesses: vec![looked_up, placed.writing],
+        reply_accesses: replied.accesses,
         marked: checked.marked,
         counts: admitted.counts,
         reply_counts: replied.counts,

@@ -19,6 +19,7 @@
 //! Reset: idle.
 
 use crate::config::RnicConfig;
+use crate::memory::Passage;
 use crate::responder::order::{Operands, Outcome, Piece};
 use crate::responder::reply::{Kind, Reply, Served};
 use crate::stream::{fifo, fork, realign, Beat, Realign};
@@ -151,6 +152,8 @@ pub struct Placed {
     pub completions: Stream<Completion>,
     /// What became of each answer.
     pub outcomes: Stream<Outcome>,
+    /// Pieces that are being written.
+    pub writing: Passage,
 }
 
 /// The placer. `pieces`: those of all packets, in order.
@@ -248,6 +251,7 @@ pub fn place(
     let target = Target { piece, last: last_piece };
     let target = Stream::new(m, "target", both & cuts.write & command_room, target);
     m.drive(&target_room, target.ready);
+    let aimed = target.fire();
     let piece_goes = both & ((command_room & target_room) | !cuts.write);
     pieces.accept(piece_goes);
     cuts.accept(piece_goes & last_piece);
@@ -317,5 +321,6 @@ pub fn place(
     m.set(&resulted, ready & !closes & (resulted | outcome.fire()));
     m.set(&ended, ended + packet_written.zext(finished_bits) - (closes & endings.write).zext(finished_bits));
     let outcomes = fifo(&m.label("outcomes"), 4, outcome);
-    Placed { write, replies: answer, unused, completions: completion, outcomes }
+    let writing = Passage { enters: aimed, leaves: written };
+    Placed { write, replies: answer, unused, completions: completion, outcomes, writing }
 }

@@ -232,7 +232,7 @@ impl<'a, 'b> Game<'a, 'b> {
                 let most = self.rng.random_range(1..4);
                 self.stage.post_sends(&mut self.judge, i, most)?;
             }
-            8 if self.judge.strict && self.rng.random_range(0..4) == 0 => {
+            8 if self.rng.random_range(0..4) == 0 => {
                 self.stage.deregister()?;
                 self.look()?;
                 self.stage.deregistered(&mut self.judge, &self.wire);

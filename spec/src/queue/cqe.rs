@@ -131,6 +131,8 @@ crate::table::codes! {
     AddressHandle = 0x8e, "ADDRESS_HANDLE";
     /// Atomic on an address that is not a multiple of 8, or not of 8 bytes.
     Alignment = 0x8f, "ALIGNMENT";
+    /// A doorbell told of more WQEs than the queue holds beside those that are not completed, or of fewer than before.
+    Overrun = 0x90, "OVERRUN";
 }
 
 crate::table::layout! {

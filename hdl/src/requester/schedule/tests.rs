@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 
 mod again;
 mod gate;
+mod overrun;
 mod plain;
 mod recover;
 
@@ -28,6 +29,7 @@ const KICK: usize = 3;
 const READ: usize = 0;
 const GRANT: usize = 1;
 const FLUSH: usize = 2;
+const OVERRUN: usize = 3;
 
 /// Cycles from the look at a QP's row until its grant is seen, where nobody stalls.
 const LATENCY: usize = 4;
@@ -89,6 +91,7 @@ fn sinks(cfg: &RnicConfig) -> Vec<Sink> {
         Sink::new("read", &DmaReadRequest::of()),
         Sink::new("grant", &Grant::of(cfg)),
         Sink::new("flush", &Flush::of(cfg)),
+        Sink::new("overrun", &bits(cfg.qp_bits())),
     ]
 }
 
@@ -144,6 +147,7 @@ impl Bench {
             m.stream_out("grant", out.grants);
             m.stream_out("flush", out.flush);
             m.output("waiting", &out.waiting);
+            m.stream_out("overrun", out.overruns);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();

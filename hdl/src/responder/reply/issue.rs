@@ -21,7 +21,7 @@
 use super::atomic::{Place, ATOMICS};
 use super::cut::{About, Candidate, Work};
 use crate::config::RnicConfig;
-use crate::memory::{next_page, to_page_end, Lookup, Translation};
+use crate::memory::{next_page, to_page_end, Lookup, Passage, Translation};
 use crate::stream::{deep_fifo, fifo};
 use crate::types::DmaReadRequest;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
@@ -79,6 +79,12 @@ pub(super) struct Issued {
     pub(super) departures: Stream<Departure>,
     /// Where the atomics are that were granted.
     pub(super) places: Stream<Place>,
+    /// What is being looked up.
+    pub(super) looked_up: Passage,
+    /// A read has been asked for.
+    pub(super) reading: Sig,
+    /// An atomic has been granted.
+    pub(super) granted: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -191,6 +197,7 @@ pub(super) fn issue(
     let place = Place { address: answers.address.slice(3, 61), written };
     let places = Stream::new(m, "place", go & is_atomic & granted, place);
     m.assert(!places.valid | places.ready, "every atomic has a place");
+    let granted_atomic = places.fire();
     let places = fifo(&m.label("places"), ATOMICS, places);
     let carries = granted & about.is(Work::Read) & about.bytes.ne(0);
     let departure =
@@ -209,5 +216,6 @@ pub(super) fn issue(
     let freed_room = room + taken.zext(room_bits);
     m.set(&room, m.mux(go & carries, &(freed_room - pending.beats), &freed_room));
     m.assert(room.le(capacity), "the buffer gives back what it was given");
-    Issued { lookup, read, ends, departures, places }
+    let looked_up = Passage { enters: lookup.fire(), leaves: answers.fire() };
+    Issued { lookup, read, ends, departures, places, looked_up, reading: reads, granted: granted_atomic }
 }

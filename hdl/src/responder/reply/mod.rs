@@ -53,7 +53,7 @@ pub use order::{places_shared, Served};
 
 use crate::config::RnicConfig;
 use crate::host::dma::{write_entry, EntryWrite};
-use crate::memory::{Lookup, Translation};
+use crate::memory::{Lookup, Passage, Translation};
 use crate::stream::{arbiter, deep_fifo, fifo};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, TxPacket};
@@ -197,6 +197,8 @@ pub struct Replied {
     pub ended: Stream<Sig>,
     /// A new READ or atomic is done with.
     pub served: Served,
+    /// What passes on its way from a lookup to memory.
+    pub accesses: Vec<Passage>,
     /// Counted events.
     pub counts: Counts,
 }
@@ -223,6 +225,9 @@ pub fn reply(
     let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone());
     m.drive(&freed, cut.freed);
     let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
+    let (looked_up, ends) = (issued.looked_up.clone(), issued.ends.fire());
+    let reading = Passage { enters: issued.reading, leaves: ends };
+    let computing = Passage { enters: issued.granted, leaves: issued.places.fire() };
     let collected = collect::collect(m, cfg, data, issued.ends, passes);
     m.drive(&taken, collected.taken);
     let (result, results) = m.later("result", &atomic::Outcome::of());
@@ -252,6 +257,7 @@ pub fn reply(
         faults: departed.faults,
         ended,
         served: ordered.served,
+        accesses: vec![looked_up, reading, computing],
         counts: Counts {
             reads: ordered.reads,
             atomics: ordered.atomics,

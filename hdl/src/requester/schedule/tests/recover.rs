@@ -32,6 +32,13 @@ impl Bench {
 #[test]
 fn what_is_told_before_it_goes_on_is_flushed_and_what_is_told_after_is_sent() {
     let mut bench = Bench::asleep(31);
+    bench.sim.set("broadcast_attributes_entry_sq_log2", 5);
+    for qp in 0..QPS {
+        bench.sim.set("broadcast_attributes_index", qp as u64);
+        bench.sim.set("broadcast_attributes_enable", 1);
+        bench.pass();
+    }
+    bench.sim.set("broadcast_attributes_enable", 0);
     bench.set_to(3, QpState::Sqe);
     bench.rings(3, 7);
     bench.rings(3, 9);
