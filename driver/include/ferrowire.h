@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x08ef57b69b5ea329ull
+#define FW_LAYOUT_HASH 0x9fc8cc3e096495fcull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -1877,6 +1877,7 @@
 #define FW_LOCAL_CAUSE_READ_DEPTH 0x8du
 #define FW_LOCAL_CAUSE_ADDRESS_HANDLE 0x8eu
 #define FW_LOCAL_CAUSE_ALIGNMENT 0x8fu
+#define FW_LOCAL_CAUSE_OVERRUN 0x90u
 
 /* What an event reports. */
 #define FW_EVENT_KIND_COMPLETION 0x00u

@@ -2,13 +2,14 @@
 //! [`MemoryRegion`]: memory that work requests and peers may name by a key (IBTA 10.6).
 
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use ferrowire_spec::queue::command::reg_mr::RegMr;
 use ferrowire_spec::queue::CommandOpcode;
 
 use crate::access::AccessFlags;
 use crate::bus::{BusError, DmaMapping};
+use crate::context::Device;
 use crate::error::{Error, Result};
 use crate::handle::OwnedDma;
 use crate::pd::{Pd, ProtectionDomain};
@@ -47,16 +48,51 @@ impl PageSize {
 /// Registered memory.
 ///
 /// `Send` and `Sync`; holds its memory and its protection domain. Dropping it takes the rights back: when the card has
-/// answered, no access by the key is in progress. Should the card not answer, the memory stays mapped as long as the bus.
+/// answered, no access by the key is in progress. While memory windows are bound to it, the card keeps the rights: then the memory
+/// stays registered until the last window is freed, or the domain is given back. Should the card not answer, the memory stays mapped.
 pub struct MemoryRegion {
     pd: Arc<Pd>,
     memory: HostMemory,
     key: u32,
     address: u64,
     access: AccessFlags,
-    mtt: (u64, u64),
     /// None once deregistered.
-    mapping: Option<DmaMapping>,
+    registration: Option<Registration>,
+}
+
+/// What a region has taken of the card and of the bus.
+pub(crate) struct Registration {
+    key: u32,
+    mtt: (u64, u64),
+    mapping: DmaMapping,
+}
+
+impl Registration {
+    /// Takes the rights back. What the card keeps comes back with its error.
+    fn end(self, device: &Device) -> std::result::Result<(), (Error, Option<Self>)> {
+        if let Err(error) = device.commands.simple(CommandOpcode::DeregMr, self.key) {
+            return Err((error, Some(self)));
+        }
+        give_back(device, self.key, self.mtt);
+        device.bus.with(|b| b.dma_unmap(self.mapping)).map_err(|error| (error.into(), None))
+    }
+}
+
+/// Regions that their owners have given up while the card still kept them: windows were bound, or it did not answer.
+#[derive(Default)]
+pub(crate) struct Leftovers(Mutex<Vec<Registration>>);
+
+impl Leftovers {
+    fn push(&self, registration: Registration) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).push(registration);
+    }
+
+    /// Tries once more to give them back.
+    pub(crate) fn retry(&self, device: &Device) {
+        let mut left = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let tried = std::mem::take(&mut *left);
+        left.extend(tried.into_iter().filter_map(|registration| registration.end(device).err()?.1));
+    }
 }
 
 impl fmt::Debug for MemoryRegion {
@@ -128,29 +164,32 @@ impl MemoryRegion {
     /// Takes the rights back, and says whether that worked.
     ///
     /// # Errors
-    /// `Command` when the card refuses, `Timeout` when it does not answer: then the memory stays mapped.
+    /// `Command` when the card refuses: with `Busy`, memory windows are bound to the region, and its rights end when the last of them is
+    /// freed. `Timeout` when it does not answer: then the memory stays mapped.
     pub fn destroy(mut self) -> Result<()> {
         self.deregister()
     }
 
     fn deregister(&mut self) -> Result<()> {
-        let Some(mapping) = self.mapping.take() else { return Ok(()) };
-        let device = &self.pd.device;
-        device.commands.simple(CommandOpcode::DeregMr, self.key)?;
-        give_back(&self.pd, self.key, self.mtt);
-        Ok(device.bus.with(|b| b.dma_unmap(mapping))?)
+        let Some(registration) = self.registration.take() else { return Ok(()) };
+        registration.end(&self.pd.device).map_err(|(error, registration)| {
+            if let Some(registration) = registration {
+                self.pd.leftovers.push(registration);
+            }
+            error
+        })
     }
 }
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
-        // A region that the card does not give back keeps its key, its entries and its mapping.
+        // A region that the card does not give back keeps its key, its entries and its mapping, until it does.
         let _ = self.deregister();
     }
 }
 
-fn give_back(pd: &Pd, key: u32, (first, count): (u64, u64)) {
-    pd.device.tables(|t| {
+fn give_back(device: &Device, key: u32, (first, count): (u64, u64)) {
+    device.tables(|t| {
         t.keys.give_back(key);
         t.mtt.give_back(first, count);
     });
@@ -231,7 +270,8 @@ impl ProtectionDomain {
         let (pd, memory) = (Arc::clone(&self.pd), memory.clone());
         match result {
             Ok((key, mtt)) => {
-                Ok(MemoryRegion { pd, memory, key, address, access, mtt, mapping: Some(mapping) })
+                let registration = Some(Registration { key, mtt, mapping });
+                Ok(MemoryRegion { pd, memory, key, address, access, registration })
             }
             Err(error) => {
                 if !error.is_unanswered() {
@@ -304,7 +344,7 @@ impl ProtectionDomain {
                 if error.is_unanswered() {
                     list.leak();
                 } else {
-                    give_back(&self.pd, key, mtt);
+                    give_back(device, key, mtt);
                 }
                 Err(error)
             }

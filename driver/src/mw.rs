@@ -23,7 +23,7 @@ const OPERATION: &str = "bind window";
 /// peer that keeps an old one has nothing.
 ///
 /// `Send` and `Sync`; holds its protection domain. Dropping it takes the rights back. A region stays registered as long as windows are
-/// bound to it: unbind or drop them first (11.2.8.5).
+/// bound to it, though it is dropped before them (11.2.8.5).
 pub struct MemoryWindow {
     pd: Arc<Pd>,
     key: u32,
@@ -112,6 +112,8 @@ impl MemoryWindow {
         let device = &self.pd.device;
         device.commands.simple(CommandOpcode::FreeMw, self.key)?;
         device.tables(|t| t.keys.give_back(self.key));
+        // A region may have waited for it.
+        self.pd.leftovers.retry(device);
         Ok(())
     }
 }

@@ -7,17 +7,21 @@ use ferrowire_spec::queue::CommandOpcode;
 
 use crate::context::{Context, Device};
 use crate::error::{Error, Result};
+use crate::mr::Leftovers;
 
 /// The domain itself, held by all that belongs to it.
 pub(crate) struct Pd {
     pub(crate) device: Arc<Device>,
     pub(crate) number: u32,
+    /// Regions that the card has kept so far.
+    pub(crate) leftovers: Leftovers,
     live: bool,
 }
 
 impl Pd {
     fn free(&mut self) -> Result<()> {
         if std::mem::take(&mut self.live) {
+            self.leftovers.retry(&self.device);
             self.device.commands.simple(CommandOpcode::FreePd, self.number)?;
             self.device.tables(|t| t.pds.give_back(self.number));
         }
@@ -71,7 +75,9 @@ impl Context {
         let number =
             device.take("alloc_pd", "protection domains", device.capabilities.max_pd, |t| &mut t.pds)?;
         match device.commands.simple(CommandOpcode::AllocPd, number) {
-            Ok(_) => Ok(ProtectionDomain { pd: Arc::new(Pd { device, number, live: true }) }),
+            Ok(_) => Ok(ProtectionDomain {
+                pd: Arc::new(Pd { device, number, leftovers: Leftovers::default(), live: true }),
+            }),
             Err(error) => {
                 if !error.is_unanswered() {
                     device.tables(|t| t.pds.give_back(number));

@@ -689,6 +689,11 @@ fn a_region_that_the_card_keeps_stays_mapped() {
     let error = b.target.destroy().unwrap_err();
     assert!(matches!(error, Error::Command { operation: CommandOpcode::DeregMr, .. }), "{error}");
     assert_eq!(b.mock.card().map.len(), mapped);
+    // With the domain it is tried once more.
+    let mock = b.mock.clone();
+    drop((b.qp, b.source, b.cq, b.pd));
+    let of = |card: &Card| card.log.iter().rev().take(2).map(|(op, _)| *op).collect::<Vec<_>>();
+    assert_eq!(of(&mock.card()), [CommandOpcode::FreePd, CommandOpcode::DeregMr]);
 }
 
 #[test]

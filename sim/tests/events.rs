@@ -2,12 +2,13 @@
 //! Completion queues that are armed and overrun, and their events, through the driver, the Verilated cards and the wire.
 
 use ferrowire::{
-    AccessFlags, Coded, Completion, CompletionQueue, Error, Event, EventKind, EventQueue, QpInitAttr,
-    QpState, QueuePair, RemoteAddress, SendWr, TrafficCounter, WcStatus,
+    AccessFlags, Bus, Coded, Completion, CompletionQueue, Error, Event, EventKind, EventQueue, LocalCause,
+    QpInitAttr, QpState, QueuePair, RemoteAddress, SendWr, TrafficCounter, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{Connection, Pair, PairOptions};
+use ferrowire_spec::queue::doorbell::{self, sq::SqDoorbell};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -210,6 +211,50 @@ fn an_overrun_ends_the_queue_pair_and_is_told() {
             batch.ring().unwrap();
             let done = bench.pair.a.wait(&bench.pair.world, 1, LIMIT).unwrap();
             assert!(done[0].is_success());
+        }
+    }
+}
+
+/// Rings a send queue's doorbell with whatever producer, as a host that does not count would.
+fn ring(pair: &Pair, qpn: u32, producer: u16) {
+    let word = SqDoorbell { qpn, producer, ..SqDoorbell::default() };
+    let value = u64::from_le_bytes(word.to_bytes().unwrap());
+    pair.world.bus(0).doorbell(doorbell::address(0, doorbell::SQ), value).unwrap();
+}
+
+#[test]
+fn a_send_queue_that_is_overrun_ends_and_says_so() {
+    for config in CONFIGS {
+        for (posted, producer) in [(0, 65), (3, 68), (3, 0xffff), (3, 2)] {
+            let mut eq = None;
+            let mut bench = bench(config, 20, |pair| {
+                eq = Some(pair.a.context.create_async_eq(8).unwrap());
+                pair.a.context.create_cq(128).unwrap()
+            });
+            let eq = eq.unwrap();
+            bench.post(posted);
+            let mut some = [Completion::default(); 128];
+            bench.pair.world.lock().run(3000);
+            assert_eq!(bench.cq.poll(&mut some), Ok(posted), "{config}");
+            let frames = bench.pair.world.lock().link(0).frames();
+            ring(&bench.pair, bench.qp.number(), producer);
+            let overrun = Event {
+                kind: Coded::Known(EventKind::QpFatal),
+                object: bench.qp.number(),
+                cause: LocalCause::Overrun.code(),
+                lost: false,
+            };
+            assert_eq!(bench.wake(&eq), [overrun], "{config}, producer {producer} of {posted}");
+            bench.none(&eq);
+            assert_eq!(bench.qp.query().unwrap().state, QpState::Err, "{config}");
+            assert_eq!(bench.pair.world.lock().link(0).frames(), frames, "{config}: nothing was sent");
+            assert_eq!(bench.cq.poll(&mut some), Ok(0), "{config}: what was not told is not flushed");
+            // Others go on.
+            let (mut other, _peer) = bench.pair.connect(&Connection::default()).unwrap();
+            let mut batch = other.start_post_send();
+            batch.post(&SendWr::write(7, &[bench.from.sge(0, 64)], bench.to.remote(0)).signaled()).unwrap();
+            batch.ring().unwrap();
+            assert!(bench.pair.a.wait(&bench.pair.world, 1, LIMIT).unwrap()[0].is_success());
         }
     }
 }

@@ -235,6 +235,14 @@ fn a_region_with_windows_stays_and_a_window_is_of_no_use_to_others() {
         // One window less, both less.
         let refused = to.destroy().unwrap_err();
         assert!(matches!(refused, Error::Command { .. }), "{refused}");
+        // The card keeps it until the last of its windows goes.
+        let mapped = || pair.world.lock().card(1).host().map().len();
+        let before = mapped();
+        let last = windows.pop().unwrap();
+        drop(windows);
+        assert_eq!(mapped(), before);
+        drop(last);
+        assert_eq!(mapped(), before - 1);
         let to = memory(&pair.b, 4096);
         let mut one = pair.b.pd.alloc_window().unwrap();
         let mut two = pair.b.pd.alloc_window().unwrap();
