@@ -147,7 +147,8 @@ pub(crate) struct Wire {
 pub enum Style {
     /// The tool's choice.
     Auto,
-    /// Block RAM: only clocked reads.
+    /// Block RAM: only clocked reads. One of few rows and bits becomes LUT RAM with an output register, which behaves alike:
+    /// a table whose rows follow a configuration need not look how many there are.
     Block,
     /// LUT RAM.
     Distributed,
@@ -189,6 +190,23 @@ pub(crate) struct Mem {
     pub writes: Vec<WritePort>,
     /// Read from another domain than it is written in.
     pub crossing: bool,
+}
+
+/// Rows up to which LUT RAM costs a LUT or two a bit, and bits of a sixteenth of the smallest block RAM of common parts.
+const FEW_ROWS: u32 = 32;
+const FEW_BITS: u32 = 18 * 1024 / 16;
+
+impl Mem {
+    /// How the Verilog asks the tools to build it: block RAM that would stay all but empty is LUT RAM. LUT RAM has one
+    /// write port, which writes whole words.
+    pub fn built_as(&self) -> Style {
+        let small = self.depth <= FEW_ROWS && self.depth * self.width <= FEW_BITS;
+        let simple = matches!(self.writes.as_slice(), [write] if write.lanes.is_none());
+        if self.style == Style::Block && small && simple {
+            return Style::Distributed;
+        }
+        self.style
+    }
 }
 
 /// What a property asks for.

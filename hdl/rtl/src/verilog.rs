@@ -810,7 +810,7 @@ impl<'a> Printer<'a> {
             }
             let name = self.claim(&mem.name);
             let mut attributes = Vec::new();
-            match mem.style {
+            match mem.built_as() {
                 Style::Auto => {}
                 Style::Block => attributes.push("ram_style = \"block\""),
                 Style::Distributed => attributes.push("ram_style = \"distributed\""),

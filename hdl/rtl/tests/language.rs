@@ -3,7 +3,7 @@
 
 use ferrowire_rtl::{
     async_fifo, bits, build, lit, module, Bits, Bundle, Collision, Fsm, Interface, Netlist, Scope, Sig, Sim,
-    Stream,
+    Stream, Style,
 };
 
 fn sim(body: impl FnOnce(&Scope)) -> Sim {
@@ -148,6 +148,28 @@ fn of_two_writers_of_one_word_the_later_declared_wins() {
     sim.set("both", 1);
     sim.tick();
     assert_eq!((sim.get("q"), sim.get("fresh")), (2, 2));
+}
+
+#[test]
+fn block_ram_that_would_stay_all_but_empty_is_lut_ram_in_the_verilog() {
+    let style = |depth: u32, width: u32, lanes: bool| {
+        let netlist = build("top", |m| {
+            let addr = m.input("addr", depth.trailing_zeros());
+            let (data, enables) = (m.input("data", width), m.input("enables", 2));
+            let mem = m.mem("mem", depth, &bits(width)).style(Style::Block).build();
+            match lanes {
+                true => mem.write_lanes(lit(1, 1), addr, &data, enables, width / 2),
+                false => mem.write(enables.any(), addr, &data),
+            }
+            m.output("q", &mem.read(m, lit(1, 1), addr, Collision::Old));
+        });
+        let verilog = netlist.unwrap().verilog();
+        ["block", "distributed"].into_iter().find(|s| verilog.contains(&format!("ram_style = \"{s}\"")))
+    };
+    assert_eq!(style(16, 72, false), Some("distributed"));
+    assert_eq!(style(16, 74, false), Some("block"), "too many bits");
+    assert_eq!(style(64, 2, false), Some("block"), "too many rows");
+    assert_eq!(style(16, 72, true), Some("block"), "LUT RAM writes whole words");
 }
 
 #[derive(Clone, Copy, Fsm)]
