@@ -20,8 +20,8 @@
 //! aligned in the beats.
 //!
 //! **Latency:** beats 1 cycle; the result [`latency`] cycles after the last beat came. **Throughput:** one beat a
-//! cycle, one frame a cycle where frames are as short as a beat. Up to 32 frames may be between their first beat and
-//! the moment at which their result is taken; then the next frame waits.
+//! cycle, one frame a cycle where frames are as short as a beat of 64 bytes. Up to 32 frames, or as many as a beat has
+//! bytes, may be between their first beat and the moment at which their result is taken; then the next frame waits.
 //!
 //! **Bad input:** any sequence of beats is a sequence of frames; each gives exactly one result. A frame longer than
 //! 128 KiB counts as that long. Bytes above the end of a frame are not believed: what would reach past the end is
@@ -56,7 +56,7 @@ const EXTENSIONS: usize = {
 const _: () = assert!(ipv6::BYTES + LAYER4 <= PACKET && 15 * 4 + udp::BYTES <= PACKET);
 /// Bits of a length: IP packets go up to 65,575 bytes, longer frames are told as longer.
 const LENGTH_BITS: u32 = 18;
-/// Frames under way.
+/// Frames under way at 64 bytes a beat, where one may end in every cycle; narrower beats have no need of as many.
 const RESULTS: u32 = 32;
 /// The largest path MTU (IBTA 9.4).
 const MAX_PAYLOAD: u32 = 4096;
@@ -101,6 +101,11 @@ struct Found {
 /// Cycles from the last beat of a frame to its result.
 pub fn latency(cfg: &RnicConfig) -> u32 {
     7 + tree_stages(cfg)
+}
+
+/// Frames under way.
+fn results(cfg: &RnicConfig) -> u32 {
+    RESULTS.min(cfg.beat_bytes)
 }
 
 /// Stages of the adder tree, which joins four words a stage.
@@ -167,8 +172,9 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
 
     // Only the first beat of a frame waits for room among the results, so that they never do.
     let in_frame = m.reg("in_frame", 1).reset(0);
-    let under_way = m.reg("under_way", clog2(u64::from(RESULTS) + 1)).reset(0);
-    let frame = skid(m, mac).gate(m, in_frame | under_way.ne(RESULTS));
+    let results = results(cfg);
+    let under_way = m.reg("under_way", clog2(u64::from(results) + 1)).reset(0);
+    let frame = skid(m, mac).gate(m, in_frame | under_way.ne(results));
     let fire = frame.fire();
     m.when(fire, |m| m.set(&in_frame, !frame.last));
 
@@ -415,7 +421,7 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     };
     let found = Stream::new(m, "found", ended3, Found { early, late, reason, headers });
     m.assert(!found.valid | found.ready, "a result finds room");
-    let found = fifo(&m.label("found"), RESULTS, found);
+    let found = fifo(&m.label("found"), results, found);
 
     // The sum: the addresses and the datagram are one range, from 12 (IPv6: 8) bytes behind the IP header's start to
     // the packet's end. Its first byte is at least the 22nd, when all that tells where it begins has come.
@@ -496,7 +502,7 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let sum_known = pipe("sum_known", summed, 1);
     let checked = Stream::new(m, "checked", sum_known, right);
     m.assert(!checked.valid | checked.ready, "a sum finds room");
-    let checked = fifo(&m.label("checked"), RESULTS, checked);
+    let checked = fifo(&m.label("checked"), results, checked);
 
     let bad_udp = !checked.payload & !found.early;
     let result = Parsed {
