@@ -20,9 +20,9 @@
 use crate::config::RnicConfig;
 use crate::requester::commit::Barred;
 use crate::requester::join::{join, Beat, Fit};
-use crate::stream::deep_fifo;
+use crate::stream::{deep_fifo, forward, row_of};
 use crate::tx::Payload;
-use crate::types::{DmaReadData, QpInit};
+use crate::types::{DmaReadData, QpInit, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 
 /// Which packet a read is for.
@@ -65,7 +65,9 @@ pub fn payload(
     ends: Stream<End>,
     started: Stream<QpInit>,
 ) -> PayloadOut {
-    let bars_of = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
+    let bars_of = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Block).build();
+    let (enters, coming) = (ends.fire(), ends.qp);
+    let ends = forward(m, ends);
     let failed = m.reg("failed", 1).reset(0);
     let bad = data.error | failed;
     // A bar is written a cycle later, and seen at once.
@@ -74,7 +76,16 @@ pub fn payload(
     let bar_qp = m.delay("bar_qp", &ends.qp);
     let bar_index = m.delay("bar_index", &ends.index);
     let newest = Barred { barred: lit(1, 1), index: bar_index };
-    let bar = m.mux(barring & bar_qp.eq(ends.qp), &newest, &bars_of.read_now(ends.qp));
+    // One write port: a packet that fails does not wait.
+    started.accept(!barring);
+    let write = TableWrite {
+        enable: barring | started.fire(),
+        index: m.mux(barring, &bar_qp, &started.qp),
+        entry: Barred { barred: barring, index: bar_index },
+    };
+    bars_of.write(write.enable, write.index, &write.entry);
+    let row = row_of(m, "bar", (enters, coming, ends.qp), &bars_of, &write);
+    let bar = m.mux(barring & bar_qp.eq(ends.qp), &newest, &row);
     let stopped = bar.stops(ends.index);
     let poisoned = bad | stopped;
     let last = data.last & ends.last;
@@ -87,11 +98,7 @@ pub fn payload(
     let verdicts = Stream::new(m, "verdict", comes & last, poisoned);
     m.assert(!verdicts.valid | verdicts.ready, "a verdict finds room");
 
-    // One write port: a packet that fails does not wait.
     m.drive(&bars, comes & last & bad & !stopped);
-    started.accept(!barring);
-    let bar = Barred { barred: barring, index: bar_index };
-    bars_of.write(barring | started.fire(), m.mux(barring, &bar_qp, &started.qp), &bar);
     m.discard(&started.psn);
 
     let payload =
