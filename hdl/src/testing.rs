@@ -376,7 +376,7 @@ pub fn drain(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::{deep_fifo, fifo, prompt_fifo, skid, Beat};
+    use crate::stream::{deep_fifo, fifo, keyed_fifo, prompt_fifo, skid, Beat};
     use ferrowire_rtl::{build, Scope, Stream};
 
     fn sim_of(beat_bytes: u32, block: impl FnOnce(&Scope, Stream<Beat>) -> Stream<Beat>) -> Sim {
@@ -410,6 +410,7 @@ mod tests {
             passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| fifo(m, 4, s)));
             passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| deep_fifo(m, 4, s)));
             passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| prompt_fifo(m, 4, s)));
+            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| keyed_fifo(m, 4, &|b: &Beat| b.last, s).out));
         }
     }
 

@@ -36,7 +36,7 @@ use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
-use crate::stream::{deep_fifo, fifo, forward, row_of};
+use crate::stream::{deep_fifo, fifo, forward, prompt_fifo, row_of};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -449,7 +449,7 @@ pub fn commit(
     let ends = Stream::new(m, "ends", can & good & reads, end);
     m.drive(&end_room, ends.ready);
     let ends_enter = ends.fire();
-    let ends = deep_fifo(&m.label("ends"), capacity, ends);
+    let ends = prompt_fifo(&m.label("ends"), capacity, ends);
     let turn = Turn { inline: pending.inline, skip: !good };
     let turns = Stream::new(m, "turns", go & (pending.inline | pays), turn);
     m.drive(&turn_room, turns.ready);

@@ -35,7 +35,7 @@
 use crate::config::RnicConfig;
 use crate::requester::commit::{Bar, Barred, Report, Sent, PACKETS};
 use crate::requester::schedule::Flush;
-use crate::stream::{deep_fifo, fifo, fork};
+use crate::stream::{deep_fifo, fifo, fork, keyed_fifo, row_of, Keyed};
 use crate::types::{SqStart, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
@@ -104,7 +104,8 @@ pub fn launch(
     let entering = Stream::new(m, "entering", reports.valid | flush.valid, entry);
     reports.accept(entering.ready & report_first);
     flush.accept(entering.ready & !report_first);
-    let queue = deep_fifo(&m.label("queue"), PENDING, entering);
+    let Keyed { out: queue, enters, coming } =
+        keyed_fifo(&m.label("queue"), PENDING, &|entry: &Entry| entry.report.sent.qp, entering);
 
     // A packet whose verdict waits has its report in the queue, or just before.
     m.assert(!verdicts.valid | verdicts.ready, "a verdict finds its place");
@@ -118,12 +119,14 @@ pub fn launch(
     let report = &queue.report;
     let sent = &report.sent;
     let is_report = !(queue.flush | report.start);
-    let bars_of = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Distributed).build();
+    let bars_of = m.mem("bars", cfg.qps, &Barred::of()).style(Style::Block).build();
     // A bar is written a cycle after it is decided, and counts at once.
     let bar_write =
         m.wire_of("bar_write", &TableWrite { enable: bits(1), index: sent.qp, entry: Barred::of() });
     let written = m.delay("written", &bar_write);
-    let bar = m.mux(written.enable & written.index.eq(sent.qp), &written.entry, &bars_of.read_now(sent.qp));
+    bars_of.write(written.enable, written.index, &written.entry);
+    let row = row_of(m, "bar", (enters, coming, sent.qp), &bars_of, &written);
+    let bar = m.mux(written.enable & written.index.eq(sent.qp), &written.entry, &row);
     // Inline data are known to be good.
     let waits = report.payload & !report.inline;
     let known = !waits | verdicts.valid;
@@ -172,7 +175,6 @@ pub fn launch(
             entry: Barred { barred: bars, index: sent.index },
         },
     );
-    bars_of.write(written.enable, written.index, &written.entry);
     let bar = Stream::new(m, "bar", bars, Bar { qp: sent.qp, index: sent.index });
     m.drive(&bar_room, bar.ready);
     let bar = fifo(&m.label("bar"), 2, bar);

@@ -242,15 +242,16 @@ pub fn list(m: &Scope, units: Stream<Fetched>, forgotten: Released, released: Si
         &head(send_wqe::INLINE_LEN).gt(inline_room(1)),
         &head(send_wqe::NUM_SGE).gt(sge_room(1)),
     );
+    // What stands in the unit of a start means nothing.
     let alone = Wqe {
         qp: units.qp,
         index: units.index,
-        unit: units.unit,
-        total: first_length.zext(TOTAL_BITS),
-        too_large: alone_too_large,
+        unit: units.start.then(lit(512, 0), units.unit),
+        total: units.start.then(lit(TOTAL_BITS, 0), first_length.zext(TOTAL_BITS)),
+        too_large: alone_too_large & !units.start,
         banked: lit(1, 0),
         bank: lit(2, 0),
-        error: units.error,
+        error: units.error & !units.start,
         start: units.start,
     };
     let gathered = Wqe {

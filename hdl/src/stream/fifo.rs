@@ -6,6 +6,7 @@
 //!  input --->| tail   store   |---> out          shallow: LUT RAM, read at once
 //!            |        head    |                  deep: block RAM and an output register
 //!            |                |                  prompt: deep, and a way around where it is empty
+//!            |                |                  keyed: deep, and tells of what comes next
 //!            +----------------+
 //! ```
 //!
@@ -13,7 +14,7 @@
 //! after. `ready` of the input comes from registers alone: no path runs from the output's `ready` to it. Reset
 //! empties.
 
-use ferrowire_rtl::{clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{clog2, module, Bundle, Collision, Interface, Mem, Scope, Sig, Stream, Style};
 
 /// Pointers with one bit more than an address, so that full and empty differ.
 struct Pointers {
@@ -43,24 +44,62 @@ pub fn fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream
     out
 }
 
+/// The output register behind a store in block RAM. `take`: a word goes there.
+fn behind<T: Bundle + Interface>(m: &Scope, at: &Pointers, take: &Sig, store: &Mem<T>) -> Stream<T> {
+    let held = m.reg("held", 1).reset(0);
+    // A word is read only after it was written: the pointers differ.
+    let word = store.read(m, *take, at.head.trunc(store.addr_width()), Collision::Never);
+    let out = Stream::new(m, "out", held, word);
+    m.drive(take, at.head.ne(at.tail) & (!held | out.ready));
+    m.when(*take, |m| m.set(&at.head, at.head + 1));
+    m.when(*take, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
+    out
+}
+
 /// A FIFO in block RAM. Its capacity is `depth` entries and the output register.
 #[module]
 pub fn deep_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
     let at = pointers(m, depth);
-    let address = clog2(u64::from(depth));
     let store = m.mem("store", depth, &input.payload).style(Style::Block).build();
-    store.write(input.fire(), at.tail.trunc(address), &input.payload);
+    store.write(input.fire(), at.tail.trunc(store.addr_width()), &input.payload);
     input.accept(at.level.ne(depth));
-    let held = m.reg("held", 1).reset(0);
-    let take = m.wire("take", 1);
-    // A word is read only after it was written: the pointers differ.
-    let word = store.read(m, take, at.head.trunc(address), Collision::Never);
-    let out = Stream::new(m, "out", held, word);
-    m.drive(&take, at.head.ne(at.tail) & (!held | out.ready));
+    let out = behind(m, &at, &m.wire("take", 1), &store);
     m.when(input.fire(), |m| m.set(&at.tail, at.tail + 1));
-    m.when(take, |m| m.set(&at.head, at.head + 1));
-    m.when(take, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
     out
+}
+
+/// What [`keyed_fifo`] shows.
+#[derive(Interface)]
+pub struct Keyed<T: Bundle + Interface> {
+    /// The FIFO's output.
+    pub out: Stream<T>,
+    /// From the next cycle on another beat is on show.
+    pub enters: Sig,
+    /// Its key.
+    pub coming: Sig,
+}
+
+/// A [`deep_fifo`] that tells the key of a beat in the cycle before it shows the beat, so that the key's row of a table is read
+/// meanwhile ([`row_of`](super::row_of)). The keys, of few bits, lie in LUT RAM.
+#[module]
+pub fn keyed_fifo<T: Bundle + Interface>(
+    m: &Scope,
+    #[param] depth: u32,
+    key: &dyn Fn(&T) -> Sig,
+    input: Stream<T>,
+) -> Keyed<T> {
+    let address = clog2(u64::from(depth));
+    let at = pointers(m, depth);
+    let store = m.mem("store", depth, &input.payload).style(Style::Block).build();
+    let of_input = key(&input.payload);
+    let keys = m.mem("keys", depth, &of_input).style(Style::Distributed).build();
+    store.write(input.fire(), at.tail.trunc(address), &input.payload);
+    keys.write(input.fire(), at.tail.trunc(address), &of_input);
+    input.accept(at.level.ne(depth));
+    let take = m.wire("take", 1);
+    let out = behind(m, &at, &take, &store);
+    m.when(input.fire(), |m| m.set(&at.tail, at.tail + 1));
+    Keyed { out, enters: take, coming: keys.read_now(at.head.trunc(address)) }
 }
 
 /// A FIFO in block RAM that a beat leaves one cycle after it came, where none is before it: for beats of few bits, for each has

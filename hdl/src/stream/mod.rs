@@ -11,7 +11,7 @@ mod skid;
 
 pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
 pub use beat::Beat;
-pub use fifo::{deep_fifo, fifo, prompt_fifo};
+pub use fifo::{deep_fifo, fifo, keyed_fifo, prompt_fifo, Keyed};
 pub use gather::{gather, Flagged, Forget};
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};

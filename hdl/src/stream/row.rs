@@ -33,46 +33,64 @@ pub(crate) fn row_of<R: Bundle>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::forward;
+    use crate::stream::{forward, keyed_fifo, Keyed};
     use crate::testing::Random;
     use ferrowire_rtl::{bits, build, Sim, Style};
     use rand::Rng;
+    use std::collections::VecDeque;
 
     #[test]
     fn the_row_on_show_is_the_tables() {
-        let netlist = build("bench", |m| {
-            let table = m.mem("table", 4, &bits(8)).style(Style::Block).init(vec![]).build();
-            let write = m.input_of("write", &TableWrite { enable: bits(1), index: bits(2), entry: bits(8) });
-            table.write(write.enable, write.index, &write.entry);
-            let input = m.stream_in("in", &bits(2));
-            let (enters, coming) = (input.fire(), input.payload);
-            let out = forward(m, input);
-            let row = row_of(m, "row", (enters, coming, out.payload), &table, &write);
-            m.output("row", &row);
-            m.stream_out("out", out);
-        });
-        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
-        sim.reset();
-        let mut random = Random::new(1);
-        let rng = &mut random.rng;
-        let (mut rows, mut seen) = ([0; 4], 0);
-        for _ in 0..3000 {
-            let (enable, index, entry) = (rng.random(), rng.random_range(0..4), rng.random::<u8>());
-            sim.set("write_enable", u64::from(enable));
-            sim.set("write_index", index);
-            sim.set("write_entry", entry.into());
-            sim.set("in_valid", rng.random_range(0..2));
-            sim.set("in", rng.random_range(0..4));
-            sim.set("out_ready", rng.random_range(0..2));
-            if sim.get("out_valid") == 1 {
-                assert_eq!(sim.get("row"), u64::from(rows[sim.get("out") as usize]));
-                seen += 1;
+        for behind_a_fifo in [false, true] {
+            let netlist = build("bench", |m| {
+                let table = m.mem("table", 4, &bits(8)).style(Style::Block).init(vec![]).build();
+                let shape = TableWrite { enable: bits(1), index: bits(2), entry: bits(8) };
+                let write = m.input_of("write", &shape);
+                table.write(write.enable, write.index, &write.entry);
+                let input = m.stream_in("in", &bits(2));
+                let Keyed { out, enters, coming } = match behind_a_fifo {
+                    true => keyed_fifo(m, 4, &|index: &Sig| *index, input),
+                    false => {
+                        let (enters, coming) = (input.fire(), input.payload);
+                        Keyed { out: forward(m, input), enters, coming }
+                    }
+                };
+                let row = row_of(m, "row", (enters, coming, out.payload), &table, &write);
+                m.output("row", &row);
+                m.stream_out("out", out);
+            });
+            let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+            sim.reset();
+            let mut random = Random::new(1);
+            let rng = &mut random.rng;
+            let (mut rows, mut sent, mut seen) = ([0; 4], VecDeque::new(), 0);
+            for _ in 0..3000 {
+                let (enable, index, entry) = (rng.random(), rng.random_range(0..4), rng.random::<u8>());
+                sim.set("write_enable", u64::from(enable));
+                sim.set("write_index", index);
+                sim.set("write_entry", entry.into());
+                let (valid, ready) = (rng.random_range(0..2), rng.random_range(0..2));
+                let key = rng.random_range(0..4);
+                sim.set("in_valid", valid);
+                sim.set("in", key);
+                sim.set("out_ready", ready);
+                if sim.get("out_valid") == 1 {
+                    assert_eq!(sent.front(), Some(&sim.get("out")));
+                    assert_eq!(sim.get("row"), u64::from(rows[sim.get("out") as usize]));
+                    if ready == 1 {
+                        sent.pop_front();
+                    }
+                    seen += 1;
+                }
+                if valid & sim.get("in_ready") == 1 {
+                    sent.push_back(key);
+                }
+                sim.tick();
+                if enable {
+                    rows[index as usize] = entry;
+                }
             }
-            sim.tick();
-            if enable {
-                rows[index as usize] = entry;
-            }
+            assert!(seen > 1000);
         }
-        assert!(seen > 1000);
     }
 }
