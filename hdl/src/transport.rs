@@ -188,7 +188,8 @@ pub fn transport(
     let (operation_s, operate_s) = m.later("responder_operation", &Operation::of(cfg));
     let given = &broadcast.attributes;
     let domains = TableWrite { enable: given.enable, index: given.index, entry: given.entry.pd };
-    let tables = Tables { keys: control.keys, pages: control.pages, domains };
+    let states = broadcast.state.clone();
+    let tables = Tables { keys: control.keys, pages: control.pages, domains, states };
     let questions = vec![question_r, question_s, question_a];
     let memory = memory(m, cfg, tables, questions, vec![operation_r, operation_s, control.removals]);
     let (answers, operated) = (memory.answers, memory.done);

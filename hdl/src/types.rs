@@ -438,6 +438,10 @@ impl SqDoorbell {
     }
 }
 
+/// Bits of the number of a QP's life. Lives of all QPs are numbered together; a window that is left bound meets its number again
+/// after 65,536 others.
+pub const LIFE_BITS: u32 = 16;
+
 /// Bits of a count of READs and atomics: at most 16 of a QP are outstanding.
 pub const READ_BITS: u32 = 5;
 
@@ -497,6 +501,8 @@ pub struct KeyEntry {
     pub bound: Sig,
     /// By this QP.
     pub qp: Sig,
+    /// In this of its lives.
+    pub life: Sig,
     /// Index of the region that it is bound to; of a region, the number of windows that are bound to it.
     pub link: Sig,
 }
@@ -516,6 +522,7 @@ impl KeyEntry {
             window: bits(1),
             bound: bits(1),
             qp: bits(cfg.qp_bits()),
+            life: bits(LIFE_BITS),
             link: bits(ferrowire_rtl::clog2(u64::from(cfg.keys)) + 1),
         }
     }

@@ -469,3 +469,29 @@ fn a_repeated_invalidation_does_not_touch_the_window_that_was_bound_since() {
         assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(4, WELL)], "{config}: it is still bound");
     }
 }
+
+#[test]
+fn what_a_queue_pair_has_bound_ends_with_its_life() {
+    for config in CONFIGS {
+        let pair = pair(config);
+        let (from, to) = (memory(&pair.a, 4096), memory(&pair.b, 4096));
+        let mut window = pair.b.pd.alloc_window().unwrap();
+        let (qp, mut peer) = pair.connect(&connection()).unwrap();
+        post(&mut peer, &[window.bind(1, &to, 0, 64, AccessFlags::REMOTE).unwrap()]);
+        assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(1, WELL)]);
+        let number = peer.number();
+        let (mut qp, peer) = pair.reconnect(qp, peer, &connection()).unwrap();
+        assert_eq!(peer.number(), number);
+        // Neither the new peer nor the queue pair itself has anything of it.
+        let before = bytes(to.memory());
+        post(&mut qp, &[SendWr::write(2, &[from.sge(0, 8)], window.remote(to.address()))]);
+        assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(2, REFUSED)], "{config}");
+        assert_eq!(bytes(to.memory()), before, "{config}");
+        let (_qp, mut peer_again) = pair.reconnect(qp, peer, &connection()).unwrap();
+        post(&mut peer_again, &[window.invalidate(3)]);
+        assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(3, WcStatus::MwBindErr)], "{config}");
+        // It can be freed, and then the region.
+        window.destroy().unwrap();
+        to.destroy().unwrap();
+    }
+}

@@ -19,8 +19,9 @@ pub(crate) use translate::{next_page, to_page_end};
 pub use translate::{translate, Lookup, Translated, Translation};
 
 use crate::config::RnicConfig;
-use crate::types::{KeyEntry, TableWrite};
+use crate::types::{KeyEntry, TableWrite, LIFE_BITS};
 use ferrowire_rtl::{Interface, Scope, Sig, Stream};
+use ferrowire_spec::QpState;
 
 /// What comes out.
 #[derive(Interface)]
@@ -40,6 +41,8 @@ pub struct Tables {
     pub pages: TableWrite<Sig>,
     /// Protection domains of QPs.
     pub domains: TableWrite<Sig>,
+    /// Their states.
+    pub states: TableWrite<Sig>,
 }
 
 /// Its parts, joined.
@@ -51,8 +54,14 @@ pub fn memory(
     operations: Vec<Stream<Operation>>,
 ) -> Memory {
     let entry = m.wire_of("entry", &KeyEntry::of(cfg));
-    let operated = operate(m, cfg, tables.domains, tables.keys, entry.clone(), operations);
-    let translated = translate(m, cfg, questions, operated.write, tables.pages, operated.read);
+    // Lives are numbered over all QPs.
+    let states = tables.states;
+    let ends = states.enable & states.entry.eq(QpState::Reset.code());
+    let life = m.reg("life", LIFE_BITS).reset(1);
+    m.when(ends, |m| m.set(&life, life + 1));
+    let lives = TableWrite { enable: ends, index: states.index, entry: life };
+    let operated = operate(m, cfg, tables.domains, lives.clone(), tables.keys, entry.clone(), operations);
+    let translated = translate(m, cfg, questions, operated.write, lives, tables.pages, operated.read);
     m.set_all(&entry, &translated.entry);
     Memory { answers: translated.answers, done: operated.done }
 }

@@ -12,7 +12,7 @@
 //! The rules of a bind (IBTA volume 1, 10.6.7.2, 11.2.9.1): the window is not bound; window, region and QP are of one protection
 //! domain; the region has `MW_BIND`, and `LOCAL_WRITE` where the window lets peers write; the window lies in the region. A length
 //! of 0 unbinds, like an invalidation, and changes the tag. A window is unbound only by the QP that bound it, or by its peer
-//! (10.6.7.2.5). A region to which windows are bound is not removed (11.2.8.5): it counts them.
+//! (10.6.7.2.5), in the life in which that was: of what a QP in RESET leaves bound nothing is left but that it can be freed. A region to which windows are bound is not removed (11.2.8.5): it counts them.
 //!
 //! What a lookup needs of a window is worked out here, once: its entry is that of a region of its own, with the first page of it. A
 //! zero based window begins at its place in its first page, as zero based regions of this card do.
@@ -25,7 +25,7 @@
 use crate::config::RnicConfig;
 use crate::memory::translate::REMOTE;
 use crate::stream::arbiter_from;
-use crate::types::{KeyEntry, TableWrite};
+use crate::types::{KeyEntry, TableWrite, LIFE_BITS};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::Access;
@@ -149,12 +149,13 @@ enum State {
     Count,
 }
 
-/// Operations on keys. `domains`: protection domains of QPs; `given`: entries written by commands; `entry`: what was read.
+/// Operations on keys. `domains`: protection domains of QPs; `lives`: the lives that they begin; `given`: entries written by commands; `entry`: what was read.
 #[module]
 pub fn operate(
     m: &Scope,
     cfg: &RnicConfig,
     domains: TableWrite<Sig>,
+    lives: TableWrite<Sig>,
     given: TableWrite<KeyEntry>,
     entry: KeyEntry,
     operations: Vec<Stream<Operation>>,
@@ -176,6 +177,9 @@ pub fn operate(
     let table = m.mem("domains", cfg.qps, &bits(24)).style(Style::Block).build();
     table.write(domains.enable, domains.index, &domains.entry);
     let domain = table.read(m, at(State::AskKey), operation.qp, Collision::New);
+    let table = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Block).build();
+    table.write(lives.enable, lives.index, &lives.entry);
+    let life = table.read(m, at(State::AskKey), operation.qp, Collision::Old);
     let is = |kind: OperationKind| kind.is(operation.kind);
     let bare = operation.length.eq(0);
     // With a length, it names a region.
@@ -208,7 +212,7 @@ pub fn operate(
         _ => key.slice(8 + key_bits, 24 - key_bits).eq(0),
     };
     let there = in_table(operation.key) & key.valid;
-    let owned = key.bound & key.qp.eq(operation.qp);
+    let owned = m.delay("owned", &(key.bound & key.qp.eq(operation.qp) & key.life.eq(life)));
     let (key_domain, region_domain) = (key.pd.eq(domain), region.pd.eq(domain));
     let right = |access: Sig, right: Access| access.bit(right.code().trailing_zeros());
     let writes = right(operation.access, Access::RemoteWrite) | right(operation.access, Access::RemoteAtomic);
@@ -289,6 +293,7 @@ pub fn operate(
         window: stays,
         bound: binds,
         qp: operation.qp,
+        life,
         link: index(operation.region).zext(key_bits + 1),
     };
     let one = lit(key_bits + 1, 1);

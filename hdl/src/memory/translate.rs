@@ -17,14 +17,14 @@
 //! A question is refused when the key's index is past the table, its entry is not valid, tag or protection domain
 //! differ, an access bit is missing, or the range does not lie inside the region; nothing wraps, for the sums have 65
 //! bits (IBTA volume 1, 10.6.3). A window's entry is that of a region of its own; it is granted to the peer of the QP that bound
-//! it (10.6.7.2.4, type 2B), and never to the card's own work requests (10.6.7). A key that is invalidated refuses from the
+//! it (10.6.7.2.4, type 2B), as long as that QP has not been in RESET since, and never to the card's own work requests (10.6.7). A key that is invalidated refuses from the
 //! next question on.
 //!
 //! Reset: nothing in flight. The tables keep their contents; entries start as not valid.
 
 use crate::config::RnicConfig;
 use crate::memory::operate::KeyRead;
-use crate::types::{KeyEntry, TableWrite};
+use crate::types::{KeyEntry, TableWrite, LIFE_BITS};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::Access;
@@ -106,13 +106,14 @@ pub struct Translated {
     pub entry: KeyEntry,
 }
 
-/// The key and page tables, with a port for each client; `read`: an entry that `operate` needs.
+/// The key and page tables, with a port for each client; `read`: an entry that `operate` needs; `lives`: those that QPs begin.
 #[module]
 pub fn translate(
     m: &Scope,
     cfg: &RnicConfig,
     ask: Vec<Stream<Lookup>>,
     key_write: TableWrite<KeyEntry>,
+    lives: TableWrite<Sig>,
     page_write: TableWrite<Sig>,
     read: KeyRead,
 ) -> Translated {
@@ -150,6 +151,9 @@ pub fn translate(
     table.write(key_write.enable, key_write.index, &key_write.entry);
     let at = m.mux(read.enable, &read.index, &chosen.key.slice(8, key_bits));
     let entry = table.read(m, asked | read.enable, at, Collision::New);
+    let born = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Block).build();
+    born.write(lives.enable, lives.index, &lives.entry);
+    let life = born.read(m, asked, chosen.qpn.trunc(cfg.qp_bits()), Collision::Old);
     let one_valid = m.reg("one_valid", 1).reset(0);
     let one = m.reg_of("one", &flow(client_bits));
     m.discard(&one);
@@ -164,7 +168,7 @@ pub fn translate(
     let there = in_table & entry.valid;
     let (fits_tag, fits_pd) = (entry.tag.eq(one.ask.key.trunc(8)), entry.pd.eq(one.ask.pd));
     let by_peer = (one.ask.access & REMOTE).any();
-    let owner = entry.bound & entry.qp.zext(24).eq(one.ask.qpn);
+    let owner = entry.bound & entry.qp.zext(24).eq(one.ask.qpn) & entry.life.eq(life);
     let usable = !entry.window | (by_peer & owner);
     let right = there & fits_tag & fits_pd & granted_access & usable;
 
@@ -247,13 +251,18 @@ mod tests {
                     index: m.input("ki", 5),
                     entry: m.input_of("ke", &KeyEntry::of(&cfg)),
                 };
+                let lives = TableWrite {
+                    enable: m.input("lw", 1),
+                    index: m.input("li", 4),
+                    entry: m.input("le", LIFE_BITS),
+                };
                 let page_write = TableWrite {
                     enable: m.input("pw", 1),
                     index: m.input("pi", 10),
                     entry: m.input("pe", PAGE_BITS),
                 };
                 let read = m.input_of("read", &KeyRead::of(&cfg));
-                let out = translate(m, &cfg, ask, key_write, page_write, read);
+                let out = translate(m, &cfg, ask, key_write, lives, page_write, read);
                 m.output("answer", &out.answers[0]);
                 m.output("other_answer", &out.answers[1]);
                 m.output("entry", &out.entry);

@@ -5,6 +5,7 @@ use super::*;
 use crate::memory::{memory, Lookup, Tables};
 use crate::testing::{step, Random, Sink, Source};
 use ferrowire_rtl::{build, Sim};
+use ferrowire_spec::QpState;
 use rand::Rng;
 use std::collections::VecDeque;
 
@@ -27,7 +28,7 @@ struct Key {
     length: u64,
     /// Bus address of the byte at `va`.
     base: u64,
-    /// Of a window: whether it is bound, by which QP, to which region.
+    /// Of a window: whether it is bound, by which QP, or by one that is [`GONE`], to which region.
     window: Option<Option<(u64, usize)>>,
 }
 
@@ -41,6 +42,9 @@ struct Work {
     length: u64,
     access: u64,
 }
+
+/// Stands for a QP whose life has ended.
+const GONE: u64 = 99;
 
 fn domain(qp: u64) -> u64 {
     10 + qp / 2
@@ -187,6 +191,11 @@ impl Bench {
                     enable: m.input("dw", 1),
                     index: m.input("di", 2),
                     entry: m.input("de", 24),
+                },
+                states: TableWrite {
+                    enable: m.input("sw", 1),
+                    index: m.input("si", 2),
+                    entry: m.input("se", 3),
                 },
             };
             let questions = vec![m.stream_in("ask", &Lookup::of()), m.stream_in("other", &Lookup::of())];
@@ -351,7 +360,7 @@ impl Bench {
         // Mostly what might be allowed.
         let owner = self.keys.get((key >> 8) as usize).copied().flatten();
         let owner = owner.and_then(|k| k.window.flatten().map(|b| b.0).or(Some(2 * (k.pd - 10))));
-        let qp = owner.filter(|_| self.random.chance(0.7)).unwrap_or(qp);
+        let qp = owner.filter(|&qp| qp != GONE && self.random.chance(0.7)).unwrap_or(qp);
         Work { kind, qp, key, region: region_key, va: start, length, access }
     }
 
@@ -377,7 +386,7 @@ impl Bench {
         let wanted = [0, LOCAL_WRITE, REMOTE_WRITE, REMOTE_READ, REMOTE_ATOMIC];
         let access = wanted[self.random.rng.random_range(0..wanted.len())];
         let owner = found.and_then(|k| k.window.flatten().map(|b| b.0).or(Some(2 * (k.pd - 10))));
-        let qp = owner.filter(|_| self.random.chance(0.8)).unwrap_or(0);
+        let qp = owner.filter(|&qp| qp != GONE && self.random.chance(0.8)).unwrap_or(0);
         let beyond = u64::from(self.random.chance(0.1));
         let length = self.random.rng.random_range(0..=most) + beyond * most;
         let question = Question { key, qp, access, va: va.wrapping_add(offset), length };
@@ -391,6 +400,18 @@ impl Bench {
         ]);
         // It is answered for the keys as they are now: nothing is under way.
         self.asked.push_back(look_up(&self.keys, &question));
+    }
+
+    /// A QP changes its state; in RESET its life ends, and nobody can use what it has bound.
+    fn enter(&mut self, qp: u64, state: QpState) {
+        let fields = [("si", qp), ("se", state.code().into()), ("sw", 1)];
+        fields.iter().for_each(|(name, value)| self.sim.set(name, *value));
+        self.step(0.0);
+        self.sim.set("sw", 0);
+        if state == QpState::Reset {
+            let windows = self.keys.iter_mut().flatten().filter_map(|key| key.window.as_mut()?.as_mut());
+            windows.filter(|(owner, _)| *owner == qp).for_each(|(owner, _)| *owner = GONE);
+        }
     }
 
     fn drain(&mut self) {
@@ -430,6 +451,9 @@ fn operations_and_lookups_give_what_one_after_the_other_gives() {
                     b.window(i);
                 }
             }
+            let qp = b.random.rng.random_range(0..QPS);
+            let state = if b.random.chance(0.2) { QpState::Reset } else { QpState::Rts };
+            b.enter(qp, state);
             if round % 100 == 99 {
                 // All anew, as a reset does; an operation under way finds nothing.
                 for i in 0..32 {
