@@ -142,7 +142,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     m.drive(&events_busy, events.busy);
     let mut writers = core.writes;
     writers.extend([writer.write, commands.write, events.write]);
-    let write = dma::write(m, writers);
+    let write = dma::write(m, 1, writers);
     m.drive(&port, &WritePort { valid: write.valid, fire: write.fire() });
 
     // Counters.

@@ -7,7 +7,7 @@
 //!  client n --->|/      +--> order of the clients -----------------^      ---> client n
 //!
 //!  client 0 --->|\
-//!  client 1 --->| >--> skid --> write           round robin, a whole write at a time
+//!  client 1 --->| >--> reg --> write            round robin, a whole write at a time
 //!  client n --->|/
 //! ```
 //!
@@ -15,19 +15,22 @@
 //! requests and is never held up: a client asks only when it has room for the whole answer. A client that is not ready
 //! breaks that promise; an assertion says so. [`READS`] requests may be under way.
 //!
-//! [`write`]: one beat a cycle, latency 1; 2 for a client that finds the channel idle and at another client. What a client hands over after a beat of another client was taken leaves
+//! [`write`]: one beat a cycle, latency 1, and a path from `ready` to the clients'; 2 for a client that finds the channel idle and at another client. What a client hands over after a beat of another client was taken leaves
 //! behind that beat: nothing overtakes. So a completion that is offered after its data was taken follows its data.
 //!
 //! Bad input: a request of no bytes, of more than 4,096, or across a page of 4 KiB is a client's fault and asserted.
 //! Reset forgets what is under way; no answer may come for it.
 
 use crate::config::RnicConfig;
-use crate::stream::{arbiter_from, arbiter_held, fifo, fork, skid};
+use crate::stream::{arbiter_from, arbiter_held, fifo, fork, forward, skid};
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite};
-use ferrowire_rtl::{lit, module, Scope, Sig, Stream};
+use ferrowire_rtl::{clog2, lit, module, Scope, Sig, Stream};
 
 /// Read requests under way, all clients together.
 pub const READS: u32 = 256;
+
+/// The largest entry of a queue in host memory, in bytes.
+const ENTRY: u32 = 32;
 
 /// Within one page, and not empty.
 fn legal(address: Sig, length: Sig) -> Sig {
@@ -66,14 +69,57 @@ pub fn read(
     (request, answers)
 }
 
-/// The write channel.
+/// A beat without its data, and whose it is.
+#[derive(Clone, ferrowire_rtl::Bundle)]
+struct Part {
+    client: Sig,
+    address: Sig,
+    length: Sig,
+    strobe: Sig,
+    last: Sig,
+}
+
+/// The write channel. The first `wide` clients have data of any kind; those of the others are a queue's entries, repeated every
+/// [`ENTRY`] bytes, and cost a multiplexer of that width.
 #[module]
-pub fn write(m: &Scope, clients: Vec<Stream<DmaWrite>>) -> Stream<DmaWrite> {
-    let write = arbiter_held(m, &|beat: &DmaWrite| beat.last, clients);
-    m.when(write.valid, |m| {
-        m.assert(legal(write.address, write.length), "a write leaves its page or is empty");
+pub fn write(m: &Scope, #[param] wide: usize, clients: Vec<Stream<DmaWrite>>) -> Stream<DmaWrite> {
+    let data: Vec<Sig> = clients.iter().map(|client| client.data).collect();
+    let beat = data[0].width();
+    let count = clog2(clients.len() as u64).max(1);
+    let parts = (0..).zip(clients).map(|(i, client): (u32, _)| {
+        client.map(|beat| Part {
+            client: lit(count, i),
+            address: beat.address,
+            length: beat.length,
+            strobe: beat.strobe,
+            last: beat.last,
+        })
     });
-    skid(m, write)
+    let part = arbiter_held(m, &|part: &Part| part.last, parts.collect());
+    m.when(part.valid, |m| {
+        m.assert(legal(part.address, part.length), "a write leaves its page or is empty");
+    });
+
+    let (wide, entries) = data.split_at(wide);
+    let mut choices = wide.to_vec();
+    if !entries.is_empty() {
+        let width = beat.min(8 * ENTRY);
+        let entries: Vec<Sig> = entries.iter().map(|data| data.trunc(width)).collect();
+        let which = (part.client - wide.len() as u32).trunc(clog2(entries.len() as u64).max(1));
+        let entry = m.select(which, &entries);
+        choices.extend((0..entries.len()).map(|_| entry.repeat(beat / width)));
+    }
+    let data = m.select(part.client, &choices);
+    forward(
+        m,
+        part.map(|part| DmaWrite {
+            address: part.address,
+            length: part.length,
+            data,
+            strobe: part.strobe,
+            last: part.last,
+        }),
+    )
 }
 
 /// An entry of a queue in host memory, to be written.
@@ -90,6 +136,7 @@ pub(crate) struct EntryWrite {
 #[module]
 pub(crate) fn write_entry(m: &Scope, cfg: &RnicConfig, input: Stream<EntryWrite>) -> Stream<DmaWrite> {
     let (beat, size) = (cfg.beat_bytes, input.entry.width() / 8);
+    assert!(size <= ENTRY, "an entry of {size} bytes");
     let length = lit(13, size);
     if size <= beat {
         let slots = beat / size;
@@ -129,8 +176,8 @@ pub(crate) fn write_entry(m: &Scope, cfg: &RnicConfig, input: Stream<EntryWrite>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{drain, run, Random, Sink, Source};
-    use ferrowire_rtl::{build, Sim};
+    use crate::testing::{drain, item, run, Random, Sink, Source};
+    use ferrowire_rtl::{build, Bits, Sim};
     use rand::Rng;
 
     fn config(beat_bytes: u32) -> RnicConfig {
@@ -221,6 +268,15 @@ mod tests {
         drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 100, 10);
     }
 
+    /// A beat's data: of the first client anything, of the others an entry.
+    fn data(cfg: &RnicConfig, client: u64, k: u64) -> Bits {
+        let (entry, beat) = (ENTRY.min(cfg.beat_bytes) as usize, cfg.beat_bytes as usize);
+        let period = if client == 0 { beat } else { entry };
+        let bytes: Vec<u8> =
+            (0..beat).map(|at| k as u8 + 16 * client as u8 + 3 * (at % period) as u8).collect();
+        Bits::from_bytes(8 * cfg.beat_bytes, &bytes)
+    }
+
     #[test]
     fn writes_are_whole_and_nothing_overtakes() {
         for beat_bytes in [8, 64] {
@@ -228,7 +284,7 @@ mod tests {
             let netlist = build("top", |m| {
                 let clients =
                     (0..3).map(|i| m.stream_in(&format!("client{i}"), &DmaWrite::of(&cfg))).collect();
-                m.stream_out("write", write(m, clients));
+                m.stream_out("write", write(m, 1, clients));
             });
             let mut sim = Sim::new(&netlist.unwrap());
             sim.reset();
@@ -239,12 +295,14 @@ mod tests {
                 for j in 0..60u128 {
                     let beats = random.rng.random_range(1..4u128);
                     for k in 0..beats {
-                        source.push_values(&[
+                        let fields = [
                             ("address", (i as u128) << 32 | j << 12),
                             ("length", beats * u128::from(beat_bytes)),
-                            ("data", k),
                             ("last", u128::from(k + 1 == beats)),
-                        ]);
+                        ];
+                        let mut beat = item(&DmaWrite::of(&cfg), &fields);
+                        beat.insert("data".into(), data(&cfg, i as u64, k as u64));
+                        source.push(beat);
                     }
                 }
             }
@@ -254,6 +312,8 @@ mod tests {
             let mut under_way: Option<(u64, u64)> = None;
             for item in &sinks[0].items {
                 let (address, k) = (item["address"].to_u64(), item["data"].words()[0]);
+                let k = (k & 0xff) - 16 * (address >> 32);
+                assert_eq!(item["data"], data(&cfg, address >> 32, k), "seed {}", random.seed);
                 assert_eq!(k, under_way.map_or(0, |(_, k)| k + 1), "seed {}", random.seed);
                 assert!(under_way.is_none_or(|(a, _)| a == address), "seed {}: writes mix", random.seed);
                 under_way = item["last"].is_zero().then_some((address, k));

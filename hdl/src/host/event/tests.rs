@@ -41,7 +41,7 @@ fn bench(beat_bytes: u32, stall: f64, seed: u64) -> Bench {
         let (cqs, eqs) = (m.input_of("cqs", &cqs), m.input_of("eqs", &eqs));
         let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });
         let out = event(m, &cfg, notices, reports, cqs, eqs, doorbell, port.clone());
-        let write = dma::write(m, vec![out.write]);
+        let write = dma::write(m, 0, vec![out.write]);
         m.drive(&port, &WritePort { valid: write.valid, fire: write.fire() });
         m.stream_out("write", write);
         m.output("interrupt", &out.interrupt);
