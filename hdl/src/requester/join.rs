@@ -23,7 +23,7 @@
 use crate::config::RnicConfig;
 use crate::stream::{byte_mask, lanes_from, rotate};
 use crate::tx::Payload;
-use ferrowire_rtl::{bits, lit, module, Bundle, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Scope, Sig, Stream};
 
 /// How a piece joins what is before it in its packet.
 #[derive(Clone, Bundle)]
@@ -82,14 +82,16 @@ pub struct Beat {
 /// The joiner.
 #[module]
 pub fn join(m: &Scope, cfg: &RnicConfig, beats: Stream<Beat>) -> Stream<Payload> {
-    let width = 8 * cfg.beat_bytes;
     let first = m.reg("first", 1).reset(1);
-    let held = m.reg("held", width).no_reset();
+    // A register a byte, for each byte keeps what it has or takes what comes.
+    let held: Vec<Sig> =
+        (0..cfg.beat_bytes).map(|lane| m.reg(&format!("held{lane}"), 8).no_reset()).collect();
     let fit = &beats.fit;
 
     let rotated = rotate(beats.data, fit.rotate);
-    let here = byte_mask(lanes_from(m.mux(first, &fit.from, &fit.rotate)));
-    let merged = (rotated & here) | (held & !here);
+    let lanes = lanes_from(m.mux(first, &fit.from, &fit.rotate));
+    let here = byte_mask(lanes);
+    let merged = (rotated & here) | (cat(&held) & !here);
     let fills = beats.last | m.mux(beats.ends_piece, &fit.fills, &!(first & fit.holds));
     let spills = beats.last & fit.spills;
 
@@ -104,7 +106,9 @@ pub fn join(m: &Scope, cfg: &RnicConfig, beats: Stream<Beat>) -> Stream<Payload>
     m.assert(!(comes & spills & waits), "one beat at most waits");
     m.when(comes, |m| {
         m.set(&first, beats.ends_piece);
-        m.set(&held, m.mux(fills, &rotated, &merged));
+        for (lane, (held, byte)) in (0..).zip(held.iter().zip(rotated.chunks(8))) {
+            m.when(fills | lanes.bit(lane), |m| m.set(held, byte));
+        }
     });
     m.when(comes & fills, |m| m.set_all(&waiting, &m.mux(spills, &rest, &joined)));
     m.when(comes & (spills | (waits & fills)), |m| m.set(&waits, 1))
