@@ -49,7 +49,7 @@ use crate::responder::reply::{places_shared, Kind, Served};
 use crate::responder::shared::{Seen, Take};
 use crate::rx::grh::GRH_BYTES;
 use crate::rx::parse::{opcode_is, REASON_BITS};
-use crate::stream::fifo;
+use crate::stream::{fifo, row_of};
 use crate::types::{Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -295,15 +295,19 @@ pub fn check(
     let producers = m.mem("producers", cfg.qps, &bits(16)).style(Style::Block).build();
     producers.write(posted.enable & !posted.index.msb(), posted.index.trunc(qp_bits), &posted.entry);
     let producer = producers.read(m, begins, begin_qp, Collision::New);
-    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
+    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
-    let qp_state = states.read_now(qp);
+    let qp_state = row_of(m, "state", (begins, begin_qp, qp), &states, &broadcast.state);
 
-    // READs and atomics that are done with, whether they were executed or not: two may end in a cycle.
+    // READs and atomics that are done with, whether they were executed or not: two may end in a cycle. They count two cycles later.
+    let at_qp = m.mux(idle, &begin_qp, &qp);
     let ended = |name: &str, end: &Served| {
-        let counts = m.mem(name, cfg.qps, &bits(5)).style(Style::Distributed).init(vec![]).build();
-        counts.write(end.valid, end.qp, &(counts.read_now(end.qp) + 1));
-        counts.read_now(qp)
+        let counts = m.mem(name, cfg.qps, &bits(5)).style(Style::Block).init(vec![]).build();
+        let counted = m.delay(&format!("{name}_now"), end);
+        let count = m.wire(&format!("{name}_count"), 5);
+        counts.write(counted.valid, counted.qp, &count);
+        m.drive(&count, counts.read(m, end.valid, end.qp, Collision::New) + 1);
+        counts.read(m, lit(1, 1), at_qp, Collision::New)
     };
     let done_with = (ended("served", &served) + ended("unused", &unused)).named("done_with");
     let shared_room = m.wire("shared_room", 1);
