@@ -2,7 +2,7 @@
 //! Checks the ICRC of what comes from the wire: frames pass unchanged, a verdict follows each.
 //!
 //! ```text
-//!  frame --> room? --+--> skid ---------------------------------------------> out
+//!  frame --> room? --+--> reg ----------------------------------------------> out
 //!                    |
 //!                    +--> mask --> icrc_core --> = residue? --> FIFO, 32 --> verdict
 //!                         3        3             1
@@ -13,8 +13,8 @@
 //!
 //! One beat a cycle. Latency 1 for beats; a verdict is on offer [`VERDICT_LATENCY`] cycles after the last beat was
 //! taken. Verdicts keep the order of the frames. At most [`VERDICTS`] frames may have passed whose verdict has not
-//! been taken; then beats wait. The consumer must therefore not let a verdict wait for a beat of a later frame. No path
-//! runs from a consumer's `ready` to `frame`'s.
+//! been taken; then beats wait. The consumer must therefore not let a verdict wait for a beat of a later frame. There is a
+//! path of one gate from the beats' `ready` to `frame`'s, and none from the verdicts'.
 //!
 //! Bad input: every frame, of any length and content, gets exactly one verdict. It is not `ok` for what is neither
 //! IPv4 nor IPv6, with or without one 802.1Q tag; for a frame that ends before its IP length says; for one too short
@@ -23,7 +23,7 @@
 
 use crate::config::RnicConfig;
 use crate::icrc::{icrc_core, mask, residue_after, PacketEnd, CORE_LATENCY, MASK_LATENCY_IP};
-use crate::stream::{fifo, skid, Beat};
+use crate::stream::{fifo, forward, Beat};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Scope, Sig, Stream};
 
 /// Frames that may wait for their verdict to be taken.
@@ -54,7 +54,7 @@ pub fn check(m: &Scope, cfg: &RnicConfig, frame: Stream<Beat>) -> (Stream<Beat>,
     let frame = frame.gate(m, waiting.ne(VERDICTS));
     let passes = frame.fire();
     let beat = frame.payload.clone();
-    let out = skid(m, frame);
+    let out = forward(m, frame);
 
     let (masked, covered) = mask(m, PacketEnd::IpLength, passes, beat.clone());
     let end = icrc_core(m, masked, covered);

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!          +------+     +------+
-//!   mac -->| skid |--+->| gate |-----------------------------------------------------------> frame
+//!   mac -->| reg  |--+->| gate |-----------------------------------------------------------> frame
 //!          +------+  |  +------+
 //!                    |  first 128 bytes     +------------+    +-------------+
 //!                    +--at fixed places---->| layer 3: 2 |--->| layer 4: 2  |--> [fifo] --+
@@ -21,7 +21,8 @@
 //!
 //! **Latency:** beats 1 cycle; the result [`latency`] cycles after the last beat came. **Throughput:** one beat a
 //! cycle, one frame a cycle where frames are as short as a beat of 64 bytes. Up to 32 frames, or as many as a beat has
-//! bytes, may be between their first beat and the moment at which their result is taken; then the next frame waits.
+//! bytes, may be between their first beat and the moment at which their result is taken; then the next frame waits. There
+//! is a path from `frame`'s `ready` to `mac`'s: a register slice that cuts it costs a LUT for each bit of a beat.
 //!
 //! **Bad input:** any sequence of beats is a sequence of frames; each gives exactly one result. A frame longer than
 //! 128 KiB counts as that long. Bytes above the end of a frame are not believed: what would reach past the end is
@@ -29,7 +30,7 @@
 
 use crate::config::RnicConfig;
 use crate::fields::field;
-use crate::stream::{fifo, skid, Beat};
+use crate::stream::{fifo, forward, Beat};
 use crate::types::Headers;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::csr::DropReason;
@@ -174,7 +175,7 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let in_frame = m.reg("in_frame", 1).reset(0);
     let results = results(cfg);
     let under_way = m.reg("under_way", clog2(u64::from(results) + 1)).reset(0);
-    let frame = skid(m, mac).gate(m, in_frame | under_way.ne(results));
+    let frame = forward(m, mac).gate(m, in_frame | under_way.ne(results));
     let fire = frame.fire();
     m.when(fire, |m| m.set(&in_frame, !frame.last));
 

@@ -7,7 +7,7 @@
 //!                              |
 //!  packet ----> read ----------+--> plan ---> network ---> header ----+
 //!               (A)                  (B) |      (C)       shifts (D)  |     +------+
-//!                                        v command                    OR -->| skid |--> out
+//!                                        v command                    OR -->| reg  |--> out
 //!  payload ----------------------->  realign  ------------------------+     +------+
 //! ```
 //!
@@ -41,7 +41,7 @@
 use super::{FrameBeat, Payload};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
-use crate::stream::{catch, fifo, realign, skid, Beat, Realign};
+use crate::stream::{catch, fifo, forward, realign, Beat, Realign};
 use crate::types::{AddressVector, TableWrite, TxPacket};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
@@ -493,7 +493,7 @@ pub fn build(
         m.set(&payload_left, summed.has_payload);
         m.set(&carries, summed.has_payload);
     });
-    skid(m, beats)
+    forward(m, beats)
 }
 
 #[cfg(test)]

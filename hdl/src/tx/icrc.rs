@@ -2,7 +2,7 @@
 //! Fills in the ICRC of what goes to the wire, and keeps frames until they can leave without a gap.
 //!
 //! ```text
-//!  frame --+--> whole-frame buffer, block RAM ---------------------> patch --> skid --> out
+//!  frame --+--> whole-frame buffer, block RAM ---------------------> patch --> reg ---> out
 //!          |                                                           ^
 //!          +--> mask --> icrc_core --> unpad --> FIFO, 32 --> job -----+
 //!          |    2        3             1 or 2               ^
@@ -27,7 +27,7 @@
 use super::FrameBeat;
 use crate::config::RnicConfig;
 use crate::icrc::{icrc_core, mask, unpad, unpad_stages, PacketEnd, CORE_LATENCY, MASK_LATENCY_FRAME};
-use crate::stream::{fifo, skid, Beat};
+use crate::stream::{fifo, forward, Beat};
 use ferrowire_rtl::{bits, cat, clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::icrc::BYTES;
 
@@ -101,10 +101,12 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>) -> Appended
     // In: beats to the buffer and to the CRC.
     let head = m.reg("head", address + 1).reset(0);
     let tail = m.reg("tail", address + 1).reset(0);
-    let full = (tail - head).eq(depth);
     // Frames that came whole and have not left whole.
     let waiting = m.reg("waiting", clog2(u64::from(FRAMES) + 1)).reset(0);
-    frame.accept(!full & waiting.ne(FRAMES));
+    // Known a cycle before, in which one more beat may come: the way back to who makes the beats is long.
+    let full = m.delay("full", &(tail - head).ge(depth - 1));
+    let many = m.delay("many", &waiting.ge(FRAMES - 1));
+    frame.accept(!full & !many);
     let enters = frame.fire();
     m.assert(!full | waiting.ne(0), "a frame fits into the buffer");
     let store = m.mem("store", depth, &bits(8 * beat_bytes)).style(Style::Block).build();
@@ -179,7 +181,7 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>) -> Appended
     let enters_last = enters & frame.last;
     m.when(enters_last & !leaves, |m| m.set(&waiting, waiting + 1))
         .otherwise_when(leaves & !enters_last, |m| m.set(&waiting, waiting - 1));
-    Appended { wire: skid(m, filled), left: take & is_last, dropped: drops }
+    Appended { wire: forward(m, filled), left: take & is_last, dropped: drops }
 }
 
 #[cfg(test)]
