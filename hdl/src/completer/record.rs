@@ -29,7 +29,7 @@
 use crate::config::RnicConfig;
 use crate::context::resets;
 use crate::requester::{is_local, messages, FirstSge, Flush, Sent};
-use crate::stream::{arbiter, deep_fifo, fork, gather, Flagged, Forget};
+use crate::stream::{arbiter, deep_fifo, fork, gather, row_of, Flagged, Forget};
 use crate::types::{QpBroadcast, SqStart, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -177,7 +177,7 @@ pub fn record(
     let free = m.mux(all_used, &back.payload, &fresh.trunc(place_bits));
 
     let state_write = &broadcast.state;
-    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
+    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(state_write.enable, state_write.index, &state_write.entry);
 
     let resets = resets(m, cfg, &broadcast);
@@ -214,7 +214,7 @@ pub fn record(
     let row = rows.read(m, is_init | is_sent, chosen, Collision::Never);
 
     // What becomes of the list.
-    let qp_state = states.read_now(qp);
+    let qp_state = row_of(m, "state", (is_init | is_sent, chosen, qp), &states, state_write);
     let lives = [QpState::Rts, QpState::Sqd, QpState::Err].map(|s| qp_state.eq(s.code()));
     let lives = lives[0] | lives[1] | lives[2];
     let is_failure = event.status.ne(0);

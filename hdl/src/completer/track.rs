@@ -58,7 +58,7 @@ use crate::context::timer::{Expired, Pause, Progress};
 use crate::path::same_partition;
 use crate::requester::{is_local, Flush, Restart};
 use crate::rx::parse::opcode_is;
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, fifo, row_of};
 use crate::types::{Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -394,9 +394,9 @@ pub fn track(
     let without_packet = written.pool.enable & is_local(written.pool.entry.opcode);
     let sends_now = written.front.enable & written.front.index.eq(qp) & !without_packet;
     m.when(starts, |m| m.set(&sent_meanwhile, 0)).otherwise_when(sends_now, |m| m.set(&sent_meanwhile, 1));
-    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
+    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
-    let qp_state = states.read_now(qp);
+    let qp_state = row_of(m, "state", (starts, chosen, qp), &states, &broadcast.state);
 
     // In the row's cycle it comes from the table; all work is done on the copy here.
     let at_row = state.is(State::Row);

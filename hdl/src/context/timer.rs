@@ -178,7 +178,7 @@ pub fn timer(
         .collect();
     let pauses_for = m.delay("pauses_for", &m.select(pause.code, &wait));
 
-    // The tables: a write, and two looks in a cycle, of which the sweep alone needs the stamp.
+    // The tables: a write, and two looks in a cycle, of which the sweep has a copy of its own and alone needs the stamp.
     let kinds = m.mem("kinds", cfg.qps, &Kind::of()).style(Style::Distributed).build();
     let stamps = m.mem("stamps", cfg.qps, &bits(32)).style(Style::Block).build();
     let codes = m.mem("codes", cfg.qps, &bits(5)).style(Style::Block).build();
@@ -210,7 +210,9 @@ pub fn timer(
     let looking = m.reg("looking", 1).reset(0);
     let looks = ready & !stands & !(writes & qp.eq(sweep));
     m.set(&looking, looks);
-    let looked = m.delay("looked", &kinds.read_now(sweep).kind);
+    let swept = m.mem("swept", cfg.qps, &bits(2)).style(Style::Block).build();
+    swept.write(write, written, &next.kind);
+    let looked = swept.read(m, lit(1, 1), sweep, Collision::Old);
     let stamp = stamps.read(m, looks, sweep, Collision::Never);
     let code = codes.read(m, ready, sweep, Collision::New);
     let looked_qp = m.delay("looked_qp", &sweep);

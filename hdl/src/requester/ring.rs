@@ -27,6 +27,15 @@ pub struct Piece {
     pub address: Sig,
 }
 
+/// Which bits of an index count.
+#[derive(Clone, Bundle)]
+pub struct Bounds {
+    /// Within a page; 6 bits.
+    pub page: Sig,
+    /// Within the queue.
+    pub queue: Sig,
+}
+
 impl Ring {
     /// The shape.
     pub fn of() -> Self {
@@ -42,10 +51,21 @@ impl Ring {
     /// The piece that begins with the WQE at a free-running index. A page holds 64 units, and the queue a power of two of WQEs:
     /// what is left of both shows in the low bits of the index, and the fewer bits mean the smaller rest.
     pub fn piece(&self, m: &Scope, index: Sig, most: Sig) -> Piece {
-        let in_page = cat(&[lit(3, 7), self.stride.ne(3), !self.stride.bit(1), self.stride.eq(0)]);
-        let in_queue = self.indices();
-        let behind_first = !index.trunc(6) & in_page & in_queue.trunc(6);
-        let units = (index & in_queue).zext(19).shl_by(self.stride);
+        self.piece_within(m, &self.bounds(), index, most)
+    }
+
+    /// What of an index counts.
+    pub fn bounds(&self) -> Bounds {
+        Bounds {
+            page: cat(&[lit(3, 7), self.stride.ne(3), !self.stride.bit(1), self.stride.eq(0)]),
+            queue: self.indices(),
+        }
+    }
+
+    /// [`piece`](Self::piece), of which the bounds were worked out before.
+    pub fn piece_within(&self, m: &Scope, bounds: &Bounds, index: Sig, most: Sig) -> Piece {
+        let behind_first = !index.trunc(6) & bounds.page & bounds.queue.trunc(6);
+        let units = (index & bounds.queue).zext(19).shl_by(self.stride);
         Piece {
             most: m.mux(behind_first.zext(7).lt(most), &(behind_first.zext(7) + 1), &most),
             address: self.base + cat(&[lit(6, 0), units]).zext(64),

@@ -46,7 +46,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Gate;
 use crate::context::resets;
 use crate::requester::ring::{least, Ring};
-use crate::stream::{fifo, gather, prompt_fifo, Flagged, Forget};
+use crate::stream::{fifo, gather, prompt_fifo, row_of, Flagged, Forget};
 use crate::types::{
     DmaReadRequest, Oldest, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
 };
@@ -306,21 +306,24 @@ pub fn schedule(
     let queue = Ring { base: given.entry.sq_base, log2: given.entry.sq_log2, stride: given.entry.sq_stride };
     queues.write(given.enable, given.index, &queue);
     let queue = queues.read(m, starts, chosen, Collision::New);
-    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
+    // These may change while the QP is looked at.
+    let looked_at = (starts, chosen, qp);
+    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
-    let qp_state = states.read_now(qp);
-    let gates = m.mem("gates", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    gates.write(gate.enable, gate.index, &gate.entry.shut);
+    let qp_state = row_of(m, "state", looked_at, &states, &broadcast.state);
+    let gates = m.mem("gates", cfg.qps, &bits(1)).style(Style::Block).build();
     m.discard(&gate.entry);
-    let shut = gates.read_now(qp);
+    let gate = TableWrite { enable: gate.enable, index: gate.index, entry: gate.entry.shut };
+    gates.write(gate.enable, gate.index, &gate.entry);
+    let shut = row_of(m, "gate", looked_at, &gates, &gate);
     // What moves while an event is worked on kicks.
     let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Block).build();
     oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
     m.discard(&oldest.entry);
     let oldest_index = oldests.read(m, starts, chosen, Collision::New);
-    let answers = m.mem("answers", cfg.qps, &bits(READ_BITS)).style(Style::Distributed).build();
+    let answers = m.mem("answers", cfg.qps, &bits(READ_BITS)).style(Style::Block).build();
     answers.write(reads_done.enable, reads_done.index, &reads_done.entry);
-    let answered = answers.read_now(qp);
+    let answered = row_of(m, "answers", looked_at, &answers, &reads_done);
 
     // The row's cycle: an event is done here; a grant is worked out.
     let at_row = state.is(State::Row);

@@ -36,7 +36,7 @@ use crate::host::SrqEntry;
 use crate::requester::{fetch, least, wqe_places, Grant, Ring};
 use crate::responder::flush::Event;
 use crate::responder::queues::Queues;
-use crate::stream::{deep_fifo, fifo, forward};
+use crate::stream::{deep_fifo, fifo, forward, row_of};
 use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -311,7 +311,7 @@ pub fn receive(
     let again = look.is(Look::Wait) & quiet;
     wanted.accept(begins);
     m.when(begins, |m| m.set_all(&sought, &wanted.payload));
-    let at = m.mux(begins, &wanted.payload, &sought);
+    let at = m.mux(look.is(Look::Idle), &wanted.payload, &sought);
     let given = &broadcast.attributes;
     let strides = Queues::new(m, cfg, "strides", &bits(2), Style::Distributed);
     strides.own.write(given.enable, given.index, &given.entry.rq_stride);
@@ -417,12 +417,13 @@ pub fn receive(
     let SrqEntry { base, log2, stride, .. } = shared.entry.clone();
     queues.shared.write(shared.enable, shared.index, &Ring { base, log2, stride });
     let queue = queues.read(m, starts, chosen, Collision::New);
-    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Distributed).build();
+    let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     // The queue of a QP in RESET may be gone before its row is cleared.
     let exist = m.mem("exist", cfg.srqs, &bits(1)).style(Style::Distributed).init(vec![]).build();
     exist.write(shared.enable, shared.index, &shared.entry.valid);
-    let qp_state = states.read_now(number.trunc(qp_bits));
+    let qp_of = |number: Sig| number.trunc(qp_bits);
+    let qp_state = row_of(m, "state", (starts, qp_of(chosen), qp_of(number)), &states, &broadcast.state);
     let exists = exist.read_now(number.trunc(cfg.srq_bits()));
     let lives_now = m.mux(number.msb(), &exists, &qp_state.ne(QpState::Reset.code()));
 
@@ -449,7 +450,8 @@ pub fn receive(
         wqes | wqes.eq(0).zext(n.width())
     };
     let wished = m.delay("wished", &(index + 1 + fewer(reach)));
-    let batch = fewer(lit(7, cfg.fetch_batch)).named("batch");
+    let batch = m.delay("batch", &fewer(lit(7, cfg.fetch_batch)));
+    let bounds = m.delay("bounds", &queue.bounds());
     let at_row = state.is(State::Row);
     m.when(at_row, |m| m.set(&state, State::Plan));
 
@@ -465,7 +467,7 @@ pub fn receive(
     let alone = m.delay("alone", &gap.lt(4));
     let few = kind_used & alone & allowed.lt(4);
     let allowed_any = allowed.ne(0) & !allowed.bit(15) & !few;
-    let piece = queue.piece(m, begin, batch);
+    let piece = queue.piece_within(m, &bounds, begin, batch);
     let in_piece = piece.most.zext(16);
     let most = least(m, allowed, least(m, posted, in_piece));
     let count = m.delay("count", &most.trunc(7));
