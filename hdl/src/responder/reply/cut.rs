@@ -25,6 +25,7 @@
 use super::atomic::{Operands, ATOMICS};
 use super::order::{places, Entry, Freed, Front, Lists, Wake, COUNT_BITS};
 use crate::config::RnicConfig;
+use crate::memory::to_page_end;
 use crate::path::mtu_bytes;
 use crate::stream::{deep_fifo, fifo};
 use crate::types::{QpAttributes, QpBroadcast, TableWrite};
@@ -101,6 +102,8 @@ impl About {
 pub(super) struct Candidate {
     pub(super) about: About,
     pub(super) va: Sig,
+    /// Its bytes go on in the next page.
+    pub(super) crosses: Sig,
     pub(super) rkey: Sig,
     pub(super) pd: Sig,
 }
@@ -294,7 +297,8 @@ pub(super) fn cut(
         last,
         bytes,
     };
-    let candidate = Candidate { about, va, rkey: entry.rkey, pd: copy.pd };
+    let crosses = bytes.gt(to_page_end(va));
+    let candidate = Candidate { about, va, crosses, rkey: entry.rkey, pd: copy.pd };
     let operands_room = m.wire("operands_room", 1);
     let candidate = Stream::new(m, "candidate", at_emit & speaks & (!executes | operands_room), candidate);
     let operands = Operands { swap: entry.swap, compare: entry.compare, compares: entry.compares };
@@ -302,7 +306,7 @@ pub(super) fn cut(
     m.drive(&operands_room, operands.ready);
     m.drive(&leaves, at_emit & (!speaks | candidate.fire()));
     let candidates = fifo(&m.label("candidates"), 2, candidate);
-    let operands = fifo(&m.label("operands"), ATOMICS, operands);
+    let operands = deep_fifo(&m.label("operands"), ATOMICS, operands);
 
     // What becomes of the QP.
     let ends = is(Work::End) & speaks;

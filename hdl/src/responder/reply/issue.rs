@@ -122,7 +122,7 @@ pub(super) fn issue(
     let asks = about.bytes.ne(0);
     let offset = candidates.va.trunc(12);
     let here = to_page_end(offset).named("to_page_end");
-    let crosses = about.bytes.gt(here).named("crosses");
+    let crosses = candidates.crosses;
     let second = m.reg("second", 1).reset(0);
     let under_way = m.reg("under_way", clog2(u64::from(LOOKUPS)) + 1).reset(0);
     let pending_room = m.wire("pending_room", 1);
@@ -198,7 +198,7 @@ pub(super) fn issue(
     let places = Stream::new(m, "place", go & is_atomic & granted, place);
     m.assert(!places.valid | places.ready, "every atomic has a place");
     let granted_atomic = places.fire();
-    let places = fifo(&m.label("places"), ATOMICS, places);
+    let places = deep_fifo(&m.label("places"), ATOMICS, places);
     let carries = granted & about.is(Work::Read) & about.bytes.ne(0);
     let departure =
         Departure { about: about.clone(), refused: !granted, carries, lane: pending.offset.trunc(lane_bits) };

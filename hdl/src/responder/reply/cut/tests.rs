@@ -64,7 +64,10 @@ impl Bench {
             sim,
             sources: [Source::new("wake", &Wake::of(&cfg))],
             sinks: [
-                Sink::new("candidate", &Candidate { about, va: bits(64), rkey: bits(32), pd: bits(24) }),
+                Sink::new(
+                    "candidate",
+                    &Candidate { about, va: bits(64), crosses: bits(1), rkey: bits(32), pd: bits(24) },
+                ),
                 Sink::new("operand", &Operands::of()),
             ],
             random: Random::new(stall),
