@@ -342,7 +342,7 @@ fn counters(m: &Scope, amounts: &BTreeMap<u32, Sig>, read: Sig, slot: Sig) -> (S
         m.set(&pending, kept + amount.zext(width));
         table[*at as usize] = pending.zext(32);
     }
-    let store = m.mem("counters", SLOTS, &bits(64)).style(Style::Distributed).build();
+    let store = m.mem("counters", SLOTS, &bits(64)).style(Style::Block).build();
     let sum = m.wire("sum", 64);
     store.write(adding, adding_slot, &sum);
     let value = store.read(m, lit(1, 1), read.then(slot, turn), Collision::New);
