@@ -142,6 +142,8 @@ struct Report {
     wanted_mhz: f64,
     fmax_mhz: Option<f64>,
     critical_path: Option<Critical>,
+    /// Why the design is of no use on the device: it does not fit, or is too slow. The program ends with 1 then.
+    failure: Option<String>,
     blocks: Vec<Block>,
 }
 
@@ -174,6 +176,12 @@ fn too_large(cost: &Cost) -> Option<String> {
     (!short.is_empty()).then(|| short.join("; "))
 }
 
+/// What the clock falls short of, if it was measured and does.
+fn too_slow(fmax_mhz: Option<f64>, wanted_mhz: f64) -> Option<String> {
+    let fmax = fmax_mhz.filter(|fmax| *fmax < wanted_mhz)?;
+    Some(format!("the clock reaches {fmax:.1} MHz, wanted are {wanted_mhz:.1} MHz"))
+}
+
 /// Generates, maps, places and reports.
 pub fn run(args: &Args) -> Result<u8> {
     setup::run(&setup::Args { synth: true, verbose: false })?;
@@ -191,15 +199,13 @@ pub fn run(args: &Args) -> Result<u8> {
     let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_route)?;
     let blocks = if args.no_blocks { Vec::new() } else { job.blocks(&manifest.top)? };
     let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
-    let routed = match (args.target, args.no_route, too_large(&flat.cost)) {
+    let misfit = (args.target == Target::Ecp5).then(|| too_large(&flat.cost)).flatten();
+    let routed = match (args.target, args.no_route, &misfit) {
         (Target::Ecp5, false, None) => Some(job.place(&manifest, wanted_mhz)?),
-        (Target::Ecp5, false, Some(why)) => {
-            eprintln!("not placed: {DEVICE} {why}");
-            None
-        }
         _ => None,
     };
     let (fmax_mhz, critical_path) = routed.unzip();
+    let failure = misfit.map(|why| format!("{DEVICE} {why}")).or_else(|| too_slow(fmax_mhz, wanted_mhz));
     let report = Report {
         config: args.config.clone(),
         set: args.set.clone(),
@@ -213,6 +219,7 @@ pub fn run(args: &Args) -> Result<u8> {
         wanted_mhz,
         fmax_mhz,
         critical_path,
+        failure,
         blocks,
     };
     let text = serde_json::to_string_pretty(&report).context("writing the result")? + "\n";
@@ -223,7 +230,10 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut stdout = std::io::stdout();
     let _ = if args.json { stdout.write_all(text.as_bytes()) } else { table(&mut stdout, &report) };
     eprintln!("{}", result.display());
-    Ok(0)
+    if let Some(failure) = &report.failure {
+        eprintln!("failed: {failure}");
+    }
+    Ok(u8::from(report.failure.is_some()))
 }
 
 /// A name for files: the configuration's, and what is set over it.
@@ -353,6 +363,8 @@ impl Job {
             "route.json",
         ]);
         command.args(["--freq", &mhz.to_string(), "--lpf-allow-unconstrained", "--timing-allow-fail"]);
+        // The other router takes hours where nine LUTs in ten are in use.
+        command.args(["--router", "router2"]);
         command.args(["--seed", "1", "--quiet", "--log", "route.log"]);
         self.logged("route", "placing and routing", command)?;
         let report = fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
@@ -647,6 +659,13 @@ mod tests {
         let why = too_large(&cost).unwrap();
         assert_eq!(why, "has 83640 LUTs, the design takes 90000; has 208 block RAMs, the design takes 300");
         assert_eq!(too_large(&Cost::default()), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_too_slow_is_said() {
+        let why = too_slow(Some(49.0), 62.5).unwrap();
+        assert_eq!(why, "the clock reaches 49.0 MHz, wanted are 62.5 MHz");
+        assert_eq!((too_slow(Some(62.5), 62.5), too_slow(None, 62.5)), (None, None));
     }
 
     #[test]
