@@ -96,9 +96,13 @@ impl Keys {
         self.place(key, tag, Object::Window(pd, None))
     }
 
-    /// Removes a region or a window. A region with windows is busy (IBTA 11.2.8.5).
+    /// Removes a region or a window. A region with windows is busy (IBTA 11.2.8.5). Of a window's key only the index counts, for
+    /// binds change the tag (host interface).
     pub(super) fn remove(&mut self, key: u32) -> Result<(), Error> {
-        self.find(key).map_err(|_| Error::Unknown { what: "key", number: key })?;
+        let window = matches!(self.objects.get(&index(key)), Some((_, Object::Window(..))));
+        if !window && self.find(key).is_err() {
+            return Err(Error::Unknown { what: "key", number: key });
+        }
         let uses = |(_, object): &(u8, Object)| matches!(object, Object::Window(_, Some(bound)) if bound.region == index(key));
         if self.objects.values().any(uses) {
             return Err(Error::Busy);
