@@ -10,6 +10,7 @@ use ferrowire_sim::soak::generate::POOL_BUFFER;
 use ferrowire_sim::soak::program::{
     consumes, is_answered, is_atomic, sends, Life, Message, Mistake, Program, Trouble, VERBS,
 };
+use ferrowire_sim::soak::windows::Misuse;
 use ferrowire_sim::soak::{limits, program, run_case, run_program, Case, Mode, Outcome, Tally};
 use ferrowire_sim::wire::{Delivery, TimedFilter};
 use ferrowire_spec::queue::SendOpcode;
@@ -118,6 +119,29 @@ fn what_is_lost_without_an_answer_is_all_that_is_missing() {
     assert!(came > 300 && came < all["SUCCESS"], "some are lost, most are not: {all:?}");
 }
 
+/// Lanes of windows between two engines: what is said of them is right, and all of it happens.
+#[test]
+fn windows_give_what_they_are_bound_to_give_until_they_are_taken_back() {
+    let mut all: Tally = Default::default();
+    for seed in 1..=400 {
+        let mut case = case(seed, "generic-64b", Mode::ModelModel);
+        let program = program(&case).unwrap();
+        for lane in &program.windows {
+            case.lane = Some(lane.number);
+            let outcome = run_case(None, &case, None).unwrap();
+            assert_eq!(outcome.difference, None, "{}", case.rerun());
+            outcome.tally.into_iter().for_each(|(what, n)| *all.entry(what).or_default() += n);
+        }
+    }
+    println!("{all:?}");
+    let misuses = Misuse::ALL.map(|misuse| format!("{misuse:?}"));
+    let ways = ["bound", "taken back", "taken back in use", "SEND with invalidate", "freed"];
+    let troubles = ["moved to ERR", "reset under way"].into_iter();
+    for what in misuses.iter().map(|misuse| &misuse[..]).chain(ways).chain(troubles) {
+        assert!(all.contains_key(&format!("windows: {what}")), "never {what}: {all:?}");
+    }
+}
+
 /// Programs have everything that they are said to have.
 #[test]
 fn programs_have_every_mistake_every_trouble_and_messages_of_all_lengths() {
@@ -207,6 +231,7 @@ fn lied_to(
 ) -> (bool, Option<String>) {
     let mut program = program(case).unwrap();
     program.faults = Default::default();
+    program.windows.clear();
     for life in program.lanes.iter_mut().flat_map(|lane| &mut lane.lives) {
         life.trouble = Trouble::None;
         life.work.iter_mut().flatten().for_each(|message| message.mistake = None);
@@ -325,6 +350,103 @@ fn what_is_wrong_with_messages_and_answers_is_found() {
             found += usize::from(difference.is_some_and(|difference| difference.contains(found_by)));
         }
         assert!(found > 0, "lie {i} was never found by `{found_by}`");
+    }
+}
+
+/// What is wrong with windows is found: the frames of side 0 are changed, whoever has lent what.
+#[test]
+fn what_is_wrong_with_windows_is_found() {
+    type Lie = fn(Frame<'_>) -> Option<Vec<u8>>;
+    let lies: [(Lie, &str); 4] = [
+        // A WRITE goes to the byte before, and an invalidation to another key.
+        (
+            |mut frame| {
+                let reth = frame.ext.reth.as_mut().filter(|reth| reth.len > 0)?;
+                reth.va = reth.va.wrapping_sub(1);
+                sealed(frame)
+            },
+            "in what is lent: byte",
+        ),
+        (
+            |mut frame| {
+                frame.ext.ieth.as_mut()?.rkey ^= 1;
+                sealed(frame)
+            },
+            "it must end Well",
+        ),
+        // A denial that never was, and one that is kept secret.
+        (
+            |mut frame| {
+                frame.ext.aeth.as_mut().filter(|_| frame.payload.is_empty())?.syndrome = 0x62;
+                sealed(frame)
+            },
+            "it must end Well",
+        ),
+        (
+            |mut frame| {
+                frame.ext.aeth.as_mut().filter(|aeth| aeth.syndrome == 0x62)?.syndrome = 0x1f;
+                sealed(frame)
+            },
+            "it must end Denied",
+        ),
+    ];
+    for (i, (lie, found_by)) in lies.into_iter().enumerate() {
+        let mut found = 0;
+        for seed in 1..=60 {
+            let mut case = case(seed, "generic-64b", Mode::ModelModel);
+            let all = program(&case).unwrap();
+            let Some(lane) = all.windows.first() else { continue };
+            case.lane = Some(lane.number);
+            let mut program = program(&case).unwrap();
+            program.faults = Default::default();
+            let wire = |side: usize, mut filter: TimedFilter| -> TimedFilter {
+                Box::new(move |bytes| {
+                    let told = Frame::parse(bytes).ok().and_then(lie).filter(|_| side == 0);
+                    told.map_or_else(|| filter(bytes), |frame| vec![Delivery::at_once(frame)])
+                })
+            };
+            let outcome = run_program(None, &case, &program, None, wire).unwrap();
+            found += usize::from(outcome.difference.is_some_and(|why| why.contains(found_by)));
+        }
+        assert!(found > 0, "lie {i} was never found by `{found_by}`");
+    }
+}
+
+/// What a window's owner has taken back is written no more, whatever was under way (IBTA 10.6.7.2.5).
+#[test]
+#[ignore = "invalidations are done before WRITEs and atomics that were looked up before them"]
+fn nothing_is_written_by_a_window_that_was_taken_back_in_use() {
+    for seed in 1..=120 {
+        let mut case = case(seed, "generic-8b", Mode::RtlRtl);
+        let all = program(&case).unwrap();
+        let Some(lane) = all.windows.first() else { continue };
+        case.lane = Some(lane.number);
+        let mut program = program(&case).unwrap();
+        (program.strict, program.host_latency) = (true, 1000);
+        let outcome =
+            run_program(model(&case.config, case.mode).as_ref(), &case, &program, None, |_, filter| filter);
+        assert_eq!(outcome.unwrap().difference, None, "seed {seed}");
+    }
+}
+
+/// Cards tell of congestion, and are slowed down by what they are told, and nothing is lost by that.
+#[test]
+fn slowed_queue_pairs_finish_too() {
+    for config in CONFIGS {
+        let (mut marked, mut cnps, mut next) = (0, 0, 0);
+        for _ in 0..2 {
+            let marks = |seed: u64| {
+                let program = program(&case(seed, config, Mode::RtlRtl)).unwrap();
+                program.marks.is_some_and(|marks| marks.shares.iter().all(|share| *share > 0.05))
+            };
+            next = (next + 1..).find(|seed| marks(*seed)).unwrap();
+            let case = case(next, config, Mode::RtlRtl);
+            let outcome = run_case(model(config, case.mode).as_ref(), &case, None).unwrap();
+            assert_eq!(outcome.difference, None, "{:#?} {}", outcome.diagnosis, case.rerun());
+            (marked, cnps) = (marked + outcome.counts.marked, cnps + outcome.counts.cnps);
+        }
+        println!("{config}: {marked} marked, {cnps} CNPs");
+        assert!(marked > 0 && cnps > 0, "{config}: {marked} marked, {cnps} CNPs");
     }
 }
 

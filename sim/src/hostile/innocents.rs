@@ -24,6 +24,7 @@ pub fn program(seed: u64, config: &str, lanes: usize) -> Result<Program> {
     let mut program = Program::of(seed, &limits);
     program.lanes.clear();
     program.quiet.clear();
+    program.windows.clear();
     program.faults = Default::default();
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut sides = [0; 2];

@@ -87,7 +87,7 @@ pub struct Shared(Arc<Mutex<Core>>);
 impl Shared {
     /// With that friend; `watch` sees what it and the card say to each other.
     pub fn new(seed: u64, friend: Box<dyn Peer>, watch: &Watch) -> Self {
-        let filter = |side| watch.filter(side, Faults::default(), 0, u64::MAX);
+        let filter = |side| watch.filter(side, Faults::default(), 0.0, 0, u64::MAX);
         Self(Arc::new(Mutex::new(Core {
             attacker: Attacker::new(seed),
             sight: Sight::default(),

@@ -6,17 +6,17 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
-    AccessFlags, AddressHandle, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions,
-    HostMemory, InitAttributes, MemoryRegion, PageSize, Payload, PostRecv, ProtectionDomain, Psn, Qp,
-    QpAttributes, QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendOp,
-    SendWr, Sge, SharedReceiveQueue, SrqInitAttr, WorkKind,
+    AccessFlags, AddressHandle, AddressVector, Bus, Completion, CompletionQueue, CongestionControl, Context,
+    ContextOptions, HostMemory, InitAttributes, MemoryRegion, MemoryWindow, PageSize, Payload, PostRecv,
+    ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset,
+    RtrAttributes, RtsAttributes, SendOp, SendWr, Sge, SharedReceiveQueue, SrqInitAttr, WorkKind,
 };
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::QpState;
 
 use super::ends::{
-    ip, mac, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, PAGE, QKEY, RECEIVE_PIECES,
+    ip, mac, Bind, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, PAGE, QKEY, RECEIVE_PIECES,
 };
 use crate::bus::SharedWorld;
 
@@ -29,6 +29,9 @@ pub const VERBS: &[SendOpcode] = &[
     SendOpcode::Read,
     SendOpcode::CmpSwap,
     SendOpcode::FetchAdd,
+    SendOpcode::SendInv,
+    SendOpcode::LocalInv,
+    SendOpcode::BindMw,
 ];
 
 /// Pieces of memory that a request of the card may have.
@@ -57,6 +60,7 @@ pub struct CardEnd {
     destinations: HashMap<usize, (AddressHandle, u32)>,
     /// Whole pages, and what of them is registered.
     regions: Vec<(HostMemory, MemoryRegion)>,
+    windows: Vec<MemoryWindow>,
     srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
     pd: ProtectionDomain,
@@ -97,7 +101,29 @@ impl CardEnd {
         let cq = context.create_cq(4096).with_context(failed)?;
         let (qps, regions, world) = (Vec::new(), Vec::new(), world.clone());
         let destinations = HashMap::new();
-        Ok(Self { card, side, qps, destinations, regions, srq: None, cq, pd, context, world })
+        let windows = Vec::new();
+        Ok(Self { card, side, qps, destinations, regions, windows, srq: None, cq, pd, context, world })
+    }
+
+    /// Lets notifications of congestion slow its queue pairs down, soon and for a short time, to no less than that part of the
+    /// line's rate, in Mb/s: so they still have their time-outs' time.
+    ///
+    /// # Errors
+    /// The card does not take it.
+    pub fn slow_down(&self, line: u32, slowest: u32) -> Result<()> {
+        let control = CongestionControl {
+            cnp_interval_us: 4,
+            line_rate_mbps: line,
+            min_rate_mbps: line / slowest,
+            gain_shift: 4,
+            alpha_us: 10,
+            rate_us: 10,
+            byte_counter: 100_000,
+            recovery_steps: 2,
+            additive_mbps: (line / 64) as u16,
+            hyper_mbps: (line / 16) as u16,
+        };
+        Ok(self.context.set_congestion_control(&control)?)
     }
 
     /// The open card, for who makes other objects there.
@@ -148,6 +174,8 @@ impl End for CardEnd {
             Rights::Local => AccessFlags::LOCAL_WRITE,
             Rights::Write => AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE,
             Rights::Shared => AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE,
+            Rights::Lent => AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND,
+            Rights::LentRead => AccessFlags::LOCAL_READ | AccessFlags::MW_BIND,
         };
         let registered = self.pd.register_at(&memory, region.address, access, PageSize::Size4K)?;
         let key = registered.rkey();
@@ -177,6 +205,23 @@ impl End for CardEnd {
     fn post_shared(&mut self, receives: &[Receive]) -> Result<()> {
         let Some(srq) = &self.srq else { bail!("no shared receive queue") };
         give(srq.start_post_recv(), receives)
+    }
+
+    fn window(&mut self) -> Result<u32> {
+        let window = self.pd.alloc_window()?;
+        let key = window.rkey();
+        self.windows.push(window);
+        Ok(key)
+    }
+
+    fn free_window(&mut self, key: u32) -> Result<()> {
+        let at = self.windows.iter().position(|window| window.rkey() >> 8 == key >> 8);
+        let Some(at) = at else { bail!("no window {key:#x}") };
+        Ok(self.windows.swap_remove(at).destroy()?)
+    }
+
+    fn zero_base(&self, address: u64) -> u64 {
+        address % PAGE as u64
     }
 
     fn create(&mut self, room: Room) -> Result<u32> {
@@ -287,7 +332,12 @@ impl End for CardEnd {
                 SendOpcode::Read => SendOp::Read { remote },
                 SendOpcode::CmpSwap => SendOp::CompareSwap { remote, compare: first, swap },
                 SendOpcode::FetchAdd => SendOp::FetchAdd { remote, add: first },
-                other => bail!("programs have no {other}"),
+                SendOpcode::SendInv => SendOp::SendInv { key: request.key },
+                SendOpcode::LocalInv => SendOp::LocalInv { key: request.key },
+                SendOpcode::BindMw => match request.bind {
+                    Some(to) => bind(&to),
+                    None => bail!("a bind to nothing"),
+                },
             };
             let payload = match &request.inline {
                 Some(data) => Payload::Inline(data),
@@ -335,6 +385,7 @@ impl End for CardEnd {
             imm: c.imm,
             solicited: c.solicited,
             source: c.src_qpn,
+            invalidated: c.invalidated,
         });
         Ok(done.collect())
     }
@@ -350,6 +401,19 @@ impl End for CardEnd {
 
     fn diagnose(&self) -> String {
         crate::pair::counters(&self.context)
+    }
+}
+
+fn bind(bind: &Bind) -> SendOp {
+    let all = [AccessFlags::REMOTE_READ, AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_ATOMIC];
+    let some = all.into_iter().zip(bind.rights).filter(|(_, given)| *given).map(|(right, _)| right);
+    let base = if bind.zero_based { AccessFlags::ZERO_BASED } else { AccessFlags::LOCAL_READ };
+    SendOp::BindMw {
+        key: bind.key,
+        lkey: bind.region,
+        address: bind.address,
+        bytes: bind.bytes,
+        access: some.fold(base, |all, right| all | right),
     }
 }
 

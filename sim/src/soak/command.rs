@@ -98,9 +98,9 @@ impl Summary {
     }
 
     fn line(&self) -> String {
-        let Counts { frames, dropped, duplicated, reordered, corrupted, delayed } = self.counts;
+        let Counts { frames, dropped, duplicated, reordered, corrupted, delayed, marked, cnps } = self.counts;
         format!(
-            "{} cases, {frames} frames ({dropped} dropped, {duplicated} duplicated, {reordered} reordered, {corrupted} corrupted, {delayed} delayed), {} completions, {} differences",
+            "{} cases, {frames} frames ({dropped} dropped, {duplicated} duplicated, {reordered} reordered, {corrupted} corrupted, {delayed} delayed, {marked} marked, {cnps} CNPs), {} completions, {} differences",
             self.cases, self.completions, self.differences
         )
     }

@@ -295,7 +295,7 @@ pub fn by_itself(message: &Message) -> Fate {
 }
 
 /// How a completion names a request.
-fn completed_as(verb: SendOpcode) -> CqeOpcode {
+pub(super) fn completed_as(verb: SendOpcode) -> CqeOpcode {
     match verb {
         SendOpcode::Send => CqeOpcode::Send,
         SendOpcode::SendImm => CqeOpcode::SendImm,

@@ -24,6 +24,10 @@ pub enum Rights {
     Write,
     /// WRITE, READ and atomics.
     Shared,
+    /// Nothing, but windows may be bound to it, for all of that.
+    Lent,
+    /// Nothing, but windows may be bound to it, to be read.
+    LentRead,
 }
 
 /// Memory to be registered: a run of bytes of whole pages.
@@ -123,6 +127,27 @@ pub struct Request {
     pub solicited: bool,
     /// Begin only when all READs and atomics before are answered.
     pub fence: bool,
+    /// Key that it invalidates, here or at the peer.
+    pub key: u32,
+    /// The window that it binds.
+    pub bind: Option<Bind>,
+}
+
+/// What a window is bound to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bind {
+    /// The window's key as it shall be.
+    pub key: u32,
+    /// The region's.
+    pub region: u32,
+    /// First address, as the region counts.
+    pub address: u64,
+    /// Bytes; 0 unbinds.
+    pub bytes: u64,
+    /// Peers may READ, WRITE, and do atomics.
+    pub rights: [bool; 3],
+    /// Peers count from [`End::zero_base`] on.
+    pub zero_based: bool,
 }
 
 /// A receive, with keys and addresses as they are.
@@ -155,13 +180,16 @@ pub struct Done {
     pub solicited: bool,
     /// Queue pair that sent it, if it was a datagram.
     pub source: Option<u32>,
+    /// Key that the message invalidated.
+    pub invalidated: Option<u32>,
 }
 
 #[cfg(test)]
 impl Done {
     pub(super) fn of(qpn: u32, id: u64) -> Self {
         let (receive, status, opcode, imm) = (false, None, None, None);
-        Self { qpn, id, receive, status, opcode, bytes: 0, imm, solicited: false, source: None }
+        let (solicited, source, invalidated) = (false, None, None);
+        Self { qpn, id, receive, status, opcode, bytes: 0, imm, solicited, source, invalidated }
     }
 }
 
@@ -196,6 +224,21 @@ pub trait End {
     /// # Errors
     /// The end refuses.
     fn post_shared(&mut self, receives: &[Receive]) -> Result<()>;
+
+    /// Makes a window, not bound. Gives its key; binds choose the tag.
+    ///
+    /// # Errors
+    /// The end has no room.
+    fn window(&mut self) -> Result<u32>;
+
+    /// Frees a window, bound or not. It is known by its index.
+    ///
+    /// # Errors
+    /// The end refuses.
+    fn free_window(&mut self, key: u32) -> Result<()>;
+
+    /// The address by which peers name the first byte of a zero-based window that begins at `address` of its region.
+    fn zero_base(&self, address: u64) -> u64;
 
     /// Makes a queue pair. Gives its number.
     ///

@@ -13,7 +13,7 @@ use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::{Psn, QpState};
 
-use super::ends::{ip, mac, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, QKEY};
+use super::ends::{ip, mac, Bind, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, QKEY};
 use crate::bus::Peer;
 use crate::model;
 
@@ -177,6 +177,8 @@ impl End for EngineEnd {
             Rights::Local => model::Rights::LOCAL_WRITE,
             Rights::Write => model::Rights::LOCAL_WRITE | model::Rights::REMOTE_WRITE,
             Rights::Shared => model::Rights::LOCAL_WRITE | model::Rights::REMOTE,
+            Rights::Lent => model::Rights::LOCAL_WRITE | model::Rights::MW_BIND,
+            Rights::LentRead => model::Rights::MW_BIND,
         };
         let attr = model::RegionAttr {
             pd: PD,
@@ -225,6 +227,19 @@ impl End for EngineEnd {
         }
         core.touched();
         Ok(())
+    }
+
+    fn window(&mut self) -> Result<u32> {
+        let window = self.core.lock().engine.alloc_window(PD, None);
+        window.map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    fn free_window(&mut self, key: u32) -> Result<()> {
+        self.core.lock().engine.deregister(key).map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    fn zero_base(&self, _: u64) -> u64 {
+        0
     }
 
     fn create(&mut self, room: Room) -> Result<u32> {
@@ -331,6 +346,10 @@ impl End for EngineEnd {
             (wr.signaled, wr.solicited, wr.fence) = (request.signaled, request.solicited, request.fence);
             (wr.compare_add, wr.swap) = request.operands;
             (wr.imm, wr.inline) = (request.imm, request.inline.clone());
+            if matches!(request.opcode, SendOpcode::SendInv | SendOpcode::LocalInv) {
+                wr.imm = request.key;
+            }
+            wr.bind = request.bind.map_or(wr.bind, bind);
             if let Some((ah, qpn)) = queue.to {
                 wr = wr.to(ah, qpn, QKEY);
             }
@@ -386,6 +405,7 @@ impl End for EngineEnd {
                 imm: done.imm,
                 solicited: done.solicited,
                 source: done.grh.then_some(done.src_qpn),
+                invalidated: done.invalidated,
             });
         }
         Ok(all)
@@ -400,6 +420,19 @@ impl End for EngineEnd {
         let drops = DropReason::ALL.iter().map(|reason| (reason.name(), core.engine.dropped(*reason)));
         let drops: Vec<_> = drops.filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
         drops.join(", ")
+    }
+}
+
+fn bind(bind: Bind) -> model::Bind {
+    let all = [model::Rights::REMOTE_READ, model::Rights::REMOTE_WRITE, model::Rights::REMOTE_ATOMIC];
+    let some = all.into_iter().zip(bind.rights).filter(|(_, given)| *given).map(|(right, _)| right);
+    let base = if bind.zero_based { model::Rights::ZERO_BASED } else { model::Rights::NONE };
+    model::Bind {
+        key: bind.key,
+        lkey: bind.region,
+        addr: bind.address,
+        len: bind.bytes,
+        rights: some.fold(base, |all, right| all | right),
     }
 }
 

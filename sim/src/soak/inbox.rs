@@ -194,6 +194,7 @@ fn arrived(done: &Done, message: &Message) -> Result<(), &'static str> {
         () if done.opcode != Some(opcode) => Err("for another kind of message"),
         () if done.bytes as usize != message.len => Err("with another length"),
         () if done.imm != imm => Err("with another immediate"),
+        () if done.invalidated.is_some() => Err("and has invalidated a key"),
         () if done.solicited != message.solicited => Err("with another solicited mark"),
         () => Ok(()),
     }

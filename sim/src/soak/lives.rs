@@ -10,24 +10,24 @@ use super::program::Trouble;
 use super::run::{Area, Drain, Places, Play};
 
 /// Steps in which all writes that have begun come to an end.
-const REST: u64 = 60;
+pub(super) const REST: u64 = 60;
 
 /// What says in which state a queue pair is when all requests have ended.
 #[derive(Clone, Copy, Debug, Default)]
-struct Ends {
+pub(super) struct Ends {
     /// It was moved to ERR.
-    moved: bool,
+    pub(super) moved: bool,
     /// How the first of its requests failed, or of its receives.
-    failed: Option<WcStatus>,
+    pub(super) failed: Option<WcStatus>,
     /// How the first of the peer's did.
-    peer: Option<WcStatus>,
+    pub(super) peer: Option<WcStatus>,
     /// One of those was a mistake that this end must refuse, should it see it.
-    spoilt: bool,
+    pub(super) spoilt: bool,
 }
 
 /// Of a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+pub(super) enum Verdict {
     Fine,
     /// It may become so.
     Wait,
@@ -41,7 +41,7 @@ impl Ends {
     /// A peer that was denied something says so, as a rule. When its retries ran out before, or it was moved to ERR itself, it does
     /// not, and the mistake may have come to this end or not, or be on its way still: then the NAK tells, which leaves with
     /// the change of state.
-    fn allow(self, refused: bool, got: Option<QpState>) -> Verdict {
+    pub(super) fn allow(self, refused: bool, got: Option<QpState>) -> Verdict {
         use WcStatus as W;
         let denied = matches!(self.peer, Some(W::RemAccessErr | W::RemInvReqErr | W::RemOpErr));
         let open = self.spoilt && self.peer.is_some() && !denied;

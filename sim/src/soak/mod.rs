@@ -11,7 +11,7 @@
 //! - [`ends`] is what a program needs of an end; [`card`] and [`engine`] are the two kinds.
 //! - [`network`] is the wire: it drops, repeats, reorders, corrupts and delays, within what retries must be enough for.
 //! - [`run`] plays a program; [`compare`] and [`inbox`] say in plain Rust what must come of it.
-//! - [`quiet`] does both for UC and UD.
+//! - [`quiet`] does both for UC and UD, [`windows`] for memory windows.
 //! - [`repeat`] runs a case that failed once more.
 //! - [`command`] is `ferrowire-sim soak`: case after case, and waves and frames of the first that fails.
 //!
@@ -34,6 +34,7 @@ pub mod quiet;
 pub mod repeat;
 pub mod run;
 mod taken;
+pub mod windows;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,6 +54,9 @@ use self::run::{Ends, Play};
 use crate::bus::{SharedWorld, World};
 use crate::card::CardModel;
 use crate::wire::TimedFilter;
+
+/// The line's rate, of a beat a cycle: that is more than a card takes without end. So copies find room.
+const SHARE: f64 = 0.75;
 
 /// Cycles between two looks at the ends, at most.
 const STRIDE: u64 = 160;
@@ -185,7 +189,12 @@ fn ends(
     let engine = |side: usize| EngineEnd::new(side, case.seed, ipv6, tick);
     let cards = || model.ok_or_else(|| anyhow!("mode {} needs the model of a card", case.mode));
     let open = |world: &SharedWorld, card: usize, side: usize| -> Result<Box<dyn End>> {
-        Ok(Box::new(CardEnd::open(world, card, side, case.seed, tick)?))
+        let end = CardEnd::open(world, card, side, case.seed, tick)?;
+        if let Some(marks) = program.marks {
+            let line = SHARE * f64::from(config.beat_bytes) * 8e-3 * f64::from(config.clock_khz);
+            end.slow_down(line as u32, marks.slowest)?;
+        }
+        Ok(Box::new(end))
     };
     let mixed = |card_side: usize| -> Result<(SharedWorld, Ends)> {
         let (engine, peer) = engine(1 - card_side);
@@ -228,8 +237,9 @@ pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
     let all = qps.min(keys).min(pages) as usize;
     let quiet = quiet::LANES.min(all / 4);
     let lanes = (all - quiet).min(24);
+    let windows = windows::LANES.min(lanes / (2 * windows::COST));
     let (pieces, inline) = if mode.has_card() { (card::SEND_PIECES, card::INLINE) } else { (4, 200) };
-    Ok(Limits { verbs, pieces, inline, lanes, quiet, beat: config.beat_bytes as usize })
+    Ok(Limits { verbs, pieces, inline, lanes, quiet, windows, beat: config.beat_bytes as usize })
 }
 
 /// The program of a case.
@@ -239,11 +249,11 @@ pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
 pub fn program(case: &Case) -> Result<Program> {
     let mut program = Program::of(case.seed, &limits(&case.config, case.mode)?);
     if let Some(only) = case.lane {
-        let there = program.lanes.len();
-        let there = there + program.quiet.len();
+        let there = program.lanes.len() + program.quiet.len() + program.windows.len();
         program.lanes.retain(|lane| lane.number == only);
         program.quiet.retain(|lane| lane.number == only);
-        if program.lanes.is_empty() && program.quiet.is_empty() {
+        program.windows.retain(|lane| lane.number == only);
+        if program.lanes.is_empty() && program.quiet.is_empty() && program.windows.is_empty() {
             bail!("no lane {only}: the program of seed {} has {there}, counted from 0", case.seed);
         }
     }
@@ -276,13 +286,13 @@ pub fn run_program(
     let watch = Watch::default();
     {
         let mut world = world.lock();
-        // Slower than a beat a cycle, which is more than a card takes without end: so copies find room.
-        world.set_line_rate(Some(0.75 * beats));
+        world.set_line_rate(Some(SHARE * beats));
         for side in 0..2 {
             // Side 0 is at link 0 in two of the modes; the engine, if it is side 0, is at link 1.
             let link = if case.mode == Mode::ModelRtl { 1 - side } else { side };
             let (faults, seed) = (program.faults[side], program.fault_seeds[side]);
-            let filter = watch.filter(side, faults, seed, program.patience() / 2);
+            let marks = program.marks.map_or(0.0, |marks| marks.shares[side]);
+            let filter = watch.filter(side, faults, marks, seed, program.patience() / 2);
             world.link_mut(link).set_timed_filter(Some(wire(side, filter)));
         }
         if let Some(record) = record {

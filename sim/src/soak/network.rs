@@ -6,13 +6,16 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::ops::AddAssign;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use ferrowire_spec::wire::opcode::Operation;
 use ferrowire_spec::wire::syndrome::{NakCode, Syndrome};
-use ferrowire_spec::wire::Frame;
+use ferrowire_spec::wire::{Frame, Opcode};
 use ferrowire_spec::Psn;
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
 use super::program::LIFE_PSNS;
-use crate::wire::{Delivery, Faults, TimedFilter};
+use crate::wire::{mark_congestion, Delivery, Faults, TimedFilter};
 
 /// How often a packet is lost, or its answers are in a row: seven retries are more than both, and a NAK.
 const MOST: u32 = 2;
@@ -32,6 +35,10 @@ pub struct Counts {
     pub corrupted: u64,
     /// Late.
     pub delayed: u64,
+    /// Marked by a switch.
+    pub marked: u64,
+    /// Notifications of congestion that the ends sent for these.
+    pub cnps: u64,
 }
 
 impl AddAssign for Counts {
@@ -42,6 +49,8 @@ impl AddAssign for Counts {
         self.reordered += more.reordered;
         self.corrupted += more.corrupted;
         self.delayed += more.delayed;
+        self.marked += more.marked;
+        self.cnps += more.cnps;
     }
 }
 
@@ -67,6 +76,8 @@ pub struct Seen {
     hurt: HashMap<(usize, u32), u64>,
     /// PSNs of the NAKs that end a queue pair, by direction and queue pair that should have had them.
     fatal: HashMap<(usize, u32), Vec<u32>>,
+    /// Marked frames have been on their way to a side.
+    marked: [bool; 2],
     /// What each request packet was the first time, by direction, queue pair and PSN.
     first: HashMap<(usize, u32, u32), u64>,
 }
@@ -83,12 +94,21 @@ impl Seen {
         naks.any(|psn| Psn::new(*psn).is_within(Psn::new(first), LIFE_PSNS))
     }
 
+    /// A side tells of congestion, of which it must have been told (IBTA A17.9.3).
+    fn notified(&mut self, side: usize) {
+        self.counts.cnps += 1;
+        if !self.marked[side] {
+            self.offence.get_or_insert(format!("side {side} tells of congestion, and nothing was marked"));
+        }
+    }
+
     /// A packet that is sent again is what it was (IBTA 9.7.5.1: opcode and data do not change).
     fn request(&mut self, side: usize, frame: &Frame<'_>) {
         let bth = &frame.bth;
         let mut hasher = DefaultHasher::new();
         (bth.opcode, bth.pad, bth.pkey, frame.payload).hash(&mut hasher);
         frame.ext.reth.map(|reth| (reth.va, reth.rkey, reth.len)).hash(&mut hasher);
+        frame.ext.ieth.map(|ieth| ieth.rkey).hash(&mut hasher);
         let hash = hasher.finish();
         let was = *self.first.entry((side, bth.destqp, bth.psn)).or_insert(hash);
         if was != hash {
@@ -112,10 +132,12 @@ impl Watch {
     /// The wire from `side` on. `patience` is how late a frame may be before its sender has given it up.
     ///
     /// Each request packet is lost, changed or later than that at most twice, and of a queue pair's answers at most two in a row
-    /// are. A NAK that ends a queue pair always comes: it is sent once, and without it the peer sees no more than silence.
-    pub fn filter(&self, side: usize, faults: Faults, seed: u64, patience: u64) -> TimedFilter {
+    /// are; a READ's response of a PSN leaves a gap at most twice. A NAK that ends a queue pair always comes: it is sent once, and without it the peer sees no more than silence.
+    pub fn filter(&self, side: usize, faults: Faults, marks: f64, seed: u64, patience: u64) -> TimedFilter {
         let watch = self.clone();
         let mut faults = faults.filter(seed);
+        let mut marking = SmallRng::seed_from_u64(!seed);
+        let mut gaps: HashMap<(u32, u32), u32> = HashMap::new();
         let mut lost: HashMap<(u32, Option<u32>), u32> = HashMap::new();
         Box::new(move |bytes| {
             let mut seen = watch.lock();
@@ -131,16 +153,32 @@ impl Watch {
                     if fatal {
                         seen.fatal.entry((side, bth.destqp)).or_default().push(bth.psn);
                     }
-                    let lost = lost.entry((bth.destqp, request.then_some(bth.psn))).or_default();
+                    // Nobody waits for a notification, and it says nothing of answers that are lost.
+                    let cnp = frame.opcode() == Ok(Opcode::Cnp);
+                    if cnp {
+                        seen.notified(side);
+                    }
+                    let which = if cnp { Some(u32::MAX) } else { request.then_some(bth.psn) };
+                    let lost = lost.entry((bth.destqp, which)).or_default();
                     let well = |d: &Delivery| d.frame == bytes && (d.behind > 0 || d.delay < patience);
                     if !delivered.iter().any(well) {
                         *lost += 1;
-                        if *lost > MOST || fatal {
+                        if !cnp && (*lost > MOST || fatal) {
                             delivered = vec![Delivery::at_once(bytes.to_vec())];
                         }
                     }
-                    if !(delivered.len() == 1 && delivered.iter().all(|d| d.is_prompt() && d.frame == bytes))
-                    {
+                    let soon = |d: &Delivery| d.is_prompt() && d.frame == bytes;
+                    // A response that comes late or behind others is a gap to who has asked, and asks again from there on.
+                    let read = frame.opcode().is_ok_and(|o| o.operation() == Operation::ReadResponse);
+                    if read && !delivered.iter().any(soon) {
+                        let gaps = gaps.entry((bth.destqp, bth.psn)).or_default();
+                        *gaps += 1;
+                        if *gaps > MOST {
+                            delivered = vec![Delivery::at_once(bytes.to_vec())];
+                        }
+                    }
+                    let fine = delivered.len() == 1 && delivered.iter().all(soon);
+                    if !cnp && !fine {
                         *seen.hurt.entry((side, bth.destqp)).or_default() += 1;
                     }
                     if !request && delivered.iter().any(well) {
@@ -152,6 +190,11 @@ impl Watch {
                 }
             }
             seen.counts.note(bytes, &delivered);
+            for delivery in delivered.iter_mut().filter(|_| marks > 0.0 && marking.random_bool(marks)) {
+                mark_congestion(&mut delivery.frame);
+                seen.counts.marked += 1;
+                seen.marked[1 - side] = true;
+            }
             delivered
         })
     }

@@ -20,7 +20,7 @@ fn split((address, key, len): Piece, pieces: usize) -> Vec<Piece> {
 }
 
 /// What an atomic stores, where `old` was.
-fn new_value(verb: SendOpcode, (first, swap): (u64, u64), old: u64) -> u64 {
+pub(super) fn new_value(verb: SendOpcode, (first, swap): (u64, u64), old: u64) -> u64 {
     match verb {
         SendOpcode::FetchAdd => old.wrapping_add(first),
         _ if old == first => swap,
@@ -133,7 +133,21 @@ impl Play<'_> {
         let Message { signaled, solicited, fence, imm, pieces, .. } = message;
         flow.open.push_back(Open { id, message, answer, takes, held });
         let local = if inline.is_some() { Vec::new() } else { split(near, pieces) };
-        Request { id, opcode: verb, local, inline, remote, imm, operands, signaled, solicited, fence }
+        let (key, bind) = (0, None);
+        Request {
+            id,
+            opcode: verb,
+            local,
+            inline,
+            remote,
+            imm,
+            operands,
+            signaled,
+            solicited,
+            fence,
+            key,
+            bind,
+        }
     }
 
     /// Posts some of the receives that a side has.

@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 
 use super::ends::{Region, Room};
 use super::generate::{lane, may_share, share};
-use super::quiet;
+use super::{quiet, windows};
 use crate::wire::Faults;
 
 /// How far the PSNs of a life are from those of the life before: what is late of that is no packet of this.
@@ -77,6 +77,8 @@ pub struct Limits {
     pub lanes: usize,
     /// Those of UC and UD.
     pub quiet: usize,
+    /// Those with windows.
+    pub windows: usize,
     /// Bytes that an end sends in a cycle.
     pub beat: usize,
 }
@@ -261,6 +263,29 @@ pub struct Lane {
     pub seed: u64,
 }
 
+/// Marks of congestion.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Marks {
+    /// The share of each side's frames that are marked.
+    pub shares: [f64; 2],
+    /// A queue pair of a card is slowed down to this part of the line's rate, at most.
+    pub slowest: u32,
+}
+
+/// Of the seeds of marks: so the rest of a program is what it was.
+const MARK_SALT: u64 = 0x4543_4e00;
+
+impl Marks {
+    /// On one of three wires.
+    fn of(seed: u64) -> Option<Self> {
+        let mut rng = SmallRng::seed_from_u64(seed ^ MARK_SALT);
+        let mut share = || if rng.random_bool(0.75) { rng.random_range(0.0..0.2) } else { 0.0 };
+        let shares = [share(), share()];
+        let slowest = [2, 4, 8][rng.random_range(0..3)];
+        rng.random_bool(1.0 / 3.0).then_some(Self { shares, slowest })
+    }
+}
+
 /// All of a case.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -276,10 +301,16 @@ pub struct Program {
     pub faults: [Faults; 2],
     /// Of what it does.
     pub fault_seeds: [u64; 2],
+    /// Switches that are congested mark some of them.
+    pub marks: Option<Marks>,
     /// The queue pairs.
     pub lanes: Vec<Lane>,
     /// Those of UC and UD.
     pub quiet: Vec<quiet::Lane>,
+    /// Those with windows.
+    pub windows: Vec<windows::Lane>,
+    /// Nothing may be written by a window that its owner has taken back in use; cards of today still end what they have begun.
+    pub strict: bool,
 }
 
 impl Program {
@@ -320,17 +351,39 @@ impl Program {
         if rng.random_range(0..3) == 0 {
             lanes.iter_mut().filter(|lane| may_share(lane)).take(SHARING).for_each(share);
         }
+        let windows = windows::lanes(seed, limits);
+        // Those have more regions.
+        lanes.truncate((limits.lanes - windows::COST * windows.len()).max(1));
         let quiet = quiet::lanes(seed, limits, lanes.len());
-        Self { ipv6, host_latency, wire_latency, tick, faults, fault_seeds, lanes, quiet }
+        let windows = windows::numbered(windows, lanes.len() + quiet.len());
+        let marks = Marks::of(seed);
+        Self {
+            ipv6,
+            host_latency,
+            wire_latency,
+            tick,
+            faults,
+            fault_seeds,
+            marks,
+            lanes,
+            quiet,
+            windows,
+            strict: false,
+        }
     }
 
     /// Longest of the shortest time-outs, in cycles.
     pub fn timeout(&self) -> u64 {
-        self.lanes.iter().map(|lane| u64::from(self.tick) << lane.timeout).max().unwrap_or(0)
+        self.timeouts().max().unwrap_or(0)
     }
 
     /// Shortest of them.
     pub fn patience(&self) -> u64 {
-        self.lanes.iter().map(|lane| u64::from(self.tick) << lane.timeout).min().unwrap_or(0)
+        self.timeouts().min().unwrap_or(0)
+    }
+
+    fn timeouts(&self) -> impl Iterator<Item = u64> + '_ {
+        let codes = self.lanes.iter().map(|lane| lane.timeout);
+        codes.chain(self.windows.iter().map(|lane| lane.timeout)).map(|code| u64::from(self.tick) << code)
     }
 }

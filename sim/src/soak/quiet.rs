@@ -330,6 +330,8 @@ impl Play<'_> {
             signaled: true,
             solicited: message.solicited,
             fence: false,
+            key: 0,
+            bind: None,
         };
         let area = run.areas[0];
         self.put(area, message.at, &data);

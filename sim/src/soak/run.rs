@@ -14,8 +14,7 @@ use super::inbox::Inbox;
 use super::network::Watch;
 use super::pool::Pool;
 use super::program::{Lane, Pace, Program, Trouble};
-use super::quiet;
-use super::Tally;
+use super::{quiet, windows, Tally};
 
 /// Bytes of the region that peers may not write.
 const CLOSED: usize = 256;
@@ -80,6 +79,8 @@ pub struct Play<'a> {
     pub(super) runs: Vec<Run<'a>>,
     /// Those of UC and UD, whose queue pairs were made behind the others.
     pub(super) quiet: Vec<quiet::Run<'a>>,
+    /// Those with windows, made behind these.
+    pub(super) windows: Vec<windows::Run<'a>>,
     /// For each side, what is in its shared receive queue.
     pub(super) pools: [Option<Pool>; 2],
     pub(super) next_id: u64,
@@ -165,6 +166,19 @@ impl<'a> Play<'a> {
             let qpns = [create(0)?, create(1)?];
             quiet.push(quiet::Run::new(lane, runs.len() + quiet.len(), qpns, [source, target, inbox]));
         }
+        let mut lending = Vec::new();
+        for lane in &program.windows {
+            let (owner, peer) = (lane.owner, 1 - lane.owner);
+            let lent = area(ends, owner, &lane.lent)?;
+            let read_only = area(ends, owner, &lane.read_only)?;
+            let answers = area(ends, peer, &lane.answers)?;
+            let sources = [area(ends, 0, &lane.sources[0])?, area(ends, 1, &lane.sources[1])?];
+            let inboxes = [area(ends, 0, &lane.inboxes[0])?, area(ends, 1, &lane.inboxes[1])?];
+            let mut create = |side: usize| ends[side].create(lane.room).context("making a queue pair");
+            let (qpns, qp) = ([create(0)?, create(1)?], runs.len() + quiet.len() + lending.len());
+            let places = windows::Places { lent, read_only, answers, sources, inboxes };
+            lending.push(windows::Run::new(lane, qp, qpns, places));
+        }
         let mut play = Self {
             program,
             ends,
@@ -172,6 +186,7 @@ impl<'a> Play<'a> {
             closed,
             runs,
             quiet,
+            windows: lending,
             pools,
             next_id: 0,
             steps: 0,
@@ -185,6 +200,9 @@ impl<'a> Play<'a> {
         }
         for at in 0..play.quiet.len() {
             play.connect_quiet(at)?;
+        }
+        for at in 0..play.windows.len() {
+            play.connect_lent(at)?;
         }
         Ok(play)
     }
@@ -242,6 +260,11 @@ impl<'a> Play<'a> {
             let number = self.quiet[at].lane.number;
             moved |= self.advance_quiet(at).map_err(|e| e.context(format!("lane {number}")))?;
         }
+        for at in 0..self.windows.len() {
+            let (number, life) = (self.windows[at].lane.number, self.windows[at].life);
+            let what = |e: anyhow::Error| e.context(format!("lane {number}, life {life}"));
+            moved |= self.advance_lent(at).map_err(what)?;
+        }
         Ok(self.poll()? | moved)
     }
 
@@ -257,7 +280,9 @@ impl<'a> Play<'a> {
 
     /// Whether all is done.
     pub fn is_over(&self) -> bool {
-        self.runs.iter().all(|run| run.over) && self.quiet.iter().all(quiet::Run::is_over)
+        self.runs.iter().all(|run| run.over)
+            && self.quiet.iter().all(quiet::Run::is_over)
+            && self.windows.iter().all(windows::Run::is_over)
     }
 
     /// What lanes still wait for.
@@ -271,7 +296,8 @@ impl<'a> Play<'a> {
             format!("lane {number} in life {life}, {drain:?}, requests {ids:?}, receives {receives:?}")
         });
         let quiet = self.quiet.iter().filter(|run| !run.is_over()).map(quiet::Run::waits);
-        text.chain(quiet).collect::<Vec<_>>().join("; ")
+        let windows = self.windows.iter().filter(|run| !run.is_over()).map(windows::Run::waits);
+        text.chain(quiet).chain(windows).collect::<Vec<_>>().join("; ")
     }
 
     fn advance(&mut self, at: usize) -> Result<bool> {

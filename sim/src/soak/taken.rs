@@ -53,6 +53,11 @@ impl Play<'_> {
             let number = self.quiet[at].lane.number;
             return self.completed_quiet(at, side, done).with_context(|| format!("lane {number}"));
         }
+        if let Some(at) = self.windows.iter().position(|run| run.qpns[side] == done.qpn) {
+            let (number, life) = (self.windows[at].lane.number, self.windows[at].life);
+            let taken = self.completed_lent(at, side, done);
+            return taken.with_context(|| format!("lane {number}, life {life}"));
+        }
         let at = self.runs.iter().position(|run| run.qpns[side] == done.qpn);
         let at = at.ok_or_else(|| anyhow!("a completion of no queue pair"))?;
         let (lane, life) = (self.runs[at].lane.number, self.runs[at].life);
