@@ -40,6 +40,8 @@ pub struct Region {
     pub rights: u8,
     /// Nothing is granted any more.
     pub dead: bool,
+    /// It is a window, of this queue pair's peer alone.
+    pub owner: Option<u32>,
 }
 
 /// All of it.
@@ -67,13 +69,29 @@ impl Ground {
         })
     }
 
-    /// Where a peer reaches `len` bytes from `va` on by `key`: not at all without domain, right and bounds (IBTA 10.6.3, 9.7.4.1.5).
-    pub fn granted(&self, pd: usize, key: u32, va: u64, len: u64, right: u8) -> Option<(usize, usize)> {
+    /// Where the peer of a queue pair reaches `len` bytes from `va` on by `key`: not at all without domain, right and bounds (IBTA 10.6.3, 9.7.4.1.5).
+    pub fn granted(
+        &self,
+        (pd, qpn): (usize, u32),
+        key: u32,
+        va: u64,
+        len: u64,
+        right: u8,
+    ) -> Option<(usize, usize)> {
         let region = self.regions.iter().find(|region| region.key == key && !region.dead)?;
+        if region.owner.is_some_and(|owner| owner != qpn) {
+            return None;
+        }
         let end = u128::from(va) + u128::from(len);
         let within = va >= region.va && end <= u128::from(region.va) + region.len as u128;
         (region.pd == pd && region.rights & right == right && within)
             .then(|| (region.block, region.at + (va - region.va) as usize))
+    }
+
+    /// Whether the peer of a queue pair may take a key back: a window that this one has bound (IBTA 10.6.7.2.5).
+    pub fn may_invalidate(&self, pd: usize, qpn: u32, key: u32) -> bool {
+        let its = |region: &&Region| region.key == key && !region.dead && region.owner == Some(qpn);
+        self.regions.iter().any(|region| its(&region) && region.pd == pd)
     }
 
     /// What must be at a place.
@@ -158,8 +176,17 @@ mod tests {
         let mut ground = Ground::default();
         let memory = HostMemory::zeroed(4096, 4096).unwrap();
         let block = ground.add(&memory);
-        let region =
-            |va, key, rights, pd| Region { block, at: 100, len: 50, va, key, pd, rights, dead: false };
+        let region = |va, key, rights, pd| Region {
+            block,
+            at: 100,
+            len: 50,
+            va,
+            key,
+            pd,
+            rights,
+            dead: false,
+            owner: None,
+        };
         ground.regions.push(region(0x5000, 0x100, REMOTE_WRITE, 0));
         ground.regions.push(region(u64::MAX - 49, 0x200, REMOTE_READ, 1));
         ground
@@ -168,16 +195,22 @@ mod tests {
     #[test]
     fn only_key_domain_right_and_bounds_together_grant() {
         let mut ground = ground();
-        assert_eq!(ground.granted(0, 0x100, 0x5001, 49, REMOTE_WRITE), Some((0, 101)));
-        assert_eq!(ground.granted(0, 0x100, 0x5001, 50, REMOTE_WRITE), None);
-        assert_eq!(ground.granted(0, 0x100, 0x4fff, 2, REMOTE_WRITE), None);
-        assert_eq!(ground.granted(0, 0x101, 0x5001, 1, REMOTE_WRITE), None);
-        assert_eq!(ground.granted(1, 0x100, 0x5001, 1, REMOTE_WRITE), None);
-        assert_eq!(ground.granted(0, 0x100, 0x5001, 1, REMOTE_READ), None);
-        assert_eq!(ground.granted(1, 0x200, u64::MAX - 49, 50, REMOTE_READ), Some((0, 100)));
-        assert_eq!(ground.granted(1, 0x200, u64::MAX, 2, REMOTE_READ), None);
+        assert_eq!(ground.granted((0, 7), 0x100, 0x5001, 49, REMOTE_WRITE), Some((0, 101)));
+        assert_eq!(ground.granted((0, 7), 0x100, 0x5001, 50, REMOTE_WRITE), None);
+        assert_eq!(ground.granted((0, 7), 0x100, 0x4fff, 2, REMOTE_WRITE), None);
+        assert_eq!(ground.granted((0, 7), 0x101, 0x5001, 1, REMOTE_WRITE), None);
+        assert_eq!(ground.granted((1, 7), 0x100, 0x5001, 1, REMOTE_WRITE), None);
+        assert_eq!(ground.granted((0, 7), 0x100, 0x5001, 1, REMOTE_READ), None);
+        assert_eq!(ground.granted((1, 7), 0x200, u64::MAX - 49, 50, REMOTE_READ), Some((0, 100)));
+        assert_eq!(ground.granted((1, 7), 0x200, u64::MAX, 2, REMOTE_READ), None);
+        let at = |ground: &Ground, qpn| ground.granted((0, qpn), 0x100, 0x5001, 1, REMOTE_WRITE).is_some();
+        ground.regions[0].owner = Some(7);
+        assert!(at(&ground, 7) && !at(&ground, 8) && ground.may_invalidate(0, 7, 0x100));
+        assert!(!ground.may_invalidate(0, 8, 0x100) && !ground.may_invalidate(1, 7, 0x100));
+        assert!(!ground.may_invalidate(0, 7, 0x101) && !ground.may_invalidate(1, 7, 0x200));
         ground.regions[0].dead = true;
-        assert_eq!(ground.granted(0, 0x100, 0x5001, 1, REMOTE_WRITE), None);
+        assert!(!ground.may_invalidate(0, 7, 0x100));
+        assert_eq!(ground.granted((0, 7), 0x100, 0x5001, 1, REMOTE_WRITE), None);
     }
 
     #[test]

@@ -9,14 +9,14 @@
 //! | asks | what it was told to send |
 //! | drops | counted, for a reason that the frame gives |
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use anyhow::{bail, ensure, Result};
 use ferrowire::DropReason;
 use ferrowire_spec::wire::checksum::Addresses;
 use ferrowire_spec::wire::opcode::{Operation, Position, Service};
 use ferrowire_spec::wire::syndrome::{NakCode, Syndrome};
-use ferrowire_spec::wire::{Frame, Opcode};
+use ferrowire_spec::wire::{Frame, Ip, Opcode};
 use ferrowire_spec::Psn;
 
 use super::forge::{ip_between, mac_number, CARD, FOE, FRIEND};
@@ -69,12 +69,14 @@ pub struct Judge {
     /// Answers with data, and writes, that were compared.
     pub compared: u64,
     ledger: SharedLedger,
+    /// Queue pairs that marked datagrams named as their senders, since all was settled.
+    marked: HashSet<u32>,
     /// Sound packets to each queue pair since all was settled: they may meet its next life.
     recent: HashMap<u32, Vec<Vec<u8>>>,
 }
 
 /// Reasons that do not depend on what a queue pair is doing.
-pub const HEADER: [DropReason; 15] = [
+pub const HEADER: [DropReason; 16] = [
     DropReason::Runt,
     DropReason::NotRoce,
     DropReason::IpHeader,
@@ -88,6 +90,7 @@ pub const HEADER: [DropReason; 15] = [
     DropReason::NoQp,
     DropReason::Service,
     DropReason::Pkey,
+    DropReason::Qkey,
     DropReason::SourceAddress,
     DropReason::Destination,
 ];
@@ -128,6 +131,10 @@ impl Judge {
             }
         };
         let Ok(opcode) = frame.opcode() else { return };
+        if congested(&frame.ip) {
+            self.lives.values_mut().filter(|l| l.qpn == frame.bth.destqp).for_each(|l| l.marked = true);
+            self.marked.extend(frame.ext.deth.map(|deth| deth.srcqp));
+        }
         let reasons = self.reasons(&frame, opcode);
         match &reasons[..] {
             [] => {}
@@ -181,9 +188,9 @@ impl Judge {
         if frame.eth.dst != mac_number(CARD) {
             reasons.push(DropReason::Destination);
         }
-        let (peer, v6) = match (self.innocents.contains(&qpn), self.of_qpn(qpn)) {
-            (true, _) => (FRIEND, self.innocents_v6),
-            (_, Some(life)) => (FOE, life.v6),
+        let (peer, v6, service) = match (self.innocents.contains(&qpn), self.of_qpn(qpn)) {
+            (true, _) => (FRIEND, self.innocents_v6, Service::Rc),
+            (_, Some(life)) => (FOE, life.v6, life.service),
             (false, None) if self.shut.contains(&qpn) => {
                 // What it would be dropped for first depends on what it was given before.
                 let more = [DropReason::QpState, DropReason::Service, DropReason::Pkey];
@@ -196,14 +203,26 @@ impl Judge {
                 return reasons;
             }
         };
-        if !matches!(opcode.service(), Service::Rc | Service::Cnp) {
+        if opcode.service() != service && opcode.service() != Service::Cnp {
             reasons.push(DropReason::Service);
+        }
+        let qkey = self.of_qpn(qpn).map(|life| life.qkey);
+        if frame.ext.deth.is_some_and(|deth| service == Service::Ud && Some(deth.qkey) != qkey) {
+            reasons.push(DropReason::Qkey);
         }
         if frame.bth.pkey != 0xffff && frame.bth.pkey != 0x7fff {
             reasons.push(DropReason::Pkey);
         }
         let want = ip_between(peer, CARD, v6).addresses();
-        if !same_source(want, frame.ip.addresses()) {
+        let to_card = [false, true].map(|v6| ip_between(peer, CARD, v6).addresses());
+        if service == Service::Ud {
+            // Datagrams come from anybody.
+            if !to_card.iter().any(|want| same_destination(*want, frame.ip.addresses()))
+                || frame.vlan.is_some()
+            {
+                reasons.push(DropReason::Destination);
+            }
+        } else if !same_source(want, frame.ip.addresses()) {
             reasons.extend([DropReason::SourceAddress, DropReason::Destination]);
         } else if frame.ip.addresses() != want || frame.vlan.is_some() {
             reasons.push(DropReason::Destination);
@@ -289,7 +308,10 @@ impl Judge {
                         && bytes.get(at - from..).is_some_and(|bytes| bytes.starts_with(data))
                 }
                 What::Send(from, bytes) => self.receives.get(&life.qpn).is_some_and(|posted| {
-                    posted.iter().any(|receive| receive.takes(*from, bytes, block, at, data))
+                    posted.iter().any(|receive| {
+                        let fits = life.service != Service::Ud || bytes.len() <= receive.room();
+                        fits && receive.takes(*from, bytes, block, at, data)
+                    })
                 }),
                 What::Atomic(to, from, what) => {
                     let here = (*to, *from, data.len()) == (block, at, 8);
@@ -346,6 +368,10 @@ impl Judge {
         let Ok(frame) = Frame::parse(bytes) else { return Ok(()) };
         let opcode = frame.opcode()?;
         let own = frame.bth.destqp;
+        // Whoever has sent something that came marked is told (IBTA A17.9.3); a datagram says itself who that is.
+        if opcode == Opcode::Cnp && self.marked.contains(&own) {
+            return Ok(());
+        }
         let Some(life) = self.lives.get_mut(&own) else {
             bail!("cycle {cycle}: {opcode} to queue pair {own:#x}, which no queue pair has as its peer")
         };
@@ -363,8 +389,10 @@ impl Judge {
             };
         }
         if opcode == Opcode::Cnp {
+            ensure!(life.marked, "{what}, though nothing that it was sent came marked");
             return Ok(());
         }
+        ensure!(life.service == Service::Rc, "{what}, and answers nothing by its service");
         self.news = self.news.max(cycle);
         if let Some(aeth) = frame.ext.aeth {
             match Syndrome::decode(aeth.syndrome) {
@@ -458,23 +486,41 @@ impl Judge {
     ///
     /// # Errors
     /// No message can have taken it.
-    pub fn received(&self, own: u32, imm: Option<u32>, bytes: u32, write: bool) -> Result<()> {
-        let Some(life) = self.lives.get(&own) else { bail!("a receive of nobody") };
-        let fits = |end: &Final| (end.imm, end.len, end.write) == (imm, bytes.into(), write);
+    pub fn received(&mut self, own: u32, end: Final) -> Result<()> {
+        let Some(life) = self.lives.get_mut(&own) else { bail!("a receive of nobody") };
         ensure!(
-            life.finals.iter().any(fits),
-            "queue pair {:#x} has received {bytes} bytes with immediate {imm:x?}, which nobody sent",
+            life.finals.contains(&end),
+            "queue pair {:#x} has received {end:x?}, which nobody sent",
             life.qpn
         );
+        life.seen.extend(end.imm);
+        if let Some(key) = end.invalidated {
+            self.gone(key);
+        }
         Ok(())
+    }
+
+    /// A window is gone, or a region: from now on its key grants nothing.
+    pub fn gone(&mut self, key: u32) {
+        self.ground
+            .regions
+            .iter_mut()
+            .filter(|region| region.key == key)
+            .for_each(|region| region.dead = true);
+        for life in self.lives.values_mut() {
+            life.effects.iter_mut().filter(|effect| effect.key == key).for_each(|effect| effect.void = true);
+        }
     }
 
     /// All is settled: nothing that was sent has still to be done.
     pub fn settled(&mut self) {
         self.lives.retain(|_, life| !life.over);
+        self.marked.clear();
         for life in self.lives.values_mut() {
             life.effects.clear();
             life.touched.clear();
+            life.seen.clear();
+            life.marked = false;
             life.requests.drain(..life.done);
             life.done = 0;
             let heard = std::mem::take(&mut life.heard);
@@ -486,6 +532,11 @@ impl Judge {
 }
 
 impl Receive {
+    /// Bytes that it has room for.
+    fn room(&self) -> usize {
+        self.pieces.iter().map(|(_, _, len, _)| len).sum()
+    }
+
     /// Whether `bytes` from that byte of the message on put `data` there.
     fn takes(&self, from: u64, bytes: &[u8], block: usize, at: usize, data: &[u8]) -> bool {
         let mut before = 0;
@@ -530,6 +581,22 @@ impl Life {
             let same = ground.shadow(request.block, request.at + from, bytes) == Some(frame.payload);
             ends && begins && same
         })
+    }
+}
+
+/// Whether a switch has marked it.
+fn congested(ip: &Ip) -> bool {
+    match ip {
+        Ip::V4(header) => header.ecn == 3,
+        Ip::V6(header) => header.ecn == 3,
+    }
+}
+
+fn same_destination(one: Addresses, other: Addresses) -> bool {
+    match (one, other) {
+        (Addresses::V4(_, one), Addresses::V4(_, other)) => one == other,
+        (Addresses::V6(_, one), Addresses::V6(_, other)) => one == other,
+        _ => false,
     }
 }
 

@@ -101,6 +101,10 @@ pub struct Final {
     pub len: u64,
     /// It is a WRITE.
     pub write: bool,
+    /// The key that it takes back.
+    pub invalidated: Option<u32>,
+    /// Queue pair that it names as its sender, of a datagram.
+    pub source: Option<u32>,
 }
 
 /// A life of a queue pair.
@@ -110,6 +114,12 @@ pub struct Life {
     pub qpn: u32,
     /// Its peer's, which no other life has.
     pub own: u32,
+    /// Its service.
+    pub service: Service,
+    /// The queue key of its datagrams.
+    pub qkey: u32,
+    /// It was sent packets that came marked by a switch.
+    pub marked: bool,
     /// Protection domain, by number of the stage.
     pub pd: usize,
     /// What peers may do: bits of access.
@@ -142,6 +152,8 @@ pub struct Life {
     pub done: usize,
     /// PSNs that its peer has acknowledged, one way or another, some of them before they were sent.
     pub heard: Vec<u32>,
+    /// Immediates that its receives brought, since all was settled.
+    pub seen: Vec<u32>,
     /// Places of atomics that were executed since all was settled.
     pub touched: Vec<(usize, usize)>,
 }
@@ -159,11 +171,16 @@ pub struct Request {
     pub at: usize,
     /// How many.
     pub len: usize,
+    /// It binds or takes back a window, and sends nothing.
+    pub local: bool,
 }
 
 impl Request {
     /// Packets, at a path MTU.
     pub fn packets(&self, mtu: usize) -> u32 {
+        if self.local {
+            return 0;
+        }
         self.len.div_ceil(mtu).max(1) as u32
     }
 }
@@ -174,6 +191,9 @@ impl Life {
         Self {
             qpn,
             own,
+            service: Service::Rc,
+            qkey: 0,
+            marked: false,
             pd,
             rights,
             mtu,
@@ -190,6 +210,7 @@ impl Life {
             requests: Vec::new(),
             done: 0,
             heard: Vec::new(),
+            seen: Vec::new(),
             touched: Vec::new(),
         }
     }
@@ -236,8 +257,11 @@ impl Life {
 
     /// Takes a packet that has passed all checks before the PSN's.
     pub fn take(&mut self, ground: &Ground, frame: &Frame<'_>, opcode: Opcode) {
-        if opcode.service() != Service::Rc || !opcode.is_request() {
+        if opcode.service() != self.service || !opcode.is_request() {
             return;
+        }
+        if self.service != Service::Rc {
+            return self.take_unanswered(ground, frame, opcode);
         }
         let psn = frame.bth.psn;
         let here: Vec<Progress> =
@@ -256,7 +280,7 @@ impl Life {
         }
     }
 
-    fn execute(
+    pub(super) fn execute(
         &mut self,
         ground: &Ground,
         frame: &Frame<'_>,
@@ -275,14 +299,18 @@ impl Life {
         }
         let after = |packets: u32, progress| State { psn: Psn::new(psn).plus(packets).get(), progress };
         match operation {
-            // There is no window, so whatever key it names is refused before anything happens (IBTA 10.6.7.2.5).
-            Operation::Send if opcode.has_invalidate() => None,
             Operation::Send => {
+                // Whatever other key it names is refused before anything happens.
+                let invalidated = frame.ext.ieth.map(|h| h.rkey).filter(|_| opcode.has_invalidate());
+                if invalidated.is_some_and(|key| !ground.may_invalidate(self.pd, self.qpn, key)) {
+                    return None;
+                }
                 let received = if let Progress::Send(received) = progress { received } else { 0 };
                 let what = What::Send(received, frame.payload.to_vec());
                 let total = received + bytes;
                 if position.ends() {
-                    self.finals.push(Final { imm: frame.ext.imm.map(|h| h.imm), len: total, write: false });
+                    let imm = frame.ext.imm.map(|h| h.imm);
+                    self.finals.push(Final { imm, len: total, write: false, invalidated, source: None });
                 }
                 let progress = if position.ends() { Progress::None } else { Progress::Send(total) };
                 Some((after(1, progress), Some(Effect { psn, key: 0, void: false, what })))
@@ -301,13 +329,14 @@ impl Life {
                 let effect = match len {
                     0 => None,
                     _ => {
-                        let (block, at) = ground.granted(self.pd, key, va, len, REMOTE_WRITE)?;
+                        let (block, at) = ground.granted((self.pd, self.qpn), key, va, len, REMOTE_WRITE)?;
                         let what = What::Write(block, at + received as usize, frame.payload.to_vec());
                         Some(Effect { psn, key, void: false, what })
                     }
                 };
                 if opcode.has_immediate() {
-                    self.finals.push(Final { imm: frame.ext.imm.map(|h| h.imm), len: total, write: true });
+                    let imm = frame.ext.imm.map(|h| h.imm);
+                    self.finals.push(Final { imm, len: total, write: true, invalidated: None, source: None });
                 }
                 let progress =
                     if position.ends() { Progress::None } else { Progress::Write(va, key, len, total) };
@@ -322,7 +351,7 @@ impl Life {
                 if self.rights & REMOTE_ATOMIC == 0 || h.va % 8 != 0 {
                     return None;
                 }
-                let (block, at) = ground.granted(self.pd, h.rkey, h.va, 8, REMOTE_ATOMIC)?;
+                let (block, at) = ground.granted((self.pd, self.qpn), h.rkey, h.va, 8, REMOTE_ATOMIC)?;
                 let atomic = match operation {
                     Operation::FetchAdd => Atomic::Add(h.swap),
                     _ => Atomic::Swap(h.compare, h.swap),
@@ -343,7 +372,7 @@ impl Life {
         }
         let (block, at) = match len {
             0 => (usize::MAX, 0),
-            _ => ground.granted(self.pd, h.rkey, h.va, len, REMOTE_READ)?,
+            _ => ground.granted((self.pd, self.qpn), h.rkey, h.va, len, REMOTE_READ)?,
         };
         let packets = len.div_ceil(self.mtu as u64).max(1) as u32;
         Some((
@@ -367,7 +396,8 @@ mod tests {
         let mut ground = Ground::default();
         let block = ground.add(&HostMemory::zeroed(4096, 4096).unwrap());
         let rights = REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC;
-        let region = Region { block, at: 0, len: 2000, va: 0x8000, key: KEY, pd: 0, rights, dead: false };
+        let region =
+            Region { block, at: 0, len: 2000, va: 0x8000, key: KEY, pd: 0, rights, dead: false, owner: None };
         ground.regions.push(region);
         ground
     }

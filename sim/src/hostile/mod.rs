@@ -11,7 +11,8 @@
 //! - [`attack`] makes hostile packets, sans IO; [`forge`] makes frames of them, and damages these.
 //! - [`peer`] is the far end of the wire: the attacker, and a well-behaved peer for the innocent queue pairs.
 //! - [`stage`] is what is attacked, made with the driver; [`ledger`] writes down what the card can reach.
-//! - [`ground`] is a shadow of host memory; [`life`] says what a queue pair may make of the packets that it was sent; [`judge`] compares.
+//! - [`ground`] is a shadow of host memory; [`life`] says what a queue pair may make of the packets that it was sent, [`unreliable`] of UC and
+//!   UD; [`judge`] compares.
 //! - [`run`] plays burst after burst; [`command`] is `ferrowire-sim hostile`.
 
 pub mod attack;
@@ -25,6 +26,7 @@ pub mod life;
 pub mod peer;
 pub mod run;
 pub mod stage;
+mod unreliable;
 
 use std::path::PathBuf;
 
@@ -117,7 +119,7 @@ pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Resu
     let mut rng = SmallRng::seed_from_u64(case.seed);
     let host_latency = [0, 20, 250][rng.random_range(0..3)];
     let wire_latency = [0, 3, 100][rng.random_range(0..3)];
-    let (lanes, targets) = if config.qps < 32 { (2, 7) } else { (4, 16) };
+    let (lanes, targets, quiet) = if config.qps < 32 { (2, 5, 1) } else { (4, 16, 3) };
     let program = innocents::program(rng.random(), &case.config, lanes)?;
     let (engine, friend) = EngineEnd::new(FRIEND, case.seed, program.ipv6, program.tick);
     let watch = Watch::default();
@@ -159,7 +161,7 @@ pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Resu
             (sight.innocents, sight.v6) = (innocents, program.ipv6);
             (sight.qps, sight.key_count, sight.strict) = (config.qps, config.keys, case.strict);
         }
-        let stage = Stage::new(&context, &ledger, &mut judge, &wire, rng.random(), targets)?;
+        let stage = Stage::new(&context, &ledger, &mut judge, &wire, rng.random(), targets, quiet)?;
         let mut game = Game::new(&world, &wire, (judge, stage), &mut play, &mut outcome, rng.random());
         game.play(case.packets)?;
         game.finish()?;

@@ -10,7 +10,8 @@ use std::collections::BTreeMap;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use ferrowire::{DropReason, QpState, TrafficCounter};
-use ferrowire_spec::wire::{Bth, Extensions, Opcode, Reth};
+use ferrowire_spec::wire::opcode::Service;
+use ferrowire_spec::wire::{Bth, Deth, Extensions, ImmDt, Opcode, Reth};
 use ferrowire_spec::Psn;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -61,6 +62,8 @@ pub struct Game<'a, 'b> {
     pub rng: SmallRng,
     counters: BTreeMap<DropReason, u64>,
     friend: (u64, u64),
+    /// Immediate of the last good message that nobody answers.
+    imm: u32,
 }
 
 impl<'a, 'b> Game<'a, 'b> {
@@ -83,6 +86,7 @@ impl<'a, 'b> Game<'a, 'b> {
             rng: SmallRng::seed_from_u64(seed),
             counters: BTreeMap::new(),
             friend: (0, 0),
+            imm: 0x5eed_0000,
         }
     }
 
@@ -232,6 +236,13 @@ impl<'a, 'b> Game<'a, 'b> {
                 let most = self.rng.random_range(1..4);
                 self.stage.post_sends(&mut self.judge, i, most)?;
             }
+            10 | 11 if self.rng.random_bool(0.3) => {
+                self.stage.take_back(&mut self.judge, i)?;
+            }
+            12 | 13 => {
+                self.stage.lend(&mut self.judge, i)?;
+                self.stage.show(&self.judge, &self.wire);
+            }
             8 if self.rng.random_range(0..4) == 0 => {
                 self.stage.deregister()?;
                 self.look()?;
@@ -286,7 +297,13 @@ impl<'a, 'b> Game<'a, 'b> {
             self.stage.poll(&mut self.judge, false)?;
             let target = &self.stage.targets[i];
             let what = format!("queue pair {:#x}", target.qpn);
-            let Some(life) = self.judge.lives.get_mut(&target.own).filter(|_| target.answers()) else {
+            let quiet = target.service != Service::Rc;
+            if quiet && state == Some(QpState::Err) {
+                ensure!(target.failed, "{what} is in ERR, and has told nobody why");
+                continue;
+            }
+            let life = self.judge.lives.get_mut(&target.own);
+            let Some(life) = life.filter(|_| target.answers() && !quiet) else {
                 ensure!(state == Some(target.state), "{what} is in {state:?}, not {}", target.state);
                 continue;
             };
@@ -386,8 +403,13 @@ impl<'a, 'b> Game<'a, 'b> {
             }
             self.stage.post_receives(&mut self.judge, i, 8)?;
         }
+        for i in 0..self.stage.targets.len() {
+            self.stage.lend(&mut self.judge, i)?;
+        }
         self.stage.register_again(&mut self.judge, &self.wire)?;
-        self.go(STRIDE)
+        self.go(STRIDE)?;
+        self.stage.show(&self.judge, &self.wire);
+        Ok(())
     }
 
     /// The next good message to each queue pair is answered, and each one's own requests come to an end.
@@ -398,6 +420,9 @@ impl<'a, 'b> Game<'a, 'b> {
             let Some(life) = self.judge.lives.get_mut(&target.own).filter(|_| target.answers()) else {
                 continue;
             };
+            if target.service != Service::Rc {
+                continue;
+            }
             let Some(psn) = life.states.iter().next().map(|state| state.psn) else { continue };
             // A message in progress may have been left in its middle: then this one is out of sequence.
             let sure = life.states.iter().all(|state| state.progress == Progress::None && state.psn == psn);
@@ -410,7 +435,11 @@ impl<'a, 'b> Game<'a, 'b> {
                 ..Bth::default()
             };
             let granted = |region: &&super::ground::Region| {
-                !region.dead && region.pd == life.pd && region.rights & REMOTE_WRITE != 0 && region.len > 64
+                !region.dead
+                    && region.owner.is_none()
+                    && region.pd == life.pd
+                    && region.rights & REMOTE_WRITE != 0
+                    && region.len > 64
             };
             let regions: Vec<_> = self.judge.ground.regions.iter().filter(granted).collect();
             let bytes = match life.rights & REMOTE_WRITE != 0 && !regions.is_empty() {
@@ -463,7 +492,45 @@ impl<'a, 'b> Game<'a, 'b> {
             );
             self.outcome.waited = self.outcome.waited.max(ANSWER + self.cycle() - limit);
         }
+        self.probe_quiet()?;
         self.probe_requests()
+    }
+
+    /// The next good message to each queue pair of UC and UD is received, and what was half done before it is done no more.
+    fn probe_quiet(&mut self) -> Result<()> {
+        let mut waits = Vec::new();
+        for i in 0..self.stage.targets.len() {
+            self.stage.post_receives(&mut self.judge, i, 8)?;
+            let target = &self.stage.targets[i];
+            if target.service == Service::Rc || self.lost(i) {
+                continue;
+            }
+            let life = &self.judge.lives[&target.own];
+            self.imm += 1;
+            let (imm, datagram) = (self.imm, target.service == Service::Ud);
+            let opcode = if datagram { Opcode::UdSendOnlyImm } else { Opcode::UcSendOnlyImm };
+            let psn = self.rng.random_range(0..1 << 24);
+            let bth = Bth { opcode: opcode as u8, psn, destqp: life.qpn, pkey: 0xffff, ..Bth::default() };
+            let deth = datagram.then_some(Deth { qkey: life.qkey, srcqp: 5, ..Deth::default() });
+            let ext = Extensions { deth, imm: Some(ImmDt { imm }), ..Extensions::default() };
+            let bytes = Packet::new(life.v6, bth).with(&ext, &[]).frame();
+            self.wire.lock().replies.push_back(bytes);
+            waits.push((i, target.own, imm));
+        }
+        let limit = self.cycle() + ANSWER;
+        while let Some(&(i, own, imm)) = waits.first() {
+            if self.stage.targets[i].failed || self.judge.lives[&own].seen.contains(&imm) {
+                if let Some(life) = self.judge.lives.get_mut(&own) {
+                    life.states.clear();
+                }
+                waits.remove(0);
+                continue;
+            }
+            let qpn = self.stage.targets[i].qpn;
+            ensure!(self.cycle() < limit, "queue pair {qpn:#x} does not receive a good message");
+            self.go(STRIDE)?;
+        }
+        Ok(())
     }
 
     fn probe_requests(&mut self) -> Result<()> {

@@ -1,23 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Stage`]: what is attacked: regions with all kinds of rights, and queue pairs in all kinds of states, made with the driver.
+//! [`Stage`]: what is attacked: regions with all kinds of rights, and queue pairs of all services in all kinds of states, made with
+//! the driver. [`layout`] makes the memory, [`windows`] binds windows to some of it.
+
+mod layout;
+mod windows;
 
 use anyhow::{anyhow, bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressVector, Completion, CompletionQueue, Context, HostMemory, Init, InitAttributes,
-    MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr, QpState, QueuePair,
-    RecvWr, RemoteAddress, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Sge,
+    MemoryRegion, PathMtu, ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr, QpState, QueuePair, RecvWr,
+    RemoteAddress, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Sge,
 };
+use ferrowire_spec::qp_state::GSI_QKEY;
+use ferrowire_spec::wire::opcode::Service;
 use rand::rngs::SmallRng;
-use rand::{Rng, RngCore, SeedableRng};
+use rand::{Rng, SeedableRng};
 
 use super::attack::{Key, Mark};
 use super::forge::{CARD, FOE};
 use super::ground::Region;
 use super::judge::{Judge, Receive};
 use super::ledger::{Place, SharedLedger};
-use super::life::{Life, Request};
+use super::life::{Final, Life, Request};
 use super::peer::Shared;
-use crate::soak::ends::{ip, mac, PAGE};
+use crate::soak::ends::{ip, mac};
 
 /// Receives of a queue pair, and bytes of each.
 const RECEIVES: u32 = 8;
@@ -25,6 +31,9 @@ const ROOM: usize = 1600;
 
 /// Requests of a queue pair.
 const SENDS: u32 = 16;
+
+/// Bytes before the payload of a datagram.
+const GRH: usize = 40;
 
 /// Entries of the completion queues.
 const COMPLETIONS: u32 = 1024;
@@ -50,6 +59,11 @@ pub struct Target {
     pub own: u32,
     /// The state that it is kept in.
     pub state: QpState,
+    /// Its service.
+    pub service: Service,
+    qkey: u32,
+    /// Its window, if it has one.
+    window: Option<windows::Window>,
     pair: Pair,
     pd: usize,
     rights: AccessFlags,
@@ -75,38 +89,8 @@ impl Target {
     }
 }
 
-/// What is made of a region.
-#[derive(Clone, Copy)]
-struct Plan {
-    pd: usize,
-    access: AccessFlags,
-    /// Bytes before it in its block, and its own.
-    at: usize,
-    len: usize,
-    /// Where its addresses are.
-    va: Va,
-    /// It shares the block of the one before.
-    shares: bool,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Va {
-    /// Those of the block.
-    Own,
-    /// They end with the address space.
-    Top,
-    /// They begin in the first page.
-    Zero,
-}
-
 fn in_error<S: ferrowire::State>(qp: &Qp<S>) -> Result<bool> {
     Ok(qp.query()?.state == QpState::Err)
-}
-
-/// The address of a byte of a block as keys count, the same in each run: blocks lie behind each other, so that what leaves one
-/// comes near another.
-fn place(block: usize, at: usize) -> u64 {
-    0x7f12_0000_0000 + ((block as u64) << 20) + at as u64
 }
 
 /// All that is attacked.
@@ -122,6 +106,8 @@ pub struct Stage {
     inboxes: [usize; 2],
     /// Which region comes and goes.
     fickle: usize,
+    /// By domain, to what windows are bound.
+    lent: [usize; 2],
     pds: [ProtectionDomain; 2],
     /// The card.
     pub context: Context,
@@ -142,6 +128,7 @@ impl Stage {
         wire: &Shared,
         seed: u64,
         count: usize,
+        quiet: usize,
     ) -> Result<Self> {
         let rng = SmallRng::seed_from_u64(seed);
         let pds = [context.alloc_pd()?, context.alloc_pd()?];
@@ -156,95 +143,24 @@ impl Stage {
             sources: [0; 2],
             inboxes: [0; 2],
             fickle: 0,
+            lent: [0; 2],
             pds,
             context: context.clone(),
             rng,
             next_own: 0x40_0000,
             next_id: 1,
         };
-        stage.lay_out(judge, count + 5)?;
+        stage.lay_out(judge, count + 5 + 2 * quiet + 1)?;
         let states = [QpState::Rtr, QpState::Sqd, QpState::Init, QpState::Err, QpState::Reset];
         for state in [QpState::Rts].into_iter().cycle().take(count).chain(states) {
-            stage.add(judge, wire, state)?;
+            stage.add(judge, wire, state, Service::Rc, false)?;
         }
+        for service in [Service::Uc, Service::Ud].into_iter().cycle().take(2 * quiet) {
+            stage.add(judge, wire, QpState::Rts, service, false)?;
+        }
+        stage.add(judge, wire, QpState::Rts, Service::Ud, true)?;
         stage.show(judge, wire);
         Ok(stage)
-    }
-
-    fn lay_out(&mut self, judge: &mut Judge, queue_pairs: usize) -> Result<()> {
-        use AccessFlags as A;
-        let (all, local) = (A::LOCAL_WRITE | A::REMOTE, A::LOCAL_WRITE);
-        let inbox = queue_pairs * RECEIVES as usize * (ROOM + 40);
-        let plan = |pd, access, at, len| Plan { pd, access, at, len, va: Va::Own, shares: false };
-        let plans = [
-            plan(0, all, 0x123, 9000),
-            plan(0, local | A::REMOTE_WRITE, 0, 8192),
-            plan(0, A::REMOTE_READ, 4000, 5000),
-            plan(0, local | A::REMOTE_ATOMIC, 0x808, 256),
-            plan(0, local, 17, 3000),
-            plan(1, all, 0xff8, 6000),
-            Plan { va: Va::Top, ..plan(0, all, 4096 - 708, 708 + 4096) },
-            plan(0, local | A::REMOTE_WRITE, 100, 1000),
-            Plan { shares: true, ..plan(0, A::REMOTE_READ, 1164, 2000) },
-            Plan { va: Va::Zero, ..plan(0, all | A::ZERO_BASED, 0x200, 5000) },
-            plan(0, all, 0x40, 4200),
-            plan(0, A::LOCAL_READ, 5, 9000),
-            plan(1, A::LOCAL_READ, 5, 9000),
-            plan(0, local, 64, inbox),
-            plan(1, local, 64, inbox),
-        ];
-        (self.fickle, self.sources, self.inboxes) = (10, [11, 12], [13, 14]);
-        for plan in plans {
-            if !plan.shares {
-                // The pages before and behind it are nobody's.
-                let whole =
-                    self.context.alloc((plan.at + plan.len).next_multiple_of(PAGE) + 2 * PAGE, PAGE)?;
-                let mut bytes = vec![0; whole.len()];
-                self.rng.fill_bytes(&mut bytes);
-                whole.write(0, &bytes);
-                judge.ground.add(&whole);
-                self.blocks.push(whole);
-            }
-            let block = self.blocks.len() - 1;
-            self.register(judge, block, plan)?;
-        }
-        // Two keys that were given back, one of them before its index was used again.
-        for i in [0, 1] {
-            let memory = self.blocks[i].slice(PAGE, PAGE);
-            let gone = self.pds[0].register_at(&memory, place(i, PAGE), all, PageSize::Size4K)?;
-            let region = Region {
-                block: i,
-                at: PAGE,
-                len: PAGE,
-                va: gone.address(),
-                key: gone.rkey(),
-                pd: 0,
-                rights: all.bits(),
-                dead: true,
-            };
-            judge.ground.regions.push(region);
-            self.regions.push(None);
-            gone.destroy()?;
-        }
-        Ok(())
-    }
-
-    fn register(&mut self, judge: &mut Judge, block: usize, plan: Plan) -> Result<()> {
-        let Plan { pd, access, at, len, va, .. } = plan;
-        let at = PAGE + at;
-        let memory = self.blocks[block].slice(at, len);
-        let region = match va {
-            Va::Own => self.pds[pd].register_at(&memory, place(block, at), access, PageSize::Size4K)?,
-            Va::Zero => self.pds[pd].register(&memory, access, PageSize::Size4K)?,
-            Va::Top => {
-                let va = (len as u64).wrapping_neg();
-                self.pds[pd].register_at(&memory, va, access, PageSize::Size4K)?
-            }
-        };
-        let (va, key, rights) = (region.address(), region.rkey(), access.bits());
-        judge.ground.regions.push(Region { block, at, len, va, key, pd, rights, dead: false });
-        self.regions.push(Some(region));
-        Ok(())
     }
 
     /// Lets the attacker see what there is.
@@ -256,13 +172,27 @@ impl Stage {
             va: r.va,
             len: r.len as u64,
             dead: r.dead,
+            owner: r.owner,
         };
         wire.lock().sight.keys = judge.ground.regions.iter().map(region).collect();
     }
 
-    fn add(&mut self, judge: &mut Judge, wire: &Shared, state: QpState) -> Result<()> {
+    fn add(
+        &mut self,
+        judge: &mut Judge,
+        wire: &Shared,
+        state: QpState,
+        service: Service,
+        gsi: bool,
+    ) -> Result<()> {
         let pd = usize::from(self.rng.random_range(0..4) == 0);
-        let mut attr = QpInitAttr::rc(&self.cqs[0], &self.cqs[1]);
+        let (sends, receives) = (&self.cqs[0], &self.cqs[1]);
+        let mut attr = match service {
+            Service::Uc => QpInitAttr::uc(sends, receives),
+            Service::Ud => QpInitAttr::ud(sends, receives),
+            _ => QpInitAttr::rc(sends, receives),
+        };
+        attr.gsi = gsi;
         (attr.max_send_wr, attr.max_recv_wr, attr.max_recv_sge) = (SENDS, RECEIVES, 4);
         let reset = self.pds[pd].create_qp(&attr)?;
         let remote = [AccessFlags::REMOTE_WRITE, AccessFlags::REMOTE_READ, AccessFlags::REMOTE_ATOMIC];
@@ -274,6 +204,9 @@ impl Stage {
             qpn: reset.number(),
             own: 0,
             state,
+            service,
+            qkey: if gsi { GSI_QKEY } else { self.rng.random_range(1..1 << 31) },
+            window: None,
             pair: Pair::Reset(reset),
             pd,
             rights,
@@ -297,8 +230,11 @@ impl Stage {
         (target.own, target.next, target.failed) = (own, sq_psn, false);
         let (qpn, state, mtu) = (target.qpn, target.state, target.mtu);
         let rights = target.rights.bits();
+        let (service, qkey) = (target.service, target.qkey);
         let mut life = Life::new(qpn, own, target.pd, rights, mtu.bytes(), target.v6);
+        (life.service, life.qkey) = (service, qkey);
         let mut mark = Mark::new(qpn, own, target.v6, mtu.bytes(), target.pd, rights, target.reads.into());
+        (mark.service, mark.qkey) = (service, qkey);
         wire.lock().sight.marks.retain(|mark| mark.qpn != qpn);
         if state == QpState::Reset {
             wire.lock().sight.marks.push(mark);
@@ -307,7 +243,9 @@ impl Stage {
         let Pair::Reset(reset) = std::mem::replace(&mut target.pair, Pair::Gone) else {
             bail!("queue pair {qpn:#x} is not in RESET")
         };
-        let init = InitAttributes { access: Some(target.rights), pkey: Some(0xffff), qkey: None };
+        let access = Some(target.rights).filter(|_| service != Service::Ud);
+        let qkey = Some(qkey).filter(|_| service == Service::Ud);
+        let init = InitAttributes { access, pkey: Some(0xffff), qkey };
         target.pair = Pair::Init(reset.init(init).map_err(|step| step.error)?);
         self.post_receives(judge, i, RECEIVES as usize)?;
         let target = &mut self.targets[i];
@@ -315,7 +253,9 @@ impl Stage {
             // It may answer from the moment on in which it is told to.
             mark.expect = rq_psn;
             mark.alive = true;
-            life.begin(rq_psn);
+            if service == Service::Rc {
+                life.begin(rq_psn);
+            }
             judge.begin(life);
             let Pair::Init(init) = std::mem::replace(&mut target.pair, Pair::Gone) else {
                 bail!("queue pair {qpn:#x} is not in INIT")
@@ -329,6 +269,12 @@ impl Stage {
                 max_dest_rd_atomic: Some(target.reads),
                 min_rnr_timer: Some(1),
                 ..RtrAttributes::default()
+            };
+            // Each service has attributes of its own.
+            let rtr = match service {
+                Service::Uc => RtrAttributes { max_dest_rd_atomic: None, min_rnr_timer: None, ..rtr },
+                Service::Ud => RtrAttributes::default(),
+                _ => rtr,
             };
             target.pair = Pair::Rtr(init.rtr(rtr).map_err(|step| step.error)?);
         }
@@ -345,6 +291,10 @@ impl Stage {
                 max_rd_atomic: Some(0),
                 ..RtsAttributes::default()
             };
+            let rts = match service {
+                Service::Rc => rts,
+                _ => RtsAttributes { sq_psn: rts.sq_psn, ..RtsAttributes::default() },
+            };
             // An attacker may have been quicker: from RTR on it may have gone to ERR.
             match rtr.rts(rts) {
                 Ok(up) => target.pair = Pair::Up(up),
@@ -355,6 +305,10 @@ impl Stage {
                 Err(step) => return Err(step.error.into()),
             }
         }
+        if state == QpState::Rts && service == Service::Rc {
+            self.lend(judge, i)?;
+        }
+        let target = &mut self.targets[i];
         if matches!(state, QpState::Sqd | QpState::Err) {
             let up = target.up()?;
             match up.modify(state, &QpAttributes::default()) {
@@ -406,6 +360,7 @@ impl Stage {
             life.end();
         }
         judge.receives.remove(&qpn);
+        self.free_window(judge, wire, i)?;
         self.bring_up(judge, wire, i).with_context(|| format!("queue pair {qpn:#x} comes back"))
     }
 
@@ -417,6 +372,7 @@ impl Stage {
         let target = &mut self.targets[i];
         let inbox = judge.ground.regions[self.inboxes[target.pd]].clone();
         let other = judge.ground.regions[self.inboxes[1 - target.pd]].key;
+        let datagrams = target.service == Service::Ud;
         let posted = judge.receives.entry(target.qpn).or_default();
         let mut batch = match &mut target.pair {
             Pair::Init(qp) => qp.start_post_recv(),
@@ -433,9 +389,11 @@ impl Stage {
             let count = self.rng.random_range(1..=4);
             let bad = self.rng.random_bool(0.02);
             let (mut sges, mut pieces) = (Vec::new(), Vec::new());
-            for _ in 0..count {
+            for piece in 0..count {
                 at += self.rng.random_range(0..8);
-                let len = self.rng.random_range(0..=ROOM / 4);
+                // One that has no room for the header of a datagram would never be taken.
+                let least = if datagrams && piece + 1 == count { GRH } else { 0 };
+                let len = self.rng.random_range(least..=ROOM / 4);
                 let lkey = if bad { other } else { inbox.key };
                 sges.push(Sge { address: inbox.va + at as u64, lkey, bytes: len as u32 });
                 pieces.push((inbox.block, inbox.at + at, len, !bad));
@@ -456,7 +414,11 @@ impl Stage {
         let source = judge.ground.regions[self.sources[target.pd]].clone();
         let Some(life) = judge.lives.get_mut(&target.own) else { return Ok(()) };
         let mtu = target.mtu.bytes();
+        let rc = target.service == Service::Rc;
         let Pair::Up(up) = &mut target.pair else { return Ok(()) };
+        if !rc {
+            return Ok(());
+        }
         let mut batch = up.start_post_send();
         for _ in 0..most.min(batch.room()) {
             let len = match self.rng.random_range(0..6) {
@@ -474,7 +436,14 @@ impl Stage {
                 false => SendWr::write(id, &sges, remote),
             };
             batch.post(&wr.signaled())?;
-            let request = Request { id, first: target.next, block: source.block, at: source.at + from, len };
+            let request = Request {
+                id,
+                first: target.next,
+                block: source.block,
+                at: source.at + from,
+                len,
+                local: false,
+            };
             target.next = Psn::new(target.next).plus(request.packets(mtu)).get();
             life.requests.push(request);
         }
@@ -515,6 +484,9 @@ impl Stage {
         }
         life.done += 1;
         target.failed |= !done.is_success();
+        if request.local {
+            return self.lent(judge, done);
+        }
         let last = Psn::new(request.first).plus(request.packets(life.mtu) - 1);
         if done.is_success() && !life.is_acknowledged(last) {
             bail!("PSN {last} was not acknowledged, only {:x?}", life.heard);
@@ -536,7 +508,11 @@ impl Stage {
         }
         if done.is_success() {
             let write = done.opcode == ferrowire::CqeOpcode::RecvWriteImm;
-            judge.received(own, done.imm, done.byte_len, write)?;
+            let (imm, len, invalidated) = (done.imm, done.byte_len.into(), done.invalidated);
+            judge.received(own, Final { imm, len, write, invalidated, source: done.src_qpn })?;
+            if invalidated.is_some() {
+                self.taken_back(done.qpn);
+            }
         }
         Ok(())
     }
@@ -554,56 +530,6 @@ impl Stage {
             Pair::Gone => bail!("queue pair {:#x} is gone", self.targets[i].qpn),
         };
         Ok(status.state.known())
-    }
-
-    /// Takes the rights of the region back that comes and goes. When this is over, nothing may use them.
-    ///
-    /// # Errors
-    /// The card refuses.
-    pub fn deregister(&mut self) -> Result<()> {
-        match self.regions[self.fickle].take() {
-            Some(region) => Ok(region.destroy()?),
-            None => Ok(()),
-        }
-    }
-
-    /// Whether it is gone; then what it granted is granted no more.
-    pub fn deregistered(&mut self, judge: &mut Judge, wire: &Shared) {
-        if self.regions[self.fickle].is_some() {
-            return;
-        }
-        let region = &mut judge.ground.regions[self.fickle];
-        region.dead = true;
-        let key = region.key;
-        for life in judge.lives.values_mut() {
-            life.effects.iter_mut().filter(|effect| effect.key == key).for_each(|effect| effect.void = true);
-        }
-        self.show(judge, wire);
-    }
-
-    /// Registers it again, under another key. Nothing may be on its way.
-    ///
-    /// # Errors
-    /// The card refuses.
-    pub fn register_again(&mut self, judge: &mut Judge, wire: &Shared) -> Result<()> {
-        if self.regions[self.fickle].is_some() {
-            return Ok(());
-        }
-        let Region { block, at, len, pd, .. } = judge.ground.regions[self.fickle];
-        let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE;
-        let memory = self.blocks[block].slice(at, len);
-        let region = self.pds[pd].register_at(&memory, place(block, at), access, PageSize::Size4K)?;
-        let old = judge.ground.regions[self.fickle].clone();
-        let now = Region { key: region.rkey(), va: region.address(), dead: false, ..old.clone() };
-        judge.ground.regions[self.fickle] = now;
-        // The old key stays to be tried; a few of them are enough.
-        if old.key != region.rkey() && judge.ground.regions.len() < 30 {
-            judge.ground.regions.push(old);
-            self.regions.push(None);
-        }
-        self.regions[self.fickle] = Some(region);
-        self.show(judge, wire);
-        Ok(())
     }
 
     /// Destroys everything.
