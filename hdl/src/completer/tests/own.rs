@@ -35,21 +35,24 @@ impl Own {
             recovered: 0,
         };
         for qp in 0..QPS {
-            let service = if qp % 2 == 0 { Service::Uc } else { Service::Ud };
-            let fields =
-                [("send_cq", qp as u64), ("service", service.code().into()), ("pkey", 0xffff), ("mtu", 3)];
-            for (name, value) in fields {
-                own.sim.set(&format!("broadcast_attributes_entry_{name}"), value);
-            }
-            own.sim.set("broadcast_attributes_index", qp as u64);
-            own.sim.set("broadcast_attributes_enable", 1);
-            own.step();
-            own.sim.set("broadcast_attributes_enable", 0);
+            own.attributes(qp, if qp % 2 == 0 { Service::Uc } else { Service::Ud });
             own.next[qp].0 = MODULUS - 3;
             own.start(qp, false);
             own.state(qp, QpState::Rts);
         }
         own
+    }
+
+    fn attributes(&mut self, qp: usize, service: Service) {
+        let fields =
+            [("send_cq", qp as u64), ("service", service.code().into()), ("pkey", 0xffff), ("mtu", 3)];
+        for (name, value) in fields {
+            self.sim.set(&format!("broadcast_attributes_entry_{name}"), value);
+        }
+        self.sim.set("broadcast_attributes_index", qp as u64);
+        self.sim.set("broadcast_attributes_enable", 1);
+        self.step();
+        self.sim.set("broadcast_attributes_enable", 0);
     }
 
     fn step(&mut self) {
@@ -246,4 +249,43 @@ fn a_long_flush_before_a_queue_goes_on_holds_up_nobody_else() {
     own.state(0, QpState::Rts);
     own.message(0, 1, true);
     own.settle();
+}
+
+/// A queue pair that stood in the line of those that nobody acknowledges, and begins a life of RC: what stands in the line still is
+/// no acknowledgement of what it sends now.
+#[test]
+fn a_mark_of_a_life_before_acknowledges_nothing() {
+    const FIRST: u16 = 1000;
+    for seed in 30..62 {
+        let mut own = Own::new(seed, [0.0, 0.3, 0.6][seed as usize % 3]);
+        for _ in 0..6 {
+            let qp = own.random.rng.random_range(0..QPS);
+            (0..QPS).for_each(|i| own.report((qp + 1 + i) % QPS, true, &[("signaled", 1)]));
+            while own.sources[SENT].left() > 0 {
+                own.step();
+            }
+            let service = if qp % 2 == 0 { Service::Uc } else { Service::Ud };
+            let before = own.next[qp];
+            own.attributes(qp, Service::Rc);
+            own.next[qp] = (0x1000, FIRST);
+            own.start(qp, false);
+            own.report(qp, true, &[("signaled", 1)]);
+            (0..1500).for_each(|_| own.step());
+            let ends = |own: &Own| own.found()[qp].iter().filter(|end| end.0 == FIRST).count();
+            let so_far = ends(&own);
+            let acknowledge = [
+                ("opcode", u128::from(ferrowire_spec::wire::Opcode::RcAcknowledge.code())),
+                ("dest_qpn", qp as u128),
+                ("psn", 0x1000),
+                ("pkey", 0xffff),
+                ("syndrome", 0x1f),
+            ];
+            own.sources[ANSWER].push_values(&acknowledge);
+            (0..500).for_each(|_| own.step());
+            assert_eq!(ends(&own), so_far + 1, "seed {seed}: QP {qp} is acknowledged once, by its answer");
+            own.attributes(qp, service);
+            own.next[qp] = before;
+            own.start(qp, false);
+        }
+    }
 }

@@ -165,7 +165,13 @@ impl Bench {
         self.sim.set("starting_psn", psn.into());
         self.step(0.0, false);
         self.sim.set("broadcast_attributes_enable", 0);
-        self.sources[FETCHED].push_values(&[("qp", qp as u128), ("start", 1)]);
+        // What stands in the place of a WQE is of another one, or a half of one.
+        let rng = &mut self.random.rng;
+        let mut stale: [u8; 64] = rng.random();
+        stale[0] = rng.random_range(0..12);
+        let mut token = item(&Wqe::of(&self.cfg), &[("qp", qp as u128), ("start", 1)]);
+        token.insert("unit".into(), Bits::from_bytes(512, &stale));
+        self.sources[FETCHED].push(token);
         self.under_way.push_back((qp, None));
         while self.under_way.iter().any(|(_, index)| index.is_none()) {
             self.step(0.0, false);

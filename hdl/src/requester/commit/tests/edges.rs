@@ -387,3 +387,24 @@ fn a_bar_from_outside_takes_the_place_of_later_ones_only() {
         }
     }
 }
+
+/// A bar of the life before that comes with the start, or just before it, is no bar of the life that begins.
+#[test]
+fn a_bar_of_the_life_before_does_not_bar_the_next() {
+    for (seed, bars_before) in [(70, 0), (71, 1), (72, 2), (73, 3)] {
+        let mut bench = Bench::new(seed, 64);
+        (bench.stall, bench.delay) = (0.0, (4, 4));
+        [UNBARRED, BARRED].iter().for_each(|source| bench.sources[*source].stall = Some(0.0));
+        for qp in 0..QPS as u128 {
+            bench.sources[BARRED].push_values(&[("qp", qp), ("index", 0)]);
+            bench.steps(bars_before);
+            bench.sources[UNBARRED].push_values(&[("qp", qp)]);
+            bench.drain();
+            let before = bench.sinks[PACKETS_OUT].items.len();
+            bench.small(qp, 5, 0);
+            bench.drain();
+            let came = bench.sinks[PACKETS_OUT].items.len() - before;
+            assert_eq!(came, 1, "seed {seed}: QP {qp}, a bar {bars_before} cycles before its start");
+        }
+    }
+}

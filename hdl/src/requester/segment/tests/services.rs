@@ -7,6 +7,7 @@ use ferrowire_spec::wire::opcode::Service;
 
 const PD: u64 = 0x12_3456;
 const QKEY: u64 = 0x8765_4321;
+const MODULUS: u32 = 1 << 24;
 
 /// A segmenter with a QP of the service, in its queue the WQEs in their order.
 struct Alone {
@@ -214,5 +215,21 @@ fn a_send_queue_that_goes_on_takes_its_psns_from_where_it_was_and_its_index_from
         alone.index = alone.index.wrapping_add(alone.bench.random.rng.random_range(1..40_000));
         alone.start(true);
         alone.oldest();
+    }
+}
+
+/// Nobody acknowledges what UC sends, so it may be as far ahead as it likes; RC may not.
+#[test]
+fn unreliable_connections_have_no_window() {
+    for ahead in [(1 << 22) - 1, 1 << 22, (1 << 22) + 77, (1 << 23) - 1, 1 << 23] {
+        let mut alone = Alone::new(24, Service::Uc);
+        let first = alone.psn;
+        alone.psn = (first + MODULUS - ahead) % MODULUS;
+        alone.oldest();
+        alone.psn = first;
+        let opcode = SendOpcode::Send.code();
+        let unit = SendWqe { opcode, ..SendWqe::default() }.to_bytes().unwrap();
+        let packets = alone.packets(&unit, 600);
+        assert_eq!(packets.len(), 3, "{ahead} PSNs behind the oldest");
     }
 }
