@@ -242,7 +242,7 @@ fn a_region_with_windows_stays_and_a_window_is_of_no_use_to_others() {
         drop(windows);
         assert_eq!(mapped(), before);
         drop(last);
-        assert_eq!(mapped(), before - 1);
+        assert!(mapped() < before);
         let to = memory(&pair.b, 4096);
         let mut one = pair.b.pd.alloc_window().unwrap();
         let mut two = pair.b.pd.alloc_window().unwrap();
