@@ -140,7 +140,7 @@ pub struct Waiting {
     pub any: Sig,
     /// The first in line.
     pub head: Sig,
-    /// At least two stand in the line, or WQEs of another QP than the one that sends have been asked for.
+    /// At least two stand in the line, or WQEs of another QP than the one that sends have been asked for, or a QP starts.
     pub others: Sig,
 }
 
@@ -464,7 +464,10 @@ pub fn schedule(
     let begins = granted.valid & granted.differs & !begun;
     m.when(granted.fire(), |m| m.set(&begun, 0)).otherwise_when(begins, |m| m.set(&begun, 1));
     m.set(&others, others + (go & differs).zext(5) - begins.zext(5));
-    let waiting = Waiting { any: line.valid, head: line.payload, others: in_line.gt(1) | others.ne(0) };
+    // A start goes the way of the WQEs, and whose it is stands behind what is on its way.
+    let start_waits = m.delay("start_waits", &start.valid);
+    let others = in_line.gt(1) | others.ne(0) | start_waits;
+    let waiting = Waiting { any: line.valid, head: line.payload, others };
     Scheduled { read, grants: granted, flush, waiting, overruns }
 }
 

@@ -24,7 +24,8 @@
 //!
 //! A READ or an atomic is one packet, with as many PSNs as its answer has packets (9.7.2.1); one that goes on in its middle
 //! asks for the rest. They are begun while fewer than the QP's `max_rd_atomic` are outstanding, and what has a fence when none
-//! is (9.7.3.3.1, 10.8.3.3); a QP that must wait for that leaves the scheduler's line until one is answered.
+//! is (9.7.3.3.1, 10.8.3.3). A QP that must wait for that does so here, with its WQEs, while nobody else wants to send; otherwise it leaves
+//! the scheduler's line until one is answered.
 //!
 //! UC and UD have no acknowledgements and ask for none. UD has messages of one packet, SEND alone, and a WQE of its own form: what takes
 //! the place of the remote address, destination and address handle, travels like it, and so does the queue key, which is the QP's
@@ -491,6 +492,10 @@ pub fn segment(
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let no_room = full | !alone;
     let limited = new & status.eq(0) & (deep | fenced | (no_room & outstanding.ne(0)));
+    // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
+    // host's latency.
+    let patient = m.delay("patient", &!waiting.for_another(qp));
+    let stays = limited & patient & !gate.stop;
     let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | gate.stop);
     let further = m.reg("further", 24).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
@@ -538,7 +543,8 @@ pub fn segment(
         let again = Resume { qp, index: wqes.index, hold: lit(1, 0), start, limited, reads: done_reads };
         m.set_all(&tell, &again);
         m.set(&state, State::Send);
-        m.when(stale, |m| m.set(&state, State::Idle)).otherwise_when(waits, |m| m.set(&state, State::Tell));
+        m.when(waits, |m| m.set(&state, State::Tell));
+        m.when(stale | (waits & stays), |m| m.set(&state, State::Idle));
     });
 
     // A packet a cycle.

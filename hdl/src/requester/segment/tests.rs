@@ -17,6 +17,7 @@ mod again;
 mod gate;
 mod model;
 mod plain;
+mod reads;
 mod services;
 
 const QPS: usize = 4;

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! READs of a queue pair that has as many outstanding as it may.
+
+use super::*;
+use ferrowire_spec::wire::opcode::Service;
+
+const DEPTH: u64 = 2;
+
+/// A segmenter with an RC QP that may have [`DEPTH`] READs outstanding, and WQEs of READs.
+fn with_reads(seed: u64, count: u16) -> Bench {
+    let mut bench = Bench::new(seed, 64);
+    let fields = [("service", Service::Rc.code().into()), ("mtu", 3), ("max_rd_atomic", DEPTH)];
+    for (name, value) in fields {
+        bench.sim.set(&format!("broadcast_attributes_entry_{name}"), value);
+    }
+    bench.sim.set("broadcast_attributes_index", 0);
+    bench.sim.set("broadcast_attributes_enable", 1);
+    cycles(&mut bench, 1);
+    bench.sim.set("broadcast_attributes_enable", 0);
+    bench.sim.set("starting_psn", 100);
+    bench.sources[FETCHED].push_values(&[("start", 1)]);
+    for (name, value) in [("index", 0), ("entry_index", 0), ("entry_psn", 100), ("entry_first_psn", 100)] {
+        bench.sim.set(&format!("oldest_{name}"), value);
+    }
+    bench.sim.set("oldest_enable", 1);
+    cycles(&mut bench, 1);
+    bench.sim.set("oldest_enable", 0);
+    done(&mut bench, 0);
+    cycles(&mut bench, 20);
+    for index in 0..count {
+        let unit =
+            SendWqe { opcode: SendOpcode::Read.code(), num_sge: 1, sge0_len: 64, ..SendWqe::default() };
+        let mut bytes = [0; 64];
+        unit.emit(&mut bytes).unwrap();
+        let mut wqe = item(&Wqe::of(&bench.cfg), &[("index", index.into()), ("total", 64)]);
+        wqe.insert("unit".into(), Bits::from_bytes(512, &bytes));
+        bench.sources[FETCHED].push(wqe);
+    }
+    bench
+}
+
+fn cycles(bench: &mut Bench, n: u32) {
+    let Bench { sim, sources, sinks, random, .. } = bench;
+    (0..n).for_each(|_| step(sim, sources, sinks, random, 0.0));
+}
+
+/// So many READs have been answered.
+fn done(bench: &mut Bench, reads: u64) {
+    bench.sim.set("reads_done_index", 0);
+    bench.sim.set("reads_done_entry", reads);
+    bench.sim.set("reads_done_enable", 1);
+    cycles(bench, 1);
+    bench.sim.set("reads_done_enable", 0);
+}
+
+#[test]
+fn who_waits_for_an_answer_keeps_its_wqes_while_nobody_else_wants_to_send() {
+    let mut bench = with_reads(1, 6);
+    cycles(&mut bench, 30);
+    let (packets, told) = (bench.sinks[CANDIDATE].items.len(), bench.sinks[RESUME].items.len());
+    let sent = |bench: &Bench| bench.sinks[CANDIDATE].items.len() - packets;
+    cycles(&mut bench, 300);
+    assert_eq!((sent(&bench), bench.sources[FETCHED].left()), (0, 4));
+    for reads in 1..5u64 {
+        done(&mut bench, reads);
+        cycles(&mut bench, 6);
+        assert_eq!(sent(&bench), reads as usize, "the next one follows at once");
+    }
+    cycles(&mut bench, 100);
+    assert_eq!((sent(&bench), bench.sinks[RESUME].items.len()), (4, told), "nothing is fetched again");
+}
+
+#[test]
+fn who_waits_for_an_answer_makes_way_for_another() {
+    let mut bench = with_reads(2, 6);
+    cycles(&mut bench, 200);
+    let told = bench.sinks[RESUME].items.len();
+    bench.sim.set("waiting_others", 1);
+    cycles(&mut bench, 40);
+    let resume = &bench.sinks[RESUME].items[told];
+    assert_eq!((resume["index"].to_u64(), resume["limited"].to_u64()), (DEPTH, 1));
+    assert_eq!(bench.sources[FETCHED].left(), 0, "what is behind it falls out");
+    assert_eq!(bench.sinks[RESUME].items.len(), told + 1);
+}
