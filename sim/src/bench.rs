@@ -5,7 +5,7 @@
 
 use std::fs;
 use std::io::Write as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
@@ -15,6 +15,8 @@ use ferrowire::{PathMtu, SendOpcode, Service};
 use ferrowire_hdl::config::RnicConfig;
 use serde::Serialize;
 
+use crate::bus::World;
+use crate::card::CardModel;
 use crate::goodput::{self, Goodput, Run};
 use crate::measure::{self, Load};
 use crate::pair::{Pair, PairOptions};
@@ -29,11 +31,20 @@ pub struct BenchArgs {
     #[arg(long, value_delimiter = ',', default_values_t = [0, 250], value_name = "CYCLES")]
     host_latency: Vec<u64>,
     /// Queue pairs of the rates
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 8])]
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16])]
     qps: Vec<usize>,
+    /// Only figures with one of these in their name
+    #[arg(long, value_delimiter = ',', value_name = "PART")]
+    only: Vec<String>,
+    /// Fail when a budget is missed, or a figure
+    #[arg(long, conflicts_with = "loss")]
+    check: bool,
+    /// Write waves, as PATH.fst for card 0 and PATH.b.fst for card 1; of the last figure, so choose one with --only
+    #[arg(long, value_name = "PATH", conflicts_with = "loss")]
+    wave: Option<PathBuf>,
     /// Measure goodput on a wire that loses frames instead, to target/bench/loss.json: 1 us of host latency at 250 MHz and 1 us
     /// of wire each way, one queue pair, the mean of some runs
-    #[arg(long, conflicts_with_all = ["host_latency", "qps"])]
+    #[arg(long, conflicts_with_all = ["host_latency", "qps", "only"])]
     loss: bool,
     /// Print JSON on the standard output
     #[arg(long)]
@@ -59,6 +70,24 @@ struct Figure {
     qps: usize,
     value: f64,
     unit: &'static str,
+    /// What the design allows at most.
+    budget: Option<f64>,
+    /// What nothing can go below, where that is more than the budget.
+    bound: Option<f64>,
+    bound_by: Option<String>,
+    /// Whether the value is within the budget.
+    met: Option<bool>,
+}
+
+/// A figure that could not be measured.
+#[derive(Clone, Debug, Serialize)]
+struct Missing {
+    name: String,
+    config: String,
+    host_latency_cycles: u64,
+    qps: usize,
+    budget: Option<f64>,
+    why: String,
 }
 
 /// All of them.
@@ -66,45 +95,118 @@ struct Figure {
 struct Report {
     commit: String,
     results: Vec<Figure>,
+    missing: Vec<Missing>,
 }
 
-/// A rate: name, verb, bytes a message, path MTU, messages; per packet rather than per message; from one shared receive queue.
-const RATES: &[(&str, SendOpcode, usize, PathMtu, usize, bool, bool)] = &[
-    ("write_64_cycles_per_message", SendOpcode::Write, 64, PathMtu::B1024, 2048, false, false),
-    ("write_1024_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B1024, 32, true, false),
-    ("write_4096_cycles_per_packet", SendOpcode::Write, 64 << 10, PathMtu::B4096, 64, true, false),
-    ("send_64_cycles_per_message", SendOpcode::Send, 64, PathMtu::B1024, 2048, false, false),
-    ("send_64_shared_cycles_per_message", SendOpcode::Send, 64, PathMtu::B1024, 2048, false, true),
-    ("read_64_cycles_per_message", SendOpcode::Read, 64, PathMtu::B1024, 2048, false, false),
-    ("read_1024_cycles_per_packet", SendOpcode::Read, 64 << 10, PathMtu::B1024, 32, true, false),
-    ("read_4096_cycles_per_packet", SendOpcode::Read, 64 << 10, PathMtu::B4096, 64, true, false),
-    ("atomic_cycles_per_message", SendOpcode::FetchAdd, 8, PathMtu::B1024, 2048, false, false),
+/// How a rate is measured.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum How {
+    /// Requests or responses on the wire.
+    Wire,
+    /// To one shared receive queue.
+    Shared,
+    /// Both directions at once.
+    Both,
+    /// What leaves, to nobody.
+    Sent(Service),
+    /// What a receiver takes.
+    Received(Service),
+}
+
+/// A rate.
+struct Rate {
+    name: &'static str,
+    how: How,
+    verb: SendOpcode,
+    /// Of a message; more than the path MTU: the figure is that of a packet.
+    bytes: usize,
+    mtu: PathMtu,
+    /// Cycles a message or packet, at 64 bytes a beat and 250 MHz.
+    budget: Option<f64>,
+}
+
+const fn small(name: &'static str, how: How, verb: SendOpcode, budget: Option<f64>) -> Rate {
+    let bytes = if matches!(verb, SendOpcode::FetchAdd) { 8 } else { 64 };
+    Rate { name, how, verb, bytes, mtu: PathMtu::B1024, budget }
+}
+
+const fn large(name: &'static str, how: How, verb: SendOpcode, mtu: PathMtu, budget: Option<f64>) -> Rate {
+    Rate { name, how, verb, bytes: 64 << 10, mtu, budget }
+}
+
+const RATES: &[Rate] = {
+    use How::*;
+    use PathMtu::{B1024, B256, B4096};
+    use SendOpcode::{FetchAdd, Read, Send, Write};
+    use Service::{Uc, Ud};
+    &[
+        small("write_64_cycles_per_message", Wire, Write, Some(4.0)),
+        large("write_1024_cycles_per_packet", Wire, Write, B1024, Some(17.5)),
+        large("write_4096_cycles_per_packet", Wire, Write, B4096, Some(66.0)),
+        small("send_64_cycles_per_message", Wire, Send, Some(4.0)),
+        small("send_64_shared_cycles_per_message", Shared, Send, Some(4.0)),
+        small("read_64_cycles_per_message", Wire, Read, Some(4.0)),
+        large("read_1024_cycles_per_packet", Wire, Read, B1024, Some(17.5)),
+        large("read_4096_cycles_per_packet", Wire, Read, B4096, Some(66.0)),
+        small("atomic_cycles_per_message", Wire, FetchAdd, Some(16.0)),
+        small("write_64_both_ways_cycles_per_message", Both, Write, None),
+        small("send_64_both_ways_cycles_per_message", Both, Send, None),
+        small("read_64_both_ways_cycles_per_message", Both, Read, None),
+        large("write_1024_both_ways_cycles_per_packet", Both, Write, B1024, Some(17.5)),
+        large("write_4096_both_ways_cycles_per_packet", Both, Write, B4096, Some(66.0)),
+        large("read_1024_both_ways_cycles_per_packet", Both, Read, B1024, Some(17.5)),
+        large("read_4096_both_ways_cycles_per_packet", Both, Read, B4096, Some(66.0)),
+        small("uc_send_64_cycles_per_message", Sent(Uc), Send, Some(4.0)),
+        small("uc_write_64_cycles_per_message", Sent(Uc), Write, Some(4.0)),
+        small("ud_send_64_cycles_per_message", Sent(Ud), Send, Some(4.0)),
+        small("uc_send_64_received_cycles_per_message", Received(Uc), Send, Some(4.0)),
+        small("uc_write_64_received_cycles_per_message", Received(Uc), Write, Some(4.0)),
+        small("ud_send_64_received_cycles_per_message", Received(Ud), Send, Some(4.0)),
+        large("uc_write_256_received_cycles_per_packet", Received(Uc), Write, B256, None),
+        large("uc_write_1024_received_cycles_per_packet", Received(Uc), Write, B1024, Some(17.5)),
+    ]
+};
+
+/// Figures of single messages with idle cards: name, budget without host latency.
+const LATENCIES: &[(&str, f64)] = &[
+    ("doorbell_to_wire_cycles", 40.0),
+    ("doorbell_to_remote_cycles", 85.0),
+    ("read_64_doorbell_to_cqe_cycles", 180.0),
 ];
 
-/// Rates of 64-byte messages that nobody answers: name, service, verb.
-const UNANSWERED: &[(&str, Service, SendOpcode)] = &[
-    ("uc_send_64_cycles_per_message", Service::Uc, SendOpcode::Send),
-    ("uc_write_64_cycles_per_message", Service::Uc, SendOpcode::Write),
-    ("ud_send_64_cycles_per_message", Service::Ud, SendOpcode::Send),
-];
+/// The configuration that has budgets.
+const BUDGETS: &str = "generic-64b";
 
-/// What the design allows `generic-64b` without host latency, and with it for the rates.
-fn budget(figure: &Figure) -> Option<f64> {
-    let (budget, rate) = match figure.name.as_str() {
-        "write_64_cycles_per_message" => (4.0, true),
-        "write_1024_cycles_per_packet" => (17.5, true),
-        "write_4096_cycles_per_packet" => (66.0, true),
-        "send_64_cycles_per_message" | "read_64_cycles_per_message" => (4.0, true),
-        "read_1024_cycles_per_packet" => (17.5, true),
-        "read_4096_cycles_per_packet" => (66.0, true),
-        name if UNANSWERED.iter().any(|rate| rate.0 == name) => (4.0, true),
-        "atomic_cycles_per_message" => (16.0, true),
-        "read_64_doorbell_to_cqe_cycles" => (180.0, false),
-        "doorbell_to_wire_cycles" => (40.0, false),
-        "doorbell_to_remote_cycles" => (85.0, false),
-        _ => return None,
-    };
-    (figure.config == "generic-64b" && (rate || figure.host_latency_cycles == 0)).then_some(budget)
+/// READs and atomics that a queue pair has outstanding at most.
+const OUTSTANDING: f64 = 16.0;
+
+impl Rate {
+    fn per_packet(&self) -> bool {
+        self.bytes > self.mtu.bytes()
+    }
+
+    /// What of it makes a load for so many queue pairs: at least 16 small messages each, and 4 packets of large ones.
+    fn load(&self, qps: usize) -> Load {
+        let (bytes, messages) = match self.per_packet() {
+            false => (self.bytes, (16 * qps).max(2048)),
+            true if qps > 64 => (2 * self.mtu.bytes(), 2 * qps),
+            true => (self.bytes, if self.mtu == PathMtu::B4096 { 64 } else { 32 }.max(qps)),
+        };
+        let shared = self.how == How::Shared;
+        Load { verb: self.verb, bytes, mtu: self.mtu, qps, messages, shared }
+    }
+
+    /// Measures it, with cards of its own: a figure that fails leaves them in no good state.
+    fn measure(&self, pair: &Pair, qps: usize) -> Result<f64> {
+        let load = self.load(qps);
+        let value = match self.how {
+            How::Wire | How::Shared => measure::rate(pair, &load)?,
+            How::Sent(service) => measure::unanswered(pair, service, &load)?,
+            How::Both => return measure::both_ways(pair, &load),
+            How::Received(service) => return Ok(measure::unreliable(pair, service, &load)?.cycles_per_packet),
+        };
+        Ok(if self.per_packet() { value.cycles_per_packet } else { value.cycles_per_message })
+    }
 }
 
 /// Runs the bench.
@@ -115,118 +217,221 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     if args.loss {
         return loss(args);
     }
-    let (mut results, mut failed) = (Vec::new(), Vec::new());
-    let each = (RATES.len() + UNANSWERED.len()) * args.qps.len() + 1;
+    let wanted =
+        |name: &str| args.only.is_empty() || args.only.iter().any(|part| name.contains(part.as_str()));
+    let rates: Vec<&Rate> = RATES.iter().filter(|rate| wanted(rate.name)).collect();
+    let latencies = LATENCIES.iter().any(|latency| wanted(latency.0));
+    anyhow::ensure!(!rates.is_empty() || latencies, "no figure has {} in its name", args.only.join(" or "));
+    let (mut results, mut missing) = (Vec::new(), Vec::new());
+    let each = rates.len() * args.qps.len() + usize::from(latencies);
     let bar = crate::demo::bar(
         (args.config.len() * args.host_latency.len() * each) as u64,
-        "{msg:48} {wide_bar} {pos}/{len}",
+        "{msg:60} {wide_bar} {pos}/{len}",
     );
     for name in &args.config {
         let config = RnicConfig::named(name)?;
-        let model = crate::demo::build(name, &config, false)?;
+        let model = crate::demo::build(name, &config, args.wave.is_some())?;
+        let has_budget = name == BUDGETS;
         for &host_latency in &args.host_latency {
-            let options = PairOptions { host_latency, ..PairOptions::default() };
-            let figure = |name_of: &'static str, qps: usize, value: f64, unit: &'static str| Figure {
-                name: name_of.into(),
-                config: name.clone(),
-                host_latency_cycles: host_latency,
-                qps,
-                value: (value * 1000.0).round() / 1000.0,
-                unit,
-            };
             let (start, mut cycles) = (Instant::now(), 0);
-            for &qps in &args.qps {
-                for &(rate_name, verb, bytes, mtu, messages, per_packet, shared) in RATES {
-                    bar.set_message(format!("{name}, {rate_name}, {qps} QPs"));
-                    let load = Load { verb, bytes, mtu, qps, messages, shared };
-                    // Cards of its own: a figure that fails leaves them in no good state.
-                    let pair = Pair::new(&model, &options)?;
-                    let measured = measure::rate(&pair, &load);
-                    cycles += pair.world.lock().cycle();
-                    bar.inc(1);
-                    let rate = match measured {
-                        Ok(rate) => rate,
-                        Err(error) => {
-                            failed.push(format!(
-                                "{rate_name}, {name}, host latency {host_latency}, {qps} QPs: {error:#}"
-                            ));
-                            continue;
-                        }
-                    };
-                    let (value, unit) = match per_packet {
-                        true => (rate.cycles_per_packet, "cycles/packet"),
-                        false => (rate.cycles_per_message, "cycles/message"),
-                    };
-                    results.push(figure(rate_name, qps, value, unit));
+            // The way there and back of a READ bounds those of few queue pairs.
+            let mut round_trip = None;
+            let mut found = Vec::new();
+            if latencies || rates.iter().any(|rate| rate.bounded()) {
+                bar.set_message(format!("{name}, {host_latency} cycles, one message"));
+                let options = PairOptions { host_latency, ..PairOptions::default() };
+                let latency = measure::latency(&Pair::new(&model, &options)?, 64, PathMtu::B1024)
+                    .with_context(|| format!("{name}: one message"))?;
+                let read = measure::read_latency(&Pair::new(&model, &options)?, 64, PathMtu::B1024)
+                    .with_context(|| format!("{name}: one READ"))?;
+                // What comes before the request is done ahead of it.
+                round_trip = Some((read.completion - read.wire) as f64);
+                let read = read.completion;
+                for (&(figure, budget), value) in LATENCIES.iter().zip([latency.wire, latency.memory, read]) {
+                    let budget = (has_budget && host_latency == 0).then_some(budget);
+                    if wanted(figure) {
+                        found.push(Figure::new(
+                            figure,
+                            (name, host_latency, 1),
+                            value as f64,
+                            "cycles",
+                            budget,
+                        ));
+                    }
                 }
-                for &(rate_name, service, verb) in UNANSWERED {
-                    bar.set_message(format!("{name}, {rate_name}, {qps} QPs"));
-                    let (bytes, mtu, messages, shared) = (64, PathMtu::B1024, 2048, false);
-                    let load = Load { verb, bytes, mtu, qps, messages, shared };
-                    let pair = Pair::new(&model, &options)?;
-                    let measured = measure::unanswered(&pair, service, &load);
-                    cycles += pair.world.lock().cycle();
+                bar.inc(u64::from(latencies));
+            }
+            for &qps in &args.qps {
+                // Number 0 is nobody's, and 1 is that of connection managers.
+                let qps = qps.clamp(1, config.qps as usize - 2);
+                for rate in &rates {
+                    let message = format!("{name}, {host_latency} cycles, {qps} QPs: {}", rate.name);
+                    bar.set_message(message);
+                    let budget = rate.budget.filter(|_| has_budget);
+                    let measured =
+                        rate.on_new_cards(&model, host_latency, qps, args.wave.as_deref(), &mut cycles);
                     bar.inc(1);
                     match measured {
-                        Ok(rate) => {
-                            results.push(figure(rate_name, qps, rate.cycles_per_message, "cycles/message"));
+                        Ok(value) => {
+                            let unit = if rate.per_packet() { "cycles/packet" } else { "cycles/message" };
+                            let mut figure =
+                                Figure::new(rate.name, (name, host_latency, qps), value, unit, budget);
+                            if let Some(trip) = round_trip.filter(|_| rate.bounded()) {
+                                figure.bound_by_outstanding(trip);
+                            }
+                            results.push(figure);
                         }
-                        Err(error) => failed.push(format!(
-                            "{rate_name}, {name}, host latency {host_latency}, {qps} QPs: {error:#}"
-                        )),
+                        Err(error) => missing.push(Missing {
+                            name: rate.name.into(),
+                            config: name.clone(),
+                            host_latency_cycles: host_latency,
+                            qps,
+                            budget,
+                            why: format!("{error:#}"),
+                        }),
                     }
                 }
             }
-            let speed = cycles as f64 * 2.0 / start.elapsed().as_secs_f64();
-            bar.set_message(format!("{name}, one message"));
-            let pair = Pair::new(&model, &options)?;
-            let latency = measure::latency(&pair, 64, PathMtu::B1024)
-                .with_context(|| format!("{name}: one message"))?;
-            results.push(figure("doorbell_to_wire_cycles", 1, latency.wire as f64, "cycles"));
-            results.push(figure("doorbell_to_remote_cycles", 1, latency.memory as f64, "cycles"));
-            let pair = Pair::new(&model, &options)?;
-            let read = measure::read_latency(&pair, 64, PathMtu::B1024)
-                .with_context(|| format!("{name}: one READ"))?;
-            results.push(figure("read_64_doorbell_to_cqe_cycles", 1, read as f64, "cycles"));
-            results.push(figure(
-                "simulated_cycles_per_second",
-                1,
-                speed.round(),
-                "card cycles/s of this machine",
-            ));
-            bar.inc(1);
+            results.append(&mut found);
+            let speed = (cycles as f64 * 2.0 / start.elapsed().as_secs_f64()).round();
+            let (name_of, unit) = ("simulated_cycles_per_second", "card cycles/s of this machine");
+            results.push(Figure::new(name_of, (name, host_latency, 1), speed, unit, None));
         }
     }
     bar.finish_and_clear();
 
-    let report = Report { commit: commit(), results };
+    let report = Report { commit: commit(), results, missing };
     let (path, text) = write(&report, "report.json")?;
     let mut out = std::io::stdout().lock();
     if args.json {
         writeln!(out, "{text}")?;
-        return verdict(&failed);
+        return report.verdict(args.check);
     }
     writeln!(
         out,
-        "{:<34} {:<12} {:>8} {:>4} {:>12} {:>8}  unit",
-        "name", "config", "latency", "QPs", "value", "budget"
+        "{:<40} {:<12} {:>7} {:>4} {:>9} {:>7} {:>6}  unit",
+        "name", "config", "latency", "QPs", "value", "budget", "met"
     )?;
     for figure in &report.results {
-        let budget = budget(figure).map_or_else(String::new, |budget| budget.to_string());
         writeln!(
             out,
-            "{:<34} {:<12} {:>8} {:>4} {:>12} {:>8}  {}",
+            "{:<40} {:<12} {:>7} {:>4} {:>9} {:>7} {:>6}  {}{}",
             figure.name,
             figure.config,
             figure.host_latency_cycles,
             figure.qps,
             figure.value,
-            budget,
-            figure.unit
+            figure.budget.map_or_else(String::new, |budget| budget.to_string()),
+            figure.met.map_or("", |met| if met { "yes" } else { "no" }),
+            figure.unit,
+            figure.bound_by.as_ref().map_or_else(String::new, |why| format!("; {why}"))
+        )?;
+    }
+    for Missing { name, config, host_latency_cycles, qps, budget, why } in &report.missing {
+        let budget = budget.map_or_else(String::new, |budget| budget.to_string());
+        let why = why.lines().next().unwrap_or_default();
+        writeln!(
+            out,
+            "{name:<40} {config:<12} {host_latency_cycles:>7} {qps:>4} {:>9} {budget:>7} {:>6}  {why}",
+            "missing", ""
         )?;
     }
     writeln!(out, "\nReport: {}", path.display())?;
-    verdict(&failed)
+    report.verdict(args.check)
+}
+
+impl Rate {
+    /// Whether it waits for answers of which a queue pair has few outstanding.
+    fn bounded(&self) -> bool {
+        matches!(self.verb, SendOpcode::Read | SendOpcode::FetchAdd) && !self.per_packet()
+    }
+
+    fn on_new_cards(
+        &self,
+        model: &CardModel,
+        host_latency: u64,
+        qps: usize,
+        wave: Option<&Path>,
+        cycles: &mut u64,
+    ) -> Result<f64> {
+        // A completion queue holds all that is completed.
+        let cq_entries = (4 * self.load(qps).messages).next_power_of_two().clamp(4096, 1 << 16) as u32;
+        let options = PairOptions { host_latency, cq_entries, ..PairOptions::default() };
+        let mut world = World::pair(model, host_latency, 0)?;
+        if let Some(path) = wave {
+            for (card, extension) in ["fst", "b.fst"].iter().enumerate() {
+                world.card_mut(card).open_wave(&path.with_extension(extension))?;
+            }
+        }
+        let pair = Pair::of(world.share(), &options)?;
+        let value = self.measure(&pair, qps);
+        *cycles += pair.world.lock().cycle();
+        value
+    }
+}
+
+impl Figure {
+    fn new(
+        name: &str,
+        (config, host_latency_cycles, qps): (&str, u64, usize),
+        value: f64,
+        unit: &'static str,
+        budget: Option<f64>,
+    ) -> Self {
+        let value = (value * 1000.0).round() / 1000.0;
+        let met = budget.map(|budget| value <= budget);
+        let (bound, bound_by, config) = (None, None, config.into());
+        Self {
+            name: name.into(),
+            config,
+            host_latency_cycles,
+            qps,
+            value,
+            unit,
+            budget,
+            bound,
+            bound_by,
+            met,
+        }
+    }
+
+    /// A queue pair has so many READs and atomics outstanding, and each takes the way there and back.
+    fn bound_by_outstanding(&mut self, round_trip: f64) {
+        let bound = (round_trip / (OUTSTANDING * self.qps as f64) * 10.0).ceil() / 10.0;
+        if self.budget.is_some_and(|budget| bound > budget) {
+            self.bound = Some(bound);
+            let why = format!("at least {bound}: {OUTSTANDING} outstanding of {round_trip} cycles each");
+            self.bound_by = Some(why);
+        }
+    }
+}
+
+impl Report {
+    /// Fails when a figure did, and for who wants it when a budget is missed that can be met.
+    fn verdict(&self, check: bool) -> Result<()> {
+        let mut wrong: Vec<String> = Vec::new();
+        for figure in self.results.iter().filter(|figure| check && figure.met == Some(false)) {
+            // What nobody can meet has its bound as budget, and a fourth of it for what is not the way there and back.
+            if figure.bound.is_some_and(|bound| figure.value <= 1.25 * bound) {
+                continue;
+            }
+            let Figure { name, config, host_latency_cycles, qps, value, .. } = figure;
+            wrong.push(format!(
+                "{name}, {config}, host latency {host_latency_cycles}, {qps} QPs: {value} is over {}",
+                figure.bound.or(figure.budget).unwrap_or_default()
+            ));
+        }
+        // What has no budget may be missing: the table tells.
+        let missing =
+            self.missing.iter().filter(|missing| missing.budget.is_some() || missing.config != BUDGETS);
+        for Missing { name, config, host_latency_cycles, qps, why, .. } in missing {
+            wrong.push(format!(
+                "{name}, {config}, host latency {host_latency_cycles}, {qps} QPs: no figure: {why}"
+            ));
+        }
+        anyhow::ensure!(wrong.is_empty(), "{} figures are missed:\n{}", wrong.len(), wrong.join("\n"));
+        Ok(())
+    }
 }
 
 /// Writes a report below `target/bench`.
@@ -271,14 +476,11 @@ fn loss(args: &BenchArgs) -> Result<()> {
                 }
                 let mean = |of: fn(&Goodput) -> f64| all.iter().map(of).sum::<f64>() / all.len() as f64;
                 let share = whole.cycles as f64 / mean(|run| run.cycles as f64);
-                results.push(Figure {
-                    name: format!("write_{}_goodput_at_{percent}_percent_loss", mtu.bytes()),
-                    config: name.clone(),
-                    host_latency_cycles: LOSS_LATENCY,
-                    qps: 1,
-                    value: (share * 10_000.0).round() / 10_000.0,
-                    unit: "share of the rate without loss",
-                });
+                let figure = format!("write_{}_goodput_at_{percent}_percent_loss", mtu.bytes());
+                let (whose, unit) = ((name.as_str(), LOSS_LATENCY, 1), "share of the rate without loss");
+                let mut figure = Figure::new(&figure, whose, share, unit, None);
+                figure.value = (share * 10_000.0).round() / 10_000.0;
+                results.push(figure);
                 let again = mean(|run| run.again as f64) / packets as f64;
                 table.push((
                     name.clone(),
@@ -293,7 +495,7 @@ fn loss(args: &BenchArgs) -> Result<()> {
         }
     }
     bar.finish_and_clear();
-    let report = Report { commit: commit(), results };
+    let report = Report { commit: commit(), results, missing: Vec::new() };
     let (path, text) = write(&report, "loss.json")?;
     let mut out = std::io::stdout().lock();
     if args.json {
@@ -322,12 +524,6 @@ fn loss(args: &BenchArgs) -> Result<()> {
     Ok(())
 }
 
-/// Fails when a figure did.
-fn verdict(failed: &[String]) -> Result<()> {
-    anyhow::ensure!(failed.is_empty(), "{} figures are missing:\n{}", failed.len(), failed.join("\n"));
-    Ok(())
-}
-
 /// The commit of the tree, with a mark when files differ from it.
 fn commit() -> String {
     let output =
@@ -335,5 +531,66 @@ fn commit() -> String {
     match output {
         Ok(output) if output.status.success() => String::from_utf8_lossy(&output.stdout).trim().to_string(),
         _ => "unknown".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn figure(value: f64, budget: f64) -> Figure {
+        Figure::new(
+            "read_64_cycles_per_message",
+            ("generic-64b", 0, 1),
+            value,
+            "cycles/message",
+            Some(budget),
+        )
+    }
+
+    fn verdict(figure: Figure, check: bool) -> Result<()> {
+        Report { commit: String::new(), results: vec![figure], missing: Vec::new() }.verdict(check)
+    }
+
+    #[test]
+    fn a_missed_budget_fails_only_who_asks_for_a_check() {
+        assert!(verdict(figure(4.0, 4.0), true).is_ok());
+        assert!(verdict(figure(4.1, 4.0), false).is_ok());
+        let why = verdict(figure(4.1, 4.0), true).unwrap_err().to_string();
+        assert!(why.contains("read_64_cycles_per_message") && why.contains("4.1 is over 4"), "{why}");
+    }
+
+    #[test]
+    fn what_the_outstanding_ones_bound_is_compared_with_that() {
+        let mut bounded = figure(10.0, 4.0);
+        bounded.bound_by_outstanding(142.0);
+        assert_eq!((bounded.bound, bounded.met), (Some(8.9), Some(false)));
+        assert!(verdict(bounded, true).is_ok());
+        let mut slow = figure(19.1, 4.0);
+        slow.bound_by_outstanding(142.0);
+        assert!(verdict(slow, true).unwrap_err().to_string().contains("over 8.9"));
+        let mut possible = figure(3.0, 4.0);
+        possible.bound_by_outstanding(32.0);
+        assert_eq!(possible.bound, None);
+    }
+
+    #[test]
+    fn a_figure_that_is_missing_fails_where_it_has_a_budget() {
+        for (budget, fails) in [(Some(4.0), true), (None, false)] {
+            let (name, config, why) = ("figure".into(), BUDGETS.into(), "no luck".into());
+            let missing = Missing { name, config, host_latency_cycles: 0, qps: 1, budget, why };
+            let report = Report { commit: String::new(), results: Vec::new(), missing: vec![missing] };
+            assert_eq!(report.verdict(false).is_err(), fails);
+        }
+    }
+
+    #[test]
+    fn no_two_figures_have_one_name() {
+        let mut names: Vec<&str> = RATES.iter().map(|rate| rate.name).collect();
+        names.extend(LATENCIES.iter().map(|latency| latency.0));
+        let count = names.len();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), count);
     }
 }

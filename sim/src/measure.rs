@@ -8,6 +8,8 @@
 //! - **Doorbell to memory** counts from there to the cycle in which the peer writes the last byte to its host's memory.
 //! - Of READs and atomics the answers are counted: the frames that come back. **Doorbell to completion** counts to the cycle in which the
 //!   CQE is written behind the last byte.
+//! - A rate of **both directions** at once, and that of what a receiver takes of UC and UD, is that at which payload comes to host
+//!   memory.
 //! - The **wire limit** is what Ethernet carries of a message's payload at the configuration's line rate (see [`line_gbps`]):
 //!   payload bytes over the bytes on the wire, which are the frame, at least 60 bytes, and 24 bytes for preamble, FCS and
 //!   gap.
@@ -20,6 +22,10 @@ use ferrowire::{
 
 use crate::pair::{bytes, Connection, Node, Pair};
 use crate::wire::{wire_bytes, Mark};
+
+mod placed;
+
+pub use placed::{both_ways, unreliable, Placed};
 
 /// Cycles without a packet after which a run has failed.
 const STUCK: u64 = 60_000;
@@ -68,6 +74,15 @@ pub struct Latency {
     pub memory: u64,
 }
 
+/// The way of one READ, in cycles.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadLatency {
+    /// From the doorbell to the request's first beat on the wire.
+    pub wire: u64,
+    /// From the doorbell to the completion.
+    pub completion: u64,
+}
+
 /// The Ethernet rate that a datapath is for, in Gb/s: the largest that it can fill.
 pub fn line_gbps(beat_bytes: u32, clock_khz: u32) -> f64 {
     let datapath = f64::from(beat_bytes) * 8.0 * f64::from(clock_khz) / 1e6;
@@ -108,9 +123,11 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let mut attr = SrqInitAttr::default();
     attr.max_wr = (each * qps) as u32;
     let srq = (sends && shared).then(|| pair.b.pd.create_srq(&attr)).transpose()?;
-    for _ in 0..qps {
+    let mut connect = || -> Result<()> {
         connected.push(pair.connect_sharing(&connection, srq.as_ref())?);
-    }
+        Ok(())
+    };
+    pair.prepare(|| (0..qps).try_for_each(|_| connect()))?;
     let source = pair.a.region(0, size, AccessFlags::LOCAL_WRITE)?;
     let target = pair.b.region(0, size, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE)?;
     let data: Vec<u8> = (0..size).map(|i| (i * 31 + i / 251 + size) as u8).collect();
@@ -197,7 +214,7 @@ pub fn unanswered(pair: &Pair, service: Service, load: &Load) -> Result<Rate> {
     let (from, nowhere) = ([source.sge(0, size as u32)], RemoteAddress { address: 0, rkey: 0 });
     let datagrams = service == Service::Ud;
     let mut connected = Vec::new();
-    for _ in 0..qps {
+    let mut connect = || -> Result<()> {
         let mut attr = match datagrams {
             true => QpInitAttr::ud(&node.cq, &node.cq),
             false => QpInitAttr::uc(&node.cq, &node.cq),
@@ -222,7 +239,9 @@ pub fn unanswered(pair: &Pair, service: Service, load: &Load) -> Result<Rate> {
         let qp = node.pd.create_qp(&attr)?.init(init).map_err(|step| step.error)?;
         let qp = qp.rtr(rtr).map_err(|step| step.error)?;
         connected.push(qp.rts(rts).map_err(|step| step.error)?);
-    }
+        Ok(())
+    };
+    pair.prepare(|| (0..qps).try_for_each(|_| connect()))?;
     let mut batches = Vec::new();
     for qp in &mut connected {
         let mut batch = qp.start_post_send();
@@ -320,11 +339,11 @@ pub fn latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<Latency> {
     Ok(all[TIMES / 2])
 }
 
-/// READs `size` bytes with idle cards, one after the other, and takes the middle one's cycles from the doorbell to its CQE.
+/// READs `size` bytes with idle cards, one after the other, and takes the middle one's way.
 ///
 /// # Errors
 /// As [`rate`].
-pub fn read_latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<u64> {
+pub fn read_latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<ReadLatency> {
     const TIMES: usize = 5;
     let rights = AccessFlags::REMOTE;
     let connection =
@@ -340,6 +359,7 @@ pub fn read_latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<u64> {
         let written = {
             let mut world = pair.world.lock();
             world.run(200);
+            world.link_mut(0).mark(true);
             world.card(0).host().stats().writes
         };
         batch.ring()?;
@@ -354,13 +374,16 @@ pub fn read_latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<u64> {
                 drop(world);
                 bail!("a READ of {size} bytes does not complete{}", pair.diagnose())
             }
-            all.push(world.cycle() - rung);
+            let completion = world.cycle() - rung;
+            let sent = world.link(0).marks().first().map_or(completion, |mark| mark.first - rung);
+            world.link_mut(0).mark(false);
+            all.push(ReadLatency { wire: sent, completion });
         }
         let done = pair.a.wait(&pair.world, 1, STUCK)?;
         ensure!(done[0].is_success(), "a READ of {size} bytes: {}", done[0].status);
         ensure!(bytes(into.memory()) == vec![time as u8 + 1; size], "other bytes arrived than were read");
     }
-    all.sort_unstable();
+    all.sort_by_key(|latency| latency.completion);
     Ok(all[TIMES / 2])
 }
 

@@ -222,6 +222,7 @@ pub struct Pair {
     pub b: Node,
     /// Both, and the wire: link 0 from `a` to `b`, link 1 back.
     pub world: SharedWorld,
+    host_latency: u64,
 }
 
 impl Pair {
@@ -238,7 +239,28 @@ impl Pair {
     /// # Errors
     /// A card does not come up.
     pub fn of(world: SharedWorld, options: &PairOptions) -> Result<Self> {
-        Ok(Self { a: Node::open(&world, 0, options)?, b: Node::open(&world, 1, options)?, world })
+        let host_latency = options.host_latency;
+        Ok(Self {
+            a: Node::open(&world, 0, options)?,
+            b: Node::open(&world, 1, options)?,
+            world,
+            host_latency,
+        })
+    }
+
+    /// Does something that is only a preparation with hosts that answer at once: a thousand queue pairs take their time otherwise.
+    ///
+    /// # Errors
+    /// Those of what is done.
+    pub fn prepare<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        let set = |latency| {
+            let mut world = self.world.lock();
+            [0, 1].into_iter().for_each(|card| world.card_mut(card).host_mut().set_latency(latency));
+        };
+        set(0);
+        let done = work();
+        set(self.host_latency);
+        done
     }
 
     /// Every counter that is not zero, of both cards, and what their hosts' memory saw: for who looks for a fault.

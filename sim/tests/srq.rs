@@ -128,7 +128,7 @@ fn messages_of_many_queue_pairs_share_a_queue_that_wraps() {
     const COUNT: usize = 60;
     for config in CONFIGS {
         let bench = bench(config, 16);
-        let Pair { a, b, world } = &bench.pair;
+        let Pair { a, b, world, .. } = &bench.pair;
         let mut rng = SmallRng::seed_from_u64(3);
         let mut pairs: Vec<_> = (0..5).map(|_| bench.connect()).collect();
         let numbers: Vec<u32> = pairs.iter().map(|(_, peer)| peer.number()).collect();
