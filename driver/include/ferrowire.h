@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x9fc8cc3e096495fcull
+#define FW_LAYOUT_HASH 0x2e671535961a7e85ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -78,6 +78,7 @@
 #define FW_CSR_CAPABILITIES_FEATURES_VLAN_MASK 0x400u
 #define FW_CSR_CAPABILITIES_FEATURES_MSIX_SHIFT 11u
 #define FW_CSR_CAPABILITIES_FEATURES_MSIX_MASK 0x800u
+#define FW_CSR_CAPABILITIES_MAX_GID 0x7cu
 
 /* Where the command queue and its completions lie. Addresses and sizes may change only while `enable` is 0. */
 #define FW_CSR_COMMAND_QUEUE_CMDQ_BASE_LO 0x100u
@@ -120,6 +121,27 @@
 #define FW_CSR_PORT_LINK_PROMISCUOUS_MASK 0x2u
 #define FW_CSR_PORT_LINK_SPEED_SHIFT 16u
 #define FW_CSR_PORT_LINK_SPEED_MASK 0xffff0000u
+#define FW_CSR_PORT_GID_IP0 0x190u
+#define FW_CSR_PORT_GID_IP1 0x194u
+#define FW_CSR_PORT_GID_IP2 0x198u
+#define FW_CSR_PORT_GID_IP3 0x19cu
+#define FW_CSR_PORT_GID_KIND 0x1a0u
+#define FW_CSR_PORT_GID_KIND_VID_SHIFT 0u
+#define FW_CSR_PORT_GID_KIND_VID_MASK 0xfffu
+#define FW_CSR_PORT_GID_KIND_TAGGED_SHIFT 12u
+#define FW_CSR_PORT_GID_KIND_TAGGED_MASK 0x1000u
+#define FW_CSR_PORT_GID_KIND_IPV6_SHIFT 13u
+#define FW_CSR_PORT_GID_KIND_IPV6_MASK 0x2000u
+#define FW_CSR_PORT_GID_WRITE 0x1a4u
+#define FW_CSR_PORT_GID_WRITE_INDEX_SHIFT 0u
+#define FW_CSR_PORT_GID_WRITE_INDEX_MASK 0xfu
+#define FW_CSR_PORT_GID_WRITE_SLOT_SHIFT 8u
+#define FW_CSR_PORT_GID_WRITE_SLOT_MASK 0xff00u
+#define FW_CSR_PORT_GID_WRITE_VALID_SHIFT 16u
+#define FW_CSR_PORT_GID_WRITE_VALID_MASK 0x10000u
+#define FW_CSR_PORT_GID_SALT 0x1a8u
+#define FW_CSR_PORT_GID_SALT_VALUE_SHIFT 0u
+#define FW_CSR_PORT_GID_SALT_VALUE_MASK 0xffffu
 
 /* The time base of the transport. */
 #define FW_CSR_TIMERS_TICK 0x200u
@@ -1469,6 +1491,11 @@
 #define FW_SET_AV_VLAN_SHIFT 5u
 #define FW_SET_AV_VLAN_WIDTH 1u
 #define FW_SET_AV_VLAN_MASK 0x20ull
+#define FW_SET_AV_SGID_INDEX_BYTE 27u
+#define FW_SET_AV_SGID_INDEX_SIZE 1u
+#define FW_SET_AV_SGID_INDEX_SHIFT 0u
+#define FW_SET_AV_SGID_INDEX_WIDTH 4u
+#define FW_SET_AV_SGID_INDEX_MASK 0xfull
 #define FW_SET_AV_DST_IP_BYTE 32u /* 16 bytes */
 #define FW_SET_AV_SRC_IP_BYTE 48u /* 16 bytes */
 

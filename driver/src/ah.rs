@@ -98,9 +98,10 @@ impl ProtectionDomain {
         let device = &self.pd.device;
         let can = &device.capabilities;
         av.check(can.ipv6, can.vlan)?;
+        let gid = device.gid_of(av)?;
         let number = device.take(CREATE, "address handles", can.max_ah, |t| &mut t.ahs)?;
         let result = device.commands.run(CommandOpcode::CreateAh, number, |token| {
-            let set = av.command(token, number);
+            let set = av.command(token, number, gid);
             CreateAh {
                 token,
                 object: number,

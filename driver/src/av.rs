@@ -12,11 +12,11 @@ use crate::error::{Error, Result};
 pub struct AddressVector {
     /// MAC address of the next hop.
     pub dst_mac: [u8; 6],
-    /// MAC address to send from.
+    /// MAC address to send from: the port's, see [`Context::set_mac`](crate::Context::set_mac).
     pub src_mac: [u8; 6],
     /// Address of the peer.
     pub dst_ip: IpAddr,
-    /// Own address, of the same family.
+    /// Own address, of the same family: one of the port's in that VLAN, see [`Context::add_gid`](crate::Context::add_gid).
     pub src_ip: IpAddr,
     /// IPv4 type of service or IPv6 traffic class.
     pub traffic_class: u8,
@@ -35,8 +35,8 @@ impl AddressVector {
         Self { dst_mac, src_mac, dst_ip, src_ip, traffic_class: 0, hop_limit, flow_label: 0, vlan: None }
     }
 
-    /// As `SET_AV` takes it.
-    pub(crate) fn command(&self, token: u16, object: u32) -> SetAv {
+    /// As `SET_AV` takes it; `sgid_index`: where `src_ip` is among the port's GIDs.
+    pub(crate) fn command(&self, token: u16, object: u32, sgid_index: u8) -> SetAv {
         SetAv {
             token,
             object,
@@ -50,6 +50,7 @@ impl AddressVector {
             ipv6: self.dst_ip.is_ipv6(),
             dst_ip: ip(self.dst_ip),
             src_ip: ip(self.src_ip),
+            sgid_index,
             ..SetAv::default()
         }
     }
@@ -76,11 +77,11 @@ impl AddressVector {
 }
 
 /// As a number whose high byte is sent first.
-fn mac(mac: [u8; 6]) -> u64 {
+pub(crate) fn mac(mac: [u8; 6]) -> u64 {
     mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-fn ip(ip: IpAddr) -> u128 {
+pub(crate) fn ip(ip: IpAddr) -> u128 {
     match ip {
         IpAddr::V4(v4) => u32::from(v4).into(),
         IpAddr::V6(v6) => v6.into(),

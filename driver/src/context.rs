@@ -16,6 +16,7 @@ use crate::command::{self, CommandQueue};
 use crate::eq::Asynchronous;
 use crate::error::{Coded, Error, Result};
 use crate::handle::BusHandle;
+use crate::port::Port;
 use crate::random::Random;
 use crate::sys::HostMemory;
 use crate::tables::{Keys, Numbers, Ranges};
@@ -176,6 +177,7 @@ pub(crate) struct Tables {
     pub(crate) keys: Keys,
     pub(crate) mtt: Ranges,
     pub(crate) random: Random,
+    pub(crate) port: Port,
 }
 
 impl Tables {
@@ -304,6 +306,7 @@ impl Context {
             keys: Keys::new(capabilities.max_mr),
             mtt: Ranges::new(capabilities.mtt_entries.into()),
             random: options.seed.map_or(Random::Os, Random::Seeded),
+            port: Port::new(),
         };
         let overruns = (0..capabilities.max_cq).map(|_| AtomicBool::new(false)).collect();
         let device = Device { bus, commands, capabilities, options, tables: Mutex::new(tables), overruns };

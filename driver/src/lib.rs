@@ -21,6 +21,8 @@
 //! # fn exchange(_: u32, _: Psn) -> (AddressVector, u32, Psn, RemoteAddress) { unimplemented!() }
 //! # fn main() -> Result<(), Error> {
 //! let context = Context::open(bus())?;
+//! context.set_mac([2, 0, 0, 0, 0, 1])?;
+//! context.add_gid([10, 0, 0, 1].into(), None)?;
 //! let pd = context.alloc_pd()?;
 //! let memory = context.alloc(1 << 20, 4096)?;
 //! let region = pd.register(&memory, AccessFlags::LOCAL_READ, PageSize::Size4K)?;
@@ -79,6 +81,7 @@ mod memory_map;
 mod mr;
 mod mw;
 mod pd;
+mod port;
 mod qp;
 mod random;
 mod recv;

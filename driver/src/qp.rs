@@ -461,11 +461,12 @@ impl Inner {
             source,
         })?;
         attributes.check(self.device())?;
+        let gid = attributes.av.map(|av| self.device().gid_of(&av)).transpose()?;
         // Before SET_AV, so that a value that does not fit changes nothing.
         attributes.command(0, qpn, to).to_bytes().map_err(|e| Error::from_spec(MODIFY, e))?;
         let commands = &self.device().commands;
-        if let Some(av) = attributes.av {
-            commands.run(CommandOpcode::SetAv, qpn, |token| av.command(token, qpn).to_bytes())?;
+        if let (Some(av), Some(gid)) = (attributes.av, gid) {
+            commands.run(CommandOpcode::SetAv, qpn, |token| av.command(token, qpn, gid).to_bytes())?;
         }
         commands.run(CommandOpcode::ModifyQp, qpn, |token| attributes.command(token, qpn, to).to_bytes())?;
         if to == QpState::Reset {

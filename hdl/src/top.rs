@@ -67,7 +67,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let link_up = lit(1, 1);
     let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
     let registers = csr(m, cfg, csr_request, progress.clone(), link, events);
-    m.discard(&registers.port);
+    m.discard(&registers.port.ipv4);
     let events_busy = m.wire("events_busy", 1);
     let removed = m.wire_of("removed", &Done::of());
     let (status, srqs_busy) = (m.wire_of("srq_status", &SrqStatus::of()), m.wire("srqs_busy", 1));
@@ -117,6 +117,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         kick: context.kick,
         tick: registers.tick,
         congestion: registers.congestion,
+        port: registers.port.addresses,
     };
     let core = transport(m, cfg, rx, data, control);
     m.set_all(&removed, &core.removed);

@@ -31,6 +31,7 @@ use crate::requester::{
 };
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
+use crate::rx::address::Addresses;
 use crate::stream::{fork, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
@@ -75,6 +76,8 @@ pub struct Control {
     pub tick: Sig,
     /// The parameters of congestion control.
     pub congestion: CongestionControl,
+    /// The port's addresses.
+    pub port: Addresses,
 }
 
 /// Pulses for the counters.
@@ -285,7 +288,7 @@ pub fn transport(
     clears.connect(taker().map(whose));
 
     // Receive.
-    let (frame, parsed) = rx::parse::parse(m, cfg, wire);
+    let (frame, parsed) = rx::parse::parse(m, cfg, control.port, wire);
     let (frame, verdict) = rx::icrc::check(m, cfg, frame);
     let received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
     let dispatched = rx::dispatch::dispatch(m, received);
@@ -462,6 +465,7 @@ mod tests {
                     kick: m.stream_in("kick", &index),
                     tick: m.input("tick", 1),
                     congestion: m.input_of("congestion", &CongestionControl::of()),
+                    port: m.input_of("port", &Addresses::of()),
                 };
                 let out = transport(m, &cfg, wire, data, control);
                 m.stream_out("tx", out.wire);

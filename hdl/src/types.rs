@@ -2,6 +2,7 @@
 //! What passes between the parts of the pipeline. A bundle that only one part uses lives with that part.
 
 use crate::config::RnicConfig;
+use crate::rx::address::gid_bits;
 use ferrowire_rtl::{bits, Bundle, Sig};
 
 /// What the parser knows of a frame. Numbers are in host order: bit 0 is the least significant.
@@ -13,8 +14,8 @@ pub struct Headers {
     pub ipv6: Sig,
     /// IP source; IPv4 in the low 32 bits, zeros above.
     pub src_ip: Sig,
-    /// IP destination, likewise.
-    pub dst_ip: Sig,
+    /// Which of the port's GIDs the packet is sent to.
+    pub gid: Sig,
     /// ECN field of the IP header.
     pub ecn: Sig,
     /// BTH opcode.
@@ -63,7 +64,7 @@ impl Headers {
             src_mac: bits(48),
             ipv6: bits(1),
             src_ip: bits(128),
-            dst_ip: bits(128),
+            gid: bits(gid_bits()),
             ecn: bits(2),
             opcode: bits(8),
             solicited: bits(1),
@@ -309,6 +310,8 @@ pub struct QpAttributes {
     pub peer_ipv6: Sig,
     /// The peer's address, against which sources are checked; IPv4 in the low 32 bits.
     pub peer_ip: Sig,
+    /// Which of the port's GIDs is its own: other packets are not for it.
+    pub gid: Sig,
     /// Partition key.
     pub pkey: Sig,
     /// Queue key; UD.
@@ -351,6 +354,7 @@ impl QpAttributes {
             access: bits(8),
             peer_ipv6: bits(1),
             peer_ip: bits(128),
+            gid: bits(gid_bits()),
             pkey: bits(16),
             qkey: bits(32),
             timeout: bits(5),

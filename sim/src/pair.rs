@@ -116,7 +116,12 @@ impl Node {
         let context = Context::open_with(world.bus(card), context).with_context(failed)?;
         let pd = context.alloc_pd().with_context(failed)?;
         let cq = context.create_cq(options.cq_entries).with_context(failed)?;
-        Ok(Self { card, cq, pd, context })
+        let node = Self { card, cq, pd, context };
+        node.context.set_mac(node.mac()).with_context(failed)?;
+        for ipv6 in [false, true] {
+            node.context.add_gid(node.ip(ipv6), None).with_context(failed)?;
+        }
+        Ok(node)
     }
 
     /// Its MAC address.

@@ -14,7 +14,7 @@ use ferrowire_sim::hostile::forge::{ip_between, mac_number, Packet, CARD, FOE, F
 use ferrowire_sim::hostile::{run_case, Case, Outcome};
 use ferrowire_sim::pair::bytes;
 use ferrowire_sim::soak::ends::{ip, mac};
-use ferrowire_spec::wire::{AtomicEth, Bth, Extensions, Opcode, Reth};
+use ferrowire_spec::wire::{AtomicEth, Bth, Extensions, Ip, Opcode, Reth};
 
 fn run(config: &str, seed: u64, packets: u64) -> Outcome {
     let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
@@ -76,6 +76,8 @@ impl Alone {
         let world = World::single(&model, host_latency).unwrap().share();
         let options = ContextOptions { seed: Some(1), ..ContextOptions::default() };
         let context = Context::open_with(world.bus(0), options).unwrap();
+        context.set_mac(mac(CARD)).unwrap();
+        context.add_gid(ip(CARD, false), None).unwrap();
         let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(256).unwrap());
         Self { world, context, pd, cq }
     }
@@ -118,7 +120,6 @@ fn request(qp: &Qp<Rtr>, opcode: Opcode, psn: u32, to: RemoteAddress, payload: &
 
 /// What is not for this card does nothing, whoever sent it (IBTA 9.6.1.2: the GID of the destination is the port's).
 #[test]
-#[ignore = "the card looks at the source of a packet and not at its destination"]
 fn a_packet_for_another_address_is_dropped_and_counted() {
     let card = Alone::new("generic-8b", 0);
     let (qp, region) = (card.answers(), card.region(4096));
@@ -133,6 +134,68 @@ fn a_packet_for_another_address_is_dropped_and_counted() {
         assert_eq!(bytes(region.memory())[..16], [0; 16], "packet {i} is executed");
         assert_eq!(card.context.drop_counter(DropReason::Destination).unwrap(), 1 + i as u64);
     }
+}
+
+/// A connection's packets come to its own GID, in its VLAN; a priority alone is no VLAN (IBTA 9.6.1.2, IEEE 802.1Q 6.9.1).
+#[test]
+fn a_packet_for_another_vlan_or_gid_of_the_port_is_dropped_and_counted() {
+    let card = Alone::new("generic-8b", 0);
+    let other = std::net::IpAddr::from([10, 0, 0, 77]);
+    card.context.add_gid(other, None).unwrap();
+    card.context.add_gid(ip(CARD, false), Some(7)).unwrap();
+    let (qp, region) = (card.answers(), card.region(4096));
+    let write = |psn| request(&qp, Opcode::RcWriteOnly, psn, region.remote(0), &[7; 16], 16);
+    // The tag stands before the ethertype, which is then its own.
+    let tagged = |packet: &Packet, tci: Option<u16>| {
+        let mut bytes = packet.frame();
+        if let Some(tci) = tci {
+            let [high, low] = tci.to_be_bytes();
+            bytes.splice(12..12, [0x81, 0x00, high, low]);
+        }
+        bytes
+    };
+    // Of the port, but not the queue pair's; of nobody.
+    let mut to_other_gid = write(PSN);
+    let Ip::V4(header) = &mut to_other_gid.ip else { unreachable!("IPv4") };
+    header.dst = 0x0a00_004d;
+    let all = [(to_other_gid, None), (write(PSN), Some(7)), (write(PSN), Some(8))];
+    for (i, (packet, tci)) in all.into_iter().enumerate() {
+        card.inject(tagged(&packet, tci));
+        card.world.lock().run(2_000);
+        assert_eq!(bytes(region.memory())[..16], [0; 16], "packet {i} is executed");
+        assert_eq!(card.context.drop_counter(DropReason::Destination).unwrap(), 1 + i as u64);
+    }
+    for (i, tci) in [Some(0xe000), None].into_iter().enumerate() {
+        card.inject(tagged(&write(PSN + i as u32), tci));
+        card.world.lock().run(2_000);
+        assert_eq!(card.world.lock().link(0).frames(), 1 + i as u64, "it is acknowledged");
+    }
+    assert_eq!(bytes(region.memory())[..16], [7; 16]);
+    card.context.remove_gid(ip(CARD, false), None).unwrap();
+    card.inject(write(PSN + 2).frame());
+    card.world.lock().run(2_000);
+    assert_eq!(card.context.drop_counter(DropReason::Destination).unwrap(), 4);
+}
+
+/// A number that was never a queue pair's, and one that is not any more.
+#[test]
+fn a_packet_for_a_queue_pair_that_does_not_exist_says_so() {
+    let card = Alone::new("generic-8b", 0);
+    let (qp, region) = (card.answers(), card.region(4096));
+    let mut write = request(&qp, Opcode::RcWriteOnly, PSN, region.remote(0), &[7; 16], 16);
+    qp.destroy().unwrap();
+    for (i, qpn) in [write.bth.destqp, write.bth.destqp + 1, 0, 0xff_ffff].into_iter().enumerate() {
+        write.bth.destqp = qpn;
+        card.inject(write.frame());
+        card.world.lock().run(2_000);
+        assert_eq!(card.context.drop_counter(DropReason::NoQp).unwrap(), 1 + i as u64, "QPN {qpn:#x}");
+    }
+    // One that was created and does nothing yet.
+    let idle = card.pd.create_qp(&QpInitAttr::rc(&card.cq, &card.cq)).unwrap();
+    write.bth.destqp = idle.number();
+    card.inject(write.frame());
+    card.world.lock().run(2_000);
+    assert_eq!(card.context.drop_counter(DropReason::QpState).unwrap(), 1);
 }
 
 /// A compare that fails changes nothing, so what others write meanwhile stays (IBTA 9.4.5.1).

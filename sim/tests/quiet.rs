@@ -76,6 +76,8 @@ fn bench(config: &str, v6: bool, shared: bool) -> Bench {
         ..ContextOptions::default()
     };
     let context = Context::open_with(world.bus(0), options).unwrap();
+    context.set_mac(mac(CARD)).unwrap();
+    context.add_gid(address(CARD, v6), None).unwrap();
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(1024).unwrap();
     let memory = context.alloc(AREA, 4096).unwrap();

@@ -197,7 +197,10 @@ impl Mock {
     /// Opens it with a seed.
     pub fn open(&self) -> Context {
         let options = ContextOptions { seed: Some(7), doorbell_page: 2, ..ContextOptions::default() };
-        Context::open_with(self.clone(), options).unwrap()
+        let context = Context::open_with(self.clone(), options).unwrap();
+        context.set_mac([2, 0, 0, 0, 0, 1]).unwrap();
+        context.add_gid([10, 0, 0, 1].into(), None).unwrap();
+        context
     }
 }
 

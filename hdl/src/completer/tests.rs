@@ -353,6 +353,7 @@ impl Bench {
             ("send_cq", qp as u64),
             ("pkey", 0xffff),
             ("peer_ipv6", u64::from(ipv6)),
+            ("gid", qp as u64 % 16),
             ("timeout", timeout.into()),
             ("retry_cnt", retry_cnt.into()),
             ("rnr_retry", rnr_retry.into()),

@@ -57,6 +57,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::{Expired, Pause, Progress};
 use crate::path::same_partition;
 use crate::requester::{is_local, Flush, Restart};
+use crate::rx::address::gid_bits;
 use crate::rx::parse::opcode_is;
 use crate::stream::{deep_fifo, fifo, row_of};
 use crate::types::{Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite};
@@ -178,6 +179,7 @@ struct Copy {
     cq: Sig,
     peer_ipv6: Sig,
     peer_ip: Sig,
+    gid: Sig,
     pkey: Sig,
     retry_cnt: Sig,
     rnr_retry: Sig,
@@ -310,6 +312,7 @@ pub fn track(
     let psn = m.reg("psn", 24).no_reset();
     let source_ipv6 = m.reg("source_ipv6", 1).no_reset();
     let source_ip = m.reg("source_ip", 128).no_reset();
+    let gid = m.reg("gid", gid_bits()).no_reset();
     let pkey = m.reg("pkey", 16).no_reset();
     let syndrome = m.reg("syndrome", 8).no_reset();
     // Of a READ response or an atomic acknowledgement.
@@ -336,6 +339,7 @@ pub fn track(
         m.set(&psn, m.mux(is_init, &init.psn, &answers.psn));
         m.set(&source_ipv6, answers.ipv6);
         m.set(&source_ip, answers.src_ip);
+        m.set(&gid, answers.gid);
         m.set(&pkey, answers.pkey);
         m.set(&syndrome, m.mux(is_own, &lit(8, 0), &answers.syndrome));
         m.set(&by_reply, is_answer & is_reply);
@@ -375,6 +379,7 @@ pub fn track(
         cq: a.send_cq,
         peer_ipv6: a.peer_ipv6,
         peer_ip: a.peer_ip,
+        gid: a.gid,
         pkey: a.pkey,
         retry_cnt: a.retry_cnt,
         rnr_retry: a.rnr_retry,
@@ -437,7 +442,7 @@ pub fn track(
     let before_next = (psn - front.next_psn).bit(23);
     let all_done = stored.oldest_psn.eq(front.next_psn);
     let ghost = m.mux(by_own, &all_done, &(before_oldest | !before_next));
-    let foreign = source_ipv6.ne(copy.peer_ipv6) | source_ip.ne(copy.peer_ip);
+    let foreign = source_ipv6.ne(copy.peer_ipv6) | source_ip.ne(copy.peer_ip) | gid.ne(copy.gid);
     let same_key = same_partition(pkey, copy.pkey);
     let waits = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
     let in_error = qp_state.eq(QpState::Err.code()) | qp_state.eq(QpState::Sqe.code());

@@ -29,6 +29,7 @@ use crate::config::RnicConfig;
 use crate::context::{QpRecord, QpUpdate};
 use crate::fields::{assemble, field};
 use crate::memory::{Done, Operation, OperationKind};
+use crate::rx::address::gid_bits;
 use crate::stream::fifo;
 use crate::types::{
     AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, TableWrite,
@@ -186,6 +187,7 @@ struct OwnedKey {
 #[derive(Clone, Bundle)]
 struct Staged {
     given: Sig,
+    gid: Sig,
     vector: AddressVector,
 }
 
@@ -409,7 +411,7 @@ pub fn command(
     let owned_key = OwnedKey { exists: bits(1), tag: bits(8), pd: bits(24), window: bits(1) };
     let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
     let ah_table = m.mem("ahs", cfg.ahs, &AhEntry::of()).init(vec![]).build();
-    let staged_shape = Staged { given: bits(1), vector: AddressVector::of() };
+    let staged_shape = Staged { given: bits(1), gid: bits(gid_bits()), vector: AddressVector::of() };
     let staged_table = m.mem("staged", cfg.qps, &staged_shape).init(vec![]).build();
 
     let pd_write = WritePort::new(m, "pd_write", object.trunc(pd_bits), &owned);
@@ -794,6 +796,7 @@ pub fn command(
         mtu: given(AttributeBit::PathMtu).then(modify(&modify_qp::PATH_MTU), old.mtu),
         peer_ipv6: given(AttributeBit::Av).then(staged.vector.ipv6, old.peer_ipv6),
         peer_ip: given(AttributeBit::Av).then(staged.vector.dst_ip, old.peer_ip),
+        gid: given(AttributeBit::Av).then(staged.gid, old.gid),
         timeout: given(AttributeBit::Timeout).then(modify(&modify_qp::TIMEOUT), old.timeout),
         retry_cnt: given(AttributeBit::RetryCnt).then(modify(&modify_qp::RETRY_CNT), old.retry_cnt),
         rnr_retry: given(AttributeBit::RnrRetry).then(modify(&modify_qp::RNR_RETRY), old.rnr_retry),
@@ -1081,13 +1084,21 @@ pub fn command(
         vectors.write(m, at, &set);
     });
     m.when(here & op(Op::CreateQp), |m| {
-        staged_write.write(m, qp_at, &Staged { given: lit(1, 0), vector: fresh.clone() });
+        staged_write.write(
+            m,
+            qp_at,
+            &Staged { given: lit(1, 0), gid: lit(gid_bits(), 0), vector: fresh.clone() },
+        );
     });
     m.when(here & op(Op::SetAv), |m| {
-        staged_write.write(m, qp_at, &Staged { given: lit(1, 1), vector: set.clone() });
+        staged_write.write(
+            m,
+            qp_at,
+            &Staged { given: lit(1, 1), gid: av(&set_av::SGID_INDEX), vector: set.clone() },
+        );
     });
     m.when(here & op(Op::ModifyQp), |m| {
-        staged_write.write(m, qp_at, &Staged { given: staged.given, vector: applied.clone() });
+        staged_write.write(m, qp_at, &Staged { vector: applied.clone(), ..staged.clone() });
         let touches = [AttributeBit::Av, AttributeBit::DestQpn, AttributeBit::Sport, AttributeBit::Pkey];
         m.when(touches.iter().fold(lit(1, 0), |any, bit| any | given(*bit)), |m| {
             vectors.write(m, qp_av, &applied);

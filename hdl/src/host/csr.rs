@@ -27,6 +27,7 @@
 use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC, SERVICES};
 use crate::config::RnicConfig;
 use crate::context::congestion::CongestionControl;
+use crate::rx::address::{Addresses, GidKey, GidWrite};
 use crate::stream::fifo;
 use ferrowire_rtl::{
     bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
@@ -151,12 +152,10 @@ impl Link {
 /// What the host set for the port.
 #[derive(Clone, Bundle)]
 pub struct PortControl {
-    /// MAC address.
-    pub mac: Sig,
+    /// Its addresses.
+    pub addresses: Addresses,
     /// IPv4 address that is answered for; 0: none.
     pub ipv4: Sig,
-    /// Take frames for any address.
-    pub promiscuous: Sig,
 }
 
 /// What leaves the registers.
@@ -257,6 +256,7 @@ impl Map {
         count(&MAX_AH, cfg.ahs);
         count(&MAX_PD, pds(cfg));
         count(&MAX_EQ, cfg.eqs);
+        count(&MAX_GID, port::GIDS);
         count(&DOORBELL_PAGES, cfg.doorbell_pages);
         self.constant(&BLOCK, &MAX_MTU, &[]);
         self.constant(&BLOCK, &PAGE_SHIFTS, &[]);
@@ -373,7 +373,11 @@ pub fn csr(
     let field = |block: &Block, register: &Register, name: &str, open: Sig| {
         let address = block.address(register);
         let field = register.field(name).expect("a field of the register");
-        let reg = m.reg(register.name, field.width.into()).reset(field.reset);
+        let label = match register.fields {
+            [_] => register.name.to_string(),
+            _ => format!("{}_{name}", register.name),
+        };
+        let reg = m.reg(&label, field.width.into()).reset(field.reset);
         let high = lit(1, address >> 2 & 1);
         let hit =
             writes & held.address.slice(3, 21).eq(address >> 3) & (held.wide | held.address.bit(2).eq(high));
@@ -393,6 +397,10 @@ pub fn csr(
         m.set(&reset, 1);
         m.set(&enable, 0);
     });
+    // The table of GIDs is emptied meanwhile; a reset shows until that is done, too.
+    let emptied = m.reg("emptied", clog2(u64::from(port::GID_SLOTS)) + 1).reset(0);
+    let emptying = (!emptied.all()).named("emptying");
+    m.when(reset, |m| m.set(&emptied, 0)).otherwise_when(emptying, |m| m.set(&emptied, emptied + 1));
     let set_up = |register: &Register| field(&queue::BLOCK, register, "value", !enable).0;
     let base = [set_up(&queue::CMDQ_BASE_LO), set_up(&queue::CMDQ_BASE_HI)];
     let log2 = set_up(&queue::CMDQ_LOG2);
@@ -406,6 +414,14 @@ pub fn csr(
     ];
     let ipv4 = field(&port::BLOCK, &port::IPV4, "value", always).0;
     let promiscuous = field(&port::BLOCK, &port::LINK, "promiscuous", always).0;
+    // Address and kind of a GID are written first, one register after the other, and go into the table together.
+    let gid_ip = [&port::GID_IP0, &port::GID_IP1, &port::GID_IP2, &port::GID_IP3]
+        .map(|register| field(&port::BLOCK, register, "value", always).0);
+    let kind = ["vid", "tagged", "ipv6"].map(|name| field(&port::BLOCK, &port::GID_KIND, name, always).0);
+    let salt = field(&port::BLOCK, &port::GID_SALT, "value", always).0;
+    let place = ["index", "slot", "valid"].map(|name| field(&port::BLOCK, &port::GID_WRITE, name, always));
+    let write_gid = m.reg("write_gid", 1).reset(0);
+    m.set(&write_gid, place[0].1);
     let tick_cycles = field(&timers::BLOCK, &timers::TICK, "cycles", always).0;
 
     let react = |register: &Register, name: &str| field(&congestion::BLOCK, register, name, always).0;
@@ -441,13 +457,14 @@ pub fn csr(
     ] {
         map.add(&queue::BLOCK, register, &[("value", value)]);
     }
-    map.add(&queue::BLOCK, &queue::CONTROL, &[("enable", enable), ("reset", reset)]);
+    map.add(&queue::BLOCK, &queue::CONTROL, &[("enable", enable), ("reset", reset | emptying)]);
     map.add(&queue::BLOCK, &queue::STATUS, &[("ready", progress.ready), ("fatal", progress.fatal)]);
     map.add(&port::BLOCK, &port::MAC_LO, &[("value", mac[0])]);
     map.add(&port::BLOCK, &port::MAC_HI, &[("value", mac[1])]);
     map.add(&port::BLOCK, &port::IPV4, &[("value", ipv4)]);
     let link_values = [("up", link.up), ("promiscuous", promiscuous), ("speed", link.speed)];
     map.add(&port::BLOCK, &port::LINK, &link_values);
+    map.add(&port::BLOCK, &port::GID_SALT, &[("value", salt)]);
     map.add(&timers::BLOCK, &timers::TICK, &[("cycles", tick_cycles)]);
     {
         use congestion::*;
@@ -499,7 +516,10 @@ pub fn csr(
         completion_base: cat(&completion_base),
         completion_log2,
     };
-    let port = PortControl { mac: cat(&mac), ipv4, promiscuous };
+    let entry = GidKey { ip: cat(&gid_ip), vid: kind[0], tagged: kind[1], ipv6: kind[2] };
+    let write = GidWrite { enable: write_gid, index: place[0].0, slot: place[1].0, valid: place[2].0, entry };
+    let port =
+        PortControl { addresses: Addresses { mac: cat(&mac), promiscuous, salt, write, clear: reset }, ipv4 };
     Csr { response, doorbells, commands, port, tick: ticks(m, cfg, tick_cycles), congestion }
 }
 
@@ -691,6 +711,8 @@ mod tests {
         bench.sim.set("progress_reset_done", 0);
         bench.sim.set("progress_ready", 1);
         bench.sim.set("progress_consumer", 0x1234);
+        assert_eq!(bench.read(at(&command_queue::CONTROL), false), 2);
+        (0..2 * port::GID_SLOTS).for_each(|_| bench.step());
         assert_eq!(bench.read(at(&command_queue::CONTROL), false), 0);
         assert_eq!(bench.read(at(&command_queue::STATUS), false), 1);
         assert_eq!(bench.read(at(&command_queue::CMDQ_CONSUMER), false), 0x1234);
@@ -704,9 +726,36 @@ mod tests {
         bench.write(port::BLOCK.address(&port::LINK), false, 0xffff_ffff);
         bench.sim.set("link_up", 1);
         bench.sim.set("link_speed", 1000);
-        assert_eq!(bench.sim.get("port_mac"), 0x0211_2233_4455);
+        assert_eq!(bench.sim.get("port_addresses_mac"), 0x0211_2233_4455);
         assert_eq!(bench.sim.get("port_ipv4"), 0x0a00_0001);
         assert_eq!(bench.read(port::BLOCK.address(&port::LINK), false), 1000 << 16 | 3);
+    }
+
+    #[test]
+    fn a_gid_goes_into_the_table_whole() {
+        let mut bench = bench(64, 0.2);
+        let at = |register: &Register| port::BLOCK.address(register);
+        let ip = 0x2001_0db8_0123_4567_89ab_cdef_0011_2233_u128;
+        bench.write(at(&port::GID_IP0), true, ip as u64);
+        bench.write(at(&port::GID_IP2), true, (ip >> 64) as u64);
+        bench.write(at(&port::GID_KIND), false, 0x3123);
+        bench.access(at(&port::GID_WRITE), true, false, 1 << 16 | 0xa5 << 8 | 7);
+        let mut written = 0;
+        for _ in 0..50 {
+            bench.step();
+            if bench.sim.get("port_addresses_write_enable") == 1 {
+                written += 1;
+                let mut get = |name: &str| bench.sim.get(&format!("port_addresses_write_{name}"));
+                assert_eq!((get("index"), get("slot"), get("valid")), (7, 0xa5, 1));
+                assert_eq!((get("entry_vid"), get("entry_tagged"), get("entry_ipv6")), (0x123, 1, 1));
+                assert_eq!(bench.sim.get_bits("port_addresses_write_entry_ip").to_u128(), ip);
+            }
+        }
+        assert_eq!(written, 1);
+        assert_eq!(bench.read(at(&port::GID_WRITE), false), 0);
+        bench.write(at(&port::GID_SALT), false, 0x1235);
+        assert_eq!(bench.read(at(&port::GID_SALT), false), 0x1235);
+        assert_eq!(bench.sim.get("port_addresses_salt"), 0x1235);
     }
 
     #[test]

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! The order of the checks is the specification's (IBTA volume 1, 9.7.4 and 9.9.2), and the first that fails
-//! decides: QP state, service and partition key, source address or queue key (dropped); PSN (duplicate or gap); opcode sequence
+//! decides: QP state, service and partition key, source address or queue key, and of connections whether the
+//! destination is the QP's own among the port's GIDs (dropped); PSN (duplicate or gap); opcode sequence
 //! and whether this responder takes the opcode (NAK 0x61); a receive for a SEND's first packet and for the last of a WRITE
 //! with immediate (RNR NAK); length (NAK 0x61); then, further on, the room in the receive, key, domain, access, bounds.
 //!
@@ -125,6 +126,7 @@ struct Copy {
     access: Sig,
     peer_ipv6: Sig,
     peer_ip: Sig,
+    gid: Sig,
     pkey: Sig,
     qkey: Sig,
     timer: Sig,
@@ -145,6 +147,7 @@ impl Copy {
             access: a.access,
             peer_ipv6: a.peer_ipv6,
             peer_ip: a.peer_ip,
+            gid: a.gid,
             pkey: a.pkey,
             qkey: a.qkey,
             timer: a.min_rnr_timer,
@@ -338,6 +341,8 @@ pub fn check(
     // The row's cycle: all that needs no lookup.
     let packet = !(by_reset | by_init | by_error | by_repair | by_mend);
     let at_row = state.is(State::Row);
+    // Every QP that was created has a path MTU.
+    let exists = exists & copy.mtu.any();
     let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe].map(|s| qp_state.eq(s.code()));
     let takes_it = runs[0] | runs[1] | runs[2] | runs[3];
     let right_service = service.eq(copy.service);
@@ -345,6 +350,7 @@ pub fn check(
     let from_peer = request.ipv6.eq(copy.peer_ipv6) & request.src_ip.eq(copy.peer_ip);
     // Anybody who knows the queue key may send datagrams (IBTA volume 1, 9.8.3.1).
     let right_source = m.mux(datagram, &request.va.slice(32, 32).eq(copy.qkey), &from_peer);
+    let right_place = datagram | request.gid.eq(copy.gid);
 
     let distance = (request.psn - row.psn).named("distance");
     let expected = distance.eq(0);
@@ -391,13 +397,16 @@ pub fn check(
     let code = |reason: DropReason| lit(REASON_BITS, reason.code());
     let wrong_source = m.mux(datagram, &code(DropReason::Qkey), &code(DropReason::SourceAddress));
     let reason = m.wire("reason", REASON_BITS);
-    let foreign = (!(exists & takes_it & right_service & right_key & right_source)).named("foreign");
+    let foreign =
+        (!(exists & takes_it & right_service & right_key & right_source & right_place)).named("foreign");
+    let alien = foreign;
     let passed_over = quiet & !(in_order & offered & ready & right_length);
     m.when(!exists, |m| m.set(&reason, code(DropReason::NoQp)))
         .otherwise_when(!takes_it, |m| m.set(&reason, code(DropReason::QpState)))
         .otherwise_when(!right_service, |m| m.set(&reason, code(DropReason::Service)))
         .otherwise_when(!right_key, |m| m.set(&reason, code(DropReason::Pkey)))
         .otherwise_when(!right_source, |m| m.set(&reason, wrong_source))
+        .otherwise_when(!right_place, |m| m.set(&reason, code(DropReason::Destination)))
         .otherwise_when(!in_order, |m| m.set(&reason, code(DropReason::Sequence)))
         .otherwise_when(offered & !ready, |m| m.set(&reason, code(DropReason::NoReceive)))
         .otherwise(|m| m.set(&reason, code(DropReason::Malformed)));
@@ -432,7 +441,7 @@ pub fn check(
     // What a shared queue has is known a cycle later than the rest: did all else before the look for a receive go well?
     let from_shared = takes & copy.has_srq & !row.kept;
     let due = expected | quiet;
-    let ours = exists & takes_it & right_service & right_key & right_source;
+    let ours = !alien;
     let asks_shared = packet & ours & due & in_order & offered & from_shared;
     let asks_shared = keep(m, "asks_shared", asks_shared);
     let unready = keep(m, "unready", packet & ours & quiet & in_order & offered & !ready);

@@ -47,12 +47,13 @@ const DOORBELL: usize = 3;
 const DATA: usize = 4;
 
 /// The counters, in order.
-const COUNTERS: [&str; 17] = [
+const COUNTERS: [&str; 18] = [
     "no_qp",
     "service",
     "qp_state",
     "pkey",
     "source",
+    "destination",
     "qkey",
     "no_receive",
     "too_long",
@@ -68,12 +69,13 @@ const COUNTERS: [&str; 17] = [
 ];
 
 /// The first of them: reasons to drop a packet.
-const REASONS: [DropReason; 10] = [
+const REASONS: [DropReason; 11] = [
     DropReason::NoQp,
     DropReason::Service,
     DropReason::QpState,
     DropReason::Pkey,
     DropReason::SourceAddress,
+    DropReason::Destination,
     DropReason::Qkey,
     DropReason::NoReceive,
     DropReason::TooLong,
@@ -488,6 +490,7 @@ impl Bench {
             ("access", u32::from(row.allows_write) << 1 | u32::from(row.allows_atomics) << 3),
             ("max_dest_rd_atomic", 16),
             ("peer_ipv6", row.ipv6.into()),
+            ("gid", qp % 16),
             ("pkey", row.pkey.into()),
             ("qkey", row.qkey),
             ("min_rnr_timer", row.timer),
@@ -557,6 +560,7 @@ impl Bench {
             ("pkey", p.pkey.into()),
             ("ipv6", p.ipv6.into()),
             ("src_ip", p.source),
+            ("gid", p.gid.into()),
             ("va", p.va.into()),
             ("rkey", p.rkey.into()),
             ("dma_length", p.dma_length.into()),
@@ -588,6 +592,7 @@ impl Bench {
             },
             ipv6: qp.ipv6,
             source: qp.peer,
+            gid: qpn % 16,
             va: rng.random(),
             rkey: rng.random(),
             dma_length: rng.random(),
@@ -689,6 +694,7 @@ impl Bench {
             }
             4 if !ended => match rng.random() {
                 _ if service == 0x60 => p.va ^= 1 << rng.random_range(32..64),
+                _ if rng.random_bool(0.3) => p.gid ^= 1 << rng.random_range(0..4),
                 true => p.ipv6 = !p.ipv6,
                 false => p.source ^= 1 << rng.random_range(0..128),
             },
@@ -905,6 +911,7 @@ fn only(bench: &mut Bench, qpn: u32, at: u64, length: usize) -> Packet {
         pkey: qp.pkey,
         ipv6: false,
         source: qp.peer,
+        gid: qpn % 16,
         va: region.va + at,
         rkey: region.key,
         dma_length: length as u32,
@@ -1022,7 +1029,7 @@ fn a_write_takes_three_cycles_and_four_over_a_page() {
 
 #[test]
 fn a_send_takes_at_most_four_cycles() {
-    let mut bench = bench(64, 10, 0.0);
+    let mut bench = bench(64, 11, 0.0);
     bench.latency = 4..=4;
     (0..QPS).for_each(|qp| plain(&mut bench, qp));
     bench.sources[FRAME].stall = Some(0.0);

@@ -73,7 +73,7 @@ pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
     let requests = Stream::new(m, "requests", headers.valid & is_request & room, headers.payload.clone());
     let answers = Stream::new(m, "answers", headers.valid & is_answer & room, headers.payload.clone());
     let h = &headers.payload;
-    let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, ipv6: h.ipv6, src_ip: h.src_ip };
+    let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, ipv6: h.ipv6, src_ip: h.src_ip, gid: h.gid };
     let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & room, cnp);
     headers.accept(requests.fire() | answers.fire() | cnps.fire());
 
@@ -98,9 +98,11 @@ pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
 mod tests {
     use super::*;
     use crate::config::RnicConfig;
+    use crate::rx::address::Addresses;
     use crate::rx::buffer::buffer;
     use crate::rx::frames::{
-        captured, expected_item, mutated, random_frame, random_frame_of, short_frame, verdict, with_grh,
+        captured, expected_item, mutated, random_frame, random_frame_of, set_addresses, short_frame, verdict,
+        with_grh,
     };
     use crate::rx::{icrc, parse::parse};
     use crate::testing::{step, Random, Sink, Source};
@@ -120,7 +122,8 @@ mod tests {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() };
         let beat = Beat::of(beat_bytes);
         let netlist = build("top", |m| {
-            let (frame, parsed) = parse(m, &cfg, m.stream_in("mac", &beat));
+            let addresses = m.input_of("addresses", &Addresses::of());
+            let (frame, parsed) = parse(m, &cfg, addresses, m.stream_in("mac", &beat));
             let (frame, verdict) = icrc::check(m, &cfg, frame);
             let received = buffer(m, &cfg, frame, parsed, verdict);
             let dispatched = dispatch(m, received);
@@ -133,6 +136,7 @@ mod tests {
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
+        set_addresses(&mut sim);
         let headers = Headers::of();
         let sinks = [
             Sink::new("requests", &headers),
@@ -195,9 +199,13 @@ mod tests {
             assert_eq!(self.drops, drops, "seed {}", random.seed);
             assert_eq!(self.sinks[4].items.len(), cnps.len(), "seed {}", random.seed);
             for (got, wanted) in self.sinks[4].items.iter().zip(cnps) {
-                for (field, of) in
-                    [("qpn", "dest_qpn"), ("pkey", "pkey"), ("ipv6", "ipv6"), ("src_ip", "src_ip")]
-                {
+                for (field, of) in [
+                    ("qpn", "dest_qpn"),
+                    ("pkey", "pkey"),
+                    ("ipv6", "ipv6"),
+                    ("src_ip", "src_ip"),
+                    ("gid", "gid"),
+                ] {
                     let value =
                         wanted.iter().find(|(name, _)| *name == of).expect("a field of all packets").1;
                     assert_eq!(got[field].to_u128(), value, "seed {}: {field}", random.seed);

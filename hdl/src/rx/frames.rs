@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames for the tests of the receive path, and what the specification says of them.
 
+use ferrowire_rtl::{Bits, Sim};
+use ferrowire_spec::csr::port::{GidEntry, GIDS, GID_SLOTS};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::wire::frame::Extensions;
 use ferrowire_spec::wire::opcode::Service;
@@ -9,9 +11,63 @@ use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use rand::rngs::SmallRng;
 use rand::Rng;
+use std::collections::BTreeSet;
 use std::path::Path;
 
-/// Every captured frame of the golden folders, those that are not RoCE included.
+/// The port's MAC address.
+pub const OWN_MAC: u64 = 0x0200_5e00_5301;
+
+/// The port's GIDs: the captures' addresses, others of both families, and two addresses in several VLANs.
+pub fn gids() -> Vec<GidEntry> {
+    let v4 = |host: u32, vid| GidEntry { ip: (0x0a00_0000 | host).into(), ipv6: false, vid };
+    let v6 = |host: u128, vid| GidEntry { ip: 0xfdfe << 112 | 0xab << 64 | host, ipv6: true, vid };
+    let mut all = vec![v4(1, None), v4(2, None), v4(7, Some(5)), v4(7, Some(0xfff)), v4(7, None)];
+    all.extend([v6(1, None), v6(1, Some(5)), v6(1, Some(6)), v6(1 << 80 | 1, None), v6(0x0a00_0001, None)]);
+    // As number an address of the other family.
+    all.push(GidEntry { ip: 0x0a00_0001, ipv6: true, vid: None });
+    all.extend((11..GIDS).map(|host| v4(host << 8, Some(host as u16))));
+    all
+}
+
+/// Which of them a packet is sent to; none where it is not for the port.
+pub fn destination(frame: &Frame<'_>) -> Option<usize> {
+    let (ip, ipv6) = match frame.ip {
+        Ip::V4(h) => (h.dst.into(), false),
+        Ip::V6(h) => (h.dst, true),
+    };
+    let vid = frame.vlan.map(|tag| tag.vid).filter(|vid| *vid != 0);
+    let found = gids().iter().position(|gid| *gid == GidEntry { ip, ipv6, vid });
+    found.filter(|_| frame.eth.dst == OWN_MAC)
+}
+
+/// Gives these to the port of a bench, whose parser has the input `addresses`.
+pub fn set_addresses(sim: &mut Sim) {
+    let gids = gids();
+    // A salt with which no two of them share a slot.
+    let distinct =
+        |salt: &u16| gids.iter().map(|g| g.slot(*salt)).collect::<BTreeSet<_>>().len() == gids.len();
+    let salt = (1..u16::MAX).step_by(2).find(distinct).expect("a salt");
+    sim.set("addresses_mac", OWN_MAC);
+    sim.set("addresses_salt", salt.into());
+    (0..GID_SLOTS + 2).for_each(|_| sim.tick());
+    let set = |sim: &mut Sim, name: &str, value: u128, width| {
+        sim.set_bits(&format!("addresses_write_{name}"), &Bits::new(width, value));
+    };
+    for (i, gid) in gids.iter().enumerate() {
+        set(sim, "enable", 1, 1);
+        set(sim, "index", i as u128, 4);
+        set(sim, "slot", gid.slot(salt).into(), 8);
+        set(sim, "valid", 1, 1);
+        set(sim, "entry_ip", gid.ip, 128);
+        set(sim, "entry_vid", gid.vid.unwrap_or(0).into(), 12);
+        set(sim, "entry_tagged", gid.vid.is_some().into(), 1);
+        set(sim, "entry_ipv6", gid.ipv6.into(), 1);
+        sim.tick();
+    }
+    set(sim, "enable", 0, 1);
+}
+
+/// Every captured frame of the golden folders, those that are not RoCE included, sent to the port's MAC address.
 pub fn captured() -> Vec<Vec<u8>> {
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sim/golden");
     let mut files = Vec::new();
@@ -40,6 +96,9 @@ pub fn captured() -> Vec<Vec<u8>> {
             }
         }
     }
+    for frame in frames.iter_mut().filter(|frame| frame.len() >= 6) {
+        frame[..6].copy_from_slice(&OWN_MAC.to_be_bytes()[2..]);
+    }
     frames
 }
 
@@ -50,9 +109,13 @@ fn extensions(opcode: Opcode, rng: &mut SmallRng) -> Extensions {
 }
 
 fn frame_with(rng: &mut SmallRng, opcode: Opcode, payload: &[u8], trailer: usize) -> Vec<u8> {
+    let gids = gids();
+    let to = gids[rng.random_range(0..gids.len())];
+    // Without a VLAN there may be a tag with nothing but a priority.
+    let tagged = to.vid.or_else(|| rng.random_bool(0.2).then_some(0));
     let mut frame = Frame {
-        eth: Eth { dst: rng.random::<u64>() >> 16, src: rng.random::<u64>() >> 16, ethertype: 0 },
-        vlan: rng.random_bool(0.4).then(|| Vlan::from_tci(rng.random(), 0)),
+        eth: Eth { dst: OWN_MAC, src: rng.random::<u64>() >> 16, ethertype: 0 },
+        vlan: tagged.map(|vid| Vlan { pcp: rng.random::<u8>() >> 5, dei: rng.random(), vid, ethertype: 0 }),
         bth: Bth {
             opcode: opcode.code(),
             se: rng.random(),
@@ -68,12 +131,12 @@ fn frame_with(rng: &mut SmallRng, opcode: Opcode, payload: &[u8], trailer: usize
         payload,
         ..Frame::default()
     };
-    frame.ip = if rng.random_bool(0.5) {
+    frame.ip = if !to.ipv6 {
         let Ip::V4(h) = frame.ip else { unreachable!("the default") };
-        Ip::V4(Ipv4 { ecn: rng.random_range(0..4), src: rng.random(), dst: rng.random(), ..h })
+        Ip::V4(Ipv4 { ecn: rng.random_range(0..4), src: rng.random(), dst: to.ip as u32, ..h })
     } else {
         let ecn = rng.random_range(0..4);
-        Ip::V6(Ipv6 { ecn, src: rng.random(), dst: rng.random(), ..Ipv6::default() })
+        Ip::V6(Ipv6 { ecn, src: rng.random(), dst: to.ip, ..Ipv6::default() })
     };
     frame.udp.sport = rng.random();
     let tail: Vec<u8> = (0..trailer).map(|_| rng.random()).collect();
@@ -161,7 +224,7 @@ pub fn mutated(rng: &mut SmallRng) -> Vec<u8> {
     let put =
         |bytes: &mut [u8], at: usize, value: u16| bytes[at..at + 2].copy_from_slice(&value.to_be_bytes());
     let mut repair = rng.random_bool(0.7);
-    match rng.random_range(0..16) {
+    match rng.random_range(0..18) {
         0 => {
             let n = rng.random_range(1..bytes.len());
             bytes.truncate(n);
@@ -218,6 +281,16 @@ pub fn mutated(rng: &mut SmallRng) -> Vec<u8> {
             put(&mut bytes, field.0, field.1 as u16);
             put(&mut bytes, udp + 4, (total - (udp - ip)) as u16);
         }
+        // To somebody else: another MAC address, IP address or VLAN.
+        15 | 16 => {
+            let (from, length) = if v6 { (ip + 24, 16) } else { (ip + 16, 4) };
+            let at = match rng.random_range(0..3) {
+                0 => rng.random_range(0..6),
+                1 if ip == 18 => rng.random_range(14..16),
+                _ => rng.random_range(from..from + length),
+            };
+            bytes[at] ^= 1 << rng.random_range(0..8);
+        }
         _ => {
             let at = rng.random_range(0..bytes.len());
             bytes[at] ^= 1 << rng.random_range(0..8);
@@ -242,6 +315,7 @@ pub fn verdict(bytes: &[u8]) -> Result<Frame<'_>, DropReason> {
     if frame.payload.len() > 4096 {
         return Err(DropReason::Malformed);
     }
+    destination(&frame).ok_or(DropReason::Destination)?;
     Ok(frame)
 }
 
@@ -278,10 +352,11 @@ pub fn with_grh(bytes: &[u8]) -> (usize, Vec<u8>) {
 /// The fields of `Headers` that have a meaning in this sound frame.
 pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
     let frame = verdict(bytes).expect("a sound frame");
-    let (v6, src, dst) = match frame.ip {
-        Ip::V4(h) => (0, h.src.into(), h.dst.into()),
-        Ip::V6(h) => (1, h.src, h.dst),
+    let (v6, src) = match frame.ip {
+        Ip::V4(h) => (0, h.src.into()),
+        Ip::V6(h) => (1, h.src),
     };
+    let gid = destination(&frame).expect("a frame for the port");
     let bth = &frame.bth;
     let opcode = frame.opcode().expect("a sound frame");
     let behind_ip = udp::BYTES + opcode.header_bytes();
@@ -290,7 +365,7 @@ pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
         ("src_mac", frame.eth.src.into()),
         ("ipv6", v6),
         ("src_ip", src),
-        ("dst_ip", dst),
+        ("gid", gid as u128),
         ("ecn", frame.ip.ecn().into()),
         ("opcode", bth.opcode.into()),
         ("solicited", bth.se.into()),

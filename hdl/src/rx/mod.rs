@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! From the wire: parse, check, keep, hand on.
 
+pub mod address;
 pub mod buffer;
 pub mod dispatch;
 pub mod door;

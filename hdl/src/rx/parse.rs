@@ -17,7 +17,7 @@
 //! opcode, by tables made from [`Opcode`]. The checks and their order are those of [`DropReason`], which are those of
 //! `Frame::parse` in `ferrowire-spec`; only the ICRC is left to [`crate::rx::icrc`]. The UDP checksum, where there is
 //! one, is verified: the datagram and the addresses in front of it are one range of bytes, whose 16-bit words lie
-//! aligned in the beats.
+//! aligned in the beats. Last comes whether the packet is for this port: its MAC address, and [`address`] with IP and VLAN.
 //!
 //! **Latency:** beats 1 cycle; the result [`latency`] cycles after the last beat came. **Throughput:** one beat a
 //! cycle, one frame a cycle where frames are as short as a beat of 64 bytes. Up to 32 frames, or as many as a beat has
@@ -30,6 +30,7 @@
 
 use crate::config::RnicConfig;
 use crate::fields::field;
+use crate::rx::address::{address, gid_bits, Addresses, GidKey, LATENCY};
 use crate::stream::{fifo, forward, Beat};
 use crate::types::Headers;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
@@ -99,9 +100,25 @@ struct Found {
     headers: Headers,
 }
 
+/// What takes longer than the headers.
+#[derive(Clone, Bundle)]
+struct Sound {
+    /// There is no wrong UDP checksum.
+    sum: Sig,
+    /// The destination is the port's.
+    ours: Sig,
+    /// By this entry of its GIDs.
+    gid: Sig,
+}
+
 /// Cycles from the last beat of a frame to its result.
 pub fn latency(cfg: &RnicConfig) -> u32 {
-    7 + tree_stages(cfg)
+    7 + tree_stages(cfg) + spare_stages(cfg)
+}
+
+/// Cycles by which a sum is known before the destination: from the IP header on, the sum takes two and the tree's.
+fn spare_stages(cfg: &RnicConfig) -> u32 {
+    LATENCY - 2 - tree_stages(cfg)
 }
 
 /// Frames under way.
@@ -166,7 +183,12 @@ fn ext_places(opcode: Sig, wanted: &[(Ext, Field)]) -> Vec<Place> {
 
 /// Parses frames; see the page's top.
 #[module]
-pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, Stream<Parsed>) {
+pub fn parse(
+    m: &Scope,
+    cfg: &RnicConfig,
+    addresses: Addresses,
+    mac: Stream<Beat>,
+) -> (Stream<Beat>, Stream<Parsed>) {
     use DropReason::*;
     let lanes = cfg.beat_bytes;
     let delay = |name: &str, sig: Sig| m.delay(name, &sig);
@@ -227,6 +249,10 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let has_tag1 = delay("has_tag1", has_tag);
     let packet1 = delay("packet1", packet0);
     let src_mac1 = delay("src_mac1", field(&eth::LAYOUT, &eth::SRC, bytes));
+    // A tag of VLAN 0 is a priority and no VLAN (IEEE 802.1Q 6.9.1).
+    let vid1 = delay("vid1", field(&vlan::LAYOUT, &vlan::VID, tag) & has_tag.repeat(12));
+    let dst_mac = field(&eth::LAYOUT, &eth::DST, bytes);
+    let own_mac1 = delay("own_mac1", dst_mac.eq(addresses.mac) | addresses.promiscuous);
 
     // Stage 2: the IP header, and where layer 4 begins.
     let v4 = |f: &Field| field(&ipv4::LAYOUT, f, packet1);
@@ -281,6 +307,8 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
         v6_1.then(bytes_of(packet1, ipv6::BYTES, LAYER4), bytes_of(packet1, ipv4::BYTES, LAYER4)),
     );
     let src_mac2 = delay("src_mac2", src_mac1);
+    let vid2 = delay("vid2", vid1);
+    let own_mac2 = delay("own_mac2", own_mac1);
 
     // Stage 3: UDP and the opcode.
     let sum = thirds2[0] + thirds2[1] + thirds2[2];
@@ -358,7 +386,6 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let no_payload3 = delay("no_payload3", opcode_is(opcode, |o| !o.carries_payload()));
     let transport3 = delay("transport3", transport2);
     let src_ip3 = delay("src_ip3", src_ip2);
-    let dst_ip3 = delay("dst_ip3", dst_ip2);
     let ecn3 = delay("ecn3", ecn2);
     let src_mac3 = delay("src_mac3", src_mac2);
 
@@ -399,7 +426,7 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
         src_mac: src_mac3,
         ipv6: v6_3,
         src_ip: src_ip3,
-        dst_ip: dst_ip3,
+        gid: lit(gid_bits(), 0),
         ecn: ecn3,
         opcode: base(&bth::OPCODE),
         solicited: base(&bth::SE),
@@ -500,16 +527,24 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
     let none = delay("none", none);
     // Ones' complement zero, up to three times round.
     let right = none | folded_total.eq(0xffff) | folded_total.eq(2 * 0xffff) | folded_total.eq(3 * 0xffff);
-    let sum_known = pipe("sum_known", summed, 1);
-    let checked = Stream::new(m, "checked", sum_known, right);
+    let right = (0..spare_stages(cfg)).fold(right, |right, i| delay(&format!("right{i}"), right));
+    let sum_known = pipe("sum_known", summed, 1 + spare_stages(cfg));
+
+    // Where it goes to, known in the same cycle.
+    let key = GidKey { ip: dst_ip2, vid: vid2, tagged: vid2.any(), ipv6: v6_2 };
+    let known = address(m, addresses, key);
+    let own_mac = (0..LATENCY).fold(own_mac2, |own, i| delay(&format!("own_mac{}", 3 + i), own));
+    let sound = Sound { sum: right, ours: known.ours & own_mac, gid: known.gid };
+    let checked = Stream::new(m, "checked", sum_known, sound);
     m.assert(!checked.valid | checked.ready, "a sum finds room");
     let checked = fifo(&m.label("checked"), results, checked);
 
-    let bad_udp = !checked.payload & !found.early;
+    let bad_udp = !checked.sum & !found.early;
+    let headers = (found.early | found.late).then(found.reason, lit(REASON_BITS, Destination.code()));
     let result = Parsed {
-        dropped: found.early | bad_udp | found.late,
-        reason: bad_udp.then(UdpChecksum.code(), found.reason),
-        headers: found.headers.clone(),
+        dropped: found.early | bad_udp | found.late | !checked.ours,
+        reason: bad_udp.then(UdpChecksum.code(), headers),
+        headers: Headers { gid: checked.gid, ..found.headers.clone() },
     };
     let parsed = Stream::new(m, "parsed", found.valid & checked.valid, result);
     found.accept(parsed.fire());
@@ -524,7 +559,9 @@ pub fn parse(m: &Scope, cfg: &RnicConfig, mac: Stream<Beat>) -> (Stream<Beat>, S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::rx::frames::{captured, expected_item, mutated, random_frame, verdict_without_icrc};
+    use crate::rx::frames::{
+        captured, expected_item, mutated, random_frame, set_addresses, verdict_without_icrc,
+    };
     use crate::testing::{drain, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
 
@@ -541,12 +578,14 @@ mod tests {
     fn bench(beat_bytes: u32) -> Bench {
         let netlist = build("top", |m| {
             let mac = m.stream_in("mac", &Beat::of(beat_bytes));
-            let (frame, parsed) = parse(m, &config(beat_bytes), mac);
+            let addresses = m.input_of("addresses", &Addresses::of());
+            let (frame, parsed) = parse(m, &config(beat_bytes), addresses, mac);
             m.stream_out("frame", frame);
             m.stream_out("parsed", parsed);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
+        set_addresses(&mut sim);
         let sinks = [Sink::new("frame", &Beat::of(beat_bytes)), Sink::new("parsed", &Parsed::of())];
         Bench { sim, source: [Source::new("mac", &Beat::of(beat_bytes))], sinks }
     }
@@ -615,7 +654,7 @@ mod tests {
         for reason in [Runt, NotRoce, IpHeader, IpFragment, IpChecksum, Length, UdpChecksum] {
             assert!(seen.contains(&reason), "no mutation led to {reason}");
         }
-        for reason in [BthVersion, ReservedOpcode, Malformed] {
+        for reason in [BthVersion, ReservedOpcode, Malformed, Destination] {
             assert!(seen.contains(&reason), "no mutation led to {reason}");
         }
     }

@@ -50,8 +50,7 @@ pub struct HostileArgs {
     /// Configuration of the card
     #[arg(long, value_name = "C", default_value = "generic-8b")]
     config: String,
-    /// Also what the card is known not to stand yet: packets in a peer's name for another address, and regions that are
-    /// deregistered while packets come for them
+    /// Also what the card is known not to stand yet: windows that their owner unbinds while packets come for them
     #[arg(long)]
     strict: bool,
     /// Leave waves and frames of every case, not just of one that fails

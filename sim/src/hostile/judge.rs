@@ -60,7 +60,7 @@ pub struct Judge {
     pub innocents_v6: bool,
     /// Queue pairs that may go through another state just now, or do not answer.
     pub shut: Vec<u32>,
-    /// A packet for another address, but from the right one, must be dropped. Otherwise it may be.
+    /// Windows are unbound by their owner while packets are on their way.
     pub strict: bool,
     /// What counters may say.
     pub allowed: Allowed,
@@ -145,7 +145,6 @@ impl Judge {
                 self.recent.entry(frame.bth.destqp).or_default().push(bytes.to_vec());
                 return self.may(&reasons);
             }
-            [DropReason::QpState, DropReason::Destination, ..] if !self.strict => self.may(&reasons),
             // Congestion control may be absent, and what it ignores has counters of its own.
             _ if opcode == Opcode::Cnp => return self.may(&reasons),
             _ => return self.must(&reasons),
@@ -198,8 +197,14 @@ impl Judge {
                 return reasons;
             }
             (false, None) => {
-                // Which of the two is the card's choice.
+                // It may be there, and do nothing.
                 reasons.extend([DropReason::NoQp, DropReason::QpState]);
+                let v6 = matches!(frame.ip, Ip::V6(_));
+                if !same_destination(ip_between(FOE, CARD, v6).addresses(), frame.ip.addresses())
+                    || frame.vlan.is_some_and(|tag| tag.vid != 0)
+                {
+                    reasons.push(DropReason::Destination);
+                }
                 return reasons;
             }
         };
@@ -224,7 +229,7 @@ impl Judge {
             }
         } else if !same_source(want, frame.ip.addresses()) {
             reasons.extend([DropReason::SourceAddress, DropReason::Destination]);
-        } else if frame.ip.addresses() != want || frame.vlan.is_some() {
+        } else if frame.ip.addresses() != want || frame.vlan.is_some_and(|tag| tag.vid != 0) {
             reasons.push(DropReason::Destination);
         }
         // A queue pair that is taken down and up again, or in error, may take nothing at all; and an answer that nobody waits for is

@@ -63,7 +63,7 @@ pub struct Case {
     pub config: String,
     /// Hostile packets.
     pub packets: u64,
-    /// With what no card of today stands, too: packets for another address, and regions that are deregistered while packets come.
+    /// With what no card of today stands, too: windows that their owner unbinds while packets come.
     pub strict: bool,
 }
 
@@ -159,7 +159,7 @@ pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Resu
         {
             let sight = &mut wire.lock().sight;
             (sight.innocents, sight.v6) = (innocents, program.ipv6);
-            (sight.qps, sight.key_count, sight.strict) = (config.qps, config.keys, case.strict);
+            (sight.qps, sight.key_count) = (config.qps, config.keys);
         }
         let stage = Stage::new(&context, &ledger, &mut judge, &wire, rng.random(), targets, quiet)?;
         let mut game = Game::new(&world, &wire, (judge, stage), &mut play, &mut outcome, rng.random());

@@ -343,8 +343,13 @@ impl Qp {
         }
         let (src, dst) = packet::addresses(&frame.ip);
         if let Some(av) = self.av {
-            if av.ip != src || av.vlan.map(vid) != frame.vlan.map(|tag| tag.vid) {
+            if av.ip != src {
                 return Err(DropReason::SourceAddress);
+            }
+            // VLAN 0 is a priority alone (IEEE 802.1Q 6.9.1).
+            let tagged = |vid: Option<u16>| vid.filter(|vid| *vid != 0);
+            if tagged(av.vlan.map(vid)) != tagged(frame.vlan.map(|tag| tag.vid)) {
+                return Err(DropReason::Destination);
             }
         }
         if dst != node.config.ip || frame.eth.dst != node.config.mac {

@@ -110,6 +110,9 @@ impl Run<'_> {
     fn all(&mut self) -> Result<Vec<Difference>> {
         let (case, role) = (self.case, self.role);
         let context = open(&self.world)?;
+        let own = self.address();
+        context.set_mac(own.src_mac)?;
+        context.add_gid(own.src_ip, own.vlan)?;
         let pd = context.alloc_pd()?;
         let cq = context.create_cq((2 * case.work.count as u32).max(16))?;
         let region = self.region(&context, &pd)?;

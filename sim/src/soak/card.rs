@@ -97,6 +97,10 @@ impl CardEnd {
         };
         let context = Context::open_with(bus, options).with_context(failed)?;
         context.set_timer_tick(tick).with_context(failed)?;
+        context.set_mac(mac(side)).with_context(failed)?;
+        for ipv6 in [false, true] {
+            context.add_gid(ip(side, ipv6), None).with_context(failed)?;
+        }
         let pd = context.alloc_pd().with_context(failed)?;
         let cq = context.create_cq(4096).with_context(failed)?;
         let (qps, regions, world) = (Vec::new(), Vec::new(), world.clone());

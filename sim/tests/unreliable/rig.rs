@@ -47,6 +47,7 @@ impl Rig {
     /// The way to the other card, with everything that may be chosen.
     pub fn way(&self, ipv6: bool, vlan: Option<u16>) -> AddressVector {
         let (from, to) = (&self.pair.a, &self.pair.b);
+        from.context.add_gid(from.ip(ipv6), vlan).unwrap();
         let way = AddressVector::new(from.mac(), from.ip(ipv6), to.mac(), to.ip(ipv6));
         AddressVector { vlan, traffic_class: 0x68, hop_limit: 33, flow_label: 0x54321, ..way }
     }

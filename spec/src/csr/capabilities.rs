@@ -113,4 +113,9 @@ crate::table::registers! {
         /// Command completions and events raise MSI-X.
         msix @ 11, 1, RO;
     }
+    /// Addresses of the port.
+    MAX_GID max_gid @ 0x3c {
+        /// Entries of the table of GIDs.
+        value @ 0, 32, RO = super::port::GIDS as u64;
+    }
 }

@@ -340,10 +340,14 @@ crate::table::layout! {
     FLOW_LABEL flow_label: u32 @ 192, 20, RW;
     /// The addresses are IPv6.
     IPV6 ipv6: bool @ 212, 1, RW;
-    /// Send a VLAN tag, and take only packets with that VLAN.
+    /// Send a VLAN tag.
     VLAN vlan: bool @ 213, 1, RW;
     /// Reserved.
-    RSVD0 rsvd0: u64 @ 214, 42, RSVD;
+    RSVD0 rsvd0: u8 @ 214, 2, RSVD;
+    /// Entry of the port's GIDs that is `src_ip`, in this VLAN: what comes to another one is dropped.
+    SGID_INDEX sgid_index: u8 @ 216, 4, RW;
+    /// Reserved.
+    RSVD1 rsvd1: u64 @ 220, 36, RSVD;
     /// Address of the peer: a number whose low byte is first in memory; IPv4 in the low 32 bits.
     DST_IP dst_ip: u128 @ 256, 128, RW;
     /// Own address, as `dst_ip`.
@@ -376,7 +380,7 @@ crate::table::layout! {
     FLOW_LABEL flow_label: u32 @ 192, 20, RW;
     /// The addresses are IPv6.
     IPV6 ipv6: bool @ 212, 1, RW;
-    /// Send a VLAN tag, and take only packets with that VLAN.
+    /// Send a VLAN tag.
     VLAN vlan: bool @ 213, 1, RW;
     /// Reserved.
     RSVD0 rsvd0: u16 @ 214, 10, RSVD;

@@ -138,6 +138,7 @@ impl Bench {
             ("syndrome", syndrome.into()),
             ("ipv6", q.ipv6.into()),
             ("src_ip", q.peer),
+            ("gid", qp as u128 % 16),
             ("pkey", 0xffff),
         ];
         for (name, value) in other {

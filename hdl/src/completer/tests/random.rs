@@ -104,9 +104,13 @@ impl Bench {
             _ => rng.random_range(0..0x20),
         };
         if rng.random_range(0..40) == 0 {
-            let other: [(&str, u128); 3] =
-                [("src_ip", q.peer ^ 1), ("ipv6", u128::from(!q.ipv6)), ("dest_qpn", (qp + QPS) as u128)];
-            let other = other[rng.random_range(0..3)];
+            let other: [(&str, u128); 4] = [
+                ("src_ip", q.peer ^ 1),
+                ("gid", qp as u128 % 16 ^ 4),
+                ("ipv6", u128::from(!q.ipv6)),
+                ("dest_qpn", (qp + QPS) as u128),
+            ];
+            let other = other[rng.random_range(0..4)];
             self.push_answer(qp, psn, syndrome, &[other]);
         } else {
             self.answer(qp, psn, syndrome);

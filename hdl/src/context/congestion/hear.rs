@@ -7,13 +7,14 @@
 //! ```
 //!
 //! The reasons to drop one and their order are those of other packets (volume 1, 9.6 and 9.7.4): no such QP or one that sends
-//! nothing to its peer, partition key, source address. Its PSN means nothing.
+//! nothing to its peer, partition key, source and destination address. Its PSN means nothing.
 //!
 //! One CNP a cycle, latency 2; it waits for nobody, so that a flood of CNPs takes no more than its share of the wire. Reset
 //! leaves nothing but what the broadcasts have written.
 
 use crate::config::RnicConfig;
 use crate::path::same_partition;
+use crate::rx::address::gid_bits;
 use crate::rx::buffer::Dropped;
 use crate::types::QpBroadcast;
 use ferrowire_rtl::{bits, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -31,12 +32,20 @@ pub struct Notification {
     pub ipv6: Sig,
     /// IP source; IPv4 in the low 32 bits.
     pub src_ip: Sig,
+    /// Which of the port's GIDs it is sent to.
+    pub gid: Sig,
 }
 
 impl Notification {
     /// The shape.
     pub fn of() -> Self {
-        Notification { qpn: bits(24), pkey: bits(16), ipv6: bits(1), src_ip: bits(128) }
+        Notification {
+            qpn: bits(24),
+            pkey: bits(16),
+            ipv6: bits(1),
+            src_ip: bits(128),
+            gid: bits(gid_bits()),
+        }
     }
 }
 
@@ -54,7 +63,10 @@ struct Copy {
     service: Sig,
     peer_ipv6: Sig,
     peer_ip: Sig,
+    gid: Sig,
     pkey: Sig,
+    /// It was created: every QP that was has a path MTU.
+    mtu: Sig,
 }
 
 /// Checks CNPs.
@@ -72,7 +84,7 @@ pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<No
     let given = &broadcast.attributes;
     let copy = |peer_ip| {
         let a = &given.entry;
-        Copy { service: a.service, peer_ipv6: a.peer_ipv6, peer_ip, pkey: a.pkey }
+        Copy { service: a.service, peer_ipv6: a.peer_ipv6, peer_ip, gid: a.gid, pkey: a.pkey, mtu: a.mtu }
     };
     let copies = m.mem("copies", cfg.qps, &copy(given.entry.peer_ip)).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy(given.entry.peer_ip));
@@ -82,17 +94,21 @@ pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<No
     let states = [QpState::Rtr, QpState::Rts, QpState::Sqd].map(|s| state.entry.eq(s.code()));
     live.write(state.enable, state.index, &(states[0] | states[1] | states[2]));
 
+    let exists = exists & copy.mtu.any();
     let takes = exists & live.read_now(qp) & copy.service.eq(0);
     let same_key = same_partition(cnp.pkey, copy.pkey);
     let same_source = cnp.ipv6.eq(copy.peer_ipv6) & cnp.src_ip.eq(copy.peer_ip);
     let told = m.reg("told", 1).reset(0);
     let dropped = m.reg("dropped", 1).reset(0);
     let reason = m.reg("reason", Dropped::of().reason.width()).no_reset();
-    m.set(&told, comes & takes & same_key & same_source);
-    m.set(&dropped, comes & !(takes & same_key & same_source));
-    m.set(&reason, DropReason::SourceAddress.code());
-    m.when(!takes, |m| m.set(&reason, DropReason::QpState.code()))
-        .otherwise_when(!same_key, |m| m.set(&reason, DropReason::Pkey.code()));
+    let here = cnp.gid.eq(copy.gid);
+    m.set(&told, comes & takes & same_key & same_source & here);
+    m.set(&dropped, comes & !(takes & same_key & same_source & here));
+    m.set(&reason, DropReason::Destination.code());
+    m.when(!exists, |m| m.set(&reason, DropReason::NoQp.code()))
+        .otherwise_when(!takes, |m| m.set(&reason, DropReason::QpState.code()))
+        .otherwise_when(!same_key, |m| m.set(&reason, DropReason::Pkey.code()))
+        .otherwise_when(!same_source, |m| m.set(&reason, DropReason::SourceAddress.code()));
     let qps = Stream::new(m, "qps", told, m.delay("told_qp", &qp));
     m.discard(&qps.ready);
     Heard { qps, dropped: Dropped { valid: dropped, reason } }

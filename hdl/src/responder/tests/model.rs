@@ -16,6 +16,8 @@ pub struct Packet {
     pub pkey: u16,
     pub ipv6: bool,
     pub source: u128,
+    /// The port's GID that it is sent to; a QP's own is its number, modulo 16.
+    pub gid: u32,
     pub va: u64,
     pub rkey: u32,
     pub dma_length: u32,
@@ -215,6 +217,9 @@ impl Model {
         }
         if qp.service < 2 && (p.ipv6, p.source) != (qp.ipv6, qp.peer) {
             return self.count("source");
+        }
+        if qp.service < 2 && p.gid != p.qpn % 16 {
+            return self.count("destination");
         }
         if qp.service == 2 && (p.va >> 32) as u32 != qp.qkey {
             return self.count("qkey");

@@ -139,8 +139,6 @@ pub struct Sight {
     pub v6: bool,
     /// Keys of the card.
     pub key_count: u32,
-    /// Packets for another address, in the name of the peer, are among those that are sent.
-    pub strict: bool,
 }
 
 /// A packet of the attacker.

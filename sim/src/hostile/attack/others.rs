@@ -140,8 +140,8 @@ impl Attacker {
                     packet.ip = ip_between(FRIEND, CARD, v6);
                     packet.bth.pkey = self.rng.random_range(0..0x7fff);
                 }
-                1 if sight.strict => packet.ip = ip_between(FRIEND, FOE, v6),
-                2 if sight.strict => {
+                1 => packet.ip = ip_between(FRIEND, FOE, v6),
+                2 => {
                     packet.ip = ip_between(FRIEND, CARD, v6);
                     packet.eth.dst = mac_number(FOE);
                 }

@@ -30,7 +30,7 @@ fn packets_from_elsewhere_of_another_partition_or_for_others_are_counted_drops()
         (|f| ip(f, |h| h.src += 1), DropReason::SourceAddress),
         (|f| ip(f, |h| h.dst += 1), DropReason::Destination),
         (|f| f.eth.dst += 1, DropReason::Destination),
-        (|f| f.vlan = Some(ferrowire_spec::wire::Vlan::from_tci(7, 0)), DropReason::SourceAddress),
+        (|f| f.vlan = Some(ferrowire_spec::wire::Vlan::from_tci(7, 0)), DropReason::Destination),
         (|f| f.bth.tver = 1, DropReason::BthVersion),
         (|f| f.bth.psn += 5, DropReason::Sequence),
     ];

@@ -14,7 +14,9 @@ struct Given {
     service: u64,
     ipv6: bool,
     ip: u128,
+    gid: u64,
     pkey: u64,
+    mtu: u64,
 }
 
 #[test]
@@ -54,7 +56,10 @@ fn a_cnp_counts_when_it_is_for_a_live_queue_pair_and_of_its_peer() {
                 ipv6,
                 // Two addresses of a kind, so that the low 32 bits alone do not tell.
                 ip: if ipv6 { PEER ^ u128::from(random.chance(0.2)) << 100 } else { PEER & 0xffff_ffff },
+                gid: random.rng.random_range(0..16),
                 pkey: [0xffff, 0x7fff, 0x8001][random.rng.random_range(0..3)],
+                // Without one it was not created.
+                mtu: if random.chance(0.1) { 0 } else { random.rng.random_range(1..6) },
             };
             given[qp] = one;
             sim.set("broadcast_attributes_enable", 1);
@@ -62,6 +67,8 @@ fn a_cnp_counts_when_it_is_for_a_live_queue_pair_and_of_its_peer() {
             sim.set("broadcast_attributes_entry_service", one.service);
             sim.set("broadcast_attributes_entry_peer_ipv6", one.ipv6.into());
             sim.set_bits("broadcast_attributes_entry_peer_ip", &Bits::new(128, one.ip));
+            sim.set("broadcast_attributes_entry_gid", one.gid);
+            sim.set("broadcast_attributes_entry_mtu", one.mtu);
             sim.set("broadcast_attributes_entry_pkey", one.pkey);
         }
         // What was broadcast in this cycle counts for a CNP of the next one.
@@ -77,16 +84,21 @@ fn a_cnp_counts_when_it_is_for_a_live_queue_pair_and_of_its_peer() {
             if random.chance(0.1) {
                 its.ipv6 = !its.ipv6;
             }
+            if random.chance(0.1) {
+                its.gid ^= 1 << random.rng.random_range(0..4);
+            }
             let pkey = if random.chance(0.2) { 0x7fff } else { its.pkey };
             let values = [("qpn", qpn as u128), ("pkey", pkey.into())];
-            let more = [("ipv6", u128::from(its.ipv6)), ("src_ip", its.ip)];
-            sources[0].push_values(&[values, more].concat());
+            let more = [("ipv6", u128::from(its.ipv6)), ("src_ip", its.ip), ("gid", its.gid.into())];
+            sources[0].push_values(&[&values[..], &more].concat());
             let right = given.get(qpn).copied().unwrap_or_default();
             let same_key = pkey & 0x7fff == right.pkey & 0x7fff && (pkey | right.pkey) & 0x8000 != 0;
-            match (qpn < QPS && right.live && right.service == 0, same_key) {
+            match (right.live && right.service == 0, same_key) {
+                _ if right.mtu == 0 => drops.push(DropReason::NoQp),
                 (false, _) => drops.push(DropReason::QpState),
                 (true, false) => drops.push(DropReason::Pkey),
                 _ if (its.ipv6, its.ip) != (right.ipv6, right.ip) => drops.push(DropReason::SourceAddress),
+                _ if its.gid != right.gid => drops.push(DropReason::Destination),
                 _ => told.push(qpn as u64),
             }
         }
@@ -102,7 +114,9 @@ fn a_cnp_counts_when_it_is_for_a_live_queue_pair_and_of_its_peer() {
     assert_eq!(sinks[0].values(""), told, "seed {}", random.seed);
     assert_eq!(seen, drops, "seed {}", random.seed);
     assert!(told.len() > 200, "{}", told.len());
-    for reason in [DropReason::QpState, DropReason::Pkey, DropReason::SourceAddress] {
+    use DropReason as Reason;
+    let all = [Reason::NoQp, Reason::QpState, Reason::Pkey, Reason::SourceAddress, Reason::Destination];
+    for reason in all {
         assert!(seen.iter().filter(|r| **r == reason).count() > 20, "{reason:?}");
     }
 }
@@ -125,6 +139,7 @@ fn cnps_in_every_cycle_wait_for_nobody() {
     sim.set("broadcast_attributes_enable", 1);
     sim.set("broadcast_attributes_index", 3);
     sim.set("broadcast_attributes_entry_pkey", 0xffff);
+    sim.set("broadcast_attributes_entry_mtu", 3);
     sim.tick();
     let mut sources = [Source::new("cnp", &Notification::of())];
     let mut sinks = [Sink::new("qps", &bits(cfg.qp_bits()))];
