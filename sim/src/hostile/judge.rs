@@ -223,7 +223,7 @@ impl Judge {
         if service == Service::Ud {
             // Datagrams come from anybody.
             if !to_card.iter().any(|want| same_destination(*want, frame.ip.addresses()))
-                || frame.vlan.is_some()
+                || frame.vlan.is_some_and(|tag| tag.vid != 0)
             {
                 reasons.push(DropReason::Destination);
             }
