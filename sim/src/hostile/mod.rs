@@ -12,11 +12,12 @@
 //! - [`peer`] is the far end of the wire: the attacker, and a well-behaved peer for the innocent queue pairs.
 //! - [`stage`] is what is attacked, made with the driver; [`ledger`] writes down what the card can reach.
 //! - [`ground`] is a shadow of host memory; [`life`] says what a queue pair may make of the packets that it was sent, [`unreliable`] of UC and
-//!   UD; [`judge`] compares.
+//!   UD; [`drops`] why they must be dropped; [`judge`] compares.
 //! - [`run`] plays burst after burst; [`command`] is `ferrowire-sim hostile`.
 
 pub mod attack;
 pub mod command;
+mod drops;
 pub mod forge;
 pub mod ground;
 mod innocents;

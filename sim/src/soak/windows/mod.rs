@@ -10,8 +10,9 @@
 //! A lane has one to three windows. Each goes through rounds of its own, and those of all windows share the queues. A round binds the
 //! window to other bytes with other rights and another tag; tells the peer, by a message behind the bind or when the bind
 //! has ended; uses it; and takes it back: when all is done, or while it is in use. At most one thing in a life is wrong.
-//! [`play`] posts, [`judge`] says what must come of it.
+//! [`play`] lets it happen, [`ask`] makes the requests, [`judge`] says what must come of them.
 
+mod ask;
 pub(super) mod judge;
 pub(super) mod play;
 
