@@ -66,6 +66,8 @@ struct Bench {
     was_resuming: bool,
     packets: u64,
     again: u64,
+    /// Packets that have operands.
+    operands: usize,
     /// WQEs that fell out.
     stale: u64,
     yields: u64,
@@ -129,6 +131,7 @@ impl Bench {
             was_resuming: false,
             packets: 0,
             again: 0,
+            operands: 0,
             stale: 0,
             yields: 0,
             passed: 0,
@@ -169,7 +172,7 @@ impl Bench {
         // What stands in the place of a WQE is of another one, or a half of one.
         let rng = &mut self.random.rng;
         let mut stale: [u8; 64] = rng.random();
-        stale[0] = rng.random_range(0..12);
+        stale[0] = rng.random_range(5..10);
         let mut token = item(&Wqe::of(&self.cfg), &[("qp", qp as u128), ("start", 1)]);
         token.insert("unit".into(), Bits::from_bytes(512, &stale));
         self.sources[FETCHED].push(token);
@@ -325,8 +328,14 @@ impl Bench {
         }
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, stall);
         if let Some(packet) = self.sinks[CANDIDATE].items.get(packets).cloned() {
+            let of = |name: &str| packet[&format!("packet_{name}")].to_u64();
+            let with = [SendOpcode::CmpSwap, SendOpcode::FetchAdd, SendOpcode::LocalInv, SendOpcode::BindMw];
+            let has = with.iter().any(|opcode| of("wqe_opcode") == u64::from(opcode.code()));
+            self.operands += usize::from(has && of("start") == 0);
             self.packet(&packet, others, left[RESTART] > 0);
         }
+        let operands = self.sinks[OPERANDS].items.len();
+        assert!(operands <= self.operands, "seed {}: operands of nothing", self.random.seed);
         self.gates.charged += self.sim.get("charge_valid") * self.sim.get("charge_bytes");
         let [finished, goes_back] =
             [FETCHED, RESTART].map(|source| self.sources[source].left() < left[source]);
