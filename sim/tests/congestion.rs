@@ -521,7 +521,7 @@ fn a_cnp_that_is_not_the_peers_slows_nobody_down() {
         run(&pair, &mut feeds, &[true], 3_000);
         let drops = || -> Vec<u64> {
             pair.world.lock().run(400);
-            let reasons = [DropReason::QpState, DropReason::Pkey, DropReason::SourceAddress];
+            let reasons = [DropReason::NoQp, DropReason::Pkey, DropReason::SourceAddress];
             reasons.map(|reason| pair.a.context.drop_counter(reason).unwrap()).to_vec()
         };
         notify(&pair, &feeds[0], |cnp| cnp.bth.destqp ^= 1);

@@ -106,7 +106,7 @@ impl Bench {
         if rng.random_range(0..40) == 0 {
             let other: [(&str, u128); 4] = [
                 ("src_ip", q.peer ^ 1),
-                ("gid", qp as u128 % 16 ^ 4),
+                ("gid", (qp as u128 % 16) ^ 4),
                 ("ipv6", u128::from(!q.ipv6)),
                 ("dest_qpn", (qp + QPS) as u128),
             ];
