@@ -150,10 +150,6 @@ pub fn admit(
     let walked = |w: Walk| w.is(pending.walk);
     let runs = lives & is(Class::Execute);
     let gone = runs & walked(Walk::Gone);
-    // Of UC, what is behind a packet of its message that was not executed is not either: `walk` sees to that for a SEND.
-    let spoilt_bits = m.mem("spoilt", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let spoilt = spoilt_bits.read_now(facts.qp) & facts.quiet & !facts.begins;
-    let granted = granted & (!spoilt | facts.send);
     let may_execute = runs & walked(Walk::Whole) & granted;
     // The key that it invalidates: asked once, when nothing else is wrong.
     let invalidates = facts.invalidates();
@@ -344,8 +340,6 @@ pub fn admit(
     let marks = go & (ends_qp | starts | life_ends);
     dead_bits.write(bars | marks, m.mux(bars, &flushed.qp, &facts.qp), &(bars | !starts));
 
-    spoilt_bits.write(go & runs & facts.quiet, facts.qp, &(passed_over & !facts.ends));
-
     // A message holds the receive that it has of a shared queue until it ends, and leaves it to the next if it is dropped; of a
     // QP's own queue it is the oldest.
     let holds = facts.shared & facts.holds & ((executes & !facts.ends) | passed_over);
@@ -359,7 +353,6 @@ pub fn admit(
     let reason = m.mux(late, &code(DropReason::QpState), &facts.opcode.trunc(REASON_BITS));
     let reason = m.mux(no_access, &code(DropReason::Malformed), &reason);
     let reason = m.mux(too_short, &code(DropReason::TooLong), &reason);
-    let reason = m.mux(passed_over & spoilt, &code(DropReason::Sequence), &reason);
     let judged = Judged { valid: go & facts.judged & !facts.send, refused: passed_over };
     let judged = m.delay("judged", &judged);
     let counts = Counts {

@@ -1011,17 +1011,14 @@ fn a_write_takes_three_cycles_and_four_over_a_page() {
         bench.sources[FRAME].stall = Some(0.0);
         for several in [0, 6] {
             bench.drain();
-            let from = bench.sources[FRAME].cycles.len();
+            let from = bench.sources[REQUEST].cycles.len();
             for i in 0..100 {
                 let packet = only(&mut bench, (2 * i) & several, at + PAGE - 100, 64);
                 bench.send(&packet);
             }
             bench.drain();
-            // Of each frame the last beat, for requests wait in a queue.
-            let taken = &bench.sources[FRAME].cycles[from..];
-            let beats = taken.len() / 100;
-            let taken = |frame: usize| taken[(frame + 1) * beats - 1];
-            assert_eq!(taken(99) - taken(49), 50 * cycles, "queue pairs of the mask {several}");
+            let taken = &bench.sources[REQUEST].cycles[from..];
+            assert_eq!(taken[99] - taken[49], 50 * cycles, "queue pairs of the mask {several}");
         }
         bench.compare();
     }
