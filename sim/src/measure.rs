@@ -50,6 +50,27 @@ pub struct Load {
     pub shared: bool,
 }
 
+impl Load {
+    /// READs and atomics, whose answers bring something.
+    fn is_answered(&self) -> bool {
+        matches!(self.verb, SendOpcode::Read | SendOpcode::FetchAdd)
+    }
+
+    /// Connections of RC on which each queue pair holds all of its `each` messages.
+    fn connection(&self, each: usize) -> Connection {
+        let wrs = each.next_power_of_two() as u32;
+        Connection {
+            mtu: self.mtu,
+            signal_all: true,
+            send_wr: wrs,
+            recv_wr: if self.verb == SendOpcode::Send { wrs } else { 1 },
+            rd_atomic: if self.is_answered() { 16 } else { 0 },
+            access: AccessFlags::REMOTE,
+            ..Connection::default()
+        }
+    }
+}
+
 /// What a load came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Rate {
@@ -105,20 +126,12 @@ pub(crate) fn shape(pair: &Pair) -> (u32, u32) {
 pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let Load { verb, bytes: size, mtu, qps, messages, shared } = *load;
     let sends = verb == SendOpcode::Send;
-    let answered = matches!(verb, SendOpcode::Read | SendOpcode::FetchAdd);
+    let answered = load.is_answered();
     ensure!(sends || answered || verb == SendOpcode::Write, "a load of {verb} is not known here");
     ensure!(verb != SendOpcode::FetchAdd || size == 8, "an atomic has 8 bytes");
     let each = messages / qps;
     ensure!(size > 0 && each > 0, "a load needs messages with bytes");
-    let connection = Connection {
-        mtu,
-        signal_all: true,
-        send_wr: each.next_power_of_two() as u32,
-        recv_wr: if sends { each.next_power_of_two() as u32 } else { 1 },
-        rd_atomic: if answered { 16 } else { 0 },
-        access: AccessFlags::REMOTE,
-        ..Connection::default()
-    };
+    let connection = load.connection(each);
     let mut connected: Vec<(QueuePair, QueuePair)> = Vec::new();
     let mut attr = SrqInitAttr::default();
     attr.max_wr = (each * qps) as u32;

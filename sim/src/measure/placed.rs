@@ -14,7 +14,7 @@ use ferrowire::{
 
 use super::{Load, STUCK};
 use crate::host::AccessKind;
-use crate::pair::{bytes, Connection, Node, Pair};
+use crate::pair::{bytes, Node, Pair};
 
 /// What a receiver took.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -77,15 +77,7 @@ pub fn both_ways(pair: &Pair, load: &Load) -> Result<f64> {
     ensure!(sends || reads || verb == SendOpcode::Write, "a load of {verb} both ways is not known here");
     let each = messages / qps;
     ensure!(size > 0 && each > 0, "a load needs messages with bytes");
-    let connection = Connection {
-        mtu,
-        signal_all: true,
-        send_wr: each.next_power_of_two() as u32,
-        recv_wr: if sends { each.next_power_of_two() as u32 } else { 1 },
-        rd_atomic: if reads { 16 } else { 0 },
-        access: AccessFlags::REMOTE,
-        ..Connection::default()
-    };
+    let connection = load.connection(each);
     let mut ends: [Vec<QueuePair>; 2] = [Vec::new(), Vec::new()];
     let mut connect = || -> Result<()> {
         let (a, b) = pair.connect(&connection)?;
