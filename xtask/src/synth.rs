@@ -68,8 +68,8 @@ impl Target {
     /// Yosys's commands. `autoname`, which `synth_ecp5` contains, names nets after their neighbours for the paths.
     ///
     /// `synth_xilinx` would have `abc9` weigh a LUT by its inputs, and prefer two of three to one of six; what is counted here
-    /// are LUTs, so `abc` maps for their number. The byte rotators ([`ROTATORS`]) are mapped by themselves: among
-    /// longer paths the mapper has time enough to build them of twice the LUTs.
+    /// are LUTs, so `abc` maps for their number. What moves bytes between lanes ([`ROTATORS`]) is mapped by itself: among
+    /// longer paths the mapper has time enough to build it of twice the LUTs.
     fn synth(self, top: &str, flat: bool, modules: &[String]) -> String {
         if self == Target::Ecp5 {
             return format!("synth_ecp5 {}-top {top}", if flat { "" } else { "-noflatten " });
@@ -95,8 +95,8 @@ impl Target {
     }
 }
 
-/// Modules that rotate beats by bytes: the names that `ferrowire-rtl-gen` gives them, with or without a number.
-const ROTATORS: [&str; 2] = ["realign", "join"];
+/// Modules that move bytes of a beat to other lanes: the names that `ferrowire-rtl-gen` gives them, with or without a number.
+const ROTATORS: [&str; 3] = ["realign", "join", "grh"];
 
 fn is_rotator(module: &str) -> bool {
     let stem = module.trim_end_matches(|c: char| c.is_ascii_digit());

@@ -30,7 +30,6 @@
 use crate::config::RnicConfig;
 use crate::memory::{Done, Lookup, Operation, OperationKind, Passage, Translation};
 use crate::requester::gather::Part;
-use crate::requester::join::Fit;
 use crate::requester::list::MAX_SGES;
 use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
@@ -172,13 +171,13 @@ struct Pending {
     inline: Sig,
     /// Lane of its first byte.
     lane: Sig,
-    /// Beats of its payload in the payload buffer.
-    beats: Sig,
 }
 
 #[derive(Clone, Bundle)]
 struct Piece {
     bytes: Sig,
+    /// Beats that it takes in the payload buffer.
+    beats: Sig,
     last: Sig,
 }
 
@@ -235,6 +234,12 @@ const ON_THE_WAY: u32 = 24;
 /// have granted before it sees that there is no plenty left.
 pub fn messages(cfg: &RnicConfig) -> u32 {
     cfg.outstanding + cfg.qps + wqe_places(cfg) + ON_THE_WAY
+}
+
+/// Beats of the largest packet in the payload buffer: each of its SGEs may begin and end within a beat. A page's end costs none,
+/// for the lanes go on behind it.
+fn most_beats(cfg: &RnicConfig) -> u32 {
+    4096 / cfg.beat_bytes + 2 * MAX_SGES
 }
 
 /// What the lookups of a packet's pieces found.
@@ -306,14 +311,14 @@ pub fn commit(
         m.set(&first_lane, lane);
     });
     let room_bits = clog2(u64::from(cfg.payload_buffer_bytes / cfg.beat_bytes) + 1);
-    let span = parts.packet.bytes.zext(14) + lane.zext(14) + (cfg.beat_bytes - 1);
-    let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
-    let enters =
-        Pending { packet: parts.packet.clone(), sge, asks: parts.asks, inline: parts.inline, lane, beats };
+    let enters = Pending { packet: parts.packet.clone(), sge, asks: parts.asks, inline: parts.inline, lane };
     let entering = Stream::new(m, "entering", passes & parts.last, enters);
     m.drive(&pending_room, entering.ready);
     let pending = fifo(&m.label("pending"), LOOKUPS, entering);
-    let piece = Piece { bytes: parts.bytes, last: parts.last };
+    // A page's offset is the same in host memory.
+    let span = parts.bytes.zext(14) + parts.va.trunc(lane_bits).zext(14) + (cfg.beat_bytes - 1);
+    let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
+    let piece = Piece { bytes: parts.bytes, beats, last: parts.last };
     let piece = Stream::new(m, "piece", passes & has_piece, piece);
     m.drive(&piece_room, piece.ready);
     let pieces = fifo(&m.label("pieces"), PIECES, piece);
@@ -404,8 +409,8 @@ pub fn commit(
 
     let capacity = cfg.payload_buffer_bytes / cfg.beat_bytes;
     let room = m.reg("room", room_bits).reset(capacity);
-    // Room for the largest packet, so that the decision does not wait for this one's length.
-    let fits = room.ge(lit(room_bits, 4096 / cfg.beat_bytes + 1));
+    // Room for the largest packet, so that the decision does not wait for this one's length. One that has begun has its room.
+    let fits = inside | room.ge(lit(room_bits, most_beats(cfg)));
 
     let (read_room, packet_room, sent_room) =
         (m.wire("read_room", 1), m.wire("packet_room", 1), m.wire("sent_room", 1));
@@ -439,16 +444,12 @@ pub fn commit(
     let under_way_now = under_way + asked.zext(under_way.width());
     m.set(&under_way, under_way_now - (can & pending.asks).zext(under_way.width()));
 
-    // Where the piece lies, and where it comes to lie among the packet's bytes.
-    let from = m.mux(pending.asks, &answers.payload.trunc(lane_bits), &pending.lane);
-    let behind = m.reg("behind", lane_bits).no_reset();
-    let to = m.mux(inside, &behind, &from);
-    m.when(can, |m| m.set(&behind, to + pieces.bytes.trunc(lane_bits)));
-    let end =
-        End { qp: packet.qp, index: packet.index, last: pieces.last, fit: Fit::plan(from, to, pieces.bytes) };
+    let from = answers.payload.trunc(lane_bits);
+    let last_lane = from + pieces.bytes.trunc(lane_bits) - 1;
+    let end = End { qp: packet.qp, index: packet.index, last: pieces.last, from, end: last_lane };
     let ends = Stream::new(m, "ends", can & good & reads, end);
     m.drive(&end_room, ends.ready);
-    let ends_enter = ends.fire();
+    let reading = ends.fire();
     let ends = prompt_fifo(&m.label("ends"), capacity, ends);
     let turn = Turn { inline: pending.inline, skip: !good };
     let turns = Stream::new(m, "turns", go & (pending.inline | pays), turn);
@@ -505,8 +506,9 @@ pub fn commit(
     let reports = fifo(&m.label("report"), 4, report);
 
     pending.accept(go);
-    let freed_room = room + payload_taken.zext(room_bits);
-    m.set(&room, m.mux(go & good & reads, &(freed_room - pending.beats), &freed_room));
+    // A cycle late: who takes payload decides late in the cycle.
+    let freed_room = room + m.delay("payload_left", &payload_taken).zext(room_bits);
+    m.set(&room, m.mux(can & good & reads, &(freed_room - pieces.beats), &freed_room));
 
     let spent = go & good & packet.last & packet.fresh;
     m.assert(!spent | credits.ne(0), "the scheduler grants no more than the completer has room for");
@@ -529,7 +531,6 @@ pub fn commit(
     m.discard(&unbarred.psn);
     let again = go & good & !packet.fresh;
     let looked_up = Passage { enters: asked, leaves: answers.fire() };
-    let reading = ends_enter;
     Committed { lookup, operations, read, ends, turns, packets, reports, plenty, again, looked_up, reading }
 }
 

@@ -4,7 +4,6 @@
 mod commit;
 mod fetch;
 mod gather;
-mod join;
 mod launch;
 mod list;
 mod payload;
@@ -16,7 +15,6 @@ mod turns;
 pub use commit::{commit, messages, Bar, Committed, FirstSge, Report, Sent};
 pub use fetch::{fetch, Fetched};
 pub use gather::{gather, Gathered, Inline, KeptUnit, Part};
-pub use join::Fit;
 pub use launch::{launch, Launched};
 pub(crate) use list::BANKS;
 pub use list::{list, Listed, Released, Wqe, MAX_INLINE, MAX_SGES};

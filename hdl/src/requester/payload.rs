@@ -2,24 +2,23 @@
 //! Payload between host memory and the packets.
 //!
 //! ```text
-//!  ends {qp, fit, last} --+
-//!                         v
-//!  read data -----------> join --> FIFO, block RAM --> payload
-//!                         |  ^
-//!                         |  +--- barred: a WQE a QP
-//!                         +-----> verdict of each packet --> launch
+//!  ends {qp, lanes, last} --+
+//!                           v
+//!  read data -------------> mark --> FIFO, block RAM --> payload
+//!                           |  ^
+//!                           |  +--- barred: a WQE a QP
+//!                           +-----> verdict of each packet --> launch
 //! ```
 //!
 //! A FIFO of `payload_buffer_bytes` in block RAM, for which `commit` has reserved room before it asked: read data is
-//! never held up. A packet that lay in several pieces came with as many reads; here it becomes one run of beats again. One
-//! beat a cycle.
+//! never held up. A packet that lay in several pieces came with as many reads; `tx::join` makes one run of them. One beat a
+//! cycle.
 //!
 //! A read that failed still brings all its beats. Its packet, and every later one of the QP from that WQE on until it
 //! starts anew, is poisoned: the mark goes with the last beat, `tx::icrc` throws the frame away, and the verdict tells `launch`.
 
 use crate::config::RnicConfig;
 use crate::requester::commit::Barred;
-use crate::requester::join::{join, Beat, Fit};
 use crate::stream::{deep_fifo, forward, row_of};
 use crate::tx::Payload;
 use crate::types::{DmaReadData, QpInit, TableWrite};
@@ -34,14 +33,17 @@ pub struct End {
     pub index: Sig,
     /// The packet ends with this read.
     pub last: Sig,
-    /// How it joins what is before it in its packet.
-    pub fit: Fit,
+    /// Lane of its first byte.
+    pub from: Sig,
+    /// Lane of its last byte.
+    pub end: Sig,
 }
 
 impl End {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        End { qp: bits(cfg.qp_bits()), index: bits(16), last: bits(1), fit: Fit::of(cfg.lane_bits()) }
+        let lane = bits(cfg.lane_bits());
+        End { qp: bits(cfg.qp_bits()), index: bits(16), last: bits(1), from: lane, end: lane }
     }
 }
 
@@ -89,7 +91,14 @@ pub fn payload(
     let stopped = bar.stops(ends.index);
     let poisoned = bad | stopped;
     let last = data.last & ends.last;
-    let beat = Beat { data: data.data, ends_piece: data.last, last, poisoned, fit: ends.fit.clone() };
+    let beat = Payload {
+        data: data.data,
+        ends_piece: data.last,
+        from: ends.from,
+        end: ends.end,
+        last,
+        poisoned: last & poisoned,
+    };
     let beats = Stream::new(m, "beats", data.valid & ends.valid, beat);
     data.accept(ends.valid & beats.ready);
     let comes = beats.fire();
@@ -101,8 +110,7 @@ pub fn payload(
     m.drive(&bars, comes & last & bad & !stopped);
     m.discard(&started.psn);
 
-    let payload =
-        deep_fifo(&m.label("payload"), cfg.payload_buffer_bytes / cfg.beat_bytes, join(m, cfg, beats));
+    let payload = deep_fifo(&m.label("payload"), cfg.payload_buffer_bytes / cfg.beat_bytes, beats);
     let taken = payload.fire();
     PayloadOut { payload, verdicts, taken }
 }
@@ -113,9 +121,6 @@ mod tests {
     use crate::testing::{drain, item, Item, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
     use rand::Rng;
-
-    /// Beats of a read that are whole ones of the packet.
-    const WHOLE: [(&str, u128); 1] = [("fit_fills", 1)];
 
     /// Whether a bar keeps a WQE back.
     fn stops(bar: Option<u16>, index: u16) -> bool {
@@ -170,8 +175,11 @@ mod tests {
                     let mut beats = Vec::new();
                     for read in 0..reads {
                         let last = read + 1 == reads;
+                        let lanes: [u128; 2] =
+                            std::array::from_fn(|_| random.rng.random_range(0..u128::from(beat_bytes)));
+                        let lanes = [("from", lanes[0]), ("end", lanes[1])];
                         let end = [("qp", qp as u128), ("last", last.into()), ("index", index.into())];
-                        sources[1].push_values(&[&end[..], &WHOLE].concat());
+                        sources[1].push_values(&[&end[..], &lanes].concat());
                         let count = random.rng.random_range(1..6);
                         for beat in 0..count {
                             let bytes = random.bits(8 * beat_bytes);
@@ -182,7 +190,7 @@ mod tests {
                             *data.get_mut("error").unwrap() =
                                 ferrowire_rtl::Bits::new(1, (bad == Some(read)).into());
                             sources[0].push(data);
-                            beats.push(bytes);
+                            beats.push((bytes, lanes, beat + 1 == count));
                         }
                     }
                     let stopped = stops(bars[qp], index);
@@ -194,10 +202,14 @@ mod tests {
                         bars[qp] = Some(index);
                     }
                     verdicts.push(poisoned.into());
-                    for (i, bytes) in beats.iter().enumerate() {
+                    for (i, (bytes, lanes, ends_piece)) in beats.iter().enumerate() {
                         let last = i + 1 == beats.len();
-                        let flags = [("last", last.into()), ("poisoned", (last && poisoned).into())];
-                        let mut beat = item(&Payload::of(&cfg), &flags);
+                        let flags = [
+                            ("ends_piece", u128::from(*ends_piece)),
+                            ("last", last.into()),
+                            ("poisoned", (last && poisoned).into()),
+                        ];
+                        let mut beat = item(&Payload::of(&cfg), &[&flags[..], lanes].concat());
                         beat.insert("data".into(), bytes.clone());
                         expected.push(beat);
                     }
@@ -262,7 +274,7 @@ mod tests {
                 for (read, bad) in bad.into_iter().enumerate() {
                     let index = base.wrapping_add(index).into();
                     let end = [("qp", qp), ("last", u128::from(read == 1)), ("index", index)];
-                    sources[1].push_values(&[&end[..], &WHOLE].concat());
+                    sources[1].push_values(&end);
                     sources[0].push_values(&[("last", 1), ("error", bad.into())]);
                 }
             }

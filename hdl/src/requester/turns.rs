@@ -55,7 +55,7 @@ pub fn take_turns(m: &Scope, turns: Stream<Turn>, sources: Sources) -> Stream<Pa
     let skips = turns.valid & turns.inline & turns.skip;
     let sends = turns.valid & turns.inline & !turns.skip & verdicts.valid;
     let reads = turns.valid & !turns.inline;
-    let from_wqe = Payload { data: inline.data, last: inline.last, poisoned: inline.last & verdicts.payload };
+    let from_wqe = Payload::of_one_piece(inline.data, inline.last, inline.last & verdicts.payload);
     let payload = m.mux(turns.inline, &from_wqe, &read.payload);
     let valid = m.mux(turns.inline, &(sends & inline.valid), &(reads & read.valid));
     let out = Stream::new(m, "out", valid, payload);

@@ -103,7 +103,7 @@ pub fn arbitrate(m: &Scope, cfg: &RnicConfig, source: Vec<TxSource>) -> TxChosen
 mod tests {
     use super::*;
     use crate::testing::{drain, run, Random, Sink, Source};
-    use ferrowire_rtl::{build, Bits, Sim};
+    use ferrowire_rtl::{build, Sim};
     use rand::Rng;
 
     fn config() -> RnicConfig {
@@ -144,12 +144,8 @@ mod tests {
         sources[source].push_values(&values);
         let beats = bytes.div_ceil(8);
         for beat in 0..beats {
-            let fields = [
-                ("data".to_string(), Bits::new(64, u128::from((source as u64) << 32 | psn << 8 | beat))),
-                ("last".to_string(), Bits::new(1, u128::from(beat + 1 == beats))),
-                ("poisoned".to_string(), Bits::zero(1)),
-            ];
-            sources[3 + source / 2].push(fields.into());
+            let name = u128::from((source as u64) << 32 | psn << 8 | beat);
+            sources[3 + source / 2].push_values(&[("data", name), ("last", u128::from(beat + 1 == beats))]);
         }
     }
 

@@ -7,8 +7,8 @@
 //!                              |
 //!  packet ----> read ----------+--> plan ---> network ---> header ----+
 //!               (A)                  (B) |      (C)       shifts (D)  |     +------+
-//!                                        v command                    OR -->| reg  |--> out
-//!  payload ----------------------->  realign  ------------------------+     +------+
+//!                                        v run                        OR -->| reg  |--> out
+//!  payload ----------------------->   join    ------------------------+     +------+
 //! ```
 //!
 //! (A) holds the packet while its address vector is read. (B) has worked out UDP, BTH and the extension headers that
@@ -26,7 +26,7 @@
 //! (IBTA 10.2.2.3). Destination QPN and handle travel in `va` as they stand in the WQE, the queue key in `rkey`: neither
 //! is needed for a RETH.
 //!
-//! Latency: 5 cycles from the packet to its first beat, 6 where that beat carries payload, payload at hand.
+//! Latency: 5 cycles from the packet to its first beat, payload at hand.
 //! Throughput: a beat a cycle; a frame of `n` bytes with its ICRC takes `ceil(n / B)` cycles, with no cycle between
 //! frames: 17 for 1,024 bytes of payload in 64-byte beats, 3 for a 64-byte WRITE ONLY. Frames of one beat that carry
 //! payload (up to 6 bytes of it, at 64-byte beats) leave at three in four cycles. Within a frame there are gaps only
@@ -38,10 +38,11 @@
 //! extension headers. Payload beats must be as many as lane and length of the packets ask for; `last` only
 //! says when `poisoned` counts, which goes on with the frame's last beat.
 
+use super::join::{join, Run};
 use super::{FrameBeat, Payload};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
-use crate::stream::{catch, fifo, forward, realign, Beat, Realign};
+use crate::stream::{catch, fifo, forward, Beat};
 use crate::types::{AddressVector, TableWrite, TxPacket};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
@@ -415,17 +416,16 @@ pub fn build(
     let planned_moves = m.wire("planned_moves", 1);
     let commanded = m.reg("commanded", 1).reset(0);
     let offset = cat(&[lit(2, ODD), planned.extent.header]);
-    let command = Realign {
+    let run = Run {
         from_lane: planned.payload_lane,
         to_lane: offset.trunc(lane_bits),
         length: planned.payload_bytes,
-        keep: lit(1, 0),
     };
-    let command = Stream::new(m, "command", planned_valid & !commanded, command);
+    let run = Stream::new(m, "run", planned_valid & !commanded, run);
     m.drive(&read_moves, read_valid & (!planned_valid | planned_moves));
     m.when(!planned_valid | planned_moves, |m| m.set(&planned_valid, read_valid));
     m.when(read_moves, |m| m.set_all(&planned, &worked_out));
-    m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(command.fire(), |m| m.set(&commanded, 1));
+    m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(run.fire(), |m| m.set(&commanded, 1));
 
     // C: the checksum is known.
     let summed_valid = m.reg("summed_valid", 1).reset(0);
@@ -440,7 +440,7 @@ pub fn build(
     };
     let summed = m.reg_of("summed", &with_sum);
     let summed_free = !summed_valid | summed_moves;
-    m.drive(&planned_moves, planned_valid & (commanded | command.ready) & summed_free);
+    m.drive(&planned_moves, planned_valid & (commanded | run.ready) & summed_free);
     m.when(summed_free, |m| m.set(&summed_valid, planned_moves));
     m.when(planned_moves, |m| m.set_all(&summed, &with_sum));
 
@@ -449,8 +449,7 @@ pub fn build(
     let verdict = Stream::new(m, "verdict", payload.fire() & payload.last, payload.poisoned);
     m.assert(!verdict.valid | verdict.ready, "a verdict finds its place");
     let verdicts = fifo(&m.label("verdicts"), VERDICTS, verdict);
-    let rotated = realign(m, command, payload.map(|p| p.data));
-    m.discard(&rotated.strobe);
+    let joined = join(m, cfg, run, payload);
     let header_width = 8 * (HEADER_BYTES as u32).next_multiple_of(beat_bytes);
     let whole_header = header(m, &summed, header_width);
     // The last word of the frame is the ICRC; the first begins behind the odd bytes.
@@ -466,12 +465,12 @@ pub fn build(
 
     let wants = (payload_left & before_payload.eq(0)).named("wants_payload");
     let last = beats_left.eq(0);
-    let data = head.trunc(8 * beat_bytes) | (rotated.data & wants.repeat(8 * beat_bytes));
+    let data = head.trunc(8 * beat_bytes) | (joined.data & wants.repeat(8 * beat_bytes));
     let beat = Beat { data, last, empty: empty & last.repeat(lane_bits) };
     let carries = m.reg("carries", 1).reset(0);
     let beat = FrameBeat::from(&beat, last & carries & verdicts.payload);
-    let beats = Stream::new(m, "beat", active & (!wants | rotated.valid), beat);
-    rotated.accept(active & wants & beats.ready);
+    let beats = Stream::new(m, "beat", active & (!wants | joined.valid), beat);
+    joined.accept(active & wants & beats.ready);
 
     let done = beats.fire() & last;
     m.assert(!(done & carries) | verdicts.valid, "the verdict comes with the payload");
@@ -481,7 +480,7 @@ pub fn build(
         m.set(&head, head.slice(8 * beat_bytes, header_width - 8 * beat_bytes).zext(header_width));
         m.set(&beats_left, beats_left - 1);
         m.when(before_payload.any(), |m| m.set(&before_payload, before_payload - 1));
-        m.when(wants & rotated.last, |m| m.set(&payload_left, 0));
+        m.when(wants & joined.last, |m| m.set(&payload_left, 0));
     });
     m.when(!active | done, |m| m.set(&active, summed_valid));
     m.when(summed_moves, |m| {
@@ -767,8 +766,11 @@ mod tests {
                     true => Bits::new(1, u128::from(self.poisoned[self.poisoned.len() - 1])),
                     false => self.random.bits(1),
                 };
-                let fields = [("data".into(), data), ("last".into(), last), ("poisoned".into(), poisoned)];
-                self.sources[1].push(fields.into());
+                let mut given = item(&Payload::of(&self.cfg), &[]);
+                let fields =
+                    [("data", data), ("ends_piece", last.clone()), ("last", last), ("poisoned", poisoned)];
+                given.extend(fields.map(|(field, bits)| (field.into(), bits)));
+                self.sources[1].push(given);
             }
         }
 
@@ -911,7 +913,7 @@ mod tests {
     #[test]
     fn a_frame_begins_five_cycles_after_its_packet() {
         for (opcode, bytes, cycles) in
-            [(Opcode::RcAcknowledge, 0, 5), (Opcode::RcWriteOnly, 64, 5), (Opcode::RcSendOnly, 64, 6)]
+            [(Opcode::RcAcknowledge, 0, 5), (Opcode::RcWriteOnly, 64, 5), (Opcode::RcSendOnly, 64, 5)]
         {
             let mut bench = Bench::new(64, 9);
             bench.push(Packet { qp: 0, opcode, bytes, lane: 0 });

@@ -4,17 +4,24 @@
 pub mod arbitrate;
 pub mod build;
 pub mod icrc;
+pub mod join;
 
 use crate::config::RnicConfig;
 use crate::stream::Beat;
-use ferrowire_rtl::{bits, Bundle, Sig};
+use ferrowire_rtl::{bits, clog2, lit, Bundle, Sig};
 
-/// A beat of a packet's payload on its way to the frame, in the lanes of host memory: the first byte in lane
-/// `payload_lane` of the packet's first beat. A packet without payload has none.
+/// A beat of a packet's payload on its way to the frame, in the lanes of host memory. The payload is one or more pieces, each of
+/// whole beats: the first byte of the first piece lies in lane `payload_lane` of the packet's first beat. A packet without payload has none.
 #[derive(Clone, Bundle)]
 pub struct Payload {
     /// The bytes; those outside the packet's payload mean nothing.
     pub data: Sig,
+    /// Last beat of a piece.
+    pub ends_piece: Sig,
+    /// Lane of the first byte of its piece. Of the packet's first piece it is not looked at.
+    pub from: Sig,
+    /// With `ends_piece`: lane of the piece's last byte. Of the packet's last piece it is not looked at.
+    pub end: Sig,
     /// Last beat of the packet.
     pub last: Sig,
     /// With the last beat: the payload is not the user's, the frame must not be sent.
@@ -24,7 +31,14 @@ pub struct Payload {
 impl Payload {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Payload {
-        Payload { data: bits(8 * cfg.beat_bytes), last: bits(1), poisoned: bits(1) }
+        let (data, lane) = (bits(8 * cfg.beat_bytes), bits(cfg.lane_bits()));
+        Payload { data, ends_piece: bits(1), from: lane, end: lane, last: bits(1), poisoned: bits(1) }
+    }
+
+    /// A beat of payload that lies in one piece.
+    pub fn of_one_piece(data: Sig, last: Sig, poisoned: Sig) -> Payload {
+        let lane = lit(clog2(u64::from(data.width() / 8)), 0);
+        Payload { data, ends_piece: last, from: lane, end: lane, last, poisoned }
     }
 }
 

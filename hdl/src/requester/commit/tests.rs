@@ -48,9 +48,6 @@ struct Bench {
     taking: f64,
     freeing: f64,
     seen: [usize; 6],
-    /// Reads that are counted, and how far their packet's run has come.
-    joined: usize,
-    run: Option<u64>,
     most: (u64, u64),
     /// Pulses of `again`.
     again: usize,
@@ -121,8 +118,6 @@ impl Bench {
             taking: 1.0,
             freeing: 1.0,
             seen: [0; 6],
-            joined: 0,
-            run: None,
             most: (0, 0),
             again: 0,
         };
@@ -182,13 +177,8 @@ impl Bench {
             let (address, length) = (read["address"].to_u64(), read["length"].to_u64());
             assert!(length > 0 && address % 4096 + length <= 4096, "seed {seed}: {address:#x}, {length}");
         }
-        // The pieces of a packet become one run of beats.
-        for (read, end) in self.sinks[READ].items.iter().zip(&self.sinks[ENDS].items).skip(self.joined) {
-            let (lane, length) = (read["address"].to_u64() % b, read["length"].to_u64());
-            let (at, before) = self.run.map_or((lane, 0), |at| (at, at.div_ceil(b)));
-            self.beats += (at + length).div_ceil(b) - before;
-            self.run = Some(at + length).filter(|_| end["last"].is_zero());
-            self.joined += 1;
+        for read in &self.sinks[READ].items[self.seen[READ]..] {
+            self.beats += (read["address"].to_u64() % b + read["length"].to_u64()).div_ceil(b);
         }
         for report in &self.sinks[REPORTS].items[self.seen[REPORTS]..] {
             let fields = ["packet", "sent_last", "sent_fresh"];
@@ -268,29 +258,6 @@ impl Bench {
             self.sources[PARTS].push_values(&[&packet[..], &fields].concat());
         }
     }
-}
-
-/// How pieces of so many bytes, from these lanes, are joined: to which lane, by how much, and what their beats fill.
-fn fits(beat_bytes: u64, pieces: &[(u64, u64)]) -> Vec<Vec<(&'static str, u128)>> {
-    let mut to = pieces[0].0;
-    let mut fits = Vec::new();
-    for (from, bytes) in pieces {
-        let rotate = (beat_bytes + to - from) % beat_bytes;
-        // Where the last beat of the piece comes to lie, and how much of it there is.
-        let (at, n) = match from + bytes <= beat_bytes {
-            true => (to, *bytes),
-            false => (rotate, (from + bytes - 1) % beat_bytes + 1),
-        };
-        fits.push(vec![
-            ("fit_rotate", rotate.into()),
-            ("fit_from", to.into()),
-            ("fit_holds", (to < *from).into()),
-            ("fit_fills", (at + n >= beat_bytes).into()),
-            ("fit_spills", (at + n > beat_bytes).into()),
-        ]);
-        to = (to + bytes) % beat_bytes;
-    }
-    fits
 }
 
 /// Whether a bar keeps a WQE back.
@@ -426,7 +393,6 @@ impl Model {
         }
         let b = u64::from(bench.cfg.beat_bytes);
         let lanes: Vec<(u64, u64)> = pieces.iter().map(|p| (p.va % b, p.bytes)).collect();
-        let fits = if lanes.is_empty() { Vec::new() } else { fits(b, &lanes) };
         let lane = if inline { 48 % b } else { lanes.first().map_or(0, |lane| lane.0) };
         let turn = |skip: bool| item(&Turn::of(), &[("inline", inline.into()), ("skip", skip.into())]);
 
@@ -462,10 +428,15 @@ impl Model {
             self.bar(qp, index);
             return;
         }
-        for (i, fit) in fits.iter().enumerate() {
-            let last = u128::from(i + 1 == fits.len());
-            let end = [("qp", qp as u128), ("last", last), ("index", index.into())];
-            self.ends.push(item(&End::of(&bench.cfg), &[&end[..], fit].concat()));
+        for (i, (from, bytes)) in lanes.iter().enumerate() {
+            let end = [
+                ("qp", qp as u128),
+                ("last", u128::from(i + 1 == lanes.len())),
+                ("index", index.into()),
+                ("from", u128::from(*from)),
+                ("end", u128::from((from + bytes - 1) % b)),
+            ];
+            self.ends.push(item(&End::of(&bench.cfg), &end));
         }
         self.turns.extend((bytes > 0).then(|| turn(false)));
         self.reads.append(&mut reads);

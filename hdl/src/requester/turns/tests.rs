@@ -4,7 +4,7 @@
 use super::*;
 use crate::config::RnicConfig;
 use crate::testing::{drain, item, Random, Sink, Source};
-use ferrowire_rtl::{build, Sim};
+use ferrowire_rtl::{build, Bits, Sim};
 use rand::Rng;
 
 const TURN: usize = 0;
@@ -56,6 +56,8 @@ fn payload_comes_in_the_order_of_the_packets_and_what_is_not_sent_is_passed_over
                     let mut out = item(&Payload::of(&cfg), &flags);
                     out.insert("data".into(), data.clone());
                     if inline {
+                        // It is one piece.
+                        *out.get_mut("ends_piece").unwrap() = Bits::new(1, last.into());
                         let mut beat = item(&Inline::of(&cfg), &[("last", last.into())]);
                         beat.insert("data".into(), data);
                         sources[INLINE].push(beat);

@@ -66,7 +66,7 @@ pub(super) fn collect(
     m.assert(!words.valid | words.ready, "every atomic has room for its word");
     let words = fifo(&m.label("words"), ATOMICS, words);
 
-    let beat = Payload { data: data.data, last, poisoned: last & bad };
+    let beat = Payload::of_one_piece(data.data, last, last & bad);
     let beats = Stream::new(m, "beats", comes & !ends.atomic, beat);
     data.accept(ends.valid & (beats.ready | ends.atomic));
     m.assert(!data.valid | data.ready, "data finds room");

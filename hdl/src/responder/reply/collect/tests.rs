@@ -81,7 +81,11 @@ fn payload_leaves_whole_or_is_forgotten_and_words_find_their_atomics() {
                 let all = beats.len();
                 for (i, bytes) in beats.into_iter().enumerate().filter(|_| goes) {
                     let last = i + 1 == all;
-                    let flags = [("last", last.into()), ("poisoned", (last && bad.is_some()).into())];
+                    let flags = [
+                        ("ends_piece", u128::from(last)),
+                        ("last", last.into()),
+                        ("poisoned", (last && bad.is_some()).into()),
+                    ];
                     let mut beat = item(&Payload::of(&cfg), &flags);
                     beat.insert("data".into(), bytes);
                     expected.push(beat);

@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The byte rotator of the way out: pieces of host memory become one run of bytes in the lanes of the frame.
+//!
+//! ```text
+//!  run ----> plan --> skid ----+----------------+
+//!                              v                v
+//!           +------+      +---------+      +---------+      +-----+
+//!  beat --->| here |--+-->| rotate  |--+-->|  merge  |----->| out |--> beat
+//!           +------+  |   | log2 B  |  |   | & strobe|      +-----+
+//!             |       |   +---------+  |   +---------+
+//!             v       |        ^       |      ^
+//!        next lane ---+--------+       +--> held lanes: what the beat under way has already, or what fell into the next one
+//! ```
+//!
+//! A run says in which lane of the frame a packet's payload begins, in which lane its first piece lies, and how long it is.
+//! The payload comes as pieces, each some beats: what one SGE holds of the packet, and one over a page's end is one still,
+//! for lanes go on there. All beats of a piece are rotated by the same number of lanes; how many is worked out as the piece comes,
+//! from the lane in which the one before it ended. A beat leaves when it is full, or the packet's last. What the last beat has too much
+//! leaves in a beat of its own.
+//!
+//! Output bytes outside the run are zero, input bytes outside the pieces mean nothing.
+//!
+//! Latency: 2 cycles from a beat to the beat out of it, 3 from the run. A beat a cycle: a packet takes as many cycles as the larger
+//! number of its beats in and out. Between packets no cycle is lost, for runs are taken ahead; but where a packet of which the
+//! first beat fills none comes behind one of which it does. That is hidden where the taker does not want payload in every cycle. A beat that
+//! only fills up what is held costs a cycle without output.
+//!
+//! A run of length 0: no beat is taken and none given. There is a path from the output's `ready` to that of the beats, through two
+//! gates: a register between would be as wide as the beat. Reset: nothing is held.
+
+use super::Payload;
+use crate::config::RnicConfig;
+use crate::stream::{byte_mask, lanes_from, rotate, skid};
+use ferrowire_rtl::{bits, cat, lit, module, Bits, Bundle, Scope, Sig, Stream};
+
+/// Where a packet's payload goes.
+#[derive(Clone, Bundle)]
+pub struct Run {
+    /// Lane of the first byte of its first piece.
+    pub from_lane: Sig,
+    /// Lane of the first byte on the way out.
+    pub to_lane: Sig,
+    /// Bytes.
+    pub length: Sig,
+}
+
+impl Run {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Run {
+        let lane = cfg.lane_bits();
+        Run { from_lane: bits(lane), to_lane: bits(lane), length: bits(13) }
+    }
+}
+
+/// A beat of a run.
+#[derive(Clone, Bundle)]
+pub struct Joined {
+    /// The bytes; zero outside the run.
+    pub data: Sig,
+    /// Last beat of the run.
+    pub last: Sig,
+}
+
+impl Joined {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Joined {
+        Joined { data: bits(8 * cfg.beat_bytes), last: bits(1) }
+    }
+}
+
+/// A run worked out.
+#[derive(Clone, Bundle)]
+struct Plan {
+    /// Lanes to rotate the first piece by.
+    rotate: Sig,
+    /// Which goes down: the first of several beats fills none.
+    down: Sig,
+    /// Lane of the first byte.
+    first: Sig,
+    /// Lane of the last byte.
+    end: Sig,
+}
+
+/// Lanes from one to another, and whether that is down.
+fn shift(from: Sig, to: Sig) -> (Sig, Sig) {
+    let lane = from.width();
+    let shift = to.zext(lane + 1) - from.zext(lane + 1);
+    (shift.trunc(lane), shift.bit(lane))
+}
+
+fn plan(run: &Run) -> Plan {
+    let lane = run.from_lane.width();
+    let (rotate, down) = shift(run.from_lane, run.to_lane);
+    let end = run.to_lane + run.length.trunc(lane) - 1;
+    Plan { rotate, down, first: run.to_lane, end }
+}
+
+/// What is known of a beat before its packet's plan.
+#[derive(Clone, Bundle)]
+struct Here {
+    data: Sig,
+    /// First beat of its packet.
+    begins: Sig,
+    /// First beat of a piece.
+    opens: Sig,
+    ends_piece: Sig,
+    last: Sig,
+    /// Lane of its last byte.
+    end: Sig,
+}
+
+/// Joins the pieces of each packet.
+#[module]
+pub fn join(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, beats: Stream<Payload>) -> Stream<Joined> {
+    let lane = cfg.lane_bits();
+    let nothing = runs.length.eq(0);
+    let plans = skid(m, runs.discard_if(m, nothing).map(plan));
+
+    // A beat waits until its packet's plan is there.
+    let begins = m.reg("begins", 1).reset(1);
+    let opens = m.reg("opens", 1).reset(1);
+    let here_valid = m.reg("here_valid", 1).reset(0);
+    let comes = Here {
+        data: beats.data,
+        begins,
+        opens,
+        ends_piece: beats.ends_piece,
+        last: beats.last,
+        end: beats.end,
+    };
+    let here = m.reg_of("here", &comes);
+    let moves = m.wire("moves", 1);
+    beats.accept(moves);
+    m.when(beats.fire(), |m| {
+        m.set(&begins, beats.last);
+        m.set(&opens, beats.ends_piece);
+    });
+    m.when(moves, |m| {
+        m.set(&here_valid, beats.valid);
+        m.set_all(&here, &comes);
+    });
+
+    // Where it goes. Behind the packet's first piece that was worked out when the beat came.
+    let (turn, turned_down, at) =
+        (m.reg("turn", lane).no_reset(), m.reg("turned_down", 1).no_reset(), m.reg("at", lane).no_reset());
+    let by = here.begins.then(plans.rotate, turn);
+    let first_lane = here.begins.then(plans.first, at);
+    let down = here.opens & here.begins.then(plans.down, turned_down);
+    let end = by.zext(lane + 1) + here.end.zext(lane + 1) + 1;
+    let fills = (!down & (!here.ends_piece | end.bit(lane))).named("fills");
+    let behind = here.ends_piece.then(end.trunc(lane), by);
+    let emits = here.last | fills;
+    // The packet's last byte comes to lie before the beat's first: in the next beat.
+    let spills = here.last & plans.end.lt(first_lane);
+
+    // The beat that comes next begins there.
+    let next = here_valid.then(behind, at);
+    let (next_turn, next_down) = shift(beats.from, next);
+    m.when(moves, |m| {
+        m.set(&at, next);
+        m.set(&turn, opens.then(next_turn, here_valid.then(by, turn)));
+        m.set(&turned_down, next_down);
+    });
+
+    // Merge with what is held.
+    let shown_valid = m.reg("shown_valid", 1).reset(0);
+    let shown = m.reg_of("shown", &Joined::of(cfg));
+    let joined = Stream::new(m, "out", shown_valid, shown.clone());
+    let shown_free = !shown_valid | joined.ready;
+    // Held lanes are to leave in a beat of their own, with this strobe.
+    let flushing = m.reg("flushing", 1).reset(0);
+    let flush_strobe = m.reg("flush_strobe", cfg.beat_bytes).no_reset();
+    let ready = here_valid & plans.valid;
+    // What is only held may come while the beat before leaves.
+    let only_held = down & !here.last;
+    let taken = ready & ((shown_free & !flushing) | (only_held & (shown_free | !flushing)));
+    m.drive(&moves, !here_valid | taken);
+    plans.accept(taken & here.last);
+
+    let all = lit(cfg.beat_bytes, &Bits::ones(cfg.beat_bytes));
+    // No beat of this packet has left.
+    let fresh = m.reg("fresh", 1).reset(1);
+    let to_end = !(lanes_from(plans.end) << 1);
+    let strobe = fresh.then(lanes_from(plans.first), all) & (here.last & !spills).then(to_end, all);
+    let strobe = flushing.then(flush_strobe, strobe);
+    let rotated = rotate(here.data, by);
+    let new = lanes_from(first_lane);
+    // A register a byte, for each byte keeps what it has or takes what comes.
+    let held: Vec<Sig> =
+        (0..cfg.beat_bytes).map(|lane| m.reg(&format!("held{lane}"), 8).no_reset()).collect();
+    m.when(shown_free, |m| {
+        m.set(&shown_valid, flushing | (ready & emits));
+        let new = byte_mask(new & !flushing.repeat(cfg.beat_bytes));
+        m.set(&shown.data, ((rotated & new) | (cat(&held) & !new)) & byte_mask(strobe));
+        m.set(&shown.last, flushing | (here.last & !spills));
+        m.set(&flushing, 0);
+    });
+    m.when(taken, |m| {
+        m.set(&fresh, here.last | (fresh & !emits));
+        m.set(&flushing, spills);
+        m.set(&flush_strobe, to_end);
+        for (lane, (held, byte)) in (0..).zip(held.iter().zip(rotated.chunks(8))) {
+            m.when(emits | new.bit(lane), |m| m.set(held, byte));
+        }
+    });
+    joined
+}
+
+#[cfg(test)]
+mod tests;
