@@ -32,7 +32,7 @@ use crate::requester::{
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::rx::address::Addresses;
-use crate::stream::{fork, Beat};
+use crate::stream::{fork, forward, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
 use crate::tx::icrc::{append, FRAMES};
@@ -251,7 +251,7 @@ pub fn transport(
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
     resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
     m.set_all(&forgotten, &segmented.forgotten);
-    let candidates = crate::stream::fifo(&m.label("candidates"), 2, segmented.candidates);
+    let candidates = forward(&m.label("candidates"), segmented.candidates);
     let gathered = gather(m, cfg, candidates, listed.stored);
     m.drive(&released, gathered.released);
     let committed = commit(
@@ -294,13 +294,13 @@ pub fn transport(
     let dispatched = rx::dispatch::dispatch(m, received);
 
     // Responder. A frame comes only once its headers have been taken, and `check` takes them only with the frame: the
-    // FIFO stands between.
+    // register stands between.
     let input = responder::Input {
         init: control.responder,
         shared: control.shared,
         doorbell: control.receive,
         data: data.receives,
-        requests: crate::stream::fifo(&m.label("requests"), 4, dispatched.requests),
+        requests: forward(&m.label("requests"), dispatched.requests),
         frames: dispatched.frames,
         arrivals: dispatched.arrivals,
         runs: brought,
@@ -323,9 +323,9 @@ pub fn transport(
     outcome_s.connect(responded.outcomes);
 
     // Completer.
-    // A start or a flush behind a report in this FIFO is held by the recorder, which takes reports first.
-    let sent = crate::stream::fifo(&m.label("sent"), 2, launched.sent);
-    let replies = crate::stream::fifo(&m.label("replies"), 4, dispatched.answers);
+    // A start or a flush behind a report in this register is held by the recorder, which takes reports first.
+    let sent = forward(&m.label("sent"), launched.sent);
+    let replies = forward(&m.label("replies"), dispatched.answers);
     let input = completer::Input {
         init: completer_start,
         sent,

@@ -25,7 +25,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
 use crate::requester::{Flush, KeptUnit, Restart, Sent};
 use crate::responder::{Outcome, Run};
-use crate::stream::fifo;
+use crate::stream::forward;
 use crate::types::{
     Completion, DmaReadData, DmaReadRequest, Headers, Oldest, QpBroadcast, ReadsDone, SqStart, TableWrite,
 };
@@ -124,7 +124,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     Completer {
         completions: settled.completions,
         faults: vec![tracked.faults, settled.faults],
-        runs: fifo(&m.label("runs"), 2, scattered.runs),
+        runs: forward(&m.label("runs"), scattered.runs),
         values: tracked.values,
         read: recalls.read,
         kicks: vec![tracked.kicks, settled.kicks],

@@ -389,7 +389,7 @@ pub fn commit(
     };
     let operation = Stream::new(m, "operation", executing, operation);
     m.assert(!operation.valid | operation.ready, "there is one operation at a time");
-    let operations = fifo(&m.label("operations"), 2, operation);
+    let operations = forward(&m.label("operations"), operation);
     m.when(executing, |m| m.set(&asked_for, 1));
     m.when(operated.valid, |m| {
         m.set(&ended, 1);

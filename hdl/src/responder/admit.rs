@@ -33,7 +33,7 @@ use crate::responder::place::Place;
 use crate::responder::reply::Kind;
 use crate::rx::buffer::Dropped;
 use crate::rx::parse::REASON_BITS;
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, fifo, forward};
 use crate::types::{Completion, TableWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -165,7 +165,7 @@ pub fn admit(
     };
     let operation = Stream::new(m, "operation", asks, operation);
     m.assert(!operation.valid | operation.ready, "there is one operation at a time");
-    let operations = fifo(&m.label("operations"), 2, operation);
+    let operations = forward(&m.label("operations"), operation);
     m.when(asks, |m| m.set(&asked, 1));
     m.when(operated.valid, |m| {
         m.set(&told, 1);

@@ -43,7 +43,7 @@ use crate::context::congestion::Marked;
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{self, Lookup, Operation, Passage, Translation};
-use crate::stream::{fifo, Beat};
+use crate::stream::{forward, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit};
 use ferrowire_rtl::{lit, Bundle, Interface, Scope, Sig, Stream};
@@ -149,7 +149,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     m.drive(&take, &checked.take);
     let walked = walk(m, cfg, checked.orders, receives.received);
     wants.connect(walked.wanted);
-    let runs = merge(m, input.arrivals, fifo(&m.label("runs"), 2, walked.runs), input.runs);
+    let runs = merge(m, input.arrivals, forward(&m.label("runs"), walked.runs), input.runs);
     let invalidated = m.wire("invalidated", 1);
     let cut = cut(m, runs, invalidated);
     let (flushed, flushes) = m.later("flushed", &Flushed::of(cfg));

@@ -27,7 +27,7 @@ use super::order::{places, Entry, Freed, Front, Lists, Wake, COUNT_BITS};
 use crate::config::RnicConfig;
 use crate::memory::to_page_end;
 use crate::path::mtu_bytes;
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, fifo, forward};
 use crate::types::{QpAttributes, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -305,7 +305,7 @@ pub(super) fn cut(
     let operands = Stream::new(m, "operand", candidate.fire() & executes, operands);
     m.drive(&operands_room, operands.ready);
     m.drive(&leaves, at_emit & (!speaks | candidate.fire()));
-    let candidates = fifo(&m.label("candidates"), 2, candidate);
+    let candidates = forward(&m.label("candidates"), candidate);
     let operands = deep_fifo(&m.label("operands"), ATOMICS, operands);
 
     // What becomes of the QP.
