@@ -100,6 +100,15 @@ struct Granted {
     cause: Sig,
 }
 
+/// What stands of a QP.
+#[derive(Clone, Bundle)]
+struct Standing {
+    /// It has failed, or its life is over: nothing of it has an effect.
+    dead: Sig,
+    /// A packet of its message was not executed, and nobody was told.
+    spoilt: Sig,
+}
+
 /// Syndromes: ACK without credit count, RNR NAK, NAKs (IBTA volume 1, 9.7.5.2).
 const ACK: u32 = 0x1f;
 const RNR: u32 = 1;
@@ -138,18 +147,23 @@ pub fn admit(
     let granted = none | (answers.ok & !refused);
 
     // The decision.
-    let dead_bits = m.mem("dead", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let standings = Standing { dead: bits(1), spoilt: bits(1) };
+    let standings = m.mem("standings", cfg.qps, &standings).style(Style::Distributed).build();
+    let standing = standings.read_now(facts.qp);
     let is = |c: Class| c.is(facts.class);
     let (starts, life_ends, lasts) = (is(Class::Start), is(Class::End), is(Class::Last));
     let foreign = is(Class::Dropped);
     // What an answer brings does not depend on the responder's state.
     let (good_answer, bad_answer) = (is(Class::Answer), is(Class::BadAnswer));
     let answered = good_answer | bad_answer | is(Class::Stray);
-    let dead = dead_bits.read_now(facts.qp) & !foreign & !answered;
+    let dead = standing.dead & !foreign & !answered;
     let lives = !foreign & !dead & !starts & !life_ends & !answered & !lasts;
     let walked = |w: Walk| w.is(pending.walk);
     let runs = lives & is(Class::Execute);
     let gone = runs & walked(Walk::Gone);
+    // Of UC, what is behind a packet of its message that was not executed is not either: `walk` sees to that for a SEND.
+    let spoilt = standing.spoilt & facts.quiet & !facts.begins;
+    let granted = granted & (!spoilt | facts.send);
     let may_execute = runs & walked(Walk::Whole) & granted;
     // The key that it invalidates: asked once, when nothing else is wrong.
     let invalidates = facts.invalidates();
@@ -335,10 +349,13 @@ pub fn admit(
         });
     });
 
-    // One write port: a bar is never taken in the cycle of a decision.
+    // One write port: a bar is never taken in the cycle of a decision. What is executed, or passed over, is of one that lives; and
+    // whatever stands of the message of a QP that is dead, or starts, means nothing.
     let bars = flush_goes & flushed.bar;
     let marks = go & (ends_qp | starts | life_ends);
-    dead_bits.write(bars | marks, m.mux(bars, &flushed.qp, &facts.qp), &(bars | !starts));
+    let notes = go & runs & facts.quiet;
+    let standing = Standing { dead: bars | (marks & !starts), spoilt: passed_over & !facts.ends };
+    standings.write(bars | marks | notes, m.mux(bars, &flushed.qp, &facts.qp), &standing);
 
     // A message holds the receive that it has of a shared queue until it ends, and leaves it to the next if it is dropped; of a
     // QP's own queue it is the oldest.
@@ -353,6 +370,11 @@ pub fn admit(
     let reason = m.mux(late, &code(DropReason::QpState), &facts.opcode.trunc(REASON_BITS));
     let reason = m.mux(no_access, &code(DropReason::Malformed), &reason);
     let reason = m.mux(too_short, &code(DropReason::TooLong), &reason);
+    // What `check` has dropped for more than its place in the sequence, it took for a part of the message.
+    let [unreceived, malformed] = [DropReason::NoReceive, DropReason::Malformed]
+        .map(|reason| facts.opcode.trunc(REASON_BITS).eq(reason.code()));
+    let given_up = spoilt & (passed_over | (foreign & (unreceived | malformed)));
+    let reason = m.mux(given_up, &code(DropReason::Sequence), &reason);
     let judged = Judged { valid: go & facts.judged & !facts.send, refused: passed_over };
     let judged = m.delay("judged", &judged);
     let counts = Counts {

@@ -32,9 +32,13 @@
 //! for the next: of the QP's own queue the cursor stays, one of a shared queue stays with the QP (`kept`).
 //!
 //! The QP does not end with a message that turns out to be too long for its receive, or to have no right to where it is to be
-//! written. So the row is put right then: where a packet may yet fail, and what follows depends on it, the next one of UC and UD waits until `walk`, of a
-//! WRITE `admit`, says what became of it: so there is a SEND or datagram each 7 cycles, and a packet of a WRITE each 12. Those of RC wait only behind one
-//! that does.
+//! written. What is behind such a packet goes on meanwhile. The rest of its message is dropped by `walk`, of a WRITE by `admit`. Its receive is for
+//! the next message: `walk` tells (`mends`), and counts one less from there on until the row does (`Mend`). A packet that finds no receive while there may
+//! be such a one is looked at again when that is known.
+//!
+//! Where the message has the receive of a shared queue, or a WRITE has used one up, the next packet of UC and UD waits until `walk`, of a
+//! WRITE `admit`, says what became of it, and the row is put right then: 8 cycles for a SEND or datagram, 13 for a WRITE. Those of RC wait only
+//! behind one that does.
 //!
 //! A start, and the end of a life, go on in their place among the packets: behind them nothing of the former life comes. So does the
 //! way to ERR of a QP with a shared receive queue: behind it, nothing is taken from there any more.
@@ -46,11 +50,12 @@ use crate::context::congestion::Marked;
 use crate::context::{errors, resets};
 use crate::path::{mtu_bytes, same_partition, whole_mtus};
 use crate::responder::order::{Class, Facts, Judged, Operands, Order};
+use crate::responder::receive::Touch;
 use crate::responder::reply::{places_shared, Kind, Served};
 use crate::responder::shared::{Seen, Take};
 use crate::rx::grh::GRH_BYTES;
 use crate::rx::parse::{opcode_is, REASON_BITS};
-use crate::stream::{fifo, row_of};
+use crate::stream::{deep_fifo, fifo, row_of};
 use crate::types::{Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -170,17 +175,27 @@ pub struct Checked {
     pub orders: Stream<Order>,
     /// Of each READ and atomic among them, whatever comes of it.
     pub operands: Stream<Operands>,
+    /// Messages that have come, with the receive that each takes.
+    pub touches: Stream<Touch>,
     /// The shared receive queue that is looked at, or taken from.
     pub take: Take,
     /// Packets of peers that met congestion, whatever else comes of them (IBTA A17.9.3).
     pub marked: Marked,
 }
 
-/// READs and atomics between here and the reply engine, which `place` takes with their orders.
-const WAITING: u32 = 32;
+/// Packets between here and `walk`, as long as the host's latency.
+pub(super) const AHEAD: u32 = 128;
+
+/// Bits of the number of packets between here and there, and of mends.
+const OPEN_BITS: u32 = 9;
+
+/// READs and atomics between here and `place`, which takes them with their orders: all packets may be, and there are fewer than 40
+/// places behind the queue to `walk`.
+const WAITING: u32 = 2 * AHEAD;
 
 /// The responder's checks. `posted`: index behind the newest receive WQE of each QP; `seen`: the shared queue that `take` names;
-/// `served`: a READ or atomic is done with; `unused`: one was not executed; `judged`: what became of the packet that is waited for.
+/// `served`: a READ or atomic is done with; `unused`: one was not executed; `judged`: what became of the packet that is waited for;
+/// `mends`: QPs of which a receive was not used after all; `settled`: another was.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn check(
@@ -194,6 +209,8 @@ pub fn check(
     served: Served,
     unused: Served,
     judged: Judged,
+    mends: Stream<Sig>,
+    settled: Sig,
 ) -> Checked {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Idle);
@@ -211,24 +228,30 @@ pub fn check(
     });
     // First what came first: a QP goes from ERR to RESET, and nowhere from there before its end is told.
     let is_repair = idle & repairs;
-    let able = idle & !repairs;
+    let is_mend = idle & !repairs & mends.valid;
+    mends.accept(is_mend);
+    let able = idle & !repairs & !mends.valid;
     let is_error = able & errors.valid;
     let is_reset = able & resets.valid & !errors.valid;
     let free = able & !resets.valid & !errors.valid;
     // A life does not begin with what is to be put right of the one before.
     let is_init = free & init.valid & !doubt;
     let waits_for_doubt = doubt & requests.opcode.slice(5, 2).any();
-    let is_request = free & requests.valid & !init.valid & !waits_for_doubt;
+    // Packets whose receive may yet be that of the next one; one that finds none waits for these.
+    let open = m.reg("open", OPEN_BITS).reset(0);
+    let stalled = m.reg("stalled", 1).reset(0);
+    m.when(open.eq(0), |m| m.set(&stalled, 0));
+    let is_request = free & requests.valid & !init.valid & !waits_for_doubt & !stalled;
     m.when(is_repair, |m| m.set(&repairs, 0));
     resets.accept(is_reset);
     errors.accept(is_error);
     init.accept(is_init);
-    requests.accept(is_request);
-    let begins = is_repair | is_reset | is_error | is_init | is_request;
+    let begins = is_repair | is_mend | is_reset | is_error | is_init | is_request;
     let mut chosen = requests.dest_qpn.trunc(qp_bits);
     chosen = m.mux(is_init, &init.qp, &chosen);
     chosen = m.mux(is_reset, &resets.payload, &chosen);
     chosen = m.mux(is_error, &errors.payload, &chosen);
+    chosen = m.mux(is_mend, &mends.payload, &chosen);
     let begin_qp = m.mux(is_repair, &doubt_qp, &chosen).named("begin_qp");
 
     // The request stays here for the cycles that follow, with what can be said of it before its row is known.
@@ -243,6 +266,7 @@ pub fn check(
     let by_init = fact(m, "by_init", is_init);
     let by_error = fact(m, "by_error", is_error);
     let by_repair = fact(m, "by_repair", is_repair);
+    let by_mend = fact(m, "by_mend", is_mend);
     let is = |of: fn(Opcode) -> bool| opcode_is(requests.opcode, of);
     let first_or_only = is(|o| o.position().begins());
     let last_or_only = is(|o| o.position().ends());
@@ -316,7 +340,7 @@ pub fn check(
     let shared_room = m.wire("shared_room", 1);
 
     // The row's cycle: all that needs no lookup.
-    let packet = !(by_reset | by_init | by_error | by_repair);
+    let packet = !(by_reset | by_init | by_error | by_repair | by_mend);
     let at_row = state.is(State::Row);
     // Every QP that was created has a path MTU.
     let exists = exists & copy.mtu.any();
@@ -390,6 +414,7 @@ pub fn check(
     m.when(by_reset, |m| m.set(&class, Class::End.code()))
         .otherwise_when(by_init, |m| m.set(&class, Class::Start.code()))
         .otherwise_when(by_error, |m| m.set(&class, Class::Last.code()))
+        .otherwise_when(by_mend, |m| m.set(&class, Class::Mend.code()))
         .otherwise_when(by_repair | foreign | passed_over, |m| m.set(&class, Class::Dropped.code()))
         .otherwise_when(quiet, |m| m.set(&class, Class::Execute.code()))
         .otherwise_when(duplicate, |m| m.set(&class, Class::Duplicate.code()))
@@ -420,6 +445,7 @@ pub fn check(
     let ours = !alien;
     let asks_shared = packet & ours & due & in_order & offered & from_shared;
     let asks_shared = keep(m, "asks_shared", asks_shared);
+    let unready = keep(m, "unready", packet & ours & quiet & in_order & offered & !ready);
     let seen_ready = keep(m, "seen_ready", seen.ready);
     let shared_index = keep(m, "shared_index", seen.index);
     // A receive of a shared queue lies in the queue's domain (IBTA volume 1, 10.2.9.2).
@@ -455,8 +481,8 @@ pub fn check(
     let index = m.mux(takes_shared, &shared_index, &row.index);
     let kind = m.mux(is_read & packet, &lit(2, Kind::Read.code()), &lit(2, 0));
     let kind = m.mux(is_atomic & packet, &lit(2, Kind::Atomic.code()), &kind);
-    // Where a packet that may yet fail has used up a receive, or others of its message follow, the next one waits.
-    let judged = quiet & executes & (is_send | has_imm | !ends);
+    // Where a packet that may yet fail has used up a receive of which only the row knows, the next one waits.
+    let judged = quiet & executes & m.mux(is_send, &copy.has_srq, &has_imm);
     let facts = Facts {
         class,
         qp,
@@ -469,6 +495,7 @@ pub fn check(
             &[row.psn, row.psn - 1, request.psn, request.psn],
         ),
         msn: row.msn,
+        begins: starts,
         ends,
         send: is_send,
         quiet,
@@ -489,16 +516,31 @@ pub fn check(
     };
     let wide = |number: Sig| number.zext(cfg.rq_bits() - 1);
     let queue = cat([&m.mux(copy.has_srq, &wide(copy.srqn), &wide(qp)), &copy.has_srq]);
-    let order = Order { facts, begins: starts, queue, stride, pd, va, rkey, total };
+    let order = Order { facts, queue, stride, pd, va, rkey, total };
     let at_tell = state.is(State::Tell);
     // SENDs, WRITEs and atomics of a QP are executed in their order (IBTA volume 1, 9.5): what is placed waits for atomics before it.
     let places = executes & kind.eq(0);
     let waits = places & row.atomic & row.taken.ne(done_with);
     // Of a QP with a receive queue of its own nobody needs to know that it has gone to ERR.
     let nothing = by_repair | (by_error & !copy.has_srq);
-    let telling = Stream::new(m, "telling", at_tell & !waits & !nothing, order);
+    let later = (at_tell & unready & open.ne(0)).named("later");
+    let touch_room = m.wire("touch_room", 1);
+    let touches_one = executes & is_send & starts & has_bytes;
+    let touch = Touch { queue, index, stride };
+    let telling = Stream::new(m, "telling", at_tell & !waits & !nothing & !later & touch_room, order);
     let done = telling.fire() | (at_tell & nothing);
-    let orders = fifo(&m.label("orders"), 2, telling);
+    requests.accept(done & packet);
+    m.when(later, |m| {
+        m.set(&state, State::Idle);
+        m.set(&stalled, 1);
+    });
+    let opens = done & executes & quiet & is_send & !copy.has_srq;
+    let closes = settled.zext(OPEN_BITS) + (done & by_mend).zext(OPEN_BITS);
+    m.set(&open, open + opens.zext(OPEN_BITS) - closes);
+    let touch = Stream::new(m, "touch", telling.fire() & touches_one, touch);
+    m.drive(&touch_room, touch.ready);
+    let touches = fifo(&m.label("touches"), 16, touch);
+    let orders = deep_fifo(&m.label("orders"), AHEAD, telling);
     let operands = Operands {
         va: request.va,
         rkey: request.rkey,
@@ -509,7 +551,7 @@ pub fn check(
     };
     let operands = Stream::new(m, "operand", done & kind.ne(0), operands);
     m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `place`");
-    let operands = fifo(&m.label("operands"), WAITING, operands);
+    let operands = deep_fifo(&m.label("operands"), WAITING, operands);
     let takes_place = done & executes & kind.ne(0);
     let many = clog2(u64::from(places_shared(cfg)) + 2 * u64::from(cfg.qps)) + 1;
     let used = m.reg("used", many).reset(0);
@@ -529,7 +571,10 @@ pub fn check(
     let not_ready = is_class(Class::NotReady);
     let silences = not_ready | is_class(Class::FirstGap);
     let takes_note = silences | (quiet & packet & !foreign);
-    m.drive(&row_write, done & (by_init | by_repair | executes | takes_note) & !(by_reset | by_error));
+    m.drive(
+        &row_write,
+        done & (by_init | by_repair | by_mend | executes | takes_note) & !(by_reset | by_error),
+    );
     m.set_all(&next, &row);
     m.when(by_init, |m| {
         m.set_all(&next, &Row::of().zeros());
@@ -543,6 +588,7 @@ pub fn check(
         m.set(&next.kept, row.kept | (copy.has_srq & doubt_used));
         m.set(&next.index, row.index - (doubt_used & !copy.has_srq).zext(16));
     })
+    .otherwise_when(by_mend, |m| m.set(&next.index, row.index - 1))
     .otherwise_when(executes, |m| {
         m.set(&next.psn, request.psn + 1 + further);
         m.set(&next.msn, row.msn + ends.zext(24));
@@ -566,5 +612,5 @@ pub fn check(
         });
     });
     let take = Take { srq: copy.srqn, valid: done & takes_shared };
-    Checked { orders, operands, take, marked }
+    Checked { orders, operands, touches, take, marked }
 }

@@ -12,7 +12,7 @@
 //! A QP takes its receives from a queue of its own or from a shared one. There all of them take the oldest, when a message begins,
 //! and hold it until the message ends: `check` asks `shared` for its index, which the packets carry from there on, so that all
 //! others do the same for both. A packet of UC or UD that is not executed after all leaves its receive to the next: `walk` and `admit` tell
-//! `check` (`judged`). What a QP in error holds is flushed by `flush`, what its packets take in the meantime by `admit`.
+//! `check` (`judged`, `mends`). What a QP in error holds is flushed by `flush`, what its packets take in the meantime by `admit`.
 
 mod admit;
 mod check;
@@ -34,7 +34,7 @@ pub use flush::{flush, Done, Event, Flushed};
 pub use merge::merge;
 pub use order::{Class, Facts, Judged, Operands, Order, Outcome, Pending, Piece, Run, Walk};
 pub use place::{place, Place, Placed};
-pub use receive::{receive, Received, Receives, RqDoorbell, Wanted};
+pub use receive::{receive, Received, Receives, RqDoorbell, Touch, Wanted};
 pub use shared::{shared, Seen, Shared, Take};
 pub use walk::{walk, Walked};
 
@@ -46,7 +46,7 @@ use crate::memory::{self, Lookup, Operation, Passage, Translation};
 use crate::stream::{forward, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit};
-use ferrowire_rtl::{lit, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, lit, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::CqeOpcode;
 
 /// What the responder is told.
@@ -126,8 +126,11 @@ pub struct Responder {
 /// Its parts, joined.
 pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Input) -> Responder {
     let (wanted, wants) = m.later("wanted", &Wanted::of(cfg));
+    let settled = m.wire("settled", 1);
+    let (mended, mends) = m.later("mended", &bits(cfg.qp_bits()));
+    let (touched, touches) = m.later("touched", &Touch::of(cfg));
     let entry = input.shared.entry.clone();
-    let receives = receive(m, cfg, broadcast.clone(), entry, input.doorbell, wanted, input.data);
+    let receives = receive(m, cfg, broadcast.clone(), entry, input.doorbell, touched, wanted, input.data);
     let take = m.wire_of("take", &Take::of(cfg));
     let shared = shared(m, cfg, input.shared, receives.posted.clone(), take.clone());
     let served = m.wire_of("served", &reply::Served::of(cfg));
@@ -145,10 +148,15 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         served.clone(),
         unused.clone(),
         judged.clone(),
+        mended,
+        settled,
     );
     m.drive(&take, &checked.take);
+    touches.connect(checked.touches);
     let walked = walk(m, cfg, checked.orders, receives.received);
     wants.connect(walked.wanted);
+    mends.connect(walked.mends);
+    m.drive(&settled, walked.settled);
     let runs = merge(m, input.arrivals, forward(&m.label("runs"), walked.runs), input.runs);
     let invalidated = m.wire("invalidated", 1);
     let cut = cut(m, runs, invalidated);

@@ -36,6 +36,8 @@ pub enum Class {
     Stray,
     /// Not a packet: the QP, which has a shared receive queue, has gone to ERR.
     Last,
+    /// Not a packet: the row of the QP counts one receive less, which `walk` had told that it was not used.
+    Mend,
 }
 
 impl Class {
@@ -67,6 +69,8 @@ pub struct Facts {
     pub psn: Sig,
     /// Messages completed before this packet.
     pub msn: Sig,
+    /// It begins its message.
+    pub begins: Sig,
     /// It ends its message.
     pub ends: Sig,
     /// It goes to the memory of a receive.
@@ -114,6 +118,7 @@ impl Facts {
             ack_req: bits(1),
             psn: bits(24),
             msn: bits(24),
+            begins: bits(1),
             ends: bits(1),
             send: bits(1),
             quiet: bits(1),
@@ -145,8 +150,6 @@ impl Facts {
 pub struct Order {
     /// What `admit` needs.
     pub facts: Facts,
-    /// It begins its message.
-    pub begins: Sig,
     /// Number of the receive queue.
     pub queue: Sig,
     /// Log2 of the units of a receive WQE.
@@ -166,7 +169,6 @@ impl Order {
     pub fn of(cfg: &RnicConfig) -> Self {
         Order {
             facts: Facts::of(cfg),
-            begins: bits(1),
             queue: bits(cfg.rq_bits()),
             stride: bits(2),
             pd: bits(24),

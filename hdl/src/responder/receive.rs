@@ -4,22 +4,31 @@
 //! ```text
 //!  doorbell --+              +-----------------+
 //!  reset    --+--> event --->| producer,       |--> DMA read {base + 64 * index, 64 * count}
-//!  used     --+              | fetched, limit  |--> grants --> fetch <-- read data
-//!      +-------------------->|                 |                 |
-//!      |   oldest in line    +-----------------+                 v fill
-//!      +--- FIFO of queues <-------+      ^ demand     +-------------------+
-//!                                         +------------| tags, WQEs: slots |<-- wanted {queue, index}
-//!                                                      +-------------------+--> received
+//!  need     --+              | fetched, limit  |--> grants --> fetch <-- read data
+//!      +-------------------->|                 |--> marks            |
+//!      |   oldest in line    +-----------------+       v             v fill
+//!      +--- FIFO of queues <-------+      ^ demand   ahead     +-------------------+
+//!                                         |           ^  ^     | tags, WQEs: slots |<-- wanted {queue, index}
+//!  touch {queue, index} ----------------------------- +  +-----|                   |--> received
+//!                                                       probe  +-------------------+
 //! ```
 //!
 //! The queues are those of QPs and the shared ones. WQE `index` of queue `q` has one slot: in groups of [`SPREAD`], group `q + apart *
-//! (index / SPREAD)` modulo the groups, so that one queue alone may use them all, a few neighbours do not meet, and many have a group each. A doorbell brings the first few
-//! on the card; a WQE that is used brings those behind it: the more, the fewer others are used in between. A WQE whose slot another has taken meanwhile is read again: that is slow, and nothing else. It is in host memory
-//! until it completes.
+//! (index / SPREAD)` modulo the groups, so that one queue alone may use them all, a few neighbours do not meet, and many have a group each. A WQE
+//! whose slot another has taken meanwhile is read again. It is in host memory until it completes.
+//!
+//! Who takes messages tells of each when it comes (`touch`), and wants its WQE when it is placed; in between lies a queue that is as long as the
+//! host's latency. [`ahead`] knows what has been asked for; what has not is read, with those behind it: a batch, and where few queues are in use
+//! [`DISTANCES`] farther, so that messages do not wait at all. How many are in use is counted: those that needed something in
+//! the last [`EPOCH`] needs. A doorbell brings the first few WQEs of a queue.
 //!
 //! A WQE that is wanted is there 2 cycles later if its slot has it, and one can be wanted every 2 cycles. If not, it is waited
-//! for while reads are under way; then it is asked for, and those who want another wait behind: at most the host's latency
-//! for a read under way and one more. What the QP has not posted, or no longer, comes as void.
+//! for where it has been asked for, and asked for where it has not. Where another takes its slot before it has been seen, that shows when no read
+//! is under way any more, or after [`PATIENCE`] cycles, in which nothing else is read from then on; so nobody waits for ever. What the
+//! QP has not posted, or no longer, comes as void.
+//!
+//! One event or read in 4 cycles, of up to `fetch_batch` units. Messages with a WQE of 64 bytes: one in 3 cycles, at 1 us of host latency, of one
+//! queue or of many, in bursts or in turns.
 //!
 //! The queue of a QP that goes to RESET begins another life; the number of the life in which a WQE was asked for is in its slot's
 //! tag, and when the numbers have been used up all slots are cleared. No read is under way for as many lives. So does a shared
@@ -30,12 +39,18 @@
 //!
 //! Reset: slots and rows are cleared, one a cycle; what comes meanwhile waits.
 
+mod ahead;
+
+pub use ahead::Touch;
+
 use crate::config::RnicConfig;
 use crate::context::{errors, resets};
 use crate::host::SrqEntry;
 use crate::requester::{fetch, least, wqe_places, Grant, Ring};
+use crate::responder::check::AHEAD;
 use crate::responder::flush::Event;
 use crate::responder::queues::Queues;
+use crate::responder::receive::ahead::{ahead, Life, Mark, Probe, UNIT_BITS};
 use crate::stream::{deep_fifo, fifo, forward, row_of};
 use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -117,17 +132,25 @@ const MAX_STRIDE: u32 = 2;
 /// Lives of a QP before all slots are cleared.
 const LIFE_BITS: u32 = 6;
 
-/// Bits of the count of uses: where it wraps between two of a QP, too much is read ahead once.
-const GAP_BITS: u32 = 12;
+/// Needs after which the queues in use are counted anew, and the bits of such a time's number.
+const EPOCH: u32 = 256;
+const EPOCH_BITS: u32 = 4;
 
-/// WQEs that are brought on the card ahead of the one that is used, where many QPs use theirs: with it, a QP's share.
-fn least_ahead() -> u32 {
-    SPREAD - 1
+/// How far ahead of a message's WQE is read, in batches, where few queues are in use, and where some are: the first is enough for a
+/// message each 4 cycles and 1 us of host latency at 250 MHz.
+const DISTANCES: [u32; 2] = [6, 1];
+
+/// Cycles for which a WQE that has been asked for is waited for before nothing else is read.
+const PATIENCE: u32 = 2048;
+
+/// The same in units.
+fn distance_of(cfg: &RnicConfig, at: usize) -> u32 {
+    DISTANCES[at] * cfg.fetch_batch.max(SPREAD)
 }
 
-/// The same where a QP is alone: enough for a message each 4 cycles and 1 us of host latency at 250 MHz.
-fn ahead(cfg: &RnicConfig) -> u32 {
-    6 * cfg.fetch_batch
+/// Up to how many queues in use: all that they have on the card takes half of the slots.
+fn queues_of(cfg: &RnicConfig, at: usize) -> u32 {
+    (slots(cfg) / (2 * (distance_of(cfg, at) + 2 * cfg.fetch_batch))).max(1)
 }
 
 /// Groups between those of a QP's successive blocks of WQEs: past those of all QPs, or of the neighbours.
@@ -140,9 +163,24 @@ fn apart(cfg: &RnicConfig) -> u32 {
     }
 }
 
-/// Slots of the cache.
+/// Slots of the cache: twice what may be looked for at once, or more.
 pub fn slots(cfg: &RnicConfig) -> u32 {
-    (SPREAD * cfg.qps).max((2 * ahead(cfg)).next_power_of_two()).min(32768)
+    (SPREAD * cfg.qps).max((2 * distance_of(cfg, 0)).next_power_of_two()).clamp(2 * AHEAD, 32768)
+}
+
+/// The group of slots that a queue's unit has.
+fn group_of(cfg: &RnicConfig, queue: Sig, unit: Sig) -> Sig {
+    let spread = clog2(u64::from(SPREAD));
+    let group = clog2(u64::from(slots(cfg))) - spread;
+    let fit = |s: Sig| s.zext(s.width().max(group)).trunc(group);
+    let block = fit(unit.slice(spread, UNIT_BITS - spread));
+    let times = |power: u32| match power {
+        0 => block,
+        _ => fit(cat(&[lit(power, 0), block])),
+    };
+    let factor = (0..group).filter(|power| apart(cfg) >> power & 1 == 1).map(times);
+    let apart = factor.reduce(|a, b| a + b).expect("blocks lie apart");
+    fit(queue) + apart
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -159,7 +197,10 @@ enum Look {
     Idle,
     /// Tag and WQE of the slot are known.
     Compare,
-    /// The slot has another; it is looked at again when no fill comes.
+    /// The slot has another: has it been asked for?
+    Probe,
+    Probed,
+    /// It is on its way, and looked at again when no fill comes.
     Wait,
     /// It is asked for.
     Ask,
@@ -174,14 +215,20 @@ struct Row {
     fetched: Sig,
     /// Index up to which reads go ahead.
     limit: Sig,
-    /// Count of all uses when one of its WQEs was used last.
-    used: Sig,
+    /// When one of its WQEs was needed last.
+    epoch: Sig,
     queued: Sig,
 }
 
 impl Row {
     fn of() -> Self {
-        Row { producer: bits(16), fetched: bits(16), limit: bits(16), used: bits(GAP_BITS), queued: bits(1) }
+        Row {
+            producer: bits(16),
+            fetched: bits(16),
+            limit: bits(16),
+            epoch: bits(EPOCH_BITS),
+            queued: bits(1),
+        }
     }
 }
 
@@ -210,37 +257,31 @@ struct Slot {
     error: Sig,
 }
 
-/// The cache. `shared`: a shared queue begins, or ends.
+/// The cache. `shared`: a shared queue begins, or ends; `touches`: messages have come.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn receive(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
     shared: TableWrite<SrqEntry>,
     doorbell: Stream<RqDoorbell>,
+    touches: Stream<Touch>,
     wanted: Stream<Wanted>,
     data: Stream<DmaReadData>,
 ) -> Receives {
     let (qp_bits, rq_bits) = (cfg.qp_bits(), cfg.rq_bits());
     m.discard(&shared.entry);
     let slot_bits = clog2(u64::from(slots(cfg)));
-    let slot_of = |queue: Sig, index: Sig, part: Sig, stride: Sig| {
-        let unit = index.zext(18).shl_by(stride) | part.zext(18);
-        let spread = clog2(u64::from(SPREAD));
-        let group = slot_bits - spread;
-        let fit = |s: Sig| s.zext(s.width().max(group)).trunc(group);
-        let block = fit(unit.slice(spread, 18 - spread));
-        let times = |power: u32| match power {
-            0 => block,
-            _ => fit(cat(&[lit(power, 0), block])),
-        };
-        let factor = (0..slot_bits).filter(|power| apart(cfg) >> power & 1 == 1).map(times);
-        let apart = factor.reduce(|a, b| a + b).expect("blocks lie apart");
-        cat(&[unit.trunc(spread), fit(queue) + apart])
-    };
+    let spread = clog2(u64::from(SPREAD));
+    let unit_of =
+        |index: Sig, part: Sig, stride: Sig| index.zext(UNIT_BITS).shl_by(stride) | part.zext(UNIT_BITS);
+    let slot_of = |queue: Sig, unit: Sig| cat(&[unit.trunc(spread), group_of(cfg, queue, unit)]);
     let state = m.fsm("state", State::Sweep);
     let look = m.fsm("look", Look::Idle);
-    let (sweeping, idle) = (state.is(State::Sweep), state.is(State::Idle));
+    // The marks of a read are made before the next one.
+    let marking = m.wire("marking", 1);
+    let (sweeping, idle) = (state.is(State::Sweep), state.is(State::Idle) & !marking);
     let (grant, grants) = m.later("grant", &Grant { qp: bits(rq_bits), ..Grant::of(cfg) });
     let ends_read = m.wire("ends_read", 1);
     let fill = forward(&m.label("fill"), fetch(m, cfg, grant, data));
@@ -278,7 +319,7 @@ pub fn receive(
     // Marks on their way: there is a place for each among the grants.
     let marked = m.reg("marked", 6).reset(0);
 
-    // The slots: fills write, who wants one reads, never in one cycle.
+    // The slots: fills write, who wants one reads; what comes in the same cycle is seen when it is looked at again.
     let sweep = m.reg("sweep", slot_bits).reset(0);
     let tag_shape =
         Tag { valid: bits(1), queue: bits(rq_bits), index: bits(16), part: bits(2), life: bits(LIFE_BITS) };
@@ -291,7 +332,7 @@ pub fn receive(
     let marks = fill.fire() & fill.start;
     m.set(&marked, marked + gone.fire().zext(6) - marks.zext(6));
     let fill_part = fill.part.trunc(2);
-    let fill_slot = slot_of(fill.qp, fill.index, fill_part, under_way.stride);
+    let fill_slot = slot_of(fill.qp, unit_of(fill.index, fill_part, under_way.stride));
     m.drive(&ends_read, fills & fill.ends & fill.index.eq(under_way.last));
     under_way.accept(ends_read);
     m.assert(!fills | under_way.valid, "what is read has been asked for");
@@ -306,9 +347,8 @@ pub fn receive(
 
     // Who wants one.
     let sought = m.reg_of("sought", &wanted.payload);
-    let quiet = !fills & !clearing;
-    let begins = look.is(Look::Idle) & wanted.valid & quiet;
-    let again = look.is(Look::Wait) & quiet;
+    let begins = look.is(Look::Idle) & wanted.valid & !clearing;
+    let again = look.is(Look::Wait) & !clearing;
     wanted.accept(begins);
     m.when(begins, |m| m.set_all(&sought, &wanted.payload));
     let at = m.mux(look.is(Look::Idle), &wanted.payload, &sought);
@@ -316,9 +356,12 @@ pub fn receive(
     let strides = Queues::new(m, cfg, "strides", &bits(2), Style::Distributed);
     strides.own.write(given.enable, given.index, &given.entry.rq_stride);
     strides.shared.write(shared.enable, shared.index, &shared.entry.stride);
-    let slot = slot_of(at.queue, at.index, at.part, strides.read_now(m, at.queue));
-    let found_tag = tags.read(m, begins | again, slot, Collision::Never);
-    let found = store.read(m, begins | again, slot, Collision::Never);
+    let unit = unit_of(at.index, at.part, strides.read_now(m, at.queue));
+    let sought_unit = m.reg("sought_unit", UNIT_BITS).no_reset();
+    m.when(begins, |m| m.set(&sought_unit, unit));
+    let slot = slot_of(at.queue, unit);
+    let found_tag = tags.read(m, begins | again, slot, Collision::Old);
+    let found = store.read(m, begins | again, slot, Collision::Old);
     let life = m.reg("life", LIFE_BITS).no_reset();
     m.when(begins | again, |m| m.set(&life, lives.read_now(m, at.queue)));
     let same =
@@ -337,19 +380,64 @@ pub fn receive(
     });
     m.set(&offered, received.valid & !received.fire());
     m.when(received.fire(), |m| m.set(&look, Look::Idle));
-    m.when(compares & !answers, |m| m.set(&look, Look::Wait));
+    // The first look that finds it missing asks whether it is on its way; the last one when nothing is.
+    let first_look = m.reg("first_look", 1).reset(0);
+    let patience = m.reg("patience", clog2(u64::from(PATIENCE)) + 1).reset(0);
+    let asks_whether = look.is_any(&[Look::Probe, Look::Probed]);
+    let waiting = (patience.msb() & !asks_whether).named("waiting");
+    m.when(begins, |m| m.set(&patience, 0))
+        .otherwise_when(!patience.msb() & !look.is(Look::Idle), |m| m.set(&patience, patience + 1));
+    m.when(begins, |m| m.set(&first_look, 1));
+    let misses = compares & !answers;
+    m.when(misses, |m| m.set(&look, Look::Wait));
     m.when(again, |m| m.set(&look, Look::Compare));
-    let waiting = look.is_any(&[Look::Wait, Look::Ask, Look::Asked]) | (compares & !answers);
-    m.when(compares & !answers & none_under_way & idle, |m| m.set(&look, Look::Ask));
+    m.when(misses & none_under_way & idle, |m| m.set(&look, Look::Ask));
+    m.when(misses & first_look, |m| {
+        m.set(&look, Look::Probe);
+        m.set(&first_look, 0);
+    });
+    let probe = Probe { queue: sought.queue, unit: sought_unit };
+    let probe = Stream::new(m, "probe", look.is(Look::Probe), probe);
+    m.when(probe.fire(), |m| m.set(&look, Look::Probed));
     let found_void = m.wire("found_void", 1);
-    m.when(look.is(Look::Asked) & (fills | found_void), |m| {
+    let asked = m.wire("asked", 1);
+    m.when(look.is(Look::Asked) & (asked | found_void), |m| {
         m.set(&look, Look::Wait);
         m.set(&void, found_void);
     });
-    // What was used is told when it is taken. It only helps to guess ahead: one that finds no room is not missed.
-    let used = Stream::new(m, "used", received.fire() & hit, sought.clone());
-    m.discard(&used.ready);
-    let used = fifo(&m.label("used"), 4, used);
+
+    // What has been asked for.
+    let mark_shape = Mark {
+        valid: bits(1),
+        queue: bits(rq_bits),
+        first: bits(UNIT_BITS),
+        last: bits(UNIT_BITS),
+        life: bits(LIFE_BITS),
+    };
+    let now_read = m.wire_of("now_read", &mark_shape);
+    let new_life =
+        m.wire_of("new_life", &Life { valid: bits(1), queue: bits(rq_bits), life: bits(LIFE_BITS) });
+    let plans = m.wire("plans", 1);
+    let far = |at: usize| distance_of(cfg, at);
+    let distance = m.reg("distance", clog2(u64::from(far(0))) + 1).reset(far(0));
+    let touched = ahead(
+        m,
+        cfg,
+        ahead::Input {
+            touches,
+            probes: probe,
+            mark: now_read.clone(),
+            life: new_life.clone(),
+            distance,
+            plans,
+            clear: sweep.slice(spread, slot_bits - spread),
+            cleared: clearing,
+        },
+    );
+    let needs = touched.needs;
+    m.drive(&marking, touched.marking);
+    m.when(touched.answers, |m| m.set(&look, Look::Ask));
+    m.when(touched.answers & touched.there, |m| m.set(&look, Look::Wait));
 
     // One event or the oldest in line; what it is stays for the three cycles that follow.
     let (line, back) = m.later("line", &bits(rq_bits));
@@ -361,22 +449,23 @@ pub fn receive(
     let is_error = idle & !is_demand & !resets.valid & !is_gone & errors.valid;
     let free = idle & !is_demand & !is_reset & !is_gone & !is_error;
     let lines_turn = m.reg("lines_turn", 1).reset(0);
-    let any_event = used.valid | doorbell.valid;
+    let any_event = needs.valid | doorbell.valid;
     let is_line = free & (!any_event | lines_turn) & line.valid & !waiting & !resets.valid & !gone.valid;
-    // A use is only a hint, and may be dropped; whoever rings must not wait for it.
-    let is_doorbell = free & !is_line & doorbell.valid;
-    let is_used = free & !is_line & !doorbell.valid & used.valid;
+    // Needs and doorbells take turns: neither waits for the host while the other goes on.
+    let needs_turn = m.reg("needs_turn", 1).reset(0);
+    let is_need = free & !is_line & needs.valid & (needs_turn | !doorbell.valid);
+    let is_doorbell = free & !is_line & !is_need & doorbell.valid;
+    m.when(is_need, |m| m.set(&needs_turn, 0)).otherwise_when(is_doorbell, |m| m.set(&needs_turn, 1));
     resets.accept(is_reset);
     gone.accept(is_gone);
     errors.accept(is_error);
-    used.accept(is_used);
     doorbell.accept(is_doorbell);
     line.accept(is_line);
     let mut chosen = line.payload;
     let of_shared = |srq: Sig| cat(&[srq.zext(rq_bits - 1), lit(1, 1)]);
     for (yes, queue) in [
         (is_doorbell, doorbell.queue),
-        (is_used, used.queue),
+        (is_need, needs.queue),
         (is_error, errors.payload.zext(rq_bits)),
         (is_gone, of_shared(gone.payload)),
         (is_reset, resets.payload.zext(rq_bits)),
@@ -384,21 +473,22 @@ pub fn receive(
     ] {
         chosen = m.mux(yes, &queue, &chosen);
     }
-    let starts = is_demand | is_reset | is_gone | is_error | is_line | is_used | is_doorbell;
+    let starts = is_demand | is_reset | is_gone | is_error | is_line | is_need | is_doorbell;
     let number = m.reg("queue", rq_bits).reset(0);
     let index = m.reg("index", 16).no_reset();
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_demand, kind_reset, kind_line) = (kind("demand"), kind("reset"), kind("line"));
-    let (kind_used, kind_doorbell, kind_error) = (kind("used"), kind("doorbell"), kind("error"));
-    let kind_gone = kind("gone");
+    let (kind_need, kind_doorbell, kind_error) = (kind("need"), kind("doorbell"), kind("error"));
+    let (kind_gone, kind_exact) = (kind("gone"), kind("exact"));
     m.when(starts, |m| {
         m.set(&number, chosen);
-        m.set(&index, m.mux(is_demand, &sought.index, &m.mux(is_used, &used.index, &doorbell.producer)));
+        m.set(&index, m.mux(is_demand, &sought.index, &m.mux(is_need, &needs.index, &doorbell.producer)));
         m.set(&kind_demand, is_demand);
         m.set(&kind_reset, is_reset | is_gone);
         m.set(&kind_gone, is_gone);
         m.set(&kind_line, is_line);
-        m.set(&kind_used, is_used);
+        m.set(&kind_need, is_need);
+        m.set(&kind_exact, is_demand | (is_need & needs.exact));
         m.set(&kind_doorbell, is_doorbell);
         m.set(&kind_error, is_error);
         m.set(&lines_turn, !is_line);
@@ -427,46 +517,37 @@ pub fn receive(
     let exists = exist.read_now(number.trunc(cfg.srq_bits()));
     let lives_now = m.mux(number.msb(), &exists, &qp_state.ne(QpState::Reset.code()));
 
-    // The row's cycle: from where to where may be read. How far ahead of its use depends on how many others take theirs in
-    // between, for their reads hide the host's latency as well.
-    let uses = m.reg("uses", GAP_BITS).reset(0);
-    m.when(is_used, |m| m.set(&uses, uses + 1));
-    let gap = uses - row.used;
-    let mut reach = lit(16, least_ahead());
-    for (limit, places) in
-        [(64, 6), (16, ahead(cfg) / 8 + 2), (8, ahead(cfg) / 4 + 2), (4, ahead(cfg) / 2 + 2)]
-    {
-        reach = m.mux(gap.lt(limit), &lit(16, places), &reach);
-    }
-    reach = m.mux(gap.lt(2), &lit(16, ahead(cfg)), &reach);
+    // The row's cycle: from where to where may be read.
     let behind = index + 1;
-    let passed = kind_used & (row.fetched - behind).bit(15);
+    let passed = kind_need & (row.fetched - behind).bit(15);
     let own = m.mux(passed, &behind, &row.fetched);
-    let begin = m.delay("begin", &m.mux(kind_demand, &index, &own));
+    let begin = m.delay("begin", &m.mux(kind_exact, &index, &own));
     let producer = m.delay("producer", &m.mux(kind_doorbell, &index, &row.producer));
-    // Places are units; each WQE has some.
+    // Places are units; each WQE has some. What is looked for ahead of a WQE ends with its group.
     let fewer = |n: Sig| {
         let wqes = n.shr_by(queue.stride);
         wqes | wqes.eq(0).zext(n.width())
     };
-    let wished = m.delay("wished", &(index + 1 + fewer(reach)));
+    let reach = distance + (SPREAD - 1);
+    let wished = m.delay("wished", &(index + 1 + fewer(reach).zext(16)));
     let batch = m.delay("batch", &fewer(lit(7, cfg.fetch_batch)));
     let bounds = m.delay("bounds", &queue.bounds());
+    // Where many queues are in use, each has its share of the slots.
+    let many = distance.eq(0);
+    let share = fewer(m.mux(many, &lit(7, SPREAD.min(cfg.fetch_batch)), &lit(7, cfg.fetch_batch)));
+    let share = m.delay("share", &share);
     let at_row = state.is(State::Row);
     m.when(at_row, |m| m.set(&state, State::Plan));
 
     // How much can be read at once.
     let at_plan = state.is(State::Plan);
-    let farther = kind_used & (row.limit - wished).bit(15);
+    let farther = kind_need & (row.limit - wished).bit(15);
     let until = m.mux(farther, &wished, &row.limit).named("until");
     let posted = producer - begin;
     // A queue holds up to 2^15.
     let posted_any = posted.ne(0) & posted.le(1u32 << 15);
-    let allowed = m.mux(kind_demand, &batch.zext(16), &(until - begin));
-    // One that takes many reads a few at once.
-    let alone = m.delay("alone", &gap.lt(4));
-    let few = kind_used & alone & allowed.lt(4);
-    let allowed_any = allowed.ne(0) & !allowed.bit(15) & !few;
+    let allowed = m.mux(kind_exact, &share.zext(16), &(until - begin));
+    let allowed_any = allowed.ne(0) & !allowed.bit(15);
     let piece = queue.piece_within(m, &bounds, begin, batch);
     let in_piece = piece.most.zext(16);
     let most = least(m, allowed, least(m, posted, in_piece));
@@ -478,9 +559,9 @@ pub fn receive(
     let there = m.delay("there", &(posted_any & lives_now));
     let producer_kept = m.delay("producer_kept", &producer);
     let may = m.delay("may", &(posted_any & allowed_any & lives_now));
-    // Nothing is read ahead while somebody waits.
+    // Nothing else is read where somebody has waited for long.
     let room = m.wire("room", 1);
-    let reader = kind_line | kind_used | kind_doorbell;
+    let reader = kind_line | kind_need | kind_doorbell;
     let can = m.delay("can", &(room & (kind_demand | (reader & !waiting))));
     m.when(at_plan, |m| m.set(&state, State::Act));
 
@@ -489,6 +570,10 @@ pub fn receive(
     m.when(done, |m| m.set(&state, State::Idle));
     let reads = done & can & may;
     m.drive(&found_void, done & kind_demand & !there);
+    m.drive(&asked, done & kind_demand & there & reads);
+    // A need that finds no room stands.
+    needs.accept(done & kind_need & (reads | !kind_exact | !there));
+    m.drive(&plans, !idle & (kind_need | kind_demand));
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), units]) });
     let mark = done & kind_gone;
@@ -501,24 +586,49 @@ pub fn receive(
     m.assert(!reads | read.ready, "a read finds the room that it was planned with");
     m.assert(!granted.valid | granted.ready, "so does a mark");
     let read = fifo(&m.label("read"), 4, read);
-    grants.connect(fifo(&m.label("grant"), 16, granted));
     let last = from + count.zext(16) - 1;
-    let reading = Stream::new(
-        m,
-        "reading",
-        reads,
-        UnderWay { life: lives.read_now(m, number), last, stride: queue.stride },
+    grants.connect(fifo(&m.label("grant"), 32, granted));
+    let life_now = lives.read_now(m, number);
+    let unit = |index: Sig| unit_of(index, lit(2, 0), queue.stride);
+    // What goes on in the middle of a group has asked for its beginning before.
+    let first_unit =
+        m.mux(kind_exact, &unit(from), &cat(&[lit(spread, 0), unit(from).slice(spread, UNIT_BITS - spread)]));
+    let last_unit = unit(last) | (lit(UNIT_BITS, 1).shl_by(queue.stride) - 1);
+    m.set_all(
+        &now_read,
+        &Mark { valid: reads, queue: number, first: first_unit, last: last_unit, life: life_now },
     );
+    let reading = Stream::new(m, "reading", reads, UnderWay { life: life_now, last, stride: queue.stride });
     m.assert(!reading.valid | reading.ready, "there is a place for each grant and one more");
-    goes_under_way.connect(fifo(&m.label("under_way"), 32, reading));
+    goes_under_way.connect(fifo(&m.label("under_way"), 64, reading));
     let taken = reads.then(units.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));
     m.set(&places, places - taken + fills.zext(places_bits));
+
+    // How many queues are in use.
+    let epoch = m.reg("epoch", EPOCH_BITS).reset(0);
+    let needed = m.reg("needed", clog2(u64::from(EPOCH))).reset(0);
+    let in_use = m.reg("in_use", clog2(u64::from(queues_of(cfg, 1)) + 2)).reset(0);
+    let is_new = done & kind_need & row.epoch.ne(epoch);
+    let full = in_use.gt(queues_of(cfg, 1));
+    m.when(done & kind_need, |m| m.set(&needed, needed + 1));
+    m.when(is_new & !full, |m| m.set(&in_use, in_use + 1));
+    // More of them count at once, fewer when the time is over.
+    let ends_epoch = needed.all() & done & kind_need;
+    let few = in_use.le(queues_of(cfg, 0));
+    let at_most = |at: usize| lit(distance.width(), far(at));
+    m.when(ends_epoch, |m| {
+        m.set(&epoch, epoch + 1);
+        m.set(&in_use, 0);
+        m.set(&distance, m.mux(few, &at_most(0), &at_most(1)));
+    })
+    .otherwise_when(!few & distance.gt(far(1)), |m| m.set(&distance, at_most(1)));
+    m.when(full, |m| m.set(&distance, 0));
 
     // What the row becomes.
     m.set_all(&next, &row);
     // A doorbell that comes behind the reset of its QP is of its former life.
     m.set(&next.producer, m.mux(kind_doorbell & !lives_now, &row.producer, &producer_kept));
-    m.when(kind_used, |m| m.set(&next.used, uses));
+    m.when(kind_need, |m| m.set(&next.epoch, epoch));
     m.when(reader, |m| {
         m.set(&next.fetched, m.mux(reads, &(from + count.zext(16)), &from));
         m.set(&next.limit, limit);
@@ -546,9 +656,11 @@ pub fn receive(
     back.connect(deep_fifo(&m.label("line"), (cfg.qps + cfg.srqs).next_power_of_two(), entering));
 
     // Another life; when the numbers are used up, no slot may have one of them.
-    let life = lives.read_now(m, number);
-    lives.write((done & kind_reset) | sweeping, number, &m.mux(sweeping, &lit(LIFE_BITS, 0), &(life + 1)));
-    m.when(done & kind_reset & life.all(), |m| m.set(&clearing, 1));
+    let begins_life = (done & kind_reset) | sweeping;
+    let next_life = m.mux(sweeping, &lit(LIFE_BITS, 0), &(life_now + 1));
+    lives.write(begins_life, number, &next_life);
+    m.set_all(&new_life, &Life { valid: begins_life, queue: number, life: next_life });
+    m.when(done & kind_reset & life_now.all(), |m| m.set(&clearing, 1));
 
     let posted = TableWrite {
         enable: (done & (kind_doorbell | kind_reset)) | sweeping,

@@ -11,7 +11,11 @@
 //!
 //! A SEND's bytes fill the SGEs in their order; the cursor says where the next packet of the message goes on. An SGE of no
 //! bytes is passed over. Where the SGEs end before the packet does, nothing of it will be written: the receive is too small
-//! (IBTA volume 1, 9.7.4.1.6). Of a packet of UC or UD `check` is told whether that is so, in the cycle behind the walk.
+//! (IBTA volume 1, 9.7.4.1.6). Of a packet of UC or UD that is one from a shared queue `check` is told whether that is so, in the cycle behind the walk.
+//!
+//! From the QP's own queue, the receive of such a message is for the next one, and the rest of the message is as short of room. What `check` has let pass
+//! meanwhile counts it as used: so `lags` has how many indices it is ahead, until its row is mended and `Mend` comes by. While there are any, all
+//! of UC and UD that has a receive is looked up there, 2 cycles more.
 //!
 //! A WRITE costs one cycle, a SEND 3 for its first SGE where the WQE is on the card, one more in the middle of a message,
 //! and 2 for each further SGE. The cursor counts only within a message, so that no start has to clear it. The longest path is
@@ -21,9 +25,11 @@
 
 use crate::config::RnicConfig;
 use crate::fields::field;
-use crate::responder::order::{Class, Judged, Order, Run, Walk};
+use crate::responder::check::AHEAD;
+use crate::responder::order::{Class, Facts, Judged, Order, Run, Walk};
 use crate::responder::receive::{Received, Wanted};
 use crate::responder::reply::Kind;
+use crate::stream::deep_fifo;
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::recv_wqe::{self, SGES_PER_UNIT};
 use ferrowire_spec::queue::Access;
@@ -37,6 +43,10 @@ pub struct Walked {
     pub runs: Stream<Run>,
     /// What became of a SEND for which `check` waits.
     pub judged: Judged,
+    /// QPs of which a receive was not used after all.
+    pub mends: Stream<Sig>,
+    /// A SEND of UC or UD from a QP's own queue has none to mend.
+    pub settled: Sig,
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -49,6 +59,10 @@ enum State {
     /// An SGE has been used in part before.
     Enter,
     Judge,
+    /// Nothing to walk, but the index has been looked up.
+    Straight,
+    /// A row of `check` has been mended.
+    Mend,
 }
 
 /// How far a message has come.
@@ -56,7 +70,18 @@ enum State {
 struct Cursor {
     sge: Sig,
     offset: Sig,
+    /// Its receive was too small.
+    short: Sig,
 }
+
+impl Cursor {
+    fn of() -> Self {
+        Cursor { sge: bits(4), offset: bits(32), short: bits(1) }
+    }
+}
+
+/// Indices that `check` may be ahead: as many as packets are between here and there, and their mends.
+const LAG_BITS: u32 = 9;
 
 #[derive(Clone, Bundle)]
 struct Element {
@@ -86,22 +111,39 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let executes = Class::Execute.is(facts.class);
     let scatters = executes & facts.send & facts.bytes.ne(0);
 
-    let cursors = m.mem("cursors", cfg.qps, &Cursor { sge: bits(4), offset: bits(32) });
-    let cursors = cursors.style(Style::Block).build();
-    let (leaves, cursor) =
-        (m.wire("leaves", 1), m.wire_of("cursor", &Cursor { sge: bits(4), offset: bits(32) }));
+    let cursors = m.mem("cursors", cfg.qps, &Cursor::of()).style(Style::Block).build();
+    let (leaves, cursor) = (m.wire("leaves", 1), m.wire_of("cursor", &Cursor::of()));
     cursors.write(leaves, facts.qp, &cursor);
     let enters = idle & orders.valid & scatters;
-    let stored = cursors.read(m, enters & !orders.begins, facts.qp, Collision::Never);
+    let first = facts.begins;
+    let stored = cursors.read(m, enters & !first, facts.qp, Collision::Never);
+
+    // Indices of a QP's own queue that `check` is ahead, for what was not used after all.
+    let lags = m.mem("lags", cfg.qps, &bits(LAG_BITS)).style(Style::Block).build();
+    let all_lags = m.reg("all_lags", LAG_BITS).reset(0);
+    let own = facts.quiet & facts.holds & !facts.shared & executes;
+    let lagging = own & all_lags.ne(0);
+    let mends_row = idle & orders.valid & Class::Mend.is(facts.class);
+    let (lag_write, next_lag) = (m.wire("lag_write", 1), m.wire("next_lag", LAG_BITS));
+    lags.write(lag_write, facts.qp, &next_lag);
+    let known_lag = lags.read(m, idle & orders.valid & (lagging | mends_row), facts.qp, Collision::Never);
+    let lag = m.reg("lag", LAG_BITS).no_reset();
+    let index = m.reg("index", 16).no_reset();
+    m.when(idle, |m| {
+        m.set(&lag, 0);
+        m.set(&index, facts.index);
+    });
     let sge = m.reg("sge", 4).no_reset();
     let offset = m.reg("offset", 32).no_reset();
     let rest = m.reg("rest", 13).no_reset();
     // The WQE of a message that begins is asked for at once, another when the cursor is known or the next unit begins.
     let asks = m.reg("asks", 1).reset(0);
     let part = m.mux(idle, &lit(2, 0), &sge.slice(2, 2));
-    let wants = (enters & orders.begins) | asks;
-    let wanted = Stream::new(m, "wanted", wants, Wanted { queue: orders.queue, index: facts.index, part });
-    let begins = enters & orders.begins & wanted.ready;
+    let at_once = enters & first & !lagging;
+    let wants = at_once | asks;
+    let wanted_index = m.mux(idle, &facts.index, &index);
+    let wanted = Stream::new(m, "wanted", wants, Wanted { queue: orders.queue, index: wanted_index, part });
+    let begins = at_once & wanted.ready;
     m.when(wanted.fire(), |m| m.set(&asks, 0));
     m.when(begins, |m| {
         m.set(&sge, 0);
@@ -109,22 +151,44 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
         m.set(&rest, facts.bytes);
         m.set(&state, State::Unit);
     });
-    m.when(enters & !orders.begins, |m| {
+    // In the middle of a message that has been too long already, nothing is looked for.
+    let too_long = m.reg("too_long", 1).reset(0);
+    let looked_up = m.reg("looked_up", 1).reset(0);
+    m.when(idle, |m| {
+        m.set(&too_long, 0);
+        m.set(&looked_up, lagging);
+    });
+    m.when(idle & orders.valid & ((enters & !first) | lagging), |m| {
         m.set(&rest, facts.bytes);
         m.set(&state, State::Cursor);
     });
     m.when(state.is(State::Cursor), |m| {
-        m.set(&sge, stored.sge);
-        m.set(&offset, stored.offset);
+        m.set(&sge, m.mux(first, &lit(4, 0), &stored.sge));
+        m.set(&offset, m.mux(first, &lit(32, 0), &stored.offset));
+        m.when(looked_up, |m| {
+            m.set(&lag, known_lag);
+            m.set(&index, facts.index - known_lag.zext(16));
+        });
         m.set(&asks, 1);
         m.set(&state, State::Unit);
+        m.when(!scatters, |m| {
+            m.set(&asks, 0);
+            m.set(&state, State::Straight);
+        })
+        .otherwise_when(facts.quiet & !first & stored.short, |m| {
+            m.set(&asks, 0);
+            m.set(&too_long, 1);
+            m.set(&state, State::Judge);
+        });
     });
+    let at_mend = state.is(State::Mend);
+    m.when(mends_row, |m| m.set(&state, State::Mend)).otherwise_when(at_mend, |m| m.set(&state, State::Idle));
 
     // The unit stays where it is until the walk is through with it.
     let at_unit = state.is(State::Unit) & !asks & received.valid;
     let chosen = m.select(sge.trunc(2), &elements(received.unit));
     let element = m.reg_of("element", &chosen);
-    let bad = received.error | received.void;
+    let bad = (received.error | received.void) & !too_long;
     m.when(at_unit, |m| {
         m.set_all(&element, &chosen);
         m.when(offset.eq(0), |m| m.set(&state, State::Judge)).otherwise(|m| m.set(&state, State::Enter));
@@ -140,15 +204,19 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let enough = element.len.ge(rest.zext(32)).named("enough");
     let empty = element.len.eq(0);
     let last_sge = sge.eq(lit(4, 4).shl_by(orders.stride) - 1);
-    let short = !enough & last_sge;
+    let short = (!enough & last_sge) | too_long;
+    let enough = enough & !too_long;
     let ends = enough | short | bad;
     let walk = m.wire("outcome", 2);
     m.set(&walk, Walk::Whole.code());
-    m.when(received.void, |m| m.set(&walk, Walk::Gone.code()))
-        .otherwise_when(received.error, |m| m.set(&walk, Walk::Unread.code()))
+    m.when(received.void & bad, |m| m.set(&walk, Walk::Gone.code()))
+        .otherwise_when(received.error & bad, |m| m.set(&walk, Walk::Unread.code()))
         .otherwise_when(short, |m| m.set(&walk, Walk::Short.code()));
     let all = m.mux(enough, &rest, &element.len.trunc(13));
-    let straight = idle & orders.valid & !scatters;
+    let plain = state.is_any(&[State::Idle, State::Straight]);
+    let straight = orders.valid
+        & !scatters
+        & ((idle & !lagging & !Class::Mend.is(facts.class)) | state.is(State::Straight));
     let local = lit(8, Access::LocalWrite as u32);
     // Of a READ or an atomic only the right is asked for: a piece that nobody writes.
     let replies = facts.kind.ne(0);
@@ -159,26 +227,27 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
         [Access::RemoteWrite, Access::RemoteRead, Access::RemoteAtomic].map(|a| lit(8, u32::from(a.code())));
     let remote = m.select(facts.kind, &[write, read, atomic, write]);
     let run = Run {
-        facts: facts.clone(),
-        va: m.mux(idle, &orders.va, &element.addr),
-        key: m.mux(idle, &orders.rkey, &element.key),
+        facts: Facts { index: m.mux(idle, &facts.index, &index), ..facts.clone() },
+        va: m.mux(plain, &orders.va, &element.addr),
+        key: m.mux(plain, &orders.rkey, &element.key),
         pd: orders.pd,
-        access: m.mux(idle, &remote, &local),
-        left: m.mux(idle, &orders.total, &element.len),
-        bytes: m.mux(idle, &straight_bytes, &m.mux(bad, &lit(13, 0), &all)),
-        last: idle | ends,
-        walk: m.mux(idle, &lit(2, Walk::Whole.code()), &walk),
+        access: m.mux(plain, &remote, &local),
+        left: m.mux(plain, &orders.total, &element.len),
+        bytes: m.mux(plain, &straight_bytes, &m.mux(bad | too_long, &lit(13, 0), &all)),
+        last: plain | ends,
+        walk: m.mux(plain, &lit(2, Walk::Whole.code()), &walk),
     };
     let passes = at_judge & empty & !ends;
     let run = Stream::new(m, "run", straight | (at_judge & !passes), run);
-    let judged = (run.fire() & !idle) | passes;
+    let judged = (run.fire() & !plain) | passes;
     let done = judged & ends;
-    orders.accept(done | (straight & run.ready));
+    orders.accept(done | (straight & run.ready) | at_mend);
+    m.when(state.is(State::Straight) & run.ready, |m| m.set(&state, State::Idle));
 
     // The next SGE, in this unit or the next one.
     let next_sge = sge + 1;
     let turns = sge.trunc(2).all();
-    received.accept(judged & (ends | turns));
+    received.accept(judged & !too_long & (ends | turns));
     m.when(judged, |m| {
         m.set(&rest, rest - all);
         m.set(&sge, next_sge);
@@ -189,9 +258,22 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
         });
     });
     // How far the message has come within the SGE, for the next packet.
-    m.set_all(&cursor, &Cursor { sge, offset: offset + rest.zext(32) });
-    m.drive(&leaves, done & enough);
-    let refused = !idle & Walk::Short.is(walk);
+    m.set_all(&cursor, &Cursor { sge, offset: offset + rest.zext(32), short });
+    m.drive(&leaves, done & (enough | short));
+    let refused = at_judge & short & !bad;
+
+    // A receive that is not used after all.
+    let unused = done & refused & own & facts.ends;
+    let mend = Stream::new(m, "mend", unused, facts.qp);
+    m.assert(!unused | mend.ready, "there is a place for each packet that is on its way here");
+    let mends = deep_fifo(&m.label("mends"), 2 * AHEAD, mend);
+    let settled = m.delay("settled", &(orders.fire() & own & facts.send & !unused));
+    let starts = orders.fire() & Class::Start.is(facts.class);
+    let one_more = m.mux(unused, &(lag + 1), &(known_lag - 1));
+    m.drive(&next_lag, m.mux(starts, &lit(LAG_BITS, 0), &one_more));
+    m.drive(&lag_write, unused | at_mend | starts);
+    m.set(&all_lags, all_lags + unused.zext(LAG_BITS) - at_mend.zext(LAG_BITS));
+    m.assert(!at_mend | known_lag.ne(0), "what is mended was ahead");
     let judged = Judged { valid: orders.fire() & facts.judged & facts.send, refused };
-    Walked { wanted, runs: run, judged: m.delay("judged", &judged) }
+    Walked { wanted, runs: run, judged: m.delay("judged", &judged), mends, settled }
 }

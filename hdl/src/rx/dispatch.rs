@@ -33,7 +33,7 @@ use ferrowire_spec::wire::opcode::{Operation, Service};
 use ferrowire_spec::wire::Opcode;
 
 /// Packets whose headers may be taken before their frame.
-const AHEAD: u32 = 32;
+const AHEAD: u32 = 128;
 
 /// Packets, sorted.
 #[derive(Interface)]
