@@ -11,8 +11,8 @@
 //!  CREATE_CQ ------------------+
 //! ```
 //!
-//! A CQE is written by 32 / `beat_bytes` beats, or by one. Completions leave in the order in which they came. One CQE
-//! takes 2 cycles, or as many as it has beats: at most 4. Latency 2 from a completion to its first beat.
+//! A CQE is written by 32 / `beat_bytes` beats, or by one. Completions leave in the order in which they came. Two CQEs
+//! take 3 cycles, or as many as they have beats: one at most 4. Latency 2 from a completion to its first beat.
 //!
 //! A marker is no completion: it is told when all that came before it has been handed to the write channel, so that what
 //! is written afterwards (the completion of the command that took a QP to RESET) comes behind.
@@ -145,7 +145,9 @@ pub fn cq(
     let looking = m.reg("looking", 1).no_reset();
     let arming = m.reg("arming", 2).no_reset();
     let looks_next = m.reg("looks_next", 1).reset(0);
-    completion.accept(!deciding & !(looks.valid & looks_next));
+    // One is taken in the cycle of a decision that waits for nothing, so that nobody waits for the write channel in that cycle.
+    let sure = m.wire("sure", 1);
+    completion.accept((!deciding | sure) & !(looks.valid & looks_next));
     looks.accept(!deciding & (looks_next | !completion.valid));
     m.when(completion.fire(), |m| {
         m.set_all(&held, &completion.payload);
@@ -161,7 +163,7 @@ pub fn cq(
     // What is held is looked at anew each cycle: consumers go on, and a CQ may be created meanwhile.
     let starts = completion.fire() | looks.fire();
     let read = starts | deciding;
-    let wanted = deciding.then(held.cq, looks.fire().then(looks.row, completion.cq));
+    let wanted = (deciding & !sure).then(held.cq, looks.fire().then(looks.row, completion.cq));
     let row_after = m.wire_of("row_after", &fresh);
     let changes = m.wire("changes", 1);
     rows.write(
@@ -200,7 +202,9 @@ pub fn cq(
     // Decide. While a CQ is created, its row has no port to be written through.
     let free = !made_valid | leaves;
     let (last_valid, last_qp) = (m.reg("last_valid", 1).reset(0), m.reg("last_qp", 24).no_reset());
-    let decide = (deciding & free & !fault_valid & !last_valid & !create.enable).named("decide");
+    let may = deciding & !fault_valid & !last_valid & !create.enable;
+    let decide = (may & free).named("decide");
+    m.drive(&sure, may & !made_valid);
     let completes = decide & !looking & !held.marker;
     let gap = row.producer - consumer;
     let fits = place.valid & !row.broken & !gap.shr_by(place.log2).any();

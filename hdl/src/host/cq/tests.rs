@@ -442,18 +442,20 @@ fn doorbells_do_not_wait_for_the_host() {
 }
 
 #[test]
-fn an_entry_takes_at_most_four_cycles() {
-    for (beat_bytes, cycles) in [(8, 4), (16, 2), (32, 2), (64, 2)] {
-        let mut bench = bench(beat_bytes);
-        let mut random = Random::new(5);
-        bench.create(1, 0x1000, 8);
-        for i in 0..64 {
-            bench.complete(1, i);
+fn two_entries_take_three_cycles_or_as_many_as_they_have_beats() {
+    for (beat_bytes, cycles) in [(8, 8), (16, 4), (32, 3), (64, 3)] {
+        for queues in [1, 3] {
+            let mut bench = bench(beat_bytes);
+            let mut random = Random::new(5);
+            (0..queues).for_each(|cq| bench.create(cq, 0x1000 * (cq + 1), 8));
+            for i in 0..64 {
+                bench.complete(i % queues, i);
+            }
+            drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 1000, 20);
+            assert_eq!(bench.sinks[0].frames_seen(), 64);
+            let taken = &bench.sources[0].cycles;
+            assert_eq!(taken[63] - taken[31], 16 * cycles, "{beat_bytes} bytes, {queues} queues");
+            assert_eq!(bench.sinks[0].cycles[0] - taken[0], 2);
         }
-        drain(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.0, 1000, 20);
-        assert_eq!(bench.sinks[0].frames_seen(), 64);
-        let taken = &bench.sources[0].cycles;
-        assert_eq!(taken[63] - taken[31], 32 * cycles);
-        assert_eq!(bench.sinks[0].cycles[0] - taken[0], 2);
     }
 }
