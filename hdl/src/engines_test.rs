@@ -39,6 +39,7 @@ fn schedule_elaborates() {
             m.stream_in("doorbell", &SqDoorbell::of(cfg)),
             m.stream_in("resume", &Resume::of(cfg)),
             m.stream_in("kick", &bits(cfg.qp_bits())),
+            m.stream_in("eased", &bits(cfg.qp_bits())),
             m.input_of("oldest", &Oldest::write_of(cfg)),
             m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
             m.input("returned", 1),
@@ -157,6 +158,7 @@ fn completer_elaborates() {
         for (i, kicks) in t.kicks.into_iter().enumerate() {
             m.stream_out(&format!("kicks{i}"), kicks);
         }
+        m.stream_out("eased", t.eased);
         m.output("reads_done", &t.reads_done);
         m.output("oldest", &t.oldest);
         m.stream_out("restarts", t.restarts);

@@ -170,6 +170,7 @@ pub fn transport(
     let (restart, restarts) = m.later("restart", &crate::requester::Restart::of(cfg));
     let (completer_kick, kicks) = m.later("completer_kick", &bits(cfg.qp_bits()));
     let (read_kick, read_kicks) = m.later("read_kick", &bits(cfg.qp_bits()));
+    let (eased, eases) = m.later("eased", &bits(cfg.qp_bits()));
     let reads_done = m.wire_of("reads_done", &reads_done_of(cfg));
     let oldest = m.wire_of("oldest", &Oldest::write_of(cfg));
     let returned = m.wire("returned", 1);
@@ -215,6 +216,7 @@ pub fn transport(
         control.doorbell,
         resume,
         kick,
+        eased,
         oldest.clone(),
         reads_done.clone(),
         returned,
@@ -344,6 +346,7 @@ pub fn transport(
     let mut tracked_kicks = tracked.kicks.into_iter();
     kicks.connect(tracked_kicks.next().expect("for room"));
     read_kicks.connect(tracked_kicks.next().expect("for READs"));
+    eases.connect(tracked.eased);
     m.set_all(&reads_done, &tracked.reads_done);
     brings.connect(tracked.runs);
     found.connect(tracked.values);

@@ -3,7 +3,7 @@
 
 use crate::config::RnicConfig;
 use crate::rx::address::gid_bits;
-use ferrowire_rtl::{bits, Bundle, Sig};
+use ferrowire_rtl::{bits, clog2, Bundle, Sig};
 
 /// What the parser knows of a frame. Numbers are in host order: bit 0 is the least significant.
 #[derive(Clone, Bundle)]
@@ -466,18 +466,39 @@ pub struct Oldest {
     pub first_psn: Sig,
     /// The oldest PSN that is not acknowledged.
     pub psn: Sig,
+    /// The peer has told how many messages it has receives for (IBTA volume 1, 9.7.7.2).
+    pub bounded: Sig,
+    /// Then: so many from the oldest one on; as many as may be under way, or more, are that number.
+    pub credits: Sig,
+    /// Counts what has been told of the QP, modulo 32.
+    pub told: Sig,
 }
+
+/// Bits of [`Oldest::told`]: more than are told of a QP while its segmenter speaks to the scheduler.
+pub const TOLD_BITS: u32 = READ_BITS;
 
 impl Oldest {
     /// The shape.
-    pub fn of() -> Self {
-        Oldest { index: bits(16), first_psn: bits(24), psn: bits(24) }
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Oldest {
+            index: bits(16),
+            first_psn: bits(24),
+            psn: bits(24),
+            bounded: bits(1),
+            credits: bits(credit_bits(cfg)),
+            told: bits(TOLD_BITS),
+        }
     }
 
     /// The completer's broadcasts.
     pub fn write_of(cfg: &RnicConfig) -> TableWrite<Self> {
-        TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: Oldest::of() }
+        TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: Oldest::of(cfg) }
     }
+}
+
+/// Bits of a number of credits, up to the messages that may be under way.
+pub fn credit_bits(cfg: &RnicConfig) -> u32 {
+    clog2(u64::from(cfg.outstanding_per_qp)) + 1
 }
 
 /// An entry of the key table.

@@ -46,6 +46,8 @@ pub struct Completer {
     pub read: Stream<DmaReadRequest>,
     /// QPs that may have room for more messages, or for READs and atomics.
     pub kicks: Vec<Stream<Sig>>,
+    /// QPs whose peer may have receives, as `oldest` tells.
+    pub eased: Stream<Sig>,
     /// READs and atomics that are done.
     pub reads_done: ReadsDone,
     /// What is oldest of a QP has moved.
@@ -128,6 +130,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         values: tracked.values,
         read: recalls.read,
         kicks: vec![tracked.kicks, settled.kicks],
+        eased: tracked.eased,
         reads_done: settled.reads_done,
         oldest: tracked.oldest,
         restarts: tracked.restarts,

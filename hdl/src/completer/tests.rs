@@ -5,6 +5,7 @@
 //! when it is counted, the end of a pause when it is seen.
 
 mod back;
+mod credits;
 mod cycles;
 mod drive;
 mod failures;
@@ -89,6 +90,9 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
         m.stream_out("recall", t.read);
         let single = |_: &Sig| ferrowire_rtl::lit(1, 1);
         m.stream_out("kick", crate::stream::arbiter(m, &single, t.kicks));
+        t.eased.accept(ferrowire_rtl::lit(1, 1));
+        m.output("eased", &m.delay("eased", &t.eased.valid));
+        m.output("eased_qp", &m.delay("eased_qp", &t.eased.payload));
         m.output("reads_done", &m.delay("reads_done", &t.reads_done));
         m.stream_out("restart", t.restarts);
         // Pulses a cycle late: they may follow from inputs of the same cycle.
@@ -132,6 +136,10 @@ struct Bench {
     kicks: usize,
     restarts: usize,
     faults: usize,
+    /// What was told last of each QP's credits: whether there is a limit, and how many are left.
+    words: Vec<(bool, u64)>,
+    /// How often each was named for that.
+    eased: Vec<u64>,
 }
 
 fn bench_of(cfg: &RnicConfig, seed: u64, stall: f64) -> Bench {
@@ -174,6 +182,8 @@ fn bench_of(cfg: &RnicConfig, seed: u64, stall: f64) -> Bench {
         kicks: 0,
         restarts: 0,
         faults: 0,
+        words: vec![(false, 0); cfg.qps as usize],
+        eased: vec![0; cfg.qps as usize],
     };
     // The model sees restarts in time.
     bench.sinks[RESTART].stall = Some(0.0);
@@ -260,6 +270,14 @@ impl Bench {
             self.freed + self.credited <= self.spent,
             "seed {seed}: a place comes back that was not taken"
         );
+        if self.sim.get("eased") == 1 {
+            self.eased[self.sim.get("eased_qp") as usize] += 1;
+        }
+        if self.sim.get("oldest_enable") == 1 {
+            let (bounded, credits) =
+                (self.sim.get("oldest_entry_bounded") == 1, self.sim.get("oldest_entry_credits"));
+            self.words[self.sim.get("oldest_index") as usize] = (bounded, credits);
+        }
         // Whatever is counted belongs to the QP whose oldest may be written.
         let q = &mut self.qps[self.sim.get("oldest_index") as usize];
         if self.sim.get("counts_timeouts") == 1 {

@@ -41,6 +41,13 @@
 //! is left, the oldest WQE ends with the cause (9.7.5.1.6, 9.7.6.1.3, 9.9.2.1). A NAK that finds no room on the way to
 //! the segmenter is lost like one on the wire.
 //!
+//! Acknowledgements tell how many messages the peer has receives for, counted from its MSN (9.7.7.2). Here they are counted from the oldest message,
+//! which is the next of that number: what ends takes one, but for binds and invalidations, which have no number, and `oldest` tells how
+//! many are left. READ responses and atomic acknowledgements count as well; a READ that the peer has begun to answer is not done here, so
+//! that it is one less than the peer means until the last response. What tells no number (code 31) lifts the limit. Only the latest
+//! counts. `eased` names the QP then, and with whatever else makes its oldest message another one: it may wait for that.
+//! A start has no limit until an acknowledgement tells one; an acknowledgement that acknowledges nothing is a ghost, and tells none.
+//!
 //! A flush takes turns with the others, some completions at a time. While `late` says that packets may be on the wire which
 //! are not known here, answers wait.
 //!
@@ -60,12 +67,13 @@ use crate::requester::{is_local, Flush, Restart};
 use crate::rx::address::gid_bits;
 use crate::rx::parse::opcode_is;
 use crate::stream::{deep_fifo, fifo, row_of};
-use crate::types::{Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite};
+use crate::types::{credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, TOLD_BITS};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::SendOpcode;
 use ferrowire_spec::wire::opcode::{Opcode, Operation, Service};
+use ferrowire_spec::wire::syndrome::{credits as credits_of, CREDIT_INVALID};
 
 /// What comes out.
 #[derive(Interface)]
@@ -80,6 +88,8 @@ pub struct Tracked {
     pub faults: Stream<Sig>,
     /// QPs that may have room for more messages.
     pub kicks: Stream<Sig>,
+    /// QPs with a limit of messages, which may have moved.
+    pub eased: Stream<Sig>,
     /// What is oldest of a QP has moved.
     pub oldest: TableWrite<Oldest>,
     /// QPs that send again, or hold.
@@ -172,6 +182,10 @@ struct Row {
     recovers: Sig,
     tries: Sig,
     rnr_tries: Sig,
+    /// As in [`Oldest`].
+    bounded: Sig,
+    credits: Sig,
+    told: Sig,
 }
 
 #[derive(Clone, Bundle)]
@@ -256,11 +270,12 @@ pub fn track(
     let is_reply = is_response | is_atomic;
     let answer_room = m.wire("answer_room", 1);
     let (kick_room, restart_room) = (m.wire("kick_room", 1), m.wire("restart_room", 1));
+    let eased_room = m.wire("eased_room", 1);
     let (work, works) = m.later("work", &bits(qp_bits));
     let others_turn = m.reg("others_turn", 1).reset(0);
     let expires = expired.valid & restart_room;
     let others = failed.valid | flush.valid | expires | work.valid;
-    let free_to = idle & !reset.valid & !init.valid & kick_room;
+    let free_to = idle & !reset.valid & !init.valid & kick_room & eased_room;
     let answers_wait = answers.valid & !late & answer_room;
     let is_reset = idle & reset.valid;
     let is_init = idle & init.valid;
@@ -320,6 +335,8 @@ pub fn track(
     let by_atomic = by("atomic");
     let begins = m.reg("begins", 1).no_reset();
     let ends = m.reg("ends", 1).no_reset();
+    // It has an AETH, of an acknowledgement.
+    let grants = m.reg("grants", 1).reset(0);
     let offset = m.reg("offset", 7).no_reset();
     let bytes = m.reg("bytes", 13).no_reset();
     let value = m.reg("value", 64).no_reset();
@@ -346,6 +363,8 @@ pub fn track(
         m.set(&by_atomic, is_answer & is_atomic);
         m.set(&begins, is(|o| o.position().begins()));
         m.set(&ends, is(|o| o.position().ends()));
+        let has_aeth = !is(|o| o == Opcode::RcReadResponseMiddle);
+        m.set(&grants, is_answer & has_aeth & answers.syndrome.slice(5, 3).eq(0));
         m.set(&offset, answers.payload_offset);
         m.set(&bytes, answers.payload_bytes);
         m.set(&value, answers.va);
@@ -368,6 +387,9 @@ pub fn track(
         recovers: bits(1),
         tries: bits(3),
         rnr_tries: bits(3),
+        bounded: bits(1),
+        credits: bits(credit_bits(cfg)),
+        told: bits(TOLD_BITS),
     };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
@@ -634,6 +656,10 @@ pub fn track(
     let kick = Stream::new(m, "kick", (ends_answer | at_retry) & (moved | (exact & boundary)), qp);
     m.drive(&kick_room, kick.ready);
     let kicks = fifo(&m.label("kick"), 4, kick);
+    // Behind what `oldest` tells of it.
+    let eased = Stream::new(m, "eases", ends_answer & !ignored & row.bounded, qp);
+    m.drive(&eased_room, eased.ready);
+    let eased = fifo(&m.label("eased"), 4, eased);
     let restarts = fifo(&m.label("restarts"), 16, restart);
 
     // For the timer.
@@ -665,6 +691,16 @@ pub fn track(
             m.set(&next.tries, 0);
             m.set(&next.rnr_tries, 0);
         });
+    });
+    // Credits: a message takes one, and an answer tells anew how many there are.
+    m.when(pops & !is_silent & row.credits.any(), |m| m.set(&next.credits, row.credits - 1));
+    m.when(grants & ((counts & by_answer & !bad & !implied) | exact), |m| {
+        let most = cfg.outstanding_per_qp;
+        let codes: Vec<Sig> = (0..32)
+            .map(|code| lit(credit_bits(cfg), credits_of(code).map_or(most, |n| u32::from(n).min(most))))
+            .collect();
+        m.set(&next.bounded, code.ne(u32::from(CREDIT_INVALID)));
+        m.set(&next.credits, m.select(code, &codes));
     });
     m.when(goes_back, |m| {
         m.set(&next.paused, rnr);
@@ -716,6 +752,7 @@ pub fn track(
     let abandons = at_fail & gone;
     let ends_event = ends_answer | goes_back | lost | faulted | abandons | is_flushed | ends_work | ends_turn;
     m.drive(&row_write, ends_event | fails | begins_anew | resets | sweeping);
+    m.when(ends_event | fails, |m| m.set(&next.told, row.told + 1));
 
     // From one state to the next.
     m.when(sweeping & qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
@@ -755,6 +792,9 @@ pub fn track(
             index: m.mux(by_init, &until, &m.mux(by_reset, &lit(16, 0), &next.oldest_index)),
             first_psn: m.mux(by_init, &psn, &next.first_psn),
             psn: m.mux(by_init, &psn, &next.oldest_psn),
+            bounded: next.bounded & !by_init & !by_reset,
+            credits: next.credits,
+            told: next.told,
         },
     };
     // The way of the decision ends here.
@@ -780,6 +820,7 @@ pub fn track(
         values,
         faults,
         kicks,
+        eased,
         oldest: oldest_write,
         restarts,
         progress,

@@ -28,7 +28,9 @@
 //! A grant stays within one page of 4 KiB and the queue's end, within the places that `fetch` has left, and within
 //! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
 //! with the completer's next kick. So does one whose next WQE waits for READs or atomics before it: the segmenter tells, with
-//! what it knew to be answered, so that a kick which came meanwhile is not missed. One that congestion control holds back leaves the
+//! what it knew to be answered, so that a kick which came meanwhile is not missed. One that waits for the peer to have receives, as far as that is told, leaves
+//! the line likewise. Each acknowledgement that may tell it of some names it here (`eased`): who does not wait for that is passed over,
+//! beside other events and in no time of its own, who does comes back as with a kick. One that congestion control holds back leaves the
 //! line too, and comes back when that wakes it. A QP in the error state, its send queue's own included, is handed to the completer to be flushed; one that may not
 //! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
 //!
@@ -97,8 +99,10 @@ pub struct Resume {
     pub start: Sig,
     /// Nothing is fetched until another READ or atomic is answered.
     pub limited: Sig,
-    /// Then: how many had been, when this was told.
-    pub reads: Sig,
+    /// Then: or rather until the completer has something else to tell.
+    pub unheard: Sig,
+    /// Then: how many had been answered, or what `Oldest::told` was, when this was told.
+    pub known: Sig,
 }
 
 impl Resume {
@@ -110,7 +114,8 @@ impl Resume {
             hold: bits(1),
             start: bits(1),
             limited: bits(1),
-            reads: bits(READ_BITS),
+            unheard: bits(1),
+            known: bits(READ_BITS),
         }
     }
 }
@@ -173,8 +178,10 @@ struct Row {
     high: Sig,
     queued: Sig,
     held: Sig,
-    /// Waits for an answer to a READ or an atomic.
+    /// Waits for an answer to a READ or an atomic, or for one that tells of receives.
     limited: Sig,
+    /// For the latter.
+    unheard: Sig,
 }
 
 impl Row {
@@ -186,8 +193,16 @@ impl Row {
             queued: bits(1),
             held: bits(1),
             limited: bits(1),
+            unheard: bits(1),
         }
     }
+}
+
+/// What is kept of what the completer tells.
+#[derive(Clone, Bundle)]
+struct Heard {
+    index: Sig,
+    told: Sig,
 }
 
 /// Log2 of the units of the largest WQE.
@@ -205,7 +220,7 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 
 /// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest
 /// WQE under way; `plenty`: there are places at the completer beside those for the first message of each QP; `started`
-/// pulses when the start on offer has arrived at the completer; `gate` tells who is held back, and behind it comes a kick.
+/// pulses when the start on offer has arrived at the completer; `eased`: QPs whose peer may have receives, each behind what `oldest` tells of that; `gate` tells who is held back, and behind it comes a kick.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn schedule(
@@ -217,6 +232,7 @@ pub fn schedule(
     doorbell: Stream<SqDoorbell>,
     resume: Stream<Resume>,
     kick: Stream<Sig>,
+    eased: Stream<Sig>,
     oldest: TableWrite<Oldest>,
     reads_done: ReadsDone,
     returned: Sig,
@@ -236,7 +252,10 @@ pub fn schedule(
     let announced = m.reg("announced", 1).reset(0);
     let may_grant = m.wire("may_grant", 1);
     let offered = start.valid & !announced & may_grant;
-    let any_event = reset.valid | offered | doorbell.valid | resume.valid | kick.valid;
+    // Who waits for receives of its peer, and has heard of some.
+    let woken = m.reg("woken", 1).reset(0);
+    let woken_qp = m.reg("woken_qp", qp_bits).no_reset();
+    let any_event = reset.valid | offered | doorbell.valid | resume.valid | kick.valid | woken;
     // Events first, but behind each of them it is the line's turn.
     let lines_turn = m.reg("lines_turn", 1).reset(0);
     let is_grant = idle & (!any_event | lines_turn) & line.valid & may_grant;
@@ -247,7 +266,8 @@ pub fn schedule(
     let is_resume = takes & resume.valid;
     // Who rings without end keeps nobody from what the completer waits to tell.
     let kicks_turn = m.reg("kicks_turn", 1).reset(0);
-    let kick_first = kick.valid & (kicks_turn | !doorbell.valid);
+    let kicks = kick.valid | woken;
+    let kick_first = kicks & (kicks_turn | !doorbell.valid);
     let is_doorbell = takes & !resume.valid & doorbell.valid & !kick_first;
     let is_kick = takes & !resume.valid & kick_first;
     m.when(is_doorbell, |m| m.set(&kicks_turn, 1)).otherwise_when(is_kick, |m| m.set(&kicks_turn, 0));
@@ -258,11 +278,11 @@ pub fn schedule(
     m.when(is_start, |m| m.set(&announced, 1)).otherwise_when(started, |m| m.set(&announced, 0));
     resume.accept(is_resume);
     doorbell.accept(is_doorbell);
-    kick.accept(is_kick);
+    kick.accept(is_kick & !woken);
     line.accept(is_grant);
     let mut chosen = line.payload;
     for (yes, qp) in [
-        (is_kick, kick.payload),
+        (is_kick, m.mux(woken, &woken_qp, &kick.payload)),
         (is_doorbell, doorbell.qp),
         (is_resume, resume.qp),
         (is_start, start.qp),
@@ -275,7 +295,8 @@ pub fn schedule(
     let index = m.reg("index", 16).no_reset();
     let hold = m.reg("hold", 1).no_reset();
     let limited = m.reg("limited", 1).no_reset();
-    let reads = m.reg("reads", READ_BITS).no_reset();
+    let unheard = m.reg("unheard", 1).no_reset();
+    let known = m.reg("known", READ_BITS).no_reset();
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_clear, kind_start, kind_resume) = (kind("clear"), kind("start"), kind("resume"));
     let (kind_doorbell, kind_kick, kind_grant) = (kind("doorbell"), kind("kick"), kind("grant"));
@@ -284,7 +305,8 @@ pub fn schedule(
         m.set(&index, m.mux(is_resume, &resume.index, &doorbell.producer));
         m.set(&hold, resume.hold);
         m.set(&limited, resume.limited);
-        m.set(&reads, resume.reads);
+        m.set(&unheard, resume.unheard);
+        m.set(&known, resume.known);
         m.set(&kind_clear, is_reset | (is_resume & resume.start));
         m.set(&kind_start, is_start);
         m.set(&kind_resume, is_resume & !resume.start);
@@ -317,10 +339,21 @@ pub fn schedule(
     gates.write(gate.enable, gate.index, &gate.entry);
     let shut = row_of(m, "gate", looked_at, &gates, &gate);
     // What moves while an event is worked on kicks.
-    let oldests = m.mem("oldest", cfg.qps, &bits(16)).style(Style::Block).build();
-    oldests.write(oldest.enable, oldest.index, &oldest.entry.index);
+    let heard = |of: &Oldest| Heard { index: of.index, told: of.told };
+    let oldests = m.mem("oldest", cfg.qps, &heard(&Oldest::of(cfg))).style(Style::Block).build();
+    oldests.write(oldest.enable, oldest.index, &heard(&oldest.entry));
     m.discard(&oldest.entry);
-    let oldest_index = oldests.read(m, starts, chosen, Collision::New);
+    let Heard { index: oldest_index, told } = oldests.read(m, starts, chosen, Collision::New);
+    // An event that makes its QP wait is over, or begins and sees what is told, before anybody is passed over.
+    let parked = m.mem("parked", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    let looks = idle & !woken;
+    let wakes = looks & eased.valid & parked.read_now(eased.payload);
+    eased.accept(looks);
+    m.when(wakes, |m| {
+        m.set(&woken, 1);
+        m.set(&woken_qp, eased.payload);
+    })
+    .otherwise_when(is_kick, |m| m.set(&woken, 0));
     let answers = m.mem("answers", cfg.qps, &bits(READ_BITS)).style(Style::Block).build();
     answers.write(reads_done.enable, reads_done.index, &reads_done.entry);
     let answered = row_of(m, "answers", looked_at, &answers, &reads_done);
@@ -363,8 +396,8 @@ pub fn schedule(
     let recovering = m.reg("recovering", 1).reset(0);
     let recovered = m.reg("recovered", qp_bits).no_reset();
     let flushes = m.delay("flushes", &(in_error & !(recovering & recovered.eq(qp))));
-    // What was answered since it was told has kicked already.
-    let limits = m.delay("limits", &(limited & answered.eq(reads)));
+    // What was answered since it was told has kicked already, or will find that it waits.
+    let limits = m.delay("limits", &(limited & m.mux(unheard, &told, &answered).eq(known)));
     // A doorbell: one more than the queue has bits for, counted from behind the oldest, or a step back.
     let newest = index - oldest_index - 1;
     let too_many = !newest.all() & (newest & !queue.indices()).any();
@@ -422,8 +455,12 @@ pub fn schedule(
         m.set(&next.fetch, index);
         m.set(&next.held, hold);
         m.set(&next.limited, limits);
+        m.set(&next.unheard, limits & unheard);
     });
-    m.when(kind_kick, |m| m.set(&next.limited, 0));
+    m.when(kind_kick, |m| {
+        m.set(&next.limited, 0);
+        m.set(&next.unheard, 0);
+    });
     m.when(goes_on, |m| m.set(&next.high, row.producer));
     m.when(kind_grant & catches_up, |m| m.set(&next.fetch, caught_up));
     m.when(go, |m| {
@@ -436,6 +473,7 @@ pub fn schedule(
         m.set(&next.high, 0);
         m.set(&next.held, 0);
         m.set(&next.limited, 0);
+        m.set(&next.unheard, 0);
     });
     m.when(sweeping, |m| {
         m.set_all(&next, &Row::of().zeros());
@@ -443,6 +481,7 @@ pub fn schedule(
         m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     });
     m.drive(&row_write, done | sweeping);
+    parked.write(row_write, qp, &next.unheard);
 
     // Told once, and not of a life that has ended.
     let overrun = done & kind_doorbell & refused & dies;

@@ -27,6 +27,13 @@
 //! is (9.7.3.3.1, 10.8.3.3). A QP that must wait for that does so here, with its WQEs, while nobody else wants to send; otherwise it leaves
 //! the scheduler's line until one is answered.
 //!
+//! A SEND or a WRITE with immediate takes a receive of the peer. Where the acknowledgements tell how many there are, one beyond that is limited
+//! (9.7.7.2.5): it waits until nothing before it is outstanding, then one packet of it leaves, which asks for an acknowledgement. When that is there,
+//! the rest follows, for the first packet of a SEND has its receive. So a QP without credits always has something outstanding, or sends
+//! one packet that finds out: it needs no word of receives that are posted later. It waits as one does for READs. Sent again, messages are
+//! limited as well: where the peer was not ready, one packet asks, not all that had been sent. A start knows of no limit, and neither does
+//! one with a peer that tells none (code 31).
+//!
 //! UC and UD have no acknowledgements and ask for none. UD has messages of one packet, SEND alone, and a WQE of its own form: what takes
 //! the place of the remote address, destination and address handle, travels like it, and so does the queue key, which is the QP's
 //! own where its highest bit is set (10.2.5). The handle must be of the QP's domain. What a service does not have (9.4, 10.8.3) is
@@ -252,6 +259,8 @@ struct Row {
     held: Sig,
     /// READs and atomics sent, modulo 32.
     reads: Sig,
+    /// One packet of a limited message has been sent.
+    asks: Sig,
     /// The index behind the newest WQE that was sent, or executed.
     begun: Sig,
 }
@@ -365,6 +374,7 @@ pub fn segment(
         high: bits(24),
         held: bits(1),
         reads: bits(READ_BITS),
+        asks: bits(1),
         begun: bits(16),
     };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
@@ -372,7 +382,7 @@ pub fn segment(
     let next = m.wire_of("next", &row_shape);
     rows.write(row_write, qp, &next);
     let row = rows.read(m, begins | goes_back, chosen, Collision::Never);
-    let oldests = m.mem("oldest", cfg.qps, &Oldest::of()).style(Style::Block).build();
+    let oldests = m.mem("oldest", cfg.qps, &Oldest::of(cfg)).style(Style::Block).build();
     oldests.write(oldest.enable, oldest.index, &oldest.entry);
     let oldest = oldests.read(m, begins | goes_back, chosen, Collision::New);
     let dones = m.mem("reads_done", cfg.qps, &bits(READ_BITS)).style(Style::Block).build();
@@ -423,6 +433,8 @@ pub fn segment(
     let is_atomic = is(&[SendOpcode::CmpSwap, SendOpcode::FetchAdd]);
     let answered = is_read | is_atomic;
     let is_send = is(&[SendOpcode::Send, SendOpcode::SendImm]);
+    let takes_receive =
+        is(&[SendOpcode::Send, SendOpcode::SendImm, SendOpcode::SendInv, SendOpcode::WriteImm]) & is_rc;
     let unserved = (!is_rc & (answered | is(&[SendOpcode::SendInv]))) | (is_ud & !is_send);
     let long = m.reg("long", 1).no_reset();
     m.when(begins, |m| m.set(&long, length.gt(PathMtu::B4096.bytes() as u32)));
@@ -468,7 +480,8 @@ pub fn segment(
     let psn = m.reg("psn", 24).no_reset();
     let offset = m.reg("offset", 32).no_reset();
     let behind = (row.index - oldest.index).bit(15);
-    let due = m.mux(behind, &oldest.index.eq(wqes.index), &row.index.eq(wqes.index));
+    let is_oldest = oldest.index.eq(wqes.index);
+    let due = m.mux(behind, &is_oldest, &row.index.eq(wqes.index));
     let first_psn = m.mux(behind, &oldest.first_psn, &row.psn);
     let first_offset = m.mux(behind, &lit(32, 0), &row.offset);
     // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
@@ -492,12 +505,22 @@ pub fn segment(
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let no_room = full | !alone;
     let limited = new & status.eq(0) & (deep | fenced | (no_room & outstanding.ne(0)));
+    // A limited message: it has the place behind those that the peer has receives for. Its first packet asks when it is the oldest.
+    let credit_bits = oldest.credits.width();
+    let place_in_window = (wqes.index - oldest.index).trunc(credit_bits);
+    let beyond = takes_receive & oldest.bounded & place_in_window.ge(oldest.credits);
+    let at_first = first_offset.eq(0);
+    let asked = row.asks & !at_first & unacknowledged.any();
+    let unheard = beyond & m.mux(at_first, &!is_oldest, &asked);
+    let answer_lacks = limited;
+    let limited = answer_lacks | unheard;
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
     // host's latency.
     let patient = m.delay("patient", &!waiting.for_another(qp));
     let stays = limited & patient & !gate.stop;
     let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | gate.stop);
     let further = m.reg("further", 24).no_reset();
+    let asks = m.reg("asks", 1).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
     let used = m.reg("used", 15).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
@@ -523,6 +546,7 @@ pub fn segment(
         m.set(&psn, m.mux(wqes.start, &start_psn, &first_psn));
         m.set(&offset, first_offset);
         m.set(&further, behind_first);
+        m.set(&asks, beyond & at_first);
         m.set(&begun_psn, first_psn - is_read.then(whole_mtus(m, first_offset, copy.mtu), lit(24, 0)));
         m.set(&to_high, row.high - first_psn);
         m.set(&remaining, length - first_offset);
@@ -538,9 +562,11 @@ pub fn segment(
         m.set(&executes, is_local & !unserved);
         m.set(&used, 0);
         m.set(&run, 0);
-        let limited = limited & !wqes.start;
+        // Behind the packet that asks nothing is sent either, until it is answered.
+        let (limited, unheard) = ((limited | (beyond & at_first & !gate.stop)) & !wqes.start, !answer_lacks);
         let start = wqes.start & !starting.recovers;
-        let again = Resume { qp, index: wqes.index, hold: lit(1, 0), start, limited, reads: done_reads };
+        let known = m.mux(unheard, &oldest.told, &done_reads);
+        let again = Resume { qp, index: wqes.index, hold: lit(1, 0), start, limited, unheard, known };
         m.set_all(&tell, &again);
         m.set(&state, State::Send);
         m.when(waits, |m| m.set(&state, State::Tell));
@@ -581,7 +607,7 @@ pub fn segment(
         opcode,
         psn,
         last_psn,
-        ack_req: (last | now_and_then | shut) & is_rc,
+        ack_req: (last | now_and_then | shut | asks) & is_rc,
         answered,
         last,
         signaled: wqe(send_wqe::SIGNALED) | copy.sig_all,
@@ -624,7 +650,7 @@ pub fn segment(
     let next_psn = last_psn + 1;
     let next_offset = offset + bytes.zext(32);
     let quantum = waiting.for_another(qp) & used.ge(QUANTUM - 4096);
-    let yields = !last & (quantum | restarts.valid | run.all() | stop);
+    let yields = !last & (quantum | restarts.valid | run.all() | stop | asks);
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
@@ -645,8 +671,9 @@ pub fn segment(
     m.when(back, |m| m.set(&state, State::Place));
     m.when(place, |m| {
         let none = lit(1, 0);
-        let reads = done_reads;
-        m.set_all(&tell, &Resume { qp, index: oldest.index, hold, start: none, limited: none, reads });
+        let known = done_reads;
+        let index = oldest.index;
+        m.set_all(&tell, &Resume { qp, index, hold, start: none, limited: none, unheard: none, known });
         m.set(&state, State::Tell);
         m.set(&token, 0);
     });
@@ -667,6 +694,7 @@ pub fn segment(
     m.set(&next.high, m.mux(fresh, &next_psn, &row.high));
     m.set(&next.held, 0);
     m.set(&next.reads, row.reads + (answered & fresh & status.eq(0)).zext(READ_BITS));
+    m.set(&next.asks, asks & !last);
     m.set(&next.begun, m.mux(last & !passed, &(wqes.index + 1), &row.begun));
     m.when(place, |m| {
         m.set(&next.index, oldest.index);
@@ -675,6 +703,7 @@ pub fn segment(
         m.set(&next.high, row.high);
         m.set(&next.held, hold);
         m.set(&next.reads, row.reads);
+        m.set(&next.asks, 0);
         m.set(&next.begun, row.begun);
     })
     .otherwise_when(token, |m| {

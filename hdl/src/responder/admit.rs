@@ -109,8 +109,8 @@ struct Standing {
     spoilt: Sig,
 }
 
-/// Syndromes: ACK without credit count, RNR NAK, NAKs (IBTA volume 1, 9.7.5.2).
-const ACK: u32 = 0x1f;
+/// Syndromes: ACK with its credit code, RNR NAK with that of its timer, NAKs (IBTA volume 1, 9.7.5.2).
+const ACK: u32 = 0;
 const RNR: u32 = 1;
 const NAK_SEQUENCE: u32 = 0x60;
 const NAK_INVALID: u32 = 0x61;
@@ -209,9 +209,9 @@ pub fn admit(
     let local = refused_local | unread;
     let ends_qp = refused_access | invalid | local;
     let syndrome = m.wire("syndrome", 8);
-    m.set(&syndrome, ACK);
+    m.set(&syndrome, cat(&[facts.code, lit(3, ACK)]));
     m.when(naks_gap, |m| m.set(&syndrome, NAK_SEQUENCE));
-    m.when(naks_ready, |m| m.set(&syndrome, cat(&[facts.timer, lit(3, RNR)])));
+    m.when(naks_ready, |m| m.set(&syndrome, cat(&[facts.code, lit(3, RNR)])));
     m.when(invalid, |m| m.set(&syndrome, NAK_INVALID));
     m.when(refused_access, |m| m.set(&syndrome, NAK_ACCESS));
     m.when(local, |m| m.set(&syndrome, NAK_OPERATION));

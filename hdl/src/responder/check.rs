@@ -21,6 +21,9 @@
 //! many there are is known from `posted`, a read copy of what `receive` owns. Of a QP with a shared receive queue the row has only
 //! the index that the message under way has taken; the cursor is with `shared`, which is asked in the cycle of the row.
 //!
+//! The two give the credits that the packet's answer tells, as a code (9.7.7.2): receives that no message has, after this packet. The number
+//! is worked out in the cycle of the row, its code in the next. A QP with a shared queue promises nothing.
+//!
 //! SENDs and WRITEs behind an atomic of their QP wait here until it is done with, and others behind them: the host's latency, and what
 //! the atomic itself waits for. READs may come late; who needs them earlier asks for a fence.
 //!
@@ -64,6 +67,7 @@ use ferrowire_spec::queue::cqe::CqeOpcode;
 use ferrowire_spec::queue::Access;
 use ferrowire_spec::wire::ipv4::ECN_CE;
 use ferrowire_spec::wire::opcode::{Opcode, Operation};
+use ferrowire_spec::wire::syndrome::CREDIT_INVALID;
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
@@ -166,6 +170,20 @@ const MAX_MESSAGE: u32 = 1 << 31;
 /// What this responder takes.
 fn known(opcode: Opcode) -> bool {
     opcode.is_request()
+}
+
+/// The code of the largest credit that so many receives cover (IBTA volume 1, 9.7.7.2, table of credit codes): the place of the highest
+/// bit that is set, and the bit below it. Below the lowest there is a one, so that of a single receive the code is 1.
+fn credit_code(m: &Scope, receives: Sig) -> Sig {
+    let mut rest = cat(&[lit(1, 1), receives]);
+    let mut code = Vec::new();
+    for half in [8, 4, 2, 1] {
+        let upper = rest.slice(half + 1, half).any();
+        rest = m.mux(upper, &rest.slice(half, half + 1), &rest.trunc(half + 1));
+        code.insert(0, upper);
+    }
+    code.insert(0, rest.all());
+    cat(&code)
 }
 
 /// What comes out.
@@ -372,6 +390,9 @@ pub fn check(
     // PSNs of the responses, less one.
     let further = (is_read & asks_any).then(whole_mtus(m, last_byte, copy.mtu), lit(24, 0)).named("further");
     let ready = !takes | copy.has_srq | producer.ne(row.index);
+    // Receives behind the one that a message has, or takes now.
+    let has_one = (row.inside & row.send) | (!duplicate & (is_send | takes));
+    let unused_receives = producer - row.index - has_one.zext(16);
     let bytes = request.payload_bytes;
     let mtu = mtu_bytes(copy.mtu).named("mtu");
     let whole = bytes.eq(mtu) & whole_words;
@@ -430,6 +451,7 @@ pub fn check(
         reg
     };
     let found = keep(m, "d_class", class);
+    let unused_receives = keep(m, "unused_receives", unused_receives);
     let reason = keep(m, "d_reason", reason);
     let foreign = keep(m, "d_foreign", foreign);
     let further = keep(m, "d_further", further);
@@ -481,6 +503,7 @@ pub fn check(
     let index = m.mux(takes_shared, &shared_index, &row.index);
     let kind = m.mux(is_read & packet, &lit(2, Kind::Read.code()), &lit(2, 0));
     let kind = m.mux(is_atomic & packet, &lit(2, Kind::Atomic.code()), &kind);
+    let credit = m.mux(copy.has_srq, &lit(5, u32::from(CREDIT_INVALID)), &credit_code(m, unused_receives));
     // Where a packet that may yet fail has used up a receive of which only the row knows, the next one waits.
     let judged = quiet & executes & m.mux(is_send, &copy.has_srq, &has_imm);
     let facts = Facts {
@@ -506,7 +529,7 @@ pub fn check(
         index,
         shared: copy.has_srq,
         takes: takes_shared,
-        timer: copy.timer,
+        code: m.mux(is_class(Class::NotReady), &copy.timer, &credit),
         cq: copy.cq,
         opcode: m.mux(is_class(Class::Dropped), &reason.zext(8), &opcode),
         received,

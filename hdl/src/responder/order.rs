@@ -91,8 +91,8 @@ pub struct Facts {
     pub shared: Sig,
     /// It was taken from there for this packet, and is completed whatever becomes of the QP.
     pub takes: Sig,
-    /// Timer code for a peer that must wait.
-    pub timer: Sig,
+    /// Timer code for a peer that must wait; for others the credit code.
+    pub code: Sig,
     /// CQ of the receives.
     pub cq: Sig,
     /// Opcode of the receive's CQE; of what is dropped the code of a `DropReason`.
@@ -129,7 +129,7 @@ impl Facts {
             index: bits(16),
             shared: bits(1),
             takes: bits(1),
-            timer: bits(5),
+            code: bits(5),
             cq: bits(cfg.cq_bits()),
             opcode: bits(8),
             received: bits(32),

@@ -9,6 +9,7 @@ use rand::Rng;
 use std::collections::VecDeque;
 
 mod again;
+mod eased;
 mod gate;
 mod overrun;
 mod plain;
@@ -25,6 +26,7 @@ const START: usize = 0;
 const DOORBELL: usize = 1;
 const RESUME: usize = 2;
 const KICK: usize = 3;
+const EASED: usize = 4;
 // Sinks.
 const READ: usize = 0;
 const GRANT: usize = 1;
@@ -101,6 +103,7 @@ fn sources(cfg: &RnicConfig) -> Vec<Source> {
         Source::new("doorbell", &SqDoorbell::of(cfg)),
         Source::new("resume", &Resume::of(cfg)),
         Source::new("kick", &bits(cfg.qp_bits())),
+        Source::new("eased", &bits(cfg.qp_bits())),
     ]
 }
 
@@ -137,6 +140,7 @@ impl Bench {
                 m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
                 m.stream_in("resume", &Resume::of(&cfg)),
                 m.stream_in("kick", &bits(cfg.qp_bits())),
+                m.stream_in("eased", &bits(cfg.qp_bits())),
                 m.input_of("oldest", &Oldest::write_of(&cfg)),
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input("returned", 1),

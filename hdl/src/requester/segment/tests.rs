@@ -14,6 +14,7 @@ use rand::Rng;
 use std::collections::VecDeque;
 
 mod again;
+mod credits;
 mod gate;
 mod model;
 mod plain;

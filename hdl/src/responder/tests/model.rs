@@ -4,6 +4,7 @@
 use super::{COUNTERS, MODULUS, PAGE};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::WcStatus;
+use ferrowire_spec::wire::syndrome::{credits, CREDIT_INVALID};
 use std::collections::VecDeque;
 
 /// A request as it comes.
@@ -164,6 +165,22 @@ impl Model {
         self.counts[COUNTERS.iter().position(|n| *n == name).unwrap()] += 1;
     }
 
+    /// An acknowledgement, with the receives that no message has (9.7.7.2).
+    pub fn acknowledge(&mut self, qp: u32, psn: u32) {
+        let row = &self.qps[qp as usize];
+        let code = match row.shared {
+            Some(_) => CREDIT_INVALID,
+            None => {
+                let used = usize::from(row.message.is_some_and(|message| message.send));
+                let free = row.receives.len() - used;
+                (0..31)
+                    .rfind(|code| credits(*code).is_some_and(|n| usize::from(n) <= free))
+                    .expect("0 is one")
+            }
+        };
+        self.answer(qp, psn, code.into());
+    }
+
     pub fn answer(&mut self, qp: u32, psn: u32, syndrome: u32) {
         let msn = self.qps[qp as usize].msn;
         self.answers.push((qp, psn, syndrome, msn, self.bytes.len()));
@@ -233,7 +250,7 @@ impl Model {
         let ahead = p.psn.wrapping_sub(qp.expected) % MODULUS;
         if ahead >= MODULUS / 2 {
             let newest = qp.expected.wrapping_sub(1) % MODULUS;
-            self.answer(p.qpn, newest, 0x1f);
+            self.acknowledge(p.qpn, newest);
             return self.count("duplicate");
         }
         if ahead != 0 {
@@ -309,9 +326,6 @@ impl Model {
         row.expected = (qp.expected + 1) % MODULUS;
         row.msn = (qp.msn + u32::from(ends)) % MODULUS;
         row.silent = false;
-        if p.ack_req {
-            self.answer(p.qpn, qp.expected, 0x1f);
-        }
         if ends && holds {
             let immediate = matches!(p.opcode, 0x03 | 0x05 | 0x09 | 0x0b);
             let ended = self.complete(p.qpn, WcStatus::Success);
@@ -321,6 +335,9 @@ impl Model {
             };
             (ended.length, ended.solicited) = (next.received, p.solicited);
             ended.imm = immediate.then_some(p.imm);
+        }
+        if p.ack_req {
+            self.acknowledge(p.qpn, qp.expected);
         }
         match message.send {
             true => self.sends += 1,
