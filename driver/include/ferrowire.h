@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x2e671535961a7e85ull
+#define FW_LAYOUT_HASH 0x499b93ecb1f96018ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -176,6 +176,19 @@
 #define FW_CSR_CONGESTION_INCREASE_HYPER_MBPS_SHIFT 16u
 #define FW_CSR_CONGESTION_INCREASE_HYPER_MBPS_MASK 0xffff0000u
 
+/* Flow control of the link (IEEE 802.3 annexes 31B and 31D). The card obeys PAUSE and PFC frames, as told here, and sends none. */
+#define FW_CSR_FLOW_CONTROL_FLOW_MODE 0x280u
+#define FW_CSR_FLOW_CONTROL_FLOW_MODE_PAUSE_SHIFT 0u
+#define FW_CSR_FLOW_CONTROL_FLOW_MODE_PAUSE_MASK 0x1u
+#define FW_CSR_FLOW_CONTROL_FLOW_MODE_PFC_SHIFT 8u
+#define FW_CSR_FLOW_CONTROL_FLOW_MODE_PFC_MASK 0xff00u
+#define FW_CSR_FLOW_CONTROL_QUANTUM 0x284u
+#define FW_CSR_FLOW_CONTROL_QUANTUM_CYCLES_SHIFT 0u
+#define FW_CSR_FLOW_CONTROL_QUANTUM_CYCLES_MASK 0xfffffu
+#define FW_CSR_FLOW_CONTROL_PAUSED 0x288u
+#define FW_CSR_FLOW_CONTROL_PAUSED_PRIORITIES_SHIFT 0u
+#define FW_CSR_FLOW_CONTROL_PAUSED_PRIORITIES_MASK 0xffu
+
 /* Frames and bytes, from the MAC's side. */
 #define FW_CSR_TRAFFIC_RX_FRAMES 0x800u
 #define FW_CSR_TRAFFIC_RX_BYTES 0x808u
@@ -192,6 +205,9 @@
 #define FW_CSR_TRAFFIC_DOORBELLS_IGNORED 0x860u
 #define FW_CSR_TRAFFIC_COMPLETIONS_LOST 0x868u
 #define FW_CSR_TRAFFIC_EVENTS_LOST 0x870u
+#define FW_CSR_TRAFFIC_RX_PAUSE 0x878u
+#define FW_CSR_TRAFFIC_RX_PFC 0x880u
+#define FW_CSR_TRAFFIC_RX_PAUSE_DURATION 0x888u
 
 /* Why a packet was dropped. */
 #define FW_CSR_DROPS_DROP_RUNT 0x900u
@@ -218,6 +234,7 @@
 #define FW_CSR_DROPS_DROP_GHOST_ACK 0x9a8u
 #define FW_CSR_DROPS_DROP_DUPLICATE_ATOMIC 0x9b0u
 #define FW_CSR_DROPS_DROP_OVERRUN 0x9b8u
+#define FW_CSR_DROPS_DROP_MAC_CONTROL 0x9c0u
 
 /* Counters of the transport, with the names that Linux has in `hw_counters` where it has one. */
 #define FW_CSR_HW_COUNTERS_RX_WRITE_REQUESTS 0xa00u
@@ -587,6 +604,72 @@
 
 /* What follows the base transport header in a congestion notification packet. */
 #define FW_CNP_BYTES 16u
+
+/* PAUSE: what stands behind an ethertype of 0x8808; the rest of 60 bytes is zero. */
+#define FW_PAUSE_BYTES 4u
+#define FW_PAUSE_OPCODE_BYTE 0u
+#define FW_PAUSE_OPCODE_SIZE 2u
+#define FW_PAUSE_OPCODE_SHIFT 0u
+#define FW_PAUSE_OPCODE_WIDTH 16u
+#define FW_PAUSE_OPCODE_MASK 0xffffull
+#define FW_PAUSE_TIME_BYTE 2u
+#define FW_PAUSE_TIME_SIZE 2u
+#define FW_PAUSE_TIME_SHIFT 0u
+#define FW_PAUSE_TIME_WIDTH 16u
+#define FW_PAUSE_TIME_MASK 0xffffull
+
+/* PFC: what stands behind an ethertype of 0x8808; the rest of 60 bytes is zero. A time is a number of quanta of 512 bits, 0 ends the pause of its priority; it counts where its bit of `enables` is set. */
+#define FW_PFC_BYTES 20u
+#define FW_PFC_OPCODE_BYTE 0u
+#define FW_PFC_OPCODE_SIZE 2u
+#define FW_PFC_OPCODE_SHIFT 0u
+#define FW_PFC_OPCODE_WIDTH 16u
+#define FW_PFC_OPCODE_MASK 0xffffull
+#define FW_PFC_ENABLES_BYTE 3u
+#define FW_PFC_ENABLES_SIZE 1u
+#define FW_PFC_ENABLES_SHIFT 0u
+#define FW_PFC_ENABLES_WIDTH 8u
+#define FW_PFC_ENABLES_MASK 0xffull
+#define FW_PFC_TIME0_BYTE 4u
+#define FW_PFC_TIME0_SIZE 2u
+#define FW_PFC_TIME0_SHIFT 0u
+#define FW_PFC_TIME0_WIDTH 16u
+#define FW_PFC_TIME0_MASK 0xffffull
+#define FW_PFC_TIME1_BYTE 6u
+#define FW_PFC_TIME1_SIZE 2u
+#define FW_PFC_TIME1_SHIFT 0u
+#define FW_PFC_TIME1_WIDTH 16u
+#define FW_PFC_TIME1_MASK 0xffffull
+#define FW_PFC_TIME2_BYTE 8u
+#define FW_PFC_TIME2_SIZE 2u
+#define FW_PFC_TIME2_SHIFT 0u
+#define FW_PFC_TIME2_WIDTH 16u
+#define FW_PFC_TIME2_MASK 0xffffull
+#define FW_PFC_TIME3_BYTE 10u
+#define FW_PFC_TIME3_SIZE 2u
+#define FW_PFC_TIME3_SHIFT 0u
+#define FW_PFC_TIME3_WIDTH 16u
+#define FW_PFC_TIME3_MASK 0xffffull
+#define FW_PFC_TIME4_BYTE 12u
+#define FW_PFC_TIME4_SIZE 2u
+#define FW_PFC_TIME4_SHIFT 0u
+#define FW_PFC_TIME4_WIDTH 16u
+#define FW_PFC_TIME4_MASK 0xffffull
+#define FW_PFC_TIME5_BYTE 14u
+#define FW_PFC_TIME5_SIZE 2u
+#define FW_PFC_TIME5_SHIFT 0u
+#define FW_PFC_TIME5_WIDTH 16u
+#define FW_PFC_TIME5_MASK 0xffffull
+#define FW_PFC_TIME6_BYTE 16u
+#define FW_PFC_TIME6_SIZE 2u
+#define FW_PFC_TIME6_SHIFT 0u
+#define FW_PFC_TIME6_WIDTH 16u
+#define FW_PFC_TIME6_MASK 0xffffull
+#define FW_PFC_TIME7_BYTE 18u
+#define FW_PFC_TIME7_SIZE 2u
+#define FW_PFC_TIME7_SHIFT 0u
+#define FW_PFC_TIME7_WIDTH 16u
+#define FW_PFC_TIME7_MASK 0xffffull
 
 /* First unit of a send WQE of RC or UC. */
 #define FW_SEND_WQE_BYTES 64u
@@ -2084,5 +2167,6 @@
 #define FW_DROPS_DROP_GHOST_ACK 0x15u
 #define FW_DROPS_DROP_DUPLICATE_ATOMIC 0x16u
 #define FW_DROPS_DROP_OVERRUN 0x17u
+#define FW_DROPS_DROP_MAC_CONTROL 0x18u
 
 #endif

@@ -45,6 +45,7 @@ fn schedule_elaborates() {
             m.input("returned", 1),
             m.input("plenty", 1),
             m.input_of("gate", &Gate::write_of(cfg)),
+            m.input("paused", 8),
         );
         let data = m.stream_in("data", &DmaReadData::of(cfg));
         m.stream_out("read", out.read);
@@ -77,6 +78,7 @@ fn segment_and_commit_elaborate() {
             m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
             m.input_of("waiting", &Waiting::of(cfg)),
             m.input_of("gate", &Gate::write_of(cfg)),
+            m.input("paused", 8),
             m.input_of("handles", &crate::host::AhEntry::write_of(cfg)),
         );
         m.output("charge", &s.charge);
@@ -186,6 +188,7 @@ fn responder_elaborates() {
             reply_answer: m.input_of("reply_answer", &translation()),
             operated: m.input_of("operated", &Done::of()),
             reply_data: m.stream_in("reply_data", &DmaReadData::of(cfg)),
+            paused: m.input("paused", 8),
         };
         let r = crate::responder::responder(m, cfg, broadcast(m, cfg), input);
         m.stream_out("lookup", r.lookup);

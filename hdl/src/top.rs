@@ -21,6 +21,7 @@ use crate::host::{CommandProgress, SrqStatus};
 use crate::memory::Done;
 use crate::stream::Beat;
 use crate::transport::{transport, Control, ReadData};
+use crate::tx::pause::PRIORITIES;
 use crate::types::{Completion, DmaReadData, Drained};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig};
 use ferrowire_spec::csr::drops::DropReason;
@@ -64,9 +65,10 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let pulses = m.wire_of("pulses", &vec![bits(1); PULSES.len()]);
     let drops = m.wire_of("drops", &vec![DropEvent::of(); DROPS]);
     let events = counters(&pulses, &drops);
+    let paused = m.wire("paused", PRIORITIES);
     let link_up = lit(1, 1);
     let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
-    let registers = csr(m, cfg, csr_request, progress.clone(), link, events);
+    let registers = csr(m, cfg, csr_request, progress.clone(), link, paused, events);
     m.discard(&registers.port.ipv4);
     let events_busy = m.wire("events_busy", 1);
     let removed = m.wire_of("removed", &Done::of());
@@ -118,9 +120,11 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         tick: registers.tick,
         congestion: registers.congestion,
         port: registers.port.addresses,
+        flow: registers.flow,
     };
     let core = transport(m, cfg, rx, data, control);
     m.set_all(&removed, &core.removed);
+    m.drive(&paused, core.paused);
     m.drive(&status, &core.status);
     m.drive(&srqs_busy, core.busy);
     let mut reads = core.reads.into_iter();
@@ -188,6 +192,9 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         congestion.told,
         congestion.handled,
         congestion.ignored,
+        seen.pause,
+        seen.pfc,
+        seen.stands,
     ];
     for (pulse, value) in pulses.iter().zip(values) {
         m.drive(pulse, value);
@@ -222,7 +229,7 @@ enum Counter {
 }
 
 /// What is counted one by one.
-const PULSES: [Counter; 38] = [
+const PULSES: [Counter; 41] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::TxFrames),
     Counter::Traffic(TrafficCounter::Commands),
@@ -261,6 +268,9 @@ const PULSES: [Counter; 38] = [
     Counter::Hw(HwCounter::NpCnpSent),
     Counter::Hw(HwCounter::RpCnpHandled),
     Counter::Hw(HwCounter::RpCnpIgnored),
+    Counter::Traffic(TrafficCounter::RxPause),
+    Counter::Traffic(TrafficCounter::RxPfc),
+    Counter::Traffic(TrafficCounter::PauseDuration),
 ];
 
 fn counters(pulses: &[Sig], drops: &[DropEvent]) -> Events {

@@ -17,6 +17,8 @@
 //!  dispatch -- CNPs --+                   +-- gate --> schedule, segment
 //!  segment -- charge -+--> congestion ----+-- wake --> schedule
 //!  check -- marked ---+                   +-- CNPs --> arbitrate
+//!
+//!  parse -- PAUSE, PFC --> pause -- who stands still --> schedule, segment, the reply engine's cut, tx::icrc
 //! ```
 
 use crate::completer::{self, completer};
@@ -35,7 +37,8 @@ use crate::rx::address::Addresses;
 use crate::stream::{fork, forward, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
-use crate::tx::icrc::{append, FRAMES};
+use crate::tx::icrc::append;
+use crate::tx::pause::{pause, FlowControl, PRIORITIES};
 use crate::types::{
     reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Oldest,
     QpBroadcast, QpInit, SqDoorbell, SqStart, TableWrite,
@@ -43,7 +46,6 @@ use crate::types::{
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event::EventKind;
-use ferrowire_spec::wire::opcode::Opcode;
 
 /// What the host's blocks tell the transport.
 #[derive(Interface)]
@@ -78,6 +80,8 @@ pub struct Control {
     pub congestion: CongestionControl,
     /// The port's addresses.
     pub port: Addresses,
+    /// Flow control of the link.
+    pub flow: FlowControl,
 }
 
 /// Pulses for the counters.
@@ -99,13 +103,12 @@ pub struct Events {
     pub rx_frame: Sig,
     /// A frame left.
     pub tx_frame: Sig,
-}
-
-/// Whose a frame is that is on its way through `tx`.
-#[derive(Clone, Bundle)]
-struct FrameOf {
-    departed: Departed,
-    request: Sig,
+    /// A PAUSE frame came.
+    pub pause: Sig,
+    /// A PFC frame came.
+    pub pfc: Sig,
+    /// A priority stands still.
+    pub stands: Sig,
 }
 
 /// What reads of host memory bring, in the order of [`Transport::reads`].
@@ -146,6 +149,8 @@ pub struct Transport {
     pub status: SrqStatus,
     /// A shared receive queue that was destroyed may still be read.
     pub busy: Sig,
+    /// Priorities that stand still.
+    pub paused: Sig,
     /// For the counters.
     pub events: Events,
 }
@@ -187,6 +192,7 @@ pub fn transport(
     let (outcomes, outcome_s) = m.later("outcomes", &responder::Outcome::of());
     let gate = m.wire_of("gate", &Gate::write_of(cfg));
     let (wake, wakes) = m.later("wake", &bits(cfg.qp_bits()));
+    let paused = m.wire("paused", PRIORITIES);
 
     let (operation_r, operate_r) = m.later("requester_operation", &Operation::of(cfg));
     let (operation_s, operate_s) = m.later("responder_operation", &Operation::of(cfg));
@@ -222,6 +228,7 @@ pub fn transport(
         returned,
         plenty,
         gate.clone(),
+        paused,
     );
     // The queue pair ends, and the host is told.
     let mut overruns = fork(m, 2, scheduled.overruns).into_iter();
@@ -248,6 +255,7 @@ pub fn transport(
         reads_done.clone(),
         scheduled.waiting,
         gate.clone(),
+        paused,
         control.handles,
     );
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
@@ -290,7 +298,9 @@ pub fn transport(
     clears.connect(taker().map(whose));
 
     // Receive.
-    let (frame, parsed) = rx::parse::parse(m, cfg, control.port, wire);
+    let (frame, parsed, mac_control) = rx::parse::parse(m, cfg, control.port, wire);
+    let told = (mac_control.pause, mac_control.pfc);
+    m.set(&paused, pause(m, cfg, control.flow.clone(), mac_control));
     let (frame, verdict) = rx::icrc::check(m, cfg, frame);
     let received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
     let dispatched = rx::dispatch::dispatch(m, received);
@@ -311,6 +321,7 @@ pub fn transport(
         reply_answer: answers[2].clone(),
         operated: operated[1].clone(),
         reply_data: data.replies,
+        paused,
     };
     let responded = responder(m, cfg, broadcast.clone(), input);
     let ways = vec![reads_payload, responded.accesses, responded.reply_accesses];
@@ -370,25 +381,11 @@ pub fn transport(
     let requests = TxSource { packet: launched.packets, payload: Some(paid) };
     let notices = TxSource { packet: slowed.packets, payload: None };
     let chosen = arbitrate(m, cfg, vec![requests, responded.source, notices]);
-    // Whose frame it is that leaves: those of requests start a timer.
-    let opcode = chosen.packet.opcode;
-    let code = opcode.trunc(5);
-    let is_answer = code.ge(Opcode::RcReadResponseFirst.code()) & code.le(Opcode::RcAtomicAcknowledge.code());
-    let is_cnp = opcode.eq(Opcode::Cnp.code());
-    let frame_of = FrameOf {
-        departed: Departed { qp: chosen.packet.qp, fresh: chosen.packet.fresh },
-        request: !is_answer & !is_cnp,
-    };
-    let begun = Stream::new(m, "begun", chosen.packet.fire(), frame_of);
-    m.assert(!begun.valid | begun.ready, "there are fewer frames on their way through `tx`");
-    let oldest_frame = crate::stream::deep_fifo(&m.label("frames"), 2 * FRAMES, begun);
-    let frame = build(m, cfg, chosen.packet, chosen.payload, control.addresses);
-    let appended = append(m, cfg, frame);
-    oldest_frame.accept(appended.left | appended.dropped);
-    let leaves = appended.left & oldest_frame.request;
-    let departing = Stream::new(m, "departing", leaves, oldest_frame.departed.clone());
+    let frame = build(m, cfg, chosen.packet, chosen.payload, control.addresses, control.flow.pfc);
+    let appended = append(m, cfg, frame, paused);
+    // Requests that leave start a timer.
+    let departing = Stream::new(m, "departing", appended.left & appended.of.request, appended.of.departed);
     m.assert(!departing.valid | departing.ready, "the timer takes what leaves at once");
-    m.assert(!(appended.left | appended.dropped) | oldest_frame.valid, "a frame that leaves has been begun");
     departs.connect(departing);
     let wire = appended.wire;
     let tx_frame = wire.fire() & wire.last;
@@ -401,6 +398,9 @@ pub fn transport(
         again: committed.again,
         rx_frame,
         tx_frame,
+        pause: told.0,
+        pfc: told.1,
+        stands: paused.any(),
     };
     let events = m.delay("events", &events);
     Transport {
@@ -414,6 +414,7 @@ pub fn transport(
         reports: vec![responded.reports, overrun_report],
         status: responded.status,
         busy: responded.busy,
+        paused,
         events,
     }
 }
@@ -469,6 +470,7 @@ mod tests {
                     tick: m.input("tick", 1),
                     congestion: m.input_of("congestion", &CongestionControl::of()),
                     port: m.input_of("port", &Addresses::of()),
+                    flow: m.input_of("flow", &FlowControl::of()),
                 };
                 let out = transport(m, &cfg, wire, data, control);
                 m.stream_out("tx", out.wire);
@@ -491,6 +493,7 @@ mod tests {
                 m.output("status", &out.status);
                 m.output("removed", &out.removed);
                 m.output("busy", &out.busy);
+                m.output("paused", &out.paused);
             })
             .unwrap_or_else(|e| panic!("{name}:\n{e}"));
             let lines: usize = net.verilog().lines().count();

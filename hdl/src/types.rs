@@ -312,6 +312,8 @@ pub struct QpAttributes {
     pub peer_ip: Sig,
     /// Which of the port's GIDs is its own: other packets are not for it.
     pub gid: Sig,
+    /// Priority of its packets on the wire: that of the tag, 0 without one.
+    pub priority: Sig,
     /// Partition key.
     pub pkey: Sig,
     /// Queue key; UD.
@@ -355,6 +357,7 @@ impl QpAttributes {
             peer_ipv6: bits(1),
             peer_ip: bits(128),
             gid: bits(gid_bits()),
+            priority: bits(3),
             pkey: bits(16),
             qkey: bits(32),
             timeout: bits(5),

@@ -57,6 +57,10 @@ pub struct Connection {
     pub signal_all: bool,
     /// IPv6 rather than IPv4.
     pub ipv6: bool,
+    /// Tag control information of all packets; of a VLAN the cards must have addresses.
+    pub vlan: Option<u16>,
+    /// IPv4 type of service or IPv6 traffic class.
+    pub traffic_class: u8,
     /// First PSNs of card 0 and card 1; random ones without.
     pub psns: Option<(u32, u32)>,
     /// Time-out code: an acknowledgement is waited for `2^n` ticks; 0: for ever.
@@ -83,6 +87,8 @@ impl Default for Connection {
             recv_sge: 1,
             signal_all: false,
             ipv6: false,
+            vlan: None,
+            traffic_class: 0,
             psns: None,
             timeout: 14,
             retry_cnt: 7,
@@ -174,10 +180,15 @@ impl Node {
         peers: u32,
     ) -> Attributes {
         let (from, to) = (self.ip(connection.ipv6), peer.ip(connection.ipv6));
+        let av = AddressVector {
+            vlan: connection.vlan,
+            traffic_class: connection.traffic_class,
+            ..AddressVector::new(self.mac(), from, peer.mac(), to)
+        };
         (
             InitAttributes { access: Some(connection.access), pkey: Some(0xffff), qkey: None },
             RtrAttributes {
-                av: Some(AddressVector::new(self.mac(), from, peer.mac(), to)),
+                av: Some(av),
                 path_mtu: Some(connection.mtu),
                 dest_qpn: Some(dest_qpn),
                 rq_psn: Some(Psn::new(peers)),

@@ -789,6 +789,7 @@ pub fn command(
         ..QpAttributes::of(cfg).zeros()
     };
     let old = &qp.attributes;
+    let priority = staged.vector.vlan_tci.slice(13, 3) & staged.vector.vlan.repeat(3);
     let changed = QpAttributes {
         access: given(AttributeBit::Access).then(modify(&modify_qp::ACCESS), old.access),
         pkey: given(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), old.pkey),
@@ -797,6 +798,7 @@ pub fn command(
         peer_ipv6: given(AttributeBit::Av).then(staged.vector.ipv6, old.peer_ipv6),
         peer_ip: given(AttributeBit::Av).then(staged.vector.dst_ip, old.peer_ip),
         gid: given(AttributeBit::Av).then(staged.gid, old.gid),
+        priority: given(AttributeBit::Av).then(priority, old.priority),
         timeout: given(AttributeBit::Timeout).then(modify(&modify_qp::TIMEOUT), old.timeout),
         retry_cnt: given(AttributeBit::RetryCnt).then(modify(&modify_qp::RETRY_CNT), old.retry_cnt),
         rnr_retry: given(AttributeBit::RnrRetry).then(modify(&modify_qp::RNR_RETRY), old.rnr_retry),

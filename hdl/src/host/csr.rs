@@ -29,11 +29,12 @@ use crate::config::RnicConfig;
 use crate::context::congestion::CongestionControl;
 use crate::rx::address::{Addresses, GidKey, GidWrite};
 use crate::stream::fifo;
+use crate::tx::pause::FlowControl;
 use ferrowire_rtl::{
     bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
 };
 use ferrowire_spec::csr::{
-    capabilities, command_queue, congestion, hw_counters, identity, port, timers, traffic,
+    capabilities, command_queue, congestion, flow_control, hw_counters, identity, port, timers, traffic,
 };
 use ferrowire_spec::csr::{DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::queue::doorbell;
@@ -173,6 +174,8 @@ pub struct Csr {
     pub tick: Sig,
     /// For congestion control.
     pub congestion: CongestionControl,
+    /// For flow control.
+    pub flow: FlowControl,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -350,7 +353,7 @@ fn counters(m: &Scope, amounts: &BTreeMap<u32, Sig>, read: Sig, slot: Sig) -> (S
     (value, swept)
 }
 
-/// Registers, counters and the doorbell pages.
+/// Registers, counters and the doorbell pages. `paused`: the priorities that stand still.
 #[module]
 pub fn csr(
     m: &Scope,
@@ -358,6 +361,7 @@ pub fn csr(
     request: Stream<CsrRequest>,
     progress: CommandProgress,
     link: Link,
+    paused: Sig,
     events: Events,
 ) -> Csr {
     let state = m.fsm("state", State::Idle);
@@ -441,6 +445,16 @@ pub fn csr(
         }
     };
 
+    let flow = {
+        use flow_control::*;
+        let set = |register: &Register, name: &str| field(&BLOCK, register, name, always).0;
+        FlowControl {
+            pause: set(&FLOW_MODE, "pause"),
+            pfc: set(&FLOW_MODE, "pfc"),
+            quantum: set(&QUANTUM, "cycles"),
+        }
+    };
+
     // Reads.
     let mut map = Map::default();
     map.identity(cfg);
@@ -479,6 +493,12 @@ pub fn csr(
         map.add(&BLOCK, &BYTE_COUNTER, &[("bytes", c.bytes)]);
         map.add(&BLOCK, &RECOVERY, &[("steps", c.steps)]);
         map.add(&BLOCK, &INCREASE, &increase);
+    }
+    {
+        use flow_control::*;
+        map.add(&BLOCK, &FLOW_MODE, &[("pause", flow.pause), ("pfc", flow.pfc)]);
+        map.add(&BLOCK, &QUANTUM, &[("cycles", flow.quantum)]);
+        map.add(&BLOCK, &PAUSED, &[("priorities", paused)]);
     }
     let is_counter = (held.address >> clog2(8 * u64::from(SLOTS))).eq(COUNTERS / (8 * SLOTS));
     let pair = map.read(held.address) | (counter & is_counter.repeat(64));
@@ -520,7 +540,7 @@ pub fn csr(
     let write = GidWrite { enable: write_gid, index: place[0].0, slot: place[1].0, valid: place[2].0, entry };
     let port =
         PortControl { addresses: Addresses { mac: cat(&mac), promiscuous, salt, write, clear: reset }, ipv4 };
-    Csr { response, doorbells, commands, port, tick: ticks(m, cfg, tick_cycles), congestion }
+    Csr { response, doorbells, commands, port, tick: ticks(m, cfg, tick_cycles), congestion, flow }
 }
 
 /// Cycles of the clock in 4.096 us.
@@ -568,13 +588,22 @@ mod tests {
                 .traffic(TrafficCounter::RxBytes, m.input("rx_bytes", 7))
                 .hw(HwCounter::Retransmitted, m.input("retransmitted", 1));
             let progress = m.input_of("progress", &CommandProgress::of());
-            let out = csr(m, &cfg, request, progress, m.input_of("link", &Link::of()), events);
+            let out = csr(
+                m,
+                &cfg,
+                request,
+                progress,
+                m.input_of("link", &Link::of()),
+                m.input("paused", 8),
+                events,
+            );
             m.stream_out("response", out.response);
             m.stream_out("doorbells", out.doorbells);
             m.output("commands", &out.commands);
             m.output("port", &out.port);
             m.output("tick", &out.tick);
             m.output("congestion", &out.congestion);
+            m.output("flow", &out.flow);
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
@@ -780,7 +809,7 @@ mod tests {
     fn counters_lose_no_event() {
         for (beat_bytes, stall) in [(8, 0.0), (64, 0.5)] {
             let mut bench = bench(beat_bytes, stall);
-            let (mut drops, mut frames, mut bytes, mut again) = ([0u64; 24], 0, 0, 0);
+            let (mut drops, mut frames, mut bytes, mut again) = ([0u64; DropReason::ALL.len()], 0, 0, 0);
             for cycle in 0..4000 {
                 for source in ["drop0", "drop1"] {
                     let code = bench.random.rng.random_range(0..4usize);

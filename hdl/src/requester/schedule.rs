@@ -31,7 +31,8 @@
 //! what it knew to be answered, so that a kick which came meanwhile is not missed. One that waits for the peer to have receives, as far as that is told, leaves
 //! the line likewise. Each acknowledgement that may tell it of some names it here (`eased`): who does not wait for that is passed over,
 //! beside other events and in no time of its own, who does comes back as with a kick. One that congestion control holds back leaves the
-//! line too, and comes back when that wakes it. A QP in the error state, its send queue's own included, is handed to the completer to be flushed; one that may not
+//! line too, and comes back when that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost
+//! others 3 cycles each. A QP in the error state, its send queue's own included, is handed to the completer to be flushed; one that may not
 //! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
 //!
 //! A doorbell that tells of more WQEs than the queue has places for, or of fewer than before, changes nothing: the queue is overrun, which is
@@ -54,6 +55,7 @@ use crate::types::{
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
+use ferrowire_spec::wire::opcode::Service;
 
 /// WQEs that are on their way.
 #[derive(Clone, Bundle)]
@@ -205,6 +207,14 @@ struct Heard {
     told: Sig,
 }
 
+/// The priority of a QP's packets.
+#[derive(Clone, Bundle)]
+struct Priority {
+    value: Sig,
+    /// It is the QP's, not that of the handle of each packet.
+    is_own: Sig,
+}
+
 /// Log2 of the units of the largest WQE.
 pub const MAX_STRIDE: u32 = 3;
 
@@ -220,7 +230,8 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 
 /// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest
 /// WQE under way; `plenty`: there are places at the completer beside those for the first message of each QP; `started`
-/// pulses when the start on offer has arrived at the completer; `eased`: QPs whose peer may have receives, each behind what `oldest` tells of that; `gate` tells who is held back, and behind it comes a kick.
+/// pulses when the start on offer has arrived at the completer; `eased`: QPs whose peer may have receives, each behind what `oldest` tells of that; `gate` tells who is held back, and behind it comes a kick;
+/// `paused`: the priorities that stand still.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn schedule(
@@ -238,6 +249,7 @@ pub fn schedule(
     returned: Sig,
     plenty: Sig,
     gate: TableWrite<Gate>,
+    paused: Sig,
 ) -> Scheduled {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Sweep);
@@ -328,6 +340,12 @@ pub fn schedule(
     let queue = Ring { base: given.entry.sq_base, log2: given.entry.sq_log2, stride: given.entry.sq_stride };
     queues.write(given.enable, given.index, &queue);
     let queue = queues.read(m, starts, chosen, Collision::New);
+    // Datagrams have the priorities of their handles.
+    let shape = Priority { value: bits(3), is_own: bits(1) };
+    let priorities = m.mem("priorities", cfg.qps, &shape).style(Style::Block).build();
+    let is_own = given.entry.service.ne(Service::Ud.code());
+    priorities.write(given.enable, given.index, &Priority { value: given.entry.priority, is_own });
+    let priority = priorities.read(m, starts, chosen, Collision::New);
     // These may change while the QP is looked at.
     let looked_at = (starts, chosen, qp);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
@@ -385,9 +403,10 @@ pub fn schedule(
     let count = m.delay("count", &want.trunc(7));
     let address = m.delay("address", &piece.address);
     let has_work = sends & pending.ne(0);
-    let can = m.delay("can", &(has_work & allows & (plenty | alone)));
+    let still = priority.is_own & paused.shr_by(priority.value).bit(0);
+    let can = m.delay("can", &(has_work & allows & (plenty | alone) & !still));
     // It stays in line, though it gets nothing now.
-    let waits = m.delay("waits", &(has_work & (behind | (allows & !plenty & !alone))));
+    let waits = m.delay("waits", &(has_work & (behind | still | (allows & !plenty & !alone))));
     let catches_up = m.delay("catches_up", &(has_work & behind));
     let caught_up = m.delay("caught_up", &oldest_index);
     let all = pending.le(limit - under_way) & pending.le(piece.most.zext(16));

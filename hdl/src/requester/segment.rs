@@ -42,7 +42,7 @@
 //! packets. One is executed once, whatever is sent again: the row knows up to which WQE all has been begun, and those before are
 //! passed over.
 //!
-//! A QP that congestion control stops begins nothing, and yields inside a message. Packets of one that must wait soon ask for an
+//! A QP that congestion control stops begins nothing, and yields inside a message; so does one whose priority stands still on the wire. Packets of one that must wait soon ask for an
 //! acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it leaves here, as what it is on the wire, more or less.
 //!
 //! Where the bytes of a packet lie is `gather`'s affair: it is told the packet's bytes, and with the first one since the WQE was
@@ -275,6 +275,8 @@ struct Copy {
     sig_all: Sig,
     /// READs and atomics that may be outstanding.
     depth: Sig,
+    /// Priority of its packets.
+    priority: Sig,
 }
 
 /// What is sent, and the opcodes of its packets.
@@ -336,7 +338,7 @@ enum State {
 }
 
 /// The segmenter. `waiting`: who wants to send beside the QP that does; `starting`: the start that is on its way;
-/// `gate`: who is held back; `handles`: address handles come and go.
+/// `gate`: who is held back; `paused`: the priorities that stand still; `handles`: address handles come and go.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn segment(
@@ -350,6 +352,7 @@ pub fn segment(
     reads_done: ReadsDone,
     waiting: Waiting,
     gate: TableWrite<Gate>,
+    paused: Sig,
     handles: TableWrite<AhEntry>,
 ) -> Segmented {
     let state = m.fsm("state", State::Idle);
@@ -396,6 +399,7 @@ pub fn segment(
         mtu: a.mtu,
         sig_all: a.sq_sig_all,
         depth: a.max_rd_atomic,
+        priority: a.priority,
     };
     let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
@@ -412,7 +416,10 @@ pub fn segment(
     let gates = m.mem("gates", cfg.qps, &Gate::of()).style(Style::Distributed).build();
     gates.write(gate.enable, gate.index, &gate.entry);
     let gate = gates.read_now(qp);
-    let stop = m.delay("stop", &gate.stop);
+    // Its priority on the wire stands still, or it has to wait. Datagrams have the priorities of their handles.
+    let still = !is_ud & paused.shr_by(copy.priority).bit(0);
+    let stops = gate.stop | still;
+    let stop = m.delay("stop", &stops);
     let shut = m.reg("shut", 1).reset(0);
 
     // What the WQE says.
@@ -517,8 +524,8 @@ pub fn segment(
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
     // host's latency.
     let patient = m.delay("patient", &!waiting.for_another(qp));
-    let stays = limited & patient & !gate.stop;
-    let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | gate.stop);
+    let stays = limited & patient & !stops;
+    let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | stops);
     let further = m.reg("further", 24).no_reset();
     let asks = m.reg("asks", 1).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();

@@ -108,6 +108,7 @@ impl Bench {
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input_of("waiting", &Waiting::of(&cfg)),
                 m.input_of("gate", &crate::context::congestion::Gate::write_of(&cfg)),
+                m.input("paused", 8),
                 m.input_of("handles", &crate::host::AhEntry::write_of(&cfg)),
             );
             m.output("charge", &segmented.charge);

@@ -78,6 +78,8 @@ pub struct Input {
     pub operated: memory::Done,
     /// What the reads for responses bring.
     pub reply_data: Stream<DmaReadData>,
+    /// The priorities that stand still on the wire.
+    pub paused: Sig,
 }
 
 /// What comes out.
@@ -186,7 +188,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     admitted.addresses.accept(both & pieces.ready);
     let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands, input.values);
     m.set_all(&unused, &placed.unused);
-    let replied = reply::reply(m, cfg, broadcast, placed.replies, input.reply_answer, input.reply_data);
+    let (answer, data) = (input.reply_answer, input.reply_data);
+    let replied = reply::reply(m, cfg, broadcast, placed.replies, answer, data, input.paused);
     m.set_all(&served, &replied.served);
     // The end of a life is told behind its last answer.
     let marker = Completion {

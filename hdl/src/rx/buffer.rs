@@ -26,12 +26,12 @@
 //!
 //! **Bad input:** the first reason counts, in the order of [`DropReason`]: the parser's up to the UDP checksum, the
 //! ICRC, the rest of the parser's, and last `overrun`, here for want of room. Exactly one pulse of `dropped` a frame
-//! that does not come out. `frame.ready` is low only when [`PENDING`] frames wait for their verdict, which the parser
+//! that does not come out, but those that the parser has dealt with. `frame.ready` is low only when [`PENDING`] frames wait for their verdict, which the parser
 //! does not let happen; want of room never holds the wire up.
 
 use crate::config::RnicConfig;
 use crate::rx::icrc::Verdict;
-use crate::rx::parse::{Parsed, REASON_BITS};
+use crate::rx::parse::{Parsed, REASON_BITS, TAKEN};
 use crate::stream::{catch, deep_fifo, fifo, Beat};
 use crate::types::Headers;
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -124,7 +124,9 @@ pub fn buffer(
     parsed.accept(decide);
     verdict.accept(decide);
     pending.accept(decide);
-    let before_icrc = parsed.dropped & parsed.reason.lt(DropReason::Icrc.code());
+    let is_control = parsed.reason.ge(DropReason::MacControl.code());
+    let before_icrc = parsed.dropped & (parsed.reason.lt(DropReason::Icrc.code()) | is_control);
+    let taken = parsed.dropped & parsed.reason.eq(TAKEN);
     let bad = parsed.dropped | !verdict.ok;
     let entries = (cfg.rx_buffer_bytes / SHORTEST).min(512);
     let room = m.wire("room", 1);
@@ -142,7 +144,7 @@ pub fn buffer(
         lit(REASON_BITS, DropReason::Icrc.code()),
     );
     let dropped_valid = m.reg("dropped_valid", 1).reset(0);
-    m.set(&dropped_valid, decide & !keep);
+    m.set(&dropped_valid, decide & !keep & !taken);
     let dropped_reason = m.reg("dropped_reason", REASON_BITS).no_reset();
     m.set(&dropped_reason, before_icrc.then(parsed.reason, icrc_or_later));
 

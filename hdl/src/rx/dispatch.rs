@@ -123,7 +123,8 @@ mod tests {
         let beat = Beat::of(beat_bytes);
         let netlist = build("top", |m| {
             let addresses = m.input_of("addresses", &Addresses::of());
-            let (frame, parsed) = parse(m, &cfg, addresses, m.stream_in("mac", &beat));
+            let (frame, parsed, control) = parse(m, &cfg, addresses, m.stream_in("mac", &beat));
+            m.output("control", &control);
             let (frame, verdict) = icrc::check(m, &cfg, frame);
             let received = buffer(m, &cfg, frame, parsed, verdict);
             let dispatched = dispatch(m, received);

@@ -19,6 +19,9 @@
 //! one, is verified: the datagram and the addresses in front of it are one range of bytes, whose 16-bit words lie
 //! aligned in the beats. Last comes whether the packet is for this port: its MAC address, and [`address`] with IP and VLAN.
 //!
+//! A sound PAUSE or PFC frame (IEEE 802.3 annexes 31B and 31D), to their group address or the port's own, is told as it comes and goes no
+//! further: its result is [`TAKEN`]. Whether the frame check sequence is right is the MAC's affair.
+//!
 //! **Latency:** beats 1 cycle; the result [`latency`] cycles after the last beat came. **Throughput:** one beat a
 //! cycle, one frame a cycle where frames are as short as a beat of 64 bytes. Up to 32 frames, or as many as a beat has
 //! bytes, may be between their first beat and the moment at which their result is taken; then the next frame waits. There
@@ -36,7 +39,7 @@ use crate::types::Headers;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::wire::opcode::Ext;
-use ferrowire_spec::wire::{bth, eth, icrc, ipv4, ipv6, udp, vlan, Opcode};
+use ferrowire_spec::wire::{bth, eth, icrc, ipv4, ipv6, pause, pfc, udp, vlan, Opcode};
 use ferrowire_spec::Field;
 
 /// Bytes of a frame that are kept: more than the longest headers.
@@ -70,12 +73,34 @@ const fn clog2_const(n: usize) -> u32 {
     n.next_power_of_two().trailing_zeros()
 }
 
+/// In the place of a reason: the frame has been dealt with.
+pub const TAKEN: u32 = (1 << REASON_BITS) - 1;
+const _: () = assert!(DropReason::ALL.len() < 1 << REASON_BITS);
+
+/// A MAC control frame, in one cycle.
+#[derive(Clone, Bundle)]
+pub struct MacControl {
+    /// A sound PAUSE.
+    pub pause: Sig,
+    /// A sound PFC frame.
+    pub pfc: Sig,
+    /// What stands behind the ethertype, as long as that of PFC.
+    pub fields: Sig,
+}
+
+impl MacControl {
+    /// The shape.
+    pub fn of() -> MacControl {
+        MacControl { pause: bits(1), pfc: bits(1), fields: bits(8 * pfc::BYTES as u32) }
+    }
+}
+
 /// What the parser found.
 #[derive(Clone, Bundle)]
 pub struct Parsed {
     /// The frame must be dropped.
     pub dropped: Sig,
-    /// Why: the code of a [`DropReason`]. A wrong ICRC takes precedence over those behind it.
+    /// Why: the code of a [`DropReason`], or [`TAKEN`]. A wrong ICRC takes precedence over those between it and `overrun`.
     pub reason: Sig,
     /// Meaningless where the frame is dropped.
     pub headers: Headers,
@@ -188,8 +213,11 @@ pub fn parse(
     cfg: &RnicConfig,
     addresses: Addresses,
     mac: Stream<Beat>,
-) -> (Stream<Beat>, Stream<Parsed>) {
-    use DropReason::*;
+) -> (Stream<Beat>, Stream<Parsed>, MacControl) {
+    use DropReason::{
+        BthVersion, Destination, IpChecksum, IpFragment, IpHeader, Length, Malformed, NotRoce,
+        ReservedOpcode, Runt, UdpChecksum,
+    };
     let lanes = cfg.beat_bytes;
     let delay = |name: &str, sig: Sig| m.delay(name, &sig);
 
@@ -253,6 +281,8 @@ pub fn parse(
     let vid1 = delay("vid1", field(&vlan::LAYOUT, &vlan::VID, tag) & has_tag.repeat(12));
     let dst_mac = field(&eth::LAYOUT, &eth::DST, bytes);
     let own_mac1 = delay("own_mac1", dst_mac.eq(addresses.mac) | addresses.promiscuous);
+    let control1 = delay("control1", outer.eq(eth::ethertype::MAC_CONTROL));
+    let heard1 = delay("heard1", dst_mac.eq(addresses.mac) | dst_mac.eq(pause::GROUP));
 
     // Stage 2: the IP header, and where layer 4 begins.
     let v4 = |f: &Field| field(&ipv4::LAYOUT, f, packet1);
@@ -309,6 +339,15 @@ pub fn parse(
     let src_mac2 = delay("src_mac2", src_mac1);
     let vid2 = delay("vid2", vid1);
     let own_mac2 = delay("own_mac2", own_mac1);
+    // A MAC control frame has no tag.
+    let for_us = control1 & heard1 & !runt1;
+    let code = field(&pause::LAYOUT, &pause::OPCODE, packet1);
+    let control = |code_is: u16, bytes: usize| for_us & code.eq(code_is) & rest1.ge(bytes);
+    let (is_pause, is_pfc) = (control(pause::CODE, pause::BYTES), control(pfc::CODE, pfc::BYTES));
+    let fields = bytes_of(packet1, 0, pfc::BYTES);
+    let mac_control = MacControl { pause: ended1 & is_pause, pfc: ended1 & is_pfc, fields };
+    let taken2 = delay("taken2", is_pause | is_pfc);
+    let control2 = delay("control2", control1);
 
     // Stage 3: UDP and the opcode.
     let sum = thirds2[0] + thirds2[1] + thirds2[2];
@@ -360,6 +399,7 @@ pub fn parse(
     m.set(&ended3, ended2);
     let header_early = first_of(&[
         (runt2, Runt),
+        (control2, DropReason::MacControl),
         (other_type2, NotRoce),
         (short_ip2, Runt),
         (version2, IpHeader),
@@ -372,7 +412,7 @@ pub fn parse(
         (more2, IpFragment),
     ]);
     let early3 = delay("early3", header_early.0);
-    let early_reason3 = delay("early_reason3", header_early.1);
+    let early_reason3 = delay("early_reason3", header_early.1 | taken2.repeat(REASON_BITS));
     let folded3 = delay("folded3", folded);
     let checksum3 = delay("checksum3", checksum2);
     let v4_3 = delay("v4_3", v4_2);
@@ -553,7 +593,7 @@ pub fn parse(
     let begun = fire & !in_frame;
     m.when(begun & !parsed.fire(), |m| m.set(&under_way, under_way + 1))
         .otherwise_when(!begun & parsed.fire(), |m| m.set(&under_way, under_way - 1));
-    (frame, parsed)
+    (frame, parsed, mac_control)
 }
 
 #[cfg(test)]
@@ -564,6 +604,7 @@ mod tests {
     };
     use crate::testing::{drain, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
+    use rand::Rng;
 
     fn config(beat_bytes: u32) -> RnicConfig {
         RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() }
@@ -579,7 +620,8 @@ mod tests {
         let netlist = build("top", |m| {
             let mac = m.stream_in("mac", &Beat::of(beat_bytes));
             let addresses = m.input_of("addresses", &Addresses::of());
-            let (frame, parsed) = parse(m, &config(beat_bytes), addresses, mac);
+            let (frame, parsed, control) = parse(m, &config(beat_bytes), addresses, mac);
+            m.output("control", &control);
             m.stream_out("frame", frame);
             m.stream_out("parsed", parsed);
         });
@@ -671,6 +713,78 @@ mod tests {
             frames.push(random.bytes(140_000));
             frames.push(random_frame(&mut random.rng));
             check(beat_bytes, &frames, 0.0, &mut random);
+        }
+    }
+
+    #[test]
+    fn sound_pause_and_pfc_frames_are_told_and_others_dropped() {
+        use crate::rx::frames::OWN_MAC;
+        use ferrowire_spec::wire::{Pause, Pfc};
+        let mut random = Random::new(6);
+        for beat_bytes in [8, 16, 32, 64] {
+            let Bench { mut sim, mut source, mut sinks } = bench(beat_bytes);
+            // Of each frame, whether it is a PAUSE or PFC frame and what stands in it, and its code.
+            let (mut told, mut codes) = (Vec::new(), Vec::new());
+            for _ in 0..400 {
+                let (is_pfc, mac) = (random.chance(0.5), random.rng.random::<u64>() >> 16);
+                let times = std::array::from_fn(|_| random.chance(0.5).then(|| random.rng.random()));
+                let mut frame = match is_pfc {
+                    true => Pfc::new(times).frame(mac),
+                    false => Pause::new(random.rng.random()).frame(mac),
+                }
+                .to_vec();
+                let least = eth::BYTES + if is_pfc { pfc::BYTES } else { pause::BYTES };
+                if random.chance(0.3) {
+                    frame[..6].copy_from_slice(&OWN_MAC.to_be_bytes()[2..]);
+                }
+                let mut sound = true;
+                match random.rng.random_range(0..8) {
+                    0 => {
+                        frame.truncate(random.rng.random_range(1..60));
+                        sound = frame.len() >= least;
+                    }
+                    1 => {
+                        let at =
+                            [0, 1, 2, 3, 4, 5, eth::BYTES, eth::BYTES + 1][random.rng.random_range(0..8)];
+                        frame[at] ^= 2 << random.rng.random_range(0..7);
+                        sound = false;
+                    }
+                    2 => frame.truncate(random.rng.random_range(least..=60)),
+                    3 => frame.extend(random.bytes(70)),
+                    _ => {}
+                }
+                source[0].push_frame(&frame);
+                if sound {
+                    let bytes = frame[eth::BYTES..least].to_vec();
+                    told.push((is_pfc, bytes));
+                }
+                codes.push(match (sound, frame.len() < eth::BYTES) {
+                    (true, _) => TAKEN,
+                    (_, true) => DropReason::Runt.code().into(),
+                    _ => DropReason::MacControl.code().into(),
+                });
+                if random.chance(0.3) {
+                    source[0].push_frame(&random_frame(&mut random.rng));
+                    codes.push(0);
+                }
+            }
+            let mut heard = Vec::new();
+            while sinks[1].items.len() < codes.len() {
+                crate::testing::step(&mut sim, &mut source, &mut sinks, &mut random, 0.1);
+                let kinds = [sim.get("control_pause"), sim.get("control_pfc")];
+                assert!(kinds != [1, 1]);
+                if kinds != [0, 0] {
+                    let length = if kinds[1] == 1 { pfc::BYTES } else { pause::BYTES };
+                    let bytes = sim.get_bits("control_fields").to_bytes();
+                    heard.push((kinds[1] == 1, bytes[..length].to_vec()));
+                }
+                assert!(sim.cycles() < 200_000);
+            }
+            assert!(heard == told, "seed {}: {} of {}", random.seed, heard.len(), told.len());
+            for (got, code) in sinks[1].items.iter().zip(codes) {
+                let (dropped, reason) = (got["dropped"].to_u64() == 1, got["reason"].to_u64());
+                assert_eq!((dropped, if dropped { reason } else { 0 }), (code != 0 || dropped, code.into()));
+            }
         }
     }
 

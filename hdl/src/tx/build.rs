@@ -39,8 +39,9 @@
 //! says when `poisoned` counts, which goes on with the frame's last beat.
 
 use super::join::{join, Run};
-use super::{FrameBeat, Payload};
+use super::{FrameBeat, FrameOf, Payload};
 use crate::config::RnicConfig;
+use crate::context::timer::Departed;
 use crate::fields::assemble;
 use crate::stream::{catch, fifo, forward, Beat};
 use crate::types::{AddressVector, TableWrite, TxPacket};
@@ -124,6 +125,8 @@ struct Planned {
     extent: Extent,
     payload_bytes: Sig,
     payload_lane: Sig,
+    departed: Departed,
+    request: Sig,
 }
 
 /// Stage C.
@@ -135,6 +138,7 @@ struct Summed {
     datagram_bytes: Sig,
     extent: Extent,
     has_payload: Sig,
+    of: FrameOf,
 }
 
 /// Bytes of the Ethernet header in front of the first whole word.
@@ -255,6 +259,8 @@ fn plan(p: &TxPacket, entry: &Entry, ports: &Ports) -> Planned {
         extent: Extent { header: header_words, payload: payload_words },
         payload_bytes: p.payload_bytes,
         payload_lane: p.payload_lane,
+        departed: Departed { qp: p.qp, fresh: p.fresh },
+        request: !is(p.opcode, |o| !o.is_request()),
     }
 }
 
@@ -384,7 +390,7 @@ fn vectors(
     (table.read(m, en, at, Collision::Old), of_qp.read(m, en, packet.qp, Collision::Old))
 }
 
-/// Builds frames: one a packet, in order, without the ICRC's value.
+/// Builds frames: one a packet, in order, without the ICRC's value. `aside`: the priorities that may have to stand still while others go on.
 #[module]
 pub fn build(
     m: &Scope,
@@ -392,6 +398,7 @@ pub fn build(
     packet: Stream<TxPacket>,
     payload: Stream<Payload>,
     av_write: TableWrite<AddressVector>,
+    aside: Sig,
 ) -> Stream<FrameBeat> {
     let beat_bytes = cfg.beat_bytes;
     let lane_bits = cfg.lane_bits();
@@ -402,7 +409,6 @@ pub fn build(
     let packet = catch(&m.label("packet"), packet);
     let read_valid = m.reg("read_valid", 1).reset(0);
     let read = m.reg_of("read", &packet.payload);
-    m.discard(&read.fresh);
     let read_moves = m.wire("read_moves", 1);
     packet.accept(!read_valid | read_moves);
     let (entry, ports) = vectors(m, cfg, av_write, packet.fire(), &packet);
@@ -430,7 +436,16 @@ pub fn build(
     // C: the checksum is known.
     let summed_valid = m.reg("summed_valid", 1).reset(0);
     let summed_moves = m.wire("summed_moves", 1);
+    let network = &planned.network;
+    let priority = network.vlan_tci.slice(13, 3) & network.vlan.repeat(3);
+    let of = FrameOf {
+        departed: planned.departed.clone(),
+        request: planned.request,
+        priority,
+        aside: aside.shr_by(priority).bit(0),
+    };
     let with_sum = Summed {
+        of,
         network: planned.network.clone(),
         checksum: !fold(sum(17, &[planned.sum, planned.datagram_bytes])),
         transport: planned.transport,
@@ -468,7 +483,8 @@ pub fn build(
     let data = head.trunc(8 * beat_bytes) | (joined.data & wants.repeat(8 * beat_bytes));
     let beat = Beat { data, last, empty: empty & last.repeat(lane_bits) };
     let carries = m.reg("carries", 1).reset(0);
-    let beat = FrameBeat::from(&beat, last & carries & verdicts.payload);
+    let of = m.reg_of("of", &FrameOf::of(cfg));
+    let beat = FrameBeat::from(&beat, last & carries & verdicts.payload, of.clone());
     let beats = Stream::new(m, "beat", active & (!wants | joined.valid), beat);
     joined.accept(active & wants & beats.ready);
 
@@ -491,12 +507,14 @@ pub fn build(
         m.set(&before_payload, summed.extent.header.slice(word_bits, HEADER_WORD_BITS - word_bits));
         m.set(&payload_left, summed.has_payload);
         m.set(&carries, summed.has_payload);
+        m.set_all(&of, &summed.of);
     });
     forward(m, beats)
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::pause::PRIORITIES;
     use super::*;
     use crate::testing::{item, run, Random, Sink, Source};
     use ferrowire_rtl::{Bits, Sim};
@@ -520,7 +538,8 @@ mod tests {
             let packet = m.stream_in("packet", &TxPacket::of(cfg));
             let payload = m.stream_in("payload", &Payload::of(cfg));
             let av_write = m.input_of("av_write", &write_shape(cfg));
-            let out = build(m, cfg, packet, payload, av_write);
+            let aside = m.input("aside", PRIORITIES);
+            let out = build(m, cfg, packet, payload, av_write, aside);
             m.stream_out("out", out);
         });
         let mut sim = Sim::new(&netlist.unwrap());
@@ -597,7 +616,7 @@ mod tests {
                     Source::new("packet", &TxPacket::of(&cfg)),
                     Source::new("payload", &Payload::of(&cfg)),
                 ],
-                sinks: [Sink::new("out", &FrameBeat::of(beat_bytes))],
+                sinks: [Sink::new("out", &FrameBeat::of(&cfg))],
                 poisoned: Vec::new(),
                 random: Random::new(seed),
                 vectors: Vec::new(),

@@ -2,11 +2,12 @@
 //! Fills in the ICRC of what goes to the wire, and keeps frames until they can leave without a gap.
 //!
 //! ```text
-//!  frame --+--> whole-frame buffer, block RAM ---------------------> patch --> reg ---> out
-//!          |                                                           ^
-//!          +--> mask --> icrc_core --> unpad --> FIFO, 32 --> job -----+
-//!          |    2        3             1 or 2               ^
-//!          +--> number of beats, empty --------> FIFO, 32 --+
+//!  frame --+--> whole-frame buffer, block RAM ----------------------------> patch --> reg --> gate --> out
+//!          |    two rings: others, and what may have to stand aside           ^                ^
+//!          +--> mask --> icrc_core --> unpad --+--> FIFO, 32 --+--> next --> job               |
+//!          |    2        3             1 or 2  +--> deep, 256 -+     ^                         |
+//!          +--> number of beats, empty --------+--> FIFO, 32 --+     |                         |
+//!                                              +--> deep, 256 -+   stands: some -------------- all
 //! ```
 //!
 //! A frame comes with four zero bytes at its end, where the ICRC belongs; zeros behind a packet are taken back from the
@@ -15,31 +16,45 @@
 //! see a gap). The ICRC may lie in two beats; the frame's length is known from the start, so the beat before the last
 //! is patched when it comes.
 //!
-//! One beat a cycle, frames back to back. The first beat is on offer [`latency`] cycles after the last was taken; no
-//! path runs from the consumer's `ready` to `frame`'s. The buffer holds [`BUFFER_BYTES`], at most [`FRAMES`] frames
-//! of which not all beats have left.
+//! Priorities that stand still are held up here, at a packet boundary. Frames of those that may have to (`aside`) have a ring of their
+//! own, so that others go past them as long as they have room there. Each ring is in order, and where both have a frame that may go they
+//! take turns. Of a priority that stands no frame is chosen; those chosen before still leave: the one under way, and what is in the two
+//! registers behind the RAM, which is a beat each. Where all stand, nothing begins at the output but the frame that is on offer there.
+//!
+//! One beat a cycle, frames back to back. The first beat is on offer [`latency`] cycles after the last was taken, one more from the second ring; no
+//! path runs from the consumer's `ready` to `frame`'s. Each ring holds [`buffer_bytes`], at most [`FRAMES`] of which not all beats have
+//! left.
 //!
 //! A frame whose last beat is poisoned is forgotten when its turn comes, in one cycle.
 //!
-//! Bad input: a frame longer than the buffer would never leave; the block asserts that there is none. Frames that are
+//! Bad input: a frame longer than a ring would never leave; the block asserts that there is none. Frames that are
 //! not IP get four bytes that mean nothing.
 
-use super::FrameBeat;
+use super::{FrameBeat, FrameOf};
 use crate::config::RnicConfig;
 use crate::icrc::{icrc_core, mask, unpad, unpad_stages, PacketEnd, CORE_LATENCY, MASK_LATENCY_FRAME};
-use crate::stream::{fifo, forward, Beat};
-use ferrowire_rtl::{bits, cat, clog2, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use crate::stream::{deep_fifo, fifo, forward, Beat};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::icrc::BYTES;
 
-/// Room for frames: at least two of the largest.
-pub const BUFFER_BYTES: u32 = 16384;
-/// Frames in the buffer.
-pub const FRAMES: u32 = 32;
+/// Frames in each ring: in that of those that never stand aside, and in that of those that may have to.
+pub const FRAMES: [u32; 2] = [32, 256];
+const RINGS: usize = FRAMES.len();
+
+/// Room for frames in a ring, in bytes: at least the largest and most of another, and as much as there is payload on its way here.
+pub fn buffer_bytes(cfg: &RnicConfig) -> u32 {
+    cfg.payload_buffer_bytes.max(8192)
+}
 
 /// Cycles from the last beat of a frame in to its first beat out, where nothing is in its way.
 pub fn latency(beat_bytes: u32) -> u32 {
-    // Behind the CRC: its FIFO, the RAM, the register slice.
-    MASK_LATENCY_FRAME + CORE_LATENCY + unpad_stages(beat_bytes) + 3
+    // The choice, while the CRC passes its FIFO; the RAM, the register slice.
+    crc_latency(beat_bytes) + 3
+}
+
+/// Cycles from the last beat of a frame to its CRC.
+fn crc_latency(beat_bytes: u32) -> u32 {
+    MASK_LATENCY_FRAME + CORE_LATENCY + unpad_stages(beat_bytes)
 }
 
 /// What comes out.
@@ -47,10 +62,12 @@ pub fn latency(beat_bytes: u32) -> u32 {
 pub struct Appended {
     /// Frames for the MAC.
     pub wire: Stream<Beat>,
-    /// The oldest frame is on its way to the wire: it has been read from the buffer to its end.
+    /// A frame is on its way to the wire: it has been read from the buffer to its end.
     pub left: Sig,
-    /// The oldest frame was poisoned and is forgotten.
+    /// A frame was poisoned and is forgotten.
     pub dropped: Sig,
+    /// Which, in either case.
+    pub of: FrameOf,
 }
 
 /// Where a frame ends.
@@ -62,6 +79,15 @@ struct End {
     empty: Sig,
     /// It does not leave.
     poisoned: Sig,
+    of: FrameOf,
+}
+
+/// The frame whose beats are read.
+#[derive(Clone, Bundle)]
+struct Job {
+    end: End,
+    /// Its ring.
+    ring: Sig,
 }
 
 /// The lanes of the last beat, and of the one before, that hold the ICRC.
@@ -90,69 +116,118 @@ fn turned(m: &Scope, icrc: Sig, empty: Sig) -> Sig {
     m.select((!empty).trunc(2), &turns)
 }
 
-/// Buffers frames, fills in their ICRC and sends them on without gaps.
+/// A ring: where its frames lie, and what is known of them.
+struct Ring {
+    head: Sig,
+    tail: Sig,
+    /// Frames that came whole and have not left whole.
+    waiting: Sig,
+    /// It takes a beat.
+    open: Sig,
+}
+
+/// Buffers frames, fills in their ICRC and sends them on without gaps; nothing of the priorities that `stands` has.
 #[module]
-pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>) -> Appended {
+pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig) -> Appended {
     let beat_bytes = cfg.beat_bytes;
     let lane_bits = cfg.lane_bits();
-    let depth = BUFFER_BYTES / beat_bytes;
+    let depth = buffer_bytes(cfg) / beat_bytes;
     let address = clog2(u64::from(depth));
 
-    // In: beats to the buffer and to the CRC.
-    let head = m.reg("head", address + 1).reset(0);
-    let tail = m.reg("tail", address + 1).reset(0);
-    // Frames that came whole and have not left whole.
-    let waiting = m.reg("waiting", clog2(u64::from(FRAMES) + 1)).reset(0);
-    // Known a cycle before, in which one more beat may come: the way back to who makes the beats is long.
-    let full = m.delay("full", &(tail - head).ge(depth - 1));
-    let many = m.delay("many", &waiting.ge(FRAMES - 1));
-    frame.accept(!full & !many);
+    // In: beats to the frame's ring and to the CRC.
+    let rings: Vec<Ring> = (0..RINGS)
+        .map(|i| {
+            let pointer = |name: &str, width| m.reg(&format!("{name}{i}"), width).reset(0);
+            let (head, tail) = (pointer("head", address + 1), pointer("tail", address + 1));
+            let waiting = pointer("waiting", clog2(u64::from(FRAMES[i]) + 1));
+            // Known a cycle before, in which one more beat may come: the way back to who makes the beats is long.
+            let full = m.delay(&format!("full{i}"), &(tail - head).ge(depth - 1));
+            let many = m.delay(&format!("many{i}"), &waiting.ge(FRAMES[i] - 1));
+            m.assert(!full | waiting.ne(0), "a frame fits into its ring");
+            Ring { head, tail, waiting, open: !full & !many }
+        })
+        .collect();
+    let into = frame.of.aside;
+    let of_ring = |ring: Sig, pick: &dyn Fn(&Ring) -> Sig| ring.then(pick(&rings[1]), pick(&rings[0]));
+    frame.accept(of_ring(into, &|ring| ring.open));
     let enters = frame.fire();
-    m.assert(!full | waiting.ne(0), "a frame fits into the buffer");
-    let store = m.mem("store", depth, &bits(8 * beat_bytes)).style(Style::Block).build();
-    store.write(enters, tail.trunc(address), &frame.data);
+    let store = m.mem("store", RINGS as u32 * depth, &bits(8 * beat_bytes)).style(Style::Block).build();
+    let tail = of_ring(into, &|ring| ring.tail);
+    store.write(enters, cat(&[tail.trunc(address), into]), &frame.data);
     let index = m.reg("index", address).reset(0);
     m.when(enters, |m| {
-        m.set(&tail, tail + 1);
+        for (i, ring) in rings.iter().enumerate() {
+            m.when(into.eq(i), |m| m.set(&ring.tail, ring.tail + 1));
+        }
         m.set(&index, frame.last.then(0, index + 1));
     });
-
-    let ended = Stream::new(
-        m,
-        "ended",
-        enters & frame.last,
-        End { index, empty: frame.empty, poisoned: frame.poisoned },
-    );
-    m.assert(!ended.valid | ended.ready, "a frame's end finds room");
-    let end = fifo(m, FRAMES, ended);
+    let ends = enters & frame.last;
+    let end = End { index, empty: frame.empty, poisoned: frame.poisoned, of: frame.of.clone() };
 
     let (masked, covered) = mask(m, PacketEnd::Frame, enters, frame.payload.beat());
     let remainder = icrc_core(m, masked, covered.empty);
     let crc = unpad(m, beat_bytes, BYTES as u32, remainder);
-    let sealed = Stream::new(m, "sealed", crc.valid, crc.state);
-    m.assert(!sealed.valid | sealed.ready, "a CRC finds room");
-    let icrc = fifo(m, FRAMES, sealed);
+    // A frame is chosen while its CRC passes the FIFO.
+    let due_in = crc_latency(beat_bytes) - 1;
+    let due = (0..due_in).fold(ends, |due, i| m.delay(&format!("due{i}"), &due));
+    let due_ring = (0..due_in).fold(into, |ring, i| m.delay(&format!("ring_of_due{i}"), &ring));
+    let sealed = m.delay("ring_of_crc", &due_ring);
 
-    // Out: one read a beat, from the moment on that the CRC is there.
-    let known = icrc.valid & end.valid;
-    let job = known & !end.poisoned;
-    // A poisoned frame is forgotten at once.
-    let drops = known & end.poisoned;
-    m.when(drops, |m| m.set(&head, head + end.index.zext(address + 1) + 1));
+    // Frames that are whole, in the order of each ring; of those that may go, the ring that went last gives way.
+    let held_back = |end: &End| stands.shr_by(end.of.priority).bit(0);
+    let whole: Vec<(Stream<End>, Stream<Sig>, Sig)> = (0..RINGS)
+        .map(|i| {
+            let end = Stream::new(m, &format!("end{i}"), ends & into.eq(i), end.clone());
+            m.assert(!end.valid | end.ready, "a frame's end finds room");
+            let ends = &m.label(&format!("ends{i}"));
+            let end = if i == 0 { fifo(ends, FRAMES[i], end) } else { deep_fifo(ends, FRAMES[i], end) };
+            let crc = Stream::new(m, &format!("crc{i}"), crc.valid & sealed.eq(i), crc.state);
+            m.assert(!crc.valid | crc.ready, "a CRC finds room");
+            let crcs = &m.label(&format!("crcs{i}"));
+            let crc = if i == 0 { fifo(crcs, FRAMES[i], crc) } else { deep_fifo(crcs, FRAMES[i], crc) };
+            // Frames that are not chosen and whose CRC is there, or comes in this cycle.
+            let known = m.reg(&format!("known{i}"), clog2(u64::from(FRAMES[i]) + 1)).reset(0);
+            let comes = due & due_ring.eq(i);
+            m.when(comes & !end.fire(), |m| m.set(&known, known + 1))
+                .otherwise_when(end.fire() & !comes, |m| m.set(&known, known - 1));
+            let may = end.valid & known.any() & !held_back(&end.payload);
+            (end, crc, may)
+        })
+        .collect();
+    let busy = m.reg("busy", 1).reset(0);
+    let leaves = m.wire("leaves", 1);
+    let job = m.reg_of("job", &Job { end: end.clone(), ring: bits(1) });
+    let pick = whole[1].2 & !(whole[0].2 & job.ring);
+    let chosen = |i: usize| Job { end: whole[i].0.payload.clone(), ring: lit(1, i) };
+    let free = (!busy | leaves).named("free");
+    let begins = free & (whole[0].2 | whole[1].2);
+    for (i, (end, crc, _)) in whole.iter().enumerate() {
+        end.accept(begins & pick.eq(i));
+        crc.accept(leaves & job.ring.eq(i));
+    }
+    m.when(free, |m| m.set(&busy, begins));
+    m.when(begins, |m| m.set_all(&job, &m.mux(pick, &chosen(1), &chosen(0))));
+
+    // Out: one read a beat. A poisoned frame is forgotten at once.
+    let end = &job.end;
+    let icrc = job.ring.then(whole[1].1.payload, whole[0].1.payload);
+    let sound = busy & job.ring.then(whole[1].1.valid, whole[0].1.valid);
+    let drops = sound & end.poisoned;
     let held = m.reg("held", 1).reset(0);
     let take = m.wire("take", 1);
-    let word = store.read(m, take, head.trunc(address), Collision::Never);
+    let head = of_ring(job.ring, &|ring| ring.head);
+    let word = store.read(m, take, cat(&[head.trunc(address), job.ring]), Collision::Never);
     let position = m.reg("position", address).reset(0);
     let is_last = position.eq(end.index);
     let (last_lanes, before_lanes) = icrc_lanes(lane_bits, end.empty);
     let is_before = (position + 1).eq(end.index) & !is_last;
+    let further = head + (end.index & drops.repeat(address)).zext(address + 1) + 1;
 
     let last = m.reg("last", 1).no_reset();
     let empty = m.reg("empty", lane_bits).no_reset();
     let lanes = m.reg("lanes", beat_bytes).no_reset();
     let patch = m.reg("patch", 8 * BYTES as u32).no_reset();
     m.when(take, |m| {
-        m.set(&head, head + 1);
         m.set(&position, is_last.then(0, position + 1));
         m.set(&held, 1);
         m.set(&last, is_last);
@@ -161,7 +236,7 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>) -> Appended
             &lanes,
             (last_lanes & is_last.repeat(beat_bytes)) | (before_lanes & is_before.repeat(beat_bytes)),
         );
-        m.set(&patch, turned(m, icrc.payload, end.empty));
+        m.set(&patch, turned(m, icrc, end.empty));
     });
 
     let patches = patch.chunks(8);
@@ -173,39 +248,58 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>) -> Appended
         .collect();
     let filled = Stream::new(m, "filled", held, Beat { data: cat(&bytes), last, empty });
     m.when(filled.fire() & !take, |m| m.set(&held, 0));
-    m.drive(&take, job & (!held | filled.ready));
-    let leaves = (take & is_last) | drops;
-    icrc.accept(leaves);
-    end.accept(leaves);
+    m.drive(&take, sound & !end.poisoned & (!held | filled.ready));
+    let left = take & is_last;
+    m.drive(&leaves, left | drops);
 
-    let enters_last = enters & frame.last;
-    m.when(enters_last & !leaves, |m| m.set(&waiting, waiting + 1))
-        .otherwise_when(leaves & !enters_last, |m| m.set(&waiting, waiting - 1));
-    Appended { wire: forward(m, filled), left: take & is_last, dropped: drops }
+    for (i, ring) in rings.iter().enumerate() {
+        m.when((take | drops) & job.ring.eq(i), |m| m.set(&ring.head, further));
+        let (comes, goes) = (ends & into.eq(i), leaves & job.ring.eq(i));
+        m.when(comes & !goes, |m| m.set(&ring.waiting, ring.waiting + 1))
+            .otherwise_when(goes & !comes, |m| m.set(&ring.waiting, ring.waiting - 1));
+    }
+
+    // What is on offer stays so.
+    let begun = m.reg("begun", 1).reset(0);
+    let all = m.delay("all", &stands.all());
+    let wire = forward(m, filled).gate(m, begun | !all);
+    m.when(wire.valid, |m| m.set(&begun, !(wire.ready & wire.last)));
+    Appended { wire, left, dropped: drops, of: end.of.clone() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::icrc::sample::{self, Kind};
-    use crate::testing::{frames_to_beats, run, Random, Sink, Source};
+    use crate::testing::{frames_to_beats, item, run, Item, Random, Sink, Source};
     use ferrowire_rtl::{build, Bits, Sim};
     use rand::Rng;
 
     const WIDTHS: [u32; 4] = [8, 16, 32, 64];
 
     struct Bench {
+        cfg: RnicConfig,
         sim: Sim,
         source: [Source; 1],
         sink: [Sink; 1],
         beat_bytes: u32,
     }
 
+    /// A beat of the frame of this QP.
+    fn with_owner(cfg: &RnicConfig, mut beat: Item, qp: u32, priority: u8, aside: bool) -> Item {
+        let values = [("departed_qp", qp.into()), ("priority", priority.into()), ("aside", aside.into())];
+        let fields = item(&FrameOf::of(cfg), &values);
+        beat.extend(fields.into_iter().map(|(field, value)| (ferrowire_rtl::join("of", &field), value)));
+        beat
+    }
+
     fn bench(beat_bytes: u32) -> Bench {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() };
         let shape = Beat::of(beat_bytes);
         let netlist = build("top", |m| {
-            let out = append(m, &cfg, m.stream_in("frame", &FrameBeat::of(beat_bytes)));
+            let stands = m.input("stands", 8);
+            let out = append(m, &cfg, m.stream_in("frame", &FrameBeat::of(&cfg)), stands);
+            m.output("of", &out.of);
             m.stream_out("out", out.wire);
             // Frames by how they ended.
             for (name, ends) in [("left", out.left), ("dropped", out.dropped)] {
@@ -218,9 +312,10 @@ mod tests {
         sim.reset();
         Bench {
             sim,
-            source: [Source::new("frame", &FrameBeat::of(beat_bytes))],
+            source: [Source::new("frame", &FrameBeat::of(&cfg))],
             sink: [Sink::new("out", &shape)],
             beat_bytes,
+            cfg,
         }
     }
 
@@ -251,7 +346,7 @@ mod tests {
             for mut beat in frames_to_beats([frame], self.beat_bytes) {
                 let last = !beat["last"].is_zero();
                 beat.insert("poisoned".into(), Bits::new(1, u128::from(poisoned && last)));
-                self.source[0].push(beat);
+                self.source[0].push(with_owner(&self.cfg, beat, 0, 0, false));
             }
         }
 
@@ -340,6 +435,116 @@ mod tests {
                 .collect();
             bench.source[0].stall = Some(0.0);
             bench.send(&frames, &mut random, 0.6);
+        }
+    }
+
+    /// A frame with its owner, and where it stands among those of its ring.
+    struct Sent {
+        frame: Vec<u8>,
+        priority: u8,
+        aside: bool,
+    }
+
+    impl Bench {
+        fn push_of(&mut self, sent: &Sent, qp: u32) {
+            let mut bare = sent.frame.clone();
+            let n = bare.len();
+            bare[n - 4..].fill(0);
+            for mut beat in frames_to_beats([&bare[..]], self.beat_bytes) {
+                beat.insert("poisoned".into(), Bits::zero(1));
+                self.source[0].push(with_owner(&self.cfg, beat, qp, sent.priority, sent.aside));
+            }
+        }
+
+        /// The frames that came, each with the cycle of its first beat.
+        fn came(&self) -> Vec<(u64, Vec<u8>)> {
+            let sink = &self.sink[0];
+            let lasts = sink.items.iter().map(|beat| !beat["last"].is_zero());
+            let firsts = sink.cycles.iter().zip(std::iter::once(true).chain(lasts));
+            firsts.filter(|(_, first)| *first).map(|(cycle, _)| *cycle).zip(sink.frames()).collect()
+        }
+    }
+
+    /// Priorities that may have to stand aside.
+    const ASIDE: u8 = 0b1010_1000;
+
+    fn any_sent(random: &mut Random) -> Sent {
+        let (frame, priority) = (sample::any(random), random.rng.random_range(0..8));
+        Sent { frame, priority, aside: ASIDE >> priority & 1 == 1 }
+    }
+
+    #[test]
+    fn frames_of_priorities_that_stand_wait_in_order_and_none_is_lost() {
+        // Cycles until a change is seen: the choice, and two registers.
+        const SOON: u64 = 5;
+        for (seed, beat_bytes) in [(10, 8), (11, 64), (12, 64)] {
+            let mut random = Random::new(seed);
+            let mut bench = bench(beat_bytes);
+            bench.source[0].stall = Some(0.1);
+            let sent: Vec<Sent> = (0..300).map(|_| any_sent(&mut random)).collect();
+            sent.iter().for_each(|s| bench.push_of(s, 1));
+            // When a change came, and what stood from then on.
+            let mut changes = vec![(0u64, 0u8)];
+            let mut steps = 0;
+            while bench.sink[0].frames_seen() < sent.len() {
+                if random.chance(0.01) {
+                    let stands = match random.rng.random_range(0..4) {
+                        0 => 0,
+                        1 => 0xff,
+                        _ => random.rng.random::<u8>() & ASIDE,
+                    };
+                    bench.sim.set("stands", stands.into());
+                    changes.push((bench.sim.cycles(), stands));
+                }
+                let Bench { sim, source, sink, .. } = &mut bench;
+                crate::testing::step(sim, source, sink, &mut random, 0.0);
+                steps += 1;
+                assert!(steps < 200_000, "seed {seed}: frames do not come");
+            }
+            assert_eq!(bench.sink[0].gaps, 0, "seed {seed}: a gap inside a frame");
+            let came = bench.came();
+            let stood = |cycle: u64, priority: u8| {
+                let at = changes.iter().rposition(|(from, _)| from + SOON <= cycle).expect("the first");
+                let until = changes.get(at + 1).map_or(u64::MAX, |next| next.0);
+                changes[at].1 >> priority & 1 == 1 && cycle <= until
+            };
+            for aside in [false, true] {
+                let mut of = came.iter().filter(|(_, frame)| {
+                    let found = sent.iter().find(|s| s.frame == *frame).expect("one that was sent");
+                    found.aside == aside
+                });
+                for s in sent.iter().filter(|s| s.aside == aside) {
+                    let (cycle, frame) = of.next().expect("all came");
+                    assert!(*frame == s.frame, "seed {seed}: another order");
+                    assert!(!stood(*cycle, s.priority), "seed {seed}, cycle {cycle}: {} stands", s.priority);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn others_go_past_those_that_stand() {
+        for beat_bytes in [8, 64] {
+            let mut random = Random::new(13);
+            let mut bench = bench(beat_bytes);
+            // Not more of those that stand than there is room for.
+            let mut frames = Vec::new();
+            for i in 0..200 {
+                let priority = if i % 8 == 0 { 3 } else { 0 };
+                let kind = Kind { ipv6: false, vlan: true, body: i % 100 };
+                let frame = sample::frame(&mut random, kind);
+                frames.push(Sent { frame, priority, aside: priority == 3 });
+            }
+            bench.sim.set("stands", 1 << 3);
+            frames.iter().enumerate().for_each(|(i, s)| bench.push_of(s, i as u32 % 16));
+            let n = frames.iter().filter(|s| s.priority == 0).count();
+            let Bench { sim, source, sink, .. } = &mut bench;
+            run(sim, source, sink, &mut random, 0.0, 10_000, |s| s[0].frames_seen() == n);
+            let wanted = frames.iter().filter(|s| s.priority == 0).map(|s| &s.frame);
+            assert!(sink[0].frames().iter().eq(wanted), "seed {}: others first", random.seed);
+            sim.set("stands", 0);
+            run(sim, source, sink, &mut random, 0.2, 10_000, |s| s[0].frames_seen() == frames.len());
+            assert_eq!(sink[0].gaps, 0);
         }
     }
 

@@ -5,8 +5,10 @@ pub mod arbitrate;
 pub mod build;
 pub mod icrc;
 pub mod join;
+pub mod pause;
 
 use crate::config::RnicConfig;
+use crate::context::timer::Departed;
 use crate::stream::Beat;
 use ferrowire_rtl::{bits, clog2, lit, Bundle, Sig};
 
@@ -42,6 +44,26 @@ impl Payload {
     }
 }
 
+/// Whose a frame is, and who may hold it up.
+#[derive(Clone, Bundle)]
+pub struct FrameOf {
+    /// The sender.
+    pub departed: Departed,
+    /// A request: it starts a timer when it leaves.
+    pub request: Sig,
+    /// Its priority on the wire: that of its tag, or 0.
+    pub priority: Sig,
+    /// That may have to stand still while others go on.
+    pub aside: Sig,
+}
+
+impl FrameOf {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> FrameOf {
+        FrameOf { departed: Departed::of(cfg), request: bits(1), priority: bits(3), aside: bits(1) }
+    }
+}
+
 /// A beat of a frame on its way to `icrc`.
 #[derive(Clone, Bundle)]
 pub struct FrameBeat {
@@ -53,17 +75,19 @@ pub struct FrameBeat {
     pub empty: Sig,
     /// With the last beat: the frame must not be sent.
     pub poisoned: Sig,
+    /// The same in all beats of a frame.
+    pub of: FrameOf,
 }
 
 impl FrameBeat {
-    /// The shape of a beat of `beat_bytes` bytes.
-    pub fn of(beat_bytes: u32) -> FrameBeat {
-        FrameBeat::from(&Beat::of(beat_bytes), bits(1))
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> FrameBeat {
+        FrameBeat::from(&Beat::of(cfg.beat_bytes), bits(1), FrameOf::of(cfg))
     }
 
-    /// A beat, and whether its frame is poisoned.
-    pub fn from(beat: &Beat, poisoned: Sig) -> FrameBeat {
-        FrameBeat { data: beat.data, last: beat.last, empty: beat.empty, poisoned }
+    /// A beat, whether its frame is poisoned, and whose it is.
+    pub fn from(beat: &Beat, poisoned: Sig, of: FrameOf) -> FrameBeat {
+        FrameBeat { data: beat.data, last: beat.last, empty: beat.empty, poisoned, of }
     }
 
     /// The beat alone.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Why a packet was dropped: one counter a reason, and the code by which the hardware names it.
 //!
-//! Up to `reserved_opcode` the reasons stand in the order in which they are checked; the first counts.
+//! Up to `reserved_opcode` the reasons stand in the order in which they are checked; the first counts. `mac_control` comes with `not_roce`.
 
 crate::table::counters! {
     /// Why a packet was dropped.
@@ -54,4 +54,6 @@ crate::table::counters! {
     DuplicateAtomic = 22, "drop_duplicate_atomic";
     /// No room in a buffer of the card.
     Overrun = 23, "drop_overrun";
+    /// A MAC control frame that is neither PAUSE nor PFC, ends too early for what it is, or is for another station.
+    MacControl = 24, "drop_mac_control";
 }

@@ -34,4 +34,10 @@ crate::table::counters! {
     CompletionsLost = 13, "completions_lost";
     /// Events that found no room in their event queue: the next one there is marked. Events of CQs are never lost.
     EventsLost = 14, "events_lost";
+    /// PAUSE frames from the MAC, obeyed or not.
+    RxPause = 15, "rx_pause";
+    /// PFC frames from the MAC, obeyed or not.
+    RxPfc = 16, "rx_pfc";
+    /// Cycles of the pipeline's clock in which a priority stood still.
+    PauseDuration = 17, "rx_pause_duration";
 }

@@ -20,6 +20,8 @@ pub mod ethertype {
     pub const ARP: u16 = 0x0806;
     /// A customer VLAN tag follows.
     pub const VLAN: u16 = 0x8100;
+    /// MAC control: PAUSE or PFC follows.
+    pub const MAC_CONTROL: u16 = 0x8808;
     /// Internet protocol version 6.
     pub const IPV6: u16 = 0x86dd;
 }

@@ -36,6 +36,11 @@ const OVERRUN: usize = 3;
 /// Cycles from the look at a QP's row until its grant is seen, where nobody stalls.
 const LATENCY: usize = 4;
 
+/// Of a QP's packets; two have the same.
+fn priority(qp: usize) -> u32 {
+    qp as u32 / 2
+}
+
 /// What the tests know of a QP.
 #[derive(Clone, Default)]
 struct Qp {
@@ -146,6 +151,7 @@ impl Bench {
                 m.input("returned", 1),
                 m.input("plenty", 1),
                 m.input_of("gate", &Gate::write_of(&cfg)),
+                m.input("paused", 8),
             );
             m.stream_out("read", out.read);
             m.stream_out("grant", out.grants);
@@ -192,7 +198,12 @@ impl Bench {
         // A queue lies on a multiple of its size, or of a page.
         let base = rng.random_range(1..1u64 << 40) * bytes.max(4096);
         self.starting = Some((qp, Qp { base, log2, stride, ..Qp::default() }));
-        let fields = [("sq_base", u128::from(base)), ("sq_log2", log2.into()), ("sq_stride", stride.into())];
+        let fields = [
+            ("sq_base", u128::from(base)),
+            ("sq_log2", log2.into()),
+            ("sq_stride", stride.into()),
+            ("priority", priority(qp).into()),
+        ];
         for (path, bits) in item(&QpAttributes::of(&self.cfg), &fields) {
             self.sim.set_bits(&format!("broadcast_attributes_entry_{path}"), &bits);
         }

@@ -93,6 +93,7 @@ impl Bench {
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input_of("waiting", &Waiting::of(&cfg)),
                 m.input_of("gate", &Gate::write_of(&cfg)),
+                m.input("paused", 8),
                 m.input_of("handles", &AhEntry::write_of(&cfg)),
             );
             m.output("charge", &out.charge);
@@ -160,7 +161,7 @@ impl Bench {
         assert!(!busy || self.qps[qp].mtu == mtu_bytes);
         self.starting =
             Qp { mtu: mtu_bytes, sig_all, psns: vec![psn], at, high: psn, oldest: at, ..Qp::default() };
-        let fields = [("mtu", mtu.into()), ("sq_sig_all", sig_all.into())];
+        let fields = [("mtu", mtu.into()), ("sq_sig_all", sig_all.into()), ("priority", 2 * qp as u128)];
         for (path, bits) in item(&QpAttributes::of(&self.cfg), &fields) {
             self.sim.set_bits(&format!("broadcast_attributes_entry_{path}"), &bits);
         }

@@ -17,6 +17,8 @@
 //! A READ behind an atomic of its QP waits until that one is finished: it must see what the atomic wrote. The QP leaves the
 //! line meanwhile; `order` wakes it.
 //!
+//! READs of a QP whose priority stands still on the wire are not cut meanwhile: it stays in line, and its turns cost others 3 cycles each.
+//!
 //! Entries of a QP that has failed or ends cost a turn each and become drops, which tell all behind that they are done
 //! with. When the list of a QP that ends is empty, its end goes on, behind everything else of it.
 //!
@@ -142,11 +144,12 @@ struct Marks {
 struct Copy {
     pd: Sig,
     mtu: Sig,
+    priority: Sig,
 }
 
 impl Copy {
     fn from(a: &QpAttributes) -> Copy {
-        Copy { pd: a.pd, mtu: a.mtu }
+        Copy { pd: a.pd, mtu: a.mtu, priority: a.priority }
     }
 }
 
@@ -165,7 +168,7 @@ const PACKET_BITS: u32 = 23;
 /// Wakes that may wait: they are looked at in two of three cycles at least.
 const WAKES: u32 = 4;
 
-/// The cutter. `failed`: QPs that have failed, and those that begin anew.
+/// The cutter. `failed`: QPs that have failed, and those that begin anew; `paused`: the priorities that stand still.
 #[module]
 pub(super) fn cut(
     m: &Scope,
@@ -174,6 +177,7 @@ pub(super) fn cut(
     lists: Lists,
     wakes: Stream<Wake>,
     failed: TableWrite<Sig>,
+    paused: Sig,
 ) -> Cut {
     let state = m.fsm("state", State::Sweep);
     let (sweeping, idle, at_row) = (state.is(State::Sweep), state.is(State::Idle), state.is(State::Row));
@@ -223,7 +227,8 @@ pub(super) fn cut(
     fronts.write(lists.front.enable, lists.front.index, &lists.front.entry);
     let front = fronts.read(m, begins, starts, Collision::New);
     let given = &broadcast.attributes;
-    let copies = m.mem("copies", cfg.qps, &Copy { pd: bits(24), mtu: bits(3) }).style(Style::Block).build();
+    let copy_shape = Copy::from(&QpAttributes::of(cfg));
+    let copies = m.mem("copies", cfg.qps, &copy_shape).style(Style::Block).build();
     copies.write(given.enable, given.index, &Copy::from(&given.entry));
     m.discard(&given.entry);
     m.discard(&broadcast.state);
@@ -259,8 +264,12 @@ pub(super) fn cut(
     let remaining = m.reg("remaining", 32).no_reset();
     let psn = m.reg("psn", 24).no_reset();
     let waits = !entry.atomic & row.fence & !settled;
+    let still = !entry.atomic & paused.shr_by(copy.priority).bit(0);
+    // It has its turn again without being woken.
+    let stood = m.reg("stood", 1).no_reset();
     m.when(at_entry, |m| {
-        m.set(&speaks, m.mux(none, &ending, &(dropping | !waits)));
+        m.set(&stood, !none & !dropping & !waits & still);
+        m.set(&speaks, m.mux(none, &ending, &(dropping | !(waits | still))));
         m.set(&work, Work::Read.code());
         m.when(entry.atomic, |m| m.set(&work, Work::Atomic.code()));
         m.when(entry.atomic & entry.again, |m| m.set(&work, Work::Replay.code()));
@@ -312,7 +321,7 @@ pub(super) fn cut(
     let ends = is(Work::End) & speaks;
     let gone = leaves & speaks & closes & !ends;
     let others = following.ne(front.tail) | marks_of.ending;
-    m.set(&more, came | (speaks & (!closes | others)));
+    m.set(&more, came | stood | (speaks & (!closes | others)));
     m.when(ends, |m| m.set(&more, 0));
     m.set_all(&next, &row);
     m.when(speaks & !ends, |m| {

@@ -203,7 +203,7 @@ pub struct Replied {
     pub counts: Counts,
 }
 
-/// The reply engine. A read of host memory must see what was written before it was asked for.
+/// The reply engine. A read of host memory must see what was written before it was asked for. `paused`: the priorities that stand still.
 #[module]
 pub fn reply(
     m: &Scope,
@@ -212,6 +212,7 @@ pub fn reply(
     replies: Stream<Reply>,
     answer: Translation,
     data: Stream<DmaReadData>,
+    paused: Sig,
 ) -> Replied {
     // Feedback.
     let (finished, finishes) = m.later("finished", &order::Finished::of(cfg));
@@ -222,7 +223,7 @@ pub fn reply(
     let written = m.wire("written", atomic::NUMBER_BITS);
 
     let ordered = order::order(m, cfg, replies, finished, freed.clone());
-    let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone());
+    let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone(), paused);
     m.drive(&freed, cut.freed);
     let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
     let (looked_up, ends) = (issued.looked_up.clone(), issued.ends.fire());

@@ -90,6 +90,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             m.stream_in("reply", &Reply::of(cfg)),
             m.input_of("answer", &Translation::of()),
             m.stream_in("data", &DmaReadData::of(cfg)),
+            m.input("paused", 8),
         );
         m.stream_out("packet", out.source.packet);
         m.stream_out("payload", out.source.payload.unwrap());

@@ -56,6 +56,17 @@ impl Bench {
         self.sim.set("gate_enable", 0);
     }
 
+    /// QP `i` has priority `2 * i`.
+    fn pause(&mut self, priorities: u8) {
+        for qp in 0..QPS {
+            let (shut, stop) = (self.gates.of[qp].0, priorities >> (2 * qp) & 1 == 1);
+            if self.gates.of[qp].1 != stop {
+                self.gates.of[qp] = (shut, stop, self.sim.cycles());
+            }
+        }
+        self.sim.set("paused", priorities.into());
+    }
+
     fn tick(&mut self, stall: f64, others: bool) {
         self.gates.now = self.sim.cycles();
         self.gates.stalls = stall > 0.0;
@@ -89,6 +100,40 @@ fn who_is_stopped_begins_nothing_and_yields_and_who_must_wait_asks_for_acknowled
         for qp in 0..QPS {
             bench.gate(qp, false, false);
         }
+        (0..5).for_each(|_| bench.tick(0.0, false));
+        bench.settle();
+        bench.check_all_sent();
+        let Gates { charged, expected, refused, stopped, .. } = bench.gates;
+        assert_eq!(charged, expected, "seed {seed}");
+        assert_eq!(bench.again, 0, "seed {seed}");
+        assert!(refused > 10 && stopped > 3, "seed {seed}: {refused}, {stopped}");
+    }
+}
+
+#[test]
+fn whose_priority_stands_still_begins_nothing_and_yields() {
+    for (seed, beat_bytes) in [(14, 8), (15, 64), (16, 64)] {
+        let mut bench = Bench::new(seed, beat_bytes);
+        let mut paused = 0u8;
+        for _ in 0..150 {
+            let qp = bench.random.rng.random_range(0..QPS);
+            let wqe = bench.any(qp);
+            bench.post(qp, wqe);
+            let sender = bench.under_way.front().map_or(qp, |w| w.0);
+            match bench.random.rng.random_range(0..4) {
+                0 => paused |= 1 << (2 * sender),
+                1 => paused &= bench.random.rng.random::<u8>(),
+                2 => paused |= 0b1010_1010,
+                _ => {}
+            }
+            bench.pause(paused);
+            let (stall, others) =
+                ([0.0, 0.0, 0.5][bench.random.rng.random_range(0..3)], bench.random.chance(0.5));
+            for _ in 0..bench.random.rng.random_range(1..60) {
+                bench.tick(stall, others);
+            }
+        }
+        bench.pause(0);
         (0..5).for_each(|_| bench.tick(0.0, false));
         bench.settle();
         bench.check_all_sent();

@@ -37,6 +37,7 @@ impl Bench {
                 lists,
                 m.stream_in("wake", &Wake::of(&cfg)),
                 m.input_of("failed", &failed),
+                m.input("paused", 8),
             );
             // The opcode is told where packets leave.
             let opcode = out.candidates.about.opcode(m);
@@ -82,6 +83,7 @@ impl Bench {
             bench.sim.set("broadcast_attributes_index", qp as u64);
             bench.sim.set("broadcast_attributes_entry_mtu", mtu);
             bench.sim.set("broadcast_attributes_entry_pd", 70 + qp as u64);
+            bench.sim.set("broadcast_attributes_entry_priority", 2 * qp as u64);
             bench.front(qp);
             bench.sim.set("broadcast_attributes_enable", 0);
         }
@@ -248,4 +250,40 @@ fn what_has_failed_or_ends_is_dropped_an_entry_a_turn_and_the_end_comes_last() {
     assert!(ends.contains(&(0, code(Work::End))) && ends.contains(&(3, code(Work::End))), "{ends:?}");
     assert_eq!(ends.iter().filter(|e| e.1 == code(Work::End)).count(), 2);
     assert_eq!(ends.iter().filter(|e| e.1 == code(Work::Drop)).count(), 4);
+}
+
+#[test]
+fn reads_of_a_priority_that_stands_still_wait_without_a_wake_and_others_go_on() {
+    let mut bench = Bench::new(6);
+    for qp in [0, 2, 3] {
+        bench.append(qp, &[("swap", 1 << 31)]);
+    }
+    let went = |bench: &mut Bench, n: u64| {
+        let before = bench.sinks[0].items.len();
+        bench.steps(n, 0.0);
+        let of = bench.field("about_qp")[before..].to_vec();
+        [0, 2, 3].map(|qp| of.iter().filter(|q| **q == qp).count())
+    };
+    let [a, b, c] = went(&mut bench, 300);
+    assert!(a > 25 && b > 25 && c > 25, "{a} {b} {c}");
+    // QP 2's: its turns cost the others 3 cycles each.
+    bench.sim.set("paused", 1 << 4 | 1 << 5);
+    bench.steps(10, 0.0);
+    let [a, b, c] = went(&mut bench, 300);
+    assert!(a > 30 && b == 0 && c > 30, "{a} {b} {c}");
+    // One alone, which waits with its atomic behind it.
+    bench.sim.set("paused", 0xff);
+    bench.steps(10, 0.0);
+    bench.append(1, &[("swap", 10), ("psn", 5)]);
+    bench.append(1, &[("atomic", 1), ("psn", 6)]);
+    assert_eq!(went(&mut bench, 100), [0, 0, 0]);
+    assert!(!bench.field("about_qp").contains(&1));
+    bench.sim.set("paused", 0);
+    let [a, b, c] = went(&mut bench, 300);
+    assert!(a > 25 && b > 25 && c > 25, "{a} {b} {c}");
+    let psns = bench.field("about_psn").into_iter().zip(bench.field("about_qp"));
+    assert_eq!(psns.filter(|(_, qp)| *qp == 1).map(|(psn, _)| psn).collect::<Vec<_>>(), [5, 6]);
+    // No packet was left out.
+    let of_two = bench.field("about_psn").into_iter().zip(bench.field("about_qp")).filter(|(_, qp)| *qp == 2);
+    assert!(of_two.enumerate().all(|(i, (psn, _))| psn == i as u64));
 }
