@@ -283,13 +283,18 @@ pub fn react(
     let charges = (arrives & of_sender.valid & his).named("charges");
     let spent = unpaid.read_now(of_sender.flow) + bytes.zext(RATE);
     let cost = |bytes: Sig| cat([&lit(7, 0), &bytes]).zext(GRANT);
-    // A shut flow's grant is not above zero.
-    let left_over = grants.read_now(of_sender.flow) + cost(lit(RATE, DEBT)) - cost(spent);
-    let goes_over = charges & !is_in(stopped, of_sender.flow) & left_over.msb();
-    let uses_up = charges & !is_in(shut, of_sender.flow) & cost(spent).ge(grants.read_now(of_sender.flow));
+    // Compared a cycle later, in which no row is written. A shut flow's grant is not above zero.
+    let was_charged = m.reg("was_charged", 1).reset(0);
+    m.set(&was_charged, charges);
+    let (charged_flow, charged_qp) =
+        (m.delay("charged_flow", &of_sender.flow), m.delay("charged_qp", &sender));
+    let (debt, grant) = (m.delay("debt", &spent), m.delay("grant", &grants.read_now(of_sender.flow)));
+    let left_over = grant + cost(lit(RATE, DEBT)) - cost(debt);
+    let goes_over = was_charged & !is_in(stopped, charged_flow) & left_over.msb();
+    let uses_up = was_charged & !is_in(shut, charged_flow) & cost(debt).ge(grant);
 
-    // Steps, in a cycle in which nothing is charged where they meet what is sent.
-    let quiet = !arrives;
+    // Steps, in a cycle in which nothing is charged or compared where they meet what is sent.
+    let quiet = !arrives & !was_charged;
     let stored = m.mem("flows", count, &Flow::of()).style(Style::Distributed).build();
     let fresh = Flow { rate: line, target: line, alpha: lit(ALPHA, 1 << 16), ..Flow::of().zeros() };
     m.when(state.is(State::Read), |m| {
@@ -381,8 +386,8 @@ pub fn react(
     let here = |when: Sig, at: Sig| when.then(bit_of(at), lit(count, 0));
     m.set(&used, (used | here(write & begins, at)) & !here(write & ends, at));
     let stays_shut = write & shuts & !begins;
-    m.set(&stopped, (stopped & !here(write & !stays_shut, at)) | here(goes_over, of_sender.flow));
-    m.set(&shut, (shut & !here(write, at)) | here(write & shuts, at) | here(uses_up, of_sender.flow));
+    m.set(&stopped, (stopped & !here(write & !stays_shut, at)) | here(goes_over, charged_flow));
+    m.set(&shut, (shut & !here(write, at)) | here(write & shuts, at) | here(uses_up, charged_flow));
     m.when(write, |m| go(m, State::Idle));
 
     let opens = write & was_shut & !shuts;
@@ -398,7 +403,7 @@ pub fn react(
     let changes = charged | (write & was_shut.ne(shuts));
     let gate = TableWrite {
         enable: changes | clearing,
-        index: clearing.then(row, charged.then(sender, qp)),
+        index: clearing.then(row, charged.then(charged_qp, qp)),
         entry: Gate { shut: !clearing & (charged | shuts), stop: !clearing & goes_over },
     };
     Reaction { gate: m.delay("gate", &gate), wake, handled, ignored }
