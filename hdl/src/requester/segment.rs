@@ -440,11 +440,18 @@ pub fn segment(
     let is_atomic = is(&[SendOpcode::CmpSwap, SendOpcode::FetchAdd]);
     let answered = is_read | is_atomic;
     let is_send = is(&[SendOpcode::Send, SendOpcode::SendImm]);
-    let takes_receive =
-        is(&[SendOpcode::Send, SendOpcode::SendImm, SendOpcode::SendInv, SendOpcode::WriteImm]) & is_rc;
+    let takes = m.reg("takes", 1).no_reset();
+    let takes_receive = takes & is_rc;
     let unserved = (!is_rc & (answered | is(&[SendOpcode::SendInv]))) | (is_ud & !is_send);
     let long = m.reg("long", 1).no_reset();
-    m.when(begins, |m| m.set(&long, length.gt(PathMtu::B4096.bytes() as u32)));
+    // The WQE comes out of LUT RAM: what the longest paths of a lookup begin with is taken a cycle before.
+    let index = m.reg("index", 16).no_reset();
+    m.when(begins, |m| {
+        m.set(&long, length.gt(PathMtu::B4096.bytes() as u32));
+        m.set(&index, wqes.index);
+        let takers = [SendOpcode::Send, SendOpcode::SendImm, SendOpcode::SendInv, SendOpcode::WriteImm];
+        m.set(&takes, is(&takers));
+    });
     let whole_word = wqes.total.eq(8) & wqe(send_wqe::REMOTE_VA).trunc(3).eq(0);
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
@@ -487,8 +494,8 @@ pub fn segment(
     let psn = m.reg("psn", 24).no_reset();
     let offset = m.reg("offset", 32).no_reset();
     let behind = (row.index - oldest.index).bit(15);
-    let is_oldest = oldest.index.eq(wqes.index);
-    let due = m.mux(behind, &is_oldest, &row.index.eq(wqes.index));
+    let is_oldest = oldest.index.eq(index);
+    let due = m.mux(behind, &is_oldest, &row.index.eq(index));
     let first_psn = m.mux(behind, &oldest.first_psn, &row.psn);
     let first_offset = m.mux(behind, &lit(32, 0), &row.offset);
     // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
@@ -503,7 +510,7 @@ pub fn segment(
     let at_row = state.is(State::Row);
     let stale = at_row & !wqes.start & (!due | row.held);
     // It has been executed: the QP went back, and comes by again.
-    let passed = (wqes.index - row.begun).bit(15);
+    let passed = (index - row.begun).bit(15);
     let passes_over = is_local & passed;
     let new = row.high.eq(first_psn) & first_offset.eq(0);
     let outstanding = (row.reads - done_reads).named("outstanding");
@@ -514,7 +521,7 @@ pub fn segment(
     let limited = new & status.eq(0) & (deep | fenced | (no_room & outstanding.ne(0)));
     // A limited message: it has the place behind those that the peer has receives for. Its first packet asks when it is the oldest.
     let credit_bits = oldest.credits.width();
-    let place_in_window = (wqes.index - oldest.index).trunc(credit_bits);
+    let place_in_window = (index - oldest.index).trunc(credit_bits);
     let beyond = takes_receive & oldest.bounded & place_in_window.ge(oldest.credits);
     let at_first = first_offset.eq(0);
     let asked = row.asks & !at_first & unacknowledged.any();
