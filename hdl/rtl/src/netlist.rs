@@ -192,9 +192,10 @@ pub(crate) struct Mem {
     pub crossing: bool,
 }
 
-/// Rows up to which LUT RAM costs a LUT or two a bit, and bits of a sixteenth of the smallest block RAM of common parts.
+/// Rows up to which LUT RAM costs a LUT or two a bit: a block RAM of common parts has 512 of 36 bits. Bits that a quarter of one holds; a
+/// table of so few rows takes several.
 const FEW_ROWS: u32 = 32;
-const FEW_BITS: u32 = 18 * 1024 / 16;
+const FEW_BITS: u32 = 18 * 1024 / 4;
 
 impl Mem {
     /// How the Verilog asks the tools to build it: block RAM that would stay all but empty is LUT RAM. LUT RAM has one

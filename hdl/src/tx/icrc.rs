@@ -41,9 +41,9 @@ use ferrowire_spec::wire::icrc::BYTES;
 pub const FRAMES: [u32; 2] = [32, 256];
 const RINGS: usize = FRAMES.len();
 
-/// Room for frames in a ring, in bytes: at least the largest and most of another, and as much as there is payload on its way here.
+/// Room for frames in a ring, in bytes: at least two of the largest, and as much as there is payload on its way here.
 pub fn buffer_bytes(cfg: &RnicConfig) -> u32 {
-    cfg.payload_buffer_bytes.max(8192)
+    cfg.payload_buffer_bytes.max(16384)
 }
 
 /// Cycles from the last beat of a frame in to its first beat out, where nothing is in its way.
