@@ -428,9 +428,17 @@ pub fn segment(
     let inline = wqe(send_wqe::INLINE);
     let length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
     let is_local = is_local(wqe_opcode) & !wqes.start;
+    // It comes out of LUT RAM: what the longest paths of a lookup begin with is taken a cycle before.
+    let taken = |name: &str, value: Sig| {
+        let reg = m.reg(name, value.width()).no_reset();
+        m.when(begins, |m| m.set(&reg, value));
+        reg
+    };
+    let index = taken("index", wqes.index);
     let unknown = KINDS.iter().fold(!is_local, |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
+    let unknown = taken("unknown", unknown);
     let carries = inline | wqe(send_wqe::NUM_SGE).any();
-    let too_large = wqes.too_large | (!inline & wqes.total.gt(1u32 << 31));
+    let too_large = taken("too_large", wqes.too_large | (!inline & wqes.total.gt(1u32 << 31)));
     // A start has no WQE: what stands in its place is of the one before.
     let is = |codes: &[SendOpcode]| {
         !wqes.start & codes.iter().fold(lit(1, 0), |any, o| any | wqe_opcode.eq(o.code()))
@@ -440,19 +448,13 @@ pub fn segment(
     let is_atomic = is(&[SendOpcode::CmpSwap, SendOpcode::FetchAdd]);
     let answered = is_read | is_atomic;
     let is_send = is(&[SendOpcode::Send, SendOpcode::SendImm]);
-    let takes = m.reg("takes", 1).no_reset();
+    let takers = [SendOpcode::Send, SendOpcode::SendImm, SendOpcode::SendInv, SendOpcode::WriteImm];
+    let takes = taken("takes", is(&takers));
     let takes_receive = takes & is_rc;
     let unserved = (!is_rc & (answered | is(&[SendOpcode::SendInv]))) | (is_ud & !is_send);
-    let long = m.reg("long", 1).no_reset();
-    // The WQE comes out of LUT RAM: what the longest paths of a lookup begin with is taken a cycle before.
-    let index = m.reg("index", 16).no_reset();
-    m.when(begins, |m| {
-        m.set(&long, length.gt(PathMtu::B4096.bytes() as u32));
-        m.set(&index, wqes.index);
-        let takers = [SendOpcode::Send, SendOpcode::SendImm, SendOpcode::SendInv, SendOpcode::WriteImm];
-        m.set(&takes, is(&takers));
-    });
-    let whole_word = wqes.total.eq(8) & wqe(send_wqe::REMOTE_VA).trunc(3).eq(0);
+    let long = taken("long", length.gt(PathMtu::B4096.bytes() as u32));
+    let misfits = taken("misfits", (answered & inline) | (is_local & carries));
+    let whole_word = taken("whole_word", wqes.total.eq(8) & wqe(send_wqe::REMOTE_VA).trunc(3).eq(0));
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
     m.set(&status, WcStatus::Success.code());
     m.set(&cause, LocalCause::None.code());
@@ -465,7 +467,7 @@ pub fn segment(
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::WqeOpcode.code());
         })
-        .otherwise_when((answered & inline) | (is_local & carries), |m| {
+        .otherwise_when(misfits, |m| {
             m.set(&status, WcStatus::LocQpOpErr.code());
             m.set(&cause, LocalCause::WqeSize.code());
         })
