@@ -150,6 +150,11 @@ impl TxPacket {
     }
 }
 
+/// Priority of packets on the wire: that of their 802.1Q tag, 0 without one.
+pub fn priority_of(vlan: Sig, vlan_tci: Sig) -> Sig {
+    vlan_tci.slice(13, 3) & vlan.repeat(3)
+}
+
 /// A QP's address vector, as SET_AV and MODIFY_QP give it.
 #[derive(Clone, Bundle)]
 pub struct AddressVector {

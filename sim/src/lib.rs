@@ -12,6 +12,7 @@
 //! - [`wire::Link`] is one direction of a wire: beat-accurate, or through a filter that drops, changes or adds frames.
 //! - [`bus::World`] steps cards and links on one clock; [`bus::SimBus`] is the driver's way to one of the cards.
 //! - [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
+//! - [`feed`] keeps queue pairs of a pair busy, and checks what comes of it.
 //! - [`model`] is the transport once more, written from the specification: what the cards are compared with.
 //! - [`replay`] plays captured conversations again, with a card as one of the ends.
 //! - [`soak`] runs random programs over bad wires, card against card and card against [`model`].
@@ -23,6 +24,7 @@ pub mod bench;
 pub mod bus;
 pub mod card;
 pub mod demo;
+pub mod feed;
 pub mod goodput;
 pub mod host;
 pub mod hostile;

@@ -4,20 +4,16 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use ferrowire::{
-    AccessFlags, Completion, CongestionControl, DropReason, HwCounter, MemoryRegion, PathMtu, QpAttributes,
-    QpState, QueuePair, SendWr,
-};
+use ferrowire::{CongestionControl, DropReason, HwCounter, PathMtu, QpAttributes, QpState};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_hdl::context::congestion::react::DEBT;
 use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{bytes, Connection, Node, Pair, PairOptions};
+use ferrowire_sim::feed::{self, Feed, SLOTS};
+use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions};
 use ferrowire_sim::wire::{mark_congestion, SentFrame};
 use ferrowire_spec::wire::frame::{Extensions, Frame, Ip};
 use ferrowire_spec::wire::{Bth, Cnp, Opcode};
 use ferrowire_spec::Psn;
-use rand::rngs::SmallRng;
-use rand::{RngCore, SeedableRng};
 
 const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
 
@@ -40,85 +36,16 @@ fn shape(pair: &Pair) -> (f64, f64) {
     (per_us, per_us * world.card(0).beat_bytes() as f64 * 8.0 * 0.8)
 }
 
-/// A queue pair whose send queue is kept full of WRITEs: message `i` goes from slot `i` to slot `i`, round and round.
-struct Feed<'a> {
-    pair: &'a Pair,
-    qp: QueuePair,
-    peer: QueuePair,
-    from: MemoryRegion,
-    to: MemoryRegion,
-    size: usize,
-    posted: u64,
-    done: u64,
+fn feed<'a>(pair: &'a Pair, size: usize, connection: &Connection) -> Feed<'a> {
+    Feed::new(pair, size, connection, false).unwrap()
 }
 
-/// Slots for messages.
-const SLOTS: usize = 8;
-
-impl<'a> Feed<'a> {
-    fn new(pair: &'a Pair, size: usize, connection: &Connection) -> Self {
-        let (qp, peer) = pair.connect(&Connection { signal_all: true, ..*connection }).unwrap();
-        let from = pair.a.region(0, SLOTS * size, AccessFlags::LOCAL_READ).unwrap();
-        let mut data = vec![0; SLOTS * size];
-        SmallRng::seed_from_u64(size as u64).fill_bytes(&mut data);
-        from.memory().write(0, &data);
-        let to = pair.b.region(0, SLOTS * size, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE);
-        Self { pair, qp, peer, from, to: to.unwrap(), size, posted: 0, done: 0 }
-    }
-
-    fn post(&mut self) {
-        let mut batch = self.qp.start_post_send();
-        while batch.room() > 0 {
-            let at = self.posted as usize % SLOTS * self.size;
-            let from = [self.from.sge(at, self.size as u32)];
-            batch.post(&SendWr::write(self.posted, &from, self.to.remote(at))).unwrap();
-            self.posted += 1;
-        }
-        batch.ring().unwrap();
-    }
-
-    /// The QPN that its packets carry.
-    fn to_qpn(&self) -> u32 {
-        self.peer.number()
-    }
-
-    fn took(&mut self, done: &Completion) {
-        assert_eq!((done.wr_id, done.is_success()), (self.done, true), "{done:?}{}", self.pair.diagnose());
-        self.done += 1;
-    }
-
-    fn check(&self) {
-        assert!(self.done > 2 * SLOTS as u64);
-        assert!(bytes(self.from.memory()) == bytes(self.to.memory()), "other bytes than were sent");
-    }
-}
-
-/// Runs for some cycles; those of `feeds` that are said to be busy have always something to send.
 fn run(pair: &Pair, feeds: &mut [Feed<'_>], busy: &[bool], cycles: u64) {
-    let end = pair.world.lock().cycle() + cycles;
-    let mut some = [Completion::default(); 64];
-    while pair.world.lock().cycle() < end {
-        feeds.iter_mut().zip(busy).filter(|(_, busy)| **busy).for_each(|(feed, _)| feed.post());
-        pair.world.lock().run(100);
-        let n = pair.a.cq.poll(&mut some).unwrap();
-        for done in &some[..n] {
-            feeds.iter_mut().find(|feed| feed.qp.number() == done.qpn).unwrap().took(done);
-        }
-    }
-    pair.world.lock().check().unwrap();
+    feed::run(pair, feeds, busy, cycles).unwrap();
 }
 
-/// Lets what was posted come to its end, and checks that it did, in order and once.
 fn finish(pair: &Pair, feeds: &mut [Feed<'_>]) {
-    let limit = pair.world.lock().cycle() + 3_000_000;
-    while feeds.iter().any(|feed| feed.done < feed.posted) {
-        run(pair, feeds, &vec![false; feeds.len()], 1_000);
-        assert!(pair.world.lock().cycle() < limit, "a message does not end{}", pair.diagnose());
-    }
-    feeds.iter().for_each(Feed::check);
-    for counter in [HwCounter::Retransmitted, HwCounter::LocalAckTimeoutErr, HwCounter::PacketSeqErr] {
-        assert_eq!(pair.a.context.hw_counter(counter).unwrap(), 0, "{}{}", counter.name(), pair.diagnose());
-    }
+    feed::finish(pair, feeds, 2 * SLOTS as u64 + 1).unwrap();
 }
 
 /// Payload and the cycle of each packet to `qpn`, whose PSNs must follow each other.
@@ -182,14 +109,14 @@ fn marked_requests_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
             let control = CongestionControl { cnp_interval_us: INTERVAL, ..CongestionControl::default() };
             pair.b.context.set_congestion_control(&control).unwrap();
             let connection = Connection { ipv6, ..Connection::default() };
-            let mut feeds = [Feed::new(&pair, 4000, &connection), Feed::new(&pair, 1000, &connection)];
+            let mut feeds = [feed(&pair, 4000, &connection), feed(&pair, 1000, &connection)];
             pair.world.lock().link_mut(1).keep_frames(true);
             let marks = marks(&pair);
             run(&pair, &mut feeds, &[true; 2], (10.0 * per_us) as u64);
             assert_eq!(pair.world.lock().link(1).sent().iter().filter(|f| is_cnp(f)).count(), 0, "{config}");
             // Those of one queue pair, then all.
             let start = pair.world.lock().cycle();
-            *marks.lock().unwrap() = Marks::Of(feeds[0].to_qpn());
+            *marks.lock().unwrap() = Marks::Of(feeds[0].peer.number());
             run(&pair, &mut feeds, &[true; 2], (100.0 * per_us) as u64);
             *marks.lock().unwrap() = Marks::All;
             run(&pair, &mut feeds, &[true; 2], (100.0 * per_us) as u64);
@@ -385,7 +312,7 @@ fn a_sender_that_is_told_follows_the_published_algorithm_down_and_up_again() {
         let (per_us, line) = shape(&pair);
         let control = quick(line);
         [&pair.a, &pair.b].iter().for_each(|node| node.context.set_congestion_control(&control).unwrap());
-        let mut feeds = [Feed::new(&pair, size, &Connection::default())];
+        let mut feeds = [feed(&pair, size, &Connection::default())];
         (0..2).for_each(|link| pair.world.lock().link_mut(link).keep_frames(true));
         let marks = marks(&pair);
         run(&pair, &mut feeds, &[true], (10.0 * per_us) as u64);
@@ -400,7 +327,7 @@ fn a_sender_that_is_told_follows_the_published_algorithm_down_and_up_again() {
         let told = cnps(&back, feeds[0].qp.number());
         assert!((5..=9).contains(&told.len()), "{config}: {} CNPs", told.len());
         assert_eq!(count(&pair.a, HwCounter::RpCnpHandled), told.len() as u64, "{config}{}", pair.diagnose());
-        let sent = packets(&there, feeds[0].to_qpn());
+        let sent = packets(&there, feeds[0].peer.number());
         let windows = windows(control, per_us, &sent, &told, from, to, 40.0);
         let biggest = sent.iter().map(|packet| packet.1).max().unwrap() as f64;
         let lowest = windows.iter().map(|window| window.least).fold(f64::MAX, f64::min);
@@ -431,8 +358,8 @@ fn others_have_what_a_slow_queue_pair_leaves() {
     {
         let pair = pair(config);
         let (per_us, line) = shape(&pair);
-        let mut feeds = sizes
-            .map(|size| Feed::new(&pair, size, &Connection { mtu: PathMtu::B1024, ..Connection::default() }));
+        let mut feeds =
+            sizes.map(|size| feed(&pair, size, &Connection { mtu: PathMtu::B1024, ..Connection::default() }));
         // What the second one has alone.
         pair.world.lock().link_mut(0).keep_frames(true);
         let span = (100.0 * per_us) as u64;
@@ -441,9 +368,9 @@ fn others_have_what_a_slow_queue_pair_leaves() {
             packets(&frames, qpn).len() as u64
         };
         run(&pair, &mut feeds, &[false, true], span / 4);
-        of(&pair, feeds[1].to_qpn());
+        of(&pair, feeds[1].peer.number());
         run(&pair, &mut feeds, &[false, true], span);
-        let alone = of(&pair, feeds[1].to_qpn());
+        let alone = of(&pair, feeds[1].peer.number());
         // Nothing rises for long: a sixteenth of the line.
         let control = CongestionControl {
             line_rate_mbps: line as u32,
@@ -462,8 +389,8 @@ fn others_have_what_a_slow_queue_pair_leaves() {
         let _ = pair.world.lock().link_mut(0).take_frames();
         run(&pair, &mut feeds, &[true; 2], span);
         let frames = pair.world.lock().link_mut(0).take_frames();
-        let slow = packets(&frames, feeds[0].to_qpn());
-        let others = packets(&frames, feeds[1].to_qpn()).len() as f64;
+        let slow = packets(&frames, feeds[0].peer.number());
+        let others = packets(&frames, feeds[1].peer.number()).len() as f64;
         let got: u64 = slow.iter().map(|packet| packet.1 + HEADERS).sum();
         let (got, wanted) = (got as f64, line / 16.0 / 8.0 * 100.0);
         assert!(
@@ -483,7 +410,7 @@ fn notify(pair: &Pair, feed: &Feed<'_>, change: impl FnOnce(&mut Frame<'_>)) {
     // One of its packets, turned.
     let frame = {
         let world = pair.world.lock();
-        let to = |sent: &&SentFrame| Frame::parse(&sent.bytes).unwrap().bth.destqp == feed.to_qpn();
+        let to = |sent: &&SentFrame| Frame::parse(&sent.bytes).unwrap().bth.destqp == feed.peer.number();
         world.link(0).sent().iter().rfind(to).expect("a packet of the queue pair").bytes.clone()
     };
     let mut cnp = Frame::parse(&frame).unwrap();
@@ -516,7 +443,7 @@ fn a_cnp_that_is_not_the_peers_slows_nobody_down() {
         let control = CongestionControl { line_rate_mbps: line as u32, ..CongestionControl::default() };
         pair.a.context.set_congestion_control(&control).unwrap();
         assert_eq!(pair.a.context.congestion_control().unwrap(), control);
-        let mut feeds = [Feed::new(&pair, 2000, &Connection::default())];
+        let mut feeds = [feed(&pair, 2000, &Connection::default())];
         pair.world.lock().link_mut(0).keep_frames(true);
         run(&pair, &mut feeds, &[true], 3_000);
         let drops = || -> Vec<u64> {
@@ -558,7 +485,7 @@ fn a_slow_queue_pair_begins_a_new_life_at_full_rate_and_ends_in_error_at_once() 
         };
         pair.a.context.set_congestion_control(&control).unwrap();
         let span = (40.0 * per_us) as u64;
-        let mut feeds = [Feed::new(&pair, 20_000, &Connection::default())];
+        let mut feeds = [feed(&pair, 20_000, &Connection::default())];
         pair.world.lock().link_mut(0).keep_frames(true);
         run(&pair, &mut feeds, &[true], span);
         for _ in 0..20 {
@@ -573,13 +500,10 @@ fn a_slow_queue_pair_begins_a_new_life_at_full_rate_and_ends_in_error_at_once() 
         // In the middle of a message, and nothing is flushed before its turn.
         let [mut feed] = feeds;
         feed.qp.modify(QpState::Err, &QpAttributes::default()).unwrap();
-        let rest = pair.a.wait(&pair.world, (feed.posted - feed.done) as usize, 100_000);
+        let rest = pair.a.wait(&pair.world, feed.outstanding(), 100_000);
         let rest = rest.unwrap_or_else(|error| panic!("{config}: {error}{}", pair.diagnose()));
         assert!(rest.iter().all(|done| !done.is_success()), "{config}");
-        let Feed { pair: _, qp, peer, from, to, size, .. } = feed;
-        let (qp, peer) =
-            pair.reconnect(qp, peer, &Connection { signal_all: true, ..Connection::default() }).unwrap();
-        let mut feeds = [Feed { pair: &pair, qp, peer, from, to, size, posted: 0, done: 0 }];
+        let mut feeds = [feed.reconnect(&Connection::default()).unwrap()];
         run(&pair, &mut feeds, &[true], span / 4);
         let before = pair.world.lock().link(0).frames();
         run(&pair, &mut feeds, &[true], span);

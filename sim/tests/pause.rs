@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flow control of the link: PAUSE and PFC frames from the other end of the wire, obeyed at a packet boundary.
 
-use ferrowire::{
-    AccessFlags, Completion, DropReason, FlowControl, FlowMode, HwCounter, MemoryRegion, QueuePair, SendOp,
-    SendWr, TrafficCounter,
-};
+use ferrowire::{AccessFlags, DropReason, FlowControl, FlowMode, TrafficCounter};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{bytes, Connection, Pair, PairOptions};
+use ferrowire_sim::feed::{self, Feed, SLOTS};
+use ferrowire_sim::pair::{Connection, Pair, PairOptions};
 use ferrowire_sim::wire::{wire_bytes, SentFrame};
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::wire::{eth, Pause, Pfc};
 use rand::rngs::SmallRng;
-use rand::{Rng, RngCore, SeedableRng};
+use rand::{Rng, SeedableRng};
 
 const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
 
@@ -49,99 +47,24 @@ fn tell(pair: &Pair, frame: &[u8]) -> u64 {
     from
 }
 
-/// A queue pair that sends from slot to slot, round and round, WRITEs or READs.
-struct Feed<'a> {
-    pair: &'a Pair,
-    qp: QueuePair,
-    _peer: QueuePair,
-    from: MemoryRegion,
-    to: MemoryRegion,
-    size: usize,
-    reads: bool,
-    posted: u64,
-    done: u64,
+/// WRITEs or READs of packets with this priority in their tag, or without one.
+fn feed(pair: &Pair, size: usize, priority: Option<u16>, reads: bool) -> Feed<'_> {
+    let connection = Connection {
+        vlan: priority.map(|priority| priority << 13),
+        rd_atomic: 8,
+        access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
+        timeout: 0,
+        ..Connection::default()
+    };
+    Feed::new(pair, size, &connection, reads).unwrap()
 }
 
-const SLOTS: usize = 8;
-
-impl<'a> Feed<'a> {
-    fn new(pair: &'a Pair, size: usize, priority: Option<u16>, reads: bool) -> Self {
-        let access = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
-        let connection = Connection {
-            signal_all: true,
-            vlan: priority.map(|priority| priority << 13),
-            rd_atomic: 8,
-            access,
-            timeout: 0,
-            ..Connection::default()
-        };
-        let (qp, peer) = pair.connect(&connection).unwrap();
-        let all = access | AccessFlags::LOCAL_READ | AccessFlags::LOCAL_WRITE;
-        let (from, to) = match reads {
-            false => (pair.a.region(0, SLOTS * size, all), pair.b.region(0, SLOTS * size, all)),
-            true => (pair.b.region(0, SLOTS * size, all), pair.a.region(0, SLOTS * size, all)),
-        };
-        let (from, to) = (from.unwrap(), to.unwrap());
-        let mut data = vec![0; SLOTS * size];
-        SmallRng::seed_from_u64(size as u64).fill_bytes(&mut data);
-        from.memory().write(0, &data);
-        Self { pair, qp, _peer: peer, from, to, size, reads, posted: 0, done: 0 }
-    }
-
-    fn post(&mut self) {
-        let mut batch = self.qp.start_post_send();
-        while batch.room() > 0 {
-            let at = self.posted as usize % SLOTS * self.size;
-            let (op, own) = match self.reads {
-                false => (SendOp::Write { remote: self.to.remote(at) }, &self.from),
-                true => (SendOp::Read { remote: self.from.remote(at) }, &self.to),
-            };
-            let sge = [own.sge(at, self.size as u32)];
-            batch.post(&SendWr::new(self.posted, op, &sge)).unwrap();
-            self.posted += 1;
-        }
-        batch.ring().unwrap();
-    }
-
-    fn took(&mut self, done: &Completion) {
-        assert_eq!((done.wr_id, done.is_success()), (self.done, true), "{done:?}{}", self.pair.diagnose());
-        self.done += 1;
-    }
-}
-
-/// Runs for some cycles with something to send for the `busy` ones.
 fn run(pair: &Pair, feeds: &mut [Feed<'_>], busy: &[bool], cycles: u64) {
-    let end = pair.world.lock().cycle() + cycles;
-    let mut some = [Completion::default(); 64];
-    while pair.world.lock().cycle() < end {
-        feeds.iter_mut().zip(busy).filter(|(_, busy)| **busy).for_each(|(feed, _)| feed.post());
-        let left = end.saturating_sub(pair.world.lock().cycle());
-        pair.world.lock().run(left.min(50));
-        let n = pair.a.cq.poll(&mut some).unwrap();
-        for done in &some[..n] {
-            feeds.iter_mut().find(|feed| feed.qp.number() == done.qpn).unwrap().took(done);
-        }
-    }
-    pair.world.lock().check().unwrap();
+    feed::run(pair, feeds, busy, cycles).unwrap();
 }
 
-/// All that was posted ends, nothing was lost or sent again, and the bytes are there.
 fn finish(pair: &Pair, feeds: &mut [Feed<'_>]) {
-    let limit = pair.world.lock().cycle() + 3_000_000;
-    while feeds.iter().any(|feed| feed.done < feed.posted) {
-        run(pair, feeds, &vec![false; feeds.len()], 1_000);
-        assert!(pair.world.lock().cycle() < limit, "a message does not end{}", pair.diagnose());
-    }
-    for feed in feeds {
-        assert!(feed.done >= SLOTS as u64, "{} messages", feed.done);
-        assert!(bytes(feed.from.memory()) == bytes(feed.to.memory()), "other bytes than were sent");
-    }
-    for counter in [HwCounter::Retransmitted, HwCounter::PacketSeqErr, HwCounter::OutOfSequence] {
-        for node in [&pair.a, &pair.b] {
-            let count = node.context.hw_counter(counter).unwrap();
-            assert_eq!(count, 0, "{}{}", counter.name(), pair.diagnose());
-        }
-    }
+    feed::finish(pair, feeds, SLOTS as u64).unwrap();
 }
 
 fn frames(pair: &Pair) -> Vec<SentFrame> {
@@ -178,9 +101,9 @@ fn with_a_pause_nothing_begins_until_its_quanta_have_passed_and_then_all_goes_on
             }
             set(&pair, FlowMode::Pause);
             let mut feeds = [
-                Feed::new(&pair, 3000, None, false),
-                Feed::new(&pair, 60, Some(5), false),
-                Feed::new(&pair, 1500, Some(3), true),
+                feed(&pair, 3000, None, false),
+                feed(&pair, 60, Some(5), false),
+                feed(&pair, 1500, Some(3), true),
             ];
             run(&pair, &mut feeds, &[true; 3], 3000);
             let mut pauses = 0;
@@ -219,7 +142,7 @@ fn time_zero_ends_a_pause_at_once_and_a_newer_time_counts() {
     for config in CONFIGS {
         let pair = pair(config);
         set(&pair, FlowMode::Pause);
-        let mut feeds = [Feed::new(&pair, 3000, None, false)];
+        let mut feeds = [feed(&pair, 3000, None, false)];
         run(&pair, &mut feeds, &[true], 1000);
         let from = tell(&pair, &Pause::new(0xffff).frame(SWITCH));
         run(&pair, &mut feeds, &[true], 2000);
@@ -244,7 +167,7 @@ fn pfc_stops_the_queue_pairs_of_its_priority_and_nobody_else() {
         let pair = pair(config);
         set(&pair, FlowMode::Pfc { priorities: 1 << 3 });
         let mut feeds: Vec<Feed<'_>> = [(3, 2000), (0, 1000), (3, 100), (4, 64)]
-            .map(|(priority, size)| Feed::new(&pair, size, (priority != 0).then_some(priority), false))
+            .map(|(priority, size)| feed(&pair, size, (priority != 0).then_some(priority), false))
             .into();
         let busy = [true; 4];
         run(&pair, &mut feeds, &busy, 4000);
@@ -285,7 +208,7 @@ fn answers_of_a_priority_that_stands_still_wait_and_others_have_theirs() {
         pair.world.lock().link_mut(1).keep_frames(true);
         let flow = FlowControl { mode: FlowMode::Pfc { priorities: 0b110_0000 }, ..FlowControl::default() };
         pair.b.context.set_flow_control(&flow).unwrap();
-        let mut feeds = [Feed::new(&pair, 3000, Some(5), true), Feed::new(&pair, 1000, None, true)];
+        let mut feeds = [feed(&pair, 3000, Some(5), true), feed(&pair, 1000, None, true)];
         run(&pair, &mut feeds, &[true; 2], 3000);
         pair.world.lock().link_mut(1).take_frames();
         let start = pair.world.lock().cycle();
@@ -309,7 +232,7 @@ fn answers_of_a_priority_that_stands_still_wait_and_others_have_theirs() {
 fn what_is_not_obeyed_is_counted_and_changes_nothing() {
     for config in CONFIGS {
         let pair = pair(config);
-        let mut feeds = [Feed::new(&pair, 2000, Some(3), false)];
+        let mut feeds = [feed(&pair, 2000, Some(3), false)];
         let pause = Pause::new(0xffff).frame(SWITCH);
         let pfc = Pfc::new([Some(0xffff); 8]).frame(SWITCH);
         let modes = [FlowMode::Off, FlowMode::Pause, FlowMode::Pfc { priorities: 1 }];
@@ -385,9 +308,9 @@ fn a_flood_of_pauses_hangs_the_card_no_longer_than_it_lasts() {
             set(&pair, mode);
             let mut rng = SmallRng::seed_from_u64(5);
             let mut feeds = [
-                Feed::new(&pair, 5000, Some(3), false),
-                Feed::new(&pair, 64, None, false),
-                Feed::new(&pair, 2000, Some(6), true),
+                feed(&pair, 5000, Some(3), false),
+                feed(&pair, 64, None, false),
+                feed(&pair, 2000, Some(6), true),
             ];
             run(&pair, &mut feeds, &[true; 3], 500);
             for _ in 0..500 {

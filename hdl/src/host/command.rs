@@ -32,7 +32,7 @@ use crate::memory::{Done, Operation, OperationKind};
 use crate::rx::address::gid_bits;
 use crate::stream::fifo;
 use crate::types::{
-    AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, TableWrite,
+    priority_of, AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, TableWrite,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::{AttributeBit, Attributes, GSI_QKEY, GSI_QPN, TRANSITIONS};
@@ -789,7 +789,7 @@ pub fn command(
         ..QpAttributes::of(cfg).zeros()
     };
     let old = &qp.attributes;
-    let priority = staged.vector.vlan_tci.slice(13, 3) & staged.vector.vlan.repeat(3);
+    let priority = priority_of(staged.vector.vlan, staged.vector.vlan_tci);
     let changed = QpAttributes {
         access: given(AttributeBit::Access).then(modify(&modify_qp::ACCESS), old.access),
         pkey: given(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), old.pkey),

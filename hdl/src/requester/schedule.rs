@@ -28,7 +28,8 @@
 //! A grant stays within one page of 4 KiB and the queue's end, within the places that `fetch` has left, and within
 //! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
 //! with the completer's next kick. So does one whose next WQE waits for READs or atomics before it: the segmenter tells, with
-//! what it knew to be answered, so that a kick which came meanwhile is not missed. One that waits for the peer to have receives, as far as that is told, leaves
+//! what it knew to be answered, so that a kick which came meanwhile is not missed. One that waits for the peer to
+//! have receives, as far as that is told, leaves
 //! the line likewise. Each acknowledgement that may tell it of some names it here (`eased`): who does not wait for that is passed over,
 //! beside other events and in no time of its own, who does comes back as with a kick. One that congestion control holds back leaves the
 //! line too, and comes back when that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost
@@ -230,7 +231,8 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 
 /// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest
 /// WQE under way; `plenty`: there are places at the completer beside those for the first message of each QP; `started`
-/// pulses when the start on offer has arrived at the completer; `eased`: QPs whose peer may have receives, each behind what `oldest` tells of that; `gate` tells who is held back, and behind it comes a kick;
+/// pulses when the start on offer has arrived at the completer; `eased`: QPs whose peer may have receives, each
+/// behind what `oldest` tells of that; `gate` tells who is held back, and behind it comes a kick;
 /// `paused`: the priorities that stand still.
 #[module]
 #[allow(clippy::too_many_arguments)]

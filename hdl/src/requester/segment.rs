@@ -42,13 +42,15 @@
 //! packets. One is executed once, whatever is sent again: the row knows up to which WQE all has been begun, and those before are
 //! passed over.
 //!
-//! A QP that congestion control stops begins nothing, and yields inside a message; so does one whose priority stands still on the wire. Packets of one that must wait soon ask for an
+//! A QP that congestion control stops begins nothing, and yields inside a message; so does one whose priority stands
+//! still on the wire. Packets of one that must wait soon ask for an
 //! acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it leaves here, as what it is on the wire, more or less.
 //!
 //! Where the bytes of a packet lie is `gather`'s affair: it is told the packet's bytes, and with the first one since the WQE was
 //! taken up how far from the first SGE's beginning it lies.
 //!
-//! What is wrong with a WQE itself (opcode, size, a failed fetch, one that got shorter since its first packets were sent) travels as a cause instead of a packet, so that it
+//! What is wrong with a WQE itself (opcode, size, a failed fetch, one that got shorter since its first packets were
+//! sent) travels as a cause instead of a packet, so that it
 //! completes in its place.
 //!
 //! Reset: idle. Rows are written when a QP starts; where its send queue goes on after an error, the PSN does too.

@@ -36,7 +36,8 @@
 //!
 //! The QP does not end with a message that turns out to be too long for its receive, or to have no right to where it is to be
 //! written. What is behind such a packet goes on meanwhile. The rest of its message is dropped by `walk`, of a WRITE by `admit`. Its receive is for
-//! the next message: `walk` tells (`mends`), and counts one less from there on until the row does (`Mend`). A packet that finds no receive while there may
+//! the next message: `walk` tells (`mends`), and counts one less from there on until the row does (`Mend`). A packet
+//! that finds no receive while there may
 //! be such a one is looked at again when that is known.
 //!
 //! Where the message has the receive of a shared queue, or a WRITE has used one up, the next packet of UC and UD waits until `walk`, of a
@@ -205,7 +206,7 @@ pub struct Checked {
 pub(super) const AHEAD: u32 = 128;
 
 /// Bits of the number of packets between here and there, and of mends.
-const OPEN_BITS: u32 = 9;
+pub(super) const OPEN_BITS: u32 = (2 * AHEAD).ilog2() + 1;
 
 /// READs and atomics between here and `place`, which takes them with their orders: all packets may be, and there are fewer than 40
 /// places behind the queue to `walk`.

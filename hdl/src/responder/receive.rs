@@ -407,16 +407,8 @@ pub fn receive(
     });
 
     // What has been asked for.
-    let mark_shape = Mark {
-        valid: bits(1),
-        queue: bits(rq_bits),
-        first: bits(UNIT_BITS),
-        last: bits(UNIT_BITS),
-        life: bits(LIFE_BITS),
-    };
-    let now_read = m.wire_of("now_read", &mark_shape);
-    let new_life =
-        m.wire_of("new_life", &Life { valid: bits(1), queue: bits(rq_bits), life: bits(LIFE_BITS) });
+    let now_read = m.wire_of("now_read", &Mark::of(cfg));
+    let new_life = m.wire_of("new_life", &Life::of(cfg));
     let plans = m.wire("plans", 1);
     let far = |at: usize| distance_of(cfg, at);
     let distance = m.reg("distance", clog2(u64::from(far(0))) + 1).reset(far(0));

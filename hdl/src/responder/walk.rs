@@ -11,9 +11,11 @@
 //!
 //! A SEND's bytes fill the SGEs in their order; the cursor says where the next packet of the message goes on. An SGE of no
 //! bytes is passed over. Where the SGEs end before the packet does, nothing of it will be written: the receive is too small
-//! (IBTA volume 1, 9.7.4.1.6). Of a packet of UC or UD that is one from a shared queue `check` is told whether that is so, in the cycle behind the walk.
+//! (IBTA volume 1, 9.7.4.1.6). Of a packet of UC or UD that is one from a shared queue `check` is told whether that
+//! is so, in the cycle behind the walk.
 //!
-//! From the QP's own queue, the receive of such a message is for the next one, and the rest of the message is as short of room. What `check` has let pass
+//! From the QP's own queue, the receive of such a message is for the next one, and the rest of the message is as
+//! short of room. What `check` has let pass
 //! meanwhile counts it as used: so `lags` has how many indices it is ahead, until its row is mended and `Mend` comes by. While there are any, all
 //! of UC and UD that has a receive is looked up there, 2 cycles more.
 //!
@@ -25,7 +27,7 @@
 
 use crate::config::RnicConfig;
 use crate::fields::field;
-use crate::responder::check::AHEAD;
+use crate::responder::check::{AHEAD, OPEN_BITS};
 use crate::responder::order::{Class, Facts, Judged, Order, Run, Walk};
 use crate::responder::receive::{Received, Wanted};
 use crate::responder::reply::Kind;
@@ -80,9 +82,6 @@ impl Cursor {
     }
 }
 
-/// Indices that `check` may be ahead: as many as packets are between here and there, and their mends.
-const LAG_BITS: u32 = 9;
-
 #[derive(Clone, Bundle)]
 struct Element {
     addr: Sig,
@@ -119,15 +118,15 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let stored = cursors.read(m, enters & !first, facts.qp, Collision::Never);
 
     // Indices of a QP's own queue that `check` is ahead, for what was not used after all.
-    let lags = m.mem("lags", cfg.qps, &bits(LAG_BITS)).style(Style::Block).build();
-    let all_lags = m.reg("all_lags", LAG_BITS).reset(0);
+    let lags = m.mem("lags", cfg.qps, &bits(OPEN_BITS)).style(Style::Block).build();
+    let all_lags = m.reg("all_lags", OPEN_BITS).reset(0);
     let own = facts.quiet & facts.holds & !facts.shared & executes;
     let lagging = own & all_lags.ne(0);
     let mends_row = idle & orders.valid & Class::Mend.is(facts.class);
-    let (lag_write, next_lag) = (m.wire("lag_write", 1), m.wire("next_lag", LAG_BITS));
+    let (lag_write, next_lag) = (m.wire("lag_write", 1), m.wire("next_lag", OPEN_BITS));
     lags.write(lag_write, facts.qp, &next_lag);
     let known_lag = lags.read(m, idle & orders.valid & (lagging | mends_row), facts.qp, Collision::Never);
-    let lag = m.reg("lag", LAG_BITS).no_reset();
+    let lag = m.reg("lag", OPEN_BITS).no_reset();
     let index = m.reg("index", 16).no_reset();
     m.when(idle, |m| {
         m.set(&lag, 0);
@@ -270,9 +269,9 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let settled = m.delay("settled", &(orders.fire() & own & facts.send & !unused));
     let starts = orders.fire() & Class::Start.is(facts.class);
     let one_more = m.mux(unused, &(lag + 1), &(known_lag - 1));
-    m.drive(&next_lag, m.mux(starts, &lit(LAG_BITS, 0), &one_more));
+    m.drive(&next_lag, m.mux(starts, &lit(OPEN_BITS, 0), &one_more));
     m.drive(&lag_write, unused | at_mend | starts);
-    m.set(&all_lags, all_lags + unused.zext(LAG_BITS) - at_mend.zext(LAG_BITS));
+    m.set(&all_lags, all_lags + unused.zext(OPEN_BITS) - at_mend.zext(OPEN_BITS));
     m.assert(!at_mend | known_lag.ne(0), "what is mended was ahead");
     let judged = Judged { valid: orders.fire() & facts.judged & facts.send, refused };
     Walked { wanted, runs: run, judged: m.delay("judged", &judged), mends, settled }

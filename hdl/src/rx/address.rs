@@ -14,7 +14,8 @@
 //! ([`GidEntry::slot`](ferrowire_spec::csr::port::GidEntry)).
 //!
 //! **Throughput:** a packet a cycle. **Latency:** [`LATENCY`]. **Reset,** and that of the card by the host: the table is empty after 256
-//! cycles; the register of the reset says so, and nothing is written before. **Bad input:** a packet that is looked up while the table is written is for nobody.
+//! cycles; the register of the reset says so, and nothing is written before. **Bad input:** a packet that is looked
+//! up while the table is written is for nobody.
 
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Style};
 use ferrowire_spec::csr::port::{GIDS, GID_FOLD, GID_SLOTS};

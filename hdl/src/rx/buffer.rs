@@ -26,7 +26,8 @@
 //!
 //! **Bad input:** the first reason counts, in the order of [`DropReason`]: the parser's up to the UDP checksum, the
 //! ICRC, the rest of the parser's, and last `overrun`, here for want of room. Exactly one pulse of `dropped` a frame
-//! that does not come out, but those that the parser has dealt with. `frame.ready` is low only when [`PENDING`] frames wait for their verdict, which the parser
+//! that does not come out, but those that the parser has dealt with. `frame.ready` is low only when [`PENDING`]
+//! frames wait for their verdict, which the parser
 //! does not let happen; want of room never holds the wire up.
 
 use crate::config::RnicConfig;

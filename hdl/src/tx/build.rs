@@ -30,7 +30,8 @@
 //! Throughput: a beat a cycle; a frame of `n` bytes with its ICRC takes `ceil(n / B)` cycles, with no cycle between
 //! frames: 17 for 1,024 bytes of payload in 64-byte beats, 3 for a 64-byte WRITE ONLY. Frames of one beat that carry
 //! payload (up to 6 bytes of it, at 64-byte beats) leave at three in four cycles. Within a frame there are gaps only
-//! where payload is late; the first frame after a pause may have one of a cycle, in front of its payload. A change of the address vector is seen by packets taken 2 cycles after it.
+//! where payload is late; the first frame after a pause may have one of a cycle, in front of its payload. A change of
+//! the address vector is seen by packets taken 2 cycles after it.
 //!
 //! A frame may be shorter than Ethernet's 60 bytes; whoever adds the frame check sequence pads it, behind the ICRC.
 //!
@@ -44,7 +45,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::fields::assemble;
 use crate::stream::{catch, fifo, forward, Beat};
-use crate::types::{AddressVector, TableWrite, TxPacket};
+use crate::types::{priority_of, AddressVector, TableWrite, TxPacket};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
 use ferrowire_spec::wire::{
@@ -437,7 +438,7 @@ pub fn build(
     let summed_valid = m.reg("summed_valid", 1).reset(0);
     let summed_moves = m.wire("summed_moves", 1);
     let network = &planned.network;
-    let priority = network.vlan_tci.slice(13, 3) & network.vlan.repeat(3);
+    let priority = priority_of(network.vlan, network.vlan_tci);
     let of = FrameOf {
         departed: planned.departed.clone(),
         request: planned.request,

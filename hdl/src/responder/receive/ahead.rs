@@ -50,6 +50,13 @@ pub struct Probe {
     pub unit: Sig,
 }
 
+impl Probe {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Probe { queue: bits(cfg.rq_bits()), unit: bits(UNIT_BITS) }
+    }
+}
+
 /// A WQE that must be asked for.
 #[derive(Clone, Bundle)]
 pub struct Need {
@@ -57,6 +64,13 @@ pub struct Need {
     pub index: Sig,
     /// This one; otherwise those behind it.
     pub exact: Sig,
+}
+
+impl Need {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Need { queue: bits(cfg.rq_bits()), index: bits(16), exact: bits(1) }
+    }
 }
 
 /// Units that are asked for.
@@ -69,12 +83,27 @@ pub struct Mark {
     pub life: Sig,
 }
 
+impl Mark {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        let unit = bits(UNIT_BITS);
+        Mark { valid: bits(1), queue: bits(cfg.rq_bits()), first: unit, last: unit, life: bits(LIFE_BITS) }
+    }
+}
+
 /// A queue begins a life.
 #[derive(Clone, Bundle)]
 pub struct Life {
     pub valid: Sig,
     pub queue: Sig,
     pub life: Sig,
+}
+
+impl Life {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Life { valid: bits(1), queue: bits(cfg.rq_bits()), life: bits(LIFE_BITS) }
+    }
 }
 
 /// What it is told.
@@ -205,8 +234,7 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
     let same = entry.queue.eq(look.queue) & entry.block.eq(block) & entry.life.eq(now);
     let there = (entry.valid & same & (look.second | within)).named("there");
     let need_valid = m.reg("need_valid", 1).reset(0);
-    let need_shape = Need { queue: bits(rq_bits), index: bits(16), exact: bits(1) };
-    let need = m.reg_of("need", &need_shape);
+    let need = m.reg_of("need", &Need::of(cfg));
     let lacks = looks & !there & !look.probe;
     let needs = Stream::new(m, "needs", need_valid, need.clone());
     m.when(lacks, |m| {
@@ -217,16 +245,7 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
 
     // Marks: those of a read, a group a cycle.
     let marking = m.reg("marking", 1).reset(0);
-    let left = m.reg_of(
-        "left",
-        &Mark {
-            valid: bits(1),
-            queue: bits(rq_bits),
-            first: bits(UNIT_BITS),
-            last: bits(UNIT_BITS),
-            life: bits(LIFE_BITS),
-        },
-    );
+    let left = m.reg_of("left", &Mark::of(cfg));
     m.discard(&left.valid);
     let last_block = left.last.slice(spread, block_bits);
     let this_block = left.first.slice(spread, block_bits);

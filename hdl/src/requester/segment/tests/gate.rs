@@ -74,16 +74,41 @@ impl Bench {
     }
 }
 
+/// Random messages, while `change` holds some of the QPs back, of which one has just posted and one sends; in the end `release` lets all go.
+fn all_is_sent_whoever_is_held_back(
+    seed: u64,
+    beat_bytes: u32,
+    mut change: impl FnMut(&mut Bench, usize, usize),
+    release: impl FnOnce(&mut Bench),
+) {
+    let mut bench = Bench::new(seed, beat_bytes);
+    for _ in 0..150 {
+        let qp = bench.random.rng.random_range(0..QPS);
+        let wqe = bench.any(qp);
+        bench.post(qp, wqe);
+        let sender = bench.under_way.front().map_or(qp, |w| w.0);
+        change(&mut bench, qp, sender);
+        let (stall, others) =
+            ([0.0, 0.0, 0.5][bench.random.rng.random_range(0..3)], bench.random.chance(0.5));
+        for _ in 0..bench.random.rng.random_range(1..60) {
+            bench.tick(stall, others);
+        }
+    }
+    release(&mut bench);
+    (0..5).for_each(|_| bench.tick(0.0, false));
+    bench.settle();
+    bench.check_all_sent();
+    let Gates { charged, expected, refused, stopped, .. } = bench.gates;
+    assert_eq!(charged, expected, "seed {seed}");
+    assert_eq!(bench.again, 0, "seed {seed}");
+    assert!(refused > 10 && stopped > 3, "seed {seed}: {refused}, {stopped}");
+}
+
 #[test]
 fn who_is_stopped_begins_nothing_and_yields_and_who_must_wait_asks_for_acknowledgements() {
     for (seed, beat_bytes) in [(11, 8), (12, 64), (13, 64)] {
-        let mut bench = Bench::new(seed, beat_bytes);
-        for _ in 0..150 {
-            let qp = bench.random.rng.random_range(0..QPS);
-            let wqe = bench.any(qp);
-            bench.post(qp, wqe);
+        let change = |bench: &mut Bench, qp, sender| {
             // Mostly the one that sends.
-            let sender = bench.under_way.front().map_or(qp, |w| w.0);
             let at = if bench.random.chance(0.7) { sender } else { qp };
             match bench.random.rng.random_range(0..6) {
                 0 | 1 => bench.gate(at, false, false),
@@ -91,35 +116,17 @@ fn who_is_stopped_begins_nothing_and_yields_and_who_must_wait_asks_for_acknowled
                 3 => bench.gate(at, true, true),
                 _ => {}
             }
-            let (stall, others) =
-                ([0.0, 0.0, 0.5][bench.random.rng.random_range(0..3)], bench.random.chance(0.5));
-            for _ in 0..bench.random.rng.random_range(1..60) {
-                bench.tick(stall, others);
-            }
-        }
-        for qp in 0..QPS {
-            bench.gate(qp, false, false);
-        }
-        (0..5).for_each(|_| bench.tick(0.0, false));
-        bench.settle();
-        bench.check_all_sent();
-        let Gates { charged, expected, refused, stopped, .. } = bench.gates;
-        assert_eq!(charged, expected, "seed {seed}");
-        assert_eq!(bench.again, 0, "seed {seed}");
-        assert!(refused > 10 && stopped > 3, "seed {seed}: {refused}, {stopped}");
+        };
+        let release = |bench: &mut Bench| (0..QPS).for_each(|qp| bench.gate(qp, false, false));
+        all_is_sent_whoever_is_held_back(seed, beat_bytes, change, release);
     }
 }
 
 #[test]
 fn whose_priority_stands_still_begins_nothing_and_yields() {
     for (seed, beat_bytes) in [(14, 8), (15, 64), (16, 64)] {
-        let mut bench = Bench::new(seed, beat_bytes);
         let mut paused = 0u8;
-        for _ in 0..150 {
-            let qp = bench.random.rng.random_range(0..QPS);
-            let wqe = bench.any(qp);
-            bench.post(qp, wqe);
-            let sender = bench.under_way.front().map_or(qp, |w| w.0);
+        let change = |bench: &mut Bench, _, sender: usize| {
             match bench.random.rng.random_range(0..4) {
                 0 => paused |= 1 << (2 * sender),
                 1 => paused &= bench.random.rng.random::<u8>(),
@@ -127,19 +134,7 @@ fn whose_priority_stands_still_begins_nothing_and_yields() {
                 _ => {}
             }
             bench.pause(paused);
-            let (stall, others) =
-                ([0.0, 0.0, 0.5][bench.random.rng.random_range(0..3)], bench.random.chance(0.5));
-            for _ in 0..bench.random.rng.random_range(1..60) {
-                bench.tick(stall, others);
-            }
-        }
-        bench.pause(0);
-        (0..5).for_each(|_| bench.tick(0.0, false));
-        bench.settle();
-        bench.check_all_sent();
-        let Gates { charged, expected, refused, stopped, .. } = bench.gates;
-        assert_eq!(charged, expected, "seed {seed}");
-        assert_eq!(bench.again, 0, "seed {seed}");
-        assert!(refused > 10 && stopped > 3, "seed {seed}: {refused}, {stopped}");
+        };
+        all_is_sent_whoever_is_held_back(seed, beat_bytes, change, |bench| bench.pause(0));
     }
 }

@@ -20,24 +20,15 @@ impl Bench {
     fn new(seed: u64, distance: u64) -> Bench {
         let cfg = RnicConfig { qps: 16, srqs: 4, ..RnicConfig::named("generic-8b").unwrap() };
         let netlist = build("bench", |m| {
-            let rq = cfg.rq_bits();
-            let mark = Mark {
-                valid: bits(1),
-                queue: bits(rq),
-                first: bits(UNIT_BITS),
-                last: bits(UNIT_BITS),
-                life: bits(LIFE_BITS),
-            };
             let group = clog2(u64::from(slots(&cfg) / SPREAD));
             let out = ahead(
                 m,
                 &cfg,
                 Input {
                     touches: m.stream_in("touch", &Touch::of(&cfg)),
-                    probes: m.stream_in("probe", &Probe { queue: bits(rq), unit: bits(UNIT_BITS) }),
-                    mark: m.input_of("mark", &mark),
-                    life: m
-                        .input_of("life", &Life { valid: bits(1), queue: bits(rq), life: bits(LIFE_BITS) }),
+                    probes: m.stream_in("probe", &Probe::of(&cfg)),
+                    mark: m.input_of("mark", &Mark::of(&cfg)),
+                    life: m.input_of("life", &Life::of(&cfg)),
                     distance: m.input("distance", 8),
                     plans: m.input("plans", 1),
                     clear: m.input("clear", group),
@@ -51,12 +42,8 @@ impl Bench {
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
-        let rq = cfg.rq_bits();
-        let sources = vec![
-            Source::new("touch", &Touch::of(&cfg)),
-            Source::new("probe", &Probe { queue: bits(rq), unit: bits(UNIT_BITS) }),
-        ];
-        let mut need = Sink::new("need", &Need { queue: bits(rq), index: bits(16), exact: bits(1) });
+        let sources = vec![Source::new("touch", &Touch::of(&cfg)), Source::new("probe", &Probe::of(&cfg))];
+        let mut need = Sink::new("need", &Need::of(&cfg));
         need.stall = Some(1.0);
         let mut bench =
             Bench { sim, sources, sinks: vec![need], random: Random::new(seed), answers: Vec::new(), cfg };
@@ -132,7 +119,7 @@ impl Bench {
 
     fn probe(&mut self, queue: u64, unit: u64) -> bool {
         let number = self.number(queue);
-        let shape = Probe { queue: bits(self.cfg.rq_bits()), unit: bits(UNIT_BITS) };
+        let shape = Probe::of(&self.cfg);
         self.sources[1].push(item(&shape, &[("queue", number.into()), ("unit", unit.into())]));
         let before = self.answers.len();
         (0..10).for_each(|_| self.step());
