@@ -158,6 +158,12 @@ impl RnicConfig {
         clog2(u64::from(self.eqs))
     }
 
+    /// Every frame is seven beats or more: blocks may take a cycle more for each where that shortens the longest path or saves LUTs. Parts
+    /// with beats so narrow are slow ones, and crowded.
+    pub fn unhurried(&self) -> bool {
+        self.beat_bytes < 16
+    }
+
     /// Bits of a byte's place in a beat.
     pub fn lane_bits(&self) -> u32 {
         clog2(u64::from(self.beat_bytes))

@@ -34,7 +34,7 @@ use crate::requester::{
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::rx::address::Addresses;
-use crate::stream::{fork, forward, Beat};
+use crate::stream::{fork, half, slice, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
 use crate::tx::icrc::append;
@@ -261,7 +261,7 @@ pub fn transport(
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
     resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
     m.set_all(&forgotten, &segmented.forgotten);
-    let candidates = forward(&m.label("candidates"), segmented.candidates);
+    let candidates = slice(&m.label("candidates"), cfg.unhurried(), segmented.candidates);
     let gathered = gather(m, cfg, candidates, listed.stored);
     m.drive(&released, gathered.released);
     let committed = commit(
@@ -312,7 +312,7 @@ pub fn transport(
         shared: control.shared,
         doorbell: control.receive,
         data: data.receives,
-        requests: forward(&m.label("requests"), dispatched.requests),
+        requests: slice(&m.label("requests"), cfg.unhurried(), dispatched.requests),
         frames: dispatched.frames,
         arrivals: dispatched.arrivals,
         runs: brought,
@@ -337,8 +337,8 @@ pub fn transport(
 
     // Completer.
     // A start or a flush behind a report in this register is held by the recorder, which takes reports first.
-    let sent = forward(&m.label("sent"), launched.sent);
-    let replies = forward(&m.label("replies"), dispatched.answers);
+    let sent = slice(&m.label("sent"), cfg.unhurried(), launched.sent);
+    let replies = slice(&m.label("replies"), cfg.unhurried(), dispatched.answers);
     let input = completer::Input {
         init: completer_start,
         sent,
@@ -378,10 +378,18 @@ pub fn transport(
     wakes.connect(slowed.wake);
 
     // Send: answers and CNPs beside requests.
-    let requests = TxSource { packet: launched.packets, payload: Some(paid) };
+    let packets = match cfg.unhurried() {
+        true => half(&m.label("packets"), launched.packets),
+        false => launched.packets,
+    };
+    let requests = TxSource { packet: packets, payload: Some(paid) };
     let notices = TxSource { packet: slowed.packets, payload: None };
     let chosen = arbitrate(m, cfg, vec![requests, responded.source, notices]);
-    let frame = build(m, cfg, chosen.packet, chosen.payload, control.addresses, control.flow.pfc);
+    let packet = match cfg.unhurried() {
+        true => half(&m.label("chosen"), chosen.packet),
+        false => chosen.packet,
+    };
+    let frame = build(m, cfg, packet, chosen.payload, control.addresses, control.flow.pfc);
     let appended = append(m, cfg, frame, paused);
     // Requests that leave start a timer.
     let departing = Stream::new(m, "departing", appended.left & appended.of.request, appended.of.departed);

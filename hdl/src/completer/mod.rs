@@ -25,7 +25,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
 use crate::requester::{Flush, KeptUnit, Restart, Sent};
 use crate::responder::{Outcome, Run};
-use crate::stream::forward;
+use crate::stream::slice;
 use crate::types::{
     Completion, DmaReadData, DmaReadRequest, Headers, Oldest, QpBroadcast, ReadsDone, SqStart, TableWrite,
 };
@@ -126,7 +126,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     Completer {
         completions: settled.completions,
         faults: vec![tracked.faults, settled.faults],
-        runs: forward(&m.label("runs"), scattered.runs),
+        runs: slice(&m.label("runs"), cfg.unhurried(), scattered.runs),
         values: tracked.values,
         read: recalls.read,
         kicks: vec![tracked.kicks, settled.kicks],

@@ -11,7 +11,7 @@
 //!
 //! WQEs stay in host memory until they complete, so the slots are a cache, direct-mapped, and nobody waits for a place in it. A READ that is
 //! sent for the first time writes its units here, whatever the slots held: so what a tag says is what was sent last under it, also
-//! when a QP lives again. A unit that is here takes 3 cycles, another one the host's latency besides. Where one is kept in the cycle in
+//! when a QP lives again. A unit that is here takes 4 cycles, another one the host's latency besides. Where one is kept in the cycle in
 //! which a read one comes, that one is read once more.
 //!
 //! The queue of a QP that goes to RESET may be read until the command is answered, for that is behind everything that was placed.
@@ -72,6 +72,8 @@ enum State {
     Sweep,
     Idle,
     Compare,
+    /// It is known whether it is here.
+    Tell,
     Again,
     Place,
     Ask,
@@ -171,16 +173,17 @@ pub fn recall(
     let found = store.read(m, begins | again, slot_of(&at), Collision::Never);
     let is_it =
         |name: &Wanted| name.qp.eq(sought.qp) & name.index.eq(sought.index) & name.part.eq(sought.part);
-    let hit = (found.valid & is_it(&found.name)).named("hit");
-    let compares = state.is(State::Compare);
+    let hit = m.delay("hit", &(found.valid & is_it(&found.name)));
+    m.when(state.is(State::Compare), |m| m.set(&state, State::Tell));
+    let tells = state.is(State::Tell);
     let answer = Recalled { unit: found.unit, error: unread, void };
-    let recalled = Stream::new(m, "recalled", compares & (hit | unread | void), answer);
+    let recalled = Stream::new(m, "recalled", tells & (hit | unread | void), answer);
     m.when(recalled.fire(), |m| {
         m.set(&unread, 0);
         m.set(&void, 0);
         m.set(&state, State::Idle);
     });
-    m.when(compares & !(hit | unread | void), |m| m.set(&state, State::Place));
+    m.when(tells & !(hit | unread | void), |m| m.set(&state, State::Place));
 
     // Where it lies.
     let given = &broadcast.attributes;

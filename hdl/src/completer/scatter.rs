@@ -12,7 +12,7 @@
 //! pool; the others come from `recall`. It is as far behind its beginning as the packet is behind that of the message, and
 //! what is more than the SGE holds is taken off the next one.
 //!
-//! A packet costs 3 cycles where the first SGE holds it, 3 more for each further SGE that is on the card, 1 where there is nothing
+//! A packet costs 3 cycles where the first SGE holds it, 4 more for each further SGE that is on the card, 1 where there is nothing
 //! to place. Longest path: the comparison of what is left of the packet with what is left of the SGE. Reset: idle.
 
 use crate::completer::recall::{Recalled, Wanted};

@@ -13,7 +13,8 @@
 //! ```
 //!
 //! An acknowledgement costs 3 cycles, whether it completes a message or a part of one, and one more for each further
-//! message that it completes along; a ghost costs 3, a NAK that makes the QP send again 4.
+//! message that it completes along; a ghost costs 3, a NAK that makes the QP send again 4. Where beats are narrow, each look at
+//! a message costs one more, for it is compared in a cycle of its own.
 //!
 //! An acknowledgement of PSN p acknowledges everything up to p; a NAK of p everything before p. One whose PSN is not
 //! between the oldest unacknowledged and the newest sent is a ghost and is dropped (IBTA volume 1, 9.7.5.1.1), and so is one
@@ -66,7 +67,7 @@ use crate::path::same_partition;
 use crate::requester::{is_local, Flush, Restart};
 use crate::rx::address::gid_bits;
 use crate::rx::parse::opcode_is;
-use crate::stream::{deep_fifo, fifo, row_of};
+use crate::stream::{deep_fifo, few, fifo, row_of, spare_fifo};
 use crate::types::{credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, TOLD_BITS};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -152,6 +153,8 @@ enum State {
     Row,
     /// A QP is to be flushed, or is taken out of the line of those.
     Enlist,
+    /// The message that was read comes to the register, in a card that is not in a hurry.
+    Look,
     Pop,
     Retry,
     Fail,
@@ -446,6 +449,8 @@ pub fn track(
     let next_look = (pops | frees) & !was_last;
     let look_at = m.mux(at_row, &stored.head, &following);
     let oldest = pool.read(m, first_look | next_look, look_at, Collision::Never);
+    // What it is compared with stays while it does.
+    let looked = |name: &str, s: Sig| if cfg.unhurried() { m.delay(name, &s) } else { s.named(name) };
     m.drive(&following, links.read(m, first_look | next_look, look_at, Collision::Never));
 
     // Where nobody else acknowledges, all that was sent is.
@@ -491,18 +496,20 @@ pub fn track(
     // in turn and in place (IBTA volume 1, 9.7.5.1.3): LAST and ONLY at its end, MIDDLE and LAST not at its beginning. FIRST and ONLY
     // stand where one of the requests for it began; where these were is not kept, so they are taken anywhere.
     let in_turn = row.oldest_psn.eq(psn).named("in_turn");
-    let is_last = oldest.last_psn.eq(psn).named("is_last");
+    let is_last = looked("is_last", oldest.last_psn.eq(psn));
     let has_first = begins | row.first_psn.ne(psn);
     let good_syndrome = (!begins & !ends) | kind.eq(0);
-    let of_read = oldest.opcode.eq(SendOpcode::Read.code());
+    let of_read = looked("of_read", oldest.opcode.eq(SendOpcode::Read.code()));
+    let answered = looked("of_reply", oldest.answered);
     let in_place = m.mux(by_atomic, &!of_read, &(of_read & has_first & ends.eq(is_last)));
-    let matches = by_reply & oldest.answered & in_turn & in_place & good_syndrome;
-    let reached = m.mux(oldest.answered, &(matches & is_last), &!(upto - oldest.last_psn).bit(23));
-    let is_silent = is_local(oldest.opcode);
+    let matches = by_reply & answered & in_turn & in_place & good_syndrome;
+    let behind = looked("behind", !(upto - oldest.last_psn).bit(23));
+    let reached = m.mux(answered, &(matches & is_last), &behind);
+    let is_silent = looked("is_silent", is_local(oldest.opcode));
     let acked = at_pop & !ignored & !none & !local & ((by_answer & reached) | is_silent);
     let entry_room = m.wire("entry_room", 1);
     m.set(&pops, acked & entry_room);
-    let answers_it = pops & oldest.answered;
+    let answers_it = pops & answered;
     // What the answer brings is on its way, and something has been acknowledged.
     let (placed, popped) = (m.reg("placed", 1).no_reset(), m.reg("popped", 1).no_reset());
     m.when(at_row, |m| {
@@ -519,7 +526,7 @@ pub fn track(
     // The oldest waits for an answer that should have come before this one (9.7.5.1.1): as good as a sequence NAK.
     let beyond = m.mux(is_ack & !by_reply, &!(psn - row.oldest_psn).bit(23), &!in_turn);
     let speaks = counts & !local & by_answer & !placed;
-    let implied = speaks & !none & oldest.answered & beyond;
+    let implied = speaks & !none & answered & beyond;
     let good = speaks & !none & matches;
     let bad = speaks & by_reply & !implied & !good;
     let advances = m.mux(implied, &popped, &advances);
@@ -607,9 +614,9 @@ pub fn track(
         ..Completion::of(cfg).zeros()
     };
     let entry = Entry {
-        token: brings | (acked & oldest.answered),
+        token: brings | (acked & answered),
         completes,
-        answered: acked & oldest.answered,
+        answered: acked & answered,
         wanted: !acked | oldest.signaled,
         completion,
     };
@@ -646,8 +653,8 @@ pub fn track(
         !taken_up | (answered.ready & found.ready),
         "an answer is taken where there is room for what it brings",
     );
-    let answered = fifo(&m.label("answered"), ANSWERS, answered);
-    let values = fifo(&m.label("values"), VALUES, found);
+    let answered = few(&m.label("answered"), ANSWERS, cfg.unhurried().then_some(2), answered);
+    let values = spare_fifo(&m.label("values"), VALUES, cfg.unhurried(), found);
     let fault = Stream::new(m, "fault", state.is(State::Fault), qp);
     let faulted = fault.fire();
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
@@ -756,11 +763,14 @@ pub fn track(
 
     // From one state to the next.
     m.when(sweeping & qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
+    let look = if cfg.unhurried() { State::Look } else { State::Pop };
     m.when(at_row, |m| {
-        m.set(&state, State::Pop);
+        m.set(&state, look);
         m.when(by_flush | by_recover | by_work, |m| m.set(&state, State::Enlist));
         m.when(by_init | by_reset | (by_work & in_error), |m| m.set(&state, State::Free));
     });
+    m.when(state.is(State::Look), |m| m.set(&state, State::Pop));
+    m.when(pops & !was_last, |m| m.set(&state, look));
     m.when(at_enlist, |m| m.set(&state, State::Idle));
     m.when(ends_answer, |m| m.set(&state, State::Idle));
     m.when(local_fails | remote_fails, |m| {

@@ -37,7 +37,7 @@ use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
-use crate::stream::{deep_fifo, fifo, forward, prompt_fifo, row_of};
+use crate::stream::{deep_fifo, few, fifo, forward, prompt_fifo, row_of, slice};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -317,7 +317,7 @@ pub fn commit(
     let enters = Pending { packet: parts.packet.clone(), sge, asks: parts.asks, inline: parts.inline, lane };
     let entering = Stream::new(m, "entering", passes & parts.last, enters);
     m.drive(&pending_room, entering.ready);
-    let pending = fifo(&m.label("pending"), LOOKUPS, entering);
+    let pending = few(&m.label("pending"), LOOKUPS, cfg.unhurried().then_some(2), entering);
     // A page's offset is the same in host memory.
     let span = parts.bytes.zext(14) + parts.va.trunc(lane_bits).zext(14) + (cfg.beat_bytes - 1);
     let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
@@ -349,7 +349,7 @@ pub fn commit(
 
     // What is next waits for its answers while its QP's rows are read.
     let (enters, coming) = (pending.fire(), pending.packet.qp);
-    let pending = forward(&m.label("next"), pending);
+    let pending = slice(&m.label("next"), cfg.unhurried(), pending);
     let packet = &pending.packet;
     let at = (enters, coming, packet.qp);
     let bar_write = m.wire_of(
@@ -360,7 +360,7 @@ pub fn commit(
     bars.write(bar_write.enable, bar_write.index, &bar_write.entry);
     let bar = row_of(m, "bar", at, &bars, &bar_write);
     let (enters, coming, bar_comes) = (barred.fire(), barred.qp, barred.valid);
-    let barred = forward(&m.label("barred"), barred);
+    let barred = slice(&m.label("barred"), cfg.unhurried(), barred);
     let bar_there = row_of(m, "bar_there", (enters, coming, barred.qp), &bars, &bar_write);
     let oldest_index = row_of(m, "oldest", at, &oldests, &oldest);
     let qp_state = row_of(m, "state", at, &states, &broadcast.state);
@@ -440,7 +440,7 @@ pub fn commit(
     let whole = DmaReadRequest { address: answers.payload, length: pieces.bytes };
     let read = Stream::new(m, "read", can & good & reads, whole);
     m.drive(&read_room, read.ready);
-    let read = fifo(&m.label("read"), 4, read);
+    let read = few(&m.label("read"), 4, cfg.unhurried().then_some(4), read);
     pieces.accept(can & has_piece);
     answers.accept(can & pending.asks);
     verdicts.accept(go & pending.asks);
@@ -506,7 +506,7 @@ pub fn commit(
         Report { sent, packet: good & !executes, payload: pays, inline: pending.inline, start: packet.start };
     let report = Stream::new(m, "report", go & tells, report);
     m.drive(&sent_room, report.ready);
-    let reports = fifo(&m.label("report"), 4, report);
+    let reports = few(&m.label("report"), 4, cfg.unhurried().then_some(2), report);
 
     pending.accept(go);
     // A cycle late: who takes payload decides late in the cycle.

@@ -33,7 +33,7 @@ use crate::responder::place::Place;
 use crate::responder::reply::Kind;
 use crate::rx::buffer::Dropped;
 use crate::rx::parse::REASON_BITS;
-use crate::stream::{deep_fifo, fifo, forward};
+use crate::stream::{deep_fifo, few, fifo, forward, spare_fifo};
 use crate::types::{Completion, TableWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -131,7 +131,7 @@ pub fn admit(
     let address = Stream::new(m, "address", answer.valid, answer.address);
     let granted = Stream::new(m, "granted", answer.valid, Granted { ok: answer.ok, cause: answer.cause });
     m.assert(!answer.valid | (address.ready & granted.ready), "an answer finds its place");
-    let addresses = fifo(&m.label("addresses"), WAITING, address);
+    let addresses = spare_fifo(&m.label("addresses"), WAITING, cfg.unhurried(), address);
     let answers = fifo(&m.label("answers"), WAITING, granted);
 
     // The answers of a packet's pieces, one a cycle.
@@ -314,7 +314,7 @@ pub fn admit(
     let place_valid = (can & tells) | (flushes & !flushed.bar);
     let place = Stream::new(m, "place", place_valid, m.mux(flushes, &flush_it, &place_it));
     m.drive(&place_room, place.ready);
-    let place = fifo(&m.label("place"), 2, place);
+    let place = few(&m.label("place"), 2, cfg.unhurried().then_some(2), place);
     let go = can & (place_room | !tells);
     let flush_goes = flushes & (place_room | flushed.bar);
     m.when(go, |m| m.set(&flush_turn, 1)).otherwise_when(flush_goes, |m| m.set(&flush_turn, 0));

@@ -16,9 +16,10 @@
 //! There may be as many pieces on the way as [`WAITING`]: whoever takes them, `place`, waits for `admit`'s decision on the packet, and
 //! that for all its pieces; so there is room for those of one at least, and but for the worst for those of two. Reset: idle.
 
+use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup};
 use crate::responder::order::{Pending, Run, PIECES};
-use crate::stream::fifo;
+use crate::stream::{few, fifo};
 use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
 
 /// Pieces between here and `place`.
@@ -52,7 +53,7 @@ enum State {
 
 /// Cuts runs into pieces. `invalidated`: what becomes of a SEND that invalidates a key is decided.
 #[module]
-pub fn cut(m: &Scope, runs: Stream<Run>, invalidated: Sig) -> Cut {
+pub fn cut(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, invalidated: Sig) -> Cut {
     let state = m.fsm("state", State::Idle);
     let (idle, at_ask, at_measure) = (state.is(State::Idle), state.is(State::Ask), state.is(State::Measure));
     let va = m.reg("va", 64).no_reset();
@@ -108,6 +109,6 @@ pub fn cut(m: &Scope, runs: Stream<Run>, invalidated: Sig) -> Cut {
     m.when(holds, |m| m.set(&state, State::Hold));
     m.when(state.is(State::Hold) & invalidated, |m| m.set(&state, State::Idle));
     runs.accept((asked & ends_run) | (none & (pending_room | !runs.last)));
-    let pending = fifo(&m.label("pending"), PACKETS, entering);
+    let pending = few(&m.label("pending"), PACKETS, cfg.unhurried().then_some(2), entering);
     Cut { lookup, pieces, pending }
 }

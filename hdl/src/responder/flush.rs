@@ -111,6 +111,8 @@ enum State {
     Flush,
     /// None of a shared queue is left.
     Last,
+    /// It is known whether more are left.
+    Rest,
     Leave,
     /// What a QP that goes to RESET holds is known.
     Ending,
@@ -237,9 +239,11 @@ pub fn flush(
     });
     let last = count.all() & fired;
     m.when(at_flush & (!more | last), |m| {
-        m.when(tells, |m| m.set(&state, State::Last)).otherwise(|m| m.set(&state, State::Leave));
+        m.when(tells, |m| m.set(&state, State::Last)).otherwise(|m| m.set(&state, State::Rest));
     });
-    m.when(at_last & fired, |m| m.set(&state, State::Leave));
+    m.when(at_last & fired, |m| m.set(&state, State::Rest));
+    m.when(state.is(State::Rest), |m| m.set(&state, State::Leave));
+    let more = m.delay("more", &more);
     let at_leave = state.is(State::Leave);
     let free = !completed.enable & !is_event & !is_last;
     m.drive(&again, at_leave & more & free);

@@ -43,7 +43,7 @@ use crate::context::congestion::Marked;
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{self, Lookup, Operation, Passage, Translation};
-use crate::stream::{forward, Beat};
+use crate::stream::{half, slice, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit};
 use ferrowire_rtl::{bits, lit, Bundle, Interface, Scope, Sig, Stream};
@@ -155,13 +155,18 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     );
     m.drive(&take, &checked.take);
     touches.connect(checked.touches);
-    let walked = walk(m, cfg, checked.orders, receives.received);
+    let received = match cfg.unhurried() {
+        true => half(&m.label("received"), receives.received),
+        false => receives.received,
+    };
+    let walked = walk(m, cfg, checked.orders, received);
     wants.connect(walked.wanted);
     mends.connect(walked.mends);
     m.drive(&settled, walked.settled);
-    let runs = merge(m, input.arrivals, forward(&m.label("runs"), walked.runs), input.runs);
+    let runs = merge(m, input.arrivals, slice(&m.label("runs"), cfg.unhurried(), walked.runs), input.runs);
     let invalidated = m.wire("invalidated", 1);
-    let cut = cut(m, runs, invalidated);
+    let runs = if cfg.unhurried() { half(&m.label("merged"), runs) } else { runs };
+    let cut = cut(m, cfg, runs, invalidated);
     let (flushed, flushes) = m.later("flushed", &Flushed::of(cfg));
     let admitted = admit(m, cfg, cut.pending, input.answer, input.operated, flushed);
     m.drive(&invalidated, admitted.invalidated);

@@ -148,7 +148,11 @@ fn spare_stages(cfg: &RnicConfig) -> u32 {
 
 /// Frames under way.
 fn results(cfg: &RnicConfig) -> u32 {
-    RESULTS.min(cfg.beat_bytes)
+    if cfg.unhurried() {
+        3
+    } else {
+        RESULTS.min(cfg.beat_bytes)
+    }
 }
 
 /// Stages of the adder tree, which joins four words a stage.
@@ -489,7 +493,11 @@ pub fn parse(
     };
     let found = Stream::new(m, "found", ended3, Found { early, late, reason, headers });
     m.assert(!found.valid | found.ready, "a result finds room");
-    let found = fifo(&m.label("found"), results, found);
+    // A few registers where there are few: LUT RAM costs a LUT and a half a bit however few.
+    let found = match cfg.unhurried() {
+        true => (0..results).fold(found, |found, _| forward(&m.label("found"), found)),
+        false => fifo(&m.label("found"), results, found),
+    };
 
     // The sum: the addresses and the datagram are one range, from 12 (IPv6: 8) bytes behind the IP header's start to
     // the packet's end. Its first byte is at least the 22nd, when all that tells where it begins has come.
@@ -577,7 +585,7 @@ pub fn parse(
     let sound = Sound { sum: right, ours: known.ours & own_mac, gid: known.gid };
     let checked = Stream::new(m, "checked", sum_known, sound);
     m.assert(!checked.valid | checked.ready, "a sum finds room");
-    let checked = fifo(&m.label("checked"), results, checked);
+    let checked = fifo(&m.label("checked"), results.next_power_of_two(), checked);
 
     let bad_udp = !checked.sum & !found.early;
     let headers = (found.early | found.late).then(found.reason, lit(REASON_BITS, Destination.code()));

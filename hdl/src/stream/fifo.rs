@@ -14,6 +14,7 @@
 //! after. `ready` of the input comes from registers alone: no path runs from the output's `ready` to it. Reset
 //! empties.
 
+use super::half;
 use ferrowire_rtl::{clog2, module, Bundle, Collision, Interface, Mem, Scope, Sig, Stream, Style};
 
 /// Pointers with one bit more than an address, so that full and empty differ.
@@ -42,6 +43,24 @@ pub fn fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream
     m.when(input.fire(), |m| m.set(&at.tail, at.tail + 1));
     m.when(out.fire(), |m| m.set(&at.head, at.head + 1));
     out
+}
+
+/// A few places for wide beats: LUT RAM, which costs a LUT and a half a bit however few, or where there is `time` so many registers in a row.
+/// Beats leave them in the order and as late as there are registers, one in two cycles.
+pub fn few<T: Bundle + Interface>(m: &Scope, depth: u32, time: Option<u32>, input: Stream<T>) -> Stream<T> {
+    match time {
+        None => fifo(m, depth, input),
+        Some(registers) => (0..registers).fold(input, |input, _| half(m, input)),
+    }
+}
+
+/// A FIFO that is deep in few cards: in LUT RAM, or where there is `time` for a cycle more in block RAM.
+pub fn spare_fifo<T: Bundle + Interface>(m: &Scope, depth: u32, time: bool, input: Stream<T>) -> Stream<T> {
+    if time {
+        deep_fifo(m, depth, input)
+    } else {
+        fifo(m, depth, input)
+    }
 }
 
 /// The output register behind a store in block RAM. `take`: a word goes there.

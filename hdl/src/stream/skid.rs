@@ -8,7 +8,9 @@
 //! beat a cycle, latency 0.
 //!
 //! [`forward`] cuts valid and payload alone: it has the first place only, and costs no multiplexer. One beat a cycle, latency 1.
-//! Reset empties all three.
+//!
+//! [`half`] cuts all three with one place, which takes nothing while it is full: a beat in two cycles, latency 1.
+//! Reset empties all four.
 
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Stream};
 
@@ -61,6 +63,27 @@ pub fn forward<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> 
     out
 }
 
+/// A register slice at half the rate, for what comes in three cycles or more: no path through it at all.
+#[module]
+pub fn half<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> {
+    let held = m.reg("held", 1).reset(0);
+    let shown = m.reg_of("shown", &input.payload);
+    let out = Stream::new(m, "out", held, shown.clone());
+    input.accept(!held);
+    m.set(&held, m.mux(held, &!out.ready, &input.valid));
+    m.when(!held, |m| m.set_all(&shown, &input.payload));
+    out
+}
+
+/// [`half`] where there is time, [`forward`] where not.
+pub fn slice<T: Bundle + Interface>(m: &Scope, time: bool, input: Stream<T>) -> Stream<T> {
+    if time {
+        half(m, input)
+    } else {
+        forward(m, input)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -69,16 +92,18 @@ mod tests {
     use ferrowire_rtl::{build, Sim};
 
     #[test]
-    fn slices_pass_a_beat_a_cycle_in_order_at_their_latency() {
+    fn slices_pass_beats_in_order_at_their_rate_and_latency() {
         let skid = |m: &Scope| m.stream_out("out", skid(m, m.stream_in("in", &Beat::of(8))));
         let catch = |m: &Scope| m.stream_out("out", catch(m, m.stream_in("in", &Beat::of(8))));
         let forward = |m: &Scope| m.stream_out("out", forward(m, m.stream_in("in", &Beat::of(8))));
+        let half = |m: &Scope| m.stream_out("out", half(m, m.stream_in("in", &Beat::of(8))));
         let built = [
-            build("skid", skid).unwrap(),
-            build("catch", catch).unwrap(),
-            build("forward", forward).unwrap(),
+            (build("skid", skid).unwrap(), 1, 1),
+            (build("catch", catch).unwrap(), 0, 1),
+            (build("forward", forward).unwrap(), 1, 1),
+            (build("half", half).unwrap(), 1, 2),
         ];
-        for (netlist, latency) in built.iter().zip([1, 0, 1]) {
+        for (netlist, latency, cycles) in &built {
             for stall in [0.0, 0.5] {
                 let mut sim = Sim::new(netlist);
                 sim.reset();
@@ -91,7 +116,7 @@ mod tests {
                 assert_eq!(sinks[0].frames(), sent, "seed {}", random.seed);
                 let pairs = sources[0].cycles.iter().zip(&sinks[0].cycles);
                 assert!(stall > 0.0 || pairs.into_iter().all(|(a, b)| a + latency == *b));
-                assert!(stall > 0.0 || sinks[0].cycles[149] - sinks[0].cycles[0] == 149);
+                assert!(stall > 0.0 || sinks[0].cycles[149] - sinks[0].cycles[0] == 149 * cycles);
             }
         }
     }

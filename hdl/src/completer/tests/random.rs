@@ -235,7 +235,7 @@ fn a_queue_pair_at_its_limit_always_comes_back() {
         (0..3).for_each(|qp| bench.start(qp));
         let mut sent = 0;
         bench.sources[ANSWER].stall = Some(0.0);
-        for turn in 0..3000 {
+        for turn in 0..4000 {
             let qp = turn % 3;
             // As much as may be, then everything is acknowledged: one by one, or together.
             while bench.may_send(qp) {

@@ -225,9 +225,18 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
     lives.write(life.valid, life.queue, &life.life);
     let entry = asked.read(m, advances, group, Collision::Old);
     let now = lives.read(m, advances, at.queue, Collision::Old);
-    let looks = m.reg("looks", 1).reset(0);
+    let reads = m.reg("reads", 1).reset(0);
     let look = m.reg_of("look", &shape);
-    m.set(&looks, advances);
+    m.set(&reads, advances);
+    // Where there is time, what was read is compared a cycle later, and the next look waits for it.
+    let (looks, reading, entry, now) = match cfg.unhurried() {
+        true => {
+            let looks = m.reg("looks", 1).reset(0);
+            m.set(&looks, reads);
+            (looks, reads, m.delay("entry", &entry), m.delay("now", &now))
+        }
+        false => (reads, lit(1, 0), entry, now),
+    };
     m.when(advances, |m| m.set_all(&look, &at));
     let (block, part) = (look.unit.slice(spread, block_bits), look.unit.trunc(spread));
     let within = part.ge(entry.first) & part.le(entry.last);
@@ -271,7 +280,7 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
     asked.write(marking | cleared, place, &entry);
 
     let blocked = need_valid | plans | marking | mark.valid;
-    m.drive(&advances, at_valid & !blocked & !lacks);
+    m.drive(&advances, at_valid & !blocked & !lacks & !reading);
     Ahead { needs, answers: looks & look.probe, there, marking }
 }
 

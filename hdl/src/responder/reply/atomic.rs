@@ -326,9 +326,11 @@ pub(super) fn atomic(
         bank.write(done & is_lane, cat(&[own, qp]), &answered);
         let kept = bank.read(m, reads, cat(&[read_group, qp]), Collision::Never);
         let newer = row.next.trunc(2).gt(lane);
-        let counts = m.select(step, &[lit(1, 0), newer, lit(1, 1), lit(1, 1), lit(1, 1), !newer]);
+        let counts = m.select(step, &[lit(1, 0), newer, lit(1, 1), lit(1, 1), lit(1, 1), !newer, lit(1, 0)]);
         let written = row.full | cat(&[lit(2, lane), looked_at]).lt(row.next);
-        found.push((counts & written & kept.psn.eq(psn), kept.original));
+        // What it says is looked at a cycle later.
+        let hit = m.delay(&format!("hit{lane}"), &(at_find & counts & written & kept.psn.eq(psn)));
+        found.push((hit, m.delay(&format!("original{lane}"), &kept.original)));
     }
     let (hits, originals): (Vec<Sig>, Vec<Sig>) = found.into_iter().unzip();
     let hit = cat(&hits).any();
@@ -345,7 +347,7 @@ pub(super) fn atomic(
             m.set(&value, m.select(youngest(&hits), &originals));
             m.set(&is_found, 1);
         });
-        m.when(hit | step.eq(5), |m| m.set(&state, State::Answer));
+        m.when(hit | step.eq(6), |m| m.set(&state, State::Answer));
     });
 
     let outcome = Outcome { original: value, found: is_found, error: is_error };

@@ -19,7 +19,7 @@
 use super::atomic::{Word, ATOMICS};
 use super::issue::{End, DEPARTURES};
 use crate::config::RnicConfig;
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, fifo, spare_fifo};
 use crate::tx::Payload;
 use crate::types::DmaReadData;
 use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
@@ -64,7 +64,7 @@ pub(super) fn collect(
     let word = m.select(ends.word, &data.data.chunks(64));
     let words = Stream::new(m, "word", comes & ends.atomic, Word { value: word, error: data.error });
     m.assert(!words.valid | words.ready, "every atomic has room for its word");
-    let words = fifo(&m.label("words"), ATOMICS, words);
+    let words = spare_fifo(&m.label("words"), ATOMICS, cfg.unhurried(), words);
 
     let beat = Payload::of_one_piece(data.data, last, last & bad);
     let beats = Stream::new(m, "beats", comes & !ends.atomic, beat);

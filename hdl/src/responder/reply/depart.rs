@@ -24,7 +24,7 @@ use super::issue::Departure;
 use super::order::Finished;
 use super::Header;
 use crate::config::RnicConfig;
-use crate::stream::{deep_fifo, fifo, forward};
+use crate::stream::{deep_fifo, fifo, slice};
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, clog2, lit, module, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -94,7 +94,7 @@ pub(super) fn depart(
     let now = m.mux(failed.enable & failed.index.eq(coming), &failed.entry, &failed_before);
     m.when(departures.fire(), |m| m.set(&dead, now))
         .otherwise_when(failed.enable, |m| m.set(&dead, failed.entry));
-    let departures = forward(&m.label("departure"), departures);
+    let departures = slice(&m.label("departure"), cfg.unhurried(), departures);
     let about = &departures.about;
     let qp = about.qp;
     let is = |work: Work| about.is(work);

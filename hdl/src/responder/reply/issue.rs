@@ -22,7 +22,7 @@ use super::atomic::{Place, ATOMICS};
 use super::cut::{About, Candidate, Work};
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup, Passage, Translation};
-use crate::stream::{deep_fifo, fifo};
+use crate::stream::{deep_fifo, few, fifo};
 use crate::types::DmaReadRequest;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::Access;
@@ -147,7 +147,7 @@ pub(super) fn issue(
     let pending = Stream::new(m, "entering", enters, Pending { about, lookups, offset, beats });
     m.drive(&pending_room, pending.ready);
     candidates.accept(pending.fire());
-    let pending = fifo(&m.label("pending"), LOOKUPS, pending);
+    let pending = few(&m.label("pending"), LOOKUPS, cfg.unhurried().then_some(2), pending);
     let answered =
         Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
     m.assert(!answered.valid | answered.ready, "an answer finds its place");
@@ -186,7 +186,7 @@ pub(super) fn issue(
     let read = Stream::new(m, "read", known & fits & departure_room & asked, read);
     m.drive(&read_room, read.ready);
     let reads = read.fire();
-    let read = fifo(&m.label("read"), 4, read);
+    let read = few(&m.label("read"), 4, cfg.unhurried().then_some(2), read);
     let word = match lane_bits {
         3 => lit(1, 0),
         _ => pending.offset.slice(3, lane_bits - 3),

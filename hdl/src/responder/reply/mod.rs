@@ -54,7 +54,7 @@ pub use order::{places_shared, Served};
 use crate::config::RnicConfig;
 use crate::host::dma::{write_entry, EntryWrite};
 use crate::memory::{Lookup, Passage, Translation};
-use crate::stream::{arbiter, deep_fifo, forward};
+use crate::stream::{arbiter, deep_fifo, slice};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, TxPacket};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
@@ -244,7 +244,7 @@ pub fn reply(
 
     // Behind this point nothing overtakes: what is finished has been taken here.
     let header = arbiter(m, &|_: &Header| lit(1, 1), vec![ordered.pass, departed.headers]);
-    let header = forward(&m.label("headers"), header);
+    let header = slice(&m.label("headers"), cfg.unhurried(), header);
     let ended = Stream::new(m, "end", header.valid & header.end, header.qp);
     m.assert(!ended.valid | ended.ready, "a QP ends once");
     let ends = header.end;
