@@ -49,7 +49,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let (reply_read, reply_reads) = m.later("reply_read", &crate::types::DmaReadRequest::of());
     let (recall_read, recall_reads) = m.later("recall_read", &crate::types::DmaReadRequest::of());
     let readers = vec![command_read, wqe_read, payload_read, receive_read, reply_read, recall_read];
-    let (read, data) = dma::read(m, readers, dma_data);
+    let (read, data) = dma::read(m, cfg.unhurried(), readers, dma_data);
     let mut data = data.into_iter();
     let mut data = || data.next().expect("six readers");
     let command_data = data();

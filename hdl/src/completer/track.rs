@@ -495,9 +495,9 @@ pub fn track(
     // A READ or an atomic ends with its own last answer, and with nothing else. A response is one of its READ's where it comes
     // in turn and in place (IBTA volume 1, 9.7.5.1.3): LAST and ONLY at its end, MIDDLE and LAST not at its beginning. FIRST and ONLY
     // stand where one of the requests for it began; where these were is not kept, so they are taken anywhere.
-    let in_turn = row.oldest_psn.eq(psn).named("in_turn");
+    let in_turn = looked("in_turn", row.oldest_psn.eq(psn));
     let is_last = looked("is_last", oldest.last_psn.eq(psn));
-    let has_first = begins | row.first_psn.ne(psn);
+    let has_first = looked("has_first", begins | row.first_psn.ne(psn));
     let good_syndrome = (!begins & !ends) | kind.eq(0);
     let of_read = looked("of_read", oldest.opcode.eq(SendOpcode::Read.code()));
     let answered = looked("of_reply", oldest.answered);
@@ -524,7 +524,8 @@ pub fn track(
     let counts = settled & !ignored;
     let local_fails = counts & local;
     // The oldest waits for an answer that should have come before this one (9.7.5.1.1): as good as a sequence NAK.
-    let beyond = m.mux(is_ack & !by_reply, &!(psn - row.oldest_psn).bit(23), &!in_turn);
+    let not_before = looked("not_before", !(psn - row.oldest_psn).bit(23));
+    let beyond = m.mux(is_ack & !by_reply, &not_before, &!in_turn);
     let speaks = counts & !local & by_answer & !placed;
     let implied = speaks & !none & answered & beyond;
     let good = speaks & !none & matches;

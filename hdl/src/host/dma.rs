@@ -22,7 +22,7 @@
 //! Reset forgets what is under way; no answer may come for it.
 
 use crate::config::RnicConfig;
-use crate::stream::{arbiter_from, arbiter_held, fifo, fork, forward, skid};
+use crate::stream::{arbiter_from, arbiter_held, fifo, fork, forward, half, skid};
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite};
 use ferrowire_rtl::{clog2, lit, module, Scope, Sig, Stream};
 
@@ -38,15 +38,17 @@ fn legal(address: Sig, length: Sig) -> Sig {
     length.ne(0) & end.le(4096)
 }
 
-/// The read channel: the requests of all clients, and each client's data.
+/// The read channel: the requests of all clients, and each client's data. With `time` a request comes in two cycles.
 #[module]
 pub fn read(
     m: &Scope,
+    #[param] time: bool,
     clients: Vec<Stream<DmaReadRequest>>,
     data: Stream<DmaReadData>,
 ) -> (Stream<DmaReadRequest>, Vec<Stream<DmaReadData>>) {
     let n = clients.len();
     let chosen = arbiter_from(m, &|_: &DmaReadRequest| lit(1, 1), clients);
+    let chosen = if time { half(&m.label("chosen"), chosen) } else { chosen };
     m.when(chosen.valid, |m| {
         m.assert(legal(chosen.item.address, chosen.item.length), "a read leaves its page or is empty");
     });
@@ -188,7 +190,7 @@ mod tests {
         let netlist = build("top", |m| {
             let clients = (0..n).map(|i| m.stream_in(&format!("client{i}"), &DmaReadRequest::of())).collect();
             let data = m.stream_in("data", &DmaReadData::of(cfg));
-            let (request, answers) = read(m, clients, data);
+            let (request, answers) = read(m, cfg.unhurried(), clients, data);
             m.stream_out("request", request);
             for (i, answer) in answers.into_iter().enumerate() {
                 m.stream_out(&format!("answer{i}"), answer);

@@ -159,7 +159,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         true => half(&m.label("received"), receives.received),
         false => receives.received,
     };
-    let walked = walk(m, cfg, checked.orders, received);
+    let orders = if cfg.unhurried() { half(&m.label("orders"), checked.orders) } else { checked.orders };
+    let walked = walk(m, cfg, orders, received);
     wants.connect(walked.wanted);
     mends.connect(walked.mends);
     m.drive(&settled, walked.settled);
