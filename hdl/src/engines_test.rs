@@ -167,6 +167,7 @@ fn completer_elaborates() {
         m.output("freed", &t.freed);
         m.output("recovered", &t.recovered);
         m.output("credit", &t.credit);
+        m.output("marked", &t.marked);
         m.output("counts", &t.counts);
     });
 }

@@ -17,6 +17,7 @@
 //!  dispatch -- CNPs --+                   +-- gate --> schedule, segment
 //!  segment -- charge -+--> congestion ----+-- wake --> schedule
 //!  check -- marked ---+                   +-- CNPs --> arbitrate
+//!  track -- marked ---+
 //!
 //!  parse -- PAUSE, PFC --> pause -- who stands still --> schedule, segment, the reply engine's cut, tx::icrc
 //! ```
@@ -369,7 +370,7 @@ pub fn transport(
     let input = congestion::Input {
         control: control.congestion,
         broadcast,
-        marked: vec![responded.marked],
+        marked: vec![responded.marked, tracked.marked],
         cnps: dispatched.cnps,
         sent: segmented.charge,
     };

@@ -22,6 +22,7 @@ pub use settle::{settle, Entry, Settled};
 pub use track::{track, Counts, Events, Tracked, Written};
 
 use crate::config::RnicConfig;
+use crate::context::congestion::Marked;
 use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
 use crate::requester::{Flush, KeptUnit, Restart, Sent};
 use crate::responder::{Outcome, Run};
@@ -60,6 +61,8 @@ pub struct Completer {
     pub recovered: Sig,
     /// A place that was kept for a message is not needed.
     pub credit: Sig,
+    /// Answers that met congestion.
+    pub marked: Marked,
     /// Counted events.
     pub counts: Counts,
 }
@@ -137,6 +140,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         freed: tracked.freed.valid,
         recovered: tracked.recovered,
         credit: recorded.credit,
+        marked: tracked.marked,
         counts: Counts { errors, ..tracked.counts },
     }
 }

@@ -11,6 +11,7 @@ mod drive;
 mod failures;
 mod flushes;
 mod lives;
+mod marks;
 mod model;
 mod own;
 mod pauses;
@@ -100,6 +101,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
         m.output("freed", &m.delay("freed", &t.freed));
         m.output("recovered", &m.delay("recovered", &t.recovered));
         m.output("credit", &m.delay("credit", &t.credit));
+        m.output("marked", &m.delay("marked", &t.marked));
         m.output("counts", &m.delay("counts", &t.counts));
     });
     net.unwrap_or_else(|e| panic!("{e}"))
@@ -140,6 +142,9 @@ struct Bench {
     words: Vec<(bool, u64)>,
     /// How often each was named for that.
     eased: Vec<u64>,
+    /// ECN field of what is answered, and of how many of each it was said that they met congestion.
+    ecn: u8,
+    marked: Vec<u64>,
 }
 
 fn bench_of(cfg: &RnicConfig, seed: u64, stall: f64) -> Bench {
@@ -184,6 +189,8 @@ fn bench_of(cfg: &RnicConfig, seed: u64, stall: f64) -> Bench {
         faults: 0,
         words: vec![(false, 0); cfg.qps as usize],
         eased: vec![0; cfg.qps as usize],
+        ecn: 1,
+        marked: vec![0; cfg.qps as usize],
     };
     // The model sees restarts in time.
     bench.sinks[RESTART].stall = Some(0.0);
@@ -270,6 +277,9 @@ impl Bench {
             self.freed + self.credited <= self.spent,
             "seed {seed}: a place comes back that was not taken"
         );
+        if self.sim.get("marked_valid") == 1 {
+            self.marked[self.sim.get("marked_qp") as usize] += 1;
+        }
         if self.sim.get("eased") == 1 {
             self.eased[self.sim.get("eased_qp") as usize] += 1;
         }

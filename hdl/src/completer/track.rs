@@ -49,6 +49,10 @@
 //! counts. `eased` names the QP then, and with whatever else makes its oldest message another one: it may wait for that.
 //! A start has no limit until an acknowledgement tells one; an acknowledgement that acknowledges nothing is a ghost, and tells none.
 //!
+//! An answer that met congestion asks for a CNP (A17.9.3) where it is the QP's peer's, the QP waits for answers, and its PSN is one
+//! between the oldest unacknowledged and the newest sent: of what kind it is and what becomes of it does not matter. What is dropped as a ghost or
+//! comes from elsewhere asks for none.
+//!
 //! A flush takes turns with the others, some completions at a time. While `late` says that packets may be on the wire which
 //! are not known here, answers wait.
 //!
@@ -62,6 +66,7 @@ use crate::completer::record::{place_bits, places, Freed, Front, Message};
 use crate::completer::scatter::{AnswerClass, Answered};
 use crate::completer::settle::Entry;
 use crate::config::RnicConfig;
+use crate::context::congestion::Marked;
 use crate::context::timer::{Expired, Pause, Progress};
 use crate::path::same_partition;
 use crate::requester::{is_local, Flush, Restart};
@@ -73,6 +78,7 @@ use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scop
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::SendOpcode;
+use ferrowire_spec::wire::ipv4::ECN_CE;
 use ferrowire_spec::wire::opcode::{Opcode, Operation, Service};
 use ferrowire_spec::wire::syndrome::{credits as credits_of, CREDIT_INVALID};
 
@@ -103,6 +109,8 @@ pub struct Tracked {
     pub freed: Freed,
     /// A send queue that goes on after an error has been flushed.
     pub recovered: Sig,
+    /// Answers that met congestion.
+    pub marked: Marked,
     /// Counted events.
     pub counts: Counts,
 }
@@ -340,6 +348,7 @@ pub fn track(
     let ends = m.reg("ends", 1).no_reset();
     // It has an AETH, of an acknowledgement.
     let grants = m.reg("grants", 1).reset(0);
+    let met_congestion = m.reg("met_congestion", 1).no_reset();
     let offset = m.reg("offset", 7).no_reset();
     let bytes = m.reg("bytes", 13).no_reset();
     let value = m.reg("value", 64).no_reset();
@@ -368,6 +377,7 @@ pub fn track(
         m.set(&ends, is(|o| o.position().ends()));
         let has_aeth = !is(|o| o == Opcode::RcReadResponseMiddle);
         m.set(&grants, is_answer & has_aeth & answers.syndrome.slice(5, 3).eq(0));
+        m.set(&met_congestion, is_answer & answers.ecn.eq(ECN_CE));
         m.set(&offset, answers.payload_offset);
         m.set(&bytes, answers.payload_bytes);
         m.set(&value, answers.va);
@@ -478,6 +488,10 @@ pub fn track(
     // What `record` said may be of a life before, of another service.
     let not_own = copy.service.eq(Service::Rc.code());
     let ignores = stored.dead | !waits | (by_answer & (ghost | m.mux(by_own, &not_own, &stray)));
+
+    let was_row = m.reg("was_row", 1).reset(0);
+    m.set(&was_row, at_row);
+    let marked = Marked { valid: was_row & met_congestion & !ignored, qp };
 
     // Up to here: an acknowledged PSN, the one before that of a NAK or of what a READ or atomic is answered with.
     let upto = m.mux(is_ack & !by_reply, &psn, &(psn - 1));
@@ -838,6 +852,7 @@ pub fn track(
         pause,
         freed,
         recovered: recovers,
+        marked,
         counts,
     }
 }

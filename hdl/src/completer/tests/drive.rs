@@ -140,6 +140,7 @@ impl Bench {
             ("src_ip", q.peer),
             ("gid", qp as u128 % 16),
             ("pkey", 0xffff),
+            ("ecn", self.ecn.into()),
         ];
         for (name, value) in other {
             values.retain(|(n, _)| n != name);

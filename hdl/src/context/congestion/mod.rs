@@ -2,8 +2,8 @@
 //! Congestion: who is told of it, and who slows down (IBTA A17.9; DCQCN, Zhu et al., SIGCOMM 2015).
 //!
 //! ```text
-//!  responder: packets that came marked --+
-//!  (other taps) -------------------------+--> arbiter --> notify --> CNPs --> tx
+//!  responder: requests that came marked --+
+//!  completer: answers that came marked ---+--> arbiter --> notify --> CNPs --> tx
 //!
 //!  dispatch: CNPs --> hear --+                      +--> gate --> schedule, segment
 //!  QPs that go to RESET -----+--> react ------------+
@@ -12,7 +12,7 @@
 //!
 //! Nothing here makes a packet wait: marks and CNPs are taken as they come, several of a QP merge, and what is sent is only told.
 //! A CNP takes 3 cycles to be checked, then its turn among the visits of `react`; a marked packet's CNP is at `tx` 6 cycles after the
-//! responder has checked it. Reset: nobody is quiet, nobody is held back; what comes in the first cycles, as many as there are QPs,
+//! responder or the completer has checked it. Reset: nobody is quiet, nobody is held back; what comes in the first cycles, as many as there are QPs,
 //! may be lost.
 
 mod hear;
