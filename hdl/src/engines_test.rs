@@ -189,6 +189,7 @@ fn responder_elaborates() {
             reply_answer: m.input_of("reply_answer", &translation()),
             operated: m.input_of("operated", &Done::of()),
             reply_data: m.stream_in("reply_data", &DmaReadData::of(cfg)),
+            gate: m.input_of("gate", &Gate::write_of(cfg)),
             paused: m.input("paused", 8),
         };
         let r = crate::responder::responder(m, cfg, broadcast(m, cfg), input);
@@ -211,6 +212,8 @@ fn responder_elaborates() {
         m.stream_out("report", r.reports);
         m.output("status", &r.status);
         m.output("busy", &r.busy);
+        m.output("marked", &r.marked);
+        m.stream_out("charges", r.charges);
         m.output("counts", &r.counts);
         m.output("reply_counts", &r.reply_counts);
     });

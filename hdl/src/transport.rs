@@ -14,8 +14,9 @@
 //!                                          ^
 //!                        parse, icrc ------+ <---------------------------- wire
 //!
-//!  dispatch -- CNPs --+                   +-- gate --> schedule, segment
+//!  dispatch -- CNPs --+                   +-- gate --> schedule, segment, the reply engine's cut
 //!  segment -- charge -+--> congestion ----+-- wake --> schedule
+//!  cut ---- charges --+                   |
 //!  check -- marked ---+                   +-- CNPs --> arbitrate
 //!  track -- marked ---+
 //!
@@ -322,6 +323,7 @@ pub fn transport(
         reply_answer: answers[2].clone(),
         operated: operated[1].clone(),
         reply_data: data.replies,
+        gate: gate.clone(),
         paused,
     };
     let responded = responder(m, cfg, broadcast.clone(), input);
@@ -373,6 +375,7 @@ pub fn transport(
         marked: vec![responded.marked, tracked.marked],
         cnps: dispatched.cnps,
         sent: segmented.charge,
+        charges: responded.charges,
     };
     let slowed = congestion(m, cfg, input);
     m.set_all(&gate, &slowed.gate);

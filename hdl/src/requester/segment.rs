@@ -82,9 +82,6 @@ pub const ACK_BITS: u32 = 24;
 /// as many.
 pub const WINDOW_BITS: u32 = 22;
 
-/// Bytes of a frame beside its payload, as they are charged.
-pub const HEADERS: u32 = 64;
-
 /// A QP is to go back to the oldest PSN that is not acknowledged.
 #[derive(Clone, Bundle)]
 pub struct Restart {
@@ -737,9 +734,8 @@ pub fn segment(
     m.discard(&starting.index);
     let falls_out = stale | (told & !ran) | (sending & skips);
     let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
-    let whole = bytes + HEADERS;
     let leaves = sent & !broken & !short & !astray & !executes;
-    let charge = m.delay("charge", &Sent { valid: leaves, qp, bytes: whole });
+    let charge = m.delay("charge", &Sent { valid: leaves, qp, bytes });
     Segmented { candidates, resume, operands, forgotten, charge }
 }
 

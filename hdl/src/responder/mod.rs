@@ -39,13 +39,15 @@ pub use shared::{shared, Seen, Shared, Take};
 pub use walk::{walk, Walked};
 
 use crate::config::RnicConfig;
-use crate::context::congestion::Marked;
+use crate::context::congestion::{Charge, Gate, Marked};
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{self, Lookup, Operation, Passage, Translation};
 use crate::stream::{half, slice, Beat};
 use crate::tx::arbitrate::TxSource;
-use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit};
+use crate::types::{
+    Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit, TableWrite,
+};
 use ferrowire_rtl::{bits, lit, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::CqeOpcode;
 
@@ -78,6 +80,8 @@ pub struct Input {
     pub operated: memory::Done,
     /// What the reads for responses bring.
     pub reply_data: Stream<DmaReadData>,
+    /// Who is held back.
+    pub gate: TableWrite<Gate>,
     /// The priorities that stand still on the wire.
     pub paused: Sig,
 }
@@ -119,6 +123,8 @@ pub struct Responder {
     pub reply_accesses: Vec<Passage>,
     /// Requests that met congestion.
     pub marked: Marked,
+    /// READ responses that are cut, for congestion control.
+    pub charges: Stream<Charge>,
     /// Counted events.
     pub counts: Counts,
     /// Likewise, of responses.
@@ -195,7 +201,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands, input.values);
     m.set_all(&unused, &placed.unused);
     let (answer, data) = (input.reply_answer, input.reply_data);
-    let replied = reply::reply(m, cfg, broadcast, placed.replies, answer, data, input.paused);
+    let replied = reply::reply(m, cfg, broadcast, placed.replies, answer, data, input.gate, input.paused);
     m.set_all(&served, &replied.served);
     // The end of a life is told behind its last answer.
     let marker = Completion {
@@ -222,6 +228,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         accesses: vec![looked_up, placed.writing],
         reply_accesses: replied.accesses,
         marked: checked.marked,
+        charges: replied.charges,
         counts: admitted.counts,
         reply_counts: replied.counts,
     }

@@ -138,6 +138,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             reply_answer: m.input_of("reply_answer", &Translation::of()),
             operated: m.input_of("operated", &memory::Done::of()),
             reply_data: m.stream_in("reply_data", &DmaReadData::of(&cfg)),
+            gate: m.input_of("gate", &Gate::write_of(&cfg)),
             paused: m.input("paused", 8),
         };
         let out = responder(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), input);

@@ -7,7 +7,8 @@
 //!
 //!  dispatch: CNPs --> hear --+                      +--> gate --> schedule, segment
 //!  QPs that go to RESET -----+--> react ------------+
-//!  segment: packets sent ----+                      +--> wake --> schedule
+//!  segment: requests sent ----+--> react              +--> wake --> schedule
+//!  reply: READ responses cut -+
 //! ```
 //!
 //! Nothing here makes a packet wait: marks and CNPs are taken as they come, several of a QP merge, and what is sent is only told.
@@ -21,7 +22,7 @@ pub mod react;
 
 pub use hear::{hear, Heard, Notification};
 pub use notify::notify;
-pub use react::{react, Reaction, Sent};
+pub use react::{react, Charge, Reaction, Sent};
 
 use crate::config::RnicConfig;
 use crate::context::resets;
@@ -122,8 +123,10 @@ pub struct Input {
     pub marked: Vec<Marked>,
     /// CNPs that came.
     pub cnps: Stream<Notification>,
-    /// What leaves.
+    /// Requests that leave.
     pub sent: Sent,
+    /// READ responses that leave.
+    pub charges: Stream<Charge>,
 }
 
 /// Pulses for the counters.
@@ -157,7 +160,7 @@ pub struct Congestion {
 /// Both ends of congestion control.
 #[module]
 pub fn congestion(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
-    let Input { control, broadcast, marked, cnps, sent } = input;
+    let Input { control, broadcast, marked, cnps, sent, charges } = input;
 
     // Never shorter than a microsecond.
     let cycles = cfg.clock_khz.div_ceil(1000);
@@ -183,6 +186,11 @@ pub fn congestion(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
 
     let heard = hear(m, cfg, broadcast.clone(), cnps);
     let resets = resets(m, cfg, &broadcast);
+    // Requests are charged in their cycle, responses in one without.
+    charges.accept(!sent.valid);
+    let charged = Charge { qp: sent.qp, bytes: sent.bytes };
+    let Charge { qp, bytes } = m.mux(sent.valid, &charged, &charges.payload);
+    let sent = Sent { valid: sent.valid | charges.valid, qp, bytes };
     let reaction = react(m, cfg, control, sent, heard.qps, resets);
     let counts = Counts {
         marked: marks,

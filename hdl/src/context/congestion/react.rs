@@ -21,6 +21,8 @@
 //! cycles after it is sent: no more WQEs are fetched. Those that are under way may go on until the debt is [`DEBT`] bytes, so that small
 //! messages need not be fetched twice; then all stops.
 //!
+//! Requests and READ responses of a QP are one flow. A packet costs its payload and [`HEADERS`].
+//!
 //! Rates are in 1/16 Mb/s, so that rate times microseconds is bytes times 128: a grant is a sum. A visit takes 5 cycles, 2 more for each
 //! rise, a CNP 6. Each flow is visited in each period: there are as many flows as 7 cycles a flow allow ([`flows`]), so that CNPs
 //! have their time too; where visits are late, they make up.
@@ -46,6 +48,9 @@ const SAVED: u32 = 2;
 
 /// Bytes of debt with which a QP may still send what has been fetched.
 pub const DEBT: u32 = 4096;
+
+/// What is charged for a packet beside its payload: a frame's headers and CRC, and what stands between frames.
+pub const HEADERS: u32 = 64;
 
 /// Cycles that a flow may take of each period.
 const SHARE: u32 = 7;
@@ -73,7 +78,7 @@ pub struct Sent {
     pub valid: Sig,
     /// Whose.
     pub qp: Sig,
-    /// Its bytes.
+    /// Bytes of its payload.
     pub bytes: Sig,
 }
 
@@ -81,6 +86,22 @@ impl Sent {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
         Sent { valid: bits(1), qp: bits(cfg.qp_bits()), bytes: bits(13) }
+    }
+}
+
+/// A READ response that is to leave.
+#[derive(Clone, Bundle)]
+pub struct Charge {
+    /// Whose.
+    pub qp: Sig,
+    /// Bytes of its payload.
+    pub bytes: Sig,
+}
+
+impl Charge {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Charge { qp: bits(cfg.qp_bits()), bytes: bits(13) }
     }
 }
 
@@ -272,7 +293,7 @@ pub fn react(
     let handled = find & of_cnp & !lacks;
 
     // What was sent. The flow of a QP is known a cycle after.
-    let (arrives, bytes) = (m.reg("arrives", 1).reset(0), m.delay("bytes", &sent.bytes));
+    let (arrives, bytes) = (m.reg("arrives", 1).reset(0), m.delay("bytes", &(sent.bytes + HEADERS)));
     m.set(&arrives, sent.valid);
     let sender = m.delay("sender", &sent.qp);
     let of_sender = held.read(m, sent.valid, sent.qp, Collision::New);

@@ -5,6 +5,7 @@
 //! and asks for restarts. What each cycle may bring follows from what went before: nothing is left to chance.
 
 use super::*;
+use crate::context::congestion::react::HEADERS;
 use crate::testing::{item, step, Item, Random, Sink, Source};
 use crate::types::QpAttributes;
 use ferrowire_rtl::{build, Bits, Sim};
@@ -338,7 +339,8 @@ impl Bench {
         }
         let operands = self.sinks[OPERANDS].items.len();
         assert!(operands <= self.operands, "seed {}: operands of nothing", self.random.seed);
-        self.gates.charged += self.sim.get("charge_valid") * self.sim.get("charge_bytes");
+        self.gates.charged +=
+            self.sim.get("charge_valid") * (self.sim.get("charge_bytes") + u64::from(HEADERS));
         let [finished, goes_back] =
             [FETCHED, RESTART].map(|source| self.sources[source].left() < left[source]);
         let resumed = self.sinks[RESUME].items.get(resumes).cloned();

@@ -17,6 +17,10 @@
 //! A READ behind an atomic of its QP waits until that one is finished: it must see what the atomic wrote. The QP leaves the
 //! line meanwhile; `order` wakes it.
 //!
+//! READs of a QP that congestion control holds back are not cut: while its gate is shut it leaves the line as well, and comes back when the gate
+//! opens, which costs others a turn. Each packet is charged to it in the cycle behind its own, or the first one in which no request is. A QP that has
+//! the turn all the time may cut two more packets until its gate is known to be shut. Atomics are not held back, and neither is what is dropped.
+//!
 //! READs of a QP whose priority stands still on the wire are not cut meanwhile: it stays in line, and its turns cost others 3 cycles each.
 //!
 //! Entries of a QP that has failed or ends cost a turn each and become drops, which tell all behind that they are done
@@ -27,6 +31,7 @@
 use super::atomic::{Operands, ATOMICS};
 use super::order::{places, Entry, Freed, Front, Lists, Wake, COUNT_BITS};
 use crate::config::RnicConfig;
+use crate::context::congestion::{Charge, Gate};
 use crate::memory::to_page_end;
 use crate::path::mtu_bytes;
 use crate::stream::{deep_fifo, fifo, forward};
@@ -116,6 +121,8 @@ pub(super) struct Cut {
     pub(super) candidates: Stream<Candidate>,
     /// For each atomic that is to be executed.
     pub(super) operands: Stream<Operands>,
+    /// For each packet of a READ.
+    pub(super) charges: Stream<Charge>,
     pub(super) freed: Freed,
 }
 
@@ -168,8 +175,9 @@ const PACKET_BITS: u32 = 23;
 /// Wakes that may wait: they are looked at in two of three cycles at least.
 const WAKES: u32 = 4;
 
-/// The cutter. `failed`: QPs that have failed, and those that begin anew; `paused`: the priorities that stand still.
+/// The cutter. `failed`: QPs that have failed, and those that begin anew; `gate`: who is held back; `paused`: the priorities that stand still.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub(super) fn cut(
     m: &Scope,
     cfg: &RnicConfig,
@@ -177,6 +185,7 @@ pub(super) fn cut(
     lists: Lists,
     wakes: Stream<Wake>,
     failed: TableWrite<Sig>,
+    gate: TableWrite<Gate>,
     paused: Sig,
 ) -> Cut {
     let state = m.fsm("state", State::Sweep);
@@ -187,7 +196,19 @@ pub(super) fn cut(
     let more = m.wire("more", 1);
 
     // Who has to do: a wake is looked at in any cycle in which no turn ends.
-    let wakes = fifo(&m.label("wakes"), WAKES, wakes);
+    let opens = gate.enable & !gate.entry.shut;
+    let opens = Stream::new(m, "opens", opens, Wake { qp: gate.index, end: lit(1, 0) });
+    m.assert(sweeping | !opens.valid | opens.ready, "a gate opens once in some cycles");
+    let opened = forward(&m.label("opened"), opens);
+    let woken = Stream::new(
+        m,
+        "woken",
+        opened.valid | wakes.valid,
+        m.mux(opened.valid, &opened.payload, &wakes.payload),
+    );
+    opened.accept(sweeping | woken.ready);
+    wakes.accept(!opened.valid & woken.ready);
+    let wakes = fifo(&m.label("wakes"), WAKES, woken);
     let marks = m.mem("marks", cfg.qps, &Marks { listed: bits(1), ending: bits(1) });
     let marks = marks.style(Style::Distributed).build();
     let looks = wakes.valid & !leaves & !sweeping;
@@ -233,6 +254,11 @@ pub(super) fn cut(
     m.discard(&given.entry);
     m.discard(&broadcast.state);
     let copy = copies.read(m, begins, starts, Collision::New);
+    // One that shuts meanwhile is seen in the next turn.
+    let gates = m.mem("gates", cfg.qps, &bits(1)).build();
+    gates.write(gate.enable, gate.index, &gate.entry.shut);
+    m.discard(&gate.entry.stop);
+    let shut = gates.read(m, begins, starts, Collision::Old);
     let failed_bits = m.mem("failed", cfg.qps, &bits(1)).style(Style::Distributed).build();
     failed_bits.write(failed.enable, failed.index, &failed.entry);
 
@@ -263,7 +289,7 @@ pub(super) fn cut(
     let va = m.reg("va", 64).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
     let psn = m.reg("psn", 24).no_reset();
-    let waits = !entry.atomic & row.fence & !settled;
+    let waits = !entry.atomic & ((row.fence & !settled) | shut);
     let still = !entry.atomic & paused.shr_by(copy.priority).bit(0);
     // It has its turn again without being woken.
     let stood = m.reg("stood", 1).no_reset();
@@ -308,8 +334,12 @@ pub(super) fn cut(
     };
     let crosses = bytes.gt(to_page_end(va));
     let candidate = Candidate { about, va, crosses, rkey: entry.rkey, pd: copy.pd };
-    let operands_room = m.wire("operands_room", 1);
-    let candidate = Stream::new(m, "candidate", at_emit & speaks & (!executes | operands_room), candidate);
+    let (operands_room, charge_room) = (m.wire("operands_room", 1), m.wire("charge_room", 1));
+    let room = (!executes | operands_room) & charge_room;
+    let candidate = Stream::new(m, "candidate", at_emit & speaks & room, candidate);
+    let charge = Stream::new(m, "charge", candidate.fire() & reads, Charge { qp, bytes });
+    m.drive(&charge_room, charge.ready);
+    let charges = forward(&m.label("charges"), charge);
     let operands = Operands { swap: entry.swap, compare: entry.compare, compares: entry.compares };
     let operands = Stream::new(m, "operand", candidate.fire() & executes, operands);
     m.drive(&operands_room, operands.ready);
@@ -346,7 +376,7 @@ pub(super) fn cut(
         m.set(&qp, qp + 1);
         m.when(qp.all(), |m| m.set(&state, State::Idle));
     });
-    Cut { candidates, operands, freed: Freed { valid: gone, place: row.head } }
+    Cut { candidates, operands, charges, freed: Freed { valid: gone, place: row.head } }
 }
 
 #[cfg(test)]

@@ -33,6 +33,9 @@
 //! ACKs (9.7.5.1.2 and 9.7.5.1.3): one that has something of its QP before it waits, and a newer one takes its place. A new
 //! READ or atomic does so too, for its response acknowledges all that was before (9.7.5.1.2).
 //!
+//! Congestion: READ responses of a QP that was told of it are cut at its rate (`context::congestion`). ACKs, NAKs and answers of atomics are small, and
+//! their peer waits for them: they are neither held back nor charged.
+//!
 //! Room: `checker` bounds what is new: a QP has [`places_shared`] and one place of its own, see [`Served`]. Repetitions have
 //! places of their own, and are dropped where there is none, as the wire might have. So nobody waits for a place, and what
 //! waits for the wire or for host memory waits for nothing else.
@@ -52,11 +55,12 @@ mod order;
 pub use order::{places_shared, Served};
 
 use crate::config::RnicConfig;
+use crate::context::congestion::{Charge, Gate};
 use crate::host::dma::{write_entry, EntryWrite};
 use crate::memory::{Lookup, Passage, Translation};
 use crate::stream::{arbiter, deep_fifo, slice};
 use crate::tx::arbitrate::TxSource;
-use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, TxPacket};
+use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
 /// What a reply is.
@@ -197,14 +201,17 @@ pub struct Replied {
     pub ended: Stream<Sig>,
     /// A new READ or atomic is done with.
     pub served: Served,
+    /// READ responses that are cut, for congestion control.
+    pub charges: Stream<Charge>,
     /// What passes on its way from a lookup to memory.
     pub accesses: Vec<Passage>,
     /// Counted events.
     pub counts: Counts,
 }
 
-/// The reply engine. A read of host memory must see what was written before it was asked for. `paused`: the priorities that stand still.
+/// The reply engine. A read of host memory must see what was written before it was asked for. `gate`: who is held back; `paused`: the priorities that stand still.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn reply(
     m: &Scope,
     cfg: &RnicConfig,
@@ -212,6 +219,7 @@ pub fn reply(
     replies: Stream<Reply>,
     answer: Translation,
     data: Stream<DmaReadData>,
+    gate: TableWrite<Gate>,
     paused: Sig,
 ) -> Replied {
     // Feedback.
@@ -223,7 +231,7 @@ pub fn reply(
     let written = m.wire("written", atomic::NUMBER_BITS);
 
     let ordered = order::order(m, cfg, replies, finished, freed.clone());
-    let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone(), paused);
+    let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone(), gate, paused);
     m.drive(&freed, cut.freed);
     let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
     let (looked_up, ends) = (issued.looked_up.clone(), issued.ends.fire());
@@ -258,6 +266,7 @@ pub fn reply(
         faults: departed.faults,
         ended,
         served: ordered.served,
+        charges: cut.charges,
         accesses: vec![looked_up, reading, computing],
         counts: Counts {
             reads: ordered.reads,

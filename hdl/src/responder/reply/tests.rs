@@ -33,6 +33,10 @@ const READ: usize = 3;
 const WRITE: usize = 4;
 const FAULT: usize = 5;
 const ENDED: usize = 6;
+const CHARGE: usize = 7;
+
+/// Cycles between two changes of gates, as `react` takes them at least.
+const GATES: u64 = 5;
 
 /// What memory that nobody changes holds.
 fn byte(address: u64) -> u8 {
@@ -53,9 +57,13 @@ struct Bench {
     cfg: RnicConfig,
     sim: Sim,
     sources: [Source; 2],
-    sinks: [Sink; 7],
+    sinks: [Sink; 8],
     random: Random,
     stall: f64,
+    /// How often gates change, who is held back, and when the last change was.
+    gates: f64,
+    shut: Vec<bool>,
+    gate_at: u64,
     /// Words that have been written.
     memory: HashMap<u64, u64>,
     /// Address, what was there, and what is now.
@@ -77,7 +85,7 @@ struct Bench {
     served: Vec<u64>,
     handed: Vec<u64>,
     counts: [u64; 4],
-    seen: [usize; 7],
+    seen: [usize; 8],
 }
 
 /// The engine and its ports.
@@ -90,6 +98,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             m.stream_in("reply", &Reply::of(cfg)),
             m.input_of("answer", &Translation::of()),
             m.stream_in("data", &DmaReadData::of(cfg)),
+            m.input_of("gate", &Gate::write_of(cfg)),
             m.input("paused", 8),
         );
         m.stream_out("packet", out.source.packet);
@@ -99,6 +108,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
         m.stream_out("write", out.write);
         m.stream_out("fault", out.faults);
         m.stream_out("ended", out.ended);
+        m.stream_out("charge", out.charges);
         m.output("served", &m.delay("served_late", &out.served));
         m.output("counts", &m.delay("counts_late", &out.counts));
     });
@@ -127,11 +137,15 @@ impl Bench {
                 Sink::new("write", &DmaWrite::of(&cfg)),
                 Sink::new("fault", &qp),
                 Sink::new("ended", &qp),
+                Sink::new("charge", &Charge::of(&cfg)),
             ],
             cfg,
             sim,
             random: Random::new(seed),
             stall,
+            gates: 0.0,
+            shut: vec![false; qps as usize],
+            gate_at: 0,
             memory: HashMap::new(),
             writes: Vec::new(),
             failed: 0,
@@ -148,7 +162,7 @@ impl Bench {
             served: vec![0; qps as usize],
             handed: vec![0; qps as usize],
             counts: [0; 4],
-            seen: [0; 7],
+            seen: [0; 8],
         };
         (0..qps).for_each(|qp| bench.start(qp, 256));
         bench
@@ -220,8 +234,36 @@ impl Bench {
             let fetch = self.fetches.pop_front().unwrap();
             self.deliver(fetch);
         }
+        self.change_gates(now);
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
         self.observe(now);
+    }
+
+    /// Holds back some QP, or lets one go; none is held back any more where gates do not change any more.
+    fn change_gates(&mut self, now: u64) {
+        self.sim.set("gate_enable", 0);
+        let changes = match self.gates > 0.0 {
+            true => self.random.chance(self.gates).then(|| self.random.rng.random_range(0..self.shut.len())),
+            false => self.shut.iter().position(|shut| *shut),
+        };
+        let Some(qp) = changes.filter(|_| now >= self.gate_at + GATES) else { return };
+        self.shut[qp] = !self.shut[qp];
+        self.sim.set("gate_enable", 1);
+        self.sim.set("gate_index", qp as u64);
+        self.sim.set("gate_entry_shut", self.shut[qp].into());
+        self.gate_at = now;
+    }
+
+    /// Each READ response has been charged, in the order of each QP.
+    fn check_charges(&self) {
+        let charges = self.sinks[CHARGE].values("qp").into_iter().zip(self.sinks[CHARGE].values("bytes"));
+        let charges: Vec<(u64, u64)> = charges.collect();
+        for qp in 0..self.cfg.qps {
+            let is_response = |sent: &&Sent| sent.qp == qp && (0x0d..=0x10).contains(&sent.opcode);
+            let sent = self.packets.iter().filter(is_response).map(|sent| sent.bytes as u64);
+            let charged = charges.iter().filter(|charge| charge.0 == qp.into()).map(|charge| charge.1);
+            assert!(sent.eq(charged), "seed {}: QP {qp} is charged for other packets", self.random.seed);
+        }
     }
 
     fn deliver(&mut self, fetch: Fetch) {
@@ -250,7 +292,7 @@ impl Bench {
 
     /// What came in this cycle.
     fn observe(&mut self, now: u64) {
-        let new = |sinks: &[Sink; 7], seen: &mut [usize; 7], sink: usize| {
+        let new = |sinks: &[Sink; 8], seen: &mut [usize; 8], sink: usize| {
             let from = std::mem::replace(&mut seen[sink], sinks[sink].items.len());
             sinks[sink].items[from..].to_vec()
         };
@@ -462,6 +504,7 @@ impl Bench {
     }
 
     fn drain(&mut self) {
+        self.gates = 0.0;
         let mut waited = 0;
         let busy = |b: &Bench| {
             b.sources[REPLY].left() > 0
@@ -598,12 +641,14 @@ fn replies_leave_in_the_order_of_each_queue_pair_with_the_right_bytes() {
         let mut bench = Bench::new(beat_bytes, 8, seed, stall);
         bench.host = host;
         bench.tables = 4..=9;
+        bench.gates = if seed > 2 { 0.02 } else { 0.0 };
         for i in 0..1500 {
             let qp = bench.random.rng.random_range(0..8u32).min(bench.random.rng.random_range(0..8));
             bench.something(qp, 0.15);
             bench.pace(i);
         }
         let [missing, unknown] = bench.compare();
+        bench.check_charges();
         let [_, _, crowded, forgotten] = bench.counts;
         assert_eq!(missing, crowded + forgotten, "seed {seed}: repetitions");
         assert!(forgotten <= unknown, "seed {seed}: {forgotten} of {unknown} atomics");
@@ -627,6 +672,7 @@ fn failures_and_ends_concern_one_queue_pair_and_nothing_of_a_former_life_comes_l
         let mut bench = Bench::new(beat_bytes, 8, seed, stall);
         (bench.host, bench.tables) = (host, 4..=9);
         (bench.refusals, bench.errors) = (0.03, 0.03);
+        bench.gates = if seed > 12 { 0.02 } else { 0.0 };
         for i in 0..2000 {
             let qp = bench.random.rng.random_range(0..8u32);
             let life = bench.life(qp);

@@ -120,7 +120,7 @@ impl Bench {
         self.sim.set("sent_valid", sender.is_some().into());
         if let Some(qp) = sender {
             self.sim.set("sent_qp", qp as u64);
-            self.sim.set("sent_bytes", PACKET);
+            self.sim.set("sent_bytes", PACKET - u64::from(HEADERS));
             self.sent[qp] += PACKET;
             self.wire_free = now + PACKET / WIRE;
             self.next = qp + 1;

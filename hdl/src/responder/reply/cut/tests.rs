@@ -5,11 +5,12 @@ use super::*;
 use crate::testing::{step, Random, Sink, Source};
 use ferrowire_rtl::{build, clog2, Sim};
 use ferrowire_spec::wire::opcode::Opcode;
+use rand::Rng;
 
 struct Bench {
     sim: Sim,
     sources: [Source; 1],
-    sinks: [Sink; 2],
+    sinks: [Sink; 3],
     random: Random,
     tails: [u64; 4],
     finished: [u64; 4],
@@ -37,6 +38,7 @@ impl Bench {
                 lists,
                 m.stream_in("wake", &Wake::of(&cfg)),
                 m.input_of("failed", &failed),
+                m.input_of("gate", &Gate::write_of(&cfg)),
                 m.input("paused", 8),
             );
             // The opcode is told where packets leave.
@@ -44,6 +46,7 @@ impl Bench {
             m.output("opcode", &m.delay("opcode_late", &opcode));
             m.stream_out("candidate", out.candidates);
             m.stream_out("operand", out.operands);
+            m.stream_out("charge", out.charges);
             m.output("freed", &m.delay("freed_late", &out.freed));
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
@@ -70,6 +73,7 @@ impl Bench {
                     &Candidate { about, va: bits(64), crosses: bits(1), rkey: bits(32), pd: bits(24) },
                 ),
                 Sink::new("operand", &Operands::of()),
+                Sink::new("charge", &Charge::of(&cfg)),
             ],
             random: Random::new(stall),
             tails: [0, 1, 2, 3],
@@ -104,6 +108,15 @@ impl Bench {
         self.sim.set("front_entry_finished", self.finished[qp]);
         self.steps(1, 0.0);
         self.sim.set("front_enable", 0);
+    }
+
+    /// Holds back a QP, or lets it go.
+    fn gate(&mut self, qp: u64, shut: bool) {
+        for (name, value) in [("enable", 1), ("index", qp), ("entry_shut", shut.into())] {
+            self.sim.set(&format!("gate_{name}"), value);
+        }
+        self.steps(1, 0.0);
+        self.sim.set("gate_enable", 0);
     }
 
     fn append(&mut self, qp: usize, fields: &[(&str, u64)]) {
@@ -286,4 +299,99 @@ fn reads_of_a_priority_that_stands_still_wait_without_a_wake_and_others_go_on() 
     // No packet was left out.
     let of_two = bench.field("about_psn").into_iter().zip(bench.field("about_qp")).filter(|(_, qp)| *qp == 2);
     assert!(of_two.enumerate().all(|(i, (psn, _))| psn == i as u64));
+}
+
+#[test]
+fn reads_of_a_queue_pair_that_is_held_back_wait_for_their_gate_and_cost_others_nothing() {
+    let mut bench = Bench::new(7);
+    for qp in [0, 2, 3] {
+        bench.append(qp, &[("swap", 1 << 31)]);
+    }
+    bench.steps(100, 0.0);
+    bench.gate(2, true);
+    bench.steps(10, 0.0);
+    let from = bench.sinks[0].items.len();
+    bench.steps(300, 0.0);
+    let order = bench.field("about_qp")[from..].to_vec();
+    assert!(order.len() >= 99 && order.windows(2).all(|w| w[0] != w[1] && w[0] != 2), "{order:?}");
+    // A wake does not let it go, nor the gate of another; an atomic behind it waits for its turn, one alone for nothing.
+    bench.append(2, &[("atomic", 1), ("psn", 5)]);
+    bench.gate(1, true);
+    bench.append(1, &[("atomic", 1), ("psn", 6)]);
+    bench.append(1, &[("swap", 10), ("psn", 7)]);
+    bench.finished[1] = 1;
+    bench.front(1);
+    bench.sources[0].push_values(&[("qp", 1)]);
+    bench.gate(3, false);
+    let from = bench.sinks[0].items.len();
+    bench.steps(100, 0.0);
+    let order = bench.field("about_qp")[from..].to_vec();
+    assert!(!order.contains(&2) && order.iter().filter(|qp| **qp == 1).count() <= 1, "{order:?}");
+    assert!(bench.field("about_psn").contains(&6) && !bench.field("about_qp")[..from].contains(&1));
+    // It opens, without a wake of its own.
+    bench.gate(2, false);
+    bench.gate(1, false);
+    bench.steps(20, 0.0);
+    let from = bench.sinks[0].items.len();
+    assert_eq!(bench.field("about_psn").iter().zip(bench.field("about_qp")).filter(|p| p.1 == 1).count(), 2);
+    bench.steps(300, 0.0);
+    let order = &bench.field("about_qp")[from..];
+    assert!(order.len() >= 99 && order.windows(4).all(|w| w[0] == w[3] && w[0] != w[1] && w[1] != w[2]));
+}
+
+#[test]
+fn one_that_fails_or_ends_while_it_is_held_back_is_done_with() {
+    let mut bench = Bench::new(8);
+    bench.gate(0, true);
+    bench.append(0, &[("swap", 1 << 31)]);
+    bench.append(0, &[("swap", 1000)]);
+    bench.steps(30, 0.0);
+    assert!(bench.sinks[0].items.is_empty());
+    bench.sources[0].push_values(&[("qp", 0), ("end", 1)]);
+    bench.steps(30, 0.0);
+    assert_eq!(bench.field("about_work"), [Work::Drop, Work::Drop, Work::End].map(|w| w.code().into()));
+    assert!(bench.sinks[2].items.is_empty(), "what is dropped is not charged");
+}
+
+#[test]
+fn every_packet_is_charged_and_no_more_are_cut_than_the_gate_takes_to_shut() {
+    for (seed, stall) in [(9, 0.0), (10, 0.3), (11, 0.6)] {
+        let mut bench = Bench::new(seed);
+        let all = [3, 2, 1, 0].map(|qp| (qp, 256u64 << [0, 1, 2, 4][qp]));
+        for (qp, mtu) in all {
+            bench.append(qp, &[("swap", 40 * mtu + 17)]);
+        }
+        let mut shut = [false; 4];
+        let mut since = [0; 4];
+        for _ in 0..400 {
+            let qp = bench.random.rng.random_range(0..4);
+            shut[qp] = !shut[qp];
+            bench.gate(qp as u64, shut[qp]);
+            since[qp] = bench.sim.cycles();
+            let steps = bench.random.rng.random_range(6..12);
+            bench.steps(steps, stall);
+            // The turn that had begun may stand at the output for long.
+            let (of, at) = (bench.field("about_qp"), &bench.sinks[0].cycles);
+            let late = (0..4).filter(|qp| shut[*qp]).map(|qp| {
+                of.iter().zip(at).filter(|(of, at)| **of == qp as u64 && **at > since[qp] + 1).count()
+            });
+            assert!(late.max().unwrap_or(0) <= 2, "seed {seed}");
+        }
+        (0..4).for_each(|qp| bench.gate(qp, false));
+        bench.steps(3000, stall);
+        for (qp, mtu) in all {
+            let is = |of: &u64| *of == qp as u64;
+            let cut: Vec<u64> = bench
+                .field("about_qp")
+                .iter()
+                .zip(bench.field("about_bytes"))
+                .filter(|p| is(p.0))
+                .map(|p| p.1)
+                .collect();
+            let charged = bench.sinks[2].values("qp").into_iter().zip(bench.sinks[2].values("bytes"));
+            let charged: Vec<u64> = charged.filter(|p| is(&p.0)).map(|p| p.1).collect();
+            assert_eq!(cut, charged, "seed {seed}");
+            assert_eq!((cut.len(), cut.iter().sum::<u64>()), (41, 40 * mtu + 17), "seed {seed}");
+        }
+    }
 }

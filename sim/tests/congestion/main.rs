@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Congestion control from one card to the other: marked packets, notifications, and senders that slow down.
 
+mod reads;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use ferrowire::{CongestionControl, DropReason, HwCounter, PathMtu, QpAttributes, QpState};
+use ferrowire::{CongestionControl, DropReason, HwCounter, PathMtu, QpAttributes, QpState, QueuePair};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_hdl::context::congestion::react::DEBT;
 use ferrowire_sim::card::CardModel;
@@ -71,7 +73,7 @@ fn cnps(frames: &[SentFrame], qpn: u32) -> Vec<u64> {
     frames.iter().filter(is).map(|sent| sent.last).collect()
 }
 
-/// Which packets the wire to card 1 marks.
+/// Which packets a wire marks.
 #[derive(Clone, Copy, PartialEq)]
 enum Marks {
     None,
@@ -79,11 +81,11 @@ enum Marks {
     All,
 }
 
-/// Lets the wire mark packets, as the switch that it gives says. To be called while nothing is on the wire.
-fn marks(pair: &Pair) -> Arc<Mutex<Marks>> {
+/// Lets the wire to card 1 - `link` mark packets, as the switch that it gives says. To be called while nothing is on the wire.
+fn marks(pair: &Pair, link: usize) -> Arc<Mutex<Marks>> {
     let switch = Arc::new(Mutex::new(Marks::None));
     let which = Arc::clone(&switch);
-    pair.world.lock().link_mut(0).set_filter(Some(Box::new(move |frame| {
+    pair.world.lock().link_mut(link).set_filter(Some(Box::new(move |frame| {
         let mut frame = frame.to_vec();
         let marks = *which.lock().unwrap();
         if marks == Marks::All || marks == Marks::Of(Frame::parse(&frame).unwrap().bth.destqp) {
@@ -111,7 +113,7 @@ fn marked_requests_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
             let connection = Connection { ipv6, ..Connection::default() };
             let mut feeds = [feed(&pair, 4000, &connection), feed(&pair, 1000, &connection)];
             pair.world.lock().link_mut(1).keep_frames(true);
-            let marks = marks(&pair);
+            let marks = marks(&pair, 0);
             run(&pair, &mut feeds, &[true; 2], (10.0 * per_us) as u64);
             assert_eq!(pair.world.lock().link(1).sent().iter().filter(|f| is_cnp(f)).count(), 0, "{config}");
             // Those of one queue pair, then all.
@@ -308,47 +310,59 @@ fn a_sender_that_is_told_follows_the_published_algorithm_down_and_up_again() {
     for (config, size) in
         [("generic-8b", 16_000), ("generic-8b", 500), ("generic-64b", 32_000), ("generic-64b", 1000)]
     {
-        let pair = pair(config);
-        let (per_us, line) = shape(&pair);
-        let control = quick(line);
-        [&pair.a, &pair.b].iter().for_each(|node| node.context.set_congestion_control(&control).unwrap());
-        let mut feeds = [feed(&pair, size, &Connection::default())];
-        (0..2).for_each(|link| pair.world.lock().link_mut(link).keep_frames(true));
-        let marks = marks(&pair);
-        run(&pair, &mut feeds, &[true], (10.0 * per_us) as u64);
-        let from = pair.world.lock().cycle();
-        *marks.lock().unwrap() = Marks::All;
-        run(&pair, &mut feeds, &[true], (200.0 * per_us) as u64);
-        *marks.lock().unwrap() = Marks::None;
-        run(&pair, &mut feeds, &[true], (600.0 * per_us) as u64);
-        let to = pair.world.lock().cycle();
-        finish(&pair, &mut feeds);
-        let [there, back] = [0, 1].map(|link| pair.world.lock().link_mut(link).take_frames());
-        let told = cnps(&back, feeds[0].qp.number());
-        assert!((5..=9).contains(&told.len()), "{config}: {} CNPs", told.len());
-        assert_eq!(count(&pair.a, HwCounter::RpCnpHandled), told.len() as u64, "{config}{}", pair.diagnose());
-        let sent = packets(&there, feeds[0].peer.number());
-        let windows = windows(control, per_us, &sent, &told, from, to, 40.0);
-        let biggest = sent.iter().map(|packet| packet.1).max().unwrap() as f64;
-        let lowest = windows.iter().map(|window| window.least).fold(f64::MAX, f64::min);
-        assert!(lowest < 0.45 * line, "{config}: {lowest}");
-        // What had been charged before the first CNP is in the card's buffers still.
-        let buffered = 3.0 * 24576.0 / (line / 8.0);
-        for (i, Window { got, wanted, least, limited }) in
-            windows.iter().enumerate().skip((buffered / 40.0).ceil() as usize)
-        {
-            // Some packets that were under way, a period of a rate that has changed meanwhile, and some per cent.
-            let slack = f64::from(DEBT) + 4.0 * (biggest + 64.0) + 0.08 * wanted;
-            assert!(
-                got - wanted > -slack && (got - wanted < slack || !limited),
-                "{config}, messages of {size}, window {i}: {got} bytes, expected {wanted:.0} ({least:.0} Mb/s){}",
-                windows.iter().map(|w| format!("\n{:.0} {:.0}", w.got, w.wanted)).collect::<String>()
-            );
-        }
-        // It is back at its full rate.
-        let last = windows.last().unwrap();
-        assert!(last.got > 0.93 * line / 8.0 * 40.0, "{config}: {}", last.got);
+        follows(config, size, false);
     }
+}
+
+/// A sender of messages of this size is told of congestion for a while, and then not any more.
+fn follows(config: &str, size: usize, answers: bool) {
+    let pair = pair(config);
+    let (per_us, line) = shape(&pair);
+    let control = quick(line);
+    [&pair.a, &pair.b].iter().for_each(|node| node.context.set_congestion_control(&control).unwrap());
+    // Who sends what counts: requests, or what answers READs.
+    let (sender, there) = if answers { (&pair.b, 1) } else { (&pair.a, 0) };
+    let mut feeds =
+        [if answers { reads::feed(&pair, size) } else { feed(&pair, size, &Connection::default()) }];
+    let (qpn, peer) = match answers {
+        true => (feeds[0].peer.number(), feeds[0].qp.number()),
+        false => (feeds[0].qp.number(), feeds[0].peer.number()),
+    };
+    (0..2).for_each(|link| pair.world.lock().link_mut(link).keep_frames(true));
+    let marks = marks(&pair, there);
+    run(&pair, &mut feeds, &[true], (10.0 * per_us) as u64);
+    let from = pair.world.lock().cycle();
+    *marks.lock().unwrap() = Marks::All;
+    run(&pair, &mut feeds, &[true], (200.0 * per_us) as u64);
+    *marks.lock().unwrap() = Marks::None;
+    run(&pair, &mut feeds, &[true], (600.0 * per_us) as u64);
+    let to = pair.world.lock().cycle();
+    finish(&pair, &mut feeds);
+    let [there, back] = [there, 1 - there].map(|link| pair.world.lock().link_mut(link).take_frames());
+    let told = cnps(&back, qpn);
+    assert!((5..=9).contains(&told.len()), "{config}: {} CNPs", told.len());
+    assert_eq!(count(sender, HwCounter::RpCnpHandled), told.len() as u64, "{config}{}", pair.diagnose());
+    let sent = packets(&there, peer);
+    let windows = windows(control, per_us, &sent, &told, from, to, 40.0);
+    let biggest = sent.iter().map(|packet| packet.1).max().unwrap() as f64;
+    let lowest = windows.iter().map(|window| window.least).fold(f64::MAX, f64::min);
+    assert!(lowest < 0.45 * line, "{config}: {lowest}");
+    // What had been charged before the first CNP is in the card's buffers still.
+    let buffered = 3.0 * 24576.0 / (line / 8.0);
+    for (i, Window { got, wanted, least, limited }) in
+        windows.iter().enumerate().skip((buffered / 40.0).ceil() as usize)
+    {
+        // Some packets that were under way, a period of a rate that has changed meanwhile, and some per cent.
+        let slack = f64::from(DEBT) + 4.0 * (biggest + 64.0) + 0.08 * wanted;
+        assert!(
+            got - wanted > -slack && (got - wanted < slack || !limited),
+            "{config}, messages of {size}, answers: {answers}, window {i}: {got} bytes, expected {wanted:.0} ({least:.0} Mb/s){}",
+            windows.iter().map(|w| format!("\n{:.0} {:.0}", w.got, w.wanted)).collect::<String>()
+        );
+    }
+    // It is back at its full rate.
+    let last = windows.last().unwrap();
+    assert!(last.got > 0.93 * line / 8.0 * 40.0, "{config}: {}", last.got);
 }
 
 #[test]
@@ -407,11 +421,22 @@ fn others_have_what_a_slow_queue_pair_leaves() {
 
 /// A CNP of the peer of `feed`, changed by `change`, at the sender.
 fn notify(pair: &Pair, feed: &Feed<'_>, change: impl FnOnce(&mut Frame<'_>)) {
+    notify_at(pair, 0, &feed.qp, &feed.peer, change);
+}
+
+/// A CNP for `qp` of card `card`, of its peer, changed by `change`.
+fn notify_at(
+    pair: &Pair,
+    card: usize,
+    qp: &QueuePair,
+    peer: &QueuePair,
+    change: impl FnOnce(&mut Frame<'_>),
+) {
     // One of its packets, turned.
     let frame = {
         let world = pair.world.lock();
-        let to = |sent: &&SentFrame| Frame::parse(&sent.bytes).unwrap().bth.destqp == feed.peer.number();
-        world.link(0).sent().iter().rfind(to).expect("a packet of the queue pair").bytes.clone()
+        let to = |sent: &&SentFrame| Frame::parse(&sent.bytes).unwrap().bth.destqp == peer.number();
+        world.link(card).sent().iter().rfind(to).expect("a packet of the queue pair").bytes.clone()
     };
     let mut cnp = Frame::parse(&frame).unwrap();
     cnp.payload = &[];
@@ -420,19 +445,14 @@ fn notify(pair: &Pair, feed: &Feed<'_>, change: impl FnOnce(&mut Frame<'_>)) {
         Ip::V4(h) => std::mem::swap(&mut h.src, &mut h.dst),
         Ip::V6(h) => std::mem::swap(&mut h.src, &mut h.dst),
     }
-    cnp.bth = Bth {
-        opcode: Opcode::Cnp.code(),
-        becn: true,
-        pkey: 0xffff,
-        destqp: feed.qp.number(),
-        ..Bth::default()
-    };
+    cnp.bth =
+        Bth { opcode: Opcode::Cnp.code(), becn: true, pkey: 0xffff, destqp: qp.number(), ..Bth::default() };
     cnp.ext = Extensions { cnp: Some(Cnp::default()), ..Extensions::default() };
     change(&mut cnp);
     cnp.seal().unwrap();
     let mut bytes = vec![0; cnp.len()];
     cnp.emit(&mut bytes).unwrap();
-    pair.world.lock().inject(1, bytes);
+    pair.world.lock().inject(1 - card, bytes);
 }
 
 #[test]
