@@ -210,6 +210,7 @@ fn responder_elaborates() {
             m.stream_out(&format!("faults{i}"), faults);
         }
         m.stream_out("report", r.reports);
+        m.stream_out("overrun", r.overruns);
         m.output("status", &r.status);
         m.output("busy", &r.busy);
         m.output("marked", &r.marked);

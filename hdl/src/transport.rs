@@ -36,7 +36,7 @@ use crate::requester::{
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::rx::address::Addresses;
-use crate::stream::{fork, half, slice, Beat};
+use crate::stream::{arbiter, fork, half, slice, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
 use crate::tx::icrc::append;
@@ -145,7 +145,7 @@ pub struct Transport {
     pub faults: Vec<Stream<Sig>>,
     /// Ends of removals.
     pub removed: Done,
-    /// Shared receive queues that run low, and send queues that are overrun.
+    /// Shared receive queues that run low, and queues that are overrun.
     pub reports: Vec<Stream<Report>>,
     /// The shared receive queue that is asked for.
     pub status: SrqStatus,
@@ -209,11 +209,8 @@ pub fn transport(
     // Requester.
     let starting = control.requester.payload.clone();
     let recovers = starting.recovers;
-    let kick = crate::stream::arbiter(
-        m,
-        &|_: &Sig| ferrowire_rtl::lit(1, 1),
-        vec![control.kick, completer_kick, read_kick, wake],
-    );
+    let kicks_in = vec![control.kick, completer_kick, read_kick, wake];
+    let kick = arbiter(m, &|_: &Sig| lit(1, 1), kicks_in);
     let kick = crate::stream::fifo(&m.label("kick"), 4, kick);
     let scheduled = schedule(
         m,
@@ -232,15 +229,6 @@ pub fn transport(
         gate.clone(),
         paused,
     );
-    // The queue pair ends, and the host is told.
-    let mut overruns = fork(m, 2, scheduled.overruns).into_iter();
-    let mut overrun = || overruns.next().expect("a fault and a report");
-    let overrun_fault = overrun();
-    let overrun_report = overrun().map(|qp| Report {
-        kind: lit(8, EventKind::QpFatal.code()),
-        object: qp.zext(24),
-        cause: lit(8, LocalCause::Overrun.code()),
-    });
     let fetched = fetch(m, cfg, scheduled.grants, data.wqes);
     let forgotten = m.wire_of("forgotten", &crate::requester::Released::of());
     let released = m.wire("released", crate::requester::BANKS);
@@ -327,6 +315,21 @@ pub fn transport(
         paused,
     };
     let responded = responder(m, cfg, broadcast.clone(), input);
+
+    // A queue that is overrun: its queue pair ends, and the host is told. Of a shared one the highest bit is set.
+    let of_sends = scheduled.overruns.map(|qp| qp.zext(cfg.rq_bits()));
+    let overruns = arbiter(&m.label("overruns"), &|_: &Sig| lit(1, 1), vec![of_sends, responded.overruns]);
+    let mut overruns = fork(m, 2, overruns).into_iter();
+    let mut overrun = || overruns.next().expect("a fault and a report");
+    let (fault, report) = (overrun(), overrun());
+    let is_shared = fault.msb();
+    let overrun_fault = fault.discard_if(m, is_shared).map(|queue| queue.trunc(cfg.qp_bits()));
+    let kinds = [EventKind::QpFatal, EventKind::SrqFatal].map(|kind| lit(8, kind.code()));
+    let overrun_report = report.map(|queue| Report {
+        kind: m.select(queue.msb(), &kinds),
+        object: queue.trunc(cfg.rq_bits() - 1).zext(24),
+        cause: lit(8, LocalCause::Overrun.code()),
+    });
     let ways = vec![reads_payload, responded.accesses, responded.reply_accesses];
     let reads = 2 * (cfg.payload_buffer_bytes / cfg.beat_bytes).max(512);
     let most = [vec![127, reads], vec![127, 63], vec![127, reads, 127]];

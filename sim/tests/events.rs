@@ -3,12 +3,12 @@
 
 use ferrowire::{
     AccessFlags, Bus, Coded, Completion, CompletionQueue, Error, Event, EventKind, EventQueue, LocalCause,
-    QpInitAttr, QpState, QueuePair, RemoteAddress, SendWr, TrafficCounter, WcStatus,
+    QpInitAttr, QpState, QueuePair, RecvWr, RemoteAddress, SendWr, TrafficCounter, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{Connection, Pair, PairOptions};
-use ferrowire_spec::queue::doorbell::{self, sq::SqDoorbell};
+use ferrowire_spec::queue::doorbell::{self, rq::RqDoorbell, sq::SqDoorbell};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -21,7 +21,7 @@ const LIMIT: u64 = 100_000;
 struct Bench {
     pair: Pair,
     qp: QueuePair,
-    _peer: QueuePair,
+    peer: QueuePair,
     cq: CompletionQueue,
     from: ferrowire::MemoryRegion,
     to: ferrowire::MemoryRegion,
@@ -34,10 +34,10 @@ fn bench(config: &str, latency: u64, make: impl FnOnce(&Pair) -> CompletionQueue
     let cq = make(&pair);
     let own = pair.a.pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
     let peer = pair.b.pd.create_qp(&QpInitAttr::rc(&pair.b.cq, &pair.b.cq)).unwrap();
-    let (qp, _peer) = pair.bring_up(own, peer, &Connection::default()).unwrap();
+    let (qp, peer) = pair.bring_up(own, peer, &Connection::default()).unwrap();
     let from = pair.a.region(0, 4096, AccessFlags::LOCAL_READ).unwrap();
     let to = pair.b.region(0, 4096, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE).unwrap();
-    Bench { pair, qp, _peer, cq, from, to }
+    Bench { pair, qp, peer, cq, from, to }
 }
 
 impl Bench {
@@ -255,6 +255,64 @@ fn a_send_queue_that_is_overrun_ends_and_says_so() {
             batch.post(&SendWr::write(7, &[bench.from.sge(0, 64)], bench.to.remote(0)).signaled()).unwrap();
             batch.ring().unwrap();
             assert!(bench.pair.a.wait(&bench.pair.world, 1, LIMIT).unwrap()[0].is_success());
+        }
+    }
+}
+
+#[test]
+fn a_receive_queue_that_is_overrun_ends_and_says_so() {
+    for config in CONFIGS {
+        // One receive is outstanding beside those that have been used; there are 64 places.
+        for (used, producer) in [(0, 65), (3, 68), (3, 0xffff), (3, 2)] {
+            let mut eq = None;
+            let mut bench = bench(config, 20, |pair| {
+                eq = Some(pair.a.context.create_async_eq(8).unwrap());
+                pair.a.context.create_cq(128).unwrap()
+            });
+            let eq = eq.unwrap();
+            let into = bench.pair.a.region(0, 4096, AccessFlags::LOCAL_WRITE).unwrap();
+            let message = bench.pair.b.region(0, 4096, AccessFlags::LOCAL_READ).unwrap();
+            let mut batch = bench.qp.start_post_recv();
+            (0..=used).for_each(|i| batch.post(&RecvWr::new(i, &[into.sge(0, 64)])).unwrap());
+            batch.ring().unwrap();
+            let mut batch = bench.peer.start_post_send();
+            (0..used).for_each(|i| batch.post(&SendWr::send(i, &[message.sge(0, 64)]).signaled()).unwrap());
+            batch.ring().unwrap();
+            bench.pair.b.wait(&bench.pair.world, used as usize, LIMIT).unwrap();
+            bench.pair.world.lock().run(3000);
+            let mut some = [Completion::default(); 128];
+            assert_eq!(bench.cq.poll(&mut some), Ok(used as usize), "{config}");
+            let receives = |producer: u16| {
+                let word = RqDoorbell { qpn: bench.qp.number(), producer, ..RqDoorbell::default() };
+                let value = u64::from_le_bytes(word.to_bytes().unwrap());
+                bench.pair.world.bus(0).doorbell(doorbell::address(0, doorbell::RQ), value).unwrap();
+            };
+            receives(used as u16 + 1);
+            bench.none(&eq);
+            receives(producer);
+            let overrun = Event {
+                kind: Coded::Known(EventKind::QpFatal),
+                object: bench.qp.number(),
+                cause: LocalCause::Overrun.code(),
+                lost: false,
+            };
+            assert_eq!(bench.wake(&eq), [overrun], "{config}, producer {producer}, {used} used");
+            receives(producer);
+            bench.none(&eq);
+            assert_eq!(bench.qp.query().unwrap().state, QpState::Err, "{config}");
+            assert_eq!(bench.cq.poll(&mut some), Ok(1), "{config}: what was not told is not flushed");
+            assert_eq!(some[0].wr_id, used, "{config}");
+            assert_eq!(some[0].status, WcStatus::WrFlushErr, "{config}");
+            // Others go on.
+            let (mut other, mut peer) = bench.pair.connect(&Connection::default()).unwrap();
+            let mut batch = peer.start_post_recv();
+            batch.post(&RecvWr::new(8, &[bench.to.sge(0, 64)])).unwrap();
+            batch.ring().unwrap();
+            let mut batch = other.start_post_send();
+            batch.post(&SendWr::send(7, &[bench.from.sge(0, 64)]).signaled()).unwrap();
+            batch.ring().unwrap();
+            assert!(bench.pair.a.wait(&bench.pair.world, 1, LIMIT).unwrap()[0].is_success());
+            assert!(bench.pair.b.wait(&bench.pair.world, 1, LIMIT).unwrap()[0].is_success());
         }
     }
 }

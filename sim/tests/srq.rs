@@ -2,12 +2,14 @@
 //! Shared receive queues, through the driver, the Verilated cards and the wire.
 
 use ferrowire::{
-    AccessFlags, Coded, Completion, Error, Event, EventKind, EventQueue, MemoryRegion, PathMtu, QpAttributes,
-    QpInitAttr, QpState, QueuePair, RecvWr, SendWr, Sge, SharedReceiveQueue, SrqInitAttr, WcStatus,
+    AccessFlags, Bus, Coded, Completion, Error, Event, EventKind, EventQueue, LocalCause, MemoryRegion,
+    PathMtu, QpAttributes, QpInitAttr, QpState, QueuePair, RecvWr, SendWr, Sge, SharedReceiveQueue,
+    SrqInitAttr, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{bytes, Connection, Node, Pair, PairOptions};
+use ferrowire_spec::queue::doorbell::{self, rq::RqDoorbell};
 use ferrowire_spec::wire::frame::Frame;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
@@ -364,6 +366,53 @@ fn a_receive_that_fails_ends_its_queue_pair_alone() {
         assert_eq!(bench.event(), event(EventKind::LastWqe, last.number()), "{config}");
         send(&mut other, SendWr::send(3, &[bench.from.sge(0, 600)]));
         assert_eq!(ends(&bench.wait(b, 1)), [(second.number(), 3, WELL)], "{config}");
+    }
+}
+
+#[test]
+fn a_queue_that_is_overrun_fails_and_ends_those_who_take_from_it() {
+    for config in CONFIGS {
+        let bench = bench(config, 8);
+        let Pair { a, b, world, .. } = &bench.pair;
+        let (mut qp, peer) = bench.connect();
+        let (mut other, second) = bench.connect();
+        let (mut own, mut apart) = bench.pair.connect(&connection()).unwrap();
+        (0..6).for_each(|i| bench.post(i, &[bench.to.sge(0, 64)]));
+        for id in 0..2 {
+            send(&mut qp, SendWr::send(id, &[bench.from.sge(0, 64)]));
+            assert_eq!(ends(&bench.wait(b, 1)), [(peer.number(), id, WELL)], "{config}");
+            bench.wait(a, 1);
+        }
+        let ring = |producer: u16| {
+            let word = RqDoorbell { qpn: bench.srq.number(), srq: true, producer, ..RqDoorbell::default() };
+            let value = u64::from_le_bytes(word.to_bytes().unwrap());
+            world.bus(1).doorbell(doorbell::address(0, doorbell::RQ), value).unwrap();
+        };
+        // There is room for 8, and 2 have been taken.
+        ring(11);
+        let overrun =
+            Event { cause: LocalCause::Overrun.code(), ..event(EventKind::SrqFatal, bench.srq.number()) };
+        assert_eq!(bench.event(), overrun, "{config}");
+        ring(3);
+        bench.no_event();
+        // Nothing happens to those who take nothing.
+        assert_eq!((peer.state(), second.state()), (QpState::Rts, QpState::Rts), "{config}");
+        send(&mut other, SendWr::write(5, &[bench.from.sge(64, 64)], bench.to.remote(0)));
+        assert!(bench.wait(a, 1)[0].is_success(), "{config}");
+        let before = bytes(bench.to.memory());
+        send(&mut qp, SendWr::send(6, &[bench.from.sge(4096, 64)]));
+        assert_eq!(ends(&bench.wait(b, 1)), [(peer.number(), 2, WcStatus::LocProtErr)], "{config}");
+        assert_eq!(ends(&bench.wait(a, 1)), [(qp.number(), 6, WcStatus::RemOpErr)], "{config}");
+        assert_eq!(bench.event(), event(EventKind::LastWqe, peer.number()), "{config}");
+        assert_eq!((peer.state(), second.state()), (QpState::Err, QpState::Rts), "{config}");
+        assert_eq!(bytes(bench.to.memory()), before, "{config}");
+        // One with a queue of its own goes on.
+        let mut batch = apart.start_post_recv();
+        batch.post(&RecvWr::new(9, &[bench.to.sge(0, 64)])).unwrap();
+        batch.ring().unwrap();
+        send(&mut own, SendWr::send(7, &[bench.from.sge(0, 64)]));
+        assert_eq!(ends(&bench.wait(b, 1)), [(apart.number(), 9, WELL)], "{config}");
+        bench.no_event();
     }
 }
 

@@ -422,7 +422,9 @@ pub fn schedule(
     // A doorbell: one more than the queue has bits for, counted from behind the oldest, or a step back.
     let newest = index - oldest_index - 1;
     let too_many = !newest.all() & (newest & !queue.indices()).any();
-    let too_few = (index - row.producer).bit(15);
+    // Half way round may be a whole queue, and if not, that is too many.
+    let step = index - row.producer;
+    let too_few = step.msb() & step.trunc(15).any();
     let refused = m.delay("refused", &(too_many | too_few));
     let dies = m.delay("dies", &qp_state.ne(QpState::Err.code()));
     m.when(at_row, |m| m.set(&state, State::Grant));

@@ -7,6 +7,7 @@
 //!                                       +----------------|- more --+                     v
 //!  completed --> done, the index behind the last that    |                             admit
 //!                has ended, or the one that is held      +--> held --> last --------------^
+//!  ask {QP} ------^------> done
 //! ```
 //!
 //! First the QP is barred: of what is on its way to `admit`, nothing of the QP has an effect any more, and so `done`
@@ -18,13 +19,16 @@
 //! `admit` has seen all of them (`lasts`), and the host is told then: behind the completions, for the mark goes their way (IBTA
 //! volume 1, 10.2.9.3).
 //!
+//! `receive` asks how far a QP's own queue is, and has the answer in the next cycle; who reads the table here waits for it. The
+//! table follows a decision within a few cycles, those of a turn as well, and so is ahead of what the host has seen completed.
+//!
 //! One receive a cycle, where it is taken. A QP that goes to RESET is waited for until nobody has a turn: behind its end no
 //! receive of its former life comes. What its message held of a shared queue is flushed before that end. Reset: the line is empty, the tables are cleared one QP a cycle.
 
 use crate::config::RnicConfig;
 use crate::stream::{gather, Flagged, Forget};
 use crate::types::{QpBroadcast, TableWrite};
-use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
 /// What `admit` is told.
@@ -96,6 +100,15 @@ impl Event {
     }
 }
 
+/// What comes out.
+#[derive(Interface)]
+pub struct Flush {
+    /// What `admit` is told.
+    pub flushed: Stream<Flushed>,
+    /// Of the QP asked for in the cycle before: the index behind the last receive of its own queue that has ended.
+    pub done: Sig,
+}
+
 /// Receives that end in a turn.
 const AT_ONCE: u32 = 16;
 
@@ -121,7 +134,7 @@ enum State {
 }
 
 /// The flush. `completed`: how far a QP is; `posted`: the index behind the newest of each queue; `lasts`: QPs of which no packet
-/// that has taken from a shared queue is under way; `ends`: QPs that have gone to RESET.
+/// that has taken from a shared queue is under way; `ends`: QPs that have gone to RESET; `ask`: the queue of which `done` is asked for.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn flush(
@@ -133,7 +146,8 @@ pub fn flush(
     completed: TableWrite<Done>,
     lasts: Stream<Sig>,
     ends: Stream<Sig>,
-) -> Stream<Flushed> {
+    ask: Event,
+) -> Flush {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Sweep);
     let sweeping = state.is(State::Sweep);
@@ -155,7 +169,7 @@ pub fn flush(
 
     // How far each QP is.
     let done = m.reg("done", 16).no_reset();
-    let ends_now = ends.valid & idle;
+    let ends_now = ends.valid & idle & !ask.valid;
     let at_ended = state.is(State::Ended);
     let ended = at_ended & !completed.enable;
     ends.accept(ended);
@@ -167,12 +181,15 @@ pub fn flush(
     let looks = m.wire("looks", 1);
     let kept_cq = m.reg("kept_cq", cfg.cq_bits()).no_reset();
     let value = m.mux(ended | sweeping, &none, &Done { index: done, held: keeps, cq: kept_cq });
+    // What has been flushed counts at once: the host may see it, and post again, before the turn is over.
+    let at_flush = state.is(State::Flush);
     dones.write(
-        completed.enable | ended | leaves | sweeping,
+        completed.enable | ended | at_flush | leaves | sweeping,
         m.mux(completed.enable, &completed.index, &qp),
         &m.mux(completed.enable, &completed.entry, &value),
     );
-    let stored = dones.read(m, looks | ends_now, m.mux(ends_now, &ends.payload, &qp), Collision::New);
+    let of = m.mux(ask.valid, &ask.qp, &m.mux(ends_now, &ends.payload, &qp));
+    let stored = dones.read(m, looks | ends_now | ask.valid, of, Collision::New);
     let producers = m.mem("producers", cfg.qps, &bits(16)).style(Style::Block).build();
     producers.write(posted.enable & !posted.index.msb(), posted.index.trunc(qp_bits), &posted.entry);
     let producer = producers.read(m, looks, qp, Collision::New);
@@ -188,15 +205,12 @@ pub fn flush(
 
     // A turn.
     let at_bar = state.is(State::Bar);
-    let at_flush = state.is(State::Flush);
     let until = m.reg("until", 16).no_reset();
     let count = m.reg("count", clog2(u64::from(AT_ONCE))).no_reset();
     let more = done.ne(until);
     let (at_last, at_release) = (state.is(State::Last), state.is(State::Release));
     let (is_last_turn, tells) = (m.reg("is_last_turn", 1).no_reset(), m.reg("tells", 1).no_reset());
-    // Attributes of a QP that goes to RESET may be gone: what is held knows its CQ.
-    let cq = m.mux(stored.held, &stored.cq, &queue.cq);
-    let flushed = Flushed { qp, bar: at_bar, last: at_last, index: done, cq };
+    let flushed = Flushed { qp, bar: at_bar, last: at_last, index: done, cq: kept_cq };
     let offers = at_bar | (at_flush & more) | at_last | at_release;
     let flushed = Stream::new(m, "flushed", offers, flushed);
     let fired = flushed.fire();
@@ -209,8 +223,11 @@ pub fn flush(
         m.set(&qp, ends.payload);
         m.set(&state, State::Ending);
     });
+    // Attributes of a QP that goes to RESET may be gone: what is held knows its CQ.
+    let cq = m.mux(stored.held, &stored.cq, &queue.cq);
     m.when(state.is(State::Ending), |m| {
         m.set(&done, stored.index);
+        m.set(&kept_cq, cq);
         m.when(stored.held, |m| m.set(&state, State::Release)).otherwise(|m| m.set(&state, State::Ended));
     });
     m.when(at_release & fired, |m| m.set(&state, State::Ended));
@@ -219,16 +236,16 @@ pub fn flush(
         m.when(in_error, |m| m.set(&state, State::Bar)).otherwise(|m| m.set(&state, State::Idle));
     });
     // What was decided in the cycle of the bar is known to the table in the next one.
-    let barred = m.delay("barred", &(at_bar & fired));
-    m.drive(&looks, barred & at_look);
+    let looked = m.delay("looked", &looks);
+    m.drive(&looks, at_look & !looked & !ask.valid);
     m.when(at_bar & fired, |m| m.set(&state, State::Look));
-    m.when(at_look & !barred, |m| {
+    m.when(at_look & looked, |m| {
         m.set(&done, stored.index);
         // Of a QP that has gone to RESET meanwhile the number of receives means nothing any more.
         let posted = m.mux(queue.shared, &(stored.index + stored.held.zext(16)), &producer);
         m.set(&until, m.mux(in_error, &posted, &stored.index));
         m.set(&keeps, stored.held & !in_error);
-        m.set(&kept_cq, stored.cq);
+        m.set(&kept_cq, cq);
         m.set(&tells, in_error & queue.shared & is_last_turn);
         m.set(&count, 0);
         m.set(&state, State::Flush);
@@ -253,5 +270,5 @@ pub fn flush(
         m.set(&qp, qp + 1);
         m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     });
-    flushed
+    Flush { flushed, done: stored.index }
 }

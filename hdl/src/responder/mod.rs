@@ -9,6 +9,9 @@
 //!       shared: what is left of the shared receive queues
 //! ```
 //!
+//! Who rings a receive queue's doorbell for more than it holds, or for less than before, has overrun it (`overruns`): `receive` asks `flush`
+//! and `shared`, which know how far each queue is.
+//!
 //! A QP takes its receives from a queue of its own or from a shared one. There all of them take the oldest, when a message begins,
 //! and hold it until the message ends: `check` asks `shared` for its index, which the packets carry from there on, so that all
 //! others do the same for both. A packet of UC or UD that is not executed after all leaves its receive to the next: `walk` and `admit` tell
@@ -30,11 +33,11 @@ mod walk;
 pub use admit::{admit, Admitted, Counts};
 pub use check::{check, Checked};
 pub use cut::{cut, Cut};
-pub use flush::{flush, Done, Event, Flushed};
+pub use flush::{flush, Done, Event, Flush, Flushed};
 pub use merge::merge;
 pub use order::{Class, Facts, Judged, Operands, Order, Outcome, Pending, Piece, Run, Walk};
 pub use place::{place, Place, Placed};
-pub use receive::{receive, Received, Receives, RqDoorbell, Touch, Wanted};
+pub use receive::{receive, Ask, Oldest, Received, Receives, RqDoorbell, Touch, Wanted};
 pub use shared::{shared, Seen, Shared, Take};
 pub use walk::{walk, Walked};
 
@@ -113,6 +116,8 @@ pub struct Responder {
     pub faults: Vec<Stream<Sig>>,
     /// Shared receive queues that run low.
     pub reports: Stream<Report>,
+    /// Receive queues that the host has overrun, as in a doorbell.
+    pub overruns: Stream<Sig>,
     /// The shared receive queue that is asked for.
     pub status: SrqStatus,
     /// A shared receive queue that was destroyed may still be read.
@@ -138,9 +143,13 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let (mended, mends) = m.later("mended", &bits(cfg.qp_bits()));
     let (touched, touches) = m.later("touched", &Touch::of(cfg));
     let entry = input.shared.entry.clone();
-    let receives = receive(m, cfg, broadcast.clone(), entry, input.doorbell, touched, wanted, input.data);
+    let oldest = m.wire_of("oldest", &Oldest::of());
+    let (bells, data) = (input.doorbell, input.data);
+    let receives = receive(m, cfg, broadcast.clone(), entry, bells, touched, wanted, data, oldest.clone());
     let take = m.wire_of("take", &Take::of(cfg));
-    let shared = shared(m, cfg, input.shared, receives.posted.clone(), take.clone());
+    let ask = receives.ask;
+    let srq = ask.queue.trunc(cfg.srq_bits());
+    let shared = shared(m, cfg, input.shared, receives.posted.clone(), take.clone(), srq);
     let served = m.wire_of("served", &reply::Served::of(cfg));
     let unused = m.wire_of("unused", &reply::Served::of(cfg));
     let judged = m.wire_of("judged", &Judged::of());
@@ -181,7 +190,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let (of_walk, of_admit) = (&walked.judged, &admitted.judged);
     let refused = m.mux(of_walk.valid, &of_walk.refused, &of_admit.refused);
     m.set_all(&judged, &Judged { valid: of_walk.valid | of_admit.valid, refused });
-    flushes.connect(flush(
+    let flush = flush(
         m,
         cfg,
         broadcast.clone(),
@@ -190,7 +199,10 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         admitted.completed,
         admitted.lasts,
         admitted.ends,
-    ));
+        Event { valid: ask.valid & !ask.queue.msb(), qp: ask.queue.trunc(cfg.qp_bits()) },
+    );
+    flushes.connect(flush.flushed);
+    m.set_all(&oldest, &Oldest { done: flush.done, taken: shared.taken });
     // A piece's length waits for its address.
     let both = cut.pieces.valid & admitted.addresses.valid;
     let piece = Piece { address: admitted.addresses.payload, bytes: cut.pieces.payload };
@@ -223,6 +235,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         outcomes: placed.outcomes,
         faults: vec![admitted.faults, replied.faults],
         reports: shared.reports,
+        overruns: receives.overruns,
         status: shared.status,
         busy: receives.busy,
         accesses: vec![looked_up, placed.writing],

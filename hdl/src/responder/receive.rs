@@ -11,6 +11,7 @@
 //!                                         |           ^  ^     | tags, WQEs: slots |<-- wanted {queue, index}
 //!  touch {queue, index} ----------------------------- +  +-----|                   |--> received
 //!                                                       probe  +-------------------+
+//!  ask {queue} --> flush, shared --> oldest --> is it overrun? --> row --> overruns
 //! ```
 //!
 //! The queues are those of QPs and the shared ones. WQE `index` of queue `q` has one slot: in groups of [`SPREAD`], group `q + apart *
@@ -36,6 +37,18 @@
 //!
 //! How many receives a queue has is known here, and told to the others as `posted`. That of a QP in the error state is told to
 //! `flush`, when it goes there and whenever it posts more.
+//!
+//! # Overruns
+//!
+//! A doorbell that tells of more WQEs than the queue has places for, or of fewer than before, changes nothing: the queue is overrun. That is
+//! told once in its life, when the queue, which stands in the line like one with something to read, has its turn. How far a queue is its owner
+//! knows, and is asked behind the row: of a QP `flush` has the index behind the last receive that has ended, of a shared queue `shared` counts those
+//! that messages have taken. Both move before the completion leaves the card, so who posts only where completions have made room is
+//! never refused. Of a shared queue a message may hold a place still that is not counted: who posts over that spoils its own message, and is not found out.
+//!
+//! A QP ends with its queue; one in the error state, or in RESET, is not told of. A shared queue that is overrun has failed (IBTA volume 1, 11.6.3): from then on
+//! its WQEs come with an error, for they may have been written over. So a QP ends with the first message that takes one, or goes on in one, with
+//! that receive completed and its peer told; others that share the queue go on with what takes none (10.2.9).
 //!
 //! Reset: slots and rows are cleared, one a cycle; what comes meanwhile waits.
 
@@ -121,6 +134,42 @@ pub struct Receives {
     pub flush: Event,
     /// A shared queue that was destroyed may still be read.
     pub busy: Sig,
+    /// The queue of which `oldest` is asked for.
+    pub ask: Ask,
+    /// Queues that the host has overrun, as in a doorbell.
+    pub overruns: Stream<Sig>,
+}
+
+/// Whoever owns a queue is asked how far it is.
+#[derive(Clone, Bundle)]
+pub struct Ask {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Which one, as in a doorbell.
+    pub queue: Sig,
+}
+
+impl Ask {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Ask { valid: bits(1), queue: bits(cfg.rq_bits()) }
+    }
+}
+
+/// The answers, in the next cycle.
+#[derive(Clone, Bundle)]
+pub struct Oldest {
+    /// Of a QP's queue: the index behind the last receive that has ended.
+    pub done: Sig,
+    /// Of a shared queue: how many have been taken.
+    pub taken: Sig,
+}
+
+impl Oldest {
+    /// The shape.
+    pub fn of() -> Self {
+        Oldest { done: bits(16), taken: bits(16) }
+    }
 }
 
 /// WQEs that a doorbell brings on the card, and each QP's share of the slots.
@@ -218,6 +267,9 @@ struct Row {
     /// When one of its WQEs was needed last.
     epoch: Sig,
     queued: Sig,
+    /// The host has overrun it, and that has been told.
+    overrun: Sig,
+    told: Sig,
 }
 
 impl Row {
@@ -228,6 +280,8 @@ impl Row {
             limit: bits(16),
             epoch: bits(EPOCH_BITS),
             queued: bits(1),
+            overrun: bits(1),
+            told: bits(1),
         }
     }
 }
@@ -257,7 +311,7 @@ struct Slot {
     error: Sig,
 }
 
-/// The cache. `shared`: a shared queue begins, or ends; `touches`: messages have come.
+/// The cache. `shared`: a shared queue begins, or ends; `touches`: messages have come; `oldest`: what `ask` asked for in the cycle before.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn receive(
@@ -269,6 +323,7 @@ pub fn receive(
     touches: Stream<Touch>,
     wanted: Stream<Wanted>,
     data: Stream<DmaReadData>,
+    oldest: Oldest,
 ) -> Receives {
     let (qp_bits, rq_bits) = (cfg.qp_bits(), cfg.rq_bits());
     m.discard(&shared.entry);
@@ -363,7 +418,13 @@ pub fn receive(
     let found_tag = tags.read(m, begins | again, slot, Collision::Old);
     let found = store.read(m, begins | again, slot, Collision::Old);
     let life = m.reg("life", LIFE_BITS).no_reset();
-    m.when(begins | again, |m| m.set(&life, lives.read_now(m, at.queue)));
+    // Shared queues that have failed.
+    let failures = m.mem("failures", cfg.srqs, &bits(1)).style(Style::Distributed).build();
+    let failed = m.reg("failed", 1).no_reset();
+    m.when(begins | again, |m| {
+        m.set(&life, lives.read_now(m, at.queue));
+        m.set(&failed, at.queue.msb() & failures.read_now(at.queue.trunc(cfg.srq_bits())));
+    });
     let same =
         found_tag.queue.eq(sought.queue) & found_tag.index.eq(sought.index) & found_tag.part.eq(sought.part);
     let hit = found_tag.valid & same & found_tag.life.eq(life);
@@ -372,7 +433,7 @@ pub fn receive(
     // An offer stands, though the QP may begin another life meanwhile: who wants it has begun with it.
     let offered = m.reg("offered", 1).reset(0);
     let answers = compares & (hit | void | offered);
-    let answer = Received { unit: found.unit, error: found.error, void: void & !hit };
+    let answer = Received { unit: found.unit, error: found.error | failed, void: void & !hit };
     let received = Stream::new(m, "received", answers, answer);
     m.when(begins, |m| {
         m.set(&void, 0);
@@ -529,6 +590,10 @@ pub fn receive(
     let share = fewer(m.mux(many, &lit(7, SPREAD.min(cfg.fetch_batch)), &lit(7, cfg.fetch_batch)));
     let share = m.delay("share", &share);
     let at_row = state.is(State::Row);
+    let ask = Ask { valid: at_row & kind_doorbell, queue: number };
+    // A step back; half way round may be a whole queue, and if not, that is too many.
+    let step = index - row.producer;
+    let too_few = m.delay("too_few", &(step.msb() & step.trunc(15).any()));
     m.when(at_row, |m| m.set(&state, State::Plan));
 
     // How much can be read at once.
@@ -543,6 +608,15 @@ pub fn receive(
     let piece = queue.piece_within(m, &bounds, begin, batch);
     let in_piece = piece.most.zext(16);
     let most = least(m, allowed, least(m, posted, in_piece));
+    // More than the queue has bits for, counted from behind the oldest.
+    let newest = index + !m.mux(number.msb(), &oldest.taken, &oldest.done);
+    let too_many = !newest.all() & (newest & !bounds.queue).any();
+    let refuses = kind_doorbell & (too_many | too_few);
+    let refused = m.delay("refused", &refuses);
+    // Told once, and not of a life that has ended. One in the error state has been.
+    let in_error = qp_state.eq(QpState::Err.code()) & !number.msb();
+    let breaks = m.delay("breaks", &(refuses & lives_now & !in_error & !row.overrun));
+    let lived = m.delay("lived", &lives_now);
     let count = m.delay("count", &most.trunc(7));
     let rest = m.delay("rest", &(in_piece.lt(allowed) & in_piece.lt(posted)));
     let address = m.delay("address", &piece.address);
@@ -550,7 +624,7 @@ pub fn receive(
     let from = m.delay("from", &begin);
     let there = m.delay("there", &(posted_any & lives_now));
     let producer_kept = m.delay("producer_kept", &producer);
-    let may = m.delay("may", &(posted_any & allowed_any & lives_now));
+    let may = m.delay("may", &(posted_any & allowed_any & lives_now & !refuses));
     // Nothing else is read where somebody has waited for long.
     let room = m.wire("room", 1);
     let reader = kind_line | kind_need | kind_doorbell;
@@ -616,10 +690,29 @@ pub fn receive(
     .otherwise_when(!few & distance.gt(far(1)), |m| m.set(&distance, at_most(1)));
     m.when(full, |m| m.set(&distance, 0));
 
+    // It is told in its turn.
+    let untold = kind_line & row.overrun & !row.told;
+    let telling = m.reg("telling", 1).reset(0);
+    let told = m.reg("told", rq_bits).no_reset();
+    let tells = done & untold & lived & !telling & !shared.enable;
+    let overruns = Stream::new(m, "overruns", telling, told);
+    m.when(tells, |m| {
+        m.set(&telling, 1);
+        m.set(&told, number);
+    })
+    .otherwise_when(overruns.ready, |m| m.set(&telling, 0));
+    failures.write(
+        shared.enable | (tells & number.msb()),
+        m.mux(shared.enable, &shared.index, &number.trunc(cfg.srq_bits())),
+        &!shared.enable,
+    );
+
     // What the row becomes.
     m.set_all(&next, &row);
     // A doorbell that comes behind the reset of its QP is of its former life.
-    m.set(&next.producer, m.mux(kind_doorbell & !lives_now, &row.producer, &producer_kept));
+    m.set(&next.producer, m.mux((kind_doorbell & !lives_now) | refused, &row.producer, &producer_kept));
+    m.when(breaks, |m| m.set(&next.overrun, 1));
+    m.when(tells, |m| m.set(&next.told, 1));
     m.when(kind_need, |m| m.set(&next.epoch, epoch));
     m.when(reader, |m| {
         m.set(&next.fetched, m.mux(reads, &(from + count.zext(16)), &from));
@@ -629,9 +722,11 @@ pub fn receive(
         m.set(&next.producer, 0);
         m.set(&next.fetched, 0);
         m.set(&next.limit, SPREAD);
+        m.set(&next.overrun, 0);
+        m.set(&next.told, 0);
     });
-    // In line as long as there is something to read.
-    let left = may & (!can | rest);
+    // In line as long as there is something to read, or to tell.
+    let left = (may & (!can | rest)) | breaks | (untold & !tells);
     let joins = reader & left & (kind_line | !row.queued);
     m.when(kind_line, |m| m.set(&next.queued, left)).otherwise_when(joins, |m| m.set(&next.queued, 1));
     m.when(sweeping, |m| {
@@ -659,9 +754,9 @@ pub fn receive(
         index: number,
         entry: next.producer,
     };
-    let in_error = qp_state.eq(QpState::Err.code()) & !number.msb();
     let flush = Event { valid: done & (kind_error | (kind_doorbell & in_error)), qp: number.trunc(qp_bits) };
-    Receives { read, received, posted, flush, busy: going.any() | gone_valid | marked.any() }
+    let busy = going.any() | gone_valid | marked.any();
+    Receives { read, received, posted, flush, busy, ask, overruns }
 }
 
 #[cfg(test)]

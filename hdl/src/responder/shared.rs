@@ -5,7 +5,7 @@
 //!  posted ----> producers --+                +--> there is one, its index, domain, stride --> check
 //!  CREATE_SRQ --> entries --+--> [queue] ----+
 //!  take -----> indices -----+
-//!     \                              +--> fewer than the limit? --> gather --> reports (SRQ_LIMIT)
+//!     \         ^ ask                +--> fewer than the limit? --> gather --> reports (SRQ_LIMIT)
 //!      +---> look at the queue ------+            |
 //!  MODIFY_SRQ ---> limits -----------+<-- disarm -+
 //! ```
@@ -72,6 +72,8 @@ pub struct Shared {
     pub seen: Seen,
     /// The queue that the command processor asks for.
     pub status: SrqStatus,
+    /// Of the queue that `receive` asked for in the cycle before: how many WQEs have been taken, free-running.
+    pub taken: Sig,
     /// Queues that have fewer WQEs than their limit.
     pub reports: Stream<Report>,
 }
@@ -83,7 +85,7 @@ struct Entry {
     stride: Sig,
 }
 
-/// The shared queues. `posted`: the index behind the newest WQE of each receive queue.
+/// The shared queues. `posted`: the index behind the newest WQE of each receive queue; `ask`: of which one `receive` asks how many have been taken.
 #[module]
 pub fn shared(
     m: &Scope,
@@ -91,6 +93,7 @@ pub fn shared(
     control: SrqControl,
     posted: TableWrite<Sig>,
     take: Take,
+    ask: Sig,
 ) -> Shared {
     let (entry, limit) = (&control.entry, &control.limit);
     m.discard(&entry.entry);
@@ -160,7 +163,8 @@ pub fn shared(
         posted: producers.read_now(asked),
         limit: limits.read_now(asked),
     };
-    Shared { seen, status: m.delay("status", &status), reports }
+    let taken = m.delay("taken", &indices.read_now(ask));
+    Shared { seen, status: m.delay("status", &status), taken, reports }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@
 
 mod model;
 mod quiet;
+mod room;
 
 use self::model::{region, Answer, Ended, Model, Packet, Region, Responder, Sge, Srq};
 use super::*;
@@ -38,6 +39,7 @@ const ANSWER: usize = 2;
 const FAULT: usize = 3;
 const READ: usize = 4;
 const COMPLETION: usize = 5;
+const OVERRUN: usize = 7;
 
 /// The sources, in order.
 const REQUEST: usize = 0;
@@ -94,7 +96,7 @@ struct Bench {
     cfg: RnicConfig,
     sim: Sim,
     sources: [Source; 5],
-    sinks: [Sink; 7],
+    sinks: [Sink; 8],
     random: Random,
     stall: f64,
     model: Model,
@@ -161,6 +163,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         let single = |_: &Completion| ferrowire_rtl::lit(1, 1);
         m.stream_out("completion", crate::stream::arbiter(m, &single, out.completions));
         m.stream_out("report", out.reports);
+        m.stream_out("overrun", out.overruns);
         m.output("status", &out.status);
         m.output("busy", &out.busy);
     });
@@ -181,6 +184,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         Sink::new("read", &DmaReadRequest::of()),
         Sink::new("completion", &Completion::of(&cfg)),
         Sink::new("report", &Report::of()),
+        Sink::new("overrun", &bits(cfg.rq_bits())),
     ];
     let mut random = Random::new(seed);
     // Two regions of each of two domains: the second one has a hole. One more may not be written.
@@ -347,8 +351,12 @@ impl Bench {
 
     /// A shared queue begins.
     fn create_srq(&mut self, srq: usize) {
+        self.create_srq_of(srq, SHARED_RECEIVES);
+    }
+
+    fn create_srq_of(&mut self, srq: usize, receives: u64) {
         let pd = self.model.srqs[srq].pd;
-        let log2 = u64::from(SHARED_RECEIVES.ilog2());
+        let log2 = u64::from(receives.ilog2());
         for (field, value) in
             [("valid", 1), ("pd", pd.into()), ("base", shared_queue(srq)), ("log2", log2), ("stride", 0)]
         {
@@ -804,6 +812,7 @@ impl Bench {
             assert_eq!(got.len(), due.len(), "seed {seed}: receives of {qp}");
         }
         assert_eq!(self.lasts.len(), self.errors, "seed {seed}");
+        assert!(self.sinks[OVERRUN].items.is_empty(), "seed {seed}: the host keeps to its queues");
         let faults: Vec<u32> = self.sinks[FAULT].values("").into_iter().map(|qp| qp as u32).collect();
         assert_eq!(faults, self.model.faults, "seed {seed}");
     }

@@ -109,7 +109,7 @@ crate::table::codes! {
     KeyAccess = 0x83, "KEY_ACCESS";
     /// Outside the region.
     KeyBounds = 0x84, "KEY_BOUNDS";
-    /// Host memory could not be read or written.
+    /// Host memory could not be read or written, or the shared receive queue has failed.
     Dma = 0x85, "DMA";
     /// Unknown opcode in a WQE, or one that the service does not have.
     WqeOpcode = 0x86, "WQE_OPCODE";

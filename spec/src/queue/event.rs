@@ -24,7 +24,8 @@ crate::table::codes! {
     LastWqe = 7, "LAST_WQE";
     /// A shared receive queue fell under its limit; `object` is the SRQN. The limit is not armed any more.
     SrqLimit = 8, "SRQ_LIMIT";
-    /// A shared receive queue failed; `object` is the SRQN.
+    /// A shared receive queue failed, as `cause` says; `object` is the SRQN. Each queue pair that takes a receive from it from then on goes
+    /// to error.
     SrqFatal = 9, "SRQ_FATAL";
     /// The link came up.
     PortUp = 10, "PORT_UP";

@@ -77,6 +77,7 @@ struct Bench {
     qps: Vec<Qp>,
     /// Of the queues that are begun.
     most_stride: u32,
+    log2s: std::ops::Range<u32>,
     /// Places that the tests hold.
     places: u32,
     returning: f64,
@@ -172,6 +173,7 @@ impl Bench {
             stall: 0.0,
             qps: vec![Qp::default(); QPS],
             most_stride: MAX_STRIDE,
+            log2s: 5..9,
             places: 0,
             returning: 0.5,
             last_qp: 0,
@@ -193,7 +195,7 @@ impl Bench {
     /// Its start comes out, once.
     fn announce(&mut self, qp: usize) {
         let rng = &mut self.random.rng;
-        let (log2, stride) = (rng.random_range(5..9), rng.random_range(0..=self.most_stride));
+        let (log2, stride) = (rng.random_range(self.log2s.clone()), rng.random_range(0..=self.most_stride));
         let bytes = 64u64 << (log2 + stride);
         // A queue lies on a multiple of its size, or of a page.
         let base = rng.random_range(1..1u64 << 40) * bytes.max(4096);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cache of receive WQEs against host memory: whatever is wanted is what was posted last at its index.
 
+mod overrun;
+
 use super::*;
 use crate::host::SrqControl;
 use crate::testing::{item, step, Random, Sink, Source};
@@ -21,6 +23,7 @@ const TOUCH: usize = 3;
 // Sinks.
 const READ: usize = 0;
 const RECEIVED: usize = 1;
+const OVERRUN: usize = 2;
 
 #[derive(Clone, Default)]
 struct Qp {
@@ -30,6 +33,8 @@ struct Qp {
     producer: u16,
     /// Index of the oldest that is still needed.
     consumer: u16,
+    /// It is a shared queue that has been overrun.
+    failed: bool,
     /// What was posted, by index and unit.
     units: HashMap<(u16, u32), Vec<u8>>,
 }
@@ -48,8 +53,9 @@ struct Bench {
     latency: u64,
     cycle: u64,
     seen: usize,
-    /// What was wanted: the unit, or nothing where there is none.
+    /// What was wanted: the unit, or nothing where there is none; and whether it comes with an error.
     expected: Vec<Option<Vec<u8>>>,
+    errors: Vec<bool>,
     /// Where shared queues lie.
     old: [std::ops::Range<u64>; SHARED],
     /// How many of those that are wanted are touched before.
@@ -82,12 +88,15 @@ impl Bench {
                 m.stream_in("touch", &Touch::of(&cfg)),
                 m.stream_in("wanted", &Wanted::of(&cfg)),
                 m.stream_in("data", &DmaReadData::of(&cfg)),
+                m.input_of("oldest", &Oldest::of()),
             );
             m.stream_out("read", out.read);
             m.stream_out("received", out.received);
             m.output("posted", &out.posted);
             m.output("flush", &out.flush);
             m.output("busy", &out.busy);
+            m.output("ask", &out.ask);
+            m.stream_out("overrun", out.overruns);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
@@ -97,7 +106,11 @@ impl Bench {
             Source::new("data", &DmaReadData::of(&cfg)),
             Source::new("touch", &Touch::of(&cfg)),
         ];
-        let sinks = vec![Sink::new("read", &DmaReadRequest::of()), Sink::new("received", &Received::of())];
+        let sinks = vec![
+            Sink::new("read", &DmaReadRequest::of()),
+            Sink::new("received", &Received::of()),
+            Sink::new("overrun", &bits(cfg.rq_bits())),
+        ];
         let mut bench = Bench {
             cfg,
             sim,
@@ -112,6 +125,7 @@ impl Bench {
             cycle: 0,
             seen: 0,
             expected: Vec::new(),
+            errors: Vec::new(),
             old: Default::default(),
             touched: 0.8,
         };
@@ -143,9 +157,20 @@ impl Bench {
                 self.sources[DATA].push(data);
             }
         }
+        let asked = (self.sim.get("ask_valid") == 1).then(|| self.sim.get("ask_queue"));
         let Bench { sim, sources, sinks, random, stall, .. } = self;
         step(sim, sources, sinks, random, *stall);
         self.cycle += 1;
+        // How far a queue is comes in the cycle behind the question only, and from its owner only.
+        let mut oldest = [0, 1].map(|_| self.random.rng.random::<u16>());
+        if let Some(queue) = asked {
+            let (shared, of) =
+                (queue >> (self.cfg.rq_bits() - 1), queue as usize & (self.cfg.qps as usize - 1));
+            oldest[shared as usize] = self.qps[of + shared as usize * self.cfg.qps as usize].consumer;
+        }
+        for (name, value) in ["done", "taken"].iter().zip(oldest) {
+            self.sim.set(&format!("oldest_{name}"), value.into());
+        }
     }
 
     /// An empty queue of some size, in RESET.
@@ -240,8 +265,12 @@ impl Bench {
             }
             q.producer = q.producer.wrapping_add(1);
         }
-        let producer = q.producer.into();
-        let fields = [("queue", self.number(qp)), ("producer", producer)];
+        let producer = q.producer;
+        self.ring(qp, producer);
+    }
+
+    fn ring(&mut self, queue: usize, producer: u16) {
+        let fields = [("queue", self.number(queue)), ("producer", producer.into())];
         self.sources[DOORBELL].push_values(&fields);
         // Who wants what has been posted knows that the doorbell has come.
         while self.sources[DOORBELL].left() > 0 {
@@ -252,10 +281,12 @@ impl Bench {
 
     fn want(&mut self, qp: usize, index: u16) {
         let q = &self.qps[qp];
-        let posted = (q.producer.wrapping_sub(index) as i16) > 0;
+        // Of the largest queue all may be.
+        let posted = (1..=1 << 15).contains(&q.producer.wrapping_sub(index));
         let part = self.random.rng.random_range(0..1u32 << q.stride);
         let stride = q.stride;
         self.expected.push(posted.then(|| q.units[&(index, part)].clone()));
+        self.errors.push(q.failed);
         if posted && self.random.chance(self.touched) {
             let fields = [("queue", self.number(qp)), ("index", index.into()), ("stride", stride.into())];
             self.sources[TOUCH].push_values(&fields);
@@ -279,6 +310,8 @@ impl Bench {
             match expected {
                 Some(unit) => {
                     assert_eq!(found["void"].to_u64(), 0, "seed {}, {i}", self.random.seed);
+                    let error = u64::from(self.errors[i]);
+                    assert_eq!(found["error"].to_u64(), error, "seed {}, {i}", self.random.seed);
                     assert!(found["unit"] == Bits::from_bytes(512, unit), "seed {}, {i}", self.random.seed);
                 }
                 None => assert_eq!(found["void"].to_u64(), 1, "seed {}, {i}", self.random.seed),

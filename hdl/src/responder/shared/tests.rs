@@ -40,7 +40,9 @@ fn bench(seed: u64) -> Bench {
         let control = m.input_of("control", &SrqControl::of(&cfg));
         let posted = TableWrite { enable: bits(1), index: bits(cfg.rq_bits()), entry: bits(16) };
         let posted = m.input_of("posted", &posted);
-        let out = shared(m, &cfg, control, posted, m.input_of("take", &Take::of(&cfg)));
+        let take = m.input_of("take", &Take::of(&cfg));
+        let out = shared(m, &cfg, control, posted, take, m.input("ask", cfg.srq_bits()));
+        m.output("taken", &out.taken);
         m.output("seen", &out.seen);
         m.output("status", &out.status);
         m.stream_out("report", out.reports);
@@ -180,8 +182,10 @@ fn messages_take_receives_in_order_and_a_limit_is_told_once() {
                 for srq in 0..SRQS {
                     assert_eq!(bench.told(srq), bench.passed[srq], "seed {seed}, queue {srq}");
                     bench.sim.set("control_query", srq as u64);
+                    bench.sim.set("ask", srq as u64);
                     bench.step();
                     let queue = bench.queues[srq];
+                    assert_eq!(bench.sim.get("taken"), u64::from(queue.taken), "seed {seed}, queue {srq}");
                     for (name, due) in
                         [("taken", queue.taken), ("posted", queue.posted), ("limit", queue.limit)]
                     {

@@ -87,3 +87,17 @@ fn a_queue_is_full_to_its_last_place_and_wraps() {
     let flushed = bench.sinks[FLUSH].values("producer");
     assert!(!flushed.is_empty() && flushed.iter().all(|&f| f == u64::from(bench.qps[0].producer)));
 }
+
+#[test]
+fn the_largest_queue_may_be_filled_at_once() {
+    let mut bench = Bench::asleep(7);
+    bench.log2s = 15..16;
+    bench.start(3);
+    bench.ring(3, 1 << 15);
+    bench.steps(60);
+    assert_eq!(bench.overruns()[3], 0);
+    assert!(bench.sinks[GRANT].items.iter().any(|grant| !grant["count"].is_zero()));
+    bench.rings_for(3, bench.qps[3].producer.wrapping_add(1));
+    bench.steps(60);
+    assert_eq!(bench.overruns()[3], 1);
+}
