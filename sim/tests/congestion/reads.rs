@@ -122,11 +122,8 @@ fn slow_down(pair: &Pair, feeds: &mut [Feed<'_>], which: usize, span: u64) {
 
 #[test]
 fn a_queue_pair_that_is_told_answers_reads_at_its_rate_and_others_have_what_it_leaves() {
-    for (config, sizes, us) in [
-        ("generic-8b", [8000, 2000], 300.0),
-        ("generic-64b", [16_000, 16_000], 100.0),
-        ("generic-64b", [4000, 64], 100.0),
-    ] {
+    for (config, sizes, us) in [("generic-8b", [8000, 2000], 300.0), ("generic-64b", [16_000, 16_000], 100.0)]
+    {
         let pair = pair(config);
         let (per_us, line) = shape(&pair);
         let mut feeds = sizes.map(|size| feed(&pair, size));
