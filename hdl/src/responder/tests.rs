@@ -164,6 +164,10 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         m.stream_out("completion", crate::stream::arbiter(m, &single, out.completions));
         m.stream_out("report", out.reports);
         m.stream_out("overrun", out.overruns);
+        let charges = out.charges;
+        charges.accept(lit(1, 1));
+        m.discard(&charges.valid);
+        m.discard(&charges.payload);
         m.output("status", &out.status);
         m.output("busy", &out.busy);
     });
