@@ -80,6 +80,7 @@ fn segment_and_commit_elaborate() {
             m.input_of("gate", &Gate::write_of(cfg)),
             m.input("paused", 8),
             m.input_of("handles", &crate::host::AhEntry::write_of(cfg)),
+            m.input_of("withdrawals", &crate::memory::Withdrawals::write_of(cfg)),
         );
         m.output("charge", &s.charge);
         m.stream_out("resume", s.resume);
@@ -104,6 +105,7 @@ fn segment_and_commit_elaborate() {
         );
         m.stream_out("lookup", c.lookup);
         m.stream_out("operation", c.operations);
+        m.output("taken_back", &c.taken_back);
         m.stream_out("read", c.read);
         let data = m.stream_in("data", &DmaReadData::of(cfg));
         let p = payload(m, cfg, data, c.ends, m.stream_in("init3", &QpInit::of(cfg)));
@@ -148,6 +150,8 @@ fn completer_elaborates() {
             data: m.stream_in("recalled", &DmaReadData::of(cfg)),
             late: m.input("late", 1),
             tick: m.input("tick", 1),
+            withdrawals: m.input_of("withdrawals", &crate::memory::Withdrawals::write_of(cfg)),
+            over: m.stream_in("over", &bits(cfg.qp_bits())),
         };
         let t = crate::completer::completer(m, cfg, broadcast(m, cfg), input);
         m.stream_out("completions", t.completions);

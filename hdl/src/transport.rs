@@ -29,7 +29,7 @@ use crate::context::congestion::{self, congestion, CongestionControl, Gate};
 use crate::context::timer::Departed;
 use crate::host::event::Report;
 use crate::host::{AhEntry, SrqControl, SrqStatus};
-use crate::memory::{drain, memory, Done, Operation, Passage, Tables};
+use crate::memory::{drain, memory, withdraw, Done, Operation, Passage, Tables, Withdrawals};
 use crate::requester::{
     commit, fetch, gather, launch, list, payload, schedule, segment, take_turns, Sources,
 };
@@ -195,6 +195,8 @@ pub fn transport(
     let gate = m.wire_of("gate", &Gate::write_of(cfg));
     let (wake, wakes) = m.later("wake", &bits(cfg.qp_bits()));
     let paused = m.wire("paused", PRIORITIES);
+    let withdrawals = m.wire_of("withdrawals", &Withdrawals::write_of(cfg));
+    let drained = m.wire("drained", 1);
 
     let (operation_r, operate_r) = m.later("requester_operation", &Operation::of(cfg));
     let (operation_s, operate_s) = m.later("responder_operation", &Operation::of(cfg));
@@ -247,6 +249,7 @@ pub fn transport(
         gate.clone(),
         paused,
         control.handles,
+        withdrawals.clone(),
     );
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
     resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
@@ -269,6 +272,8 @@ pub fn transport(
         freed,
     );
     m.drive(&plenty, committed.plenty);
+    let withdrawn = withdraw(m, cfg, committed.taken_back, drained);
+    m.set_all(&withdrawals, &withdrawn.withdrawals);
     ask_r.connect(committed.lookup);
     operate_r.connect(committed.operations);
     let reading = Passage { enters: committed.reading, leaves: committed.ends.fire() };
@@ -335,7 +340,8 @@ pub fn transport(
     let most = [vec![127, reads], vec![127, 63], vec![127, reads, 127]];
     let mut faults = responded.faults;
     faults.push(overrun_fault);
-    let removed = drain(m, &most, operated[2].clone(), ways);
+    let ended = drain(m, &most, operated[2].clone(), withdrawn.asks, ways);
+    m.drive(&drained, ended.withdrawn);
     ask_s.connect(responded.lookup);
     ask_a.connect(responded.reply_lookup);
     operate_s.connect(responded.operations);
@@ -356,6 +362,8 @@ pub fn transport(
         flush: launched.flush,
         late: launched.late,
         tick: control.tick,
+        withdrawals,
+        over: withdrawn.looks,
     };
     let tracked = completer(m, cfg, broadcast.clone(), input);
     // What goes on after an error has been flushed before.
@@ -425,7 +433,7 @@ pub fn transport(
         completions: std::iter::once(tracked.completions).chain(responded.completions).collect(),
         send_faults: tracked.faults,
         faults,
-        removed,
+        removed: ended.removed,
         reports: vec![responded.reports, overrun_report],
         status: responded.status,
         busy: responded.busy,

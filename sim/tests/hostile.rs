@@ -18,7 +18,7 @@ use ferrowire_spec::wire::{AtomicEth, Bth, Extensions, Ip, Opcode, Reth};
 
 fn run(config: &str, seed: u64, packets: u64) -> Outcome {
     let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
-    let case = Case { seed, config: config.into(), packets, strict: false };
+    let case = Case { seed, config: config.into(), packets };
     println!("{}", case.rerun());
     let outcome = run_case(&model, &case, None).unwrap();
     assert_eq!(outcome.difference, None, "{:#?}\nwaves, frames: {}", outcome.diagnosis, case.rerun());

@@ -24,6 +24,7 @@ pub use track::{track, Counts, Events, Tracked, Written};
 use crate::config::RnicConfig;
 use crate::context::congestion::Marked;
 use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
+use crate::memory::Withdrawals;
 use crate::requester::{Flush, KeptUnit, Restart, Sent};
 use crate::responder::{Outcome, Run};
 use crate::stream::slice;
@@ -90,15 +91,20 @@ pub struct Input {
     pub late: Sig,
     /// The unit of the timers has passed.
     pub tick: Sig,
+    /// What was taken back, and is not over.
+    pub withdrawals: TableWrite<Withdrawals>,
+    /// QPs of which all is over.
+    pub over: Stream<Sig>,
 }
 
 /// Its parts, joined.
 pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Input) -> Completer {
-    let Input { init, sent, departed, answers, outcomes, kept, data, flush, late, tick } = input;
+    let Input { init, sent, departed, answers, outcomes, kept, data, flush, late, tick, withdrawals, over } =
+        input;
     let freed = m.wire_of("freed", &Freed::of(cfg));
     let (progress, progresses) = m.later("progress", &Progress::of(cfg));
     let (pause, pauses) = m.later("pause", &Pause::of(cfg));
-    let recorded = record(m, cfg, broadcast.clone(), init, sent, flush, freed.clone());
+    let recorded = record(m, cfg, broadcast.clone(), init, sent, flush, freed.clone(), over);
     let given = &broadcast.attributes;
     let timeouts = TableWrite { enable: given.enable, index: given.index, entry: given.entry.timeout };
     let expired: Stream<Expired> = timer(m, cfg, tick, timeouts, departed, progress, pause);
@@ -112,7 +118,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         flush: recorded.flush,
         expired,
     };
-    let tracked = track(m, cfg, broadcast.clone(), written, events, late);
+    let tracked = track(m, cfg, broadcast.clone(), written, events, withdrawals, late);
     m.set_all(&freed, &tracked.freed);
     progresses.connect(tracked.progress);
     pauses.connect(tracked.pause);

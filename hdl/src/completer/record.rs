@@ -19,7 +19,8 @@
 //!
 //! Messages of UC and UD, which nobody acknowledges, are done when they are sent (IBTA volume 1, 9.8.1, 9.8.3): behind their record
 //! their QP stands in a line for `track`, once however many messages it has sent meanwhile. A bind or an invalidation is a
-//! message without a packet, done with what is before it: `track` is told likewise to look whether that is done already.
+//! message without a packet, done with what is before it: `track` is told likewise to look whether that is done already, and again when
+//! nothing is under way any more by what it has taken back (`over`).
 //!
 //! A QP that goes to RESET gives its places back: whoever used it may never start it again. What comes of it afterwards, from
 //! its former life, is forgotten.
@@ -50,6 +51,8 @@ pub struct Message {
     pub answered: Sig,
     /// Then: where its answer goes, the first SGE.
     pub sge: FirstSge,
+    /// It has taken a window back.
+    pub withdraws: Sig,
 }
 
 impl Message {
@@ -62,6 +65,7 @@ impl Message {
             length: bits(32),
             answered: bits(1),
             sge: FirstSge::of(),
+            withdraws: bits(1),
         }
     }
 }
@@ -122,7 +126,8 @@ pub struct Recorded {
     pub links: TableWrite<Sig>,
     /// The QP's list, for `track`.
     pub front: TableWrite<Front>,
-    /// QPs with a WQE that failed: each at most twice before it starts anew. And those with a message that nobody acknowledges.
+    /// QPs with a WQE that failed: each at most twice before it starts anew. And those with a message that nobody acknowledges, or
+    /// that may end now.
     pub failed: Stream<Sig>,
     /// A place that was kept for a message is not needed.
     pub credit: Sig,
@@ -153,8 +158,10 @@ enum State {
     Write,
 }
 
-/// The recorder. `freed`: places that `track` has taken off a list.
+/// The recorder. `freed`: places that `track` has taken off a list; `over`: QPs that have taken windows back, and nothing by these is
+/// under way any more.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn record(
     m: &Scope,
     cfg: &RnicConfig,
@@ -163,6 +170,7 @@ pub fn record(
     sent: Stream<Sent>,
     flush: Stream<Flush>,
     freed: Freed,
+    over: Stream<Sig>,
 ) -> Recorded {
     let (qp_bits, place_bits) = (cfg.qp_bits(), place_bits(cfg));
     let state = m.fsm("state", State::Sweep);
@@ -254,6 +262,7 @@ pub fn record(
         length: event.length,
         answered: event.answered,
         sge: event.sge.clone(),
+        withdraws: event.withdraws,
     };
     let failed = Stream::new(m, "fail", writing & fails, qp);
     m.assert(!failed.valid | failed.ready, "a QP fails here and by its payload, then it is barred");
@@ -280,7 +289,7 @@ pub fn record(
         way.discard_if(m, not).map(|unasked| unasked.row)
     };
     let (own, silent) = (way(0), way(1));
-    let failed = arbiter(m, &|_: &Sig| lit(1, 1), vec![failed, silent]);
+    let failed = arbiter(m, &|_: &Sig| lit(1, 1), vec![failed, silent, over]);
     let credit = writing & by_sent & !lives & event.fresh & event.last & !is_failure;
     Recorded {
         pool: TableWrite { enable: pushes, index: row.tail, entry: message },

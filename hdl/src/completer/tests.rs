@@ -16,10 +16,12 @@ mod model;
 mod own;
 mod pauses;
 mod random;
+mod withdrawn;
 
 use self::model::{Done, Report, Requester};
 use super::{completer, Flush, Headers, Input, QpBroadcast, Restart, RnicConfig, Sent, SqStart};
 use crate::context::timer::Departed;
+use crate::memory::Withdrawals;
 use crate::requester::{messages, KeptUnit};
 use crate::responder::Outcome;
 use crate::testing::{step, Random, Sink, Source};
@@ -76,6 +78,8 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             data: m.stream_in("recalled", &DmaReadData::of(cfg)),
             late: m.input("late", 1),
             tick: m.input("tick", 1),
+            withdrawals: m.input_of("withdrawals", &Withdrawals::write_of(cfg)),
+            over: m.stream_in("over", &bits(cfg.qp_bits())),
         };
         let t = completer(m, cfg, m.input_of("broadcast", &QpBroadcast::of(cfg)), input);
         // One mark for each life that ends, behind its last completion.

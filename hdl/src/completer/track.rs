@@ -35,6 +35,8 @@
 //! `recovered` tells.
 //! A bind or an invalidation has no packet: it ends when it is the oldest, with whatever event finds it there, one of `record` at
 //! least. Where one stands in the list behind others, each acknowledgement looks at the message behind those that it completes.
+//! One that has taken a window back ends when nothing is under way by that any more (10.6.7.2.5): `withdrawals` tells, and an event
+//! comes behind. Until then it stands, and its QP has sent nothing that is behind it.
 //!
 //! After a sequence NAK, a time-out, or the pause that follows an RNR NAK, the QP goes back to its oldest PSN. A sequence
 //! NAK counts once, until something new is acknowledged or the time is out; RNR NAKs count once a pause. Retries are counted
@@ -68,6 +70,7 @@ use crate::completer::settle::Entry;
 use crate::config::RnicConfig;
 use crate::context::congestion::Marked;
 use crate::context::timer::{Expired, Pause, Progress};
+use crate::memory::Withdrawals;
 use crate::path::same_partition;
 use crate::requester::{is_local, Flush, Restart};
 use crate::rx::address::gid_bits;
@@ -95,7 +98,7 @@ pub struct Tracked {
     pub faults: Stream<Sig>,
     /// QPs that may have room for more messages.
     pub kicks: Stream<Sig>,
-    /// QPs with a limit of messages, which may have moved.
+    /// QPs with a limit of messages, which may have moved, or of which all that they have taken back may be over.
     pub eased: Stream<Sig>,
     /// What is oldest of a QP has moved.
     pub oldest: TableWrite<Oldest>,
@@ -222,7 +225,7 @@ pub struct Events {
     pub init: Stream<SqStart>,
     /// Its peer answers.
     pub answer: Stream<Headers>,
-    /// A WQE of it has failed here.
+    /// A WQE of it has failed here, or one without a packet may end.
     pub failed: Stream<Sig>,
     /// Messages of it are done that nobody acknowledges.
     pub own: Stream<Sig>,
@@ -256,7 +259,7 @@ impl Written {
     }
 }
 
-/// The completer. `late`: packets may be on the wire that are not known here.
+/// The completer. `withdrawals`: what was taken back, and is not over; `late`: packets may be on the wire that are not known here.
 #[module]
 pub fn track(
     m: &Scope,
@@ -264,6 +267,7 @@ pub fn track(
     broadcast: QpBroadcast,
     written: Written,
     events: Events,
+    withdrawals: TableWrite<Withdrawals>,
     late: Sig,
 ) -> Tracked {
     let Events { reset, init, answer: answers, failed, own, flush, expired } = events;
@@ -429,6 +433,11 @@ pub fn track(
     let fronts = m.mem("fronts", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
     fronts.write(written.front.enable, written.front.index, &written.front.entry);
     let front = fronts.read(m, starts, chosen, Collision::New);
+    // A withdrawal is told before its message comes.
+    m.discard(&withdrawals.entry.count);
+    let opens = m.mem("open", cfg.qps, &bits(1)).style(Style::Block).build();
+    opens.write(withdrawals.enable, withdrawals.index, &withdrawals.entry.open);
+    let open = opens.read(m, starts, chosen, Collision::New);
     // What is sent while the event lasts is not in `front`.
     let sent_meanwhile = m.reg("sent_meanwhile", 1).no_reset();
     let without_packet = written.pool.enable & is_local(written.pool.entry.opcode);
@@ -520,7 +529,9 @@ pub fn track(
     let behind = looked("behind", !(upto - oldest.last_psn).bit(23));
     let reached = m.mux(answered, &(matches & is_last), &behind);
     let is_silent = looked("is_silent", is_local(oldest.opcode));
-    let acked = at_pop & !ignored & !none & !local & ((by_answer & reached) | is_silent);
+    // Nothing behind what is not over has been sent, so that no answer is for it; there is another look.
+    let held = looked("held", oldest.withdraws & open);
+    let acked = at_pop & !ignored & !none & !local & !held & ((by_answer & reached) | is_silent);
     let entry_room = m.wire("entry_room", 1);
     m.set(&pops, acked & entry_room);
     let answers_it = pops & answered;
@@ -679,7 +690,7 @@ pub fn track(
     m.drive(&kick_room, kick.ready);
     let kicks = fifo(&m.label("kick"), 4, kick);
     // Behind what `oldest` tells of it.
-    let eased = Stream::new(m, "eases", ends_answer & !ignored & row.bounded, qp);
+    let eased = Stream::new(m, "eases", ends_answer & !ignored & (row.bounded | by_look), qp);
     m.drive(&eased_room, eased.ready);
     let eased = fifo(&m.label("eased"), 4, eased);
     let restarts = fifo(&m.label("restarts"), 16, restart);

@@ -6,17 +6,20 @@
 //!                                                         ^     |
 //!  keys, made and cleared by commands ------+       write |     | entry
 //!  binds, invalidations, removals of keys --+-> operate --+ <---+
-//!                                                  +------------------> done; of removals by drain, behind what was looked up before
+//!                                                  +------------------> done; of removals by drain, behind what was looked up before;
+//!                                                                       what was taken back is over likewise, as withdraw tells
 //! ```
 
 mod drain;
 mod operate;
 mod translate;
+mod withdraw;
 
-pub use drain::{drain, Passage};
+pub use drain::{drain, Drained, Passage};
 pub use operate::{operate, Done, KeyRead, Operated, Operation, OperationKind};
 pub(crate) use translate::{next_page, to_page_end};
 pub use translate::{translate, Lookup, Translated, Translation};
+pub use withdraw::{withdraw, TakenBack, Withdrawals, Withdrawn, WITHDRAWN_BITS};
 
 use crate::config::RnicConfig;
 use crate::types::{KeyEntry, TableWrite, LIFE_BITS};

@@ -19,7 +19,8 @@
 //!
 //! A bind or an invalidation is executed here, in its place among the packets: the owner of the keys is asked when the WQE is the next to
 //! be decided, and answers some 10 cycles later. It becomes a message for the completer, without a packet. What is behind it in its queue is
-//! decided later, so it finds the key as it was left (IBTA volume 1, 10.6.7.2.2).
+//! decided later, so it finds the key as it was left (IBTA volume 1, 10.6.7.2.2). What was looked up before a window was taken back is
+//! not waited for here: `memory::withdraw` is told (`taken_back`), and the completer waits.
 //!
 //! A piece a cycle, and a packet with its last piece; lookups run ahead of decisions, so that the table's latency
 //! shows once. There is room for the answers of the largest packet, 32 pieces, and those before it need nothing of what is
@@ -30,7 +31,7 @@
 //! told.
 
 use crate::config::RnicConfig;
-use crate::memory::{Done, Lookup, Operation, OperationKind, Passage, Translation};
+use crate::memory::{Done, Lookup, Operation, OperationKind, Passage, TakenBack, Translation};
 use crate::requester::gather::Part;
 use crate::requester::list::MAX_SGES;
 use crate::requester::payload::End;
@@ -71,6 +72,8 @@ pub struct Sent {
     pub answered: Sig,
     /// Then: where its answer goes, the first SGE.
     pub sge: FirstSge,
+    /// What peers might do by a key has been taken back.
+    pub withdraws: Sig,
 }
 
 /// The first SGE of a READ or an atomic that holds something.
@@ -109,6 +112,7 @@ impl Sent {
             fresh: bits(1),
             answered: bits(1),
             sge: FirstSge::of(),
+            withdraws: bits(1),
         }
     }
 }
@@ -160,6 +164,8 @@ pub struct Committed {
     pub looked_up: Passage,
     /// A read has been asked for.
     pub reading: Sig,
+    /// A window has been taken back.
+    pub taken_back: TakenBack,
 }
 
 #[derive(Clone, Bundle)]
@@ -500,6 +506,7 @@ pub fn commit(
         fresh: packet.fresh,
         answered: packet.answered,
         sge: pending.sge.clone(),
+        withdraws: packet.withdraws,
     };
     let tells = good | failed | packet.start;
     let report =
@@ -534,7 +541,21 @@ pub fn commit(
     m.discard(&unbarred.psn);
     let again = go & good & !packet.fresh;
     let looked_up = Passage { enters: asked, leaves: answers.fire() };
-    Committed { lookup, operations, read, ends, turns, packets, reports, plenty, again, looked_up, reading }
+    let taken_back = TakenBack { valid: operated.valid & operated.ok & packet.withdraws, qp: packet.qp };
+    Committed {
+        lookup,
+        operations,
+        read,
+        ends,
+        turns,
+        packets,
+        reports,
+        plenty,
+        again,
+        looked_up,
+        reading,
+        taken_back,
+    }
 }
 
 #[cfg(test)]

@@ -42,6 +42,10 @@
 //! packets. One is executed once, whatever is sent again: the row knows up to which WQE all has been begun, and those before are
 //! passed over.
 //!
+//! Behind one that takes a window back (an invalidation, a bind of nothing) only others of their kind are begun until all that was looked up
+//! before it is over: its completion waits for that, and nothing that comes behind it is to be answered before (`memory::withdraw`). The QP
+//! waits as it does for receives of its peer, and is looked for likewise.
+//!
 //! A QP that congestion control stops begins nothing, and yields inside a message; so does one whose priority stands
 //! still on the wire. Packets of one that must wait soon ask for an
 //! acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it leaves here, as what it is on the wire, more or less.
@@ -59,6 +63,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::{Gate, Sent};
 use crate::fields::field;
 use crate::host::AhEntry;
+use crate::memory::{Withdrawals, WITHDRAWN_BITS};
 use crate::path::{bytes_of_packets, mtu_bytes, whole_mtus};
 use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
@@ -143,6 +148,8 @@ pub struct Packet {
     pub fresh: Sig,
     /// Not a packet: the QP starts.
     pub start: Sig,
+    /// Nor this: what peers may do by a key is taken back.
+    pub withdraws: Sig,
 }
 
 impl Packet {
@@ -170,6 +177,7 @@ impl Packet {
             cause: bits(8),
             fresh: bits(1),
             start: bits(1),
+            withdraws: bits(1),
         }
     }
 }
@@ -262,6 +270,8 @@ struct Row {
     asks: Sig,
     /// The index behind the newest WQE that was sent, or executed.
     begun: Sig,
+    /// Of these, how many take something back, as in [`Withdrawals`].
+    withdrawn: Sig,
 }
 
 /// What is needed of a QP's attributes.
@@ -337,7 +347,8 @@ enum State {
 }
 
 /// The segmenter. `waiting`: who wants to send beside the QP that does; `starting`: the start that is on its way;
-/// `gate`: who is held back; `paused`: the priorities that stand still; `handles`: address handles come and go.
+/// `gate`: who is held back; `paused`: the priorities that stand still; `handles`: address handles come and go; `withdrawals`: what
+/// was taken back, and is not over.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn segment(
@@ -353,6 +364,7 @@ pub fn segment(
     gate: TableWrite<Gate>,
     paused: Sig,
     handles: TableWrite<AhEntry>,
+    withdrawals: TableWrite<Withdrawals>,
 ) -> Segmented {
     let state = m.fsm("state", State::Idle);
     let idle = state.is(State::Idle);
@@ -378,6 +390,7 @@ pub fn segment(
         reads: bits(READ_BITS),
         asks: bits(1),
         begun: bits(16),
+        withdrawn: bits(WITHDRAWN_BITS),
     };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
@@ -390,6 +403,9 @@ pub fn segment(
     let dones = m.mem("reads_done", cfg.qps, &bits(READ_BITS)).style(Style::Block).build();
     dones.write(reads_done.enable, reads_done.index, &reads_done.entry);
     let done_reads = dones.read(m, begins | goes_back, chosen, Collision::New);
+    let backs = m.mem("withdrawals", cfg.qps, &Withdrawals::of()).style(Style::Block).build();
+    backs.write(withdrawals.enable, withdrawals.index, &withdrawals.entry);
+    let withdrawals = backs.read(m, begins | goes_back, chosen, Collision::New);
     let given = &broadcast.attributes;
     let copy_of = |a: &QpAttributes| Copy {
         service: a.service,
@@ -427,6 +443,7 @@ pub fn segment(
     let inline = wqe(send_wqe::INLINE);
     let length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
     let is_local = is_local(wqe_opcode) & !wqes.start;
+    let of_bind = |f| field(&bind::LAYOUT, &f, wqes.unit);
     // It comes out of LUT RAM: what the longest paths of a lookup begin with is taken a cycle before.
     let taken = |name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
@@ -452,6 +469,9 @@ pub fn segment(
     let takes_receive = takes & is_rc;
     let unserved = (!is_rc & (answered | is(&[SendOpcode::SendInv]))) | (is_ud & !is_send);
     let long = taken("long", length.gt(PathMtu::B4096.bytes() as u32));
+    // An invalidation, or a bind of nothing.
+    let is_bind = wqe_opcode.eq(SendOpcode::BindMw.code());
+    let withdraws = taken("withdraws", is_local & (!is_bind | of_bind(bind::LENGTH).eq(0)));
     let misfits = taken("misfits", (answered & inline) | (is_local & carries));
     let whole_word = taken("whole_word", wqes.total.eq(8) & wqe(send_wqe::REMOTE_VA).trunc(3).eq(0));
     let (status, cause) = (m.wire("status", 8), m.wire("cause", 8));
@@ -528,7 +548,10 @@ pub fn segment(
     let asked = row.asks & !at_first & unacknowledged.any();
     let unheard = beyond & m.mux(at_first, &!is_oldest, &asked);
     let answer_lacks = limited;
-    let limited = answer_lacks | unheard;
+    // What is behind a withdrawal waits until all that was looked up before it is over.
+    let unsettled = withdrawals.open | withdrawals.count.ne(row.withdrawn);
+    let kept_behind = new & !is_local & unsettled;
+    let limited = answer_lacks | unheard | kept_behind;
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
     // host's latency.
     let patient = m.delay("patient", &!waiting.for_another(qp));
@@ -637,6 +660,7 @@ pub fn segment(
         cause,
         fresh,
         start: token,
+        withdraws,
     };
     let candidate = Candidate {
         packet,
@@ -656,7 +680,6 @@ pub fn segment(
     let (swap, compare) = (wqe(send_wqe::SWAP), wqe(send_wqe::COMPARE_ADD));
     let compares = is_compare.repeat(64);
     let operands = Operands { swap: m.mux(is_compare, &swap, &compare), compare: compare & compares };
-    let of_bind = |f| field(&bind::LAYOUT, &f, wqes.unit);
     let bound = Operands { swap: of_bind(bind::ACCESS).zext(64), compare: of_bind(bind::LENGTH) };
     let operands = m.mux(is_local, &bound, &operands);
     let operands = Stream::new(m, "operand", candidates.fire() & (is_atomic | is_local), operands);
@@ -711,6 +734,7 @@ pub fn segment(
     m.set(&next.reads, row.reads + (answered & fresh & status.eq(0)).zext(READ_BITS));
     m.set(&next.asks, asks & !last);
     m.set(&next.begun, m.mux(last & !passed, &(wqes.index + 1), &row.begun));
+    m.set(&next.withdrawn, row.withdrawn + (executes & withdraws & !skips & !broken).zext(WITHDRAWN_BITS));
     m.when(place, |m| {
         m.set(&next.index, oldest.index);
         m.set(&next.psn, oldest.psn);
@@ -720,6 +744,7 @@ pub fn segment(
         m.set(&next.reads, row.reads);
         m.set(&next.asks, 0);
         m.set(&next.begun, row.begun);
+        m.set(&next.withdrawn, row.withdrawn);
     })
     .otherwise_when(token, |m| {
         let from = starting.recovers.then(wqes.index, lit(16, 0));
@@ -729,6 +754,7 @@ pub fn segment(
         m.set(&next.high, psn);
         m.set(&next.reads, 0);
         m.set(&next.begun, from);
+        m.set(&next.withdrawn, withdrawals.count);
     });
     m.discard(&starting.qp);
     m.discard(&starting.index);

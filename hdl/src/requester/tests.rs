@@ -110,6 +110,7 @@ impl Bench {
                 m.input_of("gate", &crate::context::congestion::Gate::write_of(&cfg)),
                 m.input("paused", 8),
                 m.input_of("handles", &crate::host::AhEntry::write_of(&cfg)),
+                m.input_of("withdrawals", &crate::memory::Withdrawals::write_of(&cfg)),
             );
             m.output("charge", &segmented.charge);
             m.stream_out("resume", segmented.resume);
@@ -137,6 +138,7 @@ impl Bench {
             m.output("again", &out.again);
             m.stream_out("lookup", out.lookup);
             m.stream_out("operation", out.operations);
+            m.output("taken_back", &out.taken_back);
             m.stream_out("read", out.read);
             let data = m.stream_in("data", &DmaReadData::of(&cfg));
             let started = m.stream_in("started", &QpInit::of(&cfg));

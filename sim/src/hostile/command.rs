@@ -50,9 +50,6 @@ pub struct HostileArgs {
     /// Configuration of the card
     #[arg(long, value_name = "C", default_value = "generic-8b")]
     config: String,
-    /// Also what the card is known not to stand yet: windows that their owner unbinds while packets come for them
-    #[arg(long)]
-    strict: bool,
     /// Leave waves and frames of every case, not just of one that fails
     #[arg(long)]
     record: bool,
@@ -141,7 +138,6 @@ pub fn run(args: &HostileArgs) -> Result<bool> {
             seed: args.seed.wrapping_add(summary.cases),
             config: args.config.clone(),
             packets: CASE.min(args.packets - summary.packets),
-            strict: args.strict,
         };
         running(&case);
         match &bar {

@@ -59,8 +59,6 @@ pub struct Judge {
     pub innocents_v6: bool,
     /// Queue pairs that may go through another state just now, or do not answer.
     pub shut: Vec<u32>,
-    /// Windows are unbound by their owner while packets are on their way.
-    pub strict: bool,
     /// What counters may say.
     pub allowed: Allowed,
     /// When the attacked side did something, last.

@@ -64,16 +64,13 @@ pub struct Case {
     pub config: String,
     /// Hostile packets.
     pub packets: u64,
-    /// With what no card of today stands, too: windows that their owner unbinds while packets come.
-    pub strict: bool,
 }
 
 impl Case {
     /// The command that runs it again.
     pub fn rerun(&self) -> String {
-        let Case { seed, config, packets, strict } = self;
-        let strict = if *strict { " --strict" } else { "" };
-        format!("cargo xtask hostile --packets {packets} --seed {seed} --config {config}{strict}")
+        let Case { seed, config, packets } = self;
+        format!("cargo xtask hostile --packets {packets} --seed {seed} --config {config}")
     }
 
     /// The folder of its waves and frames.
@@ -151,7 +148,6 @@ pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Resu
     let mut ends: Ends = [Box::new(card), Box::new(engine)];
     let played = (|| {
         let mut judge = Judge::new(&ledger);
-        judge.strict = case.strict;
         let mut play = Play::new(&program, &mut ends, case.seed, &watch).context("the innocents")?;
         let (own, peers) = (play.qpns(CARD), play.qpns(FRIEND));
         let innocent = |(qpn, peer)| Innocent { qpn, peer, ..Innocent::default() };

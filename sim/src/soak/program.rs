@@ -309,8 +309,6 @@ pub struct Program {
     pub quiet: Vec<quiet::Lane>,
     /// Those with windows.
     pub windows: Vec<windows::Lane>,
-    /// Nothing may be written by a window that its owner has taken back in use; cards of today still end what they have begun.
-    pub strict: bool,
 }
 
 impl Program {
@@ -357,19 +355,7 @@ impl Program {
         let quiet = quiet::lanes(seed, limits, lanes.len());
         let windows = windows::numbered(windows, lanes.len() + quiet.len());
         let marks = Marks::of(seed);
-        Self {
-            ipv6,
-            host_latency,
-            wire_latency,
-            tick,
-            faults,
-            fault_seeds,
-            marks,
-            lanes,
-            quiet,
-            windows,
-            strict: false,
-        }
+        Self { ipv6, host_latency, wire_latency, tick, faults, fault_seeds, marks, lanes, quiet, windows }
     }
 
     /// Longest of the shortest time-outs, in cycles.

@@ -79,6 +79,7 @@ impl Bench {
             );
             m.stream_out("lookup", out.lookup);
             m.stream_out("operation", out.operations);
+            m.output("taken_back", &out.taken_back);
             m.stream_out("read", out.read);
             m.stream_out("ends", out.ends);
             m.stream_out("packets", out.packets);

@@ -21,6 +21,7 @@ mod model;
 mod plain;
 mod reads;
 mod services;
+mod withdrawn;
 
 const QPS: usize = 4;
 
@@ -83,6 +84,7 @@ impl Bench {
     fn new(seed: u64, beat_bytes: u32) -> Bench {
         let cfg = RnicConfig { qps: QPS as u32, beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
         let netlist = build("bench", |m| {
+            let withdrawals = m.wire_of("withdrawals", &Withdrawals::write_of(&cfg));
             let out = segment(
                 m,
                 &cfg,
@@ -96,7 +98,19 @@ impl Bench {
                 m.input_of("gate", &Gate::write_of(&cfg)),
                 m.input("paused", 8),
                 m.input_of("handles", &AhEntry::write_of(&cfg)),
+                withdrawals.clone(),
             );
+            // What is taken back is over at once, or as the bench says.
+            let counts = m.mem("counts", cfg.qps, &bits(WITHDRAWN_BITS)).style(Style::Distributed).build();
+            let packet = &out.candidates.packet;
+            let executed = out.candidates.fire() & packet.withdraws & packet.status.eq(0);
+            let count = counts.read_now(packet.qp) + 1;
+            counts.write(executed, packet.qp, &count);
+            let told = m.input_of("told", &Withdrawals::write_of(&cfg));
+            let over = !m.input("by_hand", 1);
+            let entry = Withdrawals { count, open: lit(1, 0) };
+            let by_itself = TableWrite { enable: executed & over, index: packet.qp, entry };
+            m.set_all(&withdrawals, &m.mux(told.enable, &told, &by_itself));
             m.output("charge", &out.charge);
             m.stream_out("candidate", out.candidates);
             m.stream_out("resume", out.resume);
@@ -496,6 +510,7 @@ impl Bench {
                 ("rkey", wqe.unit.rkey.into()),
                 ("bytes", 0),
                 ("status", 0),
+                ("withdraws", wqe.withdraws().into()),
             ];
             for (field, wanted) in wanted {
                 assert_eq!(value(field), wanted, "{what}: {field}");

@@ -114,11 +114,7 @@ impl Stage {
             }
             (true, false) => {
                 window.bound = false;
-                if judge.strict {
-                    judge.gone(key);
-                } else {
-                    judge.ground.regions.iter_mut().filter(|r| r.key == key).for_each(|r| r.dead = true);
-                }
+                judge.gone(key);
             }
             // The queue pair is in error, and the window what it was.
             (false, _) => {}

@@ -133,7 +133,7 @@ impl Play<'_> {
         let Some(window) = self.windows[at].windows.get_mut(number) else { return Ok(()) };
         match (mark, window.stage) {
             (Mark::Bound, Stage::Binding) => {
-                (window.stage, window.frozen, window.raced) = (Stage::Lent(0), None, false);
+                (window.stage, window.frozen) = (Stage::Lent(0), None);
             }
             (Mark::Back, Stage::Returning | Stage::Ruined) => {
                 self.freeze(at, number);
@@ -144,12 +144,8 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// A window is gone: from now on nothing may be written by it. What cards of today have begun when its owner takes it back,
-    /// they end.
+    /// A window is gone: from now on nothing may be written by it (IBTA 10.6.7.2.5).
     pub(super) fn freeze(&mut self, at: usize, number: usize) {
-        if self.windows[at].windows[number].raced && !self.program.strict {
-            return;
-        }
         let run = &self.windows[at];
         let area = &self.areas[run.places.lent];
         let start = area.region.front() + number * PART;

@@ -107,8 +107,6 @@ pub(super) struct Window {
     pub(super) uses: usize,
     /// It was taken back: what was in its part of the region then.
     pub(super) frozen: Option<Vec<u8>>,
-    /// It is taken back while it is in use.
-    pub(super) raced: bool,
     /// It was freed, and none has taken its place.
     pub(super) freed: bool,
 }
@@ -203,15 +201,8 @@ impl Play<'_> {
         if self.windows[at].windows.is_empty() {
             for _ in 0..lane.windows() {
                 let key = self.ends[lane.owner].window().context("making a window")?;
-                let window = Window {
-                    key,
-                    round: 0,
-                    stage: Stage::Idle,
-                    uses: 0,
-                    frozen: None,
-                    raced: false,
-                    freed: false,
-                };
+                let window =
+                    Window { key, round: 0, stage: Stage::Idle, uses: 0, frozen: None, freed: false };
                 self.windows[at].windows.push(window);
             }
         }
@@ -385,7 +376,6 @@ impl Play<'_> {
             }
         }
         self.windows[at].flows[1 - owner].wrong |= in_use;
-        self.windows[at].windows[number].raced = in_use;
         if in_use {
             self.count("windows: taken back in use");
         }

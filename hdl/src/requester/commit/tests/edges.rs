@@ -409,3 +409,47 @@ fn a_bar_of_the_life_before_does_not_bar_the_next() {
         }
     }
 }
+
+/// A window that is taken back is gone when its owner says so, and nobody behind waits for what is under way by it.
+#[test]
+fn what_takes_a_window_back_is_told_with_its_end_and_holds_up_nobody() {
+    let mut bench = Bench::new(80, 64);
+    bench.stall = 0.0;
+    bench.sim.set("operation_ready", 1);
+    let code = u128::from(SendOpcode::LocalInv.code());
+    for (round, (withdraws, ok)) in [(1, true), (0, true), (1, false)].into_iter().enumerate() {
+        let qp = 2 + round as u128;
+        let local = [("qp", qp), ("wqe_opcode", code), ("withdraws", withdraws)];
+        bench.message(&local);
+        bench.sim.set("operands_valid", 1);
+        bench.message(&[("qp", 1)]);
+        let packets = bench.sinks[PACKETS_OUT].items.len();
+        let mut begun = 0;
+        while bench.sim.get("operation_valid") == 0 {
+            bench.step();
+            begun += 1;
+            assert!(begun < 50, "it is asked for");
+        }
+        bench.steps(9);
+        assert_eq!(
+            bench.sinks[PACKETS_OUT].items.len(),
+            packets,
+            "what is behind finds the key as it was left"
+        );
+        bench.sim.set("operated_valid", 1);
+        bench.sim.set("operated_ok", ok.into());
+        let told = (bench.sim.get("taken_back_valid"), bench.sim.get("taken_back_qp"));
+        assert_eq!(told.0, u64::from(ok && withdraws == 1), "round {round}");
+        assert!(told.0 == 0 || u128::from(told.1) == qp);
+        bench.step();
+        bench.sim.set("operated_valid", 0);
+        bench.step();
+        bench.sim.set("operands_valid", 0);
+        bench.steps(3);
+        let report = bench.sinks[REPORTS].items.iter().rfind(|r| r["sent_qp"].to_u64() as u128 == qp);
+        let report = report.expect("a report in 5 cycles");
+        assert_eq!(report["sent_withdraws"].to_u64() as u128, withdraws);
+        assert_eq!(report["sent_status"].is_zero(), ok);
+        assert_eq!(bench.sinks[PACKETS_OUT].items.len(), packets + 1, "the next one follows");
+    }
+}

@@ -63,6 +63,14 @@ impl Posted {
         self.fault.is_none() && codes.contains(&self.unit.opcode)
     }
 
+    /// It takes a window back: an invalidation, or a bind of nothing. The bytes of a bind stand where an atomic has its operand.
+    pub fn withdraws(&self) -> bool {
+        let mut bytes = [0; 64];
+        self.unit.emit(&mut bytes).expect("a WQE");
+        let bytes = bytes[24..32].iter().all(|byte| *byte == 0);
+        self.is_local() && (self.unit.opcode == SendOpcode::LocalInv.code() || bytes)
+    }
+
     /// A broken one takes one PSN, a bind or an invalidation none.
     pub fn packets(&self, mtu: u32) -> u32 {
         match self.fault {

@@ -7,7 +7,7 @@ use ferrowire_spec::wire::opcode::Service;
 const DEPTH: u64 = 2;
 
 /// A segmenter with an RC QP that may have [`DEPTH`] READs outstanding, and WQEs of READs.
-fn with_reads(seed: u64, count: u16) -> Bench {
+pub(super) fn with_reads(seed: u64, count: u16) -> Bench {
     let mut bench = Bench::new(seed, 64);
     let fields = [("service", Service::Rc.code().into()), ("mtu", 3), ("max_rd_atomic", DEPTH)];
     for (name, value) in fields {
@@ -39,7 +39,7 @@ fn with_reads(seed: u64, count: u16) -> Bench {
     bench
 }
 
-fn cycles(bench: &mut Bench, n: u32) {
+pub(super) fn cycles(bench: &mut Bench, n: u32) {
     let Bench { sim, sources, sinks, random, .. } = bench;
     (0..n).for_each(|_| step(sim, sources, sinks, random, 0.0));
 }
