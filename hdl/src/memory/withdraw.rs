@@ -174,6 +174,7 @@ pub fn withdraw(m: &Scope, cfg: &RnicConfig, taken: TakenBack, drained: Sig) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::{drain, Done, Passage};
     use crate::testing::Random;
     use ferrowire_rtl::{build, Sim};
     use rand::Rng;
@@ -275,5 +276,37 @@ mod tests {
                 "{looks} looks, {rounds} rounds, {merged} merged"
             );
         }
+    }
+
+    /// From the end of an operation until it is told that nothing is under way by it.
+    #[test]
+    fn with_nothing_under_way_it_is_over_in_a_dozen_cycles() {
+        let cfg = RnicConfig { qps: QPS as u32, ..RnicConfig::named("generic-8b").unwrap() };
+        let netlist = build("top", |m| {
+            let drained = m.wire("drained", 1);
+            let out = withdraw(m, &cfg, m.input_of("taken", &TakenBack::of(&cfg)), drained);
+            let ways = [2, 2, 3].map(|stages| vec![Passage::of(); stages]).to_vec();
+            let ways = m.input_of("way", &ways);
+            let most = [2, 2, 3].map(|stages| vec![127; stages]);
+            let ended = drain(m, &most, m.input_of("removed", &Done::of()), out.asks, ways);
+            m.drive(&drained, ended.withdrawn);
+            m.output("removed_on", &ended.removed);
+            m.output("told", &out.withdrawals);
+            m.stream_out("look", out.looks);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+        sim.reset();
+        (0..QPS + 4).for_each(|_| sim.tick());
+        sim.set("taken_valid", 1);
+        sim.tick();
+        sim.set("taken_valid", 0);
+        let mut cycles = 1;
+        while sim.get("told_enable") == 0 || sim.get("told_entry_open") == 1 {
+            sim.tick();
+            cycles += 1;
+            assert!(cycles < 100, "it is never over");
+        }
+        println!("{cycles} cycles");
+        assert!(cycles <= 12, "{cycles} cycles");
     }
 }
