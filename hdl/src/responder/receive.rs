@@ -32,8 +32,9 @@
 //! queue or of many, in bursts or in turns.
 //!
 //! The queue of a QP that goes to RESET begins another life; the number of the life in which a WQE was asked for is in its slot's
-//! tag, and when the numbers have been used up all slots are cleared. No read is under way for as many lives. So does a shared
-//! queue that is destroyed; `busy` is low when nothing is read from it any more, for a mark that goes behind its reads has come.
+//! tag. When a queue has used half of the numbers, the slots that still have one of these are cleared, one after the other, while nobody
+//! looks for a WQE, or in one of 32 cycles; should another queue come to that meanwhile, all slots are cleared at once, and everybody waits. No
+//! read is under way for as many lives. So does a shared queue that is destroyed; `busy` is low when nothing is read from it any more, for a mark that goes behind its reads has come.
 //!
 //! How many receives a queue has is known here, and told to the others as `posted`. That of a QP in the error state is told to
 //! `flush`, when it goes there and whenever it posts more.
@@ -382,6 +383,10 @@ pub fn receive(
     let store =
         m.mem("slots", slots(cfg), &Slot { unit: bits(512), error: bits(1) }).style(Style::Block).build();
     let clearing = m.reg("clearing", 1).reset(1);
+    // Of one queue, those with the numbers that it is to have next.
+    let cleaning = m.reg("cleaning", 1).reset(0);
+    let (clean_queue, clean_half) =
+        (m.reg("clean_queue", rq_bits).no_reset(), m.reg("clean_half", 1).no_reset());
     fill.accept(!clearing);
     let fills = fill.fire() & !fill.start;
     let marks = fill.fire() & fill.start;
@@ -391,18 +396,31 @@ pub fn receive(
     m.drive(&ends_read, fills & fill.ends & fill.index.eq(under_way.last));
     under_way.accept(ends_read);
     m.assert(!fills | under_way.valid, "what is read has been asked for");
+    let (looked_at, stale) = (m.reg("looked_at", 1).reset(0), m.wire("stale", 1));
+    let cleans = stale & !fills;
+    let empties = clearing | cleans;
     let tag =
-        Tag { valid: !clearing, queue: fill.qp, index: fill.index, part: fill_part, life: under_way.life };
-    tags.write(fills | clearing, m.mux(clearing, &sweep, &fill_slot), &tag);
+        Tag { valid: !empties, queue: fill.qp, index: fill.index, part: fill_part, life: under_way.life };
+    tags.write(fills | empties, m.mux(empties, &sweep, &fill_slot), &tag);
     store.write(fills, fill_slot, &Slot { unit: fill.unit, error: fill.error });
     m.when(clearing, |m| {
         m.set(&sweep, sweep + 1);
         m.when(sweep.all(), |m| m.set(&clearing, 0));
+    })
+    .otherwise_when(looked_at & !(stale & fills), |m| {
+        m.set(&sweep, sweep + 1);
+        m.when(sweep.all(), |m| m.set(&cleaning, 0));
     });
 
-    // Who wants one.
+    // Who wants one. A slot is looked at for cleaning when nobody does, or none has been for long.
     let sought = m.reg_of("sought", &wanted.payload);
-    let begins = look.is(Look::Idle) & wanted.valid & !clearing;
+    let postponed = m.reg("postponed", 5).reset(0);
+    let insists = cleaning & postponed.all();
+    let begins = look.is(Look::Idle) & wanted.valid & !clearing & !insists;
+    let visits = cleaning & look.is(Look::Idle) & !begins & !looked_at & !clearing;
+    m.set(&looked_at, visits);
+    m.when(visits | !cleaning, |m| m.set(&postponed, 0))
+        .otherwise_when(!postponed.all(), |m| m.set(&postponed, postponed + 1));
     let again = look.is(Look::Wait) & !clearing;
     wanted.accept(begins);
     m.when(begins, |m| m.set_all(&sought, &wanted.payload));
@@ -415,7 +433,9 @@ pub fn receive(
     let sought_unit = m.reg("sought_unit", UNIT_BITS).no_reset();
     m.when(begins, |m| m.set(&sought_unit, unit));
     let slot = slot_of(at.queue, unit);
-    let found_tag = tags.read(m, begins | again, slot, Collision::Old);
+    let found_tag = tags.read(m, begins | again | visits, m.mux(visits, &sweep, &slot), Collision::Old);
+    let of_clean = found_tag.queue.eq(clean_queue) & found_tag.life.msb().eq(clean_half);
+    m.drive(&stale, looked_at & cleaning & found_tag.valid & of_clean);
     let found = store.read(m, begins | again, slot, Collision::Old);
     let life = m.reg("life", LIFE_BITS).no_reset();
     // Shared queues that have failed.
@@ -742,12 +762,19 @@ pub fn receive(
     m.assert(!entering.valid | entering.ready, "the line has a place for every queue");
     back.connect(deep_fifo(&m.label("line"), (cfg.qps + cfg.srqs).next_power_of_two(), entering));
 
-    // Another life; when the numbers are used up, no slot may have one of them.
+    // Another life. When half of the numbers have been used, no slot may have one of them before they are used again.
     let begins_life = (done & kind_reset) | sweeping;
     let next_life = m.mux(sweeping, &lit(LIFE_BITS, 0), &(life_now + 1));
     lives.write(begins_life, number, &next_life);
     m.set_all(&new_life, &Life { valid: begins_life, queue: number, life: next_life });
-    m.when(done & kind_reset & life_now.all(), |m| m.set(&clearing, 1));
+    m.when(done & kind_reset & life_now.trunc(LIFE_BITS - 1).all(), |m| {
+        m.set(&sweep, 0);
+        m.set(&cleaning, !(cleaning | clearing));
+        m.set(&clearing, cleaning | clearing);
+        m.set(&looked_at, 0);
+        m.set(&clean_queue, number);
+        m.set(&clean_half, life_now.msb());
+    });
 
     let posted = TableWrite {
         enable: (done & (kind_doorbell | kind_reset)) | sweeping,

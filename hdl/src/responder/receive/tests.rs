@@ -391,21 +391,42 @@ fn a_queue_alone_gets_a_wqe_every_four_cycles_whatever_the_latency() {
 
 #[test]
 fn slots_are_cleared_before_the_number_of_a_life_comes_again() {
-    for queue in [2, QPS + 2] {
+    // Of two, the second comes to half of its numbers while the slots of the first are looked through.
+    for queues in [vec![2], vec![QPS + 2], vec![2, 3], vec![3, QPS + 1]] {
         let mut bench = Bench::new(5, 64, 0.0, 3);
-        for life in 0..70u64 {
-            bench.create(queue);
-            bench.want(queue, 0);
-            bench.check();
-            bench.post(queue, 1);
-            for _ in 0..30 {
-                bench.step();
+        for life in 0..140u64 {
+            queues.iter().for_each(|queue| bench.create(*queue));
+            for &queue in &queues {
+                bench.want(queue, 0);
+                bench.check();
+                bench.post(queue, 1);
+                for _ in 0..30 {
+                    bench.step();
+                }
+                bench.want(queue, 0);
+                bench.check();
+                assert!(!bench.expected.is_empty(), "queue {queue}, life {life}");
             }
-            bench.want(queue, 0);
-            bench.check();
-            assert!(!bench.expected.is_empty(), "queue {queue}, life {life}");
         }
     }
+}
+
+#[test]
+fn others_get_their_wqes_while_the_slots_of_one_are_looked_through() {
+    let mut bench = Bench::new(9, 64, 0.0, 3);
+    bench.create_sized(1, 8, 0);
+    bench.post(1, 256);
+    let mut longest = 0;
+    for life in 0..70 {
+        let got = bench.sinks[RECEIVED].items.len();
+        (0..60).for_each(|i| bench.want(1, (life + i) % 256));
+        bench.create(2);
+        let cycles = &bench.sinks[RECEIVED].cycles[got..];
+        assert_eq!(cycles.len(), 60, "life {life}");
+        longest = longest.max(cycles.windows(2).map(|w| w[1] - w[0]).max().unwrap());
+    }
+    bench.check();
+    assert!(longest < 100, "{longest} cycles");
 }
 
 /// Messages come in bursts of one queue pair after the other, and are told of as far ahead as the responder does.
