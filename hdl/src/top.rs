@@ -136,10 +136,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     send_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.send_faults));
     engine_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.faults));
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
-    let completions = match cfg.unhurried() {
-        true => crate::stream::half(&m.label("completions"), completions),
-        false => completions,
-    };
+    let completions = crate::stream::breath(&m.label("completions"), cfg.unhurried(), completions);
     let writer = cq(m, cfg, completions, cqs.clone(), bells.cq);
     writer_faults.connect(writer.faults);
     m.drive(&drained, m.delay("drained_now", &writer.drained));

@@ -36,7 +36,7 @@ use crate::requester::{
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::rx::address::Addresses;
-use crate::stream::{arbiter, fork, half, slice, Beat};
+use crate::stream::{arbiter, breath, fork, slice, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
 use crate::tx::icrc::append;
@@ -393,17 +393,11 @@ pub fn transport(
     wakes.connect(slowed.wake);
 
     // Send: answers and CNPs beside requests.
-    let packets = match cfg.unhurried() {
-        true => half(&m.label("packets"), launched.packets),
-        false => launched.packets,
-    };
+    let packets = breath(&m.label("packets"), cfg.unhurried(), launched.packets);
     let requests = TxSource { packet: packets, payload: Some(paid) };
     let notices = TxSource { packet: slowed.packets, payload: None };
     let chosen = arbitrate(m, cfg, vec![requests, responded.source, notices]);
-    let packet = match cfg.unhurried() {
-        true => half(&m.label("chosen"), chosen.packet),
-        false => chosen.packet,
-    };
+    let packet = breath(&m.label("chosen"), cfg.unhurried(), chosen.packet);
     let frame = build(m, cfg, packet, chosen.payload, control.addresses, control.flow.pfc);
     let appended = append(m, cfg, frame, paused);
     // Requests that leave start a timer.

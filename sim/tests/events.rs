@@ -215,36 +215,43 @@ fn an_overrun_ends_the_queue_pair_and_is_told() {
     }
 }
 
-/// Rings a send queue's doorbell with whatever producer, as a host that does not count would.
-fn ring(pair: &Pair, qpn: u32, producer: u16) {
-    let word = SqDoorbell { qpn, producer, ..SqDoorbell::default() };
-    let value = u64::from_le_bytes(word.to_bytes().unwrap());
-    pair.world.bus(0).doorbell(doorbell::address(0, doorbell::SQ), value).unwrap();
+/// A pair whose card 0 tells of what goes wrong.
+fn watched(config: &str) -> (Bench, EventQueue) {
+    let mut eq = None;
+    let bench = bench(config, 20, |pair| {
+        eq = Some(pair.a.context.create_async_eq(8).unwrap());
+        pair.a.context.create_cq(128).unwrap()
+    });
+    (bench, eq.unwrap())
+}
+
+fn overrun(qp: &QueuePair) -> Event {
+    Event {
+        kind: Coded::Known(EventKind::QpFatal),
+        object: qp.number(),
+        cause: LocalCause::Overrun.code(),
+        lost: false,
+    }
+}
+
+/// Rings card 0's doorbell with whatever word, as a host that does not count would.
+fn ring(pair: &Pair, offset: u32, word: [u8; 8]) {
+    pair.world.bus(0).doorbell(doorbell::address(0, offset), u64::from_le_bytes(word)).unwrap();
 }
 
 #[test]
 fn a_send_queue_that_is_overrun_ends_and_says_so() {
     for config in CONFIGS {
         for (posted, producer) in [(0, 65), (3, 68), (3, 0xffff), (3, 2)] {
-            let mut eq = None;
-            let mut bench = bench(config, 20, |pair| {
-                eq = Some(pair.a.context.create_async_eq(8).unwrap());
-                pair.a.context.create_cq(128).unwrap()
-            });
-            let eq = eq.unwrap();
+            let (mut bench, eq) = watched(config);
             bench.post(posted);
             let mut some = [Completion::default(); 128];
             bench.pair.world.lock().run(3000);
             assert_eq!(bench.cq.poll(&mut some), Ok(posted), "{config}");
             let frames = bench.pair.world.lock().link(0).frames();
-            ring(&bench.pair, bench.qp.number(), producer);
-            let overrun = Event {
-                kind: Coded::Known(EventKind::QpFatal),
-                object: bench.qp.number(),
-                cause: LocalCause::Overrun.code(),
-                lost: false,
-            };
-            assert_eq!(bench.wake(&eq), [overrun], "{config}, producer {producer} of {posted}");
+            let word = SqDoorbell { qpn: bench.qp.number(), producer, ..SqDoorbell::default() };
+            ring(&bench.pair, doorbell::SQ, word.to_bytes().unwrap());
+            assert_eq!(bench.wake(&eq), [overrun(&bench.qp)], "{config}, producer {producer} of {posted}");
             bench.none(&eq);
             assert_eq!(bench.qp.query().unwrap().state, QpState::Err, "{config}");
             assert_eq!(bench.pair.world.lock().link(0).frames(), frames, "{config}: nothing was sent");
@@ -264,12 +271,7 @@ fn a_receive_queue_that_is_overrun_ends_and_says_so() {
     for config in CONFIGS {
         // One receive is outstanding beside those that have been used; there are 64 places.
         for (used, producer) in [(0, 65), (3, 68), (3, 0xffff), (3, 2)] {
-            let mut eq = None;
-            let mut bench = bench(config, 20, |pair| {
-                eq = Some(pair.a.context.create_async_eq(8).unwrap());
-                pair.a.context.create_cq(128).unwrap()
-            });
-            let eq = eq.unwrap();
+            let (mut bench, eq) = watched(config);
             let into = bench.pair.a.region(0, 4096, AccessFlags::LOCAL_WRITE).unwrap();
             let message = bench.pair.b.region(0, 4096, AccessFlags::LOCAL_READ).unwrap();
             let mut batch = bench.qp.start_post_recv();
@@ -284,19 +286,12 @@ fn a_receive_queue_that_is_overrun_ends_and_says_so() {
             assert_eq!(bench.cq.poll(&mut some), Ok(used as usize), "{config}");
             let receives = |producer: u16| {
                 let word = RqDoorbell { qpn: bench.qp.number(), producer, ..RqDoorbell::default() };
-                let value = u64::from_le_bytes(word.to_bytes().unwrap());
-                bench.pair.world.bus(0).doorbell(doorbell::address(0, doorbell::RQ), value).unwrap();
+                ring(&bench.pair, doorbell::RQ, word.to_bytes().unwrap());
             };
             receives(used as u16 + 1);
             bench.none(&eq);
             receives(producer);
-            let overrun = Event {
-                kind: Coded::Known(EventKind::QpFatal),
-                object: bench.qp.number(),
-                cause: LocalCause::Overrun.code(),
-                lost: false,
-            };
-            assert_eq!(bench.wake(&eq), [overrun], "{config}, producer {producer}, {used} used");
+            assert_eq!(bench.wake(&eq), [overrun(&bench.qp)], "{config}, producer {producer}, {used} used");
             receives(producer);
             bench.none(&eq);
             assert_eq!(bench.qp.query().unwrap().state, QpState::Err, "{config}");

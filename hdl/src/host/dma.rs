@@ -22,7 +22,7 @@
 //! Reset forgets what is under way; no answer may come for it.
 
 use crate::config::RnicConfig;
-use crate::stream::{arbiter_from, arbiter_held, fifo, fork, forward, half, skid};
+use crate::stream::{arbiter_from, arbiter_held, breath, fifo, fork, forward, skid};
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite};
 use ferrowire_rtl::{clog2, lit, module, Scope, Sig, Stream};
 
@@ -48,7 +48,7 @@ pub fn read(
 ) -> (Stream<DmaReadRequest>, Vec<Stream<DmaReadData>>) {
     let n = clients.len();
     let chosen = arbiter_from(m, &|_: &DmaReadRequest| lit(1, 1), clients);
-    let chosen = if time { half(&m.label("chosen"), chosen) } else { chosen };
+    let chosen = breath(&m.label("chosen"), time, chosen);
     m.when(chosen.valid, |m| {
         m.assert(legal(chosen.item.address, chosen.item.length), "a read leaves its page or is empty");
     });

@@ -22,13 +22,11 @@
 //! decided later, so it finds the key as it was left (IBTA volume 1, 10.6.7.2.2). What was looked up before a window was taken back is
 //! not waited for here: `memory::withdraw` is told (`taken_back`), and the completer waits.
 //!
-//! A piece a cycle, and a packet with its last piece; lookups run ahead of decisions, so that the table's latency
-//! shows once. There is room for the answers of the largest packet, 32 pieces, and those before it need nothing of what is
-//! behind: it is always decided. A decision waits until all its takers have room and the payload buffer can hold the packet,
-//! hence read data is never held up. Of READs and atomics only the lookups are made, for the right to write. Inline
-//! data need neither lookups nor that room. A decision does not wait for a place at the completer: the scheduler has
-//! seen to that, as `plenty`
-//! told.
+//! A piece a cycle, and a packet with its last piece; lookups run ahead of decisions, so that the table's latency shows once. There is room
+//! for the answers of the largest packet, 32 pieces, and those before it need nothing of what is behind: it is always decided. A decision
+//! waits until all its takers have room and the payload buffer can hold the packet, hence read data is never held up. Of READs and atomics
+//! only the lookups are made, for the right to write. Inline data need neither lookups nor that room. A decision does not wait for a place
+//! at the completer: the scheduler has seen to that, as `plenty` told.
 
 use crate::config::RnicConfig;
 use crate::memory::{Done, Lookup, Operation, OperationKind, Passage, TakenBack, Translation};
@@ -258,9 +256,8 @@ struct Verdict {
     cause: Sig,
 }
 
-/// Looks up, decides, sends. `operated`: an operation has ended; `unbarred`: QPs that start; `barred`: QPs whose
-/// payload could not be read; `payload_taken`
-/// pulses for each beat that leaves the payload buffer, `freed` counts the messages that the completer has room for again.
+/// Looks up, decides, sends. `operated`: an operation has ended; `unbarred`: QPs that start; `barred`: QPs whose payload could not be read;
+/// `payload_taken` pulses for each beat that leaves the payload buffer, `freed` counts the messages that the completer has room for again.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn commit(

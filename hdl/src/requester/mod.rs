@@ -19,7 +19,7 @@ pub use launch::{launch, Launched};
 pub(crate) use list::BANKS;
 pub use list::{list, Listed, Released, Wqe, MAX_INLINE, MAX_SGES};
 pub use payload::{payload, End, PayloadOut};
-pub(crate) use ring::least;
+pub(crate) use ring::{least, overfills, steps_back};
 pub use ring::{Piece, Ring};
 pub use schedule::{schedule, wqe_places, Flush, Grant, Resume, Scheduled, Waiting, MAX_STRIDE};
 pub(crate) use segment::is_local;

@@ -8,6 +8,19 @@ pub(crate) fn least(m: &Scope, a: Sig, b: Sig) -> Sig {
     m.mux(a.lt(b), &a, &b)
 }
 
+/// A doorbell tells of fewer WQEs than the one before. Half way round may be a whole queue, and if not, that is too many.
+pub(crate) fn steps_back(index: Sig, producer: Sig) -> Sig {
+    let step = index - producer;
+    step.msb() & step.trunc(15).any()
+}
+
+/// A doorbell tells of more WQEs than the queue has places for: one more than it has bits for (`indices`), counted from behind the oldest.
+pub(crate) fn overfills(index: Sig, oldest: Sig, indices: Sig) -> Sig {
+    // One less than their difference, with one adder.
+    let newest = index + !oldest;
+    !newest.all() & (newest & !indices).any()
+}
+
 /// A queue of WQEs in host memory. A WQE is 1, 2, 4 or 8 units of 64 bytes.
 #[derive(Clone, Bundle)]
 pub struct Ring {

@@ -25,16 +25,15 @@
 //! behind waits for a place at the completer: a QP gets no more than its first message while these are not `plenty`, and
 //! for the first of every QP there is one.
 //!
-//! A grant stays within one page of 4 KiB and the queue's end, within the places that `fetch` has left, and within
-//! `outstanding_per_qp` messages from the completer's oldest one; a QP at that limit leaves the line and comes back
-//! with the completer's next kick. So does one whose next WQE waits for READs or atomics before it: the segmenter tells, with
-//! what it knew to be answered, so that a kick which came meanwhile is not missed. One that waits for the peer to
-//! have receives, as far as that is told, leaves
-//! the line likewise. Each acknowledgement that may tell it of some names it here (`eased`): who does not wait for that is passed over,
-//! beside other events and in no time of its own, who does comes back as with a kick. One that congestion control holds back leaves the
-//! line too, and comes back when that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost
-//! others 3 cycles each. A QP in the error state, its send queue's own included, is handed to the completer to be flushed; one that may not
-//! send leaves the line. In SQD, what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
+//! A grant stays within one page of 4 KiB and the queue's end, within the places that `fetch` has left, and within `outstanding_per_qp`
+//! messages from the completer's oldest one; a QP at that limit leaves the line and comes back with the completer's next kick. So does one
+//! whose next WQE waits for READs or atomics before it: the segmenter tells, with what it knew to be answered, so that a kick which came
+//! meanwhile is not missed. One that waits for the peer to have receives, as far as that is told, leaves the line likewise. Each
+//! acknowledgement that may tell it of some names it here (`eased`): who does not wait for that is passed over, beside other events and in
+//! no time of its own, who does comes back as with a kick. One that congestion control holds back leaves the line too, and comes back when
+//! that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost others 3 cycles each. A QP in
+//! the error state, its send queue's own included, is handed to the completer to be flushed; one that may not send leaves the line. In SQD,
+//! what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
 //!
 //! A doorbell that tells of more WQEs than the queue has places for, or of fewer than before, changes nothing: the queue is overrun, which is
 //! told once, and ends the QP. WQEs that the host has written over others are not fetched behind that.
@@ -49,7 +48,7 @@
 use crate::config::RnicConfig;
 use crate::context::congestion::Gate;
 use crate::context::resets;
-use crate::requester::ring::{least, Ring};
+use crate::requester::ring::{least, overfills, steps_back, Ring};
 use crate::stream::{fifo, gather, prompt_fifo, row_of, Flagged, Forget};
 use crate::types::{
     DmaReadRequest, Oldest, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
@@ -229,11 +228,10 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
     (8 * cfg.fetch_batch).max(2 * batch_units(cfg))
 }
 
-/// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest
-/// WQE under way; `plenty`: there are places at the completer beside those for the first message of each QP; `started`
-/// pulses when the start on offer has arrived at the completer; `eased`: QPs whose peer may have receives, each
-/// behind what `oldest` tells of that; `gate` tells who is held back, and behind it comes a kick;
-/// `paused`: the priorities that stand still.
+/// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest WQE under way;
+/// `plenty`: there are places at the completer beside those for the first message of each QP; `started` pulses when the start on offer has
+/// arrived at the completer; `eased`: QPs whose peer may have receives, each behind what `oldest` tells of that; `gate` tells who is held
+/// back, and behind it comes a kick; `paused`: the priorities that stand still.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn schedule(
@@ -419,13 +417,8 @@ pub fn schedule(
     let flushes = m.delay("flushes", &(in_error & !(recovering & recovered.eq(qp))));
     // What was answered since it was told has kicked already, or will find that it waits.
     let limits = m.delay("limits", &(limited & m.mux(unheard, &told, &answered).eq(known)));
-    // A doorbell: one more than the queue has bits for, counted from behind the oldest, or a step back.
-    let newest = index - oldest_index - 1;
-    let too_many = !newest.all() & (newest & !queue.indices()).any();
-    // Half way round may be a whole queue, and if not, that is too many.
-    let step = index - row.producer;
-    let too_few = step.msb() & step.trunc(15).any();
-    let refused = m.delay("refused", &(too_many | too_few));
+    let overrun = overfills(index, oldest_index, queue.indices()) | steps_back(index, row.producer);
+    let refused = m.delay("refused", &overrun);
     let dies = m.delay("dies", &qp_state.ne(QpState::Err.code()));
     m.when(at_row, |m| m.set(&state, State::Grant));
 

@@ -46,16 +46,15 @@
 //! before it is over: its completion waits for that, and nothing that comes behind it is to be answered before (`memory::withdraw`). The QP
 //! waits as it does for receives of its peer, and is looked for likewise.
 //!
-//! A QP that congestion control stops begins nothing, and yields inside a message; so does one whose priority stands
-//! still on the wire. Packets of one that must wait soon ask for an
-//! acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it leaves here, as what it is on the wire, more or less.
+//! A QP that congestion control stops begins nothing, and yields inside a message; so does one whose priority stands still on the wire.
+//! Packets of one that must wait soon ask for an acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it
+//! leaves here, as what it is on the wire, more or less.
 //!
 //! Where the bytes of a packet lie is `gather`'s affair: it is told the packet's bytes, and with the first one since the WQE was
 //! taken up how far from the first SGE's beginning it lies.
 //!
-//! What is wrong with a WQE itself (opcode, size, a failed fetch, one that got shorter since its first packets were
-//! sent) travels as a cause instead of a packet, so that it
-//! completes in its place.
+//! What is wrong with a WQE itself (opcode, size, a failed fetch, one that got shorter since its first packets were sent) travels as a cause
+//! instead of a packet, so that it completes in its place.
 //!
 //! Reset: idle. Rows are written when a QP starts; where its send queue goes on after an error, the PSN does too.
 

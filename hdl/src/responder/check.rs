@@ -34,11 +34,10 @@
 //! does not follow in its sequence, or FIRST or ONLY, which begins another one. The receive of a message that is given up is
 //! for the next: of the QP's own queue the cursor stays, one of a shared queue stays with the QP (`kept`).
 //!
-//! The QP does not end with a message that turns out to be too long for its receive, or to have no right to where it is to be
-//! written. What is behind such a packet goes on meanwhile. The rest of its message is dropped by `walk`, of a WRITE by `admit`. Its receive is for
-//! the next message: `walk` tells (`mends`), and counts one less from there on until the row does (`Mend`). A packet
-//! that finds no receive while there may
-//! be such a one is looked at again when that is known.
+//! The QP does not end with a message that turns out to be too long for its receive, or to have no right to where it is to be written. What
+//! is behind such a packet goes on meanwhile. The rest of its message is dropped by `walk`, of a WRITE by `admit`. Its receive is for the
+//! next message: `walk` tells (`mends`), and counts one less from there on until the row does (`Mend`). A packet that finds no receive while
+//! there may be such a one is looked at again when that is known.
 //!
 //! Where the message has the receive of a shared queue, or a WRITE has used one up, the next packet of UC and UD waits until `walk`, of a
 //! WRITE `admit`, says what became of it, and the row is put right then: 8 cycles for a SEND or datagram, 13 for a WRITE. Those of RC wait only

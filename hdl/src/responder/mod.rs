@@ -46,7 +46,7 @@ use crate::context::congestion::{Charge, Gate, Marked};
 use crate::host::event::Report;
 use crate::host::{SrqControl, SrqStatus};
 use crate::memory::{self, Lookup, Operation, Passage, Translation};
-use crate::stream::{half, slice, Beat};
+use crate::stream::{breath, slice, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{
     Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit, TableWrite,
@@ -170,18 +170,15 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     );
     m.drive(&take, &checked.take);
     touches.connect(checked.touches);
-    let received = match cfg.unhurried() {
-        true => half(&m.label("received"), receives.received),
-        false => receives.received,
-    };
-    let orders = if cfg.unhurried() { half(&m.label("orders"), checked.orders) } else { checked.orders };
+    let received = breath(&m.label("received"), cfg.unhurried(), receives.received);
+    let orders = breath(&m.label("orders"), cfg.unhurried(), checked.orders);
     let walked = walk(m, cfg, orders, received);
     wants.connect(walked.wanted);
     mends.connect(walked.mends);
     m.drive(&settled, walked.settled);
     let runs = merge(m, input.arrivals, slice(&m.label("runs"), cfg.unhurried(), walked.runs), input.runs);
     let invalidated = m.wire("invalidated", 1);
-    let runs = if cfg.unhurried() { half(&m.label("merged"), runs) } else { runs };
+    let runs = breath(&m.label("merged"), cfg.unhurried(), runs);
     let cut = cut(m, cfg, runs, invalidated);
     let (flushed, flushes) = m.later("flushed", &Flushed::of(cfg));
     let admitted = admit(m, cfg, cut.pending, input.answer, input.operated, flushed);

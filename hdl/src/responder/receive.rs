@@ -34,7 +34,9 @@
 //! The queue of a QP that goes to RESET begins another life; the number of the life in which a WQE was asked for is in its slot's
 //! tag. When a queue has used half of the numbers, the slots that still have one of these are cleared, one after the other, while nobody
 //! looks for a WQE, or in one of 32 cycles; should another queue come to that meanwhile, all slots are cleared at once, and everybody waits. No
-//! read is under way for as many lives. So does a shared queue that is destroyed; `busy` is low when nothing is read from it any more, for a mark that goes behind its reads has come.
+//! read is under way for as many lives. What `ahead` remembers of a former life may be taken for the new one's then: it only makes somebody
+//! wait as for a WQE whose slot another has taken. A shared queue that is destroyed begins another life as well; `busy` is low when nothing is read from it any
+//! more, for a mark that goes behind its reads has come.
 //!
 //! How many receives a queue has is known here, and told to the others as `posted`. That of a QP in the error state is told to
 //! `flush`, when it goes there and whenever it posts more.
@@ -45,11 +47,12 @@
 //! told once in its life, when the queue, which stands in the line like one with something to read, has its turn. How far a queue is its owner
 //! knows, and is asked behind the row: of a QP `flush` has the index behind the last receive that has ended, of a shared queue `shared` counts those
 //! that messages have taken. Both move before the completion leaves the card, so who posts only where completions have made room is
-//! never refused. Of a shared queue a message may hold a place still that is not counted: who posts over that spoils its own message, and is not found out.
+//! never refused. Of a shared queue a message may hold a place still that is not counted: who posts over that spoils its own message, and is
+//! not found out.
 //!
-//! A QP ends with its queue; one in the error state, or in RESET, is not told of. A shared queue that is overrun has failed (IBTA volume 1, 11.6.3): from then on
-//! its WQEs come with an error, for they may have been written over. So a QP ends with the first message that takes one, or goes on in one, with
-//! that receive completed and its peer told; others that share the queue go on with what takes none (10.2.9).
+//! A QP ends with its queue; one in the error state, or in RESET, is not told of. A shared queue that is overrun has failed (IBTA volume 1,
+//! 11.6.3): from then on its WQEs come with an error, for they may have been written over. So a QP ends with the first message that takes one,
+//! or goes on in one, with that receive completed and its peer told; others that share the queue go on with what takes none (10.2.9).
 //!
 //! Reset: slots and rows are cleared, one a cycle; what comes meanwhile waits.
 
@@ -60,7 +63,7 @@ pub use ahead::Touch;
 use crate::config::RnicConfig;
 use crate::context::{errors, resets};
 use crate::host::SrqEntry;
-use crate::requester::{fetch, least, wqe_places, Grant, Ring};
+use crate::requester::{fetch, least, overfills, steps_back, wqe_places, Grant, Ring};
 use crate::responder::check::AHEAD;
 use crate::responder::flush::Event;
 use crate::responder::queues::Queues;
@@ -611,9 +614,7 @@ pub fn receive(
     let share = m.delay("share", &share);
     let at_row = state.is(State::Row);
     let ask = Ask { valid: at_row & kind_doorbell, queue: number };
-    // A step back; half way round may be a whole queue, and if not, that is too many.
-    let step = index - row.producer;
-    let too_few = m.delay("too_few", &(step.msb() & step.trunc(15).any()));
+    let too_few = m.delay("too_few", &steps_back(index, row.producer));
     m.when(at_row, |m| m.set(&state, State::Plan));
 
     // How much can be read at once.
@@ -628,10 +629,8 @@ pub fn receive(
     let piece = queue.piece_within(m, &bounds, begin, batch);
     let in_piece = piece.most.zext(16);
     let most = least(m, allowed, least(m, posted, in_piece));
-    // More than the queue has bits for, counted from behind the oldest.
-    let newest = index + !m.mux(number.msb(), &oldest.taken, &oldest.done);
-    let too_many = !newest.all() & (newest & !bounds.queue).any();
-    let refuses = kind_doorbell & (too_many | too_few);
+    let oldest = m.mux(number.msb(), &oldest.taken, &oldest.done);
+    let refuses = kind_doorbell & (overfills(index, oldest, bounds.queue) | too_few);
     let refused = m.delay("refused", &refuses);
     // Told once, and not of a life that has ended. One in the error state has been.
     let in_error = qp_state.eq(QpState::Err.code()) & !number.msb();

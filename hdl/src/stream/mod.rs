@@ -16,4 +16,4 @@ pub use gather::{gather, Flagged, Forget};
 pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
 pub(crate) use row::row_of;
-pub use skid::{catch, forward, half, skid, slice};
+pub use skid::{breath, catch, forward, half, skid, slice};

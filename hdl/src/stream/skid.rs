@@ -75,6 +75,15 @@ pub fn half<T: Bundle + Interface>(m: &Scope, input: Stream<T>) -> Stream<T> {
     out
 }
 
+/// [`half`] where there is time, nothing where not.
+pub fn breath<T: Bundle + Interface>(m: &Scope, time: bool, input: Stream<T>) -> Stream<T> {
+    if time {
+        half(m, input)
+    } else {
+        input
+    }
+}
+
 /// [`half`] where there is time, [`forward`] where not.
 pub fn slice<T: Bundle + Interface>(m: &Scope, time: bool, input: Stream<T>) -> Stream<T> {
     if time {

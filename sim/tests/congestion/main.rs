@@ -101,6 +101,34 @@ fn count(node: &Node, counter: HwCounter) -> u64 {
     node.context.hw_counter(counter).unwrap()
 }
 
+/// What `link` carries is marked: for 10 us nothing, for 100 us what goes to `first`, for 100 us everything; then all comes to its end. Tells
+/// the cycle in which it began. Before it, nobody asks the other side to slow down.
+fn mark_by_turns(pair: &Pair, feeds: &mut [Feed<'_>], link: usize, first: u32) -> u64 {
+    let (per_us, _) = shape(pair);
+    let busy = vec![true; feeds.len()];
+    let marks = marks(pair, link);
+    run(pair, feeds, &busy, (10.0 * per_us) as u64);
+    assert_eq!(pair.world.lock().link(1 - link).sent().iter().filter(|f| is_cnp(f)).count(), 0);
+    let start = pair.world.lock().cycle();
+    for turn in [Marks::Of(first), Marks::All] {
+        *marks.lock().unwrap() = turn;
+        run(pair, feeds, &busy, (100.0 * per_us) as u64);
+    }
+    *marks.lock().unwrap() = Marks::None;
+    finish(pair, feeds);
+    start
+}
+
+/// CNPs of so many microseconds of marks, as often as the interval allows.
+fn one_in_an_interval(told: &[u64], interval: u16, per_us: f64, us: f64, fewest: usize, what: &str) {
+    let gaps: Vec<f64> = told.windows(2).map(|w| (w[1] - w[0]) as f64 / per_us).collect();
+    // One frame in front of either of two CNPs, and a microsecond that had begun.
+    let shortest = f64::from(interval) - 1.0 - 2.0 * 1200.0 / 8.0 / per_us;
+    assert!(gaps.iter().all(|gap| *gap >= shortest), "{what}: {gaps:?}");
+    let most = (us / f64::from(interval)) as usize + 2;
+    assert!((fewest..=most).contains(&told.len()), "{what}: {} CNPs", told.len());
+}
+
 #[test]
 fn marked_requests_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
     const INTERVAL: u16 = 20;
@@ -113,26 +141,12 @@ fn marked_requests_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
             let connection = Connection { ipv6, ..Connection::default() };
             let mut feeds = [feed(&pair, 4000, &connection), feed(&pair, 1000, &connection)];
             pair.world.lock().link_mut(1).keep_frames(true);
-            let marks = marks(&pair, 0);
-            run(&pair, &mut feeds, &[true; 2], (10.0 * per_us) as u64);
-            assert_eq!(pair.world.lock().link(1).sent().iter().filter(|f| is_cnp(f)).count(), 0, "{config}");
-            // Those of one queue pair, then all.
-            let start = pair.world.lock().cycle();
-            *marks.lock().unwrap() = Marks::Of(feeds[0].peer.number());
-            run(&pair, &mut feeds, &[true; 2], (100.0 * per_us) as u64);
-            *marks.lock().unwrap() = Marks::All;
-            run(&pair, &mut feeds, &[true; 2], (100.0 * per_us) as u64);
-            *marks.lock().unwrap() = Marks::None;
-            finish(&pair, &mut feeds);
+            let qpn = feeds[0].peer.number();
+            let start = mark_by_turns(&pair, &mut feeds, 0, qpn);
             let frames = pair.world.lock().link_mut(1).take_frames();
             let (first, second) = (cnps(&frames, feeds[0].qp.number()), cnps(&frames, feeds[1].qp.number()));
             for (told, rounds, fewest) in [(&first, 200.0, 8), (&second, 100.0, 1)] {
-                let gaps: Vec<f64> = told.windows(2).map(|w| (w[1] - w[0]) as f64 / per_us).collect();
-                // One frame in front of either of two CNPs, and a microsecond that had begun.
-                let shortest = f64::from(INTERVAL) - 1.0 - 2.0 * 1200.0 / 8.0 / per_us;
-                assert!(gaps.iter().all(|gap| *gap >= shortest), "{config}: {gaps:?}");
-                let most = (rounds / f64::from(INTERVAL)) as usize + 2;
-                assert!((fewest..=most).contains(&told.len()), "{config}: {} CNPs", told.len());
+                one_in_an_interval(told, INTERVAL, per_us, rounds, fewest, config);
             }
             assert!(second.iter().all(|at| *at > start + (100.0 * per_us) as u64), "{config}");
             let all: Vec<_> = frames.iter().filter(|f| is_cnp(f)).collect();

@@ -36,24 +36,12 @@ fn marked_answers_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
             let mut feeds = [(4000, true), (1000, true), (2000, false)]
                 .map(|(size, reads)| Feed::new(&pair, size, &connection, reads).unwrap());
             (0..2).for_each(|link| pair.world.lock().link_mut(link).keep_frames(true));
-            let marks = marks(&pair, 1);
-            run(&pair, &mut feeds, &[true; 3], (10.0 * per_us) as u64);
-            assert_eq!(pair.world.lock().link(0).sent().iter().filter(|f| is_cnp(f)).count(), 0, "{config}");
-            let start = pair.world.lock().cycle();
-            *marks.lock().unwrap() = Marks::Of(feeds[0].qp.number());
-            run(&pair, &mut feeds, &[true; 3], (100.0 * per_us) as u64);
-            *marks.lock().unwrap() = Marks::All;
-            run(&pair, &mut feeds, &[true; 3], (100.0 * per_us) as u64);
-            *marks.lock().unwrap() = Marks::None;
-            finish(&pair, &mut feeds);
+            let qpn = feeds[0].qp.number();
+            let start = mark_by_turns(&pair, &mut feeds, 1, qpn);
             let frames = pair.world.lock().link_mut(0).take_frames();
             for (i, (rounds, fewest)) in [(200.0, 8), (100.0, 1), (100.0, 1)].into_iter().enumerate() {
                 let told = cnps(&frames, feeds[i].peer.number());
-                let gaps: Vec<f64> = told.windows(2).map(|w| (w[1] - w[0]) as f64 / per_us).collect();
-                let shortest = f64::from(INTERVAL) - 1.0 - 2.0 * 1200.0 / 8.0 / per_us;
-                assert!(gaps.iter().all(|gap| *gap >= shortest), "{config}: {gaps:?}");
-                let most = (rounds / f64::from(INTERVAL)) as usize + 2;
-                assert!((fewest..=most).contains(&told.len()), "{config}: {} CNPs of {i}", told.len());
+                one_in_an_interval(&told, INTERVAL, per_us, rounds, fewest, &format!("{config}, {i}"));
                 let from = if i == 0 { start } else { start + (100.0 * per_us) as u64 };
                 assert!(told.iter().all(|at| *at > from), "{config}");
             }

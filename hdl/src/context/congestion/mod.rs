@@ -188,9 +188,8 @@ pub fn congestion(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
     let resets = resets(m, cfg, &broadcast);
     // Requests are charged in their cycle, responses in one without.
     charges.accept(!sent.valid);
-    let charged = Charge { qp: sent.qp, bytes: sent.bytes };
-    let Charge { qp, bytes } = m.mux(sent.valid, &charged, &charges.payload);
-    let sent = Sent { valid: sent.valid | charges.valid, qp, bytes };
+    let response = Sent { valid: charges.valid, qp: charges.qp, bytes: charges.bytes };
+    let sent = m.mux(sent.valid, &sent, &response);
     let reaction = react(m, cfg, control, sent, heard.qps, resets);
     let counts = Counts {
         marked: marks,

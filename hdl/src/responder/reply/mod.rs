@@ -33,8 +33,8 @@
 //! ACKs (9.7.5.1.2 and 9.7.5.1.3): one that has something of its QP before it waits, and a newer one takes its place. A new
 //! READ or atomic does so too, for its response acknowledges all that was before (9.7.5.1.2).
 //!
-//! Congestion: READ responses of a QP that was told of it are cut at its rate (`context::congestion`). ACKs, NAKs and answers of atomics are small, and
-//! their peer waits for them: they are neither held back nor charged.
+//! Congestion: READ responses of a QP that was told of it are cut at its rate (`context::congestion`). ACKs, NAKs and answers of atomics are
+//! small, and their peer waits for them: they are neither held back nor charged.
 //!
 //! Room: `checker` bounds what is new: a QP has [`places_shared`] and one place of its own, see [`Served`]. Repetitions have
 //! places of their own, and are dropped where there is none, as the wire might have. So nobody waits for a place, and what
@@ -209,7 +209,8 @@ pub struct Replied {
     pub counts: Counts,
 }
 
-/// The reply engine. A read of host memory must see what was written before it was asked for. `gate`: who is held back; `paused`: the priorities that stand still.
+/// The reply engine. A read of host memory must see what was written before it was asked for. `gate`: who is held back; `paused`: the
+/// priorities that stand still.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn reply(
