@@ -19,7 +19,7 @@ use crate::host::doorbell::doorbell;
 use crate::host::event::{event, link_changes, WritePort};
 use crate::host::{CommandProgress, SrqStatus};
 use crate::memory::Done;
-use crate::stream::Beat;
+use crate::stream::{breath, Beat};
 use crate::transport::{transport, Control, ReadData};
 use crate::tx::pause::PRIORITIES;
 use crate::types::{Completion, DmaReadData, Drained};
@@ -136,15 +136,17 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     send_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.send_faults));
     engine_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.faults));
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
-    let completions = crate::stream::breath(&m.label("completions"), cfg.unhurried(), completions);
+    let completions = breath(&m.label("completions"), cfg.unhurried(), completions);
     let writer = cq(m, cfg, completions, cqs.clone(), bells.cq);
     writer_faults.connect(writer.faults);
     m.drive(&drained, m.delay("drained_now", &writer.drained));
     // What belongs to no CQ.
-    let mut reports = vec![link_changes(m, link_up), writer.reports];
+    let mut reports =
+        vec![link_changes(m, link_up), breath(&m.label("overruns"), cfg.unhurried(), writer.reports)];
     reports.extend(core.reports);
+    let notices = breath(&m.label("notices"), cfg.unhurried(), writer.notices);
     let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });
-    let events = event(m, cfg, writer.notices, reports, cqs, eqs, bells.eq, port.clone());
+    let events = event(m, cfg, notices, reports, cqs, eqs, bells.eq, port.clone());
     m.drive(&events_busy, events.busy);
     let mut writers = core.writes;
     writers.extend([writer.write, commands.write, events.write]);

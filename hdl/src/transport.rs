@@ -232,6 +232,7 @@ pub fn transport(
         paused,
     );
     let fetched = fetch(m, cfg, scheduled.grants, data.wqes);
+    let fetched = breath(&m.label("fetched"), cfg.unhurried(), fetched);
     let forgotten = m.wire_of("forgotten", &crate::requester::Released::of());
     let released = m.wire("released", crate::requester::BANKS);
     let listed = list(m, fetched, forgotten.clone(), released);
@@ -283,13 +284,14 @@ pub fn transport(
     let launched =
         launch(m, cfg, starting, committed.reports, committed.packets, outgoing.verdicts, scheduled.flush);
     let sources = Sources { read: outgoing.payload, inline: gathered.inline, verdicts: launched.inline };
-    let paid = take_turns(m, committed.turns, sources);
+    let turns = breath(&m.label("turns"), cfg.unhurried(), committed.turns);
+    let paid = take_turns(m, turns, sources);
     bars.connect(launched.barred);
     let mut takers = launched.started.into_iter();
     let mut taker = || takers.next().expect("the completer, commit and payload");
     let completer_start = taker();
     let whose = |start: &SqStart| QpInit { qp: start.qp, psn: start.psn };
-    unbars.connect(taker().map(whose));
+    unbars.connect(breath(&m.label("unbars"), cfg.unhurried(), taker().map(whose)));
     clears.connect(taker().map(whose));
 
     // Receive.
@@ -297,7 +299,10 @@ pub fn transport(
     let told = (mac_control.pause, mac_control.pfc);
     m.set(&paused, pause(m, cfg, control.flow.clone(), mac_control));
     let (frame, verdict) = rx::icrc::check(m, cfg, frame);
-    let received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
+    let parsed = breath(&m.label("parsed"), cfg.unhurried(), parsed);
+    let verdict = breath(&m.label("verdict"), cfg.unhurried(), verdict);
+    let mut received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
+    received.headers = breath(&m.label("headers"), cfg.unhurried(), received.headers);
     let dispatched = rx::dispatch::dispatch(m, received);
 
     // Responder. A frame comes only once its headers have been taken, and `check` takes them only with the frame: the

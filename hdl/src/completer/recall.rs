@@ -19,6 +19,7 @@
 
 use crate::config::RnicConfig;
 use crate::requester::{KeptUnit, Ring};
+use crate::stream::forward;
 use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 
@@ -131,6 +132,7 @@ pub fn recall(
     // A unit that comes, beat by beat.
     let beats = 64 / cfg.beat_bytes;
     let filling = state.is(State::Fill);
+    let data = if cfg.unhurried() { forward(&m.label("data"), data) } else { data };
     data.accept(lit(1, 1));
     m.discard(&data.last);
     m.assert(!data.valid | filling, "what comes has been asked for");

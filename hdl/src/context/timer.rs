@@ -25,7 +25,7 @@
 //! nothing is taken.
 
 use crate::config::RnicConfig;
-use crate::stream::fifo;
+use crate::stream::{breath, fifo};
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::syndrome::rnr_timer_us;
@@ -129,8 +129,8 @@ pub fn timer(
     m.when(tick, |m| m.set(&now, now + 1));
     let (departed, progress, pause) = (
         fifo(&m.label("departed"), 8, departed),
-        fifo(&m.label("progress"), 8, progress),
-        fifo(&m.label("pause"), 4, pause),
+        breath(&m.label("told"), cfg.unhurried(), fifo(&m.label("progress"), 8, progress)),
+        breath(&m.label("paused"), cfg.unhurried(), fifo(&m.label("pause"), 4, pause)),
     );
 
     // After reset every timer is stopped, one a cycle.

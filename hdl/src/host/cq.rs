@@ -136,7 +136,7 @@ pub fn cq(
         create.enable.then(create.index, doorbell.cq),
         &create.enable.then(lit(32, 0), doorbell.consumer),
     );
-    let created = Forget { valid: create.enable, row: create.index };
+    let created = m.delay("created", &Forget { valid: create.enable, row: create.index });
     let looks = gather(&m.label("arming"), cfg.cqs, arms, created);
 
     // Completions and looks take turns.

@@ -22,6 +22,7 @@ pub use translate::{translate, Lookup, Translated, Translation};
 pub use withdraw::{withdraw, TakenBack, Withdrawals, Withdrawn, WITHDRAWN_BITS};
 
 use crate::config::RnicConfig;
+use crate::stream::breath;
 use crate::types::{KeyEntry, TableWrite, LIFE_BITS};
 use ferrowire_rtl::{Interface, Scope, Sig, Stream};
 use ferrowire_spec::QpState;
@@ -63,6 +64,9 @@ pub fn memory(
     let life = m.reg("life", LIFE_BITS).reset(1);
     m.when(ends, |m| m.set(&life, life + 1));
     let lives = TableWrite { enable: ends, index: states.index, entry: life };
+    // A question that waits here is inside the way of who asked it.
+    let asked = |(i, question)| breath(&m.label(&format!("question_{i}")), cfg.unhurried(), question);
+    let questions = questions.into_iter().enumerate().map(asked).collect();
     let operated = operate(m, cfg, tables.domains, lives.clone(), tables.keys, entry.clone(), operations);
     let translated = translate(m, cfg, questions, operated.write, lives, tables.pages, operated.read);
     m.set_all(&entry, &translated.entry);

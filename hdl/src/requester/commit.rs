@@ -373,15 +373,19 @@ pub fn commit(
     let has_piece = pending.asks | pending.inline;
     let sends = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
     let is_done = (packet.index - oldest_index).bit(15);
-    let alive = sends & !is_done & !packet.start;
-    let stopped = bar.stops(packet.index);
+    // Where beats are narrow, what is compared here counts in the next cycle; a slice like `half` is empty between two packets.
+    let looked = |name: &str, s: Sig| if cfg.unhurried() { m.delay(name, &s) } else { s.named(name) };
+    let present =
+        if cfg.unhurried() { pending.valid & m.delay("was_present", &pending.valid) } else { pending.valid };
+    let alive = looked("alive", sends & !is_done & !packet.start);
+    let stopped = looked("stopped", bar.stops(packet.index));
     // A bind or an invalidation is asked for once.
     let executes = is_local(packet.wqe_opcode) & packet.status.eq(0) & !packet.start;
     let (operated_ok, operated_cause) =
         (m.reg("operated_ok", 1).no_reset(), m.reg("operated_cause", 8).no_reset());
     let (asked_for, ended) = (m.reg("asked_for", 1).reset(0), m.reg("ended", 1).reset(0));
     let may_execute = executes & alive & !stopped;
-    let executing = pending.valid & may_execute & !asked_for;
+    let executing = present & may_execute & !asked_for;
     let is_bind = packet.wqe_opcode.eq(SendOpcode::BindMw.code());
     let kinds = [OperationKind::Invalidate, OperationKind::Bind].map(|kind| lit(2, kind.code()));
     let operation = Operation {
@@ -403,7 +407,7 @@ pub fn commit(
         m.set(&operated_cause, operated.cause);
     });
     let settled = m.mux(asked_for, &ended, &!may_execute);
-    let known = pending.valid & settled & (!pending.asks | verdicts.valid);
+    let known = present & settled & (!pending.asks | verdicts.valid);
     let granted = m.mux(executes, &operated_ok, &(!pending.asks | verdicts.ok));
     let sound = packet.status.eq(0) & granted;
     // What was decided when its first piece left stays so.

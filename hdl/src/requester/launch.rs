@@ -35,7 +35,7 @@
 use crate::config::RnicConfig;
 use crate::requester::commit::{Bar, Barred, Report, Sent, PACKETS};
 use crate::requester::schedule::Flush;
-use crate::stream::{deep_fifo, fifo, fork, keyed_fifo, row_of, Keyed};
+use crate::stream::{deep_fifo, fifo, fork, keyed, row_of, Keyed};
 use crate::types::{SqStart, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
@@ -105,7 +105,7 @@ pub fn launch(
     reports.accept(entering.ready & report_first);
     flush.accept(entering.ready & !report_first);
     let Keyed { out: queue, enters, coming } =
-        keyed_fifo(&m.label("queue"), PENDING, &|entry: &Entry| entry.report.sent.qp, entering);
+        keyed(&m.label("queue"), cfg.unhurried(), PENDING, &|entry: &Entry| entry.report.sent.qp, entering);
 
     // A packet whose verdict waits has its report in the queue, or just before.
     m.assert(!verdicts.valid | verdicts.ready, "a verdict finds its place");

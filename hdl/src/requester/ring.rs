@@ -8,6 +8,13 @@ pub(crate) fn least(m: &Scope, a: Sig, b: Sig) -> Sig {
     m.mux(a.lt(b), &a, &b)
 }
 
+/// The smallest of three, compared side by side, and whether that is the first.
+pub(crate) fn least_of_three(m: &Scope, first: Sig, second: Sig, third: Sig) -> (Sig, Sig) {
+    let is_first = first.le(second) & first.le(third);
+    let others = m.mux(second.le(third), &second, &third);
+    (m.mux(is_first, &first, &others), is_first)
+}
+
 /// A doorbell tells of fewer WQEs than the one before. Half way round may be a whole queue, and if not, that is too many.
 pub(crate) fn steps_back(index: Sig, producer: Sig) -> Sig {
     let step = index - producer;

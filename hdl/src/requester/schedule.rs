@@ -48,7 +48,7 @@
 use crate::config::RnicConfig;
 use crate::context::congestion::Gate;
 use crate::context::resets;
-use crate::requester::ring::{least, overfills, steps_back, Ring};
+use crate::requester::ring::{least_of_three, overfills, steps_back, Ring};
 use crate::stream::{fifo, gather, prompt_fifo, row_of, Flagged, Forget};
 use crate::types::{
     DmaReadRequest, Oldest, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
@@ -200,6 +200,16 @@ impl Row {
     }
 }
 
+/// What a grant finds to do.
+#[derive(Clone, Bundle)]
+struct Work {
+    any: Sig,
+    /// How much of it it may do.
+    want: Sig,
+    /// That is all of it.
+    all: Sig,
+}
+
 /// What is kept of what the completer tells.
 #[derive(Clone, Bundle)]
 struct Heard {
@@ -339,7 +349,13 @@ pub fn schedule(
     let given = &broadcast.attributes;
     let queue = Ring { base: given.entry.sq_base, log2: given.entry.sq_log2, stride: given.entry.sq_stride };
     queues.write(given.enable, given.index, &queue);
+    // Worked out before they are wanted.
+    let bounds = queue.bounds();
+    let all_bounds = m.mem("bounds", cfg.qps, &bounds).style(Style::Block).build();
+    all_bounds.write(given.enable, given.index, &bounds);
     let queue = queues.read(m, starts, chosen, Collision::New);
+    m.discard(&queue);
+    let bounds = all_bounds.read(m, starts, chosen, Collision::New);
     // Datagrams have the priorities of their handles.
     let shape = Priority { value: bits(3), is_own: bits(1) };
     let priorities = m.mem("priorities", cfg.qps, &shape).style(Style::Block).build();
@@ -382,8 +398,6 @@ pub fn schedule(
     let drains = qp_state.eq(QpState::Sqd.code());
     let may_send = !row.held & !row.limited & !shut;
     let sends = (qp_state.eq(QpState::Rts.code()) | drains) & may_send;
-    // The state comes later than the row.
-    let pending = m.mux(drains, &(row.high - row.fetch), &(row.producer - row.fetch));
     let under_way = row.fetch - oldest_index;
     // What is done meanwhile is not fetched again: its place in the queue may hold another WQE.
     let behind = under_way.bit(15);
@@ -397,27 +411,31 @@ pub fn schedule(
     let batches: Vec<Sig> =
         (0..=MAX_STRIDE).map(|stride| lit(7, (cfg.fetch_batch >> stride).max(1))).collect();
     let most = m.mux(plenty, &m.select(queue.stride, &batches), &lit(7, 1));
-    let piece = queue.piece(m, row.fetch, most);
-    let bounded = least(m, piece.most.zext(16), pending);
-    let want = least(m, limit - under_way, bounded);
-    let count = m.delay("count", &want.trunc(7));
+    let piece = queue.piece_within(m, &bounds, row.fetch, most);
+    // The state comes later than the row: both that it may choose from are worked out beside it.
+    let work = |end: Sig| {
+        let pending = end - row.fetch;
+        let (want, all) = least_of_three(m, pending, limit - under_way, piece.most.zext(16));
+        Work { any: pending.any(), want: want.trunc(7), all }
+    };
+    let work = m.mux(drains, &work(row.high), &work(row.producer));
+    let count = m.delay("count", &work.want);
     let address = m.delay("address", &piece.address);
-    let has_work = sends & pending.ne(0);
+    let has_work = sends & work.any;
     let still = priority.is_own & paused.shr_by(priority.value).bit(0);
     let can = m.delay("can", &(has_work & allows & (plenty | alone) & !still));
     // It stays in line, though it gets nothing now.
     let waits = m.delay("waits", &(has_work & (behind | still | (allows & !plenty & !alone))));
     let catches_up = m.delay("catches_up", &(has_work & behind));
     let caught_up = m.delay("caught_up", &oldest_index);
-    let all = pending.le(limit - under_way) & pending.le(piece.most.zext(16));
-    let all = m.delay("all", &all);
+    let all = m.delay("all", &work.all);
     // What one is told that goes on after an error is not flushed, though its state still says so.
     let recovering = m.reg("recovering", 1).reset(0);
     let recovered = m.reg("recovered", qp_bits).no_reset();
     let flushes = m.delay("flushes", &(in_error & !(recovering & recovered.eq(qp))));
     // What was answered since it was told has kicked already, or will find that it waits.
     let limits = m.delay("limits", &(limited & m.mux(unheard, &told, &answered).eq(known)));
-    let overrun = overfills(index, oldest_index, queue.indices()) | steps_back(index, row.producer);
+    let overrun = overfills(index, oldest_index, bounds.queue) | steps_back(index, row.producer);
     let refused = m.delay("refused", &overrun);
     let dies = m.delay("dies", &qp_state.ne(QpState::Err.code()));
     m.when(at_row, |m| m.set(&state, State::Grant));

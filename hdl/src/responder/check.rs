@@ -15,6 +15,7 @@
 //!
 //! What takes a walk through SGEs and tables is decided by `admit`. Here the row is written as if it went well: where it does
 //! not, the QP is at its end, and `admit` lets nothing of it pass any more. So a packet holds this block for 3 cycles,
+//! 4 where beats are narrow,
 //! and the next one, of the same QP or of another, begins only then: there is nothing to forward.
 //!
 //! The cursor of the receive queue is in the row: the index of the WQE that the next SEND takes, or the one under way has. How
@@ -73,6 +74,8 @@ use ferrowire_spec::wire::syndrome::CREDIT_INVALID;
 enum State {
     Idle,
     Row,
+    /// Where there is time: what was compared in the row's cycle is put together.
+    Judge,
     Tell,
 }
 
@@ -360,20 +363,23 @@ pub fn check(
     // The row's cycle: all that needs no lookup.
     let packet = !(by_reset | by_init | by_error | by_repair | by_mend);
     let at_row = state.is(State::Row);
+    let looked = |name: &str, s: Sig| if cfg.unhurried() { m.delay(name, &s) } else { s.named(name) };
+    let at_judge = if cfg.unhurried() { state.is(State::Judge) } else { at_row };
     // Every QP that was created has a path MTU.
     let exists = exists & copy.mtu.any();
     let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe].map(|s| qp_state.eq(s.code()));
-    let takes_it = runs[0] | runs[1] | runs[2] | runs[3];
-    let right_service = service.eq(copy.service);
-    let right_key = same_partition(request.pkey, copy.pkey);
+    let takes_it = looked("takes_it", runs[0] | runs[1] | runs[2] | runs[3]);
+    let right_service = looked("right_service", service.eq(copy.service));
+    let right_key = looked("right_key", same_partition(request.pkey, copy.pkey));
     let from_peer = request.ipv6.eq(copy.peer_ipv6) & request.src_ip.eq(copy.peer_ip);
     // Anybody who knows the queue key may send datagrams (IBTA volume 1, 9.8.3.1).
     let right_source = m.mux(datagram, &request.va.slice(32, 32).eq(copy.qkey), &from_peer);
-    let right_place = datagram | request.gid.eq(copy.gid);
+    let right_source = looked("right_source", right_source);
+    let right_place = looked("right_place", datagram | request.gid.eq(copy.gid));
 
     let distance = (request.psn - row.psn).named("distance");
-    let expected = distance.eq(0);
-    let duplicate = distance.bit(23);
+    let expected = looked("expected", distance.eq(0));
+    let duplicate = looked("duplicate", distance.bit(23));
 
     let follows = row.inside & is_send.eq(row.send) & expected;
     let in_order = known & m.mux(starts, &(quiet | !row.inside), &follows);
@@ -382,29 +388,30 @@ pub fn check(
     let offered = (!is_write | right(Access::RemoteWrite))
         & (!is_read | right(Access::RemoteRead))
         & (!is_atomic | right(Access::RemoteAtomic));
+    let offered = looked("offered", offered);
     // READs and atomics have places: some of a QP, one of them for itself, the others shared by all.
     let replies = is_read | is_atomic;
     let pending = row.taken - done_with;
-    let has_place = !replies | pending.lt(copy.places);
-    let crowded = replies & !shared_room & pending.ne(0);
+    let has_place = looked("has_place", !replies | pending.lt(copy.places));
+    let crowded = looked("crowded", replies & !shared_room & pending.ne(0));
     // PSNs of the responses, less one.
     let further = (is_read & asks_any).then(whole_mtus(m, last_byte, copy.mtu), lit(24, 0)).named("further");
-    let ready = !takes | copy.has_srq | producer.ne(row.index);
+    let ready = looked("ready", !takes | copy.has_srq | producer.ne(row.index));
     // Receives behind the one that a message has, or takes now.
     let has_one = (row.inside & row.send) | (!duplicate & (is_send | takes));
     let unused_receives = producer - row.index - has_one.zext(16);
     let bytes = request.payload_bytes;
     let mtu = mtu_bytes(copy.mtu).named("mtu");
-    let whole = bytes.eq(mtu) & whole_words;
+    let whole = looked("whole", bytes.eq(mtu) & whole_words);
     let only = starts & ends;
-    let in_mtu = bytes.le(mtu) & (only | has_bytes);
+    let in_mtu = looked("in_mtu", bytes.le(mtu) & (only | has_bytes));
     let total = m.mux(starts, &request.dma_length, &row.remaining).named("total");
     // A datagram's GRH counts (IBTA volume 1, 11.4.2.1).
     let grh = datagram.then(lit(32, GRH_BYTES), lit(32, 0));
     let before = m.mux(starts, &grh, &row.received);
     let received = (before + bytes.zext(32)).named("received");
     let fits = m.mux(ends, &bytes.zext(32).eq(total), &total.gt(mtu.zext(32))) & total.le(MAX_MESSAGE);
-    let right_total = m.mux(is_send, &received.le(MAX_MESSAGE), &fits);
+    let right_total = looked("right_total", m.mux(is_send, &received.le(MAX_MESSAGE), &fits));
     let right_length = m.mux(ends, &in_mtu, &whole) & right_total;
     let right_length = m.select(
         cat(&[is_read, is_atomic]),
@@ -447,7 +454,7 @@ pub fn check(
         .otherwise_when(crowded, |m| m.set(&class, Class::Unheard.code()));
     let keep = |m: &Scope, name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
-        m.when(at_row, |m| m.set(&reg, value));
+        m.when(at_judge, |m| m.set(&reg, value));
         reg
     };
     let found = keep(m, "d_class", class);
@@ -476,7 +483,8 @@ pub fn check(
     let stride = keep(m, "d_stride", m.mux(by_shared, &seen.stride, &copy.stride));
     // Where a request is out of order, the receive of the SEND under way ends with the error.
     let in_order = keep(m, "d_in_order", in_order & offered);
-    m.when(at_row, |m| m.set(&state, State::Tell));
+    m.when(at_row, |m| m.set(&state, if cfg.unhurried() { State::Judge } else { State::Tell }));
+    m.when(state.is(State::Judge), |m| m.set(&state, State::Tell));
 
     let kind = |send: CqeOpcode, imm: CqeOpcode| {
         m.mux(has_imm, &lit(8, u32::from(imm.code())), &lit(8, u32::from(send.code())))

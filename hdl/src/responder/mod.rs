@@ -169,7 +169,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         settled,
     );
     m.drive(&take, &checked.take);
-    touches.connect(checked.touches);
+    touches.connect(breath(&m.label("touches"), cfg.unhurried(), checked.touches));
     let received = breath(&m.label("received"), cfg.unhurried(), receives.received);
     let orders = breath(&m.label("orders"), cfg.unhurried(), checked.orders);
     let walked = walk(m, cfg, orders, received);

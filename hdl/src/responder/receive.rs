@@ -248,6 +248,8 @@ enum State {
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum Look {
     Idle,
+    /// Where there is time: the tag of the slot is compared.
+    Read,
     /// Tag and WQE of the slot are known.
     Compare,
     /// The slot has another: has it been asked for?
@@ -451,6 +453,9 @@ pub fn receive(
     let same =
         found_tag.queue.eq(sought.queue) & found_tag.index.eq(sought.index) & found_tag.part.eq(sought.part);
     let hit = found_tag.valid & same & found_tag.life.eq(life);
+    // Where there is time, what was read is compared in a cycle of its own.
+    let hit = if cfg.unhurried() { m.delay("hit", &hit) } else { hit };
+    let compare = if cfg.unhurried() { Look::Read } else { Look::Compare };
     let void = m.reg("void", 1).reset(0);
     let compares = look.is(Look::Compare);
     // An offer stands, though the QP may begin another life meanwhile: who wants it has begun with it.
@@ -460,8 +465,9 @@ pub fn receive(
     let received = Stream::new(m, "received", answers, answer);
     m.when(begins, |m| {
         m.set(&void, 0);
-        m.set(&look, Look::Compare);
+        m.set(&look, compare);
     });
+    m.when(look.is(Look::Read), |m| m.set(&look, Look::Compare));
     m.set(&offered, received.valid & !received.fire());
     m.when(received.fire(), |m| m.set(&look, Look::Idle));
     // The first look that finds it missing asks whether it is on its way; the last one when nothing is.
@@ -474,7 +480,7 @@ pub fn receive(
     m.when(begins, |m| m.set(&first_look, 1));
     let misses = compares & !answers;
     m.when(misses, |m| m.set(&look, Look::Wait));
-    m.when(again, |m| m.set(&look, Look::Compare));
+    m.when(again, |m| m.set(&look, compare));
     m.when(misses & none_under_way & idle, |m| m.set(&look, Look::Ask));
     m.when(misses & first_look, |m| {
         m.set(&look, Look::Probe);

@@ -121,6 +121,22 @@ pub fn keyed_fifo<T: Bundle + Interface>(
     Keyed { out, enters: take, coming: keys.read_now(at.head.trunc(address)) }
 }
 
+/// [`keyed_fifo`]; with a [`half`] behind block RAM where there is time, which is slow to read.
+pub fn keyed<T: Bundle + Interface>(
+    m: &Scope,
+    time: bool,
+    depth: u32,
+    key: &dyn Fn(&T) -> Sig,
+    input: Stream<T>,
+) -> Keyed<T> {
+    if !time {
+        return keyed_fifo(m, depth, key, input);
+    }
+    let stored = deep_fifo(m, depth, input);
+    let (enters, coming) = (stored.fire(), key(&stored.payload));
+    Keyed { out: half(m, stored), enters, coming }
+}
+
 /// A FIFO in block RAM that a beat leaves one cycle after it came, where none is before it: for beats of few bits, for each has
 /// its way around the store.
 #[module]

@@ -174,7 +174,8 @@ struct Bench {
 
 impl Bench {
     fn new(seed: u64) -> Bench {
-        let cfg = RnicConfig { qps: QPS as u32, ..RnicConfig::named("generic-8b").unwrap() };
+        // A question a cycle.
+        let cfg = RnicConfig { qps: QPS as u32, beat_bytes: 64, ..RnicConfig::named("generic-8b").unwrap() };
         let netlist = build("bench", |m| {
             let tables = Tables {
                 keys: TableWrite {

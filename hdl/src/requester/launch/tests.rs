@@ -11,8 +11,8 @@ mod edges;
 
 const QPS: usize = 8;
 
-fn config() -> RnicConfig {
-    RnicConfig { qps: QPS as u32, outstanding: 16, ..RnicConfig::named("generic-8b").unwrap() }
+fn config(beat_bytes: u32) -> RnicConfig {
+    RnicConfig { qps: QPS as u32, outstanding: 16, beat_bytes, ..RnicConfig::named("generic-8b").unwrap() }
 }
 
 // Sources.
@@ -46,8 +46,13 @@ struct Bench {
 }
 
 impl Bench {
+    /// A report a cycle.
     fn new(seed: u64) -> Bench {
-        let cfg = config();
+        Bench::of(64, seed)
+    }
+
+    fn of(beat_bytes: u32, seed: u64) -> Bench {
+        let cfg = config(beat_bytes);
         let netlist = build("bench", |m| {
             let out = launch(
                 m,
@@ -284,8 +289,8 @@ impl Model {
 
 #[test]
 fn a_packet_is_reported_when_its_payload_is_good_and_a_failed_read_ends_its_qp() {
-    for seed in 1..=6 {
-        let (mut bench, mut model) = (Bench::new(seed), Model::default());
+    for (seed, beat_bytes) in (1..=8).zip([64, 8].into_iter().cycle()) {
+        let (mut bench, mut model) = (Bench::of(beat_bytes, seed), Model::default());
         for _ in 0..30 {
             bench.stall = [0.0, 0.2, 0.6][bench.random.rng.random_range(0..3)];
             for _ in 0..12 {

@@ -163,6 +163,8 @@ enum State {
     Sweep,
     Idle,
     Scan,
+    /// Where there is time: what the scan has found is looked at.
+    Look,
     Take,
     Compute,
     Write,
@@ -258,19 +260,32 @@ pub(super) fn atomic(
             bank.write(counts & number.trunc(2).eq(lane), slot, &past);
             let before = bank.read_now(group.trunc(3));
             let place = cat(&[lit(2, lane), group]) - places.written;
-            before.valid & place.lt(under_way) & before.address.eq(places.address)
+            let hit = before.valid & place.lt(under_way) & before.address.eq(places.address);
+            if cfg.unhurried() {
+                m.delay(&format!("hit{lane}"), &hit)
+            } else {
+                hit
+            }
         })
         .collect();
     let at_scan = state.is(State::Scan);
     let hit = cat(&hits).any();
     let from = m.reg("from", 5).no_reset();
-    m.when(at_scan, |m| {
-        m.set(&group, group - 1);
-        m.set(&from, cat(&[youngest(&hits), group.trunc(3)]));
+    let (at_look, scanned) = match cfg.unhurried() {
+        true => (state.is(State::Look), m.delay("scanned", &group)),
+        false => (at_scan, group),
+    };
+    m.when(at_scan, |m| m.set(&group, group - 1));
+    if cfg.unhurried() {
+        m.when(at_scan, |m| m.set(&state, State::Look));
+    }
+    m.when(at_look, |m| {
+        m.set(&from, cat(&[youngest(&hits), scanned.trunc(3)]));
         m.when(hit, |m| m.set(&state, State::Take))
-            .otherwise_when(group.eq(places.written.slice(2, NUMBER_BITS - 2)), |m| {
+            .otherwise_when(scanned.eq(places.written.slice(2, NUMBER_BITS - 2)), |m| {
                 m.set(&state, State::Compute)
-            });
+            })
+            .otherwise(|m| m.set(&state, State::Scan));
     });
     m.when(state.is(State::Take), |m| {
         m.set(&value, results.read_now(from));

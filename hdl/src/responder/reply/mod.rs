@@ -58,7 +58,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
 use crate::host::dma::{write_entry, EntryWrite};
 use crate::memory::{Lookup, Passage, Translation};
-use crate::stream::{arbiter, deep_fifo, slice};
+use crate::stream::{arbiter, breath, deep_fifo, slice};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
@@ -234,7 +234,8 @@ pub fn reply(
     let ordered = order::order(m, cfg, replies, finished, freed.clone());
     let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone(), gate, paused);
     m.drive(&freed, cut.freed);
-    let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
+    let candidates = breath(&m.label("candidates"), cfg.unhurried(), cut.candidates);
+    let issued = issue::issue(m, cfg, candidates, answer, taken, written);
     let (looked_up, ends) = (issued.looked_up.clone(), issued.ends.fire());
     let reading = Passage { enters: issued.reading, leaves: ends };
     let computing = Passage { enters: issued.granted, leaves: issued.places.fire() };
@@ -242,7 +243,7 @@ pub fn reply(
     m.drive(&taken, collected.taken);
     let (result, results) = m.later("result", &atomic::Outcome::of());
     let departed = depart::depart(m, cfg, issued.departures, collected.begun, collected.verdicts, result);
-    tokens.connect(departed.passes);
+    tokens.connect(breath(&m.label("passes"), cfg.unhurried(), departed.passes));
     finishes.connect(departed.finished);
     m.drive(&failed, departed.failed);
     let computed = atomic::atomic(m, cfg, cut.operands, issued.places, collected.words, departed.jobs);

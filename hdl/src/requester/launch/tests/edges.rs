@@ -59,8 +59,8 @@ fn a_flush_that_waits_goes_before_a_start_and_behind_the_reports() {
 
 #[test]
 fn a_start_is_done_when_the_last_of_its_takers_has_it() {
-    for slow in 0..3 {
-        let mut bench = Bench::new(12);
+    for (slow, beat_bytes) in (0..3).zip([8, 64, 8]) {
+        let mut bench = Bench::of(beat_bytes, 12);
         bench.sinks[STARTED + slow].stall = Some(1.0);
         bench.start(4, 0xabcdef);
         bench.packets(4, 0..1);
@@ -324,8 +324,8 @@ fn late_covers_what_waits_for_a_completer_that_takes_a_report_every_few_cycles()
 
 #[test]
 fn a_report_that_is_told_late_is_told_while_late_is_high() {
-    for seed in 16..20 {
-        let mut bench = Bench::new(seed);
+    for (seed, beat_bytes) in (16..20).zip([64, 8].into_iter().cycle()) {
+        let mut bench = Bench::of(beat_bytes, seed);
         let mut last = 0;
         for _ in 0..200 {
             // Bursts, of a completer that is away for some time or takes one report in two cycles.
