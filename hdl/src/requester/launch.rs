@@ -27,8 +27,8 @@
 //! Room at the completer: `commit` spends a credit for the last packet of a message that is sent for the first time. It
 //! comes back from here where the packet fails or is forgotten.
 //!
-//! One report a cycle, 2 cycles behind `commit` or the payload's last beat, whichever is later; packets with payload
-//! pass in the cycle in which they come. Where the completer does not take reports at once, for it is busy, packets may
+//! One report a cycle, 2 cycles behind `commit` or the payload's last beat, whichever is later; where beats are narrow one in two cycles, and a
+//! cycle later. Packets with payload pass in the cycle in which they come. Where the completer does not take reports at once, for it is busy, packets may
 //! be on the wire that it does not know: until it does, `late` tells it to leave answers alone. Reset: the queue is empty
 //! and no QP is barred.
 

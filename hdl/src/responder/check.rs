@@ -14,9 +14,8 @@
 //! with immediate (RNR NAK); length (NAK 0x61); then, further on, the room in the receive, key, domain, access, bounds.
 //!
 //! What takes a walk through SGEs and tables is decided by `admit`. Here the row is written as if it went well: where it does
-//! not, the QP is at its end, and `admit` lets nothing of it pass any more. So a packet holds this block for 3 cycles,
-//! 4 where beats are narrow,
-//! and the next one, of the same QP or of another, begins only then: there is nothing to forward.
+//! not, the QP is at its end, and `admit` lets nothing of it pass any more. So a packet holds this block for 3 cycles, 4 where
+//! beats are narrow, and the next one, of the same QP or of another, begins only then: there is nothing to forward.
 //!
 //! The cursor of the receive queue is in the row: the index of the WQE that the next SEND takes, or the one under way has. How
 //! many there are is known from `posted`, a read copy of what `receive` owns. Of a QP with a shared receive queue the row has only

@@ -23,8 +23,8 @@
 //! [`DISTANCES`] farther, so that messages do not wait at all. How many are in use is counted: those that needed something in
 //! the last [`EPOCH`] needs. A doorbell brings the first few WQEs of a queue.
 //!
-//! A WQE that is wanted is there 2 cycles later if its slot has it, and one can be wanted every 2 cycles. If not, it is waited
-//! for where it has been asked for, and asked for where it has not. Where another takes its slot before it has been seen, that shows when no read
+//! A WQE that is wanted is there 2 cycles later if its slot has it, and one can be wanted every 2 cycles; 3 where beats are narrow. If not, it is
+//! waited for where it has been asked for, and asked for where it has not. Where another takes its slot before it has been seen, that shows when no read
 //! is under way any more, or after [`PATIENCE`] cycles, in which nothing else is read from then on; so nobody waits for ever. What the
 //! QP has not posted, or no longer, comes as void.
 //!
