@@ -127,7 +127,7 @@ pub struct QpAttributes {
     pub sport: Option<u16>,
     /// State that the caller believes it is in; the card refuses when it is another.
     pub cur_state: Option<QpState>,
-    /// Going to SQD: send an event when drained.
+    /// Going to SQD: send the event `SQ_DRAINED` to the asynchronous event queue when what is in progress has ended.
     pub sqd_event: Option<bool>,
 }
 
@@ -534,11 +534,11 @@ impl Drop for Inner {
 pub struct QpStatus {
     /// State.
     pub state: Coded<QpState>,
-    /// In SQD: sends in progress have not finished yet.
+    /// In SQD: sends in progress have not finished yet. Once this is false, their completions can be polled.
     pub sq_draining: bool,
-    /// PSN of the next packet to send.
+    /// PSN of the next packet to send for the first time; 0 before RTS.
     pub sq_psn: Psn,
-    /// PSN expected of the peer.
+    /// PSN expected of the peer; 0 before RTR.
     pub rq_psn: Psn,
 }
 

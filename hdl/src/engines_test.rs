@@ -38,7 +38,7 @@ fn schedule_elaborates() {
             m.input("started", 1),
             m.stream_in("doorbell", &SqDoorbell::of(cfg)),
             m.stream_in("resume", &Resume::of(cfg)),
-            m.stream_in("kick", &bits(cfg.qp_bits())),
+            m.stream_in("kick", &Kick::of(cfg)),
             m.stream_in("eased", &bits(cfg.qp_bits())),
             m.input_of("oldest", &Oldest::write_of(cfg)),
             m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
@@ -144,7 +144,7 @@ fn completer_elaborates() {
             sent: m.stream_in("sent", &crate::requester::Sent::of(cfg)),
             departed: m.stream_in("departed", &crate::context::timer::Departed::of(cfg)),
             answers: m.stream_in("answers", &Headers::of()),
-            flush: m.stream_in("flush", &SqDoorbell::of(cfg)),
+            flush: m.stream_in("flush", &crate::requester::Flush::of(cfg)),
             outcomes: m.stream_in("outcome", &crate::responder::Outcome::of()),
             kept: m.input_of("kept", &crate::requester::KeptUnit::of(cfg)),
             data: m.stream_in("recalled", &DmaReadData::of(cfg)),
@@ -152,6 +152,7 @@ fn completer_elaborates() {
             tick: m.input("tick", 1),
             withdrawals: m.input_of("withdrawals", &crate::memory::Withdrawals::write_of(cfg)),
             over: m.stream_in("over", &bits(cfg.qp_bits())),
+            query: m.input("query", cfg.qp_bits()),
         };
         let t = crate::completer::completer(m, cfg, broadcast(m, cfg), input);
         m.stream_out("completions", t.completions);
@@ -172,6 +173,7 @@ fn completer_elaborates() {
         m.output("recovered", &t.recovered);
         m.output("credit", &t.credit);
         m.output("marked", &t.marked);
+        m.output("next_psn", &t.next_psn);
         m.output("counts", &t.counts);
     });
 }
@@ -195,6 +197,7 @@ fn responder_elaborates() {
             reply_data: m.stream_in("reply_data", &DmaReadData::of(cfg)),
             gate: m.input_of("gate", &Gate::write_of(cfg)),
             paused: m.input("paused", 8),
+            query: m.input("query", cfg.qp_bits()),
         };
         let r = crate::responder::responder(m, cfg, broadcast(m, cfg), input);
         m.stream_out("lookup", r.lookup);
@@ -218,6 +221,7 @@ fn responder_elaborates() {
         m.output("status", &r.status);
         m.output("busy", &r.busy);
         m.output("marked", &r.marked);
+        m.output("expected_psn", &r.expected_psn);
         m.stream_out("charges", r.charges);
         m.output("counts", &r.counts);
         m.output("reply_counts", &r.reply_counts);

@@ -10,7 +10,7 @@
 //! | `interrupt` | out | a pulse for an armed event queue: its number and MSI-X vector; what it is about has left `dma_write` |
 
 use crate::config::RnicConfig;
-use crate::context::qp::{qp, QpRecord};
+use crate::context::qp::{qp, QpFound};
 use crate::host::command::command;
 use crate::host::cq::cq;
 use crate::host::csr::{csr, CsrRequest, DropEvent, Events, Link};
@@ -22,7 +22,7 @@ use crate::memory::Done;
 use crate::stream::{breath, Beat};
 use crate::transport::{transport, Control, ReadData};
 use crate::tx::pause::PRIORITIES;
-use crate::types::{Completion, DmaReadData, Drained};
+use crate::types::{Completion, DmaReadData, Drained, Mark, QpFault, QpPsns};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig};
 use ferrowire_spec::csr::drops::DropReason;
 use ferrowire_spec::csr::hw_counters::HwCounter;
@@ -58,9 +58,9 @@ fn card(m: &Scope, cfg: &RnicConfig) {
 
     // Host: registers, commands, QP context, doorbells.
     let progress = m.wire_of("progress", &CommandProgress::of());
-    let (reply, replies) = m.later("reply", &QpRecord::of(cfg));
+    let (reply, replies) = m.later("reply", &QpFound::of(cfg));
     let (fault_s, send_faults) = m.later("send_fault", &bits(cfg.qp_bits()));
-    let (fault_e, engine_faults) = m.later("engine_fault", &bits(cfg.qp_bits()));
+    let (fault_e, engine_faults) = m.later("engine_fault", &QpFault::of(cfg));
     let (fault_q, writer_faults) = m.later("writer_fault", &bits(cfg.qp_bits()));
     let pulses = m.wire_of("pulses", &vec![bits(1); PULSES.len()]);
     let drops = m.wire_of("drops", &vec![DropEvent::of(); DROPS]);
@@ -72,6 +72,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     m.discard(&registers.port.ipv4);
     let events_busy = m.wire("events_busy", 1);
     let removed = m.wire_of("removed", &Done::of());
+    let psns = m.wire_of("psns", &QpPsns::of());
     let (status, srqs_busy) = (m.wire_of("srq_status", &SrqStatus::of()), m.wire("srqs_busy", 1));
     let commands = command(
         m,
@@ -83,12 +84,14 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         events_busy,
         status.clone(),
         srqs_busy,
+        psns.clone(),
     );
     m.drive(&progress, &commands.progress);
     command_reads.connect(commands.read);
     let drained = m.wire_of("drained", &Drained::of(cfg));
-    let faults = vec![fault_e, fault_q];
-    let context = qp(m, cfg, commands.query, commands.update, fault_s, faults, drained.clone());
+    let faults = vec![fault_e, fault_q.map(QpFault::silent)];
+    let (mark, marks) = m.later("mark", &Mark::of(cfg));
+    let context = qp(m, cfg, commands.query, commands.update, fault_s, faults, drained.clone(), mark);
     replies.connect(context.reply);
     let (cqs, eqs) = (commands.cqs, commands.eqs);
     let srqs = commands.srqs;
@@ -121,11 +124,13 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         congestion: registers.congestion,
         port: registers.port.addresses,
         flow: registers.flow,
+        query: commands.asked_qp,
     };
     let core = transport(m, cfg, rx, data, control);
     m.set_all(&removed, &core.removed);
     m.drive(&paused, core.paused);
     m.drive(&status, &core.status);
+    m.drive(&psns, &core.psns);
     m.drive(&srqs_busy, core.busy);
     let mut reads = core.reads.into_iter();
     wqe_reads.connect(reads.next().expect("reads of WQEs"));
@@ -134,15 +139,16 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     reply_reads.connect(reads.next().expect("reads for responses"));
     recall_reads.connect(reads.next().expect("reads of WQEs that are answered"));
     send_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.send_faults));
-    engine_faults.connect(crate::stream::arbiter(m, &|_: &Sig| lit(1, 1), core.faults));
+    engine_faults.connect(crate::stream::arbiter(m, &|_: &QpFault| lit(1, 1), core.faults));
     let completions = crate::stream::arbiter(m, &|_: &Completion| lit(1, 1), core.completions);
     let completions = breath(&m.label("completions"), cfg.unhurried(), completions);
     let writer = cq(m, cfg, completions, cqs.clone(), bells.cq);
     writer_faults.connect(writer.faults);
+    marks.connect(writer.marks);
     m.drive(&drained, m.delay("drained_now", &writer.drained));
     // What belongs to no CQ.
-    let mut reports =
-        vec![link_changes(m, link_up), breath(&m.label("overruns"), cfg.unhurried(), writer.reports)];
+    let of_cqs = breath(&m.label("overruns"), cfg.unhurried(), writer.reports);
+    let mut reports = vec![link_changes(m, link_up), of_cqs, context.reports];
     reports.extend(core.reports);
     let notices = breath(&m.label("notices"), cfg.unhurried(), writer.notices);
     let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });

@@ -42,8 +42,8 @@ use crate::tx::build::build;
 use crate::tx::icrc::append;
 use crate::tx::pause::{pause, FlowControl, PRIORITIES};
 use crate::types::{
-    reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Oldest,
-    QpBroadcast, QpInit, SqDoorbell, SqStart, TableWrite,
+    reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Kick, Oldest,
+    QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite,
 };
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::cqe::LocalCause;
@@ -75,7 +75,7 @@ pub struct Control {
     /// Doorbells of receive queues.
     pub receive: Stream<RqDoorbell>,
     /// QPs whose send queue must be looked at.
-    pub kick: Stream<Sig>,
+    pub kick: Stream<Kick>,
     /// The unit of the timers has passed.
     pub tick: Sig,
     /// The parameters of congestion control.
@@ -84,6 +84,8 @@ pub struct Control {
     pub port: Addresses,
     /// Flow control of the link.
     pub flow: FlowControl,
+    /// The QP that is asked for.
+    pub query: Sig,
 }
 
 /// Pulses for the counters.
@@ -141,8 +143,8 @@ pub struct Transport {
     pub completions: Vec<Stream<Completion>>,
     /// QPs whose send queue has failed.
     pub send_faults: Vec<Stream<Sig>>,
-    /// QPs that go to the error state.
-    pub faults: Vec<Stream<Sig>>,
+    /// QPs that go to the error state, or of which something is to be told.
+    pub faults: Vec<Stream<QpFault>>,
     /// Ends of removals.
     pub removed: Done,
     /// Shared receive queues that run low, and queues that are overrun.
@@ -153,6 +155,8 @@ pub struct Transport {
     pub busy: Sig,
     /// Priorities that stand still.
     pub paused: Sig,
+    /// Of the QP that is asked for.
+    pub psns: QpPsns,
     /// For the counters.
     pub events: Events,
 }
@@ -211,8 +215,10 @@ pub fn transport(
     // Requester.
     let starting = control.requester.payload.clone();
     let recovers = starting.recovers;
+    let [completer_kick, read_kick, wake] =
+        [completer_kick, read_kick, wake].map(|kick| kick.map(Kick::plain));
     let kicks_in = vec![control.kick, completer_kick, read_kick, wake];
-    let kick = arbiter(m, &|_: &Sig| lit(1, 1), kicks_in);
+    let kick = arbiter(m, &|_: &Kick| lit(1, 1), kicks_in);
     let kick = crate::stream::fifo(&m.label("kick"), 4, kick);
     let scheduled = schedule(
         m,
@@ -323,21 +329,23 @@ pub fn transport(
         reply_data: data.replies,
         gate: gate.clone(),
         paused,
+        query: control.query,
     };
     let responded = responder(m, cfg, broadcast.clone(), input);
 
-    // A queue that is overrun: its queue pair ends, and the host is told. Of a shared one the highest bit is set.
+    // A queue that is overrun: its queue pair ends, of which the host is told. Of a shared one, the highest bit is set, and it is told here.
     let of_sends = scheduled.overruns.map(|qp| qp.zext(cfg.rq_bits()));
     let overruns = arbiter(&m.label("overruns"), &|_: &Sig| lit(1, 1), vec![of_sends, responded.overruns]);
     let mut overruns = fork(m, 2, overruns).into_iter();
     let mut overrun = || overruns.next().expect("a fault and a report");
     let (fault, report) = (overrun(), overrun());
     let is_shared = fault.msb();
-    let overrun_fault = fault.discard_if(m, is_shared).map(|queue| queue.trunc(cfg.qp_bits()));
-    let kinds = [EventKind::QpFatal, EventKind::SrqFatal].map(|kind| lit(8, kind.code()));
-    let overrun_report = report.map(|queue| Report {
-        kind: m.select(queue.msb(), &kinds),
-        object: queue.trunc(cfg.rq_bits() - 1).zext(24),
+    let of_qp = |queue: &Sig| QpFault::told(EventKind::QpFatal, &queue.trunc(cfg.qp_bits()));
+    let overrun_fault = fault.discard_if(m, is_shared).map(of_qp);
+    let is_own = !report.msb();
+    let overrun_report = report.discard_if(m, is_own).map(|queue| Report {
+        kind: lit(8, EventKind::SrqFatal.code()),
+        object: queue.trunc(cfg.srq_bits()).zext(24),
         cause: lit(8, LocalCause::Overrun.code()),
     });
     let ways = vec![reads_payload, responded.accesses, responded.reply_accesses];
@@ -369,6 +377,7 @@ pub fn transport(
         tick: control.tick,
         withdrawals,
         over: withdrawn.looks,
+        query: control.query,
     };
     let tracked = completer(m, cfg, broadcast.clone(), input);
     // What goes on after an error has been flushed before.
@@ -437,6 +446,7 @@ pub fn transport(
         status: responded.status,
         busy: responded.busy,
         paused,
+        psns: QpPsns { sq: tracked.next_psn, rq: responded.expected_psn },
         events,
     }
 }
@@ -460,7 +470,6 @@ mod tests {
                     replies: brings("reply"),
                     recalled: brings("recalled"),
                 };
-                let index = bits(cfg.qp_bits());
                 let key_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.keys)));
                 let page_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.page_entries)));
                 let control = Control {
@@ -488,11 +497,12 @@ mod tests {
                     doorbell: m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
                     shared: m.input_of("shared", &SrqControl::of(&cfg)),
                     receive: m.stream_in("receive_doorbell", &RqDoorbell::of(&cfg)),
-                    kick: m.stream_in("kick", &index),
+                    kick: m.stream_in("kick", &Kick::of(&cfg)),
                     tick: m.input("tick", 1),
                     congestion: m.input_of("congestion", &CongestionControl::of()),
                     port: m.input_of("port", &Addresses::of()),
                     flow: m.input_of("flow", &FlowControl::of()),
+                    query: m.input("query", cfg.qp_bits()),
                 };
                 let out = transport(m, &cfg, wire, data, control);
                 m.stream_out("tx", out.wire);
@@ -505,7 +515,8 @@ mod tests {
                 for (i, completion) in out.completions.into_iter().enumerate() {
                     m.stream_out(&format!("completion{i}"), completion);
                 }
-                for (i, fault) in out.send_faults.into_iter().chain(out.faults).enumerate() {
+                let send_faults = out.send_faults.into_iter().map(|fault| fault.map(QpFault::silent));
+                for (i, fault) in send_faults.chain(out.faults).enumerate() {
                     m.stream_out(&format!("fault{i}"), fault);
                 }
                 m.output("events", &out.events);
@@ -516,6 +527,7 @@ mod tests {
                 m.output("removed", &out.removed);
                 m.output("busy", &out.busy);
                 m.output("paused", &out.paused);
+                m.output("psns", &out.psns);
             })
             .unwrap_or_else(|e| panic!("{name}:\n{e}"));
             let lines: usize = net.verilog().lines().count();

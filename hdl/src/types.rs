@@ -3,7 +3,8 @@
 
 use crate::config::RnicConfig;
 use crate::rx::address::gid_bits;
-use ferrowire_rtl::{bits, clog2, Bundle, Sig};
+use ferrowire_rtl::{bits, clog2, lit, Bundle, Sig};
+use ferrowire_spec::queue::EventKind;
 
 /// What the parser knows of a frame. Numbers are in host order: bit 0 is the least significant.
 #[derive(Clone, Bundle)]
@@ -434,6 +435,95 @@ impl SqStart {
     }
 }
 
+/// Bits of the number of a QP's stay in SQD: what is told of an earlier one is known by it, for that is on its way for less than as many
+/// commands take.
+pub const STAY_BITS: u32 = 8;
+
+/// A QP whose send queue must be looked at.
+#[derive(Clone, Bundle)]
+pub struct Kick {
+    /// Which QP.
+    pub qp: Sig,
+    /// It has gone to SQD: the completer is to tell when what was begun is done.
+    pub drains: Sig,
+    /// Then: which of its stays there this is.
+    pub stay: Sig,
+}
+
+impl Kick {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Kick { qp: bits(cfg.qp_bits()), drains: bits(1), stay: bits(STAY_BITS) }
+    }
+
+    /// One that says no more than whose it is.
+    pub fn plain(qp: &Sig) -> Self {
+        Kick { qp: *qp, drains: lit(1, 0), stay: lit(STAY_BITS, 0) }
+    }
+}
+
+/// A QP in SQD: what was in progress has ended, and the completions of that have left.
+#[derive(Clone, Bundle)]
+pub struct Mark {
+    /// Which QP.
+    pub qp: Sig,
+    /// Which of its stays this is about.
+    pub stay: Sig,
+}
+
+impl Mark {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Mark { qp: bits(cfg.qp_bits()), stay: bits(STAY_BITS) }
+    }
+}
+
+/// What a query tells of a QP's place in its sequences.
+#[derive(Clone, Bundle)]
+pub struct QpPsns {
+    /// PSN of the next packet to send for the first time; of a requester that has started.
+    pub sq: Sig,
+    /// PSN expected of the peer; of a responder that has started.
+    pub rq: Sig,
+}
+
+impl QpPsns {
+    /// The shape.
+    pub fn of() -> Self {
+        QpPsns { sq: bits(24), rq: bits(24) }
+    }
+}
+
+/// A QP that cannot go on, or of which something is to be told.
+#[derive(Clone, Bundle)]
+pub struct QpFault {
+    /// Which QP.
+    pub qp: Sig,
+    /// What the host is told, an `EventKind` of up to [`FAULT_BITS`] bits; 0: nothing, for a completion or another event says it. With
+    /// `CommEstablished`, the QP goes on.
+    pub event: Sig,
+}
+
+/// Bits of the kinds of events that are told of a QP.
+pub const FAULT_BITS: u32 = 3;
+
+impl QpFault {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        QpFault { qp: bits(cfg.qp_bits()), event: bits(FAULT_BITS) }
+    }
+
+    /// Nothing is told.
+    pub fn silent(qp: &Sig) -> Self {
+        QpFault { qp: *qp, event: lit(FAULT_BITS, 0) }
+    }
+
+    /// This is told.
+    pub fn told(kind: EventKind, qp: &Sig) -> Self {
+        QpFault { qp: *qp, event: lit(FAULT_BITS, u32::from(kind.code())) }
+    }
+}
+
 /// A send queue's doorbell, already checked for page and range.
 #[derive(Clone, Bundle)]
 pub struct SqDoorbell {
@@ -589,7 +679,8 @@ pub struct Completion {
     /// A datagram has come, behind a GRH: `byte_len` has the source QP's low 16 bits in its upper half, `syndrome` the others.
     pub datagram: Sig,
     /// Not a completion: everything before it is to be written before the end of the QP's life is told; with `solicited`, before it
-    /// is told that the QP, in error, has none left of a shared receive queue.
+    /// is told that the QP, in error, has none left of a shared receive queue; of a send queue, that what was in progress in SQD is
+    /// done (`wqe_index` is the number of that stay).
     pub marker: Sig,
 }
 

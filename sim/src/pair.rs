@@ -8,7 +8,7 @@ use anyhow::{bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
     HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr,
-    QueuePair, Reset, RtrAttributes, RtsAttributes, SharedReceiveQueue, TrafficCounter,
+    QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SharedReceiveQueue, TrafficCounter,
 };
 
 use crate::bus::{SharedWorld, World};
@@ -345,22 +345,39 @@ impl Pair {
         b: Qp<Reset>,
         connection: &Connection,
     ) -> Result<(QueuePair, QueuePair)> {
+        let (a, b, last) = self.half_up(a, b, connection)?;
+        let b = b.rts(last).map_err(|step| failed(step.error))?;
+        Ok((a, b))
+    }
+
+    /// The same, but for the last step of that of card 1, which answers and does not ask; and what it takes for that step.
+    ///
+    /// # Errors
+    /// A card refuses.
+    pub fn half_up(
+        &self,
+        a: Qp<Reset>,
+        b: Qp<Reset>,
+        connection: &Connection,
+    ) -> Result<(QueuePair, Qp<Rtr>, RtsAttributes)> {
         let (psn_a, psn_b) = match connection.psns {
             Some(psns) => psns,
             None => (self.a.context.random_psn()?.get(), self.b.context.random_psn()?.get()),
         };
         let (qpn_a, qpn_b) = (a.number(), b.number());
-        let up = |qp: Qp<Reset>, (init, rtr, rts): Attributes| -> Result<QueuePair> {
-            let failed =
-                |error: ferrowire::Error| anyhow::Error::new(error).context("connecting queue pairs");
+        let up = |qp: Qp<Reset>, (init, rtr, rts): Attributes| -> Result<(Qp<Rtr>, RtsAttributes)> {
             let qp = qp.init(init).map_err(|step| failed(step.error))?;
-            let qp = qp.rtr(rtr).map_err(|step| failed(step.error))?;
-            qp.rts(rts).map_err(|step| failed(step.error))
+            Ok((qp.rtr(rtr).map_err(|step| failed(step.error))?, rts))
         };
-        let a = up(a, self.a.attributes(&self.b, connection, psn_a, qpn_b, psn_b))?;
-        let b = up(b, self.b.attributes(&self.a, connection, psn_b, qpn_a, psn_a))?;
-        Ok((a, b))
+        let (a, last) = up(a, self.a.attributes(&self.b, connection, psn_a, qpn_b, psn_b))?;
+        let a = a.rts(last).map_err(|step| failed(step.error))?;
+        let (b, last) = up(b, self.b.attributes(&self.a, connection, psn_b, qpn_a, psn_a))?;
+        Ok((a, b, last))
     }
+}
+
+fn failed(error: ferrowire::Error) -> anyhow::Error {
+    anyhow::Error::new(error).context("connecting queue pairs")
 }
 
 /// The bytes of a memory.

@@ -64,6 +64,8 @@ pub struct Completer {
     pub credit: Sig,
     /// Answers that met congestion.
     pub marked: Marked,
+    /// Of the QP that is asked for: the PSN behind the newest packet that was sent.
+    pub next_psn: Sig,
     /// Counted events.
     pub counts: Counts,
 }
@@ -95,16 +97,31 @@ pub struct Input {
     pub withdrawals: TableWrite<Withdrawals>,
     /// QPs of which all is over.
     pub over: Stream<Sig>,
+    /// The QP that is asked for.
+    pub query: Sig,
 }
 
 /// Its parts, joined.
 pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Input) -> Completer {
-    let Input { init, sent, departed, answers, outcomes, kept, data, flush, late, tick, withdrawals, over } =
-        input;
+    let Input {
+        init,
+        sent,
+        departed,
+        answers,
+        outcomes,
+        kept,
+        data,
+        flush,
+        late,
+        tick,
+        withdrawals,
+        over,
+        query,
+    } = input;
     let freed = m.wire_of("freed", &Freed::of(cfg));
     let (progress, progresses) = m.later("progress", &Progress::of(cfg));
     let (pause, pauses) = m.later("pause", &Pause::of(cfg));
-    let recorded = record(m, cfg, broadcast.clone(), init, sent, flush, freed.clone(), over);
+    let recorded = record(m, cfg, broadcast.clone(), init, sent, flush, freed.clone(), over, query);
     let given = &broadcast.attributes;
     let timeouts = TableWrite { enable: given.enable, index: given.index, entry: given.entry.timeout };
     let expired: Stream<Expired> = timer(m, cfg, tick, timeouts, departed, progress, pause);
@@ -147,6 +164,7 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         recovered: tracked.recovered,
         credit: recorded.credit,
         marked: tracked.marked,
+        next_psn: recorded.next_psn,
         counts: Counts { errors, ..tracked.counts },
     }
 }

@@ -139,6 +139,8 @@ pub struct Recorded {
     pub init: Stream<SqStart>,
     /// QPs to flush, likewise.
     pub flush: Stream<Flush>,
+    /// Of the QP that is asked for: the PSN behind the newest packet that was sent.
+    pub next_psn: Sig,
 }
 
 /// Places of the pool: for each message that may be under way, and behind the newest of each QP; a power of two.
@@ -159,7 +161,7 @@ enum State {
 }
 
 /// The recorder. `freed`: places that `track` has taken off a list; `over`: QPs that have taken windows back, and nothing by these is
-/// under way any more.
+/// under way any more; `query`: of which QP `next_psn` tells.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn record(
@@ -171,6 +173,7 @@ pub fn record(
     flush: Stream<Flush>,
     freed: Freed,
     over: Stream<Sig>,
+    query: Sig,
 ) -> Recorded {
     let (qp_bits, place_bits) = (cfg.qp_bits(), place_bits(cfg));
     let state = m.fsm("state", State::Sweep);
@@ -220,6 +223,10 @@ pub fn record(
     let next = m.wire_of("next", &Front::of(cfg));
     rows.write(writes, qp, &next);
     let row = rows.read(m, is_init | is_sent, chosen, Collision::Never);
+    // A read copy for queries, which wait for nobody.
+    let psns = m.mem("psns", cfg.qps, &bits(24)).style(Style::Block).build();
+    psns.write(writes, qp, &next.next_psn);
+    let next_psn = psns.read(m, lit(1, 1), query, Collision::Old);
 
     // What becomes of the list.
     let qp_state = row_of(m, "state", (is_init | is_sent, chosen, qp), &states, state_write);
@@ -301,5 +308,6 @@ pub fn record(
         reset: resetting,
         init: starting,
         flush: flush_on,
+        next_psn,
     }
 }

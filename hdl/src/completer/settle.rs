@@ -17,7 +17,7 @@
 //!
 //! The keys of all SGEs were good when the READ was sent. Where one is not any more, nothing of that packet is written: the message ends with the cause,
 //! the QP goes to the error state, and whatever `track` takes for done meanwhile is flushed, one completion each. The
-//! first of the QP that ends behind the token is the one that failed, for it is the oldest.
+//! first of the QP that ends behind the token is the one that failed, for it is the oldest. Such a QP has not drained: a mark of that is dropped.
 //!
 //! An entry a cycle, two for the one that ends with a cause. A QP's failure is forgotten with the mark at the end of its life. Reset: the table
 //! is cleared, one QP a cycle.
@@ -103,7 +103,9 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
 
     let entry = &entries.payload;
     let qp = entry.completion.qpn.trunc(qp_bits);
-    let marker = entry.completion.marker;
+    // The mark of a life's end; that of a drain changes nothing, and is not for a QP that has failed.
+    let drained = entry.completion.marker & entry.completion.solicited;
+    let marker = entry.completion.marker & !entry.completion.solicited;
     let shape = Row { failed: bits(1), owes: bits(1), reads: bits(READ_BITS) };
     let table = m.mem("rows", cfg.qps, &shape).style(Style::Distributed).build();
     let before = table.read_now(qp);
@@ -112,7 +114,7 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     let failed = (before.failed | fails) & !marker;
 
     // The message that failed, if its failure is not of this entry, has its cause in the table.
-    let looks_up = ready & known & entry.completes & before.failed & before.owes & !marker;
+    let looks_up = ready & known & entry.completes & before.failed & before.owes & !entry.completion.marker;
     let at_cause = state.is(State::Cause);
     let causes = m.mem("causes", cfg.qps, &Outcome::of()).style(Style::Block).build();
     let goes = m.wire("goes", 1);
@@ -121,7 +123,7 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     m.when(looks_up, |m| m.set(&state, State::Cause));
 
     let can = known & ((ready & !looks_up) | at_cause);
-    let tells = entry.completes & (entry.wanted | failed);
+    let tells = entry.completes & (entry.wanted | failed) & !(drained & before.failed);
     let flushed =
         Outcome { status: lit(8, WcStatus::WrFlushErr.code()), cause: lit(8, LocalCause::None.code()) };
     let ended = m.mux(at_cause, &cause, &m.mux(fails, &outcomes.payload, &flushed));
@@ -142,7 +144,7 @@ pub fn settle(m: &Scope, cfg: &RnicConfig, entries: Stream<Entry>, outcomes: Str
     outcomes.accept(goes & entry.token);
     m.when(goes & at_cause, |m| m.set(&state, State::Ready));
 
-    let owes = (before.owes | fails) & !entry.completes;
+    let owes = (before.owes | fails) & (!entry.completes | drained);
     let reads = m.mux(marker, &lit(READ_BITS, 0), &(before.reads + entry.answered.zext(READ_BITS)));
     let after = Row { failed, owes: owes & !marker, reads };
     let changes = goes & (fails | marker | before.failed | entry.answered);
@@ -215,6 +217,18 @@ mod tests {
                 let qp = random.rng.random_range(0..QPS);
                 let life = &mut lives[qp];
                 let marker = random.chance(0.05);
+                // That of a drain is for a QP that has not failed, and changes nothing.
+                let drained = !marker && random.chance(0.05);
+                if drained {
+                    let flags = ["completes", "wanted", "completion_marker", "completion_solicited"];
+                    let mut values: Vec<(&str, u128)> = flags.iter().map(|flag| (*flag, 1)).collect();
+                    values.extend([("completion_qpn", qp as u128), ("completion_wqe_index", 7)]);
+                    sources[0].push_values(&values);
+                    if !life.failed {
+                        life.ends.push((qp as u64, 7, 0, 0, 0, 1));
+                    }
+                    continue;
+                }
                 let token = !marker && random.chance(0.5);
                 let completes = marker || !token || random.chance(0.6);
                 let (answered, wanted) = (token && completes, marker || random.chance(0.6));

@@ -7,6 +7,7 @@
 mod back;
 mod credits;
 mod cycles;
+mod drains;
 mod drive;
 mod failures;
 mod flushes;
@@ -80,10 +81,11 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             tick: m.input("tick", 1),
             withdrawals: m.input_of("withdrawals", &Withdrawals::write_of(cfg)),
             over: m.stream_in("over", &bits(cfg.qp_bits())),
+            query: m.input("query", cfg.qp_bits()),
         };
         let t = completer(m, cfg, m.input_of("broadcast", &QpBroadcast::of(cfg)), input);
-        // One mark for each life that ends, behind its last completion.
-        let marker = t.completions.marker;
+        // One mark for each life that ends, behind its last completion; those of drains stand among the completions.
+        let marker = t.completions.marker & !t.completions.solicited;
         let marks = m.reg("marks_seen", 16).reset(0);
         m.set(&marks, marks + (t.completions.fire() & marker).zext(16));
         m.output("marks", &marks);
@@ -107,6 +109,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
         m.output("credit", &m.delay("credit", &t.credit));
         m.output("marked", &m.delay("marked", &t.marked));
         m.output("counts", &m.delay("counts", &t.counts));
+        m.output("next_psn", &t.next_psn);
     });
     net.unwrap_or_else(|e| panic!("{e}"))
 }

@@ -55,6 +55,9 @@
 //! between the oldest unacknowledged and the newest sent: of what kind it is and what becomes of it does not matter. What is dropped as a ghost or
 //! comes from elsewhere asks for none.
 //!
+//! A QP in SQD is told up to where its WQEs were begun. When the oldest is behind these, a mark follows the last of their completions
+//! (10.3.1.5); it is looked for in a turn of its own, 3 cycles, behind each answer. It is forgotten where the QP leaves SQD before.
+//!
 //! A flush takes turns with the others, some completions at a time. While `late` says that packets may be on the wire which
 //! are not known here, answers wait.
 //!
@@ -76,7 +79,9 @@ use crate::requester::{is_local, Flush, Restart};
 use crate::rx::address::gid_bits;
 use crate::rx::parse::opcode_is;
 use crate::stream::{deep_fifo, few, fifo, row_of, spare_fifo};
-use crate::types::{credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, TOLD_BITS};
+use crate::types::{
+    credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, STAY_BITS, TOLD_BITS,
+};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
@@ -194,6 +199,9 @@ struct Row {
     silent: Sig,
     /// Goes on once it has been flushed.
     recovers: Sig,
+    /// In SQD: all up to `until` are waited for, in this stay.
+    draining: Sig,
+    stay: Sig,
     tries: Sig,
     rnr_tries: Sig,
     /// As in [`Oldest`].
@@ -229,7 +237,7 @@ pub struct Events {
     pub failed: Stream<Sig>,
     /// Messages of it are done that nobody acknowledges.
     pub own: Stream<Sig>,
-    /// It is in the error state.
+    /// It is in the error state, or in SQD.
     pub flush: Stream<Flush>,
     /// Its timer has expired.
     pub expired: Stream<Expired>,
@@ -339,6 +347,8 @@ pub fn track(
     let recover_psn = m.reg("recover_psn", 24).no_reset();
     m.when(is_init & init.recovers, |m| m.set(&recover_psn, init.psn));
     let by_look = by("look");
+    // In SQD: what is in progress is waited for.
+    let (by_drain, stay) = (by("drain"), m.reg("stay", STAY_BITS).no_reset());
     let psn = m.reg("psn", 24).no_reset();
     let source_ipv6 = m.reg("source_ipv6", 1).no_reset();
     let source_ip = m.reg("source_ip", 128).no_reset();
@@ -364,7 +374,9 @@ pub fn track(
         m.set(&by_answer, is_answer | is_own);
         m.set(&by_own, is_own);
         m.set(&by_recover, is_init & init.recovers);
-        m.set(&by_flush, is_flush);
+        m.set(&by_flush, is_flush & !flush.drains);
+        m.set(&by_drain, is_flush & flush.drains);
+        m.set(&stay, flush.stay);
         m.set(&by_timeout, is_expired & !expired.pause);
         m.set(&by_pause, is_expired & expired.pause);
         m.set(&by_work, is_work);
@@ -402,6 +414,8 @@ pub fn track(
         paused: bits(1),
         silent: bits(1),
         recovers: bits(1),
+        draining: bits(1),
+        stay: bits(STAY_BITS),
         tries: bits(3),
         rnr_tries: bits(3),
         bounded: bits(1),
@@ -623,7 +637,15 @@ pub fn track(
     // Behind the last completion of the former life goes a mark.
     let marks = by_reset & ends_init;
     let resets = marks & entry_room;
-    let completes = acked | (at_fail & !gone) | (at_flush & flush_more) | marks;
+    // So does one behind the last of what was in progress in SQD. Who is asked to wait for that looks in its turn of the line, and
+    // again behind each answer.
+    let at_enlist = state.is(State::Enlist);
+    let in_sqd = qp_state.eq(QpState::Sqd.code());
+    let awaits = at_enlist & by_drain & in_sqd & !row.dead;
+    let looks = at_enlist & by_work & row.draining;
+    let drained = looks & in_sqd & !row.dead & !flush_more;
+    let enlists = at_enlist & (!drained | entry_room);
+    let completes = acked | (at_fail & !gone) | (at_flush & flush_more) | marks | drained;
     let brings = settled & (good | bad);
     let status = m.mux(at_flush, &lit(8, WcStatus::WrFlushErr.code()), &fail_status);
     let cause = m.mux(at_flush, &lit(8, LocalCause::None.code()), &fail_cause);
@@ -633,10 +655,11 @@ pub fn track(
         // Only status, QP and WQE count in an error completion (IBTA volume 1, 11.4.2.1).
         opcode: m.mux(acked, &oldest.opcode, &lit(8, 0)),
         byte_len: m.mux(acked, &oldest.length, &lit(32, 0)),
-        wqe_index: row.oldest_index,
+        wqe_index: m.mux(at_enlist, &row.stay.zext(16), &row.oldest_index),
         status: m.mux(acked, &lit(8, 0), &status),
         syndrome: m.mux(acked, &lit(8, 0), &cause),
-        marker: marks,
+        marker: marks | drained,
+        solicited: drained,
         ..Completion::of(cfg).zeros()
     };
     let entry = Entry {
@@ -746,7 +769,6 @@ pub fn track(
     });
     // Until the list has been empty.
     m.when(settled, |m| m.set(&next.silent, !none & (row.silent | by_look)));
-    let at_enlist = state.is(State::Enlist);
     m.assert(!(at_enlist & by_recover) | in_error, "only a queue in error goes on");
     let is_flushed = at_enlist & (by_recover | (by_flush & in_error));
     m.when(fails | state.is(State::Fault) | is_flushed | resets, |m| m.set(&next.dead, 1));
@@ -764,14 +786,22 @@ pub fn track(
         m.set(&next.until, index);
     });
     // A QP is in the line once, whatever it was when it came there.
-    m.when(is_flushed, |m| {
+    m.when(is_flushed | awaits, |m| {
         m.set(&next.until, until);
         m.set(&next.flushing, 1);
         m.set(&next.recovers, row.recovers | by_recover);
+        m.set(&next.draining, awaits);
+        m.set(&next.stay, stay);
     });
-    let ends_work = (at_enlist & by_work) | (at_flush & !flush_more);
-    m.when(ends_work, |m| m.set(&next.flushing, 0));
-    let enter = (is_flushed & !row.flushing) | ends_turn;
+    let ends_work = (enlists & by_work) | (at_flush & !flush_more);
+    m.when(ends_work, |m| {
+        m.set(&next.flushing, 0);
+        m.set(&next.draining, in_sqd & row.draining & !drained);
+    });
+    m.when(ends_answer & row.draining, |m| m.set(&next.flushing, 1));
+    // The way of the answer ends here: nobody enters the line in the cycle behind it.
+    let again = m.delay("looks_again", &(ends_answer & row.draining & !row.flushing));
+    let enter = ((is_flushed | awaits) & !row.flushing) | ends_turn | again;
     let entering = Stream::new(m, "entering", enter, qp);
     m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
     works.connect(deep_fifo(&m.label("line"), cfg.qps, entering));
@@ -783,7 +813,8 @@ pub fn track(
     m.set_all(&row, &m.mux(at_row, &stored, &next));
     let lost = at_retry & !spent & !goes_back;
     let abandons = at_fail & gone;
-    let ends_event = ends_answer | goes_back | lost | faulted | abandons | is_flushed | ends_work | ends_turn;
+    let ends_event = ends_answer | goes_back | lost | faulted | abandons;
+    let ends_event = ends_event | is_flushed | awaits | ends_work | ends_turn;
     m.drive(&row_write, ends_event | fails | begins_anew | resets | sweeping);
     m.when(ends_event | fails, |m| m.set(&next.told, row.told + 1));
 
@@ -792,12 +823,14 @@ pub fn track(
     let look = if cfg.unhurried() { State::Look } else { State::Pop };
     m.when(at_row, |m| {
         m.set(&state, look);
-        m.when(by_flush | by_recover | by_work, |m| m.set(&state, State::Enlist));
-        m.when(by_init | by_reset | (by_work & in_error), |m| m.set(&state, State::Free));
+        m.when(by_flush | by_drain | by_recover | by_work, |m| m.set(&state, State::Enlist));
+        // One that was waited for is not flushed before it is told up to where.
+        let works = by_work & in_error & !stored.draining;
+        m.when(by_init | by_reset | works, |m| m.set(&state, State::Free));
     });
     m.when(state.is(State::Look), |m| m.set(&state, State::Pop));
     m.when(pops & !was_last, |m| m.set(&state, look));
-    m.when(at_enlist, |m| m.set(&state, State::Idle));
+    m.when(enlists, |m| m.set(&state, State::Idle));
     m.when(ends_answer, |m| m.set(&state, State::Idle));
     m.when(local_fails | remote_fails, |m| {
         m.set(&state, State::Fail);

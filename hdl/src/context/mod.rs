@@ -5,7 +5,7 @@ pub mod congestion;
 pub mod qp;
 pub mod timer;
 
-pub use qp::{QpContext, QpRecord, QpUpdate};
+pub use qp::{QpContext, QpFound, QpRecord, QpUpdate};
 
 use crate::config::RnicConfig;
 use crate::stream::deep_fifo;

@@ -5,7 +5,8 @@
 //!  query --->+-------+---> reply                 (command processor)
 //!  update -->|       |---> broadcast             (every engine's copies)
 //!  fault 0 ->| table |---> responder, requester, completer: start with this PSN
-//!  fault n ->|       |---> kick                  (scheduler: flush this QP, or go on)
+//!  fault n ->|       |---> kick                  (scheduler: flush this QP, go on, or drain it)
+//!  mark ---->|       |---> report                (event writer)
 //!            +-------+
 //! ```
 //!
@@ -20,13 +21,29 @@
 //! cycle after the query, an update takes 2 cycles and as long as the engines take. Faults wait behind an update:
 //! engines must take their PSN without waiting for their own fault to be taken.
 //!
+//! A QP that goes to SQD drains (IBTA volume 1, 10.3.1.5). The kick asks the completer, by way of the scheduler, to tell when what was begun
+//! is done; the mark that comes back has passed the completion writer, behind the completions of all that. It says how often the QP had
+//! come to SQD when it was asked for: one of an earlier stay, or of a stay that is over, means nothing. A mark waits for no query and
+//! for nobody's start, only for the report before it.
+//!
+//! What ends a QP is told where it is not a completion that says it: with the fault that moves it to ERR, so once in a life, and of the causes
+//! of one that has several the first. The first packet in RTR comes the same way, and changes nothing. Whoever has something to tell
+//! waits until the event writer has taken what was told before; that waits for nobody but the write channel.
+//!
 //! Reset leaves the table as it is; the command processor then writes every record.
 
 use crate::config::RnicConfig;
+use crate::host::event::Report;
 use crate::stream::{arbiter, skid};
-use crate::types::{Drained, QpAttributes, QpBroadcast, QpInit, SqStart, TableWrite};
+use crate::types::{
+    Drained, Kick, Mark, QpAttributes, QpBroadcast, QpFault, QpInit, SqStart, TableWrite, FAULT_BITS,
+    STAY_BITS,
+};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
+use ferrowire_spec::queue::cqe::LocalCause;
+use ferrowire_spec::queue::EventKind;
 use ferrowire_spec::wire::opcode::Service;
+use ferrowire_spec::wire::syndrome::{NakCode, Syndrome};
 use ferrowire_spec::QpState;
 
 /// What the table holds of a QP.
@@ -44,6 +61,22 @@ impl QpRecord {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
         QpRecord { exists: bits(1), state: bits(3), attributes: QpAttributes::of(cfg) }
+    }
+}
+
+/// What a query finds.
+#[derive(Clone, Bundle)]
+pub struct QpFound {
+    /// The record.
+    pub record: QpRecord,
+    /// In SQD: what was in progress is not done.
+    pub draining: Sig,
+}
+
+impl QpFound {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        QpFound { record: QpRecord::of(cfg), draining: bits(1) }
     }
 }
 
@@ -66,6 +99,8 @@ pub struct QpUpdate {
     pub sq_psn: Sig,
     /// A life ends: the update is done when no completion of it comes any more.
     pub drains: Sig,
+    /// Of a QP that goes to SQD: an event is wanted when what is in progress is done.
+    pub event: Sig,
 }
 
 impl QpUpdate {
@@ -80,6 +115,7 @@ impl QpUpdate {
             rq_psn: bits(24),
             sq_psn: bits(24),
             drains: bits(1),
+            event: bits(1),
         }
     }
 }
@@ -88,15 +124,17 @@ impl QpUpdate {
 #[derive(Interface)]
 pub struct QpContext {
     /// The answer to a query.
-    pub reply: Stream<QpRecord>,
+    pub reply: Stream<QpFound>,
     /// Writes into every engine's copies.
     pub broadcast: QpBroadcast,
-    /// QPs whose send queue must be looked at: they have just entered ERR or SQE, or gone on from SQD or SQE.
-    pub kick: Stream<Sig>,
+    /// QPs whose send queue must be looked at: they have just entered ERR, SQE or SQD, or gone on from SQD or SQE.
+    pub kick: Stream<Kick>,
     /// QPs on the way to RTR.
     pub responder: Stream<QpInit>,
     /// QPs on the way to RTS, or back to it after an error of the send queue.
     pub requester: Stream<SqStart>,
+    /// What the host is told of QPs.
+    pub reports: Stream<Report>,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -125,36 +163,54 @@ struct Life {
     state: Sig,
 }
 
+/// A QP's stay in SQD.
+#[derive(Clone, Bundle)]
+struct Stay {
+    /// What was in progress is not done. Never outside SQD.
+    draining: Sig,
+    /// An event is wanted.
+    event: Sig,
+    /// How many there have been.
+    number: Sig,
+}
+
 /// A QP that cannot go on.
 #[derive(Clone, Bundle)]
 struct Fault {
     qp: Sig,
     /// Its send queue has failed.
     sends: Sig,
+    /// What is told, as in [`QpFault`].
+    event: Sig,
 }
 
-/// Keeps state and attributes. `send_faults`: those of send queues.
+/// Keeps state and attributes. `send_faults`: those of send queues; `marks`: QPs in SQD that are drained.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn qp(
     m: &Scope,
     cfg: &RnicConfig,
     query: Stream<Sig>,
     update: Stream<QpUpdate>,
     send_faults: Stream<Sig>,
-    faults: Vec<Stream<Sig>>,
+    faults: Vec<Stream<QpFault>>,
     drained: Drained,
+    marks: Stream<Mark>,
 ) -> QpContext {
     let state = m.fsm("state", State::Idle);
     // The engines' decisions end here, and the scheduler's readiness at the kick's register.
-    let of = |sends: u32| move |qp: &Sig| Fault { qp: *qp, sends: lit(1, sends) };
-    let mut all = vec![skid(m, send_faults).map(of(1))];
+    let of = |sends: u32| move |f: &QpFault| Fault { qp: f.qp, sends: lit(1, sends), event: f.event };
+    let mut all = vec![skid(m, send_faults).map(QpFault::silent).map(of(1))];
     all.extend(faults.into_iter().map(|fault| skid(m, fault).map(of(0))));
     let fault = arbiter(m, &|_: &Fault| lit(1, 1), all);
     let index = m.reg("index", cfg.qp_bits()).no_reset();
     let wanted = query.valid.then(query.payload, fault.qp);
     let read = (state.is(State::Idle) & (query.valid | fault.valid)).named("read");
     query.accept(state.is(State::Idle));
-    fault.accept(state.is(State::Fault));
+    // What is to be told waits for what was told before.
+    let told = m.reg("told", 1).reset(0);
+    let at_fault = (state.is(State::Fault) & (!told | fault.event.eq(0))).named("at_fault");
+    fault.accept(at_fault);
     let waits = update.write & update.drains;
     // Both queues have to be.
     let quiet = ["send", "receive"].map(|name| m.reg(&format!("{name}_quiet"), 1).reset(0));
@@ -181,14 +237,58 @@ pub fn qp(
     let (rts, sqd) = (lit(3, QpState::Rts.code()), lit(3, QpState::Sqd.code()));
     let alone = fault.sends & known.service.ne(Service::Rc.code());
     let sends = life.state.eq(rts) | life.state.eq(sqd);
-    let breaks = (state.is(State::Fault) & m.mux(alone, &sends, &runs)).named("breaks");
+    let greets = fault.event.eq(u32::from(EventKind::CommEstablished.code()));
+    let breaks = (at_fault & !greets & m.mux(alone, &sends, &runs)).named("breaks");
     let broken = alone.then(lit(3, QpState::Sqe.code()), error);
     m.drive(&change, write | breaks);
     m.drive(&life_after.exists, write.then(update.record.exists, life.exists));
     m.drive(&life_after.state, write.then(update.record.state, broken));
     let recovers = life.state.eq(QpState::Sqe.code());
     let goes_on = (life.state.eq(sqd) | recovers) & update.record.state.eq(rts);
-    let kicks = update.write & ((update.record.state.eq(error) & runs) | goes_on);
+    // Stays in SQD: a table of its own, for marks come while a record is held.
+    let stays = Stay { draining: bits(1), event: bits(1), number: bits(STAY_BITS) };
+    let stays = m.mem("stays", cfg.qps, &stays).init(vec![]).build();
+    let stay = stays.read(m, read, wanted, Collision::Old);
+    let drains = write & update.record.state.eq(sqd) & life.state.ne(sqd);
+    let ends_stay = change & life.state.eq(sqd) & life_after.state.ne(sqd);
+    let moves = drains | ends_stay;
+    let this_stay = stay.number + drains.zext(STAY_BITS);
+    // What was read in the cycle of a change is looked at again.
+    let known_stay = stays.read(m, marks.valid, marks.qp, Collision::Old);
+    let looked = m.reg("looked", 1).reset(0);
+    marks.accept(looked & !moves & !told & !state.is(State::Fault));
+    let ends = marks.fire() & known_stay.draining & known_stay.number.eq(marks.stay);
+    m.set(&looked, marks.valid & !marks.fire() & !moves);
+    let after = Stay { draining: drains, event: update.event, number: this_stay };
+    let ended = Stay { draining: lit(1, 0), ..known_stay.clone() };
+    stays.write(moves | ends, moves.then(index, marks.qp), &m.mux(moves, &after, &ended));
+    let told_qp = m.reg("told_qp", cfg.qp_bits()).no_reset();
+    let told_kind = m.reg("told_kind", FAULT_BITS).no_reset();
+    // With the NAK that was sent, where that was the end.
+    let causes: Vec<Sig> = (0..1 << FAULT_BITS)
+        .map(|kind| match EventKind::from_code(kind) {
+            Some(EventKind::QpFatal) => lit(8, LocalCause::Overrun.code()),
+            Some(EventKind::QpRequestError) => lit(8, Syndrome::Nak(NakCode::InvalidRequest).encode()),
+            Some(EventKind::QpAccessError) => lit(8, Syndrome::Nak(NakCode::RemoteAccess).encode()),
+            _ => lit(8, LocalCause::None.code()),
+        })
+        .collect();
+    let report =
+        Report { kind: told_kind.zext(8), object: told_qp.zext(24), cause: m.select(told_kind, &causes) };
+    let reports = Stream::new(m, "reports", told, report);
+    let receives = life.state.ne(QpState::Init.code()) & runs;
+    let of_fault = at_fault & fault.event.any() & m.mux(greets, &receives, &runs);
+    m.when(of_fault | (ends & known_stay.event), |m| {
+        m.set(&told, 1);
+        m.set(&told_qp, m.mux(of_fault, &index, &marks.qp));
+        let drained = lit(FAULT_BITS, u32::from(EventKind::SqDrained.code()));
+        m.set(&told_kind, m.mux(of_fault, &fault.event, &drained));
+    })
+    .otherwise_when(reports.ready, |m| m.set(&told, 0));
+    let asks = m.reg("asks", 1).reset(0);
+    m.when(write | state.is(State::Fault), |m| m.set(&asks, drains));
+
+    let kicks = update.write & ((update.record.state.eq(error) & runs) | goes_on | drains);
 
     // The engines that have not taken their PSN yet.
     let waiting = ["responder", "requester"].map(|name| m.reg(&format!("{name}_waits"), 1).reset(0));
@@ -199,13 +299,11 @@ pub fn qp(
     m.when(requester.ready, |m| m.set(&waiting[1], 0));
     let started = !(waiting[0] | waiting[1]);
 
-    let reply = Stream::new(
-        m,
-        "reply",
-        state.is(State::Reply),
-        QpRecord { exists: life.exists, state: life.state, attributes: known },
-    );
-    let kick = Stream::new(m, "kick", state.is(State::Kick), index);
+    let record = QpRecord { exists: life.exists, state: life.state, attributes: known };
+    let found = QpFound { record, draining: stay.draining };
+    let reply = Stream::new(m, "reply", state.is(State::Reply), found);
+    let kick = Kick { qp: index, drains: asks, stay: stay.number + 1 };
+    let kick = Stream::new(m, "kick", state.is(State::Kick), kick);
 
     m.when(read, |m| {
         m.set(&index, wanted);
@@ -225,7 +323,7 @@ pub fn qp(
             .otherwise(|m| m.set(&state, State::Idle));
     });
     m.when(state.is(State::Drain) & is_drained, |m| m.set(&state, State::Idle));
-    m.when(state.is(State::Fault), |m| {
+    m.when(at_fault, |m| {
         m.when(breaks, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
     });
     m.when(kick.fire(), |m| m.set(&state, State::Idle));
@@ -234,7 +332,7 @@ pub fn qp(
         attributes: TableWrite { enable: write, index, entry: update.record.attributes.clone() },
         state: TableWrite { enable: change, index, entry: life_after.state },
     };
-    QpContext { reply, broadcast, kick: skid(m, kick), responder, requester }
+    QpContext { reply, broadcast, kick: skid(m, kick), responder, requester, reports }
 }
 
 #[cfg(test)]
@@ -249,6 +347,10 @@ mod tests {
     const KICK: usize = 1;
     const RESPONDER: usize = 2;
     const REQUESTER: usize = 3;
+    const REPORT: usize = 4;
+
+    /// The source of marks.
+    const MARK: usize = 4;
 
     struct Bench {
         sim: Sim,
@@ -268,10 +370,12 @@ mod tests {
             let query = m.stream_in("query", &number);
             let update = m.stream_in("update", &QpUpdate::of(&cfg));
             let drained = m.input_of("drained", &Drained::of(&cfg));
-            let faults = vec![m.stream_in("fault1", &number)];
-            let out = qp(m, &cfg, query, update, m.stream_in("fault0", &number), faults, drained);
+            let faults = vec![m.stream_in("fault1", &QpFault::of(&cfg))];
+            let marks = m.stream_in("mark", &Mark::of(&cfg));
+            let out = qp(m, &cfg, query, update, m.stream_in("fault0", &number), faults, drained, marks);
             m.stream_out("reply", out.reply);
             m.stream_out("kick", out.kick);
+            m.stream_out("report", out.reports);
             m.stream_out("responder", out.responder);
             m.stream_out("requester", out.requester);
             m.output("broadcast", &out.broadcast);
@@ -284,13 +388,15 @@ mod tests {
                 Source::new("query", &number),
                 Source::new("update", &QpUpdate::of(&cfg)),
                 Source::new("fault0", &number),
-                Source::new("fault1", &number),
+                Source::new("fault1", &QpFault::of(&cfg)),
+                Source::new("mark", &Mark::of(&cfg)),
             ],
             sinks: vec![
-                Sink::new("reply", &QpRecord::of(&cfg)),
-                Sink::new("kick", &number),
+                Sink::new("reply", &QpFound::of(&cfg)),
+                Sink::new("kick", &Kick::of(&cfg)),
                 Sink::new("responder", &QpInit::of(&cfg)),
                 Sink::new("requester", &SqStart::of(&cfg)),
+                Sink::new("report", &Report::of()),
             ],
             random: Random::new(8),
             stall,
@@ -332,13 +438,27 @@ mod tests {
                 self.step();
                 if let Some(reply) = self.sinks[REPLY].items.get(before) {
                     return (
-                        reply["exists"].to_u64(),
-                        reply["state"].to_u64(),
-                        reply["attributes_pd"].to_u64(),
+                        reply["record_exists"].to_u64(),
+                        reply["record_state"].to_u64(),
+                        reply["record_attributes_pd"].to_u64(),
                     );
                 }
             }
             panic!("seed {}: no reply", self.random.seed);
+        }
+
+        /// One of a send queue, or of an engine, with what it tells.
+        fn fault(&mut self, source: usize, qp: u64, event: u8) {
+            match source {
+                2 => self.sources[2].push_values(&[("", qp.into())]),
+                _ => self.sources[source].push_values(&[("qp", qp.into()), ("event", event.into())]),
+            }
+        }
+
+        /// Kind, QP and cause of what was told.
+        fn told(&self) -> Vec<[u64; 3]> {
+            let items = self.sinks[REPORT].items.iter();
+            items.map(|item| ["kind", "object", "cause"].map(|name| item[name].to_u64())).collect()
         }
 
         fn update(&mut self, qp: u64, fields: &[(&str, u128)]) {
@@ -404,13 +524,14 @@ mod tests {
             let mut bench = bench(8, 0.3);
             bench.set(2, state, 1);
             bench.states.clear();
+            bench.sinks[KICK].clear();
             for source in [2, 3, 2, 3] {
-                bench.sources[source].push_values(&[("", 2)]);
+                bench.fault(source, 2, 0);
             }
             bench.settle();
             let runs = !matches!(state, QpState::Reset | QpState::Err);
             assert_eq!(bench.states.len(), usize::from(runs), "{state}");
-            assert_eq!(bench.sinks[KICK].values(""), vec![2; usize::from(runs)], "{state}");
+            assert_eq!(bench.sinks[KICK].values("qp"), vec![2; usize::from(runs)], "{state}");
             let end = if runs { QpState::Err } else { state };
             assert_eq!(bench.query(2).1, code(end), "{state}");
         }
@@ -422,7 +543,7 @@ mod tests {
         bench.set(2, QpState::Rts, 1);
         bench.set(2, QpState::Err, 1);
         bench.set(2, QpState::Err, 1);
-        assert_eq!(bench.sinks[KICK].values(""), [2]);
+        assert_eq!(bench.sinks[KICK].values("qp"), [2]);
     }
 
     #[test]
@@ -459,10 +580,136 @@ mod tests {
     #[test]
     fn a_send_queue_that_goes_on_after_a_drain_is_kicked() {
         let mut bench = bench(8, 0.3);
-        for (state, kicks) in [(QpState::Rts, 0), (QpState::Sqd, 0), (QpState::Rts, 1), (QpState::Rts, 1)] {
+        for (state, kicks) in [(QpState::Rts, 0), (QpState::Sqd, 1), (QpState::Rts, 2), (QpState::Rts, 2)] {
             bench.set(2, state, 1);
-            assert_eq!(bench.sinks[KICK].values(""), vec![2; kicks], "{state}");
+            assert_eq!(bench.sinks[KICK].values("qp"), vec![2; kicks], "{state}");
         }
+    }
+
+    /// To SQD, with or without an event; the number of the stay.
+    fn drain(bench: &mut Bench, qp: u64, event: bool) -> u64 {
+        bench.query(qp);
+        let sqd = u128::from(QpState::Sqd.code());
+        let record = [("write", 1), ("record_exists", 1), ("record_state", sqd), ("event", event.into())];
+        bench.update(qp, &record);
+        let kick = bench.sinks[KICK].items.last().expect("a kick");
+        assert_eq!((kick["qp"].to_u64(), kick["drains"].to_u64()), (qp, 1));
+        kick["stay"].to_u64()
+    }
+
+    fn mark(bench: &mut Bench, qp: u64, stay: u64) {
+        bench.sources[MARK].push_values(&[("qp", qp.into()), ("stay", (stay % 256).into())]);
+        bench.settle();
+    }
+
+    fn drains(bench: &mut Bench, qp: u64) -> bool {
+        bench.query(qp);
+        bench.update(qp, &[]);
+        !bench.sinks[REPLY].items.last().unwrap()["draining"].is_zero()
+    }
+
+    #[test]
+    fn a_drain_is_told_once_and_not_of_another_stay() {
+        for (beat_bytes, stall) in [(8, 0.0), (64, 0.5)] {
+            let mut bench = bench(beat_bytes, stall);
+            bench.set(2, QpState::Rts, 1);
+            bench.set(3, QpState::Rts, 1);
+            let stay = drain(&mut bench, 2, true);
+            let other = drain(&mut bench, 3, false);
+            assert!(drains(&mut bench, 2) && drains(&mut bench, 3));
+            mark(&mut bench, 2, stay + 1);
+            assert!(drains(&mut bench, 2), "another stay's");
+            mark(&mut bench, 2, stay);
+            mark(&mut bench, 2, stay);
+            mark(&mut bench, 3, other);
+            assert!(!drains(&mut bench, 2) && !drains(&mut bench, 3));
+            let kind = u64::from(EventKind::SqDrained.code());
+            assert_eq!(bench.told(), [[kind, 2, 0]], "one event, where one is wanted");
+            // Attributes may change there: that is no new stay.
+            bench.set(2, QpState::Sqd, 4);
+            assert!(!drains(&mut bench, 2));
+            let kicks = bench.sinks[KICK].items.len();
+            bench.set(2, QpState::Rts, 4);
+            assert_eq!(bench.sinks[KICK].items[kicks..].len(), 1);
+            assert_eq!(bench.sinks[KICK].items[kicks]["drains"].to_u64(), 0);
+            // What is told late of a stay that is over, by command or by a fault.
+            for state in [QpState::Rts, QpState::Err, QpState::Reset] {
+                let stay = drain(&mut bench, 2, true);
+                match state {
+                    QpState::Err => {
+                        bench.sources[2].push_values(&[("", 2)]);
+                        bench.settle();
+                    }
+                    _ => bench.set(2, state, 1),
+                }
+                assert!(!drains(&mut bench, 2), "{state}");
+                mark(&mut bench, 2, stay);
+                bench.set(2, QpState::Rts, 1);
+                let next = drain(&mut bench, 2, true);
+                assert_ne!(stay, next);
+                mark(&mut bench, 2, stay);
+                assert!(drains(&mut bench, 2), "{state}");
+                assert_eq!(bench.told().len(), 1, "{state}");
+                bench.set(2, QpState::Rts, 1);
+            }
+        }
+    }
+
+    #[test]
+    fn what_ends_a_queue_pair_is_told_once_in_a_life_and_its_first_packet_too() {
+        use EventKind::{CommEstablished, QpAccessError, QpFatal, QpRequestError};
+        for (seed, stall) in [(1, 0.0), (2, 0.5)] {
+            let mut bench = bench(8, stall);
+            bench.random = Random::new(seed);
+            let mut expected: Vec<[u64; 3]> = Vec::new();
+            for (kind, cause) in [(QpFatal, 0x90), (QpRequestError, 0x61), (QpAccessError, 0x62)] {
+                for state in QpState::ALL.iter().copied() {
+                    bench.set(2, state, 1);
+                    // Several at once; of another queue pair, too.
+                    bench.fault(3, 2, kind.code());
+                    bench.fault(3, 2, QpFatal.code());
+                    bench.fault(3, 4, kind.code());
+                    bench.settle();
+                    let runs = !matches!(state, QpState::Reset | QpState::Err);
+                    if runs {
+                        expected.push([kind.code().into(), 2, cause]);
+                    }
+                    assert_eq!(bench.told(), expected, "{kind:?}, {state}");
+                }
+                // A fault without an event says nothing, and neither does what follows it.
+                bench.set(2, QpState::Rts, 1);
+                bench.fault(3, 2, 0);
+                bench.fault(3, 2, kind.code());
+                bench.settle();
+                assert_eq!(bench.told(), expected);
+            }
+            for state in QpState::ALL.iter().copied() {
+                bench.set(2, state, 1);
+                bench.fault(3, 2, CommEstablished.code());
+                bench.settle();
+                if !matches!(state, QpState::Reset | QpState::Init | QpState::Err) {
+                    expected.push([CommEstablished.code().into(), 2, 0]);
+                }
+                assert_eq!(bench.told(), expected, "{state}");
+                assert_eq!(bench.query(2).1, code(state), "it goes on");
+                bench.update(2, &[]);
+            }
+        }
+    }
+
+    #[test]
+    fn a_mark_waits_for_no_command() {
+        let mut bench = bench(8, 0.0);
+        bench.set(2, QpState::Rts, 1);
+        let stay = drain(&mut bench, 2, true);
+        bench.query(5);
+        bench.sources[MARK].push_values(&[("qp", 2), ("stay", stay.into())]);
+        for _ in 0..20 {
+            bench.step();
+        }
+        assert_eq!(bench.sinks[REPORT].values("object"), [2]);
+        bench.update(5, &[]);
+        assert!(!drains(&mut bench, 2));
     }
 
     #[test]
@@ -478,7 +725,7 @@ mod tests {
         for (beat_bytes, stall) in [(8, 0.0), (64, 0.4)] {
             let mut bench = bench(beat_bytes, stall);
             let fault = |bench: &mut Bench, source: usize| {
-                bench.sources[source].push_values(&[("", 2)]);
+                bench.fault(source, 2, 0);
                 bench.settle();
                 bench.sinks[KICK].items.len()
             };
@@ -521,7 +768,7 @@ mod tests {
         assert_eq!(bench.sinks[KICK].items.len(), 0);
         let rts = u128::from(QpState::Rts.code());
         bench.update(2, &[("write", 1), ("record_exists", 1), ("record_state", rts)]);
-        assert_eq!(bench.sinks[KICK].values(""), [2]);
+        assert_eq!(bench.sinks[KICK].values("qp"), [2]);
         assert_eq!(bench.query(2).1, code(QpState::Err));
     }
 
@@ -537,7 +784,7 @@ mod tests {
                 model[qp] = state;
             } else {
                 let source = bench.random.rng.random_range(2..4usize);
-                bench.sources[source].push_values(&[("", qp as u128)]);
+                bench.fault(source, qp as u64, 0);
                 bench.settle();
                 if !matches!(model[qp], QpState::Reset | QpState::Err) {
                     model[qp] = QpState::Err;

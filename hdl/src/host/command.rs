@@ -26,13 +26,14 @@ use super::{
     MAX_CQ_LOG2, SERVICES,
 };
 use crate::config::RnicConfig;
-use crate::context::{QpRecord, QpUpdate};
+use crate::context::{QpFound, QpRecord, QpUpdate};
 use crate::fields::{assemble, field};
 use crate::memory::{Done, Operation, OperationKind};
 use crate::rx::address::gid_bits;
 use crate::stream::spare_fifo;
 use crate::types::{
-    priority_of, AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, TableWrite,
+    priority_of, AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, QpPsns,
+    TableWrite,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::{AttributeBit, Attributes, GSI_QKEY, GSI_QPN, TRANSITIONS};
@@ -89,6 +90,8 @@ pub struct CommandProcessor {
     pub eqs: TableWrite<EqEntry>,
     /// Shared receive queues.
     pub srqs: SrqControl,
+    /// Whose PSNs are asked for.
+    pub asked_qp: Sig,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -327,7 +330,7 @@ struct Incoming {
 }
 
 /// Takes and executes commands. `removed`: a removal has ended; `events_busy`: an event is on its way; `srq_status`: of the shared receive queue that is asked for;
-/// `srqs_busy`: one that is gone may still be read.
+/// `srqs_busy`: one that is gone may still be read; `psns`: of the queue pair `asked_qp`.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn command(
@@ -335,11 +338,12 @@ pub fn command(
     cfg: &RnicConfig,
     control: CommandControl,
     data: Stream<DmaReadData>,
-    reply: Stream<QpRecord>,
+    reply: Stream<QpFound>,
     removed: Done,
     events_busy: Sig,
     srq_status: SrqStatus,
     srqs_busy: Sig,
+    psns: QpPsns,
 ) -> CommandProcessor {
     let (qp_bits, cq_bits, eq_bits) = (cfg.qp_bits(), cfg.cq_bits(), cfg.eq_bits());
     let (srq_bits, ah_bits, av_bits) = (cfg.srq_bits(), cfg.ah_bits(), cfg.av_bits());
@@ -436,6 +440,7 @@ pub fn command(
     ah_table.write(ahs.enable, ahs.index, &ahs.entry);
 
     let qp = m.reg_of("qp", &QpRecord::of(cfg));
+    let draining = m.reg("draining", 1).no_reset();
     let counts_up = any_op(&[Op::CreateQp, Op::RegMr, Op::AllocMw, Op::CreateSrq, Op::CreateAh]);
     let adds = counts_up | op(Op::CreateCq);
     let at_look = state.is(State::Look);
@@ -828,6 +833,7 @@ pub fn command(
         rq_psn: modify(&modify_qp::RQ_PSN),
         sq_psn: modify(&modify_qp::SQ_PSN),
         drains: !clearing & (op(Op::DestroyQp) | (modifies & to.eq(QpState::Reset.code()))),
+        event: given(AttributeBit::SqdEvent) & modify(&modify_qp::SQD_EVENT),
     };
     let update = Stream::new(m, "update", state.is(State::Release), update);
 
@@ -920,7 +926,8 @@ pub fn command(
     });
     m.when(query.fire(), |m| go(m, State::Reply));
     m.when(reply.fire(), |m| {
-        m.set_all(&qp, &reply.payload);
+        m.set_all(&qp, &reply.record);
+        m.set(&draining, reply.draining);
         m.when(clearing, |m| go(m, State::Release)).otherwise(|m| go(m, State::LookAgain));
     });
     m.when(state.is(State::LookAgain), |m| go(m, State::Check));
@@ -1107,7 +1114,12 @@ pub fn command(
         });
     });
     m.when(here & op(Op::QueryQp), |m| {
-        m.set(&value, assemble(&qp_summary::LAYOUT, &[(qp_summary::STATE, qp.state)]));
+        use qp_summary::*;
+        // Of what has not started, they would be those of a former life.
+        let since = |state: QpState, psn: Sig| psn & qp.state.ge(state.code()).repeat(24);
+        let (sends, receives) = (since(QpState::Rts, psns.sq), since(QpState::Rtr, psns.rq));
+        let fields = [(STATE, qp.state), (SQ_DRAINING, draining), (SQ_PSN, sends), (RQ_PSN, receives)];
+        m.set(&value, assemble(&LAYOUT, &fields));
     });
     m.when(here & op(Op::ResetAll), |m| start_clear(m, 1));
 
@@ -1184,6 +1196,7 @@ pub fn command(
         cqs,
         eqs,
         srqs,
+        asked_qp: object.trunc(qp_bits),
     }
 }
 
@@ -1192,7 +1205,7 @@ mod tests {
     use super::*;
     use crate::context::qp::qp as context;
     use crate::testing::{step, Random, Sink, Source};
-    use crate::types::{Drained, QpInit, SqStart};
+    use crate::types::{Drained, Kick, Mark, QpInit, SqStart};
     use ferrowire_rtl::{build, Bits, Sim};
     use ferrowire_spec::qp_state::check;
     use ferrowire_spec::queue::command::{
@@ -1252,17 +1265,19 @@ mod tests {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
         let number = bits(cfg.qp_bits());
         let netlist = build("top", |m| {
-            let (reply, connect) = m.later("reply", &QpRecord::of(&cfg));
+            let (reply, connect) = m.later("reply", &QpFound::of(&cfg));
             let data = m.stream_in("data", &DmaReadData::of(&cfg));
             let control = m.input_of("control", &CommandControl::of());
             let status = m.input_of("srq_status", &SrqStatus::of());
             let (events_busy, srqs_busy) = (m.input("events_busy", 1), m.input("srqs_busy", 1));
             let removed = m.input_of("removed", &Done::of());
-            let out = command(m, &cfg, control, data, reply, removed, events_busy, status, srqs_busy);
+            let psns = m.input_of("psns", &QpPsns::of());
+            let out = command(m, &cfg, control, data, reply, removed, events_busy, status, srqs_busy, psns);
             // A queue pair that goes to RESET has no completion under way.
             let drained = m.wire_of("drained", &Drained::of(&cfg));
             let fault = m.stream_in("fault", &number);
-            let ctx = context(m, &cfg, out.query, out.update, fault, vec![], drained.clone());
+            let marks = m.stream_in("mark", &Mark::of(&cfg));
+            let ctx = context(m, &cfg, out.query, out.update, fault, vec![], drained.clone(), marks);
             let state = &ctx.broadcast.state;
             let ends = state.enable & state.entry.eq(QpState::Reset.code());
             let send = m.delay("drained_send", &Drained { valid: ends, qp: state.index, receive: lit(1, 0) });
@@ -1274,6 +1289,7 @@ mod tests {
             m.stream_out("read", out.read);
             m.stream_out("write", out.write);
             m.stream_out("kick", ctx.kick);
+            m.stream_out("report", ctx.reports);
             m.stream_out("responder", ctx.responder);
             m.stream_out("requester", ctx.requester);
             m.output("progress", &out.progress);
@@ -1287,6 +1303,7 @@ mod tests {
             m.output("vectors", &out.vectors);
             m.output("ahs", &out.ahs);
             m.output("broadcast", &ctx.broadcast);
+            m.output("asked_qp", &out.asked_qp);
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
@@ -1297,7 +1314,7 @@ mod tests {
         }
         let mut sinks =
             vec![Sink::new("read", &DmaReadRequest::of()), Sink::new("write", &DmaWrite::of(&cfg))];
-        sinks.push(Sink::new("kick", &number));
+        sinks.push(Sink::new("kick", &Kick::of(&cfg)));
         sinks.push(Sink::new("responder", &QpInit::of(&cfg)));
         sinks.push(Sink::new("requester", &SqStart::of(&cfg)));
         sinks.push(Sink::new("removal", &Operation::of(&cfg)));
@@ -2224,7 +2241,7 @@ mod tests {
         bench.sources[1].push_values(&[("", 9)]);
         (0..50).for_each(|_| bench.step());
         assert_eq!(bench.state(9), 6);
-        assert_eq!(bench.sinks[2].values(""), [9]);
+        assert_eq!(bench.sinks[2].values("qp"), [9]);
     }
 
     #[test]

@@ -40,7 +40,7 @@ use super::{CqDoorbell, CqEntry};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
 use crate::stream::{gather, Flagged, Forget};
-use crate::types::{Completion, DmaWrite, Drained, TableWrite};
+use crate::types::{Completion, DmaWrite, Drained, Mark, TableWrite, STAY_BITS};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::{cqe, EventKind};
 
@@ -64,6 +64,8 @@ pub struct CqWriter {
     pub faults: Stream<Sig>,
     /// QPs in error that have nothing left of a shared receive queue.
     pub reports: Stream<Report>,
+    /// QPs in SQD that have nothing in progress any more.
+    pub marks: Stream<Mark>,
 }
 
 /// What has been decided: an entry that has its place, or none, and what is to be told behind it.
@@ -202,6 +204,8 @@ pub fn cq(
     // Decide. While a CQ is created, its row has no port to be written through.
     let free = !made_valid | leaves;
     let (last_valid, last_qp) = (m.reg("last_valid", 1).reset(0), m.reg("last_qp", 24).no_reset());
+    let (last_receive, last_stay) =
+        (m.reg("last_receive", 1).no_reset(), m.reg("last_stay", STAY_BITS).no_reset());
     let may = deciding & !fault_valid & !last_valid & !create.enable;
     let decide = (may & free).named("decide");
     m.drive(&sure, may & !made_valid);
@@ -288,15 +292,21 @@ pub fn cq(
     let faults = gather(&m.label("faults"), cfg.qps, fault, ended).map(|fault| fault.row);
 
     // The entries before it have left.
-    let last = Stream::new(m, "last", last_valid & !made_valid, last_qp);
+    let tells = last_valid & !made_valid;
+    let last = Stream::new(m, "last", tells & last_receive, last_qp);
+    let mark = Mark { qp: last_qp.trunc(cfg.qp_bits()), stay: last_stay };
+    let mark = Stream::new(m, "mark", tells & !last_receive, mark);
     m.when(marks & held.solicited, |m| {
         m.set(&last_valid, 1);
         m.set(&last_qp, held.qpn);
+        m.set(&last_receive, held.opcode.msb());
+        m.set(&last_stay, held.wqe_index.trunc(STAY_BITS));
     })
-    .otherwise_when(last.fire(), |m| m.set(&last_valid, 0));
+    .otherwise_when(last.fire() | mark.fire(), |m| m.set(&last_valid, 0));
     let reports =
         last.map(|qpn| Report { kind: lit(8, EventKind::LastWqe.code()), object: *qpn, cause: lit(8, 0) });
-    CqWriter { write: write_entry(m, cfg, entry), written, dropped: lost, drained, notices, faults, reports }
+    let write = write_entry(m, cfg, entry);
+    CqWriter { write, written, dropped: lost, drained, notices, faults, reports, marks: mark }
 }
 
 #[cfg(test)]

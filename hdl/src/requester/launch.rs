@@ -75,7 +75,7 @@ pub struct Launched {
     pub late: Sig,
 }
 
-/// What waits in the queue. A flush has its producer in `index`.
+/// What waits in the queue. A flush has its producer in `index`, whether it drains in `last`, and the stay in `status`.
 #[derive(Clone, Bundle)]
 struct Entry {
     report: Report,
@@ -99,6 +99,8 @@ pub fn launch(
     let mut flushing = Entry { report: Report::of(cfg).zeros(), flush: lit(1, 1) };
     flushing.report.sent.qp = flush.qp;
     flushing.report.sent.index = flush.producer;
+    flushing.report.sent.last = flush.drains;
+    flushing.report.sent.status = flush.stay;
     let entry = Entry { report: reports.payload.clone(), flush: lit(1, 0) };
     let entry = m.mux(report_first, &entry, &flushing);
     let entering = Stream::new(m, "entering", reports.valid | flush.valid, entry);
@@ -153,8 +155,8 @@ pub fn launch(
     m.drive(&inline_room, inline.ready);
     let inline = fifo(&m.label("inline"), INLINE, inline);
 
-    let flush_out =
-        Stream::new(m, "flush", queue.valid & queue.flush, Flush { qp: sent.qp, producer: sent.index });
+    let flush = Flush { qp: sent.qp, producer: sent.index, drains: sent.last, stay: sent.status };
+    let flush_out = Stream::new(m, "flush", queue.valid & queue.flush, flush);
     let starts = queue.valid & !queue.flush & report.start;
     let begun = SqStart { qp: sent.qp, psn: sent.psn, index: sent.index, recovers: starting.recovers };
     m.discard(&starting.psn);

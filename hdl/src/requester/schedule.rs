@@ -33,7 +33,8 @@
 //! no time of its own, who does comes back as with a kick. One that congestion control holds back leaves the line too, and comes back when
 //! that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost others 3 cycles each. A QP in
 //! the error state, its send queue's own included, is handed to the completer to be flushed; one that may not send leaves the line. In SQD,
-//! what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5).
+//! what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5); the kick that tells of it has the completer told,
+//! in the QP's next turn, up to where that is.
 //!
 //! A doorbell that tells of more WQEs than the queue has places for, or of fewer than before, changes nothing: the queue is overrun, which is
 //! told once, and ends the QP. WQEs that the host has written over others are not fetched behind that.
@@ -51,7 +52,8 @@ use crate::context::resets;
 use crate::requester::ring::{least_of_three, overfills, steps_back, Ring};
 use crate::stream::{fifo, gather, prompt_fifo, row_of, Flagged, Forget};
 use crate::types::{
-    DmaReadRequest, Oldest, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
+    DmaReadRequest, Kick, Oldest, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
+    STAY_BITS,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -122,8 +124,25 @@ impl Resume {
     }
 }
 
-/// A QP in the error state, with the index up to which its WQEs are to be flushed.
-pub type Flush = SqDoorbell;
+/// A QP whose WQEs are to be flushed, or awaited.
+#[derive(Clone, Bundle)]
+pub struct Flush {
+    /// Which QP: in the error state.
+    pub qp: Sig,
+    /// Up to this index.
+    pub producer: Sig,
+    /// No: it is in SQD, and all up to there are waited for.
+    pub drains: Sig,
+    /// Then: which of its stays there this is.
+    pub stay: Sig,
+}
+
+impl Flush {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Flush { qp: bits(cfg.qp_bits()), producer: bits(16), drains: bits(1), stay: bits(STAY_BITS) }
+    }
+}
 
 /// What comes out.
 #[derive(Interface)]
@@ -132,7 +151,7 @@ pub struct Scheduled {
     pub read: Stream<DmaReadRequest>,
     /// What the reads bring.
     pub grants: Stream<Grant>,
-    /// QPs to flush.
+    /// QPs to flush, or to wait for.
     pub flush: Stream<Flush>,
     /// Who else wants to send.
     pub waiting: Waiting,
@@ -184,6 +203,9 @@ struct Row {
     limited: Sig,
     /// For the latter.
     unheard: Sig,
+    /// The completer is to be told of this stay in SQD.
+    drains: Sig,
+    stay: Sig,
 }
 
 impl Row {
@@ -196,6 +218,8 @@ impl Row {
             held: bits(1),
             limited: bits(1),
             unheard: bits(1),
+            drains: bits(1),
+            stay: bits(STAY_BITS),
         }
     }
 }
@@ -252,7 +276,7 @@ pub fn schedule(
     started: Sig,
     doorbell: Stream<SqDoorbell>,
     resume: Stream<Resume>,
-    kick: Stream<Sig>,
+    kick: Stream<Kick>,
     eased: Stream<Sig>,
     oldest: TableWrite<Oldest>,
     reads_done: ReadsDone,
@@ -304,7 +328,7 @@ pub fn schedule(
     line.accept(is_grant);
     let mut chosen = line.payload;
     for (yes, qp) in [
-        (is_kick, m.mux(woken, &woken_qp, &kick.payload)),
+        (is_kick, m.mux(woken, &woken_qp, &kick.qp)),
         (is_doorbell, doorbell.qp),
         (is_resume, resume.qp),
         (is_start, start.qp),
@@ -319,6 +343,7 @@ pub fn schedule(
     let limited = m.reg("limited", 1).no_reset();
     let unheard = m.reg("unheard", 1).no_reset();
     let known = m.reg("known", READ_BITS).no_reset();
+    let (drained, stay) = (m.reg("drained", 1).no_reset(), m.reg("stay", STAY_BITS).no_reset());
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_clear, kind_start, kind_resume) = (kind("clear"), kind("start"), kind("resume"));
     let (kind_doorbell, kind_kick, kind_grant) = (kind("doorbell"), kind("kick"), kind("grant"));
@@ -329,6 +354,8 @@ pub fn schedule(
         m.set(&limited, resume.limited);
         m.set(&unheard, resume.unheard);
         m.set(&known, resume.known);
+        m.set(&drained, kick.drains & !woken);
+        m.set(&stay, kick.stay);
         m.set(&kind_clear, is_reset | (is_resume & resume.start));
         m.set(&kind_start, is_start);
         m.set(&kind_resume, is_resume & !resume.start);
@@ -434,6 +461,7 @@ pub fn schedule(
     let recovered = m.reg("recovered", qp_bits).no_reset();
     let flushes = m.delay("flushes", &(in_error & !(recovering & recovered.eq(qp))));
     // What was answered since it was told has kicked already, or will find that it waits.
+    let marks = m.delay("marks", &(row.drains & drains));
     let limits = m.delay("limits", &(limited & m.mux(unheard, &told, &answered).eq(known)));
     let overrun = overfills(index, oldest_index, bounds.queue) | steps_back(index, row.producer);
     let refused = m.delay("refused", &overrun);
@@ -463,9 +491,13 @@ pub fn schedule(
     let first = m.mux(kind_start, &index_of_start, &row.fetch);
     let grant = Grant { qp, index: first, count, stride: queue.stride, differs, start: kind_start };
     let granted = Stream::new(m, "granted", go | starting, grant);
-    let flush = Stream::new(m, "flush", flushing, Flush { qp, producer: row.producer });
+    // What was fetched in SQD was fetched before: nothing is behind `high`.
+    let marking = done & kind_grant & marks;
+    let upto = m.mux(marks, &row.high, &row.producer);
+    let flush = Flush { qp, producer: upto, drains: marks, stay: row.stay };
+    let flush = Stream::new(m, "flush", flushing | marking, flush);
     let room = read.ready & granted.ready & flush.ready;
-    m.assert(!(go | flushing | starting) | room, "a grant finds the room that it began with");
+    m.assert(!(go | flushing | marking | starting) | room, "a grant finds the room that it began with");
     // A register, so it knows of the last grant only from the second cycle of the next state on: that one is let pass.
     let after = m.delay("after", &(done & (kind_grant | kind_start)));
     let had_room = m.delay("had_room", &(room & places.ge(batch_units(cfg))));
@@ -494,8 +526,13 @@ pub fn schedule(
     m.when(kind_kick, |m| {
         m.set(&next.limited, 0);
         m.set(&next.unheard, 0);
+        m.when(drained, |m| {
+            m.set(&next.drains, 1);
+            m.set(&next.stay, stay);
+        });
     });
     m.when(goes_on, |m| m.set(&next.high, row.producer));
+    m.when(kind_grant, |m| m.set(&next.drains, 0));
     m.when(kind_grant & catches_up, |m| m.set(&next.fetch, caught_up));
     m.when(go, |m| {
         m.set(&next.fetch, fetched);
@@ -508,6 +545,7 @@ pub fn schedule(
         m.set(&next.held, 0);
         m.set(&next.limited, 0);
         m.set(&next.unheard, 0);
+        m.set(&next.drains, 0);
     });
     m.when(sweeping, |m| {
         m.set_all(&next, &Row::of().zeros());

@@ -34,10 +34,11 @@ use crate::responder::reply::Kind;
 use crate::rx::buffer::Dropped;
 use crate::rx::parse::REASON_BITS;
 use crate::stream::{deep_fifo, few, fifo, forward, spare_fifo};
-use crate::types::{Completion, TableWrite};
+use crate::types::{Completion, QpFault, TableWrite, FAULT_BITS};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
+use ferrowire_spec::queue::EventKind;
 
 /// Pulses for the counters.
 #[derive(Clone, Bundle)]
@@ -76,7 +77,7 @@ pub struct Admitted {
     /// Bus addresses of the pieces, in order.
     pub addresses: Stream<Sig>,
     /// QPs that go to the error state.
-    pub faults: Stream<Sig>,
+    pub faults: Stream<QpFault>,
     /// Keys that peers invalidate.
     pub operations: Stream<Operation>,
     /// What becomes of a SEND that invalidates a key is decided.
@@ -319,7 +320,11 @@ pub fn admit(
     let flush_goes = flushes & (place_room | flushed.bar);
     m.when(go, |m| m.set(&flush_turn, 1)).otherwise_when(flush_goes, |m| m.set(&flush_turn, 0));
     flushed.accept(flush_goes);
-    let fault = Stream::new(m, "fault", go & ends_qp, facts.qp);
+    // What is refused is told, for there may be no receive that ends with it (11.6.3); what fails here has one.
+    let event =
+        m.mux(invalid, &QpFault::told(EventKind::QpRequestError, &facts.qp).event, &lit(FAULT_BITS, 0));
+    let event = m.mux(refused_access, &QpFault::told(EventKind::QpAccessError, &facts.qp).event, &event);
+    let fault = Stream::new(m, "fault", go & ends_qp, QpFault { qp: facts.qp, event });
     m.drive(&fault_room, fault.ready);
     // The QP context takes no fault while a start waits: a QP has at most one, and all have their place.
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);

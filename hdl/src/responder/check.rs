@@ -102,6 +102,8 @@ struct Row {
     taken: Sig,
     /// An atomic may be among those that are pending.
     atomic: Sig,
+    /// A packet has come.
+    heard: Sig,
 }
 
 impl Row {
@@ -120,6 +122,7 @@ impl Row {
             kept: bits(1),
             taken: bits(5),
             atomic: bits(1),
+            heard: bits(1),
         }
     }
 }
@@ -201,6 +204,10 @@ pub struct Checked {
     pub take: Take,
     /// Packets of peers that met congestion, whatever else comes of them (IBTA A17.9.3).
     pub marked: Marked,
+    /// Of the QP that is asked for: the PSN expected of its peer.
+    pub expected_psn: Sig,
+    /// QPs in RTR of which the first packet has come.
+    pub established: Stream<Sig>,
 }
 
 /// Packets between here and `walk`, as long as the host's latency.
@@ -215,7 +222,7 @@ const WAITING: u32 = 2 * AHEAD;
 
 /// The responder's checks. `posted`: index behind the newest receive WQE of each QP; `seen`: the shared queue that `take` names;
 /// `served`: a READ or atomic is done with; `unused`: one was not executed; `judged`: what became of the packet that is waited for;
-/// `mends`: QPs of which a receive was not used after all; `settled`: another was.
+/// `mends`: QPs of which a receive was not used after all; `settled`: another was; `query`: of which QP `expected_psn` tells.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn check(
@@ -231,6 +238,7 @@ pub fn check(
     judged: Judged,
     mends: Stream<Sig>,
     settled: Sig,
+    query: Sig,
 ) -> Checked {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Idle);
@@ -335,6 +343,10 @@ pub fn check(
     let next = m.wire_of("next", &Row::of());
     rows.write(row_write, qp, &next);
     let row = rows.read(m, begins, begin_qp, Collision::Never);
+    // A read copy for queries, which wait for nobody.
+    let psns = m.mem("psns", cfg.qps, &bits(24)).style(Style::Block).build();
+    psns.write(row_write, qp, &next.psn);
+    let expected_psn = psns.read(m, lit(1, 1), query, Collision::Old);
     let given = &broadcast.attributes;
     let copies = m.mem("copies", cfg.qps, &Copy::of(&QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &Copy::of(&given.entry));
@@ -606,6 +618,7 @@ pub fn check(
         done & (by_init | by_repair | by_mend | executes | takes_note) & !(by_reset | by_error),
     );
     m.set_all(&next, &row);
+    m.when(packet, |m| m.set(&next.heard, 1));
     m.when(by_init, |m| {
         m.set_all(&next, &Row::of().zeros());
         m.set(&next.psn, request.psn);
@@ -641,6 +654,12 @@ pub fn check(
             m.set(&next.inside, 0);
         });
     });
+    // What begins a life is told once (11.6.3.4). The QP context takes no more of it while a start waits: each QP has its place.
+    let establishes = row_write & packet & !row.heard & qp_state.eq(QpState::Rtr.code());
+    let established =
+        Stream::new(m, "establishes", m.delay("establishes_now", &establishes), m.delay("whose", &qp));
+    m.discard(&established.ready);
+    let established = deep_fifo(&m.label("established"), cfg.qps, established);
     let take = Take { srq: copy.srqn, valid: done & takes_shared };
-    Checked { orders, operands, touches, take, marked }
+    Checked { orders, operands, touches, take, marked, expected_psn, established }
 }

@@ -49,10 +49,10 @@ use crate::memory::{self, Lookup, Operation, Passage, Translation};
 use crate::stream::{breath, slice, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{
-    Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit, TableWrite,
+    Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpFault, QpInit, TableWrite,
 };
 use ferrowire_rtl::{bits, lit, Bundle, Interface, Scope, Sig, Stream};
-use ferrowire_spec::queue::CqeOpcode;
+use ferrowire_spec::queue::{CqeOpcode, EventKind};
 
 /// What the responder is told.
 #[derive(Interface)]
@@ -87,6 +87,8 @@ pub struct Input {
     pub gate: TableWrite<Gate>,
     /// The priorities that stand still on the wire.
     pub paused: Sig,
+    /// The QP that is asked for.
+    pub query: Sig,
 }
 
 /// What comes out.
@@ -112,8 +114,8 @@ pub struct Responder {
     pub completions: Vec<Stream<Completion>>,
     /// What became of answers.
     pub outcomes: Stream<Outcome>,
-    /// QPs that go to the error state.
-    pub faults: Vec<Stream<Sig>>,
+    /// QPs that go to the error state, or of which the first packet has come.
+    pub faults: Vec<Stream<QpFault>>,
     /// Shared receive queues that run low.
     pub reports: Stream<Report>,
     /// Receive queues that the host has overrun, as in a doorbell.
@@ -130,6 +132,8 @@ pub struct Responder {
     pub marked: Marked,
     /// READ responses that are cut, for congestion control.
     pub charges: Stream<Charge>,
+    /// Of the QP that is asked for: the PSN expected of its peer.
+    pub expected_psn: Sig,
     /// Counted events.
     pub counts: Counts,
     /// Likewise, of responses.
@@ -167,6 +171,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         judged.clone(),
         mended,
         settled,
+        input.query,
     );
     m.drive(&take, &checked.take);
     touches.connect(breath(&m.label("touches"), cfg.unhurried(), checked.touches));
@@ -212,6 +217,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let (answer, data) = (input.reply_answer, input.reply_data);
     let replied = reply::reply(m, cfg, broadcast, placed.replies, answer, data, input.gate, input.paused);
     m.set_all(&served, &replied.served);
+    let established = checked.established.map(|qp| QpFault::told(EventKind::CommEstablished, qp));
     // The end of a life is told behind its last answer.
     let marker = Completion {
         opcode: lit(8, u32::from(CqeOpcode::Recv.code())),
@@ -230,7 +236,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         source: replied.source,
         completions: vec![placed.completions, markers],
         outcomes: placed.outcomes,
-        faults: vec![admitted.faults, replied.faults],
+        faults: vec![admitted.faults, replied.faults, established],
         reports: shared.reports,
         overruns: receives.overruns,
         status: shared.status,
@@ -239,6 +245,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         reply_accesses: replied.accesses,
         marked: checked.marked,
         charges: replied.charges,
+        expected_psn: checked.expected_psn,
         counts: admitted.counts,
         reply_counts: replied.counts,
     }

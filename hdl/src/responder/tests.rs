@@ -16,14 +16,14 @@ use crate::host::event::Report;
 use crate::host::SrqControl;
 use crate::memory::{Lookup, Translation};
 use crate::stream::Beat;
-use crate::testing::{item, step, Random, Sink, Source};
+use crate::testing::{item, step, Item, Random, Sink, Source};
 use crate::types::{
-    Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpInit, TxPacket,
+    Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpFault, QpInit, TxPacket,
 };
 use ferrowire_rtl::{bits, build, Bits, Sim};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::QpState;
-use ferrowire_spec::queue::{recv_wqe::RecvWqe, WcStatus};
+use ferrowire_spec::queue::{recv_wqe::RecvWqe, EventKind, WcStatus};
 use ferrowire_spec::wire::opcode::Opcode;
 use rand::Rng;
 use std::collections::{HashMap, VecDeque};
@@ -111,6 +111,8 @@ struct Bench {
     /// Ends of receives, and ends of lives.
     ended: Vec<Ended>,
     lives: Vec<u32>,
+    /// Of whom the first packet in RTR has come.
+    greeted: Vec<u32>,
     /// Those in error that have none left of a shared queue, and how many there have to be.
     lasts: Vec<u32>,
     errors: usize,
@@ -142,13 +144,20 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             reply_data: m.stream_in("reply_data", &DmaReadData::of(&cfg)),
             gate: m.input_of("gate", &Gate::write_of(&cfg)),
             paused: m.input("paused", 8),
+            query: m.input("query", cfg.qp_bits()),
         };
         let out = responder(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), input);
         m.stream_out("lookup", out.lookup);
         m.stream_out("operation", out.operations);
         m.stream_out("outcome", out.outcomes);
-        let single = |_: &Sig| ferrowire_rtl::lit(1, 1);
-        m.stream_out("fault", crate::stream::arbiter(m, &single, out.faults));
+        let single = |_: &QpFault| ferrowire_rtl::lit(1, 1);
+        let faults = crate::stream::arbiter(m, &single, out.faults);
+        // Who has only been heard of goes on.
+        let greets = faults.event.eq(u32::from(EventKind::CommEstablished.code()));
+        m.output("greeted", &m.delay("greeted", &(faults.fire() & greets)));
+        m.output("greeted_qp", &m.delay("greeted_qp", &faults.qp));
+        m.stream_out("fault", faults.discard_if(m, greets));
+        m.output("expected_psn", &out.expected_psn);
         let counts = m.reg_of("counts", &out.counts);
         m.set_all(&counts, &out.counts);
         m.output("counts", &counts);
@@ -184,7 +193,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         Sink::new("lookup", &Lookup::of()),
         Sink::new("write", &DmaWrite::of(&cfg)),
         Sink::new("reply", &TxPacket::of(&cfg)),
-        Sink::new("fault", &bits(cfg.qp_bits())),
+        Sink::new("fault", &QpFault::of(&cfg)),
         Sink::new("read", &DmaReadRequest::of()),
         Sink::new("completion", &Completion::of(&cfg)),
         Sink::new("report", &Report::of()),
@@ -258,6 +267,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         answers: Vec::new(),
         ended: Vec::new(),
         lives: Vec::new(),
+        greeted: Vec::new(),
         lasts: Vec::new(),
         errors: 0,
         memory: HashMap::new(),
@@ -290,6 +300,9 @@ impl Bench {
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
         for (count, name) in self.counts.iter_mut().zip(COUNTERS).skip(REASONS.len()) {
             *count += self.sim.get(&format!("counts_{name}"));
+        }
+        if self.sim.get("greeted") == 1 {
+            self.greeted.push(self.sim.get("greeted_qp") as u32);
         }
         if self.sim.get("counts_dropped_valid") == 1 {
             let reason = DropReason::from_code(self.sim.get("counts_dropped_reason") as u8).unwrap();
@@ -817,8 +830,9 @@ impl Bench {
         }
         assert_eq!(self.lasts.len(), self.errors, "seed {seed}");
         assert!(self.sinks[OVERRUN].items.is_empty(), "seed {seed}: the host keeps to its queues");
-        let faults: Vec<u32> = self.sinks[FAULT].values("").into_iter().map(|qp| qp as u32).collect();
-        assert_eq!(faults, self.model.faults, "seed {seed}");
+        let of = |fault: &Item| (fault["qp"].to_u64() as u32, fault["event"].to_u64() as u8);
+        let faults: Vec<(u32, u8)> = self.sinks[FAULT].items.iter().map(of).collect();
+        assert_eq!(faults, self.model.faults, "seed {seed}: who fails, and what is told of it");
     }
 
     /// Sends all, and gives the cycle in which the last beat of each frame was placed, of so many of one length: requests wait in a queue.
@@ -949,6 +963,37 @@ fn only(bench: &mut Bench, qpn: u32, at: u64, length: usize) -> Packet {
         offset: 70,
         grh: Vec::new(),
     }
+}
+
+#[test]
+fn the_first_packet_in_rtr_is_told_once_in_a_life_and_a_query_finds_the_psn_that_is_expected() {
+    let mut bench = bench(64, 6, 0.0);
+    for (qp, state) in [(1, QpState::Rtr), (2, QpState::Rts), (3, QpState::Rtr)] {
+        plain(&mut bench, qp);
+        bench.start(qp, 0x10_0000 * qp, state, 0..5);
+    }
+    // What is not the peer's says nothing.
+    let mut foreign = only(&mut bench, 1, 0, 64);
+    foreign.source += 1;
+    bench.send(&foreign);
+    for round in 0..3 {
+        for qp in [1, 2] {
+            let packet = only(&mut bench, qp, 64 * round, 64);
+            bench.send(&packet);
+            bench.taken();
+            (0..60).for_each(|_| bench.step());
+            bench.sim.set("query", qp.into());
+            (0..3).for_each(|_| bench.step());
+            assert_eq!(bench.sim.get("expected_psn"), u64::from(0x10_0000 * qp) + round + 1);
+        }
+        assert_eq!(bench.greeted, [1]);
+    }
+    // Another life.
+    bench.start(1, 7, QpState::Rtr, 0..5);
+    let packet = only(&mut bench, 1, 0, 64);
+    bench.send(&packet);
+    bench.compare();
+    assert_eq!(bench.greeted, [1, 1]);
 }
 
 #[test]

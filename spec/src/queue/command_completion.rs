@@ -168,13 +168,13 @@ crate::table::layout! {
     struct QpSummary, "qp_summary", Little, 8 bytes, "host interface";
     /// State, one of `QpState`.
     STATE state: u8 @ 0, 3, RO;
-    /// In SQD: sends in progress have not finished yet.
+    /// In SQD: sends in progress have not finished yet, or not all of their completions are in memory.
     SQ_DRAINING sq_draining: bool @ 3, 1, RO;
     /// Reserved.
     RSVD0 rsvd0: u8 @ 4, 4, RSVD;
-    /// PSN of the next packet to send.
+    /// PSN of the next packet to send for the first time; 0 before RTS.
     SQ_PSN sq_psn: u32 @ 8, 24, RO;
-    /// PSN expected of the peer.
+    /// PSN expected of the peer; 0 before RTR.
     RQ_PSN rq_psn: u32 @ 32, 24, RO;
     /// Reserved.
     RSVD1 rsvd1: u8 @ 56, 8, RSVD;

@@ -11,13 +11,14 @@ crate::table::codes! {
     CqOverrun = 1, "CQ_OVERRUN";
     /// A queue pair went to error; `object` is the QPN, `cause` says why.
     QpFatal = 2, "QP_FATAL";
-    /// A queue pair went to error for a request that it could not accept.
+    /// A queue pair went to error for a request that it could not accept; `object` is the QPN, `cause` the NAK's syndrome.
     QpRequestError = 3, "QP_REQUEST_ERROR";
-    /// A queue pair went to error for an access that was not granted.
+    /// A queue pair went to error for an access that was not granted; `object` and `cause` likewise.
     QpAccessError = 4, "QP_ACCESS_ERROR";
-    /// A queue pair in SQD has finished what was in progress.
+    /// A queue pair in SQD has finished what was in progress, and the completions are in memory; `object` is the QPN. Sent once, where
+    /// `MODIFY_QP` asked for it.
     SqDrained = 5, "SQ_DRAINED";
-    /// The first packet arrived for a queue pair in RTR.
+    /// The first packet arrived for a queue pair in RTR; `object` is the QPN. Sent once in a life.
     CommEstablished = 6, "COMM_ESTABLISHED";
     /// A queue pair in error has a completion for each WQE that it took from its shared receive queue, and takes no more; `object`
     /// is the QPN.

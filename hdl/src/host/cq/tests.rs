@@ -10,7 +10,7 @@ struct Bench {
     cfg: RnicConfig,
     sim: Sim,
     sources: [Source; 2],
-    sinks: [Sink; 4],
+    sinks: [Sink; 5],
 }
 
 fn bench(beat_bytes: u32) -> Bench {
@@ -24,6 +24,7 @@ fn bench(beat_bytes: u32) -> Bench {
         m.stream_out("notices", out.notices);
         m.stream_out("faults", out.faults);
         m.stream_out("reports", out.reports);
+        m.stream_out("marks", out.marks);
         m.output("written", &out.written);
         m.output("dropped", &out.dropped);
         // A cycle late: it may follow from inputs of the same cycle.
@@ -40,6 +41,7 @@ fn bench(beat_bytes: u32) -> Bench {
         Sink::new("notices", &Flagged::of(cfg.cqs, NOTICES)),
         Sink::new("faults", &bits(cfg.qp_bits())),
         Sink::new("reports", &Report::of()),
+        Sink::new("marks", &Mark::of(&cfg)),
     ];
     Bench { cfg, sim, sources, sinks }
 }
@@ -119,34 +121,42 @@ fn a_mark_is_told_when_all_before_it_is_written_and_writes_nothing() {
 }
 
 #[test]
-fn that_a_queue_pair_has_its_last_shared_receive_is_told_behind_the_entries_before() {
+fn that_a_queue_pair_has_its_last_shared_receive_or_has_drained_is_told_behind_the_entries_before() {
     for beat_bytes in [8, 64] {
         let mut bench = bench(beat_bytes);
         bench.create(0, 0x1000, 4);
         let mut random = Random::new(13);
         bench.sinks[0].stall = Some(0.8);
         bench.sinks[3].stall = Some(0.5);
-        let mut sent = 0;
         for round in 0..5u32 {
+            let before = [3, 4].map(|sink: usize| bench.sinks[sink].items.len());
             for i in 0..=round {
                 bench.complete(0, i.into());
+                // Of every second one the send queue has drained.
+                let receive = u128::from(i % 2 == 0);
                 let marks = [("cq", 3), ("qpn", u128::from(i + 1)), ("marker", 1), ("solicited", 1)];
-                bench.sources[0].push_values(&marks);
+                let more = [("opcode", 0x80 * receive), ("wqe_index", 0x1200 + u128::from(i))];
+                bench.sources[0].push_values(&[&marks[..], &more].concat());
             }
             for _ in 0..800 {
-                let told = bench.sinks[3].items.len();
+                let told = bench.sinks[3].items.len() + bench.sinks[4].items.len();
                 let Bench { sim, sources, sinks, .. } = &mut bench;
                 crate::testing::step(sim, sources, sinks, &mut random, 0.0);
                 let lasts = sinks[0].values("last").iter().filter(|last| **last == 1).count();
-                assert!(sinks[3].items.len() == told || lasts > told, "an event before its completion");
+                let now = sinks[3].items.len() + sinks[4].items.len();
+                assert!(now == told || lasts > told, "an event before its completion");
                 assert_eq!(sim.get("drained_valid"), 0);
             }
-            sent += round as usize + 1;
-            let told: Vec<_> = bench.sinks[3].values("object").split_off(sent - 1 - round as usize);
-            assert_eq!(told, (1..=u64::from(round) + 1).collect::<Vec<_>>());
+            let ended = &bench.sinks[3].items[before[0]..];
+            assert!(ended.iter().all(|item| item["kind"].to_u64() == u64::from(EventKind::LastWqe.code())));
+            let ended: Vec<u64> = ended.iter().map(|item| item["object"].to_u64()).collect();
+            assert_eq!(ended, (1..=u64::from(round) + 1).step_by(2).collect::<Vec<_>>());
+            let drained = &bench.sinks[4].items[before[1]..];
+            let drained: Vec<_> =
+                drained.iter().map(|item| (item["qp"].to_u64(), item["stay"].to_u64())).collect();
+            let expected = (0..=u64::from(round)).skip(1).step_by(2).map(|i| (i + 1, i));
+            assert_eq!(drained, expected.collect::<Vec<_>>());
         }
-        let kinds = bench.sinks[3].values("kind");
-        assert!(kinds.iter().all(|kind| *kind == u64::from(EventKind::LastWqe.code())));
     }
 }
 

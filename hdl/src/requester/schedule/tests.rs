@@ -9,6 +9,7 @@ use rand::Rng;
 use std::collections::VecDeque;
 
 mod again;
+mod drain;
 mod eased;
 mod gate;
 mod overrun;
@@ -108,7 +109,7 @@ fn sources(cfg: &RnicConfig) -> Vec<Source> {
         Source::new("start", &SqStart::of(cfg)),
         Source::new("doorbell", &SqDoorbell::of(cfg)),
         Source::new("resume", &Resume::of(cfg)),
-        Source::new("kick", &bits(cfg.qp_bits())),
+        Source::new("kick", &Kick::of(cfg)),
         Source::new("eased", &bits(cfg.qp_bits())),
     ]
 }
@@ -145,7 +146,7 @@ impl Bench {
                 m.input("started", 1),
                 m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
                 m.stream_in("resume", &Resume::of(&cfg)),
-                m.stream_in("kick", &bits(cfg.qp_bits())),
+                m.stream_in("kick", &Kick::of(&cfg)),
                 m.stream_in("eased", &bits(cfg.qp_bits())),
                 m.input_of("oldest", &Oldest::write_of(&cfg)),
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
@@ -275,7 +276,7 @@ impl Bench {
     }
 
     fn kick(&mut self, qp: usize) {
-        self.sources[KICK].push_values(&[("", qp as u128)]);
+        self.sources[KICK].push_values(&[("qp", qp as u128)]);
     }
 
     /// The fetch is to go on from `index`.
@@ -358,7 +359,7 @@ impl Bench {
     /// The reads are those of the grants.
     fn check_reads(&self) {
         let grants = self.sinks[GRANT].items.iter().filter(|grant| grant["start"].is_zero());
-        assert_eq!(self.sinks[READ].items.len(), self.queues.len());
+        assert_eq!(self.sinks[READ].items.len(), self.queues.len(), "seed {}", self.random.seed);
         for ((read, grant), (base, log2, stride)) in
             self.sinks[READ].items.iter().zip(grants).zip(&self.queues)
         {
@@ -376,7 +377,8 @@ impl Bench {
         (self.stall, self.returning) = (0.1, 1.0);
         self.sim.set("plenty", 1);
         let served = |q: &Qp| q.state != QpState::Rts.code() || (q.due == q.producer && q.rewind.is_none());
-        for turn in 0..100 {
+        for turn in 0.. {
+            assert!(turn < 300, "seed {}: what is left is not granted", self.random.seed);
             if turn > 2 && self.qps.iter().all(served) {
                 break;
             }

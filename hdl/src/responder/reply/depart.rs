@@ -25,8 +25,9 @@ use super::order::Finished;
 use super::Header;
 use crate::config::RnicConfig;
 use crate::stream::{deep_fifo, fifo, slice};
-use crate::types::TableWrite;
+use crate::types::{QpFault, TableWrite, FAULT_BITS};
 use ferrowire_rtl::{bits, clog2, lit, module, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::EventKind;
 use ferrowire_spec::wire::opcode::Opcode;
 
 /// Syndromes of the NAKs (IBTA volume 1, 9.7.5.2.8).
@@ -47,7 +48,7 @@ pub(super) struct Departed {
     /// For `atomic`.
     pub(super) jobs: Stream<Job>,
     pub(super) finished: Stream<Finished>,
-    pub(super) faults: Stream<Sig>,
+    pub(super) faults: Stream<QpFault>,
     pub(super) failed: TableWrite<Sig>,
     /// The answer of a repeated atomic is no longer known.
     pub(super) forgotten: Sig,
@@ -188,7 +189,9 @@ pub(super) fn depart(
     let clears = given & ends;
     let (enable, index) = (sweeping | fails | clears, m.mux(sweeping, &swept, &qp));
     m.set_all(&failed, &TableWrite { enable, index, entry: fails });
-    let fault = Stream::new(m, "fault", fails, qp);
+    // A READ or an atomic has no receive that would say why.
+    let event = m.mux(refused, &QpFault::told(EventKind::QpAccessError, &qp).event, &lit(FAULT_BITS, 0));
+    let fault = Stream::new(m, "fault", fails, QpFault { qp, event });
     m.assert(!fault.valid | fault.ready, "a QP fails once before its end");
     let faults = deep_fifo(&m.label("faults"), cfg.qps, fault);
 

@@ -60,7 +60,7 @@ use crate::host::dma::{write_entry, EntryWrite};
 use crate::memory::{Lookup, Passage, Translation};
 use crate::stream::{arbiter, breath, deep_fifo, slice};
 use crate::tx::arbitrate::TxSource;
-use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, TableWrite, TxPacket};
+use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, QpBroadcast, QpFault, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
 /// What a reply is.
@@ -196,7 +196,7 @@ pub struct Replied {
     /// What atomics write.
     pub write: Stream<DmaWrite>,
     /// QPs that go to the error state.
-    pub faults: Stream<Sig>,
+    pub faults: Stream<QpFault>,
     /// QPs of whose former life nothing is under way any more.
     pub ended: Stream<Sig>,
     /// A new READ or atomic is done with.

@@ -135,7 +135,7 @@ impl Bench {
                 Sink::new("lookup", &Lookup::of()),
                 Sink::new("read", &DmaReadRequest::of()),
                 Sink::new("write", &DmaWrite::of(&cfg)),
-                Sink::new("fault", &qp),
+                Sink::new("fault", &QpFault::of(&cfg)),
                 Sink::new("ended", &qp),
                 Sink::new("charge", &Charge::of(&cfg)),
             ],
@@ -368,7 +368,7 @@ impl Bench {
             }
         }
         for item in new(&self.sinks, &mut self.seen, FAULT) {
-            let qp = item[""].to_u64() as u32;
+            let qp = item["qp"].to_u64() as u32;
             self.life(qp).faults += 1;
         }
         for item in new(&self.sinks, &mut self.seen, ENDED) {

@@ -3,7 +3,7 @@
 
 use super::{COUNTERS, MODULUS, PAGE};
 use ferrowire_spec::qp_state::QpState;
-use ferrowire_spec::queue::WcStatus;
+use ferrowire_spec::queue::{EventKind, WcStatus};
 use ferrowire_spec::wire::syndrome::{credits, CREDIT_INVALID};
 use std::collections::VecDeque;
 
@@ -153,7 +153,7 @@ pub struct Model {
     /// QP, PSN, syndrome, MSN, bytes before.
     pub answers: Vec<Answer>,
     pub bytes: Vec<(u64, u8)>,
-    pub faults: Vec<u32>,
+    pub faults: Vec<(u32, u8)>,
     pub ended: Vec<Ended>,
     /// SEND packets executed.
     pub sends: u64,
@@ -214,7 +214,12 @@ impl Model {
             self.complete(qp, status);
         }
         self.qps[qp as usize].ended = true;
-        self.faults.push(qp);
+        let event = match syndrome {
+            0x61 => EventKind::QpRequestError.code(),
+            0x62 => EventKind::QpAccessError.code(),
+            _ => 0,
+        };
+        self.faults.push((qp, event));
         self.count(counter);
     }
 
@@ -403,7 +408,7 @@ impl Model {
                     // This end's own fault.
                     self.complete(p.qpn, WcStatus::LocProtErr);
                     self.qps[p.qpn as usize].ended = true;
-                    self.faults.push(p.qpn);
+                    self.faults.push((p.qpn, 0));
                     return self.count("operation");
                 };
                 places

@@ -106,7 +106,7 @@ fn a_shared_queue_that_is_overrun_ends_those_who_take_from_it() {
         packet.psn += sent[1];
         bench.push(&packet);
         bench.drain();
-        assert_eq!(bench.sinks[FAULT].values(""), [1], "seed {seed}");
+        assert_eq!(bench.sinks[FAULT].values("qp"), [1], "seed {seed}");
         assert_eq!(bench.bytes().len(), bytes + 64, "seed {seed}: nothing is placed");
         assert_eq!(ends(&bench)[good..], [(1, good as u16, WcStatus::LocProtErr)], "seed {seed}");
         let last = bench.answers.last().unwrap();

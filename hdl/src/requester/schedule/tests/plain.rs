@@ -24,7 +24,7 @@ fn every_wqe_is_granted_once_in_order_within_all_limits() {
                     bench.oldest(qp, oldest);
                     bench.kick(qp);
                 }
-                6 => bench.sources[KICK].push_values(&[("", qp as u128)]),
+                6 => bench.sources[KICK].push_values(&[("qp", qp as u128)]),
                 7 => {
                     // Back to something that was granted, be it to stay there.
                     let q = &bench.qps[qp];

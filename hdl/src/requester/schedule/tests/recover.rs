@@ -70,7 +70,7 @@ fn what_is_told_before_it_goes_on_is_flushed_and_what_is_told_after_is_sent() {
     bench.sim.set("oldest_enable", 0);
     bench.set_to(3, QpState::Rts);
     let grants = bench.sinks[GRANT].items.len();
-    bench.sources[KICK].push_values(&[("", 3)]);
+    bench.sources[KICK].push_values(&[("qp", 3)]);
     (0..60).for_each(|_| bench.pass());
     let granted: Vec<(u64, u64)> = bench.sinks[GRANT].items[grants..]
         .iter()
