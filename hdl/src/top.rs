@@ -308,4 +308,35 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn the_card_can_be_built_at_both_ends_of_every_range() {
+        type Field = fn(&mut RnicConfig) -> &mut u32;
+        let fields: [(Field, u32, u32); 14] = [
+            (|c| &mut c.beat_bytes, 8, 64),
+            (|c| &mut c.qps, 8, 16384),
+            (|c| &mut c.cqs, 4, 16384),
+            (|c| &mut c.srqs, 2, 16),
+            (|c| &mut c.ahs, 2, 16384),
+            (|c| &mut c.eqs, 2, 128),
+            (|c| &mut c.keys, 4, 65536),
+            (|c| &mut c.page_entries, 16, 1 << 20),
+            (|c| &mut c.outstanding, 32, 65536),
+            (|c| &mut c.outstanding_per_qp, 4, 64),
+            (|c| &mut c.fetch_batch, 1, 64),
+            (|c| &mut c.rx_buffer_bytes, 16384, 1 << 20),
+            (|c| &mut c.payload_buffer_bytes, 8192, 1 << 20),
+            (|c| &mut c.doorbell_pages, 1, 4096),
+        ];
+        for (field, low, high) in fields {
+            for value in [low, high] {
+                let mut cfg = RnicConfig::named("generic-8b").unwrap();
+                *field(&mut cfg) = value;
+                cfg.validate().unwrap();
+                rnic(&cfg).unwrap_or_else(|e| panic!("{cfg:?}:\n{e}"));
+            }
+        }
+        let many = RnicConfig { qps: 4096, ..RnicConfig::named("generic-64b").unwrap() };
+        assert!(rnic(&many).is_ok());
+    }
 }

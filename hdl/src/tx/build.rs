@@ -379,7 +379,7 @@ fn vectors(
     let network = Network::of(&vector);
     let entry = Entry { network, sum: fold(sum(20, &[low_sum, high_sum])).named("write_sum") };
     let high_part = cfg.av_bits() - 1;
-    let table = m.mem("vectors", (1 << high_part) + cfg.ahs, &entry).style(Style::Block).build();
+    let table = m.mem("vectors", 1 << cfg.av_bits(), &entry).style(Style::Block).build();
     table.write(valid, index, &entry);
     let ports = Ports { udp_sport: vector.udp_sport, dest_qpn: vector.dest_qpn, pkey: vector.pkey };
     let of_qp = m.mem("ports", cfg.qps, &ports).style(Style::Block).build();
