@@ -87,7 +87,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         psns.clone(),
     );
     m.drive(&progress, &commands.progress);
-    command_reads.connect(commands.read);
+    command_reads.connect(breath(&m.label("command_read"), cfg.unhurried(), commands.read));
     let drained = m.wire_of("drained", &Drained::of(cfg));
     let faults = vec![fault_e, fault_q.map(QpFault::silent)];
     let (mark, marks) = m.later("mark", &Mark::of(cfg));

@@ -14,7 +14,7 @@
 //!
 //! An acknowledgement costs 3 cycles, whether it completes a message or a part of one, and one more for each further
 //! message that it completes along; a ghost costs 3, a NAK that makes the QP send again 4. Where beats are narrow, each look at
-//! a message costs one more, for it is compared in a cycle of its own.
+//! a message and each completion of a flush cost one more, for what they depend on is compared in a cycle of its own.
 //!
 //! An acknowledgement of PSN p acknowledges everything up to p; a NAK of p everything before p. One whose PSN is not
 //! between the oldest unacknowledged and the newest sent is a ghost and is dropped (IBTA volume 1, 9.7.5.1.1), and so is one
@@ -603,8 +603,16 @@ pub fn track(
     let goes_back = restart.fire();
 
     // Flushing: forget what is remembered, then one completion for each WQE.
-    let at_flush = state.is(State::Flush);
+    // Where there is time, what is left is compared in a cycle of its own, before each step.
+    let compared = cfg.unhurried().then(|| m.reg("compared", 1).reset(0));
+    let steps = |at: Sig| compared.map_or(at, |compared| at & compared);
+    let (in_flush, in_enlist) = (state.is(State::Flush), state.is(State::Enlist));
+    let (at_flush, at_enlist) = (steps(in_flush), steps(in_enlist));
     let flush_more = row.oldest_index.ne(row.until);
+    let flush_more = compared.map_or(flush_more, |compared| {
+        m.set(&compared, (in_flush | in_enlist) & !compared);
+        m.delay("flush_more", &flush_more)
+    });
     let turn = m.reg("turn", clog2(u64::from(FLUSHED_AT_ONCE))).no_reset();
     let flushes = at_flush & flush_more & entry_room;
     let ends_turn = flushes & turn.all();
@@ -639,7 +647,6 @@ pub fn track(
     let resets = marks & entry_room;
     // So does one behind the last of what was in progress in SQD. Who is asked to wait for that looks in its turn of the line, and
     // again behind each answer.
-    let at_enlist = state.is(State::Enlist);
     let in_sqd = qp_state.eq(QpState::Sqd.code());
     let awaits = at_enlist & by_drain & in_sqd & !row.dead;
     let looks = at_enlist & by_work & row.draining;

@@ -178,7 +178,8 @@ pub fn translate(
     m.discard(&two);
     m.set(&two_valid, one_valid);
     m.set_all(&two, &one);
-    let two_ok = m.delay("two_ok", &(right & one.ask.va.ge(entry.va)));
+    let two_right = m.delay("two_right", &right);
+    let two_above = m.delay("two_above", &one.ask.va.ge(entry.va));
     // The causes differ in their low bits.
     const { assert!(LocalCause::KeyBounds as u8 - LocalCause::KeyIndex as u8 == 4) };
     let mut why = lit(3, 4);
@@ -205,7 +206,7 @@ pub fn translate(
     m.discard(&three);
     m.set(&three_valid, two_valid);
     m.set_all(&three, &two);
-    let ok = m.delay("three_ok", &(two_ok & inside));
+    let ok = m.delay("three_ok", &(two_right & two_above & inside));
     let three_why = m.delay("three_why", &two_why);
     let three_size = m.delay("three_size", &page_size);
 

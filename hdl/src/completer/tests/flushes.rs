@@ -34,7 +34,8 @@ fn others_have_their_turn_between_sixteen_completions() {
     assert!(bench.indices(0).len() < 300 && bench.indices(2).len() < 201, "the flushes are under way");
     let taken = &bench.sources[ANSWER].cycles[first..];
     let most = taken.windows(2).map(|w| w[1] - w[0]).max().unwrap();
-    assert!((17..=28).contains(&most), "{most} cycles");
+    // Beats are narrow here: a completion takes two cycles.
+    assert!((33..=44).contains(&most), "{most} cycles");
     bench.compare();
     assert_eq!(bench.indices(0), (0..300).collect::<Vec<_>>());
     assert_eq!(bench.indices(2), (0..201).collect::<Vec<_>>());

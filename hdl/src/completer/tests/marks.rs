@@ -14,7 +14,7 @@ fn every_marked_answer_that_is_not_dropped_is_told_of_once() {
             (bench.slack, bench.wait) = (2500, 400);
         }
         bench.ecn = ECN_CE;
-        bench.play(1500);
+        bench.play(1800);
         bench.compare();
         let (told, taken) = (bench.marked.iter().sum::<u64>(), bench.sources[ANSWER].cycles.len() as u64);
         assert!(bench.dropped > 20 && told > 200, "seed {seed}: {told}, {} dropped", bench.dropped);

@@ -283,7 +283,13 @@ pub(super) fn cut(
         m.set(&offset, m.select(copy.mtu, &shifted));
     });
 
+    // The read's time and the way around the memory are in the row's cycle alone.
+    let held_row = m.reg_of("held_row", &row_shape);
+    m.when(at_row, |m| m.set_all(&held_row, &row));
+    let others_behind = m.delay("others_behind", &following.ne(front.tail));
+
     // The entry's cycle: what it will be.
+    let row = held_row;
     let work = m.reg("work", WORK_BITS).no_reset();
     let speaks = m.reg("speaks", 1).reset(0);
     let va = m.reg("va", 64).no_reset();
@@ -350,7 +356,7 @@ pub(super) fn cut(
     // What becomes of the QP.
     let ends = is(Work::End) & speaks;
     let gone = leaves & speaks & closes & !ends;
-    let others = following.ne(front.tail) | marks_of.ending;
+    let others = others_behind | marks_of.ending;
     m.set(&more, came | stood | (speaks & (!closes | others)));
     m.when(ends, |m| m.set(&more, 0));
     m.set_all(&next, &row);
