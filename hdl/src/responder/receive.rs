@@ -28,6 +28,9 @@
 //! is under way any more, or after [`PATIENCE`] cycles, in which nothing else is read from then on; so nobody waits for ever. What the
 //! QP has not posted, or no longer, comes as void.
 //!
+//! What is read ahead of the messages leaves places for what they wait for: with many queues it is more than the host brings in the time that
+//! a packet buffer lasts.
+//!
 //! One event or read in 4 cycles, of up to `fetch_batch` units. Messages with a WQE of 64 bytes: one in 3 cycles, at 1 us of host latency, of one
 //! queue or of many, in bursts or in turns.
 //!
@@ -199,6 +202,11 @@ const PATIENCE: u32 = 2048;
 /// The same in units.
 fn distance_of(cfg: &RnicConfig, at: usize) -> u32 {
     DISTANCES[at] * cfg.fetch_batch.max(SPREAD)
+}
+
+/// Units that a read may have.
+fn longest(cfg: &RnicConfig) -> u32 {
+    cfg.fetch_batch.max(1 << MAX_STRIDE)
 }
 
 /// Up to how many queues in use: all that they have on the card takes half of the slots.
@@ -532,7 +540,11 @@ pub fn receive(
     let free = idle & !is_demand & !is_reset & !is_gone & !is_error;
     let lines_turn = m.reg("lines_turn", 1).reset(0);
     let any_event = needs.valid | doorbell.valid;
-    let is_line = free & (!any_event | lines_turn) & line.valid & !waiting & !resets.valid & !gone.valid;
+    // Who reads ahead leaves places for WQEs that messages wait for, and does not come in line where it finds none.
+    let kept = (wqe_places(cfg) - longest(cfg)).min(2 * longest(cfg));
+    let spare = m.delay("spare", &places.ge(kept));
+    let may_line = line.valid & spare & !waiting;
+    let is_line = free & (!any_event | lines_turn) & may_line & !resets.valid & !gone.valid;
     // Needs and doorbells take turns: neither waits for the host while the other goes on.
     let needs_turn = m.reg("needs_turn", 1).reset(0);
     let is_need = free & !is_line & needs.valid & (needs_turn | !doorbell.valid);
@@ -653,7 +665,7 @@ pub fn receive(
     // Nothing else is read where somebody has waited for long.
     let room = m.wire("room", 1);
     let reader = kind_line | kind_need | kind_doorbell;
-    let can = m.delay("can", &(room & (kind_demand | (reader & !waiting))));
+    let can = m.delay("can", &(room & (kind_demand | (reader & !waiting & (kind_exact | spare)))));
     m.when(at_plan, |m| m.set(&state, State::Act));
 
     let units = count.shl_by(queue.stride).named("units");
@@ -673,7 +685,7 @@ pub fn receive(
     let granted = Stream::new(m, "granted", reads | mark, grant);
     m.drive(&mark_room, granted.ready);
     // What was read last has been counted by the cycle in which the next read is planned.
-    m.drive(&room, read.ready & granted.ready & places.ge(cfg.fetch_batch.max(1 << MAX_STRIDE)));
+    m.drive(&room, read.ready & granted.ready & places.ge(longest(cfg)));
     m.assert(!reads | read.ready, "a read finds the room that it was planned with");
     m.assert(!granted.valid | granted.ready, "so does a mark");
     let read = fifo(&m.label("read"), 4, read);

@@ -472,3 +472,26 @@ fn many_queues_get_a_wqe_every_three_cycles() {
     }
     assert!(!slow);
 }
+
+#[test]
+fn what_a_message_waits_for_is_read_at_once_though_much_is_read_ahead() {
+    let mut bench = Bench::of(7, 64, 0.0, 0, 256);
+    bench.touched = 1.0;
+    let late = 16;
+    for qp in 0..=late {
+        bench.create_sized(qp, 7, 0);
+        bench.post(qp, if qp == late { 8 } else { 128 });
+    }
+    // From now on nothing comes back from host memory for a while. The last of a group looks for more behind it.
+    bench.latency = 4000;
+    (0..late).for_each(|qp| (0..4).for_each(|index| bench.want(qp, index)));
+    (0..1000).for_each(|_| bench.step());
+    let ahead = bench.sinks[READ].items.len();
+    bench.want(late, 4);
+    (0..60).for_each(|_| bench.step());
+    let reads: Vec<u64> = bench.sinks[READ].items.iter().map(|read| read["address"].to_u64()).collect();
+    let sought = bench.qps[late].base + 4 * 64;
+    assert!(reads[ahead..].contains(&sought), "{sought:#x} is not among {:x?}", &reads[ahead..]);
+    assert!(ahead > late + 2, "{ahead} reads, none of them ahead");
+    bench.check();
+}
