@@ -2,11 +2,12 @@
 //! SEND, immediates and receives from one card's host to the other's, through the driver, the Verilated cards and the wire.
 
 use ferrowire::{
-    AccessFlags, Completion, CqeOpcode, LocalCause, MemoryRegion, PathMtu, QpAttributes, QpState, QueuePair,
-    RecvWr, SendWr, Sge, WcStatus, WorkKind,
+    AccessFlags, Completion, CqeOpcode, DropReason, LocalCause, MemoryRegion, PathMtu, QpAttributes, QpState,
+    QueuePair, RecvWr, SendOpcode, SendWr, Sge, WcStatus, WorkKind,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
+use ferrowire_sim::measure::{both_ways, Load};
 use ferrowire_sim::pair::{bytes, Connection, Node, Pair, PairOptions};
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::wire::opcode::Operation;
@@ -376,6 +377,29 @@ fn many_messages_go_through_a_small_receive_queue_that_wraps() {
             assert_eq!(to[at..at + 10], from[at..at + 10]);
             assert_eq!(to[at + 20..at + 40], from[at + 10..at + 30]);
             assert!(to[at + 10..at + 20].iter().chain(&to[at + 40..at + 64]).all(|byte| *byte == 0));
+        }
+    }
+}
+
+/// Sends and receives share the host's memory: two cards that send as fast as they can ask for more of it than there is. What is received goes
+/// first, for it would be lost. The budget of a 64-byte message is 4 cycles at 64 bytes a beat; where the host takes 250 cycles to answer, the
+/// first receives of each queue pair come late, and half of the messages of 16 are sent meanwhile.
+#[test]
+fn messages_in_both_directions_at_once_are_not_lost_for_want_of_room() {
+    let model = CardModel::rnic(&RnicConfig::named("generic-64b").unwrap(), false).unwrap();
+    for (host_latency, budget) in [(0, 4.0), (250, 5.0)] {
+        for qps in [1, 16] {
+            let pair = Pair::new(&model, &PairOptions { host_latency, ..PairOptions::default() }).unwrap();
+            let (verb, mtu) = (SendOpcode::Send, PathMtu::B1024);
+            let load = Load { verb, bytes: 64, mtu, qps, messages: 2048, shared: false };
+            let what = format!("{qps} queue pairs, host latency {host_latency}");
+            let cycles = both_ways(&pair, &load).unwrap_or_else(|error| panic!("{what}: {error:#}"));
+            println!("{what}: {cycles:.3} cycles a message");
+            assert!(cycles <= budget, "{what}: {cycles} cycles a message");
+            for node in [&pair.a, &pair.b] {
+                let lost = node.context.drop_counter(DropReason::Overrun).unwrap();
+                assert_eq!(lost, 0, "{what}{}", pair.diagnose());
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::collections::HashSet;
 
 use anyhow::{anyhow, bail, ensure, Result};
 use ferrowire::{
-    AccessFlags, AddressVector, InitAttributes, MemoryRegion, Psn, QpInitAttr, QueuePair, RecvWr,
+    AccessFlags, AddressVector, DropReason, InitAttributes, MemoryRegion, Psn, QpInitAttr, QueuePair, RecvWr,
     RtrAttributes, RtsAttributes, SendOpcode, SendWr, Service,
 };
 
@@ -146,6 +146,11 @@ pub fn both_ways(pair: &Pair, load: &Load) -> Result<f64> {
         let again = placed.packets - packets as f64;
         ensure!(again < 0.5, "{again} packets were sent again{}", pair.diagnose());
         slower = slower.max(placed.cycles_per_packet);
+    }
+    // A SEND that was lost is placed once, when it comes again.
+    for node in nodes {
+        let lost = node.context.drop_counter(DropReason::Overrun)?;
+        ensure!(lost == 0, "card {} had no room for {lost} frames{}", node.card, pair.diagnose());
     }
     Ok(slower)
 }
