@@ -20,6 +20,11 @@
 //!  check -- marked ---+                   +-- CNPs --> arbitrate
 //!  track -- marked ---+
 //!
+//!  buffer -- pressed --+--> pace, between gather and commit
+//!  completions that meet -+
+//!
+//!  payload -- at hand --> give_way, between launch and arbitrate
+//!
 //!  parse -- PAUSE, PFC --> pause -- who stands still --> schedule, segment, the reply engine's cut, tx::icrc
 //! ```
 
@@ -31,7 +36,7 @@ use crate::host::event::Report;
 use crate::host::{AhEntry, SrqControl, SrqStatus};
 use crate::memory::{drain, memory, withdraw, Done, Operation, Passage, Tables, Withdrawals};
 use crate::requester::{
-    commit, fetch, gather, launch, list, payload, schedule, segment, take_turns, Sources,
+    commit, fetch, gather, launch, list, pace, payload, schedule, segment, take_turns, Sources,
 };
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
@@ -39,6 +44,7 @@ use crate::rx::address::Addresses;
 use crate::stream::{arbiter, breath, fork, slice, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
+use crate::tx::give_way::{give_way, CAME};
 use crate::tx::icrc::append;
 use crate::tx::pause::{pause, FlowControl, PRIORITIES};
 use crate::types::{
@@ -201,6 +207,8 @@ pub fn transport(
     let paused = m.wire("paused", PRIORITIES);
     let withdrawals = m.wire_of("withdrawals", &Withdrawals::write_of(cfg));
     let drained = m.wire("drained", 1);
+    let pressed = m.wire("pressed", rx::buffer::PRESSED);
+    let both = m.wire("both", 1);
 
     let (operation_r, operate_r) = m.later("requester_operation", &Operation::of(cfg));
     let (operation_s, operate_s) = m.later("responder_operation", &Operation::of(cfg));
@@ -264,6 +272,7 @@ pub fn transport(
     let candidates = slice(&m.label("candidates"), cfg.unhurried(), segmented.candidates);
     let gathered = gather(m, cfg, candidates, listed.stored);
     m.drive(&released, gathered.released);
+    let parts = pace(m, pressed, both, gathered.parts);
     let committed = commit(
         m,
         cfg,
@@ -271,7 +280,7 @@ pub fn transport(
         unbarred,
         barred,
         oldest.clone(),
-        gathered.parts,
+        parts,
         segmented.operands,
         answers[0].clone(),
         operated[0].clone(),
@@ -287,8 +296,10 @@ pub fn transport(
     let reads_payload = vec![committed.looked_up, reading];
     let outgoing = payload(m, cfg, data.payload, committed.ends, cleared);
     m.drive(&payload_taken, outgoing.taken);
+    let read_whole = outgoing.verdicts.fire();
     let launched =
         launch(m, cfg, starting, committed.reports, committed.packets, outgoing.verdicts, scheduled.flush);
+    let came = read_whole.zext(CAME) + launched.inline.fire().zext(CAME);
     let sources = Sources { read: outgoing.payload, inline: gathered.inline, verdicts: launched.inline };
     let turns = breath(&m.label("turns"), cfg.unhurried(), committed.turns);
     let paid = take_turns(m, turns, sources);
@@ -310,6 +321,7 @@ pub fn transport(
     let mut received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
     received.headers = breath(&m.label("headers"), cfg.unhurried(), received.headers);
     let dispatched = rx::dispatch::dispatch(m, received);
+    m.drive(&pressed, dispatched.pressed);
 
     // Responder. A frame comes only once its headers have been taken, and `check` takes them only with the frame: the
     // register stands between.
@@ -407,7 +419,9 @@ pub fn transport(
     wakes.connect(slowed.wake);
 
     // Send: answers and CNPs beside requests.
-    let packets = breath(&m.label("packets"), cfg.unhurried(), launched.packets);
+    let others = responded.source.packet.valid | slowed.packets.valid;
+    let packets = give_way(m, others, came, launched.packets);
+    let packets = breath(&m.label("packets"), cfg.unhurried(), packets);
     let requests = TxSource { packet: packets, payload: Some(paid) };
     let notices = TxSource { packet: slowed.packets, payload: None };
     let chosen = arbitrate(m, cfg, vec![requests, responded.source, notices]);
@@ -434,6 +448,9 @@ pub fn transport(
         stands: paused.any(),
     };
     let events = m.delay("events", &events);
+    // Completions of messages that were sent and of some that were received.
+    let received = responded.completions.iter().fold(lit(1, 0), |any, completions| any | completions.valid);
+    m.drive(&both, m.delay("meet", &(tracked.completions.valid & received)));
     Transport {
         wire,
         reads: vec![scheduled.read, committed.read, responded.read, responded.reply_read, tracked.read],

@@ -11,12 +11,16 @@
 //!   parsed -----+--> keep or drop --+--> [fifo]
 //!   verdict ----+                   +--> [fifo] ---------------------------> headers
 //!                                   +-------------------------------------> dropped {valid, reason}
+//!   how full? ------------------------------------------------------------> pressed
 //! ```
 //!
 //! Beats are written as they come. When parser and ICRC have spoken, the frame is kept, by an entry that tells where
 //! it lies, or forgotten: if nothing has come behind it, the write pointer moves back; otherwise its beats are
 //! skipped when the reader gets there. A frame that does not find room is given up at once, and its beats' place is
 //! free again; nothing of a frame comes out unless all of it does.
+//!
+//! `pressed` says while a half and while three quarters of the ring are taken: who sends holds back then, for what the host and the card
+//! can do is for both.
 //!
 //! Headers and frames leave in the order in which they came, each once, on two streams: the frame as it was on the
 //! wire, headers included.
@@ -35,7 +39,7 @@ use crate::rx::icrc::Verdict;
 use crate::rx::parse::{Parsed, REASON_BITS, TAKEN};
 use crate::stream::{catch, deep_fifo, fifo, Beat};
 use crate::types::Headers;
-use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
 
 /// Frames that may wait for their verdict.
@@ -46,6 +50,9 @@ pub const HEADERS_LATENCY: u32 = 2;
 pub const FRAME_LATENCY: u32 = 4;
 /// The shortest good frame, in memory: 58 bytes in whole beats.
 const SHORTEST: u32 = 64;
+
+/// Bits of `pressed`.
+pub const PRESSED: u32 = 2;
 
 /// A frame was dropped: a pulse for the counters.
 #[derive(Clone, Bundle)]
@@ -72,6 +79,8 @@ pub struct Received {
     pub frame: Stream<Beat>,
     /// The others.
     pub dropped: Dropped,
+    /// Bit 0: half of the ring is taken; bit 1: three quarters are.
+    pub pressed: Sig,
 }
 
 /// Where a frame that was written ends, and whether it was.
@@ -110,7 +119,11 @@ pub fn buffer(
     // In: a frame is written whole or not.
     let fire = frame.fire();
     let given_up = m.reg("given_up", 1).reset(0);
-    let full = (tail - next).eq(depth);
+    let level = (tail - next).named("level");
+    let full = level.eq(depth);
+    let pressed = m.reg("pressed", PRESSED).reset(0);
+    let most = level.bit(address) | level.slice(address - 2, 2).all();
+    m.set(&pressed, cat(&[level.slice(address - 1, 2).any(), most]));
     let write = fire & !given_up & !full;
     let after = tail + 1;
     store.write(write, tail.trunc(address), &frame.payload);
@@ -192,10 +205,10 @@ pub fn buffer(
     .otherwise_when(!busy & waiting.eq(0), |m| m.set(&next, decided));
     m.when(keep & !load, |m| m.set(&waiting, waiting + 1))
         .otherwise_when(!keep & load, |m| m.set(&waiting, waiting - 1));
-    m.assert((tail - next).le(depth), "the ring holds at most as much as there is");
+    m.assert(level.le(depth), "the ring holds at most as much as there is");
 
     let dropped = Dropped { valid: dropped_valid, reason: dropped_reason };
-    Received { headers, frame: frame_out, dropped }
+    Received { headers, frame: frame_out, dropped, pressed }
 }
 
 #[cfg(test)]
@@ -255,6 +268,7 @@ mod tests {
             m.stream_out("headers", received.headers);
             m.stream_out("out", received.frame);
             m.output("dropped", &received.dropped);
+            m.output("pressed", &received.pressed);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
@@ -411,6 +425,38 @@ mod tests {
             assert!(whole(&bench.sources[0].cycles), "no wait in at {beat_bytes}");
             assert!(whole(&bench.sinks[1].cycles), "no gap out at {beat_bytes}");
             assert!(whole(&bench.sinks[0].cycles), "no gap among the headers at {beat_bytes}");
+        }
+    }
+
+    #[test]
+    fn who_sends_is_told_how_much_of_the_ring_is_taken() {
+        let mut random = Random::new(8);
+        for beat_bytes in [8, 64] {
+            let mut bench = bench(beat_bytes);
+            bench.sinks.iter_mut().for_each(|s| s.stall = Some(1.0));
+            // 15 of 16 KiB.
+            for _ in 0..15 {
+                bench.send(&random.bytes(1024), GOOD);
+            }
+            let ring = 16384 / beat_bytes as usize;
+            let mut told = [0; 2];
+            while bench.sources[0].left() > 0 {
+                bench.step(&mut random, 0.2);
+                // Some beats are in the registers behind the ring, and what has come is told of two cycles later.
+                let taken = bench.sources[0].cycles.len();
+                let pressed = bench.sim.get("pressed");
+                for (bit, part) in [(0, ring / 2), (1, ring / 4 * 3)] {
+                    let told_now = pressed >> bit & 1 == 1;
+                    assert!(taken >= part || !told_now, "{taken} beats of {ring}");
+                    assert!(taken < part + 6 || told_now, "{taken} beats of {ring}");
+                    told[bit] += u32::from(told_now);
+                }
+            }
+            assert!(told[0] > told[1] && told[1] > 0);
+            bench.sinks.iter_mut().for_each(|s| s.stall = None);
+            bench.run(&mut random, 0.0);
+            assert_eq!(bench.sim.get("pressed"), 0);
+            assert_eq!(bench.sinks[1].frames().len(), 15);
         }
     }
 

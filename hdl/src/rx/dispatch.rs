@@ -14,7 +14,7 @@
 //!
 //! Every request has its frame on `frames`, those without payload too, and so has every READ response, all in the order in
 //! which they came; those of datagrams with a GRH before the payload. `arrivals` tells that order, with the atomic acknowledgements among them, which need no frame. What an opcode is follows from
-//! [`Opcode`]. `dropped` passes through.
+//! [`Opcode`]. `dropped` and `pressed` pass through.
 //!
 //! **Latency:** none; **throughput:** one packet and one beat a cycle. Order is kept within each kind, and an answer
 //! that is not taken holds up the requests behind it: the completer may wait with an
@@ -50,6 +50,8 @@ pub struct Dispatched {
     pub cnps: Stream<Notification>,
     /// A frame was dropped before.
     pub dropped: Dropped,
+    /// How much has come that nobody has taken yet, as [`Received::pressed`].
+    pub pressed: Sig,
 }
 
 /// What becomes of a frame.
@@ -62,7 +64,7 @@ struct Kind {
 /// Sorts packets; see the page's top.
 #[module]
 pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
-    let Received { headers, frame, dropped } = received;
+    let Received { headers, frame, dropped, pressed } = received;
     let is_request = opcode_is(headers.opcode, Opcode::is_request);
     let is_answer = opcode_is(headers.opcode, Opcode::is_response);
 
@@ -91,7 +93,7 @@ pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
     frame.accept(kind.valid & (!kind.wanted | wanted.ready));
     kind.accept(frame.fire() & frame.last);
     let frames = grh(m, wanted, kind.datagram.clone());
-    Dispatched { requests, frames, arrivals, answers, cnps, dropped }
+    Dispatched { requests, frames, arrivals, answers, cnps, dropped, pressed }
 }
 
 #[cfg(test)]
@@ -134,6 +136,7 @@ mod tests {
             m.stream_out("answers", dispatched.answers);
             m.stream_out("cnps", dispatched.cnps);
             m.output("dropped", &dispatched.dropped);
+            m.output("pressed", &dispatched.pressed);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();

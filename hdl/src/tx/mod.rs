@@ -3,6 +3,7 @@
 
 pub mod arbitrate;
 pub mod build;
+pub mod give_way;
 pub mod icrc;
 pub mod join;
 pub mod pause;
