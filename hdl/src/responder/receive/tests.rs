@@ -475,7 +475,8 @@ fn many_queues_get_a_wqe_every_three_cycles() {
 
 #[test]
 fn what_a_message_waits_for_is_read_at_once_though_much_is_read_ahead() {
-    let mut bench = Bench::of(7, 64, 0.0, 0, 256);
+    // Of this many slots no two of these queues have the same.
+    let mut bench = Bench::of(7, 64, 0.0, 0, 1024);
     bench.touched = 1.0;
     let late = 16;
     for qp in 0..=late {
