@@ -139,6 +139,9 @@ struct Ending {
 /// Packets between their frames and their endings.
 const ENDINGS: u32 = 8;
 
+/// Beats of payload before they are moved to their lanes.
+const ELASTIC: u32 = 16;
+
 /// What comes out.
 #[derive(Interface)]
 pub struct Placed {
@@ -262,6 +265,9 @@ pub fn place(
     let command = fifo(&m.label("command"), 4, command);
     // As many as are between a piece and its write.
     let targets = fifo(&m.label("targets"), 8, target);
+    // Frames are as long as the wire takes for them, and each has a beat of headers that nobody writes: the cycles that the write channel gives to
+    // others in between are made up for in these.
+    let data = fifo(&m.label("data"), ELASTIC, data);
     let moved = realign(m, command, data);
 
     // Out: one write a piece.
