@@ -139,7 +139,7 @@ struct Ending {
 /// Packets between their frames and their endings.
 const ENDINGS: u32 = 8;
 
-/// Beats of payload before they are moved to their lanes.
+/// Beats in their lanes that the write channel has not taken.
 const ELASTIC: u32 = 16;
 
 /// What comes out.
@@ -265,10 +265,9 @@ pub fn place(
     let command = fifo(&m.label("command"), 4, command);
     // As many as are between a piece and its write.
     let targets = fifo(&m.label("targets"), 8, target);
-    // Frames are as long as the wire takes for them, and each has a beat of headers that nobody writes: the cycles that the write channel gives to
-    // others in between are made up for in these.
-    let data = fifo(&m.label("data"), ELASTIC, data);
-    let moved = realign(m, command, data);
+    // Frames may fill the wire, and have a beat more than what is written of them: the cycles that the write channel gives to others in between
+    // are made up for in those.
+    let moved = fifo(&m.label("moved"), ELASTIC, realign(m, command, data));
 
     // Out: one write a piece.
     let write = DmaWrite {

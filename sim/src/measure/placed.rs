@@ -66,6 +66,11 @@ struct Way<'a> {
     data: Vec<u8>,
 }
 
+/// Cycles after which so many bytes should have come, at any width.
+fn patience(bytes: usize) -> u64 {
+    4 * STUCK + bytes as u64 / 4
+}
+
 /// The same load in both directions at once, with all frames arriving: cycles a packet of the slower one.
 ///
 /// # Errors
@@ -131,7 +136,7 @@ pub fn both_ways(pair: &Pair, load: &Load) -> Result<f64> {
     }
     for way in &ways {
         let count = each * qps * if sends { 2 } else { 1 };
-        let done = way.node.wait(&pair.world, count, 4 * STUCK);
+        let done = way.node.wait(&pair.world, count, patience(each * qps * size));
         let done = done.map_err(|why| anyhow!("{why:#}{}", pair.diagnose()))?;
         if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
             bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
@@ -233,7 +238,7 @@ pub fn unreliable(pair: &Pair, service: Service, load: &Load) -> Result<Placed> 
     for batch in batches {
         batch.ring()?;
     }
-    let done = pair.a.wait(&pair.world, each * qps, 4 * STUCK);
+    let done = pair.a.wait(&pair.world, each * qps, patience(each * qps * size));
     let done = done.map_err(|why| anyhow!("{why:#}{}", pair.diagnose()))?;
     if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
         bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
