@@ -41,8 +41,8 @@ pub fn pace(m: &Scope, pressed: Sig, both: Sig, parts: Stream<Part>) -> Stream<P
     parts.accept(out.ready & !shut);
     let ends = (out.fire() & out.last).named("ends");
     let rest = |pace: u32| lit(bits, pace - 1);
-    let pace = m.select(behind, &[rest(1), rest(PACES[0]), rest(PACES[1]), rest(PACES[1])]);
-    m.when(ends, |m| m.set(&left, pace)).otherwise_when(left.any(), |m| m.set(&left, left - 1));
+    let gap = m.select(behind, &[rest(1), rest(PACES[0]), rest(PACES[1]), rest(PACES[1])]);
+    m.when(ends, |m| m.set(&left, gap)).otherwise_when(left.any(), |m| m.set(&left, left - 1));
     m.set(&shut, m.mux(ends, &behind.any(), &left.gt(lit(bits, 1))));
     out
 }
