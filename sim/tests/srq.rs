@@ -363,6 +363,8 @@ fn a_receive_that_fails_ends_its_queue_pair_alone() {
         let (mut third, last) = bench.connect();
         send(&mut third, SendWr::send(2, &[bench.from.sge(0, 600)]));
         assert_eq!(ends(&bench.wait(b, 1)), [(last.number(), 2, WcStatus::LocLenErr)], "{config}");
+        let refused = Event { cause: 0x61, ..event(EventKind::QpRequestError, last.number()) };
+        assert_eq!(bench.event(), refused, "{config}");
         assert_eq!(bench.event(), event(EventKind::LastWqe, last.number()), "{config}");
         send(&mut other, SendWr::send(3, &[bench.from.sge(0, 600)]));
         assert_eq!(ends(&bench.wait(b, 1)), [(second.number(), 3, WELL)], "{config}");
