@@ -859,10 +859,11 @@ pub fn track(
             .otherwise_when(by_reset, |m| m.set(&state, State::Free));
     });
 
-    // A start is told at once, before what the QP left behind has been given back.
+    // A start is told at once, before what the QP left behind has been given back. So is each WQE that ends, before the host sees
+    // its completion and uses its place again: a doorbell for it is no overrun.
     let starts_anew = at_row & by_init;
     let oldest_write = TableWrite {
-        enable: row_write | pops | starts_anew,
+        enable: row_write | pops | flushes | starts_anew,
         index: qp,
         entry: Oldest {
             index: m.mux(by_init, &until, &m.mux(by_reset, &lit(16, 0), &next.oldest_index)),
