@@ -2,8 +2,8 @@
 //! READ and atomics from one card's host to the other's memory and back, through the driver, the Verilated cards and the wire.
 
 use ferrowire::{
-    AccessFlags, Completion, CqeOpcode, LocalCause, MemoryRegion, PathMtu, QpState, QueuePair, SendWr, Sge,
-    WcStatus,
+    AccessFlags, Completion, CqeOpcode, DropReason, HwCounter, LocalCause, MemoryRegion, PathMtu, QpState,
+    QueuePair, SendWr, Sge, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
@@ -227,6 +227,29 @@ fn no_more_are_outstanding_than_the_queue_pair_may_have() {
             assert!(most <= depth && (most == depth || depth == 16), "{config}: {most} of {depth}");
         }
     }
+}
+
+/// A card answers as many as one like it can ask for at once: none is dropped for want of a place, and asked for again.
+#[test]
+fn all_queue_pairs_have_as_many_under_way_as_they_may() {
+    const BYTES: u32 = 4096;
+    // The last has come before the first can be answered.
+    let pair = pair_with("generic-8b", &PairOptions { host_latency: 3000, ..PairOptions::default() });
+    let (from, to) = (remote(&pair, BYTES as usize), buffer(&pair.a, BYTES as usize));
+    // Nobody's time is out, for all wait for one wire.
+    let connection = Connection { timeout: 14, mtu: PathMtu::B4096, ..connection() };
+    let mut qps: Vec<_> = (0..14).map(|_| pair.connect(&connection).unwrap()).collect();
+    for (qp, _) in &mut qps {
+        let sges = [to.sge(0, BYTES)];
+        let read = SendWr::read(7, &sges, from.remote(0)).signaled();
+        post(qp, &[read; 6]);
+    }
+    let done = wait(&pair, 14 * 6);
+    assert!(done.iter().all(Completion::is_success));
+    let dropped = pair.b.context.drop_counter(DropReason::Sequence).unwrap();
+    let missing = pair.a.context.hw_counter(HwCounter::ImpliedNakSeqErr).unwrap();
+    assert_eq!((dropped, missing), (0, 0));
+    assert_eq!(bytes(to.memory()), bytes(from.memory()));
 }
 
 #[test]

@@ -290,3 +290,19 @@ fn a_small_write_and_its_answer_take_at_most_three_cycles() {
         assert!(answers[99] - answers[49] <= 150, "lane {lane}: {}", answers[99] - answers[49]);
     }
 }
+
+/// Frames of 1,024 bytes fill the wire, in 17 beats each, of which 16 are written: there is room for one completion with each.
+#[test]
+fn frames_keep_the_pace_of_the_wire_beside_other_writes() {
+    let mut bench = bench(64, 11);
+    for i in 0..300u64 {
+        bench.place(58, 0x5000 + i * 1024 % PAGE, 1024, 4, false);
+    }
+    bench.sinks[0].stall = Some(0.04);
+    bench.run(0.0);
+    let taken = &bench.sources[1].cycles;
+    let beats = taken.len() as u64;
+    assert_eq!(beats, 17 * 300);
+    let cycles = taken[taken.len() - 1] - taken[0];
+    assert!(cycles <= beats + beats / 100, "{cycles} cycles for {beats} beats");
+}

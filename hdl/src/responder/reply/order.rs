@@ -27,6 +27,7 @@
 
 use super::{Header, Kind, Reply};
 use crate::config::RnicConfig;
+use crate::requester::messages;
 use crate::stream::deep_fifo;
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -38,14 +39,15 @@ pub const PENDING: u32 = 16;
 /// Bits that count the entries of a QP: `PENDING` repetitions and as many new ones, and room for more.
 pub(super) const COUNT_BITS: u32 = 8;
 
-/// New READs and atomics that may be pending beside the first one of each QP.
+/// New READs and atomics that may be pending beside the first one of each QP: as many as a card like this one may have under way, so
+/// that none of its is dropped; and those that are counted a little late.
 pub fn places_shared(cfg: &RnicConfig) -> u32 {
-    cfg.outstanding
+    messages(cfg) - cfg.qps + 2
 }
 
-/// Places of the pool, a power of two.
+/// Places of the pool, a power of two: repetitions have at least one for two QPs.
 pub(super) fn places(cfg: &RnicConfig) -> u32 {
-    (3 * cfg.qps + places_shared(cfg)).next_power_of_two()
+    (2 * cfg.qps + cfg.qps / 2 + places_shared(cfg)).next_power_of_two()
 }
 
 /// Repetitions that may be pending.
