@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`RnicConfig`]: every width and depth of a card, read from TOML and checked once.
 
-use ferrowire_rtl::clog2;
+use ferrowire_rtl::{clog2, Bundle, Scope, Value};
 use serde::{Deserialize, Serialize};
 
 /// What a card is built with.
@@ -158,10 +158,18 @@ impl RnicConfig {
         clog2(u64::from(self.eqs))
     }
 
-    /// Every frame is seven beats or more: blocks may take a cycle more for each where that shortens the longest path or saves LUTs. Parts
+    /// Every frame is seven beats or more: blocks may take a cycle or two more for each where that shortens the longest path or saves LUTs. Parts
     /// with beats so narrow are slow ones, and crowded.
     pub fn unhurried(&self) -> bool {
         self.beat_bytes < 16
+    }
+
+    /// What is read from block RAM, as it is looked at: a cycle later where there is time, for the read takes as long as some levels of logic.
+    pub fn looked<T: Bundle + Value<T>>(&self, m: &Scope, name: &str, value: T) -> T {
+        match self.unhurried() {
+            true => m.delay(name, &value),
+            false => value,
+        }
     }
 
     /// Bits of a byte's place in a beat.

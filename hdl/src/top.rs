@@ -17,7 +17,7 @@ use crate::host::csr::{csr, CsrRequest, DropEvent, Events, Link};
 use crate::host::dma;
 use crate::host::doorbell::doorbell;
 use crate::host::event::{event, link_changes, WritePort};
-use crate::host::{CommandProgress, SrqStatus};
+use crate::host::{CommandProgress, SrqControl, SrqStatus};
 use crate::memory::Done;
 use crate::stream::{breath, Beat};
 use crate::transport::{transport, Control, ReadData};
@@ -92,14 +92,21 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let faults = vec![fault_e, fault_q.map(QpFault::silent)];
     let (mark, marks) = m.later("mark", &Mark::of(cfg));
     let context = qp(m, cfg, commands.query, commands.update, fault_s, faults, drained.clone(), mark);
+    let broadcast = cfg.looked(m, "broadcast", context.broadcast);
     replies.connect(context.reply);
-    let (cqs, eqs) = (commands.cqs, commands.eqs);
-    let srqs = commands.srqs;
+    // Tables that commands write. Where that is a cycle later, who waits for what is gone to be quiet waits as long.
+    let (cqs, eqs) = (cfg.looked(m, "cqs", commands.cqs), cfg.looked(m, "eqs", commands.eqs));
+    let srqs = SrqControl {
+        entry: cfg.looked(m, "srqs", commands.srqs.entry),
+        limit: cfg.looked(m, "srq_limits", commands.srqs.limit),
+        query: commands.srqs.query,
+    };
+    let (eqs_written, srqs_written) = (eqs.enable, srqs.entry.enable);
     let bells = doorbell(
         m,
         cfg,
         registers.doorbells,
-        context.broadcast.clone(),
+        broadcast.clone(),
         cqs.clone(),
         eqs.clone(),
         srqs.entry.clone(),
@@ -108,17 +115,17 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     // The transport.
     let rx = crate::rx::door::door(m, progress.ready, rx);
     let control = Control {
-        broadcast: context.broadcast,
-        addresses: commands.vectors,
-        handles: commands.ahs,
-        keys: commands.keys,
-        pages: commands.pages,
-        removals: commands.removals,
+        broadcast,
+        addresses: cfg.looked(m, "vectors", commands.vectors),
+        handles: cfg.looked(m, "handles", commands.ahs),
+        keys: cfg.looked(m, "keys", commands.keys),
+        pages: cfg.looked(m, "pages", commands.pages),
+        removals: breath(&m.label("removals"), cfg.unhurried(), commands.removals),
         responder: context.responder,
         requester: context.requester,
         doorbell: bells.sq,
         shared: srqs,
-        receive: bells.rq,
+        receive: breath(&m.label("receive_bells"), cfg.unhurried(), bells.rq),
         kick: context.kick,
         tick: registers.tick,
         congestion: registers.congestion,
@@ -131,7 +138,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     m.drive(&paused, core.paused);
     m.drive(&status, &core.status);
     m.drive(&psns, &core.psns);
-    m.drive(&srqs_busy, core.busy);
+    m.drive(&srqs_busy, core.busy | srqs_written);
     let mut reads = core.reads.into_iter();
     wqe_reads.connect(reads.next().expect("reads of WQEs"));
     payload_reads.connect(reads.next().expect("reads of payload"));
@@ -153,7 +160,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let notices = breath(&m.label("notices"), cfg.unhurried(), writer.notices);
     let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });
     let events = event(m, cfg, notices, reports, cqs, eqs, bells.eq, port.clone());
-    m.drive(&events_busy, events.busy);
+    m.drive(&events_busy, events.busy | eqs_written);
     let mut writers = core.writes;
     writers.extend([writer.write, commands.write, events.write]);
     let write = dma::write(m, 1, writers);

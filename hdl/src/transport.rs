@@ -228,13 +228,14 @@ pub fn transport(
     let kicks_in = vec![control.kick, completer_kick, read_kick, wake];
     let kick = arbiter(m, &|_: &Kick| lit(1, 1), kicks_in);
     let kick = crate::stream::fifo(&m.label("kick"), 4, kick);
+    let doorbell = breath(&m.label("doorbell"), cfg.unhurried(), control.doorbell);
     let scheduled = schedule(
         m,
         cfg,
         broadcast.clone(),
         control.requester,
         started,
-        control.doorbell,
+        doorbell,
         resume,
         kick,
         eased,
@@ -251,12 +252,13 @@ pub fn transport(
     let released = m.wire("released", crate::requester::BANKS);
     let listed = list(m, fetched, forgotten.clone(), released);
     m.drive(&returned, listed.returned);
+    let wqes = breath(&m.label("wqes"), cfg.unhurried(), listed.wqes);
     let segmented = segment(
         m,
         cfg,
         broadcast.clone(),
         starting.clone(),
-        listed.wqes,
+        wqes,
         restart,
         oldest.clone(),
         reads_done.clone(),
@@ -272,7 +274,8 @@ pub fn transport(
     let candidates = slice(&m.label("candidates"), cfg.unhurried(), segmented.candidates);
     let gathered = gather(m, cfg, candidates, listed.stored);
     m.drive(&released, gathered.released);
-    let parts = pace(m, pressed, both, gathered.parts);
+    let parts = breath(&m.label("parts"), cfg.unhurried(), gathered.parts);
+    let parts = pace(m, pressed, both, parts);
     let committed = commit(
         m,
         cfg,
@@ -297,8 +300,8 @@ pub fn transport(
     let outgoing = payload(m, cfg, data.payload, committed.ends, cleared);
     m.drive(&payload_taken, outgoing.taken);
     let read_whole = outgoing.verdicts.fire();
-    let launched =
-        launch(m, cfg, starting, committed.reports, committed.packets, outgoing.verdicts, scheduled.flush);
+    let packets = breath(&m.label("committed"), cfg.unhurried(), committed.packets);
+    let launched = launch(m, cfg, starting, committed.reports, packets, outgoing.verdicts, scheduled.flush);
     let came = read_whole.zext(CAME) + launched.inline.fire().zext(CAME);
     let sources = Sources { read: outgoing.payload, inline: gathered.inline, verdicts: launched.inline };
     let turns = breath(&m.label("turns"), cfg.unhurried(), committed.turns);
@@ -320,7 +323,7 @@ pub fn transport(
     let verdict = breath(&m.label("verdict"), cfg.unhurried(), verdict);
     let mut received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
     received.headers = breath(&m.label("headers"), cfg.unhurried(), received.headers);
-    let dispatched = rx::dispatch::dispatch(m, received);
+    let dispatched = rx::dispatch::dispatch(m, cfg, received);
     m.drive(&pressed, dispatched.pressed);
 
     // Responder. A frame comes only once its headers have been taken, and `check` takes them only with the frame: the
@@ -348,6 +351,7 @@ pub fn transport(
     // A queue that is overrun: its queue pair ends, of which the host is told. Of a shared one, the highest bit is set, and it is told here.
     let of_sends = scheduled.overruns.map(|qp| qp.zext(cfg.rq_bits()));
     let overruns = arbiter(&m.label("overruns"), &|_: &Sig| lit(1, 1), vec![of_sends, responded.overruns]);
+    let overruns = breath(&m.label("overrun"), cfg.unhurried(), overruns);
     let mut overruns = fork(m, 2, overruns).into_iter();
     let mut overrun = || overruns.next().expect("a fault and a report");
     let (fault, report) = (overrun(), overrun());
@@ -365,7 +369,14 @@ pub fn transport(
     let most = [vec![127, reads], vec![127, 63], vec![127, reads, 127]];
     let mut faults = responded.faults;
     faults.push(overrun_fault);
-    let ended = drain(m, &most, operated[2].clone(), withdrawn.asks, ways);
+    // What a removal and a withdrawal wait for is counted as much later as these are seen.
+    let counted = |(i, way): (usize, Vec<Passage>)| {
+        let counted = |(j, stage)| cfg.looked(m, &format!("way_{i}_{j}"), stage);
+        way.into_iter().enumerate().map(counted).collect()
+    };
+    let ways = ways.into_iter().enumerate().map(counted).collect();
+    let removed = cfg.looked(m, "removed", operated[2].clone());
+    let ended = drain(m, &most, removed, cfg.looked(m, "withdraws", withdrawn.asks), ways);
     m.drive(&drained, ended.withdrawn);
     ask_s.connect(responded.lookup);
     ask_a.connect(responded.reply_lookup);
@@ -419,12 +430,14 @@ pub fn transport(
     wakes.connect(slowed.wake);
 
     // Send: answers and CNPs beside requests.
-    let others = responded.source.packet.valid | slowed.packets.valid;
+    let answers = breath(&m.label("answers"), cfg.unhurried(), responded.source.packet);
+    let others = answers.valid | slowed.packets.valid;
     let packets = give_way(m, others, came, launched.packets);
     let packets = breath(&m.label("packets"), cfg.unhurried(), packets);
     let requests = TxSource { packet: packets, payload: Some(paid) };
+    let answers = TxSource { packet: answers, payload: responded.source.payload };
     let notices = TxSource { packet: slowed.packets, payload: None };
-    let chosen = arbitrate(m, cfg, vec![requests, responded.source, notices]);
+    let chosen = arbitrate(m, cfg, vec![requests, answers, notices]);
     let packet = breath(&m.label("chosen"), cfg.unhurried(), chosen.packet);
     let frame = build(m, cfg, packet, chosen.payload, control.addresses, control.flow.pfc);
     let appended = append(m, cfg, frame, paused);

@@ -189,7 +189,7 @@ impl Rate {
     fn load(&self, qps: usize) -> Load {
         let (bytes, messages) = match self.per_packet() {
             false => (self.bytes, (16 * qps).max(2048)),
-            // One each is load enough.
+            // With so many, 4 packets each are load enough.
             true if qps > 64 => (4 * self.mtu.bytes(), qps),
             true => (self.bytes, if self.mtu == PathMtu::B4096 { 64 } else { 32 }.max(qps)),
         };

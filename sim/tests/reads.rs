@@ -233,10 +233,10 @@ fn no_more_are_outstanding_than_the_queue_pair_may_have() {
 #[test]
 fn all_queue_pairs_have_as_many_under_way_as_they_may() {
     const BYTES: u32 = 4096;
-    // The last has come before the first can be answered.
+    // Requests come several times as fast as they can be answered.
     let pair = pair_with("generic-8b", &PairOptions { host_latency: 3000, ..PairOptions::default() });
     let (from, to) = (remote(&pair, BYTES as usize), buffer(&pair.a, BYTES as usize));
-    // Nobody's time is out, for all wait for one wire.
+    // A long time-out, for all wait for one wire.
     let connection = Connection { timeout: 14, mtu: PathMtu::B4096, ..connection() };
     let mut qps: Vec<_> = (0..14).map(|_| pair.connect(&connection).unwrap()).collect();
     for (qp, _) in &mut qps {

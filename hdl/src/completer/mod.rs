@@ -27,7 +27,7 @@ use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
 use crate::memory::Withdrawals;
 use crate::requester::{Flush, KeptUnit, Restart, Sent};
 use crate::responder::{Outcome, Run};
-use crate::stream::slice;
+use crate::stream::{breath, slice};
 use crate::types::{
     Completion, DmaReadData, DmaReadRequest, Headers, Oldest, QpBroadcast, ReadsDone, SqStart, TableWrite,
 };
@@ -130,10 +130,10 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         reset: recorded.reset,
         init: recorded.init,
         answer: answers,
-        failed: recorded.failed,
-        own: recorded.own,
+        failed: breath(&m.label("failed"), cfg.unhurried(), recorded.failed),
+        own: breath(&m.label("own"), cfg.unhurried(), recorded.own),
         flush: recorded.flush,
-        expired,
+        expired: breath(&m.label("expired"), cfg.unhurried(), expired),
     };
     let tracked = track(m, cfg, broadcast.clone(), written, events, withdrawals, late);
     m.set_all(&freed, &tracked.freed);
@@ -143,7 +143,8 @@ pub fn completer(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let recalls = recall(m, cfg, broadcast, kept, wanted, data);
     let scattered = scatter(m, cfg, tracked.answered, recalls.recalled);
     wants.connect(scattered.wanted);
-    let settled = settle(m, cfg, tracked.entries, outcomes);
+    let entries = breath(&m.label("entries"), cfg.unhurried(), tracked.entries);
+    let settled = settle(m, cfg, entries, outcomes);
     // Two failures of one cycle are counted one after the other.
     let another = m.reg("another_error", 1).reset(0);
     let (here, there) = (tracked.counts.errors, settled.failed);

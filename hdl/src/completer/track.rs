@@ -14,7 +14,7 @@
 //!
 //! An acknowledgement costs 3 cycles, whether it completes a message or a part of one, and one more for each further
 //! message that it completes along; a ghost costs 3, a NAK that makes the QP send again 4. Where beats are narrow, each look at
-//! a message and each completion of a flush cost one more, for what they depend on is compared in a cycle of its own.
+//! a message costs two more, and each completion of a flush one, for what they depend on is compared in cycles of its own.
 //!
 //! An acknowledgement of PSN p acknowledges everything up to p; a NAK of p everything before p. One whose PSN is not
 //! between the oldest unacknowledged and the newest sent is a ghost and is dropped (IBTA volume 1, 9.7.5.1.1), and so is one
@@ -169,8 +169,10 @@ enum State {
     Row,
     /// A QP is to be flushed, or is taken out of the line of those.
     Enlist,
-    /// The message that was read comes to the register, in a card that is not in a hurry.
+    /// In a card that is not in a hurry: the message that was read is compared.
     Look,
+    /// And what follows from that is put together.
+    Judge,
     Pop,
     Retry,
     Fail,
@@ -528,7 +530,7 @@ pub fn track(
     let to_failed = m.reg("to_failed", 16).no_reset();
     m.when(at_row, |m| m.set(&to_failed, front.failed_index - stored.oldest_index))
         .otherwise_when(pops, |m| m.set(&to_failed, to_failed - 1));
-    let local = front.failed & to_failed.eq(0);
+    let local = looked("local", front.failed & to_failed.eq(0));
     // A READ or an atomic ends with its own last answer, and with nothing else. A response is one of its READ's where it comes
     // in turn and in place (IBTA volume 1, 9.7.5.1.3): LAST and ONLY at its end, MIDDLE and LAST not at its beginning. FIRST and ONLY
     // stand where one of the requests for it began; where these were is not kept, so they are taken anywhere.
@@ -545,7 +547,8 @@ pub fn track(
     let is_silent = looked("is_silent", is_local(oldest.opcode));
     // Nothing behind what is not over has been sent, so that no answer is for it; there is another look.
     let held = looked("held", oldest.withdraws & open);
-    let acked = at_pop & !ignored & !none & !local & !held & ((by_answer & reached) | is_silent);
+    let acked = !ignored & !none & !local & !held & ((by_answer & reached) | is_silent);
+    let acked = at_pop & looked("acks", acked);
     let entry_room = m.wire("entry_room", 1);
     m.set(&pops, acked & entry_room);
     let answers_it = pops & answered;
@@ -558,7 +561,8 @@ pub fn track(
     m.when(pops & !is_silent, |m| m.set(&popped, 1));
     m.when(answers_it, |m| m.set(&placed, 1));
     // Mostly the answer is for the oldest message, and nothing is left to be looked at.
-    let exact = pops & by_answer & is_ack & is_last & !front.failed & !is_silent & !row.silent;
+    let ends_all = by_answer & is_ack & is_last & !front.failed & !is_silent & !row.silent;
+    let exact = pops & looked("ends_all", ends_all);
     let settled = at_pop & !acked & (entry_room | !by_reply);
     let counts = settled & !ignored;
     let local_fails = counts & local;
@@ -566,13 +570,13 @@ pub fn track(
     let not_before = looked("not_before", !(psn - row.oldest_psn).bit(23));
     let beyond = m.mux(is_ack & !by_reply, &not_before, &!in_turn);
     let speaks = counts & !local & by_answer & !placed;
-    let implied = speaks & !none & answered & beyond;
-    let good = speaks & !none & matches;
+    let implied = speaks & looked("is_passed_by", !none & answered & beyond);
+    let good = speaks & looked("is_good", !none & matches);
     let bad = speaks & by_reply & !implied & !good;
     let advances = m.mux(implied, &popped, &advances);
     // The failed WQE was acknowledged after all, but the QP is barred.
-    let overtaken = counts & front.failed & to_failed.bit(15);
-    let remote_fails = speaks & !by_reply & !implied & kind.eq(3) & code.ne(0);
+    let overtaken = counts & looked("is_overtaken", front.failed & to_failed.bit(15));
+    let remote_fails = speaks & looked("is_failure", !by_reply & kind.eq(3) & code.ne(0)) & !implied;
     // Going back: the row has what the answer acknowledged by then.
     let is_nak = speaks & !is_ack & !remote_fails & !implied;
     let naks = is_nak | implied;
@@ -741,7 +745,8 @@ pub fn track(
     // What becomes of the row.
     m.set_all(&next, &row);
     m.when(pops | frees, |m| m.set(&next.head, following));
-    m.when(pops | fails | flushes, |m| m.set(&next.oldest_index, row.oldest_index + 1));
+    let ends_oldest = pops | fails | flushes;
+    m.when(ends_oldest, |m| m.set(&next.oldest_index, row.oldest_index + 1));
     m.when(pops, |m| {
         m.set(&next.first_psn, oldest.last_psn + 1);
         m.set(&next.oldest_psn, oldest.last_psn + 1);
@@ -835,8 +840,9 @@ pub fn track(
         let works = by_work & in_error & !stored.draining;
         m.when(by_init | by_reset | works, |m| m.set(&state, State::Free));
     });
-    m.when(state.is(State::Look), |m| m.set(&state, State::Pop));
-    m.when(pops & !was_last, |m| m.set(&state, look));
+    m.when(state.is(State::Look), |m| m.set(&state, State::Judge));
+    m.when(state.is(State::Judge), |m| m.set(&state, State::Pop));
+    m.when(pops, |m| m.set(&state, look));
     m.when(enlists, |m| m.set(&state, State::Idle));
     m.when(ends_answer, |m| m.set(&state, State::Idle));
     m.when(local_fails | remote_fails, |m| {
@@ -863,7 +869,7 @@ pub fn track(
     // its completion and uses its place again: a doorbell for it is no overrun.
     let starts_anew = at_row & by_init;
     let oldest_write = TableWrite {
-        enable: row_write | pops | flushes | starts_anew,
+        enable: row_write | ends_oldest | starts_anew,
         index: qp,
         entry: Oldest {
             index: m.mux(by_init, &until, &m.mux(by_reset, &lit(16, 0), &next.oldest_index)),

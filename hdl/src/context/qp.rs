@@ -34,7 +34,7 @@
 
 use crate::config::RnicConfig;
 use crate::host::event::Report;
-use crate::stream::{arbiter, skid};
+use crate::stream::{arbiter, breath, skid};
 use crate::types::{
     Drained, Kick, Mark, QpAttributes, QpBroadcast, QpFault, QpInit, SqStart, TableWrite, FAULT_BITS,
     STAY_BITS,
@@ -202,7 +202,7 @@ pub fn qp(
     let of = |sends: u32| move |f: &QpFault| Fault { qp: f.qp, sends: lit(1, sends), event: f.event };
     let mut all = vec![skid(m, send_faults).map(QpFault::silent).map(of(1))];
     all.extend(faults.into_iter().map(|fault| skid(m, fault).map(of(0))));
-    let fault = arbiter(m, &|_: &Fault| lit(1, 1), all);
+    let fault = breath(&m.label("fault"), cfg.unhurried(), arbiter(m, &|_: &Fault| lit(1, 1), all));
     let index = m.reg("index", cfg.qp_bits()).no_reset();
     let wanted = query.valid.then(query.payload, fault.qp);
     let read = (state.is(State::Idle) & (query.valid | fault.valid)).named("read");
@@ -211,7 +211,9 @@ pub fn qp(
     let told = m.reg("told", 1).reset(0);
     let at_fault = (state.is(State::Fault) & (!told | fault.event.eq(0))).named("at_fault");
     fault.accept(at_fault);
-    let waits = update.write & update.drains;
+    // What is written is known cycles before.
+    let (writes, to_state) = (m.delay("writes", &update.write), m.delay("to_state", &update.record.state));
+    let waits = m.delay("waits", &(update.write & update.drains));
     // Both queues have to be.
     let quiet = ["send", "receive"].map(|name| m.reg(&format!("{name}_quiet"), 1).reset(0));
     let now = drained.valid & drained.qp.eq(index);
@@ -226,7 +228,7 @@ pub fn qp(
     let attributes = m.mem("attributes", cfg.qps, &QpAttributes::of(cfg)).init(vec![]).build();
     let life_after = m.wire_of("life_after", &Life { exists: bits(1), state: bits(3) });
     let change = m.wire("change", 1);
-    let write = (state.is(State::Write) & update.write).named("write");
+    let write = (state.is(State::Write) & writes).named("write");
     lives.write(change, index, &life_after);
     attributes.write(write, index, &update.record.attributes);
     let life = lives.read(m, read, wanted, Collision::Never);
@@ -242,14 +244,14 @@ pub fn qp(
     let broken = alone.then(lit(3, QpState::Sqe.code()), error);
     m.drive(&change, write | breaks);
     m.drive(&life_after.exists, write.then(update.record.exists, life.exists));
-    m.drive(&life_after.state, write.then(update.record.state, broken));
+    m.drive(&life_after.state, write.then(to_state, broken));
     let recovers = life.state.eq(QpState::Sqe.code());
-    let goes_on = (life.state.eq(sqd) | recovers) & update.record.state.eq(rts);
+    let goes_on = (life.state.eq(sqd) | recovers) & to_state.eq(rts);
     // Stays in SQD: a table of its own, for marks come while a record is held.
     let stays = Stay { draining: bits(1), event: bits(1), number: bits(STAY_BITS) };
     let stays = m.mem("stays", cfg.qps, &stays).init(vec![]).build();
     let stay = stays.read(m, read, wanted, Collision::Old);
-    let drains = write & update.record.state.eq(sqd) & life.state.ne(sqd);
+    let drains = write & to_state.eq(sqd) & life.state.ne(sqd);
     let ends_stay = change & life.state.eq(sqd) & life_after.state.ne(sqd);
     let moves = drains | ends_stay;
     let this_stay = stay.number + drains.zext(STAY_BITS);
@@ -288,7 +290,7 @@ pub fn qp(
     let asks = m.reg("asks", 1).reset(0);
     m.when(write | state.is(State::Fault), |m| m.set(&asks, drains));
 
-    let kicks = update.write & ((update.record.state.eq(error) & runs) | goes_on | drains);
+    let kicks = writes & ((to_state.eq(error) & runs) | goes_on | drains);
 
     // The engines that have not taken their PSN yet.
     let waiting = ["responder", "requester"].map(|name| m.reg(&format!("{name}_waits"), 1).reset(0));

@@ -139,7 +139,7 @@ pub fn cq(
         &create.enable.then(lit(32, 0), doorbell.consumer),
     );
     let created = m.delay("created", &Forget { valid: create.enable, row: create.index });
-    let looks = gather(&m.label("arming"), cfg.cqs, arms, created);
+    let looks = gather(&m.label("arming"), cfg.cqs, arms, created.clone());
 
     // Completions and looks take turns.
     let deciding = m.reg("deciding", 1).reset(0);
@@ -173,9 +173,9 @@ pub fn cq(
         create.enable.then(create.index, held.cq),
         &m.mux(create.enable, &fresh, &row_after),
     );
-    let place = places.read(m, read, wanted, Collision::New);
-    let row = rows.read(m, read, wanted, Collision::New);
-    let consumer = consumers.read(m, read, wanted, Collision::New);
+    let place = cfg.looked(m, "place", places.read(m, read, wanted, Collision::New));
+    let row = cfg.looked(m, "row", rows.read(m, read, wanted, Collision::New));
+    let consumer = cfg.looked(m, "consumer", consumers.read(m, read, wanted, Collision::New));
 
     // What was decided, on its way out.
     let made_valid = m.reg("made_valid", 1).reset(0);
@@ -207,8 +207,13 @@ pub fn cq(
     let (last_receive, last_stay) =
         (m.reg("last_receive", 1).no_reset(), m.reg("last_stay", STAY_BITS).no_reset());
     let may = deciding & !fault_valid & !last_valid & !create.enable;
+    // Where there is time, what is read is decided on a cycle later, and nothing else is taken meanwhile.
+    let (may, overlaps) = match cfg.unhurried() {
+        true => (may & m.delay("known", &deciding) & !created.valid, lit(1, 0)),
+        false => (may, lit(1, 1)),
+    };
     let decide = (may & free).named("decide");
-    m.drive(&sure, may & !made_valid);
+    m.drive(&sure, may & !made_valid & overlaps);
     let completes = decide & !looking & !held.marker;
     let gap = row.producer - consumer;
     let fits = place.valid & !row.broken & !gap.shr_by(place.log2).any();

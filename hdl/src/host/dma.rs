@@ -47,7 +47,10 @@ pub fn read(
     data: Stream<DmaReadData>,
 ) -> (Stream<DmaReadRequest>, Vec<Stream<DmaReadData>>) {
     let n = clients.len();
-    let chosen = arbiter_from(m, &|_: &DmaReadRequest| lit(1, 1), clients);
+    let rests =
+        |(i, client): (usize, Stream<DmaReadRequest>)| breath(&m.label(&format!("client{i}")), time, client);
+    let clients = clients.into_iter().enumerate().map(rests);
+    let chosen = arbiter_from(m, &|_: &DmaReadRequest| lit(1, 1), clients.collect());
     let chosen = breath(&m.label("chosen"), time, chosen);
     m.when(chosen.valid, |m| {
         m.assert(legal(chosen.item.address, chosen.item.length), "a read leaves its page or is empty");
@@ -60,10 +63,22 @@ pub fn read(
     data.accept(1);
     order.accept(data.valid & data.last);
     m.when(data.valid, |m| m.assert(order.valid, "data that nobody asked for"));
+    let came: Vec<Sig> = (0..n).map(|i| data.valid & order.valid & order.payload.eq(i)).collect();
+    let (came, beat) = match time {
+        true => {
+            let later = |came: &Sig| {
+                let reg = m.reg("came", 1).reset(0);
+                m.set(&reg, came);
+                reg
+            };
+            (came.iter().map(later).collect(), m.delay("beat", &data.payload))
+        }
+        false => (came, data.payload.clone()),
+    };
     let answers: Vec<Stream<DmaReadData>> = (0..n)
         .map(|i| {
-            let mine = data.valid & order.valid & order.payload.eq(i);
-            let answer = Stream::new(m, &format!("answer{i}"), mine, data.payload.clone());
+            let mine = came[i];
+            let answer = Stream::new(m, &format!("answer{i}"), mine, beat.clone());
             m.assert(!mine | answer.ready, "a client asked for data without room for it");
             answer
         })

@@ -39,7 +39,7 @@ use super::dma::{write_entry, EntryWrite};
 use super::{CqEntry, EqDoorbell, EqEntry};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
-use crate::stream::{arbiter, gather, Flagged, Forget};
+use crate::stream::{arbiter, breath, gather, Flagged, Forget};
 use crate::types::{DmaWrite, TableWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::event as spec;
@@ -202,6 +202,8 @@ pub fn event(
     let forget = Forget { valid: cqs.enable, row: cqs.index };
     let told = gather(&m.label("notices"), cfg.cqs, flagged, forget);
     let report = arbiter(&m.label("reports"), &|_: &Report| lit(1, 1), reports);
+    let report = breath(&m.label("report"), cfg.unhurried(), report);
+    let reported = report.valid & lit(1, cfg.unhurried());
     let idle = state.is(State::Idle);
     let of_cq = m.reg("of_cq", 1).no_reset();
     let said = m.reg_of("said", &Report::of());
@@ -326,7 +328,7 @@ pub fn event(
     let vector = places.read_now(raised).vector;
     let interrupt = m.delay("interrupt", &Interrupt { valid: over, eqn: raised.zext(8), vector });
 
-    let busy = state.is_any(&[State::Weigh, State::Decide, State::Write, State::Count]);
+    let busy = reported | state.is_any(&[State::Weigh, State::Decide, State::Write, State::Count]);
     EventWriter { write: write_entry(m, cfg, entry), interrupt, written: count, lost, busy }
 }
 

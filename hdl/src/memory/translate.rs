@@ -11,8 +11,8 @@
 //!
 //! One question a cycle, chosen round robin; the answer comes 4 cycles later as a pulse that its client must take:
 //! a client asks only for what it has room for. Answers to one client come in the order of its questions. The longest
-//! path is the 65-bit sum and comparison of the range check, which has a cycle of its own. In a cycle in which `operate`
-//! reads an entry no question is taken.
+//! path is the 65-bit sum and comparison of the range check, which has a cycle of its own. Where there is time, so have the key RAM's read and
+//! the first comparisons, and the answer comes after 5. In a cycle in which `operate` reads an entry no question is taken.
 //!
 //! A question is refused when the key's index is past the table, its entry is not valid, tag or protection domain
 //! differ, an access bit is missing, or the range does not lie inside the region; nothing wraps, for the sums have 65
@@ -97,6 +97,14 @@ struct Flow {
     ask: Lookup,
 }
 
+/// What is compared.
+#[derive(Clone, Bundle)]
+struct Found {
+    one: Flow,
+    entry: KeyEntry,
+    life: Sig,
+}
+
 /// What comes out.
 #[derive(Interface)]
 pub struct Translated {
@@ -150,7 +158,7 @@ pub fn translate(
     let table = m.mem("key_table", cfg.keys, &KeyEntry::of(cfg)).style(Style::Block).build();
     table.write(key_write.enable, key_write.index, &key_write.entry);
     let at = m.mux(read.enable, &read.index, &chosen.key.slice(8, key_bits));
-    let entry = table.read(m, asked | read.enable, at, Collision::New);
+    let found = table.read(m, asked | read.enable, at, Collision::New);
     let born = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Block).build();
     born.write(lives.enable, lives.index, &lives.entry);
     let life = born.read(m, asked, chosen.qpn.trunc(cfg.qp_bits()), Collision::Old);
@@ -160,6 +168,17 @@ pub fn translate(
     m.set(&one_valid, asked);
     m.set(&one.client, client);
     m.set_all(&one.ask, &chosen);
+    let of_read = Found { one, entry: found.clone(), life };
+    let Found { one, entry, life } = cfg.looked(m, "looked", of_read);
+    m.discard(&entry);
+    let one_valid = match cfg.unhurried() {
+        true => {
+            let looks = m.reg("looks", 1).reset(0);
+            m.set(&looks, one_valid);
+            looks
+        }
+        false => one_valid,
+    };
     let in_table = match key_bits {
         24 => lit(1, 1),
         _ => one.ask.key.slice(8 + key_bits, 24 - key_bits).eq(0),
@@ -226,7 +245,7 @@ pub fn translate(
             Translation { valid, ok: answer_ok, cause, address }
         })
         .collect();
-    Translated { answers, entry }
+    Translated { answers, entry: found }
 }
 
 fn flow(client_bits: u32) -> Flow {
@@ -239,27 +258,33 @@ mod tests {
     use ferrowire_rtl::{build, Bits, Sim};
 
     struct Bench {
+        cfg: RnicConfig,
         sim: Sim,
     }
 
     impl Bench {
-        fn new() -> Bench {
-            let cfg = RnicConfig::named("generic-8b").unwrap();
+        /// One with time for the entry's read, and one without.
+        fn both() -> [Bench; 2] {
+            ["generic-8b", "generic-64b"].map(Bench::new)
+        }
+
+        fn new(config: &str) -> Bench {
+            let cfg = RnicConfig::named(config).unwrap();
             let net = build("bench", |m| {
                 let ask = vec![m.stream_in("ask", &Lookup::of()), m.stream_in("other", &Lookup::of())];
                 let key_write = TableWrite {
                     enable: m.input("kw", 1),
-                    index: m.input("ki", 5),
+                    index: m.input("ki", clog2(u64::from(cfg.keys))),
                     entry: m.input_of("ke", &KeyEntry::of(&cfg)),
                 };
                 let lives = TableWrite {
                     enable: m.input("lw", 1),
-                    index: m.input("li", 4),
+                    index: m.input("li", cfg.qp_bits()),
                     entry: m.input("le", LIFE_BITS),
                 };
                 let page_write = TableWrite {
                     enable: m.input("pw", 1),
-                    index: m.input("pi", 10),
+                    index: m.input("pi", clog2(u64::from(cfg.page_entries))),
                     entry: m.input("pe", PAGE_BITS),
                 };
                 let read = m.input_of("read", &KeyRead::of(&cfg));
@@ -271,7 +296,7 @@ mod tests {
             .unwrap_or_else(|e| panic!("{e}"));
             let mut sim = Sim::new(&net);
             sim.reset();
-            Bench { sim }
+            Bench { cfg, sim }
         }
 
         fn page(&mut self, index: u64, page: u64) {
@@ -292,7 +317,7 @@ mod tests {
             self.sim.set("kw", 0);
         }
 
-        /// Asks on port 0 and gives what comes 4 cycles later.
+        /// Asks on port 0 and gives what comes 4 cycles later, or 5.
         fn ask(&mut self, key: u64, pd: u64, access: u64, va: u64, length: u64) -> Option<u64> {
             for (name, value) in [("key", key), ("pd", pd), ("access", access), ("length", length)] {
                 self.sim.set(&format!("ask_{name}"), value);
@@ -302,11 +327,12 @@ mod tests {
             assert_eq!(self.sim.get("ask_ready"), 1);
             self.sim.tick();
             self.sim.set("ask_valid", 0);
-            for _ in 0..3 {
+            let cycles = if self.cfg.unhurried() { 5 } else { 4 };
+            for _ in 1..cycles {
                 assert_eq!(self.sim.get("answer_valid"), 0);
                 self.sim.tick();
             }
-            assert_eq!(self.sim.get("answer_valid"), 1, "the answer comes after 4 cycles");
+            assert_eq!(self.sim.get("answer_valid"), 1, "the answer comes after {cycles} cycles");
             (self.sim.get("answer_ok") == 1).then(|| self.sim.get("answer_address"))
         }
 
@@ -319,85 +345,102 @@ mod tests {
 
     #[test]
     fn a_range_is_granted_only_with_key_domain_access_and_bounds() {
-        let mut t = Bench::new();
-        let va = 0x7f00_0000_1234;
-        t.page(6, 0xabc);
-        t.page(7, 0x55555);
-        let good = [
-            ("valid", 1),
-            ("tag", 0x5a),
-            ("pd", 9),
-            ("access", 3),
-            ("va", va),
-            ("length", 0x1800),
-            ("first_entry", 6),
-        ];
-        t.key(3, &good);
-        let key = 3 << 8 | 0x5a;
-        assert_eq!(t.ask(key, 9, 2, va, 0x1800), Some(0xabc234));
-        assert_eq!(t.ask(key, 9, 3, va + 0xdcc, 4), Some(0x5555_5000), "the second page is elsewhere");
-        assert_eq!(
-            t.ask(key, 9, 2, va + 0x1800, 0),
-            Some(0x5555_5a34),
-            "an empty range may stand at the end"
-        );
-        assert_eq!(t.ask(key, 9, 2, va, 0x1801), None, "one byte too long");
-        assert_eq!(t.ask(key, 9, 2, va - 1, 1), None, "one byte before");
-        assert_eq!(t.ask(key, 8, 2, va, 1), None, "another domain");
-        assert_eq!(t.ask(key, 9, 6, va, 1), None, "no read access");
-        assert_eq!(t.ask(key ^ 1, 9, 2, va, 1), None, "another tag");
-        assert_eq!(t.ask(key + (32 << 8), 9, 2, va, 1), None, "an index past the table");
-        assert_eq!(t.ask(key, 9, 2, u64::MAX, 2), None, "a range that wraps");
-        // The first of several causes.
-        assert_eq!(t.refusal(key, 9, 2, va, 0x1801), LocalCause::KeyBounds);
-        assert_eq!(t.refusal(key, 9, 2, va - 1, 1), LocalCause::KeyBounds);
-        assert_eq!(t.refusal(key, 9, 6, va, 0x1801), LocalCause::KeyAccess);
-        assert_eq!(t.refusal(key, 8, 6, va, 1), LocalCause::KeyPd);
-        assert_eq!(t.refusal(key ^ 1, 8, 2, va, 1), LocalCause::KeyTag);
-        assert_eq!(t.refusal(key + (32 << 8), 9, 2, va, 1), LocalCause::KeyIndex);
-        t.key(3, &[("valid", 0)]);
-        assert_eq!(t.ask(key, 9, 2, va, 1), None, "no longer registered");
-        assert_eq!(t.refusal(key ^ 1, 9, 2, va, 1), LocalCause::KeyIndex);
+        for mut t in Bench::both() {
+            let va = 0x7f00_0000_1234;
+            t.page(6, 0xabc);
+            t.page(7, 0x55555);
+            let good = [
+                ("valid", 1),
+                ("tag", 0x5a),
+                ("pd", 9),
+                ("access", 3),
+                ("va", va),
+                ("length", 0x1800),
+                ("first_entry", 6),
+            ];
+            t.key(3, &good);
+            let key = 3 << 8 | 0x5a;
+            assert_eq!(t.ask(key, 9, 2, va, 0x1800), Some(0xabc234));
+            assert_eq!(t.ask(key, 9, 3, va + 0xdcc, 4), Some(0x5555_5000), "the second page is elsewhere");
+            assert_eq!(
+                t.ask(key, 9, 2, va + 0x1800, 0),
+                Some(0x5555_5a34),
+                "an empty range may stand at the end"
+            );
+            assert_eq!(t.ask(key, 9, 2, va, 0x1801), None, "one byte too long");
+            assert_eq!(t.ask(key, 9, 2, va - 1, 1), None, "one byte before");
+            assert_eq!(t.ask(key, 8, 2, va, 1), None, "another domain");
+            assert_eq!(t.ask(key, 9, 6, va, 1), None, "no read access");
+            assert_eq!(t.ask(key ^ 1, 9, 2, va, 1), None, "another tag");
+            assert_eq!(
+                t.ask(key + (u64::from(t.cfg.keys) << 8), 9, 2, va, 1),
+                None,
+                "an index past the table"
+            );
+            assert_eq!(t.ask(key, 9, 2, u64::MAX, 2), None, "a range that wraps");
+            // The first of several causes.
+            assert_eq!(t.refusal(key, 9, 2, va, 0x1801), LocalCause::KeyBounds);
+            assert_eq!(t.refusal(key, 9, 2, va - 1, 1), LocalCause::KeyBounds);
+            assert_eq!(t.refusal(key, 9, 6, va, 0x1801), LocalCause::KeyAccess);
+            assert_eq!(t.refusal(key, 8, 6, va, 1), LocalCause::KeyPd);
+            assert_eq!(t.refusal(key ^ 1, 8, 2, va, 1), LocalCause::KeyTag);
+            assert_eq!(t.refusal(key + (32 << 8), 9, 2, va, 1), LocalCause::KeyIndex);
+            t.key(3, &[("valid", 0)]);
+            assert_eq!(t.ask(key, 9, 2, va, 1), None, "no longer registered");
+            assert_eq!(t.refusal(key ^ 1, 9, 2, va, 1), LocalCause::KeyIndex);
+        }
     }
 
     #[test]
     fn a_region_up_to_the_end_of_the_address_space_does_not_wrap() {
-        let mut t = Bench::new();
-        t.page(0, 7);
-        t.key(1, &[("valid", 1), ("tag", 0), ("access", 2), ("va", u64::MAX - 0xfff), ("length", 0x1000)]);
-        assert_eq!(t.ask(1 << 8, 0, 2, u64::MAX - 0xfff, 0x1000), Some(0x7000));
-        assert_eq!(t.ask(1 << 8, 0, 2, u64::MAX, 2), None);
-        assert_eq!(t.ask(1 << 8, 0, 2, 0, 1), None);
+        for mut t in Bench::both() {
+            t.page(0, 7);
+            t.key(
+                1,
+                &[("valid", 1), ("tag", 0), ("access", 2), ("va", u64::MAX - 0xfff), ("length", 0x1000)],
+            );
+            assert_eq!(t.ask(1 << 8, 0, 2, u64::MAX - 0xfff, 0x1000), Some(0x7000));
+            assert_eq!(t.ask(1 << 8, 0, 2, u64::MAX, 2), None);
+            assert_eq!(t.ask(1 << 8, 0, 2, 0, 1), None);
+        }
     }
 
     #[test]
     fn large_pages_keep_the_offset_inside_them() {
-        let mut t = Bench::new();
-        t.page(0, 0x200 << 9);
-        t.page(1, 0x80_0000);
-        t.key(
-            2,
-            &[("valid", 1), ("page_size", 1), ("va", 0x4012_3456), ("length", 0x30_0000), ("first_entry", 0)],
-        );
-        assert_eq!(t.ask(2 << 8, 0, 0, 0x4012_3456, 16), Some((0x200 << 21) + 0x12_3456));
-        assert_eq!(t.ask(2 << 8, 0, 0, 0x4020_0000, 16), Some(0x80_0000 << 12));
-        t.key(2, &[("page_size", 2), ("va", 0), ("length", 1 << 31)]);
-        assert_eq!(t.ask(2 << 8, 0, 0, 0x1234_5678, 16), Some(0x4000_0000 + 0x1234_5678));
+        for mut t in Bench::both() {
+            t.page(0, 0x200 << 9);
+            t.page(1, 0x80_0000);
+            t.key(
+                2,
+                &[
+                    ("valid", 1),
+                    ("page_size", 1),
+                    ("va", 0x4012_3456),
+                    ("length", 0x30_0000),
+                    ("first_entry", 0),
+                ],
+            );
+            assert_eq!(t.ask(2 << 8, 0, 0, 0x4012_3456, 16), Some((0x200 << 21) + 0x12_3456));
+            assert_eq!(t.ask(2 << 8, 0, 0, 0x4020_0000, 16), Some(0x80_0000 << 12));
+            t.key(2, &[("page_size", 2), ("va", 0), ("length", 1 << 31)]);
+            assert_eq!(t.ask(2 << 8, 0, 0, 0x1234_5678, 16), Some(0x4000_0000 + 0x1234_5678));
+        }
     }
 
     #[test]
     fn clients_take_turns_and_one_question_passes_each_cycle() {
-        let mut t = Bench::new();
-        t.sim.set("ask_valid", 1);
-        t.sim.set("other_valid", 1);
-        let mut served = [0, 0];
-        for _ in 0..100 {
-            let ready = [t.sim.get("ask_ready"), t.sim.get("other_ready")];
-            assert_eq!(ready[0] + ready[1], 1);
-            served[0] += ready[0];
-            served[1] += ready[1];
-            t.sim.tick();
+        for mut t in Bench::both() {
+            t.sim.set("ask_valid", 1);
+            t.sim.set("other_valid", 1);
+            let mut served = [0, 0];
+            for _ in 0..100 {
+                let ready = [t.sim.get("ask_ready"), t.sim.get("other_ready")];
+                assert_eq!(ready[0] + ready[1], 1);
+                served[0] += ready[0];
+                served[1] += ready[1];
+                t.sim.tick();
+            }
+            assert_eq!(served, [50, 50]);
         }
-        assert_eq!(served, [50, 50]);
     }
 }

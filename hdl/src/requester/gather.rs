@@ -172,9 +172,24 @@ pub fn gather(
     let unprobed = m.reg("unprobed", 32).no_reset();
     let to_probe = m.mux(inside, &unprobed, &packet.length);
 
+    // Where there is time, a step is three: all this goes to the registers, it is compared, and then something comes of it.
+    let steps = ["loaded", "measured"].map(|name| cfg.unhurried().then(|| m.reg(name, 1).reset(0)));
+    let [loaded, measured] = steps.map(|step| step.unwrap_or(lit(1, 1)));
+    let (at, needs, to_probe) = match cfg.unhurried() {
+        true => {
+            m.when(candidates.valid & walks & !loaded, |m| {
+                m.set_all(&kept, &at);
+                m.set(&wanted, needs);
+                m.set(&unprobed, to_probe);
+            });
+            (kept.clone(), wanted, unprobed)
+        }
+        false => (at, needs, to_probe),
+    };
+
     // The piece.
     let below = at.left.bit(32);
-    let here = walks & !below & at.left.any();
+    let here = cfg.looked(m, "here", walks & !below & at.left.any()) & measured;
     let to_page_end = to_page_end(at.va);
     let large = at.left.slice(13, 19).any();
     let left = at.left.trunc(13);
@@ -183,8 +198,12 @@ pub fn gather(
     let all = sge_holds & page_holds;
     let page_first = large | to_page_end.lt(left);
     let bytes = m.mux(all, &needs, &m.mux(page_first, &to_page_end, &left));
-    let used_up = probes | (!large & left.le(needs) & left.le(to_page_end));
-    let all = m.mux(probes, &at.left.trunc(32).ge(to_probe), &all);
+    let bytes = match cfg.unhurried() {
+        true => here.then(m.delay("piece", &bytes), lit(13, 0)),
+        false => bytes,
+    };
+    let used_up = cfg.looked(m, "used_up", probes | (!large & left.le(needs) & left.le(to_page_end)));
+    let all = cfg.looked(m, "all", m.mux(probes, &at.left.trunc(32).ge(to_probe), &all));
 
     // Inline data: a beat a cycle, from the one with the first byte to the one with the last.
     let per_unit = 64 / cfg.beat_bytes;
@@ -244,7 +263,7 @@ pub fn gather(
     let inline = deep_fifo(&m.label("inline"), INLINE_BEATS, inline);
 
     // On to the next SGE: behind a piece that uses up this one, or where there is nothing in it.
-    let empty = candidates.valid & walks & !here;
+    let empty = candidates.valid & walks & measured & !here;
     let over = m.mux(here, &lit(33, 0), &at.left);
     let on = empty | (fires & here & used_up);
     m.when(fires & here, |m| {
@@ -266,6 +285,10 @@ pub fn gather(
         m.set(&kept.next, at.next + 1);
     });
     m.when(fires, |m| m.set(&inside, !last)).otherwise_when(empty, |m| m.set(&inside, 1));
+    if let [Some(loaded), Some(measured)] = steps {
+        m.set(&loaded, candidates.valid & walks & !taken);
+        m.set(&measured, loaded & !(fires | empty));
+    }
 
     // Banks: that of a message that is done, and that of one that stopped when another begins.
     let holds = m.reg("holds", 1).reset(0);

@@ -12,8 +12,8 @@
 //!      +--- FIFO of QPs <-----------+
 //! ```
 //!
-//! A QP with work stands in the FIFO once, marked `queued`. An event (3 cycles) updates the QP's row and puts it in
-//! line; a grant (3 cycles) takes the oldest in line, asks with one read for as many WQEs as `fetch_batch` units hold, at
+//! A QP with work stands in the FIFO once, marked `queued`. An event (3 cycles, 4 where there is time) updates the QP's row and puts it in
+//! line; a grant (as many) takes the oldest in line, asks with one read for as many WQEs as `fetch_batch` units hold, at
 //! least one, and puts the QP back in line if more are left. A WQE is 1, 2, 4 or 8 units, as its queue says; all indices
 //! count WQEs, and the places that `fetch` has are units. Nothing waits for the read: several grants of one QP may be under way.
 //!
@@ -186,6 +186,8 @@ impl Waiting {
 enum State {
     Sweep,
     Idle,
+    /// Where there is time: what has been read goes to registers.
+    Look,
     Row,
     Grant,
 }
@@ -363,15 +365,16 @@ pub fn schedule(
         m.set(&kind_kick, is_kick);
         m.set(&kind_grant, is_grant);
         m.set(&lines_turn, !is_grant);
-        m.set(&state, State::Row);
+        m.set(&state, if cfg.unhurried() { State::Look } else { State::Row });
     });
+    m.when(state.is(State::Look), |m| m.set(&state, State::Row));
 
     // The tables: our rows, and read copies of others'.
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &Row::of());
     let rows = m.mem("rows", cfg.qps, &next).style(Style::Block).build();
     rows.write(row_write, qp, &next);
-    let row = rows.read(m, starts, chosen, Collision::Never);
+    let row = cfg.looked(m, "row", rows.read(m, starts, chosen, Collision::Never));
     let queues = m.mem("queues", cfg.qps, &Ring::of()).style(Style::Block).build();
     let given = &broadcast.attributes;
     let queue = Ring { base: given.entry.sq_base, log2: given.entry.sq_log2, stride: given.entry.sq_stride };
@@ -380,15 +383,15 @@ pub fn schedule(
     let bounds = queue.bounds();
     let all_bounds = m.mem("bounds", cfg.qps, &bounds).style(Style::Block).build();
     all_bounds.write(given.enable, given.index, &bounds);
-    let queue = queues.read(m, starts, chosen, Collision::New);
+    let queue = cfg.looked(m, "queue", queues.read(m, starts, chosen, Collision::New));
     m.discard(&queue);
-    let bounds = all_bounds.read(m, starts, chosen, Collision::New);
+    let bounds = cfg.looked(m, "looked_bounds", all_bounds.read(m, starts, chosen, Collision::New));
     // Datagrams have the priorities of their handles.
     let shape = Priority { value: bits(3), is_own: bits(1) };
     let priorities = m.mem("priorities", cfg.qps, &shape).style(Style::Block).build();
     let is_own = given.entry.service.ne(Service::Ud.code());
     priorities.write(given.enable, given.index, &Priority { value: given.entry.priority, is_own });
-    let priority = priorities.read(m, starts, chosen, Collision::New);
+    let priority = cfg.looked(m, "priority", priorities.read(m, starts, chosen, Collision::New));
     // These may change while the QP is looked at.
     let looked_at = (starts, chosen, qp);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
@@ -404,7 +407,8 @@ pub fn schedule(
     let oldests = m.mem("oldest", cfg.qps, &heard(&Oldest::of(cfg))).style(Style::Block).build();
     oldests.write(oldest.enable, oldest.index, &heard(&oldest.entry));
     m.discard(&oldest.entry);
-    let Heard { index: oldest_index, told } = oldests.read(m, starts, chosen, Collision::New);
+    let known_oldest = cfg.looked(m, "known_oldest", oldests.read(m, starts, chosen, Collision::New));
+    let Heard { index: oldest_index, told } = known_oldest;
     // An event that makes its QP wait is over, or begins and sees what is told, before anybody is passed over.
     let parked = m.mem("parked", cfg.qps, &bits(1)).style(Style::Distributed).build();
     let looks = idle & !woken;

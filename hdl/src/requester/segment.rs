@@ -335,6 +335,8 @@ pub(crate) fn is_local(wqe_opcode: Sig) -> Sig {
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
     Idle,
+    /// Where there is time: what has been read goes to registers.
+    Look,
     Row,
     Send,
     /// A restart: the row is known.
@@ -378,6 +380,16 @@ pub fn segment(
         m.set(&hold, restarts.hold);
         m.when(goes_back, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Row));
     });
+    if cfg.unhurried() {
+        let returns = m.reg("returns", 1).no_reset();
+        m.when(begins | goes_back, |m| {
+            m.set(&returns, goes_back);
+            m.set(&state, State::Look);
+        });
+        m.when(state.is(State::Look), |m| {
+            m.when(returns, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Row));
+        });
+    }
 
     // The QP's row, and read copies of its attributes and of the completer's view.
     let row_shape = Row {
@@ -395,16 +407,19 @@ pub fn segment(
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &row_shape);
     rows.write(row_write, qp, &next);
-    let row = rows.read(m, begins | goes_back, chosen, Collision::Never);
+    let row = cfg.looked(m, "row", rows.read(m, begins | goes_back, chosen, Collision::Never));
     let oldests = m.mem("oldest", cfg.qps, &Oldest::of(cfg)).style(Style::Block).build();
     oldests.write(oldest.enable, oldest.index, &oldest.entry);
     let oldest = oldests.read(m, begins | goes_back, chosen, Collision::New);
+    let oldest = cfg.looked(m, "known_oldest", oldest);
     let dones = m.mem("reads_done", cfg.qps, &bits(READ_BITS)).style(Style::Block).build();
     dones.write(reads_done.enable, reads_done.index, &reads_done.entry);
     let done_reads = dones.read(m, begins | goes_back, chosen, Collision::New);
+    let done_reads = cfg.looked(m, "done_reads", done_reads);
     let backs = m.mem("withdrawals", cfg.qps, &Withdrawals::of()).style(Style::Block).build();
     backs.write(withdrawals.enable, withdrawals.index, &withdrawals.entry);
     let withdrawals = backs.read(m, begins | goes_back, chosen, Collision::New);
+    let withdrawals = cfg.looked(m, "known_withdrawals", withdrawals);
     let given = &broadcast.attributes;
     let copy_of = |a: &QpAttributes| Copy {
         service: a.service,
@@ -417,7 +432,7 @@ pub fn segment(
     };
     let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
-    let copy = copies.read(m, begins | goes_back, chosen, Collision::Old);
+    let copy = cfg.looked(m, "copy", copies.read(m, begins | goes_back, chosen, Collision::Old));
     let of_service = |service: Service| copy.service.eq(service.code());
     let (is_uc, is_ud) = (of_service(Service::Uc), of_service(Service::Ud));
     let is_rc = !(is_uc | is_ud);
@@ -425,6 +440,7 @@ pub fn segment(
     let entries = m.mem("handles", cfg.ahs, &AhEntry::of()).style(Style::Block).build();
     entries.write(handles.enable, handles.index, &handles.entry);
     let handle = entries.read(m, begins, number.trunc(cfg.ah_bits()), Collision::Old);
+    let handle = cfg.looked(m, "handle", handle);
     let no_handle = (number >> cfg.ah_bits()).any() | !handle.valid | handle.pd.ne(copy.pd);
 
     let gates = m.mem("gates", cfg.qps, &Gate::of()).style(Style::Distributed).build();

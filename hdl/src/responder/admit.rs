@@ -33,7 +33,7 @@ use crate::responder::place::Place;
 use crate::responder::reply::Kind;
 use crate::rx::buffer::Dropped;
 use crate::rx::parse::REASON_BITS;
-use crate::stream::{deep_fifo, few, fifo, forward, spare_fifo};
+use crate::stream::{breath, deep_fifo, few, fifo, forward, spare_fifo};
 use crate::types::{Completion, QpFault, TableWrite, FAULT_BITS};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -134,6 +134,7 @@ pub fn admit(
     m.assert(!answer.valid | (address.ready & granted.ready), "an answer finds its place");
     let addresses = spare_fifo(&m.label("addresses"), WAITING, cfg.unhurried(), address);
     let answers = fifo(&m.label("answers"), WAITING, granted);
+    let answers = breath(&m.label("answer"), cfg.unhurried(), answers);
 
     // The answers of a packet's pieces, one a cycle.
     let seen = m.reg("seen", 6).reset(0);
@@ -141,10 +142,16 @@ pub fn admit(
     let first_cause = m.reg("first_cause", 8).no_reset();
     let cause_now = m.mux(refused, &first_cause, &answers.cause);
     let facts = &pending.facts;
-    let none = pending.pieces.eq(0);
-    let last = (seen + 1).eq(pending.pieces);
-    let counts_one = pending.valid & !none & !last & answers.valid;
-    let known = pending.valid & (none | (last & answers.valid));
+    let none = cfg.looked(m, "has_none", pending.pieces.eq(0));
+    let last = cfg.looked(m, "is_last_piece", (seen + 1).eq(pending.pieces));
+    // Where there is time, what stands of it is put together in the cycle in which it comes, and again behind a bar.
+    let bars = m.wire("bars", 1);
+    let there = match cfg.unhurried() {
+        true => pending.valid & m.delay("was_there", &(pending.valid & !bars)),
+        false => pending.valid,
+    };
+    let counts_one = there & !none & !last & answers.valid;
+    let known = there & (none | (last & answers.valid));
     let granted = none | (answers.ok & !refused);
 
     // The decision.
@@ -152,6 +159,7 @@ pub fn admit(
     let standings = m.mem("standings", cfg.qps, &standings).style(Style::Distributed).build();
     let standing = standings.read_now(facts.qp);
     let is = |c: Class| c.is(facts.class);
+    let looked = |name: &str, fact: Sig| cfg.looked(m, name, fact);
     let (starts, life_ends, lasts) = (is(Class::Start), is(Class::End), is(Class::Last));
     let foreign = is(Class::Dropped);
     // What an answer brings does not depend on the responder's state.
@@ -159,11 +167,27 @@ pub fn admit(
     let answered = good_answer | bad_answer | is(Class::Stray);
     let dead = standing.dead & !foreign & !answered;
     let lives = !foreign & !dead & !starts & !life_ends & !answered & !lasts;
+    let runs = looked("runs", lives & is(Class::Execute));
+    let refused_invalid = looked("refused_invalid", lives & is(Class::Invalid));
+    let repeats = looked("repeats", lives & is(Class::Duplicate));
+    let naks_gap = looked("naks_gap", lives & is(Class::FirstGap));
+    let naks_ready = looked("naks_ready", lives & is(Class::NotReady));
+    let out_of_turn = looked("out_of_turn", lives & (is(Class::Gap) | is(Class::Unheard)));
+    let [starts, life_ends, lasts, foreign, good_answer, bad_answer, answered, dead] = [
+        ("starts", starts),
+        ("life_ends", life_ends),
+        ("is_last", lasts),
+        ("foreign", foreign),
+        ("good_answer", good_answer),
+        ("bad_answer", bad_answer),
+        ("answered", answered),
+        ("dead", dead),
+    ]
+    .map(|(name, fact)| looked(name, fact));
     let walked = |w: Walk| w.is(pending.walk);
-    let runs = lives & is(Class::Execute);
     let gone = runs & walked(Walk::Gone);
     // Of UC, what is behind a packet of its message that was not executed is not either: `walk` sees to that for a SEND.
-    let spoilt = standing.spoilt & facts.quiet & !facts.begins;
+    let spoilt = looked("spoilt", standing.spoilt & facts.quiet & !facts.begins);
     let granted = granted & (!spoilt | facts.send);
     let may_execute = runs & walked(Walk::Whole) & granted;
     // The key that it invalidates: asked once, when nothing else is wrong.
@@ -201,11 +225,8 @@ pub fn admit(
     let (no_access, refused_local) = (forbidden & !facts.send, forbidden & facts.send);
     let refused_access = (no_access & heard) | locked;
     let passed_over = (too_short | no_access) & facts.quiet;
-    let refused_invalid = lives & is(Class::Invalid);
     // A late copy of a READ may ask for what is no longer granted; that is no reason to end the connection.
-    let again = lives & is(Class::Duplicate) & granted;
-    let naks_gap = lives & is(Class::FirstGap);
-    let naks_ready = lives & is(Class::NotReady);
+    let again = repeats & granted;
     let invalid = refused_invalid | short;
     let local = refused_local | unread;
     let ends_qp = refused_access | invalid | local;
@@ -356,7 +377,7 @@ pub fn admit(
 
     // One write port: a bar is never taken in the cycle of a decision. What is executed, or passed over, is of one that lives; and
     // whatever stands of the message of a QP that is dead, or starts, means nothing.
-    let bars = flush_goes & flushed.bar;
+    m.drive(&bars, flush_goes & flushed.bar);
     let marks = go & (ends_qp | starts | life_ends);
     let notes = go & runs & facts.quiet;
     let standing = Standing { dead: bars | (marks & !starts), spoilt: passed_over & !facts.ends };
@@ -384,8 +405,8 @@ pub fn admit(
     let judged = m.delay("judged", &judged);
     let counts = Counts {
         dropped: Dropped { valid: go & (foreign | late | passed_over), reason },
-        duplicate: go & lives & is(Class::Duplicate),
-        out_of_sequence: go & lives & (is(Class::FirstGap) | is(Class::Gap) | is(Class::Unheard)),
+        duplicate: go & repeats,
+        out_of_sequence: go & (naks_gap | out_of_turn),
         sequence_naks: go & naks_gap,
         rnr_naks: go & naks_ready,
         invalid: go & invalid,

@@ -14,7 +14,7 @@
 //! with immediate (RNR NAK); length (NAK 0x61); then, further on, the room in the receive, key, domain, access, bounds.
 //!
 //! What takes a walk through SGEs and tables is decided by `admit`. Here the row is written as if it went well: where it does
-//! not, the QP is at its end, and `admit` lets nothing of it pass any more. So a packet holds this block for 3 cycles, 4 where
+//! not, the QP is at its end, and `admit` lets nothing of it pass any more. So a packet holds this block for 3 cycles, 5 where
 //! beats are narrow, and the next one, of the same QP or of another, begins only then: there is nothing to forward.
 //!
 //! The cursor of the receive queue is in the row: the index of the WQE that the next SEND takes, or the one under way has. How
@@ -72,6 +72,8 @@ use ferrowire_spec::wire::syndrome::CREDIT_INVALID;
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
     Idle,
+    /// Where there is time: what has been read goes to registers.
+    Look,
     Row,
     /// Where there is time: what was compared in the row's cycle is put together.
     Judge,
@@ -334,15 +336,16 @@ pub fn check(
         // The PSN of a datagram means nothing: its place is the source's.
         m.when(is_init, |m| m.set(&request.psn, init.psn))
             .otherwise_when(of_datagrams, |m| m.set(&request.psn, requests.va.trunc(24)));
-        m.set(&state, State::Row);
+        m.set(&state, if cfg.unhurried() { State::Look } else { State::Row });
     });
+    m.when(state.is(State::Look), |m| m.set(&state, State::Row));
 
     // The row, and read copies of the attributes.
     let rows = m.mem("rows", cfg.qps, &Row::of()).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
     let next = m.wire_of("next", &Row::of());
     rows.write(row_write, qp, &next);
-    let row = rows.read(m, begins, begin_qp, Collision::Never);
+    let row = cfg.looked(m, "row", rows.read(m, begins, begin_qp, Collision::Never));
     // A read copy for queries, which wait for nobody.
     let psns = m.mem("psns", cfg.qps, &bits(24)).style(Style::Block).build();
     psns.write(row_write, qp, &next.psn);
@@ -350,10 +353,10 @@ pub fn check(
     let given = &broadcast.attributes;
     let copies = m.mem("copies", cfg.qps, &Copy::of(&QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &Copy::of(&given.entry));
-    let copy = copies.read(m, begins, begin_qp, Collision::New);
+    let copy = cfg.looked(m, "copy", copies.read(m, begins, begin_qp, Collision::New));
     let producers = m.mem("producers", cfg.qps, &bits(16)).style(Style::Block).build();
     producers.write(posted.enable & !posted.index.msb(), posted.index.trunc(qp_bits), &posted.entry);
-    let producer = producers.read(m, begins, begin_qp, Collision::New);
+    let producer = cfg.looked(m, "producer", producers.read(m, begins, begin_qp, Collision::New));
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     let qp_state = row_of(m, "state", (begins, begin_qp, qp), &states, &broadcast.state);
@@ -368,7 +371,7 @@ pub fn check(
         m.drive(&count, counts.read(m, end.valid, end.qp, Collision::New) + 1);
         counts.read(m, lit(1, 1), at_qp, Collision::New)
     };
-    let done_with = (ended("served", &served) + ended("unused", &unused)).named("done_with");
+    let done_with = cfg.looked(m, "done_with", ended("served", &served) + ended("unused", &unused));
     let shared_room = m.wire("shared_room", 1);
 
     // The row's cycle: all that needs no lookup.

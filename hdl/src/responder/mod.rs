@@ -215,7 +215,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     let placed = place(m, cfg, admitted.place, pieces, input.frames, checked.operands, input.values);
     m.set_all(&unused, &placed.unused);
     let (answer, data) = (input.reply_answer, input.reply_data);
-    let replied = reply::reply(m, cfg, broadcast, placed.replies, answer, data, input.gate, input.paused);
+    let replies = breath(&m.label("replies"), cfg.unhurried(), placed.replies);
+    let replied = reply::reply(m, cfg, broadcast, replies, answer, data, input.gate, input.paused);
     m.set_all(&served, &replied.served);
     let established = checked.established.map(|qp| QpFault::told(EventKind::CommEstablished, qp));
     // The end of a life is told behind its last answer.

@@ -22,7 +22,7 @@ use crate::config::RnicConfig;
 use crate::memory::Passage;
 use crate::responder::order::{Operands, Outcome, Piece};
 use crate::responder::reply::{Kind, Reply, Served};
-use crate::stream::{fifo, fork, realign, Beat, Realign};
+use crate::stream::{breath, fifo, fork, realign, Beat, Realign};
 use crate::types::{Completion, DmaWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
@@ -186,6 +186,7 @@ pub fn place(
         last: (wide(order.offset) + wide(order.bytes) - 1).slice(lanes, 14 - lanes),
     });
     let spans = fifo(&m.label("spans"), 4, spans);
+    let spans = breath(&m.label("span"), cfg.unhurried(), spans);
     let cuts = way();
     let no_pieces = cuts.pieces.eq(0);
     let cuts = cuts.discard_if(m, no_pieces).map(|order| Pieces {
@@ -212,6 +213,7 @@ pub fn place(
         completion: order.completion.clone(),
     });
     let endings = fifo(&m.label("endings"), ENDINGS, endings);
+    let endings = breath(&m.label("ending"), cfg.unhurried(), endings);
 
     // In: the payload's beats go on, the others do not.
     let at = m.reg("at", 14 - lanes).reset(0);

@@ -445,11 +445,15 @@ pub fn receive(
     let unit = unit_of(at.index, at.part, strides.read_now(m, at.queue));
     let sought_unit = m.reg("sought_unit", UNIT_BITS).no_reset();
     m.when(begins, |m| m.set(&sought_unit, unit));
-    let slot = slot_of(at.queue, unit);
-    let found_tag = tags.read(m, begins | again | visits, m.mux(visits, &sweep, &slot), Collision::Old);
+    // Where there is time, what is sought is known before it is looked for.
+    let (seeks, slot) = match cfg.unhurried() {
+        true => (again, slot_of(sought.queue, sought_unit)),
+        false => (begins | again, slot_of(at.queue, unit)),
+    };
+    let found_tag = tags.read(m, seeks | visits, m.mux(visits, &sweep, &slot), Collision::Old);
     let of_clean = found_tag.queue.eq(clean_queue) & found_tag.life.msb().eq(clean_half);
     m.drive(&stale, looked_at & cleaning & found_tag.valid & of_clean);
-    let found = store.read(m, begins | again, slot, Collision::Old);
+    let found = store.read(m, seeks, slot, Collision::Old);
     let life = m.reg("life", LIFE_BITS).no_reset();
     // Shared queues that have failed.
     let failures = m.mem("failures", cfg.srqs, &bits(1)).style(Style::Distributed).build();
@@ -473,7 +477,7 @@ pub fn receive(
     let received = Stream::new(m, "received", answers, answer);
     m.when(begins, |m| {
         m.set(&void, 0);
-        m.set(&look, compare);
+        m.set(&look, if cfg.unhurried() { Look::Wait } else { compare });
     });
     m.when(look.is(Look::Read), |m| m.set(&look, Look::Compare));
     m.set(&offered, received.valid & !received.fire());

@@ -60,6 +60,8 @@ enum State {
     Unit,
     /// An SGE has been used in part before.
     Enter,
+    /// Where there is time: it is compared with what is left of the packet.
+    Measure,
     Judge,
     /// Nothing to walk, but the index has been looked up.
     Straight,
@@ -185,24 +187,26 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
 
     // The unit stays where it is until the walk is through with it.
     let at_unit = state.is(State::Unit) & !asks & received.valid;
+    let judge = if cfg.unhurried() { State::Measure } else { State::Judge };
     let chosen = m.select(sge.trunc(2), &elements(received.unit));
     let element = m.reg_of("element", &chosen);
     let bad = (received.error | received.void) & !too_long;
     m.when(at_unit, |m| {
         m.set_all(&element, &chosen);
-        m.when(offset.eq(0), |m| m.set(&state, State::Judge)).otherwise(|m| m.set(&state, State::Enter));
+        m.when(offset.eq(0), |m| m.set(&state, judge)).otherwise(|m| m.set(&state, State::Enter));
     });
     m.when(state.is(State::Enter), |m| {
         m.set(&element.addr, element.addr + offset.zext(64));
         m.set(&element.len, element.len - offset);
-        m.set(&state, State::Judge);
+        m.set(&state, judge);
     });
+    m.when(state.is(State::Measure), |m| m.set(&state, State::Judge));
 
     // How much of the packet goes to this SGE?
     let at_judge = state.is(State::Judge);
-    let enough = element.len.ge(rest.zext(32)).named("enough");
-    let empty = element.len.eq(0);
-    let last_sge = sge.eq(lit(4, 4).shl_by(orders.stride) - 1);
+    let enough = cfg.looked(m, "enough", element.len.ge(rest.zext(32)));
+    let empty = cfg.looked(m, "empty", element.len.eq(0));
+    let last_sge = cfg.looked(m, "last_sge", sge.eq(lit(4, 4).shl_by(orders.stride) - 1));
     let short = (!enough & last_sge) | too_long;
     let enough = enough & !too_long;
     let ends = enough | short | bad;

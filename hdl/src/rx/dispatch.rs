@@ -22,11 +22,12 @@
 //!
 //! **Bad input:** none comes this far: the opcode is known.
 
+use crate::config::RnicConfig;
 use crate::context::congestion::Notification;
 use crate::rx::buffer::{Dropped, Received};
 use crate::rx::grh::{grh, Datagram};
 use crate::rx::parse::opcode_is;
-use crate::stream::{fifo, Beat};
+use crate::stream::{breath, fifo, Beat};
 use crate::types::Headers;
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::opcode::{Operation, Service};
@@ -63,7 +64,7 @@ struct Kind {
 
 /// Sorts packets; see the page's top.
 #[module]
-pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
+pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let Received { headers, frame, dropped, pressed } = received;
     let is_request = opcode_is(headers.opcode, Opcode::is_request);
     let is_answer = opcode_is(headers.opcode, Opcode::is_response);
@@ -88,6 +89,7 @@ pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
     let next = Stream::new(m, "arrival", headers.fire() & (is_request | brings), brings);
     m.drive(&room, kind.ready & next.ready);
     let kind = fifo(&m.label("kind"), AHEAD, kind);
+    let kind = breath(&m.label("next_kind"), cfg.unhurried(), kind);
     let arrivals = fifo(&m.label("arrivals"), AHEAD, next);
     let wanted = Stream::new(m, "wanted", frame.valid & kind.valid & kind.wanted, frame.payload.clone());
     frame.accept(kind.valid & (!kind.wanted | wanted.ready));
@@ -99,7 +101,6 @@ pub fn dispatch(m: &Scope, received: Received) -> Dispatched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::RnicConfig;
     use crate::rx::address::Addresses;
     use crate::rx::buffer::buffer;
     use crate::rx::frames::{
@@ -129,7 +130,7 @@ mod tests {
             m.output("control", &control);
             let (frame, verdict) = icrc::check(m, &cfg, frame);
             let received = buffer(m, &cfg, frame, parsed, verdict);
-            let dispatched = dispatch(m, received);
+            let dispatched = dispatch(m, &cfg, received);
             m.stream_out("requests", dispatched.requests);
             m.stream_out("frames", dispatched.frames);
             m.stream_out("arrivals", dispatched.arrivals);

@@ -17,18 +17,39 @@
 use super::half;
 use ferrowire_rtl::{clog2, module, Bundle, Collision, Interface, Mem, Scope, Sig, Stream, Style};
 
-/// Pointers with one bit more than an address, so that full and empty differ.
+/// Pointers with one bit more than an address, so that full and empty differ. Both are registers of their own: what they are compared for is
+/// known a cycle before.
 struct Pointers {
+    depth: u32,
     head: Sig,
     tail: Sig,
-    level: Sig,
+    /// Something is in it.
+    any: Sig,
+    /// All places are taken.
+    full: Sig,
 }
 
 fn pointers(m: &Scope, depth: u32) -> Pointers {
     let width = clog2(u64::from(depth)) + 1;
-    let head = m.reg("head", width).reset(0);
-    let tail = m.reg("tail", width).reset(0);
-    Pointers { head, tail, level: (tail - head).named("level") }
+    let flag = |name: &str| m.reg(name, 1).reset(0);
+    let pointer = |name: &str| m.reg(name, width).reset(0);
+    Pointers { depth, head: pointer("head"), tail: pointer("tail"), any: flag("any"), full: flag("full") }
+}
+
+impl Pointers {
+    fn move_on(&self, m: &Scope, enters: Sig, leaves: Sig) {
+        let level = (self.tail - self.head).named("level");
+        m.when(enters, |m| m.set(&self.tail, self.tail + 1));
+        m.when(leaves, |m| m.set(&self.head, self.head + 1));
+        m.when(enters & !leaves, |m| {
+            m.set(&self.any, 1);
+            m.set(&self.full, level.eq(self.depth - 1));
+        })
+        .otherwise_when(leaves & !enters, |m| {
+            m.set(&self.any, level.ne(1));
+            m.set(&self.full, 0);
+        });
+    }
 }
 
 /// A FIFO in LUT RAM, for up to some 64 entries.
@@ -38,10 +59,9 @@ pub fn fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream
     let address = clog2(u64::from(depth));
     let store = m.mem("store", depth, &input.payload).style(Style::Distributed).build();
     store.write(input.fire(), at.tail.trunc(address), &input.payload);
-    input.accept(at.level.ne(depth));
-    let out = Stream::new(m, "out", at.head.ne(at.tail), store.read_now(at.head.trunc(address)));
-    m.when(input.fire(), |m| m.set(&at.tail, at.tail + 1));
-    m.when(out.fire(), |m| m.set(&at.head, at.head + 1));
+    input.accept(!at.full);
+    let out = Stream::new(m, "out", at.any, store.read_now(at.head.trunc(address)));
+    at.move_on(m, input.fire(), out.fire());
     out
 }
 
@@ -69,8 +89,7 @@ fn behind<T: Bundle + Interface>(m: &Scope, at: &Pointers, take: &Sig, store: &M
     // A word is read only after it was written: the pointers differ.
     let word = store.read(m, *take, at.head.trunc(store.addr_width()), Collision::Never);
     let out = Stream::new(m, "out", held, word);
-    m.drive(take, at.head.ne(at.tail) & (!held | out.ready));
-    m.when(*take, |m| m.set(&at.head, at.head + 1));
+    m.drive(take, at.any & (!held | out.ready));
     m.when(*take, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
     out
 }
@@ -81,9 +100,10 @@ pub fn deep_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: S
     let at = pointers(m, depth);
     let store = m.mem("store", depth, &input.payload).style(Style::Block).build();
     store.write(input.fire(), at.tail.trunc(store.addr_width()), &input.payload);
-    input.accept(at.level.ne(depth));
-    let out = behind(m, &at, &m.wire("take", 1), &store);
-    m.when(input.fire(), |m| m.set(&at.tail, at.tail + 1));
+    input.accept(!at.full);
+    let take = m.wire("take", 1);
+    let out = behind(m, &at, &take, &store);
+    at.move_on(m, input.fire(), take);
     out
 }
 
@@ -114,10 +134,10 @@ pub fn keyed_fifo<T: Bundle + Interface>(
     let keys = m.mem("keys", depth, &of_input).style(Style::Distributed).build();
     store.write(input.fire(), at.tail.trunc(address), &input.payload);
     keys.write(input.fire(), at.tail.trunc(address), &of_input);
-    input.accept(at.level.ne(depth));
+    input.accept(!at.full);
     let take = m.wire("take", 1);
     let out = behind(m, &at, &take, &store);
-    m.when(input.fire(), |m| m.set(&at.tail, at.tail + 1));
+    at.move_on(m, input.fire(), take);
     Keyed { out, enters: take, coming: keys.read_now(at.head.trunc(address)) }
 }
 
@@ -148,18 +168,16 @@ pub fn prompt_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input:
     let around = m.reg("around", 1).reset(0);
     let fresh = m.reg_of("fresh", &input.payload);
     let (free, take) = (m.wire("free", 1), m.wire("take", 1));
-    let empty = at.head.eq(at.tail).named("empty");
-    let passes = input.fire() & empty & free;
+    let passes = input.fire() & !at.any & free;
     let kept = input.fire() & !passes;
     store.write(kept, at.tail.trunc(address), &input.payload);
-    input.accept(at.level.ne(depth));
+    input.accept(!at.full);
     // A word is read only after it was written: the pointers differ.
     let word = store.read(m, take, at.head.trunc(address), Collision::Never);
     let out = Stream::new(m, "out", held, m.mux(around, &fresh, &word));
     m.drive(&free, !held | out.ready);
-    m.drive(&take, !empty & free);
-    m.when(kept, |m| m.set(&at.tail, at.tail + 1));
-    m.when(take, |m| m.set(&at.head, at.head + 1));
+    m.drive(&take, at.any & free);
+    at.move_on(m, kept, take);
     m.when(passes, |m| m.set_all(&fresh, &input.payload));
     m.when(passes | take, |m| {
         m.set(&held, 1);

@@ -44,7 +44,7 @@ use super::{FrameBeat, FrameOf, Payload};
 use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::fields::assemble;
-use crate::stream::{catch, fifo, forward, Beat};
+use crate::stream::{catch, fifo, forward, skid, Beat};
 use crate::types::{priority_of, AddressVector, TableWrite, TxPacket};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
@@ -411,9 +411,11 @@ pub fn build(
     let read_valid = m.reg("read_valid", 1).reset(0);
     let read = m.reg_of("read", &packet.payload);
     let read_moves = m.wire("read_moves", 1);
-    packet.accept(!read_valid | read_moves);
+    // Where there is time, a stage is empty for a cycle before it takes the next: nobody needs to know in that cycle what moves behind it.
+    let free = |valid: Sig, moves: Sig| if cfg.unhurried() { !valid } else { !valid | moves };
+    packet.accept(free(read_valid, read_moves));
     let (entry, ports) = vectors(m, cfg, av_write, packet.fire(), &packet);
-    m.when(!read_valid | read_moves, |m| m.set(&read_valid, packet.valid));
+    m.when(packet.fire(), |m| m.set(&read_valid, 1)).otherwise_when(read_moves, |m| m.set(&read_valid, 0));
     m.when(packet.fire(), |m| m.set_all(&read, &packet.payload));
 
     // B: transport headers are known, the rotator gets its command.
@@ -429,8 +431,9 @@ pub fn build(
         length: planned.payload_bytes,
     };
     let run = Stream::new(m, "run", planned_valid & !commanded, run);
-    m.drive(&read_moves, read_valid & (!planned_valid | planned_moves));
-    m.when(!planned_valid | planned_moves, |m| m.set(&planned_valid, read_valid));
+    m.drive(&read_moves, read_valid & free(planned_valid, planned_moves));
+    m.when(read_moves, |m| m.set(&planned_valid, 1))
+        .otherwise_when(planned_moves, |m| m.set(&planned_valid, 0));
     m.when(read_moves, |m| m.set_all(&planned, &worked_out));
     m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(run.fire(), |m| m.set(&commanded, 1));
 
@@ -455,9 +458,9 @@ pub fn build(
         has_payload: planned.payload_bytes.any(),
     };
     let summed = m.reg_of("summed", &with_sum);
-    let summed_free = !summed_valid | summed_moves;
-    m.drive(&planned_moves, planned_valid & (commanded | run.ready) & summed_free);
-    m.when(summed_free, |m| m.set(&summed_valid, planned_moves));
+    m.drive(&planned_moves, planned_valid & (commanded | run.ready) & free(summed_valid, summed_moves));
+    m.when(planned_moves, |m| m.set(&summed_valid, 1))
+        .otherwise_when(summed_moves, |m| m.set(&summed_valid, 0));
     m.when(planned_moves, |m| m.set_all(&summed, &with_sum));
 
     // D: header and payload leave.
@@ -510,7 +513,12 @@ pub fn build(
         m.set(&carries, summed.has_payload);
         m.set_all(&of, &summed.of);
     });
-    forward(m, beats)
+    // Where the parts are slow, who brings the payload need not know in the same cycle that the wire waits.
+    if cfg.unhurried() {
+        skid(m, beats)
+    } else {
+        forward(m, beats)
+    }
 }
 
 #[cfg(test)]

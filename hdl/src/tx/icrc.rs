@@ -33,7 +33,7 @@
 use super::{FrameBeat, FrameOf};
 use crate::config::RnicConfig;
 use crate::icrc::{icrc_core, mask, unpad, unpad_stages, PacketEnd, CORE_LATENCY, MASK_LATENCY_FRAME};
-use crate::stream::{deep_fifo, fifo, forward, Beat};
+use crate::stream::{breath, deep_fifo, fifo, forward, Beat};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::icrc::BYTES;
 
@@ -181,6 +181,7 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
             m.assert(!end.valid | end.ready, "a frame's end finds room");
             let ends = &m.label(&format!("ends{i}"));
             let end = if i == 0 { fifo(ends, FRAMES[i], end) } else { deep_fifo(ends, FRAMES[i], end) };
+            let end = breath(&m.label(&format!("next_end{i}")), cfg.unhurried(), end);
             let crc = Stream::new(m, &format!("crc{i}"), crc.valid & sealed.eq(i), crc.state);
             m.assert(!crc.valid | crc.ready, "a CRC finds room");
             let crcs = &m.label(&format!("crcs{i}"));

@@ -155,7 +155,8 @@ fn messages_of_one_packet_are_done_as_fast_as_they_can_be_told() {
         }
         let cycles = own.sim.cycles() - start;
         println!("{qps} queue pairs: {cycles} cycles for 64 messages");
-        assert!(cycles < 64 * 3 + 30, "{qps} queue pairs: {cycles} cycles");
+        // In a card with time, each look takes longer, and most find more than one message.
+        assert!(cycles < 64 * 4, "{qps} queue pairs: {cycles} cycles");
         own.settle();
     }
 }

@@ -18,8 +18,11 @@ mod recover;
 
 const QPS: usize = 8;
 
-fn config() -> RnicConfig {
-    RnicConfig { qps: QPS as u32, outstanding_per_qp: 16, ..RnicConfig::named("generic-8b").unwrap() }
+/// A seed that is odd makes a card with time, another one without.
+fn config(seed: u64) -> RnicConfig {
+    let beat_bytes = if seed % 2 == 1 { 8 } else { 64 };
+    let cfg = RnicConfig::named("generic-8b").unwrap();
+    RnicConfig { beat_bytes, qps: QPS as u32, outstanding_per_qp: 16, ..cfg }
 }
 
 // Sources.
@@ -35,7 +38,9 @@ const FLUSH: usize = 2;
 const OVERRUN: usize = 3;
 
 /// Cycles from the look at a QP's row until its grant is seen, where nobody stalls.
-const LATENCY: usize = 4;
+fn latency(cfg: &RnicConfig) -> usize {
+    4 + usize::from(cfg.unhurried())
+}
 
 /// Of a QP's packets; two have the same.
 fn priority(qp: usize) -> u32 {
@@ -136,7 +141,7 @@ impl Bench {
 
     /// All QPs in RESET.
     fn asleep(seed: u64) -> Bench {
-        let cfg = config();
+        let cfg = config(seed);
         let netlist = build("bench", |m| {
             let out = schedule(
                 m,
@@ -303,7 +308,7 @@ impl Bench {
         self.places -= u32::from(returned);
         self.sim.set("returned", returned.into());
         self.past.push_back(self.qps.iter().map(|q| q.oldest).collect());
-        if self.past.len() > LATENCY {
+        if self.past.len() > latency(&self.cfg) {
             self.past.pop_front();
         }
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);

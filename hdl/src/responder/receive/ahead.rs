@@ -228,20 +228,22 @@ pub fn ahead(m: &Scope, cfg: &RnicConfig, input: Input) -> Ahead {
     let reads = m.reg("reads", 1).reset(0);
     let look = m.reg_of("look", &shape);
     m.set(&reads, advances);
-    // Where there is time, what was read is compared a cycle later, and the next look waits for it.
-    let (looks, reading, entry, now) = match cfg.unhurried() {
+    // Where there is time, what was read is compared a cycle later, and what comes of that another one; the next look waits for it.
+    let (entry, now) = (cfg.looked(m, "entry", entry), cfg.looked(m, "now", now));
+    let (looks, reading) = match cfg.unhurried() {
         true => {
-            let looks = m.reg("looks", 1).reset(0);
-            m.set(&looks, reads);
-            (looks, reads, m.delay("entry", &entry), m.delay("now", &now))
+            let [compares, looks] = ["compares", "looks"].map(|name| m.reg(name, 1).reset(0));
+            m.set(&compares, reads);
+            m.set(&looks, compares);
+            (looks, reads | compares)
         }
-        false => (reads, lit(1, 0), entry, now),
+        false => (reads, lit(1, 0)),
     };
     m.when(advances, |m| m.set_all(&look, &at));
     let (block, part) = (look.unit.slice(spread, block_bits), look.unit.trunc(spread));
     let within = part.ge(entry.first) & part.le(entry.last);
     let same = entry.queue.eq(look.queue) & entry.block.eq(block) & entry.life.eq(now);
-    let there = (entry.valid & same & (look.second | within)).named("there");
+    let there = cfg.looked(m, "there", entry.valid & same & (look.second | within));
     let need_valid = m.reg("need_valid", 1).reset(0);
     let need = m.reg_of("need", &Need::of(cfg));
     let lacks = looks & !there & !look.probe;

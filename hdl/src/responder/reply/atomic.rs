@@ -222,7 +222,11 @@ pub(super) fn atomic(
     let all_here = operands.valid & places.valid & words.valid;
     let may =
         m.select(jobs.errand, &[all_here, all_here | (operands.valid & !jobs.granted), lit(1, 1), lit(1, 1)]);
-    let takes = idle & jobs.valid & may;
+    // Where there is time, that is known a cycle after the job came.
+    let may = cfg.looked(m, "may", may);
+    let takes = m.wire("takes", 1);
+    let may = if cfg.unhurried() { may & m.delay("job_was_here", &(jobs.valid & !takes)) } else { may };
+    m.drive(&takes, idle & jobs.valid & may);
     jobs.accept(idle & may);
     let errors = takes & executes & words.error;
     let begins = takes & executes & !words.error;

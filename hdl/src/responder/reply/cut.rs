@@ -7,7 +7,7 @@
 //!             +------------+------------ more to do, or not ----+      +--> freed places
 //! ```
 //!
-//! A turn is one packet and takes 3 cycles (row, entry, emit), and the next one begins in the last of them. A QP that has
+//! A turn is one packet and takes 3 cycles (row, entry, emit; 4 where there is time), and the next one begins in the last of them. A QP that has
 //! more to do goes to the end of the line, or goes on at once where nobody waits. So a READ of any length costs others one
 //! packet at a time. A QP stands in the line once, for `listed` says that it is there or has the turn; what wakes it
 //! meanwhile is remembered.
@@ -34,7 +34,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
 use crate::memory::to_page_end;
 use crate::path::mtu_bytes;
-use crate::stream::{deep_fifo, fifo, forward};
+use crate::stream::{deep_fifo, fifo, forward, slice};
 use crate::types::{QpAttributes, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
@@ -166,6 +166,8 @@ enum State {
     Idle,
     Row,
     Entry,
+    /// Where there is time: what is left of a READ is compared with the path MTU.
+    Measure,
     Emit,
 }
 
@@ -310,16 +312,17 @@ pub(super) fn cut(
         m.set(&va, entry.va + offset.zext(64));
         m.set(&remaining, entry.swap.trunc(32) - offset);
         m.set(&psn, entry.psn + row.packets.zext(24));
-        m.set(&state, State::Emit);
+        m.set(&state, if cfg.unhurried() { State::Measure } else { State::Emit });
     });
+    m.when(state.is(State::Measure), |m| m.set(&state, State::Emit));
     m.when(at_row, |m| m.set(&state, State::Entry));
 
     // The last cycle.
     let is = |w: Work| work.eq(w.code());
     let reads = is(Work::Read);
     let executes = is(Work::Atomic);
-    let mtu = mtu_bytes(copy.mtu);
-    let last = remaining.le(mtu.zext(32));
+    let mtu = m.delay("mtu", &mtu_bytes(copy.mtu));
+    let last = cfg.looked(m, "is_last", remaining.le(mtu.zext(32)));
     let closes = !reads | last;
     let bytes = m.wire("bytes", 13);
     m.set(&bytes, 0);
@@ -345,12 +348,12 @@ pub(super) fn cut(
     let candidate = Stream::new(m, "candidate", at_emit & speaks & room, candidate);
     let charge = Stream::new(m, "charge", candidate.fire() & reads, Charge { qp, bytes });
     m.drive(&charge_room, charge.ready);
-    let charges = forward(&m.label("charges"), charge);
+    let charges = slice(&m.label("charges"), cfg.unhurried(), charge);
     let operands = Operands { swap: entry.swap, compare: entry.compare, compares: entry.compares };
     let operands = Stream::new(m, "operand", candidate.fire() & executes, operands);
     m.drive(&operands_room, operands.ready);
     m.drive(&leaves, at_emit & (!speaks | candidate.fire()));
-    let candidates = forward(&m.label("candidates"), candidate);
+    let candidates = slice(&m.label("candidates"), cfg.unhurried(), candidate);
     let operands = deep_fifo(&m.label("operands"), ATOMICS, operands);
 
     // What becomes of the QP.

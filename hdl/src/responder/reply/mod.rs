@@ -234,8 +234,7 @@ pub fn reply(
     let ordered = order::order(m, cfg, replies, finished, freed.clone());
     let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone(), gate, paused);
     m.drive(&freed, cut.freed);
-    let candidates = breath(&m.label("candidates"), cfg.unhurried(), cut.candidates);
-    let issued = issue::issue(m, cfg, candidates, answer, taken, written);
+    let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
     let (looked_up, ends) = (issued.looked_up.clone(), issued.ends.fire());
     let reading = Passage { enters: issued.reading, leaves: ends };
     let computing = Passage { enters: issued.granted, leaves: issued.places.fire() };
@@ -246,14 +245,16 @@ pub fn reply(
     tokens.connect(breath(&m.label("passes"), cfg.unhurried(), departed.passes));
     finishes.connect(departed.finished);
     m.drive(&failed, departed.failed);
-    let computed = atomic::atomic(m, cfg, cut.operands, issued.places, collected.words, departed.jobs);
+    let jobs = breath(&m.label("jobs"), cfg.unhurried(), departed.jobs);
+    let computed = atomic::atomic(m, cfg, cut.operands, issued.places, collected.words, jobs);
     results.connect(computed.results);
     m.drive(&written, computed.written);
     let write =
         write_entry(m, cfg, computed.write.map(|w| EntryWrite { address: w.address, entry: w.value }));
 
     // Behind this point nothing overtakes: what is finished has been taken here.
-    let header = arbiter(m, &|_: &Header| lit(1, 1), vec![ordered.pass, departed.headers]);
+    let passed = breath(&m.label("passed"), cfg.unhurried(), ordered.pass);
+    let header = arbiter(m, &|_: &Header| lit(1, 1), vec![passed, departed.headers]);
     let header = slice(&m.label("headers"), cfg.unhurried(), header);
     let ended = Stream::new(m, "end", header.valid & header.end, header.qp);
     m.assert(!ended.valid | ended.ready, "a QP ends once");

@@ -10,7 +10,7 @@
 //!
 //! One event a cycle: the row is read in one cycle and written in the next, and a read that meets the write sees it. A
 //! reply that passes is offered a cycle after it was taken. What is finished goes first: an ACK that waited for it is
-//! older than the reply beside it.
+//! older than the reply beside it. Where there is time, an event takes 3 cycles, and the row is looked at in the last.
 //!
 //! READs and atomics of a QP stand in a linked list in one pool, oldest first. The place behind the newest belongs to the
 //! list already, so `cut`, which takes them off, needs nothing of the tail but its number.
@@ -236,7 +236,10 @@ pub(super) fn order(
     // First cycle: which event, and its row.
     let busy = m.reg("busy", 1).reset(0);
     let moves = m.wire("moves", 1);
-    let open = !sweeping & (!busy | moves);
+    let (open, acts) = match cfg.unhurried() {
+        true => (!sweeping & !busy, busy & m.delay("was_busy", &busy)),
+        false => (!sweeping & (!busy | moves), busy),
+    };
     finished.accept(open);
     replies.accept(open & !finished.valid);
     let takes = open & (finished.valid | replies.valid);
@@ -269,10 +272,10 @@ pub(super) fn order(
     let at = m.mux(sweeping, &swept, &qp);
     let next = m.wire_of("next", &row_shape);
     rows.write(row_write, at, &next);
-    let row = rows.read(m, takes, chosen, Collision::New);
+    let row = cfg.looked(m, "row", rows.read(m, takes, chosen, Collision::New));
 
-    // Second cycle: a reply.
-    let is = |kind: Kind| busy & !by_finish & reply.kind.eq(kind.code());
+    // Last cycle: a reply.
+    let is = |kind: Kind| acts & !by_finish & reply.kind.eq(kind.code());
     let (is_ack, is_end) = (is(Kind::Acknowledge), is(Kind::End));
     let is_entry = is(Kind::Read) | is(Kind::Atomic);
     let idle = row.pending.eq(0);
@@ -282,7 +285,7 @@ pub(super) fn order(
     let enters = is_entry & !crowded;
     let keeps = is_ack & !idle & !row.dead;
     // Or something is done with.
-    let finishes = busy & by_finish;
+    let finishes = acts & by_finish;
     let releases = finishes & row.pending.eq(1) & row.acks & !row.dead & !done.dead;
     let passes = releases | (is_ack & idle & !row.dead) | (finishes & done.end);
     let pass = Header {
@@ -300,13 +303,13 @@ pub(super) fn order(
     // A READ may wait for an atomic before it.
     let wakes = enters | is_end | (finishes & done.atomic & row.pending.ne(1));
     let wake = Stream::new(m, "wake", wakes, Wake { qp, end: is_end });
-    m.drive(&moves, m.mux(passes, &pass.ready, &(wake.ready | !wakes)));
+    m.drive(&moves, acts & m.mux(passes, &pass.ready, &(wake.ready | !wakes)));
     let (enters, finishes) = ((enters & moves).named("enters_now"), (finishes & moves).named("finishes_now"));
     let is_end = is_end & moves;
     let served = Served { valid: finishes & done.new, qp };
 
     m.assert(!(finishes & idle), "only what is pending is finished");
-    m.assert(!(busy & !by_finish & row.pending.all()), "the entries of a QP can be counted");
+    m.assert(!(acts & !by_finish & row.pending.all()), "the entries of a QP can be counted");
     m.assert(
         !enters | !all_used | back.valid,
         "an entry is handed over only where its place is known to be free",

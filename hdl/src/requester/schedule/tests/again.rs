@@ -176,7 +176,7 @@ fn a_queue_pair_that_holds_gets_nothing_until_it_is_told_to_go_on() {
         bench.ring(3, 1);
         bench.kick(3);
         bench.ring(5, 1);
-        bench.steps(20);
+        bench.steps(30);
     }
     assert_eq!(bench.granted(from, 3), []);
     assert_eq!(bench.granted(from, 5), (0..10).collect::<Vec<_>>());

@@ -159,7 +159,7 @@ fn a_flood_of_doorbells_does_not_keep_the_completer_waiting() {
     bench.returning = 1.0;
     (0..300).for_each(|_| bench.ring(0, 0));
     (1..QPS).for_each(|qp| bench.kick(qp));
-    bench.steps(100);
+    bench.steps(130);
     assert_eq!(bench.sources[KICK].left(), 0, "a kick has every second turn");
     assert!(bench.sources[DOORBELL].left() > 200, "the flood goes on");
 }
@@ -194,7 +194,9 @@ fn events_are_taken_within_bounded_time_whatever_the_takers_do() {
             }
             bench.step();
             waited += 1;
-            assert!(waited <= 7, "seed {seed}: an event waits for {waited} cycles");
+            // Behind another one and a grant.
+            let most = if bench.cfg.unhurried() { 9 } else { 7 };
+            assert!(waited <= most, "seed {seed}: an event waits for {waited} cycles");
         }
     }
 }

@@ -9,8 +9,9 @@ use std::collections::{HashSet, VecDeque};
 
 const QPS: u32 = 8;
 
-fn config() -> RnicConfig {
-    RnicConfig { qps: QPS, outstanding: 16, ..RnicConfig::named("generic-8b").unwrap() }
+fn config(beat_bytes: u32) -> RnicConfig {
+    let cfg = RnicConfig::named("generic-8b").unwrap();
+    RnicConfig { beat_bytes, qps: QPS, outstanding: 16, ..cfg }
 }
 
 /// PSN, syndrome, MSN.
@@ -37,6 +38,7 @@ struct Qp {
 }
 
 struct Bench {
+    cfg: RnicConfig,
     sim: Sim,
     sources: [Source; 2],
     sinks: [Sink; 2],
@@ -59,8 +61,8 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(seed: u64, stall: f64) -> Bench {
-        let cfg = config();
+    fn new(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
+        let cfg = config(beat_bytes);
         let netlist = build("bench", |m| {
             let out = order(
                 m,
@@ -108,6 +110,7 @@ impl Bench {
             freed: VecDeque::new(),
             new: 0,
             again: 0,
+            cfg,
         }
     }
 
@@ -195,7 +198,7 @@ impl Bench {
                     row.pending.push_back(Pending { place: 0, new: false, atomic: false, end: true });
                     self.wakes.push((qp as u64, 1));
                 }
-                _ if again && (row.pending.len() >= 16 || self.again == repetitions(&config()).into()) => {
+                _ if again && (row.pending.len() >= 16 || self.again == repetitions(&self.cfg).into()) => {
                     self.crowded += 1;
                 }
                 _ => {
@@ -243,8 +246,8 @@ impl Bench {
 #[test]
 fn acknowledgements_wait_for_what_was_before_and_the_newest_one_stays() {
     let mut crowded = 0;
-    for (stall, seed) in [(0.0, 1), (0.3, 2), (0.6, 3)] {
-        let mut bench = Bench::new(seed, stall);
+    for (beat_bytes, stall, seed) in [(64, 0.0, 1), (64, 0.3, 2), (64, 0.6, 3), (8, 0.0, 4), (8, 0.4, 5)] {
+        let mut bench = Bench::new(beat_bytes, seed, stall);
         for round in 0..6000 {
             let qp = bench.random.rng.random_range(0..QPS as usize);
             let free = bench.replies.iter().all(|r| r.0 != qp);
@@ -272,7 +275,7 @@ fn acknowledgements_wait_for_what_was_before_and_the_newest_one_stays() {
                     _ => {}
                 }
             }
-            let often = if round % 1000 < 500 { 0.1 } else { 0.6 };
+            let often = if round % 1000 < 500 { 0.03 } else { 0.6 };
             let qp = bench.random.rng.random_range(0..QPS as usize);
             let entry = bench.qps[qp].pending.front().cloned();
             let busy = bench.finished.iter().any(|f| f.0 == qp);
