@@ -12,7 +12,7 @@
 //! ```
 //!
 //! A CQE is written by 32 / `beat_bytes` beats, or by one. Completions leave in the order in which they came. Two CQEs
-//! take 3 cycles, or as many as they have beats: one at most 4. Latency 2 from a completion to its first beat.
+//! take 3 cycles, or as many as they have beats: one at most 4. Latency 2 from a completion to its first beat, 4 where beats are narrow.
 //!
 //! A marker is no completion: it is told when all that came before it has been handed to the write channel, so that what
 //! is written afterwards (the completion of the command that took a QP to RESET) comes behind.
@@ -139,7 +139,7 @@ pub fn cq(
         &create.enable.then(lit(32, 0), doorbell.consumer),
     );
     let created = m.delay("created", &Forget { valid: create.enable, row: create.index });
-    let looks = gather(&m.label("arming"), cfg.cqs, arms, created.clone());
+    let looks = gather(&m.label("arming"), cfg.cqs, arms, created);
 
     // Completions and looks take turns.
     let deciding = m.reg("deciding", 1).reset(0);
@@ -207,16 +207,20 @@ pub fn cq(
     let (last_receive, last_stay) =
         (m.reg("last_receive", 1).no_reset(), m.reg("last_stay", STAY_BITS).no_reset());
     let may = deciding & !fault_valid & !last_valid & !create.enable;
-    // Where there is time, what is read is decided on a cycle later, and nothing else is taken meanwhile.
+    // Where there is time, what is read is compared a cycle later and decided on in the next, and nothing else is taken meanwhile.
     let (may, overlaps) = match cfg.unhurried() {
-        true => (may & m.delay("known", &deciding) & !created.valid, lit(1, 0)),
+        true => {
+            let stands = deciding & !create.enable;
+            let known = m.delay("known", &stands);
+            (may & m.delay("compared", &(stands & known)), lit(1, 0))
+        }
         false => (may, lit(1, 1)),
     };
     let decide = (may & free).named("decide");
     m.drive(&sure, may & !made_valid & overlaps);
     let completes = decide & !looking & !held.marker;
     let gap = row.producer - consumer;
-    let fits = place.valid & !row.broken & !gap.shr_by(place.log2).any();
+    let fits = cfg.looked(m, "fits", place.valid & !row.broken & !gap.shr_by(place.log2).any());
     let notable = held.solicited | held.status.any();
     let told_of_entry = row.next | (row.solicited & notable);
     let written = (completes & fits).named("written");
@@ -224,6 +228,7 @@ pub fn cq(
     let overruns = lost & place.valid & !row.broken;
     let (next, solicited) = (row.next | arming.bit(0), row.solicited | arming.bit(1));
     let told_at_once = place.valid & ((next & gap.any()) | (solicited & row.since.zext(32).lt(gap)));
+    let told_at_once = cfg.looked(m, "told_at_once", told_at_once);
     let looked = decide & looking;
     let tells = (written & told_of_entry) | (looked & told_at_once);
 

@@ -22,7 +22,7 @@
 //! Reset forgets what is under way; no answer may come for it.
 
 use crate::config::RnicConfig;
-use crate::stream::{arbiter_from, arbiter_held, breath, fifo, fork, forward, skid};
+use crate::stream::{arbiter_from, arbiter_held, breath, fifo, fork, forward, half, skid, Chosen};
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite};
 use ferrowire_rtl::{clog2, lit, module, Scope, Sig, Stream};
 
@@ -47,10 +47,17 @@ pub fn read(
     data: Stream<DmaReadData>,
 ) -> (Stream<DmaReadRequest>, Vec<Stream<DmaReadData>>) {
     let n = clients.len();
-    let rests =
-        |(i, client): (usize, Stream<DmaReadRequest>)| breath(&m.label(&format!("client{i}")), time, client);
-    let clients = clients.into_iter().enumerate().map(rests);
-    let chosen = arbiter_from(m, &|_: &DmaReadRequest| lit(1, 1), clients.collect());
+    let chosen = match time {
+        true => {
+            let named = |(i, client): (usize, Stream<DmaReadRequest>)| {
+                let client = half(&m.label(&format!("client{i}")), client);
+                client.map(|item| Chosen { source: lit(clog2(n as u64), i), item: item.clone() })
+            };
+            let clients = clients.into_iter().enumerate().map(named);
+            arbiter_held(m, &|_: &Chosen<DmaReadRequest>| lit(1, 1), clients.collect())
+        }
+        false => arbiter_from(m, &|_: &DmaReadRequest| lit(1, 1), clients),
+    };
     let chosen = breath(&m.label("chosen"), time, chosen);
     m.when(chosen.valid, |m| {
         m.assert(legal(chosen.item.address, chosen.item.length), "a read leaves its page or is empty");

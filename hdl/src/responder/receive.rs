@@ -23,7 +23,7 @@
 //! [`DISTANCES`] farther, so that messages do not wait at all. How many are in use is counted: those that needed something in
 //! the last [`EPOCH`] needs. A doorbell brings the first few WQEs of a queue.
 //!
-//! A WQE that is wanted is there 2 cycles later if its slot has it, and one can be wanted every 2 cycles; 3 where beats are narrow. If not, it is
+//! A WQE that is wanted is there 2 cycles later if its slot has it, and one can be wanted every 2 cycles; 4 where beats are narrow. If not, it is
 //! waited for where it has been asked for, and asked for where it has not. Where another takes its slot before it has been seen, that shows when no read
 //! is under way any more, or after [`PATIENCE`] cycles, in which nothing else is read from then on; so nobody waits for ever. What the
 //! QP has not posted, or no longer, comes as void.
@@ -450,7 +450,8 @@ pub fn receive(
         true => (again, slot_of(sought.queue, sought_unit)),
         false => (begins | again, slot_of(at.queue, unit)),
     };
-    let found_tag = tags.read(m, seeks | visits, m.mux(visits, &sweep, &slot), Collision::Old);
+    let cleans_here = if cfg.unhurried() { !again } else { visits };
+    let found_tag = tags.read(m, seeks | visits, m.mux(cleans_here, &sweep, &slot), Collision::Old);
     let of_clean = found_tag.queue.eq(clean_queue) & found_tag.life.msb().eq(clean_half);
     m.drive(&stale, looked_at & cleaning & found_tag.valid & of_clean);
     let found = store.read(m, seeks, slot, Collision::Old);

@@ -266,7 +266,7 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let refused = at_judge & short & !bad;
 
     // A receive that is not used after all.
-    let unused = done & refused & own & facts.ends;
+    let unused = done & refused & cfg.looked(m, "own_ends", own & facts.ends);
     let mend = Stream::new(m, "mend", unused, facts.qp);
     m.assert(!unused | mend.ready, "there is a place for each packet that is on its way here");
     let mends = deep_fifo(&m.label("mends"), 2 * AHEAD, mend);

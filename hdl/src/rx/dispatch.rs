@@ -91,6 +91,7 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let kind = fifo(&m.label("kind"), AHEAD, kind);
     let kind = breath(&m.label("next_kind"), cfg.unhurried(), kind);
     let arrivals = fifo(&m.label("arrivals"), AHEAD, next);
+    let arrivals = breath(&m.label("next_arrival"), cfg.unhurried(), arrivals);
     let wanted = Stream::new(m, "wanted", frame.valid & kind.valid & kind.wanted, frame.payload.clone());
     frame.accept(kind.valid & (!kind.wanted | wanted.ready));
     kind.accept(frame.fire() & frame.last);

@@ -23,7 +23,7 @@
 
 use super::Payload;
 use crate::config::RnicConfig;
-use crate::stream::{arbiter_from, fifo, fork};
+use crate::stream::{arbiter_from, fifo, fork, forward};
 use crate::types::TxPacket;
 use ferrowire_rtl::{clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
@@ -74,6 +74,7 @@ pub fn arbitrate(m: &Scope, cfg: &RnicConfig, source: Vec<TxSource>) -> TxChosen
     let none = order.item.payload_bytes.eq(0);
     let order = order.discard_if(m, none).map(|chosen| chosen.source);
     let turn = fifo(m, ORDER, order);
+    let turn = if cfg.unhurried() { forward(&m.label("turn"), turn) } else { turn };
     let shape = Payload::of(cfg);
     let (mut valids, mut items) = (Vec::<Sig>::new(), Vec::<Payload>::new());
     for payload in &payloads {

@@ -407,7 +407,7 @@ pub fn build(
     let word_bits = lane_bits - 2;
 
     // A: read the address vector. Whether the stages behind move does not concern who sends.
-    let packet = catch(&m.label("packet"), packet);
+    let packet = if cfg.unhurried() { packet } else { catch(&m.label("packet"), packet) };
     let read_valid = m.reg("read_valid", 1).reset(0);
     let read = m.reg_of("read", &packet.payload);
     let read_moves = m.wire("read_moves", 1);

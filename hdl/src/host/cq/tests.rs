@@ -465,7 +465,7 @@ fn two_entries_take_three_cycles_or_as_many_as_they_have_beats() {
             assert_eq!(bench.sinks[0].frames_seen(), 64);
             let taken = &bench.sources[0].cycles;
             assert_eq!(taken[63] - taken[31], 16 * cycles, "{beat_bytes} bytes, {queues} queues");
-            assert_eq!(bench.sinks[0].cycles[0] - taken[0], if beat_bytes < 16 { 3 } else { 2 });
+            assert_eq!(bench.sinks[0].cycles[0] - taken[0], if beat_bytes < 16 { 4 } else { 2 });
         }
     }
 }

@@ -22,7 +22,7 @@ use super::atomic::{Place, ATOMICS};
 use super::cut::{About, Candidate, Work};
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup, Passage, Translation};
-use crate::stream::{deep_fifo, few, fifo};
+use crate::stream::{breath, deep_fifo, few, fifo};
 use crate::types::DmaReadRequest;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::Access;
@@ -152,6 +152,7 @@ pub(super) fn issue(
         Stream::new(m, "answered", answer.valid, Answer { ok: answer.ok, address: answer.address });
     m.assert(!answered.valid | answered.ready, "an answer finds its place");
     let answers = fifo(&m.label("answers"), LOOKUPS, answered);
+    let answers = breath(&m.label("answer"), cfg.unhurried(), answers);
     let width = under_way.width();
     m.set(&under_way, under_way + lookup.fire().zext(width) - answers.fire().zext(width));
 
