@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`RnicConfig`]: every width and depth of a card, read from TOML and checked once.
 
-use ferrowire_rtl::{clog2, Bundle, Scope, Value};
+use ferrowire_rtl::{clog2, Bundle, Scope, Sig, Value};
 use serde::{Deserialize, Serialize};
 
 /// What a card is built with.
@@ -169,6 +169,14 @@ impl RnicConfig {
         match self.unhurried() {
             true => m.delay(name, &value),
             false => value,
+        }
+    }
+
+    /// A fact about what was read, in the same way, and under its name in either case.
+    pub fn fact(&self, m: &Scope, name: &str, fact: Sig) -> Sig {
+        match self.unhurried() {
+            true => m.delay(name, &fact),
+            false => fact.named(name),
         }
     }
 

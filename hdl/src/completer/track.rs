@@ -485,7 +485,7 @@ pub fn track(
     let look_at = m.mux(at_row, &stored.head, &following);
     let oldest = pool.read(m, first_look | next_look, look_at, Collision::Never);
     // What it is compared with stays while it does.
-    let looked = |name: &str, s: Sig| if cfg.unhurried() { m.delay(name, &s) } else { s.named(name) };
+    let looked = |name: &str, s: Sig| cfg.fact(m, name, s);
     m.drive(&following, links.read(m, first_look | next_look, look_at, Collision::Never));
 
     // Where nobody else acknowledges, all that was sent is.

@@ -372,11 +372,8 @@ mod tests {
             assert_eq!(t.ask(key, 8, 2, va, 1), None, "another domain");
             assert_eq!(t.ask(key, 9, 6, va, 1), None, "no read access");
             assert_eq!(t.ask(key ^ 1, 9, 2, va, 1), None, "another tag");
-            assert_eq!(
-                t.ask(key + (u64::from(t.cfg.keys) << 8), 9, 2, va, 1),
-                None,
-                "an index past the table"
-            );
+            let past = key + (u64::from(t.cfg.keys) << 8);
+            assert_eq!(t.ask(past, 9, 2, va, 1), None, "an index past the table");
             assert_eq!(t.ask(key, 9, 2, u64::MAX, 2), None, "a range that wraps");
             // The first of several causes.
             assert_eq!(t.refusal(key, 9, 2, va, 0x1801), LocalCause::KeyBounds);
@@ -384,7 +381,7 @@ mod tests {
             assert_eq!(t.refusal(key, 9, 6, va, 0x1801), LocalCause::KeyAccess);
             assert_eq!(t.refusal(key, 8, 6, va, 1), LocalCause::KeyPd);
             assert_eq!(t.refusal(key ^ 1, 8, 2, va, 1), LocalCause::KeyTag);
-            assert_eq!(t.refusal(key + (32 << 8), 9, 2, va, 1), LocalCause::KeyIndex);
+            assert_eq!(t.refusal(past, 9, 2, va, 1), LocalCause::KeyIndex);
             t.key(3, &[("valid", 0)]);
             assert_eq!(t.ask(key, 9, 2, va, 1), None, "no longer registered");
             assert_eq!(t.refusal(key ^ 1, 9, 2, va, 1), LocalCause::KeyIndex);

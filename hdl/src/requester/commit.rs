@@ -374,7 +374,7 @@ pub fn commit(
     let sends = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
     let is_done = (packet.index - oldest_index).bit(15);
     // Where beats are narrow, what is compared here counts in the next cycle; a slice like `half` is empty between two packets.
-    let looked = |name: &str, s: Sig| if cfg.unhurried() { m.delay(name, &s) } else { s.named(name) };
+    let looked = |name: &str, s: Sig| cfg.fact(m, name, s);
     let present =
         if cfg.unhurried() { pending.valid & m.delay("was_present", &pending.valid) } else { pending.valid };
     let alive = looked("alive", sends & !is_done & !packet.start);

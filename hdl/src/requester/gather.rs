@@ -174,10 +174,10 @@ pub fn gather(
     let to_probe = m.mux(inside, &unprobed, &packet.length);
 
     // Where there is time, a step is three: all this goes to the registers, it is compared, and then something comes of it.
-    let steps = ["loaded", "measured"].map(|name| cfg.unhurried().then(|| m.reg(name, 1).reset(0)));
-    let [loaded, measured] = steps.map(|step| step.unwrap_or(lit(1, 1)));
-    let (at, needs, to_probe) = match cfg.unhurried() {
-        true => {
+    let steps = cfg.unhurried().then(|| ["loaded", "measured"].map(|name| m.reg(name, 1).reset(0)));
+    let measured = steps.map_or(lit(1, 1), |[_, measured]| measured);
+    let (at, needs, to_probe) = match steps {
+        Some([loaded, _]) => {
             m.when(candidates.valid & walks & !loaded, |m| {
                 m.set_all(&kept, &at);
                 m.set(&wanted, needs);
@@ -185,7 +185,7 @@ pub fn gather(
             });
             (kept.clone(), wanted, unprobed)
         }
-        false => (at, needs, to_probe),
+        None => (at, needs, to_probe),
     };
 
     // The piece.
@@ -286,7 +286,7 @@ pub fn gather(
         m.set(&kept.next, at.next + 1);
     });
     m.when(fires, |m| m.set(&inside, !last)).otherwise_when(empty, |m| m.set(&inside, 1));
-    if let [Some(loaded), Some(measured)] = steps {
+    if let Some([loaded, measured]) = steps {
         m.set(&loaded, candidates.valid & walks & !taken);
         m.set(&measured, loaded & !(fires | empty));
     }

@@ -377,7 +377,7 @@ pub fn check(
     // The row's cycle: all that needs no lookup.
     let packet = !(by_reset | by_init | by_error | by_repair | by_mend);
     let at_row = state.is(State::Row);
-    let looked = |name: &str, s: Sig| if cfg.unhurried() { m.delay(name, &s) } else { s.named(name) };
+    let looked = |name: &str, s: Sig| cfg.fact(m, name, s);
     let at_judge = if cfg.unhurried() { state.is(State::Judge) } else { at_row };
     // Every QP that was created has a path MTU.
     let exists = exists & copy.mtu.any();

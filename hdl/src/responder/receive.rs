@@ -467,7 +467,7 @@ pub fn receive(
         found_tag.queue.eq(sought.queue) & found_tag.index.eq(sought.index) & found_tag.part.eq(sought.part);
     let hit = found_tag.valid & same & found_tag.life.eq(life);
     // Where there is time, what was read is compared in a cycle of its own.
-    let hit = if cfg.unhurried() { m.delay("hit", &hit) } else { hit };
+    let hit = cfg.looked(m, "hit", hit);
     let compare = if cfg.unhurried() { Look::Read } else { Look::Compare };
     let void = m.reg("void", 1).reset(0);
     let compares = look.is(Look::Compare);

@@ -37,6 +37,7 @@ fn pointers(m: &Scope, depth: u32) -> Pointers {
 }
 
 impl Pointers {
+    /// A beat comes, goes, or both, in this cycle.
     fn move_on(&self, m: &Scope, enters: Sig, leaves: Sig) {
         let level = (self.tail - self.head).named("level");
         m.when(enters, |m| m.set(&self.tail, self.tail + 1));

@@ -265,11 +265,7 @@ pub(super) fn atomic(
             let before = bank.read_now(group.trunc(3));
             let place = cat(&[lit(2, lane), group]) - places.written;
             let hit = before.valid & place.lt(under_way) & before.address.eq(places.address);
-            if cfg.unhurried() {
-                m.delay(&format!("hit{lane}"), &hit)
-            } else {
-                hit
-            }
+            cfg.looked(m, &format!("hit{lane}"), hit)
         })
         .collect();
     let at_scan = state.is(State::Scan);
