@@ -180,6 +180,15 @@ impl RnicConfig {
         }
     }
 
+    /// Whether somebody is there whose facts may be used: where there is time, from the second cycle on, for they come from registers that
+    /// [`looked`](Self::looked) made in the first. `goes`: who is there leaves, or what is known of it is not true any more.
+    pub fn known(&self, m: &Scope, name: &str, valid: Sig, goes: Sig) -> Sig {
+        match self.unhurried() {
+            true => valid & m.delay(name, &(valid & !goes)),
+            false => valid,
+        }
+    }
+
     /// Bits of a byte's place in a beat.
     pub fn lane_bits(&self) -> u32 {
         clog2(u64::from(self.beat_bytes))

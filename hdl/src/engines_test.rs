@@ -39,7 +39,7 @@ fn schedule_elaborates() {
             m.stream_in("doorbell", &SqDoorbell::of(cfg)),
             m.stream_in("resume", &Resume::of(cfg)),
             m.stream_in("kick", &Kick::of(cfg)),
-            m.stream_in("eased", &bits(cfg.qp_bits())),
+            m.stream_in("eased", &Eased::of(cfg)),
             m.input_of("oldest", &Oldest::write_of(cfg)),
             m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
             m.input("returned", 1),

@@ -36,7 +36,7 @@ use crate::host::event::Report;
 use crate::host::{AhEntry, SrqControl, SrqStatus};
 use crate::memory::{drain, memory, withdraw, Done, Operation, Passage, Tables, Withdrawals};
 use crate::requester::{
-    commit, fetch, gather, launch, list, pace, payload, schedule, segment, take_turns, Sources,
+    commit, fetch, gather, launch, list, pace, payload, schedule, segment, take_turns, Eased, Sources,
 };
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
@@ -186,7 +186,7 @@ pub fn transport(
     let (resume, resumes) = m.later("resume", &crate::requester::Resume::of(cfg));
     let (restart, restarts) = m.later("restart", &crate::requester::Restart::of(cfg));
     let (completer_kick, kicks) = m.later("completer_kick", &bits(cfg.qp_bits()));
-    let (read_kick, read_kicks) = m.later("read_kick", &bits(cfg.qp_bits()));
+    let (reads_end, reads_ends) = m.later("reads_end", &bits(cfg.qp_bits()));
     let (eased, eases) = m.later("eased", &bits(cfg.qp_bits()));
     let reads_done = m.wire_of("reads_done", &reads_done_of(cfg));
     let oldest = m.wire_of("oldest", &Oldest::write_of(cfg));
@@ -216,18 +216,20 @@ pub fn transport(
     let domains = TableWrite { enable: given.enable, index: given.index, entry: given.entry.pd };
     let states = broadcast.state.clone();
     let tables = Tables { keys: control.keys, pages: control.pages, domains, states };
-    let questions = vec![question_r, question_s, question_a];
+    let questions = vec![question_s, question_r, question_a];
     let memory = memory(m, cfg, tables, questions, vec![operation_r, operation_s, control.removals]);
     let (answers, operated) = (memory.answers, memory.done);
 
     // Requester.
     let starting = control.requester.payload.clone();
     let recovers = starting.recovers;
-    let [completer_kick, read_kick, wake] =
-        [completer_kick, read_kick, wake].map(|kick| kick.map(Kick::plain));
-    let kicks_in = vec![control.kick, completer_kick, read_kick, wake];
+    let [completer_kick, wake] = [completer_kick, wake].map(|kick| kick.map(Kick::plain));
+    let kicks_in = vec![control.kick, completer_kick, wake];
     let kick = arbiter(m, &|_: &Kick| lit(1, 1), kicks_in);
     let kick = crate::stream::fifo(&m.label("kick"), 4, kick);
+    let reads_end = reads_end.map(|qp| Eased { qp: *qp, answered: lit(1, 1) });
+    let receives = eased.map(|qp| Eased { qp: *qp, answered: lit(1, 0) });
+    let eased = arbiter(m, &|_: &Eased| lit(1, 1), vec![reads_end, receives]);
     let doorbell = breath(&m.label("doorbell"), cfg.unhurried(), control.doorbell);
     let scheduled = schedule(
         m,
@@ -285,7 +287,7 @@ pub fn transport(
         oldest.clone(),
         parts,
         segmented.operands,
-        answers[0].clone(),
+        answers[1].clone(),
         operated[0].clone(),
         payload_taken,
         freed,
@@ -338,7 +340,7 @@ pub fn transport(
         arrivals: dispatched.arrivals,
         runs: brought,
         values,
-        answer: answers[1].clone(),
+        answer: answers[0].clone(),
         reply_answer: answers[2].clone(),
         operated: operated[1].clone(),
         reply_data: data.replies,
@@ -407,7 +409,7 @@ pub fn transport(
     m.drive(&started, m.mux(recovers, &tracked.recovered, &launched.done));
     let mut tracked_kicks = tracked.kicks.into_iter();
     kicks.connect(tracked_kicks.next().expect("for room"));
-    read_kicks.connect(tracked_kicks.next().expect("for READs"));
+    reads_ends.connect(tracked_kicks.next().expect("for READs"));
     eases.connect(tracked.eased);
     m.set_all(&reads_done, &tracked.reads_done);
     brings.connect(tracked.runs);

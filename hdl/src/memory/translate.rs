@@ -9,7 +9,8 @@
 //!      cycle 0                 1             2                    3         4
 //! ```
 //!
-//! One question a cycle, chosen round robin; the answer comes 4 cycles later as a pulse that its client must take:
+//! One question a cycle. Where several wait, the first client has every other one, for what the wire brings cannot wait, and the others share the
+//! rest round robin. The answer comes 4 cycles later as a pulse that its client must take:
 //! a client asks only for what it has room for. Answers to one client come in the order of its questions. The longest
 //! path is the 65-bit sum and comparison of the range check, which has a cycle of its own. Where there is time, so have the key RAM's read and
 //! the first comparisons, and the answer comes after 5. In a cycle in which `operate` reads an entry no question is taken.
@@ -130,14 +131,18 @@ pub fn translate(
     let key_bits = clog2(u64::from(cfg.keys));
     let entry_bits = clog2(u64::from(cfg.page_entries));
 
-    // Cycle 0: the first client after the one served last.
-    let turn = m.reg("turn", client_bits).reset(0);
-    let mut granted: Vec<Sig> = Vec::new();
+    // Cycle 0: the first client every other time, the others in turns.
     let waiting: Vec<Sig> = ask.iter().map(|a| a.valid).collect();
-    for i in 0..clients {
+    let after_first = m.reg("after_first", 1).reset(0);
+    let turn = m.reg("turn", client_bits).reset(1);
+    m.discard(&turn);
+    let others_wait = cat(&waiting[1..]).any();
+    let first = waiting[0] & !(after_first & others_wait);
+    let mut granted = vec![(first & !read.enable).named("grant_0")];
+    for i in 1..clients {
         // Client i goes when no one with a better place in this turn waits.
-        let mut blocked = read.enable;
-        for j in (0..clients).filter(|j| *j != i) {
+        let mut blocked = read.enable | first;
+        for j in (1..clients).filter(|j| *j != i) {
             let place = |c: u32| (lit(client_bits, c) - turn).trunc(client_bits);
             blocked = blocked | (waiting[j as usize] & place(j).lt(place(i)));
         }
@@ -149,10 +154,13 @@ pub fn translate(
         port.accept(*grant);
         chosen = m.mux(*grant, &port.payload, &chosen);
         client = m.mux(*grant, &lit(client_bits, i as u32), &client);
-        let next = if i as u32 + 1 == clients { 0 } else { i as u32 + 1 };
-        m.when(*grant, |m| m.set(&turn, lit(client_bits, next)));
+        if i > 0 {
+            let next = if i as u32 + 1 == clients { 1 } else { i as u32 + 1 };
+            m.when(*grant, |m| m.set(&turn, lit(client_bits, next)));
+        }
     }
     let asked = cat(&granted).any().named("asked");
+    m.when(asked, |m| m.set(&after_first, granted[0]));
 
     // Cycle 1: the entry.
     let table = m.mem("key_table", cfg.keys, &KeyEntry::of(cfg)).style(Style::Block).build();
@@ -271,7 +279,7 @@ mod tests {
         fn new(config: &str) -> Bench {
             let cfg = RnicConfig::named(config).unwrap();
             let net = build("bench", |m| {
-                let ask = vec![m.stream_in("ask", &Lookup::of()), m.stream_in("other", &Lookup::of())];
+                let ask = ["ask", "other", "third"].map(|name| m.stream_in(name, &Lookup::of())).to_vec();
                 let key_write = TableWrite {
                     enable: m.input("kw", 1),
                     index: m.input("ki", clog2(u64::from(cfg.keys))),
@@ -291,6 +299,7 @@ mod tests {
                 let out = translate(m, &cfg, ask, key_write, lives, page_write, read);
                 m.output("answer", &out.answers[0]);
                 m.output("other_answer", &out.answers[1]);
+                m.output("third_answer", &out.answers[2]);
                 m.output("entry", &out.entry);
             })
             .unwrap_or_else(|e| panic!("{e}"));
@@ -425,19 +434,31 @@ mod tests {
     }
 
     #[test]
-    fn clients_take_turns_and_one_question_passes_each_cycle() {
+    fn what_is_received_goes_every_other_time_and_the_others_take_turns() {
         for mut t in Bench::both() {
-            t.sim.set("ask_valid", 1);
-            t.sim.set("other_valid", 1);
-            let mut served = [0, 0];
-            for _ in 0..100 {
-                let ready = [t.sim.get("ask_ready"), t.sim.get("other_ready")];
-                assert_eq!(ready[0] + ready[1], 1);
-                served[0] += ready[0];
-                served[1] += ready[1];
+            let clients = ["ask", "other", "third"];
+            // Who asks, and how often each is served in 100 cycles.
+            for (asks, share) in [
+                ([1, 1, 1], [50, 25, 25]),
+                ([1, 0, 1], [50, 0, 50]),
+                ([0, 1, 1], [0, 50, 50]),
+                ([1, 0, 0], [100, 0, 0]),
+                ([0, 0, 1], [0, 0, 100]),
+            ] {
+                for (name, valid) in clients.iter().zip(asks) {
+                    t.sim.set(&format!("{name}_valid"), valid);
+                }
+                // The turn before is over.
                 t.sim.tick();
+                let mut served = [0; 3];
+                for _ in 0..100 {
+                    let ready = clients.map(|name| t.sim.get(&format!("{name}_ready")));
+                    assert_eq!(ready.iter().sum::<u64>(), 1);
+                    (0..3).for_each(|i| served[i] += ready[i]);
+                    t.sim.tick();
+                }
+                assert_eq!(served, share);
             }
-            assert_eq!(served, [50, 50]);
         }
     }
 }

@@ -23,7 +23,7 @@ pub use pace::{pace, PACES};
 pub use payload::{payload, End, PayloadOut};
 pub(crate) use ring::{least, overfills, steps_back};
 pub use ring::{Piece, Ring};
-pub use schedule::{schedule, wqe_places, Flush, Grant, Resume, Scheduled, Waiting, MAX_STRIDE};
+pub use schedule::{schedule, wqe_places, Eased, Flush, Grant, Resume, Scheduled, Waiting, MAX_STRIDE};
 pub(crate) use segment::is_local;
 pub use segment::{segment, Candidate, Operands, Packet, Restart, Segmented, ACK_BITS, QUANTUM};
 pub use turns::{take_turns, Sources, Turn};

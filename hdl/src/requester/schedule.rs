@@ -27,10 +27,10 @@
 //!
 //! A grant stays within one page of 4 KiB and the queue's end, within the places that `fetch` has left, and within `outstanding_per_qp`
 //! messages from the completer's oldest one; a QP at that limit leaves the line and comes back with the completer's next kick. So does one
-//! whose next WQE waits for READs or atomics before it: the segmenter tells, with what it knew to be answered, so that a kick which came
-//! meanwhile is not missed. One that waits for the peer to have receives, as far as that is told, leaves the line likewise. Each
-//! acknowledgement that may tell it of some names it here (`eased`): who does not wait for that is passed over, beside other events and in
-//! no time of its own, who does comes back as with a kick. One that congestion control holds back leaves the line too, and comes back when
+//! whose next WQE waits for READs or atomics before it: the segmenter tells, with what it knew to be answered, so that an answer which came
+//! meanwhile is not missed. One that waits for the peer to have receives, as far as that is told, leaves the line likewise. Each READ or
+//! atomic that is done, and each acknowledgement that may tell of receives, names its QP here (`eased`): who does not wait for that is passed
+//! over, beside other events and in no time of its own, who does comes back as with a kick. So what comes from the wire waits for no turn here. One that congestion control holds back leaves the line too, and comes back when
 //! that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost others 3 cycles each. A QP in
 //! the error state, its send queue's own included, is handed to the completer to be flushed; one that may not send leaves the line. In SQD,
 //! what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5); the kick that tells of it has the completer told,
@@ -121,6 +121,22 @@ impl Resume {
             unheard: bits(1),
             known: bits(READ_BITS),
         }
+    }
+}
+
+/// What a QP may have waited for.
+#[derive(Clone, Bundle)]
+pub struct Eased {
+    /// Which QP.
+    pub qp: Sig,
+    /// Another READ or atomic of it is done; otherwise its peer may have receives.
+    pub answered: Sig,
+}
+
+impl Eased {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Eased { qp: bits(cfg.qp_bits()), answered: bits(1) }
     }
 }
 
@@ -236,6 +252,13 @@ struct Work {
     all: Sig,
 }
 
+/// What a QP waits for.
+#[derive(Clone, Bundle)]
+struct Parked {
+    answers: Sig,
+    receives: Sig,
+}
+
 /// What is kept of what the completer tells.
 #[derive(Clone, Bundle)]
 struct Heard {
@@ -266,7 +289,7 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 
 /// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest WQE under way;
 /// `plenty`: there are places at the completer beside those for the first message of each QP; `started` pulses when the start on offer has
-/// arrived at the completer; `eased`: QPs whose peer may have receives, each behind what `oldest` tells of that; `gate` tells who is held
+/// arrived at the completer; `eased`: who may have waited, each behind what `reads_done` or `oldest` tells of that; `gate` tells who is held
 /// back, and behind it comes a kick; `paused`: the priorities that stand still.
 #[module]
 #[allow(clippy::too_many_arguments)]
@@ -279,7 +302,7 @@ pub fn schedule(
     doorbell: Stream<SqDoorbell>,
     resume: Stream<Resume>,
     kick: Stream<Kick>,
-    eased: Stream<Sig>,
+    eased: Stream<Eased>,
     oldest: TableWrite<Oldest>,
     reads_done: ReadsDone,
     returned: Sig,
@@ -300,7 +323,7 @@ pub fn schedule(
     let announced = m.reg("announced", 1).reset(0);
     let may_grant = m.wire("may_grant", 1);
     let offered = start.valid & !announced & may_grant;
-    // Who waits for receives of its peer, and has heard of some.
+    // Who waits for answers or for receives of its peer, and has heard of some.
     let woken = m.reg("woken", 1).reset(0);
     let woken_qp = m.reg("woken_qp", qp_bits).no_reset();
     let any_event = reset.valid | offered | doorbell.valid | resume.valid | kick.valid | woken;
@@ -410,13 +433,15 @@ pub fn schedule(
     let known_oldest = cfg.looked(m, "known_oldest", oldests.read(m, starts, chosen, Collision::New));
     let Heard { index: oldest_index, told } = known_oldest;
     // An event that makes its QP wait is over, or begins and sees what is told, before anybody is passed over.
-    let parked = m.mem("parked", cfg.qps, &bits(1)).style(Style::Distributed).build();
-    let looks = idle & !woken;
-    let wakes = looks & eased.valid & parked.read_now(eased.payload);
+    let parked_shape = Parked { answers: bits(1), receives: bits(1) };
+    let parked = m.mem("parked", cfg.qps, &parked_shape).style(Style::Distributed).build();
+    let looks = !woken & (idle | (!sweeping & eased.qp.ne(qp)));
+    let waits = parked.read_now(eased.qp);
+    let wakes = looks & eased.valid & m.mux(eased.answered, &waits.answers, &waits.receives);
     eased.accept(looks);
     m.when(wakes, |m| {
         m.set(&woken, 1);
-        m.set(&woken_qp, eased.payload);
+        m.set(&woken_qp, eased.qp);
     })
     .otherwise_when(is_kick, |m| m.set(&woken, 0));
     let answers = m.mem("answers", cfg.qps, &bits(READ_BITS)).style(Style::Block).build();
@@ -557,7 +582,8 @@ pub fn schedule(
         m.when(qp.eq(cfg.qps - 1), |m| m.set(&state, State::Idle));
     });
     m.drive(&row_write, done | sweeping);
-    parked.write(row_write, qp, &next.unheard);
+    let waits = Parked { answers: next.limited & !next.unheard, receives: next.unheard };
+    parked.write(row_write, qp, &waits);
 
     // Told once, and not of a life that has ended.
     let overrun = done & kind_doorbell & refused & dies;

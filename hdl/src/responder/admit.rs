@@ -146,10 +146,7 @@ pub fn admit(
     let last = cfg.looked(m, "is_last_piece", (seen + 1).eq(pending.pieces));
     // Where there is time, what stands of it is put together in the cycle in which it comes, and again behind a bar.
     let bars = m.wire("bars", 1);
-    let there = match cfg.unhurried() {
-        true => pending.valid & m.delay("was_there", &(pending.valid & !bars)),
-        false => pending.valid,
-    };
+    let there = cfg.known(m, "was_there", pending.valid, bars);
     let counts_one = there & !none & !last & answers.valid;
     let known = there & (none | (last & answers.valid));
     let granted = none | (answers.ok & !refused);

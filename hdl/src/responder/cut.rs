@@ -7,7 +7,8 @@
 //!                                                 +--> pending, with the packet's last piece --> admit
 //! ```
 //!
-//! A piece of one page costs 2 cycles, each further one 2 more; a packet that writes nothing costs one. A lookup asks for
+//! A run costs a cycle, and each further piece of it 2 more: the next run's length up to its page's end is worked out while this one is looked
+//! up. So requests and READ responses pass as fast as the wire brings them. Where there is time, each run costs 2. A lookup asks for
 //! all that the run's region must hold from there on, so the first of a message finds out whether it holds the whole.
 //!
 //! Behind a SEND that invalidates a key nothing is looked up until `admit` has decided on it: what follows finds the key as it leaves it
@@ -18,9 +19,9 @@
 
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup};
-use crate::responder::order::{Pending, Run, PIECES};
+use crate::responder::order::{Facts, Pending, Run, PIECES};
 use crate::stream::{few, fifo};
-use ferrowire_rtl::{module, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
 
 /// Pieces between here and `place`.
 pub const WAITING: u32 = 64;
@@ -42,7 +43,6 @@ pub struct Cut {
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
 enum State {
-    Idle,
     /// The piece's length is known.
     Ask,
     /// There is more: to the next page's end.
@@ -51,64 +51,84 @@ enum State {
     Hold,
 }
 
+/// What of a run does not change from piece to piece.
+#[derive(Clone, Bundle)]
+struct Whole {
+    facts: Facts,
+    key: Sig,
+    pd: Sig,
+    access: Sig,
+    last: Sig,
+    walk: Sig,
+    empty: Sig,
+}
+
 /// Cuts runs into pieces. `invalidated`: what becomes of a SEND that invalidates a key is decided.
 #[module]
 pub fn cut(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, invalidated: Sig) -> Cut {
-    let state = m.fsm("state", State::Idle);
-    let (idle, at_ask, at_measure) = (state.is(State::Idle), state.is(State::Ask), state.is(State::Measure));
+    let state = m.fsm("state", State::Ask);
+    let at_measure = state.is(State::Measure);
+    let held = m.reg("held", 1).reset(0);
+    let Run { facts, key, pd, access, last, walk, .. } = runs.payload.clone();
+    let whole = Whole { facts, key, pd, access, last, walk, empty: runs.bytes.eq(0) };
+    let run = m.reg_of("run", &whole);
     let va = m.reg("va", 64).no_reset();
     let left = m.reg("left", 32).no_reset();
     let rest = m.reg("rest", 13).no_reset();
     let length = m.reg("length", 13).no_reset();
     let count = m.reg("count", 6).reset(0);
-    let empty = runs.bytes.eq(0);
 
     // A run begins, or goes on behind a page's end.
-    let from = m.mux(idle, &runs.va, &va);
-    let to_page_end = to_page_end(from);
-    let wanted = m.mux(idle, &runs.bytes, &rest);
-    m.when(idle & runs.valid & !empty, |m| {
+    let goes = m.wire("goes", 1);
+    runs.accept(if cfg.unhurried() { !held } else { !held | goes });
+    let comes = runs.fire();
+    m.set(&held, comes | (held & !goes));
+    let to_page_end = to_page_end(m.mux(at_measure, &va, &runs.va));
+    let wanted = m.mux(at_measure, &rest, &runs.bytes);
+    m.when(comes, |m| {
+        m.set_all(&run, &whole);
         m.set(&va, runs.va);
         m.set(&left, runs.left);
         m.set(&rest, runs.bytes);
-        m.set(&state, State::Ask);
     });
-    m.when(idle | at_measure, |m| m.set(&length, m.mux(wanted.le(to_page_end), &wanted, &to_page_end)));
+    m.when(comes | at_measure, |m| m.set(&length, m.mux(wanted.le(to_page_end), &wanted, &to_page_end)));
     m.when(at_measure, |m| m.set(&state, State::Ask));
 
     // A piece.
+    let at_run = held & state.is(State::Ask);
+    let at_ask = at_run & !run.empty;
     let ends_run = length.eq(rest);
-    let ends = ends_run & runs.last;
+    let ends = ends_run & run.last;
     let (lookup_room, piece_room, pending_room) =
         (m.wire("lookup_room", 1), m.wire("piece_room", 1), m.wire("pending_room", 1));
     let may = at_ask & piece_room & (pending_room | !ends);
-    let qpn = runs.facts.qp.zext(24);
-    let question = Lookup { key: runs.key, pd: runs.pd, qpn, access: runs.access, va, length: left };
+    let qpn = run.facts.qp.zext(24);
+    let question = Lookup { key: run.key, pd: run.pd, qpn, access: run.access, va, length: left };
     let lookup = Stream::new(m, "lookup", may, question);
     m.drive(&lookup_room, lookup.ready);
     let asked = lookup.fire();
     let piece = Stream::new(m, "piece", at_ask & lookup_room & (pending_room | !ends), length);
     m.drive(&piece_room, piece.ready);
     let pieces = fifo(&m.label("pieces"), WAITING, piece);
-    m.when(asked, |m| {
+    m.when(asked & !ends_run, |m| {
         m.set(&va, next_page(va));
         m.set(&left, left - length.zext(32));
         m.set(&rest, rest - length);
-        m.when(ends_run, |m| m.set(&state, State::Idle)).otherwise(|m| m.set(&state, State::Measure));
+        m.set(&state, State::Measure);
     });
 
     // The packet, with its last piece or without any.
-    let none = idle & runs.valid & empty;
-    let closes = (asked & ends) | (none & runs.last);
+    let none = at_run & run.empty;
+    let closes = (asked & ends) | (none & run.last);
     let all = count + asked.zext(6);
-    let pending = Pending { facts: runs.facts.clone(), pieces: all, walk: runs.walk };
+    let pending = Pending { facts: run.facts.clone(), pieces: all, walk: run.walk };
     let entering = Stream::new(m, "entering", closes, pending);
     m.drive(&pending_room, entering.ready);
     m.when(entering.fire(), |m| m.set(&count, 0)).otherwise_when(asked, |m| m.set(&count, all));
-    let holds = entering.fire() & runs.facts.invalidates();
+    let holds = entering.fire() & run.facts.invalidates();
     m.when(holds, |m| m.set(&state, State::Hold));
-    m.when(state.is(State::Hold) & invalidated, |m| m.set(&state, State::Idle));
-    runs.accept((asked & ends_run) | (none & (pending_room | !runs.last)));
+    m.when(state.is(State::Hold) & invalidated, |m| m.set(&state, State::Ask));
+    m.drive(&goes, (asked & ends_run) | (none & (pending_room | !run.last)));
     let pending = few(&m.label("pending"), PACKETS, cfg.unhurried().then_some(2), entering);
     Cut { lookup, pieces, pending }
 }

@@ -110,24 +110,25 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let idle = state.is(State::Idle);
     let facts = &orders.facts;
     let executes = Class::Execute.is(facts.class);
-    let scatters = executes & facts.send & facts.bytes.ne(0);
+    let came = cfg.known(m, "came", orders.valid, orders.fire());
+    let scatters = cfg.fact(m, "scatters", executes & facts.send & facts.bytes.ne(0));
 
     let cursors = m.mem("cursors", cfg.qps, &Cursor::of()).style(Style::Block).build();
     let (leaves, cursor) = (m.wire("leaves", 1), m.wire_of("cursor", &Cursor::of()));
     cursors.write(leaves, facts.qp, &cursor);
-    let enters = idle & orders.valid & scatters;
+    let enters = idle & came & scatters;
     let first = facts.begins;
     let stored = cursors.read(m, enters & !first, facts.qp, Collision::Never);
 
     // Indices of a QP's own queue that `check` is ahead, for what was not used after all.
     let lags = m.mem("lags", cfg.qps, &bits(OPEN_BITS)).style(Style::Block).build();
     let all_lags = m.reg("all_lags", OPEN_BITS).reset(0);
-    let own = facts.quiet & facts.holds & !facts.shared & executes;
+    let own = cfg.fact(m, "own", facts.quiet & facts.holds & !facts.shared & executes);
     let lagging = own & all_lags.ne(0);
-    let mends_row = idle & orders.valid & Class::Mend.is(facts.class);
+    let mends_row = idle & came & Class::Mend.is(facts.class);
     let (lag_write, next_lag) = (m.wire("lag_write", 1), m.wire("next_lag", OPEN_BITS));
     lags.write(lag_write, facts.qp, &next_lag);
-    let known_lag = lags.read(m, idle & orders.valid & (lagging | mends_row), facts.qp, Collision::Never);
+    let known_lag = lags.read(m, idle & came & (lagging | mends_row), facts.qp, Collision::Never);
     let lag = m.reg("lag", OPEN_BITS).no_reset();
     let index = m.reg("index", 16).no_reset();
     m.when(idle, |m| {
@@ -159,7 +160,7 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
         m.set(&too_long, 0);
         m.set(&looked_up, lagging);
     });
-    m.when(idle & orders.valid & ((enters & !first) | lagging), |m| {
+    m.when(idle & came & ((enters & !first) | lagging), |m| {
         m.set(&rest, facts.bytes);
         m.set(&state, State::Cursor);
     });
@@ -217,9 +218,8 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
         .otherwise_when(short, |m| m.set(&walk, Walk::Short.code()));
     let all = m.mux(enough, &rest, &element.len.trunc(13));
     let plain = state.is_any(&[State::Idle, State::Straight]);
-    let straight = orders.valid
-        & !scatters
-        & ((idle & !lagging & !Class::Mend.is(facts.class)) | state.is(State::Straight));
+    let straight =
+        came & !scatters & ((idle & !lagging & !Class::Mend.is(facts.class)) | state.is(State::Straight));
     let local = lit(8, Access::LocalWrite as u32);
     // Of a READ or an atomic only the right is asked for: a piece that nobody writes.
     let replies = facts.kind.ne(0);
@@ -266,7 +266,7 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let refused = at_judge & short & !bad;
 
     // A receive that is not used after all.
-    let unused = done & refused & cfg.looked(m, "own_ends", own & facts.ends);
+    let unused = done & refused & (own & facts.ends);
     let mend = Stream::new(m, "mend", unused, facts.qp);
     m.assert(!unused | mend.ready, "there is a place for each packet that is on its way here");
     let mends = deep_fifo(&m.label("mends"), 2 * AHEAD, mend);

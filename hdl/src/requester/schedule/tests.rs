@@ -115,7 +115,7 @@ fn sources(cfg: &RnicConfig) -> Vec<Source> {
         Source::new("doorbell", &SqDoorbell::of(cfg)),
         Source::new("resume", &Resume::of(cfg)),
         Source::new("kick", &Kick::of(cfg)),
-        Source::new("eased", &bits(cfg.qp_bits())),
+        Source::new("eased", &Eased::of(cfg)),
     ]
 }
 
@@ -152,7 +152,7 @@ impl Bench {
                 m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
                 m.stream_in("resume", &Resume::of(&cfg)),
                 m.stream_in("kick", &Kick::of(&cfg)),
-                m.stream_in("eased", &bits(cfg.qp_bits())),
+                m.stream_in("eased", &Eased::of(&cfg)),
                 m.input_of("oldest", &Oldest::write_of(&cfg)),
                 m.input_of("reads_done", &crate::types::reads_done_of(&cfg)),
                 m.input("returned", 1),
