@@ -30,7 +30,7 @@
 //! whose next WQE waits for READs or atomics before it: the segmenter tells, with what it knew to be answered, so that an answer which came
 //! meanwhile is not missed. One that waits for the peer to have receives, as far as that is told, leaves the line likewise. Each READ or
 //! atomic that is done, and each acknowledgement that may tell of receives, names its QP here (`eased`): who does not wait for that is passed
-//! over, beside other events and in no time of its own, who does comes back as with a kick. So what comes from the wire waits for no turn here. One that congestion control holds back leaves the line too, and comes back when
+//! over, beside other events and in no time of its own, who does comes back as with a kick, in turns with these. So what comes from the wire waits for no turn here. One that congestion control holds back leaves the line too, and comes back when
 //! that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost others 3 cycles each. A QP in
 //! the error state, its send queue's own included, is handed to the completer to be flushed; one that may not send leaves the line. In SQD,
 //! what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5); the kick that tells of it has the completer told,
@@ -341,6 +341,10 @@ pub fn schedule(
     let kick_first = kicks & (kicks_turn | !doorbell.valid);
     let is_doorbell = takes & !resume.valid & doorbell.valid & !kick_first;
     let is_kick = takes & !resume.valid & kick_first;
+    // Nor do those who are woken, however many.
+    let after_woken = m.reg("after_woken", 1).reset(0);
+    let by_woken = (woken & !(after_woken & kick.valid)).named("by_woken");
+    m.when(is_kick, |m| m.set(&after_woken, by_woken));
     m.when(is_doorbell, |m| m.set(&kicks_turn, 1)).otherwise_when(is_kick, |m| m.set(&kicks_turn, 0));
     reset.accept(is_reset);
     start.accept(started);
@@ -349,11 +353,11 @@ pub fn schedule(
     m.when(is_start, |m| m.set(&announced, 1)).otherwise_when(started, |m| m.set(&announced, 0));
     resume.accept(is_resume);
     doorbell.accept(is_doorbell);
-    kick.accept(is_kick & !woken);
+    kick.accept(is_kick & !by_woken);
     line.accept(is_grant);
     let mut chosen = line.payload;
     for (yes, qp) in [
-        (is_kick, m.mux(woken, &woken_qp, &kick.qp)),
+        (is_kick, m.mux(by_woken, &woken_qp, &kick.qp)),
         (is_doorbell, doorbell.qp),
         (is_resume, resume.qp),
         (is_start, start.qp),
@@ -379,7 +383,7 @@ pub fn schedule(
         m.set(&limited, resume.limited);
         m.set(&unheard, resume.unheard);
         m.set(&known, resume.known);
-        m.set(&drained, kick.drains & !woken);
+        m.set(&drained, kick.drains & !by_woken);
         m.set(&stay, kick.stay);
         m.set(&kind_clear, is_reset | (is_resume & resume.start));
         m.set(&kind_start, is_start);
@@ -443,7 +447,7 @@ pub fn schedule(
         m.set(&woken, 1);
         m.set(&woken_qp, eased.qp);
     })
-    .otherwise_when(is_kick, |m| m.set(&woken, 0));
+    .otherwise_when(is_kick & by_woken, |m| m.set(&woken, 0));
     let answers = m.mem("answers", cfg.qps, &bits(READ_BITS)).style(Style::Block).build();
     answers.write(reads_done.enable, reads_done.index, &reads_done.entry);
     let answered = row_of(m, "answers", looked_at, &answers, &reads_done);

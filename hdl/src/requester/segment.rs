@@ -616,7 +616,8 @@ pub fn segment(
         m.set(&used, 0);
         m.set(&run, 0);
         // Behind the packet that asks nothing is sent either, until it is answered.
-        let (limited, unheard) = ((limited | (beyond & at_first & !gate.stop)) & !wqes.start, !answer_lacks);
+        // One that is stopped before it has asked waits for that alone: nobody would name it.
+        let (limited, unheard) = ((limited | (beyond & at_first & !stops)) & !wqes.start, !answer_lacks);
         let start = wqes.start & !starting.recovers;
         let known = m.mux(unheard, &oldest.told, &done_reads);
         let again = Resume { qp, index: wqes.index, hold: lit(1, 0), start, limited, unheard, known };

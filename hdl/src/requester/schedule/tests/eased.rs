@@ -36,8 +36,8 @@ impl Bench {
 
 #[test]
 fn who_waits_comes_back_when_it_is_named_and_only_then() {
-    for answers in [false, true] {
-        let mut bench = Bench::small(71);
+    for (seed, answers) in [(70, false), (70, true), (71, false), (71, true)] {
+        let mut bench = Bench::small(seed);
         bench.returning = 1.0;
         bench.heard(3, answers, 7);
         bench.ring(3, 8);
@@ -63,7 +63,7 @@ fn who_waits_comes_back_when_it_is_named_and_only_then() {
 /// In whatever cycles the word and the request to wait come, with events of others around them, and names of those who do not wait.
 #[test]
 fn no_word_is_missed() {
-    for (seed, answers) in [(72, false), (73, true), (74, false), (75, true)] {
+    for (seed, answers) in [(72, false), (72, true), (73, false), (73, true)] {
         let mut bench = Bench::small(seed);
         bench.returning = 1.0;
         let mut heard = [0; QPS];
@@ -128,4 +128,31 @@ fn names_of_those_who_do_not_wait_take_no_time() {
         assert!(names == 0 || taken[taken.len() - 1] - taken[0] <= 2 * names as u64, "{taken:?}");
     }
     assert_eq!(times[0], times[1]);
+}
+
+/// Whoever is woken, and however often, kicks have every other turn.
+#[test]
+fn those_who_are_woken_keep_no_kick_waiting() {
+    for seed in [77, 78] {
+        let mut bench = Bench::small(seed);
+        bench.returning = 1.0;
+        let parked = 1..QPS - 1;
+        for qp in parked.clone() {
+            bench.ring(qp, 2);
+            bench.steps(60);
+            bench.waits(qp, 1, true, 0);
+            bench.steps(30);
+        }
+        let (kicked, named) = (bench.sources[KICK].cycles.len(), bench.sources[EASED].cycles.len());
+        for qp in parked.clone() {
+            bench.sources[EASED].push_values(&[("qp", qp as u128), ("answered", 1)]);
+            bench.kick(QPS - 1);
+        }
+        bench.steps(400);
+        let (kicks, names) = (&bench.sources[KICK].cycles[kicked..], &bench.sources[EASED].cycles[named..]);
+        assert_eq!((kicks.len(), names.len()), (parked.len(), parked.len()));
+        for (i, (kick, name)) in kicks.iter().zip(&names[2..]).enumerate() {
+            assert!(kick <= name, "seed {seed}: kick {i} of {kicks:?} comes behind {names:?}");
+        }
+    }
 }

@@ -108,6 +108,8 @@ struct Link {
     refused: u32,
     packets: u32,
     parkings: u32,
+    /// The wire pauses now and then.
+    pauses: bool,
 }
 
 impl Link {
@@ -142,6 +144,7 @@ impl Link {
             refused: 0,
             packets: 0,
             parkings: 0,
+            pauses: false,
         };
         // Nothing is fetched before the start has passed.
         link.tell(0, None);
@@ -206,6 +209,10 @@ impl Link {
         }
         let others = self.bench.random.chance(0.3);
         self.bench.sim.set("waiting_others", others.into());
+        if self.pauses && self.bench.random.chance(0.03) {
+            let paused = if self.bench.random.chance(0.4) { 0xff } else { 0 };
+            self.bench.sim.set("paused", paused);
+        }
         let Bench { sim, sources, sinks, random, .. } = &mut self.bench;
         step(sim, sources, sinks, random, 0.2);
         sim.set("oldest_enable", 0);
@@ -312,9 +319,12 @@ fn messages_without_a_receive_wait_and_one_packet_asks() {
     for (beat_bytes, seed) in [(8, 1), (64, 2), (64, 3), (64, 4)] {
         // Up to three at once are told as they are: with more, the code may be less.
         for (most, chance) in [(1, 0.01), (3, 0.02), (20, 0.02), (3, 0.5)] {
-            let mut link = Link::new(seed, beat_bytes, messages(seed, 120), true);
-            link.run(most, chance);
-            (refused, parkings) = (refused + link.refused, parkings + link.parkings);
+            for pauses in [false, true] {
+                let mut link = Link::new(seed, beat_bytes, messages(seed, 120), true);
+                link.pauses = pauses;
+                link.run(most, chance);
+                (refused, parkings) = (refused + link.refused, parkings + link.parkings);
+            }
         }
     }
     assert!(refused > 20 && parkings > 100, "{refused} refused, {parkings} parkings");

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Reasons to refuse a command, and the table of the states of queue pairs.
+
+use crate::host::SERVICES;
+use ferrowire_rtl::{cat, lit, Sig};
+use ferrowire_spec::qp_state::{AttributeBit, Attributes, TRANSITIONS};
+use ferrowire_spec::queue::{CommandAttribute as Attribute, CommandStatus as Status};
+use ferrowire_spec::QpState;
+
+/// Reasons to refuse, in the order in which they count.
+#[derive(Default)]
+pub(super) struct Checks(pub(super) Vec<(Sig, Status, Attribute)>);
+
+impl Checks {
+    /// Refuses where `bad` holds.
+    pub(super) fn refuse(&mut self, bad: Sig, status: Status, attribute: Attribute) {
+        self.0.push((bad, status, attribute));
+    }
+
+    /// The first reason among those that `failed` holds: status and attribute, or zeros. `AttrMask` stands for `named`.
+    pub(super) fn first(&self, failed: Sig, named: Sig) -> (Sig, Sig) {
+        let first = lowest_alone(failed);
+        let any = |holds: &dyn Fn(&(Sig, Status, Attribute)) -> bool| {
+            let hits: Vec<Sig> = (0u32..)
+                .zip(&self.0)
+                .filter(|(_, reason)| holds(reason))
+                .map(|(i, _)| first.bit(i))
+                .collect();
+            if hits.is_empty() {
+                return lit(1, 0);
+            }
+            cat(&hits).any()
+        };
+        let status: Vec<Sig> = (0..8).map(|bit| any(&|r| r.1.code() >> bit & 1 == 1)).collect();
+        let other = |r: &(Sig, Status, Attribute)| r.2 != Attribute::AttrMask;
+        let attribute: Vec<Sig> =
+            (0..8).map(|bit| any(&|r| other(r) && r.2.code() >> bit & 1 == 1)).collect();
+        let stands = any(&|r| !other(r)).repeat(8);
+        (cat(&status), cat(&attribute) | (named & stands))
+    }
+}
+
+/// A set of attributes as a mask of 32 bits, where `here` holds.
+fn mask(here: Sig, set: Attributes) -> Sig {
+    here.repeat(32) & lit(32, set.0)
+}
+
+/// The table of transitions: whether this one is legal, what it requires, and what it takes.
+pub(super) fn transition(service: Sig, from: Sig, to: Sig) -> (Sig, Sig, Sig) {
+    let believed = Attributes::of(&[AttributeBit::CurState]);
+    let is = |state: Sig, code: QpState| state.eq(code.code());
+    let down = is(to, QpState::Reset) | (is(to, QpState::Err) & !is(from, QpState::Reset));
+    let mut sum = (down, lit(32, 0), mask(down, believed));
+    for t in TRANSITIONS.iter().filter(|t| SERVICES.contains(&t.service)) {
+        let here = service.eq(t.service.code()) & is(from, t.from) & is(to, t.to);
+        sum.0 = sum.0 | here;
+        sum.1 = sum.1 | mask(here, t.required);
+        sum.2 = sum.2 | mask(here, t.required.with(t.optional));
+    }
+    sum
+}
+
+/// Number of the lowest bit set, plus one: the code of an attribute by its bit in the mask.
+pub(super) fn lowest_code(set: Sig) -> Sig {
+    let lowest = lowest_alone(set);
+    let bit = |bit: u32| {
+        let hits: Vec<Sig> = (0..32).filter(|i| (i + 1) >> bit & 1 == 1).map(|i| lowest.bit(i)).collect();
+        cat(&hits).any()
+    };
+    let code: Vec<Sig> = (0..6).map(bit).collect();
+    cat(&code).zext(8)
+}
+
+/// The lowest bit that is set, and no other: a carry chain finds it.
+fn lowest_alone(set: Sig) -> Sig {
+    set & (lit(set.width(), 0) - set)
+}
