@@ -405,7 +405,7 @@ impl Job {
             let Ok(said) = asked.output() else { continue };
             let said = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
             if let Some((_, version)) = said.split_once("(Version ") {
-                let version = version.split(')').next().unwrap_or_default();
+                let version = version.split(')').next().unwrap_or_default().trim_start_matches("nextpnr-");
                 command.stdin(Stdio::null());
                 return Ok((format!("nextpnr {version}"), command));
             }

@@ -327,20 +327,27 @@ impl<'a, 'b> Game<'a, 'b> {
             };
             let bytes = Packet::new(life.v6, bth).with(&Extensions::default(), &[]).frame();
             life.acked = None;
-            self.wire.lock().replies.push_back(bytes);
-            asked.push(target.own);
+            self.wire.lock().replies.push_back(bytes.clone());
+            asked.push((target.own, bytes));
         }
-        let limit = self.cycle() + ANSWER;
+        let overruns = |run: &Self| run.stage.context.drop_counter(DropReason::Overrun);
+        let (mut limit, mut lost) = (self.cycle() + ANSWER, overruns(self)?);
         loop {
             // Its own requests may have run out of retries meanwhile.
             let failed = |own: &u32| self.stage.targets.iter().any(|t| t.own == *own && t.failed);
             let waits = |own: &&u32| self.judge.lives[*own].acked.is_none() && !failed(own);
-            let Some(own) = asked.iter().find(waits) else { break };
-            let qpn = self.judge.lives[own].qpn;
-            ensure!(self.cycle() < limit, "queue pair {qpn:#x} does not acknowledge a repeated message");
+            let unheard: Vec<_> = asked.iter().filter(|(own, _)| waits(&own)).cloned().collect();
+            let Some((own, _)) = unheard.first() else { break };
+            if self.cycle() >= limit {
+                // It may be one of those for which there was no room: a requester would ask again.
+                let (qpn, now) = (self.judge.lives[own].qpn, overruns(self)?);
+                ensure!(now > lost, "queue pair {qpn:#x} does not acknowledge a repeated message");
+                (limit, lost) = (self.cycle() + ANSWER, now);
+                self.wire.lock().replies.extend(unheard.into_iter().map(|(_, bytes)| bytes));
+            }
             self.go(STRIDE)?;
         }
-        for own in asked {
+        for (own, _) in asked {
             let Some(life) = self.judge.lives.get_mut(&own) else { continue };
             let Some(acked) = life.acked else { continue };
             let expected = Psn::new(acked).next().get();
