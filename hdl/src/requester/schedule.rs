@@ -30,7 +30,8 @@
 //! whose next WQE waits for READs or atomics before it: the segmenter tells, with what it knew to be answered, so that an answer which came
 //! meanwhile is not missed. One that waits for the peer to have receives, as far as that is told, leaves the line likewise. Each READ or
 //! atomic that is done, and each acknowledgement that may tell of receives, names its QP here (`eased`): who does not wait for that is passed
-//! over, beside other events and in no time of its own, who does comes back as with a kick, in turns with these. So what comes from the wire waits for no turn here. One that congestion control holds back leaves the line too, and comes back when
+//! over, beside other events and in no time of its own, who does comes back as with a kick, in turns with these. So what comes from the wire
+//! waits for no turn here. One that congestion control holds back leaves the line too, and comes back when
 //! that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost others 3 cycles each. A QP in
 //! the error state, its send queue's own included, is handed to the completer to be flushed; one that may not send leaves the line. In SQD,
 //! what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5); the kick that tells of it has the completer told,

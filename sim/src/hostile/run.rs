@@ -335,15 +335,15 @@ impl<'a, 'b> Game<'a, 'b> {
         loop {
             // Its own requests may have run out of retries meanwhile.
             let failed = |own: &u32| self.stage.targets.iter().any(|t| t.own == *own && t.failed);
-            let waits = |own: &&u32| self.judge.lives[*own].acked.is_none() && !failed(own);
-            let unheard: Vec<_> = asked.iter().filter(|(own, _)| waits(&own)).cloned().collect();
-            let Some((own, _)) = unheard.first() else { break };
+            let waits = |(own, _): &&(u32, Vec<u8>)| self.judge.lives[own].acked.is_none() && !failed(own);
+            let Some((own, _)) = asked.iter().find(waits) else { break };
             if self.cycle() >= limit {
                 // It may be one of those for which there was no room: a requester would ask again.
                 let (qpn, now) = (self.judge.lives[own].qpn, overruns(self)?);
                 ensure!(now > lost, "queue pair {qpn:#x} does not acknowledge a repeated message");
                 (limit, lost) = (self.cycle() + ANSWER, now);
-                self.wire.lock().replies.extend(unheard.into_iter().map(|(_, bytes)| bytes));
+                let again = asked.iter().filter(waits).map(|(_, bytes)| bytes.clone());
+                self.wire.lock().replies.extend(again);
             }
             self.go(STRIDE)?;
         }

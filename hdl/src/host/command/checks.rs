@@ -9,12 +9,17 @@ use ferrowire_spec::QpState;
 
 /// Reasons to refuse, in the order in which they count.
 #[derive(Default)]
-pub(super) struct Checks(pub(super) Vec<(Sig, Status, Attribute)>);
+pub(super) struct Checks(Vec<(Sig, Status, Attribute)>);
 
 impl Checks {
     /// Refuses where `bad` holds.
     pub(super) fn refuse(&mut self, bad: Sig, status: Status, attribute: Attribute) {
         self.0.push((bad, status, attribute));
+    }
+
+    /// When each reason holds, in their order.
+    pub(super) fn conditions(&self) -> Vec<Sig> {
+        self.0.iter().map(|reason| reason.0).collect()
     }
 
     /// The first reason among those that `failed` holds: status and attribute, or zeros. `AttrMask` stands for `named`.
