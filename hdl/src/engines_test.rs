@@ -44,6 +44,7 @@ fn schedule_elaborates() {
             m.input_of("reads_done", &crate::types::reads_done_of(cfg)),
             m.input("returned", 1),
             m.input("plenty", 1),
+            m.input("another", 1),
             m.input_of("gate", &Gate::write_of(cfg)),
             m.input("paused", 8),
         );
@@ -83,6 +84,7 @@ fn segment_and_commit_elaborate() {
             m.input_of("withdrawals", &crate::memory::Withdrawals::write_of(cfg)),
         );
         m.output("charge", &s.charge);
+        m.output("another", &s.another);
         m.stream_out("resume", s.resume);
         m.output("forgotten", &s.forgotten);
         let stored = TableWrite { enable: bits(1), index: bits(4), entry: bits(512) };

@@ -207,6 +207,7 @@ pub fn transport(
     let paused = m.wire("paused", PRIORITIES);
     let withdrawals = m.wire_of("withdrawals", &Withdrawals::write_of(cfg));
     let drained = m.wire("drained", 1);
+    let another = m.wire("another", 1);
     let pressed = m.wire("pressed", rx::buffer::PRESSED);
     let both = m.wire("both", 1);
 
@@ -245,6 +246,7 @@ pub fn transport(
         reads_done.clone(),
         returned,
         plenty,
+        another,
         gate.clone(),
         paused,
     );
@@ -273,6 +275,7 @@ pub fn transport(
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
     resumes.connect(crate::stream::fifo(&m.label("resume"), 2, segmented.resume));
     m.set_all(&forgotten, &segmented.forgotten);
+    m.drive(&another, segmented.another);
     let candidates = slice(&m.label("candidates"), cfg.unhurried(), segmented.candidates);
     let gathered = gather(m, cfg, candidates, listed.stored);
     m.drive(&released, gathered.released);

@@ -71,8 +71,6 @@ pub struct Grant {
     pub count: Sig,
     /// Log2 of the units of each.
     pub stride: Sig,
-    /// The grant before was another QP's.
-    pub differs: Sig,
     /// No WQEs: the QP starts.
     pub start: Sig,
 }
@@ -80,14 +78,7 @@ pub struct Grant {
 impl Grant {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Grant {
-            qp: bits(cfg.qp_bits()),
-            index: bits(16),
-            count: bits(7),
-            stride: bits(2),
-            differs: bits(1),
-            start: bits(1),
-        }
+        Grant { qp: bits(cfg.qp_bits()), index: bits(16), count: bits(7), stride: bits(2), start: bits(1) }
     }
 }
 
@@ -183,7 +174,7 @@ pub struct Waiting {
     pub any: Sig,
     /// The first in line.
     pub head: Sig,
-    /// At least two stand in the line, or WQEs of another QP than the one that sends have been asked for, or a QP starts.
+    /// At least two stand in the line, or WQEs of another QP are on their way to the segmenter, or a QP starts.
     pub others: Sig,
 }
 
@@ -290,7 +281,7 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 
 /// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest WQE under way;
 /// `plenty`: there are places at the completer beside those for the first message of each QP; `started` pulses when the start on offer has
-/// arrived at the completer; `eased`: who may have waited, each behind what `reads_done` or `oldest` tells of that; `gate` tells who is held
+/// arrived at the completer; `another` pulses behind the arrival of WQEs at the segmenter that are not of the QP of those before; `eased`: who may have waited, each behind what `reads_done` or `oldest` tells of that; `gate` tells who is held
 /// back, and behind it comes a kick; `paused`: the priorities that stand still.
 #[module]
 #[allow(clippy::too_many_arguments)]
@@ -308,6 +299,7 @@ pub fn schedule(
     reads_done: ReadsDone,
     returned: Sig,
     plenty: Sig,
+    another: Sig,
     gate: TableWrite<Gate>,
     paused: Sig,
 ) -> Scheduled {
@@ -518,12 +510,12 @@ pub fn schedule(
     let units = count.shl_by(queue.stride);
     let length = cat(&[lit(6, 0), units]);
     let last_qp = m.reg("last_qp", qp_bits).reset(0);
-    let differs = qp.ne(last_qp) & !kind_start;
+    let differs = qp.ne(last_qp);
     m.when(go, |m| m.set(&last_qp, qp));
     let read = Stream::new(m, "read", go, DmaReadRequest { address, length });
     let index_of_start = start.recovers.then(row.producer, lit(16, 0));
     let first = m.mux(kind_start, &index_of_start, &row.fetch);
-    let grant = Grant { qp, index: first, count, stride: queue.stride, differs, start: kind_start };
+    let grant = Grant { qp, index: first, count, stride: queue.stride, start: kind_start };
     let granted = Stream::new(m, "granted", go | starting, grant);
     // What was fetched in SQD was fetched before: nothing is behind `high`.
     let marking = done & kind_grant & marks;
@@ -602,14 +594,15 @@ pub fn schedule(
     let entering = Stream::new(m, "entering", enter, qp);
     m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
     back.connect(prompt_fifo(&m.label("line"), cfg.qps, entering));
-    // Who waits: in the line, or behind the grant that is being filled. A grant to another QP counts until it is that one.
+    // Who waits: in the line, or with WQEs behind those that the segmenter has. A grant to another QP than the one before counts until its
+    // first WQE is there.
     let in_line = m.reg("in_line", qp_bits + 1).reset(0);
     m.set(&in_line, in_line + enter.zext(qp_bits + 1) - is_grant.zext(qp_bits + 1));
     let others = m.reg("others", 5).reset(0);
-    let begun = m.reg("begun", 1).reset(0);
-    let begins = granted.valid & granted.differs & !begun;
-    m.when(granted.fire(), |m| m.set(&begun, 0)).otherwise_when(begins, |m| m.set(&begun, 1));
-    m.set(&others, others + (go & differs).zext(5) - begins.zext(5));
+    let follows = go & differs;
+    m.assert(!follows | !others.all(), "fewer grants are under way than are counted");
+    m.assert(!another | others.any(), "what arrives has been granted");
+    m.set(&others, others + follows.zext(5) - another.zext(5));
     // A start goes the way of the WQEs, and whose it is stands behind what is on its way.
     let start_waits = m.delay("start_waits", &start.valid);
     let others = in_line.gt(1) | others.ne(0) | start_waits;

@@ -234,6 +234,8 @@ pub struct Segmented {
     pub forgotten: Released,
     /// What is sent, for congestion control.
     pub charge: Sent,
+    /// Behind the arrival of WQEs that are not of the QP of those before.
+    pub another: Sig,
 }
 
 /// What an atomic carries beside its address.
@@ -570,7 +572,15 @@ pub fn segment(
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
     // host's latency.
     let patient = m.delay("patient", &!waiting.for_another(qp));
-    let stays = limited & patient & !stops;
+    // Its own WQEs count as another's until their arrival has been told: the first of them looks again.
+    let last_qp = m.reg("last_qp", cfg.qp_bits()).reset(0);
+    let arrives = wqes.valid & !wqes.start;
+    let is_another = arrives & wqes.qp.ne(last_qp);
+    m.when(arrives, |m| m.set(&last_qp, wqes.qp));
+    let just_came = m.reg("just_came", 1).reset(0);
+    m.when(is_another, |m| m.set(&just_came, 1)).otherwise_when(at_row, |m| m.set(&just_came, 0));
+    let another = m.delay("another", &is_another);
+    let stays = limited & (patient | just_came) & !stops;
     let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | stops);
     let further = m.reg("further", 24).no_reset();
     let asks = m.reg("asks", 1).no_reset();
@@ -778,7 +788,7 @@ pub fn segment(
     let forgotten = Released { valid: falls_out & wqes.banked, bank: wqes.bank };
     let leaves = sent & !broken & !short & !astray & !executes;
     let charge = m.delay("charge", &Sent { valid: leaves, qp, bytes });
-    Segmented { candidates, resume, operands, forgotten, charge }
+    Segmented { candidates, resume, operands, forgotten, charge, another }
 }
 
 #[cfg(test)]

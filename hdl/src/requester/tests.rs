@@ -113,6 +113,7 @@ impl Bench {
                 m.input_of("withdrawals", &crate::memory::Withdrawals::write_of(&cfg)),
             );
             m.output("charge", &segmented.charge);
+            m.output("another", &segmented.another);
             m.stream_out("resume", segmented.resume);
             m.set_all(&forgotten, &segmented.forgotten);
             let candidates = crate::stream::fifo(&m.label("candidates"), 2, segmented.candidates);

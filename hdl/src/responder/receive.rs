@@ -35,11 +35,9 @@
 //! queue or of many, in bursts or in turns.
 //!
 //! The queue of a QP that goes to RESET begins another life; the number of the life in which a WQE was asked for is in its slot's
-//! tag. When a queue has used half of the numbers, the slots that still have one of these are cleared, one after the other, while nobody
-//! looks for a WQE, or in one of 32 cycles; should another queue come to that meanwhile, all slots are cleared at once, and everybody waits. No
-//! read is under way for as many lives. What `ahead` remembers of a former life may be taken for the new one's then: it only makes somebody
-//! wait as for a WQE whose slot another has taken. A shared queue that is destroyed begins another life as well; `busy` is low when nothing is read from it any
-//! more, for a mark that goes behind its reads has come.
+//! tag. When a queue has used half of the numbers, [`sweep`] clears what former lives have left. What `ahead` remembers of a former life may be
+//! taken for that of one with the same number: it only makes somebody wait as for a WQE whose slot another has taken. A shared queue that is
+//! destroyed begins another life as well; `busy` is low when nothing is read from it any more, for a mark that goes behind its reads has come.
 //!
 //! How many receives a queue has is known here, and told to the others as `posted`. That of a QP in the error state is told to
 //! `flush`, when it goes there and whenever it posts more.
@@ -60,6 +58,7 @@
 //! Reset: slots and rows are cleared, one a cycle; what comes meanwhile waits.
 
 mod ahead;
+mod sweep;
 
 pub use ahead::Touch;
 
@@ -71,6 +70,7 @@ use crate::responder::check::AHEAD;
 use crate::responder::flush::Event;
 use crate::responder::queues::Queues;
 use crate::responder::receive::ahead::{ahead, Life, Mark, Probe, UNIT_BITS};
+use crate::responder::receive::sweep::{sweep, Holder, ROUND_BITS};
 use crate::stream::{deep_fifo, fifo, forward, row_of};
 use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -185,7 +185,7 @@ const SPREAD: u32 = 4;
 /// Log2 of the units of the largest receive WQE.
 const MAX_STRIDE: u32 = 2;
 
-/// Lives of a QP before all slots are cleared.
+/// Lives of a queue before their numbers come again; [`sweep`] goes by halves.
 const LIFE_BITS: u32 = 6;
 
 /// Needs after which the queues in use are counted anew, and the bits of such a time's number.
@@ -284,6 +284,8 @@ struct Row {
     /// The host has overrun it, and that has been told.
     overrun: Sig,
     told: Sig,
+    /// The round of [`sweep`] that it asked for last.
+    stamp: Sig,
 }
 
 impl Row {
@@ -296,6 +298,7 @@ impl Row {
             queued: bits(1),
             overrun: bits(1),
             told: bits(1),
+            stamp: bits(ROUND_BITS),
         }
     }
 }
@@ -389,17 +392,12 @@ pub fn receive(
     let marked = m.reg("marked", 6).reset(0);
 
     // The slots: fills write, who wants one reads; what comes in the same cycle is seen when it is looked at again.
-    let sweep = m.reg("sweep", slot_bits).reset(0);
     let tag_shape =
         Tag { valid: bits(1), queue: bits(rq_bits), index: bits(16), part: bits(2), life: bits(LIFE_BITS) };
     let tags = m.mem("tags", slots(cfg), &tag_shape).style(Style::Block).build();
     let store =
         m.mem("slots", slots(cfg), &Slot { unit: bits(512), error: bits(1) }).style(Style::Block).build();
-    let clearing = m.reg("clearing", 1).reset(1);
-    // Of one queue, those with the numbers that it is to have next.
-    let cleaning = m.reg("cleaning", 1).reset(0);
-    let (clean_queue, clean_half) =
-        (m.reg("clean_queue", rq_bits).no_reset(), m.reg("clean_half", 1).no_reset());
+    let clearing = m.wire("clearing", 1);
     fill.accept(!clearing);
     let fills = fill.fire() & !fill.start;
     let marks = fill.fire() & fill.start;
@@ -409,32 +407,38 @@ pub fn receive(
     m.drive(&ends_read, fills & fill.ends & fill.index.eq(under_way.last));
     under_way.accept(ends_read);
     m.assert(!fills | under_way.valid, "what is read has been asked for");
-    let (looked_at, stale) = (m.reg("looked_at", 1).reset(0), m.wire("stale", 1));
-    let cleans = stale & !fills;
-    let empties = clearing | cleans;
+    let holder = m.wire_of("holder", &Holder::of(cfg));
+    let (reads, crosses) = (m.wire("reads", 1), m.wire("crosses", 1));
+    let stamp = m.wire("stamp", ROUND_BITS);
+    let (nobody_looks, life_there) = (m.wire("nobody_looks", 1), m.wire("life_there", LIFE_BITS));
+    let swept = sweep(
+        m,
+        cfg,
+        sweep::Input {
+            crosses,
+            stamp,
+            reads,
+            ends_read,
+            fills,
+            fill_slot,
+            free: nobody_looks,
+            found: holder.clone(),
+            life: life_there,
+        },
+    );
+    m.drive(&clearing, swept.clearing);
+    let (visits, clears) = (swept.visits, swept.clears);
     let tag =
-        Tag { valid: !empties, queue: fill.qp, index: fill.index, part: fill_part, life: under_way.life };
-    tags.write(fills | empties, m.mux(empties, &sweep, &fill_slot), &tag);
+        Tag { valid: !clears, queue: fill.qp, index: fill.index, part: fill_part, life: under_way.life };
+    tags.write(fills | clears, m.mux(clears, &swept.slot, &fill_slot), &tag);
     store.write(fills, fill_slot, &Slot { unit: fill.unit, error: fill.error });
-    m.when(clearing, |m| {
-        m.set(&sweep, sweep + 1);
-        m.when(sweep.all(), |m| m.set(&clearing, 0));
-    })
-    .otherwise_when(looked_at & !(stale & fills), |m| {
-        m.set(&sweep, sweep + 1);
-        m.when(sweep.all(), |m| m.set(&cleaning, 0));
-    });
 
-    // Who wants one. A slot is looked at for cleaning when nobody does, or none has been for long.
+    // Who wants one.
     let sought = m.reg_of("sought", &wanted.payload);
-    let postponed = m.reg("postponed", 5).reset(0);
-    let insists = cleaning & postponed.all();
-    let begins = look.is(Look::Idle) & wanted.valid & !clearing & !insists;
-    let visits = cleaning & look.is(Look::Idle) & !begins & !looked_at & !clearing;
-    m.set(&looked_at, visits);
-    m.when(visits | !cleaning, |m| m.set(&postponed, 0))
-        .otherwise_when(!postponed.all(), |m| m.set(&postponed, postponed + 1));
-    let again = look.is(Look::Wait) & !clearing;
+    let kept_off = swept.halted | swept.judges;
+    let begins = look.is(Look::Idle) & wanted.valid & !kept_off & !swept.insists;
+    let again = look.is(Look::Wait) & !kept_off;
+    m.drive(&nobody_looks, look.is(Look::Idle) & !begins);
     wanted.accept(begins);
     m.when(begins, |m| m.set_all(&sought, &wanted.payload));
     let at = m.mux(look.is(Look::Idle), &wanted.payload, &sought);
@@ -451,16 +455,17 @@ pub fn receive(
         false => (begins | again, slot_of(at.queue, unit)),
     };
     let cleans_here = if cfg.unhurried() { !again } else { visits };
-    let found_tag = tags.read(m, seeks | visits, m.mux(cleans_here, &sweep, &slot), Collision::Old);
-    let of_clean = found_tag.queue.eq(clean_queue) & found_tag.life.msb().eq(clean_half);
-    m.drive(&stale, looked_at & cleaning & found_tag.valid & of_clean);
+    let found_tag = tags.read(m, seeks | visits, m.mux(cleans_here, &swept.slot, &slot), Collision::Old);
+    m.set_all(&holder, &Holder { valid: found_tag.valid, queue: found_tag.queue, life: found_tag.life });
     let found = store.read(m, seeks, slot, Collision::Old);
     let life = m.reg("life", LIFE_BITS).no_reset();
     // Shared queues that have failed.
     let failures = m.mem("failures", cfg.srqs, &bits(1)).style(Style::Distributed).build();
     let failed = m.reg("failed", 1).no_reset();
+    let life_at = lives.read_now(m, m.mux(swept.judges, &swept.judged, &at.queue));
+    m.drive(&life_there, life_at);
     m.when(begins | again, |m| {
-        m.set(&life, lives.read_now(m, at.queue));
+        m.set(&life, life_at);
         m.set(&failed, at.queue.msb() & failures.read_now(at.queue.trunc(cfg.srq_bits())));
     });
     let same =
@@ -525,7 +530,7 @@ pub fn receive(
             life: new_life.clone(),
             distance,
             plans,
-            clear: sweep.slice(spread, slot_bits - spread),
+            clear: swept.slot.slice(spread, slot_bits - spread),
             cleared: clearing,
         },
     );
@@ -676,7 +681,7 @@ pub fn receive(
     let units = count.shl_by(queue.stride).named("units");
     let done = state.is(State::Act).named("done");
     m.when(done, |m| m.set(&state, State::Idle));
-    let reads = done & can & may;
+    m.drive(&reads, done & can & may);
     m.drive(&found_void, done & kind_demand & !there);
     m.drive(&asked, done & kind_demand & there & reads);
     // A need that finds no room stands.
@@ -685,8 +690,7 @@ pub fn receive(
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), units]) });
     let mark = done & kind_gone;
-    let grant =
-        Grant { qp: number, index: from, count, stride: queue.stride, differs: lit(1, 0), start: kind_gone };
+    let grant = Grant { qp: number, index: from, count, stride: queue.stride, start: kind_gone };
     let granted = Stream::new(m, "granted", reads | mark, grant);
     m.drive(&mark_room, granted.ready);
     // What was read last has been counted by the cycle in which the next read is planned.
@@ -784,19 +788,14 @@ pub fn receive(
     m.assert(!entering.valid | entering.ready, "the line has a place for every queue");
     back.connect(deep_fifo(&m.label("line"), (cfg.qps + cfg.srqs).next_power_of_two(), entering));
 
-    // Another life. When half of the numbers have been used, no slot may have one of them before they are used again.
+    // Another life.
     let begins_life = (done & kind_reset) | sweeping;
     let next_life = m.mux(sweeping, &lit(LIFE_BITS, 0), &(life_now + 1));
     lives.write(begins_life, number, &next_life);
     m.set_all(&new_life, &Life { valid: begins_life, queue: number, life: next_life });
-    m.when(done & kind_reset & life_now.trunc(LIFE_BITS - 1).all(), |m| {
-        m.set(&sweep, 0);
-        m.set(&cleaning, !(cleaning | clearing));
-        m.set(&clearing, cleaning | clearing);
-        m.set(&looked_at, 0);
-        m.set(&clean_queue, number);
-        m.set(&clean_half, life_now.msb());
-    });
+    m.drive(&crosses, done & kind_reset & life_now.trunc(LIFE_BITS - 1).all());
+    m.drive(&stamp, row.stamp);
+    m.when(crosses, |m| m.set(&next.stamp, swept.stamp));
 
     let posted = TableWrite {
         enable: (done & (kind_doorbell | kind_reset)) | sweeping,

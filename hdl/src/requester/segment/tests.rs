@@ -112,6 +112,7 @@ impl Bench {
             let by_itself = TableWrite { enable: executed & over, index: packet.qp, entry };
             m.set_all(&withdrawals, &m.mux(told.enable, &told, &by_itself));
             m.output("charge", &out.charge);
+            m.output("another", &out.another);
             m.stream_out("candidate", out.candidates);
             m.stream_out("resume", out.resume);
             m.stream_out("operands", out.operands);

@@ -208,12 +208,20 @@ impl Bench {
         for _ in 0..3 * self.latency + u64::from(slots(&self.cfg)).min(256) + 200 {
             self.step();
         }
-        self.sim.set("broadcast_state_entry", u64::from(QpState::Init.code()));
+        self.state(qp, QpState::Init);
+    }
+
+    /// A QP is in another state.
+    fn state(&mut self, qp: usize, state: QpState) {
+        self.sim.set("broadcast_state_index", qp as u64);
+        self.sim.set("broadcast_state_entry", u64::from(state.code()));
         self.sim.set("broadcast_state_enable", 1);
-        for _ in 0..2 {
-            self.step();
-            self.sim.set("broadcast_state_enable", 0);
-        }
+        self.step();
+        self.sim.set("broadcast_state_enable", 0);
+    }
+
+    fn steps(&mut self, count: usize) {
+        (0..count).for_each(|_| self.step());
     }
 
     /// The same of a shared queue: it ends, and then it begins anew.
@@ -411,22 +419,82 @@ fn slots_are_cleared_before_the_number_of_a_life_comes_again() {
     }
 }
 
+/// Of several queues, too, that come to half of their numbers one behind the other.
 #[test]
-fn others_get_their_wqes_while_the_slots_of_one_are_looked_through() {
-    let mut bench = Bench::new(9, 64, 0.0, 3);
-    bench.create_sized(1, 8, 0);
-    bench.post(1, 256);
-    let mut longest = 0;
-    for life in 0..70 {
-        let got = bench.sinks[RECEIVED].items.len();
-        (0..60).for_each(|i| bench.want(1, (life + i) % 256));
-        bench.create(2);
-        let cycles = &bench.sinks[RECEIVED].cycles[got..];
-        assert_eq!(cycles.len(), 60, "life {life}");
-        longest = longest.max(cycles.windows(2).map(|w| w[1] - w[0]).max().unwrap());
+fn others_get_their_wqes_while_slots_are_looked_through() {
+    for queues in [vec![2], vec![2, 3, QPS + 1]] {
+        let mut bench = Bench::new(9, 64, 0.0, 3);
+        bench.create_sized(1, 8, 0);
+        bench.post(1, 256);
+        let mut longest = 0;
+        for life in 0..70 {
+            for &queue in &queues {
+                let got = bench.sinks[RECEIVED].items.len();
+                (0..60).for_each(|i| bench.want(1, (life + i) % 256));
+                bench.create(queue);
+                bench.settle();
+                let cycles = &bench.sinks[RECEIVED].cycles[got..];
+                assert_eq!(cycles.len(), 60, "life {life}");
+                longest = longest.max(cycles.windows(2).map(|w| w[1] - w[0]).max().unwrap());
+            }
+        }
+        bench.check();
+        assert!(longest < 100, "{longest} cycles with {} queues", queues.len());
     }
+}
+
+/// Half of the numbers are used in less time than it takes to look through the slots.
+#[test]
+fn lives_that_follow_one_another_at_once_find_nothing_of_those_before() {
+    let mut bench = Bench::new(11, 64, 0.0, 3);
+    bench.touched = 0.0;
+    bench.create_sized(2, 7, 0);
+    // Its slot is the last one.
+    let index = 87;
+    for _ in 0..4 {
+        bench.latency = 60;
+        bench.post(2, index + 1);
+        bench.want(2, index);
+        bench.check();
+        bench.latency = 3;
+        bench.steps(300);
+        let from = bench.cycle;
+        for _ in 0..1 << LIFE_BITS {
+            bench.state(2, QpState::Reset);
+            bench.steps(16);
+            bench.state(2, QpState::Init);
+            bench.step();
+        }
+        let half = (bench.cycle - from) / 2;
+        assert!(half < 3 * u64::from(slots(&bench.cfg)), "{half} cycles");
+        let Qp { base, log2, .. } = bench.qps[2];
+        bench.qps[2] = Qp { base, log2, ..Qp::default() };
+    }
+}
+
+/// It comes when the slots have been looked through, and its number when the life of as many later has posted anew.
+#[test]
+fn what_was_read_for_long_is_not_taken_for_that_of_a_later_life() {
+    let mut bench = Bench::new(10, 64, 0.0, 3);
+    bench.touched = 0.0;
+    let lives = 1u32 << LIFE_BITS;
+    // `new` and the first of these are lives, too: the last one before half of the numbers have been used.
+    let (sized, before) = (|bench: &mut Bench| bench.create_sized(2, 4, 0), lives / 2 - 2);
+    (0..before).for_each(|_| sized(&mut bench));
+    bench.latency = 30_000;
+    bench.post(2, 1);
+    bench.latency = 3;
+    assert_eq!(bench.reads.len(), 1, "it is being read");
+    sized(&mut bench);
+    while !bench.reads.is_empty() || bench.sources[DATA].left() > 0 {
+        bench.step();
+    }
+    (0..lives - 1).for_each(|_| sized(&mut bench));
+    // It is found at once, or not at all.
+    bench.latency = 60;
+    bench.post(2, 1);
+    bench.want(2, 0);
     bench.check();
-    assert!(longest < 100, "{longest} cycles");
 }
 
 /// Messages come in bursts of one queue pair after the other, and are told of as far ahead as the responder does.

@@ -216,3 +216,33 @@ fn who_else_waits_is_told_while_work_of_another_stands_in_line() {
     let [any, others] = values(&mut bench);
     assert!(any + others > 0 && alone[0] == 0, "{alone:?}, {any} {others}");
 }
+
+/// From when they are asked for until the first of them stands behind the WQEs of nobody else.
+#[test]
+fn wqes_that_are_on_their_way_wait_until_they_arrive() {
+    let mut bench = Bench::small(42);
+    (bench.returning, bench.tells) = (1.0, false);
+    let others = |bench: &mut Bench| {
+        bench.steps(40);
+        assert_eq!(bench.sim.get("waiting_any"), 0, "nobody stands in line");
+        bench.sim.get("waiting_others")
+    };
+    let told = |bench: &mut Bench| {
+        assert!(bench.arrivals > 0);
+        bench.tells = true;
+        bench.step();
+        bench.tells = false;
+        others(bench)
+    };
+    bench.ring(3, 2);
+    assert_eq!(others(&mut bench), 1);
+    assert_eq!(told(&mut bench), 0);
+    bench.ring(3, 2);
+    assert_eq!((others(&mut bench), bench.arrivals), (0, 0), "more of the same");
+    bench.ring(5, 2);
+    assert_eq!(others(&mut bench), 1);
+    bench.ring(3, 2);
+    assert_eq!(others(&mut bench), 1);
+    assert_eq!(told(&mut bench), 1, "one of two");
+    assert_eq!(told(&mut bench), 0);
+}

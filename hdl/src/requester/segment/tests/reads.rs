@@ -8,7 +8,11 @@ const DEPTH: u64 = 2;
 
 /// A segmenter with an RC QP that may have [`DEPTH`] READs outstanding, and WQEs of READs.
 pub(super) fn with_reads(seed: u64, count: u16) -> Bench {
-    let mut bench = Bench::new(seed, 64);
+    with_reads_at(seed, count, 64)
+}
+
+fn with_reads_at(seed: u64, count: u16, beat_bytes: u32) -> Bench {
+    let mut bench = Bench::new(seed, beat_bytes);
     let fields = [("service", Service::Rc.code().into()), ("mtu", 3), ("max_rd_atomic", DEPTH)];
     for (name, value) in fields {
         bench.sim.set(&format!("broadcast_attributes_entry_{name}"), value);
@@ -27,16 +31,18 @@ pub(super) fn with_reads(seed: u64, count: u16) -> Bench {
     bench.sim.set("oldest_enable", 0);
     done(&mut bench, 0);
     cycles(&mut bench, 20);
-    for index in 0..count {
-        let unit =
-            SendWqe { opcode: SendOpcode::Read.code(), num_sge: 1, sge0_len: 64, ..SendWqe::default() };
-        let mut bytes = [0; 64];
-        unit.emit(&mut bytes).unwrap();
-        let mut wqe = item(&Wqe::of(&bench.cfg), &[("index", index.into()), ("total", 64)]);
-        wqe.insert("unit".into(), Bits::from_bytes(512, &bytes));
-        bench.sources[FETCHED].push(wqe);
-    }
+    (0..count).for_each(|index| read(&mut bench, index));
     bench
+}
+
+/// The WQE of a READ of QP 0 comes.
+fn read(bench: &mut Bench, index: u16) {
+    let unit = SendWqe { opcode: SendOpcode::Read.code(), num_sge: 1, sge0_len: 64, ..SendWqe::default() };
+    let mut bytes = [0; 64];
+    unit.emit(&mut bytes).unwrap();
+    let mut wqe = item(&Wqe::of(&bench.cfg), &[("index", index.into()), ("total", 64)]);
+    wqe.insert("unit".into(), Bits::from_bytes(512, &bytes));
+    bench.sources[FETCHED].push(wqe);
 }
 
 pub(super) fn cycles(bench: &mut Bench, n: u32) {
@@ -68,6 +74,38 @@ fn who_waits_for_an_answer_keeps_its_wqes_while_nobody_else_wants_to_send() {
     }
     cycles(&mut bench, 100);
     assert_eq!((sent(&bench), bench.sinks[RESUME].items.len()), (4, told), "nothing is fetched again");
+}
+
+/// Its own WQEs are what others wait for, until it is told that they are here.
+#[test]
+fn who_comes_as_another_keeps_its_wqes_where_nobody_stands_behind() {
+    for beat_bytes in [8, 64] {
+        let mut bench = with_reads_at(3, 4, beat_bytes);
+        cycles(&mut bench, 60);
+        let told = bench.sinks[RESUME].items.len();
+        // It makes way for QP 1.
+        bench.sim.set("waiting_others", 1);
+        cycles(&mut bench, 20);
+        assert_eq!((bench.sources[FETCHED].left(), bench.sinks[RESUME].items.len()), (0, told + 1));
+        bench.sources[FETCHED].push_values(&[("qp", 1), ("error", 1)]);
+        let mut arrivals = 0;
+        for _ in 0..20 {
+            cycles(&mut bench, 1);
+            arrivals += bench.sim.get("another");
+        }
+        assert_eq!(arrivals, 1);
+        // Again QP 0, from where it was told to go on.
+        (2..4).for_each(|index| read(&mut bench, index));
+        for _ in 0..60 {
+            let arrived = bench.sim.get("another") == 1;
+            cycles(&mut bench, 1);
+            if arrived {
+                bench.sim.set("waiting_others", 0);
+            }
+        }
+        let resumes = bench.sinks[RESUME].items.len();
+        assert_eq!((bench.sources[FETCHED].left(), resumes), (2, told + 1), "{beat_bytes} bytes a beat");
+    }
 }
 
 #[test]

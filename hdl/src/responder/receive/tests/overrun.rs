@@ -11,16 +11,8 @@ impl Bench {
         (0..self.qps.len()).map(times).collect()
     }
 
-    fn steps(&mut self, count: usize) {
-        (0..count).for_each(|_| self.step());
-    }
-
-    fn state(&mut self, qp: usize, state: QpState) {
-        self.sim.set("broadcast_state_index", qp as u64);
-        self.sim.set("broadcast_state_entry", u64::from(state.code()));
-        self.sim.set("broadcast_state_enable", 1);
-        self.step();
-        self.sim.set("broadcast_state_enable", 0);
+    fn goes_to(&mut self, qp: usize, state: QpState) {
+        self.state(qp, state);
         self.steps(20);
     }
 
@@ -143,12 +135,12 @@ fn who_has_no_life_or_ends_anyway_is_not_told_of() {
         let mut bench = Bench::new(25, 8, stall, 20);
         // In the error state nothing is believed either.
         bench.post(0, 2);
-        bench.state(0, QpState::Err);
+        bench.goes_to(0, QpState::Err);
         let producer = bench.wrong(0);
         bench.ring(0, producer);
         bench.ends_with_its_newest(0);
         // One in RESET, with the doorbell of the life before.
-        bench.state(1, QpState::Reset);
+        bench.goes_to(1, QpState::Reset);
         bench.ring(1, 0xff00);
         // A shared queue that is gone.
         bench.sim.set("shared_index", 1);
