@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flow control of the link: PAUSE and PFC frames from the other end of the wire, obeyed at a packet boundary.
 
-use ferrowire::{AccessFlags, DropReason, FlowControl, FlowMode, TrafficCounter};
+use ferrowire::{
+    AccessFlags, AddressVector, DropReason, FlowControl, FlowMode, InitAttributes, Payload, Psn, QpInitAttr,
+    RtrAttributes, RtsAttributes, SendWr, TrafficCounter,
+};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::feed::{self, Feed, SLOTS};
@@ -197,6 +200,55 @@ fn pfc_stops_the_queue_pairs_of_its_priority_and_nobody_else() {
         assert!(began(&sent, end, goes + 200).any(|sent| priority(sent) == 3), "{config}");
         finish(&pair, &mut feeds);
         assert_eq!(traffic(&pair, TrafficCounter::RxPfc), 2, "{config}");
+    }
+}
+
+/// More of them than the card keeps aside: one that sends datagrams there keeps nobody else from sending.
+#[test]
+fn datagrams_of_a_priority_that_stands_still_wait_and_others_go_on() {
+    const DATAGRAMS: usize = 700;
+    for config in CONFIGS {
+        let pair = pair(config);
+        set(&pair, FlowMode::Pfc { priorities: 1 << 3 });
+        let (from, to) = (&pair.a, &pair.b);
+        from.context.add_gid(from.ip(false), Some(3 << 13)).unwrap();
+        let way = AddressVector::new(from.mac(), from.ip(false), to.mac(), to.ip(false));
+        let handle = from.pd.create_ah(&AddressVector { vlan: Some(3 << 13), ..way }).unwrap();
+        let mut attr = QpInitAttr::ud(&from.cq, &from.cq);
+        attr.max_send_wr = 1024;
+        let init = InitAttributes { pkey: Some(0xffff), qkey: Some(1), ..InitAttributes::default() };
+        let rts = RtsAttributes { sq_psn: Some(Psn::new(0)), ..RtsAttributes::default() };
+        let qp = from.pd.create_qp(&attr).unwrap().init(init).unwrap();
+        let mut qp = qp.rtr(RtrAttributes::default()).unwrap().rts(rts).unwrap();
+        let mut feeds = [feed(&pair, 1000, None, false), feed(&pair, 64, Some(4), true)];
+        run(&pair, &mut feeds, &[true; 2], 2000);
+        let pfc = |time: u16| Pfc::new(std::array::from_fn(|i| (i == 3).then_some(time))).frame(SWITCH);
+        let start = pair.world.lock().cycle();
+        let obeyed = tell(&pair, &pfc(0xffff));
+        run(&pair, &mut feeds, &[true; 2], obeyed - start);
+        let mut batch = qp.start_post_send();
+        for id in 0..DATAGRAMS {
+            batch.post(&SendWr::send(id as u64, Payload::Inline(b"aside")).to(&handle, 0xabcd, 1)).unwrap();
+        }
+        batch.ring().unwrap();
+        run(&pair, &mut feeds, &[true; 2], 14_000);
+        frames(&pair);
+        let before = feeds.each_ref().map(|feed| feed.done);
+        run(&pair, &mut feeds, &[true; 2], 5000);
+        assert_eq!(frames(&pair).iter().filter(|sent| priority(sent) == 3).count(), 0, "{config}");
+        for (feed, before) in feeds.iter().zip(before) {
+            assert!(feed.done > before + 5, "{config}: {} messages{}", feed.done - before, pair.diagnose());
+        }
+        tell(&pair, &pfc(0));
+        run(&pair, &mut feeds, &[false; 2], 30_000);
+        let sent = frames(&pair);
+        let datagrams: Vec<u32> = sent
+            .iter()
+            .filter(|sent| priority(sent) == 3)
+            .map(|sent| Frame::parse(&sent.bytes).unwrap().bth.psn)
+            .collect();
+        assert!(datagrams.iter().copied().eq(0..DATAGRAMS as u32), "{config}: {} datagrams", datagrams.len());
+        finish(&pair, &mut feeds);
     }
 }
 

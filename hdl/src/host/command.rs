@@ -954,8 +954,9 @@ pub fn command(
     };
     let qp_at = object.trunc(qp_bits);
     // A handle's UDP source port and partition key are those of the queue pair that sends to it.
+    let priority = priority_of(set.vlan, set.vlan_tci);
     m.when(here & of_ah, |m| {
-        ahs.write(m, object.trunc(ah_bits), &AhEntry { valid: op(Op::CreateAh), pd });
+        ahs.write(m, object.trunc(ah_bits), &AhEntry { valid: op(Op::CreateAh), pd, priority });
     });
     m.when(here & op(Op::CreateAh), |m| {
         let at = cat(&[object.trunc(ah_bits).zext(av_bits - 1), lit(1, 1)]);

@@ -111,12 +111,14 @@ pub struct AhEntry {
     pub valid: Sig,
     /// Protection domain of the QPs that may use it.
     pub pd: Sig,
+    /// Priority of the packets that go there.
+    pub priority: Sig,
 }
 
 impl AhEntry {
     /// The shape.
     pub fn of() -> Self {
-        AhEntry { valid: bits(1), pd: bits(24) }
+        AhEntry { valid: bits(1), pd: bits(24), priority: bits(3) }
     }
 
     /// The command processor's writes.

@@ -32,7 +32,8 @@
 //! atomic that is done, and each acknowledgement that may tell of receives, names its QP here (`eased`): who does not wait for that is passed
 //! over, beside other events and in no time of its own, who does comes back as with a kick, in turns with these. So what comes from the wire
 //! waits for no turn here. One that congestion control holds back leaves the line too, and comes back when
-//! that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost others 3 cycles each. A QP in
+//! that wakes it. One whose priority stands still on the wire stays in line, and gets nothing: its turns cost others 3 cycles each, and it counts
+//! for nobody who waits. So does one whose next datagram is of such a priority, as the segmenter tells. A QP in
 //! the error state, its send queue's own included, is handed to the completer to be flushed; one that may not send leaves the line. In SQD,
 //! what was fetched once may be fetched again, and nothing else (IBTA volume 1, 10.3.1.5); the kick that tells of it has the completer told,
 //! in the QP's next turn, up to where that is.
@@ -99,6 +100,10 @@ pub struct Resume {
     pub unheard: Sig,
     /// Then: how many had been answered, or what `Oldest::told` was, when this was told.
     pub known: Sig,
+    /// The priority of the next packet stands still on the wire: a datagram's, which its handle has.
+    pub stands: Sig,
+    /// That priority.
+    pub priority: Sig,
 }
 
 impl Resume {
@@ -112,6 +117,8 @@ impl Resume {
             limited: bits(1),
             unheard: bits(1),
             known: bits(READ_BITS),
+            stands: bits(1),
+            priority: bits(3),
         }
     }
 }
@@ -213,6 +220,9 @@ struct Row {
     limited: Sig,
     /// For the latter.
     unheard: Sig,
+    /// Its next datagram is of this priority, and stood still.
+    stands: Sig,
+    priority: Sig,
     /// The completer is to be told of this stay in SQD.
     drains: Sig,
     stay: Sig,
@@ -228,6 +238,8 @@ impl Row {
             held: bits(1),
             limited: bits(1),
             unheard: bits(1),
+            stands: bits(1),
+            priority: bits(3),
             drains: bits(1),
             stay: bits(STAY_BITS),
         }
@@ -256,6 +268,14 @@ struct Parked {
 struct Heard {
     index: Sig,
     told: Sig,
+}
+
+/// A QP in the line.
+#[derive(Clone, Bundle)]
+struct InLine {
+    qp: Sig,
+    /// It stays there, though its priority stands still: it keeps nobody from sending.
+    still: Sig,
 }
 
 /// The priority of a QP's packets.
@@ -311,7 +331,7 @@ pub fn schedule(
     let reset = resets(m, cfg, &broadcast);
 
     // One event or the oldest in line; what it is stays for the two cycles that follow.
-    let (line, back) = m.later("line", &bits(qp_bits));
+    let (line, back) = m.later("line", &InLine { qp: bits(qp_bits), still: bits(1) });
     let idle = state.is(State::Idle);
     let announced = m.reg("announced", 1).reset(0);
     let may_grant = m.wire("may_grant", 1);
@@ -348,7 +368,7 @@ pub fn schedule(
     doorbell.accept(is_doorbell);
     kick.accept(is_kick & !by_woken);
     line.accept(is_grant);
-    let mut chosen = line.payload;
+    let mut chosen = line.qp;
     for (yes, qp) in [
         (is_kick, m.mux(by_woken, &woken_qp, &kick.qp)),
         (is_doorbell, doorbell.qp),
@@ -365,6 +385,7 @@ pub fn schedule(
     let limited = m.reg("limited", 1).no_reset();
     let unheard = m.reg("unheard", 1).no_reset();
     let known = m.reg("known", READ_BITS).no_reset();
+    let (stands, stood) = (m.reg("stands", 1).no_reset(), m.reg("stood", 3).no_reset());
     let (drained, stay) = (m.reg("drained", 1).no_reset(), m.reg("stay", STAY_BITS).no_reset());
     let kind = |name: &str| m.reg(&format!("kind_{name}"), 1).reset(0);
     let (kind_clear, kind_start, kind_resume) = (kind("clear"), kind("start"), kind("resume"));
@@ -376,6 +397,8 @@ pub fn schedule(
         m.set(&limited, resume.limited);
         m.set(&unheard, resume.unheard);
         m.set(&known, resume.known);
+        m.set(&stands, resume.stands);
+        m.set(&stood, resume.priority);
         m.set(&drained, kick.drains & !by_woken);
         m.set(&stay, kick.stay);
         m.set(&kind_clear, is_reset | (is_resume & resume.start));
@@ -475,7 +498,9 @@ pub fn schedule(
     let count = m.delay("count", &work.want);
     let address = m.delay("address", &piece.address);
     let has_work = sends & work.any;
-    let still = priority.is_own & paused.shr_by(priority.value).bit(0);
+    let value = m.mux(priority.is_own, &priority.value, &row.priority);
+    let still = (priority.is_own | row.stands) & paused.shr_by(value).bit(0);
+    let stays_still = m.delay("stays_still", &still);
     let can = m.delay("can", &(has_work & allows & (plenty | alone) & !still));
     // It stays in line, though it gets nothing now.
     let waits = m.delay("waits", &(has_work & (behind | still | (allows & !plenty & !alone))));
@@ -548,6 +573,8 @@ pub fn schedule(
         m.set(&next.held, hold);
         m.set(&next.limited, limits);
         m.set(&next.unheard, limits & unheard);
+        m.set(&next.stands, &stands);
+        m.set(&next.priority, &stood);
     });
     m.when(kind_kick, |m| {
         m.set(&next.limited, 0);
@@ -562,6 +589,7 @@ pub fn schedule(
     m.when(kind_grant & catches_up, |m| m.set(&next.fetch, caught_up));
     m.when(go, |m| {
         m.set(&next.fetch, fetched);
+        m.set(&next.stands, 0);
         m.when((row.high - fetched).bit(15), |m| m.set(&next.high, fetched));
     });
     m.when(kind_clear, |m| {
@@ -571,6 +599,7 @@ pub fn schedule(
         m.set(&next.held, 0);
         m.set(&next.limited, 0);
         m.set(&next.unheard, 0);
+        m.set(&next.stands, 0);
         m.set(&next.drains, 0);
     });
     m.when(sweeping, |m| {
@@ -591,13 +620,15 @@ pub fn schedule(
 
     // The line has a place for every QP, and each stands in it once: it never fills.
     let enter = done & (joins | stays);
-    let entering = Stream::new(m, "entering", enter, qp);
+    let still = kind_grant & stays_still;
+    let entering = Stream::new(m, "entering", enter, InLine { qp, still });
     m.assert(!entering.valid | entering.ready, "the line has a place for every QP");
     back.connect(prompt_fifo(&m.label("line"), cfg.qps, entering));
     // Who waits: in the line, or with WQEs behind those that the segmenter has. A grant to another QP than the one before counts until its
     // first WQE is there.
     let in_line = m.reg("in_line", qp_bits + 1).reset(0);
-    m.set(&in_line, in_line + enter.zext(qp_bits + 1) - is_grant.zext(qp_bits + 1));
+    let (comes, goes) = (enter & !still, is_grant & !line.still);
+    m.set(&in_line, in_line + comes.zext(qp_bits + 1) - goes.zext(qp_bits + 1));
     let others = m.reg("others", 5).reset(0);
     let follows = go & differs;
     m.assert(!follows | !others.all(), "fewer grants are under way than are counted");
@@ -606,7 +637,7 @@ pub fn schedule(
     // A start goes the way of the WQEs, and whose it is stands behind what is on its way.
     let start_waits = m.delay("start_waits", &start.valid);
     let others = in_line.gt(1) | others.ne(0) | start_waits;
-    let waiting = Waiting { any: line.valid, head: line.payload, others };
+    let waiting = Waiting { any: line.valid & !line.still, head: line.qp, others };
     Scheduled { read, grants: granted, flush, waiting, overruns }
 }
 

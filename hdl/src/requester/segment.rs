@@ -46,7 +46,8 @@
 //! before it is over: its completion waits for that, and nothing that comes behind it is to be answered before (`memory::withdraw`). The QP
 //! waits as it does for receives of its peer, and is looked for likewise.
 //!
-//! A QP that congestion control stops begins nothing, and yields inside a message; so does one whose priority stands still on the wire.
+//! A QP that congestion control stops begins nothing, and yields inside a message; so does one whose priority stands still on the wire, a
+//! datagram's being that of its handle.
 //! Packets of one that must wait soon ask for an acknowledgement, so that none is outstanding meanwhile. Each packet is charged when it
 //! leaves here, as what it is on the wire, more or less.
 //!
@@ -449,7 +450,8 @@ pub fn segment(
     gates.write(gate.enable, gate.index, &gate.entry);
     let gate = gates.read_now(qp);
     // Its priority on the wire stands still, or it has to wait. Datagrams have the priorities of their handles.
-    let still = !is_ud & paused.shr_by(copy.priority).bit(0);
+    let priority = m.mux(is_ud, &handle.priority, &copy.priority);
+    let still = paused.shr_by(priority).bit(0);
     let stops = gate.stop | still;
     let stop = m.delay("stop", &stops);
     let shut = m.reg("shut", 1).reset(0);
@@ -630,7 +632,8 @@ pub fn segment(
         let (limited, unheard) = ((limited | (beyond & at_first & !stops)) & !wqes.start, !answer_lacks);
         let start = wqes.start & !starting.recovers;
         let known = m.mux(unheard, &oldest.told, &done_reads);
-        let again = Resume { qp, index: wqes.index, hold: lit(1, 0), start, limited, unheard, known };
+        let (index, hold, stands) = (wqes.index, lit(1, 0), is_ud & still & !wqes.start);
+        let again = Resume { qp, index, hold, start, limited, unheard, known, stands, priority };
         m.set_all(&tell, &again);
         m.set(&state, State::Send);
         m.when(waits, |m| m.set(&state, State::Tell));
@@ -737,7 +740,8 @@ pub fn segment(
         let none = lit(1, 0);
         let known = done_reads;
         let index = oldest.index;
-        m.set_all(&tell, &Resume { qp, index, hold, start: none, limited: none, unheard: none, known });
+        let (start, limited, unheard, stands) = (none, none, none, none);
+        m.set_all(&tell, &Resume { qp, index, hold, start, limited, unheard, known, stands, priority });
         m.set(&state, State::Tell);
         m.set(&token, 0);
     });

@@ -437,8 +437,7 @@ pub fn receive(
     let sought = m.reg_of("sought", &wanted.payload);
     let kept_off = swept.halted | swept.judges;
     let begins = look.is(Look::Idle) & wanted.valid & !kept_off & !swept.insists;
-    let again = look.is(Look::Wait) & !kept_off;
-    m.drive(&nobody_looks, look.is(Look::Idle) & !begins);
+    let again = look.is(Look::Wait) & !kept_off & !swept.insists;
     wanted.accept(begins);
     m.when(begins, |m| m.set_all(&sought, &wanted.payload));
     let at = m.mux(look.is(Look::Idle), &wanted.payload, &sought);
@@ -479,7 +478,15 @@ pub fn receive(
     // An offer stands, though the QP may begin another life meanwhile: who wants it has begun with it.
     let offered = m.reg("offered", 1).reset(0);
     let answers = compares & (hit | void | offered);
-    let answer = Received { unit: found.unit, error: found.error | failed, void: void & !hit };
+    // While it stands, the tag of another slot may be looked at.
+    let offered_void = m.reg("offered_void", 1).no_reset();
+    let is_void = m.mux(offered, &offered_void, &(void & !hit));
+    m.set(&offered_void, is_void);
+    m.drive(
+        &nobody_looks,
+        (look.is(Look::Idle) & !begins) | (look.is(Look::Wait) & !again) | (compares & offered),
+    );
+    let answer = Received { unit: found.unit, error: found.error | failed, void: is_void };
     let received = Stream::new(m, "received", answers, answer);
     m.when(begins, |m| {
         m.set(&void, 0);
@@ -494,7 +501,9 @@ pub fn receive(
     let asks_whether = look.is_any(&[Look::Probe, Look::Probed]);
     let waiting = (patience.msb() & !asks_whether).named("waiting");
     m.when(begins, |m| m.set(&patience, 0))
-        .otherwise_when(!patience.msb() & !look.is(Look::Idle), |m| m.set(&patience, patience + 1));
+        .otherwise_when(!patience.msb() & !look.is(Look::Idle) & !swept.halted, |m| {
+            m.set(&patience, patience + 1)
+        });
     m.when(begins, |m| m.set(&first_look, 1));
     let misses = compares & !answers;
     m.when(misses, |m| m.set(&look, Look::Wait));

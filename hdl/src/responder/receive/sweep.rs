@@ -14,11 +14,12 @@
 //! there is one: when it is over, no slot has a number of a life that had ended by then, for each has been looked at since, and what was being
 //! read when the round began had come before. So the numbers of the other half are free when the queue has used those of this one. Each
 //! queue's row has the number of the round that it asked for last (`stamp`); should that not be over then, everybody waits, and all slots are
-//! cleared, one a cycle. That takes a host that does nothing but end the lives of one queue. A stamp of a round long ago may look like one of
-//! now, for numbers of rounds repeat: then all slots are cleared for nothing.
+//! cleared, one a cycle. That takes lives of one queue that are shorter than a 32nd of two rounds. A stamp of a round long ago may look like
+//! one of now, for numbers of rounds repeat: then all slots are cleared for nothing.
 //!
 //! A slot takes 3 cycles, 4 where it is cleared, in which others are kept from the lives' table for one. It is looked at when nobody
-//! looks for a WQE, or after 31 cycles. A fill that comes to the slot meanwhile is of now, and stays.
+//! looks for a WQE; where somebody does for long, 7 cycles later at the latest, between two looks. So with 4,096 slots a round takes 12,000 to
+//! 50,000 cycles. A fill that comes to the slot meanwhile is of now, and stays.
 //!
 //! Reset: all slots are cleared.
 
@@ -120,7 +121,7 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
     // Slot by slot.
     let step = m.fsm("step", Step::Visit);
     let looks = cleaning & before.eq(0) & step.is(Step::Visit);
-    let postponed = m.reg("postponed", 5).reset(0);
+    let postponed = m.reg("postponed", 3).reset(0);
     let insists = looks & postponed.all();
     let visits = looks & free;
     m.when(visits | !looks, |m| m.set(&postponed, 0))
@@ -141,7 +142,11 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
     m.when(passes, |m| m.set(&step, Step::Visit));
     m.when(passes | clearing, |m| m.set(&slot, slot + 1));
     m.when(slot.all() & passes, |m| m.set(&cleaning, 0));
-    m.when(slot.all() & clearing, |m| m.set(&clearing, 0));
+    // Whatever was asked for before is done.
+    m.when(slot.all() & clearing, |m| {
+        m.set(&clearing, 0);
+        m.set(&round, round + 2);
+    });
 
     // The rounds.
     let next_round = round + 1;
@@ -154,9 +159,9 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
         m.set(&before, &still);
         m.set(&slot, 0);
     });
-    let goes_on = asked | cleaning | halted;
+    let goes_on = asked | cleaning;
     let too_soon = goes_on & (stamp.eq(round) | stamp.eq(next_round));
-    m.when(crosses & !too_soon, |m| m.set(&asked, 1));
+    m.when(crosses, |m| m.set(&asked, 1));
     // Where all are to be cleared, what is being read then is waited for as well.
     let idle = step.is(Step::Visit);
     m.when(halts & idle & before.eq(0), |m| {
@@ -164,7 +169,7 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
         m.set(&clearing, 1);
         m.set(&slot, 0);
     });
-    m.when(crosses & too_soon, |m| {
+    m.when(crosses & (too_soon | halted), |m| {
         m.set(&halts, 1);
         m.set(&before, &still);
         m.set(&cleaning, 0);

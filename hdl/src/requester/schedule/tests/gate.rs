@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is held back.
+//! Who is held back, by congestion control or by a priority that stands still.
 
 use super::*;
 
@@ -94,4 +94,71 @@ fn nothing_is_lost_where_gates_open_and_shut_while_queues_are_granted() {
             assert!(!wrong, "seed {seed}: a grant in cycle {cycle}: {of:?}");
         }
     }
+}
+
+/// It stays in line, without being one for whom others make way.
+#[test]
+fn who_stands_still_is_granted_nothing_and_keeps_nobody_from_sending() {
+    let mut bench = Bench::small(26);
+    bench.returning = 1.0;
+    let waits = |bench: &mut Bench| {
+        bench.steps(60);
+        (0..100).any(|_| {
+            bench.step();
+            bench.sim.get("waiting_any") + bench.sim.get("waiting_others") > 0
+        })
+    };
+    for stops in [vec![3], vec![2, 3], vec![2, 3, 4, 5]] {
+        let from = bench.sinks[GRANT].items.len();
+        let paused = stops.iter().fold(0, |paused, qp| paused | 1 << priority(*qp));
+        bench.sim.set("paused", paused);
+        stops.iter().for_each(|qp| bench.ring(*qp, 4));
+        assert!(!waits(&mut bench), "{stops:?}");
+        bench.ring(0, 4);
+        assert!(!waits(&mut bench), "{stops:?}");
+        let due = |bench: &Bench, qp: usize| bench.granted(from, qp).len();
+        assert_eq!(due(&bench, 0), 4);
+        assert!(stops.iter().all(|qp| due(&bench, *qp) == 0), "{stops:?}");
+        bench.sim.set("paused", 0);
+        bench.steps(200);
+        assert!(stops.iter().all(|qp| due(&bench, *qp) == 4), "{stops:?}");
+        for qp in 0..QPS {
+            let producer = bench.qps[qp].producer;
+            bench.oldest(qp, producer);
+        }
+    }
+}
+
+/// A datagram's priority is known when its WQE is there: the QP is told to go on from it when that goes on.
+#[test]
+fn who_has_a_datagram_of_a_priority_that_stands_still_waits_for_that_one() {
+    let mut bench = Bench::small(27);
+    bench.returning = 1.0;
+    let Qp { base, log2, .. } = bench.qps[1];
+    let fields = [("service", Service::Ud.code().into()), ("sq_base", base.into()), ("sq_log2", log2.into())];
+    for (path, bits) in item(&QpAttributes::of(&bench.cfg), &fields) {
+        bench.sim.set_bits(&format!("broadcast_attributes_entry_{path}"), &bits);
+    }
+    bench.sim.set("broadcast_attributes_index", 1);
+    bench.sim.set("broadcast_attributes_enable", 1);
+    bench.step();
+    bench.sim.set("broadcast_attributes_enable", 0);
+    bench.sim.set("paused", 0xff);
+    bench.ring(1, 4);
+    bench.steps(60);
+    assert_eq!(bench.granted(0, 1), [0, 1, 2, 3], "what it is of is not known yet");
+    let from = bench.sinks[GRANT].items.len();
+    bench.qps[1].rewind = Some(2);
+    bench.sources[RESUME].push_values(&[("qp", 1), ("index", 2), ("stands", 1), ("priority", 5)]);
+    bench.ring(1, 2);
+    bench.sim.set("paused", 0xff & !(1 << 4));
+    bench.steps(100);
+    assert_eq!(bench.granted(from, 1), []);
+    bench.sim.set("paused", 0xff & !(1 << 5));
+    bench.steps(60);
+    assert_eq!(bench.granted(from, 1), [2, 3, 4, 5]);
+    bench.sim.set("paused", 0xff);
+    bench.ring(1, 1);
+    bench.steps(60);
+    assert_eq!(bench.granted(from, 1), [2, 3, 4, 5, 6], "what is behind may be of another");
 }

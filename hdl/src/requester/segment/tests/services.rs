@@ -233,3 +233,32 @@ fn unreliable_connections_have_no_window() {
         assert_eq!(packets.len(), 3, "{ahead} PSNs behind the oldest");
     }
 }
+
+/// Those to other handles go on, each in its turn.
+#[test]
+fn a_datagram_waits_while_the_priority_of_its_handle_stands_still() {
+    let mut alone = Alone::new(27, Service::Ud);
+    for (number, priority) in [(5, 6), (8, 1)] {
+        let fields = [("enable", 1), ("index", number), ("entry_valid", 1), ("entry_pd", PD)];
+        for (name, value) in fields.into_iter().chain([("entry_priority", priority)]) {
+            alone.bench.sim.set(&format!("handles_{name}"), value);
+        }
+        alone.step();
+    }
+    alone.bench.sim.set("handles_enable", 0);
+    alone.bench.sim.set("paused", 1 << 6);
+    let wqe = |ah| SendWqeUd { opcode: SendOpcode::Send.code(), ah, dest_qpn: 7, ..SendWqeUd::default() };
+    assert_eq!(ended(&alone.datagram(wqe(8), 0)), (0, 0));
+    let (resumes, index, psn) = (alone.bench.sinks[RESUME].items.len(), alone.index, alone.psn);
+    assert_eq!(alone.packets(&wqe(5).to_bytes().unwrap(), 0), []);
+    // What is behind it falls out.
+    assert_eq!(alone.packets(&wqe(8).to_bytes().unwrap(), 0), []);
+    let told = &alone.bench.sinks[RESUME].items[resumes..];
+    let of = |name: &str| told[0][name].to_u64();
+    assert_eq!((told.len(), of("index"), of("stands"), of("priority")), (1, index.into(), 1, 6));
+    assert_eq!((of("limited"), of("start")), (0, 0));
+    alone.bench.sim.set("paused", 0);
+    (alone.index, alone.psn) = (index, psn);
+    assert_eq!(ended(&alone.datagram(wqe(5), 0)), (0, 0));
+    assert_eq!(ended(&alone.datagram(wqe(8), 0)), (0, 0));
+}
