@@ -18,6 +18,8 @@ pub enum Collision {
     New,
     /// The design promises that it does not happen; simulation and formal tools check it.
     Never,
+    /// Anything: the design finds out by itself, and makes no use of the word.
+    Any,
 }
 
 /// A memory of `depth` words of shape `T`.
@@ -200,6 +202,10 @@ impl<T: Bundle> Mem<T> {
         let raw = self.read_port(en, addr, true);
         match collision {
             Collision::Old => self.shape.unpack(raw),
+            Collision::Any => {
+                self.no_collision();
+                self.shape.unpack(raw)
+            }
             Collision::Never => {
                 self.no_collision();
                 for (hit, _) in self.meets(en, addr, loc) {

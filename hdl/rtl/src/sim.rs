@@ -119,6 +119,9 @@ struct ReadState {
     addr: u32,
     d: u32,
     source: u32,
+    /// Writes of the memory that spoil the word where they meet it, and the bits of its last 64.
+    spoilers: Vec<u32>,
+    last: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -739,6 +742,11 @@ impl Sim {
                     addr: at(read.addr),
                     d: at(read.node),
                     source: source(read.node),
+                    spoilers: match read.no_collision {
+                        true => (writes.len()..writes.len() + mem.writes.len()).map(|w| w as u32).collect(),
+                        false => Vec::new(),
+                    },
+                    last: u64::MAX >> ((64 - mem.width % 64) % 64),
                 });
             }
             for write in &mem.writes {
@@ -1076,7 +1084,19 @@ impl Sim {
                 continue;
             }
             let mem = &self.mems[read.mem as usize];
-            let word = &mem.data[self.vals[read.addr as usize] as usize * mem.n..][..mem.n];
+            let at = self.vals[read.addr as usize];
+            let word = &mem.data[at as usize * mem.n..][..mem.n];
+            // What such a read gives there is nobody's word.
+            let spoils = |write: &WriteState| {
+                on >> write.domain & self.vals[write.en as usize] & 1 == 1
+                    && self.vals[write.addr as usize] == at
+            };
+            if read.spoilers.iter().any(|w| spoils(&self.writes[*w as usize])) {
+                self.staged.push(index as u32);
+                self.staged_words.extend(word.iter().map(|part| !part));
+                *self.staged_words.last_mut().expect("a word has bits") &= read.last;
+                continue;
+            }
             if *word != self.vals[read.d as usize..][..mem.n] {
                 self.staged.push(index as u32);
                 self.staged_words.extend_from_slice(word);
@@ -1395,6 +1415,29 @@ mod tests {
         m.output("old", &mem.read(m, lit(1, 1), addr, Collision::Old));
         m.output("held", &mem.read(m, !en, addr, Collision::Old));
         m.output("now", &mem.read_now(addr));
+    }
+
+    #[test]
+    fn a_word_of_which_nobody_promises_anything_is_neither_the_old_nor_the_new_one() {
+        let any = |m: &Scope| {
+            let (en, addr, data) = (m.input("en", 1), m.input("addr", 2), m.input("data", 70));
+            let mem = m.mem("words", 4, &crate::bits(70)).init(vec![]).build();
+            mem.write(en, addr, &data);
+            m.output("any", &mem.read(m, lit(1, 1), lit(2, 1), Collision::Any));
+        };
+        let mut sim = Sim::new(&build("top", any).unwrap());
+        let written = Bits::new(70, 0x12_3456_789a_bcde_f012);
+        sim.set("en", 1);
+        sim.set_bits("data", &written);
+        for (addr, before) in [(1, Bits::new(70, 0)), (1, written.clone())] {
+            sim.set("addr", addr);
+            sim.tick();
+            let found = sim.get_bits("any");
+            assert!(found != before && found != written, "{found:?}");
+        }
+        sim.set("addr", 2);
+        sim.tick();
+        assert_eq!(sim.get_bits("any"), written, "nothing meets it");
     }
 
     #[test]

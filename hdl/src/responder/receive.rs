@@ -391,7 +391,8 @@ pub fn receive(
     // Marks on their way: there is a place for each among the grants.
     let marked = m.reg("marked", 6).reset(0);
 
-    // The slots: fills write, who wants one reads; what comes in the same cycle is seen when it is looked at again.
+    // The slots: fills write, who wants one reads; what comes in the same cycle is seen when it is looked at again, and so is whether it was
+    // there before.
     let tag_shape =
         Tag { valid: bits(1), queue: bits(rq_bits), index: bits(16), part: bits(2), life: bits(LIFE_BITS) };
     let tags = m.mem("tags", slots(cfg), &tag_shape).style(Style::Block).build();
@@ -430,7 +431,9 @@ pub fn receive(
     let (visits, clears) = (swept.visits, swept.clears);
     let tag =
         Tag { valid: !clears, queue: fill.qp, index: fill.index, part: fill_part, life: under_way.life };
-    tags.write(fills | clears, m.mux(clears, &swept.slot, &fill_slot), &tag);
+    let writes = fills | clears;
+    let written_slot = m.mux(clears, &swept.slot, &fill_slot);
+    tags.write(writes, written_slot, &tag);
     store.write(fills, fill_slot, &Slot { unit: fill.unit, error: fill.error });
 
     // Who wants one.
@@ -454,9 +457,12 @@ pub fn receive(
         false => (begins | again, slot_of(at.queue, unit)),
     };
     let cleans_here = if cfg.unhurried() { !again } else { visits };
-    let found_tag = tags.read(m, seeks | visits, m.mux(cleans_here, &swept.slot, &slot), Collision::Old);
+    // Known a cycle later, beside the tag.
+    let (both, seen_slot) = (m.delay("both", &(seeks & writes)), m.delay("seen_slot", &slot));
+    let met = both & seen_slot.eq(m.delay("was_written", &written_slot));
+    let found_tag = tags.read(m, seeks | visits, m.mux(cleans_here, &swept.slot, &slot), Collision::Any);
     m.set_all(&holder, &Holder { valid: found_tag.valid, queue: found_tag.queue, life: found_tag.life });
-    let found = store.read(m, seeks, slot, Collision::Old);
+    let found = store.read(m, seeks, slot, Collision::Any);
     let life = m.reg("life", LIFE_BITS).no_reset();
     // Shared queues that have failed.
     let failures = m.mem("failures", cfg.srqs, &bits(1)).style(Style::Distributed).build();
@@ -469,7 +475,7 @@ pub fn receive(
     });
     let same =
         found_tag.queue.eq(sought.queue) & found_tag.index.eq(sought.index) & found_tag.part.eq(sought.part);
-    let hit = found_tag.valid & same & found_tag.life.eq(life);
+    let hit = found_tag.valid & same & found_tag.life.eq(life) & !met;
     // Where there is time, what was read is compared in a cycle of its own.
     let hit = cfg.looked(m, "hit", hit);
     let compare = if cfg.unhurried() { Look::Read } else { Look::Compare };

@@ -31,7 +31,7 @@
 //! frames: 17 for 1,024 bytes of payload in 64-byte beats, 3 for a 64-byte WRITE ONLY. Frames of one beat that carry
 //! payload (up to 6 bytes of it, at 64-byte beats) leave at three in four cycles. Within a frame there are gaps only
 //! where payload is late; the first frame after a pause may have one of a cycle, in front of its payload. A change of
-//! the address vector is seen by packets taken 2 cycles after it.
+//! the address vector is seen by packets taken 2 cycles after it; where they come one a cycle, by those behind the next pause.
 //!
 //! A frame may be shorter than Ethernet's 60 bytes; whoever adds the frame check sequence pads it, behind the ICRC.
 //!
@@ -350,7 +350,7 @@ fn is_datagram(opcode: Sig) -> Sig {
 }
 
 /// The address vectors, read for the packet where `en` holds. A vector is written with the sum over its IPv4 header, two
-/// cycles after the command.
+/// cycles after the command, or in the first one from then on in which none is read.
 fn vectors(
     m: &Scope,
     cfg: &RnicConfig,
@@ -368,7 +368,10 @@ fn vectors(
     let vector = m.reg_of("write_vector", &write.entry);
     let low_sum = m.reg("write_low_sum", 19).no_reset();
     let high_sum = m.reg("write_high_sum", 19).no_reset();
-    m.set(&valid, write.enable);
+    // It waits for a cycle in which no packet reads: these come in frames.
+    let writes = valid & !en;
+    m.set(&valid, write.enable | (valid & !writes));
+    m.assert(!write.enable | !valid | writes, "vectors come a command apart");
     m.when(write.enable, |m| {
         m.set(&index, write.index);
         m.set_all(&vector, &write.entry);
@@ -380,15 +383,15 @@ fn vectors(
     let entry = Entry { network, sum: fold(sum(20, &[low_sum, high_sum])).named("write_sum") };
     let high_part = cfg.av_bits() - 1;
     let table = m.mem("vectors", 1 << cfg.av_bits(), &entry).style(Style::Block).build();
-    table.write(valid, index, &entry);
+    table.write(writes, index, &entry);
     let ports = Ports { udp_sport: vector.udp_sport, dest_qpn: vector.dest_qpn, pkey: vector.pkey };
     let of_qp = m.mem("ports", cfg.qps, &ports).style(Style::Block).build();
-    of_qp.write(valid & !index.bit(high_part), index.trunc(cfg.qp_bits()), &ports);
+    of_qp.write(writes & !index.bit(high_part), index.trunc(cfg.qp_bits()), &ports);
 
     let datagram = is_datagram(packet.opcode);
     let handle = packet.va.slice(32, cfg.ah_bits()).zext(high_part);
     let at = cat(&[m.mux(datagram, &handle, &packet.qp.zext(high_part)), datagram]);
-    (table.read(m, en, at, Collision::Old), of_qp.read(m, en, packet.qp, Collision::Old))
+    (table.read(m, en, at, Collision::Never), of_qp.read(m, en, packet.qp, Collision::Never))
 }
 
 /// Builds frames: one a packet, in order, without the ICRC's value. `aside`: the priorities that may have to stand still while others go on.

@@ -62,7 +62,7 @@ pub(super) struct Input {
     pub fill_slot: Sig,
     /// Nobody looks at a slot.
     pub free: Sig,
-    /// What was found in the slot that was visited in the cycle before.
+    /// What was found in the slot that was visited in the cycle before; anything, if it was filled in that.
     pub found: Holder,
     /// The life of the queue in `judged`, in the same cycle.
     pub life: Sig,
