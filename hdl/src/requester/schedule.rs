@@ -573,8 +573,8 @@ pub fn schedule(
         m.set(&next.held, hold);
         m.set(&next.limited, limits);
         m.set(&next.unheard, limits & unheard);
-        m.set(&next.stands, &stands);
-        m.set(&next.priority, &stood);
+        m.set(&next.stands, stands);
+        m.set(&next.priority, stood);
     });
     m.when(kind_kick, |m| {
         m.set(&next.limited, 0);

@@ -114,7 +114,7 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
     let before = m.reg("before", READING_BITS).reset(0);
     let still = reading + reads.zext(READING_BITS) - ends_read.zext(READING_BITS);
     m.assert(!reads | !reading.all(), "fewer reads are under way than are counted");
-    m.set(&reading, &still);
+    m.set(&reading, still);
     let one = (ends_read & before.any()).zext(READING_BITS);
     m.set(&before, before - one);
 
@@ -156,7 +156,7 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
         m.set(&asked, 0);
         m.set(&cleaning, 1);
         m.set(&round, next_round);
-        m.set(&before, &still);
+        m.set(&before, still);
         m.set(&slot, 0);
     });
     let goes_on = asked | cleaning;
@@ -171,7 +171,7 @@ pub(super) fn sweep(m: &Scope, cfg: &RnicConfig, input: Input) -> Sweep {
     });
     m.when(crosses & (too_soon | halted), |m| {
         m.set(&halts, 1);
-        m.set(&before, &still);
+        m.set(&before, still);
         m.set(&cleaning, 0);
         m.set(&asked, 0);
         m.set(&clearing, 0);
