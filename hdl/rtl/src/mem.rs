@@ -181,6 +181,7 @@ impl<T: Bundle> Mem<T> {
                 addr,
                 clocked,
                 no_collision: false,
+                spoiled: false,
             });
             Ok(node)
         })
@@ -203,18 +204,18 @@ impl<T: Bundle> Mem<T> {
         match collision {
             Collision::Old => self.shape.unpack(raw),
             Collision::Any => {
-                self.no_collision();
+                self.no_collision(true);
                 self.shape.unpack(raw)
             }
             Collision::Never => {
-                self.no_collision();
+                self.no_collision(false);
                 for (hit, _) in self.meets(en, addr, loc) {
                     m.assert(!hit, "a read met a write of the same word in a memory that excludes it");
                 }
                 self.shape.unpack(raw)
             }
             Collision::New => {
-                self.no_collision();
+                self.no_collision(false);
                 let mut word = raw;
                 for (hit, data) in self.meets(en, addr, loc) {
                     let bypass = m.reg("bypass", 1).reset(0);
@@ -231,10 +232,10 @@ impl<T: Bundle> Mem<T> {
     }
 
     /// What the last read port gives in a collision does not matter.
-    fn no_collision(&self) {
+    fn no_collision(&self, spoiled: bool) {
         with(|d| {
             if let Some(port) = d.net.mems[self.id as usize].reads.last_mut() {
-                port.no_collision = true;
+                (port.no_collision, port.spoiled) = (true, spoiled);
             }
         });
     }

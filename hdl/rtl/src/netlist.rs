@@ -165,6 +165,8 @@ pub(crate) struct ReadPort {
     pub clocked: bool,
     /// What it gives that meets a write to the same word does not matter.
     pub no_collision: bool,
+    /// The native simulator spoils it, so that nobody makes use of it.
+    pub spoiled: bool,
 }
 
 #[derive(Clone, Debug)]

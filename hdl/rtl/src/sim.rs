@@ -742,7 +742,7 @@ impl Sim {
                     addr: at(read.addr),
                     d: at(read.node),
                     source: source(read.node),
-                    spoilers: match read.no_collision {
+                    spoilers: match read.spoiled {
                         true => (writes.len()..writes.len() + mem.writes.len()).map(|w| w as u32).collect(),
                         false => Vec::new(),
                     },
