@@ -102,7 +102,7 @@ impl Lockstep {
     /// If Verilator or the C++ compiler rejects the model.
     pub fn new(netlist: &Netlist) -> Result<Lockstep, BuildError> {
         let library = build(&source(netlist), &Options::default())?;
-        let mut sim = Sim::new(netlist);
+        let mut sim = Sim::new(netlist).unspoiled();
         sim.check_asserts(false);
         let ports = netlist.ports();
         let clocks: Vec<String> = ports.iter().filter(|p| p.clock).map(|p| p.name.clone()).collect();
