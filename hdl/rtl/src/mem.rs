@@ -4,23 +4,10 @@
 use crate::bits::Bits;
 use crate::bundle::Bundle;
 use crate::design::{with, Loc};
-use crate::netlist::{Binary, Mem as MemInfo, MemId, Node, Op, ReadPort, Style, WritePort};
+use crate::netlist::{Binary, Collision, Mem as MemInfo, MemId, Node, Op, ReadPort, Style, WritePort};
 use crate::scope::Scope;
 use crate::sig::{clog2, make, Sig};
 use std::panic::Location;
-
-/// What a clocked read gives that meets a write to the same word in the same cycle.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Collision {
-    /// The word before the write. Costs logic on parts whose RAM has no such mode.
-    Old,
-    /// The word after the write, by a bypass register.
-    New,
-    /// The design promises that it does not happen; simulation and formal tools check it.
-    Never,
-    /// Anything: the design finds out by itself, and makes no use of the word.
-    Any,
-}
 
 /// A memory of `depth` words of shape `T`.
 pub struct Mem<T: Bundle> {
@@ -157,7 +144,7 @@ impl<T: Bundle> Mem<T> {
     }
 
     #[track_caller]
-    fn read_port(&self, en: Sig, addr: Sig, clocked: bool) -> Sig {
+    fn read_port(&self, en: Sig, addr: Sig, clocked: bool, collision: Collision) -> Sig {
         let loc = Location::caller();
         self.check_addr(addr);
         make(loc, |d| {
@@ -174,15 +161,7 @@ impl<T: Bundle> Mem<T> {
                 Some(format!("{}_q{}", mem.name, if index == 0 { String::new() } else { index.to_string() }));
             let op = Op::MemRead(self.id, index);
             let node = d.push(Node { op, width, scope, loc, name, weak: true });
-            d.net.mems[self.id as usize].reads.push(ReadPort {
-                node,
-                domain,
-                en,
-                addr,
-                clocked,
-                no_collision: false,
-                spoiled: false,
-            });
+            d.net.mems[self.id as usize].reads.push(ReadPort { node, domain, en, addr, clocked, collision });
             Ok(node)
         })
     }
@@ -200,22 +179,16 @@ impl<T: Bundle> Mem<T> {
                 None => en,
             })
         });
-        let raw = self.read_port(en, addr, true);
+        let raw = self.read_port(en, addr, true, collision);
         match collision {
-            Collision::Old => self.shape.unpack(raw),
-            Collision::Any => {
-                self.no_collision(true);
-                self.shape.unpack(raw)
-            }
+            Collision::Old | Collision::Any => self.shape.unpack(raw),
             Collision::Never => {
-                self.no_collision(false);
                 for (hit, _) in self.meets(en, addr, loc) {
                     m.assert(!hit, "a read met a write of the same word in a memory that excludes it");
                 }
                 self.shape.unpack(raw)
             }
             Collision::New => {
-                self.no_collision(false);
                 let mut word = raw;
                 for (hit, data) in self.meets(en, addr, loc) {
                     let bypass = m.reg("bypass", 1).reset(0);
@@ -229,15 +202,6 @@ impl<T: Bundle> Mem<T> {
                 self.shape.unpack(word)
             }
         }
-    }
-
-    /// What the last read port gives in a collision does not matter.
-    fn no_collision(&self, spoiled: bool) {
-        with(|d| {
-            if let Some(port) = d.net.mems[self.id as usize].reads.last_mut() {
-                (port.no_collision, port.spoiled) = (true, spoiled);
-            }
-        });
     }
 
     /// For each write port declared so far: whether it meets this read, and the word written.
@@ -268,7 +232,7 @@ impl<T: Bundle> Mem<T> {
     #[track_caller]
     pub fn read_now(&self, addr: Sig) -> T {
         let always = crate::lit(1, 1);
-        self.shape.unpack(self.read_port(always, addr, false))
+        self.shape.unpack(self.read_port(always, addr, false, Collision::Old))
     }
 
     /// Allows ports in different clock domains; the design must keep them apart, as an asynchronous FIFO does.

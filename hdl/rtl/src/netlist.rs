@@ -156,6 +156,19 @@ pub enum Style {
     Ultra,
 }
 
+/// What a clocked read gives that meets a write to the same word in the same cycle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Collision {
+    /// The word before the write. Costs logic on parts whose RAM has no such mode.
+    Old,
+    /// The word after the write, by a bypass register.
+    New,
+    /// The design promises that it does not happen; simulation and formal tools check it.
+    Never,
+    /// Anything: the design finds out by itself, and makes no use of the word.
+    Any,
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct ReadPort {
     pub node: NodeId,
@@ -163,10 +176,7 @@ pub(crate) struct ReadPort {
     pub en: NodeId,
     pub addr: NodeId,
     pub clocked: bool,
-    /// What it gives that meets a write to the same word does not matter.
-    pub no_collision: bool,
-    /// The native simulator spoils it, so that nobody makes use of it.
-    pub spoiled: bool,
+    pub collision: Collision,
 }
 
 #[derive(Clone, Debug)]

@@ -749,9 +749,11 @@ impl Sim {
                     addr: at(read.addr),
                     d: at(read.node),
                     source: source(read.node),
-                    spoilers: match read.spoiled {
-                        true => (writes.len()..writes.len() + mem.writes.len()).map(|w| w as u32).collect(),
-                        false => Vec::new(),
+                    spoilers: match read.collision {
+                        Collision::Any => {
+                            (writes.len()..writes.len() + mem.writes.len()).map(|w| w as u32).collect()
+                        }
+                        _ => Vec::new(),
                     },
                     last: u64::MAX >> ((64 - mem.width % 64) % 64),
                 });

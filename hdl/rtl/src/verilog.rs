@@ -818,7 +818,7 @@ impl<'a> Printer<'a> {
             }
             let mut clocked =
                 mem.reads.iter().filter(|r| r.clocked && self.names.contains_key(&r.node)).peekable();
-            if clocked.peek().is_some() && clocked.all(|r| r.no_collision) {
+            if clocked.peek().is_some() && clocked.all(|r| r.collision != Collision::Old) {
                 attributes.push("no_rw_check");
             }
             if !attributes.is_empty() {

@@ -301,8 +301,9 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 
 /// The scheduler. `returned` pulses when a unit's place is free again; `oldest` is the completer's index of the oldest WQE under way;
 /// `plenty`: there are places at the completer beside those for the first message of each QP; `started` pulses when the start on offer has
-/// arrived at the completer; `another` pulses behind the arrival of WQEs at the segmenter that are not of the QP of those before; `eased`: who may have waited, each behind what `reads_done` or `oldest` tells of that; `gate` tells who is held
-/// back, and behind it comes a kick; `paused`: the priorities that stand still.
+/// arrived at the completer; `another` pulses behind the arrival of WQEs at the segmenter that are not of the QP of those before; `eased`: who
+/// may have waited, each behind what `reads_done` or `oldest` tells of that; `gate` tells who is held back, and behind it comes a kick;
+/// `paused`: the priorities that stand still.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn schedule(
@@ -535,7 +536,6 @@ pub fn schedule(
     let units = count.shl_by(queue.stride);
     let length = cat(&[lit(6, 0), units]);
     let last_qp = m.reg("last_qp", qp_bits).reset(0);
-    let differs = qp.ne(last_qp);
     m.when(go, |m| m.set(&last_qp, qp));
     let read = Stream::new(m, "read", go, DmaReadRequest { address, length });
     let index_of_start = start.recovers.then(row.producer, lit(16, 0));
@@ -630,7 +630,7 @@ pub fn schedule(
     let (comes, goes) = (enter & !still, is_grant & !line.still);
     m.set(&in_line, in_line + comes.zext(qp_bits + 1) - goes.zext(qp_bits + 1));
     let others = m.reg("others", 5).reset(0);
-    let follows = go & differs;
+    let follows = go & qp.ne(last_qp);
     m.assert(!follows | !others.all(), "fewer grants are under way than are counted");
     m.assert(!another | others.any(), "what arrives has been granted");
     m.set(&others, others + follows.zext(5) - another.zext(5));
