@@ -53,9 +53,9 @@ fn schedule_elaborates() {
         m.stream_out("flush", out.flush);
         m.stream_out("overrun", out.overruns);
         m.output("waiting", &out.waiting);
-        let fetched = fetch(m, cfg, out.grants, data);
+        let fetched = fetch(m, cfg, grain(cfg), out.grants, data);
         let forgotten = m.input_of("forgotten", &Released::of());
-        let listed = list(m, fetched, forgotten, m.input("released", BANKS));
+        let listed = list(m, cfg, fetched, forgotten, m.input("released", BANKS));
         m.stream_out("wqe", listed.wqes);
         m.output("stored", &listed.stored);
         m.output("unit_returned", &listed.returned);
@@ -87,7 +87,7 @@ fn segment_and_commit_elaborate() {
         m.output("another", &s.another);
         m.stream_out("resume", s.resume);
         m.output("forgotten", &s.forgotten);
-        let stored = TableWrite { enable: bits(1), index: bits(4), entry: bits(512) };
+        let stored = stored_of(cfg);
         let g = gather(m, cfg, s.candidates, m.input_of("stored", &stored));
         m.output("released", &g.released);
         m.output("kept", &g.kept);
@@ -148,7 +148,7 @@ fn completer_elaborates() {
             answers: m.stream_in("answers", &Headers::of()),
             flush: m.stream_in("flush", &crate::requester::Flush::of(cfg)),
             outcomes: m.stream_in("outcome", &crate::responder::Outcome::of()),
-            kept: m.input_of("kept", &crate::requester::KeptUnit::of(cfg)),
+            kept: m.input_of("kept", &crate::requester::KeptSge::of(cfg)),
             data: m.stream_in("recalled", &DmaReadData::of(cfg)),
             late: m.input("late", 1),
             tick: m.input("tick", 1),

@@ -36,7 +36,7 @@ use crate::host::event::Report;
 use crate::host::{AhEntry, SrqControl, SrqStatus};
 use crate::memory::{drain, memory, withdraw, Done, Operation, Passage, Tables, Withdrawals};
 use crate::requester::{
-    commit, fetch, gather, launch, list, pace, payload, schedule, segment, take_turns, Eased, Sources,
+    commit, fetch, gather, grain, launch, list, pace, payload, schedule, segment, take_turns, Eased, Sources,
 };
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
@@ -250,11 +250,10 @@ pub fn transport(
         gate.clone(),
         paused,
     );
-    let fetched = fetch(m, cfg, scheduled.grants, data.wqes);
-    let fetched = breath(&m.label("fetched"), cfg.unhurried(), fetched);
+    let fetched = fetch(m, cfg, grain(cfg), scheduled.grants, data.wqes);
     let forgotten = m.wire_of("forgotten", &crate::requester::Released::of());
     let released = m.wire("released", crate::requester::BANKS);
-    let listed = list(m, fetched, forgotten.clone(), released);
+    let listed = list(m, cfg, fetched, forgotten.clone(), released);
     m.drive(&returned, listed.returned);
     let wqes = breath(&m.label("wqes"), cfg.unhurried(), listed.wqes);
     let segmented = segment(

@@ -204,9 +204,9 @@ pub(crate) struct Mem {
     pub crossing: bool,
 }
 
-/// Rows up to which LUT RAM costs a LUT or two a bit: a block RAM of common parts has 512 of 36 bits. Bits that a quarter of one holds; a
-/// table of so few rows takes several.
-const FEW_ROWS: u32 = 32;
+/// Rows that LUT RAM of all parts has: some have 16, others 32. A block RAM of common parts has 512 of 36 bits. Bits that a quarter of one
+/// holds; a table of so few rows takes several.
+const FEW_ROWS: u32 = 16;
 const FEW_BITS: u32 = 18 * 1024 / 4;
 
 impl Mem {

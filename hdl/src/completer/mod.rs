@@ -25,7 +25,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Marked;
 use crate::context::timer::{timer, Departed, Expired, Pause, Progress};
 use crate::memory::Withdrawals;
-use crate::requester::{Flush, KeptUnit, Restart, Sent};
+use crate::requester::{Flush, KeptSge, Restart, Sent};
 use crate::responder::{Outcome, Run};
 use crate::stream::{breath, slice};
 use crate::types::{
@@ -84,7 +84,7 @@ pub struct Input {
     /// What became of what was placed: an outcome for each good or bad answer among the runs.
     pub outcomes: Stream<Outcome>,
     /// A unit of a READ or an atomic that is being sent.
-    pub kept: KeptUnit,
+    pub kept: KeptSge,
     /// What its reads bring.
     pub data: Stream<DmaReadData>,
     /// QPs to flush.

@@ -1,61 +1,61 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Continuation units of send WQEs whose answers are placed: kept on the card as they are sent, read again where they are not.
+//! Further SGEs of send WQEs whose answers are placed: kept on the card as they are sent, read again where they are not.
 //!
 //! ```text
-//!  kept   ------> slots: tag {qp, index, part}, unit <---- what was read
-//!                    |                                        ^
-//!  wanted ---------->+--> its tag? --> recalled               |
-//!                    |       | no                             |
-//!                    +-------+--> DMA read {64 bytes} --------+
+//!  kept   ------> slots: tag {qp, index, number}, SGE <---- what was read
+//!                    |                                         ^
+//!  wanted ---------->+--> its tag? --> recalled                |
+//!                    |       | no                              |
+//!                    +-------+--> DMA read {16 bytes} ---------+
 //! ```
 //!
 //! WQEs stay in host memory until they complete, so the slots are a cache, direct-mapped, and nobody waits for a place in it. A READ that is
-//! sent for the first time writes its units here, whatever the slots held: so what a tag says is what was sent last under it, also
-//! when a QP lives again. A unit that is here takes 4 cycles, another one the host's latency besides. Where one is kept in the cycle in
+//! sent for the first time writes its SGEs here, whatever the slots held: so what a tag says is what was sent last under it, also
+//! when a QP lives again. An SGE that is here takes 4 cycles, another one the host's latency besides. Where one is kept in the cycle in
 //! which a read one comes, that one is read once more.
 //!
 //! The queue of a QP that goes to RESET may be read until the command is answered, for that is behind everything that was placed.
 //! Reset: the slots are cleared, one a cycle.
 
 use crate::config::RnicConfig;
-use crate::requester::{KeptUnit, Ring};
+use crate::requester::{KeptSge, Ring, SGE_BITS};
 use crate::stream::forward;
 use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 
-/// A continuation unit that somebody needs.
+/// An SGE that somebody needs.
 #[derive(Clone, Bundle)]
 pub struct Wanted {
     /// Whose.
     pub qp: Sig,
     /// Index of the WQE, free-running.
     pub index: Sig,
-    /// Which of its continuation units.
-    pub part: Sig,
+    /// Which of its SGEs: 0 is the first of its continuation units.
+    pub number: Sig,
 }
 
 impl Wanted {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Wanted { qp: bits(cfg.qp_bits()), index: bits(16), part: bits(2) }
+        Wanted { qp: bits(cfg.qp_bits()), index: bits(16), number: bits(4) }
     }
 }
 
-/// A continuation unit.
+/// An SGE.
 #[derive(Clone, Bundle)]
 pub struct Recalled {
-    /// 64 bytes, as they lay in the queue.
-    pub unit: Sig,
+    /// 16 bytes, as they lay in the queue.
+    pub sge: Sig,
     /// Host memory could not be read.
     pub error: Sig,
-    /// The WQE has no such unit.
+    /// The WQE has no such SGE.
     pub void: Sig,
 }
 
 impl Recalled {
     /// The shape.
     pub fn of() -> Self {
-        Recalled { unit: bits(512), error: bits(1), void: bits(1) }
+        Recalled { sge: bits(SGE_BITS), error: bits(1), void: bits(1) }
     }
 }
 
@@ -64,7 +64,7 @@ impl Recalled {
 pub struct Recall {
     /// What was wanted, in order.
     pub recalled: Stream<Recalled>,
-    /// Reads of units.
+    /// Reads of SGEs.
     pub read: Stream<DmaReadRequest>,
 }
 
@@ -81,33 +81,33 @@ enum State {
     Fill,
 }
 
-/// Units that are kept.
+/// SGEs that are kept: sixteen of a WQE, side by side.
 fn slots(cfg: &RnicConfig) -> u32 {
-    (cfg.outstanding / 4).clamp(32, 512)
+    cfg.outstanding.clamp(128, 2048)
 }
 
 #[derive(Clone, Bundle)]
 struct Slot {
     valid: Sig,
     name: Wanted,
-    unit: Sig,
+    sge: Sig,
 }
 
-/// The units. `kept`: one that is being sent.
+/// The SGEs. `kept`: one that is being sent.
 #[module]
 pub fn recall(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
-    kept: KeptUnit,
+    kept: KeptSge,
     wanted: Stream<Wanted>,
     data: Stream<DmaReadData>,
 ) -> Recall {
     let slot_bits = clog2(u64::from(slots(cfg)));
     let slot_of = |name: &Wanted| {
-        let wqes = slot_bits - 2;
+        let wqes = slot_bits - name.number.width();
         let fit = |s: Sig| s.zext(s.width().max(wqes)).trunc(wqes);
-        cat(&[fit(name.qp) + fit(name.index), name.part])
+        cat(&[fit(name.qp) + fit(name.index), name.number])
     };
     let state = m.fsm("state", State::Sweep);
     let sweeping = state.is(State::Sweep);
@@ -129,26 +129,33 @@ pub fn recall(
     m.when(again, |m| m.set(&state, State::Compare));
     let at = m.mux(begins, &wanted.payload, &sought);
 
-    // A unit that comes, beat by beat.
-    let beats = 64 / cfg.beat_bytes;
+    // An SGE that comes: a part of a beat, or beat by beat.
+    let beats = (SGE_BITS / 8).div_ceil(cfg.beat_bytes);
     let filling = state.is(State::Fill);
     let data = if cfg.unhurried() { forward(&m.label("data"), data) } else { data };
     data.accept(lit(1, 1));
     m.discard(&data.last);
     m.assert(!data.valid | filling, "what comes has been asked for");
-    let (unit, error, whole) = match beats {
-        1 => (data.data, data.error, lit(1, 1)),
+    let (sge, error, whole) = match beats {
+        1 => {
+            let places = data.data.chunks(SGE_BITS);
+            let place = places.len().trailing_zeros();
+            let sge = if place == 0 { data.data } else { m.select(sought.number.trunc(place), &places) };
+            (sge, data.error, lit(1, 1))
+        }
         _ => {
             let beat = m.reg("beat", clog2(u64::from(beats))).reset(0);
-            let held = m.reg("held", 512 - 8 * cfg.beat_bytes).no_reset();
+            let rest = SGE_BITS - 8 * cfg.beat_bytes;
+            let held = m.reg("held", rest).no_reset();
             let failed = m.reg("failed", 1).reset(0);
             let whole = beat.all();
+            let sge = cat(&[held, data.data]);
             m.when(data.valid, |m| {
                 m.set(&beat, beat + 1);
-                m.set(&held, cat(&[held, data.data]).slice(8 * cfg.beat_bytes, 512 - 8 * cfg.beat_bytes));
+                m.set(&held, sge.slice(8 * cfg.beat_bytes, rest));
                 m.set(&failed, (failed | data.error) & !whole);
             });
-            (cat(&[held, data.data]), data.error | failed, whole)
+            (sge, data.error | failed, whole)
         }
     };
     let filled = data.valid & whole;
@@ -160,25 +167,25 @@ pub fn recall(
     });
 
     // The slots.
-    let shape = Slot { valid: bits(1), name: Wanted::of(cfg), unit: bits(512) };
+    let shape = Slot { valid: bits(1), name: Wanted::of(cfg), sge: bits(SGE_BITS) };
     let store = m.mem("slots", slots(cfg), &shape).style(Style::Block).build();
-    let keeping = Wanted { qp: kept.qp, index: kept.index, part: kept.part };
+    let keeping = Wanted { qp: kept.qp, index: kept.index, number: kept.number };
     let name = m.mux(kept.valid, &keeping, &sought);
     // What could not be read is not kept.
     let slot = Slot {
         valid: !sweeping & (kept.valid | !error),
         name: name.clone(),
-        unit: m.mux(kept.valid, &kept.unit, &unit),
+        sge: m.mux(kept.valid, &kept.sge, &sge),
     };
     let writes = sweeping | kept.valid | filled;
     store.write(writes, m.mux(sweeping, &sweep, &slot_of(&name)), &slot);
     let found = store.read(m, begins | again, slot_of(&at), Collision::Never);
     let is_it =
-        |name: &Wanted| name.qp.eq(sought.qp) & name.index.eq(sought.index) & name.part.eq(sought.part);
+        |name: &Wanted| name.qp.eq(sought.qp) & name.index.eq(sought.index) & name.number.eq(sought.number);
     let hit = m.delay("hit", &(found.valid & is_it(&found.name)));
     m.when(state.is(State::Compare), |m| m.set(&state, State::Tell));
     let tells = state.is(State::Tell);
-    let answer = Recalled { unit: found.unit, error: unread, void };
+    let answer = Recalled { sge: found.sge, error: unread, void };
     let recalled = Stream::new(m, "recalled", tells & (hit | unread | void), answer);
     m.when(recalled.fire(), |m| {
         m.set(&unread, 0);
@@ -197,16 +204,17 @@ pub fn recall(
     let first = queue.piece(m, sought.index, lit(7, 1));
     m.discard(&first.most);
     let address = m.delay("address", &first.address);
-    let part = sought.part.zext(3) + 1;
-    // Units of the WQE: 1, 2, 4 or 8.
-    let beyond = part.zext(4).ge(lit(4, 1).shl_by(queue.stride));
+    // Units of the WQE: 1, 2, 4 or 8. The first has no further SGE.
+    let place = sought.number.zext(5) + 4;
+    let beyond = place.slice(2, 3).zext(4).ge(lit(4, 1).shl_by(queue.stride));
     m.when(at_place, |m| {
         m.set(&void, beyond);
         m.set(&state, State::Ask);
         m.when(beyond, |m| m.set(&state, State::Again));
     });
     let at_ask = state.is(State::Ask);
-    let request = DmaReadRequest { address: address + cat(&[lit(6, 0), part]).zext(64), length: lit(13, 64) };
+    let address = address + cat(&[lit(4, 0), place]).zext(64);
+    let request = DmaReadRequest { address, length: lit(13, u64::from(SGE_BITS) / 8) };
     let read = Stream::new(m, "read", at_ask, request);
     m.when(read.fire(), |m| m.set(&state, State::Fill));
     Recall { recalled, read }
@@ -233,7 +241,7 @@ mod tests {
         let data = DmaReadData::of(&cfg);
         let netlist = build("bench", |m| {
             let broadcast = m.input_of("broadcast", &QpBroadcast::of(&cfg));
-            let kept = m.input_of("kept", &KeptUnit::of(&cfg));
+            let kept = m.input_of("kept", &KeptSge::of(&cfg));
             let wanted = m.stream_in("wanted", &Wanted::of(&cfg));
             let out = recall(m, &cfg, broadcast, kept, wanted, m.stream_in("data", &data));
             m.stream_out("recalled", out.recalled);
@@ -263,18 +271,18 @@ mod tests {
             step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, 0.2);
         }
 
-        fn keep(&mut self, qp: u64, index: u64, part: u64, unit: &[u8]) {
-            for (field, value) in [("valid", 1), ("qp", qp), ("index", index), ("part", part)] {
+        fn keep(&mut self, qp: u64, index: u64, number: u64, sge: &[u8]) {
+            for (field, value) in [("valid", 1), ("qp", qp), ("index", index), ("number", number)] {
                 self.sim.set(&format!("kept_{field}"), value);
             }
-            self.sim.set_bits("kept_unit", &Bits::from_bytes(512, unit));
+            self.sim.set_bits("kept_sge", &Bits::from_bytes(SGE_BITS, sge));
             self.step();
             self.sim.set("kept_valid", 0);
         }
 
-        /// What comes where one is wanted: the unit, whether it is one, and whether it was read. `host` is what memory holds.
-        fn want(&mut self, qp: u64, index: u64, part: u64, host: Option<&[u8]>) -> (Vec<u8>, [bool; 3]) {
-            let wanted = [("qp", qp.into()), ("index", index.into()), ("part", part.into())];
+        /// What comes where one is wanted: the SGE, whether it is one, and whether it was read. `host` is what memory holds.
+        fn want(&mut self, qp: u64, index: u64, number: u64, host: Option<&[u8]>) -> (Vec<u8>, [bool; 3]) {
+            let wanted = [("qp", qp.into()), ("index", index.into()), ("number", number.into())];
             self.sources[0].push_values(&wanted);
             let reads = self.sinks[1].items.len();
             for _ in 0..400 {
@@ -285,13 +293,20 @@ mod tests {
                     let address = self.sinks[1].items[reads]["address"].to_u64();
                     assert_eq!(
                         address,
-                        (qp << 12) + 256 * (index % 16) + 64 * (part + 1),
-                        "of {index}, {part}"
+                        (qp << 12) + 256 * (index % 16) + 64 + 16 * number,
+                        "of {index}, {number}"
                     );
-                    let junk = [0xa5; 64];
-                    let (unit, error) = host.map_or((&junk[..], 1), |unit| (unit, 0));
-                    for (i, beat) in unit.chunks(self.cfg.beat_bytes as usize).enumerate() {
-                        let last = u128::from((i + 1) * beat.len() == 64);
+                    let junk = [0xa5; 16];
+                    let (sge, error) = host.map_or((&junk[..], 1), |sge| (sge, 0));
+                    // In the lanes of its address; what is in others is not looked at.
+                    let beat_bytes = self.cfg.beat_bytes as usize;
+                    let mut lanes = vec![0x5a; 16.max(beat_bytes)];
+                    let lane = address as usize % beat_bytes;
+                    lanes[lane..lane + 16].copy_from_slice(sge);
+                    let beats = lanes.chunks(beat_bytes);
+                    let count = beats.len();
+                    for (i, beat) in beats.enumerate() {
+                        let last = u128::from(i + 1 == count);
                         let mut item = crate::testing::item(
                             &DmaReadData::of(&self.cfg),
                             &[("last", last), ("error", error)],
@@ -309,36 +324,36 @@ mod tests {
             self.taken += 1;
             let flag = |name: &str| !found[name].is_zero();
             let read = self.sinks[1].items.len() > reads;
-            (found["unit"].to_bytes(), [flag("error"), flag("void"), read])
+            (found["sge"].to_bytes(), [flag("error"), flag("void"), read])
         }
 
         /// Reads behind `from` whose data have come: one each.
         fn answered(&self, from: usize) -> usize {
-            let beats = 64 / self.cfg.beat_bytes as usize;
+            let beats = 16usize.div_ceil(self.cfg.beat_bytes as usize);
             (self.sources[1].cycles.len() / beats).saturating_sub(from)
         }
     }
 
     #[test]
-    fn a_unit_is_what_was_kept_last_or_else_what_the_queue_holds() {
-        for (seed, beat_bytes) in [(1, 8), (2, 64)] {
+    fn an_sge_is_what_was_kept_last_or_else_what_the_queue_holds() {
+        for (seed, beat_bytes) in [(1, 8), (2, 64), (5, 16), (6, 32)] {
             let mut bench = bench(seed, beat_bytes);
             let mut kept = std::collections::HashMap::new();
             let mut reads = 0;
             for _ in 0..400 {
                 let rng = &mut bench.random.rng;
-                let (qp, index, part) =
-                    (rng.random_range(0..2), rng.random_range(14..18), rng.random_range(0..3));
-                let unit = bench.random.bytes(64);
+                let (qp, index) = (rng.random_range(0..2), rng.random_range(14..18));
+                let number = [0, 1, 6, 11][rng.random_range(0..4)];
+                let sge = bench.random.bytes(16);
                 if bench.random.chance(0.5) {
-                    bench.keep(qp, index, part, &unit);
-                    kept.insert((qp, index, part), unit);
+                    bench.keep(qp, index, number, &sge);
+                    kept.insert((qp, index, number), sge);
                     continue;
                 }
                 // Host memory holds what was kept, for the WQE lies there until it is done.
-                let host = kept.entry((qp, index, part)).or_insert(unit).clone();
-                let (found, [error, void, read]) = bench.want(qp, index, part, Some(&host));
-                assert_eq!((found, error, void), (host, false, false), "seed {seed}: {qp} {index} {part}");
+                let host = kept.entry((qp, index, number)).or_insert(sge).clone();
+                let (found, [error, void, read]) = bench.want(qp, index, number, Some(&host));
+                assert_eq!((found, error, void), (host, false, false), "seed {seed}: {qp} {index} {number}");
                 reads += usize::from(read);
             }
             assert!(reads > 20 && reads < 180, "seed {seed}: {reads} of some 200 are read");
@@ -349,14 +364,14 @@ mod tests {
     fn what_could_not_be_read_is_read_again() {
         for (seed, beat_bytes) in [(3, 8), (4, 64)] {
             let mut bench = bench(seed, beat_bytes);
-            let unit = bench.random.bytes(64);
+            let sge = bench.random.bytes(16);
             for _ in 0..3 {
-                assert_eq!(bench.want(1, 7, 2, None).1, [true, false, true], "seed {seed}");
+                assert_eq!(bench.want(1, 7, 10, None).1, [true, false, true], "seed {seed}");
             }
-            assert_eq!(bench.want(1, 7, 2, Some(&unit)), (unit.clone(), [false, false, true]), "seed {seed}");
-            assert_eq!(bench.want(1, 7, 2, Some(&unit)), (unit, [false, false, false]), "seed {seed}");
+            assert_eq!(bench.want(1, 7, 10, Some(&sge)), (sge.clone(), [false, false, true]), "seed {seed}");
+            assert_eq!(bench.want(1, 7, 10, Some(&sge)), (sge.clone(), [false, false, false]), "seed {seed}");
             // A WQE of four units has no fifth.
-            assert_eq!(bench.want(1, 7, 3, None).1, [false, true, false], "seed {seed}");
+            assert_eq!(bench.want(1, 7, 12, Some(&sge)).1, [false, true, false], "seed {seed}");
         }
     }
 }

@@ -96,7 +96,7 @@ impl Answered {
 /// What comes out.
 #[derive(Interface)]
 pub struct Scattered {
-    /// Continuation units that are needed.
+    /// Further SGEs that are needed.
     pub wanted: Stream<Wanted>,
     /// Where the answers go: at least one run each, in order.
     pub runs: Stream<Run>,
@@ -215,14 +215,12 @@ pub fn scatter(
         });
     });
     let at_ask = state.is(State::Ask);
-    let unit = next.slice(2, 2);
-    let wanted = Wanted { qp: answered.qp, index: answered.index, part: unit };
+    let wanted = Wanted { qp: answered.qp, index: answered.index, number: next };
     let wanted = Stream::new(m, "wanted", at_ask, wanted);
     m.when(wanted.fire(), |m| m.set(&state, State::Next));
     let comes = state.is(State::Next) & recalled.valid;
     recalled.accept(state.is(State::Next));
-    let quarter = m.select(next.trunc(2), &recalled.unit.chunks(128));
-    let of = |f| field(&sge::LAYOUT, &f, quarter);
+    let of = |f| field(&sge::LAYOUT, &f, recalled.sge);
     m.when(comes, |m| {
         m.set(&va, of(sge::ADDR) - left.sext(64));
         m.set(&left, of(sge::LEN).zext(33) + left);

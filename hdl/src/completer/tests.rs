@@ -23,7 +23,7 @@ use self::model::{Done, Report, Requester};
 use super::{completer, Flush, Headers, Input, QpBroadcast, Restart, RnicConfig, Sent, SqStart};
 use crate::context::timer::Departed;
 use crate::memory::Withdrawals;
-use crate::requester::{messages, KeptUnit};
+use crate::requester::{messages, KeptSge};
 use crate::responder::Outcome;
 use crate::testing::{step, Random, Sink, Source};
 use crate::types::{Completion, DmaReadData};
@@ -75,7 +75,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             answers: m.stream_in("answer", &Headers::of()),
             flush: m.stream_in("flush", &Flush::of(cfg)),
             outcomes: m.stream_in("outcome", &Outcome::of()),
-            kept: m.input_of("kept", &KeptUnit::of(cfg)),
+            kept: m.input_of("kept", &KeptSge::of(cfg)),
             data: m.stream_in("recalled", &DmaReadData::of(cfg)),
             late: m.input("late", 1),
             tick: m.input("tick", 1),

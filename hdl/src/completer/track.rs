@@ -683,7 +683,7 @@ pub fn track(
     let entry = Stream::new(m, "entry", completes | brings, entry);
     m.drive(&entry_room, entry.ready);
     // A failure that waits for room may be taken back here, but not outside.
-    let entries = fifo(&m.label("entries"), ENTRIES, entry);
+    let entries = spare_fifo(&m.label("entries"), ENTRIES, cfg.unhurried(), entry);
 
     // Each READ response and atomic acknowledgement that came is taken up once, in order.
     let foreign_reply = is_answer & !known & is_reply;

@@ -36,7 +36,7 @@ use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
-use crate::stream::{deep_fifo, few, fifo, forward, prompt_fifo, row_of, slice};
+use crate::stream::{deep_fifo, few, fifo, forward, prompt_fifo, row_of, slice, spare_fifo};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -463,7 +463,7 @@ pub fn commit(
     let turn = Turn { inline: pending.inline, skip: !good };
     let turns = Stream::new(m, "turns", go & (pending.inline | pays), turn);
     m.drive(&turn_room, turns.ready);
-    let turns = fifo(&m.label("turns"), TURNS, turns);
+    let turns = spare_fifo(&m.label("turns"), TURNS, cfg.unhurried(), turns);
     let atomic = packet.answered & packet.wqe_opcode.ne(SendOpcode::Read.code());
     let has_operands = atomic | (is_local(packet.wqe_opcode) & !packet.start);
     m.assert(!(pending.valid & has_operands) | operands.valid, "operands come before their packet");

@@ -2,8 +2,8 @@
 //! WQEs as they come from host memory: each with its QP and its index.
 //!
 //! A FIFO with a place for every unit that the scheduler may ask for, so that read data is never held up; behind it,
-//! beats narrower than a unit are put together. One unit every `64 / beat_bytes` cycles; those of a WQE come one behind
-//! the other. A failed read marks each of its units. The start of a QP passes in its place among the grants, and takes no
+//! beats narrower than a piece are put together. Pieces are whole units, or fewer bytes where who takes them wants no more at once. One every
+//! `grain / beat_bytes` cycles; those of a WQE come one behind the other. A failed read marks each of its pieces. The start of a QP passes in its place among the grants, and takes no
 //! data.
 
 use crate::config::RnicConfig;
@@ -11,35 +11,48 @@ use crate::requester::schedule::{wqe_places, Grant, MAX_STRIDE};
 use crate::stream::deep_fifo;
 use crate::types::DmaReadData;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
+use ferrowire_spec::queue::send_wqe::SGES_PER_UNIT;
 
-/// A WQE's unit as it lay in the queue.
+/// Bytes of a WQE's unit.
+pub const UNIT: u32 = 64;
+
+/// Bytes of a piece: WQEs are given out by units, or where beats are narrow by SGEs, so that there are no ways of 512 bits.
+pub fn grain(cfg: &RnicConfig) -> u32 {
+    if cfg.unhurried() {
+        UNIT / SGES_PER_UNIT as u32
+    } else {
+        UNIT
+    }
+}
+
+/// A piece of a WQE as it lay in the queue.
 #[derive(Clone, Bundle)]
 pub struct Fetched {
     /// Whose.
     pub qp: Sig,
     /// Its index, free-running.
     pub index: Sig,
-    /// 64 bytes.
-    pub unit: Sig,
-    /// Which of the WQE's units: its first is 0.
+    /// The bytes.
+    pub piece: Sig,
+    /// Which of the WQE's pieces: its first is 0.
     pub part: Sig,
     /// It is the WQE's last.
     pub ends: Sig,
     /// The read failed.
     pub error: Sig,
     /// Not a WQE: the QP starts, and everything of its former life has come by. It waits for nobody's data: those that come
-    /// while it is on offer are seen in `unit` and `error`, which mean nothing.
+    /// while it is on offer are seen in `piece` and `error`, which mean nothing.
     pub start: Sig,
 }
 
 impl Fetched {
-    /// The shape.
-    pub fn of(cfg: &RnicConfig) -> Self {
+    /// The shape, in pieces of `grain` bytes.
+    pub fn of(cfg: &RnicConfig, grain: u32) -> Self {
         Fetched {
             qp: bits(cfg.qp_bits()),
             index: bits(16),
-            unit: bits(512),
-            part: bits(MAX_STRIDE),
+            piece: bits(8 * grain),
+            part: bits(part_bits(grain)),
             ends: bits(1),
             error: bits(1),
             start: bits(1),
@@ -47,45 +60,53 @@ impl Fetched {
     }
 }
 
-/// Pairs grants with what their reads bring.
+/// Bits of a piece's number in its WQE.
+fn part_bits(grain: u32) -> u32 {
+    MAX_STRIDE + (UNIT / grain).trailing_zeros()
+}
+
+/// Pairs grants with what their reads bring, in pieces of `grain` bytes: a beat or more.
 #[module]
 pub fn fetch(
     m: &Scope,
     cfg: &RnicConfig,
+    #[param] grain: u32,
     grants: Stream<Grant>,
     data: Stream<DmaReadData>,
 ) -> Stream<Fetched> {
-    let beats = 64 / cfg.beat_bytes;
     m.discard(&data.payload);
-    let data = deep_fifo(&m.label("wqe"), wqe_places(cfg) * beats, data);
-    let (unit, error, whole) = match beats {
+    let data = deep_fifo(&m.label("wqe"), wqe_places(cfg) * (UNIT / cfg.beat_bytes), data);
+    let beats = grain / cfg.beat_bytes;
+    let (piece, error, whole) = match beats {
         1 => (data.data, data.error, lit(1, 1)),
         _ => {
             let beat_bits = clog2(u64::from(beats));
             let beat = m.reg("beat", beat_bits).reset(0);
-            let held = m.reg("held", 512 - 8 * cfg.beat_bytes).no_reset();
+            let rest = 8 * (grain - cfg.beat_bytes);
+            let held = m.reg("held", rest).no_reset();
             let failed = m.reg("failed", 1).reset(0);
             let whole = beat.eq(beats - 1);
             m.when(data.fire(), |m| {
                 m.set(&beat, beat + 1);
-                m.set(&held, cat(&[held, data.data]).slice(8 * cfg.beat_bytes, 512 - 8 * cfg.beat_bytes));
+                m.set(&held, cat(&[held, data.data]).slice(8 * cfg.beat_bytes, rest));
                 m.set(&failed, (failed | data.error) & !whole);
             });
             (cat(&[held, data.data]), data.error | failed, whole)
         }
     };
     let done = m.reg("done", 7).reset(0);
-    let part = m.reg("unit", MAX_STRIDE).reset(0);
-    let last_part = lit(MAX_STRIDE + 1, 1).shl_by(grants.stride) - 1;
-    let ends = part.eq(last_part.trunc(MAX_STRIDE)) | grants.start;
+    let part_bits = part_bits(grain);
+    let part = m.reg("part", part_bits).reset(0);
+    let last_part = lit(part_bits + 1, UNIT / grain).shl_by(grants.stride) - 1;
+    let ends = part.eq(last_part.trunc(part_bits)) | grants.start;
     let index = grants.index + done.zext(16);
     let start = grants.start;
     let valid = grants.valid & (start | (data.valid & whole));
-    let out = Stream::new(m, "out", valid, Fetched { qp: grants.qp, index, unit, part, ends, error, start });
+    let out = Stream::new(m, "out", valid, Fetched { qp: grants.qp, index, piece, part, ends, error, start });
     let last = start | (ends & (done + 1).eq(grants.count));
     data.accept(grants.valid & !start & (out.ready | !whole));
     grants.accept(out.fire() & last);
-    m.when(out.fire() & !start, |m| m.set(&part, m.mux(ends, &lit(MAX_STRIDE, 0), &(part + 1))));
+    m.when(out.fire() & !start, |m| m.set(&part, m.mux(ends, &lit(part_bits, 0), &(part + 1))));
     m.when(out.fire() & ends, |m| m.set(&done, m.mux(last, &lit(7, 0), &(done + 1))));
     out
 }
@@ -97,12 +118,12 @@ mod tests {
     use ferrowire_rtl::{build, Bits, Sim};
     use rand::Rng;
 
-    fn rig(cfg: &RnicConfig) -> (Sim, [Source; 2], [Sink; 1]) {
+    fn rig(cfg: &RnicConfig, grain: u32) -> (Sim, [Source; 2], [Sink; 1]) {
         let netlist = build("bench", |m| {
             let grants = m.stream_in("grants", &Grant::of(cfg));
-            let out = fetch(m, cfg, grants, m.stream_in("data", &DmaReadData::of(cfg)));
+            let out = fetch(m, cfg, grain, grants, m.stream_in("data", &DmaReadData::of(cfg)));
             let known = |fetched: &Fetched| Fetched {
-                unit: fetched.start.then(lit(512, 0), fetched.unit),
+                piece: fetched.start.then(lit(8 * grain, 0), fetched.piece),
                 error: fetched.error & !fetched.start,
                 ..fetched.clone()
             };
@@ -111,16 +132,18 @@ mod tests {
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
         let sources = [Source::new("grants", &Grant::of(cfg)), Source::new("data", &DmaReadData::of(cfg))];
-        (sim, sources, [Sink::new("out", &Fetched::of(cfg))])
+        (sim, sources, [Sink::new("out", &Fetched::of(cfg, grain))])
     }
 
     #[test]
-    fn every_unit_comes_whole_with_its_queue_pair_index_and_place_and_failed_reads_are_marked() {
-        for (seed, beat_bytes) in [(1, 8), (2, 16), (3, 32), (4, 64)] {
+    fn every_piece_comes_whole_with_its_queue_pair_index_and_place_and_failed_reads_are_marked() {
+        for (seed, beat_bytes, grain) in
+            [(1, 8, 64), (2, 16, 64), (3, 32, 64), (4, 64, 64), (5, 8, 16), (6, 16, 16)]
+        {
             let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
             let mut random = Random::new(seed);
             for stall in [0.0, 0.3, 0.7] {
-                let (mut sim, mut sources, mut sinks) = rig(&cfg);
+                let (mut sim, mut sources, mut sinks) = rig(&cfg, grain);
                 let mut expected = Vec::new();
                 for _ in 0..60 {
                     let qp: u128 = random.rng.random_range(0..16);
@@ -144,12 +167,15 @@ mod tests {
                         data.insert("data".into(), Bits::from_bytes(8 * beat_bytes, beat));
                         sources[1].push(data);
                     }
-                    for (i, unit) in bytes.chunks(64).enumerate() {
-                        let (index, part) = (index.wrapping_add((i >> stride) as u16), i % (1 << stride));
+                    let pieces = (UNIT / grain) as usize;
+                    for (i, piece) in bytes.chunks(grain as usize).enumerate() {
+                        let (index, part) =
+                            (index.wrapping_add(((i / pieces) >> stride) as u16), i % (pieces << stride));
                         let fields = [("qp", qp), ("index", index.into()), ("error", error.into())];
-                        let place = [("part", part as u128), ("ends", u128::from(part + 1 == 1 << stride))];
-                        let mut wqe = item(&Fetched::of(&cfg), &[&fields[..], &place].concat());
-                        wqe.insert("unit".into(), Bits::from_bytes(512, unit));
+                        let place =
+                            [("part", part as u128), ("ends", u128::from(part + 1 == pieces << stride))];
+                        let mut wqe = item(&Fetched::of(&cfg, grain), &[&fields[..], &place].concat());
+                        wqe.insert("piece".into(), Bits::from_bytes(8 * grain, piece));
                         expected.push((qp as u64, Some(wqe)));
                     }
                 }
@@ -169,9 +195,9 @@ mod tests {
 
     #[test]
     fn read_data_is_never_held_up_for_as_many_wqes_as_there_are_places() {
-        for beat_bytes in [8, 64] {
+        for (beat_bytes, grain) in [(8, 64), (64, 64), (8, 16)] {
             let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
-            let (mut sim, mut sources, mut sinks) = rig(&cfg);
+            let (mut sim, mut sources, mut sinks) = rig(&cfg, grain);
             let mut random = Random::new(5);
             sinks[0].stall = Some(1.0);
             let beats = wqe_places(&cfg) * 64 / beat_bytes;

@@ -21,7 +21,7 @@
 //! first byte (IBTA volume 1, 10.8.3.1). The key of an SGE without bytes is not looked at (10.8.3.2).
 //!
 //! A READ's answer goes into its SGEs: each of them is looked up before the request is sent, whole, for one piece. So is an
-//! atomic's. Their continuation units go to those who will place the answer, as the walk comes by.
+//! atomic's. Their further SGEs go to those who will place the answer, as the walk comes by.
 //!
 //! Inline data come from the WQE as if it were memory: the first byte is byte 48 of the first unit. A message of them is one
 //! packet, for no path MTU is smaller. Their beats wait in a FIFO for their turn in `payload`; a packet of them is one part,
@@ -33,12 +33,13 @@
 
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end};
+use crate::requester::fetch::{grain, UNIT};
 use crate::requester::list::{Released, BANKS, MAX_INLINE, UNITS};
 use crate::requester::segment::{Candidate, Packet};
 use crate::stream::deep_fifo;
 use crate::types::TableWrite;
-use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
-use ferrowire_spec::queue::send_wqe::{sge, INLINE_AT};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::send_wqe::{sge, INLINE_AT, SGES_PER_UNIT};
 
 /// A packet, or a piece of its payload.
 #[derive(Clone, Bundle)]
@@ -105,29 +106,33 @@ pub struct Gathered {
     pub inline: Stream<Inline>,
     /// Banks whose units are not needed any more, one bit each.
     pub released: Sig,
-    /// A unit with SGEs of a READ or an atomic, for those who place its answer.
-    pub kept: KeptUnit,
+    /// A further SGE of a READ or an atomic, for those who place its answer.
+    pub kept: KeptSge,
 }
 
-/// A continuation unit of a send WQE.
+/// Bits of an SGE.
+pub const SGE_BITS: u32 = 128;
+
+/// A further SGE of a send WQE.
 #[derive(Clone, Bundle)]
-pub struct KeptUnit {
+pub struct KeptSge {
     /// In this cycle.
     pub valid: Sig,
     /// Whose.
     pub qp: Sig,
     /// Index of the WQE, free-running.
     pub index: Sig,
-    /// Which of its continuation units.
-    pub part: Sig,
-    /// 64 bytes.
-    pub unit: Sig,
+    /// Which one: 0 is the first of its continuation units.
+    pub number: Sig,
+    /// 16 bytes.
+    pub sge: Sig,
 }
 
-impl KeptUnit {
+impl KeptSge {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        KeptUnit { valid: bits(1), qp: bits(cfg.qp_bits()), index: bits(16), part: bits(2), unit: bits(512) }
+        let (qp, index, number) = (bits(cfg.qp_bits()), bits(16), bits(4));
+        KeptSge { valid: bits(1), qp, index, number, sge: bits(SGE_BITS) }
     }
 }
 
@@ -219,19 +224,43 @@ pub fn gather(
         _ => beat.slice(in_unit, beat_bits - in_unit),
     };
 
-    // The store: an SGE, or a unit of inline data.
-    let unit_bits = clog2(u64::from(UNITS));
-    let store = m.mem("store", BANKS * UNITS, &bits(512)).style(Style::Distributed).build();
-    store.write(stored.enable, stored.index, &stored.entry);
-    let sge_unit = at.next.slice(2, 2);
-    let unit = m.mux(is_inline, &(unit_of_beat.trunc(unit_bits) - 1), &sge_unit);
-    let unit = store.read_now(cat(&[unit, candidates.bank]));
-    let sges = unit;
-    let quarter = m.select(at.next.trunc(2), &unit.chunks(128));
+    // The store: what comes next, an SGE or inline data.
+    let first = cat(&[candidates.sge_va, candidates.sge_key, candidates.sge_left.trunc(32)]);
+    let (inline_room, parts_room) = (m.wire("inline_room", 1), m.wire("parts_room", 1));
+    let (quarter, data) = if grain(cfg) < UNIT {
+        // Read by the SGE in the cycle before it is looked at: the walk has time, and inline data come one beat behind the other.
+        let store = m.mem("store", BANKS * UNITS * SGES_PER_UNIT as u32, &bits(SGE_BITS));
+        let store = store.style(Style::Block).build();
+        store.write(stored.enable, stored.index, &stored.entry);
+        let per_sge = SGE_BITS / 8 / cfg.beat_bytes;
+        let behind = beat_bits - per_sge.trailing_zeros();
+        let sge_of = |beat: Sig| beat.slice(per_sge.trailing_zeros(), behind);
+        let goes_on = candidates.valid & is_inline & inline_room & !last_beat;
+        let coming = m.mux(goes_on, &(beat + 1), &beat);
+        let at_inline = (sge_of(coming) - SGES_PER_UNIT as u32).trunc(at.next.width());
+        let place = m.mux(is_inline, &at_inline, &at.next);
+        let reads = candidates.valid & candidates.banked;
+        let sge = store.read(m, reads, cat(&[place, candidates.bank]), Collision::Never);
+        let bytes = m.mux(unit_of_beat.eq(0), &first, &sge);
+        let beats = bytes.chunks(8 * cfg.beat_bytes);
+        (sge, m.select(beat.trunc(per_sge.trailing_zeros()), &beats))
+    } else {
+        let unit_bits = clog2(u64::from(UNITS));
+        let store = m.mem("store", BANKS * UNITS, &bits(512)).style(Style::Distributed).build();
+        store.write(stored.enable, stored.index, &stored.entry);
+        let unit = m.mux(is_inline, &(unit_of_beat.trunc(unit_bits) - 1), &at.next.slice(2, 2));
+        let unit = store.read_now(cat(&[unit, candidates.bank]));
+        let in_wqe = cat(&[lit(384, 0), first]);
+        let inline = m.mux(unit_of_beat.eq(0), &in_wqe, &unit);
+        let data = match in_unit {
+            0 => inline,
+            _ => m.select(beat.trunc(in_unit), &inline.chunks(8 * cfg.beat_bytes)),
+        };
+        (m.select(at.next.trunc(2), &unit.chunks(SGE_BITS)), data)
+    };
     let following = |f| crate::fields::field(&sge::LAYOUT, &f, quarter);
 
     // What goes out.
-    let (inline_room, parts_room) = (m.wire("inline_room", 1), m.wire("parts_room", 1));
     let leaves = candidates.valid & m.mux(is_inline, &(last_beat & inline_room), &(bare | here));
     let last = bare | is_inline | all;
     let part = Part {
@@ -251,12 +280,6 @@ pub fn gather(
     let taken = fires & last;
     candidates.accept(taken);
 
-    let in_wqe = cat(&[lit(384, 0), candidates.sge_va, candidates.sge_key, candidates.sge_left.trunc(32)]);
-    let unit = m.mux(unit_of_beat.eq(0), &in_wqe, &unit);
-    let data = match in_unit {
-        0 => unit,
-        _ => m.select(beat.trunc(in_unit), &unit.chunks(8 * cfg.beat_bytes)),
-    };
     let enters = candidates.valid & is_inline & (!last_beat | parts_room);
     let inline = Stream::new(m, "inline", enters, Inline { data, last: last_beat });
     m.drive(&inline_room, inline.ready);
@@ -303,15 +326,10 @@ pub fn gather(
     m.when(taken & packet.last, |m| m.set(&holds, 0));
     let released = m.reg("released", BANKS).reset(0);
     m.set(&released, done.mask() | stopped.mask());
-    let kept = KeptUnit {
-        valid: on & probes & !(here & all),
-        qp: packet.qp,
-        index: packet.index,
-        part: sge_unit,
-        unit: sges,
-    };
+    let valid = on & probes & !(here & all);
+    let kept = KeptSge { valid, qp: packet.qp, index: packet.index, number: at.next, sge: quarter };
     // It is far from here.
-    let kept = m.delay("kept_unit", &kept);
+    let kept = m.delay("kept_sge", &kept);
     Gathered { parts, inline, released, kept }
 }
 

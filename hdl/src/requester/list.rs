@@ -13,7 +13,8 @@
 //! A message's total length stands in front of its first packet (RETH, IBTA volume 1, 9.3.3), so that a WQE counts only
 //! when all its units are here. One of a single unit passes in the cycle in which it comes and is kept nowhere. The units of
 //! others come one a cycle; they take one of four banks, and are whole 4 cycles behind their last unit. Up to four are
-//! gathered while the segmenter is busy with those before them; the order stays.
+//! gathered while the segmenter is busy with those before them; the order stays. Where beats are narrow, they come SGE by SGE
+//! ([`by_sge`](mod@by_sge)).
 //!
 //! A bank is free again when nobody needs its units any more: the segmenter says so of a WQE that falls out (`forgotten`),
 //! `gather` of one that is sent (`released`). `gather` keeps at most one bank of a message that it has no packet of, so three
@@ -22,13 +23,16 @@
 //! What is too large for its slot or for the card is marked: more than 16 SGEs, more than the slot has, more than 256 bytes
 //! of inline data, more than 2^31 bytes (9.7.2, 10.8.3). SGEs that are not in use are not looked at. Reset: all banks are free.
 
+mod by_sge;
+
 use crate::config::RnicConfig;
 use crate::fields::field;
-use crate::requester::fetch::Fetched;
+use crate::requester::fetch::{grain, Fetched, UNIT};
 use crate::requester::schedule::MAX_STRIDE;
 use crate::stream::fifo;
 use crate::types::TableWrite;
-use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
+use by_sge::list_by_sge;
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::send_wqe::{self, sges};
 
 /// SGEs of a message.
@@ -112,10 +116,16 @@ impl Released {
 pub struct Listed {
     /// WQEs in order.
     pub wqes: Stream<Wqe>,
-    /// Continuation units, for `gather`: bank in the high bits of the index.
+    /// Continuation units, for `gather`: bank in the high bits of the index, then the unit, then which SGE of it where they come one by one.
     pub stored: TableWrite<Sig>,
     /// A unit's place in the fetch buffer is free.
     pub returned: Sig,
+}
+
+/// The shape of [`Listed::stored`].
+pub fn stored_of(cfg: &RnicConfig) -> TableWrite<Sig> {
+    let pieces = BANKS * UNITS * UNIT / grain(cfg);
+    TableWrite { enable: bits(1), index: bits(clog2(u64::from(pieces))), entry: bits(8 * grain(cfg)) }
 }
 
 #[derive(Clone, Bundle)]
@@ -145,36 +155,67 @@ struct Whole {
 }
 
 /// Takes up WQEs. `forgotten`: the bank of one that falls out; `released`: those of WQEs that are sent, one bit a bank.
-#[module]
-pub fn list(m: &Scope, units: Stream<Fetched>, forgotten: Released, released: Sig) -> Listed {
-    let busy = m.reg("busy", BANKS).reset(0);
-    // WQEs that have a bank and are not handed on.
-    let ahead = m.reg("ahead", 3).reset(0);
-    let out_ready = m.wire("out_ready", 1);
-    let is_head = units.part.eq(0);
-    let single = units.valid & is_head & units.ends;
-    let passes = single & ahead.eq(0);
-    let begins = units.valid & is_head & !units.ends & !busy.all();
-    let goes_on = units.valid & !is_head;
-    let takes = begins | goes_on;
-    units.accept(takes | (passes & out_ready));
+pub fn list(
+    m: &Scope,
+    cfg: &RnicConfig,
+    pieces: Stream<Fetched>,
+    forgotten: Released,
+    released: Sig,
+) -> Listed {
+    if grain(cfg) < UNIT {
+        list_by_sge(m, cfg, pieces, forgotten, released)
+    } else {
+        list_by_unit(m, pieces, forgotten, released)
+    }
+}
 
-    // A bank of those that are free.
+/// Which bank is free: in `begins` it is taken.
+struct Banks {
+    any_free: Sig,
+    first_free: Sig,
+}
+
+fn banks(m: &Scope, begins: Sig, forgotten: &Released, released: Sig) -> Banks {
+    let busy = m.reg("busy", BANKS).reset(0);
     let free = !busy;
     let first_free = m.mux(
         free.bit(0),
         &lit(2, 0),
         &m.mux(free.bit(1), &lit(2, 1), &m.mux(free.bit(2), &lit(2, 2), &lit(2, 3))),
     );
+    let allocated = Released { valid: begins, bank: first_free };
+    m.set(&busy, (busy & !forgotten.mask() & !released) | allocated.mask());
+    Banks { any_free: !busy.all(), first_free }
+}
+
+/// Of a slot of so many units, of which `last` is the last one: 2, 4 or 8.
+fn room(m: &Scope, last: Sig, of: fn(u32) -> u32, width: u32) -> Sig {
+    let values: Vec<Sig> = (1..=MAX_STRIDE).map(|stride| lit(width, of(1 << stride))).collect();
+    m.mux(last.bit(2), &values[2], &m.mux(last.bit(1), &values[1], &values[0]))
+}
+
+#[module]
+fn list_by_unit(m: &Scope, units: Stream<Fetched>, forgotten: Released, released: Sig) -> Listed {
+    // WQEs that have a bank and are not handed on.
+    let ahead = m.reg("ahead", 3).reset(0);
+    let out_ready = m.wire("out_ready", 1);
+    let is_head = units.part.eq(0);
+    let single = units.valid & is_head & units.ends;
+    let passes = single & ahead.eq(0);
+    let begins = m.wire("begins", 1);
+    let Banks { any_free, first_free } = banks(m, begins, &forgotten, released);
+    m.drive(&begins, units.valid & is_head & !units.ends & any_free);
+    let goes_on = units.valid & !is_head;
+    let takes = begins | goes_on;
+    units.accept(takes | (passes & out_ready));
+
     let held_bank = m.reg("held_bank", 2).no_reset();
     let bank = m.mux(is_head, &first_free, &held_bank);
     m.when(begins, |m| m.set(&held_bank, first_free));
-    let allocated = Released { valid: begins, bank: first_free };
-    m.set(&busy, (busy & !forgotten.mask() & !released) | allocated.mask());
 
     // The first unit says what is in use; a further one holds four SGEs.
-    let head = |f| field(&send_wqe::LAYOUT, &f, units.unit);
-    let more = |f| field(&sges::LAYOUT, &f, units.unit);
+    let head = |f| field(&send_wqe::LAYOUT, &f, units.piece);
+    let more = |f| field(&sges::LAYOUT, &f, units.piece);
     let count = m.reg("count", 8).no_reset();
     let inline = m.reg("inline", 1).no_reset();
     let inline_length = m.reg("inline_length", 16).no_reset();
@@ -196,13 +237,8 @@ pub fn list(m: &Scope, units: Stream<Fetched>, forgotten: Released, released: Si
     let first_length = m.mux(head(send_wqe::NUM_SGE).eq(0), &none, &head(send_wqe::SGE0_LEN));
     masked[0] = m.mux(is_head, &first_length, &masked[0]);
 
-    // Room of a slot of 2, 4 or 8 units.
-    let room = |of: fn(u32) -> u32, width: u32| {
-        let values: Vec<Sig> = (1..=MAX_STRIDE).map(|stride| lit(width, of(1 << stride))).collect();
-        m.mux(units.part.bit(2), &values[2], &m.mux(units.part.bit(1), &values[1], &values[0]))
-    };
-    let no_sges = count.gt(room(sge_room, 8));
-    let no_inline = inline_length.gt(room(inline_room, 16));
+    let no_sges = count.gt(room(m, units.part, sge_room, 8));
+    let no_inline = inline_length.gt(room(m, units.part, inline_room, 16));
     let too_large = m.mux(inline, &no_inline, &no_sges);
 
     // Sums, one behind the other.
@@ -232,7 +268,7 @@ pub fn list(m: &Scope, units: Stream<Fetched>, forgotten: Released, released: Si
     let whole = fifo(&m.label("whole"), BANKS, whole);
 
     // Their first units.
-    let heads = Head { qp: units.qp, index: units.index, unit: units.unit };
+    let heads = Head { qp: units.qp, index: units.index, unit: units.piece };
     let store = m.mem("heads", BANKS, &heads).style(Style::Distributed).build();
     store.write(begins, first_free, &heads);
     let kept = store.read_now(whole.bank);
@@ -246,7 +282,7 @@ pub fn list(m: &Scope, units: Stream<Fetched>, forgotten: Released, released: Si
     let alone = Wqe {
         qp: units.qp,
         index: units.index,
-        unit: units.start.then(lit(512, 0), units.unit),
+        unit: units.start.then(lit(512, 0), units.piece),
         total: units.start.then(lit(TOTAL_BITS, 0), first_length.zext(TOTAL_BITS)),
         too_large: alone_too_large & !units.start,
         banked: lit(1, 0),
@@ -272,7 +308,7 @@ pub fn list(m: &Scope, units: Stream<Fetched>, forgotten: Released, released: Si
     m.set(&ahead, ahead + begins.zext(3) - whole.fire().zext(3));
 
     let place = cat(&[units.part.trunc(2) - 1, bank]);
-    let stored = TableWrite { enable: goes_on & inside, index: place, entry: units.unit };
+    let stored = TableWrite { enable: goes_on & inside, index: place, entry: units.piece };
     Listed { wqes, stored, returned: units.fire() & !units.start }
 }
 

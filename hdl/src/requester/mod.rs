@@ -14,11 +14,11 @@ mod segment;
 mod turns;
 
 pub use commit::{commit, messages, Bar, Committed, FirstSge, Report, Sent};
-pub use fetch::{fetch, Fetched};
-pub use gather::{gather, Gathered, Inline, KeptUnit, Part};
+pub use fetch::{fetch, grain, Fetched, UNIT};
+pub use gather::{gather, Gathered, Inline, KeptSge, Part, SGE_BITS};
 pub use launch::{launch, Launched, PENDING};
 pub(crate) use list::BANKS;
-pub use list::{list, Listed, Released, Wqe, MAX_INLINE, MAX_SGES};
+pub use list::{list, stored_of, Listed, Released, Wqe, MAX_INLINE, MAX_SGES};
 pub use pace::{pace, PACES};
 pub use payload::{payload, End, PayloadOut};
 pub(crate) use ring::{least, overfills, steps_back};

@@ -90,12 +90,13 @@ impl Bench {
             let units = fetch(
                 m,
                 &cfg,
+                grain(&cfg),
                 m.stream_in("grant", &Grant::of(&cfg)),
                 m.stream_in("wqe", &DmaReadData::of(&cfg)),
             );
             let forgotten = m.wire_of("forgotten", &Released::of());
             let released = m.wire("released", BANKS);
-            let listed = list(m, units, forgotten.clone(), released);
+            let listed = list(m, &cfg, units, forgotten.clone(), released);
             m.output("returned", &listed.returned);
             let segmented = segment(
                 m,

@@ -133,7 +133,7 @@ pub fn admit(
     let granted = Stream::new(m, "granted", answer.valid, Granted { ok: answer.ok, cause: answer.cause });
     m.assert(!answer.valid | (address.ready & granted.ready), "an answer finds its place");
     let addresses = spare_fifo(&m.label("addresses"), WAITING, cfg.unhurried(), address);
-    let answers = fifo(&m.label("answers"), WAITING, granted);
+    let answers = spare_fifo(&m.label("answers"), WAITING, cfg.unhurried(), granted);
     let answers = breath(&m.label("answer"), cfg.unhurried(), answers);
 
     // The answers of a packet's pieces, one a cycle.

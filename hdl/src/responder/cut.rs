@@ -20,7 +20,7 @@
 use crate::config::RnicConfig;
 use crate::memory::{next_page, to_page_end, Lookup};
 use crate::responder::order::{Facts, Pending, Run, PIECES};
-use crate::stream::{few, fifo};
+use crate::stream::{few, spare_fifo};
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
 
 /// Pieces between here and `place`.
@@ -109,7 +109,7 @@ pub fn cut(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, invalidated: Sig) -> 
     let asked = lookup.fire();
     let piece = Stream::new(m, "piece", at_ask & lookup_room & (pending_room | !ends), length);
     m.drive(&piece_room, piece.ready);
-    let pieces = fifo(&m.label("pieces"), WAITING, piece);
+    let pieces = spare_fifo(&m.label("pieces"), WAITING, cfg.unhurried(), piece);
     m.when(asked & !ends_run, |m| {
         m.set(&va, next_page(va));
         m.set(&left, left - length.zext(32));

@@ -175,9 +175,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     );
     m.drive(&take, &checked.take);
     touches.connect(breath(&m.label("touches"), cfg.unhurried(), checked.touches));
-    let received = breath(&m.label("received"), cfg.unhurried(), receives.received);
     let orders = breath(&m.label("orders"), cfg.unhurried(), checked.orders);
-    let walked = walk(m, cfg, orders, received);
+    let walked = walk(m, cfg, orders, receives.received);
     wants.connect(walked.wanted);
     mends.connect(walked.mends);
     m.drive(&settled, walked.settled);

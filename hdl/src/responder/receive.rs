@@ -65,13 +65,13 @@ pub use ahead::Touch;
 use crate::config::RnicConfig;
 use crate::context::{errors, resets};
 use crate::host::SrqEntry;
-use crate::requester::{fetch, least, overfills, steps_back, wqe_places, Grant, Ring};
+use crate::requester::{fetch, grain, least, overfills, steps_back, wqe_places, Grant, Ring, UNIT};
 use crate::responder::check::AHEAD;
 use crate::responder::flush::Event;
 use crate::responder::queues::Queues;
 use crate::responder::receive::ahead::{ahead, Life, Mark, Probe, UNIT_BITS};
 use crate::responder::receive::sweep::{sweep, Holder, ROUND_BITS};
-use crate::stream::{deep_fifo, fifo, forward, row_of};
+use crate::stream::{deep_fifo, fifo, forward, row_of, spare_fifo};
 use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -92,29 +92,29 @@ impl RqDoorbell {
     }
 }
 
-/// A receive WQE that somebody needs.
+/// A piece of a receive WQE that somebody needs.
 #[derive(Clone, Bundle)]
 pub struct Wanted {
     /// Of which queue, as in a doorbell.
     pub queue: Sig,
     /// Its index, free-running.
     pub index: Sig,
-    /// Which of its units.
+    /// Which of its pieces.
     pub part: Sig,
 }
 
 impl Wanted {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Wanted { queue: bits(cfg.rq_bits()), index: bits(16), part: bits(2) }
+        Wanted { queue: bits(cfg.rq_bits()), index: bits(16), part: bits(MAX_STRIDE + piece_bits(cfg)) }
     }
 }
 
-/// A receive WQE.
+/// A piece of a receive WQE.
 #[derive(Clone, Bundle)]
 pub struct Received {
-    /// 64 bytes, as they lay in the queue.
-    pub unit: Sig,
+    /// Its bytes, as they lay in the queue.
+    pub piece: Sig,
     /// Host memory could not be read.
     pub error: Sig,
     /// There is no such WQE: it has not been posted, or the life of its queue has ended.
@@ -123,8 +123,8 @@ pub struct Received {
 
 impl Received {
     /// The shape.
-    pub fn of() -> Self {
-        Received { unit: bits(512), error: bits(1), void: bits(1) }
+    pub fn of(cfg: &RnicConfig) -> Self {
+        Received { piece: bits(8 * grain(cfg)), error: bits(1), void: bits(1) }
     }
 }
 
@@ -184,6 +184,11 @@ const SPREAD: u32 = 4;
 
 /// Log2 of the units of the largest receive WQE.
 const MAX_STRIDE: u32 = 2;
+
+/// Log2 of the pieces of a unit.
+fn piece_bits(cfg: &RnicConfig) -> u32 {
+    (UNIT / grain(cfg)).trailing_zeros()
+}
 
 /// Lives of a queue before their numbers come again; [`sweep`] goes by halves.
 const LIFE_BITS: u32 = 6;
@@ -323,8 +328,8 @@ struct UnderWay {
 }
 
 #[derive(Clone, Bundle)]
-struct Slot {
-    unit: Sig,
+struct Piece {
+    bytes: Sig,
     error: Sig,
 }
 
@@ -356,7 +361,7 @@ pub fn receive(
     let (sweeping, idle) = (state.is(State::Sweep), state.is(State::Idle) & !marking);
     let (grant, grants) = m.later("grant", &Grant { qp: bits(rq_bits), ..Grant::of(cfg) });
     let ends_read = m.wire("ends_read", 1);
-    let fill = forward(&m.label("fill"), fetch(m, cfg, grant, data));
+    let fill = forward(&m.label("fill"), fetch(m, cfg, grain(cfg), grant, data));
 
     // Reads under way, as WQEs.
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
@@ -396,14 +401,16 @@ pub fn receive(
     let tag_shape =
         Tag { valid: bits(1), queue: bits(rq_bits), index: bits(16), part: bits(2), life: bits(LIFE_BITS) };
     let tags = m.mem("tags", slots(cfg), &tag_shape).style(Style::Block).build();
-    let store =
-        m.mem("slots", slots(cfg), &Slot { unit: bits(512), error: bits(1) }).style(Style::Block).build();
+    let piece_bits = piece_bits(cfg);
+    let pieces = 1 << piece_bits;
+    let piece_shape = Piece { bytes: bits(8 * grain(cfg)), error: bits(1) };
+    let store = m.mem("slots", slots(cfg) * pieces, &piece_shape).style(Style::Block).build();
     let clearing = m.wire("clearing", 1);
     fill.accept(!clearing);
     let fills = fill.fire() & !fill.start;
     let marks = fill.fire() & fill.start;
     m.set(&marked, marked + gone.fire().zext(6) - marks.zext(6));
-    let fill_part = fill.part.trunc(2);
+    let fill_part = fill.part.slice(piece_bits, MAX_STRIDE);
     let fill_slot = slot_of(fill.qp, unit_of(fill.index, fill_part, under_way.stride));
     m.drive(&ends_read, fills & fill.ends & fill.index.eq(under_way.last));
     under_way.accept(ends_read);
@@ -431,10 +438,24 @@ pub fn receive(
     let (visits, clears) = (swept.visits, swept.clears);
     let tag =
         Tag { valid: !clears, queue: fill.qp, index: fill.index, part: fill_part, life: under_way.life };
-    let writes = fills | clears;
+    // While its pieces come, a slot has nothing.
+    let (first_piece, last_piece) = match piece_bits {
+        0 => (lit(1, 1), lit(1, 1)),
+        _ => {
+            let piece = fill.part.trunc(piece_bits);
+            (piece.eq(0), piece.all())
+        }
+    };
+    let tag = Tag { valid: tag.valid & last_piece, ..tag };
+    let writes = (fills & (first_piece | last_piece)) | clears;
     let written_slot = m.mux(clears, &swept.slot, &fill_slot);
     tags.write(writes, written_slot, &tag);
-    store.write(fills, fill_slot, &Slot { unit: fill.unit, error: fill.error });
+    let place_of = |slot: Sig, part: Sig| match piece_bits {
+        0 => slot,
+        _ => cat(&[part.trunc(piece_bits), slot]),
+    };
+    let piece = Piece { bytes: fill.piece, error: fill.error };
+    store.write(fills, place_of(fill_slot, fill.part), &piece);
 
     // Who wants one.
     let sought = m.reg_of("sought", &wanted.payload);
@@ -448,7 +469,8 @@ pub fn receive(
     let strides = Queues::new(m, cfg, "strides", &bits(2), Style::Distributed);
     strides.own.write(given.enable, given.index, &given.entry.rq_stride);
     strides.shared.write(shared.enable, shared.index, &shared.entry.stride);
-    let unit = unit_of(at.index, at.part, strides.read_now(m, at.queue));
+    let part_of = |wanted: &Wanted| wanted.part.slice(piece_bits, MAX_STRIDE);
+    let unit = unit_of(at.index, part_of(&at), strides.read_now(m, at.queue));
     let sought_unit = m.reg("sought_unit", UNIT_BITS).no_reset();
     m.when(begins, |m| m.set(&sought_unit, unit));
     // Where there is time, what is sought is known before it is looked for.
@@ -462,7 +484,8 @@ pub fn receive(
     let met = both & seen_slot.eq(m.delay("was_written", &written_slot));
     let found_tag = tags.read(m, seeks | visits, m.mux(cleans_here, &swept.slot, &slot), Collision::Any);
     m.set_all(&holder, &Holder { valid: found_tag.valid, queue: found_tag.queue, life: found_tag.life });
-    let found = store.read(m, seeks, slot, Collision::Any);
+    let sought_part = if cfg.unhurried() { sought.part } else { at.part };
+    let found = store.read(m, seeks, place_of(slot, sought_part), Collision::Any);
     let life = m.reg("life", LIFE_BITS).no_reset();
     // Shared queues that have failed.
     let failures = m.mem("failures", cfg.srqs, &bits(1)).style(Style::Distributed).build();
@@ -473,8 +496,9 @@ pub fn receive(
         m.set(&life, life_at);
         m.set(&failed, at.queue.msb() & failures.read_now(at.queue.trunc(cfg.srq_bits())));
     });
-    let same =
-        found_tag.queue.eq(sought.queue) & found_tag.index.eq(sought.index) & found_tag.part.eq(sought.part);
+    let same = found_tag.queue.eq(sought.queue)
+        & found_tag.index.eq(sought.index)
+        & found_tag.part.eq(part_of(&sought));
     let hit = found_tag.valid & same & found_tag.life.eq(life) & !met;
     // Where there is time, what was read is compared in a cycle of its own.
     let hit = cfg.looked(m, "hit", hit);
@@ -492,7 +516,7 @@ pub fn receive(
         &nobody_looks,
         (look.is(Look::Idle) & !begins) | (look.is(Look::Wait) & !again) | (compares & offered),
     );
-    let answer = Received { unit: found.unit, error: found.error | failed, void: is_void };
+    let answer = Received { piece: found.bytes, error: found.error | failed, void: is_void };
     let received = Stream::new(m, "received", answers, answer);
     m.when(begins, |m| {
         m.set(&void, 0);
@@ -727,9 +751,9 @@ pub fn receive(
     );
     let reading = Stream::new(m, "reading", reads, UnderWay { life: life_now, last, stride: queue.stride });
     m.assert(!reading.valid | reading.ready, "there is a place for each grant and one more");
-    goes_under_way.connect(fifo(&m.label("under_way"), 64, reading));
+    goes_under_way.connect(spare_fifo(&m.label("under_way"), 64, cfg.unhurried(), reading));
     let taken = reads.then(units.zext(places_bits.max(7)).trunc(places_bits), lit(places_bits, 0));
-    m.set(&places, places - taken + fills.zext(places_bits));
+    m.set(&places, places - taken + (fills & last_piece).zext(places_bits));
 
     // How many queues are in use.
     let epoch = m.reg("epoch", EPOCH_BITS).reset(0);

@@ -20,20 +20,22 @@
 //! of UC and UD that has a receive is looked up there, 2 cycles more.
 //!
 //! A WRITE costs one cycle, a SEND 3 for its first SGE where the WQE is on the card, one more in the middle of a message,
-//! and 2 for each further SGE. The cursor counts only within a message, so that no start has to clear it. The longest path is
+//! and 2 for each further SGE; where beats are narrow, each SGE is looked up by itself. The cursor counts only within a message, so that no start has to clear it. The longest path is
 //! the comparison of the packet's bytes with the SGE's.
 //!
 //! Reset: idle.
 
 use crate::config::RnicConfig;
 use crate::fields::field;
+use crate::requester::{grain, UNIT};
 use crate::responder::check::{AHEAD, OPEN_BITS};
 use crate::responder::order::{Class, Facts, Judged, Order, Run, Walk};
 use crate::responder::receive::{Received, Wanted};
 use crate::responder::reply::Kind;
 use crate::stream::deep_fifo;
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
-use ferrowire_spec::queue::recv_wqe::{self, SGES_PER_UNIT};
+use ferrowire_spec::queue::recv_wqe::SGES_PER_UNIT;
+use ferrowire_spec::queue::send_wqe::sge;
 use ferrowire_spec::queue::Access;
 
 /// What comes out.
@@ -56,7 +58,7 @@ enum State {
     Idle,
     /// In the middle of a message: the cursor is known.
     Cursor,
-    /// The WQE is awaited.
+    /// The SGE is awaited.
     Unit,
     /// An SGE has been used in part before.
     Enter,
@@ -91,15 +93,11 @@ struct Element {
     len: Sig,
 }
 
-fn elements(unit: Sig) -> Vec<Element> {
-    let of = |f| field(&recv_wqe::LAYOUT, &f, unit);
-    use recv_wqe::*;
-    vec![
-        Element { addr: of(SGE0_ADDR), key: of(SGE0_LKEY), len: of(SGE0_LEN) },
-        Element { addr: of(SGE1_ADDR), key: of(SGE1_LKEY), len: of(SGE1_LEN) },
-        Element { addr: of(SGE2_ADDR), key: of(SGE2_LKEY), len: of(SGE2_LEN) },
-        Element { addr: of(SGE3_ADDR), key: of(SGE3_LKEY), len: of(SGE3_LEN) },
-    ]
+impl Element {
+    fn parse(bytes: Sig) -> Self {
+        let of = |f| field(&sge::LAYOUT, &f, bytes);
+        Element { addr: of(sge::ADDR), key: of(sge::LKEY), len: of(sge::LEN) }
+    }
 }
 
 /// The walk. `received`: what is wanted, in order.
@@ -138,9 +136,12 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let sge = m.reg("sge", 4).no_reset();
     let offset = m.reg("offset", 32).no_reset();
     let rest = m.reg("rest", 13).no_reset();
-    // The WQE of a message that begins is asked for at once, another when the cursor is known or the next unit begins.
+    // The WQE of a message that begins is asked for at once, another when the cursor is known or what came is used up.
     let asks = m.reg("asks", 1).reset(0);
-    let part = m.mux(idle, &lit(2, 0), &sge.slice(2, 2));
+    // A unit with four SGEs comes at once, or each SGE by itself.
+    let whole = grain(cfg) == UNIT;
+    let part = m.mux(idle, &lit(4, 0), &sge);
+    let part = if whole { part.slice(2, 2) } else { part };
     let at_once = enters & first & !lagging;
     let wants = at_once | asks;
     let wanted_index = m.mux(idle, &facts.index, &index);
@@ -186,10 +187,14 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let at_mend = state.is(State::Mend);
     m.when(mends_row, |m| m.set(&state, State::Mend)).otherwise_when(at_mend, |m| m.set(&state, State::Idle));
 
-    // The unit stays where it is until the walk is through with it.
+    // What came stays where it is until the walk is through with it.
     let at_unit = state.is(State::Unit) & !asks & received.valid;
     let judge = if cfg.unhurried() { State::Measure } else { State::Judge };
-    let chosen = m.select(sge.trunc(2), &elements(received.unit));
+    let chosen = match whole {
+        true => m.select(sge.trunc(2), &received.piece.chunks(8 * UNIT / SGES_PER_UNIT as u32)),
+        false => received.piece,
+    };
+    let chosen = Element::parse(chosen);
     let element = m.reg_of("element", &chosen);
     let bad = (received.error | received.void) & !too_long;
     m.when(at_unit, |m| {
@@ -247,9 +252,9 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     orders.accept(done | (straight & run.ready) | at_mend);
     m.when(state.is(State::Straight) & run.ready, |m| m.set(&state, State::Idle));
 
-    // The next SGE, in this unit or the next one.
+    // The next SGE, in what came or behind it.
     let next_sge = sge + 1;
-    let turns = sge.trunc(2).all();
+    let turns = if whole { sge.trunc(2).all() } else { lit(1, 1) };
     received.accept(judged & !too_long & (ends | turns));
     m.when(judged, |m| {
         m.set(&rest, rest - all);

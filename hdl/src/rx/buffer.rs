@@ -37,7 +37,7 @@
 use crate::config::RnicConfig;
 use crate::rx::icrc::Verdict;
 use crate::rx::parse::{Parsed, REASON_BITS, TAKEN};
-use crate::stream::{catch, deep_fifo, fifo, Beat};
+use crate::stream::{catch, deep_fifo, spare_fifo, Beat};
 use crate::types::Headers;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -131,7 +131,7 @@ pub fn buffer(
     let end = Pending { end: lost.then(begin, after), overrun: lost };
     let ends = Stream::new(m, "ends", frame.valid & frame.last, end);
     frame.accept(ends.ready);
-    let pending = fifo(&m.label("pending"), PENDING, ends);
+    let pending = spare_fifo(&m.label("pending"), PENDING, cfg.unhurried(), ends);
 
     // The verdict. All three come once a frame, in order; none of them waits for anything but the others.
     let decide = parsed.valid & verdict.valid & pending.valid;

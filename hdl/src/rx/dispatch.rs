@@ -27,7 +27,7 @@ use crate::context::congestion::Notification;
 use crate::rx::buffer::{Dropped, Received};
 use crate::rx::grh::{grh, Datagram};
 use crate::rx::parse::opcode_is;
-use crate::stream::{breath, fifo, Beat};
+use crate::stream::{breath, fifo, spare_fifo, Beat};
 use crate::types::Headers;
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::opcode::{Operation, Service};
@@ -88,7 +88,7 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let brings = is_response | is_atomic;
     let next = Stream::new(m, "arrival", headers.fire() & (is_request | brings), brings);
     m.drive(&room, kind.ready & next.ready);
-    let kind = fifo(&m.label("kind"), AHEAD, kind);
+    let kind = spare_fifo(&m.label("kind"), AHEAD, cfg.unhurried(), kind);
     let kind = breath(&m.label("next_kind"), cfg.unhurried(), kind);
     let arrivals = fifo(&m.label("arrivals"), AHEAD, next);
     let arrivals = breath(&m.label("next_arrival"), cfg.unhurried(), arrivals);

@@ -57,8 +57,8 @@ struct Bench {
     /// Banks in use: each with the number of parts behind which it may be given back.
     banks: [Option<usize>; 4],
     seen: usize,
-    /// Continuation units of READs, by the index of their packet, and which of them have come.
-    units: HashMap<u64, (Vec<u8>, [bool; 4])>,
+    /// Further SGEs of READs, by the index of their packet, and whether each has come or is not needed.
+    further: HashMap<u64, (Vec<u8>, Vec<bool>)>,
     packets: u64,
 }
 
@@ -67,7 +67,7 @@ impl Bench {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
         let netlist = build("bench", |m| {
             let candidates = m.stream_in("candidate", &Candidate::of(&cfg));
-            let stored = TableWrite { enable: bits(1), index: bits(4), entry: bits(512) };
+            let stored = crate::requester::list::stored_of(&cfg);
             let out = gather(m, &cfg, candidates, m.input_of("stored", &stored));
             m.stream_out("part", out.parts);
             m.stream_out("inline", out.inline);
@@ -87,7 +87,7 @@ impl Bench {
             inline: Vec::new(),
             banks: [None; 4],
             seen: 0,
-            units: HashMap::new(),
+            further: HashMap::new(),
             packets: 0,
         }
     }
@@ -124,9 +124,11 @@ impl Bench {
     fn store(&mut self, message: &Message) {
         let Some(bank) = message.bank else { return };
         self.banks[bank] = Some(usize::MAX);
-        for (i, unit) in message.bytes()[16..].chunks(64).enumerate() {
-            self.sim.set("stored_index", (4 * bank + i) as u64);
-            self.sim.set_bits("stored_entry", &Bits::from_bytes(512, unit));
+        let grain = grain(&self.cfg) as usize;
+        let per_bank = UNITS as usize * 64 / grain;
+        for (i, unit) in message.bytes()[16..].chunks(grain).enumerate() {
+            self.sim.set("stored_index", (per_bank * bank + i) as u64);
+            self.sim.set_bits("stored_entry", &Bits::from_bytes(8 * grain as u32, unit));
             self.sim.set("stored_enable", 1);
             self.step(0.5);
         }
@@ -169,8 +171,8 @@ impl Bench {
             if message.answered && bytes > 0 {
                 // Those of the SGEs that hold something.
                 let used = message.sges.iter().rposition(|sge| sge.len > 0).unwrap();
-                let needs = [0, 1, 2, 3].map(|unit| used == 0 || unit > (used - 1) / 4);
-                self.units.insert(index, (raw[16..].to_vec(), needs));
+                let come = (0..16).map(|number| number >= used).collect();
+                self.further.insert(index, (raw[16..].to_vec(), come));
             }
             offset += bytes;
             if last {
@@ -257,11 +259,11 @@ impl Bench {
             self.seen += 1;
         }
         if self.sim.get("kept_valid") == 1 {
-            let (index, part) = (self.sim.get("kept_index"), self.sim.get("kept_part") as usize);
-            let (units, come) = self.units.get_mut(&index).expect("of a READ");
-            let unit = self.sim.get_bits("kept_unit").to_bytes();
-            assert_eq!(unit, units[64 * part..][..64], "seed {seed}: unit {part} of {index}");
-            come[part] = true;
+            let (index, number) = (self.sim.get("kept_index"), self.sim.get("kept_number") as usize);
+            let (sges, come) = self.further.get_mut(&index).expect("of a READ");
+            let sge = self.sim.get_bits("kept_sge").to_bytes();
+            assert_eq!(sge, sges[16 * number..][..16], "seed {seed}: SGE {number} of {index}");
+            come[number] = true;
         }
         let released = self.sim.get("released");
         for bank in (0..4).filter(|bank| released >> bank & 1 == 1) {
@@ -279,8 +281,8 @@ impl Bench {
         }
         assert_eq!((self.seen, self.sources[0].left()), (self.parts.len(), 0), "seed {}", self.random.seed);
         (0..INLINE_BEATS + 6).for_each(|_| self.step(0.0));
-        let all = self.units.drain().all(|(_, (_, come))| come == [true; 4]);
-        assert!(all, "seed {}: a unit that an answer needs is not kept", self.random.seed);
+        let all = self.further.drain().all(|(_, (_, come))| come.iter().all(|come| *come));
+        assert!(all, "seed {}: an SGE that an answer needs is not kept", self.random.seed);
     }
 
     fn check_inline(&self) {

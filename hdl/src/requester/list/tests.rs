@@ -24,8 +24,8 @@ struct Bench {
     sinks: [Sink; 1],
     random: Random,
     expected: VecDeque<Expected>,
-    /// Banks that are taken, each with the units that have come.
-    banks: [Option<[Option<Bits>; 4]>; 4],
+    /// Banks that are taken, each with the SGEs that have come.
+    banks: [Option<[Option<Vec<u8>>; 16]>; 4],
     /// Banks of WQEs that have been handed on.
     kept: Vec<usize>,
     /// Units on their way: those that return must be as many.
@@ -36,11 +36,13 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(seed: u64) -> Bench {
-        let cfg = RnicConfig::named("generic-8b").unwrap();
+    /// By unit with 64 bytes a beat, by SGE with 8.
+    fn new(seed: u64, beat_bytes: u32) -> Bench {
+        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
         let netlist = build("bench", |m| {
-            let units = m.stream_in("unit", &Fetched::of(&cfg));
-            let out = list(m, units, m.input_of("forgotten", &Released::of()), m.input("released", BANKS));
+            let units = m.stream_in("unit", &Fetched::of(&cfg, grain(&cfg)));
+            let out =
+                list(m, &cfg, units, m.input_of("forgotten", &Released::of()), m.input("released", BANKS));
             m.stream_out("wqe", out.wqes);
             // Of the cycle before.
             m.output("stored", &m.delay("was_stored", &out.stored));
@@ -49,7 +51,7 @@ impl Bench {
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
         let (sources, sinks) =
-            ([Source::new("unit", &Fetched::of(&cfg))], [Sink::new("wqe", &Wqe::of(&cfg))]);
+            ([Source::new("unit", &Fetched::of(&cfg, grain(&cfg)))], [Sink::new("wqe", &Wqe::of(&cfg))]);
         Bench {
             cfg,
             sim,
@@ -92,19 +94,21 @@ impl Bench {
         wqe.insert("unit".into(), Bits::from_bytes(512, &bytes[..64]));
         let units = bytes.chunks(64).skip(1).take(4).map(|unit| unit.try_into().unwrap()).collect();
         self.expected.push_back(Expected { wqe, units, sums: !large && !head.inline });
-        for (part, unit) in bytes.chunks(64).enumerate() {
+        let grain = grain(&self.cfg) as usize;
+        let pieces = bytes.len() / grain;
+        for (part, piece) in bytes.chunks(grain).enumerate() {
             let fields = [
                 ("qp", qp),
                 ("index", index.into()),
                 ("part", part as u128),
-                ("ends", u128::from(part + 1 == n)),
-                ("error", u128::from(error == Some(part))),
+                ("ends", u128::from(part + 1 == pieces)),
+                ("error", u128::from(error == Some(part * grain / 64))),
             ];
-            let mut given = item(&Fetched::of(&self.cfg), &fields);
-            given.insert("unit".into(), Bits::from_bytes(512, unit));
+            let mut given = item(&Fetched::of(&self.cfg, grain as u32), &fields);
+            given.insert("piece".into(), Bits::from_bytes(8 * grain as u32, piece));
             self.sources[0].push(given);
-            self.units += 1;
         }
+        self.units += n as u64;
     }
 
     fn start(&mut self, qp: u128) {
@@ -168,9 +172,13 @@ impl Bench {
         self.returned += self.sim.get("returned");
         if self.sim.get("stored_enable") == 1 {
             let at = self.sim.get("stored_index") as usize;
-            let bank = self.banks[at / 4].get_or_insert_default();
-            assert!(!self.kept.contains(&(at / 4)), "seed {}: a bank that is in use", self.random.seed);
-            bank[at % 4] = Some(self.sim.get_bits("stored_entry"));
+            let sges = self.sim.get_bits("stored_entry").to_bytes();
+            let (sges, at) = (sges.chunks(16), at * sges.len() / 16);
+            let bank = self.banks[at / 16].get_or_insert_default();
+            assert!(!self.kept.contains(&(at / 16)), "seed {}: a bank that is in use", self.random.seed);
+            for (place, sge) in bank[at % 16..].iter_mut().zip(sges) {
+                *place = Some(sge.to_vec());
+            }
         }
         while self.seen < self.sinks[0].items.len() {
             let mut found = self.sinks[0].items[self.seen].clone();
@@ -182,8 +190,8 @@ impl Bench {
                 let bank = found.insert("bank".into(), Bits::zero(2)).unwrap().to_u64() as usize;
                 assert!(!self.kept.contains(&bank), "seed {seed}: bank {bank} twice");
                 let held = self.banks[bank].as_ref().expect("its units");
-                for (unit, held) in expected.units.iter().zip(held) {
-                    assert_eq!(held.as_ref(), Some(&Bits::from_bytes(512, unit)), "seed {seed}");
+                for (sge, held) in expected.units.as_flattened().chunks(16).zip(held) {
+                    assert_eq!(held.as_deref(), Some(sge), "seed {seed}");
                 }
                 self.kept.push(bank);
                 self.several += 1;
@@ -215,8 +223,8 @@ impl Bench {
 
 #[test]
 fn every_wqe_comes_in_order_with_its_sum_and_its_units() {
-    for seed in 1..=4 {
-        let mut bench = Bench::new(seed);
+    for (seed, beat_bytes) in [(1, 64), (2, 8), (3, 64), (4, 8)] {
+        let mut bench = Bench::new(seed, beat_bytes);
         for round in 0..30 {
             for _ in 0..20 {
                 if bench.random.chance(0.05) {
@@ -233,7 +241,7 @@ fn every_wqe_comes_in_order_with_its_sum_and_its_units() {
 
 #[test]
 fn a_wqe_of_one_unit_passes_in_the_cycle_in_which_it_comes() {
-    let mut bench = Bench::new(11);
+    let mut bench = Bench::new(11, 64);
     bench.sources[0].stall = Some(0.0);
     for _ in 0..50 {
         bench.random_wqe(0..=0);
@@ -245,7 +253,7 @@ fn a_wqe_of_one_unit_passes_in_the_cycle_in_which_it_comes() {
 #[test]
 fn larger_ones_cost_as_many_cycles_as_units_while_banks_are_free() {
     for stride in 1..=MAX_STRIDE {
-        let mut bench = Bench::new(12);
+        let mut bench = Bench::new(12, 64);
         bench.sources[0].stall = Some(0.0);
         for _ in 0..40 {
             bench.random_wqe(stride..=stride);
@@ -262,17 +270,33 @@ fn larger_ones_cost_as_many_cycles_as_units_while_banks_are_free() {
 }
 
 #[test]
+fn by_sge_a_wqe_costs_two_cycles_beside_its_pieces() {
+    for stride in 0..=MAX_STRIDE {
+        let mut bench = Bench::new(14, 8);
+        bench.sources[0].stall = Some(0.0);
+        for _ in 0..40 {
+            bench.random_wqe(stride..=stride);
+        }
+        bench.drain(0.0, 1.0);
+        let (pieces, wqes) = (&bench.sources[0].cycles, &bench.sinks[0].cycles);
+        assert_eq!(wqes[wqes.len() - 1] - pieces[pieces.len() - 1], 2, "stride {stride}");
+        let spent = wqes[wqes.len() - 1] - pieces[0] + 1;
+        assert_eq!(spent, 40 * ((4 << stride) + 2), "stride {stride}");
+    }
+}
+
+#[test]
 fn one_bank_that_is_kept_for_ever_holds_up_nobody() {
-    let mut bench = Bench::new(13);
-    for _ in 0..60 {
-        bench.random_wqe(1..=MAX_STRIDE);
+    for beat_bytes in [64, 8] {
+        let mut bench = Bench::new(13, beat_bytes);
+        for _ in 0..60 {
+            bench.random_wqe(1..=MAX_STRIDE);
+        }
+        for _ in 0..3000 {
+            let held = bench.kept.pop();
+            bench.step(0.0, 1.0);
+            bench.kept.extend(held);
+        }
+        assert!(bench.expected.is_empty(), "{beat_bytes}: {} are left", bench.expected.len());
     }
-    let mut last = 0;
-    for _ in 0..3000 {
-        let held = bench.kept.pop();
-        bench.step(0.0, 1.0);
-        bench.kept.extend(held);
-        last = last.max(bench.kept.len());
-    }
-    assert!(bench.expected.is_empty(), "{} are left", bench.expected.len());
 }
