@@ -50,6 +50,9 @@ pub struct Args {
     /// With ecp5: leave placing and routing out
     #[arg(long)]
     no_place: bool,
+    /// With ecp5: of the placer; each gives another placement, and clocks that differ by a tenth
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -145,6 +148,8 @@ struct Report {
     wanted_mhz: f64,
     /// What placed it.
     placer: Option<String>,
+    /// With which seed.
+    seed: Option<u32>,
     /// The clock, as estimated when the design has been placed.
     placed_mhz: Option<f64>,
     /// The clock when it has been routed.
@@ -217,7 +222,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
     let misfit = (args.target == Target::Ecp5).then(|| too_large(&flat.cost)).flatten();
     let placed = match (args.target, args.no_place, &misfit) {
-        (Target::Ecp5, false, None) => Some(job.place(&manifest, wanted_mhz, !args.no_route)?),
+        (Target::Ecp5, false, None) => Some(job.place(&manifest, wanted_mhz, args)?),
         _ => None,
     };
     let placed_mhz = placed.as_ref().map(|placed| placed.mhz);
@@ -236,6 +241,7 @@ pub fn run(args: &Args) -> Result<u8> {
         longest_lut_path: flat.path.luts,
         path: flat.path,
         wanted_mhz,
+        seed: placer.is_some().then_some(args.seed),
         placer,
         placed_mhz,
         fmax_mhz,
@@ -364,7 +370,8 @@ impl Job {
     }
 
     /// Places the flattened design in its shell, and routes it where that is wanted; gives the clock, and what limits it.
-    fn place(&self, manifest: &Manifest, mhz: f64, routes: bool) -> Result<Placed> {
+    fn place(&self, manifest: &Manifest, mhz: f64, args: &Args) -> Result<Placed> {
+        let routes = !args.no_route;
         let (name, shell) = (shell::NAME, shell::shell(&manifest.top, &manifest.ports));
         fs::write(self.work.join("shell.v"), shell).context("writing shell.v")?;
         let script = format!(
@@ -374,7 +381,8 @@ impl Job {
         );
         self.yosys("shell", &script)?;
         let (placer, mut command) = self.placer()?;
-        command.args(["--um5g-85k", "--package", "CABGA756", "--json", "shell.json", "--seed", "1"]);
+        command.args(["--um5g-85k", "--package", "CABGA756", "--json", "shell.json"]);
+        command.args(["--seed", &args.seed.to_string()]);
         command.args(["--freq", &mhz.to_string(), "--lpf-allow-unconstrained", "--timing-allow-fail"]);
         // Some versions compute the attempts for a cell of a large design in too few bits, and give up at once.
         command.args(["--placer-heap-cell-placement-timeout", "0", "--quiet", "--log", "route.log"]);

@@ -6,22 +6,23 @@
 //!                    |                                         ^
 //!  wanted ---------->+--> its tag? --> recalled                |
 //!                    |       | no                              |
-//!                    +-------+--> DMA read {16 bytes} ---------+
+//!                    +-------+--> DMA read {64 bytes} ---------+
 //! ```
 //!
 //! WQEs stay in host memory until they complete, so the slots are a cache, direct-mapped, and nobody waits for a place in it. A READ that is
 //! sent for the first time writes its SGEs here, whatever the slots held: so what a tag says is what was sent last under it, also
-//! when a QP lives again. An SGE that is here takes 4 cycles, another one the host's latency besides. Where one is kept in the cycle in
-//! which a read one comes, that one is read once more.
+//! when a QP lives again. What is read again is a unit, and all four SGEs of it are kept. An SGE that is here takes 4 cycles, another one the host's latency besides. Where one is kept in the cycle in
+//! which a read one comes, that one is not kept, and read once more if it is the one that is wanted.
 //!
 //! The queue of a QP that goes to RESET may be read until the command is answered, for that is behind everything that was placed.
 //! Reset: the slots are cleared, one a cycle.
 
 use crate::config::RnicConfig;
-use crate::requester::{KeptSge, Ring, SGE_BITS};
+use crate::requester::{KeptSge, Ring, SGE_BITS, UNIT};
 use crate::stream::forward;
 use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::send_wqe::SGES_PER_UNIT;
 
 /// An SGE that somebody needs.
 #[derive(Clone, Bundle)]
@@ -64,7 +65,7 @@ impl Recalled {
 pub struct Recall {
     /// What was wanted, in order.
     pub recalled: Stream<Recalled>,
-    /// Reads of SGEs.
+    /// Reads of units.
     pub read: Stream<DmaReadRequest>,
 }
 
@@ -129,36 +130,51 @@ pub fn recall(
     m.when(again, |m| m.set(&state, State::Compare));
     let at = m.mux(begins, &wanted.payload, &sought);
 
-    // An SGE that comes: a part of a beat, or beat by beat.
-    let beats = (SGE_BITS / 8).div_ceil(cfg.beat_bytes);
+    // A unit that comes, SGE by SGE: as its beats come, or where a beat has several, once it is here.
     let filling = state.is(State::Fill);
     let data = if cfg.unhurried() { forward(&m.label("data"), data) } else { data };
     data.accept(lit(1, 1));
     m.discard(&data.last);
     m.assert(!data.valid | filling, "what comes has been asked for");
-    let (sge, error, whole) = match beats {
-        1 => {
-            let places = data.data.chunks(SGE_BITS);
-            let place = places.len().trailing_zeros();
-            let sge = if place == 0 { data.data } else { m.select(sought.number.trunc(place), &places) };
-            (sge, data.error, lit(1, 1))
-        }
-        _ => {
-            let beat = m.reg("beat", clog2(u64::from(beats))).reset(0);
-            let rest = SGE_BITS - 8 * cfg.beat_bytes;
-            let held = m.reg("held", rest).no_reset();
-            let failed = m.reg("failed", 1).reset(0);
-            let whole = beat.all();
-            let sge = cat(&[held, data.data]);
-            m.when(data.valid, |m| {
-                m.set(&beat, beat + 1);
-                m.set(&held, sge.slice(8 * cfg.beat_bytes, rest));
-                m.set(&failed, (failed | data.error) & !whole);
-            });
-            (sge, data.error | failed, whole)
-        }
+    let piece = m.reg("piece", SGES_PER_UNIT.trailing_zeros()).reset(0);
+    let failed = m.reg("failed", 1).reset(0);
+    let last_piece = piece.all();
+    let (sge, error, comes) = if 8 * cfg.beat_bytes > SGE_BITS {
+        let beats = UNIT / cfg.beat_bytes;
+        let unit = m.reg("unit", 8 * UNIT).no_reset();
+        let left = m.reg("left", clog2(u64::from(beats)) + 1).reset(beats);
+        m.when(data.valid, |m| {
+            let above = 8 * cfg.beat_bytes;
+            let with = cat(&[unit, data.data]);
+            m.set(&unit, with.slice(above, 8 * UNIT));
+            m.set(&left, left - 1);
+            m.set(&failed, failed | data.error);
+        });
+        let comes = left.eq(0) & !kept.valid;
+        m.when(comes & last_piece, |m| m.set(&left, beats));
+        (m.select(piece, &unit.chunks(SGE_BITS)), failed, comes)
+    } else {
+        let beats = SGE_BITS / 8 / cfg.beat_bytes;
+        let (sge, whole) = match beats {
+            1 => (data.data, lit(1, 1)),
+            _ => {
+                let beat = m.reg("beat", clog2(u64::from(beats))).reset(0);
+                let rest = SGE_BITS - 8 * cfg.beat_bytes;
+                let held = m.reg("held", rest).no_reset();
+                let sge = cat(&[held, data.data]);
+                m.when(data.valid, |m| {
+                    m.set(&beat, beat + 1);
+                    m.set(&held, sge.slice(8 * cfg.beat_bytes, rest));
+                });
+                (sge, beat.all())
+            }
+        };
+        m.when(data.valid, |m| m.set(&failed, failed | data.error));
+        (sge, failed | data.error, data.valid & whole)
     };
-    let filled = data.valid & whole;
+    m.when(comes, |m| m.set(&piece, piece + 1));
+    let filled = comes & last_piece;
+    m.when(filled, |m| m.set(&failed, 0));
     let void = m.reg("void", 1).reset(0);
     let unread = m.reg("unread", 1).reset(0);
     m.when(filled, |m| {
@@ -170,14 +186,16 @@ pub fn recall(
     let shape = Slot { valid: bits(1), name: Wanted::of(cfg), sge: bits(SGE_BITS) };
     let store = m.mem("slots", slots(cfg), &shape).style(Style::Block).build();
     let keeping = Wanted { qp: kept.qp, index: kept.index, number: kept.number };
-    let name = m.mux(kept.valid, &keeping, &sought);
+    let unit = sought.number.slice(piece.width(), 2);
+    let coming = Wanted { number: cat(&[piece, unit]), ..sought.clone() };
+    let name = m.mux(kept.valid, &keeping, &coming);
     // What could not be read is not kept.
     let slot = Slot {
         valid: !sweeping & (kept.valid | !error),
         name: name.clone(),
         sge: m.mux(kept.valid, &kept.sge, &sge),
     };
-    let writes = sweeping | kept.valid | filled;
+    let writes = sweeping | kept.valid | comes;
     store.write(writes, m.mux(sweeping, &sweep, &slot_of(&name)), &slot);
     let found = store.read(m, begins | again, slot_of(&at), Collision::Never);
     let is_it =
@@ -205,16 +223,16 @@ pub fn recall(
     m.discard(&first.most);
     let address = m.delay("address", &first.address);
     // Units of the WQE: 1, 2, 4 or 8. The first has no further SGE.
-    let place = sought.number.zext(5) + 4;
-    let beyond = place.slice(2, 3).zext(4).ge(lit(4, 1).shl_by(queue.stride));
+    let place = unit.zext(3) + 1;
+    let beyond = place.zext(4).ge(lit(4, 1).shl_by(queue.stride));
     m.when(at_place, |m| {
         m.set(&void, beyond);
         m.set(&state, State::Ask);
         m.when(beyond, |m| m.set(&state, State::Again));
     });
     let at_ask = state.is(State::Ask);
-    let address = address + cat(&[lit(4, 0), place]).zext(64);
-    let request = DmaReadRequest { address, length: lit(13, u64::from(SGE_BITS) / 8) };
+    let address = address + cat(&[lit(clog2(u64::from(UNIT)), 0), place]).zext(64);
+    let request = DmaReadRequest { address, length: lit(13, UNIT) };
     let read = Stream::new(m, "read", at_ask, request);
     m.when(read.fire(), |m| m.set(&state, State::Fill));
     Recall { recalled, read }
@@ -280,7 +298,8 @@ mod tests {
             self.sim.set("kept_valid", 0);
         }
 
-        /// What comes where one is wanted: the SGE, whether it is one, and whether it was read. `host` is what memory holds.
+        /// What comes where one is wanted: the SGE, whether it is one, and whether it was read. `host` is what memory
+        /// holds of its unit.
         fn want(&mut self, qp: u64, index: u64, number: u64, host: Option<&[u8]>) -> (Vec<u8>, [bool; 3]) {
             let wanted = [("qp", qp.into()), ("index", index.into()), ("number", number.into())];
             self.sources[0].push_values(&wanted);
@@ -293,20 +312,13 @@ mod tests {
                     let address = self.sinks[1].items[reads]["address"].to_u64();
                     assert_eq!(
                         address,
-                        (qp << 12) + 256 * (index % 16) + 64 + 16 * number,
+                        (qp << 12) + 256 * (index % 16) + 64 + number / 4 * 64,
                         "of {index}, {number}"
                     );
-                    let junk = [0xa5; 16];
-                    let (sge, error) = host.map_or((&junk[..], 1), |sge| (sge, 0));
-                    // In the lanes of its address; what is in others is not looked at.
-                    let beat_bytes = self.cfg.beat_bytes as usize;
-                    let mut lanes = vec![0x5a; 16.max(beat_bytes)];
-                    let lane = address as usize % beat_bytes;
-                    lanes[lane..lane + 16].copy_from_slice(sge);
-                    let beats = lanes.chunks(beat_bytes);
-                    let count = beats.len();
-                    for (i, beat) in beats.enumerate() {
-                        let last = u128::from(i + 1 == count);
+                    let junk = [0xa5; 64];
+                    let (unit, error) = host.map_or((&junk[..], 1), |unit| (unit, 0));
+                    for (i, beat) in unit.chunks(self.cfg.beat_bytes as usize).enumerate() {
+                        let last = u128::from((i + 1) * beat.len() == 64);
                         let mut item = crate::testing::item(
                             &DmaReadData::of(&self.cfg),
                             &[("last", last), ("error", error)],
@@ -329,7 +341,7 @@ mod tests {
 
         /// Reads behind `from` whose data have come: one each.
         fn answered(&self, from: usize) -> usize {
-            let beats = 16usize.div_ceil(self.cfg.beat_bytes as usize);
+            let beats = 64 / self.cfg.beat_bytes as usize;
             (self.sources[1].cycles.len() / beats).saturating_sub(from)
         }
     }
@@ -338,25 +350,28 @@ mod tests {
     fn an_sge_is_what_was_kept_last_or_else_what_the_queue_holds() {
         for (seed, beat_bytes) in [(1, 8), (2, 64), (5, 16), (6, 32)] {
             let mut bench = bench(seed, beat_bytes);
-            let mut kept = std::collections::HashMap::new();
+            // Host memory holds what was kept, for the WQE lies there until it is done.
+            let mut memory = std::collections::HashMap::new();
             let mut reads = 0;
             for _ in 0..400 {
                 let rng = &mut bench.random.rng;
                 let (qp, index) = (rng.random_range(0..2), rng.random_range(14..18));
-                let number = [0, 1, 6, 11][rng.random_range(0..4)];
-                let sge = bench.random.bytes(16);
-                if bench.random.chance(0.5) {
+                let number: u64 = [0, 1, 6, 11][rng.random_range(0..4)];
+                let (sge, empty) = (bench.random.bytes(16), bench.random.bytes(64));
+                let unit = memory.entry((qp, index, number / 4)).or_insert(empty);
+                let place = number as usize % 4 * 16;
+                if bench.random.chance(0.3) {
+                    unit[place..place + 16].copy_from_slice(&sge);
                     bench.keep(qp, index, number, &sge);
-                    kept.insert((qp, index, number), sge);
                     continue;
                 }
-                // Host memory holds what was kept, for the WQE lies there until it is done.
-                let host = kept.entry((qp, index, number)).or_insert(sge).clone();
+                let host = unit.clone();
                 let (found, [error, void, read]) = bench.want(qp, index, number, Some(&host));
-                assert_eq!((found, error, void), (host, false, false), "seed {seed}: {qp} {index} {number}");
+                let what = format!("seed {seed}: {qp} {index} {number}");
+                assert_eq!((&found[..], error, void), (&host[place..place + 16], false, false), "{what}");
                 reads += usize::from(read);
             }
-            assert!(reads > 20 && reads < 180, "seed {seed}: {reads} of some 200 are read");
+            assert!(reads > 20 && reads < 180, "seed {seed}: {reads} of some 280 are read");
         }
     }
 
@@ -364,14 +379,20 @@ mod tests {
     fn what_could_not_be_read_is_read_again() {
         for (seed, beat_bytes) in [(3, 8), (4, 64)] {
             let mut bench = bench(seed, beat_bytes);
-            let sge = bench.random.bytes(16);
+            let unit = bench.random.bytes(64);
+            // The eleventh, behind which its unit has one more.
+            let sge = unit[32..48].to_vec();
             for _ in 0..3 {
                 assert_eq!(bench.want(1, 7, 10, None).1, [true, false, true], "seed {seed}");
             }
-            assert_eq!(bench.want(1, 7, 10, Some(&sge)), (sge.clone(), [false, false, true]), "seed {seed}");
-            assert_eq!(bench.want(1, 7, 10, Some(&sge)), (sge.clone(), [false, false, false]), "seed {seed}");
+            assert_eq!(bench.want(1, 7, 10, Some(&unit)), (sge.clone(), [false, false, true]), "seed {seed}");
+            assert_eq!(
+                bench.want(1, 7, 10, Some(&unit)),
+                (sge.clone(), [false, false, false]),
+                "seed {seed}"
+            );
             // A WQE of four units has no fifth.
-            assert_eq!(bench.want(1, 7, 12, Some(&sge)).1, [false, true, false], "seed {seed}");
+            assert_eq!(bench.want(1, 7, 12, Some(&unit)).1, [false, true, false], "seed {seed}");
         }
     }
 }

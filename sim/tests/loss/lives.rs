@@ -20,7 +20,7 @@ fn memory_is_free_with_the_completion_whatever_comes_late() {
     for config in CONFIGS {
         let rig = Rig::new(config, timer);
         let (mut qp, peer) = rig.connect(0xff_ffe0, timer, 1);
-        rig.keep(0);
+        (0..2).for_each(|link| rig.keep(link));
         for link in 0..2 {
             rig.fates(link, |frame, before| {
                 let late = Fate::Again(200 + u64::from(frame.bth.psn) * 97 % 1500);
@@ -68,7 +68,11 @@ fn memory_is_free_with_the_completion_whatever_comes_late() {
         let again = sent_again(&sent, config) as u64;
         let counters = rig.counters();
         assert!(counters[0] >= 5 && counters[1] == 0 && counters[2] == again, "{config}: {counters:?}");
-        assert!((5..=20).contains(&again), "{config}: {again} packets again");
+        // Each of the five losses costs a NAK. So does a late copy that overtakes what is sent again, for it leaves a gap. None is answered with
+        // more than the four packets behind the first.
+        let naks = rig.taken(1).iter().filter(|p| p.syndrome == Some(0x60)).count() as u64;
+        assert!((5..=10).contains(&naks), "{config}: {naks} NAKs");
+        assert!((naks..=4 * naks).contains(&again), "{config}: {again} packets again for {naks} NAKs");
         assert_eq!(rig.counter(1, HwCounter::RespRemoteAccessErrors), 0, "{config}");
         assert!(rig.counter(1, HwCounter::DuplicateRequest) > 0, "{config}");
         nothing_refused(&rig.pair, config);
