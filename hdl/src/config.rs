@@ -158,8 +158,8 @@ impl RnicConfig {
         clog2(u64::from(self.eqs))
     }
 
-    /// Every frame is seven beats or more: blocks may take a cycle or two more for each where that shortens the longest path or saves LUTs. Parts
-    /// with beats so narrow are slow ones, and crowded.
+    /// Every frame is seven beats or more: blocks may take a few cycles more for each where that shortens the longest path or saves LUTs or
+    /// block RAM. Parts with beats so narrow are slow ones, and crowded.
     pub fn unhurried(&self) -> bool {
         self.beat_bytes < 16
     }

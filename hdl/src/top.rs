@@ -116,7 +116,8 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let rx = crate::rx::door::door(m, progress.ready, rx);
     let control = Control {
         broadcast,
-        addresses: cfg.looked(m, "vectors", commands.vectors),
+        addresses: commands.vectors,
+        peers: commands.peers,
         handles: cfg.looked(m, "handles", commands.ahs),
         keys: cfg.looked(m, "keys", commands.keys),
         pages: cfg.looked(m, "pages", commands.pages),

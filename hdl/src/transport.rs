@@ -41,6 +41,7 @@ use crate::requester::{
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
 use crate::rx::address::Addresses;
+use crate::rx::peer::{Address, Peers};
 use crate::stream::{arbiter, breath, fork, slice, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
@@ -60,6 +61,8 @@ use ferrowire_spec::queue::event::EventKind;
 pub struct Control {
     /// QP attributes and states.
     pub broadcast: QpBroadcast,
+    /// Addresses of the queue pairs' peers.
+    pub peers: TableWrite<Address>,
     /// Address vectors.
     pub addresses: TableWrite<AddressVector>,
     /// Address handles.
@@ -319,11 +322,12 @@ pub fn transport(
     clears.connect(taker().map(whose));
 
     // Receive.
-    let (frame, parsed, mac_control) = rx::parse::parse(m, cfg, control.port, wire);
+    let lives = TableWrite { enable: given.enable, index: given.index, entry: given.entry.peer };
+    let peers = Peers { addresses: control.peers, lives };
+    let (frame, parsed, mac_control) = rx::parse::parse(m, cfg, control.port, peers, wire);
     let told = (mac_control.pause, mac_control.pfc);
     m.set(&paused, pause(m, cfg, control.flow.clone(), mac_control));
     let (frame, verdict) = rx::icrc::check(m, cfg, frame);
-    let parsed = breath(&m.label("parsed"), cfg.unhurried(), parsed);
     let verdict = breath(&m.label("verdict"), cfg.unhurried(), verdict);
     let mut received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
     received.headers = breath(&m.label("headers"), cfg.unhurried(), received.headers);
@@ -508,6 +512,7 @@ mod tests {
                 let page_bits = bits(ferrowire_rtl::clog2(u64::from(cfg.page_entries)));
                 let control = Control {
                     broadcast: m.input_of("broadcast", &QpBroadcast::of(&cfg)),
+                    peers: m.input_of("peers", &Peers::of(&cfg).addresses),
                     addresses: m.input_of(
                         "addresses",
                         &TableWrite {

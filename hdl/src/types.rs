@@ -3,18 +3,15 @@
 
 use crate::config::RnicConfig;
 use crate::rx::address::gid_bits;
+use crate::rx::peer::{Origin, PEER_BITS};
 use ferrowire_rtl::{bits, clog2, lit, Bundle, Sig};
 use ferrowire_spec::queue::EventKind;
 
 /// What the parser knows of a frame. Numbers are in host order: bit 0 is the least significant.
 #[derive(Clone, Bundle)]
 pub struct Headers {
-    /// Ethernet source address.
-    pub src_mac: Sig,
-    /// The packet is IPv6.
-    pub ipv6: Sig,
-    /// IP source; IPv4 in the low 32 bits, zeros above.
-    pub src_ip: Sig,
+    /// Whether it comes from the peer of its destination QP, and from which one.
+    pub origin: Origin,
     /// Which of the port's GIDs the packet is sent to.
     pub gid: Sig,
     /// ECN field of the IP header.
@@ -62,9 +59,7 @@ impl Headers {
     /// The shape.
     pub fn of() -> Headers {
         Headers {
-            src_mac: bits(48),
-            ipv6: bits(1),
-            src_ip: bits(128),
+            origin: Origin::of(),
             gid: bits(gid_bits()),
             ecn: bits(2),
             opcode: bits(8),
@@ -312,10 +307,8 @@ pub struct QpAttributes {
     pub mtu: Sig,
     /// What the peer may do (the access bits of the command).
     pub access: Sig,
-    /// The peer's address is IPv6.
-    pub peer_ipv6: Sig,
-    /// The peer's address, against which sources are checked; IPv4 in the low 32 bits.
-    pub peer_ip: Sig,
+    /// Which of its peers it has, as [`Origin::peer`].
+    pub peer: Sig,
     /// Which of the port's GIDs is its own: other packets are not for it.
     pub gid: Sig,
     /// Priority of its packets on the wire: that of the tag, 0 without one.
@@ -360,8 +353,7 @@ impl QpAttributes {
             doorbell_page: bits(16),
             mtu: bits(3),
             access: bits(8),
-            peer_ipv6: bits(1),
-            peer_ip: bits(128),
+            peer: bits(PEER_BITS),
             gid: bits(gid_bits()),
             priority: bits(3),
             pkey: bits(16),

@@ -27,7 +27,7 @@ use crate::requester::{messages, KeptSge};
 use crate::responder::Outcome;
 use crate::testing::{step, Random, Sink, Source};
 use crate::types::{Completion, DmaReadData};
-use ferrowire_rtl::{bits, build, Bits, Netlist, Sig, Sim, Stream};
+use ferrowire_rtl::{bits, build, Netlist, Sig, Sim, Stream};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::WcStatus;
 use rand::Rng;
@@ -408,13 +408,12 @@ impl Bench {
 
     fn start_with(&mut self, qp: usize, timeout: u8, retry_cnt: u8, rnr_retry: u8) {
         let rng = &mut self.random.rng;
-        let ipv6 = rng.random();
-        let peer = if ipv6 { rng.random() } else { rng.random::<u32>().into() };
+        let peer = u64::from(rng.random::<u8>());
         let psn = if rng.random() { MODULUS - rng.random_range(1..20) } else { rng.random_range(0..MODULUS) };
         let fields = [
             ("send_cq", qp as u64),
             ("pkey", 0xffff),
-            ("peer_ipv6", u64::from(ipv6)),
+            ("peer", peer),
             ("gid", qp as u64 % 16),
             ("timeout", timeout.into()),
             ("retry_cnt", retry_cnt.into()),
@@ -423,7 +422,6 @@ impl Bench {
         for (name, value) in fields {
             self.sim.set(&format!("broadcast_attributes_entry_{name}"), value);
         }
-        self.sim.set_bits("broadcast_attributes_entry_peer_ip", &Bits::new(128, peer));
         self.sim.set("broadcast_attributes_index", qp as u64);
         self.sim.set("broadcast_attributes_enable", 1);
         self.step();
@@ -434,7 +432,6 @@ impl Bench {
         self.taken(START);
         let old = &self.qps[qp];
         self.qps[qp] = Requester {
-            ipv6,
             peer,
             timeout,
             retry_cnt,

@@ -78,6 +78,7 @@ use crate::path::same_partition;
 use crate::requester::{is_local, Flush, Restart};
 use crate::rx::address::gid_bits;
 use crate::rx::parse::opcode_is;
+use crate::rx::peer::Origin;
 use crate::stream::{deep_fifo, few, fifo, row_of, spare_fifo};
 use crate::types::{
     credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, STAY_BITS, TOLD_BITS,
@@ -215,8 +216,7 @@ struct Row {
 #[derive(Clone, Bundle)]
 struct Copy {
     cq: Sig,
-    peer_ipv6: Sig,
-    peer_ip: Sig,
+    peer: Sig,
     gid: Sig,
     pkey: Sig,
     retry_cnt: Sig,
@@ -352,8 +352,7 @@ pub fn track(
     // In SQD: what is in progress is waited for.
     let (by_drain, stay) = (by("drain"), m.reg("stay", STAY_BITS).no_reset());
     let psn = m.reg("psn", 24).no_reset();
-    let source_ipv6 = m.reg("source_ipv6", 1).no_reset();
-    let source_ip = m.reg("source_ip", 128).no_reset();
+    let origin = m.reg_of("origin", &Origin::of());
     let gid = m.reg("gid", gid_bits()).no_reset();
     let pkey = m.reg("pkey", 16).no_reset();
     let syndrome = m.reg("syndrome", 8).no_reset();
@@ -384,8 +383,7 @@ pub fn track(
         m.set(&by_work, is_work);
         m.set(&by_look, is_failed);
         m.set(&psn, m.mux(is_init, &init.psn, &answers.psn));
-        m.set(&source_ipv6, answers.ipv6);
-        m.set(&source_ip, answers.src_ip);
+        m.set_all(&origin, &answers.origin);
         m.set(&gid, answers.gid);
         m.set(&pkey, answers.pkey);
         m.set(&syndrome, m.mux(is_own, &lit(8, 0), &answers.syndrome));
@@ -432,8 +430,7 @@ pub fn track(
     let given = &broadcast.attributes;
     let copy_of = |a: &crate::types::QpAttributes| Copy {
         cq: a.send_cq,
-        peer_ipv6: a.peer_ipv6,
-        peer_ip: a.peer_ip,
+        peer: a.peer,
         gid: a.gid,
         pkey: a.pkey,
         retry_cnt: a.retry_cnt,
@@ -504,7 +501,7 @@ pub fn track(
     let before_next = (psn - front.next_psn).bit(23);
     let all_done = stored.oldest_psn.eq(front.next_psn);
     let ghost = m.mux(by_own, &all_done, &(before_oldest | !before_next));
-    let foreign = source_ipv6.ne(copy.peer_ipv6) | source_ip.ne(copy.peer_ip) | gid.ne(copy.gid);
+    let foreign = !origin.is(copy.peer) | gid.ne(copy.gid);
     let same_key = same_partition(pkey, copy.pkey);
     let waits = qp_state.eq(QpState::Rts.code()) | qp_state.eq(QpState::Sqd.code());
     let in_error = qp_state.eq(QpState::Err.code()) | qp_state.eq(QpState::Sqe.code());

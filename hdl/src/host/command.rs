@@ -30,12 +30,13 @@ use crate::context::{QpFound, QpRecord, QpUpdate};
 use crate::fields::{assemble, field};
 use crate::memory::{Done, Operation, OperationKind};
 use crate::rx::address::gid_bits;
+use crate::rx::peer::{Address, PEER_BITS};
 use crate::stream::{breath, spare_fifo};
 use crate::types::{
     priority_of, AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, QpPsns,
     TableWrite,
 };
-use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::{AttributeBit, GSI_QKEY, GSI_QPN};
 use ferrowire_spec::queue::command::{
     self as spec, alloc_mw, create_ah, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq,
@@ -82,6 +83,8 @@ pub struct CommandProcessor {
     pub update: Stream<QpUpdate>,
     /// Address vectors in effect, those of handles behind those of QPs.
     pub vectors: TableWrite<AddressVector>,
+    /// Addresses of the queue pairs' peers: told before the attributes that they come with.
+    pub peers: TableWrite<Address>,
     /// Address handles.
     pub ahs: TableWrite<AhEntry>,
     /// Keys.
@@ -284,7 +287,7 @@ pub fn command(
     let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
     let ah_table = m.mem("ahs", cfg.ahs, &AhEntry::of()).init(vec![]).build();
     let staged_shape = Staged { given: bits(1), gid: bits(gid_bits()), vector: AddressVector::of() };
-    let staged_table = m.mem("staged", cfg.qps, &staged_shape).init(vec![]).build();
+    let staged_table = m.mem("staged", cfg.qps, &staged_shape).style(Style::Block).init(vec![]).build();
 
     let pd_write = WritePort::new(m, "pd_write", object.trunc(pd_bits), &owned);
     let cq_write = WritePort::new(m, "cq_write", object.trunc(cq_bits), &owned_cq);
@@ -643,6 +646,8 @@ pub fn command(
     let query = Stream::new(m, "query", state.is(State::Query), qp_index);
     reply.accept(state.is(State::Reply));
     let q = |f: &Field| get(&create_qp::LAYOUT, f);
+    // What came from a former queue pair's peers is not of the next one's.
+    let gone = QpAttributes { peer: qp.attributes.peer, ..QpAttributes::of(cfg).zeros() };
     let created = QpAttributes {
         service: q(&create_qp::SERVICE).trunc(2),
         pd,
@@ -660,7 +665,7 @@ pub fn command(
         mtu: lit(3, PathMtu::B4096.code()),
         has_srq,
         srqn: srqn.trunc(srq_bits),
-        ..QpAttributes::of(cfg).zeros()
+        ..gone.clone()
     };
     let old = &qp.attributes;
     let priority = priority_of(staged.vector.vlan, staged.vector.vlan_tci);
@@ -669,8 +674,7 @@ pub fn command(
         pkey: given(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), old.pkey),
         qkey: given(AttributeBit::Qkey).then(modify(&modify_qp::QKEY), old.qkey),
         mtu: given(AttributeBit::PathMtu).then(modify(&modify_qp::PATH_MTU), old.mtu),
-        peer_ipv6: given(AttributeBit::Av).then(staged.vector.ipv6, old.peer_ipv6),
-        peer_ip: given(AttributeBit::Av).then(staged.vector.dst_ip, old.peer_ip),
+        peer: old.peer + given(AttributeBit::Av).zext(PEER_BITS),
         gid: given(AttributeBit::Av).then(staged.gid, old.gid),
         priority: given(AttributeBit::Av).then(priority, old.priority),
         timeout: given(AttributeBit::Timeout).then(modify(&modify_qp::TIMEOUT), old.timeout),
@@ -690,7 +694,7 @@ pub fn command(
     let successor = QpRecord {
         exists: creates | modifies,
         state: modifies.then(to, reset_state),
-        attributes: m.mux(modifies, &changed, &m.mux(creates, &created, &QpAttributes::of(cfg).zeros())),
+        attributes: m.mux(modifies, &changed, &m.mux(creates, &created, &gone)),
     };
     let moves = |from: QpState, into: QpState| modifies & qp.state.eq(from.code()) & to.eq(into.code());
     let update = QpUpdate {
@@ -953,6 +957,11 @@ pub fn command(
         ..staged.vector.clone()
     };
     let qp_at = object.trunc(qp_bits);
+    let peers = TableWrite {
+        enable: here & op(Op::ModifyQp) & given(AttributeBit::Av),
+        index: qp_at,
+        entry: Address { ipv6: staged.vector.ipv6, ip: staged.vector.dst_ip },
+    };
     // A handle's UDP source port and partition key are those of the queue pair that sends to it.
     let priority = priority_of(set.vlan, set.vlan_tci);
     m.when(here & of_ah, |m| {
@@ -1059,6 +1068,7 @@ pub fn command(
         query,
         update,
         vectors,
+        peers,
         ahs,
         keys,
         removals,

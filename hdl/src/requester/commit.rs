@@ -36,7 +36,7 @@ use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
-use crate::stream::{deep_fifo, few, fifo, forward, prompt_fifo, row_of, slice, spare_fifo};
+use crate::stream::{breath, few, fifo, forward, prompt_fifo, row_of, slice, spare_fifo, wide_fifo};
 use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
@@ -320,7 +320,7 @@ pub fn commit(
     let enters = Pending { packet: parts.packet.clone(), sge, asks: parts.asks, inline: parts.inline, lane };
     let entering = Stream::new(m, "entering", passes & parts.last, enters);
     m.drive(&pending_room, entering.ready);
-    let pending = few(&m.label("pending"), LOOKUPS, cfg.unhurried().then_some(2), entering);
+    let pending = few(&m.label("pending"), LOOKUPS, cfg.unhurried().then_some(1), entering);
     // A page's offset is the same in host memory.
     let span = parts.bytes.zext(14) + parts.va.trunc(lane_bits).zext(14) + (cfg.beat_bytes - 1);
     let beats = span.slice(lane_bits, 14 - lane_bits).zext(room_bits.max(14)).trunc(room_bits);
@@ -488,7 +488,8 @@ pub fn commit(
     };
     let out = Stream::new(m, "packet", go & good & !executes, header);
     m.drive(&packet_room, out.ready);
-    let packets = deep_fifo(&m.label("packets"), PACKETS, out);
+    let out = breath(&m.label("packet"), cfg.unhurried(), out);
+    let packets = wide_fifo(&m.label("packets"), PACKETS, cfg.unhurried().then_some(4), out);
     // Also for an invalidation: it is a memory management operation (IBTA volume 1, 11.6.2).
     let refused = [WcStatus::LocProtErr, WcStatus::MwBindErr].map(|status| lit(8, status.code()));
     let status = m.mux(broken, &packet.status, &m.mux(executes, &refused[1], &refused[0]));

@@ -27,15 +27,15 @@
 //! Room at the completer: `commit` spends a credit for the last packet of a message that is sent for the first time. It
 //! comes back from here where the packet fails or is forgotten.
 //!
-//! One report a cycle, 2 cycles behind `commit` or the payload's last beat, whichever is later; where beats are narrow one in two cycles, and a
-//! cycle later. Packets with payload pass in the cycle in which they come. Where the completer does not take reports at once, for it is busy, packets may
-//! be on the wire that it does not know: until it does, `late` tells it to leave answers alone. Reset: the queue is empty
+//! One report a cycle, 2 cycles behind `commit` or the payload's last beat, whichever is later; where beats are narrow one in three cycles, and
+//! 3 cycles later. Packets with payload pass in the cycle in which they come. Where the completer does not take reports at once, for it is
+//! busy, packets may be on the wire that it does not know: until it does, `late` tells it to leave answers alone. Reset: the queue is empty
 //! and no QP is barred.
 
 use crate::config::RnicConfig;
 use crate::requester::commit::{Bar, Barred, Report, Sent, PACKETS};
 use crate::requester::schedule::Flush;
-use crate::stream::{deep_fifo, fifo, fork, keyed, row_of, Keyed};
+use crate::stream::{breath, deep_fifo, fifo, fork, keyed, row_of, Keyed};
 use crate::types::{SqStart, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
@@ -106,8 +106,11 @@ pub fn launch(
     let entering = Stream::new(m, "entering", reports.valid | flush.valid, entry);
     reports.accept(entering.ready & report_first);
     flush.accept(entering.ready & !report_first);
+    // What is chosen stays so while it is written in parts.
+    let entering = breath(&m.label("entering"), cfg.unhurried(), entering);
+    let parts = cfg.unhurried().then_some(2);
     let Keyed { out: queue, enters, coming } =
-        keyed(&m.label("queue"), cfg.unhurried(), PENDING, &|entry: &Entry| entry.report.sent.qp, entering);
+        keyed(&m.label("queue"), parts, PENDING, &|entry: &Entry| entry.report.sent.qp, entering);
 
     // A packet whose verdict waits has its report in the queue, or just before.
     m.assert(!verdicts.valid | verdicts.ready, "a verdict finds its place");

@@ -14,8 +14,9 @@
 //! with immediate (RNR NAK); length (NAK 0x61); then, further on, the room in the receive, key, domain, access, bounds.
 //!
 //! What takes a walk through SGEs and tables is decided by `admit`. Here the row is written as if it went well: where it does
-//! not, the QP is at its end, and `admit` lets nothing of it pass any more. So a packet holds this block for 3 cycles, 5 where
-//! beats are narrow, and the next one, of the same QP or of another, begins only then: there is nothing to forward.
+//! not, the QP is at its end, and `admit` lets nothing of it pass any more. So a packet holds this block for 3 cycles, 8 where
+//! beats are narrow, as many as the shortest frame has beats, and the next one, of the same QP or of another, begins only then: there is
+//! nothing to forward. Four of the 8 are those in which its order is written.
 //!
 //! The cursor of the receive queue is in the row: the index of the WQE that the next SEND takes, or the one under way has. How
 //! many there are is known from `posted`, a read copy of what `receive` owns. Of a QP with a shared receive queue the row has only
@@ -58,7 +59,7 @@ use crate::responder::reply::{places_shared, Kind, Served};
 use crate::responder::shared::{Seen, Take};
 use crate::rx::grh::GRH_BYTES;
 use crate::rx::parse::{opcode_is, REASON_BITS};
-use crate::stream::{deep_fifo, fifo, row_of};
+use crate::stream::{breath, deep_fifo, fifo, row_of, wide_fifo};
 use crate::types::{Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -135,8 +136,7 @@ struct Copy {
     pd: Sig,
     mtu: Sig,
     access: Sig,
-    peer_ipv6: Sig,
-    peer_ip: Sig,
+    peer: Sig,
     gid: Sig,
     pkey: Sig,
     qkey: Sig,
@@ -156,8 +156,7 @@ impl Copy {
             pd: a.pd,
             mtu: a.mtu,
             access: a.access,
-            peer_ipv6: a.peer_ipv6,
-            peer_ip: a.peer_ip,
+            peer: a.peer,
             gid: a.gid,
             pkey: a.pkey,
             qkey: a.qkey,
@@ -385,7 +384,7 @@ pub fn check(
     let takes_it = looked("takes_it", runs[0] | runs[1] | runs[2] | runs[3]);
     let right_service = looked("right_service", service.eq(copy.service));
     let right_key = looked("right_key", same_partition(request.pkey, copy.pkey));
-    let from_peer = request.ipv6.eq(copy.peer_ipv6) & request.src_ip.eq(copy.peer_ip);
+    let from_peer = request.origin.is(copy.peer);
     // Anybody who knows the queue key may send datagrams (IBTA volume 1, 9.8.3.1).
     let right_source = m.mux(datagram, &request.va.slice(32, 32).eq(copy.qkey), &from_peer);
     let right_source = looked("right_source", right_source);
@@ -585,7 +584,7 @@ pub fn check(
     let touch = Stream::new(m, "touch", telling.fire() & touches_one, touch);
     m.drive(&touch_room, touch.ready);
     let touches = fifo(&m.label("touches"), 16, touch);
-    let orders = deep_fifo(&m.label("orders"), AHEAD, telling);
+    let orders = wide_fifo(&m.label("orders"), AHEAD, cfg.unhurried().then_some(4), telling);
     let operands = Operands {
         va: request.va,
         rkey: request.rkey,
@@ -596,7 +595,9 @@ pub fn check(
     };
     let operands = Stream::new(m, "operand", done & kind.ne(0), operands);
     m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `place`");
-    let operands = deep_fifo(&m.label("operands"), WAITING, operands);
+    // They are on offer for one cycle.
+    let operands = breath(&m.label("operand"), cfg.unhurried(), operands);
+    let operands = wide_fifo(&m.label("operands"), WAITING, cfg.unhurried().then_some(2), operands);
     let takes_place = done & executes & kind.ne(0);
     let many = clog2(u64::from(places_shared(cfg)) + 2 * u64::from(cfg.qps)) + 1;
     let used = m.reg("used", many).reset(0);

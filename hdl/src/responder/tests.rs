@@ -111,6 +111,8 @@ struct Bench {
     /// Ends of receives, and ends of lives.
     ended: Vec<Ended>,
     lives: Vec<u32>,
+    /// Which peer each QP has.
+    peers: Vec<u8>,
     /// Of whom the first packet in RTR has come.
     greeted: Vec<u32>,
     /// Those in error that have none left of a shared queue, and how many there have to be.
@@ -267,6 +269,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         answers: Vec::new(),
         ended: Vec::new(),
         lives: Vec::new(),
+        peers: vec![0; QPS as usize],
         greeted: Vec::new(),
         lasts: Vec::new(),
         errors: 0,
@@ -510,13 +513,15 @@ impl Bench {
         (row.expected, row.msn, row.message) = (psn, 0, None);
         (row.silent, row.ended, row.timer) = (false, false, psn % 32);
         let row = row.clone();
+        let peer = &mut self.peers[qp as usize];
+        *peer = peer.wrapping_add(1);
         for (name, value) in [
             ("service", row.service),
             ("pd", row.pd),
             ("mtu", row.mtu.trailing_zeros() - 7),
             ("access", u32::from(row.allows_write) << 1 | u32::from(row.allows_atomics) << 3),
             ("max_dest_rd_atomic", 16),
-            ("peer_ipv6", row.ipv6.into()),
+            ("peer", self.peers[qp as usize].into()),
             ("gid", qp % 16),
             ("pkey", row.pkey.into()),
             ("qkey", row.qkey),
@@ -529,7 +534,6 @@ impl Bench {
         ] {
             self.sim.set(&format!("broadcast_attributes_entry_{name}"), value.into());
         }
-        self.sim.set_bits("broadcast_attributes_entry_peer_ip", &Bits::new(128, row.peer));
         self.sim.set("broadcast_attributes_index", qp.into());
         self.sim.set("broadcast_attributes_enable", 1);
         self.step();
@@ -579,14 +583,18 @@ impl Bench {
     }
 
     fn push(&mut self, p: &Packet) {
+        // What the receive path says of a source. Of two wrong ones, one is right for a former peer.
+        let at = (p.qpn % QPS) as usize;
+        let row = &self.model.qps[at];
+        let former = self.peers[at].wrapping_sub((p.ipv6 != row.ipv6).into());
         self.sources[REQUEST].push_values(&[
             ("opcode", p.opcode.into()),
             ("dest_qpn", p.qpn.into()),
             ("psn", p.psn.into()),
             ("ack_req", p.ack_req.into()),
             ("pkey", p.pkey.into()),
-            ("ipv6", p.ipv6.into()),
-            ("src_ip", p.source),
+            ("origin_from_peer", (p.source == row.peer).into()),
+            ("origin_peer", former.into()),
             ("gid", p.gid.into()),
             ("va", p.va.into()),
             ("rkey", p.rkey.into()),

@@ -110,9 +110,9 @@ pub struct Destination {
     pub gid: Sig,
 }
 
-/// Looks up where packets go to: [`LATENCY`] cycles behind each key.
+/// Looks up where packets go to: [`LATENCY`] cycles behind each key. `stays`: a key stays until it is known.
 #[module]
-pub fn address(m: &Scope, addresses: Addresses, key: GidKey) -> Destination {
+pub fn address(m: &Scope, #[param] stays: bool, addresses: Addresses, key: GidKey) -> Destination {
     let write = &addresses.write;
     m.discard(&addresses.mac);
     m.discard(&addresses.promiscuous);
@@ -155,7 +155,7 @@ pub fn address(m: &Scope, addresses: Addresses, key: GidKey) -> Destination {
 
     // A reset keeps the tools from making shift registers of these, which are LUTs.
     let mut held = whole;
-    for stage in 0..LATENCY - 1 {
+    for stage in 0..if stays { 0 } else { LATENCY - 1 } {
         let next = m.reg(&format!("key{stage}"), held.width()).reset(0);
         m.set(&next, held);
         held = next;
@@ -186,7 +186,7 @@ mod tests {
         fn new() -> Self {
             let netlist = build("top", |m| {
                 let addresses = m.input_of("addresses", &Addresses::of());
-                let found = address(m, addresses, m.input_of("key", &GidKey::of()));
+                let found = address(m, false, addresses, m.input_of("key", &GidKey::of()));
                 m.output("found", &found);
             });
             let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));

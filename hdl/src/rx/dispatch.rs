@@ -76,7 +76,7 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let requests = Stream::new(m, "requests", headers.valid & is_request & room, headers.payload.clone());
     let answers = Stream::new(m, "answers", headers.valid & is_answer & room, headers.payload.clone());
     let h = &headers.payload;
-    let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, ipv6: h.ipv6, src_ip: h.src_ip, gid: h.gid };
+    let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, origin: h.origin.clone(), gid: h.gid };
     let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & room, cnp);
     headers.accept(requests.fire() | answers.fire() | cnps.fire());
 
@@ -108,7 +108,7 @@ mod tests {
         captured, expected_item, mutated, random_frame, random_frame_of, set_addresses, short_frame, verdict,
         with_grh,
     };
-    use crate::rx::{icrc, parse::parse};
+    use crate::rx::{icrc, parse::parse, peer::Peers};
     use crate::testing::{step, Random, Sink, Source};
     use ferrowire_rtl::{bits, build, Sim};
     use ferrowire_spec::csr::DropReason;
@@ -127,7 +127,8 @@ mod tests {
         let beat = Beat::of(beat_bytes);
         let netlist = build("top", |m| {
             let addresses = m.input_of("addresses", &Addresses::of());
-            let (frame, parsed, control) = parse(m, &cfg, addresses, m.stream_in("mac", &beat));
+            let peers = m.input_of("peers", &Peers::of(&cfg));
+            let (frame, parsed, control) = parse(m, &cfg, addresses, peers, m.stream_in("mac", &beat));
             m.output("control", &control);
             let (frame, verdict) = icrc::check(m, &cfg, frame);
             let received = buffer(m, &cfg, frame, parsed, verdict);
@@ -205,13 +206,7 @@ mod tests {
             assert_eq!(self.drops, drops, "seed {}", random.seed);
             assert_eq!(self.sinks[4].items.len(), cnps.len(), "seed {}", random.seed);
             for (got, wanted) in self.sinks[4].items.iter().zip(cnps) {
-                for (field, of) in [
-                    ("qpn", "dest_qpn"),
-                    ("pkey", "pkey"),
-                    ("ipv6", "ipv6"),
-                    ("src_ip", "src_ip"),
-                    ("gid", "gid"),
-                ] {
+                for (field, of) in [("qpn", "dest_qpn"), ("pkey", "pkey"), ("gid", "gid")] {
                     let value =
                         wanted.iter().find(|(name, _)| *name == of).expect("a field of all packets").1;
                     assert_eq!(got[field].to_u128(), value, "seed {}: {field}", random.seed);

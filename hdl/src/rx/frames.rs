@@ -352,19 +352,12 @@ pub fn with_grh(bytes: &[u8]) -> (usize, Vec<u8>) {
 /// The fields of `Headers` that have a meaning in this sound frame.
 pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
     let frame = verdict(bytes).expect("a sound frame");
-    let (v6, src) = match frame.ip {
-        Ip::V4(h) => (0, h.src.into()),
-        Ip::V6(h) => (1, h.src),
-    };
     let gid = destination(&frame).expect("a frame for the port");
     let bth = &frame.bth;
     let opcode = frame.opcode().expect("a sound frame");
     let behind_ip = udp::BYTES + opcode.header_bytes();
     let offset = eth::BYTES + frame.vlan.map_or(0, |_| vlan::BYTES) + frame.ip.bytes() + behind_ip;
     let mut fields: Vec<(&'static str, u128)> = vec![
-        ("src_mac", frame.eth.src.into()),
-        ("ipv6", v6),
-        ("src_ip", src),
         ("gid", gid as u128),
         ("ecn", frame.ip.ecn().into()),
         ("opcode", bth.opcode.into()),

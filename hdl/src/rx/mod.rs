@@ -10,3 +10,4 @@ mod frames;
 pub mod grh;
 pub mod icrc;
 pub mod parse;
+pub mod peer;

@@ -17,15 +17,19 @@
 //! opcode, by tables made from [`Opcode`]. The checks and their order are those of [`DropReason`], which are those of
 //! `Frame::parse` in `ferrowire-spec`; only the ICRC is left to [`crate::rx::icrc`]. The UDP checksum, where there is
 //! one, is verified: the datagram and the addresses in front of it are one range of bytes, whose 16-bit words lie
-//! aligned in the beats. Last comes whether the packet is for this port: its MAC address, and [`address`] with IP and VLAN.
+//! aligned in the beats. Last comes whether the packet is for this port: its MAC address, and [`address`] with IP and VLAN;
+//! and whether it comes from its queue pair's peer, [`peer`], which is for others to judge.
 //!
 //! A sound PAUSE or PFC frame (IEEE 802.3 annexes 31B and 31D), to their group address or the port's own, is told as it comes and goes no
 //! further: its result is [`TAKEN`]. Whether the frame check sequence is right is the MAC's affair.
 //!
+//! Where frames last seven beats or more, what was kept stays until all is known of it, instead of wandering through registers with what
+//! is found; the next frame's last beat waits for that.
+//!
 //! **Latency:** beats 1 cycle; the result [`latency`] cycles after the last beat came. **Throughput:** one beat a
-//! cycle, one frame a cycle where frames are as short as a beat of 64 bytes. Up to 32 frames, or as many as a beat has
-//! bytes, may be between their first beat and the moment at which their result is taken; then the next frame waits. There
-//! is a path from `frame`'s `ready` to `mac`'s: a register slice that cuts it costs a LUT for each bit of a beat.
+//! cycle, one frame a cycle where frames are as short as a beat of 64 bytes, and one in eight where beats are narrow. Up to 32 frames, or as
+//! many as a beat has bytes, may be between their first beat and the moment at which their result is taken, of narrow beats two; then the
+//! next frame waits. There is a path from `frame`'s `ready` to `mac`'s: a register slice that cuts it costs a LUT for each bit of a beat.
 //!
 //! **Bad input:** any sequence of beats is a sequence of frames; each gives exactly one result. A frame longer than
 //! 128 KiB counts as that long. Bytes above the end of a frame are not believed: what would reach past the end is
@@ -34,7 +38,8 @@
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::rx::address::{address, gid_bits, Addresses, GidKey, LATENCY};
-use crate::stream::{fifo, forward, Beat};
+use crate::rx::peer::{self, Address, Origin, Peers};
+use crate::stream::{fifo, forward, half, Beat};
 use crate::types::Headers;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::csr::DropReason;
@@ -63,6 +68,9 @@ const _: () = assert!(ipv6::BYTES + LAYER4 <= PACKET && 15 * 4 + udp::BYTES <= P
 const LENGTH_BITS: u32 = 18;
 /// Frames under way at 64 bytes a beat, where one may end in every cycle; narrower beats have no need of as many.
 const RESULTS: u32 = 32;
+/// Cycles for which the headers of a frame are looked at where the next one may wait for it: the sum and the destination are known then. Fewer than
+/// the shortest frame has beats.
+const KEPT_FOR: u32 = LATENCY;
 /// The largest path MTU (IBTA 9.4).
 const MAX_PAYLOAD: u32 = 4096;
 
@@ -134,11 +142,16 @@ struct Sound {
     ours: Sig,
     /// By this entry of its GIDs.
     gid: Sig,
+    /// Where it comes from.
+    origin: Origin,
 }
 
 /// Cycles from the last beat of a frame to its result.
 pub fn latency(cfg: &RnicConfig) -> u32 {
-    7 + tree_stages(cfg) + spare_stages(cfg)
+    match cfg.unhurried() {
+        true => 4 + KEPT_FOR,
+        false => 7 + tree_stages(cfg) + spare_stages(cfg),
+    }
 }
 
 /// Cycles by which a sum is known before the destination: from the IP header on, the sum takes two and the tree's.
@@ -146,13 +159,9 @@ fn spare_stages(cfg: &RnicConfig) -> u32 {
     LATENCY - 2 - tree_stages(cfg)
 }
 
-/// Frames under way.
+/// Frames under way, where they do not wait for each other.
 fn results(cfg: &RnicConfig) -> u32 {
-    if cfg.unhurried() {
-        3
-    } else {
-        RESULTS.min(cfg.beat_bytes)
-    }
+    RESULTS.min(cfg.beat_bytes)
 }
 
 /// Stages of the adder tree, which joins four words a stage.
@@ -216,6 +225,7 @@ pub fn parse(
     m: &Scope,
     cfg: &RnicConfig,
     addresses: Addresses,
+    peers: Peers,
     mac: Stream<Beat>,
 ) -> (Stream<Beat>, Stream<Parsed>, MacControl) {
     use DropReason::{
@@ -224,14 +234,20 @@ pub fn parse(
     };
     let lanes = cfg.beat_bytes;
     let delay = |name: &str, sig: Sig| m.delay(name, &sig);
+    // What follows from what is held stays as long; it needs no registers of its own but to cut paths.
+    let pass = |name: &str, sig: Sig| if cfg.unhurried() { sig.named(name) } else { m.delay(name, &sig) };
 
-    // Only the first beat of a frame waits for room among the results, so that they never do.
-    let in_frame = m.reg("in_frame", 1).reset(0);
-    let results = results(cfg);
-    let under_way = m.reg("under_way", clog2(u64::from(results) + 1)).reset(0);
-    let frame = forward(m, mac).gate(m, in_frame | under_way.ne(results));
+    // Where there is time, a frame ends when the one before has its result; elsewhere it begins when there is room for its own.
+    let held = cfg.unhurried();
+    let go = m.wire("go", 1);
+    let in_frame = (!held).then(|| m.reg("in_frame", 1).reset(0));
+    let frame = forward(m, mac);
+    let open = go | in_frame.unwrap_or(!frame.last);
+    let frame = frame.gate(m, open);
     let fire = frame.fire();
-    m.when(fire, |m| m.set(&in_frame, !frame.last));
+    if let Some(in_frame) = in_frame {
+        m.when(fire, |m| m.set(&in_frame, !frame.last));
+    }
 
     // Place of the beat in the frame; it stops at 128 KiB.
     let index_bits = LENGTH_BITS - cfg.lane_bits();
@@ -272,21 +288,31 @@ pub fn parse(
 
     let ended1 = m.reg("ended1", 1).reset(0);
     m.set(&ended1, ended0);
-    let runt1 = delay("runt1", length0.lt(eth::BYTES) | (has_tag & length0.lt(eth::BYTES + vlan::BYTES)));
-    let rest1 = delay("rest1", length0 - layer3);
-    let total1 = delay("total1", total0);
-    let end1 = delay("end1", layer3 + total0);
-    let v4_1 = delay("v4_1", is_v4);
-    let v6_1 = delay("v6_1", is_v6);
-    let has_tag1 = delay("has_tag1", has_tag);
-    let packet1 = delay("packet1", packet0);
-    let src_mac1 = delay("src_mac1", field(&eth::LAYOUT, &eth::SRC, bytes));
+    // The headers stay here where there is time.
+    let take = |name: &str, sig: Sig| {
+        let reg = m.reg(name, sig.width()).no_reset();
+        m.when(if held { ended0 } else { lit(1, 1) }, |m| m.set(&reg, sig));
+        reg
+    };
+    let runt1 = take("runt1", length0.lt(eth::BYTES) | (has_tag & length0.lt(eth::BYTES + vlan::BYTES)));
+    let rest1 = take("rest1", length0 - layer3);
+    let total1 = take("total1", total0);
+    let v4_1 = take("v4_1", is_v4);
+    let v6_1 = take("v6_1", is_v6);
+    let has_tag1 = take("has_tag1", has_tag);
+    let packet1 = take("packet1", packet0);
     // A tag of VLAN 0 is a priority and no VLAN (IEEE 802.1Q 6.9.1).
-    let vid1 = delay("vid1", field(&vlan::LAYOUT, &vlan::VID, tag) & has_tag.repeat(12));
+    let vid1 = take("vid1", field(&vlan::LAYOUT, &vlan::VID, tag) & has_tag.repeat(12));
     let dst_mac = field(&eth::LAYOUT, &eth::DST, bytes);
-    let own_mac1 = delay("own_mac1", dst_mac.eq(addresses.mac) | addresses.promiscuous);
-    let control1 = delay("control1", outer.eq(eth::ethertype::MAC_CONTROL));
-    let heard1 = delay("heard1", dst_mac.eq(addresses.mac) | dst_mac.eq(pause::GROUP));
+    let own_mac1 = take("own_mac1", dst_mac.eq(addresses.mac) | addresses.promiscuous);
+    let control1 = take("control1", outer.eq(eth::ethertype::MAC_CONTROL));
+    let heard1 = take("heard1", dst_mac.eq(addresses.mac) | dst_mac.eq(pause::GROUP));
+    // For the sum, while the frame comes.
+    let end1 = delay("end1", layer3 + total0);
+    let (sum_v6, sum_tag) = match held {
+        true => (delay("sum_v6", is_v6), delay("sum_tag", has_tag)),
+        false => (v6_1, has_tag1),
+    };
 
     // Stage 2: the IP header, and where layer 4 begins.
     let v4 = |f: &Field| field(&ipv4::LAYOUT, f, packet1);
@@ -327,22 +353,21 @@ pub fn parse(
         .collect();
     let thirds2: Vec<Sig> =
         words.chunks(3).enumerate().map(|(i, w)| delay(&format!("third{i}"), w[0] + w[1] + w[2])).collect();
-    let checksum2 = delay("checksum2", v4(&ipv4::CHECKSUM));
+    let checksum2 = pass("checksum2", v4(&ipv4::CHECKSUM));
     let v4_2 = delay("v4_2", v4_1);
     let v6_2 = delay("v6_2", v6_1);
     let has_tag2 = delay("has_tag2", has_tag1);
     let length2 = delay("length2", total1.gt(rest1) | total1.lt(plain_bytes + least));
     let datagram2 = delay("datagram2", total1 - plain_bytes);
-    let src_ip2 = delay("src_ip2", v6_1.then(v6(&ipv6::SRC), v4(&ipv4::SRC).zext(128)));
-    let dst_ip2 = delay("dst_ip2", v6_1.then(v6(&ipv6::DST), v4(&ipv4::DST).zext(128)));
-    let ecn2 = delay("ecn2", v6_1.then(v6(&ipv6::ECN), v4(&ipv4::ECN)));
-    let layer4_2 = delay(
+    let src_ip2 = pass("src_ip2", v6_1.then(v6(&ipv6::SRC), v4(&ipv4::SRC).zext(128)));
+    let dst_ip2 = pass("dst_ip2", v6_1.then(v6(&ipv6::DST), v4(&ipv4::DST).zext(128)));
+    let ecn2 = pass("ecn2", v6_1.then(v6(&ipv6::ECN), v4(&ipv4::ECN)));
+    let layer4_2 = pass(
         "layer4_2",
         v6_1.then(bytes_of(packet1, ipv6::BYTES, LAYER4), bytes_of(packet1, ipv4::BYTES, LAYER4)),
     );
-    let src_mac2 = delay("src_mac2", src_mac1);
-    let vid2 = delay("vid2", vid1);
-    let own_mac2 = delay("own_mac2", own_mac1);
+    let vid2 = pass("vid2", vid1);
+    let own_mac2 = pass("own_mac2", own_mac1);
     // A MAC control frame has no tag.
     let for_us = control1 & heard1 & !runt1;
     let code = field(&pause::LAYOUT, &pause::OPCODE, packet1);
@@ -428,10 +453,9 @@ pub fn parse(
     let header_bytes3 = delay("header_bytes3", header_bytes);
     let known3 = delay("known3", opcode_is(opcode, |_| true));
     let no_payload3 = delay("no_payload3", opcode_is(opcode, |o| !o.carries_payload()));
-    let transport3 = delay("transport3", transport2);
-    let src_ip3 = delay("src_ip3", src_ip2);
-    let ecn3 = delay("ecn3", ecn2);
-    let src_mac3 = delay("src_mac3", src_mac2);
+    let transport3 = pass("transport3", transport2);
+    let src_ip3 = pass("src_ip3", src_ip2);
+    let ecn3 = pass("ecn3", ecn2);
 
     // Stage 4: what is left behind the headers.
     let refolded = folded3.trunc(16) + folded3.msb().zext(16);
@@ -467,9 +491,7 @@ pub fn parse(
         has_tag3.then(layer4_offset[0][1], layer4_offset[0][0]),
     );
     let headers = Headers {
-        src_mac: src_mac3,
-        ipv6: v6_3,
-        src_ip: src_ip3,
+        origin: Origin::of().zeros(),
         gid: lit(gid_bits(), 0),
         ecn: ecn3,
         opcode: base(&bth::OPCODE),
@@ -491,20 +513,14 @@ pub fn parse(
         payload_offset: layer4_offset + header_bytes3.zext(7),
         payload_bytes: left.trunc(13),
     };
-    let found = Stream::new(m, "found", ended3, Found { early, late, reason, headers });
-    m.assert(!found.valid | found.ready, "a result finds room");
-    // A few registers where there are few: LUT RAM costs a LUT and a half a bit however few.
-    let found = match cfg.unhurried() {
-        true => (0..results).fold(found, |found, _| forward(&m.label("found"), found)),
-        false => fifo(&m.label("found"), results, found),
-    };
+    let found = Found { early, late, reason, headers };
 
     // The sum: the addresses and the datagram are one range, from 12 (IPv6: 8) bytes behind the IP header's start to
     // the packet's end. Its first byte is at least the 22nd, when all that tells where it begins has come.
     let v6_low = eth::BYTES + 8;
     let middle = eth::BYTES + 12;
     let v4_high = eth::BYTES + vlan::BYTES + 12;
-    let (from_low, from_middle) = (v6_1 & !has_tag1, v6_1 | !has_tag1);
+    let (from_low, from_middle) = (sum_v6 & !sum_tag, sum_v6 | !sum_tag);
     let index1 = delay("index1", index0);
     let data1 = delay("data1", data0);
     let end_beat = end1.slice(cfg.lane_bits(), index_bits);
@@ -570,35 +586,72 @@ pub fn parse(
     let pseudo = udp_length.zext(17) + ipv4::PROTOCOL_UDP;
     let (pseudo, none) = (0..=stages)
         .fold((pseudo, none), |(p, n), i| (delay(&format!("pseudo{i}"), p), delay(&format!("none{i}"), n)));
-    let folded_total =
-        delay("folded_total", total.trunc(16).zext(18) + total.slice(16, 16).zext(18) + pseudo.zext(18));
+    let folded_total = m.reg("folded_total", 18).no_reset();
+    m.when(if held { summed } else { lit(1, 1) }, |m| {
+        m.set(&folded_total, total.trunc(16).zext(18) + total.slice(16, 16).zext(18) + pseudo.zext(18));
+    });
     let none = delay("none", none);
     // Ones' complement zero, up to three times round.
     let right = none | folded_total.eq(0xffff) | folded_total.eq(2 * 0xffff) | folded_total.eq(3 * 0xffff);
-    let right = (0..spare_stages(cfg)).fold(right, |right, i| delay(&format!("right{i}"), right));
-    let sum_known = pipe("sum_known", summed, 1 + spare_stages(cfg));
 
-    // Where it goes to, known in the same cycle.
-    let key = GidKey { ip: dst_ip2, vid: vid2, tagged: vid2.any(), ipv6: v6_2 };
-    let known = address(m, addresses, key);
+    // Where it goes to.
+    let key = GidKey { ip: dst_ip2, vid: vid2, tagged: vid2.any(), ipv6: if held { v6_1 } else { v6_2 } };
+    let known = address(m, held, addresses, key);
+    // And where it comes from.
+    let qp = base(&bth::DESTQP).trunc(cfg.qp_bits());
+    let source = Address { ipv6: if held { v6_1 } else { v6_3 }, ip: src_ip3 };
+    let origin = peer::source_of(m, cfg, held, peers, qp, source);
+    let parsed = |found: &Found, sound: Sound| {
+        let bad_udp = !sound.sum & !found.early;
+        let headers = (found.early | found.late).then(found.reason, lit(REASON_BITS, Destination.code()));
+        Parsed {
+            dropped: found.early | bad_udp | found.late | !sound.ours,
+            reason: bad_udp.then(UdpChecksum.code(), headers),
+            headers: Headers { gid: sound.gid, origin: sound.origin, ..found.headers.clone() },
+        }
+    };
+    if held {
+        m.discard(&ended3);
+        let there = m.reg("there", 1).reset(0);
+        let age = m.reg("age", clog2(u64::from(KEPT_FOR) + 1)).no_reset();
+        let sound = Sound { sum: right, ours: known.ours & own_mac2, gid: known.gid, origin };
+        let result = Stream::new(m, "result", there & age.eq(KEPT_FOR), parsed(&found, sound));
+        m.when(ended0, |m| {
+            m.set(&there, 1);
+            m.set(&age, 0);
+        })
+        .otherwise(|m| {
+            m.when(result.fire(), |m| m.set(&there, 0));
+            m.when(age.ne(KEPT_FOR), |m| m.set(&age, age + 1));
+        });
+        m.drive(&go, !(there | ended0));
+        return (frame, half(&m.label("parsed"), result), mac_control);
+    }
+
+    let results = results(cfg);
+    let found = Stream::new(m, "found", ended3, found);
+    m.assert(!found.valid | found.ready, "a result finds room");
+    let found = fifo(&m.label("found"), results, found);
+    // Sum and destination are known in the same cycle.
+    let spare = spare_stages(cfg);
+    let right = (0..spare).fold(right, |right, i| delay(&format!("right{i}"), right));
+    let sum_known = pipe("sum_known", summed, 1 + spare);
     let own_mac = (0..LATENCY).fold(own_mac2, |own, i| delay(&format!("own_mac{}", 3 + i), own));
-    let sound = Sound { sum: right, ours: known.ours & own_mac, gid: known.gid };
+    // The source is asked for a cycle later than the destination.
+    let origin =
+        (peer::LATENCY + 1..LATENCY).fold(origin, |origin, i| m.delay(&format!("origin{i}"), &origin));
+    let sound = Sound { sum: right, ours: known.ours & own_mac, gid: known.gid, origin };
     let checked = Stream::new(m, "checked", sum_known, sound);
     m.assert(!checked.valid | checked.ready, "a sum finds room");
     let checked = fifo(&m.label("checked"), results.next_power_of_two(), checked);
-
-    let bad_udp = !checked.sum & !found.early;
-    let headers = (found.early | found.late).then(found.reason, lit(REASON_BITS, Destination.code()));
-    let result = Parsed {
-        dropped: found.early | bad_udp | found.late | !checked.ours,
-        reason: bad_udp.then(UdpChecksum.code(), headers),
-        headers: Headers { gid: checked.gid, ..found.headers.clone() },
-    };
-    let parsed = Stream::new(m, "parsed", found.valid & checked.valid, result);
+    let parsed =
+        Stream::new(m, "parsed", found.valid & checked.valid, parsed(&found, checked.payload.clone()));
     found.accept(parsed.fire());
     checked.accept(parsed.fire());
 
-    let begun = fire & !in_frame;
+    let under_way = m.reg("under_way", clog2(u64::from(results) + 1)).reset(0);
+    m.drive(&go, under_way.ne(results));
+    let begun = in_frame.map_or(fire, |in_frame| fire & !in_frame);
     m.when(begun & !parsed.fire(), |m| m.set(&under_way, under_way + 1))
         .otherwise_when(!begun & parsed.fire(), |m| m.set(&under_way, under_way - 1));
     (frame, parsed, mac_control)
@@ -628,7 +681,8 @@ mod tests {
         let netlist = build("top", |m| {
             let mac = m.stream_in("mac", &Beat::of(beat_bytes));
             let addresses = m.input_of("addresses", &Addresses::of());
-            let (frame, parsed, control) = parse(m, &config(beat_bytes), addresses, mac);
+            let peers = m.input_of("peers", &Peers::of(&config(beat_bytes)));
+            let (frame, parsed, control) = parse(m, &config(beat_bytes), addresses, peers, mac);
             m.output("control", &control);
             m.stream_out("frame", frame);
             m.stream_out("parsed", parsed);

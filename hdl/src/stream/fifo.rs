@@ -8,14 +8,19 @@
 //!            |                |                  prompt: deep, and a way around where it is empty
 //!            |                |                  keyed: deep, and tells of what comes next
 //!            +----------------+
+//!
+//!            +------+   +-----------+   +------+
+//!  input --->| part |-->| deep FIFO |-->| kept |---> out      folded: an entry lies in some rows
+//!            |      |   |  of rows  |-->|      |
+//!            +------+   +-----------+   +------+
 //! ```
 //!
-//! One beat a cycle in and out at once. A beat can leave a shallow FIFO one cycle after it came, a deep one two cycles
-//! after. `ready` of the input comes from registers alone: no path runs from the output's `ready` to it. Reset
-//! empties.
+//! One beat a cycle in and out at once; of a folded FIFO one in as many cycles as it has parts. A beat can leave a shallow FIFO one cycle after it
+//! came, a deep or folded one two cycles after; a folded one takes it in the last of its cycles, the first in which it is `ready`. `ready` of
+//! the input comes from registers alone: no path runs from the output's `ready` to it. Reset empties.
 
 use super::half;
-use ferrowire_rtl::{clog2, module, Bundle, Collision, Interface, Mem, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Interface, Mem, Scope, Sig, Stream, Style};
 
 /// Pointers with one bit more than an address, so that full and empty differ. Both are registers of their own: what they are compared for is
 /// known a cycle before.
@@ -108,6 +113,55 @@ pub fn deep_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: S
     out
 }
 
+/// A FIFO in block RAM for wide entries: block RAM is deep, so each entry lies in `parts` rows of a part of its width, and is written and read in
+/// as many cycles. Its capacity is `depth` entries and the one on show. It is not `ready` before it has written all but the last part: what
+/// offers only where there is room, or in a single cycle, needs a slice before it.
+#[module]
+pub fn folded_fifo<T: Bundle + Interface>(
+    m: &Scope,
+    #[param] depth: u32,
+    #[param] parts: u32,
+    input: Stream<T>,
+) -> Stream<T> {
+    assert!(parts > 1, "an entry of one part is one of a deep FIFO");
+    let entry = input.payload.pack();
+    let width = entry.width().div_ceil(parts);
+    let padded = entry.zext(width * parts);
+    let of_entry: Vec<Sig> = (0..parts).map(|part| padded.slice(part * width, width)).collect();
+    let counter = |name: &str| m.reg(name, clog2(u64::from(parts))).reset(0);
+    let (written, shown) = (counter("written"), counter("shown"));
+    let next = |part: Sig| m.mux(part.eq(parts - 1), &lit(part.width(), 0), &(part + 1));
+
+    let row = Stream::new(m, "row", input.valid, m.select(written, &of_entry));
+    m.assert(input.valid | written.eq(0), "an entry stays until it is taken");
+    m.when(row.fire(), |m| m.set(&written, next(written)));
+    input.accept(row.ready & written.eq(parts - 1));
+    let row = deep_fifo(&m.label("rows"), (depth * parts).next_power_of_two(), row);
+
+    // The last part is the store's output register, those before it are here.
+    let kept = m.reg("kept", width * (parts - 1)).no_reset();
+    let whole = shown.eq(parts - 1);
+    let all = cat(&[kept, row.payload]);
+    let out = Stream::new(m, "out", row.valid & whole, input.payload.unpack(all.trunc(entry.width())));
+    m.when(row.valid & !whole, |m| m.set(&kept, all.slice(width, width * (parts - 1))));
+    row.accept(!whole | out.ready);
+    m.when(row.fire(), |m| m.set(&shown, next(shown)));
+    out
+}
+
+/// A FIFO for wide entries in block RAM: where there is `time` folded into so many parts.
+pub fn wide_fifo<T: Bundle + Interface>(
+    m: &Scope,
+    depth: u32,
+    time: Option<u32>,
+    input: Stream<T>,
+) -> Stream<T> {
+    match time {
+        None => deep_fifo(m, depth, input),
+        Some(parts) => folded_fifo(m, depth, parts, input),
+    }
+}
+
 /// What [`keyed_fifo`] shows.
 #[derive(Interface)]
 pub struct Keyed<T: Bundle + Interface> {
@@ -142,18 +196,16 @@ pub fn keyed_fifo<T: Bundle + Interface>(
     Keyed { out, enters: take, coming: keys.read_now(at.head.trunc(address)) }
 }
 
-/// [`keyed_fifo`]; with a [`half`] behind block RAM where there is time, which is slow to read.
+/// [`keyed_fifo`]; where there is `time` a [`folded_fifo`] of so many parts, with a [`half`] behind block RAM, which is slow to read.
 pub fn keyed<T: Bundle + Interface>(
     m: &Scope,
-    time: bool,
+    time: Option<u32>,
     depth: u32,
     key: &dyn Fn(&T) -> Sig,
     input: Stream<T>,
 ) -> Keyed<T> {
-    if !time {
-        return keyed_fifo(m, depth, key, input);
-    }
-    let stored = deep_fifo(m, depth, input);
+    let Some(parts) = time else { return keyed_fifo(m, depth, key, input) };
+    let stored = folded_fifo(m, depth, parts, input);
     let (enters, coming) = (stored.fire(), key(&stored.payload));
     Keyed { out: half(m, stored), enters, coming }
 }
@@ -186,4 +238,132 @@ pub fn prompt_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input:
     })
     .otherwise_when(out.ready, |m| m.set(&held, 0));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stream::Beat;
+    use crate::testing::{run, step, Item, Random, Sink, Source};
+    use ferrowire_rtl::{bits, build, Sim};
+
+    struct Bench {
+        sim: Sim,
+        source: [Source; 1],
+        sink: [Sink; 1],
+        random: Random,
+        sent: Vec<Item>,
+    }
+
+    fn folded(width: u32, depth: u32, parts: u32) -> Bench {
+        let shape = bits(width);
+        let netlist = build("top", |m| {
+            m.stream_out("out", folded_fifo(m, depth, parts, m.stream_in("in", &shape)));
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        let (source, sink) = ([Source::new("in", &shape)], [Sink::new("out", &shape)]);
+        Bench { sim, source, sink, random: Random::new(1), sent: Vec::new() }
+    }
+
+    impl Bench {
+        fn send(&mut self, width: u32, entries: usize) {
+            for _ in 0..entries {
+                let entry = Item::from([(String::new(), self.random.bits(width))]);
+                self.source[0].push(entry.clone());
+                self.sent.push(entry);
+            }
+        }
+
+        fn run(&mut self, stall: f64) {
+            let n = self.sent.len();
+            let done = |sinks: &[Sink]| sinks[0].items.len() == n;
+            run(&mut self.sim, &mut self.source, &mut self.sink, &mut self.random, stall, 50_000, done);
+            assert!(self.sink[0].items == self.sent, "seed {}", self.random.seed);
+        }
+    }
+
+    /// Some that are no multiple of the parts, of fewer bits than parts, and wide ones.
+    const WIDTHS: [u32; 5] = [3, 8, 13, 95, 346];
+
+    #[test]
+    fn a_folded_fifo_keeps_entries_and_their_order() {
+        for (parts, width) in (2..=4).flat_map(|parts| WIDTHS.map(|width| (parts, width))) {
+            for (into, out_of) in [(0.0, 0.0), (0.5, 0.5), (0.0, 0.9), (0.9, 0.0)] {
+                let mut bench = folded(width, 4, parts);
+                bench.source[0].stall = Some(into);
+                bench.sink[0].stall = Some(out_of);
+                bench.send(width, 200);
+                bench.run(0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_folded_fifo_passes_an_entry_in_as_many_cycles_as_it_has_parts() {
+        for parts in 2..=4 {
+            let mut bench = folded(37, 8, parts);
+            bench.send(37, 100);
+            bench.run(0.0);
+            let (came, left) = (&bench.source[0].cycles, &bench.sink[0].cycles);
+            assert!(came.iter().zip(left).all(|(came, left)| came + 2 == *left), "{parts} parts");
+            assert!(left.windows(2).all(|pair| pair[1] - pair[0] == u64::from(parts)), "{parts} parts");
+        }
+    }
+
+    #[test]
+    fn a_folded_fifo_holds_as_many_as_it_is_deep_and_one_on_show() {
+        for (parts, depth) in [(2, 8), (2, 64), (4, 8), (4, 16), (3, 8)] {
+            let mut bench = folded(50, depth, parts);
+            bench.send(50, 3 * depth as usize);
+            bench.sink[0].stall = Some(1.0);
+            for _ in 0..10 * depth * parts {
+                step(&mut bench.sim, &mut bench.source, &mut bench.sink, &mut bench.random, 0.0);
+            }
+            let taken = bench.source[0].cycles.len() as u32;
+            let rows = (depth * parts).next_power_of_two();
+            assert_eq!(taken, rows / parts + 1, "{parts} parts");
+            assert!(taken > depth);
+            bench.sink[0].stall = None;
+            bench.run(0.0);
+        }
+    }
+
+    #[test]
+    fn a_reset_empties_a_folded_fifo_in_the_middle_of_an_entry() {
+        for (parts, cycles) in (2..=4).flat_map(|parts| (1..20).map(move |cycles| (parts, cycles))) {
+            let mut bench = folded(50, 4, parts);
+            bench.send(50, 20);
+            bench.sink[0].stall = Some(1.0);
+            for _ in 0..cycles {
+                step(&mut bench.sim, &mut bench.source, &mut bench.sink, &mut bench.random, 0.0);
+            }
+            bench.sim.reset();
+            let shape = bits(50);
+            (bench.source, bench.sink) = ([Source::new("in", &shape)], [Sink::new("out", &shape)]);
+            bench.sent.clear();
+            bench.send(50, 20);
+            bench.run(0.3);
+        }
+    }
+
+    #[test]
+    fn a_folded_fifo_keeps_the_fields_of_a_bundle_apart() {
+        for parts in 2..=4 {
+            let shape = Beat::of(8);
+            let netlist = build("top", |m| {
+                m.stream_out("out", folded_fifo(m, 4, parts, m.stream_in("in", &shape)));
+            });
+            let mut sim = Sim::new(&netlist.unwrap());
+            sim.reset();
+            let mut random = Random::new(2);
+            let (mut source, mut sink) = ([Source::new("in", &shape)], [Sink::new("out", &shape)]);
+            let sent: Vec<Vec<u8>> = (1..60).map(|n| random.bytes(n)).collect();
+            sent.iter().for_each(|frame| source[0].push_frame(frame));
+            run(&mut sim, &mut source, &mut sink, &mut random, 0.4, 50_000, |s| {
+                s[0].frames_seen() == sent.len()
+            });
+            assert_eq!(sink[0].frames(), sent, "seed {}", random.seed);
+        }
+    }
 }

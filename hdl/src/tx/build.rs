@@ -17,6 +17,9 @@
 //! has the whole header in place and shifts it down by a beat whenever one leaves; the payload comes rotated to the
 //! lane where the header ends and is merged in.
 //!
+//! Where beats are narrow there is no need of the whole header at once: [`by_beat`] stores address vectors as the headers that they make, and
+//! (C) and (D) are one.
+//!
 //! What a frame holds follows IBTA 9.2 and 9.3 and annex A17: IPv4 with DF and identification 0, or IPv6; UDP to port
 //! 4791 without checksum; BTH with MigReq set and version 0; pad to a multiple of four. Every field that is not named
 //! in [`TxPacket`] or [`AddressVector`] holds the reset value of the specification's table. The original value of
@@ -32,6 +35,7 @@
 //! payload (up to 6 bytes of it, at 64-byte beats) leave at three in four cycles. Within a frame there are gaps only
 //! where payload is late; the first frame after a pause may have one of a cycle, in front of its payload. A change of
 //! the address vector is seen by packets taken 2 cycles after it; where they come one a cycle, by those behind the next pause.
+//! Of narrow beats: 4 cycles to the first beat, up to two cycles between frames without payload, and a change is seen some ten cycles after it.
 //!
 //! A frame may be shorter than Ethernet's 60 bytes; whoever adds the frame check sequence pads it, behind the ICRC.
 //!
@@ -53,15 +57,26 @@ use ferrowire_spec::wire::{
     Opcode,
 };
 
+mod by_beat;
+
 /// Packets whose payload has been taken whole before their frame has ended: two in the rotator, one behind it, and one
 /// to spare.
 const VERDICTS: u32 = 4;
 
-/// An address vector as it is stored: a QP's, or a handle's.
+/// What of an address vector, a QP's or a handle's, the plan of a packet needs.
+#[derive(Clone, Bundle)]
+struct Brief {
+    vlan: Sig,
+    ipv6: Sig,
+    priority: Sig,
+    /// The ones' complement sum over the IPv4 header of a packet without UDP.
+    sum: Sig,
+}
+
+/// An address vector as it is stored whole.
 #[derive(Clone, Bundle)]
 struct Entry {
     network: Network,
-    /// The ones' complement sum over the IPv4 header of a packet without UDP.
     sum: Sig,
 }
 
@@ -106,6 +121,21 @@ impl Network {
     }
 }
 
+impl Network {
+    fn brief(&self, sum: Sig) -> Brief {
+        let priority = priority_of(self.vlan, self.vlan_tci);
+        Brief { vlan: self.vlan, ipv6: self.ipv6, priority, sum }
+    }
+}
+
+/// Where the address vectors are.
+enum Vectors {
+    /// Stored whole: that of the packet that is read.
+    Whole(Network),
+    /// As headers, beat by beat.
+    ByBeat(by_beat::Images),
+}
+
 /// Where things end, in words of four bytes: every header but Ethernet's 14 bytes is a multiple of that.
 #[derive(Clone, Bundle)]
 struct Extent {
@@ -118,8 +148,7 @@ struct Extent {
 /// Stage B.
 #[derive(Clone, Bundle)]
 struct Planned {
-    network: Network,
-    sum: Sig,
+    brief: Brief,
     /// UDP, BTH, extension headers.
     transport: Sig,
     datagram_bytes: Sig,
@@ -130,6 +159,25 @@ struct Planned {
     request: Sig,
 }
 
+/// A frame that may leave, but for its header.
+#[derive(Clone, Bundle)]
+struct Next {
+    extent: Extent,
+    has_payload: Sig,
+    of: FrameOf,
+}
+
+/// Its header, as D takes it.
+struct Header {
+    /// There is a frame.
+    valid: Sig,
+    next: Next,
+    /// The present beat of the header of the one that leaves; zeros behind it.
+    beat: Sig,
+    /// B may take another packet.
+    frees: Sig,
+}
+
 /// Stage C.
 #[derive(Clone, Bundle)]
 struct Summed {
@@ -137,9 +185,17 @@ struct Summed {
     checksum: Sig,
     transport: Sig,
     datagram_bytes: Sig,
-    extent: Extent,
-    has_payload: Sig,
-    of: FrameOf,
+    next: Next,
+}
+
+/// What D does.
+struct Leaves {
+    /// It takes the frame.
+    goes: Sig,
+    /// A beat of one leaves.
+    fires: Sig,
+    /// The beat in which the header ends, or one behind it.
+    behind: Sig,
 }
 
 /// Bytes of the Ethernet header in front of the first whole word.
@@ -217,8 +273,7 @@ fn extensions(p: &TxPacket) -> (Sig, Sig) {
 }
 
 /// Stage A's result: what follows from the packet and its address vector.
-fn plan(p: &TxPacket, entry: &Entry, ports: &Ports) -> Planned {
-    let v = &entry.network;
+fn plan(p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
     let (extension, extension_words) = extensions(p);
 
     // Words from the end of the header on: payload and pad.
@@ -253,8 +308,7 @@ fn plan(p: &TxPacket, entry: &Entry, ports: &Ports) -> Planned {
         ],
     );
     Planned {
-        network: v.clone(),
-        sum: entry.sum,
+        brief: v.clone(),
         transport: cat(&[udp, bth, extension]),
         datagram_bytes,
         extent: Extent { header: header_words, payload: payload_words },
@@ -262,6 +316,13 @@ fn plan(p: &TxPacket, entry: &Entry, ports: &Ports) -> Planned {
         payload_lane: p.payload_lane,
         departed: Departed { qp: p.qp, fresh: p.fresh },
         request: !is(p.opcode, |o| !o.is_request()),
+    }
+}
+
+impl Planned {
+    /// That of the IPv4 header, with the length that was not known before.
+    fn checksum(&self) -> Sig {
+        !fold(sum(17, &[self.brief.sum, self.datagram_bytes]))
     }
 }
 
@@ -318,19 +379,19 @@ fn link_header(n: &Network, tagged: bool, ipv6: bool) -> Sig {
     cat(&[ethernet, tag])
 }
 
-/// The whole header: one of four places a field.
-fn header(m: &Scope, s: &Summed, width: u32) -> Sig {
-    let n = &s.network;
-    let v4 = ipv4_header(n, s.datagram_bytes + ipv4::BYTES, s.checksum);
-    let v6 = ipv6_header(n, s.datagram_bytes);
-    let variants: Vec<Sig> = [(false, false), (true, false), (false, true), (true, true)]
-        .into_iter()
-        .map(|(tagged, ipv6)| {
-            let ip = if ipv6 { v6 } else { v4 };
-            cat(&[link_header(n, tagged, ipv6), ip, s.transport]).zext(width)
-        })
-        .collect();
-    m.select(cat(&[n.vlan, n.ipv6]), &variants)
+/// What stands before UDP, in each of its four forms. `bytes`: of the IPv4 packet, and behind the IPv6 header.
+fn network_headers(n: &Network, bytes: [Sig; 2], checksum: Sig) -> [Sig; 4] {
+    let (v4, v6) = (ipv4_header(n, bytes[0], checksum), ipv6_header(n, bytes[1]));
+    [(false, false), (true, false), (false, true), (true, true)]
+        .map(|(tagged, ipv6)| cat(&[link_header(n, tagged, ipv6), if ipv6 { v6 } else { v4 }]))
+}
+
+/// The sum over an IPv4 header of a packet without UDP, in two parts.
+fn header_sums(n: &Network) -> [Sig; 2] {
+    let fixed = ipv4_header(n, lit(16, ipv4::BYTES), lit(16, 0));
+    let words: Vec<Sig> = fixed.chunks(16).iter().map(Sig::swap_bytes).collect();
+    let (low, high) = words.split_at(words.len() / 2);
+    [sum(19, low), sum(19, high)]
 }
 
 /// The sum of numbers of any widths, in `width` bits.
@@ -349,7 +410,30 @@ fn is_datagram(opcode: Sig) -> Sig {
     is(opcode, |o| o.extensions().contains(&Ext::Deth))
 }
 
-/// The address vectors, read for the packet where `en` holds. A vector is written with the sum over its IPv4 header, two
+/// Which address vector a packet has.
+fn vector_of(cfg: &RnicConfig, packet: &TxPacket) -> Sig {
+    let high_part = cfg.av_bits() - 1;
+    let handle = packet.va.slice(32, cfg.ah_bits()).zext(high_part);
+    let datagram = is_datagram(packet.opcode);
+    cat(&[datagram.then(handle, packet.qp.zext(high_part)), datagram])
+}
+
+/// The ports and keys of queue pairs, read where `en` holds. `write`: what is written, where it is a queue pair's.
+fn ports_of(
+    m: &Scope,
+    cfg: &RnicConfig,
+    write: TableWrite<AddressVector>,
+    en: Sig,
+    packet: &TxPacket,
+) -> Ports {
+    let of = |v: &AddressVector| Ports { udp_sport: v.udp_sport, dest_qpn: v.dest_qpn, pkey: v.pkey };
+    let of_qp = m.mem("ports", cfg.qps, &of(&write.entry)).style(Style::Block).build();
+    let enable = write.enable & !write.index.bit(cfg.av_bits() - 1);
+    of_qp.write(enable, write.index.trunc(cfg.qp_bits()), &of(&write.entry));
+    of_qp.read(m, en, packet.qp, Collision::Never)
+}
+
+/// The address vectors, read whole for the packet where `en` holds. A vector is written with the sum over its IPv4 header, two
 /// cycles after the command, or in the first one from then on in which none is read.
 fn vectors(
     m: &Scope,
@@ -358,11 +442,7 @@ fn vectors(
     en: Sig,
     packet: &TxPacket,
 ) -> (Entry, Ports) {
-    let fixed = ipv4_header(&Network::of(&write.entry), lit(16, ipv4::BYTES), lit(16, 0));
-    let words: Vec<Sig> = fixed.chunks(16).iter().map(Sig::swap_bytes).collect();
-    let (low, high) = words.split_at(words.len() / 2);
-    let (low, high) = (sum(19, low), sum(19, high));
-
+    let [low, high] = header_sums(&Network::of(&write.entry));
     let valid = m.reg("write_valid", 1).reset(0);
     let index = m.reg("write_index", write.index.width()).no_reset();
     let vector = m.reg_of("write_vector", &write.entry);
@@ -381,17 +461,47 @@ fn vectors(
 
     let network = Network::of(&vector);
     let entry = Entry { network, sum: fold(sum(20, &[low_sum, high_sum])).named("write_sum") };
-    let high_part = cfg.av_bits() - 1;
     let table = m.mem("vectors", 1 << cfg.av_bits(), &entry).style(Style::Block).build();
     table.write(writes, index, &entry);
-    let ports = Ports { udp_sport: vector.udp_sport, dest_qpn: vector.dest_qpn, pkey: vector.pkey };
-    let of_qp = m.mem("ports", cfg.qps, &ports).style(Style::Block).build();
-    of_qp.write(writes & !index.bit(high_part), index.trunc(cfg.qp_bits()), &ports);
+    let ports = ports_of(m, cfg, TableWrite { enable: writes, index, entry: vector }, en, packet);
+    (table.read(m, en, vector_of(cfg, packet), Collision::Never), ports)
+}
 
-    let datagram = is_datagram(packet.opcode);
-    let handle = packet.va.slice(32, cfg.ah_bits()).zext(high_part);
-    let at = cat(&[m.mux(datagram, &handle, &packet.qp.zext(high_part)), datagram]);
-    (table.read(m, en, at, Collision::Never), of_qp.read(m, en, packet.qp, Collision::Never))
+/// Stage C and the whole header in D, which shifts it: a frame may begin in every cycle.
+fn at_once(
+    m: &Scope,
+    cfg: &RnicConfig,
+    network: Network,
+    planned: &Planned,
+    next: Next,
+    able: Sig,
+    leaves: &Leaves,
+) -> Header {
+    m.discard(&planned.brief.vlan);
+    m.discard(&planned.brief.ipv6);
+    let valid = m.reg("summed_valid", 1).reset(0);
+    let frees = able & (!valid | leaves.goes);
+    m.when(frees, |m| m.set(&valid, 1)).otherwise_when(leaves.goes, |m| m.set(&valid, 0));
+    let with_sum = Summed {
+        network,
+        checksum: planned.checksum(),
+        transport: planned.transport,
+        datagram_bytes: planned.datagram_bytes,
+        next,
+    };
+    let summed = m.reg_of("summed", &with_sum);
+    m.when(frees, |m| m.set_all(&summed, &with_sum));
+
+    let width = 8 * (HEADER_BYTES as u32).next_multiple_of(cfg.beat_bytes);
+    let bytes = [summed.datagram_bytes + ipv4::BYTES, summed.datagram_bytes];
+    let forms = network_headers(&summed.network, bytes, summed.checksum)
+        .map(|before| cat(&[before, summed.transport]).zext(width));
+    let head = m.reg("head", width).no_reset();
+    let beat = 8 * cfg.beat_bytes;
+    m.when(leaves.fires, |m| m.set(&head, head.slice(beat, width - beat).zext(width)));
+    m.when(leaves.goes, |m| m.set(&head, m.select(cat(&[summed.network.vlan, summed.network.ipv6]), &forms)));
+    m.discard(&leaves.behind);
+    Header { valid, next: summed.next, beat: head.trunc(beat), frees }
 }
 
 /// Builds frames: one a packet, in order, without the ICRC's value. `aside`: the priorities that may have to stand still while others go on.
@@ -417,12 +527,21 @@ pub fn build(
     // Where there is time, a stage is empty for a cycle before it takes the next: nobody needs to know in that cycle what moves behind it.
     let free = |valid: Sig, moves: Sig| if cfg.unhurried() { !valid } else { !valid | moves };
     packet.accept(free(read_valid, read_moves));
-    let (entry, ports) = vectors(m, cfg, av_write, packet.fire(), &packet);
+    let (brief, ports, vectors) = match cfg.unhurried() {
+        true => {
+            let (brief, ports, images) = by_beat::vectors(m, cfg, av_write, packet.fire(), &packet);
+            (brief, ports, Vectors::ByBeat(images))
+        }
+        false => {
+            let (Entry { network, sum }, ports) = vectors(m, cfg, av_write, packet.fire(), &packet);
+            (network.brief(sum), ports, Vectors::Whole(network))
+        }
+    };
     m.when(packet.fire(), |m| m.set(&read_valid, 1)).otherwise_when(read_moves, |m| m.set(&read_valid, 0));
     m.when(packet.fire(), |m| m.set_all(&read, &packet.payload));
 
     // B: transport headers are known, the rotator gets its command.
-    let worked_out = plan(&read, &entry, &ports);
+    let worked_out = plan(&read, &brief, &ports);
     let planned_valid = m.reg("planned_valid", 1).reset(0);
     let planned = m.reg_of("planned", &worked_out);
     let planned_moves = m.wire("planned_moves", 1);
@@ -440,31 +559,34 @@ pub fn build(
     m.when(read_moves, |m| m.set_all(&planned, &worked_out));
     m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(run.fire(), |m| m.set(&commanded, 1));
 
-    // C: the checksum is known.
-    let summed_valid = m.reg("summed_valid", 1).reset(0);
-    let summed_moves = m.wire("summed_moves", 1);
-    let network = &planned.network;
-    let priority = priority_of(network.vlan, network.vlan_tci);
-    let of = FrameOf {
-        departed: planned.departed.clone(),
-        request: planned.request,
-        priority,
-        aside: aside.shr_by(priority).bit(0),
-    };
-    let with_sum = Summed {
-        of,
-        network: planned.network.clone(),
-        checksum: !fold(sum(17, &[planned.sum, planned.datagram_bytes])),
-        transport: planned.transport,
-        datagram_bytes: planned.datagram_bytes,
+    // What goes into the frame beside its header, and what of D the header needs.
+    let priority = planned.brief.priority;
+    let next = Next {
+        of: FrameOf {
+            departed: planned.departed.clone(),
+            request: planned.request,
+            priority,
+            aside: aside.shr_by(priority).bit(0),
+        },
         extent: planned.extent.clone(),
         has_payload: planned.payload_bytes.any(),
     };
-    let summed = m.reg_of("summed", &with_sum);
-    m.drive(&planned_moves, planned_valid & (commanded | run.ready) & free(summed_valid, summed_moves));
-    m.when(planned_moves, |m| m.set(&summed_valid, 1))
-        .otherwise_when(summed_moves, |m| m.set(&summed_valid, 0));
-    m.when(planned_moves, |m| m.set_all(&summed, &with_sum));
+    let able = planned_valid & (commanded | run.ready);
+    let leaves = Leaves { goes: m.wire("goes", 1), fires: m.wire("fires", 1), behind: m.wire("behind", 1) };
+    let header = match vectors {
+        Vectors::ByBeat(images) => {
+            let at = m.reg("planned_vector", cfg.av_bits()).no_reset();
+            m.when(read_moves, |m| m.set(&at, vector_of(cfg, &read)));
+            by_beat::header(m, cfg, (images, at), &planned, next, able, &leaves)
+        }
+        Vectors::Whole(network) => {
+            let held = m.reg_of("planned_network", &network);
+            m.when(read_moves, |m| m.set_all(&held, &network));
+            at_once(m, cfg, held, &planned, next, able, &leaves)
+        }
+    };
+    m.drive(&planned_moves, header.frees);
+    let next = header.next;
 
     // D: header and payload leave.
     // Whether a frame is poisoned is known with its last beat of payload, and waits for the frame's last beat.
@@ -472,22 +594,20 @@ pub fn build(
     m.assert(!verdict.valid | verdict.ready, "a verdict finds its place");
     let verdicts = fifo(&m.label("verdicts"), VERDICTS, verdict);
     let joined = join(m, cfg, run, payload);
-    let header_width = 8 * (HEADER_BYTES as u32).next_multiple_of(beat_bytes);
-    let whole_header = header(m, &summed, header_width);
     // The last word of the frame is the ICRC; the first begins behind the odd bytes.
-    let width = summed.extent.payload.width() + 1;
-    let last_word = sum(width, &[summed.extent.header, summed.extent.payload]);
+    let width = next.extent.payload.width() + 1;
+    let last_word = sum(width, &[next.extent.header, next.extent.payload]);
     let end_word = last_word + icrc::BYTES / 4;
     let active = m.reg("active", 1).reset(0);
-    let head = m.reg("head", header_width).no_reset();
     let beats_left = m.reg("beats_left", width - word_bits).no_reset();
     let empty = m.reg("empty", lane_bits).no_reset();
     let before_payload = m.reg("before_payload", HEADER_WORD_BITS - word_bits).no_reset();
     let payload_left = m.reg("payload_left", 1).reset(0);
 
-    let wants = (payload_left & before_payload.eq(0)).named("wants_payload");
+    m.drive(&leaves.behind, before_payload.eq(0));
+    let wants = (payload_left & leaves.behind).named("wants_payload");
     let last = beats_left.eq(0);
-    let data = head.trunc(8 * beat_bytes) | (joined.data & wants.repeat(8 * beat_bytes));
+    let data = header.beat | (joined.data & wants.repeat(8 * beat_bytes));
     let beat = Beat { data, last, empty: empty & last.repeat(lane_bits) };
     let carries = m.reg("carries", 1).reset(0);
     let of = m.reg_of("of", &FrameOf::of(cfg));
@@ -498,23 +618,23 @@ pub fn build(
     let done = beats.fire() & last;
     m.assert(!(done & carries) | verdicts.valid, "the verdict comes with the payload");
     verdicts.accept(done & carries);
-    m.drive(&summed_moves, summed_valid & (!active | done));
+    let goes = header.valid & (!active | done);
+    m.drive(&leaves.goes, goes);
+    m.drive(&leaves.fires, beats.fire());
     m.when(beats.fire(), |m| {
-        m.set(&head, head.slice(8 * beat_bytes, header_width - 8 * beat_bytes).zext(header_width));
         m.set(&beats_left, beats_left - 1);
         m.when(before_payload.any(), |m| m.set(&before_payload, before_payload - 1));
         m.when(wants & joined.last, |m| m.set(&payload_left, 0));
     });
-    m.when(!active | done, |m| m.set(&active, summed_valid));
-    m.when(summed_moves, |m| {
-        m.set(&head, whole_header);
+    m.when(!active | done, |m| m.set(&active, header.valid));
+    m.when(goes, |m| {
         m.set(&beats_left, end_word.slice(word_bits, width - word_bits));
         let in_last_beat = cat(&[lit(2, ODD), end_word.trunc(word_bits)]);
         m.set(&empty, lit(lane_bits, 0) - in_last_beat);
-        m.set(&before_payload, summed.extent.header.slice(word_bits, HEADER_WORD_BITS - word_bits));
-        m.set(&payload_left, summed.has_payload);
-        m.set(&carries, summed.has_payload);
-        m.set_all(&of, &summed.of);
+        m.set(&before_payload, next.extent.header.slice(word_bits, HEADER_WORD_BITS - word_bits));
+        m.set(&payload_left, next.has_payload);
+        m.set(&carries, next.has_payload);
+        m.set_all(&of, &next.of);
     });
     // Where the parts are slow, who brings the payload need not know in the same cycle that the wire waits.
     if cfg.unhurried() {
@@ -673,6 +793,9 @@ mod tests {
             }
             self.sim.tick();
             self.sim.set("av_write_enable", 0);
+            // Commands are further apart than that.
+            let apart = if self.cfg.unhurried() { 10 } else { 0 };
+            (0..apart).for_each(|_| self.sim.tick());
         }
 
         /// Queues a packet with its payload, and the frame that must come of it.

@@ -39,9 +39,8 @@ fn what_is_not_marked_or_not_of_the_queue_pair_is_not_told_of() {
     bench.push_answer(0, psn, ACK, &[]);
     bench.push_answer(0, (oldest + 9) % MODULUS, ACK, &[]);
     bench.push_answer(0, oldest, 0x45, &[]);
-    let forged = bench.qps[0].peer ^ 1;
     let response = Opcode::RcReadResponseOnly.code().into();
-    for other in [("src_ip", forged), ("gid", 1), ("pkey", 0xfffe), ("dest_qpn", QPS as u128)] {
+    for other in [("origin_from_peer", 0), ("gid", 1), ("pkey", 0xfffe), ("dest_qpn", QPS as u128)] {
         bench.push_answer(0, oldest, ACK, &[other]);
         bench.push_answer(0, oldest, ACK, &[other, ("opcode", response)]);
     }

@@ -50,8 +50,7 @@ pub struct Requester {
     /// Reports count: it runs, or did until it went to the error state.
     pub remembers: bool,
     pub dead: bool,
-    pub ipv6: bool,
-    pub peer: u128,
+    pub peer: u64,
     pub timeout: u8,
     pub retry_cnt: u8,
     pub rnr_retry: u8,

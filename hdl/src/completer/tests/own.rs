@@ -173,6 +173,7 @@ fn acknowledgements_from_the_wire_mean_nothing_to_them() {
             ("dest_qpn", 2),
             ("psn", u128::from((psn + MODULUS - 1) % MODULUS)),
             ("pkey", 0xffff),
+            ("origin_from_peer", 1),
             ("syndrome", syndrome),
         ];
         own.sources[ANSWER].push_values(&fields);
@@ -279,6 +280,7 @@ fn a_mark_of_a_life_before_acknowledges_nothing() {
                 ("dest_qpn", qp as u128),
                 ("psn", 0x1000),
                 ("pkey", 0xffff),
+                ("origin_from_peer", 1),
                 ("syndrome", 0x1f),
             ];
             own.sources[ANSWER].push_values(&acknowledge);

@@ -105,9 +105,9 @@ impl Bench {
         };
         if rng.random_range(0..40) == 0 {
             let other: [(&str, u128); 4] = [
-                ("src_ip", q.peer ^ 1),
+                ("origin_from_peer", 0),
                 ("gid", (qp as u128 % 16) ^ 4),
-                ("ipv6", u128::from(!q.ipv6)),
+                ("origin_peer", (q.peer ^ 1).into()),
                 ("dest_qpn", (qp + QPS) as u128),
             ];
             let other = other[rng.random_range(0..4)];

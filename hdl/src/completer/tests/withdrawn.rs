@@ -95,6 +95,7 @@ impl Back {
             ("dest_qpn", qp as u128),
             ("psn", psn.into()),
             ("pkey", 0xffff),
+            ("origin_from_peer", 1),
             ("syndrome", ACK.into()),
         ]);
     }

@@ -16,6 +16,7 @@ use crate::config::RnicConfig;
 use crate::path::same_partition;
 use crate::rx::address::gid_bits;
 use crate::rx::buffer::Dropped;
+use crate::rx::peer::Origin;
 use crate::types::QpBroadcast;
 use ferrowire_rtl::{bits, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
@@ -28,10 +29,8 @@ pub struct Notification {
     pub qpn: Sig,
     /// BTH partition key.
     pub pkey: Sig,
-    /// It is IPv6.
-    pub ipv6: Sig,
-    /// IP source; IPv4 in the low 32 bits.
-    pub src_ip: Sig,
+    /// Where it comes from.
+    pub origin: Origin,
     /// Which of the port's GIDs it is sent to.
     pub gid: Sig,
 }
@@ -39,13 +38,7 @@ pub struct Notification {
 impl Notification {
     /// The shape.
     pub fn of() -> Self {
-        Notification {
-            qpn: bits(24),
-            pkey: bits(16),
-            ipv6: bits(1),
-            src_ip: bits(128),
-            gid: bits(gid_bits()),
-        }
+        Notification { qpn: bits(24), pkey: bits(16), origin: Origin::of(), gid: bits(gid_bits()) }
     }
 }
 
@@ -61,8 +54,7 @@ pub struct Heard {
 #[derive(Clone, Bundle)]
 struct Copy {
     service: Sig,
-    peer_ipv6: Sig,
-    peer_ip: Sig,
+    peer: Sig,
     gid: Sig,
     pkey: Sig,
     /// It was created: every QP that was has a path MTU.
@@ -82,12 +74,10 @@ pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<No
     let qp = m.delay("qp", &at);
 
     let given = &broadcast.attributes;
-    let copy = |peer_ip| {
-        let a = &given.entry;
-        Copy { service: a.service, peer_ipv6: a.peer_ipv6, peer_ip, gid: a.gid, pkey: a.pkey, mtu: a.mtu }
-    };
-    let copies = m.mem("copies", cfg.qps, &copy(given.entry.peer_ip)).style(Style::Block).build();
-    copies.write(given.enable, given.index, &copy(given.entry.peer_ip));
+    let a = &given.entry;
+    let copy = Copy { service: a.service, peer: a.peer, gid: a.gid, pkey: a.pkey, mtu: a.mtu };
+    let copies = m.mem("copies", cfg.qps, &copy).style(Style::Block).build();
+    copies.write(given.enable, given.index, &copy);
     let copy = copies.read(m, cnps.fire(), at, Collision::New);
     let live = m.mem("live", cfg.qps, &bits(1)).style(Style::Distributed).build();
     let state = &broadcast.state;
@@ -97,7 +87,7 @@ pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<No
     let exists = exists & copy.mtu.any();
     let takes = exists & live.read_now(qp) & copy.service.eq(0);
     let same_key = same_partition(cnp.pkey, copy.pkey);
-    let same_source = cnp.ipv6.eq(copy.peer_ipv6) & cnp.src_ip.eq(copy.peer_ip);
+    let same_source = cnp.origin.is(copy.peer);
     let told = m.reg("told", 1).reset(0);
     let dropped = m.reg("dropped", 1).reset(0);
     let reason = m.reg("reason", Dropped::of().reason.width()).no_reset();

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 use super::*;
 use crate::testing::{step, Random, Sink, Source};
-use ferrowire_rtl::{build, Bits, Sim};
+use ferrowire_rtl::{build, Sim};
 use rand::Rng;
 
 const QPS: usize = 16;
-const PEER: u128 = 0xfdfe_0000_0000_0000_0123_4567_89ab_cdef;
 
 /// What a QP was given.
 #[derive(Clone, Copy, Default)]
 struct Given {
     live: bool,
     service: u64,
-    ipv6: bool,
-    ip: u128,
+    peer: u64,
     gid: u64,
     pkey: u64,
     mtu: u64,
@@ -49,13 +47,10 @@ fn a_cnp_counts_when_it_is_for_a_live_queue_pair_and_of_its_peer() {
             sim.set("broadcast_state_entry", u64::from(state.code()));
             given[qp].live = matches!(state, QpState::Rtr | QpState::Rts | QpState::Sqd);
         } else if random.chance(0.1) || round < 100 {
-            let ipv6 = random.chance(0.5);
             let one = Given {
                 live: given[qp].live,
                 service: u64::from(random.chance(0.1)),
-                ipv6,
-                // Two addresses of a kind, so that the low 32 bits alone do not tell.
-                ip: if ipv6 { PEER ^ u128::from(random.chance(0.2)) << 100 } else { PEER & 0xffff_ffff },
+                peer: random.rng.random_range(0..256),
                 gid: random.rng.random_range(0..16),
                 pkey: [0xffff, 0x7fff, 0x8001][random.rng.random_range(0..3)],
                 // Without one it was not created.
@@ -65,8 +60,7 @@ fn a_cnp_counts_when_it_is_for_a_live_queue_pair_and_of_its_peer() {
             sim.set("broadcast_attributes_enable", 1);
             sim.set("broadcast_attributes_index", qp as u64);
             sim.set("broadcast_attributes_entry_service", one.service);
-            sim.set("broadcast_attributes_entry_peer_ipv6", one.ipv6.into());
-            sim.set_bits("broadcast_attributes_entry_peer_ip", &Bits::new(128, one.ip));
+            sim.set("broadcast_attributes_entry_peer", one.peer);
             sim.set("broadcast_attributes_entry_gid", one.gid);
             sim.set("broadcast_attributes_entry_mtu", one.mtu);
             sim.set("broadcast_attributes_entry_pkey", one.pkey);
@@ -79,17 +73,16 @@ fn a_cnp_counts_when_it_is_for_a_live_queue_pair_and_of_its_peer() {
             let qpn = random.rng.random_range(0..QPS + 2);
             let mut its = given.get(qpn).copied().unwrap_or_default();
             if random.chance(0.1) {
-                its.ip ^= 1 << random.rng.random_range(0..128);
+                its.peer ^= 1 << random.rng.random_range(0..8);
             }
-            if random.chance(0.1) {
-                its.ipv6 = !its.ipv6;
-            }
+            let from_peer = random.chance(0.9);
             if random.chance(0.1) {
                 its.gid ^= 1 << random.rng.random_range(0..4);
             }
             let pkey = if random.chance(0.2) { 0x7fff } else { its.pkey };
             let values = [("qpn", qpn as u128), ("pkey", pkey.into())];
-            let more = [("ipv6", u128::from(its.ipv6)), ("src_ip", its.ip), ("gid", its.gid.into())];
+            let origin = [("origin_from_peer", from_peer.into()), ("origin_peer", its.peer.into())];
+            let more = [origin[0], origin[1], ("gid", its.gid.into())];
             sources[0].push_values(&[&values[..], &more].concat());
             let right = given.get(qpn).copied().unwrap_or_default();
             let same_key = pkey & 0x7fff == right.pkey & 0x7fff && (pkey | right.pkey) & 0x8000 != 0;
@@ -97,7 +90,7 @@ fn a_cnp_counts_when_it_is_for_a_live_queue_pair_and_of_its_peer() {
                 _ if right.mtu == 0 => drops.push(DropReason::NoQp),
                 (false, _) => drops.push(DropReason::QpState),
                 (true, false) => drops.push(DropReason::Pkey),
-                _ if (its.ipv6, its.ip) != (right.ipv6, right.ip) => drops.push(DropReason::SourceAddress),
+                _ if !from_peer || its.peer != right.peer => drops.push(DropReason::SourceAddress),
                 _ if its.gid != right.gid => drops.push(DropReason::Destination),
                 _ => told.push(qpn as u64),
             }
@@ -143,7 +136,8 @@ fn cnps_in_every_cycle_wait_for_nobody() {
     sim.tick();
     let mut sources = [Source::new("cnp", &Notification::of())];
     let mut sinks = [Sink::new("qps", &bits(cfg.qp_bits()))];
-    (0..50).for_each(|_| sources[0].push_values(&[("qpn", 3), ("pkey", 0xffff)]));
+    let cnp = [("qpn", 3), ("pkey", 0xffff), ("origin_from_peer", 1)];
+    (0..50).for_each(|_| sources[0].push_values(&cnp));
     (0..60).for_each(|_| step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0));
     let (came, told) = (&sources[0].cycles, &sinks[0].cycles);
     assert!(told.len() == 50 && came[49] - came[0] == 49 && told.iter().zip(came).all(|(t, c)| t - c == 2));
