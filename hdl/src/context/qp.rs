@@ -225,7 +225,8 @@ pub fn qp(
 
     // A read and a write never share a cycle: reads are in Idle alone.
     let lives = m.mem("lives", cfg.qps, &Life { exists: bits(1), state: bits(3) }).init(vec![]).build();
-    let attributes = m.mem("attributes", cfg.qps, &QpAttributes::of(cfg)).style(Style::Block).init(vec![]).build();
+    let attributes =
+        m.mem("attributes", cfg.qps, &QpAttributes::of(cfg)).style(Style::Block).init(vec![]).build();
     let life_after = m.wire_of("life_after", &Life { exists: bits(1), state: bits(3) });
     let change = m.wire("change", 1);
     let write = (state.is(State::Write) & writes).named("write");

@@ -36,7 +36,9 @@ use crate::types::{
     priority_of, AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, QpPsns,
     TableWrite,
 };
-use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{
+    bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
+};
 use ferrowire_spec::qp_state::{AttributeBit, GSI_QKEY, GSI_QPN};
 use ferrowire_spec::queue::command::{
     self as spec, alloc_mw, create_ah, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq,

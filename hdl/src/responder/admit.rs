@@ -16,6 +16,9 @@
 //! cause (IBTA volume 1, 9.9.3); the others are flushed, which `flush` asks for. One that such a packet has taken from a shared queue
 //! is flushed here: nobody else knows of it (10.2.9).
 //!
+//! The receives of a QP's own queue go with its life. A SEND that finds none any more is dropped, and sets the bit: an acknowledgement of what
+//! is behind it would acknowledge the SEND as well (9.7.5.1.2).
+//!
 //! A SEND that invalidates a key (9.4.1.1.1) asks for that when all else is good, and is decided when the answer is there, some
 //! 15 cycles later: a key that the peer may not invalidate is a refused access, and no effect comes before it.
 //! A packet of UC or UD is executed or dropped, and nobody is told; where this end is at fault, the receive ends and the QP with it
@@ -375,7 +378,7 @@ pub fn admit(
     // One write port: a bar is never taken in the cycle of a decision. What is executed, or passed over, is of one that lives; and
     // whatever stands of the message of a QP that is dead, or starts, means nothing.
     m.drive(&bars, flush_goes & flushed.bar);
-    let marks = go & (ends_qp | starts | life_ends);
+    let marks = go & (ends_qp | gone | starts | life_ends);
     let notes = go & runs & facts.quiet;
     let standing = Standing { dead: bars | (marks & !starts), spoilt: passed_over & !facts.ends };
     standings.write(bars | marks | notes, m.mux(bars, &flushed.qp, &facts.qp), &standing);
