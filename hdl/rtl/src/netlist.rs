@@ -205,9 +205,9 @@ pub(crate) struct Mem {
 }
 
 /// Rows that LUT RAM of all parts has: some have 16, others 32. A block RAM of common parts has 512 of 36 bits. Bits that a quarter of one
-/// holds, parity aside; a table of so few rows takes several.
+/// holds; a table of so few rows takes several.
 const FEW_ROWS: u32 = 16;
-const FEW_BITS: u32 = 16 * 1024 / 4;
+const FEW_BITS: u32 = 18 * 1024 / 4;
 
 impl Mem {
     /// How the Verilog asks the tools to build it: block RAM that would stay all but empty is LUT RAM. LUT RAM has one

@@ -166,8 +166,8 @@ fn block_ram_that_would_stay_all_but_empty_is_lut_ram_in_the_verilog() {
         let verilog = netlist.unwrap().verilog();
         ["block", "distributed"].into_iter().find(|s| verilog.contains(&format!("ram_style = \"{s}\"")))
     };
-    assert_eq!(style(16, 256, false), Some("distributed"));
-    assert_eq!(style(16, 258, false), Some("block"), "too many bits");
+    assert_eq!(style(16, 288, false), Some("distributed"));
+    assert_eq!(style(16, 290, false), Some("block"), "too many bits");
     assert_eq!(style(64, 2, false), Some("block"), "too many rows");
     assert_eq!(style(16, 72, true), Some("block"), "LUT RAM writes whole words");
 }

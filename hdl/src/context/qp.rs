@@ -39,7 +39,7 @@ use crate::types::{
     Drained, Kick, Mark, QpAttributes, QpBroadcast, QpFault, QpInit, SqStart, TableWrite, FAULT_BITS,
     STAY_BITS,
 };
-use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::EventKind;
 use ferrowire_spec::wire::opcode::Service;
@@ -225,8 +225,7 @@ pub fn qp(
 
     // A read and a write never share a cycle: reads are in Idle alone.
     let lives = m.mem("lives", cfg.qps, &Life { exists: bits(1), state: bits(3) }).init(vec![]).build();
-    let attributes =
-        m.mem("attributes", cfg.qps, &QpAttributes::of(cfg)).style(Style::Block).init(vec![]).build();
+    let attributes = m.mem("attributes", cfg.qps, &QpAttributes::of(cfg)).init(vec![]).build();
     let life_after = m.wire_of("life_after", &Life { exists: bits(1), state: bits(3) });
     let change = m.wire("change", 1);
     let write = (state.is(State::Write) & writes).named("write");
