@@ -2,12 +2,13 @@
 //! `synth`: what a card costs and how fast it is, with free tools.
 //!
 //! Two targets: `xcup`, UltraScale+, where Yosys maps and nobody places, so that the longest path counted in LUTs stands
-//! in for the clock; and `ecp5`, an LFE5UM5G-85F, where nextpnr places and routes and tells the clock.
+//! in for the clock; and `ecp5`, an LFE5UM5G-85F, where nextpnr places, twice ([`memories`]), and routes and tells the clock.
 //!
 //! Totals come from a flattened run, the blocks from a second one that keeps modules, which is some per cent larger:
 //! there the tools cannot simplify across the modules' borders. For place-and-route the design sits in a shell of shift
 //! registers ([`shell`]), which the totals do not contain.
 
+mod memories;
 mod path;
 mod shell;
 mod stat;
@@ -380,12 +381,22 @@ impl Job {
              write_json shell.json\n"
         );
         self.yosys("shell", &script)?;
-        let (placer, mut command) = self.placer()?;
-        command.args(["--um5g-85k", "--package", "CABGA756", "--json", "shell.json"]);
-        command.args(["--seed", &args.seed.to_string()]);
-        command.args(["--freq", &mhz.to_string(), "--lpf-allow-unconstrained", "--timing-allow-fail"]);
-        // Some versions compute the attempts for a cell of a large design in too few bits, and give up at once.
-        command.args(["--placer-heap-cell-placement-timeout", "0", "--quiet", "--log", "route.log"]);
+        let placer = self.placer()?.0;
+        let common = |design: &str, log: &str| -> Result<Command> {
+            let mut command = self.placer()?.1;
+            command.args(["--um5g-85k", "--package", "CABGA756", "--json", design]);
+            command.args(["--seed", &args.seed.to_string()]);
+            command.args(["--freq", &mhz.to_string(), "--lpf-allow-unconstrained", "--timing-allow-fail"]);
+            // Some versions compute the attempts for a cell of a large design in too few bits, and give up at once.
+            command.args(["--placer-heap-cell-placement-timeout", "0", "--quiet"]);
+            command.args(["--log", &format!("{log}.log")]);
+            Ok(command)
+        };
+        let mut first = common("shell.json", "place")?;
+        first.args(["--no-route", "--write", "placed.json"]);
+        self.logged("place", "placing, for the block RAMs", first)?;
+        self.memories(args.seed)?;
+        let mut command = common("sites.json", "route")?;
         let what = if routes {
             // The other router takes hours where nine LUTs in ten are in use.
             command.args(["--router", "router2", "--report", "route.json"]);
@@ -405,6 +416,19 @@ impl Job {
             false => None,
         };
         Ok(Placed { placer, mhz, routed })
+    }
+
+    /// Makes of `placed.json` and `shell.json` a design in which the block RAMs have their sites, `sites.json`.
+    fn memories(&self, seed: u32) -> Result<()> {
+        let read =
+            |name: &str| fs::read_to_string(self.work.join(name)).with_context(|| format!("reading {name}"));
+        let sites = memories::choose(&read("placed.json")?, seed).context("in placed.json")?;
+        eprintln!(
+            "wires of block RAMs: {} tiles after placing, {} on other sites",
+            sites.before, sites.after
+        );
+        let fixed = sites.fix(&read("shell.json")?).context("in shell.json")?;
+        fs::write(self.work.join("sites.json"), fixed).context("writing sites.json")
     }
 
     /// The nextpnr of the PATH, which is several times faster than the one that `setup` installs, or else that one; and its version.
