@@ -438,7 +438,14 @@ impl Report {
 /// Writes a report below `target/bench`.
 fn write(report: &Report, name: &str) -> Result<(PathBuf, String)> {
     let path = ferrowire_verilator::target_dir().join("bench").join(name);
-    let text = serde_json::to_string_pretty(report)?;
+    let mut whole = serde_json::to_value(report)?;
+    // The figures of `synth` stand in the same file, and stay.
+    let before = fs::read_to_string(&path).ok();
+    let before = before.and_then(|text| serde_json::from_str::<serde_json::Value>(&text).ok());
+    if let Some(synthesis) = before.as_ref().and_then(|before| before.get("synthesis")) {
+        whole["synthesis"] = synthesis.clone();
+    }
+    let text = serde_json::to_string_pretty(&whole)?;
     let writing = || format!("writing {}", path.display());
     fs::create_dir_all(path.parent().unwrap_or(&path)).with_context(writing)?;
     fs::write(&path, &text).with_context(writing)?;

@@ -8,6 +8,7 @@
 //! there the tools cannot simplify across the modules' borders. For place-and-route the design sits in a shell of shift
 //! registers ([`shell`]), which the totals do not contain.
 
+mod budget;
 mod memories;
 mod path;
 mod shell;
@@ -229,8 +230,11 @@ pub fn run(args: &Args) -> Result<u8> {
     let placed_mhz = placed.as_ref().map(|placed| placed.mhz);
     let (placer, routed) = placed.map(|placed| (placed.placer, placed.routed)).unzip();
     let (fmax_mhz, critical_path) = routed.flatten().unzip();
+    let clocks = [placed_mhz, fmax_mhz];
+    let figures = budget::figures(&name, args.target.name(), &flat.cost, flat.path.luts, clocks, wanted_mhz);
     let slow = || too_slow(fmax_mhz.or(placed_mhz), wanted_mhz);
-    let failure = misfit.map(|why| format!("{DEVICE} {why}")).or_else(slow);
+    let over = || figures.iter().find_map(budget::Figure::missed);
+    let failure = misfit.map(|why| format!("{DEVICE} {why}")).or_else(slow).or_else(over);
     let report = Report {
         config: args.config.clone(),
         set: args.set.clone(),
@@ -257,7 +261,8 @@ pub fn run(args: &Args) -> Result<u8> {
         .with_context(|| format!("writing {}", result.display()))?;
     let mut stdout = std::io::stdout();
     let _ = if args.json { stdout.write_all(text.as_bytes()) } else { table(&mut stdout, &report) };
-    eprintln!("{}", result.display());
+    let shared = budget::report(&name, args.target.name(), &figures)?;
+    eprintln!("{}\n{}", result.display(), shared.display());
     if let Some(failure) = &report.failure {
         eprintln!("failed: {failure}");
     }
@@ -375,6 +380,7 @@ impl Job {
         let routes = !args.no_route;
         let (name, shell) = (shell::NAME, shell::shell(&manifest.top, &manifest.ports));
         fs::write(self.work.join("shell.v"), shell).context("writing shell.v")?;
+        fs::write(self.work.join("shell.lpf"), shell::pins(&manifest.ports)?).context("writing shell.lpf")?;
         let script = format!(
             "read_json flat.json\nread_verilog -lib +/ecp5/cells_sim.v +/ecp5/cells_bb.v\nread_verilog shell.v\n\
              hierarchy -check -purge_lib -top {name}\nblackbox =A:whitebox\nflatten\nopt_clean -purge\n\
@@ -386,10 +392,9 @@ impl Job {
             let mut command = self.placer()?.1;
             command.args(["--um5g-85k", "--package", "CABGA756", "--json", design]);
             command.args(["--seed", &args.seed.to_string()]);
-            command.args(["--freq", &mhz.to_string(), "--lpf-allow-unconstrained", "--timing-allow-fail"]);
-            // Some versions compute the attempts for a cell of a large design in too few bits, and give up at once.
-            command.args(["--placer-heap-cell-placement-timeout", "0", "--quiet"]);
-            command.args(["--log", &format!("{log}.log")]);
+            command.args(["--freq", &mhz.to_string(), "--lpf", "shell.lpf", "--timing-allow-fail"]);
+            // The other placer's wires are a third longer where three quarters of the cells are in use.
+            command.args(["--placer", "static", "--quiet", "--log", &format!("{log}.log")]);
             Ok(command)
         };
         let mut first = common("shell.json", "place")?;

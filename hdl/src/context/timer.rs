@@ -127,6 +127,13 @@ pub fn timer(
     let qp_bits = cfg.qp_bits();
     let now = m.reg("now", 32).reset(0);
     m.when(tick, |m| m.set(&now, now + 1));
+    // Who takes up what has come is far from who sends it.
+    let comes = cfg.unhurried();
+    let (departed, progress, pause) = (
+        breath(&m.label("departs_now"), comes, departed),
+        breath(&m.label("progresses"), comes, progress),
+        breath(&m.label("pauses"), comes, pause),
+    );
     let (departed, progress, pause) = (
         fifo(&m.label("departed"), 8, departed),
         breath(&m.label("told"), cfg.unhurried(), fifo(&m.label("progress"), 8, progress)),

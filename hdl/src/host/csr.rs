@@ -325,15 +325,15 @@ fn amounts(events: &Events, ignored: Sig) -> BTreeMap<u32, Sig> {
     amounts
 }
 
-/// The counter memory: gives the counter at `slot` one cycle after `read`, and whether it may be asked already.
-fn counters(m: &Scope, amounts: &BTreeMap<u32, Sig>, read: Sig, slot: Sig) -> (Sig, Sig) {
+/// The counter memory: gives the counter at `slot` one cycle after `read`, and whether it may be asked already. Where there is time, what is
+/// added and what it is added to are chosen a cycle before the addition.
+fn counters(m: &Scope, cfg: &RnicConfig, amounts: &BTreeMap<u32, Sig>, read: Sig, slot: Sig) -> (Sig, Sig) {
     let swept = m.reg("swept", 1).reset(0);
     let turn = m.reg("turn", clog2(u64::from(SLOTS))).reset(0);
     let adding = m.reg("adding", 1).reset(0);
     let adding_slot = m.delay("adding_slot", &turn);
     m.set(&adding, !read);
     m.when(!read, |m| m.set(&turn, turn + 1));
-    m.when(adding & adding_slot.all(), |m| m.set(&swept, 1));
 
     let mut table = vec![lit(32, 0); SLOTS as usize];
     for (at, amount) in amounts {
@@ -347,9 +347,12 @@ fn counters(m: &Scope, amounts: &BTreeMap<u32, Sig>, read: Sig, slot: Sig) -> (S
     }
     let store = m.mem("counters", SLOTS, &bits(64)).style(Style::Block).build();
     let sum = m.wire("sum", 64);
-    store.write(adding, adding_slot, &sum);
+    let (writes, written) = (cfg.looked(m, "writes", adding), cfg.looked(m, "written", adding_slot));
+    store.write(writes, written, &sum);
+    m.when(writes & written.all(), |m| m.set(&swept, 1));
     let value = store.read(m, lit(1, 1), read.then(slot, turn), Collision::New);
-    m.drive(&sum, swept.then(value, lit(64, 0)) + m.select(adding_slot, &table).zext(64));
+    let amount = cfg.looked(m, "amount", m.select(adding_slot, &table));
+    m.drive(&sum, swept.then(cfg.looked(m, "before", value), lit(64, 0)) + amount.zext(64));
     (value, swept)
 }
 
@@ -369,7 +372,7 @@ pub fn csr(
     let act = state.is(State::Act);
     let ignored = m.wire("ignored", 1);
     let slot = request.address.slice(3, clog2(u64::from(SLOTS)));
-    let (counter, swept) = counters(m, &amounts(&events, ignored), request.fire(), slot);
+    let (counter, swept) = counters(m, cfg, &amounts(&events, ignored), request.fire(), slot);
     request.accept(state.is(State::Idle) & swept);
 
     // Writes.

@@ -379,7 +379,9 @@ pub fn commit(
     let alive = looked("alive", sends & !is_done & !packet.start);
     let stopped = looked("stopped", bar.stops(packet.index));
     // A bind or an invalidation is asked for once.
+    let healthy = cfg.looked(m, "healthy", packet.status.eq(0));
     let executes = is_local(packet.wqe_opcode) & packet.status.eq(0) & !packet.start;
+    let executes = cfg.looked(m, "executes", executes);
     let (operated_ok, operated_cause) =
         (m.reg("operated_ok", 1).no_reset(), m.reg("operated_cause", 8).no_reset());
     let (asked_for, ended) = (m.reg("asked_for", 1).reset(0), m.reg("ended", 1).reset(0));
@@ -408,7 +410,7 @@ pub fn commit(
     let settled = m.mux(asked_for, &ended, &!may_execute);
     let known = present & settled & (!pending.asks | verdicts.valid);
     let granted = m.mux(executes, &operated_ok, &(!pending.asks | verdicts.ok));
-    let sound = packet.status.eq(0) & granted;
+    let sound = healthy & granted;
     // What was decided when its first piece left stays so.
     let inside = m.reg("inside", 1).reset(0);
     let kept = m.reg("kept", 1).reset(0);

@@ -482,6 +482,7 @@ pub fn schedule(
     let allows = under_way.lt(limit);
     let alone = under_way.eq(0);
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
+    let returned = cfg.looked(m, "returned", returned);
     let places = m.reg("places", places_bits).reset(wqe_places(cfg));
     // What lies in one piece of memory, then how much of it is wanted and allowed: side by side, for each is a sum and a
     // comparison.

@@ -340,6 +340,8 @@ enum State {
     Idle,
     /// Where there is time: what has been read goes to registers.
     Look,
+    /// And so does what follows from comparing it.
+    Judge,
     Row,
     Send,
     /// A restart: the row is known.
@@ -390,8 +392,9 @@ pub fn segment(
             m.set(&state, State::Look);
         });
         m.when(state.is(State::Look), |m| {
-            m.when(returns, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Row));
+            m.when(returns, |m| m.set(&state, State::Back)).otherwise(|m| m.set(&state, State::Judge));
         });
+        m.when(state.is(State::Judge), |m| m.set(&state, State::Row));
     }
 
     // The QP's row, and read copies of its attributes and of the completer's view.
@@ -533,9 +536,10 @@ pub fn segment(
     // Lookup: is this WQE the one that is due? Where the completer is further than the row, its oldest one is.
     let psn = m.reg("psn", 24).no_reset();
     let offset = m.reg("offset", 32).no_reset();
+    let judged = |name: &str, fact: Sig| cfg.looked(m, name, fact);
     let behind = (row.index - oldest.index).bit(15);
     let is_oldest = oldest.index.eq(index);
-    let due = m.mux(behind, &is_oldest, &row.index.eq(index));
+    let due = judged("due", m.mux(behind, &is_oldest, &row.index.eq(index)));
     let first_psn = m.mux(behind, &oldest.first_psn, &row.psn);
     let first_offset = m.mux(behind, &lit(32, 0), &row.offset);
     // How many PSNs wait for their acknowledgement, counted from the row: none or too many are a bit each.
@@ -543,32 +547,35 @@ pub fn segment(
     let whole_window = unacknowledged.eq(1u32 << 23);
     // Nobody acknowledges what UC and UD send.
     let full = is_rc & !behind & ((unacknowledged.bit(WINDOW_BITS) & !unacknowledged.bit(23)) | whole_window);
+    let full = judged("full", full);
     // A READ with as many PSNs as are open at once goes alone.
     let large = behind_first.slice(WINDOW_BITS, 24 - WINDOW_BITS).any();
-    let alone = !(large & !behind & unacknowledged.any());
+    let alone = judged("alone", !(large & !behind & unacknowledged.any()));
     let token = m.reg("token", 1).reset(0);
     let at_row = state.is(State::Row);
     let stale = at_row & !wqes.start & (!due | row.held);
     // It has been executed: the QP went back, and comes by again.
-    let passed = (index - row.begun).bit(15);
+    let passed = judged("passed", (index - row.begun).bit(15));
     let passes_over = is_local & passed;
-    let new = row.high.eq(first_psn) & first_offset.eq(0);
+    let new = judged("new", row.high.eq(first_psn) & first_offset.eq(0));
     let outstanding = (row.reads - done_reads).named("outstanding");
-    let deep = answered & outstanding.ge(copy.depth);
-    let fenced = wqe(send_wqe::FENCE) & outstanding.ne(0);
+    let deep = judged("deep", answered & outstanding.ge(copy.depth));
+    let outstanding = judged("some_outstanding", outstanding.ne(0));
+    let fenced = wqe(send_wqe::FENCE) & outstanding;
     // What waits for PSNs that READs have taken waits for these as well: asking again and again would be of no use.
     let no_room = full | !alone;
-    let limited = new & status.eq(0) & (deep | fenced | (no_room & outstanding.ne(0)));
+    let limited = new & status.eq(0) & (deep | fenced | (no_room & outstanding));
     // A limited message: it has the place behind those that the peer has receives for. Its first packet asks when it is the oldest.
     let credit_bits = oldest.credits.width();
     let place_in_window = (index - oldest.index).trunc(credit_bits);
-    let beyond = takes_receive & oldest.bounded & place_in_window.ge(oldest.credits);
+    let beyond = judged("beyond", takes_receive & oldest.bounded & place_in_window.ge(oldest.credits));
     let at_first = first_offset.eq(0);
     let asked = row.asks & !at_first & unacknowledged.any();
-    let unheard = beyond & m.mux(at_first, &!is_oldest, &asked);
+    let unheard = beyond & judged("unheard", m.mux(at_first, &!is_oldest, &asked));
+    let at_first = judged("at_first", at_first);
     let answer_lacks = limited;
     // What is behind a withdrawal waits until all that was looked up before it is over.
-    let unsettled = withdrawals.open | withdrawals.count.ne(row.withdrawn);
+    let unsettled = judged("unsettled", withdrawals.open | withdrawals.count.ne(row.withdrawn));
     let kept_behind = new & !is_local & unsettled;
     let limited = answer_lacks | unheard | kept_behind;
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the

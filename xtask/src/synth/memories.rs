@@ -2,9 +2,10 @@
 //! Sites for block RAMs, so that the wires to them are short.
 //!
 //! nextpnr's placers put each block RAM of an ECP5 on a free site near where it wants to be, once and one after the other; nothing moves
-//! it again. Where most sites are taken, the last ones get what is left, and their wires cross the chip. So a design is placed twice:
-//! after the first time the block RAMs change sites among each other and with free ones while everything else stays
-//! (simulated annealing over half the bounding boxes' perimeters), and the second time they stand there from the start.
+//! it again. Where most sites are taken, the last ones get what is left, and their wires cross the chip; and the wires along a row of sites
+//! that is full are wanted by more nets than there are. So a design is placed twice: after the first time the block RAMs change sites
+//! among each other and with free ones while everything else stays (simulated annealing over half the bounding boxes' perimeters), and
+//! the second time they stand there from the start. Some sites stay free ([`open`]).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -25,12 +26,32 @@ const TRIES: u32 = 2_000;
 /// A tile: column and row.
 type At = (i32, i32);
 
-/// The sites of the LFE5UM5G-85F, four in a group of nine columns, by nextpnr's names.
-fn sites() -> Vec<String> {
-    const ROWS: [u32; 4] = [22, 46, 70, 82];
+/// Rows of sites of the LFE5UM5G-85F, and how many of each are left free while the others are enough: the lower rows have half the
+/// wires of the upper ones round them.
+const ROWS: [(u32, usize); 4] = [(22, 0), (46, 6), (70, 14), (82, 14)];
+
+/// The sites of a row, four in a group of nine columns, by nextpnr's names.
+fn row(y: u32) -> Vec<String> {
     const GROUPS: [u32; 13] = [4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114];
-    let group = |y: u32, x: u32| (0..4).map(move |i| format!("X{}/Y{y}/EBR{i}", x + 2 * i));
-    ROWS.iter().flat_map(|y| GROUPS.iter().flat_map(move |x| group(*y, *x))).collect()
+    GROUPS.iter().flat_map(|x| (0..4).map(move |i| format!("X{}/Y{y}/EBR{i}", x + 2 * i))).collect()
+}
+
+/// All sites.
+fn sites() -> Vec<String> {
+    ROWS.iter().flat_map(|(y, _)| row(*y)).collect()
+}
+
+/// The sites that are used for so many block RAMs, evenly along each row. One in sixteen is to spare where there are so many.
+fn open(memories: usize) -> Vec<String> {
+    let most: usize = ROWS.iter().map(|(_, free)| free).sum();
+    let free = most.min(sites().len().saturating_sub(memories + memories / 16));
+    let open = |(y, share): &(u32, usize)| {
+        let all = row(*y);
+        let (there, wanted) = (all.len(), all.len() - share * free / most);
+        let is_open = move |i: usize| (i + 1) * wanted / there > i * wanted / there;
+        all.into_iter().enumerate().filter(move |(i, _)| is_open(*i)).map(|(_, site)| site)
+    };
+    ROWS.iter().flat_map(open).collect()
 }
 
 fn at(site: &str) -> Option<At> {
@@ -149,20 +170,19 @@ struct Board {
 
 impl Board {
     fn read(module: &Module) -> Result<Board> {
-        let sites = sites();
-        let tiles: Vec<At> = sites.iter().filter_map(|site| at(site)).collect();
-        let (mut names, mut on, mut held) = (vec![], vec![], vec![None; sites.len()]);
+        let all = sites();
+        let (mut names, mut from) = (vec![], vec![]);
         let mut pins: BTreeMap<u32, (usize, Net)> = BTreeMap::new();
         for (name, cell) in &module.cells {
             let Some(site) = cell.attributes.get("NEXTPNR_BEL").and_then(Value::as_str) else { continue };
             let memory = (cell.kind == BLOCK_RAM).then_some(names.len());
             let tile = at(site).with_context(|| format!("`{name}` stands on `{site}`"))?;
             if memory.is_some() {
-                let known = sites.iter().position(|s| s == site);
-                let known = known.with_context(|| format!("block RAM on an unknown site `{site}`"))?;
-                held[known] = memory;
+                if !all.iter().any(|s| s == site) {
+                    bail!("block RAM on an unknown site `{site}`");
+                }
                 names.push(name.clone());
-                on.push(known);
+                from.push(tile);
             }
             let clock = |port: &str| matches!(port, "CLK" | "WCK" | "CLKA" | "CLKB");
             for bits in cell.connections.iter().filter(|(port, _)| !clock(port)).map(|c| c.1) {
@@ -186,7 +206,17 @@ impl Board {
         for (number, net) in nets.iter().enumerate() {
             net.memories.iter().for_each(|memory| of[*memory].push(number));
         }
-        Ok(Board { names, sites, tiles, on, held, nets, of })
+        let sites = open(names.len());
+        let tiles: Vec<At> = sites.iter().filter_map(|site| at(site)).collect();
+        let (on, held) = (vec![0; names.len()], vec![None; sites.len()]);
+        let mut board = Board { names, sites, tiles, on, held, nets, of };
+        for (memory, tile) in from.into_iter().enumerate() {
+            let free = (0..board.sites.len()).filter(|site| board.held[*site].is_none());
+            let far = |site: &usize| Extent::NONE.with(tile).with(board.tiles[*site]).half_perimeter();
+            let nearest = free.min_by_key(far).context("there are more block RAMs than sites")?;
+            board.put(Some(memory), nearest);
+        }
+        Ok(board)
     }
 
     fn length_of(&self, net: usize) -> i64 {
@@ -247,7 +277,7 @@ mod tests {
 
     /// Flip-flops in a row, each with a wire to a block RAM; the block RAMs stand in the opposite order.
     fn design(placed: bool) -> String {
-        let sites = sites();
+        let sites = open(40);
         let mut cells = serde_json::Map::new();
         for i in 0..40usize {
             let place = |site: String| if placed { json!({ "NEXTPNR_BEL": site }) } else { json!({}) };
@@ -276,6 +306,19 @@ mod tests {
     }
 
     #[test]
+    fn sites_of_the_lower_rows_stay_free_while_the_others_are_enough() {
+        let rows = |memories: usize| {
+            let mut rows = BTreeMap::new();
+            open(memories).iter().for_each(|site| *rows.entry(at(site).unwrap().1).or_insert(0) += 1);
+            rows.into_values().collect::<Vec<usize>>()
+        };
+        assert_eq!(rows(40), [52, 46, 38, 38]);
+        assert_eq!(rows(163), [52, 46, 38, 38]);
+        assert_eq!(rows(180), [52, 49, 45, 45]);
+        assert_eq!(rows(208), [52; 4]);
+    }
+
+    #[test]
     fn memories_go_to_their_flops_no_two_to_one_site_and_a_seed_repeats_it() {
         let sites = choose(&design(true), 7).unwrap();
         assert!(sites.before >= 1_000, "they begin far away: {}", sites.before);
@@ -291,9 +334,9 @@ mod tests {
 
     #[test]
     fn a_block_ram_on_a_site_that_the_device_has_not_and_one_that_is_gone_are_told() {
-        let strange = design(true).replace("X4/Y22/EBR0", "X5/Y22/EBR0");
+        let strange = design(true).replace("X6/Y22/EBR1", "X5/Y22/EBR1");
         let told = choose(&strange, 1).err().unwrap().to_string();
-        assert_eq!(told, "block RAM on an unknown site `X5/Y22/EBR0`");
+        assert_eq!(told, "block RAM on an unknown site `X5/Y22/EBR1`");
         let sites = choose(&design(true), 1).unwrap();
         let told = sites.fix(&design(false).replace("memory7", "other")).err().unwrap().to_string();
         assert!(told.contains("`memory7`"), "{told}");

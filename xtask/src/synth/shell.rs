@@ -16,14 +16,37 @@ pub const NAME: &str = "ferrowire_shell";
 const FLOP: &str =
     ".GSR(\"DISABLED\"), .CEMUX(\"1\"), .CLKMUX(\"CLK\"), .LSRMUX(\"LSR\"), .REGSET(\"RESET\")";
 
+/// Pins of the CABGA756 along its upper edge, the first of them a clock's.
+const PINS: [&str; 8] = ["A17", "A14", "A15", "A16", "A18", "A10", "A11", "A13"];
+
+/// Names of its clocks.
+fn clocks(ports: &[Port]) -> Vec<&str> {
+    let clocks: Vec<&str> = ports.iter().filter(|p| p.kind == "clock").map(|p| p.name.as_str()).collect();
+    if clocks.is_empty() {
+        vec!["clk"]
+    } else {
+        clocks
+    }
+}
+
+/// Where its pins are, as an LPF: nextpnr's static placer does not choose them.
+pub fn pins(ports: &[Port]) -> anyhow::Result<String> {
+    let names: Vec<&str> = clocks(ports).into_iter().chain(["serial_in", "capture", "serial_out"]).collect();
+    anyhow::ensure!(names.len() <= PINS.len(), "the shell has pins for {} clocks at most", PINS.len() - 3);
+    let line = |(name, pin): (&&str, &str)| {
+        format!("LOCATE COMP \"{name}\" SITE \"{pin}\";\nIOBUF PORT \"{name}\" IO_TYPE=LVCMOS33;\n")
+    };
+    Ok(names.iter().zip(PINS).map(line).collect())
+}
+
 /// Its Verilog.
 pub fn shell(top: &str, ports: &[Port]) -> String {
-    let clocks: Vec<&str> = ports.iter().filter(|p| p.kind == "clock").map(|p| p.name.as_str()).collect();
-    let clock = clocks.first().copied().unwrap_or("clk");
+    let clocks = clocks(ports);
+    let clock = clocks[0];
     let width = |kind: &str| ports.iter().filter(|p| p.kind == kind).map(|p| p.width).sum::<u32>().max(1);
     let (ins, outs) = (width("input"), width("output"));
     let mut text = format!("// Made for place-and-route; see xtask/src/synth/shell.rs.\nmodule {NAME} (\n");
-    for name in clocks.iter().copied().chain((clocks.is_empty()).then_some("clk")) {
+    for name in &clocks {
         let _ = writeln!(text, "    input wire {name},");
     }
     let _ = writeln!(
@@ -75,6 +98,18 @@ pub fn shell(top: &str, ports: &[Port]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_pin_has_a_place_and_too_many_clocks_are_refused() {
+        let clock = |i: u32| Port { name: format!("clk{i}"), width: 1, kind: "clock".into() };
+        let text = pins(&[clock(0)]).unwrap();
+        for part in ["\"clk0\" SITE \"A17\"", "\"serial_in\" SITE \"A14\"", "PORT \"serial_out\" IO_TYPE"] {
+            assert!(text.contains(part), "{part} is not in\n{text}");
+        }
+        assert!(pins(&[]).unwrap().contains("\"clk\" SITE"));
+        let many: Vec<Port> = (0..6).map(clock).collect();
+        assert_eq!(pins(&many).unwrap_err().to_string(), "the shell has pins for 5 clocks at most");
+    }
 
     #[test]
     fn every_port_has_bits_of_its_own() {

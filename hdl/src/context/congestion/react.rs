@@ -362,10 +362,10 @@ pub fn react(
     let behind = |n: Sig| n.gt(control.steps.zext(5));
     let (one_kind, both) = (behind(by_time) | behind(by_bytes), behind(by_time) & behind(by_bytes));
     let additive = rate_of(control.additive_mbps) & one_kind.repeat(RATE);
-    let step = both.then(rate_of(control.hyper_mbps), additive);
+    let step = cfg.looked(m, "step", both.then(rate_of(control.hyper_mbps), additive));
     let raised = flow.target.zext(RATE + 1) + step.zext(RATE + 1);
     let line_wide = line.zext(RATE + 1);
-    m.when(state.is(State::Raise), |m| {
+    m.when(cfg.known(m, "was_raising", state.is(State::Raise), lit(1, 0)), |m| {
         m.set(&flow.by_time, by_time);
         m.set(&flow.by_bytes, by_bytes);
         m.set(&flow.target, raised.gt(line_wide).then(line, raised.trunc(RATE)));

@@ -199,12 +199,14 @@ pub(super) fn issue(
     let places = Stream::new(m, "place", go & is_atomic & granted, place);
     m.assert(!places.valid | places.ready, "every atomic has a place");
     let granted_atomic = places.fire();
+    let places = breath(&m.label("place"), cfg.unhurried(), places);
     let places = deep_fifo(&m.label("places"), ATOMICS, places);
     let carries = granted & about.is(Work::Read) & about.bytes.ne(0);
     let departure =
         Departure { about: about.clone(), refused: !granted, carries, lane: pending.offset.trunc(lane_bits) };
     let departure = Stream::new(m, "departure", go, departure);
     m.drive(&departure_room, departure.ready);
+    let departure = breath(&m.label("departure"), cfg.unhurried(), departure);
     let departures = deep_fifo(&m.label("departures"), DEPARTURES, departure);
 
     pending.accept(go);

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Figures of a mapped card beside what they may be at most, in the report that `bench` writes its figures to as well.
+//!
+//! `target/bench/report.json` has the keys `commit`, `results` and `missing` of the bench, and `synthesis`: an object with an entry
+//! for each configuration and target, `generic-64b-xcup`, which has the `commit` that was mapped, and `results`, each with `name`, `value`, `unit`,
+//! `budget` and `met`. Whoever writes leaves what is not his as it is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+use serde_json::{json, Map, Value};
+
+use super::stat::Cost;
+use crate::workspace;
+
+/// A figure, under a name that stays.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    pub name: &'static str,
+    pub value: f64,
+    pub unit: &'static str,
+    /// What it may be at most.
+    pub budget: Option<f64>,
+    /// Whether it is within its budget.
+    pub met: Option<bool>,
+}
+
+impl Figure {
+    fn new(name: &'static str, value: f64, unit: &'static str, budget: Option<f64>) -> Figure {
+        let value = (value * 1000.0).round() / 1000.0;
+        Figure { name, value, unit, budget, met: budget.map(|budget| value <= budget) }
+    }
+
+    /// What is wrong, if it is over its budget.
+    pub fn missed(&self) -> Option<String> {
+        let Figure { name, value, unit, .. } = self;
+        let budget = self.budget.filter(|_| self.met == Some(false))?;
+        Some(format!("{name} is {value} {unit}, at most {budget} are wanted"))
+    }
+}
+
+/// A clock's period, of a frequency in MHz, with three places as all figures.
+fn period(mhz: f64) -> f64 {
+    1000.0 / mhz
+}
+
+/// The figures of a card. `name`: its configuration with what is set over it; only the two that are built in have budgets. `clocks`: as
+/// estimated behind placing, and as routed.
+pub fn figures(
+    name: &str,
+    target: &str,
+    cost: &Cost,
+    path: u32,
+    clocks: [Option<f64>; 2],
+    wanted_mhz: f64,
+) -> Vec<Figure> {
+    let large = (name, target) == ("generic-64b", "xcup");
+    let mut figures = vec![
+        Figure::new("lut", cost.lut as f64, "LUT", large.then_some(60_000.0)),
+        Figure::new("ff", cost.ff as f64, "FF", None),
+        Figure::new("longest_lut_path", path.into(), "LUT levels", large.then_some(12.0)),
+    ];
+    for (name, value) in [("bram18", cost.bram18), ("ebr", cost.ebr)] {
+        figures.extend(value.map(|value| Figure::new(name, value as f64, "block RAM", None)));
+    }
+    // The estimate has no budget: it says what routing may come to.
+    for (name, mhz, budget) in [
+        ("placed_clock_period", clocks[0], None),
+        ("clock_period", clocks[1], Some((period(wanted_mhz) * 1000.0).round() / 1000.0)),
+    ] {
+        figures.extend(mhz.map(|mhz| Figure::new(name, period(mhz), "ns", budget)));
+    }
+    figures
+}
+
+/// Puts figures into the report, in the place of older ones of the same configuration and target.
+pub fn report(name: &str, target: &str, figures: &[Figure]) -> Result<PathBuf> {
+    let path = workspace::target().join("bench/report.json");
+    report_in(&path, &format!("{name}-{target}"), &commit(), figures)?;
+    Ok(path)
+}
+
+fn report_in(path: &Path, entry: &str, commit: &str, figures: &[Figure]) -> Result<()> {
+    let folder = path.parent().context("a file has a folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("creating {}", folder.display()))?;
+    let mut report = match path.exists() {
+        false => Map::new(),
+        true => fs::read_to_string(path)
+            .map_err(anyhow::Error::from)
+            .and_then(|text| Ok(serde_json::from_str(&text)?))
+            .with_context(|| format!("reading {}; remove it to begin a new one", path.display()))?,
+    };
+    let synthesis = report.entry("synthesis").or_insert_with(|| json!({}));
+    let synthesis = synthesis.as_object_mut().context("`synthesis` of the report is no object")?;
+    synthesis.insert(entry.into(), json!({ "commit": commit, "results": figures }));
+    let partial = path.with_extension("json.partial");
+    fs::write(&partial, serde_json::to_string_pretty(&Value::Object(report))? + "\n")
+        .and_then(|()| fs::rename(&partial, path))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+fn commit() -> String {
+    let said =
+        Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]).output();
+    match said {
+        Ok(said) if said.status.success() => String::from_utf8_lossy(&said.stdout).trim().to_string(),
+        _ => "unknown".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_built_in_cards_have_budgets_and_what_is_over_one_is_told() {
+        let cost = Cost { lut: 60_001, ff: 5, bram18: Some(900), ..Cost::default() };
+        let of = |name: &str| figures(name, "xcup", &cost, 12, [None, None], 250.0);
+        let large = of("generic-64b");
+        assert_eq!(
+            large.iter().map(|f| f.name).collect::<Vec<_>>(),
+            ["lut", "ff", "longest_lut_path", "bram18"]
+        );
+        assert_eq!(large[0].missed().unwrap(), "lut is 60001 LUT, at most 60000 are wanted");
+        assert_eq!((large[1].met, large[2].met), (None, Some(true)));
+        assert!(of("generic-64b+qps=64").iter().all(|figure| figure.budget.is_none()));
+    }
+
+    #[test]
+    fn a_clock_is_told_as_its_period() {
+        let cost = Cost { ebr: Some(165), ..Cost::default() };
+        let told = figures("generic-8b", "ecp5", &cost, 10, [Some(61.0), Some(62.5)], 62.5);
+        let clock = |name: &str| told.iter().find(|figure| figure.name == name).unwrap().clone();
+        assert_eq!((clock("placed_clock_period").value, clock("placed_clock_period").met), (16.393, None));
+        assert_eq!((clock("clock_period").value, clock("clock_period").met), (16.0, Some(true)));
+        let slow = figures("generic-8b", "ecp5", &cost, 10, [None, Some(62.4)], 62.5);
+        let slow: Vec<String> = slow.iter().filter_map(Figure::missed).collect();
+        assert_eq!(slow, ["clock_period is 16.026 ns, at most 16 are wanted"]);
+    }
+
+    #[test]
+    fn what_is_not_of_the_synthesis_stays_as_it_is() {
+        let path = workspace::target().join(format!("tmp/report-{}.json", std::process::id()));
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, r#"{ "commit": "a", "results": [1], "synthesis": { "x-ecp5": 2, "y-xcup": 3 } }"#)
+            .unwrap();
+        let cost = Cost { lut: 7, ..Cost::default() };
+        report_in(&path, "x-ecp5", "b", &figures("x", "ecp5", &cost, 1, [None, None], 1.0)).unwrap();
+        let now: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        fs::remove_file(&path).unwrap();
+        assert_eq!((&now["commit"], &now["results"]), (&json!("a"), &json!([1])));
+        assert_eq!(now["synthesis"]["y-xcup"], 3);
+        assert_eq!(now["synthesis"]["x-ecp5"]["commit"], "b");
+        assert_eq!(now["synthesis"]["x-ecp5"]["results"][0]["value"], 7.0);
+    }
+}
