@@ -12,7 +12,8 @@
 //! ```
 //!
 //! A CQE is written by 32 / `beat_bytes` beats, or by one. Completions leave in the order in which they came. Two CQEs
-//! take 3 cycles, or as many as they have beats: one at most 4. Latency 2 from a completion to its first beat, 4 where beats are narrow.
+//! take 3 cycles, or as many as they have beats: one at most 4. Latency 2 from a completion to its first beat. Where beats are narrow,
+//! a CQE takes a cycle more, and the latency is 4.
 //!
 //! A marker is no completion: it is told when all that came before it has been handed to the write channel, so that what
 //! is written afterwards (the completion of the command that took a QP to RESET) comes behind.
@@ -202,7 +203,8 @@ pub fn cq(
     let fault_qp = m.reg("fault_qp", cfg.qp_bits()).no_reset();
 
     // Decide. While a CQ is created, its row has no port to be written through.
-    let free = !made_valid | leaves;
+    // Where there is time, the place is empty for a cycle: that it empties is known late, from the other writers.
+    let free = if cfg.unhurried() { !made_valid } else { !made_valid | leaves };
     let (last_valid, last_qp) = (m.reg("last_valid", 1).reset(0), m.reg("last_qp", 24).no_reset());
     let (last_receive, last_stay) =
         (m.reg("last_receive", 1).no_reset(), m.reg("last_stay", STAY_BITS).no_reset());

@@ -168,6 +168,8 @@ enum State {
     Take,
     Compute,
     Write,
+    /// Where there is time: that it has been written is known late, from the other writers.
+    Written,
     Find,
     Answer,
 }
@@ -253,18 +255,15 @@ pub(super) fn atomic(
     let forgets = skipped | errors;
     let counts = done | forgets;
     let past = Past { valid: done & changes, address: places.address };
+    let slot = number.slice(2, 3);
     let results = m.mem("results", ATOMICS, &bits(64)).style(Style::Distributed).build();
-    // Nobody reads what is written here before the next job's second cycle.
-    let later = |name: &str, sig: Sig| cfg.looked(m, name, sig);
-    let number_then = later("number_then", number);
-    results.write(later("done_then", done), number_then.trunc(5), &later("result_then", result));
-    let (counted_then, past_then) = (later("counted_then", counts), cfg.looked(m, "past_then", past.clone()));
+    results.write(done, number.trunc(5), &result);
     let under_way = number - places.written;
     let hits: Vec<Sig> = (0..BANKS)
         .map(|lane| {
             let bank =
                 m.mem(&format!("history{lane}"), ATOMICS / BANKS, &past).style(Style::Distributed).build();
-            bank.write(counted_then & number_then.trunc(2).eq(lane), number_then.slice(2, 3), &past_then);
+            bank.write(counts & number.trunc(2).eq(lane), slot, &past);
             let before = bank.read_now(group.trunc(3));
             let place = cat(&[lit(2, lane), group]) - places.written;
             let hit = before.valid & place.lt(under_way) & before.address.eq(places.address);
@@ -303,7 +302,13 @@ pub(super) fn atomic(
     });
     let write = Write { address: cat(&[lit(3, 0), places.address]), value: result };
     let write = Stream::new(m, "write", state.is(State::Write) & changes, write);
-    m.drive(&done, write.fire() | (state.is(State::Write) & !changes));
+    let ends = write.fire() | (state.is(State::Write) & !changes);
+    if cfg.unhurried() {
+        m.when(ends, |m| m.set(&state, State::Written));
+        m.drive(&done, state.is(State::Written));
+    } else {
+        m.drive(&done, ends);
+    }
     m.when(done, |m| m.set(&state, State::Answer));
     m.when(counts, |m| m.set(&number, number + 1));
     operands.accept(done | errors | (takes & skips));
