@@ -377,7 +377,6 @@ impl Job {
 
     /// Places the flattened design in its shell, and routes it where that is wanted; gives the clock, and what limits it.
     fn place(&self, manifest: &Manifest, mhz: f64, args: &Args) -> Result<Placed> {
-        let routes = !args.no_route;
         let (name, shell) = (shell::NAME, shell::shell(&manifest.top, &manifest.ports));
         fs::write(self.work.join("shell.v"), shell).context("writing shell.v")?;
         fs::write(self.work.join("shell.lpf"), shell::pins(&manifest.ports)?).context("writing shell.lpf")?;
@@ -401,25 +400,21 @@ impl Job {
         first.args(["--no-route", "--write", "placed.json"]);
         self.logged("place", "placing, for the block RAMs", first)?;
         self.memories(args.seed)?;
-        let mut command = common("sites.json", "route")?;
-        let what = if routes {
-            // The other router takes hours where nine LUTs in ten are in use.
-            command.args(["--router", "router2", "--report", "route.json"]);
-            "placing and routing"
-        } else {
-            command.arg("--no-route");
-            "placing"
-        };
-        let log = self.logged("route", what, command)?;
-        let mhz = estimate(&log).context("route.log tells no clock")?;
-        let routed = match routes {
-            true => {
-                let report =
-                    fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
-                Some(route(&report).context("reading route.json")?)
-            }
-            false => None,
-        };
+        let mut second = common("sites.json", "sites")?;
+        second.args(["--router", "router2", "--no-route", "--write", "to-route.json"]);
+        let log = self.logged("sites", "placing", second)?;
+        let mhz = estimate(&log).context("sites.log tells no clock")?;
+        if args.no_route {
+            return Ok(Placed { placer, mhz, routed: None });
+        }
+        let file = self.work.join("to-route.json");
+        let placed = fs::read_to_string(&file).context("reading to-route.json")?;
+        fs::write(&file, with_settings(&placed, ROUTER)?).context("writing to-route.json")?;
+        let mut command = common("to-route.json", "route")?;
+        command.args(["--no-pack", "--no-place", "--report", "route.json"]);
+        self.logged("route", "routing", command)?;
+        let report = fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
+        let routed = Some(route(&report).context("reading route.json")?);
         Ok(Placed { placer, mhz, routed })
     }
 
@@ -496,6 +491,24 @@ impl Job {
         eprintln!("{what}: {} s", begin.elapsed().as_secs());
         Ok(log)
     }
+}
+
+/// What nextpnr's `router2` is told, for which it has no options. A net may leave the box round its pins by so many tiles as a row of
+/// block RAMs has neighbours that are full too; and what a wire costs that others want rises slowly, or nets take detours
+/// that take more wires than they leave.
+const ROUTER: &[(&str, &str)] = &[
+    ("router2/bbMargin/x", "20"),
+    ("router2/bbMargin/y", "20"),
+    ("router2/currCongWeightMult", "0.7"),
+    ("router2/histCongWeight", "1.5"),
+];
+
+/// A design that nextpnr has written, with more settings.
+fn with_settings(design: &str, settings: &[(&str, &str)]) -> Result<String> {
+    const HERE: &str = "\"settings\": {";
+    let at = design.find(HERE).context("to-route.json has no settings")? + HERE.len();
+    let added: String = settings.iter().map(|(name, value)| format!("\n\"{name}\": \"{value}\",")).collect();
+    Ok([&design[..at], &added, &design[at..]].concat())
 }
 
 /// Names of the memories that the design wants as block RAM.
@@ -732,6 +745,15 @@ mod tests {
         let text = "    (* ram_style = \"block\", no_rw_check *)\n    reg [63:0] store [0:511]; // a.rs:1\n\
                     \x20   (* ram_style = \"distributed\" *)\n    reg [1:0] small [0:15]; // a.rs:2\n";
         assert_eq!(block_memories_of(text), ["store"]);
+    }
+
+    #[test]
+    fn settings_are_added_to_those_that_are_there() {
+        let design = r#"{ "modules": { "top": { "settings": { "seed": "1" } } } }"#;
+        let more = with_settings(design, &[("a/b", "2")]).unwrap();
+        let more: serde_json::Value = serde_json::from_str(&more).unwrap();
+        assert_eq!(more["modules"]["top"]["settings"], serde_json::json!({ "a/b": "2", "seed": "1" }));
+        assert!(with_settings("{}", &[]).is_err());
     }
 
     #[test]
