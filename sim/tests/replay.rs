@@ -14,23 +14,6 @@ use ferrowire_spec::wire::Frame;
 
 const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
 
-/// Cases that must pass with the card as either end.
-const PASS: &[&str] = &[
-    "drop_req_only",
-    "nak_access_oob",
-    "nak_access_write",
-    "uc_send_multi",
-    "uc_write_imm",
-    "uc_write_multi",
-    "ud_send",
-    "ud_send_imm",
-    "write_batch",
-    "write_big",
-    "write_multi",
-    "write_small",
-    "write_zero",
-];
-
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("golden/v4")
 }
@@ -76,21 +59,13 @@ fn what_is_built_agrees_with_linux_at_both_ends_and_configurations() {
         play_all(&cases, config, &mut report, |_, _| {}).unwrap();
         let failed: Vec<_> = report.results.iter().filter(|entry| entry.outcome == Outcome::Failed).collect();
         assert!(failed.is_empty(), "{failed:#?}");
-        for role in [Role::Responder, Role::Requester] {
-            for name in PASS {
-                let entry = report.results.iter().find(|entry| entry.case == *name && entry.role == role);
-                assert_eq!(entry.unwrap().outcome, Outcome::Passed, "{config}: {name} as {role}");
-                // Nobody answers on an unreliable connection.
-                let case = &cases.iter().find(|loaded| loaded.case.name == *name).unwrap().case;
-                let silent = role == Role::Responder && case.service != "RC";
-                assert_eq!(entry.unwrap().frames == 0, silent, "{config}: {name} as {role}");
-            }
+        for entry in &report.results {
+            // Nobody answers on an unreliable connection.
+            let case = &cases.iter().find(|loaded| loaded.case.name == entry.case).unwrap().case;
+            let silent = entry.role == Role::Responder && case.service != "RC";
+            assert_eq!(entry.frames == 0, silent, "{config}: {} as {}", entry.case, entry.role);
         }
-        for entry in report.results.iter().filter(|entry| entry.outcome == Outcome::Unsupported) {
-            assert!(entry.missing.is_some() && entry.cycles == 0, "{entry:?}");
-        }
-        let sum = report.passed + report.failed + report.unsupported;
-        assert_eq!((sum, report.results.len()), (2 * cases.len(), 2 * cases.len()));
+        assert_eq!((report.passed, report.results.len()), (2 * cases.len(), 2 * cases.len()), "{config}");
     }
 }
 

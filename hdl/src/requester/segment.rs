@@ -9,7 +9,7 @@
 //!  start   --> row cleared; passed on among the packets
 //! ```
 //!
-//! A WQE costs 2 cycles to look up its QP and one for each packet; the row is written with the WQE's last packet. The
+//! A WQE costs 2 cycles to look up its QP, 4 where there is time, and one for each packet; the row is written with the WQE's last packet. The
 //! index that a WQE carries is compared with the one that is due: WQEs fetched before a restart or a yield, those of a QP
 //! that must hold, and those behind a broken one, fall out here.
 //!

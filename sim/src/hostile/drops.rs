@@ -83,6 +83,9 @@ impl Judge {
         for bytes in self.recent.get(&life.qpn).into_iter().flatten() {
             if let Ok((frame, Ok(opcode))) = Frame::parse(bytes).map(|frame| (frame, frame.opcode())) {
                 life.take(&self.ground, &frame, opcode);
+                // Or it is one of the peer that the queue pair had when it came: the card may count it as such when its turn comes.
+                let (most, reason) = (&mut self.allowed.most, DropReason::SourceAddress);
+                *most.entry(reason).or_default() += 1;
             }
         }
         self.lives.insert(life.own, life);

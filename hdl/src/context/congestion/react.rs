@@ -360,12 +360,22 @@ pub fn react(
     let more = |n: Sig, by: Sig| n + (by & !n.all()).zext(5);
     let (by_time, by_bytes) = (more(flow.by_time, timed), more(flow.by_bytes, !timed));
     let behind = |n: Sig| n.gt(control.steps.zext(5));
-    let (one_kind, both) = (behind(by_time) | behind(by_bytes), behind(by_time) & behind(by_bytes));
-    let additive = rate_of(control.additive_mbps) & one_kind.repeat(RATE);
-    let step = cfg.looked(m, "step", both.then(rate_of(control.hyper_mbps), additive));
+    let step_of = |by_time: Sig, by_bytes: Sig| {
+        let (one_kind, both) = (behind(by_time) | behind(by_bytes), behind(by_time) & behind(by_bytes));
+        let additive = rate_of(control.additive_mbps) & one_kind.repeat(RATE);
+        both.then(rate_of(control.hyper_mbps), additive)
+    };
+    let step = if cfg.unhurried() {
+        // What either kind would give is known a cycle before it is known which it is.
+        let by_time = m.delay("step_by_time", &step_of(more(flow.by_time, lit(1, 1)), flow.by_bytes));
+        let by_bytes = m.delay("step_by_bytes", &step_of(flow.by_time, more(flow.by_bytes, lit(1, 1))));
+        m.mux(timed, &by_time, &by_bytes)
+    } else {
+        step_of(by_time, by_bytes)
+    };
     let raised = flow.target.zext(RATE + 1) + step.zext(RATE + 1);
     let line_wide = line.zext(RATE + 1);
-    m.when(cfg.known(m, "was_raising", state.is(State::Raise), lit(1, 0)), |m| {
+    m.when(state.is(State::Raise), |m| {
         m.set(&flow.by_time, by_time);
         m.set(&flow.by_bytes, by_bytes);
         m.set(&flow.target, raised.gt(line_wide).then(line, raised.trunc(RATE)));

@@ -322,6 +322,15 @@ impl Bench {
         self.sim.set("oldest_enable", 0);
     }
 
+    /// Cycles from the lookup of a QP to its first packet.
+    fn lookup(&self) -> usize {
+        if self.cfg.unhurried() {
+            4
+        } else {
+            2
+        }
+    }
+
     fn step(&mut self, stall: f64, others: bool) {
         // The packet's QP is never the head of the line itself, unless nobody else waits.
         let head = self.under_way.front().map_or(0, |w| w.0 as u64);
@@ -330,7 +339,7 @@ impl Bench {
         self.sim.set("waiting_head", if by_head { (head + 1) % QPS as u64 } else { head });
         self.sim.set("waiting_others", u64::from(others && !by_head));
         self.past.push_back(self.qps.iter().map(|q| q.oldest).collect());
-        if self.past.len() > 3 {
+        if self.past.len() > self.lookup() + 1 {
             self.past.pop_front();
         }
         let mut peek = |name: &str| self.sim.peek(&format!("bench.segment.{name}")).map(|bits| bits.to_u64());
@@ -390,7 +399,7 @@ impl Bench {
             } else if go.is_none() && resumed.is_none() {
                 // It fell out.
                 let (q, index) = (&self.qps[qp], index.expect("no start falls out"));
-                let oldest = self.past[self.past.len() - 2][qp];
+                let oldest = self.past[self.past.len() - self.lookup()][qp];
                 let what = format!("seed {}: WQE {index} of QP {qp}, {:?}", self.random.seed, q.at);
                 assert!(!q.due(index, oldest), "{what} was due: {oldest:?}, {}", q.held);
                 self.stale += 1;

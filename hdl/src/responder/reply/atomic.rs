@@ -21,7 +21,7 @@
 //! outstanding (9.4.5.1, 9.7.5.1.5), in four banks by the low bits of its slot; one that is asked for again is found by PSN,
 //! four slots a cycle from the newest on. The end of a QP's life forgets them.
 //!
-//! 4 cycles an atomic, one more for each four under way, and one where another's result is taken. Reset: rings are
+//! 4 cycles an atomic, 5 where there is time, one more for each four under way, and one where another's result is taken. Reset: rings are
 //! swept, one QP a cycle.
 
 use crate::config::RnicConfig;
