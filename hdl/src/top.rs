@@ -20,7 +20,7 @@ use crate::host::event::{event, link_changes, WritePort};
 use crate::host::{CommandProgress, SrqControl, SrqStatus};
 use crate::memory::Done;
 use crate::stream::{breath, Beat};
-use crate::transport::{transport, Control, ReadData};
+use crate::transport::{byte_bits, transport, Control, ReadData};
 use crate::tx::pause::PRIORITIES;
 use crate::types::{Completion, DmaReadData, Drained, Mark, QpFault, QpPsns};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig};
@@ -62,7 +62,13 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let (fault_s, send_faults) = m.later("send_fault", &bits(cfg.qp_bits()));
     let (fault_e, engine_faults) = m.later("engine_fault", &QpFault::of(cfg));
     let (fault_q, writer_faults) = m.later("writer_fault", &bits(cfg.qp_bits()));
-    let pulses = m.wire_of("pulses", &vec![bits(1); PULSES.len()]);
+    let widths = PULSES.iter().map(|counter| match counter {
+        Counter::Traffic(TrafficCounter::RxBytes | TrafficCounter::TxBytes) => {
+            bits(byte_bits(cfg.beat_bytes))
+        }
+        _ => bits(1),
+    });
+    let pulses = m.wire_of("pulses", &widths.collect::<Vec<_>>());
     let drops = m.wire_of("drops", &vec![DropEvent::of(); DROPS]);
     let events = counters(&pulses, &drops);
     let paused = m.wire("paused", PRIORITIES);
@@ -172,7 +178,13 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let (responder, completer, congestion) = (&seen.responder, &seen.completer, &seen.congestion);
     let values = [
         seen.rx_frame,
+        seen.rx_bytes,
+        seen.rx_roce,
         seen.tx_frame,
+        seen.tx_bytes,
+        // Nothing else is sent.
+        seen.tx_frame,
+        seen.dropped.valid & seen.dropped.reason.eq(DropReason::Icrc.code()),
         commands.taken,
         writer.written,
         bells.taken,
@@ -245,10 +257,15 @@ enum Counter {
     Hw(HwCounter),
 }
 
-/// What is counted one by one.
-const PULSES: [Counter; 41] = [
+/// What is counted one by one, or in bytes.
+const PULSES: [Counter; 46] = [
     Counter::Traffic(TrafficCounter::RxFrames),
+    Counter::Traffic(TrafficCounter::RxBytes),
+    Counter::Traffic(TrafficCounter::RxRoce),
     Counter::Traffic(TrafficCounter::TxFrames),
+    Counter::Traffic(TrafficCounter::TxBytes),
+    Counter::Traffic(TrafficCounter::TxRoce),
+    Counter::Hw(HwCounter::RxIcrcEncapsulated),
     Counter::Traffic(TrafficCounter::Commands),
     Counter::Traffic(TrafficCounter::Completions),
     Counter::Traffic(TrafficCounter::Doorbells),

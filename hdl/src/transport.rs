@@ -52,7 +52,7 @@ use crate::types::{
     reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Kick, Oldest,
     QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite,
 };
-use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event::EventKind;
 
@@ -114,8 +114,14 @@ pub struct Events {
     pub again: Sig,
     /// A frame came.
     pub rx_frame: Sig,
+    /// Bytes of frames that came.
+    pub rx_bytes: Sig,
+    /// A frame passed all checks up to the ICRC.
+    pub rx_roce: Sig,
     /// A frame left.
     pub tx_frame: Sig,
+    /// Bytes of frames that left.
+    pub tx_bytes: Sig,
     /// A PAUSE frame came.
     pub pause: Sig,
     /// A PFC frame came.
@@ -180,7 +186,7 @@ pub fn transport(
     control: Control,
 ) -> Transport {
     let broadcast = control.broadcast;
-    let rx_frame = wire.fire() & wire.last;
+    let (rx_frame, rx_bytes) = (wire.fire() & wire.last, bytes_of(&wire));
 
     // Feedback.
     let (question_r, ask_r) = m.later("requester_question", &crate::memory::Lookup::of());
@@ -454,7 +460,7 @@ pub fn transport(
     m.assert(!departing.valid | departing.ready, "the timer takes what leaves at once");
     departs.connect(departing);
     let wire = appended.wire;
-    let tx_frame = wire.fire() & wire.last;
+    let (tx_frame, tx_bytes) = (wire.fire() & wire.last, bytes_of(&wire));
     let events = Events {
         dropped: dispatched.dropped,
         responder: responded.counts,
@@ -463,7 +469,10 @@ pub fn transport(
         congestion: slowed.counts,
         again: committed.again,
         rx_frame,
+        rx_bytes,
+        rx_roce: dispatched.passed,
         tx_frame,
+        tx_bytes,
         pause: told.0,
         pfc: told.1,
         stands: paused.any(),
@@ -487,6 +496,17 @@ pub fn transport(
         psns: QpPsns { sq: tracked.next_psn, rq: responded.expected_psn },
         events,
     }
+}
+
+/// Bytes that a stream passes on in this cycle.
+fn bytes_of(wire: &Stream<Beat>) -> Sig {
+    let width = byte_bits(wire.bytes());
+    wire.fire().then(lit(width, wire.bytes()) - wire.empty.zext(width), lit(width, 0))
+}
+
+/// Bits of a number of bytes in a cycle.
+pub fn byte_bits(beat_bytes: u32) -> u32 {
+    clog2(u64::from(beat_bytes)) + 1
 }
 
 #[cfg(test)]

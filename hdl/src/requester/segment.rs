@@ -70,6 +70,7 @@ use crate::requester::schedule::{Resume, Waiting};
 use crate::stream::fifo;
 use crate::types::{Oldest, QpAttributes, QpBroadcast, ReadsDone, SqStart, TableWrite, READ_BITS};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::send_wqe::{self, bind, ud, SendOpcode};
@@ -439,6 +440,11 @@ pub fn segment(
     let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
     let copy = cfg.looked(m, "copy", copies.read(m, begins | goes_back, chosen, Collision::Old));
+    let told = &broadcast.state;
+    let in_state = |state: QpState| told.entry.eq(state.code());
+    let states = m.mem("running", cfg.qps, &bits(1)).style(Style::Block).build();
+    states.write(told.enable, told.index, &(in_state(QpState::Rts) | in_state(QpState::Sqd)));
+    let running = cfg.looked(m, "runs", states.read(m, begins | goes_back, chosen, Collision::New));
     let of_service = |service: Service| copy.service.eq(service.code());
     let (is_uc, is_ud) = (of_service(Service::Uc), of_service(Service::Ud));
     let is_rc = !(is_uc | is_ud);
@@ -568,15 +574,17 @@ pub fn segment(
     // A limited message: it has the place behind those that the peer has receives for. Its first packet asks when it is the oldest.
     let credit_bits = oldest.credits.width();
     let place_in_window = (index - oldest.index).trunc(credit_bits);
-    let beyond = judged("beyond", takes_receive & oldest.bounded & place_in_window.ge(oldest.credits));
+    // Who runs no more waits for nothing: what it has here has places that its flush needs, and `commit` sends none of it.
+    let bounded = oldest.bounded & running;
+    let beyond = judged("beyond", takes_receive & bounded & place_in_window.ge(oldest.credits));
     let at_first = first_offset.eq(0);
     let asked = row.asks & !at_first & unacknowledged.any();
     let unheard = beyond & judged("unheard", m.mux(at_first, &!is_oldest, &asked));
     let at_first = judged("at_first", at_first);
-    let answer_lacks = limited;
+    let answer_lacks = limited & running;
     // What is behind a withdrawal waits until all that was looked up before it is over.
     let unsettled = judged("unsettled", withdrawals.open | withdrawals.count.ne(row.withdrawn));
-    let kept_behind = new & !is_local & unsettled;
+    let kept_behind = new & !is_local & unsettled & running;
     let limited = answer_lacks | unheard | kept_behind;
     // Whom only answers keep from going on waits here, with its WQEs, as long as nobody else wants to send: to fetch them again takes the
     // host's latency.

@@ -49,6 +49,8 @@ pub struct Dispatched {
     pub answers: Stream<Headers>,
     /// Congestion notifications.
     pub cnps: Stream<Notification>,
+    /// A frame passed all checks up to the ICRC.
+    pub passed: Sig,
     /// A frame was dropped before.
     pub dropped: Dropped,
     /// How much has come that nobody has taken yet, as [`Received::pressed`].
@@ -79,6 +81,7 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, origin: h.origin.clone(), gid: h.gid };
     let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & room, cnp);
     headers.accept(requests.fire() | answers.fire() | cnps.fire());
+    let passed = headers.fire();
 
     let is_datagram = opcode_is(headers.opcode, |o| o.service() == Service::Ud);
     let has_imm = opcode_is(headers.opcode, Opcode::has_immediate);
@@ -96,7 +99,7 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     frame.accept(kind.valid & (!kind.wanted | wanted.ready));
     kind.accept(frame.fire() & frame.last);
     let frames = grh(m, wanted, kind.datagram.clone());
-    Dispatched { requests, frames, arrivals, answers, cnps, dropped, pressed }
+    Dispatched { requests, frames, arrivals, answers, cnps, passed, dropped, pressed }
 }
 
 #[cfg(test)]
@@ -138,6 +141,7 @@ mod tests {
             m.stream_out("arrivals", dispatched.arrivals);
             m.stream_out("answers", dispatched.answers);
             m.stream_out("cnps", dispatched.cnps);
+            m.output("passed", &dispatched.passed);
             m.output("dropped", &dispatched.dropped);
             m.output("pressed", &dispatched.pressed);
         });

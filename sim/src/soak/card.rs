@@ -144,7 +144,7 @@ impl CardEnd {
         };
         (attr.max_send_wr, attr.max_recv_wr) = (room.sends, room.receives);
         (attr.max_send_sge, attr.max_inline) = (room.send_pieces, room.inline);
-        attr.max_recv_sge = RECEIVE_PIECES as u8;
+        attr.max_recv_sge = room.receive_pieces;
         attr.srq = self.srq.clone().filter(|_| room.shared);
         Ok(self.pd.create_qp(&attr)?)
     }

@@ -94,12 +94,14 @@ pub struct Room {
     pub inline: u16,
     /// Receives.
     pub receives: u32,
+    /// Pieces of memory of each.
+    pub receive_pieces: u8,
     /// They come from the end's shared receive queue.
     pub shared: bool,
 }
 
 /// Most pieces of memory of a receive.
-pub const RECEIVE_PIECES: usize = 4;
+pub const RECEIVE_PIECES: usize = 16;
 
 /// A piece of local memory: address, key, bytes.
 pub type Piece = (u64, u32, u32);

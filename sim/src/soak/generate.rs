@@ -58,6 +58,7 @@ pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool
         send_pieces: limits.pieces as u8,
         inline: limits.inline as u16,
         receives: [1, 4, 16][rng.random_range(0..3)],
+        receive_pieces: [1, 4, 4, RECEIVE_PIECES as u8][rng.random_range(0..4)],
         shared: false,
     };
     let senders: &[usize] = [&[0][..], &[0], &[0], &[1], &[0, 1]][rng.random_range(0..5)];
@@ -89,7 +90,8 @@ pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool
             let (mut work, mut buffers) = ([Vec::new(), Vec::new()], [Vec::new(), Vec::new()]);
             for side in senders {
                 work[*side] = messages(rng, limits, &mut flows[*side], room.sends);
-                buffers[1 - side] = buffers_for(rng, &mut flows[*side], &work[*side]);
+                buffers[1 - side] =
+                    buffers_for(rng, &mut flows[*side], &work[*side], room.receive_pieces.into());
             }
             life(rng, work, buffers, psns, lossless)
         })
@@ -307,7 +309,7 @@ fn messages(rng: &mut SmallRng, limits: &Limits, flow: &mut Flow, room: u32) -> 
 }
 
 /// A buffer for each message that takes one, and some more.
-fn buffers_for(rng: &mut SmallRng, flow: &mut Flow, work: &[Message]) -> Vec<Buffer> {
+fn buffers_for(rng: &mut SmallRng, flow: &mut Flow, work: &[Message], pieces: usize) -> Vec<Buffer> {
     let mut all = Vec::new();
     let taken: Vec<usize> =
         work.iter().filter(|m| consumes(m.verb)).map(|m| if sends(m.verb) { m.len } else { 0 }).collect();
@@ -317,7 +319,7 @@ fn buffers_for(rng: &mut SmallRng, flow: &mut Flow, work: &[Message]) -> Vec<Buf
     let more = rng.random_range(0..3);
     for len in taken.into_iter().chain([0].into_iter().cycle().take(more)) {
         let room = len + if rng.random_bool(0.5) { 0 } else { rng.random_range(0..100) };
-        let count = rng.random_range(if room > 0 { 1 } else { 0 }..=RECEIVE_PIECES);
+        let count = rng.random_range(if room > 0 { 1 } else { 0 }..=pieces);
         let mut cuts: Vec<usize> = (1..count).map(|_| rng.random_range(0..=room)).collect();
         cuts.push(room);
         cuts.sort_unstable();

@@ -144,6 +144,7 @@ fn lane(rng: &mut SmallRng, limits: &Limits, number: usize) -> Lane {
         send_pieces: limits.pieces as u8,
         inline: limits.inline as u16,
         receives: [4, 8][rng.random_range(0..2)],
+        receive_pieces: [1, 4, 4, RECEIVE_PIECES as u8][rng.random_range(0..4)],
         shared: false,
     };
     let slot = longest + if service == Service::Ud { GRH } else { 0 } + rng.random_range(0..40);
@@ -257,7 +258,7 @@ impl Play<'_> {
             self.next_id += 1;
             run.receives.push_back((id, slot));
             let (address, len) = (area.region.address + (slot * (run.lane.slot + 1)) as u64, run.lane.slot);
-            let pieces = run.rng.random_range(1..=RECEIVE_PIECES);
+            let pieces = run.rng.random_range(1..=run.lane.room.receive_pieces.into());
             let each = len.div_ceil(pieces);
             let cut = |i: usize| len.min(i * each);
             let local = (0..pieces)

@@ -156,11 +156,21 @@ impl Bench {
             refetch: true,
             gates: gate::Gates::default(),
         };
+        (0..QPS).for_each(|qp| bench.enter(qp, QpState::Rts));
         for qp in 0..QPS {
             let mtu = bench.random.rng.random_range(1..6);
             bench.start(qp, mtu);
         }
         bench
+    }
+
+    /// A queue pair has another state.
+    fn enter(&mut self, qp: usize, state: QpState) {
+        self.sim.set("broadcast_state_index", qp as u64);
+        self.sim.set("broadcast_state_entry", state.code().into());
+        self.sim.set("broadcast_state_enable", 1);
+        self.sim.tick();
+        self.sim.set("broadcast_state_enable", 0);
     }
 
     /// A start passes, behind everything that has been fetched.

@@ -321,6 +321,7 @@ fn lane(rng: &mut SmallRng, limits: &Limits) -> Lane {
         send_pieces: limits.pieces as u8,
         inline: limits.inline as u16,
         receives: [2, 4, 8][rng.random_range(0..3)],
+        receive_pieces: 4,
         shared: false,
     };
     let windows = rng.random_range(1..=3);

@@ -76,6 +76,19 @@ fn who_waits_for_an_answer_keeps_its_wqes_while_nobody_else_wants_to_send() {
     assert_eq!((sent(&bench), bench.sinks[RESUME].items.len()), (4, told), "nothing is fetched again");
 }
 
+/// Its flush waits for the places that they have.
+#[test]
+fn who_fails_while_it_waits_for_an_answer_keeps_no_wqes() {
+    for beat_bytes in [8, 64] {
+        let mut bench = with_reads_at(5, 6, beat_bytes);
+        cycles(&mut bench, 300);
+        assert_eq!(bench.sources[FETCHED].left(), 4, "{beat_bytes} bytes a beat");
+        bench.enter(0, QpState::Err);
+        cycles(&mut bench, 60);
+        assert_eq!(bench.sources[FETCHED].left(), 0, "{beat_bytes} bytes a beat");
+    }
+}
+
 /// Its own WQEs are what others wait for, until it is told that they are here.
 #[test]
 fn who_comes_as_another_keeps_its_wqes_where_nobody_stands_behind() {
