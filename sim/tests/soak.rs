@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
+use ferrowire_sim::soak::ends::RECEIVE_PIECES;
 use ferrowire_sim::soak::generate::POOL_BUFFER;
 use ferrowire_sim::soak::program::{
     consumes, is_answered, is_atomic, sends, Life, Message, Mistake, Program, Trouble, VERBS,
@@ -147,7 +148,7 @@ fn windows_give_what_they_are_bound_to_give_until_they_are_taken_back() {
 fn programs_have_every_mistake_every_trouble_and_messages_of_all_lengths() {
     let limits = limits("generic-64b", Mode::ModelModel).unwrap();
     let (mut mistakes, mut troubles, mut lengths) = (Vec::<Mistake>::new(), [0; 4], [0; 3]);
-    let (mut verbs, mut paces, mut pieces) = (Vec::new(), Vec::new(), [0; 5]);
+    let (mut verbs, mut paces, mut pieces) = (Vec::new(), Vec::new(), [0; RECEIVE_PIECES + 1]);
     let (mut spoilt, mut short, mut few, mut pooled) = (0, 0, 0, 0);
     for seed in 0..200 {
         let program = Program::of(seed, &limits);
