@@ -16,7 +16,8 @@
 //! the low word. A wide write of a doorbell page becomes a [`RawDoorbell`].
 //!
 //! A counter is 64 bits in a memory and a small count of events that are still to be added; a sweep visits each slot
-//! within 192 cycles. So a counter lags by that much and the cycle of the addition, two where there is time, and no event is lost. The first sweep after reset clears the
+//! within 192 cycles. So a counter lags by that much and the cycle of the addition, two where there is time, and no event
+//! is lost. The first sweep after reset clears the
 //! memory; requests wait for it.
 //!
 //! Bad input: reads of an address without a register, and of doorbell pages, give zero; writes there are ignored;

@@ -42,13 +42,13 @@ impl Figure {
     }
 }
 
-/// A clock's period, of a frequency in MHz, with three places as all figures.
+/// A clock's period in ns, of a frequency in MHz.
 fn period(mhz: f64) -> f64 {
     1000.0 / mhz
 }
 
-/// The figures of a card. `name`: its configuration with what is set over it; only the two that are built in have budgets. `clocks`: as
-/// estimated behind placing, and as routed.
+/// The figures of a card. `name`: its configuration with what is set over it; the budgets of cells and paths are those of `generic-64b` as it
+/// is built in, that of the clock is each configuration's own. `clocks`: as estimated behind placing, and as routed.
 pub fn figures(
     name: &str,
     target: &str,
@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_built_in_cards_have_budgets_and_what_is_over_one_is_told() {
+    fn cells_have_budgets_in_the_built_in_card_alone_and_what_is_over_one_is_told() {
         let cost = Cost { lut: 60_001, ff: 5, bram18: Some(900), ..Cost::default() };
         let of = |name: &str| figures(name, "xcup", &cost, 12, [None, None], 250.0);
         let large = of("generic-64b");
