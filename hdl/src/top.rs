@@ -176,6 +176,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     // Counters.
     let seen = &core.events;
     let (responder, completer, congestion) = (&seen.responder, &seen.completer, &seen.congestion);
+    let starved = responder.dropped.valid & responder.dropped.reason.eq(DropReason::NoReceive.code());
     let values = [
         seen.rx_frame,
         seen.rx_bytes,
@@ -194,7 +195,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         responder.out_of_sequence,
         responder.sequence_naks,
         responder.rnr_naks,
-        responder.rnr_naks,
+        responder.rnr_naks | starved,
         responder.operation,
         responder.length,
         responder.errors,
@@ -206,6 +207,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         completer.timeouts,
         completer.rnr_naks,
         completer.rnr_exceeded,
+        completer.retry_exceeded,
         completer.invalid_requests,
         completer.access_errors,
         completer.operation_errors,
@@ -232,7 +234,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let reasons = [
         (seen.dropped.valid, seen.dropped.reason),
         (responder.dropped.valid, responder.dropped.reason),
-        (completer.ghost, code(DropReason::GhostAck)),
+        (completer.dropped.valid, completer.dropped.reason),
         (seen.replies.forgotten, code(DropReason::DuplicateAtomic)),
         (seen.replies.crowded, code(DropReason::Sequence)),
         (congestion.dropped.valid, congestion.dropped.reason),
@@ -258,7 +260,7 @@ enum Counter {
 }
 
 /// What is counted one by one, or in bytes.
-const PULSES: [Counter; 46] = [
+const PULSES: [Counter; 47] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::RxBytes),
     Counter::Traffic(TrafficCounter::RxRoce),
@@ -274,7 +276,7 @@ const PULSES: [Counter; 46] = [
     Counter::Hw(HwCounter::DuplicateRequest),
     Counter::Hw(HwCounter::OutOfSequence),
     Counter::Hw(HwCounter::SeqNakSent),
-    Counter::Hw(HwCounter::RnrNakSent),
+    Counter::Hw(HwCounter::SendRnrErr),
     Counter::Hw(HwCounter::OutOfBuffer),
     Counter::Hw(HwCounter::RespRemoteOperationErrors),
     Counter::Hw(HwCounter::RespLocalLengthError),
@@ -285,8 +287,9 @@ const PULSES: [Counter; 46] = [
     Counter::Hw(HwCounter::PacketSeqErr),
     Counter::Hw(HwCounter::ImpliedNakSeqErr),
     Counter::Hw(HwCounter::LocalAckTimeoutErr),
-    Counter::Hw(HwCounter::RnrNakReceived),
+    Counter::Hw(HwCounter::RcvdRnrErr),
     Counter::Hw(HwCounter::RnrNakRetryErr),
+    Counter::Hw(HwCounter::RetryExceededErr),
     Counter::Hw(HwCounter::ReqRemoteInvalidRequest),
     Counter::Hw(HwCounter::ReqRemoteAccessErrors),
     Counter::Hw(HwCounter::ReqRemoteOperationErrors),

@@ -129,7 +129,7 @@ fn slow(config: &str, code: Option<u8>, first: u64, (more, every): (u64, u64)) -
     }
     let cycle = pair.world.lock().cycle();
     let packets = pair.world.lock().link_mut(0).frames();
-    Cost { refusals: counter(&pair, HwCounter::RnrNakSent), packets, cycles: cycle - begin }
+    Cost { refusals: counter(&pair, HwCounter::SendRnrErr), packets, cycles: cycle - begin }
 }
 
 #[test]

@@ -28,6 +28,7 @@ use crate::responder::Outcome;
 use crate::testing::{step, Random, Sink, Source};
 use crate::types::{Completion, DmaReadData};
 use ferrowire_rtl::{bits, build, Netlist, Sig, Sim, Stream};
+use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::WcStatus;
 use rand::Rng;
@@ -134,6 +135,8 @@ struct Bench {
     reports: VecDeque<(usize, Report)>,
     answers: VecDeque<Option<(usize, u32, u8)>>,
     dropped: u64,
+    /// Why.
+    reasons: Vec<DropReason>,
     dropped_due: u64,
     /// Answers that found a failure that was about to be handled.
     dropped_maybe: u64,
@@ -188,6 +191,7 @@ fn bench_of(cfg: &RnicConfig, seed: u64, stall: f64) -> Bench {
         reports: VecDeque::new(),
         answers: VecDeque::new(),
         dropped: 0,
+        reasons: Vec::new(),
         dropped_due: 0,
         dropped_maybe: 0,
         spent: 0,
@@ -303,7 +307,11 @@ impl Bench {
 
     fn pulses(&mut self, cycle: u64) {
         let seed = self.random.seed;
-        self.dropped += self.sim.get("counts_ghost");
+        if self.sim.get("counts_dropped_valid") == 1 {
+            self.dropped += 1;
+            let reason = self.sim.get("counts_dropped_reason") as u8;
+            self.reasons.push(DropReason::from_code(reason).unwrap());
+        }
         self.freed += self.sim.get("freed") as usize;
         self.credited += self.sim.get("credit") as usize;
         assert!(
@@ -412,6 +420,7 @@ impl Bench {
         let psn = if rng.random() { MODULUS - rng.random_range(1..20) } else { rng.random_range(0..MODULUS) };
         let fields = [
             ("send_cq", qp as u64),
+            ("mtu", 3),
             ("pkey", 0xffff),
             ("peer", peer),
             ("gid", qp as u64 % 16),

@@ -77,6 +77,7 @@ use crate::memory::Withdrawals;
 use crate::path::same_partition;
 use crate::requester::{is_local, Flush, Restart};
 use crate::rx::address::gid_bits;
+use crate::rx::buffer::Dropped;
 use crate::rx::parse::opcode_is;
 use crate::rx::peer::Origin;
 use crate::stream::{deep_fifo, few, fifo, row_of, spare_fifo};
@@ -84,6 +85,7 @@ use crate::types::{
     credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, STAY_BITS, TOLD_BITS,
 };
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::SendOpcode;
@@ -127,8 +129,8 @@ pub struct Tracked {
 /// Pulses for the counters.
 #[derive(Clone, Bundle)]
 pub struct Counts {
-    /// An answer was dropped: ghost, wrong source, or a QP that expects none.
-    pub ghost: Sig,
+    /// An answer was dropped.
+    pub dropped: Dropped,
     /// Sequence NAKs.
     pub sequence_naks: Sig,
     /// Answers of READs or atomics that are missing, for a later one came.
@@ -137,6 +139,8 @@ pub struct Counts {
     pub rnr_naks: Sig,
     /// RNR NAKs after the last retry.
     pub rnr_exceeded: Sig,
+    /// Other reasons to go back after the last retry.
+    pub retry_exceeded: Sig,
     /// Time-outs.
     pub timeouts: Sig,
     /// NAKs 0x61.
@@ -511,6 +515,21 @@ pub fn track(
     let not_own = copy.service.eq(Service::Rc.code());
     let ignores = stored.dead | !waits | (by_answer & (ghost | m.mux(by_own, &not_own, &stray)));
 
+    // The reasons to drop one are those of requests, in their order; what is left is a ghost.
+    let why = m.reg("why", Dropped::of().reason.width()).no_reset();
+    m.when(at_row, |m| {
+        m.set(&why, DropReason::GhostAck.code());
+        m.when(copy.mtu.eq(0), |m| m.set(&why, DropReason::NoQp.code()))
+            .otherwise_when(!waits | stored.dead, |m| m.set(&why, DropReason::QpState.code()))
+            .otherwise_when(!not_own, |m| m.set(&why, DropReason::Service.code()))
+            .otherwise_when(!same_key, |m| m.set(&why, DropReason::Pkey.code()))
+            .otherwise_when(!origin.is(copy.peer), |m| m.set(&why, DropReason::SourceAddress.code()))
+            .otherwise_when(gid.ne(copy.gid), |m| m.set(&why, DropReason::Destination.code()))
+            .otherwise_when(reserved, |m| m.set(&why, DropReason::Malformed.code()));
+    });
+    let unknown = is_answer & !known;
+    let reason = m.mux(unknown, &lit(why.width(), DropReason::NoQp.code()), &why);
+
     let was_row = m.reg("was_row", 1).reset(0);
     m.set(&was_row, at_row);
     let marked = Marked { valid: was_row & met_congestion & !ignored, qp };
@@ -683,7 +702,7 @@ pub fn track(
     let entries = spare_fifo(&m.label("entries"), ENTRIES, cfg.unhurried(), entry);
 
     // Each READ response and atomic acknowledgement that came is taken up once, in order.
-    let foreign_reply = is_answer & !known & is_reply;
+    let foreign_reply = unknown & is_reply;
     let strays = settled & by_reply & !placed & !good & !bad;
     let class = m.mux(bad, &lit(2, AnswerClass::Bad.code()), &lit(2, AnswerClass::Good.code()));
     let class = m.mux(strays | foreign_reply, &lit(2, AnswerClass::Stray.code()), &class);
@@ -882,11 +901,12 @@ pub fn track(
     let freed = Freed { valid: pops | frees, place: row.head };
     let by_code = |n: u32| remote_fails & code.eq(n);
     let counts = Counts {
-        ghost: (is_answer & !known) | (settled & by_answer & !by_own & ignored),
+        dropped: Dropped { valid: unknown | (settled & by_answer & !by_own & ignored), reason },
         sequence_naks: is_nak & !is_rnr,
         implied_naks: implied,
         rnr_naks: is_nak & is_rnr,
         rnr_exceeded: exhausted & rnr,
+        retry_exceeded: exhausted & !rnr,
         timeouts: retries & by_timeout,
         invalid_requests: by_code(1),
         access_errors: by_code(2),

@@ -11,10 +11,10 @@
 //! *Look* reads what the command names: its protection domain, queues, key, address vector, and the QP's
 //! record, which the context holds still until this command is done. *Check* evaluates every condition of
 //! [`Checks`]; *decide* takes the first that failed. Until then nothing has changed, so a refused command changes
-//! nothing. REG_MR fetches its page list in pieces of up to [`PIECE`] bytes and writes the key last: a registration that
-//! fails half way leaves page entries that no key names.
+//! nothing. REG_MR looks at all keys for one that has its page table entries already, fetches its page list in pieces of up to [`PIECE`] bytes
+//! and writes the key last: a registration that fails half way leaves page entries that no key names.
 //!
-//! A command takes 12 to 22 cycles and one DMA read; REG_MR a cycle an entry more and a DMA read a piece. Commands end
+//! A command takes 12 to 22 cycles and one DMA read; REG_MR a cycle a key and a cycle an entry more and a DMA read a piece. Commands end
 //! in order. After reset, with the register `reset` and with RESET_ALL all tables are cleared, a QP in 6 cycles.
 //!
 //! Bad input: refused with status and attribute. A command ring that cannot be read stops everything until a reset
@@ -128,6 +128,8 @@ enum State {
     Judge,
     /// The command goes on, or ends here.
     Decide,
+    /// All keys are looked at: nobody else has the page table entries.
+    Overlap,
     /// A piece of the page list is asked for.
     PageAsk,
     /// It is written to the page table.
@@ -283,7 +285,14 @@ pub fn command(
     let eq_table = m.mem("eqs", cfg.eqs, &owned).init(vec![]).build();
     let owned_srq = OwnedSrq { owned: owned.clone(), pd: bits(24), log2: bits(4) };
     let srq_table = m.mem("srqs", cfg.srqs, &owned_srq).init(vec![]).build();
-    let owned_key = OwnedKey { exists: bits(1), tag: bits(8), pd: bits(24), window: bits(1) };
+    let owned_key = OwnedKey {
+        exists: bits(1),
+        tag: bits(8),
+        pd: bits(24),
+        window: bits(1),
+        first: bits(page_bits),
+        end: bits(page_bits + 1),
+    };
     let key_table = m.mem("keys", cfg.keys, &owned_key).init(vec![]).build();
     let ah_table = m.mem("ahs", cfg.ahs, &AhEntry::of()).init(vec![]).build();
     let staged_shape = Staged { given: bits(1), gid: bits(gid_bits()), vector: AddressVector::of() };
@@ -315,7 +324,11 @@ pub fn command(
     let counts_up = any_op(&[Op::CreateQp, Op::RegMr, Op::AllocMw, Op::CreateSrq, Op::CreateAh]);
     let adds = counts_up | op(Op::CreateCq);
     let at_look = state.is(State::Look);
-    let key = key_table.read(m, at_look, key_index.trunc(key_bits), Collision::Never);
+    // Of a region, all keys are looked at as well.
+    let at_overlap = state.is(State::Overlap);
+    let sweep = m.reg("sweep", key_bits + 1).no_reset();
+    let key_at = m.mux(at_overlap, &sweep.trunc(key_bits), &key_index.trunc(key_bits));
+    let key = key_table.read(m, at_look | at_overlap, key_at, Collision::Never);
     let staged = staged_table.read(m, at_look, object.trunc(qp_bits), Collision::Never);
     let ah = ah_table.read(m, at_look, object.trunc(ah_bits), Collision::Never);
     // A queue pair's shared receive queue, or the one that the command is about.
@@ -817,11 +830,25 @@ pub fn command(
         m.set(&list_at, list);
         m.set(&left, count.trunc(page_bits + 1));
         m.set(&page_at, first.trunc(page_bits));
+        m.set(&sweep, 0);
         m.when(fails, |m| finish(m))
-            .otherwise_when(op(Op::RegMr), |m| go(m, State::PageAsk))
+            .otherwise_when(op(Op::RegMr), |m| go(m, State::Overlap))
             .otherwise_when(op(Op::CreateSrq), |m| go(m, State::Settle))
             .otherwise_when(removes_key, |m| go(m, State::Remove))
             .otherwise(|m| go(m, State::Execute));
+    });
+    // A row is there in the cycle behind its own, and what it says in the next: the sweep goes on for so long, over the first rows again.
+    let overlap = key.exists & !key.window & key.first.zext(33).lt(entries_end) & first.lt(key.end.zext(32));
+    let overlaps = m.delay("overlaps", &(overlap & m.delay("was_overlap", &at_overlap)));
+    m.when(at_overlap, |m| {
+        m.set(&sweep, sweep + 1);
+        m.when(sweep.eq(cfg.keys + 1), |m| go(m, State::PageAsk));
+        m.when(overlaps, |m| {
+            m.set(&refused, 1);
+            m.set(&status, Status::BadAttribute.code());
+            m.set(&attribute, Attribute::MttIndex.code());
+            finish(m);
+        });
     });
     m.when(state.is(State::PageAsk) & read.ready, |m| go(m, State::PageTake));
     m.when(takes_entry, |m| {
@@ -921,7 +948,9 @@ pub fn command(
     });
     m.when(here & of_key, |m| {
         let at = key_index.trunc(key_bits);
-        key_write.write(m, at, &OwnedKey { exists: makes_key, tag: key_tag, pd, window: of_window });
+        let (first, end) = (first.trunc(page_bits), entries_end.trunc(page_bits + 1));
+        let owned = OwnedKey { exists: makes_key, tag: key_tag, pd, window: of_window, first, end };
+        key_write.write(m, at, &owned);
         let entry = KeyEntry {
             valid: lit(1, 1),
             tag: key_tag,

@@ -25,7 +25,7 @@ pub(crate) use ring::{least, overfills, steps_back};
 pub use ring::{Piece, Ring};
 pub use schedule::{schedule, wqe_places, Eased, Flush, Grant, Resume, Scheduled, Waiting, MAX_STRIDE};
 pub(crate) use segment::is_local;
-pub use segment::{segment, Candidate, Operands, Packet, Restart, Segmented, ACK_BITS, QUANTUM};
+pub use segment::{segment, Candidate, Operands, Packet, Restart, Segmented, ACK_BITS};
 pub use turns::{take_turns, Sources, Turn};
 
 #[cfg(test)]

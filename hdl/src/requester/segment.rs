@@ -4,7 +4,7 @@
 //! ```text
 //!  WQE     --> row of the QP {index, psn, offset} --> packet, packet, ... --> gather
 //!             |  not the index that is due: forgotten
-//!             +--> others wait and the quantum is used up: place kept in the row, fetch resumed from this WQE
+//!             +--> others wait and the quantum is used up, in a message or behind one: place kept in the row, fetch resumed from this WQE
 //!  restart --> row := what the completer has as the oldest {index, psn}; fetch resumed from there
 //!  start   --> row cleared; passed on among the packets
 //! ```
@@ -69,15 +69,18 @@ use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
 use crate::stream::fifo;
 use crate::types::{Oldest, QpAttributes, QpBroadcast, ReadsDone, SqStart, TableWrite, READ_BITS};
-use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::send_wqe::{self, bind, ud, SendOpcode};
 use ferrowire_spec::wire::opcode::{Opcode, Service};
 
-/// Payload that one QP may send while others wait.
-pub const QUANTUM: u32 = 16384;
+/// Payload that one QP may send while others wait, of one message or of several: what a batch of WQEs has, of a packet each. What was fetched
+/// beyond it is fetched again, and where messages are long, that takes a sixty-fourth of the reads then.
+pub fn quantum(cfg: &RnicConfig) -> u32 {
+    (4096 * cfg.fetch_batch).max(16384)
+}
 
 /// A long message asks for an acknowledgement each `2^ACK_BITS` bytes, so that the unacknowledged PSNs stay far under
 /// 2^23 (IBTA volume 1, 9.7.2): 65,536 packets at the smallest path MTU.
@@ -482,7 +485,8 @@ pub fn segment(
     let unknown = KINDS.iter().fold(!is_local, |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
     let unknown = taken("unknown", unknown);
     let carries = inline | wqe(send_wqe::NUM_SGE).any();
-    let too_large = taken("too_large", wqes.too_large | (!inline & wqes.total.gt(1u32 << 31)));
+    let too_large = taken("too_large", wqes.too_large);
+    let too_long = taken("too_long", !inline & wqes.total.gt(1u32 << 31));
     // A start has no WQE: what stands in its place is of the one before.
     let is = |codes: &[SendOpcode]| {
         !wqes.start & codes.iter().fold(lit(1, 0), |any, o| any | wqe_opcode.eq(o.code()))
@@ -522,7 +526,7 @@ pub fn segment(
             m.set(&status, WcStatus::LocLenErr.code());
             m.set(&cause, LocalCause::WqeSize.code());
         })
-        .otherwise_when(is_ud & long, |m| {
+        .otherwise_when(too_long | (is_ud & long), |m| {
             m.set(&status, WcStatus::LocLenErr.code());
             m.set(&cause, LocalCause::Length.code());
         })
@@ -598,11 +602,17 @@ pub fn segment(
     m.when(is_another, |m| m.set(&just_came, 1)).otherwise_when(at_row, |m| m.set(&just_came, 0));
     let another = m.delay("another", &is_another);
     let stays = limited & (patient | just_came) & !stops;
-    let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | stops);
+    // What a QP sends before another has its turn shares the quantum.
+    let most = quantum(cfg);
+    let used = m.reg("used", clog2(most.into()) + 1).no_reset();
+    let spent = used.ge(most - 4096);
+    let quantum = waiting.for_another(qp) & spent;
+    let gives_way = m.delay("gives_way", &quantum) & !just_came;
+    let not_now = stops | gives_way;
+    let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | not_now);
     let further = m.reg("further", 24).no_reset();
     let asks = m.reg("asks", 1).no_reset();
     let begun_psn = m.reg("begun_psn", 24).no_reset();
-    let used = m.reg("used", 15).no_reset();
     let run = m.reg("run", WINDOW_BITS).no_reset();
     let to_high = m.reg("to_high", 24).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
@@ -640,11 +650,11 @@ pub fn segment(
         m.set(&broken, status.ne(0) | wqes.start);
         m.set(&skips, passes_over);
         m.set(&executes, is_local & !unserved);
-        m.set(&used, 0);
+        m.when(just_came | wqes.start, |m| m.set(&used, 0));
         m.set(&run, 0);
         // Behind the packet that asks nothing is sent either, until it is answered.
         // One that is stopped before it has asked waits for that alone: nobody would name it.
-        let (limited, unheard) = ((limited | (beyond & at_first & !stops)) & !wqes.start, !answer_lacks);
+        let (limited, unheard) = ((limited | (beyond & at_first & !not_now)) & !wqes.start, !answer_lacks);
         let start = wqes.start & !starting.recovers;
         let known = m.mux(unheard, &oldest.told, &done_reads);
         let (index, hold, stands) = (wqes.index, lit(1, 0), is_ud & still & !wqes.start);
@@ -731,14 +741,13 @@ pub fn segment(
     let operands = fifo(&m.label("operands"), ATOMICS, operands);
     let next_psn = last_psn + 1;
     let next_offset = offset + bytes.zext(32);
-    let quantum = waiting.for_another(qp) & used.ge(QUANTUM - 4096);
     let yields = !last & (quantum | restarts.valid | run.all() | stop | asks);
     m.when(sent, |m| {
         m.set(&psn, next_psn);
         m.set(&offset, next_offset);
         m.set(&remaining, remaining - bytes.zext(32));
         m.set(&ran, 1);
-        m.set(&used, m.mux(used.ge(QUANTUM - 4096), &used, &(used + bytes.zext(15))));
+        m.set(&used, m.mux(spent, &used, &(used + bytes.zext(used.width()))));
         m.set(&run, run + 1);
         m.when(!fresh, |m| m.set(&to_high, to_high - 1));
         m.when(yields | token, |m| m.set(&state, State::Tell))
@@ -766,6 +775,7 @@ pub fn segment(
     m.when(at_row, |m| m.set(&by_restart, 0)).otherwise_when(back, |m| m.set(&by_restart, 1));
     let resume = Stream::new(m, "resume", state.is(State::Tell), tell);
     let told = resume.fire() & !by_restart;
+    m.when(told, |m| m.set(&used, 0));
     m.when(resume.fire(), |m| m.set(&state, State::Idle));
 
     let done = (sent & last & !token) | told | stale;

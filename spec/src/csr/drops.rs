@@ -26,7 +26,7 @@ crate::table::counters! {
     BthVersion = 8, "drop_bth_version";
     /// Opcode has no meaning.
     ReservedOpcode = 9, "drop_reserved_opcode";
-    /// Payload or pad that the opcode forbids, or longer than the MTU.
+    /// Payload or pad that the opcode forbids, or longer than the MTU; a syndrome without a meaning.
     Malformed = 10, "drop_malformed";
     /// No such queue pair.
     NoQp = 11, "drop_no_qp";

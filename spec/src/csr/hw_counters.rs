@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters of the transport, with the names that Linux has in `hw_counters`.
+//! Counters of the transport, with the names that Linux has in `hw_counters`: those of its mlx5 driver, or else of its rxe.
 
 crate::table::counters! {
     /// Counters of the transport, with the names that Linux has in `hw_counters` where it has one.
@@ -10,7 +10,7 @@ crate::table::counters! {
     RxReadRequests = 1, "rx_read_requests";
     /// Atomic requests received.
     RxAtomicRequests = 2, "rx_atomic_requests";
-    /// Messages that found no receive WQE.
+    /// Messages that found no receive WQE, and were answered with an RNR NAK (RC) or dropped (UC and UD).
     OutOfBuffer = 3, "out_of_buffer";
     /// Packets with a PSN behind the expected one.
     OutOfSequence = 4, "out_of_sequence";
@@ -51,9 +51,9 @@ crate::table::counters! {
     /// Packets with a wrong ICRC.
     RxIcrcEncapsulated = 22, "rx_icrc_encapsulated";
     /// RNR NAKs received.
-    RnrNakReceived = 23, "rnr_nak_received";
+    RcvdRnrErr = 23, "rcvd_rnr_err";
     /// RNR NAKs sent.
-    RnrNakSent = 24, "rnr_nak_sent";
+    SendRnrErr = 24, "send_rnr_err";
     /// Sequence NAKs sent.
     SeqNakSent = 25, "seq_nak_sent";
     /// NAKs 0x61 sent.
@@ -64,4 +64,6 @@ crate::table::counters! {
     ReqRemoteOperationErrors = 28, "req_remote_operation_errors";
     /// Packets sent again.
     Retransmitted = 29, "retransmitted_packets";
+    /// Sends that ended for want of an answer: the last retry was used up.
+    RetryExceededErr = 30, "retry_exceeded_err";
 }

@@ -184,7 +184,7 @@ crate::table::layout! {
     PAGE_LIST_ADDR page_list_addr: u64 @ 256, 64, RW;
     /// Pages in the list.
     PAGE_COUNT page_count: u32 @ 320, 32, RW;
-    /// First page table entry to fill.
+    /// First page table entry to fill. One that a region has is refused.
     MTT_INDEX mtt_index: u32 @ 352, 32, RW;
     /// Reserved.
     RSVD1 rsvd1: u64 @ 384, 64, RSVD;

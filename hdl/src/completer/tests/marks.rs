@@ -48,6 +48,11 @@ fn what_is_not_marked_or_not_of_the_queue_pair_is_not_told_of() {
     bench.push_answer(1, bench.qps[1].oldest_psn, ACK, &[]);
     bench.compare();
     assert_eq!((bench.marked.iter().sum::<u64>(), bench.dropped), (0, 12));
+    use DropReason as Reason;
+    let others = [Reason::SourceAddress, Reason::Destination, Reason::Pkey, Reason::NoQp];
+    let mut reasons = vec![Reason::GhostAck, Reason::GhostAck, Reason::Malformed];
+    others.iter().for_each(|reason| reasons.extend([*reason; 2]));
+    assert_eq!(bench.reasons[..11], reasons);
     for (syndrome, told) in [(SEQUENCE, 1), (ACK, 2)] {
         bench.answer_at(0, 0, syndrome);
         assert_eq!(bench.marked[..2], [told, 0]);

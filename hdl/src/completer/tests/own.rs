@@ -57,7 +57,7 @@ impl Own {
 
     fn step(&mut self) {
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, self.stall);
-        self.ghosts += self.sim.get("counts_ghost");
+        self.ghosts += self.sim.get("counts_dropped_valid");
         self.recovered += self.sim.get("recovered");
     }
 

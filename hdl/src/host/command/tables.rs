@@ -33,6 +33,9 @@ pub(super) struct OwnedKey {
     pub(super) tag: Sig,
     pub(super) pd: Sig,
     pub(super) window: Sig,
+    /// A region's page table entries: the first, and the one behind the last.
+    pub(super) first: Sig,
+    pub(super) end: Sig,
 }
 
 /// The address vector that the next MODIFY_QP puts into effect.

@@ -313,6 +313,7 @@ impl Bench {
         let completion = self.give(bytes);
         assert_eq!(ended(&completion), (status, attribute));
         assert!(self.keys.is_empty() && self.cqs.is_empty() && self.vectors.is_empty());
+        assert!(self.pages.is_empty());
         assert!(self.ahs.is_empty() && self.datagrams.is_empty());
         assert!(self.eqs.is_empty() && self.srqs.is_empty());
         assert!(self.states.is_empty());
@@ -610,6 +611,33 @@ fn a_region_that_makes_no_sense_is_refused() {
     bad(&|c| c.page_list_addr = 0x30_0004, Status::BadAddress, Attribute::PageListAddr);
     bad(&|c| c.page_list_addr = u64::MAX - 7, Status::BadAddress, Attribute::PageListAddr);
     bad(&|c| c.rsvd1 = 1, Status::BadReserved, Attribute::None);
+}
+
+#[test]
+fn page_table_entries_belong_to_one_region() {
+    for (beat_bytes, stall) in BENCHES {
+        let mut bench = bench(beat_bytes, stall);
+        bench.ok(&simple(Op::AllocPd, 7));
+        (0..1024u64).for_each(|i| bench.put(0x30_0ff8 + 8 * i, &(i << 12).to_le_bytes()));
+        let at = |key: u32, first: u32, pages: u32| {
+            RegMr { mtt_index: first, ..mr(key << 8 | 0xaa, pages) }.to_bytes().unwrap()
+        };
+        // The first key, the last, and one with the last entries of the table.
+        for (key, first, pages) in [(1, 40, 10), (31, 60, 1), (7, 1000, 24)] {
+            bench.ok(&at(key, first, pages));
+        }
+        let window = AllocMw { object: 0x9aa, pd: 7, ..Default::default() };
+        bench.ok(&window.to_bytes().unwrap());
+        for (first, pages) in [(40, 10), (30, 11), (49, 1), (45, 2), (0, 1024), (60, 1), (59, 2), (1023, 1)] {
+            bench.refused(&at(5, first, pages), Status::BadAttribute, Attribute::MttIndex);
+        }
+        for (key, first, pages) in [(2, 0, 40), (3, 50, 10), (4, 61, 939)] {
+            bench.ok(&at(key, first, pages));
+        }
+        // Given back, they are anybody's.
+        bench.ok(&simple(Op::DeregMr, 31 << 8 | 0xaa));
+        bench.ok(&at(5, 60, 1));
+    }
 }
 
 #[test]

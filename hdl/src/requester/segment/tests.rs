@@ -35,7 +35,6 @@ const OPERANDS: usize = 2;
 
 /// WQEs of a QP between its first packet and its last, or the place where it stops.
 struct Go {
-    bytes: u64,
     /// None of its packets has come.
     begins: bool,
     /// Where in the message they begin.
@@ -62,8 +61,18 @@ struct Bench {
     handed: u64,
     returned: u64,
     go: Option<Go>,
+    /// Who sends, and how many bytes since another did or it gave way.
+    turn: (usize, u64),
+    /// Whether others waited in the last cycles, this one last.
+    others: VecDeque<bool>,
+    /// A QP gave way behind a message.
+    gave_way: u64,
     /// A resume that must come: QP, index, hold, start.
     told: Option<(usize, u16, bool, bool)>,
+    /// It is of a restart.
+    by_restart: bool,
+    /// And the last; whether others waited is known of its QP then.
+    after_restart: bool,
     /// The oldest of the QPs in the last cycles, the present one last.
     past: VecDeque<Vec<Place>>,
     was_resuming: bool,
@@ -144,7 +153,12 @@ impl Bench {
             handed: 0,
             returned: 0,
             go: None,
+            turn: (0, 0),
+            others: VecDeque::new(),
+            gave_way: 0,
             told: None,
+            by_restart: false,
+            after_restart: false,
             past: VecDeque::new(),
             was_resuming: false,
             packets: 0,
@@ -348,6 +362,10 @@ impl Bench {
         self.sim.set("waiting_any", u64::from(by_head || self.random.chance(0.5)));
         self.sim.set("waiting_head", if by_head { (head + 1) % QPS as u64 } else { head });
         self.sim.set("waiting_others", u64::from(others && !by_head));
+        self.others.push_back(others);
+        if self.others.len() > 3 {
+            self.others.pop_front();
+        }
         self.past.push_back(self.qps.iter().map(|q| q.oldest).collect());
         if self.past.len() > self.lookup() + 1 {
             self.past.pop_front();
@@ -388,10 +406,15 @@ impl Bench {
             let q = &mut self.qps[qp];
             (q.at, q.held) = (q.oldest, hold);
             self.told = Some((qp, q.oldest.index, hold, false));
+            self.by_restart = true;
         }
         let mut forgotten = None;
         if finished {
             let (qp, index) = self.under_way.pop_front().unwrap();
+            if index.is_some() {
+                self.turn_of(qp);
+            }
+            self.after_restart = false;
             let go = self.go.take();
             if skips {
                 // Once is enough.
@@ -423,15 +446,34 @@ impl Bench {
         assert_eq!(found, forgotten, "seed {}: a bank", self.random.seed);
     }
 
+    /// A WQE of this QP is looked at.
+    fn turn_of(&mut self, qp: usize) {
+        if self.turn.0 != qp {
+            self.turn = (qp, 0);
+        }
+    }
+
+    fn quantum(&self) -> u64 {
+        u64::from(quantum(&self.cfg))
+    }
+
+    /// Its QP must give way to others before it: so it stood when it was looked up.
+    fn gives_way(&mut self, qp: usize) -> bool {
+        self.turn_of(qp);
+        self.others[0] && self.turn.1 >= self.quantum() - 4096
+    }
+
     /// A WQE comes to its first packet: the row was looked at two cycles ago.
     fn begin(&mut self) {
         let (qp, index) = self.under_way[0];
+        let spent = index.is_some() && self.gives_way(qp) && !self.after_restart;
         let (oldest, q) = (self.past[0][qp], &mut self.qps[qp]);
-        self.go = Some(Go { bytes: 0, begins: true, from: 0, ends: false, may_end: false });
+        self.go = Some(Go { begins: true, from: 0, ends: false, may_end: false });
         let Some(index) = index else { return };
         let what = format!("seed {}: WQE {index} of QP {qp}, {:?}, {oldest:?}", self.random.seed, q.at);
         assert!(!q.held, "{what}: it is to hold");
         assert!(!self.gates.must_stop(qp), "{what}: it must not begin");
+        assert!(!spent, "{what}: others wait");
         assert!(q.due(index, oldest), "{what}: not due");
         assert!(!q.full(oldest), "{what}: too much is not acknowledged");
         if q.behind(oldest) {
@@ -442,12 +484,14 @@ impl Bench {
     /// A WQE is not begun, though it is due.
     fn refuse(&mut self) {
         let (qp, index) = self.under_way[0];
+        let spent = self.gives_way(qp);
         let (oldest, q) = (self.past[0][qp], &self.qps[qp]);
         let index = index.expect("a start is never refused");
         let what = format!("seed {}: WQE {index} of QP {qp}, {:?}, {oldest:?}", self.random.seed, q.at);
         let stopped = self.gates.may_stop(qp);
-        assert!(q.due(index, oldest) && (stopped || q.full(oldest)), "{what}");
+        assert!(q.due(index, oldest) && (spent || stopped || q.full(oldest)), "{what}");
         self.gates.refused += u64::from(stopped);
+        self.gave_way += u64::from(spent);
         self.told = Some((qp, index, false, false));
     }
 
@@ -456,6 +500,10 @@ impl Bench {
         let seed = self.random.seed;
         let value = |field: &str| resume[field].to_u64();
         let found = (value("qp") as usize, value("index") as u16, value("hold") == 1, value("start") == 1);
+        self.after_restart = std::mem::take(&mut self.by_restart);
+        if !self.after_restart {
+            self.turn.1 = 0;
+        }
         if found.3 {
             assert_eq!(self.told.take().map(|t| (t.0, t.3)), Some((found.0, true)), "seed {seed}");
             return;
@@ -466,7 +514,7 @@ impl Bench {
             let (qp, _) = self.under_way[0];
             assert_eq!(found, (qp, self.qps[qp].at.index, false, false), "seed {seed}");
             let go = self.go.as_ref().expect("a yield");
-            assert!(go.may_end, "seed {seed}: yields after {} bytes", go.bytes);
+            assert!(go.may_end, "seed {seed}: yields too soon");
             self.yields += 1;
         }
         // It is fetched again, as far as it was fetched before; what is under way is stale mostly.
@@ -485,9 +533,12 @@ impl Bench {
         if index.is_none() {
             assert_eq!((value("qp"), value("start")), (qp as u64, 1), "seed {seed}");
             self.qps[qp] = self.starting.clone();
+            self.turn.1 = 0;
             self.told = Some((qp, 0, false, true));
             return;
         }
+        self.turn.1 += value("bytes");
+        let (turn, quantum) = (self.turn.1, self.quantum());
         let q = &mut self.qps[qp];
         let wqe = &q.wqes[q.at.index as usize];
         let offset = u64::from(ahead(q.at.psn, q.at.first_psn)) * u64::from(q.mtu);
@@ -549,7 +600,8 @@ impl Bench {
             let (status, cause) = match fault {
                 Fault::Read => (WcStatus::LocQpOpErr, LocalCause::Dma),
                 Fault::Opcode => (WcStatus::LocQpOpErr, LocalCause::WqeOpcode),
-                _ => (WcStatus::LocLenErr, LocalCause::WqeSize),
+                Fault::Long => (WcStatus::LocLenErr, LocalCause::Length),
+                Fault::Large => (WcStatus::LocLenErr, LocalCause::WqeSize),
             };
             let ended = (value("status"), value("cause"), value("last"));
             assert_eq!(ended, (status.code().into(), cause.code().into(), 1), "{what}");
@@ -585,10 +637,9 @@ impl Bench {
             assert_eq!(value(field), expected, "{what}: {field}");
         }
         self.gates.stopped += u64::from(!last && self.gates.is_stopped(qp));
-        go.bytes += bytes;
         let (may_stop, must_stop) = (self.gates.may_stop(qp), self.gates.must_stop(qp));
-        go.may_end = !last && (restarting || may_stop || (others && go.bytes >= u64::from(QUANTUM) - 4096));
-        go.ends = last || restarting || must_stop || (others && go.bytes >= u64::from(QUANTUM));
+        go.may_end = !last && (restarting || may_stop || (others && turn >= quantum - 4096));
+        go.ends = last || restarting || must_stop || (others && turn >= quantum);
         if last {
             q.at = following;
             q.begun = q.begun.max(following.index);

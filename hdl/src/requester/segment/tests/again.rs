@@ -107,7 +107,8 @@ fn a_restart_goes_back_into_the_middle_of_its_message() {
                 }
                 assert_eq!((value("index"), value("fresh")), (*wqe as u64, 0), "from {from}");
             }
-            assert_eq!(bench.sinks[RESUME].values("index"), [u64::from(to.index)]);
+            // It may give way once more, for what it has sent.
+            assert_eq!(bench.sinks[RESUME].values("index")[0], u64::from(to.index));
         }
     }
 }

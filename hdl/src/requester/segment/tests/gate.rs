@@ -82,7 +82,7 @@ fn all_is_sent_whoever_is_held_back(
     release: impl FnOnce(&mut Bench),
 ) {
     let mut bench = Bench::new(seed, beat_bytes);
-    for _ in 0..250 {
+    for _ in 0..350 {
         let qp = bench.random.rng.random_range(0..QPS);
         let wqe = bench.any(qp);
         bench.post(qp, wqe);
