@@ -131,6 +131,11 @@ impl MemoryMap {
         self.mapped.is_empty()
     }
 
+    /// Every mapping, by rising addresses: that of its first byte, and its memory.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &HostMemory)> {
+        self.mapped.iter().map(|(iova, memory)| (*iova, memory))
+    }
+
     /// The card reads.
     ///
     /// # Errors

@@ -11,6 +11,8 @@ use ferrowire::{
     QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SharedReceiveQueue, TrafficCounter,
 };
 
+use ferrowire_spec::wire::opcode::Service;
+
 use crate::bus::{SharedWorld, World};
 use crate::card::CardModel;
 
@@ -36,9 +38,11 @@ impl Default for PairOptions {
     }
 }
 
-/// How queue pairs are connected.
+/// How queue pairs are connected. What the service does not have does not count: UD has no peer, no path MTU and no rights.
 #[derive(Clone, Copy, Debug)]
 pub struct Connection {
+    /// Service of those that [`Pair::connect`] makes.
+    pub service: Service,
     /// Path MTU.
     pub mtu: PathMtu,
     /// What the peer may do, both ways.
@@ -73,11 +77,14 @@ pub struct Connection {
     pub min_rnr_timer: u8,
     /// READs and atomics outstanding each way.
     pub rd_atomic: u8,
+    /// Queue key of both.
+    pub qkey: u32,
 }
 
 impl Default for Connection {
     fn default() -> Self {
         Self {
+            service: Service::Rc,
             mtu: PathMtu::B1024,
             access: AccessFlags::REMOTE_WRITE,
             send_wr: 64,
@@ -95,6 +102,7 @@ impl Default for Connection {
             rnr_retry: 7,
             min_rnr_timer: 12,
             rd_atomic: 0,
+            qkey: 0x1357_9bdf,
         }
     }
 }
@@ -171,37 +179,47 @@ impl Node {
         Ok(all)
     }
 
+    /// The way from here to a peer.
+    pub fn way(&self, peer: &Node, connection: &Connection) -> AddressVector {
+        let (from, to) = (self.ip(connection.ipv6), peer.ip(connection.ipv6));
+        AddressVector {
+            vlan: connection.vlan,
+            traffic_class: connection.traffic_class,
+            ..AddressVector::new(self.mac(), from, peer.mac(), to)
+        }
+    }
+
     fn attributes(
         &self,
+        service: Service,
         peer: &Node,
         connection: &Connection,
         own: u32,
         dest_qpn: u32,
         peers: u32,
     ) -> Attributes {
-        let (from, to) = (self.ip(connection.ipv6), peer.ip(connection.ipv6));
-        let av = AddressVector {
-            vlan: connection.vlan,
-            traffic_class: connection.traffic_class,
-            ..AddressVector::new(self.mac(), from, peer.mac(), to)
-        };
+        let (reliable, connected) = (service == Service::Rc, service != Service::Ud);
         (
-            InitAttributes { access: Some(connection.access), pkey: Some(0xffff), qkey: None },
+            InitAttributes {
+                access: connected.then_some(connection.access),
+                pkey: Some(0xffff),
+                qkey: (!connected).then_some(connection.qkey),
+            },
             RtrAttributes {
-                av: Some(av),
-                path_mtu: Some(connection.mtu),
-                dest_qpn: Some(dest_qpn),
-                rq_psn: Some(Psn::new(peers)),
-                max_dest_rd_atomic: Some(connection.rd_atomic),
-                min_rnr_timer: Some(connection.min_rnr_timer),
+                av: connected.then(|| self.way(peer, connection)),
+                path_mtu: connected.then_some(connection.mtu),
+                dest_qpn: connected.then_some(dest_qpn),
+                rq_psn: connected.then(|| Psn::new(peers)),
+                max_dest_rd_atomic: reliable.then_some(connection.rd_atomic),
+                min_rnr_timer: reliable.then_some(connection.min_rnr_timer),
                 ..RtrAttributes::default()
             },
             RtsAttributes {
                 sq_psn: Some(Psn::new(own)),
-                timeout: Some(connection.timeout),
-                retry_cnt: Some(connection.retry_cnt),
-                rnr_retry: Some(connection.rnr_retry),
-                max_rd_atomic: Some(connection.rd_atomic),
+                timeout: reliable.then_some(connection.timeout),
+                retry_cnt: reliable.then_some(connection.retry_cnt),
+                rnr_retry: reliable.then_some(connection.rnr_retry),
+                max_rd_atomic: reliable.then_some(connection.rd_atomic),
                 ..RtsAttributes::default()
             },
         )
@@ -308,6 +326,7 @@ impl Pair {
     ) -> Result<(QueuePair, QueuePair)> {
         let make = |node: &Node, cq: &CompletionQueue, srq: Option<&SharedReceiveQueue>| {
             let mut attr = QpInitAttr::rc(cq, cq);
+            attr.service = connection.service;
             attr.srq = srq.cloned();
             (attr.max_send_wr, attr.max_recv_wr) = (connection.send_wr, connection.recv_wr);
             (attr.max_send_sge, attr.max_recv_sge) = (connection.send_sge, connection.recv_sge);
@@ -364,14 +383,14 @@ impl Pair {
             Some(psns) => psns,
             None => (self.a.context.random_psn()?.get(), self.b.context.random_psn()?.get()),
         };
-        let (qpn_a, qpn_b) = (a.number(), b.number());
+        let (qpn_a, qpn_b, service) = (a.number(), b.number(), a.service());
         let up = |qp: Qp<Reset>, (init, rtr, rts): Attributes| -> Result<(Qp<Rtr>, RtsAttributes)> {
             let qp = qp.init(init).map_err(|step| failed(step.error))?;
             Ok((qp.rtr(rtr).map_err(|step| failed(step.error))?, rts))
         };
-        let (a, last) = up(a, self.a.attributes(&self.b, connection, psn_a, qpn_b, psn_b))?;
+        let (a, last) = up(a, self.a.attributes(service, &self.b, connection, psn_a, qpn_b, psn_b))?;
         let a = a.rts(last).map_err(|step| failed(step.error))?;
-        let (b, last) = up(b, self.b.attributes(&self.a, connection, psn_b, qpn_a, psn_a))?;
+        let (b, last) = up(b, self.b.attributes(service, &self.a, connection, psn_b, qpn_a, psn_a))?;
         Ok((a, b, last))
     }
 }
