@@ -12,7 +12,7 @@ use ferrowire_sim::card::CardModel;
 use ferrowire_sim::host::AccessKind;
 use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions};
 use rand::rngs::SmallRng;
-use rand::{RngCore, SeedableRng};
+use rand::{Rng, RngCore, SeedableRng};
 
 pub const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
 
@@ -299,4 +299,9 @@ impl Rig {
 /// What a completion says, but for its queue pair.
 pub fn said(done: &Completion) -> (u64, WcStatus, u8) {
     (done.wr_id, done.status.known().unwrap(), done.syndrome)
+}
+
+/// One of some values.
+pub fn any<T: Copy>(rng: &mut SmallRng, values: &[T]) -> T {
+    values[rng.random_range(0..values.len())]
 }

@@ -12,7 +12,7 @@ use ferrowire_spec::wire::opcode::Service;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-use crate::rig::{all, connection, said, Rig, CONFIGS};
+use crate::rig::{all, any, connection, said, Rig, CONFIGS};
 
 /// Bytes of each region.
 const SIZE: usize = 8192;
@@ -545,10 +545,6 @@ fn a_malformed_send_ends_with_its_cause_and_disturbs_nobody() {
         }
         println!("{config}: {} messages of others", rig.others());
     }
-}
-
-fn any<T: Copy>(rng: &mut SmallRng, values: &[T]) -> T {
-    values[rng.random_range(0..values.len())]
 }
 
 /// A sound WQE of which some fields are others.
