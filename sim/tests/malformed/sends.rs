@@ -604,6 +604,25 @@ fn mutant(rng: &mut SmallRng, ground: &Ground, victim: &Victim) -> Wqe {
 }
 
 #[test]
+fn a_message_longer_than_two_to_the_31_bytes_is_too_long() {
+    for config in CONFIGS {
+        let mut rig = Rig::new(config);
+        let ground = Ground::new(&mut rig);
+        // The second and the third come to nothing, or to little, modulo 2^32.
+        for lengths in [[1 << 31, 1, 0], [1 << 31, 1 << 31, 0], [1 << 31, 1 << 31, 100], [!0, !0, !0]] {
+            for opcode in [SendOpcode::Send, SendOpcode::Write, SendOpcode::Read] {
+                let end = play(&mut rig, &ground, &RC, config, |victim| {
+                    let wqe = victim.sound(&ground, opcode).change(|w| w.num_sge = 3);
+                    let (address, key, _) = wqe.sge(0);
+                    (0..3).fold(wqe, |wqe, i| wqe.with_sge(i, (address, key, lengths[i])))
+                });
+                assert_eq!(end, TOO_LONG, "{config}: {lengths:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn random_malformations_end_as_they_should_and_disturb_nobody() {
     for (config, seed) in [("generic-8b", 1), ("generic-64b", 2)] {
         let mut rng = SmallRng::seed_from_u64(seed);
