@@ -153,7 +153,7 @@ fn queues_of_all_places_are_filled_and_gone_round_in_order() {
             bench.look_for(end);
             next = end;
         }
-        // The deepest have been round 2^16. Now as much as there is room for, over and over.
+        // The deepest have been round 2^16. Now in batches of any size.
         let (mut rng, end) = (SmallRng::seed_from_u64(1), next + depth as u64 / 4);
         assert!(next > 1 << 16 || depth < DEEPEST);
         while next < end {
