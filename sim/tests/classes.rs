@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Traffic class and VLAN tag of the address vector, in every kind of packet that a reliable connection sends.
+//! Traffic class and VLAN tag of the address vector, in every kind of packet that a connection sends, and of the address handle in
+//! datagrams.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
-use ferrowire::{AccessFlags, CongestionControl, RecvWr, SendOp, SendWr};
+use ferrowire::{AccessFlags, AddressHandle, CongestionControl, QueuePair, RecvWr, SendOp, SendWr};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{Connection, Pair, PairOptions};
 use ferrowire_sim::wire::{mark_congestion, SentFrame};
 use ferrowire_spec::wire::frame::{Frame, Ip};
+use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::Opcode;
 
 const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
@@ -142,6 +144,125 @@ fn requests_answers_and_notifications_have_tag_and_traffic_class_of_their_queue_
                 let missing: Vec<&Opcode> = kinds.iter().filter(|kind| !seen[qpn].contains(kind)).collect();
                 assert!(missing.is_empty(), "{config}, queue pair {qpn}: no {missing:?}");
             }
+        }
+    }
+}
+
+/// The traffic class in what is put before a datagram (IBTA A17.4.5.2).
+fn class_before(datagram: &[u8], ipv6: bool) -> u8 {
+    match ipv6 {
+        true => datagram[0] << 4 | datagram[1] >> 4,
+        false => datagram[21],
+    }
+}
+
+#[test]
+fn unreliable_packets_have_tag_and_traffic_class_of_their_queue_pair_or_of_their_handle() {
+    const LONG: u32 = 3000;
+    const GRH: usize = 40;
+    for (config, ipv6) in CONFIGS.into_iter().flat_map(|config| [(config, false), (config, true)]) {
+        let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
+        let pair = Pair::new(&model, &PairOptions::default()).unwrap();
+        for node in [&pair.a, &pair.b] {
+            for (vlan, _) in WAYS {
+                node.context.add_gid(node.ip(ipv6), vlan).unwrap();
+            }
+        }
+        let all = AccessFlags::LOCAL_READ | AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE;
+        let (here, there) = (pair.a.region(0, 65536, all).unwrap(), pair.b.region(0, 65536, all).unwrap());
+        let of = |service, (vlan, traffic_class)| Connection {
+            service,
+            ipv6,
+            vlan,
+            traffic_class,
+            signal_all: true,
+            ..Connection::default()
+        };
+        let mut connected: Vec<_> =
+            WAYS.map(|way| pair.connect(&of(Service::Uc, way)).unwrap()).into_iter().collect();
+        // One for all ways, each of which has its handle.
+        let (mut qp, mut peer) = pair.connect(&of(Service::Ud, WAYS[0])).unwrap();
+        let handles: Vec<AddressHandle> = WAYS
+            .map(|way| pair.a.pd.create_ah(&pair.a.way(&pair.b, &of(Service::Ud, way))).unwrap())
+            .into_iter()
+            .collect();
+        pair.world.lock().link_mut(0).keep_frames(true);
+        let receive = |peer: &mut QueuePair, id: usize| {
+            let sges = [there.sge(32_768 + id * 4096, 4096)];
+            peer.start_post_recv().post(&RecvWr::new(id as u64, &sges)).unwrap();
+        };
+        for round in 0..3 {
+            for (i, (qp, peer)) in connected.iter_mut().enumerate() {
+                (0..3).for_each(|_| receive(peer, i));
+                let (long, short) = ([here.sge(i * 4096, LONG)], [here.sge(i * 4096, 50)]);
+                let remote = there.remote(i * 4096);
+                let mut batch = qp.start_post_send();
+                for (op, sge) in [
+                    (SendOp::Write { remote }, &long),
+                    (SendOp::Send, &short),
+                    (SendOp::WriteImm { remote, imm: round }, &short),
+                    (SendOp::Write { remote }, &short),
+                    (SendOp::SendImm { imm: round }, &long),
+                ] {
+                    batch.post(&SendWr::new(0, op, sge)).unwrap();
+                }
+                batch.ring().unwrap();
+            }
+            // In turns, and each way's with and without an immediate.
+            let ways: Vec<usize> = (0..8).map(|n| (n * 3 + round as usize) % WAYS.len()).collect();
+            let mut batch = qp.start_post_send();
+            for way in &ways {
+                receive(&mut peer, *way);
+                let sges = [here.sge(way * 4096, 1000 + *way as u32)];
+                let op = if round == 1 { SendOp::SendImm { imm: 7 } } else { SendOp::Send };
+                batch.post(&SendWr::new(0, op, &sges).to(&handles[*way], peer.number(), 1 << 31)).unwrap();
+            }
+            batch.ring().unwrap();
+            for (node, count) in [(&pair.a, 5 * WAYS.len() + 8), (&pair.b, 3 * WAYS.len() + 8)] {
+                let done = node.wait(&pair.world, count, LIMIT);
+                let done = done.unwrap_or_else(|error| panic!("{config}: {error}{}", pair.diagnose()));
+                assert!(done.iter().all(|done| done.is_success()), "{config}: {done:?}");
+                for done in done.iter().filter(|done| done.qpn == peer.number() && done.src_qpn.is_some()) {
+                    let way = done.wr_id as usize;
+                    let mut grh = [0; GRH];
+                    there.memory().read(32_768 + way * 4096, &mut grh);
+                    assert_eq!(done.byte_len as usize, GRH + 1000 + way, "{config}");
+                    assert_eq!(class_before(&grh, ipv6), WAYS[way].1, "{config}, way {way}");
+                }
+            }
+        }
+        let frames: Vec<SentFrame> = pair.world.lock().link_mut(0).take_frames();
+        let mut seen: BTreeMap<usize, BTreeSet<Opcode>> = BTreeMap::new();
+        for sent in &frames {
+            let frame = Frame::parse(&sent.bytes).unwrap();
+            let opcode = frame.opcode().unwrap();
+            let (tci, class, src) = class(&frame);
+            let way = match connected.iter().position(|(_, peer)| peer.number() == frame.bth.destqp) {
+                Some(way) => way,
+                // The length of a datagram tells which it is.
+                None => frame.payload.len() - 1000,
+            };
+            assert_eq!((tci, class), WAYS[way], "{config}: {opcode}");
+            assert_eq!(src, pair.a.ip(ipv6), "{config}: {opcode}");
+            seen.entry(way).or_default().insert(opcode);
+        }
+        use Opcode::*;
+        let kinds = [
+            UcWriteFirst,
+            UcWriteMiddle,
+            UcWriteLast,
+            UcWriteOnly,
+            UcWriteOnlyImm,
+            UcSendOnly,
+            UcSendFirst,
+            UcSendMiddle,
+            UcSendLastImm,
+            UdSendOnly,
+            UdSendOnlyImm,
+        ];
+        for way in 0..WAYS.len() {
+            let missing: Vec<&Opcode> = kinds.iter().filter(|kind| !seen[&way].contains(kind)).collect();
+            assert!(missing.is_empty(), "{config}, way {way}: no {missing:?}");
         }
     }
 }
