@@ -4,5 +4,6 @@
 //! every message right all the while, and the cards write to no memory but that which the work requests may name.
 
 mod receives;
+mod rewrites;
 mod rig;
 mod sends;

@@ -60,7 +60,7 @@ const NO_WINDOW: End = Here(
 
 /// A WQE as the card finds it: all its units.
 #[derive(Clone, PartialEq)]
-struct Wqe(Vec<u8>);
+pub struct Wqe(pub Vec<u8>);
 
 impl std::fmt::Debug for Wqe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -82,13 +82,13 @@ impl Wqe {
     }
 
     /// SGE `i`: they lie one behind the other.
-    fn sge(&self, i: usize) -> (u64, u32, u32) {
+    pub fn sge(&self, i: usize) -> (u64, u32, u32) {
         let at = &self.0[INLINE_AT + 16 * i..];
         let number = |at: &[u8]| at.iter().rev().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
         (number(&at[..8]), number(&at[8..12]) as u32, number(&at[12..16]) as u32)
     }
 
-    fn with_sge(mut self, i: usize, (address, key, bytes): (u64, u32, u32)) -> Self {
+    pub fn with_sge(mut self, i: usize, (address, key, bytes): (u64, u32, u32)) -> Self {
         let at = INLINE_AT + 16 * i;
         self.0[at..at + 8].copy_from_slice(&address.to_le_bytes());
         self.0[at + 8..at + 12].copy_from_slice(&key.to_le_bytes());
@@ -120,9 +120,9 @@ impl Wqe {
 }
 
 /// Memory of both sides that work requests name.
-struct Ground {
+pub struct Ground {
     /// To send from.
-    from: MemoryRegion,
+    pub from: MemoryRegion,
     /// For answers.
     sink: MemoryRegion,
     /// Of another domain.
@@ -130,14 +130,14 @@ struct Ground {
     /// The peer's, for everything.
     to: MemoryRegion,
     /// The peer's, for receives.
-    inbox: MemoryRegion,
-    handle: AddressHandle,
+    pub inbox: MemoryRegion,
+    pub handle: AddressHandle,
     theirs: AddressHandle,
     _foreigners: ProtectionDomain,
 }
 
 impl Ground {
-    fn new(rig: &mut Rig) -> Self {
+    pub fn new(rig: &mut Rig) -> Self {
         let foreigners = rig.node(0).context.alloc_pd().unwrap();
         let memory = rig.node(0).context.alloc(SIZE, 4096).unwrap();
         let (a, b) = (rig.node(0), rig.node(1));
@@ -261,33 +261,34 @@ fn inside(region: &MemoryRegion, address: u64, bytes: u64) -> bool {
 }
 
 /// A queue pair with a peer, and its send queue.
-struct Victim {
-    qp: QueuePair,
-    peer: QueuePair,
-    ring: HostMemory,
-    units: usize,
+pub struct Victim {
+    pub qp: QueuePair,
+    pub peer: QueuePair,
+    pub ring: HostMemory,
+    pub units: usize,
 }
 
 impl Victim {
-    fn new(
-        rig: &Rig,
-        ground: &Ground,
-        service: Service,
-        units: usize,
-        depth: bool,
-        signal_all: bool,
-    ) -> Self {
+    fn new(rig: &Rig, ground: &Ground, case: &Case) -> Self {
+        let connection = Connection {
+            service: case.service,
+            signal_all: case.signal_all,
+            rd_atomic: if case.depth { 4 } else { 0 },
+            ..connection()
+        };
+        Self::of(rig, ground, case.units, &connection)
+    }
+
+    pub fn of(rig: &Rig, ground: &Ground, units: usize, connection: &Connection) -> Self {
         let (a, b) = (rig.node(0), rig.node(1));
         let mut attr = QpInitAttr::rc(&a.cq, &a.cq);
-        (attr.service, attr.sq_sig_all) = (service, signal_all);
+        (attr.service, attr.sq_sig_all) = (connection.service, connection.signal_all);
         attr.max_send_sge = (4 * units - 3).min(16) as u8;
         let (own, rings) = rig.rings_of(0, || a.pd.create_qp(&attr).unwrap());
         let mut attr = QpInitAttr::rc(&b.cq, &b.cq);
-        attr.service = service;
+        attr.service = connection.service;
         let theirs = b.pd.create_qp(&attr).unwrap();
-        let rd_atomic = if depth { 4 } else { 0 };
-        let connection = Connection { rd_atomic, ..connection() };
-        let (qp, mut peer) = rig.pair.bring_up(own, theirs, &connection).unwrap();
+        let (qp, mut peer) = rig.pair.bring_up(own, theirs, connection).unwrap();
         let mut batch = peer.start_post_recv();
         (0..8).for_each(|i| batch.post(&RecvWr::new(i, &[ground.inbox.sge(0, SIZE as u32)])).unwrap());
         batch.ring().unwrap();
@@ -295,7 +296,7 @@ impl Victim {
     }
 
     /// A WQE that is as it should be.
-    fn sound(&self, ground: &Ground, opcode: SendOpcode) -> Wqe {
+    pub fn sound(&self, ground: &Ground, opcode: SendOpcode) -> Wqe {
         let (datagram, answered) = (
             self.qp.service() == Service::Ud,
             matches!(opcode, SendOpcode::Read | SendOpcode::CmpSwap | SendOpcode::FetchAdd),
@@ -347,8 +348,8 @@ struct Case {
 
 /// One queue pair with one such WQE: it ends as it should, whatever it is, and nobody else finds out.
 fn play(rig: &mut Rig, ground: &Ground, case: &Case, what: &str, make: impl FnOnce(&Victim) -> Wqe) -> End {
-    let Case { service, units, depth, signal_all, many } = *case;
-    let mut victim = Victim::new(rig, ground, service, units, depth, signal_all);
+    let Case { service, depth, signal_all, many, .. } = *case;
+    let mut victim = Victim::new(rig, ground, case);
     let wqe = make(&victim);
     let end = ground.judge(service, depth, &wqe);
     let (first, opcode) = (wqe.first(), SendOpcode::from_code(wqe.first().opcode));
@@ -548,7 +549,7 @@ fn a_malformed_send_ends_with_its_cause_and_disturbs_nobody() {
 }
 
 /// A sound WQE of which some fields are others.
-fn mutant(rng: &mut SmallRng, ground: &Ground, victim: &Victim) -> Wqe {
+pub fn mutant(rng: &mut SmallRng, ground: &Ground, victim: &Victim) -> Wqe {
     let room = 4 * victim.units - 3;
     loop {
         let mut wqe = victim.sound(ground, any(rng, SendOpcode::ALL));
