@@ -128,7 +128,7 @@ pub struct Ground {
     /// Of another domain.
     foreign: MemoryRegion,
     /// The peer's, for everything.
-    to: MemoryRegion,
+    pub to: MemoryRegion,
     /// The peer's, for receives.
     pub inbox: MemoryRegion,
     pub handle: AddressHandle,
