@@ -106,6 +106,8 @@ pub struct Link {
     free_at: f64,
     queue: VecDeque<(u64, Beat)>,
     filter: Option<TimedFilter>,
+    /// What takes its place when the frame that is passing has ended.
+    next_filter: Option<Option<TimedFilter>>,
     /// In the order of their times.
     stored: VecDeque<Stored>,
     sending: usize,
@@ -115,6 +117,7 @@ pub struct Link {
     length: u64,
     frame: Vec<u8>,
     keep: bool,
+    next_keep: Option<bool>,
     sent: Vec<SentFrame>,
     marking: bool,
     marks: Vec<Mark>,
@@ -150,6 +153,7 @@ impl Link {
             free_at: 0.0,
             queue: VecDeque::new(),
             filter: None,
+            next_filter: None,
             stored: VecDeque::new(),
             sending: 0,
             open: false,
@@ -157,6 +161,7 @@ impl Link {
             length: 0,
             frame: Vec::new(),
             keep: false,
+            next_keep: None,
             sent: Vec::new(),
             marking: false,
             marks: Vec::new(),
@@ -185,12 +190,22 @@ impl Link {
 
     /// The same for a filter that also says when.
     pub fn set_timed_filter(&mut self, filter: Option<TimedFilter>) {
-        self.filter = filter;
+        self.next_filter = Some(filter);
+        self.change();
     }
 
     /// Keeps the frames that are sent from the next one on, or keeps them no more.
     pub fn keep_frames(&mut self, keep: bool) {
-        self.keep = keep;
+        self.next_keep = Some(keep);
+        self.change();
+    }
+
+    /// What was asked for takes effect between frames.
+    fn change(&mut self) {
+        if self.started.is_none() {
+            self.filter = self.next_filter.take().unwrap_or_else(|| self.filter.take());
+            self.keep = self.next_keep.take().unwrap_or(self.keep);
+        }
     }
 
     /// The frames that were kept, the oldest first; they are forgotten here.
@@ -346,6 +361,7 @@ impl Link {
         self.frame.clear();
         self.started = None;
         self.length = 0;
+        self.change();
     }
 
     /// Stores what a filter made of a frame, and lets those go that have been overtaken often enough.

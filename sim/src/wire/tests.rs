@@ -109,6 +109,48 @@ fn a_filter_sees_whole_frames_and_decides_what_arrives() {
 }
 
 #[test]
+fn what_changes_while_a_frame_passes_is_for_the_next_one() {
+    for latency in [0, 3] {
+        for (at, drops) in [(2, true), (2, false), (0, true)] {
+            let mut link = Link::new(WIDTH, latency);
+            let drop_all = || -> Option<Filter> { Some(Box::new(|_| Vec::new())) };
+            if !drops {
+                link.set_filter(drop_all());
+            }
+            let sent = frames(3);
+            assert!(sent.iter().all(|frame| frame.len() > WIDTH));
+            let beats: Vec<Beat> = sent
+                .iter()
+                .flat_map(|frame| (0..frame.len()).step_by(WIDTH).map(|from| Beat::of(frame, from, WIDTH)))
+                .collect();
+            let in_first = sent[0].len().div_ceil(WIDTH).min(at);
+            let (mut got, mut frame) = (Vec::new(), Vec::new());
+            for cycle in 0..beats.len() + 20 {
+                if cycle == in_first {
+                    link.set_filter(if drops { drop_all() } else { None });
+                    link.keep_frames(true);
+                }
+                let tx = beats.get(cycle);
+                let beat = link.deliver(cycle as u64, tx);
+                link.commit(cycle as u64, tx, beat.is_some());
+                if let Some(beat) = beat {
+                    frame.extend_from_slice(&beat.data[..WIDTH - usize::from(beat.empty)]);
+                    if beat.last {
+                        got.push(std::mem::take(&mut frame));
+                    }
+                }
+            }
+            // All of a frame, or nothing.
+            let changed = usize::from(in_first > 0);
+            let expected = if drops { &sent[..changed] } else { &sent[changed..] };
+            assert_eq!((&got[..], frame.len()), (expected, 0), "{latency}, {at}");
+            let kept: Vec<Vec<u8>> = link.take_frames().into_iter().map(|f| f.bytes).collect();
+            assert_eq!(kept, &sent[changed..], "{latency}, {at}");
+        }
+    }
+}
+
+#[test]
 fn frames_held_back_are_overtaken_and_come_in_time() {
     for stall in [0.0, 0.4] {
         let mut rng = SmallRng::seed_from_u64(9);

@@ -6,7 +6,9 @@ mod reads;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
-use ferrowire::{CongestionControl, DropReason, HwCounter, PathMtu, QpAttributes, QpState, QueuePair};
+use ferrowire::{
+    CongestionControl, DropReason, HwCounter, PathMtu, QpAttributes, QpState, QueuePair, Service,
+};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_hdl::context::congestion::react::DEBT;
 use ferrowire_sim::card::CardModel;
@@ -324,20 +326,30 @@ fn a_sender_that_is_told_follows_the_published_algorithm_down_and_up_again() {
     for (config, size) in
         [("generic-8b", 16_000), ("generic-8b", 500), ("generic-64b", 32_000), ("generic-64b", 1000)]
     {
-        follows(config, size, false);
+        follows(config, size, Service::Rc, false);
+    }
+}
+
+#[test]
+fn a_sender_of_uc_that_is_told_follows_it_too() {
+    for (config, size) in [("generic-8b", 500), ("generic-64b", 32_000)] {
+        follows(config, size, Service::Uc, false);
     }
 }
 
 /// A sender of messages of this size is told of congestion for a while, and then not any more.
-fn follows(config: &str, size: usize, answers: bool) {
+fn follows(config: &str, size: usize, service: Service, answers: bool) {
     let pair = pair(config);
     let (per_us, line) = shape(&pair);
     let control = quick(line);
     [&pair.a, &pair.b].iter().for_each(|node| node.context.set_congestion_control(&control).unwrap());
     // Who sends what counts: requests, or what answers READs.
     let (sender, there) = if answers { (&pair.b, 1) } else { (&pair.a, 0) };
-    let mut feeds =
-        [if answers { reads::feed(&pair, size) } else { feed(&pair, size, &Connection::default()) }];
+    let mut feeds = [if answers {
+        reads::feed(&pair, size)
+    } else {
+        feed(&pair, size, &Connection { service, ..Connection::default() })
+    }];
     let (qpn, peer) = match answers {
         true => (feeds[0].peer.number(), feeds[0].qp.number()),
         false => (feeds[0].qp.number(), feeds[0].peer.number()),

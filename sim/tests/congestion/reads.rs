@@ -84,7 +84,7 @@ fn marked_answers_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
 #[test]
 fn one_that_answers_reads_follows_the_published_algorithm_down_and_up_again() {
     for (config, size) in [("generic-8b", 16_000), ("generic-64b", 32_000), ("generic-64b", 4000)] {
-        follows(config, size, true);
+        follows(config, size, Service::Rc, true);
     }
 }
 
