@@ -2,6 +2,7 @@
 //! Every counter, one event of it after the other: it rises by as many as there were, and no other does.
 
 mod drops;
+mod late;
 mod requester;
 mod responder;
 mod rig;
@@ -12,7 +13,15 @@ use rig::{Case, Counter};
 
 #[test]
 fn every_counter_of_the_transport_and_of_drops_has_a_case_that_makes_it_rise() {
-    let tables = [requester::CASES, responder::CASES, drops::FRAMES, drops::REQUESTS, drops::ANSWERS];
+    let tables = [
+        requester::CASES,
+        responder::CASES,
+        late::LATE,
+        late::PASSED_OVER,
+        drops::FRAMES,
+        drops::REQUESTS,
+        drops::ANSWERS,
+    ];
     let moves: Vec<Counter> =
         tables.concat().iter().flat_map(|case: &Case| case.moves).map(|m| m.1).collect();
     let hw = HwCounter::ALL.iter().map(|counter| Counter::Hw(*counter));
