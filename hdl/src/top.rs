@@ -66,6 +66,8 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         Counter::Traffic(TrafficCounter::RxBytes | TrafficCounter::TxBytes) => {
             bits(byte_bits(cfg.beat_bytes))
         }
+        // Of requests that are refused at once, and of those that are being answered.
+        Counter::Hw(HwCounter::RespRemoteAccessErrors | HwCounter::RespRemoteOperationErrors) => bits(2),
         _ => bits(1),
     });
     let pulses = m.wire_of("pulses", &widths.collect::<Vec<_>>());
@@ -196,12 +198,12 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         responder.sequence_naks,
         responder.rnr_naks,
         responder.rnr_naks | starved,
-        responder.operation,
+        responder.operation.zext(2) + seen.replies.operation.zext(2),
         responder.length,
         responder.errors,
         responder.flushed,
         responder.invalid,
-        responder.access,
+        responder.access.zext(2) + seen.replies.access.zext(2),
         completer.sequence_naks,
         completer.implied_naks,
         completer.timeouts,

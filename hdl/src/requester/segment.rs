@@ -76,8 +76,8 @@ use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::send_wqe::{self, bind, ud, SendOpcode};
 use ferrowire_spec::wire::opcode::{Opcode, Service};
 
-/// Payload that one QP may send while others wait, of one message or of several: what a batch of WQEs has, of a packet each. What was fetched
-/// beyond it is fetched again, and where messages are long, that takes a sixty-fourth of the reads then.
+/// Payload that one QP may send while others wait, of one message or of several: what a batch of WQEs has, of the largest packet each. What was
+/// fetched beyond it is fetched again: where messages are long, some hundredths of the reads.
 pub fn quantum(cfg: &RnicConfig) -> u32 {
     (4096 * cfg.fetch_batch).max(16384)
 }
@@ -602,12 +602,16 @@ pub fn segment(
     m.when(is_another, |m| m.set(&just_came, 1)).otherwise_when(at_row, |m| m.set(&just_came, 0));
     let another = m.delay("another", &is_another);
     let stays = limited & (patient | just_came) & !stops;
-    // What a QP sends before another has its turn shares the quantum.
+    // While others wait, what a QP sends before another has its turn shares the quantum; who is looked at and has nothing due has no turn.
     let most = quantum(cfg);
     let used = m.reg("used", clog2(most.into()) + 1).no_reset();
-    let spent = used.ge(most - 4096);
-    let quantum = waiting.for_another(qp) & spent;
-    let gives_way = m.delay("gives_way", &quantum) & !just_came;
+    let sender = m.reg("sender", cfg.qp_bits()).no_reset();
+    let others_wait = waiting.for_another(sender);
+    let spent = used.ge(most);
+    let looks_at = m.mux(idle, &chosen, &qp);
+    let gives_way = m.delay("gives_way", &(others_wait & spent & looks_at.eq(sender)));
+    let another_turn = at_row & !stale & !wqes.start & qp.ne(sender);
+    m.when(another_turn, |m| m.set(&sender, qp));
     let not_now = stops | gives_way;
     let waits = at_row & !wqes.start & !stale & !passes_over & (full | (new & !alone) | limited | not_now);
     let further = m.reg("further", 24).no_reset();
@@ -650,7 +654,6 @@ pub fn segment(
         m.set(&broken, status.ne(0) | wqes.start);
         m.set(&skips, passes_over);
         m.set(&executes, is_local & !unserved);
-        m.when(just_came | wqes.start, |m| m.set(&used, 0));
         m.set(&run, 0);
         // Behind the packet that asks nothing is sent either, until it is answered.
         // One that is stopped before it has asked waits for that alone: nobody would name it.
@@ -741,6 +744,7 @@ pub fn segment(
     let operands = fifo(&m.label("operands"), ATOMICS, operands);
     let next_psn = last_psn + 1;
     let next_offset = offset + bytes.zext(32);
+    let quantum = others_wait & used.ge(most - 4096);
     let yields = !last & (quantum | restarts.valid | run.all() | stop | asks);
     m.when(sent, |m| {
         m.set(&psn, next_psn);
@@ -775,7 +779,7 @@ pub fn segment(
     m.when(at_row, |m| m.set(&by_restart, 0)).otherwise_when(back, |m| m.set(&by_restart, 1));
     let resume = Stream::new(m, "resume", state.is(State::Tell), tell);
     let told = resume.fire() & !by_restart;
-    m.when(told, |m| m.set(&used, 0));
+    m.when(told | another_turn | (at_row & wqes.start) | !others_wait, |m| m.set(&used, 0));
     m.when(resume.fire(), |m| m.set(&state, State::Idle));
 
     let done = (sent & last & !token) | told | stale;

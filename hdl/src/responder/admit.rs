@@ -172,7 +172,9 @@ pub fn admit(
     let repeats = looked("repeats", lives & is(Class::Duplicate));
     let naks_gap = looked("naks_gap", lives & is(Class::FirstGap));
     let naks_ready = looked("naks_ready", lives & is(Class::NotReady));
-    let out_of_turn = looked("out_of_turn", lives & (is(Class::Gap) | is(Class::Unheard)));
+    let out_of_turn = looked("out_of_turn", lives & is(Class::Gap));
+    let unheard = looked("unheard", lives & is(Class::Unheard));
+    let crowded = looked("crowded", lives & is(Class::Crowded));
     let [starts, life_ends, lasts, foreign, good_answer, bad_answer, answered, dead] = [
         ("starts", starts),
         ("life_ends", life_ends),
@@ -401,11 +403,12 @@ pub fn admit(
         .map(|reason| facts.opcode.trunc(REASON_BITS).eq(reason.code()));
     let given_up = spoilt & (passed_over | (foreign & (unreceived | malformed)));
     let reason = m.mux(given_up, &code(DropReason::Sequence), &reason);
+    let reason = m.mux(crowded, &code(DropReason::Overrun), &reason);
     let judged = Judged { valid: go & facts.judged & !facts.send, refused: passed_over };
     let judged = m.delay("judged", &judged);
     let counts = Counts {
-        dropped: Dropped { valid: go & (foreign | late | passed_over), reason },
-        duplicate: go & repeats,
+        dropped: Dropped { valid: go & (foreign | late | passed_over | crowded), reason },
+        duplicate: go & (repeats | unheard),
         out_of_sequence: go & (naks_gap | out_of_turn),
         sequence_naks: go & naks_gap,
         rnr_naks: go & naks_ready,

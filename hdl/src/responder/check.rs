@@ -464,7 +464,7 @@ pub fn check(
         .otherwise_when(!(in_order & offered & has_place), |m| m.set(&class, Class::Invalid.code()))
         .otherwise_when(!ready, |m| m.set(&class, Class::NotReady.code()))
         .otherwise_when(!right_length, |m| m.set(&class, Class::Invalid.code()))
-        .otherwise_when(crowded, |m| m.set(&class, Class::Unheard.code()));
+        .otherwise_when(crowded, |m| m.set(&class, Class::Crowded.code()));
     let keep = |m: &Scope, name: &str, value: Sig| {
         let reg = m.reg(name, value.width()).no_reset();
         m.when(at_judge, |m| m.set(&reg, value));

@@ -20,7 +20,7 @@ pub enum Class {
     Invalid,
     /// There is no receive for it.
     NotReady,
-    /// A READ seen before that asks for more than was, or a new one for which there is no place now: not answered.
+    /// A READ seen before that asks for more than was: not answered.
     Unheard,
     /// Dropped, and nothing is said of it: not for us, or of a service without answers. `opcode` says why.
     Dropped,
@@ -38,6 +38,8 @@ pub enum Class {
     Last,
     /// Not a packet: the row of the QP counts one receive less, which `walk` had told that it was not used.
     Mend,
+    /// A READ or an atomic for which there is no place now: as if lost.
+    Crowded,
 }
 
 impl Class {

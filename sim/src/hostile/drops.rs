@@ -60,6 +60,9 @@ impl Judge {
         if opcode.is_request() {
             self.recent.entry(frame.bth.destqp).or_default().push(bytes.to_vec());
         }
+        if opcode.is_response() {
+            *self.recent_answers.entry(frame.bth.destqp).or_default() += 1;
+        }
         let ground = &self.ground;
         let life = self.lives.values_mut().find(|life| life.qpn == frame.bth.destqp && !life.over);
         let Some(life) = life else { return };
@@ -88,6 +91,9 @@ impl Judge {
                 *most.entry(reason).or_default() += 1;
             }
         }
+        // Neither are answers.
+        let answers = self.recent_answers.get(&life.qpn).copied().unwrap_or(0);
+        *self.allowed.most.entry(DropReason::SourceAddress).or_default() += answers;
         self.lives.insert(life.own, life);
     }
 

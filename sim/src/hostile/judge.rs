@@ -70,6 +70,8 @@ pub struct Judge {
     pub(super) marked: HashSet<u32>,
     /// Sound packets to each queue pair since all was settled: they may meet its next life.
     pub(super) recent: HashMap<u32, Vec<Vec<u8>>>,
+    /// And how many answers.
+    pub(super) recent_answers: HashMap<u32, u64>,
 }
 
 /// Reasons that do not depend on what a queue pair is doing.
@@ -375,6 +377,7 @@ impl Judge {
             life.heard = heard.into_iter().filter(|psn| life.asked(*psn)).collect();
         }
         self.recent.clear();
+        self.recent_answers.clear();
         self.ground.settled();
     }
 }

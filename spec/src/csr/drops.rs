@@ -46,7 +46,7 @@ crate::table::counters! {
     NoReceive = 18, "drop_no_receive";
     /// Message longer than the receive buffer; UD and UC.
     TooLong = 19, "drop_too_long";
-    /// Out of sequence; UC, and RC while a NAK is pending.
+    /// Out of sequence; UC. Of RC, repeated READs and atomics for which there is no place now: what is behind a gap counts as `out_of_sequence`.
     Sequence = 20, "drop_sequence";
     /// Acknowledgement outside the window: a ghost.
     GhostAck = 21, "drop_ghost_ack";

@@ -4,11 +4,11 @@
 crate::table::counters! {
     /// Counters of the transport, with the names that Linux has in `hw_counters` where it has one.
     enum HwCounter, "hw_counters", 0x0a00, 0x200 bytes;
-    /// WRITE requests received.
+    /// Packets of WRITEs received and executed.
     RxWriteRequests = 0, "rx_write_requests";
-    /// READ requests received.
+    /// READ requests received and executed.
     RxReadRequests = 1, "rx_read_requests";
-    /// Atomic requests received.
+    /// Atomic requests received and executed.
     RxAtomicRequests = 2, "rx_atomic_requests";
     /// Messages that found no receive WQE, and were answered with an RNR NAK (RC) or dropped (UC and UD).
     OutOfBuffer = 3, "out_of_buffer";

@@ -45,6 +45,15 @@ struct Go {
     may_end: bool,
 }
 
+/// Who sends, and how many bytes since another did or it gave way, while others waited: at least and at most, for whether they did while a WQE of
+/// another was at the head is left to chance.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    qp: usize,
+    least: u64,
+    most: u64,
+}
+
 struct Bench {
     cfg: RnicConfig,
     sim: Sim,
@@ -61,8 +70,7 @@ struct Bench {
     handed: u64,
     returned: u64,
     go: Option<Go>,
-    /// Who sends, and how many bytes since another did or it gave way.
-    turn: (usize, u64),
+    turn: Turn,
     /// Whether others waited in the last cycles, this one last.
     others: VecDeque<bool>,
     /// A QP gave way behind a message.
@@ -71,8 +79,6 @@ struct Bench {
     told: Option<(usize, u16, bool, bool)>,
     /// It is of a restart.
     by_restart: bool,
-    /// And the last; whether others waited is known of its QP then.
-    after_restart: bool,
     /// The oldest of the QPs in the last cycles, the present one last.
     past: VecDeque<Vec<Place>>,
     was_resuming: bool,
@@ -153,12 +159,11 @@ impl Bench {
             handed: 0,
             returned: 0,
             go: None,
-            turn: (0, 0),
+            turn: Turn::default(),
             others: VecDeque::new(),
             gave_way: 0,
             told: None,
             by_restart: false,
-            after_restart: false,
             past: VecDeque::new(),
             was_resuming: false,
             packets: 0,
@@ -189,6 +194,10 @@ impl Bench {
 
     /// A start passes, behind everything that has been fetched.
     fn start(&mut self, qp: usize, mtu: u32) {
+        // What is to be fetched again is of the life before, and comes before this.
+        while self.told.is_some() || self.go.is_some() {
+            self.step(0.0, false);
+        }
         let rng = &mut self.random.rng;
         // Near the wrap as often as not.
         let psn =
@@ -389,6 +398,14 @@ impl Bench {
             self.operands += usize::from(has && of("start") == 0);
             self.packet(&packet, others, left[RESTART] > 0);
         }
+        let sender = self.turn.qp as u64;
+        let calm = if by_head { (head + 1) % QPS as u64 == sender } else { !others && head == sender };
+        if calm || !others {
+            self.turn.least = 0;
+        }
+        if calm {
+            self.turn.most = 0;
+        }
         let operands = self.sinks[OPERANDS].items.len();
         assert!(operands <= self.operands, "seed {}: operands of nothing", self.random.seed);
         self.gates.charged +=
@@ -411,10 +428,9 @@ impl Bench {
         let mut forgotten = None;
         if finished {
             let (qp, index) = self.under_way.pop_front().unwrap();
-            if index.is_some() {
+            if skips {
                 self.turn_of(qp);
             }
-            self.after_restart = false;
             let go = self.go.take();
             if skips {
                 // Once is enough.
@@ -446,10 +462,10 @@ impl Bench {
         assert_eq!(found, forgotten, "seed {}: a bank", self.random.seed);
     }
 
-    /// A WQE of this QP is looked at.
+    /// A WQE of this QP is due.
     fn turn_of(&mut self, qp: usize) {
-        if self.turn.0 != qp {
-            self.turn = (qp, 0);
+        if self.turn.qp != qp {
+            self.turn = Turn { qp, ..Turn::default() };
         }
     }
 
@@ -457,16 +473,18 @@ impl Bench {
         u64::from(quantum(&self.cfg))
     }
 
-    /// Its QP must give way to others before it: so it stood when it was looked up.
-    fn gives_way(&mut self, qp: usize) -> bool {
+    /// Its QP must, or may, give way to others before it: so it stood when it was looked up.
+    fn gives_way(&mut self, qp: usize) -> (bool, bool) {
+        let Turn { qp: sender, least, most } = self.turn;
+        let stood = self.others[0] && sender == qp;
         self.turn_of(qp);
-        self.others[0] && self.turn.1 >= self.quantum() - 4096
+        (stood && least >= self.quantum(), stood && most >= self.quantum())
     }
 
     /// A WQE comes to its first packet: the row was looked at two cycles ago.
     fn begin(&mut self) {
         let (qp, index) = self.under_way[0];
-        let spent = index.is_some() && self.gives_way(qp) && !self.after_restart;
+        let spent = index.is_some() && self.gives_way(qp).0;
         let (oldest, q) = (self.past[0][qp], &mut self.qps[qp]);
         self.go = Some(Go { begins: true, from: 0, ends: false, may_end: false });
         let Some(index) = index else { return };
@@ -484,7 +502,7 @@ impl Bench {
     /// A WQE is not begun, though it is due.
     fn refuse(&mut self) {
         let (qp, index) = self.under_way[0];
-        let spent = self.gives_way(qp);
+        let spent = self.gives_way(qp).1;
         let (oldest, q) = (self.past[0][qp], &self.qps[qp]);
         let index = index.expect("a start is never refused");
         let what = format!("seed {}: WQE {index} of QP {qp}, {:?}, {oldest:?}", self.random.seed, q.at);
@@ -500,9 +518,8 @@ impl Bench {
         let seed = self.random.seed;
         let value = |field: &str| resume[field].to_u64();
         let found = (value("qp") as usize, value("index") as u16, value("hold") == 1, value("start") == 1);
-        self.after_restart = std::mem::take(&mut self.by_restart);
-        if !self.after_restart {
-            self.turn.1 = 0;
+        if !std::mem::take(&mut self.by_restart) {
+            (self.turn.least, self.turn.most) = (0, 0);
         }
         if found.3 {
             assert_eq!(self.told.take().map(|t| (t.0, t.3)), Some((found.0, true)), "seed {seed}");
@@ -533,12 +550,13 @@ impl Bench {
         if index.is_none() {
             assert_eq!((value("qp"), value("start")), (qp as u64, 1), "seed {seed}");
             self.qps[qp] = self.starting.clone();
-            self.turn.1 = 0;
+            (self.turn.least, self.turn.most) = (0, 0);
             self.told = Some((qp, 0, false, true));
             return;
         }
-        self.turn.1 += value("bytes");
-        let (turn, quantum) = (self.turn.1, self.quantum());
+        self.turn.least += value("bytes");
+        self.turn.most += value("bytes");
+        let (turn, quantum) = (self.turn, self.quantum());
         let q = &mut self.qps[qp];
         let wqe = &q.wqes[q.at.index as usize];
         let offset = u64::from(ahead(q.at.psn, q.at.first_psn)) * u64::from(q.mtu);
@@ -638,8 +656,8 @@ impl Bench {
         }
         self.gates.stopped += u64::from(!last && self.gates.is_stopped(qp));
         let (may_stop, must_stop) = (self.gates.may_stop(qp), self.gates.must_stop(qp));
-        go.may_end = !last && (restarting || may_stop || (others && turn >= quantum - 4096));
-        go.ends = last || restarting || must_stop || (others && turn >= quantum);
+        go.may_end = !last && (restarting || may_stop || (others && turn.most >= quantum - 4096));
+        go.ends = last || restarting || must_stop || (others && turn.least >= quantum);
         if last {
             q.at = following;
             q.begun = q.begun.max(following.index);

@@ -52,6 +52,9 @@ pub(super) struct Departed {
     pub(super) failed: TableWrite<Sig>,
     /// The answer of a repeated atomic is no longer known.
     pub(super) forgotten: Sig,
+    /// A NAK goes: what was asked for is no longer allowed, or host memory has failed.
+    pub(super) access: Sig,
+    pub(super) operation: Sig,
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -204,5 +207,7 @@ pub(super) fn depart(
     m.when(known | closes, |m| m.set(&state, State::Look));
     m.when(fails & at_nak, |m| m.set(&state, State::Close));
     let forgotten = result & !results.found & !results.error;
-    Departed { headers, passes, jobs, finished, faults, failed, forgotten }
+    let (access, operation) =
+        (m.delay("access", &(fails & refused)), m.delay("operation", &(fails & at_nak)));
+    Departed { headers, passes, jobs, finished, faults, failed, forgotten, access, operation }
 }

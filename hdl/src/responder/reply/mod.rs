@@ -182,6 +182,10 @@ pub struct Counts {
     pub crowded: Sig,
     /// The answer of a repeated atomic is no longer known.
     pub forgotten: Sig,
+    /// NAKs 0x62.
+    pub access: Sig,
+    /// NAKs 0x63.
+    pub operation: Sig,
 }
 
 /// What comes out.
@@ -276,6 +280,8 @@ pub fn reply(
             atomics: ordered.atomics,
             crowded: ordered.crowded,
             forgotten: departed.forgotten,
+            access: departed.access,
+            operation: departed.operation,
         },
     }
 }

@@ -69,8 +69,11 @@ impl Bench {
 
     fn tick(&mut self, stall: f64, others: bool) {
         self.gates.now = self.sim.cycles();
-        self.gates.stalls = stall > 0.0;
+        // What stood while it was, stands until it is taken.
+        self.gates.stalls |= stall > 0.0;
+        let before = self.packets;
         self.step(stall, others);
+        self.gates.stalls &= stall > 0.0 || self.packets == before;
     }
 }
 
