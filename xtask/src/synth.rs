@@ -55,6 +55,9 @@ pub struct Args {
     /// With ecp5: of the placer; each gives another placement, and clocks that differ by a tenth
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u32,
+    /// With ecp5: so many placements, with this seed and those behind it, of which the one with the shortest wires is kept
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    tries: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -175,6 +178,8 @@ struct Critical {
 /// What came of place-and-route.
 struct Placed {
     placer: String,
+    /// The seed of the placement that was kept.
+    seed: u32,
     /// The clock, as estimated before routing.
     mhz: f64,
     routed: Option<(f64, Critical)>,
@@ -228,6 +233,7 @@ pub fn run(args: &Args) -> Result<u8> {
         _ => None,
     };
     let placed_mhz = placed.as_ref().map(|placed| placed.mhz);
+    let seed = placed.as_ref().map(|placed| placed.seed);
     let (placer, routed) = placed.map(|placed| (placed.placer, placed.routed)).unzip();
     let (fmax_mhz, critical_path) = routed.flatten().unzip();
     let clocks = [placed_mhz, fmax_mhz];
@@ -246,7 +252,7 @@ pub fn run(args: &Args) -> Result<u8> {
         longest_lut_path: flat.path.luts,
         path: flat.path,
         wanted_mhz,
-        seed: placer.is_some().then_some(args.seed),
+        seed,
         placer,
         placed_mhz,
         fmax_mhz,
@@ -387,35 +393,44 @@ impl Job {
         );
         self.yosys("shell", &script)?;
         let placer = self.placer()?.0;
-        let common = |design: &str, log: &str| -> Result<Command> {
+        let common = |design: &str, log: &str, seed: u32| -> Result<Command> {
             let mut command = self.placer()?.1;
             command.args(["--um5g-85k", "--package", "CABGA756", "--json", design]);
-            command.args(["--seed", &args.seed.to_string()]);
+            command.args(["--seed", &seed.to_string()]);
             command.args(["--freq", &mhz.to_string(), "--lpf", "shell.lpf", "--timing-allow-fail"]);
             // The other placer's wires are a third longer where three quarters of the cells are in use.
             command.args(["--placer", "static", "--quiet", "--log", &format!("{log}.log")]);
             Ok(command)
         };
-        let mut first = common("shell.json", "place")?;
+        let mut first = common("shell.json", "place", args.seed)?;
         first.args(["--no-route", "--write", "placed.json"]);
         self.logged("place", "placing, for the block RAMs", first)?;
         self.memories(args.seed)?;
-        let mut second = common("sites.json", "sites")?;
-        second.args(["--router", "router2", "--no-route", "--write", "to-route.json"]);
-        let log = self.logged("sites", "placing", second)?;
-        let mhz = estimate(&log).context("sites.log tells no clock")?;
-        if args.no_route {
-            return Ok(Placed { placer, mhz, routed: None });
+        let (tried, file) = (self.work.join("tried.json"), self.work.join("to-route.json"));
+        let (mut seed, mut mhz, mut shortest) = (args.seed, 0.0, f64::INFINITY);
+        for one in args.seed..args.seed.saturating_add(args.tries) {
+            let mut second = common("sites.json", "sites", one)?;
+            second.args(["--router", "router2", "--no-route", "--write", "tried.json"]);
+            let log = self.logged("sites", "placing", second)?;
+            let wires = wires(&log).context("sites.log tells no length of wires")?;
+            let clock = estimate(&log).context("sites.log tells no clock")?;
+            eprintln!("seed {one}: {wires:.0} tiles of wires, {clock:.1} MHz");
+            if wires < shortest {
+                (seed, mhz, shortest) = (one, clock, wires);
+                fs::rename(&tried, &file).context("keeping the placement")?;
+            }
         }
-        let file = self.work.join("to-route.json");
+        if args.no_route {
+            return Ok(Placed { placer, seed, mhz, routed: None });
+        }
         let placed = fs::read_to_string(&file).context("reading to-route.json")?;
         fs::write(&file, with_settings(&placed, ROUTER)?).context("writing to-route.json")?;
-        let mut command = common("to-route.json", "route")?;
+        let mut command = common("to-route.json", "route", seed)?;
         command.args(["--no-pack", "--no-place", "--report", "route.json"]);
         self.logged("route", "routing", command)?;
         let report = fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
         let routed = Some(route(&report).context("reading route.json")?);
-        Ok(Placed { placer, mhz, routed })
+        Ok(Placed { placer, seed, mhz, routed })
     }
 
     /// Makes of `placed.json` and `shell.json` a design in which the block RAMs have their sites, `sites.json`.
@@ -579,6 +594,12 @@ fn estimate(log: &str) -> Option<f64> {
     let clocks = clocks.take_while(|line| line.contains("Max frequency for clock"));
     let of = |line: &str| line.rsplit_once(": ")?.1.split(" MHz").next()?.trim().parse::<f64>().ok();
     clocks.filter_map(of).min_by(f64::total_cmp)
+}
+
+/// How long the wires of the design are, as placed: half the perimeters of the boxes round the pins of nets, in tiles.
+fn wires(log: &str) -> Option<f64> {
+    let of = |line: &str| line.rsplit_once("wirelen = ")?.1.trim().parse().ok();
+    log.lines().rev().find_map(of)
 }
 
 /// The slowest clock of nextpnr's report and its critical path.
@@ -768,6 +789,9 @@ mod tests {
         );
         assert_eq!(estimate(&log), Some(64.2));
         assert_eq!(estimate("Info: nothing\n"), None);
+        let log = "Info:   at iteration #1: temp = 0.0, timing cost = 1256, wirelen = 553517\nInfo: \n\
+                   Info:   at iteration #15: temp = 0.0, timing cost = 2279, wirelen = 527688 \nInfo: done\n";
+        assert_eq!((wires(log), wires("Info: nothing\n")), (Some(527_688.0), None));
     }
 
     #[test]
