@@ -426,7 +426,8 @@ impl Job {
         let placed = fs::read_to_string(&file).context("reading to-route.json")?;
         fs::write(&file, with_settings(&placed, ROUTER)?).context("writing to-route.json")?;
         let mut command = common("to-route.json", "route", seed)?;
-        command.args(["--no-pack", "--no-place", "--report", "route.json"]);
+        // Nets of the latest paths would not give way to others, and where wires are few nothing ends then.
+        command.args(["--no-pack", "--no-place", "--no-tmdriv", "--report", "route.json"]);
         self.logged("route", "routing", command)?;
         let report = fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
         let routed = Some(route(&report).context("reading route.json")?);
@@ -509,13 +510,14 @@ impl Job {
 }
 
 /// What nextpnr's `router2` is told, for which it has no options. A net may leave the box round its pins by so many tiles as a row of
-/// block RAMs has neighbours that are full too; and what a wire costs that others want rises slowly, or nets take detours
-/// that take more wires than they leave.
+/// block RAMs has neighbours that are full too; it looks for the shortest way and not for one that is found soon; and what a wire costs that others
+/// want rises slowly, or nets take detours that take more wires than they leave.
 const ROUTER: &[(&str, &str)] = &[
     ("router2/bbMargin/x", "20"),
     ("router2/bbMargin/y", "20"),
-    ("router2/currCongWeightMult", "0.7"),
-    ("router2/histCongWeight", "1.5"),
+    ("router2/estimateWeight", "1.0"),
+    ("router2/currCongWeightMult", "0.5"),
+    ("router2/histCongWeight", "1.0"),
 ];
 
 /// A design that nextpnr has written, with more settings.
