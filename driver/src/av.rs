@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use ferrowire_spec::queue::command::set_av::SetAv;
+use ferrowire_spec::wire::eth::mac_number;
 
 use crate::error::{Error, Result};
 
@@ -40,8 +41,8 @@ impl AddressVector {
         SetAv {
             token,
             object,
-            dst_mac: mac(self.dst_mac),
-            src_mac: mac(self.src_mac),
+            dst_mac: mac_number(self.dst_mac),
+            src_mac: mac_number(self.src_mac),
             vlan_tci: self.vlan.unwrap_or(0),
             vlan: self.vlan.is_some(),
             traffic_class: self.traffic_class,
@@ -74,11 +75,6 @@ impl AddressVector {
         }
         Ok(())
     }
-}
-
-/// As a number whose high byte is sent first.
-pub(crate) fn mac(mac: [u8; 6]) -> u64 {
-    mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 pub(crate) fn ip(ip: IpAddr) -> u128 {

@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use ferrowire_spec::csr::port::{self as csr, GidEntry, GIDS};
+use ferrowire_spec::wire::eth::mac_number;
 use ferrowire_spec::{Field, Register};
 
 use crate::av::{self, AddressVector};
@@ -43,7 +44,7 @@ impl Port {
         let refuse = |attribute, value, fix: &str| {
             Err(Error::Attribute { operation: "set address vector", attribute, value, fix: fix.into() })
         };
-        let mac = av::mac(av.src_mac);
+        let mac = mac_number(av.src_mac);
         if mac != self.mac && !self.promiscuous {
             return refuse("src_mac", mac, "take the port's, which `set_mac` sets");
         }
@@ -100,7 +101,7 @@ impl Context {
     /// # Errors
     /// It is zero or a group's; the bus failed.
     pub fn set_mac(&self, mac: [u8; 6]) -> Result<()> {
-        let number = av::mac(mac);
+        let number = mac_number(mac);
         if number == 0 || mac[0] & 1 == 1 {
             return Err(Error::Attribute {
                 operation: "set MAC address",

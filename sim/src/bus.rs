@@ -11,7 +11,7 @@ use std::time::Duration;
 use anyhow::Result;
 use ferrowire::{Bus, BusError, DmaBuffer, DmaMapping, HostMemory};
 
-use crate::card::{Card, CardModel, CsrAccess};
+use crate::card::{datapath_gbps, Card, CardModel, CsrAccess};
 use crate::wire::{time, Beat, Capture, Link};
 
 /// Bytes of BAR 0 that the card's `csr` stream addresses.
@@ -169,6 +169,12 @@ impl World {
         for wire in &mut self.wires {
             wire.link.set_rate(rate);
         }
+    }
+
+    /// The same, as a share of what the first card's datapath carries with a beat in each cycle.
+    pub fn set_line_share(&mut self, share: f64) {
+        let datapath = datapath_gbps(self.cards[0].beat_bytes() as u32, self.clock_khz);
+        self.set_line_rate(Some(share * datapath));
     }
 
     /// Delivers a frame over a link that nobody sent.

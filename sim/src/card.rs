@@ -26,6 +26,11 @@ use ferrowire_verilator::{build, Library, Model, OptLevel, Options, PortError, P
 use crate::host::Host;
 use crate::wire::{Beat, MAX_BEAT};
 
+/// What a datapath carries with a beat in each cycle, in Gb/s.
+pub fn datapath_gbps(beat_bytes: u32, clock_khz: u32) -> f64 {
+    f64::from(beat_bytes) * 8.0 * f64::from(clock_khz) / 1e6
+}
+
 /// Cycles of reset before the first.
 const RESET_CYCLES: u64 = 8;
 

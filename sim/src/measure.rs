@@ -20,6 +20,7 @@ use ferrowire::{
     RtrAttributes, RtsAttributes, SendOpcode, SendWr, Service, SrqInitAttr,
 };
 
+use crate::card::datapath_gbps;
 use crate::pair::{bytes, Connection, Node, Pair};
 use crate::wire::{wire_bytes, Mark};
 
@@ -106,7 +107,7 @@ pub struct ReadLatency {
 
 /// The Ethernet rate that a datapath is for, in Gb/s: the largest that it can fill.
 pub fn line_gbps(beat_bytes: u32, clock_khz: u32) -> f64 {
-    let datapath = f64::from(beat_bytes) * 8.0 * f64::from(clock_khz) / 1e6;
+    let datapath = datapath_gbps(beat_bytes, clock_khz);
     [400.0, 200.0, 100.0, 50.0, 40.0, 25.0, 10.0, 1.0]
         .into_iter()
         .find(|rate| *rate <= datapath)

@@ -8,10 +8,8 @@ use anyhow::{bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
     HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr,
-    QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SharedReceiveQueue, TrafficCounter,
+    QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Service, SharedReceiveQueue, TrafficCounter,
 };
-
-use ferrowire_spec::wire::opcode::Service;
 
 use crate::bus::{SharedWorld, World};
 use crate::card::CardModel;
@@ -397,6 +395,17 @@ impl Pair {
 
 fn failed(error: ferrowire::Error) -> anyhow::Error {
     anyhow::Error::new(error).context("connecting queue pairs")
+}
+
+/// Posts work requests and rings once.
+///
+/// # Panics
+/// The queue pair does not take one.
+#[track_caller]
+pub fn post(qp: &mut QueuePair, requests: &[SendWr<'_>]) {
+    let mut batch = qp.start_post_send();
+    requests.iter().for_each(|wr| batch.post(wr).expect("a work request that the queue takes"));
+    batch.ring().expect("a doorbell");
 }
 
 /// The bytes of a memory.

@@ -18,6 +18,7 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 pub use faults::{mark_congestion, Delivery, Faults, TimedFilter};
+use ferrowire_spec::wire::frame::{Frame, FrameError};
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption};
 use pcap_file::pcapng::blocks::interface_description::{
@@ -95,6 +96,16 @@ pub struct Mark {
     pub last: u64,
     /// Bytes, without FCS.
     pub bytes: u64,
+}
+
+/// The bytes of a frame, as it stands but for its ICRC.
+///
+/// # Errors
+/// As [`Frame::emit`].
+pub fn encoded(frame: &Frame<'_>) -> Result<Vec<u8>, FrameError> {
+    let mut bytes = vec![0; frame.len()];
+    frame.emit(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// One direction of a wire.

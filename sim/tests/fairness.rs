@@ -16,12 +16,7 @@ const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
 fn pair(config: &str) -> Pair {
     let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
     let pair = Pair::new(&model, &PairOptions::default()).unwrap();
-    {
-        let mut world = pair.world.lock();
-        let bits = 8.0 * world.card(0).beat_bytes() as f64;
-        let gbps = f64::from(world.clock_khz()) * 1e-6 * bits * 0.9;
-        world.set_line_rate(Some(gbps));
-    }
+    pair.world.lock().set_line_share(0.9);
     pair
 }
 

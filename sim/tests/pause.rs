@@ -97,10 +97,7 @@ fn with_a_pause_nothing_begins_until_its_quanta_have_passed_and_then_all_goes_on
         for rated in [false, true] {
             let pair = pair(config);
             if rated {
-                let mut world = pair.world.lock();
-                let bits = 8.0 * world.card(0).beat_bytes() as f64;
-                let gbps = f64::from(world.clock_khz()) * 1e-6 * bits * 0.5;
-                world.set_line_rate(Some(gbps));
+                pair.world.lock().set_line_share(0.5);
             }
             set(&pair, FlowMode::Pause);
             let mut feeds = [

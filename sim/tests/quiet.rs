@@ -15,6 +15,7 @@ use ferrowire_sim::bus::{SharedWorld, World};
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::model;
 use ferrowire_sim::pair::bytes;
+use ferrowire_sim::wire::encoded;
 use ferrowire_spec::wire::frame::{Extensions, Frame};
 use ferrowire_spec::wire::{Bth, Deth, Eth, ImmDt, Ip, Ipv4, Ipv6, Opcode, Reth};
 use rand::rngs::SmallRng;
@@ -247,9 +248,7 @@ impl Bench {
         frame.ext.reth = frame.ext.reth.filter(|_| has(Ext::Reth));
         frame.ext.imm = frame.ext.imm.filter(|_| has(Ext::ImmDt));
         frame.seal().unwrap();
-        let mut bytes = vec![0; frame.len()];
-        frame.emit(&mut bytes).unwrap();
-        bytes
+        encoded(&frame).unwrap()
     }
 
     /// To both.

@@ -7,7 +7,7 @@ use ferrowire::{
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{bytes, Connection, Node, Pair, PairOptions};
+use ferrowire_sim::pair::{bytes, post, Connection, Node, Pair, PairOptions};
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::wire::opcode::Operation;
 use rand::rngs::SmallRng;
@@ -53,13 +53,6 @@ fn remote(pair: &Pair, bytes: usize) -> MemoryRegion {
 
 fn buffer(node: &Node, bytes: usize) -> MemoryRegion {
     node.region(0, bytes, AccessFlags::LOCAL_WRITE).unwrap()
-}
-
-/// Posts requests and rings.
-fn post(qp: &mut QueuePair, requests: &[SendWr<'_>]) {
-    let mut batch = qp.start_post_send();
-    requests.iter().for_each(|wr| batch.post(wr).unwrap());
-    batch.ring().unwrap();
 }
 
 #[track_caller]

@@ -10,6 +10,7 @@ use ferrowire_sim::replay::report::{Outcome, Report};
 use ferrowire_sim::replay::scenario::{Case, Role};
 use ferrowire_sim::replay::trace::Trace;
 use ferrowire_sim::replay::{load, play, play_all, Loaded, Roles};
+use ferrowire_sim::wire::encoded;
 use ferrowire_spec::wire::Frame;
 
 const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
@@ -96,8 +97,7 @@ fn a_wrong_number_in_an_answer_is_found() {
     let mut frame = Frame::parse(&ack.bytes).unwrap();
     frame.bth.psn ^= 1;
     frame.ext.aeth.as_mut().unwrap().msn += 1;
-    let mut bytes = vec![0; frame.len()];
-    frame.emit(&mut bytes).unwrap();
+    let bytes = encoded(&frame).unwrap();
     ack.bytes = bytes;
     let found = differences(&case, &trace, Role::Responder);
     assert_found(&found, in_frame, "bth.psn");
@@ -114,8 +114,7 @@ fn a_wrong_byte_of_payload_is_found_at_either_end() {
         let mut payload = frame.payload.to_vec();
         payload[700] ^= 0x40;
         let frame = Frame { payload: &payload, ..frame };
-        let mut bytes = vec![0; frame.len()];
-        frame.emit(&mut bytes).unwrap();
+        let bytes = encoded(&frame).unwrap();
         request.bytes = bytes;
         let found = differences(&case, &trace, role);
         match role {
@@ -243,7 +242,5 @@ fn translated(bytes: &[u8], case: &Case, v6: bool) -> Vec<u8> {
         ..Vlan::default()
     });
     frame.seal().unwrap();
-    let mut bytes = vec![0; frame.len()];
-    frame.emit(&mut bytes).unwrap();
-    bytes
+    encoded(&frame).unwrap()
 }

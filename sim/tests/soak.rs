@@ -13,7 +13,7 @@ use ferrowire_sim::soak::program::{
 };
 use ferrowire_sim::soak::windows::Misuse;
 use ferrowire_sim::soak::{limits, program, run_case, run_program, Case, Mode, Outcome, Tally};
-use ferrowire_sim::wire::{Delivery, TimedFilter};
+use ferrowire_sim::wire::{encoded, Delivery, TimedFilter};
 use ferrowire_spec::queue::SendOpcode;
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::wire::opcode::Operation;
@@ -255,9 +255,7 @@ fn lied_to(
 
 fn sealed(mut frame: Frame<'_>) -> Option<Vec<u8>> {
     frame.seal().ok()?;
-    let mut bytes = vec![0; frame.len()];
-    frame.emit(&mut bytes).ok()?;
-    Some(bytes)
+    encoded(&frame).ok()
 }
 
 /// Ends that err are found: other bytes, bytes elsewhere, success for what never arrived, silence.

@@ -7,7 +7,7 @@ use ferrowire::{
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{bytes, Connection, Node, Pair, PairOptions};
+use ferrowire_sim::pair::{bytes, post, Connection, Node, Pair, PairOptions};
 use ferrowire_sim::wire::Faults;
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::wire::opcode::{Opcode, Operation};
@@ -48,13 +48,6 @@ fn memory(node: &Node, bytes: usize) -> MemoryRegion {
     SmallRng::seed_from_u64(bytes as u64 + node.card as u64).fill_bytes(&mut data);
     region.memory().write(0, &data);
     region
-}
-
-/// Posts requests with one doorbell.
-fn post(qp: &mut QueuePair, wrs: &[SendWr<'_>]) {
-    let mut batch = qp.start_post_send();
-    wrs.iter().for_each(|wr| batch.post(wr).unwrap());
-    batch.ring().unwrap();
 }
 
 fn receive(qp: &mut QueuePair, wr_id: u64, sges: &[Sge]) {

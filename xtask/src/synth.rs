@@ -408,7 +408,7 @@ impl Job {
         self.memories(args.seed)?;
         let (tried, file) = (self.work.join("tried.json"), self.work.join("to-route.json"));
         let (mut seed, mut mhz, mut shortest) = (args.seed, 0.0, f64::INFINITY);
-        for one in args.seed..args.seed.saturating_add(args.tries) {
+        for one in (0..args.tries).map(|n| args.seed.wrapping_add(n)) {
             let mut second = common("sites.json", "sites", one)?;
             second.args(["--router", "router2", "--no-route", "--write", "tried.json"]);
             let log = self.logged("sites", "placing", second)?;

@@ -20,12 +20,17 @@ pub const FOE: usize = 2;
 
 /// A MAC address as a number.
 pub fn mac_number(side: usize) -> u64 {
-    mac(side).iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+    eth::mac_number(mac(side))
 }
 
 /// The header between two sides.
 pub fn ip_between(from: usize, to: usize, v6: bool) -> Ip {
-    match (ip(from, v6), ip(to, v6), Ip::default()) {
+    between(ip(from, v6), ip(to, v6))
+}
+
+/// The header between two addresses, which are of one kind.
+pub fn between(from: IpAddr, to: IpAddr) -> Ip {
+    match (from, to, Ip::default()) {
         (IpAddr::V4(src), IpAddr::V4(dst), Ip::V4(h)) => {
             Ip::V4(Ipv4 { src: src.into(), dst: dst.into(), ..h })
         }
@@ -131,7 +136,7 @@ pub fn seal(bytes: &mut [u8]) {
 }
 
 /// Makes the IPv4 header checksum right.
-fn sum(bytes: &mut [u8]) {
+pub fn sum(bytes: &mut [u8]) {
     if transport_at(bytes) == eth::BYTES + ipv4::BYTES + udp::BYTES && bytes.len() >= eth::BYTES + ipv4::BYTES
     {
         let ip = &mut bytes[eth::BYTES..eth::BYTES + ipv4::BYTES];

@@ -45,7 +45,7 @@ use self::peer::{HostilePeer, Shared};
 use self::run::Game;
 use self::stage::Stage;
 use crate::bus::World;
-use crate::card::CardModel;
+use crate::card::{datapath_gbps, CardModel};
 use crate::soak::card::CardEnd;
 use crate::soak::engine::EngineEnd;
 use crate::soak::network::Watch;
@@ -128,7 +128,7 @@ pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Resu
     {
         let mut world = world.lock();
         // Ethernet of a beat a cycle, but no faster than 100 Gb/s.
-        let beats = f64::from(config.beat_bytes) * 8e-6 * f64::from(config.clock_khz);
+        let beats = datapath_gbps(config.beat_bytes, config.clock_khz);
         world.set_line_rate(Some(beats.min(100.0)));
         world.card_mut(0).host_mut().keep_accesses(true);
         if let Some(record) = record {

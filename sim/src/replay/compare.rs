@@ -14,6 +14,8 @@ use ferrowire_spec::wire::{bth, eth, ipv4, ipv6, udp, vlan, Aeth, Opcode};
 use ferrowire_spec::{Field, Layout, Order, Psn};
 use serde::{Serialize, Serializer};
 
+use crate::wire::encoded;
+
 /// Shortest frame without FCS: a shorter packet may be padded with zeros up to it.
 const MIN_FRAME: usize = 60;
 
@@ -134,9 +136,7 @@ fn resumed(bytes: &[u8], before: &[&[u8]]) -> Option<Vec<u8>> {
     frame.bth.opcode = Opcode::RcReadResponseFirst as u8;
     frame.ext.aeth = Some(Aeth { syndrome: Syndrome::ACK.encode(), msn });
     frame.seal().ok()?;
-    let mut whole = vec![0; frame.len()];
-    frame.emit(&mut whole).ok()?;
-    Some(whole)
+    encoded(&frame).ok()
 }
 
 fn is_response(frame: &Frame<'_>) -> bool {

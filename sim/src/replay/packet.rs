@@ -178,6 +178,7 @@ pub(crate) mod tests {
     use ferrowire_spec::wire::{Aeth, Extensions, Frame, FrameError, Ieth, Ip, Ipv6, Reth, Vlan};
 
     use super::*;
+    use crate::wire::encoded;
 
     /// A WRITE ONLY of `payload`, sealed.
     pub(crate) fn write<'a>(payload: &'a [u8], v6: bool, tagged: bool) -> Frame<'a> {
@@ -214,9 +215,7 @@ pub(crate) mod tests {
     }
 
     pub(crate) fn emit(frame: &Frame<'_>) -> Vec<u8> {
-        let mut bytes = vec![0; frame.len()];
-        frame.emit(&mut bytes).unwrap();
-        bytes
+        encoded(frame).unwrap()
     }
 
     fn numbers() -> Numbers {

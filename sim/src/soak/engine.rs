@@ -10,6 +10,7 @@ use anyhow::{bail, ensure, Result};
 use ferrowire::DropReason;
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::queue::send_wqe::SendOpcode;
+use ferrowire_spec::wire::eth::mac_number;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::{Psn, QpState};
 
@@ -120,7 +121,7 @@ impl Queue {
 impl EngineEnd {
     /// An engine as one side, and its end of the wire. `tick` is the unit of its time-outs in cycles.
     pub fn new(side: usize, seed: u64, ipv6: bool, tick: u32) -> (Self, Box<dyn Peer>) {
-        let address = mac(side).iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let address = mac_number(mac(side));
         let config = model::Config { seed, ..model::Config::new(address, ip(side, ipv6)) };
         let mut engine = model::Engine::new(config);
         let cq = engine.create_cq(1 << 16);
@@ -251,7 +252,7 @@ impl End for EngineEnd {
     fn connect(&mut self, qp: usize, path: &Path, receives: &[Receive]) -> Result<()> {
         ensure!(path.ipv6 == self.ipv6, "an engine has one address");
         let far = 1 - self.side;
-        let address = mac(far).iter().fold(0, |number, byte| number << 8 | u64::from(*byte));
+        let address = mac_number(mac(far));
         let init = model::QpAttr {
             access: Some(if path.rd_atomic > 0 {
                 model::Rights::REMOTE

@@ -52,7 +52,7 @@ use self::network::{Counts, Watch};
 use self::program::{Limits, Program};
 use self::run::{Ends, Play};
 use crate::bus::{SharedWorld, World};
-use crate::card::CardModel;
+use crate::card::{datapath_gbps, CardModel};
 use crate::wire::TimedFilter;
 
 /// The line's rate, of a beat a cycle: that is more than a card takes without end. So copies find room.
@@ -282,7 +282,7 @@ pub fn run_program(
 ) -> Result<Outcome> {
     let config = RnicConfig::named(&case.config)?;
     let (world, mut ends) = ends(model, case, program, &config)?;
-    let beats = f64::from(config.beat_bytes) * 8e-6 * f64::from(config.clock_khz);
+    let beats = datapath_gbps(config.beat_bytes, config.clock_khz);
     let watch = Watch::default();
     {
         let mut world = world.lock();

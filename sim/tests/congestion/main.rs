@@ -14,7 +14,7 @@ use ferrowire_hdl::context::congestion::react::DEBT;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::feed::{self, Feed, SLOTS};
 use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions};
-use ferrowire_sim::wire::{mark_congestion, SentFrame};
+use ferrowire_sim::wire::{encoded, mark_congestion, SentFrame};
 use ferrowire_spec::wire::frame::{Extensions, Frame, Ip};
 use ferrowire_spec::wire::{Bth, Cnp, Opcode};
 use ferrowire_spec::Psn;
@@ -28,8 +28,7 @@ const HEADERS: u64 = 64;
 fn pair(config: &str) -> Pair {
     let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
     let pair = Pair::new(&model, &PairOptions::default()).unwrap();
-    let (_, line) = shape(&pair);
-    pair.world.lock().set_line_rate(Some(line / 0.8 * 0.9 / 1000.0));
+    pair.world.lock().set_line_share(0.9);
     pair
 }
 
@@ -478,8 +477,7 @@ fn notify_at(
     cnp.ext = Extensions { cnp: Some(Cnp::default()), ..Extensions::default() };
     change(&mut cnp);
     cnp.seal().unwrap();
-    let mut bytes = vec![0; cnp.len()];
-    cnp.emit(&mut bytes).unwrap();
+    let bytes = encoded(&cnp).unwrap();
     pair.world.lock().inject(1 - card, bytes);
 }
 

@@ -65,8 +65,7 @@ fn marked_answers_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
                     Ip::V6(h) => h.src ^= u128::from(source),
                 }
                 frame.seal().unwrap();
-                let mut bytes = vec![0; frame.len()];
-                frame.emit(&mut bytes).unwrap();
+                let mut bytes = encoded(&frame).unwrap();
                 mark_congestion(&mut bytes);
                 pair.world.lock().inject(1, bytes);
             };

@@ -8,13 +8,14 @@ use ferrowire::DropReason::{
 };
 use ferrowire::HwCounter::{DuplicateRequest, OutOfBuffer, RxAtomicRequests, RxIcrcEncapsulated};
 use ferrowire::{QpInitAttr, QueuePair, SendWr, Service};
+use ferrowire_sim::hostile::forge::{between, seal, sum};
 use ferrowire_sim::pair::Connection;
 use ferrowire_spec::wire::{
-    checksum, eth, icrc, ipv4, udp, Aeth, AtomicAckEth, AtomicEth, Deth, Extensions, Frame, Opcode, Pause,
+    eth, ipv4, udp, Aeth, AtomicAckEth, AtomicEth, Deth, Extensions, Frame, Opcode, Pause,
 };
 
 use super::rig::Counter::{Drop, Hw};
-use super::rig::{between, check, fail, other_ip, post, receive, sealed, Case, Rig, LIMIT, MTU, PSNS, SWEEP};
+use super::rig::{check, fail, other_ip, post, receive, sealed, Case, Rig, LIMIT, MTU, PSNS, SWEEP};
 
 #[test]
 fn a_frame_that_is_no_sound_packet_is_counted_by_its_reason_and_nowhere_else() {
@@ -438,20 +439,6 @@ pub const ANSWERS: &[Case] = &[
 
 /// Queue key of the datagrams' queue pairs.
 const QKEY: u32 = 0x1357_9bdf;
-
-/// Makes the IPv4 header checksum right.
-fn sum(bytes: &mut [u8]) {
-    bytes[IP + 10..IP + 12].fill(0);
-    let sum = checksum::ipv4(&bytes[IP..UDP]);
-    bytes[IP + 10..IP + 12].copy_from_slice(&sum.to_be_bytes());
-}
-
-/// Makes the ICRC right.
-fn seal(bytes: &mut [u8]) {
-    let end = bytes.len() - icrc::BYTES;
-    let right = icrc::icrc(&bytes[eth::BYTES..end]).unwrap();
-    bytes[end..].copy_from_slice(&right.to_le_bytes());
-}
 
 /// Another byte.
 fn put(at: usize, byte: u8) -> impl Fn(&mut Vec<u8>) {

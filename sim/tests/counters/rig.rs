@@ -5,13 +5,16 @@ use std::net::IpAddr;
 
 use ferrowire::{
     AccessFlags, Completion, DropReason, HwCounter, MemoryRegion, PathMtu, QpAttributes, QpState, QueuePair,
-    RecvWr, SendWr,
+    RecvWr,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
+use ferrowire_sim::hostile::forge::between;
+pub use ferrowire_sim::pair::post;
 use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions};
-use ferrowire_sim::wire::Delivery;
-use ferrowire_spec::wire::{ipv4, Bth, Cnp, Eth, Extensions, Frame, Ip, Ipv4, Ipv6, Opcode, Reth};
+use ferrowire_sim::wire::{encoded, Delivery};
+use ferrowire_spec::wire::eth::mac_number;
+use ferrowire_spec::wire::{Bth, Cnp, Eth, Extensions, Frame, Opcode, Reth};
 
 pub const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
 
@@ -207,7 +210,7 @@ impl Rig {
     pub fn packet(&self, card: usize, opcode: Opcode, qpn: u32, psn: u32) -> Frame<'static> {
         let (from, to) = (self.node(1 - card), self.node(card));
         let bth = Bth { opcode: opcode.code(), psn, destqp: qpn, pkey: 0xffff, ..Bth::default() };
-        let eth = Eth { dst: number(to.mac()), src: number(from.mac()), ..Eth::default() };
+        let eth = Eth { dst: mac_number(to.mac()), src: mac_number(from.mac()), ..Eth::default() };
         Frame { eth, ip: between(from.ip(false), to.ip(false)), bth, ..Frame::default() }
     }
 
@@ -252,38 +255,10 @@ pub fn other_ip(card: usize) -> IpAddr {
     IpAddr::from([10, 0, 0, 77 + card as u8])
 }
 
-fn number(mac: [u8; 6]) -> u64 {
-    mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
-}
-
-/// The header between two addresses.
-pub fn between(from: IpAddr, to: IpAddr) -> Ip {
-    match (from, to, Ip::default()) {
-        (IpAddr::V4(src), IpAddr::V4(dst), Ip::V4(h)) => {
-            Ip::V4(Ipv4 { src: src.into(), dst: dst.into(), ..h })
-        }
-        (IpAddr::V6(src), IpAddr::V6(dst), _) => {
-            let next_header = ipv4::PROTOCOL_UDP;
-            let (src, dst) = (src.into(), dst.into());
-            Ip::V6(Ipv6 { version: 6, next_header, hop_limit: 64, src, dst, ..Ipv6::default() })
-        }
-        _ => unreachable!("addresses of one kind"),
-    }
-}
-
 /// The bytes of a packet, with all that follows from the rest.
 pub fn sealed(mut frame: Frame<'_>) -> Vec<u8> {
     frame.seal().unwrap();
-    let mut bytes = vec![0; frame.len()];
-    frame.emit(&mut bytes).unwrap();
-    bytes
-}
-
-/// Posts work requests and rings once.
-pub fn post(qp: &mut QueuePair, requests: &[SendWr<'_>]) {
-    let mut batch = qp.start_post_send();
-    requests.iter().for_each(|wr| batch.post(wr).unwrap());
-    batch.ring().unwrap();
+    encoded(&frame).unwrap()
 }
 
 /// Posts so many receives of `bytes` each, of the region of its card.

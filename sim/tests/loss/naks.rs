@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! NAKs that are forged, late or there twice.
 
+use ferrowire_sim::wire::encoded;
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::Psn;
 
@@ -12,9 +13,7 @@ fn forged(like: &[u8], psn: Psn, syndrome: u8) -> Vec<u8> {
     frame.bth.psn = psn.get();
     frame.ext.aeth.as_mut().unwrap().syndrome = syndrome;
     frame.seal().unwrap();
-    let mut bytes = vec![0; frame.len()];
-    frame.emit(&mut bytes).unwrap();
-    bytes
+    encoded(&frame).unwrap()
 }
 
 /// Answers whose PSN is not one of the unacknowledged ones are dropped (IBTA 9.7.5.1.2, ghost acknowledgements), whatever they say:

@@ -190,8 +190,7 @@ fn run(config: &str, host_latency: u64, wire: Wire, seed: u64) {
         ends.push((a, b));
     }
     // Slower than a beat a cycle, which is more than a card takes without end: so copies find room.
-    let beats = model.clock_khz() as f64 * 8e-6 * model.beat_bytes() as f64;
-    pair.world.lock().set_line_rate(Some(0.75 * beats));
+    pair.world.lock().set_line_share(0.75);
     for link in 0..2 {
         let faults = wire.faults(&mut rng, timer.least());
         println!("{what}, link {link}: {faults:?}");

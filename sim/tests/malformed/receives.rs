@@ -12,7 +12,7 @@ use ferrowire_spec::wire::opcode::Service;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-use crate::rig::{all, any, connection, said, Rig, CONFIGS};
+use crate::rig::{all, any, connection, inside, said, Rig, CONFIGS};
 
 /// Bytes of each region.
 const SIZE: usize = 8192;
@@ -72,13 +72,11 @@ impl Ground {
     }
 
     fn refused(&self, (address, key, bytes): Element) -> Option<LocalCause> {
-        let at = address.wrapping_sub(self.inbox.address());
         match key {
             key if key == self.foreign.lkey() => Some(LocalCause::KeyPd),
             key if key == self.closed.lkey() => Some(LocalCause::KeyAccess),
             key if key == self.inbox.lkey() => {
-                let inside = at <= SIZE as u64 && u64::from(bytes) <= SIZE as u64 - at;
-                (!inside).then_some(LocalCause::KeyBounds)
+                (!inside(&self.inbox, address, bytes.into())).then_some(LocalCause::KeyBounds)
             }
             key if key >> 8 == self.inbox.lkey() >> 8 => Some(LocalCause::KeyTag),
             _ => Some(LocalCause::KeyIndex),

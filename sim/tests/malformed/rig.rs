@@ -136,6 +136,12 @@ pub fn connection() -> Connection {
     }
 }
 
+/// Whether so many bytes from an address on are all of a region.
+pub fn inside(region: &MemoryRegion, address: u64, bytes: u64) -> bool {
+    let at = address.wrapping_sub(region.address());
+    at <= region.len() as u64 && bytes <= region.len() as u64 - at
+}
+
 impl Rig {
     pub fn new(config: &str) -> Rig {
         let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();

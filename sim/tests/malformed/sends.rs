@@ -12,7 +12,7 @@ use ferrowire_spec::wire::opcode::Service;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-use crate::rig::{all, any, connection, said, Rig, CONFIGS};
+use crate::rig::{all, any, connection, inside, said, Rig, CONFIGS};
 
 /// Bytes of each region.
 const SIZE: usize = 8192;
@@ -253,11 +253,6 @@ impl Ground {
         }
         data
     }
-}
-
-fn inside(region: &MemoryRegion, address: u64, bytes: u64) -> bool {
-    let at = address.wrapping_sub(region.address());
-    at <= region.len() as u64 && bytes <= region.len() as u64 - at
 }
 
 /// A queue pair with a peer, and its send queue.

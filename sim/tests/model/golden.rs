@@ -19,7 +19,9 @@ use ferrowire_sim::replay::play::{compare_completions, expected_completions};
 use ferrowire_sim::replay::scenario::{Case, End, Role};
 use ferrowire_sim::replay::trace::Trace;
 use ferrowire_sim::replay::{load, Loaded, Roles};
+use ferrowire_sim::wire::encoded;
 use ferrowire_spec::queue::cqe::CqeOpcode;
+use ferrowire_spec::wire::eth::mac_number;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::syndrome::Syndrome;
 use ferrowire_spec::wire::Frame;
@@ -44,7 +46,7 @@ struct Run<'a> {
 }
 
 fn mac(end: &End) -> u64 {
-    end.mac.iter().fold(0, |mac, byte| mac << 8 | u64::from(*byte))
+    mac_number(end.mac)
 }
 
 fn vector(case: &Case, end: &End) -> AddressVector {
@@ -328,8 +330,7 @@ fn differences_after(name: &str, role: Role, change: impl Fn(&mut Frame<'_>)) ->
         let mut frame = Frame::parse(&captured.bytes).unwrap();
         change(&mut frame);
         frame.seal().unwrap();
-        let mut bytes = vec![0; frame.len()];
-        frame.emit(&mut bytes).unwrap();
+        let bytes = encoded(&frame).unwrap();
         captured.bytes = bytes;
     }
     play(&case, &trace, role)

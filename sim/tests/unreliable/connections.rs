@@ -2,6 +2,7 @@
 //! Unreliable connections: SEND and WRITE, with and without an immediate.
 
 use ferrowire::{DropReason, Payload, QpState, RemoteAddress, SendOp, SendWr, Sge, WcStatus};
+use ferrowire_sim::wire::encoded;
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::Opcode;
@@ -106,8 +107,7 @@ fn acknowledgements_that_come_for_an_unreliable_connection_are_dropped() {
             answer.ext.aeth = Some(ferrowire_spec::wire::Aeth { syndrome, ..Default::default() });
             answer.payload = &[];
             answer.seal().unwrap();
-            let mut bytes = vec![0; answer.len()];
-            answer.emit(&mut bytes).unwrap();
+            let bytes = encoded(&answer).unwrap();
             rig.pair.world.lock().inject(1, bytes);
         }
         rig.sent();

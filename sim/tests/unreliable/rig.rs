@@ -3,11 +3,13 @@
 
 use ferrowire::{
     AccessFlags, AddressVector, Completion, InitAttributes, MemoryRegion, PathMtu, ProtectionDomain, Psn, Qp,
-    QpInitAttr, QpState, QueuePair, Reset, RtrAttributes, RtsAttributes, SendOp, SendWr, WcStatus,
+    QpInitAttr, QpState, QueuePair, Reset, RtrAttributes, RtsAttributes, SendOp, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
+pub use ferrowire_sim::pair::post;
 use ferrowire_sim::pair::{bytes, Node, Pair, PairOptions};
+use ferrowire_spec::wire::eth::mac_number;
 use ferrowire_spec::wire::frame::{Frame, Ip};
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::Opcode;
@@ -149,8 +151,7 @@ impl Rig {
     }
 
     fn network(&self, frame: &Frame<'_>, way: &AddressVector) {
-        let number = |mac: [u8; 6]| mac.iter().fold(0u64, |n, byte| n << 8 | u64::from(*byte));
-        assert_eq!((frame.eth.dst, frame.eth.src), (number(way.dst_mac), number(way.src_mac)));
+        assert_eq!((frame.eth.dst, frame.eth.src), (mac_number(way.dst_mac), mac_number(way.src_mac)));
         assert_eq!(frame.vlan.map(|tag| tag.tci()), way.vlan);
         let class = |dscp: u8, ecn: u8| dscp << 2 | ecn;
         match &frame.ip {
@@ -214,13 +215,6 @@ fn opcode(service: Service, op: &SendOp, first: bool, last: bool) -> Opcode {
         (_, SendOp::Write { .. }) => of([UcWriteFirst, UcWriteMiddle, UcWriteLast, UcWriteOnly]),
         _ => of([UcWriteFirst, UcWriteMiddle, UcWriteLastImm, UcWriteOnlyImm]),
     }
-}
-
-/// Posts work requests and rings once.
-pub fn post(qp: &mut QueuePair, requests: &[SendWr<'_>]) {
-    let mut batch = qp.start_post_send();
-    requests.iter().for_each(|wr| batch.post(wr).unwrap());
-    batch.ring().unwrap();
 }
 
 pub fn state(qp: &QueuePair) -> QpState {

@@ -12,6 +12,11 @@ crate::table::layout! {
     ETHERTYPE ethertype: u16 @ 96, 16, RW, "IEEE 802.3 3.2.6";
 }
 
+/// A MAC address as these fields have it: the byte that is sent first is the highest.
+pub fn mac_number(mac: [u8; 6]) -> u64 {
+    mac.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
+}
+
 /// Protocols named by `ethertype`.
 pub mod ethertype {
     /// Internet protocol version 4.
