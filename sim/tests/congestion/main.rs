@@ -16,6 +16,7 @@ use ferrowire_sim::feed::{self, Feed, SLOTS};
 use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions};
 use ferrowire_sim::wire::{encoded, mark_congestion, SentFrame};
 use ferrowire_spec::wire::frame::{Extensions, Frame, Ip};
+use ferrowire_spec::wire::opcode::Operation;
 use ferrowire_spec::wire::{Bth, Cnp, Opcode};
 use ferrowire_spec::Psn;
 

@@ -147,6 +147,45 @@ fn a_queue_pair_that_is_told_answers_reads_at_its_rate_and_others_have_what_it_l
     }
 }
 
+/// Who has lost an answer asks for it once more, and for all that follows. What it asked for before is not sent to its end then.
+#[test]
+fn an_answer_that_is_lost_costs_one_that_is_slowed_down_a_few_packets_and_not_all_that_it_was_asked_for() {
+    const SIZE: usize = 8 * MTU as usize;
+    for (config, us) in [("generic-8b", 12_000.0), ("generic-64b", 1000.0)] {
+        let pair = pair(config);
+        let (per_us, line) = shape(&pair);
+        pair.b.context.set_congestion_control(&steady(line)).unwrap();
+        let mut feeds = [feed(&pair, SIZE)];
+        let span = (us * per_us) as u64;
+        pair.world.lock().link_mut(1).keep_frames(true);
+        run(&pair, &mut feeds, &[true], span / 100);
+        slow_down(&pair, &mut feeds, 0, span / 100);
+        let lost = Arc::new(Mutex::new((0, 0)));
+        let which = Arc::clone(&lost);
+        pair.world.lock().link_mut(1).set_filter(Some(Box::new(move |frame| {
+            let (seen, lost) = &mut *which.lock().unwrap();
+            let answers =
+                Frame::parse(frame).unwrap().opcode().unwrap().operation() == Operation::ReadResponse;
+            *seen += u64::from(answers);
+            if answers && *seen % 40 == 0 {
+                *lost += 1;
+                return Vec::new();
+            }
+            vec![frame.to_vec()]
+        })));
+        let before = feeds[0].done;
+        run(&pair, &mut feeds, &[true], span);
+        let (sent, lost) = *lost.lock().unwrap();
+        let needed = (feeds[0].done - before) * 8;
+        println!("{config}: {sent} answers, {lost} of them lost, for {needed} packets");
+        assert!(needed > 200 && lost > 5, "{config}: {needed} packets, {lost} lost{}", pair.diagnose());
+        assert!(sent < needed + 8 + 5 * lost, "{config}: {sent} answers for {needed}, {lost} lost");
+        pair.world.lock().link_mut(1).set_filter(None);
+        pair.b.context.set_congestion_control(&CongestionControl::default()).unwrap();
+        feed::drain(&pair, &mut feeds, SLOTS as u64).unwrap();
+    }
+}
+
 /// The queue pair of card 1 that answers READs sends WRITEs as well: what it is granted is for both, and neither goes without.
 #[test]
 fn requests_and_read_responses_of_a_queue_pair_share_its_rate() {

@@ -23,6 +23,9 @@
 //!
 //! READs of a QP whose priority stands still on the wire are not cut meanwhile: it stays in line, and its turns cost others 3 cycles each.
 //!
+//! A READ whose next packet comes with a repetition that is behind it (see `order`) is dropped, held back or not. It waits for an atomic before it as
+//! others do, for who wakes the QP then wakes it once.
+//!
 //! Entries of a QP that has failed or ends cost a turn each and become drops, which tell all behind that they are done
 //! with. When the list of a QP that ends is empty, its end goes on, behind everything else of it.
 //!
@@ -48,7 +51,7 @@ pub(super) enum Work {
     Atomic,
     /// One to be answered again.
     Replay,
-    /// An entry of a QP that has failed or ends.
+    /// An entry of a QP that has failed or ends, or one that comes once more behind.
     Drop,
     /// The end of the QP's life.
     End,
@@ -249,6 +252,9 @@ pub(super) fn cut(
     let fronts = m.mem("fronts", cfg.qps, &Front::of(cfg)).style(Style::Block).build();
     fronts.write(lists.front.enable, lists.front.index, &lists.front.entry);
     let front = fronts.read(m, begins, starts, Collision::New);
+    let run_starts = m.mem("run_starts", cfg.qps, &bits(24)).build();
+    run_starts.write(lists.start.enable, lists.start.index, &lists.start.entry);
+    let run_start = run_starts.read(m, begins, starts, Collision::New);
     let given = &broadcast.attributes;
     let copy_shape = Copy::from(&QpAttributes::of(cfg));
     let copies = m.mem("copies", cfg.qps, &copy_shape).style(Style::Block).build();
@@ -278,8 +284,14 @@ pub(super) fn cut(
     let none = m.delay("none", &empty);
     let settled = m.reg("settled", 1).no_reset();
     let offset = m.reg("offset", 32).no_reset();
+    // A run is behind it, which brings what is left of it if it begins with this PSN or a later one.
+    let behind = m.reg("behind", 1).no_reset();
+    let brought = m.reg("brought", 24).no_reset();
+    let ahead = front.since - row.entries;
     m.when(at_row, |m| {
         m.set(&settled, row.entries.eq(front.finished));
+        m.set(&behind, front.whole & !empty & ahead.ne(0) & !ahead.bit(COUNT_BITS - 1));
+        m.set(&brought, run_start - row.packets.zext(24));
         // An MTU of 128 times two to the code.
         let shifted: Vec<Sig> = (0..6).map(|code| row.packets.zext(32) << (7 + code)).collect();
         m.set(&offset, m.select(copy.mtu, &shifted));
@@ -297,11 +309,16 @@ pub(super) fn cut(
     let va = m.reg("va", 64).no_reset();
     let remaining = m.reg("remaining", 32).no_reset();
     let psn = m.reg("psn", 24).no_reset();
-    let waits = !entry.atomic & ((row.fence & !settled) | shut);
+    let fenced = !entry.atomic & row.fence & !settled;
+    let repeated = behind & !entry.atomic & !fenced & !(entry.psn - brought).bit(23);
+    let dropping = dropping | repeated;
+    let waits = fenced | (!entry.atomic & shut);
     let still = !entry.atomic & paused.shr_by(copy.priority).bit(0);
     // It has its turn again without being woken.
     let stood = m.reg("stood", 1).no_reset();
+    let was_repeated = m.reg("was_repeated", 1).no_reset();
     m.when(at_entry, |m| {
+        m.set(&was_repeated, repeated);
         m.set(&stood, !none & !dropping & !waits & still);
         m.set(&speaks, m.mux(none, &ending, &(dropping | !(waits | still))));
         m.set(&work, Work::Read.code());
@@ -365,7 +382,7 @@ pub(super) fn cut(
     m.set_all(&next, &row);
     m.when(speaks & !ends, |m| {
         m.set(&next.packets, row.packets + 1);
-        m.when(reads & settled, |m| m.set(&next.fence, 0));
+        m.when((reads | was_repeated) & settled, |m| m.set(&next.fence, 0));
         m.when(executes, |m| m.set(&next.fence, 1));
         m.when(closes, |m| {
             m.set(&next.head, following);

@@ -19,6 +19,12 @@
 //! acknowledges as much, takes its place. A repetition does not, for it is older. It leaves when nothing is pending any
 //! more, unless the QP has failed; of one that has, none leave until its end.
 //!
+//! Who lost an answer asks for everything from there on once more (9.7.6), so what older entries would still answer is of no
+//! use to him, and where congestion control holds the QP back it would cost him one time-out after another. Repetitions whose
+//! PSNs rise are one such run. When it has come to the newest entry that is not a repetition, `cut` is told its first PSN
+//! (`start`) and which entries are before it (`since`), and drops the READs among them whose next packet the run brings. The
+//! repetition of a request that the network has made twice comes no further than its original: what was asked for behind that one stays.
+//!
 //! Places: one behind the newest entry of each QP, one for the first of each, [`places_shared`] for other new ones, which
 //! those who hand them over count, and the rest for repetitions. A QP has at most [`PENDING`] entries when a repetition is
 //! still taken.
@@ -33,10 +39,10 @@ use crate::types::TableWrite;
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
 
-/// Entries of a QP behind which no repetition is taken.
-pub const PENDING: u32 = 16;
+/// Entries of a QP behind which no repetition is taken: as many as a peer may have under way, and all of them once more.
+pub const PENDING: u32 = 32;
 
-/// Bits that count the entries of a QP: `PENDING` repetitions and as many new ones, and room for more.
+/// Bits that count the entries of a QP: `PENDING`, as many new ones, and room for more, so that numbers can be compared.
 pub(super) const COUNT_BITS: u32 = 8;
 
 /// New READs and atomics that may be pending beside the first one of each QP: as many as a card like this one may have under way, so
@@ -100,11 +106,16 @@ pub(super) struct Front {
     pub(super) tail: Sig,
     /// Entries that are done with, modulo 2^8.
     pub(super) finished: Sig,
+    /// The number of a run's first repetition: entries before have lower ones.
+    pub(super) since: Sig,
+    /// The run brings all that there is from its start on.
+    pub(super) whole: Sig,
 }
 
 impl Front {
     pub(super) fn of(cfg: &RnicConfig) -> Self {
-        Front { tail: bits(place_bits(cfg)), finished: bits(COUNT_BITS) }
+        let count = bits(COUNT_BITS);
+        Front { tail: bits(place_bits(cfg)), finished: count, since: count, whole: bits(1) }
     }
 }
 
@@ -130,6 +141,8 @@ pub(super) struct Lists {
     pub(super) pool: TableWrite<Entry>,
     pub(super) links: TableWrite<Sig>,
     pub(super) front: TableWrite<Front>,
+    /// The PSN at which a QP's run starts.
+    pub(super) start: TableWrite<Sig>,
 }
 
 /// A place that comes back.
@@ -206,6 +219,14 @@ struct Row {
     psn: Sig,
     syndrome: Sig,
     msn: Sig,
+    /// PSN of the newest entry that is not a repetition.
+    newest: Sig,
+    /// PSN of the newest repetition.
+    last: Sig,
+    /// There is a run with entries before it.
+    run: Sig,
+    since: Sig,
+    whole: Sig,
 }
 
 /// The owner of what is pending.
@@ -266,6 +287,11 @@ pub(super) fn order(
         psn: bits(24),
         syndrome: bits(8),
         msn: bits(24),
+        newest: bits(24),
+        last: bits(24),
+        run: bits(1),
+        since: bits(COUNT_BITS),
+        whole: bits(1),
     };
     let rows = m.mem("rows", cfg.qps, &row_shape).style(Style::Block).build();
     let row_write = m.wire("row_write", 1);
@@ -320,9 +346,29 @@ pub(super) fn order(
     let returns = finishes & !done.new & !done.end;
     m.set(&room, room - one(enters & reply.again) + one(returns));
 
+    // A repetition goes on with the run, or begins one. PSNs are compared within half of their circle.
+    let reaches = |psn: Sig| !(reply.psn - psn).bit(23);
+    let goes_on = row.run & reaches(row.last) & reply.psn.ne(row.last);
+    let repeats = enters & reply.again;
+    let starts = repeats & !goes_on;
+    let whole = reaches(row.newest) | (goes_on & row.whole);
+    // All that was before it is done with.
+    let over = finishes & (row.finished + 1).eq(row.since);
+
     // What becomes of the row.
     m.set_all(&next, &row);
     m.when(enters, |m| m.set(&next.tail, free));
+    m.when(enters & !reply.again, |m| m.set(&next.newest, reply.psn));
+    m.when(repeats, |m| {
+        m.set(&next.last, reply.psn);
+        m.set(&next.run, !idle);
+        m.set(&next.whole, whole & !idle);
+    })
+    .otherwise_when(over, |m| {
+        m.set(&next.run, 0);
+        m.set(&next.whole, 0);
+    });
+    m.when(starts, |m| m.set(&next.since, row.finished + row.pending));
     m.when(enters | is_end, |m| m.set(&next.pending, row.pending + 1));
     m.when((enters & !reply.again) | is_end, |m| m.set(&next.acks, 0));
     m.when(keeps, |m| {
@@ -366,8 +412,9 @@ pub(super) fn order(
         front: TableWrite {
             enable: enters | finishes | sweeping,
             index: at,
-            entry: Front { tail: next.tail, finished: next.finished },
+            entry: Front { tail: next.tail, finished: next.finished, since: next.since, whole: next.whole },
         },
+        start: TableWrite { enable: starts, index: at, entry: reply.psn },
     };
     let is_atomic = reply.kind.eq(Kind::Atomic.code());
     let reads = enters & !is_atomic & !reply.again;

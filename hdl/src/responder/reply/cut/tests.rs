@@ -14,6 +14,8 @@ struct Bench {
     random: Random,
     tails: [u64; 4],
     finished: [u64; 4],
+    /// The number of a run's first repetition.
+    runs: [Option<u64>; 4],
     next: u64,
 }
 
@@ -34,6 +36,7 @@ impl Bench {
                     "front",
                     &TableWrite { enable: bits(1), index: bits(2), entry: Front::of(&cfg) },
                 ),
+                start: m.input_of("start", &TableWrite { enable: bits(1), index: bits(2), entry: bits(24) }),
             };
             let failed = TableWrite { enable: bits(1), index: bits(2), entry: bits(1) };
             let out = cut(
@@ -83,6 +86,7 @@ impl Bench {
             random: Random::new(seed),
             tails: [0, 1, 2, 3],
             finished: [0; 4],
+            runs: [None; 4],
             next: 4,
         };
         // Sweeping, and the attributes: MTU 256, 512, 1,024, 4,096.
@@ -110,7 +114,9 @@ impl Bench {
         self.sim.set("front_enable", 1);
         self.sim.set("front_index", qp as u64);
         self.sim.set("front_entry_tail", self.tails[qp]);
-        self.sim.set("front_entry_finished", self.finished[qp]);
+        self.sim.set("front_entry_finished", self.finished[qp] % 256);
+        self.sim.set("front_entry_since", self.runs[qp].unwrap_or(0) % 256);
+        self.sim.set("front_entry_whole", self.runs[qp].is_some().into());
         self.steps(1, 0.0);
         self.sim.set("front_enable", 0);
     }
@@ -134,7 +140,8 @@ impl Bench {
         self.sim.set("pool_index", self.tails[qp]);
         self.sim.set("links_index", self.tails[qp]);
         self.tails[qp] = self.next;
-        self.next += 1;
+        // Those of the QPs' first entries are not used again.
+        self.next = if self.next == 255 { 4 } else { self.next + 1 };
         self.sim.set("links_entry", self.tails[qp]);
         self.sim.set("pool_enable", 1);
         self.sim.set("links_enable", 1);
@@ -358,6 +365,87 @@ fn one_that_fails_or_ends_while_it_is_held_back_is_done_with() {
     bench.steps(30, 0.0);
     assert_eq!(bench.field("about_work"), [Work::Drop, Work::Drop, Work::End].map(|w| w.code().into()));
     assert!(bench.sinks[2].items.is_empty(), "what is dropped is not charged");
+}
+
+/// A repetition with this number, which begins a run.
+fn begin_run(bench: &mut Bench, qp: usize, since: u64, fields: &[(&str, u64)]) {
+    bench.runs[qp] = Some(since);
+    let psn = fields.iter().find(|f| f.0 == "psn").unwrap().1;
+    for (name, value) in [("enable", 1), ("index", qp as u64), ("entry", psn)] {
+        bench.sim.set(&format!("start_{name}"), value);
+    }
+    bench.append(qp, &[fields, &[("again", 1)]].concat());
+    bench.sim.set("start_enable", 0);
+}
+
+#[test]
+fn a_read_that_is_asked_for_once_more_is_dropped_where_the_repetition_goes_on_and_no_other() {
+    for (seed, first) in [(12, 5), (13, 0xff_fff0)] {
+        let psn = |n: u64| (first + n) % (1 << 24);
+        let mut bench = Bench::new(seed);
+        // Entries before, so that numbers go round; the third from the end is an atomic.
+        for _ in 0..254 {
+            bench.append(0, &[("swap", 1)]);
+            bench.steps(8, 0.0);
+        }
+        bench.finished[0] = 254;
+        bench.append(0, &[("psn", psn(0)), ("swap", 20 * 256)]);
+        bench.append(0, &[("psn", psn(20)), ("swap", 256)]);
+        bench.append(0, &[("psn", psn(21)), ("atomic", 1)]);
+        bench.gate(0, true);
+        bench.steps(20, 0.0);
+        let cut = bench.field("about_psn").len() as u64 - 254;
+        assert!((1..12).contains(&cut), "{cut}");
+        bench.sinks.iter_mut().for_each(|sink| sink.items.clear());
+        // From where it has not come yet: nothing happens while it is held back, and it goes on as far as that.
+        begin_run(&mut bench, 0, 257, &[("psn", psn(14)), ("swap", 6 * 256)]);
+        bench.steps(30, 0.0);
+        assert!(bench.sinks[0].items.is_empty());
+        bench.gate(0, false);
+        bench.steps(400, 0.2);
+        let code = |w: Work| u64::from(w.code());
+        let mut expected: Vec<(u64, u64, u64)> = (cut..14).map(|n| (code(Work::Read), psn(n), 1)).collect();
+        // The rest of it, and what was asked for behind it. The atomic is not a READ: it is executed.
+        expected.extend([(code(Work::Drop), psn(14), 1), (code(Work::Drop), psn(20), 1)]);
+        expected.push((code(Work::Atomic), psn(21), 1));
+        // A READ waits for the atomic.
+        let got = |bench: &Bench| -> Vec<(u64, u64, u64)> {
+            let (work, psns, new) =
+                (bench.field("about_work"), bench.field("about_psn"), bench.field("about_new"));
+            work.into_iter().zip(psns).zip(new).map(|((w, p), n)| (w, p, n)).collect()
+        };
+        assert_eq!(got(&bench), expected);
+        bench.finished[0] = 257;
+        bench.front(0);
+        bench.sources[0].push_values(&[("qp", 0)]);
+        bench.steps(60, 0.0);
+        // The repetition itself comes whole.
+        expected.extend((14..20).map(|n| (code(Work::Read), psn(n), 0)));
+        assert_eq!(got(&bench), expected);
+        let closes = bench.field("about_closes");
+        assert_eq!(closes.iter().sum::<u64>(), 4, "each entry is closed once: {closes:?}");
+    }
+}
+
+#[test]
+fn a_repetition_takes_the_place_of_one_that_is_held_back() {
+    let mut bench = Bench::new(14);
+    bench.append(2, &[("psn", 100), ("swap", 50 << 10)]);
+    bench.steps(30, 0.0);
+    bench.gate(2, true);
+    bench.steps(20, 0.0);
+    let cut = bench.field("about_psn").len();
+    for again in 1..=5 {
+        begin_run(&mut bench, 2, again, &[("psn", 102), ("swap", 48 << 10)]);
+        bench.steps(20, 0.0);
+        // Whatever is before is done with, without a charge.
+        let drops = bench.field("about_work")[cut..].to_vec();
+        assert_eq!(drops, vec![u64::from(Work::Drop.code()); again as usize]);
+        assert_eq!(bench.sinks[2].items.len(), cut);
+    }
+    bench.gate(2, false);
+    bench.steps(300, 0.0);
+    assert_eq!(bench.field("about_psn")[cut + 5..], (102..150).collect::<Vec<u64>>());
 }
 
 #[test]

@@ -9,6 +9,9 @@ use std::collections::{HashSet, VecDeque};
 
 const QPS: u32 = 8;
 
+/// PSNs go round soon.
+const FIRST_PSN: u64 = (1 << 24) - 100;
+
 fn config(beat_bytes: u32) -> RnicConfig {
     let cfg = RnicConfig::named("generic-8b").unwrap();
     RnicConfig { beat_bytes, qps: QPS, outstanding: 16, ..cfg }
@@ -26,9 +29,26 @@ struct Pending {
     end: bool,
 }
 
+/// Repetitions whose PSNs rise: the first one's number and PSN, the last one's PSN, and whether they come as far as anything new.
+#[derive(Clone, Debug)]
+struct Run {
+    since: u64,
+    start: u64,
+    last: u64,
+    whole: bool,
+}
+
 #[derive(Clone, Default)]
 struct Qp {
     pending: VecDeque<Pending>,
+    /// Entries that were appended, and those that are done with.
+    appended: u64,
+    finished: u64,
+    /// Behind how many of its PSNs, or none, the bench has come.
+    newest: u64,
+    run: Option<Run>,
+    /// What the block has said of it.
+    start: u64,
     ack: Option<Ack>,
     dead: bool,
     ending: bool,
@@ -58,6 +78,10 @@ struct Bench {
     freed: VecDeque<u64>,
     new: u64,
     again: u64,
+    /// The runs that are whole, to be written behind each event.
+    fronts: VecDeque<(usize, Option<Run>)>,
+    /// How many were written.
+    runs: u64,
 }
 
 impl Bench {
@@ -76,6 +100,7 @@ impl Bench {
             m.output("pool", &m.delay("pool_late", &out.lists.pool));
             m.output("links", &m.delay("links_late", &out.lists.links));
             m.output("front", &m.delay("front_late", &out.lists.front));
+            m.output("start", &m.delay("start_late", &out.lists.start));
             m.output("served", &m.delay("served_late", &out.served));
             let counts = ferrowire_rtl::cat(&[out.reads, out.atomics, out.crowded]);
             m.output("counts", &m.delay("counts_late", &counts));
@@ -110,14 +135,18 @@ impl Bench {
             freed: VecDeque::new(),
             new: 0,
             again: 0,
+            fronts: VecDeque::new(),
+            runs: 0,
             cfg,
         }
     }
 
     fn push(&mut self, qp: usize, kind: Kind, again: bool) {
         let row = &mut self.qps[qp];
-        row.psn += 1;
-        let ack = (row.psn, self.random.rng.random_range(0..256), self.random.rng.random_range(0..1 << 24));
+        row.psn += u64::from(!again);
+        let back = if again { self.random.rng.random_range(0..6) } else { 0 };
+        let psn = (row.psn + FIRST_PSN).wrapping_sub(back) % (1 << 24);
+        let ack = (psn, self.random.rng.random_range(0..256), self.random.rng.random_range(0..1 << 24));
         self.sources[0].push_values(&[
             ("qp", qp as u128),
             ("kind", kind.code().into()),
@@ -164,6 +193,9 @@ impl Bench {
             let (qp, dead, entry) = self.finished.pop_front().unwrap();
             let row = &mut self.qps[qp];
             row.pending.pop_front();
+            row.finished += u64::from(!entry.end);
+            row.run = row.run.take().filter(|run| run.since > row.finished || entry.end);
+            self.fronts.push_back((qp, row.run.clone().filter(|run| run.whole)));
             if entry.new {
                 self.served.push(qp as u64);
                 self.new -= 1;
@@ -198,14 +230,28 @@ impl Bench {
                     row.pending.push_back(Pending { place: 0, new: false, atomic: false, end: true });
                     self.wakes.push((qp as u64, 1));
                 }
-                _ if again && (row.pending.len() >= 16 || self.again == repetitions(&self.cfg).into()) => {
+                _ if again
+                    && (row.pending.len() >= PENDING as usize
+                        || self.again == repetitions(&self.cfg).into()) =>
+                {
                     self.crowded += 1;
                 }
                 _ => {
-                    if !again {
+                    let reaches = |psn: u64, other: u64| psn.wrapping_sub(other) % (1 << 24) < 1 << 23;
+                    if again {
+                        let goes_on = |run: &Run| ack.0 != run.last && reaches(ack.0, run.last);
+                        let fresh = Run { since: row.appended, start: ack.0, last: ack.0, whole: false };
+                        let mut run = row.run.take().filter(goes_on).unwrap_or(fresh);
+                        run.last = ack.0;
+                        run.whole |= reaches(ack.0, row.newest);
+                        row.run = Some(run).filter(|run| run.since > row.finished);
+                    } else {
                         row.ack = None;
+                        row.newest = ack.0;
                         self.new += 1;
                     }
+                    row.appended += 1;
+                    self.fronts.push_back((qp, row.run.clone().filter(|run| run.whole)));
                     self.again += u64::from(again);
                     let entry =
                         Pending { place: row.tail, new: !again, atomic: kind == Kind::Atomic, end: false };
@@ -234,6 +280,20 @@ impl Bench {
             assert_eq!(length, if atomic == 1 { 0xffff } else { 0x8000_0000 });
             assert_eq!(self.qps[qp].tail, u64::MAX, "an entry that was not handed over");
             self.qps[qp].tail = next;
+        }
+        if self.sim.get("start_enable") == 1 {
+            self.qps[self.sim.get("start_index") as usize].start = self.sim.get("start_entry");
+        }
+        if self.sim.get("front_enable") == 1 {
+            // Sweeping comes before any event.
+            if let Some((qp, run)) = self.fronts.pop_front() {
+                let mut field = |name: &str| self.sim.get(&format!("front_{name}"));
+                assert_eq!((field("index"), field("entry_whole")), (qp as u64, run.is_some().into()));
+                if let Some(run) = run {
+                    assert_eq!((field("entry_since"), self.qps[qp].start), (run.since % 256, run.start));
+                    self.runs += 1;
+                }
+            }
         }
         if self.sim.get("served_valid") == 1 {
             let served = self.sim.get("served_qp");
@@ -312,6 +372,7 @@ fn acknowledgements_wait_for_what_was_before_and_the_newest_one_stays() {
         let wakes: Vec<(u64, u64)> =
             bench.sinks[1].items.iter().map(|i| (i["qp"].to_u64(), i["end"].to_u64())).collect();
         assert_eq!(wakes, bench.wakes, "seed {seed}");
+        assert!(bench.runs > 100, "seed {seed}: {} whole runs", bench.runs);
         assert!(bench.served.is_empty() && bench.crowded == 0, "seed {seed}");
         assert_eq!(bench.used.len(), QPS as usize, "seed {seed}: every place has come back");
     }

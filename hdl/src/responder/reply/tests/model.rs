@@ -53,8 +53,12 @@ impl std::fmt::Debug for Expect {
 }
 
 impl Expect {
-    fn is_ack(&self) -> bool {
-        self.operation.is_none() && self.length == 0 && !self.empty
+    pub fn is_ack(&self) -> bool {
+        self.operation.is_none() && !self.is_read()
+    }
+
+    pub fn is_read(&self) -> bool {
+        self.operation.is_none() && (self.length > 0 || self.empty)
     }
 }
 
@@ -78,6 +82,12 @@ impl std::fmt::Debug for Sent {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Sent { opcode, psn, syndrome, msn, bytes, .. } = self;
         write!(f, "opcode {opcode:#x}, PSN {psn:#x}, AETH {syndrome:#x} {msn:#x}, {bytes} bytes")
+    }
+}
+
+impl Sent {
+    pub fn is_response(&self) -> bool {
+        (0x0d..=0x10).contains(&self.opcode)
     }
 }
 
@@ -111,14 +121,26 @@ impl Life {
         }
     }
 
-    /// Holds what came against what had to come; gives how many repetitions were not answered, and how many
-    /// of them are atomics that are no longer known.
-    pub fn check(&self, sent: &[&Sent]) -> Result<[u64; 2], String> {
+    /// Holds what came against what had to come; gives how many repetitions were not answered, how many of them
+    /// are atomics that are no longer known, and how many READs that may have come once more behind.
+    pub fn check(&self, sent: &[&Sent]) -> Result<[u64; 3], String> {
         // The entry that is being answered, its packets that came, and the newest ACK that came.
-        let (mut at, mut packets, mut newest, mut missing) = (0, 0, None, [0; 2]);
-        let miss = |missing: &mut [u64; 2], e: &Expect| {
+        let (mut at, mut packets, mut newest, mut missing) = (0, 0, None, [0; 3]);
+        // What answers a READ may have been taken for the answer of the same request before.
+        let twin = |at: usize| {
+            let is = |other: &Expect| other.is_read() && other.psn == self.expected[at].psn;
+            is(&self.expected[at]) && self.expected[..at].iter().any(is)
+        };
+        let miss = |missing: &mut [u64; 3], at: usize| {
+            let e = &self.expected[at];
             missing[0] += 1;
             missing[1] += u64::from(e.operation.is_some() && !e.known);
+            missing[2] += u64::from(twin(at));
+        };
+        let needless = |missing: &mut [u64; 3], at: usize, packets: u32| {
+            let unanswered = u64::from(self.expected[at].again && packets == 0);
+            missing[0] += unanswered;
+            missing[2] += unanswered;
         };
         let skip = |at: &mut usize| {
             while self.expected.get(*at).is_some_and(Expect::is_ack) {
@@ -134,7 +156,9 @@ impl Life {
                     if !e.is_ack() && (e.psn + packets) % (1 << 24) == sent.psn {
                         break;
                     }
-                    if !e.is_ack() && (!e.again || packets > 0) {
+                    if self.comes_again(at, packets) {
+                        packets = 0;
+                    } else if !e.is_ack() && (!e.again || packets > 0) {
                         return Err(format!("a NAK for {:#x} at {e:?}, packet {packets}", sent.psn));
                     }
                     at += 1;
@@ -150,19 +174,27 @@ impl Life {
                     e.is_ack() && (e.psn, e.syndrome, e.msn) == (sent.psn, sent.syndrome, sent.msn)
                 };
                 let ack = self.expected.iter().position(same).ok_or(format!("nobody's ACK: {sent:?}"))?;
-                if newest.is_some_and(|n| n >= ack) || packets > 0 {
-                    return Err(format!("ACK {ack} behind {newest:?}, within {packets} packets"));
+                if newest.is_some_and(|n| n >= ack) {
+                    return Err(format!("ACK {ack} behind {newest:?}"));
                 }
                 while at < ack {
                     match &self.expected[at] {
                         e if e.is_ack() => {}
-                        e if e.again => miss(&mut missing, e),
+                        _ if self.comes_again(at, packets) => {
+                            needless(&mut missing, at, packets);
+                            packets = 0;
+                        }
+                        e if packets > 0 => return Err(format!("ACK {ack} within {e:?}, packet {packets}")),
+                        e if e.again => miss(&mut missing, at),
                         e => return Err(format!("an ACK overtakes {e:?}")),
                     }
                     at += 1;
                 }
                 if self.expected[ack..at].iter().any(|e| !e.is_ack() && !e.again) {
                     return Err(format!("ACK {ack} comes late, behind {at}"));
+                }
+                if packets > 0 {
+                    return Err(format!("ACK {ack} within {packets} packets"));
                 }
                 newest = Some(ack);
                 continue;
@@ -176,9 +208,13 @@ impl Life {
                         at += usize::from(whole);
                         break;
                     }
+                    Err(_) if self.comes_again(at, packets) => {
+                        needless(&mut missing, at, packets);
+                        (at, packets) = (at + 1, 0);
+                    }
                     Err(_) if e.again && packets == 0 => {
+                        miss(&mut missing, at);
                         at += 1;
-                        miss(&mut missing, e);
                     }
                     Err(why) => return Err(format!("{why}: {sent:x?} for {e:x?}, packet {packets}")),
                 }
@@ -197,7 +233,11 @@ impl Life {
         while let Some(e) = self.expected.get(at) {
             match e {
                 e if e.is_ack() => {}
-                e if e.again && packets == 0 => miss(&mut missing, e),
+                _ if self.comes_again(at, packets) => {
+                    needless(&mut missing, at, packets);
+                    packets = 0;
+                }
+                e if e.again && packets == 0 => miss(&mut missing, at),
                 e => return Err(format!("no answer for {e:?}")),
             }
             at += 1;
@@ -208,6 +248,26 @@ impl Life {
             return Err(format!("the last ACK is {newest:?}, not {ack:?}"));
         }
         Ok(missing)
+    }
+
+    /// Whether what is left of a READ, `packets` of which have come, comes once more: behind it are repetitions, from its
+    /// next packet or an earlier one on to the newest request that had come before them.
+    fn comes_again(&self, at: usize, packets: u32) -> bool {
+        let reaches = |psn: u32, other: u32| psn.wrapping_sub(other) % (1 << 24) < 1 << 23;
+        let e = &self.expected[at];
+        let (mut started, mut newest) = (None, e.psn);
+        for (behind, other) in self.expected.iter().enumerate().filter(|(_, e)| !e.is_ack()) {
+            if !other.again {
+                newest = other.psn;
+            } else if behind > at {
+                let starts = reaches(e.psn + packets, other.psn);
+                started = started.or(starts.then_some(other.psn));
+                if started.is_some() && reaches(other.psn, newest) {
+                    return e.is_read();
+                }
+            }
+        }
+        false
     }
 
     /// Whether a packet is this one of an entry; gives whether the entry is whole with it.
