@@ -227,7 +227,8 @@ pub fn admit(
     let (no_access, refused_local) = (forbidden & !facts.send, forbidden & facts.send);
     let refused_access = (no_access & heard) | locked;
     let passed_over = (too_short | no_access) & facts.quiet;
-    // A late copy of a READ may ask for what is no longer granted; that is no reason to end the connection.
+    // A late copy of a READ may ask for what is no longer granted; that is no reason to end the connection, but the reply engine knows then
+    // that it brings nothing.
     let again = repeats & granted;
     let invalid = refused_invalid | short;
     let local = refused_local | unread;
@@ -280,7 +281,7 @@ pub fn admit(
     let can = decides & !flushes;
     let tells = !starts & !lasts;
     let atomic_answer = answered & facts.kind.eq(Kind::Atomic.code());
-    let replies = facts.kind.ne(0) & (executes | again);
+    let replies = facts.kind.ne(0) & (executes | repeats);
     let kind = replies.then(facts.kind, lit(2, Kind::Acknowledge.code()));
     let place_it = Place {
         write: (executes | brings) & facts.bytes.ne(0),
@@ -299,6 +300,7 @@ pub fn admit(
         kind: life_ends.then(lit(2, Kind::End.code()), kind),
         operands: facts.kind.ne(0) & !answered,
         again: is(Class::Duplicate),
+        refused: repeats & !granted,
         counted: is(Class::Execute) & facts.kind.ne(0),
         qp: facts.qp,
         psn: facts.psn,

@@ -49,6 +49,8 @@ pub struct Place {
     pub operands: Sig,
     /// It was asked for before.
     pub again: Sig,
+    /// And is not granted any more.
+    pub refused: Sig,
     /// A new READ or atomic, to which `check` has given a place.
     pub counted: Sig,
     /// From this QP.
@@ -81,6 +83,7 @@ impl Place {
             kind: bits(2),
             operands: bits(1),
             again: bits(1),
+            refused: bits(1),
             counted: bits(1),
             qp: bits(cfg.qp_bits()),
             psn: bits(24),
@@ -126,6 +129,7 @@ struct Ending {
     kind: Sig,
     operands: Sig,
     again: Sig,
+    refused: Sig,
     counted: Sig,
     qp: Sig,
     psn: Sig,
@@ -205,6 +209,7 @@ pub fn place(
         kind: order.kind,
         operands: order.operands,
         again: order.again,
+        refused: order.refused,
         counted: order.counted,
         qp: order.qp,
         psn: order.psn,
@@ -309,6 +314,7 @@ pub fn place(
         compare: operands.compare,
         compares: operands.compares,
         again: endings.again,
+        refused: endings.refused,
     };
     let ready = endings.valid & has_ended;
     let answer = Stream::new(m, "reply", ready & endings.answer & !answered, reply);

@@ -24,7 +24,7 @@
 //! READs of a QP whose priority stands still on the wire are not cut meanwhile: it stays in line, and its turns cost others 3 cycles each.
 //!
 //! A READ whose next packet comes with a repetition that is behind it (see `order`) is dropped, held back or not. It waits for an atomic before it as
-//! others do, for who wakes the QP then wakes it once.
+//! others do: that one's end wakes the QP, and that of what is dropped wakes nobody.
 //!
 //! Entries of a QP that has failed or ends cost a turn each and become drops, which tell all behind that they are done
 //! with. When the list of a QP that ends is empty, its end goes on, behind everything else of it.
@@ -284,7 +284,8 @@ pub(super) fn cut(
     let none = m.delay("none", &empty);
     let settled = m.reg("settled", 1).no_reset();
     let offset = m.reg("offset", 32).no_reset();
-    // A run is behind it, which brings what is left of it if it begins with this PSN or a later one.
+    // A run is behind it, and brings what is left of it if it starts with its next PSN or an earlier one: if the entry's PSN is this one or
+    // a later one.
     let behind = m.reg("behind", 1).no_reset();
     let brought = m.reg("brought", 24).no_reset();
     let ahead = front.since - row.entries;
@@ -382,6 +383,7 @@ pub(super) fn cut(
     m.set_all(&next, &row);
     m.when(speaks & !ends, |m| {
         m.set(&next.packets, row.packets + 1);
+        // The READ behind it has no atomic before it that is not finished, either.
         m.when((reads | was_repeated) & settled, |m| m.set(&next.fence, 0));
         m.when(executes, |m| m.set(&next.fence, 1));
         m.when(closes, |m| {

@@ -110,6 +110,8 @@ pub struct Reply {
     pub compares: Sig,
     /// A request seen before.
     pub again: Sig,
+    /// And not granted any more: nothing is answered.
+    pub refused: Sig,
 }
 
 impl Reply {
@@ -128,6 +130,7 @@ impl Reply {
             compare: bits(64),
             compares: bits(1),
             again: bits(1),
+            refused: bits(1),
         }
     }
 }

@@ -21,12 +21,14 @@
 //!
 //! Who lost an answer asks for everything from there on once more (9.7.6), so what older entries would still answer is of no
 //! use to him, and where congestion control holds the QP back it would cost him one time-out after another. Repetitions whose
-//! PSNs rise are one such run. When it has come to the newest entry that is not a repetition, `cut` is told its first PSN
-//! (`start`) and which entries are before it (`since`), and drops the READs among them whose next packet the run brings. The
-//! repetition of a request that the network has made twice comes no further than its original: what was asked for behind that one stays.
+//! PSNs rise are one such run; `cut` knows its first PSN (`start`) and which entries are before it (`since`). When the run has come to
+//! the newest entry that is not a repetition (`whole`), `cut` drops the READs among those whose next packet has that PSN or one
+//! behind it. The repetition of a request that the network has made twice comes no further than its original: what was asked for
+//! behind that one stays. A repetition that finds no place or is refused ends a run that is not whole, for then it does not bring
+//! everything, and so does a new entry. One that the wire has lost is not missed: who asked for it must do so once more anyway.
 //!
 //! Places: one behind the newest entry of each QP, one for the first of each, [`places_shared`] for other new ones, which
-//! those who hand them over count, and the rest for repetitions. A QP has at most [`PENDING`] entries when a repetition is
+//! those who hand them over count, and the rest for repetitions. A QP has fewer than [`PENDING`] entries when a repetition is
 //! still taken.
 //!
 //! Reset: rows are swept, one a cycle, QP `q` to place `q`; what comes meanwhile waits.
@@ -39,10 +41,10 @@ use crate::types::TableWrite;
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Opcode;
 
-/// Entries of a QP behind which no repetition is taken: as many as a peer may have under way, and all of them once more.
-pub const PENDING: u32 = 32;
+/// Entries of a QP behind which no repetition is taken: as many as a peer may have under way, and all of them once more, twice.
+pub const PENDING: u32 = 48;
 
-/// Bits that count the entries of a QP: `PENDING`, as many new ones, and room for more, so that numbers can be compared.
+/// Bits that count the entries of a QP: `PENDING`, 16 new ones behind them and the end, and as many again, so that numbers can be compared.
 pub(super) const COUNT_BITS: u32 = 8;
 
 /// New READs and atomics that may be pending beside the first one of each QP: as many as a card like this one may have under way, so
@@ -108,7 +110,7 @@ pub(super) struct Front {
     pub(super) finished: Sig,
     /// The number of a run's first repetition: entries before have lower ones.
     pub(super) since: Sig,
-    /// The run brings all that there is from its start on.
+    /// The run has come to the newest request that is not a repetition: it brings what there is from its start on.
     pub(super) whole: Sig,
 }
 
@@ -307,8 +309,8 @@ pub(super) fn order(
     let idle = row.pending.eq(0);
     let repeats_bits = clog2(u64::from(repetitions(cfg)) + 1);
     let room = m.reg("room", repeats_bits).reset(repetitions(cfg));
-    let crowded = is_entry & reply.again & (row.pending.ge(PENDING) | room.eq(0));
-    let enters = is_entry & !crowded;
+    let crowded = is_entry & !reply.refused & reply.again & (row.pending.ge(PENDING) | room.eq(0));
+    let enters = is_entry & !reply.refused & !crowded;
     let keeps = is_ack & !idle & !row.dead;
     // Or something is done with.
     let finishes = acts & by_finish;
@@ -346,14 +348,14 @@ pub(super) fn order(
     let returns = finishes & !done.new & !done.end;
     m.set(&room, room - one(enters & reply.again) + one(returns));
 
-    // A repetition goes on with the run, or begins one. PSNs are compared within half of their circle.
+    // A repetition goes on with the run until it is whole, or begins one. PSNs are compared within half of their circle.
     let reaches = |psn: Sig| !(reply.psn - psn).bit(23);
-    let goes_on = row.run & reaches(row.last) & reply.psn.ne(row.last);
+    let goes_on = row.run & !row.whole & reaches(row.last) & reply.psn.ne(row.last);
     let repeats = enters & reply.again;
     let starts = repeats & !goes_on;
-    let whole = reaches(row.newest) | (goes_on & row.whole);
-    // All that was before it is done with.
+    // All that was before it is done with; or something is missing.
     let over = finishes & (row.finished + 1).eq(row.since);
+    let breaks = is_entry & moves & !row.whole & (!reply.again | reply.refused | crowded);
 
     // What becomes of the row.
     m.set_all(&next, &row);
@@ -362,9 +364,9 @@ pub(super) fn order(
     m.when(repeats, |m| {
         m.set(&next.last, reply.psn);
         m.set(&next.run, !idle);
-        m.set(&next.whole, whole & !idle);
+        m.set(&next.whole, reaches(row.newest) & !idle);
     })
-    .otherwise_when(over, |m| {
+    .otherwise_when(over | breaks, |m| {
         m.set(&next.run, 0);
         m.set(&next.whole, 0);
     });
@@ -387,7 +389,7 @@ pub(super) fn order(
         m.set_all(&next, &row_shape.zeros());
         m.set(&next.tail, swept.zext(place_bits));
     });
-    let changes = enters | is_end | keeps | finishes;
+    let changes = enters | is_end | keeps | finishes | breaks;
     m.drive(&row_write, changes | sweeping);
 
     // To whom it matters.
@@ -410,7 +412,7 @@ pub(super) fn order(
         },
         links: TableWrite { enable: enters, index: row.tail, entry: free },
         front: TableWrite {
-            enable: enters | finishes | sweeping,
+            enable: enters | finishes | breaks | sweeping,
             index: at,
             entry: Front { tail: next.tail, finished: next.finished, since: next.since, whole: next.whole },
         },

@@ -399,7 +399,7 @@ impl Bench {
         let operation = expect.operation.unwrap_or(Operation::Add(0));
         let (compares, swap, compare) = operation.operands();
         let new = !expect.again && matches!(kind, Kind::Read | Kind::Atomic);
-        if kind == Kind::Read {
+        if kind == Kind::Read && !expect.refused {
             let packets = expect.length.div_ceil(self.life(qp).mtu).max(1);
             let from = self.packets.len();
             self.asked.extend((0..packets).map(|n| (qp, (expect.psn + n) % MODULUS, from)));
@@ -418,8 +418,9 @@ impl Bench {
             ("compare", compare.into()),
             ("compares", compares.into()),
             ("again", expect.again.into()),
+            ("refused", expect.refused.into()),
         ]);
-        if kind != Kind::End {
+        if kind != Kind::End && !expect.refused {
             self.life(qp).expected.push(expect.clone());
         }
     }
@@ -815,6 +816,28 @@ fn who_asks_once_more_while_he_is_held_back_gets_it_from_there_on_and_nothing_tw
         let all = bench.packets.len();
         // What had gone, the five READs once, and the atomic's answer as often as it was asked for.
         assert!(all <= before + 5 * 30 + 4, "{all} packets, {before} before");
+    }
+}
+
+#[test]
+fn what_is_refused_when_it_is_asked_for_once_more_is_answered_in_its_own_turn() {
+    for (beat_bytes, seed) in [(8, 71), (64, 72)] {
+        let mut bench = Bench::new(beat_bytes, 8, seed, 0.0);
+        bench.held = Some(3);
+        (0..40).for_each(|_| bench.step());
+        (0..4).for_each(|_| bench.read(3, PAGE, 5 * 256));
+        let entries: Vec<Expect> = bench.life(3).expected.clone();
+        for (i, e) in entries.iter().enumerate() {
+            bench.once_more(3, Expect { refused: i == 1, ..e.clone() }, false);
+        }
+        (0..200).for_each(|_| bench.step());
+        assert!(bench.packets.is_empty());
+        bench.compare();
+        let psns: Vec<u32> =
+            bench.packets.iter().map(|sent| sent.psn.wrapping_sub(entries[0].psn) % MODULUS).collect();
+        // The last two come with the run that begins behind it.
+        let expected = [0..5, 5..10, 0..5, 10..15, 15..20].into_iter().flatten();
+        assert_eq!(psns, expected.collect::<Vec<u32>>());
     }
 }
 

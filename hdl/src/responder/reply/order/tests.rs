@@ -66,7 +66,7 @@ struct Bench {
     stall: f64,
     qps: Vec<Qp>,
     /// Replies that were handed over, and what was said to be finished.
-    replies: VecDeque<(usize, Kind, bool, Ack)>,
+    replies: VecDeque<(usize, Kind, bool, bool, Ack)>,
     finished: VecDeque<(usize, bool, Pending)>,
     /// QP, PSN, syndrome, MSN, end.
     expected: Vec<[u64; 5]>,
@@ -146,6 +146,7 @@ impl Bench {
         row.psn += u64::from(!again);
         let back = if again { self.random.rng.random_range(0..6) } else { 0 };
         let psn = (row.psn + FIRST_PSN).wrapping_sub(back) % (1 << 24);
+        let refused = again && self.random.chance(0.1);
         let ack = (psn, self.random.rng.random_range(0..256), self.random.rng.random_range(0..1 << 24));
         self.sources[0].push_values(&[
             ("qp", qp as u128),
@@ -156,8 +157,9 @@ impl Bench {
             ("length", 0x8000_0000),
             ("swap", 0xffff),
             ("again", again.into()),
+            ("refused", refused.into()),
         ]);
-        self.replies.push_back((qp, kind, again, ack));
+        self.replies.push_back((qp, kind, again, refused, ack));
     }
 
     /// The oldest entry of a QP is done with.
@@ -217,7 +219,7 @@ impl Bench {
             }
         }
         if self.sources[0].left() < left[0] {
-            let (qp, kind, again, ack) = self.replies.pop_front().unwrap();
+            let (qp, kind, again, refused, ack) = self.replies.pop_front().unwrap();
             let row = &mut self.qps[qp];
             match kind {
                 Kind::Acknowledge if row.dead => {}
@@ -230,24 +232,30 @@ impl Bench {
                     row.pending.push_back(Pending { place: 0, new: false, atomic: false, end: true });
                     self.wakes.push((qp as u64, 1));
                 }
-                _ if again
-                    && (row.pending.len() >= PENDING as usize
-                        || self.again == repetitions(&self.cfg).into()) =>
+                _ if refused
+                    || again
+                        && (row.pending.len() >= PENDING as usize
+                            || self.again == repetitions(&self.cfg).into()) =>
                 {
-                    self.crowded += 1;
+                    self.crowded += u64::from(!refused);
+                    if row.run.as_ref().is_none_or(|run| !run.whole) {
+                        row.run = None;
+                        self.fronts.push_back((qp, None));
+                    }
                 }
                 _ => {
                     let reaches = |psn: u64, other: u64| psn.wrapping_sub(other) % (1 << 24) < 1 << 23;
                     if again {
-                        let goes_on = |run: &Run| ack.0 != run.last && reaches(ack.0, run.last);
+                        let goes_on = |run: &Run| !run.whole && ack.0 != run.last && reaches(ack.0, run.last);
                         let fresh = Run { since: row.appended, start: ack.0, last: ack.0, whole: false };
                         let mut run = row.run.take().filter(goes_on).unwrap_or(fresh);
                         run.last = ack.0;
-                        run.whole |= reaches(ack.0, row.newest);
+                        run.whole = reaches(ack.0, row.newest);
                         row.run = Some(run).filter(|run| run.since > row.finished);
                     } else {
                         row.ack = None;
                         row.newest = ack.0;
+                        row.run = row.run.take().filter(|run| run.whole);
                         self.new += 1;
                     }
                     row.appended += 1;

@@ -34,6 +34,8 @@ pub struct Expect {
     pub syndrome: u8,
     pub msn: u32,
     pub again: bool,
+    /// And not granted any more: nothing must come of it.
+    pub refused: bool,
     /// Of an atomic again: its answer is kept.
     pub known: bool,
     /// Of a READ the place in the QP's memory, of an atomic the bus address.
