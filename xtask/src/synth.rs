@@ -11,10 +11,11 @@
 mod budget;
 mod memories;
 mod path;
+mod router;
 mod shell;
 mod stat;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
@@ -26,6 +27,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
 
 use crate::{cargo, setup, workspace};
+use router::{with_settings, Critical, Rounds, ROUTER};
 use stat::{Block, Cost, Stat};
 
 /// Options of `synth`.
@@ -46,7 +48,7 @@ pub struct Args {
     /// Leave the second run out, which gives the figures of each block
     #[arg(long)]
     no_blocks: bool,
-    /// With ecp5: place, and estimate the clock from that, but leave routing out, which may take hours
+    /// With ecp5: place, and estimate the clock from that, but leave routing out, which may take hours and is stopped where it gets no further
     #[arg(long)]
     no_route: bool,
     /// With ecp5: leave placing and routing out
@@ -157,22 +159,14 @@ struct Report {
     seed: Option<u32>,
     /// The clock, as estimated when the design has been placed.
     placed_mhz: Option<f64>,
+    /// Wires that more than one net wanted, in the round of the router with the fewest: none when it has been routed.
+    contested_wires: Option<u64>,
     /// The clock when it has been routed.
     fmax_mhz: Option<f64>,
     critical_path: Option<Critical>,
     /// Why the design is of no use on the device: it does not fit, or is too slow. The program ends with 1 then.
     failure: Option<String>,
     blocks: Vec<Block>,
-}
-
-/// The slowest way from register to register after place-and-route.
-#[derive(Serialize)]
-struct Critical {
-    from: String,
-    to: String,
-    /// Of its time, what is spent in cells; the rest is wires.
-    logic_ns: f64,
-    wires_ns: f64,
 }
 
 /// What came of place-and-route.
@@ -183,6 +177,8 @@ struct Placed {
     /// The clock, as estimated before routing.
     mhz: f64,
     routed: Option<(f64, Critical)>,
+    /// What the router did, as far as it has come.
+    rounds: Option<Rounds>,
 }
 
 /// What `ecp5` places into.
@@ -234,13 +230,18 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let placed_mhz = placed.as_ref().map(|placed| placed.mhz);
     let seed = placed.as_ref().map(|placed| placed.seed);
+    let rounds = placed.as_ref().and_then(|placed| placed.rounds);
+    let stuck = rounds.and_then(|rounds| rounds.unrouted());
+    let contested_wires = rounds.map(|rounds| rounds.least);
     let (placer, routed) = placed.map(|placed| (placed.placer, placed.routed)).unzip();
     let (fmax_mhz, critical_path) = routed.flatten().unzip();
     let clocks = [placed_mhz, fmax_mhz];
-    let figures = budget::figures(&name, args.target.name(), &flat.cost, flat.path.luts, clocks, wanted_mhz);
+    let mut figures =
+        budget::figures(&name, args.target.name(), &flat.cost, flat.path.luts, clocks, wanted_mhz);
+    figures.extend(contested_wires.map(budget::contested));
     let slow = || too_slow(fmax_mhz.or(placed_mhz), wanted_mhz);
     let over = || figures.iter().find_map(budget::Figure::missed);
-    let failure = misfit.map(|why| format!("{DEVICE} {why}")).or_else(slow).or_else(over);
+    let failure = misfit.map(|why| format!("{DEVICE} {why}")).or(stuck).or_else(slow).or_else(over);
     let report = Report {
         config: args.config.clone(),
         set: args.set.clone(),
@@ -255,6 +256,7 @@ pub fn run(args: &Args) -> Result<u8> {
         seed,
         placer,
         placed_mhz,
+        contested_wires,
         fmax_mhz,
         critical_path,
         failure,
@@ -421,17 +423,24 @@ impl Job {
             }
         }
         if args.no_route {
-            return Ok(Placed { placer, seed, mhz, routed: None });
+            return Ok(Placed { placer, seed, mhz, routed: None, rounds: None });
         }
         let placed = fs::read_to_string(&file).context("reading to-route.json")?;
         fs::write(&file, with_settings(&placed, ROUTER)?).context("writing to-route.json")?;
         let mut command = common("to-route.json", "route", seed)?;
         // Nets of the latest paths would not give way to others, and where wires are few nothing ends then.
         command.args(["--no-pack", "--no-place", "--no-tmdriv", "--report", "route.json"]);
-        self.logged("route", "routing", command)?;
-        let report = fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
-        let routed = Some(route(&report).context("reading route.json")?);
-        Ok(Placed { placer, seed, mhz, routed })
+        let mut rounds = Rounds::default();
+        let ended = self.watched("route", "routing", command, &mut |line| rounds.stalls(line))?;
+        let routed = match ended {
+            Some(_) => {
+                let report =
+                    fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
+                Some(router::clock(&report).context("reading route.json")?)
+            }
+            None => None,
+        };
+        Ok(Placed { placer, seed, mhz, routed, rounds: Some(rounds) })
     }
 
     /// Makes of `placed.json` and `shell.json` a design in which the block RAMs have their sites, `sites.json`.
@@ -475,7 +484,19 @@ impl Job {
     /// Runs a program that writes the log `NAME.log`, and shows how far it is; returns the log.
     ///
     /// Both programs write it themselves: what WebAssembly prints is lost once a pass has run ABC.
-    fn logged(&self, name: &str, what: &str, mut command: Command) -> Result<String> {
+    fn logged(&self, name: &str, what: &str, command: Command) -> Result<String> {
+        let log = self.watched(name, what, command, &mut |_| false)?;
+        log.context("nothing stops it")
+    }
+
+    /// Likewise; `stalls` is shown each line of the log, and where it says so the program is stopped. Gives nothing then.
+    fn watched(
+        &self,
+        name: &str,
+        what: &str,
+        mut command: Command,
+        stalls: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<Option<String>> {
         let path = self.work.join(format!("{name}.log"));
         let said = self.work.join(format!("{name}.out"));
         let file = File::create(&said).with_context(|| format!("creating {}", said.display()))?;
@@ -485,15 +506,28 @@ impl Job {
         let begin = Instant::now();
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let mut child = command.spawn().context("running python3")?;
+        let mut fresh = Vec::new();
         let status = loop {
             let status = child.try_wait()?;
-            let mut fresh = Vec::new();
             log.read_to_end(&mut fresh)?;
-            String::from_utf8_lossy(&fresh).lines().for_each(|line| progress.line(line));
-            match status {
-                Some(status) => break status,
-                None => std::thread::sleep(Duration::from_millis(200)),
+            // A line may not be whole yet.
+            let whole = fresh.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            let mut stalled = false;
+            for line in String::from_utf8_lossy(&fresh[..whole]).lines() {
+                progress.line(line);
+                stalled |= stalls(line);
             }
+            fresh.drain(..whole);
+            if let Some(status) = status {
+                break status;
+            }
+            if stalled {
+                child.kill().and_then(|()| child.wait()).context("stopping it")?;
+                progress.end();
+                eprintln!("{what}: stopped after {} s", begin.elapsed().as_secs());
+                return Ok(None);
+            }
+            std::thread::sleep(Duration::from_millis(200));
         };
         progress.end();
         let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
@@ -505,27 +539,8 @@ impl Job {
             bail!("{what}: {line} (see {})", path.display());
         }
         eprintln!("{what}: {} s", begin.elapsed().as_secs());
-        Ok(log)
+        Ok(Some(log))
     }
-}
-
-/// What nextpnr's `router2` is told, for which it has no options. A net may leave the box round its pins by so many tiles as a row of
-/// block RAMs has neighbours that are full too; it looks for the shortest way and not for one that is found soon; and what a wire costs that others
-/// want rises slowly, or nets take detours that take more wires than they leave.
-const ROUTER: &[(&str, &str)] = &[
-    ("router2/bbMargin/x", "20"),
-    ("router2/bbMargin/y", "20"),
-    ("router2/estimateWeight", "1.0"),
-    ("router2/currCongWeightMult", "0.5"),
-    ("router2/histCongWeight", "1.0"),
-];
-
-/// A design that nextpnr has written, with more settings.
-fn with_settings(design: &str, settings: &[(&str, &str)]) -> Result<String> {
-    const HERE: &str = "\"settings\": {";
-    let at = design.find(HERE).context("to-route.json has no settings")? + HERE.len();
-    let added: String = settings.iter().map(|(name, value)| format!("\n\"{name}\": \"{value}\",")).collect();
-    Ok([&design[..at], &added, &design[at..]].concat())
 }
 
 /// Names of the memories that the design wants as block RAM.
@@ -602,58 +617,6 @@ fn estimate(log: &str) -> Option<f64> {
 fn wires(log: &str) -> Option<f64> {
     let of = |line: &str| line.rsplit_once("wirelen = ")?.1.trim().parse().ok();
     log.lines().rev().find_map(of)
-}
-
-/// The slowest clock of nextpnr's report and its critical path.
-fn route(report: &str) -> Result<(f64, Critical)> {
-    #[derive(Deserialize)]
-    struct Route {
-        fmax: BTreeMap<String, Clock>,
-        critical_paths: Vec<Way>,
-    }
-    #[derive(Deserialize)]
-    struct Clock {
-        achieved: f64,
-    }
-    #[derive(Deserialize)]
-    struct Way {
-        from: String,
-        to: String,
-        path: Vec<Step>,
-    }
-    #[derive(Deserialize)]
-    struct Step {
-        delay: f64,
-        #[serde(rename = "type")]
-        kind: String,
-        from: Place,
-        to: Place,
-        #[serde(default)]
-        net: String,
-    }
-    #[derive(Deserialize)]
-    struct Place {
-        cell: String,
-    }
-    let report: Route = serde_json::from_str(report)?;
-    let (clock, slowest) =
-        report.fmax.iter().min_by(|a, b| a.1.achieved.total_cmp(&b.1.achieved)).context("no clock")?;
-    // Edges of the same clock: `posedge clk`.
-    let own = |edge: &str| edge.split_whitespace().last() == Some(clock.as_str());
-    let way = report.critical_paths.iter().find(|way| own(&way.from) && own(&way.to));
-    let way = way.context("no critical path")?;
-    let sum = |wires: bool| way.path.iter().filter(|s| (s.kind == "routing") == wires).map(|s| s.delay).sum();
-    let begin = way.path.iter().find(|step| !step.net.is_empty());
-    let critical = Critical {
-        from: begin
-            .map(|step| step.net.clone())
-            .or(way.path.first().map(|s| s.from.cell.clone()))
-            .unwrap_or_default(),
-        to: way.path.last().map(|step| step.to.cell.clone()).unwrap_or_default(),
-        logic_ns: sum(false),
-        wires_ns: sum(true),
-    };
-    Ok((slowest.achieved, critical))
 }
 
 /// A line that says what is being done: a spinner on a terminal, else one line at the beginning.
@@ -771,15 +734,6 @@ mod tests {
     }
 
     #[test]
-    fn settings_are_added_to_those_that_are_there() {
-        let design = r#"{ "modules": { "top": { "settings": { "seed": "1" } } } }"#;
-        let more = with_settings(design, &[("a/b", "2")]).unwrap();
-        let more: serde_json::Value = serde_json::from_str(&more).unwrap();
-        assert_eq!(more["modules"]["top"]["settings"], serde_json::json!({ "a/b": "2", "seed": "1" }));
-        assert!(with_settings("{}", &[]).is_err());
-    }
-
-    #[test]
     fn the_clock_behind_placing_is_the_first_that_the_log_tells() {
         let told = |clock: &str, mhz: &str| {
             format!("Info: Max frequency for clock '{clock}': {mhz} MHz (PASS at 62.50 MHz)\n")
@@ -794,19 +748,6 @@ mod tests {
         let log = "Info:   at iteration #1: temp = 0.0, timing cost = 1256, wirelen = 553517\nInfo: \n\
                    Info:   at iteration #15: temp = 0.0, timing cost = 2279, wirelen = 527688 \nInfo: done\n";
         assert_eq!((wires(log), wires("Info: nothing\n")), (Some(527_688.0), None));
-    }
-
-    #[test]
-    fn the_clock_and_its_limit_are_read_from_the_report() {
-        let report = r#"{ "fmax": { "$glb_clk": { "achieved": 70.5, "constraint": 62.5 } }, "critical_paths": [
-            { "from": "<async>", "to": "posedge $glb_clk", "path": [] },
-            { "from": "posedge $glb_clk", "to": "posedge $glb_clk", "path": [
-                { "type": "clk-to-q", "delay": 0.5, "from": { "cell": "a" }, "to": { "cell": "a" } },
-                { "type": "routing", "delay": 2.5, "net": "q", "from": { "cell": "a" }, "to": { "cell": "b" } },
-                { "type": "setup", "delay": 0.25, "from": { "cell": "b" }, "to": { "cell": "b" } } ] } ] }"#;
-        let (fmax, limit) = route(report).unwrap();
-        assert_eq!((fmax, limit.logic_ns, limit.wires_ns), (70.5, 0.75, 2.5));
-        assert_eq!((limit.from.as_str(), limit.to.as_str()), ("q", "b"));
     }
 
     #[test]

@@ -76,6 +76,11 @@ pub fn figures(
     figures
 }
 
+/// Wires that more than one net wants where the router comes furthest: none, or the design has no wires.
+pub fn contested(wires: u64) -> Figure {
+    Figure::new("contested_wires", wires as f64, "wires", Some(0.0))
+}
+
 /// Puts figures into the report, in the place of older ones of the same configuration and target.
 pub fn report(name: &str, target: &str, figures: &[Figure]) -> Result<PathBuf> {
     let path = workspace::target().join("bench/report.json");

@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! nextpnr's router: what it is told, how far it comes, and the clock behind it.
+
+use std::collections::BTreeMap;
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+/// What nextpnr's `router2` is told, for which it has no options. A net may leave the box round its pins by so many tiles as a row of
+/// block RAMs has neighbours that are full too; it looks for the shortest way and not for one that is found soon; and what a wire costs that others
+/// want rises slowly, or nets take detours that take more wires than they leave.
+pub const ROUTER: &[(&str, &str)] = &[
+    ("router2/bbMargin/x", "20"),
+    ("router2/bbMargin/y", "20"),
+    ("router2/estimateWeight", "1.0"),
+    ("router2/currCongWeightMult", "0.5"),
+    ("router2/histCongWeight", "1.0"),
+];
+
+/// A design that nextpnr has written, with more settings.
+pub fn with_settings(design: &str, settings: &[(&str, &str)]) -> Result<String> {
+    const HERE: &str = "\"settings\": {";
+    let at = design.find(HERE).context("to-route.json has no settings")? + HERE.len();
+    let added: String = settings.iter().map(|(name, value)| format!("\n\"{name}\": \"{value}\",")).collect();
+    Ok([&design[..at], &added, &design[at..]].concat())
+}
+
+/// Rounds without fewer contested wires than in any before, behind which the router does not come to an end.
+const PATIENCE: u32 = 20;
+
+/// How far `router2` has come. In each round it routes anew what wants a wire that others want too, until no such wire is left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Rounds {
+    /// The last round.
+    round: u32,
+    /// Wires that more than one net wanted, in the round with the fewest.
+    pub least: u64,
+    /// That round, and all wires in use then.
+    best: u32,
+    wires: u64,
+}
+
+impl Rounds {
+    /// Takes a line of nextpnr's log; tells whether the router does not come to an end any more.
+    pub fn stalls(&mut self, line: &str) -> bool {
+        let field =
+            |name: &str| line.split_whitespace().find_map(|word| word.strip_prefix(name)?.parse().ok());
+        let (Some(round), Some(wires), Some(overused)) =
+            (field("iter="), field("wires="), field("overused="))
+        else {
+            return false;
+        };
+        self.round = round as u32;
+        if self.best == 0 || overused < self.least {
+            (self.least, self.best, self.wires) = (overused, self.round, wires);
+        }
+        self.round >= self.best + PATIENCE
+    }
+
+    /// Why there are no wires, if there are none.
+    pub fn unrouted(&self) -> Option<String> {
+        let Rounds { round, least, best, wires } = self;
+        (*least > 0).then(|| {
+            format!(
+                "the router left {least} of {wires} wires wanted by more than one net in round {best}, and no fewer up to \
+                 round {round}; other placements may do better (--seed, --tries), and --no-route leaves it out"
+            )
+        })
+    }
+}
+
+/// The slowest way from register to register after place-and-route.
+#[derive(Serialize)]
+pub struct Critical {
+    /// The nets or cells where it begins and ends.
+    pub from: String,
+    pub to: String,
+    /// Of its time, what is spent in cells; the rest is wires.
+    pub logic_ns: f64,
+    pub wires_ns: f64,
+}
+
+/// The slowest clock of nextpnr's report and its critical path.
+pub fn clock(report: &str) -> Result<(f64, Critical)> {
+    #[derive(Deserialize)]
+    struct Route {
+        fmax: BTreeMap<String, Clock>,
+        critical_paths: Vec<Way>,
+    }
+    #[derive(Deserialize)]
+    struct Clock {
+        achieved: f64,
+    }
+    #[derive(Deserialize)]
+    struct Way {
+        from: String,
+        to: String,
+        path: Vec<Step>,
+    }
+    #[derive(Deserialize)]
+    struct Step {
+        delay: f64,
+        #[serde(rename = "type")]
+        kind: String,
+        from: Place,
+        to: Place,
+        #[serde(default)]
+        net: String,
+    }
+    #[derive(Deserialize)]
+    struct Place {
+        cell: String,
+    }
+    let report: Route = serde_json::from_str(report)?;
+    let (clock, slowest) =
+        report.fmax.iter().min_by(|a, b| a.1.achieved.total_cmp(&b.1.achieved)).context("no clock")?;
+    // Edges of the same clock: `posedge clk`.
+    let own = |edge: &str| edge.split_whitespace().last() == Some(clock.as_str());
+    let way = report.critical_paths.iter().find(|way| own(&way.from) && own(&way.to));
+    let way = way.context("no critical path")?;
+    let sum = |wires: bool| way.path.iter().filter(|s| (s.kind == "routing") == wires).map(|s| s.delay).sum();
+    let begin = way.path.iter().find(|step| !step.net.is_empty());
+    let critical = Critical {
+        from: begin
+            .map(|step| step.net.clone())
+            .or(way.path.first().map(|s| s.from.cell.clone()))
+            .unwrap_or_default(),
+        to: way.path.last().map(|step| step.to.cell.clone()).unwrap_or_default(),
+        logic_ns: sum(false),
+        wires_ns: sum(true),
+    };
+    Ok((slowest.achieved, critical))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_router_that_gets_no_further_is_stopped() {
+        let line = |round: u32, overused: u64| {
+            format!("Info:     iter={round} wires=1323511 overused={overused} overuse={overused} archfail=NA")
+        };
+        let mut rounds = Rounds::default();
+        for (round, overused) in [(1, 96_000), (2, 40_000), (3, 1_955), (4, 2_100)] {
+            assert!(!rounds.stalls(&line(round, overused)));
+        }
+        assert!(!rounds.stalls("Info: routing clock net clk using global 0"));
+        assert!((5..23).all(|round| !rounds.stalls(&line(round, 1_955))));
+        let mut better = rounds;
+        assert!(rounds.stalls(&line(23, 1_955)));
+        let why = rounds.unrouted().unwrap();
+        assert!(why.contains("1955 of 1323511 wires") && why.contains("round 3,"), "{why}");
+        assert!(!better.stalls(&line(23, 7)) && better.least == 7);
+        assert!(!better.stalls(&line(24, 0)));
+        assert_eq!(better.unrouted(), None);
+    }
+
+    #[test]
+    fn settings_are_added_to_those_that_are_there() {
+        let design = r#"{ "modules": { "top": { "settings": { "seed": "1" } } } }"#;
+        let more = with_settings(design, &[("a/b", "2")]).unwrap();
+        let more: serde_json::Value = serde_json::from_str(&more).unwrap();
+        assert_eq!(more["modules"]["top"]["settings"], serde_json::json!({ "a/b": "2", "seed": "1" }));
+        assert!(with_settings("{}", &[]).is_err());
+    }
+
+    #[test]
+    fn the_clock_and_its_limit_are_read_from_the_report() {
+        let report = r#"{ "fmax": { "$glb_clk": { "achieved": 70.5, "constraint": 62.5 } }, "critical_paths": [
+            { "from": "<async>", "to": "posedge $glb_clk", "path": [] },
+            { "from": "posedge $glb_clk", "to": "posedge $glb_clk", "path": [
+                { "type": "clk-to-q", "delay": 0.5, "from": { "cell": "a" }, "to": { "cell": "a" } },
+                { "type": "routing", "delay": 2.5, "net": "q", "from": { "cell": "a" }, "to": { "cell": "b" } },
+                { "type": "setup", "delay": 0.25, "from": { "cell": "b" }, "to": { "cell": "b" } } ] } ] }"#;
+        let (fmax, limit) = clock(report).unwrap();
+        assert_eq!((fmax, limit.logic_ns, limit.wires_ns), (70.5, 0.75, 2.5));
+        assert_eq!((limit.from.as_str(), limit.to.as_str()), ("q", "b"));
+    }
+}
