@@ -249,7 +249,7 @@ pub const CASES: &[Case] = &[
 ];
 
 /// Repeated READs and atomics of a queue pair that may wait for their answers.
-const REPETITIONS: u64 = 16;
+const REPETITIONS: u64 = 48;
 
 /// Shortest time between two CNPs of a queue pair after reset, in microseconds.
 const CNP_US: u64 = 50;
