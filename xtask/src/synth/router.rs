@@ -26,20 +26,21 @@ pub fn with_settings(design: &str, settings: &[(&str, &str)]) -> Result<String> 
 }
 
 /// Rounds without fewer contested wires than in any before, behind which the router does not come to an end.
-const PATIENCE: u32 = 20;
+const PATIENCE: u64 = 20;
 
-/// Likewise where they are less than this many: such a round takes no time, and the last wires may take some forty.
-const FEW: (u64, u32) = (500, 400);
+/// Likewise where fewer than [`FEW`] are left: such a round takes no time, and the last wires may take some forty.
+const LAST_PATIENCE: u64 = 400;
+const FEW: u64 = 500;
 
 /// How far `router2` has come. In each round it routes anew what wants a wire that others want too, until no such wire is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     /// The last round.
-    round: u32,
+    round: u64,
     /// Wires that more than one net wanted, in the round with the fewest.
     pub least: u64,
     /// That round, and all wires in use then.
-    best: u32,
+    best: u64,
     wires: u64,
 }
 
@@ -53,12 +54,12 @@ impl Rounds {
         else {
             return false;
         };
-        self.round = round as u32;
+        self.round = round;
         if self.best == 0 || overused < self.least {
-            (self.least, self.best, self.wires) = (overused, self.round, wires);
+            (self.least, self.best, self.wires) = (overused, round, wires);
         }
-        let patience = if self.least < FEW.0 { FEW.1 } else { PATIENCE };
-        self.round >= self.best + patience
+        let patience = if self.least < FEW { LAST_PATIENCE } else { PATIENCE };
+        round >= self.best + patience
     }
 
     /// Why there are no wires, if there are none.

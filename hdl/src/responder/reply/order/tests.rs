@@ -57,6 +57,12 @@ struct Qp {
     new: usize,
 }
 
+impl Qp {
+    fn whole_run(&self) -> Option<Run> {
+        self.run.clone().filter(|run| run.whole)
+    }
+}
+
 struct Bench {
     cfg: RnicConfig,
     sim: Sim,
@@ -197,7 +203,7 @@ impl Bench {
             row.pending.pop_front();
             row.finished += u64::from(!entry.end);
             row.run = row.run.take().filter(|run| run.since > row.finished || entry.end);
-            self.fronts.push_back((qp, row.run.clone().filter(|run| run.whole)));
+            self.fronts.push_back((qp, row.whole_run()));
             if entry.new {
                 self.served.push(qp as u64);
                 self.new -= 1;
@@ -259,7 +265,7 @@ impl Bench {
                         self.new += 1;
                     }
                     row.appended += 1;
-                    self.fronts.push_back((qp, row.run.clone().filter(|run| run.whole)));
+                    self.fronts.push_back((qp, row.whole_run()));
                     self.again += u64::from(again);
                     let entry =
                         Pending { place: row.tail, new: !again, atomic: kind == Kind::Atomic, end: false };

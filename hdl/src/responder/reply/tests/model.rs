@@ -257,14 +257,13 @@ impl Life {
     fn comes_again(&self, at: usize, packets: u32) -> bool {
         let reaches = |psn: u32, other: u32| psn.wrapping_sub(other) % (1 << 24) < 1 << 23;
         let e = &self.expected[at];
-        let (mut started, mut newest) = (None, e.psn);
+        let (mut started, mut newest) = (false, e.psn);
         for (behind, other) in self.expected.iter().enumerate().filter(|(_, e)| !e.is_ack()) {
             if !other.again {
                 newest = other.psn;
             } else if behind > at {
-                let starts = reaches(e.psn + packets, other.psn);
-                started = started.or(starts.then_some(other.psn));
-                if started.is_some() && reaches(other.psn, newest) {
+                started |= reaches(e.psn + packets, other.psn);
+                if started && reaches(other.psn, newest) {
                     return e.is_read();
                 }
             }
