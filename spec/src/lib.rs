@@ -32,6 +32,8 @@
 pub mod csr;
 pub mod generate;
 pub mod hash;
+pub mod pci;
+pub mod pcie;
 pub mod psn;
 pub mod qp_state;
 pub mod queue;

@@ -390,15 +390,15 @@ const fn check_fields(fields: &[Field], bits: usize) {
 }
 
 /// Stops the build when the layout is not sound: fields in order, no overlap, no bit without a field, and no
-/// field of a host structure across a 64-bit word unless it is wider than one.
-pub(crate) const fn checked(layout: Layout) -> Layout {
+/// field of a host structure across a 64-bit word unless it is wider than one; the wires of a bus have no words.
+pub(crate) const fn checked(layout: Layout, words: bool) -> Layout {
     check_fields(layout.fields, layout.bytes * 8);
     let mut covered = 0;
     let mut i = 0;
     while i < layout.fields.len() {
         let f = &layout.fields[i];
         covered += f.width as usize;
-        if matches!(layout.order, Order::Little) {
+        if words && matches!(layout.order, Order::Little) {
             let inside = f.offset as usize / 64 == (f.end() - 1) / 64;
             assert!(inside || f.width == 128, "a field lies across a 64-bit word");
         }
@@ -428,7 +428,8 @@ pub(crate) const fn checked_block(block: Block) -> Block {
 
 /// Declares a structure once: a `Field` constant a field, `LAYOUT`, `BYTES` and a struct with `parse` and `emit`.
 ///
-/// `FIELD field: type @ first bit, width, access [= reset] [, clause];` with its meaning as the doc comment.
+/// `FIELD field: type @ first bit, width, access [= reset] [, clause];` with its meaning as the doc comment. `18 bytes wires` is a bus beside
+/// its data, and nothing that lies in memory.
 macro_rules! layout {
     ($(#[doc = $doc:literal])+ mod $module:ident; $($rest:tt)+) => {
         $(#[doc = $doc])+
@@ -438,7 +439,7 @@ macro_rules! layout {
     };
     (
         $(#[doc = $doc:literal])+
-        struct $Struct:ident, $name:literal, $order:ident, $bytes:literal bytes, $clause:literal;
+        struct $Struct:ident, $name:literal, $order:ident, $bytes:literal bytes $($wires:ident)?, $clause:literal;
         $(
             $(#[doc = $fdoc:literal])+
             $CONST:ident $field:ident: $type:ident @ $offset:literal, $width:literal, $access:ident
@@ -464,13 +465,17 @@ macro_rules! layout {
         )+
 
         /// The whole structure.
-        pub const LAYOUT: $crate::Layout = $crate::table::checked($crate::Layout {
-            name: $name,
-            doc: concat!($($doc),+),
-            bytes: BYTES,
-            order: $crate::Order::$order,
-            fields: &[$($CONST),+],
-        });
+        pub const LAYOUT: $crate::Layout = {
+            let wires: &[&str] = &[$(stringify!($wires))?];
+            let layout = $crate::Layout {
+                name: $name,
+                doc: concat!($($doc),+),
+                bytes: BYTES,
+                order: $crate::Order::$order,
+                fields: &[$($CONST),+],
+            };
+            $crate::table::checked(layout, wires.is_empty())
+        };
 
         const _: () = {
             $(assert!(
