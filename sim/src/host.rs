@@ -151,6 +151,11 @@ impl Host {
         self.scatter = scatter;
     }
 
+    /// The cycles that a read takes beyond the least.
+    pub fn latency(&self) -> u64 {
+        self.latency
+    }
+
     /// What went through the streams so far.
     pub fn stats(&self) -> HostStats {
         self.stats
@@ -280,6 +285,62 @@ impl Host {
         }
         write.beat += 1;
         self.write = (!last).then_some(write);
+    }
+
+    /// Takes note of a whole read of `length` bytes, whoever keeps its latency and its data; `under_way` counts it too. Whether all of it
+    /// is mapped: if not, it is refused.
+    pub fn note_read(&mut self, cycle: u64, address: u64, length: u64, under_way: u64) -> bool {
+        self.stats.reads += 1;
+        self.stats.most_reads = self.stats.most_reads.max(under_way);
+        let mapped = self.map.check(address, length as usize).is_ok();
+        if mapped {
+            self.stats.read_bytes += length;
+            if self.keep {
+                self.accesses.push(Access { cycle, address, kind: AccessKind::Read(length) });
+            }
+        } else {
+            self.stats.reads_refused += 1;
+        }
+        mapped
+    }
+
+    /// Bytes of a read that [`note_read`](Self::note_read) knows, as they are now. Whether they are still mapped: if not, `out` is as
+    /// before.
+    pub fn fetch(&self, address: u64, out: &mut [u8]) -> bool {
+        self.map.read(address, out).is_ok()
+    }
+
+    /// A whole write: those bytes of `data` for which `enabled` says so, by their index. It is refused as a whole where one
+    /// of the bytes from the first to the last of these is not mapped.
+    pub fn write_whole(&mut self, cycle: u64, address: u64, data: &[u8], enabled: impl Fn(usize) -> bool) {
+        self.stats.writes += 1;
+        let Some(first) = (0..data.len()).find(|i| enabled(*i)) else { return };
+        let end = 1 + (first..data.len()).rfind(|i| enabled(*i)).unwrap_or(first);
+        if self.map.check(address + first as u64, end - first).is_err() {
+            self.stats.writes_refused += 1;
+            return;
+        }
+        let mut from = first;
+        while from < end {
+            let to = (from..end).find(|i| !enabled(*i)).unwrap_or(end);
+            self.run(cycle, address + from as u64, &data[from..to]);
+            from = (to..end).find(|i| enabled(*i)).unwrap_or(end);
+        }
+    }
+
+    /// Writes bytes, all of which are mapped.
+    fn run(&mut self, cycle: u64, address: u64, data: &[u8]) {
+        let watched = self.watched.and_then(|watched| watched.checked_sub(address));
+        if watched.is_some_and(|at| at < data.len() as u64) {
+            self.watched = None;
+            self.seen = Some(cycle);
+        }
+        if self.map.write(address, data).is_ok() {
+            self.stats.write_bytes += data.len() as u64;
+            if self.keep {
+                self.accesses.push(Access { cycle, address, kind: AccessKind::Write(data.to_vec()) });
+            }
+        }
     }
 
     /// Writes the bytes of a beat whose strobes are set.
@@ -467,6 +528,35 @@ mod tests {
         expected[32..34].fill(3);
         assert_eq!(bytes, expected);
         assert_eq!(host.stats().violations, 0);
+    }
+
+    #[test]
+    fn whole_reads_and_writes_keep_the_same_accounts() {
+        let (mut host, memory, iova) = host();
+        memory.fill(0, 64, 0);
+        host.watch(iova + 6);
+        host.keep_accesses(true);
+        host.write_whole(7, iova, &[5; 12], |i| i == 2 || (6..9).contains(&i));
+        assert_eq!(host.seen(), Some(7));
+        let mut bytes = [9; 12];
+        assert!(host.note_read(8, iova, 12, 3) && host.fetch(iova, &mut bytes));
+        assert_eq!(bytes, [0, 0, 5, 0, 0, 0, 5, 5, 5, 0, 0, 0]);
+        host.write_whole(9, iova + 8190, &[1; 4], |_| true);
+        host.write_whole(9, iova + 8190, &[1; 4], |_| false);
+        assert!(!host.note_read(9, iova + 8190, 4, 1) && !host.fetch(iova + 8190, &mut bytes));
+        let expected = HostStats {
+            reads: 2,
+            read_bytes: 12,
+            reads_refused: 1,
+            most_reads: 3,
+            writes: 3,
+            write_bytes: 4,
+            writes_refused: 1,
+            violations: 0,
+        };
+        assert_eq!(host.stats(), expected);
+        let kept: Vec<_> = host.take_accesses().into_iter().map(|access| access.address - iova).collect();
+        assert_eq!(kept, [2, 6, 0]);
     }
 
     #[test]

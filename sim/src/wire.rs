@@ -61,7 +61,7 @@ impl Beat {
     pub const EMPTY: Beat = Beat { data: [0; MAX_BEAT], last: false, empty: 0 };
 
     /// Beat `at / width` of a frame.
-    fn of(frame: &[u8], at: usize, width: usize) -> Beat {
+    pub(crate) fn of(frame: &[u8], at: usize, width: usize) -> Beat {
         let bytes = (frame.len() - at).min(width);
         let mut beat = Beat::EMPTY;
         beat.data[..bytes].copy_from_slice(&frame[at..at + bytes]);
@@ -268,6 +268,23 @@ impl Link {
             self.store(Stored { due: cycle + 1 + self.latency, behind: 0, frame });
         }
         self.end_frame(cycle, cycle);
+    }
+
+    /// The sender is there no more: what of a frame it has sent is forgotten.
+    pub fn end_sender(&mut self) {
+        self.frame.clear();
+        self.started = None;
+        self.length = 0;
+        self.change();
+    }
+
+    /// The receiver is there no more: the frame of which it has taken a part is forgotten, and others go to whoever is next.
+    pub fn end_receiver(&mut self) {
+        if self.sending > 0 {
+            self.stored.pop_front();
+            self.sending = 0;
+        }
+        self.open = false;
     }
 
     /// Whether nothing is on its way.
