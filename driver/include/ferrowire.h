@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x1401127ea22eb39bull
+#define FW_LAYOUT_HASH 0xfd9d1e4280d6c9a7ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -208,6 +208,9 @@
 #define FW_CSR_TRAFFIC_RX_PAUSE 0x878u
 #define FW_CSR_TRAFFIC_RX_PFC 0x880u
 #define FW_CSR_TRAFFIC_RX_PAUSE_DURATION 0x888u
+#define FW_CSR_TRAFFIC_PCIE_UNEXPECTED_COMPLETIONS 0x890u
+#define FW_CSR_TRAFFIC_PCIE_COMPLETION_TIMEOUTS 0x898u
+#define FW_CSR_TRAFFIC_PCIE_REFUSED_REQUESTS 0x8a0u
 
 /* Why a packet was dropped. */
 #define FW_CSR_DROPS_DROP_RUNT 0x900u

@@ -38,6 +38,18 @@ pub struct RnicConfig {
     pub payload_buffer_bytes: u32,
     /// Doorbell pages of 4 KiB.
     pub doorbell_pages: u32,
+    /// Tags of PCIe, hence reads of host memory under way; 0: the card has no PCIe, and its DMA streams are its ports.
+    #[serde(default)]
+    pub pcie_tags: u32,
+    /// Buffer in which completions of PCIe wait for those before them. Looked at only with PCIe, as all that follows.
+    #[serde(default)]
+    pub pcie_read_bytes: u32,
+    /// After how many microseconds a read of host memory is given up: 1 to 50,000. PCIe wants 50 at least (2.8); fewer are for simulations.
+    #[serde(default)]
+    pub pcie_timeout_us: u32,
+    /// The card is before the PCIe4 block of AMD's UltraScale+ devices at 512 bits, not before plain packets.
+    #[serde(default)]
+    pub pcie4: bool,
 }
 
 /// A value that a card cannot be built with.
@@ -65,6 +77,19 @@ pub enum ConfigError {
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("generic-64b", include_str!("../configs/generic-64b.toml")),
     ("generic-8b", include_str!("../configs/generic-8b.toml")),
+    (
+        "pcie-64b",
+        concat!(include_str!("../configs/generic-64b.toml"), include_str!("../configs/pcie-64b.toml")),
+    ),
+    (
+        "pcie4-64b",
+        concat!(
+            include_str!("../configs/generic-64b.toml"),
+            include_str!("../configs/pcie-64b.toml"),
+            include_str!("../configs/pcie4-64b.toml")
+        ),
+    ),
+    ("pcie-8b", concat!(include_str!("../configs/generic-8b.toml"), include_str!("../configs/pcie-8b.toml"))),
 ];
 
 impl RnicConfig {
@@ -120,7 +145,21 @@ impl RnicConfig {
         power("fetch_batch", self.fetch_batch, 1, 64)?;
         power("rx_buffer_bytes", self.rx_buffer_bytes, 16384, 1 << 20)?;
         power("payload_buffer_bytes", self.payload_buffer_bytes, 8192, 1 << 20)?;
-        power("doorbell_pages", self.doorbell_pages, 1, 4096)
+        power("doorbell_pages", self.doorbell_pages, 1, 4096)?;
+        if self.pcie_tags == 0 {
+            return Ok(());
+        }
+        power("pcie_tags", self.pcie_tags, 8, 256)?;
+        power("pcie_read_bytes", self.pcie_read_bytes, 8192, 1 << 18)?;
+        if !(1..=50_000).contains(&self.pcie_timeout_us) {
+            let (value, allowed) = (self.pcie_timeout_us, "from 1 to 50000".into());
+            return Err(ConfigError::Range { field: "pcie_timeout_us", value, allowed });
+        }
+        if self.pcie4 && self.beat_bytes != 64 {
+            let (value, allowed) = (self.beat_bytes, "64 with pcie4".into());
+            return Err(ConfigError::Range { field: "beat_bytes", value, allowed });
+        }
+        Ok(())
     }
 
     /// Bits of a QP's index.
@@ -156,6 +195,11 @@ impl RnicConfig {
     /// Bits of an event queue's index.
     pub fn eq_bits(&self) -> u32 {
         clog2(u64::from(self.eqs))
+    }
+
+    /// The card faces PCIe.
+    pub fn has_pcie(&self) -> bool {
+        self.pcie_tags > 0
     }
 
     /// Every frame is seven beats or more: blocks may take a few cycles more for each where that shortens the longest path or saves LUTs or
@@ -213,6 +257,9 @@ mod tests {
         let message = config.validate().unwrap_err().to_string();
         assert_eq!(message, "qps = 100: must be a power of two from 4 to 16384");
         let message = RnicConfig::named("nope").unwrap_err().to_string();
-        assert_eq!(message, "no configuration `nope`; there are generic-64b, generic-8b");
+        assert_eq!(
+            message,
+            "no configuration `nope`; there are generic-64b, generic-8b, pcie-64b, pcie4-64b, pcie-8b"
+        );
     }
 }

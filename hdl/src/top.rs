@@ -8,6 +8,17 @@
 //! | `dma_read`, `dma_data` | out, in | reads of host memory and what they bring, in order |
 //! | `dma_write` | out | writes to host memory |
 //! | `interrupt` | out | a pulse for an armed event queue: its number and MSI-X vector; what it is about has left `dma_write` |
+//!
+//! Of a card that faces PCIe (`RnicConfig::pcie_tags`) [`pcie`](crate::host::pcie) stands behind all of these but `rx` and `tx`:
+//!
+//! | port | direction | what |
+//! |---|---|---|
+//! | `rq`, `rc` | out, in | the card's requests, and their completions: TLPs |
+//! | `cq`, `cc` | in, out | the CPU's requests, and their completions: TLPs |
+//! | `pcie` | in | what configuration software has set |
+//!
+//! Before AMD's PCIe4 block (`RnicConfig::pcie4`) these four have its descriptors instead, see [`pcie4`](crate::host::pcie4), and `rq_seq` brings the sequence
+//! numbers back.
 
 use crate::config::RnicConfig;
 use crate::context::qp::{qp, QpFound};
@@ -17,13 +28,15 @@ use crate::host::csr::{csr, CsrRequest, DropEvent, Events, Link};
 use crate::host::dma;
 use crate::host::doorbell::doorbell;
 use crate::host::event::{event, link_changes, WritePort};
+use crate::host::pcie::{pcie, PcieEvents, PcieSettings, ToHost};
+use crate::host::pcie4::{pcie4, Axis, SeqNums};
 use crate::host::{CommandProgress, SrqControl, SrqStatus};
 use crate::memory::Done;
 use crate::stream::{breath, Beat};
 use crate::transport::{byte_bits, transport, Control, ReadData};
 use crate::tx::pause::PRIORITIES;
 use crate::types::{Completion, DmaReadData, Drained, Mark, QpFault, QpPsns};
-use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig};
+use ferrowire_rtl::{bits, build, lit, BuildErrors, Bundle, Later, Netlist, Scope, Sig, Stream};
 use ferrowire_spec::csr::drops::DropReason;
 use ferrowire_spec::csr::hw_counters::HwCounter;
 use ferrowire_spec::csr::traffic::TrafficCounter;
@@ -38,8 +51,7 @@ pub fn rnic(cfg: &RnicConfig) -> Result<Netlist, BuildErrors> {
 
 fn card(m: &Scope, cfg: &RnicConfig) {
     let rx = m.stream_in("rx", &Beat::of(cfg.beat_bytes));
-    let dma_data = m.stream_in("dma_data", &DmaReadData::of(cfg));
-    let csr_request = m.stream_in("csr", &CsrRequest::of());
+    let (host, csr_request, dma_data) = HostPorts::of(m, cfg);
 
     // Read data comes back in the order of this list.
     let (command_read, command_reads) = m.later("command_read", &crate::types::DmaReadRequest::of());
@@ -62,7 +74,8 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let (fault_s, send_faults) = m.later("send_fault", &bits(cfg.qp_bits()));
     let (fault_e, engine_faults) = m.later("engine_fault", &QpFault::of(cfg));
     let (fault_q, writer_faults) = m.later("writer_fault", &bits(cfg.qp_bits()));
-    let widths = PULSES.iter().map(|counter| match counter {
+    let counted = &PULSES[..if cfg.has_pcie() { PULSES.len() } else { PULSES.len() - OF_PCIE }];
+    let widths = counted.iter().map(|counter| match counter {
         Counter::Traffic(TrafficCounter::RxBytes | TrafficCounter::TxBytes) => {
             bits(byte_bits(cfg.beat_bytes))
         }
@@ -72,7 +85,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     });
     let pulses = m.wire_of("pulses", &widths.collect::<Vec<_>>());
     let drops = m.wire_of("drops", &vec![DropEvent::of(); DROPS]);
-    let events = counters(&pulses, &drops);
+    let events = counters(counted, &pulses, &drops);
     let paused = m.wire("paused", PRIORITIES);
     let link_up = lit(1, 1);
     let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
@@ -228,6 +241,9 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         seen.pause,
         seen.pfc,
         seen.stands,
+        host.events.unexpected,
+        host.events.timeout,
+        host.events.refused,
     ];
     for (pulse, value) in pulses.iter().zip(values) {
         m.drive(pulse, value);
@@ -246,11 +262,60 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         m.drive(&drop.code, code);
     }
 
-    m.stream_out("csr_response", registers.response);
     m.stream_out("tx", core.wire);
-    m.stream_out("dma_read", read);
-    m.stream_out("dma_write", write);
-    m.output("interrupt", &events.interrupt);
+    let to_host = ToHost { read, write, response: registers.response, interrupt: events.interrupt };
+    host.connect(m, cfg, to_host);
+}
+
+/// What the host's blocks are connected to.
+struct HostPorts {
+    /// Accesses of BAR 0 and what was read, where they come from PCIe.
+    pcie: Option<(Later<CsrRequest>, Later<DmaReadData>)>,
+    events: PcieEvents,
+}
+
+impl HostPorts {
+    fn of(m: &Scope, cfg: &RnicConfig) -> (Self, Stream<CsrRequest>, Stream<DmaReadData>) {
+        if !cfg.has_pcie() {
+            let data = m.stream_in("dma_data", &DmaReadData::of(cfg));
+            let csr = m.stream_in("csr", &CsrRequest::of());
+            return (HostPorts { pcie: None, events: PcieEvents::of().zeros() }, csr, data);
+        }
+        let (csr, accesses) = m.later("csr", &CsrRequest::of());
+        let (data, reads) = m.later("dma_data", &DmaReadData::of(cfg));
+        let events = m.wire_of("pcie_events", &PcieEvents::of());
+        (HostPorts { pcie: Some((accesses, reads)), events }, csr, data)
+    }
+
+    fn connect(self, m: &Scope, cfg: &RnicConfig, host: ToHost) {
+        let Some((accesses, reads)) = self.pcie else {
+            m.stream_out("csr_response", host.response);
+            m.stream_out("dma_read", host.read);
+            m.stream_out("dma_write", host.write);
+            m.output("interrupt", &host.interrupt);
+            return;
+        };
+        let settings = m.delay("pcie_settings", &m.input_of("pcie", &PcieSettings::of()));
+        if cfg.pcie4 {
+            let (rc, cq) = (m.stream_in("rc", &Axis::rc()), m.stream_in("cq", &Axis::cq()));
+            let sent = m.input_of("rq_seq", &SeqNums::of());
+            let from_host = pcie4(m, cfg, settings, rc, cq, sent, host);
+            accesses.connect(from_host.csr);
+            reads.connect(from_host.data);
+            m.drive(&self.events, from_host.events);
+            m.stream_out("rq", from_host.rq);
+            m.stream_out("cc", from_host.cc);
+            return;
+        }
+        let beat = Beat::of(cfg.beat_bytes);
+        let (rc, cq) = (m.stream_in("rc", &beat), m.stream_in("cq", &beat));
+        let from_host = pcie(m, cfg, settings, rc, cq, host);
+        accesses.connect(from_host.csr);
+        reads.connect(from_host.data);
+        m.drive(&self.events, from_host.events);
+        m.stream_out("rq", from_host.rq);
+        m.stream_out("cc", from_host.cc);
+    }
 }
 
 /// Sources of drops.
@@ -261,8 +326,11 @@ enum Counter {
     Hw(HwCounter),
 }
 
+/// Counters at the end of [`PULSES`] that a card without PCIe has not.
+const OF_PCIE: usize = 3;
+
 /// What is counted one by one, or in bytes.
-const PULSES: [Counter; 47] = [
+const PULSES: [Counter; 50] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::RxBytes),
     Counter::Traffic(TrafficCounter::RxRoce),
@@ -310,11 +378,14 @@ const PULSES: [Counter; 47] = [
     Counter::Traffic(TrafficCounter::RxPause),
     Counter::Traffic(TrafficCounter::RxPfc),
     Counter::Traffic(TrafficCounter::PauseDuration),
+    Counter::Traffic(TrafficCounter::PcieUnexpected),
+    Counter::Traffic(TrafficCounter::PcieTimeouts),
+    Counter::Traffic(TrafficCounter::PcieRefused),
 ];
 
-fn counters(pulses: &[Sig], drops: &[DropEvent]) -> Events {
+fn counters(counted: &[Counter], pulses: &[Sig], drops: &[DropEvent]) -> Events {
     let mut events = Events::default();
-    for (counter, pulse) in PULSES.iter().zip(pulses) {
+    for (counter, pulse) in counted.iter().zip(pulses) {
         events = match counter {
             Counter::Traffic(counter) => events.traffic(*counter, *pulse),
             Counter::Hw(counter) => events.hw(*counter, *pulse),

@@ -74,6 +74,13 @@ pub struct Interrupt {
     pub vector: Sig,
 }
 
+impl Interrupt {
+    /// The shape.
+    pub fn of() -> Self {
+        Interrupt { valid: bits(1), eqn: bits(8), vector: bits(8) }
+    }
+}
+
 /// The card's write port: what has left it is on its way to the host.
 #[derive(Clone, Bundle)]
 pub struct WritePort {

@@ -7,6 +7,8 @@ pub mod csr;
 pub mod dma;
 pub mod doorbell;
 pub mod event;
+pub mod pcie;
+pub mod pcie4;
 mod types;
 
 pub use types::*;

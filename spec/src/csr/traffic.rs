@@ -40,4 +40,10 @@ crate::table::counters! {
     RxPfc = 16, "rx_pfc";
     /// Cycles of the pipeline's clock in which a priority stood still.
     PauseDuration = 17, "rx_pause_duration";
+    /// PCIe completions that fit nothing that was asked.
+    PcieUnexpected = 18, "pcie_unexpected_completions";
+    /// Reads of host memory that were given up after the completion time-out.
+    PcieTimeouts = 19, "pcie_completion_timeouts";
+    /// PCIe requests to BAR 0 that were refused or dropped.
+    PcieRefused = 20, "pcie_refused_requests";
 }

@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Compares a completion with what was asked, and says where its data belongs.
+//!
+//! ```text
+//!  head --> [ read asked, progress ] --> compare --+--> realign <-- data
+//!                                          |       +--> place
+//!                                          +--> progress
+//! ```
+//!
+//! One a cycle; two of a tag may come right behind each other.
+
+use super::{write, Progress, Sizes, Sweep, Tables};
+use crate::fields::field;
+use crate::host::pcie::strip::Parts;
+use crate::stream::{fifo, fork, forward, realign, Realign, Realigned};
+use ferrowire_rtl::{bits, cat, lit, Bundle, Collision, Scope, Sig, Stream};
+use ferrowire_spec::pcie::completion::{self, CompletionStatus};
+use ferrowire_spec::pcie::kind;
+
+/// Beats of data that wait for their verdict.
+const WAITING: u32 = 8;
+
+/// What to do with the data of a completion.
+#[derive(Clone, Bundle)]
+pub struct Place {
+    /// It belongs into rows from this one on.
+    pub valid: Sig,
+    pub row: Sig,
+    /// There is data, needed or not.
+    pub has_data: Sig,
+    pub tag: Sig,
+    pub phase: Sig,
+    /// The request is over with it.
+    pub ends: Sig,
+    pub failed: Sig,
+}
+
+pub struct Judged {
+    pub places: Stream<Place>,
+    pub unexpected: Sig,
+}
+
+/// The fields that are looked at, and what follows from them alone.
+#[derive(Clone, Bundle)]
+struct Head {
+    /// A completion, for a tag that there is.
+    sound: Sig,
+    tag: Sig,
+    success: Sig,
+    has_data: Sig,
+    poisoned: Sig,
+    /// Bytes of data.
+    bytes: Sig,
+    /// Bytes that are still to come, these included.
+    count: Sig,
+    lower: Sig,
+}
+
+impl Head {
+    fn of(s: Sizes, header: Sig) -> Self {
+        use completion::{BYTE_COUNT, EP, FMT, LAYOUT, LENGTH, LOWER_ADDRESS, STATUS, T8, T9, TAG, TYPE};
+        let of = |which| field(&LAYOUT, which, header);
+        let first = cat(&[of(&TYPE), of(&FMT)]);
+        let (length, count, tag) = (of(&LENGTH), of(&BYTE_COUNT), of(&TAG));
+        let known = first.eq(kind::COMPLETION) | first.eq(kind::COMPLETION_DATA);
+        let there = match s.tag {
+            8 => lit(1, 1),
+            width => (tag >> width).eq(0),
+        };
+        Head {
+            sound: known & there & !of(&T8) & !of(&T9),
+            tag: tag.trunc(s.tag),
+            success: of(&STATUS).eq(CompletionStatus::Success.code()),
+            has_data: of(&FMT).bit(1),
+            poisoned: of(&EP),
+            bytes: cat(&[lit(2, 0), length, length.eq(0)]),
+            count: cat(&[count, count.eq(0)]),
+            lower: of(&LOWER_ADDRESS),
+        }
+    }
+}
+
+pub fn judge(
+    m: &Scope,
+    s: Sizes,
+    tables: &Tables,
+    sweep: &Sweep,
+    parts: Parts,
+) -> (Stream<Realigned>, Judged) {
+    // The tables are read while the header goes into a register.
+    let header = parts.head.map(|header| Head::of(s, *header));
+    let header = header.gate(m, sweep.done);
+    let held = m.reg("held", 1).reset(0);
+    let head = m.reg_of("head", &header.payload);
+    let judged = Stream::new(m, "judged", held, head.clone());
+    header.accept(!held | judged.ready);
+    m.when(header.fire(), |m| m.set_all(&head, &header.payload));
+    m.set(&held, header.fire() | (held & !judged.ready));
+
+    let passes = judged.fire();
+    let written =
+        m.wire_of("progress_written", &Progress { phase: bits(1), failed: bits(1), received: bits(13) });
+    let wrote = m.wire("progress_write", 1);
+    write(m, &tables.progress, sweep, wrote, head.tag, &written);
+    let asked = tables.asked.read(m, header.fire(), header.tag, Collision::New);
+    let before = tables.progress.read(m, header.fire(), header.tag, Collision::New);
+
+    // What is to come.
+    let begun = before.phase.eq(asked.phase);
+    let received = begun.repeat(13) & before.received;
+    let at = (asked.address.zext(13) + received).named("at");
+    let left = (asked.length - received).named("left");
+    let skipped = at.trunc(2);
+    // Bytes that the data has from the first one asked for on.
+    let useful = head.bytes - skipped.zext(13);
+    let ends = useful.ge(left).named("ends");
+    let spare = (useful - left).lt(4);
+    let whole = (at.trunc(6) + useful.trunc(6)).eq(0);
+    // A tag in use; one whose read was given up.
+    let open = tables.ended.read_now(head.tag).phase.ne(asked.phase) & head.sound;
+    let late = (open & tables.passed.read_now(head.tag).eq(asked.phase)).named("late");
+    let alive = (open & !late).named("alive");
+    let same = head.count.eq(left) & head.lower.eq(at.trunc(7)) & left.ne(0);
+    let fits = head.success & head.has_data & same & m.mux(ends, &spare, &whole);
+    let fails = !head.success & left.ne(0);
+    // Of a late one its own numbers tell whether it is the last.
+    let last_of_late = !head.success | (head.bytes - head.lower.trunc(2).zext(13)).ge(head.count);
+    let belongs = (alive & fits).named("belongs");
+    let over = (alive & (fits & ends | fails)) | (late & last_of_late);
+    let failed = fails | late | head.poisoned | (begun & before.failed);
+
+    m.set_all(
+        &written,
+        &Progress { phase: asked.phase, failed, received: over.then(asked.length, received + useful) },
+    );
+    m.drive(&wrote, passes & (belongs | over));
+    let lanes = s.lanes;
+    let step = judged.map(|head| Step {
+        run: Realign {
+            from_lane: lit(lanes, s.from_lane),
+            // The first double word.
+            to_lane: cat(&[lit(2, 0), at.slice(2, lanes - 2)]),
+            length: head.bytes,
+            keep: lit(1, 0),
+        },
+        place: Place {
+            valid: belongs,
+            row: asked.row + row_of(s, asked.address, at),
+            has_data: head.has_data,
+            tag: head.tag,
+            phase: asked.phase,
+            ends: over,
+            failed,
+        },
+    });
+    let unexpected = passes & !(belongs | over | late);
+    // From a register: what the tables say may change before both have taken it.
+    let mut parts_of = fork(m, 2, forward(&m.label("step"), step)).into_iter();
+    let mut part = || parts_of.next().expect("two parts");
+    let run = part();
+    let nothing = !run.place.has_data;
+    // Data waits here while its header is judged, and not the packets behind it.
+    let data = fifo(&m.label("data"), WAITING, parts.data);
+    let aligned = realign(m, run.discard_if(m, nothing).map(|step| step.run.clone()), data);
+    (aligned, Judged { places: part().map(|step| step.place.clone()), unexpected })
+}
+
+#[derive(Clone, Bundle)]
+struct Step {
+    run: Realign,
+    place: Place,
+}
+
+/// Rows between the one where the read begins and the one of `at`.
+fn row_of(s: Sizes, address: Sig, at: Sig) -> Sig {
+    let (from, to) = (address.slice(s.lanes, 12 - s.lanes), at.slice(s.lanes, 13 - s.lanes));
+    let between = to - from.zext(13 - s.lanes);
+    match s.row.cmp(&between.width()) {
+        std::cmp::Ordering::Less => between.trunc(s.row),
+        _ => between.zext(s.row),
+    }
+}

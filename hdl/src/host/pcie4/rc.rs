@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Completions for the card, several of which may share a beat: each one's header, and its data from lane 0 on.
+//!
+//! ```text
+//!                    +--> rotate: the packet under way --+
+//!  beat of 16 DWs ---|                                   +--> row: 16 DWs of data
+//!                    +--> rotate: the next packet -------+
+//!                    |        |                    ^     |
+//!                    |        +--> header          +-- carry
+//!                    +--> where packets begin and end
+//! ```
+//!
+//! A packet begins at a multiple of four double words, `u`, and its data three behind that: `r = 4u + 3`. Rotated down by `r`, a beat has the rest of the
+//! row before it in its highest `r` places, and below these what is kept for the next row.
+//!
+//! A beat takes a cycle where the packet under way ends at most, and at most one other begins and goes on. It takes one more for each packet that begins and
+//! ends in it, and where the end of the packet under way fills more than its row. So completions of 64 bytes or of a multiple take as many cycles as beats.
+//!
+//! Latency 1. Bad input: what the block reports as an error of its request ends that request, by a status; what it reports as nobody's gets a tag that
+//! there is not. A beat with `discontinue` spoils its packets. The block itself throws away what is longer or shorter than its header says.
+
+use super::{Axis, BITS, WORDS};
+use crate::fields::{assemble, field};
+use crate::host::pcie::strip::Parts;
+use crate::stream::fifo;
+use ferrowire_rtl::{bits, cat, lit, module, Scope, Sig, Stream};
+use ferrowire_spec::pcie::pcie4::{rc, rc_user, ErrorCode};
+use ferrowire_spec::pcie::{completion, kind, CompletionStatus};
+
+/// Places behind it: who takes headers and rows does so a cycle after another.
+const PLACES: u32 = 4;
+
+/// `data` rotated down by `4 * unit + 3` double words.
+fn rotate(m: &Scope, data: Sig, unit: Sig) -> Sig {
+    let by = |unit: u32| 32 * (4 * unit + 3);
+    let turned: Vec<Sig> =
+        (0..4).map(|unit| cat(&[data.slice(by(unit), BITS - by(unit)), data.trunc(by(unit))])).collect();
+    m.select(unit, &turned)
+}
+
+/// The header that a descriptor stands for, and whether data follows.
+fn header(descriptor: Sig) -> (Sig, Sig) {
+    let of = |which| field(&rc::LAYOUT, which, descriptor);
+    let error = of(&rc::ERROR);
+    let is = |code: ErrorCode| error.eq(code.code());
+    let bare = is(ErrorCode::FunctionReset) | is(ErrorCode::Timeout);
+    let ends = bare | is(ErrorCode::ByteCount);
+    let strange = is(ErrorCode::Mismatch) | is(ErrorCode::Address) | is(ErrorCode::Tag);
+    let dwords = of(&rc::DWORDS);
+    let has_data = dwords.any() & !bare;
+    let kind = has_data.then(lit(8, kind::COMPLETION_DATA), lit(8, kind::COMPLETION));
+    use completion::{BYTE_COUNT, EP, FMT, LAYOUT, LENGTH, LOWER_ADDRESS, STATUS, T9, TAG, TYPE};
+    let header = assemble(
+        &LAYOUT,
+        &[
+            (FMT, kind.slice(5, 3)),
+            (TYPE, kind.trunc(5)),
+            (T9, strange),
+            (EP, of(&rc::POISONED) | is(ErrorCode::Poisoned)),
+            (LENGTH, dwords.trunc(10)),
+            (STATUS, ends.then(CompletionStatus::CompleterAbort.code(), of(&rc::STATUS))),
+            (BYTE_COUNT, of(&rc::BYTE_COUNT).trunc(12)),
+            (TAG, of(&rc::TAG)),
+            (LOWER_ADDRESS, of(&rc::LOWER_ADDRESS).trunc(7)),
+        ],
+    );
+    (header, has_data)
+}
+
+/// Takes beats apart.
+#[module]
+pub fn rc(m: &Scope, beat: Stream<Axis>) -> (Parts, Stream<Sig>) {
+    m.discard(&beat.keep);
+    m.discard(&beat.last);
+    let side = |which| field(&rc_user::LAYOUT, which, beat.user.zext(8 * rc_user::BYTES as u32));
+    let (sops, eops) = (side(&rc_user::IS_SOP), side(&rc_user::IS_EOP));
+    let places = [&rc_user::SOP0_PTR, &rc_user::SOP1_PTR, &rc_user::SOP2_PTR, &rc_user::SOP3_PTR].map(side);
+    let ends = [&rc_user::EOP0_PTR, &rc_user::EOP1_PTR, &rc_user::EOP2_PTR, &rc_user::EOP3_PTR].map(side);
+    let spoils = side(&rc_user::DISCONTINUE);
+
+    // A packet has begun in an earlier beat, at this place; what is kept of it; a beat of it was spoiled.
+    let open = m.reg("open", 1).reset(0);
+    let unit = m.reg("unit", 2).no_reset();
+    let carry = m.reg("carry", BITS).no_reset();
+    let spoiled = m.reg("spoiled", 1).reset(0);
+    // Of this beat: the packet under way has had its part; what is kept is to leave as a row; packets begun, and ended.
+    let continued = m.reg("continued", 1).reset(0);
+    let flushing = m.reg("flushing", 1).reset(0);
+    let begun = m.reg("begun", 3).reset(0);
+    let ended = m.reg("ended", 3).reset(0);
+
+    let goes_on = (open & !continued & !flushing).named("goes_on");
+    let last_part = goes_on & eops.bit(0);
+    // Its end lies behind the place up to which its row is filled.
+    let full = cat(&[lit(2, 3), unit]);
+    let spills = (last_part & ends[0].ge(full)).named("spills");
+
+    // The next packet: it may share the cycle with the one under way, if it makes no row of its own.
+    let there = (sops.zext(8).bit_at(begun)).named("there");
+    let place = m.select(begun.trunc(2), &places);
+    let end = ended + last_part.zext(3);
+    let whole = (there & eops.zext(8).bit_at(end)).named("whole");
+    let begins = there & !flushing & (!goes_on | (!spills & !whole));
+    let (head, has_data) = header(m.select(place, &beat.data.chunks(BITS / 4)).trunc(8 * rc::BYTES as u32));
+
+    let under_way = rotate(m, beat.data, unit);
+    let fresh = rotate(m, beat.data, place);
+    // Place `i` is filled by what was kept where `i < 16 - r`.
+    let below: Vec<Sig> = (0..WORDS)
+        .map(|i| match (WORDS - 4).checked_sub(i) {
+            Some(left) => unit.le(left / 4),
+            None => lit(1, 0),
+        })
+        .collect();
+    let merged: Vec<Sig> = carry
+        .chunks(32)
+        .iter()
+        .zip(under_way.chunks(32))
+        .zip(&below)
+        .map(|((kept, here), below)| below.then(*kept, here))
+        .collect();
+    let makes = flushing | goes_on | (begins & whole & has_data);
+    let ends_row = flushing | (goes_on & last_part & !spills) | (!goes_on & !flushing);
+    let row = flushing.then(carry, goes_on.then(cat(&merged), fresh));
+
+    let (heads, head_out) = m.later("heads", &bits(8 * completion::BYTES as u32));
+    let (rows, row_out) = m.later("rows", &bits(BITS));
+    let room = m.wire("room", 2);
+    let step = (beat.valid & (!makes | room.bit(0)) & (!begins | room.bit(1))).named("step");
+    let row = Stream::new(m, "row", step & makes, row);
+    let head = Stream::new(m, "head", step & begins, head);
+    // Both are registers of the FIFOs.
+    m.drive(&room, cat(&[row.ready, head.ready]));
+    let bad = Stream::new(m, "bad", row.valid & ends_row, spoiled | spoils);
+    m.assert(!bad.valid | bad.ready, "the verdict finds room");
+    row_out.connect(fifo(&m.label("row_fifo"), PLACES, row));
+    head_out.connect(fifo(&m.label("head_fifo"), PLACES, head));
+
+    let begun_now = begun + begins.zext(3);
+    let more = spills | sops.zext(8).bit_at(begun_now);
+    let leaves = step & !more;
+    beat.accept(leaves);
+    let stays_open = begins.then(!whole, open & !last_part).named("stays_open");
+    m.when(step, |m| {
+        m.set(&open, stays_open);
+        m.set(&continued, more & (continued | goes_on));
+        m.set(&flushing, spills);
+        m.set(&begun, more.repeat(3) & begun_now);
+        m.set(&ended, more.repeat(3) & (end + (begins & whole).zext(3)));
+        m.set(&spoiled, (stays_open | spills) & (spoils | (spoiled & !begins)));
+        m.when(begins, |m| m.set(&unit, place));
+        m.set(&carry, begins.then(fresh, under_way));
+    });
+    (Parts { head: heads, data: rows }, bad)
+}

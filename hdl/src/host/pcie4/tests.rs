@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The engine before the block, by hand: what random traffic seldom meets.
+
+use super::*;
+use ferrowire_rtl::{Bits, Sim};
+use ferrowire_spec::pcie::pcie4::{cq, CqUser, RcDescriptor, RcUser};
+
+fn engine_sim() -> Sim {
+    let cfg = RnicConfig::named("pcie4-64b").unwrap();
+    let mut sim = Sim::new(&engine(&cfg).unwrap());
+    for (name, value) in [("bus_master", 1), ("extended_tags", 1), ("max_read_request", 5)] {
+        sim.set(&format!("pcie_{name}"), value);
+    }
+    sim.reset();
+    for stream in ["rq", "cc", "csr", "data"] {
+        sim.set(&format!("{stream}_ready"), 1);
+    }
+    (0..300).for_each(|_| sim.tick());
+    sim
+}
+
+/// The CPU reads a double word, or writes one.
+fn access(sim: &mut Sim, write: bool, discontinue: bool) {
+    let mut data = [0xaa; BEAT];
+    let request_type = u8::from(write);
+    let request =
+        cq::CqDescriptor { address: 0x100 >> 2, dwords: 1, request_type, tag: 5, ..Default::default() };
+    request.emit(&mut data).unwrap();
+    let words = if write { 5 } else { 4 };
+    let user =
+        CqUser { first_be: 15, is_sop: 1, is_eop: 1, eop0_ptr: words - 1, discontinue, ..Default::default() };
+    sim.set_bits("cq_data", &Bits::from_bytes(BITS, &data));
+    sim.set("cq_keep", (1 << words) - 1);
+    sim.set("cq_last", 1);
+    sim.set_bits("cq_user", &Bits::from_bytes(wires(&cq_user::LAYOUT), &user.to_bytes().unwrap()));
+    sim.set("cq_valid", 1);
+    assert_eq!(sim.get("cq_ready"), 1);
+    sim.tick();
+    sim.set("cq_valid", 0);
+}
+
+#[test]
+fn a_request_that_was_spoiled_changes_nothing_and_has_no_answer() {
+    for write in [false, true] {
+        for discontinue in [false, true] {
+            let mut sim = engine_sim();
+            sim.set("csr_response_valid", 1);
+            access(&mut sim, write, discontinue);
+            let (mut accesses, mut answers) = (0, 0);
+            for _ in 0..30 {
+                accesses += sim.get("csr_valid");
+                answers += sim.get("cc_valid");
+                sim.tick();
+            }
+            let fine = u64::from(!discontinue);
+            assert_eq!((accesses, answers), (fine, fine * u64::from(!write)));
+        }
+    }
+}
+
+#[test]
+fn an_answer_on_offer_stays_when_the_card_becomes_a_bus_master() {
+    let mut sim = engine_sim();
+    sim.set("pcie_bus_master", 0);
+    sim.set("cc_ready", 0);
+    for (name, value) in [("valid", 1), ("address", 0x1000), ("length", 4), ("strobe", 15), ("last", 1)] {
+        sim.set(&format!("write_{name}"), value);
+    }
+    sim.tick();
+    sim.set("write_valid", 0);
+    (0..30).for_each(|_| sim.tick());
+    sim.set("csr_response_valid", 1);
+    access(&mut sim, false, false);
+    (0..20).for_each(|_| sim.tick());
+    assert_eq!(sim.get("cc_valid"), 1);
+    sim.set("pcie_bus_master", 1);
+    sim.set("rq_ready", 0);
+    for _ in 0..20 {
+        sim.tick();
+        assert_eq!(sim.get("cc_valid"), 1);
+    }
+}
+
+/// Completions that cross rows come faster than rows go: nothing is lost where they wait (an assertion of the block watches).
+#[test]
+fn short_completions_that_share_beats_and_cross_rows_wait_in_line() {
+    const COUNT: usize = 60;
+    for (lane, words) in [(32, 13), (60, 5), (60, 1), (0, 16)] {
+        let mut sim = engine_sim();
+        for (name, value) in [("valid", 1), ("address", 0x1000 + lane), ("length", 4096 - lane)] {
+            sim.set(&format!("read_{name}"), value);
+        }
+        assert_eq!(sim.get("read_ready"), 1);
+        sim.tick();
+        sim.set("read_valid", 0);
+        (0..50).for_each(|_| sim.tick());
+        // Each at the next multiple of 16 bytes; nobody's, so that the rows go on.
+        let pitch = (words + 3usize).next_multiple_of(4);
+        let mut bytes = vec![0; (4 * pitch * COUNT).next_multiple_of(BEAT)];
+        let mut users = vec![RcUser::default(); bytes.len() / BEAT];
+        for i in 0..COUNT {
+            let error = ferrowire_spec::pcie::pcie4::ErrorCode::Tag.code();
+            let dwords = words as u16;
+            let descriptor = RcDescriptor { error, dwords, byte_count: 4 * dwords, ..Default::default() };
+            let (first, last) = (pitch * i, pitch * i + words + 2);
+            descriptor.emit(&mut bytes[4 * first..]).unwrap();
+            let user = &mut users[first / 16];
+            let place = (first % 16 / 4) as u8;
+            match user.is_sop.count_ones() {
+                0 => user.sop0_ptr = place,
+                1 => user.sop1_ptr = place,
+                2 => user.sop2_ptr = place,
+                _ => user.sop3_ptr = place,
+            }
+            user.is_sop = user.is_sop << 1 | 1;
+            let user = &mut users[last / 16];
+            let place = (last % 16) as u8;
+            match user.is_eop.count_ones() {
+                0 => user.eop0_ptr = place,
+                1 => user.eop1_ptr = place,
+                2 => user.eop2_ptr = place,
+                _ => user.eop3_ptr = place,
+            }
+            user.is_eop = user.is_eop << 1 | 1;
+        }
+        let mut unexpected = 0;
+        let mut beats = bytes.chunks(BEAT).zip(&users).peekable();
+        for _ in 0..1000 {
+            sim.set("rc_valid", u64::from(beats.peek().is_some()));
+            if let Some((data, user)) = beats.peek() {
+                sim.set_bits("rc_data", &Bits::from_bytes(BITS, data));
+                let user = user.to_bytes().unwrap();
+                sim.set_bits("rc_user", &Bits::from_bytes(wires(&rc_user::LAYOUT), &user));
+                if sim.get("rc_ready") == 1 {
+                    beats.next();
+                }
+            }
+            unexpected += sim.get("events_unexpected");
+            sim.tick();
+        }
+        assert_eq!((beats.count(), unexpected), (0, COUNT as u64), "{words} double words in lane {lane}");
+    }
+}
