@@ -118,9 +118,16 @@ impl World {
         }
     }
 
-    fn of(model: &CardModel, cards: Vec<Card>, wires: Vec<Wire>) -> Self {
+    fn of(model: &CardModel, mut cards: Vec<Card>, wires: Vec<Wire>) -> Self {
         let clock_khz = model.clock_khz();
-        Self { cards, wires, peers: Vec::new(), cycle: 0, clock_khz, capture: None, failed: None }
+        // Bringing a card up may have taken it some cycles, and each another number.
+        let cycle = cards.iter().map(Card::cycle).max().unwrap_or(0);
+        for card in &mut cards {
+            while card.cycle() < cycle {
+                card.step(None, true);
+            }
+        }
+        Self { cards, wires, peers: Vec::new(), cycle, clock_khz, capture: None, failed: None }
     }
 
     /// To be shared by buses.
@@ -175,6 +182,35 @@ impl World {
     pub fn set_line_share(&mut self, share: f64) {
         let datapath = datapath_gbps(self.cards[0].beat_bytes() as u32, self.clock_khz);
         self.set_line_rate(Some(share * datapath));
+    }
+
+    /// Puts another card, as after power-on, in the place of one: its registers, objects and what it had under way are gone, and so is what
+    /// of a frame it was sending or taking. What its host has mapped stays mapped. What went wrong is forgotten.
+    ///
+    /// The links must have filters: without one, half a frame may have reached the other end.
+    ///
+    /// # Errors
+    /// The model is not that of a card.
+    pub fn power_on(&mut self, card: usize, model: &CardModel) -> Result<()> {
+        let old = &mut self.cards[card];
+        let map = std::mem::take(old.host_mut().map_mut());
+        *old = Card::new(model, old.host().latency())?;
+        *old.host_mut().map_mut() = map;
+        for wire in &mut self.wires {
+            if wire.from == Some(card) {
+                wire.link.end_sender();
+            }
+            if wire.to == Some(card) {
+                wire.link.end_receiver();
+            }
+        }
+        self.failed = None;
+        Ok(())
+    }
+
+    /// Whether links bring or hold frames.
+    pub fn wires_idle(&self) -> bool {
+        self.wires.iter().all(|wire| wire.link.idle())
     }
 
     /// Delivers a frame over a link that nobody sent.
@@ -237,8 +273,8 @@ impl World {
         for (i, card) in self.cards.iter_mut().enumerate() {
             taken[i] = card.step(delivered[i].as_ref(), ready[i]);
             if self.failed.is_none() {
-                self.failed =
-                    card.host().violation().map(|why| format!("card {i} breaks a rule of its DMA: {why}"));
+                let broken = card.violation();
+                self.failed = broken.map(|why| format!("card {i} breaks a rule of its host's side: {why}"));
             }
         }
         for (i, wire) in self.wires.iter_mut().enumerate() {
@@ -293,7 +329,10 @@ impl World {
     }
 
     /// A register access of a card's host, until the card has taken it and answered.
-    fn access(&mut self, card: usize, access: CsrAccess) -> Result<u64, BusError> {
+    ///
+    /// # Errors
+    /// The address is not in BAR 0 or not aligned, or the card fails.
+    pub fn access(&mut self, card: usize, access: CsrAccess) -> Result<u64, BusError> {
         let align = if access.wide { 8 } else { 4 };
         if access.address >= BAR_BYTES || access.address % align != 0 {
             return Err(BusError::BadOffset { offset: access.address });

@@ -8,23 +8,42 @@
 //!  link ---->| rx             dma_write      |----->  +------+
 //!      <-----| tx                  interrupt |----->  counted
 //!            +-------------------------------+
+//!
+//!            +-------------------------------+
+//!  link ---->| rx                        rq  |----->  +-------------+
+//!      <-----| tx                        rc  |<-----  | RootComplex |  with its Host and CPU
+//!            |                           cq  |<-----  |             |
+//!            |                           cc  |----->  +-------------+
+//!            +-------------------------------+
 //! ```
 //!
 //! A cycle: the inputs are set and the model settles; every stream whose valid and ready are both high passes; the
 //! clock rises and falls. `tx` is looked at before the inputs are set, so that another card can have the beat in the same
 //! cycle: it must come from registers.
+//!
+//! A card that faces PCIe is brought up as an operating system would: its BAR has a place, and each vector of its MSI-X table a message and no
+//! mask. Register accesses are then reads and writes of the CPU.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
+use dma::{DmaPorts, DmaSide};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_rtl::Netlist;
 use ferrowire_verilator::{build, Library, Model, OptLevel, Options, PortError, PortId};
+use pcie::PcieSide;
+use ports::BeatPorts;
 
 use crate::host::Host;
-use crate::wire::{Beat, MAX_BEAT};
+use crate::root::{RootComplex, RootSettings};
+use crate::wire::Beat;
+
+mod dma;
+mod pcie;
+mod pcie4;
+mod ports;
 
 /// What a datapath carries with a beat in each cycle, in Gb/s.
 pub fn datapath_gbps(beat_bytes: u32, clock_khz: u32) -> f64 {
@@ -40,6 +59,8 @@ pub struct CardModel {
     library: Library,
     beat: usize,
     clock_khz: u32,
+    vectors: u32,
+    root: RootSettings,
 }
 
 impl CardModel {
@@ -48,6 +69,7 @@ impl CardModel {
     /// # Errors
     /// The netlist is wrong, or Verilator or the C++ compiler refuse it.
     pub fn rnic(config: &RnicConfig, trace: bool) -> Result<Self> {
+        let config = &on_pcie(config);
         static BUILT: Mutex<Option<HashMap<(String, bool), CardModel>>> = Mutex::new(None);
         let key = (format!("{config:?}"), trace);
         // Held while it is built: a second one would only wait for the cache's lock.
@@ -58,6 +80,7 @@ impl CardModel {
         }
         let netlist = ferrowire_hdl::top::rnic(config)?;
         let model = Self::of(&netlist, config.beat_bytes, config.clock_khz, trace)?;
+        let model = Self { vectors: config.eqs, ..model };
         built.insert(key, model.clone());
         Ok(model)
     }
@@ -70,7 +93,23 @@ impl CardModel {
         let options = Options { trace, opt: OptLevel::O2, ..Options::default() };
         let library =
             build(&crate::lockstep::source(netlist), &options).context("building the card's model")?;
-        Ok(Self { library, beat: beat_bytes as usize, clock_khz })
+        let root = RootSettings::default();
+        Ok(Self { library, beat: beat_bytes as usize, clock_khz, vectors: 0, root })
+    }
+
+    /// The same design before another root complex; the latency is the host's, see [`Card::new`].
+    pub fn with_root(self, root: RootSettings) -> Self {
+        Self { root, ..self }
+    }
+
+    /// The same design before a root complex of which a seed decides; nothing else, if it does not face PCIe.
+    pub fn with_random_root(self, seed: u64) -> Self {
+        self.with_root(RootSettings::random(seed))
+    }
+
+    /// Whether the card faces PCIe.
+    pub fn has_pcie(&self) -> bool {
+        self.library.port("rq_valid").is_ok()
     }
 
     /// Bytes a beat.
@@ -86,6 +125,24 @@ impl CardModel {
     /// Whether nothing had to be compiled.
     pub fn cached(&self) -> bool {
         self.library.cached()
+    }
+}
+
+/// With `FERROWIRE_PCIE=1`, any configuration faces PCIe: so all tests run through the whole card.
+pub fn all_face_pcie() -> bool {
+    std::env::var_os("FERROWIRE_PCIE").is_some_and(|value| value == "1")
+}
+
+fn on_pcie(config: &RnicConfig) -> RnicConfig {
+    if !all_face_pcie() || config.has_pcie() {
+        return config.clone();
+    }
+    let pcie = RnicConfig::named(if config.beat_bytes < 64 { "pcie-8b" } else { "pcie-64b" });
+    match pcie {
+        Ok(RnicConfig { pcie_tags, pcie_read_bytes, pcie_timeout_us, .. }) => {
+            RnicConfig { pcie_tags, pcie_read_bytes, pcie_timeout_us, ..config.clone() }
+        }
+        Err(_) => config.clone(),
     }
 }
 
@@ -113,93 +170,26 @@ pub struct Interrupt {
     pub vector: u8,
 }
 
-/// A stream's handshake.
-#[derive(Clone, Copy)]
-struct Handshake {
-    valid: PortId,
-    ready: PortId,
-}
-
-/// Every port, looked up once.
+/// Clock, reset and the wire's side.
 #[derive(Clone, Copy)]
 struct Ports {
     clk: PortId,
     rst: PortId,
-    csr: Handshake,
-    csr_address: PortId,
-    csr_write: PortId,
-    csr_wide: PortId,
-    csr_data: PortId,
-    csr_response: Handshake,
-    csr_response_data: PortId,
-    rx: Handshake,
-    rx_data: PortId,
-    rx_last: PortId,
-    rx_empty: PortId,
-    tx: Handshake,
-    tx_data: PortId,
-    tx_last: PortId,
-    tx_empty: PortId,
-    dma_read: Handshake,
-    dma_read_address: PortId,
-    dma_read_length: PortId,
-    dma_data: Handshake,
-    dma_data_data: PortId,
-    dma_data_last: PortId,
-    dma_data_error: PortId,
-    dma_write: Handshake,
-    dma_write_address: PortId,
-    dma_write_length: PortId,
-    dma_write_data: PortId,
-    dma_write_strobe: PortId,
-    dma_write_last: PortId,
-    /// Valid, EQN and vector, where the design has interrupts.
-    interrupt: Option<[PortId; 3]>,
+    rx: BeatPorts,
+    tx: BeatPorts,
 }
 
 impl Ports {
     fn of(library: &Library) -> Result<Self, PortError> {
-        let port = |name: &str| library.port(name);
-        let stream = |name: &str| -> Result<Handshake, PortError> {
-            Ok(Handshake { valid: port(&format!("{name}_valid"))?, ready: port(&format!("{name}_ready"))? })
-        };
-        Ok(Self {
-            clk: port("clk")?,
-            rst: port("rst")?,
-            csr: stream("csr")?,
-            csr_address: port("csr_address")?,
-            csr_write: port("csr_write")?,
-            csr_wide: port("csr_wide")?,
-            csr_data: port("csr_data")?,
-            csr_response: stream("csr_response")?,
-            csr_response_data: port("csr_response_data")?,
-            rx: stream("rx")?,
-            rx_data: port("rx_data")?,
-            rx_last: port("rx_last")?,
-            rx_empty: port("rx_empty")?,
-            tx: stream("tx")?,
-            tx_data: port("tx_data")?,
-            tx_last: port("tx_last")?,
-            tx_empty: port("tx_empty")?,
-            dma_read: stream("dma_read")?,
-            dma_read_address: port("dma_read_address")?,
-            dma_read_length: port("dma_read_length")?,
-            dma_data: stream("dma_data")?,
-            dma_data_data: port("dma_data_data")?,
-            dma_data_last: port("dma_data_last")?,
-            dma_data_error: port("dma_data_error")?,
-            dma_write: stream("dma_write")?,
-            dma_write_address: port("dma_write_address")?,
-            dma_write_length: port("dma_write_length")?,
-            dma_write_data: port("dma_write_data")?,
-            dma_write_strobe: port("dma_write_strobe")?,
-            dma_write_last: port("dma_write_last")?,
-            interrupt: match port("interrupt_valid") {
-                Ok(valid) => Some([valid, port("interrupt_eqn")?, port("interrupt_vector")?]),
-                Err(_) => None,
-            },
-        })
+        let beats = |name| BeatPorts::of(library, name);
+        Ok(Self { clk: library.port("clk")?, rst: library.port("rst")?, rx: beats("rx")?, tx: beats("tx")? })
     }
+}
+
+/// What the card's host is.
+enum Side {
+    Dma(Box<DmaSide>),
+    Pcie(Box<PcieSide>),
 }
 
 /// A card and its host's memory.
@@ -208,15 +198,14 @@ pub struct Card {
     ports: Ports,
     beat: usize,
     cycle: u64,
-    host: Host,
-    csr: VecDeque<CsrAccess>,
-    csr_taken: u64,
-    csr_taken_at: u64,
-    responses: VecDeque<u64>,
+    side: Side,
     interrupts: VecDeque<Interrupt>,
-    /// Whether the input's valid is set in the model: csr, rx, dma_data.
-    driven: [bool; 3],
+    /// Whether the valid of `rx` is set in the model.
+    driven: bool,
 }
+
+/// Longest wait for the MSI-X table to be written.
+const BRING_UP: u64 = 10_000;
 
 impl Card {
     /// A card out of reset, and a host whose reads take `latency` cycles more than the one they take at least.
@@ -224,29 +213,57 @@ impl Card {
     /// # Errors
     /// The model lacks a port.
     pub fn new(model: &CardModel, latency: u64) -> Result<Self> {
-        let ports = Ports::of(&model.library).context("the model is not a card")?;
-        let mut card = Self {
-            model: model.library.instantiate(),
-            ports,
-            beat: model.beat,
-            cycle: 0,
-            host: Host::new(model.beat, latency),
-            csr: VecDeque::new(),
-            csr_taken: 0,
-            csr_taken_at: 0,
-            responses: VecDeque::new(),
-            interrupts: VecDeque::new(),
-            driven: [false; 3],
+        let (library, beat) = (&model.library, model.beat);
+        let ports = Ports::of(library).context("the model is not a card")?;
+        let mut instance = library.instantiate();
+        instance.set_half_period(500_000_000 / u64::from(model.clock_khz));
+        let side = if model.has_pcie() {
+            let settings = RootSettings { latency, ..model.root.clone() };
+            let pcie = PcieSide::new(library, beat, settings, model.vectors, &mut instance);
+            Side::Pcie(Box::new(pcie.context("the model is not a card that faces PCIe")?))
+        } else {
+            let dma = DmaPorts::of(library).context("the model is not a card")?;
+            Side::Dma(Box::new(DmaSide::new(dma, beat, latency, &mut instance)))
         };
-        card.model.set_half_period(500_000_000 / u64::from(model.clock_khz));
+        let interrupts = VecDeque::new();
+        let mut card = Self { model: instance, ports, beat, cycle: 0, side, interrupts, driven: false };
         card.model.set_u64(ports.rst, 1);
         card.model.ticks(ports.clk, RESET_CYCLES);
         card.model.set_u64(ports.rst, 0);
-        for ready in [ports.csr_response.ready, ports.dma_read.ready, ports.dma_write.ready, ports.tx.ready] {
-            card.model.set_u64(ready, 1);
-        }
+        card.model.set_u64(ports.tx.handshake.ready, 1);
         card.model.eval();
+        card.bring_up()?;
         Ok(card)
+    }
+
+    /// Until the card has taken what the operating system writes.
+    fn bring_up(&mut self) -> Result<()> {
+        while matches!(&self.side, Side::Pcie(pcie) if !pcie.idle()) {
+            self.step(None, true);
+            anyhow::ensure!(self.cycle < BRING_UP, "the card does not take writes of its MSI-X table");
+        }
+        Ok(())
+    }
+
+    /// The root complex of a card that faces PCIe.
+    pub fn root(&self) -> Option<&RootComplex> {
+        match &self.side {
+            Side::Dma(_) => None,
+            Side::Pcie(pcie) => Some(pcie.root()),
+        }
+    }
+
+    /// The root complex of a card that faces PCIe.
+    pub fn root_mut(&mut self) -> Option<&mut RootComplex> {
+        match &mut self.side {
+            Side::Dma(_) => None,
+            Side::Pcie(pcie) => Some(pcie.root_mut()),
+        }
+    }
+
+    /// How the card broke a rule of its host's side, the first time.
+    pub fn violation(&self) -> Option<&str> {
+        self.root().map_or_else(|| self.host().violation(), RootComplex::violation)
     }
 
     /// Writes waves to `path` from now on; the model must have been built with `trace`.
@@ -255,6 +272,11 @@ impl Card {
     /// The file cannot be written.
     pub fn open_wave(&mut self, path: &Path) -> Result<()> {
         Ok(self.model.open_fst(path)?)
+    }
+
+    /// Ends the waves, if there are any.
+    pub fn close_wave(&mut self) {
+        self.model.close_fst();
     }
 
     /// Cycles since reset.
@@ -269,32 +291,50 @@ impl Card {
 
     /// Its host's memory.
     pub fn host(&self) -> &Host {
-        &self.host
+        match &self.side {
+            Side::Dma(dma) => &dma.host,
+            Side::Pcie(pcie) => pcie.root().host(),
+        }
     }
 
     /// Its host's memory.
     pub fn host_mut(&mut self) -> &mut Host {
-        &mut self.host
+        match &mut self.side {
+            Side::Dma(dma) => &mut dma.host,
+            Side::Pcie(pcie) => pcie.root_mut().host_mut(),
+        }
     }
 
     /// Queues a register access.
     pub fn csr(&mut self, access: CsrAccess) {
-        self.csr.push_back(access);
+        match &mut self.side {
+            Side::Dma(dma) => dma.csr.push_back(access),
+            Side::Pcie(pcie) => pcie.csr(access),
+        }
     }
 
-    /// Register accesses that the card has taken.
+    /// Register accesses that the card has taken; of one that faces PCIe, writes alone.
     pub fn csr_taken(&self) -> u64 {
-        self.csr_taken
+        match &self.side {
+            Side::Dma(dma) => dma.csr_taken,
+            Side::Pcie(pcie) => pcie.root().cpu_writes_taken(),
+        }
     }
 
     /// The cycle in which the card took the last of these.
     pub fn csr_taken_at(&self) -> u64 {
-        self.csr_taken_at
+        match &self.side {
+            Side::Dma(dma) => dma.csr_taken_at,
+            Side::Pcie(pcie) => pcie.root().cpu_writes_taken_at(),
+        }
     }
 
     /// The next answer to a read.
     pub fn csr_response(&mut self) -> Option<u64> {
-        self.responses.pop_front()
+        match &mut self.side {
+            Side::Dma(dma) => dma.responses.pop_front(),
+            Side::Pcie(pcie) => pcie.responses.pop_front(),
+        }
     }
 
     /// The next interrupt that nobody has looked at.
@@ -305,14 +345,7 @@ impl Card {
     /// The beat that the card offers to the wire in the cycle to come.
     #[inline]
     pub fn tx(&self) -> Option<Beat> {
-        let (model, ports) = (&self.model, &self.ports);
-        (model.get_u64(ports.tx.valid) == 1).then(|| {
-            let mut beat = Beat::EMPTY;
-            model.get_bytes(ports.tx_data, &mut beat.data[..self.beat]);
-            beat.last = model.get_u64(ports.tx_last) == 1;
-            beat.empty = model.get_u64(ports.tx_empty) as u8;
-            beat
-        })
+        self.ports.tx.get(&self.model, self.beat)
     }
 
     /// One clock, with a beat from the wire on offer, and a wire that takes one or does not. Whether the beat was taken.
@@ -322,72 +355,28 @@ impl Card {
     pub fn step(&mut self, rx: Option<&Beat>, tx_ready: bool) -> bool {
         let ports = self.ports;
         let model = &mut self.model;
-        let offered = model.get_u64(ports.tx.valid);
-
-        let csr = self.csr.front();
-        if let Some(access) = csr {
-            model.set_u64(ports.csr_address, access.address.into());
-            model.set_u64(ports.csr_write, access.write.into());
-            model.set_u64(ports.csr_wide, access.wide.into());
-            model.set_u64(ports.csr_data, access.data);
-        }
+        let offered = model.get_u64(ports.tx.handshake.valid);
         if let Some(beat) = rx {
-            model.set_bytes(ports.rx_data, &beat.data[..self.beat]);
-            model.set_u64(ports.rx_last, beat.last.into());
-            model.set_u64(ports.rx_empty, beat.empty.into());
+            ports.rx.set(model, beat, self.beat);
         }
-        let data = self.host.read_data(self.cycle);
-        if let Some((bytes, last, error)) = data {
-            model.set_bytes(ports.dma_data_data, bytes);
-            model.set_u64(ports.dma_data_last, last.into());
-            model.set_u64(ports.dma_data_error, error.into());
+        if rx.is_some() != self.driven {
+            self.driven = rx.is_some();
+            model.set_u64(ports.rx.handshake.valid, rx.is_some().into());
         }
-        let driven = [csr.is_some(), rx.is_some(), data.is_some()];
-        if driven != self.driven {
-            self.driven = driven;
-            for (stream, valid) in [ports.csr, ports.rx, ports.dma_data].into_iter().zip(driven) {
-                model.set_u64(stream.valid, valid.into());
-            }
+        match &mut self.side {
+            Side::Dma(dma) => dma.drive(model, self.cycle),
+            Side::Pcie(pcie) => pcie.drive(model, self.cycle),
         }
-        model.set_u64(ports.tx.ready, tx_ready.into());
+        model.set_u64(ports.tx.handshake.ready, tx_ready.into());
         model.eval();
 
-        assert_eq!(model.get_u64(ports.tx.valid), offered, "tx depends on inputs of the same cycle");
-        if csr.is_some() && model.get_u64(ports.csr.ready) == 1 {
-            self.csr.pop_front();
-            self.csr_taken += 1;
-            self.csr_taken_at = self.cycle;
+        let now = model.get_u64(ports.tx.handshake.valid);
+        assert_eq!(now, offered, "tx depends on inputs of the same cycle");
+        match &mut self.side {
+            Side::Dma(dma) => dma.take(model, self.cycle, &mut self.interrupts),
+            Side::Pcie(pcie) => pcie.take(model, self.cycle, &mut self.interrupts),
         }
-        if model.get_u64(ports.csr_response.valid) == 1 {
-            self.responses.push_back(model.get_u64(ports.csr_response_data));
-        }
-        if let Some([valid, eqn, vector]) = ports.interrupt {
-            if model.get_u64(valid) == 1 {
-                let (eqn, vector) = (model.get_u64(eqn) as u8, model.get_u64(vector) as u8);
-                self.interrupts.push_back(Interrupt { cycle: self.cycle, eqn, vector });
-            }
-        }
-        if driven[2] && model.get_u64(ports.dma_data.ready) == 1 {
-            self.host.read_data_taken();
-        }
-        if model.get_u64(ports.dma_write.valid) == 1 {
-            let mut data = [0; MAX_BEAT];
-            model.get_bytes(ports.dma_write_data, &mut data[..self.beat]);
-            self.host.write_beat(
-                self.cycle,
-                model.get_u64(ports.dma_write_address),
-                model.get_u64(ports.dma_write_length),
-                &data[..self.beat],
-                model.get_u64(ports.dma_write_strobe),
-                model.get_u64(ports.dma_write_last) == 1,
-            );
-        }
-        // Behind the write: a read sees what was written before it.
-        if model.get_u64(ports.dma_read.valid) == 1 {
-            let (address, length) = (ports.dma_read_address, ports.dma_read_length);
-            self.host.read_request(self.cycle, model.get_u64(address), model.get_u64(length));
-        }
-        let taken = rx.is_some() && model.get_u64(ports.rx.ready) == 1;
+        let taken = rx.is_some() && model.get_u64(ports.rx.handshake.ready) == 1;
         model.tick(ports.clk);
         self.cycle += 1;
         taken

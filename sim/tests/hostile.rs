@@ -8,7 +8,7 @@ use ferrowire::{
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::bus::{SharedWorld, World};
-use ferrowire_sim::card::CardModel;
+use ferrowire_sim::card::{all_face_pcie, CardModel};
 use ferrowire_sim::hostile::attack::MOODS;
 use ferrowire_sim::hostile::forge::{ip_between, mac_number, Packet, CARD, FOE, FRIEND};
 use ferrowire_sim::hostile::{run_case, Case, Outcome};
@@ -36,7 +36,9 @@ fn nothing_that_a_hostile_peer_sends_reaches_what_it_was_not_granted() {
     let compared: u64 = all.iter().map(|outcome| outcome.compared).sum();
     let completions: u64 = all.iter().map(|outcome| outcome.completions).sum();
     println!("{packets} packets, {compared} accesses and answers, {completions} completions of innocents");
-    assert!(compared > packets / 4 && completions > 100, "{all:#?}");
+    // Over DMA streams an access is a beat of 8 bytes, over PCIe a packet.
+    let least = if all_face_pcie() { packets / 8 } else { packets / 4 };
+    assert!(compared > least && completions > 100, "{all:#?}");
     if seed.is_none() {
         let met = |mood: &str| all.iter().any(|outcome| outcome.moods.contains_key(mood));
         let moods = MOODS.iter().filter(|(mood, _)| met(mood)).count();

@@ -3,6 +3,7 @@
 //! native simulator and under Verilator, cycle by cycle; and it is generated in under a second.
 
 use ferrowire_hdl::config::RnicConfig;
+use ferrowire_hdl::host::{pcie, pcie4};
 use ferrowire_hdl::top::rnic;
 use ferrowire_rtl::Netlist;
 use ferrowire_sim::lockstep::{self, Lockstep};
@@ -29,6 +30,19 @@ fn every_module_of_the_100g_card_gives_the_same_in_both_simulators() {
     every_module("generic-64b", 200);
 }
 
+/// The rest of such a card is that of the others.
+#[test]
+fn every_module_that_faces_pcie_gives_the_same_in_both_simulators() {
+    for config in ["pcie-8b", "pcie-64b", "pcie4-64b"] {
+        let cfg = RnicConfig::named(config).unwrap();
+        let engine = if cfg.pcie4 { pcie4::engine(&cfg) } else { pcie::engine(&cfg) };
+        let engine = engine.unwrap_or_else(|errors| panic!("{config}:\n{errors}"));
+        let zoo = Lockstep::new(&engine.zoo()).unwrap_or_else(|error| panic!("{error}"));
+        (1..=3).for_each(|seed| zoo.run(seed, 400));
+        Lockstep::new(&engine).unwrap_or_else(|error| panic!("{error}")).run(1, 400);
+    }
+}
+
 #[test]
 fn the_whole_card_gives_the_same_in_both_simulators() {
     for config in ["generic-8b", "generic-64b"] {
@@ -39,7 +53,7 @@ fn the_whole_card_gives_the_same_in_both_simulators() {
 
 #[test]
 fn the_whole_card_lints_without_a_warning() {
-    for config in ["generic-8b", "generic-64b"] {
+    for config in ["generic-8b", "generic-64b", "pcie-8b", "pcie-64b", "pcie4-64b"] {
         lockstep::lint(&card(config)).unwrap_or_else(|error| panic!("{error}"));
     }
 }

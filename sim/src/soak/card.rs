@@ -191,6 +191,13 @@ impl End for CardEnd {
         crate::pair::bytes(&self.regions[region].0)
     }
 
+    fn settle(&self) -> bool {
+        let mut world = self.world.lock();
+        let on_pcie = world.card(self.card).root().is_some();
+        world.run(if on_pcie { 64 } else { 0 });
+        on_pcie
+    }
+
     fn write(&mut self, region: usize, at: usize, bytes: &[u8]) {
         self.regions[region].0.write(at, bytes);
     }

@@ -209,6 +209,11 @@ pub trait End {
     /// The bytes of a region's pages.
     fn read(&self, region: usize) -> Vec<u8>;
 
+    /// What the end has acknowledged may still be on its way to its memory: lets a little time pass. Whether it did.
+    fn settle(&self) -> bool {
+        false
+    }
+
     /// The program's own write to a region: from that byte of its pages on.
     fn write(&mut self, region: usize, at: usize, bytes: &[u8]);
 

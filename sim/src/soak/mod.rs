@@ -187,7 +187,8 @@ fn ends(
 ) -> Result<(SharedWorld, Ends)> {
     let Program { ipv6, tick, host_latency, wire_latency, .. } = *program;
     let engine = |side: usize| EngineEnd::new(side, case.seed, ipv6, tick);
-    let cards = || model.ok_or_else(|| anyhow!("mode {} needs the model of a card", case.mode));
+    let model = model.map(|model| model.clone().with_random_root(case.seed));
+    let cards = || model.as_ref().ok_or_else(|| anyhow!("mode {} needs the model of a card", case.mode));
     let open = |world: &SharedWorld, card: usize, side: usize| -> Result<Box<dyn End>> {
         let end = CardEnd::open(world, card, side, case.seed, tick)?;
         if let Some(marks) = program.marks {

@@ -6,7 +6,10 @@ use anyhow::{anyhow, bail, Context as _, Result};
 use super::compare::{by_itself, Dangers, Fate};
 use super::ends::Done;
 use super::program::{is_answered, ENOUGH};
-use super::run::{Places, Play, Run};
+use super::run::{Area, Places, Play, Run};
+
+/// How often a card may let time pass until what it acknowledged is in memory.
+const SETTLES: u32 = 500;
 
 impl Run<'_> {
     /// Whether a side must refuse something that was posted to it.
@@ -166,11 +169,32 @@ impl Play<'_> {
         }
         for (what, area, under_way) in all {
             let Some(area) = area.map(|area| &self.areas[area]) else { continue };
-            let got = self.ends[area.side].read(area.index);
-            if let Some(wrong) = area.bytes.wrong(&got, 0..got.len(), &under_way) {
+            let wrong = match what {
+                "target" => self.wrong_at_last(area, &under_way),
+                _ => {
+                    let got = self.ends[area.side].read(area.index);
+                    area.bytes.wrong(&got, 0..got.len(), &under_way)
+                }
+            };
+            if let Some(wrong) = wrong {
                 bail!("{when}, in the {what}: {wrong}");
             }
         }
         Ok(())
+    }
+
+    /// What is wrong of an area that a peer writes, when the peer knows that it did. Writes over PCIe are posted: of what a card acknowledges
+    /// nobody can say more than that it is on its way. Its own completions are behind it.
+    pub(super) fn wrong_at_last(&self, area: &Area, under_way: &[(usize, &[u8])]) -> Option<String> {
+        let end = &self.ends[area.side];
+        for _ in 0..SETTLES {
+            let got = end.read(area.index);
+            let wrong = area.bytes.wrong(&got, 0..got.len(), under_way)?;
+            if !end.settle() {
+                return Some(wrong);
+            }
+        }
+        let got = end.read(area.index);
+        area.bytes.wrong(&got, 0..got.len(), under_way)
     }
 }

@@ -16,6 +16,7 @@ fn every_counter_of_the_transport_and_of_drops_has_a_case_that_makes_it_rise() {
     let tables = [
         requester::CASES,
         responder::CASES,
+        responder::FULL,
         late::LATE,
         late::PASSED_OVER,
         drops::FRAMES,

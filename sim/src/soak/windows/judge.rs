@@ -213,11 +213,11 @@ impl Play<'_> {
     fn check_lent(&self, at: usize) -> Result<()> {
         let run = &self.windows[at];
         let area = &self.areas[run.places.lent];
-        let got = self.ends[area.side].read(area.index);
         let open: Vec<(usize, &[u8])> = run.effects.iter().map(|e| (e.to, &e.data[..])).collect();
-        if let Some(wrong) = area.bytes.wrong(&got, 0..got.len(), &open) {
+        if let Some(wrong) = self.wrong_at_last(area, &open) {
             bail!("in what is lent: {wrong}");
         }
+        let got = self.ends[area.side].read(area.index);
         for (number, window) in run.windows.iter().enumerate() {
             let Some(frozen) = &window.frozen else { continue };
             let start = area.region.front() + number * PART;

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The host's side of a card that faces PCIe: a root complex, and what an operating system does before a driver comes.
+
+use std::collections::VecDeque;
+
+use ferrowire_spec::csr::MSIX_TABLE;
+use ferrowire_verilator::{Library, Model, PortError};
+
+use super::pcie4::Pcie4Ports;
+use super::ports::BeatPorts;
+use super::{CsrAccess, Interrupt};
+use crate::root::pcie4::{Pcie4Block, Pcie4Settings};
+use crate::root::{RootComplex, RootSettings};
+
+/// Where interrupts of a card are sent: the address of vector 0.
+const INTERRUPTS: u64 = 0xffff_fee0_0000;
+/// Bytes from the message of one vector to that of the next.
+const STRIDE: u64 = 16;
+/// Bytes of an entry of the MSI-X table.
+const ENTRY: u64 = 16;
+
+/// The four streams of plain packets.
+#[derive(Clone, Copy)]
+struct PciePorts {
+    rq: BeatPorts,
+    rc: BeatPorts,
+    cq: BeatPorts,
+    cc: BeatPorts,
+}
+
+impl PciePorts {
+    fn of(library: &Library) -> Result<Self, PortError> {
+        let beats = |name| BeatPorts::of(library, name);
+        Ok(Self { rq: beats("rq")?, rc: beats("rc")?, cq: beats("cq")?, cc: beats("cc")? })
+    }
+
+    /// Sets the inputs.
+    fn drive(&self, model: &mut Model, root: &mut RootComplex, cycle: u64, beat: usize) {
+        for (stream, offer) in [(self.rc, root.rc(cycle)), (self.cq, root.cq(cycle))] {
+            if let Some(offer) = &offer {
+                stream.set(model, offer, beat);
+            }
+            model.set_u64(stream.handshake.valid, offer.is_some().into());
+        }
+        model.set_u64(self.rq.handshake.ready, root.rq_ready(cycle).into());
+        model.set_u64(self.cc.handshake.ready, root.cc_ready(cycle).into());
+    }
+
+    /// Takes what passes.
+    fn take(&self, model: &Model, root: &mut RootComplex, cycle: u64, beat: usize) {
+        if self.rc.passes(model) {
+            root.rc_taken(cycle);
+        }
+        if self.cq.passes(model) {
+            root.cq_taken(cycle);
+        }
+        if let Some(beat) = self.rq.get(model, beat).filter(|_| self.rq.passes(model)) {
+            root.rq_beat(cycle, &beat);
+        }
+        if let Some(beat) = self.cc.get(model, beat).filter(|_| self.cc.passes(model)) {
+            root.cc_beat(cycle, &beat);
+        }
+    }
+}
+
+/// What stands between the card and the root complex.
+enum Link {
+    Plain(PciePorts, Box<RootComplex>),
+    Pcie4(Pcie4Ports, Box<Pcie4Block>),
+}
+
+/// Sets what configuration software sets.
+fn configure(library: &Library, model: &mut Model, settings: &RootSettings) -> Result<(), PortError> {
+    // The code of a size in the device control register.
+    let code = |bytes: u32| u64::from(bytes.trailing_zeros() - 7);
+    for (name, value) in [
+        ("requester", settings.requester.into()),
+        ("bus_master", 1),
+        ("max_payload", code(settings.max_payload)),
+        ("max_read_request", code(settings.max_read_request)),
+        ("extended_tags", settings.extended_tags.into()),
+        ("msix_enable", 1),
+        ("msix_mask", 0),
+    ] {
+        model.set_u64(library.port(&format!("pcie_{name}"))?, value);
+    }
+    Ok(())
+}
+
+/// The root complex, and what of the CPU's accesses is known.
+pub struct PcieSide {
+    link: Link,
+    beat: usize,
+    pub responses: VecDeque<u64>,
+}
+
+impl PcieSide {
+    pub fn new(
+        library: &Library,
+        beat: usize,
+        settings: RootSettings,
+        vectors: u32,
+        model: &mut Model,
+    ) -> Result<Self, PortError> {
+        configure(library, model, &settings)?;
+        let link = match library.port("rq_keep") {
+            Ok(_) => {
+                let block = Pcie4Settings { straddle: true, bar0_bits: 24, ..Pcie4Settings::default() };
+                Link::Pcie4(Pcie4Ports::of(library)?, Box::new(Pcie4Block::new(block, settings)))
+            }
+            Err(_) => Link::Plain(PciePorts::of(library)?, Box::new(RootComplex::new(beat, settings))),
+        };
+        let mut side = Self { link, beat, responses: VecDeque::new() };
+        let root = side.root_mut();
+        root.set_interrupt_window(INTERRUPTS..INTERRUPTS + u64::from(vectors) * STRIDE);
+        for vector in 0..u64::from(vectors) {
+            let at = u64::from(MSIX_TABLE) + ENTRY * vector;
+            root.cpu_write(at, &(INTERRUPTS + STRIDE * vector).to_le_bytes());
+            // The message in the low half; in the high half no mask.
+            root.cpu_write(at + 8, &vector.to_le_bytes());
+        }
+        Ok(side)
+    }
+
+    pub fn root(&self) -> &RootComplex {
+        match &self.link {
+            Link::Plain(_, root) => root,
+            Link::Pcie4(_, block) => &block.root,
+        }
+    }
+
+    pub fn root_mut(&mut self) -> &mut RootComplex {
+        match &mut self.link {
+            Link::Plain(_, root) => root,
+            Link::Pcie4(_, block) => &mut block.root,
+        }
+    }
+
+    /// Whether nothing is under way.
+    pub fn idle(&self) -> bool {
+        match &self.link {
+            Link::Plain(_, root) => root.idle(),
+            Link::Pcie4(_, block) => block.idle(),
+        }
+    }
+
+    pub fn csr(&mut self, access: CsrAccess) {
+        let bytes = if access.wide { 8 } else { 4 };
+        match access.write {
+            true => self.root_mut().cpu_write(access.address.into(), &access.data.to_le_bytes()[..bytes]),
+            false => {
+                self.root_mut().cpu_read(access.address.into(), bytes);
+            }
+        }
+    }
+
+    /// Sets the inputs.
+    pub fn drive(&mut self, model: &mut Model, cycle: u64) {
+        match &mut self.link {
+            Link::Plain(ports, root) => ports.drive(model, root, cycle, self.beat),
+            Link::Pcie4(ports, block) => ports.drive(model, block, cycle),
+        }
+    }
+
+    /// Takes what passes.
+    pub fn take(&mut self, model: &Model, cycle: u64, interrupts: &mut VecDeque<Interrupt>) {
+        let root = match &mut self.link {
+            Link::Plain(ports, root) => {
+                ports.take(model, root, cycle, self.beat);
+                root
+            }
+            Link::Pcie4(ports, block) => {
+                ports.take(model, block, cycle);
+                &mut block.root
+            }
+        };
+        while let Some((_, answer)) = root.answer() {
+            // What is not answered as it should be shows as a card that is gone.
+            let bytes = answer.unwrap_or_else(|_| vec![0xff; 8]);
+            let mut word = [0; 8];
+            let length = bytes.len().min(word.len());
+            word[..length].copy_from_slice(&bytes[..length]);
+            self.responses.push_back(u64::from_le_bytes(word));
+        }
+        while let Some((cycle, address, data)) = root.interrupt() {
+            let vector = ((address - INTERRUPTS) / STRIDE) as u8;
+            // Each event queue has a vector of its own number: the driver makes it so.
+            let data_fits = u64::from(data) == u64::from(vector);
+            interrupts.push_back(Interrupt { cycle, eqn: if data_fits { vector } else { 0 }, vector });
+        }
+    }
+}
