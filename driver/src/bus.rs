@@ -6,6 +6,7 @@
 //! Register writes and doorbells are kept or carried out at once; `progress` clocks the card, `now` is its clock, and
 //! `needs_progress` is true. Two cards on one wire are two `Bus` values that share the simulation.
 
+use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -167,6 +168,16 @@ pub trait Bus: Send {
     /// The mapping is not of this bus.
     fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError>;
 
+    /// A file that can be read once the card has raised an interrupt, for `poll(2)`: an event file that does not wait when it is read. Each
+    /// call gives a copy of the same one. `None` where interrupts cannot be waited for, as with a card in this process.
+    ///
+    /// # Errors
+    /// The card is gone, or the system has no file left.
+    fn interrupt(&mut self, vector: u16) -> Result<Option<OwnedFd>, BusError> {
+        let _ = vector;
+        Ok(None)
+    }
+
     /// Whether the card moves only when [`progress`](Self::progress) is called. Asked once, when the card is opened.
     fn needs_progress(&self) -> bool {
         false
@@ -216,6 +227,9 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     }
     fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
         (**self).dma_unmap(mapping)
+    }
+    fn interrupt(&mut self, vector: u16) -> Result<Option<OwnedFd>, BusError> {
+        (**self).interrupt(vector)
     }
     fn needs_progress(&self) -> bool {
         (**self).needs_progress()

@@ -306,7 +306,7 @@ impl Context {
             keys: Keys::new(capabilities.max_mr),
             mtt: Ranges::new(capabilities.mtt_entries.into()),
             random: options.seed.map_or(Random::Os, Random::Seeded),
-            port: Port::new(),
+            port: bus.with(Port::new)?,
         };
         let overruns = (0..capabilities.max_cq).map(|_| AtomicBool::new(false)).collect();
         let device = Device { bus, commands, capabilities, options, tables: Mutex::new(tables), overruns };

@@ -3,13 +3,16 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 
 use ferrowire_spec::queue::command::create_eq::CreateEq;
 use ferrowire_spec::queue::doorbell::{self, eq::EqDoorbell};
 use ferrowire_spec::queue::event;
 use ferrowire_spec::queue::{CommandOpcode, EventKind};
 
+use crate::bus::BusError;
 use crate::context::{Context, Device};
 use crate::error::{Coded, Error, Result};
 use crate::ring::EntryRing;
@@ -63,6 +66,8 @@ pub(crate) struct Eq {
     pub(crate) eqn: u8,
     entries: u32,
     live: bool,
+    /// What its interrupt raises, where that can be waited for.
+    interrupt: Option<OwnedFd>,
     state: Mutex<State>,
 }
 
@@ -202,6 +207,48 @@ impl EventQueue {
         self.eq.with(|state| self.ring_doorbell("request_interrupt", state.ring.consumer(), true))
     }
 
+    /// A file that can be read once the interrupt has come that [`request_interrupt`](Self::request_interrupt) asked for; it stays so until
+    /// [`acknowledge`](Self::acknowledge). For `poll(2)` beside other files. `None` where the bus has none, as with a card in this process.
+    pub fn interrupt_file(&self) -> Option<BorrowedFd<'_>> {
+        self.eq.interrupt.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Forgets interrupts that have come: the [file](Self::interrupt_file) cannot be read any more until the next one.
+    ///
+    /// # Errors
+    /// `Bus` when the system fails.
+    pub fn acknowledge(&self) -> Result<()> {
+        match &self.eq.interrupt {
+            Some(file) => Ok(crate::sys::drain(file.as_fd()).map_err(waiting)?),
+            None => Ok(()),
+        }
+    }
+
+    /// As [`poll`](Self::poll), but waits until there is an event, or until `timeout` is over: then it returns 0. Where the bus has interrupts
+    /// to wait for, the thread sleeps meanwhile; a simulated card in this process runs.
+    ///
+    /// # Errors
+    /// `Bus` when the bus or the system fails.
+    pub fn wait(&self, out: &mut [Event], timeout: Duration) -> Result<usize> {
+        let bus = &self.eq.device.bus;
+        let start = bus.with(|b| b.now());
+        loop {
+            // Armed before the look: what comes behind the look raises an interrupt, and what came before it is seen.
+            if self.eq.interrupt.is_some() {
+                self.acknowledge()?;
+                self.request_interrupt()?;
+            }
+            let taken = self.poll(out)?;
+            let left = timeout.saturating_sub(bus.with(|b| b.now()).saturating_sub(start));
+            if taken > 0 || out.is_empty() || left.is_zero() {
+                return Ok(taken);
+            }
+            if let Some(file) = self.interrupt_file() {
+                crate::sys::wait_readable(file, left).map_err(waiting)?;
+            }
+        }
+    }
+
     /// Tells the card how far the host is, and arms it.
     fn ring_doorbell(&self, operation: &'static str, consumer: u32, arm: bool) -> Result<()> {
         let bell = EqDoorbell { eqn: self.eq.eqn, consumer, arm, ..EqDoorbell::default() };
@@ -273,12 +320,20 @@ impl Context {
             return Err(error);
         }
         let state = Mutex::new(State { ring, stale: HashMap::new() });
-        let eq = Arc::new(Eq { device, eqn: eqn as u8, entries: 1 << log2, live: true, state });
+        let mut eq = Eq { device, eqn: eqn as u8, entries: 1 << log2, live: true, interrupt: None, state };
+        // Behind the queue: if there is no file, it is destroyed.
+        eq.interrupt = eq.device.bus.with(|b| b.interrupt(eqn as u16))?;
+        let eq = Arc::new(eq);
         if asynchronous {
             self.device.tables(|t| t.asynchronous = Arc::downgrade(&eq));
         }
         Ok(EventQueue { eq })
     }
+}
+
+/// The system's error, of the bus.
+fn waiting(error: std::io::Error) -> BusError {
+    BusError::Os { operation: "wait for an interrupt", message: error.to_string() }
 }
 
 /// Where events of a completion queue without an event queue go.

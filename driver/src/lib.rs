@@ -7,6 +7,8 @@
 //! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, SEND and RDMA WRITE over unreliable ones,
 //! and datagrams, as far as the card has them.
 //!
+//! [`VfioUserBus`] is the way to a card that another process serves on a socket.
+//!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
 //!   whether it worked.
 //! - A queue pair is typed by its state until it is up: `Qp<Reset>`, `Qp<Init>`, `Qp<Rtr>`, `Qp<Rts>`. An attribute that
@@ -91,6 +93,7 @@ mod send;
 mod srq;
 pub mod sys;
 mod tables;
+pub mod vfio_user;
 mod work;
 
 pub use access::AccessFlags;
@@ -115,6 +118,7 @@ pub use recv::{PostRecv, RecvWr};
 pub use send::{Datagram, Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
 pub use srq::{SharedReceiveQueue, SrqInitAttr, SrqStatus};
 pub use sys::HostMemory;
+pub use vfio_user::VfioUserBus;
 
 pub use ferrowire_spec as spec;
 pub use ferrowire_spec::csr::{DropReason, HwCounter, TrafficCounter};

@@ -24,9 +24,11 @@ const SALT: Field = crate::csr::field(&csr::GID_SALT, "value");
 const PROMISCUOUS: Field = crate::csr::field(&csr::LINK, "promiscuous");
 
 impl Port {
-    /// After a reset.
-    pub(crate) fn new() -> Self {
-        Self { mac: 0, promiscuous: false, gids: [None; GIDS as usize], salt: SALT.reset as u16 }
+    /// After a reset, which leaves the MAC address: a card may have one from the start.
+    pub(crate) fn new(bus: &mut dyn Bus) -> Result<Self> {
+        let mut read = |register: &Register| bus.csr_read32(csr::BLOCK.address(register));
+        let mac = u64::from(read(&csr::MAC_HI)? & 0xffff) << 32 | u64::from(read(&csr::MAC_LO)?);
+        Ok(Self { mac, promiscuous: false, gids: [None; GIDS as usize], salt: SALT.reset as u16 })
     }
 
     fn find(&self, gid: &GidEntry) -> Option<usize> {
@@ -96,6 +98,12 @@ impl Device {
 }
 
 impl Context {
+    /// The port's MAC address: the last that was set, or the one that the card had before; zeros without any.
+    pub fn mac(&self) -> [u8; 6] {
+        let [_, _, mac @ ..] = self.device.tables(|t| t.port.mac).to_be_bytes();
+        mac
+    }
+
     /// Sets the port's MAC address: frames to others are dropped.
     ///
     /// # Errors

@@ -14,11 +14,13 @@
 //! - [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
 //! - [`feed`] keeps queue pairs of a pair busy, and checks what comes of it.
 //! - [`model`] is the transport once more, written from the specification: what the cards are compared with.
+//! - [`root`] is a root complex: the other end of a PCI Express link, memory, interrupts and CPU.
 //! - [`replay`] plays captured conversations again, with a card as one of the ends.
 //! - [`soak`] runs random programs over bad wires, card against card and card against [`model`].
 //! - [`hostile`] lets an attacker have a card's wire, and judges all that the card does.
+//! - [`socket`] serves cards to other processes.
 //! - [`lockstep`] compares the native simulator with Verilator.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod bench;
 pub mod bus;
@@ -33,5 +35,8 @@ pub mod measure;
 pub mod model;
 pub mod pair;
 pub mod replay;
+pub mod root;
 pub mod soak;
+pub mod socket;
+mod sys;
 pub mod wire;

@@ -5,7 +5,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use ferrowire_sim::{bench, demo, hostile, replay, soak};
+use ferrowire_sim::{bench, demo, hostile, replay, soak, socket};
 
 /// Simulated Ferrowire cards
 #[derive(Parser)]
@@ -19,6 +19,8 @@ struct Cli {
 enum Command {
     /// Sends a file from one simulated card to another, and shows how fast
     Demo(demo::DemoArgs),
+    Up(socket::command::UpArgs),
+    Card(socket::command::CardArgs),
     Replay(replay::ReplayArgs),
     Soak(soak::command::SoakArgs),
     Hostile(hostile::command::HostileArgs),
@@ -29,6 +31,8 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => demo::run(&args).map(|()| true),
+        Command::Up(args) => socket::command::up(&args).map(|()| true),
+        Command::Card(args) => socket::command::card(&args).map(|()| true),
         Command::Replay(args) => replay::run(&args),
         Command::Soak(args) => soak::command::run(&args),
         Command::Hostile(args) => hostile::command::run(&args),

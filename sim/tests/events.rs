@@ -75,6 +75,26 @@ fn completion(cq: &CompletionQueue) -> Event {
 }
 
 #[test]
+fn a_wait_without_interrupts_to_wait_for_lets_the_card_run() {
+    let mut eq = None;
+    let mut bench = bench("generic-8b", 0, |pair| {
+        eq = Some(pair.a.context.create_eq(16).unwrap());
+        pair.a.context.create_cq_with_events(64, eq.as_ref().unwrap()).unwrap()
+    });
+    let eq = eq.unwrap();
+    let mut events = [Event::default(); 4];
+    assert!(eq.interrupt_file().is_none());
+    let before = bench.pair.world.lock().time();
+    let short = std::time::Duration::from_micros(50);
+    assert_eq!(eq.wait(&mut events, short), Ok(0));
+    assert!(bench.pair.world.lock().time() - before >= short, "by the card's clock");
+    bench.cq.request_notify(false).unwrap();
+    bench.post(1);
+    assert_eq!(eq.wait(&mut events, std::time::Duration::from_millis(10)), Ok(1));
+    assert_eq!(events[0], completion(&bench.cq));
+}
+
+#[test]
 fn an_armed_queue_wakes_its_host_and_never_before_its_completion() {
     for (config, latency) in [("generic-8b", 0), ("generic-64b", 0), ("generic-64b", 100)] {
         let mut eq = None;

@@ -3,13 +3,17 @@
 
 use std::alloc::{alloc_zeroed, dealloc, Layout};
 use std::fmt;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::sync::Arc;
 
+use super::shared::Mapping;
+
 /// Keeps the bytes where they are and valid; dropped with the last [`HostMemory`] that shows any of them.
 enum Owner {
     Heap { start: NonNull<u8>, layout: Layout },
+    Shared(Mapping),
     Foreign(#[allow(dead_code)] Box<dyn Send + Sync>),
 }
 
@@ -78,6 +82,24 @@ impl HostMemory {
     /// access them in a way that is not atomic while a card or another user of this memory may write them.
     pub unsafe fn from_raw(start: NonNull<u8>, bytes: usize, owner: Box<dyn Send + Sync>) -> Self {
         Self { start, bytes, owner: Arc::new(Owner::Foreign(owner)) }
+    }
+
+    /// The same for a mapping, which ends with the last [`HostMemory`] that shows any of it.
+    ///
+    /// # Safety
+    /// As of [`from_raw`](Self::from_raw).
+    pub(super) unsafe fn from_shared(start: NonNull<u8>, bytes: usize, mapping: Mapping) -> Self {
+        Self { start, bytes, owner: Arc::new(Owner::Shared(mapping)) }
+    }
+
+    /// The file of memory that was made to be [`shared`](Self::shared), and where in it the first byte is.
+    pub fn shared_file(&self) -> Option<(BorrowedFd<'_>, u64)> {
+        match &*self.owner {
+            Owner::Shared(mapping) => {
+                Some((mapping.file.as_ref()?.as_fd(), self.address() - mapping.address()))
+            }
+            _ => None,
+        }
     }
 
     /// Size in bytes.

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Everything that needs `unsafe`: memory shared with a card, and the barriers before and after its use.
+//! Everything that needs `unsafe`: memory shared with a card, and the barriers before and after its use; and the few calls
+//! of the system beside it.
 #![allow(unsafe_code)]
 
 mod fence;
 mod memory;
+mod shared;
+mod wait;
 
 pub use fence::{after_phase, before_doorbell};
 pub use memory::HostMemory;
+pub use wait::{drain, wait_readable};

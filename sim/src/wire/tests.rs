@@ -222,3 +222,28 @@ fn the_wire_counts_preamble_gap_and_padding() {
     assert_eq!(wire_bytes(42), 84);
     assert_eq!(wire_bytes(1500 + 14), 1538);
 }
+
+#[test]
+fn half_a_frame_goes_with_whoever_sends_or_takes_it() {
+    let all = frames(3);
+    let prompt =
+        || -> Option<TimedFilter> { Some(Box::new(|frame| vec![Delivery::at_once(frame.to_vec())])) };
+    let mut link = Link::new(WIDTH, 0);
+    link.set_timed_filter(prompt());
+    let beat = Beat::of(&all[2], 0, WIDTH);
+    link.deliver(0, Some(&beat));
+    link.commit(0, Some(&beat), false);
+    assert!(!link.idle());
+    link.end_sender();
+    assert!(link.idle());
+    assert_eq!(run(&mut link, &all, |_| false).into_iter().map(|(_, frame)| frame).collect::<Vec<_>>(), all);
+
+    let mut link = Link::new(WIDTH, 0);
+    link.set_timed_filter(prompt());
+    all[..2].iter().for_each(|frame| link.inject(0, frame.clone()));
+    assert_eq!(link.deliver(1, None), Some(Beat::of(&all[0], 0, WIDTH)));
+    link.commit(1, None, true);
+    link.end_receiver();
+    let rest = run(&mut link, &[], |_| false);
+    assert_eq!(rest.into_iter().map(|(_, frame)| frame).collect::<Vec<_>>(), all[1..2]);
+}

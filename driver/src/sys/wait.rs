@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Waiting for event files.
+
+use std::io::Error;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
+use rustix::io::{read, Errno};
+
+/// Waits until `file` can be read, or `timeout` is over. Whether it can; a signal may end the wait early.
+///
+/// # Errors
+/// The system's.
+pub fn wait_readable(file: BorrowedFd<'_>, timeout: Duration) -> Result<bool, Error> {
+    let mut files = [PollFd::from_borrowed_fd(file, PollFlags::IN)];
+    // A time that the system cannot count to is for ever.
+    let timeout = Timespec::try_from(timeout).ok();
+    match poll(&mut files, timeout.as_ref()) {
+        Ok(ready) => Ok(ready > 0),
+        Err(Errno::INTR) => Ok(false),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+/// Takes what an event file counts, which does not wait when it is read.
+///
+/// # Errors
+/// The system's.
+pub fn drain(file: BorrowedFd<'_>) -> Result<(), Error> {
+    match read(file, &mut [0; 8]) {
+        Ok(_) | Err(Errno::AGAIN | Errno::INTR) => Ok(()),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+
+    use rustix::event::{eventfd, EventfdFlags};
+
+    use super::*;
+
+    #[test]
+    fn a_file_is_readable_until_it_is_drained() {
+        let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        assert!(!wait_readable(file.as_fd(), Duration::from_millis(1)).unwrap());
+        rustix::io::write(&file, &2u64.to_ne_bytes()).unwrap();
+        assert!(wait_readable(file.as_fd(), Duration::MAX).unwrap());
+        drain(file.as_fd()).unwrap();
+        drain(file.as_fd()).unwrap();
+        assert!(!wait_readable(file.as_fd(), Duration::ZERO).unwrap());
+    }
+}

@@ -1,0 +1,207 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Client`]: asks a server for a device's regions, interrupts and memory, one question at a time.
+
+use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::error::SocketError;
+use super::message::{
+    capabilities, command, pci, DeviceInfo, DmaMap, DmaUnmap, Header, IrqInfo, IrqSet, RegionAccess,
+    RegionInfo, Version, MAJOR, MAX_TRANSFER, MINOR,
+};
+use super::stream::{Message, Stream};
+
+/// Longest wait for an answer: a card that is simulated on a busy machine is slow.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The client's end of a connection, with the version agreed on.
+#[derive(Debug)]
+pub struct Client {
+    stream: Stream,
+    next: u16,
+}
+
+impl Client {
+    /// Connects to the server of a device.
+    ///
+    /// # Errors
+    /// Nobody is there, somebody else has it, or it speaks another protocol.
+    pub fn connect(path: &Path) -> Result<Self, SocketError> {
+        let failed = |source| SocketError::Connect { path: path.to_path_buf(), source };
+        let socket = UnixStream::connect(path).map_err(failed)?;
+        socket.set_read_timeout(Some(PATIENCE)).map_err(SocketError::os("set the socket's time-out"))?;
+        let mut client = Self { stream: Stream::new(socket), next: 0 };
+        let version = Version { major: MAJOR, minor: MINOR };
+        let answer = client.ask(command::VERSION, &[&version.to_bytes(), &capabilities()], &[]);
+        let answer = answer.map_err(|error| match error {
+            SocketError::Refused { errno, .. } if Errno::from_raw_os_error(errno) == Errno::BUSY => {
+                SocketError::Busy
+            }
+            error => error,
+        })?;
+        match Version::parse(&answer.body) {
+            Some((Version { major: MAJOR, .. }, _)) => Ok(client),
+            found => {
+                let found =
+                    found.map_or("no version".into(), |(v, _)| format!("version {}.{}", v.major, v.minor));
+                Err(SocketError::Protocol { asked: "version", found })
+            }
+        }
+    }
+
+    /// What kind of device it is.
+    ///
+    /// # Errors
+    /// As all that asks: the server refuses, or is gone.
+    pub fn device_info(&mut self) -> Result<DeviceInfo, SocketError> {
+        let ask = DeviceInfo { argsz: DeviceInfo::BYTES as u32, ..DeviceInfo::default() };
+        let answer = self.ask(command::DEVICE_GET_INFO, &[&ask.to_bytes()], &[])?;
+        parsed(command::DEVICE_GET_INFO, DeviceInfo::parse(&answer.body))
+    }
+
+    /// What a region is.
+    ///
+    /// # Errors
+    /// There is no such region.
+    pub fn region_info(&mut self, index: u32) -> Result<RegionInfo, SocketError> {
+        let ask = RegionInfo { argsz: RegionInfo::BYTES as u32, index, ..RegionInfo::default() };
+        let answer = self.ask(command::DEVICE_GET_REGION_INFO, &[&ask.to_bytes()], &[])?;
+        parsed(command::DEVICE_GET_REGION_INFO, RegionInfo::parse(&answer.body))
+    }
+
+    /// How many interrupts of a kind there are.
+    ///
+    /// # Errors
+    /// There is no such kind.
+    pub fn irq_info(&mut self, index: u32) -> Result<IrqInfo, SocketError> {
+        let ask = IrqInfo { argsz: IrqInfo::BYTES as u32, index, ..IrqInfo::default() };
+        let answer = self.ask(command::DEVICE_GET_IRQ_INFO, &[&ask.to_bytes()], &[])?;
+        parsed(command::DEVICE_GET_IRQ_INFO, IrqInfo::parse(&answer.body))
+    }
+
+    /// Reads part of a region: at most [`MAX_TRANSFER`] bytes.
+    ///
+    /// # Errors
+    /// The range leaves the region.
+    pub fn region_read(&mut self, region: u32, offset: u64, out: &mut [u8]) -> Result<(), SocketError> {
+        debug_assert!(out.len() <= MAX_TRANSFER);
+        let ask = RegionAccess { offset, region, count: out.len() as u32 };
+        let answer = self.ask(command::REGION_READ, &[&ask.to_bytes()], &[])?;
+        match RegionAccess::parse(&answer.body) {
+            Some((_, data)) if data.len() == out.len() => {
+                out.copy_from_slice(data);
+                Ok(())
+            }
+            _ => parsed(command::REGION_READ, None),
+        }
+    }
+
+    /// Writes part of a region, and does not wait until it is done: as on a bus, what is asked for later comes later.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn region_post(&mut self, region: u32, offset: u64, data: &[u8]) -> Result<(), SocketError> {
+        debug_assert!(data.len() <= MAX_TRANSFER);
+        let access = RegionAccess { offset, region, count: data.len() as u32 };
+        self.send(command::REGION_WRITE, Header::NO_REPLY, &[&access.to_bytes(), data], &[]).map(|_| ())
+    }
+
+    /// The same, and waits.
+    ///
+    /// # Errors
+    /// The range leaves the region.
+    pub fn region_write(&mut self, region: u32, offset: u64, data: &[u8]) -> Result<(), SocketError> {
+        let access = RegionAccess { offset, region, count: data.len() as u32 };
+        self.ask(command::REGION_WRITE, &[&access.to_bytes(), data], &[]).map(|_| ())
+    }
+
+    /// Lets the device read and write `size` bytes of a file, by their bus address.
+    ///
+    /// # Errors
+    /// Something is mapped there already, or the file cannot be shared.
+    pub fn dma_map(
+        &mut self,
+        address: u64,
+        size: u64,
+        file: BorrowedFd<'_>,
+        offset: u64,
+    ) -> Result<(), SocketError> {
+        let flags = pci::DMA_READ | pci::DMA_WRITE;
+        let map = DmaMap { argsz: DmaMap::BYTES as u32, flags, offset, address, size };
+        self.ask(command::DMA_MAP, &[&map.to_bytes()], &[file]).map(|_| ())
+    }
+
+    /// Takes a mapping away.
+    ///
+    /// # Errors
+    /// Nothing is mapped there.
+    pub fn dma_unmap(&mut self, address: u64, size: u64) -> Result<(), SocketError> {
+        let unmap = DmaUnmap { argsz: DmaUnmap::BYTES as u32, flags: 0, address, size };
+        self.ask(command::DMA_UNMAP, &[&unmap.to_bytes()], &[]).map(|_| ())
+    }
+
+    /// Lets an interrupt raise an event file.
+    ///
+    /// # Errors
+    /// There is no such vector.
+    pub fn set_irq(&mut self, index: u32, vector: u32, file: BorrowedFd<'_>) -> Result<(), SocketError> {
+        let flags = pci::DATA_EVENTFD | pci::ACTION_TRIGGER;
+        let set = IrqSet { argsz: IrqSet::BYTES as u32, flags, index, start: vector, count: 1 };
+        self.ask(command::DEVICE_SET_IRQS, &[&set.to_bytes()], &[file]).map(|_| ())
+    }
+
+    /// Brings the device to its state after power-on. What is mapped stays mapped.
+    ///
+    /// # Errors
+    /// The device has no reset.
+    pub fn reset(&mut self) -> Result<(), SocketError> {
+        self.ask(command::DEVICE_RESET, &[], &[]).map(|_| ())
+    }
+
+    fn send(
+        &mut self,
+        command: u16,
+        flags: u32,
+        parts: &[&[u8]],
+        files: &[BorrowedFd<'_>],
+    ) -> Result<Header, SocketError> {
+        let body = parts.iter().map(|part| part.len()).sum();
+        let header = Header { flags, ..Header::of(self.next, command, body) };
+        self.next = self.next.wrapping_add(1);
+        let failed = |error| SocketError::of_stream(command::name(command), error);
+        self.stream.send(&header, parts, files).map_err(failed)?;
+        Ok(header)
+    }
+
+    fn ask(
+        &mut self,
+        command: u16,
+        parts: &[&[u8]],
+        files: &[BorrowedFd<'_>],
+    ) -> Result<Message, SocketError> {
+        let asked = command::name(command);
+        let question = self.send(command, 0, parts, files)?;
+        let answer = self.stream.receive().map_err(|error| SocketError::of_stream(asked, error))?;
+        let answer = answer.ok_or(SocketError::Silent { asked, after: PATIENCE })?;
+        let Header { id, command: found, .. } = answer.header;
+        if !answer.header.is_reply() || (id, found) != (question.id, command) {
+            let found = format!("message {id} of command {found} came for {} of {command}", question.id);
+            return Err(SocketError::Protocol { asked, found });
+        }
+        match answer.header.errno() {
+            Some(errno) => Err(SocketError::Refused { command, errno }),
+            None => Ok(answer),
+        }
+    }
+}
+
+/// The structure at the start of an answer.
+fn parsed<T>(command: u16, found: Option<(T, &[u8])>) -> Result<T, SocketError> {
+    let short =
+        || SocketError::Protocol { asked: command::name(command), found: "the answer is too short".into() };
+    found.map(|(structure, _)| structure).ok_or_else(short)
+}

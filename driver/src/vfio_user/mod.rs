@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`VfioUserBus`]: the way to a card that another process serves on a Unix socket, as vfio-user does.
+//!
+//! ```text
+//!  driver --- VfioUserBus --- Client --- socket --- server --- card
+//!                  |                                             |
+//!             memory files ------------- mapped by both ---- DMA +
+//!             event files  <------------------------ interrupts -+
+//! ```
+//!
+//! - Registers and doorbells are messages. Writes are posted: an answer is waited for only where something is read.
+//! - The card reaches memory of [`Bus::host_alloc`] and [`Bus::dma_alloc`] of any such bus, for that can be shared with it; other memory is
+//!   refused. Pages of 4 KiB are the smallest that can be shared: what is mapped is the pages round a piece of memory.
+//! - An interrupt is an event file, which a program waits for with `poll(2)`.
+//! - When the bus is dropped, or its program dies, the server resets the card and forgets its memory.
+
+mod client;
+mod error;
+pub mod message;
+mod stream;
+
+use std::collections::BTreeMap;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{eventfd, EventfdFlags};
+
+pub use client::Client;
+pub use error::SocketError;
+pub use stream::{Message, Stream, StreamError};
+
+use crate::bus::{Bus, BusError, DmaBuffer, DmaMapping};
+use crate::memory_map::MemoryMap;
+use crate::spec::pci as card;
+use crate::sys::HostMemory;
+use message::pci;
+
+/// Offsets in the configuration space (PCIe 7.5.1).
+mod config {
+    /// Vendor and device.
+    pub const IDS: u64 = 0x00;
+    /// Command.
+    pub const COMMAND: u64 = 0x04;
+    /// First capability.
+    pub const CAPABILITIES: u64 = 0x34;
+    /// Command: BAR 0 answers, and the card may be master of the bus.
+    pub const MEMORY_AND_MASTER: u16 = 0x0006;
+    /// Kind of the MSI-X capability.
+    pub const MSIX: u8 = 0x11;
+    /// MSI-X message control: on.
+    pub const MSIX_ENABLE: u16 = 0x8000;
+}
+
+/// Looks of [`Bus::progress`] without anything posted between, after which it sleeps.
+const EAGER: u32 = 32;
+
+/// How long it then sleeps: the card's process needs the processor more.
+const NAP: Duration = Duration::from_micros(50);
+
+/// The way to a card on a socket.
+#[derive(Debug)]
+pub struct VfioUserBus {
+    client: Client,
+    bar_bytes: u64,
+    vectors: u32,
+    /// Which addresses are in use; it keeps the memory.
+    map: MemoryMap,
+    /// What the server has mapped, by the address that the map has for it: its own, and its size.
+    mapped: BTreeMap<u64, (u64, u64)>,
+    /// Event files, by their vectors.
+    interrupts: BTreeMap<u16, OwnedFd>,
+    idle: u32,
+}
+
+impl VfioUserBus {
+    /// Connects to the card whose server listens on `path`, and turns on its bus mastering and MSI-X.
+    ///
+    /// # Errors
+    /// Nobody listens there, another program has the card, or the device is none of ours.
+    pub fn connect(path: impl AsRef<Path>) -> Result<Self, SocketError> {
+        let mut client = Client::connect(path.as_ref())?;
+        let wrong = |found: String| SocketError::Protocol { asked: "device info", found };
+        let info = client.device_info()?;
+        if info.flags & pci::DEVICE_PCI == 0 {
+            return Err(wrong("the device is not on a PCI bus".into()));
+        }
+        let mut ids = [0; 4];
+        client.region_read(pci::CONFIG, config::IDS, &mut ids)?;
+        let [v0, v1, d0, d1] = ids;
+        let ids = (u16::from_le_bytes([v0, v1]), u16::from_le_bytes([d0, d1]));
+        if ids != (card::VENDOR, card::DEVICE) {
+            return Err(wrong(format!(
+                "device {:04x}:{:04x}, a Ferrowire card is {:04x}:{:04x}",
+                ids.0,
+                ids.1,
+                card::VENDOR,
+                card::DEVICE
+            )));
+        }
+        let bar_bytes = client.region_info(pci::BAR0)?.size;
+        let vectors = client.irq_info(pci::MSIX)?.count;
+        client.region_write(pci::CONFIG, config::COMMAND, &config::MEMORY_AND_MASTER.to_le_bytes())?;
+        let (map, mapped, interrupts) = (MemoryMap::new(), BTreeMap::new(), BTreeMap::new());
+        let mut bus = Self { client, bar_bytes, vectors, map, mapped, interrupts, idle: 0 };
+        bus.enable_msix()?;
+        Ok(bus)
+    }
+
+    /// Brings the card to its state after power-on. What is mapped stays mapped.
+    ///
+    /// # Errors
+    /// The server is gone.
+    pub fn reset(&mut self) -> Result<(), SocketError> {
+        self.client.reset()
+    }
+
+    /// Finds the MSI-X capability and turns it on. A card without one has no interrupts.
+    fn enable_msix(&mut self) -> Result<(), SocketError> {
+        let mut byte = [0; 1];
+        self.client.region_read(pci::CONFIG, config::CAPABILITIES, &mut byte)?;
+        // The configuration space has room for so many capabilities; a list that is longer goes in circles.
+        for _ in 0..48 {
+            let at = u64::from(byte[0] & !3);
+            if at == 0 {
+                break;
+            }
+            let mut head = [0; 4];
+            self.client.region_read(pci::CONFIG, at, &mut head)?;
+            let [kind, next, low, high] = head;
+            if kind == config::MSIX {
+                let control = u16::from_le_bytes([low, high]) | config::MSIX_ENABLE;
+                return self.client.region_write(pci::CONFIG, at + 2, &control.to_le_bytes());
+            }
+            byte = [next];
+        }
+        self.vectors = 0;
+        Ok(())
+    }
+
+    /// Whether `bytes` of BAR 0 are there.
+    fn check(&self, offset: u32, bytes: u32) -> Result<u64, BusError> {
+        let at = u64::from(offset);
+        match offset % bytes == 0 && at + u64::from(bytes) <= self.bar_bytes {
+            true => Ok(at),
+            false => Err(BusError::BadOffset { offset }),
+        }
+    }
+
+    /// Tells the server of memory that the map has at `iova`, which is at `offset` of a file: of the whole pages round it. If the
+    /// server refuses, the map forgets it.
+    fn share(&mut self, iova: u64, bytes: usize, file: BorrowedFd<'_>, offset: u64) -> Result<(), BusError> {
+        let within = offset % MemoryMap::PAGE;
+        let start = iova - within;
+        let size = (within + bytes as u64).next_multiple_of(MemoryMap::PAGE);
+        if let Err(error) = self.client.dma_map(start, size, file, offset - within) {
+            self.map.remove(iova)?;
+            return Err(error.into());
+        }
+        self.mapped.insert(iova, (start, size));
+        Ok(())
+    }
+
+    fn unmap(&mut self, iova: u64) -> Result<(), BusError> {
+        let Some((start, size)) = self.mapped.remove(&iova) else {
+            return self.map.remove(iova).map(|_| ());
+        };
+        // While the server may still reach it, the map keeps it.
+        self.client.dma_unmap(start, size)?;
+        self.map.remove(iova).map(|_| ())
+    }
+}
+
+/// What to do when the system has no memory to be shared.
+fn no_memory(error: std::io::Error) -> BusError {
+    BusError::Os {
+        operation: "allocate memory to be shared with the card",
+        message: format!("{error}; free memory, or raise `ulimit -n` and `vm.max_map_count`"),
+    }
+}
+
+impl Bus for VfioUserBus {
+    fn csr_read32(&mut self, offset: u32) -> Result<u32, BusError> {
+        let at = self.check(offset, 4)?;
+        let mut bytes = [0; 4];
+        self.client.region_read(pci::BAR0, at, &mut bytes)?;
+        Ok(u32::from_le_bytes(bytes))
+    }
+
+    fn csr_write32(&mut self, offset: u32, value: u32) -> Result<(), BusError> {
+        let at = self.check(offset, 4)?;
+        self.idle = 0;
+        Ok(self.client.region_post(pci::BAR0, at, &value.to_le_bytes())?)
+    }
+
+    fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
+        let at = self.check(offset, 8)?;
+        self.idle = 0;
+        Ok(self.client.region_post(pci::BAR0, at, &value.to_le_bytes())?)
+    }
+
+    fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
+        let align = align.max(MemoryMap::PAGE as usize);
+        // The file is closed behind this: a queue is shared once, and there may be thousands.
+        let (memory, file, offset) = HostMemory::shared_once(bytes, align).map_err(no_memory)?;
+        let iova = self.map.map(memory.clone(), align as u64)?;
+        self.share(iova, bytes, file.as_fd(), offset)?;
+        Ok(DmaBuffer::new(iova, memory))
+    }
+
+    fn dma_free(&mut self, buffer: DmaBuffer) -> Result<(), BusError> {
+        self.unmap(buffer.bus_address())
+    }
+
+    fn host_alloc(&mut self, bytes: usize, align: usize) -> Result<HostMemory, BusError> {
+        HostMemory::shared(bytes, align).map_err(no_memory)
+    }
+
+    fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
+        let Some((file, offset)) = memory.shared_file() else {
+            let why = "the memory belongs to this process alone; take it from `Context::alloc` or `Bus::host_alloc`";
+            return Err(BusError::Map { iova: 0, bytes: memory.len() as u64, why });
+        };
+        let mapping = self.map.map_pages(memory, page_shift)?;
+        self.share(mapping.id, memory.len(), file, offset)?;
+        Ok(mapping)
+    }
+
+    fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
+        self.unmap(mapping.id)
+    }
+
+    fn interrupt(&mut self, vector: u16) -> Result<Option<OwnedFd>, BusError> {
+        if u32::from(vector) >= self.vectors {
+            return Ok(None);
+        }
+        if !self.interrupts.contains_key(&vector) {
+            let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
+            let file = file.map_err(|e| SocketError::os("make an event file")(e.into()))?;
+            self.client.set_irq(pci::MSIX, vector.into(), file.as_fd())?;
+            self.interrupts.insert(vector, file);
+        }
+        let copy = self.interrupts.get(&vector).map(OwnedFd::try_clone).transpose();
+        Ok(copy.map_err(SocketError::os("copy an event file"))?)
+    }
+
+    fn needs_progress(&self) -> bool {
+        // The card moves without it; but who waits for it must not take the processor that it needs.
+        true
+    }
+
+    fn progress(&mut self) -> Result<(), BusError> {
+        self.idle = self.idle.saturating_add(1);
+        match self.idle > EAGER {
+            true => std::thread::sleep(NAP),
+            false => std::thread::yield_now(),
+        }
+        Ok(())
+    }
+}

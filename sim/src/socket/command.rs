@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `ferrowire-sim card` and `ferrowire-sim up`.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, ensure, Context as _, Result};
+use clap::{Args, ValueHint};
+use ferrowire_hdl::config::{RnicConfig, BUILT_IN};
+use ferrowire_spec::pci::MSIX_MAX;
+use ferrowire_spec::wire::eth::mac_number;
+
+use super::line::{self, LineSpec, Plug};
+use super::{Clock, Device, Listener, Port, Server, Signals, Tracer};
+use crate::bus::World;
+use crate::card::CardModel;
+use crate::demo;
+use crate::measure;
+use crate::wire::{Delivery, Faults, TimedFilter};
+
+/// What both commands take.
+#[derive(Args, Debug)]
+struct Common {
+    /// Configuration: a built-in name, or a TOML file
+    #[arg(long, default_value = "generic-8b", value_name = "NAME|FILE")]
+    config: String,
+    /// What the wire does to frames, each way, with its probability: `drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01,delay=0.01`; `hold=N`
+    /// is the longest delay in cycles, `seed=N` makes it another run
+    #[arg(long, value_name = "LIST", value_parser = parse_faults)]
+    faults: Option<SeededFaults>,
+    /// Let SIGUSR1 begin and end traces in this folder: frames in pcapng, waves in FST. The cards are a little slower
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    trace: Option<PathBuf>,
+    /// Never rest while a driver is there. Without it, cards without anything to do but timers take 5 % of a processor, and timers last
+    /// longer
+    #[arg(long)]
+    eager: bool,
+    /// Tell when clients leave, and why
+    #[arg(long, short)]
+    verbose: bool,
+}
+
+/// Serves a simulated card on a Unix socket, as a vfio-user PCI device
+///
+/// One program at a time opens it, with `ferrowire -d sim:PATH`, the driver's `VfioUserBus`, or as a guest's device with
+/// QEMU's `vfio-user-pci`. When it ends, however it ends, the card is reset and waits for the next. SIGINT ends the server and removes the
+/// socket.
+#[derive(Args, Debug)]
+#[command(after_help = "Example, two cards in two processes on one wire:\n  \
+    ferrowire-sim card --socket a.sock --wire stream:wire.sock\n  \
+    ferrowire-sim card --socket b.sock --wire stream:wire.sock")]
+pub struct CardArgs {
+    /// Where to listen; a socket that a dead server left is replaced
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    socket: PathBuf,
+    /// What is at the other end of the wire: `stream:PATH` (as QEMU's `-netdev stream`; connects, or listens where nobody does),
+    /// `dgram:LOCAL,REMOTE` (as `-netdev dgram`), `tap:NAME` (an interface of this machine), or `none`
+    #[arg(long, value_name = "WIRE", default_value = "none")]
+    wire: LineSpec,
+    /// The card's MAC address, which it has until a program sets another one
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_mac)]
+    mac: Option<u64>,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Serves two simulated cards on one wire, each on a socket of its own
+///
+/// SIGINT ends it and removes the sockets.
+#[derive(Args, Debug)]
+pub struct UpArgs {
+    /// Folder of the sockets `ferrowire0.sock` and `ferrowire1.sock`
+    #[arg(default_value = ".", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    folder: PathBuf,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// MAC addresses of the cards of `up`: this and the next, of a range that is nobody's.
+const FIRST_MAC: u64 = 0x02fe_0000_0001;
+
+fn parse_mac(text: &str) -> Result<u64, String> {
+    let parts: Vec<u8> = text
+        .split(':')
+        .map(|part| {
+            let digits = part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit());
+            u8::from_str_radix(part, 16).ok().filter(|_| digits)
+        })
+        .collect::<Option<_>>()
+        .unwrap_or_default();
+    match <[u8; 6]>::try_from(parts) {
+        Ok(mac) if mac[0] & 1 == 0 && mac != [0; 6] => Ok(mac_number(mac)),
+        _ => Err(format!("`{text}`: give the address of a single station, as 02:fe:00:00:00:01")),
+    }
+}
+
+/// Faults and their seed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct SeededFaults {
+    faults: Faults,
+    seed: u64,
+}
+
+fn parse_faults(text: &str) -> Result<SeededFaults, String> {
+    let mut all = SeededFaults { faults: Faults { hold: 2000, ..Faults::default() }, seed: 1 };
+    for item in text.split(',') {
+        let bad = || {
+            format!("`{item}`: give `drop`, `duplicate`, `reorder`, `corrupt` or `delay` a probability from 0 to 1, `hold` or `seed` a number")
+        };
+        let (name, value) = item.split_once('=').ok_or_else(bad)?;
+        let number = || value.parse::<u64>().map_err(|_| bad());
+        let faults = &mut all.faults;
+        let chance = match name {
+            "drop" => &mut faults.drop,
+            "duplicate" => &mut faults.duplicate,
+            "reorder" => &mut faults.reorder,
+            "corrupt" => &mut faults.corrupt,
+            "delay" => &mut faults.delay,
+            "hold" => {
+                faults.hold = number()?;
+                continue;
+            }
+            "seed" => {
+                all.seed = number()?;
+                continue;
+            }
+            _ => return Err(bad()),
+        };
+        *chance = value.parse().ok().filter(|p| (0.0..=1.0).contains(p)).ok_or_else(bad)?;
+    }
+    Ok(all)
+}
+
+impl Common {
+    /// The configuration, and the model of it.
+    fn model(&self) -> Result<(RnicConfig, CardModel)> {
+        let config =
+            if BUILT_IN.iter().any(|(name, _)| *name == self.config) || !Path::new(&self.config).exists() {
+                RnicConfig::named(&self.config)
+                    .with_context(|| format!("`{}` is neither a file nor built in", self.config))?
+            } else {
+                let text =
+                    std::fs::read_to_string(&self.config).with_context(|| format!("read {}", self.config))?;
+                RnicConfig::from_toml(&text).with_context(|| self.config.clone())?
+            };
+        ensure!(config.eqs <= MSIX_MAX, "eqs = {}: BAR 0 has room for {MSIX_MAX} MSI-X vectors", config.eqs);
+        let model = demo::build(&self.config, &config, self.trace.is_some())?;
+        Ok((config, model))
+    }
+
+    /// Links store frames whole, so that a card may end in the middle of one; what the wire does, and at which rate.
+    fn wires(&self, world: &mut World, config: &RnicConfig) {
+        for link in 0..2 {
+            let filter: TimedFilter = match self.faults {
+                Some(SeededFaults { faults, seed }) => {
+                    faults.filter(seed.wrapping_mul(2).wrapping_add(link as u64))
+                }
+                None => Box::new(|frame| vec![Delivery::at_once(frame.to_vec())]),
+            };
+            world.link_mut(link).set_timed_filter(Some(filter));
+        }
+        world.set_line_rate(Some(measure::line_gbps(config.beat_bytes, config.clock_khz)));
+    }
+
+    fn serve(
+        &self,
+        world: World,
+        ports: Vec<Port>,
+        line: Option<(Plug, Box<dyn line::Line>)>,
+        signals: &Signals,
+    ) -> Result<()> {
+        let tracer = self.trace.as_deref().map(Tracer::new).transpose()?;
+        Server { world, ports, line, clock: Clock::new(self.eager), tracer }.run(signals)
+    }
+}
+
+/// Serves one card.
+///
+/// # Errors
+/// The model cannot be built, the socket or the wire is in use, or the server fails.
+pub fn card(args: &CardArgs) -> Result<()> {
+    let common = &args.common;
+    let (config, model) = common.model()?;
+    let signals = Signals::new()?;
+    let listener = Listener::bind(&args.socket)?;
+    let plug = Plug::default();
+    let line = line::open(&args.wire).context("wire")?.map(|line| (plug.clone(), line));
+    let mut world = match line {
+        Some(_) => World::with_peer(&model, 0, 0, Box::new(plug))?,
+        None => World::single(&model, 0)?,
+    };
+    common.wires(&mut world, &config);
+    let device = Device::new(&mut world, 0, model, config.eqs, args.mac)?;
+    println!("ferrowire -d sim:{} info", args.socket.display());
+    common.serve(world, vec![Port::new(listener, device, common.verbose)], line, &signals)
+}
+
+/// Serves two cards.
+///
+/// # Errors
+/// As [`card`].
+pub fn up(args: &UpArgs) -> Result<()> {
+    let common = &args.common;
+    if !args.folder.is_dir() {
+        bail!("{} is no folder; make it, or choose another", args.folder.display());
+    }
+    let (config, model) = common.model()?;
+    let signals = Signals::new()?;
+    let mut world = World::pair(&model, 0, 0)?;
+    common.wires(&mut world, &config);
+    let mut ports = Vec::new();
+    for card in 0..2 {
+        let path = args.folder.join(format!("ferrowire{card}.sock"));
+        let mac = Some(FIRST_MAC + card as u64);
+        let device = Device::new(&mut world, card, model.clone(), config.eqs, mac)?;
+        ports.push(Port::new(Listener::bind(&path)?, device, common.verbose));
+        println!("ferrowire -d sim:{} info", path.display());
+    }
+    common.serve(world, ports, None, &signals)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mac_address_is_of_a_single_station() {
+        assert_eq!(parse_mac("02:fe:00:00:00:2a"), Ok(0x02fe_0000_002a));
+        for bad in [
+            "",
+            "02:fe:00:00:00",
+            "2:fe:0:0:0:1",
+            "03:00:00:00:00:01",
+            "00:00:00:00:00:00",
+            "02:fe:00:00:00:+1",
+        ] {
+            assert!(parse_mac(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn faults_are_a_list_of_names_and_numbers() {
+        let all = parse_faults("drop=0.25,hold=9,seed=7,corrupt=1").unwrap();
+        let faults = Faults { drop: 0.25, corrupt: 1.0, hold: 9, ..Faults::default() };
+        assert_eq!(all, SeededFaults { faults, seed: 7 });
+        for bad in ["", "drop", "drop=2", "drop=-0.1", "drop=x", "lose=0.1", "hold=0.5", "drop=NaN"] {
+            assert!(parse_faults(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Listener`]: a Unix socket with a file, which is removed when the listener is dropped.
+
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use anyhow::{bail, Context as _, Result};
+
+/// A listening socket, which does not wait.
+#[derive(Debug)]
+pub struct Listener {
+    socket: UnixListener,
+    path: PathBuf,
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Listener {
+    /// Listens on `path`. The file of a server that is gone is replaced.
+    ///
+    /// # Errors
+    /// A server listens there, something else is there, or the system refuses.
+    pub fn bind(path: &Path) -> Result<Self> {
+        let socket = match UnixListener::bind(path) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                remove_dead(path, |path| UnixStream::connect(path).map(drop))?;
+                UnixListener::bind(path)
+            }
+            other => other,
+        };
+        let socket = socket.with_context(|| format!("listen on {}", path.display()))?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket, path: path.to_path_buf() })
+    }
+
+    /// Where it listens.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Who has connected, if somebody has; the connection does not wait.
+    pub fn accept(&self) -> Option<UnixStream> {
+        // What else can happen: the one who connected is gone again, or there is no file left. Either passes.
+        let (socket, _) = self.socket.accept().ok()?;
+        socket.set_nonblocking(true).ok()?;
+        Some(socket)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Removes the file of a socket to which nobody listens, as `connect` finds out.
+pub(super) fn remove_dead(path: &Path, connect: impl FnOnce(&Path) -> std::io::Result<()>) -> Result<()> {
+    let there = path.display();
+    let kind = std::fs::symlink_metadata(path).with_context(|| format!("look at {there}"))?.file_type();
+    if !kind.is_socket() {
+        bail!("{there} is a file, and no socket; choose another path");
+    }
+    match connect(path) {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path).with_context(|| format!("remove {there}, whose server is gone"))
+        }
+        Err(error) => bail!("{there} exists, and cannot be connected to ({error}); choose another path"),
+        Ok(()) => bail!("{there} is in use by another server; end that one, or choose another path"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_dead_socket_is_replaced_and_a_live_one_is_not() {
+        let folder = std::env::temp_dir().join(format!("ferrowire-listener-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let path = folder.join("socket");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "a server that was killed leaves its file");
+        let listener = Listener::bind(&path).unwrap();
+        assert!(listener.accept().is_none());
+        let error = Listener::bind(&path).unwrap_err().to_string();
+        assert!(error.contains("in use"), "{error}");
+        drop(listener);
+        assert!(!path.exists());
+        std::fs::write(&path, "no socket").unwrap();
+        let error = Listener::bind(&path).unwrap_err().to_string();
+        assert!(error.contains("no socket"), "{error}");
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`ClientMemory`]: what a client lets its card reach.
+//!
+//! Each file is mapped into this process once, as a whole, and closed; a range that the card reaches is a piece of that. So a client that maps a
+//! gigabyte page by page, as QEMU does with an IOMMU, costs one mapping here and no file. What the card reaches is in the [`MemoryMap`]
+//! alone.
+//!
+//! A file must be sealed against becoming shorter, for a touch of what is gone would end this process: see
+//! [`HostMemory::of_file`]. A range without a file (a BAR, a ROM), or that the card may not both read and write, is noted and
+//! not reached.
+
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::{AsFd, OwnedFd};
+
+use ferrowire::vfio_user::message::{pci, DmaMap, DmaUnmap};
+use ferrowire::{HostMemory, MemoryMap};
+use rustix::fs::fstat;
+use rustix::io::Errno;
+
+/// Ranges of a client, at most.
+const RANGES: usize = 1 << 18;
+
+/// Files of a client, at most: each is a mapping of this process, of which the system allows 65,530.
+const FILES: usize = 1 << 14;
+
+/// Which file: its device and its number there.
+type File = (u64, u64);
+
+#[derive(Debug)]
+struct Range {
+    size: u64,
+    file: Option<File>,
+}
+
+/// Ranges of bus addresses, and the files behind them.
+#[derive(Debug, Default)]
+pub struct ClientMemory {
+    ranges: BTreeMap<u64, Range>,
+    /// What is mapped here, and how many ranges need it.
+    files: HashMap<File, (HostMemory, usize)>,
+}
+
+impl ClientMemory {
+    /// Nothing is mapped.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets the card of `map` reach a range.
+    ///
+    /// # Errors
+    /// `EINVAL` for a range that is empty, wraps, is no whole pages or leaves its file; `EEXIST` for one that overlaps another; `EPERM` for a
+    /// file that can become shorter; `ENOSPC` when there are too many.
+    pub fn map(&mut self, map: &mut MemoryMap, ask: &DmaMap, file: Option<&OwnedFd>) -> Result<(), Errno> {
+        let (address, size) = (ask.address, ask.size);
+        let whole = [address, size, ask.offset].iter().all(|value| value % MemoryMap::PAGE == 0);
+        let last = address.checked_add(size.wrapping_sub(1)).filter(|_| whole && size > 0);
+        let last = last.ok_or(Errno::INVAL)?;
+        let before = self.ranges.range(..=last).next_back();
+        if before.is_some_and(|(start, range)| start + (range.size - 1) >= address) {
+            return Err(Errno::EXIST);
+        }
+        if self.ranges.len() >= RANGES {
+            return Err(Errno::NOSPC);
+        }
+        let both = pci::DMA_READ | pci::DMA_WRITE;
+        let file = match file.filter(|_| ask.flags & both == both) {
+            None => None,
+            Some(file) => {
+                let end = ask.offset.checked_add(size).ok_or(Errno::INVAL)?;
+                let (key, memory) = self.mapped(file, end)?;
+                // `mapped` has checked that it lies inside, so that it fits a `usize`.
+                let memory = memory.slice(ask.offset as usize, size as usize);
+                map.insert(address, memory).map_err(|_| Errno::EXIST)?;
+                Some(key)
+            }
+        };
+        if let Some((_, users)) = file.and_then(|key| self.files.get_mut(&key)) {
+            *users += 1;
+        }
+        self.ranges.insert(address, Range { size, file });
+        Ok(())
+    }
+
+    /// All of a file, which has `end` bytes at least.
+    fn mapped(&mut self, file: &OwnedFd, end: u64) -> Result<(File, HostMemory), Errno> {
+        let status = fstat(file)?;
+        let key = (status.st_dev, status.st_ino);
+        if let Some((memory, _)) = self.files.get(&key).filter(|(memory, _)| memory.len() as u64 >= end) {
+            return Ok((key, memory.clone()));
+        }
+        if u64::try_from(status.st_size).map_or(true, |size| size < end) {
+            return Err(Errno::INVAL);
+        }
+        if self.files.len() >= FILES {
+            return Err(Errno::NOSPC);
+        }
+        // Anew if it has become longer: ranges of before keep what they have.
+        let memory = HostMemory::of_file(file.as_fd())
+            .map_err(|error| error.raw_os_error().map_or(Errno::IO, Errno::from_raw_os_error))?;
+        if (memory.len() as u64) < end {
+            return Err(Errno::INVAL);
+        }
+        let users = self.files.get(&key).map_or(0, |(_, users)| *users);
+        self.files.insert(key, (memory.clone(), users));
+        Ok((key, memory))
+    }
+
+    /// Takes all ranges away that lie in the one asked for.
+    ///
+    /// # Errors
+    /// `EINVAL` when it cuts a range in two, `ENOENT` when there is none; then nothing is taken away.
+    pub fn unmap(&mut self, map: &mut MemoryMap, ask: &DmaUnmap) -> Result<(), Errno> {
+        if ask.flags & pci::UNMAP_ALL != 0 {
+            self.clear(map);
+            return Ok(());
+        }
+        let last = ask.address.checked_add(ask.size.wrapping_sub(1)).filter(|_| ask.size > 0);
+        let last = last.ok_or(Errno::INVAL)?;
+        let before = self.ranges.range(..ask.address).next_back();
+        if before.is_some_and(|(start, range)| start + (range.size - 1) >= ask.address) {
+            return Err(Errno::INVAL);
+        }
+        let inside: Vec<u64> = self.ranges.range(ask.address..=last).map(|(start, _)| *start).collect();
+        let end = inside.last().and_then(|start| Some(start + (self.ranges.get(start)?.size - 1)));
+        if end.ok_or(Errno::NOENT)? > last {
+            return Err(Errno::INVAL);
+        }
+        inside.into_iter().for_each(|start| self.remove(map, start));
+        Ok(())
+    }
+
+    /// Takes everything away.
+    pub fn clear(&mut self, map: &mut MemoryMap) {
+        let all: Vec<u64> = self.ranges.keys().copied().collect();
+        all.into_iter().for_each(|start| self.remove(map, start));
+    }
+
+    fn remove(&mut self, map: &mut MemoryMap, start: u64) {
+        let Some(Range { file: Some(key), .. }) = self.ranges.remove(&start) else { return };
+        // It is there: it came with the range.
+        let _ = map.remove(start);
+        if let Some((_, users)) = self.files.get_mut(&key) {
+            *users -= 1;
+            if *users == 0 {
+                self.files.remove(&key);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: u64 = MemoryMap::PAGE;
+
+    fn ask(address: u64, size: u64, offset: u64) -> DmaMap {
+        DmaMap { argsz: 32, flags: 3, offset, address, size }
+    }
+
+    fn gone(address: u64, size: u64) -> DmaUnmap {
+        DmaUnmap { argsz: 24, flags: 0, address, size }
+    }
+
+    fn file(memory: &HostMemory) -> OwnedFd {
+        memory.shared_file().unwrap().0.try_clone_to_owned().unwrap()
+    }
+
+    #[test]
+    fn pages_of_a_file_in_any_order_are_one_mapping() {
+        let memory = HostMemory::shared(64 * 4096, 4096).unwrap();
+        let (mut client, mut map, file) = (ClientMemory::new(), MemoryMap::new(), file(&memory));
+        for page in 0..64 {
+            client.map(&mut map, &ask(page * PAGE, PAGE, (63 - page) * PAGE), Some(&file)).unwrap();
+        }
+        assert_eq!((client.ranges.len(), client.files.len(), map.len()), (64, 1, 64));
+        memory.write(63 * 4096, b"first page of the card");
+        let mut back = [0; 5];
+        map.read(0, &mut back).unwrap();
+        assert_eq!(&back, b"first");
+        client.unmap(&mut map, &gone(PAGE, 62 * PAGE)).unwrap();
+        assert_eq!((client.ranges.len(), client.files.len(), map.len()), (2, 1, 2));
+        client.clear(&mut map);
+        assert_eq!((client.ranges.len(), client.files.len(), map.len()), (0, 0, 0));
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_and_changes_nothing() {
+        let memory = HostMemory::shared(4 * 4096, 4096).unwrap();
+        let (mut client, mut map, file) = (ClientMemory::new(), MemoryMap::new(), file(&memory));
+        client.map(&mut map, &ask(PAGE, 2 * PAGE, 0), Some(&file)).unwrap();
+        let bad = [
+            (ask(8 * PAGE, 0, 0), Errno::INVAL),
+            (ask(8 * PAGE + 1, PAGE, 0), Errno::INVAL),
+            (ask(8 * PAGE, PAGE + 1, 0), Errno::INVAL),
+            (ask(8 * PAGE, PAGE, 1), Errno::INVAL),
+            (ask(u64::MAX - PAGE + 1, 2 * PAGE, 0), Errno::INVAL),
+            (ask(8 * PAGE, 5 * PAGE, 0), Errno::INVAL),
+            (ask(8 * PAGE, PAGE, 4 * PAGE), Errno::INVAL),
+            (ask(8 * PAGE, PAGE, u64::MAX - PAGE + 1), Errno::INVAL),
+            (ask(0, 2 * PAGE, 0), Errno::EXIST),
+            (ask(2 * PAGE, 2 * PAGE, 0), Errno::EXIST),
+        ];
+        for (ask, error) in bad {
+            assert_eq!(client.map(&mut map, &ask, Some(&file)), Err(error), "{ask:?}");
+        }
+        let loose = rustix::fs::memfd_create("loose", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+        rustix::fs::ftruncate(&loose, PAGE).unwrap();
+        assert_eq!(client.map(&mut map, &ask(8 * PAGE, PAGE, 0), Some(&loose)), Err(Errno::PERM));
+        for (gone, error) in [
+            (gone(PAGE, PAGE), Errno::INVAL),
+            (gone(2 * PAGE, PAGE), Errno::INVAL),
+            (gone(0, PAGE), Errno::NOENT),
+            (gone(PAGE, 0), Errno::INVAL),
+            (gone(u64::MAX, 2), Errno::INVAL),
+        ] {
+            assert_eq!(client.unmap(&mut map, &gone), Err(error), "{gone:?}");
+        }
+        assert_eq!((client.ranges.len(), client.files.len(), map.len()), (1, 1, 1));
+    }
+
+    #[test]
+    fn ranges_without_a_file_or_rights_are_noted_and_not_reached() {
+        let memory = HostMemory::shared(4096, 4096).unwrap();
+        let (mut client, mut map, file) = (ClientMemory::new(), MemoryMap::new(), file(&memory));
+        client.map(&mut map, &ask(0, 1 << 40, 0), None).unwrap();
+        client.map(&mut map, &DmaMap { flags: pci::DMA_READ, ..ask(1 << 40, PAGE, 0) }, Some(&file)).unwrap();
+        assert_eq!(client.map(&mut map, &ask(PAGE, PAGE, 0), Some(&file)), Err(Errno::EXIST));
+        assert!(map.is_empty());
+        client.unmap(&mut map, &DmaUnmap { flags: pci::UNMAP_ALL, ..gone(0, 0) }).unwrap();
+        assert!(client.ranges.is_empty());
+    }
+}

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cards on sockets: `ferrowire-sim card` and `ferrowire-sim up`. Each is a PCI device of the vfio-user protocol, for the driver's
+//! [`VfioUserBus`](ferrowire::VfioUserBus) and for whatever else speaks it.
+//!
+//! ```text
+//!  client --- socket --- Port --- Device --- World, Card ====== Line: a socket, a TAP interface, the other card
+//!                          |        +- ConfigSpace, Msix, ClientMemory
+//!                        Server: one loop, one thread; Clock: when cards move
+//! ```
+
+mod bar;
+mod clock;
+pub mod command;
+mod config_space;
+mod device;
+pub mod line;
+mod listener;
+mod memory;
+mod msix;
+mod port;
+mod server;
+mod trace;
+
+pub use clock::Clock;
+pub use device::Device;
+pub use listener::Listener;
+pub use port::Port;
+pub use server::{Server, Signals};
+pub use trace::Tracer;

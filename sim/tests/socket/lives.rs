@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Clients that come, go and die; servers that rest and end.
+
+use std::io::ErrorKind;
+use std::os::unix::net::UnixStream;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use ferrowire::vfio_user::message::{command, pci, RegionAccess};
+use ferrowire::vfio_user::SocketError;
+use ferrowire::{Bus, BusError, HostMemory, SendWr, VfioUserBus};
+use ferrowire_sim::pair::post;
+
+use crate::raw::Raw;
+use crate::rig::{connect, pair, Folder, Mortal, Node, Server, PATIENCE};
+use crate::work::exchange;
+
+/// Takes every queue pair, key and page table entry of the card.
+fn take_everything(node: &Node) {
+    let limits = node.context.capabilities().clone();
+    // Two numbers of queue pairs are not for everyone.
+    let qps: Vec<_> = (2..limits.max_qp).map(|_| node.queue_pair(9, |_| 5)).collect();
+    assert_eq!(qps.len(), limits.max_qp as usize - 2);
+    // Key 0 is nobody's.
+    let each = (limits.mtt_entries / (limits.max_mr - 1)) as usize;
+    let regions: Vec<_> = (1..limits.max_mr).map(|_| node.region(each * 4096)).collect();
+    let memory = node.context.alloc(4096, 4096).unwrap();
+    let more = node.pd.register(&memory, crate::rig::rights(), ferrowire::PageSize::Size4K);
+    assert!(more.is_err(), "the card has more than it says");
+    drop((qps, regions));
+}
+
+#[test]
+fn a_client_may_die_at_any_moment_and_the_next_has_the_whole_card() {
+    let folder = Folder::new("lives");
+    let mut server = Server::up(&folder, &[]);
+    let (files, mappings) = (server.files(), server.mappings());
+    let b = Node::open(&server.sockets[1], 2);
+    for life in 0..20 {
+        let (bus, life_line) = Mortal::of(connect(&server.sockets[0]));
+        let a = Node::of(bus, 1);
+        if life % 4 == 3 {
+            take_everything(&a);
+        }
+        let (mut qa, qb) = pair(&a, &b);
+        let (from, to) = (a.region(16384), b.region(16384));
+        // It has much under way when its socket goes, and says goodbye to nothing of it.
+        for _ in 0..8 {
+            post(&mut qa, &[SendWr::write(1, &[from.sge(0, 16384)], to.remote(0))]);
+        }
+        std::thread::sleep(Duration::from_millis(life));
+        life_line.cut();
+        drop((qa, from, a));
+        drop((qb, to));
+        server.lives();
+    }
+    let a = Node::open(&server.sockets[0], 1);
+    take_everything(&a);
+    exchange(&a, &b);
+    drop((a, b));
+    let end = Instant::now() + PATIENCE;
+    while (server.files(), server.mappings()) != (files, mappings) {
+        let (f, m) = (server.files(), server.mappings());
+        assert!(Instant::now() < end, "{files} files and {mappings} mappings became {f} and {m}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[test]
+fn a_second_client_is_told_that_the_card_is_in_use() {
+    let folder = Folder::new("second");
+    let server = Server::up(&folder, &[]);
+    let first = connect(&server.sockets[0]);
+    for _ in 0..20 {
+        let error = VfioUserBus::connect(&server.sockets[0]).unwrap_err();
+        assert!(matches!(error, SocketError::Busy), "{error}");
+    }
+    drop(first);
+    // At once: who has hung up has the card no more, and nothing that he left in its registers is there.
+    let promiscuous = ferrowire::spec::csr::port::BLOCK.address(&ferrowire::spec::csr::port::LINK);
+    for _ in 0..20 {
+        let mut next = connect(&server.sockets[0]);
+        assert_eq!(next.csr_read32(promiscuous).unwrap() & 2, 0);
+        next.csr_write32(promiscuous, 2).unwrap();
+        assert_eq!(next.csr_read32(promiscuous).unwrap() & 2, 2);
+        // Much of what he posted is unread when he leaves.
+        (0..200).for_each(|_| next.csr_write32(promiscuous, 2).unwrap());
+    }
+}
+
+#[test]
+fn errors_say_what_to_do() {
+    let folder = Folder::new("errors");
+    let error = VfioUserBus::connect(folder.join("nobody")).unwrap_err().to_string();
+    assert!(error.contains("ferrowire-sim up"), "{error}");
+    let server = Server::up(&folder, &[]);
+    let mut bus = connect(&server.sockets[0]);
+    let private = HostMemory::zeroed(4096, 4096).unwrap();
+    let error = bus.dma_map(&private, 12).unwrap_err();
+    assert!(matches!(error, BusError::Map { .. }) && error.to_string().contains("Context::alloc"), "{error}");
+    assert!(matches!(bus.csr_read32(1 << 24), Err(BusError::BadOffset { .. })));
+    assert!(matches!(bus.csr_read32(2), Err(BusError::BadOffset { .. })));
+    assert_eq!(bus.interrupt(4).unwrap().map(|_| ()), None, "the configuration has 4 vectors");
+    drop(server);
+    let error = bus.csr_read32(0).unwrap_err();
+    assert!(matches!(&error, BusError::Gone(why) if why.contains("start it again")), "{error}");
+}
+
+#[test]
+fn a_reset_leaves_mapped_memory_and_event_files() {
+    let folder = Folder::new("reset");
+    let server = Server::up(&folder, &[]);
+    let mut bus = connect(&server.sockets[0]);
+    let memory = bus.host_alloc(8192, 4096).unwrap();
+    let mapping = bus.dma_map(&memory, 12).unwrap();
+    let file = bus.interrupt(1).unwrap().unwrap();
+    let mac_register = ferrowire::spec::csr::port::BLOCK.address(&ferrowire::spec::csr::port::MAC_LO);
+    bus.csr_write32(mac_register, 77).unwrap();
+    assert_eq!(bus.csr_read32(mac_register), Ok(77));
+    bus.reset().unwrap();
+    assert_eq!(bus.csr_read32(mac_register), Ok(1), "that of power-on");
+    bus.dma_unmap(mapping).unwrap();
+    assert!(!ferrowire::sys::wait_readable(std::os::fd::AsFd::as_fd(&file), Duration::ZERO).unwrap());
+    // Whoever opens it next finds a card that works.
+    let node = Node::of(bus, 1);
+    exchange(&node, &Node::open(&server.sockets[1], 2));
+}
+
+#[test]
+fn a_function_level_reset_is_one_and_takes_the_configuration_along() {
+    let folder = Folder::new("flr");
+    let server = Server::up(&folder, &[]);
+    let mut raw = Raw::begin(&server.sockets[0]);
+    let mut access = |region: u32, offset: u32, write: Option<&[u8]>| -> Vec<u8> {
+        let count = write.map_or(4, |data| data.len() as u32);
+        let access = RegionAccess { offset: offset.into(), region, count }.to_bytes();
+        let answer = match write {
+            Some(data) => raw.ask(command::REGION_WRITE, &[&access[..], data].concat(), &[]),
+            None => raw.ask(command::REGION_READ, &access, &[]),
+        };
+        answer.unwrap().unwrap().body[16..].to_vec()
+    };
+    let promiscuous = ferrowire::spec::csr::port::BLOCK.address(&ferrowire::spec::csr::port::LINK);
+    access(pci::BAR0, promiscuous, Some(&[2, 0, 0, 0]));
+    access(pci::CONFIG, 4, Some(&[6, 0]));
+    assert_eq!((access(pci::BAR0, promiscuous, None)[0] & 2, access(pci::CONFIG, 4, None)[0]), (2, 6));
+    // Device control, in the capability of PCI Express.
+    let capability = u32::from(access(pci::CONFIG, 0x34, None)[0]);
+    assert_eq!(access(pci::CONFIG, capability, None)[0], 0x10);
+    access(pci::CONFIG, capability + 8, Some(&[0, 0x80]));
+    assert_eq!((access(pci::BAR0, promiscuous, None)[0] & 2, access(pci::CONFIG, 4, None)[0]), (0, 0));
+}
+
+#[test]
+fn a_card_without_work_costs_next_to_nothing() {
+    let folder = Folder::new("idle");
+    let server = Server::up(&folder, &[]);
+    let share = |server: &Server| {
+        let before = server.used();
+        std::thread::sleep(Duration::from_secs(2));
+        (server.used() - before).as_secs_f64() / 2.0
+    };
+    // After power-on, and after a client: until the tables are clear.
+    std::thread::sleep(Duration::from_secs(2));
+    let empty = share(&server);
+    let node = Node::open(&server.sockets[0], 1);
+    std::thread::sleep(Duration::from_secs(3));
+    let opened = share(&server);
+    drop(node);
+    assert!(empty < 0.02, "nobody is there: {empty}");
+    assert!(opened < 0.15, "a driver is there, and does nothing: {opened}");
+}
+
+#[test]
+fn a_socket_of_a_live_server_is_refused_and_that_of_a_dead_one_replaced() {
+    let folder = Folder::new("sockets");
+    let server = Server::up(&folder, &[]);
+    let again = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"))
+        .args(["card", "--socket", server.sockets[0].to_str().unwrap()])
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&again.stderr);
+    assert!(!again.status.success() && said.contains("in use by another server"), "{said}");
+    let sockets = server.sockets.clone();
+    // Killed: the files stay.
+    drop(server);
+    let refused = UnixStream::connect(&sockets[0]).unwrap_err().kind();
+    assert_eq!(refused, ErrorKind::ConnectionRefused);
+    let server = Server::up(&folder, &[]);
+    drop(connect(&server.sockets[0]));
+    let _ = Raw::connect(&server.sockets[0]);
+    assert!(server.interrupt());
+    assert!(sockets.iter().all(|path| !path.exists()));
+}

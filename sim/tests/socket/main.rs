@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cards that `ferrowire-sim` serves on sockets, and their clients: good ones, those that die, and bad ones.
+
+mod hostile;
+mod lives;
+mod raw;
+mod rig;
+mod wires;
+mod work;

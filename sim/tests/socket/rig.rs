@@ -1,0 +1,295 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The server as a process of its own, and programs that use its cards.
+
+use std::io::{BufRead, BufReader};
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use ferrowire::{
+    AccessFlags, AddressVector, Bus, BusError, Completion, CompletionQueue, Context, ContextOptions,
+    DmaBuffer, DmaMapping, Event, EventQueue, HostMemory, InitAttributes, MemoryRegion, PageSize, PathMtu,
+    ProtectionDomain, Psn, QpInitAttr, QueuePair, RtrAttributes, RtsAttributes, VfioUserBus,
+};
+
+/// For what a test waits for: machines differ.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A folder of its own, removed at the end.
+pub struct Folder(pub PathBuf);
+
+impl Folder {
+    pub fn new(name: &str) -> Self {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("fw-{name}-{}-{count}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// `ferrowire-sim` at work; it is killed at the end.
+pub struct Server {
+    process: Child,
+    /// The sockets of its cards.
+    pub sockets: Vec<PathBuf>,
+}
+
+impl Server {
+    /// Starts it, and waits until its cards can be opened.
+    pub fn start(arguments: &[&str], cards: usize) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+        let socket = |line: std::io::Result<String>| {
+            let line = line.unwrap();
+            let path = line.split_whitespace().find_map(|word| word.strip_prefix("sim:"));
+            PathBuf::from(path.unwrap_or_else(|| panic!("no socket in `{line}`")))
+        };
+        let sockets: Vec<PathBuf> = lines.take(cards).map(socket).collect();
+        assert_eq!(sockets.len(), cards, "the server ended");
+        Self { process, sockets }
+    }
+
+    /// Two cards on a wire.
+    pub fn up(folder: &Folder, more: &[&str]) -> Self {
+        let path = folder.0.to_str().unwrap();
+        Self::start(&[&["up", path], more].concat(), 2)
+    }
+
+    pub fn id(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// Asserts that it is there still.
+    #[track_caller]
+    pub fn lives(&mut self) {
+        assert_eq!(self.process.try_wait().unwrap(), None, "the server ended");
+    }
+
+    /// SIGINT; whether it ended well.
+    pub fn interrupt(mut self) -> bool {
+        let pid = rustix::process::Pid::from_raw(self.process.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        let end = Instant::now() + PATIENCE;
+        while Instant::now() < end {
+            if let Some(status) = self.process.try_wait().unwrap() {
+                return status.success();
+            }
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        panic!("it does not end");
+    }
+
+    /// The processor time that it has used.
+    pub fn used(&self) -> Duration {
+        let text = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).unwrap();
+        let fields: Vec<&str> = text.rsplit(')').next().unwrap().split_whitespace().collect();
+        let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+        // The system counts hundredths of a second.
+        Duration::from_millis(ticks * 10)
+    }
+
+    /// The files that it has open.
+    pub fn files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.id())).unwrap().count()
+    }
+
+    /// Its mappings of shared memory.
+    pub fn mappings(&self) -> usize {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.id())).unwrap();
+        maps.lines().filter(|line| line.contains("/memfd:")).count()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Connects.
+pub fn connect(path: &Path) -> VfioUserBus {
+    VfioUserBus::connect(path).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// A bus that ends when its line is cut, as that of a program that dies: nothing is given back.
+pub struct Mortal(Arc<Mutex<Option<VfioUserBus>>>);
+
+impl Mortal {
+    /// The bus, and its end.
+    pub fn of(bus: VfioUserBus) -> (Self, Mortal) {
+        let shared = Arc::new(Mutex::new(Some(bus)));
+        (Self(Arc::clone(&shared)), Self(shared))
+    }
+
+    /// Ends it.
+    pub fn cut(self) {
+        *self.0.lock().unwrap() = None;
+    }
+
+    fn with<T>(&self, f: impl FnOnce(&mut VfioUserBus) -> Result<T, BusError>) -> Result<T, BusError> {
+        self.0.lock().unwrap().as_mut().map_or(Err(BusError::Gone("cut".into())), f)
+    }
+}
+
+impl Bus for Mortal {
+    fn csr_read32(&mut self, offset: u32) -> Result<u32, BusError> {
+        self.with(|bus| bus.csr_read32(offset))
+    }
+    fn csr_write32(&mut self, offset: u32, value: u32) -> Result<(), BusError> {
+        self.with(|bus| bus.csr_write32(offset, value))
+    }
+    fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
+        self.with(|bus| bus.doorbell(offset, value))
+    }
+    fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
+        self.with(|bus| bus.dma_alloc(bytes, align))
+    }
+    fn dma_free(&mut self, buffer: DmaBuffer) -> Result<(), BusError> {
+        self.with(|bus| bus.dma_free(buffer))
+    }
+    fn host_alloc(&mut self, bytes: usize, align: usize) -> Result<HostMemory, BusError> {
+        self.with(|bus| bus.host_alloc(bytes, align))
+    }
+    fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
+        self.with(|bus| bus.dma_map(memory, page_shift))
+    }
+    fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
+        self.with(|bus| bus.dma_unmap(mapping))
+    }
+    fn interrupt(&mut self, vector: u16) -> Result<Option<OwnedFd>, BusError> {
+        self.with(|bus| bus.interrupt(vector))
+    }
+    fn needs_progress(&self) -> bool {
+        true
+    }
+    fn progress(&mut self) -> Result<(), BusError> {
+        self.with(|bus| bus.progress())
+    }
+}
+
+/// A card, opened as a program does.
+pub struct Node {
+    pub number: u8,
+    pub events: EventQueue,
+    pub cq: CompletionQueue,
+    pub pd: ProtectionDomain,
+    pub context: Context,
+}
+
+impl Node {
+    pub fn open(path: &Path, number: u8) -> Self {
+        Self::of(connect(path), number)
+    }
+
+    pub fn of(bus: impl Bus + 'static, number: u8) -> Self {
+        let options = ContextOptions { command_timeout: PATIENCE, ..ContextOptions::default() };
+        let context = Context::open_with(bus, options).unwrap();
+        if context.mac() != mac(number) {
+            context.set_mac(mac(number)).unwrap();
+        }
+        context.add_gid([10, 0, 0, number].into(), None).unwrap();
+        let pd = context.alloc_pd().unwrap();
+        let events = context.create_eq(16).unwrap();
+        let cq = context.create_cq_with_events(64, &events).unwrap();
+        Self { number, events, cq, pd, context }
+    }
+
+    pub fn region(&self, bytes: usize) -> MemoryRegion {
+        let memory = self.context.alloc(bytes, 4096).unwrap();
+        self.pd.register(&memory, rights(), PageSize::Size4K).unwrap()
+    }
+
+    /// A queue pair that is connected with one of another card, or would be: to a number of a peer.
+    pub fn queue_pair(&self, peer: u8, connect: impl FnOnce(u32) -> u32) -> QueuePair {
+        let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
+        (attr.max_send_wr, attr.max_recv_wr) = (16, 16);
+        let qp = self.pd.create_qp(&attr).unwrap();
+        let dest_qpn = connect(qp.number());
+        let av = AddressVector::new(
+            mac(self.number),
+            [10, 0, 0, self.number].into(),
+            mac(peer),
+            [10, 0, 0, peer].into(),
+        );
+        let access = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
+        let init = InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() };
+        let rtr = RtrAttributes {
+            av: Some(av),
+            path_mtu: Some(PathMtu::B1024),
+            dest_qpn: Some(dest_qpn),
+            rq_psn: Some(Psn::new(0x1000)),
+            max_dest_rd_atomic: Some(4),
+            min_rnr_timer: Some(1),
+            ..Default::default()
+        };
+        let rts = RtsAttributes {
+            sq_psn: Some(Psn::new(0x1000)),
+            timeout: Some(14),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(4),
+            ..Default::default()
+        };
+        let qp = qp.init(init).map_err(|step| step.error).unwrap();
+        let qp = qp.rtr(rtr).map_err(|step| step.error).unwrap();
+        qp.rts(rts).map_err(|step| step.error).unwrap()
+    }
+
+    /// Sleeps until there are completions; all of them were good.
+    #[track_caller]
+    pub fn completions(&self, count: usize) -> Vec<Completion> {
+        let mut all = Vec::new();
+        let mut some = [Completion::default(); 16];
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let n = self.cq.poll(&mut some).unwrap();
+            assert!(some[..n].iter().all(Completion::is_success), "{:?}", &some[..n]);
+            all.extend_from_slice(&some[..n]);
+            if all.len() >= count {
+                return all;
+            }
+            assert!(Instant::now() < end, "{} of {count} completions", all.len());
+            self.cq.request_notify(false).unwrap();
+            self.events.wait(&mut [Event::default(); 4], Duration::from_secs(1)).unwrap();
+        }
+    }
+}
+
+pub fn mac(number: u8) -> [u8; 6] {
+    [2, 0xfe, 0, 0, 0, number]
+}
+
+pub fn rights() -> AccessFlags {
+    AccessFlags::LOCAL_READ | AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE
+}
+
+/// Two queue pairs, connected with each other.
+pub fn pair(a: &Node, b: &Node) -> (QueuePair, QueuePair) {
+    let mut second = None;
+    let first = a.queue_pair(b.number, |own| {
+        let qp = b.queue_pair(a.number, |_| own);
+        let number = qp.number();
+        second = Some(qp);
+        number
+    });
+    (first, second.unwrap())
+}

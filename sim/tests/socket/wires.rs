@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cards of two servers on one wire.
+
+use std::time::Duration;
+
+use crate::rig::{Folder, Node, Server};
+use crate::work::exchange;
+
+fn two(folder: &Folder, wires: [String; 2], more: &[&str]) -> [Server; 2] {
+    let start = |i: usize| {
+        let socket = folder.join(&format!("{i}.sock"));
+        let arguments = ["card", "--socket", socket.to_str().unwrap(), "--wire", &wires[i]];
+        Server::start(&[&arguments, more].concat(), 1)
+    };
+    [start(0), start(1)]
+}
+
+fn talk(servers: &[Server; 2]) {
+    let (a, b) = (Node::open(&servers[0].sockets[0], 1), Node::open(&servers[1].sockets[0], 2));
+    exchange(&a, &b);
+}
+
+#[test]
+fn a_stream_carries_frames_and_is_found_again() {
+    let folder = Folder::new("stream");
+    let wire = format!("stream:{}", folder.join("wire").display());
+    let [first, second] = two(&folder, [wire.clone(), wire.clone()], &[]);
+    talk(&[first, second]);
+    // Killed both; the sockets' files are there still.
+    let [first, second] = two(&folder, [wire.clone(), wire.clone()], &[]);
+    let socket = folder.join("1.sock");
+    drop(second);
+    let second = Server::start(&["card", "--socket", socket.to_str().unwrap(), "--wire", &wire], 1);
+    let servers = [first, second];
+    talk(&servers);
+    let [first, second] = servers;
+    assert!(first.interrupt() && second.interrupt());
+    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+}
+
+#[test]
+fn datagrams_carry_frames() {
+    let folder = Folder::new("dgram");
+    let path = |i: usize| folder.join(&format!("wire{i}")).display().to_string();
+    let wire = |i: usize| format!("dgram:{},{}", path(i), path(1 - i));
+    talk(&two(&folder, [wire(0), wire(1)], &[]));
+}
+
+#[test]
+fn a_bad_wire_is_repaired_by_the_cards() {
+    let folder = Folder::new("faults");
+    let server =
+        Server::up(&folder, &["--faults", "drop=0.05,duplicate=0.1,corrupt=0.05,reorder=0.05,seed=3"]);
+    let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
+    // Time-outs of 2^14 cycles.
+    [&a, &b].into_iter().for_each(|node| node.context.set_timer_tick(1).unwrap());
+    (0..5).for_each(|_| exchange(&a, &b));
+    let lost = |node: &Node| node.context.hw_counter(ferrowire::HwCounter::LocalAckTimeoutErr).unwrap();
+    println!("time-outs: {} and {}", lost(&a), lost(&b));
+}
+
+#[test]
+fn a_signal_begins_and_ends_a_trace() {
+    let folder = Folder::new("trace");
+    let traces = folder.join("traces");
+    let mut server = Server::up(&folder, &["--trace", traces.to_str().unwrap()]);
+    let signal = |server: &Server| {
+        let pid = rustix::process::Pid::from_raw(server.id() as i32).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::USR1).unwrap();
+        std::thread::sleep(Duration::from_millis(300));
+    };
+    let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
+    signal(&server);
+    exchange(&a, &b);
+    signal(&server);
+    server.lives();
+    let frames = ferrowire_sim::wire::read_frames(&traces.join("1-wire.pcapng")).unwrap();
+    assert!(frames.len() > 20, "{} frames", frames.len());
+    for card in 0..2 {
+        let wave = std::fs::metadata(traces.join(format!("1-card{card}.fst"))).unwrap();
+        assert!(wave.len() > 1000, "{} bytes of waves", wave.len());
+    }
+}
+
+#[test]
+fn a_tap_interface_carries_frames_where_this_machine_allows_one() {
+    let folder = Folder::new("tap");
+    let name = format!("fw{}", std::process::id());
+    let ip = |arguments: &str| {
+        let ran = std::process::Command::new("ip").args(arguments.split(' ')).output();
+        ran.is_ok_and(|output| output.status.success())
+    };
+    if !ip(&format!("tuntap add {name} mode tap")) {
+        println!("no TAP interface here: not tested");
+        return;
+    }
+    let socket = folder.join("card.sock");
+    let wire = format!("tap:{name}");
+    let server = Server::start(&["card", "--socket", socket.to_str().unwrap(), "--wire", &wire], 1);
+    let a = Node::open(&server.sockets[0], 1);
+    assert!(ip(&format!("link set {name} up")));
+    let count = |way: &str| -> u64 {
+        let path = format!("/sys/class/net/{name}/statistics/{way}_packets");
+        std::fs::read_to_string(path).unwrap().trim().parse().unwrap()
+    };
+    // A request goes out, to nobody.
+    let mut qp = a.queue_pair(2, |_| 3);
+    let from = a.region(4096);
+    let remote = ferrowire::RemoteAddress { address: 0, rkey: 0 };
+    let before = count("rx");
+    ferrowire_sim::pair::post(&mut qp, &[ferrowire::SendWr::write(1, &[from.sge(0, 64)], remote)]);
+    // What the interface has for its neighbours comes in: it has an address, and another after each time it goes down and up.
+    let seen = || a.context.traffic_counter(ferrowire::TrafficCounter::RxFrames).unwrap();
+    let end = std::time::Instant::now() + crate::rig::PATIENCE;
+    while (count("rx") == before || seen() == 0) && std::time::Instant::now() < end {
+        ip(&format!("neigh replace 10.77.0.2 lladdr 02:fe:00:00:00:01 dev {name}"));
+        ip(&format!("addr replace 10.77.0.1/24 dev {name}"));
+        let socket = std::net::UdpSocket::bind("10.77.0.1:0");
+        let _ = socket.and_then(|socket| socket.send_to(b"frame", "10.77.0.2:4791"));
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let (out, into) = (count("rx") - before, seen());
+    drop((qp, from, a));
+    drop(server);
+    ip(&format!("tuntap del {name} mode tap"));
+    assert!(out > 0 && into > 0, "{out} frames out, {into} frames in");
+}
