@@ -285,6 +285,9 @@ pub fn run_program(
     let (world, mut ends) = ends(model, case, program, &config)?;
     let beats = datapath_gbps(config.beat_bytes, config.clock_khz);
     let watch = Watch::default();
+    if model.is_some_and(CardModel::has_pcie) {
+        watch.lock().allow_late_reads();
+    }
     {
         let mut world = world.lock();
         world.set_line_rate(Some(SHARE * beats));

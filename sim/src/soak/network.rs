@@ -80,6 +80,10 @@ pub struct Seen {
     marked: [bool; 2],
     /// What each request packet was the first time, by direction, queue pair and PSN.
     first: HashMap<(usize, u32, u32), u64>,
+    /// A card may read a message's memory when the message has ended: the read was under way when the last acknowledgement came.
+    late_reads: bool,
+    /// PSNs that answers of a side acknowledge, where that is so.
+    acknowledged: [Vec<u32>; 2],
 }
 
 impl Seen {
@@ -102,7 +106,23 @@ impl Seen {
         }
     }
 
-    /// A packet that is sent again is what it was (IBTA 9.7.5.1: opcode and data do not change).
+    /// Where cards read memory over PCIe, a posted write passes a read: what ends a message may pass a read for its packet that is sent
+    /// again, and the program's memory is its own by then. The peer, who has acknowledged the packet, does not execute it again.
+    pub fn allow_late_reads(&mut self) {
+        self.late_reads = true;
+    }
+
+    /// A packet that acknowledges others (IBTA 9.7.5.1.1: a NAK those before its PSN).
+    fn answer(&mut self, side: usize, frame: &Frame<'_>) {
+        let Some(aeth) = frame.ext.aeth.filter(|_| self.late_reads) else { return };
+        let psn = match Syndrome::decode(aeth.syndrome) {
+            Syndrome::Ack { .. } => Psn::new(frame.bth.psn),
+            _ => Psn::new(frame.bth.psn) - 1,
+        };
+        self.acknowledged[side].push(psn.get());
+    }
+
+    /// A packet that is sent again is what it was (IBTA 9.7.5.1: opcode and data do not change), as long as it is not acknowledged.
     fn request(&mut self, side: usize, frame: &Frame<'_>) {
         let bth = &frame.bth;
         let mut hasher = DefaultHasher::new();
@@ -111,7 +131,8 @@ impl Seen {
         frame.ext.ieth.map(|ieth| ieth.rkey).hash(&mut hasher);
         let hash = hasher.finish();
         let was = *self.first.entry((side, bth.destqp, bth.psn)).or_insert(hash);
-        if was != hash {
+        let known = |psn: &u32| Psn::new(*psn).is_within(Psn::new(bth.psn), LIFE_PSNS);
+        if was != hash && !self.acknowledged[1 - side].iter().any(known) {
             let (qpn, psn) = (bth.destqp, bth.psn);
             let what = format!("side {side} sends PSN {psn:#x} to QP {qpn:#x} again as another packet");
             self.offence.get_or_insert(what);
@@ -148,6 +169,8 @@ impl Watch {
                     let request = frame.opcode().is_ok_and(|opcode| opcode.is_request());
                     if request {
                         seen.request(side, &frame);
+                    } else {
+                        seen.answer(side, &frame);
                     }
                     let fatal = frame.ext.aeth.is_some_and(|aeth| is_fatal(aeth.syndrome));
                     if fatal {
