@@ -28,7 +28,7 @@ use crate::host::csr::{csr, CsrRequest, DropEvent, Events, Link};
 use crate::host::dma;
 use crate::host::doorbell::doorbell;
 use crate::host::event::{event, link_changes, WritePort};
-use crate::host::pcie::{pcie, PcieEvents, PcieSettings, ToHost};
+use crate::host::pcie::{pcie, FromHost, PcieEvents, PcieSettings, ToHost};
 use crate::host::pcie4::{pcie4, Axis, SeqNums};
 use crate::host::{CommandProgress, SrqControl, SrqStatus};
 use crate::memory::Done;
@@ -296,25 +296,26 @@ impl HostPorts {
             return;
         };
         let settings = m.delay("pcie_settings", &m.input_of("pcie", &PcieSettings::of()));
+        let join = |data, csr, events| {
+            accesses.connect(csr);
+            reads.connect(data);
+            m.drive(&self.events, events);
+        };
         if cfg.pcie4 {
             let (rc, cq) = (m.stream_in("rc", &Axis::rc()), m.stream_in("cq", &Axis::cq()));
             let sent = m.input_of("rq_seq", &SeqNums::of());
-            let from_host = pcie4(m, cfg, settings, rc, cq, sent, host);
-            accesses.connect(from_host.csr);
-            reads.connect(from_host.data);
-            m.drive(&self.events, from_host.events);
-            m.stream_out("rq", from_host.rq);
-            m.stream_out("cc", from_host.cc);
-            return;
+            let FromHost { data, csr, rq, cc, events } = pcie4(m, cfg, settings, rc, cq, sent, host);
+            join(data, csr, events);
+            m.stream_out("rq", rq);
+            m.stream_out("cc", cc);
+        } else {
+            let beat = Beat::of(cfg.beat_bytes);
+            let (rc, cq) = (m.stream_in("rc", &beat), m.stream_in("cq", &beat));
+            let FromHost { data, csr, rq, cc, events } = pcie(m, cfg, settings, rc, cq, host);
+            join(data, csr, events);
+            m.stream_out("rq", rq);
+            m.stream_out("cc", cc);
         }
-        let beat = Beat::of(cfg.beat_bytes);
-        let (rc, cq) = (m.stream_in("rc", &beat), m.stream_in("cq", &beat));
-        let from_host = pcie(m, cfg, settings, rc, cq, host);
-        accesses.connect(from_host.csr);
-        reads.connect(from_host.data);
-        m.drive(&self.events, from_host.events);
-        m.stream_out("rq", from_host.rq);
-        m.stream_out("cc", from_host.cc);
     }
 }
 

@@ -15,8 +15,8 @@
 //! A packet is bytes in the order of the standard, its first byte in lane 0 of a beat of its own; see `ferrowire_spec::pcie`. What
 //! a board's hard block wants beside that (descriptors, credits) is an adapter's matter.
 //!
-//! **Order.** Writes leave in the order in which they came. A read leaves behind every write that was taken before it, and may not be
-//! passed by it on the way (PCIe 2.4.1, table 2-40, B2a), so it sees what was written before. A completion for the CPU leaves behind
+//! **Order.** Writes leave in the order in which they came. A read leaves behind every write that was taken before it, and may not pass
+//! it on the way (PCIe 2.4.1, table 2-40, B2a), so it sees what was written before. A completion for the CPU leaves behind
 //! the writes that were taken before its data was read. An interrupt is a write that is taken behind the event that it tells of.
 //! Nothing keeps a later write from passing an earlier read.
 //!
@@ -116,19 +116,29 @@ impl ToHost {
     }
 }
 
-/// What comes from the engine.
-#[derive(Interface)]
-pub struct FromHost {
+/// What comes from the engine; `T` is a beat on its way to the host.
+pub struct FromHost<T: Bundle> {
     /// What was read.
     pub data: Stream<DmaReadData>,
     /// Accesses of BAR 0.
     pub csr: Stream<CsrRequest>,
     /// Requests to the root complex.
-    pub rq: Stream<Beat>,
+    pub rq: Stream<T>,
     /// Completions to the root complex.
-    pub cc: Stream<Beat>,
+    pub cc: Stream<T>,
     /// What is counted.
     pub events: PcieEvents,
+}
+
+impl<T: Bundle> FromHost<T> {
+    /// Ports in place of a card.
+    pub(super) fn into_ports(self, m: &Scope) {
+        m.stream_out("data", self.data);
+        m.stream_out("csr", self.csr);
+        m.stream_out("rq", self.rq);
+        m.stream_out("cc", self.cc);
+        m.output("events", &self.events);
+    }
 }
 
 /// The engine alone, between its ports: `read`, `data`, `write`, `csr`, `csr_response` and `interrupt` towards the card, `rq`, `rc`, `cq`, `cc`
@@ -141,12 +151,7 @@ pub fn engine(cfg: &RnicConfig) -> Result<Netlist, BuildErrors> {
         let host = ToHost::ports(m, cfg);
         let beat = Beat::of(cfg.beat_bytes);
         let settings = m.input_of("pcie", &PcieSettings::of());
-        let out = pcie(m, cfg, settings, m.stream_in("rc", &beat), m.stream_in("cq", &beat), host);
-        m.stream_out("data", out.data);
-        m.stream_out("csr", out.csr);
-        m.stream_out("rq", out.rq);
-        m.stream_out("cc", out.cc);
-        m.output("events", &out.events);
+        pcie(m, cfg, settings, m.stream_in("rc", &beat), m.stream_in("cq", &beat), host).into_ports(m);
     })
 }
 
@@ -158,7 +163,7 @@ pub fn pcie(
     rc: Stream<Beat>,
     cq: Stream<Beat>,
     host: ToHost,
-) -> FromHost {
+) -> FromHost<Beat> {
     let (parts, bad) = strip::strip(m, rc);
     let departed = m.wire("writes_departed", writes::COUNT);
     let core = core(m, cfg, settings, (parts, bad), cq, departed, host);

@@ -17,7 +17,7 @@ use super::reads::ReadTlp;
 use crate::config::RnicConfig;
 use crate::fields::assemble;
 use crate::stream::{arbiter, lanes_from, skid, Beat};
-use ferrowire_rtl::{lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::pcie::{kind, request32, request64};
 
 /// Bytes of the longest header.
@@ -50,42 +50,26 @@ pub fn header(h: &Header, always_long: bool) -> (Sig, Sig) {
         true => lit(1, 1),
         false => (h.address >> 32).any(),
     };
-    let of = |short: u8, write: u8| h.write.then(lit(8, write), lit(8, short));
-    let (short_kind, long_kind) = (of(kind::READ32, kind::WRITE32), of(kind::READ64, kind::WRITE64));
-    let length = h.dwords.trunc(10);
-    let short = {
-        use request32::*;
-        assemble(
-            &LAYOUT,
-            &[
-                (FMT, short_kind.slice(5, 3)),
-                (TYPE, short_kind.trunc(5)),
-                (LENGTH, length),
-                (REQUESTER, h.requester),
-                (TAG, h.tag),
-                (LAST_BE, h.last_be),
-                (FIRST_BE, h.first_be),
-                (ADDRESS, h.address.slice(2, 30)),
-            ],
-        )
-    };
-    let all = {
-        use request64::*;
-        assemble(
-            &LAYOUT,
-            &[
-                (FMT, long_kind.slice(5, 3)),
-                (TYPE, long_kind.trunc(5)),
-                (LENGTH, length),
-                (REQUESTER, h.requester),
-                (TAG, h.tag),
-                (LAST_BE, h.last_be),
-                (FIRST_BE, h.first_be),
-                (ADDRESS, h.address.slice(2, 62)),
-            ],
-        )
-    };
-    (long.then(all, short.zext(8 * HEADER)), long)
+    let of = |read: u8, write: u8| h.write.then(lit(8, write), lit(8, read));
+    let kind = long.then(of(kind::READ64, kind::WRITE64), of(kind::READ32, kind::WRITE32));
+    use request64::{ADDRESS, FIRST_BE, FMT, LAST_BE, LAYOUT, LENGTH, REQUESTER, TAG, TYPE};
+    let header = assemble(
+        &LAYOUT,
+        &[
+            (FMT, kind.slice(5, 3)),
+            (TYPE, kind.trunc(5)),
+            (LENGTH, h.dwords.trunc(10)),
+            (REQUESTER, h.requester),
+            (TAG, h.tag),
+            (LAST_BE, h.last_be),
+            (FIRST_BE, h.first_be),
+            (ADDRESS, h.address.slice(2, 62)),
+        ],
+    );
+    // Both kinds have the same fields in the same places, but for the upper half of the address, which the short one does not have.
+    let words = header.chunks(32);
+    let short = cat(&[words[0], words[1], words[3], lit(32, 0)]);
+    (long.then(header, short), long)
 }
 
 /// Double words that a run of bytes lies in, and which bytes of the first and of the last one: `at` is the place of its first byte in

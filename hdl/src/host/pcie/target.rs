@@ -29,7 +29,7 @@ use super::PcieSettings;
 use crate::config::RnicConfig;
 use crate::fields::{assemble, field};
 use crate::host::csr::{CsrRequest, CsrResponse};
-use crate::stream::Beat;
+use crate::stream::{byte_mask, Beat};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::csr::{MSIX_PBA, MSIX_TABLE};
 use ferrowire_spec::pcie::{completion, kind, request32, request64, CompletionStatus};
@@ -88,12 +88,6 @@ struct Job {
     address: Sig,
     /// Double words.
     words: Sig,
-}
-
-/// A byte enable for each bit.
-fn bits_of(enables: Sig) -> Sig {
-    let bytes: Vec<Sig> = enables.chunks(1).iter().map(|enable| enable.repeat(8)).collect();
-    cat(&bytes)
 }
 
 /// Bytes before the first that is enabled; 0 where none is.
@@ -225,7 +219,7 @@ pub fn target(
     let part = (job.write & !here.all() & !nothing).named("part");
     let (accessing, merging) = (state.is(State::Access), state.is(State::Merge));
     let rest = m.reg("rest", 32).no_reset();
-    let mask = bits_of(here);
+    let mask = byte_mask(here);
     let merged = (data.trunc(32) & mask) | (rest & !mask);
     let access = Stream::new(
         m,

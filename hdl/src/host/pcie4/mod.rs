@@ -30,11 +30,9 @@ mod cq;
 mod rc;
 mod rq;
 
-use super::pcie::{core, writes, PcieEvents, PcieSettings, ToHost};
+use super::pcie::{core, writes, FromHost, PcieSettings, ToHost};
 use crate::config::RnicConfig;
-use crate::host::csr::CsrRequest;
-use crate::types::DmaReadData;
-use ferrowire_rtl::{bits, build, BuildErrors, Bundle, Interface, Netlist, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, build, BuildErrors, Bundle, Netlist, Scope, Sig, Stream};
 use ferrowire_spec::pcie::pcie4::{cc_user, cq_user, rc_user, rq_user, BEAT};
 use ferrowire_spec::Layout;
 
@@ -107,21 +105,6 @@ impl SeqNums {
     }
 }
 
-/// What comes from the engine, for the block.
-#[derive(Interface)]
-pub struct FromHost4 {
-    /// What was read.
-    pub data: Stream<DmaReadData>,
-    /// Accesses of BAR 0.
-    pub csr: Stream<CsrRequest>,
-    /// Requests.
-    pub rq: Stream<Axis>,
-    /// Completions.
-    pub cc: Stream<Axis>,
-    /// What is counted.
-    pub events: PcieEvents,
-}
-
 /// The engine before the block, alone: ports as of [`pcie::engine`](super::pcie::engine), and `rq_seq`.
 ///
 /// # Errors
@@ -132,12 +115,7 @@ pub fn engine(cfg: &RnicConfig) -> Result<Netlist, BuildErrors> {
         let settings = m.input_of("pcie", &PcieSettings::of());
         let (rc, cq) = (m.stream_in("rc", &Axis::rc()), m.stream_in("cq", &Axis::cq()));
         let sent = m.input_of("rq_seq", &SeqNums::of());
-        let out = pcie4(m, cfg, settings, rc, cq, sent, host);
-        m.stream_out("data", out.data);
-        m.stream_out("csr", out.csr);
-        m.stream_out("rq", out.rq);
-        m.stream_out("cc", out.cc);
-        m.output("events", &out.events);
+        pcie4(m, cfg, settings, rc, cq, sent, host).into_ports(m);
     })
 }
 
@@ -150,7 +128,7 @@ pub fn pcie4(
     cq: Stream<Axis>,
     sent: SeqNums,
     host: ToHost,
-) -> FromHost4 {
+) -> FromHost<Axis> {
     let completions = rc::rc(m, rc);
     let cq = cq::cq(m, cq);
     // Writes that the block says are on their way.
@@ -160,7 +138,7 @@ pub fn pcie4(
     m.set(&departed, departed + more);
     let core = core(m, cfg, settings, completions, cq, departed, host);
     m.discard(&core.departed);
-    FromHost4 {
+    FromHost {
         data: core.data,
         csr: core.csr,
         rq: rq::rq(m, core.rq),
