@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0xc44b5154f6d7ff06ull
+#define FW_LAYOUT_HASH 0x4f1bb9690e5f22baull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -113,7 +113,6 @@
 #define FW_CSR_PORT_MAC_HI 0x184u
 #define FW_CSR_PORT_MAC_HI_VALUE_SHIFT 0u
 #define FW_CSR_PORT_MAC_HI_VALUE_MASK 0xffffu
-#define FW_CSR_PORT_IPV4 0x188u
 #define FW_CSR_PORT_LINK 0x18cu
 #define FW_CSR_PORT_LINK_UP_SHIFT 0u
 #define FW_CSR_PORT_LINK_UP_MASK 0x1u
@@ -149,6 +148,8 @@
 #define FW_CSR_PORT_RAW_BROADCAST_MASK 0x2u
 #define FW_CSR_PORT_RAW_MULTICAST_SHIFT 2u
 #define FW_CSR_PORT_RAW_MULTICAST_MASK 0x4u
+#define FW_CSR_PORT_RAW_RESPOND_SHIFT 8u
+#define FW_CSR_PORT_RAW_RESPOND_MASK 0x100u
 #define FW_CSR_PORT_RAW_HASH_LO 0x1b0u
 #define FW_CSR_PORT_RAW_HASH_HI 0x1b4u
 

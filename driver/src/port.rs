@@ -16,6 +16,8 @@ use crate::error::{Error, Result};
 pub(crate) struct Port {
     mac: u64,
     promiscuous: bool,
+    /// The register `raw`.
+    pub(crate) raw: u32,
     gids: [Option<GidEntry>; GIDS as usize],
     salt: u16,
 }
@@ -28,7 +30,7 @@ impl Port {
     pub(crate) fn new(bus: &mut dyn Bus) -> Result<Self> {
         let mut read = |register: &Register| bus.csr_read32(csr::BLOCK.address(register));
         let mac = u64::from(read(&csr::MAC_HI)? & 0xffff) << 32 | u64::from(read(&csr::MAC_LO)?);
-        Ok(Self { mac, promiscuous: false, gids: [None; GIDS as usize], salt: SALT.reset as u16 })
+        Ok(Self { mac, promiscuous: false, raw: 0, gids: [None; GIDS as usize], salt: SALT.reset as u16 })
     }
 
     fn find(&self, gid: &GidEntry) -> Option<usize> {

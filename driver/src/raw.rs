@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`RawFilter`]: which frames go to the raw Ethernet queue pair.
+//! [`RawFilter`]: which frames go to the raw Ethernet queue pair, and which the card answers itself.
 
 use ferrowire_spec::csr::port::{self as csr, multicast_hash};
 use ferrowire_spec::wire::eth::mac_number;
@@ -29,6 +29,8 @@ impl RawFilter {
     }
 }
 
+const RESPOND: Field = crate::csr::field(&csr::RAW, "respond");
+
 impl Context {
     /// Sets which frames go to the raw Ethernet queue pair. Opening the card clears it.
     ///
@@ -51,12 +53,39 @@ impl Context {
         let passes = crate::csr::put(&UNICAST, filter.unicast.into())
             | crate::csr::put(&BROADCAST, filter.broadcast.into())
             | crate::csr::put(&MULTICAST, filter.multicast.into());
-        self.device.bus.with(|bus| {
-            let mut write = |register, value| bus.csr_write32(csr::BLOCK.address(register), value);
-            write(&csr::RAW_HASH_LO, hash as u32)?;
-            write(&csr::RAW_HASH_HI, (hash >> 32) as u32)?;
-            write(&csr::RAW, passes)
-        })?;
-        Ok(())
+        self.device.tables(|t| {
+            let raw = t.port.raw & crate::csr::put(&RESPOND, 1) | passes;
+            self.device.bus.with(|bus| {
+                let mut write = |register, value| bus.csr_write32(csr::BLOCK.address(register), value);
+                write(&csr::RAW_HASH_LO, hash as u32)?;
+                write(&csr::RAW_HASH_HI, (hash >> 32) as u32)?;
+                write(&csr::RAW, raw)
+            })?;
+            t.port.raw = raw;
+            Ok(())
+        })
+    }
+
+    /// Lets the card itself answer neighbours that ask for the MAC address of one of its GIDs, by ARP and by neighbour solicitations; or no longer
+    /// so. Their questions do not go to the raw Ethernet queue pair then. Opening the card ends it.
+    ///
+    /// # Errors
+    /// `Attribute` for a card without raw Ethernet; the bus failed.
+    pub fn set_neighbour_responder(&self, responds: bool) -> Result<()> {
+        if responds && !self.capabilities().raw_ethernet {
+            return Err(Error::Attribute {
+                operation: "set neighbour responder",
+                attribute: "raw_ethernet",
+                value: 0,
+                fix: "take a card that has raw Ethernet".into(),
+            });
+        }
+        self.device.tables(|t| {
+            let others = t.port.raw & !crate::csr::put(&RESPOND, 1);
+            let raw = others | crate::csr::put(&RESPOND, responds.into());
+            self.device.bus.with(|bus| bus.csr_write32(csr::BLOCK.address(&csr::RAW), raw))?;
+            t.port.raw = raw;
+            Ok(())
+        })
     }
 }

@@ -11,6 +11,7 @@ pub mod fields;
 pub mod host;
 pub mod icrc;
 pub mod memory;
+pub mod neighbour;
 mod path;
 pub mod requester;
 pub mod responder;

@@ -90,7 +90,6 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let link_up = lit(1, 1);
     let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
     let registers = csr(m, cfg, csr_request, progress.clone(), link, paused, events);
-    m.discard(&registers.port.ipv4);
     let events_busy = m.wire("events_busy", 1);
     let removed = m.wire_of("removed", &Done::of());
     let psns = m.wire_of("psns", &QpPsns::of());
@@ -151,7 +150,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         kick: context.kick,
         tick: registers.tick,
         congestion: registers.congestion,
-        port: registers.port.addresses,
+        port: registers.port,
         flow: registers.flow,
         query: commands.asked_qp,
     };

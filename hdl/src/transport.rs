@@ -35,6 +35,7 @@ use crate::context::timer::Departed;
 use crate::host::event::Report;
 use crate::host::{AhEntry, SrqControl, SrqStatus};
 use crate::memory::{drain, memory, withdraw, Done, Operation, Passage, Tables, Withdrawals};
+use crate::neighbour::neighbour;
 use crate::requester::{
     commit, fetch, gather, grain, launch, list, pace, payload, schedule, segment, take_turns, Eased, Sources,
 };
@@ -336,7 +337,7 @@ pub fn transport(
     // Receive.
     let lives = TableWrite { enable: given.enable, index: given.index, entry: given.entry.peer };
     let peers = Peers { addresses: control.peers, lives };
-    let (frame, parsed, mac_control) = rx::parse::parse(m, cfg, control.port, peers, wire);
+    let (frame, parsed, mac_control) = rx::parse::parse(m, cfg, control.port.clone(), peers, wire);
     let told = (mac_control.pause, mac_control.pfc);
     m.set(&paused, pause(m, cfg, control.flow.clone(), mac_control));
     let (frame, verdict) = rx::icrc::check(m, cfg, frame);
@@ -457,7 +458,8 @@ pub fn transport(
     let requests = TxSource { packet: packets, payload: Some(paid) };
     let answers = TxSource { packet: answers, payload: responded.source.payload };
     let notices = TxSource { packet: slowed.packets, payload: None };
-    let chosen = arbitrate(m, cfg, vec![requests, answers, notices]);
+    let to_neighbours = neighbour(m, cfg, control.port, dispatched.questions);
+    let chosen = arbitrate(m, cfg, vec![requests, answers, notices, to_neighbours]);
     let packet = breath(&m.label("chosen"), cfg.unhurried(), chosen.packet);
     let frame = build(m, cfg, packet, chosen.payload, control.addresses, control.flow.pfc);
     let appended = append(m, cfg, frame, paused);

@@ -89,7 +89,10 @@ impl Headers {
 /// which no packet of ours has (IBTA volume 1, 9.2.1).
 pub const RAW_OPCODE: u8 = 0xe0 | Opcode::RcSendOnly as u8;
 
-/// Whether it stands there. Of no known opcode the highest three bits are set.
+/// Likewise, of what [`neighbour`](crate::neighbour) deals with: a frame that asks for an address of the port, and the answer.
+pub const NEIGHBOUR_OPCODE: u8 = RAW_OPCODE | 1;
+
+/// Whether one of these stands there. Of no known opcode the highest three bits are set.
 pub fn is_raw(opcode: Sig) -> Sig {
     opcode.slice(5, 3).all()
 }

@@ -303,3 +303,54 @@ fn there_is_one_raw_queue_pair_and_it_sends_frames_alone() {
         node.pd.create_qp(&QpInitAttr::raw(&node.cq, &node.cq)).unwrap();
     }
 }
+
+#[test]
+fn the_card_itself_answers_who_asks_for_its_addresses() {
+    for config in CONFIGS {
+        let pair = pair(config);
+        let (mut a, b) = (Port::new(&pair, &pair.a), Port::new(&pair, &pair.b));
+        for port in [&a, &b] {
+            port.node.context.set_raw_filter(&RawFilter::port()).unwrap();
+        }
+        let (own, peer) = (a.node.mac(), b.node.mac());
+        let v4 = |node: &Node| match node.ip(false) {
+            std::net::IpAddr::V4(ip) => ip.octets(),
+            std::net::IpAddr::V6(_) => unreachable!("asked for the other"),
+        };
+        let arp = |dst: [u8; 6], operation: u8, from: ([u8; 6], [u8; 4]), to: ([u8; 6], [u8; 4])| {
+            let head = [&dst[..], &from.0, &[8, 6, 0, 1, 8, 0, 6, 4, 0, operation]].concat();
+            [&head[..], &from.0, &from.1, &to.0, &to.1].concat()
+        };
+        let question = arp(BROADCAST, 1, (own, v4(&a.node)), ([0; 6], v4(&b.node)));
+        let ask = |a: &mut Port<'_>| {
+            a.out.memory().write(0, &question);
+            a.receive_into(PLACE);
+            post(&mut a.qp, &[SendWr::send(1, &[a.out.sge(0, question.len() as u32)]).signaled()]);
+        };
+        // It is its owner's affair, until the owner says otherwise.
+        let mut b = b;
+        b.receive_into(PLACE);
+        ask(&mut a);
+        let came = b.wait(1);
+        assert!(a.wait(1)[0].is_success() && b.frame(&came[0]) == question, "{config}");
+        b.node.context.set_neighbour_responder(true).unwrap();
+        ask(&mut a);
+        let done = a.wait(2);
+        let answer = done.iter().find(|done| done.kind == ferrowire::WorkKind::Recv).expect("an answer");
+        let wanted = arp(own, 2, (peer, v4(&b.node)), (own, v4(&a.node)));
+        assert!(a.frame(answer) == wanted, "{config}: {:02x?}", a.frame(answer));
+        assert!(b.node.cq.poll(&mut [Completion::default()]).unwrap() == 0, "{config}: not the queue pair's");
+        // An answer to b itself is its owner's.
+        b.receive_into(PLACE);
+        let reply = arp(peer, 2, (own, v4(&a.node)), (peer, v4(&b.node)));
+        pair.world.lock().inject(0, reply.clone());
+        let came = b.wait(1);
+        assert!(b.frame(&came[0]) == reply, "{config}");
+        // Nobody is answered for another's address.
+        let other = arp(BROADCAST, 1, (own, v4(&a.node)), ([0; 6], [10, 9, 9, 9]));
+        let sent = b.traffic(TrafficCounter::TxFrames);
+        pair.world.lock().inject(0, other);
+        pair.world.lock().run(3000);
+        assert_eq!(b.traffic(TrafficCounter::TxFrames), sent, "{config}");
+    }
+}

@@ -151,15 +151,6 @@ impl Link {
     }
 }
 
-/// What the host set for the port.
-#[derive(Clone, Bundle)]
-pub struct PortControl {
-    /// Its addresses.
-    pub addresses: Addresses,
-    /// IPv4 address that is answered for; 0: none.
-    pub ipv4: Sig,
-}
-
 /// What leaves the registers.
 #[derive(Interface)]
 pub struct Csr {
@@ -170,7 +161,7 @@ pub struct Csr {
     /// For the command processor.
     pub commands: CommandControl,
     /// For the port.
-    pub port: PortControl,
+    pub port: Addresses,
     /// Pulses once in a unit of the transport's timers.
     pub tick: Sig,
     /// For congestion control.
@@ -421,7 +412,6 @@ pub fn csr(
         field(&port::BLOCK, &port::MAC_LO, "value", always).0,
         field(&port::BLOCK, &port::MAC_HI, "value", always).0,
     ];
-    let ipv4 = field(&port::BLOCK, &port::IPV4, "value", always).0;
     let promiscuous = field(&port::BLOCK, &port::LINK, "promiscuous", always).0;
     let raw = |name| field(&port::BLOCK, &port::RAW, name, always).0;
     let hash = [&port::RAW_HASH_LO, &port::RAW_HASH_HI]
@@ -432,9 +422,10 @@ pub fn csr(
         multicast: raw("multicast"),
         hash: cat(&hash),
     };
+    let respond = raw("respond");
     // Whoever comes next takes what it asks for.
     m.when(reset, |m| {
-        let bits = [promiscuous, filter.unicast, filter.broadcast, filter.multicast];
+        let bits = [promiscuous, respond, filter.unicast, filter.broadcast, filter.multicast];
         bits.iter().chain(&hash).for_each(|field| m.set(field, 0));
     });
     // Address and kind of a GID are written first, one register after the other, and go into the table together.
@@ -494,12 +485,15 @@ pub fn csr(
     map.add(&queue::BLOCK, &queue::STATUS, &[("ready", progress.ready), ("fatal", progress.fatal)]);
     map.add(&port::BLOCK, &port::MAC_LO, &[("value", mac[0])]);
     map.add(&port::BLOCK, &port::MAC_HI, &[("value", mac[1])]);
-    map.add(&port::BLOCK, &port::IPV4, &[("value", ipv4)]);
     let link_values = [("up", link.up), ("promiscuous", promiscuous), ("speed", link.speed)];
     map.add(&port::BLOCK, &port::LINK, &link_values);
     map.add(&port::BLOCK, &port::GID_SALT, &[("value", salt)]);
-    let passes =
-        [("unicast", filter.unicast), ("broadcast", filter.broadcast), ("multicast", filter.multicast)];
+    let passes = [
+        ("unicast", filter.unicast),
+        ("broadcast", filter.broadcast),
+        ("multicast", filter.multicast),
+        ("respond", respond),
+    ];
     map.add(&port::BLOCK, &port::RAW, &passes);
     map.add(&port::BLOCK, &port::RAW_HASH_LO, &[("value", hash[0])]);
     map.add(&port::BLOCK, &port::RAW_HASH_HI, &[("value", hash[1])]);
@@ -562,8 +556,7 @@ pub fn csr(
     };
     let entry = GidKey { ip: cat(&gid_ip), vid: kind[0], tagged: kind[1], ipv6: kind[2] };
     let write = GidWrite { enable: write_gid, index: place[0].0, slot: place[1].0, valid: place[2].0, entry };
-    let addresses = Addresses { mac: cat(&mac), promiscuous, raw: filter, salt, write, clear: reset };
-    let port = PortControl { addresses, ipv4 };
+    let port = Addresses { mac: cat(&mac), promiscuous, raw: filter, respond, salt, write, clear: reset };
     Csr { response, doorbells, commands, port, tick: ticks(m, cfg, tick_cycles), congestion, flow }
 }
 
@@ -695,12 +688,12 @@ mod tests {
         assert_eq!(lengths(&mut bench), [usual; 3]);
         for cycles in [1, 2, 7, 300] {
             bench.write(timers::BLOCK.address(&timers::TICK), false, cycles);
-            bench.write(port::BLOCK.address(&port::IPV4), false, 0);
+            bench.write(port::BLOCK.address(&port::MAC_HI), false, 0);
             assert_eq!(lengths(&mut bench), [cycles; 3]);
             assert_eq!(bench.read(timers::BLOCK.address(&timers::TICK), false), cycles);
         }
         bench.write(timers::BLOCK.address(&timers::TICK), false, 0);
-        bench.write(port::BLOCK.address(&port::IPV4), false, 0);
+        bench.write(port::BLOCK.address(&port::MAC_HI), false, 0);
         assert_eq!(lengths(&mut bench), [usual; 3]);
     }
 
@@ -775,13 +768,28 @@ mod tests {
     fn the_port_is_read_and_written() {
         let mut bench = bench(64, 0.2);
         bench.write(port::BLOCK.address(&port::MAC_LO), true, 0x0211_2233_4455);
-        bench.write(port::BLOCK.address(&port::IPV4), false, 0x0a00_0001);
+        bench.write(port::BLOCK.address(&port::RAW), false, 0x105);
+        bench.write(port::BLOCK.address(&port::RAW_HASH_LO), true, 0x1234_5678_9abc_def0);
         bench.write(port::BLOCK.address(&port::LINK), false, 0xffff_ffff);
         bench.sim.set("link_up", 1);
         bench.sim.set("link_speed", 1000);
-        assert_eq!(bench.sim.get("port_addresses_mac"), 0x0211_2233_4455);
-        assert_eq!(bench.sim.get("port_ipv4"), 0x0a00_0001);
+        assert_eq!(bench.sim.get("port_mac"), 0x0211_2233_4455);
+        let filter =
+            ["unicast", "broadcast", "multicast"].map(|kind| bench.sim.get(&format!("port_raw_{kind}")));
+        assert_eq!((filter, bench.sim.get("port_respond")), ([1, 0, 1], 1));
+        assert_eq!(bench.sim.get("port_raw_hash"), 0x1234_5678_9abc_def0);
         assert_eq!(bench.read(port::BLOCK.address(&port::LINK), false), 1000 << 16 | 3);
+        assert_eq!(bench.read(port::BLOCK.address(&port::RAW), false), 0x105);
+        assert_eq!(bench.read(port::BLOCK.address(&port::RAW_HASH_LO), true), 0x1234_5678_9abc_def0);
+        // Whoever comes behind a reset hears what it asks for, from the same address.
+        let reset = 1 << command_queue::CONTROL.field("reset").unwrap().offset;
+        bench.write(command_queue::BLOCK.address(&command_queue::CONTROL), false, reset);
+        bench.step();
+        assert_eq!(bench.read(port::BLOCK.address(&port::LINK), false), 1000 << 16 | 1);
+        for register in [&port::RAW, &port::RAW_HASH_LO, &port::RAW_HASH_HI] {
+            assert_eq!(bench.read(port::BLOCK.address(register), false), 0, "{}", register.name);
+        }
+        assert_eq!(bench.read(port::BLOCK.address(&port::MAC_LO), true), 0x0211_2233_4455);
     }
 
     #[test]
@@ -796,19 +804,19 @@ mod tests {
         let mut written = 0;
         for _ in 0..50 {
             bench.step();
-            if bench.sim.get("port_addresses_write_enable") == 1 {
+            if bench.sim.get("port_write_enable") == 1 {
                 written += 1;
-                let mut get = |name: &str| bench.sim.get(&format!("port_addresses_write_{name}"));
+                let mut get = |name: &str| bench.sim.get(&format!("port_write_{name}"));
                 assert_eq!((get("index"), get("slot"), get("valid")), (7, 0xa5, 1));
                 assert_eq!((get("entry_vid"), get("entry_tagged"), get("entry_ipv6")), (0x123, 1, 1));
-                assert_eq!(bench.sim.get_bits("port_addresses_write_entry_ip").to_u128(), ip);
+                assert_eq!(bench.sim.get_bits("port_write_entry_ip").to_u128(), ip);
             }
         }
         assert_eq!(written, 1);
         assert_eq!(bench.read(at(&port::GID_WRITE), false), 0);
         bench.write(at(&port::GID_SALT), false, 0x1235);
         assert_eq!(bench.read(at(&port::GID_SALT), false), 0x1235);
-        assert_eq!(bench.sim.get("port_addresses_salt"), 0x1235);
+        assert_eq!(bench.sim.get("port_salt"), 0x1235);
     }
 
     #[test]

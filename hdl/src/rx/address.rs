@@ -111,6 +111,8 @@ pub struct Addresses {
     pub promiscuous: Sig,
     /// What of all else is taken.
     pub raw: RawFilter,
+    /// Neighbours that ask for the port's MAC address are answered.
+    pub respond: Sig,
     /// How slots follow from addresses.
     pub salt: Sig,
     /// The table is written.
@@ -126,6 +128,7 @@ impl Addresses {
             mac: bits(48),
             promiscuous: bits(1),
             raw: RawFilter::of(),
+            respond: bits(1),
             salt: bits(SALT),
             write: GidWrite::of(),
             clear: bits(1),
@@ -149,6 +152,7 @@ pub fn address(m: &Scope, #[param] stays: bool, addresses: Addresses, key: GidKe
     m.discard(&addresses.mac);
     m.discard(&addresses.promiscuous);
     m.discard(&addresses.raw);
+    m.discard(&addresses.respond);
 
     let whole = cat(&[key.ip, key.vid, key.tagged, key.ipv6]);
     let words = whole.zext(whole.width().next_multiple_of(GID_FOLD)).chunks(GID_FOLD);

@@ -9,6 +9,7 @@
 //!                     [fifo]
 //!                        v
 //!   frame ------------> gate --> grh ---------------------> frames
+//!                        +-----------------------------------------> questions
 //!                        +--> nowhere              (frames of other answers and of CNPs)
 //! ```
 //!
@@ -28,7 +29,7 @@ use crate::rx::buffer::{Dropped, Received};
 use crate::rx::grh::{grh, Datagram};
 use crate::rx::parse::opcode_is;
 use crate::stream::{breath, fifo, spare_fifo, Beat};
-use crate::types::{is_raw, Headers};
+use crate::types::{is_raw, Headers, NEIGHBOUR_OPCODE};
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::opcode::{Operation, Service};
 use ferrowire_spec::wire::Opcode;
@@ -49,9 +50,11 @@ pub struct Dispatched {
     pub answers: Stream<Headers>,
     /// Congestion notifications.
     pub cnps: Stream<Notification>,
+    /// Frames that ask for the port's address.
+    pub questions: Stream<Beat>,
     /// A RoCE packet passed all checks up to the ICRC.
     pub passed: Sig,
-    /// A raw frame passed.
+    /// A frame passed that is none.
     pub raw: Sig,
     /// A frame was dropped before.
     pub dropped: Dropped,
@@ -63,6 +66,7 @@ pub struct Dispatched {
 #[derive(Clone, Bundle)]
 struct Kind {
     wanted: Sig,
+    asks: Sig,
     datagram: Datagram,
 }
 
@@ -70,7 +74,9 @@ struct Kind {
 #[module]
 pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let Received { headers, frame, dropped, pressed } = received;
-    let raw = is_raw(headers.opcode);
+    let not_roce = is_raw(headers.opcode);
+    let asks = not_roce & headers.opcode.eq(NEIGHBOUR_OPCODE);
+    let raw = not_roce & !asks;
     let is_request = opcode_is(headers.opcode, Opcode::is_request) | raw;
     let is_answer = opcode_is(headers.opcode, Opcode::is_response);
 
@@ -82,15 +88,15 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let answers = Stream::new(m, "answers", headers.valid & is_answer & room, headers.payload.clone());
     let h = &headers.payload;
     let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, origin: h.origin.clone(), gid: h.gid };
-    let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & room, cnp);
-    headers.accept(requests.fire() | answers.fire() | cnps.fire());
-    let passed = headers.fire() & !raw;
-    let raw = headers.fire() & raw;
+    let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & !asks & room, cnp);
+    headers.accept(requests.fire() | answers.fire() | cnps.fire() | (asks & room));
+    let passed = headers.fire() & !not_roce;
+    let raw = headers.fire() & not_roce;
 
     let is_datagram = opcode_is(headers.opcode, |o| o.service() == Service::Ud);
     let has_imm = opcode_is(headers.opcode, Opcode::has_immediate);
     let datagram = Datagram::new(is_datagram, has_imm, h.payload_offset);
-    let kind = Kind { wanted: is_request | is_response, datagram };
+    let kind = Kind { wanted: is_request | is_response, asks, datagram };
     let kind = Stream::new(m, "kind", headers.fire(), kind);
     let brings = is_response | is_atomic;
     let next = Stream::new(m, "arrival", headers.fire() & (is_request | brings), brings);
@@ -100,10 +106,11 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let arrivals = fifo(&m.label("arrivals"), AHEAD, next);
     let arrivals = breath(&m.label("next_arrival"), cfg.unhurried(), arrivals);
     let wanted = Stream::new(m, "wanted", frame.valid & kind.valid & kind.wanted, frame.payload.clone());
-    frame.accept(kind.valid & (!kind.wanted | wanted.ready));
+    let questions = Stream::new(m, "questions", frame.valid & kind.valid & kind.asks, frame.payload.clone());
+    frame.accept(kind.valid & (!kind.wanted | wanted.ready) & (!kind.asks | questions.ready));
     kind.accept(frame.fire() & frame.last);
     let frames = grh(m, wanted, kind.datagram.clone());
-    Dispatched { requests, frames, arrivals, answers, cnps, passed, raw, dropped, pressed }
+    Dispatched { requests, frames, arrivals, answers, cnps, questions, passed, raw, dropped, pressed }
 }
 
 #[cfg(test)]
@@ -126,8 +133,8 @@ mod tests {
         filter: Filter,
         raw: usize,
         source: [Source; 1],
-        /// Requests, frames, answers, arrivals, CNPs.
-        sinks: [Sink; 5],
+        /// Requests, frames, answers, arrivals, CNPs, questions.
+        sinks: [Sink; 6],
         drops: Vec<DropReason>,
     }
 
@@ -147,6 +154,7 @@ mod tests {
             m.stream_out("arrivals", dispatched.arrivals);
             m.stream_out("answers", dispatched.answers);
             m.stream_out("cnps", dispatched.cnps);
+            m.stream_out("questions", dispatched.questions);
             m.output("passed", &dispatched.passed);
             m.output("raw", &m.delay("raw_now", &dispatched.raw));
             m.output("dropped", &dispatched.dropped);
@@ -162,6 +170,7 @@ mod tests {
             Sink::new("answers", &headers),
             Sink::new("arrivals", &bits(1)),
             Sink::new("cnps", &Notification::of()),
+            Sink::new("questions", &beat),
         ];
         let (filter, source) = (Filter::default(), [Source::new("mac", &beat)]);
         Bench { sim, filter, raw: 0, source, sinks, drops: Vec::new() }
@@ -193,10 +202,15 @@ mod tests {
         fn check(&self, frames: &[Vec<u8>], random: &Random) {
             let (mut requests, mut answers, mut whole, mut drops, mut cnps) =
                 (vec![], vec![], vec![], vec![], vec![]);
-            let (mut sequence, mut raw) = (Vec::new(), 0);
+            let (mut sequence, mut questions, mut raw) = (Vec::new(), Vec::new(), 0);
             for bytes in frames {
+                if self.filter.answers(bytes) {
+                    questions.push(bytes.clone());
+                    raw += 1;
+                    continue;
+                }
                 if self.filter.takes(bytes) {
-                    requests.push(expected_raw(bytes).to_vec());
+                    requests.push(expected_raw(bytes, false).to_vec());
                     whole.push((0, bytes.clone()));
                     sequence.push(0);
                     raw += 1;
@@ -225,6 +239,7 @@ mod tests {
             }
             assert_eq!(self.drops, drops, "seed {}", random.seed);
             assert_eq!(self.raw, raw, "seed {}", random.seed);
+            assert!(self.sinks[5].frames() == questions, "seed {}", random.seed);
             assert_eq!(self.sinks[4].items.len(), cnps.len(), "seed {}", random.seed);
             for (got, wanted) in self.sinks[4].items.iter().zip(cnps) {
                 for (field, of) in [("qpn", "dest_qpn"), ("pkey", "pkey"), ("gid", "gid")] {
@@ -293,7 +308,7 @@ mod tests {
         let mut random = Random::new(5);
         for beat_bytes in [8, 16, 32, 64] {
             let mut bench = bench(beat_bytes);
-            bench.filter = Filter { unicast: true, broadcast: true, ..Filter::default() };
+            bench.filter = Filter { unicast: true, broadcast: true, respond: true, ..Filter::default() };
             bench.filter.set(&mut bench.sim);
             bench.source[0].stall = Some(0.6);
             let frames: Vec<_> = (0..300)

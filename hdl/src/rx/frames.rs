@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames for the tests of the receive path, and what the specification says of them.
 
-use crate::types::RAW_OPCODE;
+use crate::types::{NEIGHBOUR_OPCODE, RAW_OPCODE};
 use ferrowire_rtl::{Bits, Sim};
 use ferrowire_spec::csr::port::{multicast_hash, GidEntry, GIDS, GID_SLOTS};
 use ferrowire_spec::csr::DropReason;
@@ -226,6 +226,7 @@ pub struct Filter {
     pub broadcast: bool,
     pub multicast: bool,
     pub hash: u64,
+    pub respond: bool,
 }
 
 impl Filter {
@@ -237,6 +238,7 @@ impl Filter {
             broadcast: rng.random_bool(0.5),
             multicast: rng.random_bool(0.3),
             hash: rng.random::<u64>() & rng.random::<u64>(),
+            respond: rng.random_bool(0.5),
         }
     }
 
@@ -246,6 +248,24 @@ impl Filter {
         sim.set("addresses_raw_broadcast", self.broadcast.into());
         sim.set("addresses_raw_multicast", self.multicast.into());
         sim.set("addresses_raw_hash", self.hash);
+        sim.set("addresses_respond", self.respond.into());
+    }
+
+    /// Whether a frame asks for an address of the port, which the card answers itself.
+    pub fn answers(&self, bytes: &[u8]) -> bool {
+        let reason = verdict_without_icrc(bytes).err();
+        let Ok(Eth { dst, ethertype, .. }) = Eth::parse(bytes) else { return false };
+        let behind = match ethertype {
+            eth::ethertype::VLAN => bytes.get(16..),
+            _ => bytes.get(12..),
+        };
+        let asks = match behind {
+            Some([0x08, 0x06, arp @ ..]) => arp.get(6..8) == Some(&[0, 1]),
+            Some([0x86, 0xdd, ip @ ..]) => ip.get(6) == Some(&58) && ip.get(40) == Some(&135),
+            _ => false,
+        };
+        let heard = self.promiscuous || dst == OWN_MAC || dst == 0xffff_ffff_ffff || dst >> 24 == 0x3333ff;
+        self.respond && asks && heard && bytes.len() <= 128 && reason.is_some_and(DropReason::may_be_raw)
     }
 
     /// Whether a frame goes to the raw Ethernet queue pair.
@@ -266,7 +286,26 @@ impl Filter {
 
 /// A frame that is no RoCE packet, to the port, to a group or to somebody else.
 pub fn other_frame(rng: &mut SmallRng) -> Vec<u8> {
-    let mut bytes = match rng.random_range(0..6) {
+    let mut bytes = match rng.random_range(0..7) {
+        // Somebody asks for an address.
+        6 => {
+            let lengths = if rng.random_bool(0.2) { 18..130 } else { 60..90 };
+            let length = rng.random_range(lengths);
+            let mut bytes: Vec<u8> = (0..length).map(|_| rng.random()).collect();
+            let at = if rng.random_bool(0.3) { 16 } else { 12 };
+            bytes[12..14].copy_from_slice(&[0x81, 0]);
+            let (what, parts): (&[u8], _) = match rng.random_bool(0.5) {
+                true => (&[0x08, 0x06], [(0, 0, 0), (6, 0, 0), (7, 1, 2)]),
+                false => (&[0x86, 0xdd], [(0, 0x60, 0x60), (6, 58, 17), (40, 135, 136)]),
+            };
+            bytes[at..at + 2].copy_from_slice(what);
+            for (place, value, other) in parts {
+                if let Some(byte) = bytes.get_mut(at + 2 + place) {
+                    *byte = if rng.random_bool(0.9) { value } else { other };
+                }
+            }
+            bytes
+        }
         // UDP to another port, or not UDP, or a fragment.
         0..=2 => {
             let mut bytes = random_frame(rng);
@@ -291,7 +330,8 @@ pub fn other_frame(rng: &mut SmallRng) -> Vec<u8> {
             bytes
         }
     };
-    let to: u64 = match rng.random_range(0..5) {
+    let to: u64 = match rng.random_range(0..6) {
+        3 => 0x3333_ff00_0000 | rng.random::<u64>() >> 40,
         0 => 0xffff_ffff_ffff,
         1 => rng.random::<u64>() >> 16 | 1 << 40,
         2 => rng.random::<u64>() >> 16 & !(1 << 40),
@@ -483,9 +523,9 @@ pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
 }
 
 /// The fields of `Headers` that have a meaning in a raw frame.
-pub fn expected_raw(bytes: &[u8]) -> [(&'static str, u128); 4] {
+pub fn expected_raw(bytes: &[u8], asks: bool) -> [(&'static str, u128); 4] {
     [
-        ("opcode", RAW_OPCODE.into()),
+        ("opcode", if asks { NEIGHBOUR_OPCODE } else { RAW_OPCODE }.into()),
         ("dest_qpn", RAW_QPN.into()),
         ("payload_offset", 0),
         ("payload_bytes", bytes.len() as u128),

@@ -6,7 +6,7 @@ pub mod buffer;
 pub mod dispatch;
 pub mod door;
 #[cfg(test)]
-mod frames;
+pub(crate) mod frames;
 pub mod grh;
 pub mod icrc;
 pub mod parse;

@@ -21,7 +21,8 @@
 //! and whether it comes from its queue pair's peer, [`peer`], which is for others to judge.
 //!
 //! A frame that is no RoCE packet, whole or in fragments, is not dropped where the port's filter lets it pass and it is no longer than
-//! [`MAX_RAW_FRAME`]: it is a packet of [`RAW_OPCODE`] to the raw Ethernet queue pair, all payload.
+//! [`MAX_RAW_FRAME`]: it is a packet of [`RAW_OPCODE`] to the raw Ethernet queue pair, all payload. One by which a neighbour asks for the port's
+//! address has [`NEIGHBOUR_OPCODE`] where the card answers itself.
 //!
 //! A sound PAUSE or PFC frame (IEEE 802.3 annexes 31B and 31D), to their group address or the port's own, is told as it comes and goes no
 //! further: its result is [`TAKEN`]. Whether the frame check sequence is right is the MAC's affair.
@@ -40,10 +41,11 @@
 
 use crate::config::RnicConfig;
 use crate::fields::field;
+use crate::neighbour;
 use crate::rx::address::{address, gid_bits, Addresses, GidKey, LATENCY};
 use crate::rx::peer::{self, Address, Origin, Peers};
 use crate::stream::{fifo, forward, half, Beat};
-use crate::types::{Headers, RAW_OPCODE};
+use crate::types::{Headers, NEIGHBOUR_OPCODE, RAW_OPCODE};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::{MAX_RAW_FRAME, RAW_QPN};
@@ -318,6 +320,14 @@ pub fn parse(
     let own_mac = dst_mac.eq(addresses.mac) | addresses.promiscuous;
     let own_mac1 = take("own_mac1", own_mac);
     let passes1 = take("passes1", addresses.raw.passes(dst_mac, own_mac));
+    // Somebody asks for the port's MAC address.
+    let heard = own_mac | dst_mac.all() | dst_mac.slice(24, 24).eq(neighbour::SOLICITED_NODES);
+    let is_arp = is_type(neighbour::ARP) & bytes_of(packet0, 6, 2).swap_bytes().eq(neighbour::ARP_REQUEST);
+    let message = bytes_of(packet0, ipv6::BYTES, 1);
+    let next_header = field(&ipv6::LAYOUT, &ipv6::NEXT_HEADER, packet0);
+    let solicits = is_v6 & next_header.eq(neighbour::ICMPV6) & message.eq(neighbour::SOLICITATION);
+    let is_short = length0.le(neighbour::LONGEST);
+    let asks1 = take("asks1", addresses.respond & heard & is_short & (is_arp | solicits));
     let control1 = take("control1", outer.eq(eth::ethertype::MAC_CONTROL));
     let heard1 = take("heard1", dst_mac.eq(addresses.mac) | dst_mac.eq(pause::GROUP));
     // For the sum, while the frame comes.
@@ -389,7 +399,8 @@ pub fn parse(
     let fields = bytes_of(packet1, 0, pfc::BYTES);
     let mac_control = MacControl { pause: ended1 & is_pause, pfc: ended1 & is_pfc, fields };
     let taken2 = delay("taken2", is_pause | is_pfc);
-    let raw2 = delay("raw2", passes1 & fits1);
+    let raw2 = delay("raw2", asks1 | (passes1 & fits1));
+    let asks2 = delay("asks2", asks1);
     let length2 = pass("frame_length2", length1);
     let control2 = delay("control2", control1);
 
@@ -461,6 +472,7 @@ pub fn parse(
         false => other & !*holds,
     });
     let raw3 = delay("raw3", raw2 & other);
+    let asks3 = delay("asks3", asks2);
     let frame_length3 = delay("frame_length3", length2);
     let early3 = delay("early3", header_early.0);
     let early_reason3 = delay("early_reason3", header_early.1 | taken2.repeat(REASON_BITS));
@@ -516,7 +528,7 @@ pub fn parse(
         origin: Origin::of().zeros(),
         gid: lit(gid_bits(), 0),
         ecn: ecn3,
-        opcode: raw3.then(lit(8, RAW_OPCODE), base(&bth::OPCODE)),
+        opcode: raw3.then(asks3.then(lit(8, NEIGHBOUR_OPCODE), lit(8, RAW_OPCODE)), base(&bth::OPCODE)),
         solicited: base(&bth::SE),
         pad,
         pkey: base(&bth::PKEY),
@@ -736,9 +748,9 @@ mod tests {
             let what =
                 || format!("seed {}, frame {n} at {beat_bytes} bytes a beat: {frame:02x?}", random.seed);
             match verdict_without_icrc(frame) {
-                Err(_) if filter.takes(frame) => {
+                Err(_) if filter.takes(frame) || filter.answers(frame) => {
                     assert_eq!(got["dropped"].to_u64(), 0, "{filter:?}: {}", what());
-                    for (field, value) in expected_raw(frame) {
+                    for (field, value) in expected_raw(frame, filter.answers(frame)) {
                         let got = &got[&format!("headers_{field}")];
                         assert_eq!(got.to_u128(), value, "{field}: {}", what());
                     }

@@ -52,7 +52,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::fields::assemble;
 use crate::stream::{catch, fifo, forward, skid, Beat};
-use crate::types::{is_raw, priority_of, AddressVector, TableWrite, TxPacket};
+use crate::types::{is_raw, priority_of, AddressVector, TableWrite, TxPacket, NEIGHBOUR_OPCODE};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
 use ferrowire_spec::wire::{
@@ -323,7 +323,7 @@ fn plan(p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
         payload_bytes: p.payload_bytes,
         payload_lane: p.payload_lane,
         departed: Departed { qp: p.qp, fresh: p.fresh },
-        request: !is(p.opcode, |o| !o.is_request()),
+        request: !(is(p.opcode, |o| !o.is_request()) | p.opcode.eq(NEIGHBOUR_OPCODE)),
         raw,
     }
 }

@@ -14,11 +14,6 @@ crate::table::registers! {
         /// Bits 47:32.
         value @ 0, 16, RW;
     }
-    /// IPv4 address that the hardware answers ARP for, on boards without a host.
-    IPV4 ipv4 @ 0x08 {
-        /// The address as a number; 0: answers nothing.
-        value @ 0, 32, RW;
-    }
     /// State of the link.
     LINK link @ 0x0c {
         /// The link is up.
@@ -79,6 +74,9 @@ crate::table::registers! {
         broadcast @ 1, 1, RW;
         /// Those to every other group address.
         multicast @ 2, 1, RW;
+        /// The card answers ARP requests and neighbour solicitations for the port's GIDs itself, for boards without a host. No request or
+        /// solicitation goes to the queue pair then.
+        respond @ 8, 1, RW;
     }
     /// Group addresses whose frames go to the raw Ethernet queue pair: bits 31:0 of a table in which each has the bit of its
     /// [`hash`](multicast_hash). A reset clears it.

@@ -16,9 +16,9 @@ crate::table::counters! {
     TxBytes = 4, "tx_bytes";
     /// RoCE frames to the MAC.
     TxRoce = 5, "tx_roce";
-    /// Frames handed to the raw Ethernet queue pair.
+    /// Frames handed to the raw Ethernet queue pair, or answered by the card.
     RxRaw = 6, "rx_raw";
-    /// Frames sent by the raw Ethernet queue pair.
+    /// Frames sent by the raw Ethernet queue pair, or by the card as an answer.
     TxRaw = 7, "tx_raw";
     /// Commands taken.
     Commands = 8, "commands";
