@@ -38,7 +38,8 @@ pub fn pci_address(text: &str) -> Option<String> {
     let (domain, rest) = whole.split_once(':')?;
     let (bus, rest) = rest.split_once(':')?;
     let (device, function) = rest.split_once('.')?;
-    let hex = |part: &str, digits| part.len() == digits && u32::from_str_radix(part, 16).is_ok();
+    let hex =
+        |part: &str, digits| part.len() == digits && part.bytes().all(|digit| digit.is_ascii_hexdigit());
     let small = u8::from_str_radix(device, 16).is_ok_and(|device| device < 32);
     let good = hex(domain, 4) && hex(bus, 2) && hex(device, 2) && small;
     (good && matches!(function, "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7")).then_some(whole)

@@ -34,6 +34,14 @@ pub enum Failure {
         /// What to do.
         fix: String,
     },
+    /// The other side gave up, and said why, and what to do.
+    #[error("the other side, {peer}, gave up: {why}")]
+    Peer {
+        /// Where it is.
+        peer: String,
+        /// What it said.
+        why: String,
+    },
     /// Arguments that make no sense.
     #[error("{what}; {fix}")]
     Usage {

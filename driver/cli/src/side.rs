@@ -2,7 +2,7 @@
 //! [`Channel`]: what the two sides of a run tell each other beside the wire of the cards, over TCP on the hosts' network.
 //!
 //! A message is four bytes of length, the highest first, and JSON: `{"ferrowire": 1, "kind": ..., "body": ...}`, where 1 is the version of the
-//! exchange. Either side may say `refuse` instead of what is expected, with the reason.
+//! exchange. A side that gives up says `refuse`, with the reason, instead of what is expected.
 
 use std::net::{TcpListener, TcpStream, ToSocketAddrs as _};
 use std::os::fd::OwnedFd;
@@ -192,8 +192,8 @@ impl Channel {
             )));
         }
         if envelope.kind == "refuse" {
-            let why = envelope.body.as_str().unwrap_or("no reason").to_string();
-            return Err(Failure::failed(format!("{} refuses: {why}", self.peer), "start both sides alike"));
+            let why = envelope.body.as_str().unwrap_or("it gives no reason").to_string();
+            return Err(Failure::Peer { peer, why });
         }
         if envelope.kind != kind {
             return Err(other(format!("`{}` came where `{kind}` is expected", envelope.kind)));
@@ -287,7 +287,7 @@ mod tests {
         a.pulse("nothing").unwrap();
         b.refuse("too small");
         let error = a.hear::<u32>("size", PATIENCE).unwrap_err().to_string();
-        assert!(error.contains("refuses: too small"), "{error}");
+        assert!(error.contains("gave up: too small"), "{error}");
         let error = a.hear::<u32>("size", Duration::from_millis(20)).unwrap_err().to_string();
         assert!(error.contains("says nothing while `size` was waited for"), "{error}");
         drop(b);

@@ -72,7 +72,8 @@ pub struct PerfArgs {
     /// Sizes from 2 bytes to 8 MiB, to 64 KiB of a simulated card
     #[arg(short, long)]
     all: bool,
-    /// Messages of each queue pair; 5000 of WRITE bandwidth and 1000 otherwise, 100 of a simulated card, without it
+    /// Messages of each queue pair; without it 5000 of WRITE bandwidth and 1000 otherwise, and of a simulated card as many as make a MiB, 10
+    /// to 100
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..=100_000_000), conflicts_with = "duration")]
     iters: Option<u64>,
     /// Run for so many seconds of this machine's time; the figures are by the card's clock, if it is simulated
@@ -140,6 +141,10 @@ fn one_side(
 ) -> Result<(), Failure> {
     let Side { client, device, bus, speaks } = side;
     let card = Card::open(&device, bus, &args.peer.addresses)?;
+    if args.verb == Verb::Atomic && !card.context.capabilities().atomics {
+        let fix = "take a card that has them, as of `ferrowire sim up --config generic-64b`";
+        return Err(Failure::failed(format!("{device} has no atomics"), fix));
+    }
     let plan: Plan = match client {
         true => {
             let plan = Plan::of(test, args, &card)?;

@@ -38,6 +38,9 @@ pub struct Plan {
     pub peak: bool,
 }
 
+/// Bytes of a run of a simulated card, when nobody says how many messages.
+const SIMULATED: u64 = 1 << 20;
+
 /// Refuses options that do not go together.
 pub fn check(test: Test, args: &PerfArgs) -> Result<(), Failure> {
     let usage = |what: &str, fix: &str| Err(Failure::usage(what, fix));
@@ -101,7 +104,10 @@ impl Plan {
             false => vec![args.size.unwrap_or(usual)],
         };
         let iters = args.iters.unwrap_or(match (test, verb) {
-            _ if card.simulated => 100,
+            _ if card.simulated => {
+                let largest = sizes.iter().copied().max().unwrap_or(0).max(1);
+                (SIMULATED / largest / u64::from(args.qps)).clamp(10, 100)
+            }
             (Test::Bw, Verb::Write) => 5000,
             _ => 1000,
         });
