@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0xfd9d1e4280d6c9a7ull
+#define FW_LAYOUT_HASH 0xc44b5154f6d7ff06ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -142,6 +142,15 @@
 #define FW_CSR_PORT_GID_SALT 0x1a8u
 #define FW_CSR_PORT_GID_SALT_VALUE_SHIFT 0u
 #define FW_CSR_PORT_GID_SALT_VALUE_MASK 0xffffu
+#define FW_CSR_PORT_RAW 0x1acu
+#define FW_CSR_PORT_RAW_UNICAST_SHIFT 0u
+#define FW_CSR_PORT_RAW_UNICAST_MASK 0x1u
+#define FW_CSR_PORT_RAW_BROADCAST_SHIFT 1u
+#define FW_CSR_PORT_RAW_BROADCAST_MASK 0x2u
+#define FW_CSR_PORT_RAW_MULTICAST_SHIFT 2u
+#define FW_CSR_PORT_RAW_MULTICAST_MASK 0x4u
+#define FW_CSR_PORT_RAW_HASH_LO 0x1b0u
+#define FW_CSR_PORT_RAW_HASH_HI 0x1b4u
 
 /* The time base of the transport. */
 #define FW_CSR_TIMERS_TICK 0x200u
@@ -1907,10 +1916,11 @@
 #define FW_OPCODE_UD_SEND_ONLY_IMM 0x65u
 #define FW_OPCODE_CNP 0x81u
 
-/* Transport service of a queue pair. RC, UC and UD are as in the host interface; CNP is no service of a queue pair. */
+/* Transport service of a queue pair. RC, UC, UD and raw Ethernet are as in the host interface; CNP is no service of a queue pair. */
 #define FW_SERVICE_RC 0x00u
 #define FW_SERVICE_UC 0x01u
 #define FW_SERVICE_UD 0x02u
+#define FW_SERVICE_RAW 0x03u
 #define FW_SERVICE_CNP 0x04u
 
 /* Reason of a NAK, bits 4:0 of its syndrome (IBTA 9.7.5.2.8, table 47). */

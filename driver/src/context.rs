@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use ferrowire_spec::csr::{capabilities as cap, identity, timers, DropReason, HwCounter, TrafficCounter};
-use ferrowire_spec::qp_state::GSI_QPN;
+use ferrowire_spec::qp_state::{GSI_QPN, RAW_QPN};
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::{Field, Psn, Register, LAYOUT_HASH};
 
@@ -181,9 +181,9 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
-    /// A QPN may be used again. That of QP1 is nobody else's.
+    /// A QPN may be used again. Those of QP0 and QP1 are nobody else's.
     pub(crate) fn give_back_qp(&mut self, qpn: u32) {
-        if qpn != GSI_QPN {
+        if ![RAW_QPN, GSI_QPN].contains(&qpn) {
             self.qps.give_back(qpn);
         }
     }
@@ -300,7 +300,7 @@ impl Context {
             cqs: Numbers::new(0, capabilities.max_cq),
             eqs: Numbers::new(1, capabilities.max_eq.min(MAX_EQ)),
             asynchronous: Asynchronous::new(),
-            qps: Numbers::new(2, capabilities.max_qp),
+            qps: Numbers::new(GSI_QPN + 1, capabilities.max_qp),
             srqs: Numbers::new(0, capabilities.max_srq),
             ahs: Numbers::new(0, capabilities.max_ah),
             keys: Keys::new(capabilities.max_mr),

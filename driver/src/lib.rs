@@ -88,6 +88,7 @@ mod pd;
 mod port;
 mod qp;
 mod random;
+mod raw;
 mod recv;
 mod ring;
 mod send;
@@ -116,6 +117,7 @@ pub use qp::{
     Init, InitAttributes, Qp, QpAttributes, QpInitAttr, QpStatus, QueuePair, Reset, Rtr, RtrAttributes, Rts,
     RtsAttributes, State, StepError,
 };
+pub use raw::RawFilter;
 pub use recv::{PostRecv, RecvWr};
 pub use send::{Datagram, Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
 pub use srq::{SharedReceiveQueue, SrqInitAttr, SrqStatus};

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
-use ferrowire_spec::qp_state::{check, AttributeBit, Attributes, QpState, GSI_QPN};
+use ferrowire_spec::qp_state::{check, AttributeBit, Attributes, QpState, GSI_QPN, RAW_QPN};
 use ferrowire_spec::queue::command::create_qp::CreateQp;
 use ferrowire_spec::queue::command::modify_qp::ModifyQp;
 use ferrowire_spec::queue::command::PathMtu;
@@ -72,6 +72,13 @@ impl QpInitAttr {
     /// Unreliable datagrams, likewise. Messages have up to one path MTU, 4,096 bytes.
     pub fn ud(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
         Self::of(Service::Ud, send_cq, recv_cq)
+    }
+
+    /// Raw Ethernet, likewise: each message is a frame of 14 to 4,096 bytes, from the destination address on and without frame check
+    /// sequence. It receives what is not RoCE and passes [`Context::set_raw_filter`](crate::Context::set_raw_filter). A card has one such queue
+    /// pair. Its transitions need no attributes.
+    pub fn raw(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+        Self::of(Service::Raw, send_cq, recv_cq)
     }
 
     fn of(service: Service, send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
@@ -223,7 +230,7 @@ impl QpAttributes {
 pub struct InitAttributes {
     /// What peers may do: remote rights. RC and UC need it.
     pub access: Option<AccessFlags>,
-    /// Partition key; all need it. 0xffff is the default partition.
+    /// Partition key; all but raw Ethernet need it. 0xffff is the default partition.
     pub pkey: Option<u16>,
     /// Queue key. UD needs it.
     pub qkey: Option<u32>,
@@ -257,7 +264,7 @@ pub struct RtrAttributes {
 /// Attributes for RTR to RTS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct RtsAttributes {
-    /// First PSN to send; all need it.
+    /// First PSN to send; all but raw Ethernet need it.
     pub sq_psn: Option<Psn>,
     /// ACK time-out: 4.096 us times 2 to that power; 0: never. RC needs it.
     pub timeout: Option<u8>,
@@ -715,6 +722,7 @@ impl ProtectionDomain {
             Service::Rc => can.rc,
             Service::Uc => can.uc,
             Service::Ud => can.ud,
+            Service::Raw => can.raw_ethernet,
             Service::Cnp => false,
         };
         if !has {
@@ -756,9 +764,10 @@ impl ProtectionDomain {
             Receives::Own(RecvQueue(queue)) => (queue.log2(), queue.stride(), queue.bus_address()),
             Receives::Shared { .. } => (0, 0, 0),
         };
-        let qpn = match attr.gsi {
-            true => GSI_QPN,
-            false => device.take(CREATE, "queue pairs", can.max_qp, |t| &mut t.qps)?,
+        let qpn = match attr.service {
+            Service::Raw => RAW_QPN,
+            _ if attr.gsi => GSI_QPN,
+            _ => device.take(CREATE, "queue pairs", can.max_qp, |t| &mut t.qps)?,
         };
         let result = device.commands.run(CommandOpcode::CreateQp, qpn, |token| {
             CreateQp {

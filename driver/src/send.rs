@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The send queue: work requests in, WQEs out.
 
+use ferrowire_spec::qp_state::MAX_RAW_FRAME;
 use ferrowire_spec::queue::doorbell::{self, sq::SqDoorbell};
 use ferrowire_spec::queue::send_wqe::{
     self, bind::SendWqeBind, ud::SendWqeUd, SendWqe, INLINE_AT, SGES_PER_UNIT,
 };
 use ferrowire_spec::queue::{SendOpcode, WQE_UNIT};
+use ferrowire_spec::wire::eth;
 use ferrowire_spec::wire::opcode::Service;
 
 use crate::access::AccessFlags;
@@ -369,6 +371,9 @@ impl SendQueue {
                 return Err(Error::Foreign { operation: OPERATION, what: "ah", of: "card" });
             }
             _ => {}
+        }
+        if self.1 == Service::Raw && !(eth::BYTES as u64..=MAX_RAW_FRAME.into()).contains(&bytes) {
+            return refuse("length", bytes, "a frame has 14 to 4096 bytes, its Ethernet header among them");
         }
         let inline = matches!(wr.payload, Payload::Inline(_));
         match wr.op {

@@ -196,10 +196,11 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         seen.rx_frame,
         seen.rx_bytes,
         seen.rx_roce,
+        seen.rx_raw,
         seen.tx_frame,
         seen.tx_bytes,
-        // Nothing else is sent.
-        seen.tx_frame,
+        seen.tx_roce,
+        seen.tx_raw,
         seen.dropped.valid & seen.dropped.reason.eq(DropReason::Icrc.code()),
         commands.taken,
         writer.written,
@@ -331,13 +332,15 @@ enum Counter {
 const OF_PCIE: usize = 3;
 
 /// What is counted one by one, or in bytes.
-const PULSES: [Counter; 50] = [
+const PULSES: [Counter; 52] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::RxBytes),
     Counter::Traffic(TrafficCounter::RxRoce),
+    Counter::Traffic(TrafficCounter::RxRaw),
     Counter::Traffic(TrafficCounter::TxFrames),
     Counter::Traffic(TrafficCounter::TxBytes),
     Counter::Traffic(TrafficCounter::TxRoce),
+    Counter::Traffic(TrafficCounter::TxRaw),
     Counter::Hw(HwCounter::RxIcrcEncapsulated),
     Counter::Traffic(TrafficCounter::Commands),
     Counter::Traffic(TrafficCounter::Completions),

@@ -116,12 +116,18 @@ pub struct Events {
     pub rx_frame: Sig,
     /// Bytes of frames that came.
     pub rx_bytes: Sig,
-    /// A frame passed all checks up to the ICRC.
+    /// A RoCE packet passed all checks up to the ICRC.
     pub rx_roce: Sig,
+    /// A raw frame was taken.
+    pub rx_raw: Sig,
     /// A frame left.
     pub tx_frame: Sig,
     /// Bytes of frames that left.
     pub tx_bytes: Sig,
+    /// A RoCE packet is on its way to the wire.
+    pub tx_roce: Sig,
+    /// A raw frame is.
+    pub tx_raw: Sig,
     /// A PAUSE frame came.
     pub pause: Sig,
     /// A PFC frame came.
@@ -471,8 +477,11 @@ pub fn transport(
         rx_frame,
         rx_bytes,
         rx_roce: dispatched.passed,
+        rx_raw: dispatched.raw,
         tx_frame,
         tx_bytes,
+        tx_roce: appended.left & !appended.of.raw,
+        tx_raw: appended.left & appended.of.raw,
         pause: told.0,
         pfc: told.1,
         stands: paused.any(),

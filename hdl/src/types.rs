@@ -6,6 +6,7 @@ use crate::rx::address::gid_bits;
 use crate::rx::peer::{Origin, PEER_BITS};
 use ferrowire_rtl::{bits, clog2, lit, Bundle, Sig};
 use ferrowire_spec::queue::EventKind;
+use ferrowire_spec::wire::Opcode;
 
 /// What the parser knows of a frame. Numbers are in host order: bit 0 is the least significant.
 #[derive(Clone, Bundle)]
@@ -16,7 +17,7 @@ pub struct Headers {
     pub gid: Sig,
     /// ECN field of the IP header.
     pub ecn: Sig,
-    /// BTH opcode.
+    /// BTH opcode, or [`RAW_OPCODE`]: then only destination, place and length of the payload mean something.
     pub opcode: Sig,
     /// BTH solicited event.
     pub solicited: Sig,
@@ -84,12 +85,21 @@ impl Headers {
     }
 }
 
+/// In the place of a BTH opcode: a frame that is not RoCE, of which the whole is payload. One of those that the standard leaves to manufacturers,
+/// which no packet of ours has (IBTA volume 1, 9.2.1).
+pub const RAW_OPCODE: u8 = 0xe0 | Opcode::RcSendOnly as u8;
+
+/// Whether it stands there. Of no known opcode the highest three bits are set.
+pub fn is_raw(opcode: Sig) -> Sig {
+    opcode.slice(5, 3).all()
+}
+
 /// A packet to be sent: what `tx::build` needs beside the QP's address vector.
 #[derive(Clone, Bundle)]
 pub struct TxPacket {
     /// The sending QP: chooses the address vector, but for a datagram.
     pub qp: Sig,
-    /// BTH opcode; tells which extension headers follow.
+    /// BTH opcode; tells which extension headers follow. Of a raw frame [`RAW_OPCODE`].
     pub opcode: Sig,
     /// BTH solicited event.
     pub solicited: Sig,
@@ -279,7 +289,7 @@ impl DmaWrite {
 /// What the command processor keeps of a QP. Engines hold read copies, written by broadcast.
 #[derive(Clone, Bundle)]
 pub struct QpAttributes {
-    /// Service: RC 0, UC 1, UD 2.
+    /// Service: RC 0, UC 1, UD 2, raw Ethernet 3.
     pub service: Sig,
     /// Protection domain.
     pub pd: Sig,

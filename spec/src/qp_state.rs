@@ -10,6 +10,12 @@ use crate::wire::opcode::Service;
 /// Number of QP1, the queue pair of the general services (GSI); it is UD (IBTA chapter 13).
 pub const GSI_QPN: u32 = 1;
 
+/// Number of the raw Ethernet queue pair. In InfiniBand it is that of subnet management, which RoCE does not have (IBTA A17).
+pub const RAW_QPN: u32 = 0;
+
+/// Bytes of the largest frame that it sends or receives, without frame check sequence: as much as the largest path MTU.
+pub const MAX_RAW_FRAME: u32 = 4096;
+
 /// Queue key of QP1, the same on every port.
 pub const GSI_QKEY: u32 = 0x8001_0000;
 
@@ -237,6 +243,16 @@ transitions! {
     Ud Sqd -> Rts: [] [Qkey CurState];
     Ud Sqd -> Sqd: [] [Pkey Qkey Sport CurState];
     Ud Sqe -> Rts: [] [Qkey CurState];
+
+    Raw Reset -> Init: [] [CurState];
+    Raw Init -> Init: [] [CurState];
+    Raw Init -> Rtr: [] [CurState];
+    Raw Rtr -> Rts: [] [CurState];
+    Raw Rts -> Rts: [] [CurState];
+    Raw Rts -> Sqd: [] [SqdEvent CurState];
+    Raw Sqd -> Rts: [] [CurState];
+    Raw Sqd -> Sqd: [] [CurState];
+    Raw Sqe -> Rts: [] [CurState];
 }
 
 /// The transition, if it is legal.

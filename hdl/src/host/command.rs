@@ -37,7 +37,7 @@ use crate::types::{
     TableWrite,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
-use ferrowire_spec::qp_state::{AttributeBit, GSI_QKEY, GSI_QPN};
+use ferrowire_spec::qp_state::{AttributeBit, GSI_QKEY, GSI_QPN, RAW_QPN};
 use ferrowire_spec::queue::command::{
     self as spec, alloc_mw, create_ah, create_cq, create_eq, create_qp, create_srq, modify_qp, modify_srq,
     reg_mr, set_av, PathMtu,
@@ -387,7 +387,7 @@ pub fn command(
     }
 
     // Objects.
-    let qp_range = in_range(object, qp_bits) & object.any();
+    let qp_range = in_range(object, qp_bits);
     checks.refuse(of_qp & !qp_range, Status::BadObject, Attribute::Object);
     checks.refuse(of_qp & qp.exists.eq(op(Op::CreateQp)), Status::BadObject, Attribute::Object);
     checks.refuse(of_cq & !in_range(object, cq_bits), Status::BadObject, Attribute::Object);
@@ -453,7 +453,8 @@ pub fn command(
         let service = get(&LAYOUT, &SERVICE);
         let served = SERVICES.iter().fold(lit(1, 0), |any, s| any | service.eq(s.code()));
         let other = object.eq(GSI_QPN) & service.ne(Service::Ud.code());
-        checks.refuse(is & (!served | other), Status::BadAttribute, Attribute::Service);
+        let raw = service.eq(Service::Raw.code()).ne(object.eq(RAW_QPN));
+        checks.refuse(is & (!served | other | raw), Status::BadAttribute, Attribute::Service);
         let page = get(&LAYOUT, &DOORBELL_PAGE);
         checks.refuse(is & no_page(page), Status::BadAttribute, Attribute::DoorbellPage);
         checks.refuse(is & get(&LAYOUT, &SQ_LOG2).gt(15), Status::BadSize, Attribute::SqLog2);
@@ -572,8 +573,8 @@ pub fn command(
     let av = |f: &Field| get(&set_av::LAYOUT, f);
     {
         use set_av::*;
-        // Each datagram has its own.
-        let datagrams = qp.attributes.service.eq(Service::Ud.code());
+        // Each datagram has its own, and frames have none.
+        let datagrams = qp.attributes.service.msb();
         checks.refuse(op(Op::SetAv) & datagrams, Status::BadAttribute, Attribute::Service);
         let is = op(Op::SetAv) | op(Op::CreateAh);
         // Multicast and zero are nobody's addresses. The first byte sent is the highest.

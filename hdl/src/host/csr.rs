@@ -28,7 +28,7 @@
 use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC, SERVICES};
 use crate::config::RnicConfig;
 use crate::context::congestion::CongestionControl;
-use crate::rx::address::{Addresses, GidKey, GidWrite};
+use crate::rx::address::{Addresses, GidKey, GidWrite, RawFilter};
 use crate::stream::fifo;
 use crate::tx::pause::FlowControl;
 use ferrowire_rtl::{
@@ -273,6 +273,7 @@ impl Map {
             ("rc", has(Service::Rc)),
             ("uc", has(Service::Uc)),
             ("ud", has(Service::Ud)),
+            ("raw_ethernet", has(Service::Raw)),
             ("memory_windows", 1),
             ("srq", 1),
             ("congestion", 1),
@@ -422,6 +423,20 @@ pub fn csr(
     ];
     let ipv4 = field(&port::BLOCK, &port::IPV4, "value", always).0;
     let promiscuous = field(&port::BLOCK, &port::LINK, "promiscuous", always).0;
+    let raw = |name| field(&port::BLOCK, &port::RAW, name, always).0;
+    let hash = [&port::RAW_HASH_LO, &port::RAW_HASH_HI]
+        .map(|register| field(&port::BLOCK, register, "value", always).0);
+    let filter = RawFilter {
+        unicast: raw("unicast"),
+        broadcast: raw("broadcast"),
+        multicast: raw("multicast"),
+        hash: cat(&hash),
+    };
+    // Whoever comes next takes what it asks for.
+    m.when(reset, |m| {
+        let bits = [promiscuous, filter.unicast, filter.broadcast, filter.multicast];
+        bits.iter().chain(&hash).for_each(|field| m.set(field, 0));
+    });
     // Address and kind of a GID are written first, one register after the other, and go into the table together.
     let gid_ip = [&port::GID_IP0, &port::GID_IP1, &port::GID_IP2, &port::GID_IP3]
         .map(|register| field(&port::BLOCK, register, "value", always).0);
@@ -483,6 +498,11 @@ pub fn csr(
     let link_values = [("up", link.up), ("promiscuous", promiscuous), ("speed", link.speed)];
     map.add(&port::BLOCK, &port::LINK, &link_values);
     map.add(&port::BLOCK, &port::GID_SALT, &[("value", salt)]);
+    let passes =
+        [("unicast", filter.unicast), ("broadcast", filter.broadcast), ("multicast", filter.multicast)];
+    map.add(&port::BLOCK, &port::RAW, &passes);
+    map.add(&port::BLOCK, &port::RAW_HASH_LO, &[("value", hash[0])]);
+    map.add(&port::BLOCK, &port::RAW_HASH_HI, &[("value", hash[1])]);
     map.add(&timers::BLOCK, &timers::TICK, &[("cycles", tick_cycles)]);
     {
         use congestion::*;
@@ -542,8 +562,8 @@ pub fn csr(
     };
     let entry = GidKey { ip: cat(&gid_ip), vid: kind[0], tagged: kind[1], ipv6: kind[2] };
     let write = GidWrite { enable: write_gid, index: place[0].0, slot: place[1].0, valid: place[2].0, entry };
-    let port =
-        PortControl { addresses: Addresses { mac: cat(&mac), promiscuous, salt, write, clear: reset }, ipv4 };
+    let addresses = Addresses { mac: cat(&mac), promiscuous, raw: filter, salt, write, clear: reset };
+    let port = PortControl { addresses, ipv4 };
     Csr { response, doorbells, commands, port, tick: ticks(m, cfg, tick_cycles), congestion, flow }
 }
 

@@ -38,6 +38,8 @@
 //! the place of the remote address, destination and address handle, travels like it, and so does the queue key, which is the QP's
 //! own where its highest bit is set (10.2.5). The handle must be of the QP's domain. What a service does not have (9.4, 10.8.3) is
 //! refused before anything is sent.
+//! Raw Ethernet has SEND alone, of one frame from its first byte on: at least its header, at most 4,096 bytes.
+//!
 //! Binds and invalidations of keys are no packets and take no PSN: a candidate each, which `commit` executes in its place among the
 //! packets. One is executed once, whatever is sent again: the row knows up to which WQE all has been begun, and those before are
 //! passed over.
@@ -68,12 +70,15 @@ use crate::path::{bytes_of_packets, mtu_bytes, whole_mtus};
 use crate::requester::list::{Released, Wqe};
 use crate::requester::schedule::{Resume, Waiting};
 use crate::stream::fifo;
-use crate::types::{Oldest, QpAttributes, QpBroadcast, ReadsDone, SqStart, TableWrite, READ_BITS};
+use crate::types::{
+    Oldest, QpAttributes, QpBroadcast, ReadsDone, SqStart, TableWrite, RAW_OPCODE, READ_BITS,
+};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
-use ferrowire_spec::qp_state::QpState;
+use ferrowire_spec::qp_state::{QpState, MAX_RAW_FRAME};
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::queue::send_wqe::{self, bind, ud, SendOpcode};
+use ferrowire_spec::wire::eth;
 use ferrowire_spec::wire::opcode::{Opcode, Service};
 
 /// Payload that one QP may send while others wait, of one message or of several: what a batch of WQEs has, of the largest packet each. What was
@@ -333,6 +338,7 @@ const _: () = {
     assert!(ud::DEST_QPN.offset == send_wqe::REMOTE_VA.offset && ud::AH.offset == ud::DEST_QPN.offset + 32);
     assert!(ud::QKEY.offset == send_wqe::RKEY.offset && ud::INLINE_LEN.offset == send_wqe::INLINE_LEN.offset);
     assert!(Opcode::UcSendFirst as u8 == 0x20 && Opcode::UdSendOnly as u8 == 0x60 | Opcode::RcSendOnly as u8);
+    assert!(RAW_OPCODE == 0xe0 | Opcode::RcSendOnly as u8);
 };
 /// Whether a WQE is about keys of this side.
 pub(crate) fn is_local(wqe_opcode: Sig) -> Sig {
@@ -449,8 +455,8 @@ pub fn segment(
     states.write(told.enable, told.index, &(in_state(QpState::Rts) | in_state(QpState::Sqd)));
     let running = cfg.looked(m, "runs", states.read(m, begins | goes_back, chosen, Collision::New));
     let of_service = |service: Service| copy.service.eq(service.code());
-    let (is_uc, is_ud) = (of_service(Service::Uc), of_service(Service::Ud));
-    let is_rc = !(is_uc | is_ud);
+    let (is_uc, is_ud, is_raw) = (of_service(Service::Uc), of_service(Service::Ud), of_service(Service::Raw));
+    let is_rc = of_service(Service::Rc);
     let number = field(&ud::LAYOUT, &ud::AH, wqes.unit);
     let entries = m.mem("handles", cfg.ahs, &AhEntry::of()).style(Style::Block).build();
     entries.write(handles.enable, handles.index, &handles.entry);
@@ -499,8 +505,12 @@ pub fn segment(
     let takers = [SendOpcode::Send, SendOpcode::SendImm, SendOpcode::SendInv, SendOpcode::WriteImm];
     let takes = taken("takes", is(&takers));
     let takes_receive = takes & is_rc;
-    let unserved = (!is_rc & (answered | is(&[SendOpcode::SendInv]))) | (is_ud & !is_send);
-    let long = taken("long", length.gt(PathMtu::B4096.bytes() as u32));
+    let unserved = (!is_rc & (answered | is(&[SendOpcode::SendInv])))
+        | (is_ud & !is_send)
+        | (is_raw & !is(&[SendOpcode::Send]));
+    const _: () = assert!(MAX_RAW_FRAME == PathMtu::B4096.bytes() as u32);
+    let long = taken("long", length.gt(MAX_RAW_FRAME));
+    let no_frame = taken("no_frame", length.lt(eth::BYTES));
     // An invalidation, or a bind of nothing.
     let is_bind = wqe_opcode.eq(SendOpcode::BindMw.code());
     let withdraws = taken("withdraws", is_local & (!is_bind | of_bind(bind::LENGTH).eq(0)));
@@ -526,7 +536,7 @@ pub fn segment(
             m.set(&status, WcStatus::LocLenErr.code());
             m.set(&cause, LocalCause::WqeSize.code());
         })
-        .otherwise_when(too_long | (is_ud & long), |m| {
+        .otherwise_when(too_long | ((is_ud | is_raw) & long) | (is_raw & no_frame), |m| {
             m.set(&status, WcStatus::LocLenErr.code());
             m.set(&cause, LocalCause::Length.code());
         })
@@ -690,7 +700,7 @@ pub fn segment(
     let [begins, goes_on, ends, alone] = [0, 1, 2, 3].map(opcode_at);
     let opcode = m.mux(last, &m.mux(first, &alone, &ends), &m.mux(first, &begins, &goes_on));
     // The service stands in the highest three bits, and an operation has the same code in each that has it.
-    let opcode = opcode | cat(&[lit(5, 0), is_uc | is_ud, is_ud, lit(1, 0)]);
+    let opcode = opcode | cat(&[lit(5, 0), !is_rc, is_ud | is_raw, is_raw]);
     let own_key = is_ud & wqe(send_wqe::RKEY).bit(31);
     let rkey = m.mux(own_key, &copy.qkey, &wqe(send_wqe::RKEY));
     let event = wqe(send_wqe::SOLICITED) & wqe_opcode.ne(SendOpcode::Write.code()) & !answered;

@@ -44,6 +44,8 @@
 //! WRITE `admit`, says what became of it, and the row is put right then: 8 cycles for a SEND or datagram, 13 for a WRITE. Those of RC wait only
 //! behind one that does.
 //!
+//! A raw frame is a datagram whose source, key and destination nobody checks, and without a GRH.
+//!
 //! A start, and the end of a life, go on in their place among the packets: behind them nothing of the former life comes. So does the
 //! way to ERR of a QP with a shared receive queue: behind it, nothing is taken from there any more.
 //!
@@ -60,14 +62,14 @@ use crate::responder::shared::{Seen, Take};
 use crate::rx::grh::GRH_BYTES;
 use crate::rx::parse::{opcode_is, REASON_BITS};
 use crate::stream::{breath, deep_fifo, fifo, row_of, wide_fifo};
-use crate::types::{Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
+use crate::types::{is_raw, Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::CqeOpcode;
 use ferrowire_spec::queue::Access;
 use ferrowire_spec::wire::ipv4::ECN_CE;
-use ferrowire_spec::wire::opcode::{Opcode, Operation};
+use ferrowire_spec::wire::opcode::{Opcode, Operation, Service};
 use ferrowire_spec::wire::syndrome::CREDIT_INVALID;
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -297,25 +299,27 @@ pub fn check(
     let by_repair = fact(m, "by_repair", is_repair);
     let by_mend = fact(m, "by_mend", is_mend);
     let is = |of: fn(Opcode) -> bool| opcode_is(requests.opcode, of);
-    let first_or_only = is(|o| o.position().begins());
-    let last_or_only = is(|o| o.position().ends());
+    let is_raw = is_raw(requests.opcode);
+    let first_or_only = is(|o| o.position().begins()) | is_raw;
+    let last_or_only = is(|o| o.position().ends()) | is_raw;
     let immediate = is(Opcode::has_immediate);
-    let send = is(|o| o.operation() == Operation::Send);
+    let send = is(|o| o.operation() == Operation::Send) | is_raw;
     let write = is(|o| o.operation() == Operation::Write);
     let exists = requests.dest_qpn.lt(cfg.qps);
-    // The service as attributes have it: the opcode says 3 for UD.
+    // The service as attributes have it: the opcode says 3 for UD, and 7 for raw frames.
     let of_datagrams = requests.opcode.bit(6);
-    let service = cat([&(requests.opcode.bit(5) & !of_datagrams), &of_datagrams]);
+    let service = cat([&((requests.opcode.bit(5) & !of_datagrams) | is_raw), &of_datagrams]);
     let read = is(|o| o.operation() == Operation::ReadRequest);
     let atomic = is(|o| matches!(o.operation(), Operation::CompareSwap | Operation::FetchAdd));
     let compare = is(|o| o.operation() == Operation::CompareSwap);
     let qp = fact(m, "qp", begin_qp);
     let exists = fact(m, "exists", exists);
     let service = fact(m, "service", service);
-    let (quiet, datagram) = (service.any(), service.msb());
+    let (quiet, raw) = (service.any(), service.all());
+    let datagram = service.eq(Service::Ud.code());
     let starts = fact(m, "starts", first_or_only);
     let ends = fact(m, "ends", last_or_only);
-    let known = fact(m, "known", is(known));
+    let known = fact(m, "known", is(known) | is_raw);
     let has_imm = fact(m, "has_imm", immediate);
     let invalidates = fact(m, "invalidates", is(Opcode::has_invalidate));
     let is_send = fact(m, "is_send", send);
@@ -383,12 +387,13 @@ pub fn check(
     let runs = [QpState::Rtr, QpState::Rts, QpState::Sqd, QpState::Sqe].map(|s| qp_state.eq(s.code()));
     let takes_it = looked("takes_it", runs[0] | runs[1] | runs[2] | runs[3]);
     let right_service = looked("right_service", service.eq(copy.service));
-    let right_key = looked("right_key", same_partition(request.pkey, copy.pkey));
+    let right_key = looked("right_key", raw | same_partition(request.pkey, copy.pkey));
     let from_peer = request.origin.is(copy.peer);
     // Anybody who knows the queue key may send datagrams (IBTA volume 1, 9.8.3.1).
     let right_source = m.mux(datagram, &request.va.slice(32, 32).eq(copy.qkey), &from_peer);
-    let right_source = looked("right_source", right_source);
-    let right_place = looked("right_place", datagram | request.gid.eq(copy.gid));
+    // The port's filter has let a raw frame pass.
+    let right_source = looked("right_source", raw | right_source);
+    let right_place = looked("right_place", service.msb() | request.gid.eq(copy.gid));
 
     let distance = (request.psn - row.psn).named("distance");
     let expected = looked("expected", distance.eq(0));
@@ -609,8 +614,8 @@ pub fn check(
         m.set(&doubt_qp, qp);
         m.set(&doubt_used, holds & ends);
     });
-    // There is no peer to be told of a datagram's way.
-    let met_congestion = packet & request.ecn.eq(ECN_CE) & !foreign & !datagram;
+    // There is no peer to be told of the way of a datagram, or of a frame.
+    let met_congestion = packet & request.ecn.eq(ECN_CE) & !foreign & !service.msb();
     let marked = m.delay("marked", &Marked { valid: done & met_congestion, qp });
 
     // The new row.

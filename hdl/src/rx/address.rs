@@ -73,6 +73,35 @@ impl GidWrite {
     }
 }
 
+/// Which frames that are not RoCE the raw Ethernet queue pair takes, by their destination.
+#[derive(Clone, Bundle)]
+pub struct RawFilter {
+    /// Those to the port's own address.
+    pub unicast: Sig,
+    /// Those to the broadcast address.
+    pub broadcast: Sig,
+    /// Those to any other group.
+    pub multicast: Sig,
+    /// Those to groups whose bit is set.
+    pub hash: Sig,
+}
+
+impl RawFilter {
+    /// The shape.
+    pub fn of() -> Self {
+        RawFilter { unicast: bits(1), broadcast: bits(1), multicast: bits(1), hash: bits(64) }
+    }
+
+    /// Whether a frame to this address passes; `own`: it is the port's, or the port takes any.
+    pub fn passes(&self, mac: Sig, own: Sig) -> Sig {
+        let group = mac.bit(40);
+        let fold = mac.chunks(6).into_iter().reduce(|a, b| a ^ b).expect("eight parts");
+        let by_hash = self.hash.bit_at(fold);
+        let of_group = mac.all().then(self.broadcast, self.multicast | by_hash);
+        (own & self.unicast) | (group & of_group)
+    }
+}
+
 /// What the host set of the port's addresses.
 #[derive(Clone, Bundle)]
 pub struct Addresses {
@@ -80,6 +109,8 @@ pub struct Addresses {
     pub mac: Sig,
     /// Any MAC address will do.
     pub promiscuous: Sig,
+    /// What of all else is taken.
+    pub raw: RawFilter,
     /// How slots follow from addresses.
     pub salt: Sig,
     /// The table is written.
@@ -94,6 +125,7 @@ impl Addresses {
         Addresses {
             mac: bits(48),
             promiscuous: bits(1),
+            raw: RawFilter::of(),
             salt: bits(SALT),
             write: GidWrite::of(),
             clear: bits(1),
@@ -116,6 +148,7 @@ pub fn address(m: &Scope, #[param] stays: bool, addresses: Addresses, key: GidKe
     let write = &addresses.write;
     m.discard(&addresses.mac);
     m.discard(&addresses.promiscuous);
+    m.discard(&addresses.raw);
 
     let whole = cat(&[key.ip, key.vid, key.tagged, key.ipv6]);
     let words = whole.zext(whole.width().next_multiple_of(GID_FOLD)).chunks(GID_FOLD);

@@ -39,7 +39,7 @@ use crate::config::RnicConfig;
 use crate::rx::icrc::Verdict;
 use crate::rx::parse::{Parsed, REASON_BITS, TAKEN};
 use crate::stream::{catch, deep_fifo, spare_fifo, wide_fifo, Beat};
-use crate::types::Headers;
+use crate::types::{is_raw, Headers};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
 
@@ -139,7 +139,9 @@ pub fn buffer(
     let is_control = parsed.reason.ge(DropReason::MacControl.code());
     let before_icrc = parsed.dropped & (parsed.reason.lt(DropReason::Icrc.code()) | is_control);
     let taken = parsed.dropped & parsed.reason.eq(TAKEN);
-    let bad = parsed.dropped | !verdict.ok;
+    // What is no RoCE has no ICRC.
+    let sealed = verdict.ok | (!parsed.dropped & is_raw(parsed.headers.opcode));
+    let bad = parsed.dropped | !sealed;
     let entries = (cfg.rx_buffer_bytes / SHORTEST).min(512);
     let room = m.wire("room", 1);
     let good = known & !bad & !pending.overrun & room;
@@ -171,7 +173,7 @@ pub fn buffer(
     m.drive(&room, headers_room & kept_place.ready);
     let places = deep_fifo(&m.label("places"), entries, kept_place);
 
-    let icrc_or_later = verdict.ok.then(
+    let icrc_or_later = sealed.then(
         parsed.dropped.then(parsed.reason, lit(REASON_BITS, DropReason::Overrun.code())),
         lit(REASON_BITS, DropReason::Icrc.code()),
     );

@@ -28,7 +28,7 @@ use crate::rx::buffer::{Dropped, Received};
 use crate::rx::grh::{grh, Datagram};
 use crate::rx::parse::opcode_is;
 use crate::stream::{breath, fifo, spare_fifo, Beat};
-use crate::types::Headers;
+use crate::types::{is_raw, Headers};
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::opcode::{Operation, Service};
 use ferrowire_spec::wire::Opcode;
@@ -49,8 +49,10 @@ pub struct Dispatched {
     pub answers: Stream<Headers>,
     /// Congestion notifications.
     pub cnps: Stream<Notification>,
-    /// A frame passed all checks up to the ICRC.
+    /// A RoCE packet passed all checks up to the ICRC.
     pub passed: Sig,
+    /// A raw frame passed.
+    pub raw: Sig,
     /// A frame was dropped before.
     pub dropped: Dropped,
     /// How much has come that nobody has taken yet, as [`Received::pressed`].
@@ -68,7 +70,8 @@ struct Kind {
 #[module]
 pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let Received { headers, frame, dropped, pressed } = received;
-    let is_request = opcode_is(headers.opcode, Opcode::is_request);
+    let raw = is_raw(headers.opcode);
+    let is_request = opcode_is(headers.opcode, Opcode::is_request) | raw;
     let is_answer = opcode_is(headers.opcode, Opcode::is_response);
 
     let is_response = opcode_is(headers.opcode, |o| o.operation() == Operation::ReadResponse);
@@ -81,7 +84,8 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let cnp = Notification { qpn: h.dest_qpn, pkey: h.pkey, origin: h.origin.clone(), gid: h.gid };
     let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & room, cnp);
     headers.accept(requests.fire() | answers.fire() | cnps.fire());
-    let passed = headers.fire();
+    let passed = headers.fire() & !raw;
+    let raw = headers.fire() & raw;
 
     let is_datagram = opcode_is(headers.opcode, |o| o.service() == Service::Ud);
     let has_imm = opcode_is(headers.opcode, Opcode::has_immediate);
@@ -99,7 +103,7 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     frame.accept(kind.valid & (!kind.wanted | wanted.ready));
     kind.accept(frame.fire() & frame.last);
     let frames = grh(m, wanted, kind.datagram.clone());
-    Dispatched { requests, frames, arrivals, answers, cnps, passed, dropped, pressed }
+    Dispatched { requests, frames, arrivals, answers, cnps, passed, raw, dropped, pressed }
 }
 
 #[cfg(test)]
@@ -108,8 +112,8 @@ mod tests {
     use crate::rx::address::Addresses;
     use crate::rx::buffer::buffer;
     use crate::rx::frames::{
-        captured, expected_item, mutated, random_frame, random_frame_of, set_addresses, short_frame, verdict,
-        with_grh,
+        captured, expected_item, expected_raw, mutated, other_frame, random_frame, random_frame_of,
+        set_addresses, short_frame, verdict, with_grh, Filter,
     };
     use crate::rx::{icrc, parse::parse, peer::Peers};
     use crate::testing::{step, Random, Sink, Source};
@@ -119,6 +123,8 @@ mod tests {
     /// The whole receive path.
     struct Bench {
         sim: Sim,
+        filter: Filter,
+        raw: usize,
         source: [Source; 1],
         /// Requests, frames, answers, arrivals, CNPs.
         sinks: [Sink; 5],
@@ -142,6 +148,7 @@ mod tests {
             m.stream_out("answers", dispatched.answers);
             m.stream_out("cnps", dispatched.cnps);
             m.output("passed", &dispatched.passed);
+            m.output("raw", &m.delay("raw_now", &dispatched.raw));
             m.output("dropped", &dispatched.dropped);
             m.output("pressed", &dispatched.pressed);
         });
@@ -156,7 +163,8 @@ mod tests {
             Sink::new("arrivals", &bits(1)),
             Sink::new("cnps", &Notification::of()),
         ];
-        Bench { sim, source: [Source::new("mac", &beat)], sinks, drops: Vec::new() }
+        let (filter, source) = (Filter::default(), [Source::new("mac", &beat)]);
+        Bench { sim, filter, raw: 0, source, sinks, drops: Vec::new() }
     }
 
     impl Bench {
@@ -167,6 +175,7 @@ mod tests {
                 let code = self.sim.get("dropped_reason") as u8;
                 self.drops.push(DropReason::from_code(code).expect("a reason"));
             }
+            self.raw += self.sim.get("raw") as usize;
         }
 
         fn drain(&mut self, random: &mut Random, stall: f64) {
@@ -184,8 +193,15 @@ mod tests {
         fn check(&self, frames: &[Vec<u8>], random: &Random) {
             let (mut requests, mut answers, mut whole, mut drops, mut cnps) =
                 (vec![], vec![], vec![], vec![], vec![]);
-            let mut sequence = Vec::new();
+            let (mut sequence, mut raw) = (Vec::new(), 0);
             for bytes in frames {
+                if self.filter.takes(bytes) {
+                    requests.push(expected_raw(bytes).to_vec());
+                    whole.push((0, bytes.clone()));
+                    sequence.push(0);
+                    raw += 1;
+                    continue;
+                }
                 match verdict(bytes).map(|f| f.opcode().expect("known")) {
                     Err(reason) => drops.push(reason),
                     Ok(opcode) if opcode.is_request() => {
@@ -208,6 +224,7 @@ mod tests {
                 }
             }
             assert_eq!(self.drops, drops, "seed {}", random.seed);
+            assert_eq!(self.raw, raw, "seed {}", random.seed);
             assert_eq!(self.sinks[4].items.len(), cnps.len(), "seed {}", random.seed);
             for (got, wanted) in self.sinks[4].items.iter().zip(cnps) {
                 for (field, of) in [("qpn", "dest_qpn"), ("pkey", "pkey"), ("gid", "gid")] {
@@ -268,6 +285,28 @@ mod tests {
             frames.iter().for_each(|f| bench.source[0].push_frame(f));
             bench.drain(&mut random, 0.2);
             bench.check(&frames, &random);
+        }
+    }
+
+    #[test]
+    fn raw_frames_go_with_the_requests_as_they_came() {
+        let mut random = Random::new(5);
+        for beat_bytes in [8, 16, 32, 64] {
+            let mut bench = bench(beat_bytes);
+            bench.filter = Filter { unicast: true, broadcast: true, ..Filter::default() };
+            bench.filter.set(&mut bench.sim);
+            bench.source[0].stall = Some(0.6);
+            let frames: Vec<_> = (0..300)
+                .map(|n| match n % 3 {
+                    0 => random_frame(&mut random.rng),
+                    1 => mutated(&mut random.rng),
+                    _ => other_frame(&mut random.rng),
+                })
+                .collect();
+            frames.iter().for_each(|f| bench.source[0].push_frame(f));
+            bench.drain(&mut random, 0.2);
+            bench.check(&frames, &random);
+            assert!(bench.raw > 50);
         }
     }
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames for the tests of the receive path, and what the specification says of them.
 
+use crate::types::RAW_OPCODE;
 use ferrowire_rtl::{Bits, Sim};
-use ferrowire_spec::csr::port::{GidEntry, GIDS, GID_SLOTS};
+use ferrowire_spec::csr::port::{multicast_hash, GidEntry, GIDS, GID_SLOTS};
 use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::qp_state::{MAX_RAW_FRAME, RAW_QPN};
 use ferrowire_spec::wire::frame::Extensions;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::*;
@@ -216,6 +218,89 @@ fn set_ip_checksum(bytes: &mut [u8]) {
     }
 }
 
+/// What the port takes beside RoCE.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Filter {
+    pub promiscuous: bool,
+    pub unicast: bool,
+    pub broadcast: bool,
+    pub multicast: bool,
+    pub hash: u64,
+}
+
+impl Filter {
+    /// Any; often with a bit or two of the hash.
+    pub fn random(rng: &mut SmallRng) -> Self {
+        Filter {
+            promiscuous: rng.random_bool(0.3),
+            unicast: rng.random_bool(0.7),
+            broadcast: rng.random_bool(0.5),
+            multicast: rng.random_bool(0.3),
+            hash: rng.random::<u64>() & rng.random::<u64>(),
+        }
+    }
+
+    pub fn set(&self, sim: &mut Sim) {
+        sim.set("addresses_promiscuous", self.promiscuous.into());
+        sim.set("addresses_raw_unicast", self.unicast.into());
+        sim.set("addresses_raw_broadcast", self.broadcast.into());
+        sim.set("addresses_raw_multicast", self.multicast.into());
+        sim.set("addresses_raw_hash", self.hash);
+    }
+
+    /// Whether a frame goes to the raw Ethernet queue pair.
+    pub fn takes(&self, bytes: &[u8]) -> bool {
+        let reason = verdict_without_icrc(bytes).err();
+        if !reason.is_some_and(DropReason::may_be_raw) || bytes.len() > MAX_RAW_FRAME as usize {
+            return false;
+        }
+        let Ok(Eth { dst, .. }) = Eth::parse(bytes) else { return false };
+        let of_group = match dst {
+            0xffff_ffff_ffff => self.broadcast,
+            _ => self.multicast || self.hash >> multicast_hash(dst) & 1 == 1,
+        };
+        let is_group = dst >> 40 & 1 == 1;
+        (self.unicast && (self.promiscuous || dst == OWN_MAC)) || (is_group && of_group)
+    }
+}
+
+/// A frame that is no RoCE packet, to the port, to a group or to somebody else.
+pub fn other_frame(rng: &mut SmallRng) -> Vec<u8> {
+    let mut bytes = match rng.random_range(0..6) {
+        // UDP to another port, or not UDP, or a fragment.
+        0..=2 => {
+            let mut bytes = random_frame(rng);
+            let (ip, udp, _) = places(&bytes).expect("a sound frame");
+            let v6 = udp - ip == 40;
+            match rng.random_range(0..3) {
+                0 => bytes[udp + 2] ^= 0x40,
+                1 if v6 => bytes[ip + 6] = [6, 44, 58][rng.random_range(0..3)],
+                1 => bytes[ip + 9] = 6,
+                _ if v6 => bytes[ip + 6] = 0,
+                _ => bytes[ip + 6] = rng.random::<u8>() & 0x3f,
+            }
+            bytes
+        }
+        // ARP, or anything else.
+        n => {
+            let length =
+                if rng.random_bool(0.1) { rng.random_range(14..4200) } else { rng.random_range(14..120) };
+            let mut bytes: Vec<u8> = (0..length).map(|_| rng.random()).collect();
+            let ethertype: u16 = if n == 3 { 0x0806 } else { rng.random() };
+            bytes[12..14].copy_from_slice(&ethertype.to_be_bytes());
+            bytes
+        }
+    };
+    let to: u64 = match rng.random_range(0..5) {
+        0 => 0xffff_ffff_ffff,
+        1 => rng.random::<u64>() >> 16 | 1 << 40,
+        2 => rng.random::<u64>() >> 16 & !(1 << 40),
+        _ => OWN_MAC,
+    };
+    bytes[..6].copy_from_slice(&to.to_be_bytes()[2..]);
+    bytes
+}
+
 /// A frame with something wrong, or merely changed, in it.
 pub fn mutated(rng: &mut SmallRng) -> Vec<u8> {
     let mut bytes = random_frame(rng);
@@ -395,4 +480,14 @@ pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
         fields.push(("imm", h.rkey.into()));
     }
     fields
+}
+
+/// The fields of `Headers` that have a meaning in a raw frame.
+pub fn expected_raw(bytes: &[u8]) -> [(&'static str, u128); 4] {
+    [
+        ("opcode", RAW_OPCODE.into()),
+        ("dest_qpn", RAW_QPN.into()),
+        ("payload_offset", 0),
+        ("payload_bytes", bytes.len() as u128),
+    ]
 }

@@ -20,6 +20,9 @@
 //! aligned in the beats. Last comes whether the packet is for this port: its MAC address, and [`address`] with IP and VLAN;
 //! and whether it comes from its queue pair's peer, [`peer`], which is for others to judge.
 //!
+//! A frame that is no RoCE packet, whole or in fragments, is not dropped where the port's filter lets it pass and it is no longer than
+//! [`MAX_RAW_FRAME`]: it is a packet of [`RAW_OPCODE`] to the raw Ethernet queue pair, all payload.
+//!
 //! A sound PAUSE or PFC frame (IEEE 802.3 annexes 31B and 31D), to their group address or the port's own, is told as it comes and goes no
 //! further: its result is [`TAKEN`]. Whether the frame check sequence is right is the MAC's affair.
 //!
@@ -40,9 +43,10 @@ use crate::fields::field;
 use crate::rx::address::{address, gid_bits, Addresses, GidKey, LATENCY};
 use crate::rx::peer::{self, Address, Origin, Peers};
 use crate::stream::{fifo, forward, half, Beat};
-use crate::types::Headers;
+use crate::types::{Headers, RAW_OPCODE};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::qp_state::{MAX_RAW_FRAME, RAW_QPN};
 use ferrowire_spec::wire::opcode::Ext;
 use ferrowire_spec::wire::{bth, eth, icrc, ipv4, ipv6, pause, pfc, udp, vlan, Opcode};
 use ferrowire_spec::Field;
@@ -73,6 +77,9 @@ const RESULTS: u32 = 32;
 const KEPT_FOR: u32 = LATENCY;
 /// The largest path MTU (IBTA 9.4).
 const MAX_PAYLOAD: u32 = 4096;
+/// Bits of as many.
+const PAYLOAD_BITS: u32 = 13;
+const _: () = assert!(MAX_RAW_FRAME < 1 << PAYLOAD_BITS);
 
 /// Bits of a drop reason's code.
 pub const REASON_BITS: u32 = clog2_const(DropReason::ALL.len());
@@ -130,6 +137,8 @@ struct Found {
     late: Sig,
     /// The first of them.
     reason: Sig,
+    /// No RoCE, and taken nevertheless.
+    raw: Sig,
     headers: Headers,
 }
 
@@ -296,6 +305,8 @@ pub fn parse(
     };
     let runt1 = take("runt1", length0.lt(eth::BYTES) | (has_tag & length0.lt(eth::BYTES + vlan::BYTES)));
     let rest1 = take("rest1", length0 - layer3);
+    let length1 = take("length1", length0.trunc(PAYLOAD_BITS));
+    let fits1 = take("fits1", length0.le(MAX_RAW_FRAME));
     let total1 = take("total1", total0);
     let v4_1 = take("v4_1", is_v4);
     let v6_1 = take("v6_1", is_v6);
@@ -304,7 +315,9 @@ pub fn parse(
     // A tag of VLAN 0 is a priority and no VLAN (IEEE 802.1Q 6.9.1).
     let vid1 = take("vid1", field(&vlan::LAYOUT, &vlan::VID, tag) & has_tag.repeat(12));
     let dst_mac = field(&eth::LAYOUT, &eth::DST, bytes);
-    let own_mac1 = take("own_mac1", dst_mac.eq(addresses.mac) | addresses.promiscuous);
+    let own_mac = dst_mac.eq(addresses.mac) | addresses.promiscuous;
+    let own_mac1 = take("own_mac1", own_mac);
+    let passes1 = take("passes1", addresses.raw.passes(dst_mac, own_mac));
     let control1 = take("control1", outer.eq(eth::ethertype::MAC_CONTROL));
     let heard1 = take("heard1", dst_mac.eq(addresses.mac) | dst_mac.eq(pause::GROUP));
     // For the sum, while the frame comes.
@@ -357,7 +370,7 @@ pub fn parse(
     let v4_2 = delay("v4_2", v4_1);
     let v6_2 = delay("v6_2", v6_1);
     let has_tag2 = delay("has_tag2", has_tag1);
-    let length2 = delay("length2", total1.gt(rest1) | total1.lt(plain_bytes + least));
+    let lengths2 = delay("lengths2", total1.gt(rest1) | total1.lt(plain_bytes + least));
     let datagram2 = delay("datagram2", total1 - plain_bytes);
     let src_ip2 = pass("src_ip2", v6_1.then(v6(&ipv6::SRC), v4(&ipv4::SRC).zext(128)));
     let dst_ip2 = pass("dst_ip2", v6_1.then(v6(&ipv6::DST), v4(&ipv4::DST).zext(128)));
@@ -376,6 +389,8 @@ pub fn parse(
     let fields = bytes_of(packet1, 0, pfc::BYTES);
     let mac_control = MacControl { pause: ended1 & is_pause, pfc: ended1 & is_pfc, fields };
     let taken2 = delay("taken2", is_pause | is_pfc);
+    let raw2 = delay("raw2", passes1 & fits1);
+    let length2 = pass("frame_length2", length1);
     let control2 = delay("control2", control1);
 
     // Stage 3: UDP and the opcode.
@@ -426,7 +441,7 @@ pub fn parse(
 
     let ended3 = m.reg("ended3", 1).reset(0);
     m.set(&ended3, ended2);
-    let header_early = first_of(&[
+    let reasons = [
         (runt2, Runt),
         (control2, DropReason::MacControl),
         (other_type2, NotRoce),
@@ -439,7 +454,14 @@ pub fn parse(
         (dport2.ne(udp::ROCE_PORT), NotRoce),
         (options2, IpHeader),
         (more2, IpFragment),
-    ]);
+    ];
+    let header_early = first_of(&reasons);
+    let other = reasons.iter().rev().fold(lit(1, 0), |other, (holds, reason)| match reason.may_be_raw() {
+        true => other | *holds,
+        false => other & !*holds,
+    });
+    let raw3 = delay("raw3", raw2 & other);
+    let frame_length3 = delay("frame_length3", length2);
     let early3 = delay("early3", header_early.0);
     let early_reason3 = delay("early_reason3", header_early.1 | taken2.repeat(REASON_BITS));
     let folded3 = delay("folded3", folded);
@@ -447,7 +469,7 @@ pub fn parse(
     let v4_3 = delay("v4_3", v4_2);
     let v6_3 = delay("v6_3", v6_2);
     let has_tag3 = delay("has_tag3", has_tag2);
-    let length3 = delay("length3", length2 | udp_length.zext(LENGTH_BITS).ne(datagram2));
+    let length3 = delay("length3", lengths2 | udp_length.zext(LENGTH_BITS).ne(datagram2));
     // Base header to pad.
     let between3 = delay("between3", datagram2 - (udp::BYTES + icrc::BYTES));
     let header_bytes3 = delay("header_bytes3", header_bytes);
@@ -494,12 +516,12 @@ pub fn parse(
         origin: Origin::of().zeros(),
         gid: lit(gid_bits(), 0),
         ecn: ecn3,
-        opcode: base(&bth::OPCODE),
+        opcode: raw3.then(lit(8, RAW_OPCODE), base(&bth::OPCODE)),
         solicited: base(&bth::SE),
         pad,
         pkey: base(&bth::PKEY),
         becn: base(&bth::BECN),
-        dest_qpn: base(&bth::DESTQP),
+        dest_qpn: raw3.then(lit(24, RAW_QPN), base(&bth::DESTQP)),
         ack_req: base(&bth::ACKREQ),
         psn: base(&bth::PSN),
         va: ext("va"),
@@ -510,10 +532,10 @@ pub fn parse(
         syndrome: ext("syndrome"),
         msn: ext("msn"),
         imm: ext("imm"),
-        payload_offset: layer4_offset + header_bytes3.zext(7),
-        payload_bytes: left.trunc(13),
+        payload_offset: raw3.then(lit(7, 0), layer4_offset + header_bytes3.zext(7)),
+        payload_bytes: raw3.then(frame_length3, left.trunc(PAYLOAD_BITS)),
     };
-    let found = Found { early, late, reason, headers };
+    let found = Found { early, late, reason, raw: raw3, headers };
 
     // The sum: the addresses and the datagram are one range, from 12 (IPv6: 8) bytes behind the IP header's start to
     // the packet's end. Its first byte is at least the 22nd, when all that tells where it begins has come.
@@ -605,7 +627,7 @@ pub fn parse(
         let bad_udp = !sound.sum & !found.early;
         let headers = (found.early | found.late).then(found.reason, lit(REASON_BITS, Destination.code()));
         Parsed {
-            dropped: found.early | bad_udp | found.late | !sound.ours,
+            dropped: !found.raw & (found.early | bad_udp | found.late | !sound.ours),
             reason: bad_udp.then(UdpChecksum.code(), headers),
             headers: Headers { gid: sound.gid, origin: sound.origin, ..found.headers.clone() },
         }
@@ -661,7 +683,8 @@ pub fn parse(
 mod tests {
     use super::*;
     use crate::rx::frames::{
-        captured, expected_item, mutated, random_frame, set_addresses, verdict_without_icrc,
+        captured, expected_item, expected_raw, mutated, other_frame, random_frame, set_addresses,
+        verdict_without_icrc, Filter,
     };
     use crate::testing::{drain, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
@@ -696,7 +719,13 @@ mod tests {
 
     /// Sends frames and compares every result with the specification's parser.
     fn check(beat_bytes: u32, frames: &[Vec<u8>], stall: f64, random: &mut Random) {
+        check_with(Filter::default(), beat_bytes, frames, stall, random);
+    }
+
+    /// The same with a raw Ethernet queue pair.
+    fn check_with(filter: Filter, beat_bytes: u32, frames: &[Vec<u8>], stall: f64, random: &mut Random) {
         let Bench { mut sim, mut source, mut sinks } = bench(beat_bytes);
+        filter.set(&mut sim);
         for frame in frames {
             source[0].push_frame(frame);
         }
@@ -707,6 +736,13 @@ mod tests {
             let what =
                 || format!("seed {}, frame {n} at {beat_bytes} bytes a beat: {frame:02x?}", random.seed);
             match verdict_without_icrc(frame) {
+                Err(_) if filter.takes(frame) => {
+                    assert_eq!(got["dropped"].to_u64(), 0, "{filter:?}: {}", what());
+                    for (field, value) in expected_raw(frame) {
+                        let got = &got[&format!("headers_{field}")];
+                        assert_eq!(got.to_u128(), value, "{field}: {}", what());
+                    }
+                }
                 Err(reason) => {
                     assert_eq!(got["dropped"].to_u64(), 1, "{reason}: {}", what());
                     assert_eq!(got["reason"].to_u64(), u64::from(reason.code()), "{reason}: {}", what());
@@ -740,6 +776,31 @@ mod tests {
             let frames: Vec<_> = (0..300).map(|_| random_frame(&mut random.rng)).collect();
             check(beat_bytes, &frames, 0.3, &mut random);
         }
+    }
+
+    #[test]
+    fn what_is_no_roce_is_a_raw_frame_where_the_filter_lets_it_pass() {
+        let mut random = Random::new(7);
+        let mut seen = [0, 0];
+        for beat_bytes in [8, 16, 32, 64] {
+            for _ in 0..6 {
+                // Packets of RoCE are to the port's address alone, whoever else may be spoken to.
+                let filter = Filter { promiscuous: false, ..Filter::random(&mut random.rng) };
+                let frames: Vec<_> = (0..200)
+                    .map(|n| match n % 4 {
+                        0 => random_frame(&mut random.rng),
+                        1 => mutated(&mut random.rng),
+                        _ => other_frame(&mut random.rng),
+                    })
+                    .collect();
+                frames.iter().for_each(|frame| seen[usize::from(filter.takes(frame))] += 1);
+                check_with(filter, beat_bytes, &frames, 0.2, &mut random);
+            }
+            let filter = Filter { promiscuous: true, ..Filter::random(&mut random.rng) };
+            let frames: Vec<_> = (0..200).map(|_| other_frame(&mut random.rng)).collect();
+            check_with(filter, beat_bytes, &frames, 0.0, &mut random);
+        }
+        assert!(seen.iter().all(|n| *n > 500), "{seen:?}");
     }
 
     #[test]

@@ -37,6 +37,9 @@
 //! the address vector is seen by packets taken 2 cycles after it; where they come one a cycle, by those behind the next pause.
 //! Of narrow beats: 4 cycles to the first beat, up to two cycles between frames without payload, and a change is seen some ten cycles after it.
 //!
+//! A raw frame ([`RAW_OPCODE`](crate::types::RAW_OPCODE)) is its payload and nothing else: from the first byte of the first beat on, of any length,
+//! without room for an ICRC. Its priority is 0, for nobody looks into it.
+//!
 //! A frame may be shorter than Ethernet's 60 bytes; whoever adds the frame check sequence pads it, behind the ICRC.
 //!
 //! Bad input: none can come from the wire. An opcode that the specification does not know gives a frame without
@@ -49,7 +52,7 @@ use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::fields::assemble;
 use crate::stream::{catch, fifo, forward, skid, Beat};
-use crate::types::{priority_of, AddressVector, TableWrite, TxPacket};
+use crate::types::{is_raw, priority_of, AddressVector, TableWrite, TxPacket};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::opcode::Ext;
 use ferrowire_spec::wire::{
@@ -157,6 +160,7 @@ struct Planned {
     payload_lane: Sig,
     departed: Departed,
     request: Sig,
+    raw: Sig,
 }
 
 /// A frame that may leave, but for its header.
@@ -164,6 +168,8 @@ struct Planned {
 struct Next {
     extent: Extent,
     has_payload: Sig,
+    /// Bytes of the payload in its last beat, were it to begin in the first lane.
+    tail: Sig,
     of: FrameOf,
 }
 
@@ -291,6 +297,8 @@ fn plan(p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
     let header_words = extension_words.zext(HEADER_WORD_BITS)
         + v.vlan.then(plain + vlan::BYTES / 4, lit(HEADER_WORD_BITS, plain))
         + v.ipv6.then(longer, lit(HEADER_WORD_BITS, 0));
+    let raw = is_raw(p.opcode);
+    let header_words = header_words & (!raw).repeat(HEADER_WORD_BITS);
 
     let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, ports.udp_sport), (udp::LEN, datagram_bytes)]);
     let datagram = is_datagram(p.opcode);
@@ -316,6 +324,7 @@ fn plan(p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
         payload_lane: p.payload_lane,
         departed: Departed { qp: p.qp, fresh: p.fresh },
         request: !is(p.opcode, |o| !o.is_request()),
+        raw,
     }
 }
 
@@ -546,7 +555,8 @@ pub fn build(
     let planned = m.reg_of("planned", &worked_out);
     let planned_moves = m.wire("planned_moves", 1);
     let commanded = m.reg("commanded", 1).reset(0);
-    let offset = cat(&[lit(2, ODD), planned.extent.header]);
+    let odd = planned.raw.then(lit(2, 0), lit(2, ODD));
+    let offset = cat(&[odd, planned.extent.header]);
     let run = Run {
         from_lane: planned.payload_lane,
         to_lane: offset.trunc(lane_bits),
@@ -560,16 +570,18 @@ pub fn build(
     m.when(planned_moves, |m| m.set(&commanded, 0)).otherwise_when(run.fire(), |m| m.set(&commanded, 1));
 
     // What goes into the frame beside its header, and what of D the header needs.
-    let priority = planned.brief.priority;
+    let priority = planned.brief.priority & (!planned.raw).repeat(3);
     let next = Next {
         of: FrameOf {
             departed: planned.departed.clone(),
             request: planned.request,
             priority,
             aside: aside.shr_by(priority).bit(0),
+            raw: planned.raw,
         },
         extent: planned.extent.clone(),
         has_payload: planned.payload_bytes.any(),
+        tail: planned.payload_bytes.trunc(lane_bits),
     };
     let able = planned_valid & (commanded | run.ready);
     let leaves = Leaves { goes: m.wire("goes", 1), fires: m.wire("fires", 1), behind: m.wire("behind", 1) };
@@ -594,10 +606,11 @@ pub fn build(
     m.assert(!verdict.valid | verdict.ready, "a verdict finds its place");
     let verdicts = fifo(&m.label("verdicts"), VERDICTS, verdict);
     let joined = join(m, cfg, run, payload);
-    // The last word of the frame is the ICRC; the first begins behind the odd bytes.
+    // The last word of the frame is the ICRC; the first begins behind the odd bytes. That of a raw frame is one of its payload.
     let width = next.extent.payload.width() + 1;
+    let raw = next.of.raw;
     let last_word = sum(width, &[next.extent.header, next.extent.payload]);
-    let end_word = last_word + icrc::BYTES / 4;
+    let end_word = last_word + raw.then(lit(width, (1u64 << width) - 1), lit(width, icrc::BYTES / 4));
     let active = m.reg("active", 1).reset(0);
     let beats_left = m.reg("beats_left", width - word_bits).no_reset();
     let empty = m.reg("empty", lane_bits).no_reset();
@@ -607,10 +620,11 @@ pub fn build(
     m.drive(&leaves.behind, before_payload.eq(0));
     let wants = (payload_left & leaves.behind).named("wants_payload");
     let last = beats_left.eq(0);
-    let data = header.beat | (joined.data & wants.repeat(8 * beat_bytes));
-    let beat = Beat { data, last, empty: empty & last.repeat(lane_bits) };
     let carries = m.reg("carries", 1).reset(0);
     let of = m.reg_of("of", &FrameOf::of(cfg));
+    let headers = header.beat & (!of.raw).repeat(8 * beat_bytes);
+    let data = headers | (joined.data & wants.repeat(8 * beat_bytes));
+    let beat = Beat { data, last, empty: empty & last.repeat(lane_bits) };
     let beat = FrameBeat::from(&beat, last & carries & verdicts.payload, of.clone());
     let beats = Stream::new(m, "beat", active & (!wants | joined.valid), beat);
     joined.accept(active & wants & beats.ready);
@@ -629,7 +643,7 @@ pub fn build(
     m.when(!active | done, |m| m.set(&active, header.valid));
     m.when(goes, |m| {
         m.set(&beats_left, end_word.slice(word_bits, width - word_bits));
-        let in_last_beat = cat(&[lit(2, ODD), end_word.trunc(word_bits)]);
+        let in_last_beat = raw.then(next.tail, cat(&[lit(2, ODD), end_word.trunc(word_bits)]));
         m.set(&empty, lit(lane_bits, 0) - in_last_beat);
         m.set(&before_payload, next.extent.header.slice(word_bits, HEADER_WORD_BITS - word_bits));
         m.set(&payload_left, next.has_payload);
@@ -649,6 +663,7 @@ mod tests {
     use super::super::pause::PRIORITIES;
     use super::*;
     use crate::testing::{item, run, Random, Sink, Source};
+    use crate::types::RAW_OPCODE;
     use ferrowire_rtl::{Bits, Sim};
     use ferrowire_spec::wire::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Cnp, Deth, Eth, Extensions, Frame, Ieth, ImmDt, Ip, Ipv4, Ipv6,
@@ -903,6 +918,22 @@ mod tests {
             self.expected.push(bytes);
         }
 
+        /// Queues a raw frame, which must come as it is.
+        fn push_raw(&mut self, bytes: usize, lane: usize) {
+            let rng = &mut self.random.rng;
+            let (qp, va): (u32, u64) = (rng.random_range(0..16), rng.random());
+            self.sources[0].push_values(&[
+                ("qp", qp.into()),
+                ("opcode", RAW_OPCODE.into()),
+                ("va", va.into()),
+                ("payload_bytes", bytes as u128),
+                ("payload_lane", lane as u128),
+            ]);
+            let frame = self.random.bytes(bytes);
+            self.push_payload(lane, &frame);
+            self.expected.push(frame);
+        }
+
         fn push_payload(&mut self, lane: usize, payload: &[u8]) {
             // Of the beats that are not the last the flag means nothing.
             self.poisoned.push(!payload.is_empty() && self.random.chance(0.2));
@@ -1016,6 +1047,30 @@ mod tests {
                 }
             }
             bench.run(0.0);
+        }
+    }
+
+    #[test]
+    fn raw_frames_are_their_payload_alone_among_others() {
+        for (beat_bytes, seed) in [(8, 21), (16, 22), (32, 23), (64, 24)] {
+            for stall in [0.0, 0.3] {
+                let mut bench = Bench::new(beat_bytes, seed);
+                let b = beat_bytes as usize;
+                for bytes in (14..14 + 2 * b).chain([60, 1514, 4095, 4096]) {
+                    let lane = bench.random.rng.random_range(0..b);
+                    bench.push_raw(bytes, lane);
+                    if bench.random.chance(0.5) {
+                        let opcode = Opcode::ALL[bench.random.rng.random_range(0..Opcode::ALL.len())];
+                        let packet = bench.random_packet(opcode);
+                        bench.push(packet);
+                    }
+                }
+                bench.run(stall);
+                let ends = bench.sinks[0].items.iter().filter(|item| !item["last"].is_zero());
+                let raw = ends.filter(|item| !item["of_raw"].is_zero()).collect::<Vec<_>>();
+                assert_eq!(raw.len(), 2 * b + 4);
+                assert!(raw.iter().all(|item| item["of_priority"].is_zero()), "nobody looks into them");
+            }
         }
     }
 

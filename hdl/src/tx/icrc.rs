@@ -25,6 +25,8 @@
 //! path runs from the consumer's `ready` to `frame`'s. Each ring holds [`buffer_bytes`], at most [`FRAMES`] of which not all beats have
 //! left.
 //!
+//! A raw frame has no place for an ICRC, and leaves as it came.
+//!
 //! A frame whose last beat is poisoned is forgotten when its turn comes, in one cycle.
 //!
 //! Bad input: a frame longer than a ring would never leave; the block asserts that there is none. Frames that are
@@ -233,10 +235,9 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
         m.set(&held, 1);
         m.set(&last, is_last);
         m.set(&empty, end.empty & is_last.repeat(lane_bits));
-        m.set(
-            &lanes,
-            (last_lanes & is_last.repeat(beat_bytes)) | (before_lanes & is_before.repeat(beat_bytes)),
-        );
+        let sealed =
+            (last_lanes & is_last.repeat(beat_bytes)) | (before_lanes & is_before.repeat(beat_bytes));
+        m.set(&lanes, sealed & (!end.of.raw).repeat(beat_bytes));
         m.set(&patch, turned(m, icrc, end.empty));
     });
 
@@ -546,6 +547,33 @@ mod tests {
             sim.set("stands", 0);
             run(sim, source, sink, &mut random, 0.2, 10_000, |s| s[0].frames_seen() == frames.len());
             assert_eq!(sink[0].gaps, 0);
+        }
+    }
+
+    #[test]
+    fn raw_frames_leave_as_they_came_between_those_with_an_icrc() {
+        for beat_bytes in WIDTHS {
+            let mut random = Random::new(14);
+            let mut bench = bench(beat_bytes);
+            let mut sent = Vec::new();
+            for bytes in (14..160).chain([1514, 4096]) {
+                let frame = random.bytes(bytes);
+                for mut beat in frames_to_beats([&frame[..]], beat_bytes) {
+                    beat.insert("poisoned".into(), Bits::zero(1));
+                    let mut beat = with_owner(&bench.cfg, beat, 0, 0, false);
+                    beat.insert("of_raw".into(), Bits::new(1, 1));
+                    bench.source[0].push(beat);
+                }
+                sent.push(frame);
+                let sealed = sample::any(&mut random);
+                bench.push_of(&Sent { frame: sealed.clone(), priority: 0, aside: false }, 1);
+                sent.push(sealed);
+            }
+            let Bench { sim, source, sink, .. } = &mut bench;
+            let cycles = 20 * source[0].left() as u64 + 1000;
+            run(sim, source, sink, &mut random, 0.2, cycles, |s| s[0].frames_seen() == sent.len());
+            assert!(sink[0].frames() == sent, "seed {}: {beat_bytes} bytes a beat", random.seed);
+            assert_eq!(sink[0].gaps, 0, "seed {}: a gap inside a frame", random.seed);
         }
     }
 

@@ -56,12 +56,15 @@ pub struct FrameOf {
     pub priority: Sig,
     /// That may have to stand still while others go on.
     pub aside: Sig,
+    /// A raw frame, which has no ICRC.
+    pub raw: Sig,
 }
 
 impl FrameOf {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> FrameOf {
-        FrameOf { departed: Departed::of(cfg), request: bits(1), priority: bits(3), aside: bits(1) }
+        let departed = Departed::of(cfg);
+        FrameOf { departed, request: bits(1), priority: bits(3), aside: bits(1), raw: bits(1) }
     }
 }
 

@@ -8,11 +8,11 @@ crate::table::counters! {
     enum DropReason, "drops", 0x0900, 0x100 bytes;
     /// Shorter than its Ethernet, IP or UDP header, or aborted by the MAC.
     Runt = 0, "drop_runt";
-    /// Not UDP to port 4791 over IPv4 or IPv6, and nobody takes raw frames.
+    /// Not UDP to port 4791 over IPv4 or IPv6, and not one that the raw Ethernet queue pair takes.
     NotRoce = 1, "drop_not_roce";
     /// IP version or header length is wrong, or the IPv4 header has options.
     IpHeader = 2, "drop_ip_header";
-    /// A fragment.
+    /// A fragment, and not one that the raw Ethernet queue pair takes.
     IpFragment = 3, "drop_ip_fragment";
     /// IPv4 header checksum is wrong.
     IpChecksum = 4, "drop_ip_checksum";
@@ -56,4 +56,11 @@ crate::table::counters! {
     Overrun = 23, "drop_overrun";
     /// A MAC control frame that is neither PAUSE nor PFC, ends too early for what it is, or is for another station.
     MacControl = 24, "drop_mac_control";
+}
+
+impl DropReason {
+    /// Whether a frame with this as its first reason is no RoCE packet of one piece, so that the raw Ethernet queue pair may have it.
+    pub const fn may_be_raw(self) -> bool {
+        matches!(self, DropReason::NotRoce | DropReason::IpFragment)
+    }
 }

@@ -23,7 +23,7 @@ crate::table::registers! {
     LINK link @ 0x0c {
         /// The link is up.
         up @ 0, 1, RO;
-        /// Take packets for any MAC address.
+        /// Take packets for any MAC address. A reset clears it.
         promiscuous @ 1, 1, RW;
         /// Speed in units of 100 Mb/s.
         speed @ 16, 16, RO;
@@ -71,6 +71,37 @@ crate::table::registers! {
         /// Odd.
         value @ 0, 16, RW = 0x9e37;
     }
+    /// Which frames that are not RoCE go to the raw Ethernet queue pair; the others are dropped as `not_roce`. A reset clears it.
+    RAW raw @ 0x2c {
+        /// Those to the port's MAC address; with `promiscuous`, those to any.
+        unicast @ 0, 1, RW;
+        /// Those to the broadcast address.
+        broadcast @ 1, 1, RW;
+        /// Those to every other group address.
+        multicast @ 2, 1, RW;
+    }
+    /// Group addresses whose frames go to the raw Ethernet queue pair: bits 31:0 of a table in which each has the bit of its
+    /// [`hash`](multicast_hash). A reset clears it.
+    RAW_HASH_LO raw_hash_lo @ 0x30 {
+        /// Bits 31:0.
+        value @ 0, 32, RW;
+    }
+    /// The same, bits 63:32.
+    RAW_HASH_HI raw_hash_hi @ 0x34 {
+        /// Bits 63:32.
+        value @ 0, 32, RW;
+    }
+}
+
+/// The bit of a group address, as a number whose high byte is sent first, in the table of [`RAW_HASH_LO`]: its eight parts of six bits,
+/// joined by exclusive or. Others may share it.
+pub const fn multicast_hash(mac: u64) -> u8 {
+    let (mut fold, mut at) = (0, 0);
+    while at < 48 {
+        fold ^= mac >> at & 0x3f;
+        at += 6;
+    }
+    fold as u8
 }
 
 /// Entries of the table of GIDs.

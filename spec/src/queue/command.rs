@@ -206,7 +206,7 @@ crate::table::layout! {
     OBJECT object: u32 @ 32, 32, RW;
     /// Protection domain.
     PD pd: u32 @ 64, 24, RW;
-    /// RC 0, UC 1 or UD 2, as [`crate::wire::opcode::Service`].
+    /// RC 0, UC 1, UD 2 or raw Ethernet 3, as [`crate::wire::opcode::Service`]. Raw Ethernet is queue pair 0, and only that.
     SERVICE service: u8 @ 88, 8, RW;
     /// The page it answers to.
     DOORBELL_PAGE doorbell_page: u16 @ 96, 16, RW;

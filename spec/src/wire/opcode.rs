@@ -83,7 +83,7 @@ crate::table::codes! {
 }
 
 crate::table::codes! {
-    /// Transport service of a queue pair. RC, UC and UD are as in the host interface; CNP is no service of a queue pair.
+    /// Transport service of a queue pair. RC, UC, UD and raw Ethernet are as in the host interface; CNP is no service of a queue pair.
     enum Service, "service";
     /// Reliable connection.
     Rc = 0, "RC";
@@ -91,6 +91,8 @@ crate::table::codes! {
     Uc = 1, "UC";
     /// Unreliable datagram.
     Ud = 2, "UD";
+    /// Raw Ethernet: whole frames and no transport (IBTA volume 1, 10.2.9 calls its like raw datagrams).
+    Raw = 3, "RAW";
     /// Congestion notification; only of packets.
     Cnp = 4, "CNP";
 }

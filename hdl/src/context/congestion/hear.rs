@@ -21,7 +21,6 @@ use crate::types::QpBroadcast;
 use ferrowire_rtl::{bits, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::QpState;
-use ferrowire_spec::wire::opcode::Service;
 
 /// A CNP that came.
 #[derive(Clone, Bundle)]
@@ -86,8 +85,8 @@ pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<No
     live.write(state.enable, state.index, &(states[0] | states[1] | states[2]));
 
     let exists = exists & copy.mtu.any();
-    // Datagrams have no peer whom somebody could slow down.
-    let takes = exists & live.read_now(qp) & copy.service.ne(Service::Ud.code());
+    // Datagrams and frames have no peer whom somebody could slow down.
+    let takes = exists & live.read_now(qp) & !copy.service.msb();
     let same_key = same_partition(cnp.pkey, copy.pkey);
     let same_source = cnp.origin.is(copy.peer);
     let told = m.reg("told", 1).reset(0);

@@ -6,7 +6,7 @@ use crate::context::qp::qp as context;
 use crate::testing::{step, Random, Sink, Source};
 use crate::types::{Drained, Kick, Mark, QpInit, SqStart};
 use ferrowire_rtl::{build, Bits, Sim};
-use ferrowire_spec::qp_state::{check, Attributes};
+use ferrowire_spec::qp_state::{check, Attributes, RAW_QPN};
 use ferrowire_spec::queue::command::{
     alloc_mw::AllocMw, create_ah::CreateAh, create_cq::CreateCq, create_eq::CreateEq, create_qp::CreateQp,
     create_srq::CreateSrq, modify_qp::ModifyQp, modify_srq::ModifySrq, reg_mr::RegMr, set_av::SetAv, Command,
@@ -845,11 +845,12 @@ fn a_qp_that_makes_no_sense_is_refused() {
         change(&mut command);
         bench.refused(&command.to_bytes().unwrap(), status, attribute);
     };
-    bad(&|c| c.object = 0, Status::BadObject, Attribute::Object);
+    bad(&|c| c.object = RAW_QPN, Status::BadAttribute, Attribute::Service);
     bad(&|c| c.object = 1, Status::BadAttribute, Attribute::Service);
     bad(&|c| c.object = 16, Status::BadObject, Attribute::Object);
     bad(&|c| c.pd = 6, Status::BadAttribute, Attribute::Pd);
-    bad(&|c| c.service = 3, Status::BadAttribute, Attribute::Service);
+    bad(&|c| c.service = Service::Raw.code(), Status::BadAttribute, Attribute::Service);
+    bad(&|c| c.service = 4, Status::BadAttribute, Attribute::Service);
     bad(&|c| c.doorbell_page = 4, Status::BadAttribute, Attribute::DoorbellPage);
     bad(&|c| c.sq_log2 = 16, Status::BadSize, Attribute::SqLog2);
     bad(&|c| c.rq_log2 = 255, Status::BadSize, Attribute::RqLog2);
@@ -866,7 +867,9 @@ fn a_qp_that_makes_no_sense_is_refused() {
 
 #[test]
 fn transitions_are_those_of_the_specification() {
-    for (service, transitions) in [(Service::Rc, 12), (Service::Uc, 13), (Service::Ud, 13)] {
+    for (service, transitions) in
+        [(Service::Rc, 12), (Service::Uc, 13), (Service::Ud, 13), (Service::Raw, 13)]
+    {
         follows(service, transitions);
     }
 }
@@ -874,13 +877,14 @@ fn transitions_are_those_of_the_specification() {
 fn follows(service: Service, transitions: usize) {
     let mut bench = bench(64, 0.0);
     bench.pd_and_cqs();
-    bench.ok(&CreateQp { service: service.code(), ..qp(9) }.to_bytes().unwrap());
+    let qpn = if service == Service::Raw { RAW_QPN } else { 9 };
+    bench.ok(&CreateQp { service: service.code(), ..qp(qpn) }.to_bytes().unwrap());
     match service {
         // It has no way to a peer of its own.
-        Service::Ud => {
-            bench.refused(&av(9).to_bytes().unwrap(), Status::BadAttribute, Attribute::Service);
+        Service::Ud | Service::Raw => {
+            bench.refused(&av(qpn).to_bytes().unwrap(), Status::BadAttribute, Attribute::Service);
         }
-        _ => assert_eq!(bench.ok(&av(9).to_bytes().unwrap()), 0),
+        _ => assert_eq!(bench.ok(&av(qpn).to_bytes().unwrap()), 0),
     }
     let mut state = QpState::Reset;
     let mut seen = std::collections::HashSet::new();
@@ -895,7 +899,7 @@ fn follows(service: Service, transitions: usize) {
                 given.0 ^= bit;
             }
         }
-        let command = ModifyQp { cur_state: state.code(), ..modify(9, to, given) };
+        let command = ModifyQp { cur_state: state.code(), ..modify(qpn, to, given) };
         bench.forget();
         let completion = bench.give(&command.to_bytes().unwrap());
         let expected = match check(service, state, to, given) {
@@ -919,7 +923,7 @@ fn follows(service: Service, transitions: usize) {
         );
         if expected.0 == Status::Ok {
             seen.insert((state.code(), to.code()));
-            assert_eq!(bench.states, [(9, u64::from(to.code()))]);
+            assert_eq!(bench.states, [(u64::from(qpn), u64::from(to.code()))]);
             state = to;
         } else {
             assert!(bench.states.is_empty() && bench.vectors.is_empty());

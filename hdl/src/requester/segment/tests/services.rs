@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! UC and UD: what they have, and what a datagram's WQE says.
+//! UC, UD and raw Ethernet: what they have, and what a datagram's WQE says.
 
 use super::*;
+use crate::types::RAW_OPCODE;
 use ferrowire_spec::queue::send_wqe::ud::SendWqeUd;
 use ferrowire_spec::wire::opcode::Service;
 
@@ -20,7 +21,7 @@ impl Alone {
     fn new(seed: u64, service: Service) -> Alone {
         let mut alone = Alone { bench: Bench::new(seed, 64), index: 0, psn: 0xff_fffe };
         let fields = [("service", service.code().into()), ("pd", PD), ("qkey", QKEY)];
-        let mtu = if service == Service::Ud { 5 } else { 1 };
+        let mtu = if matches!(service, Service::Ud | Service::Raw) { 5 } else { 1 };
         for (name, value) in [&fields[..], &[("mtu", mtu), ("sq_sig_all", 0), ("max_rd_atomic", 0)]].concat()
         {
             alone.bench.sim.set(&format!("broadcast_attributes_entry_{name}"), value);
@@ -204,6 +205,30 @@ fn a_datagram_that_cannot_be_sent_says_why() {
         assert_eq!((ended(&packet), packet["pays"].to_u64()), (refused, 0), "handle {ah:#x}");
     }
     assert_eq!(ended(&alone.datagram(good, 4096)), (0, 0));
+}
+
+#[test]
+fn raw_ethernet_sends_whole_frames_and_nothing_else() {
+    let mut alone = Alone::new(25, Service::Raw);
+    let unit =
+        |opcode: SendOpcode| SendWqe { opcode: opcode.code(), ..SendWqe::default() }.to_bytes().unwrap();
+    for opcode in SendOpcode::ALL.iter().filter(|o| **o != SendOpcode::Send) {
+        let packets = alone.packets(&unit(*opcode), 60);
+        let refused = (WcStatus::LocQpOpErr.code().into(), LocalCause::WqeOpcode.code().into());
+        assert_eq!((packets.len(), ended(&packets[0])), (1, refused), "{opcode}");
+    }
+    for total in [0, 13, 4097, 1 << 20] {
+        let packets = alone.packets(&unit(SendOpcode::Send), total);
+        let refused = (WcStatus::LocLenErr.code().into(), LocalCause::Length.code().into());
+        assert_eq!((packets.len(), ended(&packets[0])), (1, refused), "{total} bytes");
+    }
+    for total in [14, 60, 1514, 4096] {
+        let packets = alone.packets(&unit(SendOpcode::Send), total);
+        assert_eq!((packets.len(), ended(&packets[0])), (1, (0, 0)), "{total} bytes");
+        let packet = &packets[0];
+        assert_eq!(of(packet, "opcode"), RAW_OPCODE.into());
+        assert_eq!((of(packet, "bytes"), of(packet, "last"), of(packet, "ack_req")), (total, 1, 0));
+    }
 }
 
 #[test]

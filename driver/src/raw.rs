@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`RawFilter`]: which frames go to the raw Ethernet queue pair.
+
+use ferrowire_spec::csr::port::{self as csr, multicast_hash};
+use ferrowire_spec::wire::eth::mac_number;
+use ferrowire_spec::Field;
+
+use crate::context::Context;
+use crate::error::{Error, Result};
+
+/// Which frames that are not RoCE the raw Ethernet queue pair receives; RoCE packets never go there. None do with the
+/// default.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RawFilter {
+    /// Those to the port's MAC address; with [`Context::set_promiscuous`], those to any.
+    pub unicast: bool,
+    /// Those to the broadcast address, which ARP needs.
+    pub broadcast: bool,
+    /// Those to every other group address.
+    pub multicast: bool,
+    /// Those to these group addresses. The card compares six bits of them: some frames to other groups come too.
+    pub groups: Vec<[u8; 6]>,
+}
+
+impl RawFilter {
+    /// Everything for this port: its own address, broadcast and all groups.
+    pub fn port() -> Self {
+        Self { unicast: true, broadcast: true, multicast: true, groups: Vec::new() }
+    }
+}
+
+impl Context {
+    /// Sets which frames go to the raw Ethernet queue pair. Opening the card clears it.
+    ///
+    /// # Errors
+    /// `Attribute` for a group that is the address of a single station, or for a card without such a queue pair; the bus failed.
+    pub fn set_raw_filter(&self, filter: &RawFilter) -> Result<()> {
+        const UNICAST: Field = crate::csr::field(&csr::RAW, "unicast");
+        const BROADCAST: Field = crate::csr::field(&csr::RAW, "broadcast");
+        const MULTICAST: Field = crate::csr::field(&csr::RAW, "multicast");
+        let refuse = |attribute, value, fix: &str| {
+            Err(Error::Attribute { operation: "set raw filter", attribute, value, fix: fix.into() })
+        };
+        if !self.capabilities().raw_ethernet {
+            return refuse("raw_ethernet", 0, "take a card that has the raw Ethernet queue pair");
+        }
+        if let Some(single) = filter.groups.iter().find(|mac| mac[0] & 1 == 0) {
+            return refuse("groups", mac_number(*single), "take group addresses, whose first byte is odd");
+        }
+        let hash = filter.groups.iter().fold(0u64, |hash, mac| hash | 1 << multicast_hash(mac_number(*mac)));
+        let passes = crate::csr::put(&UNICAST, filter.unicast.into())
+            | crate::csr::put(&BROADCAST, filter.broadcast.into())
+            | crate::csr::put(&MULTICAST, filter.multicast.into());
+        self.device.bus.with(|bus| {
+            let mut write = |register, value| bus.csr_write32(csr::BLOCK.address(register), value);
+            write(&csr::RAW_HASH_LO, hash as u32)?;
+            write(&csr::RAW_HASH_HI, (hash >> 32) as u32)?;
+            write(&csr::RAW, passes)
+        })?;
+        Ok(())
+    }
+}
