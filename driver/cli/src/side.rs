@@ -168,37 +168,43 @@ impl Channel {
     /// # Errors
     /// It says something else, refuses, is gone, or takes longer than `patience`.
     pub fn hear<T: DeserializeOwned>(&mut self, kind: &str, patience: Duration) -> Result<T, Failure> {
-        let doing = format!("`{kind}` was waited for");
-        let end = Instant::now().checked_add(patience);
-        let mut head = [0; 4];
-        self.read(&mut head, end, &doing)?;
-        let bytes = u32::from_be_bytes(head) as usize;
-        let peer = self.peer.clone();
-        let other = |what: String| {
-            Failure::failed(format!("{}: {what}", peer), "run the same version of ferrowire on both sides")
-        };
-        if bytes > LONGEST {
-            return Err(other(format!("a message of {bytes} bytes came; it is no ferrowire")));
-        }
-        let mut text = vec![0; bytes];
-        self.read(&mut text, end, &doing)?;
-        let parsed: Result<Envelope, _> = serde_json::from_slice(&text);
-        let envelope =
-            parsed.map_err(|error| other(format!("what came is no message of ferrowire ({error})")))?;
-        if envelope.ferrowire != VERSION {
-            return Err(other(format!(
-                "it speaks version {} of the exchange, this is {VERSION}",
-                envelope.ferrowire
-            )));
-        }
+        let envelope = self.message(&format!("`{kind}` was waited for"), patience)?;
         if envelope.kind == "refuse" {
-            let why = envelope.body.as_str().unwrap_or("it gives no reason").to_string();
-            return Err(Failure::Peer { peer, why });
+            return Err(self.refused(&envelope));
         }
         if envelope.kind != kind {
-            return Err(other(format!("`{}` came where `{kind}` is expected", envelope.kind)));
+            return Err(self.other(format!("`{}` came where `{kind}` is expected", envelope.kind)));
         }
-        serde_json::from_value(envelope.body).map_err(|error| other(format!("`{kind}`: {error}")))
+        serde_json::from_value(envelope.body).map_err(|error| self.other(format!("`{kind}`: {error}")))
+    }
+
+    fn message(&mut self, doing: &str, patience: Duration) -> Result<Envelope, Failure> {
+        let end = Instant::now().checked_add(patience);
+        let mut head = [0; 4];
+        self.read(&mut head, end, doing)?;
+        let bytes = u32::from_be_bytes(head) as usize;
+        if bytes > LONGEST {
+            return Err(self.other(format!("a message of {bytes} bytes came; it is no ferrowire")));
+        }
+        let mut text = vec![0; bytes];
+        self.read(&mut text, end, doing)?;
+        let parsed: Result<Envelope, _> = serde_json::from_slice(&text);
+        let envelope =
+            parsed.map_err(|error| self.other(format!("what came is no message of ferrowire ({error})")))?;
+        match envelope.ferrowire {
+            VERSION => Ok(envelope),
+            other => Err(self.other(format!("it speaks version {other} of the exchange, this is {VERSION}"))),
+        }
+    }
+
+    /// The peer is none that this side understands.
+    fn other(&self, what: String) -> Failure {
+        Failure::failed(format!("{}: {what}", self.peer), "run the same version of ferrowire on both sides")
+    }
+
+    fn refused(&self, envelope: &Envelope) -> Failure {
+        let why = envelope.body.as_str().unwrap_or("it gives no reason").to_string();
+        Failure::Peer { peer: self.peer.clone(), why }
     }
 
     /// Says something and hears what the peer says of the same kind.
@@ -229,17 +235,24 @@ impl Channel {
         }
         self.looked = Instant::now();
         stop::check()?;
-        let mut start = [0; 256];
-        match recv(&self.socket, &mut start[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
-            Err(Errno::AGAIN | Errno::INTR) => Ok(()),
-            // What else it says is for later.
-            Ok((bytes @ 1.., _)) => {
-                match String::from_utf8_lossy(&start[..bytes]).contains(r#""kind":"refuse""#) {
-                    true => self.hear("anything", PATIENCE),
-                    false => Ok(()),
-                }
+        // What it said before it went does not hide that it is gone.
+        let mut files = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let _ = poll(&mut files, Some(&Timespec::default()));
+        let gone = files[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR);
+        match gone {
+            true => Err(self.last_words(doing)),
+            false => Ok(()),
+        }
+    }
+
+    /// Why the peer is gone, if it said so.
+    fn last_words(&mut self, doing: &str) -> Failure {
+        loop {
+            match self.message(doing, PATIENCE) {
+                Ok(envelope) if envelope.kind == "refuse" => return self.refused(&envelope),
+                Ok(_) => {}
+                Err(failure) => return failure,
             }
-            _ => Err(self.gone(doing)),
         }
     }
 
@@ -290,11 +303,21 @@ mod tests {
         assert!(error.contains("gave up: too small"), "{error}");
         let error = a.hear::<u32>("size", Duration::from_millis(20)).unwrap_err().to_string();
         assert!(error.contains("says nothing while `size` was waited for"), "{error}");
+        // What is said and not heard yet hides neither the end nor its reason.
+        for reason in [None, Some("too slow")] {
+            let (mut a, mut b) = Channel::pair().unwrap();
+            b.tell("sent", &1u32).unwrap();
+            std::thread::sleep(PULSE);
+            a.pulse("bytes went").unwrap();
+            reason.iter().for_each(|why| b.refuse(why));
+            drop(b);
+            std::thread::sleep(PULSE);
+            let error = a.pulse("bytes went").unwrap_err().to_string();
+            assert!(error.contains(reason.unwrap_or("ended while bytes went")), "{error}");
+        }
         drop(b);
         let error = a.hear::<u32>("size", PATIENCE).unwrap_err().to_string();
         assert!(error.contains("ended while"), "{error}");
-        std::thread::sleep(PULSE);
-        assert!(a.pulse("bytes went").unwrap_err().to_string().contains("ended while bytes went"));
     }
 
     #[test]

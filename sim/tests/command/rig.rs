@@ -4,7 +4,6 @@
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -21,12 +20,9 @@ pub struct Cards {
     pub folder: Folder,
 }
 
-/// The cards of all tests here, of one after the other.
-pub fn cards() -> MutexGuard<'static, Cards> {
-    static CARDS: OnceLock<Mutex<Cards>> = OnceLock::new();
-    let cards = CARDS.get_or_init(|| Mutex::new(Cards::up("command", &[])));
-    // A test that failed leaves cards that work.
-    cards.lock().unwrap_or_else(PoisonError::into_inner)
+/// Cards for a test.
+pub fn cards() -> Cards {
+    Cards::up("command", &[])
 }
 
 /// Where the output of the command begins, behind what the test harness prints.
@@ -127,6 +123,21 @@ impl Running {
     }
 }
 
+/// Starts the command with its settings in a folder.
+pub fn run_in(settings: &Path, arguments: &[&str]) -> Running {
+    let mut process = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "--nocapture", "rig::the_command"])
+        .env("FERROWIRE_TEST_COMMAND", arguments.join(&BETWEEN.to_string()))
+        .env("XDG_CONFIG_HOME", settings)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(process.stdout.take().unwrap());
+    Running { process, out, before: String::new() }
+}
+
 /// A TCP port that nobody has.
 pub fn free_port() -> u16 {
     std::net::TcpListener::bind("[::]:0").unwrap().local_addr().unwrap().port()
@@ -151,17 +162,7 @@ impl Cards {
 
     /// Starts the command.
     pub fn start(&self, arguments: &[&str]) -> Running {
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "--nocapture", "rig::the_command"])
-            .env("FERROWIRE_TEST_COMMAND", arguments.join(&BETWEEN.to_string()))
-            .env("XDG_CONFIG_HOME", &self.folder.0)
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let out = BufReader::new(process.stdout.take().unwrap());
-        Running { process, out, before: String::new() }
+        run_in(&self.folder.0, arguments)
     }
 
     /// Runs the command on a card.

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::rig::{cards, Cards};
-use crate::socket::Node;
+use crate::rig::{cards, run_in};
+use crate::socket::{Folder, Node};
 
 #[test]
 fn pingpong_goes_there_and_back_over_every_service_and_looks_at_each_byte() {
@@ -130,20 +130,30 @@ fn latency_of_write_send_and_read() {
 }
 
 #[test]
-fn atomics_of_a_card_that_has_them_and_a_word_about_one_that_has_not() {
-    let small = cards();
-    let (server, client) = small.both(&["bw", "atomic"], &["bw", "atomic"]);
-    let (client, server) = (client.end(), server.end());
-    assert!(client.code == 1 && client.err.contains("no atomics"), "{client:?}");
-    assert_eq!(server.code, 1, "{server:?}");
-    drop(small);
-    let large = Cards::up("atomics", &["--config", "generic-64b"]);
-    let (server, client) = large.both_json(&["bw", "atomic"], &["-n", "20"]);
+fn atomics_count_and_swap() {
+    let cards = cards();
+    let (server, client) = cards.both_json(&["bw", "atomic"], &["-n", "20"]);
     assert_eq!(client["test_info"]["test"], "Atomic_FETCH_AND_ADD_BW_Test");
     assert_eq!(server["results"], client["results"]);
     assert_eq!(client["results"]["n_iterations"], 20);
-    let (_, client) = large.both_json(&["lat", "atomic"], &["-n", "5", "-A", "CMP_AND_SWAP"]);
-    assert!(client["results"]["t_min"].as_f64().unwrap() > 0.1, "{client}");
+    let (_, client) = cards.both_json(&["lat", "atomic"], &["-n", "5", "-A", "CMP_AND_SWAP"]);
+    assert!(client["results"]["t_min"].as_f64().unwrap() > 0.5, "{client}");
+}
+
+#[test]
+fn both_sides_run_in_one_process_with_cards_of_its_own() {
+    let nowhere = Folder::new("inproc");
+    let inproc = |arguments: &[&str]| {
+        let arguments = [&["-d", "inproc", "--json"], arguments].concat();
+        run_in(&nowhere.0, &arguments).end().json()
+    };
+    assert_eq!(inproc(&["info"])["node_guid"], "00fe:00ff:fe00:0001");
+    let pingpong = inproc(&["pingpong", "-n", "5", "-c"]);
+    assert_eq!((&pingpong["iterations"], &pingpong["clock"]), (&5.into(), &"card".into()));
+    let lat = inproc(&["lat", "write", "-n", "5"]);
+    assert!(lat["results"]["t_min"].as_f64().unwrap() > 0.5, "{lat}");
+    let bw = inproc(&["bw", "atomic", "-n", "10"]);
+    assert_eq!(bw["results"]["n_iterations"], 10);
 }
 
 #[test]
