@@ -17,15 +17,16 @@ pub fn pair() -> Result<Pair, Failure> {
     use ferrowire::spec::csr::port;
     use ferrowire_hdl::config::RnicConfig;
     use ferrowire_sim::bus::World;
-    use ferrowire_sim::{demo, measure};
+    use ferrowire_sim::card::CardModel;
+    use ferrowire_sim::measure;
 
     let name = std::env::var("FERROWIRE_CONFIG").unwrap_or_else(|_| "generic-8b".into());
     let failed = |error: String| {
         let fix = "run `cargo xtask setup`, or set FERROWIRE_CONFIG to a built-in configuration";
         Failure::failed(format!("inproc: {error}"), fix)
     };
-    let config = RnicConfig::named(&name).ok_or_else(|| failed(format!("no configuration `{name}`")))?;
-    let model = demo::build(&name, &config, false).map_err(|error| failed(format!("{error:#}")))?;
+    let config = RnicConfig::named(&name).map_err(|error| failed(format!("{name}: {error}")))?;
+    let model = CardModel::rnic(&config, false).map_err(|error| failed(format!("{error:#}")))?;
     let mut world = World::pair(&model, 0, 0).map_err(|error| failed(format!("{error:#}")))?;
     world.set_line_rate(Some(measure::line_gbps(config.beat_bytes, config.clock_khz)));
     let world = world.share();
