@@ -265,6 +265,7 @@ impl Map {
             ("uc", has(Service::Uc)),
             ("ud", has(Service::Ud)),
             ("raw_ethernet", has(Service::Raw)),
+            ("atomics", 1),
             ("memory_windows", 1),
             ("srq", 1),
             ("congestion", 1),
@@ -710,7 +711,7 @@ mod tests {
             assert_eq!(bench.read(cap(&capabilities::MAX_QP), false), u64::from(bench.cfg.qps));
             assert_eq!(bench.read(cap(&capabilities::MTT_ENTRIES), false), u64::from(bench.cfg.page_entries));
             assert_eq!(bench.read(cap(&capabilities::PAGE_SHIFTS), false), 1 << 12 | 1 << 21 | 1 << 30);
-            assert_eq!(bench.read(cap(&capabilities::FEATURES), false) & 7, 7);
+            assert_eq!(bench.read(cap(&capabilities::FEATURES), false) & 0xf, 0xf);
             assert_eq!(bench.read(cap(&capabilities::MAX_AH), false), u64::from(bench.cfg.ahs));
             assert_eq!(bench.read(0x3000, true), 0);
             assert_eq!(bench.read(0xff_fff8, true), 0);

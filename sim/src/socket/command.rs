@@ -215,6 +215,13 @@ pub fn up(args: &UpArgs) -> Result<()> {
         ports.push(Port::new(Listener::bind(&path)?, device, common.verbose));
         println!("ferrowire -d sim:{} info", path.display());
     }
+    let [a, b] = [0, 1].map(|card| args.folder.join(format!("ferrowire{card}.sock")).display().to_string());
+    eprintln!(
+        "Two cards on one wire, until Ctrl-C. Each of these in a terminal of its own:\n  \
+         ferrowire -d sim:{a} bw write\n  \
+         ferrowire -d sim:{b} bw write localhost\n  \
+         ferrowire -d sim:{a} top"
+    );
     common.serve(world, ports, None, &signals)
 }
 

@@ -8,27 +8,12 @@ use std::time::{Duration, Instant};
 
 use ferrowire::vfio_user::message::{command, pci, RegionAccess};
 use ferrowire::vfio_user::SocketError;
-use ferrowire::{Bus, BusError, HostMemory, SendWr, VfioUserBus};
+use ferrowire::{Bus, BusError, HostMemory, Monitor, SendWr, TrafficCounter, VfioUserBus};
 use ferrowire_sim::pair::post;
 
 use crate::raw::Raw;
-use crate::rig::{connect, pair, Folder, Mortal, Node, Server, PATIENCE};
+use crate::rig::{connect, pair, take_everything, Folder, Mortal, Node, Server, PATIENCE};
 use crate::work::exchange;
-
-/// Takes every queue pair, key and page table entry of the card.
-fn take_everything(node: &Node) {
-    let limits = node.context.capabilities().clone();
-    // Two numbers of queue pairs are not for everyone.
-    let qps: Vec<_> = (2..limits.max_qp).map(|_| node.queue_pair(9, |_| 5)).collect();
-    assert_eq!(qps.len(), limits.max_qp as usize - 2);
-    // Key 0 is nobody's.
-    let each = (limits.mtt_entries / (limits.max_mr - 1)) as usize;
-    let regions: Vec<_> = (1..limits.max_mr).map(|_| node.region(each * 4096)).collect();
-    let memory = node.context.alloc(4096, 4096).unwrap();
-    let more = node.pd.register(&memory, crate::rig::rights(), ferrowire::PageSize::Size4K);
-    assert!(more.is_err(), "the card has more than it says");
-    drop((qps, regions));
-}
 
 #[test]
 fn a_client_may_die_at_any_moment_and_the_next_has_the_whole_card() {
@@ -86,6 +71,61 @@ fn a_second_client_is_told_that_the_card_is_in_use() {
         // Much of what he posted is unread when he leaves.
         (0..200).for_each(|_| next.csr_write32(promiscuous, 2).unwrap());
     }
+}
+
+#[test]
+fn observers_see_a_card_at_work_and_change_nothing() {
+    let folder = Folder::new("observers");
+    let mut server = Server::up(&folder, &[]);
+    // Nobody has the card: it can be looked at.
+    let mut early = Monitor::open(VfioUserBus::observe(&server.sockets[0]).unwrap()).unwrap();
+    let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
+    let mut late = Monitor::open(VfioUserBus::observe(&server.sockets[0]).unwrap()).unwrap();
+    let before = late.card_cycles().unwrap().expect("the card is simulated");
+    exchange(&a, &b);
+    assert_eq!(late.capabilities(), a.context.capabilities());
+    assert_eq!(late.port().unwrap().mac, a.context.mac());
+    assert!(late.card_cycles().unwrap().unwrap() > before);
+    for monitor in [&mut early, &mut late] {
+        let frames = monitor.traffic_counter(TrafficCounter::TxFrames).unwrap();
+        assert_eq!(frames, a.context.traffic_counter(TrafficCounter::TxFrames).unwrap());
+        assert!(frames > 0);
+    }
+    // What they may not do is refused on this side, and on the other.
+    let mut bus = VfioUserBus::observe(&server.sockets[0]).unwrap();
+    let refused = |error: BusError| matches!(error, BusError::Observed { .. });
+    assert!(
+        refused(bus.csr_write32(0x180, 0).unwrap_err()) && refused(bus.doorbell(0x10000, 0).unwrap_err())
+    );
+    assert!(refused(bus.dma_alloc(4096, 4096).unwrap_err()) && refused(bus.interrupt(1).unwrap_err()));
+    let mut raw = Raw::observe(&server.sockets[0]);
+    let access = RegionAccess { offset: 0x180, region: pci::BAR0, count: 4 }.to_bytes();
+    let eperm = Err(rustix::io::Errno::PERM.raw_os_error());
+    let write = [&access[..], &[7, 0, 0, 0]].concat();
+    assert_eq!(raw.ask(command::REGION_WRITE, &write, &[]).unwrap().map(|_| ()), eperm);
+    assert_eq!(raw.ask(command::DEVICE_RESET, &[], &[]).unwrap().map(|_| ()), eperm);
+    // There is an end to their number; who has hung up makes room, and the card's client is none of them.
+    let mut more = Vec::new();
+    let error = loop {
+        match VfioUserBus::observe(&server.sockets[0]) {
+            Ok(bus) => more.push(bus),
+            Err(error) => break error,
+        }
+        assert!(more.len() < 100);
+    };
+    assert!(matches!(error, SocketError::Busy), "{error}");
+    drop(more);
+    let end = Instant::now() + PATIENCE;
+    while let Err(error) = VfioUserBus::observe(&server.sockets[0]) {
+        assert!(Instant::now() < end, "{error}");
+    }
+    exchange(&a, &b);
+    drop(a);
+    // The next client's card counts from zero, as each one's.
+    let a = Node::open(&server.sockets[0], 1);
+    assert_eq!(late.traffic_counter(TrafficCounter::TxFrames).unwrap(), 0);
+    exchange(&a, &b);
+    server.lives();
 }
 
 #[test]

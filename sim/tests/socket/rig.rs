@@ -293,3 +293,18 @@ pub fn pair(a: &Node, b: &Node) -> (QueuePair, QueuePair) {
     });
     (first, second.unwrap())
 }
+
+/// Takes every queue pair, key and page table entry of the card.
+pub fn take_everything(node: &Node) {
+    let limits = node.context.capabilities().clone();
+    // Two numbers of queue pairs are not for everyone.
+    let qps: Vec<_> = (2..limits.max_qp).map(|_| node.queue_pair(9, |_| 5)).collect();
+    assert_eq!(qps.len(), limits.max_qp as usize - 2);
+    // Key 0 is nobody's.
+    let each = (limits.mtt_entries / (limits.max_mr - 1)) as usize;
+    let regions: Vec<_> = (1..limits.max_mr).map(|_| node.region(each * 4096)).collect();
+    let memory = node.context.alloc(4096, 4096).unwrap();
+    let more = node.pd.register(&memory, rights(), PageSize::Size4K);
+    assert!(more.is_err(), "the card has more than it says");
+    drop((qps, regions));
+}

@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Card`]: a card that is opened, with its addresses and its clock.
+
+use std::net::IpAddr;
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use ferrowire::{
+    AccessFlags, Bus, Completion, CompletionQueue, Context, ContextOptions, Event, EventQueue, MemoryRegion,
+    PageSize, ProtectionDomain,
+};
+
+use crate::args::parse_mac;
+use crate::device::Device;
+use crate::failure::Failure;
+use crate::gids;
+use crate::side::Channel;
+
+/// The port's addresses.
+#[derive(Args, Debug, Clone)]
+pub struct AddressArgs {
+    /// MAC address of the port, if not its own
+    #[arg(long, value_name = "ADDRESS", value_parser = parse_mac)]
+    mac: Option<[u8; 6]>,
+    /// IP address of the port, if not one of `gids`
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "gid_index")]
+    ip: Option<IpAddr>,
+    /// Which of the addresses that `gids` lists
+    #[arg(
+        short = 'x',
+        visible_short_alias = 'g',
+        long = "gid-index",
+        value_name = "INDEX",
+        default_value_t = 0
+    )]
+    gid_index: usize,
+}
+
+/// Longest wait for a command: a simulated card on a busy machine is slow.
+const COMMAND: Duration = Duration::from_secs(60);
+/// Longest wait for a completion when nothing else happens.
+const IDLE: Duration = Duration::from_secs(120);
+
+/// By which clock figures are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Clock {
+    /// That of a simulated card, in its cycles.
+    Card {
+        /// Its rate.
+        khz: u32,
+    },
+    /// This machine's, in nanoseconds.
+    Host,
+}
+
+impl Clock {
+    /// Seconds of so many ticks.
+    pub fn seconds(self, ticks: u64) -> f64 {
+        ticks as f64 / self.per_second()
+    }
+
+    /// Ticks a second.
+    pub fn per_second(self) -> f64 {
+        match self {
+            Clock::Card { khz } => f64::from(khz) * 1e3,
+            Clock::Host => 1e9,
+        }
+    }
+}
+
+/// A card, opened.
+pub struct Card {
+    /// Its name.
+    pub name: String,
+    /// Its MAC address.
+    pub mac: [u8; 6],
+    /// Its address.
+    pub ip: IpAddr,
+    /// Number of that among its GIDs.
+    pub gid_index: usize,
+    /// Figures are by it.
+    pub clock: Clock,
+    /// It is simulated.
+    pub simulated: bool,
+    /// The domain of everything.
+    pub pd: ProtectionDomain,
+    /// The card.
+    pub context: Context,
+}
+
+impl Card {
+    /// Opens the card behind a bus, which resets it, and gives it its addresses.
+    ///
+    /// # Errors
+    /// The card does not come up, or has no address.
+    pub fn open(device: &Device, bus: Box<dyn Bus>, addresses: &AddressArgs) -> Result<Self, Failure> {
+        let options = ContextOptions { command_timeout: COMMAND, ..ContextOptions::default() };
+        let context = Context::open_with(bus, options)?;
+        if let Some(mac) = addresses.mac {
+            context.set_mac(mac)?;
+        }
+        let mac = context.mac();
+        if mac == [0; 6] {
+            let what = format!("{device} has no MAC address");
+            return Err(Failure::failed(what, "give it one with --mac, as 02:fe:00:00:00:01"));
+        }
+        let all = gids::of(device, mac, context.capabilities().ipv6)?;
+        let (ip, gid_index) = match addresses.ip {
+            Some(ip) => (ip, all.iter().position(|known| *known == ip).unwrap_or(all.len())),
+            None => match all.get(addresses.gid_index) {
+                Some(ip) => (*ip, addresses.gid_index),
+                None => {
+                    let what = format!("{device} has no GID {}", addresses.gid_index);
+                    return Err(Failure::failed(what, "`ferrowire gids` lists them; add one, or give --ip"));
+                }
+            },
+        };
+        for address in all {
+            context.add_gid(address, None)?;
+        }
+        context.add_gid(ip, None)?;
+        let cycles = context.card_cycles()?;
+        let clock = match (cycles, context.clock_khz()?) {
+            (Some(_), khz @ 1..) => Clock::Card { khz },
+            _ => Clock::Host,
+        };
+        let simulated = device.is_simulated() || cycles.is_some();
+        let pd = context.alloc_pd()?;
+        Ok(Self { name: device.to_string(), mac, ip, gid_index, clock, simulated, pd, context })
+    }
+
+    /// The time, in ticks of the clock.
+    pub fn now(&self) -> Result<u64, Failure> {
+        Ok(match self.clock {
+            Clock::Card { .. } => self.context.card_cycles()?.unwrap_or(0),
+            Clock::Host => self.context.now().as_nanos() as u64,
+        })
+    }
+
+    /// Zeroed memory, registered.
+    pub fn region(&self, bytes: usize, access: AccessFlags) -> Result<MemoryRegion, Failure> {
+        // Large ones with large pages, which take fewer of the card's entries.
+        let large = bytes >= PageSize::Size2M.bytes() as usize
+            && self.context.capabilities().page_shifts >> PageSize::Size2M.shift() & 1 == 1;
+        let page = if large { PageSize::Size2M } else { PageSize::Size4K };
+        let memory = self.context.alloc(bytes.max(1), page.bytes() as usize)?;
+        Ok(self.pd.register(&memory, access, page)?)
+    }
+
+    /// A completion queue, whose events are slept for or not.
+    pub fn completions(&self, entries: u32, events: bool) -> Result<Completions, Failure> {
+        let events = events.then(|| self.context.create_eq(16)).transpose()?;
+        let cq = match &events {
+            Some(events) => self.context.create_cq_with_events(entries, events)?,
+            None => self.context.create_cq(entries)?,
+        };
+        Ok(Completions { cq, events, last: Instant::now() })
+    }
+}
+
+/// A completion queue that is waited at.
+pub struct Completions {
+    /// The queue.
+    pub cq: CompletionQueue,
+    events: Option<EventQueue>,
+    /// When something last happened.
+    last: Instant,
+}
+
+impl Completions {
+    /// What has completed, if anything has; all of it well. Looks after the peer meanwhile.
+    ///
+    /// # Errors
+    /// Something failed; the peer is gone; nothing happened for too long.
+    pub fn poll(&mut self, out: &mut [Completion], channel: &mut Channel) -> Result<usize, Failure> {
+        let mut taken = self.cq.poll(out)?;
+        if taken == 0 {
+            if let Some(events) = &self.events {
+                // Armed before the look: what comes between is not slept through.
+                self.cq.request_notify(false)?;
+                taken = self.cq.poll(out)?;
+                if taken == 0 {
+                    events.wait(&mut [Event::default(); 4], Duration::from_millis(100))?;
+                }
+            }
+        }
+        if taken == 0 {
+            self.idle(channel)?;
+            return Ok(0);
+        }
+        self.last = Instant::now();
+        match out[..taken].iter().find(|completion| !completion.is_success()) {
+            Some(completion) => Err(ended(completion)),
+            None => Ok(taken),
+        }
+    }
+
+    /// Something happened that was no completion.
+    pub fn moved(&mut self) {
+        self.last = Instant::now();
+    }
+
+    /// Nothing is there yet.
+    ///
+    /// # Errors
+    /// The peer is gone, or nothing happened for too long.
+    pub fn idle(&self, channel: &mut Channel) -> Result<(), Failure> {
+        channel.pulse("completions were waited for")?;
+        match self.last.elapsed() > IDLE {
+            true => Err(Failure::failed(
+                format!("no completion in {} s", IDLE.as_secs()),
+                "of UC and UD lost messages are lost: take RC; see `ferrowire counters` for drops, and whether the wire has an end",
+            )),
+            false => Ok(()),
+        }
+    }
+}
+
+/// A work request that failed.
+fn ended(completion: &Completion) -> Failure {
+    let cause = completion.cause().map_or(String::new(), |cause| format!(" ({cause})"));
+    let fix = "see `ferrowire counters --nonzero` of both cards; is the peer there, and has it the addresses that it told?";
+    Failure::failed(
+        format!("a work request of queue pair {:#x} ended with {}{cause}", completion.qpn, completion.status),
+        fix,
+    )
+}

@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Link`]: queue pairs that are connected with those of the peer. Numbers, PSNs, addresses and keys go over the side channel.
+
+use std::net::IpAddr;
+
+use ferrowire::{
+    AccessFlags, AddressHandle, AddressVector, CompletionQueue, InitAttributes, MemoryRegion, PathMtu, Psn,
+    Qp, QpInitAttr, QueuePair, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, Service,
+};
+use serde::{Deserialize, Serialize};
+
+use crate::args::parse_service;
+use crate::card::Card;
+use crate::failure::Failure;
+use crate::side::Channel;
+
+/// Queue key of datagrams, that of perftest.
+const QKEY: u32 = 0x1111_1111;
+/// Bytes in front of a datagram that is received (IBTA 11.4.1.2).
+pub const GRH: usize = 40;
+
+/// How queue pairs are to be.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Wish {
+    /// RC, UC or UD.
+    pub service: String,
+    /// How many.
+    pub qps: u32,
+    /// Path MTU in bytes.
+    pub mtu: u32,
+    /// Work requests of each send queue.
+    pub send_wr: u32,
+    /// Work requests of each receive queue.
+    pub recv_wr: u32,
+    /// Bytes of inline data.
+    pub inline: u16,
+    /// READs and atomics outstanding; the card's limits hold.
+    pub outstanding: u8,
+    /// Time-out code.
+    pub timeout: u8,
+    /// Retries.
+    pub retry: u8,
+}
+
+impl Wish {
+    /// The service.
+    pub fn service(&self) -> Result<Service, Failure> {
+        parse_service(&self.service)
+            .map_err(|why| Failure::failed(format!("the peer's service is {why}"), "start both sides alike"))
+    }
+
+    /// The path MTU, if the card has it.
+    pub fn mtu(&self, card: &Card) -> Result<PathMtu, Failure> {
+        let mtu = PathMtu::ALL.iter().copied().find(|mtu| mtu.bytes() as u32 == self.mtu);
+        let most = card.context.capabilities().max_mtu.known();
+        match mtu {
+            Some(mtu) if most.is_none_or(|most| mtu.code() <= most.code()) => Ok(mtu),
+            _ => {
+                let most = most.map_or(0, |most| most.bytes());
+                let what = format!("{} has no path MTU of {}", card.name, self.mtu);
+                Err(Failure::failed(what, format!("give -m up to {most}")))
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+struct Number {
+    qpn: u32,
+    psn: u32,
+}
+
+/// What a side tells of itself.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Address {
+    mac: [u8; 6],
+    ip: IpAddr,
+    qps: Vec<Number>,
+    /// READs and atomics that it takes.
+    takes: u8,
+    va: u64,
+    rkey: u32,
+    bytes: u64,
+}
+
+impl Address {
+    /// A place in its memory.
+    pub fn remote(&self, offset: u64) -> RemoteAddress {
+        RemoteAddress { address: self.va + offset, rkey: self.rkey }
+    }
+
+    /// As perftest prints it.
+    pub fn perftest_lines(&self, side: &str, memory: bool) -> String {
+        let lines = self.qps.iter().map(|Number { qpn, psn }| {
+            let memory = match memory {
+                true => format!(" RKey {:#08x} VAddr {:#018x}", self.rkey, self.va),
+                false => String::new(),
+            };
+            format!(
+                " {side} address: LID 0000 QPN {qpn:#06x} PSN {psn:#08x}{memory}\n GID: {}\n",
+                decimal_gid(self.ip)
+            )
+        });
+        lines.collect()
+    }
+
+    /// As ibv_rc_pingpong prints it.
+    pub fn pingpong_line(&self, side: &str) -> String {
+        let Number { qpn, psn } = self.qps[0];
+        let ip = match self.ip {
+            IpAddr::V4(v4) => IpAddr::V6(v4.to_ipv6_mapped()),
+            v6 => v6,
+        };
+        format!("  {:<15} LID 0x0000, QPN {qpn:#08x}, PSN {psn:#08x}, GID {ip}\n", format!("{side} address:"))
+    }
+}
+
+/// A GID as perftest writes it: its bytes.
+fn decimal_gid(ip: IpAddr) -> String {
+    let v6 = match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    };
+    v6.octets().map(|byte| format!("{byte:02}")).join(":")
+}
+
+/// A queue pair that is up.
+pub struct Link {
+    /// The queue pair.
+    pub qp: QueuePair,
+    /// Where its datagrams go.
+    to: Option<(AddressHandle, u32)>,
+}
+
+impl Link {
+    /// A work request, with its way if it is a datagram.
+    pub fn address<'a>(to: &'a Option<(AddressHandle, u32)>, wr: SendWr<'a>) -> SendWr<'a> {
+        match to {
+            Some((ah, qpn)) => wr.to(ah, *qpn, QKEY),
+            None => wr,
+        }
+    }
+
+    /// The queue pair, and where its datagrams go.
+    pub fn parts(&mut self) -> (&mut QueuePair, &Option<(AddressHandle, u32)>) {
+        (&mut self.qp, &self.to)
+    }
+}
+
+/// The rights of regions that the peer reads and writes.
+pub fn rights(card: &Card) -> AccessFlags {
+    let atomic = if card.context.capabilities().atomics {
+        AccessFlags::REMOTE_ATOMIC
+    } else {
+        AccessFlags::LOCAL_READ
+    };
+    AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | atomic
+}
+
+/// Makes queue pairs and connects them with the peer's. What both told.
+///
+/// # Errors
+/// The card refuses; the peer does, is gone, or has an address of another family.
+pub fn connect(
+    card: &Card,
+    channel: &mut Channel,
+    wish: &Wish,
+    cq: &CompletionQueue,
+    region: &MemoryRegion,
+) -> Result<(Vec<Link>, Address, Address), Failure> {
+    let service = wish.service()?;
+    let mtu = wish.mtu(card)?;
+    let can = card.context.capabilities();
+    let mut made = Vec::new();
+    let mut numbers = Vec::new();
+    for _ in 0..wish.qps {
+        let mut attr = QpInitAttr::rc(cq, cq);
+        attr.service = service;
+        (attr.max_send_wr, attr.max_recv_wr, attr.max_inline) = (wish.send_wr, wish.recv_wr, wish.inline);
+        let qp = card.pd.create_qp(&attr)?;
+        let psn = card.context.random_psn()?;
+        numbers.push(Number { qpn: qp.number(), psn: psn.get() });
+        made.push((qp, psn));
+    }
+    let own = Address {
+        mac: card.mac,
+        ip: card.ip,
+        qps: numbers,
+        takes: can.max_dest_rd_atomic,
+        va: region.address(),
+        rkey: region.rkey(),
+        bytes: region.len() as u64,
+    };
+    let peer: Address = channel.exchange("address", &own)?;
+    if peer.qps.len() != made.len() {
+        let what = format!("the peer has {} queue pairs, this side {}", peer.qps.len(), made.len());
+        return Err(Failure::failed(what, "run the same version of ferrowire on both sides"));
+    }
+    if peer.ip.is_ipv6() != own.ip.is_ipv6() {
+        let what = format!("the peer's address is {}, this side's is {}", peer.ip, own.ip);
+        return Err(Failure::failed(what, "choose addresses of one family with -x or --ip"));
+    }
+    if peer.mac == own.mac {
+        let fix = "give one of them another with --mac; and are they two cards?";
+        return Err(Failure::failed("both cards have the same MAC address", fix));
+    }
+    let av = AddressVector::new(own.mac, own.ip, peer.mac, peer.ip);
+    let mut links = Vec::new();
+    for ((qp, psn), number) in made.into_iter().zip(&peer.qps) {
+        links.push(bring_up(card, (service, mtu), wish, qp, psn, av, number, peer.takes)?);
+    }
+    Ok((links, own, peer))
+}
+
+#[allow(clippy::too_many_arguments)]
+fn bring_up(
+    card: &Card,
+    (service, mtu): (Service, PathMtu),
+    wish: &Wish,
+    qp: Qp<Reset>,
+    psn: Psn,
+    av: AddressVector,
+    peer: &Number,
+    takes: u8,
+) -> Result<Link, Failure> {
+    let can = card.context.capabilities();
+    let (reliable, connected) = (service == Service::Rc, service != Service::Ud);
+    let access = match reliable {
+        true => rights(card).without(AccessFlags::LOCAL_WRITE),
+        false => AccessFlags::REMOTE_WRITE,
+    };
+    let init = InitAttributes {
+        access: connected.then_some(access),
+        pkey: Some(0xffff),
+        qkey: (!connected).then_some(QKEY),
+    };
+    let rtr = RtrAttributes {
+        av: connected.then_some(av),
+        path_mtu: connected.then_some(mtu),
+        dest_qpn: connected.then_some(peer.qpn),
+        rq_psn: connected.then(|| Psn::new(peer.psn)),
+        max_dest_rd_atomic: reliable.then_some(can.max_dest_rd_atomic),
+        min_rnr_timer: reliable.then_some(12),
+        ..RtrAttributes::default()
+    };
+    let rts = RtsAttributes {
+        sq_psn: Some(psn),
+        timeout: reliable.then_some(wish.timeout),
+        retry_cnt: reliable.then_some(wish.retry),
+        rnr_retry: reliable.then_some(7),
+        max_rd_atomic: reliable.then_some(wish.outstanding.min(can.max_rd_atomic).min(takes)),
+        ..RtsAttributes::default()
+    };
+    let to = match connected {
+        true => None,
+        false => Some((card.pd.create_ah(&av)?, peer.qpn)),
+    };
+    let qp = qp.init(init).map_err(ferrowire::Error::from)?;
+    let qp = qp.rtr(rtr).map_err(ferrowire::Error::from)?;
+    let qp = qp.rts(rts).map_err(ferrowire::Error::from)?;
+    Ok(Link { qp, to })
+}

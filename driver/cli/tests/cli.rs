@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The command as its users see it, where that takes no card.
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+/// Runs it.
+fn ferrowire(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ferrowire")).args(arguments).output().unwrap()
+}
+
+fn said(output: &Output) -> (i32, String, String) {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
+}
+
+#[test]
+fn every_command_has_help_and_the_commands_a_newcomer_needs_have_examples() {
+    let (code, all, _) = said(&ferrowire(&["--help"]));
+    assert_eq!(code, 0);
+    let commands = [
+        "info",
+        "counters",
+        "regs",
+        "top",
+        "gids",
+        "pingpong",
+        "bw",
+        "lat",
+        "reset",
+        "bind",
+        "unbind",
+        "sim",
+        "completion",
+        "man",
+    ];
+    for command in commands {
+        assert!(all.contains(&format!("  {command} ")), "{command}: {all}");
+        if command != "sim" {
+            let (code, text, _) = said(&ferrowire(&[command, "--help"]));
+            assert!(code == 0 && text.contains("Example"), "{command}: {text}");
+        }
+    }
+    let (_, text, _) = said(&ferrowire(&["bw", "--help"]));
+    for option in [
+        "--size",
+        "--all",
+        "--iters",
+        "--duration",
+        "--mtu",
+        "--qp",
+        "--tx-depth",
+        "--bidirectional",
+        "--inline_size",
+        "--connection",
+        "--gid-index",
+        "--report_gbits",
+        "--port",
+    ] {
+        assert!(text.contains(option), "{option}");
+    }
+}
+
+#[test]
+fn a_command_line_without_sense_ends_with_2_and_a_failure_with_1() {
+    for (code, arguments, word) in [
+        (2, &["nonsense"][..], "nonsense"),
+        (2, &["info"], "no card is named"),
+        (2, &["-d", "mlx5_0", "info"], "PCI address"),
+        (2, &["-d", "sim:x", "bw", "read", "-c", "UD"], "SEND alone"),
+        (2, &["-d", "sim:x", "bw", "write", "-m", "1000"], "256, 512"),
+        (2, &["-d", "sim:x", "bw", "atomic", "-s", "16"], "8 bytes"),
+        (2, &["-d", "sim:x", "lat", "write", "-b"], "leave -b out"),
+        (2, &["-d", "sim:x", "pingpong", "--transport", "UD", "-s", "2000"], "larger -m"),
+        (2, &["-d", "inproc", "bw", "write", "localhost"], "leave the host out"),
+        (1, &["-d", "sim:/nowhere/at/all", "info"], "ferrowire-sim up"),
+        (1, &["-d", "0000:00:00.0", "reset"], "0000:00:00.0"),
+    ] {
+        let (found, out, err) = said(&ferrowire(arguments));
+        assert_eq!(found, code, "{arguments:?}: {err}");
+        assert!(out.is_empty() && err.contains(word), "{arguments:?}: {err}");
+    }
+}
+
+#[cfg(not(feature = "inproc"))]
+#[test]
+fn without_cards_of_its_own_it_says_how_to_get_them() {
+    let (code, _, err) = said(&ferrowire(&["-d", "inproc", "info"]));
+    assert!(code == 1 && err.contains("--features inproc"), "{err}");
+}
+
+#[test]
+fn without_the_simulator_it_says_how_to_build_it() {
+    // Copied to where nothing is beside it.
+    let folder = std::env::temp_dir().join(format!("ferrowire-alone-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let alone = folder.join("ferrowire");
+    std::fs::copy(env!("CARGO_BIN_EXE_ferrowire"), &alone).unwrap();
+    let output = Command::new(&alone).args(["sim", "up"]).env("PATH", &folder).output().unwrap();
+    let (code, _, err) = said(&output);
+    assert!(code == 1 && err.contains("cargo build -p ferrowire-sim"), "{err}");
+    // One that is beside it is run, with what follows.
+    std::fs::write(folder.join("ferrowire-sim"), "#!/bin/sh\necho \"$@\"\n").unwrap();
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(folder.join("ferrowire-sim"), executable).unwrap();
+    let output = Command::new(&alone).args(["sim", "up", "--config", "generic-64b", "-v"]).output().unwrap();
+    assert_eq!(said(&output).1, "up --config generic-64b -v\n");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn shells_and_the_manual_are_served() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (code, text, _) = said(&ferrowire(&["completion", shell]));
+        assert!(code == 0 && text.contains("pingpong") && text.contains("report_gbits"), "{shell}");
+    }
+    let (code, page, _) = said(&ferrowire(&["man"]));
+    assert!(code == 0 && page.contains(".TH ferrowire 1") && page.contains("pingpong"), "{page}");
+    let folder: PathBuf = std::env::temp_dir().join(format!("ferrowire-man-{}", std::process::id()));
+    let (code, _, err) = said(&ferrowire(&["man", "--dir", folder.to_str().unwrap()]));
+    assert_eq!(code, 0, "{err}");
+    for page in ["ferrowire.1", "ferrowire-bw.1", "ferrowire-info.1", "ferrowire-gids-add.1"] {
+        assert!(folder.join(page).is_file(), "{page}");
+    }
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_failure() {
+    let script = format!(
+        "'{}' completion bash | head -c 10 >&2; exit ${{PIPESTATUS[0]}}",
+        env!("CARGO_BIN_EXE_ferrowire")
+    );
+    let output = Command::new("bash").args(["-c", &script]).output().unwrap();
+    let (code, _, err) = said(&output);
+    assert!(code == 0 && !err.contains("panic"), "{code}: {err}");
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs that are killed at any moment and started again.
+
+use std::time::{Duration, Instant};
+
+use rand::rngs::SmallRng;
+use rand::{Rng, SeedableRng};
+
+use crate::rig::Cards;
+use crate::socket::{take_everything, Node, PATIENCE};
+
+/// What is killed: more of each than there is time for.
+const WORK: [&[&str]; 6] = [
+    &["pingpong", "-n", "1000000", "-c", "-s", "2000"],
+    &["pingpong", "-n", "1000000", "-e", "--transport", "UD"],
+    &["bw", "write", "-n", "1000000", "-s", "8192", "-q", "4"],
+    &["bw", "send", "-n", "1000000", "-s", "1024", "-b"],
+    &["bw", "read", "-n", "1000000", "-s", "4096"],
+    &["lat", "write", "-n", "1000000"],
+];
+
+/// `FERROWIRE_KILLS` is how often, `FERROWIRE_SEED` which ones.
+#[test]
+fn programs_that_are_killed_at_random_moments_leave_no_queue_pair_key_or_page() {
+    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+    let kills = number("FERROWIRE_KILLS").unwrap_or(5);
+    let seed = number("FERROWIRE_SEED")
+        .unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
+    println!(
+        "FERROWIRE_KILLS={kills} FERROWIRE_SEED={seed} cargo test -p ferrowire-sim --test command kills::"
+    );
+    let mut rng = SmallRng::seed_from_u64(seed);
+    // Cards of their own, whose server's files and mappings nobody else changes.
+    let mut cards = Cards::up("kills", &[]);
+    let (files, mappings) = (cards.server.files(), cards.server.mappings());
+    for kill in 0..kills {
+        let work = WORK[rng.random_range(0..WORK.len())];
+        let (client, server): (Vec<&str>, usize) = (work.to_vec(), if work[0] == "pingpong" { 1 } else { 2 });
+        let (server, client) = cards.both(&work[..server], &client);
+        std::thread::sleep(Duration::from_millis(rng.random_range(0..1500)));
+        let victims = rng.random_range(1..4u8);
+        println!("{kill}: {} {}, victims {victims}", work[0], work[1]);
+        match victims {
+            1 => {
+                server.kill();
+                assert_eq!(client.end().code, 1, "the client, {work:?}");
+            }
+            2 => {
+                client.kill();
+                assert_eq!(server.end().code, 1, "the server, {work:?}");
+            }
+            _ => {
+                server.kill();
+                client.kill();
+            }
+        }
+        cards.server.lives();
+    }
+    // Those that come now have both cards whole, and what they send arrives.
+    let (_, client) = cards.both_json(&["pingpong"], &["-n", "3", "-c"]);
+    assert_eq!(client["iterations"], 3);
+    let (a, b) = (Node::open(cards.socket(0), 1), Node::open(cards.socket(1), 2));
+    take_everything(&a);
+    take_everything(&b);
+    crate::rig::exchange(&a, &b);
+    drop((a, b));
+    // And of the dead the server keeps no file and no page.
+    let end = Instant::now() + PATIENCE;
+    while (cards.server.files(), cards.server.mappings()) != (files, mappings) {
+        let (f, m) = (cards.server.files(), cards.server.mappings());
+        assert!(Instant::now() < end, "{files} files and {mappings} mappings became {f} and {m}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}

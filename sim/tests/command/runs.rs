@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `pingpong`, `bw` and `lat` between two cards.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::rig::{cards, run_in};
+use crate::socket::{Folder, Node};
+
+#[test]
+fn pingpong_goes_there_and_back_over_every_service_and_looks_at_each_byte() {
+    let cards = cards();
+    for (more, service, size) in [
+        (&["-n", "4", "-c", "-s", "3000"][..], "RC", 3000),
+        (&["-n", "4", "-c", "-e", "-s", "300"], "RC", 300),
+        (&["-n", "4", "-c", "-e", "--transport", "UD", "-r", "2"], "UD", 1024),
+        (&["-n", "4", "-c", "--transport", "uc", "-m", "256", "-s", "1000"], "UC", 1000),
+        (&["-n", "2", "-s", "0"], "RC", 0),
+    ] {
+        let (server, client) = cards.both_json(&["pingpong"], more);
+        for side in [&server, &client] {
+            assert_eq!(
+                (&side["transport"], &side["size"], &side["clock"]),
+                (&service.into(), &size.into(), &"card".into())
+            );
+            assert!(
+                side["cycles"].as_u64().unwrap() > 0 && side["iterations"].as_u64().unwrap() > 0,
+                "{side}"
+            );
+            assert_eq!(side["bytes"].as_u64().unwrap(), 2 * size * side["iterations"].as_u64().unwrap());
+        }
+    }
+    let (server, client) = cards.both(&["pingpong"], &["pingpong", "-n", "3", "-s", "64"]);
+    let text = client.end().good();
+    server.end().good();
+    assert!(
+        text.contains("local address:  LID 0x0000, QPN 0x0000") && text.contains("remote address: LID"),
+        "{text}"
+    );
+    assert!(
+        text.contains("384 bytes in ") && text.contains("3 iters in ") && text.contains(" usec/iter"),
+        "{text}"
+    );
+}
+
+/// Asserts that figures of bandwidth fit each other and the wire of 1 Gb/s.
+#[track_caller]
+fn plausible(sides: &(Value, Value), title: &str, most: f64) {
+    for side in [&sides.0, &sides.1] {
+        let (info, results) = (&side["test_info"], &side["results"]);
+        assert_eq!(info["test"], title);
+        assert_eq!(info["clock"]["of"], "card");
+        let number = |key: &str| results[key].as_f64().unwrap();
+        let (size, average) = (number("MsgSize"), number("BW_average"));
+        assert!((number("MsgRate") * 1e6 * size / 1048576.0 - average).abs() < 0.01 * average, "{results}");
+        assert!(average > 0.1 && average < most, "{results}");
+        assert!(number("BW_peak") >= 0.9 * average && number("cycles") > 0.0, "{results}");
+    }
+    assert_eq!(sides.0["results"], sides.1["results"], "the server tells what the client has measured");
+}
+
+#[test]
+fn bandwidth_of_write_send_and_read() {
+    let cards = cards();
+    // A wire of 1 Gb/s carries 119 MB/s, and its packets have headers.
+    let most = 119.3;
+    plausible(&cards.both_json(&["bw", "write"], &["-s", "4096", "-n", "12"]), "RDMA_Write_BW_Test", most);
+    plausible(
+        &cards.both_json(&["bw", "send"], &["-s", "4096", "-n", "12", "-q", "3"]),
+        "Send_BW_Test",
+        most,
+    );
+    plausible(
+        &cards.both_json(&["bw", "read"], &["-s", "4096", "-n", "12", "-o", "4"]),
+        "RDMA_Read_BW_Test",
+        most,
+    );
+    let inline = ["-s", "64", "-I", "64", "-n", "40", "-Q", "8", "-t", "16"];
+    plausible(&cards.both_json(&["bw", "send"], &inline), "Send_BW_Test", most);
+    let both = cards.both_json(&["bw", "write"], &["-s", "2048", "-n", "16", "-b"]);
+    assert_eq!(both.1["test_info"]["test"], "RDMA_Write_Bidirectional_BW_Test");
+    assert!(both.1["results"]["BW_average"].as_f64().unwrap() < 2.0 * most, "{}", both.1);
+    // Datagrams complete when the card has taken them, so its buffer counts.
+    let (_, client) = cards.both_json(&["bw", "send"], &["-c", "UD", "-n", "20"]);
+    assert_eq!(
+        (&client["results"]["MsgSize"], &client["results"]["n_iterations"]),
+        (&1024.into(), &20.into())
+    );
+    let (_, client) = cards.both_json(&["bw", "write"], &["-c", "UC", "-s", "1500", "-D", "1"]);
+    assert!(
+        client["results"]["n_iterations"].as_u64().unwrap() > 0 && client["results"]["BW_peak"] == 0.0,
+        "{client}"
+    );
+    let (server, client) = cards.both(&["bw", "write"], &["bw", "write", "-a", "-n", "1", "--report_gbits"]);
+    let (server, client) = (server.until(" 65536 "), client.until(" 65536 "));
+    let (client, _) = (client.end().good(), server.end().good());
+    assert!(
+        client.contains(" #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]\n"),
+        "{client}"
+    );
+    assert!(
+        client.contains("RDMA_Write BW Test") && client.contains("that of the simulated card, 62.500 MHz"),
+        "{client}"
+    );
+}
+
+#[test]
+fn latency_of_write_send_and_read() {
+    let cards = cards();
+    for (verb, title) in [("write", "RDMA_Write"), ("send", "Send"), ("read", "RDMA_Read")] {
+        let (_, client) = cards.both_json(&["lat", verb], &["-n", "10", "-s", "16", "-I", "16"]);
+        assert_eq!(client["test_info"]["test"], format!("{title}_Latency_Test"));
+        let results = &client["results"];
+        let time = |key: &str| results[key].as_f64().unwrap();
+        assert_eq!(results["n_iterations"], 10);
+        assert!(time("t_min") > 0.5 && time("t_min") <= time("t_typical"), "{results}");
+        assert!(
+            time("t_typical") <= time("percentile_99") && time("percentile_99") <= time("t_max"),
+            "{results}"
+        );
+        assert!(time("t_avg") >= time("t_min") && time("t_avg") <= time("t_max"), "{results}");
+    }
+    let (_, client) = cards.both_json(&["lat", "send"], &["-n", "5", "-c", "UD", "-C"]);
+    assert_eq!(client["test_info"]["time_unit"], "cycles");
+    let (server, client) = cards.both(&["lat", "read"], &["lat", "read", "-n", "3"]);
+    let text = client.end().good();
+    server.end().good();
+    assert!(text.contains(" #bytes #iterations    t_min[usec]    t_max[usec]  t_typical[usec]    t_avg[usec]    t_stdev[usec]"), "{text}");
+}
+
+#[test]
+fn atomics_count_and_swap() {
+    let cards = cards();
+    let (server, client) = cards.both_json(&["bw", "atomic"], &["-n", "20"]);
+    assert_eq!(client["test_info"]["test"], "Atomic_FETCH_AND_ADD_BW_Test");
+    assert_eq!(server["results"], client["results"]);
+    assert_eq!(client["results"]["n_iterations"], 20);
+    let (_, client) = cards.both_json(&["lat", "atomic"], &["-n", "5", "-A", "CMP_AND_SWAP"]);
+    assert!(client["results"]["t_min"].as_f64().unwrap() > 0.5, "{client}");
+}
+
+#[test]
+fn both_sides_run_in_one_process_with_cards_of_its_own() {
+    let nowhere = Folder::new("inproc");
+    let inproc = |arguments: &[&str]| {
+        let arguments = [&["-d", "inproc", "--json"], arguments].concat();
+        run_in(&nowhere.0, &arguments).end().json()
+    };
+    assert_eq!(inproc(&["info"])["node_guid"], "00fe:00ff:fe00:0001");
+    let pingpong = inproc(&["pingpong", "-n", "5", "-c"]);
+    assert_eq!((&pingpong["iterations"], &pingpong["clock"]), (&5.into(), &"card".into()));
+    let lat = inproc(&["lat", "write", "-n", "5"]);
+    assert!(lat["results"]["t_min"].as_f64().unwrap() > 0.5, "{lat}");
+    let bw = inproc(&["bw", "atomic", "-n", "10"]);
+    assert_eq!(bw["results"]["n_iterations"], 10);
+}
+
+#[test]
+fn sides_that_do_not_fit_tell_each_other() {
+    let cards = cards();
+    let (server, client) = cards.both(&["bw", "write"], &["bw", "read"]);
+    let (client, server) = (client.end(), server.end());
+    assert!(
+        server.code == 1 && server.err.contains("the client wishes `bw read`, this is `bw write`"),
+        "{server:?}"
+    );
+    assert!(client.code == 1 && client.err.contains("gave up: the client wishes"), "{client:?}");
+    let (server, client) = cards.both(&["pingpong"], &["lat", "send"]);
+    let (client, server) = (client.end(), server.end());
+    assert!(
+        server.code == 1 && server.err.contains("`perf` came where `pingpong` is expected"),
+        "{server:?}"
+    );
+    assert_eq!(client.code, 1, "{client:?}");
+}
+
+#[test]
+fn a_side_whose_other_side_dies_or_is_stopped_ends_and_leaves_its_card_free() {
+    let cards = cards();
+    for dies in ["client", "server"] {
+        let (server, client) = cards.both(&["bw", "write"], &["bw", "write", "-n", "100000"]);
+        let (server, client) = (server.until("#bytes"), client.until("#bytes"));
+        std::thread::sleep(Duration::from_millis(200));
+        let (victim, other) = if dies == "client" { (client, server) } else { (server, client) };
+        victim.kill();
+        let said = other.end();
+        assert!(said.code == 1 && said.err.contains("ended while"), "{dies}: {said:?}");
+    }
+    let (server, client) = cards.both(&["pingpong"], &["pingpong", "-n", "100000"]);
+    let (server, client) = (server.until("remote"), client.until("remote"));
+    client.interrupt();
+    let (client, server) = (client.end(), server.end());
+    assert!(client.code == 1 && client.err.contains("stopped by a signal"), "{client:?}");
+    assert!(server.code == 1 && server.err.contains("gave up: stopped by a signal"), "{server:?}");
+    let waiting =
+        cards.start(&["-d", &cards.name(0), "lat", "read", "-p", &crate::rig::free_port().to_string()]);
+    let waiting = waiting.until("Waiting for client");
+    waiting.interrupt();
+    assert_eq!(waiting.end().code, 1);
+    let (a, b) = (Node::open(cards.socket(0), 1), Node::open(cards.socket(1), 2));
+    crate::rig::exchange(&a, &b);
+}
