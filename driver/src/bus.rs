@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::sys::HostMemory;
+use crate::sys::{HostMemory, MappedBar};
 
 /// What can go wrong between driver and card.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -92,7 +92,8 @@ pub struct DmaMapping {
 
 /// A way to a card: registers, doorbells, memory.
 ///
-/// The driver serialises all calls with a mutex, so an implementation need not be `Sync`. A simulated
+/// The driver serialises all calls with a mutex, so an implementation need be `Send`, and not `Sync`; doorbells go past the mutex where
+/// the bus has them [`mapped`](Bus::mapped). A simulated
 /// card may run inside any of the calls; it never finds the driver holding a reference to memory that it
 /// writes. Addresses are byte offsets in BAR 0. [`MemoryMap`](crate::MemoryMap) does the memory part for cards
 /// that are not on a real bus.
@@ -131,6 +132,13 @@ pub trait Bus: Send {
     /// # Errors
     /// The card is gone, or `offset` lies outside the BAR.
     fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError>;
+
+    /// BAR 0 as this process has it mapped, from its first byte to behind the doorbell pages. The driver asks once, when the card is
+    /// opened, and from then on stores doorbells there, from any thread and at any time, without [`doorbell`](Self::doorbell) and without
+    /// its mutex. `None` where a doorbell is more than a store, as with a card on a socket or in this process.
+    fn mapped(&mut self) -> Option<MappedBar> {
+        None
+    }
 
     /// Allocates zeroed memory that the card can read and write, contiguous in bus addresses, its bus
     /// address a multiple of `align` (a power of two).
@@ -212,6 +220,9 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     }
     fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
         (**self).doorbell(offset, value)
+    }
+    fn mapped(&mut self) -> Option<MappedBar> {
+        (**self).mapped()
     }
     fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
         (**self).dma_alloc(bytes, align)

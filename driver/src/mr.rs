@@ -305,7 +305,7 @@ impl ProtectionDomain {
             value: count,
             fix: "use larger pages".into(),
         })?;
-        let mut list = OwnedDma::alloc(&device.bus, pages.len() * 8)?;
+        let list = OwnedDma::alloc(&device.bus, pages.len() * 8)?;
         for (i, at) in pages.iter().enumerate() {
             list.memory().store_word(i * 8, *at);
         }

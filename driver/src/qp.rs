@@ -32,13 +32,13 @@ const MODIFY: &str = "modify_qp";
 /// What a queue pair is made with.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct QpInitAttr {
+pub struct QpInitAttr<'a> {
     /// Transport service.
     pub service: Service,
     /// Where sends complete.
-    pub send_cq: CompletionQueue,
+    pub send_cq: &'a CompletionQueue,
     /// Where receives complete.
-    pub recv_cq: CompletionQueue,
+    pub recv_cq: &'a CompletionQueue,
     /// Work requests in the send queue, made a power of two.
     pub max_send_wr: u32,
     /// SGEs of each of them. The queue has slots of 64 bytes for one, 128 for 5, 256 for 13, 512 for 16.
@@ -46,7 +46,7 @@ pub struct QpInitAttr {
     /// Bytes of inline data of each of them: 16, 80, 208 and 256 in the same slots.
     pub max_inline: u16,
     /// Where receives come from, if not from a queue of its own: then `max_recv_wr` and `max_recv_sge` do not count.
-    pub srq: Option<SharedReceiveQueue>,
+    pub srq: Option<&'a SharedReceiveQueue>,
     /// Work requests in the receive queue, made a power of two.
     pub max_recv_wr: u32,
     /// SGEs of each of them: 4 in slots of 64 bytes, 8 in 128, 16 in 256.
@@ -58,27 +58,27 @@ pub struct QpInitAttr {
     pub gsi: bool,
 }
 
-impl QpInitAttr {
+impl<'a> QpInitAttr<'a> {
     /// A reliable connection with queues of 64 work requests of one SGE.
-    pub fn rc(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+    pub fn rc(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
         Self::of(Service::Rc, send_cq, recv_cq)
     }
 
     /// An unreliable connection, likewise.
-    pub fn uc(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+    pub fn uc(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
         Self::of(Service::Uc, send_cq, recv_cq)
     }
 
     /// Unreliable datagrams, likewise. Messages have up to one path MTU, 4,096 bytes.
-    pub fn ud(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+    pub fn ud(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
         Self::of(Service::Ud, send_cq, recv_cq)
     }
 
-    fn of(service: Service, send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+    fn of(service: Service, send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
         Self {
             service,
-            send_cq: send_cq.clone(),
-            recv_cq: recv_cq.clone(),
+            send_cq,
+            recv_cq,
             max_send_wr: 64,
             max_send_sge: 1,
             max_inline: 0,
@@ -694,7 +694,7 @@ impl ProtectionDomain {
     ///
     /// # Errors
     /// `Attribute` for sizes or a service that card or driver do not have, `Foreign` for queues of another card, `NoResource` when no queue pair is left, `Bus` when there is no memory, `Command` when the card refuses.
-    pub fn create_qp(&self, attr: &QpInitAttr) -> Result<Qp<Reset>> {
+    pub fn create_qp(&self, attr: &QpInitAttr<'_>) -> Result<Qp<Reset>> {
         let device = &self.pd.device;
         let can = &device.capabilities;
         let refuse = |attribute, value: u64, fix: String| Error::Attribute {
@@ -703,7 +703,7 @@ impl ProtectionDomain {
             value,
             fix,
         };
-        for (what, cq) in [("send_cq", &attr.send_cq), ("recv_cq", &attr.recv_cq)] {
+        for (what, cq) in [("send_cq", attr.send_cq), ("recv_cq", attr.recv_cq)] {
             if !Arc::ptr_eq(&cq.cq.device, device) {
                 return Err(Error::Foreign { operation: CREATE, what, of: "card" });
             }
@@ -747,7 +747,7 @@ impl ProtectionDomain {
             .max(send_wqe::units_for_inline(attr.max_inline.into()));
         let sq_stride = stride(units).min(send_wqe::MAX_STRIDE);
         let rq_stride = stride(recv_wqe::units_for_sges(attr.max_recv_sge.into())).min(recv_wqe::MAX_STRIDE);
-        let mut sends = WorkQueue::alloc(&device.bus, sq_log2, sq_stride)?;
+        let sends = WorkQueue::alloc(&device.bus, sq_log2, sq_stride)?;
         let mut receives = match &attr.srq {
             None => Receives::Own(RecvQueue(WorkQueue::alloc(&device.bus, rq_log2, rq_stride)?)),
             Some(shared) => Receives::Shared { srq: Arc::clone(&shared.srq), failed: Arc::default() },
@@ -777,7 +777,7 @@ impl ProtectionDomain {
                 sq_base: sends.bus_address(),
                 rq_base: own.2,
                 has_srq: attr.srq.is_some(),
-                srqn: attr.srq.as_ref().map_or(0, SharedReceiveQueue::number),
+                srqn: attr.srq.map_or(0, SharedReceiveQueue::number),
                 ..CreateQp::default()
             }
             .to_bytes()

@@ -751,7 +751,7 @@ fn one_thread_posts_while_another_polls() {
     const COUNT: u64 = 500;
     let Bench { mut qp, cq, source, target, .. } = bench(16, 16);
     std::thread::scope(|scope| {
-        let poller = scope.spawn(|| {
+        let poller = scope.spawn(move || {
             let mut done = [Completion::default(); 8];
             let mut next = 0;
             while next < COUNT {
@@ -785,11 +785,11 @@ fn objects_may_move_between_threads() {
     fn moved<T: Send>() {}
     shared::<Context>();
     shared::<ProtectionDomain>();
-    shared::<CompletionQueue>();
     shared::<SharedReceiveQueue>();
     shared::<MemoryRegion>();
     shared::<HostMemory>();
     moved::<QueuePair>();
+    moved::<CompletionQueue>();
     moved::<MemoryMap>();
 }
 

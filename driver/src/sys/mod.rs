@@ -3,11 +3,13 @@
 //! of the system beside it.
 #![allow(unsafe_code)]
 
+mod bar;
 mod fence;
 mod memory;
 mod shared;
 mod wait;
 
+pub use bar::MappedBar;
 pub use fence::{after_phase, before_doorbell};
 pub use memory::HostMemory;
 pub use wait::{drain, wait_readable};
