@@ -33,6 +33,18 @@ pub enum BusError {
         /// Alignment asked for.
         align: u64,
     },
+    /// More memory would be locked than the process may lock.
+    #[error(
+        "map {bytes} bytes for the card: {}; raise it with `ulimit -l`, `LimitMEMLOCK=` of a systemd unit or /etc/security/limits.conf, \
+         or map less",
+        limit_text(.limit)
+    )]
+    LockedMemory {
+        /// Bytes that were to be mapped.
+        bytes: u64,
+        /// Bytes that the process may lock, all together; `None` when that is not limited.
+        limit: Option<u64>,
+    },
     /// A range cannot be mapped or unmapped.
     #[error("mapping of {bytes} bytes at {iova:#x}: {why}")]
     Map {
@@ -51,6 +63,13 @@ pub enum BusError {
         /// What it said.
         message: String,
     },
+}
+
+fn limit_text(limit: &Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!("the locked-memory limit of this process is {limit} bytes (RLIMIT_MEMLOCK), with what is mapped already"),
+        None => "the system has no memory left to lock".into(),
+    }
 }
 
 /// Memory for queues: physically or IOMMU contiguous for the card, zeroed when allocated.

@@ -7,7 +7,7 @@
 //! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, SEND and RDMA WRITE over unreliable ones,
 //! and datagrams, as far as the card has them.
 //!
-//! [`VfioUserBus`] is the way to a card that another process serves on a socket.
+//! [`VfioBus`] is the way to a card on PCI Express, [`VfioUserBus`] to one that another process serves on a socket.
 //!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
 //!   whether it worked.
@@ -93,6 +93,7 @@ mod send;
 mod srq;
 pub mod sys;
 mod tables;
+pub mod vfio;
 pub mod vfio_user;
 mod work;
 
@@ -118,6 +119,7 @@ pub use recv::{PostRecv, RecvWr};
 pub use send::{Datagram, Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
 pub use srq::{SharedReceiveQueue, SrqInitAttr, SrqStatus};
 pub use sys::HostMemory;
+pub use vfio::VfioBus;
 pub use vfio_user::VfioUserBus;
 
 pub use ferrowire_spec as spec;

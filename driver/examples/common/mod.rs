@@ -67,7 +67,7 @@ impl Args {
     pub fn open(&self) -> Result<Context> {
         let context = match self.device.strip_prefix("sim:") {
             Some(socket) => Context::open(VfioUserBus::connect(socket)?)?,
-            None => return Err("PCI addresses come with VFIO".into()),
+            None => Context::open(VfioBus::open(&self.device)?)?,
         };
         if context.mac() == [0; 6] {
             context.set_mac([2, 0xfe, 0, 0, 0, self.number()])?;

@@ -7,9 +7,11 @@ mod bar;
 mod fence;
 mod memory;
 mod shared;
+mod vfio;
 mod wait;
 
 pub use bar::MappedBar;
 pub use fence::{after_phase, before_doorbell};
 pub use memory::HostMemory;
+pub(crate) use vfio::Linux;
 pub use wait::{drain, wait_readable};
