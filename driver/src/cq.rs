@@ -334,9 +334,10 @@ impl Poller {
 ///
 /// `Send`, and not `Sync`: one thread polls it at a time, so a poll takes no lock. It may move between threads; who wants to poll one
 /// queue from several threads puts it into a mutex, or better gives each thread a queue. Queue pairs whose completions come here may be
-/// used, made and destroyed by other threads meanwhile: the poll after a queue pair was made, reset or destroyed takes that over under a lock.
+/// made, by its [`target`](Self::target), used and destroyed by other threads meanwhile: the poll after one was made, reset or destroyed takes that
+/// over under a lock.
 ///
-/// It is destroyed when it and the last queue pair that uses it are gone. It must have room for all completions that may be
+/// It is destroyed when it, its targets and the last queue pair that uses it are gone. It must have room for all completions that may be
 /// there at once: an overrun takes the queue pairs whose completions are lost to error, and nothing is put into it any more. The card
 /// tells it as an event; from when that was taken ([`EventQueue::poll`]) on, `poll` fails.
 pub struct CompletionQueue {
@@ -350,7 +351,38 @@ impl fmt::Debug for CompletionQueue {
     }
 }
 
+/// A completion queue as the place where completions go: for [`QpInitAttr`](crate::QpInitAttr), also in threads that do not poll it.
+///
+/// `Send`, `Sync` and `Clone`. Queues do not end while it is there.
+#[derive(Clone)]
+pub struct CompletionTarget {
+    pub(crate) cq: Arc<Cq>,
+}
+
+impl fmt::Debug for CompletionTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompletionTarget({:#x})", self.cq.cqn)
+    }
+}
+
+impl From<&CompletionQueue> for CompletionTarget {
+    fn from(queue: &CompletionQueue) -> Self {
+        queue.target()
+    }
+}
+
+impl From<&CompletionTarget> for CompletionTarget {
+    fn from(target: &CompletionTarget) -> Self {
+        target.clone()
+    }
+}
+
 impl CompletionQueue {
+    /// The place where completions go, for queue pairs that are made elsewhere.
+    pub fn target(&self) -> CompletionTarget {
+        CompletionTarget { cq: Arc::clone(&self.cq) }
+    }
+
     /// Its number on the card.
     pub fn number(&self) -> u32 {
         self.cq.cqn
@@ -453,7 +485,7 @@ impl CompletionQueue {
     /// Destroys it, and says whether that worked.
     ///
     /// # Errors
-    /// `Busy` while a queue pair uses it: then it is destroyed with the last of these. `Command` when the card refuses.
+    /// `Busy` while a queue pair uses it or a target is left: then it is destroyed with the last of these. `Command` when the card refuses.
     pub fn destroy(self) -> Result<()> {
         let number = self.cq.cqn;
         let users = Arc::strong_count(&self.cq) - 1;

@@ -14,15 +14,15 @@ const QUEUE_ALIGN: usize = 4096;
 
 /// The bus, for all objects of a card.
 pub(crate) struct BusHandle {
-    bus: Mutex<Box<dyn Bus>>,
-    needs_progress: bool,
-    /// Doorbells go here where the bus has it, past the mutex.
+    /// Doorbells go here where the bus has it, past the mutex. It is dropped first, for it may keep the card open.
     mapped: Option<MappedBar>,
+    needs_progress: bool,
+    bus: Mutex<Box<dyn Bus>>,
 }
 
 impl BusHandle {
     pub(crate) fn new(mut bus: Box<dyn Bus>) -> Self {
-        Self { needs_progress: bus.needs_progress(), mapped: bus.mapped(), bus: Mutex::new(bus) }
+        Self { mapped: bus.mapped(), needs_progress: bus.needs_progress(), bus: Mutex::new(bus) }
     }
 
     /// One or more calls of the bus.

@@ -103,7 +103,7 @@ pub use av::AddressVector;
 pub use bus::{Bus, BusError, DmaBuffer, DmaMapping};
 pub use congestion::CongestionControl;
 pub use context::{Capabilities, Context, ContextOptions};
-pub use cq::{Completion, CompletionQueue, WorkKind};
+pub use cq::{Completion, CompletionQueue, CompletionTarget, WorkKind};
 pub use eq::{Event, EventQueue};
 pub use error::{Coded, Error, Result};
 pub use flow::{FlowControl, FlowMode};

@@ -18,7 +18,7 @@ use ferrowire_spec::Psn;
 use crate::access::AccessFlags;
 use crate::av::AddressVector;
 use crate::context::Device;
-use crate::cq::{CompletionQueue, Cq, Receiver};
+use crate::cq::{CompletionTarget, Cq, Receiver};
 use crate::error::{Coded, Error, Result};
 use crate::pd::{Pd, ProtectionDomain};
 use crate::recv::{PostRecv, Poster, RecvQueue};
@@ -36,9 +36,9 @@ pub struct QpInitAttr<'a> {
     /// Transport service.
     pub service: Service,
     /// Where sends complete.
-    pub send_cq: &'a CompletionQueue,
+    pub send_cq: CompletionTarget,
     /// Where receives complete.
-    pub recv_cq: &'a CompletionQueue,
+    pub recv_cq: CompletionTarget,
     /// Work requests in the send queue, made a power of two.
     pub max_send_wr: u32,
     /// SGEs of each of them. The queue has slots of 64 bytes for one, 128 for 5, 256 for 13, 512 for 16.
@@ -58,23 +58,23 @@ pub struct QpInitAttr<'a> {
     pub gsi: bool,
 }
 
-impl<'a> QpInitAttr<'a> {
+impl QpInitAttr<'_> {
     /// A reliable connection with queues of 64 work requests of one SGE.
-    pub fn rc(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
-        Self::of(Service::Rc, send_cq, recv_cq)
+    pub fn rc(send_cq: impl Into<CompletionTarget>, recv_cq: impl Into<CompletionTarget>) -> Self {
+        Self::of(Service::Rc, send_cq.into(), recv_cq.into())
     }
 
     /// An unreliable connection, likewise.
-    pub fn uc(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
-        Self::of(Service::Uc, send_cq, recv_cq)
+    pub fn uc(send_cq: impl Into<CompletionTarget>, recv_cq: impl Into<CompletionTarget>) -> Self {
+        Self::of(Service::Uc, send_cq.into(), recv_cq.into())
     }
 
     /// Unreliable datagrams, likewise. Messages have up to one path MTU, 4,096 bytes.
-    pub fn ud(send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
-        Self::of(Service::Ud, send_cq, recv_cq)
+    pub fn ud(send_cq: impl Into<CompletionTarget>, recv_cq: impl Into<CompletionTarget>) -> Self {
+        Self::of(Service::Ud, send_cq.into(), recv_cq.into())
     }
 
-    fn of(service: Service, send_cq: &'a CompletionQueue, recv_cq: &'a CompletionQueue) -> Self {
+    fn of(service: Service, send_cq: CompletionTarget, recv_cq: CompletionTarget) -> Self {
         Self {
             service,
             send_cq,
@@ -703,7 +703,7 @@ impl ProtectionDomain {
             value,
             fix,
         };
-        for (what, cq) in [("send_cq", attr.send_cq), ("recv_cq", attr.recv_cq)] {
+        for (what, cq) in [("send_cq", &attr.send_cq), ("recv_cq", &attr.recv_cq)] {
             if !Arc::ptr_eq(&cq.cq.device, device) {
                 return Err(Error::Foreign { operation: CREATE, what, of: "card" });
             }

@@ -49,7 +49,12 @@ fn carry(machine: &Machine, name: &str) {
         matches!(small, Err(Error::NoResource { .. })),
         "the model of the card has 64 page table entries"
     );
-    let source = pd.register(&own, AccessFlags::LOCAL_READ, PageSize::Size2M).unwrap();
+    let page = |bytes| context.capabilities().page_size(bytes);
+    assert_eq!(
+        [page(1), page((2 << 20) - 1), page(2 << 20), page(2 << 30)].map(PageSize::shift),
+        [12, 12, 21, 30]
+    );
+    let source = pd.register(&own, AccessFlags::LOCAL_READ, page(own.len())).unwrap();
     // Twice the same memory, in part, with pages that it is not made of.
     let target = pd.register(&strange, all, PageSize::Size4K).unwrap();
     let again = pd.register(&strange.slice(1000, 5000), all, PageSize::Size2M).unwrap();
