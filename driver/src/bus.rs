@@ -10,7 +10,7 @@ use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use crate::sys::HostMemory;
+use crate::sys::{HostMemory, MappedBar};
 
 /// What can go wrong between driver and card.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -32,6 +32,18 @@ pub enum BusError {
         bytes: u64,
         /// Alignment asked for.
         align: u64,
+    },
+    /// More memory would be locked than the process may lock.
+    #[error(
+        "map {bytes} bytes for the card: {}; raise it with `ulimit -l`, `LimitMEMLOCK=` of a systemd unit or /etc/security/limits.conf, \
+         or map less",
+        limit_text(.limit)
+    )]
+    LockedMemory {
+        /// Bytes that were to be mapped.
+        bytes: u64,
+        /// Bytes that the process may lock, all together; `None` when that is not limited.
+        limit: Option<u64>,
     },
     /// A range cannot be mapped or unmapped.
     #[error("mapping of {bytes} bytes at {iova:#x}: {why}")]
@@ -57,6 +69,13 @@ pub enum BusError {
         /// What it said.
         message: String,
     },
+}
+
+fn limit_text(limit: &Option<u64>) -> String {
+    match limit {
+        Some(limit) => format!("the locked-memory limit of this process is {limit} bytes (RLIMIT_MEMLOCK), with what is mapped already"),
+        None => "the system has no memory left to lock".into(),
+    }
 }
 
 /// Memory for queues: physically or IOMMU contiguous for the card, zeroed when allocated.
@@ -98,7 +117,8 @@ pub struct DmaMapping {
 
 /// A way to a card: registers, doorbells, memory.
 ///
-/// The driver serialises all calls with a mutex, so an implementation need not be `Sync`. A simulated
+/// The driver serialises all calls with a mutex, so an implementation need be `Send`, and not `Sync`; doorbells go past the mutex where
+/// the bus has them [`mapped`](Bus::mapped). A simulated
 /// card may run inside any of the calls; it never finds the driver holding a reference to memory that it
 /// writes. Addresses are byte offsets in BAR 0. [`MemoryMap`](crate::MemoryMap) does the memory part for cards
 /// that are not on a real bus.
@@ -137,6 +157,13 @@ pub trait Bus: Send {
     /// # Errors
     /// The card is gone, or `offset` lies outside the BAR.
     fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError>;
+
+    /// BAR 0 as this process has it mapped, from its first byte to behind the doorbell pages. The driver asks once, when the card is
+    /// opened, and from then on stores doorbells there, from any thread and at any time, without [`doorbell`](Self::doorbell) and without
+    /// its mutex. `None` where a doorbell is more than a store, as with a card on a socket or in this process.
+    fn mapped(&mut self) -> Option<MappedBar> {
+        None
+    }
 
     /// Allocates zeroed memory that the card can read and write, contiguous in bus addresses, its bus
     /// address a multiple of `align` (a power of two).
@@ -227,6 +254,9 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     }
     fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
         (**self).doorbell(offset, value)
+    }
+    fn mapped(&mut self) -> Option<MappedBar> {
+        (**self).mapped()
     }
     fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
         (**self).dma_alloc(bytes, align)

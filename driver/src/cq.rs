@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`CompletionQueue`]: how work requests ended (IBTA 10.8).
 
+use std::cell::RefCell;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferrowire_spec::queue::command::create_cq::CreateCq;
 use ferrowire_spec::queue::cqe::{self, Cqe, LocalCause};
@@ -13,8 +14,7 @@ use ferrowire_spec::queue::{CommandOpcode, CqeOpcode, WcStatus};
 use crate::context::{Context, Device};
 use crate::eq::{Eq, EventQueue};
 use crate::error::{Coded, Error, Result};
-use crate::ring::EntryRing;
-use crate::srq::SharedTracker;
+use crate::ring::{Entries, EntryRing};
 use crate::work::Tracker;
 
 /// Queue of a queue pair that a work request was posted to.
@@ -86,13 +86,14 @@ impl Default for Completion {
 }
 
 /// Where the receives of a queue pair come from.
+#[derive(Clone)]
 pub(crate) enum Receiver {
     /// From its own queue: they complete in order.
     Own(Arc<Tracker>),
     /// From a shared one.
     Shared {
         /// That one.
-        queue: Arc<SharedTracker>,
+        queue: Arc<Tracker>,
         /// A completion said that the queue pair is in error.
         failed: Arc<AtomicBool>,
     },
@@ -103,7 +104,7 @@ impl Receiver {
         match self {
             Receiver::Own(queue) => queue.complete_oldest(index, success),
             Receiver::Shared { queue, failed } => {
-                let wr_id = queue.complete(index);
+                let wr_id = queue.complete_any(index);
                 if wr_id.is_some() && !success {
                     failed.store(true, Ordering::Relaxed);
                 }
@@ -114,7 +115,7 @@ impl Receiver {
 }
 
 /// What the queue knows about a queue pair that uses it.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Attached {
     sends: Option<Arc<Tracker>>,
     receives: Option<Receiver>,
@@ -122,35 +123,176 @@ struct Attached {
     stale_until: Option<u32>,
 }
 
-struct State {
-    ring: EntryRing<{ cqe::BYTES }>,
-    /// By QPN.
+/// By QPN, and what has been changed since the poller looked.
+#[derive(Default)]
+struct Table {
     attached: Vec<Attached>,
-    /// An error met behind completions that were already handed out.
-    deferred: Option<Error>,
+    changes: Vec<(u32, Attached)>,
+    /// Room for the poller's table, where it needs more: it does not allocate.
+    grown: Option<Vec<Attached>>,
 }
 
-impl State {
-    /// Entries of `qpn` before `written` are about to be stale: the receives of a shared queue among them have their places back.
-    fn release(&mut self, qpn: u32, written: u32) {
-        let attached = &self.attached[qpn as usize];
-        let Some(Receiver::Shared { queue, .. }) = &attached.receives else { return };
-        let mut index = attached.stale_until.unwrap_or(self.ring.consumer());
-        if (index.wrapping_sub(self.ring.consumer()) as i32) < 0 {
-            index = self.ring.consumer();
+impl Table {
+    fn change(&mut self, qpn: u32, new: Attached) {
+        if self.attached.len() <= qpn as usize {
+            self.attached.resize_with((qpn as usize + 1).next_power_of_two(), Attached::default);
+            self.grown = Some(Vec::with_capacity(self.attached.len()));
+        }
+        self.attached[qpn as usize] = new.clone();
+        // A queue that nobody polls keeps one change of each queue pair.
+        self.changes.retain(|(changed, _)| *changed != qpn);
+        self.changes.push((qpn, new));
+    }
+}
+
+/// The queue itself, held by the queue pairs that use it.
+pub(crate) struct Cq {
+    pub(crate) device: Arc<Device>,
+    pub(crate) cqn: u32,
+    entries: u32,
+    live: bool,
+    ring: EntryRing<{ cqe::BYTES }>,
+    /// Entries that the poller has taken, before the card is told.
+    consumer: AtomicU32,
+    table: Mutex<Table>,
+    /// How often the table was changed. Who sees an entry of the card sees the change that came before the command which let the
+    /// card write it.
+    generation: AtomicU32,
+    /// Where it tells; destroyed behind it.
+    events: Option<Arc<Eq>>,
+}
+
+impl Cq {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The index behind the last entry that the card has written.
+    fn written(&self) -> u32 {
+        let mut consumer = self.consumer.load(Ordering::Acquire);
+        loop {
+            let written = self.ring.entries().written(consumer);
+            // The card writes again only where the poller has taken: nothing was while the consumer stood.
+            fence(Ordering::Acquire);
+            let now = self.consumer.load(Ordering::Acquire);
+            if now == consumer {
+                return written;
+            }
+            consumer = now;
+        }
+    }
+
+    /// From now on, completions of `qpn` are those of these queues; entries already there are of an earlier life of the number.
+    pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<Tracker>>, receives: Option<Receiver>) {
+        let mut table = self.table();
+        let written = self.written();
+        let consumer = self.consumer.load(Ordering::Acquire);
+        let stale_until = (written != consumer).then_some(written);
+        let new = Attached { sends, receives, stale_until };
+        let old = table.attached.get(qpn as usize).cloned().unwrap_or_default();
+        table.change(qpn, new);
+        // Before places are given back: a poller that finds one so looks here for the reason.
+        self.generation.fetch_add(1, Ordering::Release);
+        self.release(qpn, &old, consumer, written);
+    }
+
+    /// Entries of `qpn` before `written` are stale: the receives of a shared queue among them have their places back.
+    fn release(&self, qpn: u32, old: &Attached, consumer: u32, written: u32) {
+        let Some(Receiver::Shared { queue, .. }) = &old.receives else { return };
+        let mut index = old.stale_until.unwrap_or(consumer);
+        if index.wrapping_sub(consumer) > written.wrapping_sub(consumer) {
+            index = consumer;
         }
         while index != written {
-            match Cqe::parse(&self.ring.peek(index)) {
-                Ok(cqe) if cqe.qpn == qpn && cqe.receive => drop(queue.complete(cqe.wqe_index)),
+            let entry = self.ring.entries().get(index);
+            fence(Ordering::Acquire);
+            // What the poller has taken meanwhile, it has completed; the card may have written over it.
+            let taken = (index.wrapping_sub(self.consumer.load(Ordering::Acquire)) as i32) < 0;
+            match entry.as_ref().map(|entry| Cqe::parse(entry)) {
+                Some(Ok(cqe)) if !taken && cqe.qpn == qpn && cqe.receive => {
+                    queue.complete_any(cqe.wqe_index);
+                }
                 _ => {}
             }
             index = index.wrapping_add(1);
         }
     }
 
+    /// Entries of `qpn` that are there are handed to nobody any more. The card writes none behind them.
+    pub(crate) fn detach(&self, qpn: u32) {
+        self.attach(qpn, None, None);
+    }
+
+    fn destroy(&mut self) -> Result<()> {
+        if !std::mem::take(&mut self.live) {
+            return Ok(());
+        }
+        let result = self.device.commands.simple(CommandOpcode::DestroyCq, self.cqn);
+        if result.is_ok() {
+            let asynchronous = || self.device.tables(|t| t.asynchronous.upgrade());
+            if let Some(events) = self.events.clone().or_else(asynchronous) {
+                events.forget(self.cqn);
+            }
+            self.device.tables(|t| t.cqs.give_back(self.cqn));
+        } else {
+            self.ring.leak();
+        }
+        result.map(|_| ())
+    }
+}
+
+impl Drop for Cq {
+    fn drop(&mut self) {
+        // A queue that the card does not give back keeps its number and its memory.
+        let _ = self.destroy();
+    }
+}
+
+/// What only the one who polls has.
+struct Poller {
+    entries: Entries<{ cqe::BYTES }>,
+    consumer: u32,
+    /// The table as it was at this generation, by QPN.
+    attached: Vec<Attached>,
+    generation: u32,
+    /// An error met behind completions that were already handed out.
+    deferred: Option<Error>,
+}
+
+impl Poller {
+    /// Takes over what was changed, if anything was: the only lock of a poll.
+    fn follow(&mut self, cq: &Cq) -> bool {
+        if cq.generation.load(Ordering::Acquire) == self.generation {
+            return false;
+        }
+        let mut table = cq.table();
+        self.generation = cq.generation.load(Ordering::Relaxed);
+        if let Some(mut grown) = table.grown.take() {
+            grown.append(&mut self.attached);
+            grown.resize_with(grown.capacity(), Attached::default);
+            self.attached = grown;
+        }
+        for (qpn, new) in table.changes.drain(..) {
+            self.attached[qpn as usize] = new;
+        }
+        true
+    }
+
     /// What an entry says, unless it is stale.
-    fn resolve(&mut self, index: u32, entry: &[u8]) -> Result<Option<Completion>> {
+    fn resolve(&mut self, cq: &Cq, index: u32, entry: &[u8]) -> Result<Option<Completion>> {
         let cqe = Cqe::parse(entry).map_err(|e| Error::from_spec("poll", e))?;
+        // Behind the entry's phase: what the table was changed to before the card could write it is seen.
+        self.follow(cq);
+        loop {
+            match self.look(index, &cqe) {
+                // The table may have been changed between the two looks, and the place of a shared receive given back.
+                Err(_) if self.follow(cq) => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn look(&mut self, index: u32, cqe: &Cqe) -> Result<Option<Completion>> {
         let unexpected = Error::UnexpectedCompletion { qpn: cqe.qpn, wqe_index: cqe.wqe_index };
         let Some(attached) = self.attached.get_mut(cqe.qpn as usize) else { return Err(unexpected) };
         if let Some(until) = attached.stale_until {
@@ -188,75 +330,19 @@ impl State {
     }
 }
 
-/// The queue itself, held by the queue pairs that use it.
-pub(crate) struct Cq {
-    pub(crate) device: Arc<Device>,
-    pub(crate) cqn: u32,
-    entries: u32,
-    live: bool,
-    state: Mutex<State>,
-    /// Where it tells; destroyed behind it.
-    events: Option<Arc<Eq>>,
-}
-
-impl Cq {
-    fn with<T>(&self, f: impl FnOnce(&mut State) -> T) -> T {
-        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// From now on, completions of `qpn` are those of these queues; entries already there are of an earlier life of the number.
-    pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<Tracker>>, receives: Option<Receiver>) {
-        self.with(|state| {
-            let at = qpn as usize;
-            if at >= state.attached.len() {
-                state.attached.resize_with(at + 1, Attached::default);
-            }
-            let written = state.ring.written();
-            state.release(qpn, written);
-            let stale_until = (written != state.ring.consumer()).then_some(written);
-            state.attached[at] = Attached { sends, receives, stale_until };
-        });
-    }
-
-    /// Entries of `qpn` that are there are handed to nobody any more. The card writes none behind them.
-    pub(crate) fn detach(&self, qpn: u32) {
-        self.attach(qpn, None, None);
-    }
-
-    fn destroy(&mut self) -> Result<()> {
-        if !std::mem::take(&mut self.live) {
-            return Ok(());
-        }
-        let result = self.device.commands.simple(CommandOpcode::DestroyCq, self.cqn);
-        if result.is_ok() {
-            let asynchronous = || self.device.tables(|t| t.asynchronous.upgrade());
-            if let Some(events) = self.events.clone().or_else(asynchronous) {
-                events.forget(self.cqn);
-            }
-            self.device.tables(|t| t.cqs.give_back(self.cqn));
-        } else {
-            self.state.get_mut().unwrap_or_else(PoisonError::into_inner).ring.leak();
-        }
-        result.map(|_| ())
-    }
-}
-
-impl Drop for Cq {
-    fn drop(&mut self) {
-        // A queue that the card does not give back keeps its number and its memory.
-        let _ = self.destroy();
-    }
-}
-
 /// A completion queue.
 ///
-/// `Send` and `Sync`; clones are the same queue, and threads that poll take turns. It is destroyed when the last clone and
-/// the last queue pair that uses it are gone. It must have room for all completions that may be there at once: an overrun
-/// takes the queue pairs whose completions are lost to error, and nothing is put into it any more. The card tells it as an
-/// event; from when that was taken ([`EventQueue::poll`]) on, `poll` fails.
-#[derive(Clone)]
+/// `Send`, and not `Sync`: one thread polls it at a time, so a poll takes no lock. It may move between threads; who wants to poll one
+/// queue from several threads puts it into a mutex, or better gives each thread a queue. Queue pairs whose completions come here may be
+/// made, by its [`target`](Self::target), used and destroyed by other threads meanwhile: the poll after one was made, reset or destroyed takes that
+/// over under a lock.
+///
+/// It is destroyed when it, its targets and the last queue pair that uses it are gone. It must have room for all completions that may be
+/// there at once: an overrun takes the queue pairs whose completions are lost to error, and nothing is put into it any more. The card
+/// tells it as an event; from when that was taken ([`EventQueue::poll`]) on, `poll` fails.
 pub struct CompletionQueue {
     pub(crate) cq: Arc<Cq>,
+    poller: RefCell<Poller>,
 }
 
 impl fmt::Debug for CompletionQueue {
@@ -265,7 +351,38 @@ impl fmt::Debug for CompletionQueue {
     }
 }
 
+/// A completion queue as the place where completions go: for [`QpInitAttr`](crate::QpInitAttr), also in threads that do not poll it.
+///
+/// `Send`, `Sync` and `Clone`. Queues do not end while it is there.
+#[derive(Clone)]
+pub struct CompletionTarget {
+    pub(crate) cq: Arc<Cq>,
+}
+
+impl fmt::Debug for CompletionTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "CompletionTarget({:#x})", self.cq.cqn)
+    }
+}
+
+impl From<&CompletionQueue> for CompletionTarget {
+    fn from(queue: &CompletionQueue) -> Self {
+        queue.target()
+    }
+}
+
+impl From<&CompletionTarget> for CompletionTarget {
+    fn from(target: &CompletionTarget) -> Self {
+        target.clone()
+    }
+}
+
 impl CompletionQueue {
+    /// The place where completions go, for queue pairs that are made elsewhere.
+    pub fn target(&self) -> CompletionTarget {
+        CompletionTarget { cq: Arc::clone(&self.cq) }
+    }
+
     /// Its number on the card.
     pub fn number(&self) -> u32 {
         self.cq.cqn
@@ -277,53 +394,58 @@ impl CompletionQueue {
     }
 
     /// Takes up to `out.len()` completions, tells the card once how far it got, and returns how many there are.
-    /// Completions of queue pairs that were destroyed or reset are passed over. Does not allocate.
+    /// Completions of queue pairs that were destroyed or reset are passed over.
+    ///
+    /// It does not allocate. It takes no lock and makes no system call where the bus has [mapped doorbells](crate::Bus::mapped) and the card
+    /// moves by itself; but see above for the one after a queue pair came or went.
     ///
     /// # Errors
     /// `CqOverrun` when nothing is left, and an event told that it was overrun.
     /// `UnexpectedCompletion` for an entry that no work request belongs to; it is passed over, and completions before it
     /// are handed out first. `Bus` when the bus fails.
     pub fn poll(&self, out: &mut [Completion]) -> Result<usize> {
-        let device = &self.cq.device;
-        let (taken, result) = self.cq.with(|state| {
-            if let Some(error) = state.deferred.take() {
-                return (None, Err(error));
-            }
-            let before = state.ring.consumer();
-            let mut n = 0;
-            let mut result = Ok(());
-            while n < out.len() && result.is_ok() {
-                let index = state.ring.consumer();
-                let Some(entry) = state.ring.take() else { break };
-                match state.resolve(index, &entry) {
-                    Ok(Some(completion)) => {
-                        out[n] = completion;
-                        n += 1;
-                    }
-                    Ok(None) => {}
-                    Err(error) => result = Err(error),
-                }
-            }
-            let after = state.ring.consumer();
-            if after != before {
-                // Inside the lock: the consumer must not go back.
-                let rung = self.ring_doorbell("poll", after, None);
-                result = result.and(rung);
-            }
-            if n == 0 && after == before && result.is_ok() && device.is_overrun(self.cq.cqn) {
-                result = Err(Error::CqOverrun { cqn: self.cq.cqn, entries: self.cq.entries });
-            }
-            match result {
-                Err(error) if n > 0 => state.deferred = Some(error),
-                Err(error) => return (None, Err(error)),
-                Ok(()) => {}
-            }
-            ((after != before).then_some(()), Ok(n))
-        });
-        if taken.is_none() && result.is_ok() && !out.is_empty() {
-            device.bus.progress()?;
+        let cq = &*self.cq;
+        let poller = &mut *self.poller.borrow_mut();
+        if poller.deferred.is_some() {
+            return Err(poller
+                .deferred
+                .take()
+                .unwrap_or(Error::CqOverrun { cqn: cq.cqn, entries: cq.entries }));
         }
-        result
+        let before = poller.consumer;
+        let mut n = 0;
+        let mut result = Ok(());
+        while n < out.len() && result.is_ok() {
+            let index = poller.consumer;
+            let Some(entry) = poller.entries.get(index) else { break };
+            poller.consumer = index.wrapping_add(1);
+            match poller.resolve(cq, index, &entry) {
+                Ok(Some(completion)) => {
+                    out[n] = completion;
+                    n += 1;
+                }
+                Ok(None) => {}
+                Err(error) => result = Err(error),
+            }
+        }
+        if poller.consumer == before {
+            if cq.device.is_overrun(cq.cqn) {
+                return Err(Error::CqOverrun { cqn: cq.cqn, entries: cq.entries });
+            }
+            if !out.is_empty() {
+                cq.device.bus.progress()?;
+            }
+            return Ok(0);
+        }
+        // Before the card may write there again.
+        cq.consumer.store(poller.consumer, Ordering::Release);
+        let rung = self.ring_doorbell("poll", poller.consumer, None);
+        match result.and(rung) {
+            Err(error) if n > 0 => poller.deferred = Some(error),
+            Err(error) => return Err(error),
+            Ok(()) => {}
+        }
+        Ok(n)
     }
 
     /// Asks for one event for the next completion, or, with `solicited_only`, for the next one that is solicited or failed: at once
@@ -342,8 +464,7 @@ impl CompletionQueue {
                 fix: "it has no event queue; make it with create_cq_with_events".into(),
             });
         }
-        // Inside the lock: the consumer must not go back.
-        self.cq.with(|state| self.ring_doorbell(OPERATION, state.ring.consumer(), Some(solicited_only)))
+        self.ring_doorbell(OPERATION, self.poller.borrow().consumer, Some(solicited_only))
     }
 
     /// Tells the card how far the host is, and arms it.
@@ -364,8 +485,7 @@ impl CompletionQueue {
     /// Destroys it, and says whether that worked.
     ///
     /// # Errors
-    /// `Busy` while a queue pair uses it or a clone is left: then it is destroyed with the last of these. `Command` when
-    /// the card refuses.
+    /// `Busy` while a queue pair uses it or a target is left: then it is destroyed with the last of these. `Command` when the card refuses.
     pub fn destroy(self) -> Result<()> {
         let number = self.cq.cqn;
         let users = Arc::strong_count(&self.cq) - 1;
@@ -428,10 +548,17 @@ impl Context {
             }
             return Err(error);
         }
-        let state = Mutex::new(State { ring, attached: Vec::new(), deferred: None });
+        let poller = Poller {
+            entries: ring.entries().clone(),
+            consumer: 0,
+            attached: Vec::new(),
+            generation: 0,
+            deferred: None,
+        };
         device.mark_overrun(cqn, false);
-        Ok(CompletionQueue {
-            cq: Arc::new(Cq { device, cqn, entries: 1 << log2, live: true, state, events }),
-        })
+        let (table, consumer, generation) = Default::default();
+        let entries = 1 << log2;
+        let cq = Cq { device, cqn, entries, live: true, ring, consumer, table, generation, events };
+        Ok(CompletionQueue { cq: Arc::new(cq), poller: RefCell::new(poller) })
     }
 }

@@ -7,7 +7,8 @@
 //! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, SEND and RDMA WRITE over unreliable ones,
 //! and datagrams, as far as the card has them.
 //!
-//! [`VfioUserBus`] is the way to a card that another process serves on a socket. [`Monitor`] looks at a card that others use.
+//! [`VfioBus`] is the way to a card on PCI Express, [`VfioUserBus`] to one that another process serves on a socket.
+//! [`Monitor`] looks at a card that others use.
 //!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
 //!   whether it worked.
@@ -95,6 +96,7 @@ mod send;
 mod srq;
 pub mod sys;
 mod tables;
+pub mod vfio;
 pub mod vfio_user;
 mod work;
 
@@ -104,7 +106,7 @@ pub use av::AddressVector;
 pub use bus::{Bus, BusError, DmaBuffer, DmaMapping};
 pub use congestion::CongestionControl;
 pub use context::{Capabilities, Context, ContextOptions};
-pub use cq::{Completion, CompletionQueue, WorkKind};
+pub use cq::{Completion, CompletionQueue, CompletionTarget, WorkKind};
 pub use eq::{Event, EventQueue};
 pub use error::{Coded, Error, Result};
 pub use flow::{FlowControl, FlowMode};
@@ -122,6 +124,7 @@ pub use recv::{PostRecv, RecvWr};
 pub use send::{Datagram, Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
 pub use srq::{SharedReceiveQueue, SrqInitAttr, SrqStatus};
 pub use sys::HostMemory;
+pub use vfio::VfioBus;
 pub use vfio_user::VfioUserBus;
 
 pub use ferrowire_spec as spec;

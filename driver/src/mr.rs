@@ -9,7 +9,7 @@ use ferrowire_spec::queue::CommandOpcode;
 
 use crate::access::AccessFlags;
 use crate::bus::{BusError, DmaMapping};
-use crate::context::Device;
+use crate::context::{Capabilities, Device};
 use crate::error::{Error, Result};
 use crate::handle::OwnedDma;
 use crate::pd::{Pd, ProtectionDomain};
@@ -42,6 +42,17 @@ impl PageSize {
     /// In bytes.
     pub const fn bytes(self) -> u64 {
         1 << self.shift()
+    }
+}
+
+impl Capabilities {
+    /// The page size by which a region of so many bytes takes few of the card's page table entries and little of the bus's addresses: the
+    /// largest that it fills once, of those that the card has.
+    pub fn page_size(&self, bytes: usize) -> PageSize {
+        let sizes = [PageSize::Size1G, PageSize::Size2M];
+        let fits =
+            |size: &PageSize| bytes as u64 >= size.bytes() && self.page_shifts >> size.shift() & 1 == 1;
+        sizes.into_iter().find(fits).unwrap_or(PageSize::Size4K)
     }
 }
 
@@ -305,7 +316,7 @@ impl ProtectionDomain {
             value: count,
             fix: "use larger pages".into(),
         })?;
-        let mut list = OwnedDma::alloc(&device.bus, pages.len() * 8)?;
+        let list = OwnedDma::alloc(&device.bus, pages.len() * 8)?;
         for (i, at) in pages.iter().enumerate() {
             list.memory().store_word(i * 8, *at);
         }

@@ -18,7 +18,7 @@ use ferrowire_spec::Psn;
 use crate::access::AccessFlags;
 use crate::av::AddressVector;
 use crate::context::Device;
-use crate::cq::{CompletionQueue, Cq, Receiver};
+use crate::cq::{CompletionTarget, Cq, Receiver};
 use crate::error::{Coded, Error, Result};
 use crate::pd::{Pd, ProtectionDomain};
 use crate::recv::{PostRecv, Poster, RecvQueue};
@@ -32,13 +32,13 @@ const MODIFY: &str = "modify_qp";
 /// What a queue pair is made with.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
-pub struct QpInitAttr {
+pub struct QpInitAttr<'a> {
     /// Transport service.
     pub service: Service,
     /// Where sends complete.
-    pub send_cq: CompletionQueue,
+    pub send_cq: CompletionTarget,
     /// Where receives complete.
-    pub recv_cq: CompletionQueue,
+    pub recv_cq: CompletionTarget,
     /// Work requests in the send queue, made a power of two.
     pub max_send_wr: u32,
     /// SGEs of each of them. The queue has slots of 64 bytes for one, 128 for 5, 256 for 13, 512 for 16.
@@ -46,7 +46,7 @@ pub struct QpInitAttr {
     /// Bytes of inline data of each of them: 16, 80, 208 and 256 in the same slots.
     pub max_inline: u16,
     /// Where receives come from, if not from a queue of its own: then `max_recv_wr` and `max_recv_sge` do not count.
-    pub srq: Option<SharedReceiveQueue>,
+    pub srq: Option<&'a SharedReceiveQueue>,
     /// Work requests in the receive queue, made a power of two.
     pub max_recv_wr: u32,
     /// SGEs of each of them: 4 in slots of 64 bytes, 8 in 128, 16 in 256.
@@ -58,34 +58,34 @@ pub struct QpInitAttr {
     pub gsi: bool,
 }
 
-impl QpInitAttr {
+impl QpInitAttr<'_> {
     /// A reliable connection with queues of 64 work requests of one SGE.
-    pub fn rc(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
-        Self::of(Service::Rc, send_cq, recv_cq)
+    pub fn rc(send_cq: impl Into<CompletionTarget>, recv_cq: impl Into<CompletionTarget>) -> Self {
+        Self::of(Service::Rc, send_cq.into(), recv_cq.into())
     }
 
     /// An unreliable connection, likewise.
-    pub fn uc(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
-        Self::of(Service::Uc, send_cq, recv_cq)
+    pub fn uc(send_cq: impl Into<CompletionTarget>, recv_cq: impl Into<CompletionTarget>) -> Self {
+        Self::of(Service::Uc, send_cq.into(), recv_cq.into())
     }
 
     /// Unreliable datagrams, likewise. Messages have up to one path MTU, 4,096 bytes.
-    pub fn ud(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
-        Self::of(Service::Ud, send_cq, recv_cq)
+    pub fn ud(send_cq: impl Into<CompletionTarget>, recv_cq: impl Into<CompletionTarget>) -> Self {
+        Self::of(Service::Ud, send_cq.into(), recv_cq.into())
     }
 
     /// Raw Ethernet, likewise: each message is a frame of 14 to 4,096 bytes, from the destination address on and without frame check
     /// sequence. It receives what is not RoCE and passes [`Context::set_raw_filter`](crate::Context::set_raw_filter). A card has one such queue
     /// pair. Its transitions need no attributes.
-    pub fn raw(send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
-        Self::of(Service::Raw, send_cq, recv_cq)
+    pub fn raw(send_cq: impl Into<CompletionTarget>, recv_cq: impl Into<CompletionTarget>) -> Self {
+        Self::of(Service::Raw, send_cq.into(), recv_cq.into())
     }
 
-    fn of(service: Service, send_cq: &CompletionQueue, recv_cq: &CompletionQueue) -> Self {
+    fn of(service: Service, send_cq: CompletionTarget, recv_cq: CompletionTarget) -> Self {
         Self {
             service,
-            send_cq: send_cq.clone(),
-            recv_cq: recv_cq.clone(),
+            send_cq,
+            recv_cq,
             max_send_wr: 64,
             max_send_sge: 1,
             max_inline: 0,
@@ -701,7 +701,7 @@ impl ProtectionDomain {
     ///
     /// # Errors
     /// `Attribute` for sizes or a service that card or driver do not have, `Foreign` for queues of another card, `NoResource` when no queue pair is left, `Bus` when there is no memory, `Command` when the card refuses.
-    pub fn create_qp(&self, attr: &QpInitAttr) -> Result<Qp<Reset>> {
+    pub fn create_qp(&self, attr: &QpInitAttr<'_>) -> Result<Qp<Reset>> {
         let device = &self.pd.device;
         let can = &device.capabilities;
         let refuse = |attribute, value: u64, fix: String| Error::Attribute {
@@ -755,7 +755,7 @@ impl ProtectionDomain {
             .max(send_wqe::units_for_inline(attr.max_inline.into()));
         let sq_stride = stride(units).min(send_wqe::MAX_STRIDE);
         let rq_stride = stride(recv_wqe::units_for_sges(attr.max_recv_sge.into())).min(recv_wqe::MAX_STRIDE);
-        let mut sends = WorkQueue::alloc(&device.bus, sq_log2, sq_stride)?;
+        let sends = WorkQueue::alloc(&device.bus, sq_log2, sq_stride)?;
         let mut receives = match &attr.srq {
             None => Receives::Own(RecvQueue(WorkQueue::alloc(&device.bus, rq_log2, rq_stride)?)),
             Some(shared) => Receives::Shared { srq: Arc::clone(&shared.srq), failed: Arc::default() },
@@ -786,7 +786,7 @@ impl ProtectionDomain {
                 sq_base: sends.bus_address(),
                 rq_base: own.2,
                 has_srq: attr.srq.is_some(),
-                srqn: attr.srq.as_ref().map_or(0, SharedReceiveQueue::number),
+                srqn: attr.srq.map_or(0, SharedReceiveQueue::number),
                 ..CreateQp::default()
             }
             .to_bytes()

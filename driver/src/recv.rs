@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receive queue: buffers for messages that peers send, and for immediates (IBTA 10.8.3.2).
 
-use std::sync::MutexGuard;
-
 use ferrowire_spec::queue::doorbell::{self, rq::RqDoorbell};
 use ferrowire_spec::queue::recv_wqe::{self, SGES_PER_UNIT};
 
@@ -69,7 +67,7 @@ pub(crate) enum Poster<'a> {
     /// To the receive queue of a queue pair.
     Own { qpn: u32, queue: &'a mut RecvQueue },
     /// To a shared one.
-    Shared { srqn: u32, queue: MutexGuard<'a, RecvQueue> },
+    Shared { srqn: u32, queue: &'a mut RecvQueue },
     /// Nowhere: the queue pair's receives come from a shared queue.
     Nobody { qpn: u32 },
 }

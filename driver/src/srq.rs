@@ -2,7 +2,7 @@
 //! [`SharedReceiveQueue`]: receives that the messages of several queue pairs take (IBTA 10.2.9).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ferrowire_spec::queue::command::create_srq::CreateSrq;
 use ferrowire_spec::queue::command::modify_srq::ModifySrq;
@@ -11,6 +11,7 @@ use ferrowire_spec::queue::{recv_wqe, CommandOpcode};
 
 use crate::context::Device;
 use crate::error::{Error, Result};
+use crate::handle::OwnedDma;
 use crate::pd::{Pd, ProtectionDomain};
 use crate::recv::{PostRecv, Poster, RecvQueue};
 use crate::work::{stride, Tracker, WorkQueue};
@@ -47,35 +48,19 @@ pub struct SrqStatus {
     pub limit: u16,
 }
 
-/// What those who poll need of the queue: which work request each WQE is. The queue's messages end in any order.
-pub(crate) struct SharedTracker {
-    slots: Arc<Tracker>,
-    /// By slot: completed, while one before it is not. Completion queues have a lock each, so this has another.
-    done: Mutex<Box<[bool]>>,
-}
-
-impl SharedTracker {
-    /// The receive at `index`. None when it is not outstanding.
-    pub(crate) fn complete(&self, index: u16) -> Option<u64> {
-        self.slots.complete_any(index, &mut self.done.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
-
 /// The queue itself, held by the queue pairs that use it.
 pub(crate) struct Srq {
     pub(crate) pd: Arc<Pd>,
     pub(crate) number: u32,
     entries: u32,
     live: bool,
-    queue: Mutex<RecvQueue>,
-    pub(crate) tracker: Arc<SharedTracker>,
+    /// Its memory.
+    ring: Arc<OwnedDma>,
+    /// What those who poll need of it: which work request each WQE is.
+    pub(crate) tracker: Arc<Tracker>,
 }
 
 impl Srq {
-    fn queue(&self) -> MutexGuard<'_, RecvQueue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn device(&self) -> &Device {
         &self.pd.device
     }
@@ -91,7 +76,7 @@ impl Srq {
             }
             self.device().tables(|t| t.srqs.give_back(self.number));
         } else {
-            self.queue().0.leak();
+            self.ring.leak();
         }
         result.map(|_| ())
     }
@@ -117,11 +102,11 @@ impl Drop for Srq {
 /// Slots are given out in a ring: a message that does not end keeps the slot of its receive, and the ring goes no further than once
 /// round from there. Move a queue pair whose peer has fallen silent to ERR.
 ///
-/// `Send` and `Sync`; clones are the same queue, and threads that post take turns. It is destroyed when the last clone and the last
-/// queue pair that uses it are gone.
-#[derive(Clone)]
+/// `Send` and `Sync`; who posts has it alone, so posting takes no lock, and completion queues of any threads may be polled meanwhile. It
+/// is destroyed when it and the last queue pair that uses it are gone.
 pub struct SharedReceiveQueue {
     pub(crate) srq: Arc<Srq>,
+    queue: RecvQueue,
 }
 
 impl fmt::Debug for SharedReceiveQueue {
@@ -141,9 +126,9 @@ impl SharedReceiveQueue {
         self.srq.entries
     }
 
-    /// Begins a batch of receives; the doorbell is rung once, at its end. Others who post wait for it.
-    pub fn start_post_recv(&self) -> PostRecv<'_> {
-        let poster = Poster::Shared { srqn: self.srq.number, queue: self.srq.queue() };
+    /// Begins a batch of receives; the doorbell is rung once, at its end.
+    pub fn start_post_recv(&mut self) -> PostRecv<'_> {
+        let poster = Poster::Shared { srqn: self.srq.number, queue: &mut self.queue };
         PostRecv { device: self.srq.device(), poster }
     }
 
@@ -175,7 +160,7 @@ impl SharedReceiveQueue {
     /// Destroys it, and says whether that worked.
     ///
     /// # Errors
-    /// `Busy` while a queue pair uses it or a clone is left: then it is destroyed with the last of these. `Command` when
+    /// `Busy` while a queue pair uses it: then it is destroyed with the last of these. `Command` when
     /// the card refuses.
     pub fn destroy(self) -> Result<()> {
         let number = self.srq.number;
@@ -217,7 +202,7 @@ impl ProtectionDomain {
         }
         check_limit(CREATE, attr.limit, 1 << log2)?;
         let units = recv_wqe::units_for_sges(attr.max_sge.into());
-        let mut queue = WorkQueue::alloc(&device.bus, log2, stride(units).min(recv_wqe::MAX_STRIDE))?;
+        let queue = WorkQueue::alloc_shared(&device.bus, log2, stride(units).min(recv_wqe::MAX_STRIDE))?;
         let number = device.take(CREATE, "shared receive queues", can.max_srq, |t| &mut t.srqs)?;
         let result = device.commands.run(CommandOpcode::CreateSrq, number, |token| {
             CreateSrq {
@@ -241,24 +226,19 @@ impl ProtectionDomain {
             }
             return Err(error);
         }
-        let done = Mutex::new(vec![false; queue.size()].into());
-        let tracker = Arc::new(SharedTracker { slots: Arc::clone(queue.tracker()), done });
-        let (pd, queue) = (Arc::clone(&self.pd), Mutex::new(RecvQueue(queue)));
-        let srq = Srq { pd, number, entries: 1 << log2, live: true, queue, tracker };
-        Ok(SharedReceiveQueue { srq: Arc::new(srq) })
+        let (tracker, ring) = (Arc::clone(queue.tracker()), Arc::clone(queue.ring()));
+        let srq = Srq { pd: Arc::clone(&self.pd), number, entries: 1 << log2, live: true, ring, tracker };
+        Ok(SharedReceiveQueue { srq: Arc::new(srq), queue: RecvQueue(queue) })
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::work::Tracker;
 
     #[test]
     fn completions_come_in_any_order_and_slots_are_free_from_the_oldest_on() {
-        let slots = Arc::new(Tracker::new(2));
-        let done = Mutex::new(vec![false; 4].into());
-        let tracker = SharedTracker { slots: Arc::clone(&slots), done };
+        let slots = Tracker::shared(2);
         // More than once round, and round the indices too.
         for round in 0..20_000u16 {
             let at = round.wrapping_mul(4);
@@ -266,11 +246,11 @@ mod tests {
             assert_eq!(slots.free(), 0);
             for (index, free) in [(2, 0), (1, 0), (0, 3), (3, 4)] {
                 let wr_id = u64::from(round) + 10 * u64::from(index);
-                assert_eq!(tracker.complete(at.wrapping_add(index)), Some(wr_id));
-                assert_eq!(tracker.complete(at.wrapping_add(index)), None, "twice");
+                assert_eq!(slots.complete_any(at.wrapping_add(index)), Some(wr_id));
+                assert_eq!(slots.complete_any(at.wrapping_add(index)), None, "twice");
                 assert_eq!(slots.free(), free);
             }
-            assert_eq!(tracker.complete(at.wrapping_add(4)), None, "not posted");
+            assert_eq!(slots.complete_any(at.wrapping_add(4)), None, "not posted");
         }
     }
 }

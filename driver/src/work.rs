@@ -2,7 +2,7 @@
 //! What send and receive queues have in common: slots of one size in host memory, the producer, and the numbers by which
 //! completions find back.
 
-use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use std::sync::Arc;
 
 use ferrowire_spec::queue::send_wqe::sge;
@@ -18,9 +18,11 @@ pub(crate) const MAX_MESSAGE: u64 = 1 << 31;
 
 /// What posting and polling share: which work request each WQE is, and how far both have got.
 ///
-/// The one poster writes the number of a WQE, then `producer`; a poller reads `producer`, then the number of a WQE
-/// before it, and moves `consumer` (pollers take turns by the CQ's lock). So neither waits for the other, and a program may
-/// poll while it holds a batch.
+/// The one poster writes the number of a WQE, then `producer`; the one poller reads `producer`, then the number of a WQE
+/// before it, and moves `consumer`. So neither waits for the other, and a program may poll while it holds a batch.
+///
+/// Work requests of a shared receive queue end in any order, and in as many completion queues as it has queue pairs: there each place
+/// has a state of its own, which pollers change from posted to done, and `consumer` is the poster's.
 pub(crate) struct Tracker {
     wr_ids: Box<[AtomicU64]>,
     producer: AtomicU16,
@@ -30,11 +32,25 @@ pub(crate) struct Tracker {
     /// Until all before this index have completed, their failures say nothing new: the queue pair left SQE behind them.
     fresh_from: AtomicU16,
     stale: AtomicBool,
+    /// Of a shared queue, by slot: [`POSTED`] with the index, or [`DONE`].
+    states: Option<Box<[AtomicU32]>>,
 }
 
+/// A slot's work request is outstanding; its index is in the low bits.
+const POSTED: u32 = 1 << 16;
+/// It is completed, or there was none yet.
+const DONE: u32 = 0;
+
 impl Tracker {
+    /// Of a shared queue.
+    pub(crate) fn shared(log2: u8) -> Self {
+        let states = (0..1 << log2).map(|_| AtomicU32::new(DONE)).collect();
+        Self { states: Some(states), ..Self::new(log2) }
+    }
+
     pub(crate) fn new(log2: u8) -> Self {
         Self {
+            states: None,
             wr_ids: (0..1 << log2).map(|_| AtomicU64::default()).collect(),
             producer: AtomicU16::new(0),
             consumer: AtomicU16::new(0),
@@ -45,18 +61,33 @@ impl Tracker {
     }
 
     fn slot(&self, index: u16) -> &AtomicU64 {
-        &self.wr_ids[usize::from(index) & (self.wr_ids.len() - 1)]
+        &self.wr_ids[self.at(index)]
     }
 
+    fn at(&self, index: u16) -> usize {
+        usize::from(index) & (self.wr_ids.len() - 1)
+    }
+
+    /// Free slots, for the poster.
     pub(crate) fn free(&self) -> usize {
-        let used = self.producer.load(Ordering::Relaxed).wrapping_sub(self.consumer.load(Ordering::Acquire));
-        self.wr_ids.len() - usize::from(used)
+        let producer = self.producer.load(Ordering::Relaxed);
+        let mut consumer = self.consumer.load(Ordering::Acquire);
+        if let Some(states) = &self.states {
+            while consumer != producer && states[self.at(consumer)].load(Ordering::Acquire) == DONE {
+                consumer = consumer.wrapping_add(1);
+            }
+            self.consumer.store(consumer, Ordering::Relaxed);
+        }
+        self.wr_ids.len() - usize::from(producer.wrapping_sub(consumer))
     }
 
     /// The next slot is work request `wr_id`.
     pub(crate) fn post(&self, wr_id: u64) {
         let producer = self.producer.load(Ordering::Relaxed);
         self.slot(producer).store(wr_id, Ordering::Relaxed);
+        if let Some(states) = &self.states {
+            states[self.at(producer)].store(POSTED | u32::from(producer), Ordering::Release);
+        }
         self.producer.store(producer.wrapping_add(1), Ordering::Release);
     }
 
@@ -82,21 +113,16 @@ impl Tracker {
         oldest.then(|| self.complete(index, success)).flatten()
     }
 
-    /// The receive at `index` of a shared queue, whose completions come in any order. `done` has a place for each slot.
-    pub(crate) fn complete_any(&self, index: u16, done: &mut [bool]) -> Option<u64> {
-        let producer = self.producer.load(Ordering::Acquire);
-        let mut consumer = self.consumer.load(Ordering::Relaxed);
-        let at = |index: u16| usize::from(index) & (self.wr_ids.len() - 1);
-        let outstanding = index.wrapping_sub(consumer) < producer.wrapping_sub(consumer);
-        if !outstanding || std::mem::replace(&mut done[at(index)], true) {
+    /// The receive at `index` of a shared queue. None when it is not outstanding.
+    pub(crate) fn complete_any(&self, index: u16) -> Option<u64> {
+        let state = &self.states.as_ref()?[self.at(index)];
+        let posted = POSTED | u32::from(index);
+        if state.load(Ordering::Acquire) != posted {
             return None;
         }
+        // Before the poster may use the slot again.
         let wr_id = self.slot(index).load(Ordering::Relaxed);
-        while consumer != producer && std::mem::take(&mut done[at(consumer)]) {
-            consumer = consumer.wrapping_add(1);
-        }
-        self.consumer.store(consumer, Ordering::Release);
-        Some(wr_id)
+        state.compare_exchange(posted, DONE, Ordering::AcqRel, Ordering::Acquire).ok().map(|_| wr_id)
     }
 
     pub(crate) fn failed(&self) -> bool {
@@ -123,7 +149,7 @@ impl Tracker {
 
 /// The poster's side of a queue.
 pub(crate) struct WorkQueue {
-    ring: OwnedDma,
+    ring: Arc<OwnedDma>,
     tracker: Arc<Tracker>,
     log2: u8,
     stride: u8,
@@ -134,8 +160,22 @@ pub(crate) struct WorkQueue {
 impl WorkQueue {
     /// `1 << log2` slots of `1 << stride` units.
     pub(crate) fn alloc(bus: &Arc<BusHandle>, log2: u8, stride: u8) -> Result<Self> {
-        let ring = OwnedDma::alloc(bus, WQE_UNIT << stride << log2)?;
-        Ok(Self { ring, tracker: Arc::new(Tracker::new(log2)), log2, stride, rung: 0 })
+        Self::with(bus, stride, Tracker::new(log2), log2)
+    }
+
+    /// The same, shared.
+    pub(crate) fn alloc_shared(bus: &Arc<BusHandle>, log2: u8, stride: u8) -> Result<Self> {
+        Self::with(bus, stride, Tracker::shared(log2), log2)
+    }
+
+    fn with(bus: &Arc<BusHandle>, stride: u8, tracker: Tracker, log2: u8) -> Result<Self> {
+        let ring = Arc::new(OwnedDma::alloc(bus, WQE_UNIT << stride << log2)?);
+        Ok(Self { ring, tracker: Arc::new(tracker), log2, stride, rung: 0 })
+    }
+
+    /// Its memory, which the card may use for as long as this lives.
+    pub(crate) fn ring(&self) -> &Arc<OwnedDma> {
+        &self.ring
     }
 
     pub(crate) fn tracker(&self) -> &Arc<Tracker> {
@@ -148,7 +188,7 @@ impl WorkQueue {
         self.rung = 0;
     }
 
-    pub(crate) fn leak(&mut self) {
+    pub(crate) fn leak(&self) {
         self.ring.leak();
     }
 

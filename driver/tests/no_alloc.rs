@@ -61,3 +61,30 @@ fn posting_and_polling_do_not_allocate() {
         assert_eq!(done[0].wr_id, round);
     }
 }
+
+#[test]
+fn posting_and_polling_do_not_allocate_where_doorbells_are_mapped() {
+    let mut rig = common::mapped::rig(16);
+    let sges = [rig.region.sge(0, 8)];
+    let remote = RemoteAddress { address: 0, rkey: 0 };
+    let mut done = [Completion::default(); 16];
+    for round in 0..100 {
+        let mut taken = 0;
+        let count = allocations(|| {
+            let mut batch = rig.qp.start_post_send();
+            batch.post(&SendWr::write(round, &sges, remote).signaled()).unwrap();
+            batch.ring().unwrap();
+            rig.qp.start_post_recv().post(&RecvWr::new(round, &sges)).unwrap();
+            rig.cq.request_notify(true).unwrap();
+            rig.card.complete(false);
+            rig.card.complete(true);
+            taken = rig.cq.poll(&mut done).unwrap() + rig.cq.poll(&mut done[2..]).unwrap();
+        });
+        assert_eq!(
+            (count, taken),
+            (0, 2),
+            "round {round}, and also in the poll after the queue pair was made"
+        );
+        assert_eq!((done[0].wr_id, done[1].kind), (round, WorkKind::Receive));
+    }
+}

@@ -751,7 +751,7 @@ fn one_thread_posts_while_another_polls() {
     const COUNT: u64 = 500;
     let Bench { mut qp, cq, source, target, .. } = bench(16, 16);
     std::thread::scope(|scope| {
-        let poller = scope.spawn(|| {
+        let poller = scope.spawn(move || {
             let mut done = [Completion::default(); 8];
             let mut next = 0;
             while next < COUNT {
@@ -780,16 +780,63 @@ fn one_thread_posts_while_another_polls() {
 }
 
 #[test]
+fn queue_pairs_come_and_go_while_another_thread_polls() {
+    const LIVES: u64 = 200;
+    let Bench { qp, cq, pd, source, target, .. } = bench(8, 64);
+    let place = cq.target();
+    drop(qp);
+    let (told, tells) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let end = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+        let ended = std::sync::Arc::clone(&end);
+        let poller = scope.spawn(move || {
+            let mut done = [Completion::default(); 4];
+            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+                let n = cq.poll(&mut done).unwrap();
+                done[..n].iter().for_each(|completion| told.send(*completion).unwrap());
+            }
+        });
+        let sges = [source.sge(0, 8)];
+        for life in 0..LIVES {
+            let qp = pd.create_qp(&QpInitAttr::rc(&place, &place)).unwrap();
+            let number = qp.number();
+            let mut qp = qp.init(init()).unwrap().rtr(rtr(number)).unwrap().rts(rts()).unwrap();
+            let mut batch = qp.start_post_send();
+            for i in 0..6 {
+                batch.post(&SendWr::write(8 * life + i, &sges, target.remote(0)).signaled()).unwrap();
+            }
+            batch.ring().unwrap();
+            // The rest may be polled, be passed over, or never be written: whichever comes first.
+            for i in 0..life % 4 {
+                let completion = loop {
+                    assert!(!poller.is_finished(), "the poller has met what is none of its own");
+                    match tells.recv_timeout(std::time::Duration::from_millis(100)) {
+                        // Of lives before.
+                        Ok(completion) if completion.wr_id < 8 * life => {}
+                        Ok(completion) => break completion,
+                        Err(_) => {}
+                    }
+                };
+                assert_eq!((completion.wr_id, completion.qpn), (8 * life + i, number));
+            }
+        }
+        end.store(true, std::sync::atomic::Ordering::Relaxed);
+        poller.join().unwrap();
+    });
+}
+
+#[test]
 fn objects_may_move_between_threads() {
     fn shared<T: Send + Sync>() {}
     fn moved<T: Send>() {}
     shared::<Context>();
     shared::<ProtectionDomain>();
-    shared::<CompletionQueue>();
     shared::<SharedReceiveQueue>();
     shared::<MemoryRegion>();
     shared::<HostMemory>();
     moved::<QueuePair>();
+    moved::<CompletionQueue>();
+    shared::<CompletionTarget>();
     moved::<MemoryMap>();
 }
 

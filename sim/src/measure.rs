@@ -136,7 +136,7 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let mut connected: Vec<(QueuePair, QueuePair)> = Vec::new();
     let mut attr = SrqInitAttr::default();
     attr.max_wr = (each * qps) as u32;
-    let srq = (sends && shared).then(|| pair.b.pd.create_srq(&attr)).transpose()?;
+    let mut srq = (sends && shared).then(|| pair.b.pd.create_srq(&attr)).transpose()?;
     let mut connect = || -> Result<()> {
         connected.push(pair.connect_sharing(&connection, srq.as_ref())?);
         Ok(())
@@ -152,7 +152,7 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
     let mut batches = Vec::new();
     for (qp, peer) in &mut connected {
         if sends {
-            let mut batch = match &srq {
+            let mut batch = match &mut srq {
                 Some(srq) => srq.start_post_recv(),
                 None => peer.start_post_recv(),
             };

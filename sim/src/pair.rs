@@ -325,7 +325,7 @@ impl Pair {
         let make = |node: &Node, cq: &CompletionQueue, srq: Option<&SharedReceiveQueue>| {
             let mut attr = QpInitAttr::rc(cq, cq);
             attr.service = connection.service;
-            attr.srq = srq.cloned();
+            attr.srq = srq;
             (attr.max_send_wr, attr.max_recv_wr) = (connection.send_wr, connection.recv_wr);
             (attr.max_send_sge, attr.max_recv_sge) = (connection.send_sge, connection.recv_sge);
             attr.max_inline = connection.inline;

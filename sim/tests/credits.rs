@@ -209,10 +209,10 @@ fn a_queue_pair_with_a_shared_queue_sets_no_limit() {
         let (from, to) = memory(&pair);
         let mut attr = SrqInitAttr::default();
         (attr.max_wr, attr.max_sge) = (64, 1);
-        let srq = pair.b.pd.create_srq(&attr).unwrap();
+        let mut srq = pair.b.pd.create_srq(&attr).unwrap();
         let own = pair.a.pd.create_qp(&QpInitAttr::rc(&pair.a.cq, &pair.a.cq)).unwrap();
         let mut init = QpInitAttr::rc(&pair.b.cq, &pair.b.cq);
-        init.srq = Some(srq.clone());
+        init.srq = Some(&srq);
         let peer = pair.b.pd.create_qp(&init).unwrap();
         let (mut qp, _peer) = pair.bring_up(own, peer, &connection()).unwrap();
         let mut batch = srq.start_post_recv();

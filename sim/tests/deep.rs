@@ -38,7 +38,7 @@ fn pair(config: &str) -> Pair {
 
 fn make(node: &Node, cq: &CompletionQueue, depth: usize, srq: Option<&SharedReceiveQueue>) -> Qp<Reset> {
     let mut attr = QpInitAttr::rc(cq, cq);
-    (attr.max_send_wr, attr.max_recv_wr, attr.srq) = (depth as u32, depth as u32, srq.cloned());
+    (attr.max_send_wr, attr.max_recv_wr, attr.srq) = (depth as u32, depth as u32, srq);
     node.pd.create_qp(&attr).unwrap()
 }
 
@@ -203,7 +203,7 @@ fn a_deep_shared_queue_is_filled_and_gone_round_by_several_queue_pairs() {
         let bench = Bench::new(config, depth);
         let mut attr = SrqInitAttr::default();
         attr.max_wr = depth as u32;
-        let srq = bench.pair.b.pd.create_srq(&attr).unwrap();
+        let mut srq = bench.pair.b.pd.create_srq(&attr).unwrap();
         let mut qps: Vec<_> = (0..SENDERS)
             .map(|_| {
                 let a = make(&bench.pair.a, &bench.cqs[0], depth / SENDERS, None);

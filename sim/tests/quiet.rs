@@ -105,7 +105,7 @@ fn bench(config: &str, v6: bool, shared: bool) -> Bench {
             Service::Uc => QpInitAttr::uc(&cq, &cq),
             _ => QpInitAttr::ud(&cq, &cq),
         };
-        (attr.max_recv_sge, attr.srq) = (4, srq.clone());
+        (attr.max_recv_sge, attr.srq) = (4, srq.as_ref());
         let qp = pd.create_qp(&attr).unwrap();
         let init = model::QpInit {
             qpn: Some(qp.number()),
@@ -185,7 +185,7 @@ impl Bench {
             batch.post(&RecvWr::new(wr_id, &sges)).unwrap();
             batch.ring().unwrap();
         };
-        match &self.srq {
+        match &mut self.srq {
             Some(srq) => post(srq.start_post_recv()),
             None => post(self.qps[which].start_post_recv()),
         }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shared receive queues, through the driver, the Verilated cards and the wire.
 
+use std::cell::RefCell;
+
 use ferrowire::{
     AccessFlags, Bus, Coded, Completion, Error, Event, EventKind, EventQueue, LocalCause, MemoryRegion,
     PathMtu, QpAttributes, QpInitAttr, QpState, QueuePair, RecvWr, SendWr, Sge, SharedReceiveQueue,
@@ -23,7 +25,7 @@ const LIMIT: u64 = 300_000;
 struct Bench {
     pair: Pair,
     eq: EventQueue,
-    srq: SharedReceiveQueue,
+    srq: RefCell<SharedReceiveQueue>,
     from: MemoryRegion,
     to: MemoryRegion,
 }
@@ -44,7 +46,7 @@ fn bench(config: &str, max_wr: u32) -> Bench {
     SmallRng::seed_from_u64(7).fill_bytes(&mut data);
     from.memory().write(0, &data);
     let to = pair.b.region(0, ROOM, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE).unwrap();
-    Bench { pair, eq, srq, from, to }
+    Bench { pair, eq, srq: RefCell::new(srq), from, to }
 }
 
 fn connection() -> Connection {
@@ -56,14 +58,16 @@ impl Bench {
     fn connect(&self) -> (QueuePair, QueuePair) {
         let Pair { a, b, .. } = &self.pair;
         let own = a.pd.create_qp(&QpInitAttr::rc(&a.cq, &a.cq)).unwrap();
+        let srq = self.srq.borrow();
         let mut attr = QpInitAttr::rc(&b.cq, &b.cq);
-        attr.srq = Some(self.srq.clone());
+        attr.srq = Some(&srq);
         let peer = b.pd.create_qp(&attr).unwrap();
         self.pair.bring_up(own, peer, &connection()).unwrap()
     }
 
     fn post(&self, wr_id: u64, sges: &[Sge]) {
-        let mut batch = self.srq.start_post_recv();
+        let mut srq = self.srq.borrow_mut();
+        let mut batch = srq.start_post_recv();
         batch.post(&RecvWr::new(wr_id, sges)).unwrap();
         batch.ring().unwrap();
     }
@@ -143,7 +147,8 @@ fn messages_of_many_queue_pairs_share_a_queue_that_wraps() {
         let mut order = Vec::new();
         let mut some = [Completion::default(); 8];
         while got.iter().sum::<usize>() < 5 * COUNT || ended < 5 * COUNT {
-            let mut batch = bench.srq.start_post_recv();
+            let mut srq = bench.srq.borrow_mut();
+            let mut batch = srq.start_post_recv();
             while batch.room() > 0 {
                 let Some(id) = free.pop() else { break };
                 let at = 2000 * id as usize;
@@ -190,7 +195,7 @@ fn messages_of_many_queue_pairs_share_a_queue_that_wraps() {
         }
         let mixed = order.windows(2).filter(|pair| pair[0] != pair[1]).count();
         assert!(mixed > 10, "{config}: they mix, {mixed} times");
-        assert_eq!(bench.srq.query().unwrap().left as usize + free.len(), 20, "{config}");
+        assert_eq!(bench.srq.borrow().query().unwrap().left as usize + free.len(), 20, "{config}");
     }
 }
 
@@ -224,9 +229,9 @@ fn a_limit_is_told_once_for_each_arming_and_at_once_when_it_was_passed_before() 
         let bench = bench(config, 8);
         let Pair { a, b, .. } = &bench.pair;
         let (mut qp, _peer) = bench.connect();
-        let srqn = bench.srq.number();
+        let srqn = bench.srq.borrow().number();
         (0..6).for_each(|i| bench.post(i, &[bench.to.sge(0, 64)]));
-        bench.srq.arm_limit(4).unwrap();
+        bench.srq.borrow_mut().arm_limit(4).unwrap();
         let message = |qp: &mut QueuePair| {
             send(qp, SendWr::send(0, &[bench.from.sge(0, 64)]));
             bench.wait(a, 1);
@@ -235,16 +240,16 @@ fn a_limit_is_told_once_for_each_arming_and_at_once_when_it_was_passed_before() 
         message(&mut qp);
         message(&mut qp);
         bench.no_event();
-        assert_eq!(bench.srq.query().unwrap(), status(4, 4), "{config}");
+        assert_eq!(bench.srq.borrow().query().unwrap(), status(4, 4), "{config}");
         message(&mut qp);
         assert_eq!(bench.event(), event(EventKind::SrqLimit, srqn), "{config}");
         message(&mut qp);
         bench.no_event();
-        assert_eq!(bench.srq.query().unwrap(), status(2, 0), "{config}");
-        bench.srq.arm_limit(3).unwrap();
+        assert_eq!(bench.srq.borrow().query().unwrap(), status(2, 0), "{config}");
+        bench.srq.borrow_mut().arm_limit(3).unwrap();
         assert_eq!(bench.event(), event(EventKind::SrqLimit, srqn), "{config}");
-        bench.srq.arm_limit(2).unwrap();
-        bench.srq.arm_limit(0).unwrap();
+        bench.srq.borrow_mut().arm_limit(2).unwrap();
+        bench.srq.borrow_mut().arm_limit(0).unwrap();
         message(&mut qp);
         bench.no_event();
     }
@@ -266,7 +271,7 @@ fn a_queue_pair_in_error_flushes_what_it_holds_and_leaves_the_rest_to_others() {
         bench.cut(peer.number(), 1);
         send(&mut qp, SendWr::send(1, &[bench.from.sge(0, 2000)]));
         bench.pair.world.lock().run(2_000);
-        assert_eq!(bench.srq.query().unwrap().left, 3, "{config}");
+        assert_eq!(bench.srq.borrow().query().unwrap().left, 3, "{config}");
         send(&mut other, SendWr::send(2, &[bench.from.sge(100, 2000)]));
         assert_eq!(ends(&bench.wait(b, 1)), [(second.number(), 1, WELL)], "{config}");
         assert_eq!(bytes(bench.to.memory())[4096..6096], bytes(bench.from.memory())[100..2100]);
@@ -277,7 +282,7 @@ fn a_queue_pair_in_error_flushes_what_it_holds_and_leaves_the_rest_to_others() {
         assert_eq!(b.cq.poll(&mut some), Ok(1), "{config}");
         assert_eq!(ends(&some[..1]), [(peer.number(), 0, FLUSHED)], "{config}");
         bench.no_event();
-        assert_eq!(bench.srq.query().unwrap().left, 2, "{config}");
+        assert_eq!(bench.srq.borrow().query().unwrap().left, 2, "{config}");
         // Its places are free again, and the others' messages go on.
         (4..6).for_each(|i| bench.post(i, &[bench.to.sge(0, 2000)]));
         for id in 2..6 {
@@ -304,11 +309,11 @@ fn a_queue_pair_that_is_reset_or_destroyed_gives_the_place_of_its_receive_back()
             bench.cut(peer.number(), 1);
             send(&mut qp, SendWr::send(1, &[bench.from.sge(0, 2000)]));
             bench.pair.world.lock().run(2_000);
-            assert_eq!(bench.srq.query().unwrap().left, 0, "{config}");
+            assert_eq!(bench.srq.borrow().query().unwrap().left, 0, "{config}");
             bench.post(2, &[bench.to.sge(0, 2000)]);
-            assert_eq!(bench.srq.start_post_recv().room(), 0, "{config}");
-            let full = bench.srq.start_post_recv().post(&RecvWr::new(3, &[])).unwrap_err();
-            assert_eq!(full, Error::SharedQueueFull { srqn: bench.srq.number(), size: 2 });
+            assert_eq!(bench.srq.borrow_mut().start_post_recv().room(), 0, "{config}");
+            let full = bench.srq.borrow_mut().start_post_recv().post(&RecvWr::new(3, &[])).unwrap_err();
+            assert_eq!(full, Error::SharedQueueFull { srqn: bench.srq.borrow().number(), size: 2 });
             let (mut qp, peer) = match destroyed {
                 true => {
                     peer.destroy().unwrap();
@@ -340,8 +345,10 @@ fn a_receive_that_fails_ends_its_queue_pair_alone() {
         // Its elements are of the queue's domain, whatever that of the queue pairs is.
         let domain = b.context.alloc_pd().unwrap();
         let mut attr = QpInitAttr::rc(&b.cq, &b.cq);
-        attr.srq = Some(bench.srq.clone());
+        let srq = bench.srq.borrow();
+        attr.srq = Some(&srq);
         let foreign = domain.create_qp(&attr).unwrap();
+        drop(srq);
         let own = a.pd.create_qp(&QpInitAttr::rc(&a.cq, &a.cq)).unwrap();
         let (mut qp, peer) = bench.pair.bring_up(own, foreign, &connection()).unwrap();
         let (mut other, second) = bench.connect();
@@ -386,14 +393,17 @@ fn a_queue_that_is_overrun_fails_and_ends_those_who_take_from_it() {
             bench.wait(a, 1);
         }
         let ring = |producer: u16| {
-            let word = RqDoorbell { qpn: bench.srq.number(), srq: true, producer, ..RqDoorbell::default() };
+            let word =
+                RqDoorbell { qpn: bench.srq.borrow().number(), srq: true, producer, ..RqDoorbell::default() };
             let value = u64::from_le_bytes(word.to_bytes().unwrap());
             world.bus(1).doorbell(doorbell::address(0, doorbell::RQ), value).unwrap();
         };
         // There is room for 8, and 2 have been taken.
         ring(11);
-        let overrun =
-            Event { cause: LocalCause::Overrun.code(), ..event(EventKind::SrqFatal, bench.srq.number()) };
+        let overrun = Event {
+            cause: LocalCause::Overrun.code(),
+            ..event(EventKind::SrqFatal, bench.srq.borrow().number())
+        };
         assert_eq!(bench.event(), overrun, "{config}");
         ring(3);
         bench.no_event();
@@ -436,7 +446,7 @@ fn a_queue_lives_as_long_as_it_is_used_and_what_makes_no_sense_is_named() {
         assert_eq!(create(&|attr| attr.max_wr = 1 << 15 | 1), "max_wr");
         assert_eq!(create(&|attr| attr.max_sge = 17), "max_sge");
         assert_eq!(create(&|attr| attr.limit = 257), "limit");
-        let beyond = bench.srq.arm_limit(5).unwrap_err().to_string();
+        let beyond = bench.srq.borrow_mut().arm_limit(5).unwrap_err().to_string();
         assert_eq!(beyond, "arm limit: limit is 0x5; the queue has 4 work requests; choose 0 to that");
         let mut batch = peer.start_post_recv();
         assert_eq!(batch.room(), 0);
@@ -455,11 +465,16 @@ fn a_queue_lives_as_long_as_it_is_used_and_what_makes_no_sense_is_named() {
         assert_eq!(many.len() as u32 + 1, b.context.capabilities().max_srq);
         many.into_iter().for_each(|srq| srq.destroy().unwrap());
         let Bench { srq, pair, .. } = bench;
-        let busy = srq.clone().destroy().unwrap_err();
+        let busy = srq.into_inner().destroy().unwrap_err();
         assert!(matches!(busy, Error::Busy { what: "shared receive queue", .. }), "{busy}");
+        let b = &pair.b;
+        let again = || {
+            (0..).map_while(|_| b.pd.create_srq(&SrqInitAttr::default()).ok()).collect::<Vec<_>>().len()
+                as u32
+        };
+        assert_eq!(again() + 1, b.context.capabilities().max_srq, "it lives while it is used");
         peer.destroy().unwrap();
-        srq.destroy().unwrap();
-        drop(pair);
+        assert_eq!(again(), b.context.capabilities().max_srq, "and no longer");
     }
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use ferrowire::{Bus, Monitor, VfioUserBus};
+use ferrowire::{Bus, Monitor, VfioBus, VfioUserBus};
 
 use crate::failure::Failure;
 use crate::inproc;
@@ -68,7 +68,7 @@ impl Device {
     pub fn open(&self) -> Result<Box<dyn Bus>, Failure> {
         match self {
             Device::Socket(path) => Ok(Box::new(VfioUserBus::connect(path)?)),
-            Device::Pci(address) => Err(no_vfio(address)),
+            Device::Pci(address) => Ok(Box::new(VfioBus::open(address)?)),
             Device::InProcess => Ok(inproc::pair()?.0),
         }
     }
@@ -89,13 +89,6 @@ impl Device {
     pub fn is_simulated(&self) -> bool {
         !matches!(self, Device::Pci(_))
     }
-}
-
-fn no_vfio(address: &str) -> Failure {
-    Failure::failed(
-        format!("open {address}: this driver has no way to cards on a PCI bus yet"),
-        "take a simulated card: `ferrowire sim up` starts two",
-    )
 }
 
 #[cfg(test)]

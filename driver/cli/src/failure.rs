@@ -2,6 +2,7 @@
 //! [`Failure`]: what went wrong, and what to do about it.
 
 use ferrowire::vfio_user::SocketError;
+use ferrowire::vfio::VfioError;
 use ferrowire::BusError;
 
 /// What ends a command.
@@ -16,6 +17,9 @@ pub enum Failure {
     /// The socket of a card.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// The PCI device of a card.
+    #[error(transparent)]
+    Vfio(#[from] VfioError),
     /// The operating system.
     #[error("{operation}: {source}; {fix}")]
     Os {

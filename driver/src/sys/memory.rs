@@ -134,22 +134,24 @@ impl HostMemory {
     #[track_caller]
     pub fn read(&self, offset: usize, out: &mut [u8]) {
         let mut from = self.at(offset, out.len());
-        let (mut out, mut step) = (out, 0);
-        while !out.is_empty() {
-            // SAFETY: `at` checked the range; `from` has moved by the bytes already taken from `out`.
-            from = unsafe { from.add(step) };
-            step = word_or_byte(from, out.len());
-            let (now, later) = out.split_at_mut(step);
-            if let Ok(word) = <&mut [u8; 8]>::try_from(&mut *now) {
-                // SAFETY: aligned and inside the range; valid as the constructors promise.
-                *word = unsafe { AtomicU64::from_ptr(from.as_ptr().cast()) }
-                    .load(Ordering::Relaxed)
-                    .to_ne_bytes();
-            } else {
-                // SAFETY: inside the range; valid as the constructors promise.
-                now[0] = unsafe { AtomicU8::from_ptr(from.as_ptr()) }.load(Ordering::Relaxed);
-            }
-            out = later;
+        let (head, out) = out.split_at_mut(before_word(from).min(out.len()));
+        let (words, tail) = out.split_at_mut(out.len() & !7);
+        for byte in head {
+            // SAFETY: `at` checked the range, of which one byte is taken; valid as the constructors promise.
+            (*byte, from) =
+                unsafe { (AtomicU8::from_ptr(from.as_ptr()).load(Ordering::Relaxed), from.add(1)) };
+        }
+        for word in words.chunks_exact_mut(8) {
+            // SAFETY: behind the head, `from` is aligned; the range has a word more; valid as the constructors promise.
+            let value = unsafe { AtomicU64::from_ptr(from.as_ptr().cast()) }.load(Ordering::Relaxed);
+            word.copy_from_slice(&value.to_ne_bytes());
+            // SAFETY: by the word that was taken.
+            from = unsafe { from.add(8) };
+        }
+        for byte in tail {
+            // SAFETY: as of the head.
+            (*byte, from) =
+                unsafe { (AtomicU8::from_ptr(from.as_ptr()).load(Ordering::Relaxed), from.add(1)) };
         }
     }
 
@@ -160,21 +162,30 @@ impl HostMemory {
     #[track_caller]
     pub fn write(&self, offset: usize, data: &[u8]) {
         let mut to = self.at(offset, data.len());
-        let (mut data, mut step) = (data, 0);
-        while !data.is_empty() {
-            // SAFETY: `at` checked the range; `to` has moved by the bytes already taken from `data`.
-            to = unsafe { to.add(step) };
-            step = word_or_byte(to, data.len());
-            let (now, later) = data.split_at(step);
-            if let Ok(word) = <[u8; 8]>::try_from(now) {
-                // SAFETY: aligned and inside the range; valid as the constructors promise.
-                unsafe { AtomicU64::from_ptr(to.as_ptr().cast()) }
-                    .store(u64::from_ne_bytes(word), Ordering::Relaxed);
-            } else {
-                // SAFETY: inside the range; valid as the constructors promise.
-                unsafe { AtomicU8::from_ptr(to.as_ptr()) }.store(now[0], Ordering::Relaxed);
-            }
-            data = later;
+        let (head, data) = data.split_at(before_word(to).min(data.len()));
+        let (words, tail) = data.split_at(data.len() & !7);
+        for byte in head {
+            // SAFETY: `at` checked the range, of which one byte is taken; valid as the constructors promise.
+            to = unsafe {
+                AtomicU8::from_ptr(to.as_ptr()).store(*byte, Ordering::Relaxed);
+                to.add(1)
+            };
+        }
+        for word in words.chunks_exact(8) {
+            let mut value = [0; 8];
+            value.copy_from_slice(word);
+            // SAFETY: behind the head, `to` is aligned; the range has a word more; valid as the constructors promise.
+            to = unsafe {
+                AtomicU64::from_ptr(to.as_ptr().cast()).store(u64::from_ne_bytes(value), Ordering::Relaxed);
+                to.add(8)
+            };
+        }
+        for byte in tail {
+            // SAFETY: as of the head.
+            to = unsafe {
+                AtomicU8::from_ptr(to.as_ptr()).store(*byte, Ordering::Relaxed);
+                to.add(1)
+            };
         }
     }
 
@@ -236,13 +247,9 @@ impl HostMemory {
     }
 }
 
-/// Bytes of the next step: 8 when an aligned word lies ahead, else 1.
-fn word_or_byte(at: NonNull<u8>, left: usize) -> usize {
-    if left >= 8 && at.as_ptr() as usize % 8 == 0 {
-        8
-    } else {
-        1
-    }
+/// Bytes before the next aligned word.
+fn before_word(at: NonNull<u8>) -> usize {
+    (at.as_ptr() as usize).wrapping_neg() & 7
 }
 
 #[cfg(test)]

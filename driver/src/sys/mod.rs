@@ -3,11 +3,15 @@
 //! of the system beside it.
 #![allow(unsafe_code)]
 
+mod bar;
 mod fence;
 mod memory;
 mod shared;
+mod vfio;
 mod wait;
 
+pub use bar::MappedBar;
 pub use fence::{after_phase, before_doorbell};
 pub use memory::HostMemory;
+pub(crate) use vfio::Linux;
 pub use wait::{drain, wait_readable};

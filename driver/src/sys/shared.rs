@@ -22,6 +22,11 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
+    /// Of memory that was mapped, and that this value alone ends.
+    pub(super) fn new(start: NonNull<u8>, bytes: usize) -> Self {
+        Self { start, bytes, file: None }
+    }
+
     /// Address of the first byte of the file.
     pub(super) fn address(&self) -> u64 {
         self.start.as_ptr() as usize as u64

@@ -245,6 +245,7 @@ macro_rules! structures {
         }
     )*};
 }
+pub(crate) use structures;
 
 structures! {
     /// Which protocol. JSON follows, and a byte 0.

@@ -3,6 +3,7 @@
 //! between queue pairs of its own ([`work`]). It moves only in `progress`.
 #![allow(dead_code)]
 
+pub mod mapped;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

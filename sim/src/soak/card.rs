@@ -145,7 +145,7 @@ impl CardEnd {
         (attr.max_send_wr, attr.max_recv_wr) = (room.sends, room.receives);
         (attr.max_send_sge, attr.max_inline) = (room.send_pieces, room.inline);
         attr.max_recv_sge = room.receive_pieces;
-        attr.srq = self.srq.clone().filter(|_| room.shared);
+        attr.srq = self.srq.as_ref().filter(|_| room.shared);
         Ok(self.pd.create_qp(&attr)?)
     }
 
@@ -210,11 +210,11 @@ impl End for CardEnd {
     }
 
     fn free_shared(&mut self) -> usize {
-        self.srq.as_ref().map_or(0, |srq| srq.start_post_recv().room())
+        self.srq.as_mut().map_or(0, |srq| srq.start_post_recv().room())
     }
 
     fn post_shared(&mut self, receives: &[Receive]) -> Result<()> {
-        let Some(srq) = &self.srq else { bail!("no shared receive queue") };
+        let Some(srq) = &mut self.srq else { bail!("no shared receive queue") };
         give(srq.start_post_recv(), receives)
     }
 

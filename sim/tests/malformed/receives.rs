@@ -305,7 +305,7 @@ fn share(rig: &mut Rig, ground: &Ground, elements: &[Element], what: &str) {
     const LENGTH: usize = 1500;
     let (pieces, why) = ground.judge(elements, LENGTH);
     let b = rig.node(1);
-    let (srq, rings) = rig.rings_of(1, || b.pd.create_srq(&SrqInitAttr::default()).unwrap());
+    let (mut srq, rings) = rig.rings_of(1, || b.pd.create_srq(&SrqInitAttr::default()).unwrap());
     let connect = |rig: &Rig| rig.pair.connect_sharing(&connection(), Some(&srq)).unwrap();
     let ((mut bad, peer), (mut friend, friends)) = (connect(rig), connect(rig));
     let ring: &HostMemory = &rings[0];

@@ -233,7 +233,8 @@ impl Rig {
         self.pair.world.lock().run(STEP);
         let mut some = [Completion::default(); 64];
         for card in 0..2 {
-            for cq in [self.node(card).cq.clone(), self.other[card].clone()] {
+            for other in [false, true] {
+                let cq = if other { &self.other[card] } else { &self.node(card).cq };
                 let n = cq.poll(&mut some).unwrap();
                 for done in &some[..n] {
                     let mine = |flow: &&mut Flow| {

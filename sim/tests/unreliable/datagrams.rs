@@ -65,13 +65,13 @@ fn datagrams_go_where_their_handles_point_with_the_queue_key_that_they_name() {
 fn the_general_services_send_from_queue_pair_1_with_their_own_queue_key() {
     for config in CONFIGS {
         let mut rig = Rig::new(config);
+        rig.psn = Psn::new(9);
         let pd = rig.node().pd.clone();
         let mut attr = QpInitAttr::ud(&rig.node().cq, &rig.node().cq);
         attr.gsi = true;
         let qp = pd.create_qp(&attr).unwrap();
         assert_eq!(qp.number(), GSI_QPN);
         assert!(pd.create_qp(&attr).is_err(), "there is one");
-        rig.psn = Psn::new(9);
         let init = InitAttributes { pkey: Some(PKEY), qkey: Some(QKEY), ..InitAttributes::default() };
         let refused = qp.init(init).expect_err("its queue key is well known");
         let qp = refused.qp.init(InitAttributes { qkey: Some(GSI_QKEY), ..init }).unwrap();
@@ -89,6 +89,8 @@ fn the_general_services_send_from_queue_pair_1_with_their_own_queue_key() {
         assert_eq!(rig.message(&qp, &frames, &wr), part(&from, 0, 256), "{config}");
         assert_eq!(state(&qp), QpState::Rts);
         qp.destroy().unwrap();
+        let mut attr = QpInitAttr::ud(&rig.node().cq, &rig.node().cq);
+        attr.gsi = true;
         pd.create_qp(&attr).unwrap();
     }
 }

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What every program does before its first work request: meet the other one over TCP, open the card, and connect a queue pair.
+#![allow(dead_code)]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{IpAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use ferrowire::*;
+
+/// Anything that can go wrong: each error says what was tried, what offends, and what to do.
+pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+/// What a program is started with.
+pub struct Args {
+    /// `sim:SOCKET` for a card that `ferrowire-sim` serves, or the PCI address of one, as `0000:01:00.0`.
+    pub device: String,
+    /// Whether it listens; the other one connects.
+    pub listens: bool,
+    /// Where the two meet, as `127.0.0.1:7471`.
+    pub place: String,
+    /// What else was given.
+    pub more: Vec<String>,
+}
+
+impl Args {
+    /// From the command line behind the program's name.
+    pub fn parse(args: &[String]) -> Result<Self> {
+        match args {
+            [device, role, place, more @ ..] if role == "listen" || role == "connect" => {
+                let (device, listens, place) = (device.clone(), role == "listen", place.clone());
+                Ok(Self { device, listens, place, more: more.to_vec() })
+            }
+            _ => {
+                Err("give: DEVICE listen|connect HOST:PORT, where DEVICE is sim:SOCKET or a PCI address"
+                    .into())
+            }
+        }
+    }
+
+    /// Number of this end: the listener is 1, and has 10.0.0.1 on the wire.
+    fn number(&self) -> u8 {
+        2 - u8::from(self.listens)
+    }
+
+    /// The TCP connection over which the two tell each other their numbers.
+    pub fn meet(&self) -> Result<TcpStream> {
+        if self.listens {
+            return Ok(TcpListener::bind(&self.place)?.accept()?.0);
+        }
+        let start = Instant::now();
+        loop {
+            match TcpStream::connect(&self.place) {
+                Ok(stream) => return Ok(stream),
+                // The other program may be about to start.
+                Err(_) if start.elapsed() < Duration::from_secs(10) => {
+                    std::thread::sleep(Duration::from_millis(20))
+                }
+                Err(error) => {
+                    return Err(format!("connect to {}: {error}; start the listener", self.place).into())
+                }
+            }
+        }
+    }
+
+    /// Opens the card and gives it its address on the wire.
+    pub fn open(&self) -> Result<Context> {
+        let context = match self.device.strip_prefix("sim:") {
+            Some(socket) => Context::open(VfioUserBus::connect(socket)?)?,
+            None => Context::open(VfioBus::open(&self.device)?)?,
+        };
+        if context.mac() == [0; 6] {
+            context.set_mac([2, 0xfe, 0, 0, 0, self.number()])?;
+        }
+        context.add_gid(IpAddr::from([10, 0, 0, self.number()]), None)?;
+        Ok(context)
+    }
+
+    /// Connects a queue pair with that of the other program, which is told of `memory`; what it tells of comes back.
+    pub fn connect(
+        &self,
+        context: &Context,
+        qp: Qp<Reset>,
+        mut stream: &TcpStream,
+        memory: RemoteAddress,
+    ) -> Result<(QueuePair, RemoteAddress)> {
+        let psn = context.random_psn()?;
+        let [a, b, c, d, e, f] = context.mac();
+        let mac = u64::from_be_bytes([0, 0, a, b, c, d, e, f]);
+        // A line each way: queue pair, first PSN, MAC address, address and key of the memory.
+        writeln!(stream, "{} {} {mac} {} {}", qp.number(), psn.get(), memory.address, memory.rkey)?;
+        let mut line = String::new();
+        BufReader::with_capacity(1, stream).read_line(&mut line)?;
+        let numbers: Vec<u64> =
+            line.split_whitespace().map(str::parse).collect::<std::result::Result<_, _>>()?;
+        let [qpn, peer_psn, peer_mac, address, rkey] = numbers[..] else {
+            return Err(format!("the other program said `{}`; start two of one kind", line.trim()).into());
+        };
+        let [_, _, peer_mac @ ..] = peer_mac.to_be_bytes();
+        let (own, peer) = (self.number(), 3 - self.number());
+        let av = AddressVector::new(context.mac(), [10, 0, 0, own].into(), peer_mac, [10, 0, 0, peer].into());
+        let access = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
+        let qp = qp
+            .init(InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() })
+            .map_err(Error::from)?
+            .rtr(RtrAttributes {
+                av: Some(av),
+                path_mtu: Some(PathMtu::B1024),
+                dest_qpn: Some(qpn as u32),
+                rq_psn: Some(Psn::new(peer_psn as u32)),
+                max_dest_rd_atomic: Some(4),
+                min_rnr_timer: Some(12),
+                ..Default::default()
+            })
+            .map_err(Error::from)?
+            .rts(RtsAttributes {
+                sq_psn: Some(psn),
+                timeout: Some(14),
+                retry_cnt: Some(7),
+                rnr_retry: Some(7),
+                max_rd_atomic: Some(4),
+                ..Default::default()
+            })
+            .map_err(Error::from)?;
+        Ok((qp, RemoteAddress { address, rkey: rkey as u32 }))
+    }
+}
+
+/// Tells the other program that this one has got so far, and waits until it has, too.
+pub fn barrier(mut stream: &TcpStream) -> Result<()> {
+    writeln!(stream, "here")?;
+    match BufReader::with_capacity(1, stream).read_line(&mut String::new())? {
+        0 => Err("the other program is gone".into()),
+        _ => Ok(()),
+    }
+}
+
+/// The completion, if it is a good one.
+pub fn good(completion: Completion) -> Result<Completion> {
+    match completion.is_success() {
+        true => Ok(completion),
+        false => Err(format!(
+            "work request {}: {}, cause {:?}",
+            completion.wr_id,
+            completion.status,
+            completion.cause()
+        )
+        .into()),
+    }
+}
