@@ -336,7 +336,7 @@ fn the_card_itself_answers_who_asks_for_its_addresses() {
         b.node.context.set_neighbour_responder(true).unwrap();
         ask(&mut a);
         let done = a.wait(2);
-        let answer = done.iter().find(|done| done.kind == ferrowire::WorkKind::Recv).expect("an answer");
+        let answer = done.iter().find(|done| done.kind == ferrowire::WorkKind::Receive).expect("an answer");
         let wanted = arp(own, 2, (peer, v4(&b.node)), (own, v4(&a.node)));
         assert!(a.frame(answer) == wanted, "{config}: {:02x?}", a.frame(answer));
         assert!(b.node.cq.poll(&mut [Completion::default()]).unwrap() == 0, "{config}: not the queue pair's");

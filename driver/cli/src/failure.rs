@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Failure`]: what went wrong, and what to do about it.
 
-use ferrowire::vfio_user::SocketError;
 use ferrowire::vfio::VfioError;
+use ferrowire::vfio_user::SocketError;
 use ferrowire::BusError;
 
 /// What ends a command.
