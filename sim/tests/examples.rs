@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The driver's examples, as a newcomer starts them: two programs on two cards of `ferrowire-sim up`.
+// Each example has the module `common` of its own, as it is built by itself.
+#![allow(clippy::duplicate_mod)]
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`VfioError`]: why a card cannot be opened through VFIO, and what to do.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::bus::BusError;
 use crate::spec::pci;
@@ -85,8 +85,8 @@ pub enum VfioError {
     },
     /// The file is another user's.
     #[error(
-        "open {path}: permission denied; give it to your user: `chown $USER {path}`, or for good by a udev rule, which \
-         `ferrowire bind` writes"
+        "open {path}: permission denied; give it to your user: `sudo chown $USER {path}`, or for good by a udev rule: \
+         SUBSYSTEM==\"vfio|vfio-dev|misc\", KERNEL==\"{}\", OWNER=\"...\"", name(.path)
     )]
     Permission {
         /// The file.
@@ -138,6 +138,10 @@ pub enum VfioError {
         /// What it said.
         source: std::io::Error,
     },
+}
+
+fn name(path: &Path) -> String {
+    path.file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn choice(cards: &[String]) -> String {

@@ -35,7 +35,7 @@ struct Side<'a> {
 const WAYS: [(bool, Option<u16>, u8); 4] =
     [(false, None, 0x68), (true, None, 0xb9), (false, Some(0x6123), 0), (true, Some(0xa123), 0x12)];
 
-fn general(node: &Node) -> QpInitAttr {
+fn general(node: &Node) -> QpInitAttr<'static> {
     let mut attr = QpInitAttr::ud(&node.cq, &node.cq);
     attr.gsi = true;
     attr
