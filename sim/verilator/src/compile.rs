@@ -469,9 +469,10 @@ impl Compiler {
         command
     }
 
-    /// All that decides what the compiler makes.
+    /// All that decides what the compiler makes: not the environment, which `cc` puts into the command and which is another one in each shell.
     fn identity(&self, opt: OptLevel) -> String {
-        format!("{:?} {}", self.command(opt), self.version)
+        let command = self.command(opt);
+        format!("{:?} {:?} {}", command.get_program(), command.get_args().collect::<Vec<_>>(), self.version)
     }
 }
 
