@@ -43,6 +43,12 @@ pub enum BusError {
         /// Reason.
         why: &'static str,
     },
+    /// The card was opened to be looked at alone.
+    #[error("{operation}: the card is only observed; open it with `VfioUserBus::connect` to use it")]
+    Observed {
+        /// What was asked for.
+        operation: &'static str,
+    },
     /// The operating system refused.
     #[error("{operation}: {message}")]
     Os {
@@ -192,6 +198,15 @@ pub trait Bus: Send {
         Ok(())
     }
 
+    /// Cycles of the card's own clock since some moment, when it is simulated and tells: what passes on the clock of the wall means nothing then.
+    /// `None` for every other card. What was asked of the card before has begun by then.
+    ///
+    /// # Errors
+    /// The card is gone.
+    fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
+        Ok(None)
+    }
+
     /// The clock by which the driver bounds its waits, from any start. A simulated card gives simulated time,
     /// and must let it pass in [`progress`](Self::progress).
     fn now(&self) -> Duration {
@@ -236,6 +251,9 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     }
     fn progress(&mut self) -> Result<(), BusError> {
         (**self).progress()
+    }
+    fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
+        (**self).card_cycles()
     }
     fn now(&self) -> Duration {
         (**self).now()

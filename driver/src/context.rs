@@ -118,7 +118,7 @@ macro_rules! field {
 }
 
 impl Capabilities {
-    fn read(bus: &mut dyn Bus) -> Result<Self> {
+    pub(crate) fn read(bus: &mut dyn Bus) -> Result<Self> {
         let mut read = |register: &Register| bus.csr_read32(cap::BLOCK.address(register));
         let log = read(&cap::LOG_LIMITS)?;
         let wqe = read(&cap::WQE_LIMITS)?;
@@ -386,6 +386,27 @@ impl Context {
         Ok(self.device.bus.with(|b| b.csr_write32(at, cycles))?)
     }
 
+    /// The clock of the bus, from any start: by it, waits are bounded. Of a simulated card in this process it is simulated time.
+    pub fn now(&self) -> Duration {
+        self.device.bus.with(|b| b.now())
+    }
+
+    /// Cycles of a simulated card's clock, for who measures it; `None` for other cards: see [`Bus::card_cycles`].
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn card_cycles(&self) -> Result<Option<u64>> {
+        Ok(self.device.bus.with(|b| b.card_cycles())?)
+    }
+
+    /// The rate of the card's clock in kHz; 0: it has none.
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn clock_khz(&self) -> Result<u32> {
+        Ok(self.device.bus.with(|b| b.csr_read32(identity::BLOCK.address(&identity::CLOCK_KHZ)))?)
+    }
+
     /// Lets a simulated card run for a while; with a real one it does nothing.
     ///
     /// # Errors
@@ -396,7 +417,7 @@ impl Context {
 }
 
 /// Refuses what is not a card of ours, of this version and layout.
-fn identify(bus: &mut dyn Bus) -> Result<()> {
+pub(crate) fn identify(bus: &mut dyn Bus) -> Result<()> {
     let mut read = |register: &Register| bus.csr_read32(identity::BLOCK.address(register));
     let found = read(&identity::MAGIC)?;
     if found != identity::MAGIC_VALUE {

@@ -7,7 +7,7 @@
 //! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, SEND and RDMA WRITE over unreliable ones,
 //! and datagrams, as far as the card has them.
 //!
-//! [`VfioUserBus`] is the way to a card that another process serves on a socket.
+//! [`VfioUserBus`] is the way to a card that another process serves on a socket. [`Monitor`] looks at a card that others use.
 //!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
 //!   whether it worked.
@@ -81,6 +81,7 @@ mod error;
 mod flow;
 mod handle;
 mod memory_map;
+mod monitor;
 mod mr;
 mod mw;
 mod pd;
@@ -108,6 +109,7 @@ pub use eq::{Event, EventQueue};
 pub use error::{Coded, Error, Result};
 pub use flow::{FlowControl, FlowMode};
 pub use memory_map::{MemoryMap, UnmappedError};
+pub use monitor::{Identity, Monitor, PortStatus};
 pub use mr::{MemoryRegion, PageSize};
 pub use mw::MemoryWindow;
 pub use pd::ProtectionDomain;

@@ -412,6 +412,10 @@ impl Bus for SimBus {
         self.world.lock().card_mut(self.card).host_mut().dma_unmap(&mapping)
     }
 
+    fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
+        Ok(Some(self.world.lock().cycle()))
+    }
+
     fn needs_progress(&self) -> bool {
         true
     }

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use super::error::SocketError;
 use super::message::{
-    capabilities, command, pci, DeviceInfo, DmaMap, DmaUnmap, Header, IrqInfo, IrqSet, RegionAccess,
-    RegionInfo, Version, MAJOR, MAX_TRANSFER, MINOR,
+    capabilities, command, observer_capabilities, pci, DeviceInfo, DmaMap, DmaUnmap, Header, IrqInfo, IrqSet,
+    RegionAccess, RegionInfo, Version, MAJOR, MAX_TRANSFER, MINOR, OBSERVER,
 };
 use super::stream::{Message, Stream};
 
@@ -31,12 +31,33 @@ impl Client {
     /// # Errors
     /// Nobody is there, somebody else has it, or it speaks another protocol.
     pub fn connect(path: &Path) -> Result<Self, SocketError> {
+        Self::begin(path, &capabilities()).map(|(client, _)| client)
+    }
+
+    /// The same, to look at the device alone, beside whoever has it.
+    ///
+    /// # Errors
+    /// Nobody is there, it has no room for observers, or it speaks another protocol.
+    pub fn observe(path: &Path) -> Result<Self, SocketError> {
+        let (client, said) = Self::begin(path, &observer_capabilities())?;
+        // Who does not know observers has taken this one for the client of the device; it is gone at once.
+        let known = format!("\"{OBSERVER}\":true");
+        match said.windows(known.len()).any(|part| part == known.as_bytes()) {
+            true => Ok(client),
+            false => {
+                Err(SocketError::Protocol { asked: "observe", found: "the server has no observers".into() })
+            }
+        }
+    }
+
+    /// Connects; what the server said of itself comes along.
+    fn begin(path: &Path, capabilities: &[u8]) -> Result<(Self, Vec<u8>), SocketError> {
         let failed = |source| SocketError::Connect { path: path.to_path_buf(), source };
         let socket = UnixStream::connect(path).map_err(failed)?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(SocketError::os("set the socket's time-out"))?;
         let mut client = Self { stream: Stream::new(socket), next: 0 };
         let version = Version { major: MAJOR, minor: MINOR };
-        let answer = client.ask(command::VERSION, &[&version.to_bytes(), &capabilities()], &[]);
+        let answer = client.ask(command::VERSION, &[&version.to_bytes(), capabilities], &[]);
         let answer = answer.map_err(|error| match error {
             SocketError::Refused { errno, .. } if Errno::from_raw_os_error(errno) == Errno::BUSY => {
                 SocketError::Busy
@@ -44,7 +65,7 @@ impl Client {
             error => error,
         })?;
         match Version::parse(&answer.body) {
-            Some((Version { major: MAJOR, .. }, _)) => Ok(client),
+            Some((Version { major: MAJOR, .. }, said)) => Ok((client, said.to_vec())),
             found => {
                 let found =
                     found.map_or("no version".into(), |(v, _)| format!("version {}.{}", v.major, v.minor));

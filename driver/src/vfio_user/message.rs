@@ -354,6 +354,18 @@ pub fn capabilities() -> Vec<u8> {
     text.into_bytes()
 }
 
+/// A capability of this project: the client observes. It reads regions and asks what there is, and nothing else, beside the client that has
+/// the device. A server that knows it says it, too.
+pub const OBSERVER: &str = "ferrowire_observer";
+
+/// As [`capabilities`], of an observer.
+pub fn observer_capabilities() -> Vec<u8> {
+    let text = format!(
+        "{{\"capabilities\":{{\"max_msg_fds\":{MAX_FILES},\"max_data_xfer_size\":{MAX_TRANSFER},\"{OBSERVER}\":true}}}}\0"
+    );
+    text.into_bytes()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,6 +17,7 @@
 mod client;
 mod error;
 pub mod message;
+pub mod simulation;
 mod stream;
 
 use std::collections::BTreeMap;
@@ -64,6 +65,10 @@ pub struct VfioUserBus {
     client: Client,
     bar_bytes: u64,
     vectors: u32,
+    /// It only looks.
+    observer: bool,
+    /// The card says how far its clock is.
+    simulated: bool,
     /// Which addresses are in use; it keeps the memory.
     map: MemoryMap,
     /// What the server has mapped, by the address that the map has for it: its own, and its size.
@@ -79,7 +84,19 @@ impl VfioUserBus {
     /// # Errors
     /// Nobody listens there, another program has the card, or the device is none of ours.
     pub fn connect(path: impl AsRef<Path>) -> Result<Self, SocketError> {
-        let mut client = Client::connect(path.as_ref())?;
+        Self::of(Client::connect(path.as_ref())?, false)
+    }
+
+    /// Looks at the card whose server listens on `path`, beside the program that has it, if there is one: for [`Monitor`](crate::Monitor). Registers
+    /// can be read, and nothing else.
+    ///
+    /// # Errors
+    /// Nobody listens there, too many look already, or the device is none of ours.
+    pub fn observe(path: impl AsRef<Path>) -> Result<Self, SocketError> {
+        Self::of(Client::observe(path.as_ref())?, true)
+    }
+
+    fn of(mut client: Client, observer: bool) -> Result<Self, SocketError> {
         let wrong = |found: String| SocketError::Protocol { asked: "device info", found };
         let info = client.device_info()?;
         if info.flags & pci::DEVICE_PCI == 0 {
@@ -100,11 +117,24 @@ impl VfioUserBus {
         }
         let bar_bytes = client.region_info(pci::BAR0)?.size;
         let vectors = client.irq_info(pci::MSIX)?.count;
-        client.region_write(pci::CONFIG, config::COMMAND, &config::MEMORY_AND_MASTER.to_le_bytes())?;
+        let simulated = cycles(&mut client)?.is_some();
         let (map, mapped, interrupts) = (MemoryMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut bus = Self { client, bar_bytes, vectors, map, mapped, interrupts, idle: 0 };
-        bus.enable_msix()?;
+        let mut bus =
+            Self { client, bar_bytes, vectors, observer, simulated, map, mapped, interrupts, idle: 0 };
+        if !observer {
+            let command = config::MEMORY_AND_MASTER.to_le_bytes();
+            bus.client.region_write(pci::CONFIG, config::COMMAND, &command)?;
+            bus.enable_msix()?;
+        }
         Ok(bus)
+    }
+
+    /// An observer does nothing but look.
+    fn allow(&self, operation: &'static str) -> Result<(), BusError> {
+        match self.observer {
+            true => Err(BusError::Observed { operation }),
+            false => Ok(()),
+        }
     }
 
     /// Brings the card to its state after power-on. What is mapped stays mapped.
@@ -171,6 +201,13 @@ impl VfioUserBus {
     }
 }
 
+/// How far the card's clock is, if it is simulated.
+fn cycles(client: &mut Client) -> Result<Option<u64>, SocketError> {
+    let mut bytes = [0; simulation::BYTES];
+    client.region_read(pci::CONFIG, simulation::AT, &mut bytes)?;
+    Ok(simulation::parse(&bytes))
+}
+
 /// What to do when the system has no memory to be shared.
 fn no_memory(error: std::io::Error) -> BusError {
     BusError::Os {
@@ -188,18 +225,21 @@ impl Bus for VfioUserBus {
     }
 
     fn csr_write32(&mut self, offset: u32, value: u32) -> Result<(), BusError> {
+        self.allow("write a register")?;
         let at = self.check(offset, 4)?;
         self.idle = 0;
         Ok(self.client.region_post(pci::BAR0, at, &value.to_le_bytes())?)
     }
 
     fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
+        self.allow("ring a doorbell")?;
         let at = self.check(offset, 8)?;
         self.idle = 0;
         Ok(self.client.region_post(pci::BAR0, at, &value.to_le_bytes())?)
     }
 
     fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
+        self.allow("share memory")?;
         let align = align.max(MemoryMap::PAGE as usize);
         // The file is closed behind this: a queue is shared once, and there may be thousands.
         let (memory, file, offset) = HostMemory::shared_once(bytes, align).map_err(no_memory)?;
@@ -217,6 +257,7 @@ impl Bus for VfioUserBus {
     }
 
     fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
+        self.allow("share memory")?;
         let Some((file, offset)) = memory.shared_file() else {
             let why = "the memory belongs to this process alone; take it from `Context::alloc` or `Bus::host_alloc`";
             return Err(BusError::Map { iova: 0, bytes: memory.len() as u64, why });
@@ -231,6 +272,7 @@ impl Bus for VfioUserBus {
     }
 
     fn interrupt(&mut self, vector: u16) -> Result<Option<OwnedFd>, BusError> {
+        self.allow("take an interrupt")?;
         if u32::from(vector) >= self.vectors {
             return Ok(None);
         }
@@ -247,6 +289,13 @@ impl Bus for VfioUserBus {
     fn needs_progress(&self) -> bool {
         // The card moves without it; but who waits for it must not take the processor that it needs.
         true
+    }
+
+    fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
+        match self.simulated {
+            true => Ok(cycles(&mut self.client)?),
+            false => Ok(None),
+        }
     }
 
     fn progress(&mut self) -> Result<(), BusError> {

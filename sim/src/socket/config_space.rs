@@ -3,10 +3,12 @@
 //!
 //! ```text
 //!  0x00 header, type 0 ----> 0x40 PCI Express ----> 0x80 MSI-X ----> 0x90 power management
+//!  0x100 the simulation's clock
 //! ```
 //!
 //! Writes change the bits that software may change, and no others. What they ask for is carried out by the [device](super::device).
 
+use ferrowire::vfio_user::simulation;
 use ferrowire_spec::csr::{MSIX_PBA, MSIX_TABLE};
 use ferrowire_spec::pci;
 
@@ -112,6 +114,11 @@ impl ConfigSpace {
 
     fn get16(&self, at: usize) -> u16 {
         u16::from_le_bytes([self.bytes[at], self.bytes[at + 1]])
+    }
+
+    /// The simulation's clock is so far.
+    pub fn set_cycles(&mut self, cycles: u64) {
+        self.put(simulation::AT as usize, simulation::to_bytes(cycles));
     }
 
     /// Reads; `None` when the range leaves the space.

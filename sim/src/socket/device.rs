@@ -177,6 +177,7 @@ impl Device {
         let mut answer = access.to_bytes().to_vec();
         match access.region {
             pci::CONFIG => {
+                self.config.set_cycles(world.cycle());
                 answer.extend_from_slice(self.config.read(access.offset, bytes).ok_or(Errno::INVAL)?);
             }
             _ => {

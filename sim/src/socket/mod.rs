@@ -17,6 +17,7 @@ pub mod line;
 mod listener;
 mod memory;
 mod msix;
+mod observers;
 mod port;
 mod server;
 mod trace;

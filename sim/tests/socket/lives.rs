@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use ferrowire::vfio_user::message::{command, pci, RegionAccess};
 use ferrowire::vfio_user::SocketError;
-use ferrowire::{Bus, BusError, HostMemory, SendWr, VfioUserBus};
+use ferrowire::{Bus, BusError, HostMemory, Monitor, SendWr, TrafficCounter, VfioUserBus};
 use ferrowire_sim::pair::post;
 
 use crate::raw::Raw;
@@ -86,6 +86,61 @@ fn a_second_client_is_told_that_the_card_is_in_use() {
         // Much of what he posted is unread when he leaves.
         (0..200).for_each(|_| next.csr_write32(promiscuous, 2).unwrap());
     }
+}
+
+#[test]
+fn observers_see_a_card_at_work_and_change_nothing() {
+    let folder = Folder::new("observers");
+    let mut server = Server::up(&folder, &[]);
+    // Nobody has the card: it can be looked at.
+    let mut early = Monitor::open(VfioUserBus::observe(&server.sockets[0]).unwrap()).unwrap();
+    let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
+    let mut late = Monitor::open(VfioUserBus::observe(&server.sockets[0]).unwrap()).unwrap();
+    let before = late.card_cycles().unwrap().expect("the card is simulated");
+    exchange(&a, &b);
+    assert_eq!(late.capabilities(), a.context.capabilities());
+    assert_eq!(late.port().unwrap().mac, a.context.mac());
+    assert!(late.card_cycles().unwrap().unwrap() > before);
+    for monitor in [&mut early, &mut late] {
+        let frames = monitor.traffic_counter(TrafficCounter::TxFrames).unwrap();
+        assert_eq!(frames, a.context.traffic_counter(TrafficCounter::TxFrames).unwrap());
+        assert!(frames > 0);
+    }
+    // What they may not do is refused on this side, and on the other.
+    let mut bus = VfioUserBus::observe(&server.sockets[0]).unwrap();
+    let refused = |error: BusError| matches!(error, BusError::Observed { .. });
+    assert!(
+        refused(bus.csr_write32(0x180, 0).unwrap_err()) && refused(bus.doorbell(0x10000, 0).unwrap_err())
+    );
+    assert!(refused(bus.dma_alloc(4096, 4096).unwrap_err()) && refused(bus.interrupt(1).unwrap_err()));
+    let mut raw = Raw::observe(&server.sockets[0]);
+    let access = RegionAccess { offset: 0x180, region: pci::BAR0, count: 4 }.to_bytes();
+    let eperm = Err(rustix::io::Errno::PERM.raw_os_error());
+    let write = [&access[..], &[7, 0, 0, 0]].concat();
+    assert_eq!(raw.ask(command::REGION_WRITE, &write, &[]).unwrap().map(|_| ()), eperm);
+    assert_eq!(raw.ask(command::DEVICE_RESET, &[], &[]).unwrap().map(|_| ()), eperm);
+    // There is an end to their number; who has hung up makes room, and the card's client is none of them.
+    let mut more = Vec::new();
+    let error = loop {
+        match VfioUserBus::observe(&server.sockets[0]) {
+            Ok(bus) => more.push(bus),
+            Err(error) => break error,
+        }
+        assert!(more.len() < 100);
+    };
+    assert!(matches!(error, SocketError::Busy), "{error}");
+    drop(more);
+    let end = Instant::now() + PATIENCE;
+    while let Err(error) = VfioUserBus::observe(&server.sockets[0]) {
+        assert!(Instant::now() < end, "{error}");
+    }
+    exchange(&a, &b);
+    drop(a);
+    // The next client's card counts from zero, as each one's.
+    let a = Node::open(&server.sockets[0], 1);
+    assert_eq!(late.traffic_counter(TrafficCounter::TxFrames).unwrap(), 0);
+    exchange(&a, &b);
+    server.lives();
 }
 
 #[test]

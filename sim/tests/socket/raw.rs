@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use ferrowire::vfio_user::message::{capabilities, command, Header, Version};
+use ferrowire::vfio_user::message::{capabilities, command, observer_capabilities, Header, Version};
 use ferrowire::vfio_user::{Message, Stream};
 
 /// A connection, with the version agreed on or not.
@@ -22,9 +22,18 @@ impl Raw {
 
     /// The same, and says its version.
     pub fn begin(path: &Path) -> Self {
+        Self::with(path, &capabilities())
+    }
+
+    /// The same, as one that observes.
+    pub fn observe(path: &Path) -> Self {
+        Self::with(path, &observer_capabilities())
+    }
+
+    fn with(path: &Path, capabilities: &[u8]) -> Self {
         let mut raw = Self::connect(path);
         let version = Version { major: 0, minor: 1 };
-        let answer = raw.ask(command::VERSION, &[&version.to_bytes()[..], &capabilities()].concat(), &[]);
+        let answer = raw.ask(command::VERSION, &[&version.to_bytes()[..], capabilities].concat(), &[]);
         assert!(answer.is_some_and(|answer| answer.is_ok()), "the version is agreed on");
         raw
     }
