@@ -135,6 +135,11 @@ impl<P: Clone + PartialEq> Manager<P> {
         self.connections.get(&id).map(|c| c.state)
     }
 
+    /// Whose messages a connection's are.
+    pub fn peer(&self, id: u32) -> Option<&P> {
+        self.connections.get(&id).map(|c| &c.peer)
+    }
+
     /// Connections that there are.
     pub fn connections(&self) -> usize {
         self.connections.len()
