@@ -58,6 +58,8 @@ fn run<A, B: Send>(
             ended_there.store(true, Ordering::Release);
             while !ended_here.load(Ordering::Acquire) {
                 there_polls();
+                // The world's lock is not fair.
+                std::thread::yield_now();
             }
             done
         });
@@ -65,6 +67,7 @@ fn run<A, B: Send>(
         ended_here.store(true, Ordering::Release);
         while !ended_there.load(Ordering::Acquire) && !other.is_finished() {
             here_polls();
+            std::thread::yield_now();
         }
         (done, other.join().unwrap())
     })

@@ -73,8 +73,9 @@ fn no_two_fields_share_a_bit_and_none_reaches_into_the_private_data() {
     ] {
         let mut taken = [false; 8 * BYTES];
         for (name, at, width) in fields {
-            for bit in *at..at + width {
-                assert!(bit < 8 * private && !std::mem::replace(&mut taken[bit], true), "{name}, bit {bit}");
+            assert!(at + width <= 8 * private, "{name}");
+            for bit in &mut taken[*at..at + width] {
+                assert!(!std::mem::replace(bit, true), "{name}");
             }
         }
     }
