@@ -280,4 +280,52 @@ proptest! {
         prop_assert_eq!(pair.sides[1].state(theirs), Some(State::Established));
         prop_assert_eq!((pair.events[0].len(), pair.events[1].len()), (1, 2));
     }
+
+    /// Whoever sends whatever, nothing is told that does not belong to a connection, and all that nobody answers ends.
+    #[test]
+    fn whatever_messages_come_the_manager_goes_on(
+        steps in proptest::collection::vec((0u8..10, any::<u8>(), 0u32..6, 0u32..6, any::<u16>()), 0..80),
+    ) {
+        let mut manager = Manager::new(1, Timing { retries: 2, ..Timing::default() });
+        manager.listen(SERVICE);
+        let mut now = Duration::ZERO;
+        for (what, peer, local_comm_id, remote_comm_id, bits) in steps {
+            let peer = peer % 3;
+            let mut give = |message: Message| manager.receive(now, &peer, &Mad { transaction_id: 1, message });
+            match what {
+                0 => give(Req { local_comm_id, ..Pair::req() }.into()),
+                1 => give(Rep { local_comm_id, remote_comm_id, ..Rep::default() }.into()),
+                2 => give(Rtu { local_comm_id, remote_comm_id, ..Rtu::default() }.into()),
+                3 => give(Rej { local_comm_id, remote_comm_id, reason: bits, ..Rej::default() }.into()),
+                4 => give(Dreq { local_comm_id, remote_comm_id, ..Dreq::default() }.into()),
+                5 => give(Drep { local_comm_id, remote_comm_id, ..Drep::default() }.into()),
+                6 => give(crate::mad::Mra { local_comm_id, remote_comm_id, service_timeout: bits as u8 & 31, ..Default::default() }.into()),
+                7 => drop(manager.connect(now, peer, Pair::req())),
+                8 => {
+                    manager.accept(now, local_comm_id, Rep::default());
+                    manager.ready(now, local_comm_id);
+                }
+                _ => {
+                    now += Duration::from_millis(bits.into());
+                    manager.tick(now);
+                }
+            }
+            while let Some((to, mad)) = manager.poll_transmit() {
+                prop_assert!(to < 3);
+                Mad::parse(&mad.to_bytes()).unwrap();
+            }
+            while let Some((id, event)) = manager.poll_event() {
+                let gone = matches!(event, Event::TimedOut | Event::Rejected(_));
+                prop_assert_eq!(manager.state(id).is_none(), gone, "{:?}", event);
+            }
+        }
+        // What waits for the program stays; all else ends, once time passes.
+        while let Some(next) = manager.poll_timeout() {
+            manager.tick(next);
+        }
+        for id in manager.connections.keys() {
+            let waits = [State::ReqReceived, State::RepReceived, State::Established];
+            prop_assert!(waits.contains(&manager.state(*id).unwrap()));
+        }
+    }
 }

@@ -29,7 +29,7 @@ pub struct CmOptions {
     pub rc: RcOptions,
     /// Path MTU; the asker's counts.
     pub path_mtu: PathMtu,
-    /// Bytes for the other side's program: of a request up to 56, of an answer up to 196. More are cut off.
+    /// Bytes for the other side's program: of a request up to 56, of an answer up to 196.
     pub private_data: Vec<u8>,
 }
 
@@ -145,7 +145,7 @@ impl Cm {
             ..Req::default()
         };
         req.private_data[..IpCm::BYTES].copy_from_slice(&ip.to_bytes());
-        copy(&mut req.private_data[IpCm::BYTES..], &options.private_data);
+        put(OPERATION, &mut req.private_data[IpCm::BYTES..], &options.private_data)?;
         let now = self.net.now();
         let mut connection = {
             let id = self.lock().connect(now, peer, req);
@@ -187,9 +187,19 @@ fn end(psn: Psn, ip: IpAddr, path_mtu: PathMtu, rd_atomic: u8) -> End {
     End { qpn: 0, psn, ip, memory, bytes: 0, path_mtu, rd_atomic }
 }
 
-fn copy(to: &mut [u8], from: &[u8]) {
-    let n = to.len().min(from.len());
-    to[..n].copy_from_slice(&from[..n]);
+/// Puts a program's bytes where a message has room for them.
+fn put(operation: &'static str, room: &mut [u8], private_data: &[u8]) -> ferrowire::Result<()> {
+    let (length, limit) = (private_data.len(), room.len());
+    let Some(room) = room.get_mut(..length) else {
+        return Err(ferrowire::Error::Attribute {
+            operation,
+            attribute: "private_data",
+            value: length as u64,
+            fix: format!("the message has room for {limit} bytes; tell the rest over the connection"),
+        });
+    };
+    room.copy_from_slice(private_data);
+    Ok(())
 }
 
 /// Takes requests to a port. Dropping it refuses those that wait.
@@ -260,7 +270,7 @@ impl CmRequest {
         const OPERATION: &str = "accept";
         let (req, peer) = (self.req, self.peer);
         let Ok(path_mtu) = PathMtu::try_from(req.path_mtu) else {
-            self.answer(RejectReason::InvalidMtu, &[]);
+            self.answer(RejectReason::InvalidMtu, [0; 148]);
             return Err(Error::Rejected { peer, reason: RejectReason::InvalidMtu });
         };
         let way = self.cm.net.address_vector(peer)?;
@@ -275,7 +285,7 @@ impl CmRequest {
             local_ca_guid: guid(way.src_mac),
             ..Rep::default()
         };
-        copy(&mut rep.private_data, &options.private_data);
+        put(OPERATION, &mut rep.private_data, &options.private_data)?;
         let local = end(psn, way.src_ip, path_mtu, rep.responder_resources);
         let remote = End {
             qpn: req.local_qpn,
@@ -309,15 +319,15 @@ impl CmRequest {
     /// Says no, with up to 148 bytes for the asker's program.
     ///
     /// # Errors
-    /// The card fails.
+    /// There are more bytes; the card fails. The asker is told no all the same.
     pub fn reject(mut self, reason: RejectReason, private_data: &[u8]) -> Result<()> {
-        self.answer(reason, private_data);
+        let mut bytes = [0; 148];
+        put("reject", &mut bytes, private_data)?;
+        self.answer(reason, bytes);
         self.cm.poll()
     }
 
-    fn answer(&mut self, reason: RejectReason, private_data: &[u8]) {
-        let mut bytes = [0; 148];
-        copy(&mut bytes, private_data);
+    fn answer(&mut self, reason: RejectReason, bytes: [u8; 148]) {
         if !std::mem::replace(&mut self.answered, true) {
             self.cm.lock().reject(self.id, reason, bytes);
         }
@@ -326,7 +336,7 @@ impl CmRequest {
 
 impl Drop for CmRequest {
     fn drop(&mut self) {
-        self.answer(RejectReason::Consumer, &[]);
+        self.answer(RejectReason::Consumer, [0; 148]);
     }
 }
 
