@@ -106,6 +106,15 @@ impl Context {
         mac
     }
 
+    /// The port's GIDs, each with its VLAN, in the order of the card's table: what [`add_gid`](Self::add_gid) has put there.
+    pub fn gids(&self) -> Vec<(IpAddr, Option<u16>)> {
+        let ip = |gid: &GidEntry| match gid.ipv6 {
+            true => IpAddr::from(gid.ip.to_be_bytes()),
+            false => IpAddr::from((gid.ip as u32).to_be_bytes()),
+        };
+        self.device.tables(|t| t.port.gids.iter().flatten().map(|gid| (ip(gid), gid.vid)).collect())
+    }
+
     /// Sets the port's MAC address: frames to others are dropped.
     ///
     /// # Errors

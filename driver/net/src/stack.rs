@@ -1,0 +1,500 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Net`]: an IP stack over a link, and what one asks it for: neighbours and echoes.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use ferrowire::{AddressVector, Context, ProtectionDomain};
+use smoltcp::iface::{Interface, PollIngressSingleResult, SocketHandle, SocketSet};
+use smoltcp::phy::{ChecksumCapabilities, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::socket::{icmp, tcp};
+use smoltcp::time::Instant;
+use smoltcp::wire::{
+    EthernetAddress, EthernetFrame, Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr, IpCidr,
+};
+
+use crate::error::{Error, Result};
+use crate::link::{Link, RawLink};
+use crate::neighbour::{question, Neighbours};
+
+/// Addresses that the IP stack takes: the feature `iface-max-addr-count-8`.
+const MAX_ADDRESSES: usize = 8;
+
+/// Frames that are taken before others have a turn.
+const BURST: usize = 64;
+
+/// How the network is.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Bits of an IPv4 address that are those of the link.
+    pub prefix_v4: u8,
+    /// Bits of an IPv6 address that are those of the link. Addresses of `fe80::/10` have 64.
+    pub prefix_v6: u8,
+    /// Who brings IPv4 packets to others.
+    pub gateway_v4: Option<Ipv4Addr>,
+    /// Who brings IPv6 packets to others.
+    pub gateway_v6: Option<Ipv6Addr>,
+    /// Bytes of an IP packet, at most.
+    pub mtu: usize,
+    /// Frames that wait in memory each way.
+    pub frames: u32,
+    /// How long the answer to a question for a neighbour may take.
+    pub neighbour_timeout: Duration,
+    /// How often it is asked.
+    pub neighbour_tries: u32,
+    /// How often the stack's second passes in one second of the card's clock. More than 1 is for simulations, where time is dear, as
+    /// [`Context::set_timer_tick`] is: all time-outs of this crate, and all times that it gives, are of this clock.
+    pub speed: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            prefix_v4: 24,
+            prefix_v6: 64,
+            gateway_v4: None,
+            gateway_v6: None,
+            mtu: 1500,
+            frames: 64,
+            neighbour_timeout: Duration::from_millis(500),
+            neighbour_tries: 6,
+            speed: 1,
+        }
+    }
+}
+
+/// The link as the IP stack wants it.
+pub(crate) struct Device {
+    link: Box<dyn Link>,
+    neighbours: Neighbours,
+    own: Vec<IpAddr>,
+    now: Duration,
+    mtu: usize,
+    rx: Vec<u8>,
+    tx: Vec<u8>,
+    /// What the card failed with; the stack itself knows no errors.
+    failed: Option<ferrowire::Error>,
+}
+
+/// A frame that has come.
+pub(crate) struct Received<'a>(&'a [u8]);
+
+/// Room for a frame.
+pub(crate) struct Room<'a> {
+    link: &'a mut dyn Link,
+    tx: &'a mut Vec<u8>,
+    failed: &'a mut Option<ferrowire::Error>,
+}
+
+impl RxToken for Received<'_> {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(self.0)
+    }
+}
+
+impl TxToken for Room<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        self.tx.clear();
+        self.tx.resize(len, 0);
+        let result = f(self.tx);
+        if let Err(error) = self.link.send(self.tx) {
+            self.failed.get_or_insert(error);
+        }
+        result
+    }
+}
+
+impl Device {
+    /// The value, if the card has not failed.
+    fn of<T>(&mut self, result: ferrowire::Result<T>) -> Option<T> {
+        result.map_err(|error| self.failed.get_or_insert(error).clone()).ok()
+    }
+
+    fn has_room(&mut self) -> bool {
+        let room = self.link.has_room();
+        self.of(room).unwrap_or(false)
+    }
+}
+
+impl smoltcp::phy::Device for Device {
+    type RxToken<'a> = Received<'a>;
+    type TxToken<'a> = Room<'a>;
+
+    /// A frame may want an answer: as long as there is no room for one, frames wait in the card's memory.
+    fn receive(&mut self, _: Instant) -> Option<(Received<'_>, Room<'_>)> {
+        self.has_room().then_some(())?;
+        let came = self.link.receive(&mut self.rx);
+        let bytes = self.of(came)??;
+        let Self { link, neighbours, own, now, rx, tx, failed, .. } = self;
+        neighbours.hear(&rx[..bytes], own, *now);
+        Some((Received(&rx[..bytes]), Room { link: link.as_mut(), tx, failed }))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Room<'_>> {
+        self.has_room().then_some(())?;
+        let Self { link, tx, failed, .. } = self;
+        Some(Room { link: link.as_mut(), tx, failed })
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ethernet;
+        capabilities.max_transmission_unit = self.mtu + EthernetFrame::<&[u8]>::header_len();
+        capabilities
+    }
+}
+
+/// The stack behind its lock.
+pub(crate) struct Stack {
+    pub(crate) device: Device,
+    pub(crate) iface: Interface,
+    pub(crate) sockets: SocketSet<'static>,
+    pub(crate) config: Config,
+    mac: [u8; 6],
+    /// When a neighbour was asked for last, by who asks without waiting.
+    asked: BTreeMap<IpAddr, Duration>,
+    /// Sockets whose owners have gone.
+    pub(crate) closing: Vec<SocketHandle>,
+    pub(crate) next_port: u16,
+    next_ping: u16,
+}
+
+fn cidr(ip: IpAddr, config: &Config) -> IpCidr {
+    let prefix = match ip {
+        IpAddr::V4(_) => config.prefix_v4.min(32),
+        IpAddr::V6(ip) if ip.segments()[0] & 0xffc0 == 0xfe80 => 64,
+        IpAddr::V6(_) => config.prefix_v6.min(128),
+    };
+    IpCidr::new(ip.into(), prefix)
+}
+
+impl Stack {
+    pub(crate) fn now(&self) -> Duration {
+        self.device.link.now() * self.config.speed
+    }
+
+    /// Takes what has come, answers it, and sends what waits.
+    pub(crate) fn poll(&mut self) -> Result<()> {
+        let now = self.now();
+        self.device.now = now;
+        let instant = Instant::from_micros(now.as_micros() as i64);
+        let Self { device, iface, sockets, .. } = self;
+        for _ in 0..BURST {
+            if iface.poll_ingress_single(instant, device, sockets) == PollIngressSingleResult::None {
+                break;
+            }
+        }
+        iface.poll_egress(instant, device, sockets);
+        let ended = |sockets: &SocketSet<'_>, handle| {
+            let state = sockets.get::<tcp::Socket<'_>>(handle).state();
+            matches!(state, tcp::State::Closed | tcp::State::TimeWait)
+        };
+        let (gone, closing) =
+            std::mem::take(&mut self.closing).into_iter().partition(|handle| ended(sockets, *handle));
+        self.closing = closing;
+        Vec::into_iter(gone).for_each(|handle: SocketHandle| drop(sockets.remove(handle)));
+        self.device.failed.take().map_or(Ok(()), |error| Err(error.into()))
+    }
+
+    /// An own address from which `ip` is reached, and who is asked for the way there.
+    fn hop(&self, operation: &'static str, ip: IpAddr) -> Result<(IpAddr, IpAddr)> {
+        let family = |own: &&IpAddr| own.is_ipv6() == ip.is_ipv6();
+        let near = |to: IpAddr| {
+            let on_link = |own: &&IpAddr| cidr(**own, &self.config).contains_addr(&to.into());
+            self.device.own.iter().filter(family).find(on_link).copied()
+        };
+        self.device.own.iter().find(family).ok_or(Error::NoAddress { operation, peer: ip })?;
+        if let Some(own) = near(ip) {
+            return Ok((own, ip));
+        }
+        let gateway = match ip {
+            IpAddr::V4(_) => self.config.gateway_v4.map(IpAddr::from),
+            IpAddr::V6(_) => self.config.gateway_v6.map(IpAddr::from),
+        };
+        let hop = gateway.and_then(|gateway| Some((near(gateway)?, gateway)));
+        hop.ok_or(Error::NoRoute { operation, peer: ip })
+    }
+
+    /// Asks everybody, if there is room; whether there was.
+    fn ask(&mut self, own: IpAddr, ip: IpAddr) -> Result<bool> {
+        let room = self.device.link.has_room()?;
+        if room {
+            self.device.link.send(&question(self.mac, own, ip))?;
+        }
+        Ok(room)
+    }
+}
+
+/// An IP stack on the port of a card: it answers ARP, neighbour solicitations and echo requests while somebody calls [`poll`](Self::poll) or waits in
+/// one of the other methods.
+///
+/// `Send` and `Sync`; clones are the same stack, and threads that wait take turns.
+#[derive(Clone)]
+pub struct Net {
+    stack: Arc<Mutex<Stack>>,
+}
+
+impl std::fmt::Debug for Net {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Net").field("addresses", &self.lock().device.own).finish_non_exhaustive()
+    }
+}
+
+impl Net {
+    /// A stack over the raw Ethernet queue pair of a card, with the MAC address of its port and those of its GIDs that are in no VLAN.
+    ///
+    /// # Errors
+    /// The card has no such queue pair, or it is in use; the port has too many addresses.
+    pub fn new(context: &Context, pd: &ProtectionDomain, config: Config) -> Result<Self> {
+        let own: Vec<IpAddr> =
+            context.gids().into_iter().filter(|(_, vlan)| vlan.is_none()).map(|(ip, _)| ip).collect();
+        // First sequence numbers of TCP must not be guessed; PSNs have 24 bits.
+        let mut seed = 0;
+        for _ in 0..3 {
+            seed = seed << 24 ^ u64::from(context.random_psn()?.get());
+        }
+        Self::over(Box::new(RawLink::new(context, pd, config.frames)?), context.mac(), &own, seed, config)
+    }
+
+    /// A stack over another link.
+    ///
+    /// # Errors
+    /// There are too many addresses.
+    pub fn over(
+        link: Box<dyn Link>,
+        mac: [u8; 6],
+        addresses: &[IpAddr],
+        seed: u64,
+        config: Config,
+    ) -> Result<Self> {
+        let broadcast = IpAddr::V4(Ipv4Addr::BROADCAST);
+        let single = |ip: &&IpAddr| !ip.is_multicast() && !ip.is_unspecified() && **ip != broadcast;
+        let addresses: Vec<IpAddr> = addresses.iter().filter(single).copied().collect();
+        if addresses.len() > MAX_ADDRESSES {
+            return Err(Error::TooManyAddresses { found: addresses.len(), limit: MAX_ADDRESSES });
+        }
+        let longest = link.max_frame();
+        let config = Config {
+            speed: config.speed.max(1),
+            mtu: config.mtu.clamp(576, longest - EthernetFrame::<&[u8]>::header_len()),
+            ..config
+        };
+        let mut device = Device {
+            neighbours: Neighbours::default(),
+            own: addresses.clone(),
+            now: Duration::ZERO,
+            mtu: config.mtu,
+            rx: vec![0; longest],
+            tx: Vec::with_capacity(longest),
+            failed: None,
+            link,
+        };
+        let mut iface_config = smoltcp::iface::Config::new(EthernetAddress(mac).into());
+        iface_config.random_seed = seed;
+        let now = device.link.now() * config.speed;
+        let mut iface =
+            Interface::new(iface_config, &mut device, Instant::from_micros(now.as_micros() as i64));
+        iface.update_ip_addrs(|all| {
+            // There is room, as was seen above.
+            all.extend(addresses.iter().map(|ip| cidr(*ip, &config)));
+        });
+        // The table has room for two routes.
+        let _ = config.gateway_v4.map(|gateway| iface.routes_mut().add_default_ipv4_route(gateway));
+        let _ = config.gateway_v6.map(|gateway| iface.routes_mut().add_default_ipv6_route(gateway));
+        let stack = Stack {
+            device,
+            iface,
+            sockets: SocketSet::new(Vec::new()),
+            config,
+            mac,
+            asked: BTreeMap::new(),
+            closing: Vec::new(),
+            // The dynamic ports, from a place that others do not know.
+            next_port: 0xc000 | (seed >> 40) as u16,
+            next_ping: seed as u16,
+        };
+        Ok(Self { stack: Arc::new(Mutex::new(stack)) })
+    }
+
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Stack> {
+        self.stack.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes what has come, answers it, and sends what waits; a simulated card runs for a while. Call it often: nobody else does.
+    ///
+    /// # Errors
+    /// The card fails.
+    pub fn poll(&self) -> Result<()> {
+        self.lock().poll()
+    }
+
+    /// The stack's clock: that of the card, times [`Config::speed`].
+    pub fn now(&self) -> Duration {
+        self.lock().now()
+    }
+
+    /// Polls until `done` gives something, at most for `limit`; `None`: it did not.
+    pub(crate) fn wait<T>(
+        &self,
+        limit: Duration,
+        mut done: impl FnMut(&mut Stack) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let start = self.now();
+        loop {
+            let mut stack = self.lock();
+            // The time is taken before the look: what has come just in time is not missed after a long pause.
+            let late = stack.now() > start + limit;
+            stack.poll()?;
+            if let Some(value) = done(&mut stack)? {
+                return Ok(Some(value));
+            }
+            if late {
+                return Ok(None);
+            }
+            drop(stack);
+            std::thread::yield_now();
+        }
+    }
+
+    /// The MAC address to which packets for `ip` go: that of the neighbour, or of the gateway. It is asked for by ARP or neighbour discovery, as often as
+    /// [`Config::neighbour_tries`] says, unless it was heard of within the last minute.
+    ///
+    /// # Errors
+    /// `Unresolved` when nobody answers, `NoAddress`, `NoRoute`; the card fails.
+    pub fn resolve(&self, ip: IpAddr) -> Result<[u8; 6]> {
+        self.way(ip).map(|(mac, _)| mac)
+    }
+
+    /// The same, with the own address to send from.
+    fn way(&self, ip: IpAddr) -> Result<([u8; 6], IpAddr)> {
+        let (own, hop, limit, tries) = {
+            let stack = self.lock();
+            let Config { neighbour_timeout, neighbour_tries, .. } = stack.config;
+            if stack.device.own.contains(&ip) {
+                return Ok((stack.mac, ip));
+            }
+            let (own, hop) = stack.hop("resolve", ip)?;
+            (own, hop, neighbour_timeout, neighbour_tries.max(1))
+        };
+        for _ in 0..tries {
+            let mut asked = false;
+            let found = self.wait(limit, |stack| {
+                let now = stack.now();
+                let known = stack.device.neighbours.lookup(hop, now);
+                if known.is_none() && !asked {
+                    asked = stack.ask(own, hop)?;
+                }
+                Ok(known)
+            })?;
+            if let Some(mac) = found {
+                return Ok((mac, own));
+            }
+        }
+        Err(Error::Unresolved { peer: ip, asked: hop, tries, after: limit * tries })
+    }
+
+    /// The way to `ip` for queue pairs and address handles, with an own address of its family.
+    ///
+    /// # Errors
+    /// Those of [`resolve`](Self::resolve).
+    pub fn address_vector(&self, ip: IpAddr) -> Result<AddressVector> {
+        let (mac, own) = self.way(ip)?;
+        Ok(AddressVector::new(self.lock().mac, own, mac, ip))
+    }
+
+    /// The same without waiting: `None` when the neighbour is not known yet; it was asked then.
+    ///
+    /// # Errors
+    /// `NoAddress`, `NoRoute`; the card fails.
+    pub fn try_address_vector(&self, ip: IpAddr) -> Result<Option<AddressVector>> {
+        let mut stack = self.lock();
+        if stack.device.own.contains(&ip) {
+            return Ok(Some(AddressVector::new(stack.mac, ip, stack.mac, ip)));
+        }
+        let (own, hop) = stack.hop("resolve", ip)?;
+        let now = stack.now();
+        let known = stack.device.neighbours.lookup(hop, now);
+        if known.is_none() {
+            let pause = stack.config.neighbour_timeout;
+            stack.asked.retain(|_, asked| now < *asked + pause);
+            if !stack.asked.contains_key(&hop) && stack.ask(own, hop)? {
+                stack.asked.insert(hop, now);
+            }
+        }
+        Ok(known.map(|mac| AddressVector::new(stack.mac, own, mac, ip)))
+    }
+
+    /// Sends an echo request of so many bytes, and how long the answer took.
+    ///
+    /// # Errors
+    /// `Timeout` when none comes within `limit`; those of [`resolve`](Self::resolve).
+    pub fn ping(&self, ip: IpAddr, bytes: usize, limit: Duration) -> Result<Duration> {
+        let (_, own) = self.way(ip)?;
+        let (handle, ident, sent, data) = {
+            let mut stack = self.lock();
+            let ident = stack.next_ping;
+            stack.next_ping = ident.wrapping_add(1);
+            // More than fits a packet would be a packet in pieces.
+            let bytes = bytes.min(stack.config.mtu - 48);
+            let data: Vec<u8> = (0..bytes).map(|i| i as u8 ^ ident as u8).collect();
+            let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; 4], vec![0; 8192]);
+            let mut socket = icmp::Socket::new(buffer(), buffer());
+            // It is new, and has room.
+            let _ = socket.bind(icmp::Endpoint::Ident(ident));
+            let _ = socket.send_slice(&request(own, ip, ident, &data), ip.into());
+            let sent = stack.now();
+            (stack.sockets.add(socket), ident, sent, data)
+        };
+        let answered = self.wait(limit, |stack| {
+            let socket = stack.sockets.get_mut::<icmp::Socket<'_>>(handle);
+            let mut came = false;
+            while let Ok((packet, from)) = socket.recv() {
+                came |= from == ip.into() && is_reply(packet, ip, own, ident, &data);
+            }
+            Ok(came.then(|| stack.now()))
+        });
+        self.lock().sockets.remove(handle);
+        match answered? {
+            Some(now) => Ok(now.saturating_sub(sent)),
+            None => Err(Error::Timeout { operation: "ping", peer: ip, after: limit }),
+        }
+    }
+}
+
+/// An echo request.
+fn request(own: IpAddr, ip: IpAddr, ident: u16, data: &[u8]) -> Vec<u8> {
+    let checksums = ChecksumCapabilities::default();
+    match (own, ip) {
+        (IpAddr::V6(own), IpAddr::V6(ip)) => {
+            let repr = Icmpv6Repr::EchoRequest { ident, seq_no: 0, data };
+            let mut bytes = vec![0; repr.buffer_len()];
+            repr.emit(&own, &ip, &mut Icmpv6Packet::new_unchecked(&mut bytes[..]), &checksums);
+            bytes
+        }
+        _ => {
+            let repr = Icmpv4Repr::EchoRequest { ident, seq_no: 0, data };
+            let mut bytes = vec![0; repr.buffer_len()];
+            repr.emit(&mut Icmpv4Packet::new_unchecked(&mut bytes[..]), &checksums);
+            bytes
+        }
+    }
+}
+
+/// Whether an ICMP packet is the answer.
+fn is_reply(packet: &[u8], ip: IpAddr, own: IpAddr, ident: u16, data: &[u8]) -> bool {
+    let checksums = ChecksumCapabilities::default();
+    match (ip, own) {
+        (IpAddr::V6(ip), IpAddr::V6(own)) => {
+            let Ok(packet) = Icmpv6Packet::new_checked(packet) else { return false };
+            let repr = Icmpv6Repr::parse(&ip, &own, &packet, &checksums);
+            matches!(repr, Ok(Icmpv6Repr::EchoReply { ident: i, data: d, .. }) if i == ident && d == data)
+        }
+        _ => {
+            let Ok(packet) = Icmpv4Packet::new_checked(packet) else { return false };
+            let repr = Icmpv4Repr::parse(&packet, &checksums);
+            matches!(repr, Ok(Icmpv4Repr::EchoReply { ident: i, data: d, .. }) if i == ident && d == data)
+        }
+    }
+}

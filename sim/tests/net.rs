@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The network side of two cards: neighbours, echoes, TCP, and queue pairs that are connected by a stream or by the communication manager, each card's
+//! host in a thread of its own.
+
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ferrowire::{
+    AccessFlags, Init, InitAttributes, MemoryRegion, PathMtu, Qp, QpInitAttr, QueuePair, RemoteAddress,
+    SendWr,
+};
+use ferrowire_hdl::config::RnicConfig;
+use ferrowire_net::cm::machine::Timing;
+use ferrowire_net::mad::RejectReason;
+use ferrowire_net::{
+    connect_exchange, Cm, CmOptions, Config, Error, LocalEnd, Net, RcOptions, TcpListener, TcpStream,
+};
+use ferrowire_sim::card::CardModel;
+use ferrowire_sim::pair::{bytes, post, Node, Pair, PairOptions};
+
+const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+const BYTES: usize = 10_000;
+/// By the stack's clock, which is so much faster than the card's.
+const SPEED: u32 = 2000;
+const LIMIT: Duration = Duration::from_secs(120);
+/// Half a second until a message is sent again.
+const TIMING: Timing = Timing { response: 17, retries: 15, time_wait: 17 };
+
+fn pair(config: &str) -> Pair {
+    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
+    Pair::new(&model, &PairOptions::default()).unwrap()
+}
+
+fn net(node: &Node) -> Net {
+    Net::new(&node.context, &node.pd, Config { speed: SPEED, ..Config::default() }).unwrap()
+}
+
+fn queue_pair(node: &Node) -> Qp<Init> {
+    let qp = node.pd.create_qp(&QpInitAttr::rc(&node.cq, &node.cq)).unwrap();
+    let access = Some(AccessFlags::REMOTE_WRITE);
+    qp.init(InitAttributes { access, pkey: Some(0xffff), ..InitAttributes::default() }).unwrap()
+}
+
+/// Runs both hosts until each has ended; who has ended first still answers.
+fn run<A, B: Send>(
+    here: impl FnOnce() -> A,
+    here_polls: impl Fn(),
+    there: impl FnOnce() -> B + Send,
+    there_polls: impl Fn() + Send,
+) -> (A, B) {
+    let (ended_here, ended_there) = (AtomicBool::new(false), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let (ended_here, ended_there) = (&ended_here, &ended_there);
+        let other = scope.spawn(move || {
+            let done = there();
+            ended_there.store(true, Ordering::Release);
+            while !ended_here.load(Ordering::Acquire) {
+                there_polls();
+                // The world's lock is not fair.
+                std::thread::yield_now();
+            }
+            done
+        });
+        let done = here();
+        ended_here.store(true, Ordering::Release);
+        while !ended_there.load(Ordering::Acquire) && !other.is_finished() {
+            here_polls();
+            std::thread::yield_now();
+        }
+        (done, other.join().unwrap())
+    })
+}
+
+/// Lets `frames` of those that card 1 sends and that `which` knows vanish; how many have come by.
+fn lose(pair: &Pair, frames: u32, which: fn(&[u8]) -> bool) -> Arc<AtomicU32> {
+    let seen = Arc::new(AtomicU32::new(0));
+    let count = Arc::clone(&seen);
+    let filter = move |frame: &[u8]| match which(frame) && count.fetch_add(1, Ordering::Relaxed) < frames {
+        true => Vec::new(),
+        false => vec![frame.to_vec()],
+    };
+    pair.world.lock().link_mut(1).set_filter(Some(Box::new(filter)));
+    seen
+}
+
+/// An answer of ARP.
+fn arp_reply(frame: &[u8]) -> bool {
+    frame[12..14] == [8, 6] && frame[21] == 2
+}
+
+/// A MAD of the communication manager with this attribute, over IPv4.
+fn mad<const ATTRIBUTE: u8>(frame: &[u8]) -> bool {
+    frame.len() > 300 && frame[42] == 0x64 && frame[63] == 7 && frame[79] == ATTRIBUTE
+}
+
+/// What one side writes and where the other has it.
+struct Memory {
+    region: MemoryRegion,
+}
+
+impl Memory {
+    fn source(node: &Node) -> Self {
+        let region = node.region(3, BYTES, AccessFlags::LOCAL_READ).unwrap();
+        let data: Vec<u8> = (0..BYTES).map(|i| (i * 13 + i / 256) as u8).collect();
+        region.memory().write(0, &data);
+        Self { region }
+    }
+
+    fn target(node: &Node) -> Self {
+        let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
+        Self { region: node.region(5, BYTES, access).unwrap() }
+    }
+
+    fn remote(&self) -> RemoteAddress {
+        RemoteAddress { address: self.region.address(), rkey: self.region.rkey() }
+    }
+
+    /// Writes it to the other side, and waits for that.
+    fn write(&self, pair: &Pair, node: &Node, qp: &mut QueuePair, remote: RemoteAddress) {
+        let sges = [self.region.sge(0, BYTES as u32)];
+        post(qp, &[SendWr::write(1, &sges, remote).signaled()]);
+        let done = node.wait(&pair.world, 1, 200_000).unwrap();
+        assert!(done[0].is_success(), "{:?}{}", done[0], pair.diagnose());
+    }
+}
+
+#[test]
+fn neighbours_are_found_and_echoes_come_back_in_both_families() {
+    for config in CONFIGS {
+        let pair = pair(config);
+        let (a, b) = (net(&pair.a), net(&pair.b));
+        let here = || {
+            for ipv6 in [false, true] {
+                let peer = pair.b.ip(ipv6);
+                assert_eq!(a.resolve(peer).unwrap(), pair.b.mac(), "{config}");
+                for bytes in [0, 56, 1400] {
+                    let took = a.ping(peer, bytes, LIMIT).unwrap();
+                    assert!(took > Duration::ZERO && took < LIMIT, "{config}: {took:?}");
+                }
+            }
+        };
+        run(here, || a.poll().unwrap(), || (), || b.poll().unwrap());
+        // Each knows the other from its question.
+        assert_eq!(b.resolve(pair.a.ip(false)).unwrap(), pair.a.mac(), "{config}");
+        assert_eq!(b.resolve(pair.a.ip(true)).unwrap(), pair.a.mac(), "{config}");
+    }
+}
+
+#[test]
+fn a_lost_answer_of_arp_is_asked_for_again_and_who_is_not_there_is_named() {
+    let pair = pair("generic-8b");
+    let answers = lose(&pair, 1, arp_reply);
+    let config = Config { speed: 20 * SPEED, ..Config::default() };
+    let a = Net::new(&pair.a.context, &pair.a.pd, config).unwrap();
+    let b = net(&pair.b);
+    let here = || {
+        assert_eq!(a.resolve(pair.b.ip(false)).unwrap(), pair.b.mac());
+        let error = a.resolve([10, 0, 0, 77].into()).unwrap_err();
+        assert!(matches!(error, Error::Unresolved { tries: 6, .. }), "{error}");
+    };
+    run(here, || a.poll().unwrap(), || (), || b.poll().unwrap());
+    assert!(answers.load(Ordering::Relaxed) >= 2, "one was lost, and one was not");
+}
+
+#[test]
+fn queue_pairs_whose_ends_were_exchanged_over_tcp_write() {
+    for (config, ipv6) in [("generic-8b", true), ("generic-64b", false)] {
+        let pair = pair(config);
+        let (a, b) = (net(&pair.a), net(&pair.b));
+        let (from, to) = (Memory::source(&pair.a), Memory::target(&pair.b));
+        let end = |node: &Node, memory: RemoteAddress| LocalEnd {
+            qpn: 0,
+            psn: node.context.random_psn().unwrap(),
+            ip: node.ip(ipv6),
+            memory,
+            bytes: BYTES as u64,
+            path_mtu: if node.card == 0 { PathMtu::B4096 } else { PathMtu::B1024 },
+            rd_atomic: 0,
+        };
+        let options = RcOptions::default();
+        let there = || {
+            let mut stream = TcpListener::bind(&b, 18515).unwrap().accept(LIMIT).unwrap();
+            stream.set_timeout(LIMIT);
+            let local = end(&pair.b, to.remote());
+            let way = |ip| b.address_vector(ip);
+            connect_exchange(&mut stream, queue_pair(&pair.b), &local, &options, way).unwrap()
+        };
+        let here = || {
+            let peer = SocketAddr::new(pair.b.ip(ipv6), 18515);
+            let mut stream = TcpStream::connect(&a, peer, LIMIT).unwrap();
+            stream.set_timeout(LIMIT);
+            let local = end(&pair.a, RemoteAddress { address: 0, rkey: 0 });
+            let way = |ip| a.address_vector(ip);
+            connect_exchange(&mut stream, queue_pair(&pair.a), &local, &options, way).unwrap()
+        };
+        let (here, there) = run(here, || a.poll().unwrap(), there, || b.poll().unwrap());
+        let ((mut qp, remote), (other, back)) = (here, there);
+        assert_eq!((remote.qpn, back.qpn), (other.number(), qp.number()), "{config}");
+        assert_eq!((remote.memory, remote.bytes, remote.ip), (to.remote(), BYTES as u64, pair.b.ip(ipv6)));
+        from.write(&pair, &pair.a, &mut qp, remote.memory);
+        assert!(bytes(to.region.memory()) == bytes(from.region.memory()), "{config}");
+    }
+}
+
+/// A manager on each card.
+fn managers(pair: &Pair) -> (Cm, Cm) {
+    let cm = |node: &Node| Cm::new(&node.context, &node.pd, &net(node), TIMING).unwrap();
+    (cm(&pair.a), cm(&pair.b))
+}
+
+/// Address and key of a memory, as private data.
+fn told(remote: RemoteAddress) -> Vec<u8> {
+    [&remote.address.to_be_bytes()[..], &remote.rkey.to_be_bytes()].concat()
+}
+
+/// A connection through both managers, a WRITE, and its end.
+fn connect_write_disconnect(pair: &Pair, ipv6: bool) {
+    let (a, b) = managers(pair);
+    let (from, to) = (Memory::source(&pair.a), Memory::target(&pair.b));
+    let options = CmOptions { path_mtu: PathMtu::B2048, ..CmOptions::default() };
+    let there = || {
+        let listener = b.listen(7471).unwrap();
+        assert!(matches!(b.listen(7471), Err(Error::PortInUse(7471))));
+        let request = listener.accept(LIMIT).unwrap();
+        assert_eq!((request.peer(), &request.private_data()[..3]), (pair.a.ip(ipv6), &b"hey"[..]));
+        let answer = CmOptions { private_data: told(to.remote()), ..options.clone() };
+        let connection = request.accept(queue_pair(&pair.b), &answer, LIMIT).unwrap();
+        connection.wait_disconnected(LIMIT).unwrap();
+        assert!(!connection.is_connected().unwrap());
+    };
+    let here = || {
+        let peer = SocketAddr::new(pair.b.ip(ipv6), 7471);
+        let options = CmOptions { private_data: b"hey".to_vec(), ..options.clone() };
+        let mut connection = a.connect(peer, queue_pair(&pair.a), &options, LIMIT).unwrap();
+        assert!(connection.is_connected().unwrap());
+        let data = connection.private_data();
+        let remote = RemoteAddress {
+            address: u64::from_be_bytes(data[..8].try_into().unwrap()),
+            rkey: u32::from_be_bytes(data[8..12].try_into().unwrap()),
+        };
+        from.write(pair, &pair.a, connection.qp(), remote);
+        connection.disconnect(LIMIT).unwrap();
+    };
+    run(here, || a.poll().unwrap(), there, || b.poll().unwrap());
+    assert!(bytes(to.region.memory()) == bytes(from.region.memory()));
+}
+
+#[test]
+fn queue_pairs_connected_by_the_communication_manager_write_and_part() {
+    connect_write_disconnect(&pair("generic-8b"), true);
+    connect_write_disconnect(&pair("generic-64b"), false);
+}
+
+#[test]
+fn a_lost_answer_of_the_communication_manager_is_sent_again() {
+    let pair = pair("generic-8b");
+    let answers = lose(&pair, 1, mad::<0x13>);
+    connect_write_disconnect(&pair, false);
+    assert!(answers.load(Ordering::Relaxed) >= 2, "one was lost, and one was not");
+}
+
+#[test]
+fn who_asks_where_nobody_listens_or_is_not_wanted_is_told_so() {
+    let pair = pair("generic-8b");
+    let (a, b) = managers(&pair);
+    let there = || {
+        let listener = b.listen(7471).unwrap();
+        listener.accept(LIMIT).unwrap().reject(RejectReason::Consumer, b"no").unwrap();
+    };
+    let here = || {
+        for (port, reason) in [(7472, RejectReason::InvalidServiceId), (7471, RejectReason::Consumer)] {
+            let peer = SocketAddr::new(pair.b.ip(false), port);
+            let asked = a.connect(peer, queue_pair(&pair.a), &CmOptions::default(), LIMIT);
+            let error = asked.unwrap_err();
+            assert!(matches!(&error, Error::Rejected { reason: why, .. } if *why == reason), "{error}");
+        }
+    };
+    run(here, || a.poll().unwrap(), there, || b.poll().unwrap());
+}
