@@ -229,8 +229,6 @@ impl EqDoorbell {
 pub struct CommandControl {
     /// Commands are taken; while low, both rings stand at entry 0.
     pub enable: Sig,
-    /// Everything is to be removed.
-    pub reset: Sig,
     /// Bus address of the commands.
     pub base: Sig,
     /// Log2 of the command ring's entries.
@@ -248,7 +246,6 @@ impl CommandControl {
     pub fn of() -> Self {
         CommandControl {
             enable: bits(1),
-            reset: bits(1),
             base: bits(64),
             log2: bits(8),
             producer: bits(16),
@@ -267,13 +264,11 @@ pub struct CommandProgress {
     pub fatal: Sig,
     /// Commands taken.
     pub consumer: Sig,
-    /// A pulse: the reset that was asked for is done.
-    pub reset_done: Sig,
 }
 
 impl CommandProgress {
     /// The shape.
     pub fn of() -> Self {
-        CommandProgress { ready: bits(1), fatal: bits(1), consumer: bits(16), reset_done: bits(1) }
+        CommandProgress { ready: bits(1), fatal: bits(1), consumer: bits(16) }
     }
 }
