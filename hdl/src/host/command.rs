@@ -915,6 +915,7 @@ pub fn command(
             doorbell_page: get(&LAYOUT, &DOORBELL_PAGE),
             vector: get(&LAYOUT, &VECTOR),
             asynchronous: get(&LAYOUT, &ASYNCHRONOUS),
+            moderation_us: get(&LAYOUT, &MODERATION_US),
         };
         eqs.write(m, at, &entry);
     });

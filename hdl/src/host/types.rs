@@ -57,6 +57,8 @@ pub struct EqEntry {
     pub vector: Sig,
     /// It takes what belongs to no completion queue.
     pub asynchronous: Sig,
+    /// Shortest time between two of its interrupts, in microseconds.
+    pub moderation_us: Sig,
 }
 
 impl EqEntry {
@@ -69,6 +71,7 @@ impl EqEntry {
             doorbell_page: bits(16),
             vector: bits(8),
             asynchronous: bits(1),
+            moderation_us: bits(16),
         }
     }
 }
