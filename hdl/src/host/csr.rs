@@ -379,6 +379,7 @@ impl CsrReset {
 
 /// Registers, counters and the doorbell pages. `paused`: the priorities that stand still.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn csr(
     m: &Scope,
     cfg: &RnicConfig,
