@@ -281,7 +281,16 @@ impl Context {
     /// `Attribute` for a size that the card does not have, `NoResource` when no queue is left, `Bus` when there is no
     /// memory for it, `Command` when the card refuses.
     pub fn create_eq(&self, entries: u32) -> Result<EventQueue> {
-        self.event_queue("create_eq", entries, false)
+        self.event_queue("create_eq", entries, false, 0)
+    }
+
+    /// The same, where the card raises an interrupt at most once in `moderation_us` microseconds. Events are there at once all the same; those of the time
+    /// between are told of at its end.
+    ///
+    /// # Errors
+    /// As [`create_eq`](Self::create_eq).
+    pub fn create_moderated_eq(&self, entries: u32, moderation_us: u16) -> Result<EventQueue> {
+        self.event_queue("create_moderated_eq", entries, false, moderation_us)
     }
 
     /// The same, and from now on the card tells there what belongs to no completion queue, and the overruns of those that have no
@@ -290,10 +299,16 @@ impl Context {
     /// # Errors
     /// As [`create_eq`](Self::create_eq).
     pub fn create_async_eq(&self, entries: u32) -> Result<EventQueue> {
-        self.event_queue("create_async_eq", entries, true)
+        self.event_queue("create_async_eq", entries, true, 0)
     }
 
-    fn event_queue(&self, operation: &'static str, entries: u32, asynchronous: bool) -> Result<EventQueue> {
+    fn event_queue(
+        &self,
+        operation: &'static str,
+        entries: u32,
+        asynchronous: bool,
+        moderation_us: u16,
+    ) -> Result<EventQueue> {
         let device = Arc::clone(&self.device);
         let log2 = device.queue_log2(operation, entries)?;
         let mut ring = EntryRing::alloc(&device.bus, log2, event::PHASE.offset)?;
@@ -307,6 +322,7 @@ impl Context {
                 vector: eqn as u8,
                 doorbell_page: device.options.doorbell_page,
                 asynchronous,
+                moderation_us,
                 ..CreateEq::default()
             }
             .to_bytes()

@@ -16,26 +16,30 @@
 //! | `rq`, `rc` | out, in | the card's requests, and their completions: TLPs |
 //! | `cq`, `cc` | in, out | the CPU's requests, and their completions: TLPs |
 //! | `pcie` | in | what configuration software has set |
+//! | `pcie_flr`, `pcie_flr_done` | in, out | a function level reset is asked for, until it is done: the second stays until the first has fallen |
 //!
-//! Before AMD's PCIe4 block (`RnicConfig::pcie4`) these four have its descriptors instead, see [`pcie4`](crate::host::pcie4), and `rq_seq` brings the sequence
-//! numbers back.
+//! Before AMD's PCIe4 block (`RnicConfig::pcie4`) these four have its descriptors instead, see [`pcie4`](crate::host::pcie4), `rq_seq` brings the sequence
+//! numbers back, and `tfc_nph_av` says how many reads the host takes.
+//!
+//! A [`reset`](crate::host::reset) by the host restarts the core alone: all but the registers, what stands behind `dma_read` and `dma_write`, and the gates between.
 
 use crate::config::RnicConfig;
 use crate::context::qp::{qp, QpFound};
 use crate::host::command::command;
 use crate::host::cq::cq;
-use crate::host::csr::{csr, CsrRequest, DropEvent, Events, Link};
+use crate::host::csr::{csr, Csr, CsrRequest, CsrReset, DropEvent, Events, Link};
 use crate::host::dma;
 use crate::host::doorbell::doorbell;
-use crate::host::event::{event, link_changes, WritePort};
+use crate::host::event::{event, link_changes, Interrupt, WritePort};
 use crate::host::pcie::{pcie, FromHost, PcieEvents, PcieSettings, ToHost};
-use crate::host::pcie4::{pcie4, Axis, SeqNums};
+use crate::host::pcie4::{pcie4, Axis, SeqNums, CREDITS};
+use crate::host::reset;
 use crate::host::{CommandProgress, SrqControl, SrqStatus};
 use crate::memory::Done;
 use crate::stream::{breath, Beat};
 use crate::transport::{byte_bits, transport, Control, ReadData};
 use crate::tx::pause::PRIORITIES;
-use crate::types::{Completion, DmaReadData, Drained, Mark, QpFault, QpPsns};
+use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Drained, Mark, QpFault, QpPsns};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Bundle, Later, Netlist, Scope, Sig, Stream};
 use ferrowire_spec::csr::drops::DropReason;
 use ferrowire_spec::csr::hw_counters::HwCounter;
@@ -49,31 +53,18 @@ pub fn rnic(cfg: &RnicConfig) -> Result<Netlist, BuildErrors> {
     build("rnic", |m| card(m, cfg))
 }
 
+/// The core between registers, wire and host memory.
+struct Core {
+    wire: Stream<Beat>,
+    read: Stream<DmaReadRequest>,
+    write: Stream<DmaWrite>,
+    interrupt: Interrupt,
+}
+
 fn card(m: &Scope, cfg: &RnicConfig) {
     let rx = m.stream_in("rx", &Beat::of(cfg.beat_bytes));
     let (host, csr_request, dma_data) = HostPorts::of(m, cfg);
-
-    // Read data comes back in the order of this list.
-    let (command_read, command_reads) = m.later("command_read", &crate::types::DmaReadRequest::of());
-    let (wqe_read, wqe_reads) = m.later("wqe_read", &crate::types::DmaReadRequest::of());
-    let (payload_read, payload_reads) = m.later("payload_read", &crate::types::DmaReadRequest::of());
-    let (receive_read, receive_reads) = m.later("receive_read", &crate::types::DmaReadRequest::of());
-    let (reply_read, reply_reads) = m.later("reply_read", &crate::types::DmaReadRequest::of());
-    let (recall_read, recall_reads) = m.later("recall_read", &crate::types::DmaReadRequest::of());
-    let readers = vec![command_read, wqe_read, payload_read, receive_read, reply_read, recall_read];
-    let (read, data) = dma::read(m, cfg.unhurried(), readers, dma_data);
-    let mut data = data.into_iter();
-    let mut data = || data.next().expect("six readers");
-    let command_data = data();
-    let data =
-        ReadData { wqes: data(), payload: data(), receives: data(), replies: data(), recalled: data() };
-
-    // Host: registers, commands, QP context, doorbells.
     let progress = m.wire_of("progress", &CommandProgress::of());
-    let (reply, replies) = m.later("reply", &QpFound::of(cfg));
-    let (fault_s, send_faults) = m.later("send_fault", &bits(cfg.qp_bits()));
-    let (fault_e, engine_faults) = m.later("engine_fault", &QpFault::of(cfg));
-    let (fault_q, writer_faults) = m.later("writer_fault", &bits(cfg.qp_bits()));
     let counted = &PULSES[..if cfg.has_pcie() { PULSES.len() } else { PULSES.len() - OF_PCIE }];
     let widths = counted.iter().map(|counter| match counter {
         Counter::Traffic(TrafficCounter::RxBytes | TrafficCounter::TxBytes) => {
@@ -89,7 +80,68 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let paused = m.wire("paused", PRIORITIES);
     let link_up = lit(1, 1);
     let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
-    let registers = csr(m, cfg, csr_request, progress.clone(), link, paused, events);
+    let resets = m.wire_of("resets", &CsrReset::of());
+    let registers = csr(m, cfg, csr_request, progress.clone(), resets.clone(), link, paused, events);
+
+    // A reset by the host, and what it does not restart.
+    let state = m.wire_of("reset_progress", &reset::Progress::of());
+    let reset::Reset { stops, quiesce, restart, done, flr_done } =
+        reset::reset(m, registers.reset, host.flr, state.clone());
+    m.drive(&resets, &CsrReset { done, under_way: quiesce.shut, wipe: quiesce.wipe });
+    let response = registers.response.clone();
+    let rx = crate::rx::door::door(m, progress.ready, restart, rx);
+    let read_ends = dma_data.fire() & dma_data.last;
+    let core = m.restarted(restart, |m| {
+        core(m, cfg, rx, dma_data, registers, &progress, &paused, link_up, &pulses, &drops, &host.events)
+    });
+    let frames = reset::frames(m, stops, restart, core.wire);
+    m.stream_out("tx", frames.wire);
+    let reads = reset::reads(m, quiesce.shut, core.read, read_ends);
+    let writes = reset::writes(m, quiesce.shut, core.write);
+    let quiet = reads.quiet & writes.quiet & host.idle;
+    m.drive(
+        &state,
+        &reset::Progress { wire_shut: frames.shut, wire_moves: frames.moves, quiet, clear: progress.ready },
+    );
+    let interrupt = reset::interrupts(quiesce.shut, core.interrupt);
+    let to_host = ToHost { read: reads.request, write: writes.write, response, interrupt, quiesce };
+    host.connect(m, cfg, to_host, flr_done);
+}
+
+#[allow(clippy::too_many_arguments)]
+fn core(
+    m: &Scope,
+    cfg: &RnicConfig,
+    rx: Stream<Beat>,
+    dma_data: Stream<DmaReadData>,
+    registers: Csr,
+    progress: &CommandProgress,
+    paused: &Sig,
+    link_up: Sig,
+    pulses: &[Sig],
+    drops: &[DropEvent],
+    of_pcie: &PcieEvents,
+) -> Core {
+    // Read data comes back in the order of this list.
+    let (command_read, command_reads) = m.later("command_read", &crate::types::DmaReadRequest::of());
+    let (wqe_read, wqe_reads) = m.later("wqe_read", &crate::types::DmaReadRequest::of());
+    let (payload_read, payload_reads) = m.later("payload_read", &crate::types::DmaReadRequest::of());
+    let (receive_read, receive_reads) = m.later("receive_read", &crate::types::DmaReadRequest::of());
+    let (reply_read, reply_reads) = m.later("reply_read", &crate::types::DmaReadRequest::of());
+    let (recall_read, recall_reads) = m.later("recall_read", &crate::types::DmaReadRequest::of());
+    let readers = vec![command_read, wqe_read, payload_read, receive_read, reply_read, recall_read];
+    let (read, data) = dma::read(m, cfg.unhurried(), readers, dma_data);
+    let mut data = data.into_iter();
+    let mut data = || data.next().expect("six readers");
+    let command_data = data();
+    let data =
+        ReadData { wqes: data(), payload: data(), receives: data(), replies: data(), recalled: data() };
+
+    // Host: commands, QP context, doorbells.
+    let (reply, replies) = m.later("reply", &QpFound::of(cfg));
+    let (fault_s, send_faults) = m.later("send_fault", &bits(cfg.qp_bits()));
+    let (fault_e, engine_faults) = m.later("engine_fault", &QpFault::of(cfg));
+    let (fault_q, writer_faults) = m.later("writer_fault", &bits(cfg.qp_bits()));
     let events_busy = m.wire("events_busy", 1);
     let removed = m.wire_of("removed", &Done::of());
     let psns = m.wire_of("psns", &QpPsns::of());
@@ -106,7 +158,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         srqs_busy,
         psns.clone(),
     );
-    m.drive(&progress, &commands.progress);
+    m.drive(progress, &commands.progress);
     command_reads.connect(breath(&m.label("command_read"), cfg.unhurried(), commands.read));
     let drained = m.wire_of("drained", &Drained::of(cfg));
     let faults = vec![fault_e, fault_q.map(QpFault::silent)];
@@ -133,7 +185,6 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     );
 
     // The transport.
-    let rx = crate::rx::door::door(m, progress.ready, rx);
     let control = Control {
         broadcast,
         addresses: commands.vectors,
@@ -156,7 +207,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     };
     let core = transport(m, cfg, rx, data, control);
     m.set_all(&removed, &core.removed);
-    m.drive(&paused, core.paused);
+    m.drive(paused, core.paused);
     m.drive(&status, &core.status);
     m.drive(&psns, &core.psns);
     m.drive(&srqs_busy, core.busy | srqs_written);
@@ -241,9 +292,9 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         seen.pause,
         seen.pfc,
         seen.stands,
-        host.events.unexpected,
-        host.events.timeout,
-        host.events.refused,
+        of_pcie.unexpected,
+        of_pcie.timeout,
+        of_pcie.refused,
     ];
     for (pulse, value) in pulses.iter().zip(values) {
         m.drive(pulse, value);
@@ -262,9 +313,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
         m.drive(&drop.code, code);
     }
 
-    m.stream_out("tx", core.wire);
-    let to_host = ToHost { read, write, response: registers.response, interrupt: events.interrupt };
-    host.connect(m, cfg, to_host);
+    Core { wire: core.wire, read, write, interrupt: events.interrupt }
 }
 
 /// What the host's blocks are connected to.
@@ -272,6 +321,10 @@ struct HostPorts {
     /// Accesses of BAR 0 and what was read, where they come from PCIe.
     pcie: Option<(Later<CsrRequest>, Later<DmaReadData>)>,
     events: PcieEvents,
+    /// What was written has left the card.
+    idle: Sig,
+    /// A function level reset is asked for.
+    flr: Sig,
 }
 
 impl HostPorts {
@@ -279,15 +332,17 @@ impl HostPorts {
         if !cfg.has_pcie() {
             let data = m.stream_in("dma_data", &DmaReadData::of(cfg));
             let csr = m.stream_in("csr", &CsrRequest::of());
-            return (HostPorts { pcie: None, events: PcieEvents::of().zeros() }, csr, data);
+            let (idle, flr) = (lit(1, 1), lit(1, 0));
+            return (HostPorts { pcie: None, events: PcieEvents::of().zeros(), idle, flr }, csr, data);
         }
         let (csr, accesses) = m.later("csr", &CsrRequest::of());
         let (data, reads) = m.later("dma_data", &DmaReadData::of(cfg));
         let events = m.wire_of("pcie_events", &PcieEvents::of());
-        (HostPorts { pcie: Some((accesses, reads)), events }, csr, data)
+        let (idle, flr) = (m.wire("pcie_idle", 1), m.input("pcie_flr", 1));
+        (HostPorts { pcie: Some((accesses, reads)), events, idle, flr }, csr, data)
     }
 
-    fn connect(self, m: &Scope, cfg: &RnicConfig, host: ToHost) {
+    fn connect(self, m: &Scope, cfg: &RnicConfig, host: ToHost, flr_done: Sig) {
         let Some((accesses, reads)) = self.pcie else {
             m.stream_out("csr_response", host.response);
             m.stream_out("dma_read", host.read);
@@ -295,24 +350,27 @@ impl HostPorts {
             m.output("interrupt", &host.interrupt);
             return;
         };
+        m.output("pcie_flr_done", &flr_done);
         let settings = m.delay("pcie_settings", &m.input_of("pcie", &PcieSettings::of()));
-        let join = |data, csr, events| {
+        let join = |data, csr, events, idle| {
             accesses.connect(csr);
             reads.connect(data);
             m.drive(&self.events, events);
+            m.drive(&self.idle, idle);
         };
         if cfg.pcie4 {
             let (rc, cq) = (m.stream_in("rc", &Axis::rc()), m.stream_in("cq", &Axis::cq()));
-            let sent = m.input_of("rq_seq", &SeqNums::of());
-            let FromHost { data, csr, rq, cc, events } = pcie4(m, cfg, settings, rc, cq, sent, host);
-            join(data, csr, events);
+            let (sent, credits) = (m.input_of("rq_seq", &SeqNums::of()), m.input("tfc_nph_av", CREDITS));
+            let FromHost { data, csr, rq, cc, events, idle } =
+                pcie4(m, cfg, settings, rc, cq, sent, credits, host);
+            join(data, csr, events, idle);
             m.stream_out("rq", rq);
             m.stream_out("cc", cc);
         } else {
             let beat = Beat::of(cfg.beat_bytes);
             let (rc, cq) = (m.stream_in("rc", &beat), m.stream_in("cq", &beat));
-            let FromHost { data, csr, rq, cc, events } = pcie(m, cfg, settings, rc, cq, host);
-            join(data, csr, events);
+            let FromHost { data, csr, rq, cc, events, idle } = pcie(m, cfg, settings, rc, cq, host);
+            join(data, csr, events, idle);
             m.stream_out("rq", rq);
             m.stream_out("cc", cc);
         }

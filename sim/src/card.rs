@@ -342,6 +342,41 @@ impl Card {
         self.interrupts.pop_front()
     }
 
+    /// Reads of a card before AMD's block that came without a credit, and held up the writes behind them.
+    pub fn held_reads(&self) -> u64 {
+        match &self.side {
+            Side::Dma(_) => 0,
+            Side::Pcie(pcie) => pcie.held_reads(),
+        }
+    }
+
+    /// Lets a card that faces PCIe send requests from now on, or not, as software does by the command register. Whether the card has such a thing.
+    pub fn set_bus_master(&mut self, may: bool) -> bool {
+        let Side::Pcie(pcie) = &self.side else { return false };
+        pcie.set_bus_master(&mut self.model, may);
+        true
+    }
+
+    /// Begins a function level reset (PCIe 6.6.2) of a card that faces PCIe: from now on it is no bus master and may not interrupt. Whether the card has such
+    /// a thing.
+    pub fn begin_function_reset(&mut self) -> bool {
+        let Side::Pcie(pcie) = &self.side else { return false };
+        pcie.begin_function_reset(&mut self.model);
+        true
+    }
+
+    /// Whether the card has done what a function level reset asks of it.
+    pub fn function_reset_done(&self) -> bool {
+        matches!(&self.side, Side::Pcie(pcie) if pcie.function_reset_done(&self.model))
+    }
+
+    /// Ends a function level reset: software makes the card a bus master, lets it interrupt, and queues what it writes to the MSI-X table.
+    pub fn end_function_reset(&mut self) {
+        if let Side::Pcie(pcie) = &mut self.side {
+            pcie.end_function_reset(&mut self.model);
+        }
+    }
+
     /// The beat that the card offers to the wire in the cycle to come.
     #[inline]
     pub fn tx(&self) -> Option<Beat> {

@@ -113,6 +113,8 @@ impl Lockstep {
             match () {
                 () if !port.input => outputs.push((port.name, port.width)),
                 () if all_resets.contains(&port.name) => resets.push(port.name),
+                // What takes registers back inside a card is as rare as a reset, or nothing else is ever seen.
+                () if port.name.ends_with("__restart") => resets.push(port.name),
                 () => inputs.push((port.name, port.width)),
             }
         }

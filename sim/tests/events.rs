@@ -331,3 +331,53 @@ fn a_receive_queue_that_is_overrun_ends_and_says_so() {
         }
     }
 }
+
+#[test]
+fn a_moderated_queue_interrupts_less_often_than_it_has_events_and_forgets_none() {
+    const QUIET_US: u16 = 20;
+    for config in CONFIGS {
+        let mut counts = Vec::new();
+        for moderation in [0, QUIET_US] {
+            let mut eq = None;
+            let mut bench = bench(config, 0, |pair| {
+                eq = Some(pair.a.context.create_moderated_eq(16, moderation).unwrap());
+                pair.a.context.create_cq_with_events(64, eq.as_ref().unwrap()).unwrap()
+            });
+            let eq = eq.unwrap();
+            let mut some = [Completion::default(); 16];
+            let (mut interrupts, mut events) = (Vec::new(), 0);
+            let interrupted = |bench: &Bench, all: &mut Vec<u64>| {
+                let mut world = bench.pair.world.lock();
+                while let Some(interrupt) = world.card_mut(0).interrupt() {
+                    assert_eq!(interrupt.eqn, eq.number());
+                    all.push(interrupt.cycle);
+                }
+            };
+            for _ in 0..40 {
+                eq.request_interrupt().unwrap();
+                bench.cq.request_notify(false).unwrap();
+                bench.post(1);
+                // A host that polls meanwhile finds the event at once.
+                events += bench.wake(&eq).len();
+                while bench.cq.poll(&mut some).unwrap() == 0 {}
+                interrupted(&bench, &mut interrupts);
+            }
+            // Nobody polls: the interrupt comes, at the end of the quiet time at the latest.
+            let cycles_us = u64::from(bench.pair.world.lock().clock_khz()).div_ceil(1000);
+            bench.pair.world.lock().run(2 * u64::from(QUIET_US) * cycles_us);
+            interrupted(&bench, &mut interrupts);
+            let before = interrupts.len();
+            eq.request_interrupt().unwrap();
+            bench.cq.request_notify(false).unwrap();
+            bench.post(1);
+            bench.pair.world.lock().run(u64::from(QUIET_US + 2) * cycles_us + 3000);
+            interrupted(&bench, &mut interrupts);
+            assert_eq!(interrupts.len(), before + 1, "{config}: the last event's interrupt");
+            let least = u64::from(moderation) * cycles_us;
+            assert!(interrupts.windows(2).all(|pair| pair[1] - pair[0] >= least), "{interrupts:?}");
+            println!("{config}, {moderation} us: {events} events, {} interrupts", interrupts.len());
+            counts.push(interrupts.len());
+        }
+        assert!(counts[0] >= 40 && counts[1] < counts[0] / 2, "{config}: {counts:?}");
+    }
+}

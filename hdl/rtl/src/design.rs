@@ -23,6 +23,17 @@ pub(crate) struct Block {
     pub full: HashSet<u32>,
 }
 
+/// A signal that takes registers back to their reset values.
+pub(crate) struct Restart {
+    /// The module in which it was given, and the signal there.
+    pub scope: ScopeId,
+    pub node: NodeId,
+    /// The same signal in modules below.
+    pub below: HashMap<ScopeId, NodeId>,
+    /// Registers made before it do not follow it.
+    pub first: usize,
+}
+
 pub(crate) struct Design {
     pub net: Netlist,
     pub serial: u32,
@@ -33,6 +44,8 @@ pub(crate) struct Design {
     pub domain: DomainId,
     pub discarded: HashSet<NodeId>,
     pub discarded_mems: HashSet<MemId>,
+    /// What resets registers beside their domain's reset, innermost last.
+    pub restarts: Vec<Restart>,
     cse: HashMap<(ScopeId, u32, Op), NodeId>,
     instance_names: HashSet<(ScopeId, String)>,
     port_names: HashSet<(ScopeId, String)>,
@@ -57,6 +70,7 @@ pub(crate) fn open(top: &str, loc: Loc) {
         domain: 0,
         discarded: HashSet::new(),
         discarded_mems: HashSet::new(),
+        restarts: Vec::new(),
         cse: HashMap::new(),
         instance_names: HashSet::new(),
         port_names: HashSet::new(),
@@ -396,6 +410,40 @@ impl Design {
             n += 1;
         }
         name
+    }
+
+    /// The open module's registers that have a reset follow the innermost restart, if there is one. To be called when no more is assigned to them.
+    /// Those before `from` are of others.
+    pub(crate) fn restart(&mut self, from: usize, loc: Loc) {
+        let Some(restart) = self.restarts.last() else { return };
+        let (scope, from) = (self.scope(), from.max(restart.first));
+        for index in from..self.net.regs.len() {
+            let reg = &self.net.regs[index];
+            let Some(value) = reg.reset.clone() else { continue };
+            if self.net.nodes[reg.node as usize].scope != scope || reg.assigns.is_empty() {
+                continue;
+            }
+            let (value, restart) = (self.literal(value, loc), self.restart_in(scope, loc));
+            self.net.regs[index].assigns.push((Some(restart), value));
+        }
+    }
+
+    /// The innermost restart in a module below the one in which it was given.
+    fn restart_in(&mut self, scope: ScopeId, loc: Loc) -> NodeId {
+        let restart = self.restarts.last().expect("there is one");
+        if restart.scope == scope {
+            return restart.node;
+        }
+        if let Some(node) = restart.below.get(&scope) {
+            return *node;
+        }
+        let parent = self.net.scopes[scope as usize].parent.expect("only the top has none");
+        let source = self.restart_in(parent, loc);
+        let port = self.port_name(scope, "restart");
+        let op = Op::Port(source, port.clone());
+        let node = self.push(Node { op, width: 1, scope, loc, name: Some(port), weak: true });
+        self.restarts.last_mut().expect("there is one").below.insert(scope, node);
+        node
     }
 
     pub(crate) fn new_wire(&mut self, name: &str, width: u32, weak: bool, loc: Loc) -> NodeId {

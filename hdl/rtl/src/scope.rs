@@ -442,6 +442,27 @@ impl Scope {
         result
     }
 
+    /// What `body` declares, and all modules in it, goes back to its reset values where `restart` holds, as with its domain's reset: registers without a
+    /// reset and memories stay. What is assigned to these registers is assigned within `body`. Each module that needs it has a port `restart`.
+    #[track_caller]
+    pub fn restarted<R>(&self, restart: Sig, body: impl FnOnce(&Scope) -> R) -> R {
+        let loc = Location::caller();
+        self.check_open(loc);
+        assert!(restart.width() == 1, "{loc}: a restart has one bit, not {}", restart.width());
+        make(loc, |d| {
+            let node = d.resolve(restart, loc)?;
+            let (scope, first) = (d.scope(), d.net.regs.len());
+            d.restarts.push(crate::design::Restart { scope, node, below: Default::default(), first });
+            Ok(node)
+        });
+        let result = body(self);
+        with(|d| {
+            d.restart(0, loc);
+            d.restarts.pop();
+        });
+        result
+    }
+
     /// A two-flop synchroniser of one bit, or of a Gray-coded value, into the current domain.
     #[track_caller]
     pub fn synchronise(&self, name: &str, value: Sig) -> Sig {
@@ -569,13 +590,15 @@ pub struct Instance {
     parent: ScopeId,
     scope: Scope,
     loc: Loc,
+    /// Registers that were there before.
+    first_reg: usize,
 }
 
 impl Instance {
     /// Opens a module below the one that is open.
     pub fn enter(m: &Scope, module: &str, loc: Loc) -> Instance {
         m.check_open(loc);
-        let id = with(|d| {
+        let (id, first_reg) = with(|d| {
             let base = match &m.label {
                 Some(label) => format!("{label}_{module}"),
                 None => module.to_string(),
@@ -586,9 +609,9 @@ impl Instance {
             let id = d.net.scopes.len() as ScopeId - 1;
             d.scopes.push(id);
             d.blocks.push(vec![Block::default()]);
-            id
+            (id, d.net.regs.len())
         });
-        Instance { parent: m.id, scope: Scope { id, label: None }, loc }
+        Instance { parent: m.id, scope: Scope { id, label: None }, loc, first_reg }
     }
 
     /// The scope inside.
@@ -604,6 +627,7 @@ impl Instance {
     /// Closes the module and takes its results out.
     pub fn finish<T: Interface>(self, result: T, names: &str) -> T {
         with(|d| {
+            d.restart(self.first_reg, self.loc);
             d.scopes.pop();
             d.blocks.pop();
         });

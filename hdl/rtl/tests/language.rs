@@ -466,3 +466,82 @@ fn reset_values_and_registers_without_reset() {
     assert_eq!(sim.get_bits("wide"), Bits::new(70, 3 << 66));
     assert!(sim.get_bits("later").is_ones());
 }
+
+/// Counts up to itself, and so does what it instantiates; another counts the same without a reset.
+#[module]
+fn counters(m: &Scope, step: Sig, #[param] depth: u32) -> Vec<Sig> {
+    let (count, free) = (m.reg("count", 8).reset(depth), m.reg("free", 8).no_reset());
+    m.set(&count, count + step);
+    m.when(step.eq(9), |m| m.set(&free, lit(8, 0))).otherwise(|m| m.set(&free, free + step));
+    let mut all = vec![count, free];
+    if depth > 0 {
+        all.extend(counters(m, step, depth - 1));
+    }
+    all
+}
+
+/// Nothing but wires.
+#[module]
+fn bare(m: &Scope, step: Sig) -> Sig {
+    m.discard(&step);
+    step + 1
+}
+
+#[test]
+fn a_restart_takes_what_has_a_reset_in_all_modules_back_and_nothing_else() {
+    let net = build("top", |m| {
+        let (step, restart) = (m.input("step", 8), m.wire("again", 1));
+        let outside = counters(m, step, 1);
+        let inside = m.restarted(restart, |m| {
+            let own = m.reg("own", 8).reset(77);
+            m.set(&own, own + bare(m, step));
+            let mut all = vec![own];
+            all.extend(counters(m, step, 2));
+            all
+        });
+        m.drive(&restart, m.input("restart", 1) & inside[1].ne(0));
+        m.output("outside", &outside);
+        m.output("inside", &inside);
+    })
+    .unwrap();
+    let verilog = net.verilog();
+    let with_port = verilog.matches("input  wire restart").count();
+    // Of the modules three, and the top's own input.
+    assert_eq!(with_port, 4, "{verilog}");
+    let mut sim = Sim::new(&net);
+    sim.set("step", 9);
+    sim.reset();
+    let (names, mut held): (Vec<String>, Vec<u64>) = [
+        ("outside_0", 1),
+        ("outside_1", 0),
+        ("outside_2", 0),
+        ("outside_3", 0),
+        ("inside_0", 77),
+        ("inside_1", 2),
+        ("inside_2", 0),
+        ("inside_3", 1),
+        ("inside_4", 0),
+        ("inside_5", 0),
+        ("inside_6", 0),
+    ]
+    .map(|(name, value)| (name.to_string(), value))
+    .into_iter()
+    .unzip();
+    let resets = [None, None, None, None, Some(77), Some(2), None, Some(1), None, Some(0), None];
+    for step in 0..60u64 {
+        let now: Vec<u64> = names.iter().map(|name| sim.get(name)).collect();
+        assert_eq!(now, held, "step {step}");
+        let restart = step % 7 == 3;
+        sim.set("step", step % 5);
+        sim.set("restart", restart.into());
+        let restart = restart && held[5] != 0;
+        for (i, value) in held.iter_mut().enumerate() {
+            let more = step % 5 + u64::from(i == 4);
+            *value = match resets[i].filter(|_| restart) {
+                Some(first) => first,
+                None => (*value + more) % 256,
+            };
+        }
+        sim.tick();
+    }
+}

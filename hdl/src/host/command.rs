@@ -15,7 +15,7 @@
 //! and writes the key last: a registration that fails half way leaves page entries that no key names.
 //!
 //! A command takes 12 to 22 cycles and one DMA read; REG_MR a cycle a key and a cycle an entry more and a DMA read a piece. Commands end
-//! in order. After reset, with the register `reset` and with RESET_ALL all tables are cleared, a QP in 6 cycles.
+//! in order. After reset, that by the host too, and with RESET_ALL all tables are cleared, a QP in 6 cycles.
 //!
 //! Bad input: refused with status and attribute. A command ring that cannot be read stops everything until a reset
 //! (`fatal`). Queues in the last 128 MiB of the bus's address space are refused, so that no queue wraps.
@@ -779,16 +779,9 @@ pub fn command(
         })
         .otherwise(|m| next_row(m));
     });
-    let start_clear = |m: &Scope, command: u32| {
-        m.set(&clearing, 1);
-        m.set(&by_command, command);
-        m.set(&row, 0);
-        go(m, State::Clear);
-    };
     let idle = state.is(State::Idle);
     m.when(idle & !control.enable, |m| m.set(&consumer, 0));
     m.when(idle & control.enable & consumer.ne(control.producer), |m| go(m, State::Fetch));
-    m.when(state.is_any(&[State::Idle, State::Fatal]) & control.reset, |m| start_clear(m, 0));
     m.when(fetching & read.ready, |m| go(m, State::Receive));
     let arrived = state.is(State::Receive) & incoming.valid;
     let broken = m.reg("broken", 1).reset(0);
@@ -923,6 +916,7 @@ pub fn command(
             doorbell_page: get(&LAYOUT, &DOORBELL_PAGE),
             vector: get(&LAYOUT, &VECTOR),
             asynchronous: get(&LAYOUT, &ASYNCHRONOUS),
+            moderation_us: get(&LAYOUT, &MODERATION_US),
         };
         eqs.write(m, at, &entry);
     });
@@ -1030,7 +1024,12 @@ pub fn command(
         let fields = [(STATE, qp.state), (SQ_DRAINING, draining), (SQ_PSN, sends), (RQ_PSN, receives)];
         m.set(&value, assemble(&LAYOUT, &fields));
     });
-    m.when(here & op(Op::ResetAll), |m| start_clear(m, 1));
+    m.when(here & op(Op::ResetAll), |m| {
+        m.set(&clearing, 1);
+        m.set(&by_command, 1);
+        m.set(&row, 0);
+        go(m, State::Clear);
+    });
 
     // References.
     let one = lit(users, 1);
@@ -1075,14 +1074,7 @@ pub fn command(
         go(m, State::Idle);
     });
 
-    let progress = CommandProgress {
-        ready: !clearing,
-        fatal: state.is(State::Fatal),
-        consumer,
-        reset_done: clear_done
-            & !by_command
-            & ((update.fire()) | (state.is(State::Clear) & row.zext(32).ge(cfg.qps))),
-    };
+    let progress = CommandProgress { ready: !clearing, fatal: state.is(State::Fatal), consumer };
     let taken = done.fire();
     let write = write_entry(m, cfg, done);
     let (vectors, keys, cqs, eqs) = (vectors.table(), keys.table(), cqs.table(), eqs.table());

@@ -22,7 +22,7 @@
 //!
 //! Bad input: reads of an address without a register, and of doorbell pages, give zero; writes there are ignored;
 //! doorbells that are not 64 bits wide and aligned, or past the last page, are counted as ignored. The command queue's
-//! place cannot be written while it is enabled. A request waits only for the doorbell FIFO, whose taker does not wait
+//! place cannot be written while it is enabled. Doorbells are ignored while the card is being reset by its host; all else goes on meanwhile. A request waits only for the doorbell FIFO, whose taker does not wait
 //! for the host.
 
 use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC, SERVICES};
@@ -160,6 +160,8 @@ pub struct Csr {
     pub doorbells: Stream<RawDoorbell>,
     /// For the command processor.
     pub commands: CommandControl,
+    /// The card is to be reset.
+    pub reset: Sig,
     /// For the port.
     pub port: Addresses,
     /// Pulses once in a unit of the transport's timers.
@@ -350,13 +352,33 @@ fn counters(m: &Scope, cfg: &RnicConfig, amounts: &BTreeMap<u32, Sig>, read: Sig
     (value, swept)
 }
 
+/// What a reset does with the registers.
+#[derive(Clone, Bundle)]
+pub struct CsrReset {
+    /// A pulse: the reset that was asked for is done.
+    pub done: Sig,
+    /// The card is being reset: doorbells are ignored.
+    pub under_way: Sig,
+    /// A pulse: what the host has set is as after power-on.
+    pub wipe: Sig,
+}
+
+impl CsrReset {
+    /// The shape.
+    pub fn of() -> Self {
+        CsrReset { done: bits(1), under_way: bits(1), wipe: bits(1) }
+    }
+}
+
 /// Registers, counters and the doorbell pages. `paused`: the priorities that stand still.
 #[module]
+#[allow(clippy::too_many_arguments)]
 pub fn csr(
     m: &Scope,
     cfg: &RnicConfig,
     request: Stream<CsrRequest>,
     progress: CommandProgress,
+    resets: CsrReset,
     link: Link,
     paused: Sig,
     events: Events,
@@ -385,6 +407,7 @@ pub fn csr(
         let upper = held.wide & high;
         let data = upper.then(held.data.slice(32, 32), held.data.trunc(32));
         m.when(hit & open, |m| m.set(&reg, data.slice(field.offset.into(), field.width.into())));
+        m.when(resets.wipe, |m| m.set(&reg, lit(field.width.into(), field.reset)));
         (reg, hit.named(&format!("{}_hit", register.name)), data)
     };
     let always = lit(1, 1);
@@ -393,7 +416,7 @@ pub fn csr(
     let enable = control;
     let reset = m.reg("reset", 1).reset(0);
     let reset_bit = queue::CONTROL.field("reset").expect("a field of the register").offset;
-    m.when(progress.reset_done, |m| m.set(&reset, 0));
+    m.when(resets.done, |m| m.set(&reset, 0));
     m.when(control_hit & control_data.bit(reset_bit.into()), |m| {
         m.set(&reset, 1);
         m.set(&enable, 0);
@@ -401,7 +424,8 @@ pub fn csr(
     // The table of GIDs is emptied meanwhile; a reset shows until that is done, too.
     let emptied = m.reg("emptied", clog2(u64::from(port::GID_SLOTS)) + 1).reset(0);
     let emptying = (!emptied.all()).named("emptying");
-    m.when(reset, |m| m.set(&emptied, 0)).otherwise_when(emptying, |m| m.set(&emptied, emptied + 1));
+    m.when(reset | resets.under_way, |m| m.set(&emptied, 0))
+        .otherwise_when(emptying, |m| m.set(&emptied, emptied + 1));
     let set_up = |register: &Register| field(&queue::BLOCK, register, "value", !enable).0;
     let base = [set_up(&queue::CMDQ_BASE_LO), set_up(&queue::CMDQ_BASE_HI)];
     let log2 = set_up(&queue::CMDQ_LOG2);
@@ -530,10 +554,11 @@ pub fn csr(
     let is_doorbell = held.address.ge(doorbell::BASE);
     let rings = held.wide & held.address.trunc(3).eq(0) & page.zext(13).lt(cfg.doorbell_pages);
     let raw = RawDoorbell { page: page.zext(16), offset: held.address.trunc(12), data: held.data };
-    let ring = Stream::new(m, "ring", writes & is_doorbell & rings, raw);
+    // What was rung in a life that is over, or rings between two lives, is for nobody.
+    let ring = Stream::new(m, "ring", writes & is_doorbell & rings & !resets.under_way, raw);
     let waits = ring.valid & !ring.ready;
-    m.drive(&ignored, writes & is_doorbell & !rings);
-    let doorbells = fifo(m, 16, ring);
+    m.drive(&ignored, writes & is_doorbell & !(rings & !resets.under_way));
+    let doorbells = fifo(m, 16, ring).discard_if(m, resets.under_way);
 
     m.when(request.fire(), |m| {
         m.set_all(&held, &request.payload);
@@ -548,7 +573,6 @@ pub fn csr(
 
     let commands = CommandControl {
         enable,
-        reset,
         base: cat(&base),
         log2,
         producer,
@@ -558,7 +582,7 @@ pub fn csr(
     let entry = GidKey { ip: cat(&gid_ip), vid: kind[0], tagged: kind[1], ipv6: kind[2] };
     let write = GidWrite { enable: write_gid, index: place[0].0, slot: place[1].0, valid: place[2].0, entry };
     let port = Addresses { mac: cat(&mac), promiscuous, raw: filter, respond, salt, write, clear: reset };
-    Csr { response, doorbells, commands, port, tick: ticks(m, cfg, tick_cycles), congestion, flow }
+    Csr { response, doorbells, commands, reset, port, tick: ticks(m, cfg, tick_cycles), congestion, flow }
 }
 
 /// Cycles of the clock in 4.096 us.
@@ -611,6 +635,7 @@ mod tests {
                 &cfg,
                 request,
                 progress,
+                m.input_of("resets", &CsrReset::of()),
                 m.input_of("link", &Link::of()),
                 m.input("paused", 8),
                 events,
@@ -618,6 +643,7 @@ mod tests {
             m.stream_out("response", out.response);
             m.stream_out("doorbells", out.doorbells);
             m.output("commands", &out.commands);
+            m.output("reset", &out.reset);
             m.output("port", &out.port);
             m.output("tick", &out.tick);
             m.output("congestion", &out.congestion);
@@ -753,9 +779,9 @@ mod tests {
         // A reset shows until it is done, and switches off.
         bench.write(at(&command_queue::CONTROL), false, 2);
         assert_eq!(bench.read(at(&command_queue::CONTROL), false), 2);
-        bench.sim.set("progress_reset_done", 1);
+        bench.sim.set("resets_done", 1);
         bench.step();
-        bench.sim.set("progress_reset_done", 0);
+        bench.sim.set("resets_done", 0);
         bench.sim.set("progress_ready", 1);
         bench.sim.set("progress_consumer", 0x1234);
         assert_eq!(bench.read(at(&command_queue::CONTROL), false), 2);

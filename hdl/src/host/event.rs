@@ -28,6 +28,10 @@
 //! when the entry has left the card's write port, so that what the PCIe engine sends for it comes behind. An interrupt
 //! uses the arming up. Several that wait leave the lowest number first, one in four cycles.
 //!
+//! An event queue with a moderation time raises an interrupt at most once in it: behind each it is quiet for so long. What comes meanwhile is written at
+//! once, and raises its interrupt at the end of the quiet time, if it finds the queue armed. The time is counted in microseconds, of which one has
+//! begun already: a queue is quiet for its time and at most one microsecond and `eqs` cycles more, for a sweep looks at a queue a cycle.
+//!
 //! `busy` is low in some cycle behind each removal of a queue: from then on, nothing is written into an event queue that was
 //! removed, nor about a CQ that was.
 //!
@@ -41,7 +45,9 @@ use crate::config::RnicConfig;
 use crate::fields::assemble;
 use crate::stream::{arbiter, breath, gather, Flagged, Forget};
 use crate::types::{DmaWrite, TableWrite};
-use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{
+    bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
+};
 use ferrowire_spec::queue::event as spec;
 use ferrowire_spec::queue::EventKind;
 
@@ -141,6 +147,20 @@ struct Asks {
 
 /// Bits of an index within a queue.
 const INDEX: u32 = super::MAX_CQ_LOG2;
+
+/// Bits of the time in microseconds; it wraps after more than twice the longest quiet time.
+const TIME: u32 = 17;
+
+/// Microseconds, free-running; none is shorter than it is.
+fn microseconds(m: &Scope, cfg: &RnicConfig) -> Sig {
+    let cycles = cfg.clock_khz.div_ceil(1000).max(1);
+    let width = clog2(u64::from(cycles)).max(1);
+    let (cycle, now) = (m.reg("cycle", width).reset(0), m.reg("now_us", TIME).reset(0));
+    let over = cycle.eq(cycles - 1);
+    m.set(&cycle, over.then(lit(width, 0), cycle + 1));
+    m.when(over, |m| m.set(&now, now + 1));
+    now
+}
 
 /// Beats that may stand in the write port's register slice.
 const SLICE: u32 = 2;
@@ -307,7 +327,11 @@ pub fn event(
     let arms = here(acts & bell.arm, bell.eq);
     let some = behind.repeat(cfg.eqs);
     let begins = m.wire("begins", 1);
-    let first = due & (none - due);
+    // Those that are quiet, for a while after their interrupts.
+    let quiet = m.reg("quiet", cfg.eqs).reset(0);
+    let moderated = m.reg("moderated", cfg.eqs).reset(0);
+    let wanted = (due & !quiet).named("wanted");
+    let first = wanted & (none - wanted);
     m.set(&armed, (armed | (arms & !some)) & !counted & !gone);
     m.set(&due, ((due & !(begins.repeat(cfg.eqs) & first)) | (armed & counted) | (arms & some)) & !gone);
     m.set(&marks, (marks & !counted & !gone) | here(lost, eq));
@@ -317,7 +341,7 @@ pub fn event(
     let left = m.reg("left", 2).no_reset();
     let raised = m.reg("raised", eq_bits).no_reset();
     let port = m.delay("port_before", &port);
-    m.drive(&begins, !waits & due.any());
+    m.drive(&begins, !waits & wanted.any());
     let number: Vec<Sig> = (0..eq_bits)
         .map(|bit| {
             let hits: Vec<Sig> = (0..cfg.eqs).filter(|i| i >> bit & 1 == 1).map(|i| first.bit(i)).collect();
@@ -332,6 +356,22 @@ pub fn event(
     let over = waits & (!port.valid | left.eq(0));
     m.when(waits & port.fire & left.ne(0), |m| m.set(&left, left - 1));
     m.when(over, |m| m.set(&waits, 0));
+    // The time runs from when the interrupt is raised, however long it had to wait.
+    let periods = m.mem("periods", cfg.eqs, &bits(16)).style(Style::Distributed).init(vec![]).build();
+    let stamps = m.mem("stamps", cfg.eqs, &bits(TIME)).style(Style::Distributed).init(vec![]).build();
+    let now = microseconds(m, cfg);
+    periods.write(eqs.enable, eqs.index, &eqs.entry.moderation_us);
+    stamps.write(over, raised, &now);
+    let at = m.reg("sweep", eq_bits).reset(0);
+    m.set(&at, at + 1);
+    let passed = (now - stamps.read_now(at)).named("passed_us");
+    let rested = passed.gt(periods.read_now(at).zext(TIME)) & !(waits & raised.eq(at));
+    let raises = begins.repeat(cfg.eqs) & first & moderated;
+    // One that raises an interrupt now begins its time, whatever the sweep says of the one before.
+    m.set(&quiet, ((quiet & !here(rested, at)) | raises) & !gone);
+    m.when(eqs.enable, |m| {
+        m.set(&moderated, (moderated & !gone) | here(eqs.entry.moderation_us.any(), eqs.index));
+    });
     let vector = places.read_now(raised).vector;
     let interrupt = m.delay("interrupt", &Interrupt { valid: over, eqn: raised.zext(8), vector });
 

@@ -9,6 +9,7 @@ pub mod doorbell;
 pub mod event;
 pub mod pcie;
 pub mod pcie4;
+pub mod reset;
 mod types;
 
 pub use types::*;

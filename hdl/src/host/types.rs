@@ -57,6 +57,8 @@ pub struct EqEntry {
     pub vector: Sig,
     /// It takes what belongs to no completion queue.
     pub asynchronous: Sig,
+    /// Shortest time between two of its interrupts, in microseconds.
+    pub moderation_us: Sig,
 }
 
 impl EqEntry {
@@ -69,6 +71,7 @@ impl EqEntry {
             doorbell_page: bits(16),
             vector: bits(8),
             asynchronous: bits(1),
+            moderation_us: bits(16),
         }
     }
 }
@@ -229,8 +232,6 @@ impl EqDoorbell {
 pub struct CommandControl {
     /// Commands are taken; while low, both rings stand at entry 0.
     pub enable: Sig,
-    /// Everything is to be removed.
-    pub reset: Sig,
     /// Bus address of the commands.
     pub base: Sig,
     /// Log2 of the command ring's entries.
@@ -248,7 +249,6 @@ impl CommandControl {
     pub fn of() -> Self {
         CommandControl {
             enable: bits(1),
-            reset: bits(1),
             base: bits(64),
             log2: bits(8),
             producer: bits(16),
@@ -267,13 +267,11 @@ pub struct CommandProgress {
     pub fatal: Sig,
     /// Commands taken.
     pub consumer: Sig,
-    /// A pulse: the reset that was asked for is done.
-    pub reset_done: Sig,
 }
 
 impl CommandProgress {
     /// The shape.
     pub fn of() -> Self {
-        CommandProgress { ready: bits(1), fatal: bits(1), consumer: bits(16), reset_done: bits(1) }
+        CommandProgress { ready: bits(1), fatal: bits(1), consumer: bits(16) }
     }
 }

@@ -3,14 +3,14 @@
 //!
 //! After a reset the tables still hold what they held before, until the command processor has been through them. A frame
 //! that begins meanwhile is dropped whole, uncounted, like one on a wire without a card. A beat a cycle, no latency.
-//! Reset: between frames.
+//! Reset: between frames. The door outlives a reset of the card by its host: of a frame that is let in when the card begins anew (`cut`) the rest is dropped.
 
 use crate::stream::Beat;
 use ferrowire_rtl::{module, Scope, Sig, Stream};
 
-/// Lets frames in that begin while `open`.
+/// Lets frames in that begin while `open`. `cut`: who takes them begins anew behind this cycle.
 #[module]
-pub fn door(m: &Scope, open: Sig, wire: Stream<Beat>) -> Stream<Beat> {
+pub fn door(m: &Scope, open: Sig, cut: Sig, wire: Stream<Beat>) -> Stream<Beat> {
     let inside = m.reg("inside", 1).reset(0);
     let passing = m.reg("passing", 1).reset(0);
     let passes = inside.then(passing, open).named("passes");
@@ -21,6 +21,7 @@ pub fn door(m: &Scope, open: Sig, wire: Stream<Beat>) -> Stream<Beat> {
         m.set(&inside, 1);
         m.set(&passing, passes);
     });
+    m.when(cut, |m| m.set(&passing, 0));
     m.when(wire.fire() & wire.last, |m| m.set(&inside, 0));
     out
 }
@@ -39,7 +40,7 @@ mod tests {
             let netlist = build("bench", |m| {
                 let wire = m.stream_in("wire", &shape);
                 m.output("offered", &wire.valid);
-                m.stream_out("out", door(m, m.input("open", 1), wire));
+                m.stream_out("out", door(m, m.input("open", 1), m.input("cut", 1), wire));
             });
             let mut sim = Sim::new(&netlist.unwrap());
             sim.reset();
@@ -85,7 +86,7 @@ mod tests {
         let shape = Beat::of(8);
         let netlist = build("bench", |m| {
             let wire = m.stream_in("wire", &shape);
-            m.stream_out("out", door(m, m.input("open", 1), wire));
+            m.stream_out("out", door(m, m.input("open", 1), m.input("cut", 1), wire));
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
@@ -112,5 +113,41 @@ mod tests {
         }
         assert_eq!(sources[0].cycles[30..], sinks[0].cycles);
         assert_eq!(beats_to_frames(&sinks[0].items), [vec![3; 80]]);
+    }
+
+    #[test]
+    fn the_rest_of_a_frame_is_dropped_where_its_taker_begins_anew() {
+        let shape = Beat::of(8);
+        let netlist = build("bench", |m| {
+            let wire = m.stream_in("wire", &shape);
+            m.stream_out("out", door(m, m.input("open", 1), m.input("cut", 1), wire));
+        });
+        for at in 0..30 {
+            let mut sim = Sim::new(netlist.as_ref().unwrap());
+            sim.reset();
+            let mut random = Random::new(8);
+            let mut sources = [Source::new("wire", &shape)];
+            let mut sinks = [Sink::new("out", &shape)];
+            (0..4).for_each(|i| sources[0].push_frame(&[i; 80]));
+            sim.set("open", 1);
+            let mut taken = 0;
+            for cycle in 0..80 {
+                sim.set("cut", u64::from(cycle == at));
+                // The door is shut while tables are cleared.
+                sim.set("open", u64::from(!(at + 1..at + 5).contains(&cycle)));
+                step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0);
+                if cycle == at {
+                    taken = sinks[0].items.len();
+                }
+            }
+            // What was there before, up to its end at most, and then whole frames alone.
+            let after = sinks[0].items.split_off(taken);
+            assert!(beats_to_frames(&after).iter().all(|frame| frame.len() == 80), "cut at {at}");
+            assert!(
+                after.len() >= 10 * 3usize.saturating_sub(taken.div_ceil(10)),
+                "cut at {at}: {}",
+                after.len()
+            );
+        }
     }
 }

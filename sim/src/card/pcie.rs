@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use ferrowire_spec::csr::MSIX_TABLE;
-use ferrowire_verilator::{Library, Model, PortError};
+use ferrowire_verilator::{Library, Model, PortError, PortId};
 
 use super::pcie4::Pcie4Ports;
 use super::ports::BeatPorts;
@@ -87,10 +87,33 @@ fn configure(library: &Library, model: &mut Model, settings: &RootSettings) -> R
     Ok(())
 }
 
+/// What a function level reset changes in the configuration space, and its handshake.
+#[derive(Clone, Copy)]
+struct Function {
+    bus_master: PortId,
+    msix_enable: PortId,
+    flr: PortId,
+    flr_done: PortId,
+}
+
+impl Function {
+    fn of(library: &Library) -> Result<Self, PortError> {
+        let port = |name: &str| library.port(&format!("pcie_{name}"));
+        Ok(Self {
+            bus_master: port("bus_master")?,
+            msix_enable: port("msix_enable")?,
+            flr: port("flr")?,
+            flr_done: port("flr_done")?,
+        })
+    }
+}
+
 /// The root complex, and what of the CPU's accesses is known.
 pub struct PcieSide {
     link: Link,
     beat: usize,
+    vectors: u32,
+    function: Function,
     pub responses: VecDeque<u64>,
 }
 
@@ -110,16 +133,51 @@ impl PcieSide {
             }
             Err(_) => Link::Plain(PciePorts::of(library)?, Box::new(RootComplex::new(beat, settings))),
         };
-        let mut side = Self { link, beat, responses: VecDeque::new() };
-        let root = side.root_mut();
-        root.set_interrupt_window(INTERRUPTS..INTERRUPTS + u64::from(vectors) * STRIDE);
-        for vector in 0..u64::from(vectors) {
+        let function = Function::of(library)?;
+        let mut side = Self { link, beat, vectors, function, responses: VecDeque::new() };
+        side.root_mut().set_interrupt_window(INTERRUPTS..INTERRUPTS + u64::from(vectors) * STRIDE);
+        side.write_messages();
+        Ok(side)
+    }
+
+    /// Gives each vector its message.
+    fn write_messages(&mut self) {
+        for vector in 0..u64::from(self.vectors) {
             let at = u64::from(MSIX_TABLE) + ENTRY * vector;
+            let root = self.root_mut();
             root.cpu_write(at, &(INTERRUPTS + STRIDE * vector).to_le_bytes());
             // The message in the low half; in the high half no mask.
             root.cpu_write(at + 8, &vector.to_le_bytes());
         }
-        Ok(side)
+    }
+
+    /// Lets the card send requests, or not.
+    pub fn set_bus_master(&self, model: &mut Model, may: bool) {
+        model.set_u64(self.function.bus_master, may.into());
+    }
+
+    /// Begins a function level reset: the configuration space has lost what software set.
+    pub fn begin_function_reset(&self, model: &mut Model) {
+        for (port, value) in
+            [(self.function.flr, 1), (self.function.bus_master, 0), (self.function.msix_enable, 0)]
+        {
+            model.set_u64(port, value);
+        }
+    }
+
+    /// Whether the card says that it is done.
+    pub fn function_reset_done(&self, model: &Model) -> bool {
+        model.get_u64(self.function.flr_done) == 1
+    }
+
+    /// Ends it: software sets everything anew.
+    pub fn end_function_reset(&mut self, model: &mut Model) {
+        for (port, value) in
+            [(self.function.flr, 0), (self.function.bus_master, 1), (self.function.msix_enable, 1)]
+        {
+            model.set_u64(port, value);
+        }
+        self.write_messages();
     }
 
     pub fn root(&self) -> &RootComplex {
@@ -133,6 +191,14 @@ impl PcieSide {
         match &mut self.link {
             Link::Plain(_, root) => root,
             Link::Pcie4(_, block) => &mut block.root,
+        }
+    }
+
+    /// Reads that came to AMD's block without a credit, and held up what was behind them.
+    pub fn held_reads(&self) -> u64 {
+        match &self.link {
+            Link::Plain(..) => 0,
+            Link::Pcie4(_, block) => block.held_reads(),
         }
     }
 

@@ -72,6 +72,7 @@ pub struct Pcie4Ports {
     cc: AxisPorts,
     seq_valid: PortId,
     seq_number: PortId,
+    nph_av: PortId,
 }
 
 impl Pcie4Ports {
@@ -83,6 +84,7 @@ impl Pcie4Ports {
             cc: AxisPorts::of(library, "cc", cc_user::BYTES)?,
             seq_valid: library.port("rq_seq_valid")?,
             seq_number: library.port("rq_seq_number0")?,
+            nph_av: library.port("tfc_nph_av")?,
         })
     }
 
@@ -96,6 +98,7 @@ impl Pcie4Ports {
         });
         model.set_u64(self.rq.handshake.ready, block.rq_ready(cycle).into());
         model.set_u64(self.cc.handshake.ready, block.cc_ready(cycle).into());
+        model.set_u64(self.nph_av, block.nph_av(cycle).into());
         let number = block.rq_seq_num();
         model.set_u64(self.seq_valid, number.is_some().into());
         model.set_u64(self.seq_number, number.unwrap_or(0).into());

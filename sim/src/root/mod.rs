@@ -190,6 +190,11 @@ impl RootComplex {
         self.settings.non_posted_credits.is_none_or(|credits| self.reads.under_way() < credits)
     }
 
+    /// Reads for which there is a credit; `None`: any number.
+    fn credits(&self) -> Option<u32> {
+        self.settings.non_posted_credits.map(|credits| credits.saturating_sub(self.reads.under_way()))
+    }
+
     /// A beat of `rq` was taken.
     pub fn rq_beat(&mut self, cycle: u64, beat: &Beat) {
         self.begin(cycle);

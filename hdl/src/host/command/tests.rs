@@ -1090,18 +1090,10 @@ fn a_ring_that_cannot_be_read_stops_until_a_reset() {
     bench.poisoned = None;
     bench.sim.set("control_enable", 0);
     bench.sim.set("control_producer", 0);
-    bench.sim.set("control_reset", 1);
-    let mut done = 0;
-    for _ in 0..5000 {
-        if bench.sim.get("progress_reset_done") == 1 {
-            done += 1;
-            bench.step();
-            bench.sim.set("control_reset", 0);
-        } else {
-            bench.step();
-        }
-    }
-    assert_eq!((done, bench.sim.get("progress_ready"), bench.sim.get("progress_fatal")), (1, 1, 0));
+    bench.sim.reset();
+    assert_eq!(bench.sim.get("progress_ready"), 0);
+    (0..5000).for_each(|_| bench.step());
+    assert_eq!((bench.sim.get("progress_ready"), bench.sim.get("progress_fatal")), (1, 0));
     bench.sim.set("control_enable", 1);
     bench.ok(&simple(Op::AllocPd, 3));
 }

@@ -439,3 +439,70 @@ fn an_event_takes_few_cycles() {
     assert_eq!(cycles.len(), 17);
     assert_eq!(cycles[16] - cycles[8], 8 * 6);
 }
+
+/// Interrupts of random events of several queues, some of them moderated: never more often than their time, never later than it and a
+/// little, and none lost.
+#[test]
+fn a_moderated_queue_interrupts_at_most_once_in_its_time_and_never_forgets() {
+    const QUEUES: [(u64, u64); 3] = [(1, 0), (2, 1), (3, 6)];
+    for seed in 0..6 {
+        let (beat_bytes, stall) = [(8, 0.0), (64, 0.3), (16, 0.6)][seed as usize % 3];
+        let mut bench = bench(beat_bytes, stall, 70 + seed);
+        let cycles_us = u64::from(bench.cfg.clock_khz.div_ceil(1000));
+        // How long the event writer may take for one event, with a write channel that stalls.
+        let slack = 120 + bench.cfg.eqs as u64 + cycles_us;
+        for (eqn, us) in QUEUES {
+            bench.sim.set("eqs_entry_moderation_us", us);
+            bench.eq(eqn, 6, false);
+            bench.cq(eqn + 2, eqn);
+            bench.ring(eqn, 0, true);
+        }
+        // The last interrupt, the events that were consumed, and since when an event waits that finds its queue armed.
+        let (mut last, mut taken, mut waits) = ([None; 3], [0u64; 3], [None::<u64>; 3]);
+        let mut counts = [0; 3];
+        let mut handlers: Vec<(u64, usize)> = Vec::new();
+        for cycle in 0..40_000u64 {
+            if bench.random.chance(0.01) {
+                let eqn = QUEUES[bench.random.rng.random_range(0..3)].0;
+                bench.notice(eqn + 2, 1);
+            }
+            let seen = bench.interrupts.len();
+            bench.step();
+            for (i, (eqn, us)) in QUEUES.iter().enumerate() {
+                let written = (taken[i]..).take_while(|at| bench.entry(*eqn, 6, *at).is_some()).count();
+                let asks = handlers.iter().all(|(_, queue)| *queue != i);
+                if written > 0 && asks {
+                    waits[i].get_or_insert(cycle);
+                }
+                let limit = us * cycles_us + slack;
+                let since = waits[i].map_or(0, |from| cycle - from);
+                assert!(since <= limit, "seed {seed}: EQ {eqn} has waited {since} cycles of {limit}");
+            }
+            for (eqn, _) in bench.interrupts[seen..].to_vec() {
+                let i = QUEUES.iter().position(|(other, _)| *other == eqn).unwrap();
+                let least = QUEUES[i].1 * cycles_us;
+                let passed = last[i].map_or(u64::MAX, |before| cycle - before);
+                assert!(passed >= least, "seed {seed}: EQ {eqn} interrupts after {passed} cycles of {least}");
+                (last[i], counts[i], waits[i]) = (Some(cycle), counts[i] + 1, None);
+                handlers.push((cycle + bench.random.rng.random_range(1..100), i));
+            }
+            // The host takes what is there and arms.
+            for (_, i) in handlers.extract_if(.., |(at, _)| *at <= cycle) {
+                let eqn = QUEUES[i].0;
+                while bench.entry(eqn, 6, taken[i]).is_some() {
+                    taken[i] += 1;
+                }
+                bench.ring(eqn, taken[i], true);
+            }
+        }
+        println!("seed {seed}: {taken:?} events, {counts:?} interrupts");
+        assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
+        assert!(counts[2] < counts[0], "{counts:?}");
+        bench.settle(8 * cycles_us + slack);
+        for (i, (eqn, _)) in QUEUES.iter().enumerate() {
+            assert!(
+                bench.entry(*eqn, 6, taken[i]).is_none() || bench.interrupts.iter().any(|(e, _)| e == eqn)
+            );
+        }
+    }
+}

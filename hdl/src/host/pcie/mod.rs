@@ -23,6 +23,9 @@
 //! **What goes wrong** ends as an error of the read that it happened to: see [`reads`].
 //!
 //! While the host has not made the card a bus master, nothing leaves but completions, and these wait for no write.
+//!
+//! **Reset** of the card by its host ([`reset`](crate::host::reset)) does not reset the engine: it goes on until what was handed to it has ended (`idle`). Requests
+//! that may not leave are thrown away meanwhile, and pending interrupts forgotten. Tags that are late stay so.
 
 mod msix;
 mod reads;
@@ -35,6 +38,7 @@ pub(super) mod writes;
 use crate::config::RnicConfig;
 use crate::host::csr::{CsrRequest, CsrResponse};
 use crate::host::event::Interrupt;
+use crate::host::reset::Quiesce;
 use crate::stream::{arbiter, Beat};
 use crate::types::{DmaReadData, DmaReadRequest, DmaWrite};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Bundle, Interface, Netlist, Scope, Sig, Stream};
@@ -102,6 +106,8 @@ pub struct ToHost {
     pub response: Stream<CsrResponse>,
     /// An event queue has something new.
     pub interrupt: Interrupt,
+    /// The card is being reset.
+    pub quiesce: Quiesce,
 }
 
 impl ToHost {
@@ -112,6 +118,7 @@ impl ToHost {
             write: m.stream_in("write", &DmaWrite::of(cfg)),
             response: m.stream_in("csr_response", &CsrResponse::of()),
             interrupt: m.input_of("interrupt", &Interrupt::of()),
+            quiesce: m.input_of("quiesce", &Quiesce::of()),
         }
     }
 }
@@ -128,6 +135,8 @@ pub struct FromHost<T: Bundle> {
     pub cc: Stream<T>,
     /// What is counted.
     pub events: PcieEvents,
+    /// Every write and every interrupt has left.
+    pub idle: Sig,
 }
 
 impl<T: Bundle> FromHost<T> {
@@ -138,10 +147,11 @@ impl<T: Bundle> FromHost<T> {
         m.stream_out("rq", self.rq);
         m.stream_out("cc", self.cc);
         m.output("events", &self.events);
+        m.output("idle", &self.idle);
     }
 }
 
-/// The engine alone, between its ports: `read`, `data`, `write`, `csr`, `csr_response` and `interrupt` towards the card, `rq`, `rc`, `cq`, `cc`
+/// The engine alone, between its ports: `read`, `data`, `write`, `csr`, `csr_response`, `interrupt`, `quiesce` and `idle` towards the card, `rq`, `rc`, `cq`, `cc`
 /// and `pcie` towards the host, and `events`.
 ///
 /// # Errors
@@ -166,10 +176,11 @@ pub fn pcie(
 ) -> FromHost<Beat> {
     let (parts, bad) = strip::strip(m, rc);
     let departed = m.wire("writes_departed", writes::COUNT);
-    let core = core(m, cfg, settings, (parts, bad), cq, departed, host);
+    let core = core(m, cfg, settings, (parts, bad), cq, departed, None, host);
     m.drive(&departed, core.departed);
+    m.discard(&core.dropped);
     let rq = core.rq.map(|packet| packet.beat.clone());
-    FromHost { data: core.data, csr: core.csr, rq, cc: core.cc, events: core.events }
+    FromHost { data: core.data, csr: core.csr, rq, cc: core.cc, events: core.events, idle: core.idle }
 }
 
 /// What comes from the engine behind an adapter.
@@ -180,11 +191,15 @@ pub(super) struct Core {
     pub cc: Stream<Beat>,
     /// Writes of the card that have left `rq` to their ends, free-running.
     pub departed: Sig,
+    /// The end of a write was thrown away in this cycle.
+    pub dropped: Sig,
     pub events: PcieEvents,
+    pub idle: Sig,
 }
 
 /// The engine. `completions`: their parts, and whether each that has data is as long as it says; `departed`: writes of the card, free-running, that no
-/// completion passes which leaves now.
+/// completion passes which leaves now; `credits`: for reads, where a hard block tells of them.
+#[allow(clippy::too_many_arguments)]
 pub(super) fn core(
     m: &Scope,
     cfg: &RnicConfig,
@@ -192,19 +207,26 @@ pub(super) fn core(
     completions: (strip::Parts, Stream<Sig>),
     cq: Stream<Beat>,
     departed: Sig,
+    credits: Option<Sig>,
     host: ToHost,
 ) -> Core {
     let read_leaves = m.wire("read_leaves", 1);
+    let (returned, returns) = m.later("returned", &bits(8));
+    let quiesce = host.quiesce;
     // Writes of the card, and interrupts behind them.
     let (access, accesses) = m.later("msix_access", &CsrRequest::of());
-    let msix = msix::msix(m, cfg, settings.clone(), access, host.interrupt);
+    let msix = msix::msix(m, cfg, settings.clone(), quiesce.clone(), access, host.interrupt);
+    let waits = msix.write.valid;
     let write = arbiter(m, &|beat: &DmaWrite| beat.last, vec![host.write, msix.write]);
     let taken = writes::taken(m, write.fire() & write.last);
     let written = writes::writes(m, cfg, settings.clone(), write);
 
     let (parts, bad) = completions;
-    let reads = reads::reads(m, cfg, settings.clone(), host.read, taken.clone(), parts, bad, read_leaves);
-    let sent = send::send(m, cfg, settings.bus_master, reads.requests, written);
+    let reads =
+        reads::reads(m, cfg, settings.clone(), host.read, taken.clone(), parts, bad, read_leaves, returned);
+    let sent = send::send(m, cfg, settings.bus_master, quiesce.drops, credits, reads.requests, written);
+    returns.connect(sent.returned);
+    let idle = (departed.eq(taken.count) & !waits).named("is_idle");
     m.drive(&read_leaves, sent.departed.read);
 
     // The target: registers of the card, and the MSI-X table.
@@ -219,6 +241,8 @@ pub(super) fn core(
         rq: sent.rq,
         cc: target.cc,
         departed: sent.departed.writes,
+        dropped: sent.departed.dropped,
+        idle,
         events: PcieEvents { unexpected: reads.unexpected, timeout: reads.timeout, refused: target.refused },
     }
 }
@@ -307,6 +331,91 @@ mod tests {
                 sim.tick();
             }
             assert_eq!((reads, sim.get("cc_valid")), (1, 0), "{beat_bytes} bytes a beat, {taken} writes");
+        }
+    }
+
+    /// One beat on an input that is taken some time.
+    fn give(sim: &mut Sim, stream: &str, fields: &[(&str, u64)]) {
+        for (name, value) in fields {
+            sim.set(&format!("{stream}_{name}"), *value);
+        }
+        sim.set(&format!("{stream}_valid"), 1);
+        for _ in 0..50 {
+            let taken = sim.get(&format!("{stream}_ready")) == 1;
+            sim.tick();
+            if taken {
+                sim.set(&format!("{stream}_valid"), 0);
+                return;
+            }
+        }
+        panic!("{stream} takes nothing");
+    }
+
+    #[test]
+    fn what_may_not_leave_is_thrown_away_by_a_reset_and_the_engine_goes_on() {
+        const WRITE: [(&str, u64); 4] = [("address", 0x1000), ("length", 4), ("strobe", 0xf), ("last", 1)];
+        const READ: [(&str, u64); 2] = [("address", 0x2000), ("length", 4)];
+        for beat_bytes in [8u32, 64] {
+            let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("pcie-8b").unwrap() };
+            let engine = engine(&cfg).unwrap();
+            // Some requests wait, and a link that may stand still, when the host takes the right away.
+            for case in 0..128 {
+                let (kinds, still, late) = (case & 15, case >> 4 & 1, case >> 5);
+                let mut sim = Sim::new(&engine);
+                sim.set("pcie_bus_master", 1);
+                sim.reset();
+                sim.set("rq_ready", u64::from(still == 0));
+                sim.set("data_ready", 1);
+                (0..100).for_each(|_| sim.tick());
+                let mut reads = 0;
+                for i in 0..4 {
+                    if kinds >> i & 1 == 1 {
+                        give(&mut sim, "read", &READ);
+                        reads += 1;
+                    } else {
+                        give(&mut sim, "write", &WRITE);
+                    }
+                }
+                let (mut failed, mut left, mut first) = (0, 0, true);
+                let mut step = |sim: &mut Sim, failed: &mut u32, left: &mut u32| {
+                    if sim.get("rq_valid") == 1 && sim.get("rq_ready") == 1 {
+                        let begins = std::mem::replace(&mut first, sim.get("rq_last") == 1);
+                        let write = sim.get_bits("rq_data").to_bytes()[0] & 0x40 != 0;
+                        *left += u32::from(begins && !write);
+                    }
+                    *failed += (sim.get("data_valid") & sim.get("data_error")) as u32;
+                    sim.tick();
+                };
+                (0..5 * late).for_each(|_| step(&mut sim, &mut failed, &mut left));
+                sim.set("pcie_bus_master", 0);
+                sim.set("quiesce_drops", 1);
+                (0..100).for_each(|_| step(&mut sim, &mut failed, &mut left));
+                sim.set("rq_ready", 1);
+                (0..200).for_each(|_| step(&mut sim, &mut failed, &mut left));
+                assert_eq!(sim.get("idle"), 1, "case {case}: writes are under way");
+                // Those that left before the link stood open were not looked at.
+                assert!(
+                    still == 0 || failed + left >= reads || left > 0,
+                    "case {case}: {failed}, {left} of {reads}"
+                );
+                sim.set("quiesce_drops", 0);
+                sim.set("pcie_bus_master", 1);
+                let before = left;
+                give(&mut sim, "read", &READ);
+                (0..100).for_each(|_| step(&mut sim, &mut failed, &mut left));
+                assert_eq!(
+                    left,
+                    before + 1,
+                    "case {case}, {beat_bytes} bytes a beat: no read leaves any more"
+                );
+                give(&mut sim, "write", &WRITE);
+                (0..100).for_each(|_| step(&mut sim, &mut failed, &mut left));
+                assert_eq!(
+                    sim.get("idle"),
+                    1,
+                    "case {case}, {beat_bytes} bytes a beat: no write leaves any more"
+                );
+            }
         }
     }
 }

@@ -11,7 +11,8 @@
 //! interrupts of a vector before it is sent are one. Latency from the pulse to the write: up to as many cycles as there are vectors, and two.
 //! An access takes two cycles.
 //!
-//! Reset masks every vector and forgets what is pending; addresses and messages are then whatever they were.
+//! Reset masks every vector and forgets what is pending; addresses and messages are then whatever they were. A reset of the card by its host forgets
+//! what is pending, and masks if it is one of the whole function; what is on offer by then is sent.
 //!
 //! Bad input: an interrupt of a vector that the table does not have is forgotten; accesses behind the table read zero and write nothing;
 //! the pending bits cannot be written.
@@ -20,6 +21,7 @@ use super::PcieSettings;
 use crate::config::RnicConfig;
 use crate::host::csr::{CsrRequest, CsrResponse};
 use crate::host::event::Interrupt;
+use crate::host::reset::Quiesce;
 use crate::types::DmaWrite;
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Interface, Scope, Sig, Stream, Style};
 
@@ -41,9 +43,11 @@ pub fn msix(
     m: &Scope,
     cfg: &RnicConfig,
     settings: PcieSettings,
+    quiesce: Quiesce,
     access: Stream<CsrRequest>,
     interrupt: Interrupt,
 ) -> Msix {
+    m.discard(&quiesce);
     m.discard(&interrupt.eqn);
     m.discard(&settings);
     let vectors = cfg.eqs;
@@ -88,12 +92,13 @@ pub fn msix(
     let chosen = one(entry);
     let mask = value.bit(32).then(masks | chosen, masks & !chosen);
     m.when(mask_written, |m| m.set(&masks, mask));
+    m.when(quiesce.wipe, |m| m.set(&masks, lit(1, 1).repeat(vectors)));
 
     // A vector a cycle.
     let at = m.reg("at", width).reset(0);
     let on = m.delay("on", &(settings.msix_enable & !settings.msix_mask));
     let (address, message) = (m.reg("address", 64).no_reset(), m.reg("message", 32).no_reset());
-    let sends = (!held & on & pending.bit_at(at) & !masks.bit_at(at)).named("sends");
+    let sends = (!held & on & !quiesce.shut & pending.bit_at(at) & !masks.bit_at(at)).named("sends");
     m.set(&at, at.eq(vectors - 1).then(lit(width, 0), at + 1));
     m.when(sends, |m| {
         m.set(&address, addresses.read_now(at));
@@ -101,7 +106,8 @@ pub fn msix(
     });
     let valid = interrupt.valid & interrupt.vector.zext(9).lt(vectors);
     let raised = valid.repeat(vectors) & one(interrupt.vector.trunc(width));
-    m.set(&pending, (pending & !(sends.repeat(vectors) & one(at))) | raised);
+    let kept = (pending & !(sends.repeat(vectors) & one(at))) | raised;
+    m.set(&pending, kept & (!quiesce.shut).repeat(vectors));
 
     let lanes = cfg.lane_bits();
     let first = cat(&[lit(2, 0), address.slice(2, lanes - 2)]);

@@ -11,12 +11,16 @@
 //! A beat a cycle, also between packets; latency 1. Once a packet has begun, its beats are on offer without a gap, as some hard blocks want
 //! it: a write comes from where it is whole, a read is a header.
 //!
-//! A host that takes a bus master's right away stops them between two packets.
+//! Before a hard block a read begins only where there is a credit for it: one that waits in the block holds up the writes behind it, which must be able to pass it
+//! (PCIe 2.4.1, table 2-40, A3 and A4 are "Yes"): the host may give credits only when it has seen such a write. What the block says of its credits lags by [`LAG`] cycles.
+//!
+//! A host that takes a bus master's right away stops them between two packets. If the card is being reset then (`drops`), they are thrown away: of a read
+//! the tag comes back, with which nobody was asked.
 
 use super::reads::ReadTlp;
 use crate::config::RnicConfig;
-use crate::fields::assemble;
-use crate::stream::{arbiter, lanes_from, skid, Beat};
+use crate::fields::{assemble, field};
+use crate::stream::{lanes_from, skid, Beat};
 use ferrowire_rtl::{cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::pcie::{kind, request32, request64};
 
@@ -24,6 +28,11 @@ use ferrowire_spec::pcie::{kind, request32, request64};
 pub const HEADER: u32 = request64::BYTES as u32;
 /// Bytes of the header of a request below 4 GiB.
 const SHORT: u32 = request32::BYTES as u32;
+
+/// Cycles from a read on `rq` until the credits that are shown have it taken off: two in the block (PG213, `pcie_tfc_nph_av`), one to here, and one to spare.
+const LAG: u32 = 4;
+/// Bits of what the block shows of its credits, at most "15 or more".
+pub const CREDITS: u32 = 4;
 
 /// What a memory request says.
 pub struct Header {
@@ -98,10 +107,12 @@ pub struct RequestBeat {
 /// What leaves in a cycle.
 #[derive(Clone, Bundle)]
 pub struct Departed {
-    /// A read, with its last beat.
+    /// A read, with its last beat; or it was thrown away.
     pub read: Sig,
-    /// Writes of the card that have left to their ends, free-running.
+    /// Writes of the card that have left to their ends or were thrown away, free-running.
     pub writes: Sig,
+    /// The end of a write was thrown away.
+    pub dropped: Sig,
 }
 
 /// What comes out.
@@ -111,6 +122,8 @@ pub struct Sent {
     pub rq: Stream<RequestBeat>,
     /// What leaves.
     pub departed: Departed,
+    /// Tags of reads that were thrown away.
+    pub returned: Stream<Sig>,
 }
 
 /// Beats of a header that no data follows.
@@ -140,32 +153,112 @@ fn bare(m: &Scope, #[param] beat_bytes: u32, packet: Stream<ReadTlp>) -> Stream<
     out
 }
 
-/// Sends requests.
+/// Takes requests that may not leave out of both streams: reads, and whole packets of writes.
+struct Dropped {
+    reads: Stream<ReadTlp>,
+    writes: Stream<RequestBeat>,
+    returned: Stream<Sig>,
+    /// The end of a write.
+    write: Sig,
+}
+
+/// `may`: they are to be taken out, between packets; `idle`: nothing of what came before is on its way to `rq`.
+fn drop_requests(
+    m: &Scope,
+    reads: Stream<ReadTlp>,
+    writes: Stream<RequestBeat>,
+    may: [Sig; 2],
+    idle: Sig,
+) -> Dropped {
+    // Reads leave in order; that of one that is thrown away is told with the others.
+    let drops = (may[0] & idle).named("drops_read");
+    let tag = field(&request64::LAYOUT, &request64::TAG, reads.header);
+    let returned = Stream::new(m, "returned", reads.valid & drops, tag);
+    let kept = Stream::new(m, "kept_read", reads.valid & !drops, reads.payload.clone());
+    reads.accept(m.mux(drops, &returned.ready, &kept.ready));
+    let within = m.reg("within_dropped", 1).reset(0);
+    let drops = (within | may[1]).named("drops_write");
+    let gone = writes.valid & drops;
+    m.when(gone, |m| m.set(&within, !writes.beat.last));
+    let write = gone & writes.beat.last & writes.ends;
+    Dropped { reads: kept, writes: writes.discard_if(m, drops), returned, write }
+}
+
+/// Reads that have passed the turns (`begins`) and have not left (`leaves`), or not for [`LAG`] cycles.
+fn count_owing(m: &Scope, begins: Sig, leaves: Sig) -> Sig {
+    let count = m.reg("owing_reads", CREDITS + 1).reset(0);
+    let over = (0..LAG).fold(leaves, |before, i| {
+        let later = m.reg(&format!("left{i}"), 1).reset(0);
+        m.set(&later, before);
+        later
+    });
+    let one = |when: Sig| when.zext(CREDITS + 1);
+    m.set(&count, count + one(begins) - one(over));
+    count
+}
+
+/// Sends requests. `credits`: for so many reads, as a hard block tells; or nobody holds up writes behind a read.
 #[module]
 pub fn send(
     m: &Scope,
     cfg: &RnicConfig,
     bus_master: Sig,
+    drops: Sig,
+    credits: Option<Sig>,
     reads: Stream<ReadTlp>,
     writes: Stream<RequestBeat>,
 ) -> Sent {
     let counter = |name: &str| m.reg(name, super::writes::COUNT).reset(0);
     // Writes that have passed the turns, and those that are gone.
     let (passed, departed) = (counter("writes_passed"), counter("writes_departed"));
+    let master = m.delay("bus_master", &bus_master);
+    let drops = m.delay("drops", &(drops & !bus_master));
+    let (within_read, within_write) = (m.reg("within_read", 1).reset(0), m.reg("within_write", 1).reset(0));
+    let busy = m.wire("rq_busy", 1);
+    let may = [within_read, within_write].map(|within| drops & !within);
+    let Dropped { reads, writes, returned, write: dropped } = drop_requests(m, reads, writes, may, !busy);
     // The writes before it have passed: the difference is not negative.
     let behind = (passed - reads.behind.count).msb();
-    let master = m.delay("bus_master", &bus_master);
-    let (within_read, within_write) = (m.reg("within_read", 1).reset(0), m.reg("within_write", 1).reset(0));
-    let read = bare(m, cfg.beat_bytes, reads).gate(m, within_read | (master & !behind));
+    // Reads that have begun and are not taken off the credits yet.
+    let owing = m.wire("owing", CREDITS + 1);
+    let credit = match credits {
+        Some(credits) => m.delay("credits", &credits).zext(CREDITS + 1).gt(owing),
+        None => lit(1, 1),
+    };
+    let read = bare(m, cfg.beat_bytes, reads).gate(m, within_read | (master & !behind & credit));
     let write = writes.gate(m, within_write | master);
     m.when(read.fire(), |m| m.set(&within_read, !read.last));
     m.when(write.fire(), |m| m.set(&within_write, !write.beat.last));
     let read = read.map(|beat| RequestBeat { beat: beat.clone(), ends: lit(1, 0), read: lit(1, 1) });
-    let chosen = arbiter(m, &|request: &RequestBeat| request.beat.last, vec![read, write]);
-    m.when(chosen.fire() & chosen.beat.last & chosen.ends, |m| m.set(&passed, passed + 1));
+    // Turns, packet by packet. What was on offer and may not leave any more holds up nobody: it may never come again.
+    let read_next = m.reg("read_next", 1).reset(0);
+    let begins = read.valid & (read_next | !write.valid) & !within_write;
+    let reads = (within_read | begins).named("read_turn");
+    let chosen = Stream::new(
+        m,
+        "chosen",
+        m.mux(reads, &read.valid, &write.valid),
+        m.mux(reads, &read.payload, &write.payload),
+    );
+    read.accept(chosen.ready & reads);
+    write.accept(chosen.ready & !reads);
+    m.when(chosen.fire(), |m| m.set(&read_next, !reads));
+    let one = |when: Sig| when.zext(super::writes::COUNT);
+    let passes = chosen.fire() & chosen.beat.last & chosen.ends;
+    let begins_one = chosen.fire() & chosen.beat.last & chosen.read;
+    m.set(&passed, passed + one(passes) + one(dropped));
     let rq = skid(m, chosen);
+    m.drive(&busy, rq.valid);
     let leaves = rq.fire() & rq.beat.last;
-    m.when(leaves & rq.ends, |m| m.set(&departed, departed + 1));
-    let read = leaves & rq.read;
-    Sent { rq, departed: Departed { read, writes: departed } }
+    m.set(&departed, departed + one(leaves & rq.ends) + one(dropped));
+    let read_leaves = leaves & rq.read;
+    match credits {
+        Some(_) => m.drive(&owing, count_owing(m, begins_one, read_leaves)),
+        None => {
+            m.drive(&owing, lit(CREDITS + 1, 0));
+            m.discard(&owing);
+        }
+    }
+    let read = read_leaves | returned.fire();
+    Sent { rq, departed: Departed { read, writes: departed, dropped }, returned }
 }

@@ -22,6 +22,9 @@
 //! is handed to CC later can pass it. The packet that ends a write of the card has sequence number 1, others 0; a completion for the CPU waits for as many 1s as
 //! there were writes before it.
 //!
+//! **Credits.** The block holds up all that is behind a read for which the host gives no credit, so it is offered none without one: `tfc_nph_av` is the block's output
+//! `pcie_tfc_nph_av`, at most "15 or more", which does not have the requests of the last two cycles in it. Reads have no data, hence `pcie_tfc_npd_av` does not count.
+//!
 //! What the block finds wrong with a completion ends its read: poisoned data, another status, a byte count that does not fit, time-out, function
 //! reset. A beat with `discontinue` spoils its packet.
 
@@ -30,6 +33,7 @@ mod cq;
 mod rc;
 mod rq;
 
+pub use super::pcie::send::CREDITS;
 use super::pcie::{core, writes, FromHost, PcieSettings, ToHost};
 use crate::config::RnicConfig;
 use ferrowire_rtl::{bits, build, BuildErrors, Bundle, Netlist, Scope, Sig, Stream};
@@ -105,7 +109,8 @@ impl SeqNums {
     }
 }
 
-/// The engine before the block, alone: ports as of [`pcie::engine`](super::pcie::engine), and `rq_seq`.
+/// The engine before the block, alone: ports as of [`pcie::engine`](super::pcie::engine), `rq_seq` and
+/// `tfc_nph_av`.
 ///
 /// # Errors
 /// What the build-time checks find; none for a valid configuration with the block.
@@ -115,11 +120,13 @@ pub fn engine(cfg: &RnicConfig) -> Result<Netlist, BuildErrors> {
         let settings = m.input_of("pcie", &PcieSettings::of());
         let (rc, cq) = (m.stream_in("rc", &Axis::rc()), m.stream_in("cq", &Axis::cq()));
         let sent = m.input_of("rq_seq", &SeqNums::of());
-        pcie4(m, cfg, settings, rc, cq, sent, host).into_ports(m);
+        let credits = m.input("tfc_nph_av", CREDITS);
+        pcie4(m, cfg, settings, rc, cq, sent, credits, host).into_ports(m);
     })
 }
 
 /// The engine before the block.
+#[allow(clippy::too_many_arguments)]
 pub fn pcie4(
     m: &Scope,
     cfg: &RnicConfig,
@@ -127,6 +134,7 @@ pub fn pcie4(
     rc: Stream<Axis>,
     cq: Stream<Axis>,
     sent: SeqNums,
+    credits: Sig,
     host: ToHost,
 ) -> FromHost<Axis> {
     let completions = rc::rc(m, rc);
@@ -135,8 +143,8 @@ pub fn pcie4(
     let departed = m.reg("writes_departed", writes::COUNT).reset(0);
     let ended = |valid: Sig, number: Sig| (valid & number.eq(rq::ENDS)).zext(writes::COUNT);
     let more = ended(sent.valid.bit(0), sent.number0) + ended(sent.valid.bit(1), sent.number1);
-    m.set(&departed, departed + more);
-    let core = core(m, cfg, settings, completions, cq, departed, host);
+    let core = core(m, cfg, settings, completions, cq, departed, Some(credits), host);
+    m.set(&departed, departed + more + core.dropped.zext(writes::COUNT));
     m.discard(&core.departed);
     FromHost {
         data: core.data,
@@ -144,6 +152,7 @@ pub fn pcie4(
         rq: rq::rq(m, core.rq),
         cc: cc::cc(m, core.cc),
         events: core.events,
+        idle: core.idle,
     }
 }
 

@@ -11,6 +11,7 @@ fn engine_sim() -> Sim {
     for (name, value) in [("bus_master", 1), ("extended_tags", 1), ("max_read_request", 5)] {
         sim.set(&format!("pcie_{name}"), value);
     }
+    sim.set("tfc_nph_av", 15);
     sim.reset();
     for stream in ["rq", "cc", "csr", "data"] {
         sim.set(&format!("{stream}_ready"), 1);
@@ -139,5 +140,64 @@ fn short_completions_that_share_beats_and_cross_rows_wait_in_line() {
             sim.tick();
         }
         assert_eq!((beats.count(), unexpected), (0, COUNT as u64), "{words} double words in lane {lane}");
+    }
+}
+
+/// One write, or one read, of four bytes.
+fn request(sim: &mut Sim, stream: &str) {
+    for (name, value) in [("valid", 1), ("address", 0x1000), ("length", 4)] {
+        sim.set(&format!("{stream}_{name}"), value);
+    }
+    if stream == "write" {
+        (sim.set("write_strobe", 15), sim.set("write_last", 1));
+    }
+    assert_eq!(sim.get(&format!("{stream}_ready")), 1);
+    sim.tick();
+    sim.set(&format!("{stream}_valid"), 0);
+}
+
+/// What passes on RQ in a cycle: a read, a write, nothing.
+fn passes(sim: &mut Sim) -> Option<bool> {
+    let kind = sim.get_bits("rq_data").to_bytes()[9] >> 3 & 15;
+    (sim.get("rq_valid") & sim.get("rq_ready") == 1).then_some(kind == 0)
+}
+
+#[test]
+fn a_read_without_a_credit_lets_writes_pass() {
+    let mut sim = engine_sim();
+    sim.set("tfc_nph_av", 0);
+    (0..5).for_each(|_| sim.tick());
+    request(&mut sim, "read");
+    (0..20).for_each(|_| sim.tick());
+    request(&mut sim, "write");
+    let seen: Vec<bool> = (0..60).filter_map(|_| (passes(&mut sim), sim.tick()).0).collect();
+    assert_eq!(seen, [false], "the write alone: the host gives a credit when it has seen it");
+    sim.set("tfc_nph_av", 1);
+    let seen: Vec<bool> = (0..60).filter_map(|_| (passes(&mut sim), sim.tick()).0).collect();
+    assert_eq!(seen, [true]);
+}
+
+#[test]
+fn no_more_reads_leave_than_there_are_credits_however_late_these_are_told() {
+    for credits in [1u64, 2, 3, 7, 14] {
+        for stall in [0, 1, 3] {
+            let mut sim = engine_sim();
+            sim.set("tfc_nph_av", credits);
+            (0..10).for_each(|_| sim.tick());
+            for (name, value) in [("valid", 1), ("address", 0x1000), ("length", 4)] {
+                sim.set(&format!("read_{name}"), value);
+            }
+            // Those of the last two cycles are not taken off.
+            let mut last = [0u64; 2];
+            let mut left = 0;
+            for cycle in 0..200u64 {
+                sim.set("rq_ready", u64::from(stall == 0 || cycle % (stall + 1) == 0));
+                sim.set("tfc_nph_av", credits - left + last[0] + last[1]);
+                let now = u64::from(passes(&mut sim) == Some(true));
+                sim.tick();
+                (left, last) = (left + now, [last[1], now]);
+            }
+            assert_eq!(left, credits, "a stall of {stall}");
+        }
     }
 }

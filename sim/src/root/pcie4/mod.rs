@@ -69,6 +69,11 @@ pub struct Pcie4Block {
     cq: Packer,
     outstanding: Outstanding,
     seq_nums: VecDeque<u8>,
+    /// A read that waits for a credit, and holds up all behind it; how many there were.
+    held: Option<(Vec<u8>, RqUser)>,
+    held_reads: u64,
+    /// Reads taken in this cycle and in the two before.
+    lately: [u32; 3],
     /// The cycle that has begun.
     now: Option<u64>,
     malformed: u64,
@@ -89,6 +94,9 @@ impl Pcie4Block {
             cq: Packer::new(false),
             outstanding: Outstanding::new(settings.completion_timeout),
             seq_nums: VecDeque::new(),
+            held: None,
+            held_reads: 0,
+            lately: [0; 3],
             now: None,
             malformed: 0,
         }
@@ -96,7 +104,8 @@ impl Pcie4Block {
 
     /// Whether nothing is under way.
     pub fn idle(&self) -> bool {
-        let streams = !self.rq.open() && !self.cc.open() && self.rc.idle() && self.cq.idle();
+        let streams =
+            !self.rq.open() && self.held.is_none() && !self.cc.open() && self.rc.idle() && self.cq.idle();
         streams && self.outstanding.idle() && self.root.idle()
     }
 
@@ -105,10 +114,23 @@ impl Pcie4Block {
         self.malformed
     }
 
-    /// Whether RQ takes a beat in this cycle: see [`RootComplex::rq_ready`].
+    /// Reads that came without a credit: each held up what was behind it.
+    pub fn held_reads(&self) -> u64 {
+        self.held_reads
+    }
+
+    /// Whether RQ takes a beat in this cycle. A read without a credit is taken, and then nothing until there is one.
     pub fn rq_ready(&mut self, cycle: u64) -> bool {
         self.begin(cycle);
-        !self.root.stalled[RQ] && (self.rq.open() || self.root.has_credit())
+        !self.root.stalled[RQ] && (self.rq.open() || self.held.is_none())
+    }
+
+    /// Reads for which there is a credit, 15 of them or more: `pcie_tfc_nph_av`. Those of the last two cycles have theirs yet (PG213, "Transmit Flow
+    /// Control Interface").
+    pub fn nph_av(&mut self, cycle: u64) -> u8 {
+        self.begin(cycle);
+        let credits = self.root.credits().map_or(15, |credits| credits + self.lately[1] + self.lately[2]);
+        credits.min(15) as u8
     }
 
     /// A beat of RQ was taken.
@@ -116,6 +138,11 @@ impl Pcie4Block {
         self.begin(cycle);
         let sent = match self.rq.beat(cycle, beat, beat.user.discontinue) {
             Ok(None) => Ok(()),
+            Ok(Some((packet, user))) if is_read(&packet) && !self.root.has_credit() => {
+                self.held_reads += 1;
+                self.held = Some((packet, user));
+                Ok(())
+            }
             Ok(Some((packet, user))) => self.request(cycle, &packet, &user),
             Err(what) => Err(what),
         };
@@ -242,8 +269,18 @@ impl Pcie4Block {
                 }
             }
         }
+        let passed = self.now.map_or(1, |now| cycle - now);
+        for _ in 0..passed.min(3) {
+            self.lately = [0, self.lately[0], self.lately[1]];
+        }
         self.now = Some(cycle);
         self.root.begin(cycle);
+        if self.root.has_credit() {
+            if let Some((packet, user)) = self.held.take() {
+                let sent = self.request(cycle, &packet, &user);
+                self.root.judge(cycle, "RQ", sent);
+            }
+        }
     }
 
     /// Sends a request of the card.
@@ -289,11 +326,17 @@ impl Pcie4Block {
         if self.root.rq_packet(cycle, &request.emit(data)) {
             self.seq_nums.push_back(user.seq_num0);
             if !write {
+                self.lately[0] += 1;
                 self.outstanding.add(cycle, &request);
             }
         }
         Ok(())
     }
+}
+
+fn is_read(packet: &[u8]) -> bool {
+    RqDescriptor::parse(packet)
+        .is_ok_and(|descriptor| descriptor.request_type == RequestType::MemoryRead.code())
 }
 
 /// What becomes of a request of the CPU.

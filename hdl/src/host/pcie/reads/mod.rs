@@ -40,6 +40,7 @@
 //! | nothing comes within the time-out (2.8) | fails | late, until its completion comes or the card is reset |
 //! | tag that is not in use; byte count, lower address or length that does not fit; a split elsewhere than at 64 bytes (2.3.2) | goes on, at worst into the time-out | as before |
 //! | what comes for a late tag | has failed | free with the last of it |
+//! | it may not leave, and the card is being reset | fails | free |
 //!
 //! A read that fails brings as many beats as another, each with `error`. Late tags are passed over; where no other is left, reads fail at once.
 //! The time runs from when the request leaves, so a link that stands still is no time-out.
@@ -56,8 +57,12 @@ use super::strip::Parts;
 use super::writes::Taken;
 use super::PcieSettings;
 use crate::config::RnicConfig;
+use crate::fields::assemble;
+use crate::stream::arbiter;
 use crate::types::{DmaReadData, DmaReadRequest};
-use ferrowire_rtl::{bits, clog2, module, Bundle, Interface, Mem, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Mem, Scope, Sig, Stream, Style};
+use ferrowire_spec::pcie::completion::{self, CompletionStatus};
+use ferrowire_spec::pcie::kind;
 
 /// A read request for the wire.
 #[derive(Clone, Bundle)]
@@ -176,7 +181,15 @@ pub struct Reads {
     pub timeout: Sig,
 }
 
-/// Reads host memory. `departed`: a request leaves in this cycle.
+/// What nobody was asked for has an answer of the engine's own: unsupported request.
+fn refusal(tag: Sig) -> Sig {
+    use completion::{FMT, LAYOUT, STATUS, TAG, TYPE};
+    let kind = lit(8, kind::COMPLETION);
+    let status = lit(3, CompletionStatus::UnsupportedRequest.code());
+    assemble(&LAYOUT, &[(FMT, kind.slice(5, 3)), (TYPE, kind.trunc(5)), (STATUS, status), (TAG, tag)])
+}
+
+/// Reads host memory. `departed`: a request leaves in this cycle; `returned`: tags of those that were thrown away instead.
 #[allow(clippy::too_many_arguments)]
 #[module]
 pub fn reads(
@@ -188,6 +201,7 @@ pub fn reads(
     completion: Parts,
     bad: Stream<Sig>,
     departed: Sig,
+    returned: Stream<Sig>,
 ) -> Reads {
     let s = Sizes::of(cfg);
     let tables = Tables::of(m, s);
@@ -201,6 +215,9 @@ pub fn reads(
     let chunks = split(m, settings.max_read_request, request);
     let freed = m.wire("freed", 1);
     let issued = issue::issue(m, s, &tables, &sweep, &settings, chunks, behind, freed);
+    let heads = vec![completion.head, returned.map(|tag| refusal(*tag))];
+    let head = arbiter(&m.label("heads"), &|_: &Sig| lit(1, 1), heads);
+    let completion = Parts { head, data: completion.data };
     let (aligned, places) = judge::judge(m, s, &tables, &sweep, completion);
     let unexpected = places.unexpected;
     place::place(m, s, &tables, &sweep, aligned, places.places, bad);
