@@ -2,6 +2,7 @@
 //! The network side of two cards: neighbours, echoes, TCP, and queue pairs that are connected by a stream or by the communication manager, each card's
 //! host in a thread of its own.
 
+use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
@@ -202,6 +203,29 @@ fn queue_pairs_whose_ends_were_exchanged_over_tcp_write() {
         from.write(&pair, &pair.a, &mut qp, remote.memory);
         assert!(bytes(to.region.memory()) == bytes(from.region.memory()), "{config}");
     }
+}
+
+#[test]
+fn a_stream_passes_where_few_frames_wait_in_the_cards_memory() {
+    let pair = pair("generic-8b");
+    let config = Config { speed: SPEED, frames: 2, ..Config::default() };
+    let a = Net::new(&pair.a.context, &pair.a.pd, config).unwrap();
+    let b = net(&pair.b);
+    let data: Vec<u8> = (0..40_000usize).map(|i| (i * 5 + i / 256) as u8).collect();
+    let there = || {
+        let mut stream = TcpListener::bind(&b, 18515).unwrap().accept(LIMIT).unwrap();
+        stream.set_timeout(LIMIT);
+        let mut came = vec![0; data.len()];
+        stream.read_exact(&mut came).unwrap();
+        assert!(came == data);
+    };
+    let here = || {
+        let mut stream = TcpStream::connect(&a, SocketAddr::new(pair.b.ip(true), 18515), LIMIT).unwrap();
+        stream.set_timeout(LIMIT);
+        stream.write_all(&data).unwrap();
+        stream.flush().unwrap();
+    };
+    run(here, || a.poll().unwrap(), there, || b.poll().unwrap());
 }
 
 /// A manager on each card.

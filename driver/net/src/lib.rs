@@ -54,6 +54,7 @@
 #![forbid(unsafe_code)]
 
 pub mod cm;
+mod echo;
 mod error;
 pub mod exchange;
 mod link;

@@ -86,12 +86,26 @@ impl RawLink {
     }
 }
 
+/// Nothing fails on this queue pair but with the queue pair itself.
+fn check(operation: &'static str, done: &Completion) -> ferrowire::Result<()> {
+    match done.is_success() {
+        true => Ok(()),
+        false => Err(ferrowire::Error::Attribute {
+            operation,
+            attribute: "status",
+            value: done.syndrome.into(),
+            fix: format!("the raw queue pair is in error ({}); make the network anew", done.status),
+        }),
+    }
+}
+
 impl Link for RawLink {
     fn receive(&mut self, frame: &mut [u8]) -> ferrowire::Result<Option<usize>> {
         let mut one = [Completion::default()];
-        if self.receives.poll(&mut one)? == 0 || !one[0].is_success() {
+        if self.receives.poll(&mut one)? == 0 {
             return Ok(None);
         }
+        check("receive frame", &one[0])?;
         let (place, bytes) = (one[0].wr_id, one[0].byte_len as usize);
         let (at, bytes) = (place as usize * PLACE, bytes.min(frame.len()));
         self.inbox.memory().read(at, &mut frame[..bytes]);
@@ -102,7 +116,9 @@ impl Link for RawLink {
     fn has_room(&mut self) -> ferrowire::Result<bool> {
         if self.sending == self.places {
             let mut some = [Completion::default(); 16];
-            self.sending -= self.sends.poll(&mut some)? as u64;
+            let n = self.sends.poll(&mut some)?;
+            self.sending -= n as u64;
+            some[..n].iter().try_for_each(|done| check("send frame", done))?;
         }
         Ok(self.sending < self.places)
     }

@@ -8,13 +8,12 @@ use std::time::Duration;
 
 use ferrowire::{AddressVector, Context, ProtectionDomain};
 use smoltcp::iface::{Interface, PollIngressSingleResult, SocketHandle, SocketSet};
-use smoltcp::phy::{ChecksumCapabilities, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::phy::{DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{icmp, tcp};
 use smoltcp::time::Instant;
-use smoltcp::wire::{
-    EthernetAddress, EthernetFrame, Icmpv4Packet, Icmpv4Repr, Icmpv6Packet, Icmpv6Repr, IpCidr,
-};
+use smoltcp::wire::{EthernetAddress, EthernetFrame, IpCidr};
 
+use crate::echo::{is_reply, request};
 use crate::error::{Error, Result};
 use crate::link::{Link, RawLink};
 use crate::neighbour::{question, Neighbours};
@@ -459,42 +458,6 @@ impl Net {
         match answered? {
             Some(now) => Ok(now.saturating_sub(sent)),
             None => Err(Error::Timeout { operation: "ping", peer: ip, after: limit }),
-        }
-    }
-}
-
-/// An echo request.
-fn request(own: IpAddr, ip: IpAddr, ident: u16, data: &[u8]) -> Vec<u8> {
-    let checksums = ChecksumCapabilities::default();
-    match (own, ip) {
-        (IpAddr::V6(own), IpAddr::V6(ip)) => {
-            let repr = Icmpv6Repr::EchoRequest { ident, seq_no: 0, data };
-            let mut bytes = vec![0; repr.buffer_len()];
-            repr.emit(&own, &ip, &mut Icmpv6Packet::new_unchecked(&mut bytes[..]), &checksums);
-            bytes
-        }
-        _ => {
-            let repr = Icmpv4Repr::EchoRequest { ident, seq_no: 0, data };
-            let mut bytes = vec![0; repr.buffer_len()];
-            repr.emit(&mut Icmpv4Packet::new_unchecked(&mut bytes[..]), &checksums);
-            bytes
-        }
-    }
-}
-
-/// Whether an ICMP packet is the answer.
-fn is_reply(packet: &[u8], ip: IpAddr, own: IpAddr, ident: u16, data: &[u8]) -> bool {
-    let checksums = ChecksumCapabilities::default();
-    match (ip, own) {
-        (IpAddr::V6(ip), IpAddr::V6(own)) => {
-            let Ok(packet) = Icmpv6Packet::new_checked(packet) else { return false };
-            let repr = Icmpv6Repr::parse(&ip, &own, &packet, &checksums);
-            matches!(repr, Ok(Icmpv6Repr::EchoReply { ident: i, data: d, .. }) if i == ident && d == data)
-        }
-        _ => {
-            let Ok(packet) = Icmpv4Packet::new_checked(packet) else { return false };
-            let repr = Icmpv4Repr::parse(&packet, &checksums);
-            matches!(repr, Ok(Icmpv4Repr::EchoReply { ident: i, data: d, .. }) if i == ident && d == data)
         }
     }
 }

@@ -2,6 +2,7 @@
 //! The tables against what Linux has sent, and against themselves.
 
 use std::fs::File;
+use std::net::IpAddr;
 use std::path::Path;
 
 use pcap_file::pcapng::{Block, PcapNgReader};
