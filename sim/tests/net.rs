@@ -181,12 +181,14 @@ fn queue_pairs_whose_ends_were_exchanged_over_tcp_write() {
             rd_atomic: 0,
         };
         let options = RcOptions::default();
-        let there = || {
-            let mut stream = TcpListener::bind(&b, 18515).unwrap().accept(LIMIT).unwrap();
+        // A completion queue is one thread's: what needs it is made before.
+        let (qp, local) = (queue_pair(&pair.b), end(&pair.b, to.remote()));
+        let (b_net, options_there) = (&b, &options);
+        let there = move || {
+            let mut stream = TcpListener::bind(b_net, 18515).unwrap().accept(LIMIT).unwrap();
             stream.set_timeout(LIMIT);
-            let local = end(&pair.b, to.remote());
-            let way = |ip| b.address_vector(ip);
-            connect_exchange(&mut stream, queue_pair(&pair.b), &local, &options, way).unwrap()
+            let way = |ip| b_net.address_vector(ip);
+            connect_exchange(&mut stream, qp, &local, options_there, way).unwrap()
         };
         let here = || {
             let peer = SocketAddr::new(pair.b.ip(ipv6), 18515);
@@ -244,13 +246,16 @@ fn connect_write_disconnect(pair: &Pair, ipv6: bool) {
     let (a, b) = managers(pair);
     let (from, to) = (Memory::source(&pair.a), Memory::target(&pair.b));
     let options = CmOptions { path_mtu: PathMtu::B2048, ..CmOptions::default() };
-    let there = || {
-        let listener = b.listen(7471).unwrap();
-        assert!(matches!(b.listen(7471), Err(Error::PortInUse(7471))));
+    // A completion queue is one thread's: what needs it is made before.
+    let (qp, peer_of_b) = (queue_pair(&pair.b), pair.a.ip(ipv6));
+    let answer = CmOptions { private_data: told(to.remote()), ..options.clone() };
+    let manager = &b;
+    let there = move || {
+        let listener = manager.listen(7471).unwrap();
+        assert!(matches!(manager.listen(7471), Err(Error::PortInUse(7471))));
         let request = listener.accept(LIMIT).unwrap();
-        assert_eq!((request.peer(), &request.private_data()[..3]), (pair.a.ip(ipv6), &b"hey"[..]));
-        let answer = CmOptions { private_data: told(to.remote()), ..options.clone() };
-        let connection = request.accept(queue_pair(&pair.b), &answer, LIMIT).unwrap();
+        assert_eq!((request.peer(), &request.private_data()[..3]), (peer_of_b, &b"hey"[..]));
+        let connection = request.accept(qp, &answer, LIMIT).unwrap();
         connection.wait_disconnected(LIMIT).unwrap();
         assert!(!connection.is_connected().unwrap());
     };
