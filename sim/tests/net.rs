@@ -60,7 +60,7 @@ fn run<A, B: Send>(
             while !ended_here.load(Ordering::Acquire) {
                 there_polls();
                 // The world's lock is not fair.
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_micros(20));
             }
             done
         });
@@ -68,7 +68,7 @@ fn run<A, B: Send>(
         ended_here.store(true, Ordering::Release);
         while !ended_there.load(Ordering::Acquire) && !other.is_finished() {
             here_polls();
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_micros(20));
         }
         (done, other.join().unwrap())
     })

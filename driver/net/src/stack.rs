@@ -24,6 +24,10 @@ const MAX_ADDRESSES: usize = 8;
 /// Frames that are taken before others have a turn.
 const BURST: usize = 64;
 
+/// What a wait leaves to others between two looks. Threads that share a simulation need it: its lock is not fair, and who took it again at once would
+/// keep the other hosts from it while their time passes.
+pub(crate) const PAUSE: Duration = Duration::from_micros(20);
+
 /// How the network is.
 #[derive(Debug, Clone)]
 pub struct Config {
@@ -353,7 +357,7 @@ impl Net {
                 return Ok(None);
             }
             drop(stack);
-            std::thread::yield_now();
+            std::thread::sleep(PAUSE);
         }
     }
 

@@ -11,7 +11,7 @@ use ferrowire::{PathMtu, Psn, RemoteAddress};
 use ferrowire_net::{exchange, Config, Error, Link, LocalEnd, Net, TcpListener, TcpStream};
 
 /// What passes while a side is polled once.
-const TICK: Duration = Duration::from_micros(20);
+const TICK: Duration = Duration::from_micros(500);
 const LIMIT: Duration = Duration::from_secs(60);
 
 type Filter = Box<dyn FnMut(usize, &[u8]) -> bool + Send>;

@@ -20,7 +20,7 @@ use self::machine::{Event, State, Timing};
 use crate::error::{Error, Result};
 use crate::exchange::{bring_up, End, RcOptions};
 use crate::mad::{gid, rdma_service_id, IpCm, RejectReason, Rep, Req};
-use crate::stack::Net;
+use crate::stack::{Net, PAUSE};
 
 /// How a connection shall be.
 #[derive(Debug, Clone)]
@@ -93,7 +93,7 @@ impl Cm {
             if late {
                 return Ok(None);
             }
-            std::thread::yield_now();
+            std::thread::sleep(PAUSE);
         }
     }
 
