@@ -478,7 +478,7 @@ fn a_moderated_queue_interrupts_at_most_once_in_its_time_and_never_forgets() {
                 let since = waits[i].map_or(0, |from| cycle - from);
                 assert!(since <= limit, "seed {seed}: EQ {eqn} has waited {since} cycles of {limit}");
             }
-            for (eqn, _) in bench.interrupts[seen..].to_vec() {
+            for (eqn, _) in bench.interrupts[seen..].iter().copied() {
                 let i = QUEUES.iter().position(|(other, _)| *other == eqn).unwrap();
                 let least = QUEUES[i].1 * cycles_us;
                 let passed = last[i].map_or(u64::MAX, |before| cycle - before);

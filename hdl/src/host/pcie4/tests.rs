@@ -149,7 +149,8 @@ fn request(sim: &mut Sim, stream: &str) {
         sim.set(&format!("{stream}_{name}"), value);
     }
     if stream == "write" {
-        (sim.set("write_strobe", 15), sim.set("write_last", 1));
+        sim.set("write_strobe", 15);
+        sim.set("write_last", 1);
     }
     assert_eq!(sim.get(&format!("{stream}_ready")), 1);
     sim.tick();
