@@ -6,7 +6,7 @@ use ferrowire::{PathMtu, Service};
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::{bind, counters, gids, info, man, perf, pingpong, regs, reset, sim, top};
+use crate::{bind, counters, gids, info, man, perf, ping, pingpong, regs, reset, sim, top};
 
 /// Ferrowire cards: what they are, what they do, and how fast
 #[derive(Parser, Debug)]
@@ -59,6 +59,7 @@ pub enum Command {
     Regs(regs::RegsArgs),
     Top(top::TopArgs),
     Gids(gids::GidsArgs),
+    Ping(ping::PingArgs),
     Pingpong(pingpong::PingpongArgs),
     /// Measures bandwidth, as perftest's ib_write_bw, ib_send_bw, ib_read_bw and ib_atomic_bw
     ///

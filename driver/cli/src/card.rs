@@ -17,7 +17,7 @@ use crate::gids;
 use crate::side::Channel;
 
 /// The port's addresses.
-#[derive(Args, Debug, Clone)]
+#[derive(Args, Debug, Clone, Default)]
 pub struct AddressArgs {
     /// MAC address of the port, if not its own
     #[arg(long, value_name = "ADDRESS", value_parser = parse_mac)]

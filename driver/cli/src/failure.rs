@@ -20,6 +20,9 @@ pub enum Failure {
     /// The PCI device of a card.
     #[error(transparent)]
     Vfio(#[from] VfioError),
+    /// The IP stack.
+    #[error(transparent)]
+    Net(#[from] ferrowire_net::Error),
     /// The operating system.
     #[error("{operation}: {source}; {fix}")]
     Os {

@@ -8,6 +8,7 @@
 //! | `info`, `counters`, `regs`, `top` | look at a card, beside whoever has it |
 //! | `card`, `link`, `side`, `twosided` | open a card, connect queue pairs with those of another process |
 //! | `pingpong`, `perf` | programs over these |
+//! | `ping` | asks hosts over the raw Ethernet queue pair |
 //! | `gids`, `reset`, `bind`, `sim`, `man` | the rest |
 #![forbid(unsafe_code)]
 
@@ -24,6 +25,7 @@ mod link;
 mod man;
 mod out;
 mod perf;
+mod ping;
 mod pingpong;
 mod regs;
 mod reset;
@@ -71,6 +73,7 @@ fn carry_out(cli: &Cli) -> Result<(), Failure> {
         Command::Regs(args) => regs::run(common, args),
         Command::Top(args) => top::run(common, args),
         Command::Gids(args) => gids::run(common, args),
+        Command::Ping(args) => ping::run(common, args),
         Command::Pingpong(args) => pingpong::run(common, args),
         Command::Bw(args) => perf::run(common, perf::Test::Bw, args),
         Command::Lat(args) => perf::run(common, perf::Test::Lat, args),

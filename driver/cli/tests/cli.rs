@@ -24,6 +24,7 @@ fn every_command_has_help_and_the_commands_a_newcomer_needs_have_examples() {
         "regs",
         "top",
         "gids",
+        "ping",
         "pingpong",
         "bw",
         "lat",

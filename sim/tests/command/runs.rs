@@ -44,6 +44,34 @@ fn pingpong_goes_there_and_back_over_every_service_and_looks_at_each_byte() {
     );
 }
 
+#[test]
+fn ping_asks_who_answers_and_says_so_when_nobody_does() {
+    let cards = cards();
+    let (a, b) = (cards.name(0), cards.name(1));
+    let answers =
+        cards.start(&["-d", &a, "ping", "--answer", "--ip", "10.0.0.1"]).until("answers to 10.0.0.1");
+    let ask =
+        |more: &[&str]| cards.start(&[&["-d", &b, "ping", "--ip", "10.0.0.2", "-i", "1"], more].concat());
+    let said = ask(&["10.0.0.1", "-c", "3", "-s", "100", "--json"]).end().json();
+    assert_eq!((&said["sent"], &said["received"], &said["bytes"]), (&3.into(), &3.into(), &100.into()));
+    assert_eq!((&said["host"], &said["clock"]), (&"10.0.0.1".into(), &"card".into()));
+    let number = |key: &str| said["usec"][key].as_f64().unwrap();
+    assert!(
+        0.0 < number("min") && number("min") <= number("avg") && number("avg") <= number("max"),
+        "{said}"
+    );
+    let text = ask(&["10.0.0.1", "-c", "1"]).end().good();
+    assert!(
+        text.contains("56 bytes from 10.0.0.1: seq=1 time=") && text.contains("1 sent, 1 received, 0 lost")
+    );
+    let nobody = ask(&["10.0.0.77", "-c", "1", "-W", "1"]).end();
+    assert_eq!(nobody.code, 1, "{nobody:?}");
+    assert!(nobody.err.contains("no answer; see whether"), "{nobody:?}");
+    answers.interrupt();
+    answers.end().good();
+    assert_eq!(cards.on(0, &["ping"]).code, 2);
+}
+
 /// Asserts that figures of bandwidth fit each other and the wire of 1 Gb/s.
 #[track_caller]
 fn plausible(sides: &(Value, Value), title: &str, most: f64) {
@@ -152,6 +180,8 @@ fn both_sides_run_in_one_process_with_cards_of_its_own() {
     assert_eq!((&pingpong["iterations"], &pingpong["clock"]), (&5.into(), &"card".into()));
     let lat = inproc(&["lat", "write", "-n", "5"]);
     assert!(lat["results"]["t_min"].as_f64().unwrap() > 0.5, "{lat}");
+    let ping = inproc(&["ping", "-c", "2", "-i", "1"]);
+    assert_eq!((&ping["received"], &ping["clock"]), (&2.into(), &"card".into()));
     let bw = inproc(&["bw", "atomic", "-n", "10"]);
     assert_eq!(bw["results"]["n_iterations"], 10);
 }
