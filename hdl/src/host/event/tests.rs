@@ -487,7 +487,9 @@ fn a_moderated_queue_interrupts_at_most_once_in_its_time_and_never_forgets() {
                 handlers.push((cycle + bench.random.rng.random_range(1..100), i));
             }
             // The host takes what is there and arms.
-            for (_, i) in handlers.extract_if(.., |(at, _)| *at <= cycle) {
+            let (now, later): (Vec<_>, Vec<_>) = handlers.drain(..).partition(|(at, _)| *at <= cycle);
+            handlers = later;
+            for (_, i) in now {
                 let eqn = QUEUES[i].0;
                 while bench.entry(eqn, 6, taken[i]).is_some() {
                     taken[i] += 1;
