@@ -9,6 +9,7 @@ use ferrowire_spec::{Block, Field, Register};
 use crate::bus::Bus;
 use crate::context::{identify, Capabilities};
 use crate::error::Result;
+use crate::port::read_mac;
 
 /// What a card is: its registers of the same names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -104,10 +105,8 @@ impl Monitor {
     pub fn port(&mut self) -> Result<PortStatus> {
         const UP: Field = crate::csr::field(&port::LINK, "up");
         const SPEED: Field = crate::csr::field(&port::LINK, "speed");
-        let mut read = |register: &Register| self.bus.csr_read32(port::BLOCK.address(register));
-        let link = read(&port::LINK)?;
-        let number = u64::from(read(&port::MAC_HI)? & 0xffff) << 32 | u64::from(read(&port::MAC_LO)?);
-        let [_, _, mac @ ..] = number.to_be_bytes();
+        let link = self.bus.csr_read32(port::BLOCK.address(&port::LINK))?;
+        let [_, _, mac @ ..] = read_mac(self.bus.as_mut())?.to_be_bytes();
         Ok(PortStatus {
             mac,
             up: crate::csr::get(&UP, link) == 1,

@@ -28,9 +28,13 @@ const PROMISCUOUS: Field = crate::csr::field(&csr::LINK, "promiscuous");
 impl Port {
     /// After a reset, which leaves the MAC address: a card may have one from the start.
     pub(crate) fn new(bus: &mut dyn Bus) -> Result<Self> {
-        let mut read = |register: &Register| bus.csr_read32(csr::BLOCK.address(register));
-        let mac = u64::from(read(&csr::MAC_HI)? & 0xffff) << 32 | u64::from(read(&csr::MAC_LO)?);
-        Ok(Self { mac, promiscuous: false, raw: 0, gids: [None; GIDS as usize], salt: SALT.reset as u16 })
+        Ok(Self {
+            mac: read_mac(bus)?,
+            promiscuous: false,
+            raw: 0,
+            gids: [None; GIDS as usize],
+            salt: SALT.reset as u16,
+        })
     }
 
     fn find(&self, gid: &GidEntry) -> Option<usize> {
@@ -66,6 +70,12 @@ impl Port {
 fn entry(ip: IpAddr, vlan: Option<u16>) -> GidEntry {
     let vid = vlan.map(|tci| tci & 0xfff).filter(|vid| *vid != 0);
     GidEntry { ip: av::ip(ip), ipv6: ip.is_ipv6(), vid }
+}
+
+/// The MAC address that the card has, as a number whose high byte is sent first.
+pub(crate) fn read_mac(bus: &mut dyn Bus) -> std::result::Result<u64, BusError> {
+    let mut read = |register: &Register| bus.csr_read32(csr::BLOCK.address(register));
+    Ok(u64::from(read(&csr::MAC_HI)? & 0xffff) << 32 | u64::from(read(&csr::MAC_LO)?))
 }
 
 fn write(bus: &mut dyn Bus, register: &Register, value: u32) -> std::result::Result<(), BusError> {

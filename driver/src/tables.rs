@@ -32,40 +32,64 @@ impl Numbers {
     }
 }
 
-/// Runs of page table entries, first fit.
-#[derive(Debug)]
+/// Runs of page table entries or of addresses, first fit.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Ranges {
-    /// First entry to count of each free run; no two touch.
+    /// First of each free run to its last; no two touch.
     free: BTreeMap<u64, u64>,
 }
 
 impl Ranges {
     /// `0..count` are free.
     pub(crate) fn new(count: u64) -> Self {
-        Self { free: (count > 0).then_some((0, count)).into_iter().collect() }
+        Self { free: count.checked_sub(1).map(|last| (0, last)).into_iter().collect() }
     }
 
+    /// The first run of `count`.
     pub(crate) fn take(&mut self, count: u64) -> Option<u64> {
-        let (&first, &have) = self.free.iter().find(|(_, have)| **have >= count)?;
-        self.free.remove(&first);
-        if have > count {
-            self.free.insert(first + count, have - count);
-        }
-        Some(first)
+        self.take_aligned(count, 1)
     }
 
+    /// The first run of `count` that begins at a multiple of `align` (a power of two).
+    pub(crate) fn take_aligned(&mut self, count: u64, align: u64) -> Option<u64> {
+        let (first, last, start) = self.free.iter().find_map(|(first, last)| {
+            let start = first.checked_next_multiple_of(align)?;
+            let end = start.checked_add(count.checked_sub(1)?)?;
+            (end <= *last).then_some((*first, *last, start))
+        })?;
+        self.free.remove(&first);
+        if first < start {
+            self.free.insert(first, start - 1);
+        }
+        let end = start + (count - 1);
+        if end < last {
+            self.free.insert(end + 1, last);
+        }
+        Some(start)
+    }
+
+    /// Gives back what was taken.
     pub(crate) fn give_back(&mut self, first: u64, count: u64) {
-        let (mut first, mut count) = (first, count);
-        if let Some((&before, &have)) = self.free.range(..first).next_back() {
-            if before + have == first {
+        self.insert(first, first + (count - 1));
+    }
+
+    /// All from `first` to `last` are free.
+    pub(crate) fn insert(&mut self, first: u64, last: u64) {
+        let (mut first, mut last) = (first, last);
+        if let Some((before, end)) = self.free.range(..first).next_back().map(|(a, b)| (*a, *b)) {
+            if end.checked_add(1) >= Some(first) {
                 self.free.remove(&before);
-                (first, count) = (before, have + count);
+                (first, last) = (before, last.max(end));
             }
         }
-        if let Some(have) = self.free.remove(&(first + count)) {
-            count += have;
+        while let Some((next, end)) = self.free.range(first..).next().map(|(a, b)| (*a, *b)) {
+            if next > last.saturating_add(1) {
+                break;
+            }
+            self.free.remove(&next);
+            last = last.max(end);
         }
-        self.free.insert(first, count);
+        self.free.insert(first, last);
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`RnicConfig`]: every width and depth of a card, read from TOML and checked once.
 
-use ferrowire_rtl::{clog2, Bundle, Scope, Sig, Value};
+use ferrowire_rtl::{clog2, lit, Bundle, Scope, Sig, Value};
 use serde::{Deserialize, Serialize};
 
 /// What a card is built with.
@@ -206,6 +206,16 @@ impl RnicConfig {
     /// block RAM. Parts with beats so narrow are slow ones, and crowded.
     pub fn unhurried(&self) -> bool {
         self.beat_bytes < 16
+    }
+
+    /// Pulses once a microsecond, never after a shorter time.
+    pub fn microsecond(&self, m: &Scope) -> Sig {
+        let cycles = self.clock_khz.div_ceil(1000);
+        let width = 32 - cycles.leading_zeros();
+        let passed = m.reg("passed", width).reset(0);
+        let microsecond = passed.eq(cycles - 1);
+        m.set(&passed, microsecond.then(lit(width, 0), passed + 1));
+        microsecond
     }
 
     /// What is read from block RAM, as it is looked at: a cycle later where there is time, for the read takes as long as some levels of logic.

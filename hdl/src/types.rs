@@ -97,6 +97,11 @@ pub fn is_raw(opcode: Sig) -> Sig {
     opcode.slice(5, 3).all()
 }
 
+/// Whether queue pairs of a service, as attributes have it, have no peer of their own: datagrams and raw Ethernet.
+pub fn is_connectionless(service: Sig) -> Sig {
+    service.msb()
+}
+
 /// A packet to be sent: what `tx::build` needs beside the QP's address vector.
 #[derive(Clone, Bundle)]
 pub struct TxPacket {

@@ -36,10 +36,10 @@ pub use kernel::{Argument, Kernel};
 use crate::bus::{Bus, BusError, DmaBuffer, DmaMapping};
 use crate::spec::queue::doorbell;
 use crate::sys::{HostMemory, Linux, MappedBar};
+use crate::tables::Ranges;
 use crate::vfio_user::message::{pci, DeviceInfo, IrqInfo, IrqSet, RegionInfo};
 use domain::{Attached, Domain};
 use find::Found;
-use iova::Iovas;
 use uapi::request;
 
 /// Command register of the configuration space, and its bits for memory and bus mastering (PCIe 7.5.1.1.3).
@@ -76,7 +76,7 @@ pub struct VfioBus {
     device: OwnedFd,
     domain: Domain,
     page: u64,
-    iovas: Iovas,
+    iovas: Ranges,
     mapped: BTreeMap<u64, Mapped>,
     kernel: Box<dyn Kernel>,
 }
@@ -124,7 +124,7 @@ impl VfioBus {
             return Err(VfioError::NoMsix { address });
         }
         let config = asks.region(pci::CONFIG)?.0.offset;
-        let (iovas, page) = (Iovas::new(&ranges, page.max(4096)), page.max(4096));
+        let (iovas, page) = (iova::free(&ranges, page.max(4096)), page.max(4096));
         let (interrupts, mapped) = (Vec::new(), BTreeMap::new());
         let bus =
             Self { address, interrupts, bar, config, vectors, device, domain, page, iovas, mapped, kernel };
@@ -193,8 +193,10 @@ impl VfioBus {
         let room = within.checked_add(size).and_then(|room| room.checked_next_multiple_of(self.page));
         let room =
             room.filter(|room| bytes > 0 && *room > 0).ok_or(refuse("the memory is empty, or too large"))?;
-        let base =
-            self.iovas.take(room, align).ok_or(refuse("the IOMMU has no addresses left; unmap some"))?;
+        let base = self
+            .iovas
+            .take_aligned(room, align)
+            .ok_or(refuse("the IOMMU has no addresses left; unmap some"))?;
         let iova = base + within;
         if let Err(error) = self.domain.map(&*self.kernel, iova, outer, size) {
             self.iovas.give_back(base, room);

@@ -33,8 +33,8 @@ use crate::rx::address::gid_bits;
 use crate::rx::peer::{Address, PEER_BITS};
 use crate::stream::{breath, spare_fifo};
 use crate::types::{
-    priority_of, AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, QpAttributes, QpPsns,
-    TableWrite,
+    is_connectionless, priority_of, AddressVector, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry,
+    QpAttributes, QpPsns, TableWrite,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::qp_state::{AttributeBit, GSI_QKEY, GSI_QPN, RAW_QPN};
@@ -574,8 +574,8 @@ pub fn command(
     {
         use set_av::*;
         // Each datagram has its own, and frames have none.
-        let datagrams = qp.attributes.service.msb();
-        checks.refuse(op(Op::SetAv) & datagrams, Status::BadAttribute, Attribute::Service);
+        let without_peer = is_connectionless(qp.attributes.service);
+        checks.refuse(op(Op::SetAv) & without_peer, Status::BadAttribute, Attribute::Service);
         let is = op(Op::SetAv) | op(Op::CreateAh);
         // Multicast and zero are nobody's addresses. The first byte sent is the highest.
         checks.refuse(

@@ -45,9 +45,7 @@ use crate::config::RnicConfig;
 use crate::fields::assemble;
 use crate::stream::{arbiter, breath, gather, Flagged, Forget};
 use crate::types::{DmaWrite, TableWrite};
-use ferrowire_rtl::{
-    bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
-};
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::event as spec;
 use ferrowire_spec::queue::EventKind;
 
@@ -150,17 +148,6 @@ const INDEX: u32 = super::MAX_CQ_LOG2;
 
 /// Bits of the time in microseconds; it wraps after more than twice the longest quiet time.
 const TIME: u32 = 17;
-
-/// Microseconds, free-running; none is shorter than it is.
-fn microseconds(m: &Scope, cfg: &RnicConfig) -> Sig {
-    let cycles = cfg.clock_khz.div_ceil(1000).max(1);
-    let width = clog2(u64::from(cycles)).max(1);
-    let (cycle, now) = (m.reg("cycle", width).reset(0), m.reg("now_us", TIME).reset(0));
-    let over = cycle.eq(cycles - 1);
-    m.set(&cycle, over.then(lit(width, 0), cycle + 1));
-    m.when(over, |m| m.set(&now, now + 1));
-    now
-}
 
 /// Beats that may stand in the write port's register slice.
 const SLICE: u32 = 2;
@@ -359,7 +346,8 @@ pub fn event(
     // The time runs from when the interrupt is raised, however long it had to wait.
     let periods = m.mem("periods", cfg.eqs, &bits(16)).style(Style::Distributed).init(vec![]).build();
     let stamps = m.mem("stamps", cfg.eqs, &bits(TIME)).style(Style::Distributed).init(vec![]).build();
-    let now = microseconds(m, cfg);
+    let now = m.reg("now_us", TIME).reset(0);
+    m.when(cfg.microsecond(m), |m| m.set(&now, now + 1));
     periods.write(eqs.enable, eqs.index, &eqs.entry.moderation_us);
     stamps.write(over, raised, &now);
     let at = m.reg("sweep", eq_bits).reset(0);

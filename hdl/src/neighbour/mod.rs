@@ -34,7 +34,8 @@ use crate::tx::Payload;
 use crate::types::{TxPacket, NEIGHBOUR_OPCODE};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::port::GIDS;
-use ferrowire_spec::wire::eth::ethertype;
+use ferrowire_spec::wire::eth::ethertype::{self, ARP};
+use ferrowire_spec::wire::ipv6::NEXT_ICMPV6;
 use ferrowire_spec::wire::{eth, ipv6, vlan};
 
 #[cfg(test)]
@@ -42,14 +43,10 @@ mod tests;
 
 /// Bytes of a question, at most.
 pub const LONGEST: u32 = 128;
-/// Ethertype of ARP.
-pub const ARP: u16 = 0x0806;
 /// ARP's operation of a request, and of a reply.
 pub const ARP_REQUEST: u16 = 1;
 const ARP_REPLY: u16 = 2;
-/// Next header of ICMPv6, and its types of neighbour solicitation and advertisement.
-pub const ICMPV6: u8 = 58;
-/// The type of a neighbour solicitation.
+/// The types of ICMPv6 of a neighbour solicitation, and of an advertisement.
 pub const SOLICITATION: u8 = 135;
 const ADVERTISEMENT: u8 = 136;
 /// The first three bytes of the Ethernet addresses of solicited nodes.
@@ -142,7 +139,7 @@ fn source(answer: usize, place: u32) -> Source {
             // Version 6, and a hop limit of 255.
             (false, 0) => Constant(0x6000),
             (false, 2) => Constant(ADVERTISED as u16),
-            (false, 3) => Constant((ICMPV6 as u16) << 8 | 0xff),
+            (false, 3) => Constant((NEXT_ICMPV6 as u16) << 8 | 0xff),
             (false, word @ SOURCE..DESTINATION) => of_arp(TARGET + word - SOURCE),
             // ff02::1.
             (false, DESTINATION) if to_all => Constant(0xff02),
@@ -304,14 +301,14 @@ pub fn neighbour(m: &Scope, cfg: &RnicConfig, addresses: Addresses, frames: Stre
             layer3(0, word.eq(1), word.slice(12, 4).eq(6)),
             layer3(1, word.eq(ethertype::IPV4), lit(1, 1)),
             layer3(2, word.eq(0x0604), is_short),
-            layer3(3, word.eq(ARP_REQUEST), word.eq((ICMPV6 as u16) << 8 | 0xff)),
+            layer3(3, word.eq(ARP_REQUEST), word.eq((NEXT_ICMPV6 as u16) << 8 | 0xff)),
             layer3(MESSAGE, lit(1, 1), word.eq((SOLICITATION as u16) << 8)),
         ] {
             must(m, at, holds);
         }
         m.when(here(LAYER3 + 2), |m| {
             m.set(&bytes, word.trunc(bytes.width()));
-            m.set(&sum, word + u32::from(ICMPV6));
+            m.set(&sum, word + u32::from(NEXT_ICMPV6));
         });
         m.when(seen.ge(LAYER3 + SOURCE), |m| m.set(&sum, add(sum, word)));
         let of_source = seen.ge(LAYER3 + SOURCE) & seen.lt(LAYER3 + DESTINATION);
@@ -380,7 +377,7 @@ pub fn neighbour(m: &Scope, cfg: &RnicConfig, addresses: Addresses, frames: Stre
     let sums = state.is(State::Sum);
     let summed = sums & live & seen.eq(end);
     m.when(matches, |m| {
-        m.set(&sum, ADVERTISED + u32::from(ICMPV6));
+        m.set(&sum, ADVERTISED + u32::from(NEXT_ICMPV6));
         m.set(&checksum, 0);
     });
     m.when(sums & live, |m| m.set(&sum, add(sum, out)));

@@ -62,7 +62,7 @@ use crate::responder::shared::{Seen, Take};
 use crate::rx::grh::GRH_BYTES;
 use crate::rx::parse::{opcode_is, REASON_BITS};
 use crate::stream::{breath, deep_fifo, fifo, row_of, wide_fifo};
-use crate::types::{is_raw, Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
+use crate::types::{is_connectionless, is_raw, Headers, QpAttributes, QpBroadcast, QpInit, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::QpState;
@@ -393,7 +393,7 @@ pub fn check(
     let right_source = m.mux(datagram, &request.va.slice(32, 32).eq(copy.qkey), &from_peer);
     // The port's filter has let a raw frame pass.
     let right_source = looked("right_source", raw | right_source);
-    let right_place = looked("right_place", service.msb() | request.gid.eq(copy.gid));
+    let right_place = looked("right_place", is_connectionless(service) | request.gid.eq(copy.gid));
 
     let distance = (request.psn - row.psn).named("distance");
     let expected = looked("expected", distance.eq(0));
@@ -615,7 +615,7 @@ pub fn check(
         m.set(&doubt_used, holds & ends);
     });
     // There is no peer to be told of the way of a datagram, or of a frame.
-    let met_congestion = packet & request.ecn.eq(ECN_CE) & !foreign & !service.msb();
+    let met_congestion = packet & request.ecn.eq(ECN_CE) & !foreign & !is_connectionless(service);
     let marked = m.delay("marked", &Marked { valid: done & met_congestion, qp });
 
     // The new row.

@@ -75,7 +75,7 @@ struct Kind {
 pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let Received { headers, frame, dropped, pressed } = received;
     let not_roce = is_raw(headers.opcode);
-    let asks = not_roce & headers.opcode.eq(NEIGHBOUR_OPCODE);
+    let asks = headers.opcode.eq(NEIGHBOUR_OPCODE);
     let raw = not_roce & !asks;
     let is_request = opcode_is(headers.opcode, Opcode::is_request) | raw;
     let is_answer = opcode_is(headers.opcode, Opcode::is_response);
@@ -91,7 +91,7 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let cnps = Stream::new(m, "cnps", headers.valid & !is_request & !is_answer & !asks & room, cnp);
     headers.accept(requests.fire() | answers.fire() | cnps.fire() | (asks & room));
     let passed = headers.fire() & !not_roce;
-    let raw = headers.fire() & not_roce;
+    let other = headers.fire() & not_roce;
 
     let is_datagram = opcode_is(headers.opcode, |o| o.service() == Service::Ud);
     let has_imm = opcode_is(headers.opcode, Opcode::has_immediate);
@@ -110,7 +110,7 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     frame.accept(kind.valid & (!kind.wanted | wanted.ready) & (!kind.asks | questions.ready));
     kind.accept(frame.fire() & frame.last);
     let frames = grh(m, wanted, kind.datagram.clone());
-    Dispatched { requests, frames, arrivals, answers, cnps, questions, passed, raw, dropped, pressed }
+    Dispatched { requests, frames, arrivals, answers, cnps, questions, passed, raw: other, dropped, pressed }
 }
 
 #[cfg(test)]

@@ -26,3 +26,6 @@ crate::table::layout! {
 
 /// `next_header` of a fragment extension header.
 pub const NEXT_FRAGMENT: u8 = 44;
+
+/// `next_header` of ICMPv6 (RFC 4443).
+pub const NEXT_ICMPV6: u8 = 58;

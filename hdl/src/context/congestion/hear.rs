@@ -17,7 +17,7 @@ use crate::path::same_partition;
 use crate::rx::address::gid_bits;
 use crate::rx::buffer::Dropped;
 use crate::rx::peer::Origin;
-use crate::types::QpBroadcast;
+use crate::types::{is_connectionless, QpBroadcast};
 use ferrowire_rtl::{bits, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::qp_state::QpState;
@@ -86,7 +86,7 @@ pub fn hear(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, cnps: Stream<No
 
     let exists = exists & copy.mtu.any();
     // Datagrams and frames have no peer whom somebody could slow down.
-    let takes = exists & live.read_now(qp) & !copy.service.msb();
+    let takes = exists & live.read_now(qp) & !is_connectionless(copy.service);
     let same_key = same_partition(cnp.pkey, copy.pkey);
     let same_source = cnp.origin.is(copy.peer);
     let told = m.reg("told", 1).reset(0);

@@ -162,12 +162,7 @@ pub struct Congestion {
 pub fn congestion(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
     let Input { control, broadcast, marked, cnps, sent, charges } = input;
 
-    // Never shorter than a microsecond.
-    let cycles = cfg.clock_khz.div_ceil(1000);
-    let width = 32 - cycles.leading_zeros();
-    let passed = m.reg("passed", width).reset(0);
-    let microsecond = passed.eq(cycles - 1);
-    m.set(&passed, microsecond.then(lit(width, 0), passed + 1));
+    let microsecond = cfg.microsecond(m);
 
     // Two taps may tell in the same cycle.
     let taps: Vec<Stream<Sig>> = marked

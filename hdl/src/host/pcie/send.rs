@@ -220,11 +220,8 @@ pub fn send(
     // The writes before it have passed: the difference is not negative.
     let behind = (passed - reads.behind.count).msb();
     // Reads that have begun and are not taken off the credits yet.
-    let owing = m.wire("owing", CREDITS + 1);
-    let credit = match credits {
-        Some(credits) => m.delay("credits", &credits).zext(CREDITS + 1).gt(owing),
-        None => lit(1, 1),
-    };
+    let credits = credits.map(|credits| (m.delay("credits", &credits), m.wire("owing", CREDITS + 1)));
+    let credit = credits.map_or(lit(1, 1), |(credits, owing)| credits.zext(CREDITS + 1).gt(owing));
     let read = bare(m, cfg.beat_bytes, reads).gate(m, within_read | (master & !behind & credit));
     let write = writes.gate(m, within_write | master);
     m.when(read.fire(), |m| m.set(&within_read, !read.last));
@@ -252,12 +249,8 @@ pub fn send(
     let leaves = rq.fire() & rq.beat.last;
     m.set(&departed, departed + one(leaves & rq.ends) + one(dropped));
     let read_leaves = leaves & rq.read;
-    match credits {
-        Some(_) => m.drive(&owing, count_owing(m, begins_one, read_leaves)),
-        None => {
-            m.drive(&owing, lit(CREDITS + 1, 0));
-            m.discard(&owing);
-        }
+    if let Some((_, owing)) = credits {
+        m.drive(&owing, count_owing(m, begins_one, read_leaves));
     }
     let read = read_leaves | returned.fire();
     Sent { rq, departed: Departed { read, writes: departed, dropped }, returned }
