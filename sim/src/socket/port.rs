@@ -29,7 +29,7 @@ use crate::bus::World;
 /// Time for a client to say its version.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
-/// Clients that have not said their version; more are shown out at once.
+/// Clients that are there and have not said their version; more are shown out at once.
 const WAITING: usize = 16;
 
 /// Messages of a client in a row; then the cards go on.
@@ -88,6 +88,10 @@ impl Port {
         while !self.hung_up() {
             let Some(socket) = self.listener.accept() else { break };
             moved = true;
+            // Those that have left already, or have said their version, take nobody's place.
+            if self.waiting.len() == WAITING {
+                self.greet(world)?;
+            }
             if self.waiting.len() < WAITING {
                 self.waiting.push((Stream::new(socket), Instant::now()));
             }

@@ -6,12 +6,15 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use ferrowire::vfio_user::message::{command, pci, DmaMap, DmaUnmap, Header, IrqSet, RegionAccess, MAX_BODY};
+use ferrowire::vfio_user::message::{
+    capabilities, command, pci, DmaMap, DmaUnmap, Header, IrqSet, RegionAccess, MAX_BODY,
+};
 use ferrowire::HostMemory;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
+use rustix::process::Signal;
 
 use crate::raw::Raw;
 use crate::rig::{Folder, Node, Server};
@@ -141,6 +144,24 @@ fn after_garbage_of_every_kind_a_good_client_works() {
     assert!(asked > 500 && refused > 100 && refused < asked, "{refused} of {asked} refused");
 
     let a = Node::open(&server.sockets[0], 1);
+    exchange(&a, &b);
+}
+
+#[test]
+fn a_good_client_comes_in_behind_a_crowd_that_has_left() {
+    let folder = Folder::new("crowd");
+    let server = Server::up(&folder, &[]);
+    // They come and go while the server looks elsewhere.
+    server.signal(Signal::STOP);
+    for length in 0..60 {
+        let mut socket = UnixStream::connect(&server.sockets[0]).unwrap();
+        socket.write_all(&vec![7; length]).unwrap();
+    }
+    let mut good = Raw::connect(&server.sockets[0]);
+    server.signal(Signal::CONT);
+    good.agree(&capabilities());
+    drop(good);
+    let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
     exchange(&a, &b);
 }
 

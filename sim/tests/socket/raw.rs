@@ -32,10 +32,17 @@ impl Raw {
 
     fn with(path: &Path, capabilities: &[u8]) -> Self {
         let mut raw = Self::connect(path);
-        let version = Version { major: 0, minor: 1 };
-        let answer = raw.ask(command::VERSION, &[&version.to_bytes()[..], capabilities].concat(), &[]);
-        assert!(answer.is_some_and(|answer| answer.is_ok()), "the version is agreed on");
+        raw.agree(capabilities);
         raw
+    }
+
+    /// Says its version, which is agreed on.
+    #[track_caller]
+    pub fn agree(&mut self, capabilities: &[u8]) {
+        let version = Version { major: 0, minor: 1 };
+        let answer = self.ask(command::VERSION, &[&version.to_bytes()[..], capabilities].concat(), &[]);
+        let said = answer.map(|answer| answer.map(|message| message.body));
+        assert!(matches!(said, Some(Ok(_))), "the version is agreed on: {said:?}");
     }
 
     /// The answer, or the number of the error. `None`: the connection has ended.

@@ -83,10 +83,15 @@ impl Server {
         assert_eq!(self.process.try_wait().unwrap(), None, "the server ended");
     }
 
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.process.id() as i32).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+    }
+
     /// SIGINT; whether it ended well.
     pub fn interrupt(mut self) -> bool {
-        let pid = rustix::process::Pid::from_raw(self.process.id() as i32).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+        self.signal(rustix::process::Signal::INT);
         let end = Instant::now() + PATIENCE;
         while Instant::now() < end {
             if let Some(status) = self.process.try_wait().unwrap() {
