@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0xb13c029cfafa35d1ull
+#define FW_LAYOUT_HASH 0xd07412729fcf5eb3ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -2045,6 +2045,7 @@
 #define FW_ACCESS_REMOTE_ATOMIC 0x08u
 #define FW_ACCESS_MW_BIND 0x10u
 #define FW_ACCESS_ZERO_BASED 0x20u
+#define FW_ACCESS_RELAXED_ORDERING 0x40u
 
 /* Path MTU, as IBTA codes it. */
 #define FW_PATH_MTU_256 0x01u

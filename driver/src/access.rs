@@ -25,6 +25,9 @@ impl AccessFlags {
     pub const MW_BIND: Self = Self(Access::MwBind.code());
     /// Addresses of the region count from 0 (plus the place in the first page).
     pub const ZERO_BASED: Self = Self(Access::ZeroBased.code());
+    /// What the card writes there may be seen in any order before its completion, also where messages write the same bytes. Over PCIe its writes
+    /// are then marked so, where the host has that enabled, and may pass others on their way to memory; elsewhere it changes nothing. Not of windows.
+    pub const RELAXED_ORDERING: Self = Self(Access::RelaxedOrdering.code());
 
     /// The rights of peers.
     pub const REMOTE: Self = Self(Self::REMOTE_WRITE.0 | Self::REMOTE_READ.0 | Self::REMOTE_ATOMIC.0);

@@ -267,8 +267,8 @@ impl DmaReadData {
 }
 
 /// Kinds of writes by what must be seen before them: payload; entries of completion queues, behind the payload that came before; events and replies
-/// to commands, behind both.
-pub const ORDERS: u32 = 3;
+/// to commands, behind both; payload of regions with relaxed ordering, which other payload may pass.
+pub const ORDERS: u32 = 4;
 
 /// A beat of a write to host memory, in the lanes of the address. A write stays within one page of 4 KiB.
 #[derive(Clone, Bundle)]

@@ -2,12 +2,13 @@
 //! Memory windows and invalidations, through the driver, the Verilated cards and the wire.
 
 use ferrowire::{
-    AccessFlags, Completion, CqeOpcode, Error, LocalCause, MemoryRegion, QueuePair, RecvWr, SendOp, SendWr,
-    Sge, WcStatus,
+    AccessFlags, Completion, CqeOpcode, Error, LocalCause, MemoryRegion, QueuePair, RecvWr, RemoteAddress,
+    SendOp, SendWr, Sge, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{bytes, post, Connection, Node, Pair, PairOptions};
+use ferrowire_sim::root::RootSettings;
 use ferrowire_sim::wire::Faults;
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::wire::opcode::{Opcode, Operation};
@@ -71,6 +72,53 @@ fn ends(done: &[Completion]) -> Vec<(u64, WcStatus)> {
 /// A range of a memory.
 fn part(region: &MemoryRegion, at: usize, len: usize) -> Vec<u8> {
     bytes(region.memory())[at..at + len].to_vec()
+}
+
+#[test]
+fn payload_of_regions_with_relaxed_ordering_alone_may_pass_others_and_is_there_with_its_completion() {
+    for (allowed, relaxed) in [(true, true), (true, false), (false, true)] {
+        // Writes wait at random, and those that may pass others do.
+        let root = RootSettings {
+            relaxed_ordering: allowed,
+            reorder: true,
+            spread: 300,
+            seed: 5,
+            ..RootSettings::default()
+        };
+        let model = CardModel::rnic(&RnicConfig::named("pcie-8b").unwrap(), false).unwrap().with_root(root);
+        let pair = Pair::new(&model, &PairOptions::default()).unwrap();
+        let mut access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE;
+        let from = pair.a.region(100, 16384, access).unwrap();
+        access |= if relaxed { AccessFlags::RELAXED_ORDERING } else { AccessFlags::LOCAL_READ };
+        let to = pair.b.region(100, 16384, access).unwrap();
+        let back = pair.a.region(100, 16384, access).unwrap();
+        let (mut qp, mut peer) = pair.connect(&connection()).unwrap();
+        let mut random = SmallRng::seed_from_u64(7);
+        for round in 0..12 {
+            let mut data = vec![0; 3001];
+            random.fill_bytes(&mut data);
+            from.memory().write(0, &data);
+            receive(&mut peer, 1, &[]);
+            let remote = RemoteAddress { address: to.address() + 5, rkey: to.rkey() };
+            post(&mut qp, &[SendWr::write_imm(2, &[from.sge(0, 3001)], remote, round)]);
+            assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(1, WELL)]);
+            assert!(part(&to, 5, 3001) == data, "round {round}: a completion before its data");
+            assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(2, WELL)]);
+            post(&mut qp, &[SendWr::read(3, &[back.sge(9, 3001)], remote)]);
+            assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(3, WELL)]);
+            assert!(part(&back, 9, 3001) == data, "round {round}: a READ's completion before its data");
+        }
+        for card in [pair.a.card, pair.b.card] {
+            // Of 3,001 bytes, from an odd place on, in packets of no more than 512 bytes.
+            let packets = if allowed && relaxed { 12 * 6..=12 * 12 } else { 0..=0 };
+            let world = pair.world.lock();
+            let root = world.card(card).root().unwrap();
+            let stats = root.stats();
+            assert!(packets.contains(&stats.relaxed), "{} packets are marked", stats.relaxed);
+            assert!(stats.writes >= stats.relaxed + 12, "completions are not");
+            assert_eq!(root.violation(), None);
+        }
+    }
 }
 
 #[test]

@@ -167,6 +167,8 @@ pub(crate) enum Order {
     Completion,
     /// Both.
     Event,
+    /// As of payload, and other payload may pass it.
+    Relaxed,
 }
 
 impl Order {

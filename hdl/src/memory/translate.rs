@@ -79,12 +79,14 @@ pub struct Translation {
     pub cause: Sig,
     /// Bus address of the first byte; it goes on to the next multiple of 4 KiB at least.
     pub address: Sig,
+    /// The region's writes may pass others.
+    pub relaxed: Sig,
 }
 
 impl Translation {
     /// The shape.
     pub fn of() -> Self {
-        Translation { valid: bits(1), ok: bits(1), cause: bits(8), address: bits(64) }
+        Translation { valid: bits(1), ok: bits(1), cause: bits(8), address: bits(64), relaxed: bits(1) }
     }
 }
 
@@ -217,6 +219,8 @@ pub fn translate(
     let rest = m.delay("rest", &(one.ask.va - entry.va));
     let region = m.delay("region", &entry.length);
     let page_size = m.delay("page_size", &entry.page_size);
+    let relaxed = entry.access.bit(Access::RelaxedOrdering.code().trailing_zeros());
+    let two_relaxed = m.delay("two_relaxed", &relaxed);
     let page_of = |va: Sig| {
         let of = |shift: u32| va.slice(shift, entry_bits.min(64 - shift)).zext(entry_bits);
         m.select(entry.page_size, &[of(12), of(21), of(30)])
@@ -236,6 +240,7 @@ pub fn translate(
     let ok = m.delay("three_ok", &(two_right & two_above & inside));
     let three_why = m.delay("three_why", &two_why);
     let three_size = m.delay("three_size", &page_size);
+    let three_relaxed = m.delay("three_relaxed", &two_relaxed);
 
     // Cycle 4: the address, to its client.
     let va = three.ask.va;
@@ -244,13 +249,14 @@ pub fn translate(
     let large = cat(&[va.trunc(30), page.slice(18, PAGE_BITS - 18)]);
     let address = m.delay("address", &m.select(three_size, &[small, medium, large]));
     let answer_ok = m.delay("answer_ok", &ok);
+    let relaxed = m.delay("relaxed", &three_relaxed);
     let why = m.delay("why", &three_why);
     let cause = cat(&[why, lit(5, u32::from(LocalCause::KeyIndex.code()) >> 3)]);
     let answers = (0..clients)
         .map(|i| {
             let valid = m.reg(&format!("answer_{i}"), 1).reset(0);
             m.set(&valid, three_valid & three.client.eq(i));
-            Translation { valid, ok: answer_ok, cause, address }
+            Translation { valid, ok: answer_ok, cause, address, relaxed }
         })
         .collect();
     Translated { answers, entry: found }

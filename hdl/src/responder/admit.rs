@@ -72,13 +72,22 @@ pub struct Counts {
     pub writes: Sig,
 }
 
+/// Where a piece goes.
+#[derive(Clone, Bundle)]
+pub struct Target {
+    /// Bus address of its first byte.
+    pub address: Sig,
+    /// Its write may pass others.
+    pub relaxed: Sig,
+}
+
 /// What comes out.
 #[derive(Interface)]
 pub struct Admitted {
     /// What to do with each packet, in order.
     pub place: Stream<Place>,
-    /// Bus addresses of the pieces, in order.
-    pub addresses: Stream<Sig>,
+    /// Where the pieces go, in order.
+    pub addresses: Stream<Target>,
     /// QPs that go to the error state.
     pub faults: Stream<QpFault>,
     /// Keys that peers invalidate.
@@ -132,7 +141,8 @@ pub fn admit(
     flushed: Stream<Flushed>,
 ) -> Admitted {
     // A piece has its place in front of `place` before it is looked up; its answer and its address have theirs here.
-    let address = Stream::new(m, "address", answer.valid, answer.address);
+    let target = Target { address: answer.address, relaxed: answer.relaxed };
+    let address = Stream::new(m, "target", answer.valid, target);
     let granted = Stream::new(m, "granted", answer.valid, Granted { ok: answer.ok, cause: answer.cause });
     m.assert(!answer.valid | (address.ready & granted.ready), "an answer finds its place");
     let addresses = spare_fifo(&m.label("addresses"), WAITING, cfg.unhurried(), address);

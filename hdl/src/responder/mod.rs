@@ -30,7 +30,7 @@ pub mod reply;
 mod shared;
 mod walk;
 
-pub use admit::{admit, Admitted, Counts};
+pub use admit::{admit, Admitted, Counts, Target};
 pub use check::{check, Checked};
 pub use cut::{cut, Cut};
 pub use flush::{flush, Done, Event, Flush, Flushed};
@@ -206,7 +206,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     m.set_all(&oldest, &Oldest { done: flush.done, taken: shared.taken });
     // A piece's length waits for its address.
     let both = cut.pieces.valid & admitted.addresses.valid;
-    let piece = Piece { address: admitted.addresses.payload, bytes: cut.pieces.payload };
+    let Target { address, relaxed } = admitted.addresses.payload.clone();
+    let piece = Piece { address, bytes: cut.pieces.payload, relaxed };
     let pieces = Stream::new(m, "pieces", both, piece);
     let looked_up = Passage { enters: cut.lookup.fire(), leaves: pieces.fire() };
     cut.pieces.accept(both & pieces.ready);

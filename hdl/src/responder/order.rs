@@ -338,11 +338,13 @@ pub struct Piece {
     pub address: Sig,
     /// Bytes.
     pub bytes: Sig,
+    /// Its write may pass others.
+    pub relaxed: Sig,
 }
 
 impl Piece {
     /// The shape.
     pub fn of() -> Self {
-        Piece { address: bits(64), bytes: bits(13) }
+        Piece { address: bits(64), bytes: bits(13), relaxed: bits(1) }
     }
 }

@@ -286,7 +286,7 @@ pub fn place(
         data: moved.data,
         strobe: moved.strobe,
         last: moved.last,
-        order: Order::Payload.code(),
+        order: targets.piece.relaxed.then(Order::Relaxed.code(), Order::Payload.code()),
     };
     let finished_bits = ENDINGS.ilog2() + 1;
     let ended = m.reg("ended", finished_bits).reset(0);

@@ -79,6 +79,7 @@ fn configure(library: &Library, model: &mut Model, settings: &RootSettings) -> R
         ("max_payload", code(settings.max_payload)),
         ("max_read_request", code(settings.max_read_request)),
         ("extended_tags", settings.extended_tags.into()),
+        ("relaxed_ordering", settings.relaxed_ordering.into()),
         ("msix_enable", 1),
         ("msix_mask", 0),
     ] {

@@ -377,6 +377,7 @@ fn request(packet: &[u8], reads: &mut Reads, around: &mut Around<'_>) -> Result<
         return reads.accept(request, around);
     }
     around.stats.writes += 1;
+    around.stats.relaxed += u64::from(request.header.relaxed);
     if around.memory.is_interrupt(&request) {
         around.stats.interrupts += 1;
         if (request.dwords(), request.header.first_be) != (1, 15) {

@@ -106,6 +106,7 @@ impl RootSettings {
             max_read_request,
             read_completion_boundary,
             extended_tags: rng.random(),
+            relaxed_ordering: rng.random(),
             requester: rng.random(),
             bar0: if rng.random() { 0xf000_0000 } else { 0x38_0000_0000 },
             chunk,
@@ -157,6 +158,8 @@ pub struct RootStats {
     pub rc_beats: u64,
     /// Writes of the card, interrupts included.
     pub writes: u64,
+    /// Those among them with relaxed ordering.
+    pub relaxed: u64,
     /// Interrupts.
     pub interrupts: u64,
     /// Reads of the CPU that were answered.

@@ -69,6 +69,8 @@ crate::table::codes! {
     MwBind = 0x10, "MW_BIND";
     /// Addresses of the region count from 0.
     ZeroBased = 0x20, "ZERO_BASED";
+    /// What the card writes there may be seen in any order before its completion, also where messages write the same bytes.
+    RelaxedOrdering = 0x40, "RELAXED_ORDERING";
 }
 
 crate::table::codes! {

@@ -20,10 +20,13 @@ use super::barrier::{barrier, Bursts, COUNT, MOST};
 use super::bursts::{bursts, ends_at, place_bits, Burst, Run};
 use super::{Response, WriteBeat, ID_BITS};
 use crate::config::RnicConfig;
-use crate::host::dma::ENTRY;
+use crate::host::dma::{Order, ENTRY};
 use crate::stream::{arbiter, fork, forward};
-use crate::types::{DmaWrite, ORDERS};
+use crate::types::DmaWrite;
 use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
+
+/// Kinds of writes that wait for each other, hence IDs: payload, completions, events.
+const KINDS: u32 = 3;
 
 /// Bytes of entries that wait.
 const WAITING: u32 = 1024;
@@ -73,12 +76,13 @@ pub fn writes(m: &Scope, cfg: &RnicConfig, write: Stream<DmaWrite>, response: St
 
     // Counts of each ID.
     response.accept(1);
-    let of_order = |order: u32| write.order.eq(order);
-    let counts: Vec<(Bursts, Sig)> = (0..ORDERS)
+    let relaxed = write.order.eq(Order::Relaxed.code());
+    let kind = relaxed.then(Order::Payload.code(), write.order).named("kind");
+    let counts: Vec<(Bursts, Sig)> = (0..KINDS)
         .map(|order| {
             let count = |name: &str| m.reg(&format!("{name}{order}"), COUNT).reset(0);
             let (taken, done) = (count("taken"), count("done"));
-            let takes = write.fire() & ends & of_order(order);
+            let takes = write.fire() & ends & kind.eq(order);
             let after = taken + takes.zext(COUNT);
             m.set(&taken, after);
             m.set(&done, done + (response.valid & response.id.eq(order)).zext(COUNT));
@@ -87,20 +91,19 @@ pub fn writes(m: &Scope, cfg: &RnicConfig, write: Stream<DmaWrite>, response: St
         })
         .collect();
     let (counted, rooms): (Vec<Bursts>, Vec<Sig>) = counts.into_iter().unzip();
-    let room = m.select(write.order, &rooms);
+    let room = m.select(kind, &rooms);
 
     let write = write.gate(m, room);
-    let of_order = |order: u32| write.order.eq(order);
-    let part = Part { write: write.payload.clone(), ends };
+    let part = Part { write: DmaWrite { order: kind, ..write.payload.clone() }, ends };
     let entry = (8 * bytes).min(8 * ENTRY);
     let narrow = part.with_data(part.write.data.trunc(entry));
-    let payload = Stream::new(m, "payload", write.valid & of_order(0), part.clone());
-    let entries: Vec<Stream<Part>> = (1..ORDERS)
-        .map(|order| Stream::new(m, &format!("entry{order}"), write.valid & of_order(order), narrow.clone()))
+    let payload = Stream::new(m, "payload", write.valid & kind.eq(0), part.clone());
+    let entries: Vec<Stream<Part>> = (1..KINDS)
+        .map(|order| Stream::new(m, &format!("entry{order}"), write.valid & kind.eq(order), narrow.clone()))
         .collect();
     let mut readys = vec![payload.ready];
     readys.extend(entries.iter().map(|entry| entry.ready));
-    write.accept(m.select(write.order, &readys));
+    write.accept(m.select(kind, &readys));
 
     // Who waits for whom.
     let waits = (1..).zip(entries).map(|(order, entries): (usize, _)| {

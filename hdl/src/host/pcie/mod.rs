@@ -18,7 +18,8 @@
 //! **Order.** Writes leave in the order in which they came. A read leaves behind every write that was taken before it, and may not pass
 //! it on the way (PCIe 2.4.1, table 2-40, B2a), so it sees what was written before. A completion for the CPU leaves behind
 //! the writes that were taken before its data was read. An interrupt is a write that is taken behind the event that it tells of.
-//! Nothing keeps a later write from passing an earlier read.
+//! Nothing keeps a later write from passing an earlier read. Payload of regions with relaxed ordering is marked so where the host allows it, and nothing
+//! else: what tells of it passes none of it (A2b is about what passes, not about what is passed).
 //!
 //! **What goes wrong** ends as an error of the read that it happened to: see [`reads`].
 //!
@@ -56,6 +57,8 @@ pub struct PcieSettings {
     pub max_read_request: Sig,
     /// Tags of 8 bits may be used, not of 5 alone.
     pub extended_tags: Sig,
+    /// Relaxed ordering may be used (PCIe 7.5.3.4).
+    pub relaxed_ordering: Sig,
     /// MSI-X is on.
     pub msix_enable: Sig,
     /// All vectors are masked.
@@ -71,6 +74,7 @@ impl PcieSettings {
             max_payload: bits(3),
             max_read_request: bits(3),
             extended_tags: bits(1),
+            relaxed_ordering: bits(1),
             msix_enable: bits(1),
             msix_mask: bits(1),
         }

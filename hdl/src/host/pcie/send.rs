@@ -50,6 +50,8 @@ pub struct Header {
     pub first_be: Sig,
     /// Bytes of the last one, if it is another.
     pub last_be: Sig,
+    /// Relaxed ordering.
+    pub relaxed: Sig,
 }
 
 /// Its bytes, 16 of them, and whether these are all: a request below 4 GiB has three double words (PCIe 2.2.4.1), unless `always_long`:
@@ -61,12 +63,13 @@ pub fn header(h: &Header, always_long: bool) -> (Sig, Sig) {
     };
     let of = |read: u8, write: u8| h.write.then(lit(8, write), lit(8, read));
     let kind = long.then(of(kind::READ64, kind::WRITE64), of(kind::READ32, kind::WRITE32));
-    use request64::{ADDRESS, FIRST_BE, FMT, LAST_BE, LAYOUT, LENGTH, REQUESTER, TAG, TYPE};
+    use request64::{ADDRESS, FIRST_BE, FMT, LAST_BE, LAYOUT, LENGTH, REQUESTER, RO, TAG, TYPE};
     let header = assemble(
         &LAYOUT,
         &[
             (FMT, kind.slice(5, 3)),
             (TYPE, kind.trunc(5)),
+            (RO, h.relaxed),
             (LENGTH, h.dwords.trunc(10)),
             (REQUESTER, h.requester),
             (TAG, h.tag),

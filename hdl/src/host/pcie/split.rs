@@ -11,9 +11,26 @@
 //! A chunk a cycle, latency 1; with the last chunk of a run the next run is taken: a path from the output's `ready` to the input's.
 //! A code that the standard reserves counts as 4,096 bytes. Reset forgets the run.
 
-use crate::types::DmaReadRequest;
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Scope, Sig, Stream};
 use ferrowire_spec::pcie;
+
+/// Bytes within one page of 4 KiB.
+#[derive(Clone, Bundle)]
+pub struct Run {
+    /// Of its first byte.
+    pub address: Sig,
+    /// Bytes, 1 to 4,096.
+    pub length: Sig,
+    /// Others may pass what is made of it.
+    pub relaxed: Sig,
+}
+
+impl Run {
+    /// The shape.
+    pub fn of() -> Self {
+        Run { address: bits(64), length: bits(13), relaxed: bits(1) }
+    }
+}
 
 /// A part of a run.
 #[derive(Clone, Bundle)]
@@ -24,29 +41,32 @@ pub struct Chunk {
     pub length: Sig,
     /// The run ends with it.
     pub last: Sig,
+    /// As of its run.
+    pub relaxed: Sig,
 }
 
 impl Chunk {
     /// The shape.
     pub fn of() -> Self {
-        Chunk { address: bits(64), length: bits(13), last: bits(1) }
+        Chunk { address: bits(64), length: bits(13), last: bits(1), relaxed: bits(1) }
     }
 }
 
 /// Cuts runs at multiples of `pcie::size(code)` bytes.
 #[module]
-pub fn split(m: &Scope, code: Sig, run: Stream<DmaReadRequest>) -> Stream<Chunk> {
+pub fn split(m: &Scope, code: Sig, run: Stream<Run>) -> Stream<Chunk> {
     let held = m.reg("held", 1).reset(0);
     let page = m.reg("page", 52).no_reset();
     let at = m.reg("at", 12).no_reset();
     let left = m.reg("left", 13).no_reset();
+    let relaxed = m.reg("relaxed", 1).no_reset();
 
     let masks: Vec<Sig> = (0..8).map(|code| lit(12, pcie::size(code).min(pcie::PAGE) - 1)).collect();
     let mask = m.delay("mask", &m.select(code, &masks));
     let room = (!at & mask).zext(13) + 1;
     let over = left.gt(room).named("over");
     let length = over.then(room, left);
-    let chunk = Chunk { address: cat(&[at, page]), length, last: !over };
+    let chunk = Chunk { address: cat(&[at, page]), length, last: !over, relaxed };
     let out = Stream::new(m, "out", held, chunk);
 
     run.accept(!held | (out.ready & !over));
@@ -55,6 +75,7 @@ pub fn split(m: &Scope, code: Sig, run: Stream<DmaReadRequest>) -> Stream<Chunk>
         m.set(&page, run.address.slice(12, 52));
         m.set(&at, run.address.trunc(12));
         m.set(&left, run.length);
+        m.set(&relaxed, run.relaxed);
     })
     .otherwise_when(out.fire(), |m| {
         m.set(&held, over);
@@ -75,14 +96,14 @@ mod tests {
     fn chunks_cover_the_run_and_end_at_the_boundary() {
         for code in 0..6u8 {
             let netlist = build("top", |m| {
-                let run = m.stream_in("run", &DmaReadRequest::of());
+                let run = m.stream_in("run", &Run::of());
                 m.stream_out("out", split(m, m.input("code", 3), run));
             });
             let mut sim = Sim::new(&netlist.unwrap());
             sim.set("code", u64::from(code));
             sim.reset();
             let mut random = Random::new(1);
-            let mut sources = [Source::new("run", &DmaReadRequest::of())];
+            let mut sources = [Source::new("run", &Run::of())];
             let mut sinks = [Sink::new("out", &Chunk::of())];
             let mut expected = Vec::new();
             let size = u64::from(pcie::size(code));
@@ -90,18 +111,20 @@ mod tests {
                 let at = random.rng.random_range(0..4096u64);
                 let length = random.rng.random_range(1..=4096 - at);
                 let base = random.rng.random_range(0..1u64 << 52) << 12;
-                sources[0].push_values(&[("address", u128::from(base + at)), ("length", u128::from(length))]);
+                let relaxed = random.rng.random_range(0..2u64);
+                let fields = [("address", base + at), ("length", length), ("relaxed", relaxed)];
+                sources[0].push_values(&fields.map(|(name, value)| (name, value.into())));
                 let (mut from, end) = (base + at, base + at + length);
                 while from < end {
                     let to = end.min((from / size + 1) * size);
-                    expected.push((from, to - from, u64::from(to == end)));
+                    expected.push([from, to - from, u64::from(to == end), relaxed]);
                     from = to;
                 }
             }
             drain(&mut sim, &mut sources, &mut sinks, &mut random, 0.2, 100_000, 200);
             let got = sinks[0].items.iter();
-            let got: Vec<_> =
-                got.map(|i| (i["address"].to_u64(), i["length"].to_u64(), i["last"].to_u64())).collect();
+            let fields = ["address", "length", "last", "relaxed"];
+            let got: Vec<_> = got.map(|i| fields.map(|field| i[field].to_u64())).collect();
             for (got, expected) in got.iter().zip(&expected) {
                 assert_eq!(got, expected, "seed {}, code {code}", random.seed);
             }

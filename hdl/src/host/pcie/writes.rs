@@ -14,11 +14,12 @@
 //! only when it is there to its end, so nothing waits in the middle of one for a card that pauses, or that is reset.
 
 use super::send::{enables, header, Header, RequestBeat, HEADER};
-use super::split::split;
+use super::split::{split, Run};
 use super::PcieSettings;
 use crate::config::RnicConfig;
+use crate::host::dma::Order;
 use crate::stream::{deep_fifo, fifo, fork, forward, realign, Beat, Realign, Realigned};
-use crate::types::{DmaReadRequest, DmaWrite};
+use crate::types::DmaWrite;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
 
 /// Bits of a count of writes. Less than half of what they count is under way: the store holds 128 packets at most, some ten stand before it, and
@@ -85,8 +86,10 @@ pub fn writes(
     m.when(beat.valid & within & !beat.last, |m| {
         m.assert(beat.strobe.all(), "every byte between the first and the last is written");
     });
-    let run =
-        beat.discard_if(m, within).map(|beat| DmaReadRequest { address: beat.address, length: beat.length });
+    let run = beat.discard_if(m, within).map(|beat| {
+        let relaxed = settings.relaxed_ordering & beat.order.eq(Order::Relaxed.code());
+        Run { address: beat.address, length: beat.length, relaxed }
+    });
     // More than 1,024 bytes would not find room in the store.
     let largest = settings.max_payload.gt(3).then(lit(3, 3), settings.max_payload);
     let chunks = split(m, largest, run);
@@ -100,6 +103,7 @@ pub fn writes(
             dwords,
             first_be,
             last_be,
+            relaxed: chunk.relaxed,
         };
         let (header, long) = header(&head, cfg.pcie4);
         let (to_lane, length) = (lane(cfg, long), cat(&[lit(2, 0), dwords]));

@@ -25,7 +25,7 @@ pub fn rq(m: &Scope, packet: Stream<RequestBeat>) -> Stream<Axis> {
     packet.map(|packet| {
         let beat = &packet.beat;
         let of = |which| field(&request64::LAYOUT, which, beat.data);
-        use request64::{ADDRESS, FIRST_BE, FMT, LAST_BE, LENGTH, REQUESTER, TAG};
+        use request64::{ADDRESS, FIRST_BE, FMT, LAST_BE, LENGTH, REQUESTER, RO, TAG};
         let length = of(&LENGTH);
         let kind = |kind: RequestType| lit(4, kind.code());
         let descriptor = assemble(
@@ -40,6 +40,7 @@ pub fn rq(m: &Scope, packet: Stream<RequestBeat>) -> Stream<Axis> {
                 ),
                 (rq::REQUESTER, of(&REQUESTER)),
                 (rq::TAG, of(&TAG)),
+                (rq::RELAXED, of(&RO)),
             ],
         );
         let size = descriptor.width();

@@ -114,6 +114,7 @@ pub fn issue(
             dwords,
             first_be,
             last_be,
+            relaxed: lit(1, 0),
         };
         let (header, long) = header(&head, s.long_headers);
         let order = Order { tag: next, phase: !phase, rows: plan.rows, last: plan.last, refused };

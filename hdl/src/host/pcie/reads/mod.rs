@@ -52,7 +52,7 @@ mod issue;
 mod judge;
 mod place;
 
-use super::split::split;
+use super::split::{split, Run};
 use super::strip::Parts;
 use super::writes::Taken;
 use super::PcieSettings;
@@ -212,7 +212,10 @@ pub fn reads(
     // `behind` is what was taken when the request came; a run's chunks share it, for later ones leave later.
     let behind = m.reg_of("behind", &taken);
     m.when(request.fire(), |m| m.set_all(&behind, &taken));
-    let chunks = split(m, settings.max_read_request, request);
+    // What a read without it may not pass, it sees.
+    let runs = request.map(|read| Run { address: read.address, length: read.length, relaxed: lit(1, 0) });
+    let chunks = split(m, settings.max_read_request, runs);
+    m.discard(&chunks.relaxed);
     let freed = m.wire("freed", 1);
     let issued = issue::issue(m, s, &tables, &sweep, &settings, chunks, behind, freed);
     let heads = vec![completion.head, returned.map(|tag| refusal(*tag))];
