@@ -62,6 +62,8 @@ struct Core {
     read: Stream<DmaReadRequest>,
     write: Stream<DmaWrite>,
     interrupt: Interrupt,
+    /// A command takes everything back.
+    reclaims: Sig,
 }
 
 fn card(m: &Scope, cfg: &RnicConfig) {
@@ -88,15 +90,18 @@ fn card(m: &Scope, cfg: &RnicConfig) {
 
     // A reset by the host, and what it does not restart.
     let state = m.wire_of("reset_progress", &reset::Progress::of());
-    let reset::Reset { stops, quiesce, restart, done, flr_done } =
-        reset::reset(m, registers.reset, host.flr, state.clone());
+    let reclaims = m.wire("reclaims", 1);
+    let reset::Reset { stops, quiesce, restart, done, by_command, flr_done } =
+        reset::reset(m, registers.reset, host.flr, reclaims, state.clone());
     m.drive(&resets, &CsrReset { done, under_way: quiesce.shut, wipe: quiesce.wipe });
     let response = registers.response.clone();
     let rx = crate::rx::door::door(m, progress.ready, restart, rx);
     let read_ends = dma_data.fire() & dma_data.last;
     let core = m.restarted(restart, |m| {
-        core(m, cfg, rx, dma_data, registers, &progress, &paused, link_up, &pulses, &drops, &host.events)
+        let of_host = (link_up, &host.events, by_command);
+        core(m, cfg, rx, dma_data, registers, &progress, &paused, of_host, &pulses, &drops)
     });
+    m.drive(&reclaims, core.reclaims);
     let frames = reset::frames(m, stops, restart, core.wire);
     m.stream_out("tx", frames.wire);
     let reads = reset::reads(m, quiesce.shut, core.read, read_ends);
@@ -120,10 +125,9 @@ fn core(
     registers: Csr,
     progress: &CommandProgress,
     paused: &Sig,
-    link_up: Sig,
+    (link_up, of_host, reclaimed): (Sig, &HostEvents, Sig),
     pulses: &[Sig],
     drops: &[DropEvent],
-    of_host: &HostEvents,
 ) -> Core {
     // Read data comes back in the order of this list.
     let (command_read, command_reads) = m.later("command_read", &crate::types::DmaReadRequest::of());
@@ -160,6 +164,7 @@ fn core(
         status.clone(),
         srqs_busy,
         psns.clone(),
+        reclaimed,
     );
     m.drive(progress, &commands.progress);
     command_reads.connect(breath(&m.label("command_read"), cfg.unhurried(), commands.read));
@@ -318,7 +323,7 @@ fn core(
         m.drive(&drop.code, code);
     }
 
-    Core { wire: core.wire, read, write, interrupt: events.interrupt }
+    Core { wire: core.wire, read, write, interrupt: events.interrupt, reclaims: commands.reclaims }
 }
 
 /// Sources of drops.

@@ -420,7 +420,7 @@ impl Design {
         for index in from..self.net.regs.len() {
             let reg = &self.net.regs[index];
             let Some(value) = reg.reset.clone() else { continue };
-            if self.net.nodes[reg.node as usize].scope != scope || reg.assigns.is_empty() {
+            if self.net.nodes[reg.node as usize].scope != scope || reg.assigns.is_empty() || reg.outlives {
                 continue;
             }
             let (value, restart) = (self.literal(value, loc), self.restart_in(scope, loc));

@@ -130,6 +130,8 @@ pub(crate) struct Reg {
     pub assigns: Vec<Assign>,
     /// Flop of a synchroniser: the first one reads another domain.
     pub crossing: bool,
+    /// No restart takes it back.
+    pub outlives: bool,
 }
 
 #[derive(Clone, Debug)]

@@ -24,7 +24,7 @@ pub struct Scope {
 }
 
 /// A register that still needs its reset told.
-#[must_use = "a register needs `.reset(value)` or `.no_reset()`"]
+#[must_use = "a register needs `.reset(value)`, `.reset_once(value)` or `.no_reset()`"]
 pub struct RegBuilder {
     scope: ScopeId,
     name: String,
@@ -36,7 +36,23 @@ impl RegBuilder {
     /// Synchronous reset to `value`.
     #[track_caller]
     pub fn reset(self, value: impl Operand) -> Sig {
-        let loc = Location::caller();
+        let bits = self.reset_value(value, Location::caller());
+        self.declare(Some(bits), false)
+    }
+
+    /// The same, but no [restart](Scope::restarted) takes it back: for what outlives one.
+    #[track_caller]
+    pub fn reset_once(self, value: impl Operand) -> Sig {
+        let bits = self.reset_value(value, Location::caller());
+        self.declare(Some(bits), true)
+    }
+
+    /// No reset: for data that a valid bit guards.
+    pub fn no_reset(self) -> Sig {
+        self.declare(None, false)
+    }
+
+    fn reset_value(&self, value: impl Operand, loc: Loc) -> Bits {
         let value = value.operand(self.width, loc);
         assert!(
             value.width() == self.width,
@@ -45,23 +61,17 @@ impl RegBuilder {
             self.width
         );
         let bits = make_with(loc, |d| d.resolve(value, loc).map(|id| d.constant(id).cloned()));
-        assert!(bits.is_some(), "{loc}: a reset value must be a constant");
-        self.declare(bits)
+        bits.unwrap_or_else(|| panic!("{loc}: a reset value must be a constant"))
     }
 
-    /// No reset: for data that a valid bit guards.
-    pub fn no_reset(self) -> Sig {
-        self.declare(None)
-    }
-
-    fn declare(self, reset: Option<Bits>) -> Sig {
+    fn declare(self, reset: Option<Bits>, outlives: bool) -> Sig {
         make(self.loc, |d| {
             let index = d.net.regs.len() as u32;
             let (op, name) = (Op::Reg(index), Some(self.name));
             let node =
                 d.push(Node { op, width: self.width, scope: self.scope, loc: self.loc, name, weak: false });
             let domain = d.domain;
-            d.net.regs.push(Reg { node, reset, domain, assigns: Vec::new(), crossing: false });
+            d.net.regs.push(Reg { node, reset, domain, assigns: Vec::new(), crossing: false, outlives });
             Ok(node)
         })
     }
@@ -443,7 +453,7 @@ impl Scope {
     }
 
     /// What `body` declares, and all modules in it, goes back to its reset values where `restart` holds, as with its domain's reset: registers without a
-    /// reset and memories stay. What is assigned to these registers is assigned within `body`. Each module that needs it has a port `restart`.
+    /// reset, those of [`reset_once`](RegBuilder::reset_once) and memories stay. What is assigned to these registers is assigned within `body`. Each module that needs it has a port `restart`.
     #[track_caller]
     pub fn restarted<R>(&self, restart: Sig, body: impl FnOnce(&Scope) -> R) -> R {
         let loc = Location::caller();

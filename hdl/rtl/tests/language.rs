@@ -497,6 +497,9 @@ fn a_restart_takes_what_has_a_reset_in_all_modules_back_and_nothing_else() {
             m.set(&own, own + bare(m, step));
             let mut all = vec![own];
             all.extend(counters(m, step, 2));
+            let outlives = m.reg("outlives", 8).reset_once(5);
+            m.set(&outlives, outlives + step);
+            all.push(outlives);
             all
         });
         m.drive(&restart, m.input("restart", 1) & inside[1].ne(0));
@@ -523,11 +526,12 @@ fn a_restart_takes_what_has_a_reset_in_all_modules_back_and_nothing_else() {
         ("inside_4", 0),
         ("inside_5", 0),
         ("inside_6", 0),
+        ("inside_7", 5),
     ]
     .map(|(name, value)| (name.to_string(), value))
     .into_iter()
     .unzip();
-    let resets = [None, None, None, None, Some(77), Some(2), None, Some(1), None, Some(0), None];
+    let resets = [None, None, None, None, Some(77), Some(2), None, Some(1), None, Some(0), None, None];
     for step in 0..60u64 {
         let now: Vec<u64> = names.iter().map(|name| sim.get(name)).collect();
         assert_eq!(now, held, "step {step}");

@@ -17,6 +17,9 @@
 //! A command takes 12 to 22 cycles and one DMA read; REG_MR a cycle a key and a cycle an entry more and a DMA read a piece. Commands end
 //! in order. After reset, that by the host too, and with RESET_ALL all tables are cleared, a QP in 6 cycles.
 //!
+//! RESET_ALL asks for a [`reset`](super::reset) of the card's core (`reclaims`): what is under way ends, nothing else begins, the core begins anew. The command outlives that, for
+//! nothing of it has a reset but `consumer`, which no restart takes back; behind the tables, where all else ends, it is completed.
+//!
 //! Bad input: refused with status and attribute. A command ring that cannot be read stops everything until a reset
 //! (`fatal`). Queues in the last 128 MiB of the bus's address space are refused, so that no queue wraps.
 
@@ -101,6 +104,8 @@ pub struct CommandProcessor {
     pub srqs: SrqControl,
     /// Whose PSNs are asked for.
     pub asked_qp: Sig,
+    /// Everything is to be taken back.
+    pub reclaims: Sig,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -158,6 +163,8 @@ enum State {
     Settle,
     /// An event queue, or another queue that has events, is gone when the event writer has nothing of it in its hands.
     Quiet,
+    /// The card's core is to begin anew, and this with it.
+    Reclaim,
     /// The QP's record is written or let go.
     Release,
     /// The completion is written.
@@ -203,7 +210,7 @@ struct Incoming {
 }
 
 /// Takes and executes commands. `removed`: a removal has ended; `events_busy`: an event is on its way; `srq_status`: of the shared receive queue that is asked for;
-/// `srqs_busy`: one that is gone may still be read; `psns`: of the queue pair `asked_qp`.
+/// `srqs_busy`: one that is gone may still be read; `psns`: of the queue pair `asked_qp`; `reclaimed`: it was a command that made the core begin anew.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn command(
@@ -217,19 +224,19 @@ pub fn command(
     srq_status: SrqStatus,
     srqs_busy: Sig,
     psns: QpPsns,
+    reclaimed: Sig,
 ) -> CommandProcessor {
     let (qp_bits, cq_bits, eq_bits) = (cfg.qp_bits(), cfg.cq_bits(), cfg.eq_bits());
     let (srq_bits, ah_bits, av_bits) = (cfg.srq_bits(), cfg.ah_bits(), cfg.av_bits());
     let (key_bits, pd_bits) = (clog2(u64::from(cfg.keys)), clog2(u64::from(pds(cfg))));
     let (page_bits, lanes) = (page_bits(cfg), cfg.beat_bytes / 8);
     let state = m.fsm("state", State::Clear);
-    let consumer = m.reg("consumer", 16).reset(0);
+    let consumer = m.reg("consumer", 16).reset_once(0);
     let command = m.reg("current", 512).no_reset();
-    // What is being cleared, and on whose behalf.
+    // What is being cleared.
     let rows = cfg.qps.max(cfg.cqs).max(cfg.eqs).max(cfg.srqs).max(cfg.ahs).max(cfg.keys).max(pds(cfg));
     let row = m.reg("row", clog2(u64::from(rows))).reset(0);
     let clearing = m.reg("clearing", 1).reset(1);
-    let by_command = m.reg("by_command", 1).reset(0);
     let go = |m: &Scope, to: State| m.set(&state, to);
 
     // The command's fields.
@@ -749,7 +756,7 @@ pub fn command(
         go(m, State::Clear);
         m.when(clear_done, |m| {
             m.set(&clearing, 0);
-            m.when(by_command, |m| go(m, State::Complete)).otherwise(|m| go(m, State::Idle));
+            m.when(reclaimed, |m| go(m, State::Complete)).otherwise(|m| go(m, State::Idle));
         });
     };
     m.when(state.is(State::Clear), |m| {
@@ -780,7 +787,8 @@ pub fn command(
         .otherwise(|m| next_row(m));
     });
     let idle = state.is(State::Idle);
-    m.when(idle & !control.enable, |m| m.set(&consumer, 0));
+    let forgets = m.mux(clearing, &!reclaimed, &(idle & !control.enable));
+    m.when(forgets, |m| m.set(&consumer, 0));
     m.when(idle & control.enable & consumer.ne(control.producer), |m| go(m, State::Fetch));
     m.when(fetching & read.ready, |m| go(m, State::Receive));
     let arrived = state.is(State::Receive) & incoming.valid;
@@ -1024,12 +1032,7 @@ pub fn command(
         let fields = [(STATE, qp.state), (SQ_DRAINING, draining), (SQ_PSN, sends), (RQ_PSN, receives)];
         m.set(&value, assemble(&LAYOUT, &fields));
     });
-    m.when(here & op(Op::ResetAll), |m| {
-        m.set(&clearing, 1);
-        m.set(&by_command, 1);
-        m.set(&row, 0);
-        go(m, State::Clear);
-    });
+    m.when(here & op(Op::ResetAll), |m| go(m, State::Reclaim));
 
     // References.
     let one = lit(users, 1);
@@ -1099,6 +1102,7 @@ pub fn command(
         eqs,
         srqs,
         asked_qp: object.trunc(qp_bits),
+        reclaims: state.is(State::Reclaim),
     }
 }
 

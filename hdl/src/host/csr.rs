@@ -358,7 +358,7 @@ fn counters(m: &Scope, cfg: &RnicConfig, amounts: &BTreeMap<u32, Sig>, read: Sig
 pub struct CsrReset {
     /// A pulse: the reset that was asked for is done.
     pub done: Sig,
-    /// The card is being reset: doorbells are ignored.
+    /// The card is being reset, or taken back from its process: doorbells are ignored.
     pub under_way: Sig,
     /// A pulse: what the host has set is as after power-on.
     pub wipe: Sig,
@@ -425,8 +425,8 @@ pub fn csr(
     // The table of GIDs is emptied meanwhile; a reset shows until that is done, too.
     let emptied = m.reg("emptied", clog2(u64::from(port::GID_SLOTS)) + 1).reset(0);
     let emptying = (!emptied.all()).named("emptying");
-    m.when(reset | resets.under_way, |m| m.set(&emptied, 0))
-        .otherwise_when(emptying, |m| m.set(&emptied, emptied + 1));
+    let empties = (reset | resets.wipe).named("empties");
+    m.when(empties, |m| m.set(&emptied, 0)).otherwise_when(emptying, |m| m.set(&emptied, emptied + 1));
     let set_up = |register: &Register| field(&queue::BLOCK, register, "value", !enable).0;
     let base = [set_up(&queue::CMDQ_BASE_LO), set_up(&queue::CMDQ_BASE_HI)];
     let log2 = set_up(&queue::CMDQ_LOG2);
@@ -587,7 +587,7 @@ pub fn csr(
     };
     let entry = GidKey { ip: cat(&gid_ip), vid: kind[0], tagged: kind[1], ipv6: kind[2] };
     let write = GidWrite { enable: write_gid, index: place[0].0, slot: place[1].0, valid: place[2].0, entry };
-    let port = Addresses { mac: cat(&mac), promiscuous, raw: filter, respond, salt, write, clear: reset };
+    let port = Addresses { mac: cat(&mac), promiscuous, raw: filter, respond, salt, write, clear: empties };
     Csr { response, doorbells, commands, reset, port, tick: ticks(m, cfg, tick_cycles), congestion, flow }
 }
 

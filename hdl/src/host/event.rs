@@ -26,7 +26,7 @@
 //! A doorbell writes the consumer's index and, when it arms, makes the next entry raise an interrupt; at once where there are entries
 //! behind the consumer. It is decided in a cycle in which the producer stands still, and waits for nothing else. `interrupt` pulses
 //! when the entry has left the card's write port, so that what the PCIe engine sends for it comes behind. An interrupt
-//! uses the arming up. Several that wait leave the lowest number first, one in four cycles.
+//! uses the arming up. Several that wait leave the lowest number first, one in four cycles. That of a queue which is removed before it leaves is forgotten.
 //!
 //! An event queue with a moderation time raises an interrupt at most once in it: behind each it is quiet for so long. What comes meanwhile is written at
 //! once, and raises its interrupt at the end of the quiet time, if it finds the queue armed. The time is counted in microseconds, of which one has
@@ -340,9 +340,14 @@ pub fn event(
         m.set(&left, SLICE);
         m.set(&raised, cat(&number));
     });
-    let over = waits & (!port.valid | left.eq(0));
+    // That of a queue that has gone meanwhile is nobody's; it may have been chosen in the cycle in which the queue went.
+    let went = m.reg("went", 1).reset(0);
+    m.set(&went, eqs.enable);
+    let went_index = m.delay("went_index", &eqs.index);
+    let nobodys = (eqs.enable & eqs.index.eq(raised)) | (went & went_index.eq(raised));
+    let over = waits & (!port.valid | left.eq(0)) & !nobodys;
     m.when(waits & port.fire & left.ne(0), |m| m.set(&left, left - 1));
-    m.when(over, |m| m.set(&waits, 0));
+    m.when(over | nobodys, |m| m.set(&waits, 0));
     // The time runs from when the interrupt is raised, however long it had to wait.
     let periods = m.mem("periods", cfg.eqs, &bits(16)).style(Style::Distributed).init(vec![]).build();
     let stamps = m.mem("stamps", cfg.eqs, &bits(TIME)).style(Style::Distributed).init(vec![]).build();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A reset of the card by its host, by the register or by a function level reset (PCIe 6.6.2), that first drains what is under way.
+//! A reset of the card by its host, by the register or by a function level reset (PCIe 6.6.2), that first drains what is under way. The command RESET_ALL takes the same steps.
 //!
 //! ```text
 //!  asked --> Stop: no frame begins on the wire, DMA goes on
@@ -24,7 +24,10 @@
 //! When a reset is done, no write is on its way and no read is without its end, and none begins before the host says so. So it lasts as long as
 //! the slowest read: the time-out of the PCIe engine at most. A frame in which nothing moves for [`STILL`] cycles is cut off.
 //!
-//! **Bad input:** a reset asked for while another is under way is done with it; a function level reset, behind it.
+//! What differs where a command asks: it goes on behind `Clear`, when everything is open again, and writes its completion; what the host has set stays, and no
+//! register tells of a reset.
+//!
+//! **Bad input:** a reset asked for while another is under way is done with it; a function level reset, and any behind that of a command, behind it.
 
 use super::event::Interrupt;
 use crate::stream::Beat;
@@ -87,6 +90,8 @@ pub struct Reset {
     pub restart: Sig,
     /// A pulse: the registers' reset is done.
     pub done: Sig,
+    /// What is under way, or was last, was asked for by a command.
+    pub by_command: Sig,
     /// The function level reset that is asked for is done; until it is asked for no more.
     pub flr_done: Sig,
 }
@@ -101,24 +106,27 @@ enum State {
     Clear,
 }
 
-/// Takes a reset through its steps. `asked`: by the register; `flr`: a function level reset, until it is done.
+/// Takes a reset through its steps. `asked`: by the register; `flr`: a function level reset, until it is done; `reclaims`: by a command, which begins anew with the core.
 #[module]
-pub fn reset(m: &Scope, asked: Sig, flr: Sig, progress: Progress) -> Reset {
+pub fn reset(m: &Scope, asked: Sig, flr: Sig, reclaims: Sig, progress: Progress) -> Reset {
     let state = m.fsm("state", State::Run);
     let flag = |name: &str| m.reg(name, 1).reset(0);
     let (stops, shut, restart, wipe) = (flag("stops"), flag("shut"), flag("restart_now"), flag("wipe"));
     let (of_function, flr_done) = (flag("of_function"), flag("flr_is_done"));
+    let by_command = flag("by_command");
     let flr = m.delay("flr_asked", &flr);
+    let asks = (asked | (flr & !flr_done)).named("host_asks");
     let still = m.reg("still", clog2(u64::from(STILL)) + 1).reset(0);
 
     // Some registers between blocks have no reset, and take what the others have in a second cycle.
     m.set(&restart, state.is_any(&[State::Restart, State::RestartOn]));
     m.set(&wipe, state.is(State::Restart) & of_function);
     m.when(!flr, |m| m.set(&flr_done, 0));
-    m.when(state.is(State::Run) & (asked | (flr & !flr_done)), |m| {
+    m.when(state.is(State::Run) & (asks | reclaims), |m| {
         m.set(&state, State::Stop);
         m.set(&stops, 1);
-        m.set(&of_function, flr);
+        m.set(&of_function, flr & !flr_done);
+        m.set(&by_command, !asks);
         m.set(&still, 0);
     });
     m.when(state.is(State::Stop), |m| {
@@ -136,9 +144,12 @@ pub fn reset(m: &Scope, asked: Sig, flr: Sig, progress: Progress) -> Reset {
         m.set(&state, State::Run);
         m.set(&stops, 0);
         m.set(&shut, 0);
-        m.set(&flr_done, of_function);
+        m.when(of_function, |m| m.set(&flr_done, 1));
     });
-    Reset { stops, quiesce: Quiesce { drops: stops, shut, wipe }, restart, done, flr_done }
+    // A command waits for the right to send, unless a reset waits for the command.
+    let drops = stops & (!by_command | asks);
+    let done = done & !by_command;
+    Reset { stops, quiesce: Quiesce { drops, shut, wipe }, restart, done, by_command, flr_done }
 }
 
 /// What comes of the gate before the wire.
@@ -380,11 +391,13 @@ mod tests {
     fn a_reset_goes_through_its_steps_and_waits_in_each() {
         let netlist = build("bench", |m| {
             let progress = m.input_of("progress", &Progress::of());
-            let out = reset(m, m.input("asked", 1), m.input("flr", 1), progress);
+            let (asked, flr, reclaims) = (m.input("asked", 1), m.input("flr", 1), m.input("reclaims", 1));
+            let out = reset(m, asked, flr, reclaims, progress);
             m.output("stops", &out.stops);
             m.output("quiesce", &out.quiesce);
             m.output("restart", &out.restart);
             m.output("done", &out.done);
+            m.output("by_command", &out.by_command);
             m.output("flr_done", &out.flr_done);
         })
         .unwrap();
@@ -431,9 +444,45 @@ mod tests {
             assert_eq!((done, high(&mut sim)), (1, if flr { vec!["flr_done"] } else { vec![] }));
             run(&mut sim, 100);
             assert_eq!(high(&mut sim), if flr { vec!["flr_done"] } else { vec![] });
+            // A reset by the register before the other one is asked for no more: what the host has set stays.
+            if flr {
+                sim.set("asked", 1);
+                for _ in 0..40 {
+                    assert_eq!((sim.get("quiesce_wipe"), sim.get("flr_done")), (0, 1));
+                    let done = sim.get("done") == 1;
+                    sim.tick();
+                    if done {
+                        sim.set("asked", 0);
+                    }
+                }
+                assert_eq!(high(&mut sim), ["flr_done"]);
+            }
             sim.set("flr", 0);
             run(&mut sim, 5);
             assert!(high(&mut sim).is_empty());
+            // One of a command tells the registers nothing, and the next one of theirs comes behind it.
+            sim.set("reclaims", 1);
+            sim.set("progress_wire_shut", 1);
+            sim.set("progress_quiet", 0);
+            run(&mut sim, 50);
+            assert_eq!(high(&mut sim), ["stops", "quiesce_shut"]);
+            sim.set("asked", 1);
+            run(&mut sim, 2);
+            assert_eq!(high(&mut sim), ["stops", "quiesce_drops", "quiesce_shut"]);
+            sim.set("progress_quiet", 1);
+            let (mut restarts, mut done) = (0, Vec::new());
+            for _ in 0..40 {
+                restarts += sim.get("restart");
+                if sim.get("restart") == 1 {
+                    sim.set("reclaims", 0);
+                }
+                if sim.get("done") == 1 {
+                    done.push((restarts, sim.get("by_command")));
+                }
+                sim.tick();
+                sim.set("asked", u64::from(done.is_empty()));
+            }
+            assert_eq!((restarts, done, high(&mut sim)), (4, vec![(4, 0)], vec![]));
         }
     }
 }

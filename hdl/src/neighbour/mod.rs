@@ -24,7 +24,7 @@
 //! offered. Reset: waits for a question.
 //!
 //! **Bad input:** what is not valid is not answered: for solicitations the conditions of RFC 4861, 7.1.1, their checksum among them, and no more than 64
-//! bytes behind the IPv6 header; options are not looked into but the first. Frames longer than 128 bytes are forgotten.
+//! bytes behind the IPv6 header. Frames longer than 128 bytes are forgotten.
 
 use crate::config::RnicConfig;
 use crate::rx::address::{Addresses, GidKey};
@@ -269,13 +269,16 @@ pub fn neighbour(m: &Scope, cfg: &RnicConfig, addresses: Addresses, frames: Stre
     let bytes = m.reg("bytes", clog2(MOST.into()) + 1).no_reset();
     let named = m.reg("named", 1).no_reset();
     let (to_group, told) = (m.reg("to_group", 1).no_reset(), m.reg("told", 1).no_reset());
+    // Where the next option begins.
+    let option = m.reg("option", PLACE).no_reset();
     let vid = m.reg("vid", 12).no_reset();
     m.when(takes, |m| {
         m.set(&place, TAG);
         m.set(&good, 1);
         m.set(&named, 0);
-        m.set(&to_group, 0);
+        m.set(&to_group, 1);
         m.set(&told, 0);
+        m.set(&option, LAYER3 + OPTION);
         m.set(&tagged, 0);
         m.set(&vid, 0);
     });
@@ -313,12 +316,26 @@ pub fn neighbour(m: &Scope, cfg: &RnicConfig, addresses: Addresses, frames: Stre
         m.when(seen.ge(LAYER3 + SOURCE), |m| m.set(&sum, add(sum, word)));
         let of_source = seen.ge(LAYER3 + SOURCE) & seen.lt(LAYER3 + DESTINATION);
         m.when(of_source & word.any(), |m| m.set(&named, 1));
-        m.when(here(LAYER3 + DESTINATION), |m| m.set(&to_group, word.eq(0xff02)));
-        // A source's link-layer address.
-        m.when(here(LAYER3 + OPTION) & word.slice(8, 8).eq(1), |m| m.set(&told, 1));
+        // Solicited nodes: ff02::1:ff00:0 and 24 bits of the target.
+        let others = [0xff02, 0, 0, 0, 0, 1];
+        for (at, wanted) in (LAYER3 + DESTINATION..).zip(others) {
+            m.when(here(at) & word.ne(wanted), |m| m.set(&to_group, 0));
+        }
+        m.when(here(LAYER3 + MESSAGE - 2) & !word.slice(8, 8).all(), |m| m.set(&to_group, 0));
+        // Each option tells where the next one begins, in units of four words; one that is longer than all of the message is the last.
+        let (kind, units) = (word.slice(8, 8), word.trunc(8));
+        m.when(v6 & seen.eq(option), |m| {
+            m.set(
+                &option,
+                (units >> 3).any().then(lit(PLACE, 0), option + cat(&[lit(2, 0), units.trunc(4)])),
+            );
+            // A source's link-layer address.
+            m.when(kind.eq(1), |m| m.set(&told, 1));
+            m.when(units.eq(0), |m| m.set(&good, 0));
+        });
         m.when(walked, |m| m.set(&state, State::Judge));
     });
-    // All of it is there; what has no source comes to a group, and has no link-layer address of one.
+    // All of it is there; what has no source comes to solicited nodes, and has no link-layer address of one.
     let layer3_bytes = v6.then(bytes.zext(8) + ipv6::BYTES, lit(8, 2 * ARP_WORDS));
     let header = tagged.then(lit(8, 2 * LAYER3), lit(8, 2 * (LAYER3 - TAG_WORDS)));
     let whole = length.zext(8).ge(layer3_bytes + header);
@@ -336,7 +353,7 @@ pub fn neighbour(m: &Scope, cfg: &RnicConfig, addresses: Addresses, frames: Stre
     m.discard(&write.slot);
     let gids = m.mem("gids", GIDS, &GidKey::of()).style(Style::Distributed).build();
     gids.write(write.enable, write.index, &write.entry);
-    let valid = m.reg("valid", GIDS).reset(0);
+    let valid = m.reg("valid", GIDS).reset_once(0);
     let bit = lit(GIDS, 1).shl_by(write.index);
     m.when(write.enable, |m| m.set(&valid, (valid & !bit) | (bit & write.valid.repeat(GIDS))));
     m.when(addresses.clear, |m| m.set(&valid, 0));

@@ -21,8 +21,8 @@ fn bench(beat_bytes: u32) -> Bench {
     let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() };
     let netlist = build("top", |m| {
         let frames = m.stream_in("frames", &Beat::of(beat_bytes));
-        let TxSource { packet, payload } =
-            neighbour(m, &cfg, m.input_of("addresses", &Addresses::of()), frames);
+        let (addresses, restart) = (m.input_of("addresses", &Addresses::of()), m.input("restart", 1));
+        let TxSource { packet, payload } = m.restarted(restart, |m| neighbour(m, &cfg, addresses, frames));
         m.stream_out("packet", packet);
         // It follows its packet.
         m.stream_out("payload", payload.expect("answers are payload"));
@@ -101,7 +101,12 @@ impl Case {
             n => {
                 let mut options = vec![1, 1];
                 options.extend(mac_bytes(asker));
-                options.extend(random.bytes(8 * (n - 1)));
+                for _ in 1..n {
+                    // Of one unit.
+                    let mut other = random.bytes(8);
+                    other[1] = 1;
+                    options.extend(other);
+                }
                 options
             }
         };
@@ -154,9 +159,12 @@ impl Case {
             let arp = self.arp(1, (self.asker, self.asker_ip), (0, self.target));
             return [self.link([0xff; 6], self.asker, ARP), arp].concat();
         }
+        self.solicitation_to(0xff02 << 112 | 0x1_ff00_0000 | self.target & 0xff_ffff)
+    }
+
+    fn solicitation_to(&self, dst: u128) -> Vec<u8> {
         let low = (self.target & 0xff_ffff) as u32;
         let group = [&[0x33, 0x33, 0xff], &low.to_be_bytes()[1..]].concat().try_into().unwrap();
-        let dst = 0xff02 << 112 | 0x1_ff00_0000 | u128::from(low);
         let mut message = vec![135, 0, 0, 0, 0, 0, 0, 0];
         message.extend(self.target.to_be_bytes());
         message.extend(&self.options);
@@ -307,8 +315,63 @@ fn nobody_is_answered_for_an_address_that_was_taken_out() {
     assert_eq!(bench.ask(&case.question(), &mut random, 0.0).len(), 0);
     case.target = 0x0a00_0002;
     assert_eq!(bench.ask(&case.question(), &mut random, 0.0).len(), 1);
+    // Addresses outlive the objects of a process.
+    bench.sim.set("restart", 1);
+    (0..2).for_each(|_| bench.sim.tick());
+    bench.sim.set("restart", 0);
+    assert_eq!(bench.ask(&case.question(), &mut random, 0.0).len(), 1);
     bench.sim.set("addresses_clear", 1);
     bench.sim.tick();
     bench.sim.set("addresses_clear", 0);
     assert_eq!(bench.ask(&case.question(), &mut random, 0.0).len(), 0);
+}
+
+#[test]
+fn conditions_of_options_and_of_who_has_no_address_hold_wherever_they_stand() {
+    let mut random = Random::new(5);
+    let option =
+        |kind: u8, units: u8| [&[kind, units][..], &vec![0x5a; (8 * usize::from(units.max(1))) - 2]].concat();
+    for beat_bytes in WIDTHS {
+        let mut bench = bench(beat_bytes);
+        let mut case = Case::random(&mut random);
+        while !case.v6 {
+            case = Case::random(&mut random);
+        }
+        let source = case.asker_ip;
+        let group = 0xff02 << 112 | 0x1_ff00_0000 | case.target & 0xff_ffff;
+        let nodes = 0xff02 << 112 | 1;
+        // A length of 0, in the first option or behind others; somebody without an address that names a station, or asks another group than that of
+        // solicited nodes (RFC 4861, 7.1.1).
+        for (has_source, dst, options, right) in [
+            (true, group, vec![option(1, 1)], true),
+            (true, group, vec![option(14, 2), option(1, 1), option(9, 2)], true),
+            (true, group, vec![option(14, 9)[..40].to_vec()], true),
+            (true, group, vec![option(14, 0)], false),
+            (true, group, vec![option(1, 1), option(14, 0)], false),
+            (true, group, vec![option(1, 1), option(14, 3), option(9, 0)], false),
+            (true, case.target, vec![option(1, 1)], true),
+            (true, nodes, vec![], true),
+            (false, group, vec![option(14, 1)], true),
+            // What looks like one within another.
+            (false, group, vec![option(14, 2)[..8].to_vec(), option(1, 1)], true),
+            (false, group, vec![option(14, 1), option(1, 1)], false),
+            (false, group, vec![option(14, 3), option(9, 1), option(1, 1)], false),
+            (false, case.target, vec![], false),
+            (false, nodes, vec![], false),
+            (false, nodes | 0xff00_0000, vec![], false),
+            (false, group | 1 << 33, vec![], false),
+            (false, group | 1 << 90, vec![], false),
+            (false, group & !(1 << 31), vec![], false),
+        ] {
+            case.asker_ip = if has_source { source } else { 0 };
+            case.options = options.concat();
+            let answers = bench.ask(&case.solicitation_to(dst), &mut random, 0.1);
+            assert_eq!(
+                answers.len(),
+                usize::from(right),
+                "{beat_bytes}: from {:x} to {dst:x}, {options:x?}",
+                case.asker_ip
+            );
+        }
+    }
 }

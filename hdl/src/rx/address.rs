@@ -13,8 +13,9 @@
 //! grow with the entries. Two of them in one slot cannot be; the driver then takes another salt
 //! ([`GidEntry::slot`](ferrowire_spec::csr::port::GidEntry)).
 //!
-//! **Throughput:** a packet a cycle. **Latency:** [`LATENCY`]. **Reset,** and that of the card by the host: the table is empty after 256
-//! cycles; the register of the reset says so, and nothing is written before. **Bad input:** a packet that is looked
+//! **Throughput:** a packet a cycle. **Latency:** [`LATENCY`]. **Reset,** and that of the card by the host: the table is empty 256
+//! cycles behind it; the register of the reset says so, and nothing is written before. What is set for the port outlives the objects of a process, hence no restart
+//! of the card's core empties it. **Bad input:** a packet that is looked
 //! up while the table is written is for nobody.
 
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Style};
@@ -162,13 +163,11 @@ pub fn address(m: &Scope, #[param] stays: bool, addresses: Addresses, key: GidKe
     let slot = m.delay("slot", &(product.slice(8, slot_bits) ^ product.slice(GID_FOLD, slot_bits)));
 
     // All slots are emptied, one a cycle.
-    let clearing = m.reg("clearing", 1).reset(1);
-    let row = m.reg("row", slot_bits).reset(0);
-    let asked = m.reg("asked", 1).reset(0);
-    m.set(&asked, addresses.clear);
+    let clearing = m.reg("clearing", 1).reset_once(1);
+    let row = m.reg("row", slot_bits).reset_once(0);
     m.when(clearing, |m| m.set(&row, row + 1));
     m.when(row.all(), |m| m.set(&clearing, 0));
-    m.when(addresses.clear & !asked, |m| {
+    m.when(addresses.clear, |m| {
         m.set(&clearing, 1);
         m.set(&row, 0);
     });
@@ -223,8 +222,9 @@ mod tests {
         fn new() -> Self {
             let netlist = build("top", |m| {
                 let addresses = m.input_of("addresses", &Addresses::of());
-                let found = address(m, false, addresses, m.input_of("key", &GidKey::of()));
-                m.output("found", &found);
+                let key = m.input_of("key", &GidKey::of());
+                let restart = m.input("restart", 1);
+                m.output("found", &m.restarted(restart, |m| address(m, false, addresses, key)));
             });
             let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
             sim.reset();
@@ -305,8 +305,22 @@ mod tests {
         bench.step(&entry, Some((5, Some(entry))));
         (0..10).for_each(|_| bench.step(&entry, None));
         bench.sim.set("addresses_clear", 1);
-        (0..2 * GID_SLOTS).for_each(|_| bench.sim.tick());
+        (0..10).for_each(|_| bench.sim.tick());
+        bench.sim.set("addresses_clear", 0);
+        (0..=GID_SLOTS).for_each(|_| bench.sim.tick());
         bench.table[5] = None;
+        bench.due.clear();
+        (0..10).for_each(|_| bench.step(&entry, None));
+    }
+
+    #[test]
+    fn the_table_outlives_a_restart_of_the_core() {
+        let mut bench = Bench::new();
+        let entry = GidEntry { ip: 0x0a00_0001, ipv6: false, vid: None };
+        bench.step(&entry, Some((5, Some(entry))));
+        bench.sim.set("restart", 1);
+        (0..2).for_each(|_| bench.sim.tick());
+        bench.sim.set("restart", 0);
         bench.due.clear();
         (0..10).for_each(|_| bench.step(&entry, None));
     }

@@ -326,6 +326,25 @@ mod tests {
     }
 
     #[test]
+    fn a_frame_that_ends_before_its_question_asks_nothing_whatever_came_before() {
+        let mut random = Random::new(6);
+        for beat_bytes in [8, 16, 32, 64] {
+            let mut bench = bench(beat_bytes);
+            bench.filter = Filter { unicast: true, respond: true, ..Filter::default() };
+            bench.filter.set(&mut bench.sim);
+            // An ARP request, and in the same places the beginning of another one.
+            let mut request = crate::rx::frames::OWN_MAC.to_be_bytes()[2..].to_vec();
+            request.extend([2, 0, 0, 0, 0, 9, 0x81, 0, 0x20, 0, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+            request.resize(60, 7);
+            let frames: Vec<_> =
+                (18..27).flat_map(|length| [request.clone(), request[..length].to_vec()]).collect();
+            frames.iter().for_each(|f| bench.source[0].push_frame(f));
+            bench.drain(&mut random, 0.0);
+            bench.check(&frames, &random);
+        }
+    }
+
+    #[test]
     fn after_any_garbage_the_next_good_frame_is_served() {
         let mut random = Random::new(3);
         for beat_bytes in [8, 64] {

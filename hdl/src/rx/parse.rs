@@ -322,11 +322,17 @@ pub fn parse(
     let passes1 = take("passes1", addresses.raw.passes(dst_mac, own_mac));
     // Somebody asks for the port's MAC address.
     let heard = own_mac | dst_mac.all() | dst_mac.slice(24, 24).eq(neighbour::SOLICITED_NODES);
-    let is_arp =
-        is_type(eth::ethertype::ARP) & bytes_of(packet0, 6, 2).swap_bytes().eq(neighbour::ARP_REQUEST);
+    // Whose last byte is this one of layer 3, or lies behind it.
+    let has = |byte: u32| length0.gt(layer3 + byte);
+    let is_arp = is_type(eth::ethertype::ARP)
+        & bytes_of(packet0, 6, 2).swap_bytes().eq(neighbour::ARP_REQUEST)
+        & has(7);
     let message = bytes_of(packet0, ipv6::BYTES, 1);
     let next_header = field(&ipv6::LAYOUT, &ipv6::NEXT_HEADER, packet0);
-    let solicits = is_v6 & next_header.eq(ipv6::NEXT_ICMPV6) & message.eq(neighbour::SOLICITATION);
+    let solicits = is_v6
+        & next_header.eq(ipv6::NEXT_ICMPV6)
+        & message.eq(neighbour::SOLICITATION)
+        & has(ipv6::BYTES as u32);
     let is_short = length0.le(neighbour::LONGEST);
     let asks1 = take("asks1", addresses.respond & heard & is_short & (is_arp | solicits));
     let control1 = take("control1", outer.eq(eth::ethertype::MAC_CONTROL));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A host that resets a card in the middle of its work: by the register, and by a function level reset. When the card says that it is done, it touches nothing of
-//! its former life any more, and works anew.
+//! A host that resets a card in the middle of its work: by the register, and by a function level reset; or takes all objects back by command. When the card says
+//! that it is done, it touches nothing of its former life any more, and works anew.
 //!
 //! Each test prints its seed; `FERROWIRE_SEED` replaces it, and then it is the only one.
 
@@ -15,6 +15,8 @@ use ferrowire_sim::root::RootSettings;
 use ferrowire_spec::csr::command_queue;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+
+mod reclaim;
 
 /// Cycles in which a reset must be done: a small card's tables, and the slowest read.
 const LIMIT: u64 = 400_000;

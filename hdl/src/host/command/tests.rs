@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::context::qp::qp as context;
+use crate::host::reset::{reset, Progress};
 use crate::testing::{step, Random, Sink, Source};
 use crate::types::{Drained, Kick, Mark, QpInit, SqStart};
 use ferrowire_rtl::{build, Bits, Sim};
@@ -63,45 +64,69 @@ fn bench(beat_bytes: u32, stall: f64) -> Bench {
     let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
     let number = bits(cfg.qp_bits());
     let netlist = build("top", |m| {
-        let (reply, connect) = m.later("reply", &QpFound::of(&cfg));
-        let data = m.stream_in("data", &DmaReadData::of(&cfg));
-        let control = m.input_of("control", &CommandControl::of());
-        let status = m.input_of("srq_status", &SrqStatus::of());
-        let (events_busy, srqs_busy) = (m.input("events_busy", 1), m.input("srqs_busy", 1));
-        let removed = m.input_of("removed", &Done::of());
-        let psns = m.input_of("psns", &QpPsns::of());
-        let out = command(m, &cfg, control, data, reply, removed, events_busy, status, srqs_busy, psns);
-        // A queue pair that goes to RESET has no completion under way.
-        let drained = m.wire_of("drained", &Drained::of(&cfg));
-        let fault = m.stream_in("fault", &number);
-        let marks = m.stream_in("mark", &Mark::of(&cfg));
-        let ctx = context(m, &cfg, out.query, out.update, fault, vec![], drained.clone(), marks);
-        let state = &ctx.broadcast.state;
-        let ends = state.enable & state.entry.eq(QpState::Reset.code());
-        let send = m.delay("drained_send", &Drained { valid: ends, qp: state.index, receive: lit(1, 0) });
-        let later = m.delay("drained_receive", &send);
-        let receive = Drained { receive: lit(1, 1), ..later.clone() };
-        m.discard(&later.receive);
-        m.drive(&drained, m.mux(later.valid, &receive, &send));
-        connect.connect(ctx.reply);
-        m.stream_out("read", out.read);
-        m.stream_out("write", out.write);
-        m.stream_out("kick", ctx.kick);
-        m.stream_out("report", ctx.reports);
-        m.stream_out("responder", ctx.responder);
-        m.stream_out("requester", ctx.requester);
-        m.output("progress", &out.progress);
-        m.output("taken", &out.taken);
-        m.output("keys", &out.keys);
-        m.stream_out("removal", out.removals);
-        m.output("pages", &out.pages);
-        m.output("cqs", &out.cqs);
-        m.output("eqs", &out.eqs);
-        m.output("srqs", &out.srqs);
-        m.output("vectors", &out.vectors);
-        m.output("ahs", &out.ahs);
-        m.output("broadcast", &ctx.broadcast);
-        m.output("asked_qp", &out.asked_qp);
+        let (progress, reclaims) = (m.wire_of("resets", &Progress::of()), m.wire("reclaims", 1));
+        let steps = reset(m, lit(1, 0), lit(1, 0), reclaims, progress.clone());
+        [steps.stops, steps.done, steps.flr_done].iter().for_each(|unused| m.discard(unused));
+        m.discard(&steps.quiesce);
+        let reclaimed = steps.by_command;
+        let (ready, asks) = m.restarted(steps.restart, |m| {
+            let (reply, connect) = m.later("reply", &QpFound::of(&cfg));
+            let data = m.stream_in("data", &DmaReadData::of(&cfg));
+            let control = m.input_of("control", &CommandControl::of());
+            let status = m.input_of("srq_status", &SrqStatus::of());
+            let (events_busy, srqs_busy) = (m.input("events_busy", 1), m.input("srqs_busy", 1));
+            let removed = m.input_of("removed", &Done::of());
+            let psns = m.input_of("psns", &QpPsns::of());
+            let out = command(
+                m,
+                &cfg,
+                control,
+                data,
+                reply,
+                removed,
+                events_busy,
+                status,
+                srqs_busy,
+                psns,
+                reclaimed,
+            );
+            // A queue pair that goes to RESET has no completion under way.
+            let drained = m.wire_of("drained", &Drained::of(&cfg));
+            let fault = m.stream_in("fault", &number);
+            let marks = m.stream_in("mark", &Mark::of(&cfg));
+            let ctx = context(m, &cfg, out.query, out.update, fault, vec![], drained.clone(), marks);
+            let state = &ctx.broadcast.state;
+            let ends = state.enable & state.entry.eq(QpState::Reset.code());
+            let send = m.delay("drained_send", &Drained { valid: ends, qp: state.index, receive: lit(1, 0) });
+            let later = m.delay("drained_receive", &send);
+            let receive = Drained { receive: lit(1, 1), ..later.clone() };
+            m.discard(&later.receive);
+            m.drive(&drained, m.mux(later.valid, &receive, &send));
+            connect.connect(ctx.reply);
+            m.stream_out("read", out.read);
+            m.stream_out("write", out.write);
+            m.stream_out("kick", ctx.kick);
+            m.stream_out("report", ctx.reports);
+            m.stream_out("responder", ctx.responder);
+            m.stream_out("requester", ctx.requester);
+            m.output("progress", &out.progress);
+            m.output("taken", &out.taken);
+            m.output("keys", &out.keys);
+            m.stream_out("removal", out.removals);
+            m.output("pages", &out.pages);
+            m.output("cqs", &out.cqs);
+            m.output("eqs", &out.eqs);
+            m.output("srqs", &out.srqs);
+            m.output("vectors", &out.vectors);
+            m.output("ahs", &out.ahs);
+            m.output("broadcast", &ctx.broadcast);
+            m.output("asked_qp", &out.asked_qp);
+            (out.progress.ready, out.reclaims)
+        });
+        m.drive(&reclaims, asks);
+        // Nothing else is under way.
+        let (wire_shut, wire_moves, quiet) = (lit(1, 1), lit(1, 0), lit(1, 1));
+        m.drive(&progress, &Progress { wire_shut, wire_moves, quiet, clear: ready });
     });
     let mut sim = Sim::new(&netlist.unwrap());
     sim.reset();

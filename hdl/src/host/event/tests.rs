@@ -508,3 +508,28 @@ fn a_moderated_queue_interrupts_at_most_once_in_its_time_and_never_forgets() {
         }
     }
 }
+
+#[test]
+fn a_queue_that_is_gone_interrupts_nobody() {
+    let mut raised = [0; 2];
+    for wait in 0..50 {
+        let mut bench = bench(64, 0.0, 49);
+        bench.eq(2, 6, false);
+        bench.cq(4, 2);
+        bench.ring(2, 0, true);
+        bench.settle(10);
+        // In the second half the write port stands still, and the interrupt waits for it.
+        let stands = wait >= 25;
+        bench.sinks[0].stall = stands.then_some(1.0);
+        bench.notice(4, 1);
+        bench.settle(wait);
+        bench.no_eq(2);
+        let before = bench.interrupts.len();
+        bench.settle(5);
+        bench.sinks[0].stall = None;
+        bench.settle(60);
+        assert_eq!(bench.interrupts.len(), before, "gone {wait} cycles behind the notice");
+        raised[before] += 1;
+    }
+    assert!(raised.iter().all(|count| *count > 2), "{raised:?}");
+}
