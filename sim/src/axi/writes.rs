@@ -90,11 +90,6 @@ impl Writes {
         open && self.waiting.is_empty() && self.pieces.is_empty()
     }
 
-    /// Writes without a response.
-    pub fn under_way(&self) -> u64 {
-        self.addressed.max(self.ended) - self.answered
-    }
-
     /// Which channel is first for a write.
     fn order(number: u64, order: WriteOrder, seed: u64) -> WriteOrder {
         if order != WriteOrder::Random {
@@ -206,7 +201,7 @@ impl Writes {
             )
         });
         let first = enabled.next();
-        let last = enabled.last().or(first);
+        let last = enabled.next_back().or(first);
         let mapped = match (first, last) {
             (Some((first, _)), Some((_, last))) if !burst.broken => {
                 around.host.note_write(first, (last + 1 - first) as usize)

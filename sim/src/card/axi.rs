@@ -233,11 +233,6 @@ impl AxiSide {
         own.or_else(|| self.memory.host().violation())
     }
 
-    /// Whether nothing is under way.
-    pub fn idle(&self) -> bool {
-        self.memory.idle() && self.cpu.idle()
-    }
-
     pub fn csr(&mut self, access: CsrAccess) {
         self.cpu.access(access);
     }

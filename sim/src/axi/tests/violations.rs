@@ -71,7 +71,7 @@ fn addresses_length_size_and_type_are_lawful() {
     broken(|a| (a.burst, a.len) = (2, 2), "2, 4, 8 or 16 beats (AXI4 A3.4.1)");
     broken(|a| (a.burst, a.address) = (2, AT + 8), "not aligned (AXI4 A3.4.1)");
     broken(|a| a.address = AT + 4096 - 48, "it crosses 4 KiB (AXI4 A3.4.1)");
-    broken(|a| (a.address, a.len) = (AT + 1, 255 + 0), "beats at");
+    broken(|a| (a.address, a.len) = (AT + 16, 255), "256 beats at 0x1234560010: it crosses 4 KiB");
     for cache in [0b0100, 0b0101, 0b1000, 0b1001, 0b1100, 0b1101] {
         broken(|a| a.cache = cache, "is reserved (AXI4 A4.4)");
     }
