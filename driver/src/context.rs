@@ -107,6 +107,8 @@ pub struct Capabilities {
     pub vlan: bool,
     /// Command completions and events raise MSI-X.
     pub msix: bool,
+    /// The card can answer ARP requests and neighbour solicitations itself.
+    pub neighbour_responder: bool,
 }
 
 /// Field `$name` of the capability register `$register`, from its value.
@@ -157,6 +159,7 @@ impl Capabilities {
             ipv6: field!(FEATURES, "ipv6", can) == 1,
             vlan: field!(FEATURES, "vlan", can) == 1,
             msix: field!(FEATURES, "msix", can) == 1,
+            neighbour_responder: field!(FEATURES, "neighbour_responder", can) == 1,
         })
     }
 }

@@ -70,14 +70,14 @@ impl Context {
     /// so. Their questions do not go to the raw Ethernet queue pair then. Opening the card ends it.
     ///
     /// # Errors
-    /// `Attribute` for a card without raw Ethernet; the bus failed.
+    /// `Attribute` for a card that cannot; the bus failed.
     pub fn set_neighbour_responder(&self, responds: bool) -> Result<()> {
-        if responds && !self.capabilities().raw_ethernet {
+        if responds && !self.capabilities().neighbour_responder {
             return Err(Error::Attribute {
                 operation: "set neighbour responder",
-                attribute: "raw_ethernet",
+                attribute: "neighbour_responder",
                 value: 0,
-                fix: "take a card that has raw Ethernet".into(),
+                fix: "answer over the raw Ethernet queue pair, as ferrowire-net does, or build the card with neighbour_responder = true".into(),
             });
         }
         self.device.tables(|t| {

@@ -50,6 +50,18 @@ pub struct RnicConfig {
     /// The card is before the PCIe4 block of AMD's UltraScale+ devices at 512 bits, not before plain packets.
     #[serde(default)]
     pub pcie4: bool,
+    /// The card is on AXI4 in place of PCIe.
+    #[serde(default)]
+    pub axi: bool,
+    /// Longest burst, in beats. Looked at only with AXI, as the next one.
+    #[serde(default)]
+    pub axi_burst_beats: u32,
+    /// `AxCACHE` of all bursts. Where bit 0 is set, responses may come from a buffer before memory: then that must be as good as memory for the CPU.
+    #[serde(default)]
+    pub axi_cache: u32,
+    /// The card can answer ARP and neighbour solicitations itself: for boards without a host.
+    #[serde(default)]
+    pub neighbour_responder: bool,
 }
 
 /// A value that a card cannot be built with.
@@ -75,6 +87,11 @@ pub enum ConfigError {
 
 /// The configurations that come with the project, by name.
 pub const BUILT_IN: &[(&str, &str)] = &[
+    (
+        "axi-64b",
+        concat!(include_str!("../configs/generic-64b.toml"), include_str!("../configs/axi-64b.toml")),
+    ),
+    ("axi-8b", concat!(include_str!("../configs/generic-8b.toml"), include_str!("../configs/axi-8b.toml"))),
     ("generic-64b", include_str!("../configs/generic-64b.toml")),
     ("generic-8b", include_str!("../configs/generic-8b.toml")),
     (
@@ -146,6 +163,17 @@ impl RnicConfig {
         power("rx_buffer_bytes", self.rx_buffer_bytes, 16384, 1 << 20)?;
         power("payload_buffer_bytes", self.payload_buffer_bytes, 8192, 1 << 20)?;
         power("doorbell_pages", self.doorbell_pages, 1, 4096)?;
+        if self.axi {
+            if self.has_pcie() {
+                let (value, allowed) = (self.pcie_tags, "0 with axi".into());
+                return Err(ConfigError::Range { field: "pcie_tags", value, allowed });
+            }
+            power("axi_burst_beats", self.axi_burst_beats, 1, 256)?;
+            if self.axi_cache > 15 {
+                let (value, allowed) = (self.axi_cache, "from 0 to 15".into());
+                return Err(ConfigError::Range { field: "axi_cache", value, allowed });
+            }
+        }
         if self.pcie_tags == 0 {
             return Ok(());
         }
@@ -269,7 +297,7 @@ mod tests {
         let message = RnicConfig::named("nope").unwrap_err().to_string();
         assert_eq!(
             message,
-            "no configuration `nope`; there are generic-64b, generic-8b, pcie-64b, pcie4-64b, pcie-8b"
+            "no configuration `nope`; there are axi-64b, axi-8b, generic-64b, generic-8b, pcie-64b, pcie4-64b, pcie-8b"
         );
     }
 }

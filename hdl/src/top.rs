@@ -21,18 +21,21 @@
 //! Before AMD's PCIe4 block (`RnicConfig::pcie4`) these four have its descriptors instead, see [`pcie4`](crate::host::pcie4), `rq_seq` brings the sequence
 //! numbers back, and `tfc_nph_av` says how many reads the host takes.
 //!
+//! Of a card on AXI4 (`RnicConfig::axi`) [`axi`](crate::host::axi) stands there, with the ports `m_axi_*` and `s_axil_*` of the standard, and `interrupt`
+//! as without it.
+//!
 //! A [`reset`](crate::host::reset) by the host restarts the core alone: all but the registers, what stands behind `dma_read` and `dma_write`, and the gates between.
 
 use crate::config::RnicConfig;
 use crate::context::qp::{qp, QpFound};
 use crate::host::command::command;
 use crate::host::cq::cq;
-use crate::host::csr::{csr, Csr, CsrRequest, CsrReset, DropEvent, Events, Link};
+use crate::host::csr::{csr, Csr, CsrReset, DropEvent, Events, Link};
 use crate::host::dma;
 use crate::host::doorbell::doorbell;
 use crate::host::event::{event, link_changes, Interrupt, WritePort};
-use crate::host::pcie::{pcie, FromHost, PcieEvents, PcieSettings, ToHost};
-use crate::host::pcie4::{pcie4, Axis, SeqNums, CREDITS};
+use crate::host::pcie::ToHost;
+use crate::host::ports::{HostEvents, HostPorts};
 use crate::host::reset;
 use crate::host::{CommandProgress, SrqControl, SrqStatus};
 use crate::memory::Done;
@@ -40,7 +43,7 @@ use crate::stream::{breath, Beat};
 use crate::transport::{byte_bits, transport, Control, ReadData};
 use crate::tx::pause::PRIORITIES;
 use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Drained, Mark, QpFault, QpPsns};
-use ferrowire_rtl::{bits, build, lit, BuildErrors, Bundle, Later, Netlist, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig, Stream};
 use ferrowire_spec::csr::drops::DropReason;
 use ferrowire_spec::csr::hw_counters::HwCounter;
 use ferrowire_spec::csr::traffic::TrafficCounter;
@@ -65,7 +68,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     let rx = m.stream_in("rx", &Beat::of(cfg.beat_bytes));
     let (host, csr_request, dma_data) = HostPorts::of(m, cfg);
     let progress = m.wire_of("progress", &CommandProgress::of());
-    let counted = &PULSES[..if cfg.has_pcie() { PULSES.len() } else { PULSES.len() - OF_PCIE }];
+    let counted = counted(cfg);
     let widths = counted.iter().map(|counter| match counter {
         Counter::Traffic(TrafficCounter::RxBytes | TrafficCounter::TxBytes) => {
             bits(byte_bits(cfg.beat_bytes))
@@ -76,7 +79,7 @@ fn card(m: &Scope, cfg: &RnicConfig) {
     });
     let pulses = m.wire_of("pulses", &widths.collect::<Vec<_>>());
     let drops = m.wire_of("drops", &vec![DropEvent::of(); DROPS]);
-    let events = counters(counted, &pulses, &drops);
+    let events = counters(&counted, &pulses, &drops);
     let paused = m.wire("paused", PRIORITIES);
     let link_up = lit(1, 1);
     let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
@@ -120,7 +123,7 @@ fn core(
     link_up: Sig,
     pulses: &[Sig],
     drops: &[DropEvent],
-    of_pcie: &PcieEvents,
+    of_host: &HostEvents,
 ) -> Core {
     // Read data comes back in the order of this list.
     let (command_read, command_reads) = m.later("command_read", &crate::types::DmaReadRequest::of());
@@ -292,11 +295,13 @@ fn core(
         seen.pause,
         seen.pfc,
         seen.stands,
-        of_pcie.unexpected,
-        of_pcie.timeout,
-        of_pcie.refused,
     ];
-    for (pulse, value) in pulses.iter().zip(values) {
+    let (pcie, axi) = (&of_host.pcie, &of_host.axi);
+    let of_host = match cfg.axi {
+        true => vec![axi.read_error, axi.write_error],
+        false => vec![pcie.unexpected, pcie.timeout, pcie.refused],
+    };
+    for (pulse, value) in pulses.iter().zip(values.into_iter().chain(of_host)) {
         m.drive(pulse, value);
     }
     let code = |reason: DropReason| lit(DropEvent::of().code.width(), reason.code());
@@ -316,80 +321,38 @@ fn core(
     Core { wire: core.wire, read, write, interrupt: events.interrupt }
 }
 
-/// What the host's blocks are connected to.
-struct HostPorts {
-    /// Accesses of BAR 0 and what was read, where they come from PCIe.
-    pcie: Option<(Later<CsrRequest>, Later<DmaReadData>)>,
-    events: PcieEvents,
-    /// What was written has left the card.
-    idle: Sig,
-    /// A function level reset is asked for.
-    flr: Sig,
-}
-
-impl HostPorts {
-    fn of(m: &Scope, cfg: &RnicConfig) -> (Self, Stream<CsrRequest>, Stream<DmaReadData>) {
-        if !cfg.has_pcie() {
-            let data = m.stream_in("dma_data", &DmaReadData::of(cfg));
-            let csr = m.stream_in("csr", &CsrRequest::of());
-            let (idle, flr) = (lit(1, 1), lit(1, 0));
-            return (HostPorts { pcie: None, events: PcieEvents::of().zeros(), idle, flr }, csr, data);
-        }
-        let (csr, accesses) = m.later("csr", &CsrRequest::of());
-        let (data, reads) = m.later("dma_data", &DmaReadData::of(cfg));
-        let events = m.wire_of("pcie_events", &PcieEvents::of());
-        let (idle, flr) = (m.wire("pcie_idle", 1), m.input("pcie_flr", 1));
-        (HostPorts { pcie: Some((accesses, reads)), events, idle, flr }, csr, data)
-    }
-
-    fn connect(self, m: &Scope, cfg: &RnicConfig, host: ToHost, flr_done: Sig) {
-        let Some((accesses, reads)) = self.pcie else {
-            m.stream_out("csr_response", host.response);
-            m.stream_out("dma_read", host.read);
-            m.stream_out("dma_write", host.write);
-            m.output("interrupt", &host.interrupt);
-            return;
-        };
-        m.output("pcie_flr_done", &flr_done);
-        let settings = m.delay("pcie_settings", &m.input_of("pcie", &PcieSettings::of()));
-        let join = |data, csr, events, idle| {
-            accesses.connect(csr);
-            reads.connect(data);
-            m.drive(&self.events, events);
-            m.drive(&self.idle, idle);
-        };
-        if cfg.pcie4 {
-            let (rc, cq) = (m.stream_in("rc", &Axis::rc()), m.stream_in("cq", &Axis::cq()));
-            let (sent, credits) = (m.input_of("rq_seq", &SeqNums::of()), m.input("tfc_nph_av", CREDITS));
-            let FromHost { data, csr, rq, cc, events, idle } =
-                pcie4(m, cfg, settings, rc, cq, sent, credits, host);
-            join(data, csr, events, idle);
-            m.stream_out("rq", rq);
-            m.stream_out("cc", cc);
-        } else {
-            let beat = Beat::of(cfg.beat_bytes);
-            let (rc, cq) = (m.stream_in("rc", &beat), m.stream_in("cq", &beat));
-            let FromHost { data, csr, rq, cc, events, idle } = pcie(m, cfg, settings, rc, cq, host);
-            join(data, csr, events, idle);
-            m.stream_out("rq", rq);
-            m.stream_out("cc", cc);
-        }
-    }
-}
-
 /// Sources of drops.
 const DROPS: usize = 6;
 
+#[derive(Clone, Copy)]
 enum Counter {
     Traffic(TrafficCounter),
     Hw(HwCounter),
 }
 
-/// Counters at the end of [`PULSES`] that a card without PCIe has not.
-const OF_PCIE: usize = 3;
+/// What a card counts.
+fn counted(cfg: &RnicConfig) -> Vec<Counter> {
+    let of_host = match (cfg.axi, cfg.has_pcie()) {
+        (true, _) => &OF_AXI[..],
+        (_, true) => &OF_PCIE[..],
+        _ => &[],
+    };
+    [&PULSES[..], of_host].concat()
+}
+
+/// Counters of a card that faces PCIe.
+const OF_PCIE: [Counter; 3] = [
+    Counter::Traffic(TrafficCounter::PcieUnexpected),
+    Counter::Traffic(TrafficCounter::PcieTimeouts),
+    Counter::Traffic(TrafficCounter::PcieRefused),
+];
+
+/// Counters of a card on AXI.
+const OF_AXI: [Counter; 2] =
+    [Counter::Traffic(TrafficCounter::AxiReadErrors), Counter::Traffic(TrafficCounter::AxiWriteErrors)];
 
 /// What is counted one by one, or in bytes.
-const PULSES: [Counter; 52] = [
+const PULSES: [Counter; 49] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::RxBytes),
     Counter::Traffic(TrafficCounter::RxRoce),
@@ -439,9 +402,6 @@ const PULSES: [Counter; 52] = [
     Counter::Traffic(TrafficCounter::RxPause),
     Counter::Traffic(TrafficCounter::RxPfc),
     Counter::Traffic(TrafficCounter::PauseDuration),
-    Counter::Traffic(TrafficCounter::PcieUnexpected),
-    Counter::Traffic(TrafficCounter::PcieTimeouts),
-    Counter::Traffic(TrafficCounter::PcieRefused),
 ];
 
 fn counters(counted: &[Counter], pulses: &[Sig], drops: &[DropEvent]) -> Events {

@@ -458,8 +458,13 @@ pub fn transport(
     let requests = TxSource { packet: packets, payload: Some(paid) };
     let answers = TxSource { packet: answers, payload: responded.source.payload };
     let notices = TxSource { packet: slowed.packets, payload: None };
-    let to_neighbours = neighbour(m, cfg, control.port, dispatched.questions);
-    let chosen = arbitrate(m, cfg, vec![requests, answers, notices, to_neighbours]);
+    let mut sources = vec![requests, answers, notices];
+    if cfg.neighbour_responder {
+        sources.push(neighbour(m, cfg, control.port, dispatched.questions));
+    } else {
+        dispatched.questions.accept(1);
+    }
+    let chosen = arbitrate(m, cfg, sources);
     let packet = breath(&m.label("chosen"), cfg.unhurried(), chosen.packet);
     let frame = build(m, cfg, packet, chosen.payload, control.addresses, control.flow.pfc);
     let appended = append(m, cfg, frame, paused);

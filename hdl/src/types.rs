@@ -266,6 +266,10 @@ impl DmaReadData {
     }
 }
 
+/// Kinds of writes by what must be seen before them: payload; entries of completion queues, behind the payload that came before; events and replies
+/// to commands, behind both.
+pub const ORDERS: u32 = 3;
+
 /// A beat of a write to host memory, in the lanes of the address. A write stays within one page of 4 KiB.
 #[derive(Clone, Bundle)]
 pub struct DmaWrite {
@@ -279,6 +283,8 @@ pub struct DmaWrite {
     pub strobe: Sig,
     /// Last beat of the write.
     pub last: Sig,
+    /// Its kind, below [`ORDERS`].
+    pub order: Sig,
 }
 
 impl DmaWrite {
@@ -290,6 +296,7 @@ impl DmaWrite {
             data: bits(8 * cfg.beat_bytes),
             strobe: bits(cfg.beat_bytes),
             last: bits(1),
+            order: bits(clog2(ORDERS.into())),
         }
     }
 }

@@ -333,6 +333,14 @@ fn the_card_itself_answers_who_asks_for_its_addresses() {
         ask(&mut a);
         let came = b.wait(1);
         assert!(a.wait(1)[0].is_success() && b.frame(&came[0]) == question, "{config}");
+        let can = b.node.context.capabilities().neighbour_responder;
+        assert_eq!(can, RnicConfig::named(config).unwrap().neighbour_responder);
+        if !can {
+            let refused = b.node.context.set_neighbour_responder(true).unwrap_err();
+            let wanted = matches!(&refused, Error::Attribute { attribute: "neighbour_responder", .. });
+            assert!(wanted, "{refused}");
+            continue;
+        }
         b.node.context.set_neighbour_responder(true).unwrap();
         ask(&mut a);
         let done = a.wait(2);

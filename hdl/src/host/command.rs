@@ -20,7 +20,7 @@
 //! Bad input: refused with status and attribute. A command ring that cannot be read stops everything until a reset
 //! (`fatal`). Queues in the last 128 MiB of the bus's address space are refused, so that no queue wraps.
 
-use super::dma::{write_entry, EntryWrite};
+use super::dma::{write_entry, EntryWrite, Order};
 use super::{
     pds, AhEntry, CommandControl, CommandProgress, CqEntry, EqEntry, SrqControl, SrqEntry, SrqStatus,
     MAX_CQ_LOG2, SERVICES,
@@ -1076,7 +1076,7 @@ pub fn command(
 
     let progress = CommandProgress { ready: !clearing, fatal: state.is(State::Fatal), consumer };
     let taken = done.fire();
-    let write = write_entry(m, cfg, done);
+    let write = write_entry(m, cfg, Order::Event, done);
     let (vectors, keys, cqs, eqs) = (vectors.table(), keys.table(), cqs.table(), eqs.table());
     let ahs = ahs.table();
     let arms = here & any_op(&[Op::CreateSrq, Op::ModifySrq]);

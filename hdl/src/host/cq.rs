@@ -35,7 +35,7 @@
 //! Bad input: a completion for a CQ that does not exist is dropped with a pulse on `dropped`, as those that find no room. A
 //! consumer index ahead of the producer makes the CQ look full: it harms nobody else.
 
-use super::dma::{write_entry, EntryWrite};
+use super::dma::{write_entry, EntryWrite, Order};
 use super::event::Report;
 use super::{CqDoorbell, CqEntry};
 use crate::config::RnicConfig;
@@ -317,7 +317,7 @@ pub fn cq(
     .otherwise_when(last.fire() | mark.fire(), |m| m.set(&last_valid, 0));
     let reports =
         last.map(|qpn| Report { kind: lit(8, EventKind::LastWqe.code()), object: *qpn, cause: lit(8, 0) });
-    let write = write_entry(m, cfg, entry);
+    let write = write_entry(m, cfg, Order::Completion, entry);
     CqWriter { write, written, dropped: lost, drained, notices, faults, reports, marks: mark }
 }
 

@@ -273,6 +273,7 @@ impl Map {
             ("congestion", 1),
             ("ipv6", 1),
             ("vlan", 1),
+            ("neighbour_responder", cfg.neighbour_responder.into()),
         ];
         self.constant(&BLOCK, &FEATURES, &services);
     }
@@ -447,10 +448,12 @@ pub fn csr(
         multicast: raw("multicast"),
         hash: cat(&hash),
     };
-    let respond = raw("respond");
+    // Where nobody would answer, the bit stays 0.
+    let responds = raw("respond");
+    let respond = responds & lit(1, cfg.neighbour_responder);
     // Whoever comes next takes what it asks for.
     m.when(reset, |m| {
-        let bits = [promiscuous, respond, filter.unicast, filter.broadcast, filter.multicast];
+        let bits = [promiscuous, responds, filter.unicast, filter.broadcast, filter.multicast];
         bits.iter().chain(&hash).for_each(|field| m.set(field, 0));
     });
     // Address and kind of a GID are written first, one register after the other, and go into the table together.

@@ -23,14 +23,14 @@
 
 use crate::config::RnicConfig;
 use crate::stream::{arbiter_from, arbiter_held, breath, fifo, fork, forward, half, skid, Chosen};
-use crate::types::{DmaReadData, DmaReadRequest, DmaWrite};
+use crate::types::{DmaReadData, DmaReadRequest, DmaWrite, ORDERS};
 use ferrowire_rtl::{clog2, lit, module, Scope, Sig, Stream};
 
 /// Read requests under way, all clients together.
 pub const READS: u32 = 256;
 
 /// The largest entry of a queue in host memory, in bytes.
-const ENTRY: u32 = 32;
+pub(crate) const ENTRY: u32 = 32;
 
 /// Within one page, and not empty.
 fn legal(address: Sig, length: Sig) -> Sig {
@@ -101,6 +101,7 @@ struct Part {
     length: Sig,
     strobe: Sig,
     last: Sig,
+    order: Sig,
 }
 
 /// The write channel. The first `wide` clients have data of any kind; those of the others are a queue's entries, repeated every
@@ -117,6 +118,7 @@ pub fn write(m: &Scope, #[param] wide: usize, clients: Vec<Stream<DmaWrite>>) ->
             length: beat.length,
             strobe: beat.strobe,
             last: beat.last,
+            order: beat.order,
         })
     });
     let part = arbiter_held(m, &|part: &Part| part.last, parts.collect());
@@ -142,6 +144,7 @@ pub fn write(m: &Scope, #[param] wide: usize, clients: Vec<Stream<DmaWrite>>) ->
             data,
             strobe: part.strobe,
             last: part.last,
+            order: part.order,
         }),
     )
 }
@@ -155,10 +158,33 @@ pub(crate) struct EntryWrite {
     pub entry: Sig,
 }
 
+/// What must be seen before a write; see [`ORDERS`].
+#[derive(Clone, Copy)]
+pub(crate) enum Order {
+    /// Nothing.
+    Payload,
+    /// Payload.
+    Completion,
+    /// Both.
+    Event,
+}
+
+impl Order {
+    /// As `order` of a [`DmaWrite`].
+    pub fn code(self) -> Sig {
+        lit(clog2(ORDERS.into()), self as u32)
+    }
+}
+
 /// Beats that write an entry: one, or as many as it has. Latency 0; the entry is taken with its last beat, by a path
 /// from the output's `ready`.
 #[module]
-pub(crate) fn write_entry(m: &Scope, cfg: &RnicConfig, input: Stream<EntryWrite>) -> Stream<DmaWrite> {
+pub(crate) fn write_entry(
+    m: &Scope,
+    cfg: &RnicConfig,
+    #[param] order: Order,
+    input: Stream<EntryWrite>,
+) -> Stream<DmaWrite> {
     let (beat, size) = (cfg.beat_bytes, input.entry.width() / 8);
     assert!(size <= ENTRY, "an entry of {size} bytes");
     let length = lit(13, size);
@@ -179,6 +205,7 @@ pub(crate) fn write_entry(m: &Scope, cfg: &RnicConfig, input: Stream<EntryWrite>
             data: i.entry.repeat(slots),
             strobe,
             last: lit(1, 1),
+            order: order.code(),
         });
     }
     let count = size / beat;
@@ -190,6 +217,7 @@ pub(crate) fn write_entry(m: &Scope, cfg: &RnicConfig, input: Stream<EntryWrite>
         data: m.select(at, &input.entry.chunks(8 * beat)),
         strobe: lit(1, 1).repeat(beat),
         last,
+        order: order.code(),
     };
     let out = Stream::new(m, "out", input.valid, payload);
     input.accept(out.ready & last);

@@ -39,7 +39,7 @@
 //! and forgets the asynchronous queue; the command processor then clears the tables.
 
 use super::cq::NOTICES;
-use super::dma::{write_entry, EntryWrite};
+use super::dma::{write_entry, EntryWrite, Order};
 use super::{CqEntry, EqDoorbell, EqEntry};
 use crate::config::RnicConfig;
 use crate::fields::assemble;
@@ -364,7 +364,7 @@ pub fn event(
     let interrupt = m.delay("interrupt", &Interrupt { valid: over, eqn: raised.zext(8), vector });
 
     let busy = reported | state.is_any(&[State::Weigh, State::Decide, State::Write, State::Count]);
-    EventWriter { write: write_entry(m, cfg, entry), interrupt, written: count, lost, busy }
+    EventWriter { write: write_entry(m, cfg, Order::Event, entry), interrupt, written: count, lost, busy }
 }
 
 /// Tells when the link comes up or goes down: of changes that follow each other before one is told, only whether it is another now.

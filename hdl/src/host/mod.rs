@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What faces the host: registers, doorbells, commands, completions, and the two DMA channels.
 
+pub mod axi;
 pub mod command;
 pub mod cq;
 pub mod csr;
@@ -9,6 +10,7 @@ pub mod doorbell;
 pub mod event;
 pub mod pcie;
 pub mod pcie4;
+pub mod ports;
 pub mod reset;
 mod types;
 

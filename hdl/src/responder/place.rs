@@ -19,6 +19,7 @@
 //! Reset: idle.
 
 use crate::config::RnicConfig;
+use crate::host::dma::Order;
 use crate::memory::Passage;
 use crate::responder::order::{Operands, Outcome, Piece};
 use crate::responder::reply::{Kind, Reply, Served};
@@ -285,6 +286,7 @@ pub fn place(
         data: moved.data,
         strobe: moved.strobe,
         last: moved.last,
+        order: Order::Payload.code(),
     };
     let finished_bits = ENDINGS.ilog2() + 1;
     let ended = m.reg("ended", finished_bits).reset(0);

@@ -112,6 +112,8 @@ crate::table::registers! {
         vlan @ 10, 1, RO;
         /// Command completions and events raise MSI-X.
         msix @ 11, 1, RO;
+        /// The card can answer ARP requests and neighbour solicitations itself.
+        neighbour_responder @ 12, 1, RO;
     }
     /// Addresses of the port.
     MAX_GID max_gid @ 0x3c {

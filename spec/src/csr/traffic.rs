@@ -46,4 +46,8 @@ crate::table::counters! {
     PcieTimeouts = 19, "pcie_completion_timeouts";
     /// PCIe requests to BAR 0 that were refused or dropped.
     PcieRefused = 20, "pcie_refused_requests";
+    /// Reads of host memory that AXI answered with an error.
+    AxiReadErrors = 21, "axi_read_errors";
+    /// Bursts of writes to host memory that AXI answered with an error: nobody else is told.
+    AxiWriteErrors = 22, "axi_write_errors";
 }

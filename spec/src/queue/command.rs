@@ -140,10 +140,8 @@ crate::table::layout! {
     EQN eqn: u8 @ 136, 8, RW;
     /// The page it answers to.
     DOORBELL_PAGE doorbell_page: u16 @ 144, 16, RW;
-    /// Entries between events; 0 and 1: an event at once.
-    MODERATION_COUNT moderation_count: u16 @ 160, 16, RW;
-    /// Longest wait for that many, in microseconds.
-    MODERATION_US moderation_us: u16 @ 176, 16, RW;
+    /// Reserved.
+    RSVD_MODERATION rsvd_moderation: u32 @ 160, 32, RSVD;
     /// Reserved.
     RSVD0 rsvd0: u64 @ 192, 64, RSVD;
     /// Reserved.

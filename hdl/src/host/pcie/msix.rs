@@ -20,6 +20,7 @@
 use super::PcieSettings;
 use crate::config::RnicConfig;
 use crate::host::csr::{CsrRequest, CsrResponse};
+use crate::host::dma::Order;
 use crate::host::event::Interrupt;
 use crate::host::reset::Quiesce;
 use crate::types::DmaWrite;
@@ -117,6 +118,7 @@ pub fn msix(
         data: message.repeat(cfg.beat_bytes / MESSAGE),
         strobe: lit(cfg.beat_bytes, 0xf).shl_by(first),
         last: lit(1, 1),
+        order: Order::Event.code(),
     };
     let write = Stream::new(m, "write", held, write);
     m.set(&held, sends | (held & !write.ready));

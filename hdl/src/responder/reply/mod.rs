@@ -56,7 +56,7 @@ pub use order::{places_shared, Served};
 
 use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
-use crate::host::dma::{write_entry, EntryWrite};
+use crate::host::dma::{write_entry, EntryWrite, Order};
 use crate::memory::{Lookup, Passage, Translation};
 use crate::stream::{arbiter, breath, deep_fifo, slice};
 use crate::tx::arbitrate::TxSource;
@@ -256,8 +256,8 @@ pub fn reply(
     let computed = atomic::atomic(m, cfg, cut.operands, issued.places, collected.words, jobs);
     results.connect(computed.results);
     m.drive(&written, computed.written);
-    let write =
-        write_entry(m, cfg, computed.write.map(|w| EntryWrite { address: w.address, entry: w.value }));
+    let write = computed.write.map(|w| EntryWrite { address: w.address, entry: w.value });
+    let write = write_entry(m, cfg, Order::Payload, write);
 
     // Behind this point nothing overtakes: what is finished has been taken here.
     let passed = breath(&m.label("passed"), cfg.unhurried(), ordered.pass);
