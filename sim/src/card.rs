@@ -154,7 +154,7 @@ pub fn all_face_pcie() -> bool {
 }
 
 fn on_pcie(config: &RnicConfig) -> RnicConfig {
-    if !all_face_pcie() || config.has_pcie() {
+    if !all_face_pcie() || config.has_pcie() || config.axi {
         return config.clone();
     }
     let pcie = RnicConfig::named(if config.beat_bytes < 64 { "pcie-8b" } else { "pcie-64b" });
@@ -172,7 +172,15 @@ pub fn all_face_axi() -> bool {
 }
 
 fn on_axi(config: &RnicConfig) -> RnicConfig {
-    config.clone()
+    if !all_face_axi() || config.axi || config.has_pcie() {
+        return config.clone();
+    }
+    match RnicConfig::named(if config.beat_bytes < 64 { "axi-8b" } else { "axi-64b" }) {
+        Ok(RnicConfig { axi, axi_burst_beats, axi_cache, .. }) => {
+            RnicConfig { axi, axi_burst_beats, axi_cache, ..config.clone() }
+        }
+        Err(_) => config.clone(),
+    }
 }
 
 /// A register access.

@@ -157,7 +157,7 @@ impl Reads {
         read.failed |= response != Response::Okay;
         let (id, last) = (read.address.id, read.next == read.looks.len());
         if last {
-            around.stats.errors += u64::from(read.failed);
+            around.stats.read_errors += u64::from(read.failed);
             self.reads.remove(at);
             self.ending = true;
         }

@@ -160,8 +160,10 @@ pub struct AxiStats {
     pub responses: u64,
     /// Beats of data that came before their address.
     pub early_beats: u64,
-    /// Responses of writes, and reads with a beat, that were errors.
-    pub errors: u64,
+    /// Reads with a beat that was an error.
+    pub read_errors: u64,
+    /// Responses of writes that were errors.
+    pub write_errors: u64,
     /// Rules that the manager broke.
     pub violations: u64,
     /// What was done wrong on purpose: reads, writes.

@@ -309,7 +309,7 @@ impl Writes {
             _ => ready[around.random.random_range(0..ready.len())],
         };
         let Waiting { id, response, .. } = self.waiting.remove(at);
-        around.stats.errors += u64::from(response != Response::Okay);
+        around.stats.write_errors += u64::from(response != Response::Okay);
         Some(WriteResponse { id, response })
     }
 

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use ferrowire::{Completion, MemoryRegion, QpState, SendWr, WcStatus};
+use ferrowire::{Completion, MemoryRegion, QpState, SendWr, TrafficCounter, WcStatus};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::axi::{Fault, Response};
 use ferrowire_sim::pair::{bytes, post, Pair};
@@ -72,8 +72,13 @@ fn fails_alone(config: &RnicConfig, seed: u64) {
     assert_eq!(states, [QpState::Err, QpState::Err, QpState::Rts]);
     let world = pair.world.lock();
     world.check().unwrap();
-    for card in [0, 1] {
-        assert!(world.card(card).axi().unwrap().stats().faults[0] > 0, "card {card}");
+    let stats = [0, 1].map(|card| world.card(card).axi().unwrap().stats());
+    drop(world);
+    for (node, stats) in [&pair.a, &pair.b].into_iter().zip(stats) {
+        let counted = node.context.traffic_counter(TrafficCounter::AxiReadErrors).unwrap();
+        assert!(stats.faults[0] > 0, "card {}", node.card);
+        // A read may be several bursts.
+        assert!((1..=stats.read_errors).contains(&counted), "card {}: {counted}, {stats:?}", node.card);
     }
 }
 
@@ -107,7 +112,11 @@ fn writes_that_are_refused_hold_nothing_up() {
         let world = pair.world.lock();
         world.check().unwrap();
         let axi = world.card(1).axi().unwrap();
-        assert!(axi.idle() && axi.stats().faults[1] >= 10, "{:?}", axi.stats());
+        let stats = axi.stats();
+        assert!(axi.idle() && stats.faults[1] >= 10, "{stats:?}");
+        drop(world);
+        let counted = pair.b.context.traffic_counter(TrafficCounter::AxiWriteErrors).unwrap();
+        assert_eq!(counted, stats.write_errors);
         assert!(bytes(to[0].memory()) == before);
         for i in (1..20).step_by(2) {
             let at = 500 * i..500 * i + 500;

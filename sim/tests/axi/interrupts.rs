@@ -17,7 +17,7 @@ fn interrupted(pair: &ferrowire_sim::pair::Pair, eq: &EventQueue) {
         world.step();
         world.check().unwrap();
         if let Some(interrupt) = world.card_mut(0).interrupt() {
-            assert_eq!(u32::from(interrupt.eqn), eq.number());
+            assert_eq!(interrupt.eqn, eq.number());
             return;
         }
     }

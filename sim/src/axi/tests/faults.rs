@@ -32,7 +32,7 @@ fn a_read_fails_as_a_whole_or_in_one_beat() {
                     assert_eq!(data == good, !fails);
                 }
             }
-            assert_eq!((script.axi.stats().faults, script.axi.stats().errors), ([1, 0], 1));
+            assert_eq!((script.axi.stats().faults, script.axi.stats().read_errors), ([1, 0], 1));
             assert_eq!(script.axi.violation(), None);
         }
     }

@@ -58,7 +58,10 @@ fn every_byte_arrives_whatever_the_subordinate_is_like() {
         let stats = script.axi.stats();
         assert_eq!((script.reads.len(), script.responses.len()), (reads, writes), "seed {seed}");
         assert_eq!((stats.reads as usize, stats.writes as usize), (reads, writes));
-        assert_eq!((stats.responses as usize, stats.errors, stats.violations), (writes, 0, 0));
+        assert_eq!(
+            (stats.responses as usize, stats.read_errors + stats.write_errors, stats.violations),
+            (writes, 0, 0)
+        );
         let host = script.axi.host().stats();
         assert_eq!((host.reads as usize, host.writes as usize, host.violations), (reads, writes, 0));
         if let Some(most) = script.axi.settings().most_reads {
@@ -118,8 +121,11 @@ fn each_order_of_address_and_data_is_taken_and_is_what_it_says() {
         let mut script = Script::new(8, AxiSettings { write_order: order, ..AxiSettings::default() });
         script.memory();
         script.write(0, AT, &[1; 32]);
-        let held = if data_only { script.aw.pop_front().map(|_| ()) } else { Some(script.w.clear()) };
-        assert!(held.is_some());
+        if data_only {
+            script.aw.clear();
+        } else {
+            script.w.clear();
+        }
         script.run(20);
         if data_only {
             script.w.is_empty()
@@ -156,7 +162,8 @@ fn what_is_not_mapped_is_refused_and_counted_and_beats_are_read_where_any_byte_i
     script.read(0, AT + (1 << 20), 256);
     script.finish();
     assert_eq!(script.reads[2].1.responses, [okay, okay, okay, bad]);
-    let stats = script.axi.host().stats();
-    assert_eq!((stats.reads_refused, stats.writes_refused, script.axi.stats().errors), (1, 2, 3));
+    let (stats, errors) = (script.axi.host().stats(), script.axi.stats());
+    assert_eq!((stats.reads_refused, stats.writes_refused), (1, 2));
+    assert_eq!((errors.read_errors, errors.write_errors), (1, 2));
     assert_eq!(script.axi.violation(), None);
 }
