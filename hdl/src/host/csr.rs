@@ -448,13 +448,16 @@ pub fn csr(
         multicast: raw("multicast"),
         hash: cat(&hash),
     };
-    // Where nobody would answer, the bit stays 0.
-    let responds = raw("respond");
-    let respond = responds & lit(1, cfg.neighbour_responder);
+    // Where nobody would answer, there is no such bit.
+    let respond = match cfg.neighbour_responder {
+        true => raw("respond"),
+        false => lit(1, 0),
+    };
     // Whoever comes next takes what it asks for.
     m.when(reset, |m| {
-        let bits = [promiscuous, responds, filter.unicast, filter.broadcast, filter.multicast];
-        bits.iter().chain(&hash).for_each(|field| m.set(field, 0));
+        let bits = [promiscuous, filter.unicast, filter.broadcast, filter.multicast];
+        let responds = cfg.neighbour_responder.then_some(&respond);
+        bits.iter().chain(&hash).chain(responds).for_each(|field| m.set(field, 0));
     });
     // Address and kind of a GID are written first, one register after the other, and go into the table together.
     let gid_ip = [&port::GID_IP0, &port::GID_IP1, &port::GID_IP2, &port::GID_IP3]
