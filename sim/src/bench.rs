@@ -434,7 +434,8 @@ impl Report {
             ));
         }
         // What has no budget may be missing, where others have one: the table tells.
-        let may_miss = |config: &str| config == BUDGETS || config.starts_with("pcie");
+        let may_miss =
+            |config: &str| config == BUDGETS || ["pcie", "axi"].iter().any(|bus| config.starts_with(bus));
         let missing =
             self.missing.iter().filter(|missing| missing.budget.is_some() || !may_miss(&missing.config));
         for Missing { name, config, host_latency_cycles, qps, why, .. } in missing {

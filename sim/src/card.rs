@@ -15,6 +15,12 @@
 //!            |                           cq  |<-----  |             |
 //!            |                           cc  |----->  +-------------+
 //!            +-------------------------------+
+//!
+//!            +-------------------------------+
+//!  link ---->| rx             m_axi aw, w, b |<---->  +-------------+
+//!      <-----| tx             m_axi ar, r    |<---->  | Subordinate |  with its Host
+//!  CPU <---->| s_axil              interrupt |----->  +-------------+
+//!            +-------------------------------+
 //! ```
 //!
 //! A cycle: the inputs are set and the model settles; every stream whose valid and ready are both high passes; the
@@ -29,6 +35,7 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
+use axi::AxiSide;
 use dma::{DmaPorts, DmaSide};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_rtl::Netlist;
@@ -36,10 +43,12 @@ use ferrowire_verilator::{build, Library, Model, OptLevel, Options, PortError, P
 use pcie::PcieSide;
 use ports::BeatPorts;
 
+use crate::axi::{AxiSettings, Subordinate};
 use crate::host::Host;
 use crate::root::{RootComplex, RootSettings};
 use crate::wire::Beat;
 
+mod axi;
 mod dma;
 mod pcie;
 mod pcie4;
@@ -61,6 +70,7 @@ pub struct CardModel {
     clock_khz: u32,
     vectors: u32,
     root: RootSettings,
+    axi: AxiSettings,
 }
 
 impl CardModel {
@@ -69,7 +79,7 @@ impl CardModel {
     /// # Errors
     /// The netlist is wrong, or Verilator or the C++ compiler refuse it.
     pub fn rnic(config: &RnicConfig, trace: bool) -> Result<Self> {
-        let config = &on_pcie(config);
+        let config = &on_axi(&on_pcie(config));
         static BUILT: Mutex<Option<HashMap<(String, bool), CardModel>>> = Mutex::new(None);
         let key = (format!("{config:?}"), trace);
         // Held while it is built: a second one would only wait for the cache's lock.
@@ -93,8 +103,8 @@ impl CardModel {
         let options = Options { trace, opt: OptLevel::O2, ..Options::default() };
         let library =
             build(&crate::lockstep::source(netlist), &options).context("building the card's model")?;
-        let root = RootSettings::default();
-        Ok(Self { library, beat: beat_bytes as usize, clock_khz, vectors: 0, root })
+        let (root, axi) = (RootSettings::default(), AxiSettings::default());
+        Ok(Self { library, beat: beat_bytes as usize, clock_khz, vectors: 0, root, axi })
     }
 
     /// The same design before another root complex; the latency is the host's, see [`Card::new`].
@@ -102,14 +112,24 @@ impl CardModel {
         Self { root, ..self }
     }
 
-    /// The same design before a root complex of which a seed decides; nothing else, if it does not face PCIe.
-    pub fn with_random_root(self, seed: u64) -> Self {
-        self.with_root(RootSettings::random(seed))
+    /// The same design before another subordinate; the latency of reads is the host's, see [`Card::new`].
+    pub fn with_axi(self, axi: AxiSettings) -> Self {
+        Self { axi, ..self }
+    }
+
+    /// The same design before a root complex or a subordinate of which a seed decides; nothing else, if it faces neither PCIe nor AXI4.
+    pub fn with_random_host(self, seed: u64) -> Self {
+        self.with_root(RootSettings::random(seed)).with_axi(AxiSettings::random(seed))
     }
 
     /// Whether the card faces PCIe.
     pub fn has_pcie(&self) -> bool {
         self.library.port("rq_valid").is_ok()
+    }
+
+    /// Whether the card faces AXI4.
+    pub fn has_axi(&self) -> bool {
+        self.library.port("m_axi_awvalid").is_ok()
     }
 
     /// Bytes a beat.
@@ -134,13 +154,30 @@ pub fn all_face_pcie() -> bool {
 }
 
 fn on_pcie(config: &RnicConfig) -> RnicConfig {
-    if !all_face_pcie() || config.has_pcie() {
+    if !all_face_pcie() || config.has_pcie() || config.axi {
         return config.clone();
     }
     let pcie = RnicConfig::named(if config.beat_bytes < 64 { "pcie-8b" } else { "pcie-64b" });
     match pcie {
         Ok(RnicConfig { pcie_tags, pcie_read_bytes, pcie_timeout_us, .. }) => {
             RnicConfig { pcie_tags, pcie_read_bytes, pcie_timeout_us, ..config.clone() }
+        }
+        Err(_) => config.clone(),
+    }
+}
+
+/// With `FERROWIRE_AXI=1`, any configuration faces AXI4.
+pub fn all_face_axi() -> bool {
+    std::env::var_os("FERROWIRE_AXI").is_some_and(|value| value == "1")
+}
+
+fn on_axi(config: &RnicConfig) -> RnicConfig {
+    if !all_face_axi() || config.axi || config.has_pcie() {
+        return config.clone();
+    }
+    match RnicConfig::named(if config.beat_bytes < 64 { "axi-8b" } else { "axi-64b" }) {
+        Ok(RnicConfig { axi, axi_burst_beats, axi_cache, .. }) => {
+            RnicConfig { axi, axi_burst_beats, axi_cache, ..config.clone() }
         }
         Err(_) => config.clone(),
     }
@@ -190,6 +227,7 @@ impl Ports {
 enum Side {
     Dma(Box<DmaSide>),
     Pcie(Box<PcieSide>),
+    Axi(Box<AxiSide>),
 }
 
 /// A card and its host's memory.
@@ -217,7 +255,10 @@ impl Card {
         let ports = Ports::of(library).context("the model is not a card")?;
         let mut instance = library.instantiate();
         instance.set_half_period(500_000_000 / u64::from(model.clock_khz));
-        let side = if model.has_pcie() {
+        let side = if model.has_axi() {
+            let axi = AxiSide::new(library, beat, AxiSettings { latency, ..model.axi.clone() });
+            Side::Axi(Box::new(axi.context("the model is not a card that faces AXI4")?))
+        } else if model.has_pcie() {
             let settings = RootSettings { latency, ..model.root.clone() };
             let pcie = PcieSide::new(library, beat, settings, model.vectors, &mut instance);
             Side::Pcie(Box::new(pcie.context("the model is not a card that faces PCIe")?))
@@ -229,6 +270,9 @@ impl Card {
         let mut card = Self { model: instance, ports, beat, cycle: 0, side, interrupts, driven: false };
         card.model.set_u64(ports.rst, 1);
         card.model.ticks(ports.clk, RESET_CYCLES);
+        if let Side::Axi(axi) = &mut card.side {
+            axi.in_reset(&card.model);
+        }
         card.model.set_u64(ports.rst, 0);
         card.model.set_u64(ports.tx.handshake.ready, 1);
         card.model.eval();
@@ -248,7 +292,7 @@ impl Card {
     /// The root complex of a card that faces PCIe.
     pub fn root(&self) -> Option<&RootComplex> {
         match &self.side {
-            Side::Dma(_) => None,
+            Side::Dma(_) | Side::Axi(_) => None,
             Side::Pcie(pcie) => Some(pcie.root()),
         }
     }
@@ -256,14 +300,39 @@ impl Card {
     /// The root complex of a card that faces PCIe.
     pub fn root_mut(&mut self) -> Option<&mut RootComplex> {
         match &mut self.side {
-            Side::Dma(_) => None,
+            Side::Dma(_) | Side::Axi(_) => None,
             Side::Pcie(pcie) => Some(pcie.root_mut()),
         }
     }
 
+    /// The subordinate of a card that faces AXI4.
+    pub fn axi(&self) -> Option<&Subordinate> {
+        match &self.side {
+            Side::Axi(axi) => Some(&axi.memory),
+            Side::Dma(_) | Side::Pcie(_) => None,
+        }
+    }
+
+    /// The subordinate of a card that faces AXI4.
+    pub fn axi_mut(&mut self) -> Option<&mut Subordinate> {
+        match &mut self.side {
+            Side::Axi(axi) => Some(&mut axi.memory),
+            Side::Dma(_) | Side::Pcie(_) => None,
+        }
+    }
+
+    /// Whether what a card says may come before what it wrote: who looks at memory of a host behind PCIe or AXI4 may have to wait.
+    pub fn writes_late(&self) -> bool {
+        !matches!(self.side, Side::Dma(_))
+    }
+
     /// How the card broke a rule of its host's side, the first time.
     pub fn violation(&self) -> Option<&str> {
-        self.root().map_or_else(|| self.host().violation(), RootComplex::violation)
+        match &self.side {
+            Side::Dma(dma) => dma.host.violation(),
+            Side::Pcie(pcie) => pcie.root().violation(),
+            Side::Axi(axi) => axi.violation(),
+        }
     }
 
     /// Writes waves to `path` from now on; the model must have been built with `trace`.
@@ -294,6 +363,7 @@ impl Card {
         match &self.side {
             Side::Dma(dma) => &dma.host,
             Side::Pcie(pcie) => pcie.root().host(),
+            Side::Axi(axi) => axi.memory.host(),
         }
     }
 
@@ -302,6 +372,7 @@ impl Card {
         match &mut self.side {
             Side::Dma(dma) => &mut dma.host,
             Side::Pcie(pcie) => pcie.root_mut().host_mut(),
+            Side::Axi(axi) => axi.memory.host_mut(),
         }
     }
 
@@ -310,14 +381,16 @@ impl Card {
         match &mut self.side {
             Side::Dma(dma) => dma.csr.push_back(access),
             Side::Pcie(pcie) => pcie.csr(access),
+            Side::Axi(axi) => axi.csr(access),
         }
     }
 
-    /// Register accesses that the card has taken; of one that faces PCIe, writes alone.
+    /// Register accesses that the card has taken; of one that faces PCIe or AXI4, writes alone.
     pub fn csr_taken(&self) -> u64 {
         match &self.side {
             Side::Dma(dma) => dma.csr_taken,
             Side::Pcie(pcie) => pcie.root().cpu_writes_taken(),
+            Side::Axi(axi) => axi.cpu.writes_taken(),
         }
     }
 
@@ -326,6 +399,7 @@ impl Card {
         match &self.side {
             Side::Dma(dma) => dma.csr_taken_at,
             Side::Pcie(pcie) => pcie.root().cpu_writes_taken_at(),
+            Side::Axi(axi) => axi.cpu.writes_taken_at(),
         }
     }
 
@@ -334,6 +408,7 @@ impl Card {
         match &mut self.side {
             Side::Dma(dma) => dma.responses.pop_front(),
             Side::Pcie(pcie) => pcie.responses.pop_front(),
+            Side::Axi(axi) => axi.cpu.answer(),
         }
     }
 
@@ -345,7 +420,7 @@ impl Card {
     /// Reads of a card before AMD's block that came without a credit, and held up the writes behind them.
     pub fn held_reads(&self) -> u64 {
         match &self.side {
-            Side::Dma(_) => 0,
+            Side::Dma(_) | Side::Axi(_) => 0,
             Side::Pcie(pcie) => pcie.held_reads(),
         }
     }
@@ -401,6 +476,7 @@ impl Card {
         match &mut self.side {
             Side::Dma(dma) => dma.drive(model, self.cycle),
             Side::Pcie(pcie) => pcie.drive(model, self.cycle),
+            Side::Axi(axi) => axi.drive(model, self.cycle),
         }
         model.set_u64(ports.tx.handshake.ready, tx_ready.into());
         model.eval();
@@ -410,6 +486,7 @@ impl Card {
         match &mut self.side {
             Side::Dma(dma) => dma.take(model, self.cycle, &mut self.interrupts),
             Side::Pcie(pcie) => pcie.take(model, self.cycle, &mut self.interrupts),
+            Side::Axi(axi) => axi.take(model, self.cycle, &mut self.interrupts),
         }
         let taken = rx.is_some() && model.get_u64(ports.rx.handshake.ready) == 1;
         model.tick(ports.clk);

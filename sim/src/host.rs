@@ -310,6 +310,51 @@ impl Host {
         self.map.read(address, out).is_ok()
     }
 
+    /// The same of a read in whole beats of `beat` bytes, which has more bytes than are wanted: it is refused only if no byte of one of them
+    /// is mapped.
+    pub fn note_beats(&mut self, cycle: u64, address: u64, length: u64, under_way: u64) -> bool {
+        self.stats.reads += 1;
+        self.stats.most_reads = self.stats.most_reads.max(under_way);
+        let (mut at, end, beat) = (address, address.saturating_add(length), self.beat as u64);
+        let mut mapped = true;
+        while mapped && at < end && self.map.check(at, (end - at) as usize).is_err() {
+            let next = (at / beat * beat).saturating_add(beat).min(end);
+            mapped = (at..next).any(|byte| self.map.check(byte, 1).is_ok());
+            at = next;
+        }
+        if mapped {
+            self.stats.read_bytes += length;
+            if self.keep {
+                self.accesses.push(Access { cycle, address, kind: AccessKind::Read(length) });
+            }
+        } else {
+            self.stats.reads_refused += 1;
+        }
+        mapped
+    }
+
+    /// Bytes of a beat that [`note_beats`](Self::note_beats) knows, as they are now; those that are not mapped stay as they were. Whether any is.
+    pub fn fetch_beat(&self, address: u64, out: &mut [u8]) -> bool {
+        if self.fetch(address, out) {
+            return true;
+        }
+        let bytes = (address..).zip(out.iter_mut());
+        bytes.fold(false, |any, (at, byte)| self.fetch(at, std::slice::from_mut(byte)) | any)
+    }
+
+    /// Takes note of a whole write from its first byte to its last, whoever keeps its data. Whether all of it is mapped: if not, it is refused.
+    pub fn note_write(&mut self, address: u64, length: usize) -> bool {
+        self.stats.writes += 1;
+        let mapped = self.map.check(address, length).is_ok();
+        self.stats.writes_refused += u64::from(!mapped);
+        mapped
+    }
+
+    /// Some bytes of a write that [`note_write`](Self::note_write) knows: those of 64 from `base` on that `strobe` enables.
+    pub fn write_beat_of(&mut self, cycle: u64, base: u64, data: &[u8], strobe: u64) {
+        self.store(cycle, base, data, strobe);
+    }
+
     /// A whole write: those bytes of `data` for which `enabled` says so, by their index. It is refused as a whole where one
     /// of the bytes from the first to the last of these is not mapped.
     pub fn write_whole(&mut self, cycle: u64, address: u64, data: &[u8], enabled: impl Fn(usize) -> bool) {

@@ -15,6 +15,7 @@
 //! - [`feed`] keeps queue pairs of a pair busy, and checks what comes of it.
 //! - [`model`] is the transport once more, written from the specification: what the cards are compared with.
 //! - [`root`] is a root complex: the other end of a PCI Express link, memory, interrupts and CPU.
+//! - [`axi`] is a subordinate on AXI4: the memory of a card in a system on chip, and its CPU.
 //! - [`replay`] plays captured conversations again, with a card as one of the ends.
 //! - [`soak`] runs random programs over bad wires, card against card and card against [`model`].
 //! - [`hostile`] lets an attacker have a card's wire, and judges all that the card does.
@@ -22,6 +23,7 @@
 //! - [`lockstep`] compares the native simulator with Verilator.
 #![deny(unsafe_code)]
 
+pub mod axi;
 pub mod bench;
 pub mod bus;
 pub mod card;

@@ -66,8 +66,14 @@ fn copier(cfg: &RnicConfig) -> Netlist {
         let data = m.stream_in("dma_data", &DmaReadData::of(cfg));
         let strobes: Vec<Sig> =
             (0..lanes).map(|i| (!first | lit(14, i).ge(lane)) & lit(14, i).lt(left)).collect();
-        let write =
-            DmaWrite { address: target, length, data: data.data, strobe: cat(&strobes), last: data.last };
+        let write = DmaWrite {
+            address: target,
+            length,
+            data: data.data,
+            strobe: cat(&strobes),
+            last: data.last,
+            order: lit(2, 0),
+        };
         let write = Stream::new(m, "write", data.valid & !data.error, write);
         data.accept(data.error | write.ready);
         m.when(data.fire(), |m| {

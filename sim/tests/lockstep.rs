@@ -53,7 +53,7 @@ fn the_whole_card_gives_the_same_in_both_simulators() {
 
 #[test]
 fn the_whole_card_lints_without_a_warning() {
-    for config in ["generic-8b", "generic-64b", "pcie-8b", "pcie-64b", "pcie4-64b"] {
+    for config in ["generic-8b", "generic-64b", "pcie-8b", "pcie-64b", "pcie4-64b", "axi-8b", "axi-64b"] {
         lockstep::lint(&card(config)).unwrap_or_else(|error| panic!("{error}"));
     }
 }

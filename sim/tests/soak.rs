@@ -91,6 +91,23 @@ fn random_programs_over_pcie_end_as_plain_rust_says() {
     }
 }
 
+/// The same over AXI4, before subordinates of every temper.
+#[test]
+fn random_programs_over_axi_end_as_plain_rust_says() {
+    let seed = std::env::var("FERROWIRE_SEED").ok().map(|text| text.parse::<u64>().expect("a number"));
+    let mut next = seed.unwrap_or(201);
+    for config in ["axi-8b", "axi-64b"] {
+        for mode in Mode::ALL.iter().copied().filter(|mode| mode.has_card()) {
+            let case = case(next, config, mode);
+            println!("seed {next}: FERROWIRE_SEED={next} repeats it with all ends; {}", case.rerun());
+            let outcome = run_case(model(config, mode).as_ref(), &case, None).unwrap();
+            let (diagnosis, rerun) = (&outcome.diagnosis, case.rerun());
+            assert_eq!(outcome.difference, None, "{diagnosis:#?}\nwaves, frames: {rerun}");
+            next += u64::from(seed.is_none());
+        }
+    }
+}
+
 /// With the same seed everything happens in the same cycle.
 #[test]
 fn a_seed_repeats_its_case() {

@@ -27,6 +27,12 @@ pub fn stream(library: &Library, name: &str) -> Result<Handshake, PortError> {
     Ok(Handshake { valid: port("valid")?, ready: port("ready")? })
 }
 
+/// The ports of a channel of AXI by name.
+pub fn channel(library: &Library, name: &str) -> Result<Handshake, PortError> {
+    let port = |field: &str| library.port(&format!("{name}{field}"));
+    Ok(Handshake { valid: port("valid")?, ready: port("ready")? })
+}
+
 impl BeatPorts {
     pub fn of(library: &Library, name: &str) -> Result<Self, PortError> {
         let port = |field: &str| library.port(&format!("{name}_{field}"));

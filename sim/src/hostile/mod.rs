@@ -122,7 +122,7 @@ pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Resu
     let (engine, friend) = EngineEnd::new(FRIEND, case.seed, program.ipv6, program.tick);
     let watch = Watch::default();
     let wire = Shared::new(rng.random(), friend, &watch);
-    let model = model.clone().with_random_root(case.seed);
+    let model = model.clone().with_random_host(case.seed);
     let world = World::with_peer(&model, host_latency, wire_latency, Box::new(HostilePeer(wire.clone())))?;
     let world = world.share();
     let ledger = SharedLedger::default();

@@ -193,9 +193,9 @@ impl End for CardEnd {
 
     fn settle(&self) -> bool {
         let mut world = self.world.lock();
-        let on_pcie = world.card(self.card).root().is_some();
-        world.run(if on_pcie { 64 } else { 0 });
-        on_pcie
+        let late = world.card(self.card).writes_late();
+        world.run(if late { 64 } else { 0 });
+        late
     }
 
     fn write(&mut self, region: usize, at: usize, bytes: &[u8]) {

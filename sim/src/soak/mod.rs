@@ -187,7 +187,7 @@ fn ends(
 ) -> Result<(SharedWorld, Ends)> {
     let Program { ipv6, tick, host_latency, wire_latency, .. } = *program;
     let engine = |side: usize| EngineEnd::new(side, case.seed, ipv6, tick);
-    let model = model.map(|model| model.clone().with_random_root(case.seed));
+    let model = model.map(|model| model.clone().with_random_host(case.seed));
     let cards = || model.as_ref().ok_or_else(|| anyhow!("mode {} needs the model of a card", case.mode));
     let open = |world: &SharedWorld, card: usize, side: usize| -> Result<Box<dyn End>> {
         let end = CardEnd::open(world, card, side, case.seed, tick)?;
@@ -285,7 +285,7 @@ pub fn run_program(
     let (world, mut ends) = ends(model, case, program, &config)?;
     let beats = datapath_gbps(config.beat_bytes, config.clock_khz);
     let watch = Watch::default();
-    if model.is_some_and(CardModel::has_pcie) {
+    if model.is_some_and(|model| model.has_pcie() || model.has_axi()) {
         watch.lock().allow_late_reads();
     }
     {

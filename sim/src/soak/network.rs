@@ -106,7 +106,7 @@ impl Seen {
         }
     }
 
-    /// Where cards read memory over PCIe, a posted write passes a read: what ends a message may pass a read for its packet that is sent
+    /// Where cards read memory over PCIe or AXI4, a write passes a read: what ends a message may pass a read for its packet that is sent
     /// again, and the program's memory is its own by then. The peer, who has acknowledged the packet, does not execute it again.
     pub fn allow_late_reads(&mut self) {
         self.late_reads = true;

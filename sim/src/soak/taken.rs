@@ -183,7 +183,7 @@ impl Play<'_> {
         Ok(())
     }
 
-    /// What is wrong of an area that a peer writes, when the peer knows that it did. Writes over PCIe are posted: of what a card acknowledges
+    /// What is wrong of an area that a peer writes, when the peer knows that it did. Writes over PCIe are posted, and over AXI4 seen late: of what a card acknowledges
     /// nobody can say more than that it is on its way. Its own completions are behind it.
     pub(super) fn wrong_at_last(&self, area: &Area, under_way: &[(usize, &[u8])]) -> Option<String> {
         let end = &self.ends[area.side];

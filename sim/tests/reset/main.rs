@@ -8,6 +8,7 @@ use ferrowire::{
     AccessFlags, Completion, CompletionQueue, EventQueue, MemoryRegion, QpInitAttr, QueuePair, RecvWr, SendWr,
 };
 use ferrowire_hdl::config::RnicConfig;
+use ferrowire_sim::axi::AxiSettings;
 use ferrowire_sim::bus::{SharedWorld, World};
 use ferrowire_sim::card::{CardModel, CsrAccess};
 use ferrowire_sim::pair::{bytes, post, Connection, Pair, PairOptions};
@@ -220,6 +221,7 @@ fn nothing_of_a_former_life(world: &SharedWorld, cards: &[usize]) {
     let mut before = Vec::new();
     for card in cards {
         let card = world.card_mut(*card);
+        assert!(card.axi().is_none_or(|axi| axi.idle()), "something is under way on AXI after the reset");
         drop(std::mem::take(card.host_mut().map_mut()));
         // What came before.
         while card.interrupt().is_some() {}
@@ -240,7 +242,8 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let latency = [0, 100, 1500][rng.random_range(0..3)];
     let root = RootSettings { latency, ..RootSettings::random(seed) };
-    let model = CardModel::rnic(config, false).unwrap().with_root(root);
+    let axi = AxiSettings { latency, ..AxiSettings::random(seed) };
+    let model = CardModel::rnic(config, false).unwrap().with_root(root).with_axi(axi);
     let pcie = model.has_pcie();
     let world = World::pair(&model, latency, rng.random_range(0..50)).unwrap().share();
     let mut longest = 0;
@@ -280,5 +283,12 @@ fn a_card_that_is_reset_in_the_middle_of_everything_touches_nothing_and_works_an
 fn over_pcie_too_by_the_register_without_the_right_to_send_and_by_a_function_level_reset() {
     for seed in seeds(0..6) {
         lives(&config(["pcie-8b", "pcie-64b", "pcie4-64b"][seed as usize % 3]), seed, 12);
+    }
+}
+
+#[test]
+fn over_axi_too_and_nothing_stays_under_way_there() {
+    for seed in seeds(0..6) {
+        lives(&config(["axi-8b", "axi-64b"][seed as usize % 2]), seed, 12);
     }
 }
