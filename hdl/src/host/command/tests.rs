@@ -621,7 +621,7 @@ fn a_region_that_makes_no_sense_is_refused() {
     bad(&|c| c.object = 32 << 8, Status::BadObject, Attribute::Object);
     bad(&|c| c.pd = 8, Status::BadAttribute, Attribute::Pd);
     bad(&|c| c.pd = 1 << 20 | 7, Status::BadAttribute, Attribute::Pd);
-    bad(&|c| c.access = 0x40, Status::BadAttribute, Attribute::MrAccess);
+    bad(&|c| c.access = 0x80, Status::BadAttribute, Attribute::MrAccess);
     bad(&|c| c.access = 0x02, Status::BadAttribute, Attribute::MrAccess);
     bad(&|c| c.access = 0x08, Status::BadAttribute, Attribute::MrAccess);
     bad(&|c| c.page_shift = 13, Status::BadAttribute, Attribute::PageShift);
