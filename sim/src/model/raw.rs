@@ -26,7 +26,7 @@ pub struct RawFilter {
     pub multicast: bool,
     /// Those to groups whose [`multicast_hash`] has its bit here.
     pub groups: u64,
-    /// With `unicast`, those to any station.
+    /// With `unicast`, those to any address, groups too.
     pub promiscuous: bool,
 }
 
@@ -34,11 +34,11 @@ impl RawFilter {
     /// Whether a frame to that address passes, at the station with the other one.
     pub fn passes(&self, to: u64, own: u64) -> bool {
         let group = to >> 40 & 1 == 1;
-        match (to, group) {
-            (BROADCAST, _) => self.broadcast,
-            (_, true) => self.multicast || self.groups >> multicast_hash(to) & 1 == 1,
-            _ => self.unicast && (self.promiscuous || to == own),
-        }
+        let as_group = match to {
+            BROADCAST => self.broadcast,
+            _ => group && (self.multicast || self.groups >> multicast_hash(to) & 1 == 1),
+        };
+        as_group || self.unicast && (self.promiscuous || to == own)
     }
 }
 

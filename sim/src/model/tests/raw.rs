@@ -64,7 +64,7 @@ fn the_filter_looks_at_the_destination_and_lets_nothing_pass_by_default() {
     let filters = [
         (only, [false; 5]),
         (RawFilter { unicast: true, ..only }, [true, false, false, false, false]),
-        (RawFilter { unicast: true, promiscuous: true, ..only }, [true, true, false, false, false]),
+        (RawFilter { unicast: true, promiscuous: true, ..only }, [true; 5]),
         (RawFilter { promiscuous: true, ..only }, [false; 5]),
         (RawFilter { broadcast: true, ..only }, [false, false, true, false, false]),
         (RawFilter { multicast: true, ..only }, [false, false, false, true, true]),
