@@ -54,7 +54,7 @@ fn ends(mut server: Running, work: &[&str]) {
     assert!(!waits || !heard, "the client is dead, and the server waits: {said:?}");
 }
 
-/// `FERROWIRE_KILLS` is how often, `FERROWIRE_SEED` which ones.
+/// `FERROWIRE_KILLS` is how often, `FERROWIRE_SEED` which ones, `FERROWIRE_CONFIG` what the cards are.
 #[test]
 fn programs_that_are_killed_at_random_moments_leave_no_queue_pair_key_or_page() {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
@@ -66,7 +66,8 @@ fn programs_that_are_killed_at_random_moments_leave_no_queue_pair_key_or_page() 
     );
     let mut rng = SmallRng::seed_from_u64(seed);
     // Cards of their own, whose server's files and mappings nobody else changes.
-    let mut cards = Cards::up("kills", &[]);
+    let config = std::env::var("FERROWIRE_CONFIG").unwrap_or_else(|_| "generic-8b".into());
+    let mut cards = Cards::up("kills", &["--config", &config]);
     let (files, mappings) = (cards.server.files(), cards.server.mappings());
     let mut rest = Vec::new();
     for kill in 0..kills {
