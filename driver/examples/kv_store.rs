@@ -12,10 +12,9 @@
 
 pub mod common;
 
-use std::io::Read;
 use std::net::TcpStream;
 
-use common::{good, Args, Result};
+use common::{good, is_gone, Args, Result};
 use ferrowire::*;
 
 const SLOTS: usize = 64;
@@ -117,9 +116,11 @@ pub fn run(args: &[String]) -> Result<String> {
         qp.start_post_recv().post(&RecvWr::new(id, &[buffer(&region, id)]))?;
     }
     common::barrier(&stream)?;
+    // From here on the connection says one thing only: whether the other program is there still.
+    stream.set_nonblocking(true)?;
     match args.listens {
         true => serve(&mut qp, &cq, &region, &stream),
-        false => Client { qp, cq, region, table, acknowledged: 0, sent: 0, torn: 0 }.play(&args.more),
+        false => Client { qp, cq, region, table, stream, acknowledged: 0, sent: 0, torn: 0 }.play(&args.more),
     }
 }
 
@@ -133,14 +134,13 @@ fn serve(
     qp: &mut QueuePair,
     cq: &CompletionQueue,
     region: &MemoryRegion,
-    mut stream: &TcpStream,
+    stream: &TcpStream,
 ) -> Result<String> {
     let memory = region.memory();
     let (mut puts, mut done) = (0u64, [Completion::default(); 16]);
-    stream.set_nonblocking(true)?;
     loop {
         let n = cq.poll(&mut done)?;
-        if n == 0 && matches!(stream.read(&mut [0; 1]), Ok(0)) {
+        if n == 0 && is_gone(stream) {
             return Ok(format!("{puts} PUTs"));
         }
         for completion in &done[..n] {
@@ -179,6 +179,7 @@ struct Client {
     region: MemoryRegion,
     /// The server's table.
     table: RemoteAddress,
+    stream: TcpStream,
     sent: u64,
     acknowledged: u64,
     /// READs that had to be repeated.
@@ -275,7 +276,7 @@ impl Client {
     fn take(&mut self) -> Result<bool> {
         let mut done = [Completion::default(); 1];
         if self.cq.poll(&mut done)? == 0 {
-            return Ok(false);
+            return if is_gone(&self.stream) { Err("the server is gone".into()) } else { Ok(false) };
         }
         let done = good(done[0])?;
         if done.kind == WorkKind::Receive {

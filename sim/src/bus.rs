@@ -208,6 +208,21 @@ impl World {
         Ok(())
     }
 
+    /// A function level reset (PCIe 6.6.2) of a card that faces PCIe, from its beginning to its end; the other cards go on meanwhile. Whether the card
+    /// has such a thing and has done it in time, which the standard says is 100 ms.
+    pub fn reset_function(&mut self, card: usize) -> bool {
+        if self.failed.is_some() || !self.cards[card].begin_function_reset() {
+            return false;
+        }
+        let limit = u64::from(self.clock_khz) * 100;
+        let done = |world: &World| world.failed.is_some() || world.card(card).function_reset_done();
+        let in_time = self.run_until(limit, done);
+        while self.cards[card].interrupt().is_some() {}
+        self.cards[card].end_function_reset();
+        // What software writes then is taken before anything else.
+        self.run_until(CSR_LIMIT, |world| world.card(card).pcie_idle()) && in_time && self.failed.is_none()
+    }
+
     /// Whether links bring or hold frames.
     pub fn wires_idle(&self) -> bool {
         self.wires.iter().all(|wire| wire.link.idle())

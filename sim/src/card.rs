@@ -31,6 +31,7 @@
 //! mask. Register accesses are then reads and writes of the CPU.
 
 use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -432,6 +433,22 @@ impl Card {
         true
     }
 
+    /// Lets a card that faces PCIe send interrupts, or not, and masks all its vectors, as software does by MSI-X message control (PCIe 7.7.2.2).
+    /// Whether the card has such a thing.
+    pub fn set_interrupts(&mut self, enable: bool, mask: bool) -> bool {
+        let Side::Pcie(pcie) = &self.side else { return false };
+        pcie.set_interrupts(&mut self.model, enable, mask);
+        true
+    }
+
+    /// Addresses that are interrupts and no memory, for a card that faces PCIe.
+    pub fn interrupt_window(&self) -> Range<u64> {
+        match &self.side {
+            Side::Dma(_) | Side::Axi(_) => 0..0,
+            Side::Pcie(pcie) => pcie.interrupt_window(),
+        }
+    }
+
     /// Begins a function level reset (PCIe 6.6.2) of a card that faces PCIe: from now on it is no bus master and may not interrupt. Whether the card has such
     /// a thing.
     pub fn begin_function_reset(&mut self) -> bool {
@@ -450,6 +467,11 @@ impl Card {
         if let Side::Pcie(pcie) = &mut self.side {
             pcie.end_function_reset(&mut self.model);
         }
+    }
+
+    /// Whether a card that faces PCIe has taken and answered all that it was asked, and asks nothing itself.
+    pub fn pcie_idle(&self) -> bool {
+        matches!(&self.side, Side::Pcie(pcie) if pcie.idle())
     }
 
     /// The beat that the card offers to the wire in the cycle to come.

@@ -70,6 +70,7 @@ impl<'a> Port<'a> {
     /// The frame that a completion tells of.
     fn frame(&self, done: &Completion) -> Vec<u8> {
         assert!(done.is_success() && done.src_qpn.is_none() && done.imm.is_none(), "{done:?}");
+        assert!(!done.solicited, "a frame has no such bit: {done:?}");
         let at = (done.wr_id % u64::from(RECEIVES)) as usize * PLACE;
         bytes(&self.inbox.memory().slice(at, done.byte_len as usize))
     }

@@ -154,6 +154,35 @@ fn what_is_lost_without_an_answer_is_all_that_is_missing() {
     assert!(came > 300 && came < all["SUCCESS"], "some are lost, most are not: {all:?}");
 }
 
+/// Lanes of raw Ethernet on wires of all kinds, between two engines: what is said of them is right, and all of it happens.
+#[test]
+fn raw_frames_come_as_they_were_sent_or_are_left_out_for_a_reason() {
+    let mut all: Tally = Default::default();
+    for seed in 1..=200 {
+        let mut case = case(seed, "generic-64b", Mode::ModelModel);
+        let program = program(&case).unwrap();
+        for lane in &program.raw {
+            case.lane = Some(lane.number);
+            let outcome = run_case(None, &case, None).unwrap();
+            assert_eq!(outcome.difference, None, "{}", case.rerun());
+            outcome.tally.into_iter().for_each(|(what, n)| *all.entry(what).or_default() += n);
+        }
+    }
+    println!("{all:?}");
+    let often = |what: &str| all.get(what).copied().unwrap_or_default();
+    for what in [
+        "raw: lives",
+        "raw: filters",
+        "raw: reset under way",
+        "raw: SQE and back",
+        "raw: receives that failed",
+    ] {
+        assert!(often(what) > 3, "{what}: {all:?}");
+    }
+    let (came, sent) = (often("raw: a frame came"), often("SUCCESS"));
+    assert!(came > 200 && came < sent, "some are left out, many are not: {all:?}");
+}
+
 /// Lanes of windows between two engines: what is said of them is right, and all of it happens.
 #[test]
 fn windows_give_what_they_are_bound_to_give_until_they_are_taken_back() {

@@ -2,7 +2,7 @@
 //! What every program does before its first work request: meet the other one over TCP, open the card, and connect a queue pair.
 #![allow(dead_code)]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -46,7 +46,11 @@ impl Args {
     /// The TCP connection over which the two tell each other their numbers.
     pub fn meet(&self) -> Result<TcpStream> {
         if self.listens {
-            return Ok(TcpListener::bind(&self.place)?.accept()?.0);
+            let listener = TcpListener::bind(&self.place)?;
+            eprintln!("waiting for the other program at {}", self.place);
+            let (stream, _) = listener.accept()?;
+            eprintln!("the other program is there");
+            return Ok(stream);
         }
         let start = Instant::now();
         loop {
@@ -132,6 +136,15 @@ pub fn barrier(mut stream: &TcpStream) -> Result<()> {
     match BufReader::with_capacity(1, stream).read_line(&mut String::new())? {
         0 => Err("the other program is gone".into()),
         _ => Ok(()),
+    }
+}
+
+/// Whether the other program has ended, well or not: its end of a connection that does not block is closed then. A queue pair notices that late,
+/// after all its retries, or never, when it only waits.
+pub fn is_gone(mut stream: &TcpStream) -> bool {
+    match stream.read(&mut [0; 1]) {
+        Ok(read) => read == 0,
+        Err(error) => !matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted),
     }
 }
 

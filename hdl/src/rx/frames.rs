@@ -523,10 +523,11 @@ pub fn expected_item(bytes: &[u8]) -> Vec<(&'static str, u128)> {
 }
 
 /// The fields of `Headers` that have a meaning in a raw frame.
-pub fn expected_raw(bytes: &[u8], asks: bool) -> [(&'static str, u128); 4] {
+pub fn expected_raw(bytes: &[u8], asks: bool) -> [(&'static str, u128); 5] {
     [
         ("opcode", if asks { NEIGHBOUR_OPCODE } else { RAW_OPCODE }.into()),
         ("dest_qpn", RAW_QPN.into()),
+        ("solicited", 0),
         ("payload_offset", 0),
         ("payload_bytes", bytes.len() as u128),
     ]

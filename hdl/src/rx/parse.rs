@@ -536,7 +536,7 @@ pub fn parse(
         gid: lit(gid_bits(), 0),
         ecn: ecn3,
         opcode: raw3.then(asks3.then(lit(8, NEIGHBOUR_OPCODE), lit(8, RAW_OPCODE)), base(&bth::OPCODE)),
-        solicited: base(&bth::SE),
+        solicited: !raw3 & base(&bth::SE),
         pad,
         pkey: base(&bth::PKEY),
         becn: base(&bth::BECN),

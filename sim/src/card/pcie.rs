@@ -2,6 +2,7 @@
 //! The host's side of a card that faces PCIe: a root complex, and what an operating system does before a driver comes.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use ferrowire_spec::csr::MSIX_TABLE;
 use ferrowire_verilator::{Library, Model, PortError, PortId};
@@ -93,6 +94,7 @@ fn configure(library: &Library, model: &mut Model, settings: &RootSettings) -> R
 struct Function {
     bus_master: PortId,
     msix_enable: PortId,
+    msix_mask: PortId,
     flr: PortId,
     flr_done: PortId,
 }
@@ -103,6 +105,7 @@ impl Function {
         Ok(Self {
             bus_master: port("bus_master")?,
             msix_enable: port("msix_enable")?,
+            msix_mask: port("msix_mask")?,
             flr: port("flr")?,
             flr_done: port("flr_done")?,
         })
@@ -136,7 +139,8 @@ impl PcieSide {
         };
         let function = Function::of(library)?;
         let mut side = Self { link, beat, vectors, function, responses: VecDeque::new() };
-        side.root_mut().set_interrupt_window(INTERRUPTS..INTERRUPTS + u64::from(vectors) * STRIDE);
+        let window = side.interrupt_window();
+        side.root_mut().set_interrupt_window(window);
         side.write_messages();
         Ok(side)
     }
@@ -155,6 +159,17 @@ impl PcieSide {
     /// Lets the card send requests, or not.
     pub fn set_bus_master(&self, model: &mut Model, may: bool) {
         model.set_u64(self.function.bus_master, may.into());
+    }
+
+    /// Lets the card send interrupts, or not; masks all vectors, or only those that the table does.
+    pub fn set_interrupts(&self, model: &mut Model, enable: bool, mask: bool) {
+        model.set_u64(self.function.msix_enable, enable.into());
+        model.set_u64(self.function.msix_mask, mask.into());
+    }
+
+    /// The addresses at which interrupts are taken for what they are.
+    pub fn interrupt_window(&self) -> Range<u64> {
+        INTERRUPTS..INTERRUPTS + u64::from(self.vectors) * STRIDE
     }
 
     /// Begins a function level reset: the configuration space has lost what software set.

@@ -2,6 +2,7 @@
 //! What is on its way to the card: for what reasons it must or may be dropped, and what queue pairs may make of it if it is not.
 
 use ferrowire::DropReason;
+use ferrowire_spec::qp_state::{MAX_RAW_FRAME, RAW_QPN};
 use ferrowire_spec::wire::checksum::Addresses;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::syndrome::Syndrome;
@@ -19,6 +20,9 @@ impl Judge {
             Ok(frame) => frame,
             Err(error) => {
                 let reason = error.drop_reason().unwrap_or(DropReason::Malformed);
+                if self.sent_raw(bytes, reason) {
+                    return;
+                }
                 let headers = [
                     DropReason::NoQp,
                     DropReason::Service,
@@ -81,9 +85,27 @@ impl Judge {
         }
     }
 
+    /// A frame that is no RoCE packet: whether the raw Ethernet queue pair may have it.
+    fn sent_raw(&mut self, bytes: &[u8], reason: DropReason) -> bool {
+        let not_roce = matches!(reason, DropReason::NotRoce | DropReason::IpFragment);
+        let passes = bytes.first_chunk().is_some_and(|to| self.raw_filter.passes(*to, CARD));
+        if !not_roce || !passes || bytes.len() > MAX_RAW_FRAME as usize {
+            return false;
+        }
+        self.may(&[DropReason::NoQp, DropReason::QpState, DropReason::NoReceive, DropReason::TooLong]);
+        self.recent.entry(RAW_QPN).or_default().push(bytes.to_vec());
+        let life = self.lives.values_mut().find(|life| life.qpn == RAW_QPN && !life.over);
+        life.into_iter().for_each(|life| life.take_raw(bytes));
+        true
+    }
+
     /// A life begins, with packets on their way that were meant for the one before.
     pub fn begin(&mut self, mut life: Life) {
         for bytes in self.recent.get(&life.qpn).into_iter().flatten() {
+            if life.service == Service::Raw {
+                life.take_raw(bytes);
+                continue;
+            }
             if let Ok((frame, Ok(opcode))) = Frame::parse(bytes).map(|frame| (frame, frame.opcode())) {
                 life.take(&self.ground, &frame, opcode);
                 // Or it is one of the peer that the queue pair had when it came: the card may count it as such when its turn comes.

@@ -25,6 +25,7 @@ pub fn program(seed: u64, config: &str, lanes: usize) -> Result<Program> {
     program.lanes.clear();
     program.quiet.clear();
     program.windows.clear();
+    program.raw.clear();
     program.faults = Default::default();
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut sides = [0; 2];

@@ -23,6 +23,7 @@ use super::ground::Ground;
 use super::ledger::{Place, SharedLedger};
 use super::life::{Atomic, Effect, Final, Life, Request, What};
 use crate::host::{Access, AccessKind};
+use crate::soak::raw::Filter;
 
 /// A receive that was posted: pieces that can be written, by block, place and bytes; one with a bad key has none.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,6 +62,8 @@ pub struct Judge {
     pub shut: Vec<u32>,
     /// What counters may say.
     pub allowed: Allowed,
+    /// Which frames that are not RoCE come.
+    pub raw_filter: Filter,
     /// When the attacked side did something, last.
     pub news: u64,
     /// Answers with data, and writes, that were compared.
@@ -159,7 +162,8 @@ impl Judge {
                 }
                 What::Send(from, bytes) => self.receives.get(&life.qpn).is_some_and(|posted| {
                     posted.iter().any(|receive| {
-                        let fits = life.service != Service::Ud || bytes.len() <= receive.room();
+                        let whole = matches!(life.service, Service::Ud | Service::Raw);
+                        let fits = !whole || bytes.len() <= receive.room();
                         fits && receive.takes(*from, bytes, block, at, data)
                     })
                 }),
@@ -344,6 +348,9 @@ impl Judge {
             life.qpn
         );
         life.seen.extend(end.imm);
+        if life.service == Service::Raw {
+            life.seen.push(end.len as u32);
+        }
         if let Some(key) = end.invalidated {
             self.gone(key);
         }

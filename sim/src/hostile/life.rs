@@ -152,7 +152,7 @@ pub struct Life {
     pub done: usize,
     /// PSNs that its peer has acknowledged, one way or another, some of them before they were sent.
     pub heard: Vec<u32>,
-    /// Immediates that its receives brought, since all was settled.
+    /// Immediates that its receives brought, of raw frames their lengths, since all was settled.
     pub seen: Vec<u32>,
     /// Places of atomics that were executed since all was settled.
     pub touched: Vec<(usize, usize)>,

@@ -16,14 +16,15 @@ use ferrowire_spec::Psn;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use super::forge::Packet;
+use super::forge::{Packet, CARD, FOE};
 use super::ground::REMOTE_WRITE;
 use super::judge::{Allowed, Judge, HEADER};
 use super::life::{Life, Progress};
 use super::peer::Shared;
-use super::stage::Stage;
+use super::stage::{Stage, SHORT_FRAME};
 use super::Outcome;
 use crate::bus::SharedWorld;
+use crate::soak::ends::mac;
 use crate::soak::run::Play;
 
 /// Cycles between two looks.
@@ -249,6 +250,11 @@ impl<'a, 'b> Game<'a, 'b> {
                 self.stage.deregistered(&mut self.judge, &self.wire);
             }
             9 if self.lost(i) => self.again(i)?,
+            14 if self.rng.random_range(0..8) == 0 => {
+                // Raw frames go on coming while their queue pair is taken down, or is not there.
+                let raw = self.stage.targets.iter().position(|target| target.service == Service::Raw);
+                raw.map_or(Ok(()), |raw| self.again(raw))?;
+            }
             _ => {}
         }
         Ok(())
@@ -510,6 +516,16 @@ impl<'a, 'b> Game<'a, 'b> {
             self.stage.post_receives(&mut self.judge, i, 8)?;
             let target = &self.stage.targets[i];
             if target.service == Service::Rc || self.lost(i) {
+                continue;
+            }
+            if target.service == Service::Raw {
+                let Some(life) = self.judge.lives.get_mut(&target.own) else { continue };
+                life.seen.clear();
+                let len = self.rng.random_range(14..=SHORT_FRAME);
+                let mut frame = [&mac(CARD)[..], &mac(FOE), &[0x88, 0xb5]].concat();
+                frame.resize(len, self.rng.random());
+                self.wire.lock().replies.push_back(frame);
+                waits.push((i, target.own, len as u32));
                 continue;
             }
             let life = &self.judge.lives[&target.own];

@@ -3,6 +3,7 @@
 //!
 //! - UC: FIRST and ONLY begin a message at whatever PSN; MIDDLE and LAST go on with one that has just that PSN behind it. All
 //!   else is dropped, with the message that it would have been of (IBTA 9.8.2.2). Key, rights and bounds as for RC.
+//! - Raw Ethernet: a frame that is no RoCE packet and passes the filter needs a receive with room for all of it.
 //! - UD: a datagram needs the queue key, and a receive with room for all of it and the 40 bytes before it (9.8.3, A17.4.5.2).
 
 use ferrowire_spec::wire::opcode::Service;
@@ -21,6 +22,13 @@ impl Life {
             Service::Uc => self.take_connected(ground, frame, opcode),
             _ => self.take_datagram(frame, opcode),
         }
+    }
+
+    /// Takes a frame that has passed the filter, whole.
+    pub(super) fn take_raw(&mut self, frame: &[u8]) {
+        let len = frame.len() as u64;
+        self.finals.push(Final { imm: None, len, write: false, invalidated: None, source: None });
+        self.effects.push(Effect { psn: 0, key: 0, void: false, what: What::Send(0, frame.to_vec()) });
     }
 
     fn take_connected(&mut self, ground: &Ground, frame: &Frame<'_>, opcode: Opcode) {

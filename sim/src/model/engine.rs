@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 
 use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::qp_state::RAW_QPN;
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::{ipv4, Frame, Opcode};
@@ -16,6 +17,7 @@ use super::cq::{Added, Cq};
 use super::keys::{Keys, RegionAttr};
 use super::memory::Memory;
 use super::qp::{Qp, QpAttr, QpInit};
+use super::raw::{self, RawFilter};
 use super::srq::Srq;
 use super::types::{AddressVector, Completion, Error, Instant, RecvWr, SendWr, MAX_SGES};
 
@@ -62,6 +64,9 @@ pub(super) struct Node {
     pub(super) srqs: BTreeMap<u32, Srq>,
     /// Address handles with their protection domains.
     pub(super) ahs: BTreeMap<u32, (u32, AddressVector)>,
+    pub(super) raw_filter: RawFilter,
+    /// Raw frames that came and passed the filter, and that were sent.
+    pub(super) raw_frames: [u64; 2],
     events: VecDeque<Event>,
     drops: BTreeMap<DropReason, u64>,
     /// CQs that ran over and whose queue pairs have not been told.
@@ -118,6 +123,8 @@ impl Engine {
                 cqs: BTreeMap::new(),
                 srqs: BTreeMap::new(),
                 ahs: BTreeMap::new(),
+                raw_filter: RawFilter::default(),
+                raw_frames: [0; 2],
                 events: VecDeque::new(),
                 drops: BTreeMap::new(),
                 overrun: Vec::new(),
@@ -207,11 +214,21 @@ impl Engine {
         number
     }
 
-    /// Makes a queue pair, in RESET. Gives its number.
+    /// Sets which frames the raw Ethernet queue pair gets.
+    pub fn set_raw_filter(&mut self, filter: RawFilter) {
+        self.node.raw_filter = filter;
+    }
+
+    /// Raw frames that came and passed the filter, and raw frames that were sent.
+    pub fn raw_frames(&self) -> [u64; 2] {
+        self.node.raw_frames
+    }
+
+    /// Makes a queue pair, in RESET. Gives its number, which is 0 for raw Ethernet and for nothing else.
     ///
     /// # Errors
     /// `Exists`, or `Unknown` for a queue that it names; `BadAttribute` when the shared receive queue is of another
-    /// protection domain.
+    /// protection domain, or the number is another service's.
     pub fn create_qp(&mut self, init: QpInit) -> Result<u32, Error> {
         for cq in [init.send_cq, init.recv_cq] {
             self.node.cqs.get(&cq).ok_or(unknown("cq", cq))?;
@@ -221,7 +238,14 @@ impl Engine {
                 return Err(Error::BadAttribute("srq"));
             }
         }
+        let raw = init.service == Service::Raw;
+        if init.qpn.is_some_and(|qpn| (qpn == RAW_QPN) != raw) {
+            return Err(Error::BadAttribute("qpn"));
+        }
         let qpn = init.qpn.unwrap_or_else(|| {
+            if raw {
+                return RAW_QPN;
+            }
             while self.qps.contains_key(&self.next_qpn) {
                 self.next_qpn += 1;
             }
@@ -330,7 +354,16 @@ impl Engine {
     }
 
     fn take(&mut self, now: Instant, bytes: &[u8]) -> Result<(), DropReason> {
-        let frame = Frame::parse(bytes).map_err(|e| e.drop_reason().unwrap_or(DropReason::Malformed))?;
+        let frame = match Frame::parse(bytes) {
+            Ok(frame) => frame,
+            Err(error) => {
+                raw::admit(&self.node, bytes, &error)?;
+                self.node.raw_frames[0] += 1;
+                let qp = self.qps.get_mut(&RAW_QPN).ok_or(DropReason::NoQp)?;
+                let taken = qp.state.responds();
+                return if taken { qp.raw_frame(&mut self.node, bytes) } else { Err(DropReason::QpState) };
+            }
+        };
         let opcode = frame.opcode().map_err(|_| DropReason::ReservedOpcode)?;
         let qp = self.qps.get_mut(&frame.bth.destqp).ok_or(DropReason::NoQp)?;
         if opcode.service() != Service::Cnp && opcode.service() != qp.service {

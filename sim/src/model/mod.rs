@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reference engine: the whole RoCE v2 transport of a node, written from the specification and not from the hardware.
+//! The reference engine: the whole RoCE v2 transport of a node and its raw Ethernet queue pair, written from the specification and not from the hardware.
 //!
 //! ```text
 //!  post_send --> sendq --> requester --+--> poll_transmit          poll_timeout, handle_timeout
 //!  post_recv --> recvq, srq      ^     |                                       |
 //!                          completer   answers <-- responder <-- handle_frame  timers
 //!  poll_cq <---- cq <-----------+---------------------+               |
-//!                                                  memory, keys       ud
+//!                                                  memory, keys       ud, raw
 //! ```
 //!
 //! It does no IO, starts no threads and reads no clock: frames, time and work come in by calls of [`Engine`], frames, the next
@@ -77,6 +77,7 @@ mod memory;
 pub mod network;
 mod packet;
 mod qp;
+mod raw;
 mod recvq;
 mod requester;
 mod responder;
@@ -90,6 +91,7 @@ pub use engine::{Config, Engine, Event};
 pub use keys::RegionAttr;
 pub use memory::Memory;
 pub use qp::{QpAttr, QpInit};
+pub use raw::RawFilter;
 pub use types::{
     AddressVector, Bind, Completion, Error, Instant, RecvWr, Rights, SendWr, Sge, MAX_MESSAGE, MAX_SGES,
 };

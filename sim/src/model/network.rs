@@ -164,7 +164,7 @@ impl Network {
         if self.keep {
             self.trace.push((self.now, from, frame.clone()));
         }
-        let Ok(parsed) = Frame::parse(&frame) else { return };
+        let Ok(parsed) = Frame::parse(&frame) else { return self.send_raw(from, frame) };
         let mac = parsed.eth.dst;
         let reliable = parsed.opcode().is_ok_and(|opcode| opcode.service() == Service::Rc);
         let Some(to) = self.engines.iter().position(|engine| engine.config().mac == mac) else { return };
@@ -196,6 +196,18 @@ impl Network {
             held = self.rng.random_range(0..=faults.hold);
         }
         self.deliver(arrives + held, to, frame);
+    }
+
+    /// What is no RoCE packet is everyone's to look at, and what a wire spoils of it falls to the frame check sequence.
+    fn send_raw(&mut self, from: usize, frame: Vec<u8>) {
+        if self.happens(self.faults.drop + self.faults.corrupt) {
+            self.counts.dropped += 1;
+            return;
+        }
+        let arrives = self.now + self.faults.delay;
+        for to in (0..self.engines.len()).filter(|to| *to != from) {
+            self.deliver(arrives, to, frame.clone());
+        }
     }
 
     fn deliver(&mut self, when: Instant, to: usize, frame: Vec<u8>) {

@@ -15,6 +15,7 @@ use ferrowire_spec::{Psn, QpState};
 use super::engine::Node;
 use super::packet;
 use super::qp::Qp;
+use super::raw;
 use super::sendq::Entry;
 use super::types::{Completion, Instant, SendWr, MAX_MESSAGE, MAX_SGES};
 
@@ -63,6 +64,7 @@ fn allowed(service: Service, opcode: SendOpcode) -> bool {
         Service::Uc => {
             matches!(opcode, O::Send | O::SendImm | O::Write | O::WriteImm | O::LocalInv | O::BindMw)
         }
+        Service::Raw => opcode == O::Send,
         _ => matches!(opcode, O::Send | O::SendImm),
     }
 }
@@ -184,6 +186,9 @@ impl Qp {
         if wr.len() > longest {
             return Err(failure(WcStatus::LocLenErr, LocalCause::Length));
         }
+        if self.service == Service::Raw {
+            raw::check_length(wr)?;
+        }
         if operation_is_atomic(operation) {
             // The place is on a multiple of 8 and so is the responder's (IBTA 9.4.5).
             if wr.len() != 8 || wr.remote_va % 8 != 0 {
@@ -270,6 +275,15 @@ impl Qp {
             }
         }
         let ends = position.ends();
+        if self.service == Service::Raw {
+            // The frame is what the WQE says, all of it.
+            node.raw_frames[1] += 1;
+            self.sq.next += step;
+            self.sq.cursor += 1;
+            self.sq.advance(psn.next());
+            self.retire(node);
+            return Ok(payload);
+        }
         let opcode = packet::opcode(self.service, operation, position, imm && ends, inv && ends)
             .ok_or(failure(WcStatus::LocQpOpErr, LocalCause::WqeOpcode))?;
         let reliable = self.service == Service::Rc;

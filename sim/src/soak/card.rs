@@ -9,7 +9,8 @@ use ferrowire::{
     AccessFlags, AddressHandle, AddressVector, Bus, Completion, CompletionQueue, CongestionControl, Context,
     ContextOptions, HostMemory, InitAttributes, MemoryRegion, MemoryWindow, PageSize, Payload, PostRecv,
     ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset,
-    RtrAttributes, RtsAttributes, SendOp, SendWr, Sge, SharedReceiveQueue, SrqInitAttr, WorkKind,
+    RtrAttributes, RtsAttributes, SendOp, SendWr, Sge, SharedReceiveQueue, SrqInitAttr, TrafficCounter,
+    WorkKind,
 };
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::wire::opcode::Service;
@@ -18,6 +19,7 @@ use ferrowire_spec::QpState;
 use super::ends::{
     ip, mac, Bind, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, PAGE, QKEY, RECEIVE_PIECES,
 };
+use super::raw::Filter;
 use crate::bus::SharedWorld;
 
 /// Verbs that the card posts and answers: when one is built, it is added here.
@@ -140,6 +142,7 @@ impl CardEnd {
         let mut attr = match room.service {
             Service::Uc => QpInitAttr::uc(&self.cq, &self.cq),
             Service::Ud => QpInitAttr::ud(&self.cq, &self.cq),
+            Service::Raw => QpInitAttr::raw(&self.cq, &self.cq),
             _ => QpInitAttr::rc(&self.cq, &self.cq),
         };
         (attr.max_send_wr, attr.max_recv_wr) = (room.sends, room.receives);
@@ -280,6 +283,7 @@ impl End for CardEnd {
             Service::Ud => {
                 (InitAttributes { access: None, qkey: Some(QKEY), ..init }, RtrAttributes::default(), sends)
             }
+            Service::Raw => Default::default(),
             _ => (init, rtr, rts),
         };
         let mut up = reset.init(init).map_err(|step| step.error)?;
@@ -381,6 +385,18 @@ impl End for CardEnd {
 
     fn post_receives(&mut self, qp: usize, receives: &[Receive]) -> Result<()> {
         give(self.up_mut(qp)?.start_post_recv(), receives)
+    }
+
+    fn filter(&mut self, filter: &Filter) -> Result<()> {
+        self.context.set_raw_filter(&filter.raw)?;
+        self.context.set_promiscuous(filter.promiscuous)?;
+        // A read does not pass the writes before it: behind it the card has them.
+        self.raw_frames().map(|_| ())
+    }
+
+    fn raw_frames(&mut self) -> Result<[u64; 2]> {
+        let count = |counter| self.context.traffic_counter(counter);
+        Ok([count(TrafficCounter::RxRaw)?, count(TrafficCounter::TxRaw)?])
     }
 
     fn poll(&mut self) -> Result<Vec<Done>> {

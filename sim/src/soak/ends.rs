@@ -10,6 +10,8 @@ use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::QpState;
 
+use super::raw::Filter;
+
 /// Bytes of a page of the cards' regions.
 pub const PAGE: usize = 4096;
 
@@ -306,6 +308,18 @@ pub trait End {
     /// # Errors
     /// The end refuses.
     fn post_receives(&mut self, qp: usize, receives: &[Receive]) -> Result<()>;
+
+    /// Sets which frames the raw Ethernet queue pair gets.
+    ///
+    /// # Errors
+    /// The end refuses.
+    fn filter(&mut self, filter: &Filter) -> Result<()>;
+
+    /// Raw frames that came and passed the filter, and raw frames that were sent.
+    ///
+    /// # Errors
+    /// The end does not say.
+    fn raw_frames(&mut self) -> Result<[u64; 2]>;
 
     /// Completions that have come.
     ///

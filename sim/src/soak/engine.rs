@@ -15,6 +15,7 @@ use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::{Psn, QpState};
 
 use super::ends::{ip, mac, Bind, Done, End, Path, Piece, Receive, Region, Request, Rights, Room, QKEY};
+use super::raw::Filter;
 use crate::bus::Peer;
 use crate::model;
 
@@ -294,6 +295,7 @@ impl End for EngineEnd {
             Service::Ud => {
                 (model::QpAttr { access: None, qkey: Some(QKEY), ..init }, to(QpState::Rtr), sends)
             }
+            Service::Raw => (to(QpState::Init), to(QpState::Rtr), to(QpState::Rts)),
             _ => (init, rtr, rts),
         };
         self.modify_to(qp, &init)?;
@@ -380,6 +382,19 @@ impl End for EngineEnd {
         }
         core.touched();
         Ok(())
+    }
+
+    fn filter(&mut self, filter: &Filter) -> Result<()> {
+        let Filter { raw, promiscuous } = filter;
+        let (unicast, broadcast, multicast) = (raw.unicast, raw.broadcast, raw.multicast);
+        let (groups, promiscuous) = (filter.table(), *promiscuous);
+        let raw = model::RawFilter { unicast, broadcast, multicast, groups, promiscuous };
+        self.core.lock().engine.set_raw_filter(raw);
+        Ok(())
+    }
+
+    fn raw_frames(&mut self) -> Result<[u64; 2]> {
+        Ok(self.core.lock().engine.raw_frames())
     }
 
     fn poll(&mut self) -> Result<Vec<Done>> {

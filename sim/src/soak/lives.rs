@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How lives of a connection end, and the whole program.
 
-use anyhow::{bail, Result};
+use anyhow::{bail, Context as _, Result};
 use ferrowire_spec::queue::cqe::WcStatus;
 use ferrowire_spec::QpState;
 
@@ -178,6 +178,7 @@ impl Play<'_> {
             let number = self.quiet[at].lane.number;
             self.finish_quiet(at).map_err(|error| error.context(format!("lane {number}, at the end")))?;
         }
+        self.finish_raw().context("raw Ethernet, at the end")?;
         for (number, area) in self.areas.iter().enumerate() {
             let got = self.ends[area.side].read(area.index);
             let pool = self.pools[area.side].as_ref().filter(|pool| pool.area == number);

@@ -11,7 +11,7 @@
 //! - [`ends`] is what a program needs of an end; [`card`] and [`engine`] are the two kinds.
 //! - [`network`] is the wire: it drops, repeats, reorders, corrupts and delays, within what retries must be enough for.
 //! - [`run`] plays a program; [`compare`] and [`inbox`] say in plain Rust what must come of it.
-//! - [`quiet`] does both for UC and UD, [`windows`] for memory windows.
+//! - [`quiet`] does both for UC and UD, [`windows`] for memory windows, [`raw`] for raw Ethernet.
 //! - [`repeat`] runs a case that failed once more.
 //! - [`command`] is `ferrowire-sim soak`: case after case, and waves and frames of the first that fails.
 //!
@@ -31,6 +31,7 @@ mod pool;
 mod post;
 pub mod program;
 pub mod quiet;
+pub mod raw;
 pub mod repeat;
 pub mod run;
 mod taken;
@@ -240,7 +241,8 @@ pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
     let lanes = (all - quiet).min(24);
     let windows = windows::LANES.min(lanes / (2 * windows::COST));
     let (pieces, inline) = if mode.has_card() { (card::SEND_PIECES, card::INLINE) } else { (4, 200) };
-    Ok(Limits { verbs, pieces, inline, lanes, quiet, windows, beat: config.beat_bytes as usize })
+    let beat = config.beat_bytes as usize;
+    Ok(Limits { verbs, pieces, inline, lanes, quiet, windows, raw: true, beat })
 }
 
 /// The program of a case.
@@ -250,11 +252,13 @@ pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
 pub fn program(case: &Case) -> Result<Program> {
     let mut program = Program::of(case.seed, &limits(&case.config, case.mode)?);
     if let Some(only) = case.lane {
-        let there = program.lanes.len() + program.quiet.len() + program.windows.len();
+        let there = program.lanes.len() + program.quiet.len() + program.windows.len() + program.raw.len();
         program.lanes.retain(|lane| lane.number == only);
         program.quiet.retain(|lane| lane.number == only);
         program.windows.retain(|lane| lane.number == only);
-        if program.lanes.is_empty() && program.quiet.is_empty() && program.windows.is_empty() {
+        program.raw.retain(|lane| lane.number == only);
+        let rest = program.lanes.len() + program.quiet.len() + program.windows.len() + program.raw.len();
+        if rest == 0 {
             bail!("no lane {only}: the program of seed {} has {there}, counted from 0", case.seed);
         }
     }

@@ -15,6 +15,7 @@ use rand::{Rng, SeedableRng};
 use serde::Serialize;
 
 use super::program::LIFE_PSNS;
+use super::raw::Traffic;
 use crate::wire::{mark_congestion, Delivery, Faults, TimedFilter};
 
 /// How often a packet is lost, or its answers are in a row: seven retries are more than both, and a NAK.
@@ -66,7 +67,7 @@ impl Counts {
 }
 
 /// What was on the wire.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Seen {
     /// Of both directions.
     pub counts: Counts,
@@ -84,6 +85,24 @@ pub struct Seen {
     late_reads: bool,
     /// PSNs that answers of a side acknowledge, where that is so.
     acknowledged: [Vec<u32>; 2],
+    /// Raw frames from each side on.
+    pub raw: [Traffic; 2],
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self {
+            counts: Counts::default(),
+            offence: None,
+            hurt: HashMap::new(),
+            fatal: HashMap::new(),
+            marked: [false; 2],
+            first: HashMap::new(),
+            late_reads: false,
+            acknowledged: Default::default(),
+            raw: [Traffic::to(1), Traffic::to(0)],
+        }
+    }
 }
 
 impl Seen {
@@ -208,6 +227,8 @@ impl Watch {
                         *lost = 0;
                     }
                 }
+                // What the wire spoils of a raw frame falls to the frame check sequence.
+                Err(_) if seen.raw[side].leaves(bytes) => delivered.retain(|d| d.frame == bytes),
                 Err(error) => {
                     seen.offence.get_or_insert(format!("side {side} sends a frame that is none: {error}"));
                 }
@@ -218,6 +239,7 @@ impl Watch {
                 seen.counts.marked += 1;
                 seen.marked[1 - side] = true;
             }
+            delivered.iter().for_each(|delivery| seen.raw[side].arrives(&delivery.frame));
             delivered
         })
     }

@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 
 use super::ends::{Region, Room};
 use super::generate::{lane, may_share, share};
-use super::{quiet, windows};
+use super::{quiet, raw, windows};
 use crate::wire::Faults;
 
 /// How far the PSNs of a life are from those of the life before: what is late of that is no packet of this.
@@ -79,6 +79,8 @@ pub struct Limits {
     pub quiet: usize,
     /// Those with windows.
     pub windows: usize,
+    /// They may have the raw Ethernet queue pair, too.
+    pub raw: bool,
     /// Bytes that an end sends in a cycle.
     pub beat: usize,
 }
@@ -309,6 +311,8 @@ pub struct Program {
     pub quiet: Vec<quiet::Lane>,
     /// Those with windows.
     pub windows: Vec<windows::Lane>,
+    /// That of raw Ethernet.
+    pub raw: Vec<raw::Lane>,
 }
 
 impl Program {
@@ -354,8 +358,21 @@ impl Program {
         lanes.truncate((limits.lanes - windows::COST * windows.len()).max(1));
         let quiet = quiet::lanes(seed, limits, lanes.len());
         let windows = windows::numbered(windows, lanes.len() + quiet.len());
+        let raw = raw::lanes(seed, limits, lanes.len() + quiet.len() + windows.len());
         let marks = Marks::of(seed);
-        Self { ipv6, host_latency, wire_latency, tick, faults, fault_seeds, marks, lanes, quiet, windows }
+        Self {
+            ipv6,
+            host_latency,
+            wire_latency,
+            tick,
+            faults,
+            fault_seeds,
+            marks,
+            lanes,
+            quiet,
+            windows,
+            raw,
+        }
     }
 
     /// Longest of the shortest time-outs, in cycles.

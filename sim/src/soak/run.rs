@@ -14,7 +14,7 @@ use super::inbox::Inbox;
 use super::network::Watch;
 use super::pool::Pool;
 use super::program::{Lane, Pace, Program, Trouble};
-use super::{quiet, windows, Tally};
+use super::{quiet, raw, windows, Tally};
 
 /// Bytes of the region that peers may not write.
 const CLOSED: usize = 256;
@@ -81,6 +81,8 @@ pub struct Play<'a> {
     pub(super) quiet: Vec<quiet::Run<'a>>,
     /// Those with windows, made behind these.
     pub(super) windows: Vec<windows::Run<'a>>,
+    /// That of raw Ethernet, made behind these.
+    pub(super) raw: Vec<raw::Run<'a>>,
     /// For each side, what is in its shared receive queue.
     pub(super) pools: [Option<Pool>; 2],
     pub(super) next_id: u64,
@@ -179,6 +181,13 @@ impl<'a> Play<'a> {
             let places = windows::Places { lent, read_only, answers, sources, inboxes };
             lending.push(windows::Run::new(lane, qp, qpns, places));
         }
+        let mut raw = Vec::new();
+        for lane in &program.raw {
+            let areas = [area(ends, 0, &lane.memory[0])?, area(ends, 1, &lane.memory[1])?];
+            let mut create = |side: usize| ends[side].create(lane.room).context("making a queue pair");
+            let (qpns, qp) = ([create(0)?, create(1)?], runs.len() + quiet.len() + lending.len());
+            raw.push(raw::Run::new(lane, qp, qpns, areas));
+        }
         let mut play = Self {
             program,
             ends,
@@ -187,6 +196,7 @@ impl<'a> Play<'a> {
             runs,
             quiet,
             windows: lending,
+            raw,
             pools,
             next_id: 0,
             steps: 0,
@@ -203,6 +213,9 @@ impl<'a> Play<'a> {
         }
         for at in 0..play.windows.len() {
             play.connect_lent(at)?;
+        }
+        for at in 0..play.raw.len() {
+            play.connect_raw(at)?;
         }
         Ok(play)
     }
@@ -265,6 +278,10 @@ impl<'a> Play<'a> {
             let what = |e: anyhow::Error| e.context(format!("lane {number}, life {life}"));
             moved |= self.advance_lent(at).map_err(what)?;
         }
+        for at in 0..self.raw.len() {
+            let number = self.raw[at].lane.number;
+            moved |= self.advance_raw(at).map_err(|e| e.context(format!("lane {number}")))?;
+        }
         Ok(self.poll()? | moved)
     }
 
@@ -283,6 +300,7 @@ impl<'a> Play<'a> {
         self.runs.iter().all(|run| run.over)
             && self.quiet.iter().all(quiet::Run::is_over)
             && self.windows.iter().all(windows::Run::is_over)
+            && self.raw.iter().all(raw::Run::is_over)
     }
 
     /// What lanes still wait for.
@@ -297,7 +315,8 @@ impl<'a> Play<'a> {
         });
         let quiet = self.quiet.iter().filter(|run| !run.is_over()).map(quiet::Run::waits);
         let windows = self.windows.iter().filter(|run| !run.is_over()).map(windows::Run::waits);
-        text.chain(quiet).chain(windows).collect::<Vec<_>>().join("; ")
+        let raw = self.raw.iter().filter(|run| !run.is_over()).map(raw::Run::waits);
+        text.chain(quiet).chain(windows).chain(raw).collect::<Vec<_>>().join("; ")
     }
 
     fn advance(&mut self, at: usize) -> Result<bool> {

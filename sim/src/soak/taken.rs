@@ -61,6 +61,10 @@ impl Play<'_> {
             let taken = self.completed_lent(at, side, done);
             return taken.with_context(|| format!("lane {number}, life {life}"));
         }
+        if let Some(at) = self.raw.iter().position(|run| run.qpns[side] == done.qpn) {
+            let number = self.raw[at].lane.number;
+            return self.completed_raw(at, side, done).with_context(|| format!("lane {number}"));
+        }
         let at = self.runs.iter().position(|run| run.qpns[side] == done.qpn);
         let at = at.ok_or_else(|| anyhow!("a completion of no queue pair"))?;
         let (lane, life) = (self.runs[at].lane.number, self.runs[at].life);

@@ -39,9 +39,13 @@ pub fn read(
         let mut word = |address: u64, wide| {
             world.access(card, CsrAccess { address: address as u32, write: false, wide, data: 0 })
         };
+        let mut half = |at: u64| match msix.is_of_card(at) {
+            true => word(at, false),
+            false => Ok(u64::from(msix.read(at))),
+        };
         let value = match (Msix::covers(at), bytes) {
-            (true, 8) => u64::from(msix.read(at + 4)) << 32 | u64::from(msix.read(at)),
-            (true, _) => u64::from(msix.read(aligned)),
+            (true, 8) => half(at + 4)? << 32 | half(at)?,
+            (true, _) => half(aligned)?,
             (false, 8) => word(at, true)?,
             (false, _) => word(aligned, false)?,
         };

@@ -29,6 +29,8 @@ const INITIATE_RESET: u16 = 1 << 15;
 const MSIX_CONTROL: usize = MSIX + 0x02;
 const MSIX_ENABLE: u16 = 1 << 15;
 const MSIX_MASK: u16 = 1 << 14;
+/// Command register: the card may send requests.
+const BUS_MASTER: u16 = 1 << 2;
 
 /// Code of the largest payload and of the largest read request: 512 bytes.
 const SIZE_512: u32 = 2;
@@ -137,6 +139,11 @@ impl ConfigSpace {
         }
         let control = (DEVICE_CONTROL + 1).checked_sub(start).and_then(|at| data.get(at));
         Some(control.is_some_and(|byte| u16::from(*byte) << 8 & INITIATE_RESET != 0))
+    }
+
+    /// Whether the card may send requests.
+    pub fn bus_master(&self) -> bool {
+        self.get16(COMMAND) & BUS_MASTER != 0
     }
 
     /// Whether MSI-X interrupts are on.

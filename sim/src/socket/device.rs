@@ -7,7 +7,7 @@
 //! | region 7 | the [configuration space](super::config_space); it may ask for a function level reset |
 //! | map, unmap | the [memory](super::memory) that the card reaches |
 //! | set interrupts | files of the MSI-X vectors |
-//! | reset | another card, as after power-on, in the place of this one |
+//! | reset | a card that faces PCIe does it itself, by its function level reset; of others, another one is put in the place of this one, as after power-on |
 //!
 //! A reset leaves what the client owns as it is: mapped memory and event files. When the client leaves, that goes too.
 
@@ -16,6 +16,7 @@ use ferrowire::vfio_user::message::{
     Version, MAJOR, MAX_TRANSFER, MINOR,
 };
 use ferrowire::vfio_user::Message;
+use ferrowire::BusError;
 use ferrowire_spec::csr::port;
 use ferrowire_spec::pci::BAR_BYTES;
 use rustix::io::Errno;
@@ -50,17 +51,51 @@ impl Device {
         vectors: u32,
         mac: Option<u64>,
     ) -> anyhow::Result<Self> {
-        let (config, msix) = (ConfigSpace::new(vectors), Msix::new(vectors));
+        let (config, msix) = (ConfigSpace::new(vectors), Msix::new(vectors, model.has_pcie()));
         let mut device = Self { card, model, mac, config, msix, memory: ClientMemory::new() };
         device.power_on(world)?;
         Ok(device)
     }
 
+    /// The card as after power-on. One that faces PCIe ends what it has begun (PCIe 6.6.2); where it does not in time, it is replaced like the others.
+    fn renew(&mut self, world: &mut World) -> anyhow::Result<()> {
+        if world.reset_function(self.card) {
+            return self.begin(world);
+        }
+        if self.model.has_pcie() {
+            eprintln!(
+                "card {} does not end its function level reset; another one takes its place",
+                self.card
+            );
+        }
+        self.power_on(world)
+    }
+
     fn power_on(&mut self, world: &mut World) -> anyhow::Result<()> {
         world.power_on(self.card, &self.model)?;
+        self.begin(world)
+    }
+
+    /// What a card has before a driver comes.
+    fn begin(&mut self, world: &mut World) -> anyhow::Result<()> {
+        self.apply(world)?;
         let Some(mac) = self.mac else { return Ok(()) };
         for (register, value) in [(&port::MAC_LO, mac as u32), (&port::MAC_HI, (mac >> 32) as u32)] {
             let address = port::BLOCK.address(register);
+            world.access(self.card, CsrAccess { address, write: true, wide: false, data: value.into() })?;
+        }
+        Ok(())
+    }
+
+    /// Tells a card that faces PCIe what the configuration space says, and of the masks of its vectors. Of others the bus master bit is not looked at.
+    fn apply(&mut self, world: &mut World) -> Result<(), BusError> {
+        let (enabled, masked) = (self.config.msix_enabled(), self.config.msix_masked());
+        self.msix.set_open(enabled && !masked);
+        let card = world.card_mut(self.card);
+        if card.set_interrupts(enabled, masked) {
+            card.set_bus_master(self.config.bus_master());
+        }
+        for (address, value) in self.msix.take_changes() {
             world.access(self.card, CsrAccess { address, write: true, wide: false, data: value.into() })?;
         }
         Ok(())
@@ -83,10 +118,11 @@ impl Device {
     /// # Errors
     /// There is no other card.
     pub fn leave(&mut self, world: &mut World) -> anyhow::Result<()> {
-        self.memory.clear(world.card_mut(self.card).host_mut().map_mut());
         self.config = ConfigSpace::new(self.msix.count());
-        self.msix = Msix::new(self.msix.count());
-        self.power_on(world)
+        self.msix = Msix::new(self.msix.count(), self.model.has_pcie());
+        self.renew(world)?;
+        self.memory.clear(world.card_mut(self.card).host_mut().map_mut());
+        Ok(())
     }
 
     /// The card as after power-on.
@@ -95,7 +131,7 @@ impl Device {
     /// There is no other card.
     pub fn reset(&mut self, world: &mut World) -> anyhow::Result<()> {
         self.msix.reset();
-        self.power_on(world)
+        self.renew(world)
     }
 
     /// Carries out a message. What to answer behind the header.
@@ -149,12 +185,19 @@ impl Device {
                 if set.index < pci::IRQS && set.index != pci::MSIX && set.count == 0 {
                     return Ok(Vec::new());
                 }
-                self.msix.set(&set, data, files).map(|()| Vec::new())
+                self.msix.set(&set, data, files)?;
+                self.apply(world).map_err(|_| Errno::IO)?;
+                Ok(Vec::new())
             }
             command::REGION_READ => self.region_read(world, &body),
             command::REGION_WRITE => self.region_write(world, &body),
             command::DMA_MAP => {
                 let (ask, _) = parsed(DmaMap::parse(&body))?;
+                // As VFIO does: no memory where a write is an interrupt.
+                let window = world.card(self.card).interrupt_window();
+                if ask.address < window.end && ask.address.saturating_add(ask.size) > window.start {
+                    return Err(Errno::INVAL);
+                }
                 let map = world.card_mut(self.card).host_mut().map_mut();
                 self.memory.map(map, &ask, files.first()).map(|()| Vec::new())
             }
@@ -200,10 +243,10 @@ impl Device {
                     self.config = ConfigSpace::new(self.msix.count());
                     self.reset(world).map_err(|_| Errno::IO)?;
                 }
-                self.msix.set_open(self.config.msix_enabled() && !self.config.msix_masked());
             }
             _ => bar::write(world, self.card, &mut self.msix, access.offset, data).map_err(|_| Errno::IO)?,
         }
+        self.apply(world).map_err(|_| Errno::IO)?;
         Ok(access.to_bytes().to_vec())
     }
 }
@@ -231,4 +274,58 @@ fn allowed(access: &RegionAccess) -> Result<usize, Errno> {
 /// A structure that must be there.
 fn parsed<T>(found: Option<T>) -> Result<T, Errno> {
     found.ok_or(Errno::INVAL)
+}
+
+#[cfg(test)]
+mod tests {
+    use ferrowire::vfio_user::message::Header;
+    use ferrowire_hdl::config::RnicConfig;
+    use ferrowire_spec::csr::MSIX_TABLE;
+
+    use super::*;
+    use crate::wire::{Delivery, TimedFilter};
+
+    fn ask(device: &mut Device, world: &mut World, command: u16, body: &[u8]) -> Vec<u8> {
+        let header = Header::of(1, command, body.len());
+        device.answer(world, Message { header, body: body.to_vec(), files: Vec::new() }).unwrap()
+    }
+
+    #[test]
+    fn a_card_that_faces_pcie_resets_itself_and_others_are_replaced() {
+        for name in ["pcie-8b", "generic-8b"] {
+            let config = RnicConfig::named(name).unwrap();
+            let model = CardModel::rnic(&config, false).unwrap();
+            let itself = model.has_pcie();
+            let mut world = World::pair(&model, 0, 0).unwrap();
+            for link in 0..2 {
+                let filter: TimedFilter = Box::new(|frame| vec![Delivery::at_once(frame.to_vec())]);
+                world.link_mut(link).set_timed_filter(Some(filter));
+            }
+            let mut device = Device::new(&mut world, 0, model, config.eqs, Some(5)).unwrap();
+            world.run(2000);
+            let bar = |offset: u32| RegionAccess { offset: offset.into(), region: pci::BAR0, count: 4 };
+            let word = |device: &mut Device, world: &mut World, offset: u32| {
+                ask(device, world, command::REGION_READ, &bar(offset).to_bytes())[16..].to_vec()
+            };
+            let (mac, control) = (port::BLOCK.address(&port::MAC_LO), MSIX_TABLE + 12);
+            for (offset, value) in [(mac, 77), (control, 0)] {
+                let write = [&bar(offset).to_bytes()[..], &[value, 0, 0, 0]].concat();
+                ask(&mut device, &mut world, command::REGION_WRITE, &write);
+                assert_eq!(word(&mut device, &mut world, offset), [value, 0, 0, 0], "{name}");
+            }
+            let before = world.card(0).cycle();
+            ask(&mut device, &mut world, command::DEVICE_RESET, &[]);
+            assert_eq!(world.card(0).cycle() > before, itself, "{name}: the card's own clock goes on");
+            assert_eq!(word(&mut device, &mut world, mac), [5, 0, 0, 0], "{name}");
+            assert_eq!(word(&mut device, &mut world, control), [1, 0, 0, 0], "{name}: masked");
+            // Where a write is an interrupt there is no memory.
+            let window = world.card(0).interrupt_window();
+            assert_eq!(!window.is_empty(), itself, "{name}");
+            let map = DmaMap { argsz: 32, flags: 3, offset: 0, address: window.start & !4095, size: 8192 };
+            let body = map.to_bytes().to_vec();
+            let header = Header::of(1, command::DMA_MAP, body.len());
+            let refused = device.answer(&mut world, Message { header, body, files: Vec::new() });
+            assert_eq!(refused.is_err(), itself, "{name}");
+        }
+    }
 }

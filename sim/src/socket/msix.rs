@@ -7,7 +7,9 @@
 //!                                +--+
 //! ```
 //!
-//! The card has neither table nor pending bits of its own yet; when it has, this file goes.
+//! A card that faces PCIe has table and pending bits of its own, and decides by them. The table's messages go to the simulated root complex, which knows
+//! them by vector; so what is kept here of an entry is the address and data that a client has written, and where its file is, while its mask and
+//! the pending bits are read and written in the card.
 //!
 //! A client says in two ways where an interrupt goes. It may write an entry of the table, as a driver on a bus does; address and data are kept
 //! and mean nothing here. And it gives an event file with SET_IRQS, as who owns the device for a guest does: that unmasks the entry, and
@@ -38,6 +40,13 @@ impl Vector {
     fn new() -> Self {
         Self { entry: [0, 0, 0, MASKED], pending: false, file: None }
     }
+
+    fn signal(&self) {
+        if let Some(file) = &self.file {
+            // It is an event file that does not wait. One that counts to its end has told enough.
+            let _ = rustix::io::write(file, &1u64.to_ne_bytes());
+        }
+    }
 }
 
 /// Table, pending bits and event files.
@@ -46,12 +55,46 @@ pub struct Msix {
     vectors: Vec<Vector>,
     /// MSI-X is enabled, and not masked as a whole.
     open: bool,
+    /// Masks and pending bits are the card's own.
+    of_card: bool,
+    /// Masks that the card is yet to be told of.
+    changes: Vec<usize>,
 }
 
 impl Msix {
-    /// So many vectors, all masked.
-    pub fn new(vectors: u32) -> Self {
-        Self { vectors: (0..vectors).map(|_| Vector::new()).collect(), open: false }
+    /// So many vectors, all masked. `of_card`: masks and pending bits are the card's own.
+    pub fn new(vectors: u32, of_card: bool) -> Self {
+        let vectors = (0..vectors).map(|_| Vector::new()).collect();
+        let mut msix = Self { vectors, open: false, of_card, changes: Vec::new() };
+        msix.tell_all();
+        msix
+    }
+
+    /// The card is to be told of all masks.
+    fn tell_all(&mut self) {
+        self.changes = (0..self.vectors.len()).filter(|_| self.of_card).collect();
+    }
+
+    /// The vector's mask is another one.
+    fn changed(&mut self, vector: usize) {
+        if self.of_card {
+            self.changes.push(vector);
+        }
+    }
+
+    /// What is to be written to the card's own table: where in BAR 0, and what.
+    pub fn take_changes(&mut self) -> Vec<(u32, u32)> {
+        let write = |vector: usize| {
+            let at = MSIX_TABLE + MSIX_ENTRY * vector as u32 + 4 * CONTROL as u32;
+            (at, self.vectors[vector].entry[CONTROL])
+        };
+        std::mem::take(&mut self.changes).into_iter().map(write).collect()
+    }
+
+    /// Whether the word at an address of BAR 0 is the card's own.
+    pub fn is_of_card(&self, offset: u64) -> bool {
+        let control = offset % u64::from(MSIX_ENTRY) / 4 == CONTROL as u64;
+        !Self::covers(offset) || self.of_card && (control || offset >= MSIX_PBA.into())
     }
 
     /// Whether an address in BAR 0 is in the range that is answered here.
@@ -72,6 +115,7 @@ impl Msix {
                 vector.entry = Vector::new().entry;
             }
         }
+        self.tell_all();
     }
 
     /// Whether interrupts may go at all: MSI-X is enabled, and the function is not masked.
@@ -80,12 +124,15 @@ impl Msix {
         self.deliver();
     }
 
-    /// The card raises a vector.
+    /// The card raises a vector; one that has masks of its own has looked at them.
     pub fn raise(&mut self, vector: u8) {
-        if let Some(vector) = self.vectors.get_mut(usize::from(vector)) {
-            vector.pending = true;
-            self.deliver();
+        let Some(vector) = self.vectors.get_mut(usize::from(vector)) else { return };
+        if self.of_card {
+            vector.signal();
+            return;
         }
+        vector.pending = true;
+        self.deliver();
     }
 
     /// Lets go what may.
@@ -95,10 +142,7 @@ impl Msix {
         }
         for vector in self.vectors.iter_mut().filter(|v| v.pending && v.entry[CONTROL] & MASKED == 0) {
             vector.pending = false;
-            if let Some(file) = &vector.file {
-                // It is an event file that does not wait. One that counts to its end has told enough.
-                let _ = rustix::io::write(file, &1u64.to_ne_bytes());
-            }
+            vector.signal();
         }
     }
 
@@ -122,6 +166,9 @@ impl Msix {
         let (i, word) = ((at / u64::from(MSIX_ENTRY)) as usize, (at % u64::from(MSIX_ENTRY) / 4) as usize);
         if let Some(vector) = self.vectors.get_mut(i).filter(|_| offset < MSIX_PBA.into()) {
             vector.entry[word] = if word == CONTROL { value & MASKED } else { value };
+            if word == CONTROL {
+                self.changed(i);
+            }
             self.deliver();
         }
     }
@@ -146,13 +193,20 @@ impl Msix {
                 return self.route(0..self.vectors.len(), Vec::new());
             }
             (pci::ACTION_TRIGGER, pci::DATA_NONE | pci::DATA_BOOL) => {
+                // The card does not know of it, whose masks these are.
+                let of_card = self.of_card;
                 let vectors = self.vectors[start..end].iter_mut().enumerate();
-                vectors.filter(|(i, _)| chosen(*i)).for_each(|(_, vector)| vector.pending = true);
+                vectors.filter(|(i, _)| chosen(*i)).for_each(|(_, vector)| match of_card {
+                    true => vector.signal(),
+                    false => vector.pending = true,
+                });
             }
             (pci::ACTION_MASK | pci::ACTION_UNMASK, pci::DATA_NONE | pci::DATA_BOOL) => {
                 let masked = if action == pci::ACTION_MASK { MASKED } else { 0 };
-                let vectors = self.vectors[start..end].iter_mut().enumerate();
-                vectors.filter(|(i, _)| chosen(*i)).for_each(|(_, vector)| vector.entry[CONTROL] = masked);
+                for i in (start..end).filter(|i| chosen(i - start)) {
+                    self.vectors[i].entry[CONTROL] = masked;
+                    self.changed(i);
+                }
             }
             _ => return Err(Errno::INVAL),
         }
@@ -167,9 +221,11 @@ impl Msix {
         }
         files.iter().try_for_each(prepare)?;
         let mut files = files.into_iter();
-        for vector in &mut self.vectors[range] {
+        for i in range {
+            let vector = &mut self.vectors[i];
             vector.file = files.next();
             vector.entry[CONTROL] = if vector.file.is_some() { 0 } else { MASKED };
+            self.changed(i);
         }
         self.deliver();
         Ok(())
@@ -211,7 +267,7 @@ mod tests {
     const ROUTE: u32 = pci::DATA_EVENTFD | pci::ACTION_TRIGGER;
 
     fn routed() -> (Msix, OwnedFd) {
-        let (mut msix, file) = (Msix::new(4), file());
+        let (mut msix, file) = (Msix::new(4, false), file());
         msix.set(&set(ROUTE, 1, 1), &[], vec![file.try_clone().unwrap()]).unwrap();
         (msix, file)
     }
@@ -235,6 +291,31 @@ mod tests {
         assert_eq!(count(&file), 0);
         msix.set(&set(pci::DATA_BOOL | pci::ACTION_UNMASK, 0, 2), &[0, 1], vec![]).unwrap();
         assert_eq!(count(&file), 1);
+    }
+
+    #[test]
+    fn masks_of_a_card_that_has_some_go_there_and_what_it_sends_goes_on() {
+        let control = |vector: u32| MSIX_TABLE + 16 * vector + 12;
+        let (mut msix, file) = (Msix::new(2, true), file());
+        assert_eq!(msix.take_changes(), [(control(0), 1), (control(1), 1)]);
+        msix.set(&set(ROUTE, 1, 1), &[], vec![file.try_clone().unwrap()]).unwrap();
+        assert_eq!(msix.take_changes(), [(control(1), 0)]);
+        msix.raise(1);
+        assert_eq!(count(&file), 1);
+        msix.write(control(1).into(), 1);
+        msix.write(u64::from(MSIX_TABLE) + 16, 0xfee0_0000);
+        assert_eq!(
+            (msix.take_changes(), msix.read(u64::from(MSIX_TABLE) + 16)),
+            (vec![(control(1), 1)], 0xfee0_0000)
+        );
+        msix.set(&set(pci::DATA_BOOL | pci::ACTION_UNMASK, 0, 2), &[1, 0], vec![]).unwrap();
+        assert_eq!(msix.take_changes(), [(control(0), 0)]);
+        msix.reset();
+        assert_eq!(msix.take_changes(), [(control(0), 1), (control(1), 1)], "the client has masked it");
+        let own = |offset: u32| msix.is_of_card(offset.into());
+        assert!(own(control(1)) && own(MSIX_PBA) && own(0) && !own(MSIX_TABLE + 16));
+        let native = Msix::new(2, false);
+        assert!(!native.is_of_card(control(1).into()) && !native.is_of_card(MSIX_PBA.into()));
     }
 
     #[test]

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command `ferrowire` against the cards of `ferrowire-sim`: each run is a process of its own.
+//! The command `ferrowire`, and an example of the driver, against the cards of `ferrowire-sim`: each run is a process of its own.
 
 mod kills;
+#[allow(dead_code)]
+#[path = "../../../driver/examples/kv_store.rs"]
+mod kv_store;
 mod looks;
 mod rig;
 mod runs;

@@ -25,7 +25,7 @@ pub fn cards() -> Cards {
     Cards::up("command", &[])
 }
 
-/// Where the output of the command begins, behind what the test harness prints.
+/// Where the output of a program begins, behind what the test harness prints.
 const MARK: &str = "---- ferrowire ----";
 /// Between the arguments.
 const BETWEEN: char = '\u{1f}';
@@ -39,6 +39,23 @@ fn the_command() {
     let arguments = ["ferrowire"].into_iter().chain(arguments.split(BETWEEN)).map(Into::into);
     let code = ferrowire_cli::run(arguments);
     std::process::exit(code.into());
+}
+
+/// The key-value store of the driver's examples, likewise.
+#[test]
+#[ignore = "a process of its own, which other tests start"]
+fn the_key_value_store() {
+    let Ok(arguments) = std::env::var("FERROWIRE_TEST_KV_STORE") else { return };
+    println!("\n{MARK}");
+    let arguments: Vec<String> = arguments.split(BETWEEN).map(String::from).collect();
+    match crate::kv_store::run(&arguments) {
+        Ok(said) => println!("{said}"),
+        Err(error) => {
+            eprintln!("Error: {error}");
+            std::process::exit(1);
+        }
+    }
+    std::process::exit(0);
 }
 
 /// What a run of the command left.
@@ -125,9 +142,14 @@ impl Running {
 
 /// Starts the command with its settings in a folder.
 pub fn run_in(settings: &Path, arguments: &[&str]) -> Running {
+    begin("rig::the_command", "FERROWIRE_TEST_COMMAND", settings, arguments)
+}
+
+/// Starts this program again as one of the tests above, which finds its arguments in a variable.
+fn begin(test: &str, variable: &str, settings: &Path, arguments: &[&str]) -> Running {
     let mut process = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "--nocapture", "rig::the_command"])
-        .env("FERROWIRE_TEST_COMMAND", arguments.join(&BETWEEN.to_string()))
+        .args(["--ignored", "--exact", "--nocapture", test])
+        .env(variable, arguments.join(&BETWEEN.to_string()))
         .env("XDG_CONFIG_HOME", settings)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -179,6 +201,17 @@ impl Cards {
         let server = self.start(&[&["-d", &a], server, &["-p", &port]].concat());
         let client = self.start(&[&["-d", &b], client, &["-p", &port, "localhost"]].concat());
         (server, client)
+    }
+
+    /// Starts the key-value store on card 0, and on card 1 a client of it that does so.
+    pub fn both_kv(&self, client: &[&str]) -> (Running, Running) {
+        let place = format!("127.0.0.1:{}", free_port());
+        let kv = |card: usize, role: &str, more: &[&str]| {
+            let name = self.name(card);
+            let arguments = [&[&name, role, &place], more].concat();
+            begin("rig::the_key_value_store", "FERROWIRE_TEST_KV_STORE", &self.folder.0, &arguments)
+        };
+        (kv(0, "listen", &[]), kv(1, "connect", client))
     }
 
     /// What both say, as JSON: the server, and the client.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::rig::{cards, run_in};
+use crate::rig::{cards, run_in, Cards};
 use crate::socket::{Folder, Node};
 
 #[test]
@@ -42,6 +42,16 @@ fn pingpong_goes_there_and_back_over_every_service_and_looks_at_each_byte() {
         text.contains("384 bytes in ") && text.contains("3 iters in ") && text.contains(" usec/iter"),
         "{text}"
     );
+}
+
+#[test]
+fn pingpong_and_bandwidth_between_cards_that_face_pcie() {
+    let cards = Cards::up("pcie", &["--config", "pcie-8b"]);
+    for more in [&["-n", "4", "-c", "-s", "3000"][..], &["-n", "4", "-c", "-e", "--transport", "UD"]] {
+        let (_, client) = cards.both_json(&["pingpong"], more);
+        assert_eq!(client["iterations"], 4);
+    }
+    plausible(&cards.both_json(&["bw", "read"], &["-s", "4096", "-n", "12"]), "RDMA_Read_BW_Test", 119.3);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 mod hostile;
 mod lives;
+mod pcie;
 mod raw;
 mod rig;
 mod wires;

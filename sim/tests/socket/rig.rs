@@ -145,6 +145,12 @@ impl Mortal {
         (Self(Arc::clone(&shared)), Self(shared))
     }
 
+    /// Resets the card.
+    pub fn reset(&self) {
+        let mut bus = self.0.lock().unwrap();
+        bus.as_mut().expect("not cut").reset().unwrap();
+    }
+
     /// Ends it.
     pub fn cut(self) {
         *self.0.lock().unwrap() = None;

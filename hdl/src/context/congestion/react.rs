@@ -373,12 +373,13 @@ pub fn react(
     } else {
         step_of(by_time, by_bytes)
     };
-    let raised = flow.target.zext(RATE + 1) + step.zext(RATE + 1);
-    let line_wide = line.zext(RATE + 1);
+    // The target stands still in the cycle before: what it lacks of the line rate is known when the step is.
+    let room = m.delay("room", &(line.zext(RATE + 1) - flow.target.zext(RATE + 1)));
+    let too_far = room.msb() | step.zext(RATE + 1).gt(room);
     m.when(state.is(State::Raise), |m| {
         m.set(&flow.by_time, by_time);
         m.set(&flow.by_bytes, by_bytes);
-        m.set(&flow.target, raised.gt(line_wide).then(line, raised.trunc(RATE)));
+        m.set(&flow.target, too_far.then(line, flow.target + step));
         go(m, State::Follow);
     });
     let middle = flow.rate.zext(RATE + 1) + flow.target.zext(RATE + 1) + 1;

@@ -169,10 +169,11 @@ enum Way {
     Windows,
     Rnr,
     Cnps,
+    Raw,
 }
 
 use Way as W;
-const WAYS: [Way; 16] = [
+const WAYS: [Way; 17] = [
     W::Good,
     W::Keys,
     W::Psns,
@@ -189,30 +190,32 @@ const WAYS: [Way; 16] = [
     W::Windows,
     W::Rnr,
     W::Cnps,
+    W::Raw,
 ];
 
 /// A burst is of one mood: its name, and how often each of [`WAYS`] is gone.
-pub const MOODS: [(&str, [u32; 16]); 14] = [
-    ("all at once", [30, 8, 14, 6, 6, 14, 12, 4, 4, 2, 8, 8, 12, 12, 2, 2]),
-    ("forged keys", [40, 40, 8, 0, 0, 4, 4, 4, 0, 0, 4, 0, 4, 8, 0, 0]),
-    ("sequence numbers", [35, 2, 50, 3, 0, 2, 4, 4, 0, 0, 2, 0, 0, 2, 0, 0]),
-    ("opcodes and lengths", [30, 0, 6, 30, 30, 4, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0]),
-    ("mangled frames", [12, 0, 2, 2, 2, 70, 2, 0, 0, 2, 10, 4, 4, 0, 0, 0]),
-    ("answers nobody asked for", [10, 0, 4, 0, 0, 4, 80, 0, 0, 0, 4, 0, 0, 0, 2, 2]),
-    ("a flood of READs", [6, 1, 6, 0, 0, 2, 2, 80, 0, 0, 4, 0, 0, 0, 0, 0]),
-    ("a flood of tiny packets", [4, 1, 4, 1, 1, 4, 10, 4, 70, 10, 10, 0, 0, 0, 0, 0]),
-    ("a flood to nobody", [4, 0, 2, 0, 0, 10, 4, 0, 4, 70, 20, 4, 0, 0, 0, 0]),
-    ("a flood of RNR NAKs", [10, 0, 2, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 80, 0]),
-    ("a flood of CNPs", [10, 0, 2, 0, 0, 0, 4, 0, 0, 0, 10, 0, 2, 0, 0, 80]),
-    ("datagrams", [6, 0, 2, 2, 0, 4, 0, 0, 0, 2, 2, 80, 6, 0, 0, 0]),
-    ("unreliable connections", [6, 0, 2, 4, 0, 4, 0, 0, 0, 0, 2, 6, 80, 0, 0, 0]),
-    ("windows", [12, 4, 4, 0, 0, 2, 0, 2, 0, 0, 2, 0, 2, 80, 0, 0]),
+pub const MOODS: [(&str, [u32; 17]); 15] = [
+    ("all at once", [30, 8, 14, 6, 6, 14, 12, 4, 4, 2, 8, 8, 12, 12, 2, 2, 8]),
+    ("forged keys", [40, 40, 8, 0, 0, 4, 4, 4, 0, 0, 4, 0, 4, 8, 0, 0, 0]),
+    ("sequence numbers", [35, 2, 50, 3, 0, 2, 4, 4, 0, 0, 2, 0, 0, 2, 0, 0, 0]),
+    ("opcodes and lengths", [30, 0, 6, 30, 30, 4, 0, 0, 0, 0, 4, 0, 0, 0, 0, 0, 0]),
+    ("mangled frames", [12, 0, 2, 2, 2, 70, 2, 0, 0, 2, 10, 4, 4, 0, 0, 0, 10]),
+    ("answers nobody asked for", [10, 0, 4, 0, 0, 4, 80, 0, 0, 0, 4, 0, 0, 0, 2, 2, 0]),
+    ("a flood of READs", [6, 1, 6, 0, 0, 2, 2, 80, 0, 0, 4, 0, 0, 0, 0, 0, 0]),
+    ("a flood of tiny packets", [4, 1, 4, 1, 1, 4, 10, 4, 70, 10, 10, 0, 0, 0, 0, 0, 0]),
+    ("a flood to nobody", [4, 0, 2, 0, 0, 10, 4, 0, 4, 70, 20, 4, 0, 0, 0, 0, 2]),
+    ("a flood of RNR NAKs", [10, 0, 2, 0, 0, 0, 4, 0, 0, 0, 4, 0, 0, 0, 80, 0, 0]),
+    ("a flood of CNPs", [10, 0, 2, 0, 0, 0, 4, 0, 0, 0, 10, 0, 2, 0, 0, 80, 0]),
+    ("datagrams", [6, 0, 2, 2, 0, 4, 0, 0, 0, 2, 2, 80, 6, 0, 0, 0, 0]),
+    ("unreliable connections", [6, 0, 2, 4, 0, 4, 0, 0, 0, 0, 2, 6, 80, 0, 0, 0, 0]),
+    ("windows", [12, 4, 4, 0, 0, 2, 0, 2, 0, 0, 2, 0, 2, 80, 0, 0, 0]),
+    ("raw frames", [6, 0, 2, 0, 0, 8, 2, 0, 0, 4, 2, 4, 2, 0, 0, 0, 80]),
 ];
 
 /// Makes hostile packets.
 pub struct Attacker {
     rng: SmallRng,
-    weights: [u32; 16],
+    weights: [u32; 17],
     /// Packets of a message that is under way.
     pending: VecDeque<Shot>,
     /// Packets of this burst come marked.
@@ -299,6 +302,7 @@ impl Attacker {
                 Way::Windows => self.windows(sight),
                 Way::Rnr => self.not_ready(sight),
                 Way::Cnps => self.notify(sight),
+                Way::Raw => self.raw(),
             };
             if let Some(shot) = shot.filter(|shot| !shot.bytes.is_empty()) {
                 return shot;

@@ -2,6 +2,7 @@
 //! Damaged frames, answers that nobody asked for, and packets to or from others.
 
 use super::*;
+use crate::soak::raw::frames;
 
 impl Attacker {
     /// A good packet, damaged.
@@ -19,6 +20,19 @@ impl Attacker {
         let (what, bytes) = damage(&mut self.rng, which, bytes);
         sight.marks[at].doomed |= what == "bits of the transport";
         Some(Shot { bytes, what })
+    }
+
+    /// What is no RoCE packet, or was meant to be one: for the raw Ethernet queue pair, or for nobody.
+    pub(super) fn raw(&mut self) -> Option<Shot> {
+        let number = self.rng.random();
+        let mut bytes = frames::random(&mut self.rng, [FOE, CARD], number);
+        match self.rng.random_range(0..30) {
+            0 => bytes.truncate(self.rng.random_range(1..14)),
+            1 => bytes.resize(self.rng.random_range(4000..9000), 0x5a),
+            _ => {}
+        }
+        // Cut or made longer, it may have become one.
+        Frame::parse(&bytes).is_err().then_some(Shot { bytes, what: "raw frames" })
     }
 
     /// What only who has asked should get.

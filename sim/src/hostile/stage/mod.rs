@@ -24,6 +24,7 @@ use super::ledger::{Place, SharedLedger};
 use super::life::{Final, Life, Request};
 use super::peer::Shared;
 use crate::soak::ends::{ip, mac};
+use crate::soak::raw::Filter;
 
 /// Receives of a queue pair, and bytes of each.
 const RECEIVES: u32 = 8;
@@ -34,6 +35,9 @@ const SENDS: u32 = 16;
 
 /// Bytes before the payload of a datagram.
 const GRH: usize = 40;
+
+/// Bytes of a frame that each receive of raw frames has room for.
+pub const SHORT_FRAME: usize = 60;
 
 /// Entries of the completion queues.
 const COMPLETIONS: u32 = 1024;
@@ -150,7 +154,7 @@ impl Stage {
             next_own: 0x40_0000,
             next_id: 1,
         };
-        stage.lay_out(judge, count + 5 + 2 * quiet + 1)?;
+        stage.lay_out(judge, count + 5 + 2 * quiet + 2)?;
         let states = [QpState::Rtr, QpState::Sqd, QpState::Init, QpState::Err, QpState::Reset];
         for state in [QpState::Rts].into_iter().cycle().take(count).chain(states) {
             stage.add(judge, wire, state, Service::Rc, false)?;
@@ -159,6 +163,12 @@ impl Stage {
             stage.add(judge, wire, QpState::Rts, service, false)?;
         }
         stage.add(judge, wire, QpState::Rts, Service::Ud, true)?;
+        // Those to the card come, so that there is always something good to be received; RoCE packets to others are not looked at.
+        let mut filter = Filter { promiscuous: false, ..Filter::random(&mut stage.rng) };
+        filter.raw.unicast = true;
+        stage.context.set_raw_filter(&filter.raw)?;
+        judge.raw_filter = filter;
+        stage.add(judge, wire, QpState::Rts, Service::Raw, false)?;
         stage.show(judge, wire);
         Ok(stage)
     }
@@ -190,6 +200,7 @@ impl Stage {
         let mut attr = match service {
             Service::Uc => QpInitAttr::uc(sends, receives),
             Service::Ud => QpInitAttr::ud(sends, receives),
+            Service::Raw => QpInitAttr::raw(sends, receives),
             _ => QpInitAttr::rc(sends, receives),
         };
         attr.gsi = gsi;
@@ -236,8 +247,14 @@ impl Stage {
         let mut mark = Mark::new(qpn, own, target.v6, mtu.bytes(), target.pd, rights, target.reads.into());
         (mark.service, mark.qkey) = (service, qkey);
         wire.lock().sight.marks.retain(|mark| mark.qpn != qpn);
+        // The raw Ethernet queue pair is no packet's.
+        let show = |mark: Mark| {
+            if service != Service::Raw {
+                wire.lock().sight.marks.push(mark);
+            }
+        };
         if state == QpState::Reset {
-            wire.lock().sight.marks.push(mark);
+            show(mark);
             return Ok(());
         }
         let Pair::Reset(reset) = std::mem::replace(&mut target.pair, Pair::Gone) else {
@@ -245,7 +262,10 @@ impl Stage {
         };
         let access = Some(target.rights).filter(|_| service != Service::Ud);
         let qkey = Some(qkey).filter(|_| service == Service::Ud);
-        let init = InitAttributes { access, pkey: Some(0xffff), qkey };
+        let init = match service {
+            Service::Raw => InitAttributes::default(),
+            _ => InitAttributes { access, pkey: Some(0xffff), qkey },
+        };
         target.pair = Pair::Init(reset.init(init).map_err(|step| step.error)?);
         self.post_receives(judge, i, RECEIVES as usize)?;
         let target = &mut self.targets[i];
@@ -273,12 +293,12 @@ impl Stage {
             // Each service has attributes of its own.
             let rtr = match service {
                 Service::Uc => RtrAttributes { max_dest_rd_atomic: None, min_rnr_timer: None, ..rtr },
-                Service::Ud => RtrAttributes::default(),
+                Service::Ud | Service::Raw => RtrAttributes::default(),
                 _ => rtr,
             };
             target.pair = Pair::Rtr(init.rtr(rtr).map_err(|step| step.error)?);
         }
-        wire.lock().sight.marks.push(mark);
+        show(mark);
         if !matches!(state, QpState::Init | QpState::Rtr) {
             let Pair::Rtr(rtr) = std::mem::replace(&mut target.pair, Pair::Gone) else {
                 bail!("queue pair {qpn:#x} is not in RTR")
@@ -293,6 +313,7 @@ impl Stage {
             };
             let rts = match service {
                 Service::Rc => rts,
+                Service::Raw => RtsAttributes::default(),
                 _ => RtsAttributes { sq_psn: rts.sq_psn, ..RtsAttributes::default() },
             };
             // An attacker may have been quicker: from RTR on it may have gone to ERR.
@@ -361,7 +382,23 @@ impl Stage {
         }
         judge.receives.remove(&qpn);
         self.free_window(judge, wire, i)?;
+        if self.targets[i].service == Service::Raw && self.rng.random() {
+            self.make_anew(i)?;
+        }
         self.bring_up(judge, wire, i).with_context(|| format!("queue pair {qpn:#x} comes back"))
+    }
+
+    /// Destroys the raw Ethernet queue pair, which is in RESET, and makes another one.
+    fn make_anew(&mut self, i: usize) -> Result<()> {
+        let target = &mut self.targets[i];
+        let Pair::Reset(old) = std::mem::replace(&mut target.pair, Pair::Gone) else {
+            bail!("queue pair {:#x} is not in RESET", target.qpn)
+        };
+        old.destroy()?;
+        let mut attr = QpInitAttr::raw(&self.cqs[0], &self.cqs[1]);
+        (attr.max_send_wr, attr.max_recv_wr, attr.max_recv_sge) = (SENDS, RECEIVES, 4);
+        target.pair = Pair::Reset(self.pds[target.pd].create_qp(&attr)?);
+        Ok(())
     }
 
     /// Posts up to so many receives; a few of them have a key of another domain.
@@ -372,7 +409,12 @@ impl Stage {
         let target = &mut self.targets[i];
         let inbox = judge.ground.regions[self.inboxes[target.pd]].clone();
         let other = judge.ground.regions[self.inboxes[1 - target.pd]].key;
-        let datagrams = target.service == Service::Ud;
+        // One that has no room for the header of a datagram, or for a short frame, would never be taken.
+        let room = match target.service {
+            Service::Ud => GRH,
+            Service::Raw => SHORT_FRAME,
+            _ => 0,
+        };
         let posted = judge.receives.entry(target.qpn).or_default();
         let mut batch = match &mut target.pair {
             Pair::Init(qp) => qp.start_post_recv(),
@@ -391,8 +433,7 @@ impl Stage {
             let (mut sges, mut pieces) = (Vec::new(), Vec::new());
             for piece in 0..count {
                 at += self.rng.random_range(0..8);
-                // One that has no room for the header of a datagram would never be taken.
-                let least = if datagrams && piece + 1 == count { GRH } else { 0 };
+                let least = if piece + 1 == count { room } else { 0 };
                 let len = self.rng.random_range(least..=ROOM / 4);
                 let lkey = if bad { other } else { inbox.key };
                 sges.push(Sge { address: inbox.va + at as u64, lkey, bytes: len as u32 });

@@ -5,6 +5,7 @@ mod errors;
 mod hostile;
 mod loss;
 mod queues;
+mod raw;
 mod rc;
 mod ud;
 mod windows;
