@@ -113,6 +113,10 @@ pub fn run(common: &Common, args: &TopArgs) -> Result<(), Failure> {
     let mut before = Look::take(&mut monitor)?;
     let mut shown = 0;
     while count.is_none_or(|count| shown < count) {
+        // Also where a look takes longer than the interval.
+        if stop::stopped() {
+            return Ok(());
+        }
         let due = before.at + args.interval;
         while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
             if stop::stopped() {
