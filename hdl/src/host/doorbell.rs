@@ -15,6 +15,9 @@
 //! Bad input: a number that no queue has, another queue's page, a QP in RESET, the receive queue of a QP that has a shared one, an
 //! offset without a doorbell is dropped with a pulse on `ignored`. Indices are not checked here: whoever owns the queue does.
 //!
+//! Writes to the places of a page for pushed WQEs are handed on as words, where the card has slots for these. They come from one writer at a time: eight in order to one
+//! place of one page are a WQE, until another word is written; a doorbell says whether its newest WQE is this one.
+//!
 //! A doorbell waits until its taker is ready, and the next ones and at last register reads wait behind it: takers must
 //! not wait for the host.
 
@@ -22,7 +25,7 @@ use super::{CqDoorbell, CqEntry, EqDoorbell, EqEntry, RawDoorbell, SrqEntry};
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::responder::RqDoorbell;
-use crate::types::{QpBroadcast, SqDoorbell, TableWrite};
+use crate::types::{PushWord, Pushes, QpBroadcast, SqDoorbell, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::doorbell as spec;
 use ferrowire_spec::QpState;
@@ -38,6 +41,8 @@ pub struct Doorbells {
     pub cq: Stream<CqDoorbell>,
     /// To the event writer.
     pub eq: Stream<EqDoorbell>,
+    /// Pushed WQEs, and the doorbells that tell of them.
+    pub pushes: Pushes,
     /// A doorbell was handed on in this cycle.
     pub taken: Sig,
     /// A doorbell was ignored in this cycle.
@@ -117,7 +122,7 @@ pub fn doorbell(
     // What needs no table is known a cycle before.
     let maybe = |name: &str| m.reg(&format!("maybe_{name}"), 1).no_reset();
     let [maybe_sq, maybe_rq, maybe_cq, maybe_eq] = ["sq", "rq", "cq", "eq"].map(maybe);
-    let maybe_srq = maybe("srq");
+    let (maybe_srq, maybe_push) = (maybe("srq"), maybe("push"));
     let there = raw.page.zext(17).lt(cfg.doorbell_pages);
     m.when(raw.fire(), |m| {
         let number = |layout, of| field(layout, of, raw.data);
@@ -131,6 +136,8 @@ pub fn doorbell(
         m.set(&maybe_srq, there & raw.offset.eq(spec::RQ) & (rqn >> cfg.srq_bits()).eq(0) & shared);
         m.set(&maybe_cq, there & raw.offset.eq(spec::CQ) & (cqn >> cq_bits).eq(0));
         let eqn = number(&spec::eq::LAYOUT, &spec::eq::EQN);
+        let pushes = there & raw.offset.bit(spec::PUSH.trailing_zeros());
+        m.set(&maybe_push, pushes & lit(1, u32::from(cfg.push_slots > 0)));
         m.set(&maybe_eq, there & raw.offset.eq(spec::EQ) & (eqn >> eq_bits).eq(0));
     });
     let owner = live & page.eq(held_page);
@@ -160,16 +167,43 @@ pub fn doorbell(
         consumer: field(&spec::eq::LAYOUT, &spec::eq::CONSUMER, held_data),
         arm: field(&spec::eq::LAYOUT, &spec::eq::ARM, held_data),
     };
+    // Words of WQEs.
+    let held_offset = m.reg("held_offset", 12).no_reset();
+    m.when(raw.fire(), |m| m.set(&held_offset, raw.offset));
+    let (word, pushed) = match cfg.push_slots {
+        0 => {
+            m.discard(&held_offset);
+            (Pushes::of(cfg).word.zeros(), lit(1, 0))
+        }
+        _ => {
+            let place = cat(&[held_offset.slice(6, 5), held_page]);
+            let at = held_offset.slice(3, 3);
+            let next = m.reg("next_word", 4).reset(0);
+            let begun = m.reg("begun_place", place.width()).no_reset();
+            let follows = at.eq(0) | (next.eq(at.zext(4)) & begun.eq(place));
+            let comes = held_valid & maybe_push;
+            let valid = (comes & follows).named("word_comes");
+            let told = field(&spec::sq::LAYOUT, &spec::sq::PUSHED, held_data);
+            let told_place = cat(&[field(&spec::sq::LAYOUT, &spec::sq::PUSH_SLOT, held_data), held_page]);
+            let whole = told & next.eq(8) & begun.eq(told_place);
+            m.when(comes, |m| {
+                m.set(&next, follows.then(at.zext(4) + 1, lit(4, 0)));
+                m.set(&begun, place);
+            });
+            (PushWord { valid, word: at, data: held_data }, whole)
+        }
+    };
     // A queue that changes while its doorbell waits does not take the offer back.
     let sq = Stream::new(m, "sq", held_valid & for_sq, sq);
     let rq = Stream::new(m, "rq", held_valid & for_rq, rq);
     let cq = Stream::new(m, "cq", held_valid & for_cq, cq);
     let eq = Stream::new(m, "eq", held_valid & for_eq, eq);
     let taken = sq.fire() | rq.fire() | cq.fire() | eq.fire();
-    let ignored = held_valid & !for_sq & !for_rq & !for_cq & !for_eq;
+    let ignored = held_valid & !for_sq & !for_rq & !for_cq & !for_eq & !maybe_push;
     m.when(raw.fire(), |m| m.set(&held_valid, lit(1, 1)))
-        .otherwise_when(taken | ignored, |m| m.set(&held_valid, 0));
-    Doorbells { sq, rq, cq, eq, taken, ignored }
+        .otherwise_when(taken | ignored | maybe_push, |m| m.set(&held_valid, 0));
+    let pushes = Pushes { word, rings: sq.fire(), bell: sq.payload.clone(), pushed };
+    Doorbells { sq, rq, cq, eq, pushes, taken, ignored }
 }
 
 #[cfg(test)]

@@ -7,10 +7,11 @@
 //! data.
 
 use crate::config::RnicConfig;
+use crate::requester::push::{Freed, SlotWrite};
 use crate::requester::schedule::{wqe_places, Grant, MAX_STRIDE};
 use crate::stream::deep_fifo;
 use crate::types::DmaReadData;
-use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::send_wqe::SGES_PER_UNIT;
 
 /// Bytes of a WQE's unit.
@@ -65,7 +66,8 @@ fn part_bits(grain: u32) -> u32 {
     MAX_STRIDE + (UNIT / grain).trailing_zeros()
 }
 
-/// Pairs grants with what their reads bring, in pieces of `grain` bytes: a beat or more.
+/// Pairs grants with what their reads bring, in pieces of `grain` bytes: a beat or more. `pushed`: words of WQEs that are not read, where there are such; the second
+/// result tells which of their slots is free again.
 #[module]
 pub fn fetch(
     m: &Scope,
@@ -73,7 +75,8 @@ pub fn fetch(
     #[param] grain: u32,
     grants: Stream<Grant>,
     data: Stream<DmaReadData>,
-) -> Stream<Fetched> {
+    pushed: Vec<SlotWrite>,
+) -> (Stream<Fetched>, Freed) {
     m.discard(&data.payload);
     let data = deep_fifo(&m.label("wqe"), wqe_places(cfg) * (UNIT / cfg.beat_bytes), data);
     let beats = grain / cfg.beat_bytes;
@@ -101,14 +104,41 @@ pub fn fetch(
     let ends = part.eq(last_part.trunc(part_bits)) | grants.start;
     let index = grants.index + done.zext(16);
     let start = grants.start;
-    let valid = grants.valid & (start | (data.valid & whole));
+    // Those that were pushed wait here, and need no data.
+    let in_slot = match &pushed[..] {
+        [write] => {
+            let words = UNIT / 8;
+            let store = m.mem("slots", cfg.push_slots, &bits(8 * UNIT)).style(Style::Distributed).build();
+            let lanes = lit(words, 1).shl_by(write.word);
+            store.write_lanes(write.valid, write.slot, &write.data.repeat(words), lanes, 64);
+            let unit = store.read_now(grants.slot);
+            let pieces = unit.chunks(8 * grain);
+            let of_slot = match pieces.len() {
+                1 => pieces[0],
+                n => m.select(part.trunc(clog2(n as u64)), &pieces),
+            };
+            Some((grants.pushed, of_slot))
+        }
+        _ => {
+            m.discard(&grants.pushed);
+            m.discard(&grants.slot);
+            None
+        }
+    };
+    let (in_slot, piece) = match in_slot {
+        Some((in_slot, of_slot)) => (in_slot, m.mux(in_slot, &of_slot, &piece)),
+        None => (lit(1, 0), piece),
+    };
+    let error = error & !in_slot;
+    let valid = grants.valid & (start | in_slot | (data.valid & whole));
     let out = Stream::new(m, "out", valid, Fetched { qp: grants.qp, index, piece, part, ends, error, start });
     let last = start | (ends & (done + 1).eq(grants.count));
-    data.accept(grants.valid & !start & (out.ready | !whole));
+    data.accept(grants.valid & !start & !in_slot & (out.ready | !whole));
     grants.accept(out.fire() & last);
     m.when(out.fire() & !start, |m| m.set(&part, m.mux(ends, &lit(part_bits, 0), &(part + 1))));
     m.when(out.fire() & ends, |m| m.set(&done, m.mux(last, &lit(7, 0), &(done + 1))));
-    out
+    let freed = Freed { valid: out.fire() & last & in_slot, slot: grants.slot };
+    (out, freed)
 }
 
 #[cfg(test)]
@@ -121,7 +151,7 @@ mod tests {
     fn rig(cfg: &RnicConfig, grain: u32) -> (Sim, [Source; 2], [Sink; 1]) {
         let netlist = build("bench", |m| {
             let grants = m.stream_in("grants", &Grant::of(cfg));
-            let out = fetch(m, cfg, grain, grants, m.stream_in("data", &DmaReadData::of(cfg)));
+            let out = fetch(m, cfg, grain, grants, m.stream_in("data", &DmaReadData::of(cfg)), vec![]).0;
             let known = |fetched: &Fetched| Fetched {
                 piece: fetched.start.then(lit(8 * grain, 0), fetched.piece),
                 error: fetched.error & !fetched.start,

@@ -164,6 +164,8 @@ impl Bench {
                 m.input("another", 1),
                 m.input_of("gate", &Gate::write_of(&cfg)),
                 m.input("paused", 8),
+                Pushes::of(&cfg).zeros(),
+                Freed::of(&cfg).zeros(),
             );
             m.stream_out("read", out.read);
             m.stream_out("grant", out.grants);
