@@ -223,7 +223,10 @@ mod tests {
     }
 
     fn bench(beat_bytes: u32) -> Bench {
-        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        bench_of(RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() })
+    }
+
+    fn bench_of(cfg: RnicConfig) -> Bench {
         let create = TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: CqEntry::of() };
         let create_srq = TableWrite { enable: bits(1), index: bits(cfg.srq_bits()), entry: SrqEntry::of() };
         let create_eq = TableWrite { enable: bits(1), index: bits(cfg.eq_bits()), entry: EqEntry::of() };
@@ -239,6 +242,9 @@ mod tests {
             m.stream_out("eq", out.eq);
             m.output("taken", &out.taken);
             m.output("ignored", &out.ignored);
+            if cfg.push_slots > 0 {
+                m.output("told", &m.delay("told", &out.pushes));
+            }
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
@@ -425,5 +431,94 @@ mod tests {
         bench.settle(&mut random, 0.0);
         let (taken, left) = (&bench.sources[0].cycles, &bench.sinks[0].cycles);
         assert_eq!((taken[9] - taken[0], left[0] - taken[0]), (18, 1));
+    }
+
+    /// Writes to places, and doorbells that tell of them, in any order.
+    #[test]
+    fn a_doorbell_tells_of_the_eight_words_before_it_if_they_are_whole_and_of_the_place_that_it_names() {
+        for seed in 1..=4 {
+            let slots = RnicConfig { push_slots: 4, ..RnicConfig::named("generic-8b").unwrap() };
+            let mut bench = bench_of(slots);
+            let mut random = Random::new(seed);
+            (1..=2).for_each(|page| bench.qp(page, page, QpState::Rts));
+            // All words with their page and place, and what each doorbell is to tell.
+            let mut words: Vec<(u16, u32, u64)> = Vec::new();
+            let mut expected = Vec::new();
+            for i in 0..400u16 {
+                let place = |random: &mut Random| {
+                    (random.rng.random_range(1..=2u16), random.rng.random_range(0..3u32))
+                };
+                let one = place(&mut random);
+                let other = if random.chance(0.7) { one } else { place(&mut random) };
+                let begin = if random.chance(0.8) { 0 } else { random.rng.random_range(0..8) };
+                let end = if random.chance(0.8) { 8 } else { random.rng.random_range(0..=8) };
+                for word in begin..end {
+                    // Some words of another writer in between.
+                    let strays = random.chance(0.02);
+                    let (page, place) = if strays { other } else { one };
+                    let data: u64 = random.rng.random();
+                    bench.ring(page, spec::PUSH + 64 * place + 8 * word, data.to_le_bytes());
+                    words.push((page, 64 * place + 8 * word, data));
+                }
+                // A doorbell of another kind changes nothing.
+                if random.chance(0.2) {
+                    bench.ring(1, CQ, cq_bytes(5, 1));
+                }
+                let (page, told) = other;
+                let pushed = random.chance(0.9);
+                let bell = spec::sq::SqDoorbell {
+                    qpn: page.into(),
+                    producer: i,
+                    pushed,
+                    push_slot: told as u8,
+                    ..Default::default()
+                };
+                bench.ring(page, SQ, bell.to_bytes().unwrap());
+                let last = &words[words.len().saturating_sub(8)..];
+                let whole = (0..8).all(|n| {
+                    last.get(n as usize).is_some_and(|(p, at, _)| (*p, *at) == (page, 64 * told + 8 * n))
+                });
+                let wqe: Vec<u64> = last.iter().map(|(.., data)| *data).collect();
+                expected.push((u64::from(i), (pushed && whole).then_some(wqe)));
+            }
+            let (mut got, mut wqe) = (Vec::new(), vec![0; 8]);
+            let mut idle = 0;
+            while idle < 20 {
+                idle = if bench.sources[0].left() == 0 { idle + 1 } else { 0 };
+                step(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.3);
+                let mut value = |name: &str| bench.sim.get(&format!("told_{name}"));
+                if value("word_valid") == 1 {
+                    wqe[value("word_word") as usize] = value("word_data");
+                }
+                if value("rings") == 1 {
+                    let pushed = value("pushed") == 1;
+                    got.push((value("bell_producer"), pushed.then(|| wqe.clone())));
+                }
+            }
+            let told = expected.iter().filter(|(_, wqe)| wqe.is_some()).count();
+            assert!(told > 50 && told < 350, "seed {seed}: {told}");
+            assert_eq!(got, expected, "seed {seed}");
+            assert_eq!(bench.sinks[0].values("producer"), (0..400).collect::<Vec<_>>(), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn words_that_come_are_taken_in_two_cycles_and_ignored_by_cards_without_slots_or_past_the_last_page() {
+        for push_slots in [0, 4] {
+            let mut bench = bench_of(RnicConfig { push_slots, ..RnicConfig::named("generic-8b").unwrap() });
+            let pages = bench.cfg.doorbell_pages as u16;
+            let mut random = Random::new(5);
+            for i in 0..32 {
+                bench.ring(1, spec::PUSH + 8 * i, [0; 8]);
+            }
+            bench.settle(&mut random, 0.0);
+            assert_eq!(bench.ignored, if push_slots == 0 { 32 } else { 0 });
+            let taken = &bench.sources[0].cycles;
+            assert_eq!(taken[31] - taken[0], 62);
+            bench.ring(pages, spec::PUSH, [0; 8]);
+            let before = bench.ignored;
+            bench.settle(&mut random, 0.0);
+            assert_eq!(bench.ignored - before, 1);
+        }
     }
 }

@@ -104,30 +104,29 @@ pub fn fetch(
     let ends = part.eq(last_part.trunc(part_bits)) | grants.start;
     let index = grants.index + done.zext(16);
     let start = grants.start;
-    // Those that were pushed wait here, and need no data.
-    let in_slot = match &pushed[..] {
+    // Those that were pushed lie here by pieces, and need no data.
+    let (in_slot, piece) = match &pushed[..] {
         [write] => {
-            let words = UNIT / 8;
-            let store = m.mem("slots", cfg.push_slots, &bits(8 * UNIT)).style(Style::Distributed).build();
-            let lanes = lit(words, 1).shl_by(write.word);
-            store.write_lanes(write.valid, write.slot, &write.data.repeat(words), lanes, 64);
-            let unit = store.read_now(grants.slot);
-            let pieces = unit.chunks(8 * grain);
-            let of_slot = match pieces.len() {
-                1 => pieces[0],
-                n => m.select(part.trunc(clog2(n as u64)), &pieces),
+            let lanes = grain / 8;
+            let (lane_bits, pieces) = (clog2(u64::from(lanes)), UNIT / grain);
+            let piece_bits = clog2(u64::from(pieces));
+            let row = |slot: Sig, place: Sig, from: u32| match piece_bits {
+                0 => slot,
+                n => cat(&[place.slice(from, n), slot]),
             };
-            Some((grants.pushed, of_slot))
+            let shape = bits(8 * grain);
+            let store = m.mem("slots", cfg.push_slots * pieces, &shape).style(Style::Distributed).build();
+            let at = row(write.slot, write.word, lane_bits);
+            let lane = lit(lanes, 1).shl_by(write.word.trunc(lane_bits));
+            store.write_lanes(write.valid, at, &write.data.repeat(lanes), lane, 64);
+            let of_slot = store.read_now(row(grants.slot, part, 0));
+            (grants.pushed, m.mux(grants.pushed, &of_slot, &piece))
         }
         _ => {
             m.discard(&grants.pushed);
             m.discard(&grants.slot);
-            None
+            (lit(1, 0), piece)
         }
-    };
-    let (in_slot, piece) = match in_slot {
-        Some((in_slot, of_slot)) => (in_slot, m.mux(in_slot, &of_slot, &piece)),
-        None => (lit(1, 0), piece),
     };
     let error = error & !in_slot;
     let valid = grants.valid & (start | in_slot | (data.valid & whole));
@@ -144,7 +143,7 @@ pub fn fetch(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{item, run, Random, Sink, Source};
+    use crate::testing::{item, run, step, Random, Sink, Source};
     use ferrowire_rtl::{build, Bits, Sim};
     use rand::Rng;
 
@@ -220,6 +219,87 @@ mod tests {
                 }
                 assert_eq!(sources[0].left(), 0, "seed {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn wqes_that_were_pushed_come_in_their_turn_between_those_that_are_read() {
+        for (seed, beat_bytes, grain) in [(11, 8, 64), (12, 64, 64), (13, 8, 16), (14, 16, 16)] {
+            let cfg = RnicConfig { beat_bytes, push_slots: 4, ..RnicConfig::named("generic-8b").unwrap() };
+            let netlist = build("bench", |m| {
+                let (grants, data) =
+                    (m.stream_in("grants", &Grant::of(&cfg)), m.stream_in("data", &DmaReadData::of(&cfg)));
+                let write = m.input_of("write", &SlotWrite::of(&cfg));
+                let (out, freed) = fetch(m, &cfg, grain, grants, data, vec![write]);
+                m.stream_out("out", out);
+                m.output("freed", &m.delay("freed", &freed));
+            });
+            let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+            sim.reset();
+            let mut sources =
+                [Source::new("grants", &Grant::of(&cfg)), Source::new("data", &DmaReadData::of(&cfg))];
+            let mut sinks = [Sink::new("out", &Fetched::of(&cfg, grain))];
+            let mut random = Random::new(seed);
+            let (mut free, mut expected, mut given) = ((0..4u64).collect::<Vec<_>>(), Vec::new(), 0);
+            let pieces = (UNIT / grain) as usize;
+            let mut cycle = |sim: &mut Sim, sources: &mut _, random: &mut Random, free: &mut Vec<u64>| {
+                step(sim, sources, &mut sinks, random, 0.3);
+                if sim.get("freed_valid") == 1 {
+                    let slot = sim.get("freed_slot");
+                    assert!(!free.contains(&slot), "seed {seed}: slot {slot} was free");
+                    free.push(slot);
+                }
+                sinks[0].items.len()
+            };
+            for index in 0..200u16 {
+                let pushed = random.chance(0.5) && !free.is_empty();
+                let error = !pushed && random.chance(0.1);
+                let bytes = random.bytes(64);
+                let mut slot = 0;
+                if pushed {
+                    slot = free.swap_remove(random.rng.random_range(0..free.len()));
+                    given += 1;
+                    for (i, word) in bytes.chunks(8).enumerate() {
+                        sim.set("write_valid", 1);
+                        sim.set("write_slot", slot);
+                        sim.set("write_word", i as u64);
+                        sim.set("write_data", u64::from_le_bytes(word.try_into().unwrap()));
+                        cycle(&mut sim, &mut sources, &mut random, &mut free);
+                    }
+                    sim.set("write_valid", 0);
+                } else {
+                    let beats = 64 / beat_bytes as usize;
+                    for (i, beat) in bytes.chunks(beat_bytes as usize).enumerate() {
+                        let flags = [("last", u128::from(i + 1 == beats)), ("error", error.into())];
+                        let mut data = item(&DmaReadData::of(&cfg), &flags);
+                        data.insert("data".into(), Bits::from_bytes(8 * beat_bytes, beat));
+                        sources[1].push(data);
+                    }
+                }
+                let fields = [("qp", 3), ("index", index.into()), ("count", 1)];
+                let place = [("pushed", pushed.into()), ("slot", slot.into())];
+                sources[0].push_values(&[&fields[..], &place].concat());
+                for (part, piece) in bytes.chunks(grain as usize).enumerate() {
+                    let fields = [("qp", 3), ("index", index.into()), ("error", error.into())];
+                    let place = [("part", part as u128), ("ends", u128::from(part + 1 == pieces))];
+                    let mut wqe = item(&Fetched::of(&cfg, grain), &[&fields[..], &place].concat());
+                    wqe.insert("piece".into(), Bits::from_bytes(8 * grain, piece));
+                    expected.push(wqe);
+                }
+                for _ in 0..random.rng.random_range(0..12) {
+                    cycle(&mut sim, &mut sources, &mut random, &mut free);
+                }
+            }
+            for n in 0.. {
+                assert!(n < 10_000, "seed {seed}: {beat_bytes} bytes a beat");
+                if cycle(&mut sim, &mut sources, &mut random, &mut free) == expected.len() {
+                    break;
+                }
+            }
+            cycle(&mut sim, &mut sources, &mut random, &mut free);
+            assert_eq!(free.len(), 4, "seed {seed}: all slots come back");
+            assert!(given > 50, "seed {seed}: {given}");
+            assert!(sinks[0].items == expected, "seed {seed}: {beat_bytes} bytes a beat");
         }
     }
 

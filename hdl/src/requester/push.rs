@@ -120,3 +120,6 @@ pub fn push(m: &Scope, cfg: &RnicConfig, pushes: Pushes, wanted: Wanted, takes: 
     let write = SlotWrite { valid: writes, slot: fill, word: pushes.word.word, data: pushes.word.data };
     Slots { found: cat(&founds).any(), slot, write }
 }
+
+#[cfg(test)]
+mod tests;
