@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
-    AccessFlags, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
-    HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr,
-    QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Service, SharedReceiveQueue, TrafficCounter,
+    AccessFlags, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions, DropReason,
+    HostMemory, HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp,
+    QpInitAttr, QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Service, SharedReceiveQueue,
+    TrafficCounter,
 };
 
 use crate::bus::{SharedWorld, World};

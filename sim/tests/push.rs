@@ -151,7 +151,10 @@ fn requests_that_are_pushed_are_carried_out_and_their_wqes_are_not_read() {
                         let payload = if inline { Payload::Inline(&data) } else { Payload::Sges(&sges) };
                         post(&mut qp, &[SendWr::send(id, payload)]);
                         let done = rig.pair.b.wait(&rig.pair.world, 1, LIMIT).unwrap();
-                        assert_eq!((done[0].status.known(), done[0].byte_len), (Some(WcStatus::Success), len as u32));
+                        assert_eq!(
+                            (done[0].status.known(), done[0].byte_len),
+                            (Some(WcStatus::Success), len as u32)
+                        );
                     } else {
                         rig.send(&mut qp, id, at, inline, len);
                     }
@@ -225,7 +228,10 @@ struct How {
 
 impl Busy {
     /// Both sequences in their own order, mixed at random.
-    fn release(how: &mut How, mut store: impl FnMut(u32, u64) -> Result<(), BusError>) -> Result<(), BusError> {
+    fn release(
+        how: &mut How,
+        mut store: impl FnMut(u32, u64) -> Result<(), BusError>,
+    ) -> Result<(), BusError> {
         let mut all: Vec<_> = how.held.drain(..).map(|held| held.into_iter().peekable()).collect();
         loop {
             all.retain_mut(|held| held.peek().is_some());
@@ -279,7 +285,8 @@ impl Bus for Busy {
             Way::Held => return Ok(how.held.push(all)),
             Way::Strayed => {
                 // To a place of nobody, or to the same one of another page.
-                let (places, page) = [(2..4, 0), (0..3, doorbell::PAGE_BYTES)][how.rng.random_range(0..2)].clone();
+                let (places, page) =
+                    [(2..4, 0), (0..3, doorbell::PAGE_BYTES)][how.rng.random_range(0..2)].clone();
                 let place = 64 * how.rng.random_range(places) + 8 * how.rng.random_range(0..8);
                 let stray = (offset & !(doorbell::PAGE_BYTES - 1)) + page + doorbell::PUSH + place;
                 let word = how.rng.random();

@@ -108,8 +108,8 @@ pub fn fetch(
     let (in_slot, piece) = match &pushed[..] {
         [write] => {
             let lanes = grain / 8;
-            let (lane_bits, pieces) = (clog2(u64::from(lanes)), UNIT / grain);
-            let piece_bits = clog2(u64::from(pieces));
+            let pieces = UNIT / grain;
+            let (lane_bits, piece_bits) = (lanes.trailing_zeros(), pieces.trailing_zeros());
             let row = |slot: Sig, place: Sig, from: u32| match piece_bits {
                 0 => slot,
                 n => cat(&[place.slice(from, n), slot]),

@@ -102,7 +102,7 @@ impl Pushing {
 }
 
 #[test]
-fn one_that_was_pushed_is_granted_without_a_read_and_one_cycle_is_not_lost() {
+fn one_that_was_pushed_is_granted_without_a_read_and_no_later_than_others() {
     for seed in [101, 102] {
         let mut p = Pushing::new(seed, 0);
         let mut cycles = [0; 2];
