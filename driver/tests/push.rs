@@ -38,7 +38,7 @@ fn a_work_request_alone_is_pushed_and_written_to_the_queue_as_well() {
             qp.start_post_send().post(&SendWr::write(1, &sges, b.target.remote(at)).signaled()).unwrap();
             let mut batch = qp.start_post_send();
             for i in 1..3 {
-                let wr = SendWr::write(i, Payload::Inline(&inline), b.target.remote(at + 16 * i));
+                let wr = SendWr::write(i, Payload::Inline(&inline), b.target.remote(at + 16 * i as usize));
                 batch.post(&wr.signaled()).unwrap();
             }
             batch.ring().unwrap();
@@ -46,7 +46,6 @@ fn a_work_request_alone_is_pushed_and_written_to_the_queue_as_well() {
             qp.start_post_send().post(&wr.signaled()).unwrap();
             let done = b.completions(4);
             assert!(done.iter().all(|done| done.status == Coded::Known(WcStatus::Success)), "{done:?}");
-            let at = at as usize;
             assert_eq!(bytes(b.target.memory(), at, 8), data[round..round + 8]);
             assert_eq!(bytes(b.target.memory(), at + 16, 35), [round as u8; 35]);
         }

@@ -113,7 +113,7 @@ impl Rig {
     fn send(&self, qp: &mut QueuePair, id: u64, at: usize, inline: bool, len: usize) {
         let (data, sges) = self.write(at, inline, len);
         let payload = if inline { Payload::Inline(&data) } else { Payload::Sges(&sges) };
-        post(qp, &[SendWr::write(id, payload, self.to.remote(at as u64))]);
+        post(qp, &[SendWr::write(id, payload, self.to.remote(at))]);
     }
 
     #[track_caller]
@@ -417,7 +417,7 @@ fn what_was_pushed_in_a_former_life_is_not_sent_in_the_next() {
                 false => {
                     let (data, sges) = rig.write(at, inline, len);
                     let payload = if inline { Payload::Inline(&data) } else { Payload::Sges(&sges) };
-                    let wr = SendWr::write(id, payload, rig.to.remote(at as u64));
+                    let wr = SendWr::write(id, payload, rig.to.remote(at));
                     post(&mut qp, &[wr, wr]);
                     rig.well(1);
                 }
