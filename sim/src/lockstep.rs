@@ -17,7 +17,7 @@
 //! clocks any set rises in a cycle. Assertions and assumptions are off, for random input breaks them.
 
 use ferrowire_rtl::{Bits, Netlist, Sim};
-use ferrowire_verilator::{build, BuildError, Library, Model, Options, PortId, PortSpec, Source};
+use ferrowire_verilator::{build, BuildError, Library, Model, OptLevel, Options, PortId, PortSpec, Source};
 use std::fmt;
 
 /// The Verilog of a netlist, for Verilator: every port, clocks and resets among them. Black boxes are replaced by
@@ -96,12 +96,24 @@ struct Watched<'l> {
 }
 
 impl Lockstep {
-    /// Compiles both.
+    /// Compiles both, for some hundreds of cycles: compiling costs more than running them, so nothing is optimised.
     ///
     /// # Errors
     /// If Verilator or the C++ compiler rejects the model.
     pub fn new(netlist: &Netlist) -> Result<Lockstep, BuildError> {
-        let library = build(&source(netlist), &Options::default())?;
+        Self::compiled(netlist, OptLevel::O0)
+    }
+
+    /// The same with the optimised model of a whole card, which other tests have built or will want.
+    ///
+    /// # Errors
+    /// If Verilator or the C++ compiler rejects the model.
+    pub fn of_card(netlist: &Netlist) -> Result<Lockstep, BuildError> {
+        Self::compiled(netlist, OptLevel::O2)
+    }
+
+    fn compiled(netlist: &Netlist, opt: OptLevel) -> Result<Lockstep, BuildError> {
+        let library = build(&source(netlist), &Options { opt, ..Options::default() })?;
         let mut sim = Sim::new(netlist).unspoiled();
         sim.check_asserts(false);
         let ports = netlist.ports();

@@ -5,9 +5,9 @@ use crate::netlist::*;
 use std::collections::{HashMap, HashSet};
 
 impl Netlist {
-    /// One instance of each distinct module side by side, in a new top `zoo` with all their ports as `MODULE__PORT`.
+    /// One instance of each distinct module below the top side by side, in a new top `zoo` with all their ports as `MODULE__PORT`.
     ///
-    /// An instance brings the modules below it along. With random input on every port, one Verilated model and one
+    /// An instance brings the modules below it along. The top, which is every module once more, is run by itself. With random input on every port, one Verilated model and one
     /// native [`Sim`](crate::Sim) of the zoo run each module by itself. Properties are left out, for random input
     /// breaks what they assume. Clocks and resets are shared and keep their names.
     pub fn zoo(&self) -> Netlist {
@@ -31,7 +31,7 @@ impl Netlist {
         }
         let mut seen = HashSet::new();
         let mut taken = HashSet::new();
-        for (id, module) in modules.iter().enumerate() {
+        for (id, module) in modules.iter().enumerate().skip(1) {
             if seen.insert(module) {
                 let tree = Tree { from: self, by_scope: &by_scope, children: &children, root: id as ScopeId };
                 tree.copy_into(&mut net, module, &mut taken);
