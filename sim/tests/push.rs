@@ -282,7 +282,10 @@ impl Bus for Busy {
         }
         let mut all: Vec<(u32, u64)> = (offset..).step_by(8).zip(words.iter().copied()).collect();
         match how.way {
-            Way::Held => return Ok(how.held.push(all)),
+            Way::Held => {
+                how.held.push(all);
+                return Ok(());
+            }
             Way::Strayed => {
                 // To a place of nobody, or to the same one of another page.
                 let (places, page) =
