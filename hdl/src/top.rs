@@ -204,6 +204,7 @@ fn core(
         responder: context.responder,
         requester: context.requester,
         doorbell: bells.sq,
+        pushes: bells.pushes,
         shared: srqs,
         receive: breath(&m.label("receive_bells"), cfg.unhurried(), bells.rq),
         kick: context.kick,

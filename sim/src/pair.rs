@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
-    AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
-    HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr,
-    QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Service, SharedReceiveQueue, TrafficCounter,
+    AccessFlags, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions, DropReason,
+    HostMemory, HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp,
+    QpInitAttr, QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Service, SharedReceiveQueue,
+    TrafficCounter,
 };
 
 use crate::bus::{SharedWorld, World};
@@ -77,6 +78,8 @@ pub struct Connection {
     pub rd_atomic: u8,
     /// Queue key of both.
     pub qkey: u32,
+    /// They push WQEs.
+    pub push: bool,
 }
 
 impl Default for Connection {
@@ -101,6 +104,7 @@ impl Default for Connection {
             min_rnr_timer: 12,
             rd_atomic: 0,
             qkey: 0x1357_9bdf,
+            push: false,
         }
     }
 }
@@ -118,14 +122,14 @@ pub struct Node {
 }
 
 impl Node {
-    fn open(world: &SharedWorld, card: usize, options: &PairOptions) -> Result<Self> {
+    fn open(bus: impl Bus + 'static, card: usize, options: &PairOptions) -> Result<Self> {
         let failed = || format!("opening card {card}");
         let context = ContextOptions {
             command_timeout: COMMAND_TIMEOUT,
             seed: Some(options.seed.wrapping_mul(2).wrapping_add(card as u64)),
             ..ContextOptions::default()
         };
-        let context = Context::open_with(world.bus(card), context).with_context(failed)?;
+        let context = Context::open_with(bus, context).with_context(failed)?;
         let pd = context.alloc_pd().with_context(failed)?;
         let cq = context.create_cq(options.cq_entries).with_context(failed)?;
         let node = Self { card, cq, pd, context };
@@ -271,10 +275,19 @@ impl Pair {
     /// # Errors
     /// A card does not come up.
     pub fn of(world: SharedWorld, options: &PairOptions) -> Result<Self> {
+        let bus = world.bus(0);
+        Self::by(bus, world, options)
+    }
+
+    /// The same, where the driver's way to card 0 is one of the caller's.
+    ///
+    /// # Errors
+    /// A card does not come up.
+    pub fn by(bus: impl Bus + 'static, world: SharedWorld, options: &PairOptions) -> Result<Self> {
         let host_latency = options.host_latency;
         Ok(Self {
-            a: Node::open(&world, 0, options)?,
-            b: Node::open(&world, 1, options)?,
+            a: Node::open(bus, 0, options)?,
+            b: Node::open(world.bus(1), 1, options)?,
             world,
             host_latency,
         })
@@ -330,6 +343,7 @@ impl Pair {
             (attr.max_send_sge, attr.max_recv_sge) = (connection.send_sge, connection.recv_sge);
             attr.max_inline = connection.inline;
             attr.sq_sig_all = connection.signal_all;
+            attr.push = connection.push;
             node.pd.create_qp(&attr)
         };
         let (a, b) = (make(&self.a, &self.a.cq, None)?, make(&self.b, &self.b.cq, srq)?);

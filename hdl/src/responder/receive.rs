@@ -361,7 +361,7 @@ pub fn receive(
     let (sweeping, idle) = (state.is(State::Sweep), state.is(State::Idle) & !marking);
     let (grant, grants) = m.later("grant", &Grant { qp: bits(rq_bits), ..Grant::of(cfg) });
     let ends_read = m.wire("ends_read", 1);
-    let fill = forward(&m.label("fill"), fetch(m, cfg, grain(cfg), grant, data));
+    let fill = forward(&m.label("fill"), fetch(m, cfg, grain(cfg), grant, data, vec![]).0);
 
     // Reads under way, as WQEs.
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
@@ -729,7 +729,14 @@ pub fn receive(
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), units]) });
     let mark = done & kind_gone;
-    let grant = Grant { qp: number, index: from, count, stride: queue.stride, start: kind_gone };
+    let grant = Grant {
+        qp: number,
+        index: from,
+        count,
+        stride: queue.stride,
+        start: kind_gone,
+        ..Grant::of(cfg).zeros()
+    };
     let granted = Stream::new(m, "granted", reads | mark, grant);
     m.drive(&mark_room, granted.ready);
     // What was read last has been counted by the cycle in which the next read is planned.

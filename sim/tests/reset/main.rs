@@ -81,6 +81,7 @@ impl Life {
             let node = [&pair.a, &pair.b][side];
             let mut attr = QpInitAttr::rc(&events[side].1, &events[side].1);
             (attr.max_send_wr, attr.max_recv_wr) = (64, 64);
+            attr.push = node.context.capabilities().wqe_push;
             node.pd.create_qp(&attr).unwrap()
         };
         let qps = (0..QPS).map(|_| pair.bring_up(make(0), make(1), &connection).unwrap()).collect();
@@ -97,13 +98,13 @@ impl Life {
             let pair = &mut self.qps[rng.random_range(0..QPS)];
             let qp = if side == 0 { &mut pair.0 } else { &mut pair.1 };
             let (sent, got) = ([from.sge(here, length)], [from.sge(40_000, length)]);
-            post(
-                qp,
-                &[
-                    SendWr::write(1, &sent, to.remote(there)).signaled(),
-                    SendWr::read(2, &got, to.remote(there)).signaled(),
-                ],
-            );
+            let requests = [
+                SendWr::write(1, &sent, to.remote(there)).signaled(),
+                SendWr::read(2, &got, to.remote(there)).signaled(),
+            ];
+            // What is rung for alone is pushed where the card has that.
+            let each = rng.random_range(1..=2);
+            requests.chunks(each).for_each(|some| post(qp, some));
             let cq = &self.events[side].1;
             let (mut done, limit) = (Vec::new(), world.lock().cycle() + 200_000);
             let mut some = [Completion::default(); 8];
