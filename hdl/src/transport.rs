@@ -51,8 +51,8 @@ use crate::tx::give_way::{give_way, CAME};
 use crate::tx::icrc::append;
 use crate::tx::pause::{pause, FlowControl, PRIORITIES};
 use crate::types::{
-    reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Kick, Oldest,
-    Pushes, QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite,
+    reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Kick, OfQp,
+    Oldest, Pushes, QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite,
 };
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::cqe::LocalCause;
@@ -176,6 +176,8 @@ pub struct Transport {
     pub reports: Vec<Stream<Report>>,
     /// The shared receive queue that is asked for.
     pub status: SrqStatus,
+    /// The receive queue of a QP that has gone to RESET is read no more.
+    pub unread: OfQp,
     /// A shared receive queue that was destroyed may still be read.
     pub busy: Sig,
     /// Priorities that stand still.
@@ -515,6 +517,7 @@ pub fn transport(
         removed: ended.removed,
         reports: vec![responded.reports, overrun_report],
         status: responded.status,
+        unread: responded.unread,
         busy: responded.busy,
         paused,
         psns: QpPsns { sq: tracked.next_psn, rq: responded.expected_psn },
@@ -609,6 +612,7 @@ mod tests {
                 }
                 m.output("status", &out.status);
                 m.output("removed", &out.removed);
+                m.output("unread", &out.unread);
                 m.output("busy", &out.busy);
                 m.output("paused", &out.paused);
                 m.output("psns", &out.psns);

@@ -754,6 +754,22 @@ impl Completion {
     }
 }
 
+/// A QP, where something is said of it for a cycle.
+#[derive(Clone, Bundle)]
+pub struct OfQp {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Which one.
+    pub qp: Sig,
+}
+
+impl OfQp {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        OfQp { valid: bits(1), qp: bits(cfg.qp_bits()) }
+    }
+}
+
 /// A QP of which no completion of its former life comes any more, of one of its queues.
 #[derive(Clone, Bundle)]
 pub struct Drained {

@@ -17,6 +17,7 @@ use ferrowire_spec::csr::command_queue;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+mod queue_pairs;
 mod reclaim;
 
 /// Cycles in which a reset must be done: a small card's tables, and the slowest read.
