@@ -2,7 +2,7 @@
 //! A host that resets a card in the middle of its work: by the register, and by a function level reset; or takes all objects back by command. When the card says
 //! that it is done, it touches nothing of its former life any more, and works anew.
 //!
-//! Each test prints its seed; `FERROWIRE_SEED` replaces it, and then it is the only one.
+//! Each test prints its seeds; `FERROWIRE_SEED` replaces them, and then it is the only one. `FERROWIRE_ROUNDS` is how many each configuration has.
 
 use ferrowire::{
     AccessFlags, Completion, CompletionQueue, EventQueue, MemoryRegion, QpInitAttr, QueuePair, RecvWr, SendWr,
@@ -27,10 +27,19 @@ const WATCHED: u64 = 3000;
 const ROOM: usize = 64 << 10;
 const QPS: usize = 3;
 
-fn seeds(range: std::ops::Range<u64>) -> Vec<u64> {
-    match std::env::var("FERROWIRE_SEED").ok().and_then(|seed| seed.parse().ok()) {
+/// Some of each configuration.
+fn seeds(configs: usize) -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    match number("FERROWIRE_SEED") {
         Some(seed) => vec![seed],
-        None => range.collect(),
+        None => (0..number("FERROWIRE_ROUNDS").unwrap_or(1) * configs as u64).collect(),
+    }
+}
+
+/// Runs a test with each seed, of each of these configurations.
+fn each(configs: &[&str], mut test: impl FnMut(&RnicConfig, u64)) {
+    for seed in seeds(configs.len()) {
+        test(&config(configs[seed as usize % configs.len()]), seed);
     }
 }
 
@@ -276,21 +285,15 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) {
 
 #[test]
 fn a_card_that_is_reset_in_the_middle_of_everything_touches_nothing_and_works_anew() {
-    for seed in seeds(0..4) {
-        lives(&config(["generic-8b", "generic-64b"][seed as usize % 2]), seed, 12);
-    }
+    each(&["generic-8b", "generic-64b"], |config, seed| lives(config, seed, 12));
 }
 
 #[test]
 fn over_pcie_too_by_the_register_without_the_right_to_send_and_by_a_function_level_reset() {
-    for seed in seeds(0..6) {
-        lives(&config(["pcie-8b", "pcie-64b", "pcie4-64b"][seed as usize % 3]), seed, 12);
-    }
+    each(&["pcie-8b", "pcie-64b", "pcie4-64b"], |config, seed| lives(config, seed, 12));
 }
 
 #[test]
 fn over_axi_too_and_nothing_stays_under_way_there() {
-    for seed in seeds(0..6) {
-        lives(&config(["axi-8b", "axi-64b"][seed as usize % 2]), seed, 12);
-    }
+    each(&["axi-8b", "axi-64b"], |config, seed| lives(config, seed, 12));
 }

@@ -2,7 +2,7 @@
 //! Queue pairs that are reset or destroyed in the middle of everything: when the command is completed, what they had posted is read no more, so that
 //! the memory can be given away.
 
-use super::{config, seeds, Life};
+use super::{each, Life};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::axi::AxiSettings;
 use ferrowire_sim::bus::{SharedWorld, World};
@@ -53,23 +53,23 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) -> usize {
 }
 
 /// Some had something under way.
-fn all(configs: &[&str], range: std::ops::Range<u64>) {
-    let of = |seed: u64| lives(&config(configs[seed as usize % configs.len()]), seed, 8);
-    let read: usize = seeds(range).into_iter().map(of).sum();
-    assert!(read > 8, "{read}");
+fn all(configs: &[&str]) {
+    let mut read = 0;
+    each(configs, |config, seed| read += lives(config, seed, 8));
+    assert!(read > 4, "{read}");
 }
 
 #[test]
 fn what_a_queue_pair_has_posted_is_read_no_more_when_it_is_gone() {
-    all(&["generic-8b", "generic-64b"], 0..4);
+    all(&["generic-8b", "generic-64b"]);
 }
 
 #[test]
 fn over_pcie_too() {
-    all(&["pcie-8b", "pcie-64b", "pcie4-64b"], 0..3);
+    all(&["pcie-8b", "pcie-64b", "pcie4-64b"]);
 }
 
 #[test]
 fn over_axi_too() {
-    all(&["axi-8b", "axi-64b"], 0..2);
+    all(&["axi-8b", "axi-64b"]);
 }
