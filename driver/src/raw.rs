@@ -32,7 +32,7 @@ impl RawFilter {
 const RESPOND: Field = crate::csr::field(&csr::RAW, "respond");
 
 impl Context {
-    /// Sets which frames go to the raw Ethernet queue pair. Opening the card clears it.
+    /// Sets which frames go to the raw Ethernet queue pair, from now on. Opening the card clears it.
     ///
     /// # Errors
     /// `Attribute` for a group that is the address of a single station, or for a card without such a queue pair; the bus failed.
@@ -59,7 +59,9 @@ impl Context {
                 let mut write = |register, value| bus.csr_write32(csr::BLOCK.address(register), value);
                 write(&csr::RAW_HASH_LO, hash as u32)?;
                 write(&csr::RAW_HASH_HI, (hash >> 32) as u32)?;
-                write(&csr::RAW, raw)
+                write(&csr::RAW, raw)?;
+                // A write of a register is posted; a read is behind it.
+                bus.csr_read32(csr::BLOCK.address(&csr::RAW)).map(drop)
             })?;
             t.port.raw = raw;
             Ok(())
