@@ -18,7 +18,8 @@
 //! rising edge and `valid ^ error` with the falling one.
 //!
 //! Between frames (neither valid nor error) a PHY tells on its data wires whether the link is up, its speed, and whether it is of full duplex. A
-//! PHY may leave that out, and a nibble may come at the moment of a change: the status is what two cycles in a row said at both edges. It is down after a reset.
+//! PHY may leave that out, and a nibble may come at the moment of a change: the status is what two cycles in a row said at both edges. It is down after a reset, which ends
+//! with a carrier, until the wires say otherwise.
 //!
 //! **Latency:** one cycle each way. **Bad input:** any bits are bytes; an error without `valid` (false carrier, carrier extension: IEEE 802.3 table
 //! 35-2) is no status, and nothing else.
@@ -93,7 +94,8 @@ pub struct FromPhy {
 /// From the wires.
 #[module]
 pub fn rgmii_rx(m: &Scope, wires: Edges) -> FromPhy {
-    let valid = m.reg("valid", 1).reset(0);
+    // As if a frame were under way when the reset ends: one may be.
+    let valid = m.reg("valid", 1).reset(1);
     let error = m.reg("error", 1).reset(0);
     m.set(&valid, wires.ctl_rise);
     m.set(&error, wires.ctl_rise ^ wires.ctl_fall);

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The wire at its full rate, both ways, with clocks that drift.
+//!
+//! At 200 ppm two clocks of 125 MHz slip past each other by a whole cycle every 5,000 cycles: each run here sees many such slips, in both directions.
+//! `FERROWIRE_MAC_CYCLES=n` makes the runs longer.
+
+use crate::bench::{built, khz, random, wire_clock, Bench, Periods, WIRE};
+use crate::phy::{padded, random_bytes, random_length, sealed, Burst};
+use ferrowire_mac::MacConfig;
+use rand::Rng;
+
+/// Cycles of the wire of each run.
+fn cycles() -> u64 {
+    let text = std::env::var("FERROWIRE_MAC_CYCLES").unwrap_or("120000".into());
+    text.parse().expect("FERROWIRE_MAC_CYCLES is a number of cycles")
+}
+
+/// Frames back to back for as long, of random lengths, with random gaps of these.
+fn full_rate(ppm: i64, core: u64, width: u32, gaps: std::ops::RangeInclusive<usize>, all_short: bool) {
+    let cfg = MacConfig::jumbo(width);
+    let mut rng = random((ppm + 1000) as u64 + core);
+    let periods = Periods { core: khz(core), rx: wire_clock(ppm), tx: WIRE };
+    let mut frame = |_| {
+        let n = if all_short { 60 } else { random_length(&mut rng, cfg.max_frame as usize) };
+        random_bytes(&mut rng, n)
+    };
+    let mut of_wire = |bytes: usize| {
+        let mut frames = Vec::new();
+        let mut all = 0;
+        while all < bytes {
+            frames.push(frame(()));
+            all += frames.last().expect("just pushed").len() + 24;
+        }
+        frames
+    };
+    let (coming, going) = (of_wire(cycles() as usize), of_wire(cycles() as usize));
+    let mut bench = Bench::new(&built(&cfg), cfg, periods, random(1));
+    for frame in &coming {
+        let gap = bench.rng.random_range(gaps.clone());
+        bench.line.bursts.push_back(Burst::new(7, &sealed(frame), gap));
+    }
+    going.iter().for_each(|frame| bench.send(frame));
+    bench.drain();
+    let what = format!("{ppm} ppm, {core} kHz, {width} bytes");
+    assert!(bench.received == coming, "{what}: {} of {}", bench.received.len(), coming.len());
+    let (sent, gaps) = bench.tap.frames(cfg.max_frame as usize);
+    assert!(sent.len() == going.len() && sent.iter().zip(&going).all(|(a, b)| *a == padded(b)), "{what}");
+    // Nothing holds the wire up once the store is full: each gap is the shortest. A core as slow as the wire never fills it.
+    let begun = sent.iter().scan(0, |all, frame| {
+        *all += frame.len();
+        Some(*all)
+    });
+    let filled = begun.take_while(|all| *all < 2 * cfg.tx_buffer_bytes as usize).count() + 1;
+    let shortest = gaps.iter().skip(filled).all(|gap| *gap == 12);
+    assert!(shortest || core * u64::from(width) < 250_000, "{what}: {gaps:?}");
+    assert!(gaps.len() > filled + 10, "{what}: {} frames", gaps.len());
+    let bad: u64 = bench.counts.iter().filter(|(name, _)| !name.ends_with("good")).map(|(_, n)| n).sum();
+    assert_eq!(bad, 0, "{what}: {:?}", bench.counts);
+}
+
+#[test]
+fn no_frame_is_lost_at_the_full_rate_with_clocks_that_drift_by_200_ppm() {
+    for ppm in [-200, 200] {
+        for (core, width) in [(50_000, 8), (62_500, 8), (100_000, 8), (125_000, 8), (50_000, 64)] {
+            full_rate(ppm, core, width, 12..=12, false);
+        }
+    }
+}
+
+#[test]
+fn no_shortest_frame_is_lost_at_the_full_rate_with_gaps_that_shrank() {
+    for ppm in [-200, 200] {
+        full_rate(ppm, 50_000, 8, 8..=12, true);
+        full_rate(ppm, 125_000, 16, 8..=12, true);
+    }
+}
+
+#[test]
+fn no_frame_is_lost_at_the_slowest_clock_of_a_core() {
+    // Both ways the most that a beat can be filled.
+    full_rate(200, 17_700, 8, 12..=12, true);
+    full_rate(-200, 17_700, 8, 12..=12, false);
+}
