@@ -78,6 +78,19 @@ const COUNTS: [&str; 10] = [
 
 type BeatSeen = (Bits, bool, u64);
 
+/// When things happened first, in femtoseconds.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Moments {
+    /// A carrier came.
+    pub carrier: Option<u64>,
+    /// The core was offered a beat.
+    pub offered: Option<u64>,
+    /// The core's last beat was taken.
+    pub taken: Option<u64>,
+    /// A carrier went.
+    pub sent: Option<u64>,
+}
+
 /// See the page's top.
 pub struct Bench {
     pub sim: Sim,
@@ -103,6 +116,7 @@ pub struct Bench {
     pub sent: Wires,
     pub rx_cycles: u64,
     pub tx_cycles: u64,
+    pub moments: Moments,
     /// Cycles of the core since it was offered something.
     core_idle: u64,
 }
@@ -154,6 +168,7 @@ impl Bench {
             sent: Wires::default(),
             rx_cycles: 0,
             tx_cycles: 0,
+            moments: Moments::default(),
             core_idle: 0,
         }
     }
@@ -217,6 +232,9 @@ impl Bench {
             Some(wires) => wires,
             None => self.line.next(&mut self.rng),
         };
+        if wires.ctl_rise {
+            self.moments.carrier.get_or_insert(self.now);
+        }
         let values =
             [wires.data_rise.into(), wires.data_fall.into(), wires.ctl_rise.into(), wires.ctl_fall.into()];
         for (port, value) in self.ports.wires_in.iter().zip(values) {
@@ -233,6 +251,9 @@ impl Bench {
             ctl_rise: ctl_rise == 1,
             ctl_fall: ctl_fall == 1,
         };
+        if self.sent.ctl_rise {
+            self.moments.sent.get_or_insert(self.now);
+        }
         self.tap.see(self.sent);
         self.tx_cycles += 1;
     }
@@ -252,6 +273,9 @@ impl Bench {
         if self.offered && self.sim.get_at(self.ports.tx_ready) == 1 {
             self.to_send.pop_front();
             self.offered = false;
+            if self.to_send.is_empty() {
+                self.moments.taken.get_or_insert(self.now);
+            }
         }
         // Received.
         let ready = !(self.stalls.rx > 0.0 && self.rng.random_bool(self.stalls.rx));
@@ -260,6 +284,7 @@ impl Bench {
         self.core_idle += 1;
         if self.sim.get_at(valid) == 1 {
             self.core_idle = 0;
+            self.moments.offered.get_or_insert(self.now);
             let beat = (self.sim.get_bits_at(data), self.sim.get_at(last) == 1, self.sim.get_at(empty));
             if let Some(waiting) = &self.waiting {
                 assert_eq!(*waiting, beat, "an offer changed");

@@ -9,6 +9,9 @@ use crate::phy::{padded, random_bytes, random_length, sealed, Burst};
 use ferrowire_mac::MacConfig;
 use rand::Rng;
 
+const RX_WIRE: u64 = 5;
+const TX_CORE: u64 = 4;
+
 /// Cycles of the wire of each run.
 fn cycles() -> u64 {
     let text = std::env::var("FERROWIRE_MAC_CYCLES").unwrap_or("120000".into());
@@ -80,4 +83,30 @@ fn no_frame_is_lost_at_the_slowest_clock_of_a_core() {
     // Both ways the most that a beat can be filled.
     full_rate(200, 17_700, 8, 12..=12, true);
     full_rate(-200, 17_700, 8, 12..=12, false);
+}
+
+#[test]
+fn a_frame_takes_its_own_time_and_a_few_cycles_more() {
+    for width in [8, 64] {
+        let cfg = MacConfig::jumbo(width);
+        let netlist = built(&cfg);
+        let (mut most_rx, mut most_tx) = (0, 0);
+        for (seed, bytes) in [60, 61, 64, 1000, 9018].into_iter().cycle().take(60).enumerate() {
+            let mut rng = random(seed as u64);
+            let core = khz(rng.random_range(20_000..=125_000));
+            let mut bench = Bench::new(&netlist, cfg, Periods { core, rx: WIRE, tx: WIRE }, rng);
+            let frame = random_bytes(&mut bench.rng, bytes);
+            // The delimiter is the first byte.
+            bench.line.bursts.push_back(Burst::new(0, &sealed(&frame), 12));
+            bench.send(&frame);
+            bench.drain();
+            let moments = bench.moments;
+            let between = |from: Option<u64>, to: Option<u64>| to.expect("it came") - from.expect("it began");
+            // In cycles of the core, behind those of the wire that are told.
+            let rx = between(moments.carrier, moments.offered) - (bytes as u64 + 4 + RX_WIRE) * WIRE;
+            let tx = between(moments.taken, moments.sent) - TX_CORE * core;
+            (most_rx, most_tx) = (most_rx.max(rx.div_ceil(core)), most_tx.max(tx.div_ceil(WIRE)));
+        }
+        assert_eq!((most_rx, most_tx), (0, 0), "{width} bytes");
+    }
 }
