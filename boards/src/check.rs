@@ -53,10 +53,16 @@ impl Checker<'_> {
         }
         for (field, pins, wanted) in [("memory.dm", &memory.dm, ddr), ("memory.dqs_p", &memory.dqs_p, ddr)] {
             if pins.len() != bits / 8 && (wanted || !pins.is_empty()) {
-                return self.wrong(field, pins.len(), format!("must be a pin for each of {} bytes", bits / 8));
+                return self.wrong(
+                    field,
+                    pins.len(),
+                    format!("must be a pin for each of {} bytes", bits / 8),
+                );
             }
         }
-        for (field, pins) in [("memory.clk_p", &memory.clk_p), ("memory.a", &memory.a), ("memory.ba", &memory.ba)] {
+        for (field, pins) in
+            [("memory.clk_p", &memory.clk_p), ("memory.a", &memory.a), ("memory.ba", &memory.ba)]
+        {
             if pins.is_empty() {
                 return self.wrong(field, 0, "must be a pin at least");
             }

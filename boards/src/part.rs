@@ -57,7 +57,10 @@ impl Part {
 
     /// Rows and columns of balls of its package.
     fn side(&self) -> Option<u32> {
-        [(256, 16), (381, 20), (554, 26), (756, 32)].into_iter().find(|(n, _)| *n == self.balls).map(|(_, n)| n)
+        [(256, 16), (381, 20), (554, 26), (756, 32)]
+            .into_iter()
+            .find(|(n, _)| *n == self.balls)
+            .map(|(_, n)| n)
     }
 
     /// Whether a ball of this name can be there. Which of them are inputs and outputs is for the tools to say.

@@ -33,9 +33,10 @@
 //!
 //! **Only 1 Gb/s.** At 10 and 100 Mb/s RGMII has another clock and no bits at the falling edge; `link` says so, and nothing of it is a frame here.
 //!
-//! **Memories:** two rings of block RAM, `rx_buffer_bytes` and `tx_buffer_bytes`; two crossings of 16 beats in LUT RAM. **Latency** of a frame of n bytes, in
-//! cycles of the wire w and of the core c: n w + 9 w + 8 c from its SFD to `rx`, n / `beat_bytes` c + 6 c + 5 w from `tx` to the first byte of preamble, at most.
-//! **Longest path** at 125 MHz: the CRC's comparison and the outcome, in [`rx`].
+//! **Memories:** two rings of block RAM, `rx_buffer_bytes` and `tx_buffer_bytes`; two crossings of 16 beats in LUT RAM. **Latency:** from a frame's delimiter on the
+//! wires to its first beat at `rx` its bytes and 8 cycles of the wire, and 7 of the core; from its last beat at `tx` to the first byte of preamble 2 cycles of the core and
+//! 7 of the wire; each at most, and one more where a flop between clocks misses a change. **Longest paths** at 125 MHz: from the crossing's pointers, whether there is room, to the
+//! entry of [`pack`]; the counter and the state of [`tx`].
 #![forbid(unsafe_code)]
 
 mod config;

@@ -16,7 +16,8 @@
 //! until the crossing has room between two frames; then one entry ends what was begun and tells how many frames were lost ([`Outcome::Overflow`], their
 //! number in the data's low byte, 255 for more). That happens only where the core's clock is too slow, or storms of fragments are faster than it.
 //!
-//! **Latency:** an entry is on offer a cycle after what completes it. **Longest path:** the lanes' enables.
+//! **Latency:** an entry is on offer a cycle after what completes it. **Longest path:** from whether the crossing has room to the entry's
+//! enable.
 
 use crate::rx::{Heard, Outcome};
 use ferrowire_parts::Beat;

@@ -18,7 +18,7 @@
 //! cut and marked by TX_ER (35.2.1.6), so that nobody takes it, and its rest is swallowed: `underrun`, for a cycle.
 //!
 //! **Latency:** the first byte of preamble 2 cycles after the first beat is on offer, if the gap is over. **Throughput:** frames follow each other with twelve bytes
-//! between them. **Longest path:** a byte of CRC.
+//! between them. **Longest path:** the counter's and the state's next values.
 
 use crate::config::{FCS_BYTES, GAP_BYTES, MIN_FRAME, PREAMBLE, PREAMBLE_BYTES, SFD};
 use crate::rgmii::Gmii;
