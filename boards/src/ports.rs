@@ -46,7 +46,9 @@ impl List {
 
     fn all(&mut self, name: &str, pins: &[String], direction: Direction, io: &str, attributes: &str) {
         for (i, pin) in pins.iter().enumerate() {
-            self.add(format!("{name}[{i}]"), pin, direction, io).attributes = attributes.into();
+            // A wire alone is no vector.
+            let name = if pins.len() == 1 { name.into() } else { format!("{name}[{i}]") };
+            self.add(name, pin, direction, io).attributes = attributes.into();
         }
     }
 }
