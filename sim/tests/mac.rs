@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The 1 Gb/s MAC in two simulators: the native one, in which `hdl/mac` tests it, and Verilator with the Verilog that boards get.
 
+use ferrowire_mac::ecp5::{self, Delays};
 use ferrowire_mac::{netlist, MacConfig};
 use ferrowire_rtl::Netlist;
 use ferrowire_sim::lockstep::{self, Lockstep};
@@ -29,6 +30,10 @@ fn the_mac_lints_without_a_warning_at_every_width() {
         let netlist = mac(MacConfig::jumbo(width));
         lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{error}"));
         lockstep::lint(&netlist.zoo()).unwrap_or_else(|error| panic!("{error}"));
+        let delays = Delays { rx_data_ps: 2000, tx_clk_ps: 2000 };
+        let with_cells = ecp5::netlist(&MacConfig::jumbo(width), delays);
+        let with_cells = with_cells.unwrap_or_else(|errors| panic!("{errors}"));
+        lockstep::lint(&with_cells).unwrap_or_else(|error| panic!("{error}"));
     }
 }
 

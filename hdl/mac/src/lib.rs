@@ -40,6 +40,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+pub mod ecp5;
 pub mod pack;
 pub mod rgmii;
 pub mod rx;

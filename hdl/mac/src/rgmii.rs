@@ -13,7 +13,7 @@
 //!               +-----+          +--------+
 //! ```
 //!
-//! The DDR cells and the delay of the clocks are the board's: of an ECP5 `IDDRX1F`, `ODDRX1F` and `DELAYG`. Here are what they give and take in a cycle
+//! The DDR cells and the delay of the clocks are the board's: of an ECP5 those of [`ecp5`](crate::ecp5). Here are what they give and take in a cycle
 //! of the clock: bits 3:0 of a byte with the rising edge, bits 7:4 with the falling one that follows it. The control wire has `valid` with the
 //! rising edge and `valid ^ error` with the falling one.
 //!

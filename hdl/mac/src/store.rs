@@ -81,7 +81,7 @@ pub fn store(
 
     let is_full = (tail - head).eq(depth).named("is_full");
     let waits = full == Full::Waits;
-    input.accept(if waits { !is_full | given_up } else { lit(1, 1) });
+    input.accept(if waits { !is_full } else { lit(1, 1) });
     let (fire, last) = (input.fire().named("fire"), input.beat.last);
     // Received frames were cut to the longest one before.
     let lost = given_up | if waits { too_long(cfg, tail - begin, &input.beat) } else { is_full };
