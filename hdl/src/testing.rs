@@ -18,7 +18,7 @@
 //! A failure names the seed; `FERROWIRE_SEED=n` runs a test with another one.
 #![allow(dead_code)]
 
-use ferrowire_rtl::{Bits, Bundle, Sim};
+use ferrowire_rtl::{Bits, Bundle, PortIndex, Sim};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
@@ -76,23 +76,37 @@ pub fn item<T: Bundle>(shape: &T, values: &[(&str, u128)]) -> Item {
     item
 }
 
-fn port(name: &str, field: &str) -> String {
-    ferrowire_rtl::join(name, field)
-}
-
-fn stay(sim: &mut Sim, name: &str, fields: &[(String, u32)]) -> Item {
-    fields.iter().map(|(path, _)| (path.clone(), sim.get_bits(&port(name, path)))).collect()
-}
-
 fn shape_of<T: Bundle>(shape: &T) -> Vec<(String, u32)> {
     shape.fields().into_iter().map(|(path, sig)| (path, sig.width())).collect()
+}
+
+/// The ports of a stream: looked up once, for the first cycle's simulator. A source or a sink serves one.
+struct Ports {
+    valid: PortIndex,
+    ready: PortIndex,
+    fields: Vec<PortIndex>,
+}
+
+impl Ports {
+    fn of(sim: &Sim, name: &str, fields: &[(String, u32)]) -> Self {
+        let port = |field: &str| sim.port(&ferrowire_rtl::join(name, field));
+        let fields = fields.iter().map(|(path, _)| port(path)).collect();
+        Ports { valid: port("valid"), ready: port("ready"), fields }
+    }
+
+    /// What is on offer, in the order of the fields.
+    fn offer(&self, sim: &mut Sim) -> Vec<Bits> {
+        self.fields.iter().map(|field| sim.get_bits_at(*field)).collect()
+    }
 }
 
 /// Feeds a stream into the block.
 pub struct Source {
     name: String,
     fields: Vec<(String, u32)>,
-    queue: VecDeque<Item>,
+    ports: Option<Ports>,
+    /// Beats, in the order of the fields.
+    queue: VecDeque<Vec<Bits>>,
     offered: bool,
     /// Probability of a pause before a beat, instead of that of the run.
     pub stall: Option<f64>,
@@ -107,6 +121,7 @@ impl Source {
         Source {
             name: name.into(),
             fields,
+            ports: None,
             queue: VecDeque::new(),
             offered: false,
             stall: None,
@@ -123,22 +138,21 @@ impl Source {
                 .iter()
                 .all(|(path, width)| item.get(path).is_some_and(|bits| bits.width() == *width));
         assert!(same, "the beat {item:?} has not the fields of `{}`: {:?}", self.name, self.fields);
-        self.queue.push_back(item);
+        self.queue.push_back(self.fields.iter().map(|(path, _)| item[path].clone()).collect());
     }
 
     /// Queues a beat given by numbers; fields not named are zero.
     #[track_caller]
     pub fn push_values(&mut self, values: &[(&str, u128)]) {
-        let mut item: Item =
-            self.fields.iter().map(|(path, width)| (path.clone(), Bits::zero(*width))).collect();
+        let mut beat: Vec<Bits> = self.fields.iter().map(|(_, width)| Bits::zero(*width)).collect();
         for (path, value) in values {
-            let field =
-                item.get_mut(*path).unwrap_or_else(|| panic!("`{}` has no field `{path}`", self.name));
-            let bits = Bits::new(field.width(), *value);
-            assert_eq!(bits.to_u128(), *value, "`{path}` of `{}` has {} bits", self.name, field.width());
-            *field = bits;
+            let field = self.fields.iter().position(|(field, _)| field == path);
+            let field = field.unwrap_or_else(|| panic!("`{}` has no field `{path}`", self.name));
+            let bits = Bits::new(beat[field].width(), *value);
+            assert_eq!(bits.to_u128(), *value, "`{path}` of `{}` has {} bits", self.name, bits.width());
+            beat[field] = bits;
         }
-        self.queue.push_back(item);
+        self.queue.push_back(beat);
     }
 
     /// Queues a frame, for a stream of `Beat`.
@@ -160,7 +174,8 @@ impl Source {
 pub struct Sink {
     name: String,
     fields: Vec<(String, u32)>,
-    waiting: Option<Item>,
+    ports: Option<Ports>,
+    waiting: Option<Vec<Bits>>,
     inside: bool,
     frames: usize,
     /// Probability of a pause before a beat is taken, instead of that of the run.
@@ -179,6 +194,7 @@ impl Sink {
         Sink {
             name: name.into(),
             fields: shape_of(shape),
+            ports: None,
             waiting: None,
             inside: false,
             frames: 0,
@@ -256,32 +272,41 @@ pub fn step(sim: &mut Sim, sources: &mut [Source], sinks: &mut [Sink], random: &
     for source in sources.iter_mut() {
         source.offered =
             !source.queue.is_empty() && (source.offered || !random.chance(source.stall.unwrap_or(stall)));
-        sim.set(&port(&source.name, "valid"), u64::from(source.offered));
-        for (path, width) in &source.fields {
+        let ports = source.ports.get_or_insert_with(|| Ports::of(sim, &source.name, &source.fields));
+        sim.set_at(ports.valid, u64::from(source.offered));
+        match source.queue.front() {
+            Some(beat) if source.offered => {
+                ports.fields.iter().zip(beat).for_each(|(field, value)| sim.set_bits_at(*field, value));
+            }
             // Without valid the payload means nothing: make sure that nobody believes it.
-            let value = match source.queue.front() {
-                Some(item) if source.offered => item[path].clone(),
-                _ => random.bits(*width),
-            };
-            sim.set_bits(&port(&source.name, path), &value);
+            _ => {
+                for (field, (_, width)) in ports.fields.iter().zip(&source.fields) {
+                    sim.set_bits_at(*field, &random.bits(*width));
+                }
+            }
         }
     }
     for sink in sinks.iter_mut() {
-        sim.set(&port(&sink.name, "ready"), 0);
+        let ports = sink.ports.get_or_insert_with(|| Ports::of(sim, &sink.name, &sink.fields));
+        sim.set_at(ports.ready, 0);
     }
-    let mut offers = Vec::new();
-    for sink in sinks.iter() {
-        let valid = sim.get(&port(&sink.name, "valid")) == 1;
-        offers.push(valid.then(|| stay(sim, &sink.name, &sink.fields)));
-    }
+    let offer_of = |sim: &mut Sim, sink: &Sink| {
+        let ports = sink.ports.as_ref().expect("looked up above");
+        (sim.get_at(ports.valid) == 1).then(|| ports.offer(sim))
+    };
+    let offers: Vec<Option<Vec<Bits>>> = sinks.iter().map(|sink| offer_of(sim, sink)).collect();
     let takes: Vec<bool> = sinks.iter().map(|sink| !random.chance(sink.stall.unwrap_or(stall))).collect();
     for (sink, take) in sinks.iter().zip(&takes) {
-        sim.set(&port(&sink.name, "ready"), u64::from(*take));
+        let ports = sink.ports.as_ref().expect("looked up above");
+        sim.set_at(ports.ready, u64::from(*take));
     }
     for ((sink, offer), take) in sinks.iter_mut().zip(offers).zip(takes) {
+        let now = offer_of(sim, sink);
         let name = &sink.name;
-        let valid = sim.get(&port(name, "valid")) == 1;
-        assert!(valid == offer.is_some(), "seed {seed}, cycle {cycle}: valid of `{name}` depends on ready");
+        assert!(
+            now.is_some() == offer.is_some(),
+            "seed {seed}, cycle {cycle}: valid of `{name}` depends on ready"
+        );
         if sink.waiting.is_some() {
             assert!(
                 offer == sink.waiting,
@@ -289,14 +314,15 @@ pub fn step(sim: &mut Sim, sources: &mut [Source], sinks: &mut [Sink], random: &
             );
         }
         sink.gaps += u64::from(sink.inside && offer.is_none());
-        let Some(offer) = offer else { continue };
-        let now = stay(sim, name, &sink.fields);
         assert!(now == offer, "seed {seed}, cycle {cycle}: the payload of `{name}` depends on ready");
+        let Some(offer) = offer else { continue };
         if take {
-            let last = offer.get("last").map(|last| !last.is_zero());
+            let paths = sink.fields.iter().map(|(path, _)| path.clone());
+            let item: Item = paths.zip(offer).collect();
+            let last = item.get("last").map(|last| !last.is_zero());
             sink.inside = last == Some(false);
             sink.frames += usize::from(last == Some(true));
-            sink.items.push(offer);
+            sink.items.push(item);
             sink.cycles.push(cycle);
             sink.waiting = None;
         } else {
@@ -304,7 +330,8 @@ pub fn step(sim: &mut Sim, sources: &mut [Source], sinks: &mut [Sink], random: &
         }
     }
     for source in sources.iter_mut() {
-        if source.offered && sim.get(&port(&source.name, "ready")) == 1 {
+        let ports = source.ports.as_ref().expect("looked up above");
+        if source.offered && sim.get_at(ports.ready) == 1 {
             source.queue.pop_front();
             source.cycles.push(cycle);
             source.offered = false;

@@ -40,7 +40,7 @@ use axi::AxiSide;
 use dma::{DmaPorts, DmaSide};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_rtl::Netlist;
-use ferrowire_verilator::{build, Library, Model, OptLevel, Options, PortError, PortId};
+use ferrowire_verilator::{build, Library, Model, Options, PortError, PortId};
 use pcie::PcieSide;
 use ports::BeatPorts;
 
@@ -101,7 +101,7 @@ impl CardModel {
     /// # Errors
     /// Verilator or the C++ compiler refuse it.
     pub fn of(netlist: &Netlist, beat_bytes: u32, clock_khz: u32, trace: bool) -> Result<Self> {
-        let options = Options { trace, opt: OptLevel::O2, ..Options::default() };
+        let options = Options { trace, opt: crate::lockstep::CARD, ..Options::default() };
         let library =
             build(&crate::lockstep::source(netlist), &options).context("building the card's model")?;
         let (root, axi) = (RootSettings::default(), AxiSettings::default());

@@ -20,6 +20,9 @@ use ferrowire_rtl::{Bits, Netlist, Sim};
 use ferrowire_verilator::{build, BuildError, Library, Model, OptLevel, Options, PortId, PortSpec, Source};
 use std::fmt;
 
+/// How models of whole cards are optimised: one is compiled once for all that use it.
+pub const CARD: OptLevel = OptLevel::O2;
+
 /// The Verilog of a netlist, for Verilator: every port, clocks and resets among them. Black boxes are replaced by
 /// stubs whose outputs are zero, as they are in the native simulator.
 pub fn source(netlist: &Netlist) -> Source {
@@ -109,7 +112,7 @@ impl Lockstep {
     /// # Errors
     /// If Verilator or the C++ compiler rejects the model.
     pub fn of_card(netlist: &Netlist) -> Result<Lockstep, BuildError> {
-        Self::compiled(netlist, OptLevel::O2)
+        Self::compiled(netlist, CARD)
     }
 
     fn compiled(netlist: &Netlist, opt: OptLevel) -> Result<Lockstep, BuildError> {

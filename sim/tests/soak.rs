@@ -135,20 +135,25 @@ fn a_program_is_of_its_seed_alone() {
     assert!(program(&wrong).unwrap_err().to_string().contains("no lane 99"));
 }
 
-/// Lanes of UC and UD on wires of all kinds, between two engines: what is said of them is right.
-#[test]
-fn what_is_lost_without_an_answer_is_all_that_is_missing() {
-    let mut all: std::collections::BTreeMap<String, u64> = Default::default();
-    for seed in 1..=60 {
+/// Runs some of the lanes of each seed's program, each alone between two engines, and counts what happens.
+fn alone(seeds: std::ops::RangeInclusive<u64>, lanes: impl Fn(&Program) -> Vec<usize>) -> Tally {
+    let mut all = Tally::default();
+    for seed in seeds {
         let mut case = case(seed, "generic-64b", Mode::ModelModel);
-        let program = program(&case).unwrap();
-        for lane in &program.quiet {
-            case.lane = Some(lane.number);
+        for lane in lanes(&program(&case).unwrap()) {
+            case.lane = Some(lane);
             let outcome = run_case(None, &case, None).unwrap();
             assert_eq!(outcome.difference, None, "{}", case.rerun());
             outcome.tally.into_iter().for_each(|(what, n)| *all.entry(what).or_default() += n);
         }
     }
+    all
+}
+
+/// Lanes of UC and UD on wires of all kinds, between two engines: what is said of them is right.
+#[test]
+fn what_is_lost_without_an_answer_is_all_that_is_missing() {
+    let all = alone(1..=60, |program| program.quiet.iter().map(|lane| lane.number).collect());
     let came: u64 = all.iter().filter(|(what, _)| what.ends_with("a message came")).map(|(_, n)| n).sum();
     println!("{all:?}");
     assert!(came > 300 && came < all["SUCCESS"], "some are lost, most are not: {all:?}");
@@ -157,17 +162,7 @@ fn what_is_lost_without_an_answer_is_all_that_is_missing() {
 /// Lanes of raw Ethernet on wires of all kinds, between two engines: what is said of them is right, and all of it happens.
 #[test]
 fn raw_frames_come_as_they_were_sent_or_are_left_out_for_a_reason() {
-    let mut all: Tally = Default::default();
-    for seed in 1..=200 {
-        let mut case = case(seed, "generic-64b", Mode::ModelModel);
-        let program = program(&case).unwrap();
-        for lane in &program.raw {
-            case.lane = Some(lane.number);
-            let outcome = run_case(None, &case, None).unwrap();
-            assert_eq!(outcome.difference, None, "{}", case.rerun());
-            outcome.tally.into_iter().for_each(|(what, n)| *all.entry(what).or_default() += n);
-        }
-    }
+    let all = alone(1..=200, |program| program.raw.iter().map(|lane| lane.number).collect());
     println!("{all:?}");
     let often = |what: &str| all.get(what).copied().unwrap_or_default();
     for what in [
@@ -186,17 +181,7 @@ fn raw_frames_come_as_they_were_sent_or_are_left_out_for_a_reason() {
 /// Lanes of windows between two engines: what is said of them is right, and all of it happens.
 #[test]
 fn windows_give_what_they_are_bound_to_give_until_they_are_taken_back() {
-    let mut all: Tally = Default::default();
-    for seed in 1..=400 {
-        let mut case = case(seed, "generic-64b", Mode::ModelModel);
-        let program = program(&case).unwrap();
-        for lane in &program.windows {
-            case.lane = Some(lane.number);
-            let outcome = run_case(None, &case, None).unwrap();
-            assert_eq!(outcome.difference, None, "{}", case.rerun());
-            outcome.tally.into_iter().for_each(|(what, n)| *all.entry(what).or_default() += n);
-        }
-    }
+    let all = alone(1..=400, |program| program.windows.iter().map(|lane| lane.number).collect());
     println!("{all:?}");
     let misuses = Misuse::ALL.map(|misuse| format!("{misuse:?}"));
     let ways = ["bound", "taken back", "taken back in use", "SEND with invalidate", "freed"];

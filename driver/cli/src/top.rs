@@ -114,9 +114,14 @@ pub fn run(common: &Common, args: &TopArgs) -> Result<(), Failure> {
     let mut shown = 0;
     while count.is_none_or(|count| shown < count) {
         let due = before.at + args.interval;
-        while let Some(left) = due.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
+        // Looked for at least once, also where a look takes longer than the interval.
+        loop {
             if stop::stopped() {
                 return Ok(());
+            }
+            let left = due.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
             }
             std::thread::sleep(left.min(Duration::from_millis(50)));
         }

@@ -7,9 +7,10 @@ use std::collections::{HashMap, HashSet};
 impl Netlist {
     /// One instance of each distinct module below the top side by side, in a new top `zoo` with all their ports as `MODULE__PORT`.
     ///
-    /// An instance brings the modules below it along. The top, which is every module once more, is run by itself. With random input on every port, one Verilated model and one
-    /// native [`Sim`](crate::Sim) of the zoo run each module by itself. Properties are left out, for random input
-    /// breaks what they assume. Clocks and resets are shared and keep their names.
+    /// An instance brings the modules below it along. The top, which is every module once more, is run by itself. With
+    /// random input on every port, one Verilated model and one native [`Sim`](crate::Sim) of the zoo run each module by
+    /// itself. Properties are left out, for random input breaks what they assume. Clocks and resets are shared and keep
+    /// their names.
     pub fn zoo(&self) -> Netlist {
         let (_, modules) = self.print();
         let mut net = Netlist { domains: self.domains.clone(), ..Netlist::default() };

@@ -344,14 +344,7 @@ fn the_zoo_holds_each_module_once_with_its_ports() {
     let zoo = netlist.zoo();
     assert_eq!(zoo.top(), "zoo");
     let names: Vec<String> = zoo.ports().into_iter().map(|p| p.name).collect();
-    for port in [
-        "branch__a",
-        "branch__output_",
-        "branch__out",
-        "leaf__a",
-        "leaf__out",
-        "leaf_1__a",
-    ] {
+    for port in ["branch__a", "branch__output_", "branch__out", "leaf__a", "leaf__out", "leaf_1__a"] {
         assert!(names.iter().any(|n| n == port), "{port} not in {names:?}");
     }
     assert_eq!(names.iter().filter(|n| n.starts_with("leaf") && n.ends_with("__out")).count(), 2);

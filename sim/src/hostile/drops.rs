@@ -2,7 +2,7 @@
 //! What is on its way to the card: for what reasons it must or may be dropped, and what queue pairs may make of it if it is not.
 
 use ferrowire::DropReason;
-use ferrowire_spec::qp_state::{MAX_RAW_FRAME, RAW_QPN};
+use ferrowire_spec::qp_state::RAW_QPN;
 use ferrowire_spec::wire::checksum::Addresses;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::syndrome::Syndrome;
@@ -12,6 +12,7 @@ use ferrowire_spec::Psn;
 use super::forge::{ip_between, mac_number, CARD, FOE, FRIEND};
 use super::judge::Judge;
 use super::life::Life;
+use crate::soak::raw::is_raw;
 
 impl Judge {
     /// A frame of the attacker is on its way to the card.
@@ -20,7 +21,7 @@ impl Judge {
             Ok(frame) => frame,
             Err(error) => {
                 let reason = error.drop_reason().unwrap_or(DropReason::Malformed);
-                if self.sent_raw(bytes, reason) {
+                if self.sent_raw(bytes) {
                     return;
                 }
                 let headers = [
@@ -86,10 +87,9 @@ impl Judge {
     }
 
     /// A frame that is no RoCE packet: whether the raw Ethernet queue pair may have it.
-    fn sent_raw(&mut self, bytes: &[u8], reason: DropReason) -> bool {
-        let not_roce = matches!(reason, DropReason::NotRoce | DropReason::IpFragment);
+    fn sent_raw(&mut self, bytes: &[u8]) -> bool {
         let passes = bytes.first_chunk().is_some_and(|to| self.raw_filter.passes(*to, CARD));
-        if !not_roce || !passes || bytes.len() > MAX_RAW_FRAME as usize {
+        if !passes || !is_raw(bytes) {
             return false;
         }
         self.may(&[DropReason::NoQp, DropReason::QpState, DropReason::NoReceive, DropReason::TooLong]);

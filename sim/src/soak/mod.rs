@@ -252,13 +252,15 @@ pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
 pub fn program(case: &Case) -> Result<Program> {
     let mut program = Program::of(case.seed, &limits(&case.config, case.mode)?);
     if let Some(only) = case.lane {
-        let there = program.lanes.len() + program.quiet.len() + program.windows.len() + program.raw.len();
+        let count = |program: &Program| {
+            program.lanes.len() + program.quiet.len() + program.windows.len() + program.raw.len()
+        };
+        let there = count(&program);
         program.lanes.retain(|lane| lane.number == only);
         program.quiet.retain(|lane| lane.number == only);
         program.windows.retain(|lane| lane.number == only);
         program.raw.retain(|lane| lane.number == only);
-        let rest = program.lanes.len() + program.quiet.len() + program.windows.len() + program.raw.len();
-        if rest == 0 {
+        if count(&program) == 0 {
             bail!("no lane {only}: the program of seed {} has {there}, counted from 0", case.seed);
         }
     }

@@ -340,7 +340,7 @@ impl Play<'_> {
     }
 
     /// The program writes to a region of its own.
-    fn put(&mut self, area: usize, at: usize, bytes: &[u8]) {
+    pub(super) fn put(&mut self, area: usize, at: usize, bytes: &[u8]) {
         let area = &mut self.areas[area];
         let at = area.region.front() + at;
         area.bytes.set(at, bytes);

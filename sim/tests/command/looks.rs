@@ -139,7 +139,8 @@ fn counters_regs_and_top_look_beside_the_program_that_has_the_card() {
 #[test]
 fn top_ends_with_ctrl_c_and_leaves_the_card_alone() {
     let cards = cards();
-    let top = cards.start(&["-d", &cards.name(0), "top", "--all", "--interval", "0.05"]).until("tx_frames");
+    // A look takes longer than the shortest interval.
+    let top = cards.start(&["-d", &cards.name(0), "top", "--all", "--interval", "0.01"]).until("tx_frames");
     let reset = cards.on(0, &["reset", "--json"]).json();
     assert_eq!(reset["reset"], true);
     let top = top.until("tx_frames");

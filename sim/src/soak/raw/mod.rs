@@ -29,7 +29,7 @@ use super::ends::{mac, Region, Rights, Room, RECEIVE_PIECES};
 use super::generate::region;
 use super::program::{Limits, Pace};
 pub(super) use play::Run;
-pub use wire::Traffic;
+pub use wire::{is_raw, Traffic};
 
 /// Of the seeds of these lanes: so the others are what they were.
 const SALT: u64 = 0x5241_5745_5448;

@@ -355,17 +355,9 @@ impl Play<'_> {
             key: 0,
             bind: None,
         };
-        self.put_raw(area, message.at, &message.data);
+        self.put(area, message.at, &message.data);
         self.traffic(side, |traffic| traffic.post(id, message.data.clone()));
         request
-    }
-
-    /// The program writes to a region of its own.
-    fn put_raw(&mut self, area: usize, at: usize, bytes: &[u8]) {
-        let area = &mut self.areas[area];
-        let at = area.region.front() + at;
-        area.bytes.set(at, bytes);
-        self.ends[area.side].write(area.index, at, bytes);
     }
 
     pub(in super::super) fn completed_raw(&mut self, at: usize, side: usize, done: &Done) -> Result<()> {
@@ -411,7 +403,7 @@ impl Play<'_> {
     fn used_raw(&mut self, at: usize, side: usize, message: &Message) {
         let area = self.raw[at].areas[side];
         if !message.inline {
-            self.put_raw(area, message.at, &vec![USED; message.data.len()]);
+            self.put(area, message.at, &vec![USED; message.data.len()]);
         }
     }
 
@@ -457,20 +449,19 @@ impl Play<'_> {
             let next = next.unwrap_or(Next { room: 0, since: u64::MAX });
             traffic.take(&frame, next, ordered)
         });
-        if let Err(why) = taken {
-            self.unless_overrun(side, &why)?;
-        }
+        self.unless_overrun(side, taken)?;
         // The buffer is the program's again.
         let start = front - self.areas[area].region.front();
-        self.put_raw(area, start, &vec![USED; lane.slot]);
+        self.put(area, start, &vec![USED; lane.slot]);
         self.count("raw: a frame came");
         Ok(())
     }
 
-    /// A card whose buffer is full drops what finds no room.
-    fn unless_overrun(&self, side: usize, why: &str) -> Result<()> {
-        let excused = why.contains("has not come") && self.ends[side].diagnose().contains("drop_overrun");
-        ensure!(excused, "{why}");
+    /// What the wire says is wrong, or missing: a card whose buffer is full drops what finds no room.
+    fn unless_overrun(&self, side: usize, said: Result<Option<String>, String>) -> Result<()> {
+        let missing = said.map_err(|wrong| anyhow!(wrong))?;
+        let excused = missing.is_none() || self.ends[side].diagnose().contains("drop_overrun");
+        ensure!(excused, "{}", missing.unwrap_or_default());
         Ok(())
     }
 
@@ -486,9 +477,8 @@ impl Play<'_> {
         self.raw[at].news = self.steps;
         for side in 0..2 {
             let (ordered, next) = (self.keeps_order(1 - side), self.next_raw(at, side));
-            if let Some(why) = self.traffic(1 - side, |traffic| traffic.calm(before, next, ordered)) {
-                self.unless_overrun(side, &why)?;
-            }
+            let said = self.traffic(1 - side, |traffic| traffic.calm(before, next, ordered));
+            self.unless_overrun(side, said)?;
         }
         let mut changed = false;
         for side in 0..2 {

@@ -61,7 +61,7 @@ pub struct Traffic {
 }
 
 /// Whether a frame is for the raw Ethernet queue pair, as far as its bytes say.
-fn is_raw(data: &[u8]) -> bool {
+pub fn is_raw(data: &[u8]) -> bool {
     let reason = Frame::parse(data).err().and_then(|error| error.drop_reason());
     let not_roce = matches!(reason, Some(DropReason::NotRoce | DropReason::IpFragment));
     not_roce && data.len() <= MAX_RAW_FRAME as usize
@@ -138,8 +138,8 @@ impl Traffic {
         self.arrivals[self.cursor..].iter_mut().for_each(|arrival| arrival.must = false);
     }
 
-    /// A frame has come to a receive. Why it must not have.
-    pub(super) fn take(&mut self, data: &[u8], next: Next, ordered: bool) -> Result<(), String> {
+    /// A frame has come to a receive. Which one before it is missing; or why it must not have come.
+    pub(super) fn take(&mut self, data: &[u8], next: Next, ordered: bool) -> Result<Option<String>, String> {
         let from = if ordered { self.cursor } else { 0 };
         let mut rest = self.arrivals[from..].iter_mut();
         let found = rest.position(|arrival| !arrival.taken && arrival.data == data);
@@ -151,11 +151,11 @@ impl Traffic {
         }
         self.arrivals[at].taken = true;
         if !ordered {
-            return Ok(());
+            return Ok(None);
         }
         let missing = self.missing(at, Some(next));
         self.cursor = at + 1;
-        missing.map_or(Ok(()), Err)
+        Ok(missing)
     }
 
     /// The first frame before that one that should have come, if that was the next receive.
@@ -172,15 +172,21 @@ impl Traffic {
         ))
     }
 
-    /// Nothing is under way of what was delivered before that step: what of it has not come never will.
-    pub(super) fn calm(&mut self, before: u64, next: Option<Next>, ordered: bool) -> Option<String> {
+    /// Nothing is under way of what was delivered before that step: what of it has not come never will. What of that is missing; or what has not left.
+    pub(super) fn calm(
+        &mut self,
+        before: u64,
+        next: Option<Next>,
+        ordered: bool,
+    ) -> Result<Option<String>, String> {
         let end = self.arrivals.partition_point(|arrival| arrival.step < before).max(self.cursor);
         let missing = self.missing(end, next.filter(|_| ordered));
         self.cursor = end;
         self.posted.retain(|posted| !posted.maybe);
-        let kept =
-            self.posted.front().map(|posted| format!("the frame of request {} has not left", posted.id));
-        missing.or(kept)
+        match self.posted.front() {
+            Some(posted) => Err(format!("the frame of request {} has not left", posted.id)),
+            None => Ok(missing),
+        }
     }
 
     /// Frames that have left.
@@ -224,7 +230,7 @@ mod tests {
         assert!(traffic.withdraw(2) && !traffic.withdraw(1));
         assert!(!traffic.leaves(&frame(4, 60)), "3 is before it");
         traffic.post(5, frame(5, 60));
-        assert!(traffic.calm(9, None, true).unwrap().contains("request 5"));
+        assert!(traffic.calm(9, None, true).unwrap_err().contains("request 5"));
         traffic.release();
         traffic.post(6, frame(6, 60));
         assert!(traffic.leaves(&frame(6, 60)), "5 was reset");
@@ -238,7 +244,7 @@ mod tests {
             traffic.arrives(&frame(1, 60));
             change(&mut traffic);
             traffic.arrives(&frame(2, 60));
-            traffic.take(&frame(2, 60), next, true).err()
+            traffic.take(&frame(2, 60), next, true).unwrap()
         };
         let nothing = |_: &mut Traffic| {};
         assert!(missing(&nothing, ROOM).unwrap().contains("has not come"));
