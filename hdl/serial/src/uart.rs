@@ -91,7 +91,7 @@ pub fn receive(m: &Scope, cfg: &SerialConfig, rx: Sig) -> Received {
     // Three samples, of which this is the last.
     let votes = [line & before.bit(0), line & before.bit(1), before.bit(0) & before.bit(1)];
     let level = cat(&votes).any().named("level");
-    let middle = (sample & place.eq(most / 2)).named("middle");
+    let middle = (sample & place.eq(most / 2 - 1)).named("middle");
     let ends = (sample & place.all()).named("ends");
 
     m.when(state.is(Line::Start), |m| {
@@ -109,7 +109,11 @@ pub fn receive(m: &Scope, cfg: &SerialConfig, rx: Sig) -> Received {
         });
     });
     let done = state.is(Line::Stop) & middle;
-    m.when(done, |m| m.set(&state, Line::Break));
+    // The next start bit may come early: only a line that is low is waited for.
+    m.when(done, |m| {
+        m.set(&state, Line::Idle);
+        m.when(!level, |m| m.set(&state, Line::Break));
+    });
     m.when(state.is(Line::Break) & line, |m| m.set(&state, Line::Idle));
 
     let valid = m.reg("valid", 1).reset(0);

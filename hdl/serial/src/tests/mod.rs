@@ -1,7 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the parts and of the whole.
 
-use crate::{bridge, interconnect, memory, SerialConfig};
+mod line;
+mod memory;
+mod uart;
+
+use crate::{bridge, interconnect, SerialConfig};
 
 #[test]
 fn the_parts_pass_the_build_time_checks() {
@@ -10,7 +14,7 @@ fn the_parts_pass_the_build_time_checks() {
         let cfg = SerialConfig { clock_khz, baud, ..SerialConfig::default() };
         cfg.validate().unwrap();
         bridge::engine(&cfg).unwrap_or_else(|e| panic!("bridge at {baud}:\n{e}"));
-        memory::engine(&cfg, 3).unwrap_or_else(|e| panic!("memory:\n{e}"));
+        crate::memory::engine(&cfg, 3).unwrap_or_else(|e| panic!("memory:\n{e}"));
         crate::board::serial_board(&cfg).unwrap_or_else(|e| panic!("board:\n{e}"));
     }
     interconnect::engine(2, 8).unwrap_or_else(|e| panic!("interconnect:\n{e}"));
