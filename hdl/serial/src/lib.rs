@@ -22,8 +22,9 @@ mod config;
 pub mod crc;
 pub mod frame;
 pub mod interconnect;
+pub mod line;
 pub mod memory;
-pub mod protocol;
+
 pub mod send;
 pub mod slip;
 #[cfg(test)]
@@ -31,3 +32,4 @@ mod tests;
 pub mod uart;
 
 pub use config::{ConfigError, SerialConfig};
+pub use ferrowire_spec::serial as protocol;

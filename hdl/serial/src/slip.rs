@@ -13,17 +13,9 @@
 //!
 //! Reset forgets half an escape.
 
+pub use crate::protocol::{END, ESC, ESC_END, ESC_ESC};
 use crate::uart::Received;
 use ferrowire_rtl::{bits, lit, module, Bundle, Scope, Sig, Stream};
-
-/// The mark.
-pub const END: u8 = 0xc0;
-/// The next byte stands for another.
-pub const ESC: u8 = 0xdb;
-/// 0xc0, behind [`ESC`].
-pub const ESC_END: u8 = 0xdc;
-/// 0xdb, behind [`ESC`].
-pub const ESC_ESC: u8 = 0xdd;
 
 /// What a line means, in one cycle: none or one of these is high.
 #[derive(Clone, Bundle)]

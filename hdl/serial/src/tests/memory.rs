@@ -313,7 +313,9 @@ fn a_read_that_meets_writes_of_its_word_sees_one_of_them_whole() {
     let mut sim = Sim::new(&netlist);
     sim.reset();
     let mut rng = SmallRng::seed_from_u64(5);
-    ["s_axi_bready", "s_axi_awvalid", "s_axi_arvalid", "s_axi_wvalid"].iter().for_each(|port| sim.set(port, 1));
+    ["s_axi_bready", "s_axi_awvalid", "s_axi_arvalid", "s_axi_wvalid"]
+        .iter()
+        .for_each(|port| sim.set(port, 1));
     sim.set("s_axi_awaddr", BASE + 64);
     sim.set("s_axi_araddr", BASE + 64);
     sim.set("s_axi_wlast", 1);
@@ -327,7 +329,10 @@ fn a_read_that_meets_writes_of_its_word_sees_one_of_them_whole() {
             let word = sim.get("s_axi_rdata");
             assert_eq!(word, (word & 0xff) * 0x0101_0101_0101_0101, "a word of two writes");
             // Of the words that were written since the last read, or the same.
-            assert!((word & 0xff).wrapping_sub(seen) & 0xff <= written.wrapping_sub(seen) & 0xff, "{word:#x}");
+            assert!(
+                (word & 0xff).wrapping_sub(seen) & 0xff <= written.wrapping_sub(seen) & 0xff,
+                "{word:#x}"
+            );
             (seen, reads) = (word & 0xff, reads + 1);
         }
         let writes = sim.get("s_axi_wready") == 1;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the parts and of the whole.
 
-mod line;
 mod memory;
 mod uart;
 

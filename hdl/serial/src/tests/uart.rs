@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The UART against a line in plain Rust.
 
-use super::line::{Driver, Reader};
+use crate::line::{Driver, Reader};
 use crate::uart::{receive, transmit};
 use crate::SerialConfig;
 use ferrowire_rtl::{bits, build, Sim};
@@ -35,7 +35,7 @@ fn hear(sim: &mut Sim, line: &mut Driver, more: usize) -> Vec<(u8, bool)> {
     let mut left = more;
     while left > 0 {
         left -= usize::from(line.idle());
-        sim.set("rx", line.next().into());
+        sim.set("rx", line.level().into());
         if sim.get("received_valid") == 1 {
             heard.push((sim.get("received_byte") as u8, sim.get("received_broken") == 1));
         }
@@ -75,7 +75,7 @@ fn what_is_sent_is_what_was_given_without_a_gap() {
                 given += 1;
                 first.get_or_insert(cycles);
             }
-            line.next(sim.get("tx") == 1);
+            line.take(sim.get("tx") == 1);
             sim.tick();
             cycles += 1;
         }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers of the protocol, once: see the page "The serial line" of the book.
+//! Numbers of the protocol of a serial line to a board, once: see the page "The serial line" of the book.
 
 /// Version of the protocol.
 pub const VERSION: u8 = 1;
@@ -31,11 +31,20 @@ pub const STATUS_BYTES: u32 = 16;
 /// Bit of a command that an answer has.
 pub const ANSWER: u8 = 0x80;
 
-/// First byte of a notice: an answer to no request.
-pub const NOTICE: u8 = ANSWER;
+/// First byte of a notice: it is an answer to no request, and has not the bit of one.
+pub const NOTICE: u8 = 0;
 
 /// Flag of an answer: an event queue has raised an interrupt.
 pub const INTERRUPTS: u8 = 1;
+
+/// The mark before and behind a frame (SLIP, RFC 1055).
+pub const END: u8 = 0xc0;
+/// Within a frame: the next byte stands for another.
+pub const ESC: u8 = 0xdb;
+/// Stands for [`END`] behind [`ESC`].
+pub const ESC_END: u8 = 0xdc;
+/// Stands for [`ESC`] behind [`ESC`].
+pub const ESC_ESC: u8 = 0xdd;
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,4 +91,21 @@ pub enum Reason {
     NoSession = 3,
     /// The request before is still under way.
     Busy = 4,
+}
+
+impl Status {
+    /// From its code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        [Self::Okay, Self::Command, Self::Length, Self::Address, Self::Bus]
+            .into_iter()
+            .find(|known| *known as u8 == code)
+    }
+}
+
+impl Reason {
+    /// From its code.
+    pub fn from_code(code: u8) -> Option<Self> {
+        let all = [Self::Interrupt, Self::Broken, Self::Gap, Self::NoSession, Self::Busy];
+        all.into_iter().find(|known| *known as u8 == code)
+    }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A serial line in plain Rust: levels from bytes and bytes from levels, by time alone.
+//! A serial line in plain Rust, for simulations: levels from bytes and bytes from levels, by time alone.
 
 use std::collections::VecDeque;
 
-/// Drives a pin.
+/// Drives a pin, of which each cycle asks for the level.
 pub struct Driver {
     /// Cycles of a bit.
     bit: f64,
@@ -15,10 +15,12 @@ pub struct Driver {
 }
 
 impl Driver {
+    /// One that is high. `bit`: cycles of a bit.
     pub fn new(bit: f64) -> Self {
         Self { bit, levels: VecDeque::new(), until: 0.0, level: true, now: 0.0 }
     }
 
+    /// Bytes to be sent.
     pub fn push(&mut self, bytes: &[u8]) {
         for byte in bytes {
             self.levels.push_back(false);
@@ -32,12 +34,13 @@ impl Driver {
         self.levels.extend(std::iter::repeat_n(level, bits));
     }
 
+    /// Whether all has been sent.
     pub fn idle(&self) -> bool {
         self.levels.is_empty() && self.now >= self.until
     }
 
     /// The level in the next cycle.
-    pub fn next(&mut self) -> bool {
+    pub fn level(&mut self) -> bool {
         if self.now >= self.until {
             match self.levels.pop_front() {
                 Some(level) => {
@@ -59,16 +62,20 @@ pub struct Reader {
     now: f64,
     /// When the byte's start bit began, and the bits so far.
     start: Option<(f64, Vec<bool>)>,
+    /// Bytes that came.
     pub bytes: Vec<u8>,
+    /// Of these with a wrong start or stop bit.
     pub broken: u64,
 }
 
 impl Reader {
+    /// One of a line that is high. `bit`: cycles of a bit.
     pub fn new(bit: f64) -> Self {
         Self { bit, now: 0.0, start: None, bytes: Vec::new(), broken: 0 }
     }
 
-    pub fn next(&mut self, level: bool) {
+    /// The level of the next cycle.
+    pub fn take(&mut self, level: bool) {
         self.now += 1.0;
         match &mut self.start {
             None if !level => self.start = Some((self.now, Vec::new())),
