@@ -93,6 +93,7 @@ mod raw;
 mod recv;
 mod ring;
 mod send;
+pub mod serial;
 mod srq;
 pub mod sys;
 mod tables;

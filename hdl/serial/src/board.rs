@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All that is between a card on AXI4, a serial line and memory. Wiring only.
+//!
+//! ```text
+//!  rx, tx <--> bridge <--> m_axil_*          the card's s_axil_*
+//!                |
+//!                v 1
+//!           interconnect <--> memory
+//!                ^ 0
+//!                |
+//!            s_axi_*                          the card's m_axi_*
+//!            interrupt_*                      the card's
+//! ```
+//!
+//! The ports fit those of `rnic` in a configuration on AXI4 with 8 bytes a beat, name by name.
+
+use crate::axi::{self, Answers};
+use crate::bridge::bridge;
+use crate::interconnect::interconnect;
+use crate::memory::memory;
+use crate::SerialConfig;
+use ferrowire_hdl::host::event::Interrupt;
+use ferrowire_rtl::{build, BuildErrors, Netlist, Scope};
+
+/// Bits of the card's IDs.
+pub const ID_BITS: u32 = 2;
+
+/// The board's part around a card, as the module `serial_board`.
+///
+/// # Errors
+/// What the build-time checks find; none for a valid configuration.
+pub fn serial_board(cfg: &SerialConfig) -> Result<Netlist, BuildErrors> {
+    build("serial_board", |m| board(m, cfg))
+}
+
+/// The same between ports of the module that is open, which is the top.
+pub fn board(m: &Scope, cfg: &SerialConfig) {
+    let bytes = cfg.beat_bytes;
+    let card = axi::subordinate_in(m, "s_axi_", ID_BITS, bytes);
+    let registers = axi::lite_in(m, "m_axil_");
+    let interrupt = m.input_of("interrupt", &Interrupt::of());
+
+    let (b, later_b) = m.later("bridge_b", &axi::response(ID_BITS));
+    let (r, later_r) = m.later("bridge_r", &axi::read_beat(ID_BITS, bytes));
+    let (tx, asked, lite) = bridge(m, cfg, m.input("rx", 1), interrupt, Answers { b, r }, registers);
+    let (memory_b, later_memory_b) = m.later("memory_b", &axi::response(ID_BITS + 1));
+    let (memory_r, later_memory_r) = m.later("memory_r", &axi::read_beat(ID_BITS + 1, bytes));
+    let answers = Answers { b: memory_b, r: memory_r };
+    let (requests, [to_card, to_bridge]) = interconnect(m, [card, asked], answers);
+    let Answers { b, r } = memory(m, cfg, requests);
+    later_memory_b.connect(b);
+    later_memory_r.connect(r);
+    later_b.connect(to_bridge.b);
+    later_r.connect(to_bridge.r);
+
+    axi::subordinate_out(m, "s_axi_", to_card);
+    axi::lite_out(m, "m_axil_", lite);
+    m.output("tx", &tx);
+}
