@@ -123,6 +123,7 @@ pub use qp::{
 pub use raw::RawFilter;
 pub use recv::{PostRecv, RecvWr};
 pub use send::{Datagram, Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
+pub use serial::SerialBus;
 pub use srq::{SharedReceiveQueue, SrqInitAttr, SrqStatus};
 pub use sys::HostMemory;
 pub use vfio::VfioBus;

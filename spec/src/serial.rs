@@ -28,6 +28,9 @@ pub const HELLO_BYTES: u32 = 40;
 /// Bytes that the answer to [`Command::Status`] has.
 pub const STATUS_BYTES: u32 = 16;
 
+/// The most bytes that the answer to [`Command::Dirty`] has: a bit for each block.
+pub const DIRTY_BYTES: u32 = 32;
+
 /// Bit of a command that an answer has.
 pub const ANSWER: u8 = 0x80;
 
@@ -61,6 +64,10 @@ pub enum Command {
     Write = 5,
     /// Interrupts since the last time, and the clock.
     Status = 6,
+    /// Blocks that the card has written since the last time, a bit each.
+    Dirty = 7,
+    /// Writes zeros to memory.
+    Clear = 8,
 }
 
 /// What became of a request.

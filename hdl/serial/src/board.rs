@@ -5,7 +5,7 @@
 //!  rx, tx <--> bridge <--> m_axil_*          the card's s_axil_*
 //!                |
 //!                v 1
-//!           interconnect <--> memory
+//!           interconnect <--> memory --> dirty --> bridge
 //!                ^ 0
 //!                |
 //!            s_axi_*                          the card's m_axi_*
@@ -15,7 +15,8 @@
 //! The ports fit those of `rnic` in a configuration on AXI4 with 8 bytes a beat, name by name.
 
 use crate::axi::{self, Answers};
-use crate::bridge::bridge;
+use crate::bridge::{bridge, Bridged};
+use crate::dirty::{dirty, Scanned};
 use crate::interconnect::interconnect;
 use crate::memory::memory;
 use crate::SerialConfig;
@@ -42,12 +43,16 @@ pub fn board(m: &Scope, cfg: &SerialConfig) {
 
     let (b, later_b) = m.later("bridge_b", &axi::response(ID_BITS));
     let (r, later_r) = m.later("bridge_r", &axi::read_beat(ID_BITS, bytes));
-    let (tx, asked, lite) = bridge(m, cfg, m.input("rx", 1), interrupt, Answers { b, r }, registers);
+    let scanned = m.wire_of("scanned", &Scanned::of());
+    let rx = m.input("rx", 1);
+    let Bridged { tx, requests: asked, lite, scan } =
+        bridge(m, cfg, rx, interrupt, Answers { b, r }, registers, scanned.clone());
     let (memory_b, later_memory_b) = m.later("memory_b", &axi::response(ID_BITS + 1));
     let (memory_r, later_memory_r) = m.later("memory_r", &axi::read_beat(ID_BITS + 1, bytes));
     let answers = Answers { b: memory_b, r: memory_r };
     let (requests, [to_card, to_bridge]) = interconnect(m, [card, asked], answers);
-    let Answers { b, r } = memory(m, cfg, requests);
+    let (Answers { b, r }, wrote) = memory(m, cfg, requests);
+    m.drive(&scanned, dirty(m, cfg, wrote, scan));
     later_memory_b.connect(b);
     later_memory_r.connect(r);
     later_b.connect(to_bridge.b);

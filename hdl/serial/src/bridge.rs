@@ -24,9 +24,12 @@ use crate::axi::{
     Address, Answers, Lite, LiteAnswers, LiteRead, LiteRequests, LiteWrite, ReadBeat, Requests, Response,
     WriteBeat,
 };
+use crate::dirty::{dirty, words, Scan, Scanned, Wrote, WORD};
 use crate::frame::{frames, Fetch, Frames, Refused, Request, COUNT, PLACE};
 use crate::memory::within;
-use crate::protocol::{Command, Reason, Status, BLOCK, HELLO_BYTES, MAGIC, STATUS_BYTES, VERSION, WINDOW};
+use crate::protocol::{
+    Command, Reason, Status, BLOCK, DIRTY_BYTES, HELLO_BYTES, MAGIC, STATUS_BYTES, VERSION, WINDOW,
+};
 use crate::send::{send, Answer, Head, Sending, Store, SLOT};
 use crate::slip::{decode, encode};
 use crate::uart::{receive, transmit};
@@ -55,6 +58,8 @@ enum State {
     CsrTake,
     /// Tells of itself.
     Words,
+    /// Takes words of the table of blocks that were written.
+    Scan,
     /// Hands the answer over.
     Finish,
 }
@@ -68,6 +73,7 @@ struct Done {
     lite_aw: Stream<Lite>,
     lite_w: Stream<LiteWrite>,
     lite_ar: Stream<Lite>,
+    scan: Scan,
     fetch: Fetch,
     store: Store,
     answer: Stream<Answer>,
@@ -88,9 +94,10 @@ struct Told {
     r: Stream<ReadBeat>,
     lite_b: Stream<Sig>,
     lite_r: Stream<LiteRead>,
+    scanned: Scanned,
 }
 
-/// The bridge alone, between ports `rx`, `tx`, `interrupt_*`, `m_axi_*` and `m_axil_*`.
+/// The bridge and the table of blocks, between ports `rx`, `tx`, `interrupt_*`, `wrote_*`, `m_axi_*` and `m_axil_*`.
 ///
 /// # Errors
 /// What the build-time checks find; none for a valid configuration.
@@ -99,14 +106,30 @@ pub fn engine(cfg: &SerialConfig) -> Result<Netlist, BuildErrors> {
         let memory = crate::axi::manager_in(m, "m_axi_", crate::board::ID_BITS, cfg.beat_bytes);
         let registers = crate::axi::lite_in(m, "m_axil_");
         let interrupt = m.input_of("interrupt", &Interrupt::of());
-        let (tx, requests, lite) = bridge(m, cfg, m.input("rx", 1), interrupt, memory, registers);
+        let scanned = m.wire_of("scanned", &Scanned::of());
+        let rx = m.input("rx", 1);
+        let Bridged { tx, requests, lite, scan } =
+            bridge(m, cfg, rx, interrupt, memory, registers, scanned.clone());
+        m.drive(&scanned, dirty(m, cfg, m.input_of("wrote", &Wrote::of(cfg)), scan));
         m.output("tx", &tx);
         crate::axi::manager_out(m, "m_axi_", cfg.beat_bytes, requests);
         crate::axi::lite_out(m, "m_axil_", lite);
     })
 }
 
-/// From the pin `rx` to the pin `tx`, with memory and registers between.
+/// What a bridge drives.
+pub struct Bridged {
+    /// The pin.
+    pub tx: Sig,
+    /// What it asks of memory.
+    pub requests: Requests,
+    /// What it asks of registers.
+    pub lite: LiteRequests,
+    /// What it asks of the table of blocks.
+    pub scan: Scan,
+}
+
+/// From the pin `rx` to the pin `tx`, with memory, registers and the table of blocks between.
 pub fn bridge(
     m: &Scope,
     cfg: &SerialConfig,
@@ -114,7 +137,8 @@ pub fn bridge(
     interrupt: Interrupt,
     memory: Answers,
     registers: LiteAnswers,
-) -> (Sig, Requests, LiteRequests) {
+    scanned: Scanned,
+) -> Bridged {
     let fetch = m.wire_of("fetch", &Fetch::of());
     let Frames { request, word, refused: dropped } = frames(m, decode(m, receive(m, cfg, rx)), fetch.clone());
     let sending = m.wire_of("sending", &Sending::of());
@@ -128,6 +152,7 @@ pub fn bridge(
         r,
         lite_b: registers.b,
         lite_r: registers.r,
+        scanned,
     };
     let done = execute(m, cfg, request, told);
     m.drive(&fetch, done.fetch);
@@ -136,33 +161,41 @@ pub fn bridge(
     m.drive(&sending, sent.sending);
     let tx = transmit(m, cfg, encode(m, sent.symbol));
     let requests = Requests { aw: done.aw, w: done.w, ar: done.ar };
-    (tx, requests, LiteRequests { aw: done.lite_aw, w: done.lite_w, ar: done.lite_ar })
+    let lite = LiteRequests { aw: done.lite_aw, w: done.lite_w, ar: done.lite_ar };
+    Bridged { tx, requests, lite, scan: done.scan }
 }
 
 /// Whether a request can be carried out, and if not, why: an error's [`Status`].
 fn judge(cfg: &SerialConfig, request: &Request) -> Sig {
     let is = |command: Command| request.command.eq(command as u32);
     let csr = is(Command::CsrRead) | is(Command::CsrWrite);
-    let memory = is(Command::Read) | is(Command::Write);
+    let memory = is(Command::Read) | is(Command::Write) | is(Command::Clear);
+    let table = is(Command::Dirty);
     let told = is(Command::Hello) | is(Command::Status);
     let writes = is(Command::CsrWrite) | is(Command::Write);
     let length = request.length;
 
     let small = length.eq(4) | length.eq(8);
     let fits = length.any() & length.le(BLOCK);
+    let whole_words = length.any() & length.le(DIRTY_BYTES) & !length.trunc(3).any();
     let data = writes.then(length, lit(16, 0)).eq(request.came.zext(16));
-    let right = data & csr.then(small, told.then(!length.any(), fits));
+    let right = data & csr.then(small, told.then(!length.any(), table.then(whole_words, fits)));
 
     let end = request.address.trunc(PLACE).zext(COUNT + 1) + length.trunc(COUNT).zext(COUNT + 1);
     let inside = end.le(BLOCK) & within(cfg, request.address);
     let aligned = !request.address.trunc(2).any() & !(request.address.bit(2) & length.bit(3));
     let register = aligned & !request.address.slice(24, 8).any();
-    let there = told | csr.then(register, inside);
+    // The first of the table's words, and how many.
+    let first = request.address.slice(WORD.trailing_zeros(), 10);
+    let last = first.zext(11) + length.slice(3, 11);
+    let beyond = request.address.slice(16, 16).any() | last.gt(words(cfg));
+    let in_table = !request.address.trunc(WORD.trailing_zeros()).any() & !beyond;
+    let there = told | csr.then(register, table.then(in_table, inside));
 
     let code = |status: Status| lit(3, status as u32);
     let found = there.then(code(Status::Okay), code(Status::Address));
     let sized = right.then(found, code(Status::Length));
-    (csr | memory | told).then(sized, code(Status::Command))
+    (csr | memory | told | table).then(sized, code(Status::Command))
 }
 
 /// Strobes of a word: what of it lies from `first` on and before `end`, places in the block.
@@ -223,13 +256,15 @@ fn execute(m: &Scope, cfg: &SerialConfig, request: Stream<Request>, told: Told) 
                 m.when(is(command), |m| m.set(&state, next));
             };
             goes(Command::Write, State::Write);
+            goes(Command::Clear, State::Write);
+            goes(Command::Dirty, State::Scan);
             goes(Command::Read, State::Read);
             goes(Command::CsrWrite, State::CsrWrite);
             goes(Command::CsrRead, State::CsrRead);
             goes(Command::Hello, State::Words);
             goes(Command::Status, State::Words);
-            m.set(&address_valid, !(hello | is(Command::Status)));
-            m.set(&data_came, is(Command::Write) | is(Command::CsrWrite));
+            m.set(&address_valid, !(hello | is(Command::Status) | is(Command::Dirty)));
+            m.set(&data_came, is(Command::Write) | is(Command::Clear) | is(Command::CsrWrite));
         });
     });
 
@@ -250,7 +285,8 @@ fn execute(m: &Scope, cfg: &SerialConfig, request: Stream<Request>, told: Told) 
     let ar = Stream::new(m, "ar", address_valid & state.is(State::Read), burst);
     let last = word.eq(last_word);
     let strobe = strobes(word, place, end);
-    let beat = WriteBeat { data: told.word, strb: strobe, last };
+    let data = is(Command::Clear).then(lit(64, 0), told.word);
+    let beat = WriteBeat { data, strb: strobe, last };
     let w = Stream::new(m, "w", data_valid & to_memory, beat);
     m.when(w.fire(), |m| {
         m.set(&data_valid, 0);
@@ -321,12 +357,22 @@ fn execute(m: &Scope, cfg: &SerialConfig, request: Stream<Request>, told: Told) 
         m.when(count.eq(most), |m| m.set(&state, State::Finish));
     });
 
+    // Of blocks that were written.
+    let scans = state.is(State::Scan);
+    let number = (request.address.slice(WORD.trailing_zeros(), 10) + count.zext(10)).named("number");
+    let scan = Scan { valid: scans, word: number.trunc(Scan::of(cfg).word.width()) };
+    m.when(told.scanned.valid, |m| {
+        m.set(&count, count + 1);
+        m.when((count + 1).eq(request.length.slice(3, PLACE - 3)), |m| m.set(&state, State::Finish));
+    });
+
     // The answer.
-    let data = words.then(own, told.lite_r.fire().then(told.lite_r.data, told.r.data));
-    let stores = words | told.r.fire() | told.lite_r.fire();
-    let store = Store { valid: stores, slot, word: words.then(count, word), data };
+    let read = told.lite_r.fire().then(told.lite_r.data, told.r.data);
+    let data = words.then(own, scans.then(told.scanned.bits, read));
+    let stores = words | told.scanned.valid | told.r.fire() | told.lite_r.fire();
+    let store = Store { valid: stores, slot, word: (words | scans).then(count, word), data };
     let own_bytes = hello.then(lit(COUNT, HELLO_BYTES), lit(COUNT, STATUS_BYTES));
-    let reads = is(Command::Read) | is(Command::CsrRead);
+    let reads = is(Command::Read) | is(Command::CsrRead) | is(Command::Dirty);
     let told_bytes = (hello | is(Command::Status)).then(own_bytes, lit(COUNT, 0));
     let length = status.any().then(lit(COUNT, 0), reads.then(request.length.trunc(COUNT), told_bytes));
     let head = Head {
@@ -334,7 +380,7 @@ fn execute(m: &Scope, cfg: &SerialConfig, request: Stream<Request>, told: Told) 
         sequence: request.sequence,
         status,
         length,
-        place: reads.then(place, lit(PLACE, 0)),
+        place: (reads & !is(Command::Dirty)).then(place, lit(PLACE, 0)),
     };
     let sends = idle & again;
     let answer = Stream::new(m, "answer", finish | sends, Answer { slot, fresh: finish, head });
@@ -351,6 +397,7 @@ fn execute(m: &Scope, cfg: &SerialConfig, request: Stream<Request>, told: Told) 
         lite_aw,
         lite_w,
         lite_ar,
+        scan,
         fetch,
         store,
         answer,

@@ -19,6 +19,7 @@ pub mod board;
 pub mod bridge;
 
 mod config;
+pub mod dirty;
 pub mod frame;
 pub mod interconnect;
 pub mod line;

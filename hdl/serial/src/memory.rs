@@ -23,10 +23,12 @@
 //! Longest path: address of the read against that of the write, then the RAM's enable.
 
 use crate::axi::{Address, Answers, ReadBeat, Requests, Response, DECERR, OKAY};
+use crate::dirty::Wrote;
+use crate::protocol::BLOCK;
 use crate::SerialConfig;
 use ferrowire_hdl::stream::fifo;
 use ferrowire_rtl::{
-    bits, build, lit, module, BuildErrors, Collision, Interface, Netlist, Scope, Sig, Stream, Style,
+    bits, build, clog2, lit, module, BuildErrors, Collision, Interface, Netlist, Scope, Sig, Stream, Style,
 };
 
 /// Beats of R that wait for the manager.
@@ -36,6 +38,7 @@ const WAITING: u32 = 4;
 struct Parts {
     b: Stream<Response>,
     r: Stream<ReadBeat>,
+    wrote: Wrote,
 }
 
 /// The memory alone, between its ports `s_axi_*`.
@@ -45,14 +48,16 @@ struct Parts {
 pub fn engine(cfg: &SerialConfig, id_bits: u32) -> Result<Netlist, BuildErrors> {
     build("memory", |m| {
         let requests = crate::axi::subordinate_in(m, "s_axi_", id_bits, cfg.beat_bytes);
-        crate::axi::subordinate_out(m, "s_axi_", memory(m, cfg, requests));
+        let (answers, wrote) = memory(m, cfg, requests);
+        crate::axi::subordinate_out(m, "s_axi_", answers);
+        m.output("wrote", &wrote);
     })
 }
 
-/// Memory.
-pub fn memory(m: &Scope, cfg: &SerialConfig, requests: Requests) -> Answers {
-    let Parts { b, r } = block_ram(m, cfg, requests.aw, requests.w, requests.ar);
-    Answers { b, r }
+/// Memory, and what of it those have written whose IDs have no highest bit: the first manager of an [interconnect](crate::interconnect).
+pub fn memory(m: &Scope, cfg: &SerialConfig, requests: Requests) -> (Answers, Wrote) {
+    let Parts { b, r, wrote } = block_ram(m, cfg, requests.aw, requests.w, requests.ar);
+    (Answers { b, r }, wrote)
 }
 
 /// Whether an address is in this memory.
@@ -109,6 +114,14 @@ fn block_ram(
     });
     let stored = writes & !write_outside;
     ram.write_lanes(stored, write_at, &w.data, w.strb, 8);
+    // The last beat of a burst, or of a block: all before it is in memory, too.
+    let in_block = clog2(u64::from(BLOCK / bytes));
+    let ends_block = w.last | write_at.trunc(in_block).all();
+    let shape = Wrote::of(cfg);
+    let wrote = Wrote {
+        valid: m.delay("wrote", &(stored & ends_block & !write_id.msb())),
+        block: m.delay("block", &write_at.slice(in_block, width - in_block)).zext(shape.block.width()),
+    };
 
     // Reads.
     let reading = m.reg("reading", 1).reset(0);
@@ -149,5 +162,5 @@ fn block_ram(
     m.assert(!came | enters, "a beat of R finds its place");
     let r = fifo(m, WAITING, arrives);
     m.set(&room, room + r.fire().zext(3) - fetch.zext(3));
-    Parts { b, r }
+    Parts { b, r, wrote }
 }

@@ -118,6 +118,8 @@ pub struct Bench {
     rng: SmallRng,
     /// An interrupt in the next cycle, of this queue.
     pub interrupt: Option<u8>,
+    /// The card has written this block, in the next cycle.
+    pub wrote: Option<u32>,
 }
 
 impl Bench {
@@ -131,7 +133,7 @@ impl Bench {
         axi.host_mut().map_mut().insert(BASE, memory.clone()).unwrap();
         let (rx, tx) = (Driver::new(8.0), Reader::new(8.0));
         let registers = Registers { stall, ..Registers::default() };
-        Self { sim, axi, registers, memory, rx, tx, cycle: 0, rng, interrupt: None }
+        Self { sim, axi, registers, memory, rx, tx, cycle: 0, rng, interrupt: None, wrote: None }
     }
 
     fn manager(&mut self) -> Manager {
@@ -186,6 +188,9 @@ impl Bench {
         let eqn = self.interrupt.take();
         self.sim.set("interrupt_valid", eqn.is_some().into());
         self.sim.set("interrupt_eqn", eqn.unwrap_or(0).into());
+        let block = self.wrote.take();
+        self.sim.set("wrote_valid", block.is_some().into());
+        self.sim.set("wrote_block", block.unwrap_or(0).into());
         let before = self.manager();
         let offers = self.axi.offers(cycle);
         self.offer(&offers);

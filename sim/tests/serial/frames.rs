@@ -77,6 +77,45 @@ fn blocks_of_any_length_and_place_are_written_and_read_and_nothing_beside_them()
 }
 
 #[test]
+fn blocks_of_any_length_and_place_are_cleared_and_nothing_beside_them() {
+    let mut bench = begun(0);
+    bench.memory.fill(0, BYTES, 0xa5);
+    let (mut wanted, mut sequence) = (vec![0xa5; BYTES], 0);
+    for (at, length) in [(0, 256), (259, 1), (0x305, 9), (0x408, 240), (BYTES - 3, 3)] {
+        wanted[at..at + length].fill(0);
+        sequence += 1;
+        let clear = Request::read(Command::Clear, AT + at as u32, length as u16).frame(sequence);
+        assert_eq!(ask(&mut bench, &clear), [answer(Command::Clear, sequence, Status::Okay, &[])]);
+        let mut now = vec![0; BYTES];
+        bench.memory.read(0, &mut now);
+        assert!(now == wanted, "{length} bytes at {at:#x}");
+    }
+}
+
+#[test]
+fn blocks_that_the_card_has_written_are_told_once() {
+    let mut bench = begun(0);
+    let mut wanted = [0; 32];
+    for block in [0, 9, 63, 64, 200, 255, 9] {
+        wanted[block / 8] |= 1 << (block % 8);
+        bench.wrote = Some(block as u32);
+        bench.run(2);
+    }
+    let dirty = |first, length, sequence| Request::read(Command::Dirty, first, length).frame(sequence);
+    let told = |sequence, data: &[u8]| [answer(Command::Dirty, sequence, Status::Okay, data)];
+    assert_eq!(ask(&mut bench, &dirty(64, 8, 1)), told(1, &wanted[8..16]));
+    // The same request has the same answer; the next one has what came since.
+    assert_eq!(ask(&mut bench, &dirty(64, 8, 1)), told(1, &wanted[8..16]));
+    wanted[8..16].fill(0);
+    assert_eq!(ask(&mut bench, &dirty(0, 32, 2)), told(2, &wanted));
+    assert_eq!(ask(&mut bench, &dirty(0, 32, 3)), told(3, &[0; 32]));
+    bench.wrote = Some(128);
+    bench.run(2);
+    let last = [&[1][..], &[0; 15]].concat();
+    assert_eq!(ask(&mut bench, &dirty(128, 16, 4)), told(4, &last));
+}
+
+#[test]
 fn registers_are_written_and_read_by_four_and_eight_bytes() {
     let mut bench = begun(0);
     let wide = 0x0102_0304_c0db_c0dbu64.to_le_bytes();
@@ -128,6 +167,13 @@ fn each_error_has_its_answer_and_nothing_is_done() {
         (Status::Length, long(Command::Read, 8, 8)),
         (Status::Length, long(Command::Status, 0, 1)),
         (Status::Length, read(Command::Status, 0, 4)),
+        (Status::Length, read(Command::Clear, AT, 0)),
+        (Status::Length, read(Command::Clear, AT, 257)),
+        (Status::Length, long(Command::Clear, 8, 8)),
+        (Status::Length, read(Command::Dirty, 0, 0)),
+        (Status::Length, read(Command::Dirty, 0, 9)),
+        (Status::Length, read(Command::Dirty, 0, 40)),
+        (Status::Length, long(Command::Dirty, 8, 8)),
         (Status::Length, read(Command::CsrRead, 0, 2)),
         (Status::Length, write(Command::CsrWrite, 0, &[1; 6])),
         (Status::Address, read(Command::CsrRead, 2, 4)),
@@ -138,6 +184,13 @@ fn each_error_has_its_answer_and_nothing_is_done() {
         (Status::Address, read(Command::Read, AT - 1, 1)),
         (Status::Address, write(Command::Write, AT + BYTES as u32, &[1; 8])),
         (Status::Address, write(Command::Write, 0, &[1; 8])),
+        (Status::Address, read(Command::Clear, AT + 1, BLOCK as u16)),
+        (Status::Address, read(Command::Clear, AT + BYTES as u32, 8)),
+        (Status::Address, read(Command::Dirty, 1, 8)),
+        (Status::Address, read(Command::Dirty, 192, 16)),
+        (Status::Address, read(Command::Dirty, 256, 8)),
+        (Status::Address, read(Command::Dirty, 0xffc0, 32)),
+        (Status::Address, read(Command::Dirty, 1 << 31, 8)),
         (Status::Address, write(Command::Write, u32::MAX - 7, &[1; 8])),
     ];
     let mut sequence = 0;
@@ -147,7 +200,7 @@ fn each_error_has_its_answer_and_nothing_is_done() {
         assert_eq!(said, [answer(request.command, sequence, status, &[])], "{request:?}");
     }
     // Commands that there are not.
-    for command in [0, 7, 0x7f, 0x84, 0xff] {
+    for command in [0, 9, 0x7f, 0x84, 0xff] {
         sequence += 1;
         let said =
             ask(&mut bench, &frame([&[command, sequence, 4, 0], &AT.to_le_bytes()[..], &[1; 4]].concat()));

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ferrowire::serial::frame::Request;
 use ferrowire::serial::Link;
-use ferrowire::spec::serial::{Command, Status};
+use ferrowire::spec::serial::{Command, Status, DIRTY_BYTES};
 use ferrowire_sim::axi::AxiSettings;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -42,11 +42,24 @@ struct Model {
 }
 
 impl Model {
-    fn request(&mut self, rng: &mut SmallRng) -> (Request, Result<Vec<u8>, Status>) {
+    /// `None`: what the answer is depends on when the request comes.
+    fn request(&mut self, rng: &mut SmallRng) -> (Request, Option<Result<Vec<u8>, Status>>) {
+        if rng.random_bool(0.1) {
+            return (Request::read(Command::Dirty, 0, DIRTY_BYTES as u16), None);
+        }
+        let (request, answer) = self.certain(rng);
+        (request, Some(answer))
+    }
+
+    fn certain(&mut self, rng: &mut SmallRng) -> (Request, Result<Vec<u8>, Status>) {
         let at = rng.random_range(0..BYTES / 8);
         let length = [1, 8, 16, rng.random_range(1..=256)][rng.random_range(0..4)].min(256 - at % 256);
         let address = BASE as u32 + at as u32;
-        match rng.random_range(0..8) {
+        match rng.random_range(0..9) {
+            8 => {
+                self.memory[at..at + length].fill(0);
+                (Request::read(Command::Clear, address, length as u16), Ok(vec![]))
+            }
             0..2 => {
                 let data: Vec<u8> =
                     (0..length).map(|_| [0xc0, rng.random()][rng.random_range(0..2)]).collect();
@@ -96,9 +109,15 @@ fn run(seed: u64, noise: f64, requests: usize, settings: AxiSettings, stall: f64
     // What was on the line before.
     bench.rx.push(&noisy(&[0x55; 30], noise * 10.0, &mut rng));
     let (mut asked, mut answers, mut ahead) = (0, 0, 0u64);
+    // Blocks that the card has written, and those that the board has told.
+    let (mut written, mut told) = ([0u8; DIRTY_BYTES as usize], [0u8; DIRTY_BYTES as usize]);
     while answers < requests {
         if asked < requests && wanted.len() < 12 {
-            let (request, answer) = model.request(&mut rng);
+            let (request, answer) = match asked + 1 < requests {
+                true => model.request(&mut rng),
+                // At last, all that has not been told yet.
+                false => (Request::read(Command::Dirty, 0, DIRTY_BYTES as u16), None),
+            };
             link.ask(request);
             wanted.push_back(answer);
             asked += 1;
@@ -113,16 +132,25 @@ fn run(seed: u64, noise: f64, requests: usize, settings: AxiSettings, stall: f64
                 bench.rx.push(&line);
             }
         }
+        if asked < requests && rng.random_bool(0.05) {
+            let block = rng.random_range(0..8 * written.len());
+            written[block / 8] |= 1 << (block % 8);
+            bench.wrote = Some(block as u32);
+        }
         bench.run(40);
         let heard = bench.heard();
         link.receive(&noisy(&heard, noise, &mut rng), now(&bench));
         assert_eq!(link.error(), None, "seed {seed}");
         while let Some(answer) = link.answer() {
-            assert_eq!(Some(answer), wanted.pop_front(), "seed {seed}: answer {answers}");
+            match wanted.pop_front().expect("an answer to nothing") {
+                Some(wanted) => assert_eq!(answer, wanted, "seed {seed}: answer {answers}"),
+                None => told.iter_mut().zip(answer.unwrap()).for_each(|(told, now)| *told |= now),
+            }
             answers += 1;
         }
         assert!(bench.cycle < 400_000_000, "seed {seed}: it does not end");
     }
+    assert_eq!(told, written, "seed {seed}: blocks that were told, and written");
     let mut memory = vec![0; BYTES];
     bench.memory.read(0, &mut memory);
     assert!(memory == model.memory, "seed {seed}: memory is not what was written");

@@ -263,7 +263,8 @@ fn joined() -> ferrowire_rtl::Netlist {
         let (r, later_r) = m.later("r", &crate::axi::read_beat(3, 8));
         let answers = crate::axi::Answers { b, r };
         let (requests, [first, second]) = interconnect::interconnect(m, managers, answers);
-        let answers = memory::memory(m, &cfg, requests);
+        let (answers, wrote) = memory::memory(m, &cfg, requests);
+        m.output("wrote", &wrote);
         later_b.connect(answers.b);
         later_r.connect(answers.r);
         crate::axi::subordinate_out(m, "s0_axi_", first);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the parts and of the whole.
 
+mod dirty;
 mod memory;
 mod uart;
 
