@@ -50,6 +50,8 @@ pub struct State {
     out: VecDeque<u8>,
     clock: Duration,
     random: u64,
+    /// What the card writes, place and bytes, behind so many requests more.
+    pub later: Option<(usize, Vec<(usize, Vec<u8>)>)>,
     /// Requests that were carried out: command, address and length.
     pub done: Vec<(u8, u32, u16)>,
 }
@@ -79,6 +81,7 @@ impl Board {
             out: VecDeque::new(),
             clock: Duration::ZERO,
             random: seed,
+            later: None,
             done: Vec::new(),
         })))
     }
@@ -194,6 +197,12 @@ impl State {
         self.tell(&line);
         if self.faults.hurried {
             self.step();
+        }
+        if let Some((left, writes)) = self.later.take() {
+            match left.checked_sub(1) {
+                Some(left) => self.later = Some((left, writes)),
+                None => writes.iter().for_each(|(at, bytes)| self.card_writes(*at, bytes)),
+            }
         }
     }
 

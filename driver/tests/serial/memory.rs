@@ -126,3 +126,57 @@ fn memory_that_is_used_up_is_told_and_comes_back() {
     let aligned = bus.dma_alloc(4096, 1 << 20).unwrap_err();
     assert!(matches!(aligned, BusError::BoardMemory { align: 0x10_0000, .. }), "{aligned:?}");
 }
+
+/// Data in the first part of memory that one request asks about, and a queue in the second, so that the card can write both between the looks at them.
+fn parts(bus: &mut SerialBus) -> (HostMemory, usize, DmaBuffer, usize) {
+    let data = HostMemory::zeroed(8 * 4096, 4096).unwrap();
+    let mapping = bus.dma_map(&data, 12).unwrap();
+    let _between = bus.dma_alloc(16 * 4096, 4096).unwrap();
+    let queue = bus.dma_alloc(4096, 4096).unwrap();
+    let at = (queue.bus_address() - u64::from(BASE)) as usize;
+    (data, (mapping.pages[0] - u64::from(BASE)) as usize, queue, at)
+}
+
+#[test]
+fn what_a_queue_tells_of_is_there_whenever_the_card_has_written_it() {
+    let board = Board::new(Faults::default(), 5);
+    let mut bus = bus(&board);
+    let (data, data_at, queue, queue_at) = parts(&mut bus);
+    for round in 1..=60u64 {
+        let number = round.to_le_bytes().to_vec();
+        let writes = vec![(data_at + 5000, number.clone()), (queue_at + 32, number)];
+        board.state().later = Some((round as usize % 12, writes));
+        for _ in 0..12 {
+            bus.progress().unwrap();
+            let (told, there) = (queue.memory().load_word(32), data.load_word(5000));
+            assert!(told <= there, "round {round}: the queue tells of {told}, and the data are {there}");
+        }
+        assert_eq!((queue.memory().load_word(32), data.load_word(5000)), (round, round));
+    }
+}
+
+#[test]
+fn another_thread_sees_nothing_in_a_queue_before_its_data() {
+    let board = Board::new(Faults::default(), 6);
+    let mut bus = bus(&board);
+    let (data, data_at, queue, queue_at) = parts(&mut bus);
+    const ROUNDS: u64 = 60;
+    let (words, told) = (data.clone(), queue.memory().clone());
+    let reader = std::thread::spawn(move || {
+        let mut last = 0;
+        while last < ROUNDS {
+            last = told.load_word(0);
+            let there = words.load_word(8 * 4096 - 8);
+            assert!(last <= there, "the queue tells of {last}, and the data are {there}");
+        }
+    });
+    for round in 1..=ROUNDS {
+        let mut state = board.state();
+        let number = round.to_le_bytes();
+        (0..8 * 16).for_each(|block| state.memory.write(data_at + block * 256 + 248, &number));
+        state.card_writes(queue_at, &number);
+        drop(state);
+        bus.progress().unwrap();
+    }
+    reader.join().unwrap();
+}
