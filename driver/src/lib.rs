@@ -7,7 +7,8 @@
 //! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, SEND and RDMA WRITE over unreliable ones,
 //! and datagrams, as far as the card has them.
 //!
-//! [`VfioBus`] is the way to a card on PCI Express, [`VfioUserBus`] to one that another process serves on a socket.
+//! [`VfioBus`] is the way to a card on PCI Express, [`VfioUserBus`] to one that another process serves on a socket, [`SerialBus`] to one on a
+//! board without PCIe.
 //! [`Monitor`] looks at a card that others use.
 //!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says

@@ -34,6 +34,9 @@ pub struct Faults {
     pub version: Option<u8>,
 }
 
+/// Where in memory, and what.
+pub type Write = (usize, Vec<u8>);
+
 pub struct State {
     pub mock: Mock,
     pub memory: HostMemory,
@@ -50,8 +53,8 @@ pub struct State {
     out: VecDeque<u8>,
     clock: Duration,
     random: u64,
-    /// What the card writes, place and bytes, behind so many requests more.
-    pub later: Option<(usize, Vec<(usize, Vec<u8>)>)>,
+    /// What the card writes, behind so many requests more.
+    pub later: Option<(usize, Vec<Write>)>,
     /// Requests that were carried out: command, address and length.
     pub done: Vec<(u8, u32, u16)>,
 }
