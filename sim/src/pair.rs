@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
-    AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, DropReason, HostMemory,
-    HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr,
-    QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Service, SharedReceiveQueue, TrafficCounter,
+    AccessFlags, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions, DropReason,
+    HostMemory, HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp,
+    QpInitAttr, QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Service, SharedReceiveQueue,
+    TrafficCounter,
 };
 
 use crate::bus::{SharedWorld, World};
@@ -118,14 +119,14 @@ pub struct Node {
 }
 
 impl Node {
-    fn open(world: &SharedWorld, card: usize, options: &PairOptions) -> Result<Self> {
+    fn open(bus: impl Bus + 'static, card: usize, options: &PairOptions) -> Result<Self> {
         let failed = || format!("opening card {card}");
         let context = ContextOptions {
             command_timeout: COMMAND_TIMEOUT,
             seed: Some(options.seed.wrapping_mul(2).wrapping_add(card as u64)),
             ..ContextOptions::default()
         };
-        let context = Context::open_with(world.bus(card), context).with_context(failed)?;
+        let context = Context::open_with(bus, context).with_context(failed)?;
         let pd = context.alloc_pd().with_context(failed)?;
         let cq = context.create_cq(options.cq_entries).with_context(failed)?;
         let node = Self { card, cq, pd, context };
@@ -271,13 +272,18 @@ impl Pair {
     /// # Errors
     /// A card does not come up.
     pub fn of(world: SharedWorld, options: &PairOptions) -> Result<Self> {
-        let host_latency = options.host_latency;
-        Ok(Self {
-            a: Node::open(&world, 0, options)?,
-            b: Node::open(&world, 1, options)?,
-            world,
-            host_latency,
-        })
+        let buses = [world.bus(0), world.bus(1)];
+        Self::over(world, buses, options)
+    }
+
+    /// The same by other ways to them.
+    ///
+    /// # Errors
+    /// A card does not come up.
+    pub fn over<B: Bus + 'static>(world: SharedWorld, buses: [B; 2], options: &PairOptions) -> Result<Self> {
+        let [a, b] = buses;
+        let (a, b) = (Node::open(a, 0, options)?, Node::open(b, 1, options)?);
+        Ok(Self { a, b, world, host_latency: options.host_latency })
     }
 
     /// Does something that is only a preparation with hosts that answer at once: a thousand queue pairs take their time otherwise.

@@ -20,6 +20,7 @@ use crate::dirty::{dirty, Scanned};
 use crate::interconnect::interconnect;
 use crate::memory::memory;
 use crate::SerialConfig;
+use ferrowire_hdl::config::RnicConfig;
 use ferrowire_hdl::host::event::Interrupt;
 use ferrowire_rtl::{build, BuildErrors, Netlist, Scope};
 
@@ -34,7 +35,25 @@ pub fn serial_board(cfg: &SerialConfig) -> Result<Netlist, BuildErrors> {
     build("serial_board", |m| board(m, cfg))
 }
 
-/// The same between ports of the module that is open, which is the top.
+/// A card and the board's part, as the module `serial_card`: the card's streams `rx` and `tx` to its wire, and the pins `serial_rx` and `serial_tx`.
+///
+/// # Errors
+/// What the build-time checks find; none for valid configurations, of which the card's is on AXI4 with 8 bytes a beat.
+pub fn serial_card(card: &RnicConfig, cfg: &SerialConfig) -> Result<Netlist, BuildErrors> {
+    build("serial_card", |m| {
+        let card = m.enclosed(|m| ferrowire_hdl::top::card(m, card));
+        let board = m.enclosed(|m| board(m, cfg));
+        board.connect("s_axi_", &card, "m_axi_");
+        board.connect("m_axil_", &card, "s_axil_");
+        board.connect("interrupt_", &card, "interrupt_");
+        card.expose(m, "rx_", "rx_");
+        card.expose(m, "tx_", "tx_");
+        board.expose(m, "rx", "serial_rx");
+        board.expose(m, "tx", "serial_tx");
+    })
+}
+
+/// The same between ports of the module that is open, which is the top or [encloses](Scope::enclosed) it.
 pub fn board(m: &Scope, cfg: &SerialConfig) {
     let bytes = cfg.beat_bytes;
     let card = axi::subordinate_in(m, "s_axi_", ID_BITS, bytes);
