@@ -4,7 +4,9 @@
 //! The card reaches on-board memory alone. What the driver and programs have is a copy:
 //!
 //! - before a register or a doorbell is written, what has changed in the copies is written to the board, so the card finds it;
-//! - [`progress`](Bus::progress), which the driver calls whenever it waits or finds nothing, does the same, and brings what the card has written.
+//! - [`progress`](Bus::progress), which the driver calls whenever it waits or finds nothing, brings what the card has written, then does the same.
+//!
+//! Data are brought before they are written, for where both have written the card is believed: a program fills its memory and then tells a peer to write there.
 //!
 //! A completion is seen behind the data that it tells of: blocks of queues are read first and kept, then it is asked again what the card has written, then data are read and shown, then the blocks of queues.
 //!
@@ -170,16 +172,17 @@ impl SerialBus {
     }
 
     fn csr_write(&mut self, offset: u32, data: &[u8]) -> Result<(), BusError> {
+        if self.copies.changed(Kind::Data) {
+            self.bring()?;
+        }
         let changes = self.copies.changes();
         self.access(changes, Request::write(Command::CsrWrite, offset, data)).map(|_| ())
     }
 
-    /// Asks which blocks the card has written, behind `first`.
-    fn scan(&mut self, first: Vec<Request>) -> Result<(), BusError> {
+    /// Asks which blocks the card has written.
+    fn scan(&mut self) -> Result<(), BusError> {
         let (scans, blocks): (Vec<_>, Vec<_>) = self.copies.scans().into_iter().unzip();
-        let before = first.len();
-        let answers = self.expect(&[first, scans].concat())?;
-        for (bits, block) in answers[before..].iter().zip(blocks) {
+        for (bits, block) in self.expect(&scans)?.iter().zip(blocks) {
             self.copies.scanned(block, bits);
         }
         Ok(())
@@ -191,16 +194,15 @@ impl SerialBus {
         Ok(blocks.into_iter().zip(self.expect(&requests)?).collect())
     }
 
-    /// Writes what programs have changed, and brings what the card has.
-    fn carry(&mut self) -> Result<(), BusError> {
-        let changes = self.copies.changes();
-        self.scan(changes)?;
+    /// Brings what the card has written.
+    fn bring(&mut self) -> Result<(), BusError> {
+        self.scan()?;
         let queues = self.copies.take_dirty(Kind::Queue);
         let mut queues = self.read(queues)?;
         queues.retain(|(block, bytes)| self.copies.differs(*block, bytes));
         if !queues.is_empty() {
             // What these tell of was written before, so it is told now at the latest.
-            self.scan(Vec::new())?;
+            self.scan()?;
         }
         let data = self.copies.take_dirty(Kind::Data);
         let data = self.read(data)?;
@@ -213,7 +215,7 @@ impl SerialBus {
     /// Lets the card find what is in a new region.
     fn fill(&mut self, id: u64) -> Result<(), BusError> {
         // The card may have written there in the region's life before.
-        let filled = self.scan(Vec::new()).and_then(|()| {
+        let filled = self.scan().and_then(|()| {
             let requests = self.copies.fill(id);
             self.expect(&requests)
         });
@@ -287,9 +289,9 @@ impl Bus for SerialBus {
 
     fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
         // What the card has written before it lost its rights.
-        let carried = self.carry();
+        let brought = self.bring();
         match self.copies.give_back(mapping.id) {
-            true => carried,
+            true => brought,
             false => Err(BusError::Map { iova: mapping.id, bytes: 0, why: "there is no such mapping" }),
         }
     }
@@ -299,11 +301,13 @@ impl Bus for SerialBus {
     }
 
     fn progress(&mut self) -> Result<(), BusError> {
-        match self.copies.is_empty() {
+        if self.copies.is_empty() {
             // Nothing to carry; a simulated board moves by it, and one that is gone is found out.
-            true => self.expect(&[Request::read(Command::Status, 0, 0)]).map(|_| ()),
-            false => self.carry(),
+            return self.expect(&[Request::read(Command::Status, 0, 0)]).map(|_| ());
         }
+        self.bring()?;
+        let changes = self.copies.changes();
+        self.expect(&changes).map(|_| ())
     }
 
     fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {

@@ -206,7 +206,7 @@ impl Copies {
         &self.known[block * BLOCK_BYTES..][..BLOCK_BYTES] != bytes
     }
 
-    /// A block as it was read: the program sees what the card has changed, and keeps what itself has.
+    /// A block as it was read: the program sees what the card has changed, and keeps what itself has elsewhere.
     pub fn merge(&mut self, block: usize, bytes: &[u8]) {
         let known = &mut self.known[block * BLOCK_BYTES..][..BLOCK_BYTES];
         for region in self.regions.values() {
@@ -241,6 +241,19 @@ impl Copies {
             known.copy_from_slice(&wanted);
         }
         requests
+    }
+
+    /// Whether programs have changed something in regions of a kind.
+    pub fn changed(&self, kind: Kind) -> bool {
+        let mut now = vec![0; BLOCK_BYTES];
+        let mut blocks = self.regions.values().filter(|region| region.kind == kind).flat_map(|region| {
+            region.blocks().map(move |(block, at, copy)| (region, block * BLOCK_BYTES + at, copy))
+        });
+        blocks.any(|(region, place, copy)| {
+            let now = &mut now[..copy.len()];
+            region.memory.read(copy.start, now);
+            now != &self.known[place..place + copy.len()]
+        })
     }
 
     /// Writes what programs have changed.

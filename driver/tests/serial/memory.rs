@@ -2,6 +2,7 @@
 //! Copies of on-board memory: who writes what, and how much there is.
 
 use ferrowire::serial::SerialBus;
+use ferrowire::spec::csr::timers;
 use ferrowire::spec::serial::Command;
 use ferrowire::*;
 
@@ -52,6 +53,32 @@ fn bytes_that_program_and_card_write_side_by_side_all_stay() {
     bus.dma_unmap(mapping).unwrap();
     wanted[4000] = 0xab;
     assert!(bytes(&memory) == wanted, "what the card wrote last");
+}
+
+#[test]
+fn a_peer_that_writes_where_a_program_has_written_before_is_believed() {
+    let board = Board::new(Faults::default(), 7);
+    let mut bus = bus(&board);
+    let memory = HostMemory::zeroed(4096, 4096).unwrap();
+    let mapping = bus.dma_map(&memory, 12).unwrap();
+    let place = (mapping.pages[0] - u64::from(BASE)) as usize;
+    let mut wanted = vec![0; 4096];
+    for round in 1..=4u8 {
+        memory.fill(0, 4096, round);
+        wanted.fill(round);
+        // Nothing was called since, and the peer writes.
+        board.state().card_writes(place + 700, &[0x80 | round; 1000]);
+        wanted[700..1700].fill(0x80 | round);
+        match round % 2 {
+            0 => bus.progress().unwrap(),
+            _ => bus.csr_write32(timers::BLOCK.address(&timers::TICK), 0).unwrap(),
+        }
+        assert!(bytes(&memory) == wanted, "round {round}: the program's side");
+        assert!(
+            bytes(&board.state().memory)[place..place + 4096] == wanted,
+            "round {round}: the card's side"
+        );
+    }
 }
 
 #[test]

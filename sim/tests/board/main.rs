@@ -74,6 +74,18 @@ fn region(node: &ferrowire_sim::pair::Node, n: usize, rng: &mut SmallRng) -> Mem
     region
 }
 
+fn same(what: &str, region: &MemoryRegion, wanted: &[u8]) {
+    let now = bytes(region.memory());
+    let wrong: Vec<usize> = (0..now.len()).filter(|i| now[*i] != wanted[*i]).collect();
+    assert!(
+        wrong.is_empty(),
+        "{what}: {} bytes from {:?} to {:?} are others",
+        wrong.len(),
+        wrong.first(),
+        wrong.last()
+    );
+}
+
 fn complete(pair: &Pair, qp: &mut QueuePair, wr: SendWr<'_>) {
     post(qp, &[wr.signaled()]);
     let done = pair.a.wait(&pair.world, 1, 4_000_000).unwrap();
@@ -103,7 +115,7 @@ fn two_boards_write_read_and_send_over_their_wire() {
     complete(&pair, &mut a, SendWr::write(1, &[source.sge(3, 5000)], target.remote(700)));
     peers[700..5700].copy_from_slice(&own[3..5003]);
     pair.b.context.progress().unwrap();
-    assert!(bytes(target.memory()) == peers, "what was written");
+    same("what was written", &target, &peers);
 
     // The other program writes, and what it has written is READ. It rings no doorbell, so it says so.
     target.memory().write(100, &[0x77; 300]);
@@ -111,7 +123,7 @@ fn two_boards_write_read_and_send_over_their_wire() {
     pair.b.context.progress().unwrap();
     complete(&pair, &mut a, SendWr::read(2, &[source.sge(2000, 1500)], target.remote(90)));
     own[2000..3500].copy_from_slice(&peers[90..1590]);
-    assert!(bytes(source.memory()) == own, "what was read");
+    same("what was read", &source, &own);
 
     // A message, whose receive completes behind its data.
     let sge = [target.sge(5000, 1000)];
@@ -122,7 +134,7 @@ fn two_boards_write_read_and_send_over_their_wire() {
     let done = pair.b.wait(&pair.world, 1, 4_000_000).unwrap();
     assert_eq!((done[0].wr_id, done[0].byte_len, done[0].is_success()), (7, 777, true));
     peers[5000..5777].copy_from_slice(&own[..777]);
-    assert!(bytes(target.memory()) == peers, "what was received");
+    same("what was received", &target, &peers);
 
     // An atomic in memory that the card alone has changed since.
     complete(&pair, &mut a, SendWr::fetch_add(4, &[source.sge(8, 8)], target.remote(8), 5));
