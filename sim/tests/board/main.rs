@@ -65,12 +65,13 @@ fn a_card_says_over_the_serial_line_what_it_is() {
     assert!(!context.is_fatal().unwrap());
 }
 
-/// Memory with random bytes at an odd place.
+/// Memory with random bytes at an odd place, carried to the board before a peer is told of it.
 fn region(node: &ferrowire_sim::pair::Node, n: usize, rng: &mut SmallRng) -> MemoryRegion {
     let region = node.region(0x358, n, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE).unwrap();
     let mut data = vec![0; n];
     rng.fill_bytes(&mut data);
     region.memory().write(0, &data);
+    node.context.progress().unwrap();
     region
 }
 
