@@ -9,7 +9,7 @@ mod common;
 
 use std::process::{Command, ExitCode};
 
-use common::mapped::{rig, Rig};
+use common::mapped::{pushing, rig, Rig};
 use ferrowire::*;
 
 /// Rounds of a case, each of which is counted once.
@@ -23,35 +23,71 @@ struct Case {
     what: &'static str,
     /// What a figure is divided by.
     each: usize,
+    /// By a queue pair that pushes.
+    push: bool,
     round: fn(&mut Rig, &mut [Completion], u64),
 }
 
 const CASES: &[Case] = &[
-    Case { name: "write-1", what: "post a WRITE of one SGE, and ring", each: 1, round: writes::<1, 0> },
+    Case {
+        name: "write-1",
+        what: "post a WRITE of one SGE, and ring",
+        each: 1,
+        push: false,
+        round: writes::<1, 0>,
+    },
     Case {
         name: "write-32",
         what: "the same, each of 32 with one doorbell",
         each: 32,
+        push: false,
         round: writes::<32, 0>,
     },
     Case {
         name: "inline-1",
         what: "post a WRITE of 16 bytes inline, and ring",
         each: 1,
+        push: false,
         round: writes::<1, 16>,
     },
     Case {
         name: "inline-32",
         what: "the same, each of 32 with one doorbell",
         each: 32,
+        push: false,
         round: writes::<32, 16>,
     },
-    Case { name: "recv-1", what: "post a receive of one SGE, and ring", each: 1, round: receives::<1> },
-    Case { name: "recv-32", what: "the same, each of 32 with one doorbell", each: 32, round: receives::<32> },
-    Case { name: "poll-0", what: "poll, and find nothing", each: 1, round: polls::<0> },
-    Case { name: "poll-1", what: "poll, and find one completion", each: 1, round: polls::<1> },
-    Case { name: "poll-16", what: "the same, each of 16 in one poll", each: 16, round: polls::<16> },
-    Case { name: "arm", what: "ask for an event", each: 1, round: arm },
+    Case {
+        name: "push-1",
+        what: "post a WRITE of one SGE, push it, and ring",
+        each: 1,
+        push: true,
+        round: writes::<1, 0>,
+    },
+    Case {
+        name: "recv-1",
+        what: "post a receive of one SGE, and ring",
+        each: 1,
+        push: false,
+        round: receives::<1>,
+    },
+    Case {
+        name: "recv-32",
+        what: "the same, each of 32 with one doorbell",
+        each: 32,
+        push: false,
+        round: receives::<32>,
+    },
+    Case { name: "poll-0", what: "poll, and find nothing", each: 1, push: false, round: polls::<0> },
+    Case { name: "poll-1", what: "poll, and find one completion", each: 1, push: false, round: polls::<1> },
+    Case {
+        name: "poll-16",
+        what: "the same, each of 16 in one poll",
+        each: 16,
+        push: false,
+        round: polls::<16>,
+    },
+    Case { name: "arm", what: "ask for an event", each: 1, push: false, round: arm },
 ];
 
 /// The only function that callgrind looks into.
@@ -115,7 +151,7 @@ fn arm(rig: &mut Rig, _: &mut [Completion], _: u64) {
 
 /// A case, as it runs under callgrind.
 fn run(case: &Case) {
-    let mut rig = rig(ENTRIES);
+    let mut rig = if case.push { pushing(ENTRIES) } else { rig(ENTRIES) };
     let mut done = [Completion::default(); 16];
     // What was made is taken over, once: one poll of it would be in the figures otherwise.
     rig.qp.start_post_send().post(&SendWr::new(0, SendOp::Send, &[]).signaled()).unwrap();

@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0xd07412729fcf5eb3ull
+#define FW_LAYOUT_HASH 0x8d098da1872d3fbeull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -80,6 +80,8 @@
 #define FW_CSR_CAPABILITIES_FEATURES_MSIX_MASK 0x800u
 #define FW_CSR_CAPABILITIES_FEATURES_NEIGHBOUR_RESPONDER_SHIFT 12u
 #define FW_CSR_CAPABILITIES_FEATURES_NEIGHBOUR_RESPONDER_MASK 0x1000u
+#define FW_CSR_CAPABILITIES_FEATURES_WQE_PUSH_SHIFT 13u
+#define FW_CSR_CAPABILITIES_FEATURES_WQE_PUSH_MASK 0x2000u
 #define FW_CSR_CAPABILITIES_MAX_GID 0x7cu
 
 /* Where the command queue and its completions lie. Addresses and sizes may change only while `enable` is 0. */
@@ -1155,6 +1157,16 @@
 #define FW_SQ_DOORBELL_PRODUCER_SHIFT 0u
 #define FW_SQ_DOORBELL_PRODUCER_WIDTH 16u
 #define FW_SQ_DOORBELL_PRODUCER_MASK 0xffffull
+#define FW_SQ_DOORBELL_PUSHED_BYTE 6u
+#define FW_SQ_DOORBELL_PUSHED_SIZE 1u
+#define FW_SQ_DOORBELL_PUSHED_SHIFT 0u
+#define FW_SQ_DOORBELL_PUSHED_WIDTH 1u
+#define FW_SQ_DOORBELL_PUSHED_MASK 0x1ull
+#define FW_SQ_DOORBELL_PUSH_SLOT_BYTE 6u
+#define FW_SQ_DOORBELL_PUSH_SLOT_SIZE 1u
+#define FW_SQ_DOORBELL_PUSH_SLOT_SHIFT 1u
+#define FW_SQ_DOORBELL_PUSH_SLOT_WIDTH 5u
+#define FW_SQ_DOORBELL_PUSH_SLOT_MASK 0x3eull
 
 /* Receive queue doorbell: WQEs up to the producer are ready. */
 #define FW_RQ_DOORBELL_BYTES 8u

@@ -173,6 +173,15 @@ pub trait Bus: Send {
     /// The card is gone, or `offset` lies outside the BAR.
     fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError>;
 
+    /// Writes the words of a WQE to a place of a doorbell page that begins at `offset`: in their order, each in one piece, and best all 64 bytes in one. The driver
+    /// has put its barrier before, and rings behind it. Where the BAR is [`mapped`](Self::mapped) it stores the words itself.
+    ///
+    /// # Errors
+    /// As [`doorbell`](Self::doorbell).
+    fn push(&mut self, offset: u32, words: &[u64; 8]) -> Result<(), BusError> {
+        (offset..).step_by(8).zip(words).try_for_each(|(offset, word)| self.doorbell(offset, *word))
+    }
+
     /// BAR 0 as this process has it mapped, from its first byte to behind the doorbell pages. The driver asks once, when the card is
     /// opened, and from then on stores doorbells there, from any thread and at any time, without [`doorbell`](Self::doorbell) and without
     /// its mutex. `None` where a doorbell is more than a store, as with a card on a socket or in this process.
@@ -269,6 +278,9 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     }
     fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
         (**self).doorbell(offset, value)
+    }
+    fn push(&mut self, offset: u32, words: &[u64; 8]) -> Result<(), BusError> {
+        (**self).push(offset, words)
     }
     fn mapped(&mut self) -> Option<MappedBar> {
         (**self).mapped()

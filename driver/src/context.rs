@@ -9,6 +9,7 @@ use std::time::Duration;
 use ferrowire_spec::csr::{capabilities as cap, identity, timers, DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::qp_state::{GSI_QPN, RAW_QPN};
 use ferrowire_spec::queue::command::PathMtu;
+use ferrowire_spec::queue::doorbell::PUSH_SLOTS;
 use ferrowire_spec::{Field, Psn, Register, LAYOUT_HASH};
 
 use crate::bus::Bus;
@@ -109,6 +110,8 @@ pub struct Capabilities {
     pub msix: bool,
     /// The card can answer ARP requests and neighbour solicitations itself.
     pub neighbour_responder: bool,
+    /// Queue pairs can push WQEs: [`QpInitAttr::push`](crate::QpInitAttr::push).
+    pub wqe_push: bool,
 }
 
 /// Field `$name` of the capability register `$register`, from its value.
@@ -160,6 +163,7 @@ impl Capabilities {
             vlan: field!(FEATURES, "vlan", can) == 1,
             msix: field!(FEATURES, "msix", can) == 1,
             neighbour_responder: field!(FEATURES, "neighbour_responder", can) == 1,
+            wqe_push: field!(FEATURES, "wqe_push", can) == 1,
         })
     }
 }
@@ -175,6 +179,8 @@ pub(crate) struct Tables {
     /// The event queue of what belongs to no completion queue.
     pub(crate) asynchronous: Asynchronous,
     pub(crate) qps: Numbers,
+    /// Places of the doorbell page for pushed WQEs.
+    pub(crate) places: Numbers,
     pub(crate) srqs: Numbers,
     pub(crate) ahs: Numbers,
     pub(crate) keys: Keys,
@@ -304,6 +310,7 @@ impl Context {
             eqs: Numbers::new(1, capabilities.max_eq.min(MAX_EQ)),
             asynchronous: Asynchronous::new(),
             qps: Numbers::new(GSI_QPN + 1, capabilities.max_qp),
+            places: Numbers::new(0, PUSH_SLOTS),
             srqs: Numbers::new(0, capabilities.max_srq),
             ahs: Numbers::new(0, capabilities.max_ah),
             keys: Keys::new(capabilities.max_mr),

@@ -43,6 +43,22 @@ impl BusHandle {
         }
     }
 
+    /// Writes a WQE to its place, which begins at `at`, then a doorbell, all after what was stored before.
+    ///
+    /// Another thread's words may come between them where doorbells are mapped. The doorbell names the place, and the card sees that its words
+    /// were not the last eight then.
+    pub(crate) fn push(&self, at: u32, words: &[u64; 8], (offset, bell): (u32, u64)) -> Result<()> {
+        crate::sys::before_doorbell();
+        let Some(bar) = &self.mapped else {
+            return Ok(self.with(|b| b.push(at, words).and_then(|()| b.doorbell(offset, bell)))?);
+        };
+        let mut stores = (at..).step_by(8).zip(words.iter().copied()).chain([(offset, bell)]);
+        match stores.find(|(offset, value)| !bar.store64(*offset, *value)) {
+            Some((offset, _)) => Err(BusError::BadOffset { offset }.into()),
+            None => Ok(()),
+        }
+    }
+
     /// Lets a simulated card run; does nothing with a real one.
     pub(crate) fn progress(&self) -> Result<()> {
         if self.needs_progress {

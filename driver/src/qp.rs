@@ -11,6 +11,7 @@ use ferrowire_spec::queue::command::create_qp::CreateQp;
 use ferrowire_spec::queue::command::modify_qp::ModifyQp;
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::command_completion::qp_summary::QpSummary;
+use ferrowire_spec::queue::doorbell::PUSH_SLOTS;
 use ferrowire_spec::queue::{recv_wqe, send_wqe, CommandOpcode};
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::Psn;
@@ -22,7 +23,7 @@ use crate::cq::{CompletionTarget, Cq, Receiver};
 use crate::error::{Coded, Error, Result};
 use crate::pd::{Pd, ProtectionDomain};
 use crate::recv::{PostRecv, Poster, RecvQueue};
-use crate::send::{PostSend, SendQueue};
+use crate::send::{Place, PostSend, SendQueue};
 use crate::srq::{SharedReceiveQueue, Srq};
 use crate::work::{stride, WorkQueue};
 
@@ -56,6 +57,11 @@ pub struct QpInitAttr<'a> {
     /// It is QP1, the one of the general services (GSI): UD, with the queue key [`GSI_QKEY`](ferrowire_spec::qp_state::GSI_QKEY).
     /// A card has one.
     pub gsi: bool,
+    /// Push WQEs: each batch of one work request is also written to the card, which need not read it from memory then. The send queue has slots of 64 bytes,
+    /// so `max_send_sge` is 1 and `max_inline` at most 16. The card has the feature [`wqe_push`](crate::Capabilities::wqe_push); 32 queue pairs of a
+    /// context can have it. It saves a read of host memory before the first packet, and costs eight stores into the BAR, so it is for latency. Where threads
+    /// push at the same time, the card may have to read all the same.
+    pub push: bool,
 }
 
 impl QpInitAttr<'_> {
@@ -94,6 +100,7 @@ impl QpInitAttr<'_> {
             max_recv_sge: 1,
             sq_sig_all: false,
             gsi: false,
+            push: false,
         }
     }
 }
@@ -450,7 +457,7 @@ impl Inner {
         if self.state.responds() && self.receives.failed() {
             return QpState::Err;
         }
-        let ended = matches!(self.state, QpState::Rts | QpState::Sqd) && self.sends.0.tracker().failed();
+        let ended = matches!(self.state, QpState::Rts | QpState::Sqd) && self.sends.queue.tracker().failed();
         match self.service {
             _ if !ended => self.state,
             Service::Rc => QpState::Err,
@@ -478,19 +485,19 @@ impl Inner {
         commands.run(CommandOpcode::ModifyQp, qpn, |token| attributes.command(token, qpn, to).to_bytes())?;
         if to == QpState::Reset {
             // The card has stopped: what was posted is gone, and what it completed is of an earlier life.
-            self.sends.0.reset();
+            self.sends.queue.reset();
             self.receives.reset();
             self.attach();
         }
         if from == QpState::Sqe {
-            self.sends.0.tracker().recovered();
+            self.sends.queue.tracker().recovered();
         }
         self.state = to;
         Ok(())
     }
 
     fn attach(&self) {
-        let (sends, receives) = (Arc::clone(self.sends.0.tracker()), self.receives.receiver());
+        let (sends, receives) = (Arc::clone(self.sends.queue.tracker()), self.receives.receiver());
         if Arc::ptr_eq(&self.send_cq, &self.recv_cq) {
             self.send_cq.attach(self.qpn, Some(sends), Some(receives));
         } else {
@@ -520,7 +527,7 @@ impl Inner {
         if result.is_ok() {
             self.device().tables(|t| t.give_back_qp(self.qpn));
         } else {
-            self.sends.0.leak();
+            self.sends.queue.leak();
             if let Receives::Own(queue) = &mut self.receives {
                 queue.0.leak();
             }
@@ -755,6 +762,24 @@ impl ProtectionDomain {
             .max(send_wqe::units_for_inline(attr.max_inline.into()));
         let sq_stride = stride(units).min(send_wqe::MAX_STRIDE);
         let rq_stride = stride(recv_wqe::units_for_sges(attr.max_recv_sge.into())).min(recv_wqe::MAX_STRIDE);
+        let place = match attr.push {
+            false => None,
+            true => {
+                let refuse = |fix: String| refuse("push", 1, fix);
+                if !can.wqe_push {
+                    let fix = "the card takes no pushed WQEs; leave push out, or use a configuration with push_slots";
+                    return Err(refuse(fix.into()));
+                }
+                if sq_stride > 0 {
+                    let fix = "only WQEs of 64 bytes are pushed; give max_send_sge 1 and max_inline up to 16";
+                    return Err(refuse(fix.into()));
+                }
+                let fix = || {
+                    format!("all {PUSH_SLOTS} places of the doorbell page are taken; destroy a queue pair that pushes, or leave push out")
+                };
+                Some(Place::take(device).ok_or_else(|| refuse(fix()))?)
+            }
+        };
         let sends = WorkQueue::alloc(&device.bus, sq_log2, sq_stride)?;
         let mut receives = match &attr.srq {
             None => Receives::Own(RecvQueue(WorkQueue::alloc(&device.bus, rq_log2, rq_stride)?)),
@@ -807,7 +832,7 @@ impl ProtectionDomain {
             service: attr.service,
             state: QpState::Reset,
             live: true,
-            sends: SendQueue(sends, attr.service),
+            sends: SendQueue { queue: sends, service: attr.service, place },
             receives,
             send_cq: Arc::clone(&attr.send_cq.cq),
             recv_cq: Arc::clone(&attr.recv_cq.cq),

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The send queue: work requests in, WQEs out.
 
+use std::sync::Arc;
+
 use ferrowire_spec::qp_state::MAX_RAW_FRAME;
 use ferrowire_spec::queue::doorbell::{self, sq::SqDoorbell};
 use ferrowire_spec::queue::send_wqe::{
@@ -333,13 +335,39 @@ fn first_unit(wr: &SendWr<'_>, sge: Sge) -> Result<[u8; WQE_UNIT]> {
     bytes.map_err(|e| Error::from_spec(OPERATION, e))
 }
 
-/// The poster's side of a send queue, and the queue pair's service.
-pub(crate) struct SendQueue(pub(crate) WorkQueue, pub(crate) Service);
+/// A place of the doorbell page, for the WQEs that one queue pair pushes.
+pub(crate) struct Place {
+    device: Arc<Device>,
+    number: u32,
+}
+
+impl Place {
+    /// One that nobody has, if there is one.
+    pub(crate) fn take(device: &Arc<Device>) -> Option<Self> {
+        let number = device.tables(|t| t.places.take())?;
+        Some(Self { device: Arc::clone(device), number })
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.device.tables(|t| t.places.give_back(self.number));
+    }
+}
+
+/// The poster's side of a send queue.
+pub(crate) struct SendQueue {
+    pub(crate) queue: WorkQueue,
+    /// The queue pair's.
+    pub(crate) service: Service,
+    /// It pushes WQEs that are posted alone.
+    pub(crate) place: Option<Place>,
+}
 
 impl SendQueue {
     /// What is wrong with a work request by itself, for this card and this queue.
     fn check(&self, device: &Device, wr: &SendWr<'_>) -> Result<()> {
-        let units = self.0.units();
+        let units = self.queue.units();
         let refuse = |attribute, value: u64, fix: &str| Err(refuse(OPERATION, attribute, value, fix.into()));
         match wr.payload {
             Payload::Sges(sges) => {
@@ -359,7 +387,7 @@ impl SendQueue {
         if bytes > MAX_MESSAGE {
             return refuse("length", bytes, "a message has at most 2^31 bytes; post several");
         }
-        match (self.1 == Service::Ud, wr.to) {
+        match (self.service == Service::Ud, wr.to) {
             (true, None) => {
                 return refuse("to", 0, "a datagram has an address of its own; give it with `to`");
             }
@@ -372,7 +400,7 @@ impl SendQueue {
             }
             _ => {}
         }
-        if self.1 == Service::Raw && !(eth::BYTES as u64..=MAX_RAW_FRAME.into()).contains(&bytes) {
+        if self.service == Service::Raw && !(eth::BYTES as u64..=MAX_RAW_FRAME.into()).contains(&bytes) {
             return refuse("length", bytes, "a frame has 14 to 4096 bytes, its Ethernet header among them");
         }
         let inline = matches!(wr.payload, Payload::Inline(_));
@@ -392,7 +420,7 @@ impl SendQueue {
 
     fn post(&mut self, device: &Device, qpn: u32, wr: &SendWr<'_>) -> Result<()> {
         self.check(device, wr)?;
-        let Self(queue, _) = self;
+        let queue = &mut self.queue;
         if queue.room() == 0 {
             return Err(Error::SendQueueFull { qpn, size: queue.size() });
         }
@@ -423,9 +451,17 @@ impl SendQueue {
     }
 
     fn ring_doorbell(&mut self, device: &Device, qpn: u32) -> Result<()> {
-        self.0.ring_doorbell(device, doorbell::SQ, |producer| {
-            let bell = SqDoorbell { qpn, producer, ..SqDoorbell::default() };
-            bell.to_bytes().map_err(|e| Error::from_spec(OPERATION, e))
+        let bell = |bell: SqDoorbell| bell.to_bytes().map_err(|e| Error::from_spec(OPERATION, e));
+        if let Some(place) = &self.place {
+            if let Some(words) = self.queue.only_new() {
+                let (pushed, push_slot) = (true, place.number as u8);
+                return self.queue.push(device, place.number, &words, |producer| {
+                    bell(SqDoorbell { qpn, producer, pushed, push_slot, ..SqDoorbell::default() })
+                });
+            }
+        }
+        self.queue.ring_doorbell(device, doorbell::SQ, |producer| {
+            bell(SqDoorbell { qpn, producer, ..SqDoorbell::default() })
         })
     }
 }
@@ -452,7 +488,7 @@ impl PostSend<'_> {
 
     /// Work requests that the queue has room for.
     pub fn room(&self) -> usize {
-        self.queue.0.room()
+        self.queue.queue.room()
     }
 
     /// Rings the doorbell, if something was posted, and says whether that worked.

@@ -231,6 +231,33 @@ impl WorkQueue {
         self.tracker.post(wr_id);
     }
 
+    /// The WQE that the card has not been told of, if that is one alone, and all of it.
+    pub(crate) fn only_new(&self) -> Option<[u64; WQE_UNIT / 8]> {
+        let producer = self.tracker.producer.load(Ordering::Relaxed);
+        let alone = producer.wrapping_sub(self.rung) == 1 && self.stride == 0;
+        alone.then(|| {
+            let at = (usize::from(self.rung) & (self.size() - 1)) * WQE_UNIT;
+            std::array::from_fn(|word| self.ring.memory().load_word(at + 8 * word))
+        })
+    }
+
+    /// Tells the card of the one new WQE by giving it its words as well, which go to `place` of the doorbell page. `bell` makes the doorbell
+    /// of a producer.
+    pub(crate) fn push(
+        &mut self,
+        device: &Device,
+        place: u32,
+        words: &[u64; WQE_UNIT / 8],
+        bell: impl FnOnce(u16) -> Result<[u8; 8]>,
+    ) -> Result<()> {
+        let producer = self.tracker.producer.load(Ordering::Relaxed);
+        let at = |offset| doorbell::address(device.options.doorbell_page, offset);
+        let bell = (at(doorbell::SQ), u64::from_le_bytes(bell(producer)?));
+        device.bus.push(at(doorbell::PUSH + place * WQE_UNIT as u32), words, bell)?;
+        self.rung = producer;
+        Ok(())
+    }
+
     /// Tells the card how far the queue is filled, if it does not know: `bell` makes the doorbell of a producer.
     pub(crate) fn ring_doorbell(
         &mut self,

@@ -9,13 +9,13 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::mapped::{rig, Rig};
+use common::mapped::{pushing, Rig};
 use ferrowire::*;
 use rustix::thread::{set_secure_computing_mode, SecureComputingMode};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A round of everything: batches of sends and receives, polls that find something and nothing, arming.
+/// A round of everything: batches of sends and receives, a send that is pushed, polls that find something and nothing, arming.
 fn round(rig: &mut Rig, number: u64) {
     let Rig { card, qp, cq, region, .. } = rig;
     let mut done = [Completion::default(); 16];
@@ -23,25 +23,30 @@ fn round(rig: &mut Rig, number: u64) {
     let remote = RemoteAddress { address: 0, rkey: 0 };
     let mut batch = qp.start_post_send();
     for i in 0..3 {
-        batch.post(&SendWr::write(4 * number + i, &sges, remote).signaled()).unwrap();
+        batch.post(&SendWr::write(5 * number + i, &sges, remote).signaled()).unwrap();
     }
-    batch.post(&SendWr::write(4 * number + 3, Payload::Inline(&[7; 16]), remote).signaled()).unwrap();
+    batch.post(&SendWr::write(5 * number + 3, Payload::Inline(&[7; 16]), remote).signaled()).unwrap();
     batch.ring().unwrap();
+    assert!(card.pushed().is_none(), "a batch is not pushed");
+    assert_eq!(card.complete(false), 4);
+    qp.start_post_send().post(&SendWr::write(5 * number + 4, &sges, remote).signaled()).unwrap();
+    assert!(card.pushed().is_some(), "one alone is pushed");
     qp.start_post_recv().post(&RecvWr::new(number, &sges)).unwrap();
-    assert_eq!(cq.poll(&mut done).unwrap(), 0);
+    assert_eq!(cq.poll(&mut done).unwrap(), 4);
+    assert_eq!(cq.poll(&mut done[4..]).unwrap(), 0);
     cq.request_notify(false).unwrap();
-    assert_eq!(card.complete(false) + card.complete(true), 5);
-    assert_eq!(cq.poll(&mut done).unwrap(), 5);
-    for (i, completion) in done[..4].iter().enumerate() {
-        assert_eq!((completion.wr_id, completion.kind), (4 * number + i as u64, WorkKind::Send));
+    assert_eq!(card.complete(false) + card.complete(true), 2);
+    assert_eq!(cq.poll(&mut done[4..]).unwrap(), 2);
+    for (i, completion) in done[..5].iter().enumerate() {
+        assert_eq!((completion.wr_id, completion.kind), (5 * number + i as u64, WorkKind::Send));
     }
-    assert_eq!((done[4].wr_id, done[4].kind), (number, WorkKind::Receive));
-    assert_eq!(u64::from(card.consumer()), 5 * number + 5, "the card is told how far the host is");
+    assert_eq!((done[5].wr_id, done[5].kind), (number, WorkKind::Receive));
+    assert_eq!(u64::from(card.consumer()), 6 * number + 6, "the card is told how far the host is");
 }
 
 #[test]
 fn posting_and_polling_go_on_while_another_thread_has_the_bus() {
-    let mut rig = rig(16);
+    let mut rig = pushing(16);
     let (context, hold) = (rig.context.clone(), std::sync::Arc::clone(&rig.hold));
     std::thread::scope(|scope| {
         // It has the bus's mutex until it is let go, in the middle of a read of a register.
@@ -74,7 +79,7 @@ fn a_thread_that_may_only_read_and_write() {
     if std::env::var_os("FERROWIRE_TEST_SECCOMP").is_none() {
         return;
     }
-    let mut rig = rig(16);
+    let mut rig = pushing(16);
     // What was made is taken over by the first poll.
     round(&mut rig, 0);
     set_secure_computing_mode(SecureComputingMode::Strict).unwrap();

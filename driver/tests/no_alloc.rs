@@ -64,7 +64,15 @@ fn posting_and_polling_do_not_allocate() {
 
 #[test]
 fn posting_and_polling_do_not_allocate_where_doorbells_are_mapped() {
-    let mut rig = common::mapped::rig(16);
+    no_allocation(common::mapped::rig(16), false);
+}
+
+#[test]
+fn posting_and_polling_do_not_allocate_where_wqes_are_pushed() {
+    no_allocation(common::mapped::pushing(16), true);
+}
+
+fn no_allocation(mut rig: common::mapped::Rig, pushes: bool) {
     let sges = [rig.region.sge(0, 8)];
     let remote = RemoteAddress { address: 0, rkey: 0 };
     let mut done = [Completion::default(); 16];
@@ -86,5 +94,6 @@ fn posting_and_polling_do_not_allocate_where_doorbells_are_mapped() {
             "round {round}, and also in the poll after the queue pair was made"
         );
         assert_eq!((done[0].wr_id, done[1].kind), (round, WorkKind::Receive));
+        assert_eq!(rig.card.pushed().is_some(), pushes);
     }
 }

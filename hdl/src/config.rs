@@ -62,6 +62,9 @@ pub struct RnicConfig {
     /// The card can answer ARP and neighbour solicitations itself: for boards without a host.
     #[serde(default)]
     pub neighbour_responder: bool,
+    /// Places for WQEs that the host writes to the card rather than have them fetched: 2, 4 or 8; 0: none.
+    #[serde(default)]
+    pub push_slots: u32,
 }
 
 /// A value that a card cannot be built with.
@@ -163,6 +166,9 @@ impl RnicConfig {
         power("rx_buffer_bytes", self.rx_buffer_bytes, 16384, 1 << 20)?;
         power("payload_buffer_bytes", self.payload_buffer_bytes, 8192, 1 << 20)?;
         power("doorbell_pages", self.doorbell_pages, 1, 4096)?;
+        if self.push_slots > 0 {
+            power("push_slots", self.push_slots, 2, 8)?;
+        }
         if self.axi {
             if self.has_pcie() {
                 let (value, allowed) = (self.pcie_tags, "0 with axi".into());
@@ -223,6 +229,11 @@ impl RnicConfig {
     /// Bits of an event queue's index.
     pub fn eq_bits(&self) -> u32 {
         clog2(u64::from(self.eqs))
+    }
+
+    /// Bits of the number of a place for a pushed WQE.
+    pub fn push_bits(&self) -> u32 {
+        clog2(u64::from(self.push_slots)).max(1)
     }
 
     /// The card faces PCIe.

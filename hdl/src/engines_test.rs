@@ -5,7 +5,7 @@ use crate::config::RnicConfig;
 use crate::context::congestion::Gate;
 use crate::memory::{Done, Lookup, Translation};
 use crate::types::*;
-use ferrowire_rtl::{bits, build, Scope};
+use ferrowire_rtl::{bits, build, Bundle, Scope};
 
 fn broadcast(m: &Scope, cfg: &RnicConfig) -> QpBroadcast {
     m.input_of("broadcast", &QpBroadcast::of(cfg))
@@ -47,13 +47,15 @@ fn schedule_elaborates() {
             m.input("another", 1),
             m.input_of("gate", &Gate::write_of(cfg)),
             m.input("paused", 8),
+            crate::types::Pushes::of(cfg).zeros(),
+            Freed::of(cfg).zeros(),
         );
         let data = m.stream_in("data", &DmaReadData::of(cfg));
         m.stream_out("read", out.read);
         m.stream_out("flush", out.flush);
         m.stream_out("overrun", out.overruns);
         m.output("waiting", &out.waiting);
-        let fetched = fetch(m, cfg, grain(cfg), out.grants, data);
+        let fetched = fetch(m, cfg, grain(cfg), out.grants, data, vec![]).0;
         let forgotten = m.input_of("forgotten", &Released::of());
         let listed = list(m, cfg, fetched, forgotten, m.input("released", BANKS));
         m.stream_out("wqe", listed.wqes);

@@ -42,7 +42,7 @@ use crate::memory::Done;
 use crate::stream::{breath, Beat};
 use crate::transport::{byte_bits, transport, Control, ReadData};
 use crate::tx::pause::PRIORITIES;
-use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Drained, Mark, QpFault, QpPsns};
+use crate::types::{Completion, DmaReadData, DmaReadRequest, DmaWrite, Drained, Mark, OfQp, QpFault, QpPsns};
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Netlist, Scope, Sig, Stream};
 use ferrowire_spec::csr::drops::DropReason;
 use ferrowire_spec::csr::hw_counters::HwCounter;
@@ -172,7 +172,9 @@ fn core(
     let drained = m.wire_of("drained", &Drained::of(cfg));
     let faults = vec![fault_e, fault_q.map(QpFault::silent)];
     let (mark, marks) = m.later("mark", &Mark::of(cfg));
-    let context = qp(m, cfg, commands.query, commands.update, fault_s, faults, drained.clone(), mark);
+    let unread = m.wire_of("unread", &OfQp::of(cfg));
+    let (query, update) = (commands.query, commands.update);
+    let context = qp(m, cfg, query, update, fault_s, faults, drained.clone(), unread.clone(), mark);
     let broadcast = cfg.looked(m, "broadcast", context.broadcast);
     replies.connect(context.reply);
     // Tables that commands write. Where that is a cycle later, who waits for what is gone to be quiet waits as long.
@@ -205,6 +207,7 @@ fn core(
         responder: context.responder,
         requester: context.requester,
         doorbell: bells.sq,
+        pushes: bells.pushes,
         shared: srqs,
         receive: breath(&m.label("receive_bells"), cfg.unhurried(), bells.rq),
         kick: context.kick,
@@ -220,6 +223,7 @@ fn core(
     m.drive(&status, &core.status);
     m.drive(&psns, &core.psns);
     m.drive(&srqs_busy, core.busy | srqs_written);
+    m.set_all(&unread, &m.delay("unread_now", &core.unread));
     let mut reads = core.reads.into_iter();
     wqe_reads.connect(reads.next().expect("reads of WQEs"));
     payload_reads.connect(reads.next().expect("reads of payload"));

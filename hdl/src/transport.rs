@@ -37,7 +37,8 @@ use crate::host::{AhEntry, SrqControl, SrqStatus};
 use crate::memory::{drain, memory, withdraw, Done, Operation, Passage, Tables, Withdrawals};
 use crate::neighbour::neighbour;
 use crate::requester::{
-    commit, fetch, gather, grain, launch, list, pace, payload, schedule, segment, take_turns, Eased, Sources,
+    commit, fetch, gather, grain, launch, list, pace, payload, schedule, segment, take_turns, Eased, Freed,
+    Sources,
 };
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
@@ -50,8 +51,8 @@ use crate::tx::give_way::{give_way, CAME};
 use crate::tx::icrc::append;
 use crate::tx::pause::{pause, FlowControl, PRIORITIES};
 use crate::types::{
-    reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Kick, Oldest,
-    QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite,
+    reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Kick, OfQp,
+    Oldest, Pushes, QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite,
 };
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::cqe::LocalCause;
@@ -80,6 +81,8 @@ pub struct Control {
     pub requester: Stream<SqStart>,
     /// Doorbells of send queues.
     pub doorbell: Stream<SqDoorbell>,
+    /// WQEs that the host pushes.
+    pub pushes: Pushes,
     /// Shared receive queues.
     pub shared: SrqControl,
     /// Doorbells of receive queues.
@@ -173,6 +176,8 @@ pub struct Transport {
     pub reports: Vec<Stream<Report>>,
     /// The shared receive queue that is asked for.
     pub status: SrqStatus,
+    /// The receive queue of a QP that has gone to RESET is read no more.
+    pub unread: OfQp,
     /// A shared receive queue that was destroyed may still be read.
     pub busy: Sig,
     /// Priorities that stand still.
@@ -248,6 +253,7 @@ pub fn transport(
     let receives = eased.map(|qp| Eased { qp: *qp, answered: lit(1, 0) });
     let eased = arbiter(m, &|_: &Eased| lit(1, 1), vec![reads_end, receives]);
     let doorbell = breath(&m.label("doorbell"), cfg.unhurried(), control.doorbell);
+    let freed_slot = m.reg_zero("freed_slot", &Freed::of(cfg));
     let scheduled = schedule(
         m,
         cfg,
@@ -265,8 +271,12 @@ pub fn transport(
         another,
         gate.clone(),
         paused,
+        control.pushes,
+        freed_slot.clone(),
     );
-    let fetched = fetch(m, cfg, grain(cfg), scheduled.grants, data.wqes);
+    let slots = if cfg.push_slots > 0 { vec![scheduled.pushed] } else { vec![] };
+    let (fetched, taken) = fetch(m, cfg, grain(cfg), scheduled.grants, data.wqes, slots);
+    m.set_all(&freed_slot, &taken);
     let forgotten = m.wire_of("forgotten", &crate::requester::Released::of());
     let released = m.wire("released", crate::requester::BANKS);
     let listed = list(m, cfg, fetched, forgotten.clone(), released);
@@ -507,6 +517,7 @@ pub fn transport(
         removed: ended.removed,
         reports: vec![responded.reports, overrun_report],
         status: responded.status,
+        unread: responded.unread,
         busy: responded.busy,
         paused,
         psns: QpPsns { sq: tracked.next_psn, rq: responded.expected_psn },
@@ -570,6 +581,7 @@ mod tests {
                     responder: m.stream_in("start_responder", &QpInit::of(&cfg)),
                     requester: m.stream_in("start_requester", &SqStart::of(&cfg)),
                     doorbell: m.stream_in("doorbell", &SqDoorbell::of(&cfg)),
+                    pushes: Pushes::of(&cfg).zeros(),
                     shared: m.input_of("shared", &SrqControl::of(&cfg)),
                     receive: m.stream_in("receive_doorbell", &RqDoorbell::of(&cfg)),
                     kick: m.stream_in("kick", &Kick::of(&cfg)),
@@ -600,6 +612,7 @@ mod tests {
                 }
                 m.output("status", &out.status);
                 m.output("removed", &out.removed);
+                m.output("unread", &out.unread);
                 m.output("busy", &out.busy);
                 m.output("paused", &out.paused);
                 m.output("psns", &out.psns);

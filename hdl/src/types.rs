@@ -557,6 +557,38 @@ impl SqDoorbell {
     }
 }
 
+/// A word of a WQE that the host pushes.
+#[derive(Clone, Bundle)]
+pub struct PushWord {
+    /// In this cycle; words come in order, and begin anew with the first.
+    pub valid: Sig,
+    /// Which of the eight.
+    pub word: Sig,
+    /// Its eight bytes.
+    pub data: Sig,
+}
+
+/// What of doorbell pages has to do with pushed WQEs.
+#[derive(Clone, Bundle)]
+pub struct Pushes {
+    /// A word.
+    pub word: PushWord,
+    /// A send queue's doorbell rings.
+    pub rings: Sig,
+    /// What it says.
+    pub bell: SqDoorbell,
+    /// Its newest WQE is that of the last eight words.
+    pub pushed: Sig,
+}
+
+impl Pushes {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        let word = PushWord { valid: bits(1), word: bits(3), data: bits(64) };
+        Pushes { word, rings: bits(1), bell: SqDoorbell::of(cfg), pushed: bits(1) }
+    }
+}
+
 /// Bits of the number of a QP's life. Lives of all QPs are numbered together; a window that is left bound meets its number again
 /// after 65,536 others.
 pub const LIFE_BITS: u32 = 16;
@@ -719,6 +751,22 @@ impl Completion {
             datagram: bits(1),
             marker: bits(1),
         }
+    }
+}
+
+/// A QP, where something is said of it for a cycle.
+#[derive(Clone, Bundle)]
+pub struct OfQp {
+    /// In this cycle.
+    pub valid: Sig,
+    /// Which one.
+    pub qp: Sig,
+}
+
+impl OfQp {
+    /// The shape.
+    pub fn of(cfg: &RnicConfig) -> Self {
+        OfQp { valid: bits(1), qp: bits(cfg.qp_bits()) }
     }
 }
 

@@ -20,7 +20,7 @@ pub struct Choice {
 /// Takes a built-in configuration's name or the path of a TOML file, and sets fields over it.
 ///
 /// What contains a slash or ends in `.toml` is a path. Values are checked after all of `set` is applied, so that
-/// fields that bound each other can be set together. Numbers may have underscores, as in TOML.
+/// fields that bound each other can be set together. Numbers may have underscores, as in TOML; what is yes or no is true or false.
 ///
 /// # Errors
 /// An unknown name, a file that cannot be read or parsed, an unknown field, a value out of range.
@@ -47,12 +47,16 @@ pub fn choose(config: &str, set: &[String]) -> Result<Choice, Error> {
         if changed.iter().any(|c| c == field) {
             return Err(Error::Twice(field.into()));
         }
-        let number: u32 = value.replace('_', "").parse().map_err(|_| Error::NotANumber {
+        let parsed = match table[field].is_bool() {
+            true => value.parse().ok().map(toml::Value::Boolean),
+            false => value.replace('_', "").parse::<u32>().ok().map(toml::Value::from),
+        };
+        let parsed = parsed.ok_or_else(|| Error::NotAValue {
             field: field.into(),
             value: value.into(),
             allowed: allowed(&base, field),
         })?;
-        table.insert(field.into(), number.into());
+        table.insert(field.into(), parsed);
         changed.push(field.into());
     }
     let values = from_fields(table)?;
@@ -79,9 +83,12 @@ fn from_fields(table: toml::Table) -> Result<RnicConfig, Error> {
     table.try_into().map_err(|e: toml::de::Error| ConfigError::Parse(e.message().to_string()).into())
 }
 
-/// The range of a field, in words: what the configuration says of zero, which none may be.
+/// The range of a field, in words: of a number what the configuration says of zero, which none may be.
 pub fn allowed(base: &RnicConfig, field: &str) -> String {
     let mut table = fields(base);
+    if table[field].is_bool() {
+        return "true or false".into();
+    }
     table.insert(field.into(), 0u32.into());
     match from_fields(table).map(|values| values.validate()) {
         Ok(Err(ConfigError::Range { field: at, allowed, .. })) if at == field => allowed,
@@ -104,6 +111,16 @@ mod tests {
         let choice = choose("generic-8b", &set).unwrap();
         assert_eq!((choice.values.qps, choice.values.beat_bytes), (64, 16));
         assert_eq!(choice.set, ["beat_bytes=16", "qps=64"]);
+    }
+
+    #[test]
+    fn what_is_yes_or_no_is_set_by_these_words() {
+        let set = ["neighbour_responder=false".to_string()];
+        let choice = choose("generic-8b", &set).unwrap();
+        assert!(!choice.values.neighbour_responder);
+        assert_eq!(choice.set, ["neighbour_responder=false"]);
+        let said = message("generic-8b", &["neighbour_responder=0"]);
+        assert_eq!(said, "neighbour_responder = 0: must be true or false");
     }
 
     #[test]

@@ -45,9 +45,9 @@ pub enum Error {
         /// What there is.
         fields: String,
     },
-    /// `--set` of something that is not a number.
+    /// `--set` of something that is no value of the field.
     #[error("{field} = {value}: must be {allowed}")]
-    NotANumber {
+    NotAValue {
         /// The field.
         field: String,
         /// As given.

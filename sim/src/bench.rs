@@ -19,7 +19,7 @@ use crate::bus::World;
 use crate::card::CardModel;
 use crate::goodput::{self, Goodput, Run};
 use crate::measure::{self, Load};
-use crate::pair::{Pair, PairOptions};
+use crate::pair::{Connection, Pair, PairOptions};
 use crate::root::{RootSettings, Split};
 
 /// Options of the bench.
@@ -175,6 +175,9 @@ const LATENCIES: &[(&str, f64)] = &[
     ("read_64_doorbell_to_cqe_cycles", 180.0),
 ];
 
+/// The first of them where the WQE is pushed, of cards that take such.
+const PUSHED: &str = "doorbell_to_wire_pushed_cycles";
+
 /// The configuration that has budgets.
 const BUDGETS: &str = "generic-64b";
 
@@ -231,7 +234,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     let wanted =
         |name: &str| args.only.is_empty() || args.only.iter().any(|part| name.contains(part.as_str()));
     let rates: Vec<&Rate> = RATES.iter().filter(|rate| wanted(rate.name)).collect();
-    let latencies = LATENCIES.iter().any(|latency| wanted(latency.0));
+    let latencies = LATENCIES.iter().any(|latency| wanted(latency.0)) || wanted(PUSHED);
     anyhow::ensure!(!rates.is_empty() || latencies, "no figure has {} in its name", args.only.join(" or "));
     let (mut results, mut missing) = (Vec::new(), Vec::new());
     let each = rates.len() * args.qps.len() + usize::from(latencies);
@@ -269,6 +272,13 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                             budget,
                         ));
                     }
+                }
+                if config.push_slots > 0 && wanted(PUSHED) {
+                    let pushed = Connection { push: true, ..Connection::default() };
+                    let latency = measure::way(&Pair::new(&model, &options)?, 64, &pushed)
+                        .with_context(|| format!("{name}: one message that is pushed"))?;
+                    let which = (name.as_str(), host_latency, 1);
+                    found.push(Figure::new(PUSHED, which, latency.wire as f64, "cycles", None));
                 }
                 bar.inc(u64::from(latencies));
             }
@@ -609,6 +619,7 @@ mod tests {
     fn no_two_figures_have_one_name() {
         let mut names: Vec<&str> = RATES.iter().map(|rate| rate.name).collect();
         names.extend(LATENCIES.iter().map(|latency| latency.0));
+        names.push(PUSHED);
         let count = names.len();
         names.sort_unstable();
         names.dedup();

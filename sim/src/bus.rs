@@ -343,6 +343,30 @@ impl World {
         }
     }
 
+    /// A write of 64 bytes in one packet by the host of a card that faces PCIe, until the card has taken it.
+    ///
+    /// # Errors
+    /// The address is not in BAR 0 or not aligned, or the card fails or does not face PCIe.
+    pub fn burst(&mut self, card: usize, offset: u32, words: &[u64; 8]) -> Result<(), BusError> {
+        let inside = offset % 64 == 0 && offset < BAR_BYTES;
+        let before = self.cards[card].csr_taken();
+        let Some(root) = self.cards[card].root_mut().filter(|_| inside) else {
+            return Err(BusError::BadOffset { offset });
+        };
+        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        root.cpu_write(offset.into(), &bytes);
+        let taken = |world: &World| world.cards[card].csr_taken() > before;
+        match self.run_until(CSR_LIMIT, |world| world.failed.is_some() || taken(world)) && taken(self) {
+            true => self.check(),
+            false => {
+                self.check()?;
+                let why = format!("write of 64 bytes at {offset:#x} not taken in {CSR_LIMIT} cycles");
+                self.failed.get_or_insert(why.clone());
+                Err(BusError::Gone(why))
+            }
+        }
+    }
+
     /// A register access of a card's host, until the card has taken it and answered.
     ///
     /// # Errors
@@ -409,6 +433,18 @@ impl Bus for SimBus {
     fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
         let access = CsrAccess { address: offset, write: true, wide: true, data: value };
         self.world.lock().access(self.card, access).map(|_| ())
+    }
+
+    fn push(&mut self, offset: u32, words: &[u64; 8]) -> Result<(), BusError> {
+        let mut world = self.world.lock();
+        match world.card(self.card).root() {
+            // One packet, as where the CPU combines its stores.
+            Some(_) => world.burst(self.card, offset, words),
+            None => (offset..).step_by(8).zip(words).try_for_each(|(address, word)| {
+                let access = CsrAccess { address, write: true, wide: true, data: *word };
+                world.access(self.card, access).map(|_| ())
+            }),
+        }
     }
 
     fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {

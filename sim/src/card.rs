@@ -343,6 +343,15 @@ impl Card {
         !matches!(self.side, Side::Dma(_))
     }
 
+    /// Whether the card has asked for memory that has not come.
+    pub fn reading(&self) -> bool {
+        match &self.side {
+            Side::Dma(dma) => dma.host.reading(),
+            Side::Pcie(pcie) => pcie.root().reading(),
+            Side::Axi(axi) => axi.memory.reading(),
+        }
+    }
+
     /// How the card broke a rule of its host's side, the first time.
     pub fn violation(&self) -> Option<&str> {
         match &self.side {

@@ -146,6 +146,11 @@ impl Host {
         self.latency = cycles;
     }
 
+    /// Whether a read is without its last beat.
+    pub fn reads_under_way(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
     /// Whether each page of a mapping lies somewhere else in bus addresses, as it does at first, or all in a row.
     pub fn set_scatter(&mut self, scatter: bool) {
         self.scatter = scatter;
@@ -187,9 +192,14 @@ impl Host {
         self.seen
     }
 
+    /// Whether a read waits for its data.
+    pub fn reading(&self) -> bool {
+        !self.reads.is_empty()
+    }
+
     /// Whether a read waits for its data, or a write for its last beat.
     pub fn busy(&self) -> bool {
-        !self.reads.is_empty() || self.write.is_some()
+        self.reading() || self.write.is_some()
     }
 
     /// Takes a read request.

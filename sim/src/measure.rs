@@ -94,6 +94,8 @@ pub struct Latency {
     pub wire: u64,
     /// From the doorbell to the last byte in the peer's memory.
     pub memory: u64,
+    /// From the host's first store into the card to the first beat on the wire.
+    pub posted: u64,
 }
 
 /// The way of one READ, in cycles.
@@ -313,8 +315,16 @@ fn steady(marks: &[Mark], packets_per_message: usize, size: usize, (beat, clock_
 /// # Errors
 /// As [`rate`].
 pub fn latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<Latency> {
+    way(pair, size, &Connection { mtu, ..Connection::default() })
+}
+
+/// The same on queue pairs of some other kind: those that push their WQEs, as an example.
+///
+/// # Errors
+/// As [`rate`].
+pub fn way(pair: &Pair, size: usize, connection: &Connection) -> Result<Latency> {
     const TIMES: usize = 5;
-    let (mut qp, _peer) = pair.connect(&Connection { mtu, signal_all: true, ..Connection::default() })?;
+    let (mut qp, _peer) = pair.connect(&Connection { signal_all: true, ..*connection })?;
     let source = pair.a.region(0, size, AccessFlags::LOCAL_READ)?;
     let target = pair.b.region(0, size, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
     let mut all = Vec::new();
@@ -331,6 +341,7 @@ pub fn latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<Latency> {
             host.watch(at);
             world.link_mut(0).mark(true);
         }
+        let begun = pair.world.lock().cycle();
         batch.ring()?;
         {
             let mut world = pair.world.lock();
@@ -343,7 +354,7 @@ pub fn latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<Latency> {
             };
             let sent = world.link(0).marks().first().map_or(seen, |mark| mark.first);
             world.link_mut(0).mark(false);
-            all.push(Latency { wire: sent - rung, memory: seen - rung });
+            all.push(Latency { wire: sent - rung, memory: seen - rung, posted: sent - begun });
         }
         let done = pair.a.wait(&pair.world, 1, STUCK)?;
         ensure!(done[0].is_success(), "a message of {size} bytes: {}", done[0].status);

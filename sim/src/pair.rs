@@ -78,6 +78,8 @@ pub struct Connection {
     pub rd_atomic: u8,
     /// Queue key of both.
     pub qkey: u32,
+    /// They push WQEs.
+    pub push: bool,
 }
 
 impl Default for Connection {
@@ -102,6 +104,7 @@ impl Default for Connection {
             min_rnr_timer: 12,
             rd_atomic: 0,
             qkey: 0x1357_9bdf,
+            push: false,
         }
     }
 }
@@ -272,7 +275,7 @@ impl Pair {
     /// # Errors
     /// A card does not come up.
     pub fn of(world: SharedWorld, options: &PairOptions) -> Result<Self> {
-        let buses = [world.bus(0), world.bus(1)];
+        let buses = (world.bus(0), world.bus(1));
         Self::over(world, buses, options)
     }
 
@@ -280,8 +283,11 @@ impl Pair {
     ///
     /// # Errors
     /// A card does not come up.
-    pub fn over<B: Bus + 'static>(world: SharedWorld, buses: [B; 2], options: &PairOptions) -> Result<Self> {
-        let [a, b] = buses;
+    pub fn over(
+        world: SharedWorld,
+        (a, b): (impl Bus + 'static, impl Bus + 'static),
+        options: &PairOptions,
+    ) -> Result<Self> {
         let (a, b) = (Node::open(a, 0, options)?, Node::open(b, 1, options)?);
         Ok(Self { a, b, world, host_latency: options.host_latency })
     }
@@ -336,6 +342,7 @@ impl Pair {
             (attr.max_send_sge, attr.max_recv_sge) = (connection.send_sge, connection.recv_sge);
             attr.max_inline = connection.inline;
             attr.sq_sig_all = connection.signal_all;
+            attr.push = connection.push;
             node.pd.create_qp(&attr)
         };
         let (a, b) = (make(&self.a, &self.a.cq, None)?, make(&self.b, &self.b.cq, srq)?);

@@ -2,8 +2,8 @@
 //! Memory windows and invalidations, through the driver, the Verilated cards and the wire.
 
 use ferrowire::{
-    AccessFlags, Completion, CqeOpcode, Error, LocalCause, MemoryRegion, QueuePair, RecvWr, RemoteAddress,
-    SendOp, SendWr, Sge, WcStatus,
+    AccessFlags, Completion, CqeOpcode, Error, LocalCause, MemoryRegion, PathMtu, QueuePair, RecvWr,
+    RemoteAddress, SendOp, SendWr, Sge, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
@@ -508,6 +508,50 @@ fn a_repeated_invalidation_does_not_touch_the_window_that_was_bound_since() {
         pair.world.lock().run(3000);
         post(&mut qp, &[SendWr::write(4, &[from.sge(0, 8)], window.remote(to.address()))]);
         assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(4, WELL)], "{config}: it is still bound");
+    }
+}
+
+/// Its owner takes it back at any moment of a long message, and sees what is in it when that is complete (IBTA volume 1, 10.6.7.2.5): all of the message, or
+/// nothing. Where a packet comes in between, its queue pair ends before.
+#[test]
+fn nothing_is_written_by_a_window_that_was_taken_back_in_use() {
+    const LENGTH: usize = 8 << 10;
+    for config in CONFIGS {
+        let pair = pair(config);
+        let beats = LENGTH as u64 / u64::from(RnicConfig::named(config).unwrap().beat_bytes);
+        let (from, to) = (memory(&pair.a, LENGTH), memory(&pair.b, LENGTH));
+        let mut window = pair.b.pd.alloc_window().unwrap();
+        let connection = Connection { mtu: PathMtu::B4096, ..connection() };
+        let (mut qp, mut peer) = pair.connect(&connection).unwrap();
+        let mut random = SmallRng::seed_from_u64(3);
+        let mut whole = 0;
+        for round in 0..60 {
+            let mut data = vec![0; LENGTH];
+            random.fill_bytes(&mut data);
+            from.memory().write(0, &data);
+            to.memory().fill(0, LENGTH, round);
+            post(&mut peer, &[window.bind(1, &to, 0, LENGTH, AccessFlags::REMOTE).unwrap()]);
+            assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(1, WELL)]);
+            let remote = window.remote(to.address());
+            post(&mut qp, &[SendWr::write(2, &[from.sge(0, LENGTH as u32)], remote)]);
+            let moment = random.random_range(0..200 + 3 * beats);
+            pair.world.lock().run(moment);
+            post(&mut peer, &[window.invalidate(3)]);
+            let back = ends(&wait(&pair, &pair.b, 1));
+            let then = bytes(to.memory());
+            let last = wait(&pair, &pair.a, 1);
+            pair.world.lock().run(10 * beats);
+            if back == [(3, WELL)] {
+                assert!(bytes(to.memory()) == then, "{config}, round {round}: written after that");
+                assert!(then == data || then == vec![round; LENGTH], "{config}, round {round}: a part of it");
+                assert!(then == data || ends(&last) == [(2, REFUSED)], "{config}, round {round}: {last:?}");
+                whole += u32::from(then == data);
+            } else {
+                assert_eq!(back, [(3, WcStatus::WrFlushErr)], "{config}, round {round}");
+            }
+            (qp, peer) = pair.reconnect(qp, peer, &connection).unwrap();
+        }
+        assert!(whole > 10, "{config}: {whole} times behind the whole message");
     }
 }
 

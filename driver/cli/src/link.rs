@@ -40,6 +40,9 @@ pub struct Wish {
     pub timeout: u8,
     /// Retries.
     pub retry: u8,
+    /// Work requests that are posted alone are pushed.
+    #[serde(default)]
+    pub push: bool,
 }
 
 impl Wish {
@@ -177,6 +180,7 @@ pub fn connect(
         let mut attr = QpInitAttr::rc(cq, cq);
         attr.service = service;
         (attr.max_send_wr, attr.max_recv_wr, attr.max_inline) = (wish.send_wr, wish.recv_wr, wish.inline);
+        attr.push = wish.push;
         let qp = card.pd.create_qp(&attr)?;
         let psn = card.context.random_psn()?;
         numbers.push(Number { qpn: qp.number(), psn: psn.get() });

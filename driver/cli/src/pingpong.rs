@@ -82,6 +82,7 @@ fn plan(args: &PingpongArgs, card: &Card) -> Plan {
         outstanding: 0,
         timeout: if card.simulated { 10 } else { 14 },
         retry: 7,
+        push: false,
     };
     let iters = args.iters.unwrap_or(if card.simulated { 100 } else { 1000 });
     Plan { wish, size: args.size.unwrap_or(usual), iters, events: args.events, chk: args.chk }

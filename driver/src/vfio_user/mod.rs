@@ -238,6 +238,17 @@ impl Bus for VfioUserBus {
         Ok(self.client.region_post(pci::BAR0, at, &value.to_le_bytes())?)
     }
 
+    fn push(&mut self, offset: u32, words: &[u64; 8]) -> Result<(), BusError> {
+        self.allow("push a work request")?;
+        let at = self.check(offset, 64)?;
+        self.idle = 0;
+        let mut bytes = [0; 64];
+        for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
+            part.copy_from_slice(&word.to_le_bytes());
+        }
+        Ok(self.client.region_post(pci::BAR0, at, &bytes)?)
+    }
+
     fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
         self.allow("share memory")?;
         let align = align.max(MemoryMap::PAGE as usize);

@@ -81,6 +81,15 @@ pub struct Completer {
 
 /// So many entries in each queue.
 pub fn rig(entries: u32) -> Rig {
+    rig_of(entries, false)
+}
+
+/// The same with a queue pair that pushes.
+pub fn pushing(entries: u32) -> Rig {
+    rig_of(entries, true)
+}
+
+fn rig_of(entries: u32, push: bool) -> Rig {
     let mock = Mock::new();
     let bytes = doorbell::address(PAGE + 1, 0) as usize;
     let bar = HostMemory::zeroed(bytes, 4096).unwrap();
@@ -94,7 +103,7 @@ pub fn rig(entries: u32) -> Rig {
     let events = context.create_eq(16).unwrap();
     let cq = context.create_cq_with_events(entries, &events).unwrap();
     let mut attr = QpInitAttr::rc(&cq, &cq);
-    (attr.max_send_wr, attr.max_recv_wr, attr.max_inline) = (entries, entries, 16);
+    (attr.max_send_wr, attr.max_recv_wr, attr.max_inline, attr.push) = (entries, entries, 16, push);
     let qp = pd.create_qp(&attr).unwrap();
     let number = qp.number();
     let qp = qp.init(init()).unwrap().rtr(rtr(number)).unwrap().rts(rts()).unwrap();
@@ -113,6 +122,15 @@ impl Completer {
     /// The doorbell that was rung last.
     pub fn bell(&self, offset: u32) -> u64 {
         self.bar.load_word(doorbell::address(PAGE, offset) as usize)
+    }
+
+    /// The WQE that was pushed last to the place that the send queue's doorbell names; `None` when that tells of none.
+    pub fn pushed(&self) -> Option<[u8; 64]> {
+        let bell = doorbell::sq::SqDoorbell::parse(&self.bell(doorbell::SQ).to_le_bytes()).unwrap();
+        let mut wqe = [0; 64];
+        let offset = doorbell::PUSH + 64 * u32::from(bell.push_slot);
+        self.bar.read(doorbell::address(PAGE, offset) as usize, &mut wqe);
+        bell.pushed.then_some(wqe)
     }
 
     /// Completes all sends, or receives, that a doorbell told of, and says how many.

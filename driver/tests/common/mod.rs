@@ -78,6 +78,8 @@ pub struct Pair {
     pub head: u16,
     pub tail: u16,
     pub doorbells: usize,
+    /// Doorbells whose newest WQE was pushed, each with its place.
+    pub pushed: Vec<u8>,
     /// Receives used, and told of.
     pub recv_head: u16,
     pub recv_tail: u16,
@@ -110,6 +112,8 @@ pub struct Card {
     pub resets: usize,
     clock: Duration,
     bells: VecDeque<(u32, u64)>,
+    /// The words that were pushed last, and where to.
+    words: VecDeque<(u32, u64)>,
     command_consumer: u16,
     mappings: BTreeMap<u64, Vec<u64>>,
     next_mapping: u64,
@@ -156,7 +160,7 @@ impl Mock {
                 put(&cap::READ_LIMITS, "max_rd_atomic", 16)
                     | put(&cap::READ_LIMITS, "max_dest_rd_atomic", 16),
             ),
-            (cap::FEATURES, put(&cap::FEATURES, "rc", 1)),
+            (cap::FEATURES, put(&cap::FEATURES, "rc", 1) | put(&cap::FEATURES, "wqe_push", 1)),
         ];
         for (register, value) in sizes {
             r.insert(at(&cap::BLOCK, &register), value);
@@ -181,6 +185,7 @@ impl Mock {
             resets: 0,
             clock: Duration::ZERO,
             bells: VecDeque::with_capacity(1024),
+            words: VecDeque::with_capacity(16),
             command_consumer: 0,
             mappings: BTreeMap::new(),
             next_mapping: 1,
@@ -457,6 +462,7 @@ impl Card {
                     head: 0,
                     tail: 0,
                     doorbells: 0,
+                    pushed: Vec::new(),
                     recv_head: 0,
                     recv_tail: 0,
                     recv_doorbells: 0,
@@ -520,11 +526,17 @@ impl Card {
         match offset % doorbell::PAGE_BYTES {
             doorbell::SQ => {
                 let bell = doorbell::sq::SqDoorbell::parse(&bytes).unwrap();
+                if bell.pushed {
+                    self.check_pushed(offset, bell);
+                }
                 let qp = self.qps.get_mut(&bell.qpn).expect("doorbell of a queue pair that is there");
                 assert_eq!(page, qp.create.doorbell_page);
                 assert!(bell.producer.wrapping_sub(qp.head) <= 1 << qp.create.sq_log2, "send queue overrun");
                 qp.tail = bell.producer;
                 qp.doorbells += 1;
+                if bell.pushed {
+                    qp.pushed.push(bell.push_slot);
+                }
             }
             doorbell::RQ => {
                 let bell = doorbell::rq::RqDoorbell::parse(&bytes).unwrap();
@@ -558,8 +570,27 @@ impl Card {
                 eq.consumer = bell.consumer;
                 eq.doorbells += 1;
             }
+            at if at >= doorbell::PUSH => {
+                self.words.push_back((offset, value));
+                if self.words.len() > 8 {
+                    self.words.pop_front();
+                }
+            }
             other => panic!("no doorbell at {other:#x}"),
         }
+    }
+
+    /// The last eight words are those of the newest WQE of the queue, in order, at the place that the doorbell names.
+    fn check_pushed(&self, at: u32, bell: doorbell::sq::SqDoorbell) {
+        let create = &self.qps[&bell.qpn].create;
+        assert_eq!(create.sq_stride, 0, "a WQE of 64 bytes");
+        let slot = u64::from(bell.producer.wrapping_sub(1)) & ((1 << create.sq_log2) - 1);
+        let mut wqe = [0; 64];
+        self.map.read(create.sq_base + 64 * slot, &mut wqe).unwrap();
+        let page = at - doorbell::SQ;
+        let first = page + doorbell::PUSH + 64 * u32::from(bell.push_slot);
+        let words = wqe.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap()));
+        assert!(self.words.iter().copied().eq((first..).step_by(8).zip(words)), "{:x?}", self.words);
     }
 
     /// The bus addresses of a range of a region, if key, domain, rights and bounds allow it.

@@ -36,7 +36,7 @@ use crate::config::RnicConfig;
 use crate::host::event::Report;
 use crate::stream::{arbiter, breath, skid};
 use crate::types::{
-    Drained, Kick, Mark, QpAttributes, QpBroadcast, QpFault, QpInit, SqStart, TableWrite, FAULT_BITS,
+    Drained, Kick, Mark, OfQp, QpAttributes, QpBroadcast, QpFault, QpInit, SqStart, TableWrite, FAULT_BITS,
     STAY_BITS,
 };
 use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
@@ -148,8 +148,10 @@ enum State {
     Start,
     /// The update is written.
     Write,
-    /// A life has ended; its last completions are on their way.
+    /// A life has ended; its last completions are on their way, and what is read of its receive queue.
     Drain,
+    /// What is read of its send queue, and of payload, is on its way before a start that goes there for this alone.
+    Settle,
     /// The state of a QP with a fault has been read.
     Fault,
     /// The scheduler is told.
@@ -184,7 +186,8 @@ struct Fault {
     event: Sig,
 }
 
-/// Keeps state and attributes. `send_faults`: those of send queues; `marks`: QPs in SQD that are drained.
+/// Keeps state and attributes. `send_faults`: those of send queues; `unread`: a QP in RESET of whose receive queue nothing is read any more;
+/// `marks`: QPs in SQD that are drained.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn qp(
@@ -195,6 +198,7 @@ pub fn qp(
     send_faults: Stream<Sig>,
     faults: Vec<Stream<QpFault>>,
     drained: Drained,
+    unread: OfQp,
     marks: Stream<Mark>,
 ) -> QpContext {
     let state = m.fsm("state", State::Idle);
@@ -214,14 +218,22 @@ pub fn qp(
     // What is written is known cycles before.
     let (writes, to_state) = (m.delay("writes", &update.write), m.delay("to_state", &update.record.state));
     let waits = m.delay("waits", &(update.write & update.drains));
-    // Both queues have to be.
-    let quiet = ["send", "receive"].map(|name| m.reg(&format!("{name}_quiet"), 1).reset(0));
-    let now = drained.valid & drained.qp.eq(index);
-    m.when(state.is(State::Write), |m| quiet.iter().for_each(|q| m.set(q, 0)))
-        .otherwise_when(now & drained.receive, |m| m.set(&quiet[1], 1))
-        .otherwise_when(now, |m| m.set(&quiet[0], 1));
-    let is_drained = quiet[0] & quiet[1];
-    update.accept((state.is(State::Write) & !waits) | (state.is(State::Drain) & is_drained));
+    // Both queues have to be, and the receives that are read.
+    let told_of = |valid: Sig, qp: Sig| valid & qp.eq(index);
+    let completed = told_of(drained.valid, drained.qp);
+    let quiet = [
+        ("send", completed & !drained.receive),
+        ("receive", completed & drained.receive),
+        ("unread", told_of(unread.valid, unread.qp)),
+    ]
+    .map(|(name, now)| {
+        let quiet = m.reg(&format!("{name}_quiet"), 1).reset(0);
+        m.when(state.is(State::Write), |m| m.set(&quiet, 0)).otherwise_when(now, |m| m.set(&quiet, 1));
+        quiet
+    });
+    let is_drained = state.is(State::Drain) & quiet.iter().fold(lit(1, 1), |all, one| all & one);
+    let settled = m.wire("settled", 1);
+    update.accept((state.is(State::Write) & !waits) | settled);
 
     // A read and a write never share a cycle: reads are in Idle alone.
     let lives = m.mem("lives", cfg.qps, &Life { exists: bits(1), state: bits(3) }).init(vec![]).build();
@@ -295,6 +307,7 @@ pub fn qp(
     // The engines that have not taken their PSN yet.
     let waiting = ["responder", "requester"].map(|name| m.reg(&format!("{name}_waits"), 1).reset(0));
     let responder = Stream::new(m, "responder", waiting[0], QpInit { qp: index, psn: update.rq_psn });
+    let recovers = recovers & !update.drains;
     let begun = SqStart { qp: index, psn: update.sq_psn, index: lit(16, 0), recovers };
     let requester = Stream::new(m, "requester", waiting[1], begun);
     m.when(responder.ready, |m| m.set(&waiting[0], 0));
@@ -324,7 +337,13 @@ pub fn qp(
             .otherwise_when(kicks, |m| m.set(&state, State::Kick))
             .otherwise(|m| m.set(&state, State::Idle));
     });
-    m.when(state.is(State::Drain) & is_drained, |m| m.set(&state, State::Idle));
+    // Nothing of the requester overtakes a start: where that has arrived, nothing is under way before it.
+    m.when(is_drained, |m| {
+        m.set(&waiting[1], 1);
+        m.set(&state, State::Settle);
+    });
+    m.drive(&settled, state.is(State::Settle) & started);
+    m.when(settled, |m| m.set(&state, State::Idle));
     m.when(at_fault, |m| {
         m.when(breaks, |m| m.set(&state, State::Kick)).otherwise(|m| m.set(&state, State::Idle));
     });
@@ -372,9 +391,11 @@ mod tests {
             let query = m.stream_in("query", &number);
             let update = m.stream_in("update", &QpUpdate::of(&cfg));
             let drained = m.input_of("drained", &Drained::of(&cfg));
+            let unread = m.input_of("unread", &OfQp::of(&cfg));
             let faults = vec![m.stream_in("fault1", &QpFault::of(&cfg))];
             let marks = m.stream_in("mark", &Mark::of(&cfg));
-            let out = qp(m, &cfg, query, update, m.stream_in("fault0", &number), faults, drained, marks);
+            let out =
+                qp(m, &cfg, query, update, m.stream_in("fault0", &number), faults, drained, unread, marks);
             m.stream_out("reply", out.reply);
             m.stream_out("kick", out.kick);
             m.stream_out("report", out.reports);
@@ -549,7 +570,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_life_is_done_when_its_last_completion_is_written() {
+    fn the_end_of_a_life_is_done_when_its_last_completion_is_written_and_nothing_of_it_is_read() {
         let mut bench = bench(8, 0.0);
         bench.set(3, QpState::Rts, 1);
         bench.query(3);
@@ -561,20 +582,33 @@ mod tests {
             bench.step();
             bench.sim.set("drained_valid", 0);
         };
-        for _ in 0..50 {
+        let unread = |bench: &mut Bench, qp: u64| {
+            bench.sim.set("unread_valid", 1);
+            bench.sim.set("unread_qp", qp);
             bench.step();
-        }
+            bench.sim.set("unread_valid", 0);
+        };
+        let waits = |bench: &mut Bench| {
+            (0..50).for_each(|_| bench.step());
+            assert_eq!(bench.sources[1].left(), 1, "another queue pair's, or not all of its own");
+        };
+        // RTS was a start as well.
+        let starts = |bench: &Bench| bench.sinks[REQUESTER].values("qp");
+        waits(&mut bench);
         // The others know at once.
         assert_eq!(bench.states.last(), Some(&(3, code(QpState::Reset), 0)));
         for (qp, receive) in [(2, 0), (3, 1), (2, 1), (3, 1)] {
             drained(&mut bench, qp, receive);
-            for _ in 0..50 {
-                bench.step();
-            }
-            assert_eq!(bench.sources[1].left(), 1, "another queue pair's, and one queue's");
+            waits(&mut bench);
         }
+        unread(&mut bench, 2);
+        waits(&mut bench);
+        unread(&mut bench, 3);
+        waits(&mut bench);
+        assert_eq!(starts(&bench), [0; 0], "before the last completion");
         drained(&mut bench, 3, 0);
         bench.settle();
+        assert_eq!(starts(&bench), [3], "behind everything that is read");
         assert_eq!(bench.query(3), (1, code(QpState::Reset), 0));
         bench.update(3, &[]);
     }

@@ -274,6 +274,7 @@ impl Map {
             ("ipv6", 1),
             ("vlan", 1),
             ("neighbour_responder", cfg.neighbour_responder.into()),
+            ("wqe_push", (cfg.push_slots > 0).into()),
         ];
         self.constant(&BLOCK, &FEATURES, &services);
     }

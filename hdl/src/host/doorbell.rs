@@ -15,6 +15,9 @@
 //! Bad input: a number that no queue has, another queue's page, a QP in RESET, the receive queue of a QP that has a shared one, an
 //! offset without a doorbell is dropped with a pulse on `ignored`. Indices are not checked here: whoever owns the queue does.
 //!
+//! Writes to the places of a page for pushed WQEs are handed on as words, where the card has slots for these. They come from one writer at a time: eight in order to one
+//! place of one page are a WQE, until another word is written; a doorbell says whether its newest WQE is this one.
+//!
 //! A doorbell waits until its taker is ready, and the next ones and at last register reads wait behind it: takers must
 //! not wait for the host.
 
@@ -22,7 +25,7 @@ use super::{CqDoorbell, CqEntry, EqDoorbell, EqEntry, RawDoorbell, SrqEntry};
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::responder::RqDoorbell;
-use crate::types::{QpBroadcast, SqDoorbell, TableWrite};
+use crate::types::{PushWord, Pushes, QpBroadcast, SqDoorbell, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::doorbell as spec;
 use ferrowire_spec::QpState;
@@ -38,6 +41,8 @@ pub struct Doorbells {
     pub cq: Stream<CqDoorbell>,
     /// To the event writer.
     pub eq: Stream<EqDoorbell>,
+    /// Pushed WQEs, and the doorbells that tell of them.
+    pub pushes: Pushes,
     /// A doorbell was handed on in this cycle.
     pub taken: Sig,
     /// A doorbell was ignored in this cycle.
@@ -117,7 +122,7 @@ pub fn doorbell(
     // What needs no table is known a cycle before.
     let maybe = |name: &str| m.reg(&format!("maybe_{name}"), 1).no_reset();
     let [maybe_sq, maybe_rq, maybe_cq, maybe_eq] = ["sq", "rq", "cq", "eq"].map(maybe);
-    let maybe_srq = maybe("srq");
+    let (maybe_srq, maybe_push) = (maybe("srq"), maybe("push"));
     let there = raw.page.zext(17).lt(cfg.doorbell_pages);
     m.when(raw.fire(), |m| {
         let number = |layout, of| field(layout, of, raw.data);
@@ -131,6 +136,8 @@ pub fn doorbell(
         m.set(&maybe_srq, there & raw.offset.eq(spec::RQ) & (rqn >> cfg.srq_bits()).eq(0) & shared);
         m.set(&maybe_cq, there & raw.offset.eq(spec::CQ) & (cqn >> cq_bits).eq(0));
         let eqn = number(&spec::eq::LAYOUT, &spec::eq::EQN);
+        let pushes = there & raw.offset.bit(spec::PUSH.trailing_zeros());
+        m.set(&maybe_push, pushes & lit(1, u32::from(cfg.push_slots > 0)));
         m.set(&maybe_eq, there & raw.offset.eq(spec::EQ) & (eqn >> eq_bits).eq(0));
     });
     let owner = live & page.eq(held_page);
@@ -160,16 +167,43 @@ pub fn doorbell(
         consumer: field(&spec::eq::LAYOUT, &spec::eq::CONSUMER, held_data),
         arm: field(&spec::eq::LAYOUT, &spec::eq::ARM, held_data),
     };
+    // Words of WQEs.
+    let held_offset = m.reg("held_offset", 12).no_reset();
+    m.when(raw.fire(), |m| m.set(&held_offset, raw.offset));
+    let (word, pushed) = match cfg.push_slots {
+        0 => {
+            m.discard(&held_offset);
+            (Pushes::of(cfg).word.zeros(), lit(1, 0))
+        }
+        _ => {
+            let place = cat(&[held_offset.slice(6, 5), held_page]);
+            let at = held_offset.slice(3, 3);
+            let next = m.reg("next_word", 4).reset(0);
+            let begun = m.reg("begun_place", place.width()).no_reset();
+            let follows = at.eq(0) | (next.eq(at.zext(4)) & begun.eq(place));
+            let comes = held_valid & maybe_push;
+            let valid = (comes & follows).named("word_comes");
+            let told = field(&spec::sq::LAYOUT, &spec::sq::PUSHED, held_data);
+            let told_place = cat(&[field(&spec::sq::LAYOUT, &spec::sq::PUSH_SLOT, held_data), held_page]);
+            let whole = told & next.eq(8) & begun.eq(told_place);
+            m.when(comes, |m| {
+                m.set(&next, follows.then(at.zext(4) + 1, lit(4, 0)));
+                m.set(&begun, place);
+            });
+            (PushWord { valid, word: at, data: held_data }, whole)
+        }
+    };
     // A queue that changes while its doorbell waits does not take the offer back.
     let sq = Stream::new(m, "sq", held_valid & for_sq, sq);
     let rq = Stream::new(m, "rq", held_valid & for_rq, rq);
     let cq = Stream::new(m, "cq", held_valid & for_cq, cq);
     let eq = Stream::new(m, "eq", held_valid & for_eq, eq);
     let taken = sq.fire() | rq.fire() | cq.fire() | eq.fire();
-    let ignored = held_valid & !for_sq & !for_rq & !for_cq & !for_eq;
+    let ignored = held_valid & !for_sq & !for_rq & !for_cq & !for_eq & !maybe_push;
     m.when(raw.fire(), |m| m.set(&held_valid, lit(1, 1)))
-        .otherwise_when(taken | ignored, |m| m.set(&held_valid, 0));
-    Doorbells { sq, rq, cq, eq, taken, ignored }
+        .otherwise_when(taken | ignored | maybe_push, |m| m.set(&held_valid, 0));
+    let pushes = Pushes { word, rings: sq.fire(), bell: sq.payload.clone(), pushed };
+    Doorbells { sq, rq, cq, eq, pushes, taken, ignored }
 }
 
 #[cfg(test)]
@@ -189,7 +223,10 @@ mod tests {
     }
 
     fn bench(beat_bytes: u32) -> Bench {
-        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        bench_of(RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() })
+    }
+
+    fn bench_of(cfg: RnicConfig) -> Bench {
         let create = TableWrite { enable: bits(1), index: bits(cfg.cq_bits()), entry: CqEntry::of() };
         let create_srq = TableWrite { enable: bits(1), index: bits(cfg.srq_bits()), entry: SrqEntry::of() };
         let create_eq = TableWrite { enable: bits(1), index: bits(cfg.eq_bits()), entry: EqEntry::of() };
@@ -205,6 +242,9 @@ mod tests {
             m.stream_out("eq", out.eq);
             m.output("taken", &out.taken);
             m.output("ignored", &out.ignored);
+            if cfg.push_slots > 0 {
+                m.output("told", &m.delay("told", &out.pushes));
+            }
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
@@ -391,5 +431,94 @@ mod tests {
         bench.settle(&mut random, 0.0);
         let (taken, left) = (&bench.sources[0].cycles, &bench.sinks[0].cycles);
         assert_eq!((taken[9] - taken[0], left[0] - taken[0]), (18, 1));
+    }
+
+    /// Writes to places, and doorbells that tell of them, in any order.
+    #[test]
+    fn a_doorbell_tells_of_the_eight_words_before_it_if_they_are_whole_and_of_the_place_that_it_names() {
+        for seed in 1..=4 {
+            let slots = RnicConfig { push_slots: 4, ..RnicConfig::named("generic-8b").unwrap() };
+            let mut bench = bench_of(slots);
+            let mut random = Random::new(seed);
+            (1..=2).for_each(|page| bench.qp(page, page, QpState::Rts));
+            // All words with their page and place, and what each doorbell is to tell.
+            let mut words: Vec<(u16, u32, u64)> = Vec::new();
+            let mut expected = Vec::new();
+            for i in 0..400u16 {
+                let place = |random: &mut Random| {
+                    (random.rng.random_range(1..=2u16), random.rng.random_range(0..3u32))
+                };
+                let one = place(&mut random);
+                let other = if random.chance(0.7) { one } else { place(&mut random) };
+                let begin = if random.chance(0.8) { 0 } else { random.rng.random_range(0..8) };
+                let end = if random.chance(0.8) { 8 } else { random.rng.random_range(0..=8) };
+                for word in begin..end {
+                    // Some words of another writer in between.
+                    let strays = random.chance(0.02);
+                    let (page, place) = if strays { other } else { one };
+                    let data: u64 = random.rng.random();
+                    bench.ring(page, spec::PUSH + 64 * place + 8 * word, data.to_le_bytes());
+                    words.push((page, 64 * place + 8 * word, data));
+                }
+                // A doorbell of another kind changes nothing.
+                if random.chance(0.2) {
+                    bench.ring(1, CQ, cq_bytes(5, 1));
+                }
+                let (page, told) = other;
+                let pushed = random.chance(0.9);
+                let bell = spec::sq::SqDoorbell {
+                    qpn: page.into(),
+                    producer: i,
+                    pushed,
+                    push_slot: told as u8,
+                    ..Default::default()
+                };
+                bench.ring(page, SQ, bell.to_bytes().unwrap());
+                let last = &words[words.len().saturating_sub(8)..];
+                let whole = (0..8).all(|n| {
+                    last.get(n as usize).is_some_and(|(p, at, _)| (*p, *at) == (page, 64 * told + 8 * n))
+                });
+                let wqe: Vec<u64> = last.iter().map(|(.., data)| *data).collect();
+                expected.push((u64::from(i), (pushed && whole).then_some(wqe)));
+            }
+            let (mut got, mut wqe) = (Vec::new(), vec![0; 8]);
+            let mut idle = 0;
+            while idle < 20 {
+                idle = if bench.sources[0].left() == 0 { idle + 1 } else { 0 };
+                step(&mut bench.sim, &mut bench.sources, &mut bench.sinks, &mut random, 0.3);
+                let mut value = |name: &str| bench.sim.get(&format!("told_{name}"));
+                if value("word_valid") == 1 {
+                    wqe[value("word_word") as usize] = value("word_data");
+                }
+                if value("rings") == 1 {
+                    let pushed = value("pushed") == 1;
+                    got.push((value("bell_producer"), pushed.then(|| wqe.clone())));
+                }
+            }
+            let told = expected.iter().filter(|(_, wqe)| wqe.is_some()).count();
+            assert!(told > 50 && told < 350, "seed {seed}: {told}");
+            assert_eq!(got, expected, "seed {seed}");
+            assert_eq!(bench.sinks[0].values("producer"), (0..400).collect::<Vec<_>>(), "seed {seed}");
+        }
+    }
+
+    #[test]
+    fn words_that_come_are_taken_in_two_cycles_and_ignored_by_cards_without_slots_or_past_the_last_page() {
+        for push_slots in [0, 4] {
+            let mut bench = bench_of(RnicConfig { push_slots, ..RnicConfig::named("generic-8b").unwrap() });
+            let pages = bench.cfg.doorbell_pages as u16;
+            let mut random = Random::new(5);
+            for i in 0..32 {
+                bench.ring(1, spec::PUSH + 8 * i, [0; 8]);
+            }
+            bench.settle(&mut random, 0.0);
+            assert_eq!(bench.ignored, if push_slots == 0 { 32 } else { 0 });
+            let taken = &bench.sources[0].cycles;
+            assert_eq!(taken[31] - taken[0], 62);
+            bench.ring(pages, spec::PUSH, [0; 8]);
+            let before = bench.ignored;
+            bench.settle(&mut random, 0.0);
+            assert_eq!(bench.ignored - before, 1);
+        }
     }
 }

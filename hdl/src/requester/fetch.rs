@@ -7,10 +7,11 @@
 //! data.
 
 use crate::config::RnicConfig;
+use crate::requester::push::{Freed, SlotWrite};
 use crate::requester::schedule::{wqe_places, Grant, MAX_STRIDE};
 use crate::stream::deep_fifo;
 use crate::types::DmaReadData;
-use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::send_wqe::SGES_PER_UNIT;
 
 /// Bytes of a WQE's unit.
@@ -65,7 +66,8 @@ fn part_bits(grain: u32) -> u32 {
     MAX_STRIDE + (UNIT / grain).trailing_zeros()
 }
 
-/// Pairs grants with what their reads bring, in pieces of `grain` bytes: a beat or more.
+/// Pairs grants with what their reads bring, in pieces of `grain` bytes: a beat or more. `pushed`: words of WQEs that are not read, where there are such; the second
+/// result tells which of their slots is free again.
 #[module]
 pub fn fetch(
     m: &Scope,
@@ -73,7 +75,8 @@ pub fn fetch(
     #[param] grain: u32,
     grants: Stream<Grant>,
     data: Stream<DmaReadData>,
-) -> Stream<Fetched> {
+    pushed: Vec<SlotWrite>,
+) -> (Stream<Fetched>, Freed) {
     m.discard(&data.payload);
     let data = deep_fifo(&m.label("wqe"), wqe_places(cfg) * (UNIT / cfg.beat_bytes), data);
     let beats = grain / cfg.beat_bytes;
@@ -101,27 +104,53 @@ pub fn fetch(
     let ends = part.eq(last_part.trunc(part_bits)) | grants.start;
     let index = grants.index + done.zext(16);
     let start = grants.start;
-    let valid = grants.valid & (start | (data.valid & whole));
+    // Those that were pushed lie here by pieces, and need no data.
+    let (in_slot, piece) = match &pushed[..] {
+        [write] => {
+            let lanes = grain / 8;
+            let pieces = UNIT / grain;
+            let (lane_bits, piece_bits) = (lanes.trailing_zeros(), pieces.trailing_zeros());
+            let row = |slot: Sig, place: Sig, from: u32| match piece_bits {
+                0 => slot,
+                n => cat(&[place.slice(from, n), slot]),
+            };
+            let shape = bits(8 * grain);
+            let store = m.mem("slots", cfg.push_slots * pieces, &shape).style(Style::Distributed).build();
+            let at = row(write.slot, write.word, lane_bits);
+            let lane = lit(lanes, 1).shl_by(write.word.trunc(lane_bits));
+            store.write_lanes(write.valid, at, &write.data.repeat(lanes), lane, 64);
+            let of_slot = store.read_now(row(grants.slot, part, 0));
+            (grants.pushed, m.mux(grants.pushed, &of_slot, &piece))
+        }
+        _ => {
+            m.discard(&grants.pushed);
+            m.discard(&grants.slot);
+            (lit(1, 0), piece)
+        }
+    };
+    let error = error & !in_slot;
+    let valid = grants.valid & (start | in_slot | (data.valid & whole));
     let out = Stream::new(m, "out", valid, Fetched { qp: grants.qp, index, piece, part, ends, error, start });
     let last = start | (ends & (done + 1).eq(grants.count));
-    data.accept(grants.valid & !start & (out.ready | !whole));
+    data.accept(grants.valid & !start & !in_slot & (out.ready | !whole));
     grants.accept(out.fire() & last);
     m.when(out.fire() & !start, |m| m.set(&part, m.mux(ends, &lit(part_bits, 0), &(part + 1))));
     m.when(out.fire() & ends, |m| m.set(&done, m.mux(last, &lit(7, 0), &(done + 1))));
-    out
+    let freed = Freed { valid: out.fire() & last & in_slot, slot: grants.slot };
+    (out, freed)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{item, run, Random, Sink, Source};
+    use crate::testing::{item, run, step, Random, Sink, Source};
     use ferrowire_rtl::{build, Bits, Sim};
     use rand::Rng;
 
     fn rig(cfg: &RnicConfig, grain: u32) -> (Sim, [Source; 2], [Sink; 1]) {
         let netlist = build("bench", |m| {
             let grants = m.stream_in("grants", &Grant::of(cfg));
-            let out = fetch(m, cfg, grain, grants, m.stream_in("data", &DmaReadData::of(cfg)));
+            let out = fetch(m, cfg, grain, grants, m.stream_in("data", &DmaReadData::of(cfg)), vec![]).0;
             let known = |fetched: &Fetched| Fetched {
                 piece: fetched.start.then(lit(8 * grain, 0), fetched.piece),
                 error: fetched.error & !fetched.start,
@@ -190,6 +219,87 @@ mod tests {
                 }
                 assert_eq!(sources[0].left(), 0, "seed {seed}");
             }
+        }
+    }
+
+    #[test]
+    fn wqes_that_were_pushed_come_in_their_turn_between_those_that_are_read() {
+        for (seed, beat_bytes, grain) in [(11, 8, 64), (12, 64, 64), (13, 8, 16), (14, 16, 16)] {
+            let cfg = RnicConfig { beat_bytes, push_slots: 4, ..RnicConfig::named("generic-8b").unwrap() };
+            let netlist = build("bench", |m| {
+                let (grants, data) =
+                    (m.stream_in("grants", &Grant::of(&cfg)), m.stream_in("data", &DmaReadData::of(&cfg)));
+                let write = m.input_of("write", &SlotWrite::of(&cfg));
+                let (out, freed) = fetch(m, &cfg, grain, grants, data, vec![write]);
+                m.stream_out("out", out);
+                m.output("freed", &m.delay("freed", &freed));
+            });
+            let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
+            sim.reset();
+            let mut sources =
+                [Source::new("grants", &Grant::of(&cfg)), Source::new("data", &DmaReadData::of(&cfg))];
+            let mut sinks = [Sink::new("out", &Fetched::of(&cfg, grain))];
+            let mut random = Random::new(seed);
+            let (mut free, mut expected, mut given) = ((0..4u64).collect::<Vec<_>>(), Vec::new(), 0);
+            let pieces = (UNIT / grain) as usize;
+            let mut cycle = |sim: &mut Sim, sources: &mut _, random: &mut Random, free: &mut Vec<u64>| {
+                step(sim, sources, &mut sinks, random, 0.3);
+                if sim.get("freed_valid") == 1 {
+                    let slot = sim.get("freed_slot");
+                    assert!(!free.contains(&slot), "seed {seed}: slot {slot} was free");
+                    free.push(slot);
+                }
+                sinks[0].items.len()
+            };
+            for index in 0..200u16 {
+                let pushed = random.chance(0.5) && !free.is_empty();
+                let error = !pushed && random.chance(0.1);
+                let bytes = random.bytes(64);
+                let mut slot = 0;
+                if pushed {
+                    slot = free.swap_remove(random.rng.random_range(0..free.len()));
+                    given += 1;
+                    for (i, word) in bytes.chunks(8).enumerate() {
+                        sim.set("write_valid", 1);
+                        sim.set("write_slot", slot);
+                        sim.set("write_word", i as u64);
+                        sim.set("write_data", u64::from_le_bytes(word.try_into().unwrap()));
+                        cycle(&mut sim, &mut sources, &mut random, &mut free);
+                    }
+                    sim.set("write_valid", 0);
+                } else {
+                    let beats = 64 / beat_bytes as usize;
+                    for (i, beat) in bytes.chunks(beat_bytes as usize).enumerate() {
+                        let flags = [("last", u128::from(i + 1 == beats)), ("error", error.into())];
+                        let mut data = item(&DmaReadData::of(&cfg), &flags);
+                        data.insert("data".into(), Bits::from_bytes(8 * beat_bytes, beat));
+                        sources[1].push(data);
+                    }
+                }
+                let fields = [("qp", 3), ("index", index.into()), ("count", 1)];
+                let place = [("pushed", pushed.into()), ("slot", slot.into())];
+                sources[0].push_values(&[&fields[..], &place].concat());
+                for (part, piece) in bytes.chunks(grain as usize).enumerate() {
+                    let fields = [("qp", 3), ("index", index.into()), ("error", error.into())];
+                    let place = [("part", part as u128), ("ends", u128::from(part + 1 == pieces))];
+                    let mut wqe = item(&Fetched::of(&cfg, grain), &[&fields[..], &place].concat());
+                    wqe.insert("piece".into(), Bits::from_bytes(8 * grain, piece));
+                    expected.push(wqe);
+                }
+                for _ in 0..random.rng.random_range(0..12) {
+                    cycle(&mut sim, &mut sources, &mut random, &mut free);
+                }
+            }
+            for n in 0.. {
+                assert!(n < 10_000, "seed {seed}: {beat_bytes} bytes a beat");
+                if cycle(&mut sim, &mut sources, &mut random, &mut free) == expected.len() {
+                    break;
+                }
+            }
+            cycle(&mut sim, &mut sources, &mut random, &mut free);
+            assert_eq!(free.len(), 4, "seed {seed}: all slots come back");
+            assert!(given > 50, "seed {seed}: {given}");
+            assert!(sinks[0].items == expected, "seed {seed}: {beat_bytes} bytes a beat");
         }
     }
 

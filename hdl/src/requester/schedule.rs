@@ -51,10 +51,11 @@
 use crate::config::RnicConfig;
 use crate::context::congestion::Gate;
 use crate::context::resets;
+use crate::requester::push::{push, Freed, SlotWrite, Slots, Wanted};
 use crate::requester::ring::{least_of_three, overfills, steps_back, Ring};
 use crate::stream::{fifo, gather, prompt_fifo, row_of, Flagged, Forget};
 use crate::types::{
-    DmaReadRequest, Kick, Oldest, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
+    DmaReadRequest, Kick, Oldest, Pushes, QpBroadcast, ReadsDone, SqDoorbell, SqStart, TableWrite, READ_BITS,
     STAY_BITS,
 };
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -74,12 +75,24 @@ pub struct Grant {
     pub stride: Sig,
     /// No WQEs: the QP starts.
     pub start: Sig,
+    /// The WQE is not read: it was pushed.
+    pub pushed: Sig,
+    /// Into which slot.
+    pub slot: Sig,
 }
 
 impl Grant {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> Self {
-        Grant { qp: bits(cfg.qp_bits()), index: bits(16), count: bits(7), stride: bits(2), start: bits(1) }
+        Grant {
+            qp: bits(cfg.qp_bits()),
+            index: bits(16),
+            count: bits(7),
+            stride: bits(2),
+            start: bits(1),
+            pushed: bits(1),
+            slot: bits(cfg.push_bits()),
+        }
     }
 }
 
@@ -172,6 +185,8 @@ pub struct Scheduled {
     pub waiting: Waiting,
     /// QPs whose send queue the host has overrun.
     pub overruns: Stream<Sig>,
+    /// Words of pushed WQEs.
+    pub pushed: SlotWrite,
 }
 
 /// Whether a QP that sends keeps others from it.
@@ -303,7 +318,7 @@ pub fn wqe_places(cfg: &RnicConfig) -> u32 {
 /// `plenty`: there are places at the completer beside those for the first message of each QP; `started` pulses when the start on offer has
 /// arrived at the completer; `another` pulses behind the arrival of WQEs at the segmenter that are not of the QP of those before; `eased`: who
 /// may have waited, each behind what `reads_done` or `oldest` tells of that; `gate` tells who is held back, and behind it comes a kick;
-/// `paused`: the priorities that stand still.
+/// `paused`: the priorities that stand still; `pushes`: WQEs that need not be read, `freed`: slots of these that were taken.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn schedule(
@@ -323,6 +338,8 @@ pub fn schedule(
     another: Sig,
     gate: TableWrite<Gate>,
     paused: Sig,
+    pushes: Pushes,
+    freed: Freed,
 ) -> Scheduled {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Sweep);
@@ -538,10 +555,25 @@ pub fn schedule(
     let length = cat(&[lit(6, 0), units]);
     let last_qp = m.reg("last_qp", qp_bits).reset(0);
     m.when(go, |m| m.set(&last_qp, qp));
-    let read = Stream::new(m, "read", go, DmaReadRequest { address, length });
+    // One alone may have been pushed.
+    let (in_slot, slot, pushed) = match cfg.push_slots {
+        0 => {
+            m.discard(&pushes);
+            m.discard(&freed);
+            (lit(1, 0), lit(cfg.push_bits(), 0), SlotWrite::of(cfg).zeros())
+        }
+        _ => {
+            let takes = (go & count.eq(1) & queue.stride.eq(0)).named("takes_pushed");
+            let Slots { found, slot, write } =
+                push(m, cfg, pushes, Wanted { qp, index: row.fetch }, takes, freed);
+            (takes & found, slot, write)
+        }
+    };
+    let read = Stream::new(m, "read", go & !in_slot, DmaReadRequest { address, length });
     let index_of_start = start.recovers.then(row.producer, lit(16, 0));
     let first = m.mux(kind_start, &index_of_start, &row.fetch);
-    let grant = Grant { qp, index: first, count, stride: queue.stride, start: kind_start };
+    let grant =
+        Grant { qp, index: first, count, stride: queue.stride, start: kind_start, pushed: in_slot, slot };
     let granted = Stream::new(m, "granted", go | starting, grant);
     // What was fetched in SQD was fetched before: nothing is behind `high`.
     let marking = done & kind_grant & marks;
@@ -639,7 +671,7 @@ pub fn schedule(
     let start_waits = m.delay("start_waits", &start.valid);
     let others = in_line.gt(1) | others.ne(0) | start_waits;
     let waiting = Waiting { any: line.valid & !line.still, head: line.qp, others };
-    Scheduled { read, grants: granted, flush, waiting, overruns }
+    Scheduled { read, grants: granted, flush, waiting, overruns, pushed }
 }
 
 #[cfg(test)]

@@ -93,7 +93,9 @@ impl Bench {
                 grain(&cfg),
                 m.stream_in("grant", &Grant::of(&cfg)),
                 m.stream_in("wqe", &DmaReadData::of(&cfg)),
-            );
+                vec![],
+            )
+            .0;
             let forgotten = m.wire_of("forgotten", &Released::of());
             let released = m.wire("released", BANKS);
             let listed = list(m, &cfg, units, forgotten.clone(), released);

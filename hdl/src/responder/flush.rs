@@ -27,7 +27,7 @@
 
 use crate::config::RnicConfig;
 use crate::stream::{gather, Flagged, Forget};
-use crate::types::{QpBroadcast, TableWrite};
+use crate::types::{OfQp, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
@@ -84,22 +84,6 @@ struct Queue {
     shared: Sig,
 }
 
-/// A QP of which receives are to be flushed.
-#[derive(Clone, Bundle)]
-pub struct Event {
-    /// In this cycle.
-    pub valid: Sig,
-    /// Which one.
-    pub qp: Sig,
-}
-
-impl Event {
-    /// The shape.
-    pub fn of(cfg: &RnicConfig) -> Self {
-        Event { valid: bits(1), qp: bits(cfg.qp_bits()) }
-    }
-}
-
 /// What comes out.
 #[derive(Interface)]
 pub struct Flush {
@@ -141,12 +125,12 @@ pub fn flush(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
-    event: Event,
+    event: OfQp,
     posted: TableWrite<Sig>,
     completed: TableWrite<Done>,
     lasts: Stream<Sig>,
     ends: Stream<Sig>,
-    ask: Event,
+    ask: OfQp,
 ) -> Flush {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Sweep);

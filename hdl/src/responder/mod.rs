@@ -33,7 +33,7 @@ mod walk;
 pub use admit::{admit, Admitted, Counts, Target};
 pub use check::{check, Checked};
 pub use cut::{cut, Cut};
-pub use flush::{flush, Done, Event, Flush, Flushed};
+pub use flush::{flush, Done, Flush, Flushed};
 pub use merge::merge;
 pub use order::{Class, Facts, Judged, Operands, Order, Outcome, Pending, Piece, Run, Walk};
 pub use place::{place, Place, Placed};
@@ -49,7 +49,8 @@ use crate::memory::{self, Lookup, Operation, Passage, Translation};
 use crate::stream::{breath, slice, Beat};
 use crate::tx::arbitrate::TxSource;
 use crate::types::{
-    Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, QpBroadcast, QpFault, QpInit, TableWrite,
+    Completion, DmaReadData, DmaReadRequest, DmaWrite, Headers, OfQp, QpBroadcast, QpFault, QpInit,
+    TableWrite,
 };
 use ferrowire_rtl::{bits, lit, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::{CqeOpcode, EventKind};
@@ -122,6 +123,8 @@ pub struct Responder {
     pub overruns: Stream<Sig>,
     /// The shared receive queue that is asked for.
     pub status: SrqStatus,
+    /// The receive queue of a QP that has gone to RESET is read no more.
+    pub unread: OfQp,
     /// A shared receive queue that was destroyed may still be read.
     pub busy: Sig,
     /// What passes on its way from a lookup to memory.
@@ -200,7 +203,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         admitted.completed,
         admitted.lasts,
         admitted.ends,
-        Event { valid: ask.valid & !ask.queue.msb(), qp: ask.queue.trunc(cfg.qp_bits()) },
+        OfQp { valid: ask.valid & !ask.queue.msb(), qp: ask.queue.trunc(cfg.qp_bits()) },
     );
     flushes.connect(flush.flushed);
     m.set_all(&oldest, &Oldest { done: flush.done, taken: shared.taken });
@@ -241,6 +244,7 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         reports: shared.reports,
         overruns: receives.overruns,
         status: shared.status,
+        unread: receives.unread,
         busy: receives.busy,
         accesses: vec![looked_up, placed.writing],
         reply_accesses: replied.accesses,

@@ -37,7 +37,8 @@
 //! The queue of a QP that goes to RESET begins another life; the number of the life in which a WQE was asked for is in its slot's
 //! tag. When a queue has used half of the numbers, [`sweep`] clears what former lives have left. What `ahead` remembers of a former life may be
 //! taken for that of one with the same number: it only makes somebody wait as for a WQE whose slot another has taken. A shared queue that is
-//! destroyed begins another life as well; `busy` is low when nothing is read from it any more, for a mark that goes behind its reads has come.
+//! destroyed begins another life as well. Behind the reads of either goes a mark; where that has come, nothing of its host memory is read any
+//! more: `unread` tells of a QP's, and `busy` is low when none of a shared one is on its way.
 //!
 //! How many receives a queue has is known here, and told to the others as `posted`. That of a QP in the error state is told to
 //! `flush`, when it goes there and whenever it posts more.
@@ -67,12 +68,11 @@ use crate::context::{errors, resets};
 use crate::host::SrqEntry;
 use crate::requester::{fetch, grain, least, overfills, steps_back, wqe_places, Grant, Ring, UNIT};
 use crate::responder::check::AHEAD;
-use crate::responder::flush::Event;
 use crate::responder::queues::Queues;
 use crate::responder::receive::ahead::{ahead, Life, Mark, Probe, UNIT_BITS};
 use crate::responder::receive::sweep::{sweep, Holder, ROUND_BITS};
 use crate::stream::{deep_fifo, fifo, forward, row_of, spare_fifo};
-use crate::types::{DmaReadData, DmaReadRequest, QpBroadcast, TableWrite};
+use crate::types::{DmaReadData, DmaReadRequest, OfQp, QpBroadcast, TableWrite};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 
@@ -138,7 +138,9 @@ pub struct Receives {
     /// The index behind a queue's newest receive has moved.
     pub posted: TableWrite<Sig>,
     /// A QP in the error state may have receives that are to be flushed; with the newest of `posted`, or behind.
-    pub flush: Event,
+    pub flush: OfQp,
+    /// The queue of a QP that has gone to RESET is read no more.
+    pub unread: OfQp,
     /// A shared queue that was destroyed may still be read.
     pub busy: Sig,
     /// The queue of which `oldest` is asked for.
@@ -361,7 +363,7 @@ pub fn receive(
     let (sweeping, idle) = (state.is(State::Sweep), state.is(State::Idle) & !marking);
     let (grant, grants) = m.later("grant", &Grant { qp: bits(rq_bits), ..Grant::of(cfg) });
     let ends_read = m.wire("ends_read", 1);
-    let fill = forward(&m.label("fill"), fetch(m, cfg, grain(cfg), grant, data));
+    let fill = forward(&m.label("fill"), fetch(m, cfg, grain(cfg), grant, data, vec![]).0);
 
     // Reads under way, as WQEs.
     let places_bits = clog2(u64::from(wqe_places(cfg)) + 1);
@@ -393,7 +395,7 @@ pub fn receive(
         m.set(&gone_srq, cat(&number));
     })
     .otherwise_when(gone.fire(), |m| m.set(&gone_valid, 0));
-    // Marks on their way: there is a place for each among the grants.
+    // Those of shared queues on their way: there is a place for each among the grants.
     let marked = m.reg("marked", 6).reset(0);
 
     // The slots: fills write, who wants one reads; what comes in the same cycle is seen when it is looked at again, and so is whether it was
@@ -409,7 +411,9 @@ pub fn receive(
     fill.accept(!clearing);
     let fills = fill.fire() & !fill.start;
     let marks = fill.fire() & fill.start;
-    m.set(&marked, marked + gone.fire().zext(6) - marks.zext(6));
+    let of_shared = fill.qp.msb();
+    m.set(&marked, marked + gone.fire().zext(6) - (marks & of_shared).zext(6));
+    let unread = OfQp { valid: marks & !of_shared, qp: fill.qp.trunc(qp_bits) };
     let fill_part = fill.part.slice(piece_bits, MAX_STRIDE);
     let fill_slot = slot_of(fill.qp, unit_of(fill.index, fill_part, under_way.stride));
     m.drive(&ends_read, fills & fill.ends & fill.index.eq(under_way.last));
@@ -583,7 +587,7 @@ pub fn receive(
     let is_demand = idle & look.is(Look::Ask);
     m.when(is_demand, |m| m.set(&look, Look::Asked));
     let mark_room = m.wire("mark_room", 1);
-    let is_reset = idle & !is_demand & resets.valid;
+    let is_reset = idle & !is_demand & resets.valid & mark_room;
     let is_gone = idle & !is_demand & !resets.valid & gone.valid & mark_room;
     let is_error = idle & !is_demand & !resets.valid & !is_gone & errors.valid;
     let free = idle & !is_demand & !is_reset & !is_gone & !is_error;
@@ -728,8 +732,15 @@ pub fn receive(
     m.drive(&plans, !idle & (kind_need | kind_demand));
     m.when(done & kind_demand & there & !reads, |m| m.set(&look, Look::Ask));
     let read = Stream::new(m, "read", reads, DmaReadRequest { address, length: cat(&[lit(6, 0), units]) });
-    let mark = done & kind_gone;
-    let grant = Grant { qp: number, index: from, count, stride: queue.stride, start: kind_gone };
+    let mark = done & (kind_gone | kind_reset);
+    let grant = Grant {
+        qp: number,
+        index: from,
+        count,
+        stride: queue.stride,
+        start: kind_gone | kind_reset,
+        ..Grant::of(cfg).zeros()
+    };
     let granted = Stream::new(m, "granted", reads | mark, grant);
     m.drive(&mark_room, granted.ready);
     // What was read last has been counted by the cycle in which the next read is planned.
@@ -841,9 +852,9 @@ pub fn receive(
         index: number,
         entry: next.producer,
     };
-    let flush = Event { valid: done & (kind_error | (kind_doorbell & in_error)), qp: number.trunc(qp_bits) };
+    let flush = OfQp { valid: done & (kind_error | (kind_doorbell & in_error)), qp: number.trunc(qp_bits) };
     let busy = going.any() | gone_valid | marked.any();
-    Receives { read, received, posted, flush, busy, ask, overruns }
+    Receives { read, received, posted, flush, unread, busy, ask, overruns }
 }
 
 #[cfg(test)]

@@ -179,6 +179,11 @@ impl Subordinate {
         !offers && !answers && self.writes.idle() && self.reads.idle()
     }
 
+    /// Whether a read waits for its last beat.
+    pub fn reading(&self) -> bool {
+        self.ar.waits() || self.offers.r.is_some() || !self.reads.idle()
+    }
+
     /// Lets a predicate decide about each access from now on, or nobody.
     pub fn set_fault_predicate(&mut self, predicate: Option<Predicate>) {
         self.plan.predicate = predicate;

@@ -142,6 +142,11 @@ impl RootComplex {
         streams && self.reads.idle() && self.cpu.idle() && !self.memory.busy()
     }
 
+    /// Whether a read of the card waits for a completion.
+    pub fn reading(&self) -> bool {
+        self.reads.under_way() > 0
+    }
+
     /// Lets a predicate decide about each read from now on, or nobody.
     pub fn set_fault_predicate(&mut self, predicate: Option<Predicate>) {
         self.plan.predicate = predicate;

@@ -149,6 +149,9 @@ impl CardEnd {
         (attr.max_send_sge, attr.max_inline) = (room.send_pieces, room.inline);
         attr.max_recv_sge = room.receive_pieces;
         attr.srq = self.srq.as_ref().filter(|_| room.shared);
+        // Where the card has it, and its WQEs are of 64 bytes.
+        let small = room.send_pieces <= 1 && room.inline <= 16;
+        attr.push = room.push && small && self.context.capabilities().wqe_push;
         Ok(self.pd.create_qp(&attr)?)
     }
 

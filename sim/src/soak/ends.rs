@@ -100,6 +100,8 @@ pub struct Room {
     pub receive_pieces: u8,
     /// They come from the end's shared receive queue.
     pub shared: bool,
+    /// Requests that are posted alone are pushed, where the card has that.
+    pub push: bool,
 }
 
 /// Most pieces of memory of a receive.

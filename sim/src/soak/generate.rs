@@ -51,6 +51,7 @@ struct Flow {
 }
 
 pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool, lossless: bool) -> Lane {
+    let (limits, push) = &limits.for_lane(rng);
     let mtu = PathMtu::ALL[rng.random_range(0..PathMtu::ALL.len())];
     let room = Room {
         service: Service::Rc,
@@ -60,6 +61,7 @@ pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool
         receives: [1, 4, 16][rng.random_range(0..3)],
         receive_pieces: [1, 4, 4, RECEIVE_PIECES as u8][rng.random_range(0..4)],
         shared: false,
+        push: *push,
     };
     let senders: &[usize] = [&[0][..], &[0], &[0], &[1], &[0, 1]][rng.random_range(0..5)];
     let lives = [1, 1, 2, 3][rng.random_range(0..4)];

@@ -85,6 +85,16 @@ pub struct Limits {
     pub beat: usize,
 }
 
+impl Limits {
+    /// Those of one lane: of some, requests are as small as those that may be pushed; and whether they are, where the card has that.
+    pub(super) fn for_lane(&self, rng: &mut SmallRng) -> (Self, bool) {
+        match rng.random_bool(0.3) {
+            true => (Self { pieces: 1, inline: self.inline.min(16), ..self.clone() }, rng.random_bool(0.8)),
+            false => (self.clone(), false),
+        }
+    }
+}
+
 /// What is wrong with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mistake {

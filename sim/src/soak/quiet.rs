@@ -116,6 +116,7 @@ pub(super) fn lanes(seed: u64, limits: &Limits, before: usize) -> Vec<Lane> {
 }
 
 fn lane(rng: &mut SmallRng, limits: &Limits, number: usize) -> Lane {
+    let (limits, push) = &limits.for_lane(rng);
     let service = [Service::Uc, Service::Ud][rng.random_range(0..2)];
     let mtu = PathMtu::ALL[rng.random_range(0..PathMtu::ALL.len())];
     let most = if service == Service::Ud { 4096 } else { (3 * mtu.bytes()).min(5000) };
@@ -146,6 +147,7 @@ fn lane(rng: &mut SmallRng, limits: &Limits, number: usize) -> Lane {
         receives: [4, 8][rng.random_range(0..2)],
         receive_pieces: [1, 4, 4, RECEIVE_PIECES as u8][rng.random_range(0..4)],
         shared: false,
+        push: *push,
     };
     let slot = longest + if service == Service::Ud { GRH } else { 0 } + rng.random_range(0..40);
     Lane {

@@ -96,7 +96,7 @@ fn complete(pair: &Pair, qp: &mut QueuePair, wr: SendWr<'_>) {
 #[test]
 fn two_boards_write_read_and_send_over_their_wire() {
     let world = World::pair(&model(), 0, 20).unwrap().share();
-    let buses = [bus(&world, 0), bus(&world, 1)];
+    let buses = (bus(&world, 0), bus(&world, 1));
     let pair = Pair::over(world, buses, &PairOptions { cq_entries: 16, ..PairOptions::default() }).unwrap();
     let connection = Connection {
         access: AccessFlags::REMOTE,

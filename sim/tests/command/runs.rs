@@ -52,6 +52,19 @@ fn pingpong_and_bandwidth_between_cards_that_face_pcie() {
         assert_eq!(client["iterations"], 4);
     }
     plausible(&cards.both_json(&["bw", "read"], &["-s", "4096", "-n", "12"]), "RDMA_Read_BW_Test", 119.3);
+    for more in [&["-n", "8", "-s", "16", "-I", "16", "--push"][..], &["-n", "8", "-s", "500", "--push"]] {
+        let (_, client) = cards.both_json(&["lat", "write"], more);
+        assert_eq!(client["results"]["n_iterations"], 8);
+    }
+}
+
+#[test]
+fn cards_that_take_no_pushed_work_requests_say_so() {
+    let cards = cards();
+    let (server, client) = cards.both(&["lat", "write"], &["lat", "write", "--push"]);
+    let (client, server) = (client.end(), server.end());
+    assert!(client.code == 1 && client.err.contains("leave push out"), "{client:?}");
+    assert_eq!(server.code, 1, "{server:?}");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! A host that resets a card in the middle of its work: by the register, and by a function level reset; or takes all objects back by command. When the card says
 //! that it is done, it touches nothing of its former life any more, and works anew.
 //!
-//! Each test prints its seed; `FERROWIRE_SEED` replaces it, and then it is the only one.
+//! Each test prints its seeds; `FERROWIRE_SEED` replaces them, and then it is the only one. `FERROWIRE_ROUNDS` is how many each configuration has.
 
 use ferrowire::{
     AccessFlags, Completion, CompletionQueue, EventQueue, MemoryRegion, QpInitAttr, QueuePair, RecvWr, SendWr,
@@ -17,6 +17,7 @@ use ferrowire_spec::csr::command_queue;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+mod queue_pairs;
 mod reclaim;
 
 /// Cycles in which a reset must be done: a small card's tables, and the slowest read.
@@ -26,10 +27,19 @@ const WATCHED: u64 = 3000;
 const ROOM: usize = 64 << 10;
 const QPS: usize = 3;
 
-fn seeds(range: std::ops::Range<u64>) -> Vec<u64> {
-    match std::env::var("FERROWIRE_SEED").ok().and_then(|seed| seed.parse().ok()) {
+/// Some of each configuration.
+fn seeds(configs: usize) -> Vec<u64> {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
+    match number("FERROWIRE_SEED") {
         Some(seed) => vec![seed],
-        None => range.collect(),
+        None => (0..number("FERROWIRE_ROUNDS").unwrap_or(1) * configs as u64).collect(),
+    }
+}
+
+/// Runs a test with each seed, of each of these configurations.
+fn each(configs: &[&str], mut test: impl FnMut(&RnicConfig, u64)) {
+    for seed in seeds(configs.len()) {
+        test(&config(configs[seed as usize % configs.len()]), seed);
     }
 }
 
@@ -81,6 +91,7 @@ impl Life {
             let node = [&pair.a, &pair.b][side];
             let mut attr = QpInitAttr::rc(&events[side].1, &events[side].1);
             (attr.max_send_wr, attr.max_recv_wr) = (64, 64);
+            attr.push = node.context.capabilities().wqe_push;
             node.pd.create_qp(&attr).unwrap()
         };
         let qps = (0..QPS).map(|_| pair.bring_up(make(0), make(1), &connection).unwrap()).collect();
@@ -97,13 +108,13 @@ impl Life {
             let pair = &mut self.qps[rng.random_range(0..QPS)];
             let qp = if side == 0 { &mut pair.0 } else { &mut pair.1 };
             let (sent, got) = ([from.sge(here, length)], [from.sge(40_000, length)]);
-            post(
-                qp,
-                &[
-                    SendWr::write(1, &sent, to.remote(there)).signaled(),
-                    SendWr::read(2, &got, to.remote(there)).signaled(),
-                ],
-            );
+            let requests = [
+                SendWr::write(1, &sent, to.remote(there)).signaled(),
+                SendWr::read(2, &got, to.remote(there)).signaled(),
+            ];
+            // What is rung for alone is pushed where the card has that.
+            let each = rng.random_range(1..=2);
+            requests.chunks(each).for_each(|some| post(qp, some));
             let cq = &self.events[side].1;
             let (mut done, limit) = (Vec::new(), world.lock().cycle() + 200_000);
             let mut some = [Completion::default(); 8];
@@ -274,21 +285,15 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) {
 
 #[test]
 fn a_card_that_is_reset_in_the_middle_of_everything_touches_nothing_and_works_anew() {
-    for seed in seeds(0..4) {
-        lives(&config(["generic-8b", "generic-64b"][seed as usize % 2]), seed, 12);
-    }
+    each(&["generic-8b", "generic-64b"], |config, seed| lives(config, seed, 12));
 }
 
 #[test]
 fn over_pcie_too_by_the_register_without_the_right_to_send_and_by_a_function_level_reset() {
-    for seed in seeds(0..6) {
-        lives(&config(["pcie-8b", "pcie-64b", "pcie4-64b"][seed as usize % 3]), seed, 12);
-    }
+    each(&["pcie-8b", "pcie-64b", "pcie4-64b"], |config, seed| lives(config, seed, 12));
 }
 
 #[test]
 fn over_axi_too_and_nothing_stays_under_way_there() {
-    for seed in seeds(0..6) {
-        lives(&config(["axi-8b", "axi-64b"][seed as usize % 2]), seed, 12);
-    }
+    each(&["axi-8b", "axi-64b"], |config, seed| lives(config, seed, 12));
 }

@@ -158,14 +158,10 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) {
 
 #[test]
 fn what_a_dead_process_left_is_taken_back_when_nothing_of_it_is_under_way() {
-    for seed in seeds(0..4) {
-        lives(&config(["generic-8b", "generic-64b"][seed as usize % 2]), seed, 8);
-    }
+    each(&["generic-8b", "generic-64b"], |config, seed| lives(config, seed, 8));
 }
 
 #[test]
 fn over_pcie_too() {
-    for seed in seeds(0..6) {
-        lives(&config(["pcie-8b", "pcie-64b", "pcie4-64b"][seed as usize % 3]), seed, 8);
-    }
+    each(&["pcie-8b", "pcie-64b", "pcie4-64b"], |config, seed| lives(config, seed, 8));
 }

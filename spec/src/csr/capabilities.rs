@@ -114,6 +114,8 @@ crate::table::registers! {
         msix @ 11, 1, RO;
         /// The card can answer ARP requests and neighbour solicitations itself.
         neighbour_responder @ 12, 1, RO;
+        /// WQEs can be pushed into doorbell pages.
+        wqe_push @ 13, 1, RO;
     }
     /// Addresses of the port.
     MAX_GID max_gid @ 0x3c {

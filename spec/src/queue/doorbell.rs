@@ -16,6 +16,10 @@ pub const RQ: u32 = 0x08;
 pub const CQ: u32 = 0x10;
 /// Offset of the event queue doorbell, an [`eq::EqDoorbell`].
 pub const EQ: u32 = 0x18;
+/// Offset of the places to which WQEs are pushed, of cards that have these: [`PUSH_SLOTS`] of 64 bytes.
+pub const PUSH: u32 = 0x800;
+/// Places of a page to which WQEs are pushed.
+pub const PUSH_SLOTS: u32 = 32;
 
 /// Address of a doorbell in BAR 0.
 pub const fn address(page: u16, offset: u32) -> u32 {
@@ -33,8 +37,13 @@ crate::table::layout! {
     /// WQEs posted since the queue pair left RESET, modulo 2^16. The queue has at most 2^15 WQEs; a producer further than
     /// the queue's size ahead of the card's position is an error of the queue pair.
     PRODUCER producer: u16 @ 32, 16, WO;
+    /// The newest WQE, which is one of 64 bytes, was written to a place of this page as well, as eight words of eight bytes in order, and nothing else to any
+    /// place since. The card takes it from there if it can, and from the queue if not.
+    PUSHED pushed: bool @ 48, 1, WO;
+    /// That place.
+    PUSH_SLOT push_slot: u8 @ 49, 5, WO;
     /// Reserved.
-    RSVD1 rsvd1: u16 @ 48, 16, RSVD;
+    RSVD1 rsvd1: u16 @ 54, 10, RSVD;
 }
 
 crate::table::layout! {

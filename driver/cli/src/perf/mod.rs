@@ -103,6 +103,9 @@ pub struct PerfArgs {
     /// Messages up to so many bytes go inline
     #[arg(short = 'I', long = "inline_size", default_value_t = 0, value_name = "BYTES")]
     inline: u16,
+    /// Push work requests that are posted alone into the card, which then need not be read from memory: those of `lat`
+    #[arg(long)]
+    push: bool,
     /// RC, UC or UD
     #[arg(short, long, default_value = "RC", value_parser = parse_service)]
     connection: Service,

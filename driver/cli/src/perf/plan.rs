@@ -77,6 +77,12 @@ pub fn check(test: Test, args: &PerfArgs) -> Result<(), Failure> {
             return usage("latency is of one queue pair", "leave -q out");
         }
     }
+    if args.push && args.inline > 16 {
+        return usage(
+            "a work request that is pushed has up to 16 bytes inline",
+            "give -I up to 16, or leave --push out",
+        );
+    }
     if args.cq_mod > args.tx_depth {
         return usage("with a -Q above -t nothing would ever complete", "give -Q up to the -t");
     }
@@ -126,6 +132,7 @@ impl Plan {
             outstanding: args.outs.unwrap_or(u8::MAX),
             timeout: args.qp_timeout.unwrap_or(if card.simulated { 10 } else { 14 }),
             retry: 7,
+            push: args.push,
         };
         let duration = args.duration;
         Ok(Self {

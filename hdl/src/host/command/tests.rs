@@ -5,7 +5,7 @@ use super::*;
 use crate::context::qp::qp as context;
 use crate::host::reset::{reset, Progress};
 use crate::testing::{step, Random, Sink, Source};
-use crate::types::{Drained, Kick, Mark, QpInit, SqStart};
+use crate::types::{Drained, Kick, Mark, OfQp, QpInit, SqStart};
 use ferrowire_rtl::{build, Bits, Sim};
 use ferrowire_spec::qp_state::{check, Attributes, RAW_QPN};
 use ferrowire_spec::queue::command::{
@@ -90,14 +90,26 @@ fn bench(beat_bytes: u32, stall: f64) -> Bench {
                 psns,
                 reclaimed,
             );
-            // A queue pair that goes to RESET has no completion under way.
+            // A queue pair that goes to RESET has no completion under way, and no read.
             let drained = m.wire_of("drained", &Drained::of(&cfg));
+            let unread = m.wire_of("unread", &OfQp::of(&cfg));
             let fault = m.stream_in("fault", &number);
             let marks = m.stream_in("mark", &Mark::of(&cfg));
-            let ctx = context(m, &cfg, out.query, out.update, fault, vec![], drained.clone(), marks);
+            let ctx = context(
+                m,
+                &cfg,
+                out.query,
+                out.update,
+                fault,
+                vec![],
+                drained.clone(),
+                unread.clone(),
+                marks,
+            );
             let state = &ctx.broadcast.state;
             let ends = state.enable & state.entry.eq(QpState::Reset.code());
             let send = m.delay("drained_send", &Drained { valid: ends, qp: state.index, receive: lit(1, 0) });
+            m.set_all(&unread, &OfQp { valid: send.valid, qp: send.qp });
             let later = m.delay("drained_receive", &send);
             let receive = Drained { receive: lit(1, 1), ..later.clone() };
             m.discard(&later.receive);

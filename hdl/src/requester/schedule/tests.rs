@@ -2,7 +2,7 @@
 //! The scheduler against what its page promises, with eight QPs that are rung, sent back, held, broken and started anew.
 
 use super::*;
-use crate::testing::{item, step, Random, Sink, Source};
+use crate::testing::{item, step, Item, Random, Sink, Source};
 use crate::types::QpAttributes;
 use ferrowire_rtl::{build, Bits, Sim};
 use rand::Rng;
@@ -14,6 +14,7 @@ mod eased;
 mod gate;
 mod overrun;
 mod plain;
+mod pushed;
 mod recover;
 
 const QPS: usize = 8;
@@ -145,7 +146,11 @@ impl Bench {
 
     /// All QPs in RESET.
     fn asleep(seed: u64) -> Bench {
-        let cfg = config(seed);
+        Bench::of(config(seed), seed)
+    }
+
+    fn of(cfg: RnicConfig, seed: u64) -> Bench {
+        let pushes = cfg.push_slots > 0;
         let netlist = build("bench", |m| {
             let out = schedule(
                 m,
@@ -164,7 +169,12 @@ impl Bench {
                 m.input("another", 1),
                 m.input_of("gate", &Gate::write_of(&cfg)),
                 m.input("paused", 8),
+                if pushes { m.input_of("pushes", &Pushes::of(&cfg)) } else { Pushes::of(&cfg).zeros() },
+                if pushes { m.input_of("freed", &Freed::of(&cfg)) } else { Freed::of(&cfg).zeros() },
             );
+            if pushes {
+                m.output("word", &m.delay("word", &out.pushed));
+            }
             m.stream_out("read", out.read);
             m.stream_out("grant", out.grants);
             m.stream_out("flush", out.flush);
@@ -347,7 +357,9 @@ impl Bench {
         assert!((1..=most).contains(&count.into()), "{what}");
         assert_eq!(values("stride"), q.stride.into(), "{what}");
         let units = u32::from(count) << q.stride;
-        self.queues.push((q.base, q.log2, q.stride));
+        if values("pushed") == 0 {
+            self.queues.push((q.base, q.log2, q.stride));
+        }
         // In order, each once, unless the QP went back.
         if self.overtaking {
             let ahead = |to: u16, from: u16| !to.wrapping_sub(from) >> 15 == 1;
@@ -372,7 +384,8 @@ impl Bench {
 
     /// The reads are those of the grants.
     fn check_reads(&self) {
-        let grants = self.sinks[GRANT].items.iter().filter(|grant| grant["start"].is_zero());
+        let is_read = |grant: &&Item| grant["start"].is_zero() && grant["pushed"].is_zero();
+        let grants = self.sinks[GRANT].items.iter().filter(is_read);
         assert_eq!(self.sinks[READ].items.len(), self.queues.len(), "seed {}", self.random.seed);
         for ((read, grant), (base, log2, stride)) in
             self.sinks[READ].items.iter().zip(grants).zip(&self.queues)

@@ -57,7 +57,7 @@ struct Bench {
     expected: Vec<Option<Vec<u8>>>,
     errors: Vec<bool>,
     /// Where shared queues lie.
-    old: [std::ops::Range<u64>; SHARED],
+    old: Vec<std::ops::Range<u64>>,
     /// How many of those that are wanted are touched before.
     touched: f64,
 }
@@ -94,6 +94,7 @@ impl Bench {
             m.stream_out("received", out.received);
             m.output("posted", &out.posted);
             m.output("flush", &out.flush);
+            m.output("unread", &out.unread);
             m.output("busy", &out.busy);
             m.output("ask", &out.ask);
             m.stream_out("overrun", out.overruns);
@@ -126,7 +127,7 @@ impl Bench {
             seen: 0,
             expected: Vec::new(),
             errors: Vec::new(),
-            old: Default::default(),
+            old: vec![0..0; qps + SHARED],
             touched: 0.8,
         };
         for _ in 0..slots(&bench.cfg) + 20 {
@@ -204,11 +205,23 @@ impl Bench {
         for port in ["attributes", "state"] {
             self.sim.set(&format!("broadcast_{port}_enable"), 0);
         }
-        // The next command takes longer than what is under way.
-        for _ in 0..3 * self.latency + u64::from(slots(&self.cfg)).min(256) + 200 {
+        let mut cycles = 0;
+        while (self.sim.get("unread_valid"), self.sim.get("unread_qp")) != (1, qp as u64) {
             self.step();
+            cycles += 1;
+            assert!(cycles < 40_000, "seed {}: the queue does not end", self.random.seed);
         }
+        self.is_gone(qp);
         self.state(qp, QpState::Init);
+    }
+
+    /// From here on a queue's former memory may be gone.
+    fn is_gone(&mut self, queue: usize) {
+        let Qp { base, log2, stride, .. } = self.qps[queue];
+        let old = std::mem::replace(&mut self.old[queue], base..base + (64u64 << log2 << stride));
+        let asked = self.sinks[READ].items[self.seen..].iter().map(|read| read["address"].to_u64());
+        let mut reads = asked.chain(self.reads.iter().map(|(_, at, _)| *at));
+        assert!(reads.all(|at| !old.contains(&at)), "seed {}: it is still read", self.random.seed);
     }
 
     /// A QP is in another state.
@@ -243,15 +256,9 @@ impl Bench {
                 assert!(cycles < 20_000, "seed {}: the queue does not end", self.random.seed);
             }
             if valid == 0 {
-                // From here on its memory may be gone.
-                let old = &self.old[srq];
-                let asked = self.sinks[READ].items[self.seen..].iter().map(|read| read["address"].to_u64());
-                let mut reads = asked.chain(self.reads.iter().map(|(_, at, _)| *at));
-                assert!(reads.all(|at| !old.contains(&at)), "seed {}: it is still read", self.random.seed);
+                self.is_gone(queue);
             }
         }
-        let bytes = 64u64 << log2 << stride;
-        self.old[srq] = base..base + bytes;
     }
 
     fn number(&self, queue: usize) -> u128 {

@@ -180,6 +180,7 @@ pub(super) fn lanes(seed: u64, limits: &Limits, before: usize) -> Vec<Lane> {
 }
 
 fn lane(rng: &mut SmallRng, limits: &Limits, number: usize) -> Lane {
+    let (limits, push) = &limits.for_lane(rng);
     let room = Room {
         service: Service::Raw,
         sends: [2, 4, 8][rng.random_range(0..3)],
@@ -188,6 +189,7 @@ fn lane(rng: &mut SmallRng, limits: &Limits, number: usize) -> Lane {
         receives: [2, 4, 8][rng.random_range(0..3)],
         receive_pieces: [1, 4, RECEIVE_PIECES as u8][rng.random_range(0..3)],
         shared: false,
+        push: *push,
     };
     let most = (INBOX / room.receives as usize - 1).min(4096);
     let slot = if rng.random_bool(0.5) { most } else { rng.random_range(100..=most) };

@@ -313,6 +313,7 @@ fn take(used: &mut usize, rng: &mut SmallRng, len: usize) -> usize {
 }
 
 fn lane(rng: &mut SmallRng, limits: &Limits) -> Lane {
+    let (limits, push) = &limits.for_lane(rng);
     let mtu = PathMtu::ALL[rng.random_range(0..PathMtu::ALL.len())];
     let owner = rng.random_range(0..2);
     let room = Room {
@@ -323,6 +324,7 @@ fn lane(rng: &mut SmallRng, limits: &Limits) -> Lane {
         receives: [2, 4, 8][rng.random_range(0..3)],
         receive_pieces: 4,
         shared: false,
+        push: *push,
     };
     let windows = rng.random_range(1..=3);
     let slot = rng.random_range(8..=(2 * mtu.bytes() + 9).min(2200));
