@@ -57,7 +57,7 @@ pub enum BoardError {
 }
 
 /// A board.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Board {
     /// The folder's name.
@@ -70,6 +70,8 @@ pub struct Board {
     part_number: String,
     #[serde(skip)]
     part: Option<Part>,
+    /// The card that it is to be, if there is one that fits.
+    pub card: Option<Card>,
     /// Oscillators.
     #[serde(rename = "clock")]
     pub clocks: Vec<Clock>,
@@ -85,6 +87,28 @@ pub struct Board {
     pub rgmii: Vec<Rgmii>,
     /// Memory beside the FPGA.
     pub memory: Option<Memory>,
+}
+
+/// The card on a board.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Card {
+    /// A configuration's name.
+    pub config: String,
+    /// What is set over it, by field.
+    #[serde(default)]
+    pub set: toml::Table,
+    /// Symbols a second of the serial line.
+    pub baud: u32,
+    /// Block RAM for the memory that the card and the PC share.
+    pub memory_bytes: u64,
+}
+
+impl Card {
+    /// What is set, as `field=value`.
+    pub fn assignments(&self) -> Vec<String> {
+        self.set.iter().map(|(field, value)| format!("{field}={value}")).collect()
+    }
 }
 
 /// An oscillator.

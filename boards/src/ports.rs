@@ -32,6 +32,13 @@ pub struct Port {
     pub khz: Option<u32>,
 }
 
+impl Port {
+    /// Its name, of a vector without the bit.
+    pub fn base(&self) -> &str {
+        self.name.split('[').next().unwrap_or(&self.name)
+    }
+}
+
 /// Frequency of RGMII's clocks at 1 Gb/s.
 const RGMII_KHZ: u32 = 125_000;
 
@@ -134,8 +141,14 @@ impl Board {
 
     /// Places, types and clocks of all ports, for nextpnr.
     pub fn lpf(&self) -> String {
+        self.lpf_of(|_| true)
+    }
+
+    /// The same of those whose names a design has: of a vector without its bits.
+    pub fn lpf_of(&self, has: impl Fn(&str) -> bool) -> String {
         let mut text = format!("# {}\n", self.title);
-        for Port { name, pin, io, attributes, khz, .. } in self.ports() {
+        let ports = self.ports().into_iter().filter(|port| has(port.base()));
+        for Port { name, pin, io, attributes, khz, .. } in ports {
             let gap = if attributes.is_empty() { "" } else { " " };
             let _ = writeln!(text, "LOCATE COMP \"{name}\" SITE \"{pin}\";");
             let _ = writeln!(text, "IOBUF PORT \"{name}\" IO_TYPE={io}{gap}{attributes};");

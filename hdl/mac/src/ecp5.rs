@@ -118,21 +118,26 @@ pub fn netlist(cfg: &MacConfig, delays: Delays) -> Result<Netlist, BuildErrors> 
     cfg.validate().unwrap_or_else(|error| panic!("{error}"));
     build("mac_1g_ecp5", |m| {
         let clocks = Clocks { core: m.current_domain(), rx: m.domain("rgmii_rx"), tx: m.domain("rgmii_tx") };
-        let wires = m.in_domain(clocks.rx, |m| {
-            let pins = m.input_of("rgmii_rx", &Pins::of());
-            ecp5_rx(m, delays.rx_data_ps, pins)
-        });
-        let tx = m.stream_in("tx", &Beat::of(cfg.beat_bytes));
-        let mac = mac(m, cfg, clocks, wires, tx);
-        m.in_domain(clocks.tx, |m| {
-            let out = ecp5_tx(m, delays.tx_clk_ps, mac.wires);
-            m.output("rgmii_tx", &out.pins);
-            m.output("rgmii_tx_clk_out", &out.txc);
-        });
-        m.stream_out("rx", mac.rx);
-        m.output("link", &mac.link);
-        m.output("counts", &mac.counts);
+        ports(m, cfg, clocks, delays);
     })
+}
+
+/// The same between ports of the module that is open, which is the top or [encloses](Scope::enclosed) it.
+pub fn ports(m: &Scope, cfg: &MacConfig, clocks: Clocks, delays: Delays) {
+    let wires = m.in_domain(clocks.rx, |m| {
+        let pins = m.input_of("rgmii_rx", &Pins::of());
+        ecp5_rx(m, delays.rx_data_ps, pins)
+    });
+    let tx = m.stream_in("tx", &Beat::of(cfg.beat_bytes));
+    let mac = mac(m, cfg, clocks, wires, tx);
+    m.in_domain(clocks.tx, |m| {
+        let out = ecp5_tx(m, delays.tx_clk_ps, mac.wires);
+        m.output("rgmii_tx", &out.pins);
+        m.output("rgmii_tx_clk_out", &out.txc);
+    });
+    m.stream_out("rx", mac.rx);
+    m.output("link", &mac.link);
+    m.output("counts", &mac.counts);
 }
 
 #[cfg(test)]

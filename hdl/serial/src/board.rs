@@ -40,17 +40,20 @@ pub fn serial_board(cfg: &SerialConfig) -> Result<Netlist, BuildErrors> {
 /// # Errors
 /// What the build-time checks find; none for valid configurations, of which the card's is on AXI4 with 8 bytes a beat.
 pub fn serial_card(card: &RnicConfig, cfg: &SerialConfig) -> Result<Netlist, BuildErrors> {
-    build("serial_card", |m| {
-        let card = m.enclosed(|m| ferrowire_hdl::top::card(m, card));
-        let board = m.enclosed(|m| board(m, cfg));
-        board.connect("s_axi_", &card, "m_axi_");
-        board.connect("m_axil_", &card, "s_axil_");
-        board.connect("interrupt_", &card, "interrupt_");
-        card.expose(m, "rx_", "rx_");
-        card.expose(m, "tx_", "tx_");
-        board.expose(m, "rx", "serial_rx");
-        board.expose(m, "tx", "serial_tx");
-    })
+    build("serial_card", |m| card_with_board(m, card, cfg))
+}
+
+/// Both between ports of the module that is open, which is the top or [encloses](Scope::enclosed) it.
+pub fn card_with_board(m: &Scope, card: &RnicConfig, cfg: &SerialConfig) {
+    let card = m.enclosed(|m| ferrowire_hdl::top::card(m, card));
+    let board = m.enclosed(|m| board(m, cfg));
+    board.connect("s_axi_", &card, "m_axi_");
+    board.connect("m_axil_", &card, "s_axil_");
+    board.connect("interrupt_", &card, "interrupt_");
+    card.expose(m, "rx_", "rx_");
+    card.expose(m, "tx_", "tx_");
+    board.expose(m, "rx", "serial_rx");
+    board.expose(m, "tx", "serial_tx");
 }
 
 /// The same between ports of the module that is open, which is the top or [encloses](Scope::enclosed) it.
