@@ -343,12 +343,13 @@ impl Card {
         !matches!(self.side, Side::Dma(_))
     }
 
-    /// Whether the card has asked for memory that has not come.
+    /// Whether the card has asked the host for memory that has not come.
     pub fn reading(&self) -> bool {
         match &self.side {
             Side::Dma(dma) => dma.host.reading(),
             Side::Pcie(pcie) => pcie.root().reading(),
             Side::Axi(axi) => axi.memory.reading(),
+            Side::Serial(_) => false,
         }
     }
 

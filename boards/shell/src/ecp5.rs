@@ -36,6 +36,7 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
     for ((name, _), sig) in widths.iter().zip(given) {
         match *name {
             "link_up" => lights(m, shell, sig),
+            "rgmii0_tx_clk_out" => m.output("rgmii0_tx_clk", &sig),
             name => m.output(name, &sig),
         }
     }

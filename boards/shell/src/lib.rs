@@ -162,26 +162,38 @@ impl Shell {
         self.board.name.replace('-', "_")
     }
 
+    /// All logic but the cells at the RGMII's balls, with what these catch and send in their place: for simulators, which do not have the device's cells.
+    ///
+    /// # Errors
+    /// What the build-time checks find; none for a board that ships.
+    pub fn without_cells(&self) -> Result<Netlist, BuildErrors> {
+        build(&format!("{}_edges", self.top_name()), |m| {
+            self.parts(m, &|m, clocks| ferrowire_mac::ports(m, &self.mac, clocks));
+        })
+    }
+
     /// All logic; clocks and resets of its three domains are ports: `clk`, `rgmii_rx_clk`, `rgmii_tx_clk`.
     ///
     /// # Errors
     /// What the build-time checks find; none for a board that ships.
     pub fn logic(&self) -> Result<Netlist, BuildErrors> {
         build(&self.logic_name(), |m| {
-            let clocks =
-                Clocks { core: m.current_domain(), rx: m.domain("rgmii_rx"), tx: m.domain("rgmii_tx") };
-            let card = m.enclosed(|m| ferrowire_serial::board::card_with_board(m, &self.card, &self.serial));
-            let mac = m.enclosed(|m| ferrowire_mac::ecp5::ports(m, &self.mac, clocks, self.delays));
-            mac.connect("tx_", &card, "tx_");
-            mac.connect("rx_", &card, "rx_");
-            m.in_domain(clocks.rx, |m| mac.expose(m, "rgmii_rx_", "rgmii0_rx_"));
-            m.output("rgmii0_tx_data", &mac.get("rgmii_tx_data"));
-            m.output("rgmii0_tx_ctl", &mac.get("rgmii_tx_ctl"));
-            m.output("rgmii0_tx_clk", &mac.get("rgmii_tx_clk_out"));
-            card.expose(m, "serial_", "serial_");
-            m.output("rgmii0_reset_n", &phy_reset(m, self.card.clock_khz));
-            m.output("link_up", &mac.get("link_up"));
+            self.parts(m, &|m, clocks| ferrowire_mac::ecp5::ports(m, &self.mac, clocks, self.delays));
         })
+    }
+
+    /// Card, bridge and memory, and a MAC in either form.
+    fn parts(&self, m: &Scope, mac: &dyn Fn(&Scope, Clocks)) {
+        let clocks = Clocks { core: m.current_domain(), rx: m.domain("rgmii_rx"), tx: m.domain("rgmii_tx") };
+        let card = m.enclosed(|m| ferrowire_serial::board::card_with_board(m, &self.card, &self.serial));
+        let mac = m.enclosed(|m| mac(m, clocks));
+        mac.connect("tx_", &card, "tx_");
+        mac.connect("rx_", &card, "rx_");
+        m.in_domain(clocks.rx, |m| mac.expose(m, "rgmii_rx_", "rgmii0_rx_"));
+        mac.expose(m, "rgmii_tx", "rgmii0_tx");
+        card.expose(m, "serial_", "serial_");
+        m.output("rgmii0_reset_n", &phy_reset(m, self.card.clock_khz));
+        m.output("link_up", &mac.get("link_up"));
     }
 
     /// The board's top module, in which [`logic`](Self::logic) stands.

@@ -203,12 +203,17 @@ pub fn netlist(cfg: &MacConfig) -> Result<Netlist, BuildErrors> {
     cfg.validate().unwrap_or_else(|error| panic!("{error}"));
     build("mac_1g", |m| {
         let clocks = Clocks { core: m.current_domain(), rx: m.domain("rgmii_rx"), tx: m.domain("rgmii_tx") };
-        let wires = m.in_domain(clocks.rx, |m| m.input_of("rgmii_rx", &Edges::of()));
-        let tx = m.stream_in("tx", &Beat::of(cfg.beat_bytes));
-        let mac = mac(m, cfg, clocks, wires, tx);
-        m.output("rgmii_tx", &mac.wires);
-        m.stream_out("rx", mac.rx);
-        m.output("link", &mac.link);
-        m.output("counts", &mac.counts);
+        ports(m, cfg, clocks);
     })
+}
+
+/// The same between ports of the module that is open, which is the top or [encloses](Scope::enclosed) it.
+pub fn ports(m: &Scope, cfg: &MacConfig, clocks: Clocks) {
+    let wires = m.in_domain(clocks.rx, |m| m.input_of("rgmii_rx", &Edges::of()));
+    let tx = m.stream_in("tx", &Beat::of(cfg.beat_bytes));
+    let mac = mac(m, cfg, clocks, wires, tx);
+    m.output("rgmii_tx", &mac.wires);
+    m.stream_out("rx", mac.rx);
+    m.output("link", &mac.link);
+    m.output("counts", &mac.counts);
 }
