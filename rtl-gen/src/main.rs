@@ -66,7 +66,7 @@ struct Cli {
     #[arg(long, conflicts_with_all = ["config", "out", "set", "list"])]
     update: bool,
 
-    /// Show the built-in configurations
+    /// Show the built-in configurations and boards
     #[arg(long, conflicts_with_all = ["config", "out", "set"])]
     list: bool,
 
@@ -125,7 +125,11 @@ fn list(json: bool) -> Result<bool, Error> {
     let all = choice::built_in()?;
     if json {
         let all = all.iter().map(|c| json!({ "name": c.name, "values": c.values }));
-        answer(&json!({ "configurations": all.collect::<Vec<_>>() }));
+        let boards = boards()?
+            .into_iter()
+            .map(|(name, title, card)| json!({ "name": name, "title": title, "card": card }));
+        let (all, boards) = (all.collect::<Vec<_>>(), boards.collect::<Vec<_>>());
+        answer(&json!({ "configurations": all, "boards": boards }));
         return Ok(true);
     }
     let mut out = std::io::stdout();
@@ -149,7 +153,21 @@ fn list(json: bool) -> Result<bool, Error> {
             let _ = writeln!(out, "  {field:<22} {}", choice::allowed(values, field));
         }
     }
+    let _ = writeln!(out, "\n{:<14} card", "board");
+    for (name, title, card) in boards()? {
+        let card = card.unwrap_or_else(|| "none that fits yet".into());
+        let _ = writeln!(out, "{name:<14} {card} on {title}");
+    }
     Ok(true)
+}
+
+/// Name, title and card of each board.
+fn boards() -> Result<Vec<(String, String, Option<String>)>, Error> {
+    let each = ferrowire_boards::BUILT_IN.iter().map(|(name, _)| {
+        let board = ferrowire_boards::Board::named(name)?;
+        Ok((board.name, board.title, board.card.map(|card| card.config)))
+    });
+    each.collect()
 }
 
 fn write_folder(cli: &Cli, output: &Output, out: &Path) -> Result<bool, Error> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whole boards in the simulator: cards with their serial lines and memory, driven through the pins by the driver's `SerialBus`.
 
+mod command;
 mod rgmii;
 
 use std::time::Duration;
