@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Bus`]: how the driver reaches a card, whether by VFIO, through a vfio-user socket or in this process.
+//! [`Bus`]: how the driver reaches a card, whether by VFIO, through a vfio-user socket, over a serial line or in this process.
 //!
 //! A card in this process is a `Bus` with a [`MemoryMap`](crate::MemoryMap). `dma_alloc` is the map's `alloc`, `dma_map` its `map_pages`,
 //! both give back by `remove`. The card's DMA goes through the map's `read` and `write`, which refuse what is not mapped.
@@ -32,6 +32,21 @@ pub enum BusError {
         bytes: u64,
         /// Alignment asked for.
         align: u64,
+    },
+    /// A board has no room for it.
+    #[error(
+        "{bytes} bytes aligned to {align} of on-board memory: {free} of its {all} bytes are free, in pages of 4096; \
+         use smaller queues and messages, or drop what is not needed"
+    )]
+    BoardMemory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// Alignment asked for.
+        align: u64,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that the board has.
+        all: u64,
     },
     /// More memory would be locked than the process may lock.
     #[error(

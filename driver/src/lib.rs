@@ -7,7 +7,8 @@
 //! Today that is SEND, RDMA WRITE, RDMA READ and atomics over reliable connections, SEND and RDMA WRITE over unreliable ones,
 //! and datagrams, as far as the card has them.
 //!
-//! [`VfioBus`] is the way to a card on PCI Express, [`VfioUserBus`] to one that another process serves on a socket.
+//! [`VfioBus`] is the way to a card on PCI Express, [`VfioUserBus`] to one that another process serves on a socket, [`SerialBus`] to one on a
+//! board without PCIe.
 //! [`Monitor`] looks at a card that others use.
 //!
 //! - Objects hold their parents, so any order of dropping is right. Dropping destroys; `destroy()` does the same and says
@@ -93,6 +94,7 @@ mod raw;
 mod recv;
 mod ring;
 mod send;
+pub mod serial;
 mod srq;
 pub mod sys;
 mod tables;
@@ -122,6 +124,7 @@ pub use qp::{
 pub use raw::RawFilter;
 pub use recv::{PostRecv, RecvWr};
 pub use send::{Datagram, Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
+pub use serial::SerialBus;
 pub use srq::{SharedReceiveQueue, SrqInitAttr, SrqStatus};
 pub use sys::HostMemory;
 pub use vfio::VfioBus;

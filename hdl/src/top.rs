@@ -66,7 +66,8 @@ struct Core {
     reclaims: Sig,
 }
 
-fn card(m: &Scope, cfg: &RnicConfig) {
+/// The same between ports of the module that is open, which is the top, or [encloses](Scope::enclosed) it.
+pub fn card(m: &Scope, cfg: &RnicConfig) {
     let rx = m.stream_in("rx", &Beat::of(cfg.beat_bytes));
     let (host, csr_request, dma_data) = HostPorts::of(m, cfg);
     let progress = m.wire_of("progress", &CommandProgress::of());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Turns a configuration into files: Verilog, register pages, C header and a manifest over them.
+//! Turns a configuration into files: Verilog, register pages, C header and a manifest over them; or a board into what its bitstream is made of.
 //!
 //! ```text
 //!   choose --> Choice --> generate --> Output --> write    (whole or not at all)
@@ -10,10 +10,12 @@
 //! the version of a tool.
 #![forbid(unsafe_code)]
 
+pub mod board;
 pub mod choice;
 pub mod folder;
 pub mod output;
 
+pub use board::{choose_board, generate_board, OnBoard};
 pub use choice::{choose, Choice};
 pub use folder::{stale, write, Stale};
 pub use output::{checked_in, generate, Manifest, Output, Port};
@@ -23,6 +25,12 @@ use std::path::PathBuf;
 /// What can go wrong.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
+    /// The board's name or description.
+    #[error(transparent)]
+    Board(#[from] ferrowire_boards::BoardError),
+    /// The board and its card do not go together.
+    #[error(transparent)]
+    Shell(#[from] ferrowire_shell::ShellError),
     /// The configuration's name, text or a value in it.
     #[error(transparent)]
     Config(#[from] ferrowire_hdl::config::ConfigError),

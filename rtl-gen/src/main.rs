@@ -7,10 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use ferrowire_rtl_gen::{checked_in, choice, choose, folder, generate, stale, write, Choice, Error, Stale};
+use ferrowire_rtl_gen::{
+    checked_in, choice, choose, choose_board, folder, generate, generate_board, stale, write, Choice, Error,
+    Output, Stale,
+};
 use serde_json::json;
 
-/// Write the Verilog of a Ferrowire card, its register pages and its C header.
+/// Write the Verilog of a Ferrowire card or board, its register pages and its C header.
 ///
 /// The folder of --out gets one Verilog file a module, files.f (their names, children before their parents),
 /// registers.md, ferrowire.h, and manifest.json: version, configuration, hash of the host interface, the top module
@@ -24,6 +27,7 @@ Examples:
   ferrowire-rtl-gen --config generic-64b --out rtl
   ferrowire-rtl-gen --config generic-8b --set qps=64 --set keys=128 --out rtl
   ferrowire-rtl-gen --config my-card.toml --out rtl
+  ferrowire-rtl-gen --board ecpix5 --out ecpix5; sh ecpix5/build.sh
   ferrowire-rtl-gen --check --out rtl      would the files come out the same now?
   ferrowire-rtl-gen --check                are the generated files of the repository fresh?
   ferrowire-rtl-gen --update               renew them
@@ -38,6 +42,10 @@ struct Cli {
     /// What contains a slash or ends in .toml is a path. Start from a file in hdl/configs: every field must be given.
     #[arg(long, value_name = "NAME|PATH.toml")]
     config: Option<String>,
+
+    /// A board's name (--list shows them): its top module, constraints, and a script that makes the bitstream with open tools
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "set", "list", "update"])]
+    board: Option<String>,
 
     /// The folder to write, or with --check to compare
     #[arg(long, value_name = "DIR")]
@@ -58,7 +66,7 @@ struct Cli {
     #[arg(long, conflicts_with_all = ["config", "out", "set", "list"])]
     update: bool,
 
-    /// Show the built-in configurations
+    /// Show the built-in configurations and boards
     #[arg(long, conflicts_with_all = ["config", "out", "set"])]
     list: bool,
 
@@ -73,8 +81,13 @@ fn main() -> ExitCode {
         Cli { list: true, .. } => list(cli.json),
         Cli { update: true, .. } => update(cli.json),
         Cli { check: true, out: Some(out), .. } => check_folder(&cli, out),
-        Cli { check: true, out: None, config: None, .. } => check_checked_in(cli.json),
-        Cli { check: false, out: Some(out), config: Some(config), .. } => write_folder(&cli, config, out),
+        Cli { check: true, out: None, config: None, board: None, .. } => check_checked_in(cli.json),
+        Cli { check: false, out: Some(out), config: Some(config), .. } => choose(config, &cli.set)
+            .and_then(|choice| generate(&choice))
+            .and_then(|made| write_folder(&cli, &made, out)),
+        Cli { check: false, out: Some(out), board: Some(board), .. } => choose_board(board)
+            .and_then(|board| generate_board(&board))
+            .and_then(|made| write_folder(&cli, &made, out)),
         _ => wrong_usage(&cli),
     };
     match done {
@@ -94,8 +107,11 @@ fn wrong_usage(cli: &Cli) -> Result<bool, Error> {
     use clap::{error::ErrorKind, CommandFactory};
     let what = match cli {
         Cli { config: Some(_), .. } => "--config needs --out: the folder to write",
-        Cli { out: Some(_), .. } => "--out needs --config: what to write; --list shows the built-in ones",
-        _ => "nothing to do: give --config and --out, or --list, --check or --update",
+        Cli { board: Some(_), .. } => "--board needs --out: the folder to write",
+        Cli { out: Some(_), .. } => {
+            "--out needs --config or --board: what to write; --list shows the built-in ones"
+        }
+        _ => "nothing to do: give --config or --board and --out, or --list, --check or --update",
     };
     Cli::command().error(ErrorKind::MissingRequiredArgument, what).exit()
 }
@@ -109,7 +125,11 @@ fn list(json: bool) -> Result<bool, Error> {
     let all = choice::built_in()?;
     if json {
         let all = all.iter().map(|c| json!({ "name": c.name, "values": c.values }));
-        answer(&json!({ "configurations": all.collect::<Vec<_>>() }));
+        let boards = boards()?
+            .into_iter()
+            .map(|(name, title, card)| json!({ "name": name, "title": title, "card": card }));
+        let (all, boards) = (all.collect::<Vec<_>>(), boards.collect::<Vec<_>>());
+        answer(&json!({ "configurations": all, "boards": boards }));
         return Ok(true);
     }
     let mut out = std::io::stdout();
@@ -133,12 +153,25 @@ fn list(json: bool) -> Result<bool, Error> {
             let _ = writeln!(out, "  {field:<22} {}", choice::allowed(values, field));
         }
     }
+    let _ = writeln!(out, "\n{:<14} card", "board");
+    for (name, title, card) in boards()? {
+        let card = card.unwrap_or_else(|| "none that fits yet".into());
+        let _ = writeln!(out, "{name:<14} {card} on {title}");
+    }
     Ok(true)
 }
 
-fn write_folder(cli: &Cli, config: &str, out: &Path) -> Result<bool, Error> {
-    let output = generate(&choose(config, &cli.set)?)?;
-    write(&output, out)?;
+/// Name, title and card of each board.
+fn boards() -> Result<Vec<(String, String, Option<String>)>, Error> {
+    let each = ferrowire_boards::BUILT_IN.iter().map(|(name, _)| {
+        let board = ferrowire_boards::Board::named(name)?;
+        Ok((board.name, board.title, board.card.map(|card| card.config)))
+    });
+    each.collect()
+}
+
+fn write_folder(cli: &Cli, output: &Output, out: &Path) -> Result<bool, Error> {
+    write(output, out)?;
     if cli.json {
         answer(&json!({ "out": out, "manifest": output.manifest }));
     } else {
@@ -155,10 +188,21 @@ fn write_folder(cli: &Cli, config: &str, out: &Path) -> Result<bool, Error> {
 }
 
 fn check_folder(cli: &Cli, out: &Path) -> Result<bool, Error> {
+    let manifest = || folder::manifest(out);
+    let board = match (&cli.board, &cli.config) {
+        (Some(board), _) => Some(board.clone()),
+        (None, Some(_)) => None,
+        (None, None) => manifest()?.board,
+    };
+    if let Some(board) = board {
+        let output = generate_board(&choose_board(&board)?)?;
+        let renew = format!("cargo run -p ferrowire-rtl-gen -- --board {board} --out {}", out.display());
+        return report(&stale(&output.files, out, true)?, output.files.len(), &renew, cli.json);
+    }
     let choice = match &cli.config {
         Some(config) => choose(config, &cli.set)?,
         None => {
-            let manifest = folder::manifest(out)?;
+            let manifest = manifest()?;
             manifest.values.validate()?;
             Choice { name: manifest.configuration, set: manifest.set, values: manifest.values }
         }

@@ -33,6 +33,9 @@ pub struct Manifest {
     pub project: String,
     /// The project's version.
     pub version: String,
+    /// The board, if it is the top of one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub board: Option<String>,
     /// Name of the configuration.
     pub configuration: String,
     /// What was set over it, as `field=value`.
@@ -67,13 +70,19 @@ pub struct Port {
 /// The description fails a check at this configuration.
 pub fn generate(choice: &Choice) -> Result<Output, Error> {
     let netlist = ferrowire_hdl::top::rnic(&choice.values)?;
-    Ok(print(choice, &netlist))
+    Ok(print(choice, &netlist, netlist.verilog_modules(), None, BTreeMap::new()))
 }
 
-fn print(choice: &Choice, netlist: &Netlist) -> Output {
-    let mut files: BTreeMap<String, String> = BTreeMap::new();
+/// `files`: what there is beside that, by name.
+pub(crate) fn print(
+    choice: &Choice,
+    netlist: &Netlist,
+    modules: Vec<(String, String)>,
+    board: Option<String>,
+    mut files: BTreeMap<String, String>,
+) -> Output {
     let mut list = String::new();
-    for (module, text) in netlist.verilog_modules() {
+    for (module, text) in modules {
         let name = format!("{module}.v");
         list.push_str(&name);
         list.push('\n');
@@ -95,6 +104,7 @@ fn print(choice: &Choice, netlist: &Netlist) -> Output {
     let manifest = Manifest {
         project: PROJECT.into(),
         version: env!("CARGO_PKG_VERSION").into(),
+        board,
         configuration: choice.name.clone(),
         set: choice.set.clone(),
         values: choice.values.clone(),

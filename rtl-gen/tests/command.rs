@@ -139,3 +139,38 @@ fn errors_are_one_line_and_name_the_field() {
 fn the_files_that_are_checked_in_are_fresh() {
     ok(&["--check"]);
 }
+
+#[test]
+fn a_board_gets_its_top_with_constraints_and_a_script() {
+    let parent = folder("board");
+    let out = parent.join("ecpix5");
+    let at = out.to_str().unwrap();
+    ok(&["--board", "ecpix5", "--out", at]);
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    assert_eq!((&manifest["board"], &manifest["top"]), (&"ecpix5".into(), &"ecpix5".into()));
+    assert_eq!(read("files.f").lines().last(), Some("ecpix5.v"));
+    assert!(read("ecpix5.lpf").contains("FREQUENCY PORT \"clk100\" 100 MHZ;"));
+    let listed = manifest["files"].as_object().unwrap();
+    assert!(["ecpix5.lpf", "build.sh", "registers.md"].iter().all(|file| listed.contains_key(*file)));
+    // It is a script, and its products are elsewhere.
+    assert!(Command::new("sh")
+        .args(["-n", out.join("build.sh").to_str().unwrap()])
+        .status()
+        .unwrap()
+        .success());
+    ok(&["--check", "--out", at]);
+    fs::write(out.join("ecpix5.lpf"), "").unwrap();
+    let stale = fails(&["--check", "--out", at]);
+    assert!(stale.contains("ecpix5.lpf: changed") && stale.contains("--board ecpix5 --out"), "{stale}");
+}
+
+#[test]
+fn a_board_that_cannot_be_built_leaves_nothing_behind() {
+    let parent = folder("no_board");
+    let at = parent.join("out");
+    let fails = |name: &str| fails(&["--board", name, "--out", at.to_str().unwrap()]);
+    assert!(fails("ecpix6").contains("no board `ecpix6`; there are butterstick, colorlight-i9, ecpix5"));
+    assert!(fails("butterstick").contains("has no card"));
+    assert_eq!(fs::read_dir(&parent).unwrap().count(), 0);
+}

@@ -21,6 +21,11 @@
 //!      <-----| tx             m_axi ar, r    |<---->  | Subordinate |  with its Host
 //!  CPU <---->| s_axil              interrupt |----->  +-------------+
 //!            +-------------------------------+
+//!
+//!            +-------------------------------+
+//!  link ---->| rx, serial_rx                 |<-----  a serial line, see [`Line`](crate::line)
+//!      <-----| tx, serial_tx    with memory  |----->
+//!            +-------------------------------+
 //! ```
 //!
 //! A cycle: the inputs are set and the model settles; every stream whose valid and ready are both high passes; the
@@ -31,7 +36,6 @@
 //! mask. Register accesses are then reads and writes of the CPU.
 
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 
@@ -40,13 +44,17 @@ use axi::AxiSide;
 use dma::{DmaPorts, DmaSide};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_rtl::Netlist;
+use ferrowire_serial::board::serial_card;
+use ferrowire_serial::line::{Driver, Reader};
+use ferrowire_serial::SerialConfig;
 use ferrowire_verilator::{build, Library, Model, Options, PortError, PortId};
 use pcie::PcieSide;
 use ports::BeatPorts;
+use serial::SerialSide;
 
 use crate::axi::{AxiSettings, Subordinate};
 use crate::host::Host;
-use crate::root::{RootComplex, RootSettings};
+use crate::root::RootSettings;
 use crate::wire::Beat;
 
 mod axi;
@@ -54,6 +62,7 @@ mod dma;
 mod pcie;
 mod pcie4;
 mod ports;
+mod serial;
 
 /// What a datapath carries with a beat in each cycle, in Gb/s.
 pub fn datapath_gbps(beat_bytes: u32, clock_khz: u32) -> f64 {
@@ -72,6 +81,8 @@ pub struct CardModel {
     vectors: u32,
     root: RootSettings,
     axi: AxiSettings,
+    /// Of the serial line, on a board.
+    baud: u32,
 }
 
 impl CardModel {
@@ -96,6 +107,17 @@ impl CardModel {
         Ok(model)
     }
 
+    /// The RNIC of a configuration on AXI4, on a board with a serial line and memory.
+    ///
+    /// # Errors
+    /// As [`rnic`](Self::rnic).
+    pub fn on_a_board(config: &RnicConfig, serial: &SerialConfig, trace: bool) -> Result<Self> {
+        serial.validate()?;
+        let netlist = serial_card(config, serial)?;
+        let model = Self::of(&netlist, config.beat_bytes, config.clock_khz, trace)?;
+        Ok(Self { baud: serial.baud, ..model })
+    }
+
     /// Any design with the ports of a card.
     ///
     /// # Errors
@@ -105,7 +127,7 @@ impl CardModel {
         let library =
             build(&crate::lockstep::source(netlist), &options).context("building the card's model")?;
         let (root, axi) = (RootSettings::default(), AxiSettings::default());
-        Ok(Self { library, beat: beat_bytes as usize, clock_khz, vectors: 0, root, axi })
+        Ok(Self { library, beat: beat_bytes as usize, clock_khz, vectors: 0, root, axi, baud: 1 })
     }
 
     /// The same design before another root complex; the latency is the host's, see [`Card::new`].
@@ -126,6 +148,11 @@ impl CardModel {
     /// Whether the card faces PCIe.
     pub fn has_pcie(&self) -> bool {
         self.library.port("rq_valid").is_ok()
+    }
+
+    /// Whether the card is on a board, behind a serial line.
+    pub fn on_board(&self) -> bool {
+        self.library.port("serial_rx").is_ok()
     }
 
     /// Whether the card faces AXI4.
@@ -229,6 +256,7 @@ enum Side {
     Dma(Box<DmaSide>),
     Pcie(Box<PcieSide>),
     Axi(Box<AxiSide>),
+    Serial(Box<SerialSide>),
 }
 
 /// A card and its host's memory.
@@ -256,7 +284,11 @@ impl Card {
         let ports = Ports::of(library).context("the model is not a card")?;
         let mut instance = library.instantiate();
         instance.set_half_period(500_000_000 / u64::from(model.clock_khz));
-        let side = if model.has_axi() {
+        let side = if model.on_board() {
+            let bit = f64::from(model.clock_khz) * 1000.0 / f64::from(model.baud);
+            let serial = SerialSide::new(library, bit, &mut instance);
+            Side::Serial(Box::new(serial.context("the model is not a card on a board")?))
+        } else if model.has_axi() {
             let axi = AxiSide::new(library, beat, AxiSettings { latency, ..model.axi.clone() });
             Side::Axi(Box::new(axi.context("the model is not a card that faces AXI4")?))
         } else if model.has_pcie() {
@@ -290,27 +322,11 @@ impl Card {
         Ok(())
     }
 
-    /// The root complex of a card that faces PCIe.
-    pub fn root(&self) -> Option<&RootComplex> {
-        match &self.side {
-            Side::Dma(_) | Side::Axi(_) => None,
-            Side::Pcie(pcie) => Some(pcie.root()),
-        }
-    }
-
-    /// The root complex of a card that faces PCIe.
-    pub fn root_mut(&mut self) -> Option<&mut RootComplex> {
-        match &mut self.side {
-            Side::Dma(_) | Side::Axi(_) => None,
-            Side::Pcie(pcie) => Some(pcie.root_mut()),
-        }
-    }
-
     /// The subordinate of a card that faces AXI4.
     pub fn axi(&self) -> Option<&Subordinate> {
         match &self.side {
             Side::Axi(axi) => Some(&axi.memory),
-            Side::Dma(_) | Side::Pcie(_) => None,
+            _ => None,
         }
     }
 
@@ -318,7 +334,7 @@ impl Card {
     pub fn axi_mut(&mut self) -> Option<&mut Subordinate> {
         match &mut self.side {
             Side::Axi(axi) => Some(&mut axi.memory),
-            Side::Dma(_) | Side::Pcie(_) => None,
+            _ => None,
         }
     }
 
@@ -327,12 +343,13 @@ impl Card {
         !matches!(self.side, Side::Dma(_))
     }
 
-    /// Whether the card has asked for memory that has not come.
+    /// Whether the card has asked the host for memory that has not come.
     pub fn reading(&self) -> bool {
         match &self.side {
             Side::Dma(dma) => dma.host.reading(),
             Side::Pcie(pcie) => pcie.root().reading(),
             Side::Axi(axi) => axi.memory.reading(),
+            Side::Serial(_) => false,
         }
     }
 
@@ -342,6 +359,7 @@ impl Card {
             Side::Dma(dma) => dma.host.violation(),
             Side::Pcie(pcie) => pcie.root().violation(),
             Side::Axi(axi) => axi.violation(),
+            Side::Serial(_) => None,
         }
     }
 
@@ -374,6 +392,7 @@ impl Card {
             Side::Dma(dma) => &dma.host,
             Side::Pcie(pcie) => pcie.root().host(),
             Side::Axi(axi) => axi.memory.host(),
+            Side::Serial(serial) => &serial.host,
         }
     }
 
@@ -383,6 +402,7 @@ impl Card {
             Side::Dma(dma) => &mut dma.host,
             Side::Pcie(pcie) => pcie.root_mut().host_mut(),
             Side::Axi(axi) => axi.memory.host_mut(),
+            Side::Serial(serial) => &mut serial.host,
         }
     }
 
@@ -392,6 +412,9 @@ impl Card {
             Side::Dma(dma) => dma.csr.push_back(access),
             Side::Pcie(pcie) => pcie.csr(access),
             Side::Axi(axi) => axi.csr(access),
+            Side::Serial(_) => {
+                panic!("registers of a card on a board are behind its serial line: {access:?}")
+            }
         }
     }
 
@@ -401,6 +424,7 @@ impl Card {
             Side::Dma(dma) => dma.csr_taken,
             Side::Pcie(pcie) => pcie.root().cpu_writes_taken(),
             Side::Axi(axi) => axi.cpu.writes_taken(),
+            Side::Serial(_) => 0,
         }
     }
 
@@ -410,6 +434,7 @@ impl Card {
             Side::Dma(dma) => dma.csr_taken_at,
             Side::Pcie(pcie) => pcie.root().cpu_writes_taken_at(),
             Side::Axi(axi) => axi.cpu.writes_taken_at(),
+            Side::Serial(_) => 0,
         }
     }
 
@@ -419,68 +444,21 @@ impl Card {
             Side::Dma(dma) => dma.responses.pop_front(),
             Side::Pcie(pcie) => pcie.responses.pop_front(),
             Side::Axi(axi) => axi.cpu.answer(),
+            Side::Serial(_) => None,
+        }
+    }
+
+    /// The serial line of a card on a board, as the PC sees it: bytes to send, and bytes that have come.
+    pub fn serial(&mut self) -> Option<(&mut Driver, &mut Reader)> {
+        match &mut self.side {
+            Side::Serial(serial) => Some((&mut serial.to_board, &mut serial.to_pc)),
+            _ => None,
         }
     }
 
     /// The next interrupt that nobody has looked at.
     pub fn interrupt(&mut self) -> Option<Interrupt> {
         self.interrupts.pop_front()
-    }
-
-    /// Reads of a card before AMD's block that came without a credit, and held up the writes behind them.
-    pub fn held_reads(&self) -> u64 {
-        match &self.side {
-            Side::Dma(_) | Side::Axi(_) => 0,
-            Side::Pcie(pcie) => pcie.held_reads(),
-        }
-    }
-
-    /// Lets a card that faces PCIe send requests from now on, or not, as software does by the command register. Whether the card has such a thing.
-    pub fn set_bus_master(&mut self, may: bool) -> bool {
-        let Side::Pcie(pcie) = &self.side else { return false };
-        pcie.set_bus_master(&mut self.model, may);
-        true
-    }
-
-    /// Lets a card that faces PCIe send interrupts, or not, and masks all its vectors, as software does by MSI-X message control (PCIe 7.7.2.2).
-    /// Whether the card has such a thing.
-    pub fn set_interrupts(&mut self, enable: bool, mask: bool) -> bool {
-        let Side::Pcie(pcie) = &self.side else { return false };
-        pcie.set_interrupts(&mut self.model, enable, mask);
-        true
-    }
-
-    /// Addresses that are interrupts and no memory, for a card that faces PCIe.
-    pub fn interrupt_window(&self) -> Range<u64> {
-        match &self.side {
-            Side::Dma(_) | Side::Axi(_) => 0..0,
-            Side::Pcie(pcie) => pcie.interrupt_window(),
-        }
-    }
-
-    /// Begins a function level reset (PCIe 6.6.2) of a card that faces PCIe: from now on it is no bus master and may not interrupt. Whether the card has such
-    /// a thing.
-    pub fn begin_function_reset(&mut self) -> bool {
-        let Side::Pcie(pcie) = &self.side else { return false };
-        pcie.begin_function_reset(&mut self.model);
-        true
-    }
-
-    /// Whether the card has done what a function level reset asks of it.
-    pub fn function_reset_done(&self) -> bool {
-        matches!(&self.side, Side::Pcie(pcie) if pcie.function_reset_done(&self.model))
-    }
-
-    /// Ends a function level reset: software makes the card a bus master, lets it interrupt, and queues what it writes to the MSI-X table.
-    pub fn end_function_reset(&mut self) {
-        if let Side::Pcie(pcie) = &mut self.side {
-            pcie.end_function_reset(&mut self.model);
-        }
-    }
-
-    /// Whether a card that faces PCIe has taken and answered all that it was asked, and asks nothing itself.
-    pub fn pcie_idle(&self) -> bool {
-        matches!(&self.side, Side::Pcie(pcie) if pcie.idle())
     }
 
     /// The beat that the card offers to the wire in the cycle to come.
@@ -508,6 +486,7 @@ impl Card {
             Side::Dma(dma) => dma.drive(model, self.cycle),
             Side::Pcie(pcie) => pcie.drive(model, self.cycle),
             Side::Axi(axi) => axi.drive(model, self.cycle),
+            Side::Serial(serial) => serial.drive(model),
         }
         model.set_u64(ports.tx.handshake.ready, tx_ready.into());
         model.eval();
@@ -518,6 +497,7 @@ impl Card {
             Side::Dma(dma) => dma.take(model, self.cycle, &mut self.interrupts),
             Side::Pcie(pcie) => pcie.take(model, self.cycle, &mut self.interrupts),
             Side::Axi(axi) => axi.take(model, self.cycle, &mut self.interrupts),
+            Side::Serial(serial) => serial.take(model),
         }
         let taken = rx.is_some() && model.get_u64(ports.rx.handshake.ready) == 1;
         model.tick(ports.clk);

@@ -11,6 +11,7 @@
 //! - [`card::Card`] is one RNIC: a Verilated model, [`host::Host`] behind its DMA streams, and its registers.
 //! - [`wire::Link`] is one direction of a wire: beat-accurate, or through a filter that drops, changes or adds frames.
 //! - [`bus::World`] steps cards and links on one clock; [`bus::SimBus`] is the driver's way to one of the cards.
+//! - [`line::SerialLine`] is a serial line to a card that is on a board with its memory: what the driver's `SerialBus` is given.
 //! - [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
 //! - [`feed`] keeps queue pairs of a pair busy, and checks what comes of it.
 //! - [`model`] is the transport once more, written from the specification: what the cards are compared with.
@@ -32,6 +33,7 @@ pub mod feed;
 pub mod goodput;
 pub mod host;
 pub mod hostile;
+pub mod line;
 pub mod lockstep;
 pub mod measure;
 pub mod model;

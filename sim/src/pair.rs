@@ -275,22 +275,21 @@ impl Pair {
     /// # Errors
     /// A card does not come up.
     pub fn of(world: SharedWorld, options: &PairOptions) -> Result<Self> {
-        let bus = world.bus(0);
-        Self::by(bus, world, options)
+        let buses = (world.bus(0), world.bus(1));
+        Self::over(world, buses, options)
     }
 
-    /// The same, where the driver's way to card 0 is one of the caller's.
+    /// The same by other ways to them.
     ///
     /// # Errors
     /// A card does not come up.
-    pub fn by(bus: impl Bus + 'static, world: SharedWorld, options: &PairOptions) -> Result<Self> {
-        let host_latency = options.host_latency;
-        Ok(Self {
-            a: Node::open(bus, 0, options)?,
-            b: Node::open(world.bus(1), 1, options)?,
-            world,
-            host_latency,
-        })
+    pub fn over(
+        world: SharedWorld,
+        (a, b): (impl Bus + 'static, impl Bus + 'static),
+        options: &PairOptions,
+    ) -> Result<Self> {
+        let (a, b) = (Node::open(a, 0, options)?, Node::open(b, 1, options)?);
+        Ok(Self { a, b, world, host_latency: options.host_latency })
     }
 
     /// Does something that is only a preparation with hosts that answer at once: a thousand queue pairs take their time otherwise.

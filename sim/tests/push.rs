@@ -336,7 +336,8 @@ fn busy(config: &str, rng: &mut SmallRng) -> (Rig, Arc<Mutex<How>>) {
     let how = How { way: Way::Whole, held: Vec::new(), rng: SmallRng::seed_from_u64(rng.random()) };
     let how = Arc::new(Mutex::new(how));
     let bus = Busy { bus: world.bus(0), how: Arc::clone(&how) };
-    (Rig::of(Pair::by(bus, world, &PairOptions::default()).unwrap(), rng), how)
+    let buses = (bus, world.bus(1));
+    (Rig::of(Pair::over(world, buses, &PairOptions::default()).unwrap(), rng), how)
 }
 
 #[test]

@@ -37,6 +37,7 @@ pub mod pcie;
 pub mod psn;
 pub mod qp_state;
 pub mod queue;
+pub mod serial;
 mod table;
 pub mod wire;
 

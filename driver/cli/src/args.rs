@@ -32,7 +32,7 @@ pub struct Cli {
 /// What every command takes.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// The card: a PCI address as 0000:03:00.0, `sim:SOCKET` of a simulated card, or `inproc`: simulated cards in this process
+    /// The card: a PCI address as 0000:03:00.0, `sim:SOCKET` of a simulated card, `serial:PORT[@BAUD]` of a board, or `inproc`: simulated cards in this process
     #[arg(short = 'd', long = "ib-dev", visible_alias = "device", value_name = "CARD", global = true)]
     device: Option<Device>,
     /// Print JSON
@@ -46,7 +46,7 @@ impl Common {
     /// # Errors
     /// None is named.
     pub fn device(&self) -> Result<&Device, Failure> {
-        let fix = "give `-d` a PCI address, `sim:SOCKET`, or `inproc`; `ferrowire sim up` starts two simulated cards";
+        let fix = "give `-d` a PCI address, `sim:SOCKET`, `serial:PORT`, or `inproc`; `ferrowire sim up` starts two simulated cards";
         self.device.as_ref().ok_or_else(|| Failure::usage("no card is named", fix))
     }
 }

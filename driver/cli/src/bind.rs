@@ -71,7 +71,7 @@ impl Which {
                 Device::Pci(address) => address.clone(),
                 other => {
                     let what = format!("{other} is on no PCI bus");
-                    return Err(Failure::usage(what, "give a PCI address; simulated cards need no driver"));
+                    return Err(Failure::usage(what, "give a PCI address; other cards need no driver"));
                 }
             },
         };

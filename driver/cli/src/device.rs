@@ -5,7 +5,8 @@ use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use ferrowire::{Bus, Monitor, VfioBus, VfioUserBus};
+use ferrowire::serial::BAUD;
+use ferrowire::{Bus, Monitor, SerialBus, VfioBus, VfioUserBus};
 
 use crate::failure::Failure;
 use crate::inproc;
@@ -17,6 +18,8 @@ pub enum Device {
     Pci(String),
     /// Simulated, on a socket.
     Socket(PathBuf),
+    /// On a board, over a serial port of so many bits a second.
+    Serial(PathBuf, u32),
     /// Simulated, in this process.
     InProcess,
 }
@@ -26,6 +29,8 @@ impl fmt::Display for Device {
         match self {
             Device::Pci(address) => f.write_str(address),
             Device::Socket(path) => write!(f, "sim:{}", path.display()),
+            Device::Serial(path, BAUD) => write!(f, "serial:{}", path.display()),
+            Device::Serial(path, baud) => write!(f, "serial:{}@{baud}", path.display()),
             Device::InProcess => f.write_str("inproc"),
         }
     }
@@ -45,16 +50,40 @@ pub fn pci_address(text: &str) -> Option<String> {
     (good && matches!(function, "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7")).then_some(whole)
 }
 
+/// A serial port, and its rate behind an @.
+fn serial(port: &str) -> Result<Device, String> {
+    let (path, baud) = match port.rsplit_once('@') {
+        Some((path, baud)) => match baud.parse() {
+            Ok(baud @ 1200..) => (path, baud),
+            _ => {
+                return Err(format!(
+                    "`{baud}` is no rate in baud from 1200 on, as serial:/dev/ttyUSB1@3000000"
+                ))
+            }
+        },
+        None => (port, BAUD),
+    };
+    match path {
+        "" => Err("`serial:` needs a serial port behind it, as serial:/dev/ttyUSB1".into()),
+        path => Ok(Device::Serial(path.into(), baud)),
+    }
+}
+
 impl FromStr for Device {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
+        if let Some(port) = text.strip_prefix("serial:") {
+            return serial(port);
+        }
         match text.strip_prefix("sim:") {
             Some("") => Err("`sim:` needs the path of a socket behind it, as sim:ferrowire0.sock".into()),
             Some(path) => Ok(Device::Socket(path.into())),
             None if text == "inproc" => Ok(Device::InProcess),
             None => pci_address(text).map(Device::Pci).ok_or_else(|| {
-                format!("`{text}`: give a PCI address as 0000:03:00.0, `sim:SOCKET`, or `inproc`")
+                format!(
+                    "`{text}`: give a PCI address as 0000:03:00.0, `sim:SOCKET`, `serial:PORT`, or `inproc`"
+                )
             }),
         }
     }
@@ -69,6 +98,7 @@ impl Device {
         match self {
             Device::Socket(path) => Ok(Box::new(VfioUserBus::connect(path)?)),
             Device::Pci(address) => Ok(Box::new(VfioBus::open(address)?)),
+            Device::Serial(path, baud) => Ok(Box::new(SerialBus::open(path, *baud)?)),
             Device::InProcess => Ok(inproc::pair()?.0),
         }
     }
@@ -87,7 +117,7 @@ impl Device {
 
     /// Whether it is simulated by its name.
     pub fn is_simulated(&self) -> bool {
-        !matches!(self, Device::Pci(_))
+        matches!(self, Device::Socket(_) | Device::InProcess)
     }
 }
 
@@ -96,12 +126,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_is_named_in_one_of_three_ways() {
+    fn a_card_is_named_in_one_of_four_ways() {
         let name = |text: &str| text.parse::<Device>();
         assert_eq!(name("sim:a.sock"), Ok(Device::Socket("a.sock".into())));
         assert_eq!(name("inproc"), Ok(Device::InProcess));
         assert_eq!(name("0000:03:00.0"), Ok(Device::Pci("0000:03:00.0".into())));
         assert_eq!(name("AF:1f.7"), Ok(Device::Pci("0000:af:1f.7".into())));
+        let port = |baud| Ok(Device::Serial("/dev/ttyUSB1".into(), baud));
+        assert_eq!(name("serial:/dev/ttyUSB1"), port(BAUD));
+        assert_eq!(name("serial:/dev/ttyUSB1@3000000"), port(3_000_000));
+        for text in ["serial:/dev/ttyUSB1", "serial:/dev/ttyUSB1@115200"] {
+            assert_eq!(name(text).unwrap().to_string(), text);
+        }
+        for bad in ["serial:", "serial:@9600", "serial:/dev/ttyS0@", "serial:/dev/ttyS0@fast", "serial:a@10"]
+        {
+            assert!(name(bad).is_err(), "{bad}");
+        }
         for bad in
             ["", "sim:", "mlx5_0", "0000:03:20.0", "0000:03:00.8", "3:0.0", "0000:03:00", "+000:03:00.0"]
         {

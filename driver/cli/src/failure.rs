@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Failure`]: what went wrong, and what to do about it.
 
+use ferrowire::serial::SerialError;
 use ferrowire::vfio::VfioError;
 use ferrowire::vfio_user::SocketError;
 use ferrowire::BusError;
@@ -17,6 +18,9 @@ pub enum Failure {
     /// The socket of a card.
     #[error(transparent)]
     Socket(#[from] SocketError),
+    /// The serial line to a board.
+    #[error(transparent)]
+    Serial(#[from] SerialError),
     /// The PCI device of a card.
     #[error(transparent)]
     Vfio(#[from] VfioError),

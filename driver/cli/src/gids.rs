@@ -103,6 +103,8 @@ fn key(device: &Device) -> String {
             let whole = std::fs::canonicalize(path).or_else(|_| std::path::absolute(path));
             format!("sim:{}", whole.as_deref().unwrap_or(path).display())
         }
+        // Whatever its rate.
+        Device::Serial(path, _) => format!("serial:{}", path.display()),
         other => other.to_string(),
     }
 }

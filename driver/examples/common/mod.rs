@@ -13,7 +13,7 @@ pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + S
 
 /// What a program is started with.
 pub struct Args {
-    /// `sim:SOCKET` for a card that `ferrowire-sim` serves, or the PCI address of one, as `0000:01:00.0`.
+    /// `sim:SOCKET` for a card that `ferrowire-sim` serves, `serial:PORT` for one on a board, or the PCI address of one, as `0000:01:00.0`.
     pub device: String,
     /// Whether it listens; the other one connects.
     pub listens: bool,
@@ -32,7 +32,7 @@ impl Args {
                 Ok(Self { device, listens, place, more: more.to_vec() })
             }
             _ => {
-                Err("give: DEVICE listen|connect HOST:PORT, where DEVICE is sim:SOCKET or a PCI address"
+                Err("give: DEVICE listen|connect HOST:PORT, where DEVICE is sim:SOCKET, serial:PORT or a PCI address"
                     .into())
             }
         }
@@ -69,9 +69,10 @@ impl Args {
 
     /// Opens the card and gives it its address on the wire.
     pub fn open(&self) -> Result<Context> {
-        let context = match self.device.strip_prefix("sim:") {
-            Some(socket) => Context::open(VfioUserBus::connect(socket)?)?,
-            None => Context::open(VfioBus::open(&self.device)?)?,
+        let context = match self.device.split_once(':') {
+            Some(("sim", socket)) => Context::open(VfioUserBus::connect(socket)?)?,
+            Some(("serial", port)) => Context::open(SerialBus::open(port, serial::BAUD)?)?,
+            _ => Context::open(VfioBus::open(&self.device)?)?,
         };
         if context.mac() == [0; 6] {
             context.set_mac([2, 0xfe, 0, 0, 0, self.number()])?;

@@ -189,6 +189,48 @@ impl HostMemory {
         }
     }
 
+    /// Takes over what somebody else has changed elsewhere: bytes that differ between `before` and `now` become those of `now`, and all others stay what they are, even where another
+    /// thread writes them meanwhile. An aligned word changes at once, and becomes visible behind those before it.
+    ///
+    /// # Panics
+    /// When the range leaves the memory, or the two have not the same length.
+    #[track_caller]
+    pub fn merge(&self, offset: usize, before: &[u8], now: &[u8]) {
+        assert_eq!(before.len(), now.len(), "what is merged has one length");
+        let mut at = offset;
+        let first = self.at(offset, now.len());
+        let head = before_word(first).min(now.len());
+        let words = head + ((now.len() - head) & !7);
+        let byte = |i: usize| {
+            if before[i] != now[i] {
+                let to = self.at(offset + i, 1);
+                // SAFETY: `at` checked the range of one byte; valid as the constructors promise.
+                unsafe { AtomicU8::from_ptr(to.as_ptr()) }.store(now[i], Ordering::Release);
+            }
+        };
+        (0..head).for_each(byte);
+        at += head;
+        for (before, now) in before[head..words].chunks_exact(8).zip(now[head..words].chunks_exact(8)) {
+            if before != now {
+                // SAFETY: `word` checked bounds and alignment; valid as the constructors promise.
+                let word = unsafe { AtomicU64::from_ptr(self.word(at)) };
+                let merged = |word: u64| {
+                    let mut bytes = word.to_ne_bytes();
+                    for (byte, (before, now)) in bytes.iter_mut().zip(before.iter().zip(now)) {
+                        if before != now {
+                            *byte = *now;
+                        }
+                    }
+                    Some(u64::from_ne_bytes(bytes))
+                };
+                // It always gives a word, so it does not fail.
+                let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, merged);
+            }
+            at += 8;
+        }
+        (words..now.len()).for_each(byte);
+    }
+
     /// Sets every byte of a range.
     ///
     /// # Panics
@@ -274,6 +316,42 @@ mod tests {
                 assert_eq!(part, data);
             }
         }
+    }
+
+    #[test]
+    fn a_merge_changes_what_differs_and_nothing_else() {
+        let memory = HostMemory::zeroed(64, 64).unwrap();
+        for offset in 0..9 {
+            for bytes in 0..33 {
+                let own: Vec<u8> = (0..64).collect();
+                memory.write(0, &own);
+                let before: Vec<u8> = (0..bytes as u8).map(|i| i * 3).collect();
+                let mut now = before.clone();
+                now.iter_mut().step_by(3).for_each(|byte| *byte ^= 0x80);
+                memory.merge(offset, &before, &now);
+                let mut expected = own;
+                (0..bytes).step_by(3).for_each(|i| expected[offset + i] = now[i]);
+                let mut back = [0; 64];
+                memory.read(0, &mut back);
+                assert_eq!(back[..], expected, "{bytes} bytes at {offset}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_merge_leaves_what_another_thread_writes() {
+        let memory = HostMemory::zeroed(8, 8).unwrap();
+        let other = memory.clone();
+        let writer = std::thread::spawn(move || {
+            (0..20_000u32).for_each(|i| (0..4).for_each(|k| other.write(k, &i.to_le_bytes()[k..=k])));
+        });
+        for i in 0..20_000u32 {
+            let word = |i: u32| [[0; 4], i.to_le_bytes()].concat();
+            memory.merge(0, &word(i), &word(i + 1));
+        }
+        writer.join().unwrap();
+        let both = u64::from(20_000u32) << 32 | 19_999;
+        assert_eq!(memory.load_word(0), both);
     }
 
     #[test]

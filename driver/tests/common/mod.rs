@@ -202,8 +202,13 @@ impl Mock {
 
     /// Opens it with a seed.
     pub fn open(&self) -> Context {
+        Self::open_over(self.clone())
+    }
+
+    /// The same by another way to it.
+    pub fn open_over(bus: impl Bus + 'static) -> Context {
         let options = ContextOptions { seed: Some(7), doorbell_page: 2, ..ContextOptions::default() };
-        let context = Context::open_with(self.clone(), options).unwrap();
+        let context = Context::open_with(bus, options).unwrap();
         context.set_mac([2, 0, 0, 0, 0, 1]).unwrap();
         context.add_gid([10, 0, 0, 1].into(), None).unwrap();
         context
@@ -712,6 +717,11 @@ pub const REGION_BYTES: usize = 3 * 4096;
 pub fn bench(send_wr: u32, cq_entries: u32) -> Bench {
     let mock = Mock::new();
     let context = mock.open();
+    bench_of(mock, context, send_wr, cq_entries)
+}
+
+/// The same of a card that is open.
+pub fn bench_of(mock: Mock, context: Context, send_wr: u32, cq_entries: u32) -> Bench {
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(cq_entries).unwrap();
     let mut attr = QpInitAttr::rc(&cq, &cq);

@@ -46,6 +46,8 @@ pub(crate) struct Design {
     pub discarded_mems: HashSet<MemId>,
     /// What resets registers beside their domain's reset, innermost last.
     pub restarts: Vec<Restart>,
+    /// Ports of what is enclosed, innermost last.
+    pub pins: Vec<crate::pins::Declared>,
     cse: HashMap<(ScopeId, u32, Op), NodeId>,
     instance_names: HashSet<(ScopeId, String)>,
     port_names: HashSet<(ScopeId, String)>,
@@ -71,6 +73,7 @@ pub(crate) fn open(top: &str, loc: Loc) {
         discarded: HashSet::new(),
         discarded_mems: HashSet::new(),
         restarts: Vec::new(),
+        pins: Vec::new(),
         cse: HashMap::new(),
         instance_names: HashSet::new(),
         port_names: HashSet::new(),

@@ -498,7 +498,13 @@ impl Scope {
     fn input_at(&self, name: &str, width: u32, loc: Loc) -> Sig {
         assert!(width > 0, "{loc}: input `{name}` has no bits");
         make(loc, |d| {
-            if d.scope() != 0 {
+            let scope = d.scope();
+            if d.pins.last().is_some_and(|pins| pins.scope == scope) {
+                let id = d.new_wire(name, width, false, loc);
+                d.pins.last_mut().expect("looked at").inputs.push((name.into(), id));
+                return Ok(id);
+            }
+            if scope != 0 {
                 return Err(format!("{loc}: inputs belong to the top module; pass `{name}` as an argument"));
             }
             let op = Op::Input(d.domain);
@@ -522,8 +528,12 @@ impl Scope {
         for (path, sig) in value.fields() {
             let port = crate::join(name, &path);
             make(loc, |d| {
-                let id = d.resolve(sig, loc)?;
-                if d.scope() != 0 {
+                let (id, scope) = (d.resolve(sig, loc)?, d.scope());
+                if let Some(pins) = d.pins.last_mut().filter(|pins| pins.scope == scope) {
+                    pins.outputs.push((port.clone(), id));
+                    return Ok(id);
+                }
+                if scope != 0 {
                     return Err(format!("{loc}: outputs belong to the top module; return `{port}` instead"));
                 }
                 d.net.outputs.push((port.clone(), id));

@@ -16,8 +16,8 @@
 //! [`unpad`] follows where the CRC itself is wanted: it takes back the zeros behind the packet, up to three bits of
 //! their number a stage (each row adds up 32 bits, each gated by a function of three: three levels of LUT6).
 
-use super::matrix::{multiply, Matrix};
 use super::CrcBeat;
+use super::{multiply, Matrix};
 use ferrowire_rtl::{cat, clog2, lit_bits, module, Bundle, Interface, Scope, Sig};
 
 /// A frame's end: the state after it.

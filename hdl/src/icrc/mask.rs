@@ -21,7 +21,7 @@
 //! cover the headers and an ICRC are not `whole`; their data mean nothing. What follows the packet is not live.
 //! IPv4 options are not looked for: fields behind them are masked at the wrong places, and the ICRC will not fit.
 
-use super::matrix::seed;
+use super::ends::seed;
 use crate::stream::Beat;
 use ferrowire_rtl::{bits, cat, clog2, lit, lit_bits, module, Bits, Bundle, Scope, Sig};
 use ferrowire_spec::wire::eth::ethertype;

@@ -13,12 +13,13 @@
 //! constant matrix, which can be undone ([`unpad`]) or put into what it is compared with ([`residue_after`]).
 
 mod core;
+mod ends;
 mod mask;
-mod matrix;
 
 pub use self::core::{icrc_core, unpad, unpad_stages, Remainder};
+pub use ends::{residue_after, seed};
+pub use ferrowire_parts::crc::{crc_step, multiply, Matrix};
 pub use mask::{mask, Covered, CrcBeat, PacketEnd, MASK_LATENCY_FRAME, MASK_LATENCY_IP};
-pub use matrix::{crc_step, multiply, residue_after, seed, Matrix};
 
 /// Cycles from a beat at [`icrc_core`] to the state that it leaves.
 pub const CORE_LATENCY: u32 = 3;

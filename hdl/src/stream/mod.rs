@@ -2,7 +2,6 @@
 //! Building blocks for streams: what every stage is joined with.
 
 mod arbiter;
-mod beat;
 mod fifo;
 mod gather;
 mod realign;
@@ -10,7 +9,7 @@ mod row;
 mod skid;
 
 pub use arbiter::{arbiter, arbiter_from, arbiter_held, fork, Chosen};
-pub use beat::Beat;
+pub use ferrowire_parts::Beat;
 pub use fifo::{
     deep_fifo, few, fifo, folded_fifo, keyed, keyed_fifo, prompt_fifo, spare_fifo, wide_fifo, Keyed,
 };

@@ -9,7 +9,7 @@ use ferrowire_verilator::{Library, Model, PortError, PortId};
 
 use super::pcie4::Pcie4Ports;
 use super::ports::BeatPorts;
-use super::{CsrAccess, Interrupt};
+use super::{Card, CsrAccess, Interrupt, Side};
 use crate::root::pcie4::{Pcie4Block, Pcie4Settings};
 use crate::root::{RootComplex, RootSettings};
 
@@ -270,5 +270,80 @@ impl PcieSide {
             let data_fits = u64::from(data) == u64::from(vector);
             interrupts.push_back(Interrupt { cycle, eqn: if data_fits { vector } else { 0 }, vector });
         }
+    }
+}
+
+/// What cards have that face PCIe.
+impl Card {
+    /// The root complex of a card that faces PCIe.
+    pub fn root(&self) -> Option<&RootComplex> {
+        match &self.side {
+            Side::Pcie(pcie) => Some(pcie.root()),
+            _ => None,
+        }
+    }
+
+    /// The root complex of a card that faces PCIe.
+    pub fn root_mut(&mut self) -> Option<&mut RootComplex> {
+        match &mut self.side {
+            Side::Pcie(pcie) => Some(pcie.root_mut()),
+            _ => None,
+        }
+    }
+
+    /// Reads of a card before AMD's block that came without a credit, and held up the writes behind them.
+    pub fn held_reads(&self) -> u64 {
+        match &self.side {
+            Side::Pcie(pcie) => pcie.held_reads(),
+            _ => 0,
+        }
+    }
+
+    /// Lets a card that faces PCIe send requests from now on, or not, as software does by the command register. Whether the card has such a thing.
+    pub fn set_bus_master(&mut self, may: bool) -> bool {
+        let Side::Pcie(pcie) = &self.side else { return false };
+        pcie.set_bus_master(&mut self.model, may);
+        true
+    }
+
+    /// Lets a card that faces PCIe send interrupts, or not, and masks all its vectors, as software does by MSI-X message control (PCIe 7.7.2.2).
+    /// Whether the card has such a thing.
+    pub fn set_interrupts(&mut self, enable: bool, mask: bool) -> bool {
+        let Side::Pcie(pcie) = &self.side else { return false };
+        pcie.set_interrupts(&mut self.model, enable, mask);
+        true
+    }
+
+    /// Addresses that are interrupts and no memory, for a card that faces PCIe.
+    pub fn interrupt_window(&self) -> Range<u64> {
+        match &self.side {
+            Side::Pcie(pcie) => pcie.interrupt_window(),
+            _ => 0..0,
+        }
+    }
+
+    /// Begins a function level reset (PCIe 6.6.2) of a card that faces PCIe: from now on it is no bus master and may not interrupt. Whether the card has such
+    /// a thing.
+    pub fn begin_function_reset(&mut self) -> bool {
+        let Side::Pcie(pcie) = &self.side else { return false };
+        pcie.begin_function_reset(&mut self.model);
+        true
+    }
+
+    /// Whether the card has done what a function level reset asks of it.
+    pub fn function_reset_done(&self) -> bool {
+        matches!(&self.side, Side::Pcie(pcie) if pcie.function_reset_done(&self.model))
+    }
+
+    /// Ends a function level reset: software makes the card a bus master, lets it interrupt, and queues what it writes to the MSI-X table.
+    pub fn end_function_reset(&mut self) {
+        if let Side::Pcie(pcie) = &mut self.side {
+            pcie.end_function_reset(&mut self.model);
+        }
+    }
+
+    /// Whether a card that faces PCIe has taken and answered all that it was asked, and asks nothing itself.
+    pub fn pcie_idle(&self) -> bool {
+        matches!(&self.side, Side::Pcie(pcie) if pcie.idle())
     }
 }

@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The top modules of boards that the open tools build: an ECP5 with a PHY behind RGMII and a serial line to a PC.
+//!
+//! ```text
+//!            +-- ecpix5 ------------------------------------------------------------+
+//!  clk100 ---|--> PLL --+-- 125 MHz --+                                             |
+//!            |    lock  +-- core -----+                                             |
+//!            |     |                  v                                             |
+//!            |     +--> resets --> +-- ecpix5_logic ------------------------------+ |
+//!  RXC ------|----------^--------->|                                              | |
+//!  RXD ------|-------------------->| cells --> MAC <--> card <--> bridge <--------|-|--> serial line
+//!  TXC, TXD <|---------------------| cells <--          |                         | |
+//!            |                     |                    +--> interconnect, memory | |
+//!  LEDs <----|---------------------|                                              | |
+//!            |                     +----------------------------------------------+ |
+//!            +----------------------------------------------------------------------+
+//! ```
+//!
+//! Two modules, so that the one with all logic can be simulated: [`Shell::logic`] has clocks and resets as ports, [`Shell::top`] makes them. The names of the top's ports are
+//! those of the board's [`ports`](Board::ports), so [`Shell::lpf`] places each.
+//!
+//! **Clocks:** the core's, from `clock_khz` of its configuration; 125 MHz, with which is sent; the PHY's RXC. Nothing is assumed of their phases. **Resets** hold until the PLL has locked, and for two edges
+//! of each clock behind that. The PHY is in reset for [`PHY_RESET_MS`] more.
+#![forbid(unsafe_code)]
+
+mod ecp5;
+mod pll;
+
+pub use pll::Pll;
+
+use ferrowire_boards::Board;
+use ferrowire_hdl::config::RnicConfig;
+use ferrowire_mac::ecp5::Delays;
+use ferrowire_mac::{Clocks, MacConfig};
+use ferrowire_rtl::{build, BuildErrors, Netlist, Scope};
+use ferrowire_serial::SerialConfig;
+
+/// How long a PHY is in reset: most want 10 ms.
+pub const PHY_RESET_MS: u32 = 20;
+
+/// Bus address of the memory's first byte: no address of zero is one of memory.
+const MEMORY_BASE: u64 = 0x10_0000;
+
+/// Bytes a beat of the card: more than the wire brings.
+const BEAT_BYTES: u32 = 8;
+
+/// Why a board cannot be built.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ShellError {
+    /// Its description names no card.
+    #[error("board `{0}` has no card: its board.toml needs [card] with a configuration that fits the FPGA")]
+    NoCard(String),
+    /// Something that is needed is not there.
+    #[error("board `{board}` has no {what}, without which no card can be used there")]
+    Missing {
+        /// The board.
+        board: String,
+        /// What.
+        what: &'static str,
+    },
+    /// The card's configuration does not go with the board.
+    #[error("board `{board}`: {field} = {value}: must be {allowed}, on a board with a serial line")]
+    Card {
+        /// The board.
+        board: String,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// No PLL gives these clocks.
+    #[error("board `{board}`: no setting of the PLL makes 125 MHz and {core_khz} kHz of {khz} kHz; choose another clock_khz")]
+    Clocks {
+        /// The board.
+        board: String,
+        /// The oscillator.
+        khz: u32,
+        /// The core's.
+        core_khz: u32,
+    },
+    /// The serial line's part.
+    #[error("board `{board}`: {source}")]
+    Serial {
+        /// The board.
+        board: String,
+        /// What is wrong.
+        source: ferrowire_serial::ConfigError,
+    },
+}
+
+/// A board with its card.
+#[derive(Clone, Debug)]
+pub struct Shell {
+    board: Board,
+    card: RnicConfig,
+    serial: SerialConfig,
+    mac: MacConfig,
+    delays: Delays,
+    pll: Pll,
+}
+
+impl Shell {
+    /// A board with a card, which is checked already; what its description says of the card has been applied.
+    ///
+    /// # Errors
+    /// What does not go together.
+    pub fn new(board: Board, card: RnicConfig) -> Result<Self, ShellError> {
+        let name = || board.name.clone();
+        let described = board.card.as_ref().ok_or_else(|| ShellError::NoCard(name()))?;
+        let missing = |what| ShellError::Missing { board: name(), what };
+        let phy = board.rgmii.first().ok_or_else(|| missing("PHY behind RGMII"))?;
+        board.serial.as_ref().ok_or_else(|| missing("serial line"))?;
+        let clock = board.clocks.first().ok_or_else(|| missing("oscillator"))?;
+        if !card.axi {
+            let value = "false".into();
+            return Err(ShellError::Card { board: name(), field: "axi", value, allowed: "true" });
+        }
+        if card.beat_bytes != BEAT_BYTES {
+            let value = card.beat_bytes.to_string();
+            return Err(ShellError::Card { board: name(), field: "beat_bytes", value, allowed: "8" });
+        }
+        let serial = SerialConfig {
+            clock_khz: card.clock_khz,
+            baud: described.baud,
+            memory_bytes: described.memory_bytes,
+            memory_base: MEMORY_BASE,
+            beat_bytes: card.beat_bytes,
+        };
+        serial.validate().map_err(|source| ShellError::Serial { board: name(), source })?;
+        let (khz, core_khz) = (clock.khz, card.clock_khz);
+        let pll =
+            Pll::find(khz, core_khz).ok_or_else(|| ShellError::Clocks { board: name(), khz, core_khz })?;
+        let delays = Delays { rx_data_ps: phy.rx_data_delay_ps, tx_clk_ps: phy.tx_clk_delay_ps };
+        let mac = MacConfig::jumbo(card.beat_bytes);
+        Ok(Self { board, card, serial, mac, delays, pll })
+    }
+
+    /// The board.
+    pub fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// The card's configuration.
+    pub fn card(&self) -> &RnicConfig {
+        &self.card
+    }
+
+    /// The clocks that the top makes or takes, and what each must reach: net names as nextpnr has them, in kHz.
+    pub fn clocks(&self) -> [(&'static str, u32); 3] {
+        [("core", self.card.clock_khz), ("rgmii_tx", pll::WIRE_KHZ), ("rgmii_rx", pll::WIRE_KHZ)]
+    }
+
+    fn logic_name(&self) -> String {
+        format!("{}_logic", self.top_name())
+    }
+
+    /// Name of the top module.
+    pub fn top_name(&self) -> String {
+        self.board.name.replace('-', "_")
+    }
+
+    /// All logic but the cells at the RGMII's balls, with what these catch and send in their place: for simulators, which do not have the device's cells.
+    ///
+    /// # Errors
+    /// What the build-time checks find; none for a board that ships.
+    pub fn without_cells(&self) -> Result<Netlist, BuildErrors> {
+        build(&format!("{}_edges", self.top_name()), |m| {
+            self.parts(m, &|m, clocks| ferrowire_mac::ports(m, &self.mac, clocks));
+        })
+    }
+
+    /// All logic; clocks and resets of its three domains are ports: `clk`, `rgmii_rx_clk`, `rgmii_tx_clk`.
+    ///
+    /// # Errors
+    /// What the build-time checks find; none for a board that ships.
+    pub fn logic(&self) -> Result<Netlist, BuildErrors> {
+        build(&self.logic_name(), |m| {
+            self.parts(m, &|m, clocks| ferrowire_mac::ecp5::ports(m, &self.mac, clocks, self.delays));
+        })
+    }
+
+    /// Card, bridge and memory, and a MAC in either form.
+    fn parts(&self, m: &Scope, mac: &dyn Fn(&Scope, Clocks)) {
+        let clocks = Clocks { core: m.current_domain(), rx: m.domain("rgmii_rx"), tx: m.domain("rgmii_tx") };
+        let card = m.enclosed(|m| ferrowire_serial::board::card_with_board(m, &self.card, &self.serial));
+        let mac = m.enclosed(|m| mac(m, clocks));
+        mac.connect("tx_", &card, "tx_");
+        mac.connect("rx_", &card, "rx_");
+        m.in_domain(clocks.rx, |m| mac.expose(m, "rgmii_rx_", "rgmii0_rx_"));
+        mac.expose(m, "rgmii_tx", "rgmii0_tx");
+        card.expose(m, "serial_", "serial_");
+        m.output("rgmii0_reset_n", &phy_reset(m, self.card.clock_khz));
+        m.output("link_up", &mac.get("link_up"));
+    }
+
+    /// The board's top module, in which [`logic`](Self::logic) stands.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn top(&self) -> Result<Netlist, BuildErrors> {
+        let logic = self.logic()?;
+        build(&self.top_name(), |m| ecp5::top(m, self, &logic))
+    }
+
+    /// Modules of both by name, children before their parents, the top last.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn verilog_modules(&self) -> Result<Vec<(String, String)>, BuildErrors> {
+        let mut modules = self.logic()?.verilog_modules();
+        modules.extend(self.top()?.verilog_modules());
+        Ok(modules)
+    }
+
+    /// Places of the top's ports, for nextpnr.
+    pub fn lpf(&self, top: &Netlist) -> String {
+        let ports = top.ports();
+        self.board.lpf_of(|name| ports.iter().any(|port| port.name == name))
+    }
+}
+
+/// Low for [`PHY_RESET_MS`] behind the core's reset.
+fn phy_reset(m: &Scope, clock_khz: u32) -> ferrowire_rtl::Sig {
+    let cycles = u64::from(clock_khz) * u64::from(PHY_RESET_MS);
+    let bits = ferrowire_rtl::clog2(cycles + 1);
+    let left = m.reg("phy_reset", bits).reset(cycles);
+    let over = left.eq(0);
+    m.when(!over, |m| m.set(&left, left - 1));
+    // From a flop: a PHY's reset has no glitches.
+    m.delay("phy_released", &over)
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The tops of boards, from the outside.
+
+use ferrowire_boards::Board;
+use ferrowire_hdl::config::RnicConfig;
+use ferrowire_shell::Shell;
+
+fn card() -> RnicConfig {
+    RnicConfig { clock_khz: 50_000, ..RnicConfig::named("axi-8b").unwrap() }
+}
+
+fn board() -> Board {
+    Board::named("ecpix5").unwrap()
+}
+
+fn refused(board: Board, card: RnicConfig) -> String {
+    Shell::new(board, card).expect_err("it is refused").to_string()
+}
+
+/// Each port has its ball, and each ball that is named is one of a port.
+#[test]
+fn ports_and_constraints_name_each_other() {
+    let shell = Shell::new(board(), card()).unwrap();
+    let top = shell.top().unwrap_or_else(|errors| panic!("{errors}"));
+    let lpf = shell.lpf(&top);
+    let quoted = |keyword: &str| -> Vec<String> {
+        let lines = lpf.lines().filter(|line| line.starts_with(keyword));
+        lines.map(|line| line.split('"').nth(1).expect("a name").to_string()).collect()
+    };
+    let mut ports = Vec::new();
+    for port in top.ports() {
+        match port.width {
+            1 => ports.push(port.name),
+            width => ports.extend((0..width).map(|bit| format!("{}[{bit}]", port.name))),
+        }
+    }
+    for keyword in ["LOCATE COMP", "IOBUF PORT"] {
+        let mut placed = quoted(keyword);
+        placed.sort();
+        ports.sort();
+        assert_eq!(placed, ports, "{keyword}");
+    }
+    assert_eq!(quoted("FREQUENCY PORT"), ["clk100", "rgmii0_rx_clk"]);
+}
+
+#[test]
+fn the_logic_stands_in_the_top_with_every_pin_connected() {
+    let shell = Shell::new(board(), card()).unwrap();
+    let (logic, top) = (shell.logic().unwrap(), shell.top().unwrap());
+    let modules = shell.verilog_modules().unwrap();
+    let names: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names.last(), Some(&"ecpix5"));
+    assert!(names.contains(&logic.top()));
+    let mut once = names.clone();
+    once.sort();
+    once.dedup();
+    assert_eq!(once.len(), names.len(), "two modules of one name");
+    let verilog = top.verilog();
+    for port in logic.ports() {
+        assert_eq!(verilog.matches(&format!(".{}(", port.name)).count(), 1, "{}", port.name);
+    }
+    for cell in ["EHXPLLL", "FD1S3BX"] {
+        assert!(verilog.contains(cell), "{cell}");
+    }
+    assert!(!verilog.contains("always"), "the top has no logic of its own");
+}
+
+#[test]
+fn what_does_not_go_together_is_refused_with_the_field_and_what_to_do() {
+    let butterstick = refused(Board::named("butterstick").unwrap(), card());
+    assert!(
+        butterstick.contains("board `butterstick` has no card: its board.toml needs [card]"),
+        "{butterstick}"
+    );
+    let without = |change: fn(&mut Board)| {
+        let mut board = board();
+        change(&mut board);
+        refused(board, card())
+    };
+    assert!(without(|board| board.serial = None).contains("no serial line"));
+    assert!(without(|board| board.rgmii.clear()).contains("no PHY behind RGMII"));
+    assert!(without(|board| board.card.as_mut().unwrap().baud = 100_000_000).contains("baud"));
+    assert!(
+        without(|board| board.card.as_mut().unwrap().memory_bytes = 1000).contains("memory_bytes is 1000")
+    );
+    let on_pcie = refused(board(), RnicConfig::named("pcie-8b").unwrap());
+    assert!(on_pcie.contains("axi = false: must be true"), "{on_pcie}");
+    let wide = refused(board(), RnicConfig::named("axi-64b").unwrap());
+    assert!(wide.contains("beat_bytes = 64: must be 8"), "{wide}");
+    let odd = refused(board(), RnicConfig { clock_khz: 51_000, ..card() });
+    assert!(odd.contains("51000 kHz of 100000 kHz; choose another clock_khz"), "{odd}");
+    assert!(without(|board| board.card = None).contains("has no card"));
+}

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Keeps frames until they are whole, in the core's clock: those that come, because only their end tells whether they are good; those that go, because the
+//! wire does not wait for the rest of a frame.
+//!
+//! ```text
+//!             +-------------------------------------+     +-----+
+//!   input --->| tail    ring of beats, block RAM    |---->| reg |---> out
+//!             |         begin                 head  |     +-----+
+//!             +-------------------------------------+
+//!      last, outcome, room -----------------------------------------> done
+//! ```
+//!
+//! Beats are written at `tail` as they come. With the last one of a good frame `begin` moves behind it, and the reader may go that far; otherwise `tail` moves
+//! back to `begin`, and the frame was never there.
+//!
+//! **Backpressure:** of what [`drops`](Full::Drops) where it finds no room, `input.ready` is always high; the frame is given up at once and whole. Of what
+//! [`waits`](Full::Waits) it is low while the ring is full, and a frame that is longer than the longest is given up, so that the ring always holds what it waits for.
+//! `out` stops for its taker.
+//!
+//! **Latency:** the first beat is on offer 2 cycles after the last one came. **Throughput:** a beat a cycle in and out, no bubble between frames.
+//! **Reset** empties. **Bad input:** exactly one `done` a frame, with the outcome that the last beat brought, or why it is dropped here.
+
+use crate::config::MacConfig;
+use crate::pack::{Entry, MISSED_BITS};
+use crate::rx::Outcome;
+use ferrowire_parts::Beat;
+use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+
+/// What happens where there is no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Full {
+    /// The frame is lost.
+    Drops,
+    /// Its sender waits.
+    Waits,
+}
+
+/// A frame has ended.
+#[derive(Clone, Bundle)]
+pub struct Done {
+    /// In this cycle.
+    pub valid: Sig,
+    /// What became of it: the code of an [`Outcome`].
+    pub outcome: Sig,
+    /// The same has happened to so many: more than one only of [`Outcome::Overflow`].
+    pub frames: Sig,
+}
+
+impl Done {
+    /// The shape.
+    pub fn of() -> Done {
+        Done { valid: bits(1), outcome: bits(Outcome::BITS), frames: bits(MISSED_BITS) }
+    }
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Stored {
+    /// Whole frames, each good.
+    pub out: Stream<Beat>,
+    /// One pulse a frame that came.
+    pub done: Done,
+}
+
+/// A store of `bytes` bytes; see the page's top.
+#[module]
+pub fn store(
+    m: &Scope,
+    cfg: &MacConfig,
+    #[param] bytes: u32,
+    #[param] full: Full,
+    input: Stream<Entry>,
+) -> Stored {
+    let depth = bytes / cfg.beat_bytes;
+    let address = clog2(u64::from(depth));
+    let ring = m.mem("ring", depth, &input.beat).style(Style::Block).build();
+    // One bit more than an address, so that full and empty differ.
+    let pointer = |name: &str| m.reg(name, address + 1).reset(0);
+    let (tail, begin, head) = (pointer("tail"), pointer("begin"), pointer("head"));
+    let given_up = m.reg("given_up", 1).reset(0);
+
+    let is_full = (tail - head).eq(depth).named("is_full");
+    let waits = full == Full::Waits;
+    input.accept(if waits { !is_full } else { lit(1, 1) });
+    let (fire, last) = (input.fire().named("fire"), input.beat.last);
+    // Received frames were cut to the longest one before.
+    let lost = given_up | if waits { too_long(cfg, tail - begin, &input.beat) } else { is_full };
+    let lost = lost.named("lost");
+    let good = input.outcome.eq(Outcome::Good.lit());
+    let after = tail + 1;
+    ring.write(fire & !lost, tail.trunc(address), &input.beat);
+    m.when(fire, |m| {
+        m.set(&given_up, lost & !last);
+        m.set(&tail, (lost | last & !good).then(begin, after));
+        m.when(last & good & !lost, |m| m.set(&begin, after));
+    });
+
+    let held = m.reg("held", 1).reset(0);
+    let take = m.wire("take", 1);
+    // A word is read only after it was written, and not written again before `head` has passed it.
+    let word = ring.read(m, take, head.trunc(address), Collision::Never);
+    let out = Stream::new(m, "out", held, word);
+    m.drive(&take, head.ne(begin) & (!held | out.ready));
+    m.set(&held, take | held & !out.ready);
+    m.when(take, |m| m.set(&head, head + 1));
+
+    let done = m.reg_zero("done", &Done::of());
+    let why = if waits { Outcome::Oversize } else { Outcome::Overflow };
+    let here = good & lost;
+    m.set(&done.valid, fire & last);
+    m.set(&done.outcome, here.then(why.lit(), input.outcome));
+    let many = input.outcome.eq(Outcome::Overflow.lit());
+    m.set(&done.frames, many.then(input.beat.data.trunc(MISSED_BITS), lit(MISSED_BITS, 1)));
+    m.assert((tail - head).le(depth), "what is stored fits the ring");
+    Stored { out, done }
+}
+
+/// With this beat behind `length` others the frame is longer than the longest.
+fn too_long(cfg: &MacConfig, length: Sig, beat: &Beat) -> Sig {
+    let most = cfg.most_empty();
+    let fits = if most == 0 { lit(1, 1) } else { beat.empty.ge(most) };
+    length.eq(cfg.most_beats() - 1) & !(beat.last & fits)
+}

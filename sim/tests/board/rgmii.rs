@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Two boards as their FPGAs have them, on one Ethernet cable: everything but clock generation and the cells at the balls. Each has its own clocks, off by as much as a cable's ends may be; the
+//! driver's `SerialBus` is at the serial pins.
+
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ferrowire::serial::{Line, Patience, SerialBus};
+use ferrowire::{
+    AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, InitAttributes,
+    PageSize, PathMtu, ProtectionDomain, Psn, QpInitAttr, QueuePair, RtrAttributes, RtsAttributes, SendWr,
+};
+use ferrowire_boards::Board;
+use ferrowire_serial::line::{Driver, Reader};
+use ferrowire_shell::Shell;
+use ferrowire_sim::lockstep;
+use ferrowire_sim::pair::bytes;
+use ferrowire_verilator::{build, Library, Model, Options, PortId};
+use rand::rngs::SmallRng;
+use rand::{RngCore, SeedableRng};
+
+/// The described board with few tables and a fast serial line: a card is soon there.
+fn shell() -> Shell {
+    let mut board = Board::named("ecpix5").unwrap();
+    let mut card = ferrowire_hdl::config::RnicConfig::named("axi-8b").unwrap();
+    (card.clock_khz, card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (50_000, 16, 8, 32, 4, 4);
+    (card.outstanding, card.outstanding_per_qp, card.page_entries) = (64, 16, 1024);
+    card.neighbour_responder = false;
+    board.card.as_mut().unwrap().baud = card.clock_khz * 125;
+    Shell::new(board, card).unwrap()
+}
+
+/// Periods, in femtoseconds.
+const CORE: u64 = 20_000_000;
+const WIRE: u64 = 8_000_000;
+/// A hundredth of a percent each way (IEEE 802.3 35.2.2.1), of each of a board's clocks.
+const OFFSETS: [i64; 2] = [1, -1];
+
+/// Data and control, at the rising and the falling edge.
+const EDGES: [&str; 4] = ["data_rise", "data_fall", "ctl_rise", "ctl_fall"];
+/// What a PHY says between frames: the link is up, at 1 Gb/s, of full duplex (RGMII 2.0, table 4).
+const STATUS: u64 = 0b1101;
+
+struct Card {
+    model: Model,
+    core: PortId,
+    sends: PortId,
+    hears: PortId,
+    serial: [PortId; 2],
+    inputs: [PortId; 4],
+    outputs: [PortId; 4],
+    /// Whose edge is next: of the core's clock and of that with which it sends.
+    next: [u64; 2],
+    periods: [u64; 2],
+    to_board: Driver,
+    to_pc: Reader,
+}
+
+impl Card {
+    fn new(library: &Library, index: usize) -> Self {
+        let mut model = library.instantiate();
+        let port = |name: &str| library.port(name).unwrap();
+        let edges = |way: &str| EDGES.map(|edge| port(&format!("rgmii0_{way}_{edge}")));
+        let clocks = ["clk", "rgmii_tx_clk", "rgmii_rx_clk"].map(port);
+        let serial = ["serial_rx", "serial_tx"].map(port);
+        model.set_u64(serial[0], 1);
+        let resets = ["rst", "rgmii_tx_rst", "rgmii_rx_rst"].map(port);
+        resets.iter().for_each(|reset| model.set_u64(*reset, 1));
+        for _ in 0..8 {
+            clocks.iter().for_each(|clock| model.tick(*clock));
+        }
+        resets.iter().for_each(|reset| model.set_u64(*reset, 0));
+        let period = |fs: u64| fs.checked_add_signed(OFFSETS[index] * fs as i64 / 10_000).unwrap();
+        let bit = 8.0;
+        Self {
+            core: clocks[0],
+            sends: clocks[1],
+            hears: clocks[2],
+            serial,
+            inputs: edges("rx"),
+            outputs: edges("tx"),
+            next: [3_000_000, 1_000_000],
+            periods: [period(CORE), period(WIRE)],
+            to_board: Driver::new(bit),
+            to_pc: Reader::new(bit),
+            model,
+        }
+    }
+}
+
+struct Cable {
+    cards: [Card; 2],
+    /// Femtoseconds.
+    now: u64,
+}
+
+impl Cable {
+    /// The next edge of one of the clocks.
+    fn step(&mut self) {
+        let all = (0..2).flat_map(|card| (0..2).map(move |clock| (card, clock)));
+        let (card, clock) = all.min_by_key(|(card, clock)| self.cards[*card].next[*clock]).unwrap();
+        let own = &mut self.cards[card];
+        self.now = own.next[clock];
+        own.next[clock] += own.periods[clock];
+        if clock == 0 {
+            let level = own.to_board.level();
+            own.model.set_u64(own.serial[0], level.into());
+            own.model.tick(own.core);
+            own.to_pc.take(own.model.get_u64(own.serial[1]) == 1);
+            return;
+        }
+        let mut wires = own.outputs.map(|port| own.model.get_u64(port));
+        own.model.tick(own.sends);
+        if wires[2..] == [0, 0] {
+            wires[..2].fill(STATUS);
+        }
+        // The other PHY's RXC is this one's clock.
+        let other = &mut self.cards[1 - card];
+        other.inputs.iter().zip(wires).for_each(|(port, value)| other.model.set_u64(*port, value));
+        other.model.tick(other.hears);
+    }
+}
+
+/// The serial line of a board.
+struct Pins {
+    cable: Arc<Mutex<Cable>>,
+    card: usize,
+}
+
+impl Line for Pins {
+    fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.cable.lock().unwrap().cards[self.card].to_board.push(bytes);
+        Ok(())
+    }
+
+    fn receive(&mut self, out: &mut [u8], within: Duration) -> io::Result<usize> {
+        let mut cable = self.cable.lock().unwrap();
+        let until = cable.now + within.as_nanos() as u64 * 1_000_000;
+        loop {
+            let bytes = &mut cable.cards[self.card].to_pc.bytes;
+            if !bytes.is_empty() {
+                let n = bytes.len().min(out.len());
+                out[..n].copy_from_slice(&bytes[..n]);
+                bytes.drain(..n);
+                return Ok(n);
+            }
+            if cable.now >= until {
+                return Ok(0);
+            }
+            (0..100).for_each(|_| cable.step());
+        }
+    }
+
+    fn now(&self) -> Duration {
+        Duration::from_nanos(self.cable.lock().unwrap().now / 1_000_000)
+    }
+
+    fn cycles(&mut self) -> Option<u64> {
+        None
+    }
+}
+
+struct End {
+    context: Context,
+    pd: ProtectionDomain,
+    cq: CompletionQueue,
+}
+
+fn end(cable: &Arc<Mutex<Cable>>, card: usize) -> End {
+    let patience = Patience { wait: Duration::from_millis(2), tries: 3 };
+    let bus = SerialBus::over(Pins { cable: Arc::clone(cable), card }, patience).unwrap();
+    let options = ContextOptions {
+        seed: Some(card as u64),
+        command_timeout: Duration::from_secs(1),
+        ..ContextOptions::default()
+    };
+    let context = Context::open_with(bus, options).unwrap();
+    context.set_mac(mac(card)).unwrap();
+    context.add_gid(ip(card).into(), None).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16).unwrap();
+    End { context, pd, cq }
+}
+
+fn mac(card: usize) -> [u8; 6] {
+    [2, 0xfe, 0, 0, 0, 1 + card as u8]
+}
+
+fn ip(card: usize) -> std::net::Ipv4Addr {
+    std::net::Ipv4Addr::new(10, 0, 0, 1 + card as u8)
+}
+
+fn connect(ends: &[End; 2]) -> [QueuePair; 2] {
+    let made = [0, 1].map(|card| {
+        let mut attr = QpInitAttr::rc(&ends[card].cq, &ends[card].cq);
+        (attr.max_send_wr, attr.max_recv_wr) = (8, 8);
+        ends[card].pd.create_qp(&attr).unwrap()
+    });
+    let numbers = [made[0].number(), made[1].number()];
+    let mut card = 0;
+    made.map(|qp| {
+        let (own, peer) = (card, 1 - card);
+        card += 1;
+        let init = InitAttributes {
+            access: Some(AccessFlags::REMOTE),
+            pkey: Some(0xffff),
+            ..InitAttributes::default()
+        };
+        let av = AddressVector::new(mac(own), ip(own).into(), mac(peer), ip(peer).into());
+        let rtr = RtrAttributes {
+            av: Some(av),
+            path_mtu: Some(PathMtu::B1024),
+            dest_qpn: Some(numbers[peer]),
+            rq_psn: Some(Psn::new(peer as u32 * 1000)),
+            max_dest_rd_atomic: Some(4),
+            min_rnr_timer: Some(12),
+            ..RtrAttributes::default()
+        };
+        let rts = RtsAttributes {
+            sq_psn: Some(Psn::new(own as u32 * 1000)),
+            timeout: Some(18),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(4),
+            ..RtsAttributes::default()
+        };
+        let up = qp.init(init).map_err(|step| step.error).unwrap();
+        let up = up.rtr(rtr).map_err(|step| step.error).unwrap();
+        up.rts(rts).map_err(|step| step.error).unwrap()
+    })
+}
+
+fn wait(end: &End) -> Completion {
+    let mut some = [Completion::default(); 1];
+    for _ in 0..2000 {
+        if end.cq.poll(&mut some).unwrap() == 1 {
+            return some[0];
+        }
+    }
+    panic!("no completion");
+}
+
+#[test]
+fn a_write_and_a_read_cross_the_cable_between_two_boards() {
+    let netlist = shell().without_cells().unwrap_or_else(|errors| panic!("{errors}"));
+    let options = Options { opt: lockstep::CARD, ..Options::default() };
+    let library = build(&lockstep::source(&netlist), &options).unwrap();
+    let cards = [0, 1].map(|card| Card::new(&library, card));
+    let cable = Arc::new(Mutex::new(Cable { cards, now: 0 }));
+    let ends = [0, 1].map(|card| end(&cable, card));
+    let [mut qp, _peer] = connect(&ends);
+    let mut rng = SmallRng::seed_from_u64(3);
+    let n = 2600;
+    let regions = ends.each_ref().map(|end| {
+        let memory = end.context.alloc(n, 4096).unwrap();
+        let region = end
+            .pd
+            .register(&memory, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE, PageSize::Size4K)
+            .unwrap();
+        let mut data = vec![0; n];
+        rng.fill_bytes(&mut data);
+        region.memory().write(0, &data);
+        end.context.progress().unwrap();
+        region
+    });
+    let bytes = |side: usize| bytes(regions[side].memory());
+    let mut run = |wr: SendWr<'_>| {
+        let mut batch = qp.start_post_send();
+        batch.post(&wr.signaled()).unwrap();
+        batch.ring().unwrap();
+        let done = wait(&ends[0]);
+        assert!(done.is_success(), "{done:?}");
+    };
+    let (own, mut peers) = (bytes(0), bytes(1));
+    run(SendWr::write(1, &[regions[0].sge(5, 1800)], regions[1].remote(300)));
+    peers[300..2100].copy_from_slice(&own[5..1805]);
+    ends[1].context.progress().unwrap();
+    assert!(bytes(1) == peers, "what was written");
+    run(SendWr::read(2, &[regions[0].sge(1000, 1500)], regions[1].remote(700)));
+    let mut own = own;
+    own[1000..2500].copy_from_slice(&peers[700..2200]);
+    assert!(bytes(0) == own, "what was read");
+    println!("{} us", cable.lock().unwrap().now / 1_000_000_000);
+}
+
+#[test]
+fn what_a_board_is_made_of_lints_without_a_warning() {
+    let shell = shell();
+    for netlist in [shell.logic(), shell.top()] {
+        let netlist = netlist.unwrap_or_else(|errors| panic!("{errors}"));
+        lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{error}"));
+    }
+}
