@@ -250,6 +250,10 @@ fn the_card_reaches_what_is_mapped_and_nothing_beside_it() {
         let ready =
             RegionAccess { offset: csr::BLOCK.address(&csr::STATUS).into(), region: pci::BAR0, count: 4 };
         while raw.ask(command::REGION_READ, &ready.to_bytes(), &[]).unwrap().unwrap().body[16] & 1 == 0 {}
+        // A card that faces PCIe asks for nothing before it is a bus master.
+        let master = RegionAccess { offset: 4, region: pci::CONFIG, count: 2 };
+        let master = [&master.to_bytes()[..], &[6, 0]].concat();
+        assert!(raw.ask(command::REGION_WRITE, &master, &[]).unwrap().is_ok());
         let mut write = |register: &ferrowire::spec::Register, value: u32| {
             let access =
                 RegionAccess { offset: csr::BLOCK.address(register).into(), region: pci::BAR0, count: 4 };
