@@ -19,7 +19,7 @@ pub use drain::{drain, Drained, Passage};
 pub use operate::{operate, Done, KeyRead, Operated, Operation, OperationKind};
 pub(crate) use translate::{next_page, to_page_end};
 pub use translate::{translate, Lookup, Translated, Translation};
-pub use withdraw::{withdraw, TakenBack, Withdrawals, Withdrawn, WITHDRAWN_BITS};
+pub use withdraw::{withdraw, Withdrawals, Withdrawn, WITHDRAWN_BITS};
 
 use crate::config::RnicConfig;
 use crate::stream::breath;

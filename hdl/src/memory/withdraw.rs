@@ -21,7 +21,7 @@
 
 use crate::config::RnicConfig;
 use crate::stream::{deep_fifo, fifo};
-use crate::types::TableWrite;
+use crate::types::{OfQp, TableWrite};
 use ferrowire_rtl::{bits, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 
 /// Bits of a number of withdrawals: fewer are on their way to the key table.
@@ -45,22 +45,6 @@ impl Withdrawals {
     /// The broadcast of that.
     pub fn write_of(cfg: &RnicConfig) -> TableWrite<Self> {
         TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: Withdrawals::of() }
-    }
-}
-
-/// A QP has taken a window back.
-#[derive(Clone, Bundle)]
-pub struct TakenBack {
-    /// In this cycle.
-    pub valid: Sig,
-    /// Which QP.
-    pub qp: Sig,
-}
-
-impl TakenBack {
-    /// The shape.
-    pub fn of(cfg: &RnicConfig) -> Self {
-        TakenBack { valid: bits(1), qp: bits(cfg.qp_bits()) }
     }
 }
 
@@ -100,7 +84,7 @@ enum State {
 
 /// The line. `taken`: at most one in 8 cycles; `drained`: the round that was asked for has ended.
 #[module]
-pub fn withdraw(m: &Scope, cfg: &RnicConfig, taken: TakenBack, drained: Sig) -> Withdrawn {
+pub fn withdraw(m: &Scope, cfg: &RnicConfig, taken: OfQp, drained: Sig) -> Withdrawn {
     let qp_bits = cfg.qp_bits();
     let state = m.fsm("state", State::Sweep);
     let (sweeping, idle, at_row) = (state.is(State::Sweep), state.is(State::Idle), state.is(State::Row));
@@ -184,7 +168,7 @@ mod tests {
     fn sim() -> Sim {
         let cfg = RnicConfig { qps: QPS as u32, ..RnicConfig::named("generic-8b").unwrap() };
         let netlist = build("top", |m| {
-            let taken = m.input_of("taken", &TakenBack::of(&cfg));
+            let taken = m.input_of("taken", &OfQp::of(&cfg));
             let out = withdraw(m, &cfg, taken, m.input("drained", 1));
             m.output("told", &out.withdrawals);
             m.stream_out("look", out.looks);
@@ -284,7 +268,7 @@ mod tests {
         let cfg = RnicConfig { qps: QPS as u32, ..RnicConfig::named("generic-8b").unwrap() };
         let netlist = build("top", |m| {
             let drained = m.wire("drained", 1);
-            let out = withdraw(m, &cfg, m.input_of("taken", &TakenBack::of(&cfg)), drained);
+            let out = withdraw(m, &cfg, m.input_of("taken", &OfQp::of(&cfg)), drained);
             let ways = [2, 2, 3].map(|stages| vec![Passage::of(); stages]).to_vec();
             let ways = m.input_of("way", &ways);
             let most = [2, 2, 3].map(|stages| vec![127; stages]);

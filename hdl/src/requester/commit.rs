@@ -29,7 +29,7 @@
 //! at the completer: the scheduler has seen to that, as `plenty` told.
 
 use crate::config::RnicConfig;
-use crate::memory::{Done, Lookup, Operation, OperationKind, Passage, TakenBack, Translation};
+use crate::memory::{Done, Lookup, Operation, OperationKind, Passage, Translation};
 use crate::requester::gather::Part;
 use crate::requester::list::MAX_SGES;
 use crate::requester::payload::End;
@@ -37,7 +37,7 @@ use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
 use crate::stream::{breath, few, fifo, forward, prompt_fifo, row_of, slice, spare_fifo, wide_fifo};
-use crate::types::{DmaReadRequest, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
+use crate::types::{DmaReadRequest, OfQp, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::WcStatus;
@@ -163,7 +163,7 @@ pub struct Committed {
     /// A read has been asked for.
     pub reading: Sig,
     /// A window has been taken back.
-    pub taken_back: TakenBack,
+    pub taken_back: OfQp,
 }
 
 #[derive(Clone, Bundle)]
@@ -544,7 +544,7 @@ pub fn commit(
     m.discard(&unbarred.psn);
     let again = go & good & !packet.fresh;
     let looked_up = Passage { enters: asked, leaves: answers.fire() };
-    let taken_back = TakenBack { valid: operated.valid & operated.ok & packet.withdraws, qp: packet.qp };
+    let taken_back = OfQp { valid: operated.valid & operated.ok & packet.withdraws, qp: packet.qp };
     Committed {
         lookup,
         operations,
