@@ -3,4 +3,5 @@
 
 mod bench;
 mod frames;
+mod lockstep;
 mod noise;
