@@ -19,7 +19,7 @@ use crate::out;
 
 /// Lists, adds and removes the addresses that `pingpong`, `bw` and `lat` give a card
 ///
-/// The first is the link-local address of the card's MAC address, as Linux makes it. A card forgets its addresses when a program opens or leaves it, so those
+/// The first is the link-local address of the card's MAC address, as Linux makes it; behind it come those that a simulated card was given with `--ip`. A card forgets its addresses when a program opens or leaves it, so those
 /// that are added here are kept in a file, $XDG_CONFIG_HOME/ferrowire/gids.json or ~/.config/ferrowire/gids.json, and given to it each time. `-x` chooses one by its number.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
@@ -109,10 +109,11 @@ fn key(device: &Device) -> String {
     }
 }
 
-/// The addresses of a card with this MAC address: by its own, and those that were added.
+/// The addresses of a card with this MAC address: by its own, those that its owner has given it, and those that were added.
 pub fn of(device: &Device, mac: [u8; 6], ipv6: bool) -> Result<Vec<IpAddr>, Failure> {
     let mut all: Vec<IpAddr> = link_local(mac).filter(|_| ipv6).into_iter().collect();
-    for address in load()?.remove(&key(device)).unwrap_or_default() {
+    let given = device.addresses()?.into_iter().filter(|address| ipv6 || address.is_ipv4());
+    for address in given.chain(load()?.remove(&key(device)).unwrap_or_default()) {
         if !all.contains(&address) {
             all.push(address);
         }
@@ -157,7 +158,7 @@ pub fn run(common: &Common, args: &GidsArgs) -> Result<(), Failure> {
                 let what = format!("gids: {address} was not added to {device}");
                 return Err(Failure::failed(
                     what,
-                    "`ferrowire gids` lists them; that of the MAC address stays",
+                    "`ferrowire gids` lists them; that of the MAC address stays, and so do those that the card was given with --ip",
                 ));
             }
             kept.retain(|_, list| !list.is_empty());

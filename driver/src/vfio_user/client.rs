@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Client`]: asks a server for a device's regions, interrupts and memory, one question at a time.
 
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -10,8 +11,8 @@ use rustix::io::Errno;
 
 use super::error::SocketError;
 use super::message::{
-    capabilities, command, observer_capabilities, pci, DeviceInfo, DmaMap, DmaUnmap, Header, IrqInfo, IrqSet,
-    RegionAccess, RegionInfo, Version, MAJOR, MAX_TRANSFER, MINOR, OBSERVER,
+    addresses, capabilities, command, observer_capabilities, pci, DeviceInfo, DmaMap, DmaUnmap, Header,
+    IrqInfo, IrqSet, RegionAccess, RegionInfo, Version, MAJOR, MAX_TRANSFER, MINOR, OBSERVER,
 };
 use super::stream::{Message, Stream};
 
@@ -23,6 +24,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 pub struct Client {
     stream: Stream,
     next: u16,
+    /// IP addresses that the server tells of.
+    pub addresses: Vec<IpAddr>,
 }
 
 impl Client {
@@ -55,7 +58,7 @@ impl Client {
         let failed = |source| SocketError::Connect { path: path.to_path_buf(), source };
         let socket = UnixStream::connect(path).map_err(failed)?;
         socket.set_read_timeout(Some(PATIENCE)).map_err(SocketError::os("set the socket's time-out"))?;
-        let mut client = Self { stream: Stream::new(socket), next: 0 };
+        let mut client = Self { stream: Stream::new(socket), next: 0, addresses: Vec::new() };
         let version = Version { major: MAJOR, minor: MINOR };
         let answer = client.ask(command::VERSION, &[&version.to_bytes(), capabilities], &[]);
         let answer = answer.map_err(|error| match error {
@@ -65,7 +68,10 @@ impl Client {
             error => error,
         })?;
         match Version::parse(&answer.body) {
-            Some((Version { major: MAJOR, .. }, said)) => Ok((client, said.to_vec())),
+            Some((Version { major: MAJOR, .. }, said)) => {
+                client.addresses = addresses(said);
+                Ok((client, said.to_vec()))
+            }
             found => {
                 let found =
                     found.map_or("no version".into(), |(v, _)| format!("version {}.{}", v.major, v.minor));

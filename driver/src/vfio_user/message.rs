@@ -19,6 +19,8 @@
 //! Numbers have the byte order of the host, which both ends share; it is little-endian on all that the card runs on. Where a structure has
 //! `argsz`, it is the number of bytes that whoever reads the answer has room for.
 
+use std::net::IpAddr;
+
 /// Longest body of either direction: that of an access of [`MAX_TRANSFER`] bytes.
 pub const MAX_BODY: usize = RegionAccess::BYTES + MAX_TRANSFER;
 /// Most bytes of a region that one message reads or writes, as both ends say in `VERSION`.
@@ -359,12 +361,35 @@ pub fn capabilities() -> Vec<u8> {
 /// the device. A server that knows it says it, too.
 pub const OBSERVER: &str = "ferrowire_observer";
 
+/// A capability of this project: IP addresses that the server's owner has given the card, for programs to put into its table of GIDs. A list of strings.
+pub const ADDRESSES: &str = "ferrowire_addresses";
+
 /// As [`capabilities`], of an observer.
 pub fn observer_capabilities() -> Vec<u8> {
-    let text = format!(
-        "{{\"capabilities\":{{\"max_msg_fds\":{MAX_FILES},\"max_data_xfer_size\":{MAX_TRANSFER},\"{OBSERVER}\":true}}}}\0"
-    );
+    server_capabilities(true, &[])
+}
+
+/// As [`capabilities`], of a server: to an observer or to the device's client.
+pub fn server_capabilities(observer: bool, addresses: &[IpAddr]) -> Vec<u8> {
+    let mut text =
+        format!("{{\"capabilities\":{{\"max_msg_fds\":{MAX_FILES},\"max_data_xfer_size\":{MAX_TRANSFER}");
+    if observer {
+        text += &format!(",\"{OBSERVER}\":true");
+    }
+    if !addresses.is_empty() {
+        let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
+        text += &format!(",\"{ADDRESSES}\":[{}]", list.join(","));
+    }
+    text += "}}\0";
     text.into_bytes()
+}
+
+/// The addresses that a server has told; none, if it is another's, or what it says is none.
+pub fn addresses(said: &[u8]) -> Vec<IpAddr> {
+    let said = String::from_utf8_lossy(said);
+    let list = said.split_once(&format!("\"{ADDRESSES}\":[")).and_then(|(_, rest)| rest.split_once(']'));
+    let each = list.map(|(list, _)| list.split(',')).into_iter().flatten();
+    each.filter_map(|item| item.trim().trim_matches('"').parse().ok()).collect()
 }
 
 #[cfg(test)]
@@ -405,6 +430,20 @@ mod tests {
         bytes.push(9);
         assert_eq!(DmaMap::parse(&bytes), Some((map, &[9][..])));
         assert!((0..DmaMap::BYTES).all(|cut| DmaMap::parse(&bytes[..cut]).is_none()));
+    }
+
+    #[test]
+    fn addresses_come_as_they_were_told() {
+        let told: [IpAddr; 2] = ["10.0.0.7".parse().unwrap(), "fd00::7".parse().unwrap()];
+        for observer in [false, true] {
+            assert_eq!(addresses(&server_capabilities(observer, &told)), told);
+            assert!(addresses(&server_capabilities(observer, &[])).is_empty());
+        }
+        assert_eq!(server_capabilities(false, &[]), capabilities());
+        for other in ["", "{}", "\"ferrowire_addresses\":[", "\"ferrowire_addresses\":[7,\"x\"]"] {
+            assert!(addresses(other.as_bytes()).is_empty(), "{other}");
+        }
+        assert_eq!(addresses(b"\"ferrowire_addresses\":[ \"::1\" , 8]"), ["::1".parse::<IpAddr>().unwrap()]);
     }
 
     #[test]

@@ -21,6 +21,7 @@ pub mod simulation;
 mod stream;
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
@@ -94,6 +95,12 @@ impl VfioUserBus {
     /// Nobody listens there, too many look already, or the device is none of ours.
     pub fn observe(path: impl AsRef<Path>) -> Result<Self, SocketError> {
         Self::of(Client::observe(path.as_ref())?, true)
+    }
+
+    /// IP addresses that the card's owner has given it, with `--ip` of `ferrowire-sim card`. The card has none of them before a program
+    /// [adds](crate::Context::add_gid) it.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.client.addresses
     }
 
     fn of(mut client: Client, observer: bool) -> Result<Self, SocketError> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ferrowire-sim card` and `ferrowire-sim up`.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -59,6 +60,9 @@ pub struct CardArgs {
     /// The card's MAC address, which it has until a program sets another one
     #[arg(long, value_name = "ADDRESS", value_parser = parse_mac)]
     mac: Option<u64>,
+    /// IP addresses of the card, with commas between: `ferrowire` gives it these when it opens it, and other programs can ask for them
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_ip)]
+    ip: Vec<IpAddr>,
     #[command(flatten)]
     common: Common,
 }
@@ -90,6 +94,13 @@ fn parse_mac(text: &str) -> Result<u64, String> {
     match <[u8; 6]>::try_from(parts) {
         Ok(mac) if mac[0] & 1 == 0 && mac != [0; 6] => Ok(mac_number(mac)),
         _ => Err(format!("`{text}`: give the address of a single station, as 02:fe:00:00:00:01")),
+    }
+}
+
+fn parse_ip(text: &str) -> Result<IpAddr, String> {
+    match text.parse::<IpAddr>() {
+        Ok(address) if !address.is_unspecified() && !address.is_multicast() => Ok(address),
+        _ => Err(format!("`{text}`: give the address of a single station, as 10.0.0.1 or fd00::1")),
     }
 }
 
@@ -189,7 +200,7 @@ pub fn card(args: &CardArgs) -> Result<()> {
         None => World::single(&model, 0)?,
     };
     common.wires(&mut world, &config);
-    let device = Device::new(&mut world, 0, model, config.eqs, args.mac)?;
+    let device = Device::new(&mut world, 0, model, config.eqs, args.mac)?.with_addresses(args.ip.clone());
     println!("ferrowire -d sim:{} info", args.socket.display());
     common.serve(world, vec![Port::new(listener, device, common.verbose)], line, &signals)
 }
@@ -228,6 +239,15 @@ pub fn up(args: &UpArgs) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_ip_address_is_of_a_single_station() {
+        assert_eq!(parse_ip("10.0.0.1"), Ok([10, 0, 0, 1].into()));
+        assert!(parse_ip("fd00::1").is_ok());
+        for bad in ["", "10.0.0", "0.0.0.0", "224.0.0.1", "ff02::1", "10.0.0.1/24"] {
+            assert!(parse_ip(bad).is_err(), "{bad}");
+        }
+    }
 
     #[test]
     fn a_mac_address_is_of_a_single_station() {

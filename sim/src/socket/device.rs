@@ -11,9 +11,11 @@
 //!
 //! A reset leaves what the client owns as it is: mapped memory and event files. When the client leaves, that goes too.
 
+use std::net::IpAddr;
+
 use ferrowire::vfio_user::message::{
-    capabilities, command, pci, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, IrqSet, RegionAccess, RegionInfo,
-    Version, MAJOR, MAX_TRANSFER, MINOR,
+    command, pci, server_capabilities, DeviceInfo, DmaMap, DmaUnmap, IrqInfo, IrqSet, RegionAccess,
+    RegionInfo, Version, MAJOR, MAX_TRANSFER, MINOR,
 };
 use ferrowire::vfio_user::Message;
 use ferrowire::BusError;
@@ -34,6 +36,8 @@ pub struct Device {
     model: CardModel,
     /// What the card has from the start, as from a board's memory.
     mac: Option<u64>,
+    /// What programs are to give it.
+    addresses: Vec<IpAddr>,
     config: ConfigSpace,
     msix: Msix,
     memory: ClientMemory,
@@ -52,9 +56,20 @@ impl Device {
         mac: Option<u64>,
     ) -> anyhow::Result<Self> {
         let (config, msix) = (ConfigSpace::new(vectors), Msix::new(vectors, model.has_pcie()));
-        let mut device = Self { card, model, mac, config, msix, memory: ClientMemory::new() };
+        let mut device =
+            Self { card, model, mac, addresses: Vec::new(), config, msix, memory: ClientMemory::new() };
         device.power_on(world)?;
         Ok(device)
+    }
+
+    /// The same, with IP addresses that its clients are told.
+    pub fn with_addresses(self, addresses: Vec<IpAddr>) -> Self {
+        Self { addresses, ..self }
+    }
+
+    /// What its clients are told.
+    pub fn addresses(&self) -> &[IpAddr] {
+        &self.addresses
     }
 
     /// The card as after power-on. One that faces PCIe ends what it has begun (PCIe 6.6.2); where it does not in time, it is replaced like the others.
@@ -147,7 +162,7 @@ impl Device {
                     return Err(Errno::PROTONOSUPPORT);
                 }
                 let version = Version { major: MAJOR, minor: version.minor.min(MINOR) };
-                Ok([&version.to_bytes()[..], &capabilities()].concat())
+                Ok([&version.to_bytes()[..], &server_capabilities(false, &self.addresses)].concat())
             }
             command::DEVICE_GET_INFO => {
                 parsed(DeviceInfo::parse(&body))?;

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use ferrowire::vfio_user::message::{command, observer_capabilities, Header};
+use ferrowire::vfio_user::message::{command, server_capabilities, Header};
 use ferrowire::vfio_user::{Message, Stream};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
@@ -144,7 +144,7 @@ impl Port {
         if observes {
             // It is told that its wish is known.
             body.truncate(ferrowire::vfio_user::message::Version::BYTES);
-            body.extend(observer_capabilities());
+            body.extend(server_capabilities(true, self.device.addresses()));
         }
         match stream.send(&header.reply(body.len()), &[&body], &[]) {
             Err(error) => self.note(&error.to_string()),

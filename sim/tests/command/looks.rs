@@ -4,8 +4,8 @@
 use ferrowire::spec::csr::port::GIDS;
 use ferrowire::{DropReason, HwCounter, TrafficCounter};
 
-use crate::rig::{cards, exchange};
-use crate::socket::Node;
+use crate::rig::{cards, exchange, Cards};
+use crate::socket::{Folder, Node, Server};
 
 #[test]
 fn info_has_the_keys_and_the_order_of_ibv_devinfo_and_the_values_of_the_card() {
@@ -149,19 +149,32 @@ fn top_ends_with_ctrl_c_and_leaves_the_card_alone() {
     assert_eq!(said.code, 0, "{said:?}");
 }
 
+/// The addresses of the first card.
+fn list(cards: &Cards) -> Vec<String> {
+    let json = cards.on(0, &["gids", "--json"]).json();
+    json["gids"].as_array().unwrap().iter().map(|gid| gid["address"].as_str().unwrap().into()).collect()
+}
+
+#[test]
+fn gids_that_the_card_was_started_with_come_behind_that_of_its_mac_address() {
+    let folder = Folder::new("given");
+    let socket = folder.join("card.sock");
+    let addresses = ["--mac", "02:fe:00:00:00:2a", "--ip", "10.0.0.7,fd00::7"];
+    let server =
+        Server::start(&[&["card", "--socket", socket.to_str().unwrap()], &addresses[..]].concat(), 1);
+    let cards = Cards { server, folder };
+    assert_eq!(list(&cards), ["fe80::fe:ff:fe00:2a", "10.0.0.7", "fd00::7"]);
+    cards.on(0, &["gids", "add", "10.0.0.7"]).good();
+    cards.on(0, &["gids", "add", "10.0.0.8"]).good();
+    assert_eq!(list(&cards)[1..], ["10.0.0.7", "fd00::7", "10.0.0.8"]);
+    let said = cards.on(0, &["gids", "remove", "10.0.0.7"]);
+    assert!(said.code == 1 && said.err.contains("given with --ip"), "{said:?}");
+    assert!(cards.on(0, &["info"]).good().contains("0000:0000:0000:0000:0000:ffff:0a00:0007, RoCE v2"));
+}
+
 #[test]
 fn gids_are_kept_and_given_to_the_card() {
     let cards = cards();
-    let list = |cards: &crate::rig::Cards| {
-        let json = cards.on(0, &["gids", "--json"]).json();
-        let gids: Vec<String> = json["gids"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|gid| gid["address"].as_str().unwrap().into())
-            .collect();
-        gids
-    };
     assert_eq!(list(&cards), ["fe80::fe:ff:fe00:1"]);
     cards.on(0, &["gids", "add", "10.0.0.1"]).good();
     cards.on(0, &["gids", "add", "10.0.0.1"]).good();

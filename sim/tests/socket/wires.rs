@@ -125,3 +125,20 @@ fn a_tap_interface_carries_frames_where_this_machine_allows_one() {
     ip(&format!("tuntap del {name} mode tap"));
     assert!(out > 0 && into > 0, "{out} frames out, {into} frames in");
 }
+
+/// `--mac` and `--ip`: what the card is told to be is there for each program, and for who looks beside it.
+#[test]
+fn a_card_has_the_addresses_that_its_server_was_given() {
+    let folder = Folder::new("addresses");
+    let socket = folder.join("card.sock");
+    let addresses = ["--mac", "02:fe:00:00:00:2a", "--ip", "10.0.0.7,fd00::7"];
+    let server =
+        Server::start(&[&["card", "--socket", socket.to_str().unwrap()], &addresses[..]].concat(), 1);
+    let told: Vec<std::net::IpAddr> = ["10.0.0.7", "fd00::7"].map(|text| text.parse().unwrap()).into();
+    for _ in 0..2 {
+        let bus = ferrowire::VfioUserBus::connect(&server.sockets[0]).unwrap();
+        assert_eq!(bus.addresses(), told);
+        assert_eq!(ferrowire::VfioUserBus::observe(&server.sockets[0]).unwrap().addresses(), told);
+        assert_eq!(ferrowire::Context::open(bus).unwrap().mac(), [2, 0xfe, 0, 0, 0, 0x2a]);
+    }
+}
