@@ -29,8 +29,7 @@ fn verilog(board: &Board) -> String {
     let ports = board.ports();
     let mut vectors: BTreeMap<&str, (u32, Direction)> = BTreeMap::new();
     for port in &ports {
-        let base = port.name.split('[').next().unwrap_or_default();
-        vectors.entry(base).or_insert((0, port.direction)).0 += u32::from(port.name.contains('['));
+        vectors.entry(port.base()).or_insert((0, port.direction)).0 += u32::from(port.name.contains('['));
     }
     let (mut list, mut inputs, mut body) = (Vec::new(), Vec::new(), String::new());
     for (name, (bits, direction)) in vectors {

@@ -6,6 +6,7 @@
 //! Register writes and doorbells are kept or carried out at once; `progress` clocks the card, `now` is its clock, and
 //! `needs_progress` is true. Two cards on one wire are two `Bus` values that share the simulation.
 
+use std::net::IpAddr;
 use std::os::fd::OwnedFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -258,6 +259,11 @@ pub trait Bus: Send {
         Ok(None)
     }
 
+    /// IP addresses that the card's owner has given it, for programs to put into its table of GIDs; none where nobody can say.
+    fn addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
     /// The clock by which the driver bounds its waits, from any start. A simulated card gives simulated time,
     /// and must let it pass in [`progress`](Self::progress).
     fn now(&self) -> Duration {
@@ -311,6 +317,9 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     }
     fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
         (**self).card_cycles()
+    }
+    fn addresses(&self) -> Vec<IpAddr> {
+        (**self).addresses()
     }
     fn now(&self) -> Duration {
         (**self).now()

@@ -2,6 +2,7 @@
 //! [`Context`]: an open card.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -399,6 +400,11 @@ impl Context {
     /// The clock of the bus, from any start: by it, waits are bounded. Of a simulated card in this process it is simulated time.
     pub fn now(&self) -> Duration {
         self.device.bus.with(|b| b.now())
+    }
+
+    /// IP addresses that the card's owner has given it. The card has none of them before a program [adds](Self::add_gid) it: see [`Bus::addresses`].
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.device.bus.with(|b| b.addresses())
     }
 
     /// Cycles of a simulated card's clock, for who measures it; `None` for other cards: see [`Bus::card_cycles`].

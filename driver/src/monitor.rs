@@ -2,6 +2,7 @@
 //! [`Monitor`]: a card that is looked at, and not touched.
 
 use std::fmt;
+use std::net::IpAddr;
 
 use ferrowire_spec::csr::{identity, port, DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::{Block, Field, Register};
@@ -136,6 +137,11 @@ impl Monitor {
     /// The bus failed.
     pub fn traffic_counter(&mut self, counter: TrafficCounter) -> Result<u64> {
         Ok(self.bus.csr_read64(counter.address())?)
+    }
+
+    /// IP addresses that the card's owner has given it: see [`Bus::addresses`].
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.bus.addresses()
     }
 
     /// Cycles of a simulated card's clock: see [`Bus::card_cycles`].

@@ -38,15 +38,14 @@ pub fn choose_board(name: &str) -> Result<OnBoard, Error> {
 /// The description fails a check at this configuration.
 pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
     let OnBoard { shell, choice } = board;
-    let (logic, top) = (shell.logic()?, shell.top()?);
-    let mut modules = logic.verilog_modules();
-    modules.extend(top.verilog_modules());
+    let modules = shell.modules()?;
+    let top = &modules.top;
     let name = top.top();
     let files = BTreeMap::from([
-        (format!("{name}.lpf"), shell.lpf(&top)),
+        (format!("{name}.lpf"), shell.lpf(top)),
         (SCRIPT.into(), script(name, &shell.board().part().nextpnr())),
     ]);
-    Ok(print(choice, &top, modules, Some(shell.board().name.clone()), files))
+    Ok(print(choice, top, modules.verilog(), Some(shell.board().name.clone()), files))
 }
 
 fn script(top: &str, device: &[String]) -> String {

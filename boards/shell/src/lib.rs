@@ -16,7 +16,7 @@
 //!            +----------------------------------------------------------------------+
 //! ```
 //!
-//! Two modules, so that the one with all logic can be simulated: [`Shell::logic`] has clocks and resets as ports, [`Shell::top`] makes them. The names of the top's ports are
+//! Two modules, so that the one with all logic can be simulated: [`Modules::logic`] has clocks and resets as ports, [`Modules::top`] makes them. The names of the top's ports are
 //! those of the board's [`ports`](Board::ports), so [`Shell::lpf`] places each.
 //!
 //! **Clocks:** the core's, from `clock_khz` of its configuration; 125 MHz, with which is sent; the PHY's RXC. Nothing is assumed of their phases. **Resets** hold until the PLL has locked, and for two edges
@@ -143,22 +143,12 @@ impl Shell {
         &self.board
     }
 
-    /// The card's configuration.
-    pub fn card(&self) -> &RnicConfig {
-        &self.card
-    }
-
-    /// The clocks that the top makes or takes, and what each must reach: net names as nextpnr has them, in kHz.
-    pub fn clocks(&self) -> [(&'static str, u32); 3] {
-        [("core", self.card.clock_khz), ("rgmii_tx", pll::WIRE_KHZ), ("rgmii_rx", pll::WIRE_KHZ)]
-    }
-
     fn logic_name(&self) -> String {
         format!("{}_logic", self.top_name())
     }
 
     /// Name of the top module.
-    pub fn top_name(&self) -> String {
+    fn top_name(&self) -> String {
         self.board.name.replace('-', "_")
     }
 
@@ -176,7 +166,7 @@ impl Shell {
     ///
     /// # Errors
     /// What the build-time checks find; none for a board that ships.
-    pub fn logic(&self) -> Result<Netlist, BuildErrors> {
+    fn logic(&self) -> Result<Netlist, BuildErrors> {
         build(&self.logic_name(), |m| {
             self.parts(m, &|m, clocks| ferrowire_mac::ecp5::ports(m, &self.mac, clocks, self.delays));
         })
@@ -196,29 +186,36 @@ impl Shell {
         m.output("link_up", &mac.get("link_up"));
     }
 
-    /// The board's top module, in which [`logic`](Self::logic) stands.
+    /// The board's top module, and the logic that stands in it.
     ///
     /// # Errors
     /// Likewise.
-    pub fn top(&self) -> Result<Netlist, BuildErrors> {
+    pub fn modules(&self) -> Result<Modules, BuildErrors> {
         let logic = self.logic()?;
-        build(&self.top_name(), |m| ecp5::top(m, self, &logic))
-    }
-
-    /// Modules of both by name, children before their parents, the top last.
-    ///
-    /// # Errors
-    /// Likewise.
-    pub fn verilog_modules(&self) -> Result<Vec<(String, String)>, BuildErrors> {
-        let mut modules = self.logic()?.verilog_modules();
-        modules.extend(self.top()?.verilog_modules());
-        Ok(modules)
+        let top = build(&self.top_name(), |m| ecp5::top(m, self, &logic))?;
+        Ok(Modules { logic, top })
     }
 
     /// Places of the top's ports, for nextpnr.
     pub fn lpf(&self, top: &Netlist) -> String {
         let ports = top.ports();
         self.board.lpf_of(|name| ports.iter().any(|port| port.name == name))
+    }
+}
+
+/// What a board is made of.
+#[derive(Clone, Debug)]
+pub struct Modules {
+    /// All logic.
+    pub logic: Netlist,
+    /// The top, for which the logic is a core.
+    pub top: Netlist,
+}
+
+impl Modules {
+    /// The Verilog of both by module, children before their parents, the top last.
+    pub fn verilog(&self) -> Vec<(String, String)> {
+        [&self.logic, &self.top].into_iter().flat_map(Netlist::verilog_modules).collect()
     }
 }
 

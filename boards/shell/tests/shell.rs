@@ -3,7 +3,7 @@
 
 use ferrowire_boards::Board;
 use ferrowire_hdl::config::RnicConfig;
-use ferrowire_shell::Shell;
+use ferrowire_shell::{Modules, Shell};
 
 fn card() -> RnicConfig {
     RnicConfig { clock_khz: 50_000, ..RnicConfig::named("axi-8b").unwrap() }
@@ -21,7 +21,7 @@ fn refused(board: Board, card: RnicConfig) -> String {
 #[test]
 fn ports_and_constraints_name_each_other() {
     let shell = Shell::new(board(), card()).unwrap();
-    let top = shell.top().unwrap_or_else(|errors| panic!("{errors}"));
+    let top = shell.modules().unwrap_or_else(|errors| panic!("{errors}")).top;
     let lpf = shell.lpf(&top);
     let quoted = |keyword: &str| -> Vec<String> {
         let lines = lpf.lines().filter(|line| line.starts_with(keyword));
@@ -46,9 +46,10 @@ fn ports_and_constraints_name_each_other() {
 #[test]
 fn the_logic_stands_in_the_top_with_every_pin_connected() {
     let shell = Shell::new(board(), card()).unwrap();
-    let (logic, top) = (shell.logic().unwrap(), shell.top().unwrap());
-    let modules = shell.verilog_modules().unwrap();
-    let names: Vec<&str> = modules.iter().map(|(name, _)| name.as_str()).collect();
+    let modules = shell.modules().unwrap();
+    let verilog = modules.verilog();
+    let Modules { logic, top } = modules;
+    let names: Vec<&str> = verilog.iter().map(|(name, _)| name.as_str()).collect();
     assert_eq!(names.last(), Some(&"ecpix5"));
     assert!(names.contains(&logic.top()));
     let mut once = names.clone();

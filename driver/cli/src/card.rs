@@ -104,7 +104,7 @@ impl Card {
             let what = format!("{device} has no MAC address");
             return Err(Failure::failed(what, "give it one with --mac, as 02:fe:00:00:00:01"));
         }
-        let all = gids::of(device, mac, context.capabilities().ipv6)?;
+        let all = gids::of(device, mac, context.addresses(), context.capabilities().ipv6)?;
         let (ip, gid_index) = match addresses.ip {
             Some(ip) => (ip, all.iter().position(|known| *known == ip).unwrap_or(all.len())),
             None => match all.get(addresses.gid_index) {

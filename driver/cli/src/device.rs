@@ -2,7 +2,6 @@
 //! [`Device`]: which card `-d` names, and the ways to it.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -114,17 +113,6 @@ impl Device {
             other => other.open()?,
         };
         Ok(Monitor::open(bus)?)
-    }
-
-    /// IP addresses that its owner has given it: of a card on a socket those of `--ip`.
-    ///
-    /// # Errors
-    /// As [`observe`](Self::observe).
-    pub fn addresses(&self) -> Result<Vec<IpAddr>, Failure> {
-        match self {
-            Device::Socket(path) => Ok(VfioUserBus::observe(path)?.addresses().to_vec()),
-            _ => Ok(Vec::new()),
-        }
     }
 
     /// Whether it is simulated by its name.

@@ -110,9 +110,9 @@ fn key(device: &Device) -> String {
 }
 
 /// The addresses of a card with this MAC address: by its own, those that its owner has given it, and those that were added.
-pub fn of(device: &Device, mac: [u8; 6], ipv6: bool) -> Result<Vec<IpAddr>, Failure> {
+pub fn of(device: &Device, mac: [u8; 6], given: Vec<IpAddr>, ipv6: bool) -> Result<Vec<IpAddr>, Failure> {
     let mut all: Vec<IpAddr> = link_local(mac).filter(|_| ipv6).into_iter().collect();
-    let given = device.addresses()?.into_iter().filter(|address| ipv6 || address.is_ipv4());
+    let given = given.into_iter().filter(|address| ipv6 || address.is_ipv4());
     for address in given.chain(load()?.remove(&key(device)).unwrap_or_default()) {
         if !all.contains(&address) {
             all.push(address);
@@ -126,7 +126,8 @@ pub fn run(common: &Common, args: &GidsArgs) -> Result<(), Failure> {
     let device = common.device()?;
     let mut monitor = device.observe()?;
     let (mac, ipv6) = (monitor.port()?.mac, monitor.capabilities().ipv6);
-    let now = of(device, mac, ipv6)?;
+    let list = || of(device, mac, monitor.addresses(), ipv6);
+    let now = list()?;
     match args.what {
         None | Some(What::List) => {}
         Some(What::Add { address }) => {
@@ -165,7 +166,7 @@ pub fn run(common: &Common, args: &GidsArgs) -> Result<(), Failure> {
             store(&kept)?;
         }
     }
-    let all = of(device, mac, ipv6)?;
+    let all = list()?;
     if common.json {
         let list: Vec<_> =
             (0..).zip(&all).map(|(i, a)| json!({ "index": i, "gid": as_gid(*a), "address": a })).collect();

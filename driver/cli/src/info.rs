@@ -211,7 +211,7 @@ fn gather(monitor: &mut Monitor, device: &crate::device::Device) -> Result<(Line
     let mut lines = Lines::default();
     device_lines(&mut lines, &device.to_string(), &card, status.mac, &can);
     port_lines(&mut lines, &status, &counts, &can);
-    let gids = gids::of(device, status.mac, can.ipv6)?;
+    let gids = gids::of(device, status.mac, monitor.addresses(), can.ipv6)?;
     Ok((lines, gids.into_iter().map(gids::as_gid).collect()))
 }
 

@@ -97,12 +97,6 @@ impl VfioUserBus {
         Self::of(Client::observe(path.as_ref())?, true)
     }
 
-    /// IP addresses that the card's owner has given it, with `--ip` of `ferrowire-sim card`. The card has none of them before a program
-    /// [adds](crate::Context::add_gid) it.
-    pub fn addresses(&self) -> &[IpAddr] {
-        &self.client.addresses
-    }
-
     fn of(mut client: Client, observer: bool) -> Result<Self, SocketError> {
         let wrong = |found: String| SocketError::Protocol { asked: "device info", found };
         let info = client.device_info()?;
@@ -307,6 +301,10 @@ impl Bus for VfioUserBus {
     fn needs_progress(&self) -> bool {
         // The card moves without it; but who waits for it must not take the processor that it needs.
         true
+    }
+
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.client.addresses.clone()
     }
 
     fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {

@@ -2,7 +2,13 @@
 //! Whole boards in the simulator: cards with their serial lines and memory, driven through the pins by the driver's `SerialBus`.
 
 mod command;
+#[allow(dead_code)]
+#[path = "../command/process.rs"]
+mod process;
 mod rgmii;
+#[allow(dead_code)]
+#[path = "../socket/rig.rs"]
+mod socket;
 
 use std::time::Duration;
 

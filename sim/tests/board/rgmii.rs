@@ -7,18 +7,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferrowire::serial::{Line, Patience, SerialBus};
-use ferrowire::{
-    AccessFlags, AddressVector, Completion, CompletionQueue, Context, ContextOptions, InitAttributes,
-    PageSize, PathMtu, ProtectionDomain, Psn, QpInitAttr, QueuePair, RtrAttributes, RtsAttributes, SendWr,
-};
+use ferrowire::SendWr;
 use ferrowire_boards::Board;
 use ferrowire_serial::line::{Driver, Reader};
 use ferrowire_shell::Shell;
 use ferrowire_sim::lockstep;
-use ferrowire_sim::pair::bytes;
+use ferrowire_sim::pair::{bytes, post};
 use ferrowire_verilator::{build, Library, Model, Options, PortId};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
+
+use super::socket::{pair, Node};
 
 /// The described board with few tables and a fast serial line: a card is soon there.
 fn shell() -> Shell {
@@ -161,84 +160,10 @@ impl Line for Pins {
     }
 }
 
-struct End {
-    context: Context,
-    pd: ProtectionDomain,
-    cq: CompletionQueue,
-}
-
-fn end(cable: &Arc<Mutex<Cable>>, card: usize) -> End {
+fn open(cable: &Arc<Mutex<Cable>>, card: usize) -> Node {
     let patience = Patience { wait: Duration::from_millis(2), tries: 3 };
-    let bus = SerialBus::over(Pins { cable: Arc::clone(cable), card }, patience).unwrap();
-    let options = ContextOptions {
-        seed: Some(card as u64),
-        command_timeout: Duration::from_secs(1),
-        ..ContextOptions::default()
-    };
-    let context = Context::open_with(bus, options).unwrap();
-    context.set_mac(mac(card)).unwrap();
-    context.add_gid(ip(card).into(), None).unwrap();
-    let pd = context.alloc_pd().unwrap();
-    let cq = context.create_cq(16).unwrap();
-    End { context, pd, cq }
-}
-
-fn mac(card: usize) -> [u8; 6] {
-    [2, 0xfe, 0, 0, 0, 1 + card as u8]
-}
-
-fn ip(card: usize) -> std::net::Ipv4Addr {
-    std::net::Ipv4Addr::new(10, 0, 0, 1 + card as u8)
-}
-
-fn connect(ends: &[End; 2]) -> [QueuePair; 2] {
-    let made = [0, 1].map(|card| {
-        let mut attr = QpInitAttr::rc(&ends[card].cq, &ends[card].cq);
-        (attr.max_send_wr, attr.max_recv_wr) = (8, 8);
-        ends[card].pd.create_qp(&attr).unwrap()
-    });
-    let numbers = [made[0].number(), made[1].number()];
-    let mut card = 0;
-    made.map(|qp| {
-        let (own, peer) = (card, 1 - card);
-        card += 1;
-        let init = InitAttributes {
-            access: Some(AccessFlags::REMOTE),
-            pkey: Some(0xffff),
-            ..InitAttributes::default()
-        };
-        let av = AddressVector::new(mac(own), ip(own).into(), mac(peer), ip(peer).into());
-        let rtr = RtrAttributes {
-            av: Some(av),
-            path_mtu: Some(PathMtu::B1024),
-            dest_qpn: Some(numbers[peer]),
-            rq_psn: Some(Psn::new(peer as u32 * 1000)),
-            max_dest_rd_atomic: Some(4),
-            min_rnr_timer: Some(12),
-            ..RtrAttributes::default()
-        };
-        let rts = RtsAttributes {
-            sq_psn: Some(Psn::new(own as u32 * 1000)),
-            timeout: Some(18),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            max_rd_atomic: Some(4),
-            ..RtsAttributes::default()
-        };
-        let up = qp.init(init).map_err(|step| step.error).unwrap();
-        let up = up.rtr(rtr).map_err(|step| step.error).unwrap();
-        up.rts(rts).map_err(|step| step.error).unwrap()
-    })
-}
-
-fn wait(end: &End) -> Completion {
-    let mut some = [Completion::default(); 1];
-    for _ in 0..2000 {
-        if end.cq.poll(&mut some).unwrap() == 1 {
-            return some[0];
-        }
-    }
-    panic!("no completion");
+    let pins = Pins { cable: Arc::clone(cable), card };
+    Node::of(SerialBus::over(pins, patience).unwrap(), 1 + card as u8)
 }
 
 #[test]
@@ -248,34 +173,27 @@ fn a_write_and_a_read_cross_the_cable_between_two_boards() {
     let library = build(&lockstep::source(&netlist), &options).unwrap();
     let cards = [0, 1].map(|card| Card::new(&library, card));
     let cable = Arc::new(Mutex::new(Cable { cards, now: 0 }));
-    let ends = [0, 1].map(|card| end(&cable, card));
-    let [mut qp, _peer] = connect(&ends);
+    let nodes = [0, 1].map(|card| open(&cable, card));
+    let (mut qp, _peer) = pair(&nodes[0], &nodes[1]);
     let mut rng = SmallRng::seed_from_u64(3);
     let n = 2600;
-    let regions = ends.each_ref().map(|end| {
-        let memory = end.context.alloc(n, 4096).unwrap();
-        let region = end
-            .pd
-            .register(&memory, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE, PageSize::Size4K)
-            .unwrap();
+    let regions = nodes.each_ref().map(|node| {
+        let region = node.region(n);
         let mut data = vec![0; n];
         rng.fill_bytes(&mut data);
         region.memory().write(0, &data);
-        end.context.progress().unwrap();
+        node.context.progress().unwrap();
         region
     });
     let bytes = |side: usize| bytes(regions[side].memory());
     let mut run = |wr: SendWr<'_>| {
-        let mut batch = qp.start_post_send();
-        batch.post(&wr.signaled()).unwrap();
-        batch.ring().unwrap();
-        let done = wait(&ends[0]);
-        assert!(done.is_success(), "{done:?}");
+        post(&mut qp, &[wr.signaled()]);
+        nodes[0].completions(1);
     };
     let (own, mut peers) = (bytes(0), bytes(1));
     run(SendWr::write(1, &[regions[0].sge(5, 1800)], regions[1].remote(300)));
     peers[300..2100].copy_from_slice(&own[5..1805]);
-    ends[1].context.progress().unwrap();
+    nodes[1].context.progress().unwrap();
     assert!(bytes(1) == peers, "what was written");
     run(SendWr::read(2, &[regions[0].sge(1000, 1500)], regions[1].remote(700)));
     let mut own = own;
@@ -287,8 +205,8 @@ fn a_write_and_a_read_cross_the_cable_between_two_boards() {
 #[test]
 fn what_a_board_is_made_of_lints_without_a_warning() {
     let shell = shell();
-    for netlist in [shell.logic(), shell.top()] {
-        let netlist = netlist.unwrap_or_else(|errors| panic!("{errors}"));
+    let modules = shell.modules().unwrap_or_else(|errors| panic!("{errors}"));
+    for netlist in [modules.logic, modules.top] {
         lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{error}"));
     }
 }

@@ -7,7 +7,8 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
-use crate::rig::{Cards, Running};
+use crate::process::Running;
+use crate::rig::Cards;
 use crate::socket::{take_everything, Node, PATIENCE};
 
 /// What is killed: more of each than there is time for.

@@ -160,8 +160,7 @@ fn gids_that_the_card_was_started_with_come_behind_that_of_its_mac_address() {
     let folder = Folder::new("given");
     let socket = folder.join("card.sock");
     let addresses = ["--mac", "02:fe:00:00:00:2a", "--ip", "10.0.0.7,fd00::7"];
-    let server =
-        Server::start(&[&["card", "--socket", socket.to_str().unwrap()], &addresses[..]].concat(), 1);
+    let server = Server::card(&socket, &addresses);
     let cards = Cards { server, folder };
     assert_eq!(list(&cards), ["fe80::fe:ff:fe00:2a", "10.0.0.7", "fd00::7"]);
     cards.on(0, &["gids", "add", "10.0.0.7"]).good();

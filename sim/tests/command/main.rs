@@ -6,6 +6,7 @@ mod kills;
 #[path = "../../../driver/examples/kv_store.rs"]
 mod kv_store;
 mod looks;
+mod process;
 mod rig;
 mod runs;
 #[allow(dead_code)]

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::rig::{cards, run_in, Cards};
+use crate::process::{free_port, run_in};
+use crate::rig::{cards, Cards};
 use crate::socket::{Folder, Node};
 
 #[test]
@@ -246,8 +247,7 @@ fn a_side_whose_other_side_dies_or_is_stopped_ends_and_leaves_its_card_free() {
     let (client, server) = (client.end(), server.end());
     assert!(client.code == 1 && client.err.contains("stopped by a signal"), "{client:?}");
     assert!(server.code == 1 && server.err.contains("gave up: stopped by a signal"), "{server:?}");
-    let waiting =
-        cards.start(&["-d", &cards.name(0), "lat", "read", "-p", &crate::rig::free_port().to_string()]);
+    let waiting = cards.start(&["-d", &cards.name(0), "lat", "read", "-p", &free_port().to_string()]);
     let waiting = waiting.until("Waiting for client");
     waiting.interrupt();
     assert_eq!(waiting.end().code, 1);

@@ -67,6 +67,11 @@ impl Server {
         Self { process, sockets }
     }
 
+    /// A card on a socket.
+    pub fn card(socket: &Path, more: &[&str]) -> Self {
+        Self::start(&[&["card", "--socket", socket.to_str().unwrap()], more].concat(), 1)
+    }
+
     /// Two cards on a wire.
     pub fn up(folder: &Folder, more: &[&str]) -> Self {
         let path = folder.0.to_str().unwrap();

@@ -3,14 +3,15 @@
 
 use std::time::Duration;
 
+use ferrowire::Bus;
+
 use crate::rig::{Folder, Node, Server};
 use crate::work::exchange;
 
 fn two(folder: &Folder, wires: [String; 2], more: &[&str]) -> [Server; 2] {
     let start = |i: usize| {
         let socket = folder.join(&format!("{i}.sock"));
-        let arguments = ["card", "--socket", socket.to_str().unwrap(), "--wire", &wires[i]];
-        Server::start(&[&arguments, more].concat(), 1)
+        Server::card(&socket, &[&["--wire", wires[i].as_str()], more].concat())
     };
     [start(0), start(1)]
 }
@@ -30,7 +31,7 @@ fn a_stream_carries_frames_and_is_found_again() {
     let [first, second] = two(&folder, [wire.clone(), wire.clone()], &[]);
     let socket = folder.join("1.sock");
     drop(second);
-    let second = Server::start(&["card", "--socket", socket.to_str().unwrap(), "--wire", &wire], 1);
+    let second = Server::card(&socket, &["--wire", &wire]);
     let servers = [first, second];
     talk(&servers);
     let [first, second] = servers;
@@ -96,7 +97,7 @@ fn a_tap_interface_carries_frames_where_this_machine_allows_one() {
     }
     let socket = folder.join("card.sock");
     let wire = format!("tap:{name}");
-    let server = Server::start(&["card", "--socket", socket.to_str().unwrap(), "--wire", &wire], 1);
+    let server = Server::card(&socket, &["--wire", &wire]);
     let a = Node::open(&server.sockets[0], 1);
     assert!(ip(&format!("link set {name} up")));
     let count = |way: &str| -> u64 {
@@ -132,8 +133,7 @@ fn a_card_has_the_addresses_that_its_server_was_given() {
     let folder = Folder::new("addresses");
     let socket = folder.join("card.sock");
     let addresses = ["--mac", "02:fe:00:00:00:2a", "--ip", "10.0.0.7,fd00::7"];
-    let server =
-        Server::start(&[&["card", "--socket", socket.to_str().unwrap()], &addresses[..]].concat(), 1);
+    let server = Server::card(&socket, &addresses);
     let told: Vec<std::net::IpAddr> = ["10.0.0.7", "fd00::7"].map(|text| text.parse().unwrap()).into();
     for _ in 0..2 {
         let bus = ferrowire::VfioUserBus::connect(&server.sockets[0]).unwrap();
