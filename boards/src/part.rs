@@ -16,6 +16,8 @@ pub struct Part {
     pub luts: u32,
     /// Block RAMs of 18 Kib.
     pub ebr: u32,
+    /// Multipliers of 18 by 18 bits.
+    pub dsp: u32,
 }
 
 /// Which transceivers it has.
@@ -42,16 +44,16 @@ impl Part {
             "LFE5UM5G" => Series::Um5g,
             _ => return None,
         };
-        let (size, luts, ebr) = match parts.next()? {
-            "25F" => (25, 24_288, 56),
-            "45F" => (45, 43_848, 108),
-            "85F" => (85, 83_640, 208),
+        let (size, luts, ebr, dsp) = match parts.next()? {
+            "25F" => (25, 24_288, 56, 28),
+            "45F" => (45, 43_848, 108, 72),
+            "85F" => (85, 83_640, 208, 156),
             _ => return None,
         };
         let (speed, package) = parts.next()?.split_once("BG")?;
         let speed = speed.parse().ok().filter(|speed| (6..=8).contains(speed))?;
         let balls = package.strip_suffix(['C', 'I'])?.parse().ok()?;
-        let part = Part { size, series, speed, balls, luts, ebr };
+        let part = Part { size, series, speed, balls, luts, ebr, dsp };
         (parts.next().is_none() && part.side().is_some()).then_some(part)
     }
 
@@ -80,6 +82,16 @@ impl Part {
             && column.is_some_and(|column| (1..=side).contains(&column))
     }
 
+    /// Its name without speed and package.
+    pub fn device(&self) -> String {
+        let series = match self.series {
+            Series::U => "U",
+            Series::Um => "UM",
+            Series::Um5g => "UM5G",
+        };
+        format!("LFE5{series}-{}F", self.size)
+    }
+
     /// Options of `nextpnr-ecp5`.
     pub fn nextpnr(&self) -> [String; 5] {
         let series = match self.series {
@@ -99,7 +111,8 @@ mod tests {
     #[test]
     fn ordering_numbers_are_taken_apart_or_refused() {
         let part = Part::parse("LFE5U-45F-6BG381C").unwrap();
-        assert_eq!((part.luts, part.ebr, part.speed), (43_848, 108, 6));
+        assert_eq!((part.luts, part.ebr, part.dsp, part.speed), (43_848, 108, 72, 6));
+        assert_eq!(part.device(), "LFE5U-45F");
         assert_eq!(part.nextpnr(), ["--45k", "--package", "CABGA381", "--speed", "6"]);
         for wrong in [
             "",

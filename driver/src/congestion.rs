@@ -112,9 +112,17 @@ impl Context {
     /// their rate; without a line rate they are let go.
     ///
     /// # Errors
-    /// A value that its register does not hold, or a line rate below the least rate: nothing was written. The bus failed.
+    /// A card that has none, a value that its register does not hold, or a line rate below the least rate: nothing was written. The bus failed.
     pub fn set_congestion_control(&self, control: &CongestionControl) -> Result<()> {
         const OPERATION: &str = "set congestion control";
+        if !self.capabilities().congestion {
+            return Err(Error::Attribute {
+                operation: OPERATION,
+                attribute: "congestion",
+                value: 0,
+                fix: "leave it as it is, or build the card with congestion = true".into(),
+            });
+        }
         let values = control.values();
         for (value, (attribute, _, field)) in values.iter().zip(&PLACES) {
             if u128::from(*value) > field.max() {

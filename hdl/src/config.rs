@@ -62,9 +62,16 @@ pub struct RnicConfig {
     /// The card can answer ARP and neighbour solicitations itself: for boards without a host.
     #[serde(default)]
     pub neighbour_responder: bool,
+    /// The card tells peers of congestion, and slows queue pairs down that are told of it.
+    #[serde(default = "yes")]
+    pub congestion: bool,
     /// Places for WQEs that the host writes to the card rather than have them fetched: 2, 4 or 8; 0: none.
     #[serde(default)]
     pub push_slots: u32,
+}
+
+fn yes() -> bool {
+    true
 }
 
 /// A value that a card cannot be built with.

@@ -21,14 +21,17 @@ pub struct OnBoard {
     pub choice: Choice,
 }
 
-/// Takes a built-in board's name.
+/// Takes a built-in board's name, and sets fields of its card over what the description sets.
 ///
 /// # Errors
-/// An unknown name, and a board that has no card, or one that does not go with it.
-pub fn choose_board(name: &str) -> Result<OnBoard, Error> {
+/// An unknown name, and a board that has no card, or one that does not go with it; a field as of [`choose`].
+pub fn choose_board(name: &str, set: &[String]) -> Result<OnBoard, Error> {
     let board = Board::named(name)?;
     let card = board.card.as_ref().ok_or_else(|| ferrowire_shell::ShellError::NoCard(name.into()))?;
-    let choice = choose(&card.config, &card.assignments())?;
+    let field = |assignment: &str| assignment.split('=').next().map(|field| field.trim().to_string());
+    let own = card.assignments().into_iter().filter(|own| !set.iter().any(|one| field(one) == field(own)));
+    let all: Vec<String> = own.chain(set.iter().cloned()).collect();
+    let choice = choose(&card.config, &all)?;
     Ok(OnBoard { shell: Shell::new(board, choice.values.clone())?, choice })
 }
 

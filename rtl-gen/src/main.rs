@@ -44,15 +44,15 @@ struct Cli {
     config: Option<String>,
 
     /// A board's name (--list shows them): its top module, constraints, and a script that makes the bitstream with open tools
-    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "set", "list", "update"])]
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "list", "update"])]
     board: Option<String>,
 
     /// The folder to write, or with --check to compare
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
-    /// Give a field of the configuration another value; may be repeated
-    #[arg(long, value_name = "FIELD=VALUE", requires = "config")]
+    /// Give a field of the configuration, or of the board's card, another value; may be repeated
+    #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
 
     /// Compare instead of writing, and name each stale file
@@ -85,7 +85,7 @@ fn main() -> ExitCode {
         Cli { check: false, out: Some(out), config: Some(config), .. } => choose(config, &cli.set)
             .and_then(|choice| generate(&choice))
             .and_then(|made| write_folder(&cli, &made, out)),
-        Cli { check: false, out: Some(out), board: Some(board), .. } => choose_board(board)
+        Cli { check: false, out: Some(out), board: Some(board), .. } => choose_board(board, &cli.set)
             .and_then(|board| generate_board(&board))
             .and_then(|made| write_folder(&cli, &made, out)),
         _ => wrong_usage(&cli),
@@ -190,13 +190,17 @@ fn write_folder(cli: &Cli, output: &Output, out: &Path) -> Result<bool, Error> {
 fn check_folder(cli: &Cli, out: &Path) -> Result<bool, Error> {
     let manifest = || folder::manifest(out);
     let board = match (&cli.board, &cli.config) {
-        (Some(board), _) => Some(board.clone()),
+        (Some(board), _) => Some((board.clone(), cli.set.clone())),
         (None, Some(_)) => None,
-        (None, None) => manifest()?.board,
+        (None, None) => manifest().map(|manifest| Some((manifest.board?, manifest.set)))?,
     };
-    if let Some(board) = board {
-        let output = generate_board(&choose_board(&board)?)?;
-        let renew = format!("cargo run -p ferrowire-rtl-gen -- --board {board} --out {}", out.display());
+    if let Some((board, set)) = board {
+        let output = generate_board(&choose_board(&board, &set)?)?;
+        let mut renew = format!("cargo run -p ferrowire-rtl-gen -- --board {board}");
+        for set in &cli.set {
+            renew.push_str(&format!(" --set {set}"));
+        }
+        renew.push_str(&format!(" --out {}", out.display()));
         return report(&stale(&output.files, out, true)?, output.files.len(), &renew, cli.json);
     }
     let choice = match &cli.config {

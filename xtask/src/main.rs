@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The development commands of Ferrowire: `cargo xtask <command>`, one file each.
 
+mod bitstream;
 mod check;
+mod flow;
 mod run;
 mod setup;
 mod synth;
@@ -86,6 +88,13 @@ enum Command {
     /// The result is target/synth/CONFIG-TARGET.json, scripts and logs are in the folder beside it. Fails on latches, on
     /// any warning of Yosys, and when a memory that should be block RAM is not. The first call installs the tools.
     Synth(synth::Args),
+
+    /// Make a board's bitstream with Yosys, nextpnr and ecppack
+    ///
+    /// Prints what of the FPGA is used and how fast each clock can be. Fails, without a bitstream, where the design does not fit, where
+    /// nets find no wires, and where a clock is too slow. The result is target/bitstream/BOARD.bit and BOARD.json, scripts and logs are in the
+    /// folder beside them. The first call installs the tools.
+    Bitstream(bitstream::Args),
 }
 
 fn main() -> ExitCode {
@@ -105,6 +114,7 @@ fn main() -> ExitCode {
         Command::Hostile(args) => run::run("hostile", &args),
         Command::Bench(args) => run::run("bench", &args),
         Command::Synth(args) => synth::run(&args),
+        Command::Bitstream(args) => bitstream::run(&args),
     };
     match done {
         Ok(code) => ExitCode::from(code),

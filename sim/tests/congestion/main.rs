@@ -27,7 +27,11 @@ const HEADERS: u64 = 64;
 
 /// Two cards with a wire that takes nine tenths of what their datapaths send: the peer has time to place it.
 fn pair(config: &str) -> Pair {
-    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
+    pair_of(&RnicConfig::named(config).unwrap())
+}
+
+fn pair_of(config: &RnicConfig) -> Pair {
+    let model = CardModel::rnic(config, false).unwrap();
     let pair = Pair::new(&model, &PairOptions::default()).unwrap();
     pair.world.lock().set_line_share(0.9);
     pair
@@ -560,4 +564,24 @@ fn a_slow_queue_pair_begins_a_new_life_at_full_rate_and_ends_in_error_at_once() 
         assert!(fast as f64 > 0.9 * full, "{config}: {fast} packets of {full:.0}");
         finish(&pair, &mut feeds);
     }
+}
+
+#[test]
+fn a_card_without_it_tells_nobody_ignores_what_it_is_told_and_says_so() {
+    let pair = pair_of(&RnicConfig { congestion: false, ..RnicConfig::named("generic-8b").unwrap() });
+    let (per_us, line) = shape(&pair);
+    assert!(!pair.a.context.capabilities().congestion);
+    let error = pair.a.context.set_congestion_control(&quick(line)).unwrap_err().to_string();
+    assert!(error.contains("build the card with congestion = true"), "{error}");
+    let mut feeds = [feed(&pair, 4000, &Connection::default())];
+    (0..2).for_each(|link| pair.world.lock().link_mut(link).keep_frames(true));
+    let marks = marks(&pair, 0);
+    *marks.lock().unwrap() = Marks::All;
+    run(&pair, &mut feeds, &[true], (60.0 * per_us) as u64);
+    notify(&pair, &feeds[0], |_| ());
+    finish(&pair, &mut feeds);
+    let frames = pair.world.lock().link_mut(1).take_frames();
+    assert!(!frames.is_empty() && !frames.iter().any(is_cnp));
+    assert_eq!(count(&pair.a, HwCounter::RpCnpIgnored), 1, "{}", pair.diagnose());
+    assert_eq!((count(&pair.a, HwCounter::RpCnpHandled), count(&pair.b, HwCounter::NpCnpSent)), (0, 0));
 }

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::{json, Map, Value};
 
-use super::stat::Cost;
+use crate::flow::stat::Cost;
 use crate::workspace;
 
 /// A figure, under a name that stays.

@@ -8,7 +8,7 @@
 
 use std::fmt::Write;
 
-use super::Port;
+use crate::flow::Port;
 
 /// The shell's name.
 pub const NAME: &str = "ferrowire_shell";

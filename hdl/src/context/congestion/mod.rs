@@ -157,9 +157,32 @@ pub struct Congestion {
     pub counts: Counts,
 }
 
-/// Both ends of congestion control.
-#[module]
+/// Both ends of congestion control; where the configuration has none, marks and CNPs are for nobody.
 pub fn congestion(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
+    match cfg.congestion {
+        true => control(m, cfg, input),
+        false => indifferent(m, cfg, input),
+    }
+}
+
+/// Counts CNPs as ignored, and holds nobody back.
+fn indifferent(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
+    let Input { control, broadcast, marked, cnps, sent, charges } = input;
+    m.discard(&(control, broadcast, marked, sent));
+    m.discard(&(cnps.payload.clone(), charges.payload.clone()));
+    let ignored = cnps.fire();
+    cnps.accept(1);
+    charges.accept(1);
+    let none = lit(1, 0);
+    let packets = Stream::new(m, "packets", none, TxPacket::of(cfg).zeros());
+    let wake = Stream::new(m, "wake", none, lit(cfg.qp_bits(), 0));
+    let dropped = Dropped::of().zeros();
+    let counts = Counts { marked: none, told: none, handled: none, ignored, dropped };
+    Congestion { packets, gate: Gate::write_of(cfg).zeros(), wake, counts }
+}
+
+#[module]
+fn control(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
     let Input { control, broadcast, marked, cnps, sent, charges } = input;
 
     let microsecond = cfg.microsecond(m);

@@ -2,6 +2,7 @@
 //! nextpnr's router: what it is told, how far it comes, and the clock behind it.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
@@ -74,8 +75,61 @@ impl Rounds {
     }
 }
 
+/// A clock, and how fast it can be.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Clock {
+    /// Its net.
+    pub name: String,
+    /// What it reaches.
+    pub mhz: f64,
+    /// What it is to reach.
+    pub wanted_mhz: f64,
+}
+
+impl Clock {
+    fn new(net: &str, mhz: f64, wanted_mhz: f64) -> Clock {
+        // What nextpnr adds to the names of nets on global wires, and behind input buffers.
+        let name = net.trim_start_matches("$glbnet$").trim_end_matches("$TRELLIS_IO_IN");
+        Clock { name: name.into(), mhz, wanted_mhz }
+    }
+
+    /// Of what it reaches and what is wanted.
+    fn ratio(&self) -> f64 {
+        self.mhz / self.wanted_mhz
+    }
+
+    /// Whether it is too slow.
+    pub fn missed(&self) -> bool {
+        self.mhz < self.wanted_mhz
+    }
+}
+
+impl fmt::Display for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "clock {} reaches {:.1} MHz, wanted are {:.1} MHz", self.name, self.mhz, self.wanted_mhz)
+    }
+}
+
+/// The clock that falls shortest of what is wanted of it.
+pub fn slowest(clocks: &[Clock]) -> Option<&Clock> {
+    clocks.iter().min_by(|a, b| a.ratio().total_cmp(&b.ratio()))
+}
+
+/// The clocks that nextpnr's log tells of first, which is when the design has been placed.
+pub fn estimates(log: &str) -> Vec<Clock> {
+    let clocks = log.lines().skip_while(|line| !line.contains("Max frequency for clock"));
+    let clocks = clocks.take_while(|line| line.contains("Max frequency for clock"));
+    let of = |line: &str| {
+        let (net, figures) = line.split_once("for clock")?.1.split_once(": ")?;
+        let mhz = figures.split(" MHz").next()?.trim().parse().ok()?;
+        let wanted = figures.split_once(" at ")?.1.split(" MHz").next()?.trim().parse().ok()?;
+        Some(Clock::new(net.trim().trim_matches('\''), mhz, wanted))
+    };
+    clocks.filter_map(of).collect()
+}
+
 /// The slowest way from register to register after place-and-route.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Critical {
     /// The nets or cells where it begins and ends.
     pub from: String,
@@ -85,16 +139,37 @@ pub struct Critical {
     pub wires_ns: f64,
 }
 
-/// The slowest clock of nextpnr's report and its critical path.
-pub fn clock(report: &str) -> Result<(f64, Critical)> {
+/// Cells of a kind that a design takes, and that the device has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub used: u64,
+    pub available: u64,
+}
+
+/// What nextpnr reports of a design that has been routed.
+#[derive(Debug)]
+pub struct Routed {
+    /// All clocks.
+    pub clocks: Vec<Clock>,
+    /// The critical path of the slowest.
+    pub critical: Critical,
+    /// By kind of cell.
+    pub utilization: BTreeMap<String, Usage>,
+}
+
+/// Reads nextpnr's report.
+pub fn routed(report: &str) -> Result<Routed> {
     #[derive(Deserialize)]
     struct Route {
-        fmax: BTreeMap<String, Clock>,
+        fmax: BTreeMap<String, Fmax>,
         critical_paths: Vec<Way>,
+        #[serde(default)]
+        utilization: BTreeMap<String, Usage>,
     }
     #[derive(Deserialize)]
-    struct Clock {
+    struct Fmax {
         achieved: f64,
+        constraint: f64,
     }
     #[derive(Deserialize)]
     struct Way {
@@ -117,10 +192,11 @@ pub fn clock(report: &str) -> Result<(f64, Critical)> {
         cell: String,
     }
     let report: Route = serde_json::from_str(report)?;
-    let (clock, slowest) =
-        report.fmax.iter().min_by(|a, b| a.1.achieved.total_cmp(&b.1.achieved)).context("no clock")?;
+    let ratio = |fmax: &Fmax| fmax.achieved / fmax.constraint;
+    let slowest = report.fmax.iter().min_by(|a, b| ratio(a.1).total_cmp(&ratio(b.1)));
+    let slowest = slowest.context("no clock")?.0;
     // Edges of the same clock: `posedge clk`.
-    let own = |edge: &str| edge.split_whitespace().last() == Some(clock.as_str());
+    let own = |edge: &str| edge.split_whitespace().last() == Some(slowest.as_str());
     let way = report.critical_paths.iter().find(|way| own(&way.from) && own(&way.to));
     let way = way.context("no critical path")?;
     let sum = |wires: bool| way.path.iter().filter(|s| (s.kind == "routing") == wires).map(|s| s.delay).sum();
@@ -134,7 +210,9 @@ pub fn clock(report: &str) -> Result<(f64, Critical)> {
         logic_ns: sum(false),
         wires_ns: sum(true),
     };
-    Ok((slowest.achieved, critical))
+    let clock = |(net, fmax): (&String, &Fmax)| Clock::new(net, fmax.achieved, fmax.constraint);
+    let clocks = report.fmax.iter().map(clock).collect();
+    Ok(Routed { clocks, critical, utilization: report.utilization })
 }
 
 #[cfg(test)]
@@ -173,15 +251,36 @@ mod tests {
     }
 
     #[test]
-    fn the_clock_and_its_limit_are_read_from_the_report() {
-        let report = r#"{ "fmax": { "$glb_clk": { "achieved": 70.5, "constraint": 62.5 } }, "critical_paths": [
-            { "from": "<async>", "to": "posedge $glb_clk", "path": [] },
-            { "from": "posedge $glb_clk", "to": "posedge $glb_clk", "path": [
+    fn clocks_their_slowest_and_its_limit_are_read_from_the_report() {
+        let report = r#"{ "fmax": { "$glbnet$clk": { "achieved": 70.5, "constraint": 62.5 }, "$glbnet$rx$TRELLIS_IO_IN": { "achieved": 200.0, "constraint": 125.0 } },
+            "utilization": { "DP16KD": { "used": 3, "available": 208 } }, "critical_paths": [
+            { "from": "<async>", "to": "posedge $glbnet$clk", "path": [] },
+            { "from": "posedge $glbnet$clk", "to": "posedge $glbnet$clk", "path": [
                 { "type": "clk-to-q", "delay": 0.5, "from": { "cell": "a" }, "to": { "cell": "a" } },
                 { "type": "routing", "delay": 2.5, "net": "q", "from": { "cell": "a" }, "to": { "cell": "b" } },
                 { "type": "setup", "delay": 0.25, "from": { "cell": "b" }, "to": { "cell": "b" } } ] } ] }"#;
-        let (fmax, limit) = clock(report).unwrap();
-        assert_eq!((fmax, limit.logic_ns, limit.wires_ns), (70.5, 0.75, 2.5));
-        assert_eq!((limit.from.as_str(), limit.to.as_str()), ("q", "b"));
+        let routed = routed(report).unwrap();
+        let clock = slowest(&routed.clocks).unwrap();
+        assert_eq!(clock.to_string(), "clock clk reaches 70.5 MHz, wanted are 62.5 MHz");
+        assert_eq!(routed.clocks[1], Clock { name: "rx".into(), mhz: 200.0, wanted_mhz: 125.0 });
+        let limit = routed.critical;
+        assert_eq!((limit.logic_ns, limit.wires_ns, &limit.from[..], &limit.to[..]), (0.75, 2.5, "q", "b"));
+        assert_eq!(routed.utilization["DP16KD"], Usage { used: 3, available: 208 });
+        assert!(!clock.missed() && Clock { mhz: 62.4, ..clock.clone() }.missed());
+    }
+
+    #[test]
+    fn the_clocks_behind_placing_are_the_first_that_the_log_tells() {
+        let told = |clock: &str, mhz: &str| {
+            format!("Info: Max frequency for clock '{clock}': {mhz} MHz (PASS at 62.50 MHz)\n")
+        };
+        let placed = told("$glbnet$clk", "64.20") + &told("$glbnet$mac", "71.00");
+        let log = format!(
+            "Info: Device utilisation:\n{placed}\nInfo: Running router2...\n{}",
+            told("$glbnet$clk", "60.0")
+        );
+        let clocks = estimates(&log);
+        assert_eq!(slowest(&clocks), Some(&Clock { name: "clk".into(), mhz: 64.2, wanted_mhz: 62.5 }));
+        assert_eq!((clocks.len(), estimates("Info: nothing\n").len()), (2, 0));
     }
 }

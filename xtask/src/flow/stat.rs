@@ -5,14 +5,14 @@
 //! address writes. The others are not there when the macro has been taken apart.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use anyhow::{bail, Context, Result};
+use ferrowire_boards::Part;
 use serde::{Deserialize, Serialize};
 
 /// What `stat -json` writes.
 #[derive(Deserialize)]
-pub(crate) struct Stat {
+pub struct Stat {
     modules: BTreeMap<String, Module>,
     /// Of each module, LUTs of its LUT RAMs that have nothing to do.
     #[serde(skip)]
@@ -29,7 +29,7 @@ struct Module {
 
 /// What a design or a part of it takes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Cost {
+pub struct Cost {
     /// LUTs: of six inputs on `xcup`, of four on `ecp5`; those of carry chains and LUT RAMs among them.
     pub lut: u64,
     /// Of these, LUTs that are memory.
@@ -49,9 +49,35 @@ pub(crate) struct Cost {
     pub dsp: u64,
 }
 
+impl Cost {
+    /// What it takes, what the part has, by name.
+    pub fn of(&self, part: &Part) -> [(&'static str, u64, u64); 4] {
+        [
+            ("LUTs", self.lut, part.luts.into()),
+            ("flip-flops", self.ff, part.luts.into()),
+            ("block RAMs", self.ebr.unwrap_or_default(), part.ebr.into()),
+            ("multipliers", self.dsp, part.dsp.into()),
+        ]
+    }
+
+    /// What it takes more than the part has, if anything.
+    pub fn too_large(&self, part: &Part) -> Option<String> {
+        let short = self.of(part).into_iter().filter(|(_, needed, there)| needed > there);
+        let short: Vec<String> = short
+            .map(|(what, needed, there)| format!("has {there} {what}, the design takes {needed}"))
+            .collect();
+        (!short.is_empty()).then(|| format!("the {} {}", part.device(), short.join("; ")))
+    }
+
+    /// Whether most of something is in use.
+    pub fn crowds(&self, part: &Part) -> bool {
+        self.of(part).into_iter().any(|(_, needed, there)| 3 * needed > 2 * there)
+    }
+}
+
 /// A module below the top, with all below it.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Block {
+pub struct Block {
     /// Module names from the top down.
     pub name: String,
     /// The module.
@@ -69,10 +95,9 @@ pub(crate) struct Block {
 }
 
 impl Stat {
-    /// The statistics of the netlist `blif`.
-    pub fn read(path: &Path, blif: &str) -> Result<Stat> {
-        let text = std::fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-        let mut stat = Self::parse(&text).with_context(|| format!("reading {}", path.display()))?;
+    /// Yosys's statistics, of the netlist `blif`.
+    pub fn read(text: &str, blif: &str) -> Result<Stat> {
+        let mut stat = Self::parse(text).context("reading Yosys's statistics")?;
         stat.idle = idle(blif);
         Ok(stat)
     }
@@ -171,6 +196,8 @@ impl Stat {
             "DP16KD" | "PDPW16KD" => tally(&mut cost.ebr, count),
             "URAM288" => tally(&mut cost.uram, count),
             "DSP48E2" | "DSP48E1" | "MULT18X18D" => cost.dsp += count,
+            // Of a board's top: clocks, resets and what is at the balls.
+            "EHXPLLL" | "DCCA" | "FD1S3BX" | "DELAYG" | "DELAYF" | "IDDRX1F" | "ODDRX1F" | "TRELLIS_IO" => {}
             "MUXF7" | "MUXF8" | "MUXF9" | "CARRY4" | "CARRY8" | "PFUMX" | "L6MUX21" | "VCC" | "GND" => {}
             "$scopeinfo" => {}
             _ if cell.starts_with("LD") || cell.to_lowercase().contains("latch") => {
@@ -254,6 +281,19 @@ mod tests {
         assert_eq!((total.lut, total.lutram, total.ff, total.bram18), (2 + 8 + 6, 8, 1, Some(6)));
         let blocks = stat.blocks("top").unwrap();
         assert_eq!((blocks[1].name.as_str(), blocks[1].instances, blocks[1].cost.lut), ("top/sub", 2, 6));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_said() {
+        let part = Part::parse("LFE5UM5G-85F-8BG756C").unwrap();
+        let cost = Cost { lut: 90_000, ebr: Some(300), ..Cost::default() };
+        let why = cost.too_large(&part).unwrap();
+        assert_eq!(
+            why,
+            "the LFE5UM5G-85F has 83640 LUTs, the design takes 90000; has 208 block RAMs, the design takes 300"
+        );
+        assert_eq!(Cost::default().too_large(&part), None);
+        assert!(cost.crowds(&part) && !Cost { lut: 55_000, ..Cost::default() }.crowds(&part));
     }
 
     #[test]

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `bitstream`: from a board's name to what its FPGA loads, with free tools.
+//!
+//! `ferrowire-rtl-gen --board` writes the top module and its constraints, Yosys maps, nextpnr places and routes, ecppack writes the bitstream. That is kept only where
+//! every clock is as fast as it must be: a board never gets one that works by chance.
+
+use std::fs;
+use std::io::Write;
+
+use anyhow::{Context, Result};
+use ferrowire_boards::Board;
+use serde::Serialize;
+
+use crate::flow::place::{self, Design, Placed, Wishes};
+use crate::flow::stat::{Cost, Stat};
+use crate::flow::{Clock, Critical, Flow, Manifest, Usage};
+use crate::{setup, workspace};
+
+/// Options of `bitstream`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// The board; `cargo run -p ferrowire-rtl-gen -- --list` shows all
+    board: String,
+    /// Give a field of its card's configuration another value; may be repeated
+    #[arg(long, value_name = "FIELD=VALUE")]
+    set: Vec<String>,
+    /// Of the placer; each gives another placement, and clocks that differ by a tenth
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u32,
+    /// So many placements, with this seed and those behind it, of which the one with the shortest wires is routed
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    tries: u32,
+    /// Print the result as JSON instead of a table
+    #[arg(long)]
+    json: bool,
+}
+
+/// The file that comes out.
+#[derive(Serialize)]
+struct Report {
+    board: String,
+    part: String,
+    version: String,
+    layout_hash: String,
+    tools: [String; 2],
+    /// What Yosys made of it.
+    #[serde(flatten)]
+    mapped: Cost,
+    seed: Option<u32>,
+    /// When it has been routed; before, as estimated.
+    routed: bool,
+    clocks: Vec<Clock>,
+    critical_path: Option<Critical>,
+    utilization: std::collections::BTreeMap<String, Usage>,
+    /// Why there is no bitstream. The program ends with 1 then.
+    failure: Option<String>,
+    bitstream: Option<String>,
+}
+
+/// Makes the bitstream and reports.
+pub fn run(args: &Args) -> Result<u8> {
+    let board = Board::named(&args.board)?;
+    setup::run(&setup::Args { synth: true, verbose: false })?;
+    let out = workspace::target().join("bitstream");
+    let flow = Flow::new(out.join(&board.name))?;
+    let (result, bit) = (out.join(format!("{}.json", board.name)), out.join(format!("{}.bit", board.name)));
+    // So that a run that fails leaves no older result that looks like its own.
+    for old in [&result, &bit] {
+        if old.exists() {
+            fs::remove_file(old).with_context(|| format!("removing {}", old.display()))?;
+        }
+    }
+    let sets = args.set.iter().flat_map(|set| ["--set", set.as_str()]);
+    let options: Vec<&str> = ["--board", board.name.as_str()].into_iter().chain(sets).collect();
+    let manifest = flow.generate(&options)?;
+    let top = &manifest.top;
+    let (yosys, mapped) = map(&flow, &manifest)?;
+    let part = board.part();
+    let misfit = mapped.too_large(&part);
+    let placed = match misfit {
+        Some(_) => None,
+        None => {
+            let (lpf, config, device) = (format!("rtl/{top}.lpf"), format!("{top}.config"), part.nextpnr());
+            let crowded = part.size == 85 && mapped.crowds(&part);
+            let design = Design { json: "mapped.json", lpf: &lpf, device: &device, mhz: None, crowded };
+            let wishes = Wishes { seed: args.seed, tries: args.tries, route: true, config: Some(&config) };
+            Some(place::place(&flow, &design, &wishes)?)
+        }
+    };
+    let mut report = Report {
+        board: board.name.clone(),
+        part: part.device(),
+        version: manifest.version.clone(),
+        layout_hash: manifest.layout_hash.clone(),
+        tools: [yosys, placed.as_ref().map(|placed| placed.placer.clone()).unwrap_or_default()],
+        mapped,
+        seed: placed.as_ref().map(|placed| placed.seed),
+        routed: false,
+        clocks: Vec::new(),
+        critical_path: None,
+        utilization: Default::default(),
+        failure: misfit.map(|why| format!("{why}; a smaller card may fit: --set")),
+        bitstream: None,
+    };
+    if let Some(placed) = placed {
+        report.take(placed);
+    }
+    if report.failure.is_none() {
+        flow.pack(top)?;
+        fs::rename(flow.work.join(format!("{top}.bit")), &bit).context("keeping the bitstream")?;
+        report.bitstream = Some(bit.display().to_string());
+    }
+    let text = serde_json::to_string_pretty(&report).context("writing the result")? + "\n";
+    let partial = result.with_extension("json.partial");
+    fs::write(&partial, &text)
+        .and_then(|()| fs::rename(&partial, &result))
+        .with_context(|| format!("writing {}", result.display()))?;
+    let mut stdout = std::io::stdout();
+    let _ = if args.json { stdout.write_all(text.as_bytes()) } else { report.table(&mut stdout) };
+    eprintln!("{}", result.display());
+    match (&report.failure, &report.bitstream) {
+        (Some(failure), _) => eprintln!("failed: {failure}"),
+        (None, Some(bit)) => eprintln!("{bit}"),
+        _ => {}
+    }
+    Ok(u8::from(report.failure.is_some()))
+}
+
+/// Maps the board's top; gives the tool's version.
+fn map(flow: &Flow, manifest: &Manifest) -> Result<(String, Cost)> {
+    let top = &manifest.top;
+    let script = format!(
+        "{}synth_ecp5 -top {top} -json mapped.json\ntee -q -o mapped-stat.json stat -json\nwrite_blif mapped.blif\n",
+        flow.read_verilog()?
+    );
+    let tool = flow.yosys("map", "mapping", &script)?;
+    let cost = Stat::read(&flow.read("mapped-stat.json")?, &flow.read("mapped.blif")?)?.total(top)?;
+    Ok((tool, cost))
+}
+
+impl Report {
+    /// Takes what nextpnr has done; a clock that is too slow, and nets without wires, are failures.
+    fn take(&mut self, placed: Placed) {
+        self.routed = placed.routed.is_some();
+        match placed.routed {
+            Some(routed) => {
+                (self.clocks, self.utilization) = (routed.clocks, routed.utilization);
+                self.critical_path = Some(routed.critical);
+            }
+            None => self.clocks = placed.clocks,
+        }
+        let slow: Vec<String> =
+            self.clocks.iter().filter(|clock| clock.missed()).map(Clock::to_string).collect();
+        let slow = (!slow.is_empty()).then(|| {
+            format!(
+                "{}; other placements may do better (--seed, --tries), or set a slower clock_khz",
+                slow.join("; ")
+            )
+        });
+        self.failure = placed.rounds.and_then(|rounds| rounds.unrouted()).or(slow);
+    }
+
+    fn table(&self, out: &mut impl Write) -> std::io::Result<()> {
+        writeln!(out, "{} of {}, {}", self.board, self.part, self.tools.join(", "))?;
+        if !self.utilization.is_empty() {
+            writeln!(out, "\n{:<24} {:>8} {:>10} {:>6}", "cells", "used", "available", "%")?;
+        }
+        for (kind, Usage { used, available }) in self.utilization.iter().filter(|(_, usage)| usage.used > 0) {
+            let share = 100.0 * *used as f64 / *available as f64;
+            writeln!(out, "{kind:<24} {used:>8} {available:>10} {share:>6.1}")?;
+        }
+        if !self.clocks.is_empty() {
+            let when = if self.routed { "routed" } else { "placed" };
+            writeln!(out, "\n{:<40} {when:>10} {:>10}", "clock, MHz", "wanted")?;
+        }
+        for Clock { name, mhz, wanted_mhz } in &self.clocks {
+            writeln!(out, "{name:<40} {mhz:>10.1} {wanted_mhz:>10.1}")?;
+        }
+        if let Some(Critical { from, to, logic_ns, wires_ns }) = &self.critical_path {
+            writeln!(
+                out,
+                "\nthe tightest: {from} -> {to}, {logic_ns:.1} ns in cells and {wires_ns:.1} ns in wires"
+            )?;
+        }
+        Ok(())
+    }
+}
