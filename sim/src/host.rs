@@ -11,9 +11,11 @@
 //! length of 0, a page end crossed, a strobe outside the write) is a bug of the card: it is counted as a violation,
 //! and [`Host::violation`] says what it was.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 
 use ferrowire::{BusError, DmaMapping, HostMemory, MemoryMap};
+
+use crate::mappings::Mappings;
 
 /// Longest read or write, and the boundary that none may cross.
 const PAGE: u64 = 4096;
@@ -80,24 +82,13 @@ struct Write {
     refused: bool,
 }
 
-/// A mapping made by [`Host::dma_map`].
-#[derive(Debug)]
-struct Mapping {
-    /// Address in this process, and bytes.
-    memory: (u64, u64),
-    page: u64,
-    /// Bus address of each page's part, in order.
-    parts: Vec<u64>,
-}
-
 /// Host memory as a card sees it.
 #[derive(Debug)]
 pub struct Host {
     beat: usize,
     latency: u64,
-    scatter: bool,
     map: MemoryMap,
-    mappings: BTreeMap<u64, Mapping>,
+    mappings: Mappings,
     reads: VecDeque<Read>,
     spare: Vec<Vec<u8>>,
     write: Option<Write>,
@@ -116,9 +107,8 @@ impl Host {
         Self {
             beat,
             latency,
-            scatter: true,
             map: MemoryMap::new(),
-            mappings: BTreeMap::new(),
+            mappings: Mappings::default(),
             reads: VecDeque::new(),
             spare: Vec::new(),
             write: None,
@@ -153,7 +143,7 @@ impl Host {
 
     /// Whether each page of a mapping lies somewhere else in bus addresses, as it does at first, or all in a row.
     pub fn set_scatter(&mut self, scatter: bool) {
-        self.scatter = scatter;
+        self.mappings.set_scatter(scatter);
     }
 
     /// The cycles that a read takes beyond the least.
@@ -443,28 +433,7 @@ impl Host {
     /// # Errors
     /// No address is left.
     pub fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
-        let page = 1u64 << page_shift;
-        let within = memory.address() & (page - 1);
-        let count = (within + memory.len() as u64).div_ceil(page);
-        let mut parts = vec![0; count as usize];
-        if self.scatter {
-            // Backwards, so that no page follows the one before it.
-            for (i, at) in parts.iter_mut().enumerate().rev() {
-                let from = (i as u64 * page).saturating_sub(within) as usize;
-                let to = ((i as u64 + 1) * page - within).min(memory.len() as u64) as usize;
-                *at = self.map.map(memory.slice(from, to - from), page)?;
-            }
-        } else {
-            let base = self.map.map(memory.clone(), page)? & !(page - 1);
-            for (i, at) in parts.iter_mut().enumerate() {
-                *at = base + i as u64 * page + if i == 0 { within } else { 0 };
-            }
-        }
-        let pages = parts.iter().map(|at| at & !(page - 1)).collect();
-        let id = parts[0];
-        let memory = (memory.address(), memory.len() as u64);
-        self.mappings.insert(id, Mapping { memory, page, parts });
-        Ok(DmaMapping { id, pages })
+        self.mappings.map(&mut self.map, memory, page_shift)
     }
 
     /// Takes a mapping back, as [`ferrowire::Bus::dma_unmap`] asks.
@@ -472,28 +441,12 @@ impl Host {
     /// # Errors
     /// There is no such mapping.
     pub fn dma_unmap(&mut self, mapping: &DmaMapping) -> Result<(), BusError> {
-        let unknown = BusError::Map { iova: mapping.id, bytes: 0, why: "no mapping begins there" };
-        let known = self.mappings.remove(&mapping.id).ok_or(unknown)?;
-        for at in known.parts {
-            match self.map.remove(at) {
-                Ok(_) => {}
-                // The parts behind the first of one that was not scattered.
-                Err(_) if at != mapping.id => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(())
+        self.mappings.unmap(&mut self.map, mapping)
     }
 
     /// Bus address of a byte of mapped memory, from its address in this process.
     pub fn bus_address(&self, address: u64) -> Option<u64> {
-        self.mappings.values().find_map(|mapping| {
-            let (start, bytes) = mapping.memory;
-            let offset = address.checked_sub(start).filter(|offset| *offset < bytes)?;
-            let in_pages = offset + (start & (mapping.page - 1));
-            let part = mapping.parts[(in_pages / mapping.page) as usize];
-            Some((part & !(mapping.page - 1)) + in_pages % mapping.page)
-        })
+        self.mappings.bus_address(address)
     }
 }
 

@@ -12,9 +12,10 @@
 //! - [`wire::Link`] is one direction of a wire: beat-accurate, or through a filter that drops, changes or adds frames.
 //! - [`bus::World`] steps cards and links on one clock; [`bus::SimBus`] is the driver's way to one of the cards.
 //! - [`line::SerialLine`] is a serial line to a card that is on a board with its memory: what the driver's `SerialBus` is given.
-//! - [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
+//! - [`node::Node`] is a card, opened; [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
 //! - [`feed`] keeps queue pairs of a pair busy, and checks what comes of it.
 //! - [`model`] is the transport once more, written from the specification: what the cards are compared with.
+//! - [`emulated`] puts that behind the registers and rings of a card: for programs, where speed matters more than truth.
 //! - [`root`] is a root complex: the other end of a PCI Express link, memory, interrupts and CPU.
 //! - [`axi`] is a subordinate on AXI4: the memory of a card in a system on chip, and its CPU.
 //! - [`replay`] plays captured conversations again, with a card as one of the ends.
@@ -29,14 +30,18 @@ pub mod bench;
 pub mod bus;
 pub mod card;
 pub mod demo;
+pub mod emulated;
 pub mod feed;
 pub mod goodput;
 pub mod host;
 pub mod hostile;
 pub mod line;
 pub mod lockstep;
+mod mappings;
 pub mod measure;
 pub mod model;
+pub mod node;
+pub mod on_wire;
 pub mod pair;
 pub mod replay;
 pub mod root;

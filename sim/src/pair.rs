@@ -1,254 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Pair`]: two cards on a wire, each opened by a driver of its own, and queue pairs between them.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::time::Duration;
-
-use anyhow::{bail, Context as _, Result};
-use ferrowire::{
-    AccessFlags, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions, DropReason,
-    HostMemory, HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp,
-    QpInitAttr, QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, SendWr, Service, SharedReceiveQueue,
-    TrafficCounter,
-};
+use anyhow::Result;
+use ferrowire::{Bus, HostMemory, Qp, QueuePair, Reset, Rtr, RtsAttributes, SendWr, SharedReceiveQueue};
+use ferrowire_hdl::config::RnicConfig;
 
 use crate::bus::{SharedWorld, World};
 use crate::card::CardModel;
+use crate::emulated::{Place as _, Wired};
+use crate::node::counters;
+pub use crate::node::{Connection, Node, PairOptions};
 
-/// Longest wait for a command, in simulated time.
-const COMMAND_TIMEOUT: Duration = Duration::from_millis(20);
-
-/// How a pair is made.
-#[derive(Clone, Copy, Debug)]
-pub struct PairOptions {
-    /// Cycles that a read of host memory takes beyond the least.
-    pub host_latency: u64,
-    /// Cycles on the wire, each way.
-    pub wire_latency: u64,
-    /// Entries of each completion queue.
-    pub cq_entries: u32,
-    /// Of keys and PSNs.
-    pub seed: u64,
-}
-
-impl Default for PairOptions {
-    fn default() -> Self {
-        Self { host_latency: 0, wire_latency: 0, cq_entries: 4096, seed: 1 }
-    }
-}
-
-/// How queue pairs are connected. What the service does not have does not count: UD has no peer, no path MTU and no rights.
-#[derive(Clone, Copy, Debug)]
-pub struct Connection {
-    /// Service of those that [`Pair::connect`] makes.
-    pub service: Service,
-    /// Path MTU.
-    pub mtu: PathMtu,
-    /// What the peer may do, both ways.
-    pub access: AccessFlags,
-    /// Work requests of the send queues.
-    pub send_wr: u32,
-    /// SGEs of each.
-    pub send_sge: u8,
-    /// Bytes of inline data of each.
-    pub inline: u16,
-    /// Work requests of the receive queues.
-    pub recv_wr: u32,
-    /// SGEs of each.
-    pub recv_sge: u8,
-    /// Every send is signalled.
-    pub signal_all: bool,
-    /// IPv6 rather than IPv4.
-    pub ipv6: bool,
-    /// Tag control information of all packets; of a VLAN the cards must have addresses.
-    pub vlan: Option<u16>,
-    /// IPv4 type of service or IPv6 traffic class.
-    pub traffic_class: u8,
-    /// First PSNs of card 0 and card 1; random ones without.
-    pub psns: Option<(u32, u32)>,
-    /// Time-out code: an acknowledgement is waited for `2^n` ticks; 0: for ever.
-    pub timeout: u8,
-    /// How often a request is sent again before the queue pair gives up.
-    pub retry_cnt: u8,
-    /// The same for a receiver that is not ready; 7: without end.
-    pub rnr_retry: u8,
-    /// Timer code of a receiver that is not ready.
-    pub min_rnr_timer: u8,
-    /// READs and atomics outstanding each way.
-    pub rd_atomic: u8,
-    /// Queue key of both.
-    pub qkey: u32,
-    /// They push WQEs.
-    pub push: bool,
-}
-
-impl Default for Connection {
-    fn default() -> Self {
-        Self {
-            service: Service::Rc,
-            mtu: PathMtu::B1024,
-            access: AccessFlags::REMOTE_WRITE,
-            send_wr: 64,
-            send_sge: 1,
-            inline: 0,
-            recv_wr: 64,
-            recv_sge: 1,
-            signal_all: false,
-            ipv6: false,
-            vlan: None,
-            traffic_class: 0,
-            psns: None,
-            timeout: 14,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            min_rnr_timer: 12,
-            rd_atomic: 0,
-            qkey: 0x1357_9bdf,
-            push: false,
-        }
-    }
-}
-
-/// A card, opened, with one domain and one completion queue.
-pub struct Node {
-    /// Which card of the world.
-    pub card: usize,
-    /// Where sends and receives complete.
-    pub cq: CompletionQueue,
-    /// The domain of everything.
-    pub pd: ProtectionDomain,
-    /// The open card.
-    pub context: Context,
-}
-
-impl Node {
-    fn open(bus: impl Bus + 'static, card: usize, options: &PairOptions) -> Result<Self> {
-        let failed = || format!("opening card {card}");
-        let context = ContextOptions {
-            command_timeout: COMMAND_TIMEOUT,
-            seed: Some(options.seed.wrapping_mul(2).wrapping_add(card as u64)),
-            ..ContextOptions::default()
-        };
-        let context = Context::open_with(bus, context).with_context(failed)?;
-        let pd = context.alloc_pd().with_context(failed)?;
-        let cq = context.create_cq(options.cq_entries).with_context(failed)?;
-        let node = Self { card, cq, pd, context };
-        node.context.set_mac(node.mac()).with_context(failed)?;
-        for ipv6 in [false, true] {
-            node.context.add_gid(node.ip(ipv6), None).with_context(failed)?;
-        }
-        Ok(node)
-    }
-
-    /// Its MAC address.
-    pub fn mac(&self) -> [u8; 6] {
-        [2, 0xfe, 0, 0, 0, 1 + self.card as u8]
-    }
-
-    /// Its IP address.
-    pub fn ip(&self, ipv6: bool) -> IpAddr {
-        let host = 1 + self.card as u8;
-        match ipv6 {
-            false => Ipv4Addr::new(10, 0, 0, host).into(),
-            true => IpAddr::from([0xfd, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]),
-        }
-    }
-
-    /// Zeroed memory, `offset` bytes behind a page's start, registered with 4 KiB pages.
-    ///
-    /// # Errors
-    /// The card has no room for it.
-    pub fn region(&self, offset: usize, bytes: usize, access: AccessFlags) -> Result<MemoryRegion> {
-        let memory = self.context.alloc(offset + bytes, 4096)?.slice(offset, bytes);
-        Ok(self.pd.register(&memory, access, PageSize::Size4K)?)
-    }
-
-    /// Polls until there are `count` completions, for at most `cycles` clocks; all that came.
-    ///
-    /// # Errors
-    /// The card fails, or too few came.
-    pub fn wait(&self, world: &SharedWorld, count: usize, cycles: u64) -> Result<Vec<Completion>> {
-        let limit = world.lock().cycle() + cycles;
-        let mut all = Vec::new();
-        let mut some = [Completion::default(); 64];
-        while all.len() < count {
-            let n = self.cq.poll(&mut some)?;
-            all.extend_from_slice(&some[..n]);
-            if n == 0 && world.lock().cycle() > limit {
-                bail!("{} of {count} completions after {cycles} cycles", all.len());
-            }
-        }
-        Ok(all)
-    }
-
-    /// The way from here to a peer.
-    pub fn way(&self, peer: &Node, connection: &Connection) -> AddressVector {
-        let (from, to) = (self.ip(connection.ipv6), peer.ip(connection.ipv6));
-        AddressVector {
-            vlan: connection.vlan,
-            traffic_class: connection.traffic_class,
-            ..AddressVector::new(self.mac(), from, peer.mac(), to)
-        }
-    }
-
-    fn attributes(
-        &self,
-        service: Service,
-        peer: &Node,
-        connection: &Connection,
-        own: u32,
-        dest_qpn: u32,
-        peers: u32,
-    ) -> Attributes {
-        let (reliable, connected) = (service == Service::Rc, service != Service::Ud);
-        (
-            InitAttributes {
-                access: connected.then_some(connection.access),
-                pkey: Some(0xffff),
-                qkey: (!connected).then_some(connection.qkey),
-            },
-            RtrAttributes {
-                av: connected.then(|| self.way(peer, connection)),
-                path_mtu: connected.then_some(connection.mtu),
-                dest_qpn: connected.then_some(dest_qpn),
-                rq_psn: connected.then(|| Psn::new(peers)),
-                max_dest_rd_atomic: reliable.then_some(connection.rd_atomic),
-                min_rnr_timer: reliable.then_some(connection.min_rnr_timer),
-                ..RtrAttributes::default()
-            },
-            RtsAttributes {
-                sq_psn: Some(Psn::new(own)),
-                timeout: reliable.then_some(connection.timeout),
-                retry_cnt: reliable.then_some(connection.retry_cnt),
-                rnr_retry: reliable.then_some(connection.rnr_retry),
-                max_rd_atomic: reliable.then_some(connection.rd_atomic),
-                ..RtsAttributes::default()
-            },
-        )
-    }
-}
-
-type Attributes = (InitAttributes, RtrAttributes, RtsAttributes);
-
-/// Every counter of a card that is not zero.
-pub(crate) fn counters(context: &Context) -> String {
-    let mut counters: Vec<String> = Vec::new();
-    let mut note = |name: &str, value: ferrowire::Result<u64>| match value {
-        Ok(0) => {}
-        Ok(value) => counters.push(format!("{name} {value}")),
-        Err(error) => counters.push(format!("{name}: {error}")),
-    };
-    for counter in TrafficCounter::ALL {
-        note(counter.name(), context.traffic_counter(*counter));
-    }
-    for reason in DropReason::ALL {
-        note(reason.name(), context.drop_counter(*reason));
-    }
-    for counter in HwCounter::ALL {
-        note(counter.name(), context.hw_counter(*counter));
-    }
-    counters.join(", ")
-}
+/// What [`Pair::named`] takes for a configuration, and is none.
+pub const EMULATED: &str = "emulated";
 
 /// Two cards on a wire.
 pub struct Pair {
@@ -259,6 +23,8 @@ pub struct Pair {
     /// Both, and the wire: link 0 from `a` to `b`, link 1 back.
     pub world: SharedWorld,
     host_latency: u64,
+    /// The cards, where they are emulated.
+    emulated: Option<[Wired; 2]>,
 }
 
 impl Pair {
@@ -268,6 +34,17 @@ impl Pair {
     /// A card does not come up.
     pub fn new(model: &CardModel, options: &PairOptions) -> Result<Self> {
         Self::of(World::pair(model, options.host_latency, options.wire_latency)?.share(), options)
+    }
+
+    /// The same of a configuration's cards, or of [emulated](Self::emulated) ones where it is [`EMULATED`]: so one test is of both kinds.
+    ///
+    /// # Errors
+    /// There is no such configuration, or a card does not come up.
+    pub fn named(config: &str, options: &PairOptions) -> Result<Self> {
+        match config {
+            EMULATED => Self::emulated(options),
+            _ => Self::new(&CardModel::rnic(&RnicConfig::named(config)?, false)?, options),
+        }
     }
 
     /// The two cards of a world, opened.
@@ -289,7 +66,62 @@ impl Pair {
         options: &PairOptions,
     ) -> Result<Self> {
         let (a, b) = (Node::open(a, 0, options)?, Node::open(b, 1, options)?);
-        Ok(Self { a, b, world, host_latency: options.host_latency })
+        Ok(Self { a, b, world, host_latency: options.host_latency, emulated: None })
+    }
+
+    /// Two emulated cards on such a wire, opened: their hosts have no latency.
+    ///
+    /// # Errors
+    /// A card does not come up.
+    pub fn emulated(options: &PairOptions) -> Result<Self> {
+        let (world, cards) = Wired::pair(options.wire_latency);
+        let pair = Self::over(world, (cards[0].bus(), cards[1].bus()), options)?;
+        Ok(Self { emulated: Some(cards), ..pair })
+    }
+
+    /// The driver's way to a card, beside the one that has it open.
+    pub fn bus(&self, card: usize) -> Box<dyn Bus> {
+        match &self.emulated {
+            Some(cards) => Box::new(cards[card].bus()),
+            None => Box::new(self.world.bus(card)),
+        }
+    }
+
+    /// Accesses of a card to memory of its host that was not mapped: none of them took place.
+    pub fn refused(&self, card: usize) -> u64 {
+        match &self.emulated {
+            Some(cards) => cards[card].with(|card| card.refused()),
+            None => {
+                let world = self.world.lock();
+                let stats = world.card(card).host().stats();
+                stats.reads_refused + stats.writes_refused
+            }
+        }
+    }
+
+    /// Pieces of memory that the host of a card has mapped for it.
+    pub fn mapped(&self, card: usize) -> usize {
+        match &self.emulated {
+            Some(cards) => cards[card].with(|card| card.mapped()),
+            None => self.world.lock().card(card).host().map().len(),
+        }
+    }
+
+    /// Takes a page out of the memory that the host of a card has, by the address in this process of its first byte there.
+    ///
+    /// # Panics
+    /// No page begins there.
+    #[track_caller]
+    pub fn unmap(&self, card: usize, address: u64) {
+        let gone = match &self.emulated {
+            Some(cards) => cards[card].with(|card| card.forget_page(address)),
+            None => {
+                let mut world = self.world.lock();
+                let host = world.card_mut(card).host_mut();
+                host.bus_address(address).is_some_and(|at| host.map_mut().remove(at).is_ok())
+            }
+        };
+        assert!(gone, "no page of card {card} begins at {address:#x}");
     }
 
     /// Does something that is only a preparation with hosts that answer at once: a thousand queue pairs take their time otherwise.
@@ -297,6 +129,9 @@ impl Pair {
     /// # Errors
     /// Those of what is done.
     pub fn prepare<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        if self.emulated.is_some() {
+            return work();
+        }
         let set = |latency| {
             let mut world = self.world.lock();
             [0, 1].into_iter().for_each(|card| world.card_mut(card).host_mut().set_latency(latency));
@@ -311,8 +146,14 @@ impl Pair {
     pub fn diagnose(&self) -> String {
         let mut text = String::new();
         for node in [&self.a, &self.b] {
-            let stats = self.world.lock().card(node.card).host().stats();
-            text.push_str(&format!("\ncard {}: {}; {stats:?}", node.card, counters(&node.context)));
+            text.push_str(&format!("\ncard {}: {}", node.card, counters(&node.context)));
+            match &self.emulated {
+                Some(_) => text.push_str(&format!("; {} accesses refused", self.refused(node.card))),
+                None => {
+                    let stats = self.world.lock().card(node.card).host().stats();
+                    text.push_str(&format!("; {stats:?}"));
+                }
+            }
         }
         text
     }
@@ -334,18 +175,7 @@ impl Pair {
         connection: &Connection,
         srq: Option<&SharedReceiveQueue>,
     ) -> Result<(QueuePair, QueuePair)> {
-        let make = |node: &Node, cq: &CompletionQueue, srq: Option<&SharedReceiveQueue>| {
-            let mut attr = QpInitAttr::rc(cq, cq);
-            attr.service = connection.service;
-            attr.srq = srq;
-            (attr.max_send_wr, attr.max_recv_wr) = (connection.send_wr, connection.recv_wr);
-            (attr.max_send_sge, attr.max_recv_sge) = (connection.send_sge, connection.recv_sge);
-            attr.max_inline = connection.inline;
-            attr.sq_sig_all = connection.signal_all;
-            attr.push = connection.push;
-            node.pd.create_qp(&attr)
-        };
-        let (a, b) = (make(&self.a, &self.a.cq, None)?, make(&self.b, &self.b.cq, srq)?);
+        let (a, b) = (self.a.queue_pair(connection, None)?, self.b.queue_pair(connection, srq)?);
         self.bring_up(a, b, connection)
     }
 
@@ -375,9 +205,7 @@ impl Pair {
         b: Qp<Reset>,
         connection: &Connection,
     ) -> Result<(QueuePair, QueuePair)> {
-        let (a, b, last) = self.half_up(a, b, connection)?;
-        let b = b.rts(last).map_err(|step| failed(step.error))?;
-        Ok((a, b))
+        self.a.bring_up(&self.b, a, b, connection)
     }
 
     /// The same, but for the last step of that of card 1, which answers and does not ask; and what it takes for that step.
@@ -390,24 +218,8 @@ impl Pair {
         b: Qp<Reset>,
         connection: &Connection,
     ) -> Result<(QueuePair, Qp<Rtr>, RtsAttributes)> {
-        let (psn_a, psn_b) = match connection.psns {
-            Some(psns) => psns,
-            None => (self.a.context.random_psn()?.get(), self.b.context.random_psn()?.get()),
-        };
-        let (qpn_a, qpn_b, service) = (a.number(), b.number(), a.service());
-        let up = |qp: Qp<Reset>, (init, rtr, rts): Attributes| -> Result<(Qp<Rtr>, RtsAttributes)> {
-            let qp = qp.init(init).map_err(|step| failed(step.error))?;
-            Ok((qp.rtr(rtr).map_err(|step| failed(step.error))?, rts))
-        };
-        let (a, last) = up(a, self.a.attributes(service, &self.b, connection, psn_a, qpn_b, psn_b))?;
-        let a = a.rts(last).map_err(|step| failed(step.error))?;
-        let (b, last) = up(b, self.b.attributes(service, &self.a, connection, psn_b, qpn_a, psn_a))?;
-        Ok((a, b, last))
+        self.a.half_up(&self.b, a, b, connection)
     }
-}
-
-fn failed(error: ferrowire::Error) -> anyhow::Error {
-    anyhow::Error::new(error).context("connecting queue pairs")
 }
 
 /// Posts work requests and rings once.

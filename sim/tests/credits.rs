@@ -6,17 +6,16 @@ use ferrowire::{
     AccessFlags, Completion, HwCounter, MemoryRegion, PathMtu, QpInitAttr, QueuePair, RecvWr, SendWr,
     SrqInitAttr,
 };
-use ferrowire_hdl::config::RnicConfig;
-use ferrowire_sim::card::CardModel;
 use ferrowire_sim::hostile::forge::{seal, transport_at};
-use ferrowire_sim::pair::{bytes, Connection, Pair, PairOptions};
+use ferrowire_sim::pair::{bytes, Connection, Pair, PairOptions, EMULATED};
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::wire::opcode::Operation;
 use ferrowire_spec::wire::syndrome::{credit_code, CREDIT_INVALID};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
+const CARDS: [&str; 2] = ["generic-8b", "generic-64b"];
 
 /// Cycles for what a test waits for.
 const LIMIT: u64 = 600_000;
@@ -24,9 +23,8 @@ const LIMIT: u64 = 600_000;
 const ROOM: usize = 1 << 16;
 
 fn pair(config: &str) -> Pair {
-    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
     let options = PairOptions { wire_latency: 60, ..PairOptions::default() };
-    let pair = Pair::new(&model, &options).unwrap();
+    let pair = Pair::named(config, &options).unwrap();
     // A pause of 0.01 ms, as RNR NAKs ask for, takes some 160 cycles.
     [&pair.a, &pair.b].iter().for_each(|node| node.context.set_timer_tick(64).unwrap());
     pair
@@ -134,7 +132,7 @@ fn slow(config: &str, code: Option<u8>, first: u64, (more, every): (u64, u64)) -
 
 #[test]
 fn a_slow_receiver_gets_what_it_has_receives_for_and_a_packet_that_asks() {
-    for config in CONFIGS {
+    for config in CARDS {
         for (first, post) in [(8, (4, 4000)), (1, (1, 1500)), (16, (2, 600))] {
             let [without, with] = [Some(CREDIT_INVALID), None].map(|code| slow(config, code, first, post));
             println!("{config}, {first} receives, then {post:?}: without {without:?}, with {with:?}");
@@ -293,7 +291,7 @@ fn messages_of_all_kinds_go_on_whatever_is_told_and_lost() {
 /// A peer that has none is sent one packet, which asks, and what follows waits for the answer.
 #[test]
 fn a_message_beyond_the_receives_is_one_packet_until_it_is_acknowledged() {
-    for config in CONFIGS {
+    for config in CARDS {
         let pair = pair(config);
         let (from, to) = memory(&pair);
         let (mut qp, mut peer) = pair.connect(&connection()).unwrap();

@@ -5,14 +5,13 @@ use ferrowire::{
     AccessFlags, Bus, Coded, Completion, CompletionQueue, Error, Event, EventKind, EventQueue, LocalCause,
     QpInitAttr, QpState, QueuePair, RecvWr, RemoteAddress, SendWr, TrafficCounter, WcStatus,
 };
-use ferrowire_hdl::config::RnicConfig;
-use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{Connection, Pair, PairOptions};
+use ferrowire_sim::pair::{Connection, Pair, PairOptions, EMULATED};
 use ferrowire_spec::queue::doorbell::{self, rq::RqDoorbell, sq::SqDoorbell};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
+const CARDS: [&str; 2] = ["generic-8b", "generic-64b"];
 
 /// Cycles for what a test waits for.
 const LIMIT: u64 = 100_000;
@@ -28,9 +27,8 @@ struct Bench {
 }
 
 fn bench(config: &str, latency: u64, make: impl FnOnce(&Pair) -> CompletionQueue) -> Bench {
-    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
     let options = PairOptions { host_latency: latency, wire_latency: latency, ..PairOptions::default() };
-    let pair = Pair::new(&model, &options).unwrap();
+    let pair = Pair::named(config, &options).unwrap();
     let cq = make(&pair);
     let own = pair.a.pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
     let peer = pair.b.pd.create_qp(&QpInitAttr::rc(&pair.b.cq, &pair.b.cq)).unwrap();
@@ -153,7 +151,7 @@ fn an_armed_queue_wakes_its_host_and_never_before_its_completion() {
 
 #[test]
 fn an_interrupt_finds_its_event_there() {
-    for config in CONFIGS {
+    for config in CARDS {
         let mut eq = None;
         let mut bench = bench(config, 0, |pair| {
             eq = Some(pair.a.context.create_eq(4).unwrap());
@@ -256,7 +254,7 @@ fn overrun(qp: &QueuePair) -> Event {
 
 /// Rings card 0's doorbell with whatever word, as a host that does not count would.
 fn ring(pair: &Pair, offset: u32, word: [u8; 8]) {
-    pair.world.bus(0).doorbell(doorbell::address(0, offset), u64::from_le_bytes(word)).unwrap();
+    pair.bus(0).doorbell(doorbell::address(0, offset), u64::from_le_bytes(word)).unwrap();
 }
 
 #[test]
@@ -335,7 +333,7 @@ fn a_receive_queue_that_is_overrun_ends_and_says_so() {
 #[test]
 fn a_moderated_queue_interrupts_less_often_than_it_has_events_and_forgets_none() {
     const QUIET_US: u16 = 20;
-    for config in CONFIGS {
+    for config in CARDS {
         let mut counts = Vec::new();
         for moderation in [0, QUIET_US] {
             let mut eq = None;

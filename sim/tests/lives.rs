@@ -5,18 +5,17 @@ use ferrowire::{
     AccessFlags, Completion, DropReason, HwCounter, QpAttributes, QpState, QueuePair, SendWr, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
-use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{bytes, Connection, Pair, PairOptions};
+use ferrowire_sim::pair::{bytes, Connection, Pair, PairOptions, EMULATED};
 use ferrowire_spec::wire::frame::Frame;
 
-const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
+const CARDS: [&str; 2] = ["generic-8b", "generic-64b"];
 
 /// Cycles for what a test waits for.
 const LIMIT: u64 = 300_000;
 
 fn pair_of(config: &str, options: &PairOptions) -> Pair {
-    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
-    Pair::new(&model, options).unwrap()
+    Pair::named(config, options).unwrap()
 }
 
 /// Nobody answers, and nobody gives up.
@@ -60,7 +59,7 @@ fn silence(pair: &Pair, peers: &[u32]) {
 
 #[test]
 fn peers_that_never_answer_hold_up_nobody() {
-    for config in CONFIGS {
+    for config in CARDS {
         let cfg = RnicConfig::named(config).unwrap();
         let pair = pair_of(config, &PairOptions::default());
         let from = pair.a.region(0, 64 * 512, AccessFlags::LOCAL_READ).unwrap();

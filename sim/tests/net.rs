@@ -12,16 +12,14 @@ use ferrowire::{
     AccessFlags, Init, InitAttributes, MemoryRegion, PathMtu, Qp, QpInitAttr, QueuePair, RemoteAddress,
     SendWr,
 };
-use ferrowire_hdl::config::RnicConfig;
 use ferrowire_net::cm::machine::Timing;
 use ferrowire_net::mad::RejectReason;
 use ferrowire_net::{
     connect_exchange, Cm, CmOptions, Config, Error, LocalEnd, Net, RcOptions, TcpListener, TcpStream,
 };
-use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{bytes, post, Node, Pair, PairOptions};
+use ferrowire_sim::pair::{bytes, post, Node, Pair, PairOptions, EMULATED};
 
-const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
 const BYTES: usize = 10_000;
 /// By the stack's clock, which is so much faster than the card's.
 const SPEED: u32 = 2000;
@@ -30,8 +28,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const TIMING: Timing = Timing { response: 17, retries: 15, time_wait: 17 };
 
 fn pair(config: &str) -> Pair {
-    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
-    Pair::new(&model, &PairOptions::default()).unwrap()
+    Pair::named(config, &PairOptions::default()).unwrap()
 }
 
 fn net(node: &Node) -> Net {

@@ -5,12 +5,10 @@ use ferrowire::{
     AccessFlags, Coded, Event, EventKind, EventQueue, MemoryRegion, QpAttributes, QpInitAttr, QpState,
     QueuePair, RecvWr, RemoteAddress, SendWr, WcStatus,
 };
-use ferrowire_hdl::config::RnicConfig;
-use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{Connection, Pair, PairOptions};
+use ferrowire_sim::pair::{Connection, Pair, PairOptions, EMULATED};
 use ferrowire_spec::Psn;
 
-const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
 
 /// Cycles for what a test waits for.
 const LIMIT: u64 = 100_000;
@@ -33,9 +31,8 @@ struct Bench {
 }
 
 fn bench(config: &str, latency: u64) -> Bench {
-    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
     let options = PairOptions { host_latency: latency, wire_latency: latency, ..PairOptions::default() };
-    let pair = Pair::new(&model, &options).unwrap();
+    let pair = Pair::named(config, &options).unwrap();
     let events = [&pair.a, &pair.b].map(|node| node.context.create_async_eq(8).unwrap());
     let bytes = SIZE as usize * MESSAGES;
     let from = pair.a.region(0, bytes, AccessFlags::LOCAL_READ | AccessFlags::LOCAL_WRITE).unwrap();

@@ -95,7 +95,7 @@ fn bench(config: &str, v6: bool, shared: bool) -> Bench {
     let mut engine = model::Engine::new(config);
     engine.memory_mut().map(BASE, content);
     let rights = model::Rights::LOCAL_WRITE | model::Rights::REMOTE_WRITE;
-    let attr = model::RegionAttr { pd: PD, base: BASE, va: VA, len: AREA as u64, rights };
+    let attr = model::RegionAttr { pd: PD, base: BASE, va: VA, len: AREA as u64, rights, page: 1 };
     assert_eq!(engine.register(attr, Some(region.rkey())), Ok(region.rkey()));
     let engine_cq = engine.create_cq(1024);
     let engine_srq = shared.then(|| engine.create_srq(PD, 64));
@@ -147,6 +147,7 @@ fn bench(config: &str, v6: bool, shared: bool) -> Bench {
             hop_limit: 64,
             flow_label: 0,
             vlan: None,
+            source: None,
         };
         let init = match connected {
             true => model::QpAttr { access: Some(model::Rights::REMOTE_WRITE), ..to(QpState::Init) },

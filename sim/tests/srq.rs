@@ -8,15 +8,13 @@ use ferrowire::{
     PathMtu, QpAttributes, QpInitAttr, QpState, QueuePair, RecvWr, SendWr, Sge, SharedReceiveQueue,
     SrqInitAttr, WcStatus,
 };
-use ferrowire_hdl::config::RnicConfig;
-use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{bytes, Connection, Node, Pair, PairOptions};
+use ferrowire_sim::pair::{bytes, Connection, Node, Pair, PairOptions, EMULATED};
 use ferrowire_spec::queue::doorbell::{self, rq::RqDoorbell};
 use ferrowire_spec::wire::frame::Frame;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
 
 /// Cycles for what a test waits for.
 const LIMIT: u64 = 300_000;
@@ -33,8 +31,7 @@ struct Bench {
 const ROOM: usize = 1 << 16;
 
 fn bench(config: &str, max_wr: u32) -> Bench {
-    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
-    let pair = Pair::new(&model, &PairOptions::default()).unwrap();
+    let pair = Pair::named(config, &PairOptions::default()).unwrap();
     // A pause of 0.01 ms, as RNR NAKs ask for, takes some 160 cycles.
     [&pair.a, &pair.b].iter().for_each(|node| node.context.set_timer_tick(64).unwrap());
     let eq = pair.b.context.create_async_eq(32).unwrap();
@@ -382,7 +379,7 @@ fn a_receive_that_fails_ends_its_queue_pair_alone() {
 fn a_queue_that_is_overrun_fails_and_ends_those_who_take_from_it() {
     for config in CONFIGS {
         let bench = bench(config, 8);
-        let Pair { a, b, world, .. } = &bench.pair;
+        let Pair { a, b, .. } = &bench.pair;
         let (mut qp, peer) = bench.connect();
         let (mut other, second) = bench.connect();
         let (mut own, mut apart) = bench.pair.connect(&connection()).unwrap();
@@ -396,7 +393,7 @@ fn a_queue_that_is_overrun_fails_and_ends_those_who_take_from_it() {
             let word =
                 RqDoorbell { qpn: bench.srq.borrow().number(), srq: true, producer, ..RqDoorbell::default() };
             let value = u64::from_le_bytes(word.to_bytes().unwrap());
-            world.bus(1).doorbell(doorbell::address(0, doorbell::RQ), value).unwrap();
+            bench.pair.bus(1).doorbell(doorbell::address(0, doorbell::RQ), value).unwrap();
         };
         // There is room for 8, and 2 have been taken.
         ring(11);

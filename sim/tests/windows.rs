@@ -7,7 +7,7 @@ use ferrowire::{
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
-use ferrowire_sim::pair::{bytes, post, Connection, Node, Pair, PairOptions};
+use ferrowire_sim::pair::{bytes, post, Connection, Node, Pair, PairOptions, EMULATED};
 use ferrowire_sim::root::RootSettings;
 use ferrowire_sim::wire::Faults;
 use ferrowire_spec::wire::frame::Frame;
@@ -15,7 +15,8 @@ use ferrowire_spec::wire::opcode::{Opcode, Operation};
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
+const CARDS: [&str; 2] = ["generic-8b", "generic-64b"];
 
 /// Cycles for what a test waits for.
 const LIMIT: u64 = 400_000;
@@ -24,8 +25,7 @@ const WELL: WcStatus = WcStatus::Success;
 const REFUSED: WcStatus = WcStatus::RemAccessErr;
 
 fn pair(config: &str) -> Pair {
-    let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
-    let pair = Pair::new(&model, &PairOptions::default()).unwrap();
+    let pair = Pair::named(config, &PairOptions::default()).unwrap();
     [&pair.a, &pair.b].iter().for_each(|node| node.context.set_timer_tick(16).unwrap());
     pair
 }
@@ -277,7 +277,7 @@ fn a_region_with_windows_stays_and_a_window_is_of_no_use_to_others() {
         let refused = to.destroy().unwrap_err();
         assert!(matches!(refused, Error::Command { .. }), "{refused}");
         // The card keeps it until the last of its windows goes.
-        let mapped = || pair.world.lock().card(1).host().map().len();
+        let mapped = || pair.mapped(1);
         let before = mapped();
         let last = windows.pop().unwrap();
         drop(windows);
@@ -516,9 +516,9 @@ fn a_repeated_invalidation_does_not_touch_the_window_that_was_bound_since() {
 #[test]
 fn nothing_is_written_by_a_window_that_was_taken_back_in_use() {
     const LENGTH: usize = 8 << 10;
-    for config in CONFIGS {
+    for config in CARDS {
         let pair = pair(config);
-        let beats = LENGTH as u64 / u64::from(RnicConfig::named(config).unwrap().beat_bytes);
+        let beats = (LENGTH / pair.world.lock().link(0).width()) as u64;
         let (from, to) = (memory(&pair.a, LENGTH), memory(&pair.b, LENGTH));
         let mut window = pair.b.pd.alloc_window().unwrap();
         let connection = Connection { mtu: PathMtu::B4096, ..connection() };

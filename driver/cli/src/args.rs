@@ -32,7 +32,7 @@ pub struct Cli {
 /// What every command takes.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// The card: a PCI address as 0000:03:00.0, `sim:SOCKET` of a simulated card, `serial:PORT[@BAUD]` of a board, or `inproc`: simulated cards in this process
+    /// The card: a PCI address as 0000:03:00.0, `sim:SOCKET` of a simulated card, `serial:PORT[@BAUD]` of a board, `inproc`: simulated cards in this process, or `inproc:engine`: the reference engine in the place of cards
     #[arg(short = 'd', long = "ib-dev", visible_alias = "device", value_name = "CARD", global = true)]
     device: Option<Device>,
     /// Print JSON
@@ -46,7 +46,7 @@ impl Common {
     /// # Errors
     /// None is named.
     pub fn device(&self) -> Result<&Device, Failure> {
-        let fix = "give `-d` a PCI address, `sim:SOCKET`, `serial:PORT`, or `inproc`; `ferrowire sim up` starts two simulated cards";
+        let fix = "give `-d` a PCI address, `sim:SOCKET`, `serial:PORT`, `inproc`, or `inproc:engine`; `ferrowire sim up` starts two simulated cards";
         self.device.as_ref().ok_or_else(|| Failure::usage("no card is named", fix))
     }
 }
@@ -69,7 +69,9 @@ pub enum Command {
         ferrowire -d sim:ferrowire0.sock bw write\n  \
         ferrowire -d sim:ferrowire1.sock bw write localhost --report_gbits -s 4096 -n 200\n\n\
         Both sides in one process, of a command built with `--features inproc`:\n  \
-        ferrowire -d inproc bw read -a")]
+        ferrowire -d inproc bw read -a\n\n\
+        The same without any card, to see that all works: fast, and no measurement:\n  \
+        ferrowire -d inproc:engine bw read -a")]
     Bw(perf::PerfArgs),
     /// Measures latency, as perftest's ib_write_lat, ib_send_lat, ib_read_lat and ib_atomic_lat
     ///

@@ -82,6 +82,8 @@ pub struct Card {
     pub clock: Clock,
     /// It is simulated.
     pub simulated: bool,
+    /// It is no card, but the reference engine in the place of one.
+    pub engine: bool,
     /// The domain of everything.
     pub pd: ProtectionDomain,
     /// The card.
@@ -126,7 +128,31 @@ impl Card {
         };
         let simulated = device.is_simulated() || cycles.is_some();
         let pd = context.alloc_pd()?;
-        Ok(Self { name: device.to_string(), mac, ip, gid_index, clock, simulated, pd, context })
+        let (name, engine) = (device.to_string(), device.is_engine());
+        Ok(Self { name, mac, ip, gid_index, clock, simulated, engine, pd, context })
+    }
+
+    /// Whose clock it is, as JSON names it.
+    pub fn clock_name(&self) -> &'static str {
+        match self.clock {
+            Clock::Card { .. } if self.engine => "engine",
+            Clock::Card { .. } => "card",
+            Clock::Host => "host",
+        }
+    }
+
+    /// What must be said of times that are not this machine's.
+    pub fn clock_note(&self) -> Option<String> {
+        match self.clock {
+            Clock::Card { .. } if self.engine => {
+                Some("reference engine, no card: times are the model's own, and measure nothing".into())
+            }
+            Clock::Card { khz } => {
+                let mhz = f64::from(khz) / 1e3;
+                Some(format!("simulated card: times are by its clock of {mhz:.3} MHz"))
+            }
+            Clock::Host => None,
+        }
     }
 
     /// The time, in ticks of the clock.

@@ -9,7 +9,7 @@ use ferrowire::serial::BAUD;
 use ferrowire::{Bus, Monitor, SerialBus, VfioBus, VfioUserBus};
 
 use crate::failure::Failure;
-use crate::inproc;
+use crate::inproc::{self, Kind};
 
 /// A card.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,8 +20,8 @@ pub enum Device {
     Socket(PathBuf),
     /// On a board, over a serial port of so many bits a second.
     Serial(PathBuf, u32),
-    /// Simulated, in this process.
-    InProcess,
+    /// In this process.
+    InProcess(Kind),
 }
 
 impl fmt::Display for Device {
@@ -31,7 +31,7 @@ impl fmt::Display for Device {
             Device::Socket(path) => write!(f, "sim:{}", path.display()),
             Device::Serial(path, BAUD) => write!(f, "serial:{}", path.display()),
             Device::Serial(path, baud) => write!(f, "serial:{}@{baud}", path.display()),
-            Device::InProcess => f.write_str("inproc"),
+            Device::InProcess(kind) => f.write_str(kind.name()),
         }
     }
 }
@@ -79,10 +79,11 @@ impl FromStr for Device {
         match text.strip_prefix("sim:") {
             Some("") => Err("`sim:` needs the path of a socket behind it, as sim:ferrowire0.sock".into()),
             Some(path) => Ok(Device::Socket(path.into())),
-            None if text == "inproc" => Ok(Device::InProcess),
+            None if text == Kind::Cards.name() => Ok(Device::InProcess(Kind::Cards)),
+            None if text == Kind::Engine.name() => Ok(Device::InProcess(Kind::Engine)),
             None => pci_address(text).map(Device::Pci).ok_or_else(|| {
                 format!(
-                    "`{text}`: give a PCI address as 0000:03:00.0, `sim:SOCKET`, `serial:PORT`, or `inproc`"
+                    "`{text}`: give a PCI address as 0000:03:00.0, `sim:SOCKET`, `serial:PORT`, `inproc`, or `inproc:engine`"
                 )
             }),
         }
@@ -99,7 +100,7 @@ impl Device {
             Device::Socket(path) => Ok(Box::new(VfioUserBus::connect(path)?)),
             Device::Pci(address) => Ok(Box::new(VfioBus::open(address)?)),
             Device::Serial(path, baud) => Ok(Box::new(SerialBus::open(path, *baud)?)),
-            Device::InProcess => Ok(inproc::pair()?.0),
+            Device::InProcess(kind) => Ok(inproc::pair(*kind)?.0),
         }
     }
 
@@ -117,7 +118,12 @@ impl Device {
 
     /// Whether it is simulated by its name.
     pub fn is_simulated(&self) -> bool {
-        matches!(self, Device::Socket(_) | Device::InProcess)
+        matches!(self, Device::Socket(_) | Device::InProcess(_))
+    }
+
+    /// Whether it is no card, but the reference engine in the place of one.
+    pub fn is_engine(&self) -> bool {
+        *self == Device::InProcess(Kind::Engine)
     }
 }
 
@@ -126,10 +132,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_is_named_in_one_of_four_ways() {
+    fn a_card_is_named_in_one_of_five_ways() {
         let name = |text: &str| text.parse::<Device>();
         assert_eq!(name("sim:a.sock"), Ok(Device::Socket("a.sock".into())));
-        assert_eq!(name("inproc"), Ok(Device::InProcess));
+        assert_eq!(name("inproc"), Ok(Device::InProcess(Kind::Cards)));
+        assert_eq!(name("inproc:engine"), Ok(Device::InProcess(Kind::Engine)));
         assert_eq!(name("0000:03:00.0"), Ok(Device::Pci("0000:03:00.0".into())));
         assert_eq!(name("AF:1f.7"), Ok(Device::Pci("0000:af:1f.7".into())));
         let port = |baud| Ok(Device::Serial("/dev/ttyUSB1".into(), baud));
@@ -142,9 +149,18 @@ mod tests {
         {
             assert!(name(bad).is_err(), "{bad}");
         }
-        for bad in
-            ["", "sim:", "mlx5_0", "0000:03:20.0", "0000:03:00.8", "3:0.0", "0000:03:00", "+000:03:00.0"]
-        {
+        for bad in [
+            "",
+            "sim:",
+            "inproc:",
+            "inproc:card",
+            "mlx5_0",
+            "0000:03:20.0",
+            "0000:03:00.8",
+            "3:0.0",
+            "0000:03:00",
+            "+000:03:00.0",
+        ] {
             assert!(name(bad).is_err(), "{bad}");
         }
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two simulated cards in this process, wired together: `-d inproc`.
+//! Two cards in this process, wired together: `-d inproc`, and `-d inproc:engine` for such as are no cards.
 
 use ferrowire::Bus;
 
@@ -8,12 +8,42 @@ use crate::failure::Failure;
 /// The ways to the two cards.
 pub type Pair = (Box<dyn Bus>, Box<dyn Bus>);
 
-/// Two cards of the configuration `generic-8b`, or of the one that `FERROWIRE_CONFIG` names.
+/// What they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Simulated cards.
+    Cards,
+    /// The reference engine behind a card's registers and rings: no hardware is simulated, and its time is its own.
+    Engine,
+}
+
+impl Kind {
+    /// As `-d` names it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Kind::Cards => "inproc",
+            Kind::Engine => "inproc:engine",
+        }
+    }
+}
+
+/// Two of a kind. Cards are of the configuration `generic-8b`, or of the one that `FERROWIRE_CONFIG` names.
 ///
 /// # Errors
 /// There is no such configuration, or its model cannot be built.
 #[cfg(feature = "inproc")]
-pub fn pair() -> Result<Pair, Failure> {
+pub fn pair(kind: Kind) -> Result<Pair, Failure> {
+    match kind {
+        Kind::Cards => cards(),
+        Kind::Engine => {
+            let world = ferrowire_sim::emulated::EngineWorld::pair();
+            Ok((Box::new(world.bus(0)), Box::new(world.bus(1))))
+        }
+    }
+}
+
+#[cfg(feature = "inproc")]
+fn cards() -> Result<Pair, Failure> {
     use ferrowire::spec::csr::port;
     use ferrowire_hdl::config::RnicConfig;
     use ferrowire_sim::bus::World;
@@ -45,9 +75,9 @@ pub fn pair() -> Result<Pair, Failure> {
 /// # Errors
 /// That.
 #[cfg(not(feature = "inproc"))]
-pub fn pair() -> Result<Pair, Failure> {
+pub fn pair(kind: Kind) -> Result<Pair, Failure> {
     Err(Failure::failed(
-        "inproc: this command was built without simulated cards of its own",
+        format!("{}: this command was built without cards of its own", kind.name()),
         "build it with `cargo build -p ferrowire-cli --features inproc`, or start cards with `ferrowire sim up`",
     ))
 }

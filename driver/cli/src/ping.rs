@@ -10,7 +10,7 @@ use ferrowire_net::{Config, Error, Net};
 use serde_json::json;
 
 use crate::args::Common;
-use crate::card::{AddressArgs, Card, Clock};
+use crate::card::{AddressArgs, Card};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::{inproc, out, stop};
@@ -55,8 +55,8 @@ const FASTER: u32 = 1000;
 pub fn run(common: &Common, args: &PingArgs) -> Result<(), Failure> {
     stop::listen();
     let device = common.device()?;
-    if *device == Device::InProcess {
-        return in_process(common, args, device);
+    if let Device::InProcess(kind) = device {
+        return in_process(common, args, device, *kind);
     }
     if args.host.is_none() && !args.answer {
         let fix = "give its address, or --answer to be asked";
@@ -86,12 +86,12 @@ fn net(card: &Card, speed: u32) -> Result<Net, Failure> {
 }
 
 /// Both sides.
-fn in_process(common: &Common, args: &PingArgs, device: &Device) -> Result<(), Failure> {
+fn in_process(common: &Common, args: &PingArgs, device: &Device, kind: inproc::Kind) -> Result<(), Failure> {
     if args.host.is_some() || args.answer {
         let fix = "leave address and --answer out";
         return Err(Failure::usage("inproc has both sides in this process", fix));
     }
-    let (other, own) = inproc::pair()?;
+    let (other, own) = inproc::pair(kind)?;
     let there = Card::open(device, other, &AddressArgs::default())?;
     let here = Card::open(device, own, &args.addresses)?;
     let (answering, asking) = (net(&there, FASTER)?, net(&here, FASTER)?);
@@ -119,9 +119,8 @@ fn ask(common: &Common, args: &PingArgs, card: &Card, net: &Net, host: IpAddr) -
     let bytes = usize::from(args.size);
     if !common.json {
         out::line(&format!("PING {host} from {} {}: {bytes} data bytes", card.ip, card.name))?;
-        if let Clock::Card { khz } = card.clock {
-            let mhz = f64::from(khz) / 1e3;
-            out::line(&format!("simulated card: times are by its clock of {mhz:.3} MHz"))?;
+        if let Some(note) = card.clock_note() {
+            out::line(&note)?;
         }
     }
     let mut times = Vec::new();
@@ -159,13 +158,12 @@ fn ask(common: &Common, args: &PingArgs, card: &Card, net: &Net, host: IpAddr) -
     let least = times.iter().copied().fold(f64::INFINITY, f64::min);
     let most = times.iter().copied().fold(0.0, f64::max);
     if common.json {
-        let clock = if matches!(card.clock, Clock::Card { .. }) { "card" } else { "host" };
         let usec = match received {
             0 => json!(null),
             _ => json!({ "min": least, "avg": average, "max": most }),
         };
         out::json(&json!({
-            "host": host, "from": card.ip, "bytes": bytes, "sent": sent, "received": received, "usec": usec, "clock": clock
+            "host": host, "from": card.ip, "bytes": bytes, "sent": sent, "received": received, "usec": usec, "clock": card.clock_name()
         }))?;
     } else {
         out::line(&format!("{sent} sent, {received} received, {} lost", sent - received))?;

@@ -109,9 +109,8 @@ fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Chan
     if speaks {
         out::text(&own.pingpong_line("local"))?;
         out::text(&peer.pingpong_line("remote"))?;
-        if let Clock::Card { khz } = card.clock {
-            let mhz = f64::from(khz) / 1e3;
-            out::text(&format!("  simulated card: times are by its clock of {mhz:.3} MHz\n"))?;
+        if let Some(note) = card.clock_note() {
+            out::text(&format!("  {note}\n"))?;
         }
     }
     let mut link = links.remove(0);
@@ -154,7 +153,7 @@ fn report(
             "checked": plan.chk,
             "events": plan.events,
             "bytes": bytes,
-            "clock": if card.clock == Clock::Host { "host" } else { "card" },
+            "clock": card.clock_name(),
             "cycles": (card.clock != Clock::Host).then_some(ticks),
             "seconds": seconds,
             "mbit_per_second": mbit,

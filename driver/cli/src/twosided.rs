@@ -54,13 +54,13 @@ pub fn run(
     let body = |side: Side, channel: &mut Channel| {
         body(side, channel).inspect_err(|failure| channel.refuse(&failure.to_string()))
     };
-    if device == Device::InProcess {
+    if let Device::InProcess(kind) = device {
         if peer.host.is_some() {
             return Err(Failure::usage("inproc has both sides in this process", "leave the host out"));
         }
-        let (server, client) = inproc::pair()?;
+        let (server, client) = inproc::pair(kind)?;
         let (mut at_client, mut at_server) = Channel::pair()?;
-        let side = |client: bool, bus| Side { client, device: Device::InProcess, bus, speaks: client };
+        let side = |client: bool, bus| Side { client, device: Device::InProcess(kind), bus, speaks: client };
         let (body, server) = (&body, side(false, server));
         return std::thread::scope(|scope| {
             let server = scope.spawn(move || {

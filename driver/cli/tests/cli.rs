@@ -88,8 +88,10 @@ fn a_command_line_without_sense_ends_with_2_and_a_failure_with_1() {
 #[cfg(not(feature = "inproc"))]
 #[test]
 fn without_cards_of_its_own_it_says_how_to_get_them() {
-    let (code, _, err) = said(&ferrowire(&["-d", "inproc", "info"]));
-    assert!(code == 1 && err.contains("--features inproc"), "{err}");
+    for device in ["inproc", "inproc:engine"] {
+        let (code, _, err) = said(&ferrowire(&["-d", device, "info"]));
+        assert!(code == 1 && err.contains(device) && err.contains("--features inproc"), "{err}");
+    }
 }
 
 #[test]

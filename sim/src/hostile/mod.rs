@@ -170,7 +170,7 @@ pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Resu
     outcome.kinds = wire.lock().kinds.clone();
     outcome.cycles = world.lock().cycle();
     if outcome.difference.is_some() {
-        outcome.diagnosis = vec![crate::pair::counters(&context)];
+        outcome.diagnosis = vec![crate::node::counters(&context)];
     }
     world.lock().end_capture();
     Ok(outcome)

@@ -41,7 +41,9 @@ impl Node {
         let mut bytes = Vec::new();
         for sge in pieces(&wr.sges, offset, len) {
             let addr = self.keys.local(pd, &sge, false)?;
-            bytes.extend_from_slice(self.memory.get(addr, sge.len.into()).ok_or(LocalCause::Dma)?);
+            if !self.memory.read(addr, sge.len.into(), &mut bytes) {
+                return Err(LocalCause::Dma);
+            }
         }
         Ok(bytes)
     }
@@ -61,15 +63,16 @@ impl Node {
         let mut places = Vec::new();
         for sge in &pieces {
             let addr = self.keys.local(pd, sge, true)?;
-            self.memory.get(addr, sge.len.into()).ok_or(LocalCause::Dma)?;
+            if !self.memory.covers(addr, sge.len.into()) {
+                return Err(LocalCause::Dma);
+            }
             places.push((addr, sge.len as usize));
         }
         let mut rest = data;
         for (addr, len) in places {
             let (part, more) = rest.split_at(len);
-            if let Some(area) = self.memory.get_mut(addr, len as u64) {
-                area.copy_from_slice(part);
-            }
+            // All of it is there, as was seen above.
+            self.memory.write(addr, part);
             rest = more;
         }
         Ok(())

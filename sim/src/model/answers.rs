@@ -62,7 +62,8 @@ impl Qp {
     }
 
     /// A NAK of any kind.
-    pub(super) fn refuse_with(&mut self, node: &Node, psn: Psn, syndrome: Syndrome) {
+    pub(super) fn refuse_with(&mut self, node: &mut Node, psn: Psn, syndrome: Syndrome) {
+        node.counters.refused(syndrome);
         let aeth = self.aeth(node, syndrome);
         self.responder.answers.push_back(Answer::Acknowledge { psn, aeth });
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The completer: what answers do to the send queue (IBTA 9.7.5, 9.7.6, 9.9.2).
 
-use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::csr::{DropReason, HwCounter};
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::wire::opcode::{Operation, Position};
 use ferrowire_spec::wire::syndrome::{self, NakCode, Syndrome};
@@ -15,6 +15,11 @@ use super::types::Instant;
 impl Qp {
     pub(super) fn rc_response(&mut self, node: &mut Node, now: Instant, frame: &Frame<'_>, opcode: Opcode) {
         let psn = Psn::new(frame.bth.psn);
+        // A reserved code is no answer, wherever it stands (IBTA 9.7.5.2.1).
+        let syndrome = frame.ext.aeth.map(|aeth| Syndrome::decode(aeth.syndrome));
+        if opcode == Opcode::RcAcknowledge && matches!(syndrome, Some(Syndrome::Reserved(_))) {
+            return node.drop_for(DropReason::Malformed);
+        }
         if !psn.is_within(self.sq.una, self.sq.outstanding()) {
             // Not outstanding: a ghost, unless it is an acknowledgement of the last PSN once more that grants credits
             // (IBTA 9.7.7.2.4).
@@ -36,7 +41,7 @@ impl Qp {
         }
         if !matches!(self.state, ferrowire_spec::QpState::Err) {
             self.retire(node);
-            self.expect_more(now);
+            self.expect_more(node, now);
         }
     }
 
@@ -49,6 +54,7 @@ impl Qp {
 
     fn acknowledgement(&mut self, node: &mut Node, now: Instant, frame: &Frame<'_>, psn: Psn) {
         let Some(aeth) = frame.ext.aeth else { return };
+        node.counters.heard(Syndrome::decode(aeth.syndrome));
         match Syndrome::decode(aeth.syndrome) {
             Syndrome::Ack { .. } => {
                 self.take_credits(&aeth);
@@ -85,8 +91,8 @@ impl Qp {
                 };
                 self.fail_oldest(node, status, aeth.syndrome);
             }
-            // A reserved code is no answer (IBTA 9.7.5.2.1).
-            Syndrome::Reserved(_) => node.drop_for(DropReason::Malformed),
+            // Those have been dropped.
+            Syndrome::Reserved(_) => {}
         }
     }
 
@@ -107,7 +113,7 @@ impl Qp {
         // It is an answer: the path works, and time-outs before it count no more (IBTA 9.9.2.1.1). Else a peer that is not
         // ready for ever, as 7 allows, would end the connection with the few answers that get lost.
         self.sq.retries = self.retry_cnt;
-        let wait = u64::from(syndrome::rnr_timer_us(timer)) * 1000;
+        let wait = node.config.by_tick(u64::from(syndrome::rnr_timer_us(timer)) * 1000);
         self.sq.rnr_until = Some(now.saturating_add(wait));
         self.sq.deadline = None;
         self.sq.recovering = None;
@@ -120,6 +126,7 @@ impl Qp {
         if self.sq.recovering == Some(una) || !una.is_before(self.sq.next) {
             return;
         }
+        node.counters.count(HwCounter::ImpliedNakSeqErr);
         self.sq.recovering = Some(una);
         self.retry(node, una, LocalCause::Sequence);
     }

@@ -5,6 +5,7 @@
 //! [`Config::line_rate`](super::Config) is given. A queue pair that has been told of congestion sends its requests and READ
 //! responses at a rate; acknowledgements are not slowed down. Numbers are integers, so that all runs are alike.
 
+use ferrowire_spec::csr::HwCounter;
 use ferrowire_spec::wire::{Bth, Cnp, Extensions, Opcode};
 
 use super::engine::Node;
@@ -116,9 +117,11 @@ impl Qp {
     }
 
     /// A notification of the peer.
-    pub(super) fn notified(&mut self, node: &Node, now: Instant) {
+    pub(super) fn notified(&mut self, node: &mut Node, now: Instant) {
         self.cnps += 1;
-        if let Some(line) = node.config.line_rate {
+        let line = node.config.line_rate;
+        node.counters.count(if line.is_some() { HwCounter::RpCnpHandled } else { HwCounter::RpCnpIgnored });
+        if let Some(line) = line {
             self.pace.get_or_insert_with(|| Pace::new((line / 8).max(LEAST))).notified(now);
         }
     }

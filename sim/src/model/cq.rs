@@ -29,20 +29,22 @@ pub(super) enum Added {
 pub(super) struct Cq {
     entries: VecDeque<Completion>,
     capacity: usize,
+    /// Completions that were taken, and whose places are not free yet.
+    held: usize,
     armed: Armed,
     overrun: bool,
 }
 
 impl Cq {
     pub(super) fn new(capacity: usize) -> Self {
-        Self { entries: VecDeque::new(), capacity, armed: Armed::No, overrun: false }
+        Self { entries: VecDeque::new(), capacity, held: 0, armed: Armed::No, overrun: false }
     }
 
     pub(super) fn add(&mut self, completion: Completion) -> Added {
         if self.overrun {
             return Added::Lost;
         }
-        if self.entries.len() == self.capacity {
+        if self.entries.len() + self.held >= self.capacity {
             self.overrun = true;
             return Added::Overrun;
         }
@@ -71,6 +73,17 @@ impl Cq {
 
     pub(super) fn poll(&mut self) -> Option<Completion> {
         self.entries.pop_front()
+    }
+
+    /// As `poll`, but the place stays taken until it is released: so with queues that are rings of a host's.
+    pub(super) fn take(&mut self) -> Option<Completion> {
+        let taken = self.poll();
+        self.held += usize::from(taken.is_some());
+        taken
+    }
+
+    pub(super) fn release(&mut self, places: usize) {
+        self.held = self.held.saturating_sub(places);
     }
 
     /// Forgets the completions of a queue pair, as when it is reset or destroyed (IBTA 10.2.4.1).

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Engine`]: a node with its queue pairs, and the way of frames in and out.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::IpAddr;
 
-use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::csr::{DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::qp_state::RAW_QPN;
+use ferrowire_spec::queue::command::PathMtu;
+use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::{ipv4, Frame, Opcode};
 use ferrowire_spec::QpState;
 use rand::rngs::SmallRng;
-use rand::{Rng as _, SeedableRng as _};
+use rand::SeedableRng as _;
 
+use super::counters::Counters;
 use super::cq::{Added, Cq};
-use super::keys::{Keys, RegionAttr};
+use super::keys::Keys;
 use super::memory::Memory;
-use super::qp::{Qp, QpAttr, QpInit};
+use super::qp::{Qp, QpAttr, QpStatus};
 use super::raw::{self, RawFilter};
 use super::srq::Srq;
 use super::types::{AddressVector, Completion, Error, Instant, RecvWr, SendWr, MAX_SGES};
@@ -36,12 +39,24 @@ pub struct Config {
     pub cnp_interval: Instant,
     /// Rate of the wire in bits a second, from which queue pairs slow down when told of congestion; `None`: they do not.
     pub line_rate: Option<u64>,
+    /// Unit of all time-outs and pauses in nanoseconds, 4,096 by the specification (IBTA 9.7.6.1.3): with a smaller one all are shorter by the
+    /// same factor.
+    pub tick: Instant,
 }
+
+/// Nanoseconds of the unit of time-outs (IBTA 9.7.6.1.3).
+const TICK: Instant = 4096;
 
 impl Config {
     /// A node with these addresses.
     pub fn new(mac: u64, ip: IpAddr) -> Self {
-        Self { mac, ip, seed: 0, credits: true, cnp_interval: 50_000, line_rate: None }
+        Self { mac, ip, seed: 0, credits: true, cnp_interval: 50_000, line_rate: None, tick: TICK }
+    }
+
+    /// A time of the specification, by the unit that this node has.
+    pub(super) fn by_tick(&self, time: Instant) -> Instant {
+        let stretched = u128::from(time) * u128::from(self.tick) / u128::from(TICK);
+        stretched.try_into().unwrap_or(Instant::MAX)
     }
 }
 
@@ -52,6 +67,8 @@ pub struct Event {
     pub kind: EventKind,
     /// To which queue pair, CQ or SRQ.
     pub object: u32,
+    /// Why, as the syndrome of a completion says it: the NAK that was sent, or a [`LocalCause`]; 0: another event or completion says.
+    pub cause: u8,
 }
 
 /// What queue pairs share.
@@ -65,31 +82,53 @@ pub(super) struct Node {
     /// Address handles with their protection domains.
     pub(super) ahs: BTreeMap<u32, (u32, AddressVector)>,
     pub(super) raw_filter: RawFilter,
-    /// Raw frames that came and passed the filter, and that were sent.
-    pub(super) raw_frames: [u64; 2],
+    /// IP addresses that packets may come to, each in its VLAN or in none; `None`: that of the configuration, wherever it comes.
+    gids: Option<Vec<(IpAddr, Option<u16>)>>,
+    pub(super) counters: Counters,
     events: VecDeque<Event>,
-    drops: BTreeMap<DropReason, u64>,
+    /// CQs that something has come into since somebody asked.
+    ready: BTreeSet<u32>,
     /// CQs that ran over and whose queue pairs have not been told.
     overrun: Vec<u32>,
 }
 
 impl Node {
     pub(super) fn event(&mut self, kind: EventKind, object: u32) {
-        self.events.push_back(Event { kind, object });
+        self.event_for(kind, object, LocalCause::None as u8);
+    }
+
+    pub(super) fn event_for(&mut self, kind: EventKind, object: u32, cause: u8) {
+        self.events.push_back(Event { kind, object, cause });
     }
 
     pub(super) fn drop_for(&mut self, reason: DropReason) {
-        *self.drops.entry(reason).or_default() += 1;
+        self.counters.dropped(reason);
+    }
+
+    /// Whether packets to that address, in that VLAN, are for this node.
+    pub(super) fn is_own(&self, ip: IpAddr, vid: Option<u16>) -> bool {
+        match &self.gids {
+            None => ip == self.config.ip,
+            Some(gids) => gids.contains(&(ip, vid)),
+        }
     }
 
     pub(super) fn complete(&mut self, cqn: u32, completion: Completion) {
-        match self.cqs.get_mut(&cqn).map(|cq| cq.add(completion)) {
-            Some(Added::Event) => self.event(EventKind::Completion, cqn),
-            Some(Added::Overrun) => {
+        self.counters.completed(&completion);
+        let Some(added) = self.cqs.get_mut(&cqn).map(|cq| cq.add(completion)) else { return };
+        let kept = matches!(added, Added::Quiet | Added::Event);
+        let counter = if kept { TrafficCounter::Completions } else { TrafficCounter::CompletionsLost };
+        self.counters.note(counter, 1);
+        if kept {
+            self.ready.insert(cqn);
+        }
+        match added {
+            Added::Event => self.event(EventKind::Completion, cqn),
+            Added::Overrun => {
                 self.event(EventKind::CqOverrun, cqn);
                 self.overrun.push(cqn);
             }
-            _ => {}
+            Added::Quiet | Added::Lost => {}
         }
     }
 }
@@ -97,18 +136,18 @@ impl Node {
 /// A node: memory, keys, queues, queue pairs.
 #[derive(Debug)]
 pub struct Engine {
-    node: Node,
-    qps: BTreeMap<u32, Qp>,
+    pub(super) node: Node,
+    pub(super) qps: BTreeMap<u32, Qp>,
     /// Frames that belong to no queue: congestion notifications.
     out: VecDeque<Vec<u8>>,
     /// The queue pair that sent last: the next one has its turn.
     turn: u32,
-    rng: SmallRng,
-    next_qpn: u32,
-    next_number: u32,
+    pub(super) rng: SmallRng,
+    pub(super) next_qpn: u32,
+    pub(super) next_number: u32,
 }
 
-fn unknown(what: &'static str, number: u32) -> Error {
+pub(super) fn unknown(what: &'static str, number: u32) -> Error {
     Error::Unknown { what, number }
 }
 
@@ -124,9 +163,10 @@ impl Engine {
                 srqs: BTreeMap::new(),
                 ahs: BTreeMap::new(),
                 raw_filter: RawFilter::default(),
-                raw_frames: [0; 2],
+                gids: None,
+                counters: Counters::default(),
                 events: VecDeque::new(),
-                drops: BTreeMap::new(),
+                ready: BTreeSet::new(),
                 overrun: Vec::new(),
             },
             qps: BTreeMap::new(),
@@ -143,6 +183,31 @@ impl Engine {
         &self.node.config
     }
 
+    /// The same, to be changed. The seed counts when the engine is made, and not afterwards.
+    pub fn config_mut(&mut self) -> &mut Config {
+        &mut self.node.config
+    }
+
+    /// Gives it the IP addresses that packets may come to, each in a VLAN or in none (IBTA A17.4.3); what comes to others is dropped. Without this it
+    /// has that of its configuration, in whatever VLAN.
+    pub fn set_gids(&mut self, gids: Vec<(IpAddr, Option<u16>)>) {
+        self.node.gids = Some(gids);
+    }
+
+    /// Forgets every object and all that is under way. Addresses, filter and counters stay.
+    pub fn clear(&mut self) {
+        let new = Engine::new(self.node.config);
+        let old = std::mem::replace(self, new);
+        self.node.gids = old.node.gids;
+        self.node.raw_filter = old.node.raw_filter;
+        self.node.counters = old.node.counters;
+    }
+
+    /// What it has counted.
+    pub fn counters(&self) -> &Counters {
+        &self.node.counters
+    }
+
     /// The host's memory.
     pub fn memory(&self) -> &Memory {
         &self.node.memory
@@ -151,111 +216,6 @@ impl Engine {
     /// The host's memory, for the host's own writes.
     pub fn memory_mut(&mut self) -> &mut Memory {
         &mut self.node.memory
-    }
-
-    fn number(&mut self) -> u32 {
-        self.next_number += 1;
-        self.next_number
-    }
-
-    /// Registers a region, with a key of the caller's or a random tag. Gives the key, local and remote.
-    ///
-    /// # Errors
-    /// `Exists` when the key's index is in use.
-    pub fn register(&mut self, attr: RegionAttr, key: Option<u32>) -> Result<u32, Error> {
-        let tag = self.rng.random();
-        self.node.keys.register(attr, key, tag)
-    }
-
-    /// Makes a window of type 2, not bound. Gives its key; a bind may choose another tag.
-    ///
-    /// # Errors
-    /// `Exists` when the key's index is in use.
-    pub fn alloc_window(&mut self, pd: u32, key: Option<u32>) -> Result<u32, Error> {
-        let tag = self.rng.random();
-        self.node.keys.window(pd, key, tag)
-    }
-
-    /// Removes a region or a window.
-    ///
-    /// # Errors
-    /// `Unknown` when there is none by that key, `Busy` when windows are bound to it.
-    pub fn deregister(&mut self, key: u32) -> Result<(), Error> {
-        self.node.keys.remove(key)
-    }
-
-    /// Makes a completion queue. Gives its number.
-    pub fn create_cq(&mut self, entries: usize) -> u32 {
-        let number = self.number();
-        self.node.cqs.insert(number, Cq::new(entries));
-        number
-    }
-
-    /// Makes a shared receive queue. Gives its number.
-    pub fn create_srq(&mut self, pd: u32, entries: usize) -> u32 {
-        let number = self.number();
-        self.node.srqs.insert(number, Srq::new(pd, entries));
-        number
-    }
-
-    /// Asks for one event when a shared receive queue holds fewer than `limit`.
-    ///
-    /// # Errors
-    /// `Unknown`.
-    pub fn arm_srq(&mut self, srq: u32, limit: usize) -> Result<(), Error> {
-        self.node.srqs.get_mut(&srq).ok_or(unknown("srq", srq))?.arm(limit);
-        Ok(())
-    }
-
-    /// Makes an address handle. Gives its number.
-    pub fn create_ah(&mut self, pd: u32, av: AddressVector) -> u32 {
-        let number = self.number();
-        self.node.ahs.insert(number, (pd, av));
-        number
-    }
-
-    /// Sets which frames the raw Ethernet queue pair gets.
-    pub fn set_raw_filter(&mut self, filter: RawFilter) {
-        self.node.raw_filter = filter;
-    }
-
-    /// Raw frames that came and passed the filter, and raw frames that were sent.
-    pub fn raw_frames(&self) -> [u64; 2] {
-        self.node.raw_frames
-    }
-
-    /// Makes a queue pair, in RESET. Gives its number, which is 0 for raw Ethernet and for nothing else.
-    ///
-    /// # Errors
-    /// `Exists`, or `Unknown` for a queue that it names; `BadAttribute` when the shared receive queue is of another
-    /// protection domain, or the number is another service's.
-    pub fn create_qp(&mut self, init: QpInit) -> Result<u32, Error> {
-        for cq in [init.send_cq, init.recv_cq] {
-            self.node.cqs.get(&cq).ok_or(unknown("cq", cq))?;
-        }
-        if let Some(srq) = init.srq {
-            if self.node.srqs.get(&srq).ok_or(unknown("srq", srq))?.pd != init.pd {
-                return Err(Error::BadAttribute("srq"));
-            }
-        }
-        let raw = init.service == Service::Raw;
-        if init.qpn.is_some_and(|qpn| (qpn == RAW_QPN) != raw) {
-            return Err(Error::BadAttribute("qpn"));
-        }
-        let qpn = init.qpn.unwrap_or_else(|| {
-            if raw {
-                return RAW_QPN;
-            }
-            while self.qps.contains_key(&self.next_qpn) {
-                self.next_qpn += 1;
-            }
-            self.next_qpn
-        });
-        if self.qps.contains_key(&qpn) || qpn >= 1 << 24 {
-            return Err(Error::Exists { what: "qp", number: qpn });
-        }
-        self.qps.insert(qpn, Qp::new(qpn, &init));
-        Ok(qpn)
     }
 
     /// Changes a queue pair's state or attributes.
@@ -280,7 +240,39 @@ impl Engine {
                 cq.forget(qpn);
             }
         }
+        self.node.keys.orphan(qpn);
         Ok(())
+    }
+
+    /// Completes, as flushed, what a queue pair has taken from its shared receive queue, before its life ends.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn surrender(&mut self, qpn: u32) -> Result<(), Error> {
+        let qp = self.qps.get_mut(&qpn).ok_or(unknown("qp", qpn))?;
+        qp.surrender(&mut self.node);
+        self.settle();
+        Ok(())
+    }
+
+    /// Takes a queue pair to error for something that its host did, and tells so.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn fail_qp(&mut self, qpn: u32, cause: LocalCause) -> Result<(), Error> {
+        let qp = self.qps.get_mut(&qpn).ok_or(unknown("qp", qpn))?;
+        if !matches!(qp.state, QpState::Reset | QpState::Err) {
+            self.node.event_for(EventKind::QpFatal, qpn, cause as u8);
+            qp.responder.forget_answers();
+            qp.enter_error(&mut self.node);
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// How far a queue pair is.
+    pub fn status(&self, qpn: u32) -> Option<QpStatus> {
+        self.qps.get(&qpn).map(Qp::status)
     }
 
     /// The state of a queue pair.
@@ -326,6 +318,25 @@ impl Engine {
         self.node.cqs.get_mut(&cq)?.poll()
     }
 
+    /// A completion queue that something has come into since this was asked last.
+    pub fn poll_ready(&mut self) -> Option<u32> {
+        self.node.ready.pop_first()
+    }
+
+    /// The same as [`Engine::poll_cq`] for a queue that is a ring of its host's: the place stays taken until [`Engine::release`] says that the host has read it.
+    pub fn take_completion(&mut self, cq: u32) -> Option<Completion> {
+        self.node.cqs.get_mut(&cq)?.take()
+    }
+
+    /// So many places of [`Engine::take_completion`] are free again.
+    ///
+    /// # Errors
+    /// `Unknown`.
+    pub fn release(&mut self, cq: u32, places: usize) -> Result<(), Error> {
+        self.node.cqs.get_mut(&cq).ok_or(unknown("cq", cq))?.release(places);
+        Ok(())
+    }
+
     /// Asks for an event with the next completion, or the next solicited one.
     ///
     /// # Errors
@@ -342,7 +353,7 @@ impl Engine {
 
     /// Packets dropped for a reason.
     pub fn dropped(&self, reason: DropReason) -> u64 {
-        self.node.drops.get(&reason).copied().unwrap_or_default()
+        self.node.counters.drops(reason)
     }
 
     /// Takes a frame, without FCS. Whatever it is: it has its effect, an answer, or a count in [`Engine::dropped`].
@@ -354,17 +365,28 @@ impl Engine {
     }
 
     fn take(&mut self, now: Instant, bytes: &[u8]) -> Result<(), DropReason> {
+        self.node.counters.note(TrafficCounter::RxFrames, 1);
+        self.node.counters.note(TrafficCounter::RxBytes, bytes.len() as u64);
+        if let Some(counter) = raw::mac_control(&self.node, bytes)? {
+            self.node.counters.note(counter, 1);
+            return Ok(());
+        }
         let frame = match Frame::parse(bytes) {
             Ok(frame) => frame,
             Err(error) => {
                 raw::admit(&self.node, bytes, &error)?;
-                self.node.raw_frames[0] += 1;
+                self.node.counters.note(TrafficCounter::RxRaw, 1);
                 let qp = self.qps.get_mut(&RAW_QPN).ok_or(DropReason::NoQp)?;
                 let taken = qp.state.responds();
                 return if taken { qp.raw_frame(&mut self.node, bytes) } else { Err(DropReason::QpState) };
             }
         };
+        self.node.counters.note(TrafficCounter::RxRoce, 1);
         let opcode = frame.opcode().map_err(|_| DropReason::ReservedOpcode)?;
+        // Longer than any path MTU: whosever it is.
+        if frame.payload.len() > PathMtu::B4096.bytes() {
+            return Err(DropReason::Malformed);
+        }
         let qp = self.qps.get_mut(&frame.bth.destqp).ok_or(DropReason::NoQp)?;
         if opcode.service() != Service::Cnp && opcode.service() != qp.service {
             return Err(DropReason::Service);
@@ -380,7 +402,9 @@ impl Engine {
         }
         qp.check_packet(&self.node, &frame)?;
         if frame.ip.ecn() == ipv4::ECN_CE && opcode != Opcode::Cnp && qp.service != Service::Ud {
+            self.node.counters.count(HwCounter::NpEcnMarkedRocePackets);
             if let Some(cnp) = qp.congested(&self.node, now) {
+                self.node.counters.count(HwCounter::NpCnpSent);
                 self.out.push_back(cnp);
             }
         }
@@ -411,9 +435,18 @@ impl Engine {
 
     /// The next frame to send. Queue pairs take turns; answers of a queue pair come before its requests.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
-        if let Some(frame) = self.out.pop_front() {
-            return Some(frame);
+        let raw = self.node.counters.traffic(TrafficCounter::TxRaw);
+        let sent = self.out.pop_front().or_else(|| self.transmit(now));
+        if let Some(frame) = &sent {
+            let counters = &mut self.node.counters;
+            counters.note(TrafficCounter::TxFrames, 1);
+            counters.note(TrafficCounter::TxBytes, frame.len() as u64);
+            counters.note(TrafficCounter::TxRoce, u64::from(counters.traffic(TrafficCounter::TxRaw) == raw));
         }
+        sent
+    }
+
+    fn transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
         let after = self.qps.range(self.turn + 1..).map(|(qpn, _)| *qpn);
         let order: Vec<u32> = after.chain(self.qps.range(..=self.turn).map(|(qpn, _)| *qpn)).collect();
         let mut sent = None;

@@ -23,12 +23,15 @@ pub struct RegionAttr {
     pub len: u64,
     /// Rights.
     pub rights: Rights,
+    /// Bytes of a page: zero-based windows begin at the place of their first byte in its page. With 1 they begin at 0.
+    pub page: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Bound {
     region: u32,
-    qpn: u32,
+    /// The queue pair that bound it; `None`: its life has ended.
+    qpn: Option<u32>,
     va: u64,
     /// Host address of the first byte.
     base: u64,
@@ -48,6 +51,15 @@ enum Object {
 pub(super) struct Keys {
     objects: BTreeMap<u32, (u8, Object)>,
     next: u32,
+}
+
+/// Who has a key's index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyStatus {
+    /// The tag that the key must have.
+    pub tag: u8,
+    /// A window, not a region.
+    pub window: bool,
 }
 
 const fn index(key: u32) -> u32 {
@@ -80,6 +92,20 @@ impl Keys {
         }
         self.objects.insert(index(key), (key as u8, object));
         Ok(key)
+    }
+
+    /// Who has an index.
+    pub(super) fn status(&self, index: u32) -> Option<KeyStatus> {
+        let (tag, object) = self.objects.get(&index)?;
+        Some(KeyStatus { tag: *tag, window: matches!(object, Object::Window(..)) })
+    }
+
+    /// Whether one belongs to a protection domain.
+    pub(super) fn uses_pd(&self, pd: u32) -> bool {
+        self.objects.values().any(|(_, object)| match object {
+            Object::Region(region) => region.pd == pd,
+            Object::Window(owner, _) => *owner == pd,
+        })
     }
 
     /// Registers a region, with that key or one of its own choice with that tag.
@@ -144,7 +170,7 @@ impl Keys {
     ) -> Result<u64, LocalCause> {
         let (owner, start, base, size, rights) = match self.find(key)? {
             Object::Region(r) => (r.pd, r.va, r.base, r.len, r.rights),
-            Object::Window(pd, Some(b)) if b.qpn == qpn => (pd, b.va, b.base, b.len, b.rights),
+            Object::Window(pd, Some(b)) if b.qpn == Some(qpn) => (pd, b.va, b.base, b.len, b.rights),
             Object::Window(..) => return Err(LocalCause::KeyAccess),
         };
         if owner != pd {
@@ -162,7 +188,7 @@ impl Keys {
         let (_, window) = self.objects.get(&index(bind.key)).ok_or(LocalCause::KeyIndex)?;
         if let (0, Object::Window(owner, held)) = (bind.len, *window) {
             // Without a length it is unbound (host interface).
-            if held.is_some_and(|held| held.qpn != qpn) {
+            if held.is_some_and(|held| held.qpn != Some(qpn)) {
                 return Err(LocalCause::KeyAccess);
             }
             if owner != pd {
@@ -183,8 +209,8 @@ impl Keys {
         let offset = within(bind.addr, bind.len, region.va, region.len)?;
         let bound = Bound {
             region: index(bind.lkey),
-            qpn,
-            va: if bind.rights.has(Rights::ZERO_BASED) { 0 } else { bind.addr },
+            qpn: Some(qpn),
+            va: if bind.rights.has(Rights::ZERO_BASED) { bind.addr % region.page.max(1) } else { bind.addr },
             base: region.base.wrapping_add(offset),
             len: bind.len,
             rights: bind.rights,
@@ -197,8 +223,20 @@ impl Keys {
     pub(super) fn may_invalidate(&self, pd: u32, qpn: u32, key: u32) -> Result<(), LocalCause> {
         match self.find(key)? {
             Object::Window(owner, _) if owner != pd => Err(LocalCause::KeyPd),
-            Object::Window(_, Some(bound)) if bound.qpn == qpn => Ok(()),
+            Object::Window(_, Some(bound)) if bound.qpn == Some(qpn) => Ok(()),
             _ => Err(LocalCause::KeyAccess),
+        }
+    }
+
+    /// Nobody can use, bind or invalidate any more what a queue pair has bound: its life has ended (IBTA 10.6.7.2.4). Windows stay bound until
+    /// they are freed.
+    pub(super) fn orphan(&mut self, qpn: u32) {
+        for (_, object) in self.objects.values_mut() {
+            if let Object::Window(_, Some(bound)) = object {
+                if bound.qpn == Some(qpn) {
+                    bound.qpn = None;
+                }
+            }
         }
     }
 

@@ -28,7 +28,7 @@
 //! let mut ends = Vec::new();
 //! for (engine, peer) in engines.iter_mut().zip([2, 1]) {
 //!     engine.memory_mut().map(0x1000, vec![peer; 64]);
-//!     let region = RegionAttr { pd: 1, base: 0x1000, va: 0x7000, len: 64, rights: Rights::ALL };
+//!     let region = RegionAttr { pd: 1, base: 0x1000, va: 0x7000, len: 64, rights: Rights::ALL, page: 1 };
 //!     let key = engine.register(region, None).unwrap();
 //!     let cq = engine.create_cq(16);
 //!     let qpn = engine.create_qp(QpInit { qpn: Some(5), ..QpInit::new(Service::Rc, 1, cq) }).unwrap();
@@ -70,11 +70,13 @@ mod access;
 mod answers;
 mod completer;
 mod congestion;
+mod counters;
 mod cq;
 mod engine;
 mod keys;
 mod memory;
 pub mod network;
+mod objects;
 mod packet;
 mod qp;
 mod raw;
@@ -87,10 +89,11 @@ mod timers;
 mod types;
 mod ud;
 
+pub use counters::Counters;
 pub use engine::{Config, Engine, Event};
-pub use keys::RegionAttr;
-pub use memory::Memory;
-pub use qp::{QpAttr, QpInit};
+pub use keys::{KeyStatus, RegionAttr};
+pub use memory::{Lent, Memory};
+pub use qp::{QpAttr, QpInit, QpStatus};
 pub use raw::RawFilter;
 pub use types::{
     AddressVector, Bind, Completion, Error, Instant, RecvWr, Rights, SendWr, Sge, MAX_MESSAGE, MAX_SGES,

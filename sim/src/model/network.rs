@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A network of engines with a clock of its own: frames take time, and what happens to them on the way is seeded.
+//! A network of stations with a clock of its own: frames take time, and what happens to them on the way is seeded.
 //!
 //! ```text
-//!  Engine -- one frame at a time, at the wire's pace --> faults --> delay --> Engine with that MAC address
+//!  Station -- one frame at a time, at the wire's pace --> faults --> delay --> Station with that MAC address
 //! ```
+//!
+//! A packet to an address that no station has goes to all others, as a switch sends what it does not know.
 
 use std::collections::BTreeMap;
 
@@ -58,11 +60,51 @@ pub struct Counts {
     pub marked: u64,
 }
 
-/// Engines and what is between them.
+/// What a network joins: an engine, or what has one inside.
+pub trait Station {
+    /// Its MAC address, a 48-bit number.
+    fn mac(&self) -> u64;
+
+    /// Takes a frame.
+    fn handle_frame(&mut self, now: Instant, bytes: &[u8]);
+
+    /// The next frame to send.
+    fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>>;
+
+    /// The next deadline.
+    fn poll_timeout(&self) -> Option<Instant>;
+
+    /// Lets the deadlines pass that are due.
+    fn handle_timeout(&mut self, now: Instant);
+}
+
+impl Station for Engine {
+    fn mac(&self) -> u64 {
+        self.config().mac
+    }
+
+    fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
+        Engine::handle_frame(self, now, bytes);
+    }
+
+    fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
+        Engine::poll_transmit(self, now)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        Engine::poll_timeout(self)
+    }
+
+    fn handle_timeout(&mut self, now: Instant) {
+        Engine::handle_timeout(self, now);
+    }
+}
+
+/// Stations and what is between them.
 #[derive(Debug)]
-pub struct Network {
-    /// The engines.
-    pub engines: Vec<Engine>,
+pub struct Network<S = Engine> {
+    /// The stations.
+    pub engines: Vec<S>,
     /// What happens on the way; may be changed at any time.
     pub faults: Faults,
     /// What happened.
@@ -82,9 +124,9 @@ pub struct Network {
 /// Picoseconds a byte takes: a wire of 100 Gb/s.
 const BYTE_PS: u64 = 80;
 
-impl Network {
-    /// Engines on a wire.
-    pub fn new(engines: Vec<Engine>, faults: Faults, seed: u64) -> Self {
+impl<S: Station> Network<S> {
+    /// Stations on a wire.
+    pub fn new(engines: Vec<S>, faults: Faults, seed: u64) -> Self {
         Self {
             free: vec![0; engines.len()],
             engines,
@@ -116,6 +158,18 @@ impl Network {
 
     /// Lets happen what comes next, at one moment; `false` when nothing ever will.
     pub fn step(&mut self) -> bool {
+        let busy = self.act();
+        match self.next() {
+            Some(next) => {
+                self.idle_until(next);
+                true
+            }
+            None => busy,
+        }
+    }
+
+    /// What is due at this moment; whether there was anything.
+    fn act(&mut self) -> bool {
         let mut busy = false;
         while let Some(entry) = self.way.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let (to, frame) = entry.remove();
@@ -136,23 +190,22 @@ impl Network {
                 }
             }
         }
-        let next = [
-            self.way.first_key_value().map(|((when, _), _)| *when),
-            self.free.iter().copied().filter(|free| *free > self.now).min(),
-            self.engines.iter().filter_map(Engine::poll_timeout).min(),
-        ];
-        match next.into_iter().flatten().min() {
-            Some(next) => {
-                self.now = self.now.max(next);
-                true
-            }
-            None => busy,
-        }
+        busy
     }
 
     /// Lets everything happen; whether it came to an end before that many steps.
     pub fn run(&mut self, steps: usize) -> bool {
         (0..steps).any(|_| !self.step())
+    }
+
+    /// Lets everything happen up to a moment, and time pass until then.
+    pub fn run_until(&mut self, end: Instant) {
+        self.act();
+        while let Some(next) = self.next().filter(|next| *next <= end) {
+            self.idle_until(next);
+            self.act();
+        }
+        self.idle_until(end);
     }
 
     fn happens(&mut self, share: u32) -> bool {
@@ -167,7 +220,7 @@ impl Network {
         let Ok(parsed) = Frame::parse(&frame) else { return self.send_raw(from, frame) };
         let mac = parsed.eth.dst;
         let reliable = parsed.opcode().is_ok_and(|opcode| opcode.service() == Service::Rc);
-        let Some(to) = self.engines.iter().position(|engine| engine.config().mac == mac) else { return };
+        let known = self.engines.iter().position(|engine| engine.mac() == mac);
         let faults = self.faults;
         if self.happens(faults.drop) {
             self.counts.dropped += 1;
@@ -188,14 +241,14 @@ impl Network {
         if reliable && self.happens(faults.duplicate) {
             self.counts.duplicated += 1;
             let late = arrives + self.rng.random_range(0..=faults.hold);
-            self.deliver(late, to, frame.clone());
+            self.hand_on(late, from, known, &frame);
         }
         let mut held = 0;
         if reliable && self.happens(faults.reorder) {
             self.counts.reordered += 1;
             held = self.rng.random_range(0..=faults.hold);
         }
-        self.deliver(arrives + held, to, frame);
+        self.hand_on(arrives + held, from, known, &frame);
     }
 
     /// What is no RoCE packet is everyone's to look at, and what a wire spoils of it falls to the frame check sequence.
@@ -204,15 +257,39 @@ impl Network {
             self.counts.dropped += 1;
             return;
         }
-        let arrives = self.now + self.faults.delay;
-        for to in (0..self.engines.len()).filter(|to| *to != from) {
-            self.deliver(arrives, to, frame.clone());
+        self.hand_on(self.now + self.faults.delay, from, None, &frame);
+    }
+
+    /// To the station that is known, or to all others.
+    fn hand_on(&mut self, when: Instant, from: usize, known: Option<usize>, frame: &[u8]) {
+        for to in (0..self.engines.len()).filter(|to| known.map_or(*to != from, |known| *to == known)) {
+            self.deliver(when, to, frame.to_vec());
         }
     }
 
     fn deliver(&mut self, when: Instant, to: usize, frame: Vec<u8>) {
         self.order += 1;
         self.way.insert((when, self.order), (to, frame));
+    }
+
+    /// Delivers a frame that nobody has sent, next.
+    pub fn inject(&mut self, to: usize, frame: Vec<u8>) {
+        self.deliver(self.now, to, frame);
+    }
+
+    /// When something happens next; `None`: never, if nobody does anything.
+    pub fn next(&self) -> Option<Instant> {
+        let next = [
+            self.way.first_key_value().map(|((when, _), _)| *when),
+            self.free.iter().copied().filter(|free| *free > self.now).min(),
+            self.engines.iter().filter_map(Station::poll_timeout).min(),
+        ];
+        next.into_iter().flatten().min()
+    }
+
+    /// Lets time pass without anything happening. What is due before that moment happens late.
+    pub fn idle_until(&mut self, when: Instant) {
+        self.now = self.now.max(when);
     }
 }
 

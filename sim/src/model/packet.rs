@@ -22,7 +22,8 @@ pub(super) fn build(
     payload: &[u8],
 ) -> Vec<u8> {
     let (dscp, ecn) = (av.traffic_class >> 2, av.traffic_class & 3);
-    let ip = match (config.ip, av.ip) {
+    let (mac, own) = av.source(config);
+    let ip = match (own, av.ip) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => match Ip::default() {
             Ip::V4(h) => Ip::V4(Ipv4 { dscp, ecn, ttl: av.hop_limit, src: src.into(), dst: dst.into(), ..h }),
             other => other,
@@ -40,7 +41,7 @@ pub(super) fn build(
         }),
     };
     let mut frame = Frame {
-        eth: Eth { dst: av.mac & MAC, src: config.mac & MAC, ..Eth::default() },
+        eth: Eth { dst: av.mac & MAC, src: mac & MAC, ..Eth::default() },
         vlan: av.vlan.map(|tci| Vlan::from_tci(tci, 0)),
         ip,
         udp: Udp { sport, ..Udp::default() },

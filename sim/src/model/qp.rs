@@ -136,6 +136,23 @@ impl QpAttr {
     }
 }
 
+/// How far a queue pair is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct QpStatus {
+    /// Its state.
+    pub state: QpState,
+    /// PSN of the next packet that is sent for the first time.
+    pub sq_psn: Psn,
+    /// PSN that is expected of the peer.
+    pub rq_psn: Psn,
+    /// In SQD: something that was begun has not ended.
+    pub draining: bool,
+    /// Sends that have not ended.
+    pub sends: usize,
+    /// Receives of its own queue that have not ended.
+    pub receives: usize,
+}
+
 #[derive(Debug)]
 pub(super) struct Qp {
     pub(super) qpn: u32,
@@ -214,10 +231,8 @@ impl Qp {
         }
         qp_state::check(self.service, self.state, to, attr.mask()).map_err(Error::Transition)?;
         attr.check_values()?;
-        if let (Some(av), ip) = (attr.av, node.config.ip) {
-            if av.ip.is_ipv4() != ip.is_ipv4() {
-                return Err(Error::BadAttribute("av"));
-            }
+        if attr.av.is_some_and(|av| !av.is_of_one_family(&node.config)) {
+            return Err(Error::BadAttribute("av"));
         }
         match to {
             QpState::Reset => {
@@ -265,12 +280,34 @@ impl Qp {
         Ok(())
     }
 
+    pub(super) fn status(&self) -> QpStatus {
+        QpStatus {
+            state: self.state,
+            sq_psn: self.sq.top,
+            rq_psn: self.responder.expected,
+            draining: self.state == QpState::Sqd && self.is_busy(),
+            sends: self.sq.len(),
+            receives: self.rq.len() + usize::from(self.responder.has_receive()),
+        }
+    }
+
+    /// Ends what it has taken from a shared receive queue, as flushed: its life is about to end.
+    pub(super) fn surrender(&mut self, node: &mut Node) {
+        if self.rq.srq.is_some() {
+            let begun = self.responder.abandon();
+            for wr in begun.into_iter().chain(self.rq.take_held()) {
+                self.complete_recv(node, &wr, WcStatus::WrFlushErr, 0);
+            }
+        }
+    }
+
     fn reset(&mut self, node: &mut Node) {
         for cq in [self.send_cq, self.recv_cq] {
             if let Some(cq) = node.cqs.get_mut(&cq) {
                 cq.forget(self.qpn);
             }
         }
+        node.keys.orphan(self.qpn);
         let init = QpInit {
             service: self.service,
             qpn: Some(self.qpn),
@@ -342,17 +379,19 @@ impl Qp {
             return Err(DropReason::Pkey);
         }
         let (src, dst) = packet::addresses(&frame.ip);
+        // VLAN 0 is a priority alone (IEEE 802.1Q 6.9.1).
+        let tagged = |vid: Option<u16>| vid.filter(|vid| *vid != 0);
+        let vlan = tagged(frame.vlan.map(|tag| tag.vid));
         if let Some(av) = self.av {
             if av.ip != src {
                 return Err(DropReason::SourceAddress);
             }
-            // VLAN 0 is a priority alone (IEEE 802.1Q 6.9.1).
-            let tagged = |vid: Option<u16>| vid.filter(|vid| *vid != 0);
-            if tagged(av.vlan.map(vid)) != tagged(frame.vlan.map(|tag| tag.vid)) {
+            if tagged(av.vlan.map(vid)) != vlan || av.source(&node.config).1 != dst {
                 return Err(DropReason::Destination);
             }
         }
-        if dst != node.config.ip || frame.eth.dst != node.config.mac {
+        let for_us = frame.eth.dst == node.config.mac || node.raw_filter.promiscuous;
+        if !for_us || !node.is_own(dst, vlan) {
             return Err(DropReason::Destination);
         }
         Ok(())

@@ -3,10 +3,10 @@
 //! counted drop, and never an answer.
 
 use ferrowire_spec::csr::port::multicast_hash;
-use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::csr::{DropReason, TrafficCounter};
 use ferrowire_spec::qp_state::MAX_RAW_FRAME;
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
-use ferrowire_spec::wire::{eth, Eth, FrameError};
+use ferrowire_spec::wire::{eth, pause, pfc, Eth, FrameError, Pause};
 
 use super::engine::Node;
 use super::qp::Qp;
@@ -50,6 +50,24 @@ pub(super) fn check_length(wr: &SendWr) -> Result<(), (WcStatus, u8)> {
     }
 }
 
+/// What counts a frame of MAC control, which is never a queue pair's (IEEE 802.3 31.4). It is counted alone: nobody pauses this wire.
+///
+/// # Errors
+/// Why it is dropped.
+pub(super) fn mac_control(node: &Node, bytes: &[u8]) -> Result<Option<TrafficCounter>, DropReason> {
+    let Ok(header) = Eth::parse(bytes) else { return Ok(None) };
+    if header.ethertype != eth::ethertype::MAC_CONTROL {
+        return Ok(None);
+    }
+    let body = bytes.get(eth::BYTES..).unwrap_or_default();
+    let for_us = header.dst == pause::GROUP || header.dst == node.config.mac;
+    match Pause::parse(body).map(|head| head.opcode) {
+        Ok(pause::CODE) if for_us => Ok(Some(TrafficCounter::RxPause)),
+        Ok(pfc::CODE) if for_us && body.len() >= pfc::BYTES => Ok(Some(TrafficCounter::RxPfc)),
+        _ => Err(DropReason::MacControl),
+    }
+}
+
 /// Whether a frame that is no RoCE packet goes to the raw Ethernet queue pair.
 ///
 /// # Errors
@@ -78,7 +96,10 @@ impl Qp {
             self.rq.give_back(wr);
             return Err(DropReason::TooLong);
         }
-        if let Err(cause) = node.scatter(self.pd, &wr.sges, 0, bytes) {
+        let pd = self.rq.pd(node, self.pd);
+        let failed = self.rq.has_failed(node).then_some(LocalCause::Dma).or(wr.fault);
+        let placed = failed.map_or_else(|| node.scatter(pd, &wr.sges, 0, bytes), Err);
+        if let Err(cause) = placed {
             // A fault of this end, as with datagrams (IBTA 10.10.2.2).
             self.complete_recv(node, &wr, WcStatus::LocProtErr, cause as u8);
             self.enter_error(node);

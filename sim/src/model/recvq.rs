@@ -45,6 +45,26 @@ impl RecvQueue {
         wr
     }
 
+    /// Receives that are left in its own queue, or held.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len() + usize::from(self.held.is_some())
+    }
+
+    /// Takes the one of a shared queue that is held for the next message.
+    pub(super) fn take_held(&mut self) -> Option<RecvWr> {
+        self.held.take()
+    }
+
+    /// The protection domain of its receives' elements: that of a shared queue, or else `own` (IBTA 10.2.9.1).
+    pub(super) fn pd(&self, node: &Node, own: u32) -> u32 {
+        self.srq.and_then(|number| node.srqs.get(&number)).map_or(own, |srq| srq.pd)
+    }
+
+    /// Whether the shared queue that it has has failed.
+    pub(super) fn has_failed(&self, node: &Node) -> bool {
+        self.srq.and_then(|number| node.srqs.get(&number)).is_some_and(|srq| srq.failed)
+    }
+
     /// Gives back what `take` gave; the next message gets it.
     pub(super) fn give_back(&mut self, wr: RecvWr) {
         match self.srq {

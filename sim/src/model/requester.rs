@@ -5,6 +5,7 @@
 //! it is checked, gets its PSNs, and its packets are made, as often as it takes. What is wrong with it completes it with an
 //! error, when all before it are done.
 
+use ferrowire_spec::csr::{HwCounter, TrafficCounter};
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::queue::send_wqe::SendOpcode;
@@ -39,6 +40,12 @@ type Failure = (WcStatus, u8);
 
 fn failure(status: WcStatus, cause: LocalCause) -> Failure {
     (status, cause as u8)
+}
+
+/// What was checked cannot be read after all: by a fault of its key, or of the memory behind it.
+fn unreadable(cause: LocalCause) -> Failure {
+    let status = if cause == LocalCause::Dma { WcStatus::LocQpOpErr } else { WcStatus::LocProtErr };
+    failure(status, cause)
 }
 
 /// The operation and what it carries besides data; `None` for local ones.
@@ -177,6 +184,9 @@ impl Qp {
         if !allowed(self.service, wr.opcode) {
             return Err(bad(LocalCause::WqeOpcode));
         }
+        if let Some((status, cause)) = wr.fault {
+            return Err(failure(status, cause));
+        }
         let Some((operation, ..)) = operation(wr.opcode) else { return Ok(None) };
         let reads_answer = matches!(wr.opcode, SendOpcode::Read) || operation_is_atomic(operation);
         if wr.sges.len() > MAX_SGES || wr.inline.is_some() && (reads_answer || !wr.sges.is_empty()) {
@@ -200,7 +210,7 @@ impl Qp {
         }
         if self.service == Service::Ud {
             match node.ahs.get(&wr.ah) {
-                Some((pd, av)) if *pd == self.pd && av.ip.is_ipv4() == node.config.ip.is_ipv4() => {}
+                Some((pd, av)) if *pd == self.pd && av.is_of_one_family(&node.config) => {}
                 _ => return Err(bad(LocalCause::AddressHandle)),
             }
         }
@@ -249,9 +259,7 @@ impl Qp {
         };
         match operation {
             Operation::Send | Operation::Write => {
-                payload = node
-                    .gather(self.pd, wr, offset, rest.min(self.mtu as u64))
-                    .map_err(|cause| failure(WcStatus::LocProtErr, cause))?;
+                payload = node.gather(self.pd, wr, offset, rest.min(self.mtu as u64)).map_err(unreadable)?;
                 if operation == Operation::Write && position.begins() {
                     ext.reth = Some(Reth { va: wr.remote_va, rkey: wr.rkey, len: entry.len as u32 });
                 }
@@ -277,8 +285,9 @@ impl Qp {
         let ends = position.ends();
         if self.service == Service::Raw {
             // The frame is what the WQE says, all of it.
-            node.raw_frames[1] += 1;
+            node.counters.note(TrafficCounter::TxRaw, 1);
             self.sq.next += step;
+            self.sq.top = self.sq.next;
             self.sq.cursor += 1;
             self.sq.advance(psn.next());
             self.retire(node);
@@ -288,7 +297,8 @@ impl Qp {
             .ok_or(failure(WcStatus::LocQpOpErr, LocalCause::WqeOpcode))?;
         let reliable = self.service == Service::Rc;
         let ackreq = reliable && (ends || at % ACK_EVERY == ACK_EVERY - 1 || entry.limited && at == 0);
-        let solicited = wr.solicited && ends;
+        // Of what makes a completion there, and of nothing else (IBTA 9.2.3).
+        let solicited = wr.solicited && ends && takes_receive(wr.opcode);
         let frame = match self.service {
             Service::Ud => self.datagram(node, wr, opcode, psn, ext, &payload)?,
             _ => self.connected(node, opcode, psn, ackreq, solicited, ext, &payload)?,
@@ -298,6 +308,11 @@ impl Qp {
             entry.starts.push(psn);
         }
         self.sq.next += step;
+        if psn.is_before(self.sq.top) {
+            node.counters.count(HwCounter::Retransmitted);
+        } else {
+            self.sq.top = self.sq.next;
+        }
         if self.sq.next == entry.end() {
             self.sq.cursor += 1;
         }
@@ -305,7 +320,7 @@ impl Qp {
             self.sq.advance(psn.next());
             self.retire(node);
         } else if ackreq {
-            self.expect_answer(now);
+            self.expect_answer(node, now);
         }
         Ok(frame)
     }
@@ -345,10 +360,14 @@ impl Qp {
         self.check_drained(node);
     }
 
+    /// Whether something has begun and not ended.
+    pub(super) fn is_busy(&self) -> bool {
+        self.sq.entries.iter().any(|entry| entry.begun)
+    }
+
     /// In SQD, says once that nothing is in progress any more (IBTA 10.3.1.5).
     pub(super) fn check_drained(&mut self, node: &mut Node) {
-        let busy = self.sq.entries.iter().any(|entry| entry.begun);
-        if self.state == QpState::Sqd && self.drain_event && !busy {
+        if self.state == QpState::Sqd && self.drain_event && !self.is_busy() {
             self.drain_event = false;
             node.event(EventKind::SqDrained, self.qpn);
         }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::csr::{DropReason, HwCounter};
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::wire::opcode::{Operation, Service};
@@ -50,6 +50,11 @@ impl Responder {
         self.message.take().and_then(|message| message.recv)
     }
 
+    /// Whether a message has a receive and is not complete.
+    pub(super) fn has_receive(&self) -> bool {
+        self.message.as_ref().is_some_and(|message| message.recv.is_some())
+    }
+
     pub(super) fn forget_answers(&mut self) {
         self.answers.clear();
     }
@@ -76,9 +81,12 @@ impl Qp {
         self.established(node);
         let psn = Psn::new(frame.bth.psn);
         match self.responder.expected.classify(psn) {
-            PsnClass::Duplicate => self.duplicate(node, frame, opcode, psn),
+            PsnClass::Duplicate => {
+                node.counters.count(HwCounter::DuplicateRequest);
+                self.duplicate(node, frame, opcode, psn);
+            }
             PsnClass::Ahead => {
-                node.drop_for(DropReason::Sequence);
+                node.counters.count(HwCounter::OutOfSequence);
                 // One NAK for a gap, and none while the peer was told to wait (IBTA 9.7.5.2.1, 9.7.5.2.8).
                 if !self.responder.silent {
                     self.responder.silent = true;
@@ -119,6 +127,7 @@ impl Qp {
         let (code, status, cause, event) = match refusal {
             Refusal::NotReady => {
                 self.responder.silent = true;
+                node.counters.count(HwCounter::OutOfBuffer);
                 return self.refuse_with(node, psn, Syndrome::Rnr { timer: self.min_rnr_timer });
             }
             Refusal::Invalid(status, cause) => {
@@ -131,11 +140,16 @@ impl Qp {
                 (NakCode::RemoteOperational, WcStatus::LocProtErr, cause, EventKind::QpFatal)
             }
         };
-        self.refuse_with(node, psn, Syndrome::Nak(code));
-        match self.responder.abandon() {
-            Some(wr) => self.complete_recv(node, &wr, status, cause as u8),
-            // With a receive, its completion tells; without, an event does (IBTA 11.6.3.2).
-            None => node.event(event, self.qpn),
+        let nak = Syndrome::Nak(code);
+        self.refuse_with(node, psn, nak);
+        let receive = self.responder.abandon();
+        if let Some(wr) = &receive {
+            self.complete_recv(node, wr, status, cause as u8);
+        }
+        // A fault of this end is told by the receive's completion, where there is one. What the peer did wrong is told of in any case
+        // (IBTA 11.6.3.2).
+        if receive.is_none() || event != EventKind::QpFatal {
+            node.event_for(event, self.qpn, nak.encode());
         }
         self.enter_error(node);
     }
@@ -159,13 +173,25 @@ impl Qp {
         if !self.access.has(right) {
             return Err(INVALID);
         }
-        match operation {
-            Operation::ReadRequest => self.read(node, &frame.ext.reth.ok_or(INVALID)?, psn),
-            Operation::CompareSwap | Operation::FetchAdd => {
-                self.atomic(node, &frame.ext.atomic.ok_or(INVALID)?, operation, psn)
+        let (packets, counter) = match operation {
+            Operation::ReadRequest => {
+                let packets = self.read(node, &frame.ext.reth.ok_or(INVALID)?, psn)?;
+                (packets, HwCounter::RxReadRequests)
             }
-            _ => self.place(node, frame, opcode).map(|()| 1),
-        }
+            Operation::CompareSwap | Operation::FetchAdd => {
+                let packets = self.atomic(node, &frame.ext.atomic.ok_or(INVALID)?, operation, psn)?;
+                (packets, HwCounter::RxAtomicRequests)
+            }
+            _ => {
+                self.place(node, frame, opcode)?;
+                if operation != Operation::Write {
+                    return Ok(1);
+                }
+                (1, HwCounter::RxWriteRequests)
+            }
+        };
+        node.counters.count(counter);
+        Ok(packets)
     }
 
     /// A packet of a SEND or WRITE.
@@ -189,7 +215,12 @@ impl Qp {
                 return Err(Refusal::NotReady);
             }
         }
+        let fault = match &message.recv {
+            Some(_) if self.rq.has_failed(node) => Some(LocalCause::Dma),
+            receive => receive.as_ref().and_then(|wr| wr.fault),
+        };
         let done = match operation {
+            _ if fault.is_some() => Err(Refusal::Local(fault.unwrap_or(LocalCause::Dma))),
             Operation::Send => self.place_send(node, frame, opcode, &message),
             _ => self.place_write(node, frame, opcode, &message),
         };
@@ -242,7 +273,8 @@ impl Qp {
         if let Some(key) = key {
             node.keys.may_invalidate(self.pd, self.qpn, key).map_err(Refusal::Access)?;
         }
-        node.scatter(self.pd, &wr.sges, message.received, frame.payload).map_err(Refusal::Local)?;
+        let pd = self.rq.pd(node, self.pd);
+        node.scatter(pd, &wr.sges, message.received, frame.payload).map_err(Refusal::Local)?;
         // Before the completion can be seen (IBTA 9.4.1.1.1).
         if let Some(key) = key {
             node.keys.invalidate(self.pd, self.qpn, key).map_err(Refusal::Access)?;
@@ -276,9 +308,10 @@ impl Qp {
         }
         // The right may have gone since.
         let addr = check(reth.va.wrapping_add(message.received), bytes).map_err(Refusal::Access)?;
-        let place = node.memory.get_mut(addr, bytes).ok_or(Refusal::Local(LocalCause::Dma))?;
-        place.copy_from_slice(frame.payload);
-        Ok(())
+        match node.memory.write(addr, frame.payload) {
+            true => Ok(()),
+            false => Err(Refusal::Local(LocalCause::Dma)),
+        }
     }
 
     /// One answer more than the peer was granted is an invalid request (IBTA 9.7.4.1.4, 9.7.3.3.1).
@@ -303,8 +336,11 @@ impl Qp {
             .keys
             .remote(self.pd, self.qpn, reth.rkey, reth.va, len, Rights::REMOTE_READ)
             .map_err(Refusal::Access)?;
-        let data = node.memory.get(addr, len).ok_or(Refusal::Local(LocalCause::Dma))?;
-        Ok((len.div_ceil(self.mtu as u64) as u32, data.to_vec()))
+        let mut data = Vec::new();
+        match node.memory.read(addr, len, &mut data) {
+            true => Ok((len.div_ceil(self.mtu as u64) as u32, data)),
+            false => Err(Refusal::Local(LocalCause::Dma)),
+        }
     }
 
     fn read(&mut self, node: &mut Node, reth: &Reth, psn: Psn) -> Result<u32, Refusal> {
@@ -330,14 +366,17 @@ impl Qp {
             .keys
             .remote(self.pd, self.qpn, eth.rkey, eth.va, 8, Rights::REMOTE_ATOMIC)
             .map_err(Refusal::Access)?;
-        let place = node.memory.get_mut(addr, 8).ok_or(Refusal::Local(LocalCause::Dma))?;
-        let original = u64::from_le_bytes(*place.first_chunk().ok_or(Refusal::Local(LocalCause::Dma))?);
+        let mut word = Vec::new();
+        node.memory.read(addr, 8, &mut word);
+        let original = u64::from_le_bytes(*word.first_chunk().ok_or(Refusal::Local(LocalCause::Dma))?);
         let new = match operation {
             Operation::FetchAdd => original.wrapping_add(eth.swap),
             _ if original == eth.compare => eth.swap,
             _ => original,
         };
-        place.copy_from_slice(&new.to_le_bytes());
+        if !node.memory.write(addr, &new.to_le_bytes()) {
+            return Err(Refusal::Local(LocalCause::Dma));
+        }
         self.responder.msn = self.responder.msn.next();
         let kept = &mut self.responder.atomics;
         kept.push_back((psn, original));
@@ -357,17 +396,16 @@ impl Qp {
                 self.acknowledge(node, newest);
             }
             (Operation::ReadRequest, Some(reth)) => {
-                // A late copy may ask for what is no longer granted; that is no reason to end the connection.
+                // A late copy may ask for what is no longer granted, or for more than it did; that is no reason to end the connection.
                 let past = self.responder.expected.distance_from(psn);
                 match self.fetch(node, reth) {
-                    Ok((packets, data))
-                        if packets <= past
-                            && self.access.has(Rights::REMOTE_READ)
-                            && self.can_repeat(psn) =>
-                    {
-                        self.answer_read(node, psn, data, true);
+                    Ok((packets, data)) if packets <= past && self.access.has(Rights::REMOTE_READ) => {
+                        match self.can_repeat(psn) {
+                            true => self.answer_read(node, psn, data, true),
+                            false => node.drop_for(DropReason::Sequence),
+                        }
                     }
-                    _ => node.drop_for(DropReason::Sequence),
+                    _ => {}
                 }
             }
             _ => match self.responder.atomics.iter().find(|(kept, _)| *kept == psn).copied() {
@@ -415,7 +453,10 @@ impl Qp {
                 }
                 return self.enter_error(node);
             }
-            Err(Refusal::NotReady) => DropReason::NoReceive,
+            Err(Refusal::NotReady) => {
+                node.counters.count(HwCounter::OutOfBuffer);
+                DropReason::NoReceive
+            }
             Err(Refusal::Invalid(WcStatus::LocLenErr, _)) => DropReason::TooLong,
             Err(_) => DropReason::Malformed,
         };

@@ -72,6 +72,8 @@ pub(super) struct SendQueue {
     pub(super) una: Psn,
     /// One past the last PSN that was given out.
     pub(super) sent: Psn,
+    /// One past the last PSN that was sent: what is before it is sent again.
+    pub(super) top: Psn,
     /// Number of the last message begun.
     pub(super) ssn: Psn,
     /// Number of the last message that the peer has room for; `None`: no limit (IBTA 9.7.7.2).
@@ -94,7 +96,7 @@ impl SendQueue {
     }
 
     pub(super) fn start_at(&mut self, psn: Psn) {
-        (self.next, self.una, self.sent) = (psn, psn, psn);
+        (self.next, self.una, self.sent, self.top) = (psn, psn, psn, psn);
     }
 
     pub(super) fn allow_retries(&mut self, transport: u8, rnr: u8) {

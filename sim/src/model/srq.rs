@@ -12,11 +12,13 @@ pub(super) struct Srq {
     capacity: usize,
     /// The event comes when fewer are left; 0: never.
     limit: usize,
+    /// It cannot be relied upon any more: whoever takes a receive from it fails.
+    pub(super) failed: bool,
 }
 
 impl Srq {
     pub(super) fn new(pd: u32, capacity: usize) -> Self {
-        Self { pd, queue: VecDeque::new(), capacity, limit: 0 }
+        Self { pd, queue: VecDeque::new(), capacity, limit: 0, failed: false }
     }
 
     pub(super) fn post(&mut self, wr: RecvWr) -> Result<(), Error> {
@@ -25,6 +27,16 @@ impl Srq {
         }
         self.queue.push_back(wr);
         Ok(())
+    }
+
+    /// Receives that no message has taken.
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The armed limit.
+    pub(super) fn limit(&self) -> usize {
+        self.limit
     }
 
     pub(super) fn arm(&mut self, limit: usize) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Deadlines of a queue pair: the acknowledgement that must come, and the wait after an RNR NAK (IBTA 9.7.6.1.3, 9.7.5.2.8).
 
+use ferrowire_spec::csr::HwCounter;
 use ferrowire_spec::queue::cqe::{LocalCause, WcStatus};
 use ferrowire_spec::wire::syndrome;
 
@@ -10,16 +11,17 @@ use super::types::Instant;
 
 impl Qp {
     /// A packet that asks for an answer was sent: the oldest such one sets the deadline.
-    pub(super) fn expect_answer(&mut self, now: Instant) {
+    pub(super) fn expect_answer(&mut self, node: &Node, now: Instant) {
         if self.sq.deadline.is_none() {
-            self.sq.deadline = syndrome::ack_timeout_ns(self.timeout).map(|wait| now.saturating_add(wait));
+            let wait = syndrome::ack_timeout_ns(self.timeout);
+            self.sq.deadline = wait.map(|wait| now.saturating_add(node.config.by_tick(wait)));
         }
     }
 
     /// After progress the time runs anew, for what is still outstanding.
-    pub(super) fn expect_more(&mut self, now: Instant) {
+    pub(super) fn expect_more(&mut self, node: &Node, now: Instant) {
         if self.sq.outstanding() > 0 && self.sq.rnr_until.is_none() {
-            self.expect_answer(now);
+            self.expect_answer(node, now);
         }
     }
 
@@ -36,6 +38,7 @@ impl Qp {
             self.sq.rnr_until = None;
         }
         if self.sq.rnr_until.is_none() && self.sq.deadline.is_some_and(|deadline| deadline <= now) {
+            node.counters.count(HwCounter::LocalAckTimeoutErr);
             self.sq.deadline = None;
             self.sq.recovering = None;
             let una = self.sq.una;

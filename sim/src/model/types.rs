@@ -10,6 +10,8 @@ use ferrowire_spec::queue::command::Access;
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 
+use super::engine::Config;
+
 /// A moment, in nanoseconds from whenever the caller likes.
 pub type Instant = u64;
 
@@ -117,6 +119,8 @@ pub struct SendWr {
     pub dest_qpn: u32,
     /// Queue key; with the high bit set, that of the queue pair is sent (IBTA 10.2.5); UD.
     pub qkey: u32,
+    /// It is known not to make sense: how it ends, without being begun.
+    pub fault: Option<(WcStatus, LocalCause)>,
 }
 
 impl SendWr {
@@ -139,6 +143,7 @@ impl SendWr {
             ah: 0,
             dest_qpn: 0,
             qkey: 0,
+            fault: None,
         }
     }
 
@@ -244,12 +249,14 @@ pub struct RecvWr {
     pub wr_id: u64,
     /// Where the message goes.
     pub sges: Vec<Sge>,
+    /// It is known not to make sense: why whoever takes it fails.
+    pub fault: Option<LocalCause>,
 }
 
 impl RecvWr {
     /// A receive.
     pub fn new(wr_id: u64, sges: &[Sge]) -> Self {
-        Self { wr_id, sges: sges.to_vec() }
+        Self { wr_id, sges: sges.to_vec(), fault: None }
     }
 
     /// Bytes that it has room for.
@@ -328,12 +335,24 @@ pub struct AddressVector {
     pub flow_label: u32,
     /// VLAN tag control information.
     pub vlan: Option<u16>,
+    /// MAC and IP address to send from, and to be answered at; without, those of the node.
+    pub source: Option<(u64, IpAddr)>,
 }
 
 impl AddressVector {
     /// Plain packets to an address.
     pub fn new(mac: u64, ip: IpAddr) -> Self {
-        Self { mac, ip, traffic_class: 0, hop_limit: 64, flow_label: 0, vlan: None }
+        Self { mac, ip, traffic_class: 0, hop_limit: 64, flow_label: 0, vlan: None, source: None }
+    }
+
+    /// Where packets come from.
+    pub(super) fn source(&self, config: &Config) -> (u64, IpAddr) {
+        self.source.unwrap_or((config.mac, config.ip))
+    }
+
+    /// Whether both ends have addresses of one family, as they must.
+    pub(super) fn is_of_one_family(&self, config: &Config) -> bool {
+        self.ip.is_ipv4() == self.source(config).1.is_ipv4()
     }
 }
 
@@ -362,7 +381,7 @@ pub enum Error {
     HasSrq,
     /// More SGEs than the queue takes.
     TooManySges,
-    /// A window is still bound to the region, or a queue pair still uses the queue.
+    /// A window is still bound to the region.
     Busy,
     /// The transition or its attributes.
     Transition(TransitionError),

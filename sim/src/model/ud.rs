@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Datagrams (IBTA 9.8.3, A17.4.5): what is wrong with one is a counted drop, and never an answer.
 
-use ferrowire_spec::csr::DropReason;
+use ferrowire_spec::csr::{DropReason, HwCounter};
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 use ferrowire_spec::wire::{ipv6, Bth, Deth, Extensions, Frame, Ip, Opcode};
 use ferrowire_spec::Psn;
@@ -49,7 +49,11 @@ impl Qp {
         if frame.payload.len() > self.mtu {
             return Err(DropReason::Malformed);
         }
-        let wr = self.rq.take(node).ok_or(DropReason::NoReceive)?;
+        let Some(wr) = self.rq.take(node) else {
+            node.counters.count(HwCounter::OutOfBuffer);
+            return Err(DropReason::NoReceive);
+        };
+        self.established(node);
         let len = GRH_BYTES + frame.payload.len();
         if len as u64 > wr.len() {
             self.rq.give_back(wr);
@@ -62,9 +66,14 @@ impl Qp {
             Ip::V6(h) => h.emit(&mut header),
         };
         emitted.map_err(|_| DropReason::Malformed)?;
-        let placed = node
-            .scatter(self.pd, &wr.sges, 0, &header)
-            .and_then(|()| node.scatter(self.pd, &wr.sges, GRH_BYTES as u64, frame.payload));
+        let pd = self.rq.pd(node, self.pd);
+        let failed = self.rq.has_failed(node).then_some(LocalCause::Dma).or(wr.fault);
+        let placed = match failed {
+            Some(cause) => Err(cause),
+            None => node
+                .scatter(pd, &wr.sges, 0, &header)
+                .and_then(|()| node.scatter(pd, &wr.sges, GRH_BYTES as u64, frame.payload)),
+        };
         if let Err(cause) = placed {
             // A fault of this end (IBTA 10.10.2.2): the receive fails, and the queue pair with it.
             self.complete_recv(node, &wr, WcStatus::LocProtErr, cause as u8);

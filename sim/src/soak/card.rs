@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`CardEnd`]: a Verilated card, with the driver between it and the program.
+//! [`CardEnd`]: a card, Verilated or emulated, with the driver between it and the program.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -21,6 +21,7 @@ use super::ends::{
 };
 use super::raw::Filter;
 use crate::bus::SharedWorld;
+use crate::emulated::{Place as _, Wired};
 
 /// Verbs that the card posts and answers: when one is built, it is added here.
 pub const VERBS: &[SendOpcode] = &[
@@ -53,9 +54,43 @@ enum Pair {
     Gone,
 }
 
-/// A card of a world.
+/// What is behind the driver, as far as the driver does not tell.
+pub(super) trait Behind {
+    /// What was acknowledged may still be on its way to memory: lets a little time pass. Whether it did.
+    fn settle(&self) -> bool {
+        false
+    }
+
+    /// Accesses to memory that it was not given: reads and writes.
+    fn refused(&self) -> (u64, u64);
+}
+
+/// A Verilated card of a world.
+struct Verilated(SharedWorld, usize);
+
+impl Behind for Verilated {
+    fn settle(&self) -> bool {
+        let mut world = self.0.lock();
+        let late = world.card(self.1).writes_late();
+        world.run(if late { 64 } else { 0 });
+        late
+    }
+
+    fn refused(&self) -> (u64, u64) {
+        let world = self.0.lock();
+        let stats = world.card(self.1).host().stats();
+        (stats.reads_refused, stats.writes_refused)
+    }
+}
+
+impl Behind for Wired {
+    fn refused(&self) -> (u64, u64) {
+        (self.with(|card| card.refused()), 0)
+    }
+}
+
+/// A card, opened.
 pub struct CardEnd {
-    card: usize,
     side: usize,
     qps: Vec<(Pair, Room)>,
     /// Where the datagrams of a queue pair go: by its place, the way and the queue pair there.
@@ -67,7 +102,7 @@ pub struct CardEnd {
     cq: CompletionQueue,
     pd: ProtectionDomain,
     context: Context,
-    world: SharedWorld,
+    behind: Box<dyn Behind>,
 }
 
 impl CardEnd {
@@ -91,6 +126,17 @@ impl CardEnd {
         seed: u64,
         tick: u32,
     ) -> Result<Self> {
+        Self::open_before(bus, Box::new(Verilated(world.clone(), card)), side, seed, tick)
+    }
+
+    /// The same of whatever card.
+    pub(super) fn open_before(
+        bus: impl Bus + 'static,
+        behind: Box<dyn Behind>,
+        side: usize,
+        seed: u64,
+        tick: u32,
+    ) -> Result<Self> {
         let failed = || format!("opening the card of side {side}");
         let options = ContextOptions {
             command_timeout: COMMAND_TIMEOUT,
@@ -105,10 +151,10 @@ impl CardEnd {
         }
         let pd = context.alloc_pd().with_context(failed)?;
         let cq = context.create_cq(4096).with_context(failed)?;
-        let (qps, regions, world) = (Vec::new(), Vec::new(), world.clone());
+        let (qps, regions) = (Vec::new(), Vec::new());
         let destinations = HashMap::new();
         let windows = Vec::new();
-        Ok(Self { card, side, qps, destinations, regions, windows, srq: None, cq, pd, context, world })
+        Ok(Self { side, qps, destinations, regions, windows, srq: None, cq, pd, context, behind })
     }
 
     /// Lets notifications of congestion slow its queue pairs down, soon and for a short time, to no less than that part of the
@@ -198,10 +244,7 @@ impl End for CardEnd {
     }
 
     fn settle(&self) -> bool {
-        let mut world = self.world.lock();
-        let late = world.card(self.card).writes_late();
-        world.run(if late { 64 } else { 0 });
-        late
+        self.behind.settle()
     }
 
     fn write(&mut self, region: usize, at: usize, bytes: &[u8]) {
@@ -421,16 +464,14 @@ impl End for CardEnd {
     }
 
     fn offence(&self) -> Option<String> {
-        let world = self.world.lock();
-        let stats = world.card(self.card).host().stats();
-        let refused = (stats.reads_refused, stats.writes_refused);
+        let refused = self.behind.refused();
         (refused != (0, 0)).then(|| {
             format!("it asked for memory that it was not given: {} reads, {} writes", refused.0, refused.1)
         })
     }
 
     fn diagnose(&self) -> String {
-        crate::pair::counters(&self.context)
+        crate::node::counters(&self.context)
     }
 }
 

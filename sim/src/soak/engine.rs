@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`EngineEnd`]: the reference engine, on the wire of a card.
-//!
-//! The engine counts nanoseconds and its time-outs have the standard's unit of 4.096 us; the card counts cycles, and the unit is
-//! as many of them as the program says. So the engine's clock is the card's, stretched until the units are the same.
-
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anyhow::{bail, ensure, Result};
 use ferrowire::DropReason;
@@ -18,6 +13,7 @@ use super::ends::{ip, mac, Bind, Done, End, Path, Piece, Receive, Region, Reques
 use super::raw::Filter;
 use crate::bus::Peer;
 use crate::model;
+use crate::on_wire::OnWire;
 
 /// What the engine posts, and answers: all that there is.
 pub const VERBS: &[SendOpcode] = SendOpcode::ALL;
@@ -25,69 +21,9 @@ pub const VERBS: &[SendOpcode] = SendOpcode::ALL;
 /// Protection domain of everything.
 const PD: u32 = 7;
 
-/// Nanoseconds of the unit of time-outs.
-const TICK_NS: u64 = 4096;
-
-/// An engine, and what its end of the wire needs.
-struct Core {
-    engine: model::Engine,
-    tick: u64,
-    /// It may have something to send.
-    busy: bool,
-    /// Its next deadline, in nanoseconds.
-    deadline: Option<u64>,
-}
-
-impl Core {
-    fn now(&self, cycle: u64) -> u64 {
-        cycle * TICK_NS / self.tick
-    }
-
-    /// Something was done to it.
-    fn touched(&mut self) {
-        self.busy = true;
-        self.deadline = self.engine.poll_timeout();
-    }
-}
-
-/// An engine that a wire and a program share.
-#[derive(Clone)]
-struct Shared(Arc<Mutex<Core>>);
-
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Core> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Peer for Shared {
-    fn take(&mut self, cycle: u64, frame: Vec<u8>) {
-        let mut core = self.lock();
-        let now = core.now(cycle);
-        core.engine.handle_frame(now, &frame);
-        core.touched();
-    }
-
-    fn give(&mut self, cycle: u64) -> Option<Vec<u8>> {
-        let mut core = self.lock();
-        let now = core.now(cycle);
-        if core.deadline.is_some_and(|deadline| deadline <= now) {
-            core.engine.handle_timeout(now);
-            core.touched();
-        }
-        if !core.busy {
-            return None;
-        }
-        let frame = core.engine.poll_transmit(now);
-        core.busy = frame.is_some();
-        core.deadline = core.engine.poll_timeout();
-        frame
-    }
-}
-
 /// The reference engine as an end.
 pub struct EngineEnd {
-    core: Shared,
+    core: OnWire<model::Engine>,
     side: usize,
     ipv6: bool,
     cq: u32,
@@ -126,8 +62,7 @@ impl EngineEnd {
         let config = model::Config { seed, ..model::Config::new(address, ip(side, ipv6)) };
         let mut engine = model::Engine::new(config);
         let cq = engine.create_cq(1 << 16);
-        let core = Core { engine, tick: tick.into(), busy: false, deadline: None };
-        let shared = Shared(Arc::new(Mutex::new(core)));
+        let shared = OnWire::new(engine, tick.into());
         let peer = Box::new(shared.clone());
         let (qps, regions) = (Vec::new(), Vec::new());
         (Self { core: shared, side, ipv6, cq, srq: None, shared: (0, 0), qps, regions, offence: None }, peer)
@@ -137,12 +72,12 @@ impl EngineEnd {
         let (max_send, max_recv) = (room.sends as usize, room.receives as usize);
         let srq = self.srq.filter(|_| room.shared);
         let init = model::QpInit { max_send, max_recv, srq, ..model::QpInit::new(room.service, PD, self.cq) };
-        self.core.lock().engine.create_qp(init).map_err(|error| anyhow::anyhow!("{error}"))
+        self.core.lock().station.create_qp(init).map_err(|error| anyhow::anyhow!("{error}"))
     }
 
     fn modify_to(&mut self, qp: usize, attr: &model::QpAttr) -> Result<()> {
         let mut core = self.core.lock();
-        core.engine.modify_qp(self.qps[qp].qpn, attr).map_err(|error| anyhow::anyhow!("{error}"))?;
+        core.station.modify_qp(self.qps[qp].qpn, attr).map_err(|error| anyhow::anyhow!("{error}"))?;
         core.touched();
         Ok(())
     }
@@ -150,7 +85,7 @@ impl EngineEnd {
     /// Takes note of what the engine tells beside completions.
     fn events(&mut self) {
         let mut core = self.core.lock();
-        while let Some(event) = core.engine.poll_event() {
+        while let Some(event) = core.station.poll_event() {
             match event.kind {
                 EventKind::SqDrained => {
                     let mut qps = self.qps.iter_mut();
@@ -173,7 +108,7 @@ impl End for EngineEnd {
     fn region(&mut self, region: &Region, pages: &[u8]) -> Result<u32> {
         let base = (1 + self.regions.len() as u64) << 32;
         let mut core = self.core.lock();
-        core.engine.memory_mut().map(base, pages.to_vec());
+        core.station.memory_mut().map(base, pages.to_vec());
         let rights = match region.rights {
             Rights::Closed => model::Rights::NONE,
             Rights::Local => model::Rights::LOCAL_WRITE,
@@ -188,27 +123,28 @@ impl End for EngineEnd {
             va: region.address,
             len: region.len as u64,
             rights,
+            page: 1,
         };
-        let key = core.engine.register(attr, None).map_err(|error| anyhow::anyhow!("{error}"))?;
+        let key = core.station.register(attr, None).map_err(|error| anyhow::anyhow!("{error}"))?;
         self.regions.push((base, pages.len() as u64));
         Ok(key)
     }
 
     fn read(&self, region: usize) -> Vec<u8> {
         let (base, len) = self.regions[region];
-        self.core.lock().engine.memory().get(base, len).unwrap_or_default().to_vec()
+        self.core.lock().station.memory().get(base, len).unwrap_or_default().to_vec()
     }
 
     fn write(&mut self, region: usize, at: usize, bytes: &[u8]) {
         let (base, _) = self.regions[region];
         let mut core = self.core.lock();
-        if let Some(place) = core.engine.memory_mut().get_mut(base + at as u64, bytes.len() as u64) {
+        if let Some(place) = core.station.memory_mut().get_mut(base + at as u64, bytes.len() as u64) {
             place.copy_from_slice(bytes);
         }
     }
 
     fn share(&mut self, receives: u32) -> Result<()> {
-        self.srq = Some(self.core.lock().engine.create_srq(PD, receives as usize));
+        self.srq = Some(self.core.lock().station.create_srq(PD, receives as usize));
         self.shared.0 = receives as usize;
         Ok(())
     }
@@ -222,7 +158,7 @@ impl End for EngineEnd {
         let mut core = self.core.lock();
         for receive in receives {
             let wr = model::RecvWr::new(receive.id, &sges(&receive.local));
-            if let Err(error) = core.engine.post_srq_recv(srq, wr) {
+            if let Err(error) = core.station.post_srq_recv(srq, wr) {
                 bail!("posting a receive to the shared queue: {error}");
             }
             self.shared.1 += 1;
@@ -232,12 +168,12 @@ impl End for EngineEnd {
     }
 
     fn window(&mut self) -> Result<u32> {
-        let window = self.core.lock().engine.alloc_window(PD, None);
+        let window = self.core.lock().station.alloc_window(PD, None);
         window.map_err(|error| anyhow::anyhow!("{error}"))
     }
 
     fn free_window(&mut self, key: u32) -> Result<()> {
-        self.core.lock().engine.deregister(key).map_err(|error| anyhow::anyhow!("{error}"))
+        self.core.lock().station.deregister(key).map_err(|error| anyhow::anyhow!("{error}"))
     }
 
     fn zero_base(&self, _: u64) -> u64 {
@@ -266,7 +202,7 @@ impl End for EngineEnd {
         let av = model::AddressVector::new(address, ip(far, path.ipv6));
         let service = self.qps[qp].room.service;
         if service == Service::Ud {
-            self.qps[qp].to = Some((self.core.lock().engine.create_ah(PD, av), path.peer));
+            self.qps[qp].to = Some((self.core.lock().station.create_ah(PD, av), path.peer));
         }
         let rtr = model::QpAttr {
             av: Some(av),
@@ -312,7 +248,7 @@ impl End for EngineEnd {
     fn renew(&mut self, qp: usize) -> Result<u32> {
         let Queue { qpn, room, .. } = self.qps[qp];
         let mut core = self.core.lock();
-        core.engine.destroy_qp(qpn).map_err(|error| anyhow::anyhow!("{error}"))?;
+        core.station.destroy_qp(qpn).map_err(|error| anyhow::anyhow!("{error}"))?;
         core.touched();
         drop(core);
         let qpn = self.queue_pair(room)?;
@@ -327,7 +263,7 @@ impl End for EngineEnd {
     }
 
     fn state(&mut self, qp: usize) -> Result<Option<QpState>> {
-        Ok(self.core.lock().engine.state(self.qps[qp].qpn))
+        Ok(self.core.lock().station.state(self.qps[qp].qpn))
     }
 
     fn is_drained(&mut self, qp: usize) -> Result<bool> {
@@ -356,7 +292,7 @@ impl End for EngineEnd {
             if let Some((ah, qpn)) = queue.to {
                 wr = wr.to(ah, qpn, QKEY);
             }
-            if let Err(error) = core.engine.post_send(queue.qpn, wr) {
+            if let Err(error) = core.station.post_send(queue.qpn, wr) {
                 bail!("posting to queue pair {qp}: {error}");
             }
             queue.posted.push(request.id);
@@ -375,7 +311,7 @@ impl End for EngineEnd {
         let mut core = self.core.lock();
         for receive in receives {
             let wr = model::RecvWr::new(receive.id, &sges(&receive.local));
-            if let Err(error) = core.engine.post_recv(queue.qpn, wr) {
+            if let Err(error) = core.station.post_recv(queue.qpn, wr) {
                 bail!("posting a receive to queue pair {qp}: {error}");
             }
             queue.receives += 1;
@@ -389,19 +325,19 @@ impl End for EngineEnd {
         let (unicast, broadcast, multicast) = (raw.unicast, raw.broadcast, raw.multicast);
         let (groups, promiscuous) = (filter.table(), *promiscuous);
         let raw = model::RawFilter { unicast, broadcast, multicast, groups, promiscuous };
-        self.core.lock().engine.set_raw_filter(raw);
+        self.core.lock().station.set_raw_filter(raw);
         Ok(())
     }
 
     fn raw_frames(&mut self) -> Result<[u64; 2]> {
-        Ok(self.core.lock().engine.raw_frames())
+        Ok(self.core.lock().station.raw_frames())
     }
 
     fn poll(&mut self) -> Result<Vec<Done>> {
         self.events();
         let mut core = self.core.lock();
         let mut all = Vec::new();
-        while let Some(done) = core.engine.poll_cq(self.cq) {
+        while let Some(done) = core.station.poll_cq(self.cq) {
             if let Some(queue) = self.qps.iter_mut().find(|queue| queue.qpn == done.qpn) {
                 if done.opcode.is_receive() && queue.room.shared {
                     self.shared.1 -= 1;
@@ -433,7 +369,7 @@ impl End for EngineEnd {
 
     fn diagnose(&self) -> String {
         let core = self.core.lock();
-        let drops = DropReason::ALL.iter().map(|reason| (reason.name(), core.engine.dropped(*reason)));
+        let drops = DropReason::ALL.iter().map(|reason| (reason.name(), core.station.dropped(*reason)));
         let drops: Vec<_> = drops.filter(|(_, n)| *n > 0).map(|(name, n)| format!("{name} {n}")).collect();
         drops.join(", ")
     }

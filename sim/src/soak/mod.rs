@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random programs on random networks: two ends, each a Verilated card or the reference engine, and a wire with faults between.
+//! Random programs on random networks: two ends, each a Verilated card, the reference engine or that behind a card's registers, and a wire with
+//! faults between.
 //!
 //! ```text
 //!  seed --> program --> run --+--> End: card, or engine --- wire: network --- End: card, or engine
@@ -8,7 +9,8 @@
 //! ```
 //!
 //! - [`program`] and [`generate`] make of a seed what both ends do and what the wire does.
-//! - [`ends`] is what a program needs of an end; [`card`] and [`engine`] are the two kinds.
+//! - [`ends`] is what a program needs of an end; [`card`] and [`engine`] are the two kinds. What is behind the driver of the first is a
+//!   Verilated card, or a [`crate::emulated`] one.
 //! - [`network`] is the wire: it drops, repeats, reorders, corrupts and delays, within what retries must be enough for.
 //! - [`run`] plays a program; [`compare`] and [`inbox`] say in plain Rust what must come of it.
 //! - [`quiet`] does both for UC and UD, [`windows`] for memory windows, [`raw`] for raw Ethernet.
@@ -44,6 +46,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail, Result};
 use clap::ValueEnum;
 use ferrowire_hdl::config::RnicConfig;
+use ferrowire_spec::wire::eth::mac_number;
 use serde::Serialize;
 
 use self::card::CardEnd;
@@ -52,8 +55,10 @@ use self::engine::EngineEnd;
 use self::network::{Counts, Watch};
 use self::program::{Limits, Program};
 use self::run::{Ends, Play};
-use crate::bus::{SharedWorld, World};
+use crate::bus::{Peer, SharedWorld, World};
 use crate::card::{datapath_gbps, CardModel};
+use crate::emulated::{Card, Wired};
+use crate::on_wire::OnWire;
 use crate::wire::TimedFilter;
 
 /// The line's rate, of a beat a cycle: that is more than a card takes without end. So copies find room.
@@ -83,25 +88,63 @@ pub enum Mode {
     ModelRtl,
     /// Two reference engines, no card: proof of the programs and of what is said of them, with all verbs
     ModelModel,
+    /// The reference engine behind the registers and rings of a card, with the driver, and the plain engine
+    EmulatedModel,
+    /// The same, with the roles exchanged
+    ModelEmulated,
+    /// Two engines behind registers and rings
+    EmulatedEmulated,
+}
+
+/// What an end is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A Verilated card, with the driver.
+    Rtl,
+    /// The reference engine behind the registers and rings of a card, with the driver.
+    Emulated,
+    /// The reference engine.
+    Model,
 }
 
 impl Mode {
     /// All of them.
-    pub const ALL: [Mode; 4] = [Mode::RtlRtl, Mode::RtlModel, Mode::ModelRtl, Mode::ModelModel];
+    pub const ALL: [Mode; 7] = [
+        Mode::RtlRtl,
+        Mode::RtlModel,
+        Mode::ModelRtl,
+        Mode::ModelModel,
+        Mode::EmulatedModel,
+        Mode::ModelEmulated,
+        Mode::EmulatedEmulated,
+    ];
 
-    /// Whether a card is one of the ends.
+    /// Whether a Verilated card is one of the ends.
     pub fn has_card(self) -> bool {
-        self.cards().contains(&true)
+        self.kinds().contains(&Kind::Rtl)
     }
 
-    /// Whether each side is a card.
-    pub fn cards(self) -> [bool; 2] {
+    /// Whether an end is an engine behind the registers and rings of a card.
+    pub fn has_emulated(self) -> bool {
+        self.kinds().contains(&Kind::Emulated)
+    }
+
+    /// What each side is.
+    pub fn kinds(self) -> [Kind; 2] {
         match self {
-            Mode::RtlRtl => [true, true],
-            Mode::RtlModel => [true, false],
-            Mode::ModelRtl => [false, true],
-            Mode::ModelModel => [false, false],
+            Mode::RtlRtl => [Kind::Rtl; 2],
+            Mode::RtlModel => [Kind::Rtl, Kind::Model],
+            Mode::ModelRtl => [Kind::Model, Kind::Rtl],
+            Mode::ModelModel => [Kind::Model; 2],
+            Mode::EmulatedModel => [Kind::Emulated, Kind::Model],
+            Mode::ModelEmulated => [Kind::Model, Kind::Emulated],
+            Mode::EmulatedEmulated => [Kind::Emulated; 2],
         }
+    }
+
+    /// Verilated cards among the ends.
+    fn cards(self) -> usize {
+        self.kinds().iter().filter(|kind| **kind == Kind::Rtl).count()
     }
 }
 
@@ -112,6 +155,9 @@ impl fmt::Display for Mode {
             Mode::RtlModel => "rtl-model",
             Mode::ModelRtl => "model-rtl",
             Mode::ModelModel => "model-model",
+            Mode::EmulatedModel => "emulated-model",
+            Mode::ModelEmulated => "model-emulated",
+            Mode::EmulatedEmulated => "emulated-emulated",
         })
     }
 }
@@ -179,6 +225,12 @@ pub struct Outcome {
     pub diagnosis: Vec<String>,
 }
 
+/// An end that is no Verilated card, before there is a wire.
+enum Seat {
+    Card(OnWire<Card>),
+    Engine(EngineEnd),
+}
+
 /// Both ends and the world that they are in.
 fn ends(
     model: Option<&CardModel>,
@@ -188,6 +240,27 @@ fn ends(
 ) -> Result<(SharedWorld, Ends)> {
     let Program { ipv6, tick, host_latency, wire_latency, .. } = *program;
     let engine = |side: usize| EngineEnd::new(side, case.seed, ipv6, tick);
+    let without = |side: usize| -> (Seat, Box<dyn Peer>) {
+        match case.mode.kinds()[side] {
+            Kind::Emulated => {
+                let card = Wired::card(mac_number(ends::mac(side)));
+                (Seat::Card(card.clone()), Box::new(card))
+            }
+            _ => {
+                let (end, peer) = engine(side);
+                (Seat::Engine(end), peer)
+            }
+        }
+    };
+    let seated = |seat: Seat, world: &SharedWorld, side: usize| -> Result<Box<dyn End>> {
+        Ok(match seat {
+            Seat::Engine(end) => Box::new(end),
+            Seat::Card(card) => {
+                let place = Wired::new(card, world);
+                Box::new(CardEnd::open_before(place.bus(), Box::new(place), side, case.seed, tick)?)
+            }
+        })
+    };
     let model = model.map(|model| model.clone().with_random_host(case.seed));
     let cards = || model.as_ref().ok_or_else(|| anyhow!("mode {} needs the model of a card", case.mode));
     let open = |world: &SharedWorld, card: usize, side: usize| -> Result<Box<dyn End>> {
@@ -212,11 +285,12 @@ fn ends(
         }
         Mode::RtlModel => mixed(0),
         Mode::ModelRtl => mixed(1),
-        Mode::ModelModel => {
-            let [(first, one), (second, other)] = [engine(0), engine(1)];
+        Mode::ModelModel | Mode::EmulatedModel | Mode::ModelEmulated | Mode::EmulatedEmulated => {
+            let ((first, one), (second, other)) = (without(0), without(1));
             let beat = config.beat_bytes as usize;
-            let world = World::peers(beat, config.clock_khz, wire_latency, [one, other]);
-            Ok((world.share(), [Box::new(first), Box::new(second)]))
+            let world = World::peers(beat, config.clock_khz, wire_latency, [one, other]).share();
+            let ends = [seated(first, &world, 0)?, seated(second, &world, 1)?];
+            Ok((world, ends))
         }
     }
 }
@@ -227,10 +301,10 @@ fn ends(
 /// There is no such configuration.
 pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
     let config = RnicConfig::named(config)?;
-    let cards = mode.cards();
+    let kinds = mode.kinds();
     let verbs = [0, 1].map(|side: usize| {
-        let of = |card| if card { card::VERBS } else { engine::VERBS };
-        let both = |verb: &&_| of(cards[side]).contains(verb) && of(cards[1 - side]).contains(verb);
+        let of = |kind| if kind == Kind::Model { engine::VERBS } else { card::VERBS };
+        let both = |verb: &&_| of(kinds[side]).contains(verb) && of(kinds[1 - side]).contains(verb);
         program::VERBS.iter().filter(both).copied().collect()
     });
     // Two queue pairs are not for programs; a lane has up to four regions at an end.
@@ -240,7 +314,8 @@ pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
     let quiet = quiet::LANES.min(all / 4);
     let lanes = (all - quiet).min(24);
     let windows = windows::LANES.min(lanes / (2 * windows::COST));
-    let (pieces, inline) = if mode.has_card() { (card::SEND_PIECES, card::INLINE) } else { (4, 200) };
+    let (pieces, inline) =
+        if mode == Mode::ModelModel { (4, 200) } else { (card::SEND_PIECES, card::INLINE) };
     let beat = config.beat_bytes as usize;
     Ok(Limits { verbs, pieces, inline, lanes, quiet, windows, raw: true, beat })
 }
@@ -308,12 +383,7 @@ pub fn run_program(
         if let Some(record) = record {
             std::fs::create_dir_all(&record.folder)?;
             world.capture(&record.capture())?;
-            let cards = match case.mode {
-                Mode::RtlRtl => 2,
-                Mode::RtlModel | Mode::ModelRtl => 1,
-                Mode::ModelModel => 0,
-            };
-            for card in (0..cards).filter(|_| record.waves) {
+            for card in (0..case.mode.cards()).filter(|_| record.waves) {
                 world.card_mut(card).open_wave(&record.wave(card))?;
             }
         }

@@ -194,20 +194,45 @@ fn atomics_count_and_swap() {
 
 #[test]
 fn both_sides_run_in_one_process_with_cards_of_its_own() {
-    let nowhere = Folder::new("inproc");
+    both_in_one_process("inproc", "card");
+}
+
+#[test]
+fn both_sides_run_in_one_process_without_cards_and_say_so() {
+    both_in_one_process("inproc:engine", "engine");
+    let nowhere = Folder::new("no cards");
+    for (command, said) in [
+        ("bw", "no card, and no measurement"),
+        ("lat", "no card, and no measurement"),
+        ("pingpong", "reference engine, no card"),
+        ("ping", "reference engine, no card"),
+    ] {
+        let arguments: &[&str] = match command {
+            "bw" | "lat" => &["-d", "inproc:engine", command, "send", "-n", "5"],
+            "ping" => &["-d", "inproc:engine", command, "-c", "1"],
+            _ => &["-d", "inproc:engine", command, "-n", "5"],
+        };
+        let end = run_in(&nowhere.0, arguments).end();
+        assert!(end.code == 0 && end.out.contains(said), "{end:?}");
+    }
+}
+
+fn both_in_one_process(device: &str, clock: &str) {
+    let nowhere = Folder::new(clock);
     let inproc = |arguments: &[&str]| {
-        let arguments = [&["-d", "inproc", "--json"], arguments].concat();
+        let arguments = [&["-d", device, "--json"], arguments].concat();
         run_in(&nowhere.0, &arguments).end().json()
     };
     assert_eq!(inproc(&["info"])["node_guid"], "00fe:00ff:fe00:0001");
     let pingpong = inproc(&["pingpong", "-n", "5", "-c"]);
-    assert_eq!((&pingpong["iterations"], &pingpong["clock"]), (&5.into(), &"card".into()));
+    assert_eq!((&pingpong["iterations"], &pingpong["clock"]), (&5.into(), &clock.into()));
     let lat = inproc(&["lat", "write", "-n", "5"]);
     assert!(lat["results"]["t_min"].as_f64().unwrap() > 0.5, "{lat}");
     let ping = inproc(&["ping", "-c", "2", "-i", "1"]);
-    assert_eq!((&ping["received"], &ping["clock"]), (&2.into(), &"card".into()));
+    assert_eq!((&ping["received"], &ping["clock"]), (&2.into(), &clock.into()));
     let bw = inproc(&["bw", "atomic", "-n", "10"]);
     assert_eq!(bw["results"]["n_iterations"], 10);
+    assert_eq!(bw["test_info"]["clock"]["of"], clock);
 }
 
 #[test]

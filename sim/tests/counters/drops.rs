@@ -8,6 +8,7 @@ use ferrowire::DropReason::{
 };
 use ferrowire::HwCounter::{DuplicateRequest, OutOfBuffer, RxAtomicRequests, RxIcrcEncapsulated};
 use ferrowire::{QpInitAttr, QueuePair, SendWr, Service};
+use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::hostile::forge::{between, seal, sum};
 use ferrowire_sim::pair::Connection;
 use ferrowire_spec::wire::{
@@ -15,11 +16,18 @@ use ferrowire_spec::wire::{
 };
 
 use super::rig::Counter::{Drop, Hw};
-use super::rig::{check, fail, other_ip, post, receive, sealed, Case, Rig, LIMIT, MTU, PSNS, SWEEP};
+use super::rig::{
+    check, check_cards, fail, other_ip, post, receive, sealed, Case, Rig, LIMIT, MTU, PSNS, SWEEP,
+};
 
 #[test]
 fn a_frame_that_is_no_sound_packet_is_counted_by_its_reason_and_nowhere_else() {
     check(FRAMES);
+}
+
+#[test]
+fn what_a_card_has_no_room_for_is_counted() {
+    check_cards(FULL);
 }
 
 #[test]
@@ -145,13 +153,15 @@ pub const FRAMES: &[Case] = &[
             rig.inject(1, 2, &Pause::new(0xffff).frame(1)[..17]);
         },
     },
-    Case {
-        // How many the card takes before it is full is its own affair: frames come until three were lost.
-        name: "more than the card has room for while the host does not answer",
-        moves: &[(1, Drop(Overrun), 3)],
-        run: flood,
-    },
 ];
+
+/// What finds no room in the card.
+pub const FULL: &[Case] = &[Case {
+    // How many the card takes before it is full is its own affair: frames come until three were lost.
+    name: "more than the card has room for while the host does not answer",
+    moves: &[(1, Drop(Overrun), 3)],
+    run: flood,
+}];
 
 /// What the responder drops.
 pub const REQUESTS: &[Case] = &[
@@ -160,7 +170,7 @@ pub const REQUESTS: &[Case] = &[
         moves: &[(1, Drop(NoQp), 2 * 3)],
         run: |rig| {
             let gone = rig.connect(&rig.connection()).1.number();
-            for qpn in [gone, rig.config.qps, 0xff_ffff] {
+            for qpn in [gone, rig.node(1).context.capabilities().max_qp, 0xff_ffff] {
                 rig.tell(1, 2, rig.write(1, Opcode::RcWriteOnly, qpn, PSNS.0));
             }
         },
@@ -318,7 +328,7 @@ pub const ANSWERS: &[Case] = &[
         moves: &[(0, Drop(NoQp), 2 * 3 * 3)],
         run: |rig| {
             let gone = rig.connect(&rig.connection()).0.number();
-            for qpn in [gone, rig.config.qps, 0xff_ffff] {
+            for qpn in [gone, rig.node(1).context.capabilities().max_qp, 0xff_ffff] {
                 answers(rig, 0, qpn).into_iter().for_each(|answer| rig.tell(0, 2, answer));
             }
         },
@@ -400,7 +410,7 @@ pub const ANSWERS: &[Case] = &[
         moves: &[(0, Drop(NoQp), 2 * 3)],
         run: |rig| {
             let gone = rig.connect(&rig.connection()).0.number();
-            for qpn in [gone, rig.config.qps, 0xff_ffff] {
+            for qpn in [gone, rig.node(1).context.capabilities().max_qp, 0xff_ffff] {
                 rig.tell(0, 2, rig.cnp(0, qpn));
             }
         },
@@ -531,7 +541,7 @@ fn flood(rig: &mut Rig) {
     let (mut sent, mut lost) = (0, 0);
     let payload = [9; 4096];
     while lost < 3 {
-        let fit = rig.config.rx_buffer_bytes / 4096;
+        let fit = RnicConfig::named(&rig.config).unwrap().rx_buffer_bytes / 4096;
         // What surely fits first, and then one by one.
         for _ in 0..if sent == 0 { fit - 1 } else { 1 } {
             let mut send = rig.packet(1, Opcode::UcSendOnly, peer.number(), PSNS.0 + sent);

@@ -5,11 +5,11 @@ use ferrowire::HwCounter::*;
 use ferrowire::{AccessFlags, SendWr};
 
 use super::rig::Counter::Hw;
-use super::rig::{check, post, unmap, Case, MTU, PSNS, ROOM};
+use super::rig::{check, check_cards, post, Case, MTU, PSNS, ROOM};
 
 #[test]
 fn a_read_or_an_atomic_that_cannot_be_answered_is_counted_at_both_ends_by_its_nak() {
-    check(LATE);
+    check_cards(LATE);
 }
 
 #[test]
@@ -29,7 +29,7 @@ pub const LATE: &[Case] = &[
         ],
         run: |rig| {
             let broken = rig.pair.b.region(0, 4096, AccessFlags::REMOTE_READ).unwrap();
-            unmap(rig, 1, broken.memory().address());
+            rig.pair.unmap(1, broken.memory().address());
             for _ in 0..2 {
                 let (mut qp, _peer) = rig.connect(&rig.connection());
                 let sge = [rig.regions[0].sge(0, 64)];
@@ -49,7 +49,7 @@ pub const LATE: &[Case] = &[
         run: |rig| {
             let access = AccessFlags::REMOTE | AccessFlags::LOCAL_WRITE;
             let broken = rig.pair.b.region(0, 4096, access).unwrap();
-            unmap(rig, 1, broken.memory().address());
+            rig.pair.unmap(1, broken.memory().address());
             for _ in 0..2 {
                 let (mut qp, _peer) = rig.connect(&rig.connection());
                 let sge = [rig.regions[0].sge(0, 8)];

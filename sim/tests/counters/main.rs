@@ -20,6 +20,7 @@ fn every_counter_of_the_transport_and_of_drops_has_a_case_that_makes_it_rise() {
         late::LATE,
         late::PASSED_OVER,
         drops::FRAMES,
+        drops::FULL,
         drops::REQUESTS,
         drops::ANSWERS,
     ];

@@ -8,7 +8,7 @@ use ferrowire_sim::pair::Connection;
 use ferrowire_spec::wire::{Aeth, Opcode};
 
 use super::rig::Counter::{Drop, Hw};
-use super::rig::{check, delay, fail, post, receive, unmap, Case, Rig, MTU, PSNS, SHORT};
+use super::rig::{check, delay, fail, post, receive, Case, Rig, MTU, PSNS, SHORT};
 
 /// Nobody's key.
 const NO_KEY: u32 = 0x77;
@@ -314,7 +314,7 @@ pub const CASES: &[Case] = &[
                 rig.wait_ill(0, 3, 0);
             }
             let broken = rig.pair.a.region(0, 4096, AccessFlags::LOCAL_READ).unwrap();
-            unmap(rig, 0, broken.memory().address());
+            rig.pair.unmap(0, broken.memory().address());
             let (mut qp, _peer) = rig.connect(&rig.connection());
             post(&mut qp, &[write(rig, &[broken.sge(0, 64)])]);
             rig.wait_ill(0, 1, 0);

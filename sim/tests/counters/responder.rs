@@ -10,13 +10,13 @@ use ferrowire_sim::wire::mark_congestion;
 use ferrowire_spec::wire::Opcode;
 
 use super::rig::Counter::{Drop, Hw};
-use super::rig::{check, delay, fail, post, receive, sealed, Case, MTU, PSNS, SHORT};
+use super::rig::{check, check_cards, delay, fail, post, receive, sealed, Case, MTU, PSNS, SHORT};
 
 #[test]
 fn what_befalls_a_responder_is_counted_and_nothing_else() {
     check(CASES);
     if !all_face_pcie() {
-        check(FULL);
+        check_cards(FULL);
     }
 }
 
@@ -181,7 +181,7 @@ pub const CASES: &[Case] = &[
         run: |rig| {
             let (mut qp, _peer) = rig.connect(&rig.connection());
             rig.filter(0, marked);
-            let apart = u64::from(rig.config.clock_khz) * (CNP_US + 2) / 1000;
+            let apart = u64::from(rig.node(0).context.clock_khz().unwrap()) * (CNP_US + 2) / 1000;
             for _ in 0..3 {
                 post(&mut qp, &[SendWr::write(1, &[rig.regions[0].sge(0, 64)], rig.regions[1].remote(0))]);
                 rig.wait_well(0, 1);

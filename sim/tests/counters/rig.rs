@@ -7,16 +7,15 @@ use ferrowire::{
     AccessFlags, Completion, DropReason, HwCounter, MemoryRegion, PathMtu, QpAttributes, QpState, QueuePair,
     RecvWr,
 };
-use ferrowire_hdl::config::RnicConfig;
-use ferrowire_sim::card::CardModel;
 use ferrowire_sim::hostile::forge::between;
 pub use ferrowire_sim::pair::post;
-use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions};
+use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions, EMULATED};
 use ferrowire_sim::wire::{encoded, Delivery};
 use ferrowire_spec::wire::eth::mac_number;
 use ferrowire_spec::wire::{Bth, Cnp, Eth, Extensions, Frame, Opcode, Reth};
 
-pub const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+pub const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
+pub const CARDS: [&str; 2] = ["generic-8b", "generic-64b"];
 
 /// Cycles for what a case waits for.
 pub const LIMIT: u64 = 400_000;
@@ -62,11 +61,22 @@ fn all() -> impl Iterator<Item = Counter> {
     hw.chain(DropReason::ALL.iter().map(|reason| Counter::Drop(*reason)))
 }
 
-/// Runs all cases of a table, one after the other, at both configurations.
+/// Runs all cases of a table, one after the other, over cards of both configurations and over emulated ones.
 #[track_caller]
 pub fn check(cases: &[Case]) {
+    check_over(&CONFIGS, cases);
+}
+
+/// Those of what only a card has: buffers, and work that is under way while more comes.
+#[track_caller]
+pub fn check_cards(cases: &[Case]) {
+    check_over(&CARDS, cases);
+}
+
+#[track_caller]
+fn check_over(configs: &[&str], cases: &[Case]) {
     let mut wrong = Vec::new();
-    for config in CONFIGS {
+    for config in configs {
         let mut rig = Rig::new(config);
         let mut before = rig.snapshot();
         for case in cases {
@@ -97,14 +107,13 @@ pub fn check(cases: &[Case]) {
 pub struct Rig {
     pub pair: Pair,
     pub regions: [MemoryRegion; 2],
-    pub config: RnicConfig,
+    /// What the cards are.
+    pub config: String,
 }
 
 impl Rig {
     fn new(config: &str) -> Self {
-        let config = RnicConfig::named(config).unwrap();
-        let model = CardModel::rnic(&config, false).unwrap();
-        let pair = Pair::new(&model, &PairOptions::default()).unwrap();
+        let pair = Pair::named(config, &PairOptions::default()).unwrap();
         let all = AccessFlags::LOCAL_READ | AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE;
         let regions = [&pair.a, &pair.b].map(|node| {
             node.context.set_timer_tick(TICK).unwrap();
@@ -112,7 +121,7 @@ impl Rig {
             node.context.add_gid(other_ip(node.card), None).unwrap();
             node.region(0, ROOM, all).unwrap()
         });
-        Self { pair, regions, config }
+        Self { pair, regions, config: config.into() }
     }
 
     pub fn node(&self, card: usize) -> &Node {
@@ -279,12 +288,4 @@ pub fn fail(qp: &mut QueuePair) {
 pub fn delay(rig: &Rig, link: usize) {
     let late = |frame: &[u8]| vec![Delivery { delay: 2_000, ..Delivery::at_once(frame.to_vec()) }];
     rig.pair.world.lock().link_mut(link).set_timed_filter(Some(Box::new(late)));
-}
-
-/// Takes a page out of the memory that the host of a card has.
-pub fn unmap(rig: &Rig, card: usize, address: u64) {
-    let mut world = rig.pair.world.lock();
-    let host = world.card_mut(card).host_mut();
-    let at = host.bus_address(address).unwrap();
-    host.map_mut().remove(at).unwrap();
 }

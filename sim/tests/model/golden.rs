@@ -57,6 +57,7 @@ fn vector(case: &Case, end: &End) -> AddressVector {
         hop_limit: case.hop_limit,
         flow_label: case.flow_label,
         vlan: case.vlan_tci,
+        source: None,
     }
 }
 
@@ -78,7 +79,7 @@ impl<'a> Run<'a> {
         };
         let len = content.len() as u64;
         engine.memory_mut().map(BASE, content);
-        let region = RegionAttr { pd: PD, base: BASE, va, len, rights: Rights::ALL };
+        let region = RegionAttr { pd: PD, base: BASE, va, len, rights: Rights::ALL, page: 1 };
         let key = match role {
             Role::Responder => case.region.rkey,
             Role::Requester => None,

@@ -264,7 +264,7 @@ impl Flow {
     fn receive(&mut self, rng: &mut SmallRng, world: &mut World, memory: &mut Memory, room: usize) {
         let at = memory.inbox_at;
         memory.inbox_at += room;
-        let wr = RecvWr { wr_id: world.id(), sges: world.elements(rng, memory.inbox, at, room, 3) };
+        let wr = RecvWr::new(world.id(), &world.elements(rng, memory.inbox, at, room, 3));
         self.places.push((wr.wr_id, memory.inbox, at));
         if self.from.kind != Kind::Rc {
             world.areas[memory.inbox].free.push((at, room));
@@ -285,6 +285,7 @@ impl Flow {
             va: area.va,
             len: area.want.len() as u64,
             rights: Rights::ALL,
+            page: 1,
         };
         let lkey = engine.register(attr, None).unwrap();
         let key = engine.alloc_window(PD, None).unwrap() & !0xff | rng.random_range(0..256);

@@ -99,7 +99,7 @@ impl World {
         let want: Vec<u8> = (0..len).map(|_| rng.random()).collect();
         let engine = &mut self.network.engines[node];
         engine.memory_mut().map(base, want.clone());
-        let attr = RegionAttr { pd: PD, base, va, len: len as u64, rights };
+        let attr = RegionAttr { pd: PD, base, va, len: len as u64, rights, page: 1 };
         let key = engine.register(attr, None).unwrap();
         self.areas.push(Area { node, base, va, key, free: Vec::new(), want });
         self.areas.len() - 1

@@ -5,8 +5,6 @@ use ferrowire::{
     AccessFlags, AddressHandle, Coded, Completion, Event, EventKind, EventQueue, MemoryRegion, Psn,
     QpAttributes, QpState, QueuePair, RecvWr, SendWr,
 };
-use ferrowire_hdl::config::RnicConfig;
-use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{Connection, Pair, PairOptions};
 use ferrowire_spec::wire::opcode::Service;
 
@@ -41,9 +39,8 @@ struct Bench {
 
 impl Bench {
     fn new(config: &str, service: Service, latency: u64) -> Self {
-        let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
         let pair =
-            Pair::new(&model, &PairOptions { host_latency: latency, ..PairOptions::default() }).unwrap();
+            Pair::named(config, &PairOptions { host_latency: latency, ..PairOptions::default() }).unwrap();
         let events = pair.a.context.create_async_eq(8).unwrap();
         let connection = Connection {
             service,

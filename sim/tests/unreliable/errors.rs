@@ -9,7 +9,7 @@ use ferrowire_spec::wire::opcode::Service;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::rig::{part, post, state, Expected, Rig, CONFIGS, NOBODY, QKEY};
+use crate::rig::{part, post, state, Expected, Rig, CARDS, CONFIGS, NOBODY, QKEY};
 
 const WELL: WcStatus = WcStatus::Success;
 const FLUSHED: WcStatus = WcStatus::WrFlushErr;
@@ -126,7 +126,7 @@ fn datagrams_that_are_too_long_or_have_no_handle_of_their_domain_are_not_sent() 
 
 #[test]
 fn a_connection_that_went_on_sends_what_is_posted_then_and_its_psns_go_on() {
-    for config in CONFIGS {
+    for config in CARDS {
         let mut rig = Rig::new(config);
         let way = rig.way(false, None);
         let mut qp = rig.up(Service::Uc, Some(way));
@@ -176,12 +176,7 @@ fn payload_that_cannot_be_read_stops_the_send_queue_alone_and_it_goes_on() {
         let mut qp = rig.up(Service::Uc, Some(rig.way(false, None)));
         let pd = rig.node().pd.clone();
         let (from, broken) = (rig.source(&pd, 8192), rig.source(&pd, 8192));
-        {
-            let mut world = rig.pair.world.lock();
-            let host = world.card_mut(0).host_mut();
-            let at = host.bus_address(broken.memory().address() + 4096).unwrap();
-            host.map_mut().remove(at).unwrap();
-        }
+        rig.pair.unmap(0, broken.memory().address() + 4096);
         for round in 0..20 {
             let (good, bad) = ([from.sge(0, 2000)], [broken.sge(0, 5000)]);
             let mut requests = vec![SendWr::send(1, &good).signaled(), SendWr::send(2, &bad)];

@@ -5,8 +5,6 @@ use ferrowire::{
     AccessFlags, AddressHandle, Completion, DropReason, MemoryRegion, QpInitAttr, QpState, QueuePair, RecvWr,
     SendOp, SendWr, WorkKind,
 };
-use ferrowire_hdl::config::RnicConfig;
-use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions};
 use ferrowire_spec::qp_state::{GSI_QKEY, GSI_QPN};
 use ferrowire_spec::wire::opcode::Service;
@@ -81,8 +79,7 @@ fn wait(pair: &Pair, node: &Node, count: usize) -> Vec<Completion> {
 #[test]
 fn the_general_services_of_two_cards_hear_each_other_over_every_way() {
     for config in CONFIGS {
-        let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
-        let pair = Pair::new(&model, &PairOptions::default()).unwrap();
+        let pair = Pair::named(config, &PairOptions::default()).unwrap();
         (0..2).for_each(|link| pair.world.lock().link_mut(link).keep_frames(true));
         let [a, b] = [&pair.a, &pair.b].map(|node| node.pd.create_qp(&general(node)).unwrap());
         let connection = Connection { qkey: GSI_QKEY, ..Connection::default() };
@@ -135,8 +132,7 @@ fn the_general_services_of_two_cards_hear_each_other_over_every_way() {
 #[test]
 fn the_general_services_hear_nobody_who_does_not_have_their_queue_key() {
     for config in CONFIGS {
-        let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
-        let pair = Pair::new(&model, &PairOptions::default()).unwrap();
+        let pair = Pair::named(config, &PairOptions::default()).unwrap();
         let other = |node: &Node| node.pd.create_qp(&QpInitAttr::ud(&node.cq, &node.cq)).unwrap();
         // The peers are of no matter: UD has none.
         let gsi = pair.b.pd.create_qp(&general(&pair.b)).unwrap();

@@ -5,10 +5,8 @@ use ferrowire::{
     AccessFlags, AddressVector, Completion, InitAttributes, MemoryRegion, PathMtu, ProtectionDomain, Psn, Qp,
     QpInitAttr, QpState, QueuePair, Reset, RtrAttributes, RtsAttributes, SendOp, WcStatus,
 };
-use ferrowire_hdl::config::RnicConfig;
-use ferrowire_sim::card::CardModel;
 pub use ferrowire_sim::pair::post;
-use ferrowire_sim::pair::{bytes, Node, Pair, PairOptions};
+use ferrowire_sim::pair::{bytes, Node, Pair, PairOptions, EMULATED};
 use ferrowire_spec::wire::eth::mac_number;
 use ferrowire_spec::wire::frame::{Frame, Ip};
 use ferrowire_spec::wire::opcode::Service;
@@ -16,7 +14,8 @@ use ferrowire_spec::wire::Opcode;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
-pub const CONFIGS: [&str; 2] = ["generic-8b", "generic-64b"];
+pub const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
+pub const CARDS: [&str; 2] = ["generic-8b", "generic-64b"];
 
 /// Cycles for what a test waits for.
 pub const LIMIT: u64 = 300_000;
@@ -36,8 +35,7 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(config: &str) -> Rig {
-        let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
-        let pair = Pair::new(&model, &PairOptions::default()).unwrap();
+        let pair = Pair::named(config, &PairOptions::default()).unwrap();
         pair.world.lock().link_mut(0).keep_frames(true);
         Rig { pair, psn: Psn::new(0) }
     }

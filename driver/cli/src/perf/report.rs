@@ -116,6 +116,9 @@ impl Report<'_> {
 
     fn clock(&self) -> String {
         match self.card.clock {
+            Clock::Card { .. } if self.card.engine => {
+                "the model's own: this is no card, and no measurement".into()
+            }
             Clock::Card { khz } => {
                 format!(
                     "that of the simulated card, {:.3} MHz; not the time of this machine",
@@ -147,8 +150,12 @@ impl Report<'_> {
         }
         text += &format!(" Max inline data : {}[B]\n", wish.inline);
         text += " rdma_cm QPs\t : OFF\n Data ex. method : Ethernet\n";
-        text +=
-            &format!(" Card            : {}\n", if self.card.simulated { "simulation" } else { "hardware" });
+        let kind = match (self.card.engine, self.card.simulated) {
+            (true, _) => "none; the reference engine in the place of one",
+            (false, true) => "simulation",
+            (false, false) => "hardware",
+        };
+        text += &format!(" Card            : {kind}\n");
         text += &format!(" Clock           : {}\n{RULE}\n", self.clock());
         text += &own.perftest_lines("local", memory);
         text += &peer.perftest_lines("remote", memory);
@@ -272,7 +279,7 @@ impl Report<'_> {
             Clock::Card { khz } => Some(khz),
             Clock::Host => None,
         };
-        put("clock", json!({ "of": if khz.is_some() { "card" } else { "host" }, "khz": khz }));
+        put("clock", json!({ "of": self.card.clock_name(), "khz": khz }));
         put("BW_unit", if self.gbits { "Gb/sec" } else { "MB/sec" }.into());
         put("time_unit", if self.cycles { "cycles" } else { "usec" }.into());
         let results = match rows {

@@ -59,7 +59,7 @@ impl End {
 
     /// Another region over the same memory.
     fn region(&mut self, pd: u32, rights: Rights) -> u32 {
-        let attr = RegionAttr { pd, base: 0x10_0000, va: self.va, len: AREA, rights };
+        let attr = RegionAttr { pd, base: 0x10_0000, va: self.va, len: AREA, rights, page: 1 };
         self.engine.register(attr, None).unwrap()
     }
 
@@ -134,7 +134,7 @@ fn end(n: u8, options: &Options) -> End {
     let bytes = (0..AREA).map(|i| (i * 7 + i / 256 + u64::from(n)) as u8).collect();
     engine.memory_mut().map(0x10_0000, bytes);
     let va = 0x7000_0000_0000;
-    let attr = RegionAttr { pd: PD, base: 0x10_0000, va, len: AREA, rights: Rights::ALL };
+    let attr = RegionAttr { pd: PD, base: 0x10_0000, va, len: AREA, rights: Rights::ALL, page: 1 };
     let key = engine.register(attr, None).unwrap();
     let cq = engine.create_cq(1024);
     let qpn = engine.create_qp(QpInit::new(options.service, PD, cq)).unwrap();
