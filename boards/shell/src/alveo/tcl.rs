@@ -148,8 +148,8 @@ read_xdc -unmanaged $here/{top}.xdc
 # It names clocks and cells of blocks that are not there before.
 set_property used_in_synthesis false [get_files $here/{top}.xdc]
 
-# Modules stay, for constraints name their cells.
-synth_design -top {top} -part {part} -flatten_hierarchy none
+# Modules are there again afterwards, for constraints name their cells.
+synth_design -top {top} -part {part} -flatten_hierarchy rebuilt
 write_checkpoint -force synthesised.dcp
 opt_design
 place_design -directive Explore
