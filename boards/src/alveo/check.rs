@@ -49,7 +49,7 @@ pub(super) fn check(board: &Alveo) -> Result<(), BoardError> {
     }
     for (i, qsfp) in board.qsfp.iter().enumerate() {
         let field = |name: &str| format!("qsfp[{i}].{name}");
-        if !qsfp.gt_place().is_some_and(|(_, y)| y % 4 == 0) {
+        if qsfp.gt_place().is_none_or(|(_, y)| y % 4 != 0) {
             return wrong(board, field("gt"), &qsfp.gt, "must be the first of a quad, as X0Y28");
         }
         if !qsfp.cmac.starts_with("CMACE4_X") {

@@ -202,3 +202,81 @@ pub(super) fn parts(m: &Scope, cfg: &RnicConfig, mac: &MacConfig, block: bool) {
         m.discard(&cmac.counts);
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ferrowire_rtl::{build, Sim};
+
+    fn sim() -> Sim {
+        let netlist = build("settings", |m| {
+            let settings = from_block(m);
+            m.output("pcie", &settings);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|errors| panic!("{errors}")));
+        sim.reset();
+        sim
+    }
+
+    #[test]
+    fn settings_are_those_of_the_blocks_wires() {
+        let mut sim = sim();
+        for (port, value) in [
+            ("cfg_bus_number", 0x5a),
+            ("cfg_function_status", 0b0100),
+            ("cfg_max_payload", 3),
+            ("cfg_max_read_req", 5),
+            ("cfg_msix_enable", 1),
+        ] {
+            sim.set(port, value);
+        }
+        let wanted = [
+            ("requester", 0x5a00),
+            ("bus_master", 1),
+            ("max_payload", 3),
+            ("max_read_request", 5),
+            ("msix_enable", 1),
+            ("msix_mask", 0),
+            ("extended_tags", 0),
+            ("relaxed_ordering", 0),
+        ];
+        for (name, value) in wanted {
+            assert_eq!(sim.get(&format!("pcie_{name}")), value, "{name}");
+        }
+        sim.set("cfg_function_status", 0b1011);
+        assert_eq!(sim.get("pcie_bus_master"), 0);
+    }
+
+    /// Answers the next request after so many cycles; gives how many passed before it.
+    fn answer(sim: &mut Sim, data: u64, after: u32) -> u32 {
+        let mut waited = 0;
+        while sim.get("cfg_mgmt_read") == 0 {
+            sim.tick();
+            waited += 1;
+            assert!(waited < 1000, "nothing is asked");
+        }
+        for _ in 0..after {
+            assert_eq!(sim.get("cfg_mgmt_read"), 1, "a request stays until it is done");
+            sim.tick();
+        }
+        sim.set("cfg_mgmt_read_data", data);
+        sim.set("cfg_mgmt_read_write_done", 1);
+        sim.tick();
+        sim.set("cfg_mgmt_read_write_done", 0);
+        sim.set("cfg_mgmt_read_data", !data & 0xffff_ffff);
+        assert_eq!(sim.get("cfg_mgmt_read"), 0, "a request that is done is asked again at once");
+        waited
+    }
+
+    #[test]
+    fn device_control_is_read_again_and_again_and_its_bits_are_kept() {
+        let mut sim = sim();
+        for (data, after, bits) in
+            [(1 << 8, 0, (1, 0)), (1 << 4, 7, (0, 1)), (0x110, 1, (1, 1)), (!0x110 & 0xffff, 3, (0, 0))]
+        {
+            let waited = answer(&mut sim, data, after);
+            assert!((200..300).contains(&waited), "{waited} cycles between two looks");
+            assert_eq!((sim.get("pcie_extended_tags"), sim.get("pcie_relaxed_ordering")), bits, "{data:#x}");
+        }
+    }
+}

@@ -17,10 +17,9 @@ fn pcie(shell: &AlveoShell) -> Vec<(&'static str, String)> {
         ("PL_LINK_CAP_MAX_LINK_WIDTH", "X16"),
         ("axisten_if_width", "512_bit"),
         ("axisten_freq", "250"),
+        // CC and RC follow these two.
         ("AXISTEN_IF_RQ_ALIGNMENT_MODE", "DWORD_Aligned"),
-        ("AXISTEN_IF_CC_ALIGNMENT_MODE", "DWORD_Aligned"),
         ("AXISTEN_IF_CQ_ALIGNMENT_MODE", "DWORD_Aligned"),
-        ("AXISTEN_IF_RC_ALIGNMENT_MODE", "DWORD_Aligned"),
         ("AXISTEN_IF_EXT_512_RQ_STRADDLE", "false"),
         ("AXISTEN_IF_EXT_512_CC_STRADDLE", "false"),
         ("AXISTEN_IF_EXT_512_CQ_STRADDLE", "false"),
