@@ -404,6 +404,17 @@ impl Card {
         }
     }
 
+    /// Whether the Ethernet block of an Alveo card hears its peer from now on. Whether there is such a block.
+    pub fn set_link(&mut self, hears: bool) -> bool {
+        match &mut self.wire {
+            WireSide::Cmac(cmac) => {
+                cmac.set_hears(hears);
+                true
+            }
+            WireSide::Beats { .. } => false,
+        }
+    }
+
     /// Writes waves to `path` from now on; the model must have been built with `trace`.
     ///
     /// # Errors

@@ -50,6 +50,8 @@ pub struct CmacSide {
     now: u64,
     next: u64,
     cycle: u64,
+    /// The receiver hears the peer.
+    hears: bool,
     to_card: VecDeque<Beat>,
     to_wire: VecDeque<Beat>,
     within: bool,
@@ -72,6 +74,7 @@ impl CmacSide {
             now: 0,
             next: PERIOD / 3,
             cycle: 0,
+            hears: true,
             to_card: VecDeque::new(),
             to_wire: VecDeque::new(),
             within: false,
@@ -102,6 +105,11 @@ impl CmacSide {
         room
     }
 
+    /// Whether the receiver hears the peer from now on.
+    pub fn set_hears(&mut self, hears: bool) {
+        self.hears = hears;
+    }
+
     /// How the card broke a rule of the block, the first time.
     pub fn violation(&self) -> Option<&str> {
         self.violation.as_deref()
@@ -118,9 +126,12 @@ impl CmacSide {
 
     fn edge(&mut self, model: &mut Model) {
         self.cycle += 1;
-        model.set_u64(self.aligned, (self.cycle > ALIGNED).into());
+        let aligned = self.hears && self.cycle > ALIGNED;
+        model.set_u64(self.aligned, aligned.into());
         let moves = self.cycle % BEATS.1 < BEATS.0;
         let beat = if moves { self.to_card.pop_front() } else { None };
+        // What comes to a receiver that is not aligned is nothing.
+        let beat = beat.filter(|_| aligned);
         model.set_u64(self.rx.valid, beat.is_some().into());
         if let Some(beat) = beat {
             model.set_bytes(self.rx.data, &beat.data);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two U50s on a wire: all logic of each, with PCIe's streams in one clock and the Ethernet block's in another, and the driver above. The block's model looks for gaps in each cycle.
 
-use ferrowire::{AccessFlags, Completion, SendWr, TrafficCounter};
+use ferrowire::{AccessFlags, Completion, MemoryRegion, SendWr, TrafficCounter};
 use ferrowire_sim::bus::World;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{bytes, post, Connection, Node, Pair, PairOptions};
@@ -10,8 +10,7 @@ use rand::{RngCore, SeedableRng};
 
 use super::shell;
 
-#[test]
-fn writes_reads_and_sends_pass_between_two_cards() {
+fn pair() -> Pair {
     let shell = shell("u50");
     let netlist = shell.without_blocks().unwrap_or_else(|errors| panic!("{errors}"));
     let model = CardModel::on_an_alveo(&netlist, shell.card(), false).unwrap();
@@ -20,19 +19,29 @@ fn writes_reads_and_sends_pass_between_two_cards() {
     let pair = Pair::of(world, &PairOptions::default()).unwrap();
     // Until the link is up nothing is sent.
     pair.world.lock().run(1000);
-    let (mut a, _b) = pair
-        .connect(&Connection { access: AccessFlags::REMOTE, rd_atomic: 8, ..Connection::default() })
-        .unwrap();
-    let mut rng = SmallRng::seed_from_u64(11);
-    let n = 200_000;
+    pair
+}
+
+/// Registered memory of both hosts, with random bytes.
+fn regions(pair: &Pair, n: usize, seed: u64) -> [MemoryRegion; 2] {
+    let mut rng = SmallRng::seed_from_u64(seed);
     let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE;
-    let regions = [&pair.a, &pair.b].map(|node| {
+    [&pair.a, &pair.b].map(|node| {
         let region = node.region(0x111, n, access).unwrap();
         let mut data = vec![0; n];
         rng.fill_bytes(&mut data);
         region.memory().write(0, &data);
         region
-    });
+    })
+}
+
+#[test]
+fn writes_reads_and_sends_pass_between_two_cards() {
+    let pair = pair();
+    let (mut a, _b) = pair
+        .connect(&Connection { access: AccessFlags::REMOTE, rd_atomic: 8, ..Connection::default() })
+        .unwrap();
+    let regions = regions(&pair, 200_000, 11);
     let (mut own, mut peers) = (bytes(regions[0].memory()), bytes(regions[1].memory()));
     let mut run = |wr: SendWr<'_>| {
         post(&mut a, &[wr.signaled()]);
@@ -65,4 +74,30 @@ fn writes_reads_and_sends_pass_between_two_cards() {
         "150,000 bytes written in {cycles} cycles of 250 MHz: {:.1} Gb/s",
         150_000.0 * 8.0 / (cycles as f64 * 4.0)
     );
+}
+
+/// Frames are cut, and lost while there is no link; the transport sends them again.
+#[test]
+fn a_link_that_goes_down_for_a_while_costs_time_and_no_byte() {
+    let pair = pair();
+    let connection = Connection { access: AccessFlags::REMOTE, timeout: 4, ..Connection::default() };
+    let (mut a, _b) = pair.connect(&connection).unwrap();
+    let regions = regions(&pair, 60_000, 12);
+    let (own, mut peers) = (bytes(regions[0].memory()), bytes(regions[1].memory()));
+    post(&mut a, &[SendWr::write(1, &[regions[0].sge(0, 60_000)], regions[1].remote(0)).signaled()]);
+    for (card, at) in [(1, 900), (0, 15_000)] {
+        let mut world = pair.world.lock();
+        world.run(at);
+        assert!(world.card_mut(card).set_link(false));
+        world.run(2_000);
+        world.card_mut(card).set_link(true);
+    }
+    let done = pair.a.wait(&pair.world, 1, 20_000_000).unwrap();
+    assert!(done.iter().all(Completion::is_success), "{done:?}{}", pair.diagnose());
+    peers.copy_from_slice(&own);
+    assert!(bytes(regions[1].memory()) == peers, "what was written");
+    pair.world.lock().check().unwrap();
+    // Something was lost, or nothing was shown.
+    let read = |node: &Node, counter| node.context.traffic_counter(counter).unwrap();
+    assert!(read(&pair.a, TrafficCounter::TxFrames) > read(&pair.b, TrafficCounter::RxFrames));
 }
