@@ -6,7 +6,7 @@ use ferrowire_hdl::config::RnicConfig;
 use ferrowire_rtl::{build, lit};
 use ferrowire_shell::alveo::{CMAC, PCIE4};
 use ferrowire_shell::{AlveoModules, AlveoShell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn card() -> RnicConfig {
     RnicConfig::named("pcie4-64b").unwrap()
@@ -70,7 +70,7 @@ fn every_register_that_another_clock_feeds_has_an_exception_and_nothing_else_has
         .into_iter()
         .map(|crossing| {
             let index = if crossing.width == 1 { "" } else { "[*]" };
-            format!("inside/{}/{}_reg{index}", crossing.instance, crossing.register)
+            format!("nic/{}/{}_reg{index}", crossing.instance, crossing.register)
         })
         .collect();
     let delayed: String =
@@ -89,13 +89,51 @@ fn every_register_that_another_clock_feeds_has_an_exception_and_nothing_else_has
     }
 }
 
+/// Whether the Verilog has a cell of this path: instances, and behind them an instance or a register, which Vivado calls by its name with `_reg` behind it (UG901).
+fn has_cell(texts: &BTreeMap<String, String>, top: &str, path: &str) -> bool {
+    let (above, cell) = path.rsplit_once('/').unwrap_or(("", path));
+    let mut module = top.to_string();
+    for instance in above.split('/').filter(|part| !part.is_empty()) {
+        let end = format!(" {instance} (");
+        let Some(line) = texts[&module].lines().find(|line| line.ends_with(&end)) else { return false };
+        module = line.split_whitespace().next().expect("the module's name").to_string();
+    }
+    let text = &texts[&module];
+    match cell.trim_end_matches("[*]").strip_suffix("_reg") {
+        Some(register) => text.lines().any(|line| {
+            let code = line.split("//").next().unwrap_or_default().trim();
+            code.split_whitespace().any(|word| word == "reg") && code.ends_with(&format!(" {register};"))
+        }),
+        None => text.lines().any(|line| line.ends_with(&format!(" {cell} ("))),
+    }
+}
+
+/// The Verilog keeps the names that the constraints use: a name that is a word of SystemVerilog, or that is there twice, it would print with a number behind it.
+#[test]
+fn every_cell_that_a_constraint_names_is_in_the_verilog() {
+    for (name, _) in ALVEOS {
+        let shell = shell(name);
+        let modules = modules(&shell);
+        let texts: BTreeMap<String, String> = modules.verilog().into_iter().collect();
+        let xdc = shell.xdc(&modules);
+        let cells = named(&xdc, "get_cells");
+        // Seven crossings, two resets of two flip-flops each, two parts in dies.
+        assert_eq!(cells.len(), 13, "{cells:?}");
+        for cell in cells {
+            assert!(has_cell(&texts, name, cell), "{name}: {cell}");
+        }
+        assert!(!has_cell(&texts, name, "nic/cmac/no_such_reg"));
+        assert!(!has_cell(&texts, name, "inside/cmac"));
+    }
+}
+
 #[test]
 fn each_part_of_the_logic_is_in_the_die_of_its_block() {
     for (name, card, mac) in [("u50", 0, 1), ("u55c", 0, 1), ("u200", 1, 2), ("u250", 1, 2), ("u280", 0, 2)] {
         let shell = shell(name);
         let modules = modules(&shell);
         let xdc = shell.xdc(&modules);
-        for (region, slr, cell) in [("card", card, "inside/card"), ("mac", mac, "inside/cmac")] {
+        for (region, slr, cell) in [("card", card, "nic/card"), ("mac", mac, "nic/cmac")] {
             let text = format!(
                 "resize_pblock [get_pblocks pblock_{region}] -add {{SLR{slr}}}\nadd_cells_to_pblock [get_pblocks pblock_{region}] [get_cells {{{cell}}}]"
             );
@@ -113,7 +151,7 @@ fn the_top_has_no_logic_and_connects_every_pin_of_the_logic_and_of_the_blocks() 
     let modules = modules(&shell("u280"));
     let top = modules.top.verilog();
     assert!(!top.contains("always"), "the top has no logic of its own");
-    let instance = top.split_once("u280_logic inside (").expect("the logic").1;
+    let instance = top.split_once("u280_logic nic (").expect("the logic").1;
     let instance = instance.split_once(");").expect("its end").0;
     for port in modules.logic.ports() {
         assert_eq!(instance.matches(&format!(".{}(", port.name)).count(), 1, "{}", port.name);

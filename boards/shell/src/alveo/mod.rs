@@ -46,8 +46,8 @@ const LANES: u32 = 16;
 const PCIE: &str = "pcie_block";
 /// Name of the Ethernet IP as it is made here.
 const ETHERNET: &str = "cmac_block";
-/// The instance of the logic.
-const INSIDE: &str = "inside";
+/// The instance of the logic. Constraints name it, so it is no word that SystemVerilog keeps (`inside` would be printed as `inside_1`).
+const INSIDE: &str = "nic";
 
 /// A card with its RNIC.
 #[derive(Clone, Debug)]
