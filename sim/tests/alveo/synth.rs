@@ -117,7 +117,7 @@ fn the_cells_of_clock_exceptions_are_there_in_the_whole_card() {
     let texts: Vec<String> = modules.verilog().into_iter().map(|(_, text)| text).collect();
     let verilog = format!("{}{}", texts.concat(), AlveoShell::stubs());
     let script =
-        format!("read_verilog -noautowire all.v; {SYNTH} u50 -run begin:map_luts; write_json out.json");
+        format!("read_verilog -noautowire all.v; {SYNTH} u50 -run begin:map_luts; blackbox =A:whitebox; write_json out.json");
     let folder = yosys("u50", &verilog, &script);
     let design = Design::read(&folder.join("out.json"));
     design.check("u50", AlveoShell::inside(), &modules.logic.clock_crossings());
