@@ -10,23 +10,36 @@
 //! assert!(board.lpf().contains("LOCATE COMP \"rgmii0_rx_clk\" SITE \"E11\";"));
 //! # Ok::<(), ferrowire_boards::BoardError>(())
 //! ```
+//!
+//! Boards with an ECP5 are [`Board`]s, AMD's cards are [`Alveo`]s.
 #![forbid(unsafe_code)]
 
+mod alveo;
 mod check;
 mod part;
 mod ports;
 
+pub use alveo::{
+    Alveo, AlveoCard, AlveoMemory, Flash, Oscillator, Pcie, PcieBlock, Pin, Qsfp, QsfpControl, Wire, ALVEOS,
+};
 pub use part::Part;
 pub use ports::{Direction, Port};
 
 use serde::Deserialize;
 
-/// The boards that come with the project, by name.
+/// The boards with an ECP5 that come with the project, by name.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("butterstick", include_str!("../butterstick/board.toml")),
     ("colorlight-i9", include_str!("../colorlight-i9/board.toml")),
     ("ecpix5", include_str!("../ecpix5/board.toml")),
 ];
+
+/// Names of all boards, the Alveo cards among them.
+pub fn names() -> Vec<&'static str> {
+    let mut names: Vec<&str> = BUILT_IN.iter().chain(ALVEOS).map(|(name, _)| *name).collect();
+    names.sort_unstable();
+    names
+}
 
 /// A board that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -251,10 +264,7 @@ impl Board {
     pub fn named(name: &str) -> Result<Board, BoardError> {
         match BUILT_IN.iter().find(|(known, _)| *known == name) {
             Some((_, text)) => Board::from_toml(name, text),
-            None => {
-                let names: Vec<&str> = BUILT_IN.iter().map(|(known, _)| *known).collect();
-                Err(BoardError::Unknown(name.into(), names.join(", ")))
-            }
+            None => Err(BoardError::Unknown(name.into(), names().join(", "))),
         }
     }
 

@@ -67,19 +67,7 @@ impl Part {
 
     /// Whether a ball of this name can be there. Which of them are inputs and outputs is for the tools to say.
     pub fn has_ball(&self, name: &str) -> bool {
-        let side = self.side().expect("a known package");
-        let rows: Vec<char> = ROWS.chars().collect();
-        let letters: String = name.chars().take_while(char::is_ascii_uppercase).collect();
-        let row = |letter: char| rows.iter().position(|known| *known == letter);
-        let row = match letters.chars().collect::<Vec<_>>()[..] {
-            [one] => row(one),
-            ['A', two] => row(two).map(|place| place + rows.len()),
-            _ => None,
-        };
-        let digits = &name[letters.len()..];
-        let column: Option<u32> = digits.parse().ok().filter(|_| !digits.starts_with(['0', '+']));
-        row.is_some_and(|row| (row as u32) < side)
-            && column.is_some_and(|column| (1..=side).contains(&column))
+        ball(name, self.side().expect("a known package"))
     }
 
     /// Its name without speed and package.
@@ -102,6 +90,22 @@ impl Part {
         let device = format!("--{series}{}k", self.size);
         [device, "--package".into(), format!("CABGA{}", self.balls), "--speed".into(), self.speed.to_string()]
     }
+}
+
+/// Whether a package with so many rows and columns can have a ball of this name.
+pub(crate) fn ball(name: &str, side: u32) -> bool {
+    let rows: Vec<char> = ROWS.chars().collect();
+    let letters: String = name.chars().take_while(char::is_ascii_uppercase).collect();
+    let row = |letter: char| rows.iter().position(|known| *known == letter);
+    let row = match letters.chars().collect::<Vec<_>>()[..] {
+        [one] => row(one),
+        ['A', two] => row(two).map(|place| place + rows.len()),
+        ['B', two] => row(two).map(|place| place + 2 * rows.len()),
+        _ => None,
+    };
+    let digits = &name[letters.len()..];
+    let column: Option<u32> = digits.parse().ok().filter(|_| !digits.starts_with(['0', '+']));
+    row.is_some_and(|row| (row as u32) < side) && column.is_some_and(|column| (1..=side).contains(&column))
 }
 
 #[cfg(test)]

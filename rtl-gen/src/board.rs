@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use ferrowire_boards::Board;
-use ferrowire_shell::Shell;
+use ferrowire_boards::{Alveo, Board, ALVEOS};
+use ferrowire_shell::{AlveoShell, Shell};
 
 use crate::output::{print, Output};
 use crate::{choose, Choice, Error};
@@ -12,13 +12,28 @@ use crate::{choose, Choice, Error};
 /// The script that runs the open tools.
 pub const SCRIPT: &str = "build.sh";
 
+/// The script that runs Vivado.
+pub const VIVADO: &str = "build.tcl";
+
+/// The stubs' file, which no script reads.
+pub const STUBS: &str = "stubs.v";
+
 /// A board, and the card that its description names.
 #[derive(Clone, Debug)]
 pub struct OnBoard {
     /// Its top.
-    pub shell: Shell,
+    pub shell: Top,
     /// The card.
     pub choice: Choice,
+}
+
+/// The top of a board.
+#[derive(Clone, Debug)]
+pub enum Top {
+    /// With an ECP5, for the open tools.
+    Ecp5(Box<Shell>),
+    /// An Alveo card, for Vivado.
+    Alveo(Box<AlveoShell>),
 }
 
 /// Takes a built-in board's name, and sets fields of its card over what the description sets.
@@ -26,13 +41,38 @@ pub struct OnBoard {
 /// # Errors
 /// An unknown name, and a board that has no card, or one that does not go with it; a field as of [`choose`].
 pub fn choose_board(name: &str, set: &[String]) -> Result<OnBoard, Error> {
+    let field = |assignment: &str| assignment.split('=').next().map(|field| field.trim().to_string());
+    let over = |own: Vec<String>| -> Vec<String> {
+        let own = own.into_iter().filter(|own| !set.iter().any(|one| field(one) == field(own)));
+        own.chain(set.iter().cloned()).collect()
+    };
+    if ALVEOS.iter().any(|(known, _)| *known == name) {
+        let board = Alveo::named(name)?;
+        let choice = choose(&board.card.config, &over(board.card.assignments()))?;
+        let shell = Top::Alveo(Box::new(AlveoShell::new(board, choice.values.clone())?));
+        return Ok(OnBoard { shell, choice });
+    }
     let board = Board::named(name)?;
     let card = board.card.as_ref().ok_or_else(|| ferrowire_shell::ShellError::NoCard(name.into()))?;
-    let field = |assignment: &str| assignment.split('=').next().map(|field| field.trim().to_string());
-    let own = card.assignments().into_iter().filter(|own| !set.iter().any(|one| field(one) == field(own)));
-    let all: Vec<String> = own.chain(set.iter().cloned()).collect();
-    let choice = choose(&card.config, &all)?;
-    Ok(OnBoard { shell: Shell::new(board, choice.values.clone())?, choice })
+    let choice = choose(&card.config, &over(card.assignments()))?;
+    let shell = Top::Ecp5(Box::new(Shell::new(board, choice.values.clone())?));
+    Ok(OnBoard { shell, choice })
+}
+
+/// Name, title and card of each board.
+///
+/// # Errors
+/// None, unless a description is broken.
+pub fn boards() -> Result<Vec<(String, String, Option<String>)>, Error> {
+    let ecp5 = ferrowire_boards::BUILT_IN.iter().map(|(name, _)| {
+        let board = Board::named(name)?;
+        Ok((board.name, board.title, board.card.map(|card| card.config)))
+    });
+    let alveos = ALVEOS.iter().map(|(name, _)| {
+        let board = Alveo::named(name)?;
+        Ok((board.name, board.title, Some(board.card.config)))
+    });
+    ecp5.chain(alveos).collect()
 }
 
 /// Builds the board's top and prints everything: the folder of a card, and constraints and a script besides.
@@ -40,15 +80,53 @@ pub fn choose_board(name: &str, set: &[String]) -> Result<OnBoard, Error> {
 /// # Errors
 /// The description fails a check at this configuration.
 pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
-    let OnBoard { shell, choice } = board;
-    let modules = shell.modules()?;
-    let top = &modules.top;
-    let name = top.top();
-    let files = BTreeMap::from([
-        (format!("{name}.lpf"), shell.lpf(top)),
-        (SCRIPT.into(), script(name, &shell.board().part().nextpnr())),
-    ]);
-    Ok(print(choice, top, modules.verilog(), Some(shell.board().name.clone()), files))
+    let choice = &board.choice;
+    match &board.shell {
+        Top::Ecp5(shell) => {
+            let modules = shell.modules()?;
+            let top = &modules.top;
+            let name = top.top();
+            let files = BTreeMap::from([
+                (format!("{name}.lpf"), shell.lpf(top)),
+                (SCRIPT.into(), script(name, &shell.board().part().nextpnr())),
+            ]);
+            Ok(print(choice, top, modules.verilog(), Some(shell.board().name.clone()), files))
+        }
+        Top::Alveo(shell) => {
+            let modules = shell.modules()?;
+            let name = modules.top.top();
+            let licence = "SPDX-License-Identifier: MIT OR Apache-2.0";
+            let files = BTreeMap::from([
+                (format!("{name}.xdc"), format!("# {licence}\n{}", shell.xdc(&modules))),
+                (VIVADO.into(), shell.build_script()),
+                (STUBS.into(), format!("// {licence}\n// In place of AMD's blocks and cells, for lint: files.f does not name it.\n{}", AlveoShell::stubs())),
+                ("README.md".into(), alveo_readme(shell)),
+            ]);
+            Ok(print(choice, &modules.top, modules.verilog(), Some(name.into()), files))
+        }
+    }
+}
+
+fn alveo_readme(shell: &AlveoShell) -> String {
+    let board = shell.board();
+    let name = &board.name;
+    format!(
+        r#"# {title}, top module `{name}`
+
+Everything that Vivado needs, made by `ferrowire-rtl-gen --board {name}`; manifest.json has the configuration and the SHA-256 of each file.
+
+| file | |
+|---|---|
+| `files.f` | the Verilog, children before their parents |
+| `{name}.xdc` | places, clocks, what passes between clocks, dies |
+| `{VIVADO}` | AMD's blocks as IP, then synthesis to flash image: `vivado -mode batch -source {VIVADO}` |
+| `{STUBS}` | AMD's blocks without anything in them, for lint alone: `verilator --lint-only -Wall -f files.f {STUBS} --top-module {name}` |
+
+The flash image begins at {offset:#010x}, behind the card's golden image.
+"#,
+        title = board.title,
+        offset = board.flash.offset,
+    )
 }
 
 fn script(top: &str, device: &[String]) -> String {

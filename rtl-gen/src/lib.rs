@@ -15,7 +15,7 @@ pub mod choice;
 pub mod folder;
 pub mod output;
 
-pub use board::{choose_board, generate_board, OnBoard};
+pub use board::{choose_board, generate_board, OnBoard, Top};
 pub use choice::{choose, Choice};
 pub use folder::{stale, write, Stale};
 pub use output::{checked_in, generate, Manifest, Output, Port};

@@ -28,6 +28,7 @@ Examples:
   ferrowire-rtl-gen --config generic-8b --set qps=64 --set keys=128 --out rtl
   ferrowire-rtl-gen --config my-card.toml --out rtl
   ferrowire-rtl-gen --board ecpix5 --out ecpix5; sh ecpix5/build.sh
+  ferrowire-rtl-gen --board u50 --out u50; vivado -mode batch -source u50/build.tcl
   ferrowire-rtl-gen --check --out rtl      would the files come out the same now?
   ferrowire-rtl-gen --check                are the generated files of the repository fresh?
   ferrowire-rtl-gen --update               renew them
@@ -43,7 +44,7 @@ struct Cli {
     #[arg(long, value_name = "NAME|PATH.toml")]
     config: Option<String>,
 
-    /// A board's name (--list shows them): its top module, constraints, and a script that makes the bitstream with open tools
+    /// A board's name (--list shows them): its top module, constraints, and a script that makes the bitstream, with open tools or, for Alveo cards, Vivado
     #[arg(long, value_name = "NAME", conflicts_with_all = ["config", "list", "update"])]
     board: Option<String>,
 
@@ -125,7 +126,7 @@ fn list(json: bool) -> Result<bool, Error> {
     let all = choice::built_in()?;
     if json {
         let all = all.iter().map(|c| json!({ "name": c.name, "values": c.values }));
-        let boards = boards()?
+        let boards = ferrowire_rtl_gen::board::boards()?
             .into_iter()
             .map(|(name, title, card)| json!({ "name": name, "title": title, "card": card }));
         let (all, boards) = (all.collect::<Vec<_>>(), boards.collect::<Vec<_>>());
@@ -154,20 +155,11 @@ fn list(json: bool) -> Result<bool, Error> {
         }
     }
     let _ = writeln!(out, "\n{:<14} card", "board");
-    for (name, title, card) in boards()? {
+    for (name, title, card) in ferrowire_rtl_gen::board::boards()? {
         let card = card.unwrap_or_else(|| "none that fits yet".into());
         let _ = writeln!(out, "{name:<14} {card} on {title}");
     }
     Ok(true)
-}
-
-/// Name, title and card of each board.
-fn boards() -> Result<Vec<(String, String, Option<String>)>, Error> {
-    let each = ferrowire_boards::BUILT_IN.iter().map(|(name, _)| {
-        let board = ferrowire_boards::Board::named(name)?;
-        Ok((board.name, board.title, board.card.map(|card| card.config)))
-    });
-    each.collect()
 }
 
 fn write_folder(cli: &Cli, output: &Output, out: &Path) -> Result<bool, Error> {

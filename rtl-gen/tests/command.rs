@@ -166,6 +166,31 @@ fn a_board_gets_its_top_with_constraints_and_a_script() {
 }
 
 #[test]
+fn an_alveo_gets_what_vivado_needs_and_stubs_that_its_script_does_not_read() {
+    let parent = folder("alveo");
+    let out = parent.join("u50");
+    let at = out.to_str().unwrap();
+    ok(&["--board", "u50", "--out", at]);
+    let read = |name: &str| fs::read_to_string(out.join(name)).unwrap();
+    let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
+    assert_eq!((&manifest["board"], &manifest["top"]), (&"u50".into(), &"u50".into()));
+    let listed = manifest["files"].as_object().unwrap();
+    assert!(["u50.xdc", "build.tcl", "stubs.v", "README.md"].iter().all(|file| listed.contains_key(*file)));
+    let (files, script) = (read("files.f"), read("build.tcl"));
+    assert_eq!(files.lines().last(), Some("u50.v"));
+    assert!(!files.contains("stubs.v") && !script.contains("stubs.v"));
+    assert!(read("u50.xdc").contains("set_property PACKAGE_PIN AF9 [get_ports {pcie_refclk_p}]"));
+    // Blocks that the top has are made by the script, and stand in the stubs.
+    for block in ["pcie_block", "cmac_block"] {
+        assert!(read("u50.v").contains(&format!("    {block} ")), "{block}");
+        assert!(script.contains(&format!(" {block} {{\n")), "{block}");
+        assert!(read("stubs.v").contains(&format!("module {block} (")), "{block}");
+    }
+    ok(&["--check", "--out", at]);
+    assert!(ok(&["--list"]).contains("pcie4-64b on AMD Alveo U250"));
+}
+
+#[test]
 fn a_board_that_cannot_be_built_leaves_nothing_behind() {
     let parent = folder("no_board");
     let at = parent.join("out");

@@ -23,6 +23,11 @@
 //!            +-------------------------------+
 //!
 //!            +-------------------------------+
+//!  link ---->| rx_axis   as before the block |----->  RootComplex
+//!      <-----| tx_axis                       |<-----  with a clock of their own, of an Alveo card
+//!            +-------------------------------+
+//!
+//!            +-------------------------------+
 //!  link ---->| rx, serial_rx                 |<-----  a serial line, see [`Line`](crate::line)
 //!      <-----| tx, serial_tx    with memory  |----->
 //!            +-------------------------------+
@@ -41,6 +46,7 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context as _, Result};
 use axi::AxiSide;
+use cmac::CmacSide;
 use dma::{DmaPorts, DmaSide};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_rtl::Netlist;
@@ -58,6 +64,7 @@ use crate::root::RootSettings;
 use crate::wire::Beat;
 
 mod axi;
+mod cmac;
 mod dma;
 mod pcie;
 mod pcie4;
@@ -118,6 +125,15 @@ impl CardModel {
         Ok(Self { baud: serial.baud, ..model })
     }
 
+    /// All logic of an Alveo card with this RNIC, as `AlveoShell::without_blocks` has it: before AMD's PCIe block and its Ethernet block, each in its clock.
+    ///
+    /// # Errors
+    /// As [`of`](Self::of).
+    pub fn on_an_alveo(netlist: &Netlist, config: &RnicConfig, trace: bool) -> Result<Self> {
+        let model = Self::of(netlist, config.beat_bytes, config.clock_khz, trace)?;
+        Ok(Self { vectors: config.eqs, ..model })
+    }
+
     /// Any design with the ports of a card.
     ///
     /// # Errors
@@ -153,6 +169,11 @@ impl CardModel {
     /// Whether the card is on a board, behind a serial line.
     pub fn on_board(&self) -> bool {
         self.library.port("serial_rx").is_ok()
+    }
+
+    /// Whether the card is before AMD's Ethernet block.
+    pub fn has_cmac(&self) -> bool {
+        self.library.port("tx_axis_valid").is_ok()
     }
 
     /// Whether the card faces AXI4.
@@ -235,20 +256,25 @@ pub struct Interrupt {
     pub vector: u8,
 }
 
-/// Clock, reset and the wire's side.
+/// Clock and reset.
 #[derive(Clone, Copy)]
 struct Ports {
     clk: PortId,
     rst: PortId,
-    rx: BeatPorts,
-    tx: BeatPorts,
 }
 
 impl Ports {
     fn of(library: &Library) -> Result<Self, PortError> {
-        let beats = |name| BeatPorts::of(library, name);
-        Ok(Self { clk: library.port("clk")?, rst: library.port("rst")?, rx: beats("rx")?, tx: beats("tx")? })
+        Ok(Self { clk: library.port("clk")?, rst: library.port("rst")? })
     }
+}
+
+/// What the card's wire is.
+enum WireSide {
+    /// Beats, in the card's clock.
+    Beats { rx: BeatPorts, tx: BeatPorts },
+    /// AMD's Ethernet block.
+    Cmac(Box<CmacSide>),
 }
 
 /// What the card's host is.
@@ -263,6 +289,7 @@ enum Side {
 pub struct Card {
     model: Model,
     ports: Ports,
+    wire: WireSide,
     beat: usize,
     cycle: u64,
     side: Side,
@@ -300,14 +327,23 @@ impl Card {
             Side::Dma(Box::new(DmaSide::new(dma, beat, latency, &mut instance)))
         };
         let interrupts = VecDeque::new();
-        let mut card = Self { model: instance, ports, beat, cycle: 0, side, interrupts, driven: false };
-        card.model.set_u64(ports.rst, 1);
-        card.model.ticks(ports.clk, RESET_CYCLES);
+        instance.set_u64(ports.rst, 1);
+        instance.ticks(ports.clk, RESET_CYCLES);
+        let wire = if model.has_cmac() {
+            let cmac = CmacSide::new(library, model.clock_khz, &mut instance);
+            WireSide::Cmac(Box::new(cmac.context("the model is not an Alveo card")?))
+        } else {
+            let beats = |name| BeatPorts::of(library, name).context("the model is not a card");
+            WireSide::Beats { rx: beats("rx")?, tx: beats("tx")? }
+        };
+        let mut card = Self { model: instance, ports, wire, beat, cycle: 0, side, interrupts, driven: false };
         if let Side::Axi(axi) = &mut card.side {
             axi.in_reset(&card.model);
         }
         card.model.set_u64(ports.rst, 0);
-        card.model.set_u64(ports.tx.handshake.ready, 1);
+        if let WireSide::Beats { tx, .. } = card.wire {
+            card.model.set_u64(tx.handshake.ready, 1);
+        }
         card.model.eval();
         card.bring_up()?;
         Ok(card)
@@ -353,13 +389,29 @@ impl Card {
         }
     }
 
-    /// How the card broke a rule of its host's side, the first time.
+    /// How the card broke a rule of its host's side, or of its Ethernet block, the first time.
     pub fn violation(&self) -> Option<&str> {
+        if let WireSide::Cmac(cmac) = &self.wire {
+            if cmac.violation().is_some() {
+                return cmac.violation();
+            }
+        }
         match &self.side {
             Side::Dma(dma) => dma.host.violation(),
             Side::Pcie(pcie) => pcie.root().violation(),
             Side::Axi(axi) => axi.violation(),
             Side::Serial(_) => None,
+        }
+    }
+
+    /// Whether the Ethernet block of an Alveo card hears its peer from now on. Whether there is such a block.
+    pub fn set_link(&mut self, hears: bool) -> bool {
+        match &mut self.wire {
+            WireSide::Cmac(cmac) => {
+                cmac.set_hears(hears);
+                true
+            }
+            WireSide::Beats { .. } => false,
         }
     }
 
@@ -464,7 +516,10 @@ impl Card {
     /// The beat that the card offers to the wire in the cycle to come.
     #[inline]
     pub fn tx(&self) -> Option<Beat> {
-        self.ports.tx.get(&self.model, self.beat)
+        match &self.wire {
+            WireSide::Beats { tx, .. } => tx.get(&self.model, self.beat),
+            WireSide::Cmac(cmac) => cmac.tx(),
+        }
     }
 
     /// One clock, with a beat from the wire on offer, and a wire that takes one or does not. Whether the beat was taken.
@@ -474,13 +529,18 @@ impl Card {
     pub fn step(&mut self, rx: Option<&Beat>, tx_ready: bool) -> bool {
         let ports = self.ports;
         let model = &mut self.model;
-        let offered = model.get_u64(ports.tx.handshake.valid);
-        if let Some(beat) = rx {
-            ports.rx.set(model, beat, self.beat);
-        }
-        if rx.is_some() != self.driven {
-            self.driven = rx.is_some();
-            model.set_u64(ports.rx.handshake.valid, rx.is_some().into());
+        let offered = match &self.wire {
+            WireSide::Beats { tx, .. } => model.get_u64(tx.handshake.valid),
+            WireSide::Cmac(_) => 0,
+        };
+        if let WireSide::Beats { rx: port, .. } = &self.wire {
+            if let Some(beat) = rx {
+                port.set(model, beat, self.beat);
+            }
+            if rx.is_some() != self.driven {
+                self.driven = rx.is_some();
+                model.set_u64(port.handshake.valid, rx.is_some().into());
+            }
         }
         match &mut self.side {
             Side::Dma(dma) => dma.drive(model, self.cycle),
@@ -488,19 +548,34 @@ impl Card {
             Side::Axi(axi) => axi.drive(model, self.cycle),
             Side::Serial(serial) => serial.drive(model),
         }
-        model.set_u64(ports.tx.handshake.ready, tx_ready.into());
+        if let WireSide::Beats { tx, .. } = &self.wire {
+            model.set_u64(tx.handshake.ready, tx_ready.into());
+        }
         model.eval();
 
-        let now = model.get_u64(ports.tx.handshake.valid);
-        assert_eq!(now, offered, "tx depends on inputs of the same cycle");
+        if let WireSide::Beats { tx, .. } = &self.wire {
+            let now = model.get_u64(tx.handshake.valid);
+            assert_eq!(now, offered, "tx depends on inputs of the same cycle");
+        }
         match &mut self.side {
             Side::Dma(dma) => dma.take(model, self.cycle, &mut self.interrupts),
             Side::Pcie(pcie) => pcie.take(model, self.cycle, &mut self.interrupts),
             Side::Axi(axi) => axi.take(model, self.cycle, &mut self.interrupts),
             Side::Serial(serial) => serial.take(model),
         }
-        let taken = rx.is_some() && model.get_u64(ports.rx.handshake.ready) == 1;
+        let taken = match &mut self.wire {
+            WireSide::Beats { rx: port, .. } => rx.is_some() && model.get_u64(port.handshake.ready) == 1,
+            WireSide::Cmac(cmac) => {
+                if tx_ready {
+                    cmac.tx_taken();
+                }
+                rx.is_some_and(|beat| cmac.offer(beat))
+            }
+        };
         model.tick(ports.clk);
+        if let WireSide::Cmac(cmac) = &mut self.wire {
+            cmac.core_cycle(model);
+        }
         self.cycle += 1;
         taken
     }

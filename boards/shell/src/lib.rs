@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The top modules of boards that the open tools build: an ECP5 with a PHY behind RGMII and a serial line to a PC.
+//! The top modules of boards: AMD's Alveo cards, in [`alveo`], and those that the open tools build, with an ECP5, a PHY behind RGMII and a serial line to a PC.
 //!
 //! ```text
 //!            +-- ecpix5 ------------------------------------------------------------+
@@ -23,9 +23,11 @@
 //! of each clock behind that. The PHY is in reset for [`PHY_RESET_MS`] more.
 #![forbid(unsafe_code)]
 
+pub mod alveo;
 mod ecp5;
 mod pll;
 
+pub use alveo::{AlveoModules, AlveoShell};
 pub use pll::Pll;
 
 use ferrowire_boards::Board;
@@ -68,6 +70,18 @@ pub enum ShellError {
     /// The card's configuration does not go with the board.
     #[error("board `{board}`: {field} = {value}: must be {allowed}, on a board with a serial line")]
     Card {
+        /// The board.
+        board: String,
+        /// The field.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// What is allowed.
+        allowed: &'static str,
+    },
+    /// The RNIC's configuration, or the link, does not go with the Alveo card.
+    #[error("board `{board}`: {field} = {value}: must be {allowed}")]
+    Alveo {
         /// The board.
         board: String,
         /// The field.

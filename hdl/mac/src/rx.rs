@@ -62,7 +62,7 @@ impl Outcome {
     pub const BITS: u32 = 3;
 
     /// As constant.
-    pub(crate) fn lit(self) -> Sig {
+    pub fn lit(self) -> Sig {
         lit(Outcome::BITS, self as u32)
     }
 }

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Brings the link up, in the block's clock.
+//!
+//! ```text
+//!  aligned ------+--> not: send_rfi
+//!                +--> and not remote_fault: tx_enable, up
+//!  remote_fault -+--> send_idle
+//! ```
+//!
+//! The order is that of PG203, "Without AXI4-Lite Interface": the receiver is on from the beginning, and until it is aligned the peer is told by remote fault indications; then they stop, and sending begins. The block's port
+//! `ctl_tx_enable` asks for more, that the peer does not send remote fault either; while it does, only idles may leave (IEEE 802.3 81.3.4.1), which is `ctl_tx_send_idle`. Both ends start so and neither waits for the other: indications and
+//! idles are as good for alignment as frames.
+//!
+//! **Resets** of the block, `usr_tx_reset` and `usr_rx_reset`, are as good as no link, each for its direction. **Latency:** 1.
+
+use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig};
+
+/// What the block says.
+#[derive(Clone, Bundle)]
+pub struct Status {
+    /// `stat_rx_aligned`.
+    pub aligned: Sig,
+    /// `stat_rx_remote_fault`: the peer does not hear this end.
+    pub remote_fault: Sig,
+    /// `usr_rx_reset`.
+    pub rx_reset: Sig,
+    /// `usr_tx_reset`.
+    pub tx_reset: Sig,
+}
+
+impl Status {
+    /// The shape.
+    pub fn of() -> Status {
+        Status { aligned: bits(1), remote_fault: bits(1), rx_reset: bits(1), tx_reset: bits(1) }
+    }
+}
+
+/// What the block is told.
+#[derive(Clone, Bundle)]
+pub struct Control {
+    /// `ctl_tx_enable`; a frame that is under way when it falls is sent to its end.
+    pub tx_enable: Sig,
+    /// `ctl_tx_send_rfi`.
+    pub tx_send_rfi: Sig,
+    /// `ctl_tx_send_idle`.
+    pub tx_send_idle: Sig,
+}
+
+/// What it means for frames.
+#[derive(Interface)]
+pub struct Link {
+    /// To the block.
+    pub ctl: Control,
+    /// What comes is of a frame.
+    pub hears: Sig,
+    /// A frame may begin.
+    pub sends: Sig,
+    /// What is under way in the block is lost.
+    pub tx_reset: Sig,
+    /// Both ways work.
+    pub up: Sig,
+}
+
+/// See the page's top.
+#[module]
+pub fn link(m: &Scope, stat: Status) -> Link {
+    let flag = |name: &str, value: Sig| {
+        let reg = m.reg(name, 1).reset(0);
+        m.set(&reg, value);
+        reg
+    };
+    let aligned = stat.aligned & !stat.rx_reset;
+    let enable = flag("tx_enable", aligned & !stat.remote_fault);
+    let tx_reset = flag("tx_in_reset", stat.tx_reset);
+    let send_rfi = m.reg("tx_send_rfi", 1).reset(1);
+    m.set(&send_rfi, !aligned);
+    Link {
+        ctl: Control {
+            tx_enable: enable,
+            tx_send_rfi: send_rfi,
+            tx_send_idle: flag("tx_send_idle", aligned & stat.remote_fault),
+        },
+        hears: flag("hears", aligned),
+        sends: enable & !tx_reset,
+        tx_reset,
+        up: flag("up", aligned & !stat.remote_fault & !stat.tx_reset),
+    }
+}

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the block is to send.
+//!
+//! ```text
+//!   frame --+--> `empty` becomes tkeep, 60 bytes at least --> skid --> tx_axis
+//!           +--> no link, or the block in reset: nowhere
+//! ```
+//!
+//! The block adds preamble and FCS, and no padding: a frame of less than 60 bytes gets zeros up to there (IEEE 802.3 4.2.3.3). It is in one beat.
+//!
+//! Whether a frame is sent is decided with its first beat: without a link it is lost, as an RS that sends idles loses what its MAC gives it (IEEE 802.3 81.3.4.1), so nothing piles up, and no frame is late by as long as the link was down. One
+//! that has begun is given to its end, since the block wants that of a frame under way when `ctl_tx_enable` falls (PG203). Only the block's reset ends it, and what is left of it is lost.
+//!
+//! **Latency** 1, a beat a cycle; a frame that comes without a gap leaves without one. `tx_axis` is from registers. **Reset** of the domain: between frames.
+
+use crate::receive::masked;
+use crate::{keep_bits, BYTES};
+use ferrowire_hdl::stream::skid;
+use ferrowire_mac::{FCS_BYTES, MIN_FRAME};
+use ferrowire_parts::Beat;
+use ferrowire_rtl::{bits, lit, module, Bits, Bundle, Interface, Scope, Sig, Stream};
+
+/// A beat for the block: `tx_axis_*`.
+#[derive(Clone, Bundle)]
+pub struct Axis {
+    /// `tdata`: byte 0 lowest.
+    pub data: Sig,
+    /// `tkeep`: a bit a byte.
+    pub keep: Sig,
+    /// `tlast`.
+    pub last: Sig,
+    /// `tuser`, with `tlast`: to be sent as a bad frame, which none is.
+    pub user: Sig,
+}
+
+impl Axis {
+    /// The shape.
+    pub fn of() -> Axis {
+        Axis { data: bits(8 * BYTES), keep: keep_bits(), last: bits(1), user: bits(1) }
+    }
+}
+
+/// What comes out.
+#[derive(Interface)]
+pub struct Sent {
+    /// To the block.
+    pub axis: Stream<Axis>,
+    /// A frame has left to its end.
+    pub good: Sig,
+    /// A frame is lost.
+    pub lost: Sig,
+}
+
+/// See the page's top.
+#[module]
+pub fn transmit(m: &Scope, sends: Sig, tx_reset: Sig, frame: Stream<Beat>) -> Sent {
+    let first = m.reg("first", 1).reset(1);
+    let losing = m.reg("losing", 1).reset(0);
+    let drops = (tx_reset | first.then(!sends, losing)).named("drops");
+
+    // As many ones as the frame has bytes here; and what it is filled up to.
+    let ones = lit_ones();
+    let own = ones.shr_by(frame.empty);
+    let floor = lit(BYTES, (1u64 << (MIN_FRAME - FCS_BYTES)) - 1);
+    let keep = own | ((first & frame.last).repeat(BYTES) & floor);
+    let axis = Axis { data: masked(frame.data, own), keep, last: frame.last, user: lit(1, 0) };
+    // An offer may be taken back here, before anybody has taken it: what the block sees is behind the slice.
+    let offer = Stream::new(m, "offer", frame.valid & !drops, axis);
+    frame.accept(drops | offer.ready);
+    let fire = frame.fire().named("fire");
+    m.when(fire, |m| {
+        m.set(&first, frame.last);
+        m.set(&losing, drops & !frame.last);
+    });
+    m.assert(first | frame.valid, "a frame comes without a gap, so one that a reset hits is seen in it");
+
+    let good = m.reg("good", 1).reset(0);
+    m.set(&good, fire & frame.last & !drops);
+    let lost = m.reg("lost", 1).reset(0);
+    m.set(&lost, fire & frame.last & drops);
+    // What the slice holds when the block is reset is of a frame that the block has lost.
+    let axis = m.restarted(tx_reset, |m| skid(m, offer));
+    Sent { axis, good, lost }
+}
+
+fn lit_ones() -> Sig {
+    ferrowire_rtl::lit_bits(&Bits::ones(BYTES))
+}

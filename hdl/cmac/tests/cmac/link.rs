@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The link goes up and down, and the block is reset.
+
+use crate::bench::{built, bytes, random, Arrival, Bench, BLOCK, CORE};
+use ferrowire_cmac::config;
+use rand::Rng;
+
+fn bench(seed: u64) -> Bench {
+    Bench::new(&built(&config()), CORE, BLOCK, random(seed))
+}
+
+fn told(bench: &mut Bench) -> [u64; 4] {
+    bench.run(12);
+    ["ctl_tx_enable", "ctl_tx_send_rfi", "ctl_tx_send_idle", "link_up"].map(|port| bench.sim.get(port))
+}
+
+/// PG203, "Without AXI4-Lite Interface", and the description of `ctl_tx_enable`.
+#[test]
+fn the_link_is_brought_up_in_the_blocks_order() {
+    let mut bench = bench(200);
+    let set = |bench: &mut Bench, port: &str, value| bench.sim.set(port, value);
+    set(&mut bench, "stat_aligned", 0);
+    assert_eq!(told(&mut bench), [0, 1, 0, 0], "not aligned: the peer is told");
+    set(&mut bench, "stat_aligned", 1);
+    set(&mut bench, "stat_remote_fault", 1);
+    assert_eq!(told(&mut bench), [0, 0, 1, 0], "aligned, but the peer is not");
+    set(&mut bench, "stat_remote_fault", 0);
+    assert_eq!(told(&mut bench), [1, 0, 0, 1]);
+    set(&mut bench, "stat_rx_reset", 1);
+    assert_eq!(told(&mut bench), [0, 1, 0, 0], "a receiver in reset is not aligned, whatever it says");
+    set(&mut bench, "stat_rx_reset", 0);
+    set(&mut bench, "stat_tx_reset", 1);
+    assert_eq!(told(&mut bench)[3], 0);
+    set(&mut bench, "stat_tx_reset", 0);
+    assert_eq!(told(&mut bench), [1, 0, 0, 1]);
+}
+
+#[test]
+fn what_the_core_sends_without_a_link_is_lost_and_nothing_piles_up() {
+    let mut bench = bench(210);
+    bench.sim.set("stat_aligned", 0);
+    bench.run(10);
+    let frames: Vec<Vec<u8>> = (0..200).map(|_| bytes(&mut bench.rng, 900)).collect();
+    frames.iter().for_each(|frame| bench.send(frame));
+    bench.drain();
+    assert_eq!((bench.sent.len(), bench.counted()), (0, vec![("tx_no_link", 200)]));
+    bench.sim.set("stat_aligned", 1);
+    bench.run(10);
+    bench.send(&frames[0]);
+    bench.drain();
+    assert!(bench.sent == frames[..1]);
+}
+
+/// The block wants to be given the frame that is under way when `ctl_tx_enable` falls.
+#[test]
+fn a_frame_that_has_begun_is_given_to_its_end_when_the_link_goes_down() {
+    for at in 0..40 {
+        let mut bench = bench(220 + at);
+        let frames: Vec<Vec<u8>> = (0..3).map(|_| bytes(&mut bench.rng, 1400)).collect();
+        frames.iter().for_each(|frame| bench.send(frame));
+        bench.run(60 + at);
+        bench.sim.set("stat_aligned", 0);
+        bench.drain();
+        let sent = bench.sent.len();
+        assert!(bench.sent == frames[..sent], "a frame was cut");
+        assert_eq!((sent as u64, 3 - sent as u64), (bench.counts["tx_good"], bench.counts["tx_no_link"]));
+    }
+}
+
+/// Of a frame that a reset of the block has cut, no tail is sent as if it were a frame.
+#[test]
+fn a_reset_of_the_block_loses_the_frame_under_way_and_no_other() {
+    for at in 0..60 {
+        let mut bench = bench(300 + at);
+        bench.stalls.ready = 0.3;
+        let frames: Vec<Vec<u8>> = (0..6).map(|_| bytes(&mut bench.rng, 1400)).collect();
+        frames[..3].iter().for_each(|frame| bench.send(frame));
+        bench.run(60 + at);
+        bench.sim.set("stat_tx_reset", 1);
+        bench.blocked = true;
+        // From the edge that the adapter sees it at nothing is looked at.
+        bench.run(1);
+        bench.forget_sending();
+        for _ in 0..20 {
+            bench.step();
+            bench.forget_sending();
+        }
+        bench.sim.set("stat_tx_reset", 0);
+        bench.blocked = false;
+        bench.drain();
+        frames[3..].iter().for_each(|frame| bench.send(frame));
+        bench.drain();
+        let n = bench.sent.len();
+        assert!(bench.sent[n - 3..] == frames[3..], "what came later");
+        for frame in &bench.sent[..n - 3] {
+            assert!(frames[..3].contains(frame), "at {at}: a tail was sent as a frame");
+        }
+    }
+}
+
+/// The head of one frame and the tail of another are not one good frame.
+#[test]
+fn a_frame_that_the_link_has_cut_never_reaches_the_core() {
+    let mut seen = 0;
+    for at in 0..40 {
+        let mut bench = bench(400 + at);
+        let frames: Vec<Vec<u8>> = (0..8).map(|_| bytes(&mut bench.rng, 1400)).collect();
+        for frame in &frames[..4] {
+            bench.arrivals.push_back(Arrival { frame: frame.clone(), bad: false, gap: 2 });
+        }
+        bench.run(10 + at);
+        let port = if bench.rng.random_bool(0.5) { "stat_rx_reset" } else { "stat_aligned" };
+        let down = u64::from(port == "stat_rx_reset");
+        bench.sim.set(port, down);
+        // The block goes on with what it has, or with nothing.
+        if bench.rng.random_bool(0.5) {
+            bench.lose_arrivals();
+        }
+        bench.drain();
+        bench.sim.set(port, 1 - down);
+        bench.run(10);
+        for frame in &frames[4..] {
+            bench.arrivals.push_back(Arrival { frame: frame.clone(), bad: false, gap: 20 });
+        }
+        bench.drain();
+        let n = bench.received.len();
+        assert!(n >= 4 && bench.received[n - 4..] == frames[4..], "what came later");
+        assert!(bench.received[..n - 4] == frames[..n - 4], "what had come whole");
+        assert_eq!(bench.counts["rx_good"], n as u64);
+        seen += bench.counts["rx_cut"];
+    }
+    assert!(seen > 10, "{seen} frames were cut");
+}
