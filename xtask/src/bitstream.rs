@@ -4,11 +4,13 @@
 //! `ferrowire-rtl-gen --board` writes the top module and its constraints, Yosys maps, nextpnr places and routes, ecppack writes the bitstream. That is kept only where
 //! every clock is as fast as it must be: a board never gets one that works by chance.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Write;
+use std::process::Command;
 
-use anyhow::{Context, Result};
-use ferrowire_boards::Board;
+use anyhow::{bail, Context, Result};
+use ferrowire_boards::{Alveo, Board, ALVEOS, BUILT_IN};
 use serde::Serialize;
 
 use crate::flow::place::{self, Design, Placed, Wishes};
@@ -51,7 +53,7 @@ struct Report {
     routed: bool,
     clocks: Vec<Clock>,
     critical_path: Option<Critical>,
-    utilization: std::collections::BTreeMap<String, Usage>,
+    utilization: BTreeMap<String, Usage>,
     /// Why there is no bitstream. The program ends with 1 then.
     failure: Option<String>,
     bitstream: Option<String>,
@@ -59,6 +61,13 @@ struct Report {
 
 /// Makes the bitstream and reports.
 pub fn run(args: &Args) -> Result<u8> {
+    if ALVEOS.iter().any(|(name, _)| *name == args.board) {
+        return vivado(&Alveo::named(&args.board)?.name, args);
+    }
+    if !BUILT_IN.iter().any(|(name, _)| *name == args.board) {
+        let all: Vec<&str> = BUILT_IN.iter().chain(ALVEOS).map(|(name, _)| *name).collect();
+        bail!("no board `{}`; there are {}", args.board, all.join(", "));
+    }
     let board = Board::named(&args.board)?;
     setup::run(&setup::Args { synth: true, verbose: false })?;
     let out = workspace::target().join("bitstream");
@@ -70,9 +79,7 @@ pub fn run(args: &Args) -> Result<u8> {
             fs::remove_file(old).with_context(|| format!("removing {}", old.display()))?;
         }
     }
-    let sets = args.set.iter().flat_map(|set| ["--set", set.as_str()]);
-    let options: Vec<&str> = ["--board", board.name.as_str()].into_iter().chain(sets).collect();
-    let manifest = flow.generate(&options)?;
+    let manifest = flow.generate(&options(&board.name, args))?;
     let top = &manifest.top;
     let (yosys, mapped) = map(&flow, &manifest)?;
     let part = board.part();
@@ -124,6 +131,27 @@ pub fn run(args: &Args) -> Result<u8> {
         _ => {}
     }
     Ok(u8::from(report.failure.is_some()))
+}
+
+/// Options of `ferrowire-rtl-gen`.
+fn options<'a>(board: &'a str, args: &'a Args) -> Vec<&'a str> {
+    let sets = args.set.iter().flat_map(|set| ["--set", set.as_str()]);
+    ["--board", board].into_iter().chain(sets).collect()
+}
+
+/// Vivado is no free tool: writes what it needs, says what is to be run, and runs that where it is on the PATH.
+fn vivado(board: &str, args: &Args) -> Result<u8> {
+    let flow = Flow::new(workspace::target().join("bitstream").join(board))?;
+    flow.generate(&options(board, args))?;
+    let command = ["vivado", "-mode", "batch", "-source", "rtl/build.tcl"];
+    eprintln!("in {}: {}", flow.work.display(), command.join(" "));
+    if Command::new(command[0]).arg("-version").output().is_err() {
+        eprintln!("failed: Vivado is not on the PATH; all that it needs is there, for a machine that has it");
+        return Ok(1);
+    }
+    let mut vivado = Command::new(command[0]);
+    vivado.args(&command[1..]).current_dir(&flow.work);
+    workspace::exit_code(vivado)
 }
 
 /// Maps the board's top; gives the tool's version.

@@ -91,6 +91,8 @@ enum Command {
 
     /// Make a board's bitstream with Yosys, nextpnr and ecppack
     ///
+    /// For an Alveo card: write what Vivado needs, say what is to be run, and run it where Vivado is on the PATH.
+    ///
     /// Prints what of the FPGA is used and how fast each clock can be. Fails, without a bitstream, where the design does not fit, where
     /// nets find no wires, and where a clock is too slow. The result is target/bitstream/BOARD.bit and BOARD.json, scripts and logs are in the
     /// folder beside them. The first call installs the tools.
