@@ -578,10 +578,10 @@ fn a_card_without_it_tells_nobody_ignores_what_it_is_told_and_says_so() {
     let marks = marks(&pair, 0);
     *marks.lock().unwrap() = Marks::All;
     run(&pair, &mut feeds, &[true], (60.0 * per_us) as u64);
-    notify(&pair, &feeds[0], |_| ());
-    finish(&pair, &mut feeds);
     let frames = pair.world.lock().link_mut(1).take_frames();
     assert!(!frames.is_empty() && !frames.iter().any(is_cnp));
+    notify(&pair, &feeds[0], |_| ());
+    finish(&pair, &mut feeds);
     assert_eq!(count(&pair.a, HwCounter::RpCnpIgnored), 1, "{}", pair.diagnose());
     assert_eq!((count(&pair.a, HwCounter::RpCnpHandled), count(&pair.b, HwCounter::NpCnpSent)), (0, 0));
 }
