@@ -157,13 +157,14 @@ fn programs_in_threads_share_a_world() {
         let own = filled(node, 4096, 9, AccessFlags::LOCAL_READ);
         let inbox = node.region(0, 4096, AccessFlags::LOCAL_WRITE).unwrap();
         let mut some = [Completion::default(); 8];
-        let (mut came, mut sent) = (0, 0);
+        let (mut came, mut sent, mut ended) = (0, 0, 0);
         receive(qp, 0, &inbox, 0, 4096);
         if begins {
             post(qp, &[SendWr::send(0, &[own.sge(0, 64)])]);
             sent += 1;
         }
-        while came < MESSAGES {
+        // Its regions stay until its last message has left.
+        while came < MESSAGES || ended < MESSAGES {
             let n = node.cq.poll(&mut some).unwrap();
             for done in &some[..n] {
                 assert!(done.is_success(), "{done:?}");
@@ -174,6 +175,8 @@ fn programs_in_threads_share_a_world() {
                         post(qp, &[SendWr::send(sent, &[own.sge(0, 64)])]);
                         sent += 1;
                     }
+                } else {
+                    ended += 1;
                 }
             }
         }
