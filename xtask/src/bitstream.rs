@@ -73,12 +73,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let out = workspace::target().join("bitstream");
     let flow = Flow::new(out.join(&board.name))?;
     let (result, bit) = (out.join(format!("{}.json", board.name)), out.join(format!("{}.bit", board.name)));
-    // So that a run that fails leaves no older result that looks like its own.
-    for old in [&result, &bit] {
-        if old.exists() {
-            fs::remove_file(old).with_context(|| format!("removing {}", old.display()))?;
-        }
-    }
+    [&result, &bit].into_iter().try_for_each(|old| workspace::remove_old(old))?;
     let manifest = flow.generate(&options(&board.name, args))?;
     let top = &manifest.top;
     let (yosys, mapped) = map(&flow, &manifest)?;
@@ -118,10 +113,7 @@ pub fn run(args: &Args) -> Result<u8> {
         report.bitstream = Some(bit.display().to_string());
     }
     let text = serde_json::to_string_pretty(&report).context("writing the result")? + "\n";
-    let partial = result.with_extension("json.partial");
-    fs::write(&partial, &text)
-        .and_then(|()| fs::rename(&partial, &result))
-        .with_context(|| format!("writing {}", result.display()))?;
+    workspace::write_whole(&result, &text)?;
     let mut stdout = std::io::stdout();
     let _ = if args.json { stdout.write_all(text.as_bytes()) } else { report.table(&mut stdout) };
     eprintln!("{}", result.display());

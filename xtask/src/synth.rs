@@ -12,7 +12,6 @@ mod budget;
 mod path;
 mod shell;
 
-use std::fs;
 use std::io::Write;
 use std::path::Path;
 
@@ -152,10 +151,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let flow = Flow::new(out.join(format!("{name}-{}", args.target.name())))?;
     let job = Job { flow, target: args.target };
     let result = out.join(format!("{name}-{}.json", args.target.name()));
-    // So that a run that fails leaves no older result that looks like its own.
-    if result.exists() {
-        fs::remove_file(&result).with_context(|| format!("removing {}", result.display()))?;
-    }
+    workspace::remove_old(&result)?;
 
     let manifest = job.generate(args)?;
     let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_place)?;
@@ -206,10 +202,7 @@ pub fn run(args: &Args) -> Result<u8> {
         blocks,
     };
     let text = serde_json::to_string_pretty(&report).context("writing the result")? + "\n";
-    let partial = result.with_extension("json.partial");
-    fs::write(&partial, &text)
-        .and_then(|()| fs::rename(&partial, &result))
-        .with_context(|| format!("writing {}", result.display()))?;
+    workspace::write_whole(&result, &text)?;
     let mut stdout = std::io::stdout();
     let _ = if args.json { stdout.write_all(text.as_bytes()) } else { table(&mut stdout, &report) };
     let shared = budget::report(&name, args.target.name(), &figures)?;

@@ -2,6 +2,7 @@
 //! Where things are, and running children.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,6 +29,24 @@ pub fn target() -> PathBuf {
     match env::var_os("CARGO_TARGET_DIR").filter(|d| !d.is_empty()) {
         Some(dir) => root().join(dir),
         None => root().join("target"),
+    }
+}
+
+/// Writes a file, whole or not at all.
+pub fn write_whole(path: &Path, text: &str) -> Result<()> {
+    let mut name = path.file_name().unwrap_or_default().to_os_string();
+    name.push(".partial");
+    let partial = path.with_file_name(name);
+    fs::write(&partial, text)
+        .and_then(|()| fs::rename(&partial, path))
+        .with_context(|| format!("writing {}", path.display()))
+}
+
+/// Removes a file if it is there: so that a run that fails leaves no older result that looks like its own.
+pub fn remove_old(path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        done => done.with_context(|| format!("removing {}", path.display())),
     }
 }
 

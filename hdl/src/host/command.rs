@@ -375,19 +375,7 @@ pub fn command(
     checks.refuse(!any_op(&KNOWN), Status::BadOpcode, Attribute::Opcode);
     checks.refuse(get(&spec::LAYOUT, &spec::FLAGS).any(), Status::BadReserved, Attribute::Flags);
     for o in KNOWN {
-        let layout = match o {
-            Op::CreateCq => &create_cq::LAYOUT,
-            Op::RegMr => &reg_mr::LAYOUT,
-            Op::AllocMw => &alloc_mw::LAYOUT,
-            Op::CreateQp => &create_qp::LAYOUT,
-            Op::ModifyQp => &modify_qp::LAYOUT,
-            Op::SetAv => &set_av::LAYOUT,
-            Op::CreateAh => &create_ah::LAYOUT,
-            Op::CreateEq => &create_eq::LAYOUT,
-            Op::CreateSrq => &create_srq::LAYOUT,
-            Op::ModifySrq => &modify_srq::LAYOUT,
-            _ => &spec::LAYOUT,
-        };
+        let layout = o.layout();
         let reserved = layout.fields.iter().filter(|f| f.access == ferrowire_spec::Access::RSVD);
         let used = reserved.fold(lit(1, 0), |any, f| any | get(layout, f).any());
         checks.refuse(op(o) & used, Status::BadReserved, Attribute::None);

@@ -95,6 +95,25 @@ impl PathMtu {
     }
 }
 
+impl CommandOpcode {
+    /// The table of all its fields.
+    pub const fn layout(self) -> &'static crate::table::Layout {
+        match self {
+            Self::CreateCq => &create_cq::LAYOUT,
+            Self::RegMr => &reg_mr::LAYOUT,
+            Self::AllocMw => &alloc_mw::LAYOUT,
+            Self::CreateQp => &create_qp::LAYOUT,
+            Self::ModifyQp => &modify_qp::LAYOUT,
+            Self::SetAv => &set_av::LAYOUT,
+            Self::CreateAh => &create_ah::LAYOUT,
+            Self::CreateEq => &create_eq::LAYOUT,
+            Self::CreateSrq => &create_srq::LAYOUT,
+            Self::ModifySrq => &modify_srq::LAYOUT,
+            _ => &LAYOUT,
+        }
+    }
+}
+
 crate::table::layout! {
     /// What every command begins with; the whole of one that needs no more.
     struct Command, "command", Little, 64 bytes, "host interface";

@@ -101,10 +101,7 @@ fn report_in(path: &Path, entry: &str, commit: &str, figures: &[Figure]) -> Resu
     let synthesis = report.entry("synthesis").or_insert_with(|| json!({}));
     let synthesis = synthesis.as_object_mut().context("`synthesis` of the report is no object")?;
     synthesis.insert(entry.into(), json!({ "commit": commit, "results": figures }));
-    let partial = path.with_extension("json.partial");
-    fs::write(&partial, serde_json::to_string_pretty(&Value::Object(report))? + "\n")
-        .and_then(|()| fs::rename(&partial, path))
-        .with_context(|| format!("writing {}", path.display()))
+    workspace::write_whole(path, &(serde_json::to_string_pretty(&Value::Object(report))? + "\n"))
 }
 
 fn commit() -> String {

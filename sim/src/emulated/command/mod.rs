@@ -15,7 +15,7 @@ use ferrowire_spec::queue::command::{
 };
 use ferrowire_spec::queue::command_completion::{self as completion, CommandCompletion};
 use ferrowire_spec::queue::{CommandAttribute as Attribute, CommandOpcode as Op, CommandStatus as Status};
-use ferrowire_spec::{Access, Layout};
+use ferrowire_spec::Access;
 
 use super::card::Card;
 use super::limits;
@@ -57,22 +57,6 @@ fn page(number: u16) -> Result<(), Refusal> {
 /// A command has as many bytes as its layout, so this does not fail.
 fn parsed<T>(command: Result<T, ferrowire_spec::Error>) -> Result<T, Refusal> {
     command.map_err(|_| refusal(Status::BadSize, Attribute::None))
-}
-
-fn layout(opcode: Op) -> &'static Layout {
-    match opcode {
-        Op::CreateCq => &create_cq::LAYOUT,
-        Op::RegMr => &reg_mr::LAYOUT,
-        Op::AllocMw => &alloc_mw::LAYOUT,
-        Op::CreateQp => &create_qp::LAYOUT,
-        Op::ModifyQp => &modify_qp::LAYOUT,
-        Op::SetAv => &set_av::LAYOUT,
-        Op::CreateAh => &create_ah::LAYOUT,
-        Op::CreateEq => &create_eq::LAYOUT,
-        Op::CreateSrq => &create_srq::LAYOUT,
-        Op::ModifySrq => &modify_srq::LAYOUT,
-        _ => &command::LAYOUT,
-    }
 }
 
 /// The place in a ring of `1 << log2` entries of `bytes`, and the phase of that pass. Sizes that indices do not fill are as good as larger ones.
@@ -132,7 +116,7 @@ impl Card {
     fn execute(&mut self, head: &Command, bytes: &[u8]) -> Result<u64, Refusal> {
         let opcode = Op::from_code(head.opcode).ok_or(refusal(Status::BadOpcode, Attribute::Opcode))?;
         need(head.flags == 0, Status::BadReserved, Attribute::Flags)?;
-        let layout = layout(opcode);
+        let layout = opcode.layout();
         let mut reserved = layout.fields.iter().filter(|field| field.access == Access::RSVD);
         need(
             reserved.all(|field| field.get(layout.order, bytes) == 0),
