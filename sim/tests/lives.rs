@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queue pairs that drain, are taken down and come back, and peers that never answer.
 
+use std::net::Ipv4Addr;
+
 use ferrowire::{
     AccessFlags, Completion, DropReason, HwCounter, QpAttributes, QpState, QueuePair, SendWr, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::pair::{bytes, Connection, Pair, PairOptions, EMULATED};
+use ferrowire_spec::csr::port::{self, GidEntry};
 use ferrowire_spec::wire::frame::Frame;
 
 const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
@@ -166,5 +169,30 @@ fn a_queue_pair_that_comes_back_has_nothing_of_its_former_life() {
             pair.world.lock().run(5_000);
             assert!(pair.a.wait(&pair.world, 1, 0).is_err(), "{config}: no completion more");
         }
+    }
+}
+
+#[test]
+fn whoever_comes_next_has_its_addresses_where_the_card_looks_whatever_the_last_one_had() {
+    for config in CARDS {
+        let options = PairOptions::default();
+        let pair = pair_of(config, &options);
+        let salt = || pair.bus(1).csr_read32(port::BLOCK.address(&port::GID_SALT)).unwrap();
+        let first = salt();
+        let std::net::IpAddr::V4(own) = pair.b.ip(false) else { unreachable!("asked for IPv4") };
+        let slot = |ip: u32| GidEntry { ip: ip.into(), ipv6: false, vid: None }.slot(first as u16);
+        let shared = (1..1 << 16).map(|host| u32::from(own) ^ host).find(|ip| slot(*ip) == slot(own.into()));
+        pair.b.context.add_gid(Ipv4Addr::from(shared.unwrap()).into(), None).unwrap();
+        assert_ne!(salt(), first, "{config}: two addresses with one slot");
+        let world = pair.world.clone();
+        drop(pair);
+        let pair = Pair::of(world, &options).unwrap();
+        let from = pair.a.region(0, 256, AccessFlags::LOCAL_READ).unwrap();
+        let to = pair.b.region(0, 256, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE).unwrap();
+        from.memory().fill(0, 256, 3);
+        let (mut qp, _peer) = pair.connect(&Connection::default()).unwrap();
+        post(&mut qp, 1, 256, &from, &to);
+        assert!(wait(&pair, 1).iter().all(Completion::is_success), "{config}");
+        assert!(bytes(to.memory()) == [3; 256], "{config}");
     }
 }

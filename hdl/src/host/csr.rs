@@ -465,6 +465,7 @@ pub fn csr(
         .map(|register| field(&port::BLOCK, register, "value", always).0);
     let kind = ["vid", "tagged", "ipv6"].map(|name| field(&port::BLOCK, &port::GID_KIND, name, always).0);
     let salt = field(&port::BLOCK, &port::GID_SALT, "value", always).0;
+    m.when(reset, |m| m.set(&salt, lit(16, port::GID_SALT.reset())));
     let place = ["index", "slot", "valid"].map(|name| field(&port::BLOCK, &port::GID_WRITE, name, always));
     let write_gid = m.reg("write_gid", 1).reset(0);
     m.set(&write_gid, place[0].1);
@@ -854,6 +855,8 @@ mod tests {
         bench.write(at(&port::GID_SALT), false, 0x1235);
         assert_eq!(bench.read(at(&port::GID_SALT), false), 0x1235);
         assert_eq!(bench.sim.get("port_salt"), 0x1235);
+        bench.write(command_queue::BLOCK.address(&command_queue::CONTROL), false, 2);
+        assert_eq!(bench.read(at(&port::GID_SALT), false), port::GID_SALT.reset());
     }
 
     #[test]

@@ -312,7 +312,7 @@ impl Card {
         self.registers.put(&queue::BLOCK, &queue::CONTROL, "enable", 0);
         self.registers.put(&queue::BLOCK, &queue::STATUS, "fatal", 0);
         self.registers.put(&port::BLOCK, &port::LINK, "promiscuous", 0);
-        for register in [&port::RAW, &port::RAW_HASH_LO, &port::RAW_HASH_HI] {
+        for register in [&port::RAW, &port::RAW_HASH_LO, &port::RAW_HASH_HI, &port::GID_SALT] {
             self.registers.restore(&port::BLOCK, register);
         }
         self.engine = Engine::new(*self.engine.config());

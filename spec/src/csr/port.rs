@@ -61,7 +61,7 @@ crate::table::registers! {
         /// There is such an entry.
         valid @ 16, 1, WO;
     }
-    /// How slots follow from addresses. To be changed only while the table is empty.
+    /// How slots follow from addresses. To be changed only while the table is empty. A reset gives it its first value again.
     GID_SALT gid_salt @ 0x28 {
         /// Odd.
         value @ 0, 16, RW = 0x9e37;
