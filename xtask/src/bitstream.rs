@@ -11,7 +11,7 @@ use std::process::Command;
 
 use anyhow::{bail, Context, Result};
 use ferrowire_boards::{Alveo, Board, ALVEOS, BUILT_IN};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Cost, Stat};
@@ -38,25 +38,26 @@ pub struct Args {
 }
 
 /// The file that comes out.
-#[derive(Serialize)]
-struct Report {
-    board: String,
-    part: String,
-    version: String,
-    layout_hash: String,
-    tools: [String; 2],
+#[derive(Serialize, Deserialize)]
+pub struct Report {
+    pub board: String,
+    pub part: String,
+    pub commit: String,
+    pub version: String,
+    pub layout_hash: String,
+    pub tools: [String; 2],
     /// What Yosys made of it.
     #[serde(flatten)]
-    mapped: Cost,
-    seed: Option<u32>,
+    pub mapped: Cost,
+    pub seed: Option<u32>,
     /// When it has been routed; before, as estimated.
-    routed: bool,
-    clocks: Vec<Clock>,
-    critical_path: Option<Critical>,
-    utilization: BTreeMap<String, Usage>,
+    pub routed: bool,
+    pub clocks: Vec<Clock>,
+    pub critical_path: Option<Critical>,
+    pub utilization: BTreeMap<String, Usage>,
     /// Why there is no bitstream. The program ends with 1 then.
-    failure: Option<String>,
-    bitstream: Option<String>,
+    pub failure: Option<String>,
+    pub bitstream: Option<String>,
 }
 
 /// Makes the bitstream and reports.
@@ -92,6 +93,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let mut report = Report {
         board: board.name.clone(),
         part: part.device(),
+        commit: workspace::commit(),
         version: manifest.version.clone(),
         layout_hash: manifest.layout_hash.clone(),
         tools: [yosys, placed.as_ref().map(|placed| placed.placer.clone()).unwrap_or_default()],

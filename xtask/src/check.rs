@@ -8,8 +8,8 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
-use serde::Deserialize;
 
+use crate::plan::{self, Requirement, TestPlan, PATH as TEST_PLAN};
 use crate::{cargo, workspace};
 
 /// Files that are generated and checked in: when any of `files` exists, `cargo` with `check` must succeed.
@@ -22,8 +22,6 @@ const GENERATED: &[Generated] = &[Generated {
     files: &["docs/src/registers.md", "driver/include/ferrowire.h"],
     check: &["run", "--quiet", "-p", "ferrowire-rtl-gen", "--", "--check"],
 }];
-
-const TEST_PLAN: &str = "sim/testplan.toml";
 
 /// Runs every check and lists all findings.
 pub fn run() -> Result<u8> {
@@ -231,23 +229,6 @@ fn normal(path: &Path) -> Option<PathBuf> {
     Some(clean)
 }
 
-/// `sim/testplan.toml`.
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct TestPlan {
-    #[serde(default)]
-    requirement: Vec<Requirement>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Requirement {
-    id: String,
-    text: String,
-    /// As `crate::test_name`, with modules in between or not.
-    tests: Vec<String>,
-}
-
 fn test_plan(tree: &Tree) -> Vec<String> {
     let Some(text) = tree.texts.get(Path::new(TEST_PLAN)) else {
         return vec![format!("{TEST_PLAN} is missing")];
@@ -274,10 +255,11 @@ fn test_plan(tree: &Tree) -> Vec<String> {
             wrong("no test shows it".into());
         }
         for test in tests {
-            let (package, name) =
-                (test.split("::").next().unwrap_or_default(), test.rsplit("::").next().unwrap_or_default());
+            let Some((package, name)) = plan::parts(test) else {
+                wrong(format!("`{test}` is not of the form `crate::test_name`"));
+                continue;
+            };
             match functions.get(package) {
-                _ if package == name => wrong(format!("`{test}` is not of the form `crate::test_name`")),
                 None => wrong(format!("`{test}`: the workspace has no crate `{package}`")),
                 Some(names) if !names.contains(name) => {
                     wrong(format!("`{test}`: no `fn {name}` in that crate"))

@@ -4,6 +4,9 @@
 mod bitstream;
 mod check;
 mod flow;
+mod outcomes;
+mod plan;
+mod report;
 mod run;
 mod setup;
 mod synth;
@@ -97,6 +100,13 @@ enum Command {
     /// nets find no wires, and where a clock is too slow. The result is target/bitstream/BOARD.bit and BOARD.json, scripts and logs are in the
     /// folder beside them. The first call installs the tools.
     Bitstream(bitstream::Args),
+
+    /// Put what was measured on one HTML page
+    ///
+    /// Cells of each block, clocks with their slack, longest paths, cycles, and which requirements of the test plan hold: what synth, bitstream,
+    /// bench and test have left in target/, as far as it is there; the page says what is not, and what is of another commit.
+    /// It has neither scripts nor anything that it loads, so it can be attached to a pull request.
+    Report(report::Args),
 }
 
 fn main() -> ExitCode {
@@ -117,6 +127,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => run::run("bench", &args),
         Command::Synth(args) => synth::run(&args),
         Command::Bitstream(args) => bitstream::run(&args),
+        Command::Report(args) => report::run(&args),
     };
     match done {
         Ok(code) => ExitCode::from(code),

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use ferrowire_boards::Part;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Block, Cost, Stat};
@@ -111,33 +111,34 @@ fn is_rotator(module: &str) -> bool {
 }
 
 /// The file that comes out.
-#[derive(Serialize)]
-struct Report {
-    config: String,
-    set: Vec<String>,
-    version: String,
-    layout_hash: String,
-    target: &'static str,
-    tool: String,
+#[derive(Serialize, Deserialize)]
+pub struct Report {
+    pub config: String,
+    pub set: Vec<String>,
+    pub commit: String,
+    pub version: String,
+    pub layout_hash: String,
+    pub target: String,
+    pub tool: String,
     #[serde(flatten)]
-    total: Cost,
-    longest_lut_path: u32,
-    path: path::Path,
-    wanted_mhz: f64,
+    pub total: Cost,
+    pub longest_lut_path: u32,
+    pub path: path::Path,
+    pub wanted_mhz: f64,
     /// What placed it.
-    placer: Option<String>,
+    pub placer: Option<String>,
     /// With which seed.
-    seed: Option<u32>,
+    pub seed: Option<u32>,
     /// The clock, as estimated when the design has been placed.
-    placed_mhz: Option<f64>,
+    pub placed_mhz: Option<f64>,
     /// Wires that more than one net wanted, in the round of the router with the fewest: none when it has been routed.
-    contested_wires: Option<u64>,
+    pub contested_wires: Option<u64>,
     /// The clock when it has been routed.
-    fmax_mhz: Option<f64>,
-    critical_path: Option<Critical>,
+    pub fmax_mhz: Option<f64>,
+    pub critical_path: Option<Critical>,
     /// Why the design is of no use on the device: it does not fit, or is too slow. The program ends with 1 then.
-    failure: Option<String>,
-    blocks: Vec<Block>,
+    pub failure: Option<String>,
+    pub blocks: Vec<Block>,
 }
 
 /// What `ecp5` places into.
@@ -184,9 +185,10 @@ pub fn run(args: &Args) -> Result<u8> {
     let report = Report {
         config: args.config.clone(),
         set: args.set.clone(),
+        commit: workspace::commit(),
         version: manifest.version,
         layout_hash: manifest.layout_hash,
-        target: args.target.name(),
+        target: args.target.name().into(),
         tool: flat.tool,
         total: flat.cost,
         longest_lut_path: flat.path.luts,

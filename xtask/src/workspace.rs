@@ -4,7 +4,7 @@
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
@@ -53,10 +53,24 @@ pub fn remove_old(path: &Path) -> Result<()> {
 /// Runs a child to its end and returns its exit code; 130 if it was interrupted, 1 if it was killed otherwise.
 pub fn exit_code(mut command: Command) -> Result<u8> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let status = command.status().with_context(|| format!("running {name}"))?;
-    Ok(match status.code() {
+    command.status().map(code).with_context(|| format!("running {name}"))
+}
+
+/// The exit code that tells how a child ended.
+pub fn code(status: ExitStatus) -> u8 {
+    match status.code() {
         _ if interrupted() => 130,
         Some(code) => u8::try_from(code).unwrap_or(1),
         None => 1,
-    })
+    }
+}
+
+/// What is checked out, and whether that was changed.
+pub fn commit() -> String {
+    let mut git = Command::new("git");
+    git.args(["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]).current_dir(root());
+    match git.output() {
+        Ok(said) if said.status.success() => String::from_utf8_lossy(&said.stdout).trim().to_string(),
+        _ => "unknown".into(),
+    }
 }

@@ -76,7 +76,7 @@ impl Rounds {
 }
 
 /// A clock, and how fast it can be.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Clock {
     /// Its net.
     pub name: String,
@@ -129,7 +129,7 @@ pub fn estimates(log: &str) -> Vec<Clock> {
 }
 
 /// The slowest way from register to register after place-and-route.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub struct Critical {
     /// The nets or cells where it begins and ends.
     pub from: String,

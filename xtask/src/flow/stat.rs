@@ -28,7 +28,7 @@ struct Module {
 }
 
 /// What a design or a part of it takes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cost {
     /// LUTs: of six inputs on `xcup`, of four on `ecp5`; those of carry chains and LUT RAMs among them.
     pub lut: u64,
@@ -76,7 +76,7 @@ impl Cost {
 }
 
 /// A module below the top, with all below it.
-#[derive(Debug, PartialEq, Eq, Serialize)]
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Block {
     /// Module names from the top down.
     pub name: String,

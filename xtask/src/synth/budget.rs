@@ -7,7 +7,6 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -84,7 +83,7 @@ pub fn contested(wires: u64) -> Figure {
 /// Puts figures into the report, in the place of older ones of the same configuration and target.
 pub fn report(name: &str, target: &str, figures: &[Figure]) -> Result<PathBuf> {
     let path = workspace::target().join("bench/report.json");
-    report_in(&path, &format!("{name}-{target}"), &commit(), figures)?;
+    report_in(&path, &format!("{name}-{target}"), &workspace::commit(), figures)?;
     Ok(path)
 }
 
@@ -102,15 +101,6 @@ fn report_in(path: &Path, entry: &str, commit: &str, figures: &[Figure]) -> Resu
     let synthesis = synthesis.as_object_mut().context("`synthesis` of the report is no object")?;
     synthesis.insert(entry.into(), json!({ "commit": commit, "results": figures }));
     workspace::write_whole(path, &(serde_json::to_string_pretty(&Value::Object(report))? + "\n"))
-}
-
-fn commit() -> String {
-    let said =
-        Command::new("git").args(["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]).output();
-    match said {
-        Ok(said) if said.status.success() => String::from_utf8_lossy(&said.stdout).trim().to_string(),
-        _ => "unknown".into(),
-    }
 }
 
 #[cfg(test)]
