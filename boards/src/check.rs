@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a board's description may not say.
 
-use crate::{Board, BoardError, Led, Memory, MemoryKind};
+use crate::{Board, BoardError, Led, Memory, MemoryKind, Supplies};
 use std::collections::HashMap;
 
 /// Types of inputs and outputs that boards use, each with whether it is one of memory.
@@ -9,6 +9,10 @@ const TYPES: &[(&str, bool)] =
     &[("LVCMOS33", false), ("LVCMOS25", false), ("LVCMOS18", false), ("SSTL15_I", true), ("SSTL135_I", true)];
 /// What a PLL of an ECP5 takes, in kHz (FPGA-DS-02012, table 3.20).
 const CLOCK_KHZ: std::ops::RangeInclusive<u32> = 8_000..=400_000;
+/// The most that inputs and outputs of an ECP5 are supplied with (FPGA-DS-02012, recommended operating conditions: 3.3 V and 5 per cent).
+const MOST_MV: u32 = 3_465;
+/// The longest that filters of a supply's pulses may take.
+const SETTLE_MS: u32 = 1_000;
 /// A step of `DELAYG`, and how many it has.
 const DELAY_PS: (u32, u32) = (25, 127);
 
@@ -36,6 +40,31 @@ impl Checker<'_> {
             return self.wrong(&format!("{field}.pins"), led.pins.len(), "must be one pin, or three");
         }
         self.io(&format!("{field}.io"), &led.io, false)
+    }
+
+    fn supplies(&self, supplies: &Supplies) -> Result<(), BoardError> {
+        self.io("supplies.io", &supplies.io, false)?;
+        let Supplies { low_mv, high_mv, settle_ms, .. } = *supplies;
+        if low_mv <= high_mv {
+            return self.wrong(
+                "supplies.low_mv",
+                low_mv,
+                "must be above high_mv: pulses pull the voltage down",
+            );
+        }
+        if !(1..=SETTLE_MS).contains(&settle_ms) {
+            return self.wrong("supplies.settle_ms", settle_ms, format!("must be from 1 to {SETTLE_MS}"));
+        }
+        if supplies.each.is_empty() {
+            return self.wrong("supplies.supply", "[]", "must be one at least");
+        }
+        for (i, supply) in supplies.each.iter().enumerate() {
+            if !(high_mv..=low_mv.min(MOST_MV)).contains(&supply.mv) {
+                let why = format!("must be from {high_mv} to {}", low_mv.min(MOST_MV));
+                return self.wrong(&format!("supplies.supply[{i}].mv"), supply.mv, why);
+            }
+        }
+        Ok(())
     }
 
     fn memory(&self, memory: &Memory) -> Result<(), BoardError> {
@@ -109,6 +138,9 @@ pub(crate) fn check(board: &Board) -> Result<(), BoardError> {
                 return checker.wrong(&format!("rgmii[{i}].{name}"), ps, why);
             }
         }
+    }
+    if let Some(supplies) = &board.supplies {
+        checker.supplies(supplies)?;
     }
     if let Some(memory) = &board.memory {
         checker.memory(memory)?;

@@ -95,6 +95,8 @@ pub struct Board {
     pub led_colours: Option<Led>,
     /// Wires of an asynchronous serial line to a PC, if there is one on the board.
     pub serial: Option<Serial>,
+    /// Regulators of supplies of the FPGA's own inputs and outputs, where it sets them itself.
+    pub supplies: Option<Supplies>,
     /// Ethernet PHYs.
     #[serde(default)]
     pub rgmii: Vec<Rgmii>,
@@ -161,6 +163,35 @@ pub struct Serial {
     pub rx: String,
     /// Type.
     pub io: String,
+}
+
+/// Supplies of the FPGA's inputs and outputs that it sets itself: it gives each regulator pulses, whose mean pulls the voltage down.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Supplies {
+    /// High lets all regulators begin.
+    pub enable: String,
+    /// Types of all wires.
+    pub io: String,
+    /// What a regulator gives of a wire that is always low.
+    pub low_mv: u32,
+    /// And of one that is always high.
+    pub high_mv: u32,
+    /// How long the filters of the pulses take: no regulator may begin before.
+    pub settle_ms: u32,
+    /// Each of them.
+    #[serde(rename = "supply")]
+    pub each: Vec<Supply>,
+}
+
+/// A supply that the FPGA sets.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Supply {
+    /// The pulses.
+    pub pulses: String,
+    /// What it is to be.
+    pub mv: u32,
 }
 
 /// A PHY behind RGMII, named as the FPGA sees it.

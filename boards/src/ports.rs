@@ -77,6 +77,11 @@ impl Board {
             list.add("serial_tx", &serial.tx, Direction::Out, &serial.io);
             list.add("serial_rx", &serial.rx, Direction::In, &serial.io).attributes = "PULLMODE=UP".into();
         }
+        if let Some(supplies) = &self.supplies {
+            let pulses: Vec<String> = supplies.each.iter().map(|supply| supply.pulses.clone()).collect();
+            list.add("supplies_enable", &supplies.enable, Direction::Out, &supplies.io);
+            list.all("supplies_pulses", &pulses, Direction::Out, &supplies.io, "");
+        }
         self.rgmii_ports(&mut list);
         self.memory_ports(&mut list);
         list.0

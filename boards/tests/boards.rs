@@ -113,6 +113,27 @@ fn what_makes_no_sense_is_refused_with_the_field_and_the_reason() {
         let error = Board::from_toml("mine", &text.replacen(from, to, 1)).unwrap_err();
         assert_eq!(error.to_string(), format!("board `mine`: {why}"));
     }
+    let text = BUILT_IN.iter().find(|(name, _)| *name == "butterstick").unwrap().1;
+    let cases = [
+        ("mv = 3300", "mv = 3466", "supplies.supply[0].mv = 3466: must be from 946 to 3465"),
+        ("mv = 1200", "mv = 900", "supplies.supply[1].mv = 900: must be from 946 to 3465"),
+        (
+            "low_mv = 3547",
+            "low_mv = 946",
+            "supplies.low_mv = 946: must be above high_mv: pulses pull the voltage down",
+        ),
+        ("settle_ms = 200", "settle_ms = 0", "supplies.settle_ms = 0: must be from 1 to 1000"),
+        (
+            "pulses = \"T2\"",
+            "pulses = \"E12\"",
+            "supplies_pulses[2] = E12: that ball is supplies_enable already",
+        ),
+    ];
+    for (from, to, why) in cases {
+        assert!(text.contains(from), "{from}");
+        let error = Board::from_toml("mine", &text.replacen(from, to, 1)).unwrap_err();
+        assert_eq!(error.to_string(), format!("board `mine`: {why}"));
+    }
     let error = Board::from_toml("mine", &text.replacen("mdc =", "mcd =", 1)).unwrap_err().to_string();
     assert!(error.starts_with("board `mine`: unknown field `mcd`"), "{error}");
     assert_eq!(

@@ -48,7 +48,7 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
 fn pll(m: &Scope, shell: &Shell, oscillator: Sig) -> (Sig, Sig, Sig) {
     let pll = shell.pll;
     let number = |n: u32| n.to_string();
-    let numbers = [
+    let mut numbers = vec![
         ("CLKI_DIV", number(pll.refclk)),
         ("CLKFB_DIV", number(pll.feedback)),
         ("CLKOP_DIV", number(pll.wire)),
@@ -59,10 +59,19 @@ fn pll(m: &Scope, shell: &Shell, oscillator: Sig) -> (Sig, Sig, Sig) {
         ("CLKOS_CPHASE", number(pll.core - 1)),
         ("CLKOS_FPHASE", number(0)),
     ];
+    if let Some(own) = pll.own {
+        let own = [("CLKOS2_DIV", own), ("CLKOS2_CPHASE", own - 1), ("CLKOS2_FPHASE", 0)];
+        numbers.extend(own.map(|(name, value)| (name, number(value))));
+    }
+    let (own_enable, path) = match pll.own {
+        Some(_) => ("\"ENABLED\"", "\"CLKOS2\""),
+        None => ("\"DISABLED\"", "\"CLKOP\""),
+    };
     let words = [
         ("CLKOP_ENABLE", "\"ENABLED\""),
         ("CLKOS_ENABLE", "\"ENABLED\""),
-        ("FEEDBK_PATH", "\"CLKOP\""),
+        ("CLKOS2_ENABLE", own_enable),
+        ("FEEDBK_PATH", path),
         ("PLLRST_ENA", "\"DISABLED\""),
         ("INTFB_WAKE", "\"DISABLED\""),
         ("STDBY_ENABLE", "\"DISABLED\""),
@@ -90,9 +99,10 @@ fn pll(m: &Scope, shell: &Shell, oscillator: Sig) -> (Sig, Sig, Sig) {
         ("ENCLKOP", off),
         ("ENCLKOS", off),
     ];
-    let outputs = [("CLKOP", 1), ("CLKOS", 1), ("LOCK", 1)];
+    let mut outputs = vec![("CLKOP", 1), ("CLKOS", 1), ("LOCK", 1)];
+    outputs.extend(pll.own.map(|_| ("CLKOS2", 1)));
     let made = m.label("pll").black_box("EHXPLLL", &params, &[], &inputs, &outputs);
-    m.drive(&feedback, made[0]);
+    m.drive(&feedback, made[if pll.own.is_some() { 3 } else { 0 }]);
     (made[0], made[1], made[2])
 }
 

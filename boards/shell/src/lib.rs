@@ -26,6 +26,7 @@
 pub mod alveo;
 mod ecp5;
 mod pll;
+mod supplies;
 
 pub use alveo::{AlveoModules, AlveoShell};
 pub use pll::Pll;
@@ -208,6 +209,11 @@ impl Shell {
         mac.expose(m, "rgmii_tx", "rgmii0_tx");
         card.expose(m, "serial_", "serial_");
         m.output("rgmii0_reset_n", &phy_reset(m, self.card.clock_khz));
+        if let Some(own) = &self.board.supplies {
+            let (enable, pulses) = supplies::supplies(&m.label("supplies"), self.card.clock_khz, own);
+            m.output("supplies_enable", &enable);
+            m.output("supplies_pulses", &pulses);
+        }
         m.output("link_up", &mac.get("link_up"));
     }
 

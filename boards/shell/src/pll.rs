@@ -6,6 +6,8 @@
 //!                                   ^                   +--> / core --> the core's |
 //!                                   +--- / feedback <------------------------------+
 //! ```
+//!
+//! Where 125 MHz is no multiple of what the phase detector takes, the feedback comes of an output of its own, from the VCO through `own`.
 
 /// The clock of RGMII at 1 Gb/s.
 pub const WIRE_KHZ: u32 = 125_000;
@@ -24,6 +26,8 @@ pub struct Pll {
     pub refclk: u32,
     /// Of the feedback, `CLKFB_DIV`.
     pub feedback: u32,
+    /// From the VCO to an output for the feedback alone, `CLKOS2_DIV`; without it the feedback is 125 MHz.
+    pub own: Option<u32>,
     /// From the VCO to 125 MHz, `CLKOP_DIV`.
     pub wire: u32,
     /// From the VCO to the core's clock, `CLKOS_DIV`.
@@ -31,28 +35,38 @@ pub struct Pll {
 }
 
 impl Pll {
-    /// Settings that make exactly these clocks; of several those with the fastest phase detector, then with the fastest VCO.
+    /// Settings that make exactly these clocks; of several those without an output for the feedback, then those with the fastest phase detector, then with
+    /// the fastest VCO.
     pub fn find(khz: u32, core_khz: u32) -> Option<Pll> {
+        let divides = |whole: u32, part: u32| (whole % part == 0).then(|| whole / part);
+        let divider = |whole: u32, part: u32| divides(whole, part).filter(|n| (1..=128).contains(n));
         let mut found = None;
         for refclk in (1..=128).rev().filter(|n| khz % n == 0 && DETECTOR.contains(&(khz / n))) {
             let detector = khz / refclk;
-            let feedback = WIRE_KHZ / detector;
-            if WIRE_KHZ % detector != 0 || !(1..=80).contains(&feedback) {
-                continue;
-            }
             for wire in (1..=128).filter(|n| VCO.contains(&(WIRE_KHZ * n))) {
                 let vco = WIRE_KHZ * wire;
-                if vco % core_khz == 0 && (1..=128).contains(&(vco / core_khz)) {
-                    found = Some(Pll { khz, refclk, feedback, wire, core: vco / core_khz });
+                let Some(core) = divider(vco, core_khz) else { continue };
+                let feedback =
+                    divides(WIRE_KHZ, detector).filter(|n| (1..=80).contains(n)).map(|n| (n, None));
+                let own = || divider(vco, detector).map(|own| (1, Some(own)));
+                let Some((feedback, own)) = feedback.or_else(own) else { continue };
+                let pll = Pll { khz, refclk, feedback, own, wire, core };
+                if own.is_none() || found.is_none_or(|found: Pll| found.own.is_some()) {
+                    found = Some(pll);
                 }
             }
         }
         found
     }
 
+    /// Frequency of the VCO, in kHz.
+    fn vco_khz(&self) -> u32 {
+        self.khz / self.refclk * self.feedback * self.own.unwrap_or(self.wire)
+    }
+
     /// Frequency of the core's clock, in kHz.
     pub fn core_khz(&self) -> u32 {
-        self.khz / self.refclk * self.feedback * self.wire / self.core
+        self.vco_khz() / self.core
     }
 }
 
@@ -62,20 +76,26 @@ mod tests {
 
     #[test]
     fn clocks_are_exact_and_within_what_the_device_takes() {
-        for khz in [25_000, 50_000, 100_000, 125_000] {
+        for khz in [25_000, 30_000, 50_000, 60_000, 100_000, 125_000] {
             for core_khz in [25_000, 31_250, 50_000, 62_500, 75_000] {
                 let pll = Pll::find(khz, core_khz).unwrap_or_else(|| panic!("{core_khz} of {khz}"));
                 let detector = khz / pll.refclk;
                 assert_eq!(detector * pll.refclk, khz);
                 assert!(DETECTOR.contains(&detector), "{pll:?}");
-                assert_eq!(detector * pll.feedback, WIRE_KHZ, "{pll:?}");
-                assert!(VCO.contains(&(WIRE_KHZ * pll.wire)), "{pll:?}");
-                assert_eq!(WIRE_KHZ * pll.wire, core_khz * pll.core, "{pll:?}");
+                // Both ways to the phase detector agree, and the clocks are what is wanted.
+                let back = pll.own.map_or(WIRE_KHZ, |own| pll.vco_khz() / own);
+                assert_eq!(detector * pll.feedback, back, "{pll:?}");
+                assert_eq!(pll.own.map_or(0, |own| pll.vco_khz() % own), 0, "{pll:?}");
+                assert!(VCO.contains(&pll.vco_khz()), "{pll:?}");
+                assert_eq!(pll.vco_khz(), WIRE_KHZ * pll.wire, "{pll:?}");
+                assert_eq!(pll.vco_khz(), core_khz * pll.core, "{pll:?}");
                 assert_eq!(pll.core_khz(), core_khz);
             }
         }
-        // Its divider would have to be 6, and the phase detector is too slow then.
-        assert_eq!(Pll::find(30_000, 50_000), None);
+        // 125 MHz would need a divider of 6, and the phase detector is too slow then; 750 MHz are 25 times 30.
+        let own = Pll { khz: 30_000, refclk: 1, feedback: 1, own: Some(25), wire: 6, core: 15 };
+        assert_eq!(Pll::find(30_000, 50_000), Some(own));
+        assert_eq!(Pll::find(100_000, 50_000).unwrap().own, None);
         assert_eq!(Pll::find(100_000, 51_000), None);
     }
 }

@@ -20,7 +20,15 @@ fn refused(board: Board, card: RnicConfig) -> String {
 /// Each port has its ball, and each ball that is named is one of a port.
 #[test]
 fn ports_and_constraints_name_each_other() {
-    let shell = Shell::new(board(), card()).unwrap();
+    for (name, clocks) in
+        [("ecpix5", ["clk100", "rgmii0_rx_clk"]), ("butterstick", ["clk30", "rgmii0_rx_clk"])]
+    {
+        each_port_has_its_ball(Board::named(name).unwrap(), clocks);
+    }
+}
+
+fn each_port_has_its_ball(board: Board, clocks: [&str; 2]) {
+    let shell = Shell::new(board, card()).unwrap();
     let top = shell.modules().unwrap_or_else(|errors| panic!("{errors}")).top;
     let lpf = shell.lpf(&top);
     let quoted = |keyword: &str| -> Vec<String> {
@@ -40,7 +48,7 @@ fn ports_and_constraints_name_each_other() {
         ports.sort();
         assert_eq!(placed, ports, "{keyword}");
     }
-    assert_eq!(quoted("FREQUENCY PORT"), ["clk100", "rgmii0_rx_clk"]);
+    assert_eq!(quoted("FREQUENCY PORT"), clocks);
 }
 
 #[test]
@@ -68,11 +76,8 @@ fn the_logic_stands_in_the_top_with_every_pin_connected() {
 
 #[test]
 fn what_does_not_go_together_is_refused_with_the_field_and_what_to_do() {
-    let butterstick = refused(Board::named("butterstick").unwrap(), card());
-    assert!(
-        butterstick.contains("board `butterstick` has no card: its board.toml needs [card]"),
-        "{butterstick}"
-    );
+    let i9 = refused(Board::named("colorlight-i9").unwrap(), card());
+    assert!(i9.contains("board `colorlight-i9` has no card: its board.toml needs [card]"), "{i9}");
     let without = |change: fn(&mut Board)| {
         let mut board = board();
         change(&mut board);

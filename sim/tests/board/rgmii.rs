@@ -19,9 +19,9 @@ use rand::{RngCore, SeedableRng};
 
 use super::socket::{pair, Node};
 
-/// The described board with few tables and a fast serial line: a card is soon there.
-fn shell() -> Shell {
-    let mut board = Board::named("ecpix5").unwrap();
+/// A described board with few tables and a fast serial line: a card is soon there.
+fn shell(name: &str) -> Shell {
+    let mut board = Board::named(name).unwrap();
     let mut card = ferrowire_hdl::config::RnicConfig::named("axi-8b").unwrap();
     (card.clock_khz, card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (50_000, 16, 8, 32, 4, 4);
     (card.outstanding, card.outstanding_per_qp, card.page_entries) = (64, 16, 1024);
@@ -168,7 +168,7 @@ fn open(cable: &Arc<Mutex<Cable>>, card: usize) -> Node {
 
 #[test]
 fn a_write_and_a_read_cross_the_cable_between_two_boards() {
-    let netlist = shell().without_cells().unwrap_or_else(|errors| panic!("{errors}"));
+    let netlist = shell("ecpix5").without_cells().unwrap_or_else(|errors| panic!("{errors}"));
     let options = Options { opt: lockstep::CARD, ..Options::default() };
     let library = build(&lockstep::source(&netlist), &options).unwrap();
     let cards = [0, 1].map(|card| Card::new(&library, card));
@@ -204,9 +204,10 @@ fn a_write_and_a_read_cross_the_cable_between_two_boards() {
 
 #[test]
 fn what_a_board_is_made_of_lints_without_a_warning() {
-    let shell = shell();
-    let modules = shell.modules().unwrap_or_else(|errors| panic!("{errors}"));
-    for netlist in [modules.logic, modules.top] {
-        lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{error}"));
+    for name in ["ecpix5", "butterstick"] {
+        let modules = shell(name).modules().unwrap_or_else(|errors| panic!("{name}: {errors}"));
+        for netlist in [modules.logic, modules.top] {
+            lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
     }
 }
