@@ -84,8 +84,9 @@ pub fn card(m: &Scope, cfg: &RnicConfig) {
     let drops = m.wire_of("drops", &vec![DropEvent::of(); DROPS]);
     let events = counters(&counted, &pulses, &drops);
     let paused = m.wire("paused", PRIORITIES);
-    let link_up = lit(1, 1);
-    let link = Link { up: link_up, speed: lit(Link::of().speed.width(), 0) };
+    // Of the core's clock, as all ports are.
+    let link = m.delay("link_state", &m.input_of("link", &Link::of()));
+    let link_up = link.up;
     let resets = m.wire_of("resets", &CsrReset::of());
     let registers = csr(m, cfg, csr_request, progress.clone(), resets.clone(), link, paused, events);
 

@@ -60,6 +60,7 @@ use serial::SerialSide;
 
 use crate::axi::{AxiSettings, Subordinate};
 use crate::host::Host;
+use crate::measure;
 use crate::root::RootSettings;
 use crate::wire::Beat;
 
@@ -256,16 +257,19 @@ pub struct Interrupt {
     pub vector: u8,
 }
 
-/// Clock and reset.
+/// Clock and reset, and what a MAC says of the link where the model has none.
 #[derive(Clone, Copy)]
 struct Ports {
     clk: PortId,
     rst: PortId,
+    /// Up, and its speed.
+    link: Option<[PortId; 2]>,
 }
 
 impl Ports {
     fn of(library: &Library) -> Result<Self, PortError> {
-        Ok(Self { clk: library.port("clk")?, rst: library.port("rst")? })
+        let link = library.port("link_speed").and_then(|speed| Ok([library.port("link_up")?, speed])).ok();
+        Ok(Self { clk: library.port("clk")?, rst: library.port("rst")?, link })
     }
 }
 
@@ -328,6 +332,12 @@ impl Card {
         };
         let interrupts = VecDeque::new();
         instance.set_u64(ports.rst, 1);
+        if let Some([up, speed]) = ports.link {
+            // In units of 100 Mb/s.
+            let line = (measure::line_gbps(beat as u32, model.clock_khz) * 10.0).round();
+            instance.set_u64(up, 1);
+            instance.set_u64(speed, line as u64);
+        }
         instance.ticks(ports.clk, RESET_CYCLES);
         let wire = if model.has_cmac() {
             let cmac = CmacSide::new(library, model.clock_khz, &mut instance);
@@ -404,14 +414,13 @@ impl Card {
         }
     }
 
-    /// Whether the Ethernet block of an Alveo card hears its peer from now on. Whether there is such a block.
-    pub fn set_link(&mut self, hears: bool) -> bool {
-        match &mut self.wire {
-            WireSide::Cmac(cmac) => {
-                cmac.set_hears(hears);
-                true
-            }
-            WireSide::Beats { .. } => false,
+    /// Whether the link is up from now on: the MAC says so, or the Ethernet block of an Alveo card hears its peer. Frames go on where there is no such block.
+    pub fn set_link(&mut self, up: bool) {
+        if let WireSide::Cmac(cmac) = &mut self.wire {
+            cmac.set_hears(up);
+        }
+        if let Some([port, _]) = self.ports.link {
+            self.model.set_u64(port, up.into());
         }
     }
 

@@ -6,6 +6,7 @@ use ferrowire::{
     QpInitAttr, QpState, QueuePair, RecvWr, RemoteAddress, SendWr, TrafficCounter, WcStatus,
 };
 use ferrowire_sim::pair::{Connection, Pair, PairOptions, EMULATED};
+use ferrowire_spec::csr::port;
 use ferrowire_spec::queue::doorbell::{self, rq::RqDoorbell, sq::SqDoorbell};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -377,5 +378,29 @@ fn a_moderated_queue_interrupts_less_often_than_it_has_events_and_forgets_none()
             counts.push(interrupts.len());
         }
         assert!(counts[0] >= 40 && counts[1] < counts[0] / 2, "{config}: {counts:?}");
+    }
+}
+
+#[test]
+fn a_link_that_goes_down_and_comes_back_is_told_and_seen() {
+    for (config, speed) in [("generic-8b", 10), ("generic-64b", 1000)] {
+        let bench = bench(config, 0, |pair| pair.a.context.create_cq(4).unwrap());
+        let events = bench.pair.a.context.create_async_eq(8).unwrap();
+        let state = || {
+            let read = |register| bench.pair.bus(0).csr_read32(port::BLOCK.address(register)).unwrap();
+            let value = read(&port::LINK);
+            let field = |name| port::LINK.field(name).unwrap();
+            let of = |name| u128::from(value) >> field(name).offset & field(name).max();
+            (of("up"), of("speed"))
+        };
+        assert_eq!(state(), (1, speed), "{config}");
+        bench.none(&events);
+        for (up, kind) in [(false, EventKind::PortDown), (true, EventKind::PortUp)] {
+            bench.pair.world.lock().card_mut(0).set_link(up);
+            let told = Event { kind: Coded::Known(kind), ..Event::default() };
+            assert_eq!(bench.wake(&events), [told], "{config}");
+            bench.none(&events);
+            assert_eq!(state(), (up.into(), speed), "{config}");
+        }
     }
 }

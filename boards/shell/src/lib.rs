@@ -33,6 +33,7 @@ pub use pll::Pll;
 
 use ferrowire_boards::Board;
 use ferrowire_hdl::config::RnicConfig;
+use ferrowire_hdl::host::csr::Link;
 use ferrowire_mac::ecp5::Delays;
 use ferrowire_mac::{Clocks, MacConfig};
 use ferrowire_rtl::{build, BuildErrors, Netlist, Scope};
@@ -49,6 +50,12 @@ const MAX_FRAME: u32 = 14 + 4 + 40 + 8 + 12 + 16 + 4 + 4096 + 4 + 4;
 
 /// Where a frame waits in the MAC, either way: one of the longest and most of another.
 const MAC_BUFFER_BYTES: u32 = 8192;
+
+/// Speed of the link while it is up, in units of 100 Mb/s: the MAC takes no other.
+const LINK_SPEED: u32 = 10;
+
+/// What a PHY says of it (RGMII 2.0, table 4).
+const GIGABIT: u32 = 2;
 
 /// Bytes a beat of the card: more than the wire brings.
 const BEAT_BYTES: u32 = 8;
@@ -214,7 +221,12 @@ impl Shell {
             m.output("supplies_enable", &enable);
             m.output("supplies_pulses", &pulses);
         }
-        m.output("link_up", &mac.get("link_up"));
+        // A PHY may have agreed on another speed, at which nothing goes.
+        let works = mac.get("link_up") & mac.get("link_full_duplex") & mac.get("link_speed").eq(GIGABIT);
+        let link = Link::at(works, LINK_SPEED);
+        card.drive("link_up", link.up);
+        card.drive("link_speed", link.speed);
+        m.output("link_up", &link.up);
     }
 
     /// The board's top module, and the logic that stands in it.

@@ -50,6 +50,7 @@ pub fn card_with_board(m: &Scope, card: &RnicConfig, cfg: &SerialConfig) {
     board.connect("s_axi_", &card, "m_axi_");
     board.connect("m_axil_", &card, "s_axil_");
     board.connect("interrupt_", &card, "interrupt_");
+    card.expose(m, "link_", "link_");
     card.expose(m, "rx_", "rx_");
     card.expose(m, "tx_", "tx_");
     board.expose(m, "rx", "serial_rx");

@@ -145,6 +145,11 @@ pub struct Link {
 }
 
 impl Link {
+    /// That of a MAC with one speed.
+    pub fn at(up: Sig, speed: u32) -> Self {
+        Link { up, speed: up.then(lit(16, speed), lit(16, 0)) }
+    }
+
     /// The shape.
     pub fn of() -> Self {
         Link { up: bits(1), speed: bits(16) }

@@ -5,6 +5,7 @@ use ferrowire::{AccessFlags, Completion, MemoryRegion, SendWr, TrafficCounter};
 use ferrowire_sim::bus::World;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{bytes, post, Connection, Node, Pair, PairOptions};
+use ferrowire_spec::csr::port;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
@@ -85,17 +86,19 @@ fn a_link_that_goes_down_for_a_while_costs_time_and_no_byte() {
     let regions = regions(&pair, 60_000, 12);
     let (own, mut peers) = (bytes(regions[0].memory()), bytes(regions[1].memory()));
     post(&mut a, &[SendWr::write(1, &[regions[0].sge(0, 60_000)], regions[1].remote(0)).signaled()]);
+    let link = |card| pair.bus(card).csr_read32(port::BLOCK.address(&port::LINK)).unwrap();
     for (card, at) in [(1, 900), (0, 15_000)] {
-        let mut world = pair.world.lock();
-        world.run(at);
-        assert!(world.card_mut(card).set_link(false));
-        world.run(2_000);
-        world.card_mut(card).set_link(true);
+        pair.world.lock().run(at);
+        pair.world.lock().card_mut(card).set_link(false);
+        pair.world.lock().run(2_000);
+        assert_eq!(link(card), 0, "down, without a speed");
+        pair.world.lock().card_mut(card).set_link(true);
     }
     let done = pair.a.wait(&pair.world, 1, 20_000_000).unwrap();
     assert!(done.iter().all(Completion::is_success), "{done:?}{}", pair.diagnose());
     peers.copy_from_slice(&own);
     assert!(bytes(regions[1].memory()) == peers, "what was written");
+    assert_eq!([link(0), link(1)], [1000 << 16 | 1; 2], "up, at a thousand times 100 Mb/s");
     pair.world.lock().check().unwrap();
     // Something was lost, or nothing was shown.
     let read = |node: &Node, counter| node.context.traffic_counter(counter).unwrap();

@@ -7,12 +7,13 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferrowire::serial::{Line, Patience, SerialBus};
-use ferrowire::SendWr;
+use ferrowire::{Bus, SendWr};
 use ferrowire_boards::Board;
 use ferrowire_serial::line::{Driver, Reader};
 use ferrowire_shell::Shell;
 use ferrowire_sim::lockstep;
 use ferrowire_sim::pair::{bytes, post};
+use ferrowire_spec::csr::port;
 use ferrowire_verilator::{build, Library, Model, Options, PortId};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
@@ -163,7 +164,10 @@ impl Line for Pins {
 fn open(cable: &Arc<Mutex<Cable>>, card: usize) -> Node {
     let patience = Patience { wait: Duration::from_millis(2), tries: 3 };
     let pins = Pins { cable: Arc::clone(cable), card };
-    Node::of(SerialBus::over(pins, patience).unwrap(), 1 + card as u8)
+    let mut bus = SerialBus::over(pins, patience).unwrap();
+    // Up, at ten times 100 Mb/s: what the PHY says.
+    assert_eq!(bus.csr_read32(port::BLOCK.address(&port::LINK)).unwrap(), 10 << 16 | 1);
+    Node::of(bus, 1 + card as u8)
 }
 
 #[test]

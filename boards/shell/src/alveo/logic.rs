@@ -8,6 +8,7 @@ use ferrowire_cmac::link::Status;
 use ferrowire_cmac::receive::Received;
 use ferrowire_cmac::{Clocks, MacConfig};
 use ferrowire_hdl::config::RnicConfig;
+use ferrowire_hdl::host::csr::Link;
 use ferrowire_hdl::host::pcie::PcieSettings;
 use ferrowire_hdl::host::pcie4::{Axis, SeqNums, CREDITS};
 use ferrowire_hdl::stream::{skid, Beat};
@@ -15,6 +16,9 @@ use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Pins, Scope, Sig,
 
 /// Double word of the configuration space with device control and status: the PCI Express capability is at 0x70 (PG213, Configuration Space), these are 8 bytes behind (PCIe 7.5.3.4).
 pub const DEVICE_CONTROL: u32 = (0x70 + 8) / 4;
+
+/// Speed of the link while it is up, in units of 100 Mb/s.
+const LINK_SPEED: u32 = 1000;
 
 /// What the RNIC gives.
 #[derive(Interface)]
@@ -57,9 +61,13 @@ fn card(
     sent: SeqNums,
     credits: Sig,
     rx: Stream<Beat>,
+    link_up: Sig,
 ) -> CardOut {
     let rx = skid(&m.label("rx_skid"), rx);
     let pins = m.enclosed(|m| ferrowire_hdl::top::card(m, cfg));
+    let link = Link::at(link_up, LINK_SPEED);
+    pins.drive("link_up", link.up);
+    pins.drive("link_speed", link.speed);
     for (name, sig) in [
         ("requester", settings.requester),
         ("bus_master", settings.bus_master),
@@ -188,9 +196,11 @@ pub(super) fn parts(m: &Scope, cfg: &RnicConfig, mac: &MacConfig, block: bool) {
     });
 
     let (rx, later_rx) = m.later("rx", &Beat::of(cfg.beat_bytes));
-    let card = card(m, cfg, settings, flr, rc, cq, sent, credits, rx);
+    let link_up = m.wire("link_is_up", 1);
+    let card = card(m, cfg, settings, flr, rc, cq, sent, credits, rx, link_up);
     let cmac = ferrowire_cmac::cmac(m, mac, clocks, rx_axis, stat, card.tx);
     later_rx.connect(cmac.rx);
+    m.drive(&link_up, cmac.link_up);
 
     m.stream_out("rq", card.rq);
     m.stream_out("cc", card.cc);
