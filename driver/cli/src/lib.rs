@@ -31,6 +31,7 @@ mod regs;
 mod reset;
 mod side;
 mod sim;
+mod stock;
 mod stop;
 mod sysfs;
 mod top;

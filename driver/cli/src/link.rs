@@ -13,6 +13,7 @@ use crate::args::parse_service;
 use crate::card::Card;
 use crate::failure::Failure;
 use crate::side::Channel;
+use crate::stock::{End, Stock};
 
 /// Queue key of datagrams, that of perftest.
 const QKEY: u32 = 0x1111_1111;
@@ -90,6 +91,12 @@ impl Address {
     /// A place in its memory.
     pub fn remote(&self, offset: u64) -> RemoteAddress {
         RemoteAddress { address: self.va + offset, rkey: self.rkey }
+    }
+
+    /// The same of one queue pair, for a peer of rdma-core.
+    pub fn end(&self) -> End {
+        let Number { qpn, psn } = self.qps[0];
+        End { qpn, psn, ip: self.ip }
     }
 
     /// As perftest prints it.
@@ -171,49 +178,92 @@ pub fn connect(
     cq: &CompletionQueue,
     region: &MemoryRegion,
 ) -> Result<(Vec<Link>, Address, Address), Failure> {
-    let service = wish.service()?;
-    let mtu = wish.mtu(card)?;
-    let can = card.context.capabilities();
-    let mut made = Vec::new();
-    let mut numbers = Vec::new();
-    for _ in 0..wish.qps {
-        let mut attr = QpInitAttr::rc(cq, cq);
-        attr.service = service;
-        (attr.max_send_wr, attr.max_recv_wr, attr.max_inline) = (wish.send_wr, wish.recv_wr, wish.inline);
-        attr.push = wish.push;
-        let qp = card.pd.create_qp(&attr)?;
-        let psn = card.context.random_psn()?;
-        numbers.push(Number { qpn: qp.number(), psn: psn.get() });
-        made.push((qp, psn));
-    }
-    let own = Address {
-        mac: card.mac,
-        ip: card.ip,
-        qps: numbers,
-        takes: can.max_dest_rd_atomic,
-        va: region.address(),
-        rkey: region.rkey(),
-        bytes: region.len() as u64,
-    };
-    let peer: Address = channel.exchange("address", &own)?;
-    if peer.qps.len() != made.len() {
-        let what = format!("the peer has {} queue pairs, this side {}", peer.qps.len(), made.len());
+    let made = Made::new(card, wish, cq, region)?;
+    let peer: Address = channel.exchange("address", &made.own)?;
+    if peer.qps.len() != made.qps.len() {
+        let what = format!("the peer has {} queue pairs, this side {}", peer.qps.len(), made.qps.len());
         return Err(Failure::failed(what, "run the same version of ferrowire on both sides"));
     }
-    if peer.ip.is_ipv6() != own.ip.is_ipv6() {
-        let what = format!("the peer's address is {}, this side's is {}", peer.ip, own.ip);
-        return Err(Failure::failed(what, "choose addresses of one family with -x or --ip"));
-    }
-    if peer.mac == own.mac {
-        let fix = "give one of them another with --mac; and are they two cards?";
-        return Err(Failure::failed("both cards have the same MAC address", fix));
-    }
-    let av = AddressVector::new(own.mac, own.ip, peer.mac, peer.ip);
-    let mut links = Vec::new();
-    for ((qp, psn), number) in made.into_iter().zip(&peer.qps) {
-        links.push(bring_up(card, (service, mtu), wish, qp, psn, av, number, peer.takes)?);
-    }
+    let (links, own) = made.bring_up(card, wish, &peer)?;
     Ok((links, own, peer))
+}
+
+/// The same with a peer of rdma-core.
+///
+/// # Errors
+/// Likewise; nobody on the wire has the peer's address.
+pub fn connect_stock(
+    card: &Card,
+    stock: &mut Stock<'_>,
+    client: bool,
+    wish: &Wish,
+    cq: &CompletionQueue,
+    region: &MemoryRegion,
+) -> Result<(Vec<Link>, Address, Address), Failure> {
+    let made = Made::new(card, wish, cq, region)?;
+    // A server tells its own when it can receive.
+    if client {
+        stock.tell(made.own.end())?;
+    }
+    let end = stock.hear()?;
+    let number = Number { qpn: end.qpn, psn: end.psn };
+    let mac = stock.mac(&end)?;
+    let peer = Address { mac, ip: end.ip, qps: vec![number], takes: 1, va: 0, rkey: 0, bytes: 0 };
+    let (links, own) = made.bring_up(card, wish, &peer)?;
+    Ok((links, own, peer))
+}
+
+/// Queue pairs that wait for their peers.
+struct Made {
+    qps: Vec<(Qp<Reset>, Psn)>,
+    own: Address,
+}
+
+impl Made {
+    fn new(card: &Card, wish: &Wish, cq: &CompletionQueue, region: &MemoryRegion) -> Result<Self, Failure> {
+        let service = wish.service()?;
+        let mut qps = Vec::new();
+        let mut numbers = Vec::new();
+        for _ in 0..wish.qps {
+            let mut attr = QpInitAttr::rc(cq, cq);
+            attr.service = service;
+            (attr.max_send_wr, attr.max_recv_wr, attr.max_inline) = (wish.send_wr, wish.recv_wr, wish.inline);
+            attr.push = wish.push;
+            let qp = card.pd.create_qp(&attr)?;
+            let psn = card.context.random_psn()?;
+            numbers.push(Number { qpn: qp.number(), psn: psn.get() });
+            qps.push((qp, psn));
+        }
+        let own = Address {
+            mac: card.mac,
+            ip: card.ip,
+            qps: numbers,
+            takes: card.context.capabilities().max_dest_rd_atomic,
+            va: region.address(),
+            rkey: region.rkey(),
+            bytes: region.len() as u64,
+        };
+        Ok(Self { qps, own })
+    }
+
+    fn bring_up(self, card: &Card, wish: &Wish, peer: &Address) -> Result<(Vec<Link>, Address), Failure> {
+        let (service, mtu) = (wish.service()?, wish.mtu(card)?);
+        let own = self.own;
+        if peer.ip.is_ipv6() != own.ip.is_ipv6() {
+            let what = format!("the peer's address is {}, this side's is {}", peer.ip, own.ip);
+            return Err(Failure::failed(what, "choose addresses of one family with -x or --ip"));
+        }
+        if peer.mac == own.mac {
+            let fix = "give one of them another with --mac; and are they two cards?";
+            return Err(Failure::failed("both cards have the same MAC address", fix));
+        }
+        let av = AddressVector::new(own.mac, own.ip, peer.mac, peer.ip);
+        let mut links = Vec::new();
+        for ((qp, psn), number) in self.qps.into_iter().zip(&peer.qps) {
+            links.push(bring_up(card, (service, mtu), wish, qp, psn, av, number, peer.takes)?);
+        }
+        Ok((links, own))
+    }
 }
 
 #[allow(clippy::too_many_arguments)]

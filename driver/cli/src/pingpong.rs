@@ -12,17 +12,22 @@ use crate::failure::Failure;
 use crate::link::{self, Link, Wish, GRH};
 use crate::out;
 use crate::side::{Channel, PATIENCE};
+use crate::stock::{self, End, Stock};
 use crate::twosided::{self, PeerArgs, Progress, Side};
 
 /// Sends messages there and back, as ibv_rc_pingpong, ibv_uc_pingpong and ibv_ud_pingpong
 ///
 /// Without a host it is the server, and waits for a client; with one it is the client. The client's options count. Times of a simulated
 /// card are by the clock of that card.
+///
+/// The other side may be one of those three, on a machine whose RDMA device is on the card's wire: a client needs --stock then, a server finds out by itself. Both sides
+/// want the same options, for those tools do not tell theirs.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples, each on its side:\n  \
     ferrowire -d sim:ferrowire0.sock pingpong\n  \
     ferrowire -d sim:ferrowire1.sock pingpong localhost -c -n 20\n  \
-    ferrowire -d sim:ferrowire1.sock pingpong localhost --transport ud -s 1000 -e")]
+    ferrowire -d sim:ferrowire1.sock pingpong localhost --transport ud -s 1000 -e\n  \
+    ferrowire -d sim:card.sock pingpong linux-host --stock -c     against: ibv_rc_pingpong -g 1 -c")]
 pub struct PingpongArgs {
     #[command(flatten)]
     peer: PeerArgs,
@@ -47,6 +52,9 @@ pub struct PingpongArgs {
     /// Look at each byte that is received
     #[arg(short, long)]
     chk: bool,
+    /// The server is ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong
+    #[arg(long)]
+    stock: bool,
 }
 
 /// What the client wishes.
@@ -61,6 +69,12 @@ struct Plan {
 
 /// Carries it out.
 pub fn run(common: &Common, args: &PingpongArgs) -> Result<(), Failure> {
+    if args.stock && args.peer.host().is_none() {
+        return Err(Failure::usage(
+            "--stock is of a client",
+            "name the server; a server finds out by itself",
+        ));
+    }
     if args.transport == Service::Ud && args.size.is_some_and(|size| size > args.mtu.bytes() as u64) {
         return Err(Failure::usage(
             "a datagram is as long as the path MTU at most",
@@ -70,7 +84,7 @@ pub fn run(common: &Common, args: &PingpongArgs) -> Result<(), Failure> {
     twosided::run(common, &args.peer, |side, channel| one_side(common, args, side, channel))
 }
 
-fn plan(args: &PingpongArgs, card: &Card) -> Plan {
+fn plan(args: &PingpongArgs, card: &Card, stock: bool) -> Plan {
     let usual = if args.transport == Service::Ud { args.mtu.bytes() as u64 } else { 4096 };
     let wish = Wish {
         service: service_name(args.transport).into(),
@@ -80,11 +94,13 @@ fn plan(args: &PingpongArgs, card: &Card) -> Plan {
         recv_wr: args.rx_depth,
         inline: 0,
         outstanding: 0,
-        timeout: if card.simulated { 10 } else { 14 },
+        // The clock of a simulated card is its own, unless the peer has another one.
+        timeout: if card.simulated && !stock { 10 } else { 14 },
         retry: 7,
         push: false,
     };
-    let iters = args.iters.unwrap_or(if card.simulated { 100 } else { 1000 });
+    // With a peer of rdma-core its own number.
+    let iters = args.iters.unwrap_or(if card.simulated && !stock { 100 } else { 1000 });
     Plan { wish, size: args.size.unwrap_or(usual), iters, events: args.events, chk: args.chk }
 }
 
@@ -92,37 +108,47 @@ fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Chan
     let Side { client, device, bus, speaks } = side;
     let card = Card::open(&device, bus, &args.peer.addresses)?;
     let (prints, speaks) = (speaks, speaks && !common.json);
-    let plan: Plan = match client {
-        true => {
-            let plan = plan(args, &card);
+    let is_stock = if client { args.stock } else { stock::speaks(channel)? };
+    let mut peer = match is_stock {
+        true => Peer::Stock(Stock::new(&card, channel)?),
+        false => Peer::Own(channel),
+    };
+    let plan: Plan = match &mut peer {
+        Peer::Own(channel) if !client => channel.hear("pingpong", PATIENCE)?,
+        Peer::Own(channel) => {
+            let plan = plan(args, &card, false);
             channel.tell("pingpong", &plan)?;
             plan
         }
-        false => channel.hear("pingpong", PATIENCE)?,
+        Peer::Stock(_) => plan(args, &card, true),
     };
     let depth = u64::from(plan.wish.recv_wr).min(plan.iters) as u32;
     let mut completions = card.completions(depth + 1, plan.events)?;
     let room = (plan.size as usize).max(1) + GRH;
     let (sent, received) = (card.region(room, link::rights(&card))?, card.region(room, link::rights(&card))?);
     let wish = Wish { recv_wr: depth, ..plan.wish.clone() };
-    let (mut links, own, peer) = link::connect(&card, channel, &wish, &completions.cq, &received)?;
+    let (mut links, own, other) = match &mut peer {
+        Peer::Own(channel) => link::connect(&card, channel, &wish, &completions.cq, &received)?,
+        Peer::Stock(stock) => link::connect_stock(&card, stock, client, &wish, &completions.cq, &received)?,
+    };
     if speaks {
         out::text(&own.pingpong_line("local"))?;
-        out::text(&peer.pingpong_line("remote"))?;
+        out::text(&other.pingpong_line("remote"))?;
         if let Some(note) = card.clock_note() {
             out::text(&format!("  {note}\n"))?;
         }
     }
     let mut link = links.remove(0);
-    let mut run = Run { plan: &plan, client, sent: &sent, received: &received, link: &mut link, receives: 0 };
+    let (sent, received) = (&sent, &received);
+    let mut run = Run { plan: &plan, client, stock: is_stock, sent, received, link: &mut link, receives: 0 };
     run.post_receives(depth)?;
     // Nobody sends before both have receives.
-    let (): () = channel.exchange("ready", &())?;
+    peer.ready(client, own.end())?;
     let start = card.now()?;
-    run.play(&mut completions, channel, speaks)?;
+    run.play(&mut completions, &mut peer, speaks)?;
     let ticks = card.now()? - start;
     // Nobody leaves before both have all.
-    let (): () = channel.exchange("done", &())?;
+    peer.done()?;
     drop(link);
     match prints {
         true => report(common, &card, &plan, ticks, &device.to_string(), client),
@@ -167,16 +193,67 @@ fn report(
     ))
 }
 
+/// Who is on the other side.
+enum Peer<'a> {
+    /// This command.
+    Own(&'a mut Channel),
+    /// A tool of rdma-core.
+    Stock(Stock<'a>),
+}
+
+impl Peer<'_> {
+    fn channel(&mut self) -> &mut Channel {
+        match self {
+            Peer::Own(channel) => channel,
+            Peer::Stock(stock) => stock.channel(),
+        }
+    }
+
+    /// Both have receives.
+    fn ready(&mut self, client: bool, own: End) -> Result<(), Failure> {
+        match (self, client) {
+            (Peer::Own(channel), _) => channel.exchange("ready", &()),
+            (Peer::Stock(stock), true) => stock.tell_done(),
+            (Peer::Stock(stock), false) => {
+                stock.tell(own)?;
+                stock.hear_done()
+            }
+        }
+    }
+
+    /// Nothing has come from the card.
+    fn idle(&self) -> Result<(), Failure> {
+        match self {
+            Peer::Own(_) => Ok(()),
+            Peer::Stock(stock) => stock.poll(),
+        }
+    }
+
+    /// Both have all.
+    fn done(&mut self) -> Result<(), Failure> {
+        match self {
+            Peer::Own(channel) => channel.exchange("done", &()),
+            Peer::Stock(stock) => stock.linger(),
+        }
+    }
+}
+
 /// The messages, from one side.
 struct Run<'a> {
     plan: &'a Plan,
     client: bool,
+    /// The peer is of rdma-core: it sends from where it receives.
+    stock: bool,
     sent: &'a MemoryRegion,
     received: &'a MemoryRegion,
     link: &'a mut Link,
     /// Receives that were posted.
     receives: u64,
 }
+
+/// What those tools fill their memory with, and where their pages begin.
+const STOCK_FIRST: u8 = 0x7b;
+const PAGE: usize = 4096;
 
 /// Byte `at` of message `number` of a side.
 fn pattern(client: bool, number: u64, at: usize) -> u8 {
@@ -188,6 +265,27 @@ fn pattern(client: bool, number: u64, at: usize) -> u8 {
 impl Run<'_> {
     fn is_ud(&self) -> bool {
         self.plan.wish.service == "UD"
+    }
+
+    /// Byte `at` of this side's message `number`.
+    fn own(&self, number: u64, at: usize) -> u8 {
+        match self.stock && at % PAGE == 0 {
+            // Where those tools look, with -c.
+            true => 0,
+            false => pattern(self.client, number, at),
+        }
+    }
+
+    /// The same of the peer's, where it is known.
+    fn expected(&self, number: u64, at: usize) -> Option<u8> {
+        match (self.stock, self.client) {
+            (false, client) => Some(pattern(!client, number, at)),
+            // What was sent there last comes back.
+            (true, true) => Some(self.own(number, at)),
+            (true, false) if number > 0 => Some(self.own(number - 1, at)),
+            // With -c the beginnings of pages are 0.
+            (true, false) => (at % PAGE != 0).then_some(STOCK_FIRST),
+        }
     }
 
     fn post_receives(&mut self, count: u32) -> Result<(), Failure> {
@@ -207,7 +305,7 @@ impl Run<'_> {
     fn post_send(&mut self, number: u64) -> Result<(), Failure> {
         let size = self.plan.size as usize;
         if self.plan.chk {
-            let bytes: Vec<u8> = (0..size).map(|at| pattern(self.client, number, at)).collect();
+            let bytes: Vec<u8> = (0..size).map(|at| self.own(number, at)).collect();
             self.sent.memory().write(0, &bytes);
         }
         let (qp, to) = self.link.parts();
@@ -228,8 +326,9 @@ impl Run<'_> {
         }
         if self.plan.chk {
             let bytes = bytes_of(self.received.memory(), grh, size);
-            if let Some(at) = (0..size).find(|at| bytes[*at] != pattern(!self.client, number, *at)) {
-                let (found, right) = (bytes[at], pattern(!self.client, number, at));
+            let wrong = |at: &usize| self.expected(number, *at).is_some_and(|right| right != bytes[*at]);
+            if let Some(at) = (0..size).find(wrong) {
+                let (found, right) = (bytes[at], self.expected(number, at).unwrap_or_default());
                 let what = format!("byte {at} of message {number} is {found:#04x}, {right:#04x} was sent");
                 return Err(Failure::failed(what, fix));
             }
@@ -241,7 +340,7 @@ impl Run<'_> {
     fn play(
         &mut self,
         completions: &mut Completions,
-        channel: &mut Channel,
+        peer: &mut Peer<'_>,
         speaks: bool,
     ) -> Result<(), Failure> {
         let iters = self.plan.iters;
@@ -253,7 +352,10 @@ impl Run<'_> {
             posted = 1;
         }
         while sent < iters || received < iters {
-            let taken = completions.poll(&mut some, channel)?;
+            let taken = completions.poll(&mut some, peer.channel())?;
+            if taken == 0 {
+                peer.idle()?;
+            }
             for completion in &some[..taken] {
                 match completion.kind {
                     WorkKind::Send => sent += 1,

@@ -45,11 +45,13 @@ pub struct Channel {
     socket: OwnedFd,
     peer: String,
     looked: Instant,
+    /// The peer need not stay.
+    left: bool,
 }
 
 impl Channel {
     fn new(socket: OwnedFd, peer: String) -> Self {
-        Self { socket, peer, looked: Instant::now() }
+        Self { socket, peer, looked: Instant::now(), left: false }
     }
 
     /// Both ends of one, in this process.
@@ -145,17 +147,59 @@ impl Channel {
         let body = serde_json::to_value(body).map_err(bad)?;
         let text =
             serde_json::to_vec(&Envelope { ferrowire: VERSION, kind: kind.into(), body }).map_err(bad)?;
-        let whole = [&(text.len() as u32).to_be_bytes()[..], &text].concat();
-        let mut left = &whole[..];
+        self.send_bytes(&[&(text.len() as u32).to_be_bytes()[..], &text].concat(), &doing)
+    }
+
+    /// Says something that is no message of `ferrowire`.
+    ///
+    /// # Errors
+    /// The peer is gone, or does not listen.
+    pub fn send_bytes(&mut self, mut left: &[u8], doing: &str) -> Result<(), Failure> {
         let end = Instant::now() + PATIENCE;
         while !left.is_empty() {
             match send(&self.socket, left, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
                 Ok(sent) => left = &left[sent..],
-                Err(Errno::AGAIN | Errno::INTR) => self.wait(PollFlags::OUT, end, &doing)?,
-                Err(_) => return Err(self.gone(&doing)),
+                Err(Errno::AGAIN | Errno::INTR) => self.wait(PollFlags::OUT, end, doing)?,
+                Err(_) => return Err(self.gone(doing)),
             }
         }
         Ok(())
+    }
+
+    /// What the peer says, of which nothing is known but the length.
+    ///
+    /// # Errors
+    /// It is gone, or takes longer than `patience`.
+    pub fn read_bytes(&mut self, into: &mut [u8], patience: Duration, doing: &str) -> Result<(), Failure> {
+        self.read(into, Instant::now().checked_add(patience), doing)
+    }
+
+    /// The first four bytes of what the peer says, which stay to be read.
+    ///
+    /// # Errors
+    /// It is gone, or takes longer than `patience`.
+    pub fn first_bytes(&mut self, patience: Duration) -> Result<[u8; 4], Failure> {
+        const DOING: &str = "its first word was waited for";
+        let end = Instant::now() + patience;
+        let mut bytes = [0; 4];
+        loop {
+            match recv(&self.socket, &mut bytes[..], RecvFlags::PEEK | RecvFlags::DONTWAIT) {
+                Ok((4.., _)) => return Ok(bytes),
+                Ok((0, _)) => return Err(self.gone(DOING)),
+                // The rest is under way: the socket is readable already.
+                Ok(_) => {
+                    std::thread::sleep(TICK);
+                    self.wait(PollFlags::IN, end, DOING)?;
+                }
+                Err(Errno::AGAIN | Errno::INTR) => self.wait(PollFlags::IN, end, DOING)?,
+                Err(_) => return Err(self.gone(DOING)),
+            }
+        }
+    }
+
+    /// The peer need not stay from now on.
+    pub fn may_be_left(&mut self) {
+        self.left = true;
     }
 
     /// Tells the peer why nothing comes of it; whether it hears that is its own matter.
@@ -235,6 +279,9 @@ impl Channel {
         }
         self.looked = Instant::now();
         stop::check()?;
+        if self.left {
+            return Ok(());
+        }
         // What it said before it went does not hide that it is gone.
         let mut files = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         let _ = poll(&mut files, Some(&Timespec::default()));

@@ -28,6 +28,13 @@ pub struct PeerArgs {
     pub addresses: AddressArgs,
 }
 
+impl PeerArgs {
+    /// The server's host, of a client.
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_deref()
+    }
+}
+
 /// One side of a run.
 pub struct Side {
     /// Who begins, and whose options count.

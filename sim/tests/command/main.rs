@@ -12,3 +12,4 @@ mod runs;
 #[allow(dead_code)]
 #[path = "../socket/rig.rs"]
 mod socket;
+mod stock;
