@@ -4,7 +4,9 @@
 mod bitstream;
 mod check;
 mod flow;
+mod interop;
 mod outcomes;
+mod peers;
 mod plan;
 mod report;
 mod run;
@@ -101,6 +103,19 @@ enum Command {
     /// folder beside them. The first call installs the tools.
     Bitstream(bitstream::Args),
 
+    /// Fetch stock Linux to run against: kernel, rdma-core's tools and QEMU, from Debian's packages
+    ///
+    /// Into target/peers, without root and without the host's packages. Needs apt-get and dpkg-deb. What is there is not fetched again.
+    /// FERROWIRE_DEBIAN_MIRROR names another mirror than deb.debian.org.
+    Peers(peers::Args),
+
+    /// Run rdma-core's pingpong tools in a Linux guest with soft-RoCE against a simulated card
+    ///
+    /// The kernel and the tools are Debian's, unmodified, and QEMU emulates the guest's processor; the wire between its network interface and
+    /// the card is a socket. On the card's side is `ferrowire pingpong`. Both roles, and every byte is compared. Fetches what
+    /// `peers` does. What each side said is left in target/interop/CASE.
+    Interop(interop::Args),
+
     /// Put what was measured on one HTML page
     ///
     /// Cells of each block, clocks with their slack, longest paths, cycles, and which requirements of the test plan hold: what synth, bitstream,
@@ -127,6 +142,8 @@ fn main() -> ExitCode {
         Command::Bench(args) => run::run("bench", &args),
         Command::Synth(args) => synth::run(&args),
         Command::Bitstream(args) => bitstream::run(&args),
+        Command::Peers(args) => peers::run(&args),
+        Command::Interop(args) => interop::run(&args),
         Command::Report(args) => report::run(&args),
     };
     match done {

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `peers`: stock Linux to run against, in `target/peers`: a kernel, programs that others wrote, and the QEMU that runs both. All of it from Debian's packages.
+
+mod debian;
+mod initrd;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{bail, Context, Result};
+
+use crate::workspace;
+use debian::{Apt, SUITE};
+pub use initrd::Files;
+
+/// Options of `peers`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Fetch anew what is there, in the versions that Debian has today
+    #[arg(long)]
+    update: bool,
+}
+
+/// Packages of a guest.
+const GUEST: &[&str] = &[
+    "linux-image-amd64",
+    "busybox-static",
+    "iproute2",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "rdmacm-utils",
+    "perftest",
+];
+/// What a guest has of them. The plugin is soft-RoCE's part of libibverbs, which finds it by the file of its name.
+const PROGRAMS: &[&str] = &[
+    "bin/busybox",
+    "bin/ip",
+    "usr/bin/rdma",
+    "usr/bin/ibv_devinfo",
+    "usr/bin/ibv_rc_pingpong",
+    "usr/bin/ibv_srq_pingpong",
+    "usr/bin/ibv_uc_pingpong",
+    "usr/bin/ibv_ud_pingpong",
+    "usr/bin/rping",
+    "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
+];
+/// Its modules: the network, soft-RoCE with the checksum that it asks for by name, and what programs reach it by.
+const MODULES: &[&str] = &["virtio_pci", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm"];
+/// What runs guests.
+const QEMU: &[&str] = &["qemu-system-x86"];
+
+/// What is there.
+pub struct Peers {
+    folder: PathBuf,
+}
+
+/// Fetches what is missing.
+pub fn run(args: &Args) -> Result<u8> {
+    let peers = Peers::get(args.update)?;
+    let packages = fs::read_to_string(peers.folder.join(STAMP)).context("reading what is there")?;
+    print!("{packages}");
+    println!("{}", peers.folder.display());
+    Ok(0)
+}
+
+/// Names what all was made of; written last.
+const STAMP: &str = "packages.txt";
+
+impl Peers {
+    /// What is there, made if it is not, or if another version of this program made it.
+    pub fn get(update: bool) -> Result<Peers> {
+        let folder = workspace::target().join("peers");
+        let stamp = fs::read_to_string(folder.join(STAMP)).unwrap_or_default();
+        if !update && stamp.starts_with(&recipe()) {
+            return Ok(Peers { folder });
+        }
+        let partial = folder.with_file_name("peers.partial");
+        let gone = |folder: &Path| match fs::remove_dir_all(folder) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            done => done.with_context(|| format!("removing {}", folder.display())),
+        };
+        gone(&partial)?;
+        let begin = Instant::now();
+        eprintln!("peers: packages of Debian {SUITE} (some 120 MB) ...");
+        let apt = Apt::new(partial.join("apt"))?;
+        let root = partial.join("guest");
+        let mut packages = apt.unpack(GUEST, &root)?;
+        let kernel = only(&root.join("boot"), "vmlinuz-")?;
+        let version = kernel.file_name().unwrap_or_default().to_string_lossy().replace("vmlinuz-", "");
+        eprintln!("peers: Linux {version} and its first files ...");
+        let mut files = Files::default();
+        files.programs(&root, PROGRAMS)?;
+        files.modules(&root.join("lib/modules").join(&version), MODULES)?;
+        files.text("etc/libibverbs.d/rxe.driver", "driver rxe\n");
+        files.text("init", include_str!("peers/init.sh"));
+        files.write(&partial.join("initrd"))?;
+        fs::rename(&kernel, partial.join("vmlinuz")).context("keeping the kernel")?;
+        gone(&root)?;
+        eprintln!("peers: QEMU ...");
+        packages.extend(apt.unpack(QEMU, &partial.join("qemu"))?);
+        gone(&partial.join("apt"))?;
+        packages.sort();
+        packages.dedup();
+        let list = format!("{}linux {version}\n{}\n", recipe(), packages.join("\n"));
+        workspace::write_whole(&partial.join(STAMP), &list)?;
+        gone(&folder)?;
+        fs::rename(&partial, &folder).context("putting it in its place")?;
+        let peers = Peers { folder };
+        eprintln!("peers: {} s", begin.elapsed().as_secs());
+        Ok(peers)
+    }
+
+    /// A guest whose first files have `more` besides; its serial line is the standard output. Without an accelerator: one that the host has need not be one that it lends.
+    pub fn guest(&self, more: &Files, folder: &Path) -> Result<Command> {
+        let initrd = folder.join("initrd");
+        let case = folder.join("case.cpio");
+        more.write(&case)?;
+        // The kernel takes archives one behind the other.
+        let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
+        let mut all = read(&self.folder.join("initrd"))?;
+        all.resize(all.len().next_multiple_of(512), 0);
+        all.extend(read(&case)?);
+        fs::write(&initrd, all).with_context(|| format!("writing {}", initrd.display()))?;
+        let qemu = self.folder.join("qemu");
+        let at = |place: &str| qemu.join(place);
+        let folders =
+            ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/pulseaudio"];
+        let path = folders.map(|folder| at(folder).display().to_string()).join(":");
+        let mut command = Command::new(at("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
+        command.args(["--library-path", &path]).arg(at("usr/bin/qemu-system-x86_64"));
+        command.env("QEMU_MODULE_DIR", at("usr/lib/x86_64-linux-gnu/qemu")).current_dir(folder);
+        for data in ["usr/share/qemu", "usr/share/seabios"] {
+            command.arg("-L").arg(at(data));
+        }
+        command.args([
+            "-nodefaults",
+            "-no-user-config",
+            "-no-reboot",
+            "-display",
+            "none",
+            "-serial",
+            "stdio",
+        ]);
+        command.args([
+            "-machine",
+            "q35",
+            "-accel",
+            "tcg",
+            "-m",
+            "512",
+            "-append",
+            "console=ttyS0 quiet panic=-1",
+        ]);
+        command.arg("-kernel").arg(self.folder.join("vmlinuz")).arg("-initrd").arg(initrd);
+        Ok(command)
+    }
+}
+
+/// What all is made by, but the packages' versions.
+fn recipe() -> String {
+    let all = [GUEST, PROGRAMS, MODULES, QEMU].map(|list| list.join(" "));
+    let init = include_str!("peers/init.sh")
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .collect::<Vec<_>>()
+        .join("; ");
+    format!("{SUITE}\n{}\n{init}\n", all.join("\n"))
+}
+
+/// The file of a folder whose name begins so.
+fn only(folder: &Path, begin: &str) -> Result<PathBuf> {
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let path = entry?.path();
+        if path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin)) {
+            return Ok(path);
+        }
+    }
+    bail!("{} has no {begin}*", folder.display())
+}
