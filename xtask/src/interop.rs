@@ -168,8 +168,8 @@ struct Outcome {
 /// Runs the cases.
 pub fn run(args: &Args) -> Result<u8> {
     setup::run(&setup::Args::default())?;
-    let mut build = cargo(["build", "--quiet", "-p", "ferrowire-sim", "-p", "ferrowire-cli", "--bins"]);
-    if !build.status().context("running cargo")?.success() {
+    let build = cargo(["build", "--quiet", "-p", "ferrowire-sim", "-p", "ferrowire-cli", "--bins"]);
+    if workspace::exit_code(build)? != 0 {
         bail!("the simulator could not be built");
     }
     let peers = Peers::get(false)?;
@@ -280,10 +280,7 @@ fn read(path: &Path) -> String {
 }
 
 fn one(peers: &Peers, case: &Case, config: &str, logs: &Path) -> Result<()> {
-    match fs::remove_dir_all(logs) {
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
-        done => done.with_context(|| format!("removing {}", logs.display()))?,
-    }
+    workspace::remove_folder(logs)?;
     fs::create_dir_all(logs).with_context(|| format!("creating {}", logs.display()))?;
     let limit = Instant::now() + LIMIT;
     let program = |name: &str| {

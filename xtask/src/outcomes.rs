@@ -2,10 +2,9 @@
 //! What came of tests, read from what `cargo test` prints, and kept in `target/tests.json` for `report`.
 
 use std::collections::HashMap;
-use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
 use crate::workspace;
@@ -50,17 +49,6 @@ pub fn path() -> PathBuf {
 }
 
 impl Outcomes {
-    /// The last run's; none if there was none.
-    pub fn last() -> Result<Option<Outcomes>> {
-        let path = path();
-        if !path.exists() {
-            return Ok(None);
-        }
-        let text = fs::read_to_string(&path).with_context(|| format!("reading {}", path.display()))?;
-        let read = serde_json::from_str(&text);
-        read.with_context(|| format!("{}: remove it, or run the tests again", path.display())).map(Some)
-    }
-
     /// Keeps them.
     pub fn keep(&self) -> Result<()> {
         workspace::write_whole(&path(), &(serde_json::to_string_pretty(self)? + "\n"))

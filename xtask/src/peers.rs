@@ -77,11 +77,7 @@ impl Peers {
             return Ok(Peers { folder });
         }
         let partial = folder.with_file_name("peers.partial");
-        let gone = |folder: &Path| match fs::remove_dir_all(folder) {
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
-            done => done.with_context(|| format!("removing {}", folder.display())),
-        };
-        gone(&partial)?;
+        workspace::remove_folder(&partial)?;
         let begin = Instant::now();
         eprintln!("peers: packages of Debian {SUITE} (some 120 MB) ...");
         let apt = Apt::new(partial.join("apt"))?;
@@ -97,15 +93,15 @@ impl Peers {
         files.text("init", include_str!("peers/init.sh"));
         files.write(&partial.join("initrd"))?;
         fs::rename(&kernel, partial.join("vmlinuz")).context("keeping the kernel")?;
-        gone(&root)?;
+        workspace::remove_folder(&root)?;
         eprintln!("peers: QEMU ...");
         packages.extend(apt.unpack(QEMU, &partial.join("qemu"))?);
-        gone(&partial.join("apt"))?;
+        workspace::remove_folder(&partial.join("apt"))?;
         packages.sort();
         packages.dedup();
         let list = format!("{}linux {version}\n{}\n", recipe(), packages.join("\n"));
         workspace::write_whole(&partial.join(STAMP), &list)?;
-        gone(&folder)?;
+        workspace::remove_folder(&folder)?;
         fs::rename(&partial, &folder).context("putting it in its place")?;
         let peers = Peers { folder };
         eprintln!("peers: {} s", begin.elapsed().as_secs());

@@ -13,7 +13,7 @@ use anyhow::{Context, Result};
 use serde::de::DeserializeOwned;
 use serde::Deserialize;
 
-use crate::outcomes::{End, Outcomes};
+use crate::outcomes::{self, End, Outcomes};
 use crate::plan::{self, Requirement, TestPlan};
 use crate::{bitstream, synth, workspace};
 
@@ -91,10 +91,10 @@ pub fn run(args: &Args) -> Result<u8> {
         commit: workspace::commit(),
         synth: all(&target.join("synth"))?,
         bitstreams: all(&target.join("bitstream"))?,
-        bench: one(&target.join("bench/report.json"))?,
-        loss: one(&target.join("bench/loss.json"))?,
+        bench: workspace::read_json(&target.join("bench/report.json"))?,
+        loss: workspace::read_json(&target.join("bench/loss.json"))?,
         plan: plan.requirement,
-        tests: Outcomes::last()?,
+        tests: workspace::read_json(&outcomes::path())?,
     };
     let out = args.out.clone().unwrap_or_else(|| target.join("report.html"));
     if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty()) {
@@ -117,19 +117,8 @@ fn all<T: DeserializeOwned>(folder: &Path) -> Result<Vec<T>> {
     }
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "json"));
     paths.sort();
-    let read = paths.iter().map(|path| one(path));
+    let read = paths.iter().map(|path| workspace::read_json(path));
     read.filter_map(Result::transpose).collect()
-}
-
-/// A result, if it is there.
-fn one<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
-    if !path.exists() {
-        return Ok(None);
-    }
-    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
-    let read = serde_json::from_str(&text);
-    read.with_context(|| format!("{} is of another version: remove it, or make it again", path.display()))
-        .map(Some)
 }
 
 impl Facts {

@@ -8,6 +8,7 @@ use std::process::{Command, ExitStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{Context, Result};
+use serde::de::DeserializeOwned;
 
 /// Set by Ctrl-C.
 pub static INTERRUPTED: AtomicBool = AtomicBool::new(false);
@@ -48,6 +49,25 @@ pub fn remove_old(path: &Path) -> Result<()> {
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
         done => done.with_context(|| format!("removing {}", path.display())),
     }
+}
+
+/// Removes a folder with all that is in it, if it is there.
+pub fn remove_folder(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        done => done.with_context(|| format!("removing {}", path.display())),
+    }
+}
+
+/// What a command has left as JSON; none if it has not.
+pub fn read_json<T: DeserializeOwned>(path: &Path) -> Result<Option<T>> {
+    if !path.exists() {
+        return Ok(None);
+    }
+    let text = fs::read_to_string(path).with_context(|| format!("reading {}", path.display()))?;
+    let read = serde_json::from_str(&text);
+    read.with_context(|| format!("{} is of another version: remove it, or make it again", path.display()))
+        .map(Some)
 }
 
 /// Runs a child to its end and returns its exit code; 130 if it was interrupted, 1 if it was killed otherwise.

@@ -56,11 +56,15 @@ pub fn link_local(mac: [u8; 6]) -> Option<IpAddr> {
 
 /// An address as a GID is written: eight groups of four digits (IBTA A17.4.3; IPv4 as ::ffff:a.b.c.d).
 pub fn as_gid(address: IpAddr) -> String {
-    let v6 = match address {
+    as_v6(address).segments().map(|group| format!("{group:04x}")).join(":")
+}
+
+/// The address whose 16 bytes a GID has: IPv4 is mapped (IBTA A17.4.3).
+pub fn as_v6(address: IpAddr) -> Ipv6Addr {
+    match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),
         IpAddr::V6(v6) => v6,
-    };
-    v6.segments().map(|group| format!("{group:04x}")).join(":")
+    }
 }
 
 fn file() -> Result<PathBuf, Failure> {

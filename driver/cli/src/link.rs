@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::parse_service;
 use crate::card::Card;
 use crate::failure::Failure;
+use crate::gids::as_v6;
 use crate::side::Channel;
 use crate::stock::{End, Stock};
 
@@ -117,21 +118,14 @@ impl Address {
     /// As ibv_rc_pingpong prints it.
     pub fn pingpong_line(&self, side: &str) -> String {
         let Number { qpn, psn } = self.qps[0];
-        let ip = match self.ip {
-            IpAddr::V4(v4) => IpAddr::V6(v4.to_ipv6_mapped()),
-            v6 => v6,
-        };
+        let ip = as_v6(self.ip);
         format!("  {:<15} LID 0x0000, QPN {qpn:#08x}, PSN {psn:#08x}, GID {ip}\n", format!("{side} address:"))
     }
 }
 
 /// A GID as perftest writes it: its bytes.
 fn decimal_gid(ip: IpAddr) -> String {
-    let v6 = match ip {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    };
-    v6.octets().map(|byte| format!("{byte:02}")).join(":")
+    as_v6(ip).octets().map(|byte| format!("{byte:02}")).join(":")
 }
 
 /// A queue pair that is up.

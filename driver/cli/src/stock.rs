@@ -11,6 +11,7 @@ use ferrowire_net::{Config, Net};
 
 use crate::card::Card;
 use crate::failure::Failure;
+use crate::gids::as_v6;
 use crate::side::{Channel, PATIENCE};
 
 /// Bytes of an end as text, the zero among them.
@@ -35,10 +36,7 @@ pub struct End {
 
 impl End {
     fn to_bytes(self) -> [u8; BYTES] {
-        let gid = match self.ip {
-            IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-            IpAddr::V6(v6) => v6,
-        };
+        let gid = as_v6(self.ip);
         let text = format!("{:04x}:{:06x}:{:06x}:{:032x}", 0, self.qpn, self.psn, u128::from(gid));
         let mut bytes = [0; BYTES];
         bytes[..BYTES - 1].copy_from_slice(text.as_bytes());

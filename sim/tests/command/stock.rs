@@ -5,14 +5,11 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
 
-use ferrowire::{
-    AddressVector, InitAttributes, MemoryRegion, PathMtu, Psn, QpInitAttr, QueuePair, RecvWr, RtrAttributes,
-    RtsAttributes, SendWr, WorkKind,
-};
+use ferrowire::{MemoryRegion, QueuePair, RecvWr, SendWr, WorkKind};
 
 use crate::process::free_port;
 use crate::rig::{cards, Cards};
-use crate::socket::{mac, Node};
+use crate::socket::Node;
 
 const SIZE: usize = 5000;
 const MESSAGES: usize = 4;
@@ -52,39 +49,12 @@ impl Tool {
         node.context.set_neighbour_responder(true).unwrap();
         let buffer = node.region(SIZE);
         buffer.memory().fill(0, SIZE, 0x7b);
-        let mut attr = QpInitAttr::rc(&node.cq, &node.cq);
-        (attr.max_send_wr, attr.max_recv_wr) = (1, 16);
-        let qp = node.pd.create_qp(&attr).unwrap();
-        let own = end(qp.number(), PSN, OWN);
-        if client {
-            socket.write_all(&own).unwrap();
-        }
-        let (dest_qpn, psn) = heard(&mut socket);
-        let ip = |number: u8| [10, 0, 0, number].into();
-        let init = InitAttributes { pkey: Some(0xffff), ..InitAttributes::default() };
-        let rtr = RtrAttributes {
-            av: Some(AddressVector::new(mac(OWN), ip(OWN), mac(COMMAND), ip(COMMAND))),
-            path_mtu: Some(PathMtu::B1024),
-            dest_qpn: Some(dest_qpn),
-            rq_psn: Some(Psn::new(psn)),
-            max_dest_rd_atomic: Some(1),
-            min_rnr_timer: Some(12),
-            ..RtrAttributes::default()
-        };
-        let rts = RtsAttributes {
-            sq_psn: Some(Psn::new(PSN)),
-            timeout: Some(14),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            max_rd_atomic: Some(1),
-            ..RtsAttributes::default()
-        };
-        let qp = qp
-            .init(InitAttributes { access: Some(Default::default()), ..init })
-            .map_err(|step| step.error)
-            .unwrap();
-        let qp = qp.rtr(rtr).map_err(|step| step.error).unwrap();
-        let mut qp = qp.rts(rts).map_err(|step| step.error).unwrap();
+        let mut qp = node.queue_pair_at(COMMAND, PSN, |qpn| {
+            if client {
+                socket.write_all(&end(qpn, PSN, OWN)).unwrap();
+            }
+            heard(&mut socket)
+        });
         let mut batch = qp.start_post_recv();
         for _ in 0..MESSAGES {
             batch.post(&RecvWr::new(0, &[buffer.sge(0, SIZE as u32)])).unwrap();
@@ -94,7 +64,7 @@ impl Tool {
         match client {
             true => socket.write_all(&done).unwrap(),
             false => {
-                socket.write_all(&own).unwrap();
+                socket.write_all(&end(qp.number(), PSN, OWN)).unwrap();
                 socket.read_exact(&mut done).unwrap();
                 assert_eq!(&done, b"done\0");
             }

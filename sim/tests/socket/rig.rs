@@ -202,6 +202,9 @@ impl Bus for Mortal {
     }
 }
 
+/// The first PSN of queue pairs that are given none.
+const PSN: u32 = 0x1000;
+
 /// A card, opened as a program does.
 pub struct Node {
     pub number: u8,
@@ -236,10 +239,15 @@ impl Node {
 
     /// A queue pair that is connected with one of another card, or would be: to a number of a peer.
     pub fn queue_pair(&self, peer: u8, connect: impl FnOnce(u32) -> u32) -> QueuePair {
+        self.queue_pair_at(peer, PSN, |own| (connect(own), PSN))
+    }
+
+    /// The same from a PSN on; `connect` gives the peer's, too.
+    pub fn queue_pair_at(&self, peer: u8, psn: u32, connect: impl FnOnce(u32) -> (u32, u32)) -> QueuePair {
         let mut attr = QpInitAttr::rc(&self.cq, &self.cq);
         (attr.max_send_wr, attr.max_recv_wr) = (16, 16);
         let qp = self.pd.create_qp(&attr).unwrap();
-        let dest_qpn = connect(qp.number());
+        let (dest_qpn, rq_psn) = connect(qp.number());
         let av = AddressVector::new(
             mac(self.number),
             [10, 0, 0, self.number].into(),
@@ -252,13 +260,13 @@ impl Node {
             av: Some(av),
             path_mtu: Some(PathMtu::B1024),
             dest_qpn: Some(dest_qpn),
-            rq_psn: Some(Psn::new(0x1000)),
+            rq_psn: Some(Psn::new(rq_psn)),
             max_dest_rd_atomic: Some(4),
             min_rnr_timer: Some(1),
             ..Default::default()
         };
         let rts = RtsAttributes {
-            sq_psn: Some(Psn::new(0x1000)),
+            sq_psn: Some(Psn::new(psn)),
             timeout: Some(14),
             retry_cnt: Some(7),
             rnr_retry: Some(7),

@@ -42,10 +42,9 @@ fn tiles(facts: &Facts) -> Markup {
     let budgets = |bench: &Bench| bench.results.iter().filter_map(|figure| figure.met).collect::<Vec<_>>();
     let budgets = facts.bench.as_ref().map(budgets).unwrap_or_default();
     let met = budgets.iter().filter(|met| **met).count();
-    let failed = |failure: &Option<String>| failure.is_some();
-    let tools = facts.synth.len() + facts.bitstreams.len();
-    let bad = facts.synth.iter().filter(|one| failed(&one.failure)).count()
-        + facts.bitstreams.iter().filter(|one| failed(&one.failure)).count();
+    let failures = facts.synth.iter().map(|one| &one.failure);
+    let failures = failures.chain(facts.bitstreams.iter().map(|one| &one.failure));
+    let (tools, bad) = (failures.clone().count(), failures.flatten().count());
     html! {
         div.tiles {
             @if facts.tests.is_some() { div { b { (holds) " of " (facts.plan.len()) } "requirements hold" } }
@@ -106,9 +105,8 @@ fn mapped(facts: &Facts, report: &synth::Report) -> Markup {
         (critical(&report.critical_path))
         div {
             div.row.head { span { "block" } @for column in columns(report) { span.n { (column) } } }
-            @let whole = Tree { block: None, below: tree(&report.blocks) };
             div.row { span.name { "all, flattened" } (figures(&report.total, Some(report.longest_lut_path))) }
-            @for below in &whole.below { (branch(below, report.total.lut, 0)) }
+            @for block in tree(&report.blocks) { (branch(&block, report.total.lut, 0)) }
         }
         @if report.blocks.is_empty() { p.note { "Mapped without its blocks (" code { "--no-blocks" } ")." } }
         @else { p.note { "Blocks are mapped each by itself, which takes some more than the whole. Bars: share of all LUTs." } }
@@ -121,7 +119,7 @@ fn columns(report: &synth::Report) -> [&'static str; 6] {
 
 /// A block and those in it.
 struct Tree<'a> {
-    block: Option<&'a Block>,
+    block: &'a Block,
     below: Vec<Tree<'a>>,
 }
 
@@ -131,12 +129,10 @@ fn tree(blocks: &[Block]) -> Vec<Tree<'_>> {
     for block in blocks {
         let mut place = &mut roots;
         // Each is below the last one whose name it goes on with.
-        while let Some(at) =
-            place.iter().rposition(|tree| tree.block.is_some_and(|above| is_below(&block.name, &above.name)))
-        {
+        while let Some(at) = place.iter().rposition(|tree| is_below(&block.name, &tree.block.name)) {
             place = &mut place[at].below;
         }
-        place.push(Tree { block: Some(block), below: Vec::new() });
+        place.push(Tree { block, below: Vec::new() });
     }
     roots
 }
@@ -146,7 +142,7 @@ fn is_below(name: &str, above: &str) -> bool {
 }
 
 fn branch(tree: &Tree<'_>, all: u64, depth: usize) -> Markup {
-    let Some(block) = tree.block else { return html! {} };
+    let block = tree.block;
     let name = block.name.rsplit('/').next().unwrap_or_default();
     let times = if block.instances > 1 { format!(" ×{}", block.instances) } else { String::new() };
     let share = format!("--share: {:.1}%; padding-left: {}em", percent(block.cost.lut, all), depth);
