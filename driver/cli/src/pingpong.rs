@@ -106,6 +106,9 @@ fn plan(args: &PingpongArgs, card: &Card, stock: bool) -> Plan {
 
 fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Channel) -> Result<(), Failure> {
     let Side { client, device, bus, speaks } = side;
+    if client && args.stock {
+        channel.treat_as_foreign();
+    }
     let card = Card::open(&device, bus, &args.peer.addresses)?;
     let (prints, speaks) = (speaks, speaks && !common.json);
     let is_stock = if client { args.stock } else { stock::speaks(channel)? };

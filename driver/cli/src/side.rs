@@ -45,13 +45,13 @@ pub struct Channel {
     socket: OwnedFd,
     peer: String,
     looked: Instant,
-    /// The peer need not stay.
-    left: bool,
+    /// The peer is no `ferrowire`: it need not stay, and understands no refusal.
+    foreign: bool,
 }
 
 impl Channel {
     fn new(socket: OwnedFd, peer: String) -> Self {
-        Self { socket, peer, looked: Instant::now(), left: false }
+        Self { socket, peer, looked: Instant::now(), foreign: false }
     }
 
     /// Both ends of one, in this process.
@@ -197,14 +197,16 @@ impl Channel {
         }
     }
 
-    /// The peer need not stay from now on.
-    pub fn may_be_left(&mut self) {
-        self.left = true;
+    /// The peer is no `ferrowire`: from now on it need not stay, and is not told why this side gives up.
+    pub fn treat_as_foreign(&mut self) {
+        self.foreign = true;
     }
 
     /// Tells the peer why nothing comes of it; whether it hears that is its own matter.
     pub fn refuse(&mut self, why: &str) {
-        let _ = self.tell("refuse", &why);
+        if !self.foreign {
+            let _ = self.tell("refuse", &why);
+        }
     }
 
     /// What the peer says next, which must be of a kind.
@@ -279,7 +281,7 @@ impl Channel {
         }
         self.looked = Instant::now();
         stop::check()?;
-        if self.left {
+        if self.foreign {
             return Ok(());
         }
         // What it said before it went does not hide that it is gone.

@@ -82,8 +82,7 @@ impl<'a> Stock<'a> {
     /// # Errors
     /// The card has no raw Ethernet queue pair, or it is in use.
     pub fn new(card: &Card, channel: &'a mut Channel) -> Result<Self, Failure> {
-        // The peer closes the connection when it is through with it.
-        channel.may_be_left();
+        channel.treat_as_foreign();
         Ok(Self { channel, net: Net::new(&card.context, &card.pd, Config::default())? })
     }
 
@@ -215,6 +214,16 @@ mod tests {
             wrong[at] = byte;
             assert_eq!(End::parse(&wrong), None, "{at}");
         }
+    }
+
+    #[test]
+    fn such_a_peer_is_not_told_why_a_side_gives_up() {
+        let (mut a, mut b) = Channel::pair().unwrap();
+        a.treat_as_foreign();
+        a.refuse("no card");
+        drop(a);
+        let ended = b.read_bytes(&mut [0; 1], PATIENCE, "it was listened to").unwrap_err().to_string();
+        assert!(ended.contains("ended while"), "{ended}");
     }
 
     #[test]
