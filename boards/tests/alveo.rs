@@ -74,6 +74,24 @@ fn constraints_name_each_port_once_and_each_clock() {
 }
 
 #[test]
+fn a_card_may_have_eight_faster_lanes_where_its_block_has_them() {
+    let links: Vec<_> = alveos().iter().map(|board| (board.name.clone(), board.links().count())).collect();
+    let wanted = [("u200", 1), ("u250", 1), ("u280", 2), ("u50", 2), ("u55c", 2)];
+    assert_eq!(links, wanted.map(|(name, links)| (name.to_string(), links)));
+    let (wide, narrow) = (alveos().remove(3), alveos().remove(3).with_link("gen4x8").unwrap());
+    assert_eq!((narrow.pcie.generation, narrow.pcie.lanes), (4, 8));
+    assert_eq!((&narrow.pcie.rx_p[..], narrow.pcie.tx_n.len()), (&wide.pcie.rx_p[..8], 8));
+    assert_eq!(wide.clone().with_link("gen3x16").unwrap(), wide);
+    // What is gone does not come back.
+    let refused =
+        [narrow.with_link("gen3x16"), wide.with_link("gen5x4"), alveos().remove(0).with_link("gen4x8")];
+    let said = refused.map(|board| board.unwrap_err().to_string());
+    assert!(said[0].contains("pcie.rx_p = 8: must be a ball for each of 16 lanes"), "{}", said[0]);
+    assert!(said[1].contains("pcie = gen5x4: must be gen3x16 or gen4x8"), "{}", said[1]);
+    assert!(said[2].contains("or 4 with 8 where the block is pcie4c"), "{}", said[2]);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_the_field_and_the_reason() {
     let text = ALVEOS.iter().find(|(name, _)| *name == "u50").unwrap().1;
     let cases = [

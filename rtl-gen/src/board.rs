@@ -18,6 +18,9 @@ pub const VIVADO: &str = "build.tcl";
 /// The stubs' file, which no script reads.
 pub const STUBS: &str = "stubs.v";
 
+/// What of an Alveo card itself can be set: its PCIe link, one of [`ferrowire_boards::LINKS`].
+const LINK: &str = "pcie";
+
 /// A board, and the card that its description names.
 #[derive(Clone, Debug)]
 pub struct OnBoard {
@@ -36,7 +39,7 @@ pub enum Top {
     Alveo(Box<AlveoShell>),
 }
 
-/// Takes a built-in board's name, and sets fields of its card over what the description sets.
+/// Takes a built-in board's name, and sets fields of its card over what the description sets; of an Alveo card also `pcie`, its link.
 ///
 /// # Errors
 /// An unknown name, and a board that has no card, or one that does not go with it; a field as of [`choose`].
@@ -47,8 +50,15 @@ pub fn choose_board(name: &str, set: &[String]) -> Result<OnBoard, Error> {
         own.chain(set.iter().cloned()).collect()
     };
     if ALVEOS.iter().any(|(known, _)| *known == name) {
-        let board = Alveo::named(name)?;
-        let choice = choose(&board.card.config, &over(board.card.assignments()))?;
+        let mut board = Alveo::named(name)?;
+        let (links, own): (Vec<_>, Vec<_>) =
+            over(board.card.assignments()).into_iter().partition(|one| field(one).as_deref() == Some(LINK));
+        let mut choice = choose(&board.card.config, &own)?;
+        for link in links {
+            let (_, value) = link.split_once('=').unwrap_or_default();
+            board = board.with_link(value.trim())?;
+            choice.set.push(link);
+        }
         let shell = Top::Alveo(Box::new(AlveoShell::new(board, choice.values.clone())?));
         return Ok(OnBoard { shell, choice });
     }
@@ -99,7 +109,7 @@ pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
             let files = BTreeMap::from([
                 (format!("{name}.xdc"), format!("# {licence}\n{}", shell.xdc(&modules))),
                 (VIVADO.into(), shell.build_script()),
-                (STUBS.into(), format!("// {licence}\n// In place of AMD's blocks and cells, for lint: files.f does not name it.\n{}", AlveoShell::stubs())),
+                (STUBS.into(), format!("// {licence}\n// In place of AMD's blocks and cells, for lint: files.f does not name it.\n{}", shell.stubs())),
                 ("README.md".into(), alveo_readme(shell)),
             ]);
             Ok(print(choice, &modules.top, modules.verilog(), Some(name.into()), files))

@@ -188,6 +188,13 @@ fn an_alveo_gets_what_vivado_needs_and_stubs_that_its_script_does_not_read() {
     }
     ok(&["--check", "--out", at]);
     assert!(ok(&["--list"]).contains("pcie4-64b on AMD Alveo U250"));
+    // Another link is part of what the folder was made with.
+    ok(&["--board", "u50", "--set", "pcie=gen4x8", "--set", "qps=64", "--out", at]);
+    assert!(fs::read_to_string(out.join("build.tcl")).unwrap().contains("LINK_WIDTH {X8}"));
+    ok(&["--check", "--out", at]);
+    assert!(fails(&["--board", "u200", "--set", "pcie=gen4x8", "--out", at])
+        .contains("where the block is pcie4c"));
+    assert!(fails(&["--board", "ecpix5", "--set", "pcie=gen4x8", "--out", at]).contains("pcie"));
 }
 
 #[test]

@@ -12,7 +12,7 @@ const PACKAGES: &[(&str, u32)] = &[("2104", 46), ("2892", 54)];
 const REFCLKS: &[&str] = &["156.25", "161.1328125", "322.265625"];
 const IO: &[&str] = &["LVCMOS12", "LVCMOS18", "LVDS"];
 
-fn wrong<T>(
+pub(super) fn wrong<T>(
     board: &Alveo,
     field: impl Into<String>,
     value: impl ToString,

@@ -108,6 +108,9 @@ pub enum PcieBlock {
     Pcie4c,
 }
 
+/// What a link may be so that 512 bits at 250 MHz are as fast as it: by its name, generation and lanes.
+pub const LINKS: [(&str, u32, u32); 2] = [("gen3x16", 3, 16), ("gen4x8", 4, 8)];
+
 impl PcieBlock {
     /// Name of its IP.
     pub fn ip(self) -> &'static str {
@@ -255,5 +258,26 @@ impl Alveo {
         board.name = name.into();
         check::check(&board)?;
         Ok(board)
+    }
+
+    /// Which of [`LINKS`] it can have.
+    pub fn links(&self) -> impl Iterator<Item = &'static str> + '_ {
+        LINKS.into_iter().map(|(link, ..)| link).filter(|link| self.clone().with_link(link).is_ok())
+    }
+
+    /// The same card with another link, one of [`LINKS`]; of more lanes than that has, the first are used.
+    ///
+    /// # Errors
+    /// An unknown link, and one that the block does not have or the card has not the lanes for.
+    pub fn with_link(mut self, link: &str) -> Result<Alveo, BoardError> {
+        let Some((_, generation, lanes)) = LINKS.iter().find(|(name, ..)| *name == link) else {
+            let known = LINKS.map(|(name, ..)| name).join(" or ");
+            return check::wrong(&self, "pcie", link, format!("must be {known}"));
+        };
+        (self.pcie.generation, self.pcie.lanes) = (*generation, *lanes);
+        let Pcie { rx_p, rx_n, tx_p, tx_n, .. } = &mut self.pcie;
+        [rx_p, rx_n, tx_p, tx_n].into_iter().for_each(|pins| pins.truncate(*lanes as usize));
+        check::check(&self)?;
+        Ok(self)
     }
 }

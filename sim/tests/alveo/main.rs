@@ -5,16 +5,32 @@ mod demo;
 mod lint;
 mod synth;
 
-use ferrowire_boards::Alveo;
+use ferrowire_boards::{Alveo, ALVEOS};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_shell::{AlveoModules, AlveoShell};
 
 /// A card with the RNIC that its description names.
 fn shell(name: &str) -> AlveoShell {
-    let board = Alveo::named(name).unwrap_or_else(|error| panic!("{error}"));
+    of(Alveo::named(name).unwrap_or_else(|error| panic!("{error}")))
+}
+
+fn of(board: Alveo) -> AlveoShell {
     let card = RnicConfig::named(&board.card.config).unwrap_or_else(|error| panic!("{error}"));
-    assert!(board.card.set.is_empty(), "{name} sets fields over its configuration");
+    assert!(board.card.set.is_empty(), "{} sets fields over its configuration", board.name);
     AlveoShell::new(board, card).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Every card with every link that it can have, and what that is called.
+fn shells() -> Vec<(String, AlveoShell)> {
+    let boards = ALVEOS.iter().map(|(name, _)| Alveo::named(name).unwrap_or_else(|error| panic!("{error}")));
+    let shells = boards.flat_map(|board| {
+        let links: Vec<_> = board.links().collect();
+        links.into_iter().map(move |link| {
+            let board = board.clone().with_link(link).unwrap_or_else(|error| panic!("{error}"));
+            (format!("{}-{link}", board.name), of(board))
+        })
+    });
+    shells.collect()
 }
 
 fn modules(shell: &AlveoShell) -> AlveoModules {

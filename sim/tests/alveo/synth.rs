@@ -7,12 +7,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use ferrowire_boards::ALVEOS;
 use ferrowire_rtl::ClockCrossing;
 use ferrowire_shell::AlveoShell;
 use serde_json::Value;
 
-use super::{modules, shell};
+use super::{modules, shell, shells};
 
 /// Runs Yosys in a folder of its own with this Verilog.
 fn yosys(name: &str, verilog: &str, script: &str) -> PathBuf {
@@ -38,12 +37,12 @@ fn yosys(name: &str, verilog: &str, script: &str) -> PathBuf {
 #[test]
 #[ignore = "needs `cargo xtask setup --synth`"]
 fn every_alveos_top_elaborates_against_the_stubs() {
-    for (name, _) in ALVEOS {
-        let modules = modules(&shell(name));
+    for (name, shell) in shells() {
+        let (modules, top) = (modules(&shell), &shell.board().name);
         let texts: Vec<String> = modules.verilog().into_iter().map(|(_, text)| text).collect();
-        let verilog = format!("{}{}", texts.concat(), AlveoShell::stubs());
+        let verilog = format!("{}{}", texts.concat(), shell.stubs());
         let script =
-            format!("read_verilog -noautowire all.v; hierarchy -check -top {name}; proc; check -assert");
+            format!("read_verilog -noautowire all.v; hierarchy -check -top {top}; proc; check -assert");
         yosys(&format!("elaborate-{name}"), &verilog, &script);
     }
 }
@@ -113,9 +112,10 @@ fn the_cells_of_clock_exceptions_are_there_behind_synth_xilinx() {
 #[test]
 #[ignore = "needs `cargo xtask setup --synth`, and some minutes"]
 fn the_cells_of_clock_exceptions_are_there_in_the_whole_card() {
-    let modules = modules(&shell("u50"));
+    let shell = shell("u50");
+    let modules = modules(&shell);
     let texts: Vec<String> = modules.verilog().into_iter().map(|(_, text)| text).collect();
-    let verilog = format!("{}{}", texts.concat(), AlveoShell::stubs());
+    let verilog = format!("{}{}", texts.concat(), shell.stubs());
     let script =
         format!("read_verilog -noautowire all.v; {SYNTH} u50 -run begin:map_luts; blackbox =A:whitebox; write_json out.json");
     let folder = yosys("u50", &verilog, &script);

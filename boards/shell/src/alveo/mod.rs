@@ -28,7 +28,7 @@ mod top;
 mod vendor;
 mod xdc;
 
-pub use vendor::{Vendor, Way, BUFGCE_DIV, CMAC, FDPE, IBUFDS, IBUFDS_GTE4, PCIE4, SRLC32E};
+pub use vendor::{Vendor, Way, BUFGCE_DIV, CMAC, FDPE, IBUFDS, IBUFDS_GTE4, PCIE4, PCIE4_X8, SRLC32E};
 
 use ferrowire_boards::Alveo;
 use ferrowire_cmac::MacConfig;
@@ -39,8 +39,6 @@ use crate::ShellError;
 
 /// The core's clock: what the PCIe block gives (PG213: 512 bits at 250 MHz).
 pub const CORE_KHZ: u32 = 250_000;
-/// Lanes of the PCIe block's ports.
-const LANES: u32 = 16;
 
 /// Name of the PCIe IP as it is made here.
 const PCIE: &str = "pcie_block";
@@ -79,9 +77,6 @@ impl AlveoShell {
         if card.clock_khz != CORE_KHZ {
             return Err(wrong("clock_khz", card.clock_khz.to_string(), "250000, the PCIe block's clock"));
         }
-        if board.pcie.lanes != LANES {
-            return Err(wrong("pcie.lanes", board.pcie.lanes.to_string(), "16: no top for fewer is there"));
-        }
         Ok(Self { board, card, mac })
     }
 
@@ -93,6 +88,11 @@ impl AlveoShell {
     /// The RNIC.
     pub fn card(&self) -> &RnicConfig {
         &self.card
+    }
+
+    /// The ports of its PCIe block.
+    fn pcie(&self) -> Vendor {
+        vendor::pcie4(self.board.pcie.lanes)
     }
 
     fn logic_name(&self) -> String {
@@ -133,8 +133,8 @@ impl AlveoShell {
     }
 
     /// Verilog modules in place of AMD's blocks and cells, for other tools.
-    pub fn stubs() -> String {
-        let blocks = [(PCIE, PCIE4), (ETHERNET, CMAC)];
+    pub fn stubs(&self) -> String {
+        let blocks = [(PCIE, self.pcie()), (ETHERNET, CMAC)];
         let cells = [
             ("IBUFDS_GTE4", IBUFDS_GTE4),
             ("IBUFDS", IBUFDS),

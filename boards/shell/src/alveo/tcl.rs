@@ -13,8 +13,6 @@ fn pcie(shell: &AlveoShell) -> Vec<(&'static str, String)> {
     let hex = |value: u64, digits: usize| format!("{value:0digits$X}");
     let words = [
         ("mode_selection", "Advanced"),
-        ("PL_LINK_CAP_MAX_LINK_SPEED", "8.0_GT/s"),
-        ("PL_LINK_CAP_MAX_LINK_WIDTH", "X16"),
         ("axisten_if_width", "512_bit"),
         ("axisten_freq", "250"),
         // CC and RC follow these two.
@@ -37,7 +35,11 @@ fn pcie(shell: &AlveoShell) -> Vec<(&'static str, String)> {
         ("PF0_MSIX_CAP_PBA_BIR", "BAR_1:0"),
         ("PF0_Use_Class_Code_Lookup_Assistant", "false"),
     ];
+    let link = &shell.board.pcie;
+    let speed = if link.generation == 4 { "16.0_GT/s" } else { "8.0_GT/s" };
     let numbers = [
+        ("PL_LINK_CAP_MAX_LINK_SPEED", speed.into()),
+        ("PL_LINK_CAP_MAX_LINK_WIDTH", format!("X{}", link.lanes)),
         ("vendor_id", hex(pci::VENDOR.into(), 4)),
         ("PF0_DEVICE_ID", hex(pci::DEVICE.into(), 4)),
         ("PF0_SUBSYSTEM_VENDOR_ID", hex(pci::SUBSYSTEM_VENDOR.into(), 4)),

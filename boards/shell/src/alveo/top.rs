@@ -5,8 +5,8 @@ use ferrowire_rtl::{cat, lit, Netlist, Scope, Sig};
 use std::collections::BTreeMap;
 
 use super::logic::DEVICE_CONTROL;
-use super::vendor::{BUFGCE_DIV, CMAC, FDPE, IBUFDS, IBUFDS_GTE4, PCIE4, SRLC32E};
-use super::{AlveoShell, ETHERNET, INSIDE, LANES, PCIE};
+use super::vendor::{BUFGCE_DIV, CMAC, FDPE, IBUFDS, IBUFDS_GTE4, SRLC32E};
+use super::{AlveoShell, ETHERNET, INSIDE, PCIE};
 
 /// Gives of an instance by name.
 type Outs = BTreeMap<&'static str, Sig>;
@@ -29,7 +29,7 @@ pub(super) fn top(m: &Scope, shell: &AlveoShell, logic: &Netlist) {
     let sigs = m.label(INSIDE).black_box(&shell.logic_name(), &[], &[], &inputs, &outputs);
     let inside: BTreeMap<&str, Sig> = outputs.iter().map(|(name, _)| *name).zip(sigs).collect();
 
-    let pcie = pcie(m, &inside);
+    let pcie = pcie(m, shell, &inside);
     let ethernet = ethernet(m, &inside, init_clk, power_up);
 
     let reset = |name: &str, clock: Sig| {
@@ -107,7 +107,8 @@ fn init(m: &Scope, shell: &AlveoShell) -> (Sig, Sig) {
     (clock, SRLC32E.place(m, "power_up", "SRLC32E", &params, &inputs)["Q"])
 }
 
-fn pcie(m: &Scope, inside: &BTreeMap<&str, Sig>) -> Outs {
+fn pcie(m: &Scope, shell: &AlveoShell, inside: &BTreeMap<&str, Sig>) -> Outs {
+    let (block, lanes) = (shell.pcie(), shell.board.pcie.lanes);
     let off = lit(1, 0);
     let (p, n) = (m.input("pcie_refclk_p", 1), m.input("pcie_refclk_n", 1));
     let refclk =
@@ -118,8 +119,8 @@ fn pcie(m: &Scope, inside: &BTreeMap<&str, Sig>) -> Outs {
         ("sys_clk_gt", refclk["O"]),
         // Low resets, whatever its name.
         ("sys_reset", m.input("pcie_perst_n", 1)),
-        ("pci_exp_rxp", m.input("pcie_rx_p", LANES)),
-        ("pci_exp_rxn", m.input("pcie_rx_n", LANES)),
+        ("pci_exp_rxp", m.input("pcie_rx_p", lanes)),
+        ("pci_exp_rxn", m.input("pcie_rx_n", lanes)),
         // A credit for a request of the CPU whenever there is room for one.
         ("pcie_cq_np_req", lit(2, 1)),
         ("cfg_mgmt_addr", lit(10, DEVICE_CONTROL)),
@@ -143,8 +144,8 @@ fn pcie(m: &Scope, inside: &BTreeMap<&str, Sig>) -> Outs {
         ("s_axis_cc_tuser", inside["cc_user"]),
     ];
     let named: Vec<&str> = inputs.iter().map(|(name, _)| *name).collect();
-    inputs.extend(PCIE4.zeros(&named));
-    let pcie = PCIE4.place(m, "pcie", PCIE, &[], &inputs);
+    inputs.extend(block.zeros(&named));
+    let pcie = block.place(m, "pcie", PCIE, &[], &inputs);
     m.output("pcie_tx_p", &pcie["pci_exp_txp"]);
     m.output("pcie_tx_n", &pcie["pci_exp_txn"]);
     pcie

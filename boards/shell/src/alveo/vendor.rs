@@ -31,6 +31,21 @@ pub struct Vendor {
 /// The PCIe4 block at 512 bits, x16, with the MSI-X table in the user's logic. The IP of the PCIE4C block has the same ports.
 pub const PCIE4: Vendor = Vendor { ports: PCIE4_PORTS, params: &[], document: "PG213, Port Descriptions" };
 
+/// The same with eight lanes.
+pub const PCIE4_X8: Vendor = Vendor { ports: &EIGHT_LANES, ..PCIE4 };
+
+/// The PCIe4 block with so many lanes.
+///
+/// # Panics
+/// At another number than 8 or 16.
+pub fn pcie4(lanes: u32) -> Vendor {
+    match lanes {
+        16 => PCIE4,
+        8 => PCIE4_X8,
+        lanes => panic!("{lanes} lanes: no table of ports"),
+    }
+}
+
 /// The 100 Gb/s Ethernet block with AXI4-Stream, RS-FEC and its transceivers; without AXI4-Lite, flow control, OTN and time stamps. Of the statistics those are here that tell of the link: some 250 outputs more are not read.
 pub const CMAC: Vendor = Vendor { ports: CMAC_PORTS, params: &[], document: "PG203, Port Descriptions" };
 
@@ -284,6 +299,21 @@ const PCIE4_PORTS: &[(Way, &str, u32)] = &[
     (In, "cfg_ds_bus_number", 8),
     (In, "cfg_ds_device_number", 5),
 ];
+
+const EIGHT_LANES: [(Way, &str, u32); PCIE4_PORTS.len()] = {
+    let mut ports = [PCIE4_PORTS[0]; PCIE4_PORTS.len()];
+    let mut at = 0;
+    while at < ports.len() {
+        ports[at] = PCIE4_PORTS[at];
+        // Of all ports those of the lanes alone begin with `pci_`.
+        let name = ports[at].1.as_bytes();
+        if name[0] == b'p' && name[1] == b'c' && name[2] == b'i' && name[3] == b'_' {
+            ports[at].2 = 8;
+        }
+        at += 1;
+    }
+    ports
+};
 
 const CMAC_PORTS: &[(Way, &str, u32)] = &[
     (In, "gt_rxp_in", 4),
