@@ -295,7 +295,7 @@ fn one(peers: &Peers, case: &Case, config: &str, logs: &Path) -> Result<()> {
     };
     let mut card = program("ferrowire-sim");
     card.args(["card", "--eager", "--socket", "a.sock", "--wire", "stream:wire.sock", "--config", &config]);
-    card.args(["--mac", "02:fe:00:00:00:01", "--ip", "10.0.0.1"]);
+    card.args(["--mac", "02:fe:00:00:00:01", "--ip", "10.0.0.1", "--qmp", "qmp.sock"]);
     let mut card = Process::start("the card", card, &logs.join("card.log"))?;
     // It listens on its wire before it does so for its program.
     while !logs.join("a.sock").exists() {
@@ -316,6 +316,7 @@ fn one(peers: &Peers, case: &Case, config: &str, logs: &Path) -> Result<()> {
     let mut files = Files::default();
     files.text("case.sh", &case.script(port));
     let mut guest = peers.guest(&files, logs)?;
+    guest.args(["-qmp", "unix:qmp.sock", "-rtc", "clock=vm"]);
     guest.args(["-netdev", "stream,id=wire,server=off,addr.type=unix,addr.path=wire.sock"]);
     guest.args(["-device", "virtio-net-pci,netdev=wire,romfile=,mac=02:00:00:00:00:02"]);
     guest.args(["-netdev", &format!("user,id=side,restrict=on,{forward}")]);

@@ -20,6 +20,9 @@ use crate::card::CsrAccess;
 
 /// Cycles without a sign after which nothing is under way but timers: far more than any block of the card takes.
 const QUIET: u64 = 1 << 14;
+/// Cycles without a sign after which whatever waits for an answer of the card may go on to wait in its own time: some times what a packet takes from
+/// one end of the card to the other.
+const SETTLED: u64 = 1 << 12;
 /// Cycles between two looks at the sockets.
 const BATCH: u64 = 8;
 /// A dozing card moves all the time for so long.
@@ -57,6 +60,11 @@ impl Clock {
     pub fn wake(&mut self, world: &World) {
         self.state = State::Awake;
         self.sign = world.cycle();
+    }
+
+    /// Whether the cards do something that others see, or did just now.
+    pub fn busy(&self, world: &World) -> bool {
+        self.state == State::Awake && world.cycle() - self.sign < SETTLED
     }
 
     /// How long to wait for something to come before cards move again; `None`: for ever.

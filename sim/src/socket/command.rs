@@ -11,7 +11,7 @@ use ferrowire_spec::pci::MSIX_MAX;
 use ferrowire_spec::wire::eth::mac_number;
 
 use super::line::{self, LineSpec, Plug};
-use super::{Clock, Device, Listener, Port, Server, Signals, Tracer};
+use super::{Clock, Device, Guests, Listener, Port, Server, Signals, Tracer};
 use crate::bus::World;
 use crate::card::CardModel;
 use crate::demo;
@@ -63,6 +63,10 @@ pub struct CardArgs {
     /// IP addresses of the card, with commas between: `ferrowire` gives it these when it opens it, and other programs can ask for them
     #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_ip)]
     ip: Vec<IpAddr>,
+    /// Where a QEMU connects (`-qmp unix:PATH`) whose guest is on this wire, or has this card: its clock stands while the card computes, so that
+    /// its timers do not see how slow a simulation is. As many as want may connect
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    qmp: Option<PathBuf>,
     #[command(flatten)]
     common: Common,
 }
@@ -177,10 +181,11 @@ impl Common {
         world: World,
         ports: Vec<Port>,
         line: Option<(Plug, Box<dyn line::Line>)>,
+        guests: Option<Guests>,
         signals: &Signals,
     ) -> Result<()> {
         let tracer = self.trace.as_deref().map(Tracer::new).transpose()?;
-        Server { world, ports, line, clock: Clock::new(self.eager), tracer }.run(signals)
+        Server { world, ports, line, clock: Clock::new(self.eager), guests, tracer }.run(signals)
     }
 }
 
@@ -193,6 +198,7 @@ pub fn card(args: &CardArgs) -> Result<()> {
     let (config, model) = common.model()?;
     let signals = Signals::new()?;
     let listener = Listener::bind(&args.socket)?;
+    let guests = args.qmp.as_deref().map(Guests::bind).transpose()?;
     let plug = Plug::default();
     let line = line::open(&args.wire).context("wire")?.map(|line| (plug.clone(), line));
     let mut world = match line {
@@ -202,7 +208,7 @@ pub fn card(args: &CardArgs) -> Result<()> {
     common.wires(&mut world, &config);
     let device = Device::new(&mut world, 0, model, config.eqs, args.mac)?.with_addresses(args.ip.clone());
     println!("ferrowire -d sim:{} info", args.socket.display());
-    common.serve(world, vec![Port::new(listener, device, common.verbose)], line, &signals)
+    common.serve(world, vec![Port::new(listener, device, common.verbose)], line, guests, &signals)
 }
 
 /// Serves two cards.
@@ -233,7 +239,7 @@ pub fn up(args: &UpArgs) -> Result<()> {
          ferrowire -d sim:{b} bw write localhost\n  \
          ferrowire -d sim:{a} top"
     );
-    common.serve(world, ports, None, &signals)
+    common.serve(world, ports, None, None, &signals)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! ```text
 //!  client --- socket --- Port --- Device --- World, Card ====== Line: a socket, a TAP interface, the other card
 //!                          |        +- ConfigSpace, Msix, ClientMemory
-//!                        Server: one loop, one thread; Clock: when cards move
+//!                        Server: one loop, one thread; Clock: when cards move; Guests: whose clocks stand then
 //! ```
 
 mod bar;
@@ -13,6 +13,7 @@ mod clock;
 pub mod command;
 mod config_space;
 mod device;
+mod guest;
 pub mod line;
 mod listener;
 mod memory;
@@ -24,6 +25,7 @@ mod trace;
 
 pub use clock::Clock;
 pub use device::Device;
+pub use guest::Guests;
 pub use listener::Listener;
 pub use port::Port;
 pub use server::{Server, Signals};

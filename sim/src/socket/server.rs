@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use super::clock::Clock;
+use super::guest::Guests;
 use super::line::{Line, Plug};
 use super::port::Port;
 use super::trace::Tracer;
@@ -61,6 +62,8 @@ pub struct Server {
     pub line: Option<(Plug, Box<dyn Line>)>,
     /// When they move.
     pub clock: Clock,
+    /// Whose clocks stand while cards are busy.
+    pub guests: Option<Guests>,
     /// Waves and frames.
     pub tracer: Option<Tracer>,
 }
@@ -99,6 +102,9 @@ impl Server {
             self.clock.wake(&self.world);
         }
         self.clock.run(&mut self.world, cards, waits);
+        if let Some(guests) = &mut self.guests {
+            guests.hold(self.clock.busy(&self.world));
+        }
         for port in &mut self.ports {
             port.device().interrupts(&mut self.world);
         }
@@ -123,8 +129,11 @@ impl Server {
             PollFd::from_borrowed_fd(signals.trace.as_fd(), PollFlags::IN),
         ];
         let ports = self.ports.iter().flat_map(Port::files);
+        let guests = self.guests.iter().flat_map(Guests::files);
         let line = line.filter(|(plug, _)| plug.has_room()).and_then(|(_, line)| line.file());
-        files.extend(ports.chain(line).map(|(file, flags)| PollFd::from_borrowed_fd(file, flags)));
+        files.extend(
+            ports.chain(guests).chain(line).map(|(file, flags)| PollFd::from_borrowed_fd(file, flags)),
+        );
         let rest = rest.map(Timespec::try_from).transpose().context("wait")?;
         match poll(&mut files, rest.as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
