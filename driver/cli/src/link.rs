@@ -6,6 +6,7 @@ use std::net::IpAddr;
 use ferrowire::{
     AccessFlags, AddressHandle, AddressVector, CompletionQueue, InitAttributes, MemoryRegion, PathMtu, Psn,
     Qp, QpInitAttr, QueuePair, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, Service,
+    SharedReceiveQueue,
 };
 use serde::{Deserialize, Serialize};
 
@@ -94,10 +95,9 @@ impl Address {
         RemoteAddress { address: self.va + offset, rkey: self.rkey }
     }
 
-    /// The same of one queue pair, for a peer of rdma-core.
-    pub fn end(&self) -> End {
-        let Number { qpn, psn } = self.qps[0];
-        End { qpn, psn, ip: self.ip }
+    /// The same of its queue pairs, for a peer of rdma-core.
+    pub fn ends(&self) -> Vec<End> {
+        self.qps.iter().map(|&Number { qpn, psn }| End { qpn, psn, ip: self.ip }).collect()
     }
 
     /// As perftest prints it.
@@ -116,10 +116,15 @@ impl Address {
     }
 
     /// As ibv_rc_pingpong prints it.
-    pub fn pingpong_line(&self, side: &str) -> String {
-        let Number { qpn, psn } = self.qps[0];
+    pub fn pingpong_lines(&self, side: &str) -> String {
         let ip = as_v6(self.ip);
-        format!("  {:<15} LID 0x0000, QPN {qpn:#08x}, PSN {psn:#08x}, GID {ip}\n", format!("{side} address:"))
+        let lines = self.qps.iter().map(|Number { qpn, psn }| {
+            format!(
+                "  {:<15} LID 0x0000, QPN {qpn:#08x}, PSN {psn:#08x}, GID {ip}\n",
+                format!("{side} address:")
+            )
+        });
+        lines.collect()
     }
 }
 
@@ -161,6 +166,15 @@ pub fn rights(card: &Card) -> AccessFlags {
     AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ | atomic
 }
 
+/// Where queue pairs have their completions and, if they share it, their receives.
+#[derive(Clone, Copy)]
+pub struct Queues<'a> {
+    /// Of sends and receives.
+    pub cq: &'a CompletionQueue,
+    /// The shared receive queue.
+    pub srq: Option<&'a SharedReceiveQueue>,
+}
+
 /// Makes queue pairs and connects them with the peer's. What both told.
 ///
 /// # Errors
@@ -169,10 +183,10 @@ pub fn connect(
     card: &Card,
     channel: &mut Channel,
     wish: &Wish,
-    cq: &CompletionQueue,
+    queues: Queues<'_>,
     region: &MemoryRegion,
 ) -> Result<(Vec<Link>, Address, Address), Failure> {
-    let made = Made::new(card, wish, cq, region)?;
+    let made = Made::new(card, wish, queues, region)?;
     let peer: Address = channel.exchange("address", &made.own)?;
     if peer.qps.len() != made.qps.len() {
         let what = format!("the peer has {} queue pairs, this side {}", peer.qps.len(), made.qps.len());
@@ -191,18 +205,19 @@ pub fn connect_stock(
     stock: &mut Stock<'_>,
     client: bool,
     wish: &Wish,
-    cq: &CompletionQueue,
+    queues: Queues<'_>,
     region: &MemoryRegion,
 ) -> Result<(Vec<Link>, Address, Address), Failure> {
-    let made = Made::new(card, wish, cq, region)?;
+    let made = Made::new(card, wish, queues, region)?;
     // A server tells its own when it can receive.
     if client {
-        stock.tell(made.own.end())?;
+        stock.tell(&made.own.ends())?;
     }
-    let end = stock.hear()?;
-    let number = Number { qpn: end.qpn, psn: end.psn };
-    let mac = stock.mac(&end)?;
-    let peer = Address { mac, ip: end.ip, qps: vec![number], takes: 1, va: 0, rkey: 0, bytes: 0 };
+    let ends = stock.hear(made.qps.len())?;
+    let ip = ends[0].ip;
+    let mac = stock.mac(ip)?;
+    let qps = ends.iter().map(|end| Number { qpn: end.qpn, psn: end.psn }).collect();
+    let peer = Address { mac, ip, qps, takes: 1, va: 0, rkey: 0, bytes: 0 };
     let (links, own) = made.bring_up(card, wish, &peer)?;
     Ok((links, own, peer))
 }
@@ -214,13 +229,13 @@ struct Made {
 }
 
 impl Made {
-    fn new(card: &Card, wish: &Wish, cq: &CompletionQueue, region: &MemoryRegion) -> Result<Self, Failure> {
+    fn new(card: &Card, wish: &Wish, queues: Queues<'_>, region: &MemoryRegion) -> Result<Self, Failure> {
         let service = wish.service()?;
         let mut qps = Vec::new();
         let mut numbers = Vec::new();
         for _ in 0..wish.qps {
-            let mut attr = QpInitAttr::rc(cq, cq);
-            attr.service = service;
+            let mut attr = QpInitAttr::rc(queues.cq, queues.cq);
+            (attr.service, attr.srq) = (service, queues.srq);
             (attr.max_send_wr, attr.max_recv_wr, attr.max_inline) = (wish.send_wr, wish.recv_wr, wish.inline);
             attr.push = wish.push;
             let qp = card.pd.create_qp(&attr)?;

@@ -2,31 +2,35 @@
 //! `ferrowire pingpong`: messages there and back, as `ibv_rc_pingpong` and its brothers.
 
 use clap::Args;
-use ferrowire::{Completion, HostMemory, MemoryRegion, PathMtu, RecvWr, SendWr, Service, WorkKind};
+use ferrowire::{
+    Completion, HostMemory, MemoryRegion, PathMtu, RecvWr, SendWr, Service, SharedReceiveQueue, SrqInitAttr,
+    WorkKind,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::args::{parse_mtu, parse_service, parse_size, service_name, Common};
 use crate::card::{Card, Clock, Completions};
 use crate::failure::Failure;
-use crate::link::{self, Link, Wish, GRH};
+use crate::link::{self, Link, Queues, Wish, GRH};
 use crate::out;
 use crate::side::{Channel, PATIENCE};
 use crate::stock::{self, End, Stock};
 use crate::twosided::{self, PeerArgs, Progress, Side};
 
-/// Sends messages there and back, as ibv_rc_pingpong, ibv_uc_pingpong and ibv_ud_pingpong
+/// Sends messages there and back, as ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong and ibv_srq_pingpong
 ///
 /// Without a host it is the server, and waits for a client; with one it is the client. The client's options count. Times of a simulated
 /// card are by the clock of that card.
 ///
-/// The other side may be one of those three, on a machine whose RDMA device is on the card's wire: a client needs --stock then, a server finds out by itself. Both sides
+/// The other side may be one of those four, on a machine whose RDMA device is on the card's wire: a client needs --stock then, a server finds out by itself. Both sides
 /// want the same options, for those tools do not tell theirs.
 #[derive(Args, Debug)]
 #[command(after_help = "Examples, each on its side:\n  \
     ferrowire -d sim:ferrowire0.sock pingpong\n  \
     ferrowire -d sim:ferrowire1.sock pingpong localhost -c -n 20\n  \
     ferrowire -d sim:ferrowire1.sock pingpong localhost --transport ud -s 1000 -e\n  \
+    ferrowire -d sim:ferrowire1.sock pingpong localhost --srq -q 8\n  \
     ferrowire -d sim:card.sock pingpong linux-host --stock -c     against: ibv_rc_pingpong -g 1 -c")]
 pub struct PingpongArgs {
     #[command(flatten)]
@@ -37,7 +41,7 @@ pub struct PingpongArgs {
     /// Bytes of a message; 4096, or the path MTU of UD, without it
     #[arg(short, long, value_name = "BYTES", value_parser = parse_size)]
     size: Option<u64>,
-    /// Messages each way; 1000, or 100 of a simulated card, without it
+    /// Messages each way, of all queue pairs together; 1000, or 100 of a simulated card, without it
     #[arg(short = 'n', long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     iters: Option<u64>,
     /// Path MTU in bytes
@@ -52,7 +56,13 @@ pub struct PingpongArgs {
     /// Look at each byte that is received
     #[arg(short, long)]
     chk: bool,
-    /// The server is ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong
+    /// Several queue pairs that share a receive queue, with RC
+    #[arg(long)]
+    srq: bool,
+    /// How many; 16 without it
+    #[arg(short, long = "num-qp", value_name = "COUNT", requires = "srq", value_parser = clap::value_parser!(u32).range(1..=stock::SHARED_ENDS as i64))]
+    qps: Option<u32>,
+    /// The server is ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong or ibv_srq_pingpong
     #[arg(long)]
     stock: bool,
 }
@@ -65,6 +75,9 @@ struct Plan {
     iters: u64,
     events: bool,
     chk: bool,
+    /// The queue pairs share a receive queue.
+    #[serde(default)]
+    srq: bool,
 }
 
 /// Carries it out.
@@ -81,6 +94,9 @@ pub fn run(common: &Common, args: &PingpongArgs) -> Result<(), Failure> {
             "give a smaller -s, or a larger -m",
         ));
     }
+    if args.srq && args.transport != Service::Rc {
+        return Err(Failure::usage("--srq is of RC", "leave --transport out"));
+    }
     twosided::run(common, &args.peer, |side, channel| one_side(common, args, side, channel))
 }
 
@@ -88,7 +104,7 @@ fn plan(args: &PingpongArgs, card: &Card, stock: bool) -> Plan {
     let usual = if args.transport == Service::Ud { args.mtu.bytes() as u64 } else { 4096 };
     let wish = Wish {
         service: service_name(args.transport).into(),
-        qps: 1,
+        qps: if args.srq { args.qps.unwrap_or(16) } else { 1 },
         mtu: args.mtu.bytes() as u32,
         send_wr: 1,
         recv_wr: args.rx_depth,
@@ -101,7 +117,7 @@ fn plan(args: &PingpongArgs, card: &Card, stock: bool) -> Plan {
     };
     // With a peer of rdma-core its own number.
     let iters = args.iters.unwrap_or(if card.simulated && !stock { 100 } else { 1000 });
-    Plan { wish, size: args.size.unwrap_or(usual), iters, events: args.events, chk: args.chk }
+    Plan { wish, size: args.size.unwrap_or(usual), iters, events: args.events, chk: args.chk, srq: args.srq }
 }
 
 fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Channel) -> Result<(), Failure> {
@@ -113,7 +129,7 @@ fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Chan
     let (prints, speaks) = (speaks, speaks && !common.json);
     let is_stock = if client { args.stock } else { stock::speaks(channel)? };
     let mut peer = match is_stock {
-        true => Peer::Stock(Stock::new(&card, channel)?),
+        true => Peer::Stock(Stock::new(&card, channel, args.srq)?),
         false => Peer::Own(channel),
     };
     let plan: Plan = match &mut peer {
@@ -125,34 +141,40 @@ fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Chan
         }
         Peer::Stock(_) => plan(args, &card, true),
     };
-    let depth = u64::from(plan.wish.recv_wr).min(plan.iters) as u32;
-    let mut completions = card.completions(depth + 1, plan.events)?;
-    let room = (plan.size as usize).max(1) + GRH;
-    let (sent, received) = (card.region(room, link::rights(&card))?, card.region(room, link::rights(&card))?);
+    let qps = plan.wish.qps;
+    let depth = u64::from(plan.wish.recv_wr).min(plan.iters).max(qps.into()) as u32;
+    let mut completions = card.completions(depth + qps, plan.events)?;
+    // Queue pairs that share receives may have a message each at a time, and then each receive wants memory of its own.
+    let (slot, slots) = ((plan.size as usize).max(1) + GRH, if plan.srq { depth } else { 1 });
+    let region = |slots: u32| card.region(slot * slots as usize, link::rights(&card));
+    let (sent, received) = (region(qps)?, region(slots)?);
     let wish = Wish { recv_wr: depth, ..plan.wish.clone() };
+    let mut attr = SrqInitAttr::default();
+    attr.max_wr = depth;
+    let srq = plan.srq.then(|| card.pd.create_srq(&attr)).transpose()?;
+    let queues = Queues { cq: &completions.cq, srq: srq.as_ref() };
     let (mut links, own, other) = match &mut peer {
-        Peer::Own(channel) => link::connect(&card, channel, &wish, &completions.cq, &received)?,
-        Peer::Stock(stock) => link::connect_stock(&card, stock, client, &wish, &completions.cq, &received)?,
+        Peer::Own(channel) => link::connect(&card, channel, &wish, queues, &received)?,
+        Peer::Stock(stock) => link::connect_stock(&card, stock, client, &wish, queues, &received)?,
     };
     if speaks {
-        out::text(&own.pingpong_line("local"))?;
-        out::text(&other.pingpong_line("remote"))?;
+        out::text(&own.pingpong_lines("local"))?;
+        out::text(&other.pingpong_lines("remote"))?;
         if let Some(note) = card.clock_note() {
             out::text(&format!("  {note}\n"))?;
         }
     }
-    let mut link = links.remove(0);
-    let (sent, received) = (&sent, &received);
-    let mut run = Run { plan: &plan, client, stock: is_stock, sent, received, link: &mut link, receives: 0 };
-    run.post_receives(depth)?;
+    let memory = Memory { sent: &sent, received: &received, slot, slots };
+    let mut run = Run::new(&plan, client, is_stock, memory, &mut links, srq, depth);
+    run.post_receives()?;
     // Nobody sends before both have receives.
-    peer.ready(client, own.end())?;
+    peer.ready(client, &own.ends())?;
     let start = card.now()?;
     run.play(&mut completions, &mut peer, speaks)?;
     let ticks = card.now()? - start;
     // Nobody leaves before both have all.
     peer.done()?;
-    drop(link);
+    drop(links);
     match prints {
         true => report(common, &card, &plan, ticks, &device.to_string(), client),
         // Of two sides in one process, one prints.
@@ -213,7 +235,7 @@ impl Peer<'_> {
     }
 
     /// Both have receives.
-    fn ready(&mut self, client: bool, own: End) -> Result<(), Failure> {
+    fn ready(&mut self, client: bool, own: &[End]) -> Result<(), Failure> {
         match (self, client) {
             (Peer::Own(channel), _) => channel.exchange("ready", &()),
             (Peer::Stock(stock), true) => stock.tell_done(),
@@ -241,22 +263,51 @@ impl Peer<'_> {
     }
 }
 
+/// Where messages are.
+#[derive(Clone, Copy)]
+struct Memory<'a> {
+    /// A slot for each queue pair.
+    sent: &'a MemoryRegion,
+    /// A slot for each receive, or one for all.
+    received: &'a MemoryRegion,
+    /// Bytes of a slot.
+    slot: usize,
+    /// Of what is received.
+    slots: u32,
+}
+
+/// A queue pair's part of it.
+#[derive(Clone, Copy, Default)]
+struct Turn {
+    posted: u64,
+    sent: u64,
+    received: u64,
+}
+
 /// The messages, from one side.
 struct Run<'a> {
     plan: &'a Plan,
     client: bool,
     /// The peer is of rdma-core: it sends from where it receives.
     stock: bool,
-    sent: &'a MemoryRegion,
-    received: &'a MemoryRegion,
-    link: &'a mut Link,
-    /// Receives that were posted.
-    receives: u64,
+    memory: Memory<'a>,
+    links: &'a mut [Link],
+    srq: Option<SharedReceiveQueue>,
+    turns: Vec<Turn>,
+    /// Receives that are not posted, by their number.
+    free: Vec<u32>,
+    /// Receives there are.
+    depth: u32,
 }
 
 /// What those tools fill their memory with, and where their pages begin.
 const STOCK_FIRST: u8 = 0x7b;
 const PAGE: usize = 4096;
+
+/// A number for each message of each queue pair.
+fn message(qp: usize, number: u64) -> u64 {
+    number.wrapping_mul(stock::SHARED_ENDS as u64 + 1) + qp as u64
+}
 
 /// Byte `at` of message `number` of a side.
 fn pattern(client: bool, number: u64, at: usize) -> u8 {
@@ -265,73 +316,99 @@ fn pattern(client: bool, number: u64, at: usize) -> u8 {
     (mixed ^ mixed >> 13 ^ mixed >> 24) as u8
 }
 
-impl Run<'_> {
-    fn is_ud(&self) -> bool {
-        self.plan.wish.service == "UD"
+impl<'a> Run<'a> {
+    fn new(
+        plan: &'a Plan,
+        client: bool,
+        stock: bool,
+        memory: Memory<'a>,
+        links: &'a mut [Link],
+        srq: Option<SharedReceiveQueue>,
+        depth: u32,
+    ) -> Self {
+        let turns = vec![Turn::default(); links.len()];
+        Run { plan, client, stock, memory, links, srq, turns, free: (0..depth).collect(), depth }
     }
 
-    /// Byte `at` of this side's message `number`.
-    fn own(&self, number: u64, at: usize) -> u8 {
-        match self.stock && at % PAGE == 0 {
+    fn grh(&self) -> usize {
+        if self.plan.wish.service == "UD" {
+            GRH
+        } else {
+            0
+        }
+    }
+
+    /// Byte `at` of this side's message `number` of a queue pair.
+    fn own(&self, qp: usize, number: u64, at: usize) -> u8 {
+        match (self.stock, self.plan.srq) {
             // Where those tools look, with -c.
-            true => 0,
-            false => pattern(self.client, number, at),
+            (true, _) if at % PAGE == 0 => 0,
+            // All queue pairs of such a peer have one buffer: what is in it is known while all messages are alike.
+            (true, true) => pattern(self.client, 0, at),
+            _ => pattern(self.client, message(qp, number), at),
         }
     }
 
     /// The same of the peer's, where it is known.
-    fn expected(&self, number: u64, at: usize) -> Option<u8> {
+    fn expected(&self, qp: usize, number: u64, at: usize) -> Option<u8> {
         match (self.stock, self.client) {
-            (false, client) => Some(pattern(!client, number, at)),
+            (false, client) => Some(pattern(!client, message(qp, number), at)),
             // What was sent there last comes back.
-            (true, true) => Some(self.own(number, at)),
-            (true, false) if number > 0 => Some(self.own(number - 1, at)),
+            (true, true) => Some(self.own(qp, number, at)),
+            (true, false) if number > 0 => Some(self.own(qp, number - 1, at)),
+            // Of shared receives those of another queue pair may have been there before.
+            (true, false) if self.plan.srq => None,
             // With -c the beginnings of pages are 0.
             (true, false) => (at % PAGE != 0).then_some(STOCK_FIRST),
         }
     }
 
-    fn post_receives(&mut self, count: u32) -> Result<(), Failure> {
-        let grh = if self.is_ud() { GRH } else { 0 };
-        let left = (self.plan.iters - self.receives).min(count.into());
-        let (qp, _) = self.link.parts();
-        let mut batch = qp.start_post_recv();
-        let sges = [self.received.sge(0, (self.plan.size as usize + grh) as u32)];
-        for _ in 0..left {
-            batch.post(&RecvWr::new(0, if self.plan.size as usize + grh > 0 { &sges } else { &[] }))?;
+    /// All that are free.
+    fn post_receives(&mut self) -> Result<(), Failure> {
+        let Memory { received, slot, slots, .. } = self.memory;
+        let bytes = self.plan.size as usize + self.grh();
+        let mut batch = match &mut self.srq {
+            Some(srq) => srq.start_post_recv(),
+            None => self.links[0].parts().0.start_post_recv(),
+        };
+        for number in self.free.drain(..) {
+            let sges = [received.sge((number % slots) as usize * slot, bytes as u32)];
+            batch.post(&RecvWr::new(number.into(), if bytes > 0 { &sges } else { &[] }))?;
         }
-        batch.ring()?;
-        self.receives += left;
-        Ok(())
-    }
-
-    fn post_send(&mut self, number: u64) -> Result<(), Failure> {
-        let size = self.plan.size as usize;
-        if self.plan.chk {
-            let bytes: Vec<u8> = (0..size).map(|at| self.own(number, at)).collect();
-            self.sent.memory().write(0, &bytes);
-        }
-        let (qp, to) = self.link.parts();
-        let mut batch = qp.start_post_send();
-        let sges = [self.sent.sge(0, size as u32)];
-        let wr = SendWr::send(number, if size > 0 { &sges[..] } else { &[] }).signaled();
-        batch.post(&Link::address(to, wr))?;
         Ok(batch.ring()?)
     }
 
-    fn check(&self, number: u64, completion: &Completion) -> Result<(), Failure> {
-        let grh = if self.is_ud() { GRH } else { 0 };
-        let size = self.plan.size as usize;
+    fn post_send(&mut self, index: usize) -> Result<(), Failure> {
+        let (size, number) = (self.plan.size as usize, self.turns[index].posted);
+        let at = index * self.memory.slot;
+        if self.plan.chk {
+            let bytes: Vec<u8> = (0..size).map(|at| self.own(index, number, at)).collect();
+            self.memory.sent.memory().write(at, &bytes);
+        }
+        let sges = [self.memory.sent.sge(at, size as u32)];
+        let (qp, to) = self.links[index].parts();
+        let mut batch = qp.start_post_send();
+        let wr = SendWr::send(number, if size > 0 { &sges[..] } else { &[] }).signaled();
+        batch.post(&Link::address(to, wr))?;
+        batch.ring()?;
+        self.turns[index].posted += 1;
+        Ok(())
+    }
+
+    fn check(&self, index: usize, completion: &Completion) -> Result<(), Failure> {
+        let (grh, size, number) = (self.grh(), self.plan.size as usize, self.turns[index].received);
         let fix = "report it: the card or the wire loses bytes";
         if completion.byte_len as usize != size + grh {
             let what = format!("message {number} has {} bytes, {} were sent", completion.byte_len, size);
             return Err(Failure::failed(what, fix));
         }
         if self.plan.chk {
-            let bytes = bytes_of(self.received.memory(), grh, size);
-            let wrong = |at: &usize| self.expected(number, *at).is_some_and(|right| right != bytes[*at]);
+            let at = (completion.wr_id % u64::from(self.memory.slots)) as usize * self.memory.slot;
+            let bytes = bytes_of(self.memory.received.memory(), at + grh, size);
+            let wrong =
+                |at: &usize| self.expected(index, number, *at).is_some_and(|right| right != bytes[*at]);
             if let Some(at) = (0..size).find(wrong) {
-                let (found, right) = (bytes[at], self.expected(number, at).unwrap_or_default());
+                let (found, right) = (bytes[at], self.expected(index, number, at).unwrap_or_default());
                 let what = format!("byte {at} of message {number} is {found:#04x}, {right:#04x} was sent");
                 return Err(Failure::failed(what, fix));
             }
@@ -347,12 +424,11 @@ impl Run<'_> {
         speaks: bool,
     ) -> Result<(), Failure> {
         let iters = self.plan.iters;
-        let (mut posted, mut sent, mut received) = (0, 0, 0);
+        let (mut sent, mut received) = (0, 0);
         let mut progress = Progress::new(if speaks { iters } else { 0 });
         let mut some = [Completion::default(); 16];
         if self.client {
-            self.post_send(0)?;
-            posted = 1;
+            (0..self.links.len()).try_for_each(|index| self.post_send(index))?;
         }
         while sent < iters || received < iters {
             let taken = completions.poll(&mut some, peer.channel())?;
@@ -360,22 +436,29 @@ impl Run<'_> {
                 peer.idle()?;
             }
             for completion in &some[..taken] {
+                let index = self.links.iter().position(|link| link.qp.number() == completion.qpn);
+                let Some(index) = index else { continue };
                 match completion.kind {
-                    WorkKind::Send => sent += 1,
+                    WorkKind::Send => {
+                        sent += 1;
+                        self.turns[index].sent += 1;
+                    }
                     WorkKind::Receive => {
-                        self.check(received, completion)?;
+                        self.check(index, completion)?;
                         received += 1;
+                        self.turns[index].received += 1;
+                        self.free.push(completion.wr_id as u32);
                     }
                 }
-            }
-            if self.receives - received <= u64::from(self.plan.wish.recv_wr) / 2 {
-                self.post_receives(self.plan.wish.recv_wr - (self.receives - received) as u32)?;
-            }
-            // The client is a message ahead.
-            let due = if self.client { received + 1 } else { received };
-            if posted < iters && posted == sent && posted < due {
-                self.post_send(posted)?;
-                posted += 1;
+                if self.free.len() > self.depth as usize / 2 {
+                    self.post_receives()?;
+                }
+                let Turn { posted, sent: done, received: answers } = self.turns[index];
+                // The client is a message ahead.
+                let due = answers + u64::from(self.client);
+                if sent < iters && posted == done && posted < due {
+                    self.post_send(index)?;
+                }
             }
             progress.at(received);
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The other side is `ibv_rc_pingpong`, `ibv_uc_pingpong` or `ibv_ud_pingpong` of rdma-core: what these tell each other beside the wire, and who they are on it.
+//! The other side is `ibv_rc_pingpong`, `ibv_uc_pingpong`, `ibv_ud_pingpong` or `ibv_srq_pingpong` of rdma-core: what these tell each other beside the wire, and who they are on it.
 //!
 //! Each side tells LID, QP number, PSN and GID, the client first, as 52 bytes of text with a zero at the end; the server answers when it can receive, and the
-//! client says `done` behind that. Neither tells its MAC address, sizes or counts, nor when it is through: it closes the connection and goes on.
+//! client says `done` behind that. With a shared receive queue each tells 256 ends, of which those of its queue pairs come first. Neither tells its MAC address, sizes or counts, nor when it is through: it closes the connection and goes on.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
@@ -16,6 +16,8 @@ use crate::side::{Channel, PATIENCE};
 
 /// Bytes of an end as text, the zero among them.
 const BYTES: usize = 52;
+/// Ends that each side tells where receives are shared, however many queue pairs there are.
+pub const SHARED_ENDS: usize = 256;
 /// What the client says last, with a zero.
 const DONE: &[u8; 5] = b"done\0";
 /// How long this side stays when it has all: the card may owe an acknowledgement of the last message.
@@ -74,6 +76,8 @@ pub struct Stock<'a> {
     channel: &'a mut Channel,
     /// Answers who asks for this side's MAC address, and asks for the peer's.
     net: Net,
+    /// Ends that each side tells.
+    ends: usize,
 }
 
 impl<'a> Stock<'a> {
@@ -81,9 +85,10 @@ impl<'a> Stock<'a> {
     ///
     /// # Errors
     /// The card has no raw Ethernet queue pair, or it is in use.
-    pub fn new(card: &Card, channel: &'a mut Channel) -> Result<Self, Failure> {
+    pub fn new(card: &Card, channel: &'a mut Channel, shared: bool) -> Result<Self, Failure> {
         channel.treat_as_foreign();
-        Ok(Self { channel, net: Net::new(&card.context, &card.pd, Config::default())? })
+        let ends = if shared { SHARED_ENDS } else { 1 };
+        Ok(Self { channel, net: Net::new(&card.context, &card.pd, Config::default())?, ends })
     }
 
     /// The connection, for waits.
@@ -103,32 +108,39 @@ impl<'a> Stock<'a> {
     ///
     /// # Errors
     /// It does not answer.
-    pub fn mac(&self, end: &End) -> Result<[u8; 6], Failure> {
-        self.net.resolve(end.ip).map_err(|error| {
+    pub fn mac(&self, ip: IpAddr) -> Result<[u8; 6], Failure> {
+        self.net.resolve(ip).map_err(|error| {
             let fix = "see whether the peer's GID (-g) is of the network that the cards' wire leads to";
-            Failure::failed(format!("nobody on the wire is {}: {error}", end.ip), fix)
+            Failure::failed(format!("nobody on the wire is {ip}: {error}"), fix)
         })
     }
 
-    /// Tells this side's end.
+    /// Tells this side's ends.
     ///
     /// # Errors
     /// The peer is gone.
-    pub fn tell(&mut self, end: End) -> Result<(), Failure> {
-        self.channel.send_bytes(&end.to_bytes(), "it was told this side's end")
+    pub fn tell(&mut self, ends: &[End]) -> Result<(), Failure> {
+        let nobody = End { qpn: 0, psn: 0, ip: Ipv6Addr::UNSPECIFIED.into() };
+        let all = ends.iter().chain(std::iter::repeat(&nobody)).take(self.ends);
+        let bytes: Vec<u8> = all.flat_map(|end| end.to_bytes()).collect();
+        self.channel.send_bytes(&bytes, "it was told this side's end")
     }
 
-    /// The peer's end.
+    /// So many of the peer's ends, the first that it tells.
     ///
     /// # Errors
     /// It tells none, or is gone.
-    pub fn hear(&mut self) -> Result<End, Failure> {
-        let mut bytes = [0; BYTES];
-        self.read(&mut bytes, "its end was waited for")?;
-        End::parse(&bytes).ok_or_else(|| {
-            let what = format!("`{}` is no end of a queue pair", bytes.escape_ascii());
-            Failure::failed(what, "start ibv_rc_pingpong or one of its brothers on the other side")
-        })
+    pub fn hear(&mut self, count: usize) -> Result<Vec<End>, Failure> {
+        let mut all = vec![0; BYTES * self.ends];
+        self.read(&mut all, "its end was waited for")?;
+        let ends = all.chunks_exact(BYTES).take(count).map(|bytes| {
+            let end = bytes.try_into().ok().and_then(End::parse).filter(|end| end.qpn != 0);
+            end.ok_or_else(|| {
+                let what = format!("`{}` is no end of a queue pair", bytes.escape_ascii());
+                Failure::failed(what, "start ibv_rc_pingpong or one of its brothers on the other side, with as many queue pairs")
+            })
+        });
+        ends.collect()
     }
 
     /// The client has heard all, and says so.

@@ -18,6 +18,8 @@ fn pingpong_goes_there_and_back_over_every_service_and_looks_at_each_byte() {
         (&["-n", "4", "-c", "-e", "--transport", "UD", "-r", "2"], "UD", 1024),
         (&["-n", "4", "-c", "--transport", "uc", "-m", "256", "-s", "1000"], "UC", 1000),
         (&["-n", "2", "-s", "0"], "RC", 0),
+        (&["-n", "20", "-c", "--srq", "-q", "5", "-r", "8", "-s", "1500"], "RC", 1500),
+        (&["-n", "3", "-c", "-e", "--srq", "-q", "4", "-s", "100"], "RC", 100),
     ] {
         let (server, client) = cards.both_json(&["pingpong"], more);
         for side in [&server, &client] {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `pingpong` against what rdma-core's `ibv_rc_pingpong` does: its words over TCP, its one buffer, and its leaving.
+//! `pingpong` against what rdma-core's `ibv_rc_pingpong` and `ibv_srq_pingpong` do: their words over TCP, their one buffer, and their leaving.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -43,7 +43,18 @@ fn heard(socket: &mut TcpStream) -> (u32, u32) {
 
 impl Tool {
     /// Exchanges ends, the client's first, and says `done` or hears it; a server can receive before it answers.
-    fn connect(cards: &Cards, mut socket: TcpStream, client: bool) -> Tool {
+    fn connect(cards: &Cards, mut socket: TcpStream, client: bool, shared: bool) -> Tool {
+        // Where receives are shared, ends of queue pairs that are not there come behind the others.
+        let others = if shared { 255 } else { 0 };
+        let tell = |socket: &mut TcpStream, qpn: u32| {
+            let zeros = "0000:000000:000000:00000000000000000000000000000000\0".repeat(others);
+            socket.write_all(&[&end(qpn, PSN, OWN)[..], zeros.as_bytes()].concat()).unwrap();
+        };
+        let hear = |socket: &mut TcpStream| {
+            let first = heard(socket);
+            socket.read_exact(&mut vec![0; 52 * others]).unwrap();
+            first
+        };
         let node = Node::open(cards.socket(1), OWN);
         // As a kernel does.
         node.context.set_neighbour_responder(true).unwrap();
@@ -51,9 +62,9 @@ impl Tool {
         buffer.memory().fill(0, SIZE, 0x7b);
         let mut qp = node.queue_pair_at(COMMAND, PSN, |qpn| {
             if client {
-                socket.write_all(&end(qpn, PSN, OWN)).unwrap();
+                tell(&mut socket, qpn);
             }
-            heard(&mut socket)
+            hear(&mut socket)
         });
         let mut batch = qp.start_post_recv();
         for _ in 0..MESSAGES {
@@ -64,7 +75,7 @@ impl Tool {
         match client {
             true => socket.write_all(&done).unwrap(),
             false => {
-                socket.write_all(&end(qp.number(), PSN, OWN)).unwrap();
+                tell(&mut socket, qp.number());
                 socket.read_exact(&mut done).unwrap();
                 assert_eq!(&done, b"done\0");
             }
@@ -100,40 +111,48 @@ impl Tool {
     }
 }
 
+/// With a receive queue of its own, and with a shared one.
+const KINDS: [&[&str]; 2] = [&[], &["--srq", "-q", "1"]];
+
 #[test]
 fn pingpong_goes_with_a_server_of_rdma_core() {
     let cards = cards();
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let port = listener.local_addr().unwrap().port().to_string();
     let name = cards.name(0);
     let (size, count) = (SIZE.to_string(), MESSAGES.to_string());
-    let more = ["--stock", "--ip", "10.0.0.1", "--mac", "02:fe:00:00:00:01", "-c", "-s", &size, "-n", &count];
-    let client =
-        cards.start(&[&["--json", "-d", &name, "pingpong", "-p", &port, "127.0.0.1"], &more[..]].concat());
-    let (socket, _) = listener.accept().unwrap();
-    Tool::connect(&cards, socket, false).play(false);
-    let said = client.end().json();
-    assert_eq!((&said["iterations"], &said["checked"]), (&MESSAGES.into(), &true.into()));
+    for kind in KINDS {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let more =
+            ["--stock", "--ip", "10.0.0.1", "--mac", "02:fe:00:00:00:01", "-c", "-s", &size, "-n", &count];
+        let begin = ["--json", "-d", &name, "pingpong", "-p", &port, "127.0.0.1"];
+        let client = cards.start(&[&begin[..], &more, kind].concat());
+        let (socket, _) = listener.accept().unwrap();
+        Tool::connect(&cards, socket, false, !kind.is_empty()).play(false);
+        let said = client.end().json();
+        assert_eq!((&said["iterations"], &said["checked"]), (&MESSAGES.into(), &true.into()));
+    }
 }
 
 #[test]
 fn pingpong_knows_a_client_of_rdma_core_when_it_comes() {
     let cards = cards();
-    let (name, port) = (cards.name(0), free_port());
+    let name = cards.name(0);
     let (size, count) = (SIZE.to_string(), MESSAGES.to_string());
-    let more = ["--ip", "10.0.0.1", "--mac", "02:fe:00:00:00:01", "-c", "-s", &size, "-n", &count];
-    let server = cards
-        .start(&[&["-d", &name, "pingpong", "-p", &port.to_string()], &more[..]].concat())
-        .until("Waiting");
-    let socket = loop {
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(socket) => break socket,
-            Err(_) => std::thread::sleep(Duration::from_millis(20)),
-        }
-    };
-    Tool::connect(&cards, socket, true).play(true);
-    let text = server.end().good();
-    assert!(text.contains(&format!("{MESSAGES} iters in ")), "{text}");
+    for kind in KINDS {
+        let port = free_port();
+        let more = ["--ip", "10.0.0.1", "--mac", "02:fe:00:00:00:01", "-c", "-s", &size, "-n", &count];
+        let begin = ["-d", &name, "pingpong", "-p", &port.to_string()];
+        let server = cards.start(&[&begin[..], &more, kind].concat()).until("Waiting");
+        let socket = loop {
+            match TcpStream::connect(("127.0.0.1", port)) {
+                Ok(socket) => break socket,
+                Err(_) => std::thread::sleep(Duration::from_millis(20)),
+            }
+        };
+        Tool::connect(&cards, socket, true, !kind.is_empty()).play(true);
+        let text = server.end().good();
+        assert!(text.contains(&format!("{MESSAGES} iters in ")), "{text}");
+    }
 }
 
 #[test]

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::args::{parse_mtu, parse_service, parse_size, Common};
 use crate::card::Card;
 use crate::failure::Failure;
-use crate::link::{self, GRH};
+use crate::link::{self, Queues, GRH};
 use crate::out;
 use crate::side::{Channel, PATIENCE};
 use crate::twosided::{self, PeerArgs, Side};
@@ -165,7 +165,8 @@ fn one_side(
     // Two halves: what is sent or fetched into, and what the peer reaches or messages come into.
     let half = plan.half();
     let region = card.region(2 * half, link::rights(&card))?;
-    let (links, own, peer) = link::connect(&card, channel, &plan.wish, &completions.cq, &region)?;
+    let queues = Queues { cq: &completions.cq, srq: None };
+    let (links, own, peer) = link::connect(&card, channel, &plan.wish, queues, &region)?;
     let report = Report { plan: &plan, card: &card, gbits: args.gbits, cycles: args.cycles };
     let speaks_text = speaks && !common.json;
     if speaks_text {
