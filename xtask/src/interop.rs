@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `interop`: a simulated card against Linux, both as they are. A suite is a file; each case has a guest of its own, and what all said is left in `target/interop/SUITE/CASE`.
 
+mod capture;
 mod process;
 mod wire;
 
@@ -13,6 +14,7 @@ use serde::Serialize;
 
 use crate::peers::Peers;
 use crate::{cargo, setup, workspace};
+use capture::Again;
 
 /// Options of `interop`.
 #[derive(clap::Args)]
@@ -81,8 +83,8 @@ pub trait Case {
     fn quick(&self) -> bool;
     /// Tries it; what is said meanwhile goes to files of `logs`.
     fn run(&self, setting: &Setting, logs: &Path) -> Result<()>;
-    /// Requests that were sent again, of what is in `logs` now.
-    fn again(&self, _logs: &Path) -> Option<u64> {
+    /// Requests that were sent again, of what is in `logs` now, where that is known.
+    fn again(&self, _logs: &Path) -> Option<Again> {
         None
     }
 }
@@ -99,8 +101,8 @@ struct Outcome {
     case: String,
     /// Why it failed, if it did.
     failure: Option<String>,
-    /// Requests that the guest sent again or got again.
-    again: Option<u64>,
+    /// Requests that were sent again.
+    again: Option<Again>,
     logs: PathBuf,
 }
 
@@ -160,9 +162,10 @@ fn chosen(args: &Args) -> Result<Vec<Box<dyn Case>>> {
 }
 
 fn table(outcomes: &[Outcome]) {
-    println!("{:<32} {:<8} requests again", "case", "");
+    println!("{:<32} {:<8} sent again: early   late   by the card", "case", "");
     for Outcome { suite, case, failure, again, logs } in outcomes {
-        let again = again.map_or("-".into(), |again| again.to_string());
+        let again = again
+            .map_or(String::new(), |Again { early, late, card }| format!("{early:>17} {late:>6} {card:>13}"));
         let result = if failure.is_some() { "FAILED" } else { "ok" };
         println!("{:<32} {result:<8} {again}", format!("{}/{case}", suite.name()));
         if failure.is_some() {
