@@ -17,13 +17,13 @@ use crate::{cargo, setup, workspace};
 use capture::Again;
 
 /// Options of `interop`.
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub struct Args {
     /// Only these suites
     #[arg(long, value_enum, value_delimiter = ',', value_name = "SUITE")]
     suite: Vec<Suite>,
     /// The card's configuration
-    #[arg(long, value_name = "NAME|FILE", default_value = "generic-8b")]
+    #[arg(long, value_name = "NAME|FILE", default_value = CONFIG)]
     config: String,
     /// Only the few cases that `cargo xtask test` runs
     #[arg(long)]
@@ -105,6 +105,26 @@ struct Outcome {
     again: Option<Again>,
     logs: PathBuf,
 }
+
+/// What came of [`quick`].
+pub enum Quick {
+    /// Cases were run, with this exit code.
+    Ran(u8),
+    /// Linux cannot be had here, for this reason.
+    Skipped(String),
+}
+
+/// Runs the few cases, where kernel, tools and QEMU can be had.
+pub fn quick() -> Result<Quick> {
+    match Peers::get(false) {
+        Ok(_) => run(&Args { quick: true, config: CONFIG.into(), ..Args::default() }).map(Quick::Ran),
+        Err(_) if workspace::interrupted() => Ok(Quick::Ran(130)),
+        Err(error) => Ok(Quick::Skipped(format!("{error:#}"))),
+    }
+}
+
+/// Which card is taken if nobody says.
+const CONFIG: &str = "generic-8b";
 
 /// Runs the cases.
 pub fn run(args: &Args) -> Result<u8> {

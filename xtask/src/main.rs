@@ -41,8 +41,9 @@ enum Command {
 
     /// Run everything that continuous integration runs
     ///
-    /// Steps: setup, format, clippy, tests, check. Stops at the first that fails, with a non-zero exit code and the
-    /// command that runs this step alone.
+    /// Steps: setup, format, clippy, tests, the documentation's examples, check, and the quick cases of interop where Debian's packages can be had.
+    /// Stops at the first that fails, with a non-zero exit code and the command that runs this step alone. Test programs run side by
+    /// side, as many as there are processors; all of them run, and those that failed are named at the end.
     Test,
 
     /// Check what the compiler does not
@@ -109,11 +110,11 @@ enum Command {
     /// FERROWIRE_DEBIAN_MIRROR names another mirror than deb.debian.org.
     Peers(peers::Args),
 
-    /// Run rdma-core's pingpong tools in a Linux guest with soft-RoCE against a simulated card
+    /// Run stock Linux against a simulated card
     ///
-    /// The kernel and the tools are Debian's, unmodified, and QEMU emulates the guest's processor; the wire between its network interface and
-    /// the card is a socket. On the card's side is `ferrowire pingpong`. Both roles, and every byte is compared. Fetches what
-    /// `peers` does. What each side said is left in target/interop/CASE.
+    /// The kernel and the tools are Debian's, unmodified, and QEMU emulates the guest's processor, whose clock stands while the card computes.
+    /// rdma-core's pingpong tools over soft-RoCE against `ferrowire pingpong`, both roles, on a wire that is sound and on one that loses. Fetches
+    /// what `peers` does. What each side said, and what went over the wire, is left in target/interop/SUITE/CASE.
     Interop(interop::Args),
 
     /// Put what was measured on one HTML page
