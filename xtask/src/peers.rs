@@ -47,7 +47,8 @@ const PROGRAMS: &[&str] = &[
     "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
 ];
 /// Its modules: the network, soft-RoCE with the checksum that it asks for by name, and what programs reach it by.
-const MODULES: &[&str] = &["virtio_pci", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm"];
+const MODULES: &[&str] =
+    &["virtio_pci", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm", "8021q"];
 /// What runs guests.
 const QEMU: &[&str] = &["qemu-system-x86"];
 

@@ -34,6 +34,20 @@ pub struct AddressArgs {
         default_value_t = 0
     )]
     gid_index: usize,
+    /// VLAN that all of this is in, with a priority behind a colon: `5`, or `5:3`
+    #[arg(long, value_name = "VLAN[:PRIORITY]", value_parser = parse_vlan)]
+    vlan: Option<u16>,
+}
+
+/// A tag's control information (IEEE 802.1Q 9.6).
+fn parse_vlan(text: &str) -> Result<u16, String> {
+    let (vlan, priority) = text.split_once(':').unwrap_or((text, "0"));
+    match (vlan.parse(), priority.parse::<u16>()) {
+        (Ok(vlan @ 1..=4094), Ok(priority @ 0..=7)) => Ok(priority << 13 | vlan),
+        _ => Err(format!(
+            "`{text}`: give a VLAN from 1 to 4094, and a priority from 0 to 7 if there is to be one"
+        )),
+    }
 }
 
 /// Longest wait for a command: a simulated card on a busy machine is slow.
@@ -78,6 +92,8 @@ pub struct Card {
     pub ip: IpAddr,
     /// Number of that among its GIDs.
     pub gid_index: usize,
+    /// The VLAN that both are in, as a tag's control information.
+    pub vlan: Option<u16>,
     /// Figures are by it.
     pub clock: Clock,
     /// It is simulated.
@@ -118,9 +134,9 @@ impl Card {
             },
         };
         for address in all {
-            context.add_gid(address, None)?;
+            context.add_gid(address, addresses.vlan)?;
         }
-        context.add_gid(ip, None)?;
+        context.add_gid(ip, addresses.vlan)?;
         let cycles = context.card_cycles()?;
         let clock = match (cycles, context.clock_khz()?) {
             (Some(_), khz @ 1..) => Clock::Card { khz },
@@ -129,7 +145,7 @@ impl Card {
         let simulated = device.is_simulated() || cycles.is_some();
         let pd = context.alloc_pd()?;
         let (name, engine) = (device.to_string(), device.is_engine());
-        Ok(Self { name, mac, ip, gid_index, clock, simulated, engine, pd, context })
+        Ok(Self { name, mac, ip, gid_index, vlan: addresses.vlan, clock, simulated, engine, pd, context })
     }
 
     /// Whose clock it is, as JSON names it.
@@ -250,4 +266,17 @@ fn ended(completion: &Completion) -> Failure {
         format!("a work request of queue pair {:#x} ended with {}{cause}", completion.qpn, completion.status),
         fix,
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vlan_may_have_a_priority() {
+        assert_eq!(["1", "4094", "5:7"].map(|text| parse_vlan(text).unwrap()), [1, 0xffe, 0xe005]);
+        for bad in ["", "0", "4095", "5:8", "5:", ":1", "-1", "5:1:1"] {
+            assert!(parse_vlan(bad).unwrap_err().contains("from 1 to 4094"), "{bad}");
+        }
+    }
 }

@@ -266,7 +266,7 @@ impl Made {
             let fix = "give one of them another with --mac; and are they two cards?";
             return Err(Failure::failed("both cards have the same MAC address", fix));
         }
-        let av = AddressVector::new(own.mac, own.ip, peer.mac, peer.ip);
+        let av = AddressVector { vlan: card.vlan, ..AddressVector::new(own.mac, own.ip, peer.mac, peer.ip) };
         let mut links = Vec::new();
         for ((qp, psn), number) in self.qps.into_iter().zip(&peer.qps) {
             links.push(bring_up(card, (service, mtu), wish, qp, psn, av, number, peer.takes)?);

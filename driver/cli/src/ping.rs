@@ -82,7 +82,7 @@ pub fn run(common: &Common, args: &PingArgs) -> Result<(), Failure> {
 }
 
 fn net(card: &Card, speed: u32) -> Result<Net, Failure> {
-    Ok(Net::new(&card.context, &card.pd, Config { speed, ..Config::default() })?)
+    Ok(Net::new(&card.context, &card.pd, Config { speed, vlan: card.vlan, ..Config::default() })?)
 }
 
 /// Both sides.

@@ -88,7 +88,8 @@ impl<'a> Stock<'a> {
     pub fn new(card: &Card, channel: &'a mut Channel, shared: bool) -> Result<Self, Failure> {
         channel.treat_as_foreign();
         let ends = if shared { SHARED_ENDS } else { 1 };
-        Ok(Self { channel, net: Net::new(&card.context, &card.pd, Config::default())?, ends })
+        let config = Config { vlan: card.vlan, ..Config::default() };
+        Ok(Self { channel, net: Net::new(&card.context, &card.pd, config)?, ends })
     }
 
     /// The connection, for waits.

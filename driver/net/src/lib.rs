@@ -62,6 +62,7 @@ pub mod mad;
 mod neighbour;
 mod stack;
 mod tcp;
+mod vlan;
 
 pub use cm::{Cm, CmConnection, CmListener, CmOptions, CmRequest};
 pub use error::{Error, Result};

@@ -17,6 +17,7 @@ use crate::echo::{is_reply, request};
 use crate::error::{Error, Result};
 use crate::link::{Link, RawLink};
 use crate::neighbour::{question, Neighbours};
+use crate::vlan::Tagged;
 
 /// Addresses that the IP stack takes: the feature `iface-max-addr-count-8`.
 const MAX_ADDRESSES: usize = 8;
@@ -41,6 +42,8 @@ pub struct Config {
     pub gateway_v6: Option<Ipv6Addr>,
     /// Bytes of an IP packet, at most.
     pub mtu: usize,
+    /// The VLAN that the stack is in, as a tag's control information, with the priority that its frames have; `None`: in none.
+    pub vlan: Option<u16>,
     /// Frames that wait in memory each way.
     pub frames: u32,
     /// How long the answer to a question for a neighbour may take.
@@ -60,6 +63,7 @@ impl Default for Config {
             gateway_v4: None,
             gateway_v6: None,
             mtu: 1500,
+            vlan: None,
             frames: 64,
             neighbour_timeout: Duration::from_millis(500),
             neighbour_tries: 6,
@@ -220,6 +224,11 @@ impl Stack {
         hop.ok_or(Error::NoRoute { operation, peer: ip })
     }
 
+    /// From an own address to `ip` by way of `mac`, in the stack's VLAN.
+    fn vector(&self, own: IpAddr, mac: [u8; 6], ip: IpAddr) -> AddressVector {
+        AddressVector { vlan: self.config.vlan, ..AddressVector::new(self.mac, own, mac, ip) }
+    }
+
     /// Asks everybody, if there is room; whether there was.
     fn ask(&mut self, own: IpAddr, ip: IpAddr) -> Result<bool> {
         let room = self.device.link.has_room()?;
@@ -246,13 +255,16 @@ impl std::fmt::Debug for Net {
 }
 
 impl Net {
-    /// A stack over the raw Ethernet queue pair of a card, with the MAC address of its port and those of its GIDs that are in no VLAN.
+    /// A stack over the raw Ethernet queue pair of a card, with the MAC address of its port and those of its GIDs that are in the VLAN of
+    /// [`Config::vlan`], or in none.
     ///
     /// # Errors
     /// The card has no such queue pair, or it is in use; the port has too many addresses.
     pub fn new(context: &Context, pd: &ProtectionDomain, config: Config) -> Result<Self> {
+        let vid = |vlan: u16| vlan & 0xfff;
+        let same = |vlan: &Option<u16>| vlan.map(vid) == config.vlan.map(vid);
         let own: Vec<IpAddr> =
-            context.gids().into_iter().filter(|(_, vlan)| vlan.is_none()).map(|(ip, _)| ip).collect();
+            context.gids().into_iter().filter(|(_, vlan)| same(vlan)).map(|(ip, _)| ip).collect();
         // First sequence numbers of TCP must not be guessed; PSNs have 24 bits.
         let mut seed = 0;
         for _ in 0..3 {
@@ -278,6 +290,10 @@ impl Net {
         if addresses.len() > MAX_ADDRESSES {
             return Err(Error::TooManyAddresses { found: addresses.len(), limit: MAX_ADDRESSES });
         }
+        let link: Box<dyn Link> = match config.vlan {
+            Some(tci) => Box::new(Tagged::new(link, tci)),
+            None => link,
+        };
         let longest = link.max_frame();
         let config = Config {
             speed: config.speed.max(1),
@@ -404,7 +420,8 @@ impl Net {
     /// Those of [`resolve`](Self::resolve).
     pub fn address_vector(&self, ip: IpAddr) -> Result<AddressVector> {
         let (mac, own) = self.way(ip)?;
-        Ok(AddressVector::new(self.lock().mac, own, mac, ip))
+        let stack = self.lock();
+        Ok(stack.vector(own, mac, ip))
     }
 
     /// The same without waiting: `None` when the neighbour is not known yet; it was asked then.
@@ -414,7 +431,7 @@ impl Net {
     pub fn try_address_vector(&self, ip: IpAddr) -> Result<Option<AddressVector>> {
         let mut stack = self.lock();
         if stack.device.own.contains(&ip) {
-            return Ok(Some(AddressVector::new(stack.mac, ip, stack.mac, ip)));
+            return Ok(Some(stack.vector(ip, stack.mac, ip)));
         }
         let (own, hop) = stack.hop("resolve", ip)?;
         let now = stack.now();
@@ -426,7 +443,7 @@ impl Net {
                 stack.asked.insert(hop, now);
             }
         }
-        Ok(known.map(|mac| AddressVector::new(stack.mac, own, mac, ip)))
+        Ok(known.map(|mac| stack.vector(own, mac, ip)))
     }
 
     /// Sends an echo request of so many bytes, and how long the answer took.

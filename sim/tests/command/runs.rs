@@ -20,8 +20,11 @@ fn pingpong_goes_there_and_back_over_every_service_and_looks_at_each_byte() {
         (&["-n", "2", "-s", "0"], "RC", 0),
         (&["-n", "20", "-c", "--srq", "-q", "5", "-r", "8", "-s", "1500"], "RC", 1500),
         (&["-n", "3", "-c", "-e", "--srq", "-q", "4", "-s", "100"], "RC", 100),
+        (&["-n", "3", "-c", "-s", "2000", "--vlan", "7:5"], "RC", 2000),
     ] {
-        let (server, client) = cards.both_json(&["pingpong"], more);
+        // The VLAN is each side's own.
+        let vlan = more.iter().position(|word| *word == "--vlan").map_or(&[][..], |at| &more[at..]);
+        let (server, client) = cards.both_json(&[&["pingpong"], vlan].concat(), more);
         for side in [&server, &client] {
             assert_eq!(
                 (&side["transport"], &side["size"], &side["clock"]),

@@ -39,6 +39,8 @@ struct Pingpong {
     /// Sleeps until events come.
     events: bool,
     ipv6: bool,
+    /// In a VLAN.
+    vlan: bool,
     /// The wire loses, repeats, reorders and corrupts frames, one in a hundred each.
     loss: bool,
     /// Of the quick ones.
@@ -53,6 +55,8 @@ const QPS: u32 = 4;
 /// Of the suite `loss`.
 const FAULTS: &str = "drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01";
 
+/// Identifier of the VLAN, and part of the addresses there.
+const VLAN: u16 = 5;
 /// The card's MAC address.
 const MAC: [u8; 6] = [0x02, 0xfe, 0, 0, 0, 1];
 /// What QEMU writes of the wire.
@@ -71,6 +75,7 @@ fn all() -> Vec<Pingpong> {
         mtu: 1024,
         events: false,
         ipv6: false,
+        vlan: false,
         loss: false,
         quick: false,
         role: Role::Client,
@@ -87,6 +92,9 @@ fn all() -> Vec<Pingpong> {
         Pingpong { bytes: 65536, mtu: 4096, ..rc },
         Pingpong { ipv6: true, ..rc },
         Pingpong { bytes: 65536, mtu: 2048, ipv6: true, events: true, ..rc },
+        Pingpong { vlan: true, ..rc },
+        Pingpong { vlan: true, ipv6: true, bytes: 65536, mtu: 4096, ..rc },
+        Pingpong { vlan: true, ..ud },
         Pingpong { bytes: 1, ..uc },
         Pingpong { bytes: 65536, mtu: 2048, ..uc },
         Pingpong { events: true, ipv6: true, ..uc },
@@ -116,7 +124,7 @@ impl Case for Pingpong {
     }
 
     fn name(&self) -> String {
-        let more = [(self.events, "-events"), (self.ipv6, "-ipv6")];
+        let more = [(self.events, "-events"), (self.ipv6, "-ipv6"), (self.vlan, "-vlan")];
         let more: String = more.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
         let role = if self.role == Role::Client { "client" } else { "server" };
         format!("{}-{}-{}{more}-{role}", self.service, self.bytes, self.mtu)
@@ -153,7 +161,11 @@ impl Pingpong {
     /// What the guest runs.
     fn script(&self, port: u16) -> String {
         let Pingpong { service, bytes, mtu, .. } = self;
-        let (gid, events) = (self.gid(), if self.events { "-e" } else { "" });
+        let (interface, family) = (
+            if self.vlan { format!("eth0.{VLAN}") } else { "eth0".into() },
+            if self.ipv6 { "fe80:" } else { "0000:0000:0000:0000:0000:ffff:" },
+        );
+        let (gid, events) = ("$gid", if self.events { "-e" } else { "" });
         let more = match *service {
             // A datagram's MTU is the port's.
             "ud" => "-c".into(),
@@ -161,6 +173,15 @@ impl Pingpong {
             _ => format!("-c -m {mtu}"),
         };
         let tool = format!("ibv_{service}_pingpong -g {gid} -n {COUNT} -s {bytes} {more} {events} -p {port}");
+        let vlan = match self.vlan {
+            true => format!(
+                "ip link add link eth0 name eth0.{VLAN} type vlan id {VLAN}\n\
+                 echo 0 > /proc/sys/net/ipv6/conf/eth0.{VLAN}/accept_dad\n\
+                 ip link set eth0.{VLAN} up\n\
+                 ip addr add 10.0.{VLAN}.2/24 dev eth0.{VLAN}\n"
+            ),
+            false => String::new(),
+        };
         // Room for the headers of a packet whose payload is the path MTU.
         let frame = (mtu + 100).max(1500);
         let run = match self.role {
@@ -174,20 +195,25 @@ impl Pingpong {
              echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_dad\n\
              ip link set eth0 mtu {frame} up\n\
              ip addr add 10.0.0.2/24 dev eth0\n\
+             {vlan}\
              ip link set eth1 up\n\
              ip addr add 10.0.2.15/24 dev eth1\n\
              rdma link add rxe0 type rxe netdev eth0 || exit 1\n\
              sleep 1\n\
+             port=/sys/class/infiniband/rxe0/ports/1\n\
+             for gid in $(seq 0 16); do\n\
+             case $(cat $port/gid_attrs/ndevs/$gid 2>&1),$(cat $port/gids/$gid) in {interface},{family}*) break;; esac\n\
+             done\n\
              {run}\n\
              code=$?\n\
-             for counter in /sys/class/infiniband/rxe0/ports/1/hw_counters/*; do\n\
+             for counter in $port/hw_counters/*; do\n\
              echo \"counter ${{counter##*/}} $(cat $counter)\"\n\
              done\n\
              exit $code\n"
         )
     }
 
-    /// Index of its GIDs: the address of the interface's own comes first, with either side.
+    /// Index of the card's GID: the address of its own comes first.
     fn gid(&self) -> u32 {
         u32::from(!self.ipv6)
     }
@@ -207,6 +233,9 @@ impl Pingpong {
         let mut all: Vec<String> = words.split(' ').map(String::from).collect();
         if self.events {
             all.push("-e".into());
+        }
+        if self.vlan {
+            all.extend(["--vlan".into(), VLAN.to_string()]);
         }
         if self.role == Role::Server {
             all.extend(["localhost".into(), "--stock".into()]);
@@ -229,7 +258,8 @@ fn one(setting: &Setting, case: &Pingpong, logs: &Path) -> Result<()> {
         &setting.config,
     ]);
     let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
-    card.args(["--mac", &mac, "--ip", "10.0.0.1", "--qmp", "qmp.sock"]);
+    let address = if case.vlan { format!("10.0.{VLAN}.1") } else { "10.0.0.1".into() };
+    card.args(["--mac", &mac, "--ip", &address, "--qmp", "qmp.sock"]);
     if case.loss {
         card.args(["--faults", FAULTS]);
     }
