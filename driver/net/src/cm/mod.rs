@@ -167,11 +167,10 @@ impl Cm {
         };
         let replied = connection.next_event(OPERATION, limit)?;
         let Event::Replied(rep) = replied else { return Err(Error::Gone { operation: OPERATION, peer }) };
-        let local = end(psn, way.src_ip, options.path_mtu, options.rc.rd_atomic);
-        let remote = End {
-            qpn: rep.local_qpn,
-            ..end(Psn::new(rep.starting_psn), peer, options.path_mtu, rep.responder_resources)
-        };
+        // Each side has told the PSN that the other one begins with.
+        let first = Psn::new(rep.starting_psn);
+        let local = end(first, way.src_ip, options.path_mtu, options.rc.rd_atomic);
+        let remote = End { qpn: rep.local_qpn, ..end(psn, peer, options.path_mtu, rep.responder_resources) };
         let rc = RcOptions { rnr_retry: rep.rnr_retry_count, ..options.rc };
         match bring_up(qp, way, &local, &remote, &rc) {
             Ok(qp) => connection.qp = Some(qp),
@@ -315,11 +314,8 @@ impl CmRequest {
             ..Rep::default()
         };
         put(OPERATION, &mut rep.private_data, &options.private_data)?;
-        let local = end(psn, way.src_ip, path_mtu, rep.responder_resources);
-        let remote = End {
-            qpn: req.local_qpn,
-            ..end(Psn::new(req.starting_psn), peer, path_mtu, req.responder_resources)
-        };
+        let local = end(Psn::new(req.starting_psn), way.src_ip, path_mtu, rep.responder_resources);
+        let remote = End { qpn: req.local_qpn, ..end(psn, peer, path_mtu, req.responder_resources) };
         let rc = RcOptions {
             timeout: req.primary_local_ack_timeout,
             retry_cnt: req.retry_count,
