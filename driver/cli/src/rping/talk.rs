@@ -157,6 +157,11 @@ impl<'a> Talk<'a> {
             let what = format!("{} sent {} bytes, rping's messages have {BYTES}", self.peer(), done.byte_len);
             return Err(Failure::failed(what, "start `rping` or `ferrowire rping` on the other side"));
         }
+        // Each waits for an answer before it sends the next: what is kept here stays small.
+        if self.came.len() == RECEIVES {
+            let what = format!("{} sends more than it is asked for", self.peer());
+            return Err(Failure::failed(what, "start `rping` or `ferrowire rping` on the other side"));
+        }
         let at = done.wr_id as usize * BYTES;
         let mut bytes = [0; BYTES];
         self.letters.memory().read(at, &mut bytes);
