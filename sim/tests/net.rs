@@ -5,15 +5,15 @@
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferrowire::{
-    AccessFlags, Init, InitAttributes, MemoryRegion, PathMtu, Qp, QpInitAttr, QueuePair, RemoteAddress,
-    SendWr,
+    AccessFlags, Completion, Init, InitAttributes, MemoryRegion, PathMtu, Qp, QpInitAttr, QueuePair, RecvWr,
+    RemoteAddress, SendWr,
 };
-use ferrowire_net::cm::machine::Timing;
-use ferrowire_net::mad::RejectReason;
+use ferrowire_net::cm::machine::{State, Timing};
+use ferrowire_net::mad::{Mad, Message, RejectReason};
 use ferrowire_net::{
     connect_exchange, Cm, CmOptions, Config, Error, LocalEnd, Net, RcOptions, TcpListener, TcpStream,
 };
@@ -285,6 +285,108 @@ fn a_lost_answer_of_the_communication_manager_is_sent_again() {
     let answers = lose(&pair, 1, mad::<0x13>);
     connect_write_disconnect(&pair, false);
     assert!(answers.load(Ordering::Relaxed) >= 2, "one was lost, and one was not");
+}
+
+/// What cards say on the wire: messages of the manager, and PSNs of requests.
+#[derive(Default)]
+struct Heard {
+    mads: Vec<Message>,
+    psns: Vec<u32>,
+}
+
+/// Listens to a card, whose RTUs vanish.
+fn hear(pair: &Pair, card: usize) -> Arc<Mutex<Heard>> {
+    let heard = Arc::new(Mutex::new(Heard::default()));
+    let notes = Arc::clone(&heard);
+    let filter = move |frame: &[u8]| {
+        let mut notes = notes.lock().unwrap();
+        // SEND only, of RC and of UD over IPv4.
+        match (frame[12..14] == [8, 0] && frame[23] == 17).then(|| frame[42]) {
+            Some(4) => notes.psns.push(u32::from_be_bytes([0, frame[51], frame[52], frame[53]])),
+            Some(0x64) => {
+                let message = Mad::parse(&frame[62..frame.len() - 4]).unwrap().message;
+                notes.mads.push(message);
+                if matches!(message, Message::Rtu(_)) {
+                    return Vec::new();
+                }
+            }
+            _ => {}
+        }
+        vec![frame.to_vec()]
+    };
+    pair.world.lock().link_mut(card).set_filter(Some(Box::new(filter)));
+    heard
+}
+
+/// The asker's word is lost, again and again; what it sends says the same.
+#[test]
+fn who_answers_hears_that_the_asker_is_ready_from_what_it_sends_and_each_begins_with_the_psn_told() {
+    const BYTES: u32 = 16;
+    let pair = pair("generic-8b");
+    let heard = [0, 1].map(|card| hear(&pair, card));
+    let (a, b) = managers(&pair);
+    let region = |node: &Node| node.region(7, 2 * BYTES as usize, AccessFlags::LOCAL_WRITE).unwrap();
+    let (here_region, there_region) = (region(&pair.a), region(&pair.b));
+    let with_receive = |node: &Node, region: &MemoryRegion| {
+        let mut qp = queue_pair(node);
+        qp.start_post_recv().post(&RecvWr::new(1, &[region.sge(0, BYTES)])).unwrap();
+        qp
+    };
+    there_region.memory().write(BYTES as usize, b"who has answered");
+    let (qp, sges, manager) = (with_receive(&pair.b, &there_region), [there_region.sge(16, BYTES)], &b);
+    let peer = SocketAddr::new(pair.a.ip(false), 7471);
+    let there = move || {
+        let mut connection = manager.connect(peer, qp, &CmOptions::default(), LIMIT).unwrap();
+        post(connection.qp(), &[SendWr::send(2, &sges).signaled()]);
+        connection.wait_disconnected(LIMIT).unwrap();
+    };
+    let here = || {
+        let request = a.listen(7471).unwrap().accept(LIMIT).unwrap();
+        let mut connection =
+            request.answer(with_receive(&pair.a, &here_region), &CmOptions::default()).unwrap();
+        assert!(connection.state().unwrap() == Some(State::RepSent) && !connection.is_connected().unwrap());
+        let mut done = [Completion::default()];
+        let mut complete = |wr_id: u64| {
+            while pair.a.cq.poll(&mut done).unwrap() == 0 {
+                a.poll().unwrap();
+            }
+            assert!(done[0].is_success() && done[0].wr_id == wr_id, "{done:?}{}", pair.diagnose());
+        };
+        complete(1);
+        connection.communication_established();
+        assert!(connection.is_connected().unwrap());
+        assert_eq!(&bytes(here_region.memory())[..BYTES as usize], b"who has answered");
+        post(connection.qp(), &[SendWr::send(2, &[here_region.sge(0, BYTES)]).signaled()]);
+        complete(2);
+        connection.disconnect(LIMIT).unwrap();
+    };
+    run(here, || a.poll().unwrap(), there, || b.poll().unwrap());
+    let [here, there] = heard.map(|heard| std::mem::take(&mut *heard.lock().unwrap()));
+    let rep = here.mads.iter().find_map(|mad| if let Message::Rep(rep) = mad { Some(rep) } else { None });
+    let req = there.mads.iter().find_map(|mad| if let Message::Req(req) = mad { Some(req) } else { None });
+    let (rep, req) = (rep.unwrap(), req.unwrap());
+    assert_ne!(rep.starting_psn, req.starting_psn);
+    assert_eq!((here.psns, there.psns), (vec![req.starting_psn], vec![rep.starting_psn]));
+    assert!(there.mads.iter().any(|mad| matches!(mad, Message::Rtu(_))), "it was said, and lost");
+}
+
+#[test]
+fn a_wait_ends_when_the_program_is_to_end() {
+    static ENDS: AtomicBool = AtomicBool::new(false);
+    let pair = pair("generic-8b");
+    let config = Config { speed: SPEED, stop: || ENDS.load(Ordering::Relaxed), ..Config::default() };
+    let net = Net::new(&pair.a.context, &pair.a.pd, config).unwrap();
+    let cm = Cm::new(&pair.a.context, &pair.a.pd, &net, TIMING).unwrap();
+    let listener = cm.listen(7471).unwrap();
+    let waited = listener.accept(Duration::from_millis(10)).map(drop);
+    assert!(matches!(waited, Err(Error::Timeout { .. })), "{waited:?}");
+    ENDS.store(true, Ordering::Relaxed);
+    let nobody = [10, 0, 0, 77].into();
+    let peer = SocketAddr::new(nobody, 7471);
+    let connected = cm.connect(peer, queue_pair(&pair.a), &CmOptions::default(), LIMIT).map(drop);
+    for waited in [listener.accept(LIMIT).map(drop), net.resolve(nobody).map(drop), connected] {
+        assert!(matches!(waited, Err(Error::Stopped)), "{waited:?}");
+    }
 }
 
 #[test]

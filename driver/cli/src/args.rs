@@ -6,7 +6,7 @@ use ferrowire::{PathMtu, Service};
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::{bind, counters, gids, info, man, perf, ping, pingpong, regs, reset, sim, top};
+use crate::{bind, counters, gids, info, man, perf, ping, pingpong, regs, reset, rping, sim, top};
 
 /// Ferrowire cards: what they are, what they do, and how fast
 #[derive(Parser, Debug)]
@@ -61,6 +61,7 @@ pub enum Command {
     Gids(gids::GidsArgs),
     Ping(ping::PingArgs),
     Pingpong(pingpong::PingpongArgs),
+    Rping(rping::RpingArgs),
     /// Measures bandwidth, as perftest's ib_write_bw, ib_send_bw, ib_read_bw and ib_atomic_bw
     ///
     /// Without a host it is the server, and waits for a client; with one it is the client. The client's options count. Figures of a

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use ferrowire::{
     AccessFlags, Bus, Completion, CompletionQueue, Context, ContextOptions, Event, EventQueue, MemoryRegion,
-    PageSize, ProtectionDomain,
+    PageSize, PathMtu, ProtectionDomain,
 };
 
 use crate::args::parse_mac;
@@ -179,6 +179,20 @@ impl Card {
         })
     }
 
+    /// A path MTU, if the card has it.
+    ///
+    /// # Errors
+    /// It has none that long.
+    pub fn path_mtu(&self, mtu: PathMtu) -> Result<PathMtu, Failure> {
+        match self.context.capabilities().max_mtu.known() {
+            Some(most) if mtu.code() > most.code() => Err(Failure::failed(
+                format!("{} has no path MTU of {}", self.name, mtu.bytes()),
+                format!("give -m up to {}", most.bytes()),
+            )),
+            _ => Ok(mtu),
+        }
+    }
+
     /// Zeroed memory, registered.
     pub fn region(&self, bytes: usize, access: AccessFlags) -> Result<MemoryRegion, Failure> {
         // Large ones with large pages, which take fewer of the card's entries.
@@ -259,7 +273,7 @@ impl Completions {
 }
 
 /// A work request that failed.
-fn ended(completion: &Completion) -> Failure {
+pub fn ended(completion: &Completion) -> Failure {
     let cause = completion.cause().map_or(String::new(), |cause| format!(" ({cause})"));
     let fix = "see `ferrowire counters --nonzero` of both cards; is the peer there, and has it the addresses that it told?";
     Failure::failed(

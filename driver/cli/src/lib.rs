@@ -9,6 +9,7 @@
 //! | `card`, `link`, `side`, `twosided` | open a card, connect queue pairs with those of another process |
 //! | `pingpong`, `perf` | programs over these |
 //! | `ping` | asks hosts over the raw Ethernet queue pair |
+//! | `rping` | READs and WRITEs over a connection of the communication manager |
 //! | `gids`, `reset`, `bind`, `sim`, `man` | the rest |
 #![forbid(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod ping;
 mod pingpong;
 mod regs;
 mod reset;
+mod rping;
 mod side;
 mod sim;
 mod stock;
@@ -76,6 +78,7 @@ fn carry_out(cli: &Cli) -> Result<(), Failure> {
         Command::Gids(args) => gids::run(common, args),
         Command::Ping(args) => ping::run(common, args),
         Command::Pingpong(args) => pingpong::run(common, args),
+        Command::Rping(args) => rping::run(common, args),
         Command::Bw(args) => perf::run(common, perf::Test::Bw, args),
         Command::Lat(args) => perf::run(common, perf::Test::Lat, args),
         Command::Reset(args) => reset::run(common, args),

@@ -60,6 +60,9 @@ pub enum Error {
         /// For how long.
         after: Duration,
     },
+    /// The program is to end: [`Config::stop`](crate::Config::stop) said so.
+    #[error("the wait was stopped by the program itself")]
+    Stopped,
     /// Somebody of this stack listens there already.
     #[error("listen on port {0}: somebody does already, or it is 0; take another one")]
     PortInUse(u16),

@@ -157,7 +157,7 @@ message! {
         transport_service: u8 = 43 + 5, 2;
         /// The asker has end-to-end flow control.
         flow_control: bool = 43 + 7, 1;
-        /// First PSN that the asker sends.
+        /// First PSN that the other side is to send (IBTA 12.7, "Starting PSN").
         starting_psn: u32 = 44, 24;
         /// How long the asker's manager may take to answer.
         local_cm_response_timeout: u8 = 47, 5;
@@ -269,7 +269,7 @@ message! {
         local_qpn: u32 = 12, 24;
         /// End-to-end context of the sender; of RD alone.
         local_eecn: u32 = 16, 24;
-        /// First PSN that the sender sends.
+        /// First PSN that the asker is to send.
         starting_psn: u32 = 20, 24;
         /// READs and atomics that the sender answers at once.
         responder_resources: u8 = 24, 8;

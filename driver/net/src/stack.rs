@@ -53,6 +53,8 @@ pub struct Config {
     /// How often the stack's second passes in one second of the card's clock. More than 1 is for simulations, where time is dear, as
     /// [`Context::set_timer_tick`] is: all time-outs of this crate, and all times that it gives, are of this clock.
     pub speed: u32,
+    /// Asked while something is waited for: whether the wait is to end with `Stopped`. For programs that end when a signal has come.
+    pub stop: fn() -> bool,
 }
 
 impl Default for Config {
@@ -68,6 +70,7 @@ impl Default for Config {
             neighbour_timeout: Duration::from_millis(500),
             neighbour_tries: 6,
             speed: 1,
+            stop: || false,
         }
     }
 }
@@ -354,6 +357,11 @@ impl Net {
         self.lock().now()
     }
 
+    /// Whether the program is to end.
+    pub(crate) fn stop(&self) -> fn() -> bool {
+        self.lock().config.stop
+    }
+
     /// Polls until `done` gives something, at most for `limit`; `None`: it did not.
     pub(crate) fn wait<T>(
         &self,
@@ -372,7 +380,11 @@ impl Net {
             if late {
                 return Ok(None);
             }
+            let stop = stack.config.stop;
             drop(stack);
+            if stop() {
+                return Err(Error::Stopped);
+            }
             std::thread::sleep(PAUSE);
         }
     }

@@ -8,6 +8,7 @@ mod kv_store;
 mod looks;
 mod process;
 mod rig;
+mod rping;
 mod runs;
 #[allow(dead_code)]
 #[path = "../socket/rig.rs"]

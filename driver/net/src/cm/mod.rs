@@ -77,9 +77,20 @@ impl Cm {
         self.lock().poll(&self.net)
     }
 
-    /// Polls until `done` gives something, at most for `limit`; `None`: it did not.
+    /// Polls until `done` gives something, at most for `limit`; `None`: it did not. Ends when the program is to end.
     fn wait<T>(
         &self,
+        limit: Duration,
+        done: impl FnMut(&mut Agent) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let stop = self.net.stop();
+        self.wait_unless(stop, limit, done)
+    }
+
+    /// The same; `stop` says whether the program is to end.
+    fn wait_unless<T>(
+        &self,
+        stop: fn() -> bool,
         limit: Duration,
         mut done: impl FnMut(&mut Agent) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
@@ -92,6 +103,9 @@ impl Cm {
             }
             if late {
                 return Ok(None);
+            }
+            if stop() {
+                return Err(Error::Stopped);
             }
             std::thread::sleep(PAUSE);
         }
@@ -153,11 +167,10 @@ impl Cm {
         };
         let replied = connection.next_event(OPERATION, limit)?;
         let Event::Replied(rep) = replied else { return Err(Error::Gone { operation: OPERATION, peer }) };
-        let local = end(psn, way.src_ip, options.path_mtu, options.rc.rd_atomic);
-        let remote = End {
-            qpn: rep.local_qpn,
-            ..end(Psn::new(rep.starting_psn), peer, options.path_mtu, rep.responder_resources)
-        };
+        // Each side has told the PSN that the other one begins with.
+        let first = Psn::new(rep.starting_psn);
+        let local = end(first, way.src_ip, options.path_mtu, options.rc.rd_atomic);
+        let remote = End { qpn: rep.local_qpn, ..end(psn, peer, options.path_mtu, rep.responder_resources) };
         let rc = RcOptions { rnr_retry: rep.rnr_retry_count, ..options.rc };
         match bring_up(qp, way, &local, &remote, &rc) {
             Ok(qp) => connection.qp = Some(qp),
@@ -235,6 +248,8 @@ impl Drop for CmListener {
     }
 }
 
+const ACCEPT: &str = "accept";
+
 /// Somebody who asks. Dropping it says no.
 #[derive(Debug)]
 pub struct CmRequest {
@@ -266,11 +281,24 @@ impl CmRequest {
     /// # Errors
     /// `Timeout` when the asker does not answer, `Gone` when it has given up; those of [`Net::resolve`] and of the verbs. The queue pair is
     /// destroyed then, and the asker is told no.
-    pub fn accept(mut self, qp: Qp<Init>, options: &CmOptions, limit: Duration) -> Result<CmConnection> {
-        const OPERATION: &str = "accept";
+    pub fn accept(self, qp: Qp<Init>, options: &CmOptions, limit: Duration) -> Result<CmConnection> {
+        let (peer, connection) = (self.peer, self.answer(qp, options)?);
+        match connection.next_event(ACCEPT, limit)? {
+            Event::Established => Ok(connection),
+            _ => Err(Error::Gone { operation: ACCEPT, peer }),
+        }
+    }
+
+    /// Says yes, and does not wait: the asker may send before its word that it is ready has come, and the first that is received says as much. Who
+    /// takes that way calls [`CmConnection::communication_established`] then, and looks at [`CmConnection::state`] meanwhile.
+    ///
+    /// # Errors
+    /// `Gone` when the asker has given up; those of [`Net::resolve`] and of the verbs. The queue pair is destroyed then, and the asker is told no.
+    pub fn answer(mut self, qp: Qp<Init>, options: &CmOptions) -> Result<CmConnection> {
+        const OPERATION: &str = ACCEPT;
         let (req, peer) = (self.req, self.peer);
         let Ok(path_mtu) = PathMtu::try_from(req.path_mtu) else {
-            self.answer(RejectReason::InvalidMtu, [0; 148]);
+            self.refuse(RejectReason::InvalidMtu, [0; 148]);
             return Err(Error::Rejected { peer, reason: RejectReason::InvalidMtu });
         };
         let way = self.cm.net.address_vector(peer)?;
@@ -286,11 +314,8 @@ impl CmRequest {
             ..Rep::default()
         };
         put(OPERATION, &mut rep.private_data, &options.private_data)?;
-        let local = end(psn, way.src_ip, path_mtu, rep.responder_resources);
-        let remote = End {
-            qpn: req.local_qpn,
-            ..end(Psn::new(req.starting_psn), peer, path_mtu, req.responder_resources)
-        };
+        let local = end(Psn::new(req.starting_psn), way.src_ip, path_mtu, rep.responder_resources);
+        let remote = End { qpn: req.local_qpn, ..end(psn, peer, path_mtu, req.responder_resources) };
         let rc = RcOptions {
             timeout: req.primary_local_ack_timeout,
             retry_cnt: req.retry_count,
@@ -310,10 +335,8 @@ impl CmRequest {
         if !self.cm.lock().manager.accept(now, self.id, rep) {
             return Err(Error::Gone { operation: OPERATION, peer });
         }
-        match connection.next_event(OPERATION, limit)? {
-            Event::Established => Ok(connection),
-            _ => Err(Error::Gone { operation: OPERATION, peer }),
-        }
+        self.cm.poll()?;
+        Ok(connection)
     }
 
     /// Says no, with up to 148 bytes for the asker's program.
@@ -323,11 +346,11 @@ impl CmRequest {
     pub fn reject(mut self, reason: RejectReason, private_data: &[u8]) -> Result<()> {
         let mut bytes = [0; 148];
         put("reject", &mut bytes, private_data)?;
-        self.answer(reason, bytes);
+        self.refuse(reason, bytes);
         self.cm.poll()
     }
 
-    fn answer(&mut self, reason: RejectReason, bytes: [u8; 148]) {
+    fn refuse(&mut self, reason: RejectReason, bytes: [u8; 148]) {
         if !std::mem::replace(&mut self.answered, true) {
             self.cm.lock().reject(self.id, reason, bytes);
         }
@@ -336,7 +359,7 @@ impl CmRequest {
 
 impl Drop for CmRequest {
     fn drop(&mut self) {
-        self.answer(RejectReason::Consumer, [0; 148]);
+        self.refuse(RejectReason::Consumer, [0; 148]);
     }
 }
 
@@ -374,8 +397,22 @@ impl CmConnection {
     /// # Errors
     /// The card fails.
     pub fn is_connected(&self) -> Result<bool> {
+        Ok(self.state()? == Some(State::Established))
+    }
+
+    /// Where it stands; `None`: it was refused or given up, or its end is long ago. Polls.
+    ///
+    /// # Errors
+    /// The card fails.
+    pub fn state(&self) -> Result<Option<State>> {
         self.cm.poll()?;
-        Ok(self.cm.lock().manager.state(self.id) == Some(State::Established))
+        Ok(self.cm.lock().manager.state(self.id))
+    }
+
+    /// The queue pair has received something, so the other side is ready, whatever became of its word (IBTA 12.9.7.2). Of who has
+    /// [answered](CmRequest::answer) without waiting for that.
+    pub fn communication_established(&self) {
+        self.cm.lock().manager.communication_established(self.id);
     }
 
     /// The next event; what ends the connection is an error.
@@ -393,10 +430,13 @@ impl CmConnection {
     /// # Errors
     /// `Timeout` when it does not within `limit`; the card fails.
     pub fn wait_disconnected(&self, limit: Duration) -> Result<()> {
-        self.next_event("wait for the end of the connection", limit).map(drop)
+        const OPERATION: &str = "wait for the end of the connection";
+        while self.next_event(OPERATION, limit)? == Event::Established {}
+        Ok(())
     }
 
-    /// Ends it: tells the other side, waits for its answer, and takes the queue pair to ERR, which flushes what is left of its work requests.
+    /// Ends it: tells the other side, waits for its answer, and takes the queue pair to ERR, which flushes what is left of its work requests. It waits
+    /// in a program that is to end, too: the other side would not hear of that otherwise.
     ///
     /// # Errors
     /// `Timeout` when the manager has not given up asking within `limit`; those of the verbs.
@@ -404,7 +444,13 @@ impl CmConnection {
         let now = self.cm.net.now();
         let asked = self.cm.lock().manager.disconnect(now, self.id);
         if asked {
-            self.next_event("disconnect", limit)?;
+            let ended = |agent: &mut Agent| {
+                let state = agent.manager.state(self.id);
+                Ok((state != Some(State::DreqSent)).then_some(()))
+            };
+            let peer = self.peer;
+            let ended = self.cm.wait_unless(|| false, limit, ended)?;
+            ended.ok_or(Error::Timeout { operation: "disconnect", peer, after: limit })?;
         }
         let mut qp = self.qp.take();
         if let Some(qp) = &mut qp {

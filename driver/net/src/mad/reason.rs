@@ -6,6 +6,8 @@
 pub enum RejectReason {
     /// No queue pair is left.
     NoQueuePair,
+    /// No memory or other resource is left.
+    NoResources,
     /// The other side did not answer in time.
     Timeout,
     /// There is no such connection.
@@ -14,6 +16,10 @@ pub enum RejectReason {
     InvalidServiceId,
     /// The transport service is not served.
     InvalidTransport,
+    /// The other side still has an older connection of this queue pair.
+    StaleConnection,
+    /// The asked side has no such GID.
+    InvalidGid,
     /// The path MTU is not.
     InvalidMtu,
     /// The program refused.
@@ -22,12 +28,15 @@ pub enum RejectReason {
     Other(u16),
 }
 
-const REASONS: [(RejectReason, u16, &str); 7] = [
+const REASONS: [(RejectReason, u16, &str); 10] = [
     (RejectReason::NoQueuePair, 1, "no queue pair is left"),
+    (RejectReason::NoResources, 3, "no memory or other resource is left"),
     (RejectReason::Timeout, 4, "the answer came too late"),
     (RejectReason::InvalidCommId, 6, "there is no such connection"),
     (RejectReason::InvalidServiceId, 8, "nobody listens there"),
     (RejectReason::InvalidTransport, 9, "the transport service is not served"),
+    (RejectReason::StaleConnection, 10, "an older connection of this queue pair is not forgotten there"),
+    (RejectReason::InvalidGid, 12, "there is no such GID"),
     (RejectReason::InvalidMtu, 26, "the path MTU is not served"),
     (RejectReason::Consumer, 28, "the program there refused"),
 ];

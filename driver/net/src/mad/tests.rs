@@ -5,6 +5,7 @@ use std::fs::File;
 use std::net::IpAddr;
 use std::path::Path;
 
+use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::{Block, PcapNgReader};
 use proptest::prelude::*;
 
@@ -59,6 +60,31 @@ fn the_captured_request_says_what_its_program_asked_for() {
     let Message::Rep(rep) = Mad::parse(&mads[11]).unwrap().message else { panic!("then comes the answer") };
     assert_eq!((rep.remote_comm_id, rep.local_qpn), (req.local_comm_id, 0x2b));
     assert_eq!((rep.responder_resources, rep.initiator_depth, rep.rnr_retry_count), (1, 1, 7));
+}
+
+/// What a message calls its starting PSN is not the sender's, but what the other side begins with (IBTA 12.7).
+#[test]
+fn what_linux_sends_first_has_the_psn_that_it_was_told() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim/golden/tools/rping.pcap");
+    let mut reader = PcapReader::new(File::open(path).unwrap()).unwrap();
+    let (mut told, mut sent) = (None, Vec::new());
+    while let Some(packet) = reader.next_packet() {
+        let frame = packet.unwrap().data.into_owned();
+        let is_linux = frame[6..12] == [2, 0, 0, 0, 0, 2];
+        match frame[42] {
+            0x64 => {
+                let mad = Mad::parse(&frame[62..frame.len() - 4]).unwrap();
+                if let (false, Message::Rep(rep)) = (is_linux, mad.message) {
+                    told = Some(rep.starting_psn);
+                }
+            }
+            // SENDs.
+            4 if is_linux => sent.push(u32::from_be_bytes([0, frame[51], frame[52], frame[53]])),
+            _ => {}
+        }
+    }
+    let first = told.expect("the card has answered");
+    assert_eq!(sent, [first, first + 1, first + 2, first + 3], "two rounds of two messages");
 }
 
 #[test]
