@@ -2,7 +2,10 @@
 //! `interop`: a simulated card against Linux, both as they are. A suite is a file; each case has a guest of its own, and what all said is left in `target/interop/SUITE/CASE`.
 
 mod capture;
+mod pair;
 mod process;
+mod rping;
+mod verbs;
 mod wire;
 
 use std::fs;
@@ -91,7 +94,10 @@ pub trait Case {
 
 /// All of all suites.
 fn cases() -> Vec<Box<dyn Case>> {
-    wire::cases()
+    let mut all = wire::cases();
+    all.extend(rping::cases());
+    all.push(Box::new(verbs::Verbs));
+    all
 }
 
 /// What came of a case.
@@ -129,7 +135,8 @@ const CONFIG: &str = "generic-8b";
 /// Runs the cases.
 pub fn run(args: &Args) -> Result<u8> {
     setup::run(&setup::Args::default())?;
-    let build = cargo(["build", "--quiet", "-p", "ferrowire-sim", "-p", "ferrowire-cli", "--bins"]);
+    let build =
+        cargo(["build", "--quiet", "-p", "ferrowire-sim", "-p", "ferrowire-cli", "--bins", "--examples"]);
     if workspace::exit_code(build)? != 0 {
         bail!("the simulator could not be built");
     }

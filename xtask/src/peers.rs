@@ -44,6 +44,8 @@ const PROGRAMS: &[&str] = &[
     "usr/bin/ibv_uc_pingpong",
     "usr/bin/ibv_ud_pingpong",
     "usr/bin/rping",
+    // With which its threads end.
+    "lib/x86_64-linux-gnu/libgcc_s.so.1",
     "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
 ];
 /// Its modules: the network, soft-RoCE with the checksum that it asks for by name, and what programs reach it by.
@@ -51,6 +53,8 @@ const MODULES: &[&str] =
     &["virtio_pci", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm", "8021q"];
 /// What runs guests.
 const QEMU: &[&str] = &["qemu-system-x86"];
+/// What programs for guests are compiled with: headers and libraries of the guest, for the host's own may be newer.
+const SYSROOT: &[&str] = &["libibverbs-dev", "libc6-dev"];
 
 /// What is there.
 pub struct Peers {
@@ -97,6 +101,7 @@ impl Peers {
         workspace::remove_folder(&root)?;
         eprintln!("peers: QEMU ...");
         packages.extend(apt.unpack(QEMU, &partial.join("qemu"))?);
+        packages.extend(apt.unpack(SYSROOT, &partial.join("sysroot"))?);
         workspace::remove_folder(&partial.join("apt"))?;
         packages.sort();
         packages.dedup();
@@ -107,6 +112,29 @@ impl Peers {
         let peers = Peers { folder };
         eprintln!("peers: {} s", begin.elapsed().as_secs());
         Ok(peers)
+    }
+
+    /// Compiles a program of verbs for guests, by the host's C compiler: `CC`, or `cc`.
+    pub fn compile(&self, source: &Path, program: &Path) -> Result<()> {
+        const FIX: &str = "install gcc, or set CC to a compiler for x86-64 that takes its options";
+        let sysroot = self.folder.join("sysroot");
+        let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+        let mut words = compiler.split_whitespace();
+        let mut command = Command::new(words.next().unwrap_or("cc"));
+        command.args(words).args(["-O2", "-g", "-Wall", "-Wextra", "-o"]).arg(program).arg(source);
+        command.arg(format!("--sysroot={}", sysroot.display()));
+        // Other distributions' compilers look elsewhere.
+        for folder in ["usr/lib/x86_64-linux-gnu", "lib/x86_64-linux-gnu"].map(|folder| sysroot.join(folder))
+        {
+            command.arg("-B").arg(&folder).arg("-L").arg(&folder);
+            command.arg(format!("-Wl,-rpath-link,{}", folder.display()));
+        }
+        command.arg("-isystem").arg(sysroot.join("usr/include/x86_64-linux-gnu")).arg("-libverbs");
+        let status = command.status().with_context(|| format!("running {compiler}; {FIX}"))?;
+        if !status.success() {
+            bail!("{compiler} does not compile {}; {FIX}", source.display());
+        }
+        Ok(())
     }
 
     /// A guest whose first files have `more` besides; its serial line is the standard output. Without an accelerator: one that the host has need not be one that it lends.
@@ -157,7 +185,7 @@ impl Peers {
 
 /// What all is made by, but the packages' versions.
 fn recipe() -> String {
-    let all = [GUEST, PROGRAMS, MODULES, QEMU].map(|list| list.join(" "));
+    let all = [GUEST, PROGRAMS, MODULES, QEMU, SYSROOT].map(|list| list.join(" "));
     let init = include_str!("peers/init.sh")
         .lines()
         .filter(|line| !line.starts_with('#'))

@@ -20,7 +20,8 @@ impl Files {
         self.0.insert(name.into(), text.into());
     }
 
-    fn copy(&mut self, name: &str, from: &Path) -> Result<()> {
+    /// A copy of a file of the host, likewise.
+    pub fn copy(&mut self, name: &str, from: &Path) -> Result<()> {
         let bytes = fs::read(from).with_context(|| format!("reading {}", from.display()))?;
         self.0.insert(name.into(), bytes);
         Ok(())

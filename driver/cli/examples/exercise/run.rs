@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Runs a step, and compares what came of it: completions and every byte of memory, of both sides.
+
+use std::net::IpAddr;
+
+use ferrowire::{AccessFlags, CqeOpcode, PathMtu, SendOp};
+
+use crate::plan::{expected, Plan, GRH, RECEIVES, TARGETS};
+use crate::side::{pattern, Done, Options, Piece, Place, Request, Result, Side, Success, BYTES};
+use crate::steps::{Step, What};
+
+/// Numbers of a window's bind and of its end.
+const BIND: u64 = 2000;
+const UNBIND: u64 = 2001;
+/// A queue pair number that neither side gives out in a run.
+const NOBODY: u32 = 0xff_fff0;
+/// Who is who among two sides.
+const NAMES: [&str; 2] = ["requester", "responder"];
+
+/// Names on the wire.
+pub struct Addresses {
+    pub card: IpAddr,
+    pub guest: IpAddr,
+}
+
+/// Runs a step with the first side as the one who asks. What it gives is what was wrong.
+pub fn run(
+    step: &Step,
+    number: u32,
+    mut sides: [&mut dyn Side; 2],
+    addresses: &Addresses,
+) -> Result<Vec<String>> {
+    let guest_asks = sides[0].is_guest();
+    let plan = Plan::new(step, guest_asks)?;
+    // While the card is busy the guest's clock stands, so the two have few turns.
+    let (card, guest) = if guest_asks { (1, 0) } else { (0, 1) };
+    let mut begin = |side: usize| sides[side].begin(number, step.service, step.mr_rights, step.qp_rights);
+    let mut places = [Place::default(); 2];
+    for side in [card, guest] {
+        places[side] = begin(side)?;
+    }
+    let options = Options {
+        mtu: mtu(step.mtu)?,
+        // Some 268 ms, or 8 where nobody answers.
+        timeout: if step.nobody { 11 } else { 16 },
+        retry_cnt: if step.nobody { 2 } else { 7 },
+        rnr_retry: step.rnr_retry,
+        // 0.64 ms.
+        min_rnr_timer: 12,
+    };
+    for side in [guest, card] {
+        let peer = places[1 - side];
+        let qpn = if step.nobody && side == 0 { NOBODY } else { peer.qpn };
+        sides[side].connect(Place { qpn, ..peer }, &options)?;
+    }
+    let [requester, responder] = &mut sides;
+    let mut wrong = Vec::new();
+    let uses_window = step.asks.iter().any(|ask| ask.window || ask.what == What::SendInv);
+    let window = match uses_window {
+        true => Some(lend(step, *responder, &mut wrong)?),
+        false => None,
+    };
+    if step.event {
+        responder.arm()?;
+    }
+    let before = [guest_asks, !guest_asks]
+        .map(|guest| (0..BYTES).map(|at| pattern(number, guest, at)).collect::<Vec<u8>>());
+    let requests = (0..step.asks.len()).map(|at| plan.request(at, places[1], window, &before[1]));
+    let requests: Vec<Request> = requests.collect::<Result<_>>()?;
+    let receives: Vec<_> = (RECEIVES..).zip(plan.receives.iter().cloned()).collect();
+    if step.late {
+        requester.post(&requests)?;
+        requester.pause()?;
+        responder.receive(&receives)?;
+    } else {
+        responder.receive(&receives)?;
+        match (requester.post(&requests), plan.posted < step.asks.len()) {
+            (Err(_), true) => {}
+            (Ok(()), true) => wrong.push("the requester takes a request that makes no sense".into()),
+            (posted, false) => posted?,
+        }
+    }
+    let mut expected = expected(&plan, before, places[0].qpn, window, !guest_asks);
+    for ((side, who), done) in sides.iter_mut().zip(NAMES).zip(&expected.done) {
+        completions(who, &side.poll(done.len())?, done, &mut wrong);
+    }
+    if step.event {
+        let (came, solicited) = (sides[1].event()?, step.asks.iter().any(|ask| ask.solicited));
+        if came != solicited {
+            wrong.push(format!("an event {}", if came { "came" } else { "did not come" }));
+        }
+    }
+    let failed = expected.failure.is_some();
+    let both = expected.failure.is_some_and(|failure| failure.both);
+    let (from, to) = match guest_asks {
+        true => (addresses.guest, addresses.card),
+        false => (addresses.card, addresses.guest),
+    };
+    for side in [guest, card] {
+        let (who, failed) = (NAMES[side], [failed, both][side]);
+        let end = sides[side].end()?;
+        completions(who, &end.more, &[], &mut wrong);
+        if end.in_error != failed {
+            wrong.push(format!("the {who}'s queue pair is {}in error", if failed { "not " } else { "" }));
+        }
+        let wanted = &mut expected.memory[side];
+        if side == 1 {
+            for (at, payload) in std::mem::take(&mut expected.headers) {
+                let header = &end.memory[at..at + GRH];
+                if let Err(why) = datagram_header(header, from, to, payload) {
+                    wrong.push(format!("the header before a datagram: {why}"));
+                }
+                wanted[at..at + GRH].copy_from_slice(header);
+            }
+            for range in std::mem::take(&mut expected.open) {
+                wanted[range.clone()].copy_from_slice(&end.memory[range]);
+            }
+        }
+        bytes(who, &end.memory, wanted, &mut wrong);
+    }
+    Ok(wrong)
+}
+
+/// Compares memory.
+fn bytes(who: &str, found: &[u8], wanted: &[u8], wrong: &mut Vec<String>) {
+    let differing: Vec<usize> = (0..BYTES).filter(|at| found[*at] != wanted[*at]).collect();
+    if let Some(first) = differing.first() {
+        let (count, has, right) = (differing.len(), found[*first], wanted[*first]);
+        wrong.push(format!(
+            "{count} bytes of the {who}'s memory, the first at {first:#x}: {has:#04x}, not {right:#04x}"
+        ));
+    }
+}
+
+/// Lends the peer's part of memory by a window, and takes it back if the step is about that.
+fn lend(step: &Step, owner: &mut dyn Side, wrong: &mut Vec<String>) -> Result<u32> {
+    let place = Piece { offset: TARGETS, bytes: (BYTES - TARGETS) as u32 };
+    let key = owner.bind(BIND, place, AccessFlags::REMOTE)?;
+    let ended = |wr_id, opcode| Done { wr_id, result: Ok(Success::of(opcode, 0)) };
+    completions("responder", &owner.poll(1)?, &[ended(BIND, CqeOpcode::BindMw)], wrong);
+    if step.taken_back {
+        owner.post(&[Request {
+            wr_id: UNBIND,
+            op: SendOp::LocalInv { key },
+            pieces: Vec::new(),
+            inline: false,
+            signaled: true,
+            solicited: false,
+            fence: false,
+        }])?;
+        completions("responder", &owner.poll(1)?, &[ended(UNBIND, CqeOpcode::LocalInv)], wrong);
+    }
+    Ok(key)
+}
+
+/// Compares completions. Those of the two queues of a queue pair are each in order; a step has those of one of them a side.
+fn completions(who: &str, found: &[Done], wanted: &[Done], wrong: &mut Vec<String>) {
+    let longest = found.len().max(wanted.len());
+    for at in 0..longest {
+        let say = |done: Option<&Done>| done.map_or("nothing".into(), Done::to_string);
+        let (found, wanted) = (found.get(at), wanted.get(at));
+        if found != wanted {
+            wrong.push(format!("completion {at} of the {who} is {}, not {}", say(found), say(wanted)));
+        }
+    }
+}
+
+/// What stands before a datagram over IPv4: 20 bytes that mean nothing, and its header (IBTA A17.4.5.2).
+fn datagram_header(header: &[u8], from: IpAddr, to: IpAddr, payload: u32) -> std::result::Result<(), String> {
+    let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else {
+        return Err("this program knows IPv4 alone".into());
+    };
+    let ip = &header[20..];
+    let sum = (0..10).map(|i| u32::from(ip[2 * i]) << 8 | u32::from(ip[2 * i + 1])).sum::<u32>();
+    // UDP, BTH, DETH, and the ICRC behind the padding (A17.3).
+    let length = 20 + 8 + 12 + 8 + payload.next_multiple_of(4) + 4;
+    let all = [
+        ("version and length of its header", u32::from(ip[0]), 0x45),
+        ("length", u32::from(ip[2]) << 8 | u32::from(ip[3]), length),
+        ("protocol", u32::from(ip[9]), 17),
+        ("checksum", (sum & 0xffff) + (sum >> 16), 0xffff),
+        ("source", u32::from_be_bytes([ip[12], ip[13], ip[14], ip[15]]), u32::from(from)),
+        ("destination", u32::from_be_bytes([ip[16], ip[17], ip[18], ip[19]]), u32::from(to)),
+    ];
+    match all.into_iter().find(|(_, found, wanted)| found != wanted) {
+        Some((what, found, wanted)) => Err(format!("{what} {found:#x}, not {wanted:#x}")),
+        None => Ok(()),
+    }
+}
+
+fn mtu(bytes: u32) -> Result<PathMtu> {
+    let all = [PathMtu::B256, PathMtu::B512, PathMtu::B1024, PathMtu::B2048, PathMtu::B4096];
+    let found = all.into_iter().zip(8..).find(|(_, shift)| 1 << shift == bytes);
+    Ok(found.ok_or_else(|| format!("{bytes} is no path MTU"))?.0)
+}

@@ -1,0 +1,221 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A program on the card's side, and one in a guest with soft-RoCE on the card's wire.
+//!
+//! ```text
+//!  ferrowire --- a.sock --- ferrowire-sim card --- wire.sock --- QEMU: eth0, soft-RoCE, ibv_rc_pingpong
+//!      |                            |                              | eth1
+//!      |                            +---- qmp.sock: stop, cont ----+   |
+//!      +------------------- TCP, the programs' side channel -----------+
+//! ```
+//!
+//! The guest's clock stands while the card computes, so its time-outs do not see how slow a simulation is.
+
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use anyhow::{bail, Context as _, Result};
+
+use super::capture::{self, Again, Passed};
+use super::process::{last, read, wait, Process, LIMIT};
+use super::Setting;
+use crate::peers::Files;
+
+/// The card's MAC address.
+pub const MAC: [u8; 6] = [0x02, 0xfe, 0, 0, 0, 1];
+/// What QEMU writes of the wire.
+const DUMP: &str = "wire.pcap";
+
+/// Who the guest is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// It connects to 10.0.2.100.
+    Client,
+    /// It says `guest: listens` when it does.
+    Server,
+}
+
+impl Role {
+    /// Both.
+    pub const BOTH: [Role; 2] = [Role::Client, Role::Server];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Client => "client",
+            Role::Server => "server",
+        }
+    }
+}
+
+/// A VLAN of the wire, by its identifier.
+pub const VLAN: u16 = 5;
+/// One frame of a hundred each.
+pub const FAULTS: &str = "drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01";
+
+/// The two.
+pub struct Pair<'a> {
+    /// Of the guest.
+    pub role: Role,
+    /// Where the server listens, on either side.
+    pub port: u16,
+    /// The program on the card's side.
+    pub own: Command,
+    /// What it says as a server when the guest may begin.
+    pub waits: &'a str,
+    /// The card's IP address.
+    pub card: String,
+    /// Of the guest, `case.sh` among them.
+    pub files: Files,
+    /// Of the wire, if it has any.
+    pub faults: Option<&'a str>,
+}
+
+/// A port of this host that is free.
+pub fn port() -> Result<u16> {
+    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
+    Ok(free.context("looking for a port")?.port())
+}
+
+/// What holds where nothing is lost: no request was out for its whole time-out, and the card has sent none again.
+pub fn judge(done: Result<()>, again: Option<Again>, loss: bool) -> Result<()> {
+    done?;
+    match again {
+        None => bail!("QEMU has not written what went over the wire"),
+        Some(Again { late, card, .. }) if !loss && late + card > 0 => {
+            bail!("{late} requests of the guest and {card} of the card were sent again, on a wire that loses nothing")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A guest's `case.sh`: it has soft-RoCE on the wire, does `run`, and tells soft-RoCE's counters. For `run`, `$gid` is the index of the GID of its IPv4
+/// address, or of its link-local one, in the VLAN or in none.
+pub fn script(mtu: u32, gid: Gid, run: &str) -> String {
+    let Gid { ipv6, vlan } = gid;
+    let family = if ipv6 { "fe80:" } else { "0000:0000:0000:0000:0000:ffff:" };
+    let (interface, more) = match vlan {
+        true => (
+            format!("eth0.{VLAN}"),
+            format!(
+                "ip link add link eth0 name eth0.{VLAN} type vlan id {VLAN}\n\
+                 echo 0 > /proc/sys/net/ipv6/conf/eth0.{VLAN}/accept_dad\n\
+                 ip link set eth0.{VLAN} up\n\
+                 ip addr add 10.0.{VLAN}.2/24 dev eth0.{VLAN}\n"
+            ),
+        ),
+        false => ("eth0".into(), String::new()),
+    };
+    // Room for the headers of a packet whose payload is the path MTU.
+    let frame = (mtu + 100).max(1500);
+    format!(
+        "ip link set lo up\n\
+         echo 0 > /proc/sys/net/ipv6/conf/eth0/accept_dad\n\
+         ip link set eth0 mtu {frame} up\n\
+         ip addr add 10.0.0.2/24 dev eth0\n\
+         ip addr add fd00::2/64 dev eth0\n\
+         {more}\
+         ip link set eth1 up\n\
+         ip addr add 10.0.2.15/24 dev eth1\n\
+         rdma link add rxe0 type rxe netdev eth0 || exit 1\n\
+         sleep 1\n\
+         port=/sys/class/infiniband/rxe0/ports/1\n\
+         for gid in $(seq 0 16); do\n\
+         case $(cat $port/gid_attrs/ndevs/$gid 2>&1),$(cat $port/gids/$gid) in {interface},{family}*) break;; esac\n\
+         done\n\
+         {run}\n\
+         code=$?\n\
+         for counter in $port/hw_counters/*; do\n\
+         echo \"counter ${{counter##*/}} $(cat $counter)\"\n\
+         done\n\
+         exit $code\n"
+    )
+}
+
+/// Which of a guest's GIDs is meant.
+#[derive(Clone, Copy, Default)]
+pub struct Gid {
+    /// The link-local address.
+    pub ipv6: bool,
+    /// Of the VLAN's interface.
+    pub vlan: bool,
+}
+
+/// What went over the wire of the case, which is kept as pcapng as well; nothing if QEMU has not written it.
+pub fn captured(logs: &Path) -> Option<Vec<Passed>> {
+    let dumped = logs.join(DUMP);
+    let frames = capture::read(&dumped).ok().filter(|frames| !frames.is_empty())?;
+    capture::write(&dumped.with_extension("pcapng"), &frames).ok()?;
+    Some(frames)
+}
+
+impl Pair<'_> {
+    /// Runs both to their ends, which must be good ones; gives what the guest has said.
+    pub fn run(self, setting: &Setting, logs: &Path) -> Result<String> {
+        let limit = Instant::now() + LIMIT;
+        let Pair { role, port, own, waits, card: address, files, faults } = self;
+        let mut card = setting.program("ferrowire-sim", logs);
+        card.args([
+            "card",
+            "--eager",
+            "--socket",
+            "a.sock",
+            "--wire",
+            "stream:wire.sock",
+            "--config",
+            &setting.config,
+        ]);
+        let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
+        card.args(["--mac", &mac, "--ip", &address, "--qmp", "qmp.sock"]);
+        if let Some(faults) = faults {
+            card.args(["--faults", faults]);
+        }
+        let mut card = Process::start("the card", card, &logs.join("card.log"))?;
+        // It listens on its wire before it does so for its program.
+        while !logs.join("a.sock").exists() {
+            card.lives()?;
+            wait(limit, "the card's beginning")?;
+        }
+        // The port in the guest is the same.
+        let forward = match role {
+            Role::Client => format!("guestfwd=tcp:10.0.2.100:{port}-tcp:127.0.0.1:{port}"),
+            Role::Server => format!("hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:{port}"),
+        };
+        let mut guest = setting.peers.guest(&files, logs)?;
+        guest.args(["-qmp", "unix:qmp.sock", "-rtc", "clock=vm"]);
+        guest.args(["-object", &format!("filter-dump,id=dump,netdev=wire,file={DUMP}")]);
+        guest.args(["-netdev", "stream,id=wire,server=off,addr.type=unix,addr.path=wire.sock"]);
+        guest.args(["-device", "virtio-net-pci,netdev=wire,romfile=,mac=02:00:00:00:00:02"]);
+        guest.args(["-netdev", &format!("user,id=side,restrict=on,{forward}")]);
+        guest.args(["-device", "virtio-net-pci,netdev=side,romfile="]);
+        let (guest_log, own_log) = (logs.join("guest.log"), logs.join("ferrowire.log"));
+        let mut until = |path: &Path, word: &str, process: &mut Process| -> Result<()> {
+            while !read(path).contains(word) {
+                process.lives()?;
+                card.lives()?;
+                wait(limit, process.what)?;
+            }
+            Ok(())
+        };
+        let (mut guest, mut own) = match role {
+            Role::Client => {
+                let mut own = Process::start("ferrowire", own, &own_log)?;
+                until(&own_log, waits, &mut own)?;
+                (Process::start("the guest", guest, &guest_log)?, own)
+            }
+            Role::Server => {
+                let mut guest = Process::start("the guest", guest, &guest_log)?;
+                until(&guest_log, "guest: listens", &mut guest)?;
+                (guest, Process::start("ferrowire", own, &own_log)?)
+            }
+        };
+        own.end(limit).with_context(|| last(&own_log))?;
+        guest.end(limit).with_context(|| last(&guest_log))?;
+        let said = read(&guest_log);
+        if !said.contains("guest: case ended with 0") {
+            bail!("the program in the guest failed: {}", last(&guest_log));
+        }
+        Ok(said)
+    }
+}

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `rping` of rdma-core against `ferrowire rping`: connections of the communication manager, READs and WRITEs, all over the card's wire.
+
+use std::path::Path;
+
+use anyhow::{bail, Result};
+
+use super::capture::{self, Again};
+use super::pair::{self, Gid, Pair, Role, MAC};
+use super::{Case, Setting, Suite};
+use crate::peers::Files;
+
+/// A run of it.
+#[derive(Clone, Copy)]
+struct Rping {
+    bytes: u32,
+    ipv6: bool,
+    /// The wire loses, repeats, reorders and corrupts frames.
+    loss: bool,
+    role: Role,
+}
+
+/// Rounds, each a READ and a WRITE.
+const ROUNDS: u32 = 5;
+
+/// All cases, each with the guest as client and as server.
+pub fn cases() -> Vec<Box<dyn Case>> {
+    let of = |bytes, ipv6, loss| Rping { bytes, ipv6, loss, role: Role::Client };
+    let all = [of(64, false, false), of(65535, false, false), of(5000, true, false), of(5000, false, true)];
+    let both = all.into_iter().flat_map(|case| Role::BOTH.map(|role| Rping { role, ..case }));
+    both.map(|case| Box::new(case) as Box<dyn Case>).collect()
+}
+
+impl Case for Rping {
+    fn suite(&self) -> Suite {
+        if self.loss {
+            Suite::Loss
+        } else {
+            Suite::Wire
+        }
+    }
+
+    fn name(&self) -> String {
+        format!("rping-{}{}-{}", self.bytes, if self.ipv6 { "-ipv6" } else { "" }, self.role.name())
+    }
+
+    fn quick(&self) -> bool {
+        false
+    }
+
+    fn run(&self, setting: &Setting, logs: &Path) -> Result<()> {
+        let network = if self.ipv6 { "fd00::" } else { "10.0.0." };
+        let (card, guest) = (format!("{network}1"), format!("{network}2"));
+        let mut own = setting.program("ferrowire", logs);
+        own.args(["-d", "sim:a.sock", "rping", "--ip", &card, "-V", "-C", &ROUNDS.to_string()]);
+        let options = format!("-v -V -C {ROUNDS} -S {}", self.bytes);
+        let tool = match self.role {
+            Role::Client => format!("rping -c -a {card} {options}"),
+            Role::Server => {
+                own.args([&guest, "-S", &self.bytes.to_string()]);
+                format!(
+                    "(until rdma resource show cm_id | grep -q LISTEN; do sleep 0.2; done; echo 'guest: listens') &\n\
+                     rping -s -a {guest} {options}"
+                )
+            }
+        };
+        let mut files = Files::default();
+        files.text("case.sh", &pair::script(1024, Gid::default(), &tool));
+        let faults = self.loss.then_some(pair::FAULTS);
+        let pair =
+            Pair { role: self.role, port: pair::port()?, own, waits: "listens on", card, files, faults };
+        let done = pair.run(setting, logs).and_then(|said| {
+            // As a client it shows what came back.
+            let shown = said.lines().filter(|line| line.trim_start().starts_with("ping data: ")).count();
+            match self.role {
+                Role::Client if shown != ROUNDS as usize => bail!("rping shows the data of {shown} rounds"),
+                _ => Ok(()),
+            }
+        });
+        pair::judge(done, self.again(logs), self.loss)
+    }
+
+    fn again(&self, logs: &Path) -> Option<Again> {
+        pair::captured(logs).map(|frames| capture::again(&frames, MAC))
+    }
+}
