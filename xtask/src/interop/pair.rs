@@ -58,8 +58,8 @@ pub const FAULTS: &str = "drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01";
 pub struct Pair<'a> {
     /// Of the guest.
     pub role: Role,
-    /// Where the server listens, on either side.
-    pub port: u16,
+    /// Where the server of the side channel listens, on either side, if they have one.
+    pub port: Option<u16>,
     /// The program on the card's side.
     pub own: Command,
     /// What it says as a server when the guest may begin.
@@ -178,16 +178,17 @@ impl Pair<'_> {
             wait(limit, "the card's beginning")?;
         }
         // The port in the guest is the same.
-        let forward = match role {
-            Role::Client => format!("guestfwd=tcp:10.0.2.100:{port}-tcp:127.0.0.1:{port}"),
-            Role::Server => format!("hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:{port}"),
+        let forward = match (port, role) {
+            (None, _) => String::new(),
+            (Some(port), Role::Client) => format!(",guestfwd=tcp:10.0.2.100:{port}-tcp:127.0.0.1:{port}"),
+            (Some(port), Role::Server) => format!(",hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:{port}"),
         };
         let mut guest = setting.peers.guest(&files, logs)?;
         guest.args(["-qmp", "unix:qmp.sock", "-rtc", "clock=vm"]);
         guest.args(["-object", &format!("filter-dump,id=dump,netdev=wire,file={DUMP}")]);
         guest.args(["-netdev", "stream,id=wire,server=off,addr.type=unix,addr.path=wire.sock"]);
         guest.args(["-device", "virtio-net-pci,netdev=wire,romfile=,mac=02:00:00:00:00:02"]);
-        guest.args(["-netdev", &format!("user,id=side,restrict=on,{forward}")]);
+        guest.args(["-netdev", &format!("user,id=side,restrict=on{forward}")]);
         guest.args(["-device", "virtio-net-pci,netdev=side,romfile="]);
         let (guest_log, own_log) = (logs.join("guest.log"), logs.join("ferrowire.log"));
         let mut until = |path: &Path, word: &str, process: &mut Process| -> Result<()> {

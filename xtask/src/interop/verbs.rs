@@ -40,7 +40,7 @@ impl Case for Verbs {
         let run = format!("/verbs rxe0 $gid 10.0.2.100 {port}");
         files.text("case.sh", &pair::script(4096, Gid::default(), &run));
         let (waits, card) = ("waiting for the guest", "10.0.0.1".into());
-        let pair = Pair { role: Role::Client, port, own, waits, card, files, faults: None };
+        let pair = Pair { role: Role::Client, port: Some(port), own, waits, card, files, faults: None };
         let done = pair.run(setting, logs).map(drop);
         pair::captured(logs);
         done

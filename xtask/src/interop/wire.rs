@@ -113,7 +113,8 @@ impl Case for Pingpong {
         files.text("case.sh", &self.script(port));
         let faults = self.loss.then_some(FAULTS);
         let card = if self.vlan { format!("10.0.{VLAN}.1") } else { "10.0.0.1".into() };
-        let pair = Pair { role: self.role, port, own, waits: "Waiting for client", card, files, faults };
+        let pair =
+            Pair { role: self.role, port: Some(port), own, waits: "Waiting for client", card, files, faults };
         let done = pair.run(setting, logs).and_then(|said| {
             // It says so, and goes on.
             match said.lines().find(|line| line.contains("invalid data")) {
