@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `interop`: a simulated card against Linux, both as they are. A suite is a file; each case has a guest of its own, and what all said is left in `target/interop/SUITE/CASE`.
 
+mod bus;
 mod capture;
 mod process;
 mod wire;
@@ -44,6 +45,8 @@ pub enum Suite {
     Wire,
     /// The same, on a wire that loses, repeats, reorders and corrupts
     Loss,
+    /// Two cards on a guest's PCI bus, behind its IOMMU
+    Bus,
 }
 
 impl Suite {
@@ -51,6 +54,7 @@ impl Suite {
         match self {
             Suite::Wire => "wire",
             Suite::Loss => "loss",
+            Suite::Bus => "bus",
         }
     }
 }
@@ -91,7 +95,9 @@ pub trait Case {
 
 /// All of all suites.
 fn cases() -> Vec<Box<dyn Case>> {
-    wire::cases()
+    let mut all = wire::cases();
+    all.extend(bus::cases());
+    all
 }
 
 /// What came of a case.
