@@ -2,39 +2,80 @@
 //! The suite `bus`: two simulated cards on a guest's PCI bus, behind its IOMMU, and the command `ferrowire` in the guest.
 //!
 //! ```text
-//!  ferrowire-sim up --- ferrowire0.sock --- vfio-user-pci --- IOMMU --- vfio-pci --- ferrowire
-//!     cards' wire                             of QEMU                                   | TCP, in the guest
-//!                   --- ferrowire1.sock --- vfio-user-pci --- IOMMU --- vfio-pci --- ferrowire
+//!                       QEMU, with intel-iommu
+//!  ferrowire-sim up --- ferrowire0.sock: vfio-user-pci --- 00:10.0 --- vfio-pci --- ferrowire
+//!     the cards' wire                                                                  | TCP
+//!                   --- ferrowire1.sock: vfio-user-pci --- 00:11.0 --- vfio-pci --- ferrowire
 //! ```
+//!
+//! What the guest does is a script of its own shell, which ends at the first step that does not do what it must. The guest's clock goes on while the cards
+//! compute: nothing in it has time-outs that they could miss, for both cards have the simulation's clock.
 
 use std::path::Path;
-use std::time::Instant;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context as _, Result};
 
 use super::process::{last, read, wait, Process, LIMIT};
 use super::{Case, Setting, Suite};
 use crate::peers::Files;
-use crate::workspace;
+use crate::{cargo, workspace};
 
-/// Where the cards are on the guest's bus.
-const CARDS: [&str; 2] = ["0000:00:10.0", "0000:00:11.0"];
+/// Files that the server of the cards may have open: QEMU sends one for each page of memory, and none of them may stay.
+const SERVER_FILES: u32 = 64;
+/// What a round of `kills` adds to the time that a case has.
+const ROUND: Duration = Duration::from_secs(20);
 
 /// What the guest does.
+#[derive(Clone, Copy)]
 struct Bus {
     name: &'static str,
+    /// Of the quick ones.
     quick: bool,
-    script: String,
+    /// The cards' configuration, if it is not the command line's.
+    config: Option<&'static str>,
+    script: &'static str,
+    /// An example of the driver that the guest has besides.
+    example: Option<&'static str>,
+    /// How often programs are killed.
+    rounds: u32,
+    /// What the server of the cards must say.
+    told: &'static [&'static str],
 }
 
 /// All cases.
 pub fn cases() -> Vec<Box<dyn Case>> {
-    let all = vec![Bus {
-        name: "info",
-        quick: true,
-        script: "ferrowire bind --yes $A\nferrowire -d $A info\ndmesg\n".into(),
-    }];
-    all.into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
+    all().into_iter().map(|case| Box::new(case) as Box<dyn Case>).collect()
+}
+
+fn all() -> Vec<Bus> {
+    let of =
+        |name, script| Bus { name, quick: false, config: None, script, example: None, rounds: 0, told: &[] };
+    let bind = of("bind", include_str!("bus/bind.sh"));
+    let pingpong = of("pingpong", include_str!("bus/pingpong.sh"));
+    let kills = Bus { rounds: 50, ..of("kills", include_str!("bus/kills.sh")) };
+    // Of a message its first packet, at least.
+    let told = &["refused memory that is not mapped: 1 reads", " writes"];
+    let iommu = Bus { example: Some("iommu"), told, ..of("iommu", include_str!("bus/iommu.sh")) };
+    // It faces PCIe: masks, resets and the PCIe engine are the card's own.
+    let pcie = Some("pcie-8b");
+    vec![
+        Bus { quick: true, ..bind },
+        Bus { quick: true, ..pingpong },
+        Bus { quick: true, name: "kill", rounds: 1, ..kills },
+        of("services", include_str!("bus/services.sh")),
+        of("bandwidth", include_str!("bus/bandwidth.sh")),
+        of("latency", include_str!("bus/latency.sh")),
+        of("user", include_str!("bus/user.sh")),
+        Bus { example: Some("kv_store"), ..of("store", include_str!("bus/store.sh")) },
+        iommu,
+        kills,
+        Bus { name: "bind-pcie", config: pcie, ..bind },
+        Bus { name: "pingpong-pcie", config: pcie, ..pingpong },
+        Bus { name: "iommu-pcie", config: pcie, ..iommu },
+        Bus { name: "kills-pcie", config: pcie, rounds: 10, ..kills },
+    ]
 }
 
 impl Case for Bus {
@@ -51,18 +92,68 @@ impl Case for Bus {
     }
 
     fn run(&self, setting: &Setting, logs: &Path) -> Result<()> {
-        let limit = Instant::now() + LIMIT;
-        let mut cards = setting.program("ferrowire-sim", logs);
-        cards.args(["up", "--eager", "--verbose", "--config", &setting.config]);
-        let mut cards = Process::start("the cards", cards, &logs.join("cards.log"))?;
+        // A model that is not there is built first.
+        let limit = Instant::now() + 4 * LIMIT;
+        let mut cards = Process::start("the cards", self.cards(setting, logs), &logs.join("cards.log"))?;
         while !logs.join("ferrowire1.sock").exists() {
             cards.lives()?;
             wait(limit, "the cards' beginning")?;
         }
+        let limit = Instant::now() + LIMIT + ROUND * self.rounds;
+        let log = logs.join("guest.log");
+        let mut guest = Process::start("the guest", self.guest(setting, logs)?, &log)?;
+        guest.end(limit).with_context(|| last(&log))?;
+        cards.lives()?;
+        let said = read(&log);
+        if !said.contains("guest: case ended with 0") {
+            let why = said.lines().rfind(|line| line.contains("guest: FAILED"));
+            bail!("{}", why.map_or_else(|| last(&log), |line| line.trim().into()));
+        }
+        // The cards serve whoever asked for something, and QEMU was never told of a failure.
+        if let Some(line) = said.lines().find(|line| line.contains("error reply")) {
+            bail!("QEMU says: {}", line.trim());
+        }
+        let told = read(&logs.join("cards.log"));
+        match self.told.iter().find(|text| !told.contains(**text)) {
+            Some(text) => bail!("the server of the cards does not say: {text}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Bus {
+    /// Who serves both cards.
+    fn cards(&self, setting: &Setting, logs: &Path) -> Command {
+        let own = setting.program("ferrowire-sim", logs);
+        let mut limited = Command::new("sh");
+        limited.current_dir(logs).envs(own.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        limited.args(["-c", &format!("ulimit -n {SERVER_FILES} && exec \"$0\" \"$@\"")]);
+        limited.arg(own.get_program()).args(["up", "--eager", "--verbose", "--config"]);
+        limited.arg(self.config.unwrap_or(&setting.config));
+        limited
+    }
+
+    /// The script, behind what all have in common.
+    fn script(&self) -> String {
+        format!(". /common.sh\nROUNDS={}\n{}", self.rounds, self.script)
+    }
+
+    /// The machine whose bus they are on.
+    fn guest(&self, setting: &Setting, logs: &Path) -> Result<Command> {
         let mut files = Files::default();
-        files.own_program(&workspace::target().join("debug/ferrowire"), logs)?;
-        files.text("case.sh", &format!("A={}\nB={}\n{}", CARDS[0], CARDS[1], self.script));
+        let debug = workspace::target().join("debug");
+        files.own_program(&debug.join("ferrowire"), logs)?;
+        if let Some(example) = self.example {
+            let build = cargo(["build", "--quiet", "-p", "ferrowire", "--example", example]);
+            if workspace::exit_code(build)? != 0 {
+                bail!("the example {example} could not be built");
+            }
+            files.own_program(&debug.join("examples").join(example), logs)?;
+        }
+        files.text("common.sh", include_str!("bus/common.sh"));
+        files.text("case.sh", &self.script());
         let mut guest = setting.peers.guest(&files, logs)?;
+        // Shared memory: the cards' server maps it. It has the size that a guest has.
         guest.args(["-object", "memory-backend-memfd,id=memory,size=512M,share=on"]);
         guest.args(["-machine", "memory-backend=memory"]);
         guest.args(["-device", "intel-iommu,intremap=on,caching-mode=on"]);
@@ -71,17 +162,32 @@ impl Case for Bus {
                 "driver": "vfio-user-pci",
                 "socket": { "type": "unix", "path": format!("ferrowire{card}.sock") },
                 "addr": format!("{:#x}", 0x10 + card),
-                "x-msg-timeout": 60000,
+                // Milliseconds: a card that is simulated takes its time for a reset.
+                "x-msg-timeout": 60_000,
             });
             guest.args(["-device", &device.to_string()]);
         }
-        let log = logs.join("guest.log");
-        let mut guest = Process::start("the guest", guest, &log)?;
-        guest.end(limit).with_context(|| last(&log))?;
-        cards.lives()?;
-        if !read(&log).contains("guest: case ended with 0") {
-            bail!("{}", last(&log));
+        Ok(guest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shell_can_read_each_script() {
+        for case in all() {
+            let whole = include_str!("bus/common.sh").to_string() + &case.script();
+            let read = Command::new("sh").args(["-n", "-c", &whole]).output().unwrap();
+            assert!(read.status.success(), "{}: {}", case.name, String::from_utf8_lossy(&read.stderr));
         }
-        Ok(())
+    }
+
+    #[test]
+    fn few_are_quick_and_those_end_soon() {
+        let quick: Vec<_> = all().into_iter().filter(|case| case.quick).collect();
+        assert_eq!(quick.iter().map(|case| case.name).collect::<Vec<_>>(), ["bind", "pingpong", "kill"]);
+        assert!(quick.iter().all(|case| case.rounds <= 1 && case.config.is_none() && case.example.is_none()));
     }
 }

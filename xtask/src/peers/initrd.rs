@@ -212,7 +212,8 @@ mod tests {
 
     #[test]
     fn libraries_of_a_program_are_those_that_have_a_file() {
-        let listed = "\tlinux-vdso.so.1 (0x00007ffe)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7f01)\n\
+        let listed =
+            "\tlinux-vdso.so.1 (0x00007ffe)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7f01)\n\
                       \t/lib64/ld-linux-x86-64.so.2 (0x00007f02)\n";
         let wanted = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
         assert_eq!(own_libraries(listed), wanted);
