@@ -2,7 +2,7 @@
 bind_both
 both bw write -- -n 50 -s 4096 --json
 in_json clock '"card"'
-both bw write -- -n 20 -s 65536 -q 4
+both bw write -- -n 5 -s 65536 -q 4
 both bw send -- -n 50 -s 1024 -b
 both bw read -- -n 50 -s 4096
 both bw atomic -- -n 50

@@ -1,5 +1,6 @@
-# Programs that are killed at any moment; a new one has the card at once. ROUNDS is how often.
+# Programs that are killed at any moment; a new one has the card at once. ROUNDS is how often, SEED which ones.
 bind_both
+RANDOM=$SEED
 
 # A server and a client that go on for longer than they live.
 work() {
