@@ -136,7 +136,10 @@ impl Bus {
 
     /// The script, behind what all have in common. The seed says who is killed, and when.
     fn script(&self, seed: u16) -> String {
-        format!(". /common.sh\nROUNDS={} SEED={seed}\necho \"guest: seed $SEED\"\n{}", self.rounds, self.script)
+        format!(
+            ". /common.sh\nROUNDS={} SEED={seed}\necho \"guest: seed $SEED\"\n{}",
+            self.rounds, self.script
+        )
     }
 
     /// The machine whose bus they are on.
