@@ -13,7 +13,7 @@ pub struct Refusals {
     seen: Count,
     total: Count,
     /// Of the total, what was told.
-    told: u64,
+    told: Count,
 }
 
 fn of(stats: &HostStats) -> Count {
@@ -35,14 +35,15 @@ impl Refusals {
         self.seen = now;
     }
 
-    /// Says how much it is: at the first, and whenever it has doubled.
+    /// Says how much it is: at the first read and the first write, and whenever it has doubled.
     pub fn news(&mut self) -> Option<String> {
-        let (reads, writes) = self.total;
+        let ((reads, writes), (reads_told, writes_told)) = (self.total, self.told);
+        let first = (reads > 0 && reads_told == 0) || (writes > 0 && writes_told == 0);
         let all = reads + writes;
-        if all == 0 || all < 2 * self.told {
+        if !first && (all == 0 || all < 2 * (reads_told + writes_told)) {
             return None;
         }
-        self.told = all;
+        self.told = self.total;
         Some(format!("the card was refused memory that is not mapped: {reads} reads, {writes} writes"))
     }
 }

@@ -3,7 +3,7 @@
 A=0000:00:10.0
 B=0000:00:11.0
 export HOME=/tmp
-# Seconds for a client.
+# Seconds for a step.
 PATIENCE=100
 
 failed() {
@@ -17,7 +17,7 @@ says() {
     wanted=$1 text=$2
     shift 2
     echo "guest: $*"
-    "$@" > /tmp/said 2>&1
+    timeout $PATIENCE "$@" > /tmp/said 2>&1
     ended=$?
     cat /tmp/said
     [ $ended = $wanted ] || failed "$* ended with $ended, not $wanted"
