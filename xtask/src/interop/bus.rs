@@ -51,7 +51,7 @@ pub fn cases() -> Vec<Box<dyn Case>> {
 
 fn all() -> Vec<Bus> {
     let of =
-        |name, script| Bus { name, quick: false, config: None, script, example: None, rounds: 0, told: &[] };
+        |name, script| Bus { name, quick: false, config: None, script, example: None, rounds: 0, told: None };
     let bind = of("bind", include_str!("bus/bind.sh"));
     let pingpong = of("pingpong", include_str!("bus/pingpong.sh"));
     let kills = Bus { rounds: 50, ..of("kills", include_str!("bus/kills.sh")) };

@@ -9,6 +9,6 @@ for card in $A $B; do
     chown user /dev/vfio/$(group $card)
 done
 says 0 "PORT_ACTIVE" su user -c "ferrowire -d $A info"
-says 1 "ulimit -l" su user -c "ulimit -l 8; ferrowire -d $A reset"
+says 1 "ulimit -l" su user -c "ulimit -l 0; ferrowire -d $A reset"
 rm -f /tmp/server /tmp/client /tmp/said
 su user -c ". /common.sh; both pingpong -- -c -e -n 20 -s 3000" || failed "as a user"
