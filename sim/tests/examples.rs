@@ -11,6 +11,9 @@ use std::process::{Child, Command, Stdio};
 #[path = "../../driver/examples/hello_write.rs"]
 mod hello_write;
 #[allow(dead_code)]
+#[path = "../../driver/examples/iommu.rs"]
+mod iommu;
+#[allow(dead_code)]
 #[path = "../../driver/examples/kv_store.rs"]
 mod kv_store;
 #[allow(dead_code)]
@@ -115,4 +118,14 @@ fn a_torn_slot_of_the_kv_store_is_seen() {
         let whole = [&old, &new].into_iter().find(|slot| slot.to_bytes() == mixed);
         assert_eq!(seen.as_ref(), whole, "{mask:#x}");
     }
+}
+
+#[test]
+fn iommu_is_refused_what_is_not_mapped_and_goes_on() {
+    let cards = Cards::up("iommu");
+    let said = iommu::run(&cards.devices).unwrap_or_else(|error| panic!("{error}"));
+    assert!(
+        said.contains("sending what is not mapped: LOC_QP_OP_ERR") && said.ends_with("all as before"),
+        "{said}"
+    );
 }

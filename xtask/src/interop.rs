@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `interop`: a simulated card against Linux, both as they are. A suite is a file; each case has a guest of its own, and what all said is left in `target/interop/SUITE/CASE`.
 
+mod bus;
 mod capture;
 mod pair;
 mod process;
@@ -47,6 +48,8 @@ pub enum Suite {
     Wire,
     /// The same, on a wire that loses, repeats, reorders and corrupts
     Loss,
+    /// Two cards on a guest's PCI bus, behind its IOMMU
+    Bus,
 }
 
 impl Suite {
@@ -54,6 +57,7 @@ impl Suite {
         match self {
             Suite::Wire => "wire",
             Suite::Loss => "loss",
+            Suite::Bus => "bus",
         }
     }
 }
@@ -97,6 +101,7 @@ fn cases() -> Vec<Box<dyn Case>> {
     let mut all = wire::cases();
     all.extend(rping::cases());
     all.push(Box::new(verbs::Verbs));
+    all.extend(bus::cases());
     all
 }
 

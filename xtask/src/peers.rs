@@ -12,7 +12,7 @@ use std::time::Instant;
 use anyhow::{bail, Context, Result};
 
 use crate::workspace;
-use debian::{Apt, SUITE};
+use debian::{Apt, Suites};
 pub use initrd::Files;
 
 /// Options of `peers`.
@@ -23,6 +23,8 @@ pub struct Args {
     update: bool,
 }
 
+/// The release that guests are of.
+const GUEST_SUITES: Suites = &["bookworm"];
 /// Packages of a guest.
 const GUEST: &[&str] = &[
     "linux-image-amd64",
@@ -48,9 +50,21 @@ const PROGRAMS: &[&str] = &[
     "lib/x86_64-linux-gnu/libgcc_s.so.1",
     "usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
 ];
-/// Its modules: the network, soft-RoCE with the checksum that it asks for by name, and what programs reach it by.
-const MODULES: &[&str] =
-    &["virtio_pci", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm", "8021q"];
+/// Its modules: the network, soft-RoCE with the checksum that it asks for by name, and what programs reach it by; and what programs reach a card
+/// on the bus by.
+const MODULES: &[&str] = &[
+    "virtio_pci",
+    "virtio_net",
+    "crc32_generic",
+    "rdma_rxe",
+    "ib_uverbs",
+    "rdma_ucm",
+    "8021q",
+    "vfio_iommu_type1",
+    "vfio_pci",
+];
+/// The release that QEMU is of: `vfio-user-pci` is newer than that of the guests.
+const QEMU_SUITES: Suites = &["trixie", "trixie-backports"];
 /// What runs guests.
 const QEMU: &[&str] = &["qemu-system-x86"];
 /// What programs for guests are compiled with: headers and libraries of the guest, for the host's own may be newer.
@@ -84,8 +98,8 @@ impl Peers {
         let partial = folder.with_file_name("peers.partial");
         workspace::remove_folder(&partial)?;
         let begin = Instant::now();
-        eprintln!("peers: packages of Debian {SUITE} (some 120 MB) ...");
-        let apt = Apt::new(partial.join("apt"))?;
+        eprintln!("peers: packages of Debian {} (some 90 MB) ...", GUEST_SUITES.join(", "));
+        let apt = Apt::new(partial.join("apt"), GUEST_SUITES)?;
         let root = partial.join("guest");
         let mut packages = apt.unpack(GUEST, &root)?;
         let kernel = only(&root.join("boot"), "vmlinuz-")?;
@@ -99,7 +113,9 @@ impl Peers {
         files.write(&partial.join("initrd"))?;
         fs::rename(&kernel, partial.join("vmlinuz")).context("keeping the kernel")?;
         workspace::remove_folder(&root)?;
-        eprintln!("peers: QEMU ...");
+        workspace::remove_folder(&partial.join("apt"))?;
+        eprintln!("peers: QEMU of Debian {} (some 40 MB) ...", QEMU_SUITES.join(", "));
+        let apt = Apt::new(partial.join("apt"), QEMU_SUITES)?;
         packages.extend(apt.unpack(QEMU, &partial.join("qemu"))?);
         packages.extend(apt.unpack(SYSROOT, &partial.join("sysroot"))?);
         workspace::remove_folder(&partial.join("apt"))?;
@@ -150,10 +166,10 @@ impl Peers {
         fs::write(&initrd, all).with_context(|| format!("writing {}", initrd.display()))?;
         let qemu = self.folder.join("qemu");
         let at = |place: &str| qemu.join(place);
-        let folders =
-            ["lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/pulseaudio"];
+        let folders = ["usr/lib/x86_64-linux-gnu", "usr/lib/x86_64-linux-gnu/pulseaudio"];
         let path = folders.map(|folder| at(folder).display().to_string()).join(":");
-        let mut command = Command::new(at("lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
+        // Its own loader: the host's may be older than its libraries.
+        let mut command = Command::new(at("usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2"));
         command.args(["--library-path", &path]).arg(at("usr/bin/qemu-system-x86_64"));
         command.env("QEMU_MODULE_DIR", at("usr/lib/x86_64-linux-gnu/qemu")).current_dir(folder);
         for data in ["usr/share/qemu", "usr/share/seabios"] {
@@ -176,7 +192,8 @@ impl Peers {
             "-m",
             "512",
             "-append",
-            "console=ttyS0 quiet panic=-1",
+            // With an IOMMU, if the machine has one. Whether the timer ticks is not looked at: on a busy host it seems not to.
+            "console=ttyS0 quiet panic=-1 no_timer_check intel_iommu=on",
         ]);
         command.arg("-kernel").arg(self.folder.join("vmlinuz")).arg("-initrd").arg(initrd);
         Ok(command)
@@ -191,7 +208,8 @@ fn recipe() -> String {
         .filter(|line| !line.starts_with('#'))
         .collect::<Vec<_>>()
         .join("; ");
-    format!("{SUITE}\n{}\n{init}\n", all.join("\n"))
+    let suites = [GUEST_SUITES, QEMU_SUITES].map(|list| list.join(" "));
+    format!("{}\n{}\n{init}\n", suites.join("\n"), all.join("\n"))
 }
 
 /// The file of a folder whose name begins so.

@@ -38,6 +38,7 @@ use crate::spec::queue::doorbell;
 use crate::sys::{HostMemory, Linux, MappedBar};
 use crate::tables::Ranges;
 use crate::vfio_user::message::{pci, DeviceInfo, IrqInfo, IrqSet, RegionInfo};
+use crate::vfio_user::simulation;
 use domain::{Attached, Domain};
 use find::Found;
 use uapi::request;
@@ -72,6 +73,8 @@ pub struct VfioBus {
     bar: MappedBar,
     /// Where the configuration space is in the device's file.
     config: u64,
+    /// Its configuration space tells how far its clock is.
+    simulated: bool,
     vectors: u32,
     device: OwnedFd,
     domain: Domain,
@@ -123,16 +126,32 @@ impl VfioBus {
         if vectors == 0 {
             return Err(VfioError::NoMsix { address });
         }
-        let config = asks.region(pci::CONFIG)?.0.offset;
+        let (space, _) = asks.region(pci::CONFIG)?;
+        let config = space.offset;
         let (iovas, page) = (iova::free(&ranges, page.max(4096)), page.max(4096));
         let (interrupts, mapped) = (Vec::new(), BTreeMap::new());
-        let bus =
-            Self { address, interrupts, bar, config, vectors, device, domain, page, iovas, mapped, kernel };
-        bus.command(MEMORY_AND_MASTER, 0).map_err(|source| VfioError::Os {
-            operation: "turn on bus mastering",
-            address: found.address.clone(),
-            source,
-        })?;
+        let mut bus = Self {
+            address,
+            interrupts,
+            bar,
+            config,
+            simulated: false,
+            vectors,
+            device,
+            domain,
+            page,
+            iovas,
+            mapped,
+            kernel,
+        };
+        let os = |operation| {
+            let address = found.address.clone();
+            move |source| VfioError::Os { operation, address, source }
+        };
+        if space.size >= simulation::AT + simulation::BYTES as u64 {
+            bus.simulated = bus.cycles().map_err(os("look for a simulation's clock"))?.is_some();
+        }
+        bus.command(MEMORY_AND_MASTER, 0).map_err(os("turn on bus mastering"))?;
         Ok(bus)
     }
 
@@ -148,6 +167,22 @@ impl VfioBus {
         self.kernel.read_at(file, at, &mut word)?;
         let word = (u16::from_le_bytes(word) | set) & !clear;
         self.kernel.write_at(file, at, &word.to_le_bytes())
+    }
+
+    /// How far the card's clock is, if it is simulated: it may be, in a virtual machine.
+    fn cycles(&self) -> Result<Option<u64>, Error> {
+        let read = || -> Result<Option<u64>, Error> {
+            let mut bytes = [0; simulation::BYTES];
+            self.kernel.read_at(self.device.as_fd(), self.config + simulation::AT, &mut bytes)?;
+            Ok(simulation::parse(&bytes))
+        };
+        loop {
+            // The kernel reads four bytes at a time, between which the upper ones may change.
+            match (read()?, read()?) {
+                (Some(before), Some(now)) if before >> 32 != now >> 32 => {}
+                (_, now) => return Ok(now),
+            }
+        }
     }
 
     /// Gives all vectors event files, for kernels before 6.5 cannot add one later; fewer vectors where the system has no more.
@@ -334,6 +369,13 @@ impl Bus for VfioBus {
 
     fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
         self.unshare(mapping.id)
+    }
+
+    fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
+        match self.simulated {
+            true => self.cycles().map_err(|e| os("read the simulation's clock", e)),
+            false => Ok(None),
+        }
     }
 
     fn interrupt(&mut self, vector: u16) -> Result<Option<OwnedFd>, BusError> {

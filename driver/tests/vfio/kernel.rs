@@ -61,7 +61,7 @@ pub struct State {
     pub limit: u64,
     pub mapped: BTreeMap<u64, u64>,
     pub resets: u32,
-    pub config: [u8; 256],
+    pub config: [u8; 4096],
     attached: bool,
 }
 
@@ -98,7 +98,7 @@ impl Machine {
             limit: 64 << 20,
             mapped: BTreeMap::new(),
             resets: 0,
-            config: [0; 256],
+            config: [0; 4096],
             attached: false,
         };
         let stop = Arc::new(AtomicBool::new(false));
@@ -300,7 +300,7 @@ impl State {
                 let argsz = bytes.len() as u32;
                 let mut info = match index {
                     0 => self.region,
-                    7 => RegionInfo { flags: 3, size: 256, offset: CONFIG, ..RegionInfo::default() },
+                    7 => RegionInfo { flags: 3, size: 4096, offset: CONFIG, ..RegionInfo::default() },
                     _ => return no(Errno::INVAL),
                 };
                 (info.argsz, info.index) = (argsz, index);

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 use common::{bytes, init, rtr, rts};
 use ferrowire::vfio::uapi::request;
 use ferrowire::vfio::VfioError;
+use ferrowire::vfio_user::simulation;
 use ferrowire::*;
 use kernel::{Machine, ADDRESS, GROUP};
 use rustix::io::Errno;
@@ -207,6 +208,22 @@ fn the_limit_of_locked_memory_is_named() {
     let second = bus.dma_alloc(8192, 1 << 21).unwrap();
     assert_eq!(second.bus_address() % (1 << 21), 0);
     assert!(bus.dma_unmap(DmaMapping { id: 0x5000, pages: vec![] }).is_err(), "nothing is there");
+}
+
+#[test]
+fn a_simulated_card_in_a_virtual_machine_tells_its_clock() {
+    let machine = Machine::new();
+    assert_eq!(machine.open(ADDRESS).unwrap().card_cycles(), Ok(None));
+    let clock = |cycles: u64| {
+        let at = simulation::AT as usize;
+        let bytes = simulation::to_bytes(cycles);
+        machine.with(|state| state.config[at..at + bytes.len()].copy_from_slice(&bytes));
+    };
+    clock(7);
+    let mut bus = machine.open(ADDRESS).unwrap();
+    assert_eq!(bus.card_cycles(), Ok(Some(7)));
+    clock(1 << 40);
+    assert_eq!(bus.card_cycles(), Ok(Some(1 << 40)));
 }
 
 #[test]

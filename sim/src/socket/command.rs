@@ -35,7 +35,7 @@ struct Common {
     /// longer
     #[arg(long)]
     eager: bool,
-    /// Tell when clients leave, and why
+    /// Tell when clients leave, and why, and how often the card wanted memory that its client has not mapped
     #[arg(long, short)]
     verbose: bool,
 }

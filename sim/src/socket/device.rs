@@ -27,6 +27,7 @@ use super::bar;
 use super::config_space::{self, ConfigSpace};
 use super::memory::ClientMemory;
 use super::msix::Msix;
+use super::refusals::Refusals;
 use crate::bus::World;
 use crate::card::{CardModel, CsrAccess};
 
@@ -41,6 +42,7 @@ pub struct Device {
     config: ConfigSpace,
     msix: Msix,
     memory: ClientMemory,
+    refusals: Refusals,
 }
 
 impl Device {
@@ -56,8 +58,8 @@ impl Device {
         mac: Option<u64>,
     ) -> anyhow::Result<Self> {
         let (config, msix) = (ConfigSpace::new(vectors), Msix::new(vectors, model.has_pcie()));
-        let mut device =
-            Self { card, model, mac, addresses: Vec::new(), config, msix, memory: ClientMemory::new() };
+        let (memory, refusals) = (ClientMemory::new(), Refusals::default());
+        let mut device = Self { card, model, mac, addresses: Vec::new(), config, msix, memory, refusals };
         device.power_on(world)?;
         Ok(device)
     }
@@ -74,6 +76,7 @@ impl Device {
 
     /// The card as after power-on. One that faces PCIe ends what it has begun (PCIe 6.6.2); where it does not in time, it is replaced like the others.
     fn renew(&mut self, world: &mut World) -> anyhow::Result<()> {
+        self.refusals.look(&world.card(self.card).host().stats());
         if world.reset_function(self.card) {
             return self.begin(world);
         }
@@ -121,6 +124,12 @@ impl Device {
         self.card
     }
 
+    /// What is to be told of the memory that the card was refused, when there is something new.
+    pub fn refused(&mut self, world: &World) -> Option<String> {
+        self.refusals.look(&world.card(self.card).host().stats());
+        self.refusals.news()
+    }
+
     /// Passes on the interrupts that the card has raised.
     pub fn interrupts(&mut self, world: &mut World) {
         while let Some(interrupt) = world.card_mut(self.card).interrupt() {
@@ -136,6 +145,7 @@ impl Device {
         self.config = ConfigSpace::new(self.msix.count());
         self.msix = Msix::new(self.msix.count(), self.model.has_pcie());
         self.renew(world)?;
+        self.refusals = Refusals::since(&world.card(self.card).host().stats());
         self.memory.clear(world.card_mut(self.card).host_mut().map_mut());
         Ok(())
     }
@@ -219,7 +229,7 @@ impl Device {
             command::DMA_UNMAP => {
                 let (ask, _) = parsed(DmaUnmap::parse(&body))?;
                 let map = world.card_mut(self.card).host_mut().map_mut();
-                self.memory.unmap(map, &ask).map(|()| ask.to_bytes().to_vec())
+                self.memory.unmap(map, &ask).map(|size| DmaUnmap { size, ..ask }.to_bytes().to_vec())
             }
             command::DEVICE_RESET => {
                 self.reset(world).map_err(|_| Errno::IO)?;

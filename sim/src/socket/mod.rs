@@ -20,6 +20,7 @@ mod memory;
 mod msix;
 mod observers;
 mod port;
+mod refusals;
 mod server;
 mod trace;
 

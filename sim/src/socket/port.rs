@@ -97,6 +97,11 @@ impl Port {
             }
         }
         moved |= self.greet(world)?;
+        if self.verbose {
+            if let Some(news) = self.device.refused(world) {
+                eprintln!("{}: {news}", self.listener.path().display());
+            }
+        }
         Ok(moved | self.observers.serve(&mut self.device, world))
     }
 

@@ -65,7 +65,7 @@ pub fn wait(limit: Instant, what: &str) -> Result<()> {
         bail!("interrupted");
     }
     if Instant::now() > limit {
-        bail!("{what} takes longer than {} s", LIMIT.as_secs());
+        bail!("{what} takes too long");
     }
     std::thread::sleep(LOOK);
     Ok(())

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 
 use anyhow::{bail, Context, Result};
 
-/// The release that all comes from.
-pub const SUITE: &str = "bookworm";
+/// Releases, the one that is preferred last.
+pub type Suites = &'static [&'static str];
 /// Where from, unless `FERROWIRE_DEBIAN_MIRROR` names another place.
 const MIRROR: &str = "http://deb.debian.org/debian";
 /// Whose signatures count.
@@ -17,14 +17,15 @@ const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 /// Such a folder.
 pub struct Apt {
     folder: PathBuf,
+    suites: Suites,
 }
 
 impl Apt {
-    /// In a folder that it makes; fetches the lists of packages.
+    /// In a folder that it makes; fetches the lists of packages of these releases.
     ///
     /// # Errors
     /// The host has no apt; the mirror is not to be reached.
-    pub fn new(folder: PathBuf) -> Result<Apt> {
+    pub fn new(folder: PathBuf, suites: Suites) -> Result<Apt> {
         const FIX: &str = "peers are made of Debian's packages: install apt, dpkg and debian-archive-keyring, which other distributions have too, or run this in a container of Debian";
         for program in ["apt-get", "dpkg-deb"] {
             if Command::new(program).arg("--version").stdout(Stdio::null()).status().is_err() {
@@ -39,8 +40,9 @@ impl Apt {
                 .with_context(|| format!("creating {}", folder.display()))?;
         }
         let mirror = std::env::var("FERROWIRE_DEBIAN_MIRROR").unwrap_or_else(|_| MIRROR.into());
-        let apt = Apt { folder };
-        apt.write("sources.list", &format!("deb [signed-by={KEYS}] {mirror} {SUITE} main\n"))?;
+        let apt = Apt { folder, suites };
+        let sources = suites.iter().map(|suite| format!("deb [signed-by={KEYS}] {mirror} {suite} main\n"));
+        apt.write("sources.list", &sources.collect::<String>())?;
         // What is installed: nothing.
         apt.write("status", "")?;
         apt.run("fetching the lists of packages", &["update"])?;
@@ -63,6 +65,7 @@ impl Apt {
             ("Dir::Etc::sourceparts", "-".into()),
             ("APT::Install-Recommends", "false".into()),
             ("APT::Architecture", "amd64".into()),
+            ("APT::Default-Release", self.suites.last().copied().unwrap_or_default().into()),
             // Its own user could not write here.
             ("APT::Sandbox::User", "root".into()),
         ] {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{bail, Context, Result};
 use cpio::newc::{self, Builder};
@@ -49,6 +49,33 @@ impl Files {
                 self.copy(&format!("lib/x86_64-linux-gnu/{base}"), found)?;
             }
         }
+        Ok(())
+    }
+
+    /// A program of this machine, with the libraries that it needs. They are in a folder of their own, for the guest's are another release's: a script of
+    /// the program's name lets their loader run it. Symbols for debuggers are left out where `strip` is there.
+    pub fn own_program(&mut self, program: &Path, scratch: &Path) -> Result<()> {
+        let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let stripped = scratch.join(format!("{name}.stripped"));
+        let mut strip = Command::new("strip");
+        strip.arg("-o").arg(&stripped).arg(program).stdout(Stdio::null()).stderr(Stdio::null());
+        if strip.status().is_ok_and(|status| status.success()) {
+            self.copy(&format!("{OWN}/{name}"), &stripped)?;
+            fs::remove_file(&stripped).with_context(|| format!("removing {}", stripped.display()))?;
+        } else {
+            self.copy(&format!("{OWN}/{name}"), program)?;
+        }
+        let listed = Command::new("ldd").arg(program).output().context("running ldd, which libc-bin has")?;
+        let libraries = own_libraries(&String::from_utf8_lossy(&listed.stdout));
+        let mut run = format!("/{OWN}/{name}");
+        for path in &libraries {
+            let base = path.file_name().unwrap_or_default().to_string_lossy();
+            self.copy(&format!("{OWN}/{base}"), path)?;
+            if base.starts_with("ld-") {
+                run = format!("/{OWN}/{base} --library-path /{OWN} {run}");
+            }
+        }
+        self.text(&format!("usr/bin/{name}"), &format!("#!/bin/sh\nexec {run} \"$@\"\n"));
         Ok(())
     }
 
@@ -111,6 +138,19 @@ impl Files {
     }
 }
 
+/// Where a guest has what is of this machine.
+const OWN: &str = "own";
+
+/// Files that `ldd` names: libraries with what they are found as, and the loader. What has no file is the kernel's.
+fn own_libraries(listed: &str) -> Vec<PathBuf> {
+    let path = |line: &str| {
+        let place = line.split_once(" => ").map_or(line, |(_, place)| place).trim();
+        let path = Path::new(place.split(" (").next()?);
+        path.is_absolute().then(|| path.to_path_buf())
+    };
+    listed.lines().filter_map(path).collect()
+}
+
 /// Modes of folders, and of files that can be run.
 const FOLDER: u32 = 0o040_755;
 const PROGRAM: u32 = 0o100_755;
@@ -169,6 +209,16 @@ mod tests {
         assert!(files.0.contains_key("modules/rdma_rxe.ko"));
         assert_eq!(missing, "the kernel has no module nvme");
         assert!(ring.ends_with("needs itself"), "{ring}");
+    }
+
+    #[test]
+    fn libraries_of_a_program_are_those_that_have_a_file() {
+        let listed =
+            "\tlinux-vdso.so.1 (0x00007ffe)\n\tlibc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x7f01)\n\
+                      \t/lib64/ld-linux-x86-64.so.2 (0x00007f02)\n";
+        let wanted = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/ld-linux-x86-64.so.2"].map(PathBuf::from);
+        assert_eq!(own_libraries(listed), wanted);
+        assert!(own_libraries("\tstatically linked\n").is_empty());
     }
 
     #[test]
