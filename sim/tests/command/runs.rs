@@ -23,7 +23,8 @@ fn pingpong_goes_there_and_back_over_every_service_and_looks_at_each_byte() {
         (&["-n", "3", "-c", "-s", "2000", "--vlan", "7:5"], "RC", 2000),
     ] {
         // The VLAN is each side's own.
-        let vlan = more.iter().position(|word| *word == "--vlan").map_or(&[][..], |at| &more[at..]);
+        let vlan = more.iter().position(|word| *word == "--vlan").unwrap_or(more.len());
+        let (more, vlan) = more.split_at(vlan);
         let (server, client) = cards.both_json(&[&["pingpong"], vlan].concat(), more);
         for side in [&server, &client] {
             assert_eq!(

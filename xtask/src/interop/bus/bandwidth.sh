@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Figures of a simulated card are by its own clock, in a guest as well.
 bind_both
 both bw write -- -n 50 -s 4096 --json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # A card is given to programs, looked at, held by one program at a time, and taken back.
 driver $A none
 says 1 "ferrowire bind $A" ferrowire -d $A info

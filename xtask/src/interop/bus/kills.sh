@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Programs that are killed at any moment; a new one has the card at once. ROUNDS is how often, SEED which ones.
 bind_both
 RANDOM=$SEED

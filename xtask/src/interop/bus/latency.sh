@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 bind_both
 both lat send -- -n 20 -s 64 --json
 in_json simulated true

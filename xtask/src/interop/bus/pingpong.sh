@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Messages, every byte compared; then the same by interrupts, which the kernel must have counted for both cards.
 bind_both
 both pingpong -- -c -n 20 -s 3000 --json

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The other services, and a message of many packets.
 bind_both
 for service in uc ud; do

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # The key-value store of the driver's examples.
 bind_both
 place=127.0.0.1:7471

@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
 # Another user than root, with the groups' files and no other right; and the limit of what may be locked in memory, which root does not have.
 bind_both
 mkdir -p /etc
