@@ -121,8 +121,8 @@ impl Case for Bus {
 fn refused(log: &str) -> Result<()> {
     const TEXT: &str = ".sock: the card was refused memory that is not mapped: ";
     let of = |card: &str| {
-        let said = log.lines().filter_map(|line| line.trim().split_once(TEXT));
-        let (_, counts) = said.filter(|(socket, _)| socket.ends_with(card)).next_back()?;
+        let mut said = log.lines().filter_map(|line| line.trim().split_once(TEXT));
+        let (_, counts) = said.rfind(|(socket, _)| socket.ends_with(card))?;
         let (reads, writes) = counts.strip_suffix(" writes")?.split_once(" reads, ")?;
         Some((reads.parse::<u64>().ok()?, writes.parse::<u64>().ok()?))
     };
