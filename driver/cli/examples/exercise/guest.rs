@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guest's side: `verbs.c` (xtask/src/interop) carries out what it is told over TCP. Numbers are those of `<infiniband/verbs.h>`.
 
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::net::{IpAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -41,6 +41,11 @@ fn rights(access: AccessFlags) -> u32 {
     all.iter().filter(|(right, _)| access.contains(*right)).map(|(_, bit)| bit).sum()
 }
 
+/// There is no guest to go on with: an [`io::Error`], as no other one is.
+fn gone(what: String) -> Box<dyn std::error::Error> {
+    io::Error::new(ErrorKind::NotConnected, what).into()
+}
+
 /// A guest that is connected.
 pub struct Guest {
     stream: TcpStream,
@@ -76,16 +81,21 @@ impl Guest {
                 return Ok(self.said.drain(..bytes).collect());
             }
             match self.stream.read(&mut some) {
-                Ok(0) => return Err("the guest is gone; see what it says".into()),
+                Ok(0) => return Err(gone("the guest has ended; see what it says".into())),
                 Ok(bytes) => self.said.extend(&some[..bytes]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.net.poll()?;
                     std::thread::sleep(LOOK);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => {
+                    return Err(gone(format!("the guest is not heard ({error}); see what it says")))
+                }
             }
             if Instant::now() > end {
-                return Err(format!("the guest says nothing for {} s", PATIENCE.as_secs()).into());
+                return Err(gone(format!(
+                    "the guest says nothing for {} s; see what it says",
+                    PATIENCE.as_secs()
+                )));
             }
         }
     }
@@ -94,7 +104,8 @@ impl Guest {
     fn ask_all(&mut self, commands: &[String]) -> Result<Vec<Vec<u64>>> {
         let text = commands.iter().map(|command| format!("{command}\n")).collect::<String>();
         // It is less than what the system takes at once.
-        self.stream.write_all(text.as_bytes())?;
+        let told = self.stream.write_all(text.as_bytes());
+        told.map_err(|error| gone(format!("the guest is not there to be told ({error}); see what it says")))?;
         let mut answers = Vec::new();
         for command in commands {
             let line = self.hear(|said| said.iter().position(|byte| *byte == b'\n').map(|at| at + 1))?;
@@ -263,9 +274,9 @@ impl Side for Guest {
     }
 
     fn end(&mut self) -> Result<End> {
-        let said = self.ask_all(&["poll 0 0", "state", "memory"].map(String::from))?;
+        let said = self.ask_all(&["poll 0 0", "state"].map(String::from))?;
         let more = said[0].chunks(8).map(|wc| self.done(wc)).collect::<Result<_>>()?;
-        if said[2] != [BYTES as u64] {
+        if self.ask("memory")? != [BYTES as u64] {
             return Err("the guest has other memory than this program thinks".into());
         }
         let memory = self.hear(|said| (said.len() >= BYTES).then_some(BYTES))?;

@@ -17,6 +17,7 @@ mod run;
 mod side;
 mod steps;
 
+use std::io;
 use std::net::{IpAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -77,8 +78,11 @@ fn exercise(args: &Args) -> Result<usize> {
             true => [&mut guest, &mut card],
             false => [&mut card, &mut guest],
         };
-        let wrong =
-            run::run(&step, number, sides, &addresses).unwrap_or_else(|error| vec![error.to_string()]);
+        let wrong = match run::run(&step, number, sides, &addresses) {
+            Err(error) if error.is::<io::Error>() => return Err(error),
+            Err(error) => vec![error.to_string()],
+            Ok(wrong) => wrong,
+        };
         println!("{name:<44} {}", if wrong.is_empty() { "ok" } else { "FAILED" });
         wrong.iter().for_each(|what| println!("    {what}"));
         failed += usize::from(!wrong.is_empty());

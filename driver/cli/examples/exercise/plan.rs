@@ -12,7 +12,7 @@ use crate::steps::{Ask, Ending, Failure, Step, What, Wrong};
 pub const TARGETS: usize = BYTES / 2;
 /// Between two pieces: what is written behind one shows.
 const GAP: usize = 3;
-/// Bytes before a datagram (IBTA 11.4.1.2).
+/// Bytes before a datagram (IBTA A17.4.5.2).
 pub const GRH: usize = 40;
 /// Number of the first receive; requests count from 0.
 pub const RECEIVES: u64 = 1000;
@@ -38,6 +38,7 @@ impl Layout {
 
 /// Where a step's bytes are.
 pub struct Plan<'a> {
+    /// The step.
     pub step: &'a Step,
     /// Of each request, its pieces of the requester's memory, and its place in the responder's.
     asks: Vec<(Vec<Piece>, usize)>,
@@ -48,6 +49,7 @@ pub struct Plan<'a> {
 }
 
 impl<'a> Plan<'a> {
+    /// Gives each piece its place.
     pub fn new(step: &'a Step, linux_asks: bool) -> Result<Self> {
         let (mut own, mut targets, mut buffers) =
             (Layout { next: 0 }, Layout { next: TARGETS }, Layout { next: 0 });
@@ -136,11 +138,13 @@ pub fn range(piece: &Piece) -> Range<usize> {
 pub struct Expected {
     /// Of the requester, and of the responder.
     pub memory: [Vec<u8>; 2],
+    /// Likewise.
     pub done: [Vec<Done>; 2],
     /// Headers before datagrams, in the responder's memory.
     pub headers: Vec<(usize, u32)>,
     /// What may have changed in the responder's memory: a message that was too long.
     pub open: Vec<Range<usize>>,
+    /// What ends the step, if anything does.
     pub failure: Option<Failure>,
 }
 
@@ -240,4 +244,69 @@ pub fn expected(
         }
     }
     Expected { memory: [own, peers], done: [sent, received], headers, open, failure }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use ferrowire::AccessFlags;
+
+    use super::*;
+    use crate::side::{pattern, INLINE, PIECES};
+    use crate::steps::steps;
+
+    fn memory() -> [Vec<u8>; 2] {
+        [false, true].map(|guest| (0..BYTES).map(|at| pattern(1, guest, at)).collect())
+    }
+
+    #[test]
+    fn each_step_has_a_name_of_its_own_and_what_both_sides_can_do() {
+        let all = steps();
+        assert_eq!(all.iter().map(|step| &step.name).collect::<BTreeSet<_>>().len(), all.len());
+        for step in &all {
+            let plan = Plan::new(step, false).unwrap();
+            let expected = expected(&plan, memory(), 7, Some(0x100), false);
+            assert!(!expected.done[0].is_empty(), "{}: nothing is seen of it", step.name);
+            for (at, ask) in step.asks.iter().enumerate() {
+                assert!(
+                    ask.pieces.len() <= PIECES && (!ask.inline || ask.bytes() <= INLINE as u32),
+                    "{}",
+                    step.name
+                );
+                plan.request(at, Place::default(), Some(0x100), &memory()[1]).unwrap();
+            }
+            // Where one alone ends, nothing tells when the other one's memory is as it must be.
+            let takes = step.asks.last().is_some_and(|ask| ask.what.takes_receive());
+            assert!(takes, "{}: the last request tells its peer nothing", step.name);
+        }
+    }
+
+    #[test]
+    fn what_is_sent_behind_a_read_is_what_was_read() {
+        let all = steps();
+        let step = all.iter().find(|step| step.name == "rc-fence").unwrap();
+        let plan = Plan::new(step, false).unwrap();
+        let [own, peers] = memory();
+        let place = plan.asks[0].1;
+        let wanted = peers[place..place + 2000].to_vec();
+        let expected = expected(&plan, [own, peers], 7, None, false);
+        assert_eq!(gather(&expected.memory[0], &plan.asks[0].0), wanted);
+        assert_eq!(gather(&expected.memory[1], &plan.receives[0]), wanted);
+    }
+
+    #[test]
+    fn a_request_that_fails_changes_nothing_and_takes_what_is_behind_it_along() {
+        let all = steps();
+        let step = all.iter().find(|step| step.name == "rc-write-closed-memory").unwrap();
+        assert!(!step.mr_rights.contains(AccessFlags::REMOTE_WRITE));
+        let plan = Plan::new(step, false).unwrap();
+        let expected = expected(&plan, memory(), 7, None, false);
+        let failed = |done: &Done| done.result.err();
+        let (sent, received) = (&expected.done[0], &expected.done[1]);
+        let ends = [None, Some(WcStatus::RemAccessErr), Some(WcStatus::WrFlushErr)];
+        assert_eq!(sent.iter().map(failed).collect::<Vec<_>>(), ends);
+        assert_eq!(received.iter().map(failed).collect::<Vec<_>>(), [None, Some(WcStatus::WrFlushErr)]);
+        assert_eq!(expected.memory[1][TARGETS..], memory()[1][TARGETS..]);
+    }
 }

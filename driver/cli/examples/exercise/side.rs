@@ -29,6 +29,7 @@ pub fn pattern(step: u32, guest: bool, at: usize) -> u8 {
 pub struct Place {
     /// Of the first byte of its memory.
     pub address: u64,
+    /// Key for it.
     pub rkey: u32,
     /// Its queue pair.
     pub qpn: u32,
@@ -42,41 +43,57 @@ pub struct End {
     pub more: Vec<Done>,
     /// Of the queue pair.
     pub in_error: bool,
+    /// All of it.
     pub memory: Vec<u8>,
 }
 
 /// How queue pairs are connected.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
+    /// Path MTU.
     pub mtu: PathMtu,
+    /// ACK time-out: 4.096 us times 2 to that power.
     pub timeout: u8,
+    /// Retries after time-outs.
     pub retry_cnt: u8,
+    /// Retries after RNR NAKs; 7: for ever.
     pub rnr_retry: u8,
+    /// Timer code of the RNR NAKs that it sends.
     pub min_rnr_timer: u8,
 }
 
 /// A part of a side's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Piece {
+    /// Of its first byte.
     pub offset: usize,
+    /// How many there are.
     pub bytes: u32,
 }
 
 /// A work request for a send queue.
 #[derive(Clone, Debug)]
 pub struct Request {
+    /// Its number.
     pub wr_id: u64,
+    /// What it does.
     pub op: SendOp,
+    /// Where its bytes are, or where the answer goes.
     pub pieces: Vec<Piece>,
+    /// The bytes are copied when it is posted.
     pub inline: bool,
+    /// It has a completion.
     pub signaled: bool,
+    /// The peer's is solicited.
     pub solicited: bool,
+    /// It begins when READs and atomics before it are answered.
     pub fence: bool,
 }
 
 /// A completion, with what both sides can say of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Done {
+    /// Number of the work request.
     pub wr_id: u64,
     /// Of one that failed nothing else is known.
     pub result: std::result::Result<Success, WcStatus>,
@@ -104,9 +121,11 @@ pub struct Success {
     pub opcode: CqeOpcode,
     /// Of receives, READs and atomics.
     pub bytes: u32,
+    /// Of receives.
     pub imm: Option<u32>,
+    /// Key of this side that the message invalidated.
     pub invalidated: Option<u32>,
-    /// Of datagrams.
+    /// Queue pair that a datagram is of.
     pub from: Option<u32>,
 }
 
@@ -150,6 +169,7 @@ pub trait Side {
     fn arm(&mut self) -> Result<()>;
     /// Whether it comes.
     fn event(&mut self) -> Result<bool>;
+    /// Looks at all that is there.
     fn end(&mut self) -> Result<End>;
     /// Waits a little.
     fn pause(&mut self) -> Result<()>;

@@ -6,17 +6,24 @@ use ferrowire::{AccessFlags, Service, WcStatus};
 /// What a request does. Where in the peer's memory, follows from its place in the step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum What {
+    /// SEND.
     Send,
+    /// SEND with immediate.
     SendImm,
     /// Invalidates the key of the window that the peer has bound.
     SendInv,
+    /// RDMA WRITE.
     Write,
+    /// The same with immediate.
     WriteImm,
+    /// RDMA READ.
     Read,
-    /// With the value that is there, or another one.
+    /// Compare and swap.
     CompareSwap {
+        /// With the value that is there.
         hits: bool,
     },
+    /// Fetch and add.
     FetchAdd,
 }
 
@@ -35,6 +42,7 @@ impl What {
 /// What is wrong with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
+    /// All is right.
     Nothing,
     /// The key has another tag.
     Key,
@@ -47,21 +55,28 @@ pub enum Wrong {
 /// A request.
 #[derive(Clone, Debug)]
 pub struct Ask {
+    /// What it does.
     pub what: What,
     /// Bytes of each piece of its own memory.
     pub pieces: Vec<u32>,
     /// These are those of the request before it.
     pub same: bool,
+    /// As those of [`Request`](crate::side::Request), and so the three behind it.
     pub inline: bool,
+    /// See there.
     pub signaled: bool,
+    /// See there.
     pub solicited: bool,
+    /// See there.
     pub fence: bool,
     /// By the key of the window that the peer has bound.
     pub window: bool,
+    /// What the peer finds wrong with it.
     pub wrong: Wrong,
 }
 
 impl Ask {
+    /// Its length.
     pub fn bytes(&self) -> u32 {
         self.pieces.iter().sum()
     }
@@ -72,6 +87,7 @@ impl Ask {
 pub struct Failure {
     /// The first that fails; those behind it are flushed.
     pub at: usize,
+    /// How that one ends.
     pub status: WcStatus,
     /// How the first receive of the peer ends that no request has taken before.
     pub receive: WcStatus,
@@ -79,9 +95,10 @@ pub struct Failure {
     pub both: bool,
 }
 
-/// Whose answer it is.
+/// What comes of a step.
 #[derive(Clone, Copy, Debug)]
 pub enum Ending {
+    /// All requests do what they say.
     Well,
     /// As the specification has it.
     Fails(Failure),
@@ -94,9 +111,13 @@ pub enum Ending {
 /// A step: requests of one side, and what the other one is like.
 #[derive(Clone, Debug)]
 pub struct Step {
+    /// Its name, which no other one has.
     pub name: String,
+    /// Of both queue pairs.
     pub service: Service,
+    /// Path MTU in bytes.
     pub mtu: u32,
+    /// The requests, in their order.
     pub asks: Vec<Ask>,
     /// Receives of the peer, each with the bytes of its pieces. Of datagrams they do not count the GRH.
     pub receives: Vec<Vec<u32>>,
@@ -106,6 +127,7 @@ pub struct Step {
     pub qp_rights: AccessFlags,
     /// What its memory allows.
     pub mr_rights: AccessFlags,
+    /// Retries of the requester where there is no receive; 7: for ever.
     pub rnr_retry: u8,
     /// The peer's queue pair is another one.
     pub nobody: bool,
@@ -113,6 +135,7 @@ pub struct Step {
     pub taken_back: bool,
     /// The peer waits for an event of a solicited message.
     pub event: bool,
+    /// What comes of it.
     pub ending: Ending,
 }
 
