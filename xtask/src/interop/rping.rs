@@ -23,12 +23,14 @@ struct Rping {
 /// Rounds, each a READ and a WRITE.
 const ROUNDS: u32 = 5;
 
-/// All cases, each with the guest as client and as server.
+/// All cases, each with the guest as client and as server. As a client the guest says what the card's ACK time-out is, and Linux says half a second or more: millions of cycles
+/// of a simulation for each packet that is lost.
 pub fn cases() -> Vec<Box<dyn Case>> {
     let of = |bytes, ipv6, loss| Rping { bytes, ipv6, loss, role: Role::Client };
     let all = [of(64, false, false), of(65535, false, false), of(5000, true, false), of(5000, false, true)];
     let both = all.into_iter().flat_map(|case| Role::BOTH.map(|role| Rping { role, ..case }));
-    both.map(|case| Box::new(case) as Box<dyn Case>).collect()
+    let timely = both.filter(|case| !case.loss || case.role == Role::Server);
+    timely.map(|case| Box::new(case) as Box<dyn Case>).collect()
 }
 
 impl Case for Rping {
