@@ -98,7 +98,7 @@ impl Case for Bus {
             cards.lives()?;
             wait(limit, "the cards' beginning")?;
         }
-        let limit = Instant::now() + LIMIT + ROUND * self.rounds;
+        let limit = Instant::now() + 2 * LIMIT + ROUND * self.rounds;
         let log = logs.join("guest.log");
         let mut guest = Process::start("the guest", self.guest(setting, logs)?, &log)?;
         guest.end(limit).with_context(|| last(&log))?;

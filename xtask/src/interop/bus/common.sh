@@ -4,7 +4,7 @@ A=0000:00:10.0
 B=0000:00:11.0
 export HOME=/tmp
 # Seconds for a step.
-PATIENCE=100
+PATIENCE=200
 
 failed() {
     dmesg | tail -20
