@@ -53,6 +53,15 @@ pub enum Suite {
 }
 
 impl Suite {
+    /// The one of a wire that loses frames, or of one that does not.
+    fn of_wire(loss: bool) -> Suite {
+        if loss {
+            Suite::Loss
+        } else {
+            Suite::Wire
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             Suite::Wire => "wire",

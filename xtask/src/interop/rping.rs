@@ -35,11 +35,7 @@ pub fn cases() -> Vec<Box<dyn Case>> {
 
 impl Case for Rping {
     fn suite(&self) -> Suite {
-        if self.loss {
-            Suite::Loss
-        } else {
-            Suite::Wire
-        }
+        Suite::of_wire(self.loss)
     }
 
     fn name(&self) -> String {

@@ -88,11 +88,7 @@ fn all() -> Vec<Pingpong> {
 
 impl Case for Pingpong {
     fn suite(&self) -> Suite {
-        if self.loss {
-            Suite::Loss
-        } else {
-            Suite::Wire
-        }
+        Suite::of_wire(self.loss)
     }
 
     fn name(&self) -> String {
