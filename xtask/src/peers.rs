@@ -70,6 +70,9 @@ const QEMU: &[&str] = &["qemu-system-x86"];
 /// What programs for guests are compiled with: headers and libraries of the guest, for the host's own may be newer.
 const SYSROOT: &[&str] = &["libibverbs-dev", "libc6-dev"];
 
+/// All packages, by the release that they are of: first those of guests, and what is compiled for them.
+const PACKAGES: [(Suites, &[&[&str]]); 2] = [(GUEST_SUITES, &[GUEST, SYSROOT]), (QEMU_SUITES, &[QEMU])];
+
 /// What is there.
 pub struct Peers {
     folder: PathBuf,
@@ -113,11 +116,11 @@ impl Peers {
         files.write(&partial.join("initrd"))?;
         fs::rename(&kernel, partial.join("vmlinuz")).context("keeping the kernel")?;
         workspace::remove_folder(&root)?;
+        packages.extend(apt.unpack(SYSROOT, &partial.join("sysroot"))?);
         workspace::remove_folder(&partial.join("apt"))?;
         eprintln!("peers: QEMU of Debian {} (some 40 MB) ...", QEMU_SUITES.join(", "));
         let apt = Apt::new(partial.join("apt"), QEMU_SUITES)?;
         packages.extend(apt.unpack(QEMU, &partial.join("qemu"))?);
-        packages.extend(apt.unpack(SYSROOT, &partial.join("sysroot"))?);
         workspace::remove_folder(&partial.join("apt"))?;
         packages.sort();
         packages.dedup();
@@ -202,14 +205,15 @@ impl Peers {
 
 /// What all is made by, but the packages' versions.
 fn recipe() -> String {
-    let all = [GUEST, PROGRAMS, MODULES, QEMU, SYSROOT].map(|list| list.join(" "));
+    let packages =
+        PACKAGES.map(|(suites, lists)| format!("{}: {}", suites.join(" "), lists.concat().join(" ")));
+    let files = [PROGRAMS, MODULES].map(|list| list.join(" "));
     let init = include_str!("peers/init.sh")
         .lines()
         .filter(|line| !line.starts_with('#'))
         .collect::<Vec<_>>()
         .join("; ");
-    let suites = [GUEST_SUITES, QEMU_SUITES].map(|list| list.join(" "));
-    format!("{}\n{}\n{init}\n", suites.join("\n"), all.join("\n"))
+    format!("{}\n{}\n{init}\n", packages.join("\n"), files.join("\n"))
 }
 
 /// The file of a folder whose name begins so.
