@@ -87,6 +87,15 @@ impl Setting {
         command.current_dir(logs).env("CARGO_TARGET_DIR", workspace::target());
         command
     }
+
+    /// Builds an example, and gives its name for [`program`](Self::program): a few cases want one.
+    pub fn example(&self, package: &str, name: &str) -> Result<String> {
+        let build = cargo(["build", "--quiet", "-p", package, "--example", name]);
+        match workspace::exit_code(build)? {
+            0 => Ok(format!("examples/{name}")),
+            _ => bail!("the example {name} could not be built"),
+        }
+    }
 }
 
 /// Something to be tried.
@@ -98,11 +107,15 @@ pub trait Case {
     /// One of the few.
     fn quick(&self) -> bool;
     /// Tries it; what is said meanwhile goes to files of `logs`.
-    fn run(&self, setting: &Setting, logs: &Path) -> Result<()>;
-    /// Requests that were sent again, of what is in `logs` now, where that is known.
-    fn again(&self, _logs: &Path) -> Option<Again> {
-        None
-    }
+    fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried>;
+}
+
+/// What came of a try that was begun.
+pub struct Tried {
+    /// Why it failed, if it did.
+    pub result: Result<()>,
+    /// Requests that were sent again, where that is known.
+    pub again: Option<Again>,
 }
 
 /// All of all suites.
@@ -149,8 +162,7 @@ const CONFIG: &str = "generic-8b";
 /// Runs the cases.
 pub fn run(args: &Args) -> Result<u8> {
     setup::run(&setup::Args::default())?;
-    let build =
-        cargo(["build", "--quiet", "-p", "ferrowire-sim", "-p", "ferrowire-cli", "--bins", "--examples"]);
+    let build = cargo(["build", "--quiet", "-p", "ferrowire-sim", "-p", "ferrowire-cli", "--bins"]);
     if workspace::exit_code(build)? != 0 {
         bail!("the simulator could not be built");
     }
@@ -167,13 +179,16 @@ pub fn run(args: &Args) -> Result<u8> {
         eprint!("{:<32} ", format!("{}/{name}", suite.name()));
         workspace::remove_folder(&logs)?;
         fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
-        let result = case.run(&setting, &logs);
+        let (result, again) = match case.run(&setting, &logs) {
+            Ok(Tried { result, again }) => (result, again),
+            Err(error) => (Err(error), None),
+        };
         if workspace::interrupted() {
             bail!("interrupted");
         }
         let failure = result.err().map(|error| format!("{error:#}"));
         eprintln!("{}", failure.as_deref().unwrap_or("ok"));
-        outcomes.push(Outcome { suite, case: name, failure, again: case.again(&logs), logs });
+        outcomes.push(Outcome { suite, case: name, failure, again, logs });
     }
     let failed = outcomes.iter().filter(|outcome| outcome.failure.is_some()).count();
     if args.json {

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 use anyhow::{bail, Context as _, Result};
 
 use super::process::{last, read, wait, Process, LIMIT};
-use super::{Case, Setting, Suite};
+use super::{Case, Setting, Suite, Tried};
 use crate::peers::Files;
-use crate::{cargo, workspace};
+use crate::workspace;
 
 /// Files that the server of the cards may have open: QEMU sends one for each page of memory, and none of them may stay.
 const SERVER_FILES: u32 = 64;
@@ -90,7 +90,7 @@ impl Case for Bus {
         self.quick
     }
 
-    fn run(&self, setting: &Setting, logs: &Path) -> Result<()> {
+    fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
         // A model that is not there is built first.
         let limit = Instant::now() + 4 * LIMIT;
         let mut cards = Process::start("the cards", self.cards(setting, logs), &logs.join("cards.log"))?;
@@ -113,7 +113,8 @@ impl Case for Bus {
         if let Some(line) = said.lines().find(refused) {
             bail!("QEMU says: {}", line.trim());
         }
-        self.told.map_or(Ok(()), |told| told(&read(&logs.join("cards.log"))))
+        let result = self.told.map_or(Ok(()), |told| told(&read(&logs.join("cards.log"))));
+        Ok(Tried { result, again: None })
     }
 }
 
@@ -158,11 +159,7 @@ impl Bus {
         let debug = workspace::target().join("debug");
         files.own_program(&debug.join("ferrowire"), logs)?;
         if let Some(example) = self.example {
-            let build = cargo(["build", "--quiet", "-p", "ferrowire", "--example", example]);
-            if workspace::exit_code(build)? != 0 {
-                bail!("the example {example} could not be built");
-            }
-            files.own_program(&debug.join("examples").join(example), logs)?;
+            files.own_program(&debug.join(setting.example("ferrowire", example)?), logs)?;
         }
         files.text("common.sh", include_str!("bus/common.sh"));
         let now = UNIX_EPOCH.elapsed().map_or(1, |since| since.as_millis());

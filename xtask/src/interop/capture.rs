@@ -11,7 +11,7 @@ use std::io::BufWriter;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{ensure, Context, Result};
 use ferrowire_spec::wire::frame::Frame;
 use pcap_file::pcap::PcapReader;
 use pcap_file::pcapng::blocks::enhanced_packet::EnhancedPacketBlock;
@@ -52,7 +52,9 @@ pub fn read(path: &Path) -> Result<Vec<Passed>> {
         let packet = reader.next_packet()?.ok()?;
         Some(Passed { time: packet.timestamp, bytes: packet.data.into_owned() })
     });
-    Ok(frames.collect())
+    let frames: Vec<Passed> = frames.collect();
+    ensure!(!frames.is_empty(), "QEMU has not written what went over the wire to {}", path.display());
+    Ok(frames)
 }
 
 /// Writes them, with times from the first.

@@ -17,13 +17,13 @@ use std::time::Instant;
 
 use anyhow::{bail, Context as _, Result};
 
-use super::capture::{self, Again, Passed};
+use super::capture::{self, Again};
 use super::process::{last, read, wait, Process, LIMIT};
-use super::Setting;
+use super::{Setting, Tried};
 use crate::peers::Files;
 
 /// The card's MAC address.
-pub const MAC: [u8; 6] = [0x02, 0xfe, 0, 0, 0, 1];
+const MAC: [u8; 6] = [0x02, 0xfe, 0, 0, 0, 1];
 /// What QEMU writes of the wire.
 const DUMP: &str = "wire.pcap";
 
@@ -51,8 +51,30 @@ impl Role {
 
 /// A VLAN of the wire, by its identifier.
 pub const VLAN: u16 = 5;
-/// One frame of a hundred each.
-pub const FAULTS: &str = "drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01";
+/// Of a wire that loses: one frame of a hundred each.
+const FAULTS: &str = "drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01";
+
+/// What a wire does, and what of it may be sent again behind its time-out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// It loses nothing: nothing.
+    Sound,
+    /// It loses nothing, but the programs see to it that some answers do not come.
+    Provoked,
+    /// It loses, repeats, reorders and corrupts frames.
+    Lossy,
+}
+
+impl Wire {
+    /// One of which a case depends on nothing else.
+    pub fn of(loss: bool) -> Wire {
+        if loss {
+            Wire::Lossy
+        } else {
+            Wire::Sound
+        }
+    }
+}
 
 /// The two.
 pub struct Pair<'a> {
@@ -68,26 +90,14 @@ pub struct Pair<'a> {
     pub card: String,
     /// Of the guest, `case.sh` among them.
     pub files: Files,
-    /// Of the wire, if it has any.
-    pub faults: Option<&'a str>,
+    /// The wire between them.
+    pub wire: Wire,
 }
 
 /// A port of this host that is free.
 pub fn port() -> Result<u16> {
     let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
     Ok(free.context("looking for a port")?.port())
-}
-
-/// What holds where nothing is lost: no request was out for its whole time-out, and the card has sent none again.
-pub fn judge(done: Result<()>, again: Option<Again>, loss: bool) -> Result<()> {
-    done?;
-    match again {
-        None => bail!("QEMU has not written what went over the wire"),
-        Some(Again { late, card, .. }) if !loss && late + card > 0 => {
-            bail!("{late} requests of the guest and {card} of the card were sent again, on a wire that loses nothing")
-        }
-        _ => Ok(()),
-    }
 }
 
 /// A guest's `case.sh`: it has soft-RoCE on the wire, does `run`, and tells soft-RoCE's counters. For `run`, `$gid` is the index of the GID of its IPv4
@@ -142,19 +152,31 @@ pub struct Gid {
     pub vlan: bool,
 }
 
-/// What went over the wire of the case, which is kept as pcapng as well; nothing if QEMU has not written it.
-pub fn captured(logs: &Path) -> Option<Vec<Passed>> {
-    let dumped = logs.join(DUMP);
-    let frames = capture::read(&dumped).ok().filter(|frames| !frames.is_empty())?;
-    capture::write(&dumped.with_extension("pcapng"), &frames).ok()?;
-    Some(frames)
-}
-
 impl Pair<'_> {
-    /// Runs both to their ends, which must be good ones; gives what the guest has said.
-    pub fn run(self, setting: &Setting, logs: &Path) -> Result<String> {
+    /// Runs both to their ends, which must be good ones, and what the guest has said must be `right`. On a sound wire no request may have been out for
+    /// its whole time-out, and the card may have sent none again. What went over the wire is kept as pcapng.
+    pub fn run(self, setting: &Setting, logs: &Path, right: impl FnOnce(&str) -> Result<()>) -> Tried {
+        let wire = self.wire;
+        let done = self.converse(setting, logs).and_then(|said| right(&said));
+        let dumped = logs.join(DUMP);
+        let passed = capture::read(&dumped).and_then(|frames| {
+            capture::write(&dumped.with_extension("pcapng"), &frames)?;
+            Ok(capture::again(&frames, MAC))
+        });
+        let again = passed.as_ref().ok().copied();
+        let result = done.and_then(|()| match passed? {
+            Again { late, card, .. } if wire == Wire::Sound && late + card > 0 => {
+                bail!("{late} requests of the guest and {card} of the card were sent again, on a wire that loses nothing")
+            }
+            _ => Ok(()),
+        });
+        Tried { result, again }
+    }
+
+    /// Runs both to their ends; gives what the guest has said.
+    fn converse(self, setting: &Setting, logs: &Path) -> Result<String> {
         let limit = Instant::now() + LIMIT;
-        let Pair { role, port, own, waits, card: address, files, faults } = self;
+        let Pair { role, port, own, waits, card: address, files, wire } = self;
         let mut card = setting.program("ferrowire-sim", logs);
         card.args([
             "card",
@@ -168,8 +190,8 @@ impl Pair<'_> {
         ]);
         let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
         card.args(["--mac", &mac, "--ip", &address, "--qmp", "qmp.sock"]);
-        if let Some(faults) = faults {
-            card.args(["--faults", faults]);
+        if wire == Wire::Lossy {
+            card.args(["--faults", FAULTS]);
         }
         let mut card = Process::start("the card", card, &logs.join("card.log"))?;
         // It listens on its wire before it does so for its program.

@@ -5,9 +5,8 @@ use std::path::Path;
 
 use anyhow::{bail, Result};
 
-use super::capture::{self, Again};
-use super::pair::{self, Gid, Pair, Role, MAC};
-use super::{Case, Setting, Suite};
+use super::pair::{self, Gid, Pair, Role, Wire};
+use super::{Case, Setting, Suite, Tried};
 use crate::peers::Files;
 
 /// A run of it.
@@ -46,7 +45,7 @@ impl Case for Rping {
         false
     }
 
-    fn run(&self, setting: &Setting, logs: &Path) -> Result<()> {
+    fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
         let network = if self.ipv6 { "fd00::" } else { "10.0.0." };
         let (card, guest) = (format!("{network}1"), format!("{network}2"));
         let mut own = setting.program("ferrowire", logs);
@@ -64,20 +63,15 @@ impl Case for Rping {
         };
         let mut files = Files::default();
         files.text("case.sh", &pair::script(1024, Gid::default(), &tool));
-        let faults = self.loss.then_some(pair::FAULTS);
-        let pair = Pair { role: self.role, port: None, own, waits: "listens on", card, files, faults };
-        let done = pair.run(setting, logs).and_then(|said| {
+        let (role, waits, wire) = (self.role, "listens on", Wire::of(self.loss));
+        let pair = Pair { role, port: None, own, waits, card, files, wire };
+        Ok(pair.run(setting, logs, |said| {
             // As a client it shows what came back.
             let shown = said.lines().filter(|line| line.trim_start().starts_with("ping data: ")).count();
-            match self.role {
+            match role {
                 Role::Client if shown != ROUNDS as usize => bail!("rping shows the data of {shown} rounds"),
                 _ => Ok(()),
             }
-        });
-        pair::judge(done, self.again(logs), self.loss)
-    }
-
-    fn again(&self, logs: &Path) -> Option<Again> {
-        pair::captured(logs).map(|frames| capture::again(&frames, MAC))
+        }))
     }
 }

@@ -8,8 +8,8 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::pair::{self, Gid, Pair, Role};
-use super::{Case, Setting, Suite};
+use super::pair::{self, Gid, Pair, Role, Wire};
+use super::{Case, Setting, Suite, Tried};
 use crate::peers::Files;
 use crate::workspace;
 
@@ -29,20 +29,19 @@ impl Case for Verbs {
         false
     }
 
-    fn run(&self, setting: &Setting, logs: &Path) -> Result<()> {
+    fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
         let program = logs.join("verbs");
         setting.peers.compile(&workspace::root().join("xtask/src/interop/verbs.c"), &program)?;
         let port = pair::port()?;
-        let mut own = setting.program("examples/exercise", logs);
+        let mut own = setting.program(&setting.example("ferrowire-cli", "exercise")?, logs);
         own.args(["a.sock", "--port", &port.to_string()]);
         let mut files = Files::default();
         files.copy("verbs", &program)?;
         let run = format!("/verbs rxe0 $gid 10.0.2.100 {port}");
         files.text("case.sh", &pair::script(4096, Gid::default(), &run));
         let (waits, card) = ("waiting for the guest", "10.0.0.1".into());
-        let pair = Pair { role: Role::Client, port: Some(port), own, waits, card, files, faults: None };
-        let done = pair.run(setting, logs).map(drop);
-        pair::captured(logs);
-        done
+        let pair =
+            Pair { role: Role::Client, port: Some(port), own, waits, card, files, wire: Wire::Provoked };
+        Ok(pair.run(setting, logs, |_| Ok(())))
     }
 }

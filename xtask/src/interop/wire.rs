@@ -7,9 +7,8 @@ use std::path::Path;
 
 use anyhow::{bail, Result};
 
-use super::capture::{self, Again};
-use super::pair::{self, Gid, Pair, Role, FAULTS, MAC, VLAN};
-use super::{Case, Setting, Suite};
+use super::pair::{self, Gid, Pair, Role, Wire, VLAN};
+use super::{Case, Setting, Suite, Tried};
 use crate::peers::Files;
 
 /// A run of a pingpong tool of rdma-core.
@@ -101,28 +100,22 @@ impl Case for Pingpong {
         self.quick
     }
 
-    fn run(&self, setting: &Setting, logs: &Path) -> Result<()> {
+    fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
         let port = pair::port()?;
         let mut own = setting.program("ferrowire", logs);
         own.args(self.ferrowire(port));
         let mut files = Files::default();
         files.text("case.sh", &self.script(port));
-        let faults = self.loss.then_some(FAULTS);
         let card = if self.vlan { format!("10.0.{VLAN}.1") } else { "10.0.0.1".into() };
-        let pair =
-            Pair { role: self.role, port: Some(port), own, waits: "Waiting for client", card, files, faults };
-        let done = pair.run(setting, logs).and_then(|said| {
+        let (role, waits, wire) = (self.role, "Waiting for client", Wire::of(self.loss));
+        let pair = Pair { role, port: Some(port), own, waits, card, files, wire };
+        Ok(pair.run(setting, logs, |said| {
             // It says so, and goes on.
             match said.lines().find(|line| line.contains("invalid data")) {
                 Some(line) => bail!("the tool in the guest says: {line}"),
                 None => Ok(()),
             }
-        });
-        pair::judge(done, self.again(logs), self.loss)
-    }
-
-    fn again(&self, logs: &Path) -> Option<Again> {
-        pair::captured(logs).map(|frames| capture::again(&frames, MAC))
+        }))
     }
 }
 
