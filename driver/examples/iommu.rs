@@ -157,33 +157,7 @@ impl Node {
     fn connect(&self, qp: Qp<Reset>, peer: &Node, peer_qpn: u32) -> Result<QueuePair> {
         let (own, other) = ([10, 0, 0, self.number].into(), [10, 0, 0, peer.number].into());
         let av = AddressVector::new(self.context.mac(), own, peer.context.mac(), other);
-        let qp = qp
-            .init(InitAttributes {
-                access: Some(AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE),
-                pkey: Some(0xffff),
-                ..Default::default()
-            })
-            .map_err(Error::from)?
-            .rtr(RtrAttributes {
-                av: Some(av),
-                path_mtu: Some(PathMtu::B1024),
-                dest_qpn: Some(peer_qpn),
-                rq_psn: Some(Psn::new(7)),
-                max_dest_rd_atomic: Some(4),
-                min_rnr_timer: Some(12),
-                ..Default::default()
-            })
-            .map_err(Error::from)?
-            .rts(RtsAttributes {
-                sq_psn: Some(Psn::new(7)),
-                timeout: Some(14),
-                retry_cnt: Some(7),
-                rnr_retry: Some(7),
-                max_rd_atomic: Some(4),
-                ..Default::default()
-            })
-            .map_err(Error::from)?;
-        Ok(qp)
+        common::bring_up(qp, av, peer_qpn, [Psn::new(7); 2])
     }
 
     /// The next completion.

@@ -54,16 +54,6 @@ impl Outcomes {
     }
 }
 
-/// A package's name, as in Rust, of its ID: `path+file:///folder#name@version`, or `path+file:///name#version`.
-pub fn package(id: &str) -> Option<String> {
-    let (source, rest) = id.split_once('#')?;
-    let name = match rest.split_once('@') {
-        Some((name, _)) => name,
-        None => source.rsplit('/').next()?,
-    };
-    Some(name.replace('-', "_"))
-}
-
 /// The tests of a crate that ended, of what their program printed.
 pub fn read<'a>(package: &'a str, said: &'a str) -> impl Iterator<Item = Outcome> + 'a {
     said.lines().filter_map(move |line| {
@@ -90,11 +80,5 @@ mod tests {
         let of = |name: &str, end| Outcome { package: "ferrowire_hdl".into(), name: name.into(), end };
         let wanted = [of("a::b", End::Passed), of("c", End::Failed), of("slow", End::Ignored)];
         assert_eq!(read("ferrowire_hdl", said).collect::<Vec<_>>(), wanted);
-    }
-
-    #[test]
-    fn a_package_is_named_with_or_without_its_folder() {
-        assert_eq!(package("path+file:///r/hdl#ferrowire-hdl@0.1.0").as_deref(), Some("ferrowire_hdl"));
-        assert_eq!(package("path+file:///r/sim#0.1.0").as_deref(), Some("sim"));
     }
 }

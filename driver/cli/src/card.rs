@@ -183,13 +183,16 @@ impl Card {
     ///
     /// # Errors
     /// It has none that long.
-    pub fn path_mtu(&self, mtu: PathMtu) -> Result<PathMtu, Failure> {
-        match self.context.capabilities().max_mtu.known() {
-            Some(most) if mtu.code() > most.code() => Err(Failure::failed(
-                format!("{} has no path MTU of {}", self.name, mtu.bytes()),
-                format!("give -m up to {}", most.bytes()),
-            )),
-            _ => Ok(mtu),
+    pub fn path_mtu(&self, bytes: u32) -> Result<PathMtu, Failure> {
+        let mtu = PathMtu::ALL.iter().copied().find(|mtu| mtu.bytes() as u32 == bytes);
+        let most = self.context.capabilities().max_mtu.known();
+        match mtu {
+            Some(mtu) if most.is_none_or(|most| mtu.code() <= most.code()) => Ok(mtu),
+            _ => {
+                let most = most.map_or(0, |most| most.bytes());
+                let what = format!("{} has no path MTU of {bytes}", self.name);
+                Err(Failure::failed(what, format!("give -m up to {most}")))
+            }
         }
     }
 

@@ -57,16 +57,7 @@ impl Wish {
 
     /// The path MTU, if the card has it.
     pub fn mtu(&self, card: &Card) -> Result<PathMtu, Failure> {
-        let mtu = PathMtu::ALL.iter().copied().find(|mtu| mtu.bytes() as u32 == self.mtu);
-        let most = card.context.capabilities().max_mtu.known();
-        match mtu {
-            Some(mtu) if most.is_none_or(|most| mtu.code() <= most.code()) => Ok(mtu),
-            _ => {
-                let most = most.map_or(0, |most| most.bytes());
-                let what = format!("{} has no path MTU of {}", card.name, self.mtu);
-                Err(Failure::failed(what, format!("give -m up to {most}")))
-            }
-        }
+        card.path_mtu(self.mtu)
     }
 }
 

@@ -441,7 +441,11 @@ impl<'a> Run<'a> {
             }
             for completion in &some[..taken] {
                 let index = self.links.iter().position(|link| link.qp.number() == completion.qpn);
-                let Some(index) = index else { continue };
+                let index = index.ok_or_else(|| {
+                    let what =
+                        format!("a completion is of queue pair {:#x}, which is not there", completion.qpn);
+                    Failure::failed(what, "report it: this is a fault of the card")
+                })?;
                 match completion.kind {
                     WorkKind::Send => {
                         sent += 1;

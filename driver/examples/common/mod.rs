@@ -104,31 +104,37 @@ impl Args {
         let [_, _, peer_mac @ ..] = peer_mac.to_be_bytes();
         let (own, peer) = (self.number(), 3 - self.number());
         let av = AddressVector::new(context.mac(), [10, 0, 0, own].into(), peer_mac, [10, 0, 0, peer].into());
-        let access = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
-        let qp = qp
-            .init(InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() })
-            .map_err(Error::from)?
-            .rtr(RtrAttributes {
-                av: Some(av),
-                path_mtu: Some(PathMtu::B1024),
-                dest_qpn: Some(qpn as u32),
-                rq_psn: Some(Psn::new(peer_psn as u32)),
-                max_dest_rd_atomic: Some(4),
-                min_rnr_timer: Some(12),
-                ..Default::default()
-            })
-            .map_err(Error::from)?
-            .rts(RtsAttributes {
-                sq_psn: Some(psn),
-                timeout: Some(14),
-                retry_cnt: Some(7),
-                rnr_retry: Some(7),
-                max_rd_atomic: Some(4),
-                ..Default::default()
-            })
-            .map_err(Error::from)?;
+        let qp = bring_up(qp, av, qpn as u32, [psn, Psn::new(peer_psn as u32)])?;
         Ok((qp, RemoteAddress { address, rkey: rkey as u32 }))
     }
+}
+
+/// Takes a queue pair to RTS, connected with another one, which may read and write; the PSNs are the first that it sends, and the first that it receives.
+pub fn bring_up(qp: Qp<Reset>, av: AddressVector, peer: u32, psns: [Psn; 2]) -> Result<QueuePair> {
+    let access = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
+    let qp = qp
+        .init(InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() })
+        .map_err(Error::from)?
+        .rtr(RtrAttributes {
+            av: Some(av),
+            path_mtu: Some(PathMtu::B1024),
+            dest_qpn: Some(peer),
+            rq_psn: Some(psns[1]),
+            max_dest_rd_atomic: Some(4),
+            min_rnr_timer: Some(12),
+            ..Default::default()
+        })
+        .map_err(Error::from)?
+        .rts(RtsAttributes {
+            sq_psn: Some(psns[0]),
+            timeout: Some(14),
+            retry_cnt: Some(7),
+            rnr_retry: Some(7),
+            max_rd_atomic: Some(4),
+            ..Default::default()
+        })
+        .map_err(Error::from)?;
+    Ok(qp)
 }
 
 /// Tells the other program that this one has got so far, and waits until it has, too.

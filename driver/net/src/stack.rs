@@ -17,7 +17,7 @@ use crate::echo::{is_reply, request};
 use crate::error::{Error, Result};
 use crate::link::{Link, RawLink};
 use crate::neighbour::{question, Neighbours};
-use crate::vlan::Tagged;
+use crate::vlan::{Tagged, VID};
 
 /// Addresses that the IP stack takes: the feature `iface-max-addr-count-8`.
 const MAX_ADDRESSES: usize = 8;
@@ -264,7 +264,7 @@ impl Net {
     /// # Errors
     /// The card has no such queue pair, or it is in use; the port has too many addresses.
     pub fn new(context: &Context, pd: &ProtectionDomain, config: Config) -> Result<Self> {
-        let vid = |vlan: u16| vlan & 0xfff;
+        let vid = |tci: u16| tci & VID;
         let same = |vlan: &Option<u16>| vlan.map(vid) == config.vlan.map(vid);
         let own: Vec<IpAddr> =
             context.gids().into_iter().filter(|(_, vlan)| same(vlan)).map(|(ip, _)| ip).collect();

@@ -10,7 +10,7 @@ use crate::link::Link;
 /// Where a tag stands: behind both MAC addresses.
 const AT: usize = eth::BYTES - 2;
 /// Of a tag's control information the VLAN.
-const VID: u16 = 0xfff;
+pub(crate) const VID: u16 = 0xfff;
 
 /// A VLAN of a link.
 pub(crate) struct Tagged {

@@ -31,8 +31,6 @@ const MAX_LINE: usize = 1 << 16;
 pub struct Guests {
     listener: Listener,
     monitors: Vec<Monitor>,
-    /// They are to stand.
-    held: bool,
 }
 
 /// A connection to one.
@@ -51,7 +49,7 @@ impl Guests {
     /// # Errors
     /// The path is in use.
     pub fn bind(path: &Path) -> Result<Self> {
-        Ok(Self { listener: Listener::bind(path)?, monitors: Vec::new(), held: false })
+        Ok(Self { listener: Listener::bind(path)?, monitors: Vec::new() })
     }
 
     /// What to wait for.
@@ -62,7 +60,6 @@ impl Guests {
 
     /// Lets guests in, reads what they say, and has all of them stand or go on.
     pub fn hold(&mut self, held: bool) {
-        self.held = held;
         while let Some(socket) = self.listener.accept() {
             self.monitors.push(Monitor { socket, ready: false, held: false, input: Vec::new() });
         }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Test programs, as many at a time as there are processors.
 //!
-//! `cargo test` runs one behind the other, and most of ours have a long test at their end, or wait for a model to be compiled: a
-//! processor of two stood idle for a third of the time.
+//! `cargo test` runs one behind the other, and many of ours have one long test at their end, or wait for a model to be compiled, while the other
+//! processors have nothing to do.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -73,7 +73,7 @@ pub fn built(messages: &str) -> Vec<Program> {
             "bin" => format!("--bin {name}"),
             _ => "--lib".into(),
         };
-        let package = outcomes::package(&artifact.package_id)?;
+        let package = package(&artifact.package_id)?;
         let folder = artifact.manifest_path.parent()?.to_path_buf();
         Some(Program { package, target: name, option, executable: artifact.executable?, folder })
     });
@@ -81,6 +81,16 @@ pub fn built(messages: &str) -> Vec<Program> {
     // One that takes long begins while others are left to run beside it; these take longest, and a wrong guess costs nothing but time.
     programs.sort_by_key(|program| !LONG.contains(&program.target.as_str()));
     programs
+}
+
+/// A package's name, as in Rust, of its ID: `path+file:///folder#name@version`, or `path+file:///name#version`.
+fn package(id: &str) -> Option<String> {
+    let (source, rest) = id.split_once('#')?;
+    let name = match rest.split_once('@') {
+        Some((name, _)) => name,
+        None => source.rsplit('/').next()?,
+    };
+    Some(name.replace('-', "_"))
 }
 
 /// Begun first.
@@ -229,6 +239,12 @@ fn processor(child: &Child) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_package_is_named_with_or_without_its_folder() {
+        assert_eq!(package("path+file:///r/hdl#ferrowire-hdl@0.1.0").as_deref(), Some("ferrowire_hdl"));
+        assert_eq!(package("path+file:///r/sim#0.1.0").as_deref(), Some("sim"));
+    }
 
     #[test]
     fn test_programs_are_told_from_what_is_built_beside_them() {

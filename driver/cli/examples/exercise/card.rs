@@ -206,7 +206,7 @@ impl Side for Card {
         let qp = self.qp.as_mut().ok_or_else(|| missing("queue pair"))?;
         let mut batch = qp.start_post_send();
         for (request, sges) in requests.iter().zip(&sges) {
-            let inline = gather(request);
+            let inline = if request.inline { gather(request) } else { Vec::new() };
             let payload = if request.inline { Payload::Inline(&inline) } else { Payload::Sges(sges) };
             let mut wr = SendWr::new(request.wr_id, request.op, payload);
             if request.signaled {

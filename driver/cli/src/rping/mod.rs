@@ -185,7 +185,11 @@ impl Side<'_> {
 
     fn options(&self) -> Result<CmOptions, Failure> {
         let rc = RcOptions { timeout: self.args.qp_timeout, rd_atomic: 1, ..RcOptions::default() };
-        Ok(CmOptions { rc, path_mtu: self.card.path_mtu(self.args.mtu)?, ..CmOptions::default() })
+        Ok(CmOptions {
+            rc,
+            path_mtu: self.card.path_mtu(self.args.mtu.bytes() as u32)?,
+            ..CmOptions::default()
+        })
     }
 
     /// Text, where somebody wants it.
