@@ -16,18 +16,6 @@ fn shell(name: &str) -> AlveoShell {
     AlveoShell::new(Alveo::named(name).unwrap(), card()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Every card with every link that it can have, and what that is called.
-fn shells() -> Vec<(String, AlveoShell)> {
-    let boards = ALVEOS.iter().map(|(name, _)| Alveo::named(name).unwrap());
-    let linked = boards.flat_map(|board| {
-        let links: Vec<_> = board.links().collect();
-        links
-            .into_iter()
-            .map(move |link| (format!("{} {link}", board.name), board.clone().with_link(link).unwrap()))
-    });
-    linked.map(|(name, board)| (name, AlveoShell::new(board, card()).unwrap())).collect()
-}
-
 fn modules(shell: &AlveoShell) -> AlveoModules {
     shell.modules().unwrap_or_else(|errors| panic!("{errors}"))
 }
@@ -46,7 +34,9 @@ fn named<'t>(xdc: &'t str, what: &str) -> Vec<&'t str> {
 /// Each port has its ball, and each ball that is named is one of a port.
 #[test]
 fn ports_and_constraints_name_each_other_on_every_alveo() {
-    for (name, shell) in shells() {
+    for board in Alveo::with_every_link().unwrap() {
+        let name = format!("{} x{}", board.name, board.pcie.lanes);
+        let shell = AlveoShell::new(board, card()).unwrap();
         let modules = modules(&shell);
         let xdc = shell.xdc(&modules);
         let mut ports = Vec::new();
@@ -273,5 +263,7 @@ fn what_does_not_go_together_is_refused_with_the_field_and_what_to_do() {
     assert_eq!(plain, "board `u50`: pcie4 = false: must be true, before AMD's PCIe block");
     let slow = refused(|_, card| card.clock_khz = 200_000);
     assert_eq!(slow, "board `u50`: clock_khz = 200000: must be 250000, the PCIe block's clock");
+    let few = refused(|board, _| board.pcie.lanes = 4);
+    assert_eq!(few, "board `u50`: pcie.lanes = 4: must be 8 or 16: no top for others is there");
     assert!(refused(|_, card| card.beat_bytes = 32).contains("beat_bytes = 32: must be 64"));
 }

@@ -260,6 +260,20 @@ impl Alveo {
         Ok(board)
     }
 
+    /// Every built-in card with each link that it can have.
+    ///
+    /// # Errors
+    /// None, unless a description is broken.
+    pub fn with_every_link() -> Result<Vec<Alveo>, BoardError> {
+        let mut all = Vec::new();
+        for (name, _) in ALVEOS {
+            let board = Alveo::named(name)?;
+            let linked = board.links().map(|link| board.clone().with_link(link));
+            all.extend(linked.collect::<Result<Vec<_>, _>>()?);
+        }
+        Ok(all)
+    }
+
     /// Which of [`LINKS`] it can have.
     pub fn links(&self) -> impl Iterator<Item = &'static str> + '_ {
         LINKS.into_iter().map(|(link, ..)| link).filter(|link| self.clone().with_link(link).is_ok())

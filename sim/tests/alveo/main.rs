@@ -5,7 +5,7 @@ mod demo;
 mod lint;
 mod synth;
 
-use ferrowire_boards::{Alveo, ALVEOS};
+use ferrowire_boards::Alveo;
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_shell::{AlveoModules, AlveoShell};
 
@@ -22,15 +22,8 @@ fn of(board: Alveo) -> AlveoShell {
 
 /// Every card with every link that it can have, and what that is called.
 fn shells() -> Vec<(String, AlveoShell)> {
-    let boards = ALVEOS.iter().map(|(name, _)| Alveo::named(name).unwrap_or_else(|error| panic!("{error}")));
-    let shells = boards.flat_map(|board| {
-        let links: Vec<_> = board.links().collect();
-        links.into_iter().map(move |link| {
-            let board = board.clone().with_link(link).unwrap_or_else(|error| panic!("{error}"));
-            (format!("{}-{link}", board.name), of(board))
-        })
-    });
-    shells.collect()
+    let boards = Alveo::with_every_link().unwrap_or_else(|error| panic!("{error}"));
+    boards.into_iter().map(|board| (format!("{}-x{}", board.name, board.pcie.lanes), of(board))).collect()
 }
 
 fn modules(shell: &AlveoShell) -> AlveoModules {

@@ -53,6 +53,8 @@ pub struct AlveoShell {
     board: Alveo,
     card: RnicConfig,
     mac: MacConfig,
+    /// The ports of its PCIe block.
+    pcie: Vendor,
 }
 
 impl AlveoShell {
@@ -77,7 +79,11 @@ impl AlveoShell {
         if card.clock_khz != CORE_KHZ {
             return Err(wrong("clock_khz", card.clock_khz.to_string(), "250000, the PCIe block's clock"));
         }
-        Ok(Self { board, card, mac })
+        let lanes = board.pcie.lanes;
+        let Some(pcie) = vendor::pcie4(lanes) else {
+            return Err(wrong("pcie.lanes", lanes.to_string(), "8 or 16: no top for others is there"));
+        };
+        Ok(Self { board, card, mac, pcie })
     }
 
     /// The card.
@@ -88,11 +94,6 @@ impl AlveoShell {
     /// The RNIC.
     pub fn card(&self) -> &RnicConfig {
         &self.card
-    }
-
-    /// The ports of its PCIe block.
-    fn pcie(&self) -> Vendor {
-        vendor::pcie4(self.board.pcie.lanes)
     }
 
     fn logic_name(&self) -> String {
@@ -134,7 +135,7 @@ impl AlveoShell {
 
     /// Verilog modules in place of AMD's blocks and cells, for other tools.
     pub fn stubs(&self) -> String {
-        let blocks = [(PCIE, self.pcie()), (ETHERNET, CMAC)];
+        let blocks = [(PCIE, self.pcie), (ETHERNET, CMAC)];
         let cells = [
             ("IBUFDS_GTE4", IBUFDS_GTE4),
             ("IBUFDS", IBUFDS),

@@ -108,7 +108,7 @@ fn init(m: &Scope, shell: &AlveoShell) -> (Sig, Sig) {
 }
 
 fn pcie(m: &Scope, shell: &AlveoShell, inside: &BTreeMap<&str, Sig>) -> Outs {
-    let (block, lanes) = (shell.pcie(), shell.board.pcie.lanes);
+    let (block, lanes) = (shell.pcie, shell.board.pcie.lanes);
     let off = lit(1, 0);
     let (p, n) = (m.input("pcie_refclk_p", 1), m.input("pcie_refclk_n", 1));
     let refclk =
