@@ -152,7 +152,7 @@ out=${{1:-$here.build}}
 mkdir -p "$out"
 cd "$out"
 files=$(sed "s|^|$here/|" "$here/files.f" | tr '\n' ' ')
-"${{YOSYS:-yosys}}" -q -l yosys.log -p "read_verilog -noautowire $files; synth_ecp5 -top {top} -json {top}.json"
+"${{YOSYS:-yosys}}" -q -l yosys.log -p "read_verilog -noautowire $files; synth_ecp5 -nowidelut -cmp2softlogic -top {top} -json {top}.json"
 "${{NEXTPNR:-nextpnr-ecp5}}" {} --json {top}.json --lpf "$here/{top}.lpf" --textcfg {top}.config --report {top}.report.json --log nextpnr.log --quiet
 "${{ECPPACK:-ecppack}}" --compress {top}.config {top}.bit
 echo "$out/{top}.bit"

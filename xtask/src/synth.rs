@@ -19,6 +19,7 @@ use anyhow::{Context, Result};
 use ferrowire_boards::Part;
 use serde::{Deserialize, Serialize};
 
+use crate::flow::ecp5;
 use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Block, Cost, Stat};
 use crate::flow::{slowest, Critical, Flow, Manifest};
@@ -77,10 +78,11 @@ impl Target {
     /// `synth_xilinx` would have `abc9` weigh a LUT by its inputs, and prefer two of three to one of six; what is counted here
     /// are LUTs, so `abc` maps for their number. What moves bytes between lanes ([`ROTATORS`]) is mapped by itself: among
     /// longer paths the mapper has time enough to build it of twice the LUTs.
-    fn synth(self, top: &str, flat: bool, modules: &[String]) -> String {
+    fn synth(self, flow: &Flow, top: &str, flat: bool) -> Result<String> {
         if self == Target::Ecp5 {
-            return format!("synth_ecp5 {}-top {top}", if flat { "" } else { "-noflatten " });
+            return ecp5::synth(flow, top, flat);
         }
+        let modules = flow.modules()?;
         // Neither pads nor the flip-flops and buffers at them: the design is a core.
         let options = format!("-family xcup -noiopad -noclkbuf -top {top}");
         let rotators: Vec<&str> = modules.iter().map(String::as_str).filter(|m| is_rotator(m)).collect();
@@ -93,12 +95,12 @@ impl Target {
                 together = format!("setattr -mod -unset keep_hierarchy {}\nflatten\n", rotators.join(" "));
             }
         }
-        format!(
+        Ok(format!(
             "{apart}synth_xilinx {options} {flatten}-run begin:map_luts\nopt_expr -mux_undef -noclkinv\nabc -lut 6\nclean\n\
              xilinx_srl -fixed -minlen 3\n\
              techmap -map +/xilinx/lut_map.v -map +/xilinx/cells_map.v -D LUT_WIDTH=6\nxilinx_dffopt\n{together}\
              opt_lut_ins -tech xilinx\nsynth_xilinx {options} -run finalize:\nautoname"
-        )
+        ))
     }
 }
 
@@ -247,7 +249,7 @@ impl Job {
 
     /// Yosys commands that read the design and map it.
     fn map(&self, top: &str, flat: bool) -> Result<String> {
-        let synth = self.target.synth(top, flat, &self.flow.modules()?);
+        let synth = self.target.synth(&self.flow, top, flat)?;
         Ok(format!("{}hierarchy -check -top {top}\n{synth}\n", self.flow.read_verilog()?))
     }
 

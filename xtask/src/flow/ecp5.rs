@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! How Yosys maps to ECP5: `synth_ecp5`, and what makes the result smaller.
+//!
+//! - No LUT of more than four inputs. Two LUT4s and a multiplexer make one of five; the mapper takes these for speed, and what it saves on a path costs a
+//!   tenth of the LUTs.
+//! - Comparisons with constants as gates: whether a number of 24 bits is below 16 is no subtraction.
+//! - Sums of up to eight bits as gates (`narrow_sums.v`).
+//! - Bits of memories that are always the same are found, and then those of memories that these are written to: a card that has fewer bits of an
+//!   address (`bus_bits`) has it in a row of FIFOs and tables.
+
+use anyhow::Result;
+
+use super::Flow;
+
+/// The techmap for narrow sums, in the flow's folder.
+const NARROW_SUMS: &str = "narrow_sums.v";
+
+/// Memories in a row, the longest in the card, with one to spare.
+const ROUNDS: usize = 8;
+
+/// Yosys's commands, for a design that has been read; it is not flattened where blocks are to be told apart.
+pub fn synth(flow: &Flow, top: &str, flat: bool) -> Result<String> {
+    flow.write(NARROW_SUMS, include_str!("narrow_sums.v"))?;
+    let flatten = if flat { "" } else { "-noflatten " };
+    let synth = |run: &str| format!("synth_ecp5 -nowidelut -cmp2softlogic {flatten}-top {top} -run {run}\n");
+    let constant = "opt_mem\nopt -fast\n".repeat(ROUNDS);
+    let narrow = format!("techmap -map {NARROW_SUMS}\nopt\n");
+    Ok([&synth("begin:map_ram"), &constant, &synth("map_ram:map_gates"), &narrow, &synth("map_gates:")]
+        .map(String::as_str)
+        .concat())
+}
