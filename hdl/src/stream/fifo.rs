@@ -22,10 +22,9 @@
 use super::half;
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Interface, Mem, Scope, Sig, Stream, Style};
 
-/// Pointers with one bit more than an address, so that full and empty differ. Both are registers of their own: what they are compared for is
-/// known a cycle before.
+/// Where the next beat comes from, and where it goes. That both are the same place means all or nothing: registers of their own know which, a cycle before
+/// it is asked for, and from whether the one that moves comes to the other. Nothing is subtracted.
 struct Pointers {
-    depth: u32,
     head: Sig,
     tail: Sig,
     /// Something is in it.
@@ -35,24 +34,25 @@ struct Pointers {
 }
 
 fn pointers(m: &Scope, depth: u32) -> Pointers {
-    let width = clog2(u64::from(depth)) + 1;
+    assert!(depth > 1 && depth.is_power_of_two(), "{depth} places: pointers wrap at a power of two");
+    let width = clog2(u64::from(depth));
     let flag = |name: &str| m.reg(name, 1).reset(0);
     let pointer = |name: &str| m.reg(name, width).reset(0);
-    Pointers { depth, head: pointer("head"), tail: pointer("tail"), any: flag("any"), full: flag("full") }
+    Pointers { head: pointer("head"), tail: pointer("tail"), any: flag("any"), full: flag("full") }
 }
 
 impl Pointers {
     /// A beat comes, goes, or both, in this cycle.
     fn move_on(&self, m: &Scope, enters: Sig, leaves: Sig) {
-        let level = (self.tail - self.head).named("level");
-        m.when(enters, |m| m.set(&self.tail, self.tail + 1));
-        m.when(leaves, |m| m.set(&self.head, self.head + 1));
+        let (behind_head, behind_tail) = (self.head + 1, self.tail + 1);
+        m.when(enters, |m| m.set(&self.tail, behind_tail));
+        m.when(leaves, |m| m.set(&self.head, behind_head));
         m.when(enters & !leaves, |m| {
             m.set(&self.any, 1);
-            m.set(&self.full, level.eq(self.depth - 1));
+            m.set(&self.full, behind_tail.eq(self.head));
         })
         .otherwise_when(leaves & !enters, |m| {
-            m.set(&self.any, level.ne(1));
+            m.set(&self.any, behind_head.ne(self.tail));
             m.set(&self.full, 0);
         });
     }
@@ -62,11 +62,10 @@ impl Pointers {
 #[module]
 pub fn fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
     let at = pointers(m, depth);
-    let address = clog2(u64::from(depth));
     let store = m.mem("store", depth, &input.payload).style(Style::Distributed).build();
-    store.write(input.fire(), at.tail.trunc(address), &input.payload);
+    store.write(input.fire(), at.tail, &input.payload);
     input.accept(!at.full);
-    let out = Stream::new(m, "out", at.any, store.read_now(at.head.trunc(address)));
+    let out = Stream::new(m, "out", at.any, store.read_now(at.head));
     at.move_on(m, input.fire(), out.fire());
     out
 }
@@ -93,7 +92,7 @@ pub fn spare_fifo<T: Bundle + Interface>(m: &Scope, depth: u32, time: bool, inpu
 fn behind<T: Bundle + Interface>(m: &Scope, at: &Pointers, take: &Sig, store: &Mem<T>) -> Stream<T> {
     let held = m.reg("held", 1).reset(0);
     // A word is read only after it was written: the pointers differ.
-    let word = store.read(m, *take, at.head.trunc(store.addr_width()), Collision::Never);
+    let word = store.read(m, *take, at.head, Collision::Never);
     let out = Stream::new(m, "out", held, word);
     m.drive(take, at.any & (!held | out.ready));
     m.when(*take, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
@@ -105,7 +104,7 @@ fn behind<T: Bundle + Interface>(m: &Scope, at: &Pointers, take: &Sig, store: &M
 pub fn deep_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
     let at = pointers(m, depth);
     let store = m.mem("store", depth, &input.payload).style(Style::Block).build();
-    store.write(input.fire(), at.tail.trunc(store.addr_width()), &input.payload);
+    store.write(input.fire(), at.tail, &input.payload);
     input.accept(!at.full);
     let take = m.wire("take", 1);
     let out = behind(m, &at, &take, &store);
@@ -182,18 +181,17 @@ pub fn keyed_fifo<T: Bundle + Interface>(
     key: &dyn Fn(&T) -> Sig,
     input: Stream<T>,
 ) -> Keyed<T> {
-    let address = clog2(u64::from(depth));
     let at = pointers(m, depth);
     let store = m.mem("store", depth, &input.payload).style(Style::Block).build();
     let of_input = key(&input.payload);
     let keys = m.mem("keys", depth, &of_input).style(Style::Distributed).build();
-    store.write(input.fire(), at.tail.trunc(address), &input.payload);
-    keys.write(input.fire(), at.tail.trunc(address), &of_input);
+    store.write(input.fire(), at.tail, &input.payload);
+    keys.write(input.fire(), at.tail, &of_input);
     input.accept(!at.full);
     let take = m.wire("take", 1);
     let out = behind(m, &at, &take, &store);
     at.move_on(m, input.fire(), take);
-    Keyed { out, enters: take, coming: keys.read_now(at.head.trunc(address)) }
+    Keyed { out, enters: take, coming: keys.read_now(at.head) }
 }
 
 /// [`keyed_fifo`]; where there is `time` a [`folded_fifo`] of so many parts, with a [`half`] behind block RAM, which is slow to read.
@@ -215,7 +213,6 @@ pub fn keyed<T: Bundle + Interface>(
 #[module]
 pub fn prompt_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input: Stream<T>) -> Stream<T> {
     let at = pointers(m, depth);
-    let address = clog2(u64::from(depth));
     let store = m.mem("store", depth, &input.payload).style(Style::Block).build();
     let held = m.reg("held", 1).reset(0);
     let around = m.reg("around", 1).reset(0);
@@ -223,10 +220,10 @@ pub fn prompt_fifo<T: Bundle + Interface>(m: &Scope, #[param] depth: u32, input:
     let (free, take) = (m.wire("free", 1), m.wire("take", 1));
     let passes = input.fire() & !at.any & free;
     let kept = input.fire() & !passes;
-    store.write(kept, at.tail.trunc(address), &input.payload);
+    store.write(kept, at.tail, &input.payload);
     input.accept(!at.full);
     // A word is read only after it was written: the pointers differ.
-    let word = store.read(m, take, at.head.trunc(address), Collision::Never);
+    let word = store.read(m, take, at.head, Collision::Never);
     let out = Stream::new(m, "out", held, m.mux(around, &fresh, &word));
     m.drive(&free, !held | out.ready);
     m.drive(&take, at.any & free);
@@ -308,6 +305,40 @@ mod tests {
             let (came, left) = (&bench.source[0].cycles, &bench.sink[0].cycles);
             assert!(came.iter().zip(left).all(|(came, left)| came + 2 == *left), "{parts} parts");
             assert!(left.windows(2).all(|pair| pair[1] - pair[0] == u64::from(parts)), "{parts} parts");
+        }
+    }
+
+    #[test]
+    fn a_fifo_holds_as_many_as_it_is_deep_wherever_it_begins() {
+        let shape = bits(9);
+        for (depth, deep) in [2, 4, 16, 32].into_iter().flat_map(|depth| [(depth, false), (depth, true)]) {
+            let netlist = build("top", |m| {
+                let input = m.stream_in("in", &shape);
+                m.stream_out("out", if deep { deep_fifo(m, depth, input) } else { fifo(m, depth, input) });
+            });
+            let mut sim = Sim::new(&netlist.unwrap());
+            sim.reset();
+            let (source, sink) = ([Source::new("in", &shape)], [Sink::new("out", &shape)]);
+            let mut bench = Bench { sim, source, sink, random: Random::new(3), sent: Vec::new() };
+            for _ in 0..=2 * depth {
+                let taken = bench.source[0].cycles.len();
+                bench.sink[0].stall = Some(1.0);
+                bench.send(9, 2 * depth as usize - bench.source[0].left());
+                for _ in 0..2 * depth + 4 {
+                    step(&mut bench.sim, &mut bench.source, &mut bench.sink, &mut bench.random, 0.0);
+                }
+                // A deep one has one on show beside.
+                let held = bench.source[0].cycles.len() - taken;
+                assert_eq!(held as u32, depth + u32::from(deep), "{depth} places");
+                bench.sink[0].stall = None;
+                bench.source[0].stall = Some(1.0);
+                for _ in 0..2 * depth + 4 {
+                    step(&mut bench.sim, &mut bench.source, &mut bench.sink, &mut bench.random, 0.0);
+                }
+                bench.source[0].stall = None;
+                assert_eq!(bench.sink[0].items.len(), bench.source[0].cycles.len(), "{depth} places");
+            }
+            assert!(bench.sent.starts_with(&bench.sink[0].items));
         }
     }
 
