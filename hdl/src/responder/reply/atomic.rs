@@ -19,13 +19,14 @@
 //!
 //! The answer is given when the write, if there is one, has been taken. It is kept for 16 further atomics of the QP, the most that may be
 //! outstanding (9.4.5.1, 9.7.5.1.5), in four banks by the low bits of its slot; one that is asked for again is found by PSN,
-//! four slots a cycle from the newest on. The end of a QP's life forgets them.
+//! four slots a cycle from the newest on. Where there is time there are two banks: ten cycles are fewer than the request that asks again has beats.
+//! The end of a QP's life forgets them.
 //!
 //! 4 cycles an atomic, 5 where there is time, one more for each four under way, and one where another's result is taken. Reset: rings are
 //! swept, one QP a cycle.
 
 use crate::config::RnicConfig;
-use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 
 /// Atomics between the cutter and here.
 pub(super) const ATOMICS: u32 = 32;
@@ -36,7 +37,7 @@ pub(super) const NUMBER_BITS: u32 = 6;
 /// Answers that are kept of a QP.
 const KEPT: u32 = 16;
 
-/// Slots that are compared in a cycle, of the history and of a ring.
+/// Slots that are compared in a cycle, of the history, and of a ring where there is no time for fewer.
 const BANKS: u32 = 4;
 
 /// What an atomic computes with.
@@ -194,9 +195,10 @@ struct Answered {
     original: Sig,
 }
 
-/// The last lane for which `hits` holds, in two bits.
+/// The last lane for which `hits` holds.
 fn youngest(hits: &[Sig]) -> Sig {
-    (1..BANKS).fold(lit(2, 0), |lane, i| hits[i as usize].then(lit(2, i), lane))
+    let width = clog2(hits.len() as u64);
+    (1u32..).zip(&hits[1..]).fold(lit(width, 0), |lane, (i, hit)| hit.then(lit(width, i), lane))
 }
 
 /// The atomic unit. `operands`, `places` and `words` have an entry for each atomic that is to be executed, the latter two
@@ -331,26 +333,28 @@ pub(super) fn atomic(
         m.when(qp.all(), |m| m.set(&state, State::Idle));
     });
 
-    // Found by its PSN: the slots before the next one in its own group, then three groups, then the rest of the first.
+    // Found by its PSN: the slots before the next one in its own group, then the other groups, then the rest of the first.
     let at_find = state.is(State::Find);
-    let step = m.reg("step", 3).reset(0);
-    let group_bits = slot_bits - 2;
-    let own = row.next.slice(2, group_bits);
-    let reads = at_find & step.lt(5);
+    let banks = if cfg.unhurried() { BANKS / 2 } else { BANKS };
+    let (groups, lane_bits) = (KEPT / banks, clog2(banks.into()));
+    let step = m.reg("step", clog2(u64::from(groups) + 3)).reset(0);
+    let group_bits = slot_bits - lane_bits;
+    let own = row.next.slice(lane_bits, group_bits);
+    let reads = at_find & step.le(groups);
     let read_group = own - step.trunc(group_bits);
     let looked_at = m.reg("looked_at", group_bits).no_reset();
     m.when(reads, |m| m.set(&looked_at, read_group));
     let answered = Answered { psn, original: value };
     let mut found: Vec<(Sig, Sig)> = Vec::new();
-    for lane in 0..BANKS {
-        let bank =
-            m.mem(&format!("ring{lane}"), cfg.qps * KEPT / BANKS, &answered).style(Style::Block).build();
-        let is_lane = row.next.trunc(2).eq(lane);
+    for lane in 0..banks {
+        let bank = m.mem(&format!("ring{lane}"), cfg.qps * groups, &answered).style(Style::Block).build();
+        let is_lane = row.next.trunc(lane_bits).eq(lane);
         bank.write(done & is_lane, cat(&[own, qp]), &answered);
         let kept = bank.read(m, reads, cat(&[read_group, qp]), Collision::Never);
-        let newer = row.next.trunc(2).gt(lane);
-        let counts = m.select(step, &[lit(1, 0), newer, lit(1, 1), lit(1, 1), lit(1, 1), !newer, lit(1, 0)]);
-        let written = row.full | cat(&[lit(2, lane), looked_at]).lt(row.next);
+        let newer = row.next.trunc(lane_bits).gt(lane);
+        let counts = m.mux(step.eq(1), &newer, &m.mux(step.eq(groups + 1), &!newer, &lit(1, 1)));
+        let counts = counts & step.ne(0) & step.ne(groups + 2);
+        let written = row.full | cat(&[lit(lane_bits, lane), looked_at]).lt(row.next);
         // What it says is looked at a cycle later.
         let hit = m.delay(&format!("hit{lane}"), &(at_find & counts & written & kept.psn.eq(psn)));
         found.push((hit, m.delay(&format!("original{lane}"), &kept.original)));
@@ -370,7 +374,7 @@ pub(super) fn atomic(
             m.set(&value, m.select(youngest(&hits), &originals));
             m.set(&is_found, 1);
         });
-        m.when(hit | step.eq(6), |m| m.set(&state, State::Answer));
+        m.when(hit | step.eq(groups + 2), |m| m.set(&state, State::Answer));
     });
 
     let outcome = Outcome { original: value, found: is_found, error: is_error };
