@@ -709,7 +709,7 @@ pub fn receive(
     let lived = m.delay("lived", &lives_now);
     let count = m.delay("count", &most.trunc(7));
     let rest = m.delay("rest", &(in_piece.lt(allowed) & in_piece.lt(posted)));
-    let address = m.delay("address", &piece.address);
+    let address = m.delay("address", &cfg.bus(piece.address));
     let limit = m.delay("limit", &until);
     let from = m.delay("from", &begin);
     let there = m.delay("there", &(posted_any & lives_now));

@@ -28,8 +28,8 @@ use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
 /// Kinds of writes that wait for each other, hence IDs: payload, completions, events.
 const KINDS: u32 = 3;
 
-/// Beats of entries that wait: at 8 bytes a beat eight completions.
-const WAITING: u32 = 32;
+/// Beats of entries that wait: at 8 bytes a beat eight completions, and eight events.
+const WAITING: [u32; 2] = [32, 16];
 
 /// What comes of writes.
 #[derive(Interface)]
@@ -106,9 +106,9 @@ pub fn writes(m: &Scope, cfg: &RnicConfig, write: Stream<DmaWrite>, response: St
     write.accept(m.select(kind, &readys));
 
     // Who waits for whom.
-    let waits = (1..).zip(entries).map(|(order, entries): (usize, _)| {
+    let waits = (1..).zip(WAITING).zip(entries).map(|((order, depth), entries): ((usize, _), _)| {
         let before = counted[..order].to_vec();
-        let out = barrier(&m.label(&format!("order{order}")), WAITING, before, entries);
+        let out = barrier(&m.label(&format!("order{order}")), depth, before, entries);
         out.map(|part| part.with_data(part.write.data.repeat(8 * bytes / entry)))
     });
     let mut sources = vec![forward(&m.label("payload"), payload)];
