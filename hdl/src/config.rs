@@ -59,6 +59,9 @@ pub struct RnicConfig {
     /// `AxCACHE` of all bursts. Where bit 0 is set, responses may come from a buffer before memory: then that must be as good as memory for the CPU.
     #[serde(default)]
     pub axi_cache: u32,
+    /// Bits of a bus address. Those above are 0: queues, page lists and pages that need more are refused. 32 to 64; all, unless said.
+    #[serde(default = "whole_bus")]
+    pub bus_bits: u32,
     /// The card can answer ARP and neighbour solicitations itself: for boards without a host.
     #[serde(default)]
     pub neighbour_responder: bool,
@@ -72,6 +75,10 @@ pub struct RnicConfig {
 
 fn yes() -> bool {
     true
+}
+
+fn whole_bus() -> u32 {
+    64
 }
 
 /// A value that a card cannot be built with.
@@ -173,6 +180,10 @@ impl RnicConfig {
         power("rx_buffer_bytes", self.rx_buffer_bytes, 16384, 1 << 20)?;
         power("payload_buffer_bytes", self.payload_buffer_bytes, 8192, 1 << 20)?;
         power("doorbell_pages", self.doorbell_pages, 1, 4096)?;
+        if !(32..=64).contains(&self.bus_bits) {
+            let (value, allowed) = (self.bus_bits, "from 32 to 64".into());
+            return Err(ConfigError::Range { field: "bus_bits", value, allowed });
+        }
         if self.push_slots > 0 {
             power("push_slots", self.push_slots, 2, 8)?;
         }
@@ -246,6 +257,15 @@ impl RnicConfig {
     /// The card faces PCIe.
     pub fn has_pcie(&self) -> bool {
         self.pcie_tags > 0
+    }
+
+    /// A bus address, of which only so many bits are there: what is above was refused, or is the carry of a queue or page that ends with the bus. As the
+    /// bits are seen to be 0, nobody keeps them.
+    pub fn bus(&self, address: Sig) -> Sig {
+        if self.bus_bits == 64 {
+            return address;
+        }
+        address.trunc(self.bus_bits).zext(64)
     }
 
     /// Every frame is seven beats or more: blocks may take a few cycles more for each where that shortens the longest path or saves LUTs or

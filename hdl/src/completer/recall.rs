@@ -221,7 +221,7 @@ pub fn recall(
     let at_place = state.is(State::Place);
     let first = queue.piece(m, sought.index, lit(7, 1));
     m.discard(&first.most);
-    let address = m.delay("address", &first.address);
+    let address = m.delay("address", &cfg.bus(first.address));
     // Units of the WQE: 1, 2, 4 or 8. The first has no further SGE.
     let place = unit.zext(3) + 1;
     let beyond = place.zext(4).ge(lit(4, 1).shl_by(queue.stride));
@@ -231,7 +231,7 @@ pub fn recall(
         m.when(beyond, |m| m.set(&state, State::Again));
     });
     let at_ask = state.is(State::Ask);
-    let address = address + cat(&[lit(clog2(u64::from(UNIT)), 0), place]).zext(64);
+    let address = cfg.bus(address + cat(&[lit(clog2(u64::from(UNIT)), 0), place]).zext(64));
     let request = DmaReadRequest { address, length: lit(13, UNIT) };
     let read = Stream::new(m, "read", at_ask, request);
     m.when(read.fire(), |m| m.set(&state, State::Fill));

@@ -205,7 +205,7 @@ struct Incoming {
     data: Sig,
     last: Sig,
     error: Sig,
-    /// For each eight bytes: no page of the size that the command names begins there.
+    /// For each eight bytes: no page of the size that the command names begins there, or the bus has none there.
     misaligned: Sig,
 }
 
@@ -411,7 +411,12 @@ pub fn command(
 
     // Queues.
     let unaligned = |base: Sig| base.trunc(12).any();
-    let wraps = |base: Sig| base.slice(27, 37).all();
+    // The bus has no such address.
+    let beyond = |address: Sig| match address.width() - cfg.bus_bits {
+        0 => lit(1, 0),
+        _ => (address >> cfg.bus_bits).any(),
+    };
+    let wraps = |base: Sig| base.slice(27, cfg.bus_bits - 27).all() | beyond(base);
     let pages = cfg.doorbell_pages;
     let no_page = |page: Sig| page.zext(17).ge(pages);
     {
@@ -497,11 +502,10 @@ pub fn command(
     let mr_access = get(&reg_mr::LAYOUT, &reg_mr::ACCESS);
     let right = |access: Sig, bit: Access| access.bit(u32::from(bit.code()).trailing_zeros());
     // Sums in a cycle of their own: the command stands still long before they are looked at.
-    let pages_of = |shift: u32| {
-        let sum = length.zext(66) + va.trunc(shift).zext(66) + ((1u64 << shift) - 1);
-        (sum >> shift).trunc(54)
-    };
-    let needed = m.delay("needed", &m.select(page_size, &[pages_of(12), pages_of(21), pages_of(30)]));
+    let within = m.select(page_size, &[12, 21, 30].map(|shift| lit(66, (1u64 << shift) - 1)));
+    let bytes = length.zext(66) + (va.zext(66) & within) + within;
+    let pages = [12, 21, 30].map(|shift| (bytes >> shift).trunc(54));
+    let needed = m.delay("needed", &m.select(page_size, &pages));
     let end = m.delay("end", &(va.zext(65) + (length - 1).zext(65)));
     let list_end = m.delay("list_end", &(list.zext(65) + cat([&lit(3, 0), &count]).zext(65)));
     let entries_end = m.delay("entries_end", &(first.zext(33) + count.zext(33)));
@@ -522,7 +526,7 @@ pub fn command(
         let wrong_count = count.zext(54).ne(needed) | count.gt(cfg.page_entries);
         checks.refuse(is & wrong_count, Status::BadSize, Attribute::PageCount);
         checks.refuse(is & entries_end.gt(cfg.page_entries), Status::BadAttribute, Attribute::MttIndex);
-        let bad_list = list.trunc(3).any() | list_end.msb();
+        let bad_list = list.trunc(3).any() | beyond(list_end);
         checks.refuse(is & bad_list, Status::BadAddress, Attribute::PageListAddr);
     }
 
@@ -600,7 +604,9 @@ pub fn command(
     // DMA reads: the command, or a piece of a page list.
     // Whether the page numbers fit the pages' size is worked out in front of the FIFO, of every word that comes.
     let low = |entry: Sig, shift: u32| entry.trunc(shift).any();
-    let misfit = |entry: &Sig| m.select(page_size, &[low(*entry, 12), low(*entry, 21), low(*entry, 30)]);
+    let misfit = |entry: &Sig| {
+        beyond(*entry) | m.select(page_size, &[low(*entry, 12), low(*entry, 21), low(*entry, 30)])
+    };
     let checked = |read: &DmaReadData| {
         let misaligned: Vec<Sig> = read.data.chunks(64).iter().map(misfit).collect();
         Incoming { data: read.data, last: read.last, error: read.error, misaligned: cat(&misaligned) }
@@ -621,8 +627,8 @@ pub fn command(
     let phase = m.reg("phase", 1).no_reset();
     m.when(state.is(State::Idle), |m| {
         let offset = |size: u32, log2: Sig| cat([&lit(size, 0), &ring(consumer, log2)]).zext(64);
-        m.set(&command_at, control.base + offset(6, control.log2));
-        m.set(&complete_at, control.completion_base + offset(4, control.completion_log2));
+        m.set(&command_at, cfg.bus(control.base + offset(6, control.log2)));
+        m.set(&complete_at, cfg.bus(control.completion_base + offset(4, control.completion_log2)));
         m.set(&phase, !consumer.bit_at(control.completion_log2));
     });
     let fetching = state.is(State::Fetch);
@@ -647,8 +653,11 @@ pub fn command(
     let takes_entry = (taking & !incoming.error & !misaligned).named("takes_entry");
     let beat_ends = last_lane | left.eq(1);
     incoming.accept(state.is_any(&[State::Receive, State::PageDrain]) | (takes_entry & beat_ends));
-    let pages =
-        TableWrite { enable: takes_entry, index: page_at, entry: entry.slice(64 - PAGE_BITS, PAGE_BITS) };
+    let pages = TableWrite {
+        enable: takes_entry,
+        index: page_at,
+        entry: cfg.bus(entry).slice(64 - PAGE_BITS, PAGE_BITS),
+    };
 
     // The QP's record and its successor.
     let qp_index = clearing.then(row.zext(32).trunc(qp_bits), object.trunc(qp_bits));
@@ -662,11 +671,11 @@ pub fn command(
         pd,
         send_cq: send_cqn.trunc(cq_bits),
         recv_cq: recv_cqn.trunc(cq_bits),
-        sq_base: q(&create_qp::SQ_BASE),
+        sq_base: cfg.bus(q(&create_qp::SQ_BASE)),
         sq_log2: q(&create_qp::SQ_LOG2).trunc(4),
         sq_stride: q(&create_qp::SQ_STRIDE),
         sq_sig_all: q(&create_qp::SQ_SIG_ALL),
-        rq_base: q(&create_qp::RQ_BASE),
+        rq_base: cfg.bus(q(&create_qp::RQ_BASE)),
         rq_log2: q(&create_qp::RQ_LOG2).trunc(4),
         rq_stride: q(&create_qp::RQ_STRIDE),
         doorbell_page: q(&create_qp::DOORBELL_PAGE),
@@ -817,7 +826,7 @@ pub fn command(
         m.set(&attribute, first_attribute);
         m.set(&value, 0);
         m.set(&refused, fails);
-        m.set(&list_at, list);
+        m.set(&list_at, cfg.bus(list));
         m.set(&left, count.trunc(page_bits + 1));
         m.set(&page_at, first.trunc(page_bits));
         m.set(&sweep, 0);
@@ -842,7 +851,7 @@ pub fn command(
     });
     m.when(state.is(State::PageAsk) & read.ready, |m| go(m, State::PageTake));
     m.when(takes_entry, |m| {
-        m.set(&list_at, list_at + 8);
+        m.set(&list_at, cfg.bus(list_at + 8));
         m.set(&left, left - 1);
         m.set(&page_at, page_at + 1);
         m.when(beat_ends & incoming.last, |m| go(m, State::PageAsk));
@@ -894,7 +903,7 @@ pub fn command(
         cq_write.write(m, at, &OwnedCq { owned, eqn: ref_eq });
         let entry = CqEntry {
             valid: op(Op::CreateCq),
-            base: get(&create_cq::LAYOUT, &create_cq::BASE),
+            base: cfg.bus(get(&create_cq::LAYOUT, &create_cq::BASE)),
             log2: get(&create_cq::LAYOUT, &create_cq::LOG2_ENTRIES).trunc(5),
             doorbell_page: get(&create_cq::LAYOUT, &create_cq::DOORBELL_PAGE),
             eqn,
@@ -907,7 +916,7 @@ pub fn command(
         eq_write.write(m, at, &m.mux(op(Op::CreateEq), &nobody(1), &nobody(0)));
         let entry = EqEntry {
             valid: op(Op::CreateEq),
-            base: get(&LAYOUT, &BASE),
+            base: cfg.bus(get(&LAYOUT, &BASE)),
             log2: get(&LAYOUT, &LOG2_ENTRIES).trunc(5),
             doorbell_page: get(&LAYOUT, &DOORBELL_PAGE),
             vector: get(&LAYOUT, &VECTOR),
@@ -925,7 +934,7 @@ pub fn command(
         let entry = SrqEntry {
             valid: op(Op::CreateSrq),
             pd,
-            base: get(&LAYOUT, &BASE),
+            base: cfg.bus(get(&LAYOUT, &BASE)),
             log2,
             stride: get(&LAYOUT, &create_srq::RQ_STRIDE),
             doorbell_page: get(&LAYOUT, &DOORBELL_PAGE),

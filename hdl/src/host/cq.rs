@@ -196,7 +196,7 @@ pub fn cq(
         m,
         "entry",
         made_valid & made.writes & !told_valid,
-        EntryWrite { address: made.base + made.offset.zext(64), entry: made.entry },
+        EntryWrite { address: cfg.bus(made.base + made.offset.zext(64)), entry: made.entry },
     );
     let leaves = made_valid & !told_valid & (entry.ready | !made.writes);
     let fault_valid = m.reg("fault_valid", 1).reset(0);

@@ -434,9 +434,14 @@ pub fn csr(
     let empties = (reset | resets.wipe).named("empties");
     m.when(empties, |m| m.set(&emptied, 0)).otherwise_when(emptying, |m| m.set(&emptied, emptied + 1));
     let set_up = |register: &Register| field(&queue::BLOCK, register, "value", !enable).0;
-    let base = [set_up(&queue::CMDQ_BASE_LO), set_up(&queue::CMDQ_BASE_HI)];
+    // Of an address that the bus does not have, these keep what it has.
+    let halves = |low: Sig, high: Sig| {
+        let on_bus = cfg.bus(cat(&[low, high]));
+        [on_bus.trunc(32), on_bus.slice(32, 32)]
+    };
+    let base = halves(set_up(&queue::CMDQ_BASE_LO), set_up(&queue::CMDQ_BASE_HI));
     let log2 = set_up(&queue::CMDQ_LOG2);
-    let completion_base = [set_up(&queue::COMPL_BASE_LO), set_up(&queue::COMPL_BASE_HI)];
+    let completion_base = halves(set_up(&queue::COMPL_BASE_LO), set_up(&queue::COMPL_BASE_HI));
     let completion_log2 = set_up(&queue::COMPL_LOG2);
     let producer = field(&queue::BLOCK, &queue::CMDQ_PRODUCER, "value", enable).0;
     m.when(!enable, |m| m.set(&producer, 0));
@@ -636,7 +641,10 @@ mod tests {
     }
 
     fn bench(beat_bytes: u32, stall: f64) -> Bench {
-        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        bench_of(RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() }, stall)
+    }
+
+    fn bench_of(cfg: RnicConfig, stall: f64) -> Bench {
         let netlist = build("top", |m| {
             let request = m.stream_in("request", &CsrRequest::of());
             let events = Events::default()
@@ -771,6 +779,20 @@ mod tests {
                     assert_eq!(value, field.reset, "{}.{}.{}", block.name, register.name, field.name);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn rings_lie_where_the_bus_has_addresses() {
+        let mut bench =
+            bench_of(RnicConfig { bus_bits: 40, ..RnicConfig::named("generic-8b").unwrap() }, 0.3);
+        let at = |r: &Register| command_queue::BLOCK.address(r);
+        for (low, output) in
+            [(&command_queue::CMDQ_BASE_LO, "base"), (&command_queue::COMPL_BASE_LO, "completion_base")]
+        {
+            bench.write(at(low), true, 0x1234_5678_9abc_d000);
+            assert_eq!(bench.sim.get(&format!("commands_{output}")), 0x78_9abc_d000);
+            assert_eq!(bench.read(at(low), true), 0x78_9abc_d000);
         }
     }
 

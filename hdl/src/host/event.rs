@@ -287,7 +287,7 @@ pub fn event(
     let offset = cat([&lit(4, 0), &(producer.trunc(INDEX) & mask)]);
     let kind = of_entry.then(lit(8, EventKind::Completion.code()), lit(8, EventKind::CqOverrun.code()));
     m.when(decide, |m| {
-        m.set(&address, place.base + offset.zext(64));
+        m.set(&address, cfg.bus(place.base + offset.zext(64)));
         let fields = [
             (spec::OBJECT, of_cq.then(held.row.zext(24), said.object)),
             (spec::KIND, of_cq.then(kind, said.kind)),

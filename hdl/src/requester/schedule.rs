@@ -515,7 +515,7 @@ pub fn schedule(
     };
     let work = m.mux(drains, &work(row.high), &work(row.producer));
     let count = m.delay("count", &work.want);
-    let address = m.delay("address", &piece.address);
+    let address = m.delay("address", &cfg.bus(piece.address));
     let has_work = sends & work.any;
     let value = m.mux(priority.is_own, &priority.value, &row.priority);
     let still = (priority.is_own | row.stands) & paused.shr_by(value).bit(0);

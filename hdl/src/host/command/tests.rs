@@ -61,7 +61,10 @@ const WRITE: usize = 1;
 const REMOVAL: usize = 5;
 
 fn bench(beat_bytes: u32, stall: f64) -> Bench {
-    let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+    bench_of(RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() }, stall)
+}
+
+fn bench_of(cfg: RnicConfig, stall: f64) -> Bench {
     let number = bits(cfg.qp_bits());
     let netlist = build("top", |m| {
         let (progress, reclaims) = (m.wire_of("resets", &Progress::of()), m.wire("reclaims", 1));
@@ -648,6 +651,48 @@ fn a_region_that_makes_no_sense_is_refused() {
     bad(&|c| c.page_list_addr = 0x30_0004, Status::BadAddress, Attribute::PageListAddr);
     bad(&|c| c.page_list_addr = u64::MAX - 7, Status::BadAddress, Attribute::PageListAddr);
     bad(&|c| c.rsvd1 = 1, Status::BadReserved, Attribute::None);
+}
+
+#[test]
+fn what_the_bus_has_no_address_for_is_refused() {
+    for bus_bits in [32, 40] {
+        let cfg = RnicConfig { bus_bits, ..RnicConfig::named("generic-8b").unwrap() };
+        let mut bench = bench_of(cfg, 0.2);
+        bench.ok(&simple(Op::AllocPd, 7));
+        // The first address that is not there, and the last 128 MiB of those that are: no queue may end behind the bus.
+        let (end, last) = (1u64 << bus_bits, (1 << bus_bits) - (128 << 20));
+        for base in [end, 1 << 63, last, end - 0x1000] {
+            let queue = CreateCq { base, ..cq(3) };
+            bench.refused(&queue.to_bytes().unwrap(), Status::BadAddress, Attribute::Base);
+            let queue = CreateEq { base, ..eq(2) };
+            bench.refused(&queue.to_bytes().unwrap(), Status::BadAddress, Attribute::Base);
+        }
+        bench.ok(&CreateCq { base: last - 0x1000, ..cq(3) }.to_bytes().unwrap());
+        assert_eq!(
+            bench.cqs.last().map(|(at, valid, base, _)| (*at, *valid, *base)),
+            Some((3, 1, last - 0x1000))
+        );
+        for list in [end, end - 8, end + 0x30_0ff8] {
+            let region = RegMr { page_list_addr: list, ..mr(0x5aa, 3) };
+            bench.refused(&region.to_bytes().unwrap(), Status::BadAddress, Attribute::PageListAddr);
+        }
+        for (page, fits) in [(end, false), (end + 0x1000, false), (1 << 63, false), (end - 0x1000, true)] {
+            [0, 0x1000, page]
+                .iter()
+                .zip(0..)
+                .for_each(|(page, i)| bench.put(0x30_0ff8 + 8 * i, &u64::to_le_bytes(*page)));
+            bench.forget();
+            let completion = bench.give(&mr(0x5aa, 3).to_bytes().unwrap());
+            let expected = match fits {
+                true => (Status::Ok, Attribute::None),
+                false => (Status::BadAddress, Attribute::PageListEntry),
+            };
+            assert_eq!(ended(&completion), expected, "a page at {page:#x}");
+            assert_eq!(bench.keys.len(), usize::from(fits));
+            assert!(fits || completion.value == 2);
+        }
+        assert_eq!(bench.pages[&42], (end >> 12) - 1);
+    }
 }
 
 #[test]
