@@ -685,7 +685,12 @@ pub fn command(
         srqn: srqn.trunc(srq_bits),
         ..gone.clone()
     };
-    let old = &qp.attributes;
+    // What is kept goes round through the context's table, and nobody sees there that a bit is always 0.
+    let old = QpAttributes {
+        sq_base: cfg.bus(qp.attributes.sq_base),
+        rq_base: cfg.bus(qp.attributes.rq_base),
+        ..qp.attributes.clone()
+    };
     let priority = priority_of(staged.vector.vlan, staged.vector.vlan_tci);
     let changed = QpAttributes {
         access: given(AttributeBit::Access).then(modify(&modify_qp::ACCESS), old.access),

@@ -15,7 +15,7 @@ use super::Flow;
 /// The techmap for narrow sums, in the flow's folder.
 const NARROW_SUMS: &str = "narrow_sums.v";
 
-/// Memories in a row, the longest in the card, with one to spare.
+/// What is written while nothing is written is of no account (`-mux_undef`), or no bit would always be the same. Memories in a row, the longest in the card, with one to spare.
 const ROUNDS: usize = 8;
 
 /// Yosys's commands, for a design that has been read; it is not flattened where blocks are to be told apart.
@@ -23,7 +23,7 @@ pub fn synth(flow: &Flow, top: &str, flat: bool) -> Result<String> {
     flow.write(NARROW_SUMS, include_str!("narrow_sums.v"))?;
     let flatten = if flat { "" } else { "-noflatten " };
     let synth = |run: &str| format!("synth_ecp5 -nowidelut -cmp2softlogic {flatten}-top {top} -run {run}\n");
-    let constant = "opt_mem\nopt -fast\n".repeat(ROUNDS);
+    let constant = "opt_expr -mux_undef\nopt_mem\nopt -fast\n".repeat(ROUNDS);
     let narrow = format!("techmap -map {NARROW_SUMS}\nopt\n");
     Ok([&synth("begin:map_ram"), &constant, &synth("map_ram:map_gates"), &narrow, &synth("map_gates:")]
         .map(String::as_str)

@@ -69,9 +69,9 @@ impl Cost {
         (!short.is_empty()).then(|| format!("the {} {}", part.device(), short.join("; ")))
     }
 
-    /// Whether most of something is in use.
+    /// Whether more than nine tenths of the block RAMs are in use: the router lacks wires round them then.
     pub fn crowds(&self, part: &Part) -> bool {
-        self.of(part).into_iter().any(|(_, needed, there)| 3 * needed > 2 * there)
+        10 * self.ebr.unwrap_or_default() > 9 * u64::from(part.ebr)
     }
 }
 
