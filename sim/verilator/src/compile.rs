@@ -4,6 +4,7 @@
 //! ```text
 //!  <cache>/<top>-<hash>/     model.so, <top>.v, shim.cpp: complete, or not there at all
 //!  <cache>/runtime-<hash>/   Verilator's own objects, shared by every model of one compiler, version and set of flags
+//!  <cache>/headers-<hash>/   its headers as the compiler has read them, shared likewise
 //!  <cache>/rejected/         Verilog that did not pass, for a look
 //!  <cache>/tmp/, locks/      work in progress
 //! ```
@@ -12,7 +13,7 @@
 //! same model at once build it once. At most two compilers run at a time, over all of them (`FERROWIRE_JOBS` changes
 //! that).
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -173,6 +174,10 @@ impl Job<'_> {
         let sources = units(&work)?;
         let globals = globals(&read(&work.join(format!("{class}_classes.mk")))?);
         let mut objects = self.runtime(&globals)?;
+        let levels = sources.iter().map(|source| level_of(source, self.options.opt));
+        for level in levels.collect::<BTreeSet<_>>() {
+            self.headers(level)?;
+        }
         objects.extend(self.compile_all(&sources, &work, self.options.opt)?);
 
         let made = scratch.path().join("done");
@@ -259,13 +264,45 @@ impl Job<'_> {
         Ok(objects())
     }
 
+    /// Has Verilator's headers read once for all units of an optimisation, which takes as long as some four units save. Who has chosen a cache is about
+    /// to build few models there, so it is not done then; nor with Clang, which does it in another way.
+    fn headers(&self, opt: OptLevel) -> Result<(), BuildError> {
+        let Some(folder) = self.headers_folder(opt).filter(|folder| !folder.exists()) else {
+            return Ok(());
+        };
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let _lock = lock(self.cache, &name)?;
+        if folder.exists() {
+            return Ok(());
+        }
+        let scratch = Scratch::new(self.cache, &name)?;
+        let made = scratch.path().join("done");
+        let header = write(&made, HEADERS, "#include \"verilated.h\"\n")?;
+        let mut command = self.compiler.command(opt);
+        command.args(["-x", "c++-header"]).arg(header).arg("-o").arg(made.join(format!("{HEADERS}.gch")));
+        let _slot = compiler_slot(self.cache, slots())?;
+        self.compiled(command, OsStr::new(HEADERS))?;
+        fs::rename(&made, &folder).map_err(BuildError::io("creating", &folder))
+    }
+
+    /// Where these are, if they are used.
+    fn headers_folder(&self, opt: OptLevel) -> Option<PathBuf> {
+        if self.options.cache_dir.is_some() || !self.compiler.is_gnu() {
+            return None;
+        }
+        let identity = self.compiler.identity(opt);
+        let root = self.verilator.root.to_string_lossy();
+        let key = [&self.verilator.version, &*root, &identity];
+        Some(self.cache.join(format!("headers-{}", hash(key, 20))))
+    }
+
     fn compile_all(
         &self,
         sources: &[PathBuf],
         out: &Path,
         opt: OptLevel,
     ) -> Result<Vec<PathBuf>, BuildError> {
-        let slots = env::var("FERROWIRE_JOBS").ok().and_then(|j| j.parse().ok()).unwrap_or(2);
+        let slots = slots();
         let queue: Mutex<VecDeque<&PathBuf>> = Mutex::new(sources.iter().collect());
         let failure = Mutex::new(None);
         let worker = || loop {
@@ -289,8 +326,13 @@ impl Job<'_> {
     }
 
     fn compile(&self, file: &Path, out: &Path, opt: OptLevel) -> Result<(), BuildError> {
-        let slow = file.to_string_lossy().ends_with(SLOW);
-        let mut command = self.compiler.command(if slow { OptLevel::O0 } else { opt });
+        let level = level_of(file, opt);
+        let mut command = self.compiler.command(level);
+        // The runtime's own sources say how they want the headers read.
+        let unit = file.file_name().is_some_and(|name| name.to_string_lossy().starts_with(UNIT));
+        if let Some(folder) = self.headers_folder(level).filter(|folder| unit && folder.exists()) {
+            command.arg("-include").arg(folder.join(HEADERS));
+        }
         command.arg("-c").arg(file).arg("-o").arg(object_of(file, out));
         self.compiled(command, file.file_name().unwrap_or_default())
     }
@@ -325,9 +367,12 @@ impl Job<'_> {
     }
 }
 
-/// Bytes of C++ up to which files are compiled as one. Reading Verilator's headers takes the compiler half a second, far
-/// more than a small file does.
-const UNIT_BYTES: u64 = 400_000;
+/// Bytes of C++ up to which files are compiled as one. Each unit reads the headers of Verilator and of the model, which takes the compiler as long as half
+/// a megabyte of the model; one of this size needs it some 400 MB of memory.
+const UNIT_BYTES: u64 = 2_000_000;
+
+/// Bytes of C++ up to which a design is one unit, with what runs once. In a larger one that is kept apart, to be compiled faster.
+const WHOLE_BYTES: u64 = 400_000;
 
 /// The files to compile, the longest first: all generated ones, small ones gathered by `#include`.
 fn units(work: &Path) -> Result<Vec<PathBuf>, BuildError> {
@@ -340,8 +385,7 @@ fn units(work: &Path) -> Result<Vec<PathBuf>, BuildError> {
         }
     }
     files.sort_by(|a, b| b.cmp(a));
-    // A small design is one unit. In a large one, what runs once is kept apart, to be compiled faster.
-    let whole = files.iter().map(|(bytes, _)| bytes).sum::<u64>() <= UNIT_BYTES;
+    let whole = files.iter().map(|(bytes, _)| bytes).sum::<u64>() <= WHOLE_BYTES;
     let mut units: Vec<(u64, bool, Vec<String>)> = Vec::new();
     for (bytes, name) in files {
         let slow = !whole && name.ends_with(SLOW);
@@ -356,13 +400,32 @@ fn units(work: &Path) -> Result<Vec<PathBuf>, BuildError> {
     units.sort_by_key(|(bytes, ..)| std::cmp::Reverse(*bytes));
     let unit = |(index, (_, slow, names)): (usize, &(u64, bool, Vec<String>))| {
         let text: String = names.iter().map(|n| format!("#include \"{n}\"\n")).collect();
-        write(work, &format!("unit_{index}{}", if *slow { SLOW } else { ".cpp" }), &text)
+        write(work, &format!("{UNIT}{index}{}", if *slow { SLOW } else { ".cpp" }), &text)
     };
     units.iter().enumerate().map(unit).collect()
 }
 
 /// How Verilator ends the name of a file with code that runs once, at the start, or to name the signals of a wave.
 const SLOW: &str = "__Slow.cpp";
+
+/// How the name of a file that we gather begins.
+const UNIT: &str = "unit_";
+
+/// What is compiled to the headers as the compiler has read them.
+const HEADERS: &str = "headers.h";
+
+/// How many compilers may run at a time.
+fn slots() -> usize {
+    env::var("FERROWIRE_JOBS").ok().and_then(|j| j.parse().ok()).unwrap_or(2)
+}
+
+/// How a file is optimised.
+fn level_of(file: &Path, opt: OptLevel) -> OptLevel {
+    match file.to_string_lossy().ends_with(SLOW) {
+        true => OptLevel::O0,
+        false => opt,
+    }
+}
 
 fn object_of(source: &Path, out: &Path) -> PathBuf {
     out.join(source.file_stem().unwrap_or_default()).with_extension("o")
@@ -442,9 +505,11 @@ impl Compiler {
             build.include(env!("FERROWIRE_Z_INCLUDE")).include(env!("FERROWIRE_LZ4_INCLUDE"));
         }
         let tool = build.try_get_compiler().map_err(|e| failed(e.to_string()))?;
-        if tool.is_like_gnu() && !tool.is_like_clang() {
+        if is_gnu(&tool) {
             // Otherwise inline statics of the runtime are one for all models of the process.
             build.flag("-fno-gnu-unique");
+            // A cycle is thousands of assignments in a row: asking of each which others it may meet takes long and finds nothing.
+            build.flag("-fno-tree-dse").flag("--param=sccvn-max-alias-queries-per-access=50");
         }
         let tool = build.try_get_compiler().map_err(|e| failed(e.to_string()))?;
         static VERSIONS: OnceLock<Mutex<Vec<(PathBuf, String)>>> = OnceLock::new();
@@ -463,6 +528,10 @@ impl Compiler {
         Ok(Self { tool, version })
     }
 
+    fn is_gnu(&self) -> bool {
+        is_gnu(&self.tool)
+    }
+
     fn command(&self, opt: OptLevel) -> Command {
         let mut command = self.tool.to_command();
         command.arg(format!("-{opt:?}"));
@@ -474,6 +543,10 @@ impl Compiler {
         let command = self.command(opt);
         format!("{:?} {:?} {}", command.get_program(), command.get_args().collect::<Vec<_>>(), self.version)
     }
+}
+
+fn is_gnu(tool: &cc::Tool) -> bool {
+    tool.is_like_gnu() && !tool.is_like_clang()
 }
 
 fn run(mut command: Command) -> Result<Output, BuildError> {

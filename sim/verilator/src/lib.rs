@@ -102,7 +102,7 @@ impl Source {
 }
 
 /// How hard the C++ compiler works on a model. Verilator itself always optimises.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum OptLevel {
     /// Fastest to compile, many times slower to run.
     O0,
