@@ -432,6 +432,11 @@ impl Card {
         Ok(self.model.open_fst(path)?)
     }
 
+    /// Whether waves are being written.
+    pub fn has_wave(&self) -> bool {
+        self.model.has_fst()
+    }
+
     /// Ends the waves, if there are any.
     pub fn close_wave(&mut self) {
         self.model.close_fst();

@@ -3,9 +3,12 @@
 
 mod bus;
 mod capture;
+mod own;
 mod pair;
 mod process;
 mod rping;
+mod server;
+mod slot;
 mod verbs;
 mod wire;
 
@@ -19,6 +22,8 @@ use serde::Serialize;
 use crate::peers::Peers;
 use crate::{cargo, setup, workspace};
 use capture::Again;
+use own::Place;
+use pair::Wire;
 
 /// Options of `interop`.
 #[derive(clap::Args, Default)]
@@ -46,19 +51,21 @@ pub struct Args {
 pub enum Suite {
     /// A guest with soft-RoCE on the card's wire
     Wire,
-    /// The same, on a wire that loses, repeats, reorders and corrupts
+    /// The same, on a wire that loses, repeats, reorders and corrupts, or goes dark for a second
     Loss,
     /// Two cards on a guest's PCI bus, behind its IOMMU
     Bus,
+    /// A guest with the card on its PCI bus, and one with soft-RoCE on the card's wire
+    Both,
 }
 
 impl Suite {
-    /// The one of a wire that loses frames, or of one that does not.
-    fn of_wire(loss: bool) -> Suite {
-        if loss {
-            Suite::Loss
-        } else {
-            Suite::Wire
+    /// The one of a case with soft-RoCE at the other end of the wire: where the card's program is, and what the wire does.
+    fn of(place: Place, wire: Wire) -> Suite {
+        match (wire, place) {
+            (Wire::Lossy | Wire::Dark | Wire::Dead, _) => Suite::Loss,
+            (Wire::Sound | Wire::Provoked, Place::Here) => Suite::Wire,
+            (Wire::Sound | Wire::Provoked, Place::Guest) => Suite::Both,
         }
     }
 
@@ -67,6 +74,7 @@ impl Suite {
             Suite::Wire => "wire",
             Suite::Loss => "loss",
             Suite::Bus => "bus",
+            Suite::Both => "both",
         }
     }
 }
@@ -77,6 +85,8 @@ pub struct Setting {
     pub peers: Peers,
     /// The card's configuration.
     pub config: String,
+    /// Waves of the cards are written.
+    pub waves: bool,
 }
 
 impl Setting {
@@ -122,7 +132,7 @@ pub struct Tried {
 fn cases() -> Vec<Box<dyn Case>> {
     let mut all = wire::cases();
     all.extend(rping::cases());
-    all.push(Box::new(verbs::Verbs));
+    all.extend(verbs::cases());
     all.extend(bus::cases());
     all
 }
@@ -171,23 +181,24 @@ pub fn run(args: &Args) -> Result<u8> {
         false => args.config.clone(),
     };
     let cases = chosen(args)?;
-    let setting = Setting { peers: Peers::get(false)?, config };
+    let mut setting = Setting { peers: Peers::get(false)?, config, waves: false };
     let mut outcomes = Vec::new();
     for case in &cases {
         let (suite, name) = (case.suite(), case.name());
         let logs = workspace::target().join("interop").join(suite.name()).join(&name);
         eprint!("{:<32} ", format!("{}/{name}", suite.name()));
-        workspace::remove_folder(&logs)?;
-        fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
-        let (result, again) = match case.run(&setting, &logs) {
-            Ok(Tried { result, again }) => (result, again),
-            Err(error) => (Err(error), None),
-        };
-        if workspace::interrupted() {
-            bail!("interrupted");
-        }
+        let Tried { result, again } = tried(case.as_ref(), &setting, &logs)?;
         let failure = result.err().map(|error| format!("{error:#}"));
         eprintln!("{}", failure.as_deref().unwrap_or("ok"));
+        if failure.is_some() {
+            let logs = logs.join("again");
+            eprint!("{:<32} ", "  once more, with waves");
+            setting.waves = true;
+            let Tried { result, .. } = tried(case.as_ref(), &setting, &logs)?;
+            setting.waves = false;
+            let came = result.map_or_else(|error| format!("{error:#}"), |()| "it passes".into());
+            eprintln!("{came}; see {}", logs.join(server::WAVES).display());
+        }
         outcomes.push(Outcome { suite, case: name, failure, again, logs });
     }
     let failed = outcomes.iter().filter(|outcome| outcome.failure.is_some()).count();
@@ -198,6 +209,17 @@ pub fn run(args: &Args) -> Result<u8> {
         println!("{} of {} passed", outcomes.len() - failed, outcomes.len());
     }
     Ok(u8::from(failed > 0))
+}
+
+/// Tries a case, in a folder of its own.
+fn tried(case: &dyn Case, setting: &Setting, logs: &Path) -> Result<Tried> {
+    workspace::remove_folder(logs)?;
+    fs::create_dir_all(logs).with_context(|| format!("creating {}", logs.display()))?;
+    let tried = case.run(setting, logs).unwrap_or_else(|error| Tried { result: Err(error), again: None });
+    if workspace::interrupted() {
+        bail!("interrupted");
+    }
+    Ok(tried)
 }
 
 /// Those that the command line asks for.

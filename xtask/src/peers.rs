@@ -113,7 +113,8 @@ impl Peers {
         files.modules(&root.join("lib/modules").join(&version), MODULES)?;
         files.text("etc/libibverbs.d/rxe.driver", "driver rxe\n");
         files.text("init", include_str!("peers/init.sh"));
-        files.write(&partial.join("initrd"))?;
+        let initrd = partial.join("initrd");
+        fs::write(&initrd, files.archive()?).with_context(|| format!("writing {}", initrd.display()))?;
         fs::rename(&kernel, partial.join("vmlinuz")).context("keeping the kernel")?;
         workspace::remove_folder(&root)?;
         packages.extend(apt.unpack(SYSROOT, &partial.join("sysroot"))?);
@@ -157,15 +158,14 @@ impl Peers {
     }
 
     /// A guest whose first files have `more` besides; its serial line is the standard output. Without an accelerator: one that the host has need not be one that it lends.
-    pub fn guest(&self, more: &Files, folder: &Path) -> Result<Command> {
-        let initrd = folder.join("initrd");
-        let case = folder.join("case.cpio");
-        more.write(&case)?;
+    /// What it boots from is `NAME.initrd` of the folder.
+    pub fn guest(&self, name: &str, more: &Files, folder: &Path) -> Result<Command> {
+        let initrd = folder.join(format!("{name}.initrd"));
         // The kernel takes archives one behind the other.
-        let read = |path: &Path| fs::read(path).with_context(|| format!("reading {}", path.display()));
-        let mut all = read(&self.folder.join("initrd"))?;
+        let first = self.folder.join("initrd");
+        let mut all = fs::read(&first).with_context(|| format!("reading {}", first.display()))?;
         all.resize(all.len().next_multiple_of(512), 0);
-        all.extend(read(&case)?);
+        all.extend(more.archive()?);
         fs::write(&initrd, all).with_context(|| format!("writing {}", initrd.display()))?;
         let qemu = self.folder.join("qemu");
         let at = |place: &str| qemu.join(place);

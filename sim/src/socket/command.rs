@@ -3,6 +3,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::{Args, ValueHint};
@@ -11,6 +12,7 @@ use ferrowire_spec::pci::MSIX_MAX;
 use ferrowire_spec::wire::eth::mac_number;
 
 use super::line::{self, LineSpec, Plug};
+use super::outage::{Dark, Outage};
 use super::{Clock, Device, Guests, Listener, Port, Server, Signals, Tracer};
 use crate::bus::World;
 use crate::card::CardModel;
@@ -24,8 +26,12 @@ struct Common {
     /// Configuration: a built-in name, or a TOML file
     #[arg(long, default_value = "generic-8b", value_name = "NAME|FILE")]
     config: String,
+    /// Clock of the card in kHz, if not that of its configuration. A slow one has fewer cycles in each time-out, so that simulating them takes less time
+    #[arg(long, value_name = "KHZ")]
+    clock_khz: Option<u32>,
     /// What the wire does to frames, each way, with its probability: `drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01,delay=0.01`; `hold=N`
-    /// is the longest delay in cycles, `seed=N` makes it another run
+    /// is the longest delay in cycles, `seed=N` makes it another run. `dark=N` has it lose everything, both ways, from the Nth RoCE packet on, for
+    /// `dark_ms=N` milliseconds (1000) of the card's clock
     #[arg(long, value_name = "LIST", value_parser = parse_faults)]
     faults: Option<SeededFaults>,
     /// Let SIGUSR1 begin and end traces in this folder: frames in pcapng, waves in FST. The cards are a little slower
@@ -108,18 +114,23 @@ fn parse_ip(text: &str) -> Result<IpAddr, String> {
     }
 }
 
-/// Faults and their seed.
+/// Faults and their seed, and the one that is not by chance.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct SeededFaults {
     faults: Faults,
     seed: u64,
+    dark: Option<Dark>,
 }
 
+/// How long a wire is dark if nobody says.
+const DARK_MS: u64 = 1000;
+
 fn parse_faults(text: &str) -> Result<SeededFaults, String> {
-    let mut all = SeededFaults { faults: Faults { hold: 2000, ..Faults::default() }, seed: 1 };
+    let mut all = SeededFaults { faults: Faults { hold: 2000, ..Faults::default() }, seed: 1, dark: None };
+    let (mut packet, mut dark_ms) = (None, None);
     for item in text.split(',') {
         let bad = || {
-            format!("`{item}`: give `drop`, `duplicate`, `reorder`, `corrupt` or `delay` a probability from 0 to 1, `hold` or `seed` a number")
+            format!("`{item}`: give `drop`, `duplicate`, `reorder`, `corrupt` or `delay` a probability from 0 to 1, `hold`, `seed`, `dark` or `dark_ms` a number")
         };
         let (name, value) = item.split_once('=').ok_or_else(bad)?;
         let number = || value.parse::<u64>().map_err(|_| bad());
@@ -138,17 +149,32 @@ fn parse_faults(text: &str) -> Result<SeededFaults, String> {
                 all.seed = number()?;
                 continue;
             }
+            "dark" => {
+                packet = Some(number()?.max(1));
+                continue;
+            }
+            "dark_ms" => {
+                dark_ms = Some(number()?);
+                continue;
+            }
             _ => return Err(bad()),
         };
         *chance = value.parse().ok().filter(|p| (0.0..=1.0).contains(p)).ok_or_else(bad)?;
     }
+    all.dark = match (packet, dark_ms) {
+        (Some(packet), ms) => Some(Dark { packet, time: Duration::from_millis(ms.unwrap_or(DARK_MS)) }),
+        (None, Some(_)) => {
+            return Err("`dark_ms` is of `dark`: give the packet with which the wire goes dark".into())
+        }
+        (None, None) => None,
+    };
     Ok(all)
 }
 
 impl Common {
     /// The configuration, and the model of it.
     fn model(&self) -> Result<(RnicConfig, CardModel)> {
-        let config =
+        let mut config =
             if BUILT_IN.iter().any(|(name, _)| *name == self.config) || !Path::new(&self.config).exists() {
                 RnicConfig::named(&self.config)
                     .with_context(|| format!("`{}` is neither a file nor built in", self.config))?
@@ -157,35 +183,40 @@ impl Common {
                     std::fs::read_to_string(&self.config).with_context(|| format!("read {}", self.config))?;
                 RnicConfig::from_toml(&text).with_context(|| self.config.clone())?
             };
+        if let Some(khz) = self.clock_khz {
+            config.clock_khz = khz;
+            config.validate().context("--clock-khz")?;
+        }
         ensure!(config.eqs <= MSIX_MAX, "eqs = {}: BAR 0 has room for {MSIX_MAX} MSI-X vectors", config.eqs);
         let model = demo::build(&self.config, &config, self.trace.is_some())?;
         Ok((config, model))
     }
 
-    /// Links store frames whole, so that a card may end in the middle of one; what the wire does, and at which rate.
-    fn wires(&self, world: &mut World, config: &RnicConfig) {
+    /// Links store frames whole, so that a card may end in the middle of one; what the wire does, and at which rate. When it goes dark, if it does.
+    fn wires(&self, world: &mut World, config: &RnicConfig) -> Option<Outage> {
+        let dark = self.faults.and_then(|faults| faults.dark);
+        let outage = dark.map(|dark| Outage::new(dark, config.clock_khz));
         for link in 0..2 {
             let filter: TimedFilter = match self.faults {
-                Some(SeededFaults { faults, seed }) => {
+                Some(SeededFaults { faults, seed, .. }) => {
                     faults.filter(seed.wrapping_mul(2).wrapping_add(link as u64))
                 }
                 None => Box::new(|frame| vec![Delivery::at_once(frame.to_vec())]),
             };
+            let filter = match &outage {
+                Some(outage) => outage.filter(filter),
+                None => filter,
+            };
             world.link_mut(link).set_timed_filter(Some(filter));
         }
         world.set_line_rate(Some(measure::line_gbps(config.beat_bytes, config.clock_khz)));
+        outage
     }
 
-    fn serve(
-        &self,
-        world: World,
-        ports: Vec<Port>,
-        line: Option<(Plug, Box<dyn line::Line>)>,
-        guests: Option<Guests>,
-        signals: &Signals,
-    ) -> Result<()> {
+    /// Moves the cards, and writes what they do.
+    fn movers(&self) -> Result<(Clock, Option<Tracer>)> {
         let tracer = self.trace.as_deref().map(Tracer::new).transpose()?;
-        Server { world, ports, line, clock: Clock::new(self.eager), guests, tracer }.run(signals)
+        Ok((Clock::new(self.eager), tracer))
     }
 }
 
@@ -205,10 +236,12 @@ pub fn card(args: &CardArgs) -> Result<()> {
         Some(_) => World::with_peer(&model, 0, 0, Box::new(plug))?,
         None => World::single(&model, 0)?,
     };
-    common.wires(&mut world, &config);
+    let outage = common.wires(&mut world, &config);
     let device = Device::new(&mut world, 0, model, config.eqs, args.mac)?.with_addresses(args.ip.clone());
     println!("ferrowire -d sim:{} info", args.socket.display());
-    common.serve(world, vec![Port::new(listener, device, common.verbose)], line, guests, &signals)
+    let ports = vec![Port::new(listener, device, common.verbose)];
+    let (clock, tracer) = common.movers()?;
+    Server { world, ports, line, clock, guests, outage, tracer }.run(&signals)
 }
 
 /// Serves two cards.
@@ -223,7 +256,7 @@ pub fn up(args: &UpArgs) -> Result<()> {
     let (config, model) = common.model()?;
     let signals = Signals::new()?;
     let mut world = World::pair(&model, 0, 0)?;
-    common.wires(&mut world, &config);
+    let outage = common.wires(&mut world, &config);
     let mut ports = Vec::new();
     for card in 0..2 {
         let path = args.folder.join(format!("ferrowire{card}.sock"));
@@ -239,7 +272,8 @@ pub fn up(args: &UpArgs) -> Result<()> {
          ferrowire -d sim:{b} bw write localhost\n  \
          ferrowire -d sim:{a} top"
     );
-    common.serve(world, ports, None, None, &signals)
+    let (clock, tracer) = common.movers()?;
+    Server { world, ports, line: None, clock, guests: None, outage, tracer }.run(&signals)
 }
 
 #[cfg(test)]
@@ -274,8 +308,13 @@ mod tests {
     fn faults_are_a_list_of_names_and_numbers() {
         let all = parse_faults("drop=0.25,hold=9,seed=7,corrupt=1").unwrap();
         let faults = Faults { drop: 0.25, corrupt: 1.0, hold: 9, ..Faults::default() };
-        assert_eq!(all, SeededFaults { faults, seed: 7 });
-        for bad in ["", "drop", "drop=2", "drop=-0.1", "drop=x", "lose=0.1", "hold=0.5", "drop=NaN"] {
+        assert_eq!(all, SeededFaults { faults, seed: 7, dark: None });
+        let dark = |text| parse_faults(text).map(|all| all.dark);
+        let of = |packet, ms| Ok(Some(Dark { packet, time: Duration::from_millis(ms) }));
+        assert_eq!((dark("dark=30"), dark("dark_ms=5,drop=0.1,dark=2")), (of(30, 1000), of(2, 5)));
+        assert!(dark("dark_ms=5").unwrap_err().contains("the packet"));
+        for bad in ["", "drop", "drop=2", "drop=-0.1", "drop=x", "lose=0.1", "hold=0.5", "drop=NaN", "dark=x"]
+        {
             assert!(parse_faults(bad).is_err(), "{bad}");
         }
     }

@@ -17,6 +17,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use rustix::event::PollFlags;
@@ -31,6 +32,9 @@ const MAX_LINE: usize = 1 << 16;
 pub struct Guests {
     listener: Listener,
     monitors: Vec<Monitor>,
+    /// How long they have run until they stood last, and since when they do.
+    ran: Duration,
+    runs: Option<Instant>,
 }
 
 /// A connection to one.
@@ -49,7 +53,7 @@ impl Guests {
     /// # Errors
     /// The path is in use.
     pub fn bind(path: &Path) -> Result<Self> {
-        Ok(Self { listener: Listener::bind(path)?, monitors: Vec::new() })
+        Ok(Self { listener: Listener::bind(path)?, monitors: Vec::new(), ran: Duration::ZERO, runs: None })
     }
 
     /// What to wait for.
@@ -58,8 +62,21 @@ impl Guests {
         monitors.chain([self.listener.as_fd()]).map(|file| (file, PollFlags::IN))
     }
 
+    /// How long they have not stood.
+    pub fn ran(&self) -> Duration {
+        self.ran + self.runs.map_or(Duration::ZERO, |since| since.elapsed())
+    }
+
     /// Lets guests in, reads what they say, and has all of them stand or go on.
     pub fn hold(&mut self, held: bool) {
+        match (held, self.runs) {
+            (true, Some(since)) => {
+                self.ran += since.elapsed();
+                self.runs = None;
+            }
+            (false, None) => self.runs = Some(Instant::now()),
+            _ => {}
+        }
         while let Some(socket) = self.listener.accept() {
             self.monitors.push(Monitor { socket, ready: false, held: false, input: Vec::new() });
         }
@@ -141,7 +158,6 @@ impl Monitor {
 #[cfg(test)]
 mod tests {
     use std::io::{BufRead, BufReader};
-    use std::time::Duration;
 
     use super::*;
 

@@ -19,6 +19,7 @@ mod listener;
 mod memory;
 mod msix;
 mod observers;
+mod outage;
 mod port;
 mod refusals;
 mod server;

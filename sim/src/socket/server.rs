@@ -20,6 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use super::clock::Clock;
 use super::guest::Guests;
 use super::line::{Line, Plug};
+use super::outage::Outage;
 use super::port::Port;
 use super::trace::Tracer;
 use crate::bus::World;
@@ -64,6 +65,8 @@ pub struct Server {
     pub clock: Clock,
     /// Whose clocks stand while cards are busy.
     pub guests: Option<Guests>,
+    /// The wire goes dark for a while.
+    pub outage: Option<Outage>,
     /// Waves and frames.
     pub tracer: Option<Tracer>,
 }
@@ -93,6 +96,9 @@ impl Server {
         for port in &mut self.ports {
             moved |= port.serve(&mut self.world)?;
         }
+        if let Some(tracer) = &mut self.tracer {
+            tracer.follow(&mut self.world)?;
+        }
         let mut waits = false;
         if let Some((plug, line)) = &mut self.line {
             moved |= plug.exchange(line.as_mut());
@@ -104,6 +110,12 @@ impl Server {
         self.clock.run(&mut self.world, cards, waits);
         if let Some(guests) = &mut self.guests {
             guests.hold(self.clock.busy(&self.world));
+        }
+        if let Some(outage) = &mut self.outage {
+            let ran = self.guests.as_ref().map(Guests::ran);
+            if let Some(told) = outage.look(self.world.cycle(), ran) {
+                eprintln!("{told}");
+            }
         }
         for port in &mut self.ports {
             port.device().interrupts(&mut self.world);

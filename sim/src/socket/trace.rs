@@ -12,7 +12,8 @@ pub struct Tracer {
     folder: PathBuf,
     /// Traces so far; the last one is being written.
     count: u32,
-    running: bool,
+    /// Waves of each card in the trace that is being written; none is.
+    waves: Option<Vec<u32>>,
 }
 
 impl Tracer {
@@ -22,16 +23,15 @@ impl Tracer {
     /// It cannot be made.
     pub fn new(folder: &Path) -> Result<Self> {
         std::fs::create_dir_all(folder).with_context(|| format!("make {}", folder.display()))?;
-        Ok(Self { folder: folder.to_path_buf(), count: 0, running: false })
+        Ok(Self { folder: folder.to_path_buf(), count: 0, waves: None })
     }
 
-    /// Begins a trace, or ends the one that is being written. Waves of a card end when it is reset, too.
+    /// Begins a trace, or ends the one that is being written.
     ///
     /// # Errors
     /// A file cannot be written.
     pub fn toggle(&mut self, world: &mut World, cards: usize) -> Result<()> {
-        self.running = !self.running;
-        if !self.running {
+        if self.waves.take().is_some() {
             world.end_capture();
             (0..cards).for_each(|card| world.card_mut(card).close_wave());
             eprintln!("trace {} is in {}", self.count, self.folder.display());
@@ -39,11 +39,26 @@ impl Tracer {
         }
         self.count += 1;
         world.capture(&self.folder.join(format!("{}-wire.pcapng", self.count)))?;
-        for card in 0..cards {
-            let wave = self.folder.join(format!("{}-card{card}.fst", self.count));
-            world.card_mut(card).open_wave(&wave)?;
-        }
+        self.waves = Some(vec![0; cards]);
+        self.follow(world)?;
         eprintln!("trace {} begins", self.count);
+        Ok(())
+    }
+
+    /// Waves of a card end when another one takes its place, as a reset has it: the new one gets a file of its own.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn follow(&mut self, world: &mut World) -> Result<()> {
+        for (number, waves) in self.waves.iter_mut().flatten().enumerate() {
+            let card = world.card_mut(number);
+            if card.has_wave() {
+                continue;
+            }
+            *waves += 1;
+            let part = if *waves > 1 { format!("-{waves}") } else { String::new() };
+            card.open_wave(&self.folder.join(format!("{}-card{number}{part}.fst", self.count)))?;
+        }
         Ok(())
     }
 }

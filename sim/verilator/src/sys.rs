@@ -476,6 +476,11 @@ impl Model {
         Ok(())
     }
 
+    /// Whether waves are being written.
+    pub fn has_fst(&self) -> bool {
+        self.waves
+    }
+
     /// Writes the waves up to now to the file.
     pub fn flush_fst(&mut self) {
         if self.waves {

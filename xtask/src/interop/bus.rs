@@ -17,9 +17,9 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use anyhow::{bail, Context as _, Result};
 
-use super::process::{last, read, wait, Process, LIMIT};
-use super::{Case, Setting, Suite, Tried};
-use crate::peers::Files;
+use super::process::{last, read, Process, LIMIT};
+use super::server::Server;
+use super::{slot, Case, Setting, Suite, Tried};
 use crate::workspace;
 
 /// Files that the server of the cards may have open: QEMU sends one for each page of memory, and none of them may stay.
@@ -93,11 +93,9 @@ impl Case for Bus {
     fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
         // A model that is not there is built first.
         let limit = Instant::now() + 4 * LIMIT;
-        let mut cards = Process::start("the cards", self.cards(setting, logs), &logs.join("cards.log"))?;
-        while !logs.join("ferrowire1.sock").exists() {
-            cards.lives()?;
-            wait(limit, "the cards' beginning")?;
-        }
+        let cards = self.cards(setting, logs);
+        let mut cards = Server::start("the cards", cards, &logs.join("cards.log"), setting)?;
+        cards.serves(&logs.join("ferrowire1.sock"), limit)?;
         let limit = Instant::now() + 2 * LIMIT + ROUND * self.rounds;
         let log = logs.join("guest.log");
         let mut guest = Process::start("the guest", self.guest(setting, logs)?, &log)?;
@@ -145,41 +143,20 @@ impl Bus {
         limited
     }
 
-    /// The script, behind what all have in common. The seed says who is killed, and when.
+    /// The script. The seed says who is killed, and when.
     fn script(&self, seed: u16) -> String {
-        format!(
-            ". /common.sh\nROUNDS={} SEED={seed}\necho \"guest: seed $SEED\"\n{}",
-            self.rounds, self.script
-        )
+        format!("ROUNDS={} SEED={seed}\necho \"guest: seed $SEED\"\n{}", self.rounds, self.script)
     }
 
     /// The machine whose bus they are on.
     fn guest(&self, setting: &Setting, logs: &Path) -> Result<Command> {
-        let mut files = Files::default();
-        let debug = workspace::target().join("debug");
-        files.own_program(&debug.join("ferrowire"), logs)?;
-        if let Some(example) = self.example {
-            files.own_program(&debug.join(setting.example("ferrowire", example)?), logs)?;
-        }
-        files.text("common.sh", include_str!("bus/common.sh"));
         let now = UNIX_EPOCH.elapsed().map_or(1, |since| since.as_millis());
-        files.text("case.sh", &self.script((now % 30_000 + 1) as u16));
-        let mut guest = setting.peers.guest(&files, logs)?;
-        // Shared memory: the cards' server maps it. It has the size that a guest has.
-        guest.args(["-object", "memory-backend-memfd,id=memory,size=512M,share=on"]);
-        guest.args(["-machine", "memory-backend=memory"]);
-        guest.args(["-device", "intel-iommu,intremap=on,caching-mode=on"]);
-        for card in 0..2 {
-            let device = serde_json::json!({
-                "driver": "vfio-user-pci",
-                "socket": { "type": "unix", "path": format!("ferrowire{card}.sock") },
-                "addr": format!("{:#x}", 0x10 + card),
-                // Milliseconds: a card that is simulated takes its time for a reset.
-                "x-msg-timeout": 60_000,
-            });
-            guest.args(["-device", &device.to_string()]);
+        let mut files = slot::files(&self.script((now % 30_000 + 1) as u16), logs)?;
+        if let Some(example) = self.example {
+            let example = setting.example("ferrowire", example)?;
+            files.own_program(&workspace::target().join("debug").join(example), logs)?;
         }
-        Ok(guest)
+        slot::guest(setting, &files, logs, &["ferrowire0.sock", "ferrowire1.sock"])
     }
 }
 

@@ -2,23 +2,32 @@
 //! A program on the card's side, and one in a guest with soft-RoCE on the card's wire.
 //!
 //! ```text
+//!  here:
+//!
 //!  ferrowire --- a.sock --- ferrowire-sim card --- wire.sock --- QEMU: eth0, soft-RoCE, ibv_rc_pingpong
 //!      |                            |                              | eth1
 //!      |                            +---- qmp.sock: stop, cont ----+   |
 //!      +------------------- TCP, the programs' side channel -----------+
+//!
+//!  in a guest:
+//!
+//!  QEMU: 00:10.0, vfio-pci, ferrowire --- a.sock --- ferrowire-sim card --- wire.sock --- QEMU: eth0, soft-RoCE, ibv_rc_pingpong
+//!    eth0                                                  +---- qmp.sock: stop, cont ----+       eth1
+//!     +------------------------------- the programs' side channel, on a wire of its own -------------+
 //! ```
 //!
-//! The guest's clock stands while the card computes, so its time-outs do not see how slow a simulation is.
+//! The clock of the guest with soft-RoCE stands while the card computes, so its time-outs do not see how slow a simulation is. The driver's guest has none that it
+//! could miss: they are by the card's clock.
 
-use std::net::TcpListener;
 use std::path::Path;
-use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{bail, Context as _, Result};
 
 use super::capture::{self, Again};
+use super::own::{Own, CARD};
 use super::process::{last, read, wait, Process, LIMIT};
+use super::server::Server;
 use super::{Setting, Tried};
 use crate::peers::Files;
 
@@ -53,6 +62,10 @@ impl Role {
 pub const VLAN: u16 = 5;
 /// Of a wire that loses: one frame of a hundred each.
 const FAULTS: &str = "drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01";
+/// Of one that goes dark for a second, in the middle of what passes.
+const DARK: &str = "dark=40";
+/// Clock of a [slow](Pair::slow) card in kHz.
+const SLOW_KHZ: u32 = 1000;
 
 /// What a wire does, and what of it may be sent again behind its time-out.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -63,17 +76,10 @@ pub enum Wire {
     Provoked,
     /// It loses, repeats, reorders and corrupts frames.
     Lossy,
-}
-
-impl Wire {
-    /// One of which a case depends on nothing else.
-    pub fn of(loss: bool) -> Wire {
-        if loss {
-            Wire::Lossy
-        } else {
-            Wire::Sound
-        }
-    }
+    /// It loses all for a second, and both sides wait for longer: all comes to a good end.
+    Dark,
+    /// The same, and they do not: who asked is told that there was no answer.
+    Dead,
 }
 
 /// The two.
@@ -83,7 +89,7 @@ pub struct Pair<'a> {
     /// Where the server of the side channel listens, on either side, if they have one.
     pub port: Option<u16>,
     /// The program on the card's side.
-    pub own: Command,
+    pub own: Own,
     /// What it says as a server when the guest may begin.
     pub waits: &'a str,
     /// The card's IP address.
@@ -92,12 +98,8 @@ pub struct Pair<'a> {
     pub files: Files,
     /// The wire between them.
     pub wire: Wire,
-}
-
-/// A port of this host that is free.
-pub fn port() -> Result<u16> {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr());
-    Ok(free.context("looking for a port")?.port())
+    /// The card's clock is about as slow as its simulation, so that a second of the one is a second of the other: for time-outs that are as long.
+    pub slow: bool,
 }
 
 /// A guest's `case.sh`: it has soft-RoCE on the wire, does `run`, and tells soft-RoCE's counters. For `run`, `$gid` is the index of the GID of its IPv4
@@ -175,43 +177,31 @@ impl Pair<'_> {
 
     /// Runs both to their ends; gives what the guest has said.
     fn converse(self, setting: &Setting, logs: &Path) -> Result<String> {
-        let limit = Instant::now() + LIMIT;
-        let Pair { role, port, own, waits, card: address, files, wire } = self;
+        let Pair { role, port, own, waits, card: address, files, wire, slow } = self;
+        let guests = if matches!(own, Own::Guest(_)) { 2 } else { 1 };
+        let limit = Instant::now() + guests * LIMIT;
         let mut card = setting.program("ferrowire-sim", logs);
-        card.args([
-            "card",
-            "--eager",
-            "--socket",
-            "a.sock",
-            "--wire",
-            "stream:wire.sock",
-            "--config",
-            &setting.config,
-        ]);
+        card.args(["card", "--eager", "--socket", CARD, "--wire", "stream:wire.sock"]);
         let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
-        card.args(["--mac", &mac, "--ip", &address, "--qmp", "qmp.sock"]);
-        if wire == Wire::Lossy {
-            card.args(["--faults", FAULTS]);
+        card.args(["--config", &setting.config, "--mac", &mac, "--ip", &address, "--qmp", "qmp.sock"]);
+        match wire {
+            Wire::Sound | Wire::Provoked => {}
+            Wire::Lossy => drop(card.args(["--faults", FAULTS])),
+            Wire::Dark | Wire::Dead => drop(card.args(["--faults", DARK])),
         }
-        let mut card = Process::start("the card", card, &logs.join("card.log"))?;
+        if slow {
+            card.args(["--clock-khz", &SLOW_KHZ.to_string()]);
+        }
+        let card_log = logs.join("card.log");
+        let mut card = Server::start("the card", card, &card_log, setting)?;
         // It listens on its wire before it does so for its program.
-        while !logs.join("a.sock").exists() {
-            card.lives()?;
-            wait(limit, "the card's beginning")?;
-        }
-        // The port in the guest is the same.
-        let forward = match (port, role) {
-            (None, _) => String::new(),
-            (Some(port), Role::Client) => format!(",guestfwd=tcp:10.0.2.100:{port}-tcp:127.0.0.1:{port}"),
-            (Some(port), Role::Server) => format!(",hostfwd=tcp:127.0.0.1:{port}-10.0.2.15:{port}"),
-        };
-        let mut guest = setting.peers.guest(&files, logs)?;
+        card.serves(&logs.join(CARD), limit)?;
+        let mut guest = setting.peers.guest("guest", &files, logs)?;
         guest.args(["-qmp", "unix:qmp.sock", "-rtc", "clock=vm"]);
         guest.args(["-object", &format!("filter-dump,id=dump,netdev=wire,file={DUMP}")]);
         guest.args(["-netdev", "stream,id=wire,server=off,addr.type=unix,addr.path=wire.sock"]);
         guest.args(["-device", "virtio-net-pci,netdev=wire,romfile=,mac=02:00:00:00:00:02"]);
-        guest.args(["-netdev", &format!("user,id=side,restrict=on{forward}")]);
-        guest.args(["-device", "virtio-net-pci,netdev=side,romfile="]);
+        guest.args(own.network(role, port));
         let (guest_log, own_log) = (logs.join("guest.log"), logs.join("ferrowire.log"));
         let mut until = |path: &Path, word: &str, process: &mut Process| -> Result<()> {
             while !read(path).contains(word) {
@@ -223,22 +213,122 @@ impl Pair<'_> {
         };
         let (mut guest, mut own) = match role {
             Role::Client => {
-                let mut own = Process::start("ferrowire", own, &own_log)?;
+                let mut own = own.start(setting, logs, &own_log)?;
                 until(&own_log, waits, &mut own)?;
                 (Process::start("the guest", guest, &guest_log)?, own)
             }
             Role::Server => {
                 let mut guest = Process::start("the guest", guest, &guest_log)?;
                 until(&guest_log, "guest: listens", &mut guest)?;
-                (guest, Process::start("ferrowire", own, &own_log)?)
+                (guest, own.start(setting, logs, &own_log)?)
             }
         };
+        if wire == Wire::Dead {
+            unanswered((&mut guest, &guest_log), (&mut own, &own_log), limit)?;
+            return heard(&card_log, "the wire is dark").map(|()| read(&guest_log));
+        }
         own.end(limit).with_context(|| last(&own_log))?;
+        if guests > 1 {
+            ended(&read(&own_log)).context("ferrowire in its guest")?;
+        }
         guest.end(limit).with_context(|| last(&guest_log))?;
         let said = read(&guest_log);
-        if !said.contains("guest: case ended with 0") {
-            bail!("the program in the guest failed: {}", last(&guest_log));
+        ended(&said).context("the program in the guest")?;
+        if wire == Wire::Dark {
+            heard(&card_log, "the wire carries again")?;
         }
         Ok(said)
+    }
+}
+
+/// What either side says of a request that was sent as often as it may be, and not answered: libibverbs and the driver.
+const UNANSWERED: [&str; 2] = ["Failed status transport retry counter exceeded", "ended with RETRY_EXC_ERR"];
+
+/// Waits until either side has ended for want of an answer. The other one may wait for ever for what it was to be sent.
+fn unanswered(guest: (&mut Process, &Path), own: (&mut Process, &Path), limit: Instant) -> Result<()> {
+    let mut sides = [guest, own];
+    loop {
+        let mut gone = 0;
+        for (process, log) in &mut sides {
+            let ended = process.ended()?;
+            let said = read(log);
+            if UNANSWERED.iter().any(|text| said.contains(text)) {
+                return Ok(());
+            }
+            if said.contains(WELL) || said.contains("usec/iter") {
+                bail!(
+                    "{} came to a good end, on a wire that was dark for longer than it waits",
+                    process.what
+                );
+            }
+            gone += usize::from(ended);
+        }
+        if gone == sides.len() {
+            bail!(
+                "neither side says that its request was not answered: {}; {}",
+                last(sides[0].1),
+                last(sides[1].1)
+            );
+        }
+        wait(limit, "the end of what is not answered")?;
+    }
+}
+
+/// The card's server has said so.
+fn heard(log: &Path, what: &str) -> Result<()> {
+    match read(log).contains(what) {
+        true => Ok(()),
+        false => bail!("the card's server has not said: {what}"),
+    }
+}
+
+/// What a guest says then.
+const WELL: &str = "guest: case ended with 0";
+
+/// A guest's case has ended well, by what it said.
+fn ended(said: &str) -> Result<()> {
+    if said.contains(WELL) {
+        return Ok(());
+    }
+    let failed = said.lines().rfind(|line| line.contains("guest: FAILED"));
+    let last = || said.lines().rfind(|line| !line.trim().is_empty());
+    bail!("{}", failed.or_else(last).unwrap_or("it said nothing").trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+    use std::time::Duration;
+
+    use super::*;
+
+    /// What comes of two programs on a wire that is dark for longer than they wait.
+    fn dead(name: &str, guest: &str, own: &str) -> Result<()> {
+        let logs = std::env::temp_dir().join(format!("ferrowire-dead-{}-{name}", std::process::id()));
+        std::fs::create_dir_all(&logs).unwrap();
+        let start = |what: &'static str, script: &str| {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script]);
+            let log = logs.join(what);
+            (Process::start(what, shell, &log).unwrap(), log)
+        };
+        let (mut guest, mut own) = (start("guest", guest), start("own", own));
+        let limit = Instant::now() + Duration::from_secs(30);
+        let result = unanswered((&mut guest.0, &guest.1), (&mut own.0, &own.1), limit);
+        drop((guest.0, own.0));
+        std::fs::remove_dir_all(&logs).unwrap();
+        result
+    }
+
+    #[test]
+    fn one_side_must_be_told_that_it_is_not_answered_and_none_may_end_well() {
+        let tool = "echo 'Failed status transport retry counter exceeded (12) for wr_id 2'; exit 1";
+        let own = "echo 'a work request of queue pair 0x2 ended with RETRY_EXC_ERR (TIMEOUT)'; exit 1";
+        assert!(dead("guest", tool, "exec sleep 60").is_ok());
+        assert!(dead("own", "exec sleep 60", own).is_ok());
+        let well = dead("well", "echo 'guest: case ended with 0'", "exec sleep 60").unwrap_err();
+        assert!(well.to_string().contains("good end"), "{well}");
+        let silent = dead("silent", "echo 'guest: case ended with 1'", "echo lost; exit 1").unwrap_err();
+        assert!(silent.to_string().contains("neither side"), "{silent}");
     }
 }

@@ -7,6 +7,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
+use rustix::process::{kill_process, Pid, Signal};
 
 use crate::workspace;
 
@@ -43,6 +44,19 @@ impl Process {
         }
     }
 
+    /// Whether it has ended, well or not.
+    pub fn ended(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_some())
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
+        let sent = pid.map(|pid| kill_process(pid, signal));
+        sent.with_context(|| format!("{} has no number", self.what))?
+            .with_context(|| format!("a signal to {}", self.what))
+    }
+
     /// It must not have ended.
     pub fn lives(&mut self) -> Result<()> {
         match self.child.try_wait()? {
@@ -52,8 +66,19 @@ impl Process {
     }
 }
 
+/// How long one that is asked to end may take for that.
+const FAREWELL: Duration = Duration::from_secs(5);
+
 impl Drop for Process {
+    /// It is asked first: then files are written whole, and sockets removed.
     fn drop(&mut self) {
+        let limit = Instant::now() + FAREWELL;
+        let lives = matches!(self.child.try_wait(), Ok(None));
+        if lives && self.signal(Signal::TERM).is_ok() {
+            while matches!(self.child.try_wait(), Ok(None)) && Instant::now() < limit {
+                std::thread::sleep(LOOK);
+            }
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

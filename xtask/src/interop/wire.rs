@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The suites `wire` and `loss`: a guest with soft-RoCE on the simulated card's wire, and a tool of rdma-core in it.
+//! The suites `wire`, `both` and `loss`: a guest with soft-RoCE on the simulated card's wire, and a tool of rdma-core in it.
 //!
 //! On a wire that loses nothing, nothing is sent again.
 
@@ -7,6 +7,7 @@ use std::path::Path;
 
 use anyhow::{bail, Result};
 
+use super::own::{port, Own, Place};
 use super::pair::{self, Gid, Pair, Role, Wire, VLAN};
 use super::{Case, Setting, Suite, Tried};
 use crate::peers::Files;
@@ -23,10 +24,12 @@ struct Pingpong {
     ipv6: bool,
     /// In a VLAN.
     vlan: bool,
-    /// The wire loses, repeats, reorders and corrupts frames, one in a hundred each.
-    loss: bool,
+    /// What the wire does.
+    wire: Wire,
     /// Of the quick ones.
     quick: bool,
+    /// Where the card's program is.
+    place: Place,
     role: Role,
 }
 
@@ -49,13 +52,15 @@ fn all() -> Vec<Pingpong> {
         events: false,
         ipv6: false,
         vlan: false,
-        loss: false,
+        wire: Wire::Sound,
         quick: false,
+        place: Place::Here,
         role: Role::Client,
     };
     let (uc, ud) = (Pingpong { service: "uc", ..rc }, Pingpong { service: "ud", bytes: 1000, ..rc });
     let srq = Pingpong { service: "srq", ..rc };
-    let lossy = Pingpong { loss: true, ..rc };
+    let lossy = Pingpong { wire: Wire::Lossy, ..rc };
+    let both = Pingpong { place: Place::Guest, ..rc };
     let all = [
         Pingpong { quick: true, ..rc },
         Pingpong { bytes: 1, mtu: 256, ..rc },
@@ -81,17 +86,28 @@ fn all() -> Vec<Pingpong> {
         Pingpong { bytes: 65536, mtu: 4096, ..lossy },
         Pingpong { bytes: 16384, mtu: 256, ipv6: true, events: true, ..lossy },
         Pingpong { service: "srq", ..lossy },
+        // Their time-outs are those of the tools, and shorter.
+        Pingpong { wire: Wire::Dead, ..rc },
+        both,
+        Pingpong { bytes: 65536, mtu: 4096, ipv6: true, events: true, ..both },
+        Pingpong { service: "ud", bytes: 1000, vlan: true, ..both },
+        Pingpong { service: "srq", ..both },
     ];
     all.into_iter().flat_map(|case| Role::BOTH.map(|role| Pingpong { role, ..case })).collect()
 }
 
 impl Case for Pingpong {
     fn suite(&self) -> Suite {
-        Suite::of_wire(self.loss)
+        Suite::of(self.place, self.wire)
     }
 
     fn name(&self) -> String {
-        let more = [(self.events, "-events"), (self.ipv6, "-ipv6"), (self.vlan, "-vlan")];
+        let more = [
+            (self.events, "-events"),
+            (self.ipv6, "-ipv6"),
+            (self.vlan, "-vlan"),
+            (self.wire == Wire::Dead, "-dark"),
+        ];
         let more: String = more.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
         format!("{}-{}-{}{more}-{}", self.service, self.bytes, self.mtu, self.role.name())
     }
@@ -101,14 +117,13 @@ impl Case for Pingpong {
     }
 
     fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
-        let port = pair::port()?;
-        let mut own = setting.program("ferrowire", logs);
-        own.args(self.ferrowire(port));
+        let port = port()?;
+        let own = Own::ferrowire(self.place, &self.ferrowire(port), setting, logs);
         let mut files = Files::default();
         files.text("case.sh", &self.script(port));
-        let card = if self.vlan { format!("10.0.{VLAN}.1") } else { "10.0.0.1".into() };
-        let (role, waits, wire) = (self.role, "Waiting for client", Wire::of(self.loss));
-        let pair = Pair { role, port: Some(port), own, waits, card, files, wire };
+        let (role, waits, wire) = (self.role, "Waiting for client", self.wire);
+        let slow = wire == Wire::Dead;
+        let pair = Pair { role, port: Some(port), own, waits, card: self.card(), files, wire, slow };
         Ok(pair.run(setting, logs, |said| {
             // It says so, and goes on.
             match said.lines().find(|line| line.contains("invalid data")) {
@@ -140,34 +155,42 @@ impl Pingpong {
         pair::script(*mtu, Gid { ipv6: self.ipv6, vlan: self.vlan }, &run)
     }
 
-    /// Index of the card's GID: the address of its own comes first.
-    fn gid(&self) -> u32 {
-        u32::from(!self.ipv6)
+    /// The card's IP address.
+    fn card(&self) -> String {
+        format!("10.0.{}.1", if self.vlan { VLAN } else { 0 })
     }
 
-    /// The command on the card's side.
-    fn ferrowire(&self, port: u16) -> Vec<String> {
+    /// Which of the card's addresses: first there is the one of its own. One on a bus has no other, and is given this.
+    fn address(&self) -> String {
+        match (self.ipv6, self.place) {
+            (true, _) => "-x 0".into(),
+            (false, Place::Here) => "-x 1".into(),
+            (false, Place::Guest) => format!("--ip {}", self.card()),
+        }
+    }
+
+    /// What the command on the card's side is told.
+    fn ferrowire(&self, port: u16) -> String {
         let transport = match self.service {
             "srq" => format!("--srq -q {QPS}"),
             service => format!("--transport {service}"),
         };
-        let words = format!(
-            "-d sim:a.sock pingpong -p {port} -x {} -n {COUNT} -s {} -m {} {transport} -c",
-            self.gid(),
+        let mut words = format!(
+            "pingpong -p {port} {} -n {COUNT} -s {} -m {} {transport} -c",
+            self.address(),
             self.bytes,
             self.mtu,
         );
-        let mut all: Vec<String> = words.split(' ').map(String::from).collect();
         if self.events {
-            all.push("-e".into());
+            words += " -e";
         }
         if self.vlan {
-            all.extend(["--vlan".into(), VLAN.to_string()]);
+            words += &format!(" --vlan {VLAN}");
         }
         if self.role == Role::Server {
-            all.extend(["localhost".into(), "--stock".into()]);
+            words += &format!(" {} --stock", self.place.peer());
         }
-        all
+        words
     }
 }
 
@@ -180,7 +203,7 @@ mod tests {
         let all = all();
         assert_eq!(all.iter().filter(|case| case.quick).count(), 2);
         for case in all {
-            let (guest, own) = (case.script(18515), case.ferrowire(18515).join(" "));
+            let (guest, own) = (case.script(18515), case.ferrowire(18515));
             let both = format!("-n {COUNT} -s {}", case.bytes);
             assert!(guest.contains(&both) && own.contains(&both), "{}", case.name());
             assert_eq!(guest.contains(" -e "), own.contains(" -e"), "{}", case.name());

@@ -115,7 +115,7 @@ impl Files {
     }
 
     /// The archive.
-    pub fn write(&self, path: &Path) -> Result<()> {
+    pub fn archive(&self) -> Result<Vec<u8>> {
         let mut out = Vec::new();
         let mut folders = BTreeSet::new();
         let mut inode = 1;
@@ -134,7 +134,7 @@ impl Files {
             entry(&mut out, name, PROGRAM, bytes)?;
         }
         newc::trailer(&mut out).context("writing an archive")?;
-        fs::write(path, out).with_context(|| format!("writing {}", path.display()))
+        Ok(out)
     }
 }
 
@@ -227,10 +227,7 @@ mod tests {
         files.text("a/b/c", "one");
         files.text("a/d", "two");
         files.text("init", "three");
-        let path = workspace::target().join(format!("tmp/archive-{}", std::process::id()));
-        files.write(&path).unwrap();
-        let bytes = fs::read(&path).unwrap();
-        fs::remove_file(&path).unwrap();
+        let bytes = files.archive().unwrap();
         let mut left = &bytes[..];
         let mut names = Vec::new();
         loop {
