@@ -179,7 +179,7 @@ impl Pair<'_> {
     fn converse(self, setting: &Setting, logs: &Path) -> Result<String> {
         let Pair { role, port, own, waits, card: address, files, wire, slow } = self;
         let guests = if matches!(own, Own::Guest(_)) { 2 } else { 1 };
-        let limit = Instant::now() + guests * LIMIT;
+        let limit = Instant::now() + guests * if slow { 2 * LIMIT } else { LIMIT };
         let mut card = setting.program("ferrowire-sim", logs);
         card.args(["card", "--eager", "--socket", CARD, "--wire", "stream:wire.sock"]);
         let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
