@@ -144,7 +144,7 @@ pub struct Report {
 }
 
 /// What `ecp5` places into.
-const DEVICE: &str = "LFE5UM5G-85F-6BG756C";
+const DEVICE: &str = "LFE5UM5G-85F-8BG756C";
 
 /// Generates, maps, places and reports.
 pub fn run(args: &Args) -> Result<u8> {
