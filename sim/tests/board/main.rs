@@ -32,6 +32,7 @@ const BASE: u64 = 0x10_0000;
 /// Few tables, so that a card is soon there, and as fast a line as its clock can hear.
 fn configs() -> (RnicConfig, SerialConfig) {
     let mut card = RnicConfig::named("axi-8b").unwrap();
+    card.bus_bits = 32;
     (card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (16, 8, 32, 4, 4);
     (card.outstanding, card.outstanding_per_qp, card.page_entries) = (64, 16, 1024);
     let clock_khz = card.clock_khz;

@@ -27,6 +27,7 @@ fn shell(name: &str) -> Shell {
     (card.clock_khz, card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (50_000, 16, 8, 32, 4, 4);
     (card.outstanding, card.outstanding_per_qp, card.page_entries) = (64, 16, 1024);
     card.neighbour_responder = false;
+    card.bus_bits = 32;
     board.card.as_mut().unwrap().baud = card.clock_khz * 125;
     Shell::new(board, card).unwrap()
 }
