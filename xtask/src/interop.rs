@@ -120,6 +120,11 @@ pub trait Case {
     fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried>;
 }
 
+/// What there is of a case, as its name has it.
+pub fn those(all: &[(bool, &str)]) -> String {
+    all.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect()
+}
+
 /// What came of a try that was begun.
 pub struct Tried {
     /// Why it failed, if it did.
@@ -157,10 +162,10 @@ pub enum Quick {
     Skipped(String),
 }
 
-/// Runs the few cases, where kernel, tools and QEMU can be had.
+/// Runs the few cases, where kernel, tools and QEMU can be had, with the programs that were built for the tests.
 pub fn quick() -> Result<Quick> {
     match Peers::get(false) {
-        Ok(_) => run(&Args { quick: true, config: CONFIG.into(), ..Args::default() }).map(Quick::Ran),
+        Ok(_) => try_all(&Args { quick: true, config: CONFIG.into(), ..Args::default() }).map(Quick::Ran),
         Err(_) if workspace::interrupted() => Ok(Quick::Ran(130)),
         Err(error) => Ok(Quick::Skipped(format!("{error:#}"))),
     }
@@ -169,13 +174,18 @@ pub fn quick() -> Result<Quick> {
 /// Which card is taken if nobody says.
 const CONFIG: &str = "generic-8b";
 
-/// Runs the cases.
+/// Builds the programs of this side, and runs the cases.
 pub fn run(args: &Args) -> Result<u8> {
     setup::run(&setup::Args::default())?;
     let build = cargo(["build", "--quiet", "-p", "ferrowire-sim", "-p", "ferrowire-cli", "--bins"]);
     if workspace::exit_code(build)? != 0 {
         bail!("the simulator could not be built");
     }
+    try_all(args)
+}
+
+/// Runs the cases, with the programs that are there.
+fn try_all(args: &Args) -> Result<u8> {
     let config = match Path::new(&args.config).exists() {
         true => std::path::absolute(&args.config)?.display().to_string(),
         false => args.config.clone(),

@@ -127,47 +127,39 @@ const DARK_MS: u64 = 1000;
 
 fn parse_faults(text: &str) -> Result<SeededFaults, String> {
     let mut all = SeededFaults { faults: Faults { hold: 2000, ..Faults::default() }, seed: 1, dark: None };
-    let (mut packet, mut dark_ms) = (None, None);
+    let (mut dark, mut dark_ms) = (None, None);
     for item in text.split(',') {
         let bad = || {
             format!("`{item}`: give `drop`, `duplicate`, `reorder`, `corrupt` or `delay` a probability from 0 to 1, `hold`, `seed`, `dark` or `dark_ms` a number")
         };
         let (name, value) = item.split_once('=').ok_or_else(bad)?;
-        let number = || value.parse::<u64>().map_err(|_| bad());
         let faults = &mut all.faults;
+        let number = match name {
+            "hold" => Some(&mut faults.hold),
+            "seed" => Some(&mut all.seed),
+            "dark" => Some(dark.insert(0)),
+            "dark_ms" => Some(dark_ms.insert(0)),
+            _ => None,
+        };
+        if let Some(number) = number {
+            *number = value.parse().map_err(|_| bad())?;
+            continue;
+        }
         let chance = match name {
             "drop" => &mut faults.drop,
             "duplicate" => &mut faults.duplicate,
             "reorder" => &mut faults.reorder,
             "corrupt" => &mut faults.corrupt,
             "delay" => &mut faults.delay,
-            "hold" => {
-                faults.hold = number()?;
-                continue;
-            }
-            "seed" => {
-                all.seed = number()?;
-                continue;
-            }
-            "dark" => {
-                packet = Some(number()?.max(1));
-                continue;
-            }
-            "dark_ms" => {
-                dark_ms = Some(number()?);
-                continue;
-            }
             _ => return Err(bad()),
         };
         *chance = value.parse().ok().filter(|p| (0.0..=1.0).contains(p)).ok_or_else(bad)?;
     }
-    all.dark = match (packet, dark_ms) {
-        (Some(packet), ms) => Some(Dark { packet, time: Duration::from_millis(ms.unwrap_or(DARK_MS)) }),
-        (None, Some(_)) => {
-            return Err("`dark_ms` is of `dark`: give the packet with which the wire goes dark".into())
-        }
-        (None, None) => None,
-    };
+    if dark.is_none() && dark_ms.is_some() {
+        return Err("`dark_ms` is of `dark`: give the packet with which the wire goes dark".into());
+    }
+    let time = Duration::from_millis(dark_ms.unwrap_or(DARK_MS));
+    all.dark = dark.map(|packet| Dark { packet: packet.max(1), time });
     Ok(all)
 }
 
@@ -213,10 +205,11 @@ impl Common {
         outage
     }
 
-    /// Moves the cards, and writes what they do.
-    fn movers(&self) -> Result<(Clock, Option<Tracer>)> {
+    /// Serves cards whose wire ends within their world, and without guests.
+    fn server(&self, world: World, ports: Vec<Port>, outage: Option<Outage>) -> Result<Server> {
         let tracer = self.trace.as_deref().map(Tracer::new).transpose()?;
-        Ok((Clock::new(self.eager), tracer))
+        let clock = Clock::new(self.eager);
+        Ok(Server { world, ports, line: None, clock, guests: None, outage, tracer })
     }
 }
 
@@ -240,8 +233,7 @@ pub fn card(args: &CardArgs) -> Result<()> {
     let device = Device::new(&mut world, 0, model, config.eqs, args.mac)?.with_addresses(args.ip.clone());
     println!("ferrowire -d sim:{} info", args.socket.display());
     let ports = vec![Port::new(listener, device, common.verbose)];
-    let (clock, tracer) = common.movers()?;
-    Server { world, ports, line, clock, guests, outage, tracer }.run(&signals)
+    Server { line, guests, ..common.server(world, ports, outage)? }.run(&signals)
 }
 
 /// Serves two cards.
@@ -272,8 +264,7 @@ pub fn up(args: &UpArgs) -> Result<()> {
          ferrowire -d sim:{b} bw write localhost\n  \
          ferrowire -d sim:{a} top"
     );
-    let (clock, tracer) = common.movers()?;
-    Server { world, ports, line: None, clock, guests: None, outage, tracer }.run(&signals)
+    common.server(world, ports, outage)?.run(&signals)
 }
 
 #[cfg(test)]

@@ -34,7 +34,7 @@ pub struct Outage {
 enum State {
     Before,
     /// Since that cycle of the card, and when guests had run for so long.
-    Dark(u64, Duration),
+    Dark(u64, Option<Duration>),
     Behind,
 }
 
@@ -69,7 +69,6 @@ impl Outage {
 
     /// Looks at both clocks: the card's cycle, and how long guests have run. What is to be told.
     pub fn look(&mut self, cycle: u64, ran: Option<Duration>) -> Option<String> {
-        let ran = ran.unwrap_or_default();
         match self.state {
             State::Before if self.packets.load(Ordering::Relaxed) >= self.dark.packet => {
                 self.state = State::Dark(cycle, ran);
@@ -82,7 +81,7 @@ impl Outage {
             State::Dark(since, had_run) => {
                 let card = (cycle - since) as u128 >= self.dark.time.as_millis() * u128::from(self.clock_khz);
                 // Without guests that stand now and then nobody has another clock.
-                let guests = ran.is_zero() || ran - had_run >= self.dark.time;
+                let guests = ran.zip(had_run).is_none_or(|(ran, had_run)| ran - had_run >= self.dark.time);
                 (card && guests).then(|| {
                     self.state = State::Behind;
                     self.packets.store(BEHIND, Ordering::Relaxed);

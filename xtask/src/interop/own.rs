@@ -13,9 +13,10 @@ use super::{slot, Setting};
 
 /// The card's socket, in the case's folder.
 pub const CARD: &str = "a.sock";
-/// Addresses of the side channel's network: QEMU's own has the first for what it passes on to this machine.
-const OWN: &str = "10.0.2.100";
-const PEER: &str = "10.0.2.15";
+/// The program's address on the side channel's network: QEMU's own passes on to this machine what goes there.
+pub const OWN: &str = "10.0.2.100";
+/// That of the guest with soft-RoCE.
+pub const PEER: &str = "10.0.2.15";
 
 /// Where the program is.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -25,7 +25,7 @@ use std::time::Instant;
 use anyhow::{bail, Context as _, Result};
 
 use super::capture::{self, Again};
-use super::own::{Own, CARD};
+use super::own::{Own, CARD, PEER};
 use super::process::{last, read, wait, Process, LIMIT};
 use super::server::Server;
 use super::{Setting, Tried};
@@ -39,7 +39,7 @@ const DUMP: &str = "wire.pcap";
 /// Who the guest is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Role {
-    /// It connects to 10.0.2.100.
+    /// It connects to [`OWN`](super::own::OWN).
     Client,
     /// It says `guest: listens` when it does.
     Server,
@@ -129,7 +129,7 @@ pub fn script(mtu: u32, gid: Gid, run: &str) -> String {
          ip addr add fd00::2/64 dev eth0\n\
          {more}\
          ip link set eth1 up\n\
-         ip addr add 10.0.2.15/24 dev eth1\n\
+         ip addr add {PEER}/24 dev eth1\n\
          rdma link add rxe0 type rxe netdev eth0 || exit 1\n\
          sleep 1\n\
          port=/sys/class/infiniband/rxe0/ports/1\n\

@@ -7,7 +7,7 @@ use anyhow::{bail, Result};
 
 use super::own::{Own, Place};
 use super::pair::{self, Gid, Pair, Role, Wire};
-use super::{Case, Setting, Suite, Tried};
+use super::{those, Case, Setting, Suite, Tried};
 use crate::peers::Files;
 
 /// A run of it.
@@ -46,8 +46,7 @@ impl Case for Rping {
 
     fn name(&self) -> String {
         let more = [(self.ipv6, "-ipv6"), (self.wire == Wire::Dark, "-dark")];
-        let more: String = more.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
-        format!("rping-{}{more}-{}", self.bytes, self.role.name())
+        format!("rping-{}{}-{}", self.bytes, those(&more), self.role.name())
     }
 
     fn quick(&self) -> bool {

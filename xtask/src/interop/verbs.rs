@@ -8,7 +8,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::own::{port, Own, Place, CARD};
+use super::own::{port, Own, Place, CARD, OWN};
 use super::pair::{self, Gid, Pair, Role, Wire};
 use super::{Case, Setting, Suite, Tried};
 use crate::peers::Files;
@@ -50,7 +50,7 @@ impl Case for Verbs {
         }
         let mut files = Files::default();
         files.copy("verbs", &program)?;
-        let run = format!("/verbs rxe0 $gid 10.0.2.100 {port}");
+        let run = format!("/verbs rxe0 $gid {OWN} {port}");
         files.text("case.sh", &pair::script(4096, Gid::default(), &run));
         let (waits, card) = ("waiting for the guest", "10.0.0.1".into());
         let pair = Pair {

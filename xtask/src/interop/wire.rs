@@ -7,9 +7,9 @@ use std::path::Path;
 
 use anyhow::{bail, Result};
 
-use super::own::{port, Own, Place};
+use super::own::{port, Own, Place, OWN};
 use super::pair::{self, Gid, Pair, Role, Wire, VLAN};
-use super::{Case, Setting, Suite, Tried};
+use super::{those, Case, Setting, Suite, Tried};
 use crate::peers::Files;
 
 /// A run of a pingpong tool of rdma-core.
@@ -108,8 +108,7 @@ impl Case for Pingpong {
             (self.vlan, "-vlan"),
             (self.wire == Wire::Dead, "-dark"),
         ];
-        let more: String = more.iter().filter(|(is, _)| *is).map(|(_, what)| *what).collect();
-        format!("{}-{}-{}{more}-{}", self.service, self.bytes, self.mtu, self.role.name())
+        format!("{}-{}-{}{}-{}", self.service, self.bytes, self.mtu, those(&more), self.role.name())
     }
 
     fn quick(&self) -> bool {
@@ -147,7 +146,7 @@ impl Pingpong {
         };
         let tool = format!("ibv_{service}_pingpong -g $gid -n {COUNT} -s {bytes} {more} {events} -p {port}");
         let run = match self.role {
-            Role::Client => format!("{tool} 10.0.2.100"),
+            Role::Client => format!("{tool} {OWN}"),
             Role::Server => format!(
                 "(until netstat -tln | grep -q :{port}; do sleep 0.2; done; echo 'guest: listens') &\n{tool}"
             ),
