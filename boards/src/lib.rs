@@ -16,6 +16,7 @@
 
 mod alveo;
 mod check;
+pub mod ecp5;
 mod part;
 mod ports;
 

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use ferrowire_boards::{Alveo, Board, ALVEOS};
+use ferrowire_boards::{ecp5, Alveo, Board, ALVEOS};
 use ferrowire_shell::{AlveoShell, Shell};
 
 use crate::output::{print, Output};
@@ -99,6 +99,7 @@ pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
             let files = BTreeMap::from([
                 (format!("{name}.lpf"), shell.lpf(top)),
                 (SCRIPT.into(), script(name, &shell.board().part().nextpnr())),
+                (ecp5::NARROW_SUMS.0.into(), ecp5::NARROW_SUMS.1.into()),
             ]);
             Ok(print(choice, top, modules.verilog(), Some(shell.board().name.clone()), files))
         }
@@ -152,11 +153,16 @@ out=${{1:-$here.build}}
 mkdir -p "$out"
 cd "$out"
 files=$(sed "s|^|$here/|" "$here/files.f" | tr '\n' ' ')
-"${{YOSYS:-yosys}}" -q -l yosys.log -p "read_verilog -noautowire $files; synth_ecp5 -nowidelut -cmp2softlogic -top {top} -json {top}.json"
-"${{NEXTPNR:-nextpnr-ecp5}}" {} --json {top}.json --lpf "$here/{top}.lpf" --textcfg {top}.config --report {top}.report.json --log nextpnr.log --quiet
+cat > map.ys <<END
+read_verilog -noautowire $files
+{map}write_json {top}.json
+END
+"${{YOSYS:-yosys}}" -q -l yosys.log -s map.ys
+"${{NEXTPNR:-nextpnr-ecp5}}" {device} --json {top}.json --lpf "$here/{top}.lpf" --textcfg {top}.config --report {top}.report.json --log nextpnr.log --quiet
 "${{ECPPACK:-ecppack}}" --compress {top}.config {top}.bit
 echo "$out/{top}.bit"
 "#,
-        device.join(" ")
+        map = ecp5::synth(top, true, &format!("$here/{}", ecp5::NARROW_SUMS.0)),
+        device = device.join(" "),
     )
 }

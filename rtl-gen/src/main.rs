@@ -167,9 +167,8 @@ fn write_folder(cli: &Cli, output: &Output, out: &Path) -> Result<bool, Error> {
     if cli.json {
         answer(&json!({ "out": out, "manifest": output.manifest }));
     } else {
-        let modules = output.files.keys().filter(|n| n.ends_with(".v")).count();
-        let lines: usize =
-            output.files.iter().filter(|(n, _)| n.ends_with(".v")).map(|(_, t)| t.lines().count()).sum();
+        let (modules, lines) = (output.modules().count(), output.modules().map(|text| text.lines().count()));
+        let lines: usize = lines.sum();
         eprintln!(
             "wrote {}: top module {}, {modules} modules, {lines} lines of Verilog",
             out.display(),

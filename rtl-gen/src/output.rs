@@ -16,6 +16,9 @@ pub(crate) const PROJECT: &str = "ferrowire";
 /// The manifest's name.
 pub const MANIFEST: &str = "manifest.json";
 
+/// The file that names the design's modules, children before their parents.
+const LIST: &str = "files.f";
+
 /// What a folder gets: contents by name, the manifest among them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Output {
@@ -23,6 +26,14 @@ pub struct Output {
     pub files: BTreeMap<String, String>,
     /// The manifest, which `files` has as text.
     pub manifest: Manifest,
+}
+
+impl Output {
+    /// The Verilog of the design's modules. Stubs, and what tools are told, may be Verilog as well and are none.
+    pub fn modules(&self) -> impl Iterator<Item = &String> {
+        let names = self.files.get(LIST).map_or("", String::as_str).lines();
+        names.filter_map(|name| self.files.get(name))
+    }
 }
 
 /// What a folder holds, and of which card.
@@ -88,7 +99,7 @@ pub(crate) fn print(
         list.push('\n');
         files.insert(name, format!("// SPDX-License-Identifier: MIT OR Apache-2.0\n{text}"));
     }
-    files.insert("files.f".into(), list);
+    files.insert(LIST.into(), list);
     files.extend(checked_in().into_iter().map(|(path, text)| {
         let name = path.rsplit('/').next().unwrap_or(path);
         (name.to_string(), text)

@@ -13,7 +13,6 @@ use anyhow::{bail, Context, Result};
 use ferrowire_boards::{Alveo, Board, ALVEOS, BUILT_IN};
 use serde::{Deserialize, Serialize};
 
-use crate::flow::ecp5;
 use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Cost, Stat};
 use crate::flow::{Clock, Critical, Flow, Manifest, Usage};
@@ -155,7 +154,7 @@ fn map(flow: &Flow, manifest: &Manifest) -> Result<(String, Cost)> {
     let script = format!(
         "{}{}write_json mapped.json\ntee -q -o mapped-stat.json stat -json\nwrite_blif mapped.blif\n",
         flow.read_verilog()?,
-        ecp5::synth(flow, top, true)?
+        flow.ecp5(top, true)?
     );
     let tool = flow.yosys("map", "mapping", &script)?;
     let cost = Stat::read(&flow.read("mapped-stat.json")?, &flow.read("mapped.blif")?)?.total(top)?;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The open tools, run in a folder: Yosys, nextpnr for ECP5 and ecppack, with their logs, and what is read from these.
 
-pub mod ecp5;
 mod findings;
 mod memories;
 pub mod place;
@@ -16,6 +15,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
+use ferrowire_boards::ecp5;
 use serde::Deserialize;
 
 use crate::{cargo, setup, workspace};
@@ -105,6 +105,13 @@ impl Flow {
         }
         let version = log.lines().find(|l| l.starts_with("Yosys ")).unwrap_or("Yosys");
         Ok(version.split(" (").next().unwrap_or(version).to_string())
+    }
+
+    /// Yosys's commands that map to ECP5, and the file that they want.
+    pub fn ecp5(&self, top: &str, flat: bool) -> Result<String> {
+        let (name, text) = ecp5::NARROW_SUMS;
+        self.write(name, text)?;
+        Ok(ecp5::synth(top, flat, name))
     }
 
     /// Makes the bitstream `NAME.bit` of nextpnr's `NAME.config`.

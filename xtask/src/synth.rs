@@ -19,7 +19,6 @@ use anyhow::{Context, Result};
 use ferrowire_boards::Part;
 use serde::{Deserialize, Serialize};
 
-use crate::flow::ecp5;
 use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Block, Cost, Stat};
 use crate::flow::{slowest, Critical, Flow, Manifest};
@@ -80,7 +79,7 @@ impl Target {
     /// longer paths the mapper has time enough to build it of twice the LUTs.
     fn synth(self, flow: &Flow, top: &str, flat: bool) -> Result<String> {
         if self == Target::Ecp5 {
-            return ecp5::synth(flow, top, flat);
+            return flow.ecp5(top, flat);
         }
         let modules = flow.modules()?;
         // Neither pads nor the flip-flops and buffers at them: the design is a core.
