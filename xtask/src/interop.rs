@@ -3,6 +3,7 @@
 
 mod bus;
 mod capture;
+mod counters;
 mod own;
 mod pair;
 mod process;
@@ -250,10 +251,9 @@ fn chosen(args: &Args) -> Result<Vec<Box<dyn Case>>> {
 }
 
 fn table(outcomes: &[Outcome]) {
-    println!("{:<32} {:<8} sent again: early   late   by the card", "case", "");
+    println!("{:<32} {:<8} sent again: by the guest   by the card", "case", "");
     for Outcome { suite, case, failure, again, logs } in outcomes {
-        let again = again
-            .map_or(String::new(), |Again { early, late, card }| format!("{early:>17} {late:>6} {card:>13}"));
+        let again = again.map_or(String::new(), |Again { guest, card }| format!("{guest:>24} {card:>13}"));
         let result = if failure.is_some() { "FAILED" } else { "ok" };
         println!("{:<32} {result:<8} {again}", format!("{}/{case}", suite.name()));
         if failure.is_some() {

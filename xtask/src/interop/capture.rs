@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What went over a guest's wire, by the guest's clock: kept as pcapng, and looked through for requests that were sent again.
-//!
-//! soft-RoCE does not begin its transport timer anew with each request: what fires is the one of an earlier request, and whatever is unanswered just
-//! then is sent again, however short it has been out (`docs/src/interop.md`). So a packet that comes again counts as **late** only if the time-out had
-//! passed since it was sent last (IBTA 9.7.6.1.3): that is what a peer that is too slow, or a loss, looks like.
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::BufWriter;
 use std::path::Path;
@@ -22,9 +18,6 @@ use pcap_file::pcapng::{PcapNgBlock, PcapNgWriter};
 use pcap_file::DataLink;
 use serde::Serialize;
 
-/// Local ACK timeout 14, which the pingpong tools set: 4.096 us times 2^14 (IBTA 9.7.6.1.3).
-pub const TIMEOUT: Duration = Duration::from_nanos(4096 << 14);
-
 /// A frame, and when it passed.
 pub struct Passed {
     /// By the guest's clock.
@@ -36,10 +29,8 @@ pub struct Passed {
 /// Request packets of RC that passed more than once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Again {
-    /// Of the guest, before its time-out.
-    pub early: u64,
-    /// Of the guest, behind its time-out.
-    pub late: u64,
+    /// Of the guest.
+    pub guest: u64,
     /// Of the card.
     pub card: u64,
 }
@@ -86,21 +77,19 @@ pub fn write(path: &Path, frames: &[Passed]) -> Result<()> {
 /// Looks through frames in their order; `card` is the card's MAC address.
 pub fn again(frames: &[Passed], card: [u8; 6]) -> Again {
     let mut again = Again::default();
-    // By queue pair and PSN, when it was sent last.
-    let mut sent: HashMap<(bool, u32, u32), Duration> = HashMap::new();
-    for Passed { time, bytes } in frames {
+    // By queue pair and PSN.
+    let mut sent: HashSet<(bool, u32, u32)> = HashSet::new();
+    for Passed { bytes, .. } in frames {
         let Ok(frame) = Frame::parse(bytes) else { continue };
         let Ok(opcode) = frame.opcode() else { continue };
         if !opcode.is_acknowledged() {
             continue;
         }
         let of_card = bytes[6..12] == card;
-        let key = (of_card, frame.bth.destqp, frame.bth.psn);
-        let Some(before) = sent.insert(key, *time) else { continue };
-        match time.saturating_sub(before) {
-            _ if of_card => again.card += 1,
-            out if out < TIMEOUT => again.early += 1,
-            _ => again.late += 1,
+        match sent.insert((of_card, frame.bth.destqp, frame.bth.psn)) {
+            true => {}
+            false if of_card => again.card += 1,
+            false => again.guest += 1,
         }
     }
     again
@@ -108,8 +97,10 @@ pub fn again(frames: &[Passed], card: [u8; 6]) -> Again {
 
 #[cfg(test)]
 mod tests {
+    use ferrowire_spec::wire::aeth::Aeth;
     use ferrowire_spec::wire::bth::Bth;
     use ferrowire_spec::wire::eth::Eth;
+    use ferrowire_spec::wire::frame::Extensions;
 
     use super::*;
 
@@ -122,6 +113,10 @@ mod tests {
         let mut frame = Frame {
             eth: Eth { dst, src, ..Eth::default() },
             bth: Bth { opcode, destqp: 7, psn, ..Bth::default() },
+            ext: Extensions {
+                aeth: (opcode == READ_RESPONSE_ONLY).then(Aeth::default),
+                ..Extensions::default()
+            },
             payload: &[1; 64],
             ..Frame::default()
         };
@@ -132,22 +127,23 @@ mod tests {
     }
 
     const SEND_ONLY: u8 = 0x04;
+    const READ_RESPONSE_ONLY: u8 = 0x10;
 
     #[test]
-    fn what_comes_again_is_late_when_the_time_out_has_passed_since_it_was_sent_last() {
+    fn a_psn_that_a_side_sends_twice_to_a_queue_pair_is_sent_again() {
         let frames = [
             packet(0, false, SEND_ONLY, 5),
             packet(0, true, SEND_ONLY, 5),
             packet(60, false, SEND_ONLY, 6),
-            // Early: the timer of 5 has fired.
+            // An answer has the PSN of what it answers.
+            packet(61, true, READ_RESPONSE_ONLY, 6),
+            packet(62, true, READ_RESPONSE_ONLY, 6),
             packet(68, false, SEND_ONLY, 6),
             packet(134, false, SEND_ONLY, 6),
-            // Late: 68 milliseconds behind the one before.
-            packet(202, false, SEND_ONLY, 6),
             packet(203, true, SEND_ONLY, 5),
         ];
-        assert_eq!(again(&frames, MAC), Again { early: 2, late: 1, card: 1 });
-        assert_eq!(again(&frames[..3], MAC), Again::default());
+        assert_eq!(again(&frames, MAC), Again { guest: 2, card: 1 });
+        assert_eq!(again(&frames[..5], MAC), Again::default());
     }
 
     #[test]

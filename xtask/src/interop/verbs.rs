@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cases `verbs`: every verb in both directions, with what goes wrong besides, which the pingpong tools do not show. On a wire that loses frames, those of RC that come to a good end.
+//! The cases `verbs`: every verb in both directions, with what goes wrong besides, which the pingpong tools do not show. On a wire that loses frames, all of RC, and streams of UC and
+//! UD of which some is lost.
 //!
 //! The example `exercise` of ferrowire-cli has the card and knows the steps; `verbs.c`, compiled here against Debian's libibverbs, does in the guest what
 //! that one tells it over TCP.

@@ -86,6 +86,7 @@ fn all() -> Vec<Pingpong> {
         Pingpong { bytes: 65536, mtu: 4096, ..lossy },
         Pingpong { bytes: 16384, mtu: 256, ipv6: true, events: true, ..lossy },
         Pingpong { service: "srq", ..lossy },
+        Pingpong { vlan: true, ..lossy },
         // Their time-outs are those of the tools, and shorter.
         Pingpong { wire: Wire::Dead, ..rc },
         both,

@@ -79,6 +79,17 @@ impl<'a> Plan<'a> {
         }
     }
 
+    /// Of a request, its pieces of the requester's memory.
+    pub fn pieces(&self, at: usize) -> &[Piece] {
+        &self.asks[at].0
+    }
+
+    /// And its place in the responder's: nothing, of one that has none.
+    pub fn target(&self, at: usize) -> Range<usize> {
+        let (ask, start) = (&self.step.asks[at], self.asks[at].1);
+        start..start + if ask.what.is_send() { 0 } else { ask.bytes() as usize }
+    }
+
     /// The request with its address, in numbers.
     pub fn request(&self, at: usize, memory: Place, window: Option<u32>, before: &[u8]) -> Result<Request> {
         let (ask, (pieces, target)) = (&self.step.asks[at], &self.asks[at]);
@@ -110,7 +121,7 @@ impl<'a> Plan<'a> {
 }
 
 /// The immediate of a request.
-fn immediate(at: usize) -> u32 {
+pub fn immediate(at: usize) -> u32 {
     0xfe00_0000 | (at as u32) << 8 | 0xa5
 }
 
@@ -118,11 +129,13 @@ fn word(memory: &[u8], at: usize) -> u64 {
     memory[at..at + 8].iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte))
 }
 
-fn gather(memory: &[u8], pieces: &[Piece]) -> Vec<u8> {
+/// The bytes of pieces, one behind the other.
+pub fn gather(memory: &[u8], pieces: &[Piece]) -> Vec<u8> {
     pieces.iter().flat_map(|piece| &memory[range(piece)]).copied().collect()
 }
 
-fn scatter(memory: &mut [u8], pieces: &[Piece], mut bytes: &[u8]) {
+/// Puts bytes into pieces, as far as there are any.
+pub fn scatter(memory: &mut [u8], pieces: &[Piece], mut bytes: &[u8]) {
     for piece in pieces {
         let (here, rest) = bytes.split_at(bytes.len().min(piece.bytes as usize));
         memory[piece.offset..piece.offset + here.len()].copy_from_slice(here);
@@ -130,6 +143,7 @@ fn scatter(memory: &mut [u8], pieces: &[Piece], mut bytes: &[u8]) {
     }
 }
 
+/// Where a piece is.
 pub fn range(piece: &Piece) -> Range<usize> {
     piece.offset..piece.offset + piece.bytes as usize
 }
@@ -255,6 +269,7 @@ mod tests {
     use super::*;
     use crate::side::{pattern, INLINE, PIECES};
     use crate::steps::steps;
+    use crate::streams::streams;
 
     fn memory() -> [Vec<u8>; 2] {
         [false, true].map(|guest| (0..BYTES).map(|at| pattern(1, guest, at)).collect())
@@ -262,7 +277,7 @@ mod tests {
 
     #[test]
     fn each_step_has_a_name_of_its_own_and_what_both_sides_can_do() {
-        let all = steps();
+        let all: Vec<Step> = steps().into_iter().chain(streams()).collect();
         assert_eq!(all.iter().map(|step| &step.name).collect::<BTreeSet<_>>().len(), all.len());
         for step in &all {
             let plan = Plan::new(step, false).unwrap();

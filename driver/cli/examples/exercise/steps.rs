@@ -142,7 +142,8 @@ pub struct Step {
 /// Everything that peers may do.
 const ALL: AccessFlags = AccessFlags::REMOTE;
 
-fn ask(what: What, pieces: &[u32]) -> Ask {
+/// A request that goes well.
+pub fn ask(what: What, pieces: &[u32]) -> Ask {
     Ask {
         what,
         pieces: pieces.to_vec(),
@@ -157,7 +158,7 @@ fn ask(what: What, pieces: &[u32]) -> Ask {
 }
 
 /// A step that ends well, with the receives that its requests take.
-fn step(name: impl Into<String>, service: Service, mtu: u32, asks: Vec<Ask>) -> Step {
+pub fn step(name: impl Into<String>, service: Service, mtu: u32, asks: Vec<Ask>) -> Step {
     let takes = asks.iter().filter(|ask| ask.what.takes_receive());
     let receives = takes.map(|ask| if ask.what.is_send() { vec![ask.bytes()] } else { Vec::new() });
     Step {
@@ -187,6 +188,13 @@ impl Step {
 
     fn received_in(self, receives: &[&[u32]]) -> Step {
         Step { receives: receives.iter().map(|pieces| pieces.to_vec()).collect(), ..self }
+    }
+
+    /// The same for a wire that loses frames: a READ or atomic of which the answer is lost comes again, and needs its key until it is answered.
+    pub fn lossy(mut self) -> Step {
+        let ends_a_key = self.asks.iter_mut().filter(|ask| ask.what == What::SendInv);
+        ends_a_key.for_each(|ask| ask.fence = true);
+        self
     }
 
     /// The request at `at` fails, and what is behind it is flushed; so is what the peer has posted, whose queue pair is in error.
