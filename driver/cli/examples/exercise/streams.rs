@@ -82,15 +82,14 @@ pub fn run(stream: &Step, number: u32, mut sides: [&mut dyn Side; 2], at: &Addre
         ends.push(end);
     }
     bytes("requester", &ends[0].memory, &before[0], &mut wrong);
-    let header = |header: &[u8], payload| datagram_header(header, from, to, payload);
-    let [sent, there] = before;
-    let mut wanted = arrived(&plan, &came, places[0].qpn, &sent, there, &ends[1].memory, &mut wrong);
-    for (at, payload) in std::mem::take(&mut wanted.headers) {
-        if let Err(why) = header(&ends[1].memory[at..at + GRH], payload) {
+    let (found, [sent, there]) = (&ends[1].memory, before);
+    let wanted = arrived(&plan, &came, places[0].qpn, &sent, there, found, &mut wrong);
+    for (at, payload) in wanted.headers {
+        if let Err(why) = datagram_header(&found[at..at + GRH], from, to, payload) {
             wrong.push(format!("the header before a datagram: {why}"));
         }
     }
-    bytes("responder", &ends[1].memory, &wanted.memory, &mut wrong);
+    bytes("responder", found, &wanted.memory, &mut wrong);
     Ok(Came { messages: came.len(), wrong })
 }
 
@@ -112,8 +111,9 @@ fn arrived(
     wrong: &mut Vec<String>,
 ) -> Arrived {
     let (asks, datagram) = (&plan.step.asks, plan.step.service == Service::Ud);
-    // A receive that has begun and not ended; a target that was written to in part.
-    let open = plan.receives.iter().flatten().map(range).chain((0..asks.len()).map(|at| plan.target(at)));
+    // The next receive may have begun, and targets may have been written to in part.
+    let next = plan.receives.get(came.len()).into_iter().flatten().map(range);
+    let open = next.chain((0..asks.len()).map(|at| plan.target(at)));
     open.for_each(|part| memory[part.clone()].copy_from_slice(&found[part]));
     let mut headers = Vec::new();
     for (n, done) in came.iter().enumerate() {
@@ -186,6 +186,10 @@ mod tests {
         let mut torn = found.clone();
         torn[plan.receives[5][0].offset] ^= 1;
         assert_eq!(told(&torn, &came), Vec::<String>::new());
+        // And in none behind that.
+        torn[plan.receives[6][0].offset] ^= 1;
+        assert_eq!(told(&torn, &came).len(), 1);
+        torn[plan.receives[6][0].offset] ^= 1;
         // One that is complete is not what was sent.
         torn[plan.receives[3][0].offset + 519] ^= 1;
         assert!(told(&torn, &came)[0].starts_with("1 bytes of the responder's memory"));
