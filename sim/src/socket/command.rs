@@ -37,6 +37,9 @@ struct Common {
     /// Let SIGUSR1 begin and end traces in this folder: frames in pcapng, waves in FST. The cards are a little slower
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     trace: Option<PathBuf>,
+    /// Write all frames of the wire to this file, as pcapng. The server is to end by a signal, or the last ones are missing
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "trace")]
+    capture: Option<PathBuf>,
     /// Never rest while a driver is there. Without it, cards without anything to do but timers take 5 % of a processor, and timers last
     /// longer
     #[arg(long)]
@@ -206,7 +209,10 @@ impl Common {
     }
 
     /// Serves cards whose wire ends within their world, and without guests.
-    fn server(&self, world: World, ports: Vec<Port>, outage: Option<Outage>) -> Result<Server> {
+    fn server(&self, mut world: World, ports: Vec<Port>, outage: Option<Outage>) -> Result<Server> {
+        if let Some(file) = &self.capture {
+            world.capture(file)?;
+        }
         let tracer = self.trace.as_deref().map(Tracer::new).transpose()?;
         let clock = Clock::new(self.eager);
         Ok(Server { world, ports, line: None, clock, guests: None, outage, tracer })

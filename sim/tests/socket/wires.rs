@@ -95,6 +95,22 @@ fn a_signal_begins_and_ends_a_trace() {
 }
 
 #[test]
+fn a_capture_has_all_frames_from_the_beginning_on() {
+    let folder = Folder::new("capture");
+    let file = folder.join("wire.pcapng");
+    let server = Server::up(&folder, &["--capture", file.to_str().unwrap()]);
+    let sent = {
+        let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
+        exchange(&a, &b);
+        [a, b].map(|node| node.context.traffic_counter(ferrowire::TrafficCounter::TxFrames).unwrap())
+    };
+    assert!(server.interrupt());
+    let frames = ferrowire_sim::wire::read_frames(&file).unwrap();
+    assert!(sent.iter().all(|count| *count > 0));
+    assert_eq!(frames.len() as u64, sent.iter().sum::<u64>());
+}
+
+#[test]
 fn a_tap_interface_carries_frames_where_this_machine_allows_one() {
     let folder = Folder::new("tap");
     let name = format!("fw{}", std::process::id());

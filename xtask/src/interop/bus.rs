@@ -140,6 +140,9 @@ impl Bus {
         limited.args(["-c", &format!("ulimit -n {SERVER_FILES} && exec \"$0\" \"$@\"")]);
         limited.arg(own.get_program()).args(["up", "--eager", "--verbose", "--config"]);
         limited.arg(self.config.unwrap_or(&setting.config));
+        if !setting.waves {
+            limited.args(["--capture", "wire.pcapng"]);
+        }
         limited
     }
 
