@@ -42,8 +42,8 @@ pub struct Plan<'a> {
     pub step: &'a Step,
     /// Of each request, its pieces of the requester's memory, and its place in the responder's.
     asks: Vec<(Vec<Piece>, usize)>,
-    /// Of each receive.
-    pub receives: Vec<Vec<Piece>>,
+    /// Of each receive, by its number.
+    pub receives: Vec<(u64, Vec<Piece>)>,
     /// So many requests are posted: the next one is refused.
     pub posted: usize,
 }
@@ -67,8 +67,8 @@ impl<'a> Plan<'a> {
             asks.push((pieces, target));
         }
         let header: &[u32] = if step.service == Service::Ud { &[GRH as u32] } else { &[] };
-        let receives =
-            step.receives.iter().map(|pieces| buffers.pieces(&[header, pieces].concat())).collect();
+        let receives = step.receives.iter().map(|pieces| buffers.pieces(&[header, pieces].concat()));
+        let receives = (RECEIVES..).zip(receives).collect();
         let posted = match step.ending {
             Ending::NotPostedByLinux(failure) if linux_asks => failure.at,
             _ => step.asks.len(),
@@ -90,8 +90,13 @@ impl<'a> Plan<'a> {
         start..start + if ask.what.is_send() { 0 } else { ask.bytes() as usize }
     }
 
+    /// All requests, in numbers.
+    pub fn requests(&self, memory: Place, window: Option<u32>, before: &[u8]) -> Result<Vec<Request>> {
+        (0..self.step.asks.len()).map(|at| self.request(at, memory, window, before)).collect()
+    }
+
     /// The request with its address, in numbers.
-    pub fn request(&self, at: usize, memory: Place, window: Option<u32>, before: &[u8]) -> Result<Request> {
+    fn request(&self, at: usize, memory: Place, window: Option<u32>, before: &[u8]) -> Result<Request> {
         let (ask, (pieces, target)) = (&self.step.asks[at], &self.asks[at]);
         let key = if ask.window { window.ok_or("the step has no window")? } else { memory.rkey };
         let place = match ask.wrong {
@@ -228,7 +233,7 @@ pub fn expected(
             What::WriteImm => CqeOpcode::RecvWriteImm,
             _ => CqeOpcode::Recv,
         };
-        let Some(buffers) = receives.next() else { continue };
+        let Some((wr_id, buffers)) = receives.next() else { continue };
         let mut message = Vec::new();
         if datagram {
             headers.push((buffers[0].offset, bytes + if ask.what == What::SendImm { 4 } else { 0 }));
@@ -246,15 +251,15 @@ pub fn expected(
             from: datagram.then_some(qpn),
             ..Success::of(opcode, all)
         };
-        received.push(Done { wr_id: RECEIVES + received.len() as u64, result: Ok(success) });
+        received.push(Done { wr_id: *wr_id, result: Ok(success) });
     }
     if let Some(failure) = failure.filter(|failure| failure.both) {
-        for (i, buffers) in receives.enumerate() {
+        for (i, (wr_id, buffers)) in receives.enumerate() {
             let status = if i == 0 { failure.receive } else { WcStatus::WrFlushErr };
             if status != WcStatus::WrFlushErr {
                 open.extend(buffers.iter().map(range));
             }
-            received.push(Done { wr_id: RECEIVES + received.len() as u64, result: Err(status) });
+            received.push(Done { wr_id: *wr_id, result: Err(status) });
         }
     }
     Expected { memory: [own, peers], done: [sent, received], headers, open, failure }
@@ -307,7 +312,7 @@ mod tests {
         let wanted = peers[place..place + 2000].to_vec();
         let expected = expected(&plan, [own, peers], 7, None, false);
         assert_eq!(gather(&expected.memory[0], &plan.asks[0].0), wanted);
-        assert_eq!(gather(&expected.memory[1], &plan.receives[0]), wanted);
+        assert_eq!(gather(&expected.memory[1], &plan.receives[0].1), wanted);
     }
 
     #[test]

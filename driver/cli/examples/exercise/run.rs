@@ -2,10 +2,11 @@
 //! Runs a step, and compares what came of it: completions and every byte of memory, of both sides.
 
 use std::net::IpAddr;
+use std::ops::Range;
 
 use ferrowire::{AccessFlags, CqeOpcode, PathMtu, SendOp, WcStatus};
 
-use crate::plan::{expected, Plan, GRH, RECEIVES, TARGETS};
+use crate::plan::{expected, Expected, Plan, GRH, TARGETS};
 use crate::side::{pattern, Done, Options, Piece, Place, Request, Result, Side, Success, BYTES};
 use crate::steps::{Step, What};
 
@@ -15,7 +16,7 @@ const UNBIND: u64 = 2001;
 /// A queue pair number that neither side gives out in a run.
 const NOBODY: u32 = 0xff_fff0;
 /// Who is who among two sides.
-const NAMES: [&str; 2] = ["requester", "responder"];
+pub const NAMES: [&str; 2] = ["requester", "responder"];
 
 /// Who is who on the wire.
 pub struct Addresses {
@@ -25,9 +26,23 @@ pub struct Addresses {
     pub guest: IpAddr,
 }
 
+/// The card and the guest among two sides. While the card is busy the guest's clock stands, so the two have few turns.
+fn turns(guest_asks: bool) -> [usize; 2] {
+    if guest_asks {
+        [1, 0]
+    } else {
+        [0, 1]
+    }
+}
+
+/// What both sides' memory is before a step.
+pub fn memories(number: u32, guest_asks: bool) -> [Vec<u8>; 2] {
+    [guest_asks, !guest_asks].map(|guest| (0..BYTES).map(|at| pattern(number, guest, at)).collect())
+}
+
 /// Makes memory and queue pairs of a step, and connects them.
 pub fn connect(step: &Step, number: u32, sides: &mut [&mut dyn Side; 2]) -> Result<[Place; 2]> {
-    let (card, guest) = if sides[0].is_guest() { (1, 0) } else { (0, 1) };
+    let [card, guest] = turns(sides[0].is_guest());
     let mut places = [Place::default(); 2];
     for side in [card, guest] {
         places[side] = sides[side].begin(number, step.service, step.mr_rights, step.qp_rights)?;
@@ -61,8 +76,6 @@ pub fn run(
     let guest_asks = sides[0].is_guest();
     let plan = Plan::new(step, guest_asks)?;
     let places = connect(step, number, &mut sides)?;
-    // While the card is busy the guest's clock stands, so the two have few turns.
-    let (card, guest) = if guest_asks { (1, 0) } else { (0, 1) };
     let [requester, responder] = &mut sides;
     let mut wrong = Vec::new();
     let uses_window = step.asks.iter().any(|ask| ask.window || ask.what == What::SendInv);
@@ -73,17 +86,14 @@ pub fn run(
     if step.event {
         responder.arm()?;
     }
-    let before = [guest_asks, !guest_asks]
-        .map(|guest| (0..BYTES).map(|at| pattern(number, guest, at)).collect::<Vec<u8>>());
-    let requests = (0..step.asks.len()).map(|at| plan.request(at, places[1], window, &before[1]));
-    let requests: Vec<Request> = requests.collect::<Result<_>>()?;
-    let receives: Vec<_> = (RECEIVES..).zip(plan.receives.iter().cloned()).collect();
+    let before = memories(number, guest_asks);
+    let (requests, receives) = (plan.requests(places[1], window, &before[1])?, &plan.receives);
     if step.late {
         requester.post(&requests)?;
         requester.pause()?;
-        responder.receive(&receives)?;
+        responder.receive(receives)?;
     } else {
-        responder.receive(&receives)?;
+        responder.receive(receives)?;
         match (requester.post(&requests), plan.posted < step.asks.len()) {
             (Err(_), true) => {}
             (Ok(()), true) => wrong.push("the requester takes a request that makes no sense".into()),
@@ -103,6 +113,19 @@ pub fn run(
             wrong.push(format!("an event {}", if came { "came" } else { "did not come" }));
         }
     }
+    ends(sides, expected, addresses, &mut wrong)?;
+    Ok(wrong)
+}
+
+/// Compares what there is of both sides in the end.
+pub fn ends(
+    sides: [&mut dyn Side; 2],
+    mut expected: Expected,
+    addresses: &Addresses,
+    wrong: &mut Vec<String>,
+) -> Result<()> {
+    let guest_asks = sides[0].is_guest();
+    let [card, guest] = turns(guest_asks);
     let failed = expected.failure.is_some();
     let both = expected.failure.is_some_and(|failure| failure.both);
     let (from, to) = match guest_asks {
@@ -112,7 +135,7 @@ pub fn run(
     for side in [guest, card] {
         let (who, failed) = (NAMES[side], [failed, both][side]);
         let end = sides[side].end()?;
-        completions(who, &end.more, &[], &mut wrong);
+        completions(who, &end.more, &[], wrong);
         if end.in_error != failed {
             wrong.push(format!("the {who}'s queue pair is {}in error", if failed { "not " } else { "" }));
         }
@@ -125,13 +148,16 @@ pub fn run(
                 }
                 wanted[at..at + GRH].copy_from_slice(header);
             }
-            for range in std::mem::take(&mut expected.open) {
-                wanted[range.clone()].copy_from_slice(&end.memory[range]);
-            }
+            leave_open(wanted, &expected.open, &end.memory);
         }
-        bytes(who, &end.memory, wanted, &mut wrong);
+        bytes(who, &end.memory, wanted, wrong);
     }
-    Ok(wrong)
+    Ok(())
+}
+
+/// What may have changed is as it was found.
+pub fn leave_open(wanted: &mut [u8], open: &[Range<usize>], found: &[u8]) {
+    open.iter().for_each(|range| wanted[range.clone()].copy_from_slice(&found[range.clone()]));
 }
 
 /// Compares memory.
@@ -191,12 +217,7 @@ pub fn completions(who: &str, found: &[Done], wanted: &[Done], wrong: &mut Vec<S
 }
 
 /// What stands before a datagram over IPv4: 20 bytes that mean nothing, and its header (IBTA A17.4.5.2).
-pub fn datagram_header(
-    header: &[u8],
-    from: IpAddr,
-    to: IpAddr,
-    payload: u32,
-) -> std::result::Result<(), String> {
+fn datagram_header(header: &[u8], from: IpAddr, to: IpAddr, payload: u32) -> std::result::Result<(), String> {
     let (IpAddr::V4(from), IpAddr::V4(to)) = (from, to) else {
         return Err("this program knows IPv4 alone".into());
     };

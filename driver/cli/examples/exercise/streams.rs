@@ -2,11 +2,11 @@
 //! Many messages of UC or UD on a wire that loses frames. Nobody acknowledges them, so how many come is the wire's affair; of those that come each is whole, and in a receive
 //! that no other one has touched (IBTA 9.8.2.2, 9.8.3.2): a message that broke off leaves its receive to the next one.
 
-use ferrowire::{CqeOpcode, Service};
+use ferrowire::Service;
 
-use crate::plan::{gather, immediate, range, scatter, Plan, GRH, RECEIVES};
-use crate::run::{self, bytes, completions, datagram_header, Addresses};
-use crate::side::{pattern, Done, Result, Side, Success, BYTES};
+use crate::plan::{expected, gather, range, scatter, Expected, Plan};
+use crate::run::{completions, connect, ends, memories, Addresses, NAMES};
+use crate::side::{Done, Result, Side};
 use crate::steps::{ask, step, Ask, Step, What};
 
 /// Messages of a stream.
@@ -38,160 +38,118 @@ pub struct Came {
 }
 
 /// Sends a stream from the first side to the second.
-pub fn run(stream: &Step, number: u32, mut sides: [&mut dyn Side; 2], at: &Addresses) -> Result<Came> {
+pub fn run(stream: &Step, number: u32, mut sides: [&mut dyn Side; 2], addresses: &Addresses) -> Result<Came> {
     let guest_asks = sides[0].is_guest();
     let plan = Plan::new(stream, guest_asks)?;
-    let places = run::connect(stream, number, &mut sides)?;
-    let [sender, receiver] = &mut sides;
-    let before = [guest_asks, !guest_asks]
-        .map(|guest| (0..BYTES).map(|at| pattern(number, guest, at)).collect::<Vec<u8>>());
-    let receives: Vec<_> = (RECEIVES..).zip(plan.receives.iter().cloned()).collect();
-    receiver.receive(&receives)?;
-    let requests = (0..stream.asks.len()).map(|at| plan.request(at, places[1], None, &before[1]));
-    sender.post(&requests.collect::<Result<Vec<_>>>()?)?;
+    let places = connect(stream, number, &mut sides)?;
+    let before = memories(number, guest_asks);
+    let there = before[1].clone();
+    sides[1].receive(&plan.receives)?;
+    sides[0].post(&plan.requests(places[1], None, &there)?)?;
+    let all = expected(&plan, before, places[0].qpn, None, !guest_asks);
     let mut wrong = Vec::new();
     // They end when they have been sent.
-    let done = (0..stream.asks.len() as u64).zip(&stream.asks).map(|(wr_id, ask)| Done {
-        wr_id,
-        result: Ok(Success::of(
-            if ask.what.is_send() { CqeOpcode::Send } else { CqeOpcode::Write },
-            ask.bytes(),
-        )),
-    });
-    let done: Vec<Done> = done.collect();
-    completions("requester", &sender.poll(done.len())?, &done, &mut wrong);
+    completions(NAMES[0], &sides[0].poll(all.done[0].len())?, &all.done[0], &mut wrong);
     let mut came = Vec::new();
     let mut silent = 0;
     while silent < SILENT {
-        receiver.pause()?;
-        let more = receiver.poll(0)?;
+        sides[1].pause()?;
+        let more = sides[1].poll(0)?;
         silent = if more.is_empty() { silent + 1 } else { 0 };
         came.extend(more);
     }
-    let [from, to] = match guest_asks {
-        true => [at.guest, at.card],
-        false => [at.card, at.guest],
-    };
-    let mut ends = Vec::new();
-    for (side, who) in sides.iter_mut().zip(["requester", "responder"]) {
-        let end = side.end()?;
-        completions(who, &end.more, &[], &mut wrong);
-        if end.in_error {
-            wrong.push(format!("the {who}'s queue pair is in error"));
-        }
-        ends.push(end);
-    }
-    bytes("requester", &ends[0].memory, &before[0], &mut wrong);
-    let (found, [sent, there]) = (&ends[1].memory, before);
-    let wanted = arrived(&plan, &came, places[0].qpn, &sent, there, found, &mut wrong);
-    for (at, payload) in wanted.headers {
-        if let Err(why) = datagram_header(&found[at..at + GRH], from, to, payload) {
-            wrong.push(format!("the header before a datagram: {why}"));
-        }
-    }
-    bytes("responder", found, &wanted.memory, &mut wrong);
+    let arrived = arrived(&plan, all, &came, there, &mut wrong);
+    ends(sides, arrived, addresses, &mut wrong)?;
     Ok(Came { messages: came.len(), wrong })
 }
 
-/// What the receiver must have.
-struct Arrived {
-    memory: Vec<u8>,
-    /// Headers before datagrams, with the bytes behind each.
-    headers: Vec<(usize, u32)>,
-}
-
-/// Puts what came where it belongs. What is not complete may be there in part: that is taken from what was `found`.
+/// Of what there would be if `all` came, what there must be of what came, in the receiver's memory that was `there` before.
 fn arrived(
     plan: &Plan<'_>,
+    all: Expected,
     came: &[Done],
-    qpn: u32,
-    sent: &[u8],
-    mut memory: Vec<u8>,
-    found: &[u8],
+    mut there: Vec<u8>,
     wrong: &mut Vec<String>,
-) -> Arrived {
-    let (asks, datagram) = (&plan.step.asks, plan.step.service == Service::Ud);
-    // The next receive may have begun, and targets may have been written to in part.
-    let next = plan.receives.get(came.len()).into_iter().flatten().map(range);
-    let open = next.chain((0..asks.len()).map(|at| plan.target(at)));
-    open.for_each(|part| memory[part.clone()].copy_from_slice(&found[part]));
+) -> Expected {
     let mut headers = Vec::new();
-    for (n, done) in came.iter().enumerate() {
-        let imm = done.result.ok().and_then(|success| success.imm);
-        let Some(at) = (0..asks.len()).find(|at| imm == Some(immediate(*at))) else {
-            wrong.push(format!("completion {n} of the responder is {done}, which was not sent"));
+    let mut missing: Vec<bool> = vec![true; plan.step.asks.len()];
+    for (done, (wr_id, buffers)) in came.iter().zip(&plan.receives) {
+        let Some(at) = all.done[1].iter().position(|sent| sent.result == done.result) else {
+            wrong.push(format!("a completion of the {} is {done}, which was not sent", NAMES[1]));
             continue;
         };
-        let (length, is_send) = (asks[at].bytes(), asks[at].what.is_send());
-        let message = gather(sent, plan.pieces(at));
-        let success = Success {
-            imm,
-            from: datagram.then_some(qpn),
-            ..Success::of(
-                if is_send { CqeOpcode::RecvImm } else { CqeOpcode::RecvWriteImm },
-                length + if datagram { GRH as u32 } else { 0 },
-            )
-        };
-        completions(
-            "responder",
-            &[*done],
-            &[Done { wr_id: RECEIVES + n as u64, result: Ok(success) }],
-            wrong,
-        );
-        let Some(buffers) = plan.receives.get(n) else { continue };
-        if !is_send {
-            memory[plan.target(at)].copy_from_slice(&message);
-            continue;
+        completions(NAMES[1], &[*done], &[Done { wr_id: *wr_id, ..*done }], wrong);
+        missing[at] = false;
+        let mut message = Vec::new();
+        if let Some((_, payload)) = all.headers.get(at) {
+            headers.push((buffers[0].offset, *payload));
+            message.extend(&there[range(&buffers[0])]);
         }
-        let header = if datagram { &found[range(&buffers[0])] } else { &[] };
-        if datagram {
-            headers.push((buffers[0].offset, length + 4));
+        message.extend(gather(&all.memory[0], plan.pieces(at)));
+        if plan.step.asks[at].what.is_send() {
+            scatter(&mut there, buffers, &message);
+        } else {
+            there[plan.target(at)].copy_from_slice(&message);
         }
-        scatter(&mut memory, buffers, &[header, &message].concat());
     }
-    Arrived { memory, headers }
+    // There are no more receives than that.
+    completions(NAMES[1], came.get(plan.receives.len()..).unwrap_or_default(), &[], wrong);
+    // The next receive may have begun, and targets may have been written to in part.
+    let next = plan.receives.get(came.len()).into_iter().flat_map(|(_, buffers)| buffers).map(range);
+    let targets = (0..missing.len()).filter(|at| missing[*at]).map(|at| plan.target(at));
+    let open = next.chain(targets).collect();
+    let [own, _] = all.memory;
+    Expected { memory: [own, there], headers, open, ..all }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use ferrowire::CqeOpcode;
 
-    /// The memories of both before, and the receiver's after the messages with these numbers have come one behind the other.
-    fn received(plan: &Plan<'_>, order: &[usize]) -> (Vec<u8>, Vec<u8>, Vec<u8>, Vec<Done>) {
-        let [sent, there] = [true, false].map(|guest| (0..BYTES).map(|at| pattern(3, guest, at)).collect());
-        let (sent, there): (Vec<u8>, Vec<u8>) = (sent, there);
+    use super::*;
+    use crate::plan::{immediate, RECEIVES};
+    use crate::run::{bytes, leave_open};
+    use crate::side::{Success, BYTES};
+
+    /// The receiver's memory before, and after the messages with these numbers have come one behind the other.
+    fn received(plan: &Plan<'_>, order: &[usize]) -> ([Vec<u8>; 2], Vec<Done>) {
+        let [sent, there] = memories(3, true);
         let mut found = there.clone();
         let mut came = Vec::new();
         for (n, at) in order.iter().enumerate() {
-            scatter(&mut found, &plan.receives[n], &gather(&sent, plan.pieces(*at)));
+            scatter(&mut found, &plan.receives[n].1, &gather(&sent, plan.pieces(*at)));
             let success = Success { imm: Some(immediate(*at)), ..Success::of(CqeOpcode::RecvImm, 520) };
             came.push(Done { wr_id: RECEIVES + n as u64, result: Ok(success) });
         }
-        (sent, there, found, came)
+        ([there, found], came)
     }
 
     #[test]
     fn any_that_come_may_come_and_each_must_be_whole() {
         let stream = streams().remove(0);
         let plan = Plan::new(&stream, true).unwrap();
-        let (sent, there, found, came) = received(&plan, &[0, 2, 1, 2, 59]);
+        let ([there, found], came) = received(&plan, &[0, 2, 1, 2, 59]);
+        let receive = |n: usize| plan.receives[n].1[0].offset;
         let told = |found: &[u8], came: &[Done]| {
             let mut wrong = Vec::new();
-            let wanted = arrived(&plan, came, 7, &sent, there.clone(), found, &mut wrong);
-            bytes("responder", found, &wanted.memory, &mut wrong);
+            let all = expected(&plan, memories(3, true), 7, None, false);
+            let Expected { memory: [_, mut wanted], open, .. } =
+                arrived(&plan, all, came, there.clone(), &mut wrong);
+            leave_open(&mut wanted, &open, found);
+            bytes("responder", found, &wanted, &mut wrong);
             wrong
         };
         assert_eq!(told(&found, &came), Vec::<String>::new());
         // A message that broke off has left something in the next receive.
         let mut torn = found.clone();
-        torn[plan.receives[5][0].offset] ^= 1;
+        torn[receive(5)] ^= 1;
         assert_eq!(told(&torn, &came), Vec::<String>::new());
         // And in none behind that.
-        torn[plan.receives[6][0].offset] ^= 1;
+        torn[receive(6)] ^= 1;
         assert_eq!(told(&torn, &came).len(), 1);
-        torn[plan.receives[6][0].offset] ^= 1;
+        torn[receive(6)] ^= 1;
         // One that is complete is not what was sent.
-        torn[plan.receives[3][0].offset + 519] ^= 1;
+        torn[receive(3) + 519] ^= 1;
         assert!(told(&torn, &came)[0].starts_with("1 bytes of the responder's memory"));
         // Something else is overwritten.
         let mut beside = found.clone();
