@@ -213,15 +213,25 @@ pub struct Checked {
     pub established: Stream<Sig>,
 }
 
-/// Packets between here and `walk`, as long as the host's latency.
-pub(super) const AHEAD: u32 = 128;
+/// Packets between here and `walk`, as long as the host's latency: where a frame is seven beats or more, half as many last longer than that.
+pub(super) fn packets_ahead(cfg: &RnicConfig) -> u32 {
+    if cfg.unhurried() {
+        64
+    } else {
+        128
+    }
+}
 
 /// Bits of the number of packets between here and there, and of mends.
-pub(super) const OPEN_BITS: u32 = (2 * AHEAD).ilog2() + 1;
+pub(super) fn open_bits(cfg: &RnicConfig) -> u32 {
+    (2 * packets_ahead(cfg)).ilog2() + 1
+}
 
 /// READs and atomics between here and `place`, which takes them with their orders: all packets may be, and there are fewer than 40
 /// places behind the queue to `walk`.
-const WAITING: u32 = 2 * AHEAD;
+fn waiting(cfg: &RnicConfig) -> u32 {
+    2 * packets_ahead(cfg)
+}
 
 /// The responder's checks. `posted`: index behind the newest receive WQE of each QP; `seen`: the shared queue that `take` names;
 /// `served`: a READ or atomic is done with; `unused`: one was not executed; `judged`: what became of the packet that is waited for;
@@ -269,7 +279,8 @@ pub fn check(
     let is_init = free & init.valid & !doubt;
     let waits_for_doubt = doubt & requests.opcode.slice(5, 2).any();
     // Packets whose receive may yet be that of the next one; one that finds none waits for these.
-    let open = m.reg("open", OPEN_BITS).reset(0);
+    let open_bits = open_bits(cfg);
+    let open = m.reg("open", open_bits).reset(0);
     let stalled = m.reg("stalled", 1).reset(0);
     m.when(open.eq(0), |m| m.set(&stalled, 0));
     let is_request = free & requests.valid & !init.valid & !waits_for_doubt & !stalled;
@@ -584,12 +595,12 @@ pub fn check(
         m.set(&stalled, 1);
     });
     let opens = done & executes & quiet & is_send & !copy.has_srq;
-    let closes = settled.zext(OPEN_BITS) + (done & by_mend).zext(OPEN_BITS);
-    m.set(&open, open + opens.zext(OPEN_BITS) - closes);
+    let closes = settled.zext(open_bits) + (done & by_mend).zext(open_bits);
+    m.set(&open, open + opens.zext(open_bits) - closes);
     let touch = Stream::new(m, "touch", telling.fire() & touches_one, touch);
     m.drive(&touch_room, touch.ready);
     let touches = fifo(&m.label("touches"), 16, touch);
-    let orders = wide_fifo(&m.label("orders"), AHEAD, cfg.unhurried().then_some(4), telling);
+    let orders = wide_fifo(&m.label("orders"), packets_ahead(cfg), cfg.unhurried().then_some(4), telling);
     let operands = Operands {
         va: request.va,
         rkey: request.rkey,
@@ -602,7 +613,7 @@ pub fn check(
     m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `place`");
     // They are on offer for one cycle.
     let operands = breath(&m.label("operand"), cfg.unhurried(), operands);
-    let operands = wide_fifo(&m.label("operands"), WAITING, cfg.unhurried().then_some(2), operands);
+    let operands = wide_fifo(&m.label("operands"), waiting(cfg), cfg.unhurried().then_some(4), operands);
     let takes_place = done & executes & kind.ne(0);
     let many = clog2(u64::from(places_shared(cfg)) + 2 * u64::from(cfg.qps)) + 1;
     let used = m.reg("used", many).reset(0);

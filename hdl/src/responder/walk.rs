@@ -28,7 +28,7 @@
 use crate::config::RnicConfig;
 use crate::fields::field;
 use crate::requester::{grain, UNIT};
-use crate::responder::check::{AHEAD, OPEN_BITS};
+use crate::responder::check::{open_bits, packets_ahead};
 use crate::responder::order::{Class, Facts, Judged, Order, Run, Walk};
 use crate::responder::receive::{Received, Wanted};
 use crate::responder::reply::Kind;
@@ -119,15 +119,16 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let stored = cursors.read(m, enters & !first, facts.qp, Collision::Never);
 
     // Indices of a QP's own queue that `check` is ahead, for what was not used after all.
-    let lags = m.mem("lags", cfg.qps, &bits(OPEN_BITS)).style(Style::Block).build();
-    let all_lags = m.reg("all_lags", OPEN_BITS).reset(0);
+    let open_bits = open_bits(cfg);
+    let lags = m.mem("lags", cfg.qps, &bits(open_bits)).style(Style::Block).build();
+    let all_lags = m.reg("all_lags", open_bits).reset(0);
     let own = cfg.fact(m, "own", facts.quiet & facts.holds & !facts.shared & executes);
     let lagging = own & all_lags.ne(0);
     let mends_row = idle & came & Class::Mend.is(facts.class);
-    let (lag_write, next_lag) = (m.wire("lag_write", 1), m.wire("next_lag", OPEN_BITS));
+    let (lag_write, next_lag) = (m.wire("lag_write", 1), m.wire("next_lag", open_bits));
     lags.write(lag_write, facts.qp, &next_lag);
     let known_lag = lags.read(m, idle & came & (lagging | mends_row), facts.qp, Collision::Never);
-    let lag = m.reg("lag", OPEN_BITS).no_reset();
+    let lag = m.reg("lag", open_bits).no_reset();
     let index = m.reg("index", 16).no_reset();
     m.when(idle, |m| {
         m.set(&lag, 0);
@@ -274,13 +275,13 @@ pub fn walk(m: &Scope, cfg: &RnicConfig, orders: Stream<Order>, received: Stream
     let unused = done & refused & (own & facts.ends);
     let mend = Stream::new(m, "mend", unused, facts.qp);
     m.assert(!unused | mend.ready, "there is a place for each packet that is on its way here");
-    let mends = deep_fifo(&m.label("mends"), 2 * AHEAD, mend);
+    let mends = deep_fifo(&m.label("mends"), 2 * packets_ahead(cfg), mend);
     let settled = m.delay("settled", &(orders.fire() & own & facts.send & !unused));
     let starts = orders.fire() & Class::Start.is(facts.class);
     let one_more = m.mux(unused, &(lag + 1), &(known_lag - 1));
-    m.drive(&next_lag, m.mux(starts, &lit(OPEN_BITS, 0), &one_more));
+    m.drive(&next_lag, m.mux(starts, &lit(open_bits, 0), &one_more));
     m.drive(&lag_write, unused | at_mend | starts);
-    m.set(&all_lags, all_lags + unused.zext(OPEN_BITS) - at_mend.zext(OPEN_BITS));
+    m.set(&all_lags, all_lags + unused.zext(open_bits) - at_mend.zext(open_bits));
     m.assert(!at_mend | known_lag.ne(0), "what is mended was ahead");
     let judged = Judged { valid: orders.fire() & facts.judged & facts.send, refused };
     Walked { wanted, runs: run, judged: m.delay("judged", &judged), mends, settled }

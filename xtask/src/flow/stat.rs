@@ -69,9 +69,9 @@ impl Cost {
         (!short.is_empty()).then(|| format!("the {} {}", part.device(), short.join("; ")))
     }
 
-    /// Whether more than nine tenths of the block RAMs are in use: the router lacks wires round them then.
+    /// Whether more than three quarters of the block RAMs are in use: the router lacks wires round them then.
     pub fn crowds(&self, part: &Part) -> bool {
-        10 * self.ebr.unwrap_or_default() > 9 * u64::from(part.ebr)
+        4 * self.ebr.unwrap_or_default() > 3 * u64::from(part.ebr)
     }
 }
 
