@@ -99,7 +99,7 @@ pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
             let files = BTreeMap::from([
                 (format!("{name}.lpf"), shell.lpf(top)),
                 (SCRIPT.into(), script(name, &shell.board().part().nextpnr())),
-                (ecp5::NARROW_SUMS.0.into(), ecp5::NARROW_SUMS.1.into()),
+                (ecp5::MAP.0.into(), ecp5::MAP.1.into()),
             ]);
             Ok(print(choice, top, modules.verilog(), Some(shell.board().name.clone()), files))
         }
@@ -162,7 +162,7 @@ END
 "${{ECPPACK:-ecppack}}" --compress {top}.config {top}.bit
 echo "$out/{top}.bit"
 "#,
-        map = ecp5::synth(top, true, &format!("$here/{}", ecp5::NARROW_SUMS.0)),
+        map = ecp5::synth(top, true, &format!("$here/{}", ecp5::MAP.0)),
         device = device.join(" "),
     )
 }

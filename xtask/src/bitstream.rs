@@ -32,6 +32,9 @@ pub struct Args {
     /// So many placements, with this seed and those behind it, of which the one with the shortest wires is routed
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     tries: u32,
+    /// If the router does not come to an end, leave LUTs free where wires are short and place anew, so often
+    #[arg(long, value_name = "N", default_value_t = 4)]
+    again: u32,
     /// Print the result as JSON instead of a table
     #[arg(long)]
     json: bool,
@@ -54,7 +57,11 @@ pub struct Report {
     pub routed: bool,
     pub clocks: Vec<Clock>,
     pub critical_path: Option<Critical>,
+    /// By nextpnr's kinds of cells. Those that only keep LUTs free are counted.
     pub utilization: BTreeMap<String, Usage>,
+    /// So many.
+    #[serde(default)]
+    pub left_free: usize,
     /// Why there is no bitstream. The program ends with 1 then.
     pub failure: Option<String>,
     pub bitstream: Option<String>,
@@ -86,7 +93,8 @@ pub fn run(args: &Args) -> Result<u8> {
             let (lpf, config, device) = (format!("rtl/{top}.lpf"), format!("{top}.config"), part.nextpnr());
             let crowded = part.size == 85 && mapped.crowds(&part);
             let design = Design { json: "mapped.json", lpf: &lpf, device: &device, mhz: None, crowded };
-            let wishes = Wishes { seed: args.seed, tries: args.tries, route: true, config: Some(&config) };
+            let (seed, tries, again) = (args.seed, args.tries, args.again);
+            let wishes = Wishes { seed, tries, route: true, again, config: Some(&config) };
             Some(place::place(&flow, &design, &wishes)?)
         }
     };
@@ -103,6 +111,7 @@ pub fn run(args: &Args) -> Result<u8> {
         clocks: Vec::new(),
         critical_path: None,
         utilization: Default::default(),
+        left_free: 0,
         failure: misfit.map(|why| format!("{why}; a smaller card may fit: --set")),
         bitstream: None,
     };
@@ -164,7 +173,7 @@ fn map(flow: &Flow, manifest: &Manifest) -> Result<(String, Cost)> {
 impl Report {
     /// Takes what nextpnr has done; a clock that is too slow, and nets without wires, are failures.
     fn take(&mut self, placed: Placed) {
-        self.routed = placed.routed.is_some();
+        (self.routed, self.left_free) = (placed.routed.is_some(), placed.left_free);
         match placed.routed {
             Some(routed) => {
                 (self.clocks, self.utilization) = (routed.clocks, routed.utilization);
@@ -191,6 +200,13 @@ impl Report {
         for (kind, Usage { used, available }) in self.utilization.iter().filter(|(_, usage)| usage.used > 0) {
             let share = 100.0 * *used as f64 / *available as f64;
             writeln!(out, "{kind:<24} {used:>8} {available:>10} {share:>6.1}")?;
+        }
+        if self.left_free > 0 {
+            writeln!(
+                out,
+                "of these, {} do nothing but leave LUTs free where wires are short",
+                self.left_free
+            )?;
         }
         if !self.clocks.is_empty() {
             let when = if self.routed { "routed" } else { "placed" };

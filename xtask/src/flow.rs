@@ -6,6 +6,7 @@ mod memories;
 pub mod place;
 mod progress;
 mod router;
+mod spread;
 pub mod stat;
 
 use std::fs::{self, File};
@@ -109,7 +110,7 @@ impl Flow {
 
     /// Yosys's commands that map to ECP5, and the file that they want.
     pub fn ecp5(&self, top: &str, flat: bool) -> Result<String> {
-        let (name, text) = ecp5::NARROW_SUMS;
+        let (name, text) = ecp5::MAP;
         self.write(name, text)?;
         Ok(ecp5::synth(top, flat, name))
     }

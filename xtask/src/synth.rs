@@ -293,7 +293,8 @@ impl Job {
         let device = part.nextpnr();
         let design =
             Design { json: "shell.json", lpf: "shell.lpf", device: &device, mhz: Some(mhz), crowded: true };
-        let wishes = Wishes { seed: args.seed, tries: args.tries, route: !args.no_route, config: None };
+        let wishes =
+            Wishes { seed: args.seed, tries: args.tries, route: !args.no_route, again: 0, config: None };
         place::place(&self.flow, &design, &wishes)
     }
 }

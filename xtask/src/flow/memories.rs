@@ -135,6 +135,11 @@ pub fn choose(placed: &str, seed: u32) -> Result<Sites> {
 }
 
 impl Sites {
+    /// The rows in which there are any.
+    pub fn rows(&self) -> BTreeSet<usize> {
+        self.of.values().filter_map(|site| usize::try_from(at(site)?.1).ok()).collect()
+    }
+
     /// The design that is to be placed, with its block RAMs on their sites.
     pub fn fix(&self, design: &str) -> Result<String> {
         let mut design: Value = serde_json::from_str(design)?;

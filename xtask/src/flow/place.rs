@@ -2,16 +2,19 @@
 //! Placing and routing of a mapped design by nextpnr.
 //!
 //! A device most of whose block RAMs are in use is placed twice, for these ([`memories`]). Several seeds may be tried, of which the placement with the
-//! shortest wires is routed.
+//! shortest wires is routed. Where the router does not come to an end, LUTs are left free where wires are short, and it is placed anew ([`spread`]).
 
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
 
 use super::memories;
 use super::router::{self, Clock, Rounds, Routed};
+use super::spread::Spread;
 use super::Flow;
+use crate::workspace;
 
 /// A mapped design.
 pub struct Design<'a> {
@@ -35,6 +38,8 @@ pub struct Wishes<'a> {
     pub tries: u32,
     /// Route it.
     pub route: bool,
+    /// So often it is placed anew if the router does not come to an end.
+    pub again: u32,
     /// And write what a bitstream is made of.
     pub config: Option<&'a str>,
 }
@@ -51,6 +56,8 @@ pub struct Placed {
     pub routed: Option<Routed>,
     /// What the router did, as far as it has come.
     pub rounds: Option<Rounds>,
+    /// LUTs that were left free.
+    pub left_free: usize,
 }
 
 /// Places the design, and routes it where that is wanted.
@@ -67,22 +74,79 @@ pub fn place(flow: &Flow, design: &Design<'_>, wishes: &Wishes<'_>) -> Result<Pl
         command.args(["--placer", "static", "--quiet", "--log", &format!("{log}.log")]);
         Ok(command)
     };
-    let mut json = design.json;
+    let mut json = flow.read(design.json)?;
+    let mut spread = Spread::default();
     if design.crowded {
-        let mut first = common(json, "place", wishes.seed)?;
+        let mut first = common(design.json, "place", wishes.seed)?;
         first.args(["--no-route", "--write", "placed.json"]);
         flow.logged("place", "placing, for the block RAMs", first)?;
-        let sites = memories::choose(&flow.read("placed.json")?, wishes.seed).context("in placed.json")?;
+        let placed = flow.read("placed.json")?;
+        let sites = memories::choose(&placed, wishes.seed).context("in placed.json")?;
         let (before, after) = (sites.before, sites.after);
         eprintln!("wires of block RAMs: {before} tiles after placing, {after} on other sites");
-        flow.write("sites.json", &sites.fix(&flow.read(json)?).with_context(|| format!("in {json}"))?)?;
-        json = "sites.json";
+        json = sites.fix(&json).with_context(|| format!("in {}", design.json))?;
+        spread.beside(&sites.rows(), &placed);
     }
+    let mut again = wishes.again;
+    loop {
+        let left = spread.leave(&json).with_context(|| format!("in {}", design.json))?;
+        flow.write("sites.json", &left)?;
+        let (seed, clocks) = shortest(flow, wishes, &|seed| common("sites.json", "sites", seed))?;
+        let mut placed = Placed {
+            placer: placer.clone(),
+            seed,
+            clocks,
+            routed: None,
+            rounds: None,
+            left_free: spread.luts(),
+        };
+        if !wishes.route {
+            return Ok(placed);
+        }
+        let to_route = flow.read("to-route.json")?;
+        flow.write("to-route.json", &router::with_settings(&to_route, router::ROUTER)?)?;
+        let mut command = common("to-route.json", "route", seed)?;
+        // Nets of the latest paths would not give way to others, and where wires are few nothing ends then.
+        command.args(["--no-pack", "--no-place", "--no-tmdriv", "--report", "route.json"]);
+        if let Some(config) = wishes.config {
+            command.args(["--textcfg", config]);
+        }
+        let maps = Maps::new(flow)?;
+        command.args(["--router2-heatmap", MAPS]);
+        let mut rounds = Rounds::default();
+        let ended = flow.watched("route", "routing", command, &mut |line| rounds.stalls(line))?;
+        placed.rounds = Some(rounds);
+        if ended.is_some() {
+            let report = flow.read("route.json")?;
+            placed.routed = Some(router::routed(&report, &placed.clocks).context("reading route.json")?);
+        }
+        if ended.is_some() || again == 0 {
+            return Ok(placed);
+        }
+        again -= 1;
+        let more = spread.learn(&to_route, &maps.last()?);
+        if more == 0 {
+            return Ok(placed);
+        }
+        let why = rounds.unrouted().unwrap_or_default();
+        eprintln!(
+            "{why}; {more} LUTs more, {} in all, stay free where wires are short, and it is placed anew",
+            spread.luts()
+        );
+    }
+}
+
+/// Places with each seed, and keeps the placement with the shortest wires as `to-route.json`; its seed and its clocks.
+fn shortest(
+    flow: &Flow,
+    wishes: &Wishes<'_>,
+    common: &dyn Fn(u32) -> Result<Command>,
+) -> Result<(u32, Vec<Clock>)> {
     let mut best: Option<(u32, Vec<Clock>, f64)> = None;
     for seed in (0..wishes.tries).map(|n| wishes.seed.wrapping_add(n)) {
-        let mut second = common(json, "sites", seed)?;
-        second.args(["--router", "router2", "--no-route", "--write", "tried.json"]);
-        let log = flow.logged("sites", "placing", second)?;
+        let mut command = common(seed)?;
+        command.args(["--router", "router2", "--no-route", "--write", "tried.json"]);
+        let log = flow.logged("sites", "placing", command)?;
         let wires = wires(&log).context("sites.log tells no length of wires")?;
         let clocks = router::estimates(&log);
         let slowest = router::slowest(&clocks).context("sites.log tells no clock")?;
@@ -94,25 +158,64 @@ pub fn place(flow: &Flow, design: &Design<'_>, wishes: &Wishes<'_>) -> Result<Pl
         }
     }
     let (seed, clocks, _) = best.context("no placement was wanted")?;
-    let mut placed = Placed { placer, seed, clocks, routed: None, rounds: None };
-    if !wishes.route {
-        return Ok(placed);
+    Ok((seed, clocks))
+}
+
+/// How the names of nextpnr's maps of its router's rounds begin.
+const MAPS: &str = "heat";
+
+/// Of these, how many last rounds' are looked at: in each, other nets want the wires that are short.
+const ROUNDS: usize = 20;
+
+/// nextpnr's maps of its router's rounds, which are gone with this.
+struct Maps<'a>(&'a Flow);
+
+impl Maps<'_> {
+    fn new(flow: &Flow) -> Result<Maps<'_>> {
+        let maps = Maps(flow);
+        maps.remove()?;
+        Ok(maps)
     }
-    let prepared = router::with_settings(&flow.read("to-route.json")?, router::ROUTER)?;
-    flow.write("to-route.json", &prepared)?;
-    let mut command = common("to-route.json", "route", seed)?;
-    // Nets of the latest paths would not give way to others, and where wires are few nothing ends then.
-    command.args(["--no-pack", "--no-place", "--no-tmdriv", "--report", "route.json"]);
-    if let Some(config) = wishes.config {
-        command.args(["--textcfg", config]);
+
+    fn paths(&self) -> Result<Vec<PathBuf>> {
+        let of = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with(&format!("{MAPS}_")) && name.ends_with(".csv")
+        };
+        let entries = fs::read_dir(&self.0.work).context("reading the folder of the maps")?;
+        let paths: std::io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
+        Ok(paths?.into_iter().filter(of).collect())
     }
-    let mut rounds = Rounds::default();
-    let ended = flow.watched("route", "routing", command, &mut |line| rounds.stalls(line))?;
-    placed.rounds = Some(rounds);
-    if ended.is_some() {
-        placed.routed = Some(router::routed(&flow.read("route.json")?).context("reading route.json")?);
+
+    fn remove(&self) -> Result<()> {
+        self.paths()?.iter().try_for_each(|path| workspace::remove_old(path))
     }
-    Ok(placed)
+
+    /// How many wires were wanted twice in each tile, in the last rounds.
+    fn last(&self) -> Result<Vec<String>> {
+        let round = |path: &PathBuf| -> Option<u32> {
+            path.file_stem()?
+                .to_str()?
+                .strip_prefix(&format!("{MAPS}_congestion_by_coordinate_"))?
+                .parse()
+                .ok()
+        };
+        let paths = self.paths()?;
+        let mut rounds: Vec<(u32, &PathBuf)> =
+            paths.iter().filter_map(|path| Some((round(path)?, path))).collect();
+        rounds.sort_unstable();
+        // The router may have been stopped while it wrote the last one.
+        rounds.pop();
+        let last = rounds.iter().rev().take(ROUNDS);
+        last.map(|(_, path)| fs::read_to_string(path).with_context(|| format!("reading {}", path.display())))
+            .collect()
+    }
+}
+
+impl Drop for Maps<'_> {
+    fn drop(&mut self) {
+        let _ = self.remove();
+    }
 }
 
 /// How long the wires of the design are, as placed: half the perimeters of the boxes round the pins of nets, in tiles.

@@ -157,8 +157,8 @@ pub struct Routed {
     pub utilization: BTreeMap<String, Usage>,
 }
 
-/// Reads nextpnr's report.
-pub fn routed(report: &str) -> Result<Routed> {
+/// Reads nextpnr's report of a design with these clocks.
+pub fn routed(report: &str, placed: &[Clock]) -> Result<Routed> {
     #[derive(Deserialize)]
     struct Route {
         fmax: BTreeMap<String, Fmax>,
@@ -192,9 +192,14 @@ pub fn routed(report: &str) -> Result<Routed> {
         cell: String,
     }
     let report: Route = serde_json::from_str(report)?;
-    let ratio = |fmax: &Fmax| fmax.achieved / fmax.constraint;
-    let slowest = report.fmax.iter().min_by(|a, b| ratio(a.1).total_cmp(&ratio(b.1)));
-    let slowest = slowest.context("no clock")?.0;
+    // Of a clock that a PLL makes nextpnr knows only where it packs what it is to reach, and that was before it placed.
+    let clock = |(net, fmax): (&String, &Fmax)| {
+        let clock = Clock::new(net, fmax.achieved, fmax.constraint);
+        let wanted_mhz = placed.iter().find(|known| known.name == clock.name).map(|known| known.wanted_mhz);
+        (net.clone(), Clock { wanted_mhz: wanted_mhz.unwrap_or(clock.wanted_mhz), ..clock })
+    };
+    let clocks: BTreeMap<String, Clock> = report.fmax.iter().map(clock).collect();
+    let slowest = clocks.iter().min_by(|a, b| a.1.ratio().total_cmp(&b.1.ratio())).context("no clock")?.0;
     // Edges of the same clock: `posedge clk`.
     let own = |edge: &str| edge.split_whitespace().last() == Some(slowest.as_str());
     let way = report.critical_paths.iter().find(|way| own(&way.from) && own(&way.to));
@@ -210,9 +215,7 @@ pub fn routed(report: &str) -> Result<Routed> {
         logic_ns: sum(false),
         wires_ns: sum(true),
     };
-    let clock = |(net, fmax): (&String, &Fmax)| Clock::new(net, fmax.achieved, fmax.constraint);
-    let clocks = report.fmax.iter().map(clock).collect();
-    Ok(Routed { clocks, critical, utilization: report.utilization })
+    Ok(Routed { clocks: clocks.into_values().collect(), critical, utilization: report.utilization })
 }
 
 #[cfg(test)]
@@ -259,7 +262,7 @@ mod tests {
                 { "type": "clk-to-q", "delay": 0.5, "from": { "cell": "a" }, "to": { "cell": "a" } },
                 { "type": "routing", "delay": 2.5, "net": "q", "from": { "cell": "a" }, "to": { "cell": "b" } },
                 { "type": "setup", "delay": 0.25, "from": { "cell": "b" }, "to": { "cell": "b" } } ] } ] }"#;
-        let routed = routed(report).unwrap();
+        let routed = routed(report, &[]).unwrap();
         let clock = slowest(&routed.clocks).unwrap();
         assert_eq!(clock.to_string(), "clock clk reaches 70.5 MHz, wanted are 62.5 MHz");
         assert_eq!(routed.clocks[1], Clock { name: "rx".into(), mhz: 200.0, wanted_mhz: 125.0 });
@@ -267,6 +270,27 @@ mod tests {
         assert_eq!((limit.logic_ns, limit.wires_ns, &limit.from[..], &limit.to[..]), (0.75, 2.5, "q", "b"));
         assert_eq!(routed.utilization["DP16KD"], Usage { used: 3, available: 208 });
         assert!(!clock.missed() && Clock { mhz: 62.4, ..clock.clone() }.missed());
+    }
+
+    #[test]
+    fn what_a_clock_behind_a_pll_is_to_reach_is_known_from_placing() {
+        let way = |clock: &str| {
+            format!(
+                r#"{{ "from": "posedge {clock}", "to": "posedge {clock}", "path": [
+                {{ "type": "setup", "delay": 1.0, "from": {{ "cell": "{clock}" }}, "to": {{ "cell": "{clock}" }} }} ] }}"#
+            )
+        };
+        let report = format!(
+            r#"{{ "fmax": {{ "a": {{ "achieved": 60.0, "constraint": 12 }}, "$glbnet$b": {{ "achieved": 120.0, "constraint": 12 }} }},
+            "critical_paths": [ {}, {} ] }}"#,
+            way("a"),
+            way("$glbnet$b")
+        );
+        let placed = [Clock { name: "b".into(), mhz: 140.0, wanted_mhz: 125.0 }];
+        let routed = routed(&report, &placed).unwrap();
+        let slow = slowest(&routed.clocks).unwrap();
+        assert_eq!(slow, &Clock { name: "b".into(), mhz: 120.0, wanted_mhz: 125.0 });
+        assert!(slow.missed() && routed.critical.to == "$glbnet$b");
     }
 
     #[test]
