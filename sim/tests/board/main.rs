@@ -2,6 +2,7 @@
 //! Whole boards in the simulator: cards with their serial lines and memory, driven through the pins by the driver's `SerialBus`.
 
 mod command;
+mod mapped;
 #[allow(dead_code)]
 #[path = "../command/process.rs"]
 mod process;
@@ -9,6 +10,8 @@ mod rgmii;
 #[allow(dead_code)]
 #[path = "../socket/rig.rs"]
 mod socket;
+#[path = "../alveo/yosys.rs"]
+mod yosys;
 
 use std::time::Duration;
 
