@@ -613,7 +613,7 @@ pub fn check(
     m.assert(!operands.valid | operands.ready, "there are fewer packets between here and `place`");
     // They are on offer for one cycle.
     let operands = breath(&m.label("operand"), cfg.unhurried(), operands);
-    let operands = wide_fifo(&m.label("operands"), waiting(cfg), cfg.unhurried().then_some(4), operands);
+    let operands = wide_fifo(&m.label("operands"), waiting(cfg), cfg.unhurried().then_some(2), operands);
     let takes_place = done & executes & kind.ne(0);
     let many = clog2(u64::from(places_shared(cfg)) + 2 * u64::from(cfg.qps)) + 1;
     let used = m.reg("used", many).reset(0);

@@ -43,10 +43,10 @@ use ferrowire_spec::wire::icrc::BYTES;
 pub const FRAMES: [u32; 2] = [32, 256];
 const RINGS: usize = FRAMES.len();
 
-/// Room for frames in a ring, in bytes: the largest and most of another, which comes while the one before it leaves; and as much as there is
-/// payload on its way here.
+/// Room for frames in a ring, in bytes: as much as there is payload on its way here, which is the largest frame and most of another at least: that
+/// comes while the one before it leaves.
 pub fn buffer_bytes(cfg: &RnicConfig) -> u32 {
-    cfg.payload_buffer_bytes.max(8192)
+    cfg.payload_buffer_bytes
 }
 
 /// Cycles from the last beat of a frame in to its first beat out, where nothing is in its way.
