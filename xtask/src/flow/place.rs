@@ -234,4 +234,24 @@ mod tests {
                    Info:   at iteration #15: temp = 0.0, timing cost = 2279, wirelen = 527688 \nInfo: done\n";
         assert_eq!((wires(log), wires("Info: nothing\n")), (Some(527_688.0), None));
     }
+
+    #[test]
+    fn the_maps_of_the_last_rounds_are_read_but_for_one_that_may_not_be_whole_and_all_are_gone_then() {
+        let work = std::env::temp_dir().join(format!("ferrowire-maps-{}", std::process::id()));
+        let flow = Flow::new(work.clone()).unwrap();
+        flow.write("heat_congestion_by_coordinate_7.csv", "of another run").unwrap();
+        let maps = Maps::new(&flow).unwrap();
+        assert!(maps.last().unwrap().is_empty());
+        for round in 1..=103 {
+            flow.write(&format!("heat_congestion_by_coordinate_{round}.csv"), &format!("{round}\n")).unwrap();
+            flow.write(&format!("heat_congestion_by_net_{round}.csv"), "net,2\n").unwrap();
+        }
+        flow.write("sites.log", "").unwrap();
+        let last: Vec<u32> = maps.last().unwrap().iter().map(|map| map.trim().parse().unwrap()).collect();
+        assert_eq!(last, (83..=102).rev().collect::<Vec<u32>>());
+        drop(maps);
+        let left: Vec<_> = fs::read_dir(&work).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["sites.log"]);
+        fs::remove_dir_all(&work).unwrap();
+    }
 }
