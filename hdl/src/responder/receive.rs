@@ -67,7 +67,6 @@ use crate::config::RnicConfig;
 use crate::context::{errors, resets};
 use crate::host::SrqEntry;
 use crate::requester::{fetch, grain, least, overfills, steps_back, wqe_places, Grant, Ring, UNIT};
-use crate::responder::check::packets_ahead;
 use crate::responder::queues::Queues;
 use crate::responder::receive::ahead::{ahead, Life, Mark, Probe, UNIT_BITS};
 use crate::responder::receive::sweep::{sweep, Holder, ROUND_BITS};
@@ -231,9 +230,13 @@ fn apart(cfg: &RnicConfig) -> u32 {
     }
 }
 
+/// The fewest slots: two for each packet that may be between `check` and `walk`, of which 128 are most. Half as many would leave a few queues in use a
+/// shorter way ahead.
+const LEAST: u32 = 256;
+
 /// Slots of the cache: twice what may be looked for at once, or more.
 pub fn slots(cfg: &RnicConfig) -> u32 {
-    (SPREAD * cfg.qps).max((2 * distance_of(cfg, 0)).next_power_of_two()).clamp(2 * packets_ahead(cfg), 32768)
+    (SPREAD * cfg.qps).max((2 * distance_of(cfg, 0)).next_power_of_two()).clamp(LEAST, 32768)
 }
 
 /// The group of slots that a queue's unit has.
