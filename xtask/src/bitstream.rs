@@ -93,8 +93,8 @@ pub fn run(args: &Args) -> Result<u8> {
             let (lpf, config, device) = (format!("rtl/{top}.lpf"), format!("{top}.config"), part.nextpnr());
             let crowded = part.size == 85 && mapped.crowds(&part);
             let design = Design { json: "mapped.json", lpf: &lpf, device: &device, mhz: None, crowded };
-            let (seed, tries, again) = (args.seed, args.tries, args.again);
-            let wishes = Wishes { seed, tries, route: true, again, config: Some(&config) };
+            let (seed, tries, spread) = (args.seed, args.tries, Some(args.again));
+            let wishes = Wishes { seed, tries, route: true, spread, config: Some(&config) };
             Some(place::place(&flow, &design, &wishes)?)
         }
     };

@@ -294,7 +294,7 @@ impl Job {
         let design =
             Design { json: "shell.json", lpf: "shell.lpf", device: &device, mhz: Some(mhz), crowded: true };
         let wishes =
-            Wishes { seed: args.seed, tries: args.tries, route: !args.no_route, again: 0, config: None };
+            Wishes { seed: args.seed, tries: args.tries, route: !args.no_route, spread: None, config: None };
         place::place(&self.flow, &design, &wishes)
     }
 }

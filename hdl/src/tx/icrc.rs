@@ -22,8 +22,8 @@
 //! registers behind the RAM, which is a beat each. Where all stand, nothing begins at the output but the frame that is on offer there.
 //!
 //! One beat a cycle, frames back to back. The first beat is on offer [`latency`] cycles after the last was taken, one more from the second ring; no
-//! path runs from the consumer's `ready` to `frame`'s. Each ring holds [`buffer_bytes`], at most [`FRAMES`] of which not all beats have
-//! left.
+//! path runs from the consumer's `ready` to `frame`'s. Each ring holds as much as there is payload on its way here (`payload_buffer_bytes`), which is
+//! the largest frame and most of another at least: that comes while the one before it leaves. Of at most [`FRAMES`] not all beats have left.
 //!
 //! A raw frame has no place for an ICRC, and leaves as it came.
 //!
@@ -42,12 +42,6 @@ use ferrowire_spec::wire::icrc::BYTES;
 /// Frames in each ring: in that of those that never stand aside, and in that of those that may have to.
 pub const FRAMES: [u32; 2] = [32, 256];
 const RINGS: usize = FRAMES.len();
-
-/// Room for frames in a ring, in bytes: as much as there is payload on its way here, which is the largest frame and most of another at least: that
-/// comes while the one before it leaves.
-pub fn buffer_bytes(cfg: &RnicConfig) -> u32 {
-    cfg.payload_buffer_bytes
-}
 
 /// Cycles from the last beat of a frame in to its first beat out, where nothing is in its way.
 pub fn latency(beat_bytes: u32) -> u32 {
@@ -134,7 +128,7 @@ struct Ring {
 pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig) -> Appended {
     let beat_bytes = cfg.beat_bytes;
     let lane_bits = cfg.lane_bits();
-    let depth = buffer_bytes(cfg) / beat_bytes;
+    let depth = cfg.payload_buffer_bytes / beat_bytes;
     let address = clog2(u64::from(depth));
 
     // In: beats to the frame's ring and to the CRC.

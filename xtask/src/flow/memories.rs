@@ -24,7 +24,7 @@ const MOST_PINS: usize = 600;
 const TRIES: u32 = 2_000;
 
 /// A tile: column and row.
-type At = (i32, i32);
+pub type At = (i32, i32);
 
 /// Rows of sites of the LFE5UM5G-85F, and how many of each are left free while the others are enough: the lower rows have half the
 /// wires of the upper ones round them.
@@ -54,7 +54,8 @@ fn open(memories: usize) -> Vec<String> {
     ROWS.iter().flat_map(open).collect()
 }
 
-fn at(site: &str) -> Option<At> {
+/// The tile of a place by nextpnr's name for it: `X3/Y7/SLICEA.FF0`.
+pub fn at(site: &str) -> Option<At> {
     let mut parts = site.split('/');
     let mut number = |letter: char| parts.next()?.strip_prefix(letter)?.parse().ok();
     Some((number('X')?, number('Y')?))
@@ -136,8 +137,8 @@ pub fn choose(placed: &str, seed: u32) -> Result<Sites> {
 
 impl Sites {
     /// The rows in which there are any.
-    pub fn rows(&self) -> BTreeSet<usize> {
-        self.of.values().filter_map(|site| usize::try_from(at(site)?.1).ok()).collect()
+    pub fn rows(&self) -> BTreeSet<i32> {
+        self.of.values().filter_map(|site| Some(at(site)?.1)).collect()
     }
 
     /// The design that is to be placed, with its block RAMs on their sites.

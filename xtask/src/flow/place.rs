@@ -38,8 +38,9 @@ pub struct Wishes<'a> {
     pub tries: u32,
     /// Route it.
     pub route: bool,
-    /// So often it is placed anew if the router does not come to an end.
-    pub again: u32,
+    /// Leave LUTs free: beside the block RAMs of a crowded device, and where wires are short if the router does not come to an end, which is so
+    /// often placed anew.
+    pub spread: Option<u32>,
     /// And write what a bitstream is made of.
     pub config: Option<&'a str>,
 }
@@ -74,32 +75,34 @@ pub fn place(flow: &Flow, design: &Design<'_>, wishes: &Wishes<'_>) -> Result<Pl
         command.args(["--placer", "static", "--quiet", "--log", &format!("{log}.log")]);
         Ok(command)
     };
-    let mut json = flow.read(design.json)?;
+    let mut json = design.json;
     let mut spread = Spread::default();
     if design.crowded {
-        let mut first = common(design.json, "place", wishes.seed)?;
+        let mut first = common(json, "place", wishes.seed)?;
         first.args(["--no-route", "--write", "placed.json"]);
         flow.logged("place", "placing, for the block RAMs", first)?;
         let placed = flow.read("placed.json")?;
         let sites = memories::choose(&placed, wishes.seed).context("in placed.json")?;
         let (before, after) = (sites.before, sites.after);
         eprintln!("wires of block RAMs: {before} tiles after placing, {after} on other sites");
-        json = sites.fix(&json).with_context(|| format!("in {}", design.json))?;
-        spread.beside(&sites.rows(), &placed);
+        flow.write("sites.json", &sites.fix(&flow.read(json)?).with_context(|| format!("in {json}"))?)?;
+        json = "sites.json";
+        if wishes.spread.is_some() {
+            spread.beside(&sites.rows(), &placed);
+        }
     }
-    let mut again = wishes.again;
+    let mut again = wishes.spread.unwrap_or(0);
     loop {
-        let left = spread.leave(&json).with_context(|| format!("in {}", design.json))?;
-        flow.write("sites.json", &left)?;
-        let (seed, clocks) = shortest(flow, wishes, &|seed| common("sites.json", "sites", seed))?;
-        let mut placed = Placed {
-            placer: placer.clone(),
-            seed,
-            clocks,
-            routed: None,
-            rounds: None,
-            left_free: spread.luts(),
-        };
+        let mut design = json;
+        if spread.luts() > 0 {
+            let left = spread.leave(&flow.read(json)?).with_context(|| format!("in {json}"))?;
+            flow.write("spread.json", &left)?;
+            design = "spread.json";
+        }
+        let (seed, clocks) = shortest(flow, wishes, &|seed| common(design, "sites", seed))?;
+        let left_free = spread.luts();
+        let mut placed =
+            Placed { placer: placer.clone(), seed, clocks, routed: None, rounds: None, left_free };
         if !wishes.route {
             return Ok(placed);
         }
@@ -111,27 +114,27 @@ pub fn place(flow: &Flow, design: &Design<'_>, wishes: &Wishes<'_>) -> Result<Pl
         if let Some(config) = wishes.config {
             command.args(["--textcfg", config]);
         }
-        let maps = Maps::new(flow)?;
-        command.args(["--router2-heatmap", MAPS]);
+        let maps = (again > 0).then(|| Maps::new(flow)).transpose()?;
+        if maps.is_some() {
+            command.args(["--router2-heatmap", &format!("{}/{}", Maps::FOLDER, Maps::PREFIX)]);
+        }
         let mut rounds = Rounds::default();
         let ended = flow.watched("route", "routing", command, &mut |line| rounds.stalls(line))?;
         placed.rounds = Some(rounds);
         if ended.is_some() {
             let report = flow.read("route.json")?;
             placed.routed = Some(router::routed(&report, &placed.clocks).context("reading route.json")?);
-        }
-        if ended.is_some() || again == 0 {
             return Ok(placed);
         }
-        again -= 1;
+        let Some(maps) = maps else { return Ok(placed) };
         let more = spread.learn(&to_route, &maps.last()?);
         if more == 0 {
             return Ok(placed);
         }
-        let why = rounds.unrouted().unwrap_or_default();
+        again -= 1;
+        let (why, all) = (rounds.unrouted().unwrap_or_default(), spread.luts());
         eprintln!(
-            "{why}; {more} LUTs more, {} in all, stay free where wires are short, and it is placed anew",
-            spread.luts()
+            "{why}; {more} LUTs more, {all} in all, stay free where wires are short, and it is placed anew"
         );
     }
 }
@@ -161,60 +164,39 @@ fn shortest(
     Ok((seed, clocks))
 }
 
-/// How the names of nextpnr's maps of its router's rounds begin.
-const MAPS: &str = "heat";
+/// nextpnr's maps of its router's rounds, in a folder that is gone with this.
+struct Maps(PathBuf);
 
-/// Of these, how many last rounds' are looked at: in each, other nets want the wires that are short.
-const ROUNDS: usize = 20;
+impl Maps {
+    const FOLDER: &str = "maps";
 
-/// nextpnr's maps of its router's rounds, which are gone with this.
-struct Maps<'a>(&'a Flow);
+    /// How their names begin.
+    const PREFIX: &str = "heat";
 
-impl Maps<'_> {
-    fn new(flow: &Flow) -> Result<Maps<'_>> {
-        let maps = Maps(flow);
-        maps.remove()?;
-        Ok(maps)
-    }
+    /// So many last ones are looked at: in each round other nets want the wires that are short.
+    const LAST: usize = 20;
 
-    fn paths(&self) -> Result<Vec<PathBuf>> {
-        let of = |path: &PathBuf| {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
-            name.starts_with(&format!("{MAPS}_")) && name.ends_with(".csv")
-        };
-        let entries = fs::read_dir(&self.0.work).context("reading the folder of the maps")?;
-        let paths: std::io::Result<Vec<PathBuf>> = entries.map(|entry| Ok(entry?.path())).collect();
-        Ok(paths?.into_iter().filter(of).collect())
-    }
-
-    fn remove(&self) -> Result<()> {
-        self.paths()?.iter().try_for_each(|path| workspace::remove_old(path))
+    fn new(flow: &Flow) -> Result<Maps> {
+        let folder = flow.work.join(Maps::FOLDER);
+        workspace::remove_folder(&folder)?;
+        fs::create_dir(&folder).with_context(|| format!("creating {}", folder.display()))?;
+        Ok(Maps(folder))
     }
 
     /// How many wires were wanted twice in each tile, in the last rounds.
     fn last(&self) -> Result<Vec<String>> {
-        let round = |path: &PathBuf| -> Option<u32> {
-            path.file_stem()?
-                .to_str()?
-                .strip_prefix(&format!("{MAPS}_congestion_by_coordinate_"))?
-                .parse()
-                .ok()
-        };
-        let paths = self.paths()?;
-        let mut rounds: Vec<(u32, &PathBuf)> =
-            paths.iter().filter_map(|path| Some((round(path)?, path))).collect();
-        rounds.sort_unstable();
+        let of = |round: usize| self.0.join(format!("{}_congestion_by_coordinate_{round}.csv", Maps::PREFIX));
+        let paths: Vec<PathBuf> = (1..).map(of).take_while(|path| path.exists()).collect();
         // The router may have been stopped while it wrote the last one.
-        rounds.pop();
-        let last = rounds.iter().rev().take(ROUNDS);
-        last.map(|(_, path)| fs::read_to_string(path).with_context(|| format!("reading {}", path.display())))
+        let last = paths.iter().rev().skip(1).take(Maps::LAST);
+        last.map(|path| fs::read_to_string(path).with_context(|| format!("reading {}", path.display())))
             .collect()
     }
 }
 
-impl Drop for Maps<'_> {
+impl Drop for Maps {
     fn drop(&mut self) {
-        let _ = self.remove();
+        let _ = workspace::remove_folder(&self.0);
     }
 }
 
@@ -239,12 +221,14 @@ mod tests {
     fn the_maps_of_the_last_rounds_are_read_but_for_one_that_may_not_be_whole_and_all_are_gone_then() {
         let work = std::env::temp_dir().join(format!("ferrowire-maps-{}", std::process::id()));
         let flow = Flow::new(work.clone()).unwrap();
-        flow.write("heat_congestion_by_coordinate_7.csv", "of another run").unwrap();
+        fs::create_dir(work.join(Maps::FOLDER)).unwrap();
+        flow.write("maps/heat_congestion_by_coordinate_1.csv", "of another run").unwrap();
         let maps = Maps::new(&flow).unwrap();
         assert!(maps.last().unwrap().is_empty());
         for round in 1..=103 {
-            flow.write(&format!("heat_congestion_by_coordinate_{round}.csv"), &format!("{round}\n")).unwrap();
-            flow.write(&format!("heat_congestion_by_net_{round}.csv"), "net,2\n").unwrap();
+            flow.write(&format!("maps/heat_congestion_by_coordinate_{round}.csv"), &format!("{round}\n"))
+                .unwrap();
+            flow.write(&format!("maps/heat_congestion_by_net_{round}.csv"), "net,2\n").unwrap();
         }
         flow.write("sites.log", "").unwrap();
         let last: Vec<u32> = maps.last().unwrap().iter().map(|map| map.trim().parse().unwrap()).collect();

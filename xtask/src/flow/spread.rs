@@ -11,8 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{Context, Result};
 use serde_json::{json, Value};
 
-/// A tile: column and row.
-type At = (usize, usize);
+use super::memories::{at, At};
 
 /// The LUTs of a tile, in the order in which they are left free: LUT RAM lies in the slices A and B, its write port in C.
 const LUTS: [&str; 8] =
@@ -25,7 +24,7 @@ const STEP: usize = 2;
 const MOST: usize = 6;
 
 /// How far round a tile wires that are wanted twice count for it, in tiles.
-const REACH: usize = 6;
+const REACH: i32 = 6;
 
 /// A place is one of those where wires are short if it has this share of what the worst has.
 const SHARE: f64 = 0.3;
@@ -38,7 +37,7 @@ pub struct Spread {
 
 impl Spread {
     /// Of a placed design: nothing but block RAM is connected beside these rows of block RAMs.
-    pub fn beside(&mut self, rows: &BTreeSet<usize>, placed: &str) {
+    pub fn beside(&mut self, rows: &BTreeSet<i32>, placed: &str) {
         let beside = |(_, y): &At| rows.iter().any(|row| row.abs_diff(*y) == 1);
         self.free.extend(tiles(placed).into_iter().filter(beside).map(|tile| (tile, LUTS.len())));
     }
@@ -53,20 +52,15 @@ impl Spread {
     pub fn learn(&mut self, placed: &str, maps: &[String]) -> usize {
         let mut wanted: BTreeMap<At, u64> = BTreeMap::new();
         for map in maps {
-            for (x, line) in map.lines().enumerate() {
+            for (x, line) in (0..).zip(map.lines()) {
                 let numbers = line.split(',').map(|number| number.trim().parse().unwrap_or(0));
-                numbers
-                    .enumerate()
-                    .filter(|(_, n)| *n > 0)
-                    .for_each(|(y, n)| *wanted.entry((x, y)).or_default() += n);
+                let wires = (0..).zip(numbers).filter(|(_, n)| *n > 0);
+                wires.for_each(|(y, n)| *wanted.entry((x, y)).or_default() += n);
             }
         }
         let near = |(x, y): At| -> u64 {
-            let columns = x.saturating_sub(REACH)..=x + REACH;
-            columns
-                .flat_map(|x| wanted.range((x, y.saturating_sub(REACH))..=(x, y + REACH)))
-                .map(|(_, n)| n)
-                .sum()
+            let columns = x - REACH..=x + REACH;
+            columns.flat_map(|x| wanted.range((x, y - REACH)..=(x, y + REACH))).map(|(_, n)| n).sum()
         };
         let near: BTreeMap<At, u64> = tiles(placed).into_iter().map(|tile| (tile, near(tile))).collect();
         let worst = near.values().copied().max().unwrap_or(0);
@@ -87,21 +81,16 @@ impl Spread {
         let top = modules.values_mut().find(|module| module["attributes"].get("top").is_some());
         let top = top.context("no top module")?;
         let cells = top.get_mut("cells").and_then(Value::as_object_mut).context("no cells")?;
-        for ((x, y), count) in &self.free {
-            for lut in &LUTS[..*count] {
-                let inputs = ["A", "B", "C", "D"];
-                let mut directions: BTreeMap<&str, &str> = inputs.iter().map(|pin| (*pin, "input")).collect();
-                let mut connections: BTreeMap<&str, Value> =
-                    inputs.iter().map(|pin| (*pin, json!(["0"]))).collect();
-                directions.insert("Z", "output");
-                connections.insert("Z", json!([]));
-                let cell = json!({
-                    "hide_name": 0, "type": "LUT4", "parameters": { "INIT": "0000000000000000" },
-                    "attributes": { "BEL": format!("X{x}/Y{y}/{lut}") },
-                    "port_directions": directions, "connections": connections,
-                });
-                cells.insert(format!("left_free_X{x}_Y{y}_{lut}"), cell);
-            }
+        let free =
+            self.free.iter().flat_map(|(tile, count)| LUTS[..*count].iter().map(move |lut| (tile, lut)));
+        for ((x, y), lut) in free {
+            let cell = json!({
+                "hide_name": 0, "type": "LUT4", "parameters": { "INIT": "0000000000000000" },
+                "attributes": { "BEL": format!("X{x}/Y{y}/{lut}") },
+                "port_directions": { "A": "input", "B": "input", "C": "input", "D": "input", "Z": "output" },
+                "connections": { "A": ["0"], "B": ["0"], "C": ["0"], "D": ["0"], "Z": [] },
+            });
+            cells.insert(format!("left_free_X{x}_Y{y}_{lut}"), cell);
         }
         Ok(serde_json::to_string(&design)?)
     }
@@ -109,15 +98,8 @@ impl Spread {
 
 /// The tiles with LUTs of the device, as far as a design that nextpnr has placed and written has anything there.
 fn tiles(placed: &str) -> BTreeSet<At> {
-    let bels = placed.split("\"NEXTPNR_BEL\": \"").skip(1).filter_map(|rest| rest.split('"').next());
-    bels.filter_map(slice).collect()
-}
-
-/// The tile of a cell by nextpnr's name for its place, if it is one with LUTs: `X3/Y7/SLICEA.FF0`.
-fn slice(bel: &str) -> Option<At> {
-    let (x, rest) = bel.strip_prefix('X')?.split_once("/Y")?;
-    let (y, name) = rest.split_once('/')?;
-    Some((x.parse().ok()?, y.parse().ok()?)).filter(|_| name.starts_with("SLICE"))
+    let places = placed.split("\"NEXTPNR_BEL\": \"").skip(1).filter_map(|rest| rest.split('"').next());
+    places.filter(|place| place.contains("/SLICE")).filter_map(at).collect()
 }
 
 #[cfg(test)]
@@ -155,7 +137,7 @@ mod tests {
         let beside = spread.luts();
         // Two rounds, of which the second has a place that is a fifth as bad.
         let maps = [map((10, 8), 3), map((10, 8), 2), map((30, 8), 1)];
-        let tiles = (2 * REACH + 1).pow(2);
+        let tiles = (2 * REACH as usize + 1).pow(2);
         for free in [2, 4, 6] {
             assert_eq!(spread.learn(&placed(), &maps), 2 * tiles);
             assert_eq!(spread.free[&(10 + REACH, 8 - REACH)], free);
