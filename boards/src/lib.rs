@@ -117,8 +117,11 @@ pub struct Card {
     pub set: toml::Table,
     /// Symbols a second of the serial line.
     pub baud: u32,
-    /// Block RAM for the memory that the card and the PC share.
+    /// Memory that the card and the PC share.
     pub memory_bytes: u64,
+    /// It lies in the board's DDR3; else in block RAM.
+    #[serde(default)]
+    pub dram: bool,
 }
 
 impl Card {

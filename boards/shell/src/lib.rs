@@ -24,6 +24,7 @@
 #![forbid(unsafe_code)]
 
 pub mod alveo;
+mod dram;
 mod ecp5;
 mod pll;
 mod supplies;
@@ -32,11 +33,13 @@ pub use alveo::{AlveoModules, AlveoShell};
 pub use pll::Pll;
 
 use ferrowire_boards::Board;
+use ferrowire_dram::DramConfig;
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_hdl::host::csr::Link;
 use ferrowire_mac::ecp5::Delays;
 use ferrowire_mac::{Clocks, MacConfig};
 use ferrowire_rtl::{build, BuildErrors, Netlist, Scope};
+use ferrowire_serial::axi::Requests;
 use ferrowire_serial::SerialConfig;
 
 /// How long a PHY is in reset: most want 10 ms.
@@ -100,7 +103,7 @@ pub enum ShellError {
         allowed: &'static str,
     },
     /// No PLL gives these clocks.
-    #[error("board `{board}`: no setting of the PLL makes 125 MHz and {core_khz} kHz of {khz} kHz; choose another clock_khz")]
+    #[error("board `{board}`: no setting of the PLL makes 125 MHz{twice} and {core_khz} kHz of {khz} kHz; choose another clock_khz")]
     Clocks {
         /// The board.
         board: String,
@@ -108,6 +111,16 @@ pub enum ShellError {
         khz: u32,
         /// The core's.
         core_khz: u32,
+        /// What the memory needs, in words.
+        twice: &'static str,
+    },
+    /// The memory's part.
+    #[error("board `{board}`: {source}")]
+    Dram {
+        /// The board.
+        board: String,
+        /// What is wrong.
+        source: ferrowire_dram::ConfigError,
     },
     /// The serial line's part.
     #[error("board `{board}`: {source}")]
@@ -128,6 +141,7 @@ pub struct Shell {
     mac: MacConfig,
     delays: Delays,
     pll: Pll,
+    dram: Option<DramConfig>,
 }
 
 impl Shell {
@@ -154,13 +168,19 @@ impl Shell {
             clock_khz: card.clock_khz,
             baud: described.baud,
             memory_bytes: described.memory_bytes,
-            memory_base: MEMORY_BASE,
+            memory_base: described.memory_bytes.max(MEMORY_BASE),
             beat_bytes: card.beat_bytes,
         };
         serial.validate().map_err(|source| ShellError::Serial { board: name(), source })?;
         let (khz, core_khz) = (clock.khz, card.clock_khz);
-        let pll =
-            Pll::find(khz, core_khz).ok_or_else(|| ShellError::Clocks { board: name(), khz, core_khz })?;
+        let dram = described.dram.then(|| dram::config(&board, core_khz, &serial)).transpose()?;
+        let twice = dram.is_some();
+        let pll = Pll::find(khz, core_khz, twice).ok_or_else(|| ShellError::Clocks {
+            board: name(),
+            khz,
+            core_khz,
+            twice: if twice { ", twice that" } else { "" },
+        })?;
         let delays = Delays { rx_data_ps: phy.rx_data_delay_ps, tx_clk_ps: phy.tx_clk_delay_ps };
         let mac = MacConfig {
             beat_bytes: card.beat_bytes,
@@ -168,7 +188,7 @@ impl Shell {
             rx_buffer_bytes: MAC_BUFFER_BYTES,
             tx_buffer_bytes: MAC_BUFFER_BYTES,
         };
-        Ok(Self { board, card, serial, mac, delays, pll })
+        Ok(Self { board, card, serial, mac, delays, pll, dram })
     }
 
     /// The board.
@@ -191,7 +211,8 @@ impl Shell {
     /// What the build-time checks find; none for a board that ships.
     pub fn without_cells(&self) -> Result<Netlist, BuildErrors> {
         build(&format!("{}_edges", self.top_name()), |m| {
-            self.parts(m, &|m, clocks| ferrowire_mac::ports(m, &self.mac, clocks));
+            let memory = self.parts(m, &|m, clocks| ferrowire_mac::ports(m, &self.mac, clocks));
+            memory.into_iter().for_each(|memory| memory.edges(m));
         })
     }
 
@@ -201,14 +222,22 @@ impl Shell {
     /// What the build-time checks find; none for a board that ships.
     fn logic(&self) -> Result<Netlist, BuildErrors> {
         build(&self.logic_name(), |m| {
-            self.parts(m, &|m, clocks| ferrowire_mac::ecp5::ports(m, &self.mac, clocks, self.delays));
+            let memory =
+                self.parts(m, &|m, clocks| ferrowire_mac::ecp5::ports(m, &self.mac, clocks, self.delays));
+            memory.into_iter().for_each(|memory| memory.cells(m, &self.board));
         })
     }
 
-    /// Card, bridge and memory, and a MAC in either form.
-    fn parts(&self, m: &Scope, mac: &dyn Fn(&Scope, Clocks)) {
+    /// Card, bridge and memory, and a MAC in either form. What is left are DRAM's pins.
+    fn parts(&self, m: &Scope, mac: &dyn Fn(&Scope, Clocks)) -> Option<dram::Memory> {
         let clocks = Clocks { core: m.current_domain(), rx: m.domain("rgmii_rx"), tx: m.domain("rgmii_tx") };
-        let card = m.enclosed(|m| ferrowire_serial::board::card_with_board(m, &self.card, &self.serial));
+        let dram = self.dram.as_ref().map(|cfg| dram::Memory::new(m, cfg));
+        let memory = |m: &Scope, requests: Requests| match &dram {
+            Some(dram) => dram.answer(m, &self.serial, requests),
+            None => ferrowire_serial::memory::memory(m, &self.serial, requests),
+        };
+        let card =
+            m.enclosed(|m| ferrowire_serial::board::card_with_board(m, &self.card, &self.serial, &memory));
         let mac = m.enclosed(|m| mac(m, clocks));
         mac.connect("tx_", &card, "tx_");
         mac.connect("rx_", &card, "rx_");
@@ -227,6 +256,7 @@ impl Shell {
         card.drive("link_up", link.up);
         card.drive("link_speed", link.speed);
         m.output("link_up", &link.up);
+        dram
     }
 
     /// The board's top module, and the logic that stands in it.

@@ -4,6 +4,7 @@
 //! ```text
 //!  oscillator --> / refclk --> phase detector --> VCO --+--> / wire --> 125 MHz ---+
 //!                                   ^                   +--> / core --> the core's |
+//!                                   |                   +--> / twice --> twice that, where DRAM wants it
 //!                                   +--- / feedback <------------------------------+
 //! ```
 //!
@@ -32,12 +33,14 @@ pub struct Pll {
     pub wire: u32,
     /// From the VCO to the core's clock, `CLKOS_DIV`.
     pub core: u32,
+    /// From the VCO to twice the core's clock, `CLKOS3_DIV`.
+    pub twice: Option<u32>,
 }
 
 impl Pll {
     /// Settings that make exactly these clocks; of several those without an output for the feedback, then those with the fastest phase detector, then with
-    /// the fastest VCO.
-    pub fn find(khz: u32, core_khz: u32) -> Option<Pll> {
+    /// the fastest VCO. `with_twice`: twice the core's clock, too.
+    pub fn find(khz: u32, core_khz: u32, with_twice: bool) -> Option<Pll> {
         let divides = |whole: u32, part: u32| (whole % part == 0).then(|| whole / part);
         let divider = |whole: u32, part: u32| divides(whole, part).filter(|n| (1..=128).contains(n));
         let mut found = None;
@@ -46,11 +49,15 @@ impl Pll {
             for wire in (1..=128).filter(|n| VCO.contains(&(WIRE_KHZ * n))) {
                 let vco = WIRE_KHZ * wire;
                 let Some(core) = divider(vco, core_khz) else { continue };
+                let twice = with_twice.then_some(core / 2);
+                if with_twice && core % 2 == 1 {
+                    continue;
+                }
                 let feedback =
                     divides(WIRE_KHZ, detector).filter(|n| (1..=80).contains(n)).map(|n| (n, None));
                 let own = || divider(vco, detector).map(|own| (1, Some(own)));
                 let Some((feedback, own)) = feedback.or_else(own) else { continue };
-                let pll = Pll { khz, refclk, feedback, own, wire, core };
+                let pll = Pll { khz, refclk, feedback, own, wire, core, twice };
                 if own.is_none() || found.is_none_or(|found: Pll| found.own.is_some()) {
                     found = Some(pll);
                 }
@@ -78,7 +85,7 @@ mod tests {
     fn clocks_are_exact_and_within_what_the_device_takes() {
         for khz in [25_000, 30_000, 50_000, 60_000, 100_000, 125_000] {
             for core_khz in [25_000, 31_250, 50_000, 62_500, 75_000] {
-                let pll = Pll::find(khz, core_khz).unwrap_or_else(|| panic!("{core_khz} of {khz}"));
+                let pll = Pll::find(khz, core_khz, false).unwrap_or_else(|| panic!("{core_khz} of {khz}"));
                 let detector = khz / pll.refclk;
                 assert_eq!(detector * pll.refclk, khz);
                 assert!(DETECTOR.contains(&detector), "{pll:?}");
@@ -93,9 +100,17 @@ mod tests {
             }
         }
         // 125 MHz would need a divider of 6, and the phase detector is too slow then; 750 MHz are 25 times 30.
-        let own = Pll { khz: 30_000, refclk: 1, feedback: 1, own: Some(25), wire: 6, core: 15 };
-        assert_eq!(Pll::find(30_000, 50_000), Some(own));
-        assert_eq!(Pll::find(100_000, 50_000).unwrap().own, None);
-        assert_eq!(Pll::find(100_000, 51_000), None);
+        let own = Pll { khz: 30_000, refclk: 1, feedback: 1, own: Some(25), wire: 6, core: 15, twice: None };
+        assert_eq!(Pll::find(30_000, 50_000, false), Some(own));
+        assert_eq!(Pll::find(100_000, 50_000, false).unwrap().own, None);
+        assert_eq!(Pll::find(100_000, 51_000, false), None);
+        // 100 MHz and 50 want a VCO of 500, which 30 give at the slowest that the phase detector takes.
+        let slow =
+            Pll { khz: 30_000, refclk: 3, feedback: 1, own: Some(50), wire: 4, core: 10, twice: Some(5) };
+        assert_eq!(Pll::find(30_000, 50_000, true), Some(slow));
+        assert_eq!(
+            Pll::find(100_000, 50_000, true).map(|pll| (pll.own, pll.core, pll.twice)),
+            Some((None, 10, Some(5)))
+        );
     }
 }

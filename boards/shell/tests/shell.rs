@@ -23,8 +23,17 @@ fn ports_and_constraints_name_each_other() {
     for (name, clocks) in
         [("ecpix5", ["clk100", "rgmii0_rx_clk"]), ("butterstick", ["clk30", "rgmii0_rx_clk"])]
     {
-        each_port_has_its_ball(Board::named(name).unwrap(), clocks);
+        let board = Board::named(name).unwrap();
+        each_port_has_its_ball(board.clone(), clocks);
+        each_port_has_its_ball(with_dram(board), clocks);
     }
+}
+
+/// The same board with memory in DDR3.
+fn with_dram(mut board: Board) -> Board {
+    let card = board.card.as_mut().unwrap();
+    (card.dram, card.memory_bytes) = (true, 1 << 20);
+    board
 }
 
 fn each_port_has_its_ball(board: Board, clocks: [&str; 2]) {

@@ -11,6 +11,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 pub(crate) fn check(design: &Design) -> Vec<String> {
     let mut checker = Checker { design, net: &design.net, errors: Vec::new() };
     checker.ports();
+    checker.inouts();
     checker.driven();
     checker.read();
     let components = checker.components();
@@ -120,10 +121,17 @@ impl Checker<'_> {
 
     /// Which nodes something refers to.
     fn references(&self) -> Vec<bool> {
+        let mut read = self.references_of(|_| true);
+        self.net.boxes.iter().flat_map(|b| &b.inputs).for_each(|(_, id)| read[*id as usize] = true);
+        read
+    }
+
+    /// Likewise, without black boxes and operations of another kind.
+    fn references_of(&self, kind: impl Fn(&Op) -> bool) -> Vec<bool> {
         let net = self.net;
         let mut read = vec![false; net.nodes.len()];
         let mut mark = |id: NodeId| read[id as usize] = true;
-        for node in &net.nodes {
+        for node in net.nodes.iter().filter(|node| kind(&node.op)) {
             node.op.operands(&mut mark);
         }
         let regs = net.regs.iter().map(|r| (r.node, &r.assigns));
@@ -142,9 +150,31 @@ impl Checker<'_> {
             }
         }
         net.properties.iter().for_each(|p| mark(p.cond));
-        net.boxes.iter().flat_map(|b| &b.inputs).for_each(|(_, id)| mark(*id));
         net.outputs.iter().for_each(|(_, id)| mark(*id));
         read
+    }
+
+    /// What goes both ways, and parts of it, belong to black boxes.
+    fn inouts(&mut self) {
+        if self.net.inouts.is_empty() {
+            return;
+        }
+        let read = self.references_of(|op| !matches!(op, Op::Slice(..)));
+        let part = |id: NodeId| match self.node(id).op {
+            Op::Slice(of, _) => of,
+            _ => id,
+        };
+        let wrong: Vec<NodeId> = (0..self.net.nodes.len() as NodeId)
+            .filter(|id| read[*id as usize] && self.net.inouts.contains(&part(*id)))
+            .map(part)
+            .collect();
+        for id in wrong {
+            self.fault(
+                id,
+                "port",
+                "goes both ways: connect it to pins of black boxes alone, and read what they give",
+            );
+        }
     }
 
     fn read(&mut self) {

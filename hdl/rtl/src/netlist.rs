@@ -280,6 +280,8 @@ pub struct Netlist {
     pub(crate) scopes: Vec<ScopeInfo>,
     pub(crate) domains: Vec<Domain>,
     pub(crate) inputs: Vec<NodeId>,
+    /// Those of them that go both ways.
+    pub(crate) inouts: Vec<NodeId>,
     pub(crate) outputs: Vec<(String, NodeId)>,
 }
 
@@ -292,6 +294,8 @@ pub struct Port {
     pub width: u32,
     /// Whether the design reads it.
     pub input: bool,
+    /// Whether it goes both ways: an input, and what cells drive.
+    pub inout: bool,
     /// Whether it is a clock.
     pub clock: bool,
 }
@@ -310,20 +314,33 @@ impl Netlist {
         for (id, domain) in self.domains.iter().enumerate() {
             let (clock, reset) = usage.ports(id as DomainId);
             if clock {
-                ports.push(Port { name: domain.clock.clone(), width: 1, input: true, clock: true });
+                ports.push(Port {
+                    name: domain.clock.clone(),
+                    width: 1,
+                    input: true,
+                    inout: false,
+                    clock: true,
+                });
             }
             if reset {
-                ports.push(Port { name: domain.reset.clone(), width: 1, input: true, clock: false });
+                ports.push(Port {
+                    name: domain.reset.clone(),
+                    width: 1,
+                    input: true,
+                    inout: false,
+                    clock: false,
+                });
             }
         }
         for id in &self.inputs {
             let node = &self.nodes[*id as usize];
             let name = node.name.clone().unwrap_or_default();
-            ports.push(Port { name, width: node.width, input: true, clock: false });
+            let inout = self.inouts.contains(id);
+            ports.push(Port { name, width: node.width, input: true, inout, clock: false });
         }
         for (name, id) in &self.outputs {
             let width = self.nodes[*id as usize].width;
-            ports.push(Port { name: name.clone(), width, input: false, clock: false });
+            ports.push(Port { name: name.clone(), width, input: false, inout: false, clock: false });
         }
         ports
     }

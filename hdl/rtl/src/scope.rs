@@ -514,6 +514,23 @@ impl Scope {
         })
     }
 
+    /// A port of the top module that goes both ways: its bits are for pins of [black boxes](Self::black_box) alone, which drive and read it.
+    #[track_caller]
+    pub fn inout(&self, name: &str, width: u32) -> Sig {
+        let loc = Location::caller();
+        let sig = self.input_at(name, width, loc);
+        make(loc, |d| {
+            let id = d.resolve(sig, loc)?;
+            if d.scope() != 0 || !d.pins.is_empty() {
+                return Err(format!(
+                    "{loc}: `{name}` goes both ways: only the top module itself has such ports"
+                ));
+            }
+            d.net.inouts.push(id);
+            Ok(id)
+        })
+    }
+
     /// Inputs of the top module in `shape`.
     #[track_caller]
     pub fn input_of<T: Bundle>(&self, name: &str, shape: &T) -> T {

@@ -334,7 +334,8 @@ impl<'a> Printer<'a> {
                 None => self.node(*id).name.clone().unwrap_or_default(),
             };
             self.declare(*id, &base);
-            ports.push(format!("input  wire {}{}", range(self.node(*id).width), self.names[id]));
+            let way = if net.inouts.contains(id) { "inout " } else { "input " };
+            ports.push(format!("{way} wire {}{}", range(self.node(*id).width), self.names[id]));
         }
         let mut driven = Vec::new();
         for (port, id) in &outputs {

@@ -203,6 +203,18 @@ fn clashing_ports_are_named() {
     );
 }
 
+#[test]
+fn ports_that_go_both_ways_are_for_cells_alone() {
+    complains(
+        |m| {
+            let pads = m.inout("pads", 2);
+            let read = m.black_box("BB", &[], &[], &[("B", pads.bit(0))], &[("O", 1)]);
+            m.output("o", &(read[0] ^ pads.bit(1)));
+        },
+        &["@: port `pads` in `top` goes both ways: connect it to pins of black boxes alone, and read what they give"],
+    );
+}
+
 #[module]
 fn takes_a_clock(_m: &Scope, clk: Sig) -> Sig {
     !clk

@@ -321,6 +321,27 @@ fn a_black_box_is_printed_and_its_pins_are_ports_of_the_simulator() {
     assert!(stubs.contains("module PLLE2 #(parameter MODE = \"FAST\", parameter MULT = 8)"), "{stubs}");
 }
 
+#[test]
+fn a_port_that_goes_both_ways_is_an_inout_wired_to_cells() {
+    let netlist = build("top", |m| {
+        let (pads, out, off) = (m.inout("pads", 2), m.input("out", 2), m.input("off", 1));
+        let read: Vec<Sig> = (0..2)
+            .map(|i| {
+                let inputs = [("B", pads.bit(i)), ("I", out.bit(i)), ("T", off)];
+                m.label("pad").black_box("BB", &[], &[], &inputs, &[("O", 1)])[0]
+            })
+            .collect();
+        m.output("read", &ferrowire_rtl::cat(&read));
+    })
+    .unwrap();
+    let verilog = netlist.verilog();
+    assert!(verilog.contains("    inout  wire [1:0] pads,"), "{verilog}");
+    assert!(verilog.contains(".B(pads[0])") && verilog.contains(".B(pads[1])"), "{verilog}");
+    let ports: Vec<(String, bool)> =
+        netlist.ports().into_iter().map(|port| (port.name, port.inout)).collect();
+    assert!(ports.contains(&("pads".into(), true)) && ports.contains(&("out".into(), false)), "{ports:?}");
+}
+
 #[module]
 fn leaf(m: &Scope, a: Sig) -> Sig {
     m.assume(a.ne(3), "never three");

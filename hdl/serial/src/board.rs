@@ -14,9 +14,9 @@
 //!
 //! The ports fit those of `rnic` in a configuration on AXI4 with 8 bytes a beat, name by name.
 
-use crate::axi::{self, Answers};
+use crate::axi::{self, Answers, Requests};
 use crate::bridge::{bridge, Bridged};
-use crate::dirty::{dirty, Scanned};
+use crate::dirty::{dirty, Scanned, Wrote};
 use crate::interconnect::interconnect;
 use crate::memory::memory;
 use crate::SerialConfig;
@@ -32,7 +32,7 @@ pub const ID_BITS: u32 = 2;
 /// # Errors
 /// What the build-time checks find; none for a valid configuration.
 pub fn serial_board(cfg: &SerialConfig) -> Result<Netlist, BuildErrors> {
-    build("serial_board", |m| board(m, cfg))
+    build("serial_board", |m| board(m, cfg, &|m, requests| memory(m, cfg, requests)))
 }
 
 /// A card and the board's part, as the module `serial_card`: the card's streams `rx` and `tx` to its wire, and the pins `serial_rx` and `serial_tx`.
@@ -40,13 +40,16 @@ pub fn serial_board(cfg: &SerialConfig) -> Result<Netlist, BuildErrors> {
 /// # Errors
 /// What the build-time checks find; none for valid configurations, of which the card's is on AXI4 with 8 bytes a beat.
 pub fn serial_card(card: &RnicConfig, cfg: &SerialConfig) -> Result<Netlist, BuildErrors> {
-    build("serial_card", |m| card_with_board(m, card, cfg))
+    build("serial_card", |m| card_with_board(m, card, cfg, &|m, requests| memory(m, cfg, requests)))
 }
 
+/// What answers for memory, and tells what of it the card has written.
+pub type Memory<'a> = &'a dyn Fn(&Scope, Requests) -> (Answers, Wrote);
+
 /// Both between ports of the module that is open, which is the top or [encloses](Scope::enclosed) it.
-pub fn card_with_board(m: &Scope, card: &RnicConfig, cfg: &SerialConfig) {
+pub fn card_with_board(m: &Scope, card: &RnicConfig, cfg: &SerialConfig, memory: Memory) {
     let card = m.enclosed(|m| ferrowire_hdl::top::card(m, card));
-    let board = m.enclosed(|m| board(m, cfg));
+    let board = m.enclosed(|m| board(m, cfg, memory));
     board.connect("s_axi_", &card, "m_axi_");
     board.connect("m_axil_", &card, "s_axil_");
     board.connect("interrupt_", &card, "interrupt_");
@@ -58,7 +61,7 @@ pub fn card_with_board(m: &Scope, card: &RnicConfig, cfg: &SerialConfig) {
 }
 
 /// The same between ports of the module that is open, which is the top or [encloses](Scope::enclosed) it.
-pub fn board(m: &Scope, cfg: &SerialConfig) {
+pub fn board(m: &Scope, cfg: &SerialConfig, memory: Memory) {
     let bytes = cfg.beat_bytes;
     let card = axi::subordinate_in(m, "s_axi_", ID_BITS, bytes);
     let registers = axi::lite_in(m, "m_axil_");
@@ -74,7 +77,7 @@ pub fn board(m: &Scope, cfg: &SerialConfig) {
     let (memory_r, later_memory_r) = m.later("memory_r", &axi::read_beat(ID_BITS + 1, bytes));
     let answers = Answers { b: memory_b, r: memory_r };
     let (requests, [to_card, to_bridge]) = interconnect(m, [card, asked], answers);
-    let (Answers { b, r }, wrote) = memory(m, cfg, requests);
+    let (Answers { b, r }, wrote) = memory(m, requests);
     m.drive(&scanned, dirty(m, cfg, wrote, scan));
     later_memory_b.connect(b);
     later_memory_r.connect(r);

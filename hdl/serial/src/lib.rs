@@ -23,6 +23,7 @@ pub mod dirty;
 pub mod frame;
 pub mod interconnect;
 pub mod line;
+pub mod manager;
 pub mod memory;
 
 pub mod send;

@@ -9,6 +9,7 @@ use std::time::Duration;
 use ferrowire::serial::{Line, Patience, SerialBus};
 use ferrowire::{Bus, SendWr};
 use ferrowire_boards::Board;
+use ferrowire_ddr3::{Cells, Ddr3, Sent, Timing, Ways};
 use ferrowire_serial::line::{Driver, Reader};
 use ferrowire_shell::Shell;
 use ferrowire_sim::lockstep;
@@ -32,6 +33,58 @@ fn shell(name: &str) -> Shell {
     Shell::new(board, card).unwrap()
 }
 
+/// The DDR3 of a board, with the cells before it; each board's is as late as it likes.
+struct Dram {
+    cells: Cells,
+    clock: PortId,
+    sent: [PortId; 12],
+    delay: [PortId; 2],
+    caught: [PortId; 2],
+}
+
+impl Dram {
+    /// Of a board that has one.
+    fn of(library: &Library, index: usize) -> Option<Self> {
+        let clock = library.port("memory_clk").ok()?;
+        let port = |name: &str| library.port(&format!("dram_{name}")).unwrap();
+        let timing = Timing { dqsck_ps: [3_000, 7_500][index], ..Timing::ddr3_1600_4gb() };
+        let device = Ddr3::new(timing, 15, index as u64);
+        let sent = ["reset_n", "cke", "ck", "ras_n", "cas_n", "we_n", "ba", "a", "drive", "dqs", "dq", "dm"];
+        Some(Self {
+            cells: Cells::new(device, Ways::default(), CORE / 2 / 1_000),
+            clock,
+            sent: sent.map(port),
+            delay: ["delay_load_n", "delay_step"].map(port),
+            caught: ["sampled_rise", "sampled_fall"].map(port),
+        })
+    }
+
+    /// An edge of its clock, at a time in femtoseconds.
+    fn edge(&mut self, model: &mut Model, now: u64) {
+        let [reset_n, cke, ck, ras_n, cas_n, we_n, ba, a, drive, dqs, dq, dm] =
+            self.sent.map(|port| model.get_u64(port));
+        let sent = Sent {
+            reset_n: reset_n == 1,
+            cke: cke == 1,
+            ck: ck as u8,
+            ras_n: ras_n == 1,
+            cas_n: cas_n == 1,
+            we_n: we_n == 1,
+            ba: ba as u8,
+            a: a as u32,
+            drive: drive == 1,
+            dqs: dqs as u8,
+            dq: dq as u16,
+            dm: dm as u8,
+        };
+        let [load_n, step] = self.delay.map(|port| model.get_u64(port) == 1);
+        self.cells.delay(load_n, step);
+        let caught = self.cells.edge(now / 1_000, sent);
+        model.tick(self.clock);
+        self.caught.iter().zip(caught).for_each(|(port, word)| model.set_u64(*port, word.into()));
+    }
+}
+
 /// Periods, in femtoseconds.
 const CORE: u64 = 20_000_000;
 const WIRE: u64 = 8_000_000;
@@ -51,9 +104,10 @@ struct Card {
     serial: [PortId; 2],
     inputs: [PortId; 4],
     outputs: [PortId; 4],
-    /// Whose edge is next: of the core's clock and of that with which it sends.
-    next: [u64; 2],
-    periods: [u64; 2],
+    /// Whose edge is next: of the core's clock, of that with which it sends, and of DRAM's.
+    next: [u64; 3],
+    periods: [u64; 3],
+    dram: Option<Dram>,
     to_board: Driver,
     to_pc: Reader,
 }
@@ -66,10 +120,13 @@ impl Card {
         let clocks = ["clk", "rgmii_tx_clk", "rgmii_rx_clk"].map(port);
         let serial = ["serial_rx", "serial_tx"].map(port);
         model.set_u64(serial[0], 1);
-        let resets = ["rst", "rgmii_tx_rst", "rgmii_rx_rst"].map(port);
+        let dram = Dram::of(library, index);
+        let more = |name: &str| dram.is_some().then(|| port(name));
+        let resets = ["rst", "rgmii_tx_rst", "rgmii_rx_rst"].map(port).into_iter().chain(more("memory_rst"));
+        let resets: Vec<PortId> = resets.collect();
         resets.iter().for_each(|reset| model.set_u64(*reset, 1));
         for _ in 0..8 {
-            clocks.iter().for_each(|clock| model.tick(*clock));
+            clocks.into_iter().chain(more("memory_clk")).for_each(|clock| model.tick(clock));
         }
         resets.iter().for_each(|reset| model.set_u64(*reset, 0));
         let period = |fs: u64| fs.checked_add_signed(OFFSETS[index] * fs as i64 / 10_000).unwrap();
@@ -81,8 +138,10 @@ impl Card {
             serial,
             inputs: edges("rx"),
             outputs: edges("tx"),
-            next: [3_000_000, 1_000_000],
-            periods: [period(CORE), period(WIRE)],
+            next: [103_000_000, 101_000_000, if dram.is_some() { 104_000_000 } else { u64::MAX }],
+            // Both of one PLL.
+            periods: [period(CORE) / 2 * 2, period(WIRE), period(CORE) / 2],
+            dram,
             to_board: Driver::new(bit),
             to_pc: Reader::new(bit),
             model,
@@ -99,11 +158,16 @@ struct Cable {
 impl Cable {
     /// The next edge of one of the clocks.
     fn step(&mut self) {
-        let all = (0..2).flat_map(|card| (0..2).map(move |clock| (card, clock)));
+        let all = (0..2).flat_map(|card| (0..3).map(move |clock| (card, clock)));
         let (card, clock) = all.min_by_key(|(card, clock)| self.cards[*card].next[*clock]).unwrap();
         let own = &mut self.cards[card];
         self.now = own.next[clock];
         own.next[clock] += own.periods[clock];
+        if clock == 2 {
+            let dram = own.dram.as_mut().expect("it has a clock");
+            dram.edge(&mut own.model, self.now);
+            return;
+        }
         if clock == 0 {
             let level = own.to_board.level();
             own.model.set_u64(own.serial[0], level.into());
@@ -173,7 +237,16 @@ fn open(cable: &Arc<Mutex<Cable>>, card: usize) -> Node {
 
 #[test]
 fn a_write_and_a_read_cross_the_cable_between_two_boards() {
-    let netlist = shell("ecpix5").without_cells().unwrap_or_else(|errors| panic!("{errors}"));
+    write_and_read(&shell("butterstick"));
+}
+
+#[test]
+fn boards_with_their_memory_in_ddr3_write_and_read_each_others() {
+    write_and_read(&shell("ecpix5"));
+}
+
+fn write_and_read(shell: &Shell) {
+    let netlist = shell.without_cells().unwrap_or_else(|errors| panic!("{errors}"));
     let options = Options { opt: lockstep::CARD, ..Options::default() };
     let library = build(&lockstep::source(&netlist), &options).unwrap();
     let cards = [0, 1].map(|card| Card::new(&library, card));

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A board's DDR3 in place of block RAM: the controller answers for memory, and its cells are at the balls.
+
+use std::cell::RefCell;
+
+use ferrowire_boards::{Board, MemoryKind};
+use ferrowire_dram::{dram, ecp5, Clocks, Delay, DramConfig, Halves, Sampled, Status};
+use ferrowire_rtl::Scope;
+use ferrowire_serial::axi::{Answers, Requests};
+use ferrowire_serial::dirty::Wrote;
+use ferrowire_serial::{protocol, SerialConfig};
+
+use crate::ShellError;
+
+/// Bytes of a device with one row: eight banks of 1,024 words of two bytes.
+const ROW_BYTES: u64 = 8 * 1024 * 2;
+
+/// The controller for what a board's description says of its memory.
+pub(crate) fn config(board: &Board, clock_khz: u32, serial: &SerialConfig) -> Result<DramConfig, ShellError> {
+    let missing = |what| ShellError::Missing { board: board.name.clone(), what };
+    let memory = board.memory.as_ref().filter(|memory| memory.kind == MemoryKind::Ddr3);
+    let memory = memory.ok_or_else(|| missing("DDR3, which `dram` wants"))?;
+    if memory.dq.len() != 16 {
+        return Err(missing("DDR3 of 16 bits, which `dram` wants"));
+    }
+    let rows = (memory.bytes / ROW_BYTES).trailing_zeros();
+    let cfg = DramConfig {
+        memory_base: serial.memory_base,
+        ..DramConfig::new(clock_khz, rows, serial.memory_bytes)
+    };
+    let name = board.name.clone();
+    cfg.validate().map_err(|source| ShellError::Dram { board: name, source })?;
+    Ok(cfg)
+}
+
+/// What the controller has for the device, once it is there.
+struct Pins {
+    halves: Halves,
+    delay: Delay,
+    status: Status,
+}
+
+/// A controller that is being built.
+pub(crate) struct Memory {
+    cfg: DramConfig,
+    clocks: Clocks,
+    sampled: Sampled,
+    pins: RefCell<Option<Pins>>,
+}
+
+impl Memory {
+    /// With a clock domain of its own.
+    pub fn new(m: &Scope, cfg: &DramConfig) -> Self {
+        let clocks = Clocks { core: m.current_domain(), twice: m.domain("memory") };
+        let sampled = m.in_domain(clocks.twice, |m| m.wire_of("sampled", &Sampled::of()));
+        Self { cfg: cfg.clone(), clocks, sampled, pins: RefCell::new(None) }
+    }
+
+    /// In place of block RAM.
+    pub fn answer(&self, m: &Scope, cfg: &SerialConfig, requests: Requests) -> (Answers, Wrote) {
+        let Requests { aw, w, ar } = requests;
+        let made = dram(m, &self.cfg, self.clocks, aw, w, ar, self.sampled.clone());
+        *self.pins.borrow_mut() = Some(Pins { halves: made.halves, delay: made.delay, status: made.status });
+        // The card's IDs have no highest bit, and a block has some lines.
+        let block = (protocol::BLOCK / ferrowire_dram::LINE_BYTES).trailing_zeros();
+        let (line, shape) = (made.wrote.line, Wrote::of(cfg));
+        let block = line.slice(block, line.width() - block).zext(shape.block.width());
+        (Answers { b: made.b, r: made.r }, Wrote { valid: made.wrote.valid & !made.wrote.id.msb(), block })
+    }
+
+    fn finish(self, m: &Scope) -> (Clocks, Sampled, Halves, Delay) {
+        let Pins { halves, delay, status } = self.pins.into_inner().expect("it answers for memory");
+        m.output("dram", &status);
+        (self.clocks, self.sampled, halves, delay)
+    }
+
+    /// With what cells send and catch as ports.
+    pub fn edges(self, m: &Scope) {
+        let (clocks, sampled, halves, delay) = self.finish(m);
+        m.output("dram_delay", &delay);
+        m.in_domain(clocks.twice, |m| {
+            m.drive(&sampled, m.input_of("dram_sampled", &Sampled::of()));
+            m.output("dram", &halves);
+        });
+    }
+
+    /// With cells.
+    pub fn cells(self, m: &Scope, board: &Board) {
+        let memory = board.memory.as_ref().expect("looked at already");
+        let balls = |pins: &[String]| pins.len() as u32;
+        let (clocks, sampled, halves, delay) = self.finish(m);
+        m.in_domain(clocks.twice, |m| {
+            let dq = m.input("dram_dq_in", balls(&memory.dq));
+            let pads = ecp5::pads(m, balls(&memory.clk_p), balls(&memory.a), halves, delay, dq);
+            m.drive(&sampled, pads.sampled);
+            m.output("dram", &pads.out);
+        });
+    }
+}

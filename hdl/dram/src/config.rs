@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`DramConfig`]: the device, its window on the bus, and its times in cycles.
+
+/// Words of a burst, which is all that is ever read or written at once.
+pub const BURST: u32 = 8;
+/// Bits of a word: one device with two bytes.
+pub const WORD_BITS: u32 = 16;
+/// Bits of a column's number: a row has 1,024 words.
+pub const COLUMN_BITS: u32 = 10;
+/// Bits of a bank's number.
+pub const BANK_BITS: u32 = 3;
+/// Bytes of a burst.
+pub const LINE_BYTES: u32 = BURST * WORD_BITS / 8;
+/// From WRITE to its first word, in cycles: what a device takes with its DLL off (JESD79-3F 4.4).
+pub const CWL: u32 = 6;
+/// From READ to its first word, likewise; with the DLL off the word comes one cycle earlier, and by up to 10 ns later.
+pub const CL: u32 = 6;
+
+/// Why no such controller can be built.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// Too fast or too slow for a device whose DLL is off.
+    #[error("clock_khz = {0}: must be from 25000 to 62500, for the memory's clock is the core's, and each bit is sampled twice or more")]
+    Clock(u32),
+    /// The device has no such rows.
+    #[error("row_bits = {0}: must be from 12 to 16")]
+    Rows(u32),
+    /// The window lies nowhere.
+    #[error(
+        "memory_base = {memory_base:#x}: must be a multiple of memory_bytes, which are {memory_bytes:#x}"
+    )]
+    Base {
+        /// What was wanted.
+        memory_base: u64,
+        /// Of how many bytes.
+        memory_bytes: u64,
+    },
+    /// The window is larger than the device.
+    #[error("memory_bytes = {memory_bytes}: must be a power of two from 4096 to the device's {device}")]
+    Window {
+        /// What was wanted.
+        memory_bytes: u64,
+        /// What there is.
+        device: u64,
+    },
+}
+
+/// A DDR3 device of 16 bits, and what of it is on the bus.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DramConfig {
+    /// The core's clock, which is the memory's too.
+    pub clock_khz: u32,
+    /// Bits of a row's number.
+    pub row_bits: u32,
+    /// Bytes on the bus, from the device's first.
+    pub memory_bytes: u64,
+    /// Bus address of the first: a multiple of them.
+    pub memory_base: u64,
+    /// How long RESET# is held behind the FPGA's reset, in microseconds (JESD79-3F 3.3.1: 200).
+    pub reset_us: u32,
+    /// How long CKE stays low behind it (500).
+    pub cke_us: u32,
+}
+
+impl DramConfig {
+    /// A device with so many rows, of which so much is on the bus, at an address that is as much.
+    pub fn new(clock_khz: u32, row_bits: u32, memory_bytes: u64) -> Self {
+        Self { clock_khz, row_bits, memory_bytes, memory_base: memory_bytes, reset_us: 200, cke_us: 500 }
+    }
+
+    /// Bytes of the device.
+    pub fn device_bytes(&self) -> u64 {
+        1 << (self.row_bits + BANK_BITS + COLUMN_BITS + 1)
+    }
+
+    /// # Errors
+    /// Why it cannot be built.
+    pub fn validate(&self) -> Result<(), ConfigError> {
+        if !(25_000..=62_500).contains(&self.clock_khz) {
+            return Err(ConfigError::Clock(self.clock_khz));
+        }
+        if !(12..=16).contains(&self.row_bits) {
+            return Err(ConfigError::Rows(self.row_bits));
+        }
+        let (memory_bytes, device) = (self.memory_bytes, self.device_bytes());
+        if !memory_bytes.is_power_of_two() || !(4096..=device).contains(&memory_bytes) {
+            return Err(ConfigError::Window { memory_bytes, device });
+        }
+        if self.memory_base % memory_bytes != 0 {
+            return Err(ConfigError::Base { memory_base: self.memory_base, memory_bytes });
+        }
+        Ok(())
+    }
+
+    /// So many picoseconds, in whole cycles.
+    fn cycles(&self, ps: u64) -> u32 {
+        u32::try_from((ps * u64::from(self.clock_khz)).div_ceil(1_000_000_000)).expect("validated")
+    }
+
+    /// So many microseconds, in whole cycles, and a hundredth more: the oscillator may be too fast.
+    pub(crate) fn microseconds(&self, us: u32) -> u32 {
+        self.cycles(u64::from(us) * 1_010_000)
+    }
+
+    /// Times in cycles.
+    pub(crate) fn times(&self) -> Times {
+        let ns = |tenths: u64| self.cycles(tenths * 100);
+        Times {
+            rcd: ns(150),
+            rp: ns(150),
+            ras: ns(380),
+            rc: ns(530),
+            // The longest row refresh that a device of these sizes has: 8 Gbit.
+            rfc: ns(3500),
+            wr: ns(150).max(4),
+            wtr: ns(75).max(4),
+            rtp: ns(75).max(4),
+            rrd: ns(100).max(4),
+            // A hundredth sooner than 7.8 us, for a slow oscillator.
+            refi: u32::try_from(7_720 * u64::from(self.clock_khz) / 1_000_000).expect("validated"),
+        }
+    }
+}
+
+/// Times of a device (JESD79-3F, tables 65 and 68: the slowest of the usual speed bins), in cycles of its clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Times {
+    /// ACTIVATE to READ or WRITE.
+    pub rcd: u32,
+    /// PRECHARGE to ACTIVATE.
+    pub rp: u32,
+    /// ACTIVATE to PRECHARGE.
+    pub ras: u32,
+    /// ACTIVATE to ACTIVATE of a bank.
+    pub rc: u32,
+    /// REFRESH to whatever comes next.
+    pub rfc: u32,
+    /// Last word written to PRECHARGE.
+    pub wr: u32,
+    /// Last word written to READ.
+    pub wtr: u32,
+    /// READ to PRECHARGE.
+    pub rtp: u32,
+    /// ACTIVATE to ACTIVATE of another bank; four of them are longer than tFAW at these clocks.
+    pub rrd: u32,
+    /// Between refreshes.
+    pub refi: u32,
+}
+
+/// A burst's length on the wires, and from burst to burst.
+pub(crate) const CCD: u32 = BURST / 2;
+/// READ to WRITE: behind the last word read two cycles pass in which nobody drives, the FPGA's own time to turn round, two cycles early, included.
+pub(crate) const RTW: u32 = CL + CCD;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_rounded_up_and_refreshes_down() {
+        let times = DramConfig::new(50_000, 15, 4 << 20).times();
+        assert_eq!((times.rcd, times.rp, times.ras, times.rc, times.rfc), (1, 1, 2, 3, 18));
+        assert_eq!((times.wr, times.rrd, times.refi), (4, 4, 386));
+        assert_eq!(DramConfig::new(50_000, 15, 4 << 20).microseconds(200), 10_100);
+    }
+
+    #[test]
+    fn what_cannot_be_built_is_refused_with_what_can() {
+        let good = DramConfig::new(50_000, 15, 4 << 20);
+        assert_eq!(good.validate(), Ok(()));
+        assert_eq!(good.device_bytes(), 512 << 20);
+        let wrong = |change: &dyn Fn(&mut DramConfig)| {
+            let mut config = good.clone();
+            change(&mut config);
+            config.validate().unwrap_err().to_string()
+        };
+        assert!(wrong(&|c| c.clock_khz = 100_000).starts_with("clock_khz = 100000: must be from 25000"));
+        assert_eq!(wrong(&|c| c.row_bits = 17), "row_bits = 17: must be from 12 to 16");
+        assert!(wrong(&|c| c.memory_bytes = 1 << 30).ends_with("the device's 536870912"));
+        assert!(wrong(&|c| c.memory_base += 4096).starts_with("memory_base = 0x401000: must be a multiple"));
+        assert!(wrong(&|c| c.memory_bytes = 5000).starts_with("memory_bytes = 5000"));
+    }
+}
