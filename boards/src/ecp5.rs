@@ -11,6 +11,9 @@
 /// A techmap: a file's name, and what is in it.
 pub const MAP: (&str, &str) = ("ecp5_map.v", include_str!("ecp5_map.v"));
 
+/// Outputs of the PLL in a board's top, and what each clocks: the wire at 125 MHz, the core, and DRAM at twice that.
+pub const PLL_CLOCKS: [(&str, &str); 3] = [("CLKOP", "wire"), ("CLKOS", "core"), ("CLKOS3", "dram")];
+
 /// Memories in a row, the longest in the card, with one to spare.
 const ROUNDS: usize = 8;
 

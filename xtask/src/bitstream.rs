@@ -4,14 +4,16 @@
 //! `ferrowire-rtl-gen --board` writes the top module and its constraints, Yosys maps, nextpnr places and routes, ecppack writes the bitstream. That is kept only where
 //! every clock is as fast as it must be: a board never gets one that works by chance.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::io::Write;
 use std::process::Command;
 
 use anyhow::{bail, Context, Result};
+use ferrowire_boards::ecp5::PLL_CLOCKS;
 use ferrowire_boards::{Alveo, Board, ALVEOS, BUILT_IN};
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::flow::place::{self, Design, Placed, Wishes};
 use crate::flow::stat::{Cost, Stat};
@@ -95,7 +97,10 @@ pub fn run(args: &Args) -> Result<u8> {
             let design = Design { json: "mapped.json", lpf: &lpf, device: &device, mhz: None, crowded };
             let (seed, tries, spread) = (args.seed, args.tries, Some(args.again));
             let wishes = Wishes { seed, tries, route: true, spread, config: Some(&config) };
-            Some(place::place(&flow, &design, &wishes)?)
+            let mut placed = place::place(&flow, &design, &wishes)?;
+            let names = clocks(&flow.read("mapped.json")?, top).context("in mapped.json")?;
+            placed.rename_clocks(&|net| names.get(net).map(|name| name.to_string()));
+            Some(placed)
         }
     };
     let mut report = Report {
@@ -155,6 +160,41 @@ fn vivado(board: &str, args: &Args) -> Result<u8> {
     let mut vivado = Command::new(command[0]);
     vivado.args(&command[1..]).current_dir(&flow.work);
     workspace::exit_code(vivado)
+}
+
+/// What a net clocks, if the top's PLL drives it: Yosys calls it after any of the modules that it goes to.
+fn clocks(mapped: &str, top: &str) -> Result<HashMap<String, &'static str>> {
+    #[derive(Deserialize)]
+    struct Mapped {
+        modules: HashMap<String, Module>,
+    }
+    #[derive(Deserialize)]
+    struct Module {
+        cells: HashMap<String, Cell>,
+        netnames: HashMap<String, Net>,
+    }
+    #[derive(Deserialize)]
+    struct Cell {
+        r#type: String,
+        connections: HashMap<String, Vec<Value>>,
+    }
+    #[derive(Deserialize)]
+    struct Net {
+        bits: Vec<Value>,
+    }
+    let mut mapped: Mapped = serde_json::from_str(mapped)?;
+    let module = mapped.modules.remove(top).with_context(|| format!("no module `{top}`"))?;
+    let plls = module.cells.values().filter(|cell| cell.r#type == "EHXPLLL");
+    let outputs = plls.flat_map(|pll| &pll.connections).filter_map(|(pin, bits)| {
+        let (_, name) = PLL_CLOCKS.iter().find(|(output, _)| output == pin)?;
+        Some((bits.first()?, *name))
+    });
+    let outputs: Vec<(&Value, &str)> = outputs.collect();
+    let named = module.netnames.iter().filter_map(|(net, Net { bits })| {
+        let (_, name) = outputs.iter().find(|(bit, _)| bits.len() == 1 && *bit == &bits[0])?;
+        Some((net.clone(), *name))
+    });
+    Ok(named.collect())
 }
 
 /// Maps the board's top; gives the tool's version.
@@ -222,5 +262,23 @@ impl Report {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_are_called_after_what_the_plls_outputs_are_for() {
+        let mapped = r#"{"modules": {"top": {"ports": {}, "cells": {
+            "pll": {"type": "EHXPLLL", "connections": {"CLKOP": [3], "CLKOS": [4], "LOCK": [5], "CLKI": [2]}},
+            "flop": {"type": "TRELLIS_FF", "connections": {"CLK": [4], "Q": [6], "D": ["0"]}}},
+            "netnames": {"clk": {"bits": [2]}, "feedback": {"bits": [3]}, "a.b.clk": {"bits": [4]}, "pll_CLKOS": {"bits": [4]},
+            "lock": {"bits": [5]}, "both": {"bits": [3, 4]}}}}}"#;
+        let found = clocks(mapped, "top").unwrap();
+        let wanted = [("feedback", "wire"), ("a.b.clk", "core"), ("pll_CLKOS", "core")];
+        assert_eq!(found, wanted.map(|(net, name)| (net.to_string(), name)).into());
+        assert!(clocks(mapped, "other").is_err());
     }
 }

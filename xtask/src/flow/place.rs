@@ -61,6 +61,18 @@ pub struct Placed {
     pub left_free: usize,
 }
 
+impl Placed {
+    /// Calls clocks what their nets are told to be.
+    pub fn rename_clocks(&mut self, name: &dyn Fn(&str) -> Option<String>) {
+        let routed = self.routed.iter_mut().flat_map(|routed| &mut routed.clocks);
+        for clock in self.clocks.iter_mut().chain(routed) {
+            if let Some(name) = name(&clock.name) {
+                clock.name = name;
+            }
+        }
+    }
+}
+
 /// Places the design, and routes it where that is wanted.
 pub fn place(flow: &Flow, design: &Design<'_>, wishes: &Wishes<'_>) -> Result<Placed> {
     let placer = flow.placer()?.0;
