@@ -65,7 +65,7 @@ pub enum SerialError {
     #[error("the serial line: {0}; is the adapter plugged in?")]
     Line(String),
     /// The board refused a request.
-    #[error("{command:?} of {bytes} bytes at {address:#x}: the board says {status:?}; build driver and board from one revision")]
+    #[error("{command:?} of {bytes} bytes at {address:#x}: the board says {status:?}; {}", remedy(*status))]
     Refused {
         /// The request.
         command: Command,
@@ -81,8 +81,31 @@ pub enum SerialError {
     Random(String),
 }
 
+/// What to do about a refusal.
+fn remedy(status: Status) -> &'static str {
+    match status {
+        Status::Bus => "its memory does not work: of a board with DDR3, look at the second light, and load the bitstream again",
+        _ => "build driver and board from one revision",
+    }
+}
+
 impl From<SerialError> for BusError {
     fn from(error: SerialError) -> Self {
         BusError::Gone(error.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_to_do() {
+        let refused = |status| {
+            SerialError::Refused { command: Command::Read, bytes: 8, address: 0x40_0000, status }.to_string()
+        };
+        assert!(refused(Status::Bus)
+            .starts_with("Read of 8 bytes at 0x400000: the board says Bus; its memory does not work"));
+        assert!(refused(Status::Length).ends_with("build driver and board from one revision"));
     }
 }
