@@ -253,7 +253,7 @@ impl Ddr3 {
     }
 
     /// What each DQ ball has at `ps` while the device drives it; random bits where it does not drive or the bit is
-    /// about to change. `ps` may be up to some 40 ns in the past or the present, never later than the last drive.
+    /// about to change. `ps` may be up to some 300 ns in the past or the present, never later than the last drive.
     pub fn sample(&mut self, ps: u64) -> u16 {
         never!(self, ps > self.now, "sample() is called for {ps} ps, which drive() has not reached");
         let mut word: u16 = self.rng.random();
@@ -476,7 +476,7 @@ impl Ddr3 {
             (true, Some(_)) => {}
         }
         never!(self, pins.odt, "ODT is high in DLL-off mode");
-        let oldest = now.saturating_sub(200_000);
+        let oldest = now.saturating_sub(500_000);
         self.reads.retain(|read| read.start + 4 * read.tck > oldest);
         if let (Phase::Calibration, Some((zq, span, _))) = (self.phase, self.calibration) {
             if cycle >= zq.cycle + span.ck && now + SLACK >= zq.ps + span.ps {
