@@ -111,9 +111,9 @@ mod mode {
     pub const MR3: u32 = 0x000;
 }
 
-/// See the page's top. `beat`: what was read, at the place and with the delay that are asked for.
+/// See the page's top. `runs`: what leaves gets to the device; `beat`: what was read, at the place and with the delay that are asked for.
 #[module]
-pub(crate) fn start(m: &Scope, cfg: &DramConfig, beat: Beat) -> Started {
+pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Started {
     let state = m.fsm("state", State::Reset);
     // From one command to the next (table 68): tXPR, tMRD, tMOD, tZQinit.
     let after_cke = (cfg.times().rfc + 1).max(5);
@@ -121,7 +121,7 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, beat: Beat) -> Started {
     let longest = cfg.microseconds(cfg.reset_us.max(cfg.cke_us)).max(calibrated);
     let wait = m.reg("wait", clog2(u64::from(longest) + 1)).reset(cfg.microseconds(cfg.reset_us));
     let over = !wait.any();
-    m.when(!over, |m| m.set(&wait, wait - 1));
+    m.when(!over & runs, |m| m.set(&wait, wait - 1));
     let (reset_n, cke) = (m.reg("reset_n", 1).reset(0), m.reg("cke", 1).reset(0));
     let (up, done, broken) =
         (m.reg("up", 1).reset(0), m.reg("done", 1).reset(0), m.reg("broken", 1).reset(0));

@@ -8,6 +8,8 @@ use ferrowire_serial::manager::{Held, Manager};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
+mod hostile;
+
 const BASE: u64 = 0x40_0000;
 const BYTES: u64 = 0x10_0000;
 
@@ -40,7 +42,7 @@ impl Board {
         sim.reset();
         let half_ps = 500_000_000 / u64::from(cfg.clock_khz);
         let cells = Cells::new(Ddr3::new(timing, 15, seed), ways, half_ps);
-        let next = [100_000, 100_000 + phase_ps];
+        let next = [400_000, 400_000 + phase_ps];
         Self { sim, cells, half_ps, next, rng: SmallRng::seed_from_u64(seed) }
     }
 
@@ -128,7 +130,7 @@ fn usual() -> (Ways, u64) {
 /// Seven boards, with whatever a cable's length, a phase and a device's own delay can be.
 fn boards() -> impl Iterator<Item = (u64, (Ways, u64))> {
     (0..7).map(|i| {
-        let ways = Ways { back_ps: 300 + 800 * i, enable_early: i as usize % 2, ..Ways::default() };
+        let ways = Ways { back_ps: 300 + 800 * i, enable_early: i as usize % 3, ..Ways::default() };
         (1_000 + 1_500 * i, (ways, 10 + 1_300 * i))
     })
 }
