@@ -2,9 +2,9 @@
 //! From the FPGA's reset to a memory that can be used: the device's start (JESD79-3F 3.3.1), then a search for the time at which its words are caught.
 //!
 //! ```text
-//!  RESET# low --> CKE low --> MR2, MR3, MR1, MR0 --> ZQCL --> write two lines --> read them at each delay --> up
-//!     200 us        500 us      CWL 6    DLL off      512                            |
-//!                                       CL 6                [ earliest, latest ] <---+
+//!  RESET# low --> CKE low --> PRE --> MR2, MR3, MR1, MR0 --> ZQCL --> write two lines --> read them at each delay --> up
+//!     200 us        500 us              CWL 6    DLL off      512                            |
+//!                                               CL 6                [ earliest, latest ] <---+
 //! ```
 //!
 //! **DLL off** (4.4): the memory's clock is as slow as the core's, far below what its DLL takes. Words come 1 to 10 ns behind the clock's edge then, by the device, its voltage and temperature. What is between the FPGA's cells and the
@@ -78,6 +78,8 @@ enum State {
     Reset,
     CkeLow,
     Exit,
+    /// Rows that are open where RESET# is not ours, as behind a new bitstream.
+    Close,
     Mode2,
     Mode3,
     Mode1,
@@ -148,13 +150,17 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Start
         m.set(&cke, 1);
         go(m, State::Exit, after_cke);
     });
-    m.when(state.is(State::Exit) & over, |m| go(m, State::Mode2, 0));
+    m.when(state.is(State::Exit) & over, |m| go(m, State::Close, 0));
     let modes = [
         (State::Mode2, 2, mode::MR2, State::Mode3, between_modes),
         (State::Mode3, 3, mode::MR3, State::Mode1, between_modes),
         (State::Mode1, 1, mode::MR1, State::Mode0, between_modes),
         (State::Mode0, 0, mode::MR0, State::Calibrate, after_modes),
     ];
+    m.when(state.is(State::Close) & over, |m| {
+        give(m, code::PRECHARGE, 0, crate::commands::ALL);
+        go(m, State::Mode2, between_modes);
+    });
     for (own, register, value, next, cycles) in modes {
         m.when(state.is(own) & over, |m| {
             give(m, code::MODE, register, value);

@@ -349,6 +349,7 @@ fn words_that_come_later_than_they_are_looked_for_are_a_broken_memory_and_nothin
 
 #[test]
 fn resets_that_end_far_apart_are_no_matter() {
+    let mut places = None;
     for (seed, (sooner, later)) in [("rst", "memory_rst"), ("memory_rst", "rst")].into_iter().enumerate() {
         for apart in [1, 7, 40, 300] {
             let mut board = Board::new(50_000, timing(4_000), usual(), seed as u64);
@@ -359,15 +360,21 @@ fn resets_that_end_far_apart_are_no_matter() {
             board.sim.set(later, 0);
             board.start();
             assert_eq!(board.sim.get("dram_broken"), 0, "{sooner} {apart} cycles before {later}");
+            // The way is no longer for it.
+            let place = board.sim.peek("dram.dram.start.quarters");
+            assert_eq!(places.get_or_insert_with(|| place.clone()), &place, "{sooner} {apart} before");
             Hostile::new(&board, 15).run(&mut board, 300);
         }
     }
 }
 
 #[test]
-fn a_reset_in_the_middle_of_bursts_is_as_good_as_any() {
+fn a_reset_in_the_middle_of_bursts_is_as_good_as_any_even_where_the_device_has_none() {
     let mut board = Board::new(50_000, timing(4_000), usual(), 16);
     for round in 0..6 {
+        if round == 3 {
+            board.cells.device.unwire_reset();
+        }
         board.start();
         let mut hostile = Hostile::new(&board, round);
         for write in [true, false] {
@@ -384,4 +391,36 @@ fn a_reset_in_the_middle_of_bursts_is_as_good_as_any() {
     }
     board.start();
     Hostile::new(&board, 17).run(&mut board, 300);
+}
+
+#[test]
+fn words_that_are_sure_for_too_short_a_time_are_a_broken_memory() {
+    // Of 10 ns of a word 1.5 are sure at all bits, then 6.
+    for (uncertain_ps, broken) in [(4_250, 1), (2_000, 0)] {
+        let timing = Timing { uncertain_ps, ..timing(4_000) };
+        let mut board = Board::new(50_000, timing, usual(), 18);
+        board.start();
+        assert_eq!(board.sim.get("dram_broken"), broken, "{uncertain_ps}");
+    }
+}
+
+#[test]
+fn delays_are_two_thirds_one_and_none_of_a_quarter_of_a_cycle() {
+    let mut board = Board::new(50_000, timing(4_000), usual(), 19);
+    let (mut steps, mut before, mut all) = (0, 0, Vec::new());
+    while board.sim.get("dram_done") == 0 {
+        board.cycle(|_| ());
+        let step = board.sim.get("dram_delay_step");
+        if board.sim.get("dram_delay_load_n") == 0 {
+            if steps > 0 {
+                all.push(steps);
+            }
+            steps = 0;
+        }
+        steps += u32::from(before == 1 && step == 0);
+        before = step;
+    }
+    // 5 ns are 200 steps of 25 ps, of which a cell has 127.
+    assert_eq!(all, [126, 63], "then none");
+    assert!([0, 63, 126].contains(&steps), "{steps}");
 }
