@@ -12,7 +12,7 @@
 //!
 //! **Steady.** An entry is taken every second edge and another made: the FIFO is as full as it was. The first waits for [`SLACK`] edges more, so that none is missing where the clocks' edges lie close and one is seen late. The same on the way back.
 //!
-//! Reset of both domains together; the device sees RESET# low and no command. Longest path: the FIFO's word to a register.
+//! Reset of both domains together, and its end in either first, by whatever time: nothing is handed on before both run. The device sees RESET# low and no command. Longest path: the FIFO's word to a register.
 
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
@@ -133,11 +133,11 @@ pub(crate) fn gear(m: &Scope, input: Stream<Entry>, sampled: Sampled) -> Geared 
         dm: free("dm", word(written.mask)),
     };
 
-    // Two halves of samples are a cycle's.
+    // Two halves of samples are a cycle's. They begin once the core's side runs, which has sent something then.
     let earlier = m.reg_of("earlier", &sampled);
     m.set_all(&earlier, &sampled);
     let quarters = vec![earlier.rise, earlier.fall, sampled.rise, sampled.fall];
-    let samples = Stream::new(m, "samples", second, Samples { quarters });
+    let samples = Stream::new(m, "samples", second & known, Samples { quarters });
     m.discard(&samples.ready);
     Geared { halves, samples }
 }

@@ -2,9 +2,9 @@
 //! From the FPGA's reset to a memory that can be used: the device's start (JESD79-3F 3.3.1), then a search for the time at which its words are caught.
 //!
 //! ```text
-//!  RESET# low --> CKE low --> MR2, MR3, MR1, MR0 --> ZQCL --> write two lines --> read them at each delay --> up
-//!     200 us        500 us      CWL 6    DLL off      512                            |
-//!                                       CL 6                [ earliest, latest ] <---+
+//!  RESET# low --> CKE low --> PRE --> MR2, MR3, MR1, MR0 --> ZQCL --> write two lines --> read them at each delay --> up
+//!     200 us        500 us              CWL 6    DLL off      512                            |
+//!                                               CL 6                [ earliest, latest ] <---+
 //! ```
 //!
 //! **DLL off** (4.4): the memory's clock is as slow as the core's, far below what its DLL takes. Words come 1 to 10 ns behind the clock's edge then, by the device, its voltage and temperature. What is between the FPGA's cells and the
@@ -78,6 +78,8 @@ enum State {
     Reset,
     CkeLow,
     Exit,
+    /// Rows that are open where RESET# is not ours, as behind a new bitstream.
+    Close,
     Mode2,
     Mode3,
     Mode1,
@@ -111,9 +113,9 @@ mod mode {
     pub const MR3: u32 = 0x000;
 }
 
-/// See the page's top. `beat`: what was read, at the place and with the delay that are asked for.
+/// See the page's top. `runs`: what leaves gets to the device; `beat`: what was read, at the place and with the delay that are asked for.
 #[module]
-pub(crate) fn start(m: &Scope, cfg: &DramConfig, beat: Beat) -> Started {
+pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Started {
     let state = m.fsm("state", State::Reset);
     // From one command to the next (table 68): tXPR, tMRD, tMOD, tZQinit.
     let after_cke = (cfg.times().rfc + 1).max(5);
@@ -121,7 +123,7 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, beat: Beat) -> Started {
     let longest = cfg.microseconds(cfg.reset_us.max(cfg.cke_us)).max(calibrated);
     let wait = m.reg("wait", clog2(u64::from(longest) + 1)).reset(cfg.microseconds(cfg.reset_us));
     let over = !wait.any();
-    m.when(!over, |m| m.set(&wait, wait - 1));
+    m.when(!over & runs, |m| m.set(&wait, wait - 1));
     let (reset_n, cke) = (m.reg("reset_n", 1).reset(0), m.reg("cke", 1).reset(0));
     let (up, done, broken) =
         (m.reg("up", 1).reset(0), m.reg("done", 1).reset(0), m.reg("broken", 1).reset(0));
@@ -148,13 +150,17 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, beat: Beat) -> Started {
         m.set(&cke, 1);
         go(m, State::Exit, after_cke);
     });
-    m.when(state.is(State::Exit) & over, |m| go(m, State::Mode2, 0));
+    m.when(state.is(State::Exit) & over, |m| go(m, State::Close, 0));
     let modes = [
         (State::Mode2, 2, mode::MR2, State::Mode3, between_modes),
         (State::Mode3, 3, mode::MR3, State::Mode1, between_modes),
         (State::Mode1, 1, mode::MR1, State::Mode0, between_modes),
         (State::Mode0, 0, mode::MR0, State::Calibrate, after_modes),
     ];
+    m.when(state.is(State::Close) & over, |m| {
+        give(m, code::PRECHARGE, 0, crate::commands::ALL);
+        go(m, State::Mode2, between_modes);
+    });
     for (own, register, value, next, cycles) in modes {
         m.when(state.is(own) & over, |m| {
             give(m, code::MODE, register, value);

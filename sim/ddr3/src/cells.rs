@@ -10,7 +10,7 @@ pub struct Ways {
     pub out_ps: u64,
     /// From the balls to what catches.
     pub back_ps: u64,
-    /// By how many edges the enable of the data wires is earlier than the data: 0 or 1.
+    /// By how many edges what leaves by a flop, the enable of the data wires, CKE and RESET#, is earlier than what leaves by a cell that sends at both edges: 0 to 2.
     pub enable_early: usize,
 }
 
@@ -46,7 +46,8 @@ pub struct Cells {
     pub deaf: bool,
     ways: Ways,
     period_ps: u64,
-    enables: [bool; 2],
+    /// What was sent at the last edges, the latest first.
+    sent: [Option<Sent>; 3],
     steps: u64,
     moving: bool,
 }
@@ -58,20 +59,21 @@ const STEPS: u64 = 127;
 impl Cells {
     /// Before a device, with a fast clock of this period.
     pub fn new(device: Ddr3, ways: Ways, period_ps: u64) -> Self {
-        Self { device, deaf: false, ways, period_ps, enables: [false; 2], steps: 0, moving: false }
+        Self { device, deaf: false, ways, period_ps, sent: [None; 3], steps: 0, moving: false }
     }
 
     /// A rising edge of the fast clock: what is sent from it on, and what was caught at the edges before it, the rising and the falling one.
     pub fn edge(&mut self, now_ps: u64, sent: Sent) -> [u16; 2] {
-        self.enables = [sent.drive, self.enables[0]];
-        let drive = self.enables[1 - self.ways.enable_early];
+        let Sent { reset_n, cke, drive, .. } = sent;
+        self.sent = [Some(sent), self.sent[0], self.sent[1]];
+        let sent = self.sent[self.ways.enable_early].unwrap_or(sent);
         let half = self.period_ps / 2;
         for part in 0..2 {
             let bit = |levels: u8| levels >> part & 1 == 1;
             let pins = Pins {
-                reset_n: sent.reset_n,
+                reset_n,
                 ck: bit(sent.ck),
-                cke: sent.cke,
+                cke,
                 cs_n: false,
                 ras_n: sent.ras_n,
                 cas_n: sent.cas_n,

@@ -135,6 +135,8 @@ pub struct Ddr3 {
     started: bool,
     /// Has been through a reset since power-up.
     was_reset: bool,
+    /// RESET# is the controller's.
+    reset_wired: bool,
     pins: Pins,
     /// When each of `GROUPS` and each byte of DQ with its DM changed last.
     changed: [u64; 6],
@@ -183,6 +185,7 @@ impl Ddr3 {
             now: 0,
             started: false,
             was_reset: false,
+            reset_wired: true,
             pins: Pins::default(),
             changed: [0; 6],
             byte_changed: [0; 2],
@@ -207,6 +210,11 @@ impl Ddr3 {
             strobed: [0; 2],
             postamble: [0; 2],
         }
+    }
+
+    /// RESET# is not the controller's behind power-up: where it would fall the device begins anew in all but the rows that are open, for nothing has closed them.
+    pub fn unwire_reset(&mut self) {
+        self.reset_wired = false;
     }
 
     /// The balls have these levels from `ps` on. Called in order of time, whenever a level changes (or more often).
@@ -253,7 +261,7 @@ impl Ddr3 {
     }
 
     /// What each DQ ball has at `ps` while the device drives it; random bits where it does not drive or the bit is
-    /// about to change. `ps` may be up to some 40 ns in the past or the present, never later than the last drive.
+    /// about to change. `ps` may be up to some 300 ns in the past or the present, never later than the last drive.
     pub fn sample(&mut self, ps: u64) -> u16 {
         never!(self, ps > self.now, "sample() is called for {ps} ps, which drive() has not reached");
         let mut word: u16 = self.rng.random();
@@ -387,8 +395,10 @@ impl Ddr3 {
         let fresh = Self::new(self.timing.clone(), self.row_bits, self.seed.wrapping_add(1));
         let (counts, now, pins, was_reset) = (self.counts, self.now, self.pins, self.was_reset);
         let phase = Phase::Reset { since: now };
-        let (changed, low_since) = (self.changed, self.low_since);
-        *self = Self { counts, now, pins, phase, changed, low_since, started: true, was_reset, ..fresh };
+        let (changed, low_since, reset_wired) = (self.changed, self.low_since, self.reset_wired);
+        let banks = self.banks.map(|bank| Bank { row: bank.row.filter(|_| !reset_wired), ..Bank::default() });
+        let fresh = Self { changed, low_since, reset_wired, banks, ..fresh };
+        *self = Self { counts, now, pins, phase, started: true, was_reset, ..fresh };
     }
 
     /// RESET# rises ("Reset initialization with stable power" has 100 ns suffice then).
@@ -476,7 +486,7 @@ impl Ddr3 {
             (true, Some(_)) => {}
         }
         never!(self, pins.odt, "ODT is high in DLL-off mode");
-        let oldest = now.saturating_sub(200_000);
+        let oldest = now.saturating_sub(500_000);
         self.reads.retain(|read| read.start + 4 * read.tck > oldest);
         if let (Phase::Calibration, Some((zq, span, _))) = (self.phase, self.calibration) {
             if cycle >= zq.cycle + span.ck && now + SLACK >= zq.ps + span.ps {
@@ -520,6 +530,8 @@ impl Ddr3 {
         self.after(self.cke_high, self.timing.xpr, "tXPR", name);
         match (code, self.phase) {
             (_, Phase::Ready) | (0, Phase::Modes(_)) | (6, Phase::Modes(4)) => {}
+            // A PRE of all does nothing behind RESET#, for all banks are idle.
+            (2, Phase::Modes(0)) if a >> 10 & 1 == 1 => {}
             (_, Phase::Calibration) => self.fail(format_args!("tZQinit: {name} within it")),
             _ => self.fail(format_args!("{name} before initialisation is complete")),
         }
