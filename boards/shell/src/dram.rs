@@ -20,10 +20,25 @@ pub(crate) fn config(board: &Board, clock_khz: u32, serial: &SerialConfig) -> Re
     let missing = |what| ShellError::Missing { board: board.name.clone(), what };
     let memory = board.memory.as_ref().filter(|memory| memory.kind == MemoryKind::Ddr3);
     let memory = memory.ok_or_else(|| missing("DDR3, which `dram` wants"))?;
-    if memory.dq.len() != 16 {
-        return Err(missing("DDR3 of 16 bits, which `dram` wants"));
-    }
     let rows = (memory.bytes / ROW_BYTES).trailing_zeros();
+    let balls = |pins: &[String]| pins.len() as u32;
+    let all = [
+        (
+            memory.dq.len() == 16 && memory.dqs_p.len() == 2 && memory.dm.len() == 2,
+            "DDR3 of 16 bits, which `dram` wants",
+        ),
+        (
+            balls(&memory.ba) == 3 && balls(&memory.a) >= rows,
+            "balls for all rows and banks of its DDR3, which `dram` wants",
+        ),
+        (
+            !memory.cke.is_empty() && !memory.odt.is_empty(),
+            "balls for CKE and ODT of its DDR3, which `dram` wants",
+        ),
+    ];
+    if let Some((_, what)) = all.iter().find(|(there, _)| !there) {
+        return Err(missing(what));
+    }
     let cfg = DramConfig {
         memory_base: serial.memory_base,
         ..DramConfig::new(clock_khz, rows, serial.memory_bytes)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tops of boards, from the outside.
 
-use ferrowire_boards::Board;
+use ferrowire_boards::{Board, Memory};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_shell::{Modules, Shell};
 
@@ -105,4 +105,19 @@ fn what_does_not_go_together_is_refused_with_the_field_and_what_to_do() {
     let odd = refused(board(), RnicConfig { clock_khz: 51_000, ..card() });
     assert!(odd.contains("51000 kHz of 100000 kHz; choose another clock_khz"), "{odd}");
     assert!(without(|board| board.card = None).contains("has no card"));
+    // A memory that no controller is there for.
+    assert!(without(|board| board.memory = None).contains("no DDR3, which `dram` wants"));
+    let less = |change: fn(&mut Memory)| {
+        let mut board = with_dram(board());
+        change(board.memory.as_mut().unwrap());
+        refused(board, card())
+    };
+    assert!(less(|memory| memory.dq.truncate(8)).contains("no DDR3 of 16 bits"));
+    assert!(less(|memory| memory.a.truncate(14)).contains("no balls for all rows and banks"));
+    assert!(less(|memory| memory.cke.clear()).contains("no balls for CKE and ODT"));
+    let mut large = with_dram(board());
+    large.card.as_mut().unwrap().memory_bytes = 8 << 20;
+    assert!(refused(large, card()).contains("memory_bytes is 8388608"));
+    let slow = refused(with_dram(board()), RnicConfig { clock_khz: 20_000, ..card() });
+    assert!(slow.contains("clock_khz = 20000: must be from 25000 to 62500"), "{slow}");
 }
