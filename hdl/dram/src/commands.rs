@@ -106,7 +106,7 @@ pub(crate) struct Issued {
     pub written: Written,
 }
 
-/// Commands by RAS#, CAS# and WE# (JESD79-3F, table 6), bit 0 WE#.
+/// Commands by RAS#, CAS# and WE# (JESD79-3F, command truth table), bit 0 WE#.
 pub(crate) mod code {
     pub const MODE: u32 = 0b000;
     pub const REFRESH: u32 = 0b001;

@@ -123,7 +123,7 @@ impl DramConfig {
     }
 }
 
-/// Times of a device (JESD79-3F, tables 65 and 68: the slowest of the usual speed bins), in cycles of its clock.
+/// Times of a device (JESD79-3F, timing parameters by speed bin: the slowest of the usual bins), in cycles of its clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Times {
     /// ACTIVATE to READ or WRITE.

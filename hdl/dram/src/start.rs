@@ -117,7 +117,7 @@ mod mode {
 #[module]
 pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Started {
     let state = m.fsm("state", State::Reset);
-    // From one command to the next (table 68): tXPR, tMRD, tMOD, tZQinit.
+    // From one command to the next: tXPR, tMRD, tMOD, tZQinit.
     let after_cke = (cfg.times().rfc + 1).max(5);
     let (between_modes, after_modes, calibrated) = (4, 12, 512);
     let longest = cfg.microseconds(cfg.reset_us.max(cfg.cke_us)).max(calibrated);
