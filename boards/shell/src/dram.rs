@@ -4,7 +4,7 @@
 use std::cell::RefCell;
 
 use ferrowire_boards::{Board, MemoryKind};
-use ferrowire_dram::{dram, ecp5, Clocks, Delay, DramConfig, Halves, Sampled, Status};
+use ferrowire_dram::{dram, ecp5, Clocks, Delay, DramConfig, Halves, Sampled, Status, BANK_BITS, WORD_BITS};
 use ferrowire_rtl::Scope;
 use ferrowire_serial::axi::{Answers, Requests};
 use ferrowire_serial::dirty::Wrote;
@@ -12,23 +12,24 @@ use ferrowire_serial::{protocol, SerialConfig};
 
 use crate::ShellError;
 
-/// Bytes of a device with one row: eight banks of 1,024 words of two bytes.
-const ROW_BYTES: u64 = 8 * 1024 * 2;
+fn balls(pins: &[String]) -> u32 {
+    pins.len() as u32
+}
 
 /// The controller for what a board's description says of its memory.
 pub(crate) fn config(board: &Board, clock_khz: u32, serial: &SerialConfig) -> Result<DramConfig, ShellError> {
     let missing = |what| ShellError::Missing { board: board.name.clone(), what };
     let memory = board.memory.as_ref().filter(|memory| memory.kind == MemoryKind::Ddr3);
     let memory = memory.ok_or_else(|| missing("DDR3, which `dram` wants"))?;
-    let rows = (memory.bytes / ROW_BYTES).trailing_zeros();
-    let balls = |pins: &[String]| pins.len() as u32;
+    let rows = DramConfig::row_bits_of(memory.bytes);
     let all = [
         (
-            memory.dq.len() == 16 && memory.dqs_p.len() == 2 && memory.dm.len() == 2,
+            balls(&memory.dq) == WORD_BITS
+                && [&memory.dqs_p, &memory.dm].iter().all(|pins| balls(pins) == WORD_BITS / 8),
             "DDR3 of 16 bits, which `dram` wants",
         ),
         (
-            balls(&memory.ba) == 3 && balls(&memory.a) >= rows,
+            balls(&memory.ba) == BANK_BITS && balls(&memory.a) >= rows,
             "balls for all rows and banks of its DDR3, which `dram` wants",
         ),
         (
@@ -102,7 +103,6 @@ impl Memory {
     /// With cells.
     pub fn cells(self, m: &Scope, board: &Board) {
         let memory = board.memory.as_ref().expect("looked at already");
-        let balls = |pins: &[String]| pins.len() as u32;
         let (clocks, sampled, halves, delay) = self.finish(m);
         m.in_domain(clocks.twice, |m| {
             let dq = m.input("dram_dq_in", balls(&memory.dq));

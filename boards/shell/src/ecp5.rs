@@ -11,9 +11,11 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
     let Made { wire, core, twice, lock } = pll(m, shell, oscillator);
     let resets =
         [("core", core), ("rgmii_tx", wire), ("rgmii_rx", rxc)].map(|(n, clock)| reset(m, n, clock, lock));
-    let memory = twice.map(|twice| (twice, reset(m, "memory", twice, lock)));
-    let read = memory.map(|_| m.wire("dram_dq_read", 16));
-    let dram = |pick: fn((Sig, Sig)) -> Sig| pick(memory.expect("the logic has DRAM's clock"));
+    // DRAM's clock, its reset, and what its data wires have.
+    let memory = twice.map(|twice| {
+        (twice, reset(m, "memory", twice, lock), m.wire("dram_dq_read", ferrowire_dram::WORD_BITS))
+    });
+    let dram = || memory.expect("the logic has DRAM");
 
     let mut inputs: Vec<(String, Sig)> = Vec::new();
     let mut outputs: Vec<(String, u32)> = Vec::new();
@@ -25,9 +27,9 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
             "rgmii_tx_rst" => resets[1],
             "rgmii_rx_clk" => rxc,
             "rgmii_rx_rst" => resets[2],
-            "memory_clk" => dram(|(clock, _)| clock),
-            "memory_rst" => dram(|(_, reset)| reset),
-            "dram_dq_in" => read.expect("the logic has DRAM"),
+            "memory_clk" => dram().0,
+            "memory_rst" => dram().1,
+            "dram_dq_in" => dram().2,
             name if port.input => m.input(name, port.width),
             _ => {
                 outputs.push((port.name, port.width));
@@ -48,10 +50,10 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
             name => m.output(name, sig),
         }
     }
-    if let Some(read) = read {
+    let known = memory.map(|(_, _, read)| {
         m.drive(&read, balls_of_dram(m, shell, &of));
-    }
-    let known = memory.map(|_| (of("dram_done"), of("dram_broken")));
+        (of("dram_done"), of("dram_broken"))
+    });
     lights(m, shell, of("link_up"), known);
     // Nobody manages the PHY: it comes up as its straps say.
     m.output("rgmii0_mdc", &lit(1, 0));

@@ -19,7 +19,7 @@
 //!
 //! **Reset** closes all banks, and the [start](crate::start) follows. Longest path: the line's bank to its open row, that against the line's row, the command.
 
-use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Operand, Scope, Sig, Stream, Style};
 
 use crate::config::{DramConfig, BANK_BITS, CCD, COLUMN_BITS, CWL, LINE_BYTES, RTW, WORD_BITS};
 
@@ -81,6 +81,14 @@ impl Command {
         let wire = || bits(1);
         // A10 is in every command's way, whatever the rows.
         Command { ras_n: wire(), cas_n: wire(), we_n: wire(), ba: bits(BANK_BITS), a: bits(cfg.row_bits) }
+    }
+
+    /// The command with this code, to a bank and with an address.
+    pub fn give(&self, m: &Scope, code: u32, bank: impl Operand, address: impl Operand) {
+        let wires = [(self.we_n, code & 1), (self.cas_n, code >> 1 & 1), (self.ras_n, code >> 2)];
+        wires.iter().for_each(|(to, level)| m.set(to, *level));
+        m.set(&self.ba, bank);
+        m.set(&self.a, address);
     }
 }
 
@@ -182,49 +190,42 @@ pub(crate) fn commands(m: &Scope, cfg: &DramConfig, up: Sig, start: Command, lin
 
     let shape = Command::of(cfg);
     let wire = m.wire_of("chosen", &shape);
-    let give = |m: &Scope, code: u32, bank: Sig, address: Sig| {
-        let wires = [(wire.we_n, code & 1), (wire.cas_n, code >> 1 & 1), (wire.ras_n, code >> 2)];
-        wires.iter().for_each(|(to, level)| m.set(to, *level));
-        m.set(&wire.ba, bank);
-        m.set(&wire.a, address);
-    };
     let bits_of_address = cfg.row_bits;
-    let none = lit(BANK_BITS, 0);
     let begins = cat(&[lit(3, 0), line.column]).zext(bits_of_address);
-    give(m, code::NOP, line.bank, begins);
+    wire.give(m, code::NOP, line.bank, begins);
     m.when(!up, |m| m.set_all(&wire, &start));
     m.when(reads, |m| {
-        give(m, code::READ, line.bank, begins);
+        wire.give(m, code::READ, line.bank, begins);
         column.load(m, CCD);
         write.load(m, RTW);
         precharge.load(m, times.rtp);
     });
     m.when(writes, |m| {
-        give(m, code::WRITE, line.bank, begins);
+        wire.give(m, code::WRITE, line.bank, begins);
         column.load(m, CCD);
         read.load(m, written_for + times.wtr);
         precharge.load(m, written_for + times.wr);
     });
     let this = lit(banks, 1).shl_by(line.bank);
     m.when(activates, |m| {
-        give(m, code::ACTIVATE, line.bank, line.row);
+        wire.give(m, code::ACTIVATE, line.bank, line.row);
         m.set(&open, open | this);
         activate.load(m, times.rrd.max(times.rc));
         column.load(m, times.rcd);
         precharge.load(m, times.ras);
     });
     m.when(closes, |m| {
-        give(m, code::PRECHARGE, line.bank, lit(bits_of_address, 0));
+        wire.give(m, code::PRECHARGE, line.bank, 0);
         m.set(&open, open & !this);
         activate.load(m, times.rp);
     });
     m.when(closes_all, |m| {
-        give(m, code::PRECHARGE, none, lit(bits_of_address, ALL));
+        wire.give(m, code::PRECHARGE, 0, ALL);
         m.set(&open, 0);
         activate.load(m, times.rp);
     });
     m.when(refreshes, |m| {
-        give(m, code::REFRESH, none, lit(bits_of_address, 0));
+        wire.give(m, code::REFRESH, 0, 0);
         m.set(&refresh, 0);
         activate.load(m, times.rfc);
     });

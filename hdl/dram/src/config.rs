@@ -69,6 +69,11 @@ impl DramConfig {
         Self { clock_khz, row_bits, memory_bytes, memory_base: memory_bytes, reset_us: 200, cke_us: 500 }
     }
 
+    /// Bits of a row's number, of a device with so many bytes.
+    pub fn row_bits_of(device_bytes: u64) -> u32 {
+        (device_bytes >> (BANK_BITS + COLUMN_BITS + 1)).trailing_zeros()
+    }
+
     /// Bytes of the device.
     pub fn device_bytes(&self) -> u64 {
         1 << (self.row_bits + BANK_BITS + COLUMN_BITS + 1)
@@ -170,6 +175,7 @@ mod tests {
         let good = DramConfig::new(50_000, 15, 4 << 20);
         assert_eq!(good.validate(), Ok(()));
         assert_eq!(good.device_bytes(), 512 << 20);
+        assert_eq!(DramConfig::row_bits_of(512 << 20), 15);
         let wrong = |change: &dyn Fn(&mut DramConfig)| {
             let mut config = good.clone();
             change(&mut config);

@@ -28,7 +28,7 @@ mod start;
 #[cfg(test)]
 mod tests;
 
-pub use config::{ConfigError, DramConfig, LINE_BYTES};
+pub use config::{ConfigError, DramConfig, BANK_BITS, LINE_BYTES, WORD_BITS};
 pub use gear::{Halves, Sampled};
 pub use start::{Delay, Status};
 

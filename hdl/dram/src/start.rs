@@ -130,14 +130,7 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Start
 
     let shape = Command::of(cfg);
     let command = m.wire_of("command", &shape);
-    let give = |m: &Scope, code: u32, bank: u32, address: u32| {
-        m.set(&command.we_n, code & 1);
-        m.set(&command.cas_n, code >> 1 & 1);
-        m.set(&command.ras_n, code >> 2);
-        m.set(&command.ba, bank);
-        m.set(&command.a, address);
-    };
-    give(m, code::NOP, 0, 0);
+    command.give(m, code::NOP, 0, 0);
     let go = |m: &Scope, to: State, cycles: u32| {
         m.set(&state, to);
         m.set(&wait, cycles);
@@ -158,17 +151,17 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Start
         (State::Mode0, 0, mode::MR0, State::Calibrate, after_modes),
     ];
     m.when(state.is(State::Close) & over, |m| {
-        give(m, code::PRECHARGE, 0, crate::commands::ALL);
+        command.give(m, code::PRECHARGE, 0, crate::commands::ALL);
         go(m, State::Mode2, between_modes);
     });
     for (own, register, value, next, cycles) in modes {
         m.when(state.is(own) & over, |m| {
-            give(m, code::MODE, register, value);
+            command.give(m, code::MODE, register, value);
             go(m, next, cycles);
         });
     }
     m.when(state.is(State::Calibrate) & over, |m| {
-        give(m, code::CALIBRATE, 0, crate::commands::ALL);
+        command.give(m, code::CALIBRATE, 0, crate::commands::ALL);
         go(m, State::Write, calibrated);
     });
 

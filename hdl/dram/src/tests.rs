@@ -61,21 +61,7 @@ impl Board {
 
     /// An edge of the fast clock.
     fn fast(&mut self) {
-        let mut get = |name: &str| self.sim.get(&format!("dram_{name}"));
-        let sent = Sent {
-            reset_n: get("reset_n") == 1,
-            cke: get("cke") == 1,
-            ck: get("ck") as u8,
-            ras_n: get("ras_n") == 1,
-            cas_n: get("cas_n") == 1,
-            we_n: get("we_n") == 1,
-            ba: get("ba") as u8,
-            a: get("a") as u32,
-            drive: get("drive") == 1,
-            dqs: get("dqs") as u8,
-            dq: get("dq") as u16,
-            dm: get("dm") as u8,
-        };
+        let sent = Sent::of(Sent::WIRES.map(|name| self.sim.get(&format!("dram_{name}"))));
         let caught = self.cells.edge(self.next[1], sent);
         self.sim.tick_clock("memory_clk");
         for (name, word) in ["rise", "fall"].into_iter().zip(caught) {
@@ -95,15 +81,17 @@ impl Board {
         panic!("it does not start");
     }
 
+    /// The device's word so many bytes behind the memory's first.
+    fn word(&self, offset: u64) -> u16 {
+        let at = offset as u32 / 2;
+        self.cells.device.word((at >> 10 & 7) as u8, at >> 13, at & 1023)
+    }
+
     /// A manager does so much.
     fn manage(&mut self, stall: f64, operations: u64) -> u64 {
         let mut managers = [Manager::new("s_axi_", BASE..BASE + 0x2_0000, BASE + BYTES, stall)];
         // What the device holds is not known.
-        managers[0].fill(|i| {
-            let at = i as u32 / 2;
-            let word = self.cells.device.word((at >> 10 & 7) as u8, at >> 13, at & 1023);
-            (word >> (8 * (i & 1))) as u8
-        });
+        managers[0].fill(|i| (self.word(i as u64) >> (8 * (i & 1))) as u8);
         let (mut held, mut rng) = (Held::default(), self.rng.clone());
         for cycle in 0..400_000 {
             if managers[0].done >= operations {

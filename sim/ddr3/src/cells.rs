@@ -38,6 +38,31 @@ pub struct Sent {
     pub dm: u8,
 }
 
+impl Sent {
+    /// What a controller's wires are called.
+    pub const WIRES: [&'static str; 12] =
+        ["reset_n", "cke", "ck", "ras_n", "cas_n", "we_n", "ba", "a", "drive", "dqs", "dq", "dm"];
+
+    /// From the levels of these.
+    pub fn of(levels: [u64; 12]) -> Self {
+        let [reset_n, cke, ck, ras_n, cas_n, we_n, ba, a, drive, dqs, dq, dm] = levels;
+        Self {
+            reset_n: reset_n == 1,
+            cke: cke == 1,
+            ck: ck as u8,
+            ras_n: ras_n == 1,
+            cas_n: cas_n == 1,
+            we_n: we_n == 1,
+            ba: ba as u8,
+            a: a as u32,
+            drive: drive == 1,
+            dqs: dqs as u8,
+            dq: dq as u16,
+            dm: dm as u8,
+        }
+    }
+}
+
 /// Cells that send at both edges of a clock, cells that catch at both, and between balls and these a delay of 25 ps a step.
 pub struct Cells {
     /// The device.

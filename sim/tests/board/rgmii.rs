@@ -49,11 +49,10 @@ impl Dram {
         let port = |name: &str| library.port(&format!("dram_{name}")).unwrap();
         let timing = Timing { dqsck_ps: [3_000, 7_500][index], ..Timing::ddr3_1600_4gb() };
         let device = Ddr3::new(timing, 15, index as u64);
-        let sent = ["reset_n", "cke", "ck", "ras_n", "cas_n", "we_n", "ba", "a", "drive", "dqs", "dq", "dm"];
         Some(Self {
             cells: Cells::new(device, Ways::default(), CORE / 2 / 1_000),
             clock,
-            sent: sent.map(port),
+            sent: Sent::WIRES.map(port),
             delay: ["delay_load_n", "delay_step"].map(port),
             caught: ["sampled_rise", "sampled_fall"].map(port),
         })
@@ -61,22 +60,7 @@ impl Dram {
 
     /// An edge of its clock, at a time in femtoseconds.
     fn edge(&mut self, model: &mut Model, now: u64) {
-        let [reset_n, cke, ck, ras_n, cas_n, we_n, ba, a, drive, dqs, dq, dm] =
-            self.sent.map(|port| model.get_u64(port));
-        let sent = Sent {
-            reset_n: reset_n == 1,
-            cke: cke == 1,
-            ck: ck as u8,
-            ras_n: ras_n == 1,
-            cas_n: cas_n == 1,
-            we_n: we_n == 1,
-            ba: ba as u8,
-            a: a as u32,
-            drive: drive == 1,
-            dqs: dqs as u8,
-            dq: dq as u16,
-            dm: dm as u8,
-        };
+        let sent = Sent::of(self.sent.map(|port| model.get_u64(port)));
         let [load_n, step] = self.delay.map(|port| model.get_u64(port) == 1);
         self.cells.delay(load_n, step);
         let caught = self.cells.edge(now / 1_000, sent);

@@ -54,13 +54,9 @@ struct Hostile {
     held: Held,
 }
 
-/// The word of memory that is the eight bytes at this address.
-fn device_word(board: &Board, word: u64) -> u64 {
-    (0..4).fold(0, |all, i| {
-        let at = (word - BASE) as u32 / 2 + i;
-        let level = board.cells.device.word((at >> 10 & 7) as u8, at >> 13, at & 1023);
-        all | u64::from(level) << (16 * i)
-    })
+/// The eight bytes of the device that are at this address.
+fn device_word(board: &Board, address: u64) -> u64 {
+    (0..4).fold(0, |all, i| all | u64::from(board.word(address - BASE + 2 * i)) << (16 * i))
 }
 
 impl Hostile {
