@@ -74,9 +74,13 @@ pub fn icrc_core<T: Bundle + Interface>(m: &Scope, beats: CrcBeat, tag: T) -> Re
     Remainder { valid: done, state, tag: tag3 }
 }
 
-/// Bits of `empty` that each stage of [`unpad`] deals with.
+/// Bits of `empty` that each stage of [`unpad`] deals with. Where frames last seven beats or more, two cycles more are nothing, and a stage that
+/// chooses between two matrices is a sixth of one that chooses among eight.
 fn unpad_split(beat_bytes: u32) -> Vec<u32> {
     let bits = clog2(u64::from(beat_bytes));
+    if beat_bytes < 16 {
+        return vec![1; bits as usize];
+    }
     let stages = bits.div_ceil(3);
     (0..stages).map(|i| (bits + stages - 1 - i) / stages).collect()
 }
@@ -96,8 +100,11 @@ pub fn unpad(
 ) -> Remainder<Sig> {
     let Remainder { mut valid, mut state, tag: empty } = remainder;
     let (mut left, mut weight) = (empty, 1);
-    for (i, bits) in unpad_split(beat_bytes).into_iter().enumerate() {
-        let always = if i == 0 { extra } else { 0 };
+    let split = unpad_split(beat_bytes);
+    // Where the matrices are the fullest already.
+    let with_extra = if beat_bytes < 16 { split.len() - 1 } else { 0 };
+    for (i, bits) in split.into_iter().enumerate() {
+        let always = if i == with_extra { extra } else { 0 };
         let choices: Vec<Vec<_>> =
             (0..1 << bits).map(|n| Matrix::retreat(n * weight + always).rows()).collect();
         let count = left.trunc(bits);

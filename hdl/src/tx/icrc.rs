@@ -5,7 +5,7 @@
 //!  frame --+--> whole-frame buffer, block RAM ----------------------------> patch --> reg --> gate --> out
 //!          |    two rings: others, and what may have to stand aside           ^                ^
 //!          +--> mask --> icrc_core --> unpad --+--> FIFO, 32 --+--> next --> job               |
-//!          |    2        3             1 or 2  +--> deep, 256 -+     ^                         |
+//!          |    2        3             1 to 3  +--> deep, 256 -+     ^                         |
 //!          +--> number of beats, empty --------+--> FIFO, 32 --+     |                         |
 //!                                              +--> deep, 256 -+   stands: some -------------- all
 //! ```

@@ -23,13 +23,16 @@ use crate::config::RnicConfig;
 use crate::host::dma::{Order, ENTRY};
 use crate::stream::{arbiter, fork, forward};
 use crate::types::DmaWrite;
-use ferrowire_rtl::{module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{lit, module, Bundle, Interface, Scope, Sig, Stream};
 
 /// Kinds of writes that wait for each other, hence IDs: payload, completions, events.
 const KINDS: u32 = 3;
 
-/// Beats of entries that wait: at 8 bytes a beat eight completions, and eight events.
-const WAITING: [u32; 2] = [32, 16];
+/// Beats of entries that wait: 32 completions at 64 bytes a beat, and 16 events; at 8 bytes four and eight, which a frame each of eight beats does not fill while
+/// a memory takes its time.
+fn waiting(cfg: &RnicConfig) -> [u32; 2] {
+    [if cfg.unhurried() { 16 } else { 32 }, 16]
+}
 
 /// What comes of writes.
 #[derive(Interface)]
@@ -97,16 +100,22 @@ pub fn writes(m: &Scope, cfg: &RnicConfig, write: Stream<DmaWrite>, response: St
     let part = Part { write: DmaWrite { order: kind, ..write.payload.clone() }, ends };
     let entry = (8 * bytes).min(8 * ENTRY);
     let narrow = part.with_data(part.write.data.trunc(entry));
+    let write_valid = write.valid;
     let payload = Stream::new(m, "payload", write.valid & kind.eq(0), part.clone());
     let entries: Vec<Stream<Part>> = (1..KINDS)
-        .map(|order| Stream::new(m, &format!("entry{order}"), write.valid & kind.eq(order), narrow.clone()))
+        .map(|order| {
+            // What is known of it needs no place.
+            let write = DmaWrite { order: lit(kind.width(), order), ..narrow.write.clone() };
+            let entry = Part { write, ..narrow.clone() };
+            Stream::new(m, &format!("entry{order}"), write_valid & kind.eq(order), entry)
+        })
         .collect();
     let mut readys = vec![payload.ready];
     readys.extend(entries.iter().map(|entry| entry.ready));
     write.accept(m.select(kind, &readys));
 
     // Who waits for whom.
-    let waits = (1..).zip(WAITING).zip(entries).map(|((order, depth), entries): ((usize, _), _)| {
+    let waits = (1..).zip(waiting(cfg)).zip(entries).map(|((order, depth), entries): ((usize, _), _)| {
         let before = counted[..order].to_vec();
         let out = barrier(&m.label(&format!("order{order}")), depth, before, entries);
         out.map(|part| part.with_data(part.write.data.repeat(8 * bytes / entry)))
