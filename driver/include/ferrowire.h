@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x8d098da1872d3fbeull
+#define FW_LAYOUT_HASH 0x04035d6991d8c20dull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -2135,6 +2135,8 @@
 #define FW_COMMAND_ATTRIBUTE_DST_IP 0x5eu
 #define FW_COMMAND_ATTRIBUTE_LIMIT 0x5fu
 #define FW_COMMAND_ATTRIBUTE_RQ_STRIDE 0x60u
+#define FW_COMMAND_ATTRIBUTE_IPV6 0x61u
+#define FW_COMMAND_ATTRIBUTE_VLAN 0x62u
 
 /* State of a queue pair. */
 #define FW_QP_STATE_RESET 0x00u

@@ -2,6 +2,9 @@
 //! [`RnicConfig`]: every width and depth of a card, read from TOML and checked once.
 
 use ferrowire_rtl::{clog2, lit, Bundle, Scope, Sig, Value};
+use ferrowire_spec::queue::SendOpcode;
+use ferrowire_spec::wire::opcode::{Ext, Service};
+use ferrowire_spec::wire::Opcode;
 use serde::{Deserialize, Serialize};
 
 /// What a card is built with.
@@ -16,7 +19,7 @@ pub struct RnicConfig {
     pub qps: u32,
     /// Completion queues.
     pub cqs: u32,
-    /// Shared receive queues, at most as many as queue pairs.
+    /// Shared receive queues, at most as many as queue pairs; 0: none.
     pub srqs: u32,
     /// Address handles of datagrams.
     pub ahs: u32,
@@ -68,6 +71,27 @@ pub struct RnicConfig {
     /// The card tells peers of congestion, and slows queue pairs down that are told of it.
     #[serde(default = "yes")]
     pub congestion: bool,
+    /// Queue pairs may be of unreliable connections.
+    #[serde(default = "yes")]
+    pub uc: bool,
+    /// Queue pairs may be of unreliable datagrams. Without, there are no address handles, and QP1 is nobody's.
+    #[serde(default = "yes")]
+    pub ud: bool,
+    /// There is a raw Ethernet queue pair.
+    #[serde(default = "yes")]
+    pub raw_ethernet: bool,
+    /// Atomics, of both sides.
+    #[serde(default = "yes")]
+    pub atomics: bool,
+    /// Memory windows: they are bound, and invalidated by both sides.
+    #[serde(default = "yes")]
+    pub memory_windows: bool,
+    /// IPv6 beside IPv4.
+    #[serde(default = "yes")]
+    pub ipv6: bool,
+    /// VLAN tags.
+    #[serde(default = "yes")]
+    pub vlan: bool,
     /// Places for WQEs that the host writes to the card rather than have them fetched: 2, 4 or 8; 0: none.
     #[serde(default)]
     pub push_slots: u32,
@@ -141,6 +165,24 @@ impl RnicConfig {
         }
     }
 
+    /// The same without all that a card can be without: reliable connections over IPv4, with SENDs, WRITEs and READs.
+    pub fn plain(self) -> Self {
+        RnicConfig {
+            srqs: 0,
+            uc: false,
+            ud: false,
+            raw_ethernet: false,
+            atomics: false,
+            memory_windows: false,
+            ipv6: false,
+            vlan: false,
+            congestion: false,
+            neighbour_responder: false,
+            push_slots: 0,
+            ..self
+        }
+    }
+
     /// From TOML, checked.
     ///
     /// # Errors
@@ -169,7 +211,9 @@ impl RnicConfig {
         }
         power("qps", self.qps, 4, 16384)?;
         power("cqs", self.cqs, 4, 16384)?;
-        power("srqs", self.srqs, 2, self.qps)?;
+        if self.has_srqs() {
+            power("srqs", self.srqs, 2, self.qps)?;
+        }
         power("ahs", self.ahs, 2, 16384)?;
         power("eqs", self.eqs, 2, 128)?;
         power("keys", self.keys, 4, 65536)?;
@@ -226,7 +270,67 @@ impl RnicConfig {
 
     /// Bits of a shared receive queue's index.
     pub fn srq_bits(&self) -> u32 {
-        clog2(u64::from(self.srqs))
+        clog2(u64::from(self.srq_rows()))
+    }
+
+    /// Rows of a table of shared receive queues. Where there are none, nobody writes or reads them.
+    pub fn srq_rows(&self) -> u32 {
+        self.srqs.max(2)
+    }
+
+    /// There are shared receive queues.
+    pub fn has_srqs(&self) -> bool {
+        self.srqs > 0
+    }
+
+    /// There are queue pairs of this service, or packets that need none.
+    pub fn serves(&self, service: Service) -> bool {
+        match service {
+            Service::Rc => true,
+            Service::Uc => self.uc,
+            Service::Ud => self.ud,
+            Service::Raw => self.raw_ethernet,
+            Service::Cnp => true,
+        }
+    }
+
+    /// Services that queue pairs can have.
+    pub fn services(&self) -> impl Iterator<Item = Service> + '_ {
+        Service::ALL.iter().copied().filter(|service| *service != Service::Cnp && self.serves(*service))
+    }
+
+    /// Packets of this opcode can be sent and executed.
+    pub fn speaks(&self, opcode: Opcode) -> bool {
+        let atomic = opcode.has(Ext::AtomicEth) || opcode.has(Ext::AtomicAckEth);
+        let fits = (self.atomics || !atomic) && (self.memory_windows || !opcode.has_invalidate());
+        fits && self.serves(opcode.service())
+    }
+
+    /// Work requests of this kind can be.
+    pub fn does(&self, opcode: SendOpcode) -> bool {
+        match opcode {
+            SendOpcode::CmpSwap | SendOpcode::FetchAdd => self.atomics,
+            SendOpcode::SendInv | SendOpcode::LocalInv | SendOpcode::BindMw => self.memory_windows,
+            _ => true,
+        }
+    }
+
+    /// Packets of this opcode are looked at: those that can be, and requests that are refused, of which their sender is to hear.
+    pub fn hears(&self, opcode: Opcode) -> bool {
+        self.speaks(opcode) || (opcode.is_request() && self.serves(opcode.service()))
+    }
+
+    /// What is not there reads as zeros.
+    pub fn only(&self, there: bool, value: Sig) -> Sig {
+        value & lit(1, u32::from(there)).repeat(value.width())
+    }
+
+    /// An IP address, of which only what IPv4 has is there where there is no IPv6.
+    pub fn ip(&self, address: Sig) -> Sig {
+        match self.ipv6 {
+            true => address,
+            false => address.trunc(32).zext(128),
+        }
     }
 
     /// Bits of a receive queue's number: the QP's, or the shared queue's with the highest bit set.

@@ -469,6 +469,29 @@ mod tests {
                 rnic(&cfg).unwrap_or_else(|e| panic!("{cfg:?}:\n{e}"));
             }
         }
+        // Functions that it can be built without: each alone, and all of them.
+        let without: [fn(&mut RnicConfig); 9] = [
+            |c| c.srqs = 0,
+            |c| c.uc = false,
+            |c| c.ud = false,
+            |c| c.raw_ethernet = false,
+            |c| c.atomics = false,
+            |c| c.memory_windows = false,
+            |c| c.ipv6 = false,
+            |c| c.vlan = false,
+            |c| c.congestion = false,
+        ];
+        for name in ["generic-8b", "generic-64b"] {
+            let plain = RnicConfig::named(name).unwrap().plain();
+            plain.validate().unwrap();
+            for take in without {
+                let mut cfg = RnicConfig::named(name).unwrap();
+                take(&mut cfg);
+                cfg.validate().unwrap();
+                rnic(&cfg).unwrap_or_else(|e| panic!("{cfg:?}:\n{e}"));
+            }
+            rnic(&plain).unwrap_or_else(|e| panic!("{plain:?}:\n{e}"));
+        }
         let many = RnicConfig { qps: 4096, ..RnicConfig::named("generic-64b").unwrap() };
         assert!(rnic(&many).is_ok());
     }

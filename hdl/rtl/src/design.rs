@@ -234,6 +234,10 @@ impl Design {
         }
         let zero = |c: &Option<Bits>| c.as_ref().is_some_and(Bits::is_zero);
         let ones = |c: &Option<Bits>| c.as_ref().is_some_and(Bits::is_ones);
+        // What a constant decides has been asked for both.
+        if ca.is_some() || cb.is_some() {
+            self.discarded.extend([a, b]);
+        }
         match op {
             Binary::And if zero(&ca) || ones(&cb) => return a,
             Binary::And if zero(&cb) || ones(&ca) => return b,
@@ -298,7 +302,9 @@ impl Design {
             return yes;
         }
         if let Some(value) = self.constant(cond) {
-            return if value.is_zero() { no } else { yes };
+            let (taken, other) = if value.is_zero() { (no, yes) } else { (yes, no) };
+            self.discarded.insert(other);
+            return taken;
         }
         let width = self.width(yes);
         if width == 1 {

@@ -281,8 +281,8 @@ pub fn record(
     let alones = m.mem("alone", cfg.qps, &bits(1)).style(Style::Block).build();
     alones.write(given.enable, given.index, &alone);
     let is_alone = alones.read(m, is_sent, sent.qp, Collision::Old);
-    let unasked = pushes & (is_alone | is_local(event.wqe_opcode));
-    let flags = cat([&is_alone, &is_local(event.wqe_opcode)]);
+    let unasked = pushes & (is_alone | is_local(cfg, event.wqe_opcode));
+    let flags = cat([&is_alone, &is_local(cfg, event.wqe_opcode)]);
     let unasked = Stream::new(m, "unasked", unasked, Flagged { row: qp, flags });
     m.assert(
         !unasked.valid | unasked.ready,

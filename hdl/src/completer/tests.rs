@@ -61,7 +61,7 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
     let net = build("top", |m| {
         let sent = m.stream_in("sent", &Sent::of(cfg));
         // A packet leaves for the wire as soon as it is told.
-        let has_packet = sent.status.eq(0) & !crate::requester::is_local(sent.wqe_opcode);
+        let has_packet = sent.status.eq(0) & !crate::requester::is_local(cfg, sent.wqe_opcode);
         let leaves = m.delay("leaves", &(sent.fire() & has_packet));
         let departed = Stream::new(
             m,

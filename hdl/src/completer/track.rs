@@ -293,7 +293,7 @@ pub fn track(
     // turn.
     let idle = state.is(State::Idle);
     let known = answers.dest_qpn.lt(cfg.qps);
-    let is = |of: fn(Opcode) -> bool| opcode_is(answers.opcode, of);
+    let is = |of: fn(Opcode) -> bool| opcode_is(answers.opcode, |o| cfg.speaks(o) && of(o));
     let is_response = is(|o| o.operation() == Operation::ReadResponse);
     let is_atomic = is(|o| o == Opcode::RcAtomicAcknowledge);
     let is_reply = is_response | is_atomic;
@@ -457,7 +457,7 @@ pub fn track(
     let open = opens.read(m, starts, chosen, Collision::New);
     // What is sent while the event lasts is not in `front`.
     let sent_meanwhile = m.reg("sent_meanwhile", 1).no_reset();
-    let without_packet = written.pool.enable & is_local(written.pool.entry.opcode);
+    let without_packet = written.pool.enable & is_local(cfg, written.pool.entry.opcode);
     let sends_now = written.front.enable & written.front.index.eq(qp) & !without_packet;
     m.when(starts, |m| m.set(&sent_meanwhile, 0)).otherwise_when(sends_now, |m| m.set(&sent_meanwhile, 1));
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
@@ -560,7 +560,7 @@ pub fn track(
     let matches = by_reply & answered & in_turn & in_place & good_syndrome;
     let behind = looked("behind", !(upto - oldest.last_psn).bit(23));
     let reached = m.mux(answered, &(matches & is_last), &behind);
-    let is_silent = looked("is_silent", is_local(oldest.opcode));
+    let is_silent = looked("is_silent", is_local(cfg, oldest.opcode));
     // Nothing behind what is not over has been sent, so that no answer is for it; there is another look.
     let held = looked("held", oldest.withdraws & open);
     let acked = !ignored & !none & !local & !held & ((by_answer & reached) | is_silent);

@@ -26,7 +26,7 @@
 use super::dma::{write_entry, EntryWrite, Order};
 use super::{
     pds, AhEntry, CommandControl, CommandProgress, CqEntry, EqEntry, SrqControl, SrqEntry, SrqStatus,
-    MAX_CQ_LOG2, SERVICES,
+    MAX_CQ_LOG2,
 };
 use crate::config::RnicConfig;
 use crate::context::{QpFound, QpRecord, QpUpdate};
@@ -199,6 +199,56 @@ const KNOWN: [Op; 22] = [
     Op::ResetAll,
 ];
 
+/// What of it this card has.
+fn known(cfg: &RnicConfig) -> Vec<Op> {
+    let has = |op: &Op| match op {
+        Op::AllocMw | Op::FreeMw => cfg.memory_windows,
+        Op::CreateSrq | Op::ModifySrq | Op::DestroySrq | Op::QuerySrq => cfg.has_srqs(),
+        Op::CreateAh | Op::DestroyAh => cfg.ud,
+        _ => true,
+    };
+    KNOWN.into_iter().filter(has).collect()
+}
+
+/// Rights that this card can grant.
+fn rights(cfg: &RnicConfig) -> u32 {
+    let has = |right: &&Access| match right {
+        Access::RemoteAtomic => cfg.atomics,
+        Access::MwBind => cfg.memory_windows,
+        _ => true,
+    };
+    Access::ALL.iter().filter(has).fold(0, |all, right| all | u32::from(right.code()))
+}
+
+/// The attributes of a queue pair as this card can have them. They go round through the context's table, and nobody sees there that a bit is always 0.
+fn attributes_of(cfg: &RnicConfig, a: &QpAttributes) -> QpAttributes {
+    let services = cfg.services().fold(0, |all, service| all | u32::from(service.code()));
+    QpAttributes {
+        service: a.service & services,
+        sq_base: cfg.bus(a.sq_base),
+        rq_base: cfg.bus(a.rq_base),
+        access: a.access & rights(cfg),
+        priority: cfg.only(cfg.vlan, a.priority),
+        qkey: cfg.only(cfg.ud, a.qkey),
+        has_srq: cfg.only(cfg.has_srqs(), a.has_srq),
+        srqn: cfg.only(cfg.has_srqs(), a.srqn),
+        ..a.clone()
+    }
+}
+
+/// An address vector, likewise.
+fn vector_of(cfg: &RnicConfig, v: &AddressVector) -> AddressVector {
+    AddressVector {
+        ipv6: cfg.only(cfg.ipv6, v.ipv6),
+        dst_ip: cfg.ip(v.dst_ip),
+        src_ip: cfg.ip(v.src_ip),
+        vlan: cfg.only(cfg.vlan, v.vlan),
+        vlan_tci: cfg.only(cfg.vlan, v.vlan_tci),
+        flow_label: cfg.only(cfg.ipv6, v.flow_label),
+        ..v.clone()
+    }
+}
+
 /// A beat of a command or of a page list.
 #[derive(Clone, Bundle)]
 struct Incoming {
@@ -243,11 +293,12 @@ pub fn command(
     let get = |layout: &Layout, f: &Field| field(layout, f, command);
     let opcode = get(&spec::LAYOUT, &spec::OPCODE);
     // A register an operation, set while the command is decoded.
-    let ops: Vec<(Op, Sig)> = KNOWN
+    let known = known(cfg);
+    let ops: Vec<(Op, Sig)> = known
         .iter()
         .map(|op| (*op, m.delay(&format!("is_{op:?}").to_lowercase(), &opcode.eq(op.code()))))
         .collect();
-    let op = |op: Op| ops.iter().find(|known| known.0 == op).expect("a known operation").1;
+    let op = |op: Op| ops.iter().find(|known| known.0 == op).map_or_else(|| lit(1, 0), |known| known.1);
     let any_op = |ops: &[Op]| ops.iter().fold(lit(1, 0), |any, o| any | op(*o));
     let object = get(&spec::LAYOUT, &spec::OBJECT);
     let of_qp = any_op(&[Op::CreateQp, Op::ModifyQp, Op::SetAv, Op::QueryQp, Op::DestroyQp]).named("of_qp");
@@ -291,7 +342,7 @@ pub fn command(
     let cq_table = m.mem("cqs", cfg.cqs, &owned_cq).init(vec![]).build();
     let eq_table = m.mem("eqs", cfg.eqs, &owned).init(vec![]).build();
     let owned_srq = OwnedSrq { owned: owned.clone(), pd: bits(24), log2: bits(4) };
-    let srq_table = m.mem("srqs", cfg.srqs, &owned_srq).init(vec![]).build();
+    let srq_table = m.mem("srqs", cfg.srq_rows(), &owned_srq).init(vec![]).build();
     let owned_key = OwnedKey {
         exists: bits(1),
         tag: bits(8),
@@ -326,7 +377,8 @@ pub fn command(
     staged_table.write(staged_write.enable, staged_write.index, &staged_write.entry);
     ah_table.write(ahs.enable, ahs.index, &ahs.entry);
 
-    let qp = m.reg_of("qp", &QpRecord::of(cfg));
+    let qp_reg = m.reg_of("qp", &QpRecord::of(cfg));
+    let qp = QpRecord { attributes: attributes_of(cfg, &qp_reg.attributes), ..qp_reg.clone() };
     let draining = m.reg("draining", 1).no_reset();
     let counts_up = any_op(&[Op::CreateQp, Op::RegMr, Op::AllocMw, Op::CreateSrq, Op::CreateAh]);
     let adds = counts_up | op(Op::CreateCq);
@@ -337,6 +389,7 @@ pub fn command(
     let key_at = m.mux(at_overlap, &sweep.trunc(key_bits), &key_index.trunc(key_bits));
     let key = key_table.read(m, at_look | at_overlap, key_at, Collision::Never);
     let staged = staged_table.read(m, at_look, object.trunc(qp_bits), Collision::Never);
+    let staged = Staged { vector: vector_of(cfg, &staged.vector), ..staged };
     let ah = ah_table.read(m, at_look, object.trunc(ah_bits), Collision::Never);
     // A queue pair's shared receive queue, or the one that the command is about.
     let shares = op(Op::CreateQp).then(has_srq, qp.attributes.has_srq);
@@ -372,9 +425,9 @@ pub fn command(
 
     // Conditions.
     let mut checks = Checks::default();
-    checks.refuse(!any_op(&KNOWN), Status::BadOpcode, Attribute::Opcode);
+    checks.refuse(!any_op(&known), Status::BadOpcode, Attribute::Opcode);
     checks.refuse(get(&spec::LAYOUT, &spec::FLAGS).any(), Status::BadReserved, Attribute::Flags);
-    for o in KNOWN {
+    for o in known {
         let layout = o.layout();
         let reserved = layout.fields.iter().filter(|f| f.access == ferrowire_spec::Access::RSVD);
         let used = reserved.fold(lit(1, 0), |any, f| any | get(layout, f).any());
@@ -451,7 +504,7 @@ pub fn command(
         use create_qp::*;
         let is = op(Op::CreateQp);
         let service = get(&LAYOUT, &SERVICE);
-        let served = SERVICES.iter().fold(lit(1, 0), |any, s| any | service.eq(s.code()));
+        let served = cfg.services().fold(lit(1, 0), |any, s| any | service.eq(s.code()));
         let other = object.eq(GSI_QPN) & service.ne(Service::Ud.code());
         let raw = service.eq(Service::Raw.code()).ne(object.eq(RAW_QPN));
         checks.refuse(is & (!served | other | raw), Status::BadAttribute, Attribute::Service);
@@ -511,8 +564,7 @@ pub fn command(
     let entries_end = m.delay("entries_end", &(first.zext(33) + count.zext(33)));
     {
         let is = op(Op::RegMr);
-        let rights = Access::ALL.iter().fold(0, |all, a| all | u32::from(a.code()));
-        let unknown = (mr_access & !lit(8, rights)).any();
+        let unknown = (mr_access & !lit(8, rights(cfg))).any();
         let write_less = (right(mr_access, Access::RemoteWrite) | right(mr_access, Access::RemoteAtomic))
             & !right(mr_access, Access::LocalWrite);
         checks.refuse(is & (unknown | write_less), Status::BadAttribute, Attribute::MrAccess);
@@ -542,7 +594,7 @@ pub fn command(
         let believed = given(AttributeBit::CurState) & modify(&CUR_STATE).ne(qp.state);
         checks.refuse(is & believed, Status::BadState, Attribute::CurState);
         // The record is there two cycles before this is looked at.
-        let (legal, required, allowed) = transition(qp.attributes.service, qp.state, to);
+        let (legal, required, allowed) = transition(cfg, qp.attributes.service, qp.state, to);
         let legal = m.delay("legal", &legal);
         checks.refuse(is & !legal, Status::BadTransition, Attribute::State);
         let missing = m.delay("missing", &(required & !given_mask));
@@ -554,7 +606,7 @@ pub fn command(
             checks.refuse(is & given(bit) & bad, Status::BadAttribute, attribute);
         };
         let remote = [Access::RemoteWrite, Access::RemoteRead, Access::RemoteAtomic];
-        let remote = remote.iter().fold(0, |all, a| all | u32::from(a.code()));
+        let remote = remote.iter().fold(0, |all, a| all | u32::from(a.code())) & rights(cfg);
         range(AttributeBit::Access, (modify(&ACCESS) & !lit(8, remote)).any(), Attribute::QpAccess);
         range(AttributeBit::Av, !staged.given, Attribute::Av);
         let well_known = object.ne(GSI_QPN) | modify(&QKEY).eq(GSI_QKEY);
@@ -583,6 +635,8 @@ pub fn command(
             Attribute::SrcMac,
         );
         checks.refuse(is & av(&DST_MAC).eq(0), Status::BadAttribute, Attribute::DstMac);
+        checks.refuse(is & lit(1, u32::from(!cfg.ipv6)) & av(&IPV6), Status::BadAttribute, Attribute::Ipv6);
+        checks.refuse(is & lit(1, u32::from(!cfg.vlan)) & av(&VLAN), Status::BadAttribute, Attribute::Vlan);
         let long = |ip: Sig| !av(&IPV6) & ip.slice(32, 96).any();
         checks.refuse(is & long(av(&SRC_IP)), Status::BadAttribute, Attribute::SrcIp);
         checks.refuse(is & long(av(&DST_IP)), Status::BadAttribute, Attribute::DstIp);
@@ -671,11 +725,11 @@ pub fn command(
         pd,
         send_cq: send_cqn.trunc(cq_bits),
         recv_cq: recv_cqn.trunc(cq_bits),
-        sq_base: cfg.bus(q(&create_qp::SQ_BASE)),
+        sq_base: q(&create_qp::SQ_BASE),
         sq_log2: q(&create_qp::SQ_LOG2).trunc(4),
         sq_stride: q(&create_qp::SQ_STRIDE),
         sq_sig_all: q(&create_qp::SQ_SIG_ALL),
-        rq_base: cfg.bus(q(&create_qp::RQ_BASE)),
+        rq_base: q(&create_qp::RQ_BASE),
         rq_log2: q(&create_qp::RQ_LOG2).trunc(4),
         rq_stride: q(&create_qp::RQ_STRIDE),
         doorbell_page: q(&create_qp::DOORBELL_PAGE),
@@ -685,12 +739,8 @@ pub fn command(
         srqn: srqn.trunc(srq_bits),
         ..gone.clone()
     };
-    // What is kept goes round through the context's table, and nobody sees there that a bit is always 0.
-    let old = QpAttributes {
-        sq_base: cfg.bus(qp.attributes.sq_base),
-        rq_base: cfg.bus(qp.attributes.rq_base),
-        ..qp.attributes.clone()
-    };
+    let created = attributes_of(cfg, &created);
+    let old = &qp.attributes;
     let priority = priority_of(staged.vector.vlan, staged.vector.vlan_tci);
     let changed = QpAttributes {
         access: given(AttributeBit::Access).then(modify(&modify_qp::ACCESS), old.access),
@@ -711,6 +761,7 @@ pub fn command(
             .then(modify(&modify_qp::MAX_DEST_RD_ATOMIC).trunc(5), old.max_dest_rd_atomic),
         ..old.clone()
     };
+    let changed = attributes_of(cfg, &changed);
     let creates = op(Op::CreateQp) & !clearing;
     let modifies = op(Op::ModifyQp) & !clearing;
     let reset_state = lit(3, QpState::Reset.code());
@@ -816,7 +867,7 @@ pub fn command(
     });
     m.when(query.fire(), |m| go(m, State::Reply));
     m.when(reply.fire(), |m| {
-        m.set_all(&qp, &reply.record);
+        m.set_all(&qp_reg, &reply.record);
         m.set(&draining, reply.draining);
         m.when(clearing, |m| go(m, State::Release)).otherwise(|m| go(m, State::LookAgain));
     });
@@ -960,7 +1011,7 @@ pub fn command(
             valid: lit(1, 1),
             tag: key_tag,
             pd,
-            access: mr_access,
+            access: mr_access & rights(cfg),
             page_size,
             va,
             length,
@@ -984,6 +1035,7 @@ pub fn command(
         flow_label: av(&set_av::FLOW_LABEL),
         ..staged.vector.clone()
     };
+    let set = vector_of(cfg, &set);
     let applied = AddressVector {
         dest_qpn: given(AttributeBit::DestQpn).then(modify(&modify_qp::DEST_QPN), staged.vector.dest_qpn),
         udp_sport: given(AttributeBit::Sport).then(modify(&modify_qp::SPORT), staged.vector.udp_sport),

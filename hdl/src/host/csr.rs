@@ -25,7 +25,7 @@
 //! place cannot be written while it is enabled. Doorbells are ignored while the card is being reset by its host; all else goes on meanwhile. A request waits only for the doorbell FIFO, whose taker does not wait
 //! for the host.
 
-use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC, SERVICES};
+use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC};
 use crate::config::RnicConfig;
 use crate::context::congestion::CongestionControl;
 use crate::rx::address::{Addresses, GidKey, GidWrite, RawFilter};
@@ -255,7 +255,7 @@ impl Map {
         count(&MAX_MR, cfg.keys);
         count(&MTT_ENTRIES, cfg.page_entries);
         count(&MAX_SRQ, cfg.srqs);
-        count(&MAX_AH, cfg.ahs);
+        count(&MAX_AH, if cfg.ud { cfg.ahs } else { 0 });
         count(&MAX_PD, pds(cfg));
         count(&MAX_EQ, cfg.eqs);
         count(&MAX_GID, port::GIDS);
@@ -266,18 +266,18 @@ impl Map {
         self.constant(&BLOCK, &WQE_LIMITS, &[("max_send_sge", 16), ("max_inline", 256)]);
         let reads = [("max_rd_atomic", MAX_RD_ATOMIC), ("max_dest_rd_atomic", MAX_RD_ATOMIC)];
         self.constant(&BLOCK, &READ_LIMITS, &reads);
-        let has = |service| u32::from(SERVICES.contains(&service));
+        let has = |service| u32::from(cfg.serves(service));
         let services = [
             ("rc", has(Service::Rc)),
             ("uc", has(Service::Uc)),
             ("ud", has(Service::Ud)),
             ("raw_ethernet", has(Service::Raw)),
-            ("atomics", 1),
-            ("memory_windows", 1),
-            ("srq", 1),
+            ("atomics", cfg.atomics.into()),
+            ("memory_windows", cfg.memory_windows.into()),
+            ("srq", cfg.has_srqs().into()),
             ("congestion", cfg.congestion.into()),
-            ("ipv6", 1),
-            ("vlan", 1),
+            ("ipv6", cfg.ipv6.into()),
+            ("vlan", cfg.vlan.into()),
             ("neighbour_responder", cfg.neighbour_responder.into()),
             ("wqe_push", (cfg.push_slots > 0).into()),
         ];
@@ -450,30 +450,39 @@ pub fn csr(
         field(&port::BLOCK, &port::MAC_HI, "value", always).0,
     ];
     let promiscuous = field(&port::BLOCK, &port::LINK, "promiscuous", always).0;
-    let raw = |name| field(&port::BLOCK, &port::RAW, name, always).0;
+    // Where nobody would look at a bit, there is none.
+    let there = |has: bool, block: &Block, register: &Register, name: &str| match has {
+        true => field(block, register, name, always).0,
+        false => lit(register.field(name).expect("a field of the register").width.into(), 0),
+    };
+    let raw = |name| there(cfg.raw_ethernet, &port::BLOCK, &port::RAW, name);
     let hash = [&port::RAW_HASH_LO, &port::RAW_HASH_HI]
-        .map(|register| field(&port::BLOCK, register, "value", always).0);
+        .map(|register| there(cfg.raw_ethernet, &port::BLOCK, register, "value"));
     let filter = RawFilter {
         unicast: raw("unicast"),
         broadcast: raw("broadcast"),
         multicast: raw("multicast"),
         hash: cat(&hash),
     };
-    // Where nobody would answer, there is no such bit.
-    let respond = match cfg.neighbour_responder {
-        true => raw("respond"),
-        false => lit(1, 0),
-    };
+    let respond = there(cfg.neighbour_responder, &port::BLOCK, &port::RAW, "respond");
     // Whoever comes next takes what it asks for.
     m.when(reset, |m| {
-        let bits = [promiscuous, filter.unicast, filter.broadcast, filter.multicast];
+        m.set(&promiscuous, 0);
+        let filters = [filter.unicast, filter.broadcast, filter.multicast];
+        let filters = filters.iter().chain(&hash).filter(|_| cfg.raw_ethernet);
         let responds = cfg.neighbour_responder.then_some(&respond);
-        bits.iter().chain(&hash).chain(responds).for_each(|field| m.set(field, 0));
+        filters.chain(responds).for_each(|field| m.set(field, 0));
     });
     // Address and kind of a GID are written first, one register after the other, and go into the table together.
-    let gid_ip = [&port::GID_IP0, &port::GID_IP1, &port::GID_IP2, &port::GID_IP3]
-        .map(|register| field(&port::BLOCK, register, "value", always).0);
-    let kind = ["vid", "tagged", "ipv6"].map(|name| field(&port::BLOCK, &port::GID_KIND, name, always).0);
+    let gid_ip = [
+        (&port::GID_IP0, true),
+        (&port::GID_IP1, cfg.ipv6),
+        (&port::GID_IP2, cfg.ipv6),
+        (&port::GID_IP3, cfg.ipv6),
+    ]
+    .map(|(register, has)| there(has, &port::BLOCK, register, "value"));
+    let kind = [("vid", cfg.vlan), ("tagged", cfg.vlan), ("ipv6", cfg.ipv6)]
+        .map(|(name, has)| there(has, &port::BLOCK, &port::GID_KIND, name));
     let salt = field(&port::BLOCK, &port::GID_SALT, "value", always).0;
     m.when(reset, |m| m.set(&salt, lit(16, port::GID_SALT.reset())));
     let place = ["index", "slot", "valid"].map(|name| field(&port::BLOCK, &port::GID_WRITE, name, always));
@@ -481,10 +490,7 @@ pub fn csr(
     m.set(&write_gid, place[0].1);
     let tick_cycles = field(&timers::BLOCK, &timers::TICK, "cycles", always).0;
 
-    let react = |register: &Register, name: &str| match cfg.congestion {
-        true => field(&congestion::BLOCK, register, name, always).0,
-        false => lit(register.field(name).expect("a field of the register").width.into(), 0),
-    };
+    let react = |register: &Register, name: &str| there(cfg.congestion, &congestion::BLOCK, register, name);
     let congestion = {
         use congestion::*;
         CongestionControl {

@@ -98,7 +98,7 @@ pub fn doorbell(
     let eq_bells = m.mem("eq_bells", cfg.eqs, &shape).init(vec![]).build();
     let eq_page = eqs.entry.doorbell_page.trunc(page_bits);
     eq_bells.write(eqs.enable, eqs.index, &Bell { exists: eqs.entry.valid, page: eq_page });
-    let srq_bells = m.mem("srq_bells", cfg.srqs, &shape).init(vec![]).build();
+    let srq_bells = m.mem("srq_bells", cfg.srq_rows(), &shape).init(vec![]).build();
     let srq_page = srqs.entry.doorbell_page.trunc(page_bits);
     srq_bells.write(srqs.enable, srqs.index, &Bell { exists: srqs.entry.valid, page: srq_page });
 
@@ -133,7 +133,12 @@ pub fn doorbell(
         let rqn = number(&spec::rq::LAYOUT, &spec::rq::QPN);
         let shared = number(&spec::rq::LAYOUT, &spec::rq::SRQ);
         m.set(&maybe_rq, there & raw.offset.eq(spec::RQ) & (rqn >> qp_bits).eq(0) & !shared);
-        m.set(&maybe_srq, there & raw.offset.eq(spec::RQ) & (rqn >> cfg.srq_bits()).eq(0) & shared);
+        m.set(
+            &maybe_srq,
+            there
+                & raw.offset.eq(spec::RQ)
+                & cfg.only(cfg.has_srqs(), (rqn >> cfg.srq_bits()).eq(0) & shared),
+        );
         m.set(&maybe_cq, there & raw.offset.eq(spec::CQ) & (cqn >> cq_bits).eq(0));
         let eqn = number(&spec::eq::LAYOUT, &spec::eq::EQN);
         let pushes = there & raw.offset.bit(spec::PUSH.trailing_zeros());

@@ -4,10 +4,6 @@
 use crate::config::RnicConfig;
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, Bundle, Sig};
-use ferrowire_spec::wire::opcode::Service;
-
-/// Services that queue pairs of this card can have.
-pub const SERVICES: &[Service] = &[Service::Rc, Service::Uc, Service::Ud, Service::Raw];
 
 /// Largest `max_rd_atomic` and `max_dest_rd_atomic`.
 pub const MAX_RD_ATOMIC: u32 = 16;

@@ -296,13 +296,15 @@ pub fn operate(
         life,
         link: index(operation.region).zext(key_bits + 1),
     };
+    // A region goes with all that is known of it.
+    let kept = |entry: KeyEntry| if cfg.memory_windows { entry } else { entry.zeros() };
     let one = lit(key_bits + 1, 1);
     let link = m.mux(binds, &(region.link + one), &(region.link - one));
     let counts = ok & (binds | (key.window & key.bound));
     let own = TableWrite {
         enable: (at(State::Write) & ok) | (at(State::Count) & counts),
         index: m.mux(at(State::Write), &index(operation.key), &region_at),
-        entry: m.mux(at(State::Write), &becomes, &KeyEntry { link, ..region.clone() }),
+        entry: kept(m.mux(at(State::Write), &becomes, &KeyEntry { link, ..region.clone() })),
     };
     let write = m.mux(given.enable, &given, &own);
     m.when(at(State::Write) & !given.enable, |m| m.set(&state, State::Count));

@@ -380,7 +380,7 @@ pub fn commit(
     let stopped = looked("stopped", bar.stops(packet.index));
     // A bind or an invalidation is asked for once.
     let healthy = cfg.looked(m, "healthy", packet.status.eq(0));
-    let executes = is_local(packet.wqe_opcode) & packet.status.eq(0) & !packet.start;
+    let executes = is_local(cfg, packet.wqe_opcode) & packet.status.eq(0) & !packet.start;
     let executes = cfg.looked(m, "executes", executes);
     let (operated_ok, operated_cause) =
         (m.reg("operated_ok", 1).no_reset(), m.reg("operated_cause", 8).no_reset());
@@ -466,8 +466,8 @@ pub fn commit(
     let turns = Stream::new(m, "turns", go & (pending.inline | pays), turn);
     m.drive(&turn_room, turns.ready);
     let turns = spare_fifo(&m.label("turns"), TURNS, cfg.unhurried(), turns);
-    let atomic = packet.answered & packet.wqe_opcode.ne(SendOpcode::Read.code());
-    let has_operands = atomic | (is_local(packet.wqe_opcode) & !packet.start);
+    let atomic = cfg.only(cfg.atomics, packet.answered & packet.wqe_opcode.ne(SendOpcode::Read.code()));
+    let has_operands = atomic | (is_local(cfg, packet.wqe_opcode) & !packet.start);
     m.assert(!(pending.valid & has_operands) | operands.valid, "operands come before their packet");
     operands.accept(go & has_operands);
     let header = TxPacket {

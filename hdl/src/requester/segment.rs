@@ -341,8 +341,9 @@ const _: () = {
     assert!(RAW_OPCODE == 0xe0 | Opcode::RcSendOnly as u8);
 };
 /// Whether a WQE is about keys of this side.
-pub(crate) fn is_local(wqe_opcode: Sig) -> Sig {
-    wqe_opcode.eq(SendOpcode::BindMw.code()) | wqe_opcode.eq(SendOpcode::LocalInv.code())
+pub(crate) fn is_local(cfg: &RnicConfig, wqe_opcode: Sig) -> Sig {
+    let local = wqe_opcode.eq(SendOpcode::BindMw.code()) | wqe_opcode.eq(SendOpcode::LocalInv.code());
+    cfg.only(cfg.memory_windows, local)
 }
 
 #[derive(Clone, Copy, ferrowire_rtl::Fsm)]
@@ -479,7 +480,7 @@ pub fn segment(
     let wqe_opcode = wqe(send_wqe::OPCODE);
     let inline = wqe(send_wqe::INLINE);
     let length = m.mux(inline, &wqe(send_wqe::INLINE_LEN).zext(32), &wqes.total.trunc(32));
-    let is_local = is_local(wqe_opcode) & !wqes.start;
+    let is_local = is_local(cfg, wqe_opcode) & !wqes.start;
     let of_bind = |f| field(&bind::LAYOUT, &f, wqes.unit);
     // It comes out of LUT RAM: what the longest paths of a lookup begin with is taken a cycle before.
     let taken = |name: &str, value: Sig| {
@@ -488,14 +489,16 @@ pub fn segment(
         reg
     };
     let index = taken("index", wqes.index);
-    let unknown = KINDS.iter().fold(!is_local, |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
+    let kinds = KINDS.iter().filter(|kind| cfg.does(kind.wqe));
+    let unknown = kinds.fold(!is_local, |none, kind| none & wqe_opcode.ne(kind.wqe.code()));
     let unknown = taken("unknown", unknown);
     let carries = inline | wqe(send_wqe::NUM_SGE).any();
     let too_large = taken("too_large", wqes.too_large);
     let too_long = taken("too_long", !inline & wqes.total.gt(1u32 << 31));
     // A start has no WQE: what stands in its place is of the one before.
     let is = |codes: &[SendOpcode]| {
-        !wqes.start & codes.iter().fold(lit(1, 0), |any, o| any | wqe_opcode.eq(o.code()))
+        let codes = codes.iter().filter(|o| cfg.does(**o));
+        !wqes.start & codes.fold(lit(1, 0), |any, o| any | wqe_opcode.eq(o.code()))
     };
     let is_read = is(&[SendOpcode::Read]);
     let is_compare = is(&[SendOpcode::CmpSwap]);

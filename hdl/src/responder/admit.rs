@@ -203,7 +203,7 @@ pub fn admit(
     let granted = granted & (!spoilt | facts.send);
     let may_execute = runs & walked(Walk::Whole) & granted;
     // The key that it invalidates: asked once, when nothing else is wrong.
-    let invalidates = facts.invalidates();
+    let invalidates = facts.invalidates(cfg);
     let [asked, told] = ["asked", "told"].map(|name| m.reg(name, 1).reset(0));
     let told_ok = m.reg("told_ok", 1).no_reset();
     let told_cause = m.reg("told_cause", 8).no_reset();
@@ -290,7 +290,7 @@ pub fn admit(
     let flushes = flushed.valid & (flush_turn | !decides);
     let can = decides & !flushes;
     let tells = !starts & !lasts;
-    let atomic_answer = answered & facts.kind.eq(Kind::Atomic.code());
+    let atomic_answer = cfg.only(cfg.atomics, answered & facts.kind.eq(Kind::Atomic.code()));
     let replies = facts.kind.ne(0) & (executes | repeats);
     let kind = replies.then(facts.kind, lit(2, Kind::Acknowledge.code()));
     let place_it = Place {

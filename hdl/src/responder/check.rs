@@ -309,7 +309,7 @@ pub fn check(
     let by_error = fact(m, "by_error", is_error);
     let by_repair = fact(m, "by_repair", is_repair);
     let by_mend = fact(m, "by_mend", is_mend);
-    let is = |of: fn(Opcode) -> bool| opcode_is(requests.opcode, of);
+    let is = |of: fn(Opcode) -> bool| opcode_is(requests.opcode, |o| cfg.speaks(o) && of(o));
     let is_raw = is_raw(requests.opcode);
     let first_or_only = is(|o| o.position().begins()) | is_raw;
     let last_or_only = is(|o| o.position().ends()) | is_raw;

@@ -125,7 +125,7 @@ pub fn cut(m: &Scope, cfg: &RnicConfig, runs: Stream<Run>, invalidated: Sig) -> 
     let entering = Stream::new(m, "entering", closes, pending);
     m.drive(&pending_room, entering.ready);
     m.when(entering.fire(), |m| m.set(&count, 0)).otherwise_when(asked, |m| m.set(&count, all));
-    let holds = entering.fire() & run.facts.invalidates();
+    let holds = entering.fire() & run.facts.invalidates(cfg);
     m.when(holds, |m| m.set(&state, State::Hold));
     m.when(state.is(State::Hold) & invalidated, |m| m.set(&state, State::Ask));
     m.drive(&goes, (asked & ends_run) | (none & (pending_room | !run.last)));

@@ -142,8 +142,9 @@ impl Facts {
     }
 
     /// Whether the packet is to be executed, and invalidates the key in `imm`.
-    pub fn invalidates(&self) -> Sig {
-        Class::Execute.is(self.class) & self.opcode.eq(CqeOpcode::RecvInv as u32)
+    pub fn invalidates(&self, cfg: &RnicConfig) -> Sig {
+        let invalidates = Class::Execute.is(self.class) & self.opcode.eq(CqeOpcode::RecvInv as u32);
+        cfg.only(cfg.memory_windows, invalidates)
     }
 }
 

@@ -381,17 +381,18 @@ pub fn receive(
 
     // Shared queues that are destroyed. A mark behind the reads of each says that there are none any more.
     // Whoever destroys them all waits for nobody: each has a bit.
-    let going = m.reg("going", cfg.srqs).reset(0);
+    let going = m.reg("going", cfg.srq_rows()).reset(0);
     let (gone_valid, gone_srq) =
         (m.reg("gone_valid", 1).reset(0), m.reg("gone_srq", cfg.srq_bits()).no_reset());
     let gone = Stream::new(m, "gone", gone_valid, gone_srq);
-    let lowest = going & (lit(cfg.srqs, 0) - going);
+    let lowest = going & (lit(cfg.srq_rows(), 0) - going);
     let hits =
-        |bit: u32| (0..cfg.srqs).filter(move |srq| srq >> bit & 1 == 1).map(move |srq| lowest.bit(srq));
+        |bit: u32| (0..cfg.srq_rows()).filter(move |srq| srq >> bit & 1 == 1).map(move |srq| lowest.bit(srq));
     let number: Vec<Sig> = (0..cfg.srq_bits()).map(|bit| cat(&hits(bit).collect::<Vec<_>>()).any()).collect();
-    let none = lit(cfg.srqs, 0);
+    let none = lit(cfg.srq_rows(), 0);
     let moves = !gone_valid & going.any();
-    let ends_now = (shared.enable & !shared.entry.valid).then(lit(cfg.srqs, 1).shl_by(shared.index), none);
+    let ends_now =
+        (shared.enable & !shared.entry.valid).then(lit(cfg.srq_rows(), 1).shl_by(shared.index), none);
     m.set(&going, (going & !moves.then(lowest, none)) | ends_now);
     m.when(moves, |m| {
         m.set(&gone_valid, 1);
@@ -475,7 +476,7 @@ pub fn receive(
     let given = &broadcast.attributes;
     let strides = Queues::new(m, cfg, "strides", &bits(2), Style::Distributed);
     strides.own.write(given.enable, given.index, &given.entry.rq_stride);
-    strides.shared.write(shared.enable, shared.index, &shared.entry.stride);
+    strides.write_shared(shared.enable, shared.index, &shared.entry.stride);
     let part_of = |wanted: &Wanted| wanted.part.slice(piece_bits, MAX_STRIDE);
     let unit = unit_of(at.index, part_of(&at), strides.read_now(m, at.queue));
     let sought_unit = m.reg("sought_unit", UNIT_BITS).no_reset();
@@ -495,7 +496,7 @@ pub fn receive(
     let found = store.read(m, seeks, place_of(slot, sought_part), Collision::Any);
     let life = m.reg("life", LIFE_BITS).no_reset();
     // Shared queues that have failed.
-    let failures = m.mem("failures", cfg.srqs, &bits(1)).style(Style::Distributed).build();
+    let failures = m.mem("failures", cfg.srq_rows(), &bits(1)).style(Style::Distributed).build();
     let failed = m.reg("failed", 1).no_reset();
     let life_at = lives.read_now(m, m.mux(swept.judges, &swept.judged, &at.queue));
     m.drive(&life_there, life_at);
@@ -655,12 +656,12 @@ pub fn receive(
     let queue = Ring { base: given.entry.rq_base, log2: given.entry.rq_log2, stride: given.entry.rq_stride };
     queues.own.write(given.enable, given.index, &queue);
     let SrqEntry { base, log2, stride, .. } = shared.entry.clone();
-    queues.shared.write(shared.enable, shared.index, &Ring { base, log2, stride });
+    queues.write_shared(shared.enable, shared.index, &Ring { base, log2, stride });
     let queue = queues.read(m, starts, chosen, Collision::New);
     let states = m.mem("states", cfg.qps, &bits(3)).style(Style::Block).build();
     states.write(broadcast.state.enable, broadcast.state.index, &broadcast.state.entry);
     // The queue of a QP in RESET may be gone before its row is cleared.
-    let exist = m.mem("exist", cfg.srqs, &bits(1)).style(Style::Distributed).init(vec![]).build();
+    let exist = m.mem("exist", cfg.srq_rows(), &bits(1)).style(Style::Distributed).init(vec![]).build();
     exist.write(shared.enable, shared.index, &shared.entry.valid);
     let qp_of = |number: Sig| number.trunc(qp_bits);
     let qp_state = row_of(m, "state", (starts, qp_of(chosen), qp_of(number)), &states, &broadcast.state);
@@ -833,13 +834,17 @@ pub fn receive(
         m.set(&next.limit, SPREAD);
         m.set(&number, number + 1);
         let first = 1u32 << (rq_bits - 1);
+        let last = match cfg.has_srqs() {
+            true => first + cfg.srqs - 1,
+            false => cfg.qps - 1,
+        };
         m.when(number.eq(cfg.qps - 1), |m| m.set(&number, first));
-        m.when(number.eq(first + cfg.srqs - 1), |m| m.set(&state, State::Idle));
+        m.when(number.eq(last), |m| m.set(&state, State::Idle));
     });
     m.drive(&row_write, done | sweeping);
     let entering = Stream::new(m, "entering", done & joins, number);
     m.assert(!entering.valid | entering.ready, "the line has a place for every queue");
-    back.connect(deep_fifo(&m.label("line"), (cfg.qps + cfg.srqs).next_power_of_two(), entering));
+    back.connect(deep_fifo(&m.label("line"), (cfg.qps + cfg.srq_rows()).next_power_of_two(), entering));
 
     // Another life.
     let begins_life = (done & kind_reset) | sweeping;

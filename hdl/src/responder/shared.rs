@@ -98,9 +98,9 @@ pub fn shared(
     let (entry, limit) = (&control.entry, &control.limit);
     m.discard(&entry.entry);
     let srq_bits = cfg.srq_bits();
-    let table = |name: &str| m.mem(name, cfg.srqs, &bits(16)).style(Style::Distributed).build();
+    let table = |name: &str| m.mem(name, cfg.srq_rows(), &bits(16)).style(Style::Distributed).build();
     let (producers, indices, limits) = (table("producers"), table("indices"), table("limits"));
-    let entries = m.mem("entries", cfg.srqs, &Entry { pd: bits(24), stride: bits(2) });
+    let entries = m.mem("entries", cfg.srq_rows(), &Entry { pd: bits(24), stride: bits(2) });
     let entries = entries.style(Style::Distributed).build();
     entries.write(entry.enable, entry.index, &Entry { pd: entry.entry.pd, stride: entry.entry.stride });
     producers.write(posted.enable & posted.index.msb(), posted.index.trunc(srq_bits), &posted.entry);
@@ -150,7 +150,7 @@ pub fn shared(
     .otherwise_when(tell.ready, |m| m.set(&telling, 0));
     m.assert(!(few & telling) | tell.ready, "who gathers waits for nobody");
     let forget = Forget { valid: entry.enable, row: entry.index };
-    let low = gather(&m.label("low"), cfg.srqs, tell, forget);
+    let low = gather(&m.label("low"), cfg.srq_rows(), tell, forget);
     let reports = low.map(|low| Report {
         kind: lit(8, EventKind::SrqLimit.code()),
         object: low.row.zext(24),

@@ -77,11 +77,12 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let not_roce = is_raw(headers.opcode);
     let asks = headers.opcode.eq(NEIGHBOUR_OPCODE);
     let raw = not_roce & !asks;
-    let is_request = opcode_is(headers.opcode, Opcode::is_request) | raw;
-    let is_answer = opcode_is(headers.opcode, Opcode::is_response);
+    let is = |fact: fn(Opcode) -> bool| opcode_is(headers.opcode, |o| cfg.hears(o) && fact(o));
+    let is_request = is(Opcode::is_request) | raw;
+    let is_answer = is(Opcode::is_response);
 
-    let is_response = opcode_is(headers.opcode, |o| o.operation() == Operation::ReadResponse);
-    let is_atomic = opcode_is(headers.opcode, |o| o.operation() == Operation::AtomicAcknowledge);
+    let is_response = is(|o| o.operation() == Operation::ReadResponse);
+    let is_atomic = is(|o| o.operation() == Operation::AtomicAcknowledge);
 
     let room = m.wire("room", 1);
     let requests = Stream::new(m, "requests", headers.valid & is_request & room, headers.payload.clone());
@@ -93,8 +94,8 @@ pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
     let passed = headers.fire() & !not_roce;
     let other = headers.fire() & not_roce;
 
-    let is_datagram = opcode_is(headers.opcode, |o| o.service() == Service::Ud);
-    let has_imm = opcode_is(headers.opcode, Opcode::has_immediate);
+    let is_datagram = is(|o| o.service() == Service::Ud);
+    let has_imm = is(Opcode::has_immediate);
     let datagram = Datagram::new(is_datagram, has_imm, h.payload_offset);
     let kind = Kind { wanted: is_request | is_response, asks, datagram };
     let kind = Stream::new(m, "kind", headers.fire(), kind);

@@ -197,6 +197,14 @@ fn first_of(reasons: &[(Sig, DropReason)]) -> (Sig, Sig) {
 }
 
 /// Whether `opcode` is one of those of which `fact` holds.
+/// Bits that are set in some opcode that the card has.
+fn opcode_bits(cfg: &RnicConfig) -> u8 {
+    let packets = Opcode::ALL.iter().filter(|o| cfg.hears(**o)).map(|o| o.code());
+    let raw = cfg.raw_ethernet.then_some(RAW_OPCODE);
+    let asks = cfg.neighbour_responder.then_some(NEIGHBOUR_OPCODE);
+    packets.chain(raw).chain(asks).fold(0, |all, code| all | code)
+}
+
 pub(crate) fn opcode_is(opcode: Sig, fact: impl Fn(Opcode) -> bool) -> Sig {
     let matching = Opcode::ALL.iter().filter(|o| fact(**o)).map(|o| opcode.eq(o.code()));
     matching.reduce(|a, b| a | b).unwrap_or_else(|| lit(1, 0))
@@ -212,10 +220,10 @@ fn ext_offset(opcode: Opcode, ext: Ext) -> usize {
 type Place = (Ext, Field, usize, Sig);
 
 /// The places of a field that stands in one of several extension headers, whichever the opcode has.
-fn ext_places(opcode: Sig, wanted: &[(Ext, Field)]) -> Vec<Place> {
+fn ext_places(cfg: &RnicConfig, opcode: Sig, wanted: &[(Ext, Field)]) -> Vec<Place> {
     let mut places: Vec<(Ext, Field, usize)> = Vec::new();
     let bit = |(ext, f): (Ext, Field), opcode: Opcode| 8 * ext_offset(opcode, ext) + f.offset as usize;
-    for &opcode in Opcode::ALL {
+    for &opcode in Opcode::ALL.iter().filter(|o| cfg.speaks(**o)) {
         for &(ext, f) in wanted.iter().filter(|(ext, _)| opcode.has(*ext)) {
             let at = bit((ext, f), opcode);
             if !places.iter().any(|(_, f, offset)| 8 * offset + f.offset as usize == at) {
@@ -223,7 +231,8 @@ fn ext_places(opcode: Sig, wanted: &[(Ext, Field)]) -> Vec<Place> {
             }
         }
     }
-    let chosen = |at: usize| opcode_is(opcode, |o| wanted.iter().any(|w| o.has(w.0) && bit(*w, o) == at));
+    let puts = |o: Opcode, at: usize| cfg.speaks(o) && wanted.iter().any(|w| o.has(w.0) && bit(*w, o) == at);
+    let chosen = |at: usize| opcode_is(opcode, |o| puts(o, at));
     places
         .into_iter()
         .map(|(ext, f, offset)| (ext, f, offset, chosen(8 * offset + f.offset as usize)))
@@ -288,9 +297,10 @@ pub fn parse(
     let tag = bytes_of(bytes, eth::BYTES, vlan::BYTES);
     let outer = field(&eth::LAYOUT, &eth::ETHERTYPE, bytes);
     let inner = field(&vlan::LAYOUT, &vlan::ETHERTYPE, tag);
-    let has_tag = outer.eq(eth::ethertype::VLAN);
+    let has_tag = cfg.only(cfg.vlan, outer.eq(eth::ethertype::VLAN));
     let is_type = |code: u16| has_tag.then(inner.eq(code), outer.eq(code));
-    let (is_v4, is_v6) = (is_type(eth::ethertype::IPV4), is_type(eth::ethertype::IPV6));
+    let is_v4 = is_type(eth::ethertype::IPV4);
+    let is_v6 = cfg.only(cfg.ipv6, is_type(eth::ethertype::IPV6));
     let behind_tag = bytes_of(bytes, eth::BYTES + vlan::BYTES, PACKET);
     let packet0 = has_tag.then(behind_tag, bytes_of(bytes, eth::BYTES, PACKET));
     let layer3 = has_tag.then(lit(LENGTH_BITS, eth::BYTES + vlan::BYTES), lit(LENGTH_BITS, eth::BYTES));
@@ -319,7 +329,7 @@ pub fn parse(
     let dst_mac = field(&eth::LAYOUT, &eth::DST, bytes);
     let own_mac = dst_mac.eq(addresses.mac) | addresses.promiscuous;
     let own_mac1 = take("own_mac1", own_mac);
-    let passes1 = take("passes1", addresses.raw.passes(dst_mac, own_mac));
+    let passes1 = take("passes1", cfg.only(cfg.raw_ethernet, addresses.raw.passes(dst_mac, own_mac)));
     // Somebody asks for the port's MAC address.
     let heard = own_mac | dst_mac.all() | dst_mac.slice(24, 24).eq(neighbour::SOLICITED_NODES);
     // Whose last byte is this one of layer 3, or lies behind it.
@@ -440,7 +450,7 @@ pub fn parse(
     let ext_places3: Vec<Vec<Place>> = ext_sources
         .iter()
         .map(|(name, wanted)| {
-            let places = ext_places(opcode, wanted);
+            let places = ext_places(cfg, opcode, wanted);
             // The first place is taken where no other is chosen.
             let hold = |(i, (ext, f, at, chosen)): (usize, Place)| {
                 let chosen = if i == 0 { chosen } else { delay(&format!("{name}_place{i}"), chosen) };
@@ -450,11 +460,13 @@ pub fn parse(
         })
         .collect();
     let mut header_bytes = lit(6, 0);
-    let mut sizes: Vec<usize> = Opcode::ALL.iter().map(|o| o.header_bytes()).collect();
+    let heard = |o: &Opcode| cfg.hears(*o);
+    let mut sizes: Vec<usize> = Opcode::ALL.iter().copied().filter(heard).map(|o| o.header_bytes()).collect();
     sizes.sort_unstable();
     sizes.dedup();
     for size in sizes {
-        header_bytes = header_bytes | opcode_is(opcode, |o| o.header_bytes() == size).then(size, lit(6, 0));
+        header_bytes =
+            header_bytes | opcode_is(opcode, |o| heard(&o) && o.header_bytes() == size).then(size, lit(6, 0));
     }
 
     let ended3 = m.reg("ended3", 1).reset(0);
@@ -492,7 +504,7 @@ pub fn parse(
     // Base header to pad.
     let between3 = delay("between3", datagram2 - (udp::BYTES + icrc::BYTES));
     let header_bytes3 = delay("header_bytes3", header_bytes);
-    let known3 = delay("known3", opcode_is(opcode, |_| true));
+    let known3 = delay("known3", opcode_is(opcode, |o| heard(&o)));
     let no_payload3 = delay("no_payload3", opcode_is(opcode, |o| !o.carries_payload()));
     let transport3 = pass("transport3", transport2);
     let src_ip3 = pass("src_ip3", src_ip2);
@@ -519,11 +531,13 @@ pub fn parse(
         let index = ext_sources.iter().position(|(n, _)| *n == name).expect("a source");
         let places = &ext_places3[index];
         let at = |(ext, f, at, _): &Place| field(ext.layout(), f, bytes_of(extensions, *at, ext.bytes()));
-        let mut value = at(&places[0]);
-        for place in &places[1..] {
-            value = place.3.then(at(place), value);
+        let mut value = places.first().map(&at);
+        for place in &places[1.min(places.len())..] {
+            value = value.map(|value| place.3.then(at(place), value));
         }
-        value
+        // Where no opcode has it, nobody asks for it.
+        let width = u32::from(ext_sources[index].1[0].1.width);
+        value.unwrap_or_else(|| lit(width, 0))
     };
     let layer4_offset = [lit(7, eth::BYTES + ipv4::BYTES), lit(7, eth::BYTES + ipv6::BYTES)]
         .map(|untagged| [untagged + udp::BYTES, untagged + (vlan::BYTES + udp::BYTES)]);
@@ -535,7 +549,8 @@ pub fn parse(
         origin: Origin::of().zeros(),
         gid: lit(gid_bits(), 0),
         ecn: ecn3,
-        opcode: raw3.then(asks3.then(lit(8, NEIGHBOUR_OPCODE), lit(8, RAW_OPCODE)), base(&bth::OPCODE)),
+        opcode: raw3.then(asks3.then(lit(8, NEIGHBOUR_OPCODE), lit(8, RAW_OPCODE)), base(&bth::OPCODE))
+            & lit(8, opcode_bits(cfg)),
         solicited: !raw3 & base(&bth::SE),
         pad,
         pkey: base(&bth::PKEY),
@@ -707,6 +722,9 @@ mod tests {
     };
     use crate::testing::{drain, Random, Sink, Source};
     use ferrowire_rtl::{build, Sim};
+    use ferrowire_spec::csr::DropReason::{NotRoce, ReservedOpcode};
+    use ferrowire_spec::wire::opcode::Service;
+    use ferrowire_spec::wire::{Frame, Ip};
     use rand::Rng;
 
     fn config(beat_bytes: u32) -> RnicConfig {
@@ -720,11 +738,16 @@ mod tests {
     }
 
     fn bench(beat_bytes: u32) -> Bench {
+        bench_of(&config(beat_bytes))
+    }
+
+    fn bench_of(cfg: &RnicConfig) -> Bench {
+        let beat_bytes = cfg.beat_bytes;
         let netlist = build("top", |m| {
             let mac = m.stream_in("mac", &Beat::of(beat_bytes));
             let addresses = m.input_of("addresses", &Addresses::of());
-            let peers = m.input_of("peers", &Peers::of(&config(beat_bytes)));
-            let (frame, parsed, control) = parse(m, &config(beat_bytes), addresses, peers, mac);
+            let peers = m.input_of("peers", &Peers::of(cfg));
+            let (frame, parsed, control) = parse(m, cfg, addresses, peers, mac);
             m.output("control", &control);
             m.stream_out("frame", frame);
             m.stream_out("parsed", parsed);
@@ -775,6 +798,50 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn a_card_without_functions_drops_their_packets_and_reads_all_others_alike() {
+        let mut random = Random::new(21);
+        let mut frames = captured();
+        frames.extend((0..2_000).map(|_| random_frame(&mut random.rng)));
+        for beat_bytes in [8, 64] {
+            let Bench { mut sim, mut source, mut sinks } = bench_of(&config(beat_bytes).plain());
+            frames.iter().for_each(|frame| source[0].push_frame(frame));
+            drain(&mut sim, &mut source, &mut sinks, &mut random, 0.0, 8_000_000, 400);
+            assert_eq!(sinks[1].items.len(), frames.len());
+            // Those that pass, of other services, of IPv6 or with a tag, and requests that the responder is to refuse.
+            let mut seen = [0; 4];
+            for (frame, got) in frames.iter().zip(&sinks[1].items) {
+                let dropped = got["dropped"].to_u64() == 1;
+                let Ok(fixed) = verdict_without_icrc(frame) else {
+                    assert!(dropped, "{frame:02x?}");
+                    continue;
+                };
+                let sound = Frame::parse(&fixed).unwrap();
+                let opcode = sound.opcode().unwrap();
+                let plain = matches!(sound.ip, Ip::V4(_)) && sound.vlan.is_none();
+                let refused = opcode.has(Ext::AtomicEth) || opcode.has_invalidate();
+                let served = matches!(opcode.service(), Service::Rc | Service::Cnp);
+                let what = || format!("{opcode:?} at {beat_bytes} bytes a beat: {frame:02x?}");
+                if !plain || !served || opcode.has(Ext::AtomicAckEth) {
+                    seen[if plain { 1 } else { 2 }] += 1;
+                    let reason = if plain { ReservedOpcode } else { NotRoce };
+                    assert!(dropped && got["reason"].to_u64() == reason.code().into(), "{}", what());
+                    continue;
+                }
+                assert!(!dropped, "{}", what());
+                seen[if refused { 3 } else { 0 }] += 1;
+                // Of a request that is refused only what its sender is told counts.
+                let told = ["gid", "opcode", "pkey", "dest_qpn", "psn", "ack_req"];
+                for (field, value) in expected_item(&fixed) {
+                    let got = got[&format!("headers_{field}")].to_u128();
+                    let counts = !refused || told.contains(&field);
+                    assert!(!counts || got == value, "{field}: {got:#x}, not {value:#x}: {}", what());
+                }
+            }
+            assert!(seen.iter().all(|n| *n > 20), "{seen:?}");
         }
     }
 

@@ -224,9 +224,9 @@ const HEADER_BYTES: usize =
 /// Bits that count the words of a header.
 const HEADER_WORD_BITS: u32 = usize::BITS - (HEADER_BYTES / 4).leading_zeros();
 
-/// Whether the opcode is one of those for which `holds` does.
-fn is(opcode: Sig, holds: impl Fn(Opcode) -> bool) -> Sig {
-    let codes = Opcode::ALL.iter().filter(|o| holds(**o));
+/// Whether the opcode is one of those that the card sends for which `holds` does.
+fn is(cfg: &RnicConfig, opcode: Sig, holds: impl Fn(Opcode) -> bool) -> Sig {
+    let codes = Opcode::ALL.iter().filter(|o| cfg.speaks(**o) && holds(**o));
     codes.fold(lit(1, 0), |any, o| any | opcode.eq(o.code()))
 }
 
@@ -258,18 +258,18 @@ fn extension(ext: Ext, p: &TxPacket) -> Sig {
 }
 
 /// The extension headers of the packet's opcode, and their words.
-fn extensions(p: &TxPacket) -> (Sig, Sig) {
+fn extensions(cfg: &RnicConfig, p: &TxPacket) -> (Sig, Sig) {
     let width = 8 * EXTENSION_BYTES as u32;
     let words_width = clog2(EXTENSION_BYTES as u64 / 4 + 1);
     let (mut headers, mut words) = (lit(width, 0), lit(words_width, 0));
     let mut lists: Vec<&[Ext]> = Vec::new();
-    for list in Opcode::ALL.iter().map(|o| o.extensions()) {
+    for list in Opcode::ALL.iter().filter(|o| cfg.speaks(**o)).map(|o| o.extensions()) {
         if !list.is_empty() && !lists.contains(&list) {
             lists.push(list);
         }
     }
     for list in lists {
-        let chosen = is(p.opcode, |o| o.extensions() == list);
+        let chosen = is(cfg, p.opcode, |o| o.extensions() == list);
         let parts: Vec<Sig> = list.iter().map(|ext| extension(*ext, p)).collect();
         let bytes: usize = list.iter().map(|ext| ext.bytes()).sum();
         headers = headers | (cat(&parts).zext(width) & chosen.repeat(width));
@@ -279,8 +279,8 @@ fn extensions(p: &TxPacket) -> (Sig, Sig) {
 }
 
 /// Stage A's result: what follows from the packet and its address vector.
-fn plan(p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
-    let (extension, extension_words) = extensions(p);
+fn plan(cfg: &RnicConfig, p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
+    let (extension, extension_words) = extensions(cfg, p);
 
     // Words from the end of the header on: payload and pad.
     let length = p.payload_bytes.width();
@@ -301,7 +301,7 @@ fn plan(p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
     let header_words = header_words & (!raw).repeat(HEADER_WORD_BITS);
 
     let udp = assemble(&udp::LAYOUT, &[(udp::SPORT, ports.udp_sport), (udp::LEN, datagram_bytes)]);
-    let datagram = is_datagram(p.opcode);
+    let datagram = is_datagram(cfg, p.opcode);
     let bth = assemble(
         &bth::LAYOUT,
         &[
@@ -309,7 +309,7 @@ fn plan(p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
             (bth::SE, p.solicited),
             (bth::PAD, pad),
             (bth::PKEY, ports.pkey),
-            (bth::BECN, is(p.opcode, |o| o == Opcode::Cnp)),
+            (bth::BECN, is(cfg, p.opcode, |o| o == Opcode::Cnp)),
             (bth::DESTQP, datagram.then(p.va.trunc(24), ports.dest_qpn)),
             (bth::ACKREQ, p.ack_req),
             (bth::PSN, p.psn),
@@ -323,7 +323,7 @@ fn plan(p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
         payload_bytes: p.payload_bytes,
         payload_lane: p.payload_lane,
         departed: Departed { qp: p.qp, fresh: p.fresh },
-        request: !(is(p.opcode, |o| !o.is_request()) | p.opcode.eq(NEIGHBOUR_OPCODE)),
+        request: !(is(cfg, p.opcode, |o| !o.is_request()) | p.opcode.eq(NEIGHBOUR_OPCODE)),
         raw,
     }
 }
@@ -415,15 +415,15 @@ fn fold(sum: Sig) -> Sig {
 }
 
 /// Whether the address vector is a handle's.
-fn is_datagram(opcode: Sig) -> Sig {
-    is(opcode, |o| o.extensions().contains(&Ext::Deth))
+fn is_datagram(cfg: &RnicConfig, opcode: Sig) -> Sig {
+    is(cfg, opcode, |o| o.extensions().contains(&Ext::Deth))
 }
 
 /// Which address vector a packet has.
 fn vector_of(cfg: &RnicConfig, packet: &TxPacket) -> Sig {
     let high_part = cfg.av_bits() - 1;
     let handle = packet.va.slice(32, cfg.ah_bits()).zext(high_part);
-    let datagram = is_datagram(packet.opcode);
+    let datagram = is_datagram(cfg, packet.opcode);
     cat(&[datagram.then(handle, packet.qp.zext(high_part)), datagram])
 }
 
@@ -532,6 +532,8 @@ pub fn build(
     let packet = if cfg.unhurried() { packet } else { catch(&m.label("packet"), packet) };
     let read_valid = m.reg("read_valid", 1).reset(0);
     let read = m.reg_of("read", &packet.payload);
+    // Only an atomic has these.
+    m.discard(&(read.swap, read.compare));
     let read_moves = m.wire("read_moves", 1);
     // Where there is time, a stage is empty for a cycle before it takes the next: nobody needs to know in that cycle what moves behind it.
     let free = |valid: Sig, moves: Sig| if cfg.unhurried() { !valid } else { !valid | moves };
@@ -550,7 +552,7 @@ pub fn build(
     m.when(packet.fire(), |m| m.set_all(&read, &packet.payload));
 
     // B: transport headers are known, the rotator gets its command.
-    let worked_out = plan(&read, &brief, &ports);
+    let worked_out = plan(cfg, &read, &brief, &ports);
     let planned_valid = m.reg("planned_valid", 1).reset(0);
     let planned = m.reg_of("planned", &worked_out);
     let planned_moves = m.wire("planned_moves", 1);

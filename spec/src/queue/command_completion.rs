@@ -141,6 +141,10 @@ crate::table::codes! {
     Limit = 95, "LIMIT";
     /// `rq_stride`.
     RqStride = 96, "RQ_STRIDE";
+    /// `ipv6`.
+    Ipv6 = 97, "IPV6";
+    /// `vlan`.
+    Vlan = 98, "VLAN";
 }
 
 crate::table::layout! {

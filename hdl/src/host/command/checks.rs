@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reasons to refuse a command, and the table of the states of queue pairs.
 
-use crate::host::SERVICES;
+use crate::config::RnicConfig;
 use ferrowire_rtl::{cat, lit, Sig};
 use ferrowire_spec::qp_state::{AttributeBit, Attributes, TRANSITIONS};
 use ferrowire_spec::queue::{CommandAttribute as Attribute, CommandStatus as Status};
@@ -51,12 +51,12 @@ fn mask(here: Sig, set: Attributes) -> Sig {
 }
 
 /// The table of transitions: whether this one is legal, what it requires, and what it takes.
-pub(super) fn transition(service: Sig, from: Sig, to: Sig) -> (Sig, Sig, Sig) {
+pub(super) fn transition(cfg: &RnicConfig, service: Sig, from: Sig, to: Sig) -> (Sig, Sig, Sig) {
     let believed = Attributes::of(&[AttributeBit::CurState]);
     let is = |state: Sig, code: QpState| state.eq(code.code());
     let down = is(to, QpState::Reset) | (is(to, QpState::Err) & !is(from, QpState::Reset));
     let mut sum = (down, lit(32, 0), mask(down, believed));
-    for t in TRANSITIONS.iter().filter(|t| SERVICES.contains(&t.service)) {
+    for t in TRANSITIONS.iter().filter(|t| cfg.serves(t.service)) {
         let here = service.eq(t.service.code()) & is(from, t.from) & is(to, t.to);
         sum.0 = sum.0 | here;
         sum.1 = sum.1 | mask(here, t.required);

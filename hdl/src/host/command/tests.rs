@@ -696,6 +696,46 @@ fn what_the_bus_has_no_address_for_is_refused() {
 }
 
 #[test]
+fn what_a_card_is_built_without_is_refused() {
+    for beat_bytes in [8, 64] {
+        let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-8b").unwrap() };
+        let mut bench = bench_of(cfg.plain(), 0.2);
+        bench.pd_and_cqs();
+        let gone = [Op::AllocMw, Op::FreeMw, Op::CreateAh, Op::DestroyAh];
+        for op in gone.into_iter().chain([Op::CreateSrq, Op::ModifySrq, Op::DestroySrq, Op::QuerySrq]) {
+            bench.refused(&simple(op, 5), Status::BadOpcode, Attribute::Opcode);
+        }
+        for (service, qpn) in [(Service::Uc, 9), (Service::Ud, 9), (Service::Ud, 1), (Service::Raw, 2)] {
+            let queue_pair = CreateQp { service: service.code(), ..qp(qpn) };
+            bench.refused(&queue_pair.to_bytes().unwrap(), Status::BadAttribute, Attribute::Service);
+        }
+        let sharing = CreateQp { has_srq: true, srqn: 0, rq_log2: 0, rq_base: 0, ..qp(9) };
+        bench.refused(&sharing.to_bytes().unwrap(), Status::BadAttribute, Attribute::Srqn);
+        (0..3u64).for_each(|i| bench.put(0x30_0ff8 + 8 * i, &(i << 12).to_le_bytes()));
+        for right in [Access::RemoteAtomic, Access::MwBind] {
+            let access = mr(0x5aa, 3).access | right.code();
+            let region = RegMr { access, ..mr(0x5aa, 3) };
+            bench.refused(&region.to_bytes().unwrap(), Status::BadAttribute, Attribute::MrAccess);
+        }
+        bench.ok(&qp(9).to_bytes().unwrap());
+        let init = required(QpState::Reset, QpState::Init);
+        let access = Access::RemoteWrite.code() | Access::RemoteRead.code();
+        let command = ModifyQp { access, ..modify(9, QpState::Init, init) };
+        let atomic = ModifyQp { access: access | Access::RemoteAtomic.code(), ..command };
+        bench.refused(&atomic.to_bytes().unwrap(), Status::BadAttribute, Attribute::QpAccess);
+        bench.ok(&command.to_bytes().unwrap());
+        let vector = SetAv { ipv6: true, dst_ip: 1 << 100, src_ip: 1 << 99, ..av(9) };
+        bench.refused(&vector.to_bytes().unwrap(), Status::BadAttribute, Attribute::Ipv6);
+        let vector = SetAv { vlan: true, vlan_tci: 7, ..av(9) };
+        bench.refused(&vector.to_bytes().unwrap(), Status::BadAttribute, Attribute::Vlan);
+        bench.ok(&av(9).to_bytes().unwrap());
+        let rtr = required(QpState::Init, QpState::Rtr);
+        bench.ok(&modify(9, QpState::Rtr, rtr).to_bytes().unwrap());
+        assert_eq!(bench.state(9), QpState::Rtr.code().into());
+    }
+}
+
+#[test]
 fn page_table_entries_belong_to_one_region() {
     for (beat_bytes, stall) in BENCHES {
         let mut bench = bench(beat_bytes, stall);

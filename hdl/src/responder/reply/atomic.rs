@@ -201,6 +201,31 @@ fn youngest(hits: &[Sig]) -> Sig {
     (1u32..).zip(&hits[1..]).fold(lit(width, 0), |lane, (i, hit)| hit.then(lit(width, i), lane))
 }
 
+/// In its place where there are no atomics: only the ends of queue pairs come.
+pub(super) fn none(
+    m: &Scope,
+    operands: Stream<Operands>,
+    places: Stream<Place>,
+    words: Stream<Word>,
+    jobs: Stream<Job>,
+) -> Atomics {
+    m.discard(&(
+        operands.payload.clone(),
+        places.payload.clone(),
+        words.payload.clone(),
+        jobs.payload.clone(),
+    ));
+    operands.accept(1);
+    places.accept(1);
+    words.accept(1);
+    jobs.accept(1);
+    let never = lit(1, 0);
+    let write = Stream::new(m, "write", never, Write { address: lit(64, 0), value: lit(64, 0) });
+    m.discard(&write.ready);
+    let results = Stream::new(m, "results", never, Outcome::of().zeros());
+    Atomics { results, write, written: lit(NUMBER_BITS, 0) }
+}
+
 /// The atomic unit. `operands`, `places` and `words` have an entry for each atomic that is to be executed, the latter two
 /// only where it was granted.
 #[module]

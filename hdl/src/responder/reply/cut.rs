@@ -338,7 +338,7 @@ pub(super) fn cut(
     // The last cycle.
     let is = |w: Work| work.eq(w.code());
     let reads = is(Work::Read);
-    let executes = is(Work::Atomic);
+    let executes = cfg.only(cfg.atomics, is(Work::Atomic));
     let mtu = m.delay("mtu", &mtu_bytes(copy.mtu));
     let last = cfg.looked(m, "is_last", remaining.le(mtu.zext(32)));
     let closes = !reads | last;

@@ -101,7 +101,10 @@ pub(super) fn depart(
     let departures = slice(&m.label("departure"), cfg.unhurried(), departures);
     let about = &departures.about;
     let qp = about.qp;
-    let is = |work: Work| about.is(work);
+    let is = |work: Work| match work {
+        Work::Atomic | Work::Replay => cfg.only(cfg.atomics, about.is(work)),
+        _ => about.is(work),
+    };
 
     // Packets whose payload has begun to come.
     let counted = clog2(u64::from(2 * super::issue::DEPARTURES)) + 1;

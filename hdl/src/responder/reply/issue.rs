@@ -116,7 +116,7 @@ pub(super) fn issue(
 ) -> Issued {
     let lane_bits = cfg.lane_bits();
     let about = candidates.about.clone();
-    let is_atomic = about.is(Work::Atomic);
+    let is_atomic = cfg.only(cfg.atomics, about.is(Work::Atomic));
 
     // Lookups: one for the first page, one more where the packet goes on to the next. Only READs and atomics have bytes.
     let asks = about.bytes.ne(0);
@@ -165,7 +165,7 @@ pub(super) fn issue(
     let keeps = pending.valid & two & !kept & answers.valid;
     let known = pending.valid & (none | (answers.valid & (!two | kept)));
     let granted = none | (answers.ok & (!two | kept_answer.ok));
-    let is_atomic = about.is(Work::Atomic);
+    let is_atomic = cfg.only(cfg.atomics, about.is(Work::Atomic));
     let asked = granted & !none;
 
     let room = m.reg("room", room_bits).reset(capacity);

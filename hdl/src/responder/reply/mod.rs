@@ -253,7 +253,10 @@ pub fn reply(
     finishes.connect(departed.finished);
     m.drive(&failed, departed.failed);
     let jobs = breath(&m.label("jobs"), cfg.unhurried(), departed.jobs);
-    let computed = atomic::atomic(m, cfg, cut.operands, issued.places, collected.words, jobs);
+    let computed = match cfg.atomics {
+        true => atomic::atomic(m, cfg, cut.operands, issued.places, collected.words, jobs),
+        false => atomic::none(m, cut.operands, issued.places, collected.words, jobs),
+    };
     results.connect(computed.results);
     m.drive(&written, computed.written);
     let write = computed.write.map(|w| EntryWrite { address: w.address, entry: w.value });

@@ -305,7 +305,8 @@ pub(super) fn order(
     // Last cycle: a reply.
     let is = |kind: Kind| acts & !by_finish & reply.kind.eq(kind.code());
     let (is_ack, is_end) = (is(Kind::Acknowledge), is(Kind::End));
-    let is_entry = is(Kind::Read) | is(Kind::Atomic);
+    let is_atomic = cfg.only(cfg.atomics, reply.kind.eq(Kind::Atomic.code()));
+    let is_entry = is(Kind::Read) | (acts & !by_finish & is_atomic);
     let idle = row.pending.eq(0);
     let repeats_bits = clog2(u64::from(repetitions(cfg)) + 1);
     let room = m.reg("room", repeats_bits).reset(repetitions(cfg));
@@ -398,7 +399,7 @@ pub(super) fn order(
             enable: enters,
             index: row.tail,
             entry: Entry {
-                atomic: reply.kind.eq(Kind::Atomic.code()),
+                atomic: is_atomic,
                 again: reply.again,
                 compares: reply.compares,
                 psn: reply.psn,
@@ -418,7 +419,6 @@ pub(super) fn order(
         },
         start: TableWrite { enable: starts, index: at, entry: reply.psn },
     };
-    let is_atomic = reply.kind.eq(Kind::Atomic.code());
     let reads = enters & !is_atomic & !reply.again;
     let atomics = enters & is_atomic & !reply.again;
     Ordered { pass, lists, wakes: wake, served, reads, atomics, crowded }
