@@ -139,7 +139,7 @@ mod tests {
         assert_eq!(message("generic-8b", &["qps"]), "--set qps: must be FIELD=VALUE, as in --set qps=64");
         assert_eq!(message("generic-8b", &["qps=8", "qps=8"]), "--set qps: given twice");
         assert!(message("generic-8b", &["qsp=8"])
-            .starts_with("--set qsp: no such field; there are ahs, axi, axi_burst_beats, "));
+            .starts_with("--set qsp: no such field; there are ahs, atomics, axi, axi_burst_beats, "));
         assert!(message("generic-9b", &[]).contains("generic-64b, generic-8b"));
         assert!(message("none/such.toml", &[]).starts_with("reading none/such.toml: "));
     }
