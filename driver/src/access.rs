@@ -6,6 +6,9 @@ use std::ops::{BitOr, BitOrAssign};
 
 use ferrowire_spec::queue::Access;
 
+use crate::context::Capabilities;
+use crate::error::{Error, Result};
+
 /// A set of rights, as `access` of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct AccessFlags(u8);
@@ -50,6 +53,20 @@ impl AccessFlags {
     /// Those that are not in `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
+    }
+
+    /// Refuses rights to what the card does not have.
+    pub(crate) fn check(self, operation: &'static str, can: &Capabilities) -> Result<()> {
+        let refuse = |fix: &str| {
+            Err(Error::Attribute { operation, attribute: "access", value: self.0.into(), fix: fix.into() })
+        };
+        if self.contains(Self::REMOTE_ATOMIC) && !can.atomics {
+            return refuse("the card has no atomics; leave REMOTE_ATOMIC out");
+        }
+        if self.contains(Self::MW_BIND) && !can.memory_windows {
+            return refuse("the card has no memory windows; leave MW_BIND out");
+        }
+        Ok(())
     }
 }
 

@@ -93,10 +93,15 @@ impl ProtectionDomain {
     /// Makes an address handle for the UD queue pairs of this domain.
     ///
     /// # Errors
-    /// `Attribute` for a way that the card cannot go, `NoResource` when no handle is left, `Command` when the card refuses.
+    /// `Attribute` when the card has no datagrams, or for a way that it cannot go, `NoResource` when no handle is left, `Command` when the card refuses.
     pub fn create_ah(&self, av: &AddressVector) -> Result<AddressHandle> {
         let device = &self.pd.device;
         let can = &device.capabilities;
+        if !can.ud {
+            let fix =
+                "the card has no datagrams, hence no address handles; connect queue pairs instead".into();
+            return Err(Error::Attribute { operation: CREATE, attribute: "ud", value: 0, fix });
+        }
         av.check(can.ipv6, can.vlan)?;
         let gid = device.gid_of(av)?;
         let number = device.take(CREATE, "address handles", can.max_ah, |t| &mut t.ahs)?;

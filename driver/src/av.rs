@@ -8,6 +8,12 @@ use ferrowire_spec::wire::eth::mac_number;
 
 use crate::error::{Error, Result};
 
+/// What to do about an IPv6 address that the card cannot use.
+pub(crate) const IPV4_ONLY: &str = "the card has IPv4 only";
+
+/// The same of a VLAN.
+pub(crate) const NO_TAGS: &str = "the card has no VLAN tags; leave it out";
+
 /// The way to a peer: addresses of Ethernet and IP, and what else stands in these headers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressVector {
@@ -64,14 +70,10 @@ impl AddressVector {
             return refuse("src_ip", 0, "take an address of the peer's family");
         }
         if self.dst_ip.is_ipv6() && !ipv6 {
-            return refuse("dst_ip", 6, "the card has IPv4 only");
+            return refuse("dst_ip", 6, IPV4_ONLY);
         }
-        if self.vlan.is_some() && !vlan {
-            return refuse(
-                "vlan_tci",
-                self.vlan.unwrap_or(0).into(),
-                "the card has no VLAN tags; leave it out",
-            );
+        if let Some(vlan_tci) = self.vlan.filter(|_| !vlan) {
+            return refuse("vlan_tci", vlan_tci.into(), NO_TAGS);
         }
         Ok(())
     }

@@ -210,7 +210,7 @@ impl ProtectionDomain {
     /// Registers all of `memory`, translated by pages of `page`.
     ///
     /// # Errors
-    /// `Attribute` for an empty region, rights that exclude each other, or a page size that the card does not have;
+    /// `Attribute` for an empty region, rights that exclude each other or are to what the card does not have, or a page size that it does not have;
     /// `NoResource` when keys or page table entries are used up; `Bus` when the memory cannot be mapped; `Command`
     /// when the card refuses.
     pub fn register(&self, memory: &HostMemory, access: AccessFlags, page: PageSize) -> Result<MemoryRegion> {
@@ -266,6 +266,7 @@ impl ProtectionDomain {
         if memory.is_empty() {
             return refuse("length", 0, "register at least a byte");
         }
+        access.check(OPERATION, &device.capabilities)?;
         // IBTA 10.6.3.1: who lets peers write lets the card write.
         let writes = AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_ATOMIC;
         if access.intersects(writes) && !access.contains(AccessFlags::LOCAL_WRITE) {

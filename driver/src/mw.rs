@@ -55,7 +55,7 @@ impl MemoryWindow {
     /// behind the bind finds it done. One that fails ends with `MwBindErr`, and the queue pair is in error.
     ///
     /// # Errors
-    /// `Attribute` for an empty range, one that leaves the region, rights that are none of a peer's, and a region that lacks
+    /// `Attribute` for an empty range, one that leaves the region, rights that are none of a peer's or that the card does not have, and a region that lacks
     /// `MW_BIND`, or `LOCAL_WRITE` where peers write; `Random` when there is no random number. Then the key is what it was.
     pub fn bind(
         &mut self,
@@ -72,6 +72,7 @@ impl MemoryWindow {
         if !(AccessFlags::REMOTE | AccessFlags::ZERO_BASED).contains(access) {
             return refuse("access", rights, "a window has remote rights, and ZERO_BASED, only");
         }
+        access.check(OPERATION, &self.pd.device.capabilities)?;
         if bytes == 0 {
             return refuse("length", 0, "bind at least a byte; to unbind, post an invalidation");
         }

@@ -166,9 +166,19 @@ impl Context {
     /// vectors send from these. Of `vlan`, a tag's control information, only the VLAN counts. What is there already stays.
     ///
     /// # Errors
-    /// `NoResource` when the table is full, `Attribute` when the addresses do not fit it together; the bus failed.
+    /// `NoResource` when the table is full, `Attribute` for IPv6 or a VLAN where the card has none, or when the addresses do not fit the table together; the bus failed.
     pub fn add_gid(&self, ip: IpAddr, vlan: Option<u16>) -> Result<()> {
         const OPERATION: &str = "add GID";
+        let can = self.capabilities();
+        let refuse = |attribute, value, fix: &str| {
+            Err(Error::Attribute { operation: OPERATION, attribute, value, fix: fix.into() })
+        };
+        if ip.is_ipv6() && !can.ipv6 {
+            return refuse("ip", 6, av::IPV4_ONLY);
+        }
+        if let Some(tci) = vlan.filter(|_| !can.vlan) {
+            return refuse("vlan", tci.into(), av::NO_TAGS);
+        }
         let new = entry(ip, vlan);
         self.device.tables(|t| {
             let port = &mut t.port;

@@ -228,6 +228,7 @@ impl QpAttributes {
                 fix: "a queue pair has remote rights only".into(),
             });
         }
+        self.access.unwrap_or_default().check(MODIFY, can)?;
         self.av.map_or(Ok(()), |av| av.check(can.ipv6, can.vlan))
     }
 }

@@ -404,7 +404,21 @@ impl SendQueue {
             return refuse("length", bytes, "a frame has 14 to 4096 bytes, its Ethernet header among them");
         }
         let inline = matches!(wr.payload, Payload::Inline(_));
+        let (can, opcode) = (&device.capabilities, u64::from(wr.op.opcode().code()));
         match wr.op {
+            // Only those that need the function come here: the others are posted as fast as ever.
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } if !can.atomics => {
+                refuse("opcode", opcode, "the card has no atomics; send a message to the peer instead")
+            }
+            SendOp::SendInv { .. } | SendOp::LocalInv { .. } | SendOp::BindMw { .. }
+                if !can.memory_windows =>
+            {
+                refuse(
+                    "opcode",
+                    opcode,
+                    "the card has no memory windows, hence no invalidations; leave them out",
+                )
+            }
             SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } if inline => {
                 refuse("inline_len", bytes, "the answer needs registered memory; give elements")
             }
@@ -481,7 +495,7 @@ impl PostSend<'_> {
     ///
     /// # Errors
     /// Nothing was posted, and what was posted before stays: `SendQueueFull`, or `Attribute` for more SGEs, inline data or bytes than
-    /// card or queue take.
+    /// card or queue take, and for operations that the card does not have.
     pub fn post(&mut self, wr: &SendWr<'_>) -> Result<()> {
         self.queue.post(self.device, self.qpn, wr)
     }

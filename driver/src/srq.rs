@@ -184,13 +184,17 @@ impl ProtectionDomain {
     /// Makes a shared receive queue. Its SGEs must be of this domain.
     ///
     /// # Errors
-    /// `Attribute` for sizes that the card does not have, `NoResource` when no queue is left, `Bus` when there is no memory,
+    /// `Attribute` when the card has none, or not in these sizes, `NoResource` when no queue is left, `Bus` when there is no memory,
     /// `Command` when the card refuses.
     pub fn create_srq(&self, attr: &SrqInitAttr) -> Result<SharedReceiveQueue> {
         let device = &self.pd.device;
         let can = &device.capabilities;
         let refuse =
             |attribute, value: u64, fix| Error::Attribute { operation: CREATE, attribute, value, fix };
+        if !can.srq {
+            let fix = "the card has no shared receive queues; give each queue pair one of its own".into();
+            return Err(refuse("srq", 0, fix));
+        }
         let max = can.max_rq_log2;
         let log2 = attr.max_wr.checked_next_power_of_two().map(|n| n.trailing_zeros() as u8);
         let Some(log2) = log2.filter(|log2| attr.max_wr > 0 && *log2 <= max) else {

@@ -81,10 +81,7 @@ fn what_cannot_be_pushed_is_refused_and_the_error_says_what_to_do() {
     assert_eq!((attribute, fix.contains("max_inline up to 16")), ("push", true), "{fix}");
     assert!(b.context.capabilities().wqe_push);
 
-    let mock = Mock::new();
-    let features = cap::BLOCK.address(&cap::FEATURES);
-    let push = cap::FEATURES.field("wqe_push").unwrap();
-    *mock.card().registers.get_mut(&features).unwrap() &= !(1 << push.offset);
+    let mock = Mock::new().without("wqe_push");
     let context = mock.open();
     let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(16).unwrap());
     let mut attr = QpInitAttr::rc(&cq, &cq);

@@ -136,7 +136,8 @@ impl Node {
         let cq = context.create_cq(options.cq_entries).with_context(failed)?;
         let node = Self { card, cq, pd, context };
         node.context.set_mac(node.mac()).with_context(failed)?;
-        for ipv6 in [false, true] {
+        let can = node.context.capabilities();
+        for ipv6 in [false, true].into_iter().filter(|ipv6| can.ipv6 || !ipv6) {
             node.context.add_gid(node.ip(ipv6), None).with_context(failed)?;
         }
         Ok(node)

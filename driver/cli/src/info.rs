@@ -4,6 +4,7 @@
 use clap::Args;
 use ferrowire::spec::csr::{capabilities, port};
 use ferrowire::spec::pci;
+use ferrowire::spec::Register;
 use ferrowire::{Capabilities, DropReason, Identity, Monitor, PathMtu, PortStatus};
 use serde_json::{Map, Value};
 
@@ -71,6 +72,12 @@ fn flags(can: &Capabilities) -> u64 {
     let mut flags = 1 << 1 | 1 << 2 | 1 << 7;
     flags |= if can.rc { 1 << 12 } else { 0 };
     flags | if can.memory_windows { 1 << 24 } else { 0 }
+}
+
+/// The names of the features that are set in the card's register, in its order.
+fn features(register: &Register, value: u64) -> Vec<&'static str> {
+    let there = |offset: u16| value >> offset & 1 == 1;
+    register.fields.iter().filter(|field| there(field.offset)).map(|field| field.name).collect()
 }
 
 /// An EUI-64 of a MAC address, as RoCE makes GUIDs; zeros without one.
@@ -155,6 +162,14 @@ fn device_lines(lines: &mut Lines, name: &str, card: &Identity, mac: [u8; 6], ca
     lines.number("num_comp_vectors", can.max_eq.saturating_sub(1).into());
 }
 
+/// What the card was built with, by the names of its register: of some, `ibv_devinfo` has nothing.
+fn feature_lines(lines: &mut Lines, features: &[&'static str]) {
+    lines.put(1, "features", String::new(), Some(features.into()));
+    for feature in features {
+        lines.put(5, "", (*feature).into(), None);
+    }
+}
+
 /// What the card tells of its port beside its state.
 struct PortCounts {
     bad_pkeys: u64,
@@ -207,9 +222,11 @@ fn gather(monitor: &mut Monitor, device: &crate::device::Device) -> Result<(Line
         bad_qkeys: monitor.drop_counter(DropReason::Qkey)?,
         gids: monitor.register(&capabilities::BLOCK, &capabilities::MAX_GID)?,
     };
+    let value = monitor.register(&capabilities::BLOCK, &capabilities::FEATURES)?;
     debug_assert!(counts.gids <= u64::from(port::GIDS));
     let mut lines = Lines::default();
     device_lines(&mut lines, &device.to_string(), &card, status.mac, &can);
+    feature_lines(&mut lines, &features(&capabilities::FEATURES, value));
     port_lines(&mut lines, &status, &counts, &can);
     let gids = gids::of(device, status.mac, monitor.addresses(), can.ipv6)?;
     Ok((lines, gids.into_iter().map(gids::as_gid).collect()))
@@ -260,5 +277,14 @@ mod tests {
     fn a_guid_is_made_of_the_mac_address() {
         assert_eq!(guid([2, 0xfe, 0, 0, 0, 1]), "00fe:00ff:fe00:0001");
         assert_eq!(guid([0; 6]), "0000:0000:0000:0000");
+    }
+
+    #[test]
+    fn features_have_the_names_and_the_order_of_the_register() {
+        let register = &capabilities::FEATURES;
+        let bit = |name| 1 << register.field(name).unwrap().offset;
+        assert_eq!(features(register, bit("vlan") | bit("rc") | bit("srq")), ["rc", "srq", "vlan"]);
+        assert_eq!(features(register, bit("wqe_push")), ["wqe_push"]);
+        assert!(features(register, 0).is_empty());
     }
 }

@@ -162,7 +162,7 @@ impl Mock {
             ),
             (
                 cap::FEATURES,
-                ["rc", "congestion", "wqe_push"]
+                ["rc", "atomics", "memory_windows", "congestion", "wqe_push"]
                     .iter()
                     .fold(0, |all, name| all | put(&cap::FEATURES, name, 1)),
             ),
@@ -195,6 +195,20 @@ impl Mock {
             mappings: BTreeMap::new(),
             next_mapping: 1,
         })))
+    }
+
+    /// Without a feature.
+    pub fn without(self, feature: &str) -> Self {
+        *self.card().registers.get_mut(&at(&cap::BLOCK, &cap::FEATURES)).unwrap() &=
+            !put(&cap::FEATURES, feature, 1);
+        self
+    }
+
+    /// With one that nothing behind it carries out.
+    pub fn with(self, feature: &str) -> Self {
+        *self.card().registers.get_mut(&at(&cap::BLOCK, &cap::FEATURES)).unwrap() |=
+            put(&cap::FEATURES, feature, 1);
+        self
     }
 
     pub fn card(&self) -> MutexGuard<'_, Card> {
@@ -447,6 +461,9 @@ impl Card {
                 }
                 _ => return bad(S::BadKey, A::Object),
             },
+            // A window is no more than its key: nothing can be bound here.
+            CommandOpcode::AllocMw => need(object >> 8 != 0 && !self.regions.contains_key(&(object >> 8)))?,
+            CommandOpcode::FreeMw => {}
             CommandOpcode::CreateQp => {
                 let create = create_qp::CreateQp::parse(bytes).unwrap();
                 need(object > 1 && !self.qps.contains_key(&object))?;

@@ -146,7 +146,8 @@ impl CardEnd {
         let context = Context::open_with(bus, options).with_context(failed)?;
         context.set_timer_tick(tick).with_context(failed)?;
         context.set_mac(mac(side)).with_context(failed)?;
-        for ipv6 in [false, true] {
+        let can = context.capabilities();
+        for ipv6 in [false, true].into_iter().filter(|ipv6| can.ipv6 || !ipv6) {
             context.add_gid(ip(side, ipv6), None).with_context(failed)?;
         }
         let pd = context.alloc_pd().with_context(failed)?;
@@ -181,6 +182,14 @@ impl CardEnd {
     /// The open card, for who makes other objects there.
     pub fn context(&self) -> &Context {
         &self.context
+    }
+
+    /// All rights of peers that the card has.
+    fn remote(&self) -> AccessFlags {
+        match self.context.capabilities().atomics {
+            true => AccessFlags::REMOTE,
+            false => AccessFlags::REMOTE.without(AccessFlags::REMOTE_ATOMIC),
+        }
     }
 
     /// A queue pair in RESET.
@@ -229,7 +238,7 @@ impl End for CardEnd {
             Rights::Closed => AccessFlags::LOCAL_READ,
             Rights::Local => AccessFlags::LOCAL_WRITE,
             Rights::Write => AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE,
-            Rights::Shared => AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE,
+            Rights::Shared => AccessFlags::LOCAL_WRITE | self.remote(),
             Rights::Lent => AccessFlags::LOCAL_WRITE | AccessFlags::MW_BIND,
             Rights::LentRead => AccessFlags::LOCAL_READ | AccessFlags::MW_BIND,
         };
@@ -318,7 +327,7 @@ impl End for CardEnd {
             max_rd_atomic: Some(path.rd_atomic),
             ..RtsAttributes::default()
         };
-        let access = if path.rd_atomic > 0 { AccessFlags::REMOTE } else { AccessFlags::REMOTE_WRITE };
+        let access = if path.rd_atomic > 0 { self.remote() } else { AccessFlags::REMOTE_WRITE };
         let init = InitAttributes { access: Some(access), pkey: Some(0xffff), qkey: None };
         // Each service has attributes of its own.
         let sends = RtsAttributes { sq_psn: rts.sq_psn, ..RtsAttributes::default() };

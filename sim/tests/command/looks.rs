@@ -55,6 +55,7 @@ fn info_has_the_keys_and_the_order_of_ibv_devinfo_and_the_values_of_the_card() {
         "max_srq_sge",
         "max_pkeys",
         "local_ca_ack_delay",
+        "features",
         "port",
         "state",
         "max_mtu",
@@ -88,6 +89,23 @@ fn info_has_the_keys_and_the_order_of_ibv_devinfo_and_the_values_of_the_card() {
     assert_eq!(json["max_mr"], can.max_mr);
     assert_eq!(json["max_cqe"], 1u64 << can.max_cq_log2);
     assert_eq!(json["max_sge"], can.max_send_sge.min(can.max_recv_sge));
+    // A card with all that can be left out.
+    let features = [
+        "rc",
+        "uc",
+        "ud",
+        "atomics",
+        "memory_windows",
+        "srq",
+        "congestion",
+        "raw_ethernet",
+        "ipv6",
+        "vlan",
+        "msix",
+    ];
+    assert_eq!(json["features"], serde_json::json!(features));
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    assert!(lines.windows(features.len() + 1).any(|lines| lines[0] == "features:" && lines[1..] == features));
     assert_eq!(json["node_guid"], "00fe:00ff:fe00:0001");
     assert_eq!(json["ports"][0]["gid_tbl_len"], GIDS);
     assert_eq!(json["ports"][0]["state"], "PORT_ACTIVE (4)");
