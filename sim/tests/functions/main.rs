@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Cards that are built without some of the functions: where nobody asks for these, they are the card that has them, cycle for cycle; who asks is
+//! refused, and all else goes on.
+
+mod commands;
+mod peers;
+#[allow(dead_code)]
+#[path = "../emulated/random.rs"]
+mod random;
+mod registers;
+mod requests;
+mod same;
+
+use ferrowire::AccessFlags;
+use ferrowire_hdl::config::RnicConfig;
+use ferrowire_hdl::top::rnic;
+use ferrowire_sim::card::CardModel;
+use ferrowire_sim::lockstep::{self, Lockstep};
+
+/// The card with all functions.
+fn full() -> RnicConfig {
+    RnicConfig::named("generic-8b").unwrap()
+}
+
+/// The same card without those that it can be without.
+fn small() -> RnicConfig {
+    RnicConfig {
+        srqs: 0,
+        uc: false,
+        ud: false,
+        raw_ethernet: false,
+        atomics: false,
+        memory_windows: false,
+        ipv6: false,
+        vlan: false,
+        ..full()
+    }
+}
+
+fn model(config: &RnicConfig) -> CardModel {
+    CardModel::rnic(config, false).unwrap()
+}
+
+/// READs and WRITEs.
+fn rights() -> AccessFlags {
+    AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE
+}
+
+#[test]
+fn a_card_without_a_function_lints_whichever_it_is() {
+    let lacks: [fn(&mut RnicConfig); 8] = [
+        |config| config.srqs = 0,
+        |config| config.uc = false,
+        |config| config.ud = false,
+        |config| config.raw_ethernet = false,
+        |config| config.atomics = false,
+        |config| config.memory_windows = false,
+        |config| config.ipv6 = false,
+        |config| config.vlan = false,
+    ];
+    let mut all: Vec<RnicConfig> = Vec::new();
+    for name in ["generic-8b", "pcie-64b"] {
+        let named = RnicConfig::named(name).unwrap();
+        let mut none = named.clone();
+        lacks.iter().for_each(|lack| lack(&mut none));
+        all.push(none);
+        if name == "generic-8b" {
+            all.extend(lacks.iter().map(|lack| {
+                let mut config = named.clone();
+                lack(&mut config);
+                config
+            }));
+        }
+    }
+    assert_eq!(all[0], small());
+    for config in all {
+        config.validate().unwrap();
+        let netlist = rnic(&config).unwrap_or_else(|errors| panic!("{config:?}:\n{errors}"));
+        lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{config:?}:\n{error}"));
+    }
+}
+
+#[test]
+fn the_card_without_functions_gives_the_same_in_both_simulators() {
+    let netlist = rnic(&small()).unwrap_or_else(|errors| panic!("{errors}"));
+    let whole = Lockstep::of_card(&netlist).unwrap_or_else(|error| panic!("{error}"));
+    (1..=3).for_each(|seed| whole.run(seed, 400));
+}
