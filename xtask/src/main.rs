@@ -44,7 +44,7 @@ enum Command {
     /// Steps: setup, format, clippy, tests, the documentation's examples, check, and the quick cases of interop where Debian's packages can be had.
     /// Stops at the first that fails, with a non-zero exit code and the command that runs this step alone. Test programs run side by
     /// side, as many as there are processors; all of them run, and those that failed are named at the end.
-    Test,
+    Test(test::Args),
 
     /// Check what the compiler does not
     ///
@@ -134,7 +134,7 @@ fn main() -> ExitCode {
     }
     let done = match Cli::parse().command {
         Command::Setup(args) => setup::run(&args),
-        Command::Test => test::run(),
+        Command::Test(args) => test::run(&args),
         Command::Check => check::run(),
         Command::Demo(args) => run::run("demo", &args),
         Command::Replay(args) => run::run("replay", &args),

@@ -12,6 +12,7 @@ mod budget;
 mod path;
 mod shell;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::Write;
 use std::path::Path;
 
@@ -220,6 +221,12 @@ pub fn run(args: &Args) -> Result<u8> {
 fn name(config: &str, set: &[String]) -> String {
     let stem = Path::new(config).file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let set: String = set.iter().map(|s| format!("+{}", s.replace(' ', ""))).collect();
+    // File systems take no names of more than 255 bytes.
+    if set.len() > 150 {
+        let mut hasher = DefaultHasher::new();
+        set.hash(&mut hasher);
+        return format!("{stem}+{:016x}", hasher.finish());
+    }
     format!("{stem}{set}")
 }
 

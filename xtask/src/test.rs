@@ -1,21 +1,41 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `test`: what continuous integration runs.
 
+mod beside;
 mod programs;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::process::Stdio;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use self::beside::Beside;
 use crate::interop::{self, Quick};
 use crate::outcomes::{self, Outcomes};
 use crate::{cargo, check, setup, workspace};
 
+/// Options of `test`.
+#[derive(clap::Args)]
+pub struct Args {
+    /// Make a board's bitstream beside the steps, with Yosys and nextpnr from their wheels
+    #[arg(long)]
+    bitstream: bool,
+}
+
 /// Runs the steps up to the first that fails.
-pub fn run() -> Result<u8> {
+pub fn run(args: &Args) -> Result<u8> {
     let begin = Instant::now();
+    let beside = Cell::new(None);
+    let tools = || {
+        let code = setup::run(&setup::Args { synth: args.bitstream, ..Default::default() })?;
+        if code == 0 && args.bitstream {
+            beside.set(Some(Beside::begin()?));
+        }
+        Ok(code)
+    };
+    let bitstream = || beside.take().map_or(Ok(0), Beside::end);
+    let bitstream_step = beside::command();
     let skipped = RefCell::new(None);
     let linux = || match interop::quick()? {
         Quick::Ran(code) => Ok(code),
@@ -25,16 +45,19 @@ pub fn run() -> Result<u8> {
             Ok(0)
         }
     };
-    let steps: [(&str, &dyn Fn() -> Result<u8>); 7] = [
-        ("xtask setup", &|| setup::run(&setup::Args::default())),
+    let mut steps: Vec<(&str, &dyn Fn() -> Result<u8>)> = vec![
+        ("xtask setup", &tools),
         ("fmt --all --check", &|| plain("fmt --all --check")),
         (CLIPPY, &|| plain(CLIPPY)),
         ("test --workspace --lib --bins --tests", &tests),
         (DOC, &|| plain(DOC)),
         ("xtask check", &check::run),
-        // Alone, for guests have clocks.
-        ("xtask interop --quick", &linux),
     ];
+    if args.bitstream {
+        steps.push((&bitstream_step, &bitstream));
+    }
+    // Alone, for guests have clocks.
+    steps.push(("xtask interop --quick", &linux));
     for (index, (name, step)) in steps.iter().enumerate() {
         eprintln!("\n==> {}/{} cargo {name}", index + 1, steps.len());
         let code = step()?;
