@@ -2,8 +2,7 @@
 //! A bitstream that is made beside the tests.
 //!
 //! It takes one processor for a long time and little else, so it begins first and is waited for last; whoever needs the machine alone waits for it. It
-//! is the board's own shell with all that the board has, around a card that is left without what it can be built without: half of the device, so that it is placed once and
-//! routed in few rounds.
+//! is the board's own shell with all that the board has, around a card that is left without what it can be built without, which is mapped and placed sooner.
 
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt;
