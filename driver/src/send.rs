@@ -404,18 +404,18 @@ impl SendQueue {
             return refuse("length", bytes, "a frame has 14 to 4096 bytes, its Ethernet header among them");
         }
         let inline = matches!(wr.payload, Payload::Inline(_));
-        let (can, opcode) = (&device.capabilities, u64::from(wr.op.opcode().code()));
+        let (can, opcode) = (&device.capabilities, || u64::from(wr.op.opcode().code()));
         match wr.op {
             // Only those that need the function come here: the others are posted as fast as ever.
             SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } if !can.atomics => {
-                refuse("opcode", opcode, "the card has no atomics; send a message to the peer instead")
+                refuse("opcode", opcode(), "the card has no atomics; send a message to the peer instead")
             }
             SendOp::SendInv { .. } | SendOp::LocalInv { .. } | SendOp::BindMw { .. }
                 if !can.memory_windows =>
             {
                 refuse(
                     "opcode",
-                    opcode,
+                    opcode(),
                     "the card has no memory windows, hence no invalidations; leave them out",
                 )
             }

@@ -165,22 +165,23 @@ impl RnicConfig {
         }
     }
 
+    /// What takes each function of the transport out of a card.
+    pub const WITHOUT: [fn(&mut Self); 8] = [
+        |card| card.srqs = 0,
+        |card| card.uc = false,
+        |card| card.ud = false,
+        |card| card.raw_ethernet = false,
+        |card| card.atomics = false,
+        |card| card.memory_windows = false,
+        |card| card.ipv6 = false,
+        |card| card.vlan = false,
+    ];
+
     /// The same without all that a card can be without: reliable connections over IPv4, with SENDs, WRITEs and READs.
     pub fn plain(self) -> Self {
-        RnicConfig {
-            srqs: 0,
-            uc: false,
-            ud: false,
-            raw_ethernet: false,
-            atomics: false,
-            memory_windows: false,
-            ipv6: false,
-            vlan: false,
-            congestion: false,
-            neighbour_responder: false,
-            push_slots: 0,
-            ..self
-        }
+        let mut card = RnicConfig { congestion: false, neighbour_responder: false, push_slots: 0, ..self };
+        Self::WITHOUT.iter().for_each(|take| take(&mut card));
+        card
     }
 
     /// From TOML, checked.

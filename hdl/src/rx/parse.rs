@@ -531,13 +531,11 @@ pub fn parse(
         let index = ext_sources.iter().position(|(n, _)| *n == name).expect("a source");
         let places = &ext_places3[index];
         let at = |(ext, f, at, _): &Place| field(ext.layout(), f, bytes_of(extensions, *at, ext.bytes()));
-        let mut value = places.first().map(&at);
-        for place in &places[1.min(places.len())..] {
-            value = value.map(|value| place.3.then(at(place), value));
+        match places.split_first() {
+            Some((first, rest)) => rest.iter().fold(at(first), |value, place| place.3.then(at(place), value)),
+            // Where no opcode has it, nobody asks for it.
+            None => lit(ext_sources[index].1[0].1.width.into(), 0),
         }
-        // Where no opcode has it, nobody asks for it.
-        let width = u32::from(ext_sources[index].1[0].1.width);
-        value.unwrap_or_else(|| lit(width, 0))
     };
     let layer4_offset = [lit(7, eth::BYTES + ipv4::BYTES), lit(7, eth::BYTES + ipv6::BYTES)]
         .map(|untagged| [untagged + udp::BYTES, untagged + (vlan::BYTES + udp::BYTES)]);

@@ -100,14 +100,13 @@ pub fn writes(m: &Scope, cfg: &RnicConfig, write: Stream<DmaWrite>, response: St
     let part = Part { write: DmaWrite { order: kind, ..write.payload.clone() }, ends };
     let entry = (8 * bytes).min(8 * ENTRY);
     let narrow = part.with_data(part.write.data.trunc(entry));
-    let write_valid = write.valid;
     let payload = Stream::new(m, "payload", write.valid & kind.eq(0), part.clone());
     let entries: Vec<Stream<Part>> = (1..KINDS)
         .map(|order| {
             // What is known of it needs no place.
-            let write = DmaWrite { order: lit(kind.width(), order), ..narrow.write.clone() };
-            let entry = Part { write, ..narrow.clone() };
-            Stream::new(m, &format!("entry{order}"), write_valid & kind.eq(order), entry)
+            let mut entry = narrow.clone();
+            entry.write.order = lit(kind.width(), order);
+            Stream::new(m, &format!("entry{order}"), write.valid & kind.eq(order), entry)
         })
         .collect();
     let mut readys = vec![payload.ready];
