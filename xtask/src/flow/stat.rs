@@ -69,9 +69,9 @@ impl Cost {
         (!short.is_empty()).then(|| format!("the {} {}", part.device(), short.join("; ")))
     }
 
-    /// Whether more than two thirds of the block RAMs are in use: the router lacks wires round them then.
+    /// Whether more than three fifths of the block RAMs are in use: the router lacks wires round them then.
     pub fn crowds(&self, part: &Part) -> bool {
-        3 * self.ebr.unwrap_or_default() > 2 * u64::from(part.ebr)
+        5 * self.ebr.unwrap_or_default() > 3 * u64::from(part.ebr)
     }
 }
 
