@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Node`]: a card of whatever kind, opened by a driver of its own, and how its queue pairs are connected with those of another.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
@@ -136,8 +136,7 @@ impl Node {
         let cq = context.create_cq(options.cq_entries).with_context(failed)?;
         let node = Self { card, cq, pd, context };
         node.context.set_mac(node.mac()).with_context(failed)?;
-        let can = node.context.capabilities();
-        for ipv6 in [false, true].into_iter().filter(|ipv6| can.ipv6 || !ipv6) {
+        for ipv6 in families(&node.context) {
             node.context.add_gid(node.ip(ipv6), None).with_context(failed)?;
         }
         Ok(node)
@@ -145,16 +144,12 @@ impl Node {
 
     /// Its MAC address.
     pub fn mac(&self) -> [u8; 6] {
-        [2, 0xfe, 0, 0, 0, 1 + self.card as u8]
+        mac(self.card)
     }
 
     /// Its IP address.
     pub fn ip(&self, ipv6: bool) -> IpAddr {
-        let host = 1 + self.card as u8;
-        match ipv6 {
-            false => Ipv4Addr::new(10, 0, 0, host).into(),
-            true => IpAddr::from([0xfd, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]),
-        }
+        ip(self.card, ipv6)
     }
 
     /// Zeroed memory, `offset` bytes behind a page's start, registered with 4 KiB pages.
@@ -311,6 +306,26 @@ pub(crate) fn counters(context: &Context) -> String {
         note(counter.name(), context.hw_counter(*counter));
     }
     counters.join(", ")
+}
+
+/// MAC address of an end.
+pub fn mac(side: usize) -> [u8; 6] {
+    [2, 0xfe, 0, 0, 0, 1 + side as u8]
+}
+
+/// IP address of an end.
+pub fn ip(side: usize, ipv6: bool) -> IpAddr {
+    let host = 1 + side as u8;
+    match ipv6 {
+        false => IpAddr::from([10, 0, 0, host]),
+        true => IpAddr::from([0xfd, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]),
+    }
+}
+
+/// Whether IPv6: for each family that the card has.
+pub(crate) fn families(context: &Context) -> impl Iterator<Item = bool> {
+    let can = context.capabilities().ipv6;
+    [false, true].into_iter().filter(move |ipv6| can || !ipv6)
 }
 
 fn failed(error: ferrowire::Error) -> anyhow::Error {

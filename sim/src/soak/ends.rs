@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`End`]: what a program needs of a card or of the reference engine.
 
-use std::net::IpAddr;
-
 use anyhow::Result;
 use ferrowire::PathMtu;
 use ferrowire_spec::queue::cqe::{CqeOpcode, WcStatus};
@@ -11,6 +9,7 @@ use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::QpState;
 
 use super::raw::Filter;
+pub use crate::node::{ip, mac};
 
 /// Bytes of a page of the cards' regions.
 pub const PAGE: usize = 4096;
@@ -334,18 +333,4 @@ pub trait End {
 
     /// Its counters, for who looks for a fault.
     fn diagnose(&self) -> String;
-}
-
-/// MAC address of an end.
-pub fn mac(side: usize) -> [u8; 6] {
-    [2, 0xfe, 0, 0, 0, 1 + side as u8]
-}
-
-/// IP address of an end.
-pub fn ip(side: usize, ipv6: bool) -> IpAddr {
-    let host = 1 + side as u8;
-    match ipv6 {
-        false => IpAddr::from([10, 0, 0, host]),
-        true => IpAddr::from([0xfd, 0xfe, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, host]),
-    }
 }
