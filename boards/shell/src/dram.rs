@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A board's DDR3 in place of block RAM: the controller answers for memory, and its cells are at the balls.
+//! A board's DRAM in place of block RAM: the controller answers for memory, and its cells are at the balls.
 
 use std::cell::RefCell;
 
-use ferrowire_boards::{Board, MemoryKind};
+use ferrowire_boards::{Board, Memory as Described, MemoryKind};
+use ferrowire_dram::sdr::{self, SdrConfig, Sent};
 use ferrowire_dram::{dram, ecp5, Clocks, Delay, DramConfig, Halves, Sampled, Status, BANK_BITS, WORD_BITS};
-use ferrowire_rtl::Scope;
+use ferrowire_rtl::{Scope, Sig};
 use ferrowire_serial::axi::{Answers, Requests};
 use ferrowire_serial::dirty::Wrote;
 use ferrowire_serial::{protocol, SerialConfig};
@@ -16,13 +17,60 @@ fn balls(pins: &[String]) -> u32 {
     pins.len() as u32
 }
 
+/// Which controller, and for what device.
+#[derive(Clone, Debug)]
+pub(crate) enum Dram {
+    Ddr3(DramConfig),
+    Sdr(SdrConfig),
+}
+
+impl Dram {
+    /// Bits of its words.
+    pub fn word_bits(&self) -> u32 {
+        match self {
+            Dram::Ddr3(_) => WORD_BITS,
+            Dram::Sdr(_) => sdr::WORD_BITS,
+        }
+    }
+
+    /// It wants twice the core's clock.
+    pub fn is_twice(&self) -> bool {
+        matches!(self, Dram::Ddr3(_))
+    }
+}
+
 /// The controller for what a board's description says of its memory.
-pub(crate) fn config(board: &Board, clock_khz: u32, serial: &SerialConfig) -> Result<DramConfig, ShellError> {
+pub(crate) fn config(board: &Board, clock_khz: u32, serial: &SerialConfig) -> Result<Dram, ShellError> {
     let missing = |what| ShellError::Missing { board: board.name.clone(), what };
-    let memory = board.memory.as_ref().filter(|memory| memory.kind == MemoryKind::Ddr3);
-    let memory = memory.ok_or_else(|| missing("DDR3, which `dram` wants"))?;
+    let memory = board.memory.as_ref().ok_or_else(|| missing("memory, which `dram` wants"))?;
+    let wanted = match memory.kind {
+        MemoryKind::Ddr3 => balls_of_ddr3(memory),
+        MemoryKind::Sdram => balls_of_sdr(memory),
+    };
+    if let Some((_, what)) = wanted.iter().find(|(there, _)| !there) {
+        return Err(missing(what));
+    }
+    let (bytes, memory_base) = (serial.memory_bytes, serial.memory_base);
+    let (dram, valid) = match memory.kind {
+        MemoryKind::Ddr3 => {
+            let rows = DramConfig::row_bits_of(memory.bytes);
+            let cfg = DramConfig { memory_base, ..DramConfig::new(clock_khz, rows, bytes) };
+            (Dram::Ddr3(cfg.clone()), cfg.validate())
+        }
+        MemoryKind::Sdram => {
+            let rows = SdrConfig::row_bits_of(memory.bytes);
+            let cfg = SdrConfig { memory_base, ..SdrConfig::new(clock_khz, rows, bytes) };
+            (Dram::Sdr(cfg.clone()), cfg.validate())
+        }
+    };
+    valid.map_err(|source| ShellError::Dram { board: board.name.clone(), source })?;
+    Ok(dram)
+}
+
+/// What DDR3 must have, in words.
+fn balls_of_ddr3(memory: &Described) -> Vec<(bool, &'static str)> {
     let rows = DramConfig::row_bits_of(memory.bytes);
-    let all = [
+    vec![
         (
             balls(&memory.dq) == WORD_BITS
                 && [&memory.dqs_p, &memory.dm].iter().all(|pins| balls(pins) == WORD_BITS / 8),
@@ -36,79 +84,130 @@ pub(crate) fn config(board: &Board, clock_khz: u32, serial: &SerialConfig) -> Re
             !memory.cke.is_empty() && !memory.odt.is_empty(),
             "balls for CKE and ODT of its DDR3, which `dram` wants",
         ),
-    ];
-    if let Some((_, what)) = all.iter().find(|(there, _)| !there) {
-        return Err(missing(what));
-    }
-    let cfg = DramConfig {
-        memory_base: serial.memory_base,
-        ..DramConfig::new(clock_khz, rows, serial.memory_bytes)
-    };
-    let name = board.name.clone();
-    cfg.validate().map_err(|source| ShellError::Dram { board: name, source })?;
-    Ok(cfg)
+    ]
+}
+
+/// What SDRAM must have and what it may not, for the board is to hold it.
+fn balls_of_sdr(memory: &Described) -> Vec<(bool, &'static str)> {
+    let rows = SdrConfig::row_bits_of(memory.bytes);
+    vec![
+        (balls(&memory.dq) == sdr::WORD_BITS, "SDRAM of 32 bits, which `dram` wants"),
+        (
+            balls(&memory.ba) == sdr::BANK_BITS && balls(&memory.a) >= rows,
+            "balls for all rows and banks of its SDRAM, which `dram` wants",
+        ),
+        (
+            [&memory.cke, &memory.cs_n, &memory.dm].iter().all(|pins| pins.is_empty()),
+            "SDRAM whose CKE, CS# and DQM the board holds, which `dram` wants",
+        ),
+    ]
 }
 
 /// What the controller has for the device, once it is there.
-struct Pins {
-    halves: Halves,
-    delay: Delay,
-    status: Status,
+enum Pins {
+    Ddr3 { halves: Halves, delay: Delay },
+    Sdr(Sent),
+}
+
+/// What the cells have for the controller.
+enum Caught {
+    Ddr3 { clocks: Clocks, sampled: Sampled },
+    Sdr(Sig),
 }
 
 /// A controller that is being built.
 pub(crate) struct Memory {
-    cfg: DramConfig,
-    clocks: Clocks,
-    sampled: Sampled,
-    pins: RefCell<Option<Pins>>,
+    cfg: Dram,
+    caught: Caught,
+    pins: RefCell<Option<(Pins, Status)>>,
 }
 
 impl Memory {
-    /// With a clock domain of its own.
-    pub fn new(m: &Scope, cfg: &DramConfig) -> Self {
-        let clocks = Clocks { core: m.current_domain(), twice: m.domain("memory") };
-        let sampled = m.in_domain(clocks.twice, |m| m.wire_of("sampled", &Sampled::of()));
-        Self { cfg: cfg.clone(), clocks, sampled, pins: RefCell::new(None) }
+    /// DDR3 has a clock domain of its own.
+    pub fn new(m: &Scope, cfg: &Dram) -> Self {
+        let caught = match cfg {
+            Dram::Ddr3(_) => {
+                let clocks = Clocks { core: m.current_domain(), twice: m.domain("memory") };
+                let sampled = m.in_domain(clocks.twice, |m| m.wire_of("sampled", &Sampled::of()));
+                Caught::Ddr3 { clocks, sampled }
+            }
+            Dram::Sdr(_) => Caught::Sdr(m.wire("caught", sdr::WORD_BITS)),
+        };
+        Self { cfg: cfg.clone(), caught, pins: RefCell::new(None) }
     }
 
     /// In place of block RAM.
     pub fn answer(&self, m: &Scope, cfg: &SerialConfig, requests: Requests) -> (Answers, Wrote) {
         let Requests { aw, w, ar } = requests;
-        let made = dram(m, &self.cfg, self.clocks, aw, w, ar, self.sampled.clone());
-        *self.pins.borrow_mut() = Some(Pins { halves: made.halves, delay: made.delay, status: made.status });
+        let (answers, wrote, line_bytes, pins) = match (&self.cfg, &self.caught) {
+            (Dram::Ddr3(own), Caught::Ddr3 { clocks, sampled }) => {
+                let made = dram(m, own, *clocks, aw, w, ar, sampled.clone());
+                let pins = Pins::Ddr3 { halves: made.halves, delay: made.delay };
+                (
+                    Answers { b: made.b, r: made.r },
+                    made.wrote,
+                    ferrowire_dram::LINE_BYTES,
+                    (pins, made.status),
+                )
+            }
+            (Dram::Sdr(own), Caught::Sdr(caught)) => {
+                let made = sdr::sdram(m, own, aw, w, ar, *caught);
+                let pins = Pins::Sdr(made.sent);
+                (Answers { b: made.b, r: made.r }, made.wrote, sdr::LINE_BYTES, (pins, made.status))
+            }
+            _ => unreachable!("of one kind, by new()"),
+        };
+        *self.pins.borrow_mut() = Some(pins);
         // The card's IDs have no highest bit, and a block has some lines.
-        let block = (protocol::BLOCK / ferrowire_dram::LINE_BYTES).trailing_zeros();
-        let (line, shape) = (made.wrote.line, Wrote::of(cfg));
+        let block = (protocol::BLOCK / line_bytes).trailing_zeros();
+        let (line, shape) = (wrote.line, Wrote::of(cfg));
         let block = line.slice(block, line.width() - block).zext(shape.block.width());
-        (Answers { b: made.b, r: made.r }, Wrote { valid: made.wrote.valid & !made.wrote.id.msb(), block })
+        (answers, Wrote { valid: wrote.valid & !wrote.id.msb(), block })
     }
 
-    fn finish(self, m: &Scope) -> (Clocks, Sampled, Halves, Delay) {
-        let Pins { halves, delay, status } = self.pins.into_inner().expect("it answers for memory");
+    fn finish(self, m: &Scope) -> (Caught, Pins) {
+        let (pins, status) = self.pins.into_inner().expect("it answers for memory");
         m.output("dram", &status);
-        (self.clocks, self.sampled, halves, delay)
+        (self.caught, pins)
     }
 
     /// With what cells send and catch as ports.
     pub fn edges(self, m: &Scope) {
-        let (clocks, sampled, halves, delay) = self.finish(m);
-        m.output("dram_delay", &delay);
-        m.in_domain(clocks.twice, |m| {
-            m.drive(&sampled, m.input_of("dram_sampled", &Sampled::of()));
-            m.output("dram", &halves);
-        });
+        match self.finish(m) {
+            (Caught::Ddr3 { clocks, sampled }, Pins::Ddr3 { halves, delay }) => {
+                m.output("dram_delay", &delay);
+                m.in_domain(clocks.twice, |m| {
+                    m.drive(&sampled, m.input_of("dram_sampled", &Sampled::of()));
+                    m.output("dram", &halves);
+                });
+            }
+            (Caught::Sdr(caught), Pins::Sdr(sent)) => {
+                m.drive(&caught, m.input("dram_caught", sdr::WORD_BITS));
+                m.output("dram", &sent);
+            }
+            _ => unreachable!("of one kind, by new()"),
+        }
     }
 
     /// With cells.
     pub fn cells(self, m: &Scope, board: &Board) {
         let memory = board.memory.as_ref().expect("looked at already");
-        let (clocks, sampled, halves, delay) = self.finish(m);
-        m.in_domain(clocks.twice, |m| {
-            let dq = m.input("dram_dq_in", balls(&memory.dq));
-            let pads = ecp5::pads(m, balls(&memory.clk_p), balls(&memory.a), halves, delay, dq);
-            m.drive(&sampled, pads.sampled);
-            m.output("dram", &pads.out);
-        });
+        let address = balls(&memory.a);
+        match self.finish(m) {
+            (Caught::Ddr3 { clocks, sampled }, Pins::Ddr3 { halves, delay }) => {
+                m.in_domain(clocks.twice, |m| {
+                    let dq = m.input("dram_dq_in", balls(&memory.dq));
+                    let pads = ecp5::pads(m, balls(&memory.clk_p), address, halves, delay, dq);
+                    m.drive(&sampled, pads.sampled);
+                    m.output("dram", &pads.out);
+                })
+            }
+            (Caught::Sdr(caught), Pins::Sdr(sent)) => {
+                let pads = sdr::ecp5::pads(m, address, sent, m.input("dram_dq_in", balls(&memory.dq)));
+                m.drive(&caught, pads.caught);
+                m.output("dram", &pads.out);
+            }
+            _ => unreachable!("of one kind, by new()"),
+        }
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The top of a board with an ECP5: PLL, resets, and the logic as a core.
 
+use ferrowire_boards::MemoryKind;
 use ferrowire_rtl::{lit, Netlist, Scope, Sig};
 
 use crate::Shell;
@@ -11,11 +12,10 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
     let Made { wire, core, twice, lock } = pll(m, shell, oscillator);
     let resets =
         [("core", core), ("rgmii_tx", wire), ("rgmii_rx", rxc)].map(|(n, clock)| reset(m, n, clock, lock));
-    // DRAM's clock, its reset, and what its data wires have.
-    let memory = twice.map(|twice| {
-        (twice, reset(m, "memory", twice, lock), m.wire("dram_dq_read", ferrowire_dram::WORD_BITS))
-    });
-    let dram = || memory.expect("the logic has DRAM");
+    // DDR3's clock and its reset; what DRAM's data wires have.
+    let memory = twice.map(|twice| (twice, reset(m, "memory", twice, lock)));
+    let ddr3 = || memory.expect("the logic has DDR3");
+    let read = shell.dram.as_ref().map(|dram| m.wire("dram_dq_read", dram.word_bits()));
 
     let mut inputs: Vec<(String, Sig)> = Vec::new();
     let mut outputs: Vec<(String, u32)> = Vec::new();
@@ -27,9 +27,9 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
             "rgmii_tx_rst" => resets[1],
             "rgmii_rx_clk" => rxc,
             "rgmii_rx_rst" => resets[2],
-            "memory_clk" => dram().0,
-            "memory_rst" => dram().1,
-            "dram_dq_in" => dram().2,
+            "memory_clk" => ddr3().0,
+            "memory_rst" => ddr3().1,
+            "dram_dq_in" => read.expect("the logic has DRAM"),
             name if port.input => m.input(name, port.width),
             _ => {
                 outputs.push((port.name, port.width));
@@ -50,7 +50,7 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
             name => m.output(name, sig),
         }
     }
-    let known = memory.map(|(_, _, read)| {
+    let known = read.map(|read| {
         m.drive(&read, balls_of_dram(m, shell, &of));
         (of("dram_done"), of("dram_broken"))
     });
@@ -62,19 +62,10 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
 /// The balls of DRAM; what those of DQ have. A second rank is left alone: its CKE is low.
 fn balls_of_dram(m: &Scope, shell: &Shell, of: &dyn Fn(&str) -> Sig) -> Sig {
     let memory = shell.board.memory.as_ref().expect("the logic has DRAM");
-    for name in ["ras_n", "cas_n", "we_n", "ba", "a", "dm"] {
+    for name in ["ras_n", "cas_n", "we_n", "ba", "a"] {
         m.output(&format!("dram_{name}"), &of(&format!("dram_{name}")));
     }
     m.output("dram_clk", &of("dram_ck"));
-    let ranks = |pins: &[String]| pins.len() as u32;
-    m.output("dram_cke", &of("dram_cke").zext(ranks(&memory.cke)));
-    m.output("dram_odt", &lit(ranks(&memory.odt), 0));
-    if !memory.cs_n.is_empty() {
-        m.output("dram_cs_n", &!lit(ranks(&memory.cs_n), 1));
-    }
-    if memory.reset_n.is_some() {
-        m.output("dram_reset_n", &of("dram_reset_n"));
-    }
     let pads = |name: &str| {
         let (sent, off) = (of(&format!("dram_{name}")), of(&format!("dram_{name}_off")));
         let balls = m.inout(&format!("dram_{name}"), sent.width());
@@ -86,8 +77,20 @@ fn balls_of_dram(m: &Scope, shell: &Shell, of: &dyn Fn(&str) -> Sig) -> Sig {
             .collect();
         ferrowire_rtl::cat(&read)
     };
-    // Words are caught by time, not by their strobes.
-    m.discard(&pads("dqs"));
+    if memory.kind == MemoryKind::Ddr3 {
+        m.output("dram_dm", &of("dram_dm"));
+        let ranks = |pins: &[String]| pins.len() as u32;
+        m.output("dram_cke", &of("dram_cke").zext(ranks(&memory.cke)));
+        m.output("dram_odt", &lit(ranks(&memory.odt), 0));
+        if !memory.cs_n.is_empty() {
+            m.output("dram_cs_n", &!lit(ranks(&memory.cs_n), 1));
+        }
+        if memory.reset_n.is_some() {
+            m.output("dram_reset_n", &of("dram_reset_n"));
+        }
+        // Words are caught by time, not by their strobes.
+        m.discard(&pads("dqs"));
+    }
     pads("dq")
 }
 

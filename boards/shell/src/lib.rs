@@ -33,7 +33,6 @@ pub use alveo::{AlveoModules, AlveoShell};
 pub use pll::Pll;
 
 use ferrowire_boards::Board;
-use ferrowire_dram::DramConfig;
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_hdl::host::csr::Link;
 use ferrowire_mac::ecp5::Delays;
@@ -141,7 +140,7 @@ pub struct Shell {
     mac: MacConfig,
     delays: Delays,
     pll: Pll,
-    dram: Option<DramConfig>,
+    dram: Option<dram::Dram>,
 }
 
 impl Shell {
@@ -174,7 +173,7 @@ impl Shell {
         serial.validate().map_err(|source| ShellError::Serial { board: name(), source })?;
         let (khz, core_khz) = (clock.khz, card.clock_khz);
         let dram = described.dram.then(|| dram::config(&board, core_khz, &serial)).transpose()?;
-        let twice = dram.is_some();
+        let twice = dram.as_ref().is_some_and(dram::Dram::is_twice);
         let pll = Pll::find(khz, core_khz, twice).ok_or_else(|| ShellError::Clocks {
             board: name(),
             khz,

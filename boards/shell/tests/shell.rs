@@ -27,9 +27,17 @@ fn ports_and_constraints_name_each_other() {
         each_port_has_its_ball(board.clone(), clocks);
         each_port_has_its_ball(with_dram(board), clocks);
     }
+    each_port_has_its_ball(with_sdram(), ["clk25", "rgmii0_rx_clk"]);
 }
 
-/// The same board with memory in DDR3.
+/// The board with SDRAM, and a card for which its FPGA would have to be larger.
+fn with_sdram() -> Board {
+    let mut board = Board::named("colorlight-i9").unwrap();
+    board.card = self::board().card;
+    with_dram(board)
+}
+
+/// The same board with memory in DRAM.
 fn with_dram(mut board: Board) -> Board {
     let card = board.card.as_mut().unwrap();
     (card.dram, card.memory_bytes) = (true, 1 << 20);
@@ -106,15 +114,20 @@ fn what_does_not_go_together_is_refused_with_the_field_and_what_to_do() {
     assert!(odd.contains("51000 kHz of 100000 kHz; choose another clock_khz"), "{odd}");
     assert!(without(|board| board.card = None).contains("has no card"));
     // A memory that no controller is there for.
-    assert!(without(|board| board.memory = None).contains("no DDR3, which `dram` wants"));
-    let less = |change: fn(&mut Memory)| {
-        let mut board = with_dram(board());
+    assert!(without(|board| board.memory = None).contains("no memory, which `dram` wants"));
+    let changed = |mut board: Board, change: fn(&mut Memory)| {
         change(board.memory.as_mut().unwrap());
         refused(board, card())
     };
+    let less = |change| changed(with_dram(board()), change);
     assert!(less(|memory| memory.dq.truncate(8)).contains("no DDR3 of 16 bits"));
     assert!(less(|memory| memory.a.truncate(14)).contains("no balls for all rows and banks"));
     assert!(less(|memory| memory.cke.clear()).contains("no balls for CKE and ODT"));
+    let less = |change| changed(with_sdram(), change);
+    assert!(less(|memory| memory.dq.truncate(16)).contains("no SDRAM of 32 bits"));
+    assert!(less(|memory| memory.a.truncate(10)).contains("no balls for all rows and banks of its SDRAM"));
+    assert!(less(|memory| memory.dm.push("A2".into()))
+        .contains("no SDRAM whose CKE, CS# and DQM the board holds"));
     let mut large = with_dram(board());
     large.card.as_mut().unwrap().memory_bytes = 8 << 20;
     assert!(refused(large, card()).contains("memory_bytes is 8388608"));

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`DramConfig`]: the device, its window on the bus, and its times in cycles.
 
+use crate::rows::{Device, Times};
+
 /// Words of a burst, which is all that is ever read or written at once.
 pub const BURST: u32 = 8;
 /// Bits of a word: one device with two bytes.
@@ -23,9 +25,15 @@ pub enum ConfigError {
     /// Too fast or too slow for a device whose DLL is off.
     #[error("clock_khz = {0}: must be from 25000 to 62500, for the memory's clock is the core's, and each bit is sampled twice or more")]
     Clock(u32),
+    /// Too fast to catch what a device of single data rate sends at the edge that is the right one, or too slow for its refreshes.
+    #[error("clock_khz = {0}: must be from 25000 to 62500, for the memory's clock is the core's, and a word is caught half a cycle behind the edge at which it begins")]
+    SdrClock(u32),
     /// The device has no such rows.
     #[error("row_bits = {0}: must be from 12 to 16")]
     Rows(u32),
+    /// Likewise, of single data rate.
+    #[error("row_bits = {0}: must be from 11 to 13")]
+    SdrRows(u32),
     /// The window lies nowhere.
     #[error(
         "memory_base = {memory_base:#x}: must be a multiple of memory_bytes, which are {memory_bytes:#x}"
@@ -88,29 +96,29 @@ impl DramConfig {
         if !(12..=16).contains(&self.row_bits) {
             return Err(ConfigError::Rows(self.row_bits));
         }
-        let (memory_bytes, device) = (self.memory_bytes, self.device_bytes());
-        if !memory_bytes.is_power_of_two() || !(4096..=device).contains(&memory_bytes) {
-            return Err(ConfigError::Window { memory_bytes, device });
-        }
-        if self.memory_base % memory_bytes != 0 {
-            return Err(ConfigError::Base { memory_base: self.memory_base, memory_bytes });
-        }
-        Ok(())
-    }
-
-    /// So many picoseconds, in whole cycles.
-    fn cycles(&self, ps: u64) -> u32 {
-        u32::try_from((ps * u64::from(self.clock_khz)).div_ceil(1_000_000_000)).expect("validated")
+        window(self.memory_bytes, self.memory_base, self.device_bytes())
     }
 
     /// So many microseconds, in whole cycles, and a hundredth more: the oscillator may be too fast.
     pub(crate) fn microseconds(&self, us: u32) -> u32 {
-        self.cycles(u64::from(us) * 1_010_000)
+        microseconds(self.clock_khz, us)
     }
 
-    /// Times in cycles.
+    /// The device (JESD79-3F, timing parameters by speed bin: the slowest of the usual bins).
+    pub(crate) fn device(&self) -> Device {
+        let times = self.times();
+        Device {
+            bank_bits: BANK_BITS,
+            row_bits: self.row_bits,
+            column_bits: COLUMN_BITS,
+            burst: BURST,
+            times,
+        }
+    }
+
+    /// Its times in cycles.
     pub(crate) fn times(&self) -> Times {
-        let ns = |tenths: u64| self.cycles(tenths * 100);
+        let ns = |tenths: u64| cycles(self.clock_khz, tenths * 100);
         Times {
             rcd: ns(150),
             rp: ns(150),
@@ -118,9 +126,12 @@ impl DramConfig {
             rc: ns(530),
             // The longest row refresh that a device of these sizes has: 8 Gbit.
             rfc: ns(3500),
+            written: CWL + CCD,
             wr: ns(150).max(4),
             wtr: ns(75).max(4),
             rtp: ns(75).max(4),
+            rtw: RTW,
+            ccd: CCD,
             rrd: ns(100).max(4),
             // A hundredth sooner than 7.8 us, for a slow oscillator.
             refi: u32::try_from(7_720 * u64::from(self.clock_khz) / 1_000_000).expect("validated"),
@@ -128,35 +139,31 @@ impl DramConfig {
     }
 }
 
-/// Times of a device (JESD79-3F, timing parameters by speed bin: the slowest of the usual bins), in cycles of its clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Times {
-    /// ACTIVATE to READ or WRITE.
-    pub rcd: u32,
-    /// PRECHARGE to ACTIVATE.
-    pub rp: u32,
-    /// ACTIVATE to PRECHARGE.
-    pub ras: u32,
-    /// ACTIVATE to ACTIVATE of a bank.
-    pub rc: u32,
-    /// REFRESH to whatever comes next.
-    pub rfc: u32,
-    /// Last word written to PRECHARGE.
-    pub wr: u32,
-    /// Last word written to READ.
-    pub wtr: u32,
-    /// READ to PRECHARGE.
-    pub rtp: u32,
-    /// ACTIVATE to ACTIVATE of another bank; four of them are longer than tFAW at these clocks.
-    pub rrd: u32,
-    /// Between refreshes.
-    pub refi: u32,
+/// So many picoseconds, in whole cycles.
+pub(crate) fn cycles(clock_khz: u32, ps: u64) -> u32 {
+    u32::try_from((ps * u64::from(clock_khz)).div_ceil(1_000_000_000)).expect("validated")
+}
+
+/// So many microseconds, in whole cycles, and a hundredth more: the oscillator may be too fast.
+pub(crate) fn microseconds(clock_khz: u32, us: u32) -> u32 {
+    cycles(clock_khz, u64::from(us) * 1_010_000)
+}
+
+/// Whether a window on the bus is within a device.
+pub(crate) fn window(memory_bytes: u64, memory_base: u64, device: u64) -> Result<(), ConfigError> {
+    if !memory_bytes.is_power_of_two() || !(4096..=device).contains(&memory_bytes) {
+        return Err(ConfigError::Window { memory_bytes, device });
+    }
+    if memory_base % memory_bytes != 0 {
+        return Err(ConfigError::Base { memory_base, memory_bytes });
+    }
+    Ok(())
 }
 
 /// A burst's length on the wires, and from burst to burst.
 pub(crate) const CCD: u32 = BURST / 2;
 /// READ to WRITE: behind the last word read two cycles pass in which nobody drives, the FPGA's own time to turn round, two cycles early, included.
-pub(crate) const RTW: u32 = CL + CCD;
+const RTW: u32 = CL + CCD;
 
 #[cfg(test)]
 mod tests {

@@ -16,6 +16,7 @@
 
 use ferrowire_rtl::{cat, lit, module, Bundle, Interface, Scope, Sig};
 
+use crate::cells::{catch, off, send, send_all};
 use crate::config::WORD_BITS;
 use crate::{Delay, Halves, Sampled};
 
@@ -72,51 +73,22 @@ pub fn pads(
     delay: Delay,
     dq: Sig,
 ) -> Pads {
-    let clocks = [("SCLK", m.current_domain())];
-    let off = lit(1, 0);
-    let send = |name: &str, first: Sig, second: Sig| {
-        m.label(name).black_box(
-            "ODDRX1F",
-            &[],
-            &clocks,
-            &[("D0", first), ("D1", second), ("RST", off)],
-            &[("Q", 1)],
-        )[0]
-    };
-    let send_all = |name: &str, word: Sig| {
-        let bits: Vec<Sig> =
-            (0..word.width()).map(|i| send(&format!("{name}{i}"), word.bit(i), word.bit(i))).collect();
-        cat(&bits)
-    };
-    let both = |name: &str, quarters: Sig| send(name, quarters.bit(0), quarters.bit(1));
+    let both = |name: &str, quarters: Sig| send(m, name, quarters.bit(0), quarters.bit(1));
     let strobes: Vec<Sig> = (0..LANES).map(|i| both(&format!("dqs{i}"), halves.dqs)).collect();
-    // One flop a wire, or they would be one: a `DFF` that Yosys leaves alone.
-    let enables = |name: &str, n: u32| {
-        let flops: Vec<Sig> = (0..n)
-            .map(|i| {
-                let inputs = [("D", !halves.drive), ("PD", off)];
-                let params = [("GSR", "\"DISABLED\"")];
-                let flop = [("CK", m.current_domain())];
-                m.label(&format!("{name}{i}_off")).black_box("FD1S3BX", &params, &flop, &inputs, &[("Q", 1)])
-                    [0]
-            })
-            .collect();
-        cat(&flops)
-    };
     let out = Out {
         ck: cat(&(0..clock_pairs).map(|i| both(&format!("ck{i}"), halves.ck)).collect::<Vec<_>>()),
         reset_n: m.delay("reset_n_out", &halves.reset_n),
         cke: m.delay("cke_out", &halves.cke),
-        ras_n: send("ras_n", halves.ras_n, halves.ras_n),
-        cas_n: send("cas_n", halves.cas_n, halves.cas_n),
-        we_n: send("we_n", halves.we_n, halves.we_n),
-        ba: send_all("ba", halves.ba),
-        a: send_all("a", halves.a.zext(address)),
-        dm: send_all("dm", halves.dm),
+        ras_n: send(m, "ras_n", halves.ras_n, halves.ras_n),
+        cas_n: send(m, "cas_n", halves.cas_n, halves.cas_n),
+        we_n: send(m, "we_n", halves.we_n, halves.we_n),
+        ba: send_all(m, "ba", halves.ba),
+        a: send_all(m, "a", halves.a.zext(address)),
+        dm: send_all(m, "dm", halves.dm),
         dqs: cat(&strobes),
-        dq: send_all("dq", halves.dq),
-        dqs_off: enables("dqs", LANES),
-        dq_off: enables("dq", WORD_BITS),
+        dq: send_all(m, "dq", halves.dq),
+        dqs_off: off(m, "dqs", halves.drive, LANES),
+        dq_off: off(m, "dq", halves.drive, WORD_BITS),
     };
     let caught: Vec<(Sig, Sig)> = (0..WORD_BITS)
         .map(|i| {
@@ -125,10 +97,7 @@ pub fn pads(
                 [("A", dq.bit(i)), ("LOADN", delay.load_n), ("MOVE", delay.step), ("DIRECTION", lit(1, 0))];
             let late =
                 m.label(&format!("dq{i}_delay")).black_box("DELAYF", &params, &[], &moves, &[("Z", 1)])[0];
-            let inputs = [("D", late), ("RST", off)];
-            let outputs = [("Q0", 1), ("Q1", 1)];
-            let q = m.label(&format!("dq{i}_in")).black_box("IDDRX1F", &[], &clocks, &inputs, &outputs);
-            (q[0], q[1])
+            catch(m, &format!("dq{i}_in"), late)
         })
         .collect();
     let (rise, fall): (Vec<Sig>, Vec<Sig>) = caught.into_iter().unzip();

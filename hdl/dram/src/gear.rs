@@ -17,8 +17,9 @@
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
 use crate::capture::Samples;
-use crate::commands::{Command, Written};
+use crate::commands::Written;
 use crate::config::WORD_BITS;
+use crate::rows::Command;
 
 /// Edges, of the clock that takes, by which the first entry is late.
 const SLACK: u32 = 4;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DDR3 as the memory of a board without a host: AXI4 on one side, the pads of an ECP5 on the other.
+//! DRAM as the memory of a board without a host: AXI4 on one side, the pads of an ECP5 on the other. Here is DDR3; single data rate is in [`sdr`], and what both share in `rows`: banks, times, refreshes.
 //!
 //! ```text
 //!                    core's clock                        |   twice that
@@ -19,11 +19,14 @@
 #![forbid(unsafe_code)]
 
 mod capture;
+mod cells;
 mod commands;
 mod config;
 pub mod ecp5;
 mod gear;
 mod lines;
+mod rows;
+pub mod sdr;
 mod start;
 #[cfg(test)]
 mod tests;

@@ -22,15 +22,14 @@
 
 use ferrowire_hdl::stream::fifo;
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Fsm, Interface, Scope, Sig, Stream};
-use ferrowire_serial::axi::{Address, ReadBeat, Response, WriteBeat, DECERR, OKAY};
+use ferrowire_serial::axi::{Address, ReadBeat, Response, WriteBeat, DECERR, OKAY, SLVERR};
 
 use crate::commands::Line;
 use crate::config::{DramConfig, LINE_BYTES};
+use crate::rows::Access;
 use crate::start::Status;
 use crate::Wrote;
 
-/// `xRESP`: the memory does not work.
-const SLVERR: u32 = 2;
 /// Beats of R that wait, and those that were asked for.
 const BEATS: u32 = 16;
 /// Lines under way; as many as have room, or more.
@@ -92,7 +91,7 @@ pub(crate) fn lines(
     status: Status,
 ) -> Parts {
     let Status { done: open, broken } = status;
-    let shape = Line::of(cfg);
+    let shape = Access::of(&cfg.device());
     let state = m.fsm("state", State::Idle);
     let (idle, writing, reading) = (state.is(State::Idle), state.is(State::Write), state.is(State::Read));
 
@@ -158,7 +157,8 @@ pub(crate) fn lines(
     let offers = (reading & room.ge(2)).named("offers");
     let both = !at.bit(0) & left.any();
     let number = m.mux(whole, &row, &at.slice(1, window - 4)).zext(shape.number().width());
-    let line = Line { write: whole, data: cat(&[lower, upper]), mask, ..shape.numbered(number) };
+    let access = Access { write: whole, ..shape.numbered(number) };
+    let line = Line { access, data: cat(&[lower, upper]), mask };
     let line = Stream::new(m, "line", whole | offers, line);
     let (written, asked) = (line.fire() & whole, line.fire() & !whole);
     m.when(written, |m| {

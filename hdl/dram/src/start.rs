@@ -18,9 +18,10 @@
 
 use ferrowire_rtl::{clog2, lit, module, Bits, Bundle, Fsm, Interface, Scope, Sig, Stream};
 
-use crate::commands::{code, Command, Line};
+use crate::commands::Line;
 use crate::config::{DramConfig, LINE_BYTES};
 use crate::lines::Beat;
+use crate::rows::{self, code, Access, Command};
 
 /// Steps of `DELAYF` in a third of a quarter of a cycle, at most: 25 ps each.
 const MOST_STEPS: u32 = 63;
@@ -128,7 +129,7 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Start
     let (up, done, broken) =
         (m.reg("up", 1).reset(0), m.reg("done", 1).reset(0), m.reg("broken", 1).reset(0));
 
-    let shape = Command::of(cfg);
+    let shape = Command::of(&cfg.device());
     let command = m.wire_of("command", &shape);
     command.give(m, code::NOP, 0, 0);
     let go = |m: &Scope, to: State, cycles: u32| {
@@ -151,7 +152,7 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Start
         (State::Mode0, 0, mode::MR0, State::Calibrate, after_modes),
     ];
     m.when(state.is(State::Close) & over, |m| {
-        command.give(m, code::PRECHARGE, 0, crate::commands::ALL);
+        command.give(m, code::PRECHARGE, 0, rows::ALL);
         go(m, State::Mode2, between_modes);
     });
     for (own, register, value, next, cycles) in modes {
@@ -161,7 +162,7 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Start
         });
     }
     m.when(state.is(State::Calibrate) & over, |m| {
-        command.give(m, code::CALIBRATE, 0, crate::commands::ALL);
+        command.give(m, code::CALIBRATE, 0, rows::ALL);
         go(m, State::Write, calibrated);
     });
 
@@ -183,8 +184,10 @@ pub(crate) fn start(m: &Scope, cfg: &DramConfig, runs: Sig, beat: Beat) -> Start
     };
     let writes = (state.is(State::Write) & over).named("writes");
     let reads = state.is(State::Read);
-    let first = Line::of(cfg).numbered(second.zext(Line::of(cfg).number().width()));
-    let line = Line { write: writes, data: pattern(second), mask: lit(LINE_BYTES, 0), ..first };
+    let shape = Access::of(&cfg.device());
+    let place = shape.numbered(second.zext(shape.number().width()));
+    let line =
+        Line { access: Access { write: writes, ..place }, data: pattern(second), mask: lit(LINE_BYTES, 0) };
     let line = Stream::new(m, "line", writes | reads, line);
     m.when(writes, |m| m.set(&up, 1));
     m.when(line.fire(), |m| {

@@ -9,6 +9,8 @@ use ferrowire_rtl::{bits, clog2, lit, Bundle, Scope, Sig, Stream};
 
 /// `xRESP`: as asked for.
 pub const OKAY: u32 = 0;
+/// `xRESP`: who is there has failed.
+pub const SLVERR: u32 = 2;
 /// `xRESP`: nobody is there.
 pub const DECERR: u32 = 3;
 

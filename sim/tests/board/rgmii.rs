@@ -10,6 +10,7 @@ use ferrowire::serial::{Line, Patience, SerialBus};
 use ferrowire::{Bus, SendWr};
 use ferrowire_boards::Board;
 use ferrowire_ddr3::{Cells, Ddr3, Sent, Timing, Ways};
+use ferrowire_dram::DramConfig;
 use ferrowire_serial::line::{Driver, Reader};
 use ferrowire_shell::Shell;
 use ferrowire_sim::lockstep;
@@ -24,6 +25,8 @@ use super::socket::{pair, Node};
 /// A described board with few tables and a fast serial line: a card is soon there.
 fn shell(name: &str) -> Shell {
     let mut board = Board::named(name).unwrap();
+    // A board for whose FPGA the card is too large has another one's.
+    board.card = board.card.or_else(|| Board::named("ecpix5").unwrap().card);
     let mut card = ferrowire_hdl::config::RnicConfig::named("axi-8b").unwrap();
     (card.clock_khz, card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (50_000, 16, 8, 32, 4, 4);
     (card.outstanding, card.outstanding_per_qp, card.page_entries) = (64, 16, 1024);
@@ -44,11 +47,12 @@ struct Dram {
 
 impl Dram {
     /// Of a board that has one.
-    fn of(library: &Library, index: usize) -> Option<Self> {
+    fn of(library: &Library, board: &Board, index: usize) -> Option<Self> {
         let clock = library.port("memory_clk").ok()?;
         let port = |name: &str| library.port(&format!("dram_{name}")).unwrap();
         let timing = Timing { dqsck_ps: [3_000, 7_500][index], ..Timing::ddr3_1600_4gb() };
-        let device = Ddr3::new(timing, 15, index as u64);
+        let rows = DramConfig::row_bits_of(board.memory.as_ref().unwrap().bytes);
+        let device = Ddr3::new(timing, rows, index as u64);
         Some(Self {
             cells: Cells::new(device, Ways::default(), CORE / 2 / 1_000),
             clock,
@@ -66,6 +70,38 @@ impl Dram {
         let caught = self.cells.edge(now / 1_000, sent);
         model.tick(self.clock);
         self.caught.iter().zip(caught).for_each(|(port, word)| model.set_u64(*port, word.into()));
+    }
+}
+
+/// The SDRAM of a board, likewise, on the core's clock.
+struct Sdram {
+    cells: ferrowire_sdr::Cells,
+    sent: [PortId; 7],
+    caught: PortId,
+}
+
+impl Sdram {
+    /// Of a board that has one.
+    fn of(library: &Library, index: usize) -> Option<Self> {
+        let caught = library.port("dram_caught").ok()?;
+        let access_ps = [3_000, 6_000][index];
+        let timing = ferrowire_sdr::Timing { access_ps, ..ferrowire_sdr::Timing::slowest() };
+        let period_ps = CORE / 1_000;
+        // Words are caught at the falling edge.
+        let ways = ferrowire_sdr::Ways::default();
+        let ways = ferrowire_sdr::Ways { back_ps: ways.back_ps + period_ps / 2, ..ways };
+        let device = ferrowire_sdr::Sdr::new(timing, index as u64);
+        let port = |name: &str| library.port(&format!("dram_{name}")).unwrap();
+        let sent = ferrowire_sdr::Sent::WIRES.map(port);
+        Some(Self { cells: ferrowire_sdr::Cells::new(device, ways, period_ps), sent, caught })
+    }
+
+    /// An edge of the core's clock, over which `tick` brings the model.
+    fn edge(&mut self, model: &mut Model, now: u64, tick: impl FnOnce(&mut Model)) {
+        let sent = ferrowire_sdr::Sent::of(self.sent.map(|port| model.get_u64(port)));
+        let caught = self.cells.edge(now / 1_000, sent);
+        tick(model);
+        model.set_u64(self.caught, caught.into());
     }
 }
 
@@ -92,19 +128,20 @@ struct Card {
     next: [u64; 3],
     periods: [u64; 3],
     dram: Option<Dram>,
+    sdram: Option<Sdram>,
     to_board: Driver,
     to_pc: Reader,
 }
 
 impl Card {
-    fn new(library: &Library, index: usize) -> Self {
+    fn new(library: &Library, board: &Board, index: usize) -> Self {
         let mut model = library.instantiate();
         let port = |name: &str| library.port(name).unwrap();
         let edges = |way: &str| EDGES.map(|edge| port(&format!("rgmii0_{way}_{edge}")));
         let clocks = ["clk", "rgmii_tx_clk", "rgmii_rx_clk"].map(port);
         let serial = ["serial_rx", "serial_tx"].map(port);
         model.set_u64(serial[0], 1);
-        let dram = Dram::of(library, index);
+        let dram = Dram::of(library, board, index);
         let more = |name: &str| dram.is_some().then(|| port(name));
         let resets = ["rst", "rgmii_tx_rst", "rgmii_rx_rst"].map(port).into_iter().chain(more("memory_rst"));
         let resets: Vec<PortId> = resets.collect();
@@ -126,6 +163,7 @@ impl Card {
             // Both of one PLL.
             periods: [period(CORE) / 2 * 2, period(WIRE), period(CORE) / 2],
             dram,
+            sdram: Sdram::of(library, index),
             to_board: Driver::new(bit),
             to_pc: Reader::new(bit),
             model,
@@ -155,7 +193,11 @@ impl Cable {
         if clock == 0 {
             let level = own.to_board.level();
             own.model.set_u64(own.serial[0], level.into());
-            own.model.tick(own.core);
+            let (core, now) = (own.core, self.now);
+            match &mut own.sdram {
+                Some(sdram) => sdram.edge(&mut own.model, now, |model| model.tick(core)),
+                None => own.model.tick(core),
+            }
             own.to_pc.take(own.model.get_u64(own.serial[1]) == 1);
             return;
         }
@@ -229,11 +271,16 @@ fn boards_with_their_memory_in_ddr3_write_and_read_each_others() {
     write_and_read(&shell("ecpix5"));
 }
 
+#[test]
+fn boards_with_their_memory_in_sdram_write_and_read_each_others() {
+    write_and_read(&shell("colorlight-i9"));
+}
+
 fn write_and_read(shell: &Shell) {
     let netlist = shell.without_cells().unwrap_or_else(|errors| panic!("{errors}"));
     let options = Options { opt: lockstep::CARD, ..Options::default() };
     let library = build(&lockstep::source(&netlist), &options).unwrap();
-    let cards = [0, 1].map(|card| Card::new(&library, card));
+    let cards = [0, 1].map(|card| Card::new(&library, shell.board(), card));
     let cable = Arc::new(Mutex::new(Cable { cards, now: 0 }));
     let nodes = [0, 1].map(|card| open(&cable, card));
     let (mut qp, _peer) = pair(&nodes[0], &nodes[1]);
@@ -266,7 +313,7 @@ fn write_and_read(shell: &Shell) {
 
 #[test]
 fn what_a_board_is_made_of_lints_without_a_warning() {
-    for name in ["ecpix5", "butterstick"] {
+    for name in ["ecpix5", "butterstick", "colorlight-i9"] {
         let modules = shell(name).modules().unwrap_or_else(|errors| panic!("{name}: {errors}"));
         for netlist in [modules.logic, modules.top] {
             lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{name}: {error}"));

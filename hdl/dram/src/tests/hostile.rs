@@ -9,9 +9,6 @@ const PARTS: [u64; 4] = [0, 0x4000, 0x800, BYTES - 0x800];
 const PART: u64 = 0x800;
 /// Channels, as `shut` and `offers` have them.
 const CHANNELS: [&str; 5] = ["aw", "w", "ar", "b", "r"];
-/// Cycles from refresh to refresh at 50 MHz.
-const REFI: u64 = 386;
-
 struct Asked {
     id: u64,
     /// Of the next beat.
@@ -32,7 +29,7 @@ struct Beat {
 }
 
 /// Knows of each byte what a read may bring: the last write that had its response before the read's address passed, or one behind it.
-struct Hostile {
+pub struct Hostile {
     rng: SmallRng,
     first: HashMap<u64, u64>,
     /// Of a word, in order: the write's number, data, strobe.
@@ -52,15 +49,17 @@ struct Hostile {
     offers: [bool; 3],
     last_r: Option<u64>,
     held: Held,
+    /// Bytes that are written at once.
+    line: u64,
 }
 
 /// The eight bytes of the device that are at this address.
-fn device_word(board: &Board, address: u64) -> u64 {
-    (0..4).fold(0, |all, i| all | u64::from(board.word(address - BASE + 2 * i)) << (16 * i))
+fn device_word(board: &impl Bench, address: u64) -> u64 {
+    (0..8).fold(0, |all, i| all | u64::from(board.byte(address - BASE + i)) << (8 * i))
 }
 
 impl Hostile {
-    fn new(board: &Board, seed: u64) -> Self {
+    pub fn new(board: &impl Bench, seed: u64) -> Self {
         let words = PARTS.iter().flat_map(|part| (0..PART / 8).map(move |i| BASE + part + 8 * i));
         Self {
             rng: SmallRng::seed_from_u64(seed),
@@ -80,6 +79,7 @@ impl Hostile {
             offers: [false; 3],
             last_r: None,
             held: Held::default(),
+            line: board.line_bytes(),
         }
     }
 
@@ -116,8 +116,9 @@ impl Hostile {
             let strobe = self.strobe() & if i == 0 { 0xff << skip & 0xff } else { 0xff };
             let (word, data, last) = (word + 8 * i, self.rng.random(), i + 1 == beats);
             self.w.push_back(Beat { write: self.begun, word, data, strobe, last, outside });
-            let line = (word - BASE) / 16;
-            if !outside && (last || word % 16 == 8) {
+            let line = (word - BASE) / self.line;
+            let ends = last || (word + 8) % self.line == 0;
+            if !outside && ends && (strobe != 0 || self.line > 8) {
                 self.wrote.push_back((self.begun, id, line));
             }
         }
@@ -222,7 +223,7 @@ impl Hostile {
     }
 
     /// For so many cycles something new begins now and then; then all ends, and memory has what it must.
-    fn run(&mut self, board: &mut Board, cycles: u64) {
+    pub fn run(&mut self, board: &mut impl Bench, cycles: u64) {
         let mut left = 0;
         for _ in 0..cycles {
             if left == 0 {
@@ -238,7 +239,7 @@ impl Hostile {
         self.finish(board);
     }
 
-    fn finish(&mut self, board: &mut Board) {
+    fn finish(&mut self, board: &mut impl Bench) {
         (self.shut, self.stall) = ([false; 5], 0.0);
         let mut quiet = 0;
         for _ in 0..20_000 {
@@ -257,26 +258,22 @@ impl Hostile {
     }
 }
 
-#[test]
-fn reads_and_writes_at_once_keep_their_order_whatever_is_held_back() {
-    for seed in 0..4 {
-        let mut board = Board::new(50_000, timing(2_000 + 2_000 * seed), usual(), seed);
-        board.start();
-        let mut hostile = Hostile::new(&board, seed);
-        let before = board.cells.device.counts().refreshes;
-        hostile.run(&mut board, 20_000);
-        assert!(hostile.answered > 60 && hostile.beats > 600, "{} and {}", hostile.answered, hostile.beats);
-        let refreshes = board.cells.device.counts().refreshes - before;
-        assert!((20_000 / REFI..40_000 / REFI + 2).contains(&refreshes), "{refreshes}");
-        println!("seed {seed}: {} writes, {} beats read", hostile.answered, hostile.beats);
-    }
+/// Reads and writes at once keep their order, whatever is held back, and the device is refreshed meanwhile, once in `refi` cycles.
+pub fn keeps_order(board: &mut impl Bench, seed: u64, refi: u64, cycles: u64) {
+    board.start();
+    let mut hostile = Hostile::new(board, seed);
+    let before = board.refreshes();
+    hostile.run(board, cycles);
+    assert!(hostile.answered > 60 && hostile.beats > 600, "{} and {}", hostile.answered, hostile.beats);
+    let refreshes = board.refreshes() - before;
+    assert!((cycles / refi..2 * cycles / refi + 2).contains(&refreshes), "{refreshes}");
+    println!("seed {seed}: {} writes, {} beats read", hostile.answered, hostile.beats);
 }
 
-#[test]
-fn the_memory_is_refreshed_as_often_as_it_must_be_whatever_waits() {
-    // Nothing asked, data missing in the middle of a burst, a burst of reads that nobody takes.
+/// It is refreshed as often while nothing is asked, while data are missing in the middle of a burst, and while nobody takes a burst of reads.
+pub fn is_refreshed_whatever_waits<B: Bench>(new: impl Fn() -> B, refi: u64) {
     for (waits, channel) in [(false, None), (true, Some(1)), (false, Some(4))] {
-        let mut board = Board::new(50_000, timing(4_000), usual(), 11);
+        let mut board = new();
         board.start();
         let mut hostile = Hostile::new(&board, 11);
         if let Some(channel) = channel {
@@ -284,139 +281,43 @@ fn the_memory_is_refreshed_as_often_as_it_must_be_whatever_waits() {
             (0..60).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
             hostile.shut[channel] = true;
         }
-        let before = board.cells.device.counts().refreshes;
-        (0..20 * REFI).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
-        let refreshes = board.cells.device.counts().refreshes - before;
+        let before = board.refreshes();
+        (0..20 * refi).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
+        let refreshes = board.refreshes() - before;
         assert!((19..=21).contains(&refreshes), "{channel:?}: {refreshes} in 20 intervals");
         hostile.finish(&mut board);
     }
 }
 
-#[test]
-fn writes_go_on_while_the_beats_of_a_read_wait() {
-    let mut board = Board::new(50_000, timing(4_000), usual(), 12);
+/// Writes go on while the beats of a read wait.
+pub fn writes_pass_reads_that_wait(board: &mut impl Bench) {
     board.start();
-    let mut hostile = Hostile::new(&board, 12);
+    let mut hostile = Hostile::new(board, 12);
     hostile.shut[4] = true;
     hostile.burst(false, BASE, 16, false);
     (0..100).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
     (0..8).for_each(|i| hostile.burst(true, BASE + 16 * i, 2, false));
-    (0..400).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
+    (0..600).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
     assert_eq!((hostile.answered, hostile.beats), (8, 0));
-    hostile.finish(&mut board);
+    hostile.finish(board);
     assert_eq!(hostile.beats, 16);
 }
 
-#[test]
-fn the_ends_of_all_delays_with_wires_that_differ_and_words_that_are_long_unsure() {
-    let mut skew_ps = [0; 16];
-    skew_ps.iter_mut().enumerate().for_each(|(i, skew)| *skew = [-300, 300, 170, -60][i % 4]);
-    for (seed, clock_khz) in [25_000, 50_000, 62_500].into_iter().enumerate() {
-        for (dqsck_ps, back_ps) in [(1_000, 0), (10_000, 0), (1_000, 7_000), (10_000, 7_000)] {
-            let timing = Timing { uncertain_ps: 1_000, skew_ps, ..timing(dqsck_ps) };
-            let ways = Ways { back_ps, enable_early: seed, ..Ways::default() };
-            let mut board = Board::new(clock_khz, timing, (ways, 1 + 3_000 * seed as u64), seed as u64);
-            board.start();
-            assert_eq!(board.sim.get("dram_broken"), 0, "{dqsck_ps} and {back_ps} at {clock_khz}");
-            Hostile::new(&board, seed as u64).run(&mut board, 800);
-        }
-    }
-}
-
-#[test]
-fn words_that_come_later_than_they_are_looked_for_are_a_broken_memory_and_nothing_hangs() {
-    let ways = Ways { back_ps: 260_000, ..Ways::default() };
-    let mut board = Board::new(62_500, timing(10_000), (ways, 1_000), 13);
-    board.start();
-    assert_eq!(board.sim.get("dram_broken"), 1);
-    // The same words a little sooner: at the last places of all.
-    let mut works = 0;
-    for back_ps in (186_000..214_000).step_by(4_000) {
-        let ways = Ways { back_ps, ..Ways::default() };
-        let mut board = Board::new(62_500, timing(10_000), (ways, 1_000), 14);
+/// Resets in the middle of bursts, in so many places.
+pub fn resets_in_the_middle(board: &mut impl Bench, rounds: u64) {
+    for round in 0..rounds {
         board.start();
-        if board.sim.get("dram_broken") == 0 {
-            works += 1;
-            Hostile::new(&board, 14).run(&mut board, 300);
-        }
-    }
-    assert!((1..7).contains(&works), "{works}: the end of what is looked at is among them");
-}
-
-#[test]
-fn resets_that_end_far_apart_are_no_matter() {
-    let mut places = None;
-    for (seed, (sooner, later)) in [("rst", "memory_rst"), ("memory_rst", "rst")].into_iter().enumerate() {
-        for apart in [1, 7, 40, 300] {
-            let mut board = Board::new(50_000, timing(4_000), usual(), seed as u64);
-            [sooner, later].iter().for_each(|port| board.sim.set(port, 1));
-            (0..8).for_each(|_| board.cycle(|_| ()));
-            board.sim.set(sooner, 0);
-            (0..apart).for_each(|_| board.cycle(|_| ()));
-            board.sim.set(later, 0);
-            board.start();
-            assert_eq!(board.sim.get("dram_broken"), 0, "{sooner} {apart} cycles before {later}");
-            // The way is no longer for it.
-            let place = board.sim.peek("dram.dram.start.quarters");
-            assert_eq!(places.get_or_insert_with(|| place.clone()), &place, "{sooner} {apart} before");
-            Hostile::new(&board, 15).run(&mut board, 300);
-        }
-    }
-}
-
-#[test]
-fn a_reset_in_the_middle_of_bursts_is_as_good_as_any_even_where_the_device_has_none() {
-    let mut board = Board::new(50_000, timing(4_000), usual(), 16);
-    for round in 0..6 {
-        if round == 3 {
-            board.cells.device.unwire_reset();
-        }
-        board.start();
-        let mut hostile = Hostile::new(&board, round);
+        let mut hostile = Hostile::new(board, round);
         for write in [true, false] {
             hostile.burst(write, BASE, 64, false);
         }
         (0..60 + 37 * round).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
         for port in ["awvalid", "wvalid", "arvalid"] {
-            board.sim.set(&format!("s_axi_{port}"), 0);
+            board.sim().set(&format!("s_axi_{port}"), 0);
         }
-        for reset in [1, 0] {
-            ["rst", "memory_rst"].iter().for_each(|port| board.sim.set(port, reset));
-            (0..5).for_each(|_| board.cycle(|_| ()));
-        }
+        board.reset(5);
     }
     board.start();
-    Hostile::new(&board, 17).run(&mut board, 300);
-}
-
-#[test]
-fn words_that_are_sure_for_too_short_a_time_are_a_broken_memory() {
-    // Of 10 ns of a word 1.5 are sure at all bits, then 6.
-    for (uncertain_ps, broken) in [(4_250, 1), (2_000, 0)] {
-        let timing = Timing { uncertain_ps, ..timing(4_000) };
-        let mut board = Board::new(50_000, timing, usual(), 18);
-        board.start();
-        assert_eq!(board.sim.get("dram_broken"), broken, "{uncertain_ps}");
-    }
-}
-
-#[test]
-fn delays_are_two_thirds_one_and_none_of_a_quarter_of_a_cycle() {
-    let mut board = Board::new(50_000, timing(4_000), usual(), 19);
-    let (mut steps, mut before, mut all) = (0, 0, Vec::new());
-    while board.sim.get("dram_done") == 0 {
-        board.cycle(|_| ());
-        let step = board.sim.get("dram_delay_step");
-        if board.sim.get("dram_delay_load_n") == 0 {
-            if steps > 0 {
-                all.push(steps);
-            }
-            steps = 0;
-        }
-        steps += u32::from(before == 1 && step == 0);
-        before = step;
-    }
-    // 5 ns are 200 steps of 25 ps, of which a cell has 127.
-    assert_eq!(all, [126, 63], "then none");
-    assert!([0, 63, 126].contains(&steps), "{steps}");
+    Hostile::new(board, 17).run(board, 300);
+    board.reset(5);
 }
