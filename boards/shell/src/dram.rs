@@ -92,6 +92,7 @@ fn balls_of_sdr(memory: &Described) -> Vec<(bool, &'static str)> {
     let rows = SdrConfig::row_bits_of(memory.bytes);
     vec![
         (balls(&memory.dq) == sdr::WORD_BITS, "SDRAM of 32 bits, which `dram` wants"),
+        (balls(&memory.clk_p) == 1, "SDRAM with one clock, which `dram` wants"),
         (
             balls(&memory.ba) == sdr::BANK_BITS && balls(&memory.a) >= rows,
             "balls for all rows and banks of its SDRAM, which `dram` wants",

@@ -125,6 +125,7 @@ fn what_does_not_go_together_is_refused_with_the_field_and_what_to_do() {
     assert!(less(|memory| memory.cke.clear()).contains("no balls for CKE and ODT"));
     let less = |change| changed(with_sdram(), change);
     assert!(less(|memory| memory.dq.truncate(16)).contains("no SDRAM of 32 bits"));
+    assert!(less(|memory| memory.clk_p.push("A2".into())).contains("no SDRAM with one clock"));
     assert!(less(|memory| memory.a.truncate(10)).contains("no balls for all rows and banks of its SDRAM"));
     assert!(less(|memory| memory.dm.push("A2".into()))
         .contains("no SDRAM whose CKE, CS# and DQM the board holds"));

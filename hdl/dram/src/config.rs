@@ -26,13 +26,13 @@ pub enum ConfigError {
     #[error("clock_khz = {0}: must be from 25000 to 62500, for the memory's clock is the core's, and each bit is sampled twice or more")]
     Clock(u32),
     /// Too fast to catch what a device of single data rate sends at the edge that is the right one, or too slow for its refreshes.
-    #[error("clock_khz = {0}: must be from 25000 to 62500, for the memory's clock is the core's, and a word is caught half a cycle behind the edge at which it begins")]
+    #[error("clock_khz = {0}: must be from 25000 to 62500, for the memory's clock is the core's, and a word is caught a cycle behind the edge of the device at which it begins")]
     SdrClock(u32),
     /// The device has no such rows.
     #[error("row_bits = {0}: must be from 12 to 16")]
     Rows(u32),
-    /// Likewise, of single data rate.
-    #[error("row_bits = {0}: must be from 11 to 13")]
+    /// Likewise, of single data rate: more would have to be refreshed twice as often.
+    #[error("row_bits = {0}: must be 11 or 12")]
     SdrRows(u32),
     /// The window lies nowhere.
     #[error(

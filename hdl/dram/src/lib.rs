@@ -57,7 +57,7 @@ pub struct Clocks {
 /// What has been written.
 #[derive(Clone, ferrowire_rtl::Bundle)]
 pub struct Wrote {
-    /// All of a burst, or of it all that is in a row of the block: a line of it is in memory for all who read behind it.
+    /// A line is in memory for all who read behind it.
     pub valid: Sig,
     /// The line's number, from the memory's first.
     pub line: Sig,

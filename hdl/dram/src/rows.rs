@@ -116,7 +116,7 @@ impl Command {
     /// The shape.
     pub fn of(device: &Device) -> Self {
         let wire = || bits(1);
-        // A10 is in every command's way, whatever the rows.
+        // There are eleven at least: A10 tells of all banks.
         Command {
             ras_n: wire(),
             cas_n: wire(),

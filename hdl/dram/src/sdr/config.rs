@@ -53,11 +53,11 @@ impl SdrConfig {
     /// # Errors
     /// Why it cannot be built.
     pub fn validate(&self) -> Result<(), ConfigError> {
-        // The word that is caught half a cycle behind the edge behind the device's is there then: 6 ns of the device and as many of the ways are half a cycle at most, and a quarter more.
+        // A word is caught a whole cycle behind the device's edge: access, some 8 ns, and both ways are a cycle at most.
         if !(25_000..=62_500).contains(&self.clock_khz) {
             return Err(ConfigError::SdrClock(self.clock_khz));
         }
-        if !(11..=13).contains(&self.row_bits) {
+        if !(11..=12).contains(&self.row_bits) {
             return Err(ConfigError::SdrRows(self.row_bits));
         }
         window(self.memory_bytes, self.memory_base, self.device_bytes())
@@ -121,7 +121,7 @@ mod tests {
             config.validate().unwrap_err().to_string()
         };
         assert!(wrong(&|c| c.clock_khz = 100_000).starts_with("clock_khz = 100000: must be from 25000"));
-        assert_eq!(wrong(&|c| c.row_bits = 14), "row_bits = 14: must be from 11 to 13");
+        assert_eq!(wrong(&|c| c.row_bits = 13), "row_bits = 13: must be 11 or 12");
         assert!(wrong(&|c| c.memory_bytes = 16 << 20).ends_with("the device's 8388608"));
         assert!(wrong(&|c| c.memory_base += 4096).starts_with("memory_base = 0x401000: must be a multiple"));
     }

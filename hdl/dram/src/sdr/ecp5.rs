@@ -5,12 +5,14 @@
 //!  0, 1 ----------> ODDRX1F --------> CLK
 //!  commands ======> ODDRX1F --------> RAS#, CAS#, WE#, BA, A
 //!  dq ------------> ODDRX1F --> BB <-> DQ
-//!  drive, not --> a flop a wire -^ |
+//!  drive --> [ ] --> [ ] --> not, a flop a wire -^
 //!  caught <======== IDDRX1F <------+
 //! ```
 //!
-//! All wires leave through the same kind of cell, so that the clock, low in the first half of a cycle, rises half a cycle behind where the others change. `BB` is of the top, for it has the ball. Each wire has its own flop for its enable, which may stand near the ball; it is early by a cycle or so,
-//! and nobody drives for two cycles before.
+//! All wires leave through the same kind of cell, so that the clock, low in the first half of a cycle, rises half a cycle behind where the others change. `BB` is of the top, for it has the ball.
+//!
+//! **Enables.** `ODDRX1F` has three registers in a row, as Lattice's own model of it says and others measured (amaranth-lang/amaranth, pull request 1668), the flop at an enable is one, so two more come before it. Each wire has its own, which may stand near the ball. Drivers are on for a cycle more on either
+//! side of the words: a cell that has a register less is no matter.
 
 use ferrowire_rtl::{cat, lit, module, Bundle, Interface, Scope, Sig};
 
@@ -50,6 +52,7 @@ pub struct Pads {
 /// The cells; `dq`: what `BB` reads. `address`: balls of A, of which those above the device's rows are low.
 #[module]
 pub fn pads(m: &Scope, #[param] address: u32, sent: Sent, dq: Sig) -> Pads {
+    let drive = m.delay("drive_late", &m.delay("drive_waits", &sent.drive));
     let out = Out {
         ck: send(m, "ck", lit(1, 0), lit(1, 1)),
         ras_n: send(m, "ras_n", sent.ras_n, sent.ras_n),
@@ -58,7 +61,7 @@ pub fn pads(m: &Scope, #[param] address: u32, sent: Sent, dq: Sig) -> Pads {
         ba: send_all(m, "ba", sent.ba),
         a: send_all(m, "a", sent.a.zext(address)),
         dq: send_all(m, "dq", sent.dq),
-        dq_off: off(m, "dq", sent.drive, WORD_BITS),
+        dq_off: off(m, "dq", drive, WORD_BITS),
     };
     let caught: Vec<Sig> = (0..WORD_BITS)
         .map(|i| {
@@ -105,9 +108,16 @@ mod tests {
             sim.set(&format!("bench.pads.dq7_in.{pin}"), 1);
             assert_eq!(sim.get("caught"), caught, "{pin}");
         }
-        for drives in [0, 1] {
+        sim.tick_clock("clk");
+        sim.tick_clock("clk");
+        for drives in [1, 0] {
             sim.set("sent_drive", drives);
-            assert_eq!(sim.get("bench.pads.dq3_off.D"), 1 - drives);
+            // As late as the words, which have two registers more.
+            for cycle in 0..4 {
+                let known = if cycle < 2 { drives } else { 1 - drives };
+                assert_eq!(sim.get("bench.pads.dq3_off.D"), known, "{drives} for {cycle} cycles");
+                sim.tick_clock("clk");
+            }
         }
     }
 }

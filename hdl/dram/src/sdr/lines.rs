@@ -16,7 +16,7 @@
 //!
 //! **Order.** Lines go to the memory one behind the other, and it does them in that order: a write's response comes when its last line was handed on, and what is read behind that sees it.
 //!
-//! **Rates.** A line in two cycles either way, which is what the memory's wires carry; one cycle between bursts; some 20 for a line of which bytes stay. A line is read only where its beat finds room, so R may wait as long as it likes, and writes go on meanwhile.
+//! **Rates.** A line in two cycles either way, which is what the memory's wires carry; one cycle between bursts; some 20 for a line of which bytes stay. A line is read only where its beat finds room, so R may wait as long as it likes; writes go on meanwhile once the last beat of a burst has been asked for, which a burst of up to 16 always is.
 //!
 //! **Bad input.** A burst outside of the memory's window is answered with DECERR: what it writes is not, what it reads means nothing. If the memory [could not be used](super::start), all are answered with SLVERR.
 //!
@@ -168,7 +168,7 @@ pub(crate) fn lines(
         m.when(last, |m| m.set(&state, State::Idle));
     });
 
-    // Tags find room: a line comes long before eight more have been asked for.
+    // Tags find room: a line comes before twelve more have been asked for, wherever its place is.
     let pushed = Stream::new(m, "pushed", asked, Tag { id, resp, last, stays: asks });
     m.assert(!asked | pushed.ready, "a tag finds its place");
     let tag = fifo(&m.label("tags"), LINES, pushed);

@@ -10,7 +10,7 @@
 //! The device's clock is the core's, inverted, so that commands and data stand for half a cycle before its edge and half a cycle behind it; what it sends is caught at the core's falling edge. In which cycle, the [start] finds out.
 //! 200 MB/s at 50 MHz, for a wire of 125. The board ties CKE high, and CS# and DQM low.
 //!
-//! **Latency** of a line that is read in a row that is open: 4 cycles, those of the cells both ways, and CL 2.
+//! **Latency** of a line that is read in a row that is open: 4 cycles, CL 2, and those of the cells both ways, which the start counts.
 
 mod config;
 pub mod ecp5;
@@ -94,7 +94,7 @@ pub fn sdram(
     let chosen = rows(m, &cfg.device(), started.up, started.command, either.map(|line| line.access.clone()));
     m.drive(&beat, capture(m, chosen.read, started.place, caught));
 
-    // A line's words are on the wires with its WRITE and in the cycle behind it; who drives does so for a cycle more on either side.
+    // A line's words are on the wires with its WRITE and in the cycle behind it; drivers are on for a cycle more on either side.
     let words = m.reg("words", 2 * WORD_BITS).no_reset();
     let ago = m.reg("ago", config::BURST + 1).reset(0);
     m.set(&words, words >> WORD_BITS);
@@ -102,7 +102,7 @@ pub fn sdram(
     m.set(&ago, cat(&[chosen.writes, ago.trunc(config::BURST)]));
     let Command { ras_n, cas_n, we_n, ba, a } = chosen.command;
     let sent =
-        Sent { ras_n, cas_n, we_n, ba, a, drive: ago.trunc(config::BURST).any(), dq: words.trunc(WORD_BITS) };
+        Sent { ras_n, cas_n, we_n, ba, a, drive: chosen.writes | ago.any(), dq: words.trunc(WORD_BITS) };
     Sdram { b, r, wrote, sent, status: started.status }
 }
 

@@ -7,8 +7,8 @@
 //!                                              [ place ] <-------------+
 //! ```
 //!
-//! The device's clock is the core's, inverted: commands and data change half a cycle before its edge. A word is on the wires for some 16 ns of 20 at 50 MHz, from what the device (up to 6 ns) and both ways take behind its edge, and is caught by the falling edge of the core's clock, some 8 ns behind
-//! its beginning. What is not known is how many cycles the FPGA's cells take there and back: [`PLACES`] are tried. Two lines that differ in each bit must be read; if they never are, the memory is `broken`, which is said and stays so.
+//! The device's clock is the core's, inverted: commands and data change half a cycle before its edge. A word begins some 8 ns (at CL 2) and what both ways take, 3 to 6 ns, behind that edge, and ends by the ways and 1.8 ns behind the next. The core's falling edge, a cycle behind the device's, is 6 ns or more from either end at 50 MHz.
+//! What is not known is how many cycles the FPGA's cells take there and back: [`PLACES`] are tried. Two lines must be read, four times each; each wire differs between them and from word to word. If they never are, the memory is `broken`, which is said and stays so.
 //!
 //! **Time**: 0.2 ms, and some hundred cycles for the search. What was in memory is lost, of the first two lines in any case.
 //!
@@ -26,8 +26,10 @@ use crate::start::Status;
 pub(super) const PLACES: u32 = 16;
 /// Refreshes before the mode is set.
 const REFRESHES: u32 = 8;
-/// What is written for the search: the second line is the first, inverted.
-const PATTERN: u64 = 0x9d1c_5a27_e3b0_0f6e;
+/// How often both lines are read at a place.
+const TIMES: u32 = 4;
+/// What is written for the search: the second word is the first, inverted, and so is the second line.
+const PATTERN: u64 = 0x1c4f_f091_e3b0_0f6e;
 /// The mode: bursts of two in sequence, both ways.
 const MODE: u32 = CL << 4 | BURST.trailing_zeros();
 /// MRS to the next command.
@@ -99,6 +101,7 @@ pub(crate) fn start(m: &Scope, cfg: &SdrConfig, beat: Beat) -> Started {
     // The search.
     let place = m.reg("place", clog2(PLACES.into())).reset(0);
     let second = m.reg("second", 1).reset(0);
+    let times = m.reg("times", clog2(TIMES.into())).reset(0);
     let pattern = |second: Sig| lit(64, PATTERN) ^ second.repeat(64);
     let (writes, reads) = (state.is(State::Write) & over, state.is(State::Read));
     m.when(writes, |m| m.set(&up, 1));
@@ -115,11 +118,13 @@ pub(crate) fn start(m: &Scope, cfg: &SdrConfig, beat: Beat) -> Started {
     m.when(state.is(State::Look) & beat.valid, |m| {
         m.set(&state, State::Read);
         m.set(&second, !second);
+        m.when(second, |m| m.set(&times, times + 1));
         m.when(!right, |m| {
             m.set(&second, 0);
+            m.set(&times, 0);
             m.set(&place, place + 1);
         });
-        m.when(right & second | !right & place.all(), |m| {
+        m.when((right & second & times.all()) | (!right & place.all()), |m| {
             m.set(&done, 1);
             m.set(&broken, !right);
             m.set(&state, State::Done);
