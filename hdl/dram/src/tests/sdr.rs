@@ -202,7 +202,7 @@ fn reads_and_writes_at_once_keep_their_order_whatever_is_held_back() {
 
 #[test]
 fn the_memory_is_refreshed_as_often_as_it_must_be_whatever_waits() {
-    hostile::is_refreshed_whatever_waits(|| Board::usual(), REFI);
+    hostile::is_refreshed_whatever_waits(Board::usual, REFI);
 }
 
 #[test]
