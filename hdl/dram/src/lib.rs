@@ -18,6 +18,7 @@
 //! **Latency** of a line that is read in a row that is open: see [`commands`](commands::commands), and 20 to 24 cycles for both ways, the device's five and the FIFOs.
 #![forbid(unsafe_code)]
 
+mod bursts;
 mod capture;
 mod cells;
 mod commands;

@@ -23,10 +23,11 @@
 //! Reset forgets bursts. Longest path: the line's `ready`, which comes of a row's comparison, to the next address.
 
 use ferrowire_hdl::stream::fifo;
-use ferrowire_rtl::{cat, lit, module, Bundle, Fsm, Interface, Scope, Sig, Stream};
-use ferrowire_serial::axi::{Address, ReadBeat, Response, WriteBeat, DECERR, OKAY, SLVERR};
+use ferrowire_rtl::{cat, module, Bundle, Fsm, Interface, Scope, Sig, Stream};
+use ferrowire_serial::axi::{Address, ReadBeat, Response, WriteBeat};
 
 use super::{Line, SdrConfig};
+use crate::bursts::{bursts, Burst, State};
 use crate::lines::Beat;
 use crate::rows::Access;
 use crate::start::Status;
@@ -59,13 +60,6 @@ pub(crate) struct Parts {
 }
 
 #[derive(Clone, Copy, Fsm)]
-enum State {
-    Idle,
-    Write,
-    Read,
-}
-
-#[derive(Clone, Copy, Fsm)]
 enum Held {
     /// No beat of W.
     None,
@@ -90,39 +84,10 @@ pub(crate) fn lines(
     beat: Beat,
     status: Status,
 ) -> Parts {
-    let Status { done: open, broken } = status;
     let shape = Access::of(&cfg.device());
-    let state = m.fsm("state", State::Idle);
-    let (idle, writing, reading) = (state.is(State::Idle), state.is(State::Write), state.is(State::Read));
-
-    // Bursts, in turns where both wait.
-    let write_next = m.reg("write_next", 1).reset(0);
-    let takes_write = aw.valid & (write_next | !ar.valid);
-    aw.accept(idle & open & takes_write);
-    ar.accept(idle & open & !takes_write);
-    // Beats of eight bytes, counted from the memory's first.
-    let window = cfg.memory_bytes.trailing_zeros();
-    let at = m.reg("at", window - 3).no_reset();
-    let left = m.reg("left", 8).no_reset();
-    let resp = m.reg("resp", 2).no_reset();
-    let id = m.reg("id", aw.id.width()).no_reset();
-    let begin = |m: &Scope, burst: &Address| {
-        let outside = burst.addr.slice(window, 64 - window).ne(lit(64 - window, cfg.memory_base >> window));
-        m.set(&at, burst.addr.slice(3, window - 3));
-        m.set(&left, burst.len);
-        m.set(&resp, broken.then(lit(2, SLVERR), outside.then(lit(2, DECERR), lit(2, OKAY))));
-        m.set(&id, burst.id);
-    };
-    m.when(aw.fire(), |m| {
-        begin(m, &aw.payload);
-        m.set(&state, State::Write);
-        m.set(&write_next, 0);
-    });
-    m.when(ar.fire(), |m| {
-        begin(m, &ar.payload);
-        m.set(&state, State::Read);
-        m.set(&write_next, 1);
-    });
+    let Burst { state, at, left, resp, id } =
+        bursts(m, (cfg.memory_bytes, cfg.memory_base), &aw, &ar, &status);
+    let (writing, reading) = (state.is(State::Write), state.is(State::Read));
 
     // A beat that is written: whole, or with the bytes that stay.
     let held = m.fsm("held", Held::None);
