@@ -119,7 +119,7 @@ pub struct Card {
     pub baud: u32,
     /// Memory that the card and the PC share.
     pub memory_bytes: u64,
-    /// It lies in the board's DDR3; else in block RAM.
+    /// It lies in the board's DRAM; else in block RAM.
     #[serde(default)]
     pub dram: bool,
 }

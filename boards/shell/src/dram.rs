@@ -43,33 +43,28 @@ impl Dram {
 pub(crate) fn config(board: &Board, clock_khz: u32, serial: &SerialConfig) -> Result<Dram, ShellError> {
     let missing = |what| ShellError::Missing { board: board.name.clone(), what };
     let memory = board.memory.as_ref().ok_or_else(|| missing("memory, which `dram` wants"))?;
-    let wanted = match memory.kind {
-        MemoryKind::Ddr3 => balls_of_ddr3(memory),
-        MemoryKind::Sdram => balls_of_sdr(memory),
-    };
-    if let Some((_, what)) = wanted.iter().find(|(there, _)| !there) {
-        return Err(missing(what));
-    }
     let (bytes, memory_base) = (serial.memory_bytes, serial.memory_base);
-    let (dram, valid) = match memory.kind {
+    let (wanted, valid, dram) = match memory.kind {
         MemoryKind::Ddr3 => {
             let rows = DramConfig::row_bits_of(memory.bytes);
             let cfg = DramConfig { memory_base, ..DramConfig::new(clock_khz, rows, bytes) };
-            (Dram::Ddr3(cfg.clone()), cfg.validate())
+            (balls_of_ddr3(memory, rows), cfg.validate(), Dram::Ddr3(cfg))
         }
         MemoryKind::Sdram => {
             let rows = SdrConfig::row_bits_of(memory.bytes);
             let cfg = SdrConfig { memory_base, ..SdrConfig::new(clock_khz, rows, bytes) };
-            (Dram::Sdr(cfg.clone()), cfg.validate())
+            (balls_of_sdr(memory, rows), cfg.validate(), Dram::Sdr(cfg))
         }
     };
+    if let Some((_, what)) = wanted.iter().find(|(there, _)| !there) {
+        return Err(missing(what));
+    }
     valid.map_err(|source| ShellError::Dram { board: board.name.clone(), source })?;
     Ok(dram)
 }
 
 /// What DDR3 must have, in words.
-fn balls_of_ddr3(memory: &Described) -> Vec<(bool, &'static str)> {
-    let rows = DramConfig::row_bits_of(memory.bytes);
+fn balls_of_ddr3(memory: &Described, rows: u32) -> Vec<(bool, &'static str)> {
     vec![
         (
             balls(&memory.dq) == WORD_BITS
@@ -88,8 +83,7 @@ fn balls_of_ddr3(memory: &Described) -> Vec<(bool, &'static str)> {
 }
 
 /// What SDRAM must have and what it may not, for the board is to hold it.
-fn balls_of_sdr(memory: &Described) -> Vec<(bool, &'static str)> {
-    let rows = SdrConfig::row_bits_of(memory.bytes);
+fn balls_of_sdr(memory: &Described, rows: u32) -> Vec<(bool, &'static str)> {
     vec![
         (balls(&memory.dq) == sdr::WORD_BITS, "SDRAM of 32 bits, which `dram` wants"),
         (balls(&memory.clk_p) == 1, "SDRAM with one clock, which `dram` wants"),
@@ -104,89 +98,78 @@ fn balls_of_sdr(memory: &Described) -> Vec<(bool, &'static str)> {
     ]
 }
 
-/// What the controller has for the device, once it is there.
-enum Pins {
-    Ddr3 { halves: Halves, delay: Delay },
-    Sdr(Sent),
-}
-
-/// What the cells have for the controller.
-enum Caught {
-    Ddr3 { clocks: Clocks, sampled: Sampled },
-    Sdr(Sig),
-}
-
-/// A controller that is being built.
-pub(crate) struct Memory {
-    cfg: Dram,
-    caught: Caught,
-    pins: RefCell<Option<(Pins, Status)>>,
+/// A controller that is being built: what cells have for it, and once it answers for memory, what it has for them.
+pub(crate) enum Memory {
+    /// In a clock domain of its own.
+    Ddr3 {
+        cfg: DramConfig,
+        clocks: Clocks,
+        sampled: Sampled,
+        pins: RefCell<Option<(Halves, Delay, Status)>>,
+    },
+    Sdr {
+        cfg: SdrConfig,
+        caught: Sig,
+        pins: RefCell<Option<(Sent, Status)>>,
+    },
 }
 
 impl Memory {
-    /// DDR3 has a clock domain of its own.
+    /// Before it is one.
     pub fn new(m: &Scope, cfg: &Dram) -> Self {
-        let caught = match cfg {
-            Dram::Ddr3(_) => {
+        match cfg.clone() {
+            Dram::Ddr3(cfg) => {
                 let clocks = Clocks { core: m.current_domain(), twice: m.domain("memory") };
                 let sampled = m.in_domain(clocks.twice, |m| m.wire_of("sampled", &Sampled::of()));
-                Caught::Ddr3 { clocks, sampled }
+                Memory::Ddr3 { cfg, clocks, sampled, pins: RefCell::new(None) }
             }
-            Dram::Sdr(_) => Caught::Sdr(m.wire("caught", sdr::WORD_BITS)),
-        };
-        Self { cfg: cfg.clone(), caught, pins: RefCell::new(None) }
+            Dram::Sdr(cfg) => {
+                let caught = m.wire("caught", sdr::WORD_BITS);
+                Memory::Sdr { cfg, caught, pins: RefCell::new(None) }
+            }
+        }
     }
 
     /// In place of block RAM.
-    pub fn answer(&self, m: &Scope, cfg: &SerialConfig, requests: Requests) -> (Answers, Wrote) {
+    pub fn answer(&self, m: &Scope, serial: &SerialConfig, requests: Requests) -> (Answers, Wrote) {
         let Requests { aw, w, ar } = requests;
-        let (answers, wrote, line_bytes, pins) = match (&self.cfg, &self.caught) {
-            (Dram::Ddr3(own), Caught::Ddr3 { clocks, sampled }) => {
-                let made = dram(m, own, *clocks, aw, w, ar, sampled.clone());
-                let pins = Pins::Ddr3 { halves: made.halves, delay: made.delay };
-                (
-                    Answers { b: made.b, r: made.r },
-                    made.wrote,
-                    ferrowire_dram::LINE_BYTES,
-                    (pins, made.status),
-                )
+        let (answers, wrote, line_bytes) = match self {
+            Memory::Ddr3 { cfg, clocks, sampled, pins } => {
+                let made = dram(m, cfg, *clocks, aw, w, ar, sampled.clone());
+                *pins.borrow_mut() = Some((made.halves, made.delay, made.status));
+                (Answers { b: made.b, r: made.r }, made.wrote, ferrowire_dram::LINE_BYTES)
             }
-            (Dram::Sdr(own), Caught::Sdr(caught)) => {
-                let made = sdr::sdram(m, own, aw, w, ar, *caught);
-                let pins = Pins::Sdr(made.sent);
-                (Answers { b: made.b, r: made.r }, made.wrote, sdr::LINE_BYTES, (pins, made.status))
+            Memory::Sdr { cfg, caught, pins } => {
+                let made = sdr::sdram(m, cfg, aw, w, ar, *caught);
+                *pins.borrow_mut() = Some((made.sent, made.status));
+                (Answers { b: made.b, r: made.r }, made.wrote, sdr::LINE_BYTES)
             }
-            _ => unreachable!("of one kind, by new()"),
         };
-        *self.pins.borrow_mut() = Some(pins);
         // The card's IDs have no highest bit, and a block has some lines.
         let block = (protocol::BLOCK / line_bytes).trailing_zeros();
-        let (line, shape) = (wrote.line, Wrote::of(cfg));
+        let (line, shape) = (wrote.line, Wrote::of(serial));
         let block = line.slice(block, line.width() - block).zext(shape.block.width());
         (answers, Wrote { valid: wrote.valid & !wrote.id.msb(), block })
     }
 
-    fn finish(self, m: &Scope) -> (Caught, Pins) {
-        let (pins, status) = self.pins.into_inner().expect("it answers for memory");
-        m.output("dram", &status);
-        (self.caught, pins)
-    }
-
     /// With what cells send and catch as ports.
     pub fn edges(self, m: &Scope) {
-        match self.finish(m) {
-            (Caught::Ddr3 { clocks, sampled }, Pins::Ddr3 { halves, delay }) => {
+        match self {
+            Memory::Ddr3 { clocks, sampled, pins, .. } => {
+                let (halves, delay, status) = there(pins);
+                m.output("dram", &status);
                 m.output("dram_delay", &delay);
                 m.in_domain(clocks.twice, |m| {
                     m.drive(&sampled, m.input_of("dram_sampled", &Sampled::of()));
                     m.output("dram", &halves);
                 });
             }
-            (Caught::Sdr(caught), Pins::Sdr(sent)) => {
+            Memory::Sdr { caught, pins, .. } => {
+                let (sent, status) = there(pins);
+                m.output("dram", &status);
                 m.drive(&caught, m.input("dram_caught", sdr::WORD_BITS));
                 m.output("dram", &sent);
             }
-            _ => unreachable!("of one kind, by new()"),
         }
     }
 
@@ -194,21 +177,28 @@ impl Memory {
     pub fn cells(self, m: &Scope, board: &Board) {
         let memory = board.memory.as_ref().expect("looked at already");
         let address = balls(&memory.a);
-        match self.finish(m) {
-            (Caught::Ddr3 { clocks, sampled }, Pins::Ddr3 { halves, delay }) => {
+        match self {
+            Memory::Ddr3 { clocks, sampled, pins, .. } => {
+                let (halves, delay, status) = there(pins);
+                m.output("dram", &status);
                 m.in_domain(clocks.twice, |m| {
                     let dq = m.input("dram_dq_in", balls(&memory.dq));
                     let pads = ecp5::pads(m, balls(&memory.clk_p), address, halves, delay, dq);
                     m.drive(&sampled, pads.sampled);
                     m.output("dram", &pads.out);
-                })
+                });
             }
-            (Caught::Sdr(caught), Pins::Sdr(sent)) => {
+            Memory::Sdr { caught, pins, .. } => {
+                let (sent, status) = there(pins);
+                m.output("dram", &status);
                 let pads = sdr::ecp5::pads(m, address, sent, m.input("dram_dq_in", balls(&memory.dq)));
                 m.drive(&caught, pads.caught);
                 m.output("dram", &pads.out);
             }
-            _ => unreachable!("of one kind, by new()"),
         }
     }
+}
+
+fn there<T>(pins: RefCell<Option<T>>) -> T {
+    pins.into_inner().expect("it answers for memory")
 }

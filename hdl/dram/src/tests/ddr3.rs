@@ -109,7 +109,7 @@ fn memory_has_what_was_written_whatever_the_delays() {
         let mut board = Board::new(50_000, timing(dqsck_ps), ways, seed as u64);
         let cycles = board.start();
         assert!(!board.broken(), "{dqsck_ps} ps, {ways:?}");
-        let took = board.manage(1, [0.0, 0.3][seed % 2], 400);
+        let took = board.manage(seed as u64, [0.0, 0.3][seed % 2], 400);
         println!(
             "{dqsck_ps} ps, {ways:?}: {cycles} to start, then {took}, {:?}",
             board.cells.device.counts()
@@ -126,7 +126,7 @@ fn words_are_caught_so_far_from_their_edges_that_they_may_move_by_three_nanoseco
             let mut board = Board::new(50_000, timing(dqsck_ps), ways, seed as u64);
             board.start();
             board.cells.device.drift(dqsck_ps.checked_add_signed(drift).unwrap());
-            board.manage(1, 0.1, 120);
+            board.manage(seed as u64, 0.1, 120);
         }
     }
 }
@@ -136,14 +136,14 @@ fn other_clocks_and_the_whole_time_of_a_start() {
     for clock_khz in [25_000, 31_250, 62_500] {
         let mut board = Board::new(clock_khz, timing(4_000), usual(), 5);
         board.start();
-        board.manage(1, 0.1, 200);
+        board.manage(5, 0.1, 200);
     }
     let timing = Timing { startup_divisor: 1, ..timing(6_000) };
     let mut board =
         Board::of(DramConfig { memory_base: BASE, ..DramConfig::new(50_000, 15, BYTES) }, timing, usual(), 6);
     let cycles = board.start();
     assert!((35_000..70_000).contains(&cycles), "0.7 ms, and the search: {cycles}");
-    board.manage(1, 0.0, 100);
+    board.manage(6, 0.0, 100);
 }
 
 #[test]
@@ -159,11 +159,11 @@ fn a_memory_that_answers_nothing_is_broken_and_says_so_in_each_answer() {
 fn a_reset_starts_the_memory_anew() {
     let mut board = Board::new(50_000, timing(4_000), usual(), 8);
     board.start();
-    board.manage(1, 0.0, 50);
+    board.manage(8, 0.0, 50);
     board.reset(8);
     assert_eq!(board.sim.get("dram_done"), 0);
     board.start();
-    board.manage(1, 0.2, 50);
+    board.manage(8, 0.2, 50);
 }
 
 #[test]
@@ -265,9 +265,9 @@ fn resets_that_end_far_apart_are_no_matter() {
 #[test]
 fn a_reset_in_the_middle_of_bursts_is_as_good_as_any_even_where_the_device_has_none() {
     let mut board = Board::new(50_000, timing(4_000), usual(), 16);
-    hostile::resets_in_the_middle(&mut board, 3);
+    hostile::resets_in_the_middle(&mut board, 0..3);
     board.cells.device.unwire_reset();
-    hostile::resets_in_the_middle(&mut board, 3);
+    hostile::resets_in_the_middle(&mut board, 3..6);
 }
 
 #[test]

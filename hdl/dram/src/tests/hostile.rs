@@ -297,15 +297,15 @@ pub fn writes_pass_reads_that_wait(board: &mut impl Bench) {
     hostile.burst(false, BASE, 16, false);
     (0..100).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
     (0..8).for_each(|i| hostile.burst(true, BASE + 16 * i, 2, false));
-    (0..600).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
+    (0..400).for_each(|_| board.cycle(|sim| hostile.edge(sim)));
     assert_eq!((hostile.answered, hostile.beats), (8, 0));
     hostile.finish(board);
     assert_eq!(hostile.beats, 16);
 }
 
-/// Resets in the middle of bursts, in so many places.
-pub fn resets_in_the_middle(board: &mut impl Bench, rounds: u64) {
-    for round in 0..rounds {
+/// Resets in the middle of bursts, each later in them.
+pub fn resets_in_the_middle(board: &mut impl Bench, rounds: std::ops::Range<u64>) {
+    for round in rounds {
         board.start();
         let mut hostile = Hostile::new(board, round);
         for write in [true, false] {

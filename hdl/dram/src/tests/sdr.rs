@@ -175,7 +175,7 @@ fn a_reset_starts_the_memory_anew() {
     board.start();
     board.manage(9, 0.2, 50);
     board.reset(8);
-    hostile::resets_in_the_middle(&mut board, 3);
+    hostile::resets_in_the_middle(&mut board, 0..3);
 }
 
 #[test]
