@@ -11,8 +11,9 @@ pub mod stat;
 
 use std::fs::{self, File};
 use std::io::Read;
-use std::path::PathBuf;
-use std::process::{Command, Stdio};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
@@ -158,7 +159,8 @@ impl Flow {
         log.context("nothing stops it")
     }
 
-    /// Likewise; `stalls` is shown each line of the log, and where it says so the program is stopped. Gives nothing then.
+    /// Likewise; `stalls` is shown each line of the log, and where it says so the program is stopped. Gives nothing then. A program that crashes is run
+    /// again, once: a router with threads may fall over its own feet behind half an hour's work, and the next one hardly ever does.
     fn watched(
         &self,
         name: &str,
@@ -168,13 +170,54 @@ impl Flow {
     ) -> Result<Option<String>> {
         let path = self.work.join(format!("{name}.log"));
         let said = self.work.join(format!("{name}.out"));
-        let file = File::create(&said).with_context(|| format!("creating {}", said.display()))?;
-        File::create(&path).with_context(|| format!("creating {}", path.display()))?;
-        let mut log = File::open(&path).with_context(|| format!("reading {}", path.display()))?;
+        let mut crashed = false;
+        let status = loop {
+            let begin = Instant::now();
+            let status = self.once(&path, &said, what, &mut command, stalls)?;
+            let seconds = begin.elapsed().as_secs();
+            match status {
+                None => {
+                    eprintln!("{what}: stopped after {seconds} s");
+                    return Ok(None);
+                }
+                Some(status) if crash(status) && !crashed => {
+                    eprintln!("{what}: {status} after {seconds} s; once again");
+                    crashed = true;
+                }
+                Some(status) => {
+                    if status.success() {
+                        eprintln!("{what}: {seconds} s");
+                    }
+                    break status;
+                }
+            }
+        };
+        let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
+        if !status.success() {
+            let said = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
+            let telling = |l: &&str| l.contains("ERROR") || l.contains("Error");
+            let line = log.lines().chain(said.lines()).find(telling).or_else(|| said.lines().last());
+            let line = line.map_or_else(|| status.to_string(), |l| l.trim().to_string());
+            bail!("{what}: {line} (see {})", path.display());
+        }
+        Ok(Some(log))
+    }
+
+    /// One run of it, with the log `path`; what it says besides goes to `said`. Gives nothing where it was stopped.
+    fn once(
+        &self,
+        path: &Path,
+        said: &Path,
+        what: &str,
+        command: &mut Command,
+        stalls: &mut dyn FnMut(&str) -> bool,
+    ) -> Result<Option<ExitStatus>> {
+        let file = File::create(said).with_context(|| format!("creating {}", said.display()))?;
+        File::create(path).with_context(|| format!("creating {}", path.display()))?;
+        let mut log = File::open(path).with_context(|| format!("reading {}", path.display()))?;
         let progress = Progress::new(what);
-        let begin = Instant::now();
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
-        let mut child = command.spawn().context("running python3")?;
+        let mut child = command.spawn().with_context(|| format!("running {:?}", command.get_program()))?;
         let mut fresh = Vec::new();
         let status = loop {
             let status = child.try_wait()?;
@@ -187,27 +230,91 @@ impl Flow {
                 stalled |= stalls(line);
             }
             fresh.drain(..whole);
-            if let Some(status) = status {
+            if status.is_some() {
                 break status;
             }
             if stalled {
                 child.kill().and_then(|()| child.wait()).context("stopping it")?;
-                progress.end();
-                eprintln!("{what}: stopped after {} s", begin.elapsed().as_secs());
-                return Ok(None);
+                break None;
             }
             std::thread::sleep(Duration::from_millis(200));
         };
         progress.end();
-        let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
-        if !status.success() {
-            let said = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
-            let telling = |l: &&str| l.contains("ERROR") || l.contains("Error");
-            let line = log.lines().chain(said.lines()).find(telling).or_else(|| said.lines().last());
-            let line = line.map_or_else(|| status.to_string(), |l| l.trim().to_string());
-            bail!("{what}: {line} (see {})", path.display());
+        Ok(status)
+    }
+}
+
+/// A program that ended so did not want to.
+fn crash(status: ExitStatus) -> bool {
+    matches!(status.signal(), Some(SIGILL | SIGABRT | SIGBUS | SIGSEGV))
+}
+
+/// Signals, by their numbers in Linux (`signal(7)`).
+const SIGILL: i32 = 4;
+const SIGABRT: i32 = 6;
+const SIGBUS: i32 = 7;
+const SIGSEGV: i32 = 11;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A folder with a program that writes each run's line to the log and to `runs`, the last of `ends` being what it does in the runs behind.
+    fn folder(name: &str, ends: &[&str]) -> (Flow, Command) {
+        let work = std::env::temp_dir().join(format!("ferrowire-flow-{name}-{}", std::process::id()));
+        let _ = workspace::remove_folder(&work);
+        let flow = Flow::new(work).unwrap();
+        let (last, others) = ends.split_last().unwrap();
+        let others: String =
+            (1..).zip(others).map(|(run, end)| format!("{run}) {end};; ")).collect::<Vec<_>>().concat();
+        let script = format!(
+            "echo run >> runs; n=$(wc -l < runs); echo \"Info: run $n\" > tool.log; case $n in {others}*) {last};; esac"
+        );
+        let mut command = flow.here(Command::new("sh"));
+        command.args(["-c", &script]);
+        (flow, command)
+    }
+
+    fn runs(flow: Flow) -> usize {
+        let runs = flow.read("runs").unwrap().lines().count();
+        fs::remove_dir_all(&flow.work).unwrap();
+        runs
+    }
+
+    #[test]
+    fn a_program_that_crashes_is_run_again_once() {
+        let (flow, command) = folder("again", &["kill -SEGV $$", "exit 0"]);
+        let mut lines = Vec::new();
+        let log = flow.watched("tool", "running", command, &mut |line| {
+            lines.push(line.to_string());
+            false
+        });
+        assert_eq!(log.unwrap().as_deref(), Some("Info: run 2\n"), "the log of the run that ended");
+        assert_eq!(lines, ["Info: run 1", "Info: run 2"]);
+        assert_eq!(runs(flow), 2);
+
+        let (flow, command) = folder("twice", &["kill -ABRT $$", "kill -SEGV $$", "exit 0"]);
+        let told = flow.logged("tool", "running", command).unwrap_err().to_string();
+        assert!(told.starts_with("running: signal: 11 (SIGSEGV)"), "{told}");
+        assert_eq!(runs(flow), 2);
+    }
+
+    #[test]
+    fn a_program_that_fails_or_is_told_to_end_is_not_run_again() {
+        for (end, tells) in [
+            ("echo 'ERROR: no room' >&2; exit 3", "running: ERROR: no room (see "),
+            ("kill -TERM $$", "running: signal: 15 (SIGTERM) (see "),
+        ] {
+            let (flow, command) = folder("failed", &[end]);
+            let told = flow.logged("tool", "running", command).unwrap_err().to_string();
+            assert!(told.starts_with(tells), "{told}");
+            assert_eq!(runs(flow), 1);
         }
-        eprintln!("{what}: {} s", begin.elapsed().as_secs());
-        Ok(Some(log))
+        let (flow, command) = folder("stopped", &["exec sleep 600"]);
+        assert_eq!(
+            flow.watched("tool", "running", command, &mut |line| line == "Info: run 1").unwrap(),
+            None
+        );
+        assert_eq!(runs(flow), 1);
     }
 }

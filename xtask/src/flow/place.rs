@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use ferrowire_boards::ecp5;
 
 use super::memories;
 use super::router::{self, Clock, Rounds, Routed};
@@ -119,7 +120,7 @@ pub fn place(flow: &Flow, design: &Design<'_>, wishes: &Wishes<'_>) -> Result<Pl
             return Ok(placed);
         }
         let to_route = flow.read("to-route.json")?;
-        flow.write("to-route.json", &router::with_settings(&to_route, router::ROUTER)?)?;
+        flow.write("to-route.json", &router::with_settings(&to_route, &ecp5::ROUTER)?)?;
         let mut command = common("to-route.json", "route", seed)?;
         // Nets of the latest paths would not give way to others, and where wires are few nothing ends then.
         command.args(["--no-pack", "--no-place", "--no-tmdriv", "--report", "route.json"]);

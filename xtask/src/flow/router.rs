@@ -5,18 +5,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use anyhow::{Context, Result};
+use ferrowire_boards::ecp5::PATIENCE;
 use serde::{Deserialize, Serialize};
-
-/// What nextpnr's `router2` is told, for which it has no options. A net may leave the box round its pins by so many tiles as a row of
-/// block RAMs has neighbours that are full too; it looks for the shortest way and not for one that is found soon; and what a wire costs that others
-/// want rises slowly, or nets take detours that take more wires than they leave.
-pub const ROUTER: &[(&str, &str)] = &[
-    ("router2/bbMargin/x", "20"),
-    ("router2/bbMargin/y", "20"),
-    ("router2/estimateWeight", "1.0"),
-    ("router2/currCongWeightMult", "0.5"),
-    ("router2/histCongWeight", "1.0"),
-];
 
 /// A design that nextpnr has written, with more settings.
 pub fn with_settings(design: &str, settings: &[(&str, &str)]) -> Result<String> {
@@ -25,13 +15,6 @@ pub fn with_settings(design: &str, settings: &[(&str, &str)]) -> Result<String> 
     let added: String = settings.iter().map(|(name, value)| format!("\n\"{name}\": \"{value}\",")).collect();
     Ok([&design[..at], &added, &design[at..]].concat())
 }
-
-/// Rounds without fewer contested wires than in any before, behind which the router does not come to an end.
-const PATIENCE: u64 = 20;
-
-/// Likewise where fewer than [`FEW`] are left: such a round takes no time, and the last wires may take some forty.
-const LAST_PATIENCE: u64 = 100;
-const FEW: u64 = 500;
 
 /// How far `router2` has come. In each round it routes anew what wants a wire that others want too, until no such wire is left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,11 +38,15 @@ impl Rounds {
         else {
             return false;
         };
+        if round <= self.round {
+            // Another run.
+            *self = Rounds::default();
+        }
         self.round = round;
         if self.best == 0 || overused < self.least {
             (self.least, self.best, self.wires) = (overused, round, wires);
         }
-        let patience = if self.least < FEW { LAST_PATIENCE } else { PATIENCE };
+        let patience = if self.least < PATIENCE.few { PATIENCE.last } else { PATIENCE.rounds };
         round >= self.best + patience
     }
 
@@ -242,6 +229,15 @@ mod tests {
         assert!({ better }.stalls(&line(123, 8)));
         assert!(!better.stalls(&line(123, 0)));
         assert_eq!(better.unrouted(), None);
+    }
+
+    #[test]
+    fn a_router_that_begins_anew_has_its_own_rounds() {
+        let mut rounds = Rounds::default();
+        for (round, overused) in [(1, 900), (2, 3), (3, 4), (1, 950)] {
+            assert!(!rounds.stalls(&format!("Info:     iter={round} wires=1000 overused={overused}")));
+        }
+        assert_eq!((rounds.least, rounds.best), (950, 1));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, Context, Result};
+use ferrowire_boards::ecp5::CROWDED;
 use ferrowire_boards::Part;
 use serde::{Deserialize, Serialize};
 
@@ -69,9 +70,10 @@ impl Cost {
         (!short.is_empty()).then(|| format!("the {} {}", part.device(), short.join("; ")))
     }
 
-    /// Whether more than three fifths of the block RAMs are in use: the router lacks wires round them then.
+    /// Whether so many of the block RAMs are in use that the router lacks wires round them.
     pub fn crowds(&self, part: &Part) -> bool {
-        5 * self.ebr.unwrap_or_default() > 3 * u64::from(part.ebr)
+        let (share, of) = CROWDED;
+        u64::from(of) * self.ebr.unwrap_or_default() > u64::from(share * part.ebr)
     }
 }
 
