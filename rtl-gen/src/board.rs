@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Boards: all that a bitstream is made of, in one folder.
 
+mod script;
+
 use std::collections::BTreeMap;
 
 use ferrowire_boards::{ecp5, Alveo, Board, ALVEOS};
@@ -8,9 +10,6 @@ use ferrowire_shell::{AlveoShell, Shell};
 
 use crate::output::{print, Output};
 use crate::{choose, Choice, Error};
-
-/// The script that runs the open tools.
-pub const SCRIPT: &str = "build.sh";
 
 /// The script that runs Vivado.
 pub const VIVADO: &str = "build.tcl";
@@ -98,7 +97,7 @@ pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
             let name = top.top();
             let files = BTreeMap::from([
                 (format!("{name}.lpf"), shell.lpf(top)),
-                (SCRIPT.into(), script(name, &shell.board().part().nextpnr())),
+                (script::NAME.into(), script::of(name, &shell.board().part())),
                 (ecp5::MAP.0.into(), ecp5::MAP.1.into()),
             ]);
             Ok(print(choice, top, modules.verilog(), Some(shell.board().name.clone()), files))
@@ -137,32 +136,5 @@ The flash image begins at {offset:#010x}, behind the card's golden image.
 "#,
         title = board.title,
         offset = board.flash.offset,
-    )
-}
-
-fn script(top: &str, device: &[String]) -> String {
-    format!(
-        r#"#!/bin/sh
-# SPDX-License-Identifier: MIT OR Apache-2.0
-# Makes {top}.bit with Yosys, nextpnr and ecppack, or the programs that YOSYS, NEXTPNR and ECPPACK name:
-#   sh {SCRIPT} [FOLDER]
-# FOLDER is where everything goes; without it that is this folder's name with .build behind it. nextpnr fails where a clock is not reached.
-set -eu
-here=$(cd "$(dirname "$0")" && pwd)
-out=${{1:-$here.build}}
-mkdir -p "$out"
-cd "$out"
-files=$(sed "s|^|$here/|" "$here/files.f" | tr '\n' ' ')
-cat > map.ys <<END
-read_verilog -noautowire $files
-{map}write_json {top}.json
-END
-"${{YOSYS:-yosys}}" -q -l yosys.log -s map.ys
-"${{NEXTPNR:-nextpnr-ecp5}}" {device} --json {top}.json --lpf "$here/{top}.lpf" --textcfg {top}.config --report {top}.report.json --log nextpnr.log --quiet
-"${{ECPPACK:-ecppack}}" --compress {top}.config {top}.bit
-echo "$out/{top}.bit"
-"#,
-        map = ecp5::synth(top, true, &format!("$here/{}", ecp5::MAP.0)),
-        device = device.join(" "),
     )
 }

@@ -10,7 +10,7 @@ use std::io::Write;
 use std::process::Command;
 
 use anyhow::{bail, Context, Result};
-use ferrowire_boards::ecp5::PLL_CLOCKS;
+use ferrowire_boards::ecp5::{PLL_CLOCKS, SPREAD};
 use ferrowire_boards::{Alveo, Board, ALVEOS, BUILT_IN};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -35,7 +35,7 @@ pub struct Args {
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
     tries: u32,
     /// If the router does not come to an end, leave LUTs free where wires are short and place anew, so often
-    #[arg(long, value_name = "N", default_value_t = 4)]
+    #[arg(long, value_name = "N", default_value_t = SPREAD.again)]
     again: u32,
     /// Print the result as JSON instead of a table
     #[arg(long)]

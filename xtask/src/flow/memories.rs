@@ -10,6 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, Context, Result};
+use ferrowire_boards::ecp5::MEMORY_ROWS;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
@@ -26,9 +27,8 @@ const TRIES: u32 = 2_000;
 /// A tile: column and row.
 pub type At = (i32, i32);
 
-/// Rows of sites of the LFE5UM5G-85F, and how many of each are left free while the others are enough: the lower rows have half the
-/// wires of the upper ones round them.
-const ROWS: [(u32, usize); 4] = [(22, 0), (46, 6), (70, 14), (82, 14)];
+/// How many sites of each row are left free while the others are enough: the lower rows have half the wires of the upper ones round them.
+const FREE: [usize; MEMORY_ROWS.len()] = [0, 6, 14, 14];
 
 /// The sites of a row, four in a group of nine columns, by nextpnr's names.
 fn row(y: u32) -> Vec<String> {
@@ -38,20 +38,20 @@ fn row(y: u32) -> Vec<String> {
 
 /// All sites.
 fn sites() -> Vec<String> {
-    ROWS.iter().flat_map(|(y, _)| row(*y)).collect()
+    MEMORY_ROWS.into_iter().flat_map(row).collect()
 }
 
 /// The sites that are used for so many block RAMs, evenly along each row. One in sixteen is to spare where there are so many.
 fn open(memories: usize) -> Vec<String> {
-    let most: usize = ROWS.iter().map(|(_, free)| free).sum();
+    let most: usize = FREE.iter().sum();
     let free = most.min(sites().len().saturating_sub(memories + memories / 16));
-    let open = |(y, share): &(u32, usize)| {
-        let all = row(*y);
+    let open = |(y, share): (u32, usize)| {
+        let all = row(y);
         let (there, wanted) = (all.len(), all.len() - share * free / most);
         let is_open = move |i: usize| (i + 1) * wanted / there > i * wanted / there;
         all.into_iter().enumerate().filter(move |(i, _)| is_open(*i)).map(|(_, site)| site)
     };
-    ROWS.iter().flat_map(open).collect()
+    MEMORY_ROWS.into_iter().zip(FREE).flat_map(open).collect()
 }
 
 /// The tile of a place by nextpnr's name for it: `X3/Y7/SLICEA.FF0`.

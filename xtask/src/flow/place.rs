@@ -186,9 +186,6 @@ impl Maps {
     /// How their names begin.
     const PREFIX: &str = "heat";
 
-    /// So many last ones are looked at: in each round other nets want the wires that are short.
-    const LAST: usize = 20;
-
     fn new(flow: &Flow) -> Result<Maps> {
         let folder = flow.work.join(Maps::FOLDER);
         workspace::remove_folder(&folder)?;
@@ -201,7 +198,7 @@ impl Maps {
         let of = |round: usize| self.0.join(format!("{}_congestion_by_coordinate_{round}.csv", Maps::PREFIX));
         let paths: Vec<PathBuf> = (1..).map(of).take_while(|path| path.exists()).collect();
         // The router may have been stopped while it wrote the last one.
-        let last = paths.iter().rev().skip(1).take(Maps::LAST);
+        let last = paths.iter().rev().skip(1).take(ecp5::SPREAD.rounds);
         last.map(|path| fs::read_to_string(path).with_context(|| format!("reading {}", path.display())))
             .collect()
     }

@@ -9,25 +9,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
+use ferrowire_boards::ecp5::{LUTS, SPREAD};
 use serde_json::{json, Value};
 
 use super::memories::{at, At};
-
-/// The LUTs of a tile, in the order in which they are left free: LUT RAM lies in the slices A and B, its write port in C.
-const LUTS: [&str; 8] =
-    ["SLICED.K0", "SLICED.K1", "SLICEC.K0", "SLICEC.K1", "SLICEB.K0", "SLICEB.K1", "SLICEA.K0", "SLICEA.K1"];
-
-/// So many more of a tile are left free each time.
-const STEP: usize = 2;
-
-/// And never more than these, but beside block RAMs.
-const MOST: usize = 6;
-
-/// How far round a tile wires that are wanted twice count for it, in tiles.
-const REACH: i32 = 6;
-
-/// A place is one of those where wires are short if it has this share of what the worst has.
-const SHARE: f64 = 0.3;
 
 /// LUTs that stay free: how many of which tile.
 #[derive(Default)]
@@ -58,17 +43,18 @@ impl Spread {
                 wires.for_each(|(y, n)| *wanted.entry((x, y)).or_default() += n);
             }
         }
+        let (step, most, reach) = (SPREAD.step as usize, SPREAD.most as usize, SPREAD.reach as i32);
         let near = |(x, y): At| -> u64 {
-            let columns = x - REACH..=x + REACH;
-            columns.flat_map(|x| wanted.range((x, y - REACH)..=(x, y + REACH))).map(|(_, n)| n).sum()
+            let columns = x - reach..=x + reach;
+            columns.flat_map(|x| wanted.range((x, y - reach)..=(x, y + reach))).map(|(_, n)| n).sum()
         };
         let near: BTreeMap<At, u64> = tiles(placed).into_iter().map(|tile| (tile, near(tile))).collect();
         let worst = near.values().copied().max().unwrap_or(0);
-        let before = self.luts();
+        let (before, (share, of)) = (self.luts(), SPREAD.share);
         for (tile, n) in near {
-            if n > 0 && n as f64 >= SHARE * worst as f64 {
+            if n > 0 && n * u64::from(of) >= worst * u64::from(share) {
                 let free = self.free.entry(tile).or_default();
-                *free = (*free).max((*free + STEP).min(MOST));
+                *free = (*free).max((*free + step).min(most));
             }
         }
         self.luts() - before
@@ -137,11 +123,12 @@ mod tests {
         let beside = spread.luts();
         // Two rounds, of which the second has a place that is a fifth as bad.
         let maps = [map((10, 8), 3), map((10, 8), 2), map((30, 8), 1)];
-        let tiles = (2 * REACH as usize + 1).pow(2);
+        let reach = SPREAD.reach as i32;
+        let tiles = (2 * reach as usize + 1).pow(2);
         for free in [2, 4, 6] {
             assert_eq!(spread.learn(&placed(), &maps), 2 * tiles);
-            assert_eq!(spread.free[&(10 + REACH, 8 - REACH)], free);
-            assert!(!spread.free.contains_key(&(30, 8)) && !spread.free.contains_key(&(10, 9 + REACH)));
+            assert_eq!(spread.free[&(10 + reach, 8 - reach)], free);
+            assert!(!spread.free.contains_key(&(30, 8)) && !spread.free.contains_key(&(10, 9 + reach)));
         }
         assert_eq!(spread.learn(&placed(), &maps), 0);
         assert_eq!(spread.learn(&placed(), &[map((10, 8), 0)]), 0);

@@ -1,0 +1,188 @@
+#!/bin/sh
+# SPDX-License-Identifier: MIT OR Apache-2.0
+# Makes @TOP@.bit with Yosys, nextpnr and ecppack, or the programs that YOSYS, NEXTPNR and ECPPACK name:
+#   sh build.sh [FOLDER]
+# FOLDER is where everything goes; without it that is this folder's name with .build behind it. SEED is of the placer; each gives another placement.
+# If the router does not come to an end, LUTs stay free where wires are short, and it is placed anew, AGAIN times at most, four if that is not said.
+# Fails, and leaves no @TOP@.bit, where a clock is slower than it must be and where nets find no wires.
+set -eu
+here=$(cd "$(dirname "$0")" && pwd)
+out=${1:-$here.build}
+seed=${SEED:-1}
+again=${AGAIN:-@AGAIN@}
+mkdir -p "$out"
+cd "$out"
+rm -rf @TOP@.bit maps
+
+say() { echo "$1" >&2; }
+fail() { say "error: $1"; exit 1; }
+
+# Programs run beside the script, or a signal to it would wait for them.
+child=
+run() {
+    "$@" &
+    child=$!
+    wait "$child"
+    child=
+}
+stop() {
+    if [ -n "$child" ]; then kill "$child" 2> /dev/null && wait "$child" || true; fi
+    child=
+}
+trap stop EXIT
+trap 'exit 130' INT
+trap 'exit 143' TERM
+
+# LUTs beside rows of block RAMs, a line for each tile: column, row, how many. Wires are short there where most of the block RAMs are in use.
+beside() {
+    memories=$(grep -c '"type": "DP16KD"' mapped.json || true)
+    if [ $((memories * @CROWDED_OF@)) -gt $((@MEMORIES@ * @CROWDED@)) ]; then
+        for row in @ROWS@; do
+            for x in $(seq @FIRST@ @LAST@); do
+                echo "$x $((row - 1)) @LUTS@"
+                echo "$x $((row + 1)) @LUTS@"
+            done
+        done
+    fi
+}
+
+# mapped.json with cells that do nothing but take the LUTs of free.txt.
+leave() {
+    awk -v luts="@LUT_NAMES@" '
+        FILENAME == "free.txt" { left[$1, $2] = $3; next }
+        { print }
+        $0 == "    \"@TOP@\": {" { top = 1 }
+        top && $0 == "      \"cells\": {" {
+            top = 0
+            split(luts, name, " ")
+            for (tile in left) {
+                split(tile, at, SUBSEP)
+                for (lut = 1; lut <= left[tile]; lut++) {
+                    printf "        \"left_free_X%d_Y%d_%s\": {\"hide_name\": 0, \"type\": \"LUT4\", ", at[1], at[2], name[lut]
+                    printf "\"parameters\": {\"INIT\": \"0000000000000000\"}, "
+                    printf "\"attributes\": {\"BEL\": \"X%d/Y%d/%s\"}, ", at[1], at[2], name[lut]
+                    printf "\"port_directions\": {\"A\": \"input\", \"B\": \"input\", \"C\": \"input\", \"D\": \"input\", \"Z\": \"output\"}, "
+                    print "\"connections\": {\"A\": [\"0\"], \"B\": [\"0\"], \"C\": [\"0\"], \"D\": [\"0\"], \"Z\": []}},"
+                }
+            }
+        }' free.txt mapped.json
+}
+
+# How many wires more than one net wants, once the router gets no further: it would go on for ever.
+stuck() {
+    awk '
+        match($0, /iter=[0-9]+/) { round = substr($0, RSTART + 5, RLENGTH - 5) + 0 }
+        match($0, /overused=[0-9]+/) {
+            wires = substr($0, RSTART + 9, RLENGTH - 9) + 0
+            if (best == "" || wires < least) { least = wires; best = round }
+        }
+        END { if (best != "" && round >= best + (least < @FEW@ ? @LAST_PATIENCE@ : @PATIENCE@)) print least }' route.log
+}
+
+# free.txt with more LUTs of each tile round which such wires are, by nextpnr's maps of the last rounds: a file for each, a line for each column.
+learn() {
+    # The last one may not be whole.
+    maps=$(ls maps | sed -n 's/^heat_congestion_by_coordinate_\([0-9]*\)\.csv$/\1/p' | sort -n | sed '$d' | tail -n @MAPS@ |
+        sed 's|.*|maps/heat_congestion_by_coordinate_&.csv|')
+    # Tiles that have LUTs.
+    grep -o '"NEXTPNR_BEL": "X[0-9]*/Y[0-9]*/SLICE' placed.json | sed 's|.*"X\([0-9]*\)/Y\([0-9]*\)/SLICE|\1 \2|' | sort -u > tiles.txt
+    awk '
+        FILENAME == "free.txt" { left[$1, $2] = $3; next }
+        FILENAME != "tiles.txt" {
+            count = split($0, wires, ",")
+            for (y = 1; y <= count; y++)
+                if (wires[y] + 0 > 0) wanted[FNR - 1, y - 1] += wires[y]
+            next
+        }
+        {
+            for (x = $1 - @REACH@; x <= $1 + @REACH@; x++)
+                for (y = $2 - @REACH@; y <= $2 + @REACH@; y++)
+                    if ((x, y) in wanted) near[$1, $2] += wanted[x, y]
+            if (near[$1, $2] > worst) worst = near[$1, $2]
+        }
+        END {
+            for (tile in near)
+                if (near[tile] > 0 && near[tile] * @SHARE_OF@ >= worst * @SHARE@) {
+                    more = left[tile] + @STEP@ < @MOST@ ? left[tile] + @STEP@ : @MOST@
+                    if (more > left[tile]) left[tile] = more
+                }
+            for (tile in left)
+                if (left[tile] > 0) {
+                    split(tile, at, SUBSEP)
+                    print at[1], at[2], left[tile]
+                }
+        }' free.txt $maps tiles.txt | sort -k 1,1n -k 2,2n
+}
+
+# Clocks, and whether all are as fast as they must be. Of one that a PLL makes nextpnr knows only where it packs what it is to reach.
+clocks() {
+    awk -F "'" '
+        /Max frequency for clock/ {
+            sub(/^\$glbnet\$/, "", $2)
+            split($3, word, " ")
+            if (FILENAME == "place.log") wanted[$2] = word[6]
+            else reached[$2] = word[2]
+        }
+        END {
+            slow = 1
+            for (clock in wanted) {
+                if (!any++) slow = 0
+                missed = !(reached[clock] + 0 >= wanted[clock] + 0)
+                printf "clock %s reaches %s MHz, wanted are %s MHz%s\n", clock, reached[clock], wanted[clock], missed ? ": too slow" : ""
+                slow = slow || missed
+            }
+            exit slow
+        }' place.log route.log
+}
+
+say "mapping ($out/yosys.log)"
+files=$(sed "s|.*|\"$here/&\"|" "$here/files.f" | tr '\n' ' ')
+cat > map.ys <<END
+read_verilog -noautowire $files
+@MAP@write_json mapped.json
+END
+run "${YOSYS:-yosys}" -q -l yosys.log -s map.ys
+beside | sort -k 1,1n -k 2,2n > free.txt
+
+set -- "${NEXTPNR:-nextpnr-ecp5}" @DEVICE@ --lpf "$here/@TOP@.lpf" --seed "$seed" --timing-allow-fail --quiet
+another="another placement may do better (SEED=$((seed + 1)))"
+while :; do
+    leave > spread.json
+    say "placing, with $(awk '{ sum += $3 } END { print sum + 0 }' free.txt) LUTs left free ($out/place.log)"
+    # The other placer's wires are a third longer where three quarters of the cells are in use.
+    run "$@" --json spread.json --placer static --router router2 --no-route --write placed.json --log place.log
+    # Settings of the router for which there are no options.
+    sed 's|"settings": {|&@SETTINGS@|' placed.json > to-route.json
+
+    say "routing ($out/route.log)"
+    rm -rf maps @TOP@.config
+    mkdir maps
+    : > route.log
+    # Nets of the latest paths would not give way to others (--no-tmdriv).
+    "$@" --json to-route.json --no-pack --no-place --no-tmdriv --router2-heatmap maps/heat --report @TOP@.report.json --textcfg @TOP@.config --log route.log &
+    child=$!
+    left=
+    while [ -z "$left" ] && kill -0 "$child" 2> /dev/null; do
+        sleep 2
+        left=$(stuck)
+    done
+    if [ -z "$left" ]; then
+        wait "$child" || { child=; fail "nextpnr did not route it, see $out/route.log"; }
+        child=
+        break
+    fi
+    stop
+    why="the router leaves $left wires wanted by more than one net"
+    [ "$again" -gt 0 ] || fail "$why; $another"
+    again=$((again - 1))
+    learn > more.txt
+    if cmp -s more.txt free.txt; then fail "$why, and there are no more LUTs to leave free; $another"; fi
+    mv more.txt free.txt
+    say "$why; more LUTs stay free where wires are short"
+done
+rm -rf maps
+
+clocks >&2 || fail "a clock is too slow; $another"
+run "${ECPPACK:-ecppack}" --compress @TOP@.config packing.bit
+mv packing.bit @TOP@.bit
+echo "$out/@TOP@.bit"
