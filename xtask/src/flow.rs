@@ -246,13 +246,14 @@ impl Flow {
 
 /// A program that ended so did not want to.
 fn crash(status: ExitStatus) -> bool {
-    matches!(status.signal(), Some(SIGILL | SIGABRT | SIGBUS | SIGSEGV))
+    matches!(status.signal(), Some(SIGILL | SIGABRT | SIGBUS | SIGFPE | SIGSEGV))
 }
 
 /// Signals, by their numbers in Linux (`signal(7)`).
 const SIGILL: i32 = 4;
 const SIGABRT: i32 = 6;
 const SIGBUS: i32 = 7;
+const SIGFPE: i32 = 8;
 const SIGSEGV: i32 = 11;
 
 #[cfg(test)]

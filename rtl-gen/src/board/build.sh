@@ -3,39 +3,62 @@
 # Makes @TOP@.bit with Yosys, nextpnr and ecppack, or the programs that YOSYS, NEXTPNR and ECPPACK name:
 #   sh build.sh [FOLDER]
 # FOLDER is where everything goes; without it that is this folder's name with .build behind it. SEED is of the placer; each gives another placement.
-# If the router does not come to an end, LUTs stay free where wires are short, and it is placed anew, AGAIN times at most, four if that is not said.
+# If the router does not come to an end, LUTs stay free where wires are short, and it is placed anew, AGAIN times at most (@AGAIN@).
 # Fails, and leaves no @TOP@.bit, where a clock is slower than it must be and where nets find no wires.
 set -eu
 here=$(cd "$(dirname "$0")" && pwd)
 out=${1:-$here.build}
 seed=${SEED:-1}
 again=${AGAIN:-@AGAIN@}
-mkdir -p "$out"
-cd "$out"
-rm -rf @TOP@.bit maps
+maps=@TOP@.maps
 
 say() { echo "$1" >&2; }
 fail() { say "error: $1"; exit 1; }
 
+case $seed:$again in
+*[!0-9:]* | :* | *: | 0?*:* | *:0?*) fail "SEED and AGAIN are numbers" ;;
+esac
+mkdir -p "$out"
+cd "$out"
+rm -rf @TOP@.bit "$maps"
+
 # Programs run beside the script, or a signal to it would wait for them.
-child=
-run() {
+running=
+once() {
+    running=yes
     "$@" &
-    child=$!
-    wait "$child"
-    child=
+    status=0
+    wait "$!" || status=$?
+    running=
+    return "$status"
 }
 stop() {
-    if [ -n "$child" ]; then kill "$child" 2> /dev/null && wait "$child" || true; fi
-    child=
+    if [ -n "$running" ] && [ -n "${!:-}" ]; then kill "$!" 2> /dev/null && wait "$!" || true; fi
+    running=
 }
 trap stop EXIT
+trap 'exit 129' HUP
 trap 'exit 130' INT
+trap 'exit 131' QUIT
 trap 'exit 143' TERM
+
+# What crashes is done again, once.
+attempt() {
+    status=0
+    "$@" || status=$?
+    case $status in
+    132 | 134 | 135 | 136 | 139)
+        say "it crashed (signal $((status - 128))); once again"
+        status=0
+        "$@" || status=$?
+        ;;
+    esac
+    return "$status"
+}
 
 # LUTs beside rows of block RAMs, a line for each tile: column, row, how many. Wires are short there where most of the block RAMs are in use.
 beside() {
-    memories=$(grep -c '"type": "DP16KD"' mapped.json || true)
+    memories=$(grep -cE '"type": "(DP16KD|PDPW16KD)"' mapped.json || true)
     if [ $((memories * @CROWDED_OF@)) -gt $((@MEMORIES@ * @CROWDED@)) ]; then
         for row in @ROWS@; do
             for x in $(seq @FIRST@ @LAST@); do
@@ -54,6 +77,7 @@ leave() {
         $0 == "    \"@TOP@\": {" { top = 1 }
         top && $0 == "      \"cells\": {" {
             top = 0
+            found = 1
             split(luts, name, " ")
             for (tile in left) {
                 split(tile, at, SUBSEP)
@@ -65,7 +89,8 @@ leave() {
                     print "\"connections\": {\"A\": [\"0\"], \"B\": [\"0\"], \"C\": [\"0\"], \"D\": [\"0\"], \"Z\": []}},"
                 }
             }
-        }' free.txt mapped.json
+        }
+        END { exit !found }' free.txt mapped.json
 }
 
 # How many wires more than one net wants, once the router gets no further: it would go on for ever.
@@ -82,8 +107,8 @@ stuck() {
 # free.txt with more LUTs of each tile round which such wires are, by nextpnr's maps of the last rounds: a file for each, a line for each column.
 learn() {
     # The last one may not be whole.
-    maps=$(ls maps | sed -n 's/^heat_congestion_by_coordinate_\([0-9]*\)\.csv$/\1/p' | sort -n | sed '$d' | tail -n @MAPS@ |
-        sed 's|.*|maps/heat_congestion_by_coordinate_&.csv|')
+    last=$(ls "$maps" | sed -n 's/^heat_congestion_by_coordinate_\([0-9]*\)\.csv$/\1/p' | sort -n | sed '$d' | tail -n @MAPS@ |
+        sed "s|.*|$maps/heat_congestion_by_coordinate_&.csv|")
     # Tiles that have LUTs.
     grep -o '"NEXTPNR_BEL": "X[0-9]*/Y[0-9]*/SLICE' placed.json | sed 's|.*"X\([0-9]*\)/Y\([0-9]*\)/SLICE|\1 \2|' | sort -u > tiles.txt
     awk '
@@ -111,7 +136,29 @@ learn() {
                     split(tile, at, SUBSEP)
                     print at[1], at[2], left[tile]
                 }
-        }' free.txt $maps tiles.txt | sort -k 1,1n -k 2,2n
+        }' free.txt $last tiles.txt | sort -k 1,1n -k 2,2n
+}
+
+# Runs the router; `left` is empty where it came to an end. Nets of the latest paths would not give way to others (--no-tmdriv).
+route() {
+    rm -rf "$maps" @TOP@.config
+    mkdir "$maps"
+    : > route.log
+    left=
+    running=yes
+    "$@" --json to-route.json --no-pack --no-place --no-tmdriv --router2-heatmap "$maps/heat" --report @TOP@.report.json --textcfg @TOP@.config --log route.log &
+    while [ -z "$left" ] && kill -0 "$!" 2> /dev/null; do
+        sleep 2
+        left=$(stuck)
+    done
+    if [ -n "$left" ]; then
+        stop
+        return 0
+    fi
+    status=0
+    wait "$!" || status=$?
+    running=
+    return "$status"
 }
 
 # Clocks, and whether all are as fast as they must be. Of one that a PLL makes nextpnr knows only where it packs what it is to reach.
@@ -119,59 +166,49 @@ clocks() {
     awk -F "'" '
         /Max frequency for clock/ {
             sub(/^\$glbnet\$/, "", $2)
+            sub(/\$TRELLIS_IO_IN$/, "", $2)
             split($3, word, " ")
-            if (FILENAME == "place.log") wanted[$2] = word[6]
-            else reached[$2] = word[2]
+            if (FILENAME == "place.log") placed[$2] = word[6]
+            else { reached[$2] = word[2]; wanted[$2] = word[6] }
         }
         END {
-            slow = 1
-            for (clock in wanted) {
-                if (!any++) slow = 0
+            unknown = 1
+            for (clock in reached) {
+                unknown = 0
+                if (clock in placed) wanted[clock] = placed[clock]
                 missed = !(reached[clock] + 0 >= wanted[clock] + 0)
                 printf "clock %s reaches %s MHz, wanted are %s MHz%s\n", clock, reached[clock], wanted[clock], missed ? ": too slow" : ""
                 slow = slow || missed
             }
-            exit slow
+            for (clock in placed) if (!(clock in reached)) unknown = 1
+            exit unknown ? 2 : slow + 0
         }' place.log route.log
 }
 
 say "mapping ($out/yosys.log)"
-files=$(sed "s|.*|\"$here/&\"|" "$here/files.f" | tr '\n' ' ')
+files=$(while read -r file; do printf '"%s/%s" ' "$here" "$file"; done < "$here/files.f")
 cat > map.ys <<END
 read_verilog -noautowire $files
 @MAP@write_json mapped.json
 END
-run "${YOSYS:-yosys}" -q -l yosys.log -s map.ys
+attempt once "${YOSYS:-yosys}" -q -l yosys.log -s map.ys || fail "it cannot be mapped, see $out/yosys.log"
 beside | sort -k 1,1n -k 2,2n > free.txt
 
 set -- "${NEXTPNR:-nextpnr-ecp5}" @DEVICE@ --lpf "$here/@TOP@.lpf" --seed "$seed" --timing-allow-fail --quiet
 another="another placement may do better (SEED=$((seed + 1)))"
 while :; do
-    leave > spread.json
+    leave > spread.json || fail "there is no module @TOP@ with cells in $out/mapped.json"
     say "placing, with $(awk '{ sum += $3 } END { print sum + 0 }' free.txt) LUTs left free ($out/place.log)"
     # The other placer's wires are a third longer where three quarters of the cells are in use.
-    run "$@" --json spread.json --placer static --router router2 --no-route --write placed.json --log place.log
+    attempt once "$@" --json spread.json --placer static --router router2 --no-route --write placed.json --log place.log ||
+        fail "it cannot be placed, see $out/place.log"
     # Settings of the router for which there are no options.
     sed 's|"settings": {|&@SETTINGS@|' placed.json > to-route.json
+    grep -q '@SETTING@' to-route.json || fail "there are no settings in $out/placed.json"
 
     say "routing ($out/route.log)"
-    rm -rf maps @TOP@.config
-    mkdir maps
-    : > route.log
-    # Nets of the latest paths would not give way to others (--no-tmdriv).
-    "$@" --json to-route.json --no-pack --no-place --no-tmdriv --router2-heatmap maps/heat --report @TOP@.report.json --textcfg @TOP@.config --log route.log &
-    child=$!
-    left=
-    while [ -z "$left" ] && kill -0 "$child" 2> /dev/null; do
-        sleep 2
-        left=$(stuck)
-    done
-    if [ -z "$left" ]; then
-        wait "$child" || { child=; fail "nextpnr did not route it, see $out/route.log"; }
-        child=
-        break
-    fi
-    stop
+    attempt route "$@" || fail "it cannot be routed, see $out/route.log"
+    [ -n "$left" ] || break
     why="the router leaves $left wires wanted by more than one net"
     [ "$again" -gt 0 ] || fail "$why; $another"
     again=$((again - 1))
@@ -180,9 +217,15 @@ while :; do
     mv more.txt free.txt
     say "$why; more LUTs stay free where wires are short"
 done
-rm -rf maps
+rm -rf "$maps"
 
-clocks >&2 || fail "a clock is too slow; $another"
-run "${ECPPACK:-ecppack}" --compress @TOP@.config packing.bit
+status=0
+clocks >&2 || status=$?
+case $status in
+0) ;;
+1) fail "a clock is too slow; $another" ;;
+*) fail "nextpnr does not tell how fast each clock is, see $out/place.log and $out/route.log" ;;
+esac
+attempt once "${ECPPACK:-ecppack}" --compress @TOP@.config packing.bit || fail "it cannot be packed"
 mv packing.bit @TOP@.bit
 echo "$out/@TOP@.bit"

@@ -28,6 +28,7 @@ pub fn of(top: &str, part: &Part) -> String {
         ("CROWDED_OF", of.to_string()),
         ("DEVICE", part.nextpnr().join(" ")),
         ("SETTINGS", settings),
+        ("SETTING", ecp5::ROUTER[0].0.to_string()),
         ("PATIENCE", rounds.to_string()),
         ("LAST_PATIENCE", last.to_string()),
         ("LUTS", ecp5::LUTS.len().to_string()),
@@ -83,10 +84,15 @@ case "$*" in
     exit 0 ;;
 esac
 case $ROUTE in
+crash*)
+    if [ "$ROUTE" = crash ] || [ ! -e crashed ]; then : > crashed; kill -SEGV $$; fi
+    ROUTE=${ROUTE#crash} ;;
+esac
+case $ROUTE in
 fails) echo "ERROR: no such ball" >&2; exit 1 ;;
 stuck*)
     if [ "$ROUTE" = stuck ] || [ ! -e router ]; then
-        # One tile at column 10 and row 8 in the rounds that count; others before these and in the last.
+        # One tile at column 10 and row 8, or `HOT`, in the rounds that count; others before these and in the last.
         map() {
             for x in $(seq 0 41); do
                 line=
@@ -94,17 +100,17 @@ stuck*)
                 echo "$line"
             done
         }
-        map 8 > counts
+        map "${HOT:-8}" > counts
         map 38 > other
-        for i in $(seq 30); do cp counts "maps/heat_congestion_by_coordinate_$i.csv"; done
-        for i in 9 30; do cp other "maps/heat_congestion_by_coordinate_$i.csv"; done
+        for i in $(seq 30); do cp counts "top.maps/heat_congestion_by_coordinate_$i.csv"; done
+        for i in 9 30; do cp other "top.maps/heat_congestion_by_coordinate_$i.csv"; done
         echo $$ > router
         { round 1 7000; for i in $(seq 2 "$ROUNDS"); do round "$i" 7001; done; } > route.log
         exec sleep 600
     fi
     ROUTE=${ROUTE#stuck} ;;
 esac
-{ round 1 7000; round 2 0; clock core "$ROUTE" PASS 12.00; clock rx 130.00 PASS 125.00; } > route.log
+{ round 1 7000; round 2 0; clock core "$ROUTE" PASS 12.00; [ "$ROUTE" = 51.0 ] || clock rx 130.00 PASS 125.00; } > route.log
 echo config > top.config
 "#;
 
@@ -233,9 +239,15 @@ echo config > top.config
             said.ends_with("error: a clock is too slow; another placement may do better (SEED=2)\n"),
             "{said}"
         );
+        // `rx` is not told.
+        let (said, code) = build.run(1, "51.0");
+        assert!(
+            code == Some(1) && said.contains("error: nextpnr does not tell how fast each clock is"),
+            "{said}"
+        );
         let (said, code) = build.run(1, "fails");
         assert!(code == Some(1) && !build.bitstream(), "{said}");
-        assert!(said.contains("ERROR: no such ball\nerror: nextpnr did not route it, see "), "{said}");
+        assert!(said.contains("ERROR: no such ball\nerror: it cannot be routed, see "), "{said}");
     }
 
     #[test]
@@ -254,14 +266,51 @@ echo config > top.config
     #[test]
     fn who_ends_the_script_ends_what_it_runs() {
         let build = Build::new("ended");
-        let mut sh = build.command(1, "never", 0).stderr(Stdio::null()).spawn().unwrap();
-        while !fs::read_to_string(build.out().join("placer")).is_ok_and(|id| id.ends_with('\n')) {
-            std::thread::sleep(Duration::from_millis(20));
+        for (signal, code) in [("TERM", 143), ("HUP", 129)] {
+            let mut sh = build.command(1, "never", 0).stderr(Stdio::null()).spawn().unwrap();
+            let begins = Instant::now();
+            while !fs::read_to_string(build.out().join("placer")).is_ok_and(|id| id.ends_with('\n')) {
+                assert!(sh.try_wait().unwrap().is_none() && begins.elapsed() < Duration::from_secs(120));
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            assert!(build.runs("placer"));
+            let id = sh.id().to_string();
+            assert!(Command::new("kill").args(["-s", signal, &id]).status().unwrap().success());
+            assert_eq!(sh.wait().unwrap().code(), Some(code));
+            assert!(!build.runs("placer") && !build.bitstream());
+            fs::remove_file(build.out().join("placer")).unwrap();
         }
-        assert!(build.runs("placer"));
-        assert!(Command::new("kill").arg(sh.id().to_string()).status().unwrap().success());
-        assert_eq!(sh.wait().unwrap().code(), Some(143));
-        assert!(!build.runs("placer") && !build.bitstream());
+    }
+
+    #[test]
+    fn a_router_that_crashes_is_run_again_once() {
+        let build = Build::new("crash");
+        let (said, code) = build.run(1, "crash60.0");
+        assert!(code == Some(0) && build.bitstream(), "{said}");
+        assert!(said.contains("it crashed (signal 11); once again"), "{said}");
+        let (said, code) = build.run(1, "crash");
+        assert!(
+            code == Some(1) && !build.bitstream() && said.contains("error: it cannot be routed, see "),
+            "{said}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_before_anything_is_done() {
+        let build = Build::new("refused");
+        for (seed, again) in [("one", "1"), ("08", "1"), ("1", "-1"), ("1", "1x")] {
+            let output = build.command(1, "60.0", 0).env("SEED", seed).env("AGAIN", again).output().unwrap();
+            let said = String::from_utf8(output.stderr).unwrap();
+            assert_eq!(
+                (said.as_str(), output.status.code()),
+                ("error: SEED and AGAIN are numbers\n", Some(1))
+            );
+            assert!(!build.out().exists());
+        }
+        // Of another top there is nothing to place.
+        fs::write(build.0.join("yosys"), "#!/bin/sh\necho '{}' > mapped.json\n").unwrap();
+        let (said, code) = build.run(1, "60.0");
+        assert!(code == Some(1) && said.contains("error: there is no module top with cells in "), "{said}");
     }
 
     #[test]
@@ -276,12 +325,15 @@ echo config > top.config
             .collect();
         assert_eq!(build.design(), (1, wanted));
         assert!(said.contains("placing, with 338 LUTs left free"), "{said}");
-        assert!(!build.out().join("maps").exists());
+        assert!(!build.out().join("top.maps").exists());
 
-        // Those beside block RAMs stay.
+        // Those beside block RAMs stay, and get no fewer.
         let build = Build::new("more");
-        let (said, code) = build.run_again(125, "stuck60.0", 1);
-        assert!(code == Some(0) && said.contains("placing, with 8210 LUTs left free"), "{said}");
+        let output = build.command(125, "stuck60.0", 1).env("HOT", "20").output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("placing, with 8158 LUTs left free"), "{said}");
+        let free = build.design().1;
+        assert!(ecp5::LUTS.iter().all(|lut| free.contains(&format!("X10/Y21/{lut}"))));
         // Two more each time, up to six; then there are none.
         let build = Build::new("most");
         let (said, code) = build.run_again(1, "stuck", 9);

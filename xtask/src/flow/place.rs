@@ -140,7 +140,7 @@ pub fn place(flow: &Flow, design: &Design<'_>, wishes: &Wishes<'_>) -> Result<Pl
             return Ok(placed);
         }
         let Some(maps) = maps else { return Ok(placed) };
-        let more = spread.learn(&to_route, &maps.last()?);
+        let more = spread.learn(&to_route, &maps.last(rounds.round)?);
         if more == 0 {
             return Ok(placed);
         }
@@ -193,10 +193,10 @@ impl Maps {
         Ok(Maps(folder))
     }
 
-    /// How many wires were wanted twice in each tile, in the last rounds.
-    fn last(&self) -> Result<Vec<String>> {
-        let of = |round: usize| self.0.join(format!("{}_congestion_by_coordinate_{round}.csv", Maps::PREFIX));
-        let paths: Vec<PathBuf> = (1..).map(of).take_while(|path| path.exists()).collect();
+    /// How many wires were wanted twice in each tile, in the last rounds up to this one. There may be later ones, of a run that crashed.
+    fn last(&self, round: u64) -> Result<Vec<String>> {
+        let of = |round: u64| self.0.join(format!("{}_congestion_by_coordinate_{round}.csv", Maps::PREFIX));
+        let paths: Vec<PathBuf> = (1..=round).map(of).take_while(|path| path.exists()).collect();
         // The router may have been stopped while it wrote the last one.
         let last = paths.iter().rev().skip(1).take(ecp5::SPREAD.rounds);
         last.map(|path| fs::read_to_string(path).with_context(|| format!("reading {}", path.display())))
@@ -234,15 +234,18 @@ mod tests {
         fs::create_dir(work.join(Maps::FOLDER)).unwrap();
         flow.write("maps/heat_congestion_by_coordinate_1.csv", "of another run").unwrap();
         let maps = Maps::new(&flow).unwrap();
-        assert!(maps.last().unwrap().is_empty());
+        assert!(maps.last(103).unwrap().is_empty());
         for round in 1..=103 {
             flow.write(&format!("maps/heat_congestion_by_coordinate_{round}.csv"), &format!("{round}\n"))
                 .unwrap();
             flow.write(&format!("maps/heat_congestion_by_net_{round}.csv"), "net,2\n").unwrap();
         }
         flow.write("sites.log", "").unwrap();
-        let last: Vec<u32> = maps.last().unwrap().iter().map(|map| map.trim().parse().unwrap()).collect();
-        assert_eq!(last, (83..=102).rev().collect::<Vec<u32>>());
+        for round in [103, 60] {
+            let last = maps.last(round).unwrap();
+            let last: Vec<u64> = last.iter().map(|map| map.trim().parse().unwrap()).collect();
+            assert_eq!(last, (round - 20..round).rev().collect::<Vec<u64>>());
+        }
         drop(maps);
         let left: Vec<_> = fs::read_dir(&work).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["sites.log"]);

@@ -20,7 +20,7 @@ pub fn with_settings(design: &str, settings: &[(&str, &str)]) -> Result<String> 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
     /// The last round.
-    round: u64,
+    pub round: u64,
     /// Wires that more than one net wanted, in the round with the fewest.
     pub least: u64,
     /// That round, and all wires in use then.
