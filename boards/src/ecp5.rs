@@ -65,7 +65,7 @@ pub struct Patience {
     pub rounds: u64,
     /// Likewise where fewer than `few` are left: such a round takes no time, and the last wires may take some forty.
     pub last: u64,
-    /// See there.
+    /// Where so many are contested again, it gets worse from round to round.
     pub few: u64,
 }
 

@@ -33,7 +33,7 @@ once() {
     return "$status"
 }
 stop() {
-    if [ -n "$running" ] && [ -n "${!:-}" ]; then kill "$!" 2> /dev/null && wait "$!" || true; fi
+    if [ -n "$running" ] && [ -n "${!:-}" ]; then { kill "$!" && wait "$!"; } 2> /dev/null || true; fi
     running=
 }
 trap stop EXIT
@@ -101,7 +101,12 @@ stuck() {
             wires = substr($0, RSTART + 9, RLENGTH - 9) + 0
             if (best == "" || wires < least) { least = wires; best = round }
         }
-        END { if (best != "" && round >= best + (least < @FEW@ ? @LAST_PATIENCE@ : @PATIENCE@)) print least }' route.log
+        END {
+            # Once many are wanted twice again, it gets worse from round to round.
+            if (best != "" && least < @FEW@) ended = wires >= @FEW@ || round >= best + @LAST_PATIENCE@
+            else if (best != "") ended = round >= best + @PATIENCE@
+            if (ended) print least
+        }' route.log
 }
 
 # free.txt with more LUTs of each tile round which such wires are, by nextpnr's maps of the last rounds: a file for each, a line for each column.

@@ -46,8 +46,11 @@ impl Rounds {
         if self.best == 0 || overused < self.least {
             (self.least, self.best, self.wires) = (overused, round, wires);
         }
-        let patience = if self.least < PATIENCE.few { PATIENCE.last } else { PATIENCE.rounds };
-        round >= self.best + patience
+        if self.least >= PATIENCE.few {
+            return round >= self.best + PATIENCE.rounds;
+        }
+        // Once many are wanted twice again, it gets worse from round to round.
+        overused >= PATIENCE.few || round >= self.best + PATIENCE.last
     }
 
     /// Why there are no wires, if there are none.
@@ -227,6 +230,7 @@ mod tests {
         assert!(!better.stalls(&line(23, 7)) && better.least == 7);
         assert!((24..123).all(|round| !better.stalls(&line(round, 8))));
         assert!({ better }.stalls(&line(123, 8)));
+        assert!(!better.stalls(&line(101, 499)) && { better }.stalls(&line(102, 500)));
         assert!(!better.stalls(&line(123, 0)));
         assert_eq!(better.unrouted(), None);
     }
