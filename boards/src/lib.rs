@@ -17,6 +17,7 @@
 mod alveo;
 mod check;
 pub mod ecp5;
+pub mod nextpnr;
 mod part;
 mod ports;
 

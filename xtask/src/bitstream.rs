@@ -10,7 +10,8 @@ use std::io::Write;
 use std::process::Command;
 
 use anyhow::{bail, Context, Result};
-use ferrowire_boards::ecp5::{PLL_CLOCKS, SPREAD};
+use ferrowire_boards::ecp5::PLL_CLOCKS;
+use ferrowire_boards::nextpnr::{memory_rows, SPREAD};
 use ferrowire_boards::{Alveo, Board, ALVEOS, BUILT_IN};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -93,7 +94,7 @@ pub fn run(args: &Args) -> Result<u8> {
         Some(_) => None,
         None => {
             let (lpf, config, device) = (format!("rtl/{top}.lpf"), format!("{top}.config"), part.nextpnr());
-            let crowded = part.size == 85 && mapped.crowds(&part);
+            let crowded = !memory_rows(&part).is_empty() && mapped.crowds(&part);
             let design = Design { json: "mapped.json", lpf: &lpf, device: &device, mhz: None, crowded };
             let (seed, tries, spread) = (args.seed, args.tries, Some(args.again));
             let wishes = Wishes { seed, tries, route: true, spread, config: Some(&config) };

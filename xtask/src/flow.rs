@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, Context, Result};
 use ferrowire_boards::ecp5;
+use rustix::process::Signal;
 use serde::Deserialize;
 
 use crate::{cargo, setup, workspace};
@@ -170,28 +171,12 @@ impl Flow {
     ) -> Result<Option<String>> {
         let path = self.work.join(format!("{name}.log"));
         let said = self.work.join(format!("{name}.out"));
-        let mut crashed = false;
-        let status = loop {
-            let begin = Instant::now();
-            let status = self.once(&path, &said, what, &mut command, stalls)?;
-            let seconds = begin.elapsed().as_secs();
-            match status {
-                None => {
-                    eprintln!("{what}: stopped after {seconds} s");
-                    return Ok(None);
-                }
-                Some(status) if crash(status) && !crashed => {
-                    eprintln!("{what}: {status} after {seconds} s; once again");
-                    crashed = true;
-                }
-                Some(status) => {
-                    if status.success() {
-                        eprintln!("{what}: {seconds} s");
-                    }
-                    break status;
-                }
-            }
-        };
+        let mut ended = self.once(&path, &said, what, &mut command, stalls)?;
+        if let Some(status) = ended.filter(|status| crash(*status)) {
+            eprintln!("{what}: {status}; once again");
+            ended = self.once(&path, &said, what, &mut command, stalls)?;
+        }
+        let Some(status) = ended else { return Ok(None) };
         let log = String::from_utf8_lossy(&fs::read(&path)?).into_owned();
         if !status.success() {
             let said = String::from_utf8_lossy(&fs::read(&said)?).into_owned();
@@ -215,7 +200,7 @@ impl Flow {
         let file = File::create(said).with_context(|| format!("creating {}", said.display()))?;
         File::create(path).with_context(|| format!("creating {}", path.display()))?;
         let mut log = File::open(path).with_context(|| format!("reading {}", path.display()))?;
-        let progress = Progress::new(what);
+        let (progress, begin) = (Progress::new(what), Instant::now());
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
         let mut child = command.spawn().with_context(|| format!("running {:?}", command.get_program()))?;
         let mut fresh = Vec::new();
@@ -240,21 +225,21 @@ impl Flow {
             std::thread::sleep(Duration::from_millis(200));
         };
         progress.end();
+        let seconds = begin.elapsed().as_secs();
+        match status {
+            None => eprintln!("{what}: stopped after {seconds} s"),
+            Some(status) if status.success() => eprintln!("{what}: {seconds} s"),
+            Some(_) => {}
+        }
         Ok(status)
     }
 }
 
 /// A program that ended so did not want to.
 fn crash(status: ExitStatus) -> bool {
-    matches!(status.signal(), Some(SIGILL | SIGABRT | SIGBUS | SIGFPE | SIGSEGV))
+    let crashes = [Signal::ILL, Signal::ABORT, Signal::BUS, Signal::FPE, Signal::SEGV];
+    crashes.iter().any(|signal| status.signal() == Some(signal.as_raw()))
 }
-
-/// Signals, by their numbers in Linux (`signal(7)`).
-const SIGILL: i32 = 4;
-const SIGABRT: i32 = 6;
-const SIGBUS: i32 = 7;
-const SIGFPE: i32 = 8;
-const SIGSEGV: i32 = 11;
 
 #[cfg(test)]
 mod tests {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The script with which the open tools build a board.
 
-use ferrowire_boards::{ecp5, Part};
+use ferrowire_boards::{ecp5, nextpnr, Part};
 
 /// Its file.
 pub const NAME: &str = "build.sh";
@@ -11,28 +11,27 @@ const TEXT: &str = include_str!("build.sh");
 
 /// The script for a top module and its FPGA.
 pub fn of(top: &str, part: &Part) -> String {
-    let rows =
-        if part.size == 85 { ecp5::MEMORY_ROWS.map(|row| row.to_string()).join(" ") } else { String::new() };
-    let settings = ecp5::ROUTER.map(|(name, value)| format!("\"{name}\": \"{value}\", ")).concat();
-    let (share, of) = ecp5::CROWDED;
-    let ecp5::Patience { rounds, last, few } = ecp5::PATIENCE;
-    let spread = ecp5::SPREAD;
+    let rows: Vec<String> = nextpnr::memory_rows(part).iter().map(u32::to_string).collect();
+    let settings = nextpnr::ROUTER.map(|(name, value)| format!("\"{name}\": \"{value}\", ")).concat();
+    let (share, of) = nextpnr::CROWDED;
+    let nextpnr::Patience { rounds, last, few } = nextpnr::PATIENCE;
+    let spread = nextpnr::SPREAD;
     let values = [
         ("TOP", top.to_string()),
         ("MAP", ecp5::synth(top, true, &format!("\"$here/{}\"", ecp5::MAP.0))),
-        ("ROWS", rows),
-        ("FIRST", ecp5::LUT_COLUMNS.start().to_string()),
-        ("LAST", ecp5::LUT_COLUMNS.end().to_string()),
+        ("ROWS", rows.join(" ")),
+        ("FIRST", nextpnr::LUT_COLUMNS.start().to_string()),
+        ("LAST", nextpnr::LUT_COLUMNS.end().to_string()),
         ("MEMORIES", part.ebr.to_string()),
         ("CROWDED", share.to_string()),
         ("CROWDED_OF", of.to_string()),
         ("DEVICE", part.nextpnr().join(" ")),
         ("SETTINGS", settings),
-        ("SETTING", ecp5::ROUTER[0].0.to_string()),
+        ("SETTING", nextpnr::ROUTER[0].0.to_string()),
         ("PATIENCE", rounds.to_string()),
         ("LAST_PATIENCE", last.to_string()),
-        ("LUTS", ecp5::LUTS.len().to_string()),
-        ("LUT_NAMES", ecp5::LUTS.join(" ")),
+        ("LUTS", nextpnr::LUTS.len().to_string()),
+        ("LUT_NAMES", nextpnr::LUTS.join(" ")),
         ("STEP", spread.step.to_string()),
         ("MOST", spread.most.to_string()),
         ("REACH", spread.reach.to_string()),
@@ -151,7 +150,7 @@ echo config > top.config
         fn command(&self, memories: u32, route: &str, again: u32) -> Command {
             let mut sh = Command::new("sh");
             sh.arg(self.0.join("rtl").join(NAME)).env("MEMORIES", memories.to_string()).env("ROUTE", route);
-            sh.env("ROUNDS", (1 + ecp5::PATIENCE.rounds).to_string())
+            sh.env("ROUNDS", (1 + nextpnr::PATIENCE.rounds).to_string())
                 .env("AGAIN", again.to_string())
                 .env_remove("SEED");
             for (variable, program) in [("YOSYS", "yosys"), ("NEXTPNR", "nextpnr"), ("ECPPACK", "ecppack")] {
@@ -216,7 +215,7 @@ echo config > top.config
         let routed: Value = serde_json::from_str(&build.read("to-route.json")).unwrap();
         let settings = routed["modules"]["top"]["settings"].as_object().unwrap();
         assert!(
-            ecp5::ROUTER.iter().all(|(name, value)| settings[*name] == *value) && settings["seed"] == "1"
+            nextpnr::ROUTER.iter().all(|(name, value)| settings[*name] == *value) && settings["seed"] == "1"
         );
         assert!(build
             .read("nextpnr.args")
@@ -322,10 +321,10 @@ echo config > top.config
         let build = Build::new("again");
         let (said, code) = build.run_again(1, "stuck60.0", 1);
         assert!(code == Some(0) && build.bitstream(), "{said}");
-        let near = |at: u32| at - ecp5::SPREAD.reach..=at + ecp5::SPREAD.reach;
+        let near = |at: u32| at - nextpnr::SPREAD.reach..=at + nextpnr::SPREAD.reach;
         let tiles = near(10).flat_map(|x| near(8).map(move |y| (x, y)));
         let wanted: BTreeSet<String> = tiles
-            .flat_map(|(x, y)| ecp5::LUTS[..2].iter().map(move |lut| format!("X{x}/Y{y}/{lut}")))
+            .flat_map(|(x, y)| nextpnr::LUTS[..2].iter().map(move |lut| format!("X{x}/Y{y}/{lut}")))
             .collect();
         assert_eq!(build.design(), (1, wanted));
         assert!(
@@ -341,7 +340,7 @@ echo config > top.config
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(said.contains("placing, with 8158 LUTs left free"), "{said}");
         let free = build.design().1;
-        assert!(ecp5::LUTS.iter().all(|lut| free.contains(&format!("X10/Y21/{lut}"))));
+        assert!(nextpnr::LUTS.iter().all(|lut| free.contains(&format!("X10/Y21/{lut}"))));
         // Two more each time, up to six; then there are none.
         let build = Build::new("most");
         let (said, code) = build.run_again(1, "stuck", 9);

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, Context, Result};
-use ferrowire_boards::ecp5::MEMORY_ROWS;
+use ferrowire_boards::nextpnr::MEMORY_ROWS;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
-use ferrowire_boards::ecp5;
+use ferrowire_boards::nextpnr;
 
 use super::memories;
 use super::router::{self, Clock, Rounds, Routed};
@@ -120,7 +120,7 @@ pub fn place(flow: &Flow, design: &Design<'_>, wishes: &Wishes<'_>) -> Result<Pl
             return Ok(placed);
         }
         let to_route = flow.read("to-route.json")?;
-        flow.write("to-route.json", &router::with_settings(&to_route, &ecp5::ROUTER)?)?;
+        flow.write("to-route.json", &router::with_settings(&to_route, &nextpnr::ROUTER)?)?;
         let mut command = common("to-route.json", "route", seed)?;
         // Nets of the latest paths would not give way to others, and where wires are few nothing ends then.
         command.args(["--no-pack", "--no-place", "--no-tmdriv", "--report", "route.json"]);
@@ -198,7 +198,7 @@ impl Maps {
         let of = |round: u64| self.0.join(format!("{}_congestion_by_coordinate_{round}.csv", Maps::PREFIX));
         let paths: Vec<PathBuf> = (1..=round).map(of).take_while(|path| path.exists()).collect();
         // The router may have been stopped while it wrote the last one.
-        let last = paths.iter().rev().skip(1).take(ecp5::SPREAD.rounds);
+        let last = paths.iter().rev().skip(1).take(nextpnr::SPREAD.rounds);
         last.map(|path| fs::read_to_string(path).with_context(|| format!("reading {}", path.display())))
             .collect()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use anyhow::{Context, Result};
-use ferrowire_boards::ecp5::PATIENCE;
+use ferrowire_boards::nextpnr::PATIENCE;
 use serde::{Deserialize, Serialize};
 
 /// A design that nextpnr has written, with more settings.

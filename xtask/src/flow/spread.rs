@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Context, Result};
-use ferrowire_boards::ecp5::{LUTS, SPREAD};
+use ferrowire_boards::nextpnr::{LUTS, SPREAD};
 use serde_json::{json, Value};
 
 use super::memories::{at, At};

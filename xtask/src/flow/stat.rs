@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, Context, Result};
-use ferrowire_boards::ecp5::CROWDED;
+use ferrowire_boards::nextpnr::CROWDED;
 use ferrowire_boards::Part;
 use serde::{Deserialize, Serialize};
 
