@@ -19,6 +19,26 @@ pub fn memory_rows(part: &Part) -> &'static [u32] {
     }
 }
 
+/// In which columns a group of these begins, in each row.
+pub const MEMORY_COLUMNS: [u32; 13] = [4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114];
+
+/// Block RAMs of a group; each is two columns wide.
+pub const MEMORY_GROUP: u32 = 4;
+
+/// How many sites of each row are left free while the others are enough: the lower rows have half the wires of the upper ones round them.
+pub const MEMORY_FREE: [usize; MEMORY_ROWS.len()] = [0, 6, 14, 14];
+
+/// How block RAMs get sites near what they are wired to, once a design has been placed.
+pub struct Annealing {
+    /// Nets with more pins than this (clock, resets, enables of whole tables) reach everywhere anyhow.
+    pub most_pins: usize,
+    /// Exchanges that are tried, for each block RAM.
+    pub tries: u32,
+}
+
+/// What was found to do.
+pub const ANNEALING: Annealing = Annealing { most_pins: 600, tries: 2_000 };
+
 /// Columns of tiles with LUTs above and below these.
 pub const LUT_COLUMNS: RangeInclusive<u32> = 2..=124;
 

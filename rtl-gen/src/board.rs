@@ -2,6 +2,7 @@
 //! Boards: all that a bitstream is made of, in one folder.
 
 mod script;
+mod sites;
 
 use std::collections::BTreeMap;
 
@@ -98,6 +99,7 @@ pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
             let files = BTreeMap::from([
                 (format!("{name}.lpf"), shell.lpf(top)),
                 (script::NAME.into(), script::of(name, &shell.board().part())),
+                (sites::NAME.into(), sites::of(&shell.board().part())),
                 (ecp5::MAP.0.into(), ecp5::MAP.1.into()),
             ]);
             Ok(print(choice, top, modules.verilog(), Some(shell.board().name.clone()), files))

@@ -152,7 +152,7 @@ fn a_board_gets_its_top_with_constraints_and_a_script() {
     assert_eq!(read("files.f").lines().last(), Some("ecpix5.v"));
     assert!(read("ecpix5.lpf").contains("FREQUENCY PORT \"clk100\" 100 MHZ;"));
     let listed = manifest["files"].as_object().unwrap();
-    assert!(["ecpix5.lpf", "build.sh", "ecp5_map.v", "registers.md"]
+    assert!(["ecpix5.lpf", "build.sh", "sites.awk", "ecp5_map.v", "registers.md"]
         .iter()
         .all(|file| listed.contains_key(*file)));
     // It is a script, and its products are elsewhere.

@@ -3,6 +3,7 @@
 # Makes @TOP@.bit with Yosys, nextpnr and ecppack, or the programs that YOSYS, NEXTPNR and ECPPACK name:
 #   sh build.sh [FOLDER]
 # FOLDER is where everything goes; without it that is this folder's name with .build behind it. SEED is of the placer; each gives another placement.
+# Where most block RAMs are in use, it is placed twice: their sites come out of the first placement (sites.awk).
 # If the router does not come to an end, LUTs stay free where wires are short, and it is placed anew, AGAIN times at most (@AGAIN@).
 # Fails, and leaves no @TOP@.bit, where a clock is slower than it must be and where nets find no wires.
 set -eu
@@ -56,41 +57,69 @@ attempt() {
     return "$status"
 }
 
-# LUTs beside rows of block RAMs, a line for each tile: column, row, how many. Wires are short there where most of the block RAMs are in use.
-beside() {
+# Whether most block RAMs are in use: wires are short beside their rows then.
+crowded() {
     memories=$(grep -cE '"type": "(DP16KD|PDPW16KD)"' mapped.json || true)
-    if [ $((memories * @CROWDED_OF@)) -gt $((@MEMORIES@ * @CROWDED@)) ]; then
-        for row in @ROWS@; do
-            for x in $(seq @FIRST@ @LAST@); do
-                echo "$x $((row - 1)) @LUTS@"
-                echo "$x $((row + 1)) @LUTS@"
-            done
-        done
-    fi
+    [ -n "@ROWS@" ] && [ $((memories * @CROWDED_OF@)) -gt $((@MEMORIES@ * @CROWDED@)) ]
 }
 
-# mapped.json with cells that do nothing but take the LUTs of free.txt.
+# LUTs beside rows of block RAMs, a line for each tile: column, row, how many.
+beside() {
+    for row in @ROWS@; do
+        for x in $(seq @FIRST@ @LAST@); do
+            echo "$x $((row - 1)) @LUTS@"
+            echo "$x $((row + 1)) @LUTS@"
+        done
+    done
+}
+
+# mapped.json with block RAMs on the sites of sites.txt, and with cells that do nothing but take the LUTs of free.txt.
 leave() {
     awk -v luts="@LUT_NAMES@" '
+        FILENAME == "sites.txt" { site[$1] = $2; sites++; next }
         FILENAME == "free.txt" { left[$1, $2] = $3; next }
+        first {
+            print "            \"BEL\": \"" first "\"" (/^ *\}/ ? "" : ",")
+            first = ""
+            sites--
+        }
         { print }
         $0 == "    \"@TOP@\": {" { top = 1 }
+        /^    \}/ { top = 0 }
+        top && /^        "/ {
+            name = $0
+            sub(/^ *"/, "", name)
+            sub(/": *\{$/, "", name)
+            cell = name in site ? site[name] : ""
+        }
+        top && cell && $0 == "          \"attributes\": {" {
+            first = cell
+            cell = ""
+        }
         top && $0 == "      \"cells\": {" {
-            top = 0
             found = 1
-            split(luts, name, " ")
+            split(luts, name_of, " ")
             for (tile in left) {
                 split(tile, at, SUBSEP)
                 for (lut = 1; lut <= left[tile]; lut++) {
-                    printf "        \"left_free_X%d_Y%d_%s\": {\"hide_name\": 0, \"type\": \"LUT4\", ", at[1], at[2], name[lut]
+                    printf "        \"left_free_X%d_Y%d_%s\": {\"hide_name\": 0, \"type\": \"LUT4\", ", at[1], at[2], name_of[lut]
                     printf "\"parameters\": {\"INIT\": \"0000000000000000\"}, "
-                    printf "\"attributes\": {\"BEL\": \"X%d/Y%d/%s\"}, ", at[1], at[2], name[lut]
+                    printf "\"attributes\": {\"BEL\": \"X%d/Y%d/%s\"}, ", at[1], at[2], name_of[lut]
                     printf "\"port_directions\": {\"A\": \"input\", \"B\": \"input\", \"C\": \"input\", \"D\": \"input\", \"Z\": \"output\"}, "
                     print "\"connections\": {\"A\": [\"0\"], \"B\": [\"0\"], \"C\": [\"0\"], \"D\": [\"0\"], \"Z\": []}},"
                 }
             }
         }
-        END { exit !found }' free.txt mapped.json
+        END { exit found ? (sites ? 2 : 0) : 1 }' sites.txt free.txt mapped.json
+}
+
+# Runs the placer: a netlist, then the command.
+place() {
+    netlist=$1
+    shift
+    # The other placer's wires are a third longer where three quarters of the cells are in use.
+    attempt once "$@" --json "$netlist" --placer static --router router2 --no-route --write placed.json --log place.log ||
+        fail "it cannot be placed, see $out/place.log"
 }
 
 # How many wires more than one net wants, once the router gets no further: it would go on for ever.
@@ -197,16 +226,28 @@ read_verilog -noautowire $files
 @MAP@write_json mapped.json
 END
 attempt once "${YOSYS:-yosys}" -q -l yosys.log -s map.ys || fail "it cannot be mapped, see $out/yosys.log"
-beside | sort -k 1,1n -k 2,2n > free.txt
 
 set -- "${NEXTPNR:-nextpnr-ecp5}" @DEVICE@ --lpf "$here/@TOP@.lpf" --seed "$seed" --timing-allow-fail --quiet
 another="another placement may do better (SEED=$((seed + 1)))"
+: > sites.txt
+: > free.txt
+if crowded; then
+    say "placing, for the block RAMs ($out/place.log)"
+    place mapped.json "$@"
+    say "looking for sites for the block RAMs"
+    once awk -v seed="$seed" -f "$here/sites.awk" placed.json > sites.txt || fail "there are no sites for the block RAMs"
+    beside | sort -k 1,1n -k 2,2n > free.txt
+fi
 while :; do
-    leave > spread.json || fail "there is no module @TOP@ with cells in $out/mapped.json"
+    status=0
+    leave > spread.json || status=$?
+    case $status in
+    0) ;;
+    2) fail "block RAMs that were placed are not in $out/mapped.json" ;;
+    *) fail "there is no module @TOP@ with cells in $out/mapped.json" ;;
+    esac
     say "placing, with $(awk '{ sum += $3 } END { print sum + 0 }' free.txt) LUTs left free ($out/place.log)"
-    # The other placer's wires are a third longer where three quarters of the cells are in use.
-    attempt once "$@" --json spread.json --placer static --router router2 --no-route --write placed.json --log place.log ||
-        fail "it cannot be placed, see $out/place.log"
+    place spread.json "$@"
     # Settings of the router for which there are no options.
     sed 's|"settings": {|&@SETTINGS@|' placed.json > to-route.json
     grep -q '@SETTING@' to-route.json || fail "there are no settings in $out/placed.json"

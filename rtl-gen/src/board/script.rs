@@ -41,7 +41,12 @@ pub fn of(top: &str, part: &Part) -> String {
         ("AGAIN", spread.again.to_string()),
         ("FEW", few.to_string()),
     ];
-    values.iter().fold(TEXT.into(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
+    filled(TEXT, &values)
+}
+
+/// A text with values where their names stand between two `@`.
+pub fn filled(text: &str, values: &[(&str, String)]) -> String {
+    values.iter().fold(text.into(), |text, (name, value)| text.replace(&format!("@{name}@"), value))
 }
 
 #[cfg(test)]
@@ -54,6 +59,7 @@ mod tests {
 
     use serde_json::Value;
 
+    use super::super::sites;
     use super::*;
 
     /// In place of Yosys: a design with so many block RAMs, as it writes one.
@@ -61,7 +67,7 @@ mod tests {
 {
     printf '{\n  "modules": {\n    "DP16KD": {\n      "attributes": {\n        "blackbox": "1"\n      },\n      "cells": {\n      }\n    },\n'
     printf '    "top": {\n      "attributes": {\n        "top": "1"\n      },\n      "cells": {\n'
-    for i in $(seq "$MEMORIES"); do printf '        "m%d": {\n          "type": "DP16KD"\n        },\n' "$i"; done
+    for i in $(seq "$MEMORIES"); do printf '        "m%d": {\n          "type": "DP16KD",\n          "attributes": {\n          }\n        },\n' "$i"; done
     printf '        "flop": {\n          "type": "TRELLIS_FF"\n        }\n      }\n    }\n  }\n}\n'
 } > mapped.json
 "#;
@@ -76,9 +82,12 @@ case "$*" in
     if [ "$ROUTE" = never ]; then echo $$ > placer; exec sleep 600; fi
     { clock core 61.5 PASS 50.00; clock rx 170.00 PASS 125.00; } > place.log
     {
-        printf '{ "modules": { "top": { "settings": { "seed": "1" }, "cells": [\n'
-        for x in $(seq 0 39); do for y in $(seq 0 39); do printf '{ "NEXTPNR_BEL": "X%d/Y%d/SLICEA.FF0" },\n' "$x" "$y"; done; done
-        printf '{ "NEXTPNR_BEL": "X7/Y46/EBR2" } ] } } }\n'
+        printf '{ "modules": { "top": { "settings": { "seed": "1" },\n      "cells": {\n'
+        for x in $(seq 0 39); do for y in $(seq 0 39); do printf '"X%d_Y%d": { "NEXTPNR_BEL": "X%d/Y%d/SLICEA.FF0" },\n' "$x" "$y" "$x" "$y"; done; done
+        for i in $(seq "${PLACED:-$MEMORIES}"); do
+            printf '        "m%d": {\n          "type": "DP16KD",\n            "NEXTPNR_BEL": "X4/Y46/EBR0"\n        },\n' "$i"
+        done
+        printf '"m": { "NEXTPNR_BEL": "X7/Y46/EBR2" } } } } }\n'
     } > placed.json
     exit 0 ;;
 esac
@@ -133,6 +142,7 @@ echo config > top.config
                 assert!(Command::new("chmod").arg("+x").arg(&program).status().unwrap().success());
             }
             fs::write(folder.join("rtl").join(NAME), of("top", &part)).unwrap();
+            fs::write(folder.join("rtl").join(sites::NAME), sites::of(&part)).unwrap();
             fs::write(folder.join("rtl/files.f"), "child.v\ntop.v\n").unwrap();
             Build(folder)
         }
@@ -175,7 +185,10 @@ echo config > top.config
             let of = |kind: &str| cells.values().filter(|cell| cell["type"] == kind).collect::<Vec<_>>();
             let luts =
                 of("LUT4").into_iter().map(|cell| cell["attributes"]["BEL"].as_str().unwrap().to_string());
-            (of("DP16KD").len(), luts.collect())
+            let sited = of("DP16KD").iter().filter(|memory| memory["attributes"]["BEL"].is_string()).count();
+            let memories = of("DP16KD").len();
+            assert!(sited == memories || sited == 0, "{sited} of {memories} have a site");
+            (memories, luts.collect())
         }
 
         /// Whether the program that wrote its number to this file is there.
@@ -212,6 +225,16 @@ echo config > top.config
         for bel in &["X2/Y21/SLICEA.K0", "X124/Y83/SLICED.K1", "X60/Y47/SLICEC.K0"] {
             assert!(free.contains(*bel), "{bel}");
         }
+        // Each block RAM has a site, of those that the first placement was for.
+        let sites = build.read("sites.txt");
+        let (names, sites): (BTreeSet<_>, BTreeSet<_>) =
+            sites.lines().map(|line| line.split_once(' ').unwrap()).unzip();
+        assert_eq!((names.len(), sites.len()), (125, 125));
+        let args = build.read("nextpnr.args");
+        let [first, second, _] = args.lines().collect::<Vec<_>>()[..] else { panic!("{args}") };
+        assert!(
+            first.contains("--json mapped.json --placer") && second.contains("--json spread.json --placer")
+        );
         let routed: Value = serde_json::from_str(&build.read("to-route.json")).unwrap();
         let settings = routed["modules"]["top"]["settings"].as_object().unwrap();
         assert!(
@@ -310,6 +333,10 @@ echo config > top.config
             );
             assert!(!build.out().exists());
         }
+        // Block RAMs have other names behind the placer.
+        let output = build.command(125, "60.0", 0).env("PLACED", "126").output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(said.contains("error: block RAMs that were placed are not in "), "{said}");
         // Of another top there is nothing to place.
         fs::write(build.0.join("yosys"), "#!/bin/sh\necho '{}' > mapped.json\n").unwrap();
         let (said, code) = build.run(1, "60.0");

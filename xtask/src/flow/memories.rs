@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{bail, Context, Result};
-use ferrowire_boards::nextpnr::MEMORY_ROWS;
+use ferrowire_boards::nextpnr::{ANNEALING, MEMORY_COLUMNS, MEMORY_FREE, MEMORY_GROUP, MEMORY_ROWS};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Deserialize;
@@ -18,22 +18,13 @@ use serde_json::Value;
 
 const BLOCK_RAM: &str = "DP16KD";
 
-/// Nets with more pins than this (clock, resets, enables of whole tables) reach everywhere anyhow.
-const MOST_PINS: usize = 600;
-
-/// Exchanges that are tried, for each block RAM.
-const TRIES: u32 = 2_000;
-
 /// A tile: column and row.
 pub type At = (i32, i32);
 
-/// How many sites of each row are left free while the others are enough: the lower rows have half the wires of the upper ones round them.
-const FREE: [usize; MEMORY_ROWS.len()] = [0, 6, 14, 14];
-
-/// The sites of a row, four in a group of nine columns, by nextpnr's names.
+/// The sites of a row by nextpnr's names.
 fn row(y: u32) -> Vec<String> {
-    const GROUPS: [u32; 13] = [4, 13, 22, 31, 40, 49, 58, 69, 78, 87, 96, 105, 114];
-    GROUPS.iter().flat_map(|x| (0..4).map(move |i| format!("X{}/Y{y}/EBR{i}", x + 2 * i))).collect()
+    let group = |x: u32| (0..MEMORY_GROUP).map(move |i| format!("X{}/Y{y}/EBR{i}", x + 2 * i));
+    MEMORY_COLUMNS.into_iter().flat_map(group).collect()
 }
 
 /// All sites.
@@ -43,7 +34,7 @@ fn sites() -> Vec<String> {
 
 /// The sites that are used for so many block RAMs, evenly along each row. One in sixteen is to spare where there are so many.
 fn open(memories: usize) -> Vec<String> {
-    let most: usize = FREE.iter().sum();
+    let most: usize = MEMORY_FREE.iter().sum();
     let free = most.min(sites().len().saturating_sub(memories + memories / 16));
     let open = |(y, share): (u32, usize)| {
         let all = row(y);
@@ -51,7 +42,7 @@ fn open(memories: usize) -> Vec<String> {
         let is_open = move |i: usize| (i + 1) * wanted / there > i * wanted / there;
         all.into_iter().enumerate().filter(move |(i, _)| is_open(*i)).map(|(_, site)| site)
     };
-    MEMORY_ROWS.into_iter().zip(FREE).flat_map(open).collect()
+    MEMORY_ROWS.into_iter().zip(MEMORY_FREE).flat_map(open).collect()
 }
 
 /// The tile of a place by nextpnr's name for it: `X3/Y7/SLICEA.FF0`.
@@ -205,8 +196,9 @@ impl Board {
                 }
             }
         }
-        let matters =
-            |(count, net): &(usize, Net)| !net.memories.is_empty() && (2..=MOST_PINS).contains(count);
+        let matters = |(count, net): &(usize, Net)| {
+            !net.memories.is_empty() && (2..=ANNEALING.most_pins).contains(count)
+        };
         let nets: Vec<Net> = pins.into_values().filter(matters).map(|(_, net)| net).collect();
         let mut of = vec![vec![]; names.len()];
         for (number, net) in nets.iter().enumerate() {
@@ -249,7 +241,7 @@ impl Board {
         if memories == 0 {
             return;
         }
-        let tries = TRIES * u32::try_from(memories).unwrap_or(u32::MAX / TRIES);
+        let tries = ANNEALING.tries * u32::try_from(memories).unwrap_or(u32::MAX / ANNEALING.tries);
         let mut warmth = 0.2 * self.length() as f64 / memories as f64;
         let cooling = 1e-3f64.powf(1.0 / f64::from(tries));
         for _ in 0..tries {
