@@ -84,7 +84,7 @@ pub enum SerialError {
 /// What to do about a refusal.
 fn remedy(status: Status) -> &'static str {
     match status {
-        Status::Bus => "its memory does not work: of a board with DDR3, look at the second light, and load the bitstream again",
+        Status::Bus => "its memory does not work: of a board with DRAM, look at the second light, and load the bitstream again",
         _ => "build driver and board from one revision",
     }
 }
