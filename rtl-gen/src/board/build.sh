@@ -110,7 +110,7 @@ leave() {
                 }
             }
         }
-        END { exit found ? (sites ? 2 : 0) : 1 }' sites.txt free.txt mapped.json
+        END { exit found ? (sites ? 11 : 0) : 10 }' sites.txt free.txt mapped.json
 }
 
 # Runs the placer: a netlist, then the command.
@@ -170,7 +170,7 @@ learn() {
                     split(tile, at, SUBSEP)
                     print at[1], at[2], left[tile]
                 }
-        }' free.txt $last tiles.txt | sort -k 1,1n -k 2,2n
+        }' free.txt $last tiles.txt > unsorted.txt && sort -k 1,1n -k 2,2n unsorted.txt
 }
 
 # Runs the router; `left` is empty where it came to an end. Nets of the latest paths would not give way to others (--no-tmdriv).
@@ -215,7 +215,7 @@ clocks() {
                 slow = slow || missed
             }
             for (clock in placed) if (!(clock in reached)) unknown = 1
-            exit unknown ? 2 : slow + 0
+            exit unknown ? 11 : slow ? 10 : 0
         }' place.log route.log
 }
 
@@ -235,16 +235,19 @@ if crowded; then
     say "placing, for the block RAMs ($out/place.log)"
     place mapped.json "$@"
     say "looking for sites for the block RAMs"
-    once awk -v seed="$seed" -f "$here/sites.awk" placed.json > sites.txt || fail "there are no sites for the block RAMs"
-    beside | sort -k 1,1n -k 2,2n > free.txt
+    once awk -v seed="$seed" -f "$here/sites.awk" placed.json > sites.txt || fail "awk finds no sites for the block RAMs"
+    [ "$(wc -l < sites.txt)" -eq "$memories" ] || fail "$out/placed.json has other block RAMs than the $memories of $out/mapped.json"
+    beside > unsorted.txt
+    sort -k 1,1n -k 2,2n unsorted.txt > free.txt
 fi
 while :; do
     status=0
     leave > spread.json || status=$?
     case $status in
     0) ;;
-    2) fail "block RAMs that were placed are not in $out/mapped.json" ;;
-    *) fail "there is no module @TOP@ with cells in $out/mapped.json" ;;
+    10) fail "there is no module @TOP@ with cells in $out/mapped.json" ;;
+    11) fail "block RAMs that were placed are not in $out/mapped.json" ;;
+    *) fail "awk cannot write $out/spread.json" ;;
     esac
     say "placing, with $(awk '{ sum += $3 } END { print sum + 0 }' free.txt) LUTs left free ($out/place.log)"
     place spread.json "$@"
@@ -258,7 +261,7 @@ while :; do
     why="the router leaves $left wires wanted by more than one net"
     [ "$again" -gt 0 ] || fail "$why; $another"
     again=$((again - 1))
-    learn > more.txt
+    learn > more.txt || fail "awk cannot read the maps of $out/$maps"
     if cmp -s more.txt free.txt; then fail "$why, and there are no more LUTs to leave free; $another"; fi
     mv more.txt free.txt
     say "$why; more LUTs stay free where wires are short"
@@ -269,7 +272,7 @@ status=0
 clocks >&2 || status=$?
 case $status in
 0) ;;
-1) fail "a clock is too slow; $another" ;;
+10) fail "a clock is too slow; $another" ;;
 *) fail "nextpnr does not tell how fast each clock is, see $out/place.log and $out/route.log" ;;
 esac
 attempt once "${ECPPACK:-ecppack}" --compress @TOP@.config packing.bit || fail "it cannot be packed"

@@ -11,6 +11,13 @@ function random() {
     return state / 2147483647
 }
 
+# e to the power of -`value`, some per cent off up to 12; not every awk has exp(), and some err where it is nearly nothing.
+function fall(value,    i) {
+    value = 1 - value / 1024
+    for (i = 0; i < 10; i++) value *= value
+    return value
+}
+
 # Half the perimeter of the box round a net.
 function perimeter(net,    i, site, left, right, low, high) {
     left = least_x[net]; right = most_x[net]; low = least_y[net]; high = most_y[net]
@@ -24,13 +31,11 @@ function perimeter(net,    i, site, left, right, low, high) {
     return right - left + high - low
 }
 
-# How much longer the nets of a memory are where it stands now than they were; each counts once for an exchange.
+# How much longer the nets of a memory are where it stands now than they were. Those of both that change sites stay as they are.
 function longer(memory,    i, net, sum) {
     sum = 0
     for (i = nets_of[memory]; i > 0; i--) {
         net = net_of[memory, i]
-        if (seen[net] == exchange) continue
-        seen[net] = exchange
         changed[++changes] = net
         now[net] = perimeter(net)
         sum += now[net] - long[net]
@@ -111,6 +116,11 @@ function use(memories,    rows, row, shares, columns, groups, per_row, r, i, mos
 
 END {
     if (!memories) exit
+    for (memory = 1; memory <= memories; memory++)
+        if (!(memory in from_x)) {
+            print "block RAM " cell[memory] " has no site" > "/dev/stderr"
+            exit 1
+        }
     use(memories)
     if (memories > sites) {
         print "there are " memories " block RAMs, and " sites + 0 " sites" > "/dev/stderr"
@@ -150,8 +160,9 @@ END {
 
     tries = @TRIES@ * memories
     warmth = 0.2 * sum / memories
-    cooling = exp(log(0.001) / tries)
-    for (exchange = 1; exchange <= tries; exchange++) {
+    # To a thousandth in the end.
+    cooling = 1 - 6.9078 / tries
+    for (; tries > 0; tries--) {
         warmth *= cooling
         memory = 1 + int(random() * memories)
         to = 1 + int(random() * sites)
@@ -163,7 +174,7 @@ END {
         changes = 0
         more = longer(memory)
         if (other) more += longer(other)
-        if (more > 0 && random() >= exp(-more / warmth)) {
+        if (more > 0 && (more > 12 * warmth || random() >= fall(more / warmth))) {
             put(other, to)
             put(memory, from)
             continue

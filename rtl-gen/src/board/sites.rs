@@ -85,16 +85,88 @@ mod tests {
         design(&cells.collect::<Vec<_>>())
     }
 
+    /// The two lengths that it tells: before and behind.
+    fn lengths(said: &str) -> [usize; 2] {
+        let numbers = said.split(' ').filter_map(|word| word.parse().ok()).collect::<Vec<usize>>();
+        numbers.try_into().unwrap_or_else(|_| panic!("{said}"))
+    }
+
     #[test]
     fn block_rams_go_to_their_flops_no_two_to_one_site() {
         let (sites, said) = sites("opposite", &opposite(40));
-        let sites = sites.unwrap();
-        assert_eq!(sites.values().collect::<BTreeSet<_>>().len(), 40);
+        assert_eq!(sites.unwrap().values().collect::<BTreeSet<_>>().len(), 40);
         // The wires of each end beside its flip-flop, and were on average twenty columns of sites away.
-        let numbers: Vec<i32> =
-            said.split(|c: char| !c.is_ascii_digit()).filter_map(|number| number.parse().ok()).collect();
-        assert!(numbers[0] >= 1_000 && numbers[1] * 20 <= numbers[0] * 2, "{said}");
+        let [before, behind] = lengths(&said);
+        assert!(before >= 1_000 && behind * 20 <= before * 2, "{said}");
         assert!(said.starts_with("wires of block RAMs: "), "{said}");
+    }
+
+    /// Half the perimeters of the boxes round all pins of the nets, each with flip-flops and block RAMs on sites.
+    fn perimeters(nets: &[(Vec<(usize, usize)>, Vec<String>)], sites: &BTreeMap<String, String>) -> usize {
+        let at = |site: &String| {
+            let mut numbers = site.split('/').map(|part| part[1..].parse().unwrap_or(0));
+            (numbers.next().unwrap(), numbers.next().unwrap())
+        };
+        let of = |(flops, memories): &(Vec<(usize, usize)>, Vec<String>)| {
+            let all: Vec<(usize, usize)> =
+                flops.iter().copied().chain(memories.iter().map(|name| at(&sites[name]))).collect();
+            let span = |axis: fn(&(usize, usize)) -> usize| {
+                all.iter().map(axis).max().unwrap() - all.iter().map(axis).min().unwrap()
+            };
+            span(|at| at.0) + span(|at| at.1)
+        };
+        nets.iter().map(of).sum()
+    }
+
+    #[test]
+    fn the_lengths_that_it_tells_are_those_of_the_nets_on_these_sites() {
+        let column = |i: usize| nextpnr::MEMORY_COLUMNS[i / 4] as usize + 2 * (i % 4);
+        let name = |i: usize| format!(r"with\\escape.{i}");
+        let from: BTreeMap<String, String> =
+            (0..48).map(|i| (name(i), format!("X{}/Y22/EBR{}", column(i), i % 4))).collect();
+        // Of one net several block RAMs, in part without anything else; and all with flip-flops somewhere.
+        let mut nets: Vec<(Vec<(usize, usize)>, Vec<String>)> = vec![];
+        for i in 0..48 {
+            nets.push((vec![(3 + 37 * i % 120, 2 + 17 * i % 90)], vec![name(i), name((i * 7 + 5) % 48)]));
+            nets.push((vec![], [1, 9, 30].map(|step| name((i + step) % 48)).into()));
+            nets.push((vec![(60, 2 + i), (70, 90 - i)], vec![name(i)]));
+        }
+        // A net to so many pins is of no account, nor is a clock or a net with one pin.
+        let many = nextpnr::ANNEALING.most_pins;
+        let mut flops: Vec<String> = (0..many)
+            .map(|i| {
+                cell(
+                    &format!("many{i}"),
+                    "TRELLIS_FF",
+                    &format!("X{}/Y3/SLICEA.FF0", 2 + i % 120),
+                    &[("Q", 2)],
+                )
+            })
+            .collect();
+        let mut pins: BTreeMap<String, Vec<(String, usize)>> = BTreeMap::new();
+        for (number, (flop, memories)) in nets.iter().enumerate() {
+            for (i, (x, y)) in flop.iter().enumerate() {
+                let site = format!("X{x}/Y{y}/SLICEB.FF1");
+                flops.push(cell(&format!("flop{number}_{i}"), "TRELLIS_FF", &site, &[("DI", number + 10)]));
+            }
+            for name in memories {
+                let pins = pins.entry(name.clone()).or_default();
+                // Twice to the same block RAM, too.
+                pins.push((format!("DIA{}", pins.len()), number + 10));
+                pins.push((format!("DIA{}", pins.len()), number + 10));
+            }
+        }
+        for (i, (name, site)) in from.iter().enumerate() {
+            let mut pins: Vec<(&str, usize)> =
+                pins[name].iter().map(|(port, net)| (port.as_str(), *net)).collect();
+            pins.extend([("ADA5", 2), ("CLKA", 3), ("CLKB", 3), ("DOB0", 1_000 + i)]);
+            flops.push(cell(name, "DP16KD", site, &pins));
+        }
+        flops.push(cell("clocked", "TRELLIS_FF", "X2/Y90/SLICEA.FF0", &[("CLK", 3)]));
+        let (sites, said) = sites("lengths", &design(&flops));
+        let sites = sites.unwrap();
+        assert_eq!(lengths(&said), [perimeters(&nets, &from), perimeters(&nets, &sites)]);
+        assert_ne!(from, sites);
     }
 
     #[test]
@@ -117,6 +189,13 @@ mod tests {
         }
         assert_eq!(rows(208), Some(vec![52; 4]));
         assert_eq!(rows(209), None);
+    }
+
+    #[test]
+    fn a_block_ram_that_stands_nowhere_is_refused() {
+        let nowhere = opposite(8).replace("X4/Y22/EBR0", "nowhere");
+        let (sites, said) = sites("nowhere", &nowhere);
+        assert_eq!((sites, said.as_str()), (None, "block RAM a.memory7 has no site\n"));
     }
 
     #[test]
