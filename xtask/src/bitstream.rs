@@ -21,6 +21,10 @@ use crate::flow::stat::{Cost, Stat};
 use crate::flow::{Clock, Critical, Flow, Manifest, Usage};
 use crate::{setup, workspace};
 
+/// Of the placer, unless somebody says otherwise.
+const SEED: u32 = 1;
+const TRIES: u32 = 1;
+
 /// Options of `bitstream`.
 #[derive(clap::Args)]
 pub struct Args {
@@ -30,10 +34,10 @@ pub struct Args {
     #[arg(long, value_name = "FIELD=VALUE")]
     set: Vec<String>,
     /// Of the placer; each gives another placement, and clocks that differ by a tenth
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = SEED)]
     seed: u32,
     /// So many placements, with this seed and those behind it, of which the one with the shortest wires is routed
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=64))]
+    #[arg(long, value_name = "N", default_value_t = TRIES, value_parser = clap::value_parser!(u32).range(1..=64))]
     tries: u32,
     /// If the router does not come to an end, leave LUTs free where wires are short and place anew, so often
     #[arg(long, value_name = "N", default_value_t = SPREAD.again)]
@@ -73,6 +77,9 @@ pub struct Report {
 /// Makes the bitstream and reports.
 pub fn run(args: &Args) -> Result<u8> {
     if ALVEOS.iter().any(|(name, _)| *name == args.board) {
+        if (args.seed, args.tries, args.again, args.json) != (SEED, TRIES, SPREAD.again, false) {
+            bail!("--seed, --tries, --again and --json are for boards with an ECP5; `{}` is Vivado's, and has --set alone", args.board);
+        }
         return vivado(&Alveo::named(&args.board)?.name, args);
     }
     if !BUILT_IN.iter().any(|(name, _)| *name == args.board) {
@@ -269,6 +276,76 @@ impl Report {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::flow::router::{Rounds, Routed};
+
+    /// What there is to say of a design that nextpnr has placed and, with clocks, routed.
+    fn taken(routed: Option<&[(f64, f64)]>, rounds: &[&str]) -> Report {
+        let clock = |(mhz, wanted_mhz): &(f64, f64)| Clock {
+            name: "core".into(),
+            mhz: *mhz,
+            wanted_mhz: *wanted_mhz,
+        };
+        let critical = Critical { from: String::new(), to: String::new(), logic_ns: 1.0, wires_ns: 1.0 };
+        let routed = routed.map(|clocks| Routed {
+            clocks: clocks.iter().map(clock).collect(),
+            critical,
+            utilization: Default::default(),
+        });
+        let mut seen = Rounds::default();
+        for line in rounds {
+            seen.stalls(line);
+        }
+        let placed = Placed {
+            placer: "nextpnr".into(),
+            seed: 1,
+            // Estimates are more hopeful.
+            clocks: vec![clock(&(60.0, 50.0))],
+            routed,
+            rounds: Some(seen),
+            left_free: 7,
+        };
+        let mut report = Report {
+            board: "ecpix5".into(),
+            part: "LFE5UM5G-85F".into(),
+            commit: String::new(),
+            version: String::new(),
+            layout_hash: String::new(),
+            tools: Default::default(),
+            mapped: Default::default(),
+            seed: Some(1),
+            routed: false,
+            clocks: vec![],
+            critical_path: None,
+            utilization: Default::default(),
+            left_free: 0,
+            failure: None,
+            bitstream: None,
+        };
+        report.take(placed);
+        report
+    }
+
+    #[test]
+    fn there_is_no_bitstream_where_a_clock_is_too_slow_and_where_nets_have_no_wires() {
+        let ended = ["iter=1 wires=100 overused=7", "iter=2 wires=101 overused=0"];
+        let good = taken(Some(&[(50.0, 50.0), (130.2, 125.0)]), &ended);
+        assert!(good.failure.is_none() && good.routed && good.left_free == 7);
+        let slow = taken(Some(&[(49.9, 50.0), (130.2, 125.0)]), &ended).failure.unwrap();
+        assert!(
+            slow.contains("49.9") && slow.contains("set a slower clock_khz") && !slow.contains("130.2"),
+            "{slow}"
+        );
+        let open = taken(
+            None,
+            &["iter=1 wires=100 overused=7", "iter=2 wires=101 overused=3", "iter=3 wires=101 overused=5"],
+        );
+        let why = open.failure.unwrap();
+        assert!(
+            !open.routed
+                && why.starts_with("the router left 3 of 101 wires wanted by more than one net in round 2"),
+            "{why}"
+        );
+    }
 
     #[test]
     fn clocks_are_called_after_what_the_plls_outputs_are_for() {

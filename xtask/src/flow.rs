@@ -5,7 +5,7 @@ mod findings;
 mod memories;
 pub mod place;
 mod progress;
-mod router;
+pub mod router;
 mod spread;
 pub mod stat;
 

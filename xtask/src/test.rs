@@ -18,7 +18,7 @@ use crate::{cargo, check, setup, workspace};
 /// Options of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Make a board's bitstream beside the steps; fetches what it needs
+    /// Make a board's bitstream beside the steps, and run the tests that need Yosys, too; fetches what it needs
     #[arg(long)]
     bitstream: bool,
 }
@@ -36,6 +36,7 @@ pub fn run(args: &Args) -> Result<u8> {
     };
     let bitstream = || beside.take().map_or(Ok(0), Beside::end);
     let bitstream_step = beside::command();
+    let test_programs = || tests(args.bitstream);
     let skipped = RefCell::new(None);
     let linux = || match interop::quick()? {
         Quick::Ran(code) => Ok(code),
@@ -49,7 +50,7 @@ pub fn run(args: &Args) -> Result<u8> {
         ("xtask setup", &tools),
         ("fmt --all --check", &|| plain("fmt --all --check")),
         (CLIPPY, &|| plain(CLIPPY)),
-        ("test --workspace --lib --bins --tests", &tests),
+        ("test --workspace --lib --bins --tests", &test_programs),
         (DOC, &|| plain(DOC)),
         ("xtask check", &check::run),
     ];
@@ -87,15 +88,21 @@ fn plain(arguments: &str) -> Result<u8> {
     workspace::exit_code(cargo(arguments.split(' ')))
 }
 
-/// Builds all test programs, runs them side by side, and keeps what came of them.
-fn tests() -> Result<u8> {
+/// Builds all test programs, runs them side by side, those that need Yosys where it is there, and keeps what came of them.
+fn tests(yosys: bool) -> Result<u8> {
     workspace::remove_old(&outcomes::path())?;
     let mut build = cargo(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
     let built = build.stderr(Stdio::inherit()).output().context("running cargo")?;
     if !built.status.success() {
         return Ok(workspace::code(built.status));
     }
-    let ran = programs::run(programs::built(&String::from_utf8_lossy(&built.stdout)))?;
+    let mut all = programs::built(&String::from_utf8_lossy(&built.stdout));
+    if yosys {
+        // First, for they take long.
+        all.splice(0..0, programs::with_yosys(&all));
+    }
+    let mut ran = programs::run(all)?;
+    outcomes::forget_left_out(&mut ran.tests);
     let code = match ran.failed.is_empty() && ran.whole {
         true => 0,
         false if workspace::interrupted() => 130,

@@ -32,6 +32,20 @@ pub struct Program {
     executable: PathBuf,
     /// The package's folder, where cargo runs it.
     folder: PathBuf,
+    /// Of its tests, those in this module that are left out otherwise; all others without it.
+    left_out: Option<&'static str>,
+}
+
+/// Tests that need Yosys, of each of these programs in one module.
+const YOSYS: [(&str, &str); 2] = [("alveo", "synth::"), ("board", "mapped::")];
+
+/// Those of these programs that need Yosys.
+pub fn with_yosys(programs: &[Program]) -> Vec<Program> {
+    let of = |program: &Program| {
+        let (_, module) = YOSYS.iter().find(|(target, _)| *target == program.target)?;
+        Some(Program { left_out: Some(module), ..program.clone() })
+    };
+    programs.iter().filter_map(of).collect()
 }
 
 /// What came of all.
@@ -75,7 +89,14 @@ pub fn built(messages: &str) -> Vec<Program> {
         };
         let package = package(&artifact.package_id)?;
         let folder = artifact.manifest_path.parent()?.to_path_buf();
-        Some(Program { package, target: name, option, executable: artifact.executable?, folder })
+        Some(Program {
+            package,
+            target: name,
+            option,
+            executable: artifact.executable?,
+            folder,
+            left_out: None,
+        })
     });
     let mut programs: Vec<Program> = programs.collect();
     // One that takes long begins while others are left to run beside it; these take longest, and a wrong guess costs nothing but time.
@@ -139,13 +160,13 @@ pub fn run(programs: Vec<Program>) -> Result<Ran> {
                 let Some(program) = state.waiting.next().filter(|_| !workspace::interrupted()) else {
                     return Ok(());
                 };
-                state.running.insert(program.target.clone());
+                state.running.insert(program.name());
                 bar.set_message(names(&state.running));
                 program
             };
             let done = program.run(&logs);
             let mut state = lock();
-            state.running.remove(&program.target);
+            state.running.remove(&program.name());
             bar.set_message(names(&state.running));
             bar.inc(1);
             let (said, passed, processor) = done?;
@@ -198,20 +219,32 @@ fn names(running: &BTreeSet<String>) -> String {
 }
 
 impl Program {
+    /// While it runs.
+    fn name(&self) -> String {
+        let module = self.left_out.map(|module| format!("-{}", module.trim_end_matches(':')));
+        format!("{}{}", self.target, module.unwrap_or_default())
+    }
+
     fn title(&self) -> String {
-        format!("{}, {}", self.package, self.option.trim_start_matches('-'))
+        let module = self.left_out.map(|module| format!(", {module}"));
+        format!("{}, {}{}", self.package, self.option.trim_start_matches('-'), module.unwrap_or_default())
     }
 
     /// The command that runs it alone.
     fn alone(&self) -> String {
-        format!("cargo test -p {} {}", self.package.replace('_', "-"), self.option)
+        let left_out = self.left_out.map(|module| format!(" {module} -- --ignored"));
+        let package = self.package.replace('_', "-");
+        format!("cargo test -p {package} {}{}", self.option, left_out.unwrap_or_default())
     }
 
     /// Runs it as cargo would: what it said, whether it passed, and the seconds of processors that it took.
     fn run(&self, logs: &Path) -> Result<(String, bool, f64)> {
-        let log = logs.join(format!("{}-{}.log", self.package, self.target));
+        let log = logs.join(format!("{}-{}.log", self.package, self.name()));
         let said = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
         let mut command = Command::new(&self.executable);
+        if let Some(module) = self.left_out {
+            command.args([module, "--ignored"]);
+        }
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
         // A file, and no pipe: processes that a test has left behind may hold it open.
         command.stdout(said.try_clone()?).stderr(said);
@@ -267,6 +300,14 @@ mod tests {
         let alone: Vec<String> = found.iter().map(Program::alone).collect();
         let wanted = ["--test soak", "--test write", "--bin ferrowire-sim", "--lib"];
         assert_eq!(alone, wanted.map(|option| format!("cargo test -p ferrowire-sim {option}")));
+        let alveo = built(&of("test", "alveo", true));
+        let [needs_yosys] = &with_yosys(&[found, alveo].concat())[..] else { panic!("there is one") };
+        assert_eq!(needs_yosys.alone(), "cargo test -p ferrowire-sim --test alveo synth:: -- --ignored");
+        assert_eq!(
+            (needs_yosys.name().as_str(), needs_yosys.title().as_str()),
+            ("alveo-synth", "ferrowire_sim, test alveo, synth::")
+        );
+        let found = built(&messages.concat());
         assert_eq!((found[1].package.as_str(), &*found[1].folder), ("ferrowire_sim", Path::new("/r/sim")));
     }
 }

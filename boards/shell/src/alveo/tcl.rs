@@ -112,6 +112,8 @@ set out "$here.build"
 if {{$argc > 0}} {{ set out [file normalize [lindex $argv 0]] }}
 file mkdir $out
 cd $out
+# What an earlier run has left is not this one's.
+file delete {top}.bit {top}.mcs
 create_project -in_memory -part {part}
 set_property target_language Verilog [current_project]
 
@@ -168,8 +170,11 @@ foreach delay {{max min}} {{
     puts "$delay: slack $slack ns"
     if {{$slack eq "" || $slack < 0}} {{ error "a path is too slow or too fast: slack $slack ns, see $out/timing.rpt" }}
 }}
-write_bitstream -force {top}.bit
-write_cfgmem -force -format mcs -interface SPIx4 -size {mib} -loadbit "up {offset:#010x} {top}.bit" -file {top}.mcs
+# Under names of their own until both are whole.
+write_bitstream -force written.bit
+write_cfgmem -force -format mcs -interface SPIx4 -size {mib} -loadbit "up {offset:#010x} written.bit" -file written.mcs
+file rename written.bit {top}.bit
+file rename written.mcs {top}.mcs
 puts "$out/{top}.bit"
 "#
     );
