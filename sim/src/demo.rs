@@ -195,12 +195,17 @@ pub fn run(args: &DemoArgs) -> Result<()> {
 
 /// The model, with a word to who waits for it.
 pub(crate) fn build(name: &str, config: &RnicConfig, trace: bool) -> Result<CardModel> {
+    built(name, || CardModel::rnic(config, trace))
+}
+
+/// The same of any model.
+pub(crate) fn built(name: &str, model: impl FnOnce() -> Result<CardModel>) -> Result<CardModel> {
     let spinner = ProgressBar::new_spinner();
     spinner
         .set_message(format!("building the model of {name}; the first time takes minutes, later it is kept"));
     spinner.enable_steady_tick(std::time::Duration::from_millis(200));
     let start = Instant::now();
-    let model = CardModel::rnic(config, trace);
+    let model = model();
     spinner.finish_and_clear();
     let model = model?;
     if !model.cached() {

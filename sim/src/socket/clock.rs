@@ -9,6 +9,8 @@
 //! | a sign in the last [`QUIET`] cycles | awake | all the time |
 //! | none, but a card has its command queue enabled, or its tables are not clear yet | dozing | all the time for [`GRACE`], then [`SHARE`] of the time: a timer may run |
 //! | none, and no command queue: then there is no object, no timer and no DMA | asleep | not at all, until something comes |
+//!
+//! Of a card on a board only frames are seen. It dozes and never sleeps; bytes on its serial line have it move all the time, and nobody waits for that.
 
 use std::time::{Duration, Instant};
 
@@ -62,6 +64,13 @@ impl Clock {
         self.sign = world.cycle();
     }
 
+    /// Bytes have come on a board's serial line, or go there: it moves all the time for a while.
+    pub fn stir(&mut self) {
+        if self.state != State::Awake {
+            self.state = State::Dozing { since: Instant::now() };
+        }
+    }
+
     /// Whether the cards do something that others see, or did just now.
     pub fn busy(&self, world: &World) -> bool {
         self.state == State::Awake && world.cycle() - self.sign < SETTLED
@@ -77,7 +86,7 @@ impl Clock {
         }
     }
 
-    /// Moves the cards for a while, as it is due. `waits`: frames wait for a card.
+    /// Moves the cards for a while, as it is due. `waits`: frames wait for a card. None can be looked into where there is only one on a board.
     pub fn run(&mut self, world: &mut World, cards: usize, waits: bool) {
         match self.state {
             State::Asleep if !waits => return,
@@ -95,7 +104,8 @@ impl Clock {
             self.wake(world);
         } else if cycle - self.sign >= QUIET {
             self.sign = cycle;
-            self.state = match (self.state, (0..cards).all(|card| is_empty(world, card))) {
+            let empty = cards > 0 && (0..cards).all(|card| is_empty(world, card));
+            self.state = match (self.state, empty) {
                 (_, true) => State::Asleep,
                 (State::Dozing { since }, false) => State::Dozing { since },
                 (_, false) => State::Dozing { since: Instant::now() },

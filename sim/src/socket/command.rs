@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ferrowire-sim card` and `ferrowire-sim up`.
+//! `ferrowire-sim card`, `ferrowire-sim up` and `ferrowire-sim board`.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -8,27 +8,33 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::{Args, ValueHint};
 use ferrowire_hdl::config::{RnicConfig, BUILT_IN};
+use ferrowire_serial::SerialConfig;
 use ferrowire_spec::pci::MSIX_MAX;
 use ferrowire_spec::wire::eth::mac_number;
 
-use super::line::{self, LineSpec, Plug};
+use super::line::{self, Line, LineSpec, Plug};
 use super::outage::{Dark, Outage};
-use super::{Clock, Device, Guests, Listener, Port, Server, Signals, Tracer};
+use super::{Clock, Device, Guests, Listener, Port, Server, Signals, Tracer, Tty};
 use crate::bus::World;
 use crate::card::CardModel;
 use crate::demo;
 use crate::measure;
 use crate::wire::{Delivery, Faults, TimedFilter};
 
-/// What both commands take.
+/// The card, where it may be any.
 #[derive(Args, Debug)]
-struct Common {
+struct Chosen {
     /// Configuration: a built-in name, or a TOML file
     #[arg(long, default_value = "generic-8b", value_name = "NAME|FILE")]
     config: String,
     /// Clock of the card in kHz, if not that of its configuration. A slow one has fewer cycles in each time-out, so that simulating them takes less time
     #[arg(long, value_name = "KHZ")]
     clock_khz: Option<u32>,
+}
+
+/// What all commands take.
+#[derive(Args, Debug)]
+struct Common {
     /// What the wire does to frames, each way, with its probability: `drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01,delay=0.01`; `hold=N`
     /// is the longest delay in cycles, `seed=N` makes it another run. `dark=N` has it lose everything, both ways, from the Nth RoCE packet on, for
     /// `dark_ms=N` milliseconds (1000) of the card's clock
@@ -77,6 +83,39 @@ pub struct CardArgs {
     #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
     qmp: Option<PathBuf>,
     #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Serves a simulated board without PCIe, on a serial port of this machine
+///
+/// A card on AXI4, its serial line and on-board memory, as boards with an ECP5 have them; the Ethernet MAC and the memory's controller are not there. One program at a time
+/// opens the port, with `ferrowire -d serial:PATH@1200` or the driver's `SerialBus`: the rate says how patient it is with a board that is simulated, the line has another.
+/// The card has no MAC address until a program gives it one. SIGINT ends the server and removes the port.
+#[derive(Args, Debug)]
+#[command(after_help = "Example, two boards on one wire:\n  \
+    ferrowire-sim board --port a.tty --wire stream:wire.sock\n  \
+    ferrowire-sim board --port b.tty --wire stream:wire.sock\n  \
+    ferrowire -d serial:a.tty@1200 pingpong --mac 02:fe:00:00:00:01 -s 300 -n 2\n  \
+    ferrowire -d serial:b.tty@1200 pingpong --mac 02:fe:00:00:00:02 -s 300 -n 2 localhost")]
+pub struct BoardArgs {
+    /// The serial port, a link to a pseudo-terminal; one that a dead server left is replaced
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    port: PathBuf,
+    /// What is at the other end of the wire, as of `card`
+    #[arg(long, value_name = "WIRE", default_value = "none")]
+    wire: LineSpec,
+    /// Where a QEMU connects whose guest is on this wire, as of `card`: its clock stands while frames pass, and goes on while a program uses the serial line
+    #[arg(long, value_name = "PATH", value_hint = ValueHint::FilePath)]
+    qmp: Option<PathBuf>,
+    /// Configuration of the card, on AXI4 with 8 bytes a beat: a built-in name, or a TOML file
+    #[arg(long, default_value = "axi-8b", value_name = "NAME|FILE")]
+    config: String,
+    /// Bytes of on-board memory, which queues and registered memory lie in
+    #[arg(long, default_value_t = 4 << 20, value_name = "BYTES")]
+    memory: u64,
+    #[command(flatten)]
     common: Common,
 }
 
@@ -89,8 +128,15 @@ pub struct UpArgs {
     #[arg(default_value = ".", value_name = "DIR", value_hint = ValueHint::DirPath)]
     folder: PathBuf,
     #[command(flatten)]
+    chosen: Chosen,
+    #[command(flatten)]
     common: Common,
 }
+
+/// Bus address of a board's memory, as the boards' shell has it.
+const MEMORY_BASE: u64 = 0x10_0000;
+/// Cycles of a bit of a board's serial line: as few as it can be.
+const BIT_CYCLES: u32 = 8;
 
 /// MAC addresses of the cards of `up`: this and the next, of a range that is nobody's.
 const FIRST_MAC: u64 = 0x02fe_0000_0001;
@@ -166,27 +212,30 @@ fn parse_faults(text: &str) -> Result<SeededFaults, String> {
     Ok(all)
 }
 
-impl Common {
+/// The configuration of this name, or of this file.
+fn configuration(name: &str) -> Result<RnicConfig> {
+    if BUILT_IN.iter().any(|(known, _)| *known == name) || !Path::new(name).exists() {
+        return RnicConfig::named(name).with_context(|| format!("`{name}` is neither a file nor built in"));
+    }
+    let text = std::fs::read_to_string(name).with_context(|| format!("read {name}"))?;
+    RnicConfig::from_toml(&text).with_context(|| name.to_string())
+}
+
+impl Chosen {
     /// The configuration, and the model of it.
-    fn model(&self) -> Result<(RnicConfig, CardModel)> {
-        let mut config =
-            if BUILT_IN.iter().any(|(name, _)| *name == self.config) || !Path::new(&self.config).exists() {
-                RnicConfig::named(&self.config)
-                    .with_context(|| format!("`{}` is neither a file nor built in", self.config))?
-            } else {
-                let text =
-                    std::fs::read_to_string(&self.config).with_context(|| format!("read {}", self.config))?;
-                RnicConfig::from_toml(&text).with_context(|| self.config.clone())?
-            };
+    fn model(&self, trace: bool) -> Result<(RnicConfig, CardModel)> {
+        let mut config = configuration(&self.config)?;
         if let Some(khz) = self.clock_khz {
             config.clock_khz = khz;
             config.validate().context("--clock-khz")?;
         }
         ensure!(config.eqs <= MSIX_MAX, "eqs = {}: BAR 0 has room for {MSIX_MAX} MSI-X vectors", config.eqs);
-        let model = demo::build(&self.config, &config, self.trace.is_some())?;
+        let model = demo::build(&self.config, &config, trace)?;
         Ok((config, model))
     }
+}
 
+impl Common {
     /// Links store frames whole, so that a card may end in the middle of one; what the wire does, and at which rate. When it goes dark, if it does.
     fn wires(&self, world: &mut World, config: &RnicConfig) -> Option<Outage> {
         let dark = self.faults.and_then(|faults| faults.dark);
@@ -215,8 +264,51 @@ impl Common {
         }
         let tracer = self.trace.as_deref().map(Tracer::new).transpose()?;
         let clock = Clock::new(self.eager);
-        Ok(Server { world, ports, line: None, clock, guests: None, outage, tracer })
+        Ok(Server { world, ports, serial: None, line: None, clock, guests: None, outage, tracer })
     }
+}
+
+/// A world of one card, and what is at the other end of its wire.
+#[allow(clippy::type_complexity)]
+fn single(model: &CardModel, wire: &LineSpec) -> Result<(World, Option<(Plug, Box<dyn Line>)>)> {
+    let plug = Plug::default();
+    let line = line::open(wire).context("wire")?.map(|line| (plug.clone(), line));
+    let world = match line {
+        Some(_) => World::with_peer(model, 0, 0, Box::new(plug))?,
+        None => World::single(model, 0)?,
+    };
+    Ok((world, line))
+}
+
+/// Serves a board.
+///
+/// # Errors
+/// As [`card`].
+pub fn board(args: &BoardArgs) -> Result<()> {
+    let common = &args.common;
+    let config = configuration(&args.config)?;
+    let (clock_khz, beat_bytes) = (config.clock_khz, config.beat_bytes);
+    let serial = SerialConfig {
+        clock_khz,
+        baud: clock_khz * 1000 / BIT_CYCLES,
+        memory_bytes: args.memory,
+        memory_base: args.memory.max(MEMORY_BASE),
+        beat_bytes,
+    };
+    ensure!(config.axi, "--config {}: the card of a board is on AXI4, as axi-8b", args.config);
+    serial.validate().context("on a board with a serial line")?;
+    let trace = common.trace.is_some();
+    let model = demo::built(&format!("{} on a board", args.config), || {
+        CardModel::on_a_board(&config, &serial, trace)
+    })?;
+    let signals = Signals::new()?;
+    let guests = args.qmp.as_deref().map(Guests::bind).transpose()?;
+    let (mut world, line) = single(&model, &args.wire)?;
+    let outage = common.wires(&mut world, &config);
+    let tty = Tty::open(&args.port)?;
+    println!("ferrowire -d serial:{}@1200 info", args.port.display());
+    let server = common.server(world, Vec::new(), outage)?;
+    Server { line, guests, serial: Some(tty), ..server }.run(&signals)
 }
 
 /// Serves one card.
@@ -225,16 +317,11 @@ impl Common {
 /// The model cannot be built, the socket or the wire is in use, or the server fails.
 pub fn card(args: &CardArgs) -> Result<()> {
     let common = &args.common;
-    let (config, model) = common.model()?;
+    let (config, model) = args.chosen.model(common.trace.is_some())?;
     let signals = Signals::new()?;
     let listener = Listener::bind(&args.socket)?;
     let guests = args.qmp.as_deref().map(Guests::bind).transpose()?;
-    let plug = Plug::default();
-    let line = line::open(&args.wire).context("wire")?.map(|line| (plug.clone(), line));
-    let mut world = match line {
-        Some(_) => World::with_peer(&model, 0, 0, Box::new(plug))?,
-        None => World::single(&model, 0)?,
-    };
+    let (mut world, line) = single(&model, &args.wire)?;
     let outage = common.wires(&mut world, &config);
     let device = Device::new(&mut world, 0, model, config.eqs, args.mac)?.with_addresses(args.ip.clone());
     println!("ferrowire -d sim:{} info", args.socket.display());
@@ -251,7 +338,7 @@ pub fn up(args: &UpArgs) -> Result<()> {
     if !args.folder.is_dir() {
         bail!("{} is no folder; make it, or choose another", args.folder.display());
     }
-    let (config, model) = common.model()?;
+    let (config, model) = args.chosen.model(common.trace.is_some())?;
     let signals = Signals::new()?;
     let mut world = World::pair(&model, 0, 0)?;
     let outage = common.wires(&mut world, &config);

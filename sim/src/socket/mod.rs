@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cards on sockets: `ferrowire-sim card` and `ferrowire-sim up`. Each is a PCI device of the vfio-user protocol, for the driver's
+//! Cards on sockets, `ferrowire-sim card` and `ferrowire-sim up`, and boards on serial ports, `ferrowire-sim board`. A card is a PCI device of the vfio-user protocol, for the driver's
 //! [`VfioUserBus`](ferrowire::VfioUserBus) and for whatever else speaks it.
 //!
 //! ```text
 //!  client --- socket --- Port --- Device --- World, Card ====== Line: a socket, a TAP interface, the other card
 //!                          |        +- ConfigSpace, Msix, ClientMemory
+//!  client --- port ---- Tty ---------------- World, Card on a board
 //!                        Server: one loop, one thread; Clock: when cards move; Guests: whose clocks stand then
 //! ```
 
@@ -24,6 +25,7 @@ mod port;
 mod refusals;
 mod server;
 mod trace;
+mod tty;
 
 pub use clock::Clock;
 pub use device::Device;
@@ -32,3 +34,4 @@ pub use listener::Listener;
 pub use port::Port;
 pub use server::{Server, Signals};
 pub use trace::Tracer;
+pub use tty::Tty;

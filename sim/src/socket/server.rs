@@ -12,7 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{ensure, Context as _, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
@@ -23,6 +23,7 @@ use super::line::{Line, Plug};
 use super::outage::Outage;
 use super::port::Port;
 use super::trace::Tracer;
+use super::tty::Tty;
 use crate::bus::World;
 
 /// Longest wait while somebody must be shown out in time, or a line tries to connect.
@@ -59,6 +60,8 @@ pub struct Server {
     pub world: World,
     /// A socket for each.
     pub ports: Vec<Port>,
+    /// Or the serial port of the only one, which is on a board.
+    pub serial: Option<Tty>,
     /// What is at the other end of the wire of a single card.
     pub line: Option<(Plug, Box<dyn Line>)>,
     /// When they move.
@@ -107,6 +110,11 @@ impl Server {
         if moved {
             self.clock.wake(&self.world);
         }
+        if let Some(serial) = &mut self.serial {
+            if serial.exchange(&mut self.world, 0)? {
+                self.clock.stir();
+            }
+        }
         self.clock.run(&mut self.world, cards, waits);
         if let Some(guests) = &mut self.guests {
             guests.hold(self.clock.busy(&self.world));
@@ -121,6 +129,7 @@ impl Server {
             port.device().interrupts(&mut self.world);
         }
         if let Err(error) = self.world.check() {
+            ensure!(!self.ports.is_empty(), "{error}");
             // A fault of the design, or a file of a trace that cannot be written. Who has a card finds it reset.
             eprintln!("{error}; all cards are reset, and the trace ends");
             self.world.end_capture();
@@ -142,9 +151,14 @@ impl Server {
         ];
         let ports = self.ports.iter().flat_map(Port::files);
         let guests = self.guests.iter().flat_map(Guests::files);
+        let serial = self.serial.iter().map(|serial| (serial.as_fd(), PollFlags::IN));
         let line = line.filter(|(plug, _)| plug.has_room()).and_then(|(_, line)| line.file());
         files.extend(
-            ports.chain(guests).chain(line).map(|(file, flags)| PollFd::from_borrowed_fd(file, flags)),
+            ports
+                .chain(guests)
+                .chain(serial)
+                .chain(line)
+                .map(|(file, flags)| PollFd::from_borrowed_fd(file, flags)),
         );
         let rest = rest.map(Timespec::try_from).transpose().context("wait")?;
         match poll(&mut files, rest.as_ref()) {
@@ -155,7 +169,10 @@ impl Server {
 
     fn toggle_trace(&mut self) -> Result<()> {
         match &mut self.tracer {
-            Some(tracer) => tracer.toggle(&mut self.world, self.ports.len()),
+            Some(tracer) => {
+                let cards = self.ports.len() + usize::from(self.serial.is_some());
+                tracer.toggle(&mut self.world, cards)
+            }
             None => {
                 eprintln!("no trace: start with --trace DIR to have SIGUSR1 begin and end one");
                 Ok(())

@@ -2,7 +2,9 @@
 //! The command `ferrowire` as processes, which open pseudo-terminals; behind these are simulated boards.
 
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -10,6 +12,7 @@ use std::time::Duration;
 
 use ferrowire_sim::bus::World;
 use rustix::fs::{fcntl_setfl, Mode, OFlags};
+use rustix::process::{kill_process, Pid, Signal};
 use rustix::pty::{grantpt, openpt, ptsname, unlockpt, OpenptFlags};
 
 use super::model;
@@ -90,6 +93,82 @@ fn info_says_over_a_serial_port_what_a_card_is() {
     println!("{info}");
     assert_eq!(info["hca_id"], boards.names[0].as_str());
     assert_eq!((&info["max_qp"], &info["max_cq"]), (&16.into(), &8.into()));
+}
+
+/// `ferrowire-sim board` in a folder of its own, until it is dropped.
+struct Served {
+    process: Child,
+    folder: PathBuf,
+}
+
+impl Served {
+    fn begin(folder: &Path, port: &str) -> Self {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"))
+            .args(["board", "--port", port, "--wire", "stream:wire.sock", "--memory", "131072"])
+            .current_dir(folder)
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, format!("ferrowire -d serial:{port}@1200 info\n"));
+        Self { process, folder: folder.into() }
+    }
+
+    fn end(mut self, port: &str) {
+        kill_process(Pid::from_child(&self.process), Signal::INT).unwrap();
+        assert!(self.process.wait().unwrap().success());
+        assert!(std::fs::symlink_metadata(self.folder.join(port)).is_err(), "{port} is left behind");
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[test]
+fn two_served_boards_talk_over_a_socket() {
+    let folder = std::env::temp_dir().join(format!("ferrowire-boards-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).unwrap();
+    let boards = ["a.tty", "b.tty"].map(|port| Served::begin(&folder, port));
+    let tcp = free_port().to_string();
+    let start = |board: usize, more: &[&str]| {
+        let name = format!("serial:{}@1200", folder.join(["a.tty", "b.tty"][board]).display());
+        let mac = format!("02:fe:00:00:00:0{}", board + 1);
+        let words = [
+            "-d", &name, "pingpong", "--mac", &mac, "-p", &tcp, "-c", "-s", "300", "-n", "2", "-r", "4",
+            "--json",
+        ];
+        run_in(&folder.join("settings"), &[&words, more].concat())
+    };
+    // Twice: a board serves one program behind the other.
+    for _ in 0..2 {
+        let server = start(0, &[]);
+        let client = start(1, &["localhost"]).end_within(PATIENCE);
+        let server = server.end_within(PATIENCE);
+        assert_eq!((server.code, client.code), (0, 0), "{server:?}\n{client:?}");
+    }
+    // A port that is served is nobody else's, and only a card on AXI4 has one.
+    let refused = |more: &[&str]| {
+        let mut second = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"));
+        let output = second.arg("board").args(more).current_dir(&folder).output().unwrap();
+        assert_eq!(output.status.code(), Some(1));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let said = refused(&["--port", "a.tty", "--memory", "131072"]);
+    assert!(said.contains("a.tty exists; end the board that is there"), "{said}");
+    let said = refused(&["--port", "c.tty", "--config", "generic-8b"]);
+    assert!(said.contains("the card of a board is on AXI4, as axi-8b"), "{said}");
+    let said = refused(&["--port", "c.tty", "--memory", "5000"]);
+    assert!(said.contains("on a board with a serial line: ") && said.contains("5000"), "{said}");
+    let [a, b] = boards;
+    a.end("a.tty");
+    b.end("b.tty");
+    std::fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
