@@ -58,6 +58,8 @@ pub enum Suite {
     Bus,
     /// A guest with the card on its PCI bus, and one with soft-RoCE on the card's wire
     Both,
+    /// A guest with soft-RoCE on the wire of a board, whose serial line the program uses
+    Board,
 }
 
 impl Suite {
@@ -67,6 +69,7 @@ impl Suite {
             (Wire::Lossy | Wire::Dark | Wire::Dead, _) => Suite::Loss,
             (Wire::Sound | Wire::Provoked, Place::Here) => Suite::Wire,
             (Wire::Sound | Wire::Provoked, Place::Guest) => Suite::Both,
+            (Wire::Sound | Wire::Provoked, Place::Board) => Suite::Board,
         }
     }
 
@@ -76,6 +79,7 @@ impl Suite {
             Suite::Loss => "loss",
             Suite::Bus => "bus",
             Suite::Both => "both",
+            Suite::Board => "board",
         }
     }
 }

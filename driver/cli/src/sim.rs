@@ -11,9 +11,9 @@ use clap::{Args, ValueEnum};
 
 use crate::failure::Failure;
 
-/// Runs simulated cards on sockets: `ferrowire-sim`, found beside this command or on PATH
+/// Runs simulated cards on sockets, and boards on serial ports: `ferrowire-sim`, found beside this command or on PATH
 ///
-/// `up` serves two cards on one wire, `card` one card on a wire that leads elsewhere. What follows goes to `ferrowire-sim` as it is;
+/// `up` serves two cards on one wire, `card` one card on a wire that leads elsewhere, `board` a board on such a wire. What follows goes to `ferrowire-sim` as it is;
 /// `ferrowire sim up --help` lists it.
 #[derive(Args, Debug)]
 #[command(
@@ -21,7 +21,8 @@ use crate::failure::Failure;
     after_help = "Examples:\n  \
     ferrowire sim up\n  \
     ferrowire sim up /tmp/cards --config generic-64b\n  \
-    ferrowire sim card --socket a.sock --wire stream:wire.sock"
+    ferrowire sim card --socket a.sock --wire stream:wire.sock\n  \
+    ferrowire sim board --port a.tty --wire stream:wire.sock"
 )]
 pub struct SimArgs {
     /// What to run
@@ -37,6 +38,8 @@ enum What {
     Up,
     /// One card
     Card,
+    /// One board
+    Board,
 }
 
 /// Name of the program.
@@ -47,6 +50,7 @@ pub fn run(args: &SimArgs) -> Result<(), Failure> {
     let what = match args.what {
         What::Up => "up",
         What::Card => "card",
+        What::Board => "board",
     };
     let beside = std::env::current_exe().ok().and_then(|own| Some(own.parent()?.join(PROGRAM)));
     let beside = beside.filter(|path| path.is_file());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program with the card: of this machine, or in a guest that has the card on its PCI bus.
+//! The program with the card: of this machine, in a guest that has the card on its PCI bus, or at the serial port of a board.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -13,6 +13,8 @@ use super::{slot, Setting};
 
 /// The card's socket, in the case's folder.
 pub const CARD: &str = "a.sock";
+/// A board's serial port, there too.
+pub const PORT: &str = "board.tty";
 /// The program's address on the side channel's network: QEMU's own passes on to this machine what goes there.
 pub const OWN: &str = "10.0.2.100";
 /// That of the guest with soft-RoCE.
@@ -25,13 +27,24 @@ pub enum Place {
     Here,
     /// In a guest.
     Guest,
+    /// On this machine, with a board.
+    Board,
 }
 
 impl Place {
+    /// What the guest with soft-RoCE does first. Linux asks three times for the address of who is on its wire, a second apart; a program at a board's serial line answers later, in a
+    /// simulation, than one at a board would.
+    pub fn neighbour(self, card: &str) -> String {
+        match self {
+            Place::Board => format!("arp -i eth0 -s {card} {} || exit 1\n", mac()),
+            Place::Here | Place::Guest => String::new(),
+        }
+    }
+
     /// Whom the program connects to for its side channel.
     pub fn peer(self) -> &'static str {
         match self {
-            Place::Here => "localhost",
+            Place::Here | Place::Board => "localhost",
             Place::Guest => PEER,
         }
     }
@@ -43,6 +56,8 @@ pub enum Own {
     Here(Command),
     /// `ferrowire` in a guest, and what it is told.
     Guest(String),
+    /// On this machine; it opens [`PORT`].
+    Board(Command),
 }
 
 impl Own {
@@ -55,13 +70,20 @@ impl Own {
                 command.args(["-d", &format!("sim:{CARD}")]).args(words.split(' '));
                 Own::Here(command)
             }
+            Place::Board => {
+                let mut command = setting.program("ferrowire", logs);
+                // It is as patient as with a line of that rate. A board's card has no address of its own.
+                command.args(["-d", &format!("serial:{PORT}@1200")]).args(words.split(' '));
+                command.args(["--mac", &mac()]);
+                Own::Board(command)
+            }
         }
     }
 
     /// Its beginning; what it says goes to `log`.
     pub fn start(self, setting: &Setting, logs: &Path, log: &Path) -> Result<Process> {
         match self {
-            Own::Here(command) => Process::start("ferrowire", command, log),
+            Own::Here(command) | Own::Board(command) => Process::start("ferrowire", command, log),
             Own::Guest(words) => {
                 let files = slot::files(&script(&words), logs)?;
                 let mut guest = slot::guest(setting, &files, logs, &[CARD])?;
@@ -84,6 +106,14 @@ impl Own {
         };
         device(&format!("user,id=side,restrict=on{forward}"), 1)
     }
+}
+
+/// The card's MAC address.
+pub const MAC: [u8; 6] = [0x02, 0xfe, 0, 0, 0, 1];
+
+/// As the command line has it.
+pub fn mac() -> String {
+    MAC.map(|byte| format!("{byte:02x}")).join(":")
 }
 
 /// A port that is free on this machine.

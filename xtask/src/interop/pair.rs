@@ -14,6 +14,10 @@
 //!  QEMU: 00:10.0, vfio-pci, ferrowire --- a.sock --- ferrowire-sim card --- wire.sock --- QEMU: eth0, soft-RoCE, ibv_rc_pingpong
 //!    eth0                                                  +---- qmp.sock: stop, cont ----+       eth1
 //!     +------------------------------- the programs' side channel, on a wire of its own -------------+
+//!
+//!  on a board:
+//!
+//!  ferrowire --- board.tty --- ferrowire-sim board --- wire.sock --- and so on as above
 //! ```
 //!
 //! The clock of the guest with soft-RoCE stands while the card computes, and goes by the instructions that the guest carries out, so its time-outs see neither how slow a
@@ -26,14 +30,12 @@ use anyhow::{bail, Context as _, Result};
 
 use super::capture::{self, Again};
 use super::counters;
-use super::own::{Own, CARD, PEER};
+use super::own::{mac, Own, CARD, MAC, PEER, PORT};
 use super::process::{last, read, wait, Process, LIMIT};
 use super::server::Server;
 use super::{Setting, Tried};
 use crate::peers::Files;
 
-/// The card's MAC address.
-const MAC: [u8; 6] = [0x02, 0xfe, 0, 0, 0, 1];
 /// What QEMU writes of the wire.
 const DUMP: &str = "wire.pcap";
 
@@ -187,9 +189,18 @@ impl Pair<'_> {
         let guests = if matches!(own, Own::Guest(_)) { 2 } else { 1 };
         let limit = Instant::now() + guests * if slow { 2 * LIMIT } else { LIMIT };
         let mut card = setting.program("ferrowire-sim", logs);
-        card.args(["card", "--eager", "--socket", CARD, "--wire", "stream:wire.sock"]);
-        let mac = MAC.map(|byte| format!("{byte:02x}")).join(":");
-        card.args(["--config", &setting.config, "--mac", &mac, "--ip", &address, "--qmp", "qmp.sock"]);
+        let serves = match own {
+            Own::Board(_) => {
+                card.args(["board", "--port", PORT]);
+                PORT
+            }
+            _ => {
+                card.args(["card", "--socket", CARD, "--config", &setting.config]);
+                card.args(["--mac", &mac(), "--ip", &address]);
+                CARD
+            }
+        };
+        card.args(["--eager", "--wire", "stream:wire.sock", "--qmp", "qmp.sock"]);
         match wire {
             Wire::Sound | Wire::Provoked => {}
             Wire::Lossy => drop(card.args(["--faults", FAULTS])),
@@ -201,7 +212,7 @@ impl Pair<'_> {
         let card_log = logs.join("card.log");
         let mut card = Server::start("the card", card, &card_log, setting)?;
         // It listens on its wire before it does so for its program.
-        card.serves(&logs.join(CARD), limit)?;
+        card.serves(&logs.join(serves), limit)?;
         let mut guest = setting.peers.guest("guest", &files, logs)?;
         guest.args(["-qmp", "unix:qmp.sock", "-rtc", "clock=vm"]);
         if !slow {

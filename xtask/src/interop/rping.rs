@@ -33,6 +33,7 @@ pub fn cases() -> Vec<Box<dyn Case>> {
         Rping { wire: Wire::Lossy, ..of(5000) },
         Rping { wire: Wire::Dark, ..of(65535) },
         Rping { place: Place::Guest, ..of(64) },
+        Rping { place: Place::Board, ..of(64) },
         Rping { place: Place::Guest, ipv6: true, ..of(65535) },
     ];
     let both = all.into_iter().flat_map(|case| Role::BOTH.map(|role| Rping { role, ..case }));
@@ -79,7 +80,7 @@ impl Case for Rping {
             }
         };
         let mut files = Files::default();
-        files.text("case.sh", &pair::script(1024, Gid::default(), &tool));
+        files.text("case.sh", &pair::script(1024, Gid::default(), &(self.place.neighbour(&card) + &tool)));
         let own = Own::ferrowire(self.place, &words, setting, logs);
         let (role, waits, wire) = (self.role, "listens on", self.wire);
         let pair = Pair { role, port: None, own, waits, card, files, wire, slow };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The suites `wire`, `both` and `loss`: a guest with soft-RoCE on the simulated card's wire, and a tool of rdma-core in it.
+//! The suites `wire`, `both`, `board` and `loss`: a guest with soft-RoCE on the simulated card's wire, and a tool of rdma-core in it.
 //!
 //! On a wire that loses nothing, nothing is sent again.
 
@@ -35,6 +35,8 @@ struct Pingpong {
 
 /// Messages each way: a guest without an accelerator takes its time.
 const COUNT: u32 = 20;
+/// Over a simulated serial line.
+const FEW: u32 = 4;
 /// Queue pairs that share a receive queue.
 const QPS: u32 = 4;
 
@@ -93,6 +95,8 @@ fn all() -> Vec<Pingpong> {
         Pingpong { bytes: 65536, mtu: 4096, ipv6: true, events: true, ..both },
         Pingpong { service: "ud", bytes: 1000, vlan: true, ..both },
         Pingpong { service: "srq", ..both },
+        Pingpong { place: Place::Board, bytes: 1500, ..rc },
+        Pingpong { place: Place::Board, bytes: 100, ..ud },
     ];
     all.into_iter().flat_map(|case| Role::BOTH.map(|role| Pingpong { role, ..case })).collect()
 }
@@ -145,14 +149,27 @@ impl Pingpong {
             "srq" => format!("-m {mtu} -q {QPS}"),
             _ => format!("-c -m {mtu}"),
         };
-        let tool = format!("ibv_{service}_pingpong -g $gid -n {COUNT} -s {bytes} {more} {events} -p {port}");
+        let tool = format!(
+            "ibv_{service}_pingpong -g $gid -n {} -s {bytes} {more} {events} -p {port}",
+            self.count()
+        );
         let run = match self.role {
             Role::Client => format!("{tool} {OWN}"),
             Role::Server => format!(
                 "(until netstat -tln | grep -q :{port}; do sleep 0.2; done; echo 'guest: listens') &\n{tool}"
             ),
         };
+        let run = self.place.neighbour(&self.card()) + &run;
         pair::script(*mtu, Gid { ipv6: self.ipv6, vlan: self.vlan }, &run)
+    }
+
+    /// How many messages there are each way.
+    fn count(&self) -> u32 {
+        if self.place == Place::Board {
+            FEW
+        } else {
+            COUNT
+        }
     }
 
     /// The card's IP address.
@@ -160,12 +177,12 @@ impl Pingpong {
         format!("10.0.{}.1", if self.vlan { VLAN } else { 0 })
     }
 
-    /// Which of the card's addresses: first there is the one of its own. One on a bus has no other, and is given this.
+    /// Which of the card's addresses: first there is the one of its own. One on a bus or on a board has no other, and is given this.
     fn address(&self) -> String {
         match (self.ipv6, self.place) {
             (true, _) => "-x 0".into(),
             (false, Place::Here) => "-x 1".into(),
-            (false, Place::Guest) => format!("--ip {}", self.card()),
+            (false, Place::Guest | Place::Board) => format!("--ip {}", self.card()),
         }
     }
 
@@ -176,8 +193,9 @@ impl Pingpong {
             service => format!("--transport {service}"),
         };
         let mut words = format!(
-            "pingpong -p {port} {} -n {COUNT} -s {} -m {} {transport} -c",
+            "pingpong -p {port} {} -n {} -s {} -m {} {transport} -c",
             self.address(),
+            self.count(),
             self.bytes,
             self.mtu,
         );
@@ -204,7 +222,7 @@ mod tests {
         assert_eq!(all.iter().filter(|case| case.quick).count(), 2);
         for case in all {
             let (guest, own) = (case.script(18515), case.ferrowire(18515));
-            let both = format!("-n {COUNT} -s {}", case.bytes);
+            let both = format!("-n {} -s {}", case.count(), case.bytes);
             assert!(guest.contains(&both) && own.contains(&both), "{}", case.name());
             assert_eq!(guest.contains(" -e "), own.contains(" -e"), "{}", case.name());
             assert_eq!(guest.contains(" -q 4"), own.contains(" --srq -q 4"), "{}", case.name());
