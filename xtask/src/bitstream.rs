@@ -158,6 +158,9 @@ fn options<'a>(board: &'a str, args: &'a Args) -> Vec<&'a str> {
 /// Vivado is no free tool: writes what it needs, says what is to be run, and runs that where it is on the PATH.
 fn vivado(board: &str, args: &Args) -> Result<u8> {
     let flow = Flow::new(workspace::target().join("bitstream").join(board))?;
+    for kind in ["bit", "mcs", "prm"] {
+        workspace::remove_old(&flow.work.join("rtl.build").join(format!("{board}.{kind}")))?;
+    }
     flow.generate(&options(board, args))?;
     let command = ["vivado", "-mode", "batch", "-source", "rtl/build.tcl"];
     eprintln!("in {}: {}", flow.work.display(), command.join(" "));
@@ -345,6 +348,22 @@ mod tests {
                 && why.starts_with("the router left 3 of 101 wires wanted by more than one net in round 2"),
             "{why}"
         );
+    }
+
+    #[test]
+    fn what_is_nextpnrs_is_refused_of_an_alveo_card() {
+        let args = |seed, json| Args {
+            board: "u50".into(),
+            set: vec![],
+            seed,
+            tries: TRIES,
+            again: SPREAD.again,
+            json,
+        };
+        for args in [args(SEED + 1, false), args(SEED, true)] {
+            let told = run(&args).unwrap_err().to_string();
+            assert!(told.contains("are for boards with an ECP5; `u50` is Vivado's"), "{told}");
+        }
     }
 
     #[test]

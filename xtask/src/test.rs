@@ -99,7 +99,7 @@ fn tests(yosys: bool) -> Result<u8> {
     let mut all = programs::built(&String::from_utf8_lossy(&built.stdout));
     if yosys {
         // First, for they take long.
-        all.splice(0..0, programs::with_yosys(&all));
+        all.splice(0..0, programs::with_yosys(&all)?);
     }
     let mut ran = programs::run(all)?;
     outcomes::forget_left_out(&mut ran.tests);

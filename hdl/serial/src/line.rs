@@ -34,6 +34,11 @@ impl Driver {
         self.levels.extend(std::iter::repeat_n(level, bits));
     }
 
+    /// Bits that have not been sent.
+    pub fn waiting(&self) -> usize {
+        self.levels.len()
+    }
+
     /// Whether all has been sent.
     pub fn idle(&self) -> bool {
         self.levels.is_empty() && self.now >= self.until

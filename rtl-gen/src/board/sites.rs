@@ -101,13 +101,16 @@ mod tests {
         assert!(said.starts_with("wires of block RAMs: "), "{said}");
     }
 
-    /// Half the perimeters of the boxes round all pins of the nets, each with flip-flops and block RAMs on sites.
-    fn perimeters(nets: &[(Vec<(usize, usize)>, Vec<String>)], sites: &BTreeMap<String, String>) -> usize {
+    /// A net: the tiles of its flip-flops, and its block RAMs.
+    type Net = (Vec<(usize, usize)>, Vec<String>);
+
+    /// Half the perimeters of the boxes round all pins of the nets, with block RAMs on these sites.
+    fn perimeters(nets: &[Net], sites: &BTreeMap<String, String>) -> usize {
         let at = |site: &String| {
             let mut numbers = site.split('/').map(|part| part[1..].parse().unwrap_or(0));
             (numbers.next().unwrap(), numbers.next().unwrap())
         };
-        let of = |(flops, memories): &(Vec<(usize, usize)>, Vec<String>)| {
+        let of = |(flops, memories): &Net| {
             let all: Vec<(usize, usize)> =
                 flops.iter().copied().chain(memories.iter().map(|name| at(&sites[name]))).collect();
             let span = |axis: fn(&(usize, usize)) -> usize| {
@@ -125,7 +128,7 @@ mod tests {
         let from: BTreeMap<String, String> =
             (0..48).map(|i| (name(i), format!("X{}/Y22/EBR{}", column(i), i % 4))).collect();
         // Of one net several block RAMs, in part without anything else; and all with flip-flops somewhere.
-        let mut nets: Vec<(Vec<(usize, usize)>, Vec<String>)> = vec![];
+        let mut nets: Vec<Net> = vec![];
         for i in 0..48 {
             nets.push((vec![(3 + 37 * i % 120, 2 + 17 * i % 90)], vec![name(i), name((i * 7 + 5) % 48)]));
             nets.push((vec![], [1, 9, 30].map(|step| name((i + step) % 48)).into()));

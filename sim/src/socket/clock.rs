@@ -144,3 +144,27 @@ fn is_empty(world: &mut World, card: usize) -> bool {
         _ => true,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::socket::line::Plug;
+
+    #[test]
+    fn a_card_that_nobody_can_look_into_dozes_and_never_sleeps() {
+        let mut world = World::peers(8, 50_000, 0, [Box::new(Plug::default()), Box::new(Plug::default())]);
+        let mut clock = Clock::new(false);
+        let mut run =
+            |clock: &mut Clock| (0..3 * QUIET / BATCH).for_each(|_| clock.run(&mut world, 0, false));
+        run(&mut clock);
+        assert!(matches!(clock.state, State::Dozing { .. }) && clock.rest() == Some(Duration::ZERO));
+        // Its program is there: all the time again.
+        let since = Instant::now().checked_sub(2 * GRACE).unwrap();
+        clock.state = State::Dozing { since };
+        assert_eq!(clock.rest(), Some(BURST * SHARE));
+        clock.stir();
+        assert_eq!(clock.rest(), Some(Duration::ZERO));
+        run(&mut clock);
+        assert!(clock.state != State::Asleep);
+    }
+}

@@ -30,6 +30,9 @@ struct Chosen {
     /// Clock of the card in kHz, if not that of its configuration. A slow one has fewer cycles in each time-out, so that simulating them takes less time
     #[arg(long, value_name = "KHZ")]
     clock_khz: Option<u32>,
+    /// Tell when clients leave, and why, and how often the card wanted memory that its client has not mapped
+    #[arg(long, short)]
+    verbose: bool,
 }
 
 /// What all commands take.
@@ -46,13 +49,10 @@ struct Common {
     /// Write all frames of the wire to this file, as pcapng. The server is to end by a signal, or the last ones are missing
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "trace")]
     capture: Option<PathBuf>,
-    /// Never rest while a driver is there. Without it, cards without anything to do but timers take 5 % of a processor, and timers last
+    /// Never rest while a driver is there, and a board never at all. Without it, cards without anything to do but timers take 5 % of a processor, and timers last
     /// longer
     #[arg(long)]
     eager: bool,
-    /// Tell when clients leave, and why, and how often the card wanted memory that its client has not mapped
-    #[arg(long, short)]
-    verbose: bool,
 }
 
 /// Serves a simulated card on a Unix socket, as a vfio-user PCI device
@@ -325,7 +325,7 @@ pub fn card(args: &CardArgs) -> Result<()> {
     let outage = common.wires(&mut world, &config);
     let device = Device::new(&mut world, 0, model, config.eqs, args.mac)?.with_addresses(args.ip.clone());
     println!("ferrowire -d sim:{} info", args.socket.display());
-    let ports = vec![Port::new(listener, device, common.verbose)];
+    let ports = vec![Port::new(listener, device, args.chosen.verbose)];
     Server { line, guests, ..common.server(world, ports, outage)? }.run(&signals)
 }
 
@@ -347,7 +347,7 @@ pub fn up(args: &UpArgs) -> Result<()> {
         let path = args.folder.join(format!("ferrowire{card}.sock"));
         let mac = Some(FIRST_MAC + card as u64);
         let device = Device::new(&mut world, card, model.clone(), config.eqs, mac)?;
-        ports.push(Port::new(Listener::bind(&path)?, device, common.verbose));
+        ports.push(Port::new(Listener::bind(&path)?, device, args.chosen.verbose));
         println!("ferrowire -d sim:{} info", path.display());
     }
     let [a, b] = [0, 1].map(|card| args.folder.join(format!("ferrowire{card}.sock")).display().to_string());

@@ -15,7 +15,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context as _, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
 use super::clock::Clock;
 use super::guest::Guests;
@@ -36,7 +36,7 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// From now on SIGINT and SIGTERM end the server, and SIGUSR1 begins or ends a trace.
+    /// From now on SIGINT, SIGTERM and SIGHUP end the server, and SIGUSR1 begins or ends a trace.
     ///
     /// # Errors
     /// The system refuses.
@@ -50,7 +50,10 @@ impl Signals {
             Ok(read)
         };
         let failed = "catch signals";
-        Ok(Self { end: pipe(&[SIGINT, SIGTERM]).context(failed)?, trace: pipe(&[SIGUSR1]).context(failed)? })
+        Ok(Self {
+            end: pipe(&[SIGINT, SIGTERM, SIGHUP]).context(failed)?,
+            trace: pipe(&[SIGUSR1]).context(failed)?,
+        })
     }
 }
 
@@ -151,7 +154,7 @@ impl Server {
         ];
         let ports = self.ports.iter().flat_map(Port::files);
         let guests = self.guests.iter().flat_map(Guests::files);
-        let serial = self.serial.iter().map(|serial| (serial.as_fd(), PollFlags::IN));
+        let serial = self.serial.iter().map(Tty::file);
         let line = line.filter(|(plug, _)| plug.has_room()).and_then(|(_, line)| line.file());
         files.extend(
             ports

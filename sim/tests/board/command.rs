@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `ferrowire` as processes, which open pseudo-terminals; behind these are simulated boards.
 
-use std::fs::File;
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ferrowire_sim::bus::World;
-use rustix::fs::{fcntl_setfl, Mode, OFlags};
+use ferrowire_sim::socket::Tty;
 use rustix::process::{kill_process, Pid, Signal};
-use rustix::pty::{grantpt, openpt, ptsname, unlockpt, OpenptFlags};
 
 use super::model;
 use super::process::{free_port, run_in, Running};
@@ -30,40 +28,27 @@ struct Boards {
 
 impl Boards {
     fn up(mut world: World, count: usize) -> Self {
-        let mut names = Vec::new();
-        let mut ports: Vec<(File, File)> = (0..count)
-            .map(|_| {
-                let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-                let master = openpt(flags).unwrap();
-                grantpt(&master).unwrap();
-                unlockpt(&master).unwrap();
-                fcntl_setfl(&master, OFlags::NONBLOCK).unwrap();
-                let name = ptsname(&master, Vec::new()).unwrap().into_string().unwrap();
-                // While nobody has it open, it would be gone.
-                let flags = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
-                let kept = rustix::fs::open(name.as_str(), flags, Mode::empty()).unwrap();
-                // The rate tells how patient the driver is: the boards of this machine are slow.
-                names.push(format!("serial:{name}@1200"));
-                (master.into(), kept.into())
-            })
-            .collect();
+        static FOLDERS: AtomicUsize = AtomicUsize::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("ferrowire-boards-{}-{number}", std::process::id()));
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).unwrap();
+        let links: Vec<PathBuf> = (0..count).map(|board| folder.join(format!("{board}.tty"))).collect();
+        let mut ports: Vec<Tty> = links.iter().map(|link| Tty::open(link).unwrap()).collect();
+        // The rate tells how patient the driver is: the boards of this machine are slow.
+        let names = links.iter().map(|link| format!("serial:{}@1200", link.display())).collect();
         let stop = Arc::new(AtomicBool::new(false));
         let stopped = Arc::clone(&stop);
         let thread = std::thread::spawn(move || {
-            let mut bytes = [0; 4096];
             while !stopped.load(Ordering::Relaxed) {
-                for (card, (port, _)) in ports.iter_mut().enumerate() {
-                    let (to_board, to_pc) = world.card_mut(card).serial().unwrap();
-                    if let Ok(n) = port.read(&mut bytes) {
-                        to_board.push(&bytes[..n]);
-                    }
-                    if let Ok(n) = port.write(&to_pc.bytes) {
-                        to_pc.bytes.drain(..n);
-                    }
+                for (card, port) in ports.iter_mut().enumerate() {
+                    port.exchange(&mut world, card).unwrap();
                 }
                 world.run(256);
                 world.check().unwrap();
             }
+            drop(ports);
+            std::fs::remove_dir_all(&folder).unwrap();
         });
         Self { names, stop, thread: Some(thread) }
     }
@@ -105,6 +90,7 @@ impl Served {
     fn begin(folder: &Path, port: &str) -> Self {
         let mut process = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"))
             .args(["board", "--port", port, "--wire", "stream:wire.sock", "--memory", "131072"])
+            .args(["--capture", &format!("{port}.pcapng")])
             .current_dir(folder)
             .stdout(Stdio::piped())
             .spawn()
@@ -131,7 +117,7 @@ impl Drop for Served {
 
 #[test]
 fn two_served_boards_talk_over_a_socket() {
-    let folder = std::env::temp_dir().join(format!("ferrowire-boards-{}", std::process::id()));
+    let folder = std::env::temp_dir().join(format!("ferrowire-served-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);
     std::fs::create_dir_all(&folder).unwrap();
     let boards = ["a.tty", "b.tty"].map(|port| Served::begin(&folder, port));
@@ -160,7 +146,7 @@ fn two_served_boards_talk_over_a_socket() {
         String::from_utf8(output.stderr).unwrap()
     };
     let said = refused(&["--port", "a.tty", "--memory", "131072"]);
-    assert!(said.contains("a.tty exists; end the board that is there"), "{said}");
+    assert!(said.contains("a.tty is another board's; end that one"), "{said}");
     let said = refused(&["--port", "c.tty", "--config", "generic-8b"]);
     assert!(said.contains("the card of a board is on AXI4, as axi-8b"), "{said}");
     let said = refused(&["--port", "c.tty", "--memory", "5000"]);
@@ -168,6 +154,10 @@ fn two_served_boards_talk_over_a_socket() {
     let [a, b] = boards;
     a.end("a.tty");
     b.end("b.tty");
+    // Twice two messages of 300 bytes each way have passed, and what answers them.
+    for port in ["a.tty", "b.tty"] {
+        assert!(std::fs::metadata(folder.join(format!("{port}.pcapng"))).unwrap().len() > 8 * 300, "{port}");
+    }
     std::fs::remove_dir_all(&folder).unwrap();
 }
 

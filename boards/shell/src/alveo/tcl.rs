@@ -113,7 +113,7 @@ if {{$argc > 0}} {{ set out [file normalize [lindex $argv 0]] }}
 file mkdir $out
 cd $out
 # What an earlier run has left is not this one's.
-file delete {top}.bit {top}.mcs
+file delete {top}.bit {top}.mcs {top}.prm
 create_project -in_memory -part {part}
 set_property target_language Verilog [current_project]
 
@@ -175,6 +175,8 @@ write_bitstream -force written.bit
 write_cfgmem -force -format mcs -interface SPIx4 -size {mib} -loadbit "up {offset:#010x} written.bit" -file written.mcs
 file rename written.bit {top}.bit
 file rename written.mcs {top}.mcs
+# What Vivado tells of the image.
+if {{[file exists written.prm]}} {{ file rename -force written.prm {top}.prm }}
 puts "$out/{top}.bit"
 "#
     );
