@@ -71,7 +71,7 @@ impl Tty {
         (self.board.as_fd(), if self.full { PollFlags::empty() } else { PollFlags::IN })
     }
 
-    /// Bytes go to the board's pins, and come from there. Whether there were any.
+    /// Bytes go to the board's pins, and come from there. Whether there are any on their way.
     ///
     /// # Errors
     /// The card is on no board, or the system refuses.
@@ -88,12 +88,12 @@ impl Tty {
             // A program has it for itself (TIOCEXCL), and that ends with the last who has it open: here it is open for ever.
             ioctl_tiocnxcl(&self.pc).context("the serial port")?;
         }
-        if to_pc.bytes.is_empty() {
-            return Ok(come > 0);
+        let mut gone = 0;
+        if !to_pc.bytes.is_empty() {
+            gone = none_yet(self.board.write(&to_pc.bytes))?;
+            to_pc.bytes.drain(..gone);
         }
-        let gone = none_yet(self.board.write(&to_pc.bytes))?;
-        to_pc.bytes.drain(..gone);
-        Ok(come + gone > 0)
+        Ok(gone > 0 || to_board.waiting() > 0)
     }
 }
 
