@@ -44,9 +44,6 @@ use ferrowire_serial::SerialConfig;
 /// How long a PHY is in reset: most want 10 ms.
 pub const PHY_RESET_MS: u32 = 20;
 
-/// Bus address of the memory's first byte: no address of zero is one of memory.
-const MEMORY_BASE: u64 = 0x10_0000;
-
 /// The longest frame of a card, FCS included: a WRITE with immediate of 4,096 bytes over IPv6 in a VLAN. Headers of Ethernet, IPv6, UDP and IBTA's BTH, RETH and ImmDt, then ICRC and FCS.
 const MAX_FRAME: u32 = 14 + 4 + 40 + 8 + 12 + 16 + 4 + 4096 + 4 + 4;
 
@@ -167,7 +164,7 @@ impl Shell {
             clock_khz: card.clock_khz,
             baud: described.baud,
             memory_bytes: described.memory_bytes,
-            memory_base: described.memory_bytes.max(MEMORY_BASE),
+            memory_base: SerialConfig::base_of(described.memory_bytes),
             beat_bytes: card.beat_bytes,
         };
         serial.validate().map_err(|source| ShellError::Serial { board: name(), source })?;

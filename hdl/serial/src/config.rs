@@ -64,6 +64,11 @@ impl SerialConfig {
     /// Bits of the fraction by which samples are counted.
     pub(crate) const FRACTION: u32 = 20;
 
+    /// Bus address of a board's memory of so many bytes, a multiple of these: no address of zero is one of memory.
+    pub fn base_of(memory_bytes: u64) -> u64 {
+        memory_bytes.max(1 << 20)
+    }
+
     /// Samples of a bit: 16, or 8 where the clock is too slow.
     pub fn oversampling(&self) -> u32 {
         match u64::from(self.baud) * 16 <= u64::from(self.clock_khz) * 1000 {

@@ -51,7 +51,7 @@ pub fn filled(text: &str, values: &[(&str, String)]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use std::collections::{BTreeMap, BTreeSet};
     use std::fs;
     use std::path::{Path, PathBuf};
     use std::process::{Command, Stdio};
@@ -229,17 +229,16 @@ echo config > top.config
         }
         // Each block RAM has a site, of those that the first placement was for.
         let sites = build.read("sites.txt");
+        let sites: BTreeMap<&str, &str> = sites.lines().map(|line| line.split_once(' ').unwrap()).collect();
+        assert_eq!((sites.len(), sites.values().collect::<BTreeSet<_>>().len()), (125, 125));
         let design: Value = serde_json::from_str(&build.read("spread.json")).unwrap();
         let cells = &design["modules"]["top"]["cells"];
-        for (name, site) in sites.lines().map(|line| line.split_once(' ').unwrap()) {
+        for (name, site) in sites {
             let attributes = &cells[name.replace(r"\\", r"\")]["attributes"];
             assert_eq!(attributes["BEL"], site, "{name}");
         }
         assert_eq!(cells[r"m\124"]["attributes"]["src"], "top.v:124.1-124.5");
         assert_eq!(cells["flop"]["attributes"]["BEL"], Value::Null);
-        let (names, sites): (BTreeSet<_>, BTreeSet<_>) =
-            sites.lines().map(|line| line.split_once(' ').unwrap()).unzip();
-        assert_eq!((names.len(), sites.len()), (125, 125));
         let args = build.read("nextpnr.args");
         let [first, second, _] = args.lines().collect::<Vec<_>>()[..] else { panic!("{args}") };
         assert!(

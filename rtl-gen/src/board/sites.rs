@@ -70,13 +70,17 @@ mod tests {
         )
     }
 
+    /// The column of one of the first row's sites, counted from the left, and its name.
+    fn site(i: usize) -> (usize, String) {
+        let column = nextpnr::MEMORY_COLUMNS[i / 4] as usize + 2 * (i % 4);
+        (column, format!("X{column}/Y22/EBR{}", i % 4))
+    }
+
     /// A flip-flop above each of a row's sites from the left, each with a wire to a block RAM; these stand in the opposite order, all on one clock.
     fn opposite(memories: usize) -> String {
-        let column = |i: usize| nextpnr::MEMORY_COLUMNS[i / 4] as usize + 2 * (i % 4);
         let cells = (0..memories).flat_map(|i| {
-            let (far, to) =
-                (format!("X{}/Y22/EBR{}", column(memories - 1 - i), (memories - 1 - i) % 4), i + 2);
-            let near = format!("X{}/Y21/SLICEA.FF0", column(i));
+            let (far, to) = (site(memories - 1 - i).1, i + 2);
+            let near = format!("X{}/Y21/SLICEA.FF0", site(i).0);
             [
                 cell(&format!("flop{i}"), "TRELLIS_FF", &near, &[("Q", to), ("CLK", 1)]),
                 cell(&format!("a.memory{i}"), "DP16KD", &far, &[("DIA0", to), ("DIB0", to), ("CLKA", 1)]),
@@ -123,10 +127,8 @@ mod tests {
 
     #[test]
     fn the_lengths_that_it_tells_are_those_of_the_nets_on_these_sites() {
-        let column = |i: usize| nextpnr::MEMORY_COLUMNS[i / 4] as usize + 2 * (i % 4);
         let name = |i: usize| format!(r"with\\escape.{i}");
-        let from: BTreeMap<String, String> =
-            (0..48).map(|i| (name(i), format!("X{}/Y22/EBR{}", column(i), i % 4))).collect();
+        let from: BTreeMap<String, String> = (0..48).map(|i| (name(i), site(i).1)).collect();
         // Of one net several block RAMs, in part without anything else; and all with flip-flops somewhere.
         let mut nets: Vec<Net> = vec![];
         for i in 0..48 {

@@ -133,8 +133,6 @@ pub struct UpArgs {
     common: Common,
 }
 
-/// Bus address of a board's memory, as the boards' shell has it.
-const MEMORY_BASE: u64 = 0x10_0000;
 /// Cycles of a bit of a board's serial line: as few as it can be.
 const BIT_CYCLES: u32 = 8;
 
@@ -292,7 +290,7 @@ pub fn board(args: &BoardArgs) -> Result<()> {
         clock_khz,
         baud: clock_khz * 1000 / BIT_CYCLES,
         memory_bytes: args.memory,
-        memory_base: args.memory.max(MEMORY_BASE),
+        memory_base: SerialConfig::base_of(args.memory),
         beat_bytes,
     };
     ensure!(config.axi, "--config {}: the card of a board is on AXI4, as axi-8b", args.config);

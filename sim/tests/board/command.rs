@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command `ferrowire` as processes, which open pseudo-terminals; behind these are simulated boards.
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use ferrowire_sim::bus::World;
 use ferrowire_sim::socket::Tty;
-use rustix::process::{kill_process, Pid, Signal};
 
 use super::model;
 use super::process::{free_port, run_in, Running};
+use super::socket::{Folder, Server};
 
 /// For a command, which has waits of its own.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -28,12 +27,8 @@ struct Boards {
 
 impl Boards {
     fn up(mut world: World, count: usize) -> Self {
-        static FOLDERS: AtomicUsize = AtomicUsize::new(0);
-        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
-        let folder = std::env::temp_dir().join(format!("ferrowire-boards-{}-{number}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir_all(&folder).unwrap();
-        let links: Vec<PathBuf> = (0..count).map(|board| folder.join(format!("{board}.tty"))).collect();
+        let folder = Folder::new("boards");
+        let links: Vec<PathBuf> = (0..count).map(|board| folder.join(&format!("{board}.tty"))).collect();
         let mut ports: Vec<Tty> = links.iter().map(|link| Tty::open(link).unwrap()).collect();
         // The rate tells how patient the driver is: the boards of this machine are slow.
         let names = links.iter().map(|link| format!("serial:{}@1200", link.display())).collect();
@@ -47,8 +42,7 @@ impl Boards {
                 world.run(256);
                 world.check().unwrap();
             }
-            drop(ports);
-            std::fs::remove_dir_all(&folder).unwrap();
+            drop((ports, folder));
         });
         Self { names, stop, thread: Some(thread) }
     }
@@ -80,50 +74,21 @@ fn info_says_over_a_serial_port_what_a_card_is() {
     assert_eq!((&info["max_qp"], &info["max_cq"]), (&16.into(), &8.into()));
 }
 
-/// `ferrowire-sim board` in a folder of its own, until it is dropped.
-struct Served {
-    process: Child,
-    folder: PathBuf,
-}
-
-impl Served {
-    fn begin(folder: &Path, port: &str) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"))
-            .args(["board", "--port", port, "--wire", "stream:wire.sock", "--memory", "131072"])
-            .args(["--capture", &format!("{port}.pcapng")])
-            .current_dir(folder)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = String::new();
-        BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, format!("ferrowire -d serial:{port}@1200 info\n"));
-        Self { process, folder: folder.into() }
-    }
-
-    fn end(mut self, port: &str) {
-        kill_process(Pid::from_child(&self.process), Signal::INT).unwrap();
-        assert!(self.process.wait().unwrap().success());
-        assert!(std::fs::symlink_metadata(self.folder.join(port)).is_err(), "{port} is left behind");
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
 #[test]
 fn two_served_boards_talk_over_a_socket() {
-    let folder = std::env::temp_dir().join(format!("ferrowire-served-{}", std::process::id()));
-    let _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    let boards = ["a.tty", "b.tty"].map(|port| Served::begin(&folder, port));
+    let folder = Folder::new("served");
+    let wire = format!("stream:{}", folder.join("wire.sock").display());
+    let [a, b] = ["a", "b"].map(|board| {
+        let [port, capture] =
+            ["tty", "pcapng"].map(|kind| folder.join(&format!("{board}.{kind}")).display().to_string());
+        let options = ["--wire", &wire, "--memory", "131072", "--capture", &capture];
+        let server = Server::start(&[&["board", "--port", &port], &options[..]].concat(), 1);
+        assert_eq!(server.sockets, [PathBuf::from(port)]);
+        server
+    });
     let tcp = free_port().to_string();
     let start = |board: usize, more: &[&str]| {
-        let name = format!("serial:{}@1200", folder.join(["a.tty", "b.tty"][board]).display());
+        let name = format!("serial:{}@1200", [&a, &b][board].sockets[0].display());
         let mac = format!("02:fe:00:00:00:0{}", board + 1);
         let words = [
             "-d", &name, "pingpong", "--mac", &mac, "-p", &tcp, "-c", "-s", "300", "-n", "2", "-r", "4",
@@ -141,7 +106,7 @@ fn two_served_boards_talk_over_a_socket() {
     // A port that is served is nobody else's, and only a card on AXI4 has one.
     let refused = |more: &[&str]| {
         let mut second = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"));
-        let output = second.arg("board").args(more).current_dir(&folder).output().unwrap();
+        let output = second.arg("board").args(more).current_dir(&folder.0).output().unwrap();
         assert_eq!(output.status.code(), Some(1));
         String::from_utf8(output.stderr).unwrap()
     };
@@ -151,14 +116,16 @@ fn two_served_boards_talk_over_a_socket() {
     assert!(said.contains("the card of a board is on AXI4, as axi-8b"), "{said}");
     let said = refused(&["--port", "c.tty", "--memory", "5000"]);
     assert!(said.contains("on a board with a serial line: ") && said.contains("5000"), "{said}");
-    let [a, b] = boards;
-    a.end("a.tty");
-    b.end("b.tty");
-    // Twice two messages of 300 bytes each way have passed, and what answers them.
-    for port in ["a.tty", "b.tty"] {
-        assert!(std::fs::metadata(folder.join(format!("{port}.pcapng"))).unwrap().len() > 8 * 300, "{port}");
+    for server in [a, b] {
+        let port = server.sockets[0].clone();
+        assert!(server.interrupt());
+        assert!(std::fs::symlink_metadata(&port).is_err(), "{} is left behind", port.display());
     }
-    std::fs::remove_dir_all(&folder).unwrap();
+    // Twice two messages of 300 bytes each way have passed, and what answers them.
+    for board in ["a", "b"] {
+        let capture = folder.join(&format!("{board}.pcapng"));
+        assert!(std::fs::metadata(capture).unwrap().len() > 8 * 300, "{board}");
+    }
 }
 
 #[test]

@@ -44,7 +44,7 @@ impl Drop for Folder {
 /// `ferrowire-sim` at work; it is killed at the end.
 pub struct Server {
     process: Child,
-    /// The sockets of its cards.
+    /// The sockets of its cards, or a board's port.
     pub sockets: Vec<PathBuf>,
 }
 
@@ -59,7 +59,9 @@ impl Server {
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let socket = |line: std::io::Result<String>| {
             let line = line.unwrap();
-            let path = line.split_whitespace().find_map(|word| word.strip_prefix("sim:"));
+            let path = line.split_whitespace().find_map(|word| {
+                word.strip_prefix("sim:").or_else(|| word.strip_prefix("serial:")?.strip_suffix("@1200"))
+            });
             PathBuf::from(path.unwrap_or_else(|| panic!("no socket in `{line}`")))
         };
         let sockets: Vec<PathBuf> = lines.take(cards).map(socket).collect();

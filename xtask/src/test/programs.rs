@@ -307,6 +307,7 @@ mod tests {
         let alone: Vec<String> = found.iter().map(Program::alone).collect();
         let wanted = ["--test soak", "--test write", "--bin ferrowire-sim", "--lib"];
         assert_eq!(alone, wanted.map(|option| format!("cargo test -p ferrowire-sim {option}")));
+        assert_eq!((found[1].package.as_str(), &*found[1].folder), ("ferrowire_sim", Path::new("/r/sim")));
         assert!(with_yosys(&found).is_err());
         let [alveo, board] = ["alveo", "board"].map(|name| built(&of("test", name, true)));
         let [needs_yosys, _] = &with_yosys(&[found, alveo, board].concat()).unwrap()[..] else {
@@ -317,7 +318,5 @@ mod tests {
             (needs_yosys.name().as_str(), needs_yosys.title().as_str()),
             ("alveo-synth", "ferrowire_sim, test alveo, synth::")
         );
-        let found = built(&messages.concat());
-        assert_eq!((found[1].package.as_str(), &*found[1].folder), ("ferrowire_sim", Path::new("/r/sim")));
     }
 }
