@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! With mapped doorbells, posting and polling take no lock of the bus and make no system call.
 
-mod common;
-
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use common::mapped::{pushing, Rig};
+use crate::common::mapped::{pushing, Rig};
 use ferrowire::*;
 use rustix::thread::{set_secure_computing_mode, SecureComputingMode};
 
@@ -98,7 +96,7 @@ fn a_thread_that_may_only_read_and_write() {
 /// Runs the thread, and waits for what it says.
 fn said(how: &str, patience: Duration) -> bool {
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["--ignored", "--exact", "--nocapture", "a_thread_that_may_only_read_and_write"])
+        .args(["--ignored", "--exact", "--nocapture", "data_path::a_thread_that_may_only_read_and_write"])
         .env("FERROWIRE_TEST_SECCOMP", how)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())

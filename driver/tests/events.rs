@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Event queues and armed completion queues against a card in plain Rust.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ferrowire::spec::queue::cqe::Cqe;
 use ferrowire::spec::queue::event;
 use ferrowire::*;

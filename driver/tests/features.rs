@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cards that were built without some of the functions: what needs these is refused before the card is asked, and the error says so.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ferrowire::spec::wire::opcode::Service;
 use ferrowire::*;
 

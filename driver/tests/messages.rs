@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receives, and the verbs beside WRITE, against a card in plain Rust.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ferrowire::spec::queue::cqe::Cqe;
 use ferrowire::*;
 

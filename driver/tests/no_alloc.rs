@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Posting and polling do not allocate.
 
-mod common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-use common::*;
+use crate::common::*;
 use ferrowire::*;
 
 thread_local! {
@@ -64,15 +62,15 @@ fn posting_and_polling_do_not_allocate() {
 
 #[test]
 fn posting_and_polling_do_not_allocate_where_doorbells_are_mapped() {
-    no_allocation(common::mapped::rig(16), false);
+    no_allocation(crate::common::mapped::rig(16), false);
 }
 
 #[test]
 fn posting_and_polling_do_not_allocate_where_wqes_are_pushed() {
-    no_allocation(common::mapped::pushing(16), true);
+    no_allocation(crate::common::mapped::pushing(16), true);
 }
 
-fn no_allocation(mut rig: common::mapped::Rig, pushes: bool) {
+fn no_allocation(mut rig: crate::common::mapped::Rig, pushes: bool) {
     let sges = [rig.region.sge(0, 8)];
     let remote = RemoteAddress { address: 0, rkey: 0 };
     let mut done = [Completion::default(); 16];

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! WQEs that are pushed into the doorbell page.
 
-mod common;
-
-use common::*;
+use crate::common::*;
 use ferrowire::spec::csr::capabilities as cap;
 use ferrowire::spec::queue::doorbell::PUSH_SLOTS;
 use ferrowire::*;

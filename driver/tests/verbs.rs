@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The verbs against a card in plain Rust.
 
-mod common;
-
 use std::collections::HashMap;
 
-use common::*;
+use crate::common::*;
 use ferrowire::spec::csr::{capabilities as cap, identity, HwCounter};
 use ferrowire::spec::qp_state::{AttributeBit, Attributes, TransitionError};
 use ferrowire::spec::queue::cqe::{Cqe, LocalCause};

@@ -4,7 +4,7 @@
 //! It takes 4 GiB of memory and some 34 million cycles, so it has a command of its own:
 //!
 //! ```text
-//! cargo test -p ferrowire-sim --test large -- --ignored --nocapture
+//! cargo test -p ferrowire-sim --test all large:: -- --ignored --nocapture
 //! ```
 
 use ferrowire::{AccessFlags, PageSize, PathMtu, SendWr};

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames made by hand: VLAN, IPv6, padding, and every way to be wrong.
 
-mod common;
-
-use common::icrc_by_hand;
+use crate::common::icrc_by_hand;
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::wire::checksum::{self, Addresses};
 use ferrowire_spec::wire::frame::NotRoce;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames from Linux soft-RoCE decode, encode to the same bytes and have a right ICRC.
 
-mod common;
-
-use common::{captured, icrc_by_hand};
+use crate::common::{captured, icrc_by_hand};
 use ferrowire_spec::csr::DropReason;
 use ferrowire_spec::wire::opcode::PayloadRule;
 use ferrowire_spec::wire::{Frame, FrameError, Opcode, Syndrome};
@@ -41,7 +39,7 @@ fn every_captured_frame_decodes_and_encodes_to_the_same_bytes() {
     // One frame of each folder of cases was corrupted on its way, and only the responder's wire shows it.
     let corrupted: Vec<_> = folders
         .iter()
-        .filter(|f| common::golden().join(f).join("corrupt_icrc.resp.pcap").exists())
+        .filter(|f| crate::common::golden().join(f).join("corrupt_icrc.resp.pcap").exists())
         .map(|f| format!("{f}/corrupt_icrc.resp.pcap"))
         .collect();
     assert_eq!(wrong, corrupted);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What holds for any input.
 
-mod common;
-
 use ferrowire_spec::wire::{
     icrc, Aeth, AtomicAckEth, AtomicEth, Cnp, Deth, Eth, Ieth, ImmDt, Ipv4, Ipv6, Reth, Udp, Vlan,
 };
@@ -12,7 +10,7 @@ use proptest::prelude::*;
 use std::sync::LazyLock;
 
 static FRAMES: LazyLock<Vec<Vec<u8>>> = LazyLock::new(|| {
-    let all = common::captured().into_iter().filter(|c| c.is_roce());
+    let all = crate::common::captured().into_iter().filter(|c| c.is_roce());
     all.filter(|c| c.folder != "tools" || c.number % 50 == 1).map(|c| c.bytes).collect()
 });
 

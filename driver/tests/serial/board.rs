@@ -13,7 +13,7 @@ use ferrowire::spec::serial::{
 };
 use ferrowire::{Bus, HostMemory};
 
-use super::common::Mock;
+use crate::common::Mock;
 
 pub const BASE: u32 = 0x2_0000;
 pub const BYTES: usize = 128 << 10;

@@ -12,7 +12,7 @@ use ferrowire::*;
 use rustix::pty::{grantpt, openpt, ptsname, unlockpt, OpenptFlags};
 
 use super::board::{Board, Faults};
-use super::common::Mock;
+use crate::common::Mock;
 
 /// A pair: the board's end, and the name of the PC's.
 fn pair() -> (File, PathBuf) {

@@ -6,7 +6,7 @@ use ferrowire::spec::serial::Command;
 use ferrowire::*;
 
 use super::board::{Board, Faults, PATIENCE};
-use super::common::{bench_of, bytes, Bench, Mock, REGION_BYTES};
+use crate::common::{bench_of, bytes, Bench, Mock, REGION_BYTES};
 
 fn bench(board: &Board) -> Bench {
     let bus = SerialBus::over(board.clone(), PATIENCE).unwrap();

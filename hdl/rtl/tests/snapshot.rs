@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The Verilog of a small design, compared with a checked-in copy: it must stay readable. After a change that is meant,
-//! `FERROWIRE_BLESS=1 cargo test -p ferrowire-rtl --test snapshot` writes the copy anew; look at the difference.
+//! `FERROWIRE_BLESS=1 cargo test -p ferrowire-rtl --test all snapshot::` writes the copy anew; look at the difference.
 
 use ferrowire_rtl::{bits, build, clog2, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream};
 use std::path::Path;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Yosys: every top elaborates against the stubs, and the cells that the constraints name are there behind `synth_xilinx`. These need `cargo xtask setup --synth`, so they are run by name:
-//! `cargo test -p ferrowire-sim --test alveo -- --ignored`.
+//! `cargo test -p ferrowire-sim --test all alveo:: -- --ignored`.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;

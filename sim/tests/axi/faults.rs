@@ -10,7 +10,7 @@ use ferrowire_sim::pair::{bytes, post, Pair};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::setup::{connection, pair, region, seeds, settings};
+use super::setup::{connection, pair, region, seeds, settings};
 
 const ROOM: usize = 16 << 10;
 const LIMIT: u64 = 400_000;

@@ -6,7 +6,7 @@ use ferrowire_sim::axi::AxiSettings;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::setup::{connection, pair, seeds, settings};
+use super::setup::{connection, pair, seeds, settings};
 
 const LIMIT: u64 = 100_000;
 

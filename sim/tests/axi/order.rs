@@ -8,7 +8,7 @@ use ferrowire_sim::pair::bytes;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::setup::{config, connection, pair, region, seeds, settings, Expected, Observer, CONFIGS};
+use super::setup::{config, connection, pair, region, seeds, settings, Expected, Observer, CONFIGS};
 
 const ROOM: usize = 256 << 10;
 const MESSAGES: usize = 24;

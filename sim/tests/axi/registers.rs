@@ -6,7 +6,7 @@ use ferrowire_sim::card::{CardModel, CsrAccess};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::setup::{seeds, settings};
+use super::setup::{seeds, settings};
 
 /// Registers that hold what is written: `cmdq_base_lo`, `cmdq_base_hi`, `compl_base_lo`, `compl_base_hi`, and the bits of each.
 const HOLD: [(u32, u32); 4] = [(0x100, 0xffff_f000), (0x104, !0), (0x110, 0xffff_f000), (0x114, !0)];

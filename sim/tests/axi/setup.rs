@@ -31,7 +31,7 @@ pub fn seeds(test: &str, range: std::ops::Range<u64>, mut run: impl FnMut(&RnicC
     let seeds: Vec<u64> = only.map_or(range.collect(), |seed| vec![seed]);
     for seed in seeds {
         println!(
-            "seed {seed}: FERROWIRE_SEED={seed} cargo test -p ferrowire-sim --test axi {test} repeats it"
+            "seed {seed}: FERROWIRE_SEED={seed} cargo test -p ferrowire-sim --test all axi::{test} repeats it"
         );
         run(&config(CONFIGS[seed as usize % 2]), seed);
     }

@@ -12,8 +12,8 @@ use ferrowire_sim::bus::World;
 use ferrowire_sim::socket::Tty;
 
 use super::model;
-use super::process::{free_port, run_in, Running};
-use super::socket::{Folder, Server};
+use crate::command::process::{free_port, run_in, Running};
+use crate::socket::rig::{Folder, Server};
 
 /// For a command, which has waits of its own.
 const PATIENCE: Duration = Duration::from_secs(600);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What our techmap for ECP5 makes of sums and LUT RAMs is the same as what stood there, as Yosys's SAT solver finds. It needs `cargo xtask setup --synth`, so it is run by name:
-//! `cargo test -p ferrowire-sim --test board mapped -- --ignored`.
+//! `cargo test -p ferrowire-sim --test all board::mapped -- --ignored`.
 
 use std::fs;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use ferrowire_boards::ecp5::MAP;
 use serde_json::Value;
 
-use super::yosys::yosys;
+use crate::alveo::yosys::yosys;
 
 /// Sums of signed and unsigned numbers, one of which is too wide for gates; comparisons, and a carry.
 const SUMS: &str = "

@@ -20,7 +20,7 @@ use ferrowire_verilator::{build, Library, Model, Options, PortId};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
-use super::socket::{pair, Node};
+use crate::socket::rig::{pair, Node};
 
 /// A described board with few tables and a fast serial line: a card is soon there.
 fn shell(name: &str) -> Shell {

@@ -7,9 +7,9 @@ use rand::rngs::SmallRng;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 
-use crate::process::Running;
-use crate::rig::Cards;
-use crate::socket::{take_everything, Node, PATIENCE};
+use super::process::Running;
+use super::rig::Cards;
+use crate::socket::rig::{take_everything, Node, PATIENCE};
 
 /// What is killed: more of each than there is time for.
 const WORK: [&[&str]; 7] = [
@@ -63,7 +63,7 @@ fn programs_that_are_killed_at_random_moments_leave_no_queue_pair_key_or_page() 
     let seed = number("FERROWIRE_SEED")
         .unwrap_or_else(|| std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
     println!(
-        "FERROWIRE_KILLS={kills} FERROWIRE_SEED={seed} cargo test -p ferrowire-sim --test command kills::"
+        "FERROWIRE_KILLS={kills} FERROWIRE_SEED={seed} cargo test -p ferrowire-sim --test all command::kills::"
     );
     let mut rng = SmallRng::seed_from_u64(seed);
     // Cards of their own, whose server's files and mappings nobody else changes.
@@ -104,7 +104,7 @@ fn programs_that_are_killed_at_random_moments_leave_no_queue_pair_key_or_page() 
     let (a, b) = (Node::open(cards.socket(0), 1), Node::open(cards.socket(1), 2));
     take_everything(&a);
     take_everything(&b);
-    crate::rig::exchange(&a, &b);
+    super::rig::exchange(&a, &b);
     drop((a, b));
     // And of the dead the server keeps no file and no page.
     let end = Instant::now() + PATIENCE;

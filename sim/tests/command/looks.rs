@@ -4,8 +4,8 @@
 use ferrowire::spec::csr::port::GIDS;
 use ferrowire::{DropReason, HwCounter, TrafficCounter};
 
-use crate::rig::{cards, exchange, Cards};
-use crate::socket::{Folder, Node, Server};
+use super::rig::{cards, exchange, Cards};
+use crate::socket::rig::{Folder, Node, Server};
 
 #[test]
 fn info_has_the_keys_and_the_order_of_ibv_devinfo_and_the_values_of_the_card() {

@@ -121,7 +121,7 @@ impl Running {
 
 /// Starts the command with its settings in a folder.
 pub fn run_in(settings: &Path, arguments: &[&str]) -> Running {
-    begin("process::the_command", "FERROWIRE_TEST_COMMAND", settings, arguments)
+    begin("command::process::the_command", "FERROWIRE_TEST_COMMAND", settings, arguments)
 }
 
 /// Starts this program again as a test that is to be ignored, which finds its arguments in a variable.

@@ -8,8 +8,8 @@ use serde_json::Value;
 use ferrowire::SendWr;
 use ferrowire_sim::pair::{bytes, post};
 
-use crate::process::{begin, free_port, run_in, Running, Said, BETWEEN, MARK};
-use crate::socket::{Folder, Node, Server};
+use super::process::{begin, free_port, run_in, Running, Said, BETWEEN, MARK};
+use crate::socket::rig::{Folder, Node, Server};
 
 /// Two cards on a wire.
 pub struct Cards {
@@ -30,7 +30,7 @@ fn the_key_value_store() {
     let Ok(arguments) = std::env::var("FERROWIRE_TEST_KV_STORE") else { return };
     println!("\n{MARK}");
     let arguments: Vec<String> = arguments.split(BETWEEN).map(String::from).collect();
-    match crate::kv_store::run(&arguments) {
+    match super::kv_store::run(&arguments) {
         Ok(said) => println!("{said}"),
         Err(error) => {
             eprintln!("Error: {error}");
@@ -84,7 +84,7 @@ impl Cards {
         let kv = |card: usize, role: &str, more: &[&str]| {
             let name = self.name(card);
             let arguments = [&[&name, role, &place], more].concat();
-            begin("rig::the_key_value_store", "FERROWIRE_TEST_KV_STORE", &self.folder.0, &arguments)
+            begin("command::rig::the_key_value_store", "FERROWIRE_TEST_KV_STORE", &self.folder.0, &arguments)
         };
         (kv(0, "listen", &[]), kv(1, "connect", client))
     }
@@ -104,7 +104,7 @@ impl Cards {
 
 /// A WRITE from one card to the other, with all bytes compared.
 pub fn exchange(a: &Node, b: &Node) {
-    let (mut qp, _peer) = crate::socket::pair(a, b);
+    let (mut qp, _peer) = crate::socket::rig::pair(a, b);
     let (from, to) = (a.region(4096), b.region(4096));
     let data: Vec<u8> = (0..4096u32).map(|i| (i * 7 % 251) as u8).collect();
     from.memory().write(0, &data);

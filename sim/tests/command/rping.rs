@@ -12,9 +12,9 @@ use ferrowire_net::cm::machine::Timing;
 use ferrowire_net::mad::RejectReason;
 use ferrowire_net::{Cm, CmConnection, CmOptions, Config, Net, RcOptions};
 
-use crate::process::{run_in, Running};
-use crate::rig::{cards, Cards};
-use crate::socket::{Folder, Node, PATIENCE};
+use super::process::{run_in, Running};
+use super::rig::{cards, Cards};
+use crate::socket::rig::{Folder, Node, PATIENCE};
 
 /// The command's card is 0, and its address this; the other one's is 10.0.0.2.
 const COMMAND: [u8; 4] = [10, 0, 0, 1];

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::process::{free_port, run_in};
-use crate::rig::{cards, Cards};
-use crate::socket::{Folder, Node};
+use super::process::{free_port, run_in};
+use super::rig::{cards, Cards};
+use crate::socket::rig::{Folder, Node};
 
 #[test]
 fn pingpong_goes_there_and_back_over_every_service_and_looks_at_each_byte() {
@@ -283,5 +283,5 @@ fn a_side_whose_other_side_dies_or_is_stopped_ends_and_leaves_its_card_free() {
     waiting.interrupt();
     assert_eq!(waiting.end().code, 1);
     let (a, b) = (Node::open(cards.socket(0), 1), Node::open(cards.socket(1), 2));
-    crate::rig::exchange(&a, &b);
+    super::rig::exchange(&a, &b);
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use ferrowire::{MemoryRegion, QueuePair, RecvWr, SendWr, WorkKind};
 
-use crate::process::free_port;
-use crate::rig::{cards, Cards};
-use crate::socket::Node;
+use super::process::free_port;
+use super::rig::{cards, Cards};
+use crate::socket::rig::Node;
 
 const SIZE: usize = 5000;
 const MESSAGES: usize = 4;

@@ -2,7 +2,7 @@
 //! How many messages an emulated pair takes in the processor time of a Verilated one: a ratio, of one run on one machine.
 //!
 //! ```text
-//! cargo test -p ferrowire-sim --test emulated -- --ignored --nocapture messages_of_an_emulated_card
+//! cargo test -p ferrowire-sim --test all emulated:: -- --ignored --nocapture messages_of_an_emulated_card
 //! ```
 
 use ferrowire::{AccessFlags, Completion, SendWr};

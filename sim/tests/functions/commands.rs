@@ -24,8 +24,8 @@ use ferrowire_spec::wire::opcode::Service;
 use rand::rngs::SmallRng;
 use rand::SeedableRng;
 
-use super::random::{self, Queue};
 use super::{full, model, rights, small};
+use crate::emulated::random::{self, Queue};
 
 /// A card's command queue, and pages for its queues.
 fn queue(config: &RnicConfig) -> (SharedWorld, Queue<Box<dyn Bus>>, u64) {

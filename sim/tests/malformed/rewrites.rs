@@ -14,8 +14,8 @@ use ferrowire_spec::wire::opcode::Service;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::rig::{any, connection, Rig, CONFIGS};
-use crate::sends::{mutant, Ground, Victim, Wqe};
+use super::rig::{any, connection, Rig, CONFIGS};
+use super::sends::{mutant, Ground, Victim, Wqe};
 
 /// Work requests of each queue pair.
 const COUNT: usize = 12;

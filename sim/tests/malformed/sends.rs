@@ -12,7 +12,7 @@ use ferrowire_spec::wire::opcode::Service;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
-use crate::rig::{all, any, connection, inside, said, Rig, CONFIGS};
+use super::rig::{all, any, connection, inside, said, Rig, CONFIGS};
 
 /// Bytes of each region.
 const SIZE: usize = 8192;

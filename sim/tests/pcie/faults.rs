@@ -9,9 +9,9 @@ use ferrowire_sim::root::{Fault, FaultKind, ReadInfo};
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 
-use crate::client::Done;
-use crate::rig::Rig;
-use crate::setup::{config, seeds, settings};
+use super::client::Done;
+use super::rig::Rig;
+use super::setup::{config, seeds, settings};
 
 /// Reads, and what was done to them.
 pub type Log = Arc<Mutex<Vec<(ReadInfo, Option<Fault>)>>>;

@@ -5,8 +5,8 @@ use ferrowire_sim::root::RootSettings;
 use ferrowire_spec::csr::{MSIX_PBA, MSIX_TABLE};
 use rand::Rng as _;
 
-use crate::rig::Rig;
-use crate::setup::{seeds, settings, widths, WINDOW};
+use super::rig::Rig;
+use super::setup::{seeds, settings, widths, WINDOW};
 
 const TABLE: u64 = MSIX_TABLE as u64;
 const PBA: u64 = MSIX_PBA as u64;

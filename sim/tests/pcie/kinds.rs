@@ -5,8 +5,8 @@ use ferrowire_sim::root::{ReadId, RootSettings};
 use ferrowire_spec::pcie::{kind, CompletionStatus, Request32, Request64};
 use rand::Rng as _;
 
-use crate::rig::Rig;
-use crate::setup::{seeds, settings, widths};
+use super::rig::Rig;
+use super::setup::{seeds, settings, widths};
 
 /// A request of any kind to an offset of BAR 0, with data if that kind has some.
 fn raw(rig: &mut Rig, first: u8, offset: u64, dwords: u16) -> Vec<u8> {

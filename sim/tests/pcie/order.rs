@@ -6,9 +6,9 @@ use std::collections::VecDeque;
 use ferrowire_sim::root::RootSettings;
 use rand::Rng as _;
 
-use crate::interrupts::bring_up;
-use crate::rig::Rig;
-use crate::setup::{seeds, settings, widths, REGIONS, WINDOW};
+use super::interrupts::bring_up;
+use super::rig::Rig;
+use super::setup::{seeds, settings, widths, REGIONS, WINDOW};
 
 /// A root complex that does all as late as it may.
 fn late(seed: u64) -> RootSettings {

@@ -5,8 +5,8 @@ use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::root::RootSettings;
 use rand::Rng as _;
 
-use crate::rig::Rig;
-use crate::setup::{config, seeds, settings, widths, NOWHERE, REGIONS};
+use super::rig::Rig;
+use super::setup::{config, seeds, settings, widths, NOWHERE, REGIONS};
 
 /// Keeps reads and writes waiting until so many of both were taken.
 fn traffic(rig: &mut Rig, operations: u64) {

@@ -3,8 +3,8 @@
 
 use ferrowire_sim::root::{RootSettings, Split};
 
-use crate::rig::Rig;
-use crate::setup::{config, REGIONS};
+use super::rig::Rig;
+use super::setup::{config, REGIONS};
 
 #[test]
 fn completions_are_taken_at_a_beat_a_cycle() {

@@ -10,9 +10,9 @@ use ferrowire_sim::wire::Beat;
 use ferrowire_verilator::{Model, PortId};
 use rand::Rng as _;
 
-use crate::client::Client;
-use crate::registers::{Access, Registers};
-use crate::setup::{library, PORTS, REGIONS, ROOM, WINDOW};
+use super::client::Client;
+use super::registers::{Access, Registers};
+use super::setup::{library, PORTS, REGIONS, ROOM, WINDOW};
 
 /// What was counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

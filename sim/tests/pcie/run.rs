@@ -3,8 +3,8 @@
 
 use rand::Rng as _;
 
-use crate::rig::Rig;
-use crate::setup::{REGIONS, ROOM};
+use super::rig::Rig;
+use super::setup::{REGIONS, ROOM};
 
 impl Rig {
     pub fn run(&mut self, cycles: u64) {

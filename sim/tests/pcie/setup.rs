@@ -43,7 +43,7 @@ pub fn seeds(test: &str, seeds: impl IntoIterator<Item = u64>, mut run: impl FnM
     let seeds: Vec<u64> = given.map_or_else(|| seeds.into_iter().collect(), |seed| vec![seed]);
     for seed in seeds {
         println!(
-            "seed {seed}: FERROWIRE_SEED={seed} cargo test -p ferrowire-sim --test pcie {test} repeats it"
+            "seed {seed}: FERROWIRE_SEED={seed} cargo test -p ferrowire-sim --test all pcie::{test} repeats it"
         );
         run(seed);
     }

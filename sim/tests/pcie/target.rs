@@ -7,9 +7,9 @@ use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::root::{ReadId, RootSettings};
 use rand::Rng as _;
 
-use crate::registers::{Access, Registers};
-use crate::rig::Rig;
-use crate::setup::{seeds, settings, widths};
+use super::registers::{Access, Registers};
+use super::rig::Rig;
+use super::setup::{seeds, settings, widths};
 
 /// What a read must bring: `None` for a byte that was not asked for.
 type Wanted = Vec<Option<u8>>;

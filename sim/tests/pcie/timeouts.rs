@@ -7,9 +7,9 @@ use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::root::{Fault, RootSettings};
 use rand::Rng as _;
 
-use crate::faults::{census, hits, hurts, plan, tags, traffic};
-use crate::rig::Rig;
-use crate::setup::{config, seeds, settings, REGIONS};
+use super::faults::{census, hits, hurts, plan, tags, traffic};
+use super::rig::Rig;
+use super::setup::{config, seeds, settings, REGIONS};
 
 /// What a read without an answer takes, over many that begin at any moment: the time-out, the least and the most, in cycles.
 fn measured(cfg: &RnicConfig, seed: u64) -> (u64, u64, u64) {

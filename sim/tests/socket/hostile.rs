@@ -16,9 +16,9 @@ use rustix::event::{eventfd, EventfdFlags};
 use rustix::fs::{ftruncate, memfd_create, MemfdFlags};
 use rustix::process::Signal;
 
-use crate::raw::Raw;
-use crate::rig::{Folder, Node, Server};
-use crate::work::exchange;
+use super::raw::Raw;
+use super::rig::{Folder, Node, Server};
+use super::work::exchange;
 
 /// How long each kind of garbage goes on.
 const LONG: Duration = Duration::from_secs(2);
@@ -269,7 +269,7 @@ fn the_card_reaches_what_is_mapped_and_nothing_beside_it() {
         write(&csr::CONTROL, 1);
         write(&csr::CMDQ_PRODUCER, 1);
         // What is to come, comes in the end; what is not to come is waited for a while.
-        let end = Instant::now() + if seen { crate::rig::PATIENCE } else { Duration::from_millis(500) };
+        let end = Instant::now() + if seen { super::rig::PATIENCE } else { Duration::from_millis(500) };
         let mut all = vec![0; 3 * 4096];
         let changed = loop {
             memory.read(0, &mut all);

@@ -11,9 +11,9 @@ use ferrowire::vfio_user::SocketError;
 use ferrowire::{Bus, BusError, HostMemory, Monitor, SendWr, TrafficCounter, VfioUserBus};
 use ferrowire_sim::pair::post;
 
-use crate::raw::Raw;
-use crate::rig::{connect, pair, take_everything, Folder, Mortal, Node, Server, PATIENCE};
-use crate::work::exchange;
+use super::raw::Raw;
+use super::rig::{connect, pair, take_everything, Folder, Mortal, Node, Server, PATIENCE};
+use super::work::exchange;
 
 #[test]
 fn a_client_may_die_at_any_moment_and_the_next_has_the_whole_card() {

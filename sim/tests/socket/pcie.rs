@@ -13,9 +13,9 @@ use ferrowire::vfio_user::message::{command, pci, RegionAccess};
 use ferrowire::{Bus, RecvWr, SendWr};
 use ferrowire_sim::pair::{bytes, post};
 
-use crate::raw::Raw;
-use crate::rig::{connect, pair, take_everything, Folder, Mortal, Node, Server, PATIENCE};
-use crate::work::exchange;
+use super::raw::Raw;
+use super::rig::{connect, pair, take_everything, Folder, Mortal, Node, Server, PATIENCE};
+use super::work::exchange;
 
 fn up(name: &str) -> (Server, Folder) {
     let folder = Folder::new(name);

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use ferrowire::Bus;
 
-use crate::rig::{Folder, Node, Server};
-use crate::work::exchange;
+use super::rig::{Folder, Node, Server};
+use super::work::exchange;
 
 fn two(folder: &Folder, wires: [String; 2], more: &[&str]) -> [Server; 2] {
     let start = |i: usize| {
@@ -139,7 +139,7 @@ fn a_tap_interface_carries_frames_where_this_machine_allows_one() {
     ferrowire_sim::pair::post(&mut qp, &[ferrowire::SendWr::write(1, &[from.sge(0, 64)], remote)]);
     // What the interface has for its neighbours comes in: it has an address, and another after each time it goes down and up.
     let seen = || a.context.traffic_counter(ferrowire::TrafficCounter::RxFrames).unwrap();
-    let end = std::time::Instant::now() + crate::rig::PATIENCE;
+    let end = std::time::Instant::now() + super::rig::PATIENCE;
     while (count("rx") == before || seen() == 0) && std::time::Instant::now() < end {
         ip(&format!("neigh replace 10.77.0.2 lladdr 02:fe:00:00:00:01 dev {name}"));
         ip(&format!("addr replace 10.77.0.1/24 dev {name}"));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use ferrowire::{Event, RecvWr, RemoteAddress, SendWr};
 use ferrowire_sim::pair::{bytes, post};
 
-use crate::rig::{pair, Folder, Node, Server};
+use super::rig::{pair, Folder, Node, Server};
 
 /// WRITE, SEND and READ between two cards, with all bytes compared.
 pub fn exchange(a: &Node, b: &Node) {
@@ -56,7 +56,7 @@ fn a_card_of_100g_with_large_pages() {
     // Not at a page's start, and over the end of one.
     let region = |node: &Node| {
         let memory = node.context.alloc(4 << 20, 2 << 20).unwrap().slice(12345, 3 << 20);
-        node.pd.register(&memory, crate::rig::rights(), ferrowire::PageSize::Size2M).unwrap()
+        node.pd.register(&memory, super::rig::rights(), ferrowire::PageSize::Size2M).unwrap()
     };
     let (from, to) = (region(&a), region(&b));
     let at = (2 << 20) - 12345 - 5000;
@@ -90,7 +90,7 @@ fn the_other_program() {
     assert_eq!((received.wr_id, received.byte_len), (1, 500));
     post(&mut qp, &[SendWr::send(2, &[to.sge(0, 300)]).signaled()]);
     b.completions(1);
-    std::thread::sleep(crate::rig::PATIENCE);
+    std::thread::sleep(super::rig::PATIENCE);
 }
 
 #[test]
@@ -106,12 +106,12 @@ fn two_processes_talk_and_one_is_killed() {
     let mut qp = a.queue_pair(2, |own| {
         std::fs::write(folder.join("first"), own.to_string()).unwrap();
         let process = std::process::Command::new(std::env::current_exe().unwrap())
-            .args(["--ignored", "--exact", "work::the_other_program"])
+            .args(["--ignored", "--exact", "socket::work::the_other_program"])
             .env("FERROWIRE_TEST_FOLDER", &folder.0)
             .stdout(std::process::Stdio::null())
             .spawn();
         child = Some(process.unwrap());
-        let end = Instant::now() + crate::rig::PATIENCE;
+        let end = Instant::now() + super::rig::PATIENCE;
         let text = loop {
             match std::fs::read_to_string(folder.join("second")) {
                 Ok(text) => break text,

@@ -7,7 +7,7 @@ use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::Opcode;
 
-use crate::rig::{part, post, state, Expected, Rig, CONFIGS, NOBODY};
+use super::rig::{part, post, state, Expected, Rig, CONFIGS, NOBODY};
 
 const REMOTE: RemoteAddress = RemoteAddress { address: 0x1234_5678_9abc_0def, rkey: 0xa1b2_c3d4 };
 

@@ -7,7 +7,7 @@ use ferrowire::{
 use ferrowire_spec::qp_state::{GSI_QKEY, GSI_QPN};
 use ferrowire_spec::wire::opcode::Service;
 
-use crate::rig::{part, post, state, Expected, Rig, CONFIGS, PKEY, QKEY, SPORT};
+use super::rig::{part, post, state, Expected, Rig, CONFIGS, PKEY, QKEY, SPORT};
 
 #[test]
 fn datagrams_go_where_their_handles_point_with_the_queue_key_that_they_name() {

@@ -8,7 +8,7 @@ use ferrowire::{
 use ferrowire_sim::pair::{Connection, Pair, PairOptions};
 use ferrowire_spec::wire::opcode::Service;
 
-use crate::rig::{part, state, LIMIT};
+use super::rig::{part, state, LIMIT};
 
 /// Bytes of a message, and of what is put before a datagram.
 const SIZE: usize = 1200;

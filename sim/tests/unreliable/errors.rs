@@ -9,7 +9,7 @@ use ferrowire_spec::wire::opcode::Service;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-use crate::rig::{part, post, state, Expected, Rig, CARDS, CONFIGS, NOBODY, QKEY};
+use super::rig::{part, post, state, Expected, Rig, CARDS, CONFIGS, NOBODY, QKEY};
 
 const WELL: WcStatus = WcStatus::Success;
 const FLUSHED: WcStatus = WcStatus::WrFlushErr;

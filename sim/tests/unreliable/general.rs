@@ -9,7 +9,7 @@ use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions};
 use ferrowire_spec::qp_state::{GSI_QKEY, GSI_QPN};
 use ferrowire_spec::wire::opcode::Service;
 
-use crate::rig::{part, post, state, CONFIGS, LIMIT};
+use super::rig::{part, post, state, CONFIGS, LIMIT};
 
 /// Bytes of a MAD, and of what is put before it.
 const MAD: usize = 256;

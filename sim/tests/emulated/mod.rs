@@ -4,6 +4,6 @@
 
 mod commands;
 mod hostile;
-mod random;
+pub mod random;
 mod speed;
 mod world;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The driver's way over a serial line, to a board in plain Rust and over pseudo-terminals.
 
-#[path = "../common/mod.rs"]
-mod common;
-
 mod board;
 mod memory;
 mod tty;

@@ -3,15 +3,7 @@
 
 mod command;
 mod mapped;
-#[allow(dead_code)]
-#[path = "../command/process.rs"]
-mod process;
 mod rgmii;
-#[allow(dead_code)]
-#[path = "../socket/rig.rs"]
-mod socket;
-#[path = "../alveo/yosys.rs"]
-mod yosys;
 
 use std::time::Duration;
 

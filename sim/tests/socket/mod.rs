@@ -5,6 +5,6 @@ mod hostile;
 mod lives;
 mod pcie;
 mod raw;
-mod rig;
+pub mod rig;
 mod wires;
 mod work;

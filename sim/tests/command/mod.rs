@@ -6,11 +6,8 @@ mod kills;
 #[path = "../../../driver/examples/kv_store.rs"]
 mod kv_store;
 mod looks;
-mod process;
+pub mod process;
 mod rig;
 mod rping;
 mod runs;
-#[allow(dead_code)]
-#[path = "../socket/rig.rs"]
-mod socket;
 mod stock;

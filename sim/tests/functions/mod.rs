@@ -4,9 +4,6 @@
 
 mod commands;
 mod peers;
-#[allow(dead_code)]
-#[path = "../emulated/random.rs"]
-mod random;
 mod registers;
 mod requests;
 mod same;

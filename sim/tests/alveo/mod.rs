@@ -4,7 +4,7 @@
 mod demo;
 mod lint;
 mod synth;
-mod yosys;
+pub mod yosys;
 
 use ferrowire_boards::Alveo;
 use ferrowire_hdl::config::RnicConfig;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `VfioBus` on a kernel that is a model: what is asked of it, what the card reaches, and what is said when something is not there.
 
-#[path = "../common/mod.rs"]
-mod common;
 mod kernel;
 
 use std::os::fd::AsFd;
@@ -10,7 +8,7 @@ use std::os::unix::fs::symlink;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 
-use common::{bytes, init, rtr, rts};
+use crate::common::{bytes, init, rtr, rts};
 use ferrowire::vfio::uapi::request;
 use ferrowire::vfio::VfioError;
 use ferrowire::vfio_user::simulation;

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! All integration tests of this crate, a module each; one program, so that it links once.
+
+mod errors;
+mod language;
+mod snapshot;
