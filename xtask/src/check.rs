@@ -243,7 +243,7 @@ fn test_plan(tree: &Tree) -> Vec<String> {
     let functions = functions(tree);
     let mut findings = Vec::new();
     let mut seen = BTreeSet::new();
-    for Requirement { id, text, tests } in &plan.requirement {
+    for Requirement { id, text, tests, full } in &plan.requirement {
         let mut wrong = |why: String| findings.push(format!("{TEST_PLAN}: {id}: {why}"));
         if !seen.insert(id) {
             wrong("this id is there twice".into());
@@ -254,25 +254,33 @@ fn test_plan(tree: &Tree) -> Vec<String> {
         if tests.is_empty() {
             wrong("no test shows it".into());
         }
+        let mut by_default = false;
         for test in tests {
             let Some((package, name)) = plan::parts(test) else {
                 wrong(format!("`{test}` is not of the form `crate::test_name`"));
                 continue;
             };
-            match functions.get(package) {
+            match functions.get(package).map(|names| names.get(name)) {
                 None => wrong(format!("`{test}`: the workspace has no crate `{package}`")),
-                Some(names) if !names.contains(name) => {
-                    wrong(format!("`{test}`: no `fn {name}` in that crate"))
-                }
-                Some(_) => {}
+                Some(None) => wrong(format!("`{test}`: no `fn {name}` in that crate")),
+                Some(Some(runs)) => by_default |= runs,
             }
+        }
+        match full {
+            None if !by_default && !tests.is_empty() => {
+                wrong("no test of the default tier shows it: add one, or give the reason as `full = \"needs Yosys\"`".into());
+            }
+            Some(why) if by_default => {
+                wrong(format!("a test of the default tier shows it, so `full = \"{why}\"` is wrong"))
+            }
+            _ => {}
         }
     }
     findings
 }
 
-/// The names of all functions of each crate, whose name is written as in Rust.
-fn functions(tree: &Tree) -> HashMap<String, BTreeSet<&str>> {
+/// The names of all functions of each crate, whose name is written as in Rust; true if one of that name is not marked `#[ignore]`.
+fn functions(tree: &Tree) -> HashMap<String, BTreeMap<&str, bool>> {
     let mut packages: Vec<(&Path, String)> = Vec::new();
     for (path, text) in tree.with_extension(&["toml"]).filter(|(path, _)| path.ends_with("Cargo.toml")) {
         let manifest: Option<toml::Table> = text.parse().ok();
@@ -281,8 +289,8 @@ fn functions(tree: &Tree) -> HashMap<String, BTreeSet<&str>> {
             packages.push((folder, name.replace('-', "_")));
         }
     }
-    let mut found: HashMap<String, BTreeSet<&str>> =
-        packages.iter().map(|(_, n)| (n.clone(), BTreeSet::new())).collect();
+    let mut found: HashMap<String, BTreeMap<&str, bool>> =
+        packages.iter().map(|(_, n)| (n.clone(), BTreeMap::new())).collect();
     for (path, text) in tree.with_extension(&["rs"]) {
         // The innermost: packages may nest.
         let owner = packages
@@ -290,7 +298,13 @@ fn functions(tree: &Tree) -> HashMap<String, BTreeSet<&str>> {
             .filter(|(folder, _)| path.starts_with(folder))
             .max_by_key(|(f, _)| f.components().count());
         let Some(names) = owner.and_then(|(_, name)| found.get_mut(name)) else { continue };
-        names.extend(text.lines().filter_map(function));
+        let mut ignored = false;
+        for line in text.lines() {
+            ignored |= line.trim_start().starts_with("#[ignore");
+            if let Some(name) = function(line) {
+                *names.entry(name).or_default() |= !std::mem::take(&mut ignored);
+            }
+        }
     }
     found
 }
@@ -348,11 +362,14 @@ mod tests {
     #[test]
     fn a_requirement_names_tests_that_exist() {
         let plan = "[[requirement]]\nid = \"A\"\ntext = \"t\"\ntests = [\"my_crate::works\", \"my_crate::m::gone\", \"other::x\"]\n\
-                    [[requirement]]\nid = \"A\"\ntext = \"t\"\ntests = []\n";
+                    [[requirement]]\nid = \"A\"\ntext = \"t\"\ntests = []\n\
+                    [[requirement]]\nid = \"B\"\ntext = \"t\"\ntests = [\"my_crate::long\"]\n\
+                    [[requirement]]\nid = \"C\"\ntext = \"t\"\ntests = [\"my_crate::long\"]\nfull = \"needs Yosys\"\n\
+                    [[requirement]]\nid = \"D\"\ntext = \"t\"\ntests = [\"my_crate::works\"]\nfull = \"needs Yosys\"\n";
         let files = [
             (TEST_PLAN, plan),
             ("c/Cargo.toml", "[package]\nname = \"my-crate\"\n"),
-            ("c/tests/t.rs", "#[test]\nfn works() {}\n"),
+            ("c/tests/t.rs", "#[test]\nfn works() {}\n#[test]\n#[ignore = \"long\"]\nfn long() {}\n"),
             ("c/inner/Cargo.toml", "[package]\nname = \"inner\"\n"),
             ("c/inner/t.rs", "fn gone() {}\n"),
         ];
@@ -364,6 +381,8 @@ mod tests {
                 "sim/testplan.toml: A: `other::x`: the workspace has no crate `other`",
                 "sim/testplan.toml: A: this id is there twice",
                 "sim/testplan.toml: A: no test shows it",
+                "sim/testplan.toml: B: no test of the default tier shows it: add one, or give the reason as `full = \"needs Yosys\"`",
+                "sim/testplan.toml: D: a test of the default tier shows it, so `full = \"needs Yosys\"` is wrong",
             ]
         );
         assert_eq!(test_plan(&tree(&[])), ["sim/testplan.toml is missing"]);

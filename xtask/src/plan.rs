@@ -25,6 +25,8 @@ pub struct Requirement {
     pub text: String,
     /// As `crate::test_name`, with modules in between or not.
     pub tests: Vec<String>,
+    /// Why only `cargo xtask test --full` shows it: it needs Yosys, nextpnr or hours. Without a reason, the default tier shows it.
+    pub full: Option<String>,
 }
 
 /// The crate of a test of the plan, and its function's name; `None` if it is not of that form.

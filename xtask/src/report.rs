@@ -173,6 +173,7 @@ mod tests {
     fn facts() -> Facts {
         let requirement = |id: &str, tests: &[&str]| Requirement {
             id: id.into(),
+            full: None,
             text: format!("What <{id}> says"),
             tests: tests.iter().map(|test| test.to_string()).collect(),
         };

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `test`: what continuous integration runs.
+//! `test`: the tiers. Without options it is what continuous integration runs.
 
+mod areas;
 mod beside;
 mod programs;
+mod took;
 
 use std::cell::{Cell, RefCell};
 use std::process::Stdio;
@@ -10,7 +12,9 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use self::areas::Area;
 use self::beside::Beside;
+use self::took::Took;
 use crate::interop::{self, Quick};
 use crate::outcomes::{self, Outcomes};
 use crate::{cargo, check, setup, workspace};
@@ -18,96 +22,137 @@ use crate::{cargo, check, setup, workspace};
 /// Options of `test`.
 #[derive(clap::Args)]
 pub struct Args {
-    /// Make a board's bitstream beside the steps, and run the tests that need Yosys, too; fetches what it needs
+    /// Add what takes long: every configuration and bus, long soaks, Yosys proofs, and a board's bitstream (fetches 270 MB of tools)
     #[arg(long)]
-    bitstream: bool,
+    full: bool,
+    /// Build and run only the tests of these areas, for the edit loop: no formatting, lints or checks
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "AREA")]
+    only: Vec<Area>,
 }
+
+/// A step's name, which is cargo's arguments, and what it does.
+type Step<'a> = (&'a str, &'a dyn Fn() -> Result<u8>);
 
 /// Runs the steps up to the first that fails.
 pub fn run(args: &Args) -> Result<u8> {
-    let begin = Instant::now();
+    let full = args.full;
     let beside = Cell::new(None);
+    let bitstream = full && args.only.is_empty();
     let tools = || {
-        let code = setup::run(&setup::Args { synth: args.bitstream, ..Default::default() })?;
-        if code == 0 && args.bitstream {
+        let code = setup::run(&setup::Args { synth: full, ..Default::default() })?;
+        if code == 0 && bitstream {
             beside.set(Some(Beside::begin()?));
         }
         Ok(code)
     };
-    let bitstream = || beside.take().map_or(Ok(0), Beside::end);
-    let bitstream_step = beside::command();
-    let test_programs = || tests(args.bitstream);
+    let programs = RefCell::new(Vec::new());
     let skipped = RefCell::new(None);
-    let linux = || match interop::quick()? {
-        Quick::Ran(code) => Ok(code),
-        Quick::Skipped(why) => {
-            eprintln!("{SKIPPED}: {why}");
-            *skipped.borrow_mut() = Some(why);
-            Ok(0)
-        }
-    };
-    let mut steps: Vec<(&str, &dyn Fn() -> Result<u8>)> = vec![
-        ("xtask setup", &tools),
-        ("fmt --all --check", &|| plain("fmt --all --check")),
-        (CLIPPY, &|| plain(CLIPPY)),
-        ("test --workspace --lib --bins --tests", &test_programs),
-        (DOC, &|| plain(DOC)),
-        ("xtask check", &check::run),
-    ];
-    if args.bitstream {
-        steps.push((&bitstream_step, &bitstream));
+    let all = || tests(args, &mut programs.borrow_mut());
+    let wait = || beside.take().map_or(Ok(0), Beside::end);
+    let wait_name = beside::command();
+    let linux = || linux(&mut skipped.borrow_mut());
+    let mut steps: Vec<Step> = vec![("xtask setup", &tools)];
+    if args.only.is_empty() {
+        steps.push((FMT, &|| plain(FMT)));
+        steps.push((CLIPPY, &|| plain(CLIPPY)));
     }
-    // Alone, for guests have clocks.
-    steps.push(("xtask interop --quick", &linux));
+    if args.only.iter().any(|area| *area != Area::Interop) || args.only.is_empty() {
+        steps.push((TESTS, &all));
+    }
+    if args.only.is_empty() {
+        steps.push((DOC, &|| plain(DOC)));
+        steps.push(("xtask check", &check::run));
+    }
+    if full && (args.only.is_empty() || args.only.contains(&Area::Transport)) {
+        steps.push((SOAK, &|| plain(SOAK)));
+    }
+    if bitstream {
+        steps.push((&wait_name, &wait));
+    }
+    if args.only.is_empty() || args.only.contains(&Area::Interop) {
+        // Alone on the machine, for guests have clocks.
+        steps.push((INTEROP, &linux));
+    }
+    let code = follow(&steps, &programs)?;
+    if let Some(why) = skipped.take() {
+        eprintln!("{SKIPPED}: {why}");
+    }
+    Ok(code)
+}
+
+/// Runs steps up to the first that fails, and prints where the time went.
+fn follow(steps: &[Step], programs: &RefCell<Vec<Took>>) -> Result<u8> {
+    let begin = Instant::now();
+    let mut took = Vec::new();
     for (index, (name, step)) in steps.iter().enumerate() {
         eprintln!("\n==> {}/{} cargo {name}", index + 1, steps.len());
+        let before = took::all();
         let code = step()?;
+        took.push(Took { title: format!("cargo {name}"), processor: took::all() - before });
         if code != 0 {
             let how = if code == 130 { "was interrupted" } else { "failed" };
             eprintln!("\nThis step {how}; to run it alone: cargo {name}");
             return Ok(code);
         }
     }
-    let seconds = begin.elapsed().as_secs();
-    match skipped.take() {
-        None => eprintln!("\nAll {} steps passed in {seconds} s.", steps.len()),
-        Some(why) => {
-            let ran = steps.len() - 1;
-            eprintln!("\n{ran} of {} steps passed in {seconds} s. {SKIPPED}: {why}", steps.len());
-        }
-    }
+    eprint!("\n{}", took::table(&took, &mut programs.borrow_mut()));
+    eprintln!("\nAll {} steps passed in {} s.", steps.len(), begin.elapsed().as_secs());
     Ok(0)
 }
 
-/// Said where the last step cannot be done, and said again at the end.
+/// Printed if the last step cannot run, and again at the end.
 const SKIPPED: &str = "THE TESTS AGAINST LINUX WERE SKIPPED (cargo xtask interop --quick)";
+const FMT: &str = "fmt --all --check";
 const CLIPPY: &str = "clippy --workspace --all-targets -- -D warnings";
+const TESTS: &str = "test --workspace --lib --bins --tests";
 const DOC: &str = "test --workspace --doc";
+const SOAK: &str = "run --quiet -p ferrowire-sim -- soak --seconds 600";
+const INTEROP: &str = "xtask interop --quick";
 
 fn plain(arguments: &str) -> Result<u8> {
     workspace::exit_code(cargo(arguments.split(' ')))
 }
 
-/// Builds all test programs, runs them side by side, those that need Yosys where it is there, and keeps what came of them.
-fn tests(yosys: bool) -> Result<u8> {
-    workspace::remove_old(&outcomes::path())?;
-    let mut build = cargo(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
+/// The quick cases against Linux, if that can be had.
+fn linux(skipped: &mut Option<String>) -> Result<u8> {
+    match interop::quick()? {
+        Quick::Ran(code) => Ok(code),
+        Quick::Skipped(why) => {
+            eprintln!("{SKIPPED}: {why}");
+            *skipped = Some(why);
+            Ok(0)
+        }
+    }
+}
+
+/// Builds test programs, runs them side by side, and keeps what came of them.
+fn tests(args: &Args, took: &mut Vec<Took>) -> Result<u8> {
+    let mut build = cargo(["test", "--no-run", "--message-format", "json-render-diagnostics"]);
+    if args.only.is_empty() {
+        workspace::remove_old(&outcomes::path())?;
+        build.arg("--workspace");
+    } else {
+        build.args(Area::packages(&args.only).iter().flat_map(|package| ["-p", package]));
+    }
     let built = build.stderr(Stdio::inherit()).output().context("running cargo")?;
     if !built.status.success() {
         return Ok(workspace::code(built.status));
     }
-    let mut all = programs::built(&String::from_utf8_lossy(&built.stdout));
-    if yosys {
-        // First, for they take long.
-        all.splice(0..0, programs::with_yosys(&all)?);
+    let mut chosen = programs::parts(programs::built(&String::from_utf8_lossy(&built.stdout)), args.full)?;
+    if !args.only.is_empty() {
+        chosen.retain(|program| args.only.contains(&Area::of(program)));
     }
-    let mut ran = programs::run(all)?;
-    outcomes::forget_left_out(&mut ran.tests);
+    let (mut ran, programs) = programs::run(chosen, args.full)?;
+    took::keep(&programs)?;
+    took.extend(programs);
     let code = match ran.failed.is_empty() && ran.whole {
         true => 0,
         false if workspace::interrupted() => 130,
         false => 1,
     };
-    Outcomes { commit: workspace::commit(), whole: ran.whole, tests: ran.tests }.keep()?;
+    if args.only.is_empty() {
+        outcomes::forget_left_out(&mut ran.tests);
+        Outcomes { commit: workspace::commit(), whole: ran.whole, tests: ran.tests }.keep()?;
+    }
     Ok(code)
 }

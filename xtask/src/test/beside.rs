@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bitstream that is made beside the tests.
+//! A board's bitstream, made beside the tests of the full tier.
 //!
 //! It takes one processor for a long time and little else, so it begins first and is waited for last; whoever needs the machine alone waits for it. It
 //! is the board's own shell with all that the board has, around a card that is left without what it can be built without, which is mapped and placed sooner.

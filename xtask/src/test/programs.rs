@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Test programs, as many at a time as there are processors.
+//! Test programs: as many run at a time as there are processors, each module of a large one as a process of its own.
 //!
-//! `cargo test` runs one behind the other, and many of ours have one long test at their end, or wait for a model to be compiled, while the other
-//! processors have nothing to do.
+//! `cargo test` runs one program after the other, and many of ours have one long test at their end, or wait for a model to be compiled, while the
+//! other processor is idle.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -12,49 +12,50 @@ use std::process::{Child, Command};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{bail, Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::{waitid, Pid, WaitId, WaitIdOptions};
 use serde::Deserialize;
 
+use super::took::{self, Took};
 use crate::outcomes::{self, Outcome};
 use crate::workspace;
 
-/// One of them, as cargo has built it.
+/// A test program as cargo has built it, or one module of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     /// The crate, as in Rust.
     package: String,
-    /// The file with the tests, without its ending, or the crate's own.
-    target: String,
-    /// By which cargo chooses it among those of the package.
+    /// The option that selects the program among those of the package.
     option: String,
     executable: PathBuf,
     /// The package's folder, where cargo runs it.
     folder: PathBuf,
-    /// Of its tests, those in this module that are left out otherwise; all others without it.
-    left_out: Option<&'static str>,
+    /// The part of the program that runs; all of it without one.
+    part: Option<Part>,
 }
 
-/// Tests that need Yosys, of each of these programs of the simulator in one module.
-const YOSYS: [(&str, &str); 2] = [("alveo", "synth::"), ("board", "mapped::")];
-
-/// Those of these programs that need Yosys.
-///
-/// # Errors
-/// One is not there any more.
-pub fn with_yosys(programs: &[Program]) -> Result<Vec<Program>> {
-    let of = |(target, module)| {
-        let own = |program: &&Program| program.package == "ferrowire_sim" && program.target == target;
-        let program = programs.iter().find(own).with_context(|| format!("no test program `{target}`"))?;
-        Ok(Program { left_out: Some(module), ..program.clone() })
-    };
-    YOSYS.into_iter().map(of).collect()
+/// A part of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Part {
+    /// The path that the names of its tests begin with, without the last `::`.
+    module: String,
+    /// Their names.
+    tests: Vec<String>,
+    /// They are marked `#[ignore]`, and run in the full tier only.
+    ignored: bool,
 }
+
+/// Programs with a module for each subject.
+const BY_MODULE: &str = "--test all";
+
+/// Modules with tests that are marked `#[ignore]` because they need Yosys, nextpnr or much memory: the full tier runs them.
+const FULL: [(&str, &str); 3] =
+    [("ferrowire_sim", "alveo::synth"), ("ferrowire_sim", "board::mapped"), ("ferrowire_sim", "large")];
 
 /// What came of all.
 pub struct Ran {
-    /// Of each that ended.
+    /// Each test that ended.
     pub tests: Vec<Outcome>,
     /// The commands that run those which failed alone.
     pub failed: Vec<String>,
@@ -93,19 +94,9 @@ pub fn built(messages: &str) -> Vec<Program> {
         };
         let package = package(&artifact.package_id)?;
         let folder = artifact.manifest_path.parent()?.to_path_buf();
-        Some(Program {
-            package,
-            target: name,
-            option,
-            executable: artifact.executable?,
-            folder,
-            left_out: None,
-        })
+        Some(Program { package, option, executable: artifact.executable?, folder, part: None })
     });
-    let mut programs: Vec<Program> = programs.collect();
-    // One that takes long begins while others are left to run beside it; these take longest, and a wrong guess costs nothing but time.
-    programs.sort_by_key(|program| !LONG.contains(&program.target.as_str()));
-    programs
+    programs.collect()
 }
 
 /// A package's name, as in Rust, of its ID: `path+file:///folder#name@version`, or `path+file:///name#version`.
@@ -118,17 +109,53 @@ fn package(id: &str) -> Option<String> {
     Some(name.replace('-', "_"))
 }
 
-/// Begun first.
-const LONG: [&str; 4] = ["board", "reset", "soak", "lockstep"];
-
-/// What a program has used when it ended.
-struct Took {
-    title: String,
-    /// Seconds of the processors, its children's too.
-    processor: f64,
+/// Splits programs by module, adds what the full tier has, and puts those first that take longest.
+///
+/// # Errors
+/// A program does not list its tests, or a module of the full tier is gone.
+pub fn parts(programs: Vec<Program>, full: bool) -> Result<Vec<Program>> {
+    let mut all = Vec::new();
+    for program in programs {
+        if program.option != BY_MODULE {
+            all.push(program);
+            continue;
+        }
+        if full {
+            let ignored = program.list(true)?;
+            for (_, module) in FULL.iter().filter(|(package, _)| *package == program.package) {
+                let tests = below(module, &ignored);
+                if tests.is_empty() {
+                    bail!("{} has no test marked `#[ignore]` in {module}", program.package);
+                }
+                all.push(program.only(module, tests, true));
+            }
+        }
+        let tests = program.list(false)?;
+        all.extend(modules(&tests).map(|(module, tests)| program.only(module, tests, false)));
+    }
+    let earlier = took::earlier();
+    // One that has not run before may take long.
+    let seconds = |program: &Program| earlier.get(&program.title()).copied().unwrap_or(f64::MAX);
+    all.sort_by(|a, b| seconds(b).total_cmp(&seconds(a)));
+    Ok(all)
 }
 
-/// Shared by those who start them.
+/// The names of tests by the first segment of their paths.
+fn modules(tests: &[String]) -> impl Iterator<Item = (&str, Vec<String>)> {
+    let mut modules: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+    for test in tests {
+        modules.entry(test.split("::").next().unwrap_or(test)).or_default().push(test.clone());
+    }
+    modules.into_iter()
+}
+
+/// Those in a module.
+fn below(module: &str, tests: &[String]) -> Vec<String> {
+    let prefix = format!("{module}::");
+    tests.iter().filter(|test| test.starts_with(&prefix)).cloned().collect()
+}
+
+/// Shared by the threads that start them.
 struct State {
     waiting: std::vec::IntoIter<Program>,
     running: BTreeSet<String>,
@@ -136,14 +163,14 @@ struct State {
     took: Vec<Took>,
 }
 
-/// Runs all, and goes on behind those that fail.
-pub fn run(programs: Vec<Program>) -> Result<Ran> {
+/// Runs all, and goes on after those that fail. In the full tier they find `FERROWIRE_FULL=1` in their environment.
+pub fn run(programs: Vec<Program>, full: bool) -> Result<(Ran, Vec<Took>)> {
     let logs = workspace::target().join("tests");
     workspace::remove_folder(&logs)?;
     fs::create_dir_all(&logs).with_context(|| format!("creating {}", logs.display()))?;
     let at_a_time = std::thread::available_parallelism().map_or(1, |n| n.get()).min(programs.len());
     eprintln!(
-        "{} test programs, {at_a_time} at a time; each one's lines are in {} while it runs",
+        "{} test programs, {at_a_time} at a time; each one's output is in {} while it runs",
         programs.len(),
         logs.display()
     );
@@ -168,21 +195,21 @@ pub fn run(programs: Vec<Program>) -> Result<Ran> {
                 bar.set_message(names(&state.running));
                 program
             };
-            let done = program.run(&logs);
+            let done = program.run(&logs, full);
             let mut state = lock();
             state.running.remove(&program.name());
             bar.set_message(names(&state.running));
             bar.inc(1);
-            let (said, passed, processor) = done?;
+            let Done { said, passed, processor } = done?;
             bar.suspend(|| {
                 let mut stdout = std::io::stdout().lock();
                 let _ = writeln!(stdout, "     Ran {}\n{said}", program.title());
             });
             let tests: Vec<Outcome> = outcomes::read(&program.package, &said).collect();
-            // One that is asked for certain tests has some.
-            let none = program.left_out.is_some() && tests.is_empty();
+            // Tests that were asked for by name are there.
+            let missing = program.part.as_ref().is_some_and(|part| tests.len() < part.tests.len());
             state.ran.tests.extend(tests);
-            if !passed || none {
+            if !passed || missing {
                 state.ran.failed.push(program.alone());
             }
             state.took.push(Took { title: program.title(), processor });
@@ -199,22 +226,13 @@ pub fn run(programs: Vec<Program>) -> Result<Ran> {
     done.into_iter().collect::<Result<()>>()?;
     let State { mut ran, took, .. } = state.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     ran.whole = !workspace::interrupted();
-    summary(&ran, took);
-    Ok(ran)
+    summary(&ran, took.len());
+    Ok((ran, took))
 }
 
-/// Says who took longest, and who failed.
-fn summary(ran: &Ran, mut took: Vec<Took>) {
-    took.sort_by(|a, b| b.processor.total_cmp(&a.processor));
-    let all: f64 = took.iter().map(|took| took.processor).sum();
-    eprintln!(
-        "{} tests in {} programs, {all:.0} s of processor time; most of it by",
-        ran.tests.len(),
-        took.len()
-    );
-    for Took { title, processor } in took.iter().take(12) {
-        eprintln!("{processor:8.0}  {title}");
-    }
+/// Prints how many there were, and which failed.
+fn summary(ran: &Ran, programs: usize) {
+    eprintln!("{} tests in {programs} programs", ran.tests.len());
     if !ran.failed.is_empty() {
         eprintln!("\n{} of them failed; alone:", ran.failed.len());
         ran.failed.iter().for_each(|command| eprintln!("    {command}"));
@@ -225,35 +243,89 @@ fn names(running: &BTreeSet<String>) -> String {
     running.iter().map(String::as_str).collect::<Vec<_>>().join(", ")
 }
 
+/// How a program ended.
+struct Done {
+    said: String,
+    passed: bool,
+    /// Seconds of the processors, with its children's.
+    processor: f64,
+}
+
 impl Program {
+    /// The crate, as in Rust.
+    pub fn package(&self) -> &str {
+        &self.package
+    }
+
+    /// The module of the crate's tests, where they have several.
+    pub fn module(&self) -> Option<&str> {
+        self.part.as_ref().and_then(|part| part.module.split("::").next())
+    }
+
+    /// A part of it.
+    fn only(&self, module: &str, tests: Vec<String>, ignored: bool) -> Program {
+        Program { part: Some(Part { module: module.into(), tests, ignored }), ..self.clone() }
+    }
+
     /// While it runs.
     fn name(&self) -> String {
-        let module = self.left_out.map(|module| format!("-{}", module.trim_end_matches(':')));
-        format!("{}{}", self.target, module.unwrap_or_default())
+        match &self.part {
+            Some(Part { module, ignored, .. }) => {
+                let full = if *ignored { "-full" } else { "" };
+                format!("{}-{}{full}", self.package, module.replace("::", "-"))
+            }
+            None => format!("{}{}", self.package, self.option.replace("--", "-").replace(' ', "-")),
+        }
     }
 
     fn title(&self) -> String {
-        let module = self.left_out.map(|module| format!(", {module}"));
-        format!("{}, {}{}", self.package, self.option.trim_start_matches('-'), module.unwrap_or_default())
+        match &self.part {
+            Some(Part { module, ignored, .. }) => {
+                format!("{} {module}{}", self.package, if *ignored { " (full)" } else { "" })
+            }
+            None => format!("{} {}", self.package, self.option.trim_start_matches('-')),
+        }
     }
 
     /// The command that runs it alone.
     fn alone(&self) -> String {
-        let left_out = self.left_out.map(|module| format!(" {module} -- --ignored"));
+        let part = self.part.as_ref();
+        let part =
+            part.map(|part| format!(" {}::{}", part.module, if part.ignored { " -- --ignored" } else { "" }));
         let package = self.package.replace('_', "-");
-        format!("cargo test -p {package} {}{}", self.option, left_out.unwrap_or_default())
+        format!("cargo test -p {package} {}{}", self.option, part.unwrap_or_default())
     }
 
-    /// Runs it as cargo would: what it said, whether it passed, and the seconds of processors that it took.
-    fn run(&self, logs: &Path) -> Result<(String, bool, f64)> {
-        let log = logs.join(format!("{}-{}.log", self.package, self.name()));
-        let said = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
+    fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
-        if let Some(module) = self.left_out {
-            command.args([module, "--ignored"]);
-        }
         command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
-        // A file, and no pipe: processes that a test has left behind may hold it open.
+        command
+    }
+
+    /// The names of its tests, or of those that are marked `#[ignore]` alone.
+    fn list(&self, ignored: bool) -> Result<Vec<String>> {
+        let mut command = self.command();
+        command.args(["--list", "--format", "terse"]).args(ignored.then_some("--ignored"));
+        let output = command.output().with_context(|| format!("starting {}", self.executable.display()))?;
+        if !output.status.success() {
+            bail!("{} does not list its tests: {}", self.title(), output.status);
+        }
+        let said = String::from_utf8_lossy(&output.stdout);
+        Ok(said.lines().filter_map(|line| line.strip_suffix(": test")).map(str::to_string).collect())
+    }
+
+    /// Runs it as cargo would.
+    fn run(&self, logs: &Path, full: bool) -> Result<Done> {
+        let log = logs.join(format!("{}.log", self.name()));
+        let said = File::create(&log).with_context(|| format!("creating {}", log.display()))?;
+        let mut command = self.command();
+        if let Some(Part { tests, ignored, .. }) = &self.part {
+            command.arg("--exact").args(ignored.then_some("--ignored")).args(tests);
+        }
+        if full {
+            command.env("FERROWIRE_FULL", "1");
+        }
+        // A file, and no pipe: processes that a test has left running may hold it open.
         command.stdout(said.try_clone()?).stderr(said);
         let mut child = command.spawn().with_context(|| format!("starting {}", self.executable.display()))?;
         let processor = processor(&child).unwrap_or_default();
@@ -262,18 +334,15 @@ impl Program {
         if status.code().is_none_or(|code| code != 0 && code != 101) {
             said += &format!("{}: {status}\n", self.title());
         }
-        Ok((said, status.success(), processor))
+        Ok(Done { said, passed: status.success(), processor })
     }
 }
 
-/// Waits for its end, and tells how many seconds it and its children have had a processor: `utime` to `cstime` of proc_pid_stat(5).
+/// Waits for its end, and reads how many seconds of a processor it and its children have used.
 fn processor(child: &Child) -> Option<f64> {
     let pid = Pid::from_raw(child.id().try_into().ok()?)?;
     waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).ok()?;
-    let stat = fs::read_to_string(format!("/proc/{}/stat", child.id())).ok()?;
-    let fields = stat.rsplit_once(')')?.1.split_whitespace();
-    let ticks = fields.skip(11).take(4).map_while(|field| field.parse::<u64>().ok());
-    Some(ticks.sum::<u64>() as f64 / rustix::param::clock_ticks_per_second() as f64)
+    took::seconds(&child.id().to_string(), 11..15)
 }
 
 #[cfg(test)]
@@ -286,37 +355,44 @@ mod tests {
         assert_eq!(package("path+file:///r/sim#0.1.0").as_deref(), Some("sim"));
     }
 
+    fn artifact(kind: &str, name: &str, test: bool) -> String {
+        format!(
+            "{{\"reason\":\"compiler-artifact\",\"package_id\":\"path+file:///r/sim#ferrowire-sim@0.1.0\",\
+             \"manifest_path\":\"/r/sim/Cargo.toml\",\"target\":{{\"name\":\"{name}\",\"kind\":[\"{kind}\"]}},\
+             \"profile\":{{\"test\":{test}}},\"executable\":\"/t/{name}-1\"}}\n"
+        )
+    }
+
     #[test]
     fn test_programs_are_told_from_what_is_built_beside_them() {
-        let of = |kind: &str, name: &str, test: bool| {
-            format!(
-                "{{\"reason\":\"compiler-artifact\",\"package_id\":\"path+file:///r/sim#ferrowire-sim@0.1.0\",\
-                 \"manifest_path\":\"/r/sim/Cargo.toml\",\"target\":{{\"name\":\"{name}\",\"kind\":[\"{kind}\"]}},\
-                 \"profile\":{{\"test\":{test}}},\"executable\":\"/t/{name}-1\"}}\n"
-            )
-        };
         let messages = [
-            of("test", "write", true),
-            of("bin", "ferrowire-sim", false),
-            of("bin", "ferrowire-sim", true),
-            of("example", "hello", true),
-            of("lib", "ferrowire_sim", true),
-            of("test", "soak", true),
+            artifact("test", "all", true),
+            artifact("bin", "ferrowire-sim", false),
+            artifact("bin", "ferrowire-sim", true),
+            artifact("example", "hello", true),
+            artifact("lib", "ferrowire_sim", true),
         ];
         let found = built(&(messages.concat() + "{\"reason\":\"build-finished\",\"success\":true}\n"));
         let alone: Vec<String> = found.iter().map(Program::alone).collect();
-        let wanted = ["--test soak", "--test write", "--bin ferrowire-sim", "--lib"];
+        let wanted = ["--test all", "--bin ferrowire-sim", "--lib"];
         assert_eq!(alone, wanted.map(|option| format!("cargo test -p ferrowire-sim {option}")));
-        assert_eq!((found[1].package.as_str(), &*found[1].folder), ("ferrowire_sim", Path::new("/r/sim")));
-        assert!(with_yosys(&found).is_err());
-        let [alveo, board] = ["alveo", "board"].map(|name| built(&of("test", name, true)));
-        let [needs_yosys, _] = &with_yosys(&[found, alveo, board].concat()).unwrap()[..] else {
-            panic!("two")
-        };
-        assert_eq!(needs_yosys.alone(), "cargo test -p ferrowire-sim --test alveo synth:: -- --ignored");
-        assert_eq!(
-            (needs_yosys.name().as_str(), needs_yosys.title().as_str()),
-            ("alveo-synth", "ferrowire_sim, test alveo, synth::")
-        );
+        assert_eq!((found[1].package(), &*found[1].folder), ("ferrowire_sim", Path::new("/r/sim")));
+    }
+
+    #[test]
+    fn a_program_is_split_by_the_first_segments_of_its_tests() {
+        let tests = ["alveo::lint::a", "alveo::synth::b", "write::c"].map(String::from);
+        let found: Vec<_> = modules(&tests).collect();
+        assert_eq!(found, [("alveo", tests[..2].to_vec()), ("write", tests[2..].to_vec())]);
+        assert_eq!(below("alveo::synth", &tests), tests[1..2]);
+        assert!(below("alve", &tests).is_empty());
+
+        let all = built(&artifact("test", "all", true)).remove(0);
+        let full = all.only("alveo::synth", below("alveo::synth", &tests), true);
+        assert_eq!(full.alone(), "cargo test -p ferrowire-sim --test all alveo::synth:: -- --ignored");
+        assert_eq!((full.name().as_str(), full.module()), ("ferrowire_sim-alveo-synth-full", Some("alveo")));
+        assert_eq!(full.title(), "ferrowire_sim alveo::synth (full)");
+        let write = all.only("write", tests[2..].to_vec(), false);
+        assert_eq!(write.alone(), "cargo test -p ferrowire-sim --test all write::");
     }
 }
