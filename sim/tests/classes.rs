@@ -2,6 +2,7 @@
 //! Traffic class and VLAN tag of the address vector, in every kind of packet that a connection sends, and of the address handle in
 //! datagrams.
 
+use crate::tier::chosen;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{Ipv4Addr, Ipv6Addr};
 
@@ -33,7 +34,7 @@ fn class(frame: &Frame<'_>) -> (Option<u16>, u8, std::net::IpAddr) {
 
 #[test]
 fn requests_answers_and_notifications_have_tag_and_traffic_class_of_their_queue_pair() {
-    for (config, ipv6) in CONFIGS.into_iter().flat_map(|config| [(config, false), (config, true)]) {
+    for (config, ipv6) in chosen!(CONFIGS).into_iter().flat_map(|config| [(config, false), (config, true)]) {
         let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
         let pair = Pair::new(&model, &PairOptions::default()).unwrap();
         // Both ends are told of congestion at once, and often.
@@ -160,7 +161,7 @@ fn class_before(datagram: &[u8], ipv6: bool) -> u8 {
 fn unreliable_packets_have_tag_and_traffic_class_of_their_queue_pair_or_of_their_handle() {
     const LONG: u32 = 3000;
     const GRH: usize = 40;
-    for (config, ipv6) in CONFIGS.into_iter().flat_map(|config| [(config, false), (config, true)]) {
+    for (config, ipv6) in chosen!(CONFIGS).into_iter().flat_map(|config| [(config, false), (config, true)]) {
         let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
         let pair = Pair::new(&model, &PairOptions::default()).unwrap();
         for node in [&pair.a, &pair.b] {

@@ -2,6 +2,7 @@
 //! End-to-end flow control: what acknowledgements tell of receives, and who waits for them (IBTA volume 1, 9.7.7.2), through the
 //! driver, the Verilated cards and the wire.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Completion, HwCounter, MemoryRegion, PathMtu, QpInitAttr, QueuePair, RecvWr, SendWr,
     SrqInitAttr,
@@ -132,7 +133,7 @@ fn slow(config: &str, code: Option<u8>, first: u64, (more, every): (u64, u64)) -
 
 #[test]
 fn a_slow_receiver_gets_what_it_has_receives_for_and_a_packet_that_asks() {
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         for (first, post) in [(8, (4, 4000)), (1, (1, 1500)), (16, (2, 600))] {
             let [without, with] = [Some(CREDIT_INVALID), None].map(|code| slow(config, code, first, post));
             println!("{config}, {first} receives, then {post:?}: without {without:?}, with {with:?}");
@@ -148,7 +149,7 @@ fn a_slow_receiver_gets_what_it_has_receives_for_and_a_packet_that_asks() {
 
 #[test]
 fn a_receiver_that_always_has_some_refuses_nothing() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let cost = slow(config, None, 60, (0, LIMIT));
         assert_eq!((cost.refusals, cost.packets), (0, 180), "{config}: {cost:?}");
     }
@@ -157,7 +158,7 @@ fn a_receiver_that_always_has_some_refuses_nothing() {
 /// A peer that never has a receive to tell of: each message asks, and all arrive.
 #[test]
 fn a_peer_that_tells_of_no_receive_gets_a_message_at_a_time() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let [all, each] = [CREDIT_INVALID, 0].map(|code| slow(config, Some(code), 60, (0, LIMIT)));
         println!("{config}: without a limit {all:?}, with none ever {each:?}");
         assert_eq!((each.refusals, each.packets), (0, 180), "{config}: {each:?}");
@@ -166,7 +167,7 @@ fn a_peer_that_tells_of_no_receive_gets_a_message_at_a_time() {
 
 #[test]
 fn acknowledgements_tell_how_many_receives_are_left() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = memory(&pair);
         let (mut qp, mut peer) = pair.connect(&Connection { recv_wr: 64, ..connection() }).unwrap();
@@ -202,7 +203,7 @@ fn acknowledgements_tell_how_many_receives_are_left() {
 
 #[test]
 fn a_queue_pair_with_a_shared_queue_sets_no_limit() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = memory(&pair);
         let mut attr = SrqInitAttr::default();
@@ -231,7 +232,9 @@ fn a_queue_pair_with_a_shared_queue_sets_no_limit() {
 #[test]
 fn messages_of_all_kinds_go_on_whatever_is_told_and_lost() {
     const COUNT: u64 = 80;
-    for (config, seed) in CONFIGS.into_iter().flat_map(|config| (1..4).map(move |seed| (config, seed))) {
+    for (config, seed) in
+        chosen!(CONFIGS).into_iter().flat_map(|config| (1..4).map(move |seed| (config, seed)))
+    {
         let pair = pair(config);
         let (from, to) = memory(&pair);
         let (mut qp, mut peer) =
@@ -291,7 +294,7 @@ fn messages_of_all_kinds_go_on_whatever_is_told_and_lost() {
 /// A peer that has none is sent one packet, which asks, and what follows waits for the answer.
 #[test]
 fn a_message_beyond_the_receives_is_one_packet_until_it_is_acknowledged() {
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let pair = pair(config);
         let (from, to) = memory(&pair);
         let (mut qp, mut peer) = pair.connect(&connection()).unwrap();

@@ -2,6 +2,7 @@
 //! Deep queues: filled to the last place, and gone round more than once. At `generic-64b` they are as deep as a card has them, 2^15 work
 //! requests, and the producers of their doorbells, which count modulo 2^16, go round as well.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Completion, CompletionQueue, Error, MemoryRegion, Payload, Qp, QpInitAttr, QueuePair,
     RecvWr, Reset, SendWr, SharedReceiveQueue, SrqInitAttr, WorkKind,
@@ -122,7 +123,7 @@ impl Bench {
 
 #[test]
 fn queues_of_all_places_are_filled_and_gone_round_in_order() {
-    for (config, depth) in CONFIGS {
+    for (config, depth) in chosen!(CONFIGS) {
         let mut bench = Bench::new(config, depth);
         let (a, b) = (
             make(&bench.pair.a, &bench.cqs[0], depth, None),
@@ -169,7 +170,7 @@ fn queues_of_all_places_are_filled_and_gone_round_in_order() {
 
 #[test]
 fn a_deep_queue_without_signals_is_freed_by_its_last_message() {
-    for (config, _) in CONFIGS {
+    for (config, _) in chosen!(CONFIGS) {
         let pair = pair(config);
         let to =
             pair.b.region(0, SILENT * SIZE, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE).unwrap();
@@ -199,7 +200,7 @@ fn a_deep_queue_without_signals_is_freed_by_its_last_message() {
 #[test]
 fn a_deep_shared_queue_is_filled_and_gone_round_by_several_queue_pairs() {
     const SENDERS: usize = 4;
-    for (config, depth) in CONFIGS {
+    for (config, depth) in chosen!(CONFIGS) {
         let bench = Bench::new(config, depth);
         let mut attr = SrqInitAttr::default();
         attr.max_wr = depth as u32;

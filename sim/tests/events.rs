@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion queues that are armed and overrun, and their events, through the driver, the Verilated cards and the wire.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Bus, Coded, Completion, CompletionQueue, Error, Event, EventKind, EventQueue, LocalCause,
     QpInitAttr, QpState, QueuePair, RecvWr, RemoteAddress, SendWr, TrafficCounter, WcStatus,
@@ -95,7 +96,7 @@ fn a_wait_without_interrupts_to_wait_for_lets_the_card_run() {
 
 #[test]
 fn an_armed_queue_wakes_its_host_and_never_before_its_completion() {
-    for (config, latency) in [("generic-8b", 0), ("generic-64b", 0), ("generic-64b", 100)] {
+    for (config, latency) in chosen!([("generic-8b", 0), ("generic-64b", 0), ("generic-64b", 100)]) {
         let mut eq = None;
         let mut bench = bench(config, latency, |pair| {
             eq = Some(pair.a.context.create_eq(16).unwrap());
@@ -152,7 +153,7 @@ fn an_armed_queue_wakes_its_host_and_never_before_its_completion() {
 
 #[test]
 fn an_interrupt_finds_its_event_there() {
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let mut eq = None;
         let mut bench = bench(config, 0, |pair| {
             eq = Some(pair.a.context.create_eq(4).unwrap());
@@ -188,7 +189,7 @@ fn an_interrupt_finds_its_event_there() {
 
 #[test]
 fn an_overrun_ends_the_queue_pair_and_is_told() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for with_events in [true, false] {
             let mut eq = None;
             let mut bench = bench(config, 0, |pair| {
@@ -260,7 +261,7 @@ fn ring(pair: &Pair, offset: u32, word: [u8; 8]) {
 
 #[test]
 fn a_send_queue_that_is_overrun_ends_and_says_so() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for (posted, producer) in [(0, 65), (3, 68), (3, 0xffff), (3, 2)] {
             let (mut bench, eq) = watched(config);
             bench.post(posted);
@@ -287,7 +288,7 @@ fn a_send_queue_that_is_overrun_ends_and_says_so() {
 
 #[test]
 fn a_receive_queue_that_is_overrun_ends_and_says_so() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         // One receive is outstanding beside those that have been used; there are 64 places.
         for (used, producer) in [(0, 65), (3, 68), (3, 0xffff), (3, 2)] {
             let (mut bench, eq) = watched(config);
@@ -334,7 +335,7 @@ fn a_receive_queue_that_is_overrun_ends_and_says_so() {
 #[test]
 fn a_moderated_queue_interrupts_less_often_than_it_has_events_and_forgets_none() {
     const QUIET_US: u16 = 20;
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let mut counts = Vec::new();
         for moderation in [0, QUIET_US] {
             let mut eq = None;
@@ -383,7 +384,7 @@ fn a_moderated_queue_interrupts_less_often_than_it_has_events_and_forgets_none()
 
 #[test]
 fn a_link_that_goes_down_and_comes_back_is_told_and_seen() {
-    for (config, speed) in [("generic-8b", 10), ("generic-64b", 1000)] {
+    for (config, speed) in chosen!([("generic-8b", 10), ("generic-64b", 1000)]) {
         let bench = bench(config, 0, |pair| pair.a.context.create_cq(4).unwrap());
         let events = bench.pair.a.context.create_async_eq(8).unwrap();
         let state = || {

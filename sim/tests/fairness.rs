@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What queue pairs that all want to send get of the wire, and what those cost that cannot.
 
+use crate::tier::chosen;
 use std::collections::HashMap;
 
 use ferrowire::{AccessFlags, HwCounter, SendOp, SendWr};
@@ -27,7 +28,7 @@ fn cycles_of(pair: &Pair, bytes: u64) -> u64 {
 
 #[test]
 fn queue_pairs_share_the_wire_by_bytes_however_long_their_messages_are() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let sizes = [4096, 9_000, 16_384, 40_000, 200_000];
         let connection = Connection { send_wr: 32, ..Connection::default() };

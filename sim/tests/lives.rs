@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Queue pairs that drain, are taken down and come back, and peers that never answer.
 
+use crate::tier::chosen;
 use std::net::Ipv4Addr;
 
 use ferrowire::{
@@ -62,7 +63,7 @@ fn silence(pair: &Pair, peers: &[u32]) {
 
 #[test]
 fn peers_that_never_answer_hold_up_nobody() {
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let cfg = RnicConfig::named(config).unwrap();
         let pair = pair_of(config, &PairOptions::default());
         let from = pair.a.region(0, 64 * 512, AccessFlags::LOCAL_READ).unwrap();
@@ -101,7 +102,7 @@ fn peers_that_never_answer_hold_up_nobody() {
 fn a_queue_pair_that_drains_finishes_what_it_has_begun_and_goes_on_afterwards() {
     const SIZE: usize = 3000;
     const COUNT: usize = 60;
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for cycles in [0, 40, 150, 400, 1000, 3000] {
             let pair = pair_of(config, &PairOptions { host_latency: 100, ..PairOptions::default() });
             let from = pair.a.region(0, SIZE * COUNT, AccessFlags::LOCAL_READ).unwrap();
@@ -134,7 +135,7 @@ fn a_queue_pair_that_drains_finishes_what_it_has_begun_and_goes_on_afterwards() 
 
 #[test]
 fn a_queue_pair_that_comes_back_has_nothing_of_its_former_life() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for cycles in [0, 30, 60, 100, 200, 500, 2000] {
             let pair = pair_of(config, &PairOptions { host_latency: 250, ..PairOptions::default() });
             let from = pair.a.region(0, 2048 * 16, AccessFlags::LOCAL_READ).unwrap();
@@ -174,7 +175,7 @@ fn a_queue_pair_that_comes_back_has_nothing_of_its_former_life() {
 
 #[test]
 fn whoever_comes_next_has_its_addresses_where_the_card_looks_whatever_the_last_one_had() {
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let options = PairOptions::default();
         let pair = pair_of(config, &options);
         let salt = || pair.bus(1).csr_read32(port::BLOCK.address(&port::GID_SALT)).unwrap();

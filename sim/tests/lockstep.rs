@@ -2,6 +2,7 @@
 //! The card in two simulators: every module by itself and the whole, at both configurations, gives the same in the
 //! native simulator and under Verilator, cycle by cycle; and it is generated in under a second.
 
+use crate::tier::{chosen, number};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_hdl::host::{pcie, pcie4};
 use ferrowire_hdl::top::rnic;
@@ -15,7 +16,7 @@ fn card(config: &str) -> Netlist {
 
 fn every_module(config: &str, cycles: u64) {
     let zoo = Lockstep::new(&card(config).zoo()).unwrap_or_else(|error| panic!("{error}"));
-    for seed in 1..=3 {
+    for seed in 1..=number(1, 3) {
         zoo.run(seed, cycles);
     }
 }
@@ -33,22 +34,22 @@ fn every_module_of_the_100g_card_gives_the_same_in_both_simulators() {
 /// The rest of such a card is that of the others.
 #[test]
 fn every_module_that_faces_pcie_gives_the_same_in_both_simulators() {
-    for config in ["pcie-8b", "pcie-64b", "pcie4-64b"] {
+    for config in chosen!(["pcie-8b", "pcie-64b", "pcie4-64b"]) {
         let cfg = RnicConfig::named(config).unwrap();
         let engine = if cfg.pcie4 { pcie4::engine(&cfg) } else { pcie::engine(&cfg) };
         let engine = engine.unwrap_or_else(|errors| panic!("{config}:\n{errors}"));
         let zoo = Lockstep::new(&engine.zoo()).unwrap_or_else(|error| panic!("{error}"));
-        (1..=3).for_each(|seed| zoo.run(seed, 400));
+        (1..=number(1, 3)).for_each(|seed| zoo.run(seed, 400));
         let whole = Lockstep::new(&engine).unwrap_or_else(|error| panic!("{error}"));
-        (1..=3).for_each(|seed| whole.run(seed, 400));
+        (1..=number(1, 3)).for_each(|seed| whole.run(seed, 400));
     }
 }
 
 #[test]
 fn the_whole_card_gives_the_same_in_both_simulators() {
-    for config in ["generic-8b", "generic-64b"] {
+    for config in chosen!(["generic-8b", "generic-64b"]) {
         let whole = Lockstep::of_card(&card(config)).unwrap_or_else(|error| panic!("{error}"));
-        (1..=3).for_each(|seed| whole.run(seed, 400));
+        (1..=number(1, 3)).for_each(|seed| whole.run(seed, 400));
     }
 }
 
@@ -67,7 +68,7 @@ fn the_whole_card_lints_without_a_warning() {
 
 #[test]
 fn the_whole_card_is_generated_in_under_a_second() {
-    for config in ["generic-8b", "generic-64b"] {
+    for config in chosen!(["generic-8b", "generic-64b"]) {
         // The quickest of three: the machine may be busy with other tests.
         let times = (0..3).map(|_| {
             let start = Instant::now();

@@ -46,6 +46,7 @@ mod serial;
 mod soak;
 mod socket;
 mod srq;
+mod tier;
 mod unreliable;
 mod windows;
 mod write;

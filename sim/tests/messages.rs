@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! SEND, immediates and receives from one card's host to the other's, through the driver, the Verilated cards and the wire.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Completion, CqeOpcode, DropReason, LocalCause, MemoryRegion, PathMtu, QpAttributes, QpState,
     QueuePair, RecvWr, SendOpcode, SendWr, Sge, WcStatus, WorkKind,
@@ -93,7 +94,7 @@ const FLUSHED: WcStatus = WcStatus::WrFlushErr;
 fn messages_of_every_size_fill_receives_of_one_to_four_pieces() {
     const ROOM: usize = 128 << 10;
     let sizes = [0, 1, 63, 64, 65, 4096, 5000, 100_000];
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, ROOM), buffer(&pair.b, ROOM));
         let data = bytes(from.memory());
@@ -140,7 +141,7 @@ fn messages_of_every_size_fill_receives_of_one_to_four_pieces() {
 
 #[test]
 fn immediates_and_the_solicited_mark_arrive_with_the_last_packet() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 8192), buffer(&pair.b, 8192));
         let (mut qp, mut peer) = pair.connect(&connection()).unwrap();
@@ -163,7 +164,7 @@ fn immediates_and_the_solicited_mark_arrive_with_the_last_packet() {
 
 #[test]
 fn a_write_with_immediate_takes_a_receive_and_leaves_its_memory_alone() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, unused) = (source(&pair.a, 8192), buffer(&pair.b, 64));
         let target = pair.b.region(0, 8192, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE).unwrap();
@@ -186,7 +187,7 @@ fn a_write_with_immediate_takes_a_receive_and_leaves_its_memory_alone() {
 
 #[test]
 fn a_message_that_finds_no_receive_is_sent_again_until_there_is_one() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for write in [false, true] {
             let pair = pair(config);
             let (from, to) = (source(&pair.a, 3000), buffer(&pair.b, 3000));
@@ -215,7 +216,7 @@ fn a_message_that_finds_no_receive_is_sent_again_until_there_is_one() {
 
 #[test]
 fn a_peer_that_is_never_ready_ends_the_connection_after_the_retries() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for rnr_retry in [0, 3] {
             let pair = pair(config);
             let from = source(&pair.a, 64);
@@ -255,7 +256,7 @@ fn refused(pair: &Pair, sges: &[Sge]) -> (Vec<Completion>, Vec<Completion>, Vec<
 
 #[test]
 fn a_receive_that_is_too_short_ends_the_connection() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for room in [0, 100, 1024, 2999] {
             let pair = pair(config);
             let to = buffer(&pair.b, 4096);
@@ -273,7 +274,7 @@ fn a_receive_that_is_too_short_ends_the_connection() {
 
 #[test]
 fn a_receive_with_a_wrong_key_ends_the_connection() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let to = buffer(&pair.b, 4096);
         let closed = pair.b.region(0, 4096, AccessFlags::LOCAL_READ).unwrap();
@@ -302,7 +303,7 @@ fn a_receive_with_a_wrong_key_ends_the_connection() {
 
 #[test]
 fn receives_are_flushed_in_order_in_error_and_a_new_life_has_none_of_them() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 100), buffer(&pair.b, 4096));
         let (mut qp, mut peer) = pair.connect(&connection()).unwrap();
@@ -340,7 +341,7 @@ fn receives_are_flushed_in_order_in_error_and_a_new_life_has_none_of_them() {
 #[test]
 fn many_messages_go_through_a_small_receive_queue_that_wraps() {
     const COUNT: u64 = 60;
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 4096), buffer(&pair.b, 4096));
         let small = Connection { recv_wr: 4, recv_sge: 6, send_wr: 8, ..connection() };
@@ -417,7 +418,7 @@ fn reads_in_both_directions_at_once_fill_the_wire_and_none_is_lost_for_want_of_r
 
 #[test]
 fn a_message_that_loses_a_packet_is_received_once() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for lost in 0..4 {
             let pair = pair(config);
             let (from, to) = (source(&pair.a, 4000), buffer(&pair.b, 8192));

@@ -2,6 +2,7 @@
 //! The network side of two cards: neighbours, echoes, TCP, and queue pairs that are connected by a stream or by the communication manager, each card's
 //! host in a thread of its own.
 
+use crate::tier::chosen;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -126,7 +127,7 @@ impl Memory {
 
 #[test]
 fn neighbours_are_found_and_echoes_come_back_in_both_families() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (a, b) = (net(&pair.a), net(&pair.b));
         let here = || {
@@ -164,7 +165,7 @@ fn a_lost_answer_of_arp_is_asked_for_again_and_who_is_not_there_is_named() {
 
 #[test]
 fn queue_pairs_whose_ends_were_exchanged_over_tcp_write() {
-    for (config, ipv6) in [("generic-8b", true), ("generic-64b", false)] {
+    for (config, ipv6) in chosen!([("generic-8b", true), ("generic-64b", false)]) {
         let pair = pair(config);
         let (a, b) = (net(&pair.a), net(&pair.b));
         let (from, to) = (Memory::source(&pair.a), Memory::target(&pair.b));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flow control of the link: PAUSE and PFC frames from the other end of the wire, obeyed at a packet boundary.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, AddressVector, DropReason, FlowControl, FlowMode, InitAttributes, Payload, Psn, QpInitAttr,
     RtrAttributes, RtsAttributes, SendWr, TrafficCounter,
@@ -92,7 +93,7 @@ const TIMES: [u16; 4] = [40, 150, 500, 3];
 
 #[test]
 fn with_a_pause_nothing_begins_until_its_quanta_have_passed_and_then_all_goes_on() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         // A wire that takes what comes, and one that makes frames wait for it.
         for rated in [false, true] {
             let pair = pair(config);
@@ -139,7 +140,7 @@ fn with_a_pause_nothing_begins_until_its_quanta_have_passed_and_then_all_goes_on
 
 #[test]
 fn time_zero_ends_a_pause_at_once_and_a_newer_time_counts() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         set(&pair, FlowMode::Pause);
         let mut feeds = [feed(&pair, 3000, None, false)];
@@ -163,7 +164,7 @@ fn time_zero_ends_a_pause_at_once_and_a_newer_time_counts() {
 
 #[test]
 fn pfc_stops_the_queue_pairs_of_its_priority_and_nobody_else() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         set(&pair, FlowMode::Pfc { priorities: 1 << 3 });
         let mut feeds: Vec<Feed<'_>> = [(3, 2000), (0, 1000), (3, 100), (4, 64)]
@@ -204,7 +205,7 @@ fn pfc_stops_the_queue_pairs_of_its_priority_and_nobody_else() {
 #[test]
 fn datagrams_of_a_priority_that_stands_still_wait_and_others_go_on() {
     const DATAGRAMS: usize = 700;
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         set(&pair, FlowMode::Pfc { priorities: 1 << 3 });
         let (from, to) = (&pair.a, &pair.b);
@@ -251,7 +252,7 @@ fn datagrams_of_a_priority_that_stands_still_wait_and_others_go_on() {
 
 #[test]
 fn answers_of_a_priority_that_stands_still_wait_and_others_have_theirs() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         // Card 1 is told, whose READ responses go over link 1.
         pair.world.lock().link_mut(1).keep_frames(true);
@@ -279,7 +280,7 @@ fn answers_of_a_priority_that_stands_still_wait_and_others_have_theirs() {
 
 #[test]
 fn what_is_not_obeyed_is_counted_and_changes_nothing() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let mut feeds = [feed(&pair, 2000, Some(3), false)];
         let pause = Pause::new(0xffff).frame(SWITCH);
@@ -305,7 +306,7 @@ fn what_is_not_obeyed_is_counted_and_changes_nothing() {
 
 #[test]
 fn mac_control_frames_that_are_none_or_for_others_are_dropped_and_counted() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         set(&pair, FlowMode::Pause);
         let sound = Pause::new(0xffff).frame(SWITCH);

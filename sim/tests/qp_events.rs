@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a card tells of its queue pairs: events and queries, through the driver, the Verilated cards and the wire.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Coded, Event, EventKind, EventQueue, MemoryRegion, QpAttributes, QpInitAttr, QpState,
     QueuePair, RecvWr, RemoteAddress, SendWr, WcStatus,
@@ -107,7 +108,7 @@ fn to_rts(qp: &mut QueuePair) {
 
 #[test]
 fn a_drain_is_told_once_behind_the_completions_of_all_that_was_begun() {
-    for (config, latency) in [("generic-8b", 0), ("generic-64b", 0), ("generic-64b", 150)] {
+    for (config, latency) in chosen!([("generic-8b", 0), ("generic-64b", 0), ("generic-64b", 150)]) {
         let bench = bench(config, latency);
         let (mut qp, _peer) = bench.pair.connect(&connection()).unwrap();
         for (round, cycles) in [0, 30, 90, 200, 500, 4000].into_iter().enumerate() {
@@ -143,7 +144,7 @@ fn a_drain_is_told_once_behind_the_completions_of_all_that_was_begun() {
 
 #[test]
 fn a_drain_lasts_as_long_as_the_peer_has_not_answered_and_is_not_told_of_another_stay() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for end in [QpState::Rts, QpState::Err, QpState::Reset] {
             let bench = bench(config, 20);
             let (mut qp, mut peer) = bench.pair.connect(&connection()).unwrap();
@@ -192,7 +193,7 @@ fn a_drain_lasts_as_long_as_the_peer_has_not_answered_and_is_not_told_of_another
 
 #[test]
 fn a_query_tells_the_psns_of_both_sequences() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 20);
         let (mut qp, peer) = bench.pair.connect(&connection()).unwrap();
         let psns = |qp: &QueuePair| {
@@ -228,7 +229,7 @@ fn a_query_tells_the_psns_of_both_sequences() {
 #[test]
 fn what_a_peer_may_not_do_ends_the_queue_pair_and_is_told_once() {
     // A key that grants nothing, for WRITE and READ; more than the receive holds; and a READ that the queue pair does not offer.
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for (case, kind, cause) in [
             ("write", EventKind::QpAccessError, 0x62),
             ("read", EventKind::QpAccessError, 0x62),
@@ -274,7 +275,7 @@ fn what_a_peer_may_not_do_ends_the_queue_pair_and_is_told_once() {
 
 #[test]
 fn the_first_packet_in_rtr_is_told_once_in_a_life() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 20);
         let (a, b) = bench.pair.connect(&connection()).unwrap();
         // In RTS, where both were before anything came, nobody is told.

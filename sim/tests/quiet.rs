@@ -2,6 +2,7 @@
 //! UC and UD at the receiving side: what a peer sends, sound, lost and forged, goes to a card and to the reference engine, and both must
 //! have done the same with it.
 
+use crate::tier::chosen;
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
@@ -484,7 +485,7 @@ fn play(config: &str, v6: bool, shared: bool, seed: u64, steps: usize) {
 
 #[test]
 fn card_and_engine_take_and_drop_the_same_packets() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for (i, (v6, shared)) in
             [(false, false), (true, false), (false, true), (true, true)].into_iter().enumerate()
         {
@@ -495,7 +496,7 @@ fn card_and_engine_take_and_drop_the_same_packets() {
 
 #[test]
 fn a_datagram_of_the_largest_path_mtu_fills_pieces_over_pages() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for v6 in [false, true] {
             let mut bench = bench(config, v6, false);
             bench.receive(UD, 1, &[(4090, 4136)]);
@@ -515,7 +516,7 @@ fn a_datagram_of_the_largest_path_mtu_fills_pieces_over_pages() {
 
 #[test]
 fn a_receive_with_a_wrong_key_takes_its_queue_pair_to_the_error_state_in_silence() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for which in [UC, UD] {
             let mut bench = bench(config, false, false);
             let mut sge = bench.region.sge(0, 200);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The raw Ethernet queue pair: whole frames of everything that is not RoCE, in both directions, beside RoCE.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Completion, DropReason, Error, InitAttributes, MemoryRegion, Payload, QpInitAttr, QueuePair,
     RawFilter, RecvWr, RemoteAddress, RtrAttributes, RtsAttributes, SendWr, TrafficCounter,
@@ -92,7 +93,7 @@ fn frame(dst: [u8; 6], length: usize, seed: usize) -> Vec<u8> {
 
 #[test]
 fn frames_of_every_length_pass_as_they_are_beside_writes() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (mut a, mut b) = (Port::new(&pair, &pair.a), Port::new(&pair, &pair.b));
         b.node.context.set_raw_filter(&RawFilter::port()).unwrap();
@@ -156,7 +157,7 @@ fn frames_of_every_length_pass_as_they_are_beside_writes() {
 
 #[test]
 fn the_filter_decides_which_frames_come_and_opening_the_card_clears_it() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let mut b = Port::new(&pair, &pair.b);
         let own = b.node.mac();
@@ -239,7 +240,7 @@ fn datagram(pair: &Pair, destqp: u32) -> Vec<u8> {
 
 #[test]
 fn what_cannot_be_received_is_dropped_and_counted_and_the_next_frame_comes() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let mut b = Port::new(&pair, &pair.b);
         b.node.context.set_raw_filter(&RawFilter::port()).unwrap();
@@ -281,7 +282,7 @@ fn what_cannot_be_received_is_dropped_and_counted_and_the_next_frame_comes() {
 
 #[test]
 fn there_is_one_raw_queue_pair_and_it_sends_frames_alone() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let mut a = Port::new(&pair, &pair.a);
         let again = a.node.pd.create_qp(&QpInitAttr::raw(&a.node.cq, &a.node.cq));
@@ -308,7 +309,7 @@ fn there_is_one_raw_queue_pair_and_it_sends_frames_alone() {
 
 #[test]
 fn the_card_itself_answers_who_asks_for_its_addresses() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (mut a, b) = (Port::new(&pair, &pair.a), Port::new(&pair, &pair.b));
         for port in [&a, &b] {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! READ and atomics from one card's host to the other's memory and back, through the driver, the Verilated cards and the wire.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Completion, CqeOpcode, DropReason, HwCounter, LocalCause, MemoryRegion, PathMtu, QpState,
     QueuePair, SendWr, Sge, WcStatus,
@@ -93,7 +94,7 @@ fn lose_answer(pair: &Pair, n: usize) {
 #[test]
 fn reads_of_every_size_fill_one_to_sixteen_pieces() {
     const ROOM: usize = 128 << 10;
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (remote(&pair, ROOM), buffer(&pair.a, ROOM));
         let data = bytes(from.memory());
@@ -132,7 +133,7 @@ fn reads_of_every_size_fill_one_to_sixteen_pieces() {
 
 #[test]
 fn atomics_bring_what_was_there_and_leave_the_result() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (at, to) = (remote(&pair, 64), buffer(&pair.a, 256));
         let (mut qp, _peer) = pair.connect(&connection()).unwrap();
@@ -175,7 +176,7 @@ fn atomics_bring_what_was_there_and_leave_the_result() {
 #[test]
 fn no_more_are_outstanding_than_the_queue_pair_may_have() {
     const COUNT: usize = 40;
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for depth in [1, 2, 5, 16] {
             let pair = pair_with(config, &PairOptions { wire_latency: 400, ..PairOptions::default() });
             let (from, to) = (remote(&pair, 4096), buffer(&pair.a, 4096));
@@ -244,7 +245,7 @@ fn all_queue_pairs_have_as_many_under_way_as_they_may() {
 
 #[test]
 fn what_has_a_fence_waits_for_the_answers_before_it() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair_with(config, &PairOptions { wire_latency: 300, ..PairOptions::default() });
         let (from, through) = (remote(&pair, 8192), buffer(&pair.a, 8192));
         let (mut qp, _peer) = pair.connect(&Connection { timeout: 14, ..connection() }).unwrap();
@@ -260,7 +261,7 @@ fn what_has_a_fence_waits_for_the_answers_before_it() {
 
 #[test]
 fn an_answer_that_is_lost_is_asked_for_again_from_there() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for lost in 0..7 {
             let pair = pair(config);
             let (from, to) = (remote(&pair, 8192), buffer(&pair.a, 8192));
@@ -300,7 +301,7 @@ fn an_answer_that_is_lost_is_asked_for_again_from_there() {
 
 #[test]
 fn a_request_that_cannot_be_answered_here_never_leaves() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (remote(&pair, 4096), buffer(&pair.a, 4096));
         let closed = pair.a.region(0, 4096, AccessFlags::LOCAL_READ).unwrap();
@@ -340,7 +341,7 @@ fn a_request_that_cannot_be_answered_here_never_leaves() {
 
 #[test]
 fn a_request_that_the_peer_denies_ends_the_connection_behind_what_it_granted() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (remote(&pair, 4096), buffer(&pair.a, 4096));
         let closed = pair.b.region(0, 4096, AccessFlags::LOCAL_WRITE).unwrap();
@@ -366,7 +367,7 @@ fn a_request_that_the_peer_denies_ends_the_connection_behind_what_it_granted() {
 
 #[test]
 fn memory_that_goes_away_while_its_bytes_are_on_the_way_stays_as_it_is() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair_with(config, &PairOptions { wire_latency: 3000, ..PairOptions::default() });
         let (from, stays) = (remote(&pair, 8192), buffer(&pair.a, 8192));
         let goes = buffer(&pair.a, 8192);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Shared receive queues, through the driver, the Verilated cards and the wire.
 
+use crate::tier::chosen;
 use std::cell::RefCell;
 
 use ferrowire::{
@@ -129,7 +130,7 @@ const FLUSHED: WcStatus = WcStatus::WrFlushErr;
 #[test]
 fn messages_of_many_queue_pairs_share_a_queue_that_wraps() {
     const COUNT: usize = 60;
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 16);
         let Pair { a, b, world, .. } = &bench.pair;
         let mut rng = SmallRng::seed_from_u64(3);
@@ -198,7 +199,7 @@ fn messages_of_many_queue_pairs_share_a_queue_that_wraps() {
 
 #[test]
 fn a_message_that_finds_the_queue_empty_is_sent_again_until_there_is_a_receive() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 4);
         let Pair { a, b, .. } = &bench.pair;
         let (mut qp, peer) = bench.connect();
@@ -222,7 +223,7 @@ fn a_message_that_finds_the_queue_empty_is_sent_again_until_there_is_a_receive()
 
 #[test]
 fn a_limit_is_told_once_for_each_arming_and_at_once_when_it_was_passed_before() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 8);
         let Pair { a, b, .. } = &bench.pair;
         let (mut qp, _peer) = bench.connect();
@@ -258,7 +259,7 @@ fn status(left: u16, limit: u16) -> ferrowire::SrqStatus {
 
 #[test]
 fn a_queue_pair_in_error_flushes_what_it_holds_and_leaves_the_rest_to_others() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 4);
         let b = &bench.pair.b;
         let (mut qp, mut peer) = bench.connect();
@@ -297,7 +298,7 @@ fn a_queue_pair_in_error_flushes_what_it_holds_and_leaves_the_rest_to_others() {
 
 #[test]
 fn a_queue_pair_that_is_reset_or_destroyed_gives_the_place_of_its_receive_back() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for destroyed in [false, true] {
             let bench = bench(config, 2);
             let b = &bench.pair.b;
@@ -336,7 +337,7 @@ fn a_queue_pair_that_is_reset_or_destroyed_gives_the_place_of_its_receive_back()
 
 #[test]
 fn a_receive_that_fails_ends_its_queue_pair_alone() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 8);
         let Pair { a, b, .. } = &bench.pair;
         // Its elements are of the queue's domain, whatever that of the queue pairs is.
@@ -377,7 +378,7 @@ fn a_receive_that_fails_ends_its_queue_pair_alone() {
 
 #[test]
 fn a_queue_that_is_overrun_fails_and_ends_those_who_take_from_it() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 8);
         let Pair { a, b, .. } = &bench.pair;
         let (mut qp, peer) = bench.connect();
@@ -427,7 +428,7 @@ fn a_queue_that_is_overrun_fails_and_ends_those_who_take_from_it() {
 
 #[test]
 fn a_queue_lives_as_long_as_it_is_used_and_what_makes_no_sense_is_named() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 4);
         let b = &bench.pair.b;
         let (_qp, mut peer) = bench.connect();
@@ -477,7 +478,7 @@ fn a_queue_lives_as_long_as_it_is_used_and_what_makes_no_sense_is_named() {
 
 #[test]
 fn two_kinds_of_receive_queues_stand_side_by_side() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let bench = bench(config, 8);
         let b = &bench.pair.b;
         let (mut qp, peer) = bench.connect();

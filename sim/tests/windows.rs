@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory windows and invalidations, through the driver, the Verilated cards and the wire.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Completion, CqeOpcode, Error, LocalCause, MemoryRegion, PathMtu, QueuePair, RecvWr,
     RemoteAddress, SendOp, SendWr, Sge, WcStatus,
@@ -123,7 +124,7 @@ fn payload_of_regions_with_relaxed_ordering_alone_may_pass_others_and_is_there_w
 
 #[test]
 fn a_bound_window_serves_its_peer_within_its_rights_and_bounds() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (memory(&pair.a, 16384), memory(&pair.b, 16384));
         let mut window = pair.b.pd.alloc_window().unwrap();
@@ -180,7 +181,7 @@ fn a_bound_window_serves_its_peer_within_its_rights_and_bounds() {
 
 #[test]
 fn a_zero_based_window_begins_at_its_place_in_the_page() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (memory(&pair.a, 16384), memory(&pair.b, 16384));
         let mut window = pair.b.pd.alloc_window().unwrap();
@@ -199,7 +200,7 @@ fn a_zero_based_window_begins_at_its_place_in_the_page() {
 
 #[test]
 fn a_bind_that_breaks_a_rule_ends_with_its_cause_and_what_is_behind_is_flushed() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let region = memory(&pair.b, 4096);
         let plain = pair.b.region(0, 4096, AccessFlags::LOCAL_WRITE).unwrap();
@@ -245,7 +246,7 @@ fn a_bind_that_breaks_a_rule_ends_with_its_cause_and_what_is_behind_is_flushed()
 
 #[test]
 fn a_region_with_windows_stays_and_a_window_is_of_no_use_to_others() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (memory(&pair.a, 4096), memory(&pair.b, 4096));
         let mut windows: Vec<_> = (0..2).map(|_| pair.b.pd.alloc_window().unwrap()).collect();
@@ -301,7 +302,7 @@ fn a_region_with_windows_stays_and_a_window_is_of_no_use_to_others() {
 
 #[test]
 fn what_is_posted_behind_a_bind_finds_it_and_all_of_it_takes_no_psn() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         pair.world.lock().link_mut(1).keep_frames(true);
         let (from, to) = (memory(&pair.a, 65536), memory(&pair.b, 65536));
@@ -347,7 +348,7 @@ fn memory_for_peer(pair: &Pair, like: &MemoryRegion) -> MemoryRegion {
 
 #[test]
 fn binds_happen_once_and_in_their_place_on_a_wire_that_loses_frames() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for seed in 1..=3 {
             let pair = pair(config);
             let (from, to) = (memory(&pair.a, 65536), memory(&pair.b, 65536));
@@ -406,7 +407,7 @@ fn memory_reads(pair: &Pair) -> MemoryRegion {
 
 #[test]
 fn a_send_that_invalidates_takes_effect_between_the_packets_around_it() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (memory(&pair.a, 16384), memory(&pair.b, 16384));
         for before in [8, 64, 3000] {
@@ -441,7 +442,7 @@ fn a_send_that_invalidates_takes_effect_between_the_packets_around_it() {
 
 #[test]
 fn a_key_that_may_not_be_invalidated_is_a_refused_access_and_changes_nothing() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (memory(&pair.a, 4096), memory(&pair.b, 4096));
         let open = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
@@ -481,7 +482,7 @@ fn a_key_that_may_not_be_invalidated_is_a_refused_access_and_changes_nothing() {
 
 #[test]
 fn a_repeated_invalidation_does_not_touch_the_window_that_was_bound_since() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (memory(&pair.a, 4096), memory(&pair.b, 4096));
         let (mut qp, mut peer) = pair.connect(&connection()).unwrap();
@@ -516,7 +517,7 @@ fn a_repeated_invalidation_does_not_touch_the_window_that_was_bound_since() {
 #[test]
 fn nothing_is_written_by_a_window_that_was_taken_back_in_use() {
     const LENGTH: usize = 8 << 10;
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let pair = pair(config);
         let beats = (LENGTH / pair.world.lock().link(0).width()) as u64;
         let (from, to) = (memory(&pair.a, LENGTH), memory(&pair.b, LENGTH));
@@ -557,7 +558,7 @@ fn nothing_is_written_by_a_window_that_was_taken_back_in_use() {
 
 #[test]
 fn what_a_queue_pair_has_bound_ends_with_its_life() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (memory(&pair.a, 4096), memory(&pair.b, 4096));
         let mut window = pair.b.pd.alloc_window().unwrap();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! RDMA WRITE from one card's host to the other's, through the driver, the Verilated cards and the wire.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Completion, DropReason, HwCounter, MemoryRegion, PathMtu, QpState, QueuePair, RemoteAddress,
     SendWr, Sge, WcStatus,
@@ -66,7 +67,7 @@ fn opcodes(frames: &[SentFrame]) -> Vec<Opcode> {
 fn writes_of_every_size_and_place_arrive_and_touch_nothing_else() {
     const ROOM: usize = 3 * 4096 + 8192;
     let sizes = [0, 1, 3, 4, 63, 64, 65, 255, 256, 257, 1023, 1024, 1025, 2048, 4095, 4096, 4097, 8192];
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, ROOM), target(&pair.b, ROOM));
         let mut rng = SmallRng::seed_from_u64(1);
@@ -99,7 +100,7 @@ fn writes_of_every_size_and_place_arrive_and_touch_nothing_else() {
 #[test]
 fn long_messages_of_one_and_of_several_queue_pairs_all_arrive() {
     const SIZE: usize = 20_000;
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for (qps, each) in [(1, 24), (3, 8)] {
             let pair = pair(config);
             let from = source(&pair.a, SIZE);
@@ -131,7 +132,7 @@ fn long_messages_of_one_and_of_several_queue_pairs_all_arrive() {
 
 #[test]
 fn ipv6_carries_writes_too() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 3000), target(&pair.b, 3000));
         from.memory().fill(0, 3000, 7);
@@ -146,7 +147,7 @@ fn ipv6_carries_writes_too() {
 fn many_queue_pairs_share_the_wire_with_host_latency() {
     const EACH: usize = 6;
     const ROOM: usize = 2048;
-    for (config, host_latency) in [("generic-8b", 0), ("generic-64b", 250)] {
+    for (config, host_latency) in chosen!([("generic-8b", 0), ("generic-64b", 250)]) {
         let seed = 11;
         let pair = pair_of(config, &PairOptions { host_latency, wire_latency: 20, ..PairOptions::default() });
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -206,7 +207,7 @@ fn an_access_that_is_not_granted_is_refused_and_ends_the_connection() {
             (Connection::default(), other.remote(0), Some(other))
         }),
     ];
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 4096), target(&pair.b, 4096));
         from.memory().fill(0, 4096, 0xee);
@@ -247,7 +248,7 @@ fn an_access_that_is_not_granted_is_refused_and_ends_the_connection() {
 
 #[test]
 fn a_queue_pair_without_the_right_refuses_writes() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 64), target(&pair.b, 64));
         let connection = Connection { access: AccessFlags::default(), ..Connection::default() };
@@ -259,7 +260,7 @@ fn a_queue_pair_without_the_right_refuses_writes() {
 
 #[test]
 fn a_local_key_that_is_wrong_never_reaches_the_wire() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 4096), target(&pair.b, 4096));
         let good = from.sge(0, 100);
@@ -309,7 +310,7 @@ fn lose_one(pair: &Pair, to: &MemoryRegion, lost: usize) -> (QueuePair, Vec<u8>,
 
 #[test]
 fn a_gap_is_reported_once_and_nothing_behind_it_is_executed() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for lost in [0, 3, 6] {
             let pair = pair(config);
             let to = target(&pair.b, 8192);
@@ -327,7 +328,7 @@ fn a_gap_is_reported_once_and_nothing_behind_it_is_executed() {
 
 #[test]
 fn a_lost_request_is_sent_again() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for lost in [0, 3, 6] {
             let pair = pair(config);
             let to = target(&pair.b, 8192);
@@ -340,7 +341,7 @@ fn a_lost_request_is_sent_again() {
 
 #[test]
 fn a_duplicate_is_acknowledged_again_and_not_executed() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 256), target(&pair.b, 256));
         from.memory().fill(0, 256, 1);
@@ -374,7 +375,7 @@ fn a_duplicate_is_acknowledged_again_and_not_executed() {
 
 #[test]
 fn frames_with_a_bit_changed_change_nothing_and_are_counted() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 300), target(&pair.b, 300));
         from.memory().fill(0, 300, 1);
@@ -410,7 +411,7 @@ fn frames_with_a_bit_changed_change_nothing_and_are_counted() {
 
 #[test]
 fn psns_wrap_within_a_message() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (from, to) = (source(&pair.a, 8192), target(&pair.b, 8192));
         from.memory().fill(0, 8192, 3);

@@ -3,6 +3,7 @@
 
 mod reads;
 
+use crate::tier::chosen;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 
@@ -146,7 +147,7 @@ fn one_in_an_interval(
 #[test]
 fn marked_requests_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
     const INTERVAL: u16 = 20;
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for ipv6 in [false, true] {
             let pair = pair(config);
             let (per_us, _) = shape(&pair);
@@ -346,7 +347,7 @@ fn a_sender_that_is_told_follows_the_published_algorithm_down_and_up_again() {
 
 #[test]
 fn a_sender_of_uc_that_is_told_follows_it_too() {
-    for (config, size) in [("generic-8b", 500), ("generic-64b", 32_000)] {
+    for (config, size) in chosen!([("generic-8b", 500), ("generic-64b", 32_000)]) {
         follows(config, size, Service::Uc, false);
     }
 }
@@ -496,7 +497,7 @@ fn notify_at(
 
 #[test]
 fn a_cnp_that_is_not_the_peers_slows_nobody_down() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (_, line) = shape(&pair);
         let control = CongestionControl { line_rate_mbps: line as u32, ..CongestionControl::default() };
@@ -530,7 +531,7 @@ fn a_cnp_that_is_not_the_peers_slows_nobody_down() {
 
 #[test]
 fn a_slow_queue_pair_begins_a_new_life_at_full_rate_and_ends_in_error_at_once() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let (per_us, line) = shape(&pair);
         // Slow for ever.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! READ responses: marked, and slowed down.
 
+use crate::tier::chosen;
 use ferrowire::{AccessFlags, SendWr};
 
 use super::*;
@@ -25,7 +26,7 @@ pub fn feed(pair: &Pair, size: usize) -> Feed<'_> {
 #[test]
 fn marked_answers_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
     const INTERVAL: u16 = 20;
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for ipv6 in [false, true] {
             let pair = pair(config);
             let (per_us, _) = shape(&pair);
@@ -84,7 +85,7 @@ fn marked_answers_make_cnps_for_their_queue_pair_at_most_one_in_an_interval() {
 
 #[test]
 fn one_that_answers_reads_follows_the_published_algorithm_down_and_up_again() {
-    for (config, size) in [("generic-8b", 16_000), ("generic-64b", 32_000), ("generic-64b", 4000)] {
+    for (config, size) in chosen!([("generic-8b", 16_000), ("generic-64b", 32_000), ("generic-64b", 4000)]) {
         follows(config, size, Service::Rc, true);
     }
 }
@@ -153,7 +154,7 @@ fn a_queue_pair_that_is_told_answers_reads_at_its_rate_and_others_have_what_it_l
 #[test]
 fn an_answer_that_is_lost_costs_one_that_is_slowed_down_a_few_packets_and_not_all_that_it_was_asked_for() {
     const SIZE: usize = 8 * MTU as usize;
-    for (config, us) in [("generic-8b", 12_000.0), ("generic-64b", 1000.0)] {
+    for (config, us) in chosen!([("generic-8b", 12_000.0), ("generic-64b", 1000.0)]) {
         let pair = pair(config);
         let (per_us, line) = shape(&pair);
         pair.b.context.set_congestion_control(&steady(line)).unwrap();
@@ -192,7 +193,7 @@ fn an_answer_that_is_lost_costs_one_that_is_slowed_down_a_few_packets_and_not_al
 #[test]
 fn requests_and_read_responses_of_a_queue_pair_share_its_rate() {
     const SIZE: usize = 1000;
-    for (config, us) in [("generic-8b", 600.0), ("generic-64b", 150.0)] {
+    for (config, us) in chosen!([("generic-8b", 600.0), ("generic-64b", 150.0)]) {
         let pair = pair(config);
         let (per_us, line) = shape(&pair);
         pair.b.context.set_congestion_control(&steady(line)).unwrap();

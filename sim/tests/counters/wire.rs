@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Counters of the wire, against the frames themselves.
 
+use crate::tier::chosen;
 use ferrowire::{AccessFlags, DropReason, HwCounter, SendOp, SendWr, TrafficCounter};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
@@ -14,7 +15,7 @@ const SWEEP: u64 = 1_000;
 
 #[test]
 fn frames_and_their_bytes_are_counted_at_both_ends_and_a_wrong_icrc_by_itself() {
-    for config in ["generic-8b", "generic-64b"] {
+    for config in chosen!(["generic-8b", "generic-64b"]) {
         let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
         let pair = Pair::new(&model, &PairOptions::default()).unwrap();
         let all = AccessFlags::LOCAL_READ | AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE;

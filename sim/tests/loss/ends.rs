@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Retries: how many there are, when they come, what gives them back, and how a queue pair ends without.
 
+use crate::tier::chosen;
 use std::collections::HashMap;
 
 use ferrowire::{Coded, Completion, HwCounter, QpState, QueuePair, WcStatus};
@@ -24,7 +25,7 @@ struct Doomed {
 /// It is the same when only the answers are lost. Other queue pairs notice nothing.
 #[test]
 fn what_is_lost_for_ever_ends_its_queue_pair_alone_after_the_last_retry() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, Timer::SHORT);
         let mut doomed = Vec::new();
         // The last one gets its requests through, but no answer.
@@ -126,7 +127,7 @@ fn progress_gives_all_retries_back() {
     const RETRIES: u32 = 2;
     const FIRST: u32 = 0xff_fffb;
     let timer = Timer { code: 7, ..Timer::SHORT };
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for packets in [1, 9] {
             let mut rig = Rig::new(config, timer);
             let (mut qp, peer) = rig.connect(FIRST, timer, RETRIES as u8);
@@ -169,7 +170,7 @@ fn progress_gives_all_retries_back() {
 /// not sent, and what is behind it is flushed (IBTA 9.9.2.1, 10.8.5: requests complete in order).
 #[test]
 fn a_bad_local_key_waits_for_the_lost_requests_before_it() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, Timer::SHORT);
         let mut first = 0x30_0000;
         for signaled in [true, false] {

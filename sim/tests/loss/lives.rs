@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames that come when what they were sent for is over: a buffer is another's, a queue pair has begun anew.
 
+use crate::tier::chosen;
 use ferrowire::{AccessFlags, HwCounter, SendWr};
 use ferrowire_sim::pair::bytes;
 use ferrowire_spec::Psn;
@@ -17,7 +18,7 @@ fn memory_is_free_with_the_completion_whatever_comes_late() {
     const SIZE: usize = 4 * MTU + 100;
     // As old as the round before last.
     let timer = Timer { tick: 64, code: 7 };
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let rig = Rig::new(config, timer);
         let (mut qp, peer) = rig.connect(0xff_ffe0, timer, 1);
         (0..2).for_each(|link| rig.keep(link));
@@ -86,7 +87,7 @@ fn memory_is_free_with_the_completion_whatever_comes_late() {
 fn frames_of_an_old_life_change_nothing_in_the_new_one() {
     // The old life's; the new one waits longer than this test.
     let (old, new) = (Timer::SHORT, Timer { code: 12, ..Timer::SHORT });
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, old);
         let grave = target(&rig.pair.b, ROOM);
         let first: u32 = 0x70_0000;

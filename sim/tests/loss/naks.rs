@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! NAKs that are forged, late or there twice.
 
+use crate::tier::chosen;
 use ferrowire_sim::wire::encoded;
 use ferrowire_spec::wire::frame::Frame;
 use ferrowire_spec::Psn;
@@ -20,7 +21,7 @@ fn forged(like: &[u8], psn: Psn, syndrome: u8) -> Vec<u8> {
 /// nothing is sent again, nothing completes, nobody ends.
 #[test]
 fn answers_outside_the_window_change_nothing() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, Timer::LONG);
         // The second life of the window is over the wrap.
         for first in [0x00_2000, 0xff_fffd] {
@@ -70,7 +71,7 @@ fn answers_outside_the_window_change_nothing() {
 /// A NAK that comes twice is one: the requester goes back once, and one retry is gone (IBTA 9.7.5.1.2, 9.7.5.2.8).
 #[test]
 fn the_same_nak_twice_costs_one_retry() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, Timer::LONG);
         let mut first = 0x70_0000;
         // At once; while the packets are sent again; when they have been acknowledged.

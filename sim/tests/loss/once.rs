@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One frame is lost, or a few chosen ones.
 
+use crate::tier::chosen;
 use ferrowire_sim::card::all_face_pcie;
 use std::collections::HashSet;
 
@@ -21,7 +22,7 @@ fn is_nak(syndrome: Option<u8>) -> bool {
 /// nothing did (9.7.6.1.3). What came before the gap, the NAK acknowledges (9.7.5.1.2). Nothing is executed twice.
 #[test]
 fn one_lost_packet_of_any_message_comes_again() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, Timer::SHORT);
         let mut psn = Psn::new(0x12_3456);
         let (mut qp, peer) = rig.connect(psn.get(), Timer::SHORT, 7);
@@ -76,7 +77,7 @@ fn one_lost_packet_of_any_message_comes_again() {
 /// execute it (IBTA 9.7.5.1.2, 9.7.4.1.2).
 #[test]
 fn after_a_lost_acknowledgement_the_duplicate_is_not_executed() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, Timer::SHORT);
         let (mut qp, peer) = rig.connect(5, Timer::SHORT, 7);
         let mut lost = false;
@@ -107,7 +108,7 @@ fn after_a_lost_acknowledgement_the_duplicate_is_not_executed() {
 /// follows.
 #[test]
 fn a_later_acknowledgement_stands_for_a_lost_one() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, Timer::SHORT);
         let (mut qp, _peer) = rig.connect(5, Timer::SHORT, 7);
         rig.fates(1, |frame, _| if frame.bth.psn < 9 { Fate::Lose } else { Fate::Pass });
@@ -125,7 +126,7 @@ fn a_later_acknowledgement_stands_for_a_lost_one() {
 /// A gap is reported once (IBTA 9.7.5.2.8): when the NAK is lost, only the time-out helps (9.7.6.1.3).
 #[test]
 fn after_a_lost_nak_the_time_out_helps() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         for lost in [0, 2] {
             let mut rig = Rig::new(config, Timer::SHORT);
             rig.what = format!("{config}, packet {lost}");
@@ -155,7 +156,7 @@ fn after_a_lost_nak_the_time_out_helps() {
 /// the window are ghosts), and nothing is sent again for them.
 #[test]
 fn acknowledgements_that_come_twice_or_late_complete_each_request_once() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let timer = Timer { code: 8, ..Timer::SHORT };
         let mut rig = Rig::new(config, timer);
         let (mut qp, peer) = rig.connect(0xff_fff0, timer, 7);
@@ -183,7 +184,7 @@ fn acknowledgements_that_come_twice_or_late_complete_each_request_once() {
 #[test]
 fn with_time_out_code_0_only_a_nak_sends_anything_again() {
     let timer = Timer { tick: 1, code: 0 };
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, timer);
         let (mut qp, peer) = rig.connect(90, timer, 7);
         rig.fates(0, |frame, before| match frame.bth.psn == 92 && before == 0 {
@@ -209,7 +210,7 @@ fn with_time_out_code_0_only_a_nak_sends_anything_again() {
 #[test]
 fn a_long_message_crosses_the_wrap_of_psns_on_a_bad_wire() {
     let seed = seed(3);
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config, Timer::SHORT);
         let (mut qp, peer) = rig.connect(0xff_fff8, Timer::SHORT, 7);
         // On both sides of the wrap.

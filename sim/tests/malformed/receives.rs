@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receive queues, of queue pairs and shared ones.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, AddressHandle, HostMemory, LocalCause, MemoryRegion, PageSize, ProtectionDomain, QpInitAttr,
     QpState, QueuePair, RecvWr, SendWr, SrqInitAttr, WcStatus,
@@ -239,7 +240,7 @@ const WRONG: &[Wrong] = &[
 
 #[test]
 fn a_malformed_receive_ends_with_its_cause_and_disturbs_nobody() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let ground = Ground::new(&mut rig);
         for (what, length, make) in WRONG {
@@ -251,7 +252,7 @@ fn a_malformed_receive_ends_with_its_cause_and_disturbs_nobody() {
 
 #[test]
 fn random_receives_end_as_they_should_and_disturb_nobody() {
-    for (config, seed) in [("generic-8b", 1), ("generic-64b", 2)] {
+    for (config, seed) in chosen!([("generic-8b", 1), ("generic-64b", 2)]) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut rig = Rig::new(config);
         let ground = Ground::new(&mut rig);
@@ -342,7 +343,7 @@ fn share(rig: &mut Rig, ground: &Ground, elements: &[Element], what: &str) {
 
 #[test]
 fn a_malformed_receive_of_a_shared_queue_ends_who_takes_it_alone() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let ground = Ground::new(&mut rig);
         let nobody = (0, 0xdead_be00, 4000);

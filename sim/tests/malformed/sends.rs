@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Send queues.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, AddressHandle, HostMemory, LocalCause, MemoryRegion, PageSize, ProtectionDomain, QpInitAttr,
     QpState, QueuePair, RecvWr, SendOpcode, SendWr, WcStatus,
@@ -512,7 +513,7 @@ const WRONG: &[Wrong] = &[
 
 #[test]
 fn a_malformed_send_ends_with_its_cause_and_disturbs_nobody() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let ground = Ground::new(&mut rig);
         for (what, end, make) in WRONG {
@@ -601,7 +602,7 @@ pub fn mutant(rng: &mut SmallRng, ground: &Ground, victim: &Victim) -> Wqe {
 
 #[test]
 fn a_message_longer_than_two_to_the_31_bytes_is_too_long() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let ground = Ground::new(&mut rig);
         // The second and the third come to nothing, or to little, modulo 2^32.
@@ -620,7 +621,7 @@ fn a_message_longer_than_two_to_the_31_bytes_is_too_long() {
 
 #[test]
 fn random_malformations_end_as_they_should_and_disturb_nobody() {
-    for (config, seed) in [("generic-8b", 1), ("generic-64b", 2)] {
+    for (config, seed) in chosen!([("generic-8b", 1), ("generic-64b", 2)]) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut rig = Rig::new(config);
         let ground = Ground::new(&mut rig);
@@ -643,7 +644,7 @@ fn random_malformations_end_as_they_should_and_disturb_nobody() {
 
 #[test]
 fn random_bytes_end_their_queue_pair_and_disturb_nobody() {
-    for (config, seed) in [("generic-8b", 3), ("generic-64b", 4)] {
+    for (config, seed) in chosen!([("generic-8b", 3), ("generic-64b", 4)]) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut rig = Rig::new(config);
         let ground = Ground::new(&mut rig);

@@ -6,7 +6,7 @@ use ferrowire_spec::pcie::{kind, CompletionStatus, Request32, Request64};
 use rand::Rng as _;
 
 use super::rig::Rig;
-use super::setup::{seeds, settings, widths};
+use super::setup::{seeds, settings, widths, widths_of};
 
 /// A request of any kind to an offset of BAR 0, with data if that kind has some.
 fn raw(rig: &mut Rig, first: u8, offset: u64, dwords: u16) -> Vec<u8> {
@@ -90,7 +90,7 @@ fn refused(rig: &mut Rig, name: &str, id: Option<ReadId>, status: CompletionStat
 #[test]
 fn what_wants_an_answer_and_is_no_memory_read_is_unsupported() {
     seeds("what_wants_an_answer_and_is_no_memory_read_is_unsupported", 0..6, |seed| {
-        for cfg in widths() {
+        for cfg in widths_of(seed) {
             let mut rig = Rig::new(&cfg, settings(seed));
             let (locked32, locked64) = (kind::READ_LOCKED32, 0x21);
             // Configuration requests of both types; atomic operations: fetch and add, swap, compare and swap.
@@ -126,7 +126,7 @@ fn what_wants_an_answer_and_is_no_memory_read_is_unsupported() {
 #[test]
 fn reads_of_more_than_64_bytes_are_aborted() {
     seeds("reads_of_more_than_64_bytes_are_aborted", 0..4, |seed| {
-        for cfg in widths() {
+        for cfg in widths_of(seed) {
             let mut rig = Rig::new(&cfg, settings(seed));
             for bytes in [68, 72, 128, 256, 1024, 4096] {
                 let before = rig.events.refused;
@@ -144,7 +144,7 @@ fn reads_of_more_than_64_bytes_are_aborted() {
 #[test]
 fn long_and_poisoned_writes_are_dropped_and_counted() {
     seeds("long_and_poisoned_writes_are_dropped_and_counted", 0..4, |seed| {
-        for cfg in widths() {
+        for cfg in widths_of(seed) {
             let mut rig = Rig::new(&cfg, settings(seed));
             let write = memory(&rig, true);
             let most = rig.root.settings().max_payload as u16 / 4;
@@ -167,7 +167,7 @@ fn long_and_poisoned_writes_are_dropped_and_counted() {
 #[test]
 fn messages_are_dropped_without_an_answer() {
     seeds("messages_are_dropped_without_an_answer", 0..4, |seed| {
-        for cfg in widths() {
+        for cfg in widths_of(seed) {
             let mut rig = Rig::new(&cfg, settings(seed));
             let most = rig.root.settings().max_payload as u16 / 4;
             for route in 0..8 {
@@ -187,7 +187,7 @@ fn messages_are_dropped_without_an_answer() {
 #[test]
 fn packets_of_unknown_kinds_change_nothing_and_do_no_harm() {
     seeds("packets_of_unknown_kinds_change_nothing_and_do_no_harm", 0..2, |seed| {
-        for cfg in widths() {
+        for cfg in widths_of(seed) {
             let mut rig = Rig::new(&cfg, settings(seed));
             for first in 0..0x80 {
                 let (fmt, kind) = (first >> 5, first & 31);
@@ -231,7 +231,7 @@ fn reads_keep_the_traffic_class_and_attributes_of_their_requests() {
 #[test]
 fn many_requests_of_all_kinds_come_one_behind_the_other() {
     seeds("many_requests_of_all_kinds_come_one_behind_the_other", 0..6, |seed| {
-        for cfg in widths() {
+        for cfg in widths_of(seed) {
             let mut rig = Rig::new(&cfg, settings(seed));
             rig.stall([0.0, 0.4][seed as usize % 2]);
             let mut wanted = Vec::new();

@@ -8,7 +8,7 @@ use rand::Rng as _;
 
 use super::interrupts::bring_up;
 use super::rig::Rig;
-use super::setup::{seeds, settings, widths, REGIONS, WINDOW};
+use super::setup::{seeds, settings, widths, widths_of, REGIONS, WINDOW};
 
 /// A root complex that does all as late as it may.
 fn late(seed: u64) -> RootSettings {
@@ -18,7 +18,7 @@ fn late(seed: u64) -> RootSettings {
 #[test]
 fn a_read_in_the_cycle_of_a_write_or_in_the_next_one_sees_it() {
     seeds("a_read_in_the_cycle_of_a_write_or_in_the_next_one_sees_it", 0..6, |seed| {
-        for cfg in widths() {
+        for cfg in widths_of(seed) {
             let mut rig = Rig::new(&cfg, late(seed));
             let mut seen = [0; 2];
             for i in 0..300 {
@@ -106,7 +106,7 @@ fn assert_seen(what: &str, cycle: u64, there: &[u64], wanted: &[u64]) {
 #[test]
 fn who_gets_an_interrupt_finds_all_that_was_written_before_it() {
     seeds("who_gets_an_interrupt_finds_all_that_was_written_before_it", 0..8, |seed| {
-        for cfg in widths() {
+        for cfg in widths_of(seed) {
             let mut rig = Rig::new(&cfg, late(seed));
             bring_up(&mut rig, WINDOW);
             let mut counter = Counter::new(&mut rig);
@@ -139,7 +139,7 @@ fn who_gets_an_interrupt_finds_all_that_was_written_before_it() {
 #[test]
 fn who_reads_a_register_finds_all_that_was_written_before_it_answered() {
     seeds("who_reads_a_register_finds_all_that_was_written_before_it_answered", 0..8, |seed| {
-        for cfg in widths() {
+        for cfg in widths_of(seed) {
             let mut rig = Rig::new(&cfg, late(seed));
             let mut counter = Counter::new(&mut rig);
             rig.registers.spread = 30;

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 
+use crate::tier;
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::lockstep::source;
 use ferrowire_sim::root::{RootSettings, Split};
@@ -35,6 +36,15 @@ pub fn widths() -> Vec<RnicConfig> {
         config("pcie-64b", 32, |_| {}),
         config("pcie-64b", 64, |_| {}),
     ]
+}
+
+/// The widths that a seed runs over: all in the full tier, and one in the default tier, which rotates with the seed.
+pub fn widths_of(seed: u64) -> Vec<RnicConfig> {
+    let mut all = widths();
+    match tier::full() {
+        true => all,
+        false => vec![all.swap_remove(seed as usize % all.len())],
+    }
 }
 
 /// Runs a test with each seed, or with that of `FERROWIRE_SEED` alone.

@@ -4,6 +4,7 @@
 //!
 //! Each test prints its seeds; `FERROWIRE_SEED` replaces them, and then it is the only one. `FERROWIRE_ROUNDS` is how many each configuration has.
 
+use crate::tier::{self, here};
 use ferrowire::{
     AccessFlags, Completion, CompletionQueue, EventQueue, MemoryRegion, QpInitAttr, QueuePair, RecvWr, SendWr,
 };
@@ -27,18 +28,19 @@ const WATCHED: u64 = 3000;
 const ROOM: usize = 64 << 10;
 const QPS: usize = 3;
 
-/// Some of each configuration.
-fn seeds(configs: usize) -> Vec<u64> {
+/// Some of each configuration in the full tier, and one of one configuration in the default tier.
+fn seeds(name: &str, configs: usize) -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
-    match number("FERROWIRE_SEED") {
-        Some(seed) => vec![seed],
-        None => (0..number("FERROWIRE_ROUNDS").unwrap_or(1) * configs as u64).collect(),
+    match (number("FERROWIRE_SEED"), number("FERROWIRE_ROUNDS")) {
+        (Some(seed), _) => vec![seed],
+        (None, None) if !tier::full() => vec![tier::turn(name, configs) as u64],
+        (None, rounds) => (0..rounds.unwrap_or(1) * configs as u64).collect(),
     }
 }
 
-/// Runs a test with each seed, of each of these configurations.
-fn each(configs: &[&str], mut test: impl FnMut(&RnicConfig, u64)) {
-    for seed in seeds(configs.len()) {
+/// Runs a test, by its name, with each seed, of each of these configurations.
+fn each(name: &str, configs: &[&str], mut test: impl FnMut(&RnicConfig, u64)) {
+    for seed in seeds(name, configs.len()) {
         test(&config(configs[seed as usize % configs.len()]), seed);
     }
 }
@@ -285,15 +287,17 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) {
 
 #[test]
 fn a_card_that_is_reset_in_the_middle_of_everything_touches_nothing_and_works_anew() {
-    each(&["generic-8b", "generic-64b"], |config, seed| lives(config, seed, 12));
+    each(here!(), &["generic-8b", "generic-64b"], |config, seed| lives(config, seed, tier::number(8, 12)));
 }
 
 #[test]
 fn over_pcie_too_by_the_register_without_the_right_to_send_and_by_a_function_level_reset() {
-    each(&["pcie-8b", "pcie-64b", "pcie4-64b"], |config, seed| lives(config, seed, 12));
+    each(here!(), &["pcie-8b", "pcie-64b", "pcie4-64b"], |config, seed| {
+        lives(config, seed, tier::number(8, 12))
+    });
 }
 
 #[test]
 fn over_axi_too_and_nothing_stays_under_way_there() {
-    each(&["axi-8b", "axi-64b"], |config, seed| lives(config, seed, 12));
+    each(here!(), &["axi-8b", "axi-64b"], |config, seed| lives(config, seed, tier::number(8, 12)));
 }

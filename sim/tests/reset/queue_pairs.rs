@@ -3,6 +3,7 @@
 //! the memory can be given away.
 
 use super::{each, Life};
+use crate::tier::here;
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::axi::AxiSettings;
 use ferrowire_sim::bus::{SharedWorld, World};
@@ -53,23 +54,23 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) -> usize {
 }
 
 /// Some had something under way.
-fn all(configs: &[&str]) {
+fn all(name: &str, configs: &[&str]) {
     let mut read = 0;
-    each(configs, |config, seed| read += lives(config, seed, 8));
+    each(name, configs, |config, seed| read += lives(config, seed, 8));
     assert!(read > 4, "{read}");
 }
 
 #[test]
 fn what_a_queue_pair_has_posted_is_read_no_more_when_it_is_gone() {
-    all(&["generic-8b", "generic-64b"]);
+    all(here!(), &["generic-8b", "generic-64b"]);
 }
 
 #[test]
 fn over_pcie_too() {
-    all(&["pcie-8b", "pcie-64b", "pcie4-64b"]);
+    all(here!(), &["pcie-8b", "pcie-64b", "pcie4-64b"]);
 }
 
 #[test]
 fn over_axi_too() {
-    all(&["axi-8b", "axi-64b"]);
+    all(here!(), &["axi-8b", "axi-64b"]);
 }

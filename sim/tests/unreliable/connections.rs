@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unreliable connections: SEND and WRITE, with and without an immediate.
 
+use crate::tier::chosen;
 use ferrowire::{DropReason, Payload, QpState, RemoteAddress, SendOp, SendWr, Sge, WcStatus};
 use ferrowire_sim::wire::encoded;
 use ferrowire_spec::wire::frame::Frame;
@@ -20,7 +21,7 @@ const VERBS: [SendOp; 4] = [
 
 #[test]
 fn messages_of_every_verb_and_size_are_sent_and_complete_without_an_answer() {
-    for (config, ipv6) in CONFIGS.into_iter().flat_map(|config| [(config, false), (config, true)]) {
+    for (config, ipv6) in chosen!(CONFIGS).into_iter().flat_map(|config| [(config, false), (config, true)]) {
         let mut rig = Rig::new(config);
         let way = rig.way(ipv6, ipv6.then_some(0x6123));
         let mut qp = rig.up(Service::Uc, Some(way));
@@ -47,7 +48,7 @@ fn messages_of_every_verb_and_size_are_sent_and_complete_without_an_answer() {
 
 #[test]
 fn inline_data_and_many_elements_are_sent_and_unsignalled_messages_complete_with_the_next() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let way = rig.way(false, None);
         let mut qp = rig.up(Service::Uc, Some(way));
@@ -84,7 +85,7 @@ fn inline_data_and_many_elements_are_sent_and_unsignalled_messages_complete_with
 
 #[test]
 fn acknowledgements_that_come_for_an_unreliable_connection_are_dropped() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let way = rig.way(false, None);
         let mut qp = rig.up(Service::Uc, Some(way));

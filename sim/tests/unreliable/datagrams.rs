@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Datagrams: each with an address handle, a destination and a queue key of its own.
 
+use crate::tier::chosen;
 use ferrowire::{
     InitAttributes, Payload, Psn, QpInitAttr, QpState, RtrAttributes, RtsAttributes, SendOp, SendWr,
 };
@@ -11,7 +12,7 @@ use super::rig::{part, post, state, Expected, Rig, CONFIGS, PKEY, QKEY, SPORT};
 
 #[test]
 fn datagrams_go_where_their_handles_point_with_the_queue_key_that_they_name() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let mut qp = rig.up(Service::Ud, None);
         let pd = rig.node().pd.clone();
@@ -63,7 +64,7 @@ fn datagrams_go_where_their_handles_point_with_the_queue_key_that_they_name() {
 
 #[test]
 fn the_general_services_send_from_queue_pair_1_with_their_own_queue_key() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         rig.psn = Psn::new(9);
         let pd = rig.node().pd.clone();

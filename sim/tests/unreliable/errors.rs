@@ -2,6 +2,7 @@
 //! Errors of unreliable send queues: the queue goes to SQE, the rest of it is flushed, and it goes on when it is told to (IBTA volume 1,
 //! 10.3.1.7).
 
+use crate::tier::chosen;
 use ferrowire::{
     Completion, LocalCause, QpAttributes, QpState, QueuePair, RemoteAddress, SendOp, SendWr, Sge, WcStatus,
 };
@@ -58,7 +59,7 @@ fn each_fails_alone(
 
 #[test]
 fn connections_refuse_what_they_do_not_have_and_go_on_when_told() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let way = rig.way(false, None);
         let mut qp = rig.up(Service::Uc, Some(way));
@@ -84,7 +85,7 @@ fn connections_refuse_what_they_do_not_have_and_go_on_when_told() {
 
 #[test]
 fn datagrams_that_are_too_long_or_have_no_handle_of_their_domain_are_not_sent() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let mut qp = rig.up(Service::Ud, None);
         let pd = rig.node().pd.clone();
@@ -126,7 +127,7 @@ fn datagrams_that_are_too_long_or_have_no_handle_of_their_domain_are_not_sent() 
 
 #[test]
 fn a_connection_that_went_on_sends_what_is_posted_then_and_its_psns_go_on() {
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let mut rig = Rig::new(config);
         let way = rig.way(false, None);
         let mut qp = rig.up(Service::Uc, Some(way));
@@ -171,7 +172,7 @@ fn a_connection_that_went_on_sends_what_is_posted_then_and_its_psns_go_on() {
 
 #[test]
 fn payload_that_cannot_be_read_stops_the_send_queue_alone_and_it_goes_on() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let mut qp = rig.up(Service::Uc, Some(rig.way(false, None)));
         let pd = rig.node().pd.clone();
@@ -224,7 +225,7 @@ impl Line {
 
 #[test]
 fn send_queues_that_fail_and_go_on_at_any_moment_end_each_work_request_once() {
-    for (config, seed) in CONFIGS.into_iter().flat_map(|config| [(config, 1), (config, 2)]) {
+    for (config, seed) in chosen!(CONFIGS).into_iter().flat_map(|config| [(config, 1), (config, 2)]) {
         let mut rng = SmallRng::seed_from_u64(seed);
         let mut rig = Rig::new(config);
         let pd = rig.node().pd.clone();
@@ -284,7 +285,7 @@ fn send_queues_that_fail_and_go_on_at_any_moment_end_each_work_request_once() {
 
 #[test]
 fn an_unreliable_queue_pair_goes_to_err_and_reset_as_others_do() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let mut rig = Rig::new(config);
         let mut qp = rig.up(Service::Uc, Some(rig.way(false, None)));
         let pd = rig.node().pd.clone();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! QP1 of both cards, to which their managers send each other datagrams (IBTA volume 1, 13.5).
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, AddressHandle, Completion, DropReason, MemoryRegion, QpInitAttr, QpState, QueuePair, RecvWr,
     SendOp, SendWr, WorkKind,
@@ -78,7 +79,7 @@ fn wait(pair: &Pair, node: &Node, count: usize) -> Vec<Completion> {
 
 #[test]
 fn the_general_services_of_two_cards_hear_each_other_over_every_way() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = Pair::named(config, &PairOptions::default()).unwrap();
         (0..2).for_each(|link| pair.world.lock().link_mut(link).keep_frames(true));
         let [a, b] = [&pair.a, &pair.b].map(|node| node.pd.create_qp(&general(node)).unwrap());
@@ -131,7 +132,7 @@ fn the_general_services_of_two_cards_hear_each_other_over_every_way() {
 
 #[test]
 fn the_general_services_hear_nobody_who_does_not_have_their_queue_key() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = Pair::named(config, &PairOptions::default()).unwrap();
         let other = |node: &Node| node.pd.create_qp(&QpInitAttr::ud(&node.cq, &node.cq)).unwrap();
         // The peers are of no matter: UD has none.
