@@ -125,10 +125,10 @@ struct Standing {
 /// Syndromes: ACK with its credit code, RNR NAK with that of its timer, NAKs (IBTA volume 1, 9.7.5.2).
 const ACK: u32 = 0;
 const RNR: u32 = 1;
-const NAK_SEQUENCE: u32 = 0x60;
+pub(super) const NAK_SEQUENCE: u32 = 0x60;
 const NAK_INVALID: u32 = 0x61;
-const NAK_ACCESS: u32 = 0x62;
-const NAK_OPERATION: u32 = 0x63;
+pub(super) const NAK_ACCESS: u32 = 0x62;
+pub(super) const NAK_OPERATION: u32 = 0x63;
 
 /// The decision. `operated`: an operation has ended.
 #[module]

@@ -8,3 +8,4 @@ mod naks;
 mod once;
 mod random;
 mod rig;
+mod waiting;

@@ -153,7 +153,11 @@ pub struct Rig {
 
 impl Rig {
     pub fn new(config: &str, timer: Timer) -> Self {
-        let pair = Pair::new(&model(config), &PairOptions::default()).unwrap();
+        Self::over(Pair::new(&model(config), &PairOptions::default()).unwrap(), timer, config)
+    }
+
+    /// Of two cards that are there.
+    pub fn over(pair: Pair, timer: Timer, what: &str) -> Self {
         pair.a.context.set_timer_tick(timer.tick).unwrap();
         pair.b.context.set_timer_tick(timer.tick).unwrap();
         let (from, to) = (source(&pair.a, ROOM), target(&pair.b, ROOM));
@@ -163,7 +167,7 @@ impl Rig {
         rng.fill_bytes(&mut expected);
         from.memory().write(0, &data);
         to.memory().write(0, &expected);
-        Self { pair, from, to, data, expected, what: config.into() }
+        Self { pair, from, to, data, expected, what: what.into() }
     }
 
     /// A connection of packets of 256 bytes whose PSNs begin at `psn`, and how it waits and tries again.

@@ -24,15 +24,12 @@ use super::issue::Departure;
 use super::order::Finished;
 use super::Header;
 use crate::config::RnicConfig;
+use crate::responder::admit::{NAK_ACCESS, NAK_OPERATION};
 use crate::stream::{deep_fifo, fifo, slice};
 use crate::types::{QpFault, TableWrite, FAULT_BITS};
 use ferrowire_rtl::{bits, clog2, lit, module, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::queue::EventKind;
 use ferrowire_spec::wire::opcode::Opcode;
-
-/// Syndromes of the NAKs (IBTA volume 1, 9.7.5.2.8).
-const NAK_ACCESS: u32 = 0x62;
-const NAK_OPERATION: u32 = 0x63;
 
 /// Changes of a QP's bit.
 pub(super) fn failed_of(cfg: &RnicConfig) -> TableWrite<Sig> {
@@ -186,6 +183,7 @@ pub(super) fn depart(
         new: about.new,
         atomic: about.atomic,
         dead: (dead | closes) & !is(Work::End),
+        psn: about.psn,
     };
     let finished = Stream::new(m, "finish", taken & about.closes, finished);
     m.drive(&finished_room, finished.ready);

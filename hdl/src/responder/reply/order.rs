@@ -15,9 +15,20 @@
 //! READs and atomics of a QP stand in a linked list in one pool, oldest first. The place behind the newest belongs to the
 //! list already, so `cut`, which takes them off, needs nothing of the tail but its number.
 //!
-//! An ACK waits while anything is pending, and there is one at most: a newer ACK, or a new READ or atomic, whose response
-//! acknowledges as much, takes its place. A repetition does not, for it is older. It leaves when nothing is pending any
-//! more, unless the QP has failed; of one that has, none leave until its end.
+//! An ACK or a NAK waits while anything is pending, and there is one answer at most. It leaves when nothing is pending any more, unless the QP has
+//! failed; a QP that has failed sends none until its end. If another answer comes meanwhile, one of the two stays (9.7.5.2.8: the
+//! responder is silent after a NAK, so a NAK that is lost here stops the QP):
+//!
+//! | waits | comes | then waits |
+//! |---|---|---|
+//! | ACK | ACK | the one that comes: its PSN is not older |
+//! | ACK | NAK | the NAK, which acknowledges all that is before its PSN |
+//! | NAK | ACK | the NAK: a duplicate's ACK is older, and the peer sends again what a later one acknowledges |
+//! | NAK | NAK | the one that comes: its PSN is not older |
+//! | ACK | new READ or atomic | nothing: the response acknowledges as much |
+//! | NAK | new READ or atomic | a sequence NAK for the PSN after its response: the packet that came too early is behind that |
+//! | any | repetition | what waits: a repetition is older |
+//! | any | end of the QP | nothing |
 //!
 //! Who lost an answer asks for everything from there on once more (9.7.6), so what older entries would still answer is of no
 //! use to him, and where congestion control holds the QP back it would cost him one time-out after another. Repetitions whose
@@ -36,6 +47,7 @@
 use super::{Header, Kind, Reply};
 use crate::config::RnicConfig;
 use crate::requester::messages;
+use crate::responder::admit::NAK_SEQUENCE;
 use crate::stream::deep_fifo;
 use crate::types::TableWrite;
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
@@ -43,6 +55,9 @@ use ferrowire_spec::wire::opcode::Opcode;
 
 /// Entries of a QP behind which no repetition is taken: as many as a peer may have under way, and all of them once more, twice.
 pub const PENDING: u32 = 48;
+
+/// The bit of an AETH's syndrome that is set in NAKs alone.
+const NAK_BIT: u32 = 5;
 
 /// Bits that count the entries of a QP: `PENDING`, 16 new ones behind them and the end, and as many again, so that numbers can be compared.
 pub(super) const COUNT_BITS: u32 = 8;
@@ -171,11 +186,14 @@ pub(super) struct Finished {
     pub(super) atomic: Sig,
     /// The QP has failed.
     pub(super) dead: Sig,
+    /// PSN of its last packet.
+    pub(super) psn: Sig,
 }
 
 impl Finished {
     pub(super) fn of(cfg: &RnicConfig) -> Self {
-        Finished { qp: bits(cfg.qp_bits()), end: bits(1), new: bits(1), atomic: bits(1), dead: bits(1) }
+        let one = bits(1);
+        Finished { qp: bits(cfg.qp_bits()), end: one, new: one, atomic: one, dead: one, psn: bits(24) }
     }
 }
 
@@ -216,7 +234,7 @@ struct Row {
     pending: Sig,
     finished: Sig,
     dead: Sig,
-    /// An ACK waits.
+    /// An ACK or a NAK waits.
     acks: Sig,
     psn: Sig,
     syndrome: Sig,
@@ -312,7 +330,13 @@ pub(super) fn order(
     let room = m.reg("room", repeats_bits).reset(repetitions(cfg));
     let crowded = is_entry & !reply.refused & reply.again & (row.pending.ge(PENDING) | room.eq(0));
     let enters = is_entry & !reply.refused & !crowded;
-    let keeps = is_ack & !idle & !row.dead;
+    // Syndromes of NAKs, those of receivers that are not ready too, have this bit (9.7.5.2.1, table 45).
+    let nak = |syndrome: Sig| syndrome.bit(NAK_BIT);
+    let nak_waits = row.acks & nak(row.syndrome);
+    let keeps = is_ack & !idle & !row.dead & (nak(reply.syndrome) | !nak_waits);
+    // A NAK behind a new READ or atomic asks for what follows that.
+    let after = done.psn + 1;
+    let asked = m.mux((after - row.psn).bit(23), &row.psn, &after);
     // Or something is done with.
     let finishes = acts & by_finish;
     let releases = finishes & row.pending.eq(1) & row.acks & !row.dead & !done.dead;
@@ -320,7 +344,7 @@ pub(super) fn order(
     let pass = Header {
         qp,
         opcode: lit(8, Opcode::RcAcknowledge.code()),
-        psn: m.mux(by_finish, &row.psn, &reply.psn),
+        psn: m.mux(by_finish, &asked, &reply.psn),
         original: lit(64, 0),
         syndrome: m.mux(by_finish, &row.syndrome, &reply.syndrome),
         msn: m.mux(by_finish, &row.msn, &reply.msn),
@@ -373,7 +397,13 @@ pub(super) fn order(
     });
     m.when(starts, |m| m.set(&next.since, row.finished + row.pending));
     m.when(enters | is_end, |m| m.set(&next.pending, row.pending + 1));
-    m.when((enters & !reply.again) | is_end, |m| m.set(&next.acks, 0));
+    let answers = enters & !reply.again;
+    m.when(answers, |m| {
+        m.set(&next.acks, nak_waits);
+        m.set(&next.syndrome, NAK_SEQUENCE);
+        m.set(&next.msn, reply.msn);
+    });
+    m.when(is_end, |m| m.set(&next.acks, 0));
     m.when(keeps, |m| {
         m.set(&next.acks, 1);
         m.set(&next.psn, reply.psn);
@@ -381,6 +411,7 @@ pub(super) fn order(
         m.set(&next.msn, reply.msn);
     });
     m.when(finishes, |m| {
+        m.set(&next.psn, asked);
         m.set(&next.pending, row.pending - 1);
         m.set(&next.finished, row.finished + (!done.end).zext(COUNT_BITS));
         m.set(&next.dead, (row.dead | done.dead) & !done.end);

@@ -27,6 +27,22 @@ struct Pending {
     new: bool,
     atomic: bool,
     end: bool,
+    /// PSN of its last packet.
+    last: u64,
+}
+
+/// Whether a PSN is this one or comes after it.
+fn reaches(psn: u64, other: u64) -> bool {
+    psn.wrapping_sub(other) % (1 << 24) < 1 << 23
+}
+
+fn after(psn: u64) -> u64 {
+    (psn + 1) % (1 << 24)
+}
+
+/// A NAK, of whatever kind, by the names of the standard rather than by a bit (9.7.5.2.1, table 45).
+fn is_nak(ack: &Ack) -> bool {
+    matches!(ack.1 >> 5, 1 | 3)
 }
 
 /// Repetitions whose PSNs rise: the first one's number and PSN, the last one's PSN, and whether they come as far as anything new.
@@ -72,7 +88,7 @@ struct Bench {
     stall: f64,
     qps: Vec<Qp>,
     /// Replies that were handed over, and what was said to be finished.
-    replies: VecDeque<(usize, Kind, bool, bool, Ack)>,
+    replies: VecDeque<(usize, Kind, bool, bool, Ack, u64)>,
     finished: VecDeque<(usize, bool, Pending)>,
     /// QP, PSN, syndrome, MSN, end.
     expected: Vec<[u64; 5]>,
@@ -148,12 +164,27 @@ impl Bench {
     }
 
     fn push(&mut self, qp: usize, kind: Kind, again: bool) {
+        // A duplicate is acknowledged with the newest PSN before it.
+        let old = again || kind == Kind::Acknowledge && self.random.chance(0.3);
+        let back = if old { self.random.rng.random_range(0..6) } else { 0 };
         let row = &mut self.qps[qp];
-        row.psn += u64::from(!again);
-        let back = if again { self.random.rng.random_range(0..6) } else { 0 };
+        row.psn += u64::from(!old);
         let psn = (row.psn + FIRST_PSN).wrapping_sub(back) % (1 << 24);
         let refused = again && self.random.chance(0.1);
-        let ack = (psn, self.random.rng.random_range(0..256), self.random.rng.random_range(0..1 << 24));
+        let code = if old && !again { 0 } else { [0, 1, 3][self.random.rng.random_range(0..3)] };
+        let syndrome = code << 5 | self.random.rng.random_range(0..32);
+        let ack = (psn, syndrome, self.random.rng.random_range(0..1 << 24));
+        let last = match kind {
+            Kind::Read => self.random.rng.random_range(0..4),
+            _ => 0,
+        };
+        if !again {
+            self.qps[qp].psn += last;
+        }
+        self.send(qp, kind, again, refused, ack, last);
+    }
+
+    fn send(&mut self, qp: usize, kind: Kind, again: bool, refused: bool, ack: Ack, further: u64) {
         self.sources[0].push_values(&[
             ("qp", qp as u128),
             ("kind", kind.code().into()),
@@ -165,7 +196,7 @@ impl Bench {
             ("again", again.into()),
             ("refused", refused.into()),
         ]);
-        self.replies.push_back((qp, kind, again, refused, ack));
+        self.replies.push_back((qp, kind, again, refused, ack, (ack.0 + further) % (1 << 24)));
     }
 
     /// The oldest entry of a QP is done with.
@@ -177,6 +208,7 @@ impl Bench {
             ("new", entry.new.into()),
             ("atomic", entry.atomic.into()),
             ("dead", dead.into()),
+            ("psn", entry.last.into()),
         ]);
         if !entry.end {
             // Its place has come back long ago.
@@ -212,6 +244,9 @@ impl Bench {
                 self.again -= 1;
             }
             row.dead |= dead;
+            if let Some(ack) = row.ack.as_mut().filter(|ack| reaches(after(entry.last), ack.0)) {
+                ack.0 = after(entry.last);
+            }
             if entry.end {
                 assert!(row.pending.is_empty());
                 self.expected.push([qp as u64, 0, 0, 0, 1]);
@@ -225,17 +260,21 @@ impl Bench {
             }
         }
         if self.sources[0].left() < left[0] {
-            let (qp, kind, again, refused, ack) = self.replies.pop_front().unwrap();
+            let (qp, kind, again, refused, ack, last) = self.replies.pop_front().unwrap();
             let row = &mut self.qps[qp];
             match kind {
                 Kind::Acknowledge if row.dead => {}
                 Kind::Acknowledge if row.pending.is_empty() => {
                     self.expected.push([qp as u64, ack.0, ack.1, ack.2, 0]);
                 }
-                Kind::Acknowledge => row.ack = Some(ack),
+                Kind::Acknowledge if is_nak(&ack) || !row.ack.is_some_and(|ack| is_nak(&ack)) => {
+                    row.ack = Some(ack);
+                }
+                Kind::Acknowledge => {}
                 Kind::End => {
                     row.ack = None;
-                    row.pending.push_back(Pending { place: 0, new: false, atomic: false, end: true });
+                    let end = Pending { place: 0, new: false, atomic: false, end: true, last: ack.0 };
+                    row.pending.push_back(end);
                     self.wakes.push((qp as u64, 1));
                 }
                 _ if refused
@@ -250,7 +289,6 @@ impl Bench {
                     }
                 }
                 _ => {
-                    let reaches = |psn: u64, other: u64| psn.wrapping_sub(other) % (1 << 24) < 1 << 23;
                     if again {
                         let goes_on = |run: &Run| !run.whole && ack.0 != run.last && reaches(ack.0, run.last);
                         let fresh = Run { since: row.appended, start: ack.0, last: ack.0, whole: false };
@@ -259,7 +297,7 @@ impl Bench {
                         run.whole = reaches(ack.0, row.newest);
                         row.run = Some(run).filter(|run| run.since > row.finished);
                     } else {
-                        row.ack = None;
+                        row.ack = row.ack.filter(is_nak).map(|(psn, _, _)| (psn, 0x60, ack.2));
                         row.newest = ack.0;
                         row.run = row.run.take().filter(|run| run.whole);
                         self.new += 1;
@@ -267,8 +305,8 @@ impl Bench {
                     row.appended += 1;
                     self.fronts.push_back((qp, row.whole_run()));
                     self.again += u64::from(again);
-                    let entry =
-                        Pending { place: row.tail, new: !again, atomic: kind == Kind::Atomic, end: false };
+                    let atomic = kind == Kind::Atomic;
+                    let entry = Pending { place: row.tail, new: !again, atomic, end: false, last };
                     row.pending.push_back(entry);
                     self.wakes.push((qp as u64, 0));
                     // The block writes it when it moves on: see below.
@@ -391,4 +429,62 @@ fn acknowledgements_wait_for_what_was_before_and_the_newest_one_stays() {
         assert_eq!(bench.used.len(), QPS as usize, "seed {seed}: every place has come back");
     }
     assert!(crowded > 0, "no repetition was dropped");
+}
+
+/// The table of the block's header, pair by pair: a READ of PSNs 10 to 12 is pending, `waits` comes, and then `comes`. What leaves when all that is
+/// pending is done with?
+#[test]
+fn of_each_pair_of_waiting_answers_the_right_one_stays_and_no_nak_is_lost() {
+    const EXPECTED: u64 = 20;
+    let (old, rnr, sequence) = ((EXPECTED - 1, 0x1f, 4), (EXPECTED, 0x2c, 4), (EXPECTED, 0x60, 4));
+    let (invalid, done) = ((EXPECTED, 0x61, 4), (EXPECTED, 0x1e, 5));
+    let later = [(EXPECTED + 1, 0x2d, 6), (EXPECTED + 1, 0x60, 6), (EXPECTED + 1, 0x62, 6)];
+    let mut pairs: Vec<(Ack, Kind, bool, Ack, Option<Ack>)> = Vec::new();
+    for waits in [old, rnr, sequence, invalid] {
+        let nak = waits.1 >= 0x20;
+        // Of a duplicate, and of the packet that was missing.
+        let ack_stays = |comes| Some(if nak { waits } else { comes });
+        pairs.push((waits, Kind::Acknowledge, false, old, ack_stays(old)));
+        pairs.push((waits, Kind::Acknowledge, false, done, ack_stays(done)));
+        for comes in [rnr, sequence, invalid].into_iter().chain(later) {
+            pairs.push((waits, Kind::Acknowledge, false, comes, Some(comes)));
+        }
+        // PSNs 20 to 23; or 20.
+        let follows = |psn| nak.then_some((psn, 0x60, 7));
+        pairs.push((waits, Kind::Read, false, (EXPECTED, 0x1d, 7), follows(EXPECTED + 4)));
+        pairs.push((waits, Kind::Atomic, false, (EXPECTED, 0x1d, 7), follows(EXPECTED + 1)));
+        pairs.push((waits, Kind::Read, true, (11, 0x1d, 3), Some(waits)));
+        pairs.push((waits, Kind::End, false, (0, 0, 0), None));
+    }
+    for beat_bytes in [8, 64] {
+        let mut bench = Bench::new(beat_bytes, 1, 0.0);
+        for (i, (waits, kind, again, comes, leaves)) in pairs.iter().enumerate() {
+            let qp = i % QPS as usize;
+            let settle = |bench: &mut Bench| (0..20).for_each(|_| bench.step());
+            bench.send(qp, Kind::Read, false, false, (10, 0x1f, 3), 2);
+            bench.qps[qp].new += 1;
+            settle(&mut bench);
+            bench.send(qp, Kind::Acknowledge, false, false, *waits, 0);
+            settle(&mut bench);
+            let further = if *kind == Kind::Read && !again { 3 } else { 0 };
+            if matches!(kind, Kind::Read | Kind::Atomic) && !again {
+                bench.qps[qp].new += 1;
+            }
+            bench.send(qp, *kind, *again, false, *comes, further);
+            settle(&mut bench);
+            let before = bench.sinks[0].items.len();
+            while !bench.qps[qp].pending.is_empty() {
+                bench.finish(qp, false);
+                settle(&mut bench);
+            }
+            let left = &bench.sinks[0].items[before..];
+            let left: Vec<Ack> = left
+                .iter()
+                .filter(|item| item["end"].is_zero())
+                .map(|item| (item["psn"].to_u64(), item["syndrome"].to_u64(), item["msn"].to_u64()))
+                .collect();
+            assert_eq!(left.first(), leaves.as_ref(), "{waits:x?} waits, {kind:?} {again} {comes:x?} comes");
+            assert_eq!(left.len(), usize::from(leaves.is_some()), "{left:x?}");
+        }
+    }
 }

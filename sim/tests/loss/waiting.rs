@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! NAKs that wait: a slow host has a READ's payload, and what is answered after the READ waits for its response. Another answer that comes meanwhile
+//! must not take the NAK's place, for the responder is silent after it (IBTA volume 1, 9.7.5.2.8). The connection has no time-out, so
+//! a NAK that is lost stops it.
+
+use crate::tier::chosen;
+use ferrowire::{AccessFlags, RecvWr, SendWr};
+use ferrowire_sim::pair::{post, Connection, Pair, PairOptions};
+use ferrowire_spec::wire::opcode::Operation;
+
+use super::rig::{connection, model, Fate, Rig, Timer, CONFIGS, MTU};
+
+/// Cycles of a read of host memory: many frames are shorter.
+const SLOW: u64 = 4000;
+
+/// Requests of one packet each.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Request {
+    Write,
+    Read,
+    Send,
+}
+use Request::{Read, Send, Write};
+
+/// A batch, and what becomes of one of its packets, by number, when it is first sent.
+struct Case {
+    what: &'static str,
+    batch: &'static [Request],
+    packet: u32,
+    fate: Fate,
+}
+
+const CASES: [Case; 4] = [
+    Case {
+        what: "a duplicated WRITE comes while an RNR NAK waits",
+        batch: &[Write, Read, Send],
+        packet: 0,
+        fate: Fate::Again(1500),
+    },
+    Case {
+        what: "a packet is late, and its ACK comes while its NAK waits",
+        batch: &[Read, Write, Write],
+        packet: 1,
+        fate: Fate::Late(1500),
+    },
+    Case {
+        what: "a READ is late, and comes while its NAK waits",
+        batch: &[Read, Read, Write],
+        packet: 1,
+        fate: Fate::Late(1500),
+    },
+    Case {
+        what: "a READ and its follower come while its NAK waits",
+        batch: &[Read, Read, Write, Write],
+        packet: 1,
+        fate: Fate::Late(200),
+    },
+];
+
+#[test]
+fn a_nak_that_waits_for_a_read_response_is_sent_whatever_comes_meanwhile() {
+    for config in chosen!(CONFIGS) {
+        for Case { what, batch, packet, fate } in CASES {
+            let options = PairOptions { host_latency: SLOW, ..PairOptions::default() };
+            let rig = Rig::over(Pair::new(&model(config), &options).unwrap(), Timer::SHORT, config);
+            let rights = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
+            let (own, peers) =
+                (rig.pair.a.region(0, 4096, rights).unwrap(), rig.pair.b.region(0, 4096, rights).unwrap());
+            let never = Connection {
+                access: AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ,
+                rd_atomic: 4,
+                timeout: 0,
+                rnr_retry: 7,
+                min_rnr_timer: 1,
+                ..connection(0, Timer::SHORT, 7)
+            };
+            let (mut qp, mut peer) = rig.pair.connect(&never).unwrap();
+            rig.fates(0, move |frame, before| {
+                let operation = frame.opcode().unwrap().operation();
+                match before == 0 && frame.bth.psn == packet && operation != Operation::Acknowledge {
+                    true => fate,
+                    false => Fate::Pass,
+                }
+            });
+            let length = MTU as u32;
+            let sges: Vec<_> = (0..batch.len()).map(|i| [own.sge(i * MTU, length)]).collect();
+            let requests: Vec<_> = (0..batch.len())
+                .map(|i| {
+                    let (id, there) = (i as u64, peers.remote(i * MTU));
+                    match batch[i] {
+                        Write => SendWr::write(id, &sges[i], there),
+                        Read => SendWr::read(id, &sges[i], there),
+                        Send => SendWr::send(id, &sges[i]),
+                    }
+                    .signaled()
+                })
+                .collect();
+            post(&mut qp, &requests);
+            // The NAK waits by then.
+            rig.run(3 * SLOW);
+            let sge = [peers.sge(3 * MTU, length)];
+            let mut receives = peer.start_post_recv();
+            receives.post(&RecvWr::new(7, &sge)).unwrap();
+            receives.ring().unwrap();
+            let ids: Vec<u64> = (0..batch.len() as u64).collect();
+            let rig = Rig { what: format!("{config}, {what}"), ..rig };
+            rig.wait_well(&ids);
+        }
+    }
+}
