@@ -23,7 +23,7 @@ mod ports;
 
 pub use alveo::{
     Alveo, AlveoCard, AlveoMemory, Flash, Oscillator, Pcie, PcieBlock, Pin, Qsfp, QsfpControl, Wire, ALVEOS,
-    LINKS,
+    RS_FEC,
 };
 pub use part::Part;
 pub use ports::{Direction, Port};

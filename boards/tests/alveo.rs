@@ -34,6 +34,8 @@ fn the_alveos_are_what_they_are_known_as() {
         ("u280".to_string(), 3, "pcie4c_uscale_plus", 2, 8, 32),
         ("u50".to_string(), 2, "pcie4c_uscale_plus", 1, 8, 0),
         ("u55c".to_string(), 3, "pcie4c_uscale_plus", 2, 16, 0),
+        ("u55n".to_string(), 2, "pcie4c_uscale_plus", 2, 8, 0),
+        ("vcu1525".to_string(), 3, "pcie4_uscale_plus", 2, 0, 64),
     ];
     assert_eq!(found, known);
     // Where HBM can get too hot, there is a wire that says so.
@@ -70,25 +72,40 @@ fn constraints_name_each_port_once_and_each_clock() {
         assert_eq!(count("create_clock"), 2 + board.qsfp.len(), "{}", board.name);
     }
     let xdc = Alveo::named("u50").unwrap().pins_xdc();
+    for port in ["clock_p", "clock_n"] {
+        assert!(xdc.contains(&format!("set_property DQS_BIAS TRUE [get_ports {{{port}}}]")));
+    }
+    assert!(
+        xdc.contains("set_property DRIVE 8 [get_ports {link_led}]")
+            && !xdc.contains("DRIVE 8 [get_ports {pcie")
+    );
     assert!(xdc.contains("create_clock -name qsfp0_refclk -period 6.206 [get_ports {qsfp0_refclk_p}]"));
 }
 
 #[test]
-fn a_card_may_have_eight_faster_lanes_where_its_block_has_them() {
-    let links: Vec<_> = alveos().iter().map(|board| (board.name.clone(), board.links().count())).collect();
-    let wanted = [("u200", 1), ("u250", 1), ("u280", 2), ("u50", 2), ("u55c", 2)];
-    assert_eq!(links, wanted.map(|(name, links)| (name.to_string(), links)));
-    let (wide, narrow) = (alveos().remove(3), alveos().remove(3).with_link("gen4x8").unwrap());
-    assert_eq!((narrow.pcie.generation, narrow.pcie.lanes), (4, 8));
-    assert_eq!((&narrow.pcie.rx_p[..], narrow.pcie.tx_n.len()), (&wide.pcie.rx_p[..8], 8));
-    assert_eq!(wide.clone().with_link("gen3x16").unwrap(), wide);
-    // What is gone does not come back.
-    let refused =
-        [narrow.with_link("gen3x16"), wide.with_link("gen5x4"), alveos().remove(0).with_link("gen4x8")];
-    let said = refused.map(|board| board.unwrap_err().to_string());
-    assert!(said[0].contains("pcie.rx_p = 8: must be a ball for each of 16 lanes"), "{}", said[0]);
-    assert!(said[1].contains("pcie = gen5x4: must be gen3x16 or gen4x8"), "{}", said[1]);
-    assert!(said[2].contains("or 4 with 8 where the block is pcie4c"), "{}", said[2]);
+fn rs_fec_is_on_unless_it_is_set() {
+    let board = Alveo::named("u50").unwrap();
+    assert!(alveos().iter().all(|board| board.rs_fec));
+    assert!(!board.clone().set("rs_fec", "false").unwrap().rs_fec);
+    assert_eq!(board.clone().set("rs_fec", "true").unwrap(), board);
+    let refused = |field, value| board.clone().set(field, value).unwrap_err().to_string();
+    assert_eq!(refused("rs_fec", "off"), "board `u50`: rs_fec = off: must be true or false");
+    assert_eq!(
+        refused("pcie", "gen4x8"),
+        "board `u50`: pcie = gen4x8: no field of an Alveo card: set rs_fec"
+    );
+}
+
+/// What passes between PCIe and Ethernet needs registers in these.
+#[test]
+fn dies_between_the_blocks_are_those_of_the_u280_alone() {
+    for board in alveos() {
+        let wanted: &[u32] = if board.name == "u280" { &[1] } else { &[] };
+        assert_eq!(board.dies_between(), wanted, "{}", board.name);
+    }
+    let mut board = Alveo::named("u250").unwrap();
+    (board.pcie.slr, board.qsfp[0].slr) = (3, 0);
+    assert_eq!(board.dies_between(), [2, 1]);
 }
 
 #[test]
@@ -101,18 +118,23 @@ fn what_makes_no_sense_is_refused_with_the_field_and_the_reason() {
         (
             "generation = 3",
             "generation = 4",
-            "pcie.generation = 4 with 16 lanes: must be 3 with 16 lanes, or 4 with 8 where the block is pcie4c: as many bytes as 512 bits at 250 MHz bring",
+            "pcie.generation = 4 with 16 lanes: must be 3 with 16 lanes: as many bytes as 512 bits at 250 MHz bring",
         ),
         ("X0Y28", "X0Y29", "qsfp[0].gt = X0Y29: must be the first of a quad, as X0Y28"),
         ("161.1328125", "125", "qsfp[0].refclk_mhz = 125: must be one of 156.25, 161.1328125, 322.265625"),
         ("slr = 1", "slr = 2", "qsfp[0].slr = 2: must be below slrs, 2"),
         ("divide = 1", "divide = 9", "clock.divide = 9: must be from 1 to 8, and divide khz"),
         ("io = \"LVDS\"", "io = \"LVDS_25\"", "clock_p = LVDS_25: must be one of LVCMOS12, LVCMOS18, LVDS"),
+        (
+            "mt25qu01g-spi-x1_x2_x4",
+            "mt28gu512aax1e-bpi-x16",
+            "flash.part = mt28gu512aax1e-bpi-x16: must be a memory behind four wires, as mt25qu01g-spi-x1_x2_x4",
+        ),
         ("mcs_mib = 128", "mcs_mib = 16", "flash.offset = 16785408: must lie in mcs_mib MiB"),
         (
             "xcu50-fsvh2104-2-e",
-            "xcvu9p",
-            "part = xcvu9p: no part that is known; as xcu50-fsvh2104-2-e, with 2104 or 2892 balls",
+            "xcvu13p-fsgd2104-2L-e",
+            "part = xcvu13p-fsgd2104-2L-e: no part that is known; as xcu50-fsvh2104-2-e, with 2104 or 2892 balls",
         ),
     ];
     for (from, to, why) in cases {

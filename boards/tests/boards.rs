@@ -138,6 +138,6 @@ fn what_makes_no_sense_is_refused_with_the_field_and_the_reason() {
     assert!(error.starts_with("board `mine`: unknown field `mcd`"), "{error}");
     assert_eq!(
         Board::named("ecpix").unwrap_err().to_string(),
-        "no board `ecpix`; there are butterstick, colorlight-i9, ecpix5, u200, u250, u280, u50, u55c"
+        "no board `ecpix`; there are butterstick, colorlight-i9, ecpix5, u200, u250, u280, u50, u55c, u55n, vcu1525"
     );
 }

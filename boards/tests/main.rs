@@ -3,3 +3,4 @@
 
 mod alveo;
 mod boards;
+mod facts;

@@ -6,7 +6,7 @@ mod sites;
 
 use std::collections::BTreeMap;
 
-use ferrowire_boards::{ecp5, Alveo, Board, ALVEOS};
+use ferrowire_boards::{ecp5, Alveo, Board, ALVEOS, RS_FEC};
 use ferrowire_shell::{AlveoShell, Shell};
 
 use crate::output::{print, Output};
@@ -15,11 +15,14 @@ use crate::{choose, Choice, Error};
 /// The script that runs Vivado.
 pub const VIVADO: &str = "build.tcl";
 
+/// The script that loads a bitstream by JTAG.
+pub const PROGRAM: &str = "program.tcl";
+
+/// The script that writes the flash.
+pub const FLASH: &str = "flash.tcl";
+
 /// The stubs' file, which no script reads.
 pub const STUBS: &str = "stubs.v";
-
-/// What of an Alveo card itself can be set: its PCIe link, one of [`ferrowire_boards::LINKS`].
-const LINK: &str = "pcie";
 
 /// A board, and the card that its description names.
 #[derive(Clone, Debug)]
@@ -39,7 +42,7 @@ pub enum Top {
     Alveo(Box<AlveoShell>),
 }
 
-/// Takes a built-in board's name, and sets fields of its card over what the description sets; of an Alveo card also `pcie`, its link.
+/// Takes a built-in board's name, and sets fields of its card over what the description sets; of an Alveo card also [`rs_fec`](RS_FEC).
 ///
 /// # Errors
 /// An unknown name, and a board that has no card, or one that does not go with it; a field as of [`choose`].
@@ -51,13 +54,13 @@ pub fn choose_board(name: &str, set: &[String]) -> Result<OnBoard, Error> {
     };
     if ALVEOS.iter().any(|(known, _)| *known == name) {
         let mut board = Alveo::named(name)?;
-        let (links, own): (Vec<_>, Vec<_>) =
-            over(board.card.assignments()).into_iter().partition(|one| field(one).as_deref() == Some(LINK));
+        let (of_board, own): (Vec<_>, Vec<_>) =
+            over(board.card.assignments()).into_iter().partition(|one| field(one).as_deref() == Some(RS_FEC));
         let mut choice = choose(&board.card.config, &own)?;
-        for link in links {
-            let (_, value) = link.split_once('=').unwrap_or_default();
-            board = board.with_link(value.trim())?;
-            choice.set.push(link);
+        for assignment in of_board {
+            let (_, value) = assignment.split_once('=').unwrap_or_default();
+            board = board.set(RS_FEC, value.trim())?;
+            choice.set.push(assignment);
         }
         let shell = Top::Alveo(Box::new(AlveoShell::new(board, choice.values.clone())?));
         return Ok(OnBoard { shell, choice });
@@ -111,6 +114,8 @@ pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
             let files = BTreeMap::from([
                 (format!("{name}.xdc"), format!("# {licence}\n{}", shell.xdc(&modules))),
                 (VIVADO.into(), shell.build_script()),
+                (PROGRAM.into(), shell.program_script()),
+                (FLASH.into(), shell.flash_script()),
                 (STUBS.into(), format!("// {licence}\n// In place of AMD's blocks and cells, for lint: files.f does not name it.\n{}", shell.stubs())),
                 ("README.md".into(), alveo_readme(shell)),
             ]);
@@ -132,11 +137,15 @@ Everything that Vivado needs, made by `ferrowire-rtl-gen --board {name}`; manife
 | `files.f` | the Verilog, children before their parents |
 | `{name}.xdc` | places, clocks, what passes between clocks, dies |
 | `{VIVADO}` | AMD's blocks as IP, then synthesis to flash image: `vivado -mode batch -source {VIVADO}` |
+| `{PROGRAM}` | loads the bitstream by JTAG: `vivado -mode batch -source {PROGRAM}` |
+| `{FLASH}` | writes the flash image by JTAG: `vivado -mode batch -source {FLASH}` |
 | `{STUBS}` | AMD's blocks without anything in them, for lint alone: `verilator --lint-only -Wall -f files.f {STUBS} --top-module {name}` |
 
-The flash image begins at {offset:#010x}, behind the card's golden image.
+The flash image begins at {offset:#010x}. The Ethernet block needs a licence key of AMD's, "UltraScale+ Integrated 100G Ethernet", which costs nothing: `{VIVADO}` looks for it first.
+RS-FEC is {fec}; the peer has to have the same.
 "#,
         title = board.title,
         offset = board.flash.offset,
+        fec = if board.rs_fec { "on" } else { "off" },
     )
 }

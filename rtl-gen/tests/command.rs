@@ -177,7 +177,9 @@ fn an_alveo_gets_what_vivado_needs_and_stubs_that_its_script_does_not_read() {
     let manifest: serde_json::Value = serde_json::from_str(&read("manifest.json")).unwrap();
     assert_eq!((&manifest["board"], &manifest["top"]), (&"u50".into(), &"u50".into()));
     let listed = manifest["files"].as_object().unwrap();
-    assert!(["u50.xdc", "build.tcl", "stubs.v", "README.md"].iter().all(|file| listed.contains_key(*file)));
+    assert!(["u50.xdc", "build.tcl", "program.tcl", "flash.tcl", "stubs.v", "README.md"]
+        .iter()
+        .all(|file| listed.contains_key(*file)));
     let (files, script) = (read("files.f"), read("build.tcl"));
     assert_eq!(files.lines().last(), Some("u50.v"));
     assert!(!files.contains("stubs.v") && !script.contains("stubs.v"));
@@ -190,13 +192,19 @@ fn an_alveo_gets_what_vivado_needs_and_stubs_that_its_script_does_not_read() {
     }
     ok(&["--check", "--out", at]);
     assert!(ok(&["--list"]).contains("pcie4-64b on AMD Alveo U250"));
-    // Another link is part of what the folder was made with.
-    ok(&["--board", "u50", "--set", "pcie=gen4x8", "--set", "qps=64", "--out", at]);
-    assert!(fs::read_to_string(out.join("build.tcl")).unwrap().contains("LINK_WIDTH {X8}"));
+    // RS-FEC is part of what the folder was made with.
+    assert!(read("u50.v").contains(".ctl_rx_rsfec_enable(1'b1)"));
+    ok(&["--board", "u50", "--set", "rs_fec=false", "--set", "qps=64", "--out", at]);
+    for port in ["ctl_tx_rsfec_enable", "ctl_rx_rsfec_enable", "ctl_rx_rsfec_enable_correction"] {
+        assert!(read("u50.v").contains(&format!(".{port}(1'b0)")), "{port}");
+    }
+    assert!(read("README.md").contains("RS-FEC is off"));
     ok(&["--check", "--out", at]);
-    assert!(fails(&["--board", "u200", "--set", "pcie=gen4x8", "--out", at])
-        .contains("where the block is pcie4c"));
-    assert!(fails(&["--board", "ecpix5", "--set", "pcie=gen4x8", "--out", at]).contains("pcie"));
+    assert!(fails(&["--board", "u200", "--set", "rs_fec=maybe", "--out", at])
+        .contains("rs_fec = maybe: must be true or false"));
+    for board in ["u50", "ecpix5"] {
+        assert!(fails(&["--board", board, "--set", "pcie=gen4x8", "--out", at]).contains("pcie"));
+    }
 }
 
 #[test]

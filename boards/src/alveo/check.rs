@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What an Alveo card's description may not say.
 
-use super::{Alveo, PcieBlock};
+use super::Alveo;
 use crate::part::ball;
 use crate::BoardError;
 use std::collections::HashMap;
@@ -26,7 +26,7 @@ pub(super) fn wrong<T>(
 fn side(board: &Alveo) -> Option<u32> {
     let mut parts = board.part.split('-');
     let (device, package) = (parts.next()?, parts.next()?);
-    let known = device.starts_with("xcu") && parts.clone().count() == 2;
+    let known = (device.starts_with("xcu") || device == "xcvu9p") && parts.clone().count() == 2;
     let (_, side) = PACKAGES.iter().find(|(number, _)| package.ends_with(number))?;
     known.then_some(*side)
 }
@@ -63,6 +63,10 @@ pub(super) fn check(board: &Alveo) -> Result<(), BoardError> {
             return wrong(board, field("slr"), qsfp.slr, format!("must be below slrs, {}", board.slrs));
         }
     }
+    if !board.flash.part.ends_with("-spi-x1_x2_x4") {
+        let why = "must be a memory behind four wires, as mt25qu01g-spi-x1_x2_x4";
+        return wrong(board, "flash.part", &board.flash.part, why);
+    }
     if board.flash.mcs_mib == 0 || board.flash.offset >> 20 >= board.flash.mcs_mib {
         return wrong(board, "flash.offset", board.flash.offset, "must lie in mcs_mib MiB");
     }
@@ -82,12 +86,10 @@ fn clock(board: &Alveo) -> Result<(), BoardError> {
 
 fn pcie(board: &Alveo) -> Result<(), BoardError> {
     let pcie = &board.pcie;
-    match (pcie.generation, pcie.lanes, pcie.block) {
-        (3, 16, _) | (4, 8, PcieBlock::Pcie4c) => {}
-        (generation, lanes, _) => {
-            let why = "must be 3 with 16 lanes, or 4 with 8 where the block is pcie4c: as many bytes as 512 bits at 250 MHz bring";
-            return wrong(board, "pcie.generation", format!("{generation} with {lanes} lanes"), why);
-        }
+    let (generation, lanes) = (pcie.generation, pcie.lanes);
+    if (generation, lanes) != (3, 16) {
+        let why = "must be 3 with 16 lanes: as many bytes as 512 bits at 250 MHz bring";
+        return wrong(board, "pcie.generation", format!("{generation} with {lanes} lanes"), why);
     }
     if pcie.slr >= board.slrs {
         return wrong(board, "pcie.slr", pcie.slr, format!("must be below slrs, {}", board.slrs));

@@ -23,6 +23,8 @@ pub const ALVEOS: &[(&str, &str)] = &[
     ("u280", include_str!("../../u280/board.toml")),
     ("u50", include_str!("../../u50/board.toml")),
     ("u55c", include_str!("../../u55c/board.toml")),
+    ("u55n", include_str!("../../u55n/board.toml")),
+    ("vcu1525", include_str!("../../vcu1525/board.toml")),
 ];
 
 /// A card.
@@ -34,6 +36,9 @@ pub struct Alveo {
     pub name: String,
     /// What it is called.
     pub title: String,
+    /// RS-FEC is on (IEEE 802.3 clause 91). Both ends of a cable need the same: without it at one end the link never comes up.
+    #[serde(default = "on")]
+    pub rs_fec: bool,
     /// Vivado's name of the device.
     pub part: String,
     /// Dies of the device ("super logic regions").
@@ -54,6 +59,10 @@ pub struct Alveo {
     pub memory: AlveoMemory,
     /// Where the device finds its configuration.
     pub flash: Flash,
+}
+
+fn on() -> bool {
+    true
 }
 
 /// The RNIC on a card.
@@ -104,12 +113,9 @@ impl Oscillator {
 pub enum PcieBlock {
     /// PCIE4: up to Gen3 x16.
     Pcie4,
-    /// PCIE4C: Gen4 x8 as well.
+    /// PCIE4C, which has Gen4 x8 as well; the tops do not use it.
     Pcie4c,
 }
-
-/// What a link may be so that 512 bits at 250 MHz are as fast as it: by its name, generation and lanes.
-pub const LINKS: [(&str, u32, u32); 2] = [("gen3x16", 3, 16), ("gen4x8", 4, 8)];
 
 impl PcieBlock {
     /// Name of its IP.
@@ -229,6 +235,8 @@ pub struct AlveoMemory {
 pub struct Flash {
     /// Clock with which it is read, in MHz.
     pub config_rate: String,
+    /// Vivado's name of the memory.
+    pub part: String,
     /// Size of the image file.
     pub mcs_mib: u32,
     /// Where the design begins.
@@ -260,38 +268,32 @@ impl Alveo {
         Ok(board)
     }
 
-    /// Every built-in card with each link that it can have.
-    ///
-    /// # Errors
-    /// None, unless a description is broken.
-    pub fn with_every_link() -> Result<Vec<Alveo>, BoardError> {
-        let mut all = Vec::new();
-        for (name, _) in ALVEOS {
-            let board = Alveo::named(name)?;
-            let linked = board.links().map(|link| board.clone().with_link(link));
-            all.extend(linked.collect::<Result<Vec<_>, _>>()?);
+    /// Dies between those of the PCIe block and of the first cage's Ethernet block, in the order from the first to the second.
+    pub fn dies_between(&self) -> Vec<u32> {
+        let (pcie, ethernet) = (self.pcie.slr, self.qsfp[0].slr);
+        let between = pcie.min(ethernet) + 1..pcie.max(ethernet);
+        if pcie < ethernet {
+            between.collect()
+        } else {
+            between.rev().collect()
         }
-        Ok(all)
     }
 
-    /// Which of [`LINKS`] it can have.
-    pub fn links(&self) -> impl Iterator<Item = &'static str> + '_ {
-        LINKS.into_iter().map(|(link, ..)| link).filter(|link| self.clone().with_link(link).is_ok())
-    }
-
-    /// The same card with another link, one of [`LINKS`]; of more lanes than that has, the first are used.
+    /// The same card with another value of a field that can be set: `rs_fec`, true or false.
     ///
     /// # Errors
-    /// An unknown link, and one that the block does not have or the card has not the lanes for.
-    pub fn with_link(mut self, link: &str) -> Result<Alveo, BoardError> {
-        let Some((_, generation, lanes)) = LINKS.iter().find(|(name, ..)| *name == link) else {
-            let known = LINKS.map(|(name, ..)| name).join(" or ");
-            return check::wrong(&self, "pcie", link, format!("must be {known}"));
-        };
-        (self.pcie.generation, self.pcie.lanes) = (*generation, *lanes);
-        let Pcie { rx_p, rx_n, tx_p, tx_n, .. } = &mut self.pcie;
-        [rx_p, rx_n, tx_p, tx_n].into_iter().for_each(|pins| pins.truncate(*lanes as usize));
-        check::check(&self)?;
-        Ok(self)
+    /// Another field, and a value that it does not take.
+    pub fn set(mut self, field: &str, value: &str) -> Result<Alveo, BoardError> {
+        match (field, value.parse()) {
+            (RS_FEC, Ok(on)) => {
+                self.rs_fec = on;
+                Ok(self)
+            }
+            (RS_FEC, Err(_)) => check::wrong(&self, field, value, "must be true or false"),
+            _ => check::wrong(&self, field, value, format!("no field of an Alveo card: set {RS_FEC}")),
+        }
     }
 }
+
+/// The field of a card itself, not of its RNIC, that can be set.
+pub const RS_FEC: &str = "rs_fec";

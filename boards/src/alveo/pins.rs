@@ -99,6 +99,10 @@ impl Alveo {
             list.add("hbm_cattrip", &trip.pin, Direction::Out, Some(&trip.io)).properties =
                 vec![("PULLTYPE", "PULLDOWN")];
         }
+        // Slow wires; 8 mA is the most that LVCMOS12 has, and enough for all.
+        let single = |pin: &&mut Pin| pin.io.as_ref().is_some_and(|io| io.starts_with("LVCMOS"));
+        let outputs = list.0.iter_mut().filter(|pin| pin.direction == Direction::Out).filter(single);
+        outputs.for_each(|pin| pin.properties.extend([("SLEW", "SLOW"), ("DRIVE", "8")]));
         list.0
     }
 

@@ -29,7 +29,10 @@
 //! **Both stores are in the block's clock:** frames of 65 bytes come as two beats in 7.12 ns, 281 million beats a second, which the wider clock takes and 250 MHz do not. A burst of them waits in the store;
 //! if they do not end, frames are lost there.
 //!
-//! **Clocks** need not be related. **Resets** come together. The block's own resets, of its two directions, are [inputs](link) like others: they cut the frame that is under way, and nothing else.
+//! **Clocks** need not be related. **Resets** come together, with the host's, and at any time: the block and its link go on. A frame that is being sent then ends as a bad one, and the rest of one that is being received is not taken.
+//! The block's own resets, of its two directions, are [inputs](link) like others: they cut the frame that is under way, and nothing else.
+//!
+//! **A receiver that does not align** for 0.8 s is reset by the [watchdog].
 //!
 //! **Memories:** two rings of block RAM, `rx_buffer_bytes` and `tx_buffer_bytes`; two crossings of 16 beats in LUT RAM. **PAUSE and PFC** frames pass as all others, for the core obeys them itself: the block's own
 //! flow control is to be off, and it has to forward control frames.
@@ -38,6 +41,7 @@
 pub mod link;
 pub mod receive;
 pub mod transmit;
+pub mod watchdog;
 
 pub use ferrowire_mac::MacConfig;
 

@@ -11,8 +11,10 @@
 //! `ctl_tx_enable` asks for more, that the peer does not send remote fault either; while it does, only idles may leave (IEEE 802.3 81.3.4.1), which is `ctl_tx_send_idle`. Both ends start so and neither waits for the other: indications and
 //! idles are as good for alignment as frames.
 //!
-//! **Resets** of the block, `usr_tx_reset` and `usr_rx_reset`, are as good as no link, each for its direction. **Latency:** 1.
+//! **Resets** of the block, `usr_tx_reset` and `usr_rx_reset`, are as good as no link, each for its direction. **Reset** of the domain, which is the host's: none. All registers follow the block's wires a cycle later, so the link
+//! stays as it is while a host restarts. **Latency:** 1.
 
+use crate::watchdog::{watchdog, WATCHDOG_BITS};
 use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig};
 
 /// What the block says.
@@ -44,6 +46,8 @@ pub struct Control {
     pub tx_send_rfi: Sig,
     /// `ctl_tx_send_idle`.
     pub tx_send_idle: Sig,
+    /// `gtwiz_reset_rx_datapath`, of the [watchdog](crate::watchdog).
+    pub rx_datapath_reset: Sig,
 }
 
 /// What it means for frames.
@@ -65,20 +69,19 @@ pub struct Link {
 #[module]
 pub fn link(m: &Scope, stat: Status) -> Link {
     let flag = |name: &str, value: Sig| {
-        let reg = m.reg(name, 1).reset(0);
+        let reg = m.reg(name, 1).no_reset();
         m.set(&reg, value);
         reg
     };
     let aligned = stat.aligned & !stat.rx_reset;
     let enable = flag("tx_enable", aligned & !stat.remote_fault);
     let tx_reset = flag("tx_in_reset", stat.tx_reset);
-    let send_rfi = m.reg("tx_send_rfi", 1).reset(1);
-    m.set(&send_rfi, !aligned);
     Link {
         ctl: Control {
             tx_enable: enable,
-            tx_send_rfi: send_rfi,
+            tx_send_rfi: flag("tx_send_rfi", !aligned),
             tx_send_idle: flag("tx_send_idle", aligned & stat.remote_fault),
+            rx_datapath_reset: watchdog(m, WATCHDOG_BITS, stat.aligned),
         },
         hears: flag("hears", aligned),
         sends: enable & !tx_reset,

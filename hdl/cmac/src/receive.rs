@@ -11,7 +11,9 @@
 //! The interface has no mark for a frame's beginning: it is what follows an end. So when the link goes down within a frame, what is there of it is ended here as bad, and nothing is taken until the link is up; otherwise its
 //! head and another frame's tail would be one good frame.
 //!
-//! **Latency** 2, a beat a cycle, always; who takes entries is always ready. **Reset:** between frames.
+//! **Reset** of the domain, at any time: the block goes on, and the rest of a frame that is under way is not taken. What says so has no reset; the block's first alignment sets it right.
+//!
+//! **Latency** 2, a beat a cycle, always; the store always takes entries.
 
 use crate::{keep_bits, BYTES};
 use ferrowire_mac::pack::Entry;
@@ -72,11 +74,14 @@ pub(crate) fn masked(data: Sig, keep: Sig) -> Sig {
 #[module]
 pub fn receive(m: &Scope, axis: Received, hears: Sig) -> Stream<Entry> {
     // Near the block.
-    let came = m.reg_zero("came", &Received::of());
+    let came = m.reg_of("came", &Received::of());
     m.set_all(&came, &axis);
+    // Whether the block is within a frame, whatever becomes of it here.
+    let within = m.reg("within", 1).no_reset();
+    m.when(came.valid | !hears, |m| m.set(&within, came.valid & hears & !came.last));
 
     let inside = m.reg("inside", 1).reset(0);
-    let takes = (came.valid & hears).named("takes");
+    let takes = (came.valid & hears & (inside | !within)).named("takes");
     let cut = (inside & !hears).named("cut");
     m.when(takes | cut, |m| m.set(&inside, takes & !came.last));
 

@@ -11,7 +11,9 @@
 //! Whether a frame is sent is decided with its first beat: without a link it is lost, as an RS that sends idles loses what its MAC gives it (IEEE 802.3 81.3.4.1), so nothing piles up, and no frame is late by as long as the link was down. One
 //! that has begun is given to its end, since the block wants that of a frame under way when `ctl_tx_enable` falls (PG203). Only the block's reset ends it, and what is left of it is lost.
 //!
-//! **Latency** 1, a beat a cycle; a frame that comes without a gap leaves without one. `tx_axis` is from registers. **Reset** of the domain: between frames.
+//! **Reset** of the domain, at any time: the block goes on, and must not run dry. A frame that it has been offered is [ended](finish) by a beat with `tuser`, so the peer drops it.
+//!
+//! **Latency** 1, a beat a cycle; a frame that comes without a gap leaves without one. `tx_axis` is from registers, with a gate after all but the data.
 
 use crate::receive::masked;
 use crate::{keep_bits, BYTES};
@@ -80,7 +82,27 @@ pub fn transmit(m: &Scope, sends: Sig, tx_reset: Sig, frame: Stream<Beat>) -> Se
     m.set(&lost, fire & frame.last & drops);
     // What the slice holds when the block is reset is of a frame that the block has lost.
     let axis = m.restarted(tx_reset, |m| skid(m, offer));
-    Sent { axis, good, lost }
+    Sent { axis: finish(m, tx_reset, axis), good, lost }
+}
+
+/// Ends a frame that a reset of the domain cuts. What it knows of the block has no reset of the domain, but that of the block, which always comes first.
+#[module]
+fn finish(m: &Scope, tx_reset: Sig, axis: Stream<Axis>) -> Stream<Axis> {
+    // Low in a reset and in the cycle after it, when nothing is offered yet.
+    let alive = m.reg("alive", 1).reset(0);
+    m.set(&alive, 1);
+    // The block has been offered a frame's beginning, and has not taken its end.
+    let open = m.reg("open", 1).no_reset();
+    let owed = m.reg("owed", 1).no_reset();
+    let ends = (open & (!alive | owed)).named("ends");
+    let Axis { data, keep, last, user } = axis.payload.clone();
+    // What the bytes are does not matter, but that there are some: they are whatever is in the slice.
+    let payload = Axis { data, keep: keep | ends.repeat(BYTES), last: last | ends, user: user | ends };
+    let out = Stream::new(m, "out", axis.valid | ends, payload);
+    axis.accept(out.ready & !ends);
+    m.set(&open, (out.valid & !(out.ready & out.payload.last) | (open & !out.valid)) & !tx_reset);
+    m.set(&owed, ends & !out.ready & !tx_reset);
+    out
 }
 
 fn lit_ones() -> Sig {

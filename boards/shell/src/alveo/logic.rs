@@ -2,7 +2,13 @@
 //! All logic of an Alveo card: the RNIC, the adapter to the Ethernet block, and what reads the PCIe block's configuration space.
 //!
 //! The RNIC and the adapter are modules of their own, `card` and `cmac`, so that each can be given a place. Where the device has several dies, the streams between the two cross from one to
-//! another: they have a register slice at both ends.
+//! another: they have a register slice at both ends, and two more in each die between, in an instance `slr1_die` for die 1.
+//!
+//! ```text
+//!   card's die        die between            cmac's die
+//!   card <-- skid <-- skid <-- skid <------- skid <-- crossing
+//!        --> skid --> skid --> skid -------> skid --> crossing
+//! ```
 
 use ferrowire_cmac::link::Status;
 use ferrowire_cmac::receive::Received;
@@ -103,6 +109,36 @@ fn card(
     }
 }
 
+/// What crosses a die.
+#[derive(Interface)]
+struct Crossing {
+    rx: Stream<Beat>,
+    tx: Stream<Beat>,
+    link_up: Sig,
+}
+
+/// Two register slices in each direction, one near each side of a die that lies between the RNIC's and the adapter's: a beat a cycle, latency 2.
+#[module]
+fn die(m: &Scope, rx: Stream<Beat>, tx: Stream<Beat>, link_up: Sig) -> Crossing {
+    let twice = |name: &str, stream: Stream<Beat>| {
+        let first = skid(&m.label(&format!("{name}_in")), stream);
+        skid(&m.label(&format!("{name}_out")), first)
+    };
+    // With a reset, so that these are two flip-flops and no shift register in one place.
+    let later = |name: &str, value: Sig| {
+        let reg = m.reg(name, 1).reset(0);
+        m.set(&reg, value);
+        reg
+    };
+    let link_up = later("link_up_out", later("link_up_in", link_up));
+    Crossing { rx: twice("rx", rx), tx: twice("tx", tx), link_up }
+}
+
+/// What the parts in a die are called by, and the instance of [`die`] in it.
+pub(super) fn die_name(slr: u32) -> (String, String) {
+    (format!("slr{slr}"), format!("slr{slr}_die"))
+}
+
 /// What the block says of its configuration space by wires of its own.
 #[derive(Clone, Bundle)]
 struct Config {
@@ -181,7 +217,9 @@ fn from_block(m: &Scope) -> PcieSettings {
 }
 
 /// Declares the logic between ports of the module that is open. With `block` these are what the PCIe block has; otherwise the settings are ports, as the RNIC alone has them.
-pub(super) fn parts(m: &Scope, cfg: &RnicConfig, mac: &MacConfig, block: bool) {
+///
+/// `between` are the dies from the RNIC's to the adapter's, without these two.
+pub(super) fn parts(m: &Scope, cfg: &RnicConfig, mac: &MacConfig, between: &[u32], block: bool) {
     let clocks = Clocks { core: m.current_domain(), block: m.domain("cmac") };
     let settings = match block {
         true => from_block(m),
@@ -198,9 +236,20 @@ pub(super) fn parts(m: &Scope, cfg: &RnicConfig, mac: &MacConfig, block: bool) {
     let (rx, later_rx) = m.later("rx", &Beat::of(cfg.beat_bytes));
     let link_up = m.wire("link_is_up", 1);
     let card = card(m, cfg, settings, flr, rc, cq, sent, credits, rx, link_up);
-    let cmac = ferrowire_cmac::cmac(m, mac, clocks, rx_axis, stat, card.tx);
-    later_rx.connect(cmac.rx);
-    m.drive(&link_up, cmac.link_up);
+    // From the card's side to the adapter's: what each die gives to the card's side comes from the next one.
+    let (mut tx, mut card_side) = (card.tx, (later_rx, link_up));
+    for slr in between {
+        let (name, _) = die_name(*slr);
+        let (rx, later_rx) = m.later(&format!("rx_{name}"), &Beat::of(cfg.beat_bytes));
+        let up = m.wire(&format!("link_is_up_{name}"), 1);
+        let crossed = die(&m.label(&name), rx, tx, up);
+        card_side.0.connect(crossed.rx);
+        m.drive(&card_side.1, crossed.link_up);
+        (tx, card_side) = (crossed.tx, (later_rx, up));
+    }
+    let cmac = ferrowire_cmac::cmac(m, mac, clocks, rx_axis, stat, tx);
+    card_side.0.connect(cmac.rx);
+    m.drive(&card_side.1, cmac.link_up);
 
     m.stream_out("rq", card.rq);
     m.stream_out("cc", card.cc);
@@ -255,6 +304,49 @@ mod tests {
         }
         sim.set("cfg_function_status", 0b1011);
         assert_eq!(sim.get("pcie_bus_master"), 0);
+    }
+
+    /// Frames pass a die in order and whole, whatever either side does, both ways at once; with nobody pausing a beat leaves in every cycle.
+    #[test]
+    fn a_die_between_passes_every_beat_in_order_at_the_full_rate() {
+        let netlist = build("between", |m| {
+            let beat = Beat::of(8);
+            let (rx, tx) = (m.stream_in("rx", &beat), m.stream_in("tx", &beat));
+            let up = m.input("up", 1);
+            let crossed = die(m, rx, tx, up);
+            m.stream_out("rx_out", crossed.rx);
+            m.stream_out("tx_out", crossed.tx);
+            m.output("up_out", &crossed.link_up);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|errors| panic!("{errors}")));
+        for pauses in [false, true] {
+            sim.reset();
+            // Of each direction, what has gone in and come out.
+            let mut passed = [(0u64, 0u64); 2];
+            let mut seed = 7u64;
+            for cycle in 0..400 {
+                sim.set("up", cycle & 1);
+                for (name, (sent, seen)) in ["rx", "tx"].into_iter().zip(&mut passed) {
+                    seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    let (offers, takes) = (!pauses || seed >> 60 & 1 == 1, !pauses || seed >> 61 & 1 == 1);
+                    // An offer that is not taken stays: it is decided by its number, not by the cycle.
+                    let offers = offers || sim.get(&format!("{name}_valid")) == 1;
+                    sim.set(&format!("{name}_valid"), offers.into());
+                    sim.set(&format!("{name}_data"), *sent);
+                    sim.set(&format!("{name}_out_ready"), takes.into());
+                    if sim.get(&format!("{name}_out_valid")) == 1 && takes {
+                        assert_eq!(sim.get(&format!("{name}_out_data")), *seen, "{name}");
+                        *seen += 1;
+                    }
+                    *sent += u64::from(offers && sim.get(&format!("{name}_ready")) == 1);
+                }
+                sim.tick();
+            }
+            for (sent, seen) in passed {
+                assert!(seen > 80 && sent - seen <= 4, "{sent} {seen}");
+                assert!(pauses || (sent, seen) == (400, 398), "{sent} {seen}");
+            }
+        }
     }
 
     /// Answers the next request after so many cycles; gives how many passed before it.

@@ -28,7 +28,7 @@ mod top;
 mod vendor;
 mod xdc;
 
-pub use vendor::{Vendor, Way, BUFGCE_DIV, CMAC, FDPE, IBUFDS, IBUFDS_GTE4, PCIE4, PCIE4_X8, SRLC32E};
+pub use vendor::{Vendor, Way, BUFGCE_DIV, CMAC, FDPE, IBUFDS, IBUFDS_GTE4, PCIE4, SRLC32E};
 
 use ferrowire_boards::Alveo;
 use ferrowire_cmac::MacConfig;
@@ -53,8 +53,6 @@ pub struct AlveoShell {
     board: Alveo,
     card: RnicConfig,
     mac: MacConfig,
-    /// The ports of its PCIe block.
-    pcie: Vendor,
 }
 
 impl AlveoShell {
@@ -79,11 +77,11 @@ impl AlveoShell {
         if card.clock_khz != CORE_KHZ {
             return Err(wrong("clock_khz", card.clock_khz.to_string(), "250000, the PCIe block's clock"));
         }
-        let lanes = board.pcie.lanes;
-        let Some(pcie) = vendor::pcie4(lanes) else {
-            return Err(wrong("pcie.lanes", lanes.to_string(), "8 or 16: no top for others is there"));
-        };
-        Ok(Self { board, card, mac, pcie })
+        if board.pcie.lanes != 16 {
+            let lanes = board.pcie.lanes.to_string();
+            return Err(wrong("pcie.lanes", lanes, "16: no top for other links is there"));
+        }
+        Ok(Self { board, card, mac })
     }
 
     /// The card.
@@ -105,7 +103,9 @@ impl AlveoShell {
     /// # Errors
     /// What the build-time checks find; none for a card that ships.
     pub fn without_blocks(&self) -> Result<Netlist, BuildErrors> {
-        build(&format!("{}_streams", self.board.name), |m| logic::parts(m, &self.card, &self.mac, false))
+        build(&format!("{}_streams", self.board.name), |m| {
+            logic::parts(m, &self.card, &self.mac, &self.board.dies_between(), false)
+        })
     }
 
     /// The top module, and the logic that stands in it.
@@ -113,7 +113,8 @@ impl AlveoShell {
     /// # Errors
     /// Likewise.
     pub fn modules(&self) -> Result<AlveoModules, BuildErrors> {
-        let logic = build(&self.logic_name(), |m| logic::parts(m, &self.card, &self.mac, true))?;
+        let between = self.board.dies_between();
+        let logic = build(&self.logic_name(), |m| logic::parts(m, &self.card, &self.mac, &between, true))?;
         let top = build(&self.board.name, |m| top::top(m, self, &logic))?;
         Ok(AlveoModules { logic, top })
     }
@@ -128,6 +129,16 @@ impl AlveoShell {
         tcl::build(self)
     }
 
+    /// A script for Vivado that loads the bitstream by JTAG.
+    pub fn program_script(&self) -> String {
+        tcl::program(self)
+    }
+
+    /// A script for Vivado that writes the image into the flash by JTAG.
+    pub fn flash_script(&self) -> String {
+        tcl::flash(self)
+    }
+
     /// The instance in which a register that the constraints name stands, as a path from the top.
     pub fn inside() -> &'static str {
         INSIDE
@@ -135,7 +146,7 @@ impl AlveoShell {
 
     /// Verilog modules in place of AMD's blocks and cells, for other tools.
     pub fn stubs(&self) -> String {
-        let blocks = [(PCIE, self.pcie), (ETHERNET, CMAC)];
+        let blocks = [(PCIE, PCIE4), (ETHERNET, CMAC)];
         let cells = [
             ("IBUFDS_GTE4", IBUFDS_GTE4),
             ("IBUFDS", IBUFDS),

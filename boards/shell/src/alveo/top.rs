@@ -5,7 +5,7 @@ use ferrowire_rtl::{cat, lit, Netlist, Scope, Sig};
 use std::collections::BTreeMap;
 
 use super::logic::DEVICE_CONTROL;
-use super::vendor::{BUFGCE_DIV, CMAC, FDPE, IBUFDS, IBUFDS_GTE4, SRLC32E};
+use super::vendor::{BUFGCE_DIV, CMAC, FDPE, IBUFDS, IBUFDS_GTE4, PCIE4, SRLC32E};
 use super::{AlveoShell, ETHERNET, INSIDE, PCIE};
 
 /// Gives of an instance by name.
@@ -30,7 +30,7 @@ pub(super) fn top(m: &Scope, shell: &AlveoShell, logic: &Netlist) {
     let inside: BTreeMap<&str, Sig> = outputs.iter().map(|(name, _)| *name).zip(sigs).collect();
 
     let pcie = pcie(m, shell, &inside);
-    let ethernet = ethernet(m, &inside, init_clk, power_up);
+    let ethernet = ethernet(m, shell, &inside, init_clk, power_up);
 
     let reset = |name: &str, clock: Sig| {
         let flop = |place: &str, input: Sig| {
@@ -108,7 +108,7 @@ fn init(m: &Scope, shell: &AlveoShell) -> (Sig, Sig) {
 }
 
 fn pcie(m: &Scope, shell: &AlveoShell, inside: &BTreeMap<&str, Sig>) -> Outs {
-    let (block, lanes) = (shell.pcie, shell.board.pcie.lanes);
+    let lanes = shell.board.pcie.lanes;
     let off = lit(1, 0);
     let (p, n) = (m.input("pcie_refclk_p", 1), m.input("pcie_refclk_n", 1));
     let refclk =
@@ -144,15 +144,21 @@ fn pcie(m: &Scope, shell: &AlveoShell, inside: &BTreeMap<&str, Sig>) -> Outs {
         ("s_axis_cc_tuser", inside["cc_user"]),
     ];
     let named: Vec<&str> = inputs.iter().map(|(name, _)| *name).collect();
-    inputs.extend(block.zeros(&named));
-    let pcie = block.place(m, "pcie", PCIE, &[], &inputs);
+    inputs.extend(PCIE4.zeros(&named));
+    let pcie = PCIE4.place(m, "pcie", PCIE, &[], &inputs);
     m.output("pcie_tx_p", &pcie["pci_exp_txp"]);
     m.output("pcie_tx_n", &pcie["pci_exp_txn"]);
     pcie
 }
 
-fn ethernet(m: &Scope, inside: &BTreeMap<&str, Sig>, init_clk: Sig, power_up: Sig) -> Outs {
-    let on = lit(1, 1);
+fn ethernet(
+    m: &Scope,
+    shell: &AlveoShell,
+    inside: &BTreeMap<&str, Sig>,
+    init_clk: Sig,
+    power_up: Sig,
+) -> Outs {
+    let (on, fec) = (lit(1, 1), lit(1, shell.board.rs_fec));
     let rx_clk = m.wire("ethernet_rx_clk", 1);
     let mut inputs = vec![
         ("gt_rxp_in", m.input("qsfp0_rx_p", 4)),
@@ -172,11 +178,12 @@ fn ethernet(m: &Scope, inside: &BTreeMap<&str, Sig>, init_clk: Sig, power_up: Si
         ("ctl_tx_send_rfi", inside["ctl_tx_send_rfi"]),
         ("ctl_tx_send_idle", inside["ctl_tx_send_idle"]),
         ("ctl_rx_enable", on),
-        // IEEE 802.3 clause 91: 100GBASE-CR4 and SR4 have it, and both ends must.
-        ("ctl_tx_rsfec_enable", on),
-        ("ctl_rx_rsfec_enable", on),
-        ("ctl_rx_rsfec_enable_correction", on),
-        ("ctl_rx_rsfec_enable_indication", on),
+        ("gtwiz_reset_rx_datapath", inside["ctl_rx_datapath_reset"]),
+        // IEEE 802.3 clause 91: 100GBASE-CR4 and SR4 have it, and both ends must. The block takes these while it is in reset.
+        ("ctl_tx_rsfec_enable", fec),
+        ("ctl_rx_rsfec_enable", fec),
+        ("ctl_rx_rsfec_enable_correction", fec),
+        ("ctl_rx_rsfec_enable_indication", fec),
     ];
     let named: Vec<&str> = inputs.iter().map(|(name, _)| *name).collect();
     inputs.extend(CMAC.zeros(&named));

@@ -3,6 +3,7 @@
 
 use std::fmt::Write;
 
+use super::logic::die_name;
 use super::{AlveoModules, AlveoShell, INSIDE};
 
 /// The shorter of the two clocks' periods, in ns: a bit that crosses arrives within it, so of a Gray-coded pointer no two changes are on the way at once.
@@ -56,8 +57,17 @@ pub(super) fn xdc(shell: &AlveoShell, modules: &AlveoModules) -> String {
     }
 
     if board.slrs > 1 {
-        let _ = writeln!(text, "\n# Dies: each part of the logic is in that of its block.");
-        for (name, cell, slr) in [("card", "card", board.pcie.slr), ("mac", "cmac", board.qsfp[0].slr)] {
+        let _ = writeln!(
+            text,
+            "\n# Dies: each part of the logic is in that of its block, and register slices in those between."
+        );
+        let own = |name: &str, cell: &str, slr| (name.to_string(), cell.to_string(), slr);
+        let between = board.dies_between().into_iter().map(|slr| {
+            let (name, cell) = die_name(slr);
+            (name, cell, slr)
+        });
+        let ends = [own("card", "card", board.pcie.slr), own("mac", "cmac", board.qsfp[0].slr)];
+        for (name, cell, slr) in ends.into_iter().chain(between) {
             let _ = writeln!(
                 text,
                 "create_pblock pblock_{name}\n\
@@ -81,6 +91,7 @@ pub(super) fn xdc(shell: &AlveoShell, modules: &AlveoModules) -> String {
         ("BITSTREAM.CONFIG.SPI_32BIT_ADDR", "YES"),
         ("BITSTREAM.CONFIG.SPI_FALL_EDGE", "YES"),
         ("BITSTREAM.CONFIG.UNUSEDPIN", "PULLUP"),
+        ("BITSTREAM.CONFIG.OVERTEMPSHUTDOWN", "ENABLE"),
     ] {
         let _ = writeln!(text, "set_property {property} {value} [current_design]");
     }

@@ -105,6 +105,11 @@ pub struct Bench {
     pub blocked: bool,
     /// Cycles in which nothing has moved.
     quiet: u64,
+    /// Both domains are in reset: the core does nothing.
+    in_reset: bool,
+    /// Frames that ended with `tuser`, which a reset may cause and nothing else.
+    pub spoiled: u64,
+    may_spoil: bool,
 }
 
 const CLOCKS: [&str; 2] = ["clk", "cmac_clk"];
@@ -158,6 +163,9 @@ impl Bench {
             offer: None,
             blocked: false,
             quiet: 0,
+            in_reset: false,
+            spoiled: 0,
+            may_spoil: false,
         };
         bench.run(10);
         bench
@@ -173,6 +181,24 @@ impl Bench {
             let beat = Bits::from_bytes(8 * BYTES, &beat);
             self.to_send.push_back((beat, i + 1 == n, (WIDTH - chunk.len()) as u64));
         }
+    }
+
+    /// The host resets the core and the adapter for so many cycles of the block, which goes on. What it is told of the link stays.
+    pub fn host_reset(&mut self, cycles: u64) {
+        const TOLD: [&str; 3] = ["ctl_tx_enable", "ctl_tx_send_rfi", "ctl_tx_send_idle"];
+        let told = TOLD.map(|port| self.sim.get(port));
+        (self.in_reset, self.may_spoil) = (true, true);
+        self.to_send.clear();
+        self.partial.clear();
+        (self.offered, self.waiting) = (false, None);
+        ["rst", "cmac_rst"].iter().for_each(|port| self.sim.set(port, 1));
+        self.sim.set("tx_valid", 0);
+        for _ in 0..cycles {
+            self.run(1);
+            assert_eq!(TOLD.map(|port| self.sim.get(port)), told, "a reset of the host changes the link");
+        }
+        ["rst", "cmac_rst"].iter().for_each(|port| self.sim.set(port, 0));
+        self.in_reset = false;
     }
 
     /// All edges of the next instant at which there are any.
@@ -198,6 +224,9 @@ impl Bench {
     }
 
     fn core(&mut self) {
+        if self.in_reset {
+            return;
+        }
         let [tx, rx, ..] = &self.streams;
         let (tx_ready, rx_ready) = (tx.ready.expect("a ready"), rx.ready.expect("a ready"));
         let (tx, rx) = ((tx.valid, tx.data, tx.last, tx.rest), (rx.valid, rx.data, rx.last, rx.rest));
@@ -287,10 +316,11 @@ impl Bench {
         }
         let (last, keep) = (self.sim.get_at(axis.last) == 1, self.sim.get_at(axis.rest));
         let data = self.sim.get_bits_at(axis.data);
-        assert_eq!(self.sim.get_at(axis.user.expect("tuser")), 0, "a frame that is to be spoiled");
+        let spoiled = self.sim.get_at(axis.user.expect("tuser")) == 1;
+        assert!(!spoiled || (last && self.may_spoil), "a frame that is to be spoiled");
         let beat = (data, last, keep);
         if let Some(offer) = &self.offer {
-            assert_eq!(*offer, beat, "an offer changed");
+            assert!(*offer == beat || spoiled, "an offer changed");
         }
         self.offer = (!ready).then_some(beat.clone());
         if !ready {
@@ -301,7 +331,10 @@ impl Bench {
         assert_eq!(keep, u64::MAX >> (WIDTH - n), "a hole in tkeep");
         assert!(last || n == WIDTH, "bytes are missing in the midst of a frame");
         self.sending.extend(&beat.0.to_bytes()[..n]);
-        if last {
+        if spoiled {
+            self.sending.clear();
+            self.spoiled += 1;
+        } else if last {
             assert!(self.sending.len() >= 60, "a runt");
             self.sent.push(std::mem::take(&mut self.sending));
         }

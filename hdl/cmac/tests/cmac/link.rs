@@ -131,3 +131,60 @@ fn a_frame_that_the_link_has_cut_never_reaches_the_core() {
     }
     assert!(seen > 10, "{seen} frames were cut");
 }
+
+/// A host that restarts resets the core and the adapter at any time; the block, its link and the peer go on.
+#[test]
+fn a_reset_of_the_host_leaves_the_link_up_and_ends_the_frame_under_way_as_a_bad_one() {
+    let mut spoiled = 0;
+    for at in 0..60 {
+        let mut bench = bench(500 + at);
+        bench.stalls.ready = 0.3;
+        let frames: Vec<Vec<u8>> = (0..6).map(|_| bytes(&mut bench.rng, 1400)).collect();
+        frames[..3].iter().for_each(|frame| bench.send(frame));
+        bench.run(60 + at);
+        let cycles = bench.rng.random_range(2..40);
+        bench.host_reset(cycles);
+        bench.drain();
+        assert_eq!(told(&mut bench), [1, 0, 0, 1]);
+        frames[3..].iter().for_each(|frame| bench.send(frame));
+        bench.drain();
+        let n = bench.sent.len();
+        assert!(bench.sent[n - 3..] == frames[3..], "what came later");
+        assert!(bench.sent[..n - 3] == frames[..n - 3], "at {at}: a part was sent as a frame");
+        assert!(bench.spoiled <= 1);
+        spoiled += bench.spoiled;
+    }
+    assert!(spoiled > 20, "{spoiled} frames were under way");
+}
+
+#[test]
+fn of_a_frame_that_comes_in_a_reset_of_the_host_no_part_is_taken_as_a_frame() {
+    let mut cut = 0;
+    for at in 0..80 {
+        let mut bench = bench(600 + at);
+        let frames: Vec<Vec<u8>> = (0..8).map(|_| bytes(&mut bench.rng, 1400)).collect();
+        for frame in &frames {
+            bench.arrivals.push_back(Arrival { frame: frame.clone(), bad: false, gap: 2 });
+        }
+        bench.run(10 + at);
+        let cycles = bench.rng.random_range(2..40);
+        bench.host_reset(cycles);
+        bench.drain();
+        assert!(bench.received.iter().all(|frame| frames.contains(frame)), "at {at}: a part is a frame");
+        // After the reset nothing is lost but the frame that it has cut.
+        let after =
+            bench.received.iter().rev().zip(frames.iter().rev()).take_while(|(one, other)| one == other);
+        let after = after.count();
+        assert!(after >= 2 && bench.received.last() == frames.last(), "at {at}: {after}");
+        cut += frames.len() - bench.received.len();
+    }
+    assert!(cut > 60, "{cut} frames were cut");
+}
+
+/// The watchdog's wait is longer than a test: its own tests look at it.
+#[test]
+fn a_receiver_that_is_aligned_is_not_reset() {
+    let mut bench = bench(700);
+    bench.run(2000);
+    assert_eq!(bench.sim.get("ctl_rx_datapath_reset"), 0);
+}
