@@ -30,7 +30,7 @@ use crate::config::RnicConfig;
 use crate::context::qp::{qp, QpFound};
 use crate::host::command::command;
 use crate::host::cq::cq;
-use crate::host::csr::{csr, Csr, CsrReset, DropEvent, Events, Link};
+use crate::host::csr::{csr, Csr, CsrReset, DropEvent, Events, Link, Phy};
 use crate::host::dma;
 use crate::host::doorbell::doorbell;
 use crate::host::event::{event, link_changes, Interrupt, WritePort};
@@ -87,8 +87,10 @@ pub fn card(m: &Scope, cfg: &RnicConfig) {
     // Of the core's clock, as all ports are.
     let link = m.delay("link_state", &m.input_of("link", &Link::of()));
     let link_up = link.up;
+    // Ports of cards before AMD's blocks alone.
+    let phy = cfg.pcie4.then(|| m.delay("phy_state", &m.input_of("phy", &Phy::of())));
     let resets = m.wire_of("resets", &CsrReset::of());
-    let registers = csr(m, cfg, csr_request, progress.clone(), resets.clone(), link, paused, events);
+    let registers = csr(m, cfg, csr_request, progress.clone(), resets.clone(), link, phy, paused, events);
 
     // A reset by the host, and what it does not restart.
     let state = m.wire_of("reset_progress", &reset::Progress::of());

@@ -77,8 +77,8 @@ fn every_register_that_another_clock_feeds_has_an_exception_and_nothing_else_has
         xdc.lines().filter(|line| line.starts_with("set_max_delay")).map(|l| format!("{l}\n")).collect();
     let excepted: BTreeSet<String> = named(&delayed, "get_cells").into_iter().map(String::from).collect();
     assert_eq!(excepted, cells);
-    // Two crossings of two pointers and a memory each, and the link.
-    assert_eq!(cells.len(), 7, "{cells:?}");
+    // Two crossings of two pointers and a memory each, the link, what the block says of it, and two counts.
+    assert_eq!(cells.len(), 10, "{cells:?}");
     // No clock is cut from another as a whole.
     assert!(!xdc.contains("set_clock_groups"));
     // The cells and instances of the top.
@@ -117,8 +117,8 @@ fn every_cell_that_a_constraint_names_is_in_the_verilog() {
         let texts: BTreeMap<String, String> = modules.verilog().into_iter().collect();
         let xdc = shell.xdc(&modules);
         let cells = named(&xdc, "get_cells");
-        // Seven crossings, two resets of two flip-flops each, two parts in dies, and what lies between these.
-        assert_eq!(cells.len(), 13 + shell.board().dies_between().len(), "{cells:?}");
+        // Ten crossings, two resets of two flip-flops each, two parts in dies, and what lies between these.
+        assert_eq!(cells.len(), 16 + shell.board().dies_between().len(), "{cells:?}");
         for cell in cells {
             assert!(has_cell(&texts, name, cell), "{name}: {cell}");
         }

@@ -17,6 +17,7 @@
 //! | `stat`, `ctl` | block | what the block says of the link and its resets; what it is told, see [`link`] |
 //! | `rx`, `tx` | core | frames in beats of 64 bytes, each whole, from the destination address on |
 //! | `link_up` | core | frames can go both ways |
+//! | `health` | core | what the block says of the link, and counts of RS-FEC: see [`health`] |
 //! | `counts` | block | what became of each frame |
 //!
 //! **A bad frame never reaches the core.** The block gives its verdict, `rx_axis_tuser`, with the last beat; the core's port has no mark for it. So received frames wait in a
@@ -38,6 +39,7 @@
 //! flow control is to be off, and it has to forward control frames.
 #![forbid(unsafe_code)]
 
+pub mod health;
 pub mod link;
 pub mod receive;
 pub mod transmit;
@@ -45,6 +47,7 @@ pub mod watchdog;
 
 pub use ferrowire_mac::MacConfig;
 
+use ferrowire_hdl::host::csr::MacStatus;
 use ferrowire_hdl::stream::skid;
 use ferrowire_mac::pack::Entry;
 use ferrowire_mac::rx::Outcome;
@@ -106,6 +109,8 @@ pub struct Cmac {
     pub rx: Stream<Beat>,
     /// The link.
     pub link_up: Sig,
+    /// What the block says of it.
+    pub health: MacStatus,
     /// What became of frames.
     pub counts: Counts,
 }
@@ -140,7 +145,8 @@ pub fn cmac(
         let sent = transmit::transmit(m, link.sends, link.tx_reset, stored.out);
         (sent.axis, counts(&received.done, &stored.done, sent.good, sent.lost))
     });
-    Cmac { tx_axis, ctl: link.ctl, rx, link_up: m.synchronise("link_up", link.up), counts }
+    let health = health::health(m, clocks, stat);
+    Cmac { tx_axis, ctl: link.ctl, rx, link_up: m.synchronise("link_up", link.up), health, counts }
 }
 
 fn counts(received: &Done, stored: &Done, good: Sig, lost: Sig) -> Counts {
@@ -185,6 +191,7 @@ pub fn ports(m: &Scope, cfg: &MacConfig, clocks: Clocks) {
     });
     m.stream_out("rx", cmac.rx);
     m.output("link_up", &cmac.link_up);
+    m.output("health", &cmac.health);
 }
 
 /// Bits of `tkeep`.

@@ -28,12 +28,29 @@ pub struct Status {
     pub rx_reset: Sig,
     /// `usr_tx_reset`.
     pub tx_reset: Sig,
+    /// `stat_rx_local_fault`; this and what follows is for [`health`](crate::health) alone.
+    pub local_fault: Sig,
+    /// `stat_rx_hi_ber`.
+    pub high_ber: Sig,
+    /// `stat_rx_rsfec_corrected_cw_inc`.
+    pub fec_corrected: Sig,
+    /// `stat_rx_rsfec_uncorrected_cw_inc`.
+    pub fec_uncorrected: Sig,
 }
 
 impl Status {
     /// The shape.
     pub fn of() -> Status {
-        Status { aligned: bits(1), remote_fault: bits(1), rx_reset: bits(1), tx_reset: bits(1) }
+        Status {
+            aligned: bits(1),
+            remote_fault: bits(1),
+            rx_reset: bits(1),
+            tx_reset: bits(1),
+            local_fault: bits(1),
+            high_ber: bits(1),
+            fec_corrected: bits(1),
+            fec_uncorrected: bits(1),
+        }
     }
 }
 

@@ -156,6 +156,59 @@ impl Link {
     }
 }
 
+/// What AMD's 100 Gb/s Ethernet block says of its link, in the core's clock.
+#[derive(Clone, Bundle)]
+pub struct MacStatus {
+    /// The receiver is aligned.
+    pub aligned: Sig,
+    /// It has no signal that it can use, or the peer says so of its own.
+    pub local_fault: Sig,
+    /// The peer does not hear this end.
+    pub remote_fault: Sig,
+    /// Too many bit errors.
+    pub high_ber: Sig,
+    /// The receiver is in reset.
+    pub rx_reset: Sig,
+    /// The transmitter is in reset.
+    pub tx_reset: Sig,
+    /// Code words of RS-FEC that were corrected.
+    pub fec_corrected: Sig,
+    /// And those that could not be.
+    pub fec_uncorrected: Sig,
+}
+
+impl MacStatus {
+    /// The shape.
+    pub fn of() -> Self {
+        MacStatus {
+            aligned: bits(1),
+            local_fault: bits(1),
+            remote_fault: bits(1),
+            high_ber: bits(1),
+            rx_reset: bits(1),
+            tx_reset: bits(1),
+            fec_corrected: bits(32),
+            fec_uncorrected: bits(32),
+        }
+    }
+}
+
+/// What AMD's blocks say of their links.
+#[derive(Clone, Bundle)]
+pub struct Phy {
+    /// `cfg_ltssm_state` of the PCIe block.
+    pub ltssm: Sig,
+    /// Of the Ethernet block.
+    pub mac: MacStatus,
+}
+
+impl Phy {
+    /// The shape.
+    pub fn of() -> Self {
+        Phy { ltssm: bits(6), mac: MacStatus::of() }
+    }
+}
+
 /// What leaves the registers.
 #[derive(Interface)]
 pub struct Csr {
@@ -388,6 +441,7 @@ pub fn csr(
     progress: CommandProgress,
     resets: CsrReset,
     link: Link,
+    phy: Option<Phy>,
     paused: Sig,
     events: Events,
 ) -> Csr {
@@ -540,6 +594,20 @@ pub fn csr(
     map.add(&port::BLOCK, &port::MAC_HI, &[("value", mac[1])]);
     let link_values = [("up", link.up), ("promiscuous", promiscuous), ("speed", link.speed)];
     map.add(&port::BLOCK, &port::LINK, &link_values);
+    if let Some(Phy { ltssm, mac }) = phy {
+        let values = [
+            ("ltssm", ltssm),
+            ("aligned", mac.aligned),
+            ("local_fault", mac.local_fault),
+            ("remote_fault", mac.remote_fault),
+            ("high_ber", mac.high_ber),
+            ("rx_reset", mac.rx_reset),
+            ("tx_reset", mac.tx_reset),
+        ];
+        map.add(&port::BLOCK, &port::PHY, &values);
+        map.add(&port::BLOCK, &port::FEC_CORRECTED, &[("value", mac.fec_corrected)]);
+        map.add(&port::BLOCK, &port::FEC_UNCORRECTED, &[("value", mac.fec_uncorrected)]);
+    }
     map.add(&port::BLOCK, &port::GID_SALT, &[("value", salt)]);
     let passes = [
         ("unicast", filter.unicast),
@@ -668,6 +736,7 @@ mod tests {
                 progress,
                 m.input_of("resets", &CsrReset::of()),
                 m.input_of("link", &Link::of()),
+                Some(m.input_of("phy", &Phy::of())),
                 m.input("paused", 8),
                 events,
             );
@@ -834,6 +903,26 @@ mod tests {
         assert_eq!(bench.read(at(&command_queue::CONTROL), false), 0);
         assert_eq!(bench.read(at(&command_queue::STATUS), false), 1);
         assert_eq!(bench.read(at(&command_queue::CMDQ_CONSUMER), false), 0x1234);
+    }
+
+    #[test]
+    fn the_phy_registers_show_what_the_blocks_say() {
+        let mut bench = bench(64, 0.2);
+        let read = |bench: &mut Bench, register: &Register| bench.read(port::BLOCK.address(register), false);
+        assert_eq!(read(&mut bench, &port::PHY), 0);
+        bench.sim.set("phy_ltssm", 0x10);
+        assert_eq!(read(&mut bench, &port::PHY), 0x10);
+        bench.sim.set("phy_ltssm", 0);
+        for name in ["aligned", "local_fault", "remote_fault", "high_ber", "rx_reset", "tx_reset"] {
+            bench.sim.set(&format!("phy_mac_{name}"), 1);
+            let offset = port::PHY.field(name).unwrap().offset;
+            assert_eq!(read(&mut bench, &port::PHY), 1 << offset, "{name}");
+            bench.sim.set(&format!("phy_mac_{name}"), 0);
+        }
+        bench.sim.set("phy_mac_fec_corrected", 0x8765_4321);
+        bench.sim.set("phy_mac_fec_uncorrected", 3);
+        assert_eq!(read(&mut bench, &port::FEC_CORRECTED), 0x8765_4321);
+        assert_eq!(read(&mut bench, &port::FEC_UNCORRECTED), 3);
     }
 
     #[test]

@@ -89,6 +89,33 @@ crate::table::registers! {
         /// Bits 63:32.
         value @ 0, 32, RW;
     }
+    /// What AMD's PCIe block and its 100 Gb/s Ethernet block say of their links, on cards before these; zero on others.
+    PHY phy @ 0x38 {
+        /// State of PCIe's link training, `cfg_ltssm_state` (PG213): 16 is L0.
+        ltssm @ 0, 6, RO;
+        /// The receiver is aligned.
+        aligned @ 8, 1, RO;
+        /// The receiver has no signal that it can use, or the peer says so of its own.
+        local_fault @ 9, 1, RO;
+        /// The peer does not hear this end.
+        remote_fault @ 10, 1, RO;
+        /// Too many bit errors.
+        high_ber @ 11, 1, RO;
+        /// The receiver is in reset.
+        rx_reset @ 12, 1, RO;
+        /// The transmitter is in reset.
+        tx_reset @ 13, 1, RO;
+    }
+    /// Code words of RS-FEC that had errors and were corrected, since the last reset by the host's bus. It wraps.
+    FEC_CORRECTED fec_corrected @ 0x3c {
+        /// How many.
+        value @ 0, 32, RO;
+    }
+    /// The same of those that could not be corrected.
+    FEC_UNCORRECTED fec_uncorrected @ 0x40 {
+        /// How many.
+        value @ 0, 32, RO;
+    }
 }
 
 /// The bit of a group address, as a number whose high byte is sent first, in the table of [`RAW_HASH_LO`]: its eight parts of six bits,

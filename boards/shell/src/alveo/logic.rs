@@ -14,7 +14,7 @@ use ferrowire_cmac::link::Status;
 use ferrowire_cmac::receive::Received;
 use ferrowire_cmac::{Clocks, MacConfig};
 use ferrowire_hdl::config::RnicConfig;
-use ferrowire_hdl::host::csr::Link;
+use ferrowire_hdl::host::csr::{Link, MacStatus, Phy};
 use ferrowire_hdl::host::pcie::PcieSettings;
 use ferrowire_hdl::host::pcie4::{Axis, SeqNums, CREDITS};
 use ferrowire_hdl::stream::{skid, Beat};
@@ -67,13 +67,17 @@ fn card(
     sent: SeqNums,
     credits: Sig,
     rx: Stream<Beat>,
-    link_up: Sig,
+    ltssm: Sig,
+    told: Told,
 ) -> CardOut {
     let rx = skid(&m.label("rx_skid"), rx);
     let pins = m.enclosed(|m| ferrowire_hdl::top::card(m, cfg));
-    let link = Link::at(link_up, LINK_SPEED);
+    let link = Link::at(told.link_up, LINK_SPEED);
     pins.drive("link_up", link.up);
     pins.drive("link_speed", link.speed);
+    for (name, sig) in (Phy { ltssm, mac: told.health }).fields() {
+        pins.drive(&format!("phy_{name}"), sig);
+    }
     for (name, sig) in [
         ("requester", settings.requester),
         ("bus_master", settings.bus_master),
@@ -109,29 +113,42 @@ fn card(
     }
 }
 
+/// What the adapter says of the link.
+#[derive(Clone, Bundle)]
+struct Told {
+    link_up: Sig,
+    health: MacStatus,
+}
+
+impl Told {
+    fn of() -> Self {
+        Told { link_up: bits(1), health: MacStatus::of() }
+    }
+}
+
 /// What crosses a die.
 #[derive(Interface)]
 struct Crossing {
     rx: Stream<Beat>,
     tx: Stream<Beat>,
-    link_up: Sig,
+    told: Told,
 }
 
 /// Two register slices in each direction, one near each side of a die that lies between the RNIC's and the adapter's: a beat a cycle, latency 2.
 #[module]
-fn die(m: &Scope, rx: Stream<Beat>, tx: Stream<Beat>, link_up: Sig) -> Crossing {
+fn die(m: &Scope, rx: Stream<Beat>, tx: Stream<Beat>, told: Told) -> Crossing {
     let twice = |name: &str, stream: Stream<Beat>| {
         let first = skid(&m.label(&format!("{name}_in")), stream);
         skid(&m.label(&format!("{name}_out")), first)
     };
     // With a reset, so that these are two flip-flops and no shift register in one place.
-    let later = |name: &str, value: Sig| {
-        let reg = m.reg(name, 1).reset(0);
-        m.set(&reg, value);
+    let later = |name: &str, value: Told| {
+        let reg = m.reg_zero(name, &value);
+        m.set_all(&reg, &value);
         reg
     };
-    let link_up = later("link_up_out", later("link_up_in", link_up));
-    Crossing { rx: twice("rx", rx), tx: twice("tx", tx), link_up }
+    let told = later("told_out", later("told_in", told));
+    Crossing { rx: twice("rx", rx), tx: twice("tx", tx), told }
 }
 
 /// What the parts in a die are called by, and the instance of [`die`] in it.
@@ -234,22 +251,23 @@ pub(super) fn parts(m: &Scope, cfg: &RnicConfig, mac: &MacConfig, between: &[u32
     });
 
     let (rx, later_rx) = m.later("rx", &Beat::of(cfg.beat_bytes));
-    let link_up = m.wire("link_is_up", 1);
-    let card = card(m, cfg, settings, flr, rc, cq, sent, credits, rx, link_up);
+    let ltssm = m.input(if block { "cfg_ltssm_state" } else { "pcie_ltssm" }, 6);
+    let told = m.wire_of("told", &Told::of());
+    let card = card(m, cfg, settings, flr, rc, cq, sent, credits, rx, ltssm, told.clone());
     // From the card's side to the adapter's: what each die gives to the card's side comes from the next one.
-    let (mut tx, mut card_side) = (card.tx, (later_rx, link_up));
+    let (mut tx, mut card_side) = (card.tx, (later_rx, told));
     for slr in between {
         let (name, _) = die_name(*slr);
         let (rx, later_rx) = m.later(&format!("rx_{name}"), &Beat::of(cfg.beat_bytes));
-        let up = m.wire(&format!("link_is_up_{name}"), 1);
-        let crossed = die(&m.label(&name), rx, tx, up);
+        let told = m.wire_of(&format!("told_{name}"), &Told::of());
+        let crossed = die(&m.label(&name), rx, tx, told.clone());
         card_side.0.connect(crossed.rx);
-        m.drive(&card_side.1, crossed.link_up);
-        (tx, card_side) = (crossed.tx, (later_rx, up));
+        m.drive(&card_side.1, &crossed.told);
+        (tx, card_side) = (crossed.tx, (later_rx, told));
     }
     let cmac = ferrowire_cmac::cmac(m, mac, clocks, rx_axis, stat, tx);
     card_side.0.connect(cmac.rx);
-    m.drive(&card_side.1, cmac.link_up);
+    m.drive(&card_side.1, &Told { link_up: cmac.link_up, health: cmac.health });
 
     m.stream_out("rq", card.rq);
     m.stream_out("cc", card.cc);
@@ -312,11 +330,11 @@ mod tests {
         let netlist = build("between", |m| {
             let beat = Beat::of(8);
             let (rx, tx) = (m.stream_in("rx", &beat), m.stream_in("tx", &beat));
-            let up = m.input("up", 1);
-            let crossed = die(m, rx, tx, up);
+            let told = m.input_of("told", &Told::of());
+            let crossed = die(m, rx, tx, told);
             m.stream_out("rx_out", crossed.rx);
             m.stream_out("tx_out", crossed.tx);
-            m.output("up_out", &crossed.link_up);
+            m.output("told_out", &crossed.told);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|errors| panic!("{errors}")));
         for pauses in [false, true] {
@@ -325,7 +343,12 @@ mod tests {
             let mut passed = [(0u64, 0u64); 2];
             let mut seed = 7u64;
             for cycle in 0..400 {
-                sim.set("up", cycle & 1);
+                sim.set("told_link_up", cycle & 1);
+                sim.set("told_health_fec_corrected", cycle);
+                if cycle >= 2 {
+                    assert_eq!(sim.get("told_out_link_up"), cycle & 1);
+                    assert_eq!(sim.get("told_out_health_fec_corrected"), cycle - 2);
+                }
                 for (name, (sent, seen)) in ["rx", "tx"].into_iter().zip(&mut passed) {
                     seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                     let (offers, takes) = (!pauses || seed >> 60 & 1 == 1, !pauses || seed >> 61 & 1 == 1);

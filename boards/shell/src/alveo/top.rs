@@ -68,6 +68,11 @@ pub(super) fn top(m: &Scope, shell: &AlveoShell, logic: &Netlist) {
             "stat_remote_fault" => ethernet["stat_rx_remote_fault"],
             "stat_rx_reset" => ethernet["usr_rx_reset"],
             "stat_tx_reset" => ethernet["usr_tx_reset"],
+            "stat_local_fault" => ethernet["stat_rx_local_fault"],
+            "stat_high_ber" => ethernet["stat_rx_hi_ber"],
+            "stat_fec_corrected" => ethernet["stat_rx_rsfec_corrected_cw_inc"],
+            "stat_fec_uncorrected" => ethernet["stat_rx_rsfec_uncorrected_cw_inc"],
+            "cfg_ltssm_state" => pcie["cfg_ltssm_state"],
             _ => match (of_stream("rc"), of_stream("cq"), of_stream("rx_axis")) {
                 (Some(field), ..) => axis("rc", field),
                 (_, Some(field), _) => axis("cq", field),

@@ -346,6 +346,8 @@ const CMAC_PORTS: &[(Way, &str, u32)] = &[
     (Out, "stat_rx_received_local_fault", 1),
     (Out, "stat_rx_remote_fault", 1),
     (Out, "stat_tx_local_fault", 1),
+    (Out, "stat_rx_rsfec_corrected_cw_inc", 1),
+    (Out, "stat_rx_rsfec_uncorrected_cw_inc", 1),
     (In, "drp_clk", 1),
     (In, "drp_addr", 10),
     (In, "drp_di", 16),

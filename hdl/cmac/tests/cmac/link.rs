@@ -188,3 +188,35 @@ fn a_receiver_that_is_aligned_is_not_reset() {
     bench.run(2000);
     assert_eq!(bench.sim.get("ctl_rx_datapath_reset"), 0);
 }
+
+/// For registers: each bit, and each pulse once, however the two clocks stand to each other.
+#[test]
+fn what_the_block_says_of_its_link_reaches_the_core_and_every_code_word_is_counted() {
+    for (core, block) in [(CORE, BLOCK), (BLOCK - 7, BLOCK), (1_700_001, BLOCK)] {
+        let mut bench = Bench::new(&built(&config()), core, block, random(710));
+        bench.sim.set("stat_aligned", 0);
+        bench.run(20);
+        for name in ["aligned", "local_fault", "remote_fault", "high_ber", "rx_reset", "tx_reset"] {
+            let health = format!("health_{name}");
+            assert_eq!(bench.sim.get(&health), 0, "{name}");
+            bench.sim.set(&format!("stat_{name}"), 1);
+            bench.run(20);
+            assert_eq!(bench.sim.get(&health), 1, "{name}");
+            bench.sim.set(&format!("stat_{name}"), 0);
+            bench.run(20);
+        }
+        let mut wanted = [0u64; 2];
+        for _ in 0..3000 {
+            for (name, wanted) in ["fec_corrected", "fec_uncorrected"].into_iter().zip(&mut wanted) {
+                let pulse = bench.rng.random_bool(0.4);
+                bench.sim.set(&format!("stat_{name}"), pulse.into());
+                *wanted += u64::from(pulse);
+            }
+            bench.run(1);
+        }
+        ["stat_fec_corrected", "stat_fec_uncorrected"].iter().for_each(|port| bench.sim.set(port, 0));
+        bench.run(20);
+        let counted = ["health_fec_corrected", "health_fec_uncorrected"].map(|port| bench.sim.get(port));
+        assert_eq!(counted, wanted);
+    }
+}
