@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""A driver in miniature: what a host does to bring a Ferrowire card up and to use one queue pair.
+"""A minimal driver: brings up a Ferrowire card and uses one queue pair.
 
-The names are those of docs/src/registers.md. All rings have one page; the objects' numbers are the driver's choice.
+The names are those of docs/src/registers.md. Each ring fits into one page. The driver chooses the number of
+each object.
 """
 
 from cocotb.triggers import ClockCycles, with_timeout
@@ -54,12 +55,12 @@ class Ring:
 
 
 class Card:
-    """The card, by its registers (`axil`, an AxiLiteMaster) and host memory (`ram`, an AxiRam)."""
+    """The card, seen through its registers (`axil`, an AxiLiteMaster) and host memory (`ram`, an AxiRam)."""
 
     RING_LOG2 = 4
-    # Numbers that the driver chooses. Number 0 is reserved for keys, and QPNs 0 and 1 have meanings of their own.
+    # The objects' numbers. Key index 0 is reserved; QPN 0 is for raw Ethernet, QPN 1 is QP1.
     PD, CQN, QPN, PAGE_OF_DOORBELLS = 1, 1, 2, 1
-    KEY = 3 << 8 | 0x5A  # an index and a tag
+    KEY = 3 << 8 | 0x5A  # index in bits 31:8, tag in bits 7:0
 
     def __init__(self, clock, axil, ram):
         self.clock, self.axil, self.ram = clock, axil, ram
@@ -90,7 +91,7 @@ class Card:
         at = FW["DOORBELL_BASE"] + self.PAGE_OF_DOORBELLS * FW["DOORBELL_PAGE_BYTES"] + FW[f"DOORBELL_{kind}"]
         await self.axil.write(at, FW.pack(f"{kind}_DOORBELL", **fields))
 
-    # Bring-up, in the order of the calls in `bring_up`.
+    # Bring-up.
 
     async def bring_up(self, peer):
         await self.identify()
@@ -128,7 +129,7 @@ class Card:
         self.ram.write(self.cmdq + self.commands % (1 << self.RING_LOG2) * len(entry), entry)
         self.commands += 1
         await self.write("COMMAND_QUEUE_CMDQ_PRODUCER", self.commands % (1 << 16))
-        done = await with_timeout(self.completions.next(), 1, "ms")
+        done = await with_timeout(self.completions.next(), 100, "us")
         assert FW.get("COMMAND_COMPLETION", "token", done) == token
         status = FW.get("COMMAND_COMPLETION", "status", done)
         attribute = FW.get("COMMAND_COMPLETION", "attribute", done)
@@ -266,6 +267,6 @@ class Card:
 
     async def completion(self):
         """Wait for a CQE, and give its slot back."""
-        cqe = await with_timeout(self.cq.next(), 1, "ms")
+        cqe = await with_timeout(self.cq.next(), 100, "us")
         await self.ring("CQ", cqn=self.CQN, consumer=self.cq.taken)
         return {name: FW.get("CQE", name, cqe) for name in ("qpn", "opcode", "status", "byte_len", "wqe_index", "receive")}

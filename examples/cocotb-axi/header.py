@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The macros of `ferrowire.h`: every offset, field and code of the card, without a number typed twice."""
+"""The macros of `ferrowire.h`: all offsets, fields and codes of the card, so that no number is typed twice."""
 
 import re
 from pathlib import Path
@@ -20,7 +20,7 @@ class Header:
     def pack(self, layout, **fields):
         """Encode a queue entry or a doorbell, for instance `pack("SQ_DOORBELL", qpn=2, producer=1)`.
 
-        Fields that are not given are 0. `bytes` are stored as they are: a field of 128 bits has no mask in C.
+        Fields that are not given are 0. A field of 128 bits has no mask in C: give its value as `bytes`.
         """
         entry = bytearray(self[f"{layout}_BYTES"])
         for name, value in fields.items():

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The other end of the wire: RoCE v2 frames made and taken apart by scapy, which also computes their ICRC."""
+"""The other end of the wire: scapy builds and parses the RoCE v2 frames and computes their ICRC."""
 
 from scapy.contrib.roce import AETH, BTH
 from scapy.fields import IntField, XIntField, XLongField
@@ -14,7 +14,7 @@ ACK = 0x1F  # an AETH syndrome: ACK without a credit count (IBTA volume 1, 9.7.5
 
 
 class RETH(Packet):
-    """RDMA extended transport header, which scapy has not (IBTA volume 1, 9.3.3)."""
+    """RDMA extended transport header, which scapy lacks (IBTA volume 1, 9.3.3)."""
 
     name = "RETH"
     fields_desc = [XLongField("va", 0), XIntField("rkey", 0), IntField("dmalen", 0)]
@@ -24,7 +24,7 @@ bind_layers(BTH, RETH, opcode=FW["OPCODE_RC_WRITE_ONLY"])
 
 
 class Peer:
-    """A requester and responder of one connection, of packets of one piece."""
+    """Requester and responder of one connection. Every message is one packet."""
 
     mac, ip, sport = "02:00:00:00:00:02", "10.0.0.2", 0xC456
     qpn, psn = 0x77, 0xFFFFFF  # the second packet's PSN wraps to 0
@@ -36,7 +36,7 @@ class Peer:
         self.dqpn, self.pkey = card_qpn, pkey
 
     def packet(self, opcode, psn, headers=None, payload=b"", **bth):
-        """A whole frame: pad, lengths, checksums and ICRC are there."""
+        """Build a frame with pad, lengths, checksum and ICRC. A UDP checksum of 0 means that there is none."""
         pad = -len(payload) % 4
         bth = BTH(opcode=FW[f"OPCODE_RC_{opcode}"], dqpn=self.dqpn, pkey=self.pkey, psn=psn, padcount=pad, **bth)
         above = bth / headers if headers else bth
@@ -54,17 +54,17 @@ class Peer:
         return self.request("SEND_ONLY", None, payload)
 
     def acknowledge(self, psn):
-        """The ACK of a message of the card."""
+        """The ACK of a message that the card sent."""
         self.msn += 1
         return self.packet("ACKNOWLEDGE", psn, AETH(syndrome=ACK, msn=self.msn))
 
 
 def parse(frame):
-    """Take a frame apart. What scapy would compute itself must be what the frame has: lengths, IPv4 checksum and ICRC."""
+    """Parse a frame. Its lengths, IPv4 checksum and ICRC must be those that scapy computes."""
     packet = Ether(frame)
     again = packet.copy()
     again[IP].len = again[IP].chksum = again[UDP].len = again[BTH].icrc = None
-    assert bytes(again) == frame, f"scapy makes other lengths, checksum or ICRC of it:\n{packet.show(dump=True)}"
+    assert bytes(again) == frame, f"scapy computes another length, checksum or ICRC:\n{packet.show(dump=True)}"
     return packet
 
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Frames on the card's `rx` and `tx`, in the place of a MAC.
+"""The MAC side: frames to the card's `rx` stream and from its `tx` stream.
 
-Byte 0 of a beat is in bits 7:0, and `empty` counts the bytes at the top of a frame's last beat that do not belong to it.
+Byte 0 of a beat is in bits 7:0, and `empty` counts the bytes at the top of a frame's last beat that are not part of the frame.
 """
 
 import cocotb

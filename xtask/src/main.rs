@@ -4,6 +4,7 @@
 mod bitstream;
 mod check;
 mod flow;
+mod foreign;
 mod interop;
 mod outcomes;
 mod peers;
@@ -117,6 +118,13 @@ enum Command {
     /// what `peers` does. What each side said, and what went over the wire, is left in target/interop/SUITE/CASE.
     Interop(interop::Args),
 
+    /// Check the Verilog with foreign tools: Icarus Verilog, slang, and cocotb with scapy
+    ///
+    /// lint: `iverilog -Wall` and slang read the Verilog of all configurations without a warning, and find seeded errors.
+    /// cocotb: examples/cocotb-axi brings up the card axi-8b under Icarus Verilog. Installs what is missing into target/tools.
+    /// If that fails, the command says what to install and is skipped; under CI=true it fails.
+    Foreign(foreign::Args),
+
     /// Put what was measured on one HTML page
     ///
     /// Cells of each block, clocks with their slack, longest paths, cycles, and which requirements of the test plan hold: what synth, bitstream,
@@ -145,6 +153,7 @@ fn main() -> ExitCode {
         Command::Bitstream(args) => bitstream::run(&args),
         Command::Peers(args) => peers::run(&args),
         Command::Interop(args) => interop::run(&args),
+        Command::Foreign(args) => foreign::run(&args),
         Command::Report(args) => report::run(&args),
     };
     match done {

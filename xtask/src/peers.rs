@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `peers`: stock Linux to run against, in `target/peers`: a kernel, programs that others wrote, and the QEMU that runs both. All of it from Debian's packages.
 
-mod debian;
+pub mod debian;
 mod initrd;
 
 use std::fs;

@@ -139,24 +139,37 @@ fn version(config: &str) -> Option<(&str, (u32, u32))> {
 
 /// Installs a tool unless its stamp says that it is there; returns its folder.
 fn install(tool: &Tool) -> Result<PathBuf> {
+    place(tool.folder, tool.what, tool.packages, |partial| {
+        pip_install(tool.packages, partial)?;
+        (tool.works)(partial).context("it is installed but does not run")
+    })
+}
+
+/// Fills a folder of `target/tools` unless its stamp says that it holds these packages; returns the folder.
+pub fn place(
+    folder: &str,
+    what: &str,
+    packages: &[&str],
+    fill: impl Fn(&Path) -> Result<()>,
+) -> Result<PathBuf> {
     let tools = tools();
-    let place = tools.join(tool.folder);
-    let wanted = tool.packages.join("\n");
+    let place = tools.join(folder);
+    let wanted = packages.join("\n");
     let stamped = || fs::read_to_string(place.join("installed")).is_ok_and(|s| s == wanted);
     if stamped() {
         return Ok(place);
     }
     fs::create_dir_all(&tools).with_context(|| format!("creating {}", tools.display()))?;
-    sweep(&tools, tool)?;
-    let partial = tools.join(format!("{}.partial-{}", tool.folder, std::process::id()));
+    sweep(&tools, folder)?;
+    let partial = tools.join(format!("{folder}.partial-{}", std::process::id()));
     fs::create_dir_all(&partial).with_context(|| format!("creating {}", partial.display()))?;
 
-    let progress = progress(&format!("installing {} into {}", tool.what, tools.display()));
-    let filled = fill(tool, &partial);
+    let progress = progress(&format!("installing {what} into {}", tools.display()));
+    let filled = fill(&partial);
     progress.finish_and_clear();
     if let Err(e) = filled {
         let _ = fs::remove_dir_all(&partial); // else the next run does it
-        return Err(e.context(format!("installing {}", tool.what)));
+        return Err(e.context(format!("installing {what}")));
     }
     fs::write(partial.join("installed"), &wanted).context("writing the stamp")?;
     if stamped() {
@@ -167,14 +180,14 @@ fn install(tool: &Tool) -> Result<PathBuf> {
     if place.exists() {
         fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
     }
-    fs::rename(&partial, &place).with_context(|| format!("moving {} into place", tool.what))?;
-    eprintln!("installed {} in {}", tool.what, place.display());
+    fs::rename(&partial, &place).with_context(|| format!("moving {what} into place"))?;
+    eprintln!("installed {what} in {}", place.display());
     Ok(place)
 }
 
 /// Removes what an interrupted installation left, unless it is still running.
-fn sweep(tools: &Path, tool: &Tool) -> Result<()> {
-    let prefix = format!("{}.partial-", tool.folder);
+fn sweep(tools: &Path, folder: &str) -> Result<()> {
+    let prefix = format!("{folder}.partial-");
     for entry in fs::read_dir(tools).with_context(|| format!("reading {}", tools.display()))? {
         let entry = entry?;
         let name = entry.file_name();
@@ -187,7 +200,8 @@ fn sweep(tools: &Path, tool: &Tool) -> Result<()> {
     Ok(())
 }
 
-fn fill(tool: &Tool, partial: &Path) -> Result<()> {
+/// Installs Python packages into a folder, by `pip install --target`.
+pub fn pip_install(packages: &[&str], partial: &Path) -> Result<()> {
     let scratch = partial.join("tmp");
     fs::create_dir_all(&scratch)?;
     let mut pip = pip(partial)?;
@@ -199,11 +213,11 @@ fn fill(tool: &Tool, partial: &Path) -> Result<()> {
         "--disable-pip-version-check",
         "--no-input",
     ]);
-    pip.arg("--target").arg(partial).args(tool.packages).env("TMPDIR", &scratch);
+    pip.arg("--target").arg(partial).args(packages).env("TMPDIR", &scratch);
     answer(&mut pip)?;
     fs::remove_dir_all(&scratch)?;
     let _ = fs::remove_dir_all(partial.join(".venv"));
-    (tool.works)(partial).context("it is installed but does not run")
+    Ok(())
 }
 
 /// `pip`, or the one that a virtual environment brings along.
@@ -226,7 +240,7 @@ fn pip(partial: &Path) -> Result<Command> {
 }
 
 /// Runs to the end; an error is one line.
-fn answer(command: &mut Command) -> Result<String> {
+pub fn answer(command: &mut Command) -> Result<String> {
     let output =
         command.output().with_context(|| format!("running {}", command.get_program().to_string_lossy()))?;
     if output.status.success() {

@@ -26,7 +26,7 @@ impl Apt {
     /// # Errors
     /// The host has no apt; the mirror is not to be reached.
     pub fn new(folder: PathBuf, suites: Suites) -> Result<Apt> {
-        const FIX: &str = "peers are made of Debian's packages: install apt, dpkg and debian-archive-keyring, which other distributions have too, or run this in a container of Debian";
+        const FIX: &str = "Debian's packages are needed: install apt, dpkg and debian-archive-keyring, which other distributions have too, or run this in a container of Debian";
         for program in ["apt-get", "dpkg-deb"] {
             if Command::new(program).arg("--version").stdout(Stdio::null()).status().is_err() {
                 bail!("there is no {program}; {FIX}");
