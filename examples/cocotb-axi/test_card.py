@@ -76,15 +76,16 @@ async def a_write_leaves_and_a_write_and_a_send_arrive(dut):
     log("the card's WRITE is complete")
 
     # The peer WRITEs into the card's memory.
-    data = random.randbytes(250)
+    data, old = random.randbytes(250), b"\xa5" * 400
+    card.ram.write(card.buffer + 900, old)
     request, psn = peer.write(card.buffer + 1003, card.KEY, data)
     mac.to_card.put_nowait(request)
     check_ack(await frame_of(mac), peer, psn, msn=1)
     # The ACK may leave before the AXI write reaches memory; only a CQE says that all data are in memory.
     while card.ram.read(card.buffer + 1003, len(data)) != data:
         await ClockCycles(dut.clk, 1)
-    around = card.ram.read(card.buffer + 1000, 3) + card.ram.read(card.buffer + 1003 + len(data), 8)
-    assert around == bytes(11), "bytes beside the WRITE have changed"
+    expected = old[:103] + data + old[103 + len(data) :]
+    assert card.ram.read(card.buffer + 900, len(old)) == expected, "bytes beside the WRITE have changed"
     log("the peer's WRITE is in memory")
 
     # The peer SENDs. A frame whose ICRC is wrong changes nothing.

@@ -161,7 +161,8 @@ fn icarus() -> Result<PathBuf> {
         for folder in ["bin", "programs", LIBRARY_FOLDER] {
             fs::create_dir_all(partial.join(folder)).with_context(|| format!("creating {folder}"))?;
         }
-        fs::rename(all.join("usr").join(&ivl), partial.join(&ivl)).with_context(|| format!("moving {ivl}"))?;
+        fs::rename(all.join("usr").join(&ivl), partial.join(&ivl))
+            .with_context(|| format!("moving {ivl}"))?;
         for library in LIBRARIES {
             let name = format!("{LIBRARY_FOLDER}/{library}");
             let found = [all.join(&name), all.join("usr").join(&name)].into_iter().find(|path| path.exists());
@@ -369,9 +370,13 @@ mod tests {
 
     #[test]
     fn errors_are_seeded_in_one_line() {
-        let module = "module m (\n    input  wire clk,\n    input  wire [7:0] a,\n    output wire [7:0] b\n);\n    \
+        let module =
+            "module m (\n    input  wire clk,\n    input  wire [7:0] a,\n    output wire [7:0] b\n);\n    \
                       assign c = 1'd0;\n    assign b = a; // x.rs:1\nendmodule\n";
-        assert_eq!(narrow_an_input(module).unwrap(), module.replace("input  wire [7:0]", "input  wire [6:0]"));
+        assert_eq!(
+            narrow_an_input(module).unwrap(),
+            module.replace("input  wire [7:0]", "input  wire [6:0]")
+        );
         assert_eq!(drop_a_driver(module).unwrap(), module.replace("    assign b = a; // x.rs:1\n", ""));
         assert_eq!(narrow_an_input("module m (\n    input  wire a\n);"), None);
         assert_eq!(drop_a_driver("module m (\n    input  wire a\n);"), None);
