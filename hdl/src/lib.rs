@@ -2,6 +2,7 @@
 //! The Ferrowire RNIC pipeline, described in `ferrowire-rtl`. Folders are the pipeline's parts, files its blocks.
 #![forbid(unsafe_code)]
 
+pub mod choice;
 pub mod completer;
 pub mod config;
 pub mod context;

@@ -11,12 +11,11 @@
 #![forbid(unsafe_code)]
 
 pub mod board;
-pub mod choice;
 pub mod folder;
 pub mod output;
 
 pub use board::{choose_board, generate_board, OnBoard, Top};
-pub use choice::{choose, Choice};
+pub use ferrowire_hdl::choice::{self, choose, Choice};
 pub use folder::{stale, write, Stale};
 pub use output::{checked_in, generate, Manifest, Output, Port};
 
@@ -33,39 +32,10 @@ pub enum Error {
     Shell(#[from] ferrowire_shell::ShellError),
     /// The configuration's name, text or a value in it.
     #[error(transparent)]
+    Choice(#[from] ferrowire_hdl::choice::ChoiceError),
+    /// A value of the configuration that a folder's manifest holds.
+    #[error(transparent)]
     Config(#[from] ferrowire_hdl::config::ConfigError),
-    /// A configuration file.
-    #[error("{path}: {source}")]
-    ConfigFile {
-        /// The file.
-        path: PathBuf,
-        /// What is wrong with it.
-        source: ferrowire_hdl::config::ConfigError,
-    },
-    /// `--set` without an equals sign.
-    #[error("--set {0}: must be FIELD=VALUE, as in --set qps=64")]
-    NotAnAssignment(String),
-    /// `--set` of a field that does not exist.
-    #[error("--set {field}: no such field; there are {fields}")]
-    UnknownField {
-        /// As given.
-        field: String,
-        /// What there is.
-        fields: String,
-    },
-    /// `--set` of something that is no value of the field.
-    #[error("{field} = {value}: must be {allowed}")]
-    NotAValue {
-        /// The field.
-        field: String,
-        /// As given.
-        value: String,
-        /// What is allowed.
-        allowed: String,
-    },
-    /// `--set` of one field twice.
-    #[error("--set {0}: given twice")]
-    Twice(String),
     /// The description does not build at this configuration.
     #[error("the design does not build at this configuration, which is a fault of Ferrowire:\n{0}")]
     Build(#[from] ferrowire_rtl::BuildErrors),

@@ -35,6 +35,7 @@ Examples:
 
 Read the files from the folder that they are in, for instance:
   cd rtl && verilator --lint-only -Wall -f files.f --top-module \"$(jq -r .top manifest.json)\"
+In a clone, the Verilator of `cargo xtask setup` is: env $(cargo xtask setup --print-verilator)
 
 Exit code: 0; 1 if a check finds a stale file or something fails; 2 for a wrong command line.")]
 struct Cli {

@@ -12,22 +12,25 @@ use std::time::Instant;
 use anyhow::{Context as _, Result};
 use clap::Args;
 use ferrowire::{PathMtu, SendOpcode, Service};
-use ferrowire_hdl::config::RnicConfig;
 use serde::Serialize;
 
 use crate::bus::World;
 use crate::card::CardModel;
+use crate::config::{resolve, SetArgs};
 use crate::goodput::{self, Goodput, Run};
 use crate::measure::{self, Load};
 use crate::pair::{Connection, Pair, PairOptions};
+use crate::progress::Progress;
 use crate::root::{RootSettings, Split};
 
 /// Options of the bench.
 #[derive(Args, Debug)]
 pub struct BenchArgs {
-    /// Configurations, each with its own model
-    #[arg(long, value_delimiter = ',', default_value = "generic-64b")]
+    /// Configurations, each with its own model, separated by commas: built-in names, TOML files, or `all`
+    #[arg(long, value_delimiter = ',', default_value = "generic-64b", value_name = "NAME|FILE")]
     config: Vec<String>,
+    #[command(flatten)]
+    set: SetArgs,
     /// Cycles that a read of host memory takes beyond the least
     #[arg(long, value_delimiter = ',', default_values_t = [0, 250], value_name = "CYCLES")]
     host_latency: Vec<u64>,
@@ -228,8 +231,10 @@ impl Rate {
 /// # Errors
 /// Anything that goes wrong.
 pub fn run(args: &BenchArgs) -> Result<()> {
+    // All that may be wrong with what was given is told before anything is built.
+    let configs = args.set.over_all(&args.config)?;
     if args.loss {
-        return loss(args);
+        return loss(args, &configs);
     }
     let wanted =
         |name: &str| args.only.is_empty() || args.only.iter().any(|part| name.contains(part.as_str()));
@@ -238,12 +243,12 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     anyhow::ensure!(!rates.is_empty() || latencies, "no figure has {} in its name", args.only.join(" or "));
     let (mut results, mut missing) = (Vec::new(), Vec::new());
     let each = rates.len() * args.qps.len() + usize::from(latencies);
-    let bar = crate::demo::bar(
-        (args.config.len() * args.host_latency.len() * each) as u64,
+    let bar = Progress::new(
+        (configs.len() * args.host_latency.len() * each) as u64,
         "{msg:60} {wide_bar} {pos}/{len}",
     );
-    for name in &args.config {
-        let config = RnicConfig::named(name)?;
+    for name in &configs {
+        let config = resolve(name)?;
         let model = crate::demo::build(name, &config, args.wave.is_some())?.with_root(root());
         let has_budget = name == BUDGETS;
         for &host_latency in &args.host_latency {
@@ -476,14 +481,14 @@ fn write(report: &Report, name: &str) -> Result<(PathBuf, String)> {
 }
 
 /// Goodput under loss.
-fn loss(args: &BenchArgs) -> Result<()> {
+fn loss(args: &BenchArgs, configs: &[String]) -> Result<()> {
     let mtus = [PathMtu::B1024, PathMtu::B4096];
-    let runs = (args.config.len() * mtus.len() * LOSSES.len()) as u64 * (1 + LOSS_RUNS);
-    let bar = crate::demo::bar(runs, "{msg:48} {wide_bar} {pos}/{len}");
+    let runs = (configs.len() * mtus.len() * LOSSES.len()) as u64 * (1 + LOSS_RUNS);
+    let bar = Progress::new(runs, "{msg:48} {wide_bar} {pos}/{len}");
     let mut results = Vec::new();
     let mut table = Vec::new();
-    for name in &args.config {
-        let model = crate::demo::build(name, &RnicConfig::named(name)?, false)?;
+    for name in configs {
+        let model = crate::demo::build(name, &resolve(name)?, false)?;
         for mtu in mtus {
             let once = |packets: usize, loss: f64, seed: u64| {
                 bar.set_message(format!("{name}, {} B, {} % lost", mtu.bytes(), 100.0 * loss));

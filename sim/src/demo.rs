@@ -9,15 +9,17 @@ use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
 use ferrowire::{AccessFlags, Completion, PathMtu, SendOpcode, SendWr};
 use ferrowire_hdl::config::RnicConfig;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::ProgressBar;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use serde::Serialize;
 
 use crate::bus::World;
 use crate::card::CardModel;
+use crate::config::{resolve, SetArgs};
 use crate::measure::{self, Load};
 use crate::pair::{Connection, Pair, PairOptions};
+use crate::progress::Progress;
 
 /// Bytes of the file that are registered at once.
 const PIECE: usize = 1 << 20;
@@ -37,9 +39,11 @@ pub struct DemoArgs {
     /// File to send; 1 MiB of random bytes without
     #[arg(long, value_name = "PATH")]
     file: Option<PathBuf>,
-    /// Configuration of both cards
-    #[arg(long, default_value = "generic-64b")]
+    /// Configuration of both cards: a built-in name, or a TOML file
+    #[arg(long, default_value = "generic-64b", value_name = "NAME|FILE")]
     config: String,
+    #[command(flatten)]
+    set: SetArgs,
     /// Path MTU: 256, 512, 1024, 2048 or 4096
     #[arg(long, default_value = "1024", value_parser = parse_mtu)]
     mtu: PathMtu,
@@ -107,7 +111,8 @@ struct Report {
 /// # Errors
 /// Anything that goes wrong, bytes that differ above all.
 pub fn run(args: &DemoArgs) -> Result<()> {
-    let config = RnicConfig::named(&args.config)?;
+    let config_name = args.set.over(&args.config);
+    let config = resolve(&config_name)?;
     let name =
         args.file.as_ref().map_or_else(|| "1 MiB of random bytes".into(), |path| path.display().to_string());
     let data = match &args.file {
@@ -120,7 +125,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
     };
     ensure!(!data.is_empty(), "{name}: the file is empty; choose one with bytes");
 
-    let model = build(&args.config, &config, args.wave.is_some())?;
+    let model = build(&config_name, &config, args.wave.is_some())?;
     let mut world = World::pair(&model, args.host_latency, 0)?;
     let capture = ferrowire_verilator::target_dir().join("demo/wire.pcapng");
     world.capture(&capture)?;
@@ -144,12 +149,12 @@ pub fn run(args: &DemoArgs) -> Result<()> {
         pair
     } else {
         drop(pair);
-        let pair = Pair::new(&build(&args.config, &config, false)?, &options)?;
+        let pair = Pair::new(&build(&config_name, &config, false)?, &options)?;
         pair.world.lock().set_line_rate(line);
         pair
     };
     let sizes: Vec<usize> = (3..=16).map(|log2| 1 << log2).collect();
-    let bar = bar(sizes.len() as u64, "{msg:24} {wide_bar} {pos}/{len}");
+    let bar = Progress::new(sizes.len() as u64, "{msg:24} {wide_bar} {pos}/{len}");
     let mut writes = Vec::new();
     for size in sizes {
         bar.set_message(format!("WRITE of {size} bytes"));
@@ -172,7 +177,7 @@ pub fn run(args: &DemoArgs) -> Result<()> {
     bar.finish_and_clear();
 
     let report = Report {
-        config: args.config.clone(),
+        config: config_name,
         beat_bytes: config.beat_bytes,
         clock_khz: config.clock_khz,
         line_gbps: measure::line_gbps(config.beat_bytes, config.clock_khz),
@@ -200,6 +205,8 @@ pub(crate) fn build(name: &str, config: &RnicConfig, trace: bool) -> Result<Card
 
 /// The same of any model.
 pub(crate) fn built(name: &str, model: impl FnOnce() -> Result<CardModel>) -> Result<CardModel> {
+    // What is missing is told before anybody waits.
+    ferrowire_verilator::compiler_runs()?;
     let spinner = ProgressBar::new_spinner();
     spinner
         .set_message(format!("building the model of {name}; the first time takes minutes, later it is kept"));
@@ -220,11 +227,6 @@ fn beside(path: &Path) -> PathBuf {
     path.with_extension(format!("b{extension}"))
 }
 
-pub(crate) fn bar(length: u64, template: &str) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
-    ProgressBar::new(length).with_style(style)
-}
-
 /// Sends the file from card 0's host to card 1's, piece by piece, and compares.
 fn send(pair: &Pair, data: &[u8], args: &DemoArgs, name: String) -> Result<FileReport> {
     let connection = Connection { mtu: args.mtu, signal_all: true, ..Connection::default() };
@@ -232,8 +234,8 @@ fn send(pair: &Pair, data: &[u8], args: &DemoArgs, name: String) -> Result<FileR
     let size = data.len().min(PIECE);
     let source = pair.a.region(0, size, AccessFlags::LOCAL_READ)?;
     let target = pair.b.region(0, size, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE)?;
-    let bar = bar(data.len() as u64, "{msg:24} {wide_bar} {binary_bytes}/{binary_total_bytes}");
-    bar.set_message("sending the file");
+    let bar = Progress::new(data.len() as u64, "{msg:24} {wide_bar} {binary_bytes}/{binary_total_bytes}");
+    bar.set_message("sending the file".into());
     let mut cycles = 0;
     for (index, piece) in data.chunks(size).enumerate() {
         source.memory().write(0, piece);

@@ -22,6 +22,7 @@
 //! - [`soak`] runs random programs over bad wires, card against card and card against [`model`].
 //! - [`hostile`] lets an attacker have a card's wire, and judges all that the card does.
 //! - [`socket`] serves cards to other processes.
+//! - [`config`] is which card a command takes, and [`progress`] says how far it is.
 //! - [`lockstep`] compares the native simulator with Verilator.
 #![deny(unsafe_code)]
 
@@ -29,6 +30,7 @@ pub mod axi;
 pub mod bench;
 pub mod bus;
 pub mod card;
+pub mod config;
 pub mod demo;
 pub mod emulated;
 pub mod feed;
@@ -43,6 +45,7 @@ pub mod model;
 pub mod node;
 pub mod on_wire;
 pub mod pair;
+pub mod progress;
 pub mod replay;
 pub mod root;
 pub mod soak;

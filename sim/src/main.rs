@@ -29,6 +29,15 @@ enum Command {
     Bench(bench::BenchArgs),
 }
 
+/// An error and its causes, each said once: many name their cause themselves.
+fn told(error: &anyhow::Error) -> String {
+    error.chain().fold(String::new(), |told, cause| match cause.to_string() {
+        cause if told.is_empty() => cause,
+        cause if told.contains(&cause) => told,
+        cause => format!("{told}: {cause}"),
+    })
+}
+
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => demo::run(&args).map(|()| true),
@@ -44,8 +53,25 @@ fn main() -> ExitCode {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("error: {error:#}");
+            eprintln!("error: {}", told(&error));
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+    use ferrowire_verilator::BuildError;
+
+    #[test]
+    fn a_cause_that_an_error_names_itself_is_not_said_again() {
+        let full = || std::io::Error::from_raw_os_error(28);
+        let error = BuildError::Io { action: "writing", path: "wire.pcapng".into(), source: full() };
+        let error = anyhow::Error::from(error).context("the demo");
+        let text = "the demo: writing wire.pcapng: No space left on device (os error 28)";
+        assert_eq!(super::told(&error), text);
+        let plain = Err::<(), _>(full()).context("writing wire.pcapng").unwrap_err();
+        assert_eq!(super::told(&plain), "writing wire.pcapng: No space left on device (os error 28)");
     }
 }

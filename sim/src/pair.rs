@@ -3,7 +3,6 @@
 
 use anyhow::Result;
 use ferrowire::{Bus, HostMemory, Qp, QueuePair, Reset, Rtr, RtsAttributes, SendWr, SharedReceiveQueue};
-use ferrowire_hdl::config::RnicConfig;
 
 use crate::bus::{SharedWorld, World};
 use crate::card::CardModel;
@@ -43,7 +42,7 @@ impl Pair {
     pub fn named(config: &str, options: &PairOptions) -> Result<Self> {
         match config {
             EMULATED => Self::emulated(options),
-            _ => Self::new(&CardModel::rnic(&RnicConfig::named(config)?, false)?, options),
+            _ => Self::new(&CardModel::rnic(&crate::config::resolve(config)?, false)?, options),
         }
     }
 

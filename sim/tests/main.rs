@@ -8,6 +8,7 @@ mod card;
 mod classes;
 mod cmac;
 mod command;
+mod configurations;
 mod congestion;
 mod counters;
 mod credits;

@@ -3,21 +3,19 @@
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::Args;
-use ferrowire_hdl::config::RnicConfig;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
 use super::{run_case, Case, Outcome, CASE};
+use crate::config::{resolve, SetArgs};
 use crate::demo::build;
+use crate::progress::NEWS;
 use crate::soak::repeat::{again, interrupted, running, watch_for_ctrl_c, Failure, Repeat};
 use crate::soak::{Record, Tally};
-
-/// Between two lines that say how far it is, where there is no terminal.
-const NEWS: Duration = Duration::from_secs(10);
 
 /// Lets an attacker have a card's wire, and judges all that the card does
 ///
@@ -47,9 +45,11 @@ pub struct HostileArgs {
     /// Seed of the first case
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Configuration of the card
-    #[arg(long, value_name = "C", default_value = "generic-8b")]
+    /// Configuration of the card: a built-in name, or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "generic-8b")]
     config: String,
+    #[command(flatten)]
+    set: SetArgs,
     /// Leave waves and frames of every case, not just of one that fails
     #[arg(long)]
     record: bool,
@@ -117,8 +117,9 @@ impl Summary {
 /// # Errors
 /// A case cannot be run: no such configuration, or a model that cannot be built.
 pub fn run(args: &HostileArgs) -> Result<bool> {
-    let config = RnicConfig::named(&args.config)?;
-    let model = build(&args.config, &config, args.record)?;
+    let name = args.set.over(&args.config);
+    let config = resolve(&name)?;
+    let model = build(&name, &config, args.record)?;
     watch_for_ctrl_c();
     let begin = Instant::now();
     let bar = std::io::stderr().is_terminal().then(|| ProgressBar::new(args.packets));
@@ -128,7 +129,7 @@ pub fn run(args: &HostileArgs) -> Result<bool> {
         )?);
     }
     let mut told = begin;
-    let mut summary = Summary { config: args.config.clone(), ..Summary::default() };
+    let mut summary = Summary { config: name.clone(), ..Summary::default() };
     while summary.packets < args.packets {
         summary.interrupted = interrupted();
         if summary.interrupted {
@@ -136,7 +137,7 @@ pub fn run(args: &HostileArgs) -> Result<bool> {
         }
         let case = Case {
             seed: args.seed.wrapping_add(summary.cases),
-            config: args.config.clone(),
+            config: name.clone(),
             packets: CASE.min(args.packets - summary.packets),
         };
         running(&case);

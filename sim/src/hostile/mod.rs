@@ -32,7 +32,6 @@ mod unreliable;
 use std::path::PathBuf;
 
 use anyhow::{Context as _, Result};
-use ferrowire_hdl::config::RnicConfig;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
@@ -113,7 +112,7 @@ pub struct Outcome {
 /// # Errors
 /// The case cannot be run at all; what goes wrong in it is a difference.
 pub fn run_case(model: &CardModel, case: &Case, record: Option<&Record>) -> Result<Outcome> {
-    let config = RnicConfig::named(&case.config)?;
+    let config = crate::config::resolve(&case.config)?;
     let mut rng = SmallRng::seed_from_u64(case.seed);
     let host_latency = [0, 20, 250][rng.random_range(0..3)];
     let wire_latency = [0, 3, 100][rng.random_range(0..3)];

@@ -32,11 +32,11 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use clap::{Args, ValueEnum};
-use ferrowire_hdl::config::{RnicConfig, BUILT_IN};
 
 use self::report::{Entry, Outcome, Report};
 use self::scenario::{Case, Role};
 use self::trace::Trace;
+use crate::config::{resolve, SetArgs};
 
 /// Ends that the card plays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -91,9 +91,11 @@ pub struct ReplayArgs {
     /// Only this case
     #[arg(long, value_name = "NAME")]
     case: Option<String>,
-    /// Configurations of the card, separated by commas, or `all`
-    #[arg(long, value_delimiter = ',', default_value = "generic-8b")]
+    /// Configurations of the card, separated by commas: built-in names, TOML files, or `all`
+    #[arg(long, value_delimiter = ',', default_value = "generic-8b", value_name = "NAME|FILE")]
     config: Vec<String>,
+    #[command(flatten)]
+    set: SetArgs,
     /// Print JSON on the standard output
     #[arg(long)]
     json: bool,
@@ -134,7 +136,7 @@ pub fn play_all(
     report: &mut Report,
     mut each: impl FnMut(&Case, Role),
 ) -> Result<()> {
-    let model = crate::demo::build(config, &RnicConfig::named(config)?, false)?;
+    let model = crate::demo::build(config, &resolve(config)?, false)?;
     let can = play::capabilities(&model)?;
     for Loaded { case, traces } in cases {
         for (role, trace) in traces {
@@ -174,23 +176,13 @@ pub fn play_all(
 /// # Errors
 /// The files make no sense, or a model cannot be built; nothing was printed.
 pub fn run(args: &ReplayArgs) -> Result<bool> {
-    let mut configs: Vec<&str> = Vec::new();
-    for name in &args.config {
-        let some: Vec<&str> = match &name[..] {
-            "all" => BUILT_IN.iter().map(|(name, _)| *name).collect(),
-            name => vec![name],
-        };
-        configs.extend(some);
-    }
     // All that may be wrong with what was given is told before anything is built.
-    for config in &configs {
-        RnicConfig::named(config)?;
-    }
+    let configs = args.set.over_all(&args.config)?;
     let cases = load(&args.folder, args.case.as_deref(), args.role)?;
     let mut report = Report::new(args.folder.display().to_string());
-    for config in configs {
+    for config in &configs {
         let length = cases.len() * args.role.list().len();
-        let bar = crate::demo::bar(length as u64, "{msg:48} {wide_bar} {pos}/{len}");
+        let bar = crate::progress::Progress::new(length as u64, "{msg:48} {wide_bar} {pos}/{len}");
         play_all(&cases, config, &mut report, |case, role| {
             bar.set_message(format!("{config}, {role}: {}", case.name));
             bar.inc(1);

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use clap::Args;
-use ferrowire_hdl::config::{RnicConfig, BUILT_IN};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -16,10 +15,9 @@ use super::network::Counts;
 use super::repeat::{again, interrupted, running, watch_for_ctrl_c, Failure, Repeat};
 use super::{folder, program, run_case, Case, Mode, Outcome, Record, Tally};
 use crate::card::CardModel;
+use crate::config::{resolve, SetArgs};
 use crate::demo::build;
-
-/// Between two lines that say how far it is, where there is no terminal.
-const NEWS: Duration = Duration::from_secs(10);
+use crate::progress::NEWS;
 
 /// Runs random programs on random networks and compares all that comes of them
 ///
@@ -52,9 +50,11 @@ pub struct SoakArgs {
     /// Seed of the first case
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
-    /// Configurations of the cards, separated by commas, or `all`
-    #[arg(long, value_name = "C", value_delimiter = ',', default_value = "all")]
+    /// Configurations of the cards, separated by commas: built-in names, TOML files, or `all`
+    #[arg(long, value_name = "NAME|FILE", value_delimiter = ',', default_value = "all")]
     config: Vec<String>,
+    #[command(flatten)]
+    set: SetArgs,
     /// What the ends are, separated by commas; all without
     #[arg(long, value_name = "M", value_enum, value_delimiter = ',')]
     mode: Vec<Mode>,
@@ -111,18 +111,12 @@ impl Summary {
 /// # Errors
 /// A case cannot be run: no such configuration or lane, or a model that cannot be built.
 pub fn run(args: &SoakArgs) -> Result<bool> {
-    let mut configs: Vec<&str> = Vec::new();
-    for name in &args.config {
-        match &name[..] {
-            "all" => configs.extend(BUILT_IN.iter().map(|(name, _)| *name)),
-            name => configs.push(name),
-        }
-    }
+    let configs = args.set.over_all(&args.config)?;
     let modes = if args.mode.is_empty() { &Mode::ALL[..] } else { &args.mode };
     let case = |i: u64| {
-        let config = configs[i as usize % configs.len()];
+        let config = &configs[i as usize % configs.len()];
         let mode = modes[i as usize / configs.len() % modes.len()];
-        Case { seed: args.seed.wrapping_add(i), config: config.into(), mode, lane: args.lane }
+        Case { seed: args.seed.wrapping_add(i), config: config.clone(), mode, lane: args.lane }
     };
     // All that may be wrong with what was given is told before anything is built.
     let first = program(&case(0))?;
@@ -133,7 +127,7 @@ pub fn run(args: &SoakArgs) -> Result<bool> {
     }
     let mut models: HashMap<&str, CardModel> = HashMap::new();
     for config in configs.iter().filter(|_| modes.iter().any(|mode| mode.has_card())) {
-        models.insert(config, build(config, &RnicConfig::named(config)?, args.record)?);
+        models.insert(config, build(config, &resolve(config)?, args.record)?);
     }
     watch_for_ctrl_c();
     let summary = all(args, &models, case)?;
@@ -187,7 +181,7 @@ fn all(args: &SoakArgs, models: &HashMap<&str, CardModel>, case: impl Fn(u64) ->
             }
             let failure = again(case, difference, outcome.diagnosis, |case, record| {
                 let traced = match case.mode.has_card() {
-                    true => Some(build(&case.config, &RnicConfig::named(&case.config)?, true)?),
+                    true => Some(build(&case.config, &resolve(&case.config)?, true)?),
                     false => None,
                 };
                 Ok(run_case(traced.as_ref(), case, Some(record))?.difference)

@@ -43,7 +43,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use anyhow::{anyhow, bail, Result};
+use anyhow::{anyhow, bail, ensure, Result};
 use clap::ValueEnum;
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_spec::wire::eth::mac_number;
@@ -300,7 +300,7 @@ fn ends(
 /// # Errors
 /// There is no such configuration.
 pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
-    let config = RnicConfig::named(config)?;
+    let config = crate::config::resolve(config)?;
     let kinds = mode.kinds();
     let verbs = [0, 1].map(|side: usize| {
         let of = |kind| if kind == Kind::Model { engine::VERBS } else { card::VERBS };
@@ -309,8 +309,9 @@ pub fn limits(config: &str, mode: Mode) -> Result<Limits> {
     });
     // Two queue pairs are not for programs; a lane has up to four regions at an end.
     let [qps, keys] = [config.qps - 2, (config.keys - 2) / 4];
-    let pages = (config.page_entries - 64) / generate::LANE_PAGES;
+    let pages = config.page_entries.saturating_sub(64) / generate::LANE_PAGES;
     let all = qps.min(keys).min(pages) as usize;
+    ensure!(all > 0, "the card is too small for a program: give it more `qps`, `keys` or `page_entries`");
     let quiet = quiet::LANES.min(all / 4);
     let lanes = (all - quiet).min(24);
     let windows = windows::LANES.min(lanes / (2 * windows::COST));
@@ -362,7 +363,7 @@ pub fn run_program(
     record: Option<&Record>,
     wire: impl Fn(usize, TimedFilter) -> TimedFilter,
 ) -> Result<Outcome> {
-    let config = RnicConfig::named(&case.config)?;
+    let config = crate::config::resolve(&case.config)?;
     let (world, mut ends) = ends(model, case, program, &config)?;
     let beats = datapath_gbps(config.beat_bytes, config.clock_khz);
     let watch = Watch::default();

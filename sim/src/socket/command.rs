@@ -2,12 +2,12 @@
 //! `ferrowire-sim card`, `ferrowire-sim up` and `ferrowire-sim board`.
 
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::{Args, ValueHint};
-use ferrowire_hdl::config::{RnicConfig, BUILT_IN};
+use ferrowire_hdl::config::RnicConfig;
 use ferrowire_serial::SerialConfig;
 use ferrowire_spec::pci::MSIX_MAX;
 use ferrowire_spec::wire::eth::mac_number;
@@ -17,6 +17,7 @@ use super::outage::{Dark, Outage};
 use super::{Clock, Device, Guests, Listener, Port, Server, Signals, Tracer, Tty};
 use crate::bus::World;
 use crate::card::CardModel;
+use crate::config::{resolve, SetArgs};
 use crate::demo;
 use crate::measure;
 use crate::wire::{Delivery, Faults, TimedFilter};
@@ -25,8 +26,10 @@ use crate::wire::{Delivery, Faults, TimedFilter};
 #[derive(Args, Debug)]
 struct Chosen {
     /// Configuration: a built-in name, or a TOML file
-    #[arg(long, default_value = "generic-8b", value_name = "NAME|FILE")]
+    #[arg(long, default_value = "generic-64b", value_name = "NAME|FILE")]
     config: String,
+    #[command(flatten)]
+    set: SetArgs,
     /// Clock of the card in kHz, if not that of its configuration. A slow one has fewer cycles in each time-out, so that simulating them takes less time
     #[arg(long, value_name = "KHZ")]
     clock_khz: Option<u32>,
@@ -112,6 +115,8 @@ pub struct BoardArgs {
     /// Configuration of the card, on AXI4 with 8 bytes a beat: a built-in name, or a TOML file
     #[arg(long, default_value = "axi-8b", value_name = "NAME|FILE")]
     config: String,
+    #[command(flatten)]
+    set: SetArgs,
     /// Bytes of on-board memory, which queues and registered memory lie in
     #[arg(long, default_value_t = 4 << 20, value_name = "BYTES")]
     memory: u64,
@@ -210,25 +215,17 @@ fn parse_faults(text: &str) -> Result<SeededFaults, String> {
     Ok(all)
 }
 
-/// The configuration of this name, or of this file.
-fn configuration(name: &str) -> Result<RnicConfig> {
-    if BUILT_IN.iter().any(|(known, _)| *known == name) || !Path::new(name).exists() {
-        return RnicConfig::named(name).with_context(|| format!("`{name}` is neither a file nor built in"));
-    }
-    let text = std::fs::read_to_string(name).with_context(|| format!("read {name}"))?;
-    RnicConfig::from_toml(&text).with_context(|| name.to_string())
-}
-
 impl Chosen {
     /// The configuration, and the model of it.
     fn model(&self, trace: bool) -> Result<(RnicConfig, CardModel)> {
-        let mut config = configuration(&self.config)?;
+        let name = self.set.over(&self.config);
+        let mut config = resolve(&name)?;
         if let Some(khz) = self.clock_khz {
             config.clock_khz = khz;
             config.validate().context("--clock-khz")?;
         }
         ensure!(config.eqs <= MSIX_MAX, "eqs = {}: BAR 0 has room for {MSIX_MAX} MSI-X vectors", config.eqs);
-        let model = demo::build(&self.config, &config, trace)?;
+        let model = demo::build(&name, &config, trace)?;
         Ok((config, model))
     }
 }
@@ -284,7 +281,8 @@ fn single(model: &CardModel, wire: &LineSpec) -> Result<(World, Option<(Plug, Bo
 /// As [`card`].
 pub fn board(args: &BoardArgs) -> Result<()> {
     let common = &args.common;
-    let config = configuration(&args.config)?;
+    let name = args.set.over(&args.config);
+    let config = resolve(&name)?;
     let (clock_khz, beat_bytes) = (config.clock_khz, config.beat_bytes);
     let serial = SerialConfig {
         clock_khz,
@@ -293,12 +291,11 @@ pub fn board(args: &BoardArgs) -> Result<()> {
         memory_base: SerialConfig::base_of(args.memory),
         beat_bytes,
     };
-    ensure!(config.axi, "--config {}: the card of a board is on AXI4, as axi-8b", args.config);
+    ensure!(config.axi, "--config {name}: the card of a board is on AXI4, as axi-8b");
     serial.validate().context("on a board with a serial line")?;
     let trace = common.trace.is_some();
-    let model = demo::built(&format!("{} on a board", args.config), || {
-        CardModel::on_a_board(&config, &serial, trace)
-    })?;
+    let model =
+        demo::built(&format!("{name} on a board"), || CardModel::on_a_board(&config, &serial, trace))?;
     let signals = Signals::new()?;
     let guests = args.qmp.as_deref().map(Guests::bind).transpose()?;
     let (mut world, line) = single(&model, &args.wire)?;

@@ -48,6 +48,12 @@ pub struct Server {
     pub sockets: Vec<PathBuf>,
 }
 
+/// Arguments with the small card, if they choose none.
+fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    let config: &[&str] = if more.contains(&"--config") { &[] } else { &["--config", "generic-8b"] };
+    [more, config].concat()
+}
+
 impl Server {
     /// Starts it, and waits until its cards can be opened.
     pub fn start(arguments: &[&str], cards: usize) -> Self {
@@ -71,13 +77,13 @@ impl Server {
 
     /// A card on a socket.
     pub fn card(socket: &Path, more: &[&str]) -> Self {
-        Self::start(&[&["card", "--socket", socket.to_str().unwrap()], more].concat(), 1)
+        Self::start(&[&["card", "--socket", socket.to_str().unwrap()], &small(more)[..]].concat(), 1)
     }
 
     /// Two cards on a wire.
     pub fn up(folder: &Folder, more: &[&str]) -> Self {
         let path = folder.0.to_str().unwrap();
-        Self::start(&[&["up", path], more].concat(), 2)
+        Self::start(&[&["up", path], &small(more)[..]].concat(), 2)
     }
 
     pub fn id(&self) -> u32 {

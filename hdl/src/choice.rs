@@ -1,10 +1,57 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which card: a built-in configuration or a file, and single values set over it.
 
-use ferrowire_hdl::config::{ConfigError, RnicConfig, BUILT_IN};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use crate::Error;
+use crate::config::{ConfigError, RnicConfig, BUILT_IN};
+
+/// Why there is no such card.
+#[derive(Debug, thiserror::Error)]
+pub enum ChoiceError {
+    /// The configuration's name, or a value in it.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// A configuration file's text.
+    #[error("{path}: {source}")]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: ConfigError,
+    },
+    /// A configuration file that cannot be read.
+    #[error("reading {path}: {source}")]
+    Io {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// `--set` without an equals sign.
+    #[error("--set {0}: must be FIELD=VALUE, as in --set qps=64")]
+    NotAnAssignment(String),
+    /// `--set` of a field that does not exist.
+    #[error("--set {field}: no such field; there are {fields}")]
+    UnknownField {
+        /// As given.
+        field: String,
+        /// What there is.
+        fields: String,
+    },
+    /// `--set` of something that is no value of the field.
+    #[error("{field} = {value}: must be {allowed}")]
+    NotAValue {
+        /// The field.
+        field: String,
+        /// As given.
+        value: String,
+        /// What is allowed.
+        allowed: String,
+    },
+    /// `--set` of one field twice.
+    #[error("--set {0}: given twice")]
+    Twice(String),
+}
 
 /// A configuration and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,17 +66,20 @@ pub struct Choice {
 
 /// Takes a built-in configuration's name or the path of a TOML file, and sets fields over it.
 ///
-/// What contains a slash or ends in `.toml` is a path. Values are checked after all of `set` is applied, so that
+/// What contains a slash or ends in `.toml` is a path, and so is the name of a file that is no built-in configuration's. Values are checked after all of `set` is applied, so that
 /// fields that bound each other can be set together. Numbers may have underscores, as in TOML; what is yes or no is true or false.
 ///
 /// # Errors
 /// An unknown name, a file that cannot be read or parsed, an unknown field, a value out of range.
-pub fn choose(config: &str, set: &[String]) -> Result<Choice, Error> {
-    let (name, base) = if config.contains('/') || config.ends_with(".toml") {
+pub fn choose(config: &str, set: &[String]) -> Result<Choice, ChoiceError> {
+    let built_in = || BUILT_IN.iter().any(|(name, _)| *name == config);
+    let is_path = config.contains('/') || config.ends_with(".toml");
+    let (name, base) = if is_path || !built_in() && Path::new(config).is_file() {
         let path = Path::new(config);
-        let text = std::fs::read_to_string(path).map_err(Error::io("reading", path))?;
+        let text =
+            std::fs::read_to_string(path).map_err(|source| ChoiceError::Io { path: path.into(), source })?;
         let values =
-            RnicConfig::from_toml(&text).map_err(|source| Error::ConfigFile { path: path.into(), source })?;
+            RnicConfig::from_toml(&text).map_err(|source| ChoiceError::File { path: path.into(), source })?;
         (path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), values)
     } else {
         (config.to_string(), RnicConfig::named(config)?)
@@ -38,20 +88,20 @@ pub fn choose(config: &str, set: &[String]) -> Result<Choice, Error> {
     let mut changed: Vec<String> = Vec::new();
     for assignment in set {
         let (field, value) =
-            assignment.split_once('=').ok_or_else(|| Error::NotAnAssignment(assignment.clone()))?;
+            assignment.split_once('=').ok_or_else(|| ChoiceError::NotAnAssignment(assignment.clone()))?;
         let (field, value) = (field.trim(), value.trim());
         if !table.contains_key(field) {
             let fields: Vec<&str> = table.keys().map(String::as_str).collect();
-            return Err(Error::UnknownField { field: field.into(), fields: fields.join(", ") });
+            return Err(ChoiceError::UnknownField { field: field.into(), fields: fields.join(", ") });
         }
         if changed.iter().any(|c| c == field) {
-            return Err(Error::Twice(field.into()));
+            return Err(ChoiceError::Twice(field.into()));
         }
         let parsed = match table[field].is_bool() {
             true => value.parse().ok().map(toml::Value::Boolean),
             false => value.replace('_', "").parse::<u32>().ok().map(toml::Value::from),
         };
-        let parsed = parsed.ok_or_else(|| Error::NotAValue {
+        let parsed = parsed.ok_or_else(|| ChoiceError::NotAValue {
             field: field.into(),
             value: value.into(),
             allowed: allowed(&base, field),
@@ -70,7 +120,7 @@ pub fn choose(config: &str, set: &[String]) -> Result<Choice, Error> {
 ///
 /// # Errors
 /// None, unless one of them is broken.
-pub fn built_in() -> Result<Vec<Choice>, Error> {
+pub fn built_in() -> Result<Vec<Choice>, ChoiceError> {
     BUILT_IN.iter().map(|(name, _)| choose(name, &[])).collect()
 }
 
@@ -79,7 +129,7 @@ pub fn fields(values: &RnicConfig) -> toml::Table {
     toml::Table::try_from(values).expect("a configuration is a table of numbers")
 }
 
-fn from_fields(table: toml::Table) -> Result<RnicConfig, Error> {
+fn from_fields(table: toml::Table) -> Result<RnicConfig, ChoiceError> {
     table.try_into().map_err(|e: toml::de::Error| ConfigError::Parse(e.message().to_string()).into())
 }
 

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Progress`]: how far a command is. A bar on a terminal, a line now and then anywhere else; on the standard error either way.
+
+use std::cell::Cell;
+use std::io::{IsTerminal as _, Write};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Between two lines that say how far it is, where there is no terminal.
+pub const NEWS: Duration = Duration::from_secs(10);
+
+/// How far a command is.
+pub struct Progress {
+    bar: ProgressBar,
+    /// When the last line was written; `None`: there is a terminal.
+    told: Option<Cell<Instant>>,
+}
+
+impl Progress {
+    /// For so many steps.
+    pub fn new(length: u64, template: &str) -> Self {
+        let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
+        let told = (!std::io::stderr().is_terminal()).then(|| Cell::new(Instant::now()));
+        let bar = if told.is_some() { ProgressBar::hidden() } else { ProgressBar::no_length() };
+        bar.set_length(length);
+        Self { bar: bar.with_style(style), told }
+    }
+
+    /// What is being done now.
+    pub fn set_message(&self, message: String) {
+        self.bar.set_message(message);
+        self.tell(NEWS, &mut std::io::stderr());
+    }
+
+    /// So many steps more are done.
+    pub fn inc(&self, steps: u64) {
+        self.bar.inc(steps);
+        self.tell(NEWS, &mut std::io::stderr());
+    }
+
+    /// All is done.
+    pub fn finish_and_clear(&self) {
+        self.bar.finish_and_clear();
+    }
+
+    /// Writes a line, if there is no terminal and the last one is so long ago.
+    fn tell(&self, every: Duration, out: &mut impl Write) {
+        let Some(told) = self.told.as_ref().filter(|told| told.get().elapsed() >= every) else { return };
+        told.set(Instant::now());
+        let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
+        // Progress is told to nobody when the standard error is closed.
+        let _ = writeln!(out, "{}; {} of {all}, {} %", self.bar.message(), done, 100 * done / all.max(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn off_a_terminal_a_line_says_now_and_then_how_far_it_is() {
+        let bar = ProgressBar::hidden();
+        bar.set_length(8);
+        let progress = Progress { bar, told: Some(Cell::new(Instant::now())) };
+        progress.set_message("1 % lost".into());
+        progress.inc(2);
+        let mut out = Vec::new();
+        progress.tell(Duration::ZERO, &mut out);
+        progress.tell(Duration::from_secs(3600), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "1 % lost; 2 of 8, 25 %\n");
+    }
+}
