@@ -2,6 +2,7 @@
 //! Folders, locks and the hash that names a model.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::thread;
@@ -33,17 +34,42 @@ pub(crate) fn target_dirs() -> Vec<PathBuf> {
     }
     dirs.extend(root.map(|r| r.join("target")));
     if let Ok(program) = env::current_exe() {
-        dirs.extend(program.ancestors().find(|a| a.join("CACHEDIR.TAG").exists()).map(Path::to_path_buf));
+        dirs.extend(target_of(&program));
     }
     dirs
 }
 
 /// Where models are kept.
 pub(crate) fn cache_dir(chosen: Option<&Path>) -> PathBuf {
-    match chosen {
-        Some(dir) => dir.to_path_buf(),
-        None => env::var_os("FERROWIRE_CACHE").map_or_else(|| target_dir().join("verilated"), PathBuf::from),
+    if let Some(dir) = chosen {
+        return dir.to_path_buf();
     }
+    let of_cargo = || env::var_os("CARGO_MANIFEST_DIR").is_some().then(target_dir);
+    let built = || env::current_exe().ok().and_then(|program| target_of(&program));
+    default_cache(|name| env::var_os(name).filter(|value| !value.is_empty()), || of_cargo().or_else(built))
+}
+
+/// `FERROWIRE_CACHE`; or the target folder of a program that cargo runs, or has built there; or the cache folder of the user, who has installed the program: the
+/// folder that it is started in has nothing to do with it.
+fn default_cache(
+    set: impl Fn(&str) -> Option<OsString>,
+    target: impl FnOnce() -> Option<PathBuf>,
+) -> PathBuf {
+    if let Some(dir) = set("FERROWIRE_CACHE") {
+        return dir.into();
+    }
+    if let Some(target) = target() {
+        return target.join("verilated");
+    }
+    // The XDG Base Directory Specification: relative paths do not count.
+    let base = set("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = base.or_else(|| Some(PathBuf::from(set("HOME")?).join(".cache")));
+    base.unwrap_or_else(env::temp_dir).join("ferrowire")
+}
+
+/// The target folder that a program was built into.
+fn target_of(program: &Path) -> Option<PathBuf> {
+    program.ancestors().find(|a| a.join("CACHEDIR.TAG").exists()).map(Path::to_path_buf)
 }
 
 /// The first `length` hexadecimal digits of the SHA-256 of `fields`, each preceded by its length.
@@ -127,5 +153,25 @@ fn sweep(tmp: &Path) {
         if age.is_some_and(|age| age > Duration::from_secs(24 * 3600)) {
             let _ = fs::remove_dir_all(entry.path());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_installed_program_keeps_models_in_the_cache_folder_of_its_user() {
+        let cache = |set: &[(&str, &str)], target: Option<&str>| {
+            let set: Vec<(String, OsString)> = set.iter().map(|(n, v)| (n.to_string(), v.into())).collect();
+            let of = |name: &str| set.iter().find(|(n, _)| n == name).map(|(_, v)| v.clone());
+            default_cache(of, || target.map(PathBuf::from))
+        };
+        let home = ("HOME", "/home/user");
+        assert_eq!(cache(&[home], None), Path::new("/home/user/.cache/ferrowire"));
+        assert_eq!(cache(&[home, ("XDG_CACHE_HOME", "/var/c")], None), Path::new("/var/c/ferrowire"));
+        assert_eq!(cache(&[home, ("XDG_CACHE_HOME", "c")], None), Path::new("/home/user/.cache/ferrowire"));
+        assert_eq!(cache(&[home], Some("/clone/target")), Path::new("/clone/target/verilated"));
+        assert_eq!(cache(&[("FERROWIRE_CACHE", "/models"), home], Some("/t")), Path::new("/models"));
     }
 }

@@ -45,6 +45,7 @@ pub fn verilator_runs() -> u64 {
 /// binding. Verilator's warnings do not fail a build: [`lint`] is for that.
 pub fn build(source: &Source, options: &Options) -> Result<Library, BuildError> {
     check_ports(source)?;
+    compiler_runs()?;
     let verilator = find()?;
     let cache = cache_dir(options.cache_dir.as_deref());
     fs::create_dir_all(&cache).map_err(BuildError::io("creating", &cache))?;
@@ -449,6 +450,45 @@ fn globals(makefile: &str) -> Vec<String> {
     found
 }
 
+/// Whether there is a C++ compiler: to be asked before anything that takes long.
+///
+/// # Errors
+/// There is none; the message says how to install one.
+pub fn compiler_runs() -> Result<(), BuildError> {
+    static RUNS: OnceLock<()> = OnceLock::new();
+    if RUNS.get().is_some() {
+        return Ok(());
+    }
+    let none = |compiler: &str, why: String| BuildError::NoCompiler { compiler: compiler.into(), why };
+    let tool = quiet().try_get_compiler().map_err(|error| none("c++", error.to_string()))?;
+    let name = tool.path().display().to_string();
+    let asked = Command::new(tool.path()).arg("--version").output();
+    let asked = asked.map_err(|error| none(&name, error.to_string()))?;
+    match asked.status.success() {
+        true => Ok(*RUNS.get_or_init(|| ())),
+        false => Err(none(&name, format!("`{name} --version` ends with {}", asked.status))),
+    }
+}
+
+/// What `cc` is asked with, outside of a build script.
+fn quiet() -> cc::Build {
+    let mut build = cc::Build::new();
+    build
+        .cpp(true)
+        .std("c++17")
+        .target(env!("FERROWIRE_TARGET"))
+        .host(env!("FERROWIRE_HOST"))
+        .opt_level(0) // replaced a file
+        .debug(false)
+        .warnings(false)
+        .cargo_metadata(false)
+        .cargo_warnings(false)
+        .cargo_debug(false)
+        .cargo_output(false)
+        .out_dir(env::temp_dir());
+    build
+}
+
 /// The C++ compiler as the `cc` crate finds it: `CXX`, `CXXFLAGS` and the like count.
 struct Compiler {
     tool: cc::Tool,
@@ -459,25 +499,13 @@ impl Compiler {
     fn detect(source: &Source, verilator: &Verilator, options: &Options) -> Result<Self, BuildError> {
         let failed = |message: String| BuildError::Compile {
             top: source.top.clone(),
-            file: "nothing yet".into(),
+            file: "a test of flags".into(),
             compiler: "the C++ compiler (package g++)".into(),
             message,
         };
         let include = verilator.root.join("include");
-        let mut build = cc::Build::new();
+        let mut build = quiet();
         build
-            .cpp(true)
-            .std("c++17")
-            .target(env!("FERROWIRE_TARGET"))
-            .host(env!("FERROWIRE_HOST"))
-            .opt_level(0) // replaced a file
-            .debug(false)
-            .warnings(false)
-            .cargo_metadata(false)
-            .cargo_warnings(false)
-            .cargo_debug(false)
-            .cargo_output(false)
-            .out_dir(env::temp_dir())
             .pic(true)
             .include(&include)
             .include(include.join("vltstd"))

@@ -44,6 +44,14 @@ pub enum BuildError {
         /// How it differs.
         problem: String,
     },
+    /// There is no C++ compiler.
+    #[error("no C++ compiler: `{compiler}` does not run ({why}); install g++ (Debian, Ubuntu: `apt install g++`; Fedora: `dnf install gcc-c++`), or name another one in CXX")]
+    NoCompiler {
+        /// What was looked for.
+        compiler: String,
+        /// How it fails.
+        why: String,
+    },
     /// The C++ compiler fails.
     #[error("compiling {file} of model `{top}` with {compiler}:\n{message}")]
     Compile {

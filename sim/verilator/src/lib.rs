@@ -51,7 +51,7 @@ mod sys;
 
 pub use cache::target_dir;
 pub use clocks::{ClockId, Clocks, Edges};
-pub use compile::{build, lint, verilator_runs};
+pub use compile::{build, compiler_runs, lint, verilator_runs};
 pub use error::{BuildError, Diagnostic, PortError};
 pub use find::{find, Verilator};
 pub use sys::{Library, Model, PortId};
@@ -126,6 +126,7 @@ pub struct Options {
     pub opt: OptLevel,
     /// Compile SystemVerilog `assert` statements. `$stop` and `$fatal` work without.
     pub assertions: bool,
-    /// Where models are kept. `None`: `FERROWIRE_CACHE`, or else `verilated` in the workspace's target folder.
+    /// Where models are kept. `None`: `FERROWIRE_CACHE`, or else `verilated` in the target folder of a program that cargo runs or has built, or else the
+    /// user's cache folder: `$XDG_CACHE_HOME/ferrowire` or `~/.cache/ferrowire`.
     pub cache_dir: Option<PathBuf>,
 }
