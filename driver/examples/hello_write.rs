@@ -14,9 +14,8 @@ use ferrowire::*;
 
 const TEXT: &[u8] = b"hello from the other card";
 
-fn main() -> Result<()> {
-    println!("{}", run(&std::env::args().skip(1).collect::<Vec<_>>())?);
-    Ok(())
+fn main() -> std::process::ExitCode {
+    common::start(common::USAGE, run)
 }
 
 /// Does all of it, and says what happened.

@@ -215,9 +215,8 @@ impl Two {
     }
 }
 
-fn main() -> Result<()> {
-    println!("{}", run(&std::env::args().skip(1).collect::<Vec<_>>())?);
-    Ok(())
+fn main() -> std::process::ExitCode {
+    common::start("CARD CARD", run)
 }
 
 /// Does all of it, and says what happened.

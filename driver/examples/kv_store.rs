@@ -93,9 +93,8 @@ fn places(key: &[u8; KEY]) -> impl Iterator<Item = usize> {
     (0..SLOTS).map(move |i| (first.wrapping_add(i)) % SLOTS)
 }
 
-fn main() -> Result<()> {
-    println!("{}", run(&std::env::args().skip(1).collect::<Vec<_>>())?);
-    Ok(())
+fn main() -> std::process::ExitCode {
+    common::start("CARD listen|connect HOST:PORT [put KEY VALUE | get KEY]...", run)
 }
 
 /// Does all of it, and says what happened.

@@ -16,9 +16,8 @@ use ferrowire::*;
 
 const BYTES: u32 = 64;
 
-fn main() -> Result<()> {
-    println!("{}", run(&std::env::args().skip(1).collect::<Vec<_>>())?);
-    Ok(())
+fn main() -> std::process::ExitCode {
+    common::start("CARD listen|connect HOST:PORT [ROUNDS]", run)
 }
 
 /// Does all of it, and says what happened.

@@ -86,6 +86,7 @@ mod memory_map;
 mod monitor;
 mod mr;
 mod mw;
+mod owner;
 mod pd;
 mod port;
 mod qp;

@@ -129,3 +129,16 @@ fn iommu_is_refused_what_is_not_mapped_and_goes_on() {
         "{said}"
     );
 }
+
+#[test]
+fn every_example_says_how_it_is_used_when_it_is_asked() {
+    use hello_write::common::{answer, USAGE};
+    for word in ["--help", "-h"] {
+        let said = answer(USAGE, &[word.into()], hello_write::run).unwrap();
+        assert!(said.starts_with(&format!("Usage: {USAGE}")) && said.contains("ferrowire sim up"), "{said}");
+    }
+    assert!(answer(USAGE, &["nonsense".into()], hello_write::run)
+        .unwrap_err()
+        .to_string()
+        .contains("listen"));
+}

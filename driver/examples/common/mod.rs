@@ -11,6 +11,38 @@ use ferrowire::*;
 /// Anything that can go wrong: each error says what was tried, what offends, and what to do.
 pub type Result<T> = std::result::Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
+/// What most programs are started with.
+pub const USAGE: &str = "CARD listen|connect HOST:PORT";
+
+/// What a program says: with `--help` how it is used, otherwise what comes of it.
+pub fn answer(
+    usage: &str,
+    arguments: &[String],
+    run: impl FnOnce(&[String]) -> Result<String>,
+) -> Result<String> {
+    match arguments.first().map(String::as_str) {
+        Some("--help" | "-h") => Ok(format!(
+            "Usage: {usage}\n\nA card is sim:SOCKET, serial:PORT or a PCI address; `ferrowire sim up` starts two simulated ones on a wire."
+        )),
+        _ => run(arguments),
+    }
+}
+
+/// What `main` does.
+pub fn start(usage: &str, run: impl FnOnce(&[String]) -> Result<String>) -> std::process::ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match answer(usage, &arguments, run) {
+        Ok(said) => {
+            println!("{said}");
+            std::process::ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("Error: {error}");
+            std::process::ExitCode::FAILURE
+        }
+    }
+}
+
 /// What a program is started with.
 pub struct Args {
     /// `sim:SOCKET` for a card that `ferrowire-sim` serves, `serial:PORT` for one on a board, or the PCI address of one, as `0000:01:00.0`.
@@ -53,9 +85,13 @@ impl Args {
             return Ok(stream);
         }
         let start = Instant::now();
+        let mut waits = false;
         loop {
             match TcpStream::connect(&self.place) {
                 Ok(stream) => return Ok(stream),
+                Err(_) if !std::mem::replace(&mut waits, true) => {
+                    eprintln!("no program listens at {} yet; waiting for one for up to 10 s", self.place)
+                }
                 // The other program may be about to start.
                 Err(_) if start.elapsed() < Duration::from_secs(10) => {
                     std::thread::sleep(Duration::from_millis(20))

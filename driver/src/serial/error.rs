@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::link::LinkError;
 use crate::bus::BusError;
+use crate::owner::owner;
 use crate::spec::serial::{Command, Status};
 
 /// What can go wrong between driver and board.
@@ -19,8 +20,8 @@ pub enum SerialError {
     },
     /// It is somebody else's.
     #[error(
-        "open {}: not allowed; the group that owns it, mostly `dialout`, may: `sudo usermod -aG dialout $USER`, then log in again",
-        path.display()
+        "open {}: permission denied, for it belongs to {}; its group, mostly `dialout`, may open it: `sudo usermod -aG dialout $USER`, then log in again",
+        path.display(), owner(path)
     )]
     Permission {
         /// The port.

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::bus::BusError;
+use crate::owner::owner;
 use crate::spec::pci;
 
 /// Why a card cannot be opened through VFIO.
@@ -85,8 +86,8 @@ pub enum VfioError {
     },
     /// The file is another user's.
     #[error(
-        "open {path}: permission denied; give it to your user: `sudo chown $USER {path}`, or for good by a udev rule: \
-         SUBSYSTEM==\"vfio|vfio-dev|misc\", KERNEL==\"{}\", OWNER=\"...\"", name(.path)
+        "open {path}: permission denied, for it belongs to {}; give it to your user: `sudo chown $USER {path}`, or for good by a udev rule: \
+         SUBSYSTEM==\"vfio|vfio-dev|misc\", KERNEL==\"{}\", OWNER=\"...\"", owner(.path), name(.path)
     )]
     Permission {
         /// The file.

@@ -17,12 +17,17 @@ use super::message::{
 use super::stream::{Message, Stream};
 
 /// Longest wait for an answer: a card that is simulated on a busy machine is slow.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// Number of the first message. A simulated wire (`--wire stream:`) takes the first four bytes for the length of a frame; with this number no frame has
+/// that length, so the wire hangs up at once.
+const FIRST: u16 = u16::MAX;
 
 /// The client's end of a connection, with the version agreed on.
 #[derive(Debug)]
 pub struct Client {
     stream: Stream,
+    /// Longest wait for an answer.
+    patience: Duration,
     next: u16,
     /// IP addresses that the server tells of.
     pub addresses: Vec<IpAddr>,
@@ -34,15 +39,15 @@ impl Client {
     /// # Errors
     /// Nobody is there, somebody else has it, or it speaks another protocol.
     pub fn connect(path: &Path) -> Result<Self, SocketError> {
-        Self::begin(path, &capabilities()).map(|(client, _)| client)
+        Self::begin(path, &capabilities(), PATIENCE).map(|(client, _)| client)
     }
 
     /// The same, to look at the device alone, beside whoever has it.
     ///
     /// # Errors
     /// Nobody is there, it has no room for observers, or it speaks another protocol.
-    pub fn observe(path: &Path) -> Result<Self, SocketError> {
-        let (client, said) = Self::begin(path, &observer_capabilities())?;
+    pub fn observe(path: &Path, patience: Duration) -> Result<Self, SocketError> {
+        let (client, said) = Self::begin(path, &observer_capabilities(), patience)?;
         // Who does not know observers has taken this one for the client of the device; it is gone at once.
         let known = format!("\"{OBSERVER}\":true");
         match said.windows(known.len()).any(|part| part == known.as_bytes()) {
@@ -54,11 +59,11 @@ impl Client {
     }
 
     /// Connects; what the server said of itself comes along.
-    fn begin(path: &Path, capabilities: &[u8]) -> Result<(Self, Vec<u8>), SocketError> {
+    fn begin(path: &Path, capabilities: &[u8], patience: Duration) -> Result<(Self, Vec<u8>), SocketError> {
         let failed = |source| SocketError::Connect { path: path.to_path_buf(), source };
         let socket = UnixStream::connect(path).map_err(failed)?;
-        socket.set_read_timeout(Some(PATIENCE)).map_err(SocketError::os("set the socket's time-out"))?;
-        let mut client = Self { stream: Stream::new(socket), next: 0, addresses: Vec::new() };
+        socket.set_read_timeout(Some(patience)).map_err(SocketError::os("set the socket's time-out"))?;
+        let mut client = Self { stream: Stream::new(socket), patience, next: FIRST, addresses: Vec::new() };
         let version = Version { major: MAJOR, minor: MINOR };
         let answer = client.ask(command::VERSION, &[&version.to_bytes(), capabilities], &[]);
         let answer = answer.map_err(|error| match error {
@@ -213,7 +218,7 @@ impl Client {
         let asked = command::name(command);
         let question = self.send(command, 0, parts, files)?;
         let answer = self.stream.receive().map_err(|error| SocketError::of_stream(asked, error))?;
-        let answer = answer.ok_or(SocketError::Silent { asked, after: PATIENCE })?;
+        let answer = answer.ok_or(SocketError::Silent { asked, after: self.patience })?;
         let Header { id, command: found, .. } = answer.header;
         if !answer.header.is_reply() || (id, found) != (question.id, command) {
             let found = format!("message {id} of command {found} came for {} of {command}", question.id);

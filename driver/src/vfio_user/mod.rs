@@ -94,7 +94,15 @@ impl VfioUserBus {
     /// # Errors
     /// Nobody listens there, too many look already, or the device is none of ours.
     pub fn observe(path: impl AsRef<Path>) -> Result<Self, SocketError> {
-        Self::of(Client::observe(path.as_ref())?, true)
+        Self::observe_within(path, client::PATIENCE)
+    }
+
+    /// The same of a server that may be none of a card, which has so long for each answer.
+    ///
+    /// # Errors
+    /// As [`observe`](Self::observe), and that the time is over.
+    pub fn observe_within(path: impl AsRef<Path>, patience: Duration) -> Result<Self, SocketError> {
+        Self::of(Client::observe(path.as_ref(), patience)?, true)
     }
 
     fn of(mut client: Client, observer: bool) -> Result<Self, SocketError> {
