@@ -6,7 +6,7 @@ use ferrowire::{PathMtu, Service};
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::{bind, counters, gids, info, man, perf, ping, pingpong, regs, reset, rping, sim, top};
+use crate::{bind, counters, gids, info, list, man, perf, ping, pingpong, regs, reset, rping, sim, top};
 
 /// Ferrowire cards: what they are, what they do, and how fast
 #[derive(Parser, Debug)]
@@ -15,6 +15,7 @@ use crate::{bind, counters, gids, info, man, perf, ping, pingpong, regs, reset, 
     version,
     after_help = "Two simulated cards, and what goes over their wire:\n  \
         ferrowire sim up &\n  \
+        ferrowire list\n  \
         ferrowire -d sim:ferrowire0.sock info\n  \
         ferrowire -d sim:ferrowire0.sock bw write &\n  \
         ferrowire -d sim:ferrowire1.sock bw write localhost\n\n\
@@ -29,10 +30,13 @@ pub struct Cli {
     pub common: Common,
 }
 
+/// The environment variable with the card that a command takes without `-d`.
+const DEVICE: &str = "FERROWIRE_DEVICE";
+
 /// What every command takes.
 #[derive(Args, Debug)]
 pub struct Common {
-    /// The card: a PCI address as 0000:03:00.0, `sim:SOCKET` of a simulated card, `serial:PORT[@BAUD]` of a board, `inproc`: simulated cards in this process, or `inproc:engine`: the reference engine in the place of cards
+    /// The card: a PCI address as 0000:03:00.0, `sim:SOCKET` of a simulated card, `serial:PORT[@BAUD]` of a board, `inproc`: simulated cards in this process, or `inproc:engine`: the reference engine in the place of cards. Without it, the card that FERROWIRE_DEVICE names; `ferrowire list` lists cards
     #[arg(short = 'd', long = "ib-dev", visible_alias = "device", value_name = "CARD", global = true)]
     device: Option<Device>,
     /// Print JSON
@@ -41,19 +45,30 @@ pub struct Common {
 }
 
 impl Common {
-    /// The card.
+    /// The card: of `-d`, or else of the environment.
     ///
     /// # Errors
-    /// None is named.
-    pub fn device(&self) -> Result<&Device, Failure> {
-        let fix = "give `-d` a PCI address, `sim:SOCKET`, `serial:PORT`, `inproc`, or `inproc:engine`; `ferrowire sim up` starts two simulated cards";
-        self.device.as_ref().ok_or_else(|| Failure::usage("no card is named", fix))
+    /// None is named, or the environment names nothing.
+    pub fn device(&self) -> Result<Device, Failure> {
+        if let Some(device) = &self.device {
+            return Ok(device.clone());
+        }
+        let fix = format!("give `-d` a PCI address, `sim:SOCKET`, `serial:PORT`, `inproc`, or `inproc:engine`, or set {DEVICE} to one; `ferrowire list` lists the cards that are there, `ferrowire sim up` starts two simulated ones");
+        let named = std::env::var(DEVICE).ok().filter(|name| !name.is_empty());
+        let named = named.ok_or_else(|| Failure::usage("no card is named", fix))?;
+        named.parse().map_err(|why| Failure::usage(format!("{DEVICE} names no card"), why))
+    }
+
+    /// That of `-d` alone: for what changes the machine.
+    pub fn given_device(&self) -> Option<&Device> {
+        self.device.as_ref()
     }
 }
 
 /// What to do.
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    List(list::ListArgs),
     Info(info::InfoArgs),
     Counters(counters::CountersArgs),
     Regs(regs::RegsArgs),

@@ -64,12 +64,17 @@ fn parse_address(text: &str) -> Result<String, String> {
 }
 
 impl Which {
-    fn device(&self, common: &Common) -> Result<(Sysfs, PciDevice), Failure> {
+    fn device(&self, command: &str, common: &Common) -> Result<(Sysfs, PciDevice), Failure> {
         let address = match &self.address {
             Some(address) => address.clone(),
-            None => match common.device()? {
-                Device::Pci(address) => address.clone(),
-                other => {
+            // What changes the machine is named where it is asked for, not by the environment.
+            None => match common.given_device() {
+                Some(Device::Pci(address)) => address.clone(),
+                None => {
+                    let fix = format!("give it: `ferrowire {command} 0000:03:00.0`; `ferrowire list` lists the cards that are there");
+                    return Err(Failure::usage(format!("{command}: no PCI address is given"), fix));
+                }
+                Some(other) => {
                     let what = format!("{other} is on no PCI bus");
                     return Err(Failure::usage(what, "give a PCI address; other cards need no driver"));
                 }
@@ -149,7 +154,7 @@ impl Plan {
 
 /// Gives it away.
 pub fn bind(common: &Common, args: &BindArgs) -> Result<(), Failure> {
-    let (sysfs, device) = args.which.device(common)?;
+    let (sysfs, device) = args.which.device("bind", common)?;
     let PciDevice { address, ids, driver, group, .. } = &device;
     if *ids != (pci::VENDOR, pci::DEVICE) && !args.force {
         return Err(Failure::failed(
@@ -216,7 +221,7 @@ pub fn bind(common: &Common, args: &BindArgs) -> Result<(), Failure> {
 
 /// Takes it back.
 pub fn unbind(common: &Common, args: &UnbindArgs) -> Result<(), Failure> {
-    let (sysfs, device) = args.which.device(common)?;
+    let (sysfs, device) = args.which.device("unbind", common)?;
     let PciDevice { address, driver, group, driver_override, .. } = &device;
     let bound = driver.as_deref() == Some(VFIO);
     if !bound && driver_override.is_none() {

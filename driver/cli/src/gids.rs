@@ -127,7 +127,7 @@ pub fn of(device: &Device, mac: [u8; 6], given: Vec<IpAddr>, ipv6: bool) -> Resu
 
 /// Carries it out.
 pub fn run(common: &Common, args: &GidsArgs) -> Result<(), Failure> {
-    let device = common.device()?;
+    let device = &common.device()?;
     let mut monitor = device.observe()?;
     let (mac, ipv6) = (monitor.port()?.mac, monitor.capabilities().ipv6);
     let list = || of(device, mac, monitor.addresses(), ipv6);

@@ -235,7 +235,7 @@ fn gather(monitor: &mut Monitor, device: &crate::device::Device) -> Result<(Line
 /// Carries it out.
 pub fn run(common: &Common, InfoArgs {}: &InfoArgs) -> Result<(), Failure> {
     let device = common.device()?;
-    let (lines, gids) = gather(&mut device.observe()?, device)?;
+    let (lines, gids) = gather(&mut device.observe()?, &device)?;
     if common.json {
         let mut whole = Map::new();
         let mut port = Map::new();

@@ -27,7 +27,7 @@ impl Kind {
     }
 }
 
-/// Two of a kind. Cards are of the configuration `generic-8b`, or of the one that `FERROWIRE_CONFIG` names.
+/// Two of a kind. Cards are of the configuration `generic-64b`, or of the one that `FERROWIRE_CONFIG` names.
 ///
 /// # Errors
 /// There is no such configuration, or its model cannot be built.
@@ -50,7 +50,7 @@ fn cards() -> Result<Pair, Failure> {
     use ferrowire_sim::card::CardModel;
     use ferrowire_sim::measure;
 
-    let name = std::env::var("FERROWIRE_CONFIG").unwrap_or_else(|_| "generic-8b".into());
+    let name = std::env::var("FERROWIRE_CONFIG").unwrap_or_else(|_| "generic-64b".into());
     let failed = |error: String| {
         let fix = "run `cargo xtask setup`, or set FERROWIRE_CONFIG to a built-in configuration";
         Failure::failed(format!("inproc: {error}"), fix)

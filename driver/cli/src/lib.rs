@@ -10,6 +10,7 @@
 //! | `pingpong`, `perf` | programs over these |
 //! | `ping` | asks hosts over the raw Ethernet queue pair |
 //! | `rping` | READs and WRITEs over a connection of the communication manager |
+//! | `list` | which cards there are |
 //! | `gids`, `reset`, `bind`, `sim`, `man` | the rest |
 #![forbid(unsafe_code)]
 
@@ -23,6 +24,7 @@ mod gids;
 mod info;
 mod inproc;
 mod link;
+mod list;
 mod man;
 mod out;
 mod perf;
@@ -71,6 +73,7 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 fn carry_out(cli: &Cli) -> Result<(), Failure> {
     let common = &cli.common;
     match &cli.command {
+        Command::List(args) => list::run(common, args),
         Command::Info(args) => info::run(common, args),
         Command::Counters(args) => counters::run(common, args),
         Command::Regs(args) => regs::run(common, args),

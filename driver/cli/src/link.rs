@@ -55,6 +55,20 @@ impl Wish {
             .map_err(|why| Failure::failed(format!("the peer's service is {why}"), "start both sides alike"))
     }
 
+    /// Whether a card has room for it.
+    ///
+    /// # Errors
+    /// It has fewer queue pairs, or no such path MTU.
+    pub fn fits(&self, card: &Card) -> Result<(), Failure> {
+        // Numbers 0 and 1 are of management.
+        let most = card.context.capabilities().max_qp.saturating_sub(2);
+        if self.qps > most {
+            let what = format!("-q {}: {} has {most} queue pairs", self.qps, card.name);
+            return Err(Failure::failed(what, format!("give -q up to {most}")));
+        }
+        self.mtu(card).map(drop)
+    }
+
     /// The path MTU, if the card has it.
     pub fn mtu(&self, card: &Card) -> Result<PathMtu, Failure> {
         card.path_mtu(self.mtu)

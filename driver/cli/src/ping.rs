@@ -54,7 +54,7 @@ const FASTER: u32 = 1000;
 /// Carries it out.
 pub fn run(common: &Common, args: &PingArgs) -> Result<(), Failure> {
     stop::listen();
-    let device = common.device()?;
+    let device = &common.device()?;
     if let Device::InProcess(kind) = device {
         return in_process(common, args, device, *kind);
     }

@@ -97,7 +97,8 @@ pub fn run(common: &Common, args: &PingpongArgs) -> Result<(), Failure> {
     if args.srq && args.transport != Service::Rc {
         return Err(Failure::usage("--srq is of RC", "leave --transport out"));
     }
-    twosided::run(common, &args.peer, |side, channel| one_side(common, args, side, channel))
+    let fits = |card: &Card| plan(args, card, args.stock).wish.fits(card);
+    twosided::run(common, &args.peer, fits, |side, channel| one_side(common, args, side, channel))
 }
 
 fn plan(args: &PingpongArgs, card: &Card, stock: bool) -> Plan {
@@ -125,11 +126,10 @@ fn plan(args: &PingpongArgs, card: &Card, stock: bool) -> Plan {
 }
 
 fn one_side(common: &Common, args: &PingpongArgs, side: Side, channel: &mut Channel) -> Result<(), Failure> {
-    let Side { client, device, bus, speaks } = side;
+    let Side { client, device, card, speaks } = side;
     if client && args.stock {
         channel.treat_as_foreign();
     }
-    let card = Card::open(&device, bus, &args.peer.addresses)?;
     let (prints, speaks) = (speaks, speaks && !common.json);
     let is_stock = if client { args.stock } else { stock::speaks(channel)? };
     let mut peer = match is_stock {

@@ -78,6 +78,7 @@ impl Channel {
             .map_err(Failure::os(format!("look for {host}"), "give a name or an address of the server"))?;
         let end = Instant::now() + CONNECT;
         let addresses: Vec<_> = addresses.collect();
+        let mut waits = false;
         loop {
             let mut last = None;
             for address in &addresses {
@@ -91,6 +92,10 @@ impl Channel {
             }
             stop::check()?;
             // The server may be about to start.
+            if !std::mem::replace(&mut waits, true) {
+                let seconds = CONNECT.as_secs();
+                eprintln!("ferrowire: no server at {name} yet; waiting for one for up to {seconds} s");
+            }
             if Instant::now() > end {
                 return Err(failed(last.unwrap_or_else(|| Errno::HOSTUNREACH.into())));
             }

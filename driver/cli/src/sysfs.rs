@@ -39,6 +39,15 @@ impl Sysfs {
         self.bus().join("devices").join(address)
     }
 
+    /// Addresses of all devices, in order; none without a PCI bus.
+    pub fn addresses(&self) -> Vec<String> {
+        let entries = fs::read_dir(self.bus().join("devices")).into_iter().flatten().flatten();
+        let mut all: Vec<String> =
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+        all.sort();
+        all
+    }
+
     /// A device.
     ///
     /// # Errors

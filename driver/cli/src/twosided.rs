@@ -4,11 +4,10 @@
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use ferrowire::Bus;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::args::Common;
-use crate::card::AddressArgs;
+use crate::card::{AddressArgs, Card};
 use crate::device::Device;
 use crate::failure::Failure;
 use crate::side::Channel;
@@ -23,6 +22,9 @@ pub struct PeerArgs {
     /// TCP port over which both tell each other their numbers
     #[arg(short, long, default_value_t = 18515)]
     port: u16,
+    /// Port of the card, which has one
+    #[arg(short = 'i', long = "ib-port", default_value_t = 1, value_name = "PORT", value_parser = clap::value_parser!(u8).range(1..=1))]
+    ib_port: u8,
     /// The port's addresses.
     #[command(flatten)]
     pub addresses: AddressArgs,
@@ -35,47 +37,51 @@ impl PeerArgs {
     }
 }
 
-/// One side of a run.
+/// One side of a run, whose card is opened: what is wrong with a command line is told before the other side is waited for.
 pub struct Side {
     /// Who begins, and whose options count.
     pub client: bool,
     /// The card's name.
     pub device: Device,
-    /// The way to the card.
-    pub bus: Box<dyn Bus>,
+    /// The card.
+    pub card: Card,
     /// Whether it prints what it does.
     pub speaks: bool,
 }
 
-/// Runs `body`: as server, as client, or as both in this process.
+/// Runs `body`: as server, as client, or as both in this process. Before, `check` is asked whether the card can do what the client's options want.
 ///
 /// # Errors
 /// Those of either; the card or the other side cannot be reached.
 pub fn run(
     common: &Common,
     peer: &PeerArgs,
+    check: impl Fn(&Card) -> Result<(), Failure>,
     body: impl Fn(Side, &mut Channel) -> Result<(), Failure> + Sync,
 ) -> Result<(), Failure> {
     stop::listen();
-    let device = common.device()?.clone();
+    let device = common.device()?;
     let body = |side: Side, channel: &mut Channel| {
         body(side, channel).inspect_err(|failure| channel.refuse(&failure.to_string()))
     };
-    if let Device::InProcess(kind) = device {
+    if let &Device::InProcess(kind) = &device {
         if peer.host.is_some() {
             return Err(Failure::usage("inproc has both sides in this process", "leave the host out"));
         }
         let (server, client) = inproc::pair(kind)?;
         let (mut at_client, mut at_server) = Channel::pair()?;
-        let side = |client: bool, bus| Side { client, device: Device::InProcess(kind), bus, speaks: client };
-        let (body, server) = (&body, side(false, server));
+        let open = |bus| Card::open(&device, bus, &peer.addresses);
+        let (server, card) = (open(server)?, open(client)?);
+        check(&card)?;
+        let side = |client: bool, card| Side { client, device: device.clone(), card, speaks: client };
+        let (body, server, client) = (&body, side(false, server), side(true, card));
         return std::thread::scope(|scope| {
             let server = scope.spawn(move || {
                 let result = body(server, &mut at_server);
                 drop(at_server);
                 result
             });
-            let client = body(side(true, client), &mut at_client);
+            let client = body(client, &mut at_client);
             drop(at_client);
             match server.join() {
                 // Of the two, the client tells more.
@@ -85,8 +91,11 @@ pub fn run(
             }
         });
     }
-    // First the card, so that nobody waits for a side that has none.
-    let bus = device.open()?;
+    // First the card, so that nobody waits for a side that has none, or one that cannot do it.
+    let card = Card::open(&device, device.open()?, &peer.addresses)?;
+    if peer.host.is_some() {
+        check(&card)?;
+    }
     let mut channel = match &peer.host {
         Some(host) => Channel::connect(host, peer.port)?,
         None => {
@@ -97,7 +106,7 @@ pub fn run(
             Channel::accept(peer.port)?
         }
     };
-    body(Side { client: peer.host.is_some(), device, bus, speaks: true }, &mut channel)
+    body(Side { client: peer.host.is_some(), device, card, speaks: true }, &mut channel)
 }
 
 /// A bar for what takes longer than two seconds, where somebody sees it.

@@ -157,3 +157,17 @@ fn it_refuses_what_would_not_work_and_asks_before_it_works() {
     let (code, said) = tree.run(&["bind", CARD, "--yes"]);
     assert!(code == 1 && said.contains("modprobe vfio-pci"), "{said}");
 }
+
+#[test]
+fn cards_on_a_bus_are_listed_with_what_to_do() {
+    let tree = Tree::new("list");
+    let (code, said) = tree.run(&["list"]);
+    assert_eq!(code, 0, "{said}");
+    let line = said.lines().find(|line| line.starts_with(CARD)).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("driver dummy") && line.contains(&format!("ferrowire bind {CARD}")), "{line}");
+    assert!(!said.contains(NEIGHBOUR), "{said}");
+    assert_eq!(tree.run(&["bind", CARD, "--yes"]).0, 0);
+    let (_, said) = tree.run(&["list"]);
+    let line = said.lines().find(|line| line.starts_with(CARD)).unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("driver vfio-pci") && !line.contains("ferrowire bind"), "{line}");
+}

@@ -6,7 +6,13 @@ use std::process::{Command, Output};
 
 /// Runs it.
 fn ferrowire(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_ferrowire")).args(arguments).output().unwrap()
+    ferrowire_with("", arguments)
+}
+
+/// The same, where the environment names a card.
+fn ferrowire_with(device: &str, arguments: &[&str]) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ferrowire"));
+    command.args(arguments).env("FERROWIRE_DEVICE", device).output().unwrap()
 }
 
 fn said(output: &Output) -> (i32, String, String) {
@@ -19,6 +25,7 @@ fn every_command_has_help_and_the_commands_a_newcomer_needs_have_examples() {
     let (code, all, _) = said(&ferrowire(&["--help"]));
     assert_eq!(code, 0);
     let commands = [
+        "list",
         "info",
         "counters",
         "regs",
@@ -38,8 +45,8 @@ fn every_command_has_help_and_the_commands_a_newcomer_needs_have_examples() {
     ];
     for command in commands {
         assert!(all.contains(&format!("  {command} ")), "{command}: {all}");
-        if command != "sim" {
-            let (code, text, _) = said(&ferrowire(&[command, "--help"]));
+        for arguments in [[command, "--help"], ["help", command]] {
+            let (code, text, _) = said(&ferrowire(&arguments));
             assert!(code == 0 && text.contains("Example"), "{command}: {text}");
         }
     }
@@ -69,6 +76,10 @@ fn a_command_line_without_sense_ends_with_2_and_a_failure_with_1() {
     for (code, arguments, word) in [
         (2, &["nonsense"][..], "nonsense"),
         (2, &["info"], "no card is named"),
+        (2, &["info"], "FERROWIRE_DEVICE"),
+        (2, &["bind"], "`ferrowire bind 0000:03:00.0`"),
+        (2, &["unbind"], "`ferrowire unbind 0000:03:00.0`"),
+        (2, &["-d", "sim:x", "bw", "write", "-i", "2"], "1..=1"),
         (2, &["-d", "mlx5_0", "info"], "PCI address"),
         (2, &["-d", "sim:x", "bw", "read", "-c", "UD"], "SEND alone"),
         (2, &["-d", "sim:x", "bw", "write", "-m", "1000"], "256, 512"),
@@ -80,6 +91,11 @@ fn a_command_line_without_sense_ends_with_2_and_a_failure_with_1() {
         (2, &["-d", "sim:x", "rping", "localhost"], "invalid IP address"),
         (2, &["-d", "inproc", "bw", "write", "localhost"], "leave the host out"),
         (1, &["-d", "sim:/nowhere/at/all", "info"], "ferrowire-sim up"),
+        (1, &["-d", "sim:/etc/passwd", "info"], "it is a file and no socket"),
+        (1, &["-d", "sim:/tmp", "info"], "it is a folder"),
+        // As perftest's command lines have them.
+        (1, &["-d", "sim:/nowhere", "bw", "write", "-F", "-i", "1", "localhost"], "/nowhere"),
+        (1, &["-d", "sim:/nowhere", "pingpong", "-i", "1"], "/nowhere"),
         (1, &["-d", "0000:00:00.0", "reset"], "0000:00:00.0"),
     ] {
         let (found, out, err) = said(&ferrowire(arguments));
@@ -107,12 +123,20 @@ fn without_the_simulator_it_says_how_to_build_it() {
     let output = Command::new(&alone).args(["sim", "up"]).env("PATH", &folder).output().unwrap();
     let (code, _, err) = said(&output);
     assert!(code == 1 && err.contains("cargo build -p ferrowire-sim"), "{err}");
+    for (code, arguments) in [(0, ["sim", "--help"]), (0, ["help", "sim"]), (1, ["sim", "board"])] {
+        let output = Command::new(&alone).args(arguments).env("PATH", &folder).output().unwrap();
+        let (found, out, err) = said(&output);
+        assert_eq!(found, code, "{arguments:?}: {err}");
+        assert!((out + &err).contains("cargo build -p ferrowire-sim"), "{arguments:?}");
+    }
     // One that is beside it is run, with what follows.
     std::fs::write(folder.join("ferrowire-sim"), "#!/bin/sh\necho \"$@\"\n").unwrap();
     let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(folder.join("ferrowire-sim"), executable).unwrap();
     let output = Command::new(&alone).args(["sim", "up", "--config", "generic-64b", "-v"]).output().unwrap();
     assert_eq!(said(&output).1, "up --config generic-64b -v\n");
+    let output = Command::new(&alone).args(["sim", "up", "--help"]).output().unwrap();
+    assert_eq!(said(&output).1, "up --help\n");
     std::fs::remove_dir_all(&folder).unwrap();
 }
 
@@ -142,4 +166,50 @@ fn a_reader_that_leaves_is_no_failure() {
     let output = Command::new("bash").args(["-c", &script]).output().unwrap();
     let (code, _, err) = said(&output);
     assert!(code == 0 && !err.contains("panic"), "{code}: {err}");
+}
+
+#[test]
+fn the_environment_names_a_card_where_the_command_line_does_not() {
+    let err = |device: &str, arguments: &[&str]| {
+        let (code, _, err) = said(&ferrowire_with(device, arguments));
+        (code, err)
+    };
+    let (code, said) = err("sim:/nowhere/a.sock", &["info"]);
+    assert!(code == 1 && said.contains("/nowhere/a.sock"), "{said}");
+    let (code, said) = err("sim:/nowhere/a.sock", &["-d", "sim:/nowhere/b.sock", "info"]);
+    assert!(code == 1 && said.contains("/nowhere/b.sock") && !said.contains("a.sock"), "{said}");
+    let (code, said) = err("mlx5_0", &["info"]);
+    assert!(code == 2 && said.contains("FERROWIRE_DEVICE") && said.contains("mlx5_0"), "{said}");
+    // What changes the machine is not taken from there, and what needs no card does not look.
+    let (code, said) = err("0000:03:00.0", &["unbind"]);
+    assert!(code == 2 && said.contains("no PCI address is given"), "{said}");
+    assert_eq!(err("mlx5_0", &["completion", "bash"]).0, 0);
+}
+
+#[test]
+fn only_cards_are_listed() {
+    let folder = std::env::temp_dir().join(format!("ferrowire-list-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("dev")).unwrap();
+    // Nobody listens to one, and what listens to the other says nothing.
+    drop(std::os::unix::net::UnixListener::bind(folder.join("dead.sock")).unwrap());
+    let _other = std::os::unix::net::UnixListener::bind(folder.join("other.sock")).unwrap();
+    std::fs::write(folder.join("file"), "").unwrap();
+    for port in ["ttyUSB1", "ttyACM0", "ttyS0"] {
+        std::fs::write(folder.join("dev").join(port), "").unwrap();
+    }
+    let list = |more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ferrowire"));
+        let dev = folder.join("dev");
+        command.args(["list", "--sysfs", "/nowhere", "--dev", dev.to_str().unwrap()]).args(more);
+        said(&command.current_dir(&folder).env("XDG_RUNTIME_DIR", "").output().unwrap())
+    };
+    let (code, out, err) = list(&[]);
+    assert!(code == 0 && out.is_empty() && err.contains("ferrowire sim up"), "{out}{err}");
+    let (_, out, _) = list(&["--json", "--serial"]);
+    let json: serde_json::Value = serde_json::from_str(&out).unwrap_or_else(|error| panic!("{error}: {out}"));
+    let cards = json["cards"].as_array().unwrap();
+    let devices: Vec<&str> = cards.iter().map(|card| card["device"].as_str().unwrap()).collect();
+    let port = |name: &str| format!("serial:{}", folder.join("dev").join(name).display());
+    assert_eq!(devices, [port("ttyACM0"), port("ttyUSB1")]);
+    std::fs::remove_dir_all(&folder).unwrap();
 }

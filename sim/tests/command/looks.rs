@@ -4,6 +4,7 @@
 use ferrowire::spec::csr::port::GIDS;
 use ferrowire::{DropReason, HwCounter, TrafficCounter};
 
+use super::process::run_in;
 use super::rig::{cards, exchange, Cards};
 use crate::socket::rig::{Folder, Node, Server};
 
@@ -220,4 +221,23 @@ fn gids_are_kept_and_given_to_the_card() {
     assert_eq!(list(&cards).len(), 1);
     let said = cards.on(0, &["gids", "remove", "10.0.0.1"]);
     assert!(said.code == 1 && said.err.contains("was not added"), "{said:?}");
+}
+
+#[test]
+fn list_finds_cards_beside_the_programs_that_have_them_and_takes_no_wire_for_one() {
+    let folder = Folder::new("list");
+    let (socket, wire) = (folder.join("a.sock"), folder.join("wire.sock"));
+    let wire = format!("stream:{}", wire.display());
+    let server = Server::card(&socket, &["--wire", &wire, "--mac", "02:fe:00:00:00:2a"]);
+    let list = || run_in(&folder.0, &["--json", "list", "--sysfs", "/nowhere"]).end().json();
+    let alone = list();
+    let cards = alone["cards"].as_array().unwrap();
+    assert_eq!(cards.len(), 1, "{alone}");
+    let card = &cards[0];
+    let expected = ("sim:a.sock", "simulated", "02:fe:00:00:00:2a");
+    let found = [&card["device"], &card["kind"], &card["mac"]].map(|value| value.as_str().unwrap());
+    assert_eq!(found, [expected.0, expected.1, expected.2]);
+    let taken = ferrowire::VfioUserBus::connect(&server.sockets[0]).unwrap();
+    assert_eq!(list(), alone);
+    drop(taken);
 }

@@ -285,3 +285,26 @@ fn a_side_whose_other_side_dies_or_is_stopped_ends_and_leaves_its_card_free() {
     let (a, b) = (Node::open(cards.socket(0), 1), Node::open(cards.socket(1), 2));
     super::rig::exchange(&a, &b);
 }
+
+#[test]
+fn what_the_card_cannot_do_is_said_before_the_other_side_is_waited_for() {
+    let cards = cards();
+    // Nobody listens there.
+    let port = free_port().to_string();
+    for (arguments, word) in [
+        (&["bw", "write", "-x", "9"][..], "no GID 9"),
+        (&["pingpong", "-x", "9"], "no GID 9"),
+        (&["bw", "write", "-q", "9999"], "give -q up to"),
+        (&["lat", "write", "-I", "999"], "give a smaller -I"),
+    ] {
+        let said = cards.on(1, &[arguments, &["-p", &port, "localhost"]].concat());
+        assert!(said.code != 0 && said.err.contains(word), "{arguments:?}: {said:?}");
+        assert!(!said.err.contains("no server"), "{arguments:?}: {said:?}");
+    }
+    let said = cards.on(1, &["pingpong", "-p", &port, "localhost"]);
+    let waits = format!("no server at localhost:{port} yet; waiting for one for up to 5 s");
+    assert!(
+        said.code == 1 && said.err.contains(&waits) && said.err.contains("start the other side"),
+        "{said:?}"
+    );
+}

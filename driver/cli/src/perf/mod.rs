@@ -124,6 +124,9 @@ pub struct PerfArgs {
     /// Leave out the peak of the bandwidth, which takes a look at the clock for each message
     #[arg(short = 'N', long = "no-peak", visible_alias = "noPeak")]
     no_peak: bool,
+    /// Accepted as perftest's: this command does not look at the processor's frequency
+    #[arg(short = 'F', long = "CPU-freq")]
+    frequency: bool,
     /// Write the JSON to a file
     #[arg(long = "out_json_file", value_name = "FILE", value_hint = ValueHint::FilePath)]
     json_file: Option<PathBuf>,
@@ -132,7 +135,17 @@ pub struct PerfArgs {
 /// Carries it out.
 pub fn run(common: &Common, test: Test, args: &PerfArgs) -> Result<(), Failure> {
     plan::check(test, args)?;
-    twosided::run(common, &args.peer, |side, channel| one_side(common, test, args, side, channel))
+    let fits = |card: &Card| able(args, card).and_then(|()| Plan::of(test, args, card)?.wish.fits(card));
+    twosided::run(common, &args.peer, fits, |side, channel| one_side(common, test, args, side, channel))
+}
+
+/// Whether the card has the operation.
+fn able(args: &PerfArgs, card: &Card) -> Result<(), Failure> {
+    if args.verb == Verb::Atomic && !card.context.capabilities().atomics {
+        let fix = "take a card that has them, as of `ferrowire sim up --config generic-64b`";
+        return Err(Failure::failed(format!("{} has no atomics", card.name), fix));
+    }
+    Ok(())
 }
 
 fn one_side(
@@ -142,12 +155,8 @@ fn one_side(
     side: Side,
     channel: &mut Channel,
 ) -> Result<(), Failure> {
-    let Side { client, device, bus, speaks } = side;
-    let card = Card::open(&device, bus, &args.peer.addresses)?;
-    if args.verb == Verb::Atomic && !card.context.capabilities().atomics {
-        let fix = "take a card that has them, as of `ferrowire sim up --config generic-64b`";
-        return Err(Failure::failed(format!("{device} has no atomics"), fix));
-    }
+    let Side { client, card, speaks, .. } = side;
+    able(args, &card)?;
     let plan: Plan = match client {
         true => {
             let plan = Plan::of(test, args, &card)?;

@@ -115,7 +115,7 @@ struct Tally {
 /// Carries it out.
 pub fn run(common: &Common, args: &RpingArgs) -> Result<(), Failure> {
     stop::listen();
-    let device = common.device()?;
+    let device = &common.device()?;
     if let Device::InProcess(kind) = device {
         return in_process(common, args, device, *kind);
     }
