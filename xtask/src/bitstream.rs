@@ -87,12 +87,13 @@ pub fn run(args: &Args) -> Result<u8> {
         bail!("no board `{}`; there are {}", args.board, all.join(", "));
     }
     let board = Board::named(&args.board)?;
-    setup::run(&setup::Args { synth: true, verbose: false })?;
     let out = workspace::target().join("bitstream");
     let flow = Flow::new(out.join(&board.name))?;
     let (result, bit) = (out.join(format!("{}.json", board.name)), out.join(format!("{}.bit", board.name)));
     [&result, &bit].into_iter().try_for_each(|old| workspace::remove_old(old))?;
+    // What is wrong with the card's values is said before anything is fetched.
     let manifest = flow.generate(&options(&board.name, args))?;
+    setup::run(&setup::Args { synth: true, ..setup::Args::default() })?;
     let top = &manifest.top;
     let (yosys, mapped) = map(&flow, &manifest)?;
     let part = board.part();

@@ -170,7 +170,10 @@ pub enum Quick {
 /// Runs the few cases, where kernel, tools and QEMU can be had, with the programs that were built for the tests.
 pub fn quick() -> Result<Quick> {
     match Peers::get(false) {
-        Ok(_) => try_all(&Args { quick: true, config: CONFIG.into(), ..Args::default() }).map(Quick::Ran),
+        Ok(_) => {
+            let args = Args { quick: true, config: CONFIG.into(), ..Args::default() };
+            try_all(&args, &chosen(&args)?, args.config.clone()).map(Quick::Ran)
+        }
         Err(_) if workspace::interrupted() => Ok(Quick::Ran(130)),
         Err(error) => Ok(Quick::Skipped(format!("{error:#}"))),
     }
@@ -181,24 +184,37 @@ const CONFIG: &str = "generic-8b";
 
 /// Builds the programs of this side, and runs the cases.
 pub fn run(args: &Args) -> Result<u8> {
+    // What is wrong with the command line is said before anything is fetched.
+    let (cases, config) = (chosen(args)?, configuration(&args.config)?);
     setup::run(&setup::Args::default())?;
     let build = cargo(["build", "--quiet", "-p", "ferrowire-sim", "-p", "ferrowire-cli", "--bins"]);
     if workspace::exit_code(build)? != 0 {
         bail!("the simulator could not be built");
     }
-    try_all(args)
+    try_all(args, &cases, config)
 }
 
-/// Runs the cases, with the programs that are there.
-fn try_all(args: &Args) -> Result<u8> {
-    let config = match Path::new(&args.config).exists() {
-        true => std::path::absolute(&args.config)?.display().to_string(),
-        false => args.config.clone(),
-    };
-    let cases = chosen(args)?;
+/// The configuration, as programs in other folders are told of it.
+fn configuration(name: &str) -> Result<String> {
+    let path = Path::new(name);
+    if path.is_file() {
+        return Ok(std::path::absolute(path)?.display().to_string());
+    }
+    let listed = cargo(["run", "--quiet", "-p", "ferrowire-rtl-gen", "--", "--list", "--json"]).output();
+    let listed: serde_json::Value = serde_json::from_slice(&listed.context("running cargo")?.stdout)?;
+    let all = listed["configurations"].as_array().into_iter().flatten();
+    let names: Vec<&str> = all.filter_map(|config| config["name"].as_str()).collect();
+    if !names.contains(&name) {
+        bail!("--config {name}: neither a file nor a built-in configuration; there are {}", names.join(", "));
+    }
+    Ok(name.into())
+}
+
+/// Runs cases, with the programs that are there.
+fn try_all(args: &Args, cases: &[Box<dyn Case>], config: String) -> Result<u8> {
     let mut setting = Setting { peers: Peers::get(false)?, config, waves: false };
     let mut outcomes = Vec::new();
-    for case in &cases {
+    for case in cases {
         let (suite, name) = (case.suite(), case.name());
         let logs = workspace::target().join("interop").join(suite.name()).join(&name);
         eprint!("{:<32} ", format!("{}/{name}", suite.name()));

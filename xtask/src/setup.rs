@@ -6,7 +6,7 @@
 //! is in place is complete, and an interrupted installation is swept away by the next one.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 use anyhow::{bail, Context, Result};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::fs::{flock, FlockOperation};
+use rustix::io::Errno;
 
 use crate::workspace;
 
@@ -26,6 +28,9 @@ pub struct Args {
     /// Say what is used even if nothing is to be done
     #[arg(long, short)]
     pub verbose: bool,
+    /// Print how to run the Verilator that is used, and nothing else: env $(cargo xtask setup --print-verilator) --lint-only ...
+    #[arg(long)]
+    pub print_verilator: bool,
 }
 
 /// Oldest Verilator that works, as (major, minor); `ferrowire-verilator` has the same bound.
@@ -68,12 +73,19 @@ const SYNTH: Tool = Tool {
 /// Installs what is missing.
 pub fn run(args: &Args) -> Result<u8> {
     let compiler = compiler()?;
-    let verilator = match verilator_at_hand()? {
+    let (verilator, command) = match verilator_at_hand()? {
         Some(found) => found,
-        None => format!("Verilator in {}", install(&VERILATOR)?.display()),
+        None => {
+            let folder = install(&VERILATOR)?;
+            (format!("Verilator in {}", folder.display()), command_of(&folder.join("verilator")))
+        }
     };
     if args.verbose {
         eprintln!("C++ compiler {compiler}\n{verilator}");
+        eprintln!("to lint what ferrowire-rtl-gen wrote, there:\n  {command} --lint-only -Wall -f files.f --top-module TOP");
+    }
+    if args.print_verilator {
+        println!("{command}");
     }
     if args.synth {
         let folder = install(&SYNTH)?;
@@ -107,13 +119,22 @@ fn compiler() -> Result<String> {
     Ok(first_line(&said.stdout))
 }
 
-/// The Verilator that needs no installation.
-fn verilator_at_hand() -> Result<Option<String>> {
+/// How the Verilator below a root is run.
+fn command_of(root: &Path) -> String {
+    // A distribution has the program two folders up from the root.
+    let candidates = ["bin/verilator_bin", "../../bin/verilator_bin", "bin/verilator"];
+    let program = candidates.iter().map(|name| root.join(name)).find(|program| program.exists());
+    let program = program.unwrap_or_else(|| "verilator".into());
+    format!("VERILATOR_ROOT={} {}", root.display(), program.display())
+}
+
+/// The Verilator that needs no installation, in words and as a command.
+fn verilator_at_hand() -> Result<Option<(String, String)>> {
     if let Some(root) = env::var_os("FERROWIRE_VERILATOR_ROOT").map(PathBuf::from) {
         if !root.join("include/verilated.h").exists() {
             bail!("FERROWIRE_VERILATOR_ROOT is {}, which holds no include/verilated.h", root.display());
         }
-        return Ok(Some(format!("Verilator in {}", root.display())));
+        return Ok(Some((format!("Verilator in {}", root.display()), command_of(&root))));
     }
     let Ok(asked) = Command::new("verilator").args(["--getenv", "VERILATOR_ROOT"]).output() else {
         return Ok(None);
@@ -121,7 +142,9 @@ fn verilator_at_hand() -> Result<Option<String>> {
     let config = Path::new(first_line(&asked.stdout).as_str()).join("include/verilated_config.h");
     let config = fs::read_to_string(config).unwrap_or_default();
     Ok(match version(&config) {
-        Some((number, parts)) if parts >= OLDEST_VERILATOR => Some(format!("Verilator {number} of the PATH")),
+        Some((number, parts)) if parts >= OLDEST_VERILATOR => {
+            Some((format!("Verilator {number} of the PATH"), "verilator".into()))
+        }
         Some((number, _)) => {
             eprintln!("The Verilator on the PATH is {number}; 5.006 or newer is needed.");
             None
@@ -160,6 +183,11 @@ pub fn place(
         return Ok(place);
     }
     fs::create_dir_all(&tools).with_context(|| format!("creating {}", tools.display()))?;
+    // One installation at a time: the others wait, and then find it there.
+    let _lock = lock(&tools, folder, what)?;
+    if stamped() {
+        return Ok(place);
+    }
     sweep(&tools, folder)?;
     let partial = tools.join(format!("{folder}.partial-{}", std::process::id()));
     fs::create_dir_all(&partial).with_context(|| format!("creating {}", partial.display()))?;
@@ -172,11 +200,6 @@ pub fn place(
         return Err(e.context(format!("installing {what}")));
     }
     fs::write(partial.join("installed"), &wanted).context("writing the stamp")?;
-    if stamped() {
-        // Another process was faster.
-        let _ = fs::remove_dir_all(&partial);
-        return Ok(place);
-    }
     if place.exists() {
         fs::remove_dir_all(&place).with_context(|| format!("removing {}", place.display()))?;
     }
@@ -185,16 +208,29 @@ pub fn place(
     Ok(place)
 }
 
-/// Removes what an interrupted installation left, unless it is still running.
+/// Waits until no other process installs the tool. The system drops the lock with a process that dies.
+fn lock(tools: &Path, folder: &str, what: &str) -> Result<File> {
+    let path = tools.join(format!("{folder}.lock"));
+    let locking = || format!("locking {}", path.display());
+    let file = File::create(&path).with_context(locking)?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_err() {
+        eprintln!("another `cargo xtask` installs {what}; waiting for it");
+        while let Err(error) = flock(&file, FlockOperation::LockExclusive) {
+            if error != Errno::INTR || workspace::interrupted() {
+                return Err(error).with_context(locking);
+            }
+        }
+    }
+    Ok(file)
+}
+
+/// Removes what interrupted installations left. Its caller holds the lock, so none is running.
 fn sweep(tools: &Path, folder: &str) -> Result<()> {
     let prefix = format!("{folder}.partial-");
     for entry in fs::read_dir(tools).with_context(|| format!("reading {}", tools.display()))? {
         let entry = entry?;
-        let name = entry.file_name();
-        let Some(process) = name.to_str().and_then(|n| n.strip_prefix(&prefix)) else { continue };
-        if !Path::new("/proc").join(process).exists() {
-            fs::remove_dir_all(entry.path())
-                .with_context(|| format!("removing {}", entry.path().display()))?;
+        if entry.file_name().to_str().is_some_and(|name| name.starts_with(&prefix)) {
+            workspace::remove_folder(&entry.path())?;
         }
     }
     Ok(())
@@ -298,6 +334,39 @@ mod tests {
     fn the_header_of_an_installation_tells_its_version() {
         assert_eq!(version("#define VERILATOR_VERSION \"5.006 2023-01-22\"\n"), Some(("5.006", (5, 6))));
         assert_eq!(version("nothing"), None);
+    }
+
+    #[test]
+    fn two_installations_at_once_are_one_after_the_other() {
+        let tools = env::temp_dir().join(format!("ferrowire-setup-{}", std::process::id()));
+        fs::create_dir_all(&tools).unwrap();
+        let first = lock(&tools, &VERILATOR).unwrap();
+        // Of the installation that runs; by its name alone it could be that of a process of another container.
+        let partial = tools.join("verilator.partial-4194305");
+        fs::create_dir_all(&partial).unwrap();
+        let second = std::thread::spawn({
+            let tools = tools.clone();
+            move || {
+                let _lock = lock(&tools, &VERILATOR).unwrap();
+                sweep(&tools, &VERILATOR).unwrap();
+            }
+        });
+        std::thread::sleep(Duration::from_millis(300));
+        assert!(partial.exists(), "the second one has removed the folder of the first");
+        drop(first);
+        second.join().unwrap();
+        assert!(!partial.exists(), "what an interrupted one leaves is removed");
+        fs::remove_dir_all(&tools).unwrap();
+    }
+
+    #[test]
+    fn the_command_of_an_installation_names_its_program_and_its_root() {
+        let root = env::temp_dir().join(format!("ferrowire-verilator-{}", std::process::id()));
+        fs::create_dir_all(root.join("bin")).unwrap();
+        fs::write(root.join("bin/verilator_bin"), "").unwrap();
+        let (root, command) = (root.display(), command_of(&root));
+        assert_eq!(command, format!("VERILATOR_ROOT={root} {root}/bin/verilator_bin"));
+        fs::remove_dir_all(root.to_string()).unwrap();
     }
 
     #[test]

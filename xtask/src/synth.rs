@@ -148,7 +148,6 @@ const DEVICE: &str = "LFE5UM5G-85F-8BG756C";
 
 /// Generates, maps, places and reports.
 pub fn run(args: &Args) -> Result<u8> {
-    setup::run(&setup::Args { synth: true, verbose: false })?;
     let name = name(&args.config, &args.set);
     let out = workspace::target().join("synth");
     let flow = Flow::new(out.join(format!("{name}-{}", args.target.name())))?;
@@ -156,7 +155,9 @@ pub fn run(args: &Args) -> Result<u8> {
     let result = out.join(format!("{name}-{}.json", args.target.name()));
     workspace::remove_old(&result)?;
 
+    // What is wrong with the configuration is said before anything is fetched.
     let manifest = job.generate(args)?;
+    setup::run(&setup::Args { synth: true, ..setup::Args::default() })?;
     let flat = job.flat(&manifest, args.target == Target::Ecp5 && !args.no_place)?;
     let blocks = if args.no_blocks { Vec::new() } else { job.blocks(&manifest.top)? };
     let wanted_mhz = f64::from(manifest.values.clock_khz) / 1000.0;
