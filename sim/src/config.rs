@@ -77,8 +77,8 @@ mod tests {
         let (_, text) = BUILT_IN.iter().find(|(name, _)| *name == "generic-64b").unwrap();
         let file = folder.join("mine.toml");
         std::fs::write(&file, text).unwrap();
-        let name = SetArgs { set: vec!["qps=8".into()] }.over(file.to_str().unwrap());
-        assert_eq!(resolve(&name).unwrap().qps, 8);
+        let name = SetArgs { set: vec!["cqs=8".into()] }.over(file.to_str().unwrap());
+        assert_eq!(resolve(&name).unwrap().cqs, 8);
         std::fs::remove_dir_all(&folder).unwrap();
         let said = |name: &str| resolve(name).unwrap_err().to_string();
         assert!(said(&name).starts_with("reading "), "{}", said(&name));
