@@ -340,14 +340,14 @@ mod tests {
     fn two_installations_at_once_are_one_after_the_other() {
         let tools = env::temp_dir().join(format!("ferrowire-setup-{}", std::process::id()));
         fs::create_dir_all(&tools).unwrap();
-        let first = lock(&tools, &VERILATOR).unwrap();
+        let first = lock(&tools, VERILATOR.folder, VERILATOR.what).unwrap();
         // Of the installation that runs; by its name alone it could be that of a process of another container.
         let partial = tools.join("verilator.partial-4194305");
         fs::create_dir_all(&partial).unwrap();
         let second = std::thread::spawn({
             let tools = tools.clone();
             move || {
-                let _lock = lock(&tools, &VERILATOR).unwrap();
+                let _lock = lock(&tools, VERILATOR.folder, VERILATOR.what).unwrap();
                 sweep(&tools, &VERILATOR).unwrap();
             }
         });
