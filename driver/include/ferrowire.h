@@ -312,6 +312,14 @@
 #define FW_DOORBELL_RQ 0x8u
 #define FW_DOORBELL_CQ 0x10u
 #define FW_DOORBELL_EQ 0x18u
+/* Slots of a doorbell page to which WQEs of 64 bytes are pushed. */
+#define FW_DOORBELL_PUSH 0x800u
+#define FW_DOORBELL_PUSH_SLOTS 32u
+/* MSI-X table and pending bits in BAR 0. */
+#define FW_MSIX_TABLE 0x4000u
+#define FW_MSIX_PBA 0x4800u
+/* First byte of inline data in a send WQE. */
+#define FW_SEND_WQE_INLINE_BYTE 48u
 
 /* Ethernet header, without preamble and frame check sequence. */
 #define FW_ETH_BYTES 14u

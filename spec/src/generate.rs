@@ -201,6 +201,14 @@ pub fn c_header(out: &mut impl Write) -> fmt::Result {
     for (name, offset) in offsets {
         writeln!(out, "#define FW_DOORBELL_{name} {offset:#x}u")?;
     }
+    writeln!(out, "/* Slots of a doorbell page to which WQEs of 64 bytes are pushed. */")?;
+    writeln!(out, "#define FW_DOORBELL_PUSH {:#x}u", doorbell::PUSH)?;
+    writeln!(out, "#define FW_DOORBELL_PUSH_SLOTS {}u", doorbell::PUSH_SLOTS)?;
+    writeln!(out, "/* MSI-X table and pending bits in BAR 0. */")?;
+    writeln!(out, "#define FW_MSIX_TABLE {:#x}u", crate::csr::MSIX_TABLE)?;
+    writeln!(out, "#define FW_MSIX_PBA {:#x}u", crate::csr::MSIX_PBA)?;
+    writeln!(out, "/* First byte of inline data in a send WQE. */")?;
+    writeln!(out, "#define FW_SEND_WQE_INLINE_BYTE {}u", crate::queue::send_wqe::INLINE_AT)?;
     writeln!(out)?;
     for layout in ALL_LAYOUTS {
         writeln!(out, "/* {} */", OneLine(layout.doc))?;

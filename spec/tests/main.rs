@@ -4,6 +4,7 @@
 mod common;
 mod frames;
 mod golden;
+mod host_interface;
 mod properties;
 mod qp_states;
 mod tables;
