@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a board's description may not say.
 
-use crate::{Board, BoardError, Led, Memory, MemoryKind, Supplies};
+use crate::{Board, BoardError, Led, Memory, Supplies};
 use std::collections::HashMap;
 
 /// Types of inputs and outputs that boards use, each with whether it is one of memory.
@@ -28,7 +28,7 @@ impl Checker<'_> {
 
     fn io(&self, field: &str, io: &str, of_memory: bool) -> Result<(), BoardError> {
         let allowed: Vec<&str> =
-            TYPES.iter().filter(|(_, memory)| of_memory || !memory).map(|(name, _)| *name).collect();
+            TYPES.iter().filter(|(_, memory)| of_memory == *memory).map(|(name, _)| *name).collect();
         match allowed.contains(&io) {
             true => Ok(()),
             false => self.wrong(field, io, format!("must be one of {}", allowed.join(", "))),
@@ -68,11 +68,7 @@ impl Checker<'_> {
     }
 
     fn memory(&self, memory: &Memory) -> Result<(), BoardError> {
-        let ddr = memory.kind == MemoryKind::Ddr3;
         self.io("memory.io", &memory.io, true)?;
-        if ddr != memory.io.starts_with("SSTL") {
-            return self.wrong("memory.io", &memory.io, "DDR3 has SSTL, and nothing else has");
-        }
         if !memory.bytes.is_power_of_two() {
             return self.wrong("memory.bytes", memory.bytes, "must be a power of two");
         }
@@ -80,8 +76,8 @@ impl Checker<'_> {
         if bits == 0 || bits % 8 != 0 {
             return self.wrong("memory.dq", bits, "must be whole bytes of pins");
         }
-        for (field, pins, wanted) in [("memory.dm", &memory.dm, ddr), ("memory.dqs_p", &memory.dqs_p, ddr)] {
-            if pins.len() != bits / 8 && (wanted || !pins.is_empty()) {
+        for (field, pins) in [("memory.dm", &memory.dm), ("memory.dqs_p", &memory.dqs_p)] {
+            if pins.len() != bits / 8 {
                 return self.wrong(
                     field,
                     pins.len(),

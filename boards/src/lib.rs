@@ -33,7 +33,6 @@ use serde::Deserialize;
 /// The boards with an ECP5 that come with the project, by name.
 pub const BUILT_IN: &[(&str, &str)] = &[
     ("butterstick", include_str!("../butterstick/board.toml")),
-    ("colorlight-i9", include_str!("../colorlight-i9/board.toml")),
     ("ecpix5", include_str!("../ecpix5/board.toml")),
 ];
 
@@ -218,7 +217,7 @@ pub struct Rgmii {
     pub rx_ctl: String,
     /// RXD, bit 0 first.
     pub rx_data: [String; 4],
-    /// Management clock; PHYs may share it, as the next two.
+    /// Management clock.
     pub mdc: String,
     /// Management data.
     pub mdio: String,
@@ -238,22 +237,10 @@ pub struct Rgmii {
     pub rx_data_delay_ps: u32,
 }
 
-/// A kind of memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum MemoryKind {
-    /// DDR3 or DDR3L SDRAM.
-    Ddr3,
-    /// SDRAM of single data rate.
-    Sdram,
-}
-
-/// Memory beside the FPGA. Of differential pairs the positive ball alone is told: the other one is its neighbour.
+/// DDR3 or DDR3L SDRAM beside the FPGA. Of differential pairs the positive ball alone is told: the other one is its neighbour.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Memory {
-    /// What it is.
-    pub kind: MemoryKind,
     /// The device, or one that behaves as it.
     pub device: String,
     /// Its size.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Everything at which a board's FPGA has a ball, by name.
 
-use crate::{Board, MemoryKind};
+use crate::Board;
 use std::fmt::Write;
 
 /// Which way a wire goes, as the FPGA sees it.
@@ -61,7 +61,7 @@ impl List {
 }
 
 impl Board {
-    /// All ports; wires that several PHYs share are there once.
+    /// All ports.
     pub fn ports(&self) -> Vec<Port> {
         let mut list = List(Vec::new());
         for clock in &self.clocks {
@@ -103,12 +103,7 @@ impl Board {
                 ("mdio", &phy.mdio, Direction::InOut),
                 ("reset_n", &phy.reset_n, Direction::Out),
             ] {
-                let shared = list.0.iter().any(|port| {
-                    port.pin == *pin && port.name.starts_with("rgmii") && port.name.ends_with(wire)
-                });
-                if !shared {
-                    list.add(name(wire), pin, direction, io);
-                }
+                list.add(name(wire), pin, direction, io);
             }
         }
     }
@@ -117,8 +112,7 @@ impl Board {
         let Some(memory) = &self.memory else { return };
         let io = &memory.io;
         let fast = "SLEWRATE=FAST";
-        let pair = memory.kind == MemoryKind::Ddr3;
-        let differential = if pair { io.replace("_I", "D_I") } else { io.clone() };
+        let differential = io.replace("_I", "D_I");
         let out = Direction::Out;
         list.all("dram_clk", &memory.clk_p, out, &differential, fast);
         let vectors = [
@@ -136,10 +130,8 @@ impl Board {
         for (name, pin) in single.into_iter().chain(memory.reset_n.as_ref().map(|pin| ("reset_n", pin))) {
             list.add(format!("dram_{name}"), pin, out, io).attributes = fast.into();
         }
-        let (strobe, data) = match pair {
-            true => ("SLEWRATE=FAST TERMINATION=OFF DIFFRESISTOR=100", "SLEWRATE=FAST TERMINATION=75"),
-            false => (fast, fast),
-        };
+        let strobe = "SLEWRATE=FAST TERMINATION=OFF DIFFRESISTOR=100";
+        let data = "SLEWRATE=FAST TERMINATION=75";
         list.all("dram_dqs", &memory.dqs_p, Direction::InOut, &differential, strobe);
         list.all("dram_dq", &memory.dq, Direction::InOut, io, data);
     }

@@ -212,7 +212,6 @@ fn a_board_that_cannot_be_built_leaves_nothing_behind() {
     let parent = folder("no_board");
     let at = parent.join("out");
     let fails = |name: &str| fails(&["--board", name, "--out", at.to_str().unwrap()]);
-    assert!(fails("ecpix6").contains("no board `ecpix6`; there are butterstick, colorlight-i9, ecpix5"));
-    assert!(fails("colorlight-i9").contains("has no card"));
+    assert!(fails("ecpix6").contains("no board `ecpix6`; there are butterstick, ecpix5"));
     assert_eq!(fs::read_dir(&parent).unwrap().count(), 0);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The top of a board with an ECP5: PLL, resets, and the logic as a core.
 
-use ferrowire_boards::MemoryKind;
+use ferrowire_dram::WORD_BITS;
 use ferrowire_rtl::{lit, Netlist, Scope, Sig};
 
 use crate::Shell;
@@ -15,7 +15,7 @@ pub(crate) fn top(m: &Scope, shell: &Shell, logic: &Netlist) {
     // DDR3's clock and its reset; what DRAM's data wires have.
     let memory = twice.map(|twice| (twice, reset(m, "memory", twice, lock)));
     let ddr3 = || memory.expect("the logic has DDR3");
-    let read = shell.dram.as_ref().map(|dram| m.wire("dram_dq_read", dram.word_bits()));
+    let read = shell.dram.as_ref().map(|_| m.wire("dram_dq_read", WORD_BITS));
 
     let mut inputs: Vec<(String, Sig)> = Vec::new();
     let mut outputs: Vec<(String, u32)> = Vec::new();
@@ -77,20 +77,18 @@ fn balls_of_dram(m: &Scope, shell: &Shell, of: &dyn Fn(&str) -> Sig) -> Sig {
             .collect();
         ferrowire_rtl::cat(&read)
     };
-    if memory.kind == MemoryKind::Ddr3 {
-        m.output("dram_dm", &of("dram_dm"));
-        let ranks = |pins: &[String]| pins.len() as u32;
-        m.output("dram_cke", &of("dram_cke").zext(ranks(&memory.cke)));
-        m.output("dram_odt", &lit(ranks(&memory.odt), 0));
-        if !memory.cs_n.is_empty() {
-            m.output("dram_cs_n", &!lit(ranks(&memory.cs_n), 1));
-        }
-        if memory.reset_n.is_some() {
-            m.output("dram_reset_n", &of("dram_reset_n"));
-        }
-        // Words are caught by time, not by their strobes.
-        m.discard(&pads("dqs"));
+    m.output("dram_dm", &of("dram_dm"));
+    let ranks = |pins: &[String]| pins.len() as u32;
+    m.output("dram_cke", &of("dram_cke").zext(ranks(&memory.cke)));
+    m.output("dram_odt", &lit(ranks(&memory.odt), 0));
+    if !memory.cs_n.is_empty() {
+        m.output("dram_cs_n", &!lit(ranks(&memory.cs_n), 1));
     }
+    if memory.reset_n.is_some() {
+        m.output("dram_reset_n", &of("dram_reset_n"));
+    }
+    // Words are caught by time, not by their strobes.
+    m.discard(&pads("dqs"));
     pads("dq")
 }
 

@@ -137,7 +137,7 @@ pub struct Shell {
     mac: MacConfig,
     delays: Delays,
     pll: Pll,
-    dram: Option<dram::Dram>,
+    dram: Option<ferrowire_dram::DramConfig>,
 }
 
 impl Shell {
@@ -170,7 +170,7 @@ impl Shell {
         serial.validate().map_err(|source| ShellError::Serial { board: name(), source })?;
         let (khz, core_khz) = (clock.khz, card.clock_khz);
         let dram = described.dram.then(|| dram::config(&board, core_khz, &serial)).transpose()?;
-        let twice = dram.as_ref().is_some_and(dram::Dram::is_twice);
+        let twice = dram.is_some();
         let pll = Pll::find(khz, core_khz, twice).ok_or_else(|| ShellError::Clocks {
             board: name(),
             khz,

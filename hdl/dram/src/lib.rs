@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! DRAM as the memory of a board without a host: AXI4 on one side, the pads of an ECP5 on the other. Here is DDR3; single data rate is in [`sdr`], and what both share in `rows`: banks, times, refreshes.
+//! DRAM as the memory of a board without a host: AXI4 on one side, DDR3 at the pads of an ECP5 on the other. Banks, times and refreshes are in `rows`.
 //!
 //! ```text
 //!                    core's clock                        |   twice that
@@ -27,7 +27,6 @@ pub mod ecp5;
 mod gear;
 mod lines;
 mod rows;
-pub mod sdr;
 mod start;
 #[cfg(test)]
 mod tests;

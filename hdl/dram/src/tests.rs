@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The controllers before a device: cells with delays, clocks, and a manager of AXI4 that does what it likes.
+//! The controller before a device: cells with delays, clocks, and a manager of AXI4 that does what it likes.
 
 use ferrowire_rtl::Sim;
 use ferrowire_serial::manager::{Held, Manager};
@@ -8,7 +8,6 @@ use rand::{Rng, SeedableRng};
 
 mod ddr3;
 mod hostile;
-mod sdr;
 
 const BASE: u64 = 0x40_0000;
 const BYTES: u64 = 0x10_0000;

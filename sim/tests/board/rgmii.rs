@@ -25,8 +25,6 @@ use crate::socket::rig::{pair, Node};
 /// A described board with few tables and a fast serial line: a card is soon there.
 fn shell(name: &str) -> Shell {
     let mut board = Board::named(name).unwrap();
-    // A board for whose FPGA the card is too large has another one's.
-    board.card = board.card.or_else(|| Board::named("ecpix5").unwrap().card);
     let mut card = ferrowire_hdl::config::RnicConfig::named("axi-8b").unwrap();
     (card.clock_khz, card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (50_000, 16, 8, 32, 4, 4);
     (card.outstanding, card.outstanding_per_qp, card.page_entries) = (64, 16, 1024);
@@ -73,38 +71,6 @@ impl Dram {
     }
 }
 
-/// The SDRAM of a board, likewise, on the core's clock.
-struct Sdram {
-    cells: ferrowire_sdr::Cells,
-    sent: [PortId; 7],
-    caught: PortId,
-}
-
-impl Sdram {
-    /// Of a board that has one.
-    fn of(library: &Library, index: usize) -> Option<Self> {
-        let caught = library.port("dram_caught").ok()?;
-        let access_ps = [3_000, 6_000][index];
-        let timing = ferrowire_sdr::Timing { access_ps, ..ferrowire_sdr::Timing::slowest() };
-        let period_ps = CORE / 1_000;
-        // Words are caught at the falling edge.
-        let ways = ferrowire_sdr::Ways::default();
-        let ways = ferrowire_sdr::Ways { back_ps: ways.back_ps + period_ps / 2, ..ways };
-        let device = ferrowire_sdr::Sdr::new(timing, index as u64);
-        let port = |name: &str| library.port(&format!("dram_{name}")).unwrap();
-        let sent = ferrowire_sdr::Sent::WIRES.map(port);
-        Some(Self { cells: ferrowire_sdr::Cells::new(device, ways, period_ps), sent, caught })
-    }
-
-    /// An edge of the core's clock, over which `tick` brings the model.
-    fn edge(&mut self, model: &mut Model, now: u64, tick: impl FnOnce(&mut Model)) {
-        let sent = ferrowire_sdr::Sent::of(self.sent.map(|port| model.get_u64(port)));
-        let caught = self.cells.edge(now / 1_000, sent);
-        tick(model);
-        model.set_u64(self.caught, caught.into());
-    }
-}
-
 /// Periods, in femtoseconds.
 const CORE: u64 = 20_000_000;
 const WIRE: u64 = 8_000_000;
@@ -128,7 +94,6 @@ struct Card {
     next: [u64; 3],
     periods: [u64; 3],
     dram: Option<Dram>,
-    sdram: Option<Sdram>,
     to_board: Driver,
     to_pc: Reader,
 }
@@ -163,7 +128,6 @@ impl Card {
             // Both of one PLL.
             periods: [period(CORE) / 2 * 2, period(WIRE), period(CORE) / 2],
             dram,
-            sdram: Sdram::of(library, index),
             to_board: Driver::new(bit),
             to_pc: Reader::new(bit),
             model,
@@ -193,11 +157,7 @@ impl Cable {
         if clock == 0 {
             let level = own.to_board.level();
             own.model.set_u64(own.serial[0], level.into());
-            let (core, now) = (own.core, self.now);
-            match &mut own.sdram {
-                Some(sdram) => sdram.edge(&mut own.model, now, |model| model.tick(core)),
-                None => own.model.tick(core),
-            }
+            own.model.tick(own.core);
             own.to_pc.take(own.model.get_u64(own.serial[1]) == 1);
             return;
         }
@@ -271,11 +231,6 @@ fn boards_with_their_memory_in_ddr3_write_and_read_each_others() {
     write_and_read(&shell("ecpix5"));
 }
 
-#[test]
-fn boards_with_their_memory_in_sdram_write_and_read_each_others() {
-    write_and_read(&shell("colorlight-i9"));
-}
-
 fn write_and_read(shell: &Shell) {
     let netlist = shell.without_cells().unwrap_or_else(|errors| panic!("{errors}"));
     let options = Options { opt: lockstep::CARD, ..Options::default() };
@@ -313,7 +268,7 @@ fn write_and_read(shell: &Shell) {
 
 #[test]
 fn what_a_board_is_made_of_lints_without_a_warning() {
-    for name in ["ecpix5", "butterstick", "colorlight-i9"] {
+    for name in ["ecpix5", "butterstick"] {
         let modules = shell(name).modules().unwrap_or_else(|errors| panic!("{name}: {errors}"));
         for netlist in [modules.logic, modules.top] {
             lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{name}: {error}"));

@@ -46,7 +46,6 @@ const CRATES: &[(&str, Area)] = &[
     ("ferrowire_rtl", Area::Rtl),
     ("ferrowire_rtl_gen", Area::Hdl),
     ("ferrowire_rtl_macros", Area::Rtl),
-    ("ferrowire_sdr", Area::Boards),
     ("ferrowire_serial", Area::Boards),
     ("ferrowire_shell", Area::Boards),
     ("ferrowire_spec", Area::Spec),
