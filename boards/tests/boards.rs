@@ -59,6 +59,16 @@ fn the_boards_are_what_they_are_known_as() {
     assert_eq!(found, known);
 }
 
+/// Both PHYs delay RXC themselves, and neither delays TXC (the sources are in the boards' READMEs).
+#[test]
+fn the_fpga_delays_what_the_phy_does_not() {
+    for board in boards() {
+        let delays: Vec<_> =
+            board.rgmii.iter().map(|phy| (phy.tx_clk_delay_ps, phy.rx_data_delay_ps)).collect();
+        assert_eq!(delays, [(2000, 0)], "{}", board.name);
+    }
+}
+
 #[test]
 fn what_makes_no_sense_is_refused_with_the_field_and_the_reason() {
     let text = BUILT_IN.iter().find(|(name, _)| *name == "ecpix5").unwrap().1;

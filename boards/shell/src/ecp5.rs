@@ -201,7 +201,8 @@ fn lights(m: &Scope, shell: &Shell, link: Sig, dram: Option<(Sig, Sig)>) {
         m.output(&format!("led{i}"), &wires);
     }
     if let Some(colours) = &shell.board.led_colours {
-        let all = lit(colours.pins.len() as u32, 0);
-        m.output("led_colours", &if colours.active_low { !all } else { all });
+        // All colours are on: the anodes choose which lights are lit.
+        let on = !lit(colours.pins.len() as u32, 0);
+        m.output("led_colours", &if colours.active_low { !on } else { on });
     }
 }

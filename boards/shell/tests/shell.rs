@@ -83,6 +83,19 @@ fn the_logic_stands_in_the_top_with_every_pin_connected() {
     assert!(!verilog.contains("always"), "the top has no logic of its own");
 }
 
+/// The anodes choose the lights, so all colours are on: a one closes the switch of a colour.
+#[test]
+fn common_colours_are_on() {
+    let mut board = Board::named("butterstick").unwrap();
+    let colours = |board: &Board| {
+        let top = Shell::new(board.clone(), card()).unwrap().modules().unwrap().top.verilog();
+        top.lines().find(|line| line.contains("assign led_colours")).unwrap().to_string()
+    };
+    assert!(colours(&board).contains("3'h7"), "{}", colours(&board));
+    board.led_colours.as_mut().unwrap().active_low = true;
+    assert!(colours(&board).contains("3'h0"), "{}", colours(&board));
+}
+
 #[test]
 fn what_does_not_go_together_is_refused_with_the_field_and_what_to_do() {
     let without = |change: fn(&mut Board)| {
