@@ -91,9 +91,9 @@ fn common_colours_are_on() {
         let top = Shell::new(board.clone(), card()).unwrap().modules().unwrap().top.verilog();
         top.lines().find(|line| line.contains("assign led_colours")).unwrap().to_string()
     };
-    assert!(colours(&board).contains("3'h7"), "{}", colours(&board));
+    assert!(colours(&board).contains("3'd7"), "{}", colours(&board));
     board.led_colours.as_mut().unwrap().active_low = true;
-    assert!(colours(&board).contains("3'h0"), "{}", colours(&board));
+    assert!(colours(&board).contains("3'd0"), "{}", colours(&board));
 }
 
 #[test]
