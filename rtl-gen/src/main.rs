@@ -85,6 +85,7 @@ fn main() -> ExitCode {
         Cli { check: true, out: Some(out), .. } => check_folder(&cli, out),
         Cli { check: true, out: None, config: None, board: None, .. } => check_checked_in(cli.json),
         Cli { check: false, out: Some(out), config: Some(config), .. } => choose(config, &cli.set)
+            .map_err(Error::from)
             .and_then(|choice| generate(&choice))
             .and_then(|made| write_folder(&cli, &made, out)),
         Cli { check: false, out: Some(out), board: Some(board), .. } => choose_board(board, &cli.set)

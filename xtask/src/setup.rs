@@ -348,7 +348,7 @@ mod tests {
             let tools = tools.clone();
             move || {
                 let _lock = lock(&tools, VERILATOR.folder, VERILATOR.what).unwrap();
-                sweep(&tools, &VERILATOR).unwrap();
+                sweep(&tools, VERILATOR.folder).unwrap();
             }
         });
         std::thread::sleep(Duration::from_millis(300));
