@@ -58,6 +58,14 @@ pub fn choose<T: Configured>(test: &str, all: &[T]) -> Vec<T> {
     emulated
 }
 
+/// All of these in the full tier, and one in the default tier, by the test's name.
+pub fn one_of<T>(test: &str, mut all: Vec<T>) -> Vec<T> {
+    match full() {
+        true => all,
+        false => vec![all.swap_remove(turn(test, all.len()))],
+    }
+}
+
 /// The name of the function it stands in, with its modules.
 macro_rules! here {
     () => {{

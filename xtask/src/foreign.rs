@@ -14,6 +14,7 @@ use std::time::Instant;
 use anyhow::{bail, Context, Result};
 
 use crate::flow::{Flow, Manifest};
+use crate::interop::Quick;
 use crate::peers::debian::Apt;
 use crate::{setup, workspace};
 
@@ -83,11 +84,22 @@ const SEEDS: [Seed; 2] = [
     Seed { what: "an output without a driver", change: drop_a_driver, finders: &[Linter::Slang] },
 ];
 
-/// Runs both parts, or one.
+/// Runs both parts, or one, and says so if they were skipped.
 pub fn run(args: &Args) -> Result<u8> {
+    match attempt(args)? {
+        Quick::Ran(code) => Ok(code),
+        Quick::Skipped(why) => {
+            eprintln!("foreign: SKIPPED: {why}");
+            Ok(0)
+        }
+    }
+}
+
+/// Runs both parts, or one, if the tools can be had.
+pub fn attempt(args: &Args) -> Result<Quick> {
     let tools = match Tools::get() {
         Ok(tools) => tools,
-        Err(_) if workspace::interrupted() => return Ok(130),
+        Err(_) if workspace::interrupted() => return Ok(Quick::Ran(130)),
         Err(error) => return missing(&format!("{error:#}"), env::var("CI").is_ok_and(|ci| ci == "true")),
     };
     let folder = workspace::target().join("foreign");
@@ -95,19 +107,18 @@ pub fn run(args: &Args) -> Result<u8> {
         lint(&tools, &folder)?;
     }
     match args.only {
-        Some(Part::Lint) => Ok(0),
-        _ => cocotb(&tools, &folder),
+        Some(Part::Lint) => Ok(Quick::Ran(0)),
+        _ => cocotb(&tools, &folder).map(Quick::Ran),
     }
 }
 
 /// Where the tools cannot be had: skipped, but a fault in continuous integration.
-fn missing(why: &str, ci: bool) -> Result<u8> {
+fn missing(why: &str, ci: bool) -> Result<Quick> {
     const FIX: &str = "install iverilog, and python3 with pip and its shared library (Debian: apt-get install iverilog python3-venv libpython3-dev)";
     if ci {
         bail!("{why}; under CI=true nothing is skipped: {FIX}");
     }
-    eprintln!("foreign: SKIPPED: {why}; {FIX}");
-    Ok(0)
+    Ok(Quick::Skipped(format!("{why}; {FIX}")))
 }
 
 impl Tools {
@@ -350,7 +361,9 @@ mod tests {
 
     #[test]
     fn missing_tools_are_skipped_and_a_fault_under_ci() {
-        assert_eq!(missing("no network", false).unwrap(), 0);
+        assert!(
+            matches!(missing("no network", false).unwrap(), Quick::Skipped(why) if why.contains("no network"))
+        );
         let error = missing("no network", true).unwrap_err().to_string();
         assert!(error.contains("no network") && error.contains("iverilog"), "{error}");
     }

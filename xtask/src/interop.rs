@@ -160,6 +160,7 @@ struct Outcome {
 }
 
 /// What came of [`quick`].
+#[derive(Debug)]
 pub enum Quick {
     /// Cases were run, with this exit code.
     Ran(u8),

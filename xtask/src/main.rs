@@ -42,7 +42,7 @@ enum Command {
 
     /// Run the tests: the default tier is what continuous integration runs
     ///
-    /// Steps: setup, format, clippy, tests, the documentation's examples, check, and the quick cases of interop if Debian's packages can be had.
+    /// Steps: setup, format, clippy, tests, the documentation's examples, check, foreign, and the quick cases of interop if Debian's packages can be had.
     /// Stops at the first that fails, with a non-zero exit code and the command that runs this step alone. Test programs run side by
     /// side, one a processor; all of them run, and those that failed are named. A table of processor seconds by step and program ends it.
     Test(test::Args),

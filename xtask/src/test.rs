@@ -17,7 +17,7 @@ use self::beside::Beside;
 use self::took::Took;
 use crate::interop::{self, Quick};
 use crate::outcomes::{self, Outcomes};
-use crate::{cargo, check, setup, workspace};
+use crate::{cargo, check, foreign, setup, workspace};
 
 /// Options of `test`.
 #[derive(clap::Args)]
@@ -46,11 +46,21 @@ pub fn run(args: &Args) -> Result<u8> {
         Ok(code)
     };
     let programs = RefCell::new(Vec::new());
-    let skipped = RefCell::new(None);
+    let skipped = RefCell::new(Vec::new());
     let all = || tests(args, &mut programs.borrow_mut());
     let wait = || beside.take().map_or(Ok(0), Beside::end);
     let wait_name = beside::command();
-    let linux = || linux(&mut skipped.borrow_mut());
+    let tried = |what: &str, came: Result<Quick>| match came? {
+        Quick::Ran(code) => Ok(code),
+        Quick::Skipped(why) => {
+            let line = format!("SKIPPED: cargo {what}: {why}");
+            eprintln!("{line}");
+            skipped.borrow_mut().push(line);
+            Ok(0)
+        }
+    };
+    let foreign = || tried(FOREIGN, foreign::attempt(&foreign::Args::default()));
+    let linux = || tried(INTEROP, interop::quick());
     let mut steps: Vec<Step> = vec![("xtask setup", &tools)];
     if args.only.is_empty() {
         steps.push((FMT, &|| plain(FMT)));
@@ -62,6 +72,7 @@ pub fn run(args: &Args) -> Result<u8> {
     if args.only.is_empty() {
         steps.push((DOC, &|| plain(DOC)));
         steps.push(("xtask check", &check::run));
+        steps.push((FOREIGN, &foreign));
     }
     if full && (args.only.is_empty() || args.only.contains(&Area::Transport)) {
         steps.push((SOAK, &|| plain(SOAK)));
@@ -74,9 +85,7 @@ pub fn run(args: &Args) -> Result<u8> {
         steps.push((INTEROP, &linux));
     }
     let code = follow(&steps, &programs)?;
-    if let Some(why) = skipped.take() {
-        eprintln!("{SKIPPED}: {why}");
-    }
+    skipped.take().iter().for_each(|line| eprintln!("{line}"));
     Ok(code)
 }
 
@@ -100,29 +109,16 @@ fn follow(steps: &[Step], programs: &RefCell<Vec<Took>>) -> Result<u8> {
     Ok(0)
 }
 
-/// Printed if the last step cannot run, and again at the end.
-const SKIPPED: &str = "THE TESTS AGAINST LINUX WERE SKIPPED (cargo xtask interop --quick)";
 const FMT: &str = "fmt --all --check";
 const CLIPPY: &str = "clippy --workspace --all-targets -- -D warnings";
 const TESTS: &str = "test --workspace --lib --bins --tests";
 const DOC: &str = "test --workspace --doc";
 const SOAK: &str = "run --quiet -p ferrowire-sim -- soak --seconds 600";
+const FOREIGN: &str = "xtask foreign";
 const INTEROP: &str = "xtask interop --quick";
 
 fn plain(arguments: &str) -> Result<u8> {
     workspace::exit_code(cargo(arguments.split(' ')))
-}
-
-/// The quick cases against Linux, if that can be had.
-fn linux(skipped: &mut Option<String>) -> Result<u8> {
-    match interop::quick()? {
-        Quick::Ran(code) => Ok(code),
-        Quick::Skipped(why) => {
-            eprintln!("{SKIPPED}: {why}");
-            *skipped = Some(why);
-            Ok(0)
-        }
-    }
 }
 
 /// Builds test programs, runs them side by side, and keeps what came of them.

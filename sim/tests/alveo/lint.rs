@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `verilator --lint-only -Wall`, against stubs of AMD's blocks with their documents' ports.
 
+use crate::tier::{here, one_of};
 use ferrowire_rtl::Netlist;
 use ferrowire_verilator::{lint, PortSpec, Source};
 
@@ -15,7 +16,7 @@ fn source(netlist: &Netlist, verilog: String) -> Source {
 /// The folder of each card as it is generated: top, logic and stubs.
 #[test]
 fn every_alveos_top_lints_without_a_warning() {
-    for (name, shell) in shells() {
+    for (name, shell) in one_of(here!(), shells()) {
         let modules = modules(&shell);
         let texts: Vec<String> = modules.verilog().into_iter().map(|(_, text)| text).collect();
         let verilog = format!("{}{}", texts.concat(), shell.stubs());

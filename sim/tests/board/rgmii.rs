@@ -2,6 +2,7 @@
 //! Two boards as their FPGAs have them, on one Ethernet cable: everything but clock generation and the cells at the balls. Each has its own clocks, off by as much as a cable's ends may be; the
 //! driver's `SerialBus` is at the serial pins.
 
+use crate::tier::{here, one_of};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -223,12 +224,9 @@ fn open(cable: &Arc<Mutex<Cable>>, card: usize) -> Node {
 
 #[test]
 fn a_write_and_a_read_cross_the_cable_between_two_boards() {
-    write_and_read(&shell("butterstick"));
-}
-
-#[test]
-fn boards_with_their_memory_in_ddr3_write_and_read_each_others() {
-    write_and_read(&shell("ecpix5"));
+    for board in one_of(here!(), vec!["butterstick", "ecpix5"]) {
+        write_and_read(&shell(board));
+    }
 }
 
 fn write_and_read(shell: &Shell) {

@@ -8,6 +8,7 @@ mod registers;
 mod requests;
 mod same;
 
+use crate::tier::{here, number, one_of};
 use ferrowire::AccessFlags;
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_hdl::top::rnic;
@@ -53,7 +54,7 @@ fn a_card_without_a_function_lints_whichever_it_is() {
         }
     }
     assert_eq!(all[0], small());
-    for config in all {
+    for config in one_of(here!(), all) {
         config.validate().unwrap();
         let netlist = rnic(&config).unwrap_or_else(|errors| panic!("{config:?}:\n{errors}"));
         lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{config:?}:\n{error}"));
@@ -64,5 +65,5 @@ fn a_card_without_a_function_lints_whichever_it_is() {
 fn the_card_without_functions_gives_the_same_in_both_simulators() {
     let netlist = rnic(&small()).unwrap_or_else(|errors| panic!("{errors}"));
     let whole = Lockstep::of_card(&netlist).unwrap_or_else(|error| panic!("{error}"));
-    (1..=crate::tier::number(1, 3)).for_each(|seed| whole.run(seed, 400));
+    (1..=number(1, 3)).for_each(|seed| whole.run(seed, 400));
 }

@@ -464,10 +464,11 @@ pub fn compiler_runs() -> Result<(), BuildError> {
     let name = tool.path().display().to_string();
     let asked = Command::new(tool.path()).arg("--version").output();
     let asked = asked.map_err(|error| none(&name, error.to_string()))?;
-    match asked.status.success() {
-        true => Ok(*RUNS.get_or_init(|| ())),
-        false => Err(none(&name, format!("`{name} --version` ends with {}", asked.status))),
+    if !asked.status.success() {
+        return Err(none(&name, format!("`{name} --version` ends with {}", asked.status)));
     }
+    RUNS.get_or_init(|| ());
+    Ok(())
 }
 
 /// What `cc` is asked with, outside of a build script.
