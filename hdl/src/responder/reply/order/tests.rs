@@ -249,7 +249,7 @@ impl Bench {
                 self.again -= 1;
             }
             row.dead |= dead;
-            if let Some(ack) = row.ack.as_mut().filter(|ack| reaches(after(entry.last), ack.0)) {
+            if let Some(ack) = row.ack.as_mut().filter(|ack| is_nak(ack) && reaches(after(entry.last), ack.0)) {
                 ack.0 = after(entry.last);
             }
             if entry.end {
@@ -443,12 +443,15 @@ fn of_each_pair_of_waiting_answers_the_right_one_stays_and_no_nak_is_lost() {
     const EXPECTED: u64 = 20;
     let (old, rnr, sequence) = ((EXPECTED - 1, 0x1f, 4), (EXPECTED, 0x2c, 4), (EXPECTED, 0x60, 4));
     let (invalid, done) = ((EXPECTED, 0x61, 4), (EXPECTED, 0x1e, 5));
+    // Of a duplicate: nothing has come since the READ.
+    let repeated = (12, 0x1f, 4);
     let later = [(EXPECTED + 1, 0x2d, 6), (EXPECTED + 1, 0x60, 6), (EXPECTED + 1, 0x62, 6)];
     let mut pairs: Vec<(Ack, Kind, bool, Ack, Option<Ack>)> = Vec::new();
-    for waits in [old, rnr, sequence, invalid] {
+    for waits in [repeated, old, rnr, sequence, invalid] {
         let nak = waits.1 >= 0x20;
         // Of a duplicate, and of the packet that was missing.
         let ack_stays = |comes| Some(if nak { waits } else { comes });
+        pairs.push((waits, Kind::Acknowledge, false, repeated, ack_stays(repeated)));
         pairs.push((waits, Kind::Acknowledge, false, old, ack_stays(old)));
         pairs.push((waits, Kind::Acknowledge, false, done, ack_stays(done)));
         for comes in [rnr, sequence, invalid].into_iter().chain(later) {
@@ -459,6 +462,7 @@ fn of_each_pair_of_waiting_answers_the_right_one_stays_and_no_nak_is_lost() {
         pairs.push((waits, Kind::Read, false, (EXPECTED, 0x1d, 7), follows(EXPECTED + 4)));
         pairs.push((waits, Kind::Atomic, false, (EXPECTED, 0x1d, 7), follows(EXPECTED + 1)));
         pairs.push((waits, Kind::Read, true, (11, 0x1d, 3), Some(waits)));
+        pairs.push((waits, Kind::Read, true, (12, 0x1d, 3), Some(waits)));
         pairs.push((waits, Kind::End, false, (0, 0, 0), None));
     }
     for beat_bytes in [8, 64] {
