@@ -229,12 +229,14 @@ fn list_finds_cards_beside_the_programs_that_have_them_and_takes_no_wire_for_one
     let (socket, wire) = (folder.join("a.sock"), folder.join("wire.sock"));
     let wire = format!("stream:{}", wire.display());
     let server = Server::card(&socket, &["--wire", &wire, "--mac", "02:fe:00:00:00:2a"]);
-    let list = || run_in(&folder.0, &["--json", "list", "--sysfs", "/nowhere"]).end().json();
+    let place = folder.0.to_str().unwrap();
+    let list = || run_in(&folder.0, &["--json", "list", "--sysfs", "/nowhere", place]).end().json();
     let alone = list();
     let cards = alone["cards"].as_array().unwrap();
     assert_eq!(cards.len(), 1, "{alone}");
     let card = &cards[0];
-    let expected = ("sim:a.sock", "simulated", "02:fe:00:00:00:2a");
+    let device = format!("sim:{}", socket.display());
+    let expected = (&*device, "simulated", "02:fe:00:00:00:2a");
     let found = [&card["device"], &card["kind"], &card["mac"]].map(|value| value.as_str().unwrap());
     assert_eq!(found, [expected.0, expected.1, expected.2]);
     let taken = ferrowire::VfioUserBus::connect(&server.sockets[0]).unwrap();
