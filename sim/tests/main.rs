@@ -22,7 +22,6 @@ mod hostile;
 mod large;
 mod lives;
 mod lockstep;
-mod loopback;
 mod loss;
 mod mac;
 mod malformed;
