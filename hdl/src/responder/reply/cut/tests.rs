@@ -46,13 +46,9 @@ impl Bench {
                 lists,
                 m.stream_in("wake", &Wake::of(&cfg)),
                 m.input_of("failed", &failed),
-                Waits {
-                    gate: m.input_of("gate", &Gate::write_of(&cfg)),
-                    paused: m.input("paused", 8),
-                    may_loop: m.input("may_loop", 1),
-                },
+                m.input_of("gate", &Gate::write_of(&cfg)),
+                m.input("paused", 8),
             );
-            m.output("reserves", &m.delay("reserves_late", &out.reserves));
             // The opcode is told where packets leave.
             let opcode = out.candidates.about.opcode(m);
             m.output("opcode", &m.delay("opcode_late", &opcode));
@@ -75,7 +71,6 @@ impl Bench {
             first: bits(1),
             last: bits(1),
             bytes: bits(13),
-            loops: bits(1),
         };
         let mut bench = Bench {
             sim,
