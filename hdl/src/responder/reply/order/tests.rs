@@ -244,7 +244,8 @@ impl Bench {
                 self.again -= 1;
             }
             row.dead |= dead;
-            if let Some(ack) = row.ack.as_mut().filter(|ack| is_nak(ack) && reaches(after(entry.last), ack.0)) {
+            if let Some(ack) = row.ack.as_mut().filter(|ack| is_nak(ack) && reaches(after(entry.last), ack.0))
+            {
                 ack.0 = after(entry.last);
             }
             if entry.end {
