@@ -319,7 +319,7 @@
 #define FW_MSIX_TABLE 0x4000u
 #define FW_MSIX_PBA 0x4800u
 /* First byte of inline data in a send WQE. */
-#define FW_SEND_WQE_INLINE_BYTE 48u
+#define FW_SEND_WQE_INLINE_DATA_BYTE 48u
 
 /* Ethernet header, without preamble and frame check sequence. */
 #define FW_ETH_BYTES 14u

@@ -208,7 +208,7 @@ pub fn c_header(out: &mut impl Write) -> fmt::Result {
     writeln!(out, "#define FW_MSIX_TABLE {:#x}u", crate::csr::MSIX_TABLE)?;
     writeln!(out, "#define FW_MSIX_PBA {:#x}u", crate::csr::MSIX_PBA)?;
     writeln!(out, "/* First byte of inline data in a send WQE. */")?;
-    writeln!(out, "#define FW_SEND_WQE_INLINE_BYTE {}u", crate::queue::send_wqe::INLINE_AT)?;
+    writeln!(out, "#define FW_SEND_WQE_INLINE_DATA_BYTE {}u", crate::queue::send_wqe::INLINE_AT)?;
     writeln!(out)?;
     for layout in ALL_LAYOUTS {
         writeln!(out, "/* {} */", OneLine(layout.doc))?;

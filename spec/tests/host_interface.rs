@@ -12,7 +12,7 @@ fn the_header_has_the_offsets_outside_of_tables() {
         "#define FW_DOORBELL_PUSH_SLOTS 32u",
         "#define FW_MSIX_TABLE 0x4000u",
         "#define FW_MSIX_PBA 0x4800u",
-        "#define FW_SEND_WQE_INLINE_BYTE 48u",
+        "#define FW_SEND_WQE_INLINE_DATA_BYTE 48u",
     ] {
         assert!(header.lines().any(|l| l == line), "the header lacks `{line}`");
     }

@@ -144,7 +144,7 @@ fn it_refuses_what_would_not_work_and_asks_before_it_works() {
         (2, &["bind", CARD], "--yes"),
         (1, &["unbind", CARD, "--yes"], "nothing to be undone"),
         (2, &["-d", "sim:x", "bind"], "no PCI bus"),
-        (2, &["bind"], "no card is named"),
+        (2, &["bind"], "no PCI address is given"),
     ] {
         let (found, said) = tree.run(arguments);
         assert!(found == code && said.contains(word), "{arguments:?}: {found}: {said}");

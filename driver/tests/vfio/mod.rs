@@ -147,7 +147,7 @@ fn each_reason_has_its_own_error_with_what_to_do() {
         (&|m| std::fs::remove_file(m.root.join("dev/vfio/17")).unwrap(), "open /dev/vfio/17: no such file; load the module: `modprobe vfio-pci`"),
         (
             &|m| m.with(|state| state.refuse.push(("vfio/17", Errno::ACCESS))),
-            "open /dev/vfio/17: permission denied; give it to your user: `sudo chown $USER /dev/vfio/17`",
+            "give it to your user: `sudo chown $USER /dev/vfio/17`, or for good by a udev rule",
         ),
         (&|m| m.with(|state| state.refuse.push(("vfio/17", Errno::BUSY))), "open /dev/vfio/17: in use by a program of another user; end that program"),
         (
