@@ -6,9 +6,15 @@ use ferrowire::{
     AccessFlags, Completion, CqeOpcode, DropReason, HwCounter, LocalCause, MemoryRegion, PathMtu, QpState,
     QueuePair, SendWr, Sge, WcStatus,
 };
+use ferrowire_sim::hostile::forge::between;
 use ferrowire_sim::pair::{bytes, post, Connection, Node, Pair, PairOptions, EMULATED};
+use ferrowire_sim::wire::encoded;
+use ferrowire_spec::wire::eth::mac_number;
 use ferrowire_spec::wire::frame::Frame;
-use ferrowire_spec::wire::opcode::Operation;
+use ferrowire_spec::wire::opcode::{Opcode, Operation};
+use ferrowire_spec::wire::syndrome::{NakCode, Syndrome};
+use ferrowire_spec::wire::{Bth, Eth, Extensions, Reth};
+use ferrowire_spec::Psn;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
@@ -241,6 +247,69 @@ fn all_queue_pairs_have_as_many_under_way_as_they_may() {
     let missing = pair.a.context.hw_counter(HwCounter::ImpliedNakSeqErr).unwrap();
     assert_eq!((dropped, missing), (0, 0));
     assert_eq!(bytes(to.memory()), bytes(from.memory()));
+}
+
+/// More READs than a card has places for, all within what the queue pairs have agreed on: of those that find none the peer hears, and it needs no time-out
+/// to ask for them again. Cards like this one cannot have so many under way, so the test asks in the place of one.
+#[test]
+fn a_read_that_finds_no_place_is_asked_for_again_without_a_time_out() {
+    const BYTES: u32 = 64;
+    // There are places for eight of each, and some: of some queue pairs the last finds none, and of others more come after it.
+    const READS: [u32; 14] = [9, 16, 9, 16, 9, 16, 9, 16, 9, 16, 9, 16, 9, 16];
+    const PSN: u32 = 0xff_fff8;
+    let pair = pair_with("generic-8b", &PairOptions::default());
+    let from = remote(&pair, BYTES as usize);
+    let connection = Connection { psns: Some((PSN, 7)), mtu: PathMtu::B256, ..connection() };
+    let qps: Vec<_> = (0..14).map(|_| pair.connect(&connection).unwrap()).collect();
+    pair.world.lock().card_mut(1).host_mut().set_latency(6_000);
+    pair.world.lock().link_mut(1).keep_frames(true);
+    let read = |peer: &QueuePair, number: u32| {
+        let psn = Psn::new(PSN).plus(number).get();
+        let bth = Bth {
+            opcode: Opcode::RcReadRequest.code(),
+            psn,
+            destqp: peer.number(),
+            pkey: 0xffff,
+            ..Bth::default()
+        };
+        let eth = Eth { dst: mac_number(pair.b.mac()), src: mac_number(pair.a.mac()), ..Eth::default() };
+        let reth = Some(Reth { va: from.remote(0).address, rkey: from.remote(0).rkey, len: BYTES });
+        let ip = between(pair.a.ip(false), pair.b.ip(false));
+        let mut frame =
+            Frame { eth, ip, bth, ext: Extensions { reth, ..Extensions::default() }, ..Frame::default() };
+        frame.seal().unwrap();
+        pair.world.lock().inject(0, encoded(&frame).unwrap());
+    };
+    for number in 0..16 {
+        let asking = qps.iter().zip(READS).filter(|(_, reads)| number < *reads);
+        asking.for_each(|((_, peer), _)| read(peer, number));
+    }
+    // How many of each queue pair were answered, in their order; and NAKs.
+    let (mut answered, mut naks) = ([0; 14], 0);
+    let mut cycles = 0;
+    while answered != READS {
+        assert!(cycles < LIMIT, "{answered:?} of {READS:?} are answered{}", pair.diagnose());
+        pair.world.lock().run(500);
+        cycles += 500;
+        let sent = pair.world.lock().link_mut(1).take_frames();
+        for sent in sent {
+            let frame = Frame::parse(&sent.bytes).unwrap();
+            let at = qps.iter().position(|(qp, _)| qp.number() == frame.bth.destqp).unwrap();
+            let next = Psn::new(PSN).plus(answered[at]).get();
+            assert_eq!(frame.bth.psn, next, "{frame:?}: what is before is answered, and nothing twice");
+            if frame.opcode().unwrap() == Opcode::RcReadResponseOnly {
+                assert_eq!(frame.payload, bytes(from.memory()));
+                answered[at] += 1;
+            } else {
+                let syndrome = Syndrome::decode(frame.ext.aeth.unwrap().syndrome);
+                assert_eq!(syndrome, Syndrome::Nak(NakCode::SequenceError));
+                (answered[at]..READS[at]).for_each(|number| read(&qps[at].1, number));
+                naks += 1;
+            }
+        }
+    }
+    let dropped = pair.b.context.drop_counter(DropReason::Overrun).unwrap();
+    assert!(naks > 0 && dropped == naks, "{naks} NAKs, {dropped} dropped");
 }
 
 #[test]

@@ -180,7 +180,7 @@ pub fn admit(
     let runs = looked("runs", lives & is(Class::Execute));
     let refused_invalid = looked("refused_invalid", lives & is(Class::Invalid));
     let repeats = looked("repeats", lives & is(Class::Duplicate));
-    let naks_gap = looked("naks_gap", lives & is(Class::FirstGap));
+    let naks_gap = looked("naks_gap", lives & (is(Class::FirstGap) | is(Class::Crowded)));
     let naks_ready = looked("naks_ready", lives & is(Class::NotReady));
     let out_of_turn = looked("out_of_turn", lives & is(Class::Gap));
     let unheard = looked("unheard", lives & is(Class::Unheard));
@@ -421,7 +421,7 @@ pub fn admit(
     let counts = Counts {
         dropped: Dropped { valid: go & (foreign | late | passed_over | crowded), reason },
         duplicate: go & (repeats | unheard),
-        out_of_sequence: go & (naks_gap | out_of_turn),
+        out_of_sequence: go & ((naks_gap & !crowded) | out_of_turn),
         sequence_naks: go & naks_gap,
         rnr_naks: go & naks_ready,
         invalid: go & invalid,

@@ -418,7 +418,8 @@ pub fn check(
         & (!is_read | right(Access::RemoteRead))
         & (!is_atomic | right(Access::RemoteAtomic));
     let offered = looked("offered", offered);
-    // READs and atomics have places: some of a QP, one of them for itself, the others shared by all.
+    // READs and atomics have places: some of a QP, one of them for itself, the others shared by all. One that finds none is dropped with a
+    // sequence NAK, which leaves after what is pending of its QP: then there is the QP's own place.
     let replies = is_read | is_atomic;
     let pending = row.taken - done_with;
     let has_place = looked("has_place", !replies | pending.lt(copy.places));
@@ -631,7 +632,7 @@ pub fn check(
 
     // The new row.
     let not_ready = is_class(Class::NotReady);
-    let silences = not_ready | is_class(Class::FirstGap);
+    let silences = not_ready | is_class(Class::FirstGap) | is_class(Class::Crowded);
     let takes_note = silences | (quiet & packet & !foreign);
     m.drive(
         &row_write,

@@ -38,7 +38,7 @@ pub enum Class {
     Last,
     /// Not a packet: the row of the QP counts one receive less, which `walk` had told that it was not used.
     Mend,
-    /// A READ or an atomic for which there is no place now: as if lost.
+    /// A READ or an atomic for which there is no place now: as if lost, so the peer gets a sequence NAK.
     Crowded,
 }
 

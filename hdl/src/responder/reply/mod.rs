@@ -36,8 +36,8 @@
 //! Congestion: READ responses of a QP that was told of it are cut at its rate (`context::congestion`). ACKs, NAKs and answers of atomics are
 //! small, and their peer waits for them: they are neither held back nor charged.
 //!
-//! Room: `checker` bounds what is new: a QP has [`places_shared`] and one place of its own, see [`Served`]. Repetitions have
-//! places of their own, and are dropped where there is none, as the wire might have. So nobody waits for a place, and what
+//! Room: `check` bounds what is new: a QP has [`places_shared`] and one place of its own, see [`Served`]; what finds none is dropped with a
+//! sequence NAK, which waits here like an ACK. Repetitions have places of their own, and are dropped where there is none, as the wire might have. So nobody waits for a place, and what
 //! waits for the wire or for host memory waits for nothing else.
 //!
 //! An ACK that passes is out 2 cycles after its reply, a READ response 14 cycles and the host's latency, 2 cycles after the

@@ -21,7 +21,7 @@
 //!
 //! | waits | comes | then waits |
 //! |---|---|---|
-//! | ACK | ACK | the one that comes: its PSN is not older |
+//! | ACK | ACK | the one that comes: its PSN is not older. It is sent as it came: what follows the responses may be lost |
 //! | ACK | NAK | the NAK, which acknowledges all that is before its PSN |
 //! | NAK | ACK | the NAK: a duplicate's ACK is older, and the peer sends again what a later one acknowledges |
 //! | NAK | NAK | the one that comes: its PSN is not older |
@@ -63,7 +63,7 @@ const NAK_BIT: u32 = 5;
 pub(super) const COUNT_BITS: u32 = 8;
 
 /// New READs and atomics that may be pending beside the first one of each QP: as many as a card like this one may have under way, so
-/// that none of its is dropped; and those that are counted a little late.
+/// that none of its is dropped; and those that are counted a little late. Several peers may have more under way: see `Class::Crowded`.
 pub fn places_shared(cfg: &RnicConfig) -> u32 {
     messages(cfg) - cfg.qps + 2
 }
