@@ -113,6 +113,8 @@ pub struct Capabilities {
     pub neighbour_responder: bool,
     /// Queue pairs can push WQEs: [`QpInitAttr::push`](crate::QpInitAttr::push).
     pub wqe_push: bool,
+    /// Frames to the port's own MAC address return inside the card.
+    pub loopback: bool,
 }
 
 /// Field `$name` of the capability register `$register`, from its value.
@@ -165,6 +167,7 @@ impl Capabilities {
             msix: field!(FEATURES, "msix", can) == 1,
             neighbour_responder: field!(FEATURES, "neighbour_responder", can) == 1,
             wqe_push: field!(FEATURES, "wqe_push", can) == 1,
+            loopback: field!(FEATURES, "loopback", can) == 1,
         })
     }
 }

@@ -92,6 +92,9 @@ pub struct RnicConfig {
     /// VLAN tags.
     #[serde(default = "yes")]
     pub vlan: bool,
+    /// Frames to the port's own MAC address return inside the card. Without, they go to the wire: for switches that reflect.
+    #[serde(default = "yes")]
+    pub loopback: bool,
     /// Places for WQEs that the host writes to the card rather than have them fetched: 2, 4 or 8; 0: none.
     #[serde(default)]
     pub push_slots: u32,
@@ -179,7 +182,13 @@ impl RnicConfig {
 
     /// The same without all that a card can be without: reliable connections over IPv4, with SENDs, WRITEs and READs.
     pub fn plain(self) -> Self {
-        let mut card = RnicConfig { congestion: false, neighbour_responder: false, push_slots: 0, ..self };
+        let mut card = RnicConfig {
+            congestion: false,
+            neighbour_responder: false,
+            loopback: false,
+            push_slots: 0,
+            ..self
+        };
         Self::WITHOUT.iter().for_each(|take| take(&mut card));
         card
     }

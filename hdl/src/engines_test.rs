@@ -97,6 +97,7 @@ fn segment_and_commit_elaborate() {
             m,
             cfg,
             b,
+            m.input_of("handles2", &crate::host::AhEntry::write_of(cfg)),
             m.stream_in("init2", &QpInit::of(cfg)),
             m.stream_in("barred", &Bar::of(cfg)),
             m.input_of("oldest2", &Oldest::write_of(cfg)),
@@ -201,6 +202,7 @@ fn responder_elaborates() {
             reply_data: m.stream_in("reply_data", &DmaReadData::of(cfg)),
             gate: m.input_of("gate", &Gate::write_of(cfg)),
             paused: m.input("paused", 8),
+            may_loop: m.input("may_loop", 1),
             query: m.input("query", cfg.qp_bits()),
         };
         let r = crate::responder::responder(m, cfg, broadcast(m, cfg), input);
@@ -227,6 +229,8 @@ fn responder_elaborates() {
         m.output("marked", &r.marked);
         m.output("expected_psn", &r.expected_psn);
         m.stream_out("charges", r.charges);
+        m.output("reserves", &r.reserves);
+        m.output("unspent", &r.unspent);
         m.output("counts", &r.counts);
         m.output("reply_counts", &r.reply_counts);
     });

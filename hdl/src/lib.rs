@@ -11,6 +11,7 @@ mod engines_test;
 pub mod fields;
 pub mod host;
 pub mod icrc;
+pub mod loopback;
 pub mod memory;
 pub mod neighbour;
 mod path;

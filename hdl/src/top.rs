@@ -73,9 +73,9 @@ pub fn card(m: &Scope, cfg: &RnicConfig) {
     let progress = m.wire_of("progress", &CommandProgress::of());
     let counted = counted(cfg);
     let widths = counted.iter().map(|counter| match counter {
-        Counter::Traffic(TrafficCounter::RxBytes | TrafficCounter::TxBytes) => {
-            bits(byte_bits(cfg.beat_bytes))
-        }
+        Counter::Traffic(
+            TrafficCounter::RxBytes | TrafficCounter::TxBytes | TrafficCounter::LoopbackBytes,
+        ) => bits(byte_bits(cfg.beat_bytes)),
         // Of requests that are refused at once, and of those that are being answered.
         Counter::Hw(HwCounter::RespRemoteAccessErrors | HwCounter::RespRemoteOperationErrors) => bits(2),
         _ => bits(1),
@@ -169,6 +169,7 @@ fn core(
         srqs_busy,
         psns.clone(),
         reclaimed,
+        registers.port.mac,
     );
     m.drive(progress, &commands.progress);
     command_reads.connect(breath(&m.label("command_read"), cfg.unhurried(), commands.read));
@@ -267,6 +268,8 @@ fn core(
         seen.tx_bytes,
         seen.tx_roce,
         seen.tx_raw,
+        seen.loop_frame,
+        seen.loop_bytes,
         seen.dropped.valid & seen.dropped.reason.eq(DropReason::Icrc.code()),
         commands.taken,
         writer.written,
@@ -365,7 +368,7 @@ const OF_AXI: [Counter; 2] =
     [Counter::Traffic(TrafficCounter::AxiReadErrors), Counter::Traffic(TrafficCounter::AxiWriteErrors)];
 
 /// What is counted one by one, or in bytes.
-const PULSES: [Counter; 49] = [
+const PULSES: [Counter; 51] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::RxBytes),
     Counter::Traffic(TrafficCounter::RxRoce),
@@ -374,6 +377,8 @@ const PULSES: [Counter; 49] = [
     Counter::Traffic(TrafficCounter::TxBytes),
     Counter::Traffic(TrafficCounter::TxRoce),
     Counter::Traffic(TrafficCounter::TxRaw),
+    Counter::Traffic(TrafficCounter::LoopbackFrames),
+    Counter::Traffic(TrafficCounter::LoopbackBytes),
     Counter::Hw(HwCounter::RxIcrcEncapsulated),
     Counter::Traffic(TrafficCounter::Commands),
     Counter::Traffic(TrafficCounter::Completions),

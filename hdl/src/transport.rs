@@ -34,6 +34,9 @@ use crate::context::congestion::{self, congestion, CongestionControl, Gate};
 use crate::context::timer::Departed;
 use crate::host::event::Report;
 use crate::host::{AhEntry, SrqControl, SrqStatus};
+use crate::loopback::acks::acks;
+use crate::loopback::merge::merge;
+use crate::loopback::room::{admit, room, Changes};
 use crate::memory::{drain, memory, withdraw, Done, Operation, Passage, Tables, Withdrawals};
 use crate::neighbour::neighbour;
 use crate::requester::{
@@ -52,11 +55,12 @@ use crate::tx::icrc::append;
 use crate::tx::pause::{pause, FlowControl, PRIORITIES};
 use crate::types::{
     reads_done_of, AddressVector, Completion, DmaReadData, DmaReadRequest, DmaWrite, KeyEntry, Kick, OfQp,
-    Oldest, Pushes, QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite,
+    Oldest, Pushes, QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite, TxPacket,
 };
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event::EventKind;
+use ferrowire_spec::wire::Opcode;
 
 /// What the host's blocks tell the transport.
 #[derive(Interface)]
@@ -132,6 +136,10 @@ pub struct Events {
     pub tx_roce: Sig,
     /// A raw frame is.
     pub tx_raw: Sig,
+    /// A frame returned inside the card.
+    pub loop_frame: Sig,
+    /// Bytes of frames that did.
+    pub loop_bytes: Sig,
     /// A PAUSE frame came.
     pub pause: Sig,
     /// A PFC frame came.
@@ -198,7 +206,12 @@ pub fn transport(
     control: Control,
 ) -> Transport {
     let broadcast = control.broadcast;
+    let port_mac = control.port.mac;
     let (rx_frame, rx_bytes) = (wire.fire() & wire.last, bytes_of(&wire));
+    let (loop_frames, loops_back) = m.later("loop_frames", &Beat::of(cfg.beat_bytes));
+    let loop_changes = m.wire_of("loop_changes", &Changes::of(cfg));
+    let room = room(m, cfg, loop_changes.clone());
+    let (roomy, claims) = (m.wire("roomy", 1), m.wire("claims", 1));
 
     // Feedback.
     let (question_r, ask_r) = m.later("requester_question", &crate::memory::Lookup::of());
@@ -294,7 +307,7 @@ pub fn transport(
         scheduled.waiting,
         gate.clone(),
         paused,
-        control.handles,
+        control.handles.clone(),
         withdrawals.clone(),
     );
     // The segmenter waits for the scheduler only, which waits for nobody; yet it need not know it in the same cycle.
@@ -310,6 +323,7 @@ pub fn transport(
         m,
         cfg,
         broadcast.clone(),
+        control.handles,
         unbarred,
         barred,
         oldest.clone(),
@@ -347,12 +361,27 @@ pub fn transport(
     // Receive.
     let lives = TableWrite { enable: given.enable, index: given.index, entry: given.entry.peer };
     let peers = Peers { addresses: control.peers, lives };
-    let (frame, parsed, mac_control) = rx::parse::parse(m, cfg, control.port.clone(), peers, wire);
+    let (wire, looped) = match cfg.loopback {
+        true => {
+            let merged = merge(m, wire, loop_frames.clone(), roomy);
+            m.drive(&claims, merged.claims);
+            (merged.frame, merged.looped)
+        }
+        false => {
+            loop_frames.accept(1);
+            m.drive(&claims, lit(1, 0));
+            m.discard(&(roomy, loop_frames.payload.clone()));
+            (wire, lit(1, 0))
+        }
+    };
+    let (loop_frame, loop_bytes) = (loop_frames.fire() & loop_frames.last, bytes_of(&loop_frames));
+    let (frame, parsed, mac_control) = rx::parse::parse(m, cfg, control.port.clone(), peers, wire, looped);
     let told = (mac_control.pause, mac_control.pfc);
     m.set(&paused, pause(m, cfg, control.flow.clone(), mac_control));
     let (frame, verdict) = rx::icrc::check(m, cfg, frame);
     let verdict = breath(&m.label("verdict"), cfg.unhurried(), verdict);
-    let mut received = rx::buffer::buffer(m, cfg, frame, parsed, verdict);
+    let mut received = rx::buffer::buffer(m, cfg, frame, parsed, verdict, claims);
+    m.drive(&roomy, received.roomy);
     received.headers = breath(&m.label("headers"), cfg.unhurried(), received.headers);
     let dispatched = rx::dispatch::dispatch(m, cfg, received);
     m.drive(&pressed, dispatched.pressed);
@@ -375,6 +404,7 @@ pub fn transport(
         reply_data: data.replies,
         gate: gate.clone(),
         paused,
+        may_loop: room.may_answer,
         query: control.query,
     };
     let responded = responder(m, cfg, broadcast.clone(), input);
@@ -462,13 +492,30 @@ pub fn transport(
 
     // Send: answers and CNPs beside requests.
     let answers = breath(&m.label("answers"), cfg.unhurried(), responded.source.packet);
-    let others = answers.valid | slowed.packets.valid;
+    // Of what loops, acknowledgements wait where they keep nobody waiting; responses have their room.
+    let is_ack = answers.loops & answers.opcode.eq(Opcode::RcAcknowledge.code());
+    let [acks_in, answers] = split(m, is_ack, answers);
+    let acks = match cfg.loopback {
+        true => acks(m, cfg, room.may_answer, acks_in),
+        false => acks_in,
+    };
+    let acks = admit(&m.label("admit_acks"), cfg, room.may_answer, acks);
+    let notices = admit(&m.label("admit_cnps"), cfg, room.may_answer, slowed.packets);
+    let others = answers.valid | acks.packets.valid | notices.packets.valid;
     let packets = give_way(m, others, came, launched.packets);
     let packets = breath(&m.label("packets"), cfg.unhurried(), packets);
-    let requests = TxSource { packet: packets, payload: Some(paid) };
+    let requests = admit(&m.label("admit_requests"), cfg, room.may_request, packets);
+    let request_beats = requests.reserves;
+    let requests = TxSource { packet: requests.packets, payload: Some(paid) };
     let answers = TxSource { packet: answers, payload: responded.source.payload };
-    let notices = TxSource { packet: slowed.packets, payload: None };
+    let small = [acks.reserves.any(), notices.reserves.any()];
+    let [acks, notices] = [acks, notices].map(|gated| TxSource { packet: gated.packets, payload: None });
     let mut sources = vec![requests, answers, notices];
+    if cfg.loopback {
+        sources.push(acks);
+    } else {
+        acks.packet.accept(1);
+    }
     if cfg.neighbour_responder {
         sources.push(neighbour(m, cfg, control.port, dispatched.questions));
     } else {
@@ -477,9 +524,24 @@ pub fn transport(
     let chosen = arbitrate(m, cfg, sources);
     let packet = breath(&m.label("chosen"), cfg.unhurried(), chosen.packet);
     let frame = build(m, cfg, packet, chosen.payload, control.addresses, control.flow.pfc);
-    let appended = append(m, cfg, frame, paused);
+    let (appended, looped) = append(m, cfg, frame, paused, port_mac);
+    loops_back.connect(looped.frames);
+    m.set_all(
+        &loop_changes,
+        &Changes {
+            request: request_beats,
+            response: responded.reserves,
+            small,
+            unspent: responded.unspent,
+            left: looped.left,
+            raw: looped.raw,
+        },
+    );
     // Requests that leave start a timer.
-    let departing = Stream::new(m, "departing", appended.left & appended.of.request, appended.of.departed);
+    let to_wire = appended.left & appended.of.request;
+    let departed = m.mux(to_wire, &appended.of.departed, &looped.departed.payload);
+    let departing = Stream::new(m, "departing", to_wire | looped.departed.valid, departed);
+    looped.departed.accept(!to_wire);
     m.assert(!departing.valid | departing.ready, "the timer takes what leaves at once");
     departs.connect(departing);
     let wire = appended.wire;
@@ -499,6 +561,8 @@ pub fn transport(
         tx_bytes,
         tx_roce: appended.left & !appended.of.raw,
         tx_raw: appended.left & appended.of.raw,
+        loop_frame,
+        loop_bytes,
         pause: told.0,
         pfc: told.1,
         stands: paused.any(),
@@ -523,6 +587,14 @@ pub fn transport(
         psns: QpPsns { sq: tracked.next_psn, rq: responded.expected_psn },
         events,
     }
+}
+
+/// Packets in two ways: first those of which `that` is so.
+fn split(m: &Scope, that: Sig, packets: Stream<TxPacket>) -> [Stream<TxPacket>; 2] {
+    let ways = [("those", that), ("others", !that)];
+    let ways = ways.map(|(name, goes)| Stream::new(m, name, packets.valid & goes, packets.payload.clone()));
+    packets.accept(m.mux(that, &ways[0].ready, &ways[1].ready));
+    ways
 }
 
 /// Bytes that a stream passes on in this cycle.

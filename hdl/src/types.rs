@@ -138,6 +138,8 @@ pub struct TxPacket {
     pub payload_bytes: Sig,
     /// Lane of the payload's first byte in its first beat, as it lies in host memory.
     pub payload_lane: Sig,
+    /// It returns inside the card; of a raw frame: it may. Room for it is reserved, see [`loopback`](crate::loopback).
+    pub loops: Sig,
 }
 
 impl TxPacket {
@@ -160,6 +162,7 @@ impl TxPacket {
             imm: bits(32),
             payload_bytes: bits(13),
             payload_lane: bits(cfg.lane_bits()),
+            loops: bits(1),
         }
     }
 }
@@ -338,6 +341,8 @@ pub struct QpAttributes {
     pub gid: Sig,
     /// Priority of its packets on the wire: that of the tag, 0 without one.
     pub priority: Sig,
+    /// Its packets return inside the card: its peer's MAC address was the port's when it was given.
+    pub loops: Sig,
     /// Partition key.
     pub pkey: Sig,
     /// Queue key; UD.
@@ -381,6 +386,7 @@ impl QpAttributes {
             peer: bits(PEER_BITS),
             gid: bits(gid_bits()),
             priority: bits(3),
+            loops: bits(1),
             pkey: bits(16),
             qkey: bits(32),
             timeout: bits(5),

@@ -229,6 +229,7 @@ fn attributes_of(cfg: &RnicConfig, a: &QpAttributes) -> QpAttributes {
         rq_base: cfg.bus(a.rq_base),
         access: a.access & rights(cfg),
         priority: cfg.only(cfg.vlan, a.priority),
+        loops: cfg.only(cfg.loopback, a.loops),
         qkey: cfg.only(cfg.ud, a.qkey),
         has_srq: cfg.only(cfg.has_srqs(), a.has_srq),
         srqn: cfg.only(cfg.has_srqs(), a.srqn),
@@ -275,6 +276,7 @@ pub fn command(
     srqs_busy: Sig,
     psns: QpPsns,
     reclaimed: Sig,
+    own_mac: Sig,
 ) -> CommandProcessor {
     let (qp_bits, cq_bits, eq_bits) = (cfg.qp_bits(), cfg.cq_bits(), cfg.eq_bits());
     let (srq_bits, ah_bits, av_bits) = (cfg.srq_bits(), cfg.ah_bits(), cfg.av_bits());
@@ -742,6 +744,7 @@ pub fn command(
     let created = attributes_of(cfg, &created);
     let old = &qp.attributes;
     let priority = priority_of(staged.vector.vlan, staged.vector.vlan_tci);
+    let staged_loops = staged.vector.dst_mac.eq(own_mac);
     let changed = QpAttributes {
         access: given(AttributeBit::Access).then(modify(&modify_qp::ACCESS), old.access),
         pkey: given(AttributeBit::Pkey).then(modify(&modify_qp::PKEY), old.pkey),
@@ -750,6 +753,7 @@ pub fn command(
         peer: old.peer + given(AttributeBit::Av).zext(PEER_BITS),
         gid: given(AttributeBit::Av).then(staged.gid, old.gid),
         priority: given(AttributeBit::Av).then(priority, old.priority),
+        loops: given(AttributeBit::Av).then(staged_loops, old.loops),
         timeout: given(AttributeBit::Timeout).then(modify(&modify_qp::TIMEOUT), old.timeout),
         retry_cnt: given(AttributeBit::RetryCnt).then(modify(&modify_qp::RETRY_CNT), old.retry_cnt),
         rnr_retry: given(AttributeBit::RnrRetry).then(modify(&modify_qp::RNR_RETRY), old.rnr_retry),
@@ -1050,8 +1054,9 @@ pub fn command(
     };
     // A handle's UDP source port and partition key are those of the queue pair that sends to it.
     let priority = priority_of(set.vlan, set.vlan_tci);
+    let loops = cfg.only(cfg.loopback, set.dst_mac.eq(own_mac));
     m.when(here & of_ah, |m| {
-        ahs.write(m, object.trunc(ah_bits), &AhEntry { valid: op(Op::CreateAh), pd, priority });
+        ahs.write(m, object.trunc(ah_bits), &AhEntry { valid: op(Op::CreateAh), pd, priority, loops });
     });
     m.when(here & op(Op::CreateAh), |m| {
         let at = cat(&[object.trunc(ah_bits).zext(av_bits - 1), lit(1, 1)]);

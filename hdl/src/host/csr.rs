@@ -333,6 +333,7 @@ impl Map {
             ("vlan", cfg.vlan.into()),
             ("neighbour_responder", cfg.neighbour_responder.into()),
             ("wqe_push", (cfg.push_slots > 0).into()),
+            ("loopback", cfg.loopback.into()),
         ];
         self.constant(&BLOCK, &FEATURES, &services);
     }

@@ -112,12 +112,14 @@ pub struct AhEntry {
     pub pd: Sig,
     /// Priority of the packets that go there.
     pub priority: Sig,
+    /// They return inside the card.
+    pub loops: Sig,
 }
 
 impl AhEntry {
     /// The shape.
     pub fn of() -> Self {
-        AhEntry { valid: bits(1), pd: bits(24), priority: bits(3) }
+        AhEntry { valid: bits(1), pd: bits(24), priority: bits(3), loops: bits(1) }
     }
 
     /// The command processor's writes.

@@ -29,6 +29,7 @@
 //! at the completer: the scheduler has seen to that, as `plenty` told.
 
 use crate::config::RnicConfig;
+use crate::host::AhEntry;
 use crate::memory::{Done, Lookup, Operation, OperationKind, Passage, Translation};
 use crate::requester::gather::Part;
 use crate::requester::list::MAX_SGES;
@@ -36,12 +37,14 @@ use crate::requester::payload::End;
 use crate::requester::schedule::wqe_places;
 use crate::requester::segment::{is_local, Operands, Packet};
 use crate::requester::turns::Turn;
+use crate::rx::parse::opcode_is;
 use crate::stream::{breath, few, fifo, forward, prompt_fifo, row_of, slice, spare_fifo, wide_fifo};
-use crate::types::{DmaReadRequest, OfQp, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
+use crate::types::{is_raw, DmaReadRequest, OfQp, Oldest, QpBroadcast, QpInit, TableWrite, TxPacket};
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::qp_state::QpState;
 use ferrowire_spec::queue::cqe::WcStatus;
 use ferrowire_spec::queue::{Access, SendOpcode};
+use ferrowire_spec::wire::opcode::Ext;
 
 /// What the completer learns of each packet sent, or of a WQE that failed here.
 #[derive(Clone, Bundle)]
@@ -257,13 +260,14 @@ struct Verdict {
 }
 
 /// Looks up, decides, sends. `operated`: an operation has ended; `unbarred`: QPs that start; `barred`: QPs whose payload could not be read;
-/// `payload_taken` pulses for each beat that leaves the payload buffer, `freed` counts the messages that the completer has room for again.
+/// `handles`: those of datagrams; `payload_taken` pulses for each beat that leaves the payload buffer, `freed` counts the messages that the completer has room for again.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn commit(
     m: &Scope,
     cfg: &RnicConfig,
     broadcast: QpBroadcast,
+    handles: TableWrite<AhEntry>,
     unbarred: Stream<QpInit>,
     barred: Stream<Bar>,
     oldest: TableWrite<Oldest>,
@@ -285,6 +289,16 @@ pub fn commit(
     let oldest = TableWrite { enable: oldest.enable, index: oldest.index, entry: oldest.entry.index };
     let oldests = m.mem("oldests", cfg.qps, &oldest.entry).style(Style::Block).build();
     oldests.write(oldest.enable, oldest.index, &oldest.entry);
+
+    // Which queue pairs' packets return inside the card, and those to which handles.
+    let given = &broadcast.attributes;
+    let of_qps = TableWrite { enable: given.enable, index: given.index, entry: given.entry.loops };
+    let of_handles = TableWrite { enable: handles.enable, index: handles.index, entry: handles.entry.loops };
+    m.discard(&(given.entry.clone(), handles.entry.clone()));
+    let loops = m.mem("loops", cfg.qps, &bits(1)).style(Style::Block).build();
+    loops.write(of_qps.enable, of_qps.index, &of_qps.entry);
+    let handles_loop = m.mem("handles_loop", cfg.ahs, &bits(1)).style(Style::Block).build();
+    handles_loop.write(of_handles.enable, of_handles.index, &of_handles.entry);
 
     // A lookup a piece; the packet waits with its last one.
     let lane_bits = cfg.lane_bits();
@@ -352,6 +366,8 @@ pub fn commit(
 
     // What is next waits for its answers while its QP's rows are read.
     let (enters, coming) = (pending.fire(), pending.packet.qp);
+    let handle_of = |packet: &Packet| packet.remote_va.slice(32, cfg.ah_bits());
+    let coming_handle = handle_of(&pending.packet);
     let pending = slice(&m.label("next"), cfg.unhurried(), pending);
     let packet = &pending.packet;
     let at = (enters, coming, packet.qp);
@@ -367,6 +383,11 @@ pub fn commit(
     let bar_there = row_of(m, "bar_there", (enters, coming, barred.qp), &bars, &bar_write);
     let oldest_index = row_of(m, "oldest", at, &oldests, &oldest);
     let qp_state = row_of(m, "state", at, &states, &broadcast.state);
+    let qp_loops = row_of(m, "qp_loops", at, &loops, &of_qps);
+    let to_handle = (enters, coming_handle, handle_of(packet));
+    let handle_loops = row_of(m, "handle_loops", to_handle, &handles_loop, &of_handles);
+    let is_datagram = opcode_is(packet.opcode, |o| cfg.speaks(o) && o.has(Ext::Deth));
+    let loops = cfg.only(cfg.loopback, is_raw(packet.opcode) | m.mux(is_datagram, &handle_loops, &qp_loops));
 
     // Decide.
     m.discard(&packet.pd);
@@ -487,6 +508,7 @@ pub fn commit(
         imm: packet.imm,
         payload_bytes: packet.bytes,
         payload_lane: pending.lane,
+        loops,
     };
     let out = Stream::new(m, "packet", go & good & !executes, header);
     m.drive(&packet_room, out.ready);

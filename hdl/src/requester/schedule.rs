@@ -299,6 +299,8 @@ struct Priority {
     value: Sig,
     /// It is the QP's, not that of the handle of each packet.
     is_own: Sig,
+    /// Its packets return inside the card: they do not stand still with the wire.
+    loops: Sig,
 }
 
 /// Log2 of the units of the largest WQE.
@@ -448,10 +450,11 @@ pub fn schedule(
     m.discard(&queue);
     let bounds = cfg.looked(m, "looked_bounds", all_bounds.read(m, starts, chosen, Collision::New));
     // Datagrams have the priorities of their handles.
-    let shape = Priority { value: bits(3), is_own: bits(1) };
+    let shape = Priority { value: bits(3), is_own: bits(1), loops: bits(1) };
     let priorities = m.mem("priorities", cfg.qps, &shape).style(Style::Block).build();
     let is_own = given.entry.service.ne(Service::Ud.code());
-    priorities.write(given.enable, given.index, &Priority { value: given.entry.priority, is_own });
+    let own = Priority { value: given.entry.priority, is_own, loops: given.entry.loops };
+    priorities.write(given.enable, given.index, &own);
     let priority = cfg.looked(m, "priority", priorities.read(m, starts, chosen, Collision::New));
     // These may change while the QP is looked at.
     let looked_at = (starts, chosen, qp);
@@ -518,7 +521,7 @@ pub fn schedule(
     let address = m.delay("address", &cfg.bus(piece.address));
     let has_work = sends & work.any;
     let value = m.mux(priority.is_own, &priority.value, &row.priority);
-    let still = (priority.is_own | row.stands) & paused.shr_by(value).bit(0);
+    let still = (priority.is_own | row.stands) & !priority.loops & paused.shr_by(value).bit(0);
     let stays_still = m.delay("stays_still", &still);
     let can = m.delay("can", &(has_work & allows & (plenty | alone) & !still));
     // It stays in line, though it gets nothing now.

@@ -297,6 +297,8 @@ struct Copy {
     depth: Sig,
     /// Priority of its packets.
     priority: Sig,
+    /// They return inside the card.
+    loops: Sig,
 }
 
 /// What is sent, and the opcodes of its packets.
@@ -446,6 +448,7 @@ pub fn segment(
         sig_all: a.sq_sig_all,
         depth: a.max_rd_atomic,
         priority: a.priority,
+        loops: a.loops,
     };
     let copies = m.mem("copies", cfg.qps, &copy_of(&QpAttributes::of(cfg))).style(Style::Block).build();
     copies.write(given.enable, given.index, &copy_of(&given.entry));
@@ -470,7 +473,9 @@ pub fn segment(
     let gate = gates.read_now(qp);
     // Its priority on the wire stands still, or it has to wait. Datagrams have the priorities of their handles.
     let priority = m.mux(is_ud, &handle.priority, &copy.priority);
-    let still = paused.shr_by(priority).bit(0);
+    // What returns inside the card does not stand still with the wire.
+    let loops = m.mux(is_ud, &handle.loops, &copy.loops);
+    let still = !loops & paused.shr_by(priority).bit(0);
     let stops = gate.stop | still;
     let stop = m.delay("stop", &stops);
     let shut = m.reg("shut", 1).reset(0);

@@ -128,6 +128,7 @@ impl Bench {
                 m,
                 &cfg,
                 broadcast,
+                m.input_of("handles2", &crate::host::AhEntry::write_of(&cfg)),
                 m.stream_in("unbarred", &QpInit::of(&cfg)),
                 m.stream_in("barred", &Bar::of(&cfg)),
                 oldest,

@@ -88,6 +88,8 @@ pub struct Input {
     pub gate: TableWrite<Gate>,
     /// The priorities that stand still on the wire.
     pub paused: Sig,
+    /// The loop has room for a response.
+    pub may_loop: Sig,
     /// The QP that is asked for.
     pub query: Sig,
 }
@@ -135,6 +137,10 @@ pub struct Responder {
     pub marked: Marked,
     /// READ responses that are cut, for congestion control.
     pub charges: Stream<Charge>,
+    /// Beats of the loop's ring for a response that begins.
+    pub reserves: Sig,
+    /// Likewise, of one that does not come.
+    pub unspent: Sig,
     /// Of the QP that is asked for: the PSN expected of its peer.
     pub expected_psn: Sig,
     /// Counted events.
@@ -219,7 +225,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
     m.set_all(&unused, &placed.unused);
     let (answer, data) = (input.reply_answer, input.reply_data);
     let replies = breath(&m.label("replies"), cfg.unhurried(), placed.replies);
-    let replied = reply::reply(m, cfg, broadcast, replies, answer, data, input.gate, input.paused);
+    let replied =
+        reply::reply(m, cfg, broadcast, replies, answer, data, input.gate, input.paused, input.may_loop);
     m.set_all(&served, &replied.served);
     let established = checked.established.map(|qp| QpFault::told(EventKind::CommEstablished, qp));
     // The end of a life is told behind its last answer.
@@ -250,6 +257,8 @@ pub fn responder(m: &Scope, cfg: &RnicConfig, broadcast: QpBroadcast, input: Inp
         reply_accesses: replied.accesses,
         marked: checked.marked,
         charges: replied.charges,
+        reserves: replied.reserves,
+        unspent: replied.unspent,
         expected_psn: checked.expected_psn,
         counts: admitted.counts,
         reply_counts: replied.counts,

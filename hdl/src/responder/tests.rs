@@ -146,6 +146,7 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
             reply_data: m.stream_in("reply_data", &DmaReadData::of(&cfg)),
             gate: m.input_of("gate", &Gate::write_of(&cfg)),
             paused: m.input("paused", 8),
+            may_loop: m.input("may_loop", 1),
             query: m.input("query", cfg.qp_bits()),
         };
         let out = responder(m, &cfg, m.input_of("broadcast", &QpBroadcast::of(&cfg)), input);
@@ -171,6 +172,8 @@ fn bench(beat_bytes: u32, seed: u64, stall: f64) -> Bench {
         m.stream_out("reply_read", out.reply_read);
         m.stream_out("atomic_write", out.atomic_write);
         m.output("reply_counts", &out.reply_counts);
+        m.output("reserves", &m.delay("reserves_late", &out.reserves));
+        m.output("unspent", &m.delay("unspent_late", &out.unspent));
         let single = |_: &Completion| ferrowire_rtl::lit(1, 1);
         m.stream_out("completion", crate::stream::arbiter(m, &single, out.completions));
         m.stream_out("report", out.reports);

@@ -22,6 +22,9 @@
 //! `pressed` says while a half and while three quarters of the ring are taken: who sends holds back then, for what the host and the card
 //! can do is for both.
 //!
+//! `roomy` says that there is room for the largest frame beside what is on its way here; while a looped frame `claims` that, frames which would take it do not find
+//! room.
+//!
 //! Headers and frames leave in the order in which they came, each once, on two streams: the frame as it was on the
 //! wire, headers included.
 //!
@@ -36,6 +39,7 @@
 //! does not let happen; want of room never holds the wire up.
 
 use crate::config::RnicConfig;
+use crate::loopback::merge::least_room;
 use crate::rx::icrc::Verdict;
 use crate::rx::parse::{Parsed, REASON_BITS, TAKEN};
 use crate::stream::{catch, deep_fifo, spare_fifo, wide_fifo, Beat};
@@ -82,6 +86,8 @@ pub struct Received {
     pub dropped: Dropped,
     /// Bit 0: half of the ring is taken; bit 1: three quarters are.
     pub pressed: Sig,
+    /// There is room for the largest frame, and for what is on its way here.
+    pub roomy: Sig,
 }
 
 /// Where a frame that was written ends, and whether it was.
@@ -98,7 +104,7 @@ struct Place {
     end: Sig,
 }
 
-/// Keeps frames; see the page's top.
+/// Keeps frames; see the page's top. `claims`: a looped frame waits for room.
 #[module]
 pub fn buffer(
     m: &Scope,
@@ -106,6 +112,7 @@ pub fn buffer(
     frame: Stream<Beat>,
     parsed: Stream<Parsed>,
     verdict: Stream<Verdict>,
+    claims: Sig,
 ) -> Received {
     let depth = cfg.rx_buffer_bytes / cfg.beat_bytes;
     let address = clog2(u64::from(depth));
@@ -121,7 +128,10 @@ pub fn buffer(
     let fire = frame.fire();
     let given_up = m.reg("given_up", 1).reset(0);
     let level = (tail - next).named("level");
-    let full = level.eq(depth);
+    let kept_free = depth - least_room(cfg);
+    let beyond = level.gt(kept_free).named("beyond");
+    let full = level.eq(depth) | (claims & level.ge(kept_free));
+    let roomy = m.delay("roomy", &!beyond);
     let pressed = m.reg("pressed", PRESSED).reset(0);
     let most = level.bit(address) | level.slice(address - 2, 2).all();
     m.set(&pressed, cat(&[level.slice(address - 1, 2).any(), most]));
@@ -228,7 +238,7 @@ pub fn buffer(
     m.assert(level.le(depth), "the ring holds at most as much as there is");
 
     let dropped = Dropped { valid: dropped_valid, reason: dropped_reason };
-    Received { headers, frame: frame_out, dropped, pressed }
+    Received { headers, frame: frame_out, dropped, pressed, roomy }
 }
 
 #[cfg(test)]
@@ -284,7 +294,8 @@ mod tests {
             let frame = m.stream_in("frame", &beat);
             let parsed = m.stream_in("parsed", &Parsed::of());
             let verdict = m.stream_in("verdict", &Verdict::of());
-            let received = buffer(m, &config(beat_bytes), frame, parsed, verdict);
+            let received = buffer(m, &config(beat_bytes), frame, parsed, verdict, m.input("claims", 1));
+            m.output("roomy", &received.roomy);
             m.stream_out("headers", received.headers);
             m.stream_out("out", received.frame);
             m.output("dropped", &received.dropped);

@@ -73,7 +73,7 @@ struct Kind {
 /// Sorts packets; see the page's top.
 #[module]
 pub fn dispatch(m: &Scope, cfg: &RnicConfig, received: Received) -> Dispatched {
-    let Received { headers, frame, dropped, pressed } = received;
+    let Received { headers, frame, dropped, pressed, .. } = received;
     let not_roce = is_raw(headers.opcode);
     let asks = headers.opcode.eq(NEIGHBOUR_OPCODE);
     let raw = not_roce & !asks;
@@ -125,7 +125,7 @@ mod tests {
     };
     use crate::rx::{icrc, parse::parse, peer::Peers};
     use crate::testing::{step, Random, Sink, Source};
-    use ferrowire_rtl::{bits, build, Sim};
+    use ferrowire_rtl::{bits, build, lit, Sim};
     use ferrowire_spec::csr::DropReason;
 
     /// The whole receive path.
@@ -145,10 +145,12 @@ mod tests {
         let netlist = build("top", |m| {
             let addresses = m.input_of("addresses", &Addresses::of());
             let peers = m.input_of("peers", &Peers::of(&cfg));
-            let (frame, parsed, control) = parse(m, &cfg, addresses, peers, m.stream_in("mac", &beat));
+            let (frame, parsed, control) =
+                parse(m, &cfg, addresses, peers, m.stream_in("mac", &beat), lit(1, 0));
             m.output("control", &control);
             let (frame, verdict) = icrc::check(m, &cfg, frame);
-            let received = buffer(m, &cfg, frame, parsed, verdict);
+            let received = buffer(m, &cfg, frame, parsed, verdict, lit(1, 0));
+            m.output("roomy", &received.roomy);
             let dispatched = dispatch(m, &cfg, received);
             m.stream_out("requests", dispatched.requests);
             m.stream_out("frames", dispatched.frames);

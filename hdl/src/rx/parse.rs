@@ -25,7 +25,7 @@
 //! address has [`NEIGHBOUR_OPCODE`] where the card answers itself.
 //!
 //! A sound PAUSE or PFC frame (IEEE 802.3 annexes 31B and 31D), to their group address or the port's own, is told as it comes and goes no
-//! further: its result is [`TAKEN`]. Whether the frame check sequence is right is the MAC's affair.
+//! further: its result is [`TAKEN`]. One that `looped` is dropped as such. Whether the frame check sequence is right is the MAC's affair.
 //!
 //! Where frames last seven beats or more, what was kept stays until all is known of it, instead of wandering through registers with what
 //! is found; the next frame's last beat waits for that.
@@ -239,7 +239,7 @@ fn ext_places(cfg: &RnicConfig, opcode: Sig, wanted: &[(Ext, Field)]) -> Vec<Pla
         .collect()
 }
 
-/// Parses frames; see the page's top.
+/// Parses frames; see the page's top. `looped`: the beat is of a frame that returns inside the card.
 #[module]
 pub fn parse(
     m: &Scope,
@@ -247,6 +247,7 @@ pub fn parse(
     addresses: Addresses,
     peers: Peers,
     mac: Stream<Beat>,
+    looped: Sig,
 ) -> (Stream<Beat>, Stream<Parsed>, MacControl) {
     use DropReason::{
         BthVersion, Destination, IpChecksum, IpFragment, IpHeader, Length, Malformed, NotRoce,
@@ -261,6 +262,8 @@ pub fn parse(
     let held = cfg.unhurried();
     let go = m.wire("go", 1);
     let in_frame = (!held).then(|| m.reg("in_frame", 1).reset(0));
+    let from_loop = m.reg("from_loop", 1).no_reset();
+    m.when(mac.fire(), |m| m.set(&from_loop, looped));
     let frame = forward(m, mac);
     let open = go | in_frame.unwrap_or(!frame.last);
     let frame = frame.gate(m, open);
@@ -292,6 +295,7 @@ pub fn parse(
     m.set(&ended0, fire & frame.last);
     let index0 = delay("index0", index);
     let data0 = delay("data0", frame.data);
+    let looped0 = delay("looped0", from_loop);
 
     // Stage 1: where layer 3 begins.
     let tag = bytes_of(bytes, eth::BYTES, vlan::BYTES);
@@ -346,7 +350,9 @@ pub fn parse(
     let is_short = length0.le(neighbour::LONGEST);
     let asks1 = take("asks1", addresses.respond & heard & is_short & (is_arp | solicits));
     let control1 = take("control1", outer.eq(eth::ethertype::MAC_CONTROL));
-    let heard1 = take("heard1", dst_mac.eq(addresses.mac) | dst_mac.eq(pause::GROUP));
+    // What the card sends itself says nothing of the wire.
+    let heard = (dst_mac.eq(addresses.mac) | dst_mac.eq(pause::GROUP)) & !looped0;
+    let heard1 = take("heard1", heard);
     // For the sum, while the frame comes.
     let end1 = delay("end1", layer3 + total0);
     let (sum_v6, sum_tag) = match held {
@@ -745,7 +751,7 @@ mod tests {
             let mac = m.stream_in("mac", &Beat::of(beat_bytes));
             let addresses = m.input_of("addresses", &Addresses::of());
             let peers = m.input_of("peers", &Peers::of(cfg));
-            let (frame, parsed, control) = parse(m, cfg, addresses, peers, mac);
+            let (frame, parsed, control) = parse(m, cfg, addresses, peers, mac, lit(1, 0));
             m.output("control", &control);
             m.stream_out("frame", frame);
             m.stream_out("parsed", parsed);

@@ -51,6 +51,7 @@ use super::{FrameBeat, FrameOf, Payload};
 use crate::config::RnicConfig;
 use crate::context::timer::Departed;
 use crate::fields::assemble;
+use crate::loopback::{nothing, reserved};
 use crate::stream::{catch, fifo, forward, skid, Beat};
 use crate::types::{is_raw, priority_of, AddressVector, TableWrite, TxPacket, NEIGHBOUR_OPCODE};
 use ferrowire_rtl::{cat, clog2, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
@@ -161,6 +162,7 @@ struct Planned {
     departed: Departed,
     request: Sig,
     raw: Sig,
+    loops: Sig,
 }
 
 /// A frame that may leave, but for its header.
@@ -325,6 +327,7 @@ fn plan(cfg: &RnicConfig, p: &TxPacket, v: &Brief, ports: &Ports) -> Planned {
         departed: Departed { qp: p.qp, fresh: p.fresh },
         request: !(is(cfg, p.opcode, |o| !o.is_request()) | p.opcode.eq(NEIGHBOUR_OPCODE)),
         raw,
+        loops: cfg.only(cfg.loopback, p.loops),
     }
 }
 
@@ -580,6 +583,8 @@ pub fn build(
             priority,
             aside: aside.shr_by(priority).bit(0),
             raw: planned.raw,
+            loops: planned.loops,
+            reserved: planned.loops.then(reserved(cfg, planned.payload_bytes), nothing(cfg)),
         },
         extent: planned.extent.clone(),
         has_payload: planned.payload_bytes.any(),

@@ -34,7 +34,9 @@
 
 use super::{FrameBeat, FrameOf};
 use crate::config::RnicConfig;
+use crate::context::timer::Departed;
 use crate::icrc::{icrc_core, mask, unpad, unpad_stages, PacketEnd, CORE_LATENCY, MASK_LATENCY_FRAME};
+use crate::loopback::{self, room::Returned};
 use crate::stream::{breath, deep_fifo, fifo, forward, Beat};
 use ferrowire_rtl::{bits, cat, clog2, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::icrc::BYTES;
@@ -123,11 +125,140 @@ struct Ring {
     open: Sig,
 }
 
-/// Buffers frames, fills in their ICRC and sends them on without gaps; nothing of the priorities that `stands` has.
+/// The pointer of a ring behind the beat at `head`, or behind the whole frame where it `drops`.
+fn behind(head: Sig, end: &End, drops: Sig) -> Sig {
+    let width = head.width().max(end.index.width());
+    head + (end.index & drops.repeat(end.index.width())).zext(width).trunc(head.width()) + 1
+}
+
+/// A frame on its way out of a ring.
+#[derive(Interface)]
+struct Filled {
+    /// Its beats, with the ICRC.
+    beats: Stream<Beat>,
+    /// A beat is read in this cycle.
+    take: Sig,
+    /// Its last.
+    left: Sig,
+}
+
+/// Reads the beats of a frame that `goes`, one a cycle, and puts its ICRC where it belongs. `word`: what was read.
 #[module]
-pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig) -> Appended {
+fn fill(m: &Scope, cfg: &RnicConfig, end: End, icrc: Sig, goes: Sig, word: Sig) -> Filled {
+    let (beat_bytes, lane_bits) = (cfg.beat_bytes, cfg.lane_bits());
+    m.discard(&(end.poisoned, end.of.clone()));
+    let held = m.reg("held", 1).reset(0);
+    let take = m.wire("take", 1);
+    let position = m.reg("position", end.index.width()).reset(0);
+    let is_last = position.eq(end.index);
+    let (last_lanes, before_lanes) = icrc_lanes(lane_bits, end.empty);
+    let is_before = (position + 1).eq(end.index) & !is_last;
+
+    let last = m.reg("last", 1).no_reset();
+    let empty = m.reg("empty", lane_bits).no_reset();
+    let lanes = m.reg("lanes", beat_bytes).no_reset();
+    let patch = m.reg("patch", 8 * BYTES as u32).no_reset();
+    m.when(take, |m| {
+        m.set(&position, is_last.then(0, position + 1));
+        m.set(&held, 1);
+        m.set(&last, is_last);
+        m.set(&empty, end.empty & is_last.repeat(lane_bits));
+        let sealed =
+            (last_lanes & is_last.repeat(beat_bytes)) | (before_lanes & is_before.repeat(beat_bytes));
+        m.set(&lanes, sealed & (!end.of.raw).repeat(beat_bytes));
+        m.set(&patch, turned(m, icrc, end.empty));
+    });
+
+    let patches = patch.chunks(8);
+    let bytes: Vec<Sig> = word
+        .chunks(8)
+        .into_iter()
+        .enumerate()
+        .map(|(lane, byte)| lanes.bit(lane as u32).then(patches[lane % BYTES], byte))
+        .collect();
+    let filled = Stream::new(m, "filled", held, Beat { data: cat(&bytes), last, empty });
+    m.when(filled.fire() & !take, |m| m.set(&held, 0));
+    m.drive(&take, goes & (!held | filled.ready));
+    Filled { beats: forward(m, filled), take, left: take & is_last }
+}
+
+/// A frame that returns inside the card, and what becomes of it.
+#[derive(Interface)]
+pub struct Loop {
+    /// Frames for the parser.
+    pub frames: Stream<Beat>,
+    /// Requests that left, for their timers.
+    pub departed: Stream<Departed>,
+    /// Room that comes free.
+    pub left: Returned,
+    /// Beats that were reserved for a raw frame which goes to the wire.
+    pub raw: Sig,
+}
+
+/// The loop's ring: frames in order, each with room that was reserved before it was built.
+struct LoopRing {
+    frames: Stream<Beat>,
+    departed: Stream<Departed>,
+    left: Returned,
+}
+
+/// `enters`: a beat for the ring; `ends`: the frame ends with it; `crc`: one of a frame here.
+fn loop_ring(
+    m: &Scope,
+    cfg: &RnicConfig,
+    (enters, data): (Sig, Sig),
+    (ends, end): (Sig, End),
+    crc: (Sig, Sig),
+) -> LoopRing {
+    let depth = loopback::beats(cfg);
+    let address = clog2(u64::from(depth));
+    let pointer = |name: &str| m.reg(name, address + 1).reset(0);
+    let (head, tail) = (pointer("loop_head"), pointer("loop_tail"));
+    let store = m.mem("loop_store", depth, &data).style(Style::Block).build();
+    store.write(enters, tail.trunc(address), &data);
+    m.when(enters, |m| m.set(&tail, tail + 1));
+    m.assert(!enters | (tail - head).ne(depth), "a looped frame finds its room");
+    // No more frames than the least that is reserved for each allows.
+    let frames = (depth / loopback::smallest(cfg)).next_power_of_two();
+    let end = Stream::new(m, "loop_end", ends, end);
+    m.assert(!end.valid | end.ready, "a looped frame's end finds room");
+    let end = deep_fifo(&m.label("loop_ends"), frames, end);
+    let crc = Stream::new(m, "loop_crc", crc.0, crc.1);
+    m.assert(!crc.valid | crc.ready, "a looped frame's CRC finds room");
+    let crc = deep_fifo(&m.label("loop_crcs"), frames, crc);
+
+    // The timer takes the wire's first.
+    let (known, departs) = m.later("loop_departs", &end.of.departed);
+    let due = m.wire("loop_due", 1);
+    let sound = end.valid & crc.valid & due;
+    let drops = sound & end.poisoned;
+    let word = m.wire("loop_word", 8 * cfg.beat_bytes);
+    let label = m.label("loop_fill");
+    let filled = fill(&label, cfg, end.payload.clone(), crc.payload, sound & !end.poisoned, word);
+    m.drive(&word, store.read(m, filled.take, head.trunc(address), Collision::Never));
+    let leaves = filled.left | drops;
+    end.accept(leaves);
+    crc.accept(leaves);
+    m.when(filled.take | drops, |m| m.set(&head, behind(head, &end.payload, drops)));
+    let gone = Stream::new(m, "loop_gone", filled.left & end.of.request, end.of.departed.clone());
+    m.drive(&due, gone.ready);
+    departs.connect(fifo(&m.label("loop_departed"), 4, gone));
+    let beats = end.of.reserved & leaves.repeat(end.of.reserved.width());
+    let left = m.delay("loop_left", &Returned { beats, request: end.of.request });
+    LoopRing { frames: filled.beats, departed: known, left }
+}
+
+/// Buffers frames, fills in their ICRC and sends them on without gaps; to the wire nothing of the priorities that `stands` has. Raw frames to `own_mac` and all
+/// others that loop return.
+#[module]
+pub fn append(
+    m: &Scope,
+    cfg: &RnicConfig,
+    frame: Stream<FrameBeat>,
+    stands: Sig,
+    own_mac: Sig,
+) -> (Appended, Loop) {
     let beat_bytes = cfg.beat_bytes;
-    let lane_bits = cfg.lane_bits();
     let depth = cfg.payload_buffer_bytes / beat_bytes;
     let address = clog2(u64::from(depth));
 
@@ -146,20 +277,31 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
         .collect();
     let into = frame.of.aside;
     let of_ring = |ring: Sig, pick: &dyn Fn(&Ring) -> Sig| ring.then(pick(&rings[1]), pick(&rings[0]));
-    frame.accept(of_ring(into, &|ring| ring.open));
+    // What surely loops has its room. Where a raw frame goes is not known in time for that.
+    let loops = cfg.only(cfg.loopback, frame.of.loops);
+    frame.accept((loops & !frame.of.raw) | of_ring(into, &|ring| ring.open));
     let enters = frame.fire();
+    let index = m.reg("index", address.max(loopback::beat_bits(cfg) - 1)).reset(0);
+    let first = index.eq(0);
+    let own = m.reg("own", 1).no_reset();
+    // The first byte of the address is the first of the frame.
+    let is_own = frame.data.trunc(48).swap_bytes().eq(own_mac);
+    m.when(enters & first, |m| m.set(&own, is_own));
+    let looped = (loops & (!frame.of.raw | m.mux(first, &is_own, &own))).named("looped");
+    let to_wire = enters & !looped;
     let store = m.mem("store", RINGS as u32 * depth, &bits(8 * beat_bytes)).style(Style::Block).build();
     let tail = of_ring(into, &|ring| ring.tail);
-    store.write(enters, cat(&[tail.trunc(address), into]), &frame.data);
-    let index = m.reg("index", address).reset(0);
-    m.when(enters, |m| {
+    store.write(to_wire, cat(&[tail.trunc(address), into]), &frame.data);
+    m.when(enters, |m| m.set(&index, frame.last.then(0, index + 1)));
+    m.when(to_wire, |m| {
         for (i, ring) in rings.iter().enumerate() {
             m.when(into.eq(i), |m| m.set(&ring.tail, ring.tail + 1));
         }
-        m.set(&index, frame.last.then(0, index + 1));
     });
-    let ends = enters & frame.last;
+    let ends = to_wire & frame.last;
     let end = End { index, empty: frame.empty, poisoned: frame.poisoned, of: frame.of.clone() };
+    let raw_beats = frame.of.reserved & (to_wire & loops & first).repeat(frame.of.reserved.width());
+    let raw = m.delay("raw_returns", &raw_beats);
 
     let (masked, covered) = mask(m, PacketEnd::Frame, enters, frame.payload.beat());
     let remainder = icrc_core(m, masked, covered.empty);
@@ -169,6 +311,10 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
     let due = (0..due_in).fold(ends, |due, i| m.delay(&format!("due{i}"), &due));
     let due_ring = (0..due_in).fold(into, |ring, i| m.delay(&format!("ring_of_due{i}"), &ring));
     let sealed = m.delay("ring_of_crc", &due_ring);
+    let sealed_looped = (0..=due_in).fold(looped, |looped, i| m.delay(&format!("looped{i}"), &looped));
+    let frames_end = (enters & looped & frame.last, end.clone());
+    let of_loop = (crc.valid & sealed_looped, crc.state);
+    let ring = loop_ring(m, cfg, (enters & looped, frame.data), frames_end, of_loop);
 
     // Frames that are whole, in the order of each ring; of those that may go, the ring that went last gives way.
     let held_back = |end: &End| stands.shr_by(end.of.priority).bit(0);
@@ -179,7 +325,8 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
             let ends = &m.label(&format!("ends{i}"));
             let end = if i == 0 { fifo(ends, FRAMES[i], end) } else { deep_fifo(ends, FRAMES[i], end) };
             let end = breath(&m.label(&format!("next_end{i}")), cfg.unhurried(), end);
-            let crc = Stream::new(m, &format!("crc{i}"), crc.valid & sealed.eq(i), crc.state);
+            let crc =
+                Stream::new(m, &format!("crc{i}"), crc.valid & !sealed_looped & sealed.eq(i), crc.state);
             m.assert(!crc.valid | crc.ready, "a CRC finds room");
             let crcs = &m.label(&format!("crcs{i}"));
             let crc = if i == 0 { fifo(crcs, FRAMES[i], crc) } else { deep_fifo(crcs, FRAMES[i], crc) };
@@ -211,42 +358,14 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
     let icrc = job.ring.then(whole[1].1.payload, whole[0].1.payload);
     let sound = busy & job.ring.then(whole[1].1.valid, whole[0].1.valid);
     let drops = sound & end.poisoned;
-    let held = m.reg("held", 1).reset(0);
-    let take = m.wire("take", 1);
     let head = of_ring(job.ring, &|ring| ring.head);
-    let word = store.read(m, take, cat(&[head.trunc(address), job.ring]), Collision::Never);
-    let position = m.reg("position", address).reset(0);
-    let is_last = position.eq(end.index);
-    let (last_lanes, before_lanes) = icrc_lanes(lane_bits, end.empty);
-    let is_before = (position + 1).eq(end.index) & !is_last;
-    let further = head + (end.index & drops.repeat(address)).zext(address + 1) + 1;
-
-    let last = m.reg("last", 1).no_reset();
-    let empty = m.reg("empty", lane_bits).no_reset();
-    let lanes = m.reg("lanes", beat_bytes).no_reset();
-    let patch = m.reg("patch", 8 * BYTES as u32).no_reset();
-    m.when(take, |m| {
-        m.set(&position, is_last.then(0, position + 1));
-        m.set(&held, 1);
-        m.set(&last, is_last);
-        m.set(&empty, end.empty & is_last.repeat(lane_bits));
-        let sealed =
-            (last_lanes & is_last.repeat(beat_bytes)) | (before_lanes & is_before.repeat(beat_bytes));
-        m.set(&lanes, sealed & (!end.of.raw).repeat(beat_bytes));
-        m.set(&patch, turned(m, icrc, end.empty));
-    });
-
-    let patches = patch.chunks(8);
-    let bytes: Vec<Sig> = word
-        .chunks(8)
-        .into_iter()
-        .enumerate()
-        .map(|(lane, byte)| lanes.bit(lane as u32).then(patches[lane % BYTES], byte))
-        .collect();
-    let filled = Stream::new(m, "filled", held, Beat { data: cat(&bytes), last, empty });
-    m.when(filled.fire() & !take, |m| m.set(&held, 0));
-    m.drive(&take, sound & !end.poisoned & (!held | filled.ready));
-    let left = take & is_last;
+    let word = m.wire("word", 8 * beat_bytes);
+    let label = m.label("fill");
+    let filled = fill(&label, cfg, end.clone(), icrc, sound & !end.poisoned, word);
+    let take = filled.take;
+    m.drive(&word, store.read(m, take, cat(&[head.trunc(address), job.ring]), Collision::Never));
+    let further = behind(head, end, drops);
+    let left = filled.left;
     m.drive(&leaves, left | drops);
 
     for (i, ring) in rings.iter().enumerate() {
@@ -259,9 +378,10 @@ pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig
     // What is on offer stays so.
     let begun = m.reg("begun", 1).reset(0);
     let all = m.delay("all", &stands.all());
-    let wire = forward(m, filled).gate(m, begun | !all);
+    let wire = filled.beats.gate(m, begun | !all);
     m.when(wire.valid, |m| m.set(&begun, !(wire.ready & wire.last)));
-    Appended { wire, left, dropped: drops, of: end.of.clone() }
+    let appended = Appended { wire, left, dropped: drops, of: end.of.clone() };
+    (appended, Loop { frames: ring.frames, departed: ring.departed, left: ring.left, raw })
 }
 
 #[cfg(test)]
@@ -295,7 +415,12 @@ mod tests {
         let shape = Beat::of(beat_bytes);
         let netlist = build("top", |m| {
             let stands = m.input("stands", 8);
-            let out = append(m, &cfg, m.stream_in("frame", &FrameBeat::of(&cfg)), stands);
+            let frame = m.stream_in("frame", &FrameBeat::of(&cfg));
+            let (out, looped) = append(m, &cfg, frame, stands, m.input("own_mac", 48));
+            m.stream_out("looped", looped.frames);
+            m.stream_out("departed", looped.departed);
+            m.output("loop_left", &looped.left);
+            m.output("raw", &looped.raw);
             m.output("of", &out.of);
             m.stream_out("out", out.wire);
             // Frames by how they ended.
@@ -569,6 +694,135 @@ mod tests {
             run(sim, source, sink, &mut random, 0.2, cycles, |s| s[0].frames_seen() == sent.len());
             assert!(sink[0].frames() == sent, "seed {}: {beat_bytes} bytes a beat", random.seed);
             assert_eq!(sink[0].gaps, 0, "seed {}: a gap inside a frame", random.seed);
+        }
+    }
+
+    /// Where a frame of the next test goes.
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    enum Way {
+        Wire,
+        Loop,
+        RawWire,
+        RawLoop,
+    }
+
+    const OWN_MAC: u64 = 0x0200_5e00_5301;
+
+    #[test]
+    fn what_loops_has_its_icrc_and_leaves_beside_the_wire_whoever_stands_still() {
+        for (seed, beat_bytes) in [(21, 8), (22, 16), (23, 64), (24, 64)] {
+            let mut random = Random::new(seed);
+            let mut bench = bench(beat_bytes);
+            bench.sim.set("own_mac", OWN_MAC);
+            bench.sim.set("departed_ready", 1);
+            let mut sinks =
+                [Sink::new("out", &Beat::of(beat_bytes)), Sink::new("looped", &Beat::of(beat_bytes))];
+            let mut sent = [Vec::new(), Vec::new()];
+            // The loop's frames come with their room, so no more are under way than it has.
+            let most = u64::from(loopback::beats(&bench.cfg) / 2);
+            let (mut under_way, mut back, mut pushed) = (0, 0, 0);
+            let (mut steps, mut paused) = (0, false);
+            while sent[0].len() + sent[1].len() < 300
+                || sinks.iter().map(Sink::frames_seen).sum::<usize>() < pushed
+            {
+                if bench.source[0].left() == 0
+                    && pushed < 300
+                    && under_way + 80 * 64 / u64::from(beat_bytes) < most
+                {
+                    let way =
+                        [Way::Wire, Way::Loop, Way::RawWire, Way::RawLoop][random.rng.random_range(0..4)];
+                    // While the wire stands still its ring must not fill up.
+                    let way = if paused { Way::Loop } else { way };
+                    let mut frame = match way {
+                        Way::Wire | Way::Loop => sample::frame(
+                            &mut random,
+                            Kind { ipv6: false, vlan: false, body: 12 + pushed % 90 },
+                        ),
+                        Way::RawWire | Way::RawLoop => random.bytes(60 + pushed % 90),
+                    };
+                    let raw = matches!(way, Way::RawWire | Way::RawLoop);
+                    let own = matches!(way, Way::Loop | Way::RawLoop);
+                    if raw {
+                        let mac = if own { OWN_MAC } else { OWN_MAC ^ 1 };
+                        frame[..6].copy_from_slice(&mac.to_be_bytes()[2..]);
+                    }
+                    let beats = u64::from(loopback::largest(&bench.cfg)).min(80);
+                    let loops = way != Way::Wire;
+                    let mut bare = frame.clone();
+                    let n = bare.len();
+                    if !raw {
+                        bare[n - 4..].fill(0);
+                    }
+                    for mut beat in frames_to_beats([&bare[..]], beat_bytes) {
+                        beat.insert("poisoned".into(), Bits::zero(1));
+                        let mut beat = with_owner(&bench.cfg, beat, 1, 0, false);
+                        let mut set = |name: &str, value: u64| {
+                            let width = beat[name].width();
+                            beat.insert(name.into(), Bits::new(width, value.into()));
+                        };
+                        set("of_raw", raw.into());
+                        set("of_loops", loops.into());
+                        set("of_reserved", if loops { beats } else { 0 });
+                        bench.source[0].push(beat);
+                    }
+                    under_way += if loops { beats } else { 0 };
+                    sent[usize::from(own)].push(frame);
+                    pushed += 1;
+                }
+                if steps % 400 == 0 {
+                    paused = random.chance(0.4);
+                    bench.sim.set("stands", if paused { 0xff } else { 0 });
+                }
+                crate::testing::step(&mut bench.sim, &mut bench.source, &mut sinks, &mut random, 0.2);
+                let gone = bench.sim.get("loop_left_beats") + bench.sim.get("raw");
+                under_way -= gone;
+                back += gone;
+                steps += 1;
+                assert!(steps < 100_000, "seed {seed}: {} of {pushed}", sinks[1].frames_seen());
+            }
+            (0..20).for_each(|_| {
+                crate::testing::step(&mut bench.sim, &mut bench.source, &mut sinks, &mut random, 0.0);
+                under_way -= bench.sim.get("loop_left_beats") + bench.sim.get("raw");
+            });
+            assert!(sinks[0].frames() == sent[0], "seed {seed}: the wire's");
+            assert!(sinks[1].frames() == sent[1], "seed {seed}: those that loop");
+            assert!(under_way == 0 && back > 0, "seed {seed}: {under_way} beats never came back");
+            assert_eq!(sinks[0].gaps, 0, "seed {seed}: a gap inside a frame");
+        }
+    }
+
+    #[test]
+    fn what_loops_does_not_wait_for_a_wire_that_stands_still() {
+        for beat_bytes in [8, 64] {
+            let mut random = Random::new(25);
+            let mut bench = bench(beat_bytes);
+            bench.sim.set("departed_ready", 1);
+            bench.sim.set("stands", 0xff);
+            let mut sinks =
+                [Sink::new("out", &Beat::of(beat_bytes)), Sink::new("looped", &Beat::of(beat_bytes))];
+            let kind = Kind { ipv6: false, vlan: false, body: 64 };
+            let mut looped = Vec::new();
+            for i in 0..40 {
+                let frame = sample::frame(&mut random, kind);
+                let mut bare = frame.clone();
+                let n = bare.len();
+                bare[n - 4..].fill(0);
+                for mut beat in frames_to_beats([&bare[..]], beat_bytes) {
+                    beat.insert("poisoned".into(), Bits::zero(1));
+                    let mut beat = with_owner(&bench.cfg, beat, 1, 0, false);
+                    beat.insert("of_loops".into(), Bits::new(1, (i % 4 != 0).into()));
+                    bench.source[0].push(beat);
+                }
+                if i % 4 != 0 {
+                    looped.push(frame);
+                }
+            }
+            let Bench { sim, source, .. } = &mut bench;
+            run(sim, source, &mut sinks, &mut random, 0.0, 5_000, |s| s[1].frames_seen() == looped.len());
+            assert!(sinks[1].frames() == looped);
+            assert_eq!(sinks[0].frames_seen(), 0);
+            sim.set("stands", 0);
+            run(sim, source, &mut sinks, &mut random, 0.0, 5_000, |s| s[0].frames_seen() == 10);
         }
     }
 

@@ -58,13 +58,19 @@ pub struct FrameOf {
     pub aside: Sig,
     /// A raw frame, which has no ICRC.
     pub raw: Sig,
+    /// It returns inside the card; of a raw frame: it does if its destination is the port's.
+    pub loops: Sig,
+    /// Beats of the loop's ring that are reserved for it.
+    pub reserved: Sig,
 }
 
 impl FrameOf {
     /// The shape.
     pub fn of(cfg: &RnicConfig) -> FrameOf {
         let departed = Departed::of(cfg);
-        FrameOf { departed, request: bits(1), priority: bits(3), aside: bits(1), raw: bits(1) }
+        let one = bits(1);
+        let reserved = bits(crate::loopback::beat_bits(cfg));
+        FrameOf { departed, request: one, priority: bits(3), aside: one, raw: one, loops: one, reserved }
     }
 }
 

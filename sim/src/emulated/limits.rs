@@ -55,6 +55,7 @@ pub(super) fn constants() -> [(&'static Block, Register, u32); 16] {
         "ipv6",
         "vlan",
         "wqe_push",
+        "loopback",
     ];
     let features = features.iter().fold(0, |all, name| all | put(&cap::FEATURES, name, 1));
     let wqe = put(&cap::WQE_LIMITS, "max_send_sge", send_wqe::MAX_SGES as u32)

@@ -10,7 +10,7 @@ use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::wire::opcode::Service;
-use ferrowire_spec::wire::{ipv4, Frame, Opcode};
+use ferrowire_spec::wire::{ipv4, Eth, Frame, Opcode};
 use ferrowire_spec::QpState;
 use rand::rngs::SmallRng;
 use rand::SeedableRng as _;
@@ -42,6 +42,8 @@ pub struct Config {
     /// Unit of all time-outs and pauses in nanoseconds, 4,096 by the specification (IBTA 9.7.6.1.3): with a smaller one all are shorter by the
     /// same factor.
     pub tick: Instant,
+    /// Frames to `mac` return inside the node.
+    pub loopback: bool,
 }
 
 /// Nanoseconds of the unit of time-outs (IBTA 9.7.6.1.3).
@@ -50,7 +52,16 @@ const TICK: Instant = 4096;
 impl Config {
     /// A node with these addresses.
     pub fn new(mac: u64, ip: IpAddr) -> Self {
-        Self { mac, ip, seed: 0, credits: true, cnp_interval: 50_000, line_rate: None, tick: TICK }
+        Self {
+            mac,
+            ip,
+            seed: 0,
+            credits: true,
+            cnp_interval: 50_000,
+            line_rate: None,
+            tick: TICK,
+            loopback: true,
+        }
     }
 
     /// A time of the specification, by the unit that this node has.
@@ -358,16 +369,20 @@ impl Engine {
 
     /// Takes a frame, without FCS. Whatever it is: it has its effect, an answer, or a count in [`Engine::dropped`].
     pub fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
-        if let Err(reason) = self.take(now, bytes) {
+        self.node.counters.note(TrafficCounter::RxFrames, 1);
+        self.node.counters.note(TrafficCounter::RxBytes, bytes.len() as u64);
+        self.receive(now, bytes, false);
+    }
+
+    fn receive(&mut self, now: Instant, bytes: &[u8], looped: bool) {
+        if let Err(reason) = self.take(now, bytes, looped) {
             self.node.drop_for(reason);
         }
         self.settle();
     }
 
-    fn take(&mut self, now: Instant, bytes: &[u8]) -> Result<(), DropReason> {
-        self.node.counters.note(TrafficCounter::RxFrames, 1);
-        self.node.counters.note(TrafficCounter::RxBytes, bytes.len() as u64);
-        if let Some(counter) = raw::mac_control(&self.node, bytes)? {
+    fn take(&mut self, now: Instant, bytes: &[u8], looped: bool) -> Result<(), DropReason> {
+        if let Some(counter) = raw::mac_control(&self.node, bytes, looped)? {
             self.node.counters.note(counter, 1);
             return Ok(());
         }
@@ -433,17 +448,29 @@ impl Engine {
         self.qps.values().filter_map(Qp::next_deadline).min()
     }
 
-    /// The next frame to send. Queue pairs take turns; answers of a queue pair come before its requests.
+    /// The next frame to send. Queue pairs take turns; answers of a queue pair come before its requests. Frames to the node itself come back to it at once.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
-        let raw = self.node.counters.traffic(TrafficCounter::TxRaw);
-        let sent = self.out.pop_front().or_else(|| self.transmit(now));
-        if let Some(frame) = &sent {
+        loop {
+            let notice = self.out.pop_front();
+            let raw = notice.is_none();
+            let frame = notice.or_else(|| self.transmit(now))?;
+            let raw = raw && self.turn == RAW_QPN;
+            let own = Eth::parse(&frame).is_ok_and(|header| header.dst == self.node.config.mac);
+            let looped = self.node.config.loopback && own;
             let counters = &mut self.node.counters;
-            counters.note(TrafficCounter::TxFrames, 1);
-            counters.note(TrafficCounter::TxBytes, frame.len() as u64);
-            counters.note(TrafficCounter::TxRoce, u64::from(counters.traffic(TrafficCounter::TxRaw) == raw));
+            let (frames, bytes) = match looped {
+                true => (TrafficCounter::LoopbackFrames, TrafficCounter::LoopbackBytes),
+                false => (TrafficCounter::TxFrames, TrafficCounter::TxBytes),
+            };
+            counters.note(frames, 1);
+            counters.note(bytes, frame.len() as u64);
+            if looped {
+                self.receive(now, &frame, true);
+                continue;
+            }
+            counters.note(if raw { TrafficCounter::TxRaw } else { TrafficCounter::TxRoce }, 1);
+            return Some(frame);
         }
-        sent
     }
 
     fn transmit(&mut self, now: Instant) -> Option<Vec<u8>> {

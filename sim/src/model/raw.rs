@@ -50,17 +50,22 @@ pub(super) fn check_length(wr: &SendWr) -> Result<(), (WcStatus, u8)> {
     }
 }
 
-/// What counts a frame of MAC control, which is never a queue pair's (IEEE 802.3 31.4). It is counted alone: nobody pauses this wire.
+/// What counts a frame of MAC control, which is never a queue pair's (IEEE 802.3 31.4). It is counted alone: nobody pauses this wire. One that has
+/// `looped` says nothing of the wire.
 ///
 /// # Errors
 /// Why it is dropped.
-pub(super) fn mac_control(node: &Node, bytes: &[u8]) -> Result<Option<TrafficCounter>, DropReason> {
+pub(super) fn mac_control(
+    node: &Node,
+    bytes: &[u8],
+    looped: bool,
+) -> Result<Option<TrafficCounter>, DropReason> {
     let Ok(header) = Eth::parse(bytes) else { return Ok(None) };
     if header.ethertype != eth::ethertype::MAC_CONTROL {
         return Ok(None);
     }
     let body = bytes.get(eth::BYTES..).unwrap_or_default();
-    let for_us = header.dst == pause::GROUP || header.dst == node.config.mac;
+    let for_us = !looped && (header.dst == pause::GROUP || header.dst == node.config.mac);
     match Pause::parse(body).map(|head| head.opcode) {
         Ok(pause::CODE) if for_us => Ok(Some(TrafficCounter::RxPause)),
         Ok(pfc::CODE) if for_us && body.len() >= pfc::BYTES => Ok(Some(TrafficCounter::RxPfc)),

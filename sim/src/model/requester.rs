@@ -5,7 +5,7 @@
 //! it is checked, gets its PSNs, and its packets are made, as often as it takes. What is wrong with it completes it with an
 //! error, when all before it are done.
 
-use ferrowire_spec::csr::{HwCounter, TrafficCounter};
+use ferrowire_spec::csr::HwCounter;
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::queue::send_wqe::SendOpcode;
@@ -285,7 +285,6 @@ impl Qp {
         let ends = position.ends();
         if self.service == Service::Raw {
             // The frame is what the WQE says, all of it.
-            node.counters.note(TrafficCounter::TxRaw, 1);
             self.sq.next += step;
             self.sq.top = self.sq.next;
             self.sq.cursor += 1;

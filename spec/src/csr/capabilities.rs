@@ -116,6 +116,8 @@ crate::table::registers! {
         neighbour_responder @ 12, 1, RO;
         /// WQEs can be pushed into doorbell pages.
         wqe_push @ 13, 1, RO;
+        /// Frames to the port's own MAC address return inside the card.
+        loopback @ 14, 1, RO;
     }
     /// Addresses of the port.
     MAX_GID max_gid @ 0x3c {

@@ -8,7 +8,7 @@ crate::table::counters! {
     RxFrames = 0, "rx_frames";
     /// Bytes of these.
     RxBytes = 1, "rx_bytes";
-    /// Frames to UDP port 4791 that passed every check up to the ICRC.
+    /// Frames to UDP port 4791 that passed every check up to the ICRC, those returned inside the card included.
     RxRoce = 2, "rx_roce";
     /// Frames to the MAC.
     TxFrames = 3, "tx_frames";
@@ -16,7 +16,7 @@ crate::table::counters! {
     TxBytes = 4, "tx_bytes";
     /// RoCE frames to the MAC.
     TxRoce = 5, "tx_roce";
-    /// Frames handed to the raw Ethernet queue pair, or answered by the card.
+    /// Frames handed to the raw Ethernet queue pair, or answered by the card, those returned inside the card included.
     RxRaw = 6, "rx_raw";
     /// Frames sent by the raw Ethernet queue pair, or by the card as an answer.
     TxRaw = 7, "tx_raw";
@@ -50,4 +50,8 @@ crate::table::counters! {
     AxiReadErrors = 21, "axi_read_errors";
     /// Bursts of writes to host memory that AXI answered with an error: nobody else is told.
     AxiWriteErrors = 22, "axi_write_errors";
+    /// Frames to the card's own MAC address that were returned inside the card. They are neither `tx_frames` nor `rx_frames`.
+    LoopbackFrames = 23, "loopback_frames";
+    /// Bytes of these.
+    LoopbackBytes = 24, "loopback_bytes";
 }

@@ -77,6 +77,7 @@ const MODULES: &[(&str, Area)] = &[
     ("large", Area::Transport),
     ("lives", Area::Transport),
     ("lockstep", Area::Hdl),
+    ("loopback", Area::Transport),
     ("loss", Area::Transport),
     ("mac", Area::Boards),
     ("malformed", Area::Transport),

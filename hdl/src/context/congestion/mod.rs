@@ -29,7 +29,7 @@ use crate::context::resets;
 use crate::rx::buffer::Dropped;
 use crate::stream::{arbiter, fifo};
 use crate::types::{QpBroadcast, TableWrite, TxPacket};
-use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::Opcode;
 
 /// A packet came that met congestion.
@@ -199,7 +199,15 @@ fn control(m: &Scope, cfg: &RnicConfig, input: Input) -> Congestion {
     let marked = arbiter(&m.label("marked"), &|_: &Sig| lit(1, 1), taps);
     let marks = marked.fire();
     let told = notify(m, cfg, marked, control.interval_us, microsecond);
-    let packet = |qp: Sig| TxPacket { qp, opcode: lit(8, Opcode::Cnp.code()), ..TxPacket::of(cfg).zeros() };
+    let given = &broadcast.attributes;
+    let looping = m.mem("looping", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    looping.write(given.enable, given.index, &given.entry.loops);
+    let packet = |qp: Sig| TxPacket {
+        qp,
+        opcode: lit(8, Opcode::Cnp.code()),
+        loops: cfg.only(cfg.loopback, looping.read_now(qp)),
+        ..TxPacket::of(cfg).zeros()
+    };
     let packets = told.map(|qp| packet(*qp));
 
     let heard = hear(m, cfg, broadcast.clone(), cnps);

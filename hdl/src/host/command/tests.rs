@@ -92,6 +92,7 @@ fn bench_of(cfg: RnicConfig, stall: f64) -> Bench {
                 srqs_busy,
                 psns,
                 reclaimed,
+                m.input("own_mac", 48),
             );
             // A queue pair that goes to RESET has no completion under way, and no read.
             let drained = m.wire_of("drained", &Drained::of(&cfg));

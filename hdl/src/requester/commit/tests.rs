@@ -67,6 +67,7 @@ impl Bench {
                 m,
                 &cfg,
                 m.input_of("broadcast", &QpBroadcast::of(&cfg)),
+                m.input_of("handles", &crate::host::AhEntry::write_of(&cfg)),
                 m.stream_in("unbarred", &QpInit::of(&cfg)),
                 m.stream_in("barred", &Bar::of(&cfg)),
                 m.input_of("oldest", &Oldest::write_of(&cfg)),

@@ -21,7 +21,8 @@
 //! opens, which costs others a turn. Each packet is charged to it in the cycle behind its own, or the first one in which no request is. A QP that has
 //! the turn all the time may cut two more packets until its gate is known to be shut. Atomics are not held back, and neither is what is dropped.
 //!
-//! READs of a QP whose priority stands still on the wire are not cut meanwhile: it stays in line, and its turns cost others 3 cycles each.
+//! READs of a QP whose priority stands still on the wire are not cut meanwhile: it stays in line, and its turns cost others 3 cycles each. So do READs and atomics
+//! of a QP whose packets loop while [`loopback`](crate::loopback) has no room for a response; it is reserved as one begins.
 //!
 //! A READ whose next packet comes with a repetition that is behind it (see `order`) is dropped, held back or not. It waits for an atomic before it as
 //! others do: that one's end wakes the QP, and that of what is dropped wakes nobody.
@@ -35,6 +36,7 @@ use super::atomic::{Operands, ATOMICS};
 use super::order::{places, Entry, Freed, Front, Lists, Wake, COUNT_BITS};
 use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};
+use crate::loopback::reserved;
 use crate::memory::to_page_end;
 use crate::path::mtu_bytes;
 use crate::stream::{deep_fifo, fifo, forward, slice};
@@ -87,11 +89,21 @@ pub(super) struct About {
     pub(super) last: Sig,
     /// Its payload.
     pub(super) bytes: Sig,
+    /// It returns inside the card.
+    pub(super) loops: Sig,
 }
 
 impl About {
     pub(super) fn is(&self, work: Work) -> Sig {
         self.work.eq(work.code())
+    }
+
+    /// Beats that are reserved for it in the loop's ring.
+    pub(super) fn reserved(&self, cfg: &RnicConfig) -> Sig {
+        let read = self.is(Work::Read);
+        let answered = read | self.is(Work::Atomic) | self.is(Work::Replay);
+        let beats = reserved(cfg, self.bytes & read.repeat(13));
+        beats & (answered & self.loops).repeat(beats.width())
     }
 
     /// Opcode of a READ response.
@@ -126,7 +138,20 @@ pub(super) struct Cut {
     pub(super) operands: Stream<Operands>,
     /// For each packet of a READ.
     pub(super) charges: Stream<Charge>,
+    /// Beats of the loop's ring that are reserved in this cycle.
+    pub(super) reserves: Sig,
     pub(super) freed: Freed,
+}
+
+/// What keeps a QP from being answered.
+#[derive(Clone, Bundle)]
+pub(super) struct Waits {
+    /// Congestion control holds it back.
+    pub(super) gate: TableWrite<Gate>,
+    /// Priorities that stand still.
+    pub(super) paused: Sig,
+    /// The loop has room for a response.
+    pub(super) may_loop: Sig,
 }
 
 /// What is kept of a QP.
@@ -155,11 +180,12 @@ struct Copy {
     pd: Sig,
     mtu: Sig,
     priority: Sig,
+    loops: Sig,
 }
 
 impl Copy {
     fn from(a: &QpAttributes) -> Copy {
-        Copy { pd: a.pd, mtu: a.mtu, priority: a.priority }
+        Copy { pd: a.pd, mtu: a.mtu, priority: a.priority, loops: a.loops }
     }
 }
 
@@ -180,7 +206,7 @@ const PACKET_BITS: u32 = 23;
 /// Wakes that may wait: they are looked at in two of three cycles at least.
 const WAKES: u32 = 4;
 
-/// The cutter. `failed`: QPs that have failed, and those that begin anew; `gate`: who is held back; `paused`: the priorities that stand still.
+/// The cutter. `failed`: QPs that have failed, and those that begin anew.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub(super) fn cut(
@@ -190,9 +216,9 @@ pub(super) fn cut(
     lists: Lists,
     wakes: Stream<Wake>,
     failed: TableWrite<Sig>,
-    gate: TableWrite<Gate>,
-    paused: Sig,
+    waits: Waits,
 ) -> Cut {
+    let Waits { gate, paused, may_loop } = waits;
     let state = m.fsm("state", State::Sweep);
     let (sweeping, idle, at_row) = (state.is(State::Sweep), state.is(State::Idle), state.is(State::Row));
     let (at_entry, at_emit) = (state.is(State::Entry), state.is(State::Emit));
@@ -314,7 +340,9 @@ pub(super) fn cut(
     let repeated = behind & !entry.atomic & !fenced & !(entry.psn - brought).bit(23);
     let dropping = dropping | repeated;
     let waits = fenced | (!entry.atomic & shut);
-    let still = !entry.atomic & paused.shr_by(copy.priority).bit(0);
+    let loops = cfg.only(cfg.loopback, copy.loops);
+    let stands = !entry.atomic & paused.shr_by(copy.priority).bit(0);
+    let still = m.mux(loops, &!may_loop, &stands);
     // It has its turn again without being woken.
     let stood = m.reg("stood", 1).no_reset();
     let was_repeated = m.reg("was_repeated", 1).no_reset();
@@ -346,6 +374,7 @@ pub(super) fn cut(
     m.set(&bytes, 0);
     m.when(reads, |m| m.set(&bytes, m.mux(last, &remaining.trunc(13), &mtu)));
     m.when(executes, |m| m.set(&bytes, 8));
+    let looped = m.delay("looped", &loops);
     let about = About {
         qp,
         work,
@@ -358,12 +387,18 @@ pub(super) fn cut(
         first: row.packets.eq(0),
         last,
         bytes,
+        loops: looped,
     };
     let crosses = bytes.gt(to_page_end(va));
     let candidate = Candidate { about, va, crosses, rkey: entry.rkey, pd: copy.pd };
     let (operands_room, charge_room) = (m.wire("operands_room", 1), m.wire("charge_room", 1));
-    let room = (!executes | operands_room) & charge_room;
+    // Acknowledgements may have taken the room since it was looked at.
+    let answered = reads | executes | is(Work::Replay);
+    let loop_room = !(looped & answered) | may_loop;
+    let room = (!executes | operands_room) & charge_room & loop_room;
     let candidate = Stream::new(m, "candidate", at_emit & speaks & room, candidate);
+    let reserved = candidate.about.reserved(cfg);
+    let reserves = reserved & candidate.fire().repeat(reserved.width());
     let charge = Stream::new(m, "charge", candidate.fire() & reads, Charge { qp, bytes });
     m.drive(&charge_room, charge.ready);
     let charges = slice(&m.label("charges"), cfg.unhurried(), charge);
@@ -404,7 +439,7 @@ pub(super) fn cut(
         m.set(&qp, qp + 1);
         m.when(qp.all(), |m| m.set(&state, State::Idle));
     });
-    Cut { candidates, operands, charges, freed: Freed { valid: gone, place: row.head } }
+    Cut { candidates, operands, charges, reserves, freed: Freed { valid: gone, place: row.head } }
 }
 
 #[cfg(test)]

@@ -47,6 +47,8 @@ pub(super) struct Departed {
     pub(super) finished: Stream<Finished>,
     pub(super) faults: Stream<QpFault>,
     pub(super) failed: TableWrite<Sig>,
+    /// Beats that were reserved in the loop's ring for a response that does not come.
+    pub(super) unspent: Sig,
     /// The answer of a repeated atomic is no longer known.
     pub(super) forgotten: Sig,
     /// A NAK goes: what was asked for is no longer allowed, or host memory has failed.
@@ -139,6 +141,7 @@ pub(super) fn depart(
         msn: about.msn,
         bytes: m.mux(departures.carries & !naks, &about.bytes, &lit(13, 0)),
         lane: departures.lane,
+        loops: about.loops,
         end: lit(1, 0),
     };
     let headers = Stream::new(m, "headers", response | answers | naks, header);
@@ -177,6 +180,12 @@ pub(super) fn depart(
     let closes = state.is(State::Close) & finished_room;
     let taken = silent | forgets | (given & (skips | ends)) | whole | good | known | closes;
     departures.accept(taken);
+    // A NAK in its place finds its own room.
+    let sent = m.reg("sent", 1).reset(0);
+    let answered = sent | responds | (goes & answers);
+    m.set(&sent, answered & !taken);
+    let unspent = about.reserved(cfg);
+    let unspent = unspent & (taken & !answered).repeat(unspent.width());
     let finished = Finished {
         qp,
         end: is(Work::End),
@@ -210,5 +219,5 @@ pub(super) fn depart(
     let forgotten = result & !results.found & !results.error;
     let (access, operation) =
         (m.delay("access", &(fails & refused)), m.delay("operation", &(fails & at_nak)));
-    Departed { headers, passes, jobs, finished, faults, failed, forgotten, access, operation }
+    Departed { headers, passes, jobs, finished, faults, failed, unspent, forgotten, access, operation }
 }

@@ -147,6 +147,8 @@ struct Header {
     msn: Sig,
     bytes: Sig,
     lane: Sig,
+    /// It returns inside the card.
+    loops: Sig,
     /// Not a packet: the QP ends behind all packets before.
     end: Sig,
 }
@@ -170,6 +172,7 @@ impl Header {
             imm: lit(32, 0),
             payload_bytes: self.bytes,
             payload_lane: self.lane,
+            loops: self.loops,
         }
     }
 }
@@ -210,6 +213,10 @@ pub struct Replied {
     pub served: Served,
     /// READ responses that are cut, for congestion control.
     pub charges: Stream<Charge>,
+    /// Beats of the loop's ring for a response that begins.
+    pub reserves: Sig,
+    /// Likewise, of one that does not come.
+    pub unspent: Sig,
     /// What passes on its way from a lookup to memory.
     pub accesses: Vec<Passage>,
     /// Counted events.
@@ -217,7 +224,7 @@ pub struct Replied {
 }
 
 /// The reply engine. A read of host memory must see what was written before it was asked for. `gate`: who is held back; `paused`: the
-/// priorities that stand still.
+/// priorities that stand still; `may_loop`: the loop has room for a response.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn reply(
@@ -229,6 +236,7 @@ pub fn reply(
     data: Stream<DmaReadData>,
     gate: TableWrite<Gate>,
     paused: Sig,
+    may_loop: Sig,
 ) -> Replied {
     // Feedback.
     let (finished, finishes) = m.later("finished", &order::Finished::of(cfg));
@@ -238,8 +246,11 @@ pub fn reply(
     let taken = m.wire("taken", 1);
     let written = m.wire("written", atomic::NUMBER_BITS);
 
-    let ordered = order::order(m, cfg, replies, finished, freed.clone());
-    let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone(), gate, paused);
+    let given = &broadcast.attributes;
+    let looping = TableWrite { enable: given.enable, index: given.index, entry: given.entry.loops };
+    let ordered = order::order(m, cfg, replies, finished, freed.clone(), looping);
+    let waits = cut::Waits { gate, paused, may_loop };
+    let cut = cut::cut(m, cfg, broadcast, ordered.lists, ordered.wakes, failed.clone(), waits);
     m.drive(&freed, cut.freed);
     let issued = issue::issue(m, cfg, cut.candidates, answer, taken, written);
     let (looked_up, ends) = (issued.looked_up.clone(), issued.ends.fire());
@@ -280,6 +291,8 @@ pub fn reply(
         ended,
         served: ordered.served,
         charges: cut.charges,
+        reserves: cut.reserves,
+        unspent: departed.unspent,
         accesses: vec![looked_up, reading, computing],
         counts: Counts {
             reads: ordered.reads,

@@ -249,7 +249,7 @@ struct Row {
     whole: Sig,
 }
 
-/// The owner of what is pending.
+/// The owner of what is pending. `looping`: queue pairs whose packets return inside the card.
 #[module]
 pub(super) fn order(
     m: &Scope,
@@ -257,6 +257,7 @@ pub(super) fn order(
     replies: Stream<Reply>,
     finished: Stream<Finished>,
     freed: Freed,
+    looping: TableWrite<Sig>,
 ) -> Ordered {
     let (qp_bits, place_bits) = (cfg.qp_bits(), place_bits(cfg));
     let sweeping = m.reg("sweeping", 1).reset(1);
@@ -320,6 +321,10 @@ pub(super) fn order(
     rows.write(row_write, at, &next);
     let row = cfg.looked(m, "row", rows.read(m, takes, chosen, Collision::New));
 
+    let loops = m.mem("loops", cfg.qps, &bits(1)).style(Style::Block).build();
+    loops.write(looping.enable, looping.index, &looping.entry);
+    let loops = cfg.looked(m, "looped", loops.read(m, takes, chosen, Collision::New));
+
     // Last cycle: a reply.
     let is = |kind: Kind| acts & !by_finish & reply.kind.eq(kind.code());
     let (is_ack, is_end) = (is(Kind::Acknowledge), is(Kind::End));
@@ -350,6 +355,7 @@ pub(super) fn order(
         msn: m.mux(by_finish, &row.msn, &reply.msn),
         bytes: lit(13, 0),
         lane: lit(cfg.lane_bits(), 0),
+        loops: cfg.only(cfg.loopback, loops),
         end: by_finish & done.end,
     };
     let pass = Stream::new(m, "pass", passes, pass);

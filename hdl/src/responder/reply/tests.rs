@@ -105,7 +105,10 @@ fn netlist(cfg: &RnicConfig) -> Netlist {
             m.stream_in("data", &DmaReadData::of(cfg)),
             m.input_of("gate", &Gate::write_of(cfg)),
             m.input("paused", 8),
+            m.input("may_loop", 1),
         );
+        m.output("reserves", &m.delay("reserves_late", &out.reserves));
+        m.output("unspent", &m.delay("unspent_late", &out.unspent));
         m.stream_out("packet", out.source.packet);
         m.stream_out("payload", out.source.payload.unwrap());
         m.stream_out("lookup", out.lookup);

@@ -46,9 +46,13 @@ impl Bench {
                 lists,
                 m.stream_in("wake", &Wake::of(&cfg)),
                 m.input_of("failed", &failed),
-                m.input_of("gate", &Gate::write_of(&cfg)),
-                m.input("paused", 8),
+                Waits {
+                    gate: m.input_of("gate", &Gate::write_of(&cfg)),
+                    paused: m.input("paused", 8),
+                    may_loop: m.input("may_loop", 1),
+                },
             );
+            m.output("reserves", &m.delay("reserves_late", &out.reserves));
             // The opcode is told where packets leave.
             let opcode = out.candidates.about.opcode(m);
             m.output("opcode", &m.delay("opcode_late", &opcode));
@@ -71,6 +75,7 @@ impl Bench {
             first: bits(1),
             last: bits(1),
             bytes: bits(13),
+            loops: bits(1),
         };
         let mut bench = Bench {
             sim,

@@ -116,6 +116,10 @@ impl Bench {
                 m.stream_in("reply", &Reply::of(&cfg)),
                 m.stream_in("finished", &Finished::of(&cfg)),
                 m.input_of("freed", &Freed::of(&cfg)),
+                m.input_of(
+                    "looping",
+                    &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: bits(1) },
+                ),
             );
             m.stream_out("pass", out.pass);
             m.stream_out("wake", out.wakes);
@@ -138,6 +142,7 @@ impl Bench {
             msn: bits(24),
             bytes: bits(13),
             lane: bits(cfg.lane_bits()),
+            loops: bits(1),
             end: bits(1),
         };
         Bench {
