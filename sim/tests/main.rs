@@ -22,6 +22,7 @@ mod hostile;
 mod large;
 mod lives;
 mod lockstep;
+mod loopback;
 mod loss;
 mod mac;
 mod malformed;

@@ -105,9 +105,10 @@ fn info_has_the_keys_and_the_order_of_ibv_devinfo_and_the_values_of_the_card() {
         ("msix", can.msix),
         ("neighbour_responder", can.neighbour_responder),
         ("wqe_push", can.wqe_push),
+        ("loopback", can.loopback),
     ];
     let features: Vec<&str> = features.iter().filter(|(_, there)| *there).map(|(name, _)| *name).collect();
-    assert!(features.contains(&"ud") && features.len() < 14, "{features:?}");
+    assert!(features.contains(&"ud") && features.len() < 15, "{features:?}");
     assert_eq!(json["features"], serde_json::json!(features));
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     assert!(lines

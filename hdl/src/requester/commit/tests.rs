@@ -4,8 +4,10 @@
 
 use super::*;
 use crate::testing::{item, step, Item, Random, Sink, Source};
+use crate::types::RAW_OPCODE;
 use ferrowire_rtl::{build, Sim};
 use ferrowire_spec::queue::cqe::LocalCause;
+use ferrowire_spec::wire::opcode::{Opcode, Service};
 use rand::Rng;
 use std::collections::VecDeque;
 
@@ -123,6 +125,19 @@ impl Bench {
             most: (0, 0),
             again: 0,
         };
+        // Every second queue pair's packets loop, and those to every second handle.
+        for number in 0..u64::from(bench.cfg.ahs) {
+            let qp = number % QPS as u64;
+            for (table, index, field) in [("broadcast_attributes", qp, "loops"), ("handles", number, "loops")]
+            {
+                bench.sim.set(&format!("{table}_enable"), 1);
+                bench.sim.set(&format!("{table}_index"), index);
+                bench.sim.set(&format!("{table}_entry_{field}"), index & 1);
+            }
+            bench.sim.tick();
+        }
+        bench.sim.set("broadcast_attributes_enable", 0);
+        bench.sim.set("handles_enable", 0);
         for qp in 0..QPS {
             bench.oldest(qp, 0);
             bench.state(qp, QpState::Rts);
@@ -443,6 +458,10 @@ impl Model {
         self.turns.extend((bytes > 0).then(|| turn(false)));
         self.reads.append(&mut reads);
         self.again += usize::from(!fresh);
+        let opcode = get("opcode") as u8;
+        let datagram = Opcode::ALL.iter().any(|o| o.code() == opcode && o.service() == Service::Ud);
+        let whose = if datagram { get("remote_va") >> 32 } else { qp as u128 };
+        let loops = opcode == RAW_OPCODE || whose & 1 == 1;
         let packet = [
             ("qp", qp as u128),
             ("opcode", get("opcode")),
@@ -456,6 +475,7 @@ impl Model {
             ("dma_length", get("length")),
             ("payload_bytes", bytes.into()),
             ("payload_lane", lane.into()),
+            ("loops", loops.into()),
         ];
         self.packets.push(item(&TxPacket::of(&bench.cfg), &packet));
     }
