@@ -80,7 +80,7 @@ use crate::rx::address::gid_bits;
 use crate::rx::buffer::Dropped;
 use crate::rx::parse::opcode_is;
 use crate::rx::peer::Origin;
-use crate::stream::{deep_fifo, few, fifo, row_of, spare_fifo};
+use crate::stream::{deep_fifo, few, fifo, prompt_fifo, row_of, spare_fifo};
 use crate::types::{
     credit_bits, Completion, Headers, Oldest, QpBroadcast, SqStart, TableWrite, STAY_BITS, TOLD_BITS,
 };
@@ -743,7 +743,12 @@ pub fn track(
     let eased = Stream::new(m, "eases", ends_answer & !ignored & (row.bounded | by_look), qp);
     m.drive(&eased_room, eased.ready);
     let eased = fifo(&m.label("eased"), 4, eased);
-    let restarts = fifo(&m.label("restarts"), 16, restart);
+    // Where frames loop, the segmenter may wait for room that comes free as answers are taken here: no answer may wait for it. A QP has two restarts at most, by an
+    // answer and by its timer.
+    let restarts = match cfg.loopback {
+        true => prompt_fifo(&m.label("restarts"), (2 * cfg.qps).max(16), restart),
+        false => fifo(&m.label("restarts"), 16, restart),
+    };
 
     // For the timer.
     let acknowledges = exact | (ends_answer & by_answer & !ignored & advances & !bad & !implied);

@@ -497,6 +497,27 @@ mod tests {
     }
 
     #[test]
+    fn room_that_is_claimed_stays_free_and_all_of_it_is_there_where_nobody_claims_it() {
+        for (beat_bytes, claims) in [(8, false), (8, true), (64, false), (64, true)] {
+            let mut random = Random::new(9);
+            let mut bench = bench(beat_bytes);
+            bench.sinks.iter_mut().for_each(|s| s.stall = Some(1.0));
+            bench.sim.set("claims", claims.into());
+            for _ in 0..40 {
+                bench.send(&random.bytes(640), GOOD);
+            }
+            bench.run(&mut random, 0.0);
+            let (ring, each) = (16384 / beat_bytes, 640 / beat_bytes);
+            let room = ring - if claims { least_room(&config(beat_bytes)) } else { 0 };
+            let kept = 40 - bench.drops.len() as u32;
+            // Some beats are in the registers behind the ring.
+            assert!((room / each..=room / each + 1).contains(&kept), "{beat_bytes}, {claims}: {kept}");
+            assert_eq!(bench.sim.get("roomy"), claims.into(), "{beat_bytes}");
+            assert!(bench.drops.iter().all(|reason| *reason == DropReason::Overrun));
+        }
+    }
+
+    #[test]
     fn one_frame_takes_the_stated_time() {
         let mut random = Random::new(4);
         for beat_bytes in [8, 64] {

@@ -30,6 +30,7 @@
 //! | a window that its owner invalidates | may have let in the first packets of a message, whose others are refused |
 //! | congestion control | as DCQCN was published: of the registers, interval and line rate count |
 //! | PAUSE and PFC | are counted and not obeyed |
+//! | a frame to the own MAC address | returns at once, by the address that the card has then |
 //! | interrupts | none: nobody can wait for one in this process. Events are there all the same |
 //! | a completion queue that is overrun | takes all its queue pairs to error, not only those that lost a completion (IBTA 10.10.2.4) |
 //!
