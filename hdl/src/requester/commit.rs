@@ -371,6 +371,7 @@ pub fn commit(
     let pending = slice(&m.label("next"), cfg.unhurried(), pending);
     let packet = &pending.packet;
     let at = (enters, coming, packet.qp);
+    let to_handle = (enters, coming_handle, handle_of(packet));
     let bar_write = m.wire_of(
         "bar_write",
         &TableWrite { enable: bits(1), index: bits(cfg.qp_bits()), entry: Barred::of() },
@@ -384,7 +385,6 @@ pub fn commit(
     let oldest_index = row_of(m, "oldest", at, &oldests, &oldest);
     let qp_state = row_of(m, "state", at, &states, &broadcast.state);
     let qp_loops = row_of(m, "qp_loops", at, &loops, &of_qps);
-    let to_handle = (enters, coming_handle, handle_of(packet));
     let handle_loops = row_of(m, "handle_loops", to_handle, &handles_loop, &of_handles);
     let is_datagram = opcode_is(packet.opcode, |o| cfg.speaks(o) && o.has(Ext::Deth));
     let loops = cfg.only(cfg.loopback, is_raw(packet.opcode) | m.mux(is_datagram, &handle_loops, &qp_loops));

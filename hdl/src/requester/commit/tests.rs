@@ -461,7 +461,7 @@ impl Model {
         let opcode = get("opcode") as u8;
         let datagram = Opcode::ALL.iter().any(|o| o.code() == opcode && o.service() == Service::Ud);
         let whose = if datagram { get("remote_va") >> 32 } else { qp as u128 };
-        let loops = opcode == RAW_OPCODE || whose & 1 == 1;
+        let loops = opcode >> 5 == RAW_OPCODE >> 5 || whose & 1 == 1;
         let packet = [
             ("qp", qp as u128),
             ("opcode", get("opcode")),
