@@ -6,15 +6,16 @@
 //! ```
 //!
 //! The receive path must never wait for the transmit path to have room in the loop, for that room comes free as the receive path goes on. So an acknowledgement is
-//! always taken: while an older one of its QP waits, it takes its place, for it acknowledges as much (IBTA volume 1, 9.7.5.1.2). A NAK is the last of its QP until
-//! the peer has had it, so nothing takes its place.
+//! always taken: while an older one of its QP waits, it takes its place, for it acknowledges as much (IBTA volume 1, 9.7.5.1.2). An ACK does not take the place of a
+//! NAK: it is that of a duplicate, and the responder sends the NAK only once (9.7.5.2.8; the same rule as in `responder::reply::order`).
 //!
 //! **Latency:** 2 cycles. **Throughput:** an ACK in, and one out in three cycles. **Reset:** the marks are swept, a QP a cycle; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
+use crate::responder::reply::NAK_BIT;
 use crate::stream::deep_fifo;
 use crate::types::TxPacket;
-use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::Opcode;
 
 /// What an acknowledgement says.
@@ -36,7 +37,8 @@ pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> S
     });
     let rows = m.mem("rows", cfg.qps, &Ack { psn: bits(24), syndrome: bits(8), msn: bits(24) });
     let rows = rows.style(Style::Block).build();
-    let waiting = m.mem("waiting", cfg.qps, &bits(1)).style(Style::Distributed).build();
+    // Whether one waits, and whether that is a NAK.
+    let waiting = m.mem("waiting", cfg.qps, &bits(2)).style(Style::Distributed).build();
     let (line, lined) = m.later("line", &bits(qp_bits));
 
     // Out: the row is read in one cycle and offered in the next ones. In: in the other cycles.
@@ -46,7 +48,10 @@ pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> S
     line.accept(may & !held & !sweeping);
     input.accept(!leaves & !sweeping);
     let comes = input.fire();
-    rows.write(comes, input.qp, &Ack { psn: input.psn, syndrome: input.syndrome, msn: input.msn });
+    let there = waiting.read_now(input.qp);
+    let nak = input.syndrome.bit(NAK_BIT);
+    let stays = comes & (nak | !(there.bit(0) & there.bit(1)));
+    rows.write(stays, input.qp, &Ack { psn: input.psn, syndrome: input.syndrome, msn: input.msn });
     let row = rows.read(m, leaves, line.payload, Collision::Never);
     m.when(leaves, |m| m.set(&qp, line.payload));
     let packet = TxPacket {
@@ -61,12 +66,12 @@ pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> S
     let out = Stream::new(m, "out", held, packet);
     m.when(leaves, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
 
-    let is_new = comes & !waiting.read_now(input.qp);
+    let is_new = comes & !there.bit(0);
     let pushed = Stream::new(m, "pushed", is_new, input.qp);
     m.assert(!pushed.valid | pushed.ready, "the line has a place for every QP");
     lined.connect(deep_fifo(&m.label("queue"), cfg.qps, pushed));
     let at = sweeping.then(swept, leaves.then(line.payload, input.qp));
-    waiting.write(sweeping | leaves | is_new, at, &is_new);
+    waiting.write(sweeping | leaves | stays, at, &cat(&[nak & stays, stays]));
     m.discard(&input.payload);
     out
 }
@@ -125,6 +130,27 @@ mod tests {
             }
             assert_eq!(last, newest, "seed {}", random.seed);
         }
+    }
+
+    #[test]
+    fn an_ack_does_not_take_the_place_of_a_nak_and_a_newer_nak_does() {
+        let (mut sim, mut sources, mut sinks) = bench(16);
+        let mut random = Random::new(5);
+        // Sequence NAK, the ACK of a duplicate, and of another QP an RNR NAK, that ACK, and a sequence NAK.
+        for (qp, psn, syndrome) in
+            [(3, 8, 0x60), (3, 7, 0x1f), (5, 2, 0x25), (5, 1, 0x1f), (5, 3, 0x60), (9, 4, 0x1f)]
+        {
+            sources[0].push_values(&[("qp", qp), ("psn", psn), ("syndrome", syndrome)]);
+        }
+        (0..10).for_each(|_| step(&mut sim, &mut sources, &mut sinks, &mut random, 0.0));
+        sim.set("may", 1);
+        run(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 100, |s| s[0].items.len() == 3);
+        assert_eq!(sinks[0].values("psn"), [8, 3, 4]);
+        assert_eq!(sinks[0].values("syndrome"), [0x60, 0x60, 0x1f]);
+        // The place of a NAK that has left is free for an ACK.
+        sources[0].push_values(&[("qp", 3), ("psn", 9), ("syndrome", 0x1f)]);
+        run(&mut sim, &mut sources, &mut sinks, &mut random, 0.0, 100, |s| s[0].items.len() == 4);
+        assert_eq!(sinks[0].values("psn")[3], 9);
     }
 
     #[test]

@@ -52,7 +52,7 @@ mod depart;
 mod issue;
 mod order;
 
-pub use order::{places_shared, Served};
+pub use order::{places_shared, Served, NAK_BIT};
 
 use crate::config::RnicConfig;
 use crate::context::congestion::{Charge, Gate};

@@ -57,7 +57,7 @@ use ferrowire_spec::wire::opcode::Opcode;
 pub const PENDING: u32 = 48;
 
 /// The bit of an AETH's syndrome that is set in NAKs alone.
-const NAK_BIT: u32 = 5;
+pub const NAK_BIT: u32 = 5;
 
 /// Bits that count the entries of a QP: `PENDING`, 16 new ones behind them and the end, and as many again, so that numbers can be compared.
 pub(super) const COUNT_BITS: u32 = 8;
