@@ -495,39 +495,3 @@ fn every_packet_is_charged_and_no_more_are_cut_than_the_gate_takes_to_shut() {
         }
     }
 }
-
-#[test]
-fn who_loops_waits_for_room_in_line_and_reserves_it_as_each_response_begins() {
-    for beat_bytes in [8, 64] {
-        let mut bench = Bench::of(beat_bytes, 7);
-        for (name, value) in [("enable", 1), ("index", 2), ("entry_mtu", 3), ("entry_loops", 1)] {
-            bench.sim.set(&format!("broadcast_attributes_{name}"), value);
-        }
-        bench.steps(1, 0.0);
-        bench.sim.set("broadcast_attributes_enable", 0);
-        for qp in [0, 2] {
-            bench.append(qp, &[("swap", 1 << 31)]);
-        }
-        // Beats reserved, and packets of QP 0 and 2.
-        let went = |bench: &mut Bench, n: u64| {
-            let (before, mut beats) = (bench.sinks[0].items.len(), 0);
-            for _ in 0..n {
-                bench.steps(1, 0.0);
-                beats += bench.sim.get("reserves");
-            }
-            let of = bench.field("about_qp")[before..].to_vec();
-            (beats, [0, 2].map(|qp| of.iter().filter(|q| **q == qp).count() as u64))
-        };
-        let (beats, [other, looped]) = went(&mut bench, 400);
-        assert!(beats == 0 && other > 30 && looped == 0, "{beats} {other} {looped}");
-        // A PAUSE is for the wire.
-        bench.sim.set("may_loop", 1);
-        bench.sim.set("paused", 0xff);
-        bench.steps(20, 0.0);
-        let (beats, [other, looped]) = went(&mut bench, 400);
-        assert!(other == 0 && looped > 60, "{other} {looped}");
-        // 1,024 bytes, and what is round them at most.
-        let each = (1024u64 + 113).div_ceil(beat_bytes.into());
-        assert!(beats.abs_diff(looped * each) <= 2 * each, "{beats} for {looped} of {each}");
-    }
-}
