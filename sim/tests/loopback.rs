@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loopback: frames to the card's own MAC address return inside the card, beside those of the wire.
 
+use crate::tier::chosen;
 use ferrowire::{
     AccessFlags, Completion, DropReason, FlowControl, FlowMode, HwCounter, InitAttributes, MemoryRegion,
     PathMtu, Psn, Qp, QpInitAttr, QueuePair, RawFilter, RecvWr, Reset, RtrAttributes, RtsAttributes, SendWr,
@@ -103,7 +104,7 @@ fn to_itself(node: &Node, connection: &Connection) -> QueuePair {
 
 #[test]
 fn a_queue_pair_is_its_own_peer_for_every_operation_over_both_families_and_vlans() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let node = &pair.a;
         let vlan = 0x6005;
@@ -157,7 +158,7 @@ fn a_queue_pair_is_its_own_peer_for_every_operation_over_both_families_and_vlans
 
 #[test]
 fn messages_of_unreliable_services_and_of_queue_pair_1_return() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let node = &pair.a;
         let uc = Connection { service: Service::Uc, access: AccessFlags::REMOTE_WRITE, ..connection() };
@@ -202,7 +203,7 @@ fn frame(dst: [u8; 6], length: usize) -> Vec<u8> {
 
 #[test]
 fn raw_frames_to_the_own_address_return_and_all_others_go_to_the_wire() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let node = &pair.a;
         node.context.set_raw_filter(&RawFilter::port()).unwrap();
@@ -262,7 +263,7 @@ fn raw_frames_to_the_own_address_return_and_all_others_go_to_the_wire() {
 
 #[test]
 fn what_is_for_another_address_of_the_port_is_dropped_and_counted_until_it_has_that_address() {
-    for config in CONFIGS {
+    for config in chosen!(CONFIGS) {
         let pair = pair(config);
         let node = &pair.a;
         let mut qp = to_itself(node, &Connection { service: Service::Uc, ..connection() });
@@ -312,7 +313,7 @@ fn a_card_without_loopback_sends_such_frames_to_the_wire() {
 /// Room that is reserved comes back, whatever becomes of the packet: more of them fail than the loop has room for.
 #[test]
 fn what_is_refused_or_cannot_be_read_gives_its_room_back() {
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let pair = pair(config);
         let node = &pair.a;
         let large = Connection { mtu: PathMtu::B4096, ..connection() };
@@ -481,7 +482,7 @@ fn finish(pair: &Pair, flows: &mut [Flow<'_>], what: &str) {
 
 #[test]
 fn looped_traffic_and_both_directions_of_the_wire_have_fair_turns() {
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let pair = pair(config);
         // The peer has time to place what comes.
         pair.world.lock().set_line_share(0.8);
@@ -517,7 +518,7 @@ fn looped_traffic_and_both_directions_of_the_wire_have_fair_turns() {
 
 #[test]
 fn what_loops_goes_on_while_the_wire_pauses() {
-    for config in CARDS {
+    for config in chosen!(CARDS) {
         let pair = pair(config);
         let (a, b) = (&pair.a, &pair.b);
         let flow = FlowControl { mode: FlowMode::Pause, ..FlowControl::default() };
@@ -552,9 +553,9 @@ fn what_loops_goes_on_while_the_wire_pauses() {
 /// Every queue pair and operation at once, to itself, to others of the card and to a peer, and nothing stands still or is lost.
 #[test]
 fn nothing_stands_still_and_nothing_is_lost_whatever_the_host_takes() {
-    for (seed, config, host_latency) in
-        [(1, "generic-8b", 0), (2, "generic-8b", 250), (3, "generic-64b", 250), (4, EMULATED, 0)]
-    {
+    let all =
+        [("generic-8b", (1, 0)), ("generic-8b", (2, 250)), ("generic-64b", (3, 250)), (EMULATED, (4, 0))];
+    for (config, (seed, host_latency)) in chosen!(all) {
         let what = format!("{config}, seed {seed}, host latency {host_latency}");
         let pair = Pair::named(config, &PairOptions { host_latency, ..PairOptions::default() }).unwrap();
         let (a, b) = (&pair.a, &pair.b);

@@ -15,7 +15,7 @@ use crate::config::RnicConfig;
 use crate::responder::reply::NAK_BIT;
 use crate::stream::deep_fifo;
 use crate::types::TxPacket;
-use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::Opcode;
 
 /// What an acknowledgement says.
@@ -24,6 +24,15 @@ struct Ack {
     psn: Sig,
     syndrome: Sig,
     msn: Sig,
+}
+
+/// What waits of a QP.
+#[derive(Clone, Bundle)]
+struct Waiting {
+    /// An acknowledgement.
+    any: Sig,
+    /// That is a NAK.
+    nak: Sig,
 }
 
 /// Keeps acknowledgements until they `may` pass.
@@ -37,8 +46,8 @@ pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> S
     });
     let rows = m.mem("rows", cfg.qps, &Ack { psn: bits(24), syndrome: bits(8), msn: bits(24) });
     let rows = rows.style(Style::Block).build();
-    // Whether one waits, and whether that is a NAK.
-    let waiting = m.mem("waiting", cfg.qps, &bits(2)).style(Style::Distributed).build();
+    let waiting = m.mem("waiting", cfg.qps, &Waiting { any: bits(1), nak: bits(1) });
+    let waiting = waiting.style(Style::Distributed).build();
     let (line, lined) = m.later("line", &bits(qp_bits));
 
     // Out: the row is read in one cycle and offered in the next ones. In: in the other cycles.
@@ -50,7 +59,7 @@ pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> S
     let comes = input.fire();
     let there = waiting.read_now(input.qp);
     let nak = input.syndrome.bit(NAK_BIT);
-    let stays = comes & (nak | !(there.bit(0) & there.bit(1)));
+    let stays = comes & (nak | !(there.any & there.nak));
     rows.write(stays, input.qp, &Ack { psn: input.psn, syndrome: input.syndrome, msn: input.msn });
     let row = rows.read(m, leaves, line.payload, Collision::Never);
     m.when(leaves, |m| m.set(&qp, line.payload));
@@ -66,12 +75,12 @@ pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> S
     let out = Stream::new(m, "out", held, packet);
     m.when(leaves, |m| m.set(&held, 1)).otherwise_when(out.ready, |m| m.set(&held, 0));
 
-    let is_new = comes & !there.bit(0);
+    let is_new = comes & !there.any;
     let pushed = Stream::new(m, "pushed", is_new, input.qp);
     m.assert(!pushed.valid | pushed.ready, "the line has a place for every QP");
     lined.connect(deep_fifo(&m.label("queue"), cfg.qps, pushed));
     let at = sweeping.then(swept, leaves.then(line.payload, input.qp));
-    waiting.write(sweeping | leaves | stays, at, &cat(&[nak & stays, stays]));
+    waiting.write(sweeping | leaves | stays, at, &Waiting { any: stays, nak: nak & stays });
     m.discard(&input.payload);
     out
 }
