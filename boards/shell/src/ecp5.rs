@@ -104,6 +104,20 @@ struct Made {
     lock: Sig,
 }
 
+/// Charge pump and loop filter of the PLL. nextpnr reads them from attributes, and writes zeros without: the loop may not lock.
+/// The values are those of Project Trellis's `ecppll`, which has the same for all dividers.
+const LOOP: [(&str, &str); 4] =
+    [("ICP_CURRENT", "12"), ("LPF_RESISTOR", "8"), ("MFG_ENABLE_FILTEROPAMP", "1"), ("MFG_GMCREF_SEL", "2")];
+
+/// The PLL alone, between the oscillator and the first light, which is lit once it has locked.
+pub(crate) fn pll_alone(m: &Scope, shell: &Shell) {
+    let made = pll(m, shell, m.input(&shell.board.clocks[0].name, 1));
+    for clock in [made.wire, made.core].into_iter().chain(made.twice) {
+        m.discard(&clock);
+    }
+    lights(m, shell, made.lock, None);
+}
+
 fn pll(m: &Scope, shell: &Shell, oscillator: Sig) -> Made {
     let pll = shell.pll;
     let number = |n: u32| n.to_string();
@@ -167,7 +181,7 @@ fn pll(m: &Scope, shell: &Shell, oscillator: Sig) -> Made {
     let mut outputs = vec![("CLKOP", 1), ("CLKOS", 1), ("LOCK", 1)];
     outputs.extend(pll.own.map(|_| ("CLKOS2", 1)));
     outputs.extend(pll.twice.map(|_| ("CLKOS3", 1)));
-    let made = m.label("pll").black_box("EHXPLLL", &params, &[], &inputs, &outputs);
+    let made = m.label("pll").black_box_with("EHXPLLL", &LOOP, &params, &[], &inputs, &outputs);
     m.drive(&feedback, made[if pll.own.is_some() { 3 } else { 0 }]);
     let twice = pll.twice.map(|_| made[made.len() - 1]);
     Made { wire: made[0], core: made[1], twice, lock: made[2] }

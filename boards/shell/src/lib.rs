@@ -192,6 +192,11 @@ impl Shell {
         &self.board
     }
 
+    /// Settings of its PLL.
+    pub fn pll(&self) -> Pll {
+        self.pll
+    }
+
     fn logic_name(&self) -> String {
         format!("{}_logic", self.top_name())
     }
@@ -263,6 +268,14 @@ impl Shell {
         let logic = self.logic()?;
         let top = build(&self.top_name(), |m| ecp5::top(m, self, &logic))?;
         Ok(Modules { logic, top })
+    }
+
+    /// The oscillator, the PLL and the lights alone, of which place-and-route takes seconds: for tests of what it makes of the PLL.
+    ///
+    /// # Errors
+    /// Likewise.
+    pub fn pll_alone(&self) -> Result<Netlist, BuildErrors> {
+        build(&format!("{}_pll", self.top_name()), |m| ecp5::pll_alone(m, self))
     }
 
     /// Places of the top's ports, for nextpnr.

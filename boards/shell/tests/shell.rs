@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tops of boards, from the outside.
 
-use ferrowire_boards::{Board, Memory};
+use ferrowire_boards::{Board, Memory, BUILT_IN};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_shell::{Modules, Shell};
 
@@ -81,6 +81,21 @@ fn the_logic_stands_in_the_top_with_every_pin_connected() {
         assert!(verilog.contains(cell), "{cell}");
     }
     assert!(!verilog.contains("always"), "the top has no logic of its own");
+}
+
+/// nextpnr reads these from attributes alone, and writes zeros without.
+#[test]
+fn the_pll_has_its_charge_pump_and_loop_filter() {
+    let wanted =
+        "    (* ICP_CURRENT = \"12\", LPF_RESISTOR = \"8\", MFG_ENABLE_FILTEROPAMP = \"1\", MFG_GMCREF_SEL = \"2\" *)";
+    for (name, _) in BUILT_IN {
+        let shell = Shell::new(Board::named(name).unwrap(), card()).unwrap();
+        for netlist in [shell.modules().unwrap().top, shell.pll_alone().unwrap()] {
+            let verilog = netlist.verilog();
+            let (before, _) = verilog.split_once("    EHXPLLL #(").expect("a PLL");
+            assert_eq!(before.lines().last(), Some(wanted), "{name}");
+        }
+    }
 }
 
 /// The anodes choose the lights, so all colours are on: a one closes the switch of a colour.

@@ -248,6 +248,7 @@ pub(crate) struct BlackBox {
     pub name: String,
     pub scope: ScopeId,
     pub loc: &'static Location<'static>,
+    pub attributes: Vec<(String, String)>,
     pub params: Vec<(String, String)>,
     pub inputs: Vec<(String, NodeId)>,
     pub clocks: Vec<(String, DomainId)>,

@@ -587,8 +587,34 @@ impl Scope {
         inputs: &[(&str, Sig)],
         outputs: &[(&str, u32)],
     ) -> Vec<Sig> {
+        self.black_box_with(module, &[], params, clocks, inputs, outputs)
+    }
+
+    /// A [black box](Self::black_box) with attributes, which are strings: tools read some settings of a cell there.
+    /// They are printed in their order, as `(* NAME = "value" *)` before the instance.
+    ///
+    /// # Panics
+    /// If an attribute's name is no Verilog identifier.
+    #[track_caller]
+    pub fn black_box_with(
+        &self,
+        module: &str,
+        attributes: &[(&str, &str)],
+        params: &[(&str, &str)],
+        clocks: &[(&str, DomainId)],
+        inputs: &[(&str, Sig)],
+        outputs: &[(&str, u32)],
+    ) -> Vec<Sig> {
         let loc = Location::caller();
         self.check_open(loc);
+        for (name, _) in attributes {
+            assert!(
+                is_identifier(name),
+                "{loc}: the attribute `{name}` of `{module}` must be named by a Verilog identifier"
+            );
+        }
+        let owned =
+            |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         let made = with(|d| {
             let name = d.unique(&self.label.clone().unwrap_or_else(|| module.to_lowercase()));
             let index = d.net.boxes.len() as u32;
@@ -610,7 +636,8 @@ impl Scope {
                 name,
                 scope,
                 loc,
-                params: params.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect(),
+                attributes: owned(attributes),
+                params: owned(params),
                 inputs: wired,
                 clocks: clocks.iter().map(|(p, c)| (p.to_string(), c.0)).collect(),
                 outputs: pins,
@@ -670,6 +697,12 @@ impl Instance {
         });
         result.cross(&mut Crossing { from: self.scope.id, to: self.parent, loc: self.loc }, names)
     }
+}
+
+/// Whether tools take it as a name without escaping it (IEEE 1364-2005 3.7).
+fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+        && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
 /// Opens a design, runs `body`, checks the result.

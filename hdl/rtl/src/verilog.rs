@@ -927,6 +927,11 @@ impl<'a> Printer<'a> {
             let params = if params.is_empty() { String::new() } else { format!(" #({})", params.join(", ")) };
             let pins = pins.join(",\n        ");
             let name = self.claim(&unit.name);
+            let attributes: Vec<String> =
+                unit.attributes.iter().map(|(k, v)| format!("{k} = {}", quoted(v))).collect();
+            if !attributes.is_empty() {
+                let _ = writeln!(text, "    (* {} *)", attributes.join(", "));
+            }
             let _ = writeln!(
                 text,
                 "    {}{params} {name} (\n        {pins}\n    );{}",
@@ -1008,6 +1013,17 @@ impl<'a> Printer<'a> {
         let name = self.claim("_unused_ok");
         let _ = writeln!(text, "    wire {name} = &{{1'b0,\n        {}}};", parts.join(",\n        "));
     }
+}
+
+/// A string as Verilog has it (IEEE 1364-2005 3.6).
+fn quoted(text: &str) -> String {
+    let escaped = text.chars().map(|c| match c {
+        '"' | '\\' => format!("\\{c}"),
+        '\n' => "\\n".into(),
+        '\t' => "\\t".into(),
+        c => c.to_string(),
+    });
+    format!("\"{}\"", escaped.collect::<String>())
 }
 
 fn range(width: u32) -> String {

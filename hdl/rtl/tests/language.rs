@@ -321,6 +321,45 @@ fn a_black_box_is_printed_and_its_pins_are_ports_of_the_simulator() {
     assert!(stubs.contains("module PLLE2 #(parameter MODE = \"FAST\", parameter MULT = 8)"), "{stubs}");
 }
 
+/// The instance of `PLL` as it is printed, from the line before it to its last pin.
+fn with_attributes(attributes: &[(&str, &str)]) -> String {
+    let netlist = build("top", |m| {
+        let inputs = [("I", m.input("a", 1))];
+        let o = m.label("pll").black_box_with("PLL", attributes, &[("MULT", "8")], &[], &inputs, &[("O", 1)]);
+        m.output("o", &o[0]);
+    })
+    .unwrap();
+    let verilog = netlist.verilog();
+    let lines: Vec<&str> = verilog.lines().collect();
+    let at = lines.iter().position(|line| line.starts_with("    PLL #(")).expect("an instance");
+    lines[at - 1..at + 3].join("\n")
+}
+
+#[test]
+fn attributes_of_a_black_box_stand_before_it_in_their_order() {
+    let instance = "    PLL #(.MULT(8)) pll (\n        .I(a),\n        .O(pll_O)";
+    let printed = with_attributes(&[("LPF_RESISTOR", "8"), ("ICP_CURRENT", "12"), ("_a1", "")]);
+    assert_eq!(
+        printed,
+        format!("    (* LPF_RESISTOR = \"8\", ICP_CURRENT = \"12\", _a1 = \"\" *)\n{instance}")
+    );
+    // A quote, a backslash and the end of a line stay within the string.
+    let printed = with_attributes(&[("TEXT", "a \"b\" \\c\n\td *)")]);
+    assert_eq!(printed, format!("    (* TEXT = \"a \\\"b\\\" \\\\c\\n\\td *)\" *)\n{instance}"));
+}
+
+#[test]
+fn a_black_box_without_attributes_is_printed_as_before() {
+    let printed = with_attributes(&[]);
+    assert!(printed.starts_with("    wire pll_O;") && !printed.contains("(*"), "{printed}");
+}
+
+#[test]
+#[should_panic(expected = "the attribute `2 x` of `PLL` must be named by a Verilog identifier")]
+fn an_attribute_with_an_odd_name_is_refused() {
+    with_attributes(&[("2 x", "1")]);
+}
+
 #[test]
 fn a_port_that_goes_both_ways_is_an_inout_wired_to_cells() {
     let netlist = build("top", |m| {

@@ -3,6 +3,7 @@
 
 mod command;
 mod mapped;
+mod pll;
 mod rgmii;
 
 use std::time::Duration;

@@ -24,7 +24,7 @@ use rand::{RngCore, SeedableRng};
 use crate::socket::rig::{pair, Node};
 
 /// A described board with few tables and a fast serial line: a card is soon there.
-fn shell(name: &str) -> Shell {
+pub fn shell(name: &str) -> Shell {
     let mut board = Board::named(name).unwrap();
     let mut card = ferrowire_hdl::config::RnicConfig::named("axi-8b").unwrap();
     (card.clock_khz, card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (50_000, 16, 8, 32, 4, 4);

@@ -50,8 +50,12 @@ struct Part {
 const BY_MODULE: &str = "--test all";
 
 /// Modules with tests that are marked `#[ignore]` because they need Yosys, nextpnr or much memory: the full tier runs them.
-const FULL: [(&str, &str); 3] =
-    [("ferrowire_sim", "alveo::synth"), ("ferrowire_sim", "board::mapped"), ("ferrowire_sim", "large")];
+const FULL: [(&str, &str); 4] = [
+    ("ferrowire_sim", "alveo::synth"),
+    ("ferrowire_sim", "board::mapped"),
+    ("ferrowire_sim", "board::pll"),
+    ("ferrowire_sim", "large"),
+];
 
 /// What came of all.
 pub struct Ran {
