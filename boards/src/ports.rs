@@ -103,7 +103,7 @@ impl Board {
                 ("mdio", &phy.mdio, Direction::InOut),
                 ("reset_n", &phy.reset_n, Direction::Out),
             ] {
-                list.add(name(wire), pin, direction, io);
+                list.add(name(wire), pin, direction, io).attributes = fast.into();
             }
         }
     }

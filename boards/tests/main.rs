@@ -4,3 +4,4 @@
 mod alveo;
 mod boards;
 mod facts;
+mod facts_ecp5;
