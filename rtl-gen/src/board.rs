@@ -7,7 +7,8 @@ mod sites;
 use std::collections::BTreeMap;
 
 use ferrowire_boards::{ecp5, Alveo, Board, ALVEOS, RS_FEC};
-use ferrowire_shell::{AlveoShell, Shell};
+use ferrowire_rtl::Netlist;
+use ferrowire_shell::{AlveoModules, AlveoShell, Shell};
 
 use crate::output::{print, Output};
 use crate::{choose, Choice, Error};
@@ -40,6 +41,29 @@ pub enum Top {
     Ecp5(Box<Shell>),
     /// An Alveo card, for Vivado.
     Alveo(Box<AlveoShell>),
+}
+
+impl Top {
+    /// Places, types and clocks of its ports, and what else the tool must be told: the file, and its contents.
+    ///
+    /// # Errors
+    /// The description fails a check at this configuration.
+    pub fn constraints(&self) -> Result<(String, String), Error> {
+        match self {
+            Top::Ecp5(shell) => Ok(lpf(shell, &shell.modules()?.top)),
+            Top::Alveo(shell) => Ok(xdc(shell, &shell.modules()?)),
+        }
+    }
+}
+
+const LICENCE: &str = "SPDX-License-Identifier: MIT OR Apache-2.0";
+
+fn lpf(shell: &Shell, top: &Netlist) -> (String, String) {
+    (format!("{}.lpf", top.top()), format!("# {LICENCE}\n{}", shell.lpf(top)))
+}
+
+fn xdc(shell: &AlveoShell, modules: &AlveoModules) -> (String, String) {
+    (format!("{}.xdc", modules.top.top()), format!("# {LICENCE}\n{}", shell.xdc(modules)))
 }
 
 /// Takes a built-in board's name, and sets fields of its card over what the description sets; of an Alveo card also [`rs_fec`](RS_FEC).
@@ -100,7 +124,7 @@ pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
             let top = &modules.top;
             let name = top.top();
             let files = BTreeMap::from([
-                (format!("{name}.lpf"), shell.lpf(top)),
+                lpf(shell, top),
                 (script::NAME.into(), script::of(name, &shell.board().part())),
                 (sites::NAME.into(), sites::of(&shell.board().part())),
                 (ecp5::MAP.0.into(), ecp5::MAP.1.into()),
@@ -110,13 +134,12 @@ pub fn generate_board(board: &OnBoard) -> Result<Output, Error> {
         Top::Alveo(shell) => {
             let modules = shell.modules()?;
             let name = modules.top.top();
-            let licence = "SPDX-License-Identifier: MIT OR Apache-2.0";
             let files = BTreeMap::from([
-                (format!("{name}.xdc"), format!("# {licence}\n{}", shell.xdc(&modules))),
+                xdc(shell, &modules),
                 (VIVADO.into(), shell.build_script()),
                 (PROGRAM.into(), shell.program_script()),
                 (FLASH.into(), shell.flash_script()),
-                (STUBS.into(), format!("// {licence}\n// In place of AMD's blocks and cells, for lint: files.f does not name it.\n{}", shell.stubs())),
+                (STUBS.into(), format!("// {LICENCE}\n// In place of AMD's blocks and cells, for lint: files.f does not name it.\n{}", shell.stubs())),
                 ("README.md".into(), alveo_readme(shell)),
             ]);
             Ok(print(choice, &modules.top, modules.verilog(), Some(name.into()), files))

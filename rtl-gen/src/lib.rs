@@ -13,6 +13,7 @@
 pub mod board;
 pub mod folder;
 pub mod output;
+pub mod repository;
 
 pub use board::{choose_board, generate_board, OnBoard, Top};
 pub use ferrowire_hdl::choice::{self, choose, Choice};

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ferrowire-rtl-gen`: the command line over the library.
 
-use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
 use ferrowire_rtl_gen::{
-    checked_in, choice, choose, choose_board, folder, generate, generate_board, stale, write, Choice, Error,
+    choice, choose, choose_board, folder, generate, generate_board, repository, stale, write, Choice, Error,
     Output, Stale,
 };
 use serde_json::json;
@@ -83,7 +82,7 @@ fn main() -> ExitCode {
         Cli { list: true, .. } => list(cli.json),
         Cli { update: true, .. } => update(cli.json),
         Cli { check: true, out: Some(out), .. } => check_folder(&cli, out),
-        Cli { check: true, out: None, config: None, board: None, .. } => check_checked_in(cli.json),
+        Cli { check: true, out: None, config: None, board: None, .. } => check_repository(cli.json),
         Cli { check: false, out: Some(out), config: Some(config), .. } => choose(config, &cli.set)
             .map_err(Error::from)
             .and_then(|choice| generate(&choice))
@@ -240,25 +239,16 @@ fn root() -> PathBuf {
     package.parent().map(Path::to_path_buf).unwrap_or(package)
 }
 
-fn check_checked_in(json: bool) -> Result<bool, Error> {
-    let files: BTreeMap<String, String> = checked_in().into_iter().map(|(p, t)| (p.to_string(), t)).collect();
-    let root = root();
-    let mut found = stale(&files, &root, false)?;
-    for finding in &mut found {
-        if let Ok(path) = finding.path.strip_prefix(&root) {
-            finding.path = path.into();
-        }
-    }
+fn check_repository(json: bool) -> Result<bool, Error> {
+    let files = repository::files()?;
+    let found = repository::stale(&files, &root())?;
     report(&found, files.len(), "cargo run -p ferrowire-rtl-gen -- --update", json)
 }
 
 fn update(json: bool) -> Result<bool, Error> {
-    let root = root();
-    let files = checked_in();
-    for (path, text) in &files {
-        folder::write_file(&root.join(path), text)?;
-    }
-    let paths: Vec<&str> = files.iter().map(|(path, _)| *path).collect();
+    let files = repository::files()?;
+    repository::update(&files, &root())?;
+    let paths: Vec<&str> = files.keys().map(String::as_str).collect();
     if json {
         answer(&json!({ "wrote": paths }));
     } else {

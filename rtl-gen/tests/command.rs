@@ -141,6 +141,42 @@ fn the_files_that_are_checked_in_are_fresh() {
 }
 
 #[test]
+fn check_finds_constraints_that_are_stale_and_update_renews_them() {
+    let root = folder("repository");
+    let at_root = |what: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ferrowire-rtl-gen"));
+        let output = command.arg(what).env("CARGO_MANIFEST_DIR", root.join("rtl-gen")).output().unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    };
+    assert_eq!(at_root("--update").0, Some(0));
+    // The register page and the C header are the other two.
+    let files = ferrowire_boards::names().len() + 2;
+    assert_eq!(at_root("--check"), (Some(0), format!("{files} files, all fresh\n")));
+    let lpf = root.join("constraints/ecpix5/ecpix5.lpf");
+    let text = fs::read_to_string(&lpf).unwrap();
+    fs::write(&lpf, text.replace("K23", "K24")).unwrap();
+    fs::rename(root.join("constraints/u50"), root.join("constraints/u51")).unwrap();
+    let wanted = "constraints/ecpix5/ecpix5.lpf: changed\nconstraints/u50/u50.xdc: missing\nconstraints/u51/u50.xdc: unexpected\n\
+                  To renew: cargo run -p ferrowire-rtl-gen -- --update\n";
+    assert_eq!(at_root("--check"), (Some(1), wanted.into()));
+    assert_eq!(at_root("--update").0, Some(0));
+    assert_eq!(at_root("--check").0, Some(0));
+    assert_eq!(fs::read_to_string(&lpf).unwrap(), text);
+}
+
+#[test]
+fn every_board_has_its_constraints_in_the_repository() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../constraints");
+    for name in ferrowire_boards::names() {
+        let own = folder.join(name);
+        let mut files = fs::read_dir(&own).unwrap_or_else(|error| panic!("{}: {error}", own.display()));
+        let text = fs::read_to_string(files.next().expect("a file").unwrap().path()).unwrap();
+        assert!(text.contains(" PACKAGE_PIN ") || text.contains("LOCATE COMP"), "{name}: no places");
+        assert!(files.next().is_none(), "{name}: more than one file");
+    }
+}
+
+#[test]
 fn a_board_gets_its_top_with_constraints_and_a_script() {
     let parent = folder("board");
     let out = parent.join("ecpix5");

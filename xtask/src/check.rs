@@ -19,7 +19,7 @@ struct Generated {
 }
 
 const GENERATED: &[Generated] = &[Generated {
-    files: &["docs/src/registers.md", "driver/include/ferrowire.h"],
+    files: &["docs/src/registers.md", "driver/include/ferrowire.h", "constraints"],
     check: &["run", "--quiet", "-p", "ferrowire-rtl-gen", "--", "--check"],
 }];
 
