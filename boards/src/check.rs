@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What a board's description may not say.
 
-use crate::{Board, BoardError, Led, Memory, Supplies};
+use crate::{Board, BoardError, Led, Memory, Supplies, LINKS};
 use std::collections::HashMap;
 
 /// Types of inputs and outputs that boards use, each with whether it is one of memory.
@@ -133,6 +133,10 @@ pub(crate) fn check(board: &Board) -> Result<(), BoardError> {
                 let why = format!("must be a multiple of {step}, at most {}", step * most);
                 return checker.wrong(&format!("rgmii[{i}].{name}"), ps, why);
             }
+        }
+        if !LINKS.contains(&phy.link.as_str()) {
+            let why = format!("must be one of {}", LINKS.join(", "));
+            return checker.wrong(&format!("rgmii[{i}].link"), &phy.link, why);
         }
     }
     if let Some(supplies) = &board.supplies {

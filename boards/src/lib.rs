@@ -235,6 +235,26 @@ pub struct Rgmii {
     pub tx_clk_delay_ps: u32,
     /// By how much the FPGA delays RXD and RX_CTL.
     pub rx_data_delay_ps: u32,
+    /// What says whether the link is up: one of [`LINKS`].
+    #[serde(default = "in_band")]
+    pub link: String,
+}
+
+/// What may say whether the link behind RGMII is up. The first is what a description has that names none.
+///
+/// - `in-band`: the PHY, by its status between frames (RGMII 2.0, table 4).
+/// - `up`: the description. The link is taken as up, at 1 Gb/s and full duplex, for a PHY that sends no status.
+pub const LINKS: [&str; 2] = ["in-band", "up"];
+
+fn in_band() -> String {
+    LINKS[0].into()
+}
+
+impl Rgmii {
+    /// Whether the link is taken as up, whatever the PHY says.
+    pub fn link_is_up(&self) -> bool {
+        self.link == LINKS[1]
+    }
 }
 
 /// DDR3 or DDR3L SDRAM beside the FPGA. Of differential pairs the positive ball alone is told: the other one is its neighbour.

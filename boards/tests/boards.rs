@@ -70,6 +70,16 @@ fn the_fpga_delays_what_the_phy_does_not() {
 }
 
 #[test]
+fn the_phy_says_whether_the_link_is_up_unless_the_description_does() {
+    let text = BUILT_IN.iter().find(|(name, _)| *name == "ecpix5").unwrap().1;
+    let with = |link: &str| {
+        let text = text.replacen("rx_data_delay_ps = 0", &format!("rx_data_delay_ps = 0\n{link}"), 1);
+        Board::from_toml("mine", &text).unwrap().rgmii[0].link_is_up()
+    };
+    assert_eq!(["", "link = \"in-band\"", "link = \"up\""].map(with), [false, false, true]);
+}
+
+#[test]
 fn what_makes_no_sense_is_refused_with_the_field_and_the_reason() {
     let text = BUILT_IN.iter().find(|(name, _)| *name == "ecpix5").unwrap().1;
     let cases = [
@@ -88,6 +98,11 @@ fn what_makes_no_sense_is_refused_with_the_field_and_the_reason() {
             "rx_data_delay_ps = 0",
             "rx_data_delay_ps = 3200",
             "rgmii[0].rx_data_delay_ps = 3200: must be a multiple of 25, at most 3175",
+        ),
+        (
+            "rx_data_delay_ps = 0",
+            "rx_data_delay_ps = 0\nlink = \"auto\"",
+            "rgmii[0].link = auto: must be one of in-band, up",
         ),
         ("bytes = 536870912", "bytes = 536870911", "memory.bytes = 536870911: must be a power of two"),
         ("dm = [\"U4\", \"U1\"]", "dm = [\"U4\"]", "memory.dm = 1: must be a pin for each of 2 bytes"),

@@ -9,9 +9,10 @@ use std::time::Duration;
 
 use ferrowire::serial::{Line, Patience, SerialBus};
 use ferrowire::{Bus, SendWr};
-use ferrowire_boards::Board;
+use ferrowire_boards::{Board, LINKS};
 use ferrowire_ddr3::{Cells, Ddr3, Sent, Timing, Ways};
 use ferrowire_dram::DramConfig;
+use ferrowire_rtl::Sim;
 use ferrowire_serial::line::{Driver, Reader};
 use ferrowire_shell::Shell;
 use ferrowire_sim::lockstep;
@@ -25,7 +26,13 @@ use crate::socket::rig::{pair, Node};
 
 /// A described board with few tables and a fast serial line: a card is soon there.
 pub fn shell(name: &str) -> Shell {
+    shell_with(name, LINKS[0])
+}
+
+/// The same, with what says whether the link is up.
+fn shell_with(name: &str, link: &str) -> Shell {
     let mut board = Board::named(name).unwrap();
+    board.rgmii[0].link = link.into();
     let mut card = ferrowire_hdl::config::RnicConfig::named("axi-8b").unwrap();
     (card.clock_khz, card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (50_000, 16, 8, 32, 4, 4);
     (card.outstanding, card.outstanding_per_qp, card.page_entries) = (64, 16, 1024);
@@ -82,6 +89,8 @@ const OFFSETS: [i64; 2] = [1, -1];
 const EDGES: [&str; 4] = ["data_rise", "data_fall", "ctl_rise", "ctl_fall"];
 /// What a PHY says between frames: the link is up, at 1 Gb/s, of full duplex (RGMII 2.0, table 4).
 const STATUS: u64 = 0b1101;
+/// What a PHY has there that says nothing.
+const SILENT: u64 = 0;
 
 struct Card {
     model: Model,
@@ -138,6 +147,8 @@ impl Card {
 
 struct Cable {
     cards: [Card; 2],
+    /// What both PHYs say between frames.
+    status: u64,
     /// Femtoseconds.
     now: u64,
 }
@@ -165,7 +176,7 @@ impl Cable {
         let mut wires = own.outputs.map(|port| own.model.get_u64(port));
         own.model.tick(own.sends);
         if wires[2..] == [0, 0] {
-            wires[..2].fill(STATUS);
+            wires[..2].fill(self.status);
         }
         // The other PHY's RXC is this one's clock.
         let other = &mut self.cards[1 - card];
@@ -217,24 +228,51 @@ fn open(cable: &Arc<Mutex<Cable>>, card: usize) -> Node {
     let patience = Patience { wait: Duration::from_millis(2), tries: 3 };
     let pins = Pins { cable: Arc::clone(cable), card };
     let mut bus = SerialBus::over(pins, patience).unwrap();
-    // Up, at ten times 100 Mb/s: what the PHY says.
+    // Up, at ten times 100 Mb/s.
     assert_eq!(bus.csr_read32(port::BLOCK.address(&port::LINK)).unwrap(), 10 << 16 | 1);
     Node::of(bus, 1 + card as u8)
 }
 
+/// Of the last, the description says that the link is up, and the PHYs say nothing.
 #[test]
 fn a_write_and_a_read_cross_the_cable_between_two_boards() {
-    for board in one_of(here!(), vec!["butterstick", "ecpix5"]) {
-        write_and_read(&shell(board));
+    let [in_band, up] = LINKS;
+    let cases = [("butterstick", in_band, STATUS), ("ecpix5", in_band, STATUS), ("ecpix5", up, SILENT)];
+    for (board, link, status) in one_of(here!(), cases.to_vec()) {
+        write_and_read(&shell_with(board, link), status);
     }
 }
 
-fn write_and_read(shell: &Shell) {
+/// Whether a board takes its link as up, in the native simulator, before a PHY that says one after the other between frames.
+fn takes_link_as_up(shell: &Shell, said: [u64; 3]) -> [bool; 3] {
+    let netlist = shell.without_cells().unwrap_or_else(|errors| panic!("{errors}"));
+    let mut sim = Sim::new(&netlist);
+    let ports = netlist.ports();
+    let clocks: Vec<&str> = ports.iter().filter(|port| port.clock).map(|port| &*port.name).collect();
+    // The card is not looked at: it clears its tables all the while.
+    sim.check_asserts(false);
+    sim.set("serial_rx", 1);
+    sim.reset();
+    said.map(|status| {
+        ["rgmii0_rx_data_rise", "rgmii0_rx_data_fall"].iter().for_each(|wires| sim.set(wires, status));
+        (0..20).for_each(|_| sim.tick_clocks(&clocks));
+        sim.get("link_up") == 1
+    })
+}
+
+#[test]
+fn a_link_is_up_without_a_status_of_the_phy_if_the_description_says_so() {
+    let slow = 0b1011;
+    let up = LINKS.map(|link| takes_link_as_up(&shell_with("ecpix5", link), [SILENT, STATUS, slow]));
+    assert_eq!(up, [[false, true, false], [true; 3]]);
+}
+
+fn write_and_read(shell: &Shell, status: u64) {
     let netlist = shell.without_cells().unwrap_or_else(|errors| panic!("{errors}"));
     let options = Options { opt: lockstep::CARD, ..Options::default() };
     let library = build(&lockstep::source(&netlist), &options).unwrap();
     let cards = [0, 1].map(|card| Card::new(&library, shell.board(), card));
-    let cable = Arc::new(Mutex::new(Cable { cards, now: 0 }));
+    let cable = Arc::new(Mutex::new(Cable { cards, status, now: 0 }));
     let nodes = [0, 1].map(|card| open(&cable, card));
     let (mut qp, _peer) = pair(&nodes[0], &nodes[1]);
     let mut rng = SmallRng::seed_from_u64(3);
@@ -266,8 +304,8 @@ fn write_and_read(shell: &Shell) {
 
 #[test]
 fn what_a_board_is_made_of_lints_without_a_warning() {
-    for name in ["ecpix5", "butterstick"] {
-        let modules = shell(name).modules().unwrap_or_else(|errors| panic!("{name}: {errors}"));
+    for (name, link) in [("ecpix5", LINKS[0]), ("ecpix5", LINKS[1]), ("butterstick", LINKS[0])] {
+        let modules = shell_with(name, link).modules().unwrap_or_else(|errors| panic!("{name}: {errors}"));
         for netlist in [modules.logic, modules.top] {
             lockstep::lint(&netlist).unwrap_or_else(|error| panic!("{name}: {error}"));
         }
