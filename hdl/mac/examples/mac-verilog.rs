@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prints the Verilog of a MAC for a core of 8 bytes a beat: `cargo run -p ferrowire-mac --example verilog -- 8 > mac_1g.v`; with the cells of an ECP5, of which
-//! RXD is delayed by 2,000 ps and TXC by none: `cargo run -p ferrowire-mac --example verilog -- 8 ecp5 2000 0`.
+//! Prints the Verilog of a MAC for a core of 8 bytes a beat: `cargo run -p ferrowire-mac --example mac-verilog -- 8 > mac_1g.v`; with the cells of an ECP5, of which
+//! RXD is delayed by 2,000 ps and TXC by none: `cargo run -p ferrowire-mac --example mac-verilog -- 8 ecp5 2000 0`.
 
 use ferrowire_mac::{ecp5, netlist, MacConfig};
 
