@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0xe26e997a7644fcedull
+#define FW_LAYOUT_HASH 0x75a36c6071104a13ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -82,8 +82,6 @@
 #define FW_CSR_CAPABILITIES_FEATURES_NEIGHBOUR_RESPONDER_MASK 0x1000u
 #define FW_CSR_CAPABILITIES_FEATURES_WQE_PUSH_SHIFT 13u
 #define FW_CSR_CAPABILITIES_FEATURES_WQE_PUSH_MASK 0x2000u
-#define FW_CSR_CAPABILITIES_FEATURES_LOOPBACK_SHIFT 14u
-#define FW_CSR_CAPABILITIES_FEATURES_LOOPBACK_MASK 0x4000u
 #define FW_CSR_CAPABILITIES_MAX_GID 0x7cu
 
 /* Where the command queue and its completions lie. Addresses and sizes may change only while `enable` is 0. */
@@ -222,6 +220,16 @@
 #define FW_CSR_FLOW_CONTROL_PAUSED_PRIORITIES_SHIFT 0u
 #define FW_CSR_FLOW_CONTROL_PAUSED_PRIORITIES_MASK 0xffu
 
+/* The first write of host memory that failed since the last reset of any kind. Zero on cards whose bus does not report failed writes. */
+#define FW_CSR_HOST_MEMORY_WRITE_FAULT 0x2c0u
+#define FW_CSR_HOST_MEMORY_WRITE_FAULT_VALID_SHIFT 0u
+#define FW_CSR_HOST_MEMORY_WRITE_FAULT_VALID_MASK 0x1u
+#define FW_CSR_HOST_MEMORY_WRITE_FAULT_KIND_SHIFT 1u
+#define FW_CSR_HOST_MEMORY_WRITE_FAULT_KIND_MASK 0x6u
+#define FW_CSR_HOST_MEMORY_WRITE_FAULT_PAGE_SHIFT 12u
+#define FW_CSR_HOST_MEMORY_WRITE_FAULT_PAGE_MASK 0xfffff000u
+#define FW_CSR_HOST_MEMORY_WRITE_FAULT_HI 0x2c4u
+
 /* Frames and bytes, from the MAC's side. */
 #define FW_CSR_TRAFFIC_RX_FRAMES 0x800u
 #define FW_CSR_TRAFFIC_RX_BYTES 0x808u
@@ -246,8 +254,6 @@
 #define FW_CSR_TRAFFIC_PCIE_REFUSED_REQUESTS 0x8a0u
 #define FW_CSR_TRAFFIC_AXI_READ_ERRORS 0x8a8u
 #define FW_CSR_TRAFFIC_AXI_WRITE_ERRORS 0x8b0u
-#define FW_CSR_TRAFFIC_LOOPBACK_FRAMES 0x8b8u
-#define FW_CSR_TRAFFIC_LOOPBACK_BYTES 0x8c0u
 
 /* Why a packet was dropped. */
 #define FW_CSR_DROPS_DROP_RUNT 0x900u
@@ -2221,5 +2227,10 @@
 #define FW_DROPS_DROP_DUPLICATE_ATOMIC 0x16u
 #define FW_DROPS_DROP_OVERRUN 0x17u
 #define FW_DROPS_DROP_MAC_CONTROL 0x18u
+
+/* What a write of host memory carries. */
+#define FW_WRITE_KIND_PAYLOAD 0x00u
+#define FW_WRITE_KIND_COMPLETION_ENTRY 0x01u
+#define FW_WRITE_KIND_EVENT_ENTRY 0x02u
 
 #endif

@@ -12,6 +12,7 @@ use ferrowire_spec::queue::{CommandAttribute, CommandOpcode, CommandStatus};
 use ferrowire_spec::{Field, Register};
 
 use crate::error::{Coded, Error, Result};
+use crate::fault::WriteFault;
 use crate::handle::{BusHandle, OwnedDma};
 use crate::ring::EntryRing;
 
@@ -125,7 +126,15 @@ impl CommandQueue {
     fn answer(&self, operation: CommandOpcode, rings: &mut Rings) -> Result<CommandCompletion> {
         let producer = u32::from(rings.producer);
         self.bus.with(|b| b.csr_write32(at(&csr::CMDQ_PRODUCER), producer))?;
-        let bytes = self.bus.wait(operation.name(), self.timeout, |_| Ok(rings.completions.take()))?;
+        let bytes = match self.bus.wait(operation.name(), self.timeout, |_| Ok(rings.completions.take())) {
+            Err(Error::Timeout { operation, after }) => {
+                return Err(match self.bus.with(|bus| WriteFault::read(bus))? {
+                    Some(fault) => Error::WriteFault { operation, after, fault },
+                    None => Error::Timeout { operation, after },
+                });
+            }
+            other => other?,
+        };
         CommandCompletion::parse(&bytes).map_err(|e| Error::from_spec(operation.name(), e))
     }
 

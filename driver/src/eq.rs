@@ -15,6 +15,7 @@ use ferrowire_spec::queue::{CommandOpcode, EventKind};
 use crate::bus::BusError;
 use crate::context::{Context, Device};
 use crate::error::{Coded, Error, Result};
+use crate::fault::WriteFault;
 use crate::ring::EntryRing;
 
 /// Something that the card tells.
@@ -28,12 +29,36 @@ pub struct Event {
     pub cause: u8,
     /// Events of others than completion queues were lost before this one, for the queue was full: query what matters.
     pub lost: bool,
+    /// Of `DEVICE_FATAL`: the write that host memory refused.
+    pub fault: Option<WriteFault>,
 }
 
 /// For arrays that [`EventQueue::poll`] fills: of no kind.
 impl Default for Event {
     fn default() -> Self {
-        Self { kind: Coded::Unknown(0xff), object: 0, cause: 0, lost: false }
+        Self { kind: Coded::Unknown(0xff), object: 0, cause: 0, lost: false, fault: None }
+    }
+}
+
+/// Its name, what it is about, and why; of `DEVICE_FATAL` what to do.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.kind)?;
+        match (self.kind.known(), &self.fault) {
+            (Some(EventKind::DeviceFatal), Some(fault)) => write!(f, ": {fault}")?,
+            (Some(EventKind::DeviceFatal), None) => {
+                write!(f, ": the card has failed; open it again, which resets it")?
+            }
+            (Some(EventKind::PortUp | EventKind::PortDown), _) => {}
+            _ => write!(f, " of {:#x}", self.object)?,
+        }
+        if self.cause != 0 && self.fault.is_none() {
+            write!(f, ", cause {:#04x}", self.cause)?;
+        }
+        if self.lost {
+            write!(f, "; other events were lost before it")?;
+        }
+        Ok(())
     }
 }
 
@@ -168,6 +193,10 @@ impl EventQueue {
                     object: entry.object,
                     cause: entry.cause,
                     lost: entry.lost,
+                    fault: match entry.kind == EventKind::DeviceFatal.code() {
+                        true => device.bus.with(|bus| WriteFault::read(bus))?,
+                        false => None,
+                    },
                 };
                 let queue = Kind::of(&event).map(|kind| (kind, event.object));
                 let until = queue.and_then(|queue| state.stale.get(&queue));

@@ -101,6 +101,17 @@ pub enum Error {
         after: Duration,
     },
 
+    /// The card did not answer in time, for host memory had refused a write of it.
+    #[error("{operation}: no answer from the card after {after:?}: {fault}")]
+    WriteFault {
+        /// What was waited for.
+        operation: &'static str,
+        /// For how long.
+        after: Duration,
+        /// What was refused.
+        fault: crate::WriteFault,
+    },
+
     /// After a time-out or a fatal error, the card takes no command until it is opened again.
     #[error("{operation}: the command queue has failed before; drop the context and open the card again")]
     CommandQueueFailed {
@@ -320,6 +331,7 @@ impl Error {
         matches!(
             self,
             Error::Timeout { .. }
+                | Error::WriteFault { .. }
                 | Error::CommandToken { .. }
                 | Error::Bus(BusError::Gone(_) | BusError::Os { .. } | BusError::BadOffset { .. })
         )

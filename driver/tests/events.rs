@@ -81,6 +81,57 @@ fn events_wrap_round_their_queue() {
     assert_eq!(some[2].kind, Coded::Unknown(0xee));
 }
 
+/// Puts a failed write into the registers of a card.
+fn fail_write(mock: &Mock, low: u32, high: u32) {
+    use ferrowire::spec::csr::host_memory::{BLOCK, WRITE_FAULT, WRITE_FAULT_HI};
+    let mut card = mock.card();
+    card.registers.insert(BLOCK.address(&WRITE_FAULT), low);
+    card.registers.insert(BLOCK.address(&WRITE_FAULT_HI), high);
+}
+
+#[test]
+fn a_write_that_host_memory_refused_is_an_event_that_names_it_and_what_to_do() {
+    let (mock, context, _pd) = card();
+    let eq = context.create_async_eq(4).unwrap();
+    assert_eq!(context.write_fault(), Ok(None));
+    let fatal = event::Event {
+        kind: EventKind::DeviceFatal.code(),
+        cause: LocalCause::Dma.code(),
+        ..Default::default()
+    };
+    for (code, kind, words) in [
+        (0, Coded::Known(WriteKind::Payload), "payload"),
+        (1, Coded::Known(WriteKind::Completion), "completion queue entry"),
+        (2, Coded::Known(WriteKind::Event), "answer to a command"),
+        (3, Coded::Unknown(3), "unknown"),
+    ] {
+        fail_write(&mock, 0x89ab_c001 | code << 1, 0x1234_5678);
+        mock.card().tell(eq.number(), fatal);
+        let mut some = [Event::default(); 2];
+        assert_eq!(eq.poll(&mut some).unwrap(), 1);
+        mock.step();
+        let fault = WriteFault { kind, page: 0x1234_5678_89ab_c000 };
+        assert_eq!((some[0].kind, some[0].fault), (Coded::Known(EventKind::DeviceFatal), Some(fault)));
+        assert_eq!(context.write_fault(), Ok(Some(fault)));
+        let text = some[0].to_string();
+        for part in ["DEVICE_FATAL", "refused", words, "0x1234567889abc000", "open the card again"] {
+            assert!(text.contains(part), "{part} is not in: {text}");
+        }
+    }
+}
+
+#[test]
+fn a_command_whose_answer_host_memory_refused_says_so() {
+    let (mock, context, _pd) = card();
+    mock.card().deaf = true;
+    fail_write(&mock, 0x5005, 0);
+    let mapped = mock.card().map.len();
+    let error = context.create_cq(8).unwrap_err();
+    assert!(matches!(error, Error::WriteFault { operation: "CREATE_CQ", .. }), "{error}");
+    assert!(error.to_string().contains("0x5000"), "{error}");
+    assert_eq!(mock.card().map.len(), mapped + 1, "the card may still use the memory");
+}
+
 #[test]
 fn a_queue_without_events_cannot_be_armed() {
     let (_mock, context, _pd) = card();

@@ -33,7 +33,7 @@ use crate::host::cq::cq;
 use crate::host::csr::{csr, Csr, CsrReset, DropEvent, Events, Link, Phy};
 use crate::host::dma;
 use crate::host::doorbell::doorbell;
-use crate::host::event::{event, link_changes, Interrupt, WritePort};
+use crate::host::event::{event, first_fault, link_changes, Interrupt, WritePort};
 use crate::host::pcie::ToHost;
 use crate::host::ports::{HostEvents, HostPorts};
 use crate::host::reset;
@@ -90,7 +90,9 @@ pub fn card(m: &Scope, cfg: &RnicConfig) {
     // Ports of cards before AMD's blocks alone.
     let phy = cfg.pcie4.then(|| m.delay("phy_state", &m.input_of("phy", &Phy::of())));
     let resets = m.wire_of("resets", &CsrReset::of());
-    let registers = csr(m, cfg, csr_request, progress.clone(), resets.clone(), link, phy, paused, events);
+    let fault = cfg.axi.then(|| host.events.axi.fault.clone());
+    let registers =
+        csr(m, cfg, csr_request, progress.clone(), resets.clone(), link, phy, paused, fault, events);
 
     // A reset by the host, and what it does not restart.
     let state = m.wire_of("reset_progress", &reset::Progress::of());
@@ -245,6 +247,7 @@ fn core(
     // What belongs to no CQ.
     let of_cqs = breath(&m.label("overruns"), cfg.unhurried(), writer.reports);
     let mut reports = vec![link_changes(m, link_up), of_cqs, context.reports];
+    reports.extend(cfg.axi.then(|| first_fault(m, of_host.axi.fault.valid)));
     reports.extend(core.reports);
     let notices = breath(&m.label("notices"), cfg.unhurried(), writer.notices);
     let port = m.wire_of("port", &WritePort { valid: bits(1), fire: bits(1) });

@@ -250,7 +250,7 @@ fn overrun(qp: &QueuePair) -> Event {
         kind: Coded::Known(EventKind::QpFatal),
         object: qp.number(),
         cause: LocalCause::Overrun.code(),
-        lost: false,
+        ..Event::default()
     }
 }
 

@@ -48,7 +48,7 @@ fn connection() -> Connection {
 }
 
 fn event(kind: EventKind, qp: &QueuePair, cause: u8) -> Event {
-    Event { kind: Coded::Known(kind), object: qp.number(), cause, lost: false }
+    Event { kind: Coded::Known(kind), object: qp.number(), cause, ..Event::default() }
 }
 
 impl Bench {

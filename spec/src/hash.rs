@@ -59,6 +59,7 @@ pub const ALL_BLOCKS: &[&Block] = &[
     &csr::timers::BLOCK,
     &csr::congestion::BLOCK,
     &csr::flow_control::BLOCK,
+    &csr::host_memory::BLOCK,
     &csr::traffic::BLOCK,
     &csr::drops::BLOCK,
     &csr::hw_counters::BLOCK,
@@ -82,6 +83,7 @@ pub const ALL_CODES: &[&Codes] = &[
     &qp_state::QpState::CODES,
     &qp_state::AttributeBit::CODES,
     &csr::drops::DropReason::CODES,
+    &csr::host_memory::WriteKind::CODES,
 ];
 
 /// Doorbell addresses that are not in a table, hashed with the tables.

@@ -25,6 +25,7 @@
 //! place cannot be written while it is enabled. Doorbells are ignored while the card is being reset by its host; all else goes on meanwhile. A request waits only for the doorbell FIFO, whose taker does not wait
 //! for the host.
 
+use super::axi::faults::WriteFault;
 use super::{pds, CommandControl, CommandProgress, RawDoorbell, MAX_CQ_LOG2, MAX_RD_ATOMIC};
 use crate::config::RnicConfig;
 use crate::context::congestion::CongestionControl;
@@ -35,7 +36,8 @@ use ferrowire_rtl::{
     bits, cat, clog2, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style,
 };
 use ferrowire_spec::csr::{
-    capabilities, command_queue, congestion, flow_control, hw_counters, identity, port, timers, traffic,
+    capabilities, command_queue, congestion, flow_control, host_memory, hw_counters, identity, port, timers,
+    traffic,
 };
 use ferrowire_spec::csr::{DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::queue::doorbell;
@@ -431,7 +433,7 @@ impl CsrReset {
     }
 }
 
-/// Registers, counters and the doorbell pages. `paused`: the priorities that stand still.
+/// Registers, counters and the doorbell pages. `paused`: the priorities that stand still; `fault`: the first write that failed, on buses that report it.
 #[module]
 #[allow(clippy::too_many_arguments)]
 pub fn csr(
@@ -443,6 +445,7 @@ pub fn csr(
     link: Link,
     phy: Option<Phy>,
     paused: Sig,
+    fault: Option<WriteFault>,
     events: Events,
 ) -> Csr {
     let state = m.fsm("state", State::Idle);
@@ -619,6 +622,12 @@ pub fn csr(
     map.add(&port::BLOCK, &port::RAW_HASH_LO, &[("value", hash[0])]);
     map.add(&port::BLOCK, &port::RAW_HASH_HI, &[("value", hash[1])]);
     map.add(&timers::BLOCK, &timers::TICK, &[("cycles", tick_cycles)]);
+    if let Some(WriteFault { valid, kind, page }) = fault {
+        use host_memory::*;
+        let low = [("valid", valid), ("kind", kind), ("page", page.trunc(20))];
+        map.add(&BLOCK, &WRITE_FAULT, &low.map(|(name, value)| (name, value & valid.repeat(value.width()))));
+        map.add(&BLOCK, &WRITE_FAULT_HI, &[("page", page.slice(20, 32) & valid.repeat(32))]);
+    }
     {
         use congestion::*;
         let c = &congestion;
@@ -738,6 +747,7 @@ mod tests {
                 m.input_of("link", &Link::of()),
                 Some(m.input_of("phy", &Phy::of())),
                 m.input("paused", 8),
+                Some(m.input_of("fault", &WriteFault::of())),
                 events,
             );
             m.stream_out("response", out.response);

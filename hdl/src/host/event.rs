@@ -46,6 +46,7 @@ use crate::fields::assemble;
 use crate::stream::{arbiter, breath, gather, Flagged, Forget};
 use crate::types::{DmaWrite, TableWrite};
 use ferrowire_rtl::{bits, cat, lit, module, Bundle, Collision, Fsm, Interface, Scope, Sig, Stream, Style};
+use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event as spec;
 use ferrowire_spec::queue::EventKind;
 
@@ -384,6 +385,17 @@ pub fn link_changes(m: &Scope, up: Sig) -> Stream<Report> {
         m.set(&offered, 1);
     })
     .otherwise_when(out.fire(), |m| m.set(&offered, 0));
+    out
+}
+
+/// Reports once that a write of host memory failed. Reset: none has.
+#[module]
+pub fn first_fault(m: &Scope, failed: Sig) -> Stream<Report> {
+    let said = m.reg("said", 1).reset(0);
+    let (kind, cause) = (EventKind::DeviceFatal.code(), LocalCause::Dma.code());
+    let report = Report { kind: lit(8, kind), object: lit(24, 0), cause: lit(8, cause) };
+    let out = Stream::new(m, "out", failed & !said, report);
+    m.when(out.fire(), |m| m.set(&said, 1));
     out
 }
 

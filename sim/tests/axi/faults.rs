@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Responses that are errors: of a read they fail the queue that asked and no other, of a write they hold nothing up.
+//! Responses that are errors: of a read they fail the queue that asked and no other; of a write they hold nothing up, and the card reports the first one.
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
-use ferrowire::{Completion, MemoryRegion, QpState, SendWr, TrafficCounter, WcStatus};
+use ferrowire::{
+    Coded, Completion, Error, Event, EventKind, LocalCause, MemoryRegion, QpState, SendWr, TrafficCounter,
+    WcStatus, WriteFault, WriteKind,
+};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::axi::{Fault, Response};
 use ferrowire_sim::pair::{bytes, post, Pair};
@@ -122,5 +126,78 @@ fn writes_that_are_refused_hold_nothing_up() {
             let at = 500 * i..500 * i + 500;
             assert_eq!(bytes(to[1].memory())[at.clone()], bytes(from.memory())[at]);
         }
+    });
+}
+
+/// The writes of one kind are refused from now on; the page of the first one.
+fn refuse(pair: &Pair, card: usize, kind: WriteKind) -> Arc<Mutex<Option<u64>>> {
+    let first = Arc::new(Mutex::new(None));
+    let page = Arc::clone(&first);
+    let mut world = pair.world.lock();
+    world.card_mut(card).axi_mut().unwrap().set_fault_predicate(Some(Box::new(move |access| {
+        let hit = access.write && access.id == kind.code();
+        if hit {
+            page.lock().unwrap().get_or_insert(access.address & !4095);
+        }
+        hit.then_some(Fault::Whole(BAD[access.index as usize % 2]))
+    })));
+    first
+}
+
+/// An ACK has left when payload is lost, and a completion that is lost is never seen: an event must tell of both.
+#[test]
+fn a_write_that_is_refused_is_reported_once_with_its_page() {
+    seeds("a_write_that_is_refused", 0..8, |config, seed| {
+        let kind = [WriteKind::Payload, WriteKind::Completion][seed as usize / 2 % 2];
+        let mut rng = SmallRng::seed_from_u64(seed);
+        let pair = pair(config, &settings(seed), seed);
+        let from = region(&pair.a, ROOM, &mut rng);
+        let to = region(&pair.b, ROOM, &mut rng);
+        // Payload is lost where it arrives, completions where they are waited for.
+        let victim = [&pair.b, &pair.a][usize::from(kind == WriteKind::Completion)];
+        let events = victim.context.create_async_eq(16).unwrap();
+        let (mut qp, _peer) = pair.connect(&connection()).unwrap();
+        assert_eq!(victim.context.write_fault(), Ok(None));
+        let first = refuse(&pair, victim.card, kind);
+        for i in 0..8 {
+            post(&mut qp, &[SendWr::write(i, &[from.sge(0, 900)], to.remote(64)).signaled()]);
+        }
+        match kind {
+            WriteKind::Payload => {
+                let done = pair.a.wait(&pair.world, 8, LIMIT).unwrap_or_else(|e| panic!("{e}"));
+                assert!(done.iter().all(Completion::is_success), "{done:?}");
+            }
+            _ => pair.world.lock().run(20_000),
+        }
+        pair.world.lock().run(5000);
+        let mut some = [Event::default(); 16];
+        let n = events.poll(&mut some).unwrap();
+        let page = first.lock().unwrap().expect("a write was refused");
+        let fault = WriteFault { kind: Coded::Known(kind), page };
+        let told: Vec<_> =
+            some[..n].iter().filter(|event| event.kind == EventKind::DeviceFatal).copied().collect();
+        assert_eq!(told.len(), 1, "{:?}{}", &some[..n], pair.diagnose());
+        assert_eq!((told[0].cause, told[0].fault), (LocalCause::Dma.code(), Some(fault)));
+        assert!(told[0].to_string().contains(&format!("{page:#x}")), "{}", told[0]);
+        assert_eq!(victim.context.write_fault(), Ok(Some(fault)));
+        assert!(victim.context.traffic_counter(TrafficCounter::AxiWriteErrors).unwrap() >= 8);
+        pair.world.lock().check().unwrap();
+    });
+}
+
+#[test]
+fn a_command_whose_answer_is_refused_says_so_and_a_reset_forgets_it() {
+    seeds("a_command_whose_answer", 0..4, |config, seed| {
+        let pair = pair(config, &settings(seed), seed);
+        let first = refuse(&pair, 0, WriteKind::Event);
+        let error = pair.a.context.create_cq(16).unwrap_err();
+        let page = first.lock().unwrap().expect("a write was refused");
+        let Error::WriteFault { fault, .. } = &error else { panic!("{error}") };
+        assert_eq!(*fault, WriteFault { kind: Coded::Known(WriteKind::Event), page });
+        pair.world.lock().card_mut(0).axi_mut().unwrap().set_fault_predicate(None);
+        let again = ferrowire::Context::open(pair.world.bus(0)).unwrap();
+        assert_eq!(again.write_fault(), Ok(None));
+        again.create_cq(16).unwrap();
+        pair.world.lock().check().unwrap();
     });
 }

@@ -10,6 +10,7 @@
 //! | 0x0200 | [`timers`] |
 //! | 0x0240 | [`congestion`] |
 //! | 0x0280 | [`flow_control`] |
+//! | 0x02c0 | [`host_memory`] |
 //! | 0x0800 | [`traffic`] counters |
 //! | 0x0900 | [`drops`]: a counter for each reason to drop a packet |
 //! | 0x0a00 | [`hw_counters`], named as in Linux |
@@ -25,6 +26,7 @@ pub mod command_queue;
 pub mod congestion;
 pub mod drops;
 pub mod flow_control;
+pub mod host_memory;
 pub mod hw_counters;
 pub mod identity;
 pub mod port;

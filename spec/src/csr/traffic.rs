@@ -48,7 +48,7 @@ crate::table::counters! {
     PcieRefused = 20, "pcie_refused_requests";
     /// Reads of host memory that AXI answered with an error.
     AxiReadErrors = 21, "axi_read_errors";
-    /// Bursts of writes to host memory that AXI answered with an error: nobody else is told.
+    /// Bursts of writes to host memory that AXI answered with an error. The first one raises `DEVICE_FATAL`, and the block `host_memory` has its address.
     AxiWriteErrors = 22, "axi_write_errors";
     /// Frames to the card's own MAC address that were returned inside the card. They are neither `tx_frames` nor `rx_frames`.
     LoopbackFrames = 23, "loopback_frames";

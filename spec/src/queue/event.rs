@@ -34,7 +34,8 @@ crate::table::codes! {
     PortDown = 11, "PORT_DOWN";
     /// A command completed.
     Command = 12, "COMMAND";
-    /// The card must be reset.
+    /// The card must be reset: host memory refused one of its writes, and data or an entry of a queue is lost. `cause` is `DMA`, and the block
+    /// `host_memory` has the address. Sent once between two resets.
     DeviceFatal = 13, "DEVICE_FATAL";
 }
 

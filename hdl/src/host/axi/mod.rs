@@ -17,13 +17,14 @@
 //! an ID and waits for what must be seen before it: see [`writes`](mod@writes). A read waits for the responses to all payload that was
 //! taken before it, so it sees what was written. Nothing keeps a later write from passing an earlier read.
 //!
-//! **What goes wrong**: a response with SLVERR or DECERR ends a read as an error of the queue that asked; of a write it is counted, for what was written
-//! without an answer cannot be taken back. A subordinate that never answers holds up what is behind, and a reset: AXI has no time-out.
+//! **What goes wrong**: a response with SLVERR or DECERR ends a read as an error of the queue that asked. One of a write comes too late for the queue
+//! pair: its ACK may have left. So it is counted, the first one between two resets is kept with its page ([`faults`](mod@faults)), and the event queue gets `DEVICE_FATAL`. A subordinate that never answers holds up what is behind, and a reset: AXI has no time-out.
 //!
 //! **Reset** of the card by its host ([`reset`](crate::host::reset)) does not reset this part: it goes on until what was handed to it has ended (`idle`).
 
 mod barrier;
 mod bursts;
+pub mod faults;
 mod interrupts;
 mod reads;
 mod registers;
@@ -37,6 +38,7 @@ use crate::host::event::Interrupt;
 use crate::host::pcie::ToHost;
 use crate::types::DmaReadData;
 use bursts::Burst;
+use faults::WriteFault;
 use ferrowire_rtl::{bits, build, lit, BuildErrors, Bundle, Netlist, Scope, Sig, Stream};
 
 /// Bits of an ID.
@@ -109,12 +111,14 @@ pub struct AxiEvents {
     pub read_error: Sig,
     /// A burst of writes failed.
     pub write_error: Sig,
+    /// The first one that failed since the last reset.
+    pub fault: WriteFault,
 }
 
 impl AxiEvents {
     /// The shape.
     pub fn of() -> Self {
-        AxiEvents { read_error: bits(1), write_error: bits(1) }
+        AxiEvents { read_error: bits(1), write_error: bits(1), fault: WriteFault::of() }
     }
 }
 
@@ -205,7 +209,7 @@ pub fn axi(m: &Scope, cfg: &RnicConfig, host: ToHost) -> (FromAxi, Interrupt) {
     let r = ports("m_axi_r");
     let (id, data) = (r.input("id", ID_BITS), r.input("data", width));
     let came = r.takes(ReadBeat { id, data, resp: r.input("resp", 2), last: r.input("last", 1) });
-    let written = writes::writes(m, cfg, host.write, response);
+    let written = writes::writes(m, cfg, host.write, response, host.quiesce.shut);
     let [payload, _, events] = &written.bursts[..] else { unreachable!("three kinds of writes") };
     let read = reads::reads(m, cfg, host.read, payload.clone(), came);
     ports("m_axi_aw").gives(written.address, address(cfg));
@@ -238,7 +242,7 @@ pub fn axi(m: &Scope, cfg: &RnicConfig, host: ToHost) -> (FromAxi, Interrupt) {
     });
 
     let interrupt = interrupts::interrupts(m, cfg, host.interrupt, events.clone(), host.quiesce.shut);
-    let events = AxiEvents { read_error: read.error, write_error: written.error };
+    let events = AxiEvents { read_error: read.error, write_error: written.error, fault: written.fault };
     let from = FromAxi { data: read.data, csr: registers.access, events, idle: written.idle };
     (from, interrupt)
 }

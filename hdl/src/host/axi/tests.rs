@@ -136,6 +136,7 @@ struct Beat {
 struct Under {
     order: u64,
     due: u64,
+    page: u64,
 }
 
 /// A subordinate that keeps the rules, and what the card handed over.
@@ -157,6 +158,9 @@ struct Bench {
     memory: BTreeMap<u64, u8>,
     /// Reads that were asked for: beats that are left, and when they may come.
     reads: VecDeque<(u64, u64, u64)>,
+    /// How often a write fails, and the kind and page of the first that did since the last reset.
+    fails: f64,
+    first: Option<(u64, u64)>,
 }
 
 impl Bench {
@@ -180,6 +184,8 @@ impl Bench {
             under_way: Vec::new(),
             memory: BTreeMap::new(),
             reads: VecDeque::new(),
+            fails: 0.0,
+            first: None,
         }
     }
 
@@ -200,6 +206,12 @@ impl Bench {
         if let Some(chosen) = chosen {
             let under = self.under_way.remove(chosen);
             self.sim.set("m_axi_bid", under.order);
+            let fails = self.random.chance(self.fails);
+            let response = if fails { self.random.rng.random_range(2..4) } else { 0 };
+            self.sim.set("m_axi_bresp", response);
+            if fails && self.sim.get("quiesce_shut") == 0 {
+                self.first.get_or_insert((under.order, under.page));
+            }
         }
         let read =
             self.reads.front().is_some_and(|(_, _, due)| *due <= self.cycle) && self.random.chance(0.8);
@@ -248,7 +260,7 @@ impl Bench {
                 }
             }
             let due = self.cycle + self.random.rng.random_range(1..200);
-            self.under_way.push(Under { order, due });
+            self.under_way.push(Under { order, due, page: address >> 12 });
         }
         if fires(&mut self.sim, "r") {
             let (address, left, due) = self.reads[0];
@@ -398,5 +410,54 @@ fn writes_are_seen_in_the_order_of_their_kinds_and_reads_see_them() {
         let end: BTreeMap<u64, u8> = written.iter().map(|(at, h)| (*at, h[h.len() - 1].1)).collect();
         assert!(bench.memory == end, "seed {seed}");
         assert!(interrupts > 0 && raised == interrupts, "seed {seed}");
+    }
+}
+
+#[test]
+fn the_first_write_that_fails_is_kept_with_its_kind_and_page_until_a_reset() {
+    for (beat_bytes, bus_bits, seed) in [(8, 32, 6), (8, 64, 7), (64, 64, 8)] {
+        let cfg = RnicConfig { bus_bits, ..config(beat_bytes, 16) };
+        let mut bench = Bench::new(&cfg, seed);
+        let beat = u64::from(beat_bytes);
+        bench.fails = 0.05;
+        let (mut resets, mut kinds, mut write) = (0, [0; 3], None);
+        while resets < 60 {
+            assert!(bench.cycle < 100_000, "seed {seed}: {resets} resets");
+            // A reset forgets the fault, and does not record what fails meanwhile.
+            let shut = bench.first.is_some() && bench.random.chance(0.02);
+            bench.sim.set("quiesce_shut", shut.into());
+            let (order, page) = *write.get_or_insert_with(|| {
+                let page = bench.random.rng.random::<u64>() >> (64 - bus_bits + 12);
+                (bench.random.rng.random_range(0..3u64), page)
+            });
+            bench.sim.set("write_valid", 1);
+            bench.sim.set("write_order", order);
+            bench.sim.set("write_address", page << 12 | 0x340);
+            bench.sim.set("write_length", beat);
+            bench.sim.set("write_strobe", u64::MAX >> (64 - beat));
+            bench.sim.set("write_last", 1);
+            let before = bench.first;
+            bench.drive();
+            let taken = bench.sim.get("write_ready") == 1;
+            bench.clock();
+            if taken {
+                let all = bench.taken;
+                bench.before[order as usize].push_back(all);
+                bench.taken[order as usize] += 1;
+                write = None;
+            }
+            if shut {
+                resets += 1;
+                kinds[before.expect("a reset follows a fault").0 as usize] += 1;
+                bench.first = None;
+            }
+            // A fault shows a cycle later than the memory of pages.
+            if before == bench.first && !shut {
+                let mut get = |field: &str| bench.sim.get(&format!("events_fault_{field}"));
+                let shown = (get("valid") == 1).then(|| (get("kind"), get("page")));
+                assert_eq!(shown, bench.first, "seed {seed}, cycle {}", bench.cycle);
+            }
+        }
+        assert!(kinds.iter().all(|n| *n > 3), "seed {seed}: {kinds:?}");
     }
 }

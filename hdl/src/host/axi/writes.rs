@@ -6,7 +6,7 @@
 //!  write ---+--> completions --> behind payload --+--> round robin --+--> bursts --> AW
 //!           +--> events -------> behind both -----+                  +-------------> W
 //!
-//!  B --> bursts done, by ID
+//!  B --> bursts done, by ID; faults: the page of the first one that fails
 //! ```
 //!
 //! A kind of write ([`DmaWrite::order`]) has an AXI ID of its own. An entry of a completion queue waits until the payload that was taken before
@@ -18,15 +18,16 @@
 
 use super::barrier::{barrier, Bursts, COUNT, MOST};
 use super::bursts::{bursts, ends_at, place_bits, Burst, Run};
+use super::faults::{faults, Coming, Leaving, WriteFault};
 use super::{Response, WriteBeat, ID_BITS};
 use crate::config::RnicConfig;
 use crate::host::dma::{Order, ENTRY};
 use crate::stream::{arbiter, fork, forward};
 use crate::types::DmaWrite;
-use ferrowire_rtl::{lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
 /// Kinds of writes that wait for each other, hence IDs: payload, completions, events.
-const KINDS: u32 = 3;
+pub const KINDS: u32 = 3;
 
 /// Beats of entries that wait: 32 completions at 64 bytes a beat, and 16 events; at 8 bytes four and eight, which a frame each of eight beats does not fill while
 /// a memory takes its time.
@@ -45,6 +46,8 @@ pub struct Writes {
     pub bursts: Vec<Bursts>,
     /// A write failed in this cycle.
     pub error: Sig,
+    /// The first one that failed.
+    pub fault: WriteFault,
     /// Every write has its response.
     pub idle: Sig,
 }
@@ -63,9 +66,15 @@ impl Part {
     }
 }
 
-/// Writes host memory.
+/// Writes host memory. `forgets`: faults are nobody's any more.
 #[module]
-pub fn writes(m: &Scope, cfg: &RnicConfig, write: Stream<DmaWrite>, response: Stream<Response>) -> Writes {
+pub fn writes(
+    m: &Scope,
+    cfg: &RnicConfig,
+    write: Stream<DmaWrite>,
+    response: Stream<Response>,
+    forgets: Sig,
+) -> Writes {
     let (bytes, lanes) = (cfg.beat_bytes, cfg.lane_bits());
     // Where in its page the beat lies.
     let within = m.reg("within", 1).reset(0);
@@ -138,5 +147,13 @@ pub fn writes(m: &Scope, cfg: &RnicConfig, write: Stream<DmaWrite>, response: St
     let still = counted.iter().map(|bursts| bursts.taken.eq(bursts.done)).reduce(|a, b| a & b);
     let idle = still.expect("some kinds of writes").named("is_idle");
     let error = response.valid & response.resp.bit(1);
-    Writes { address, data, bursts: counted, error, idle }
+    let numbers: Vec<Sig> = counted.iter().map(|b| b.done.trunc(clog2(u64::from(MOST)))).collect();
+    let coming = Coming {
+        valid: response.valid,
+        done: m.select(response.id, &numbers),
+        response: response.payload.clone(),
+    };
+    let leaving = Leaving { valid: address.fire(), burst: address.payload.clone() };
+    let fault = faults(m, cfg, leaving, coming, forgets);
+    Writes { address, data, bursts: counted, error, fault, idle }
 }
