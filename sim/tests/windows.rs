@@ -581,3 +581,49 @@ fn what_a_queue_pair_has_bound_ends_with_its_life() {
         to.destroy().unwrap();
     }
 }
+
+#[test]
+fn a_window_that_a_destroyed_queue_pair_left_bound_is_bound_by_another() {
+    for config in chosen!(CONFIGS) {
+        let pair = pair(config);
+        let (from, old, new) = (memory(&pair.a, 4096), memory(&pair.b, 4096), memory(&pair.b, 8192));
+        let mut window = pair.b.pd.alloc_window().unwrap();
+        let (qp, mut peer) = pair.connect(&connection()).unwrap();
+        post(&mut peer, &[window.bind(1, &old, 0, 64, AccessFlags::REMOTE).unwrap()]);
+        assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(1, WELL)], "{config}");
+        let stale = window.remote(old.address());
+        // As long as its queue pair lives, no other one binds it.
+        let (_other, mut other_peer) = pair.connect(&connection()).unwrap();
+        post(&mut other_peer, &[window.bind(2, &new, 0, 64, AccessFlags::REMOTE).unwrap()]);
+        assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(2, WcStatus::MwBindErr)], "{config}");
+        qp.destroy().unwrap();
+        peer.destroy().unwrap();
+        let (mut qp, mut peer) = pair.connect(&connection()).unwrap();
+        // A bind that breaks a rule leaves it as it is.
+        let beyond = SendOp::BindMw {
+            key: window.rkey() ^ 1,
+            lkey: new.lkey(),
+            address: new.address() + 8000,
+            bytes: 4096,
+            access: AccessFlags::REMOTE_WRITE,
+        };
+        let beyond = SendWr::new(3, beyond, &[]);
+        post(&mut peer, &[beyond]);
+        assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(3, WcStatus::MwBindErr)], "{config}");
+        (qp, peer) = pair.reconnect(qp, peer, &connection()).unwrap();
+        post(&mut peer, &[window.bind(4, &new, 100, 64, AccessFlags::REMOTE).unwrap()]);
+        assert_eq!(ends(&wait(&pair, &pair.b, 1)), [(4, WELL)], "{config}");
+        // It opens the new place and no longer the old one.
+        let before = bytes(old.memory());
+        post(&mut qp, &[SendWr::write(5, &[from.sge(0, 8)], window.remote(new.address() + 100))]);
+        assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(5, WELL)], "{config}");
+        assert_eq!(part(&new, 100, 8), part(&from, 0, 8), "{config}");
+        post(&mut qp, &[SendWr::write(6, &[from.sge(0, 8)], stale)]);
+        assert_eq!(ends(&wait(&pair, &pair.a, 1)), [(6, REFUSED)], "{config}");
+        assert_eq!(bytes(old.memory()), before, "{config}");
+        // The old region is free, the new one is not.
+        old.destroy().unwrap();
+        let error = new.destroy().map(|_| ()).unwrap_err();
+        assert!(matches!(error, Error::Command { .. }), "{config}: {error}");
+    }
+}

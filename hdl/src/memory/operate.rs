@@ -12,12 +12,14 @@
 //! The rules of a bind (IBTA volume 1, 10.6.7.2, 11.2.9.1): the window is not bound; window, region and QP are of one protection
 //! domain; the region has `MW_BIND`, and `LOCAL_WRITE` where the window lets peers write; the window lies in the region. A length
 //! of 0 unbinds, like an invalidation, and changes the tag. A window is unbound only by the QP that bound it, or by its peer
-//! (10.6.7.2.5), in the life in which that was: of what a QP in RESET leaves bound nothing is left but that it can be freed. A region to which windows are bound is not removed (11.2.8.5): it counts them.
+//! (10.6.7.2.5), in the incarnation in which that was. A window that a QP leaves bound when it goes to RESET or is destroyed gives no access any more. It can be
+//! freed, and the next bind finds it as if it were not bound: where that bind passes all checks, a pass before it (`releases`) takes the window
+//! from its old region. A region to which windows are bound is not removed (11.2.8.5): it counts them.
 //!
 //! What a lookup needs of a window is worked out here, once: its entry is that of a region of its own, with the first page of it. A
 //! zero based window begins at its place in its first page, as zero based regions of this card do.
 //!
-//! An operation takes 9 cycles. For lookups it happens in one: that of the write of the window's entry. The region's
+//! An operation takes 9 cycles, a bind that releases 21. For lookups it happens in one: that of the write of the window's entry. The region's
 //! count, which no lookup looks at, follows in the next. Reads of entries take the place of a lookup each, two an operation.
 //! Writes by commands go first. One that clears a key while an operation is under way belongs to a reset of all: the operation begins
 //! anew, and finds what is left. Reset: nothing is under way. Longest path: the 65-bit sum and comparison of the bounds.
@@ -179,14 +181,20 @@ pub fn operate(
     let domain = table.read(m, at(State::AskKey), operation.qp, Collision::New);
     let table = m.mem("lives", cfg.qps, &bits(LIFE_BITS)).style(Style::Block).build();
     table.write(lives.enable, lives.index, &lives.entry);
-    let life = table.read(m, at(State::AskKey), operation.qp, Collision::Old);
+    // That of the QP itself, then that of the QP which bound the window.
+    let key = m.reg_of("key", &entry);
+    let whose = m.mux(at(State::AskKey), &operation.qp, &key.qp);
+    let born = table.read(m, at(State::AskKey) | at(State::AskRegion), whose, Collision::Old);
+    let life = m.reg("life", LIFE_BITS).no_reset();
+    m.when(at(State::Key), |m| m.set(&life, born));
     let is = |kind: OperationKind| kind.is(operation.kind);
     let bare = operation.length.eq(0);
     // With a length, it names a region.
-    let binds = m.delay("binds", &(is(OperationKind::Bind) & !bare));
+    let wants = is(OperationKind::Bind) & !bare;
+    let releases = m.reg("releases", 1).reset(0);
+    let binds = m.delay("binds", &wants) & !releases;
 
     // Two entries: that of the key, and that of the region which it is, or shall be, bound to.
-    let key = m.reg_of("key", &entry);
     let region = m.reg_of("region", &entry);
     m.discard(&key);
     let index = |key: Sig| key.slice(8, key_bits);
@@ -213,6 +221,7 @@ pub fn operate(
     };
     let there = in_table(operation.key) & key.valid;
     let owned = m.delay("owned", &(key.bound & key.qp.eq(operation.qp) & key.life.eq(life)));
+    let stale = m.delay("stale", &(key.bound & key.life.ne(born)));
     let (key_domain, region_domain) = (key.pd.eq(domain), region.pd.eq(domain));
     let right = |access: Sig, right: Access| access.bit(right.code().trailing_zeros());
     let writes = right(operation.access, Access::RemoteWrite) | right(operation.access, Access::RemoteAtomic);
@@ -232,7 +241,7 @@ pub fn operate(
         m,
         &[
             (there, LocalCause::KeyIndex),
-            (key.window & (!key.bound | (bare & owned)), LocalCause::KeyAccess),
+            (key.window & (!key.bound | stale | (bare & owned)), LocalCause::KeyAccess),
             (bare | region_there, LocalCause::KeyIndex),
             (bare | region.tag.eq(operation.region.trunc(8)), LocalCause::KeyTag),
             (bare | !region.window, LocalCause::KeyAccess),
@@ -269,9 +278,13 @@ pub fn operate(
     let ok = m.reg("ok", 1).no_reset();
     let cause = m.reg("cause", 3).no_reset();
     m.when(at(State::Bounds), |m| {
-        m.set(&ok, fine & inside);
+        m.set(&ok, releases | (fine & inside));
         m.set(&cause, m.mux(fine, &low(LocalCause::KeyBounds), &why));
         m.set(&state, State::Write);
+        m.when(binds & fine & inside & stale, |m| {
+            m.set(&releases, 1);
+            m.set(&state, State::AskRegion);
+        });
     });
 
     // The entry of the key as it becomes, then that of the region.
@@ -283,7 +296,7 @@ pub fn operate(
     let stays = !is(OperationKind::Remove);
     let becomes = KeyEntry {
         valid: stays,
-        tag: operation.key.trunc(8),
+        tag: m.mux(releases, &key.tag, &operation.key.trunc(8)),
         pd: key.pd,
         access: operation.access & (REMOTE | u32::from(Access::ZeroBased.code())),
         page_size: region.page_size,
@@ -311,11 +324,19 @@ pub fn operate(
     let clears = given.enable & !given.entry.valid;
     // The region goes, too, or has gone.
     let ends = at(State::Count) & (!given.enable | clears);
-    m.when(ends, |m| m.set(&state, State::Idle));
-    m.when(clears & !at(State::Idle) & !at(State::Count), |m| m.set(&state, State::AskKey));
+    m.when(ends, |m| {
+        m.set(&releases, 0);
+        m.set(&state, State::Idle);
+        m.when(releases, |m| m.set(&state, State::AskKey));
+    });
+    m.when(clears & !at(State::Idle) & !at(State::Count), |m| {
+        m.set(&releases, 0);
+        m.set(&state, State::AskKey);
+    });
 
     let cause = cat(&[cause, lit(5, u32::from(LocalCause::KeyIndex.code()) >> 3)]);
-    let done = (0..clients as u32).map(|i| Done { valid: ends & source.eq(i), ok, cause }).collect();
+    let done =
+        (0..clients as u32).map(|i| Done { valid: ends & !releases & source.eq(i), ok, cause }).collect();
     Operated { write, read, done }
 }
 

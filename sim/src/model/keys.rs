@@ -188,7 +188,7 @@ impl Keys {
         let (_, window) = self.objects.get(&index(bind.key)).ok_or(LocalCause::KeyIndex)?;
         if let (0, Object::Window(owner, held)) = (bind.len, *window) {
             // Without a length it is unbound (host interface).
-            if held.is_some_and(|held| held.qpn != Some(qpn)) {
+            if held.is_some_and(|held| held.qpn.is_some_and(|binder| binder != qpn)) {
                 return Err(LocalCause::KeyAccess);
             }
             if owner != pd {
@@ -197,7 +197,11 @@ impl Keys {
             self.objects.insert(index(bind.key), (bind.key as u8, Object::Window(owner, None)));
             return Ok(());
         }
-        let Object::Window(owner, None) = *window else { return Err(LocalCause::KeyAccess) };
+        // One that a queue pair has left bound is as if it were not.
+        let (Object::Window(owner, None) | Object::Window(owner, Some(Bound { qpn: None, .. }))) = *window
+        else {
+            return Err(LocalCause::KeyAccess);
+        };
         let Object::Region(region) = self.find(bind.lkey)? else { return Err(LocalCause::KeyAccess) };
         if owner != pd || region.pd != pd {
             return Err(LocalCause::KeyPd);
@@ -228,8 +232,8 @@ impl Keys {
         }
     }
 
-    /// Nobody can use, bind or invalidate any more what a queue pair has bound: its life has ended (IBTA 10.6.7.2.4). Windows stay bound until
-    /// they are freed.
+    /// Nobody can use or invalidate any more what a queue pair has bound: its life has ended (IBTA 10.6.7.2.4). Regions keep such windows until
+    /// these are bound anew or freed.
     pub(super) fn orphan(&mut self, qpn: u32) {
         for (_, object) in self.objects.values_mut() {
             if let Object::Window(_, Some(bound)) = object {

@@ -65,7 +65,8 @@ fn operate_on(keys: &mut [Option<Key>], w: &Work) -> Result<(), LocalCause> {
         OperationKind::Bind => {
             let Some(window) = key.window else { return Err(LocalCause::KeyAccess) };
             let unbinds = w.length == 0;
-            if window.is_some_and(|(qp, _)| !unbinds || qp != w.qp) {
+            // What a QP has left bound is as if it were not.
+            if window.is_some_and(|(qp, _)| qp != GONE && (!unbinds || qp != w.qp)) {
                 return Err(LocalCause::KeyAccess);
             }
             if unbinds {
@@ -169,6 +170,8 @@ struct Bench {
     asked: VecDeque<Result<u64, LocalCause>>,
     done: usize,
     bound: usize,
+    /// Of these, how many had been left bound by a QP.
+    inherited: usize,
     answered: usize,
 }
 
@@ -224,6 +227,7 @@ impl Bench {
             asked: VecDeque::new(),
             done: 0,
             bound: 0,
+            inherited: 0,
             answered: 0,
         };
         for qp in 0..QPS {
@@ -242,6 +246,8 @@ impl Bench {
         for client in 0..3 {
             if self.sim.get(&format!("done{client}_valid")) == 1 {
                 let work = self.under_way[client].pop_front().expect("nobody asked");
+                let left = |k: &Key| k.window.flatten().is_some_and(|(qp, _)| qp == GONE);
+                let left = find(&self.keys, work.key).is_ok_and(|(_, key)| left(&key));
                 let expected = operate_on(&mut self.keys, &work);
                 let ok = self.sim.get(&format!("done{client}_ok")) == 1;
                 let cause =
@@ -249,7 +255,9 @@ impl Bench {
                 let got = if ok { Ok(()) } else { Err(cause) };
                 assert_eq!(got, expected, "seed {}: {work:x?}", self.random.seed);
                 self.done += 1;
-                self.bound += usize::from(ok && work.kind == OperationKind::Bind && work.length > 0);
+                let bound = ok && work.kind == OperationKind::Bind && work.length > 0;
+                self.bound += usize::from(bound);
+                self.inherited += usize::from(bound && left);
             }
         }
         if self.sim.get("answer_valid") == 1 {
@@ -360,8 +368,11 @@ impl Bench {
         let qp = self.random.rng.random_range(0..QPS);
         // Mostly what might be allowed.
         let owner = self.keys.get((key >> 8) as usize).copied().flatten();
-        let owner = owner.and_then(|k| k.window.flatten().map(|b| b.0).or(Some(2 * (k.pd - 10))));
-        let qp = owner.filter(|&qp| qp != GONE && self.random.chance(0.7)).unwrap_or(qp);
+        let owner = owner.and_then(|k| {
+            let binder = k.window.flatten().map(|b| b.0).filter(|&qp| qp != GONE);
+            binder.or(Some(2 * (k.pd - 10)))
+        });
+        let qp = owner.filter(|_| self.random.chance(0.7)).unwrap_or(qp);
         Work { kind, qp, key, region: region_key, va: start, length, access }
     }
 
@@ -452,8 +463,11 @@ fn operations_and_lookups_give_what_one_after_the_other_gives() {
                     b.window(i);
                 }
             }
-            let qp = b.random.rng.random_range(0..QPS);
-            let state = if b.random.chance(0.2) { QpState::Reset } else { QpState::Rts };
+            let binders = b.keys.iter().flatten().filter_map(|key| key.window.flatten()).map(|(qp, _)| qp);
+            let binders: Vec<u64> = binders.filter(|&qp| qp != GONE).collect();
+            let some = b.random.rng.random_range(0..QPS);
+            let qp = if binders.is_empty() || b.random.chance(0.5) { some } else { binders[0] };
+            let state = if b.random.chance(0.3) { QpState::Reset } else { QpState::Rts };
             b.enter(qp, state);
             if round % 100 == 99 {
                 // All anew, as a reset does; an operation under way finds nothing.
@@ -463,8 +477,12 @@ fn operations_and_lookups_give_what_one_after_the_other_gives() {
                 b.populate();
             }
         }
-        println!("{} operations, {} lookups, {} windows bound", b.done, b.answered, b.bound);
+        println!(
+            "{} operations, {} lookups, {} windows bound, {} of them anew",
+            b.done, b.answered, b.bound, b.inherited
+        );
         assert!(b.bound > 20, "seed {seed}: {} windows bound", b.bound);
+        assert!(b.inherited > 3, "seed {seed}: {} windows bound that a QP had left bound", b.inherited);
     }
 }
 
@@ -534,6 +552,55 @@ fn an_operation_takes_nine_cycles_and_two_of_the_lookups() {
     }
     assert_eq!(ends.len(), 10);
     assert!(ends.windows(2).all(|w| w[1] - w[0] == 9), "{ends:?}");
+}
+
+#[test]
+fn a_bind_of_a_window_that_a_queue_pair_left_bound_takes_12_cycles_more_and_moves_it_whole() {
+    let mut b = Bench::new(1);
+    b.populate();
+    let bind = |region: u64, b: &Bench, tag: u64| {
+        let of = b.keys[region as usize].unwrap();
+        Work {
+            kind: OperationKind::Bind,
+            qp: 2,
+            key: 0x900 | tag,
+            region: region << 8 | of.tag,
+            va: of.va,
+            length: 10,
+            access: REMOTE_READ,
+        }
+    };
+    let remove = |region: u64| Work {
+        kind: OperationKind::Remove,
+        qp: 0,
+        key: region << 8,
+        region: 0,
+        va: 0,
+        length: 0,
+        access: 0,
+    };
+    let cycles = |b: &mut Bench, work| {
+        b.ask_for(0, work);
+        let mut cycles = 0;
+        while !b.under_way[0].is_empty() {
+            b.step(0.0);
+            cycles += 1;
+            assert!(cycles < 100, "it never ends");
+        }
+        cycles
+    };
+    let first = bind(3, &b, 1);
+    let plain = cycles(&mut b, first);
+    b.enter(2, QpState::Reset);
+    let second = bind(5, &b, 2);
+    assert_eq!(cycles(&mut b, second), plain + 12);
+    assert_eq!(b.inherited, 1);
+    // The old region is free, the new one is not.
+    for region in [5, 3, 5] {
+        b.ask_for(2, remove(region));
+        b.drain();
+    }
+    assert!(b.keys[3].is_none() && b.keys[5].is_some());
 }
 
 #[test]
