@@ -20,9 +20,11 @@
 //! |---|---|
 //! | read of no byte (2.2.5) | four bytes of zero; no register is read |
 //! | read of more than 64 bytes | completer abort: no register is so long (2.3.1) |
-//! | write of more than 64 bytes, poisoned write, anything of another length than its header says | dropped, counted |
+//! | write of more than 64 bytes, write with the EP bit (2.7.2.2), anything of another length than its header says | dropped, counted |
 //! | I/O, locked read, atomic operation, anything else that wants a completion | unsupported request |
 //! | message | dropped |
+//!
+//! AMD's PCIe4 block keeps the EP bit to itself, so behind [`pcie4`](crate::host::pcie4) a poisoned write is like any other.
 
 use super::writes::{Taken, COUNT};
 use super::PcieSettings;

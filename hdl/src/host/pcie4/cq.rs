@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests of the CPU: the descriptor becomes a header of 16 bytes. Latency 0, a beat a cycle.
 //!
-//! Bad input: a packet with `discontinue` gets a length that none has, so that the target throws it away.
+//! Bad input: a packet with `discontinue` gets a length that none has, so that the target throws it away and counts it. Whether a request is poisoned is not
+//! known here: see [`pcie4`](super).
 
 use super::{Axis, BITS};
 use crate::fields::{assemble, field};

@@ -26,7 +26,12 @@
 //! `pcie_tfc_nph_av`, at most "15 or more", which does not have the requests of the last two cycles in it. Reads have no data, hence `pcie_tfc_npd_av` does not count.
 //!
 //! What the block finds wrong with a completion ends its read: poisoned data, another status, a byte count that does not fit, time-out, function
-//! reset. A beat with `discontinue` spoils its packet.
+//! reset. A beat with `discontinue` spoils its packet: of a read it ends the read, and a request of the CPU is dropped and counted.
+//!
+//! **Poisoned requests of the CPU** cannot be told from others: bit 79 of the CQ descriptor, which is the poisoned bit on RQ, is reserved there, and none of the
+//! 183 wires of `m_axis_cq_tuser` has the EP bit (PG213, "Completer Request Descriptor Formats" and "Completer Request Interface"; the block of Versal CPM5 has more
+//! wires). So such a write of BAR 0 is carried out. The host learns of it from the block's configuration space: its advanced error reporting has "poisoned TLP
+//! received" (PCIe 6.2.3, 7.8.4).
 
 mod cc;
 mod cq;

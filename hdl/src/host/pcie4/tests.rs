@@ -41,20 +41,21 @@ fn access(sim: &mut Sim, write: bool, discontinue: bool) {
 }
 
 #[test]
-fn a_request_that_was_spoiled_changes_nothing_and_has_no_answer() {
+fn a_request_that_was_spoiled_changes_nothing_has_no_answer_and_is_counted() {
     for write in [false, true] {
         for discontinue in [false, true] {
             let mut sim = engine_sim();
             sim.set("csr_response_valid", 1);
             access(&mut sim, write, discontinue);
-            let (mut accesses, mut answers) = (0, 0);
+            let (mut accesses, mut answers, mut refused) = (0, 0, 0);
             for _ in 0..30 {
                 accesses += sim.get("csr_valid");
                 answers += sim.get("cc_valid");
+                refused += sim.get("events_refused");
                 sim.tick();
             }
             let fine = u64::from(!discontinue);
-            assert_eq!((accesses, answers), (fine, fine * u64::from(!write)));
+            assert_eq!((accesses, answers, refused), (fine, fine * u64::from(!write), 1 - fine));
         }
     }
 }

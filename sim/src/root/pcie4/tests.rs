@@ -338,6 +338,21 @@ fn beats_and_tags_that_break_a_rule_are_violations() {
     assert!(card.block.root.violation().is_some_and(|said| said.contains("the tag is in use")));
 }
 
+/// PG213 has no place for the EP bit on CQ: a card must not count on it.
+#[test]
+fn a_poisoned_write_of_the_cpu_looks_like_any_other() {
+    let told = |poisoned: bool| {
+        let (mut card, _) = Card::new(straddle(false), RootSettings::default());
+        let mut write = Request::new(true, 0xf000_0104, 1, 15, 0);
+        write.header.ep = poisoned;
+        assert_eq!(card.block.root.cpu_raw(write.emit(&[7; 4])), None);
+        (0..40).for_each(|_| card.step());
+        card.requests
+    };
+    assert_eq!(told(false).len(), 1);
+    assert_eq!(told(true), told(false));
+}
+
 #[test]
 fn the_cpu_reads_and_writes_through_descriptors() {
     let (mut card, _) = Card::new(straddle(false), RootSettings { stall: 0.2, ..RootSettings::default() });
