@@ -40,7 +40,8 @@ pub struct QpInitAttr<'a> {
     pub send_cq: CompletionTarget,
     /// Where receives complete.
     pub recv_cq: CompletionTarget,
-    /// Work requests in the send queue, made a power of two.
+    /// Work requests in the send queue, made a power of two. 0 is as good as 1, for a queue pair that does not send: the queue has at least as
+    /// many entries as are asked for (IBTA volume 1, 11.2.4.1), and no queue of the card has none.
     pub max_send_wr: u32,
     /// SGEs of each of them. The queue has slots of 64 bytes for one, 128 for 5, 256 for 13, 512 for 16.
     pub max_send_sge: u8,
@@ -48,7 +49,7 @@ pub struct QpInitAttr<'a> {
     pub max_inline: u16,
     /// Where receives come from, if not from a queue of its own: then `max_recv_wr` and `max_recv_sge` do not count.
     pub srq: Option<&'a SharedReceiveQueue>,
-    /// Work requests in the receive queue, made a power of two.
+    /// Work requests in the receive queue, made a power of two. 0 is as good as 1, for a queue pair that does not receive.
     pub max_recv_wr: u32,
     /// SGEs of each of them: 4 in slots of 64 bytes, 8 in 128, 16 in 256.
     pub max_recv_sge: u8,
@@ -741,9 +742,10 @@ impl ProtectionDomain {
             return Err(refuse("service", attr.service.code().into(), "QP1 is UD; take that".into()));
         }
         let log2_of = |attribute, count: u32, max: u8| {
-            let log2 = count.checked_next_power_of_two().map(|n| n.trailing_zeros() as u8);
-            log2.filter(|log2| count > 0 && *log2 <= max)
-                .ok_or_else(|| refuse(attribute, count.into(), format!("choose 1 to 2^{max}")))
+            // A queue of none is one of one.
+            let log2 = count.max(1).checked_next_power_of_two().map(|n| n.trailing_zeros() as u8);
+            log2.filter(|log2| *log2 <= max)
+                .ok_or_else(|| refuse(attribute, count.into(), format!("choose 0 to 2^{max}")))
         };
         let sq_log2 = log2_of("max_send_wr", attr.max_send_wr, can.max_sq_log2)?;
         let rq_log2 = match attr.srq {

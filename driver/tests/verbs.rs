@@ -360,7 +360,47 @@ fn a_service_or_size_that_is_not_there_is_refused() {
     let other = Mock::new().open().create_cq(4).unwrap();
     let error = pd.create_qp(&QpInitAttr::rc(&cq, &other)).unwrap_err();
     assert!(matches!(error, Error::Foreign { what: "recv_cq", of: "card", .. }), "{error}");
-    assert!(context.create_cq(0).is_err() && context.create_cq(u32::MAX).is_err());
+    assert!(context.create_cq(u32::MAX).is_err());
+}
+
+/// A queue pair may do without sends or receives, and gets the smallest queue. What holds nothing at all is of no use, and is refused.
+#[test]
+fn queue_pairs_without_sends_or_receives_are_made_and_other_things_of_no_size_are_not() {
+    let mock = Mock::new().with("srq");
+    let context = mock.open();
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(4).unwrap();
+    for (sends, receives) in [(0, 0), (0, 4), (4, 0), (1, 1)] {
+        let mut attr = QpInitAttr::rc(&cq, &cq);
+        (attr.max_send_wr, attr.max_recv_wr) = (sends, receives);
+        (attr.max_send_sge, attr.max_recv_sge) = (0, 0);
+        let qp = pd.create_qp(&attr).unwrap().init(init()).unwrap().rtr(rtr(2)).unwrap().rts(rts()).unwrap();
+        // At least as many as asked for, and one.
+        let mut qp = qp;
+        let mut count = 0;
+        while qp.start_post_recv().post(&RecvWr::new(0, &[])).is_ok() {
+            count += 1;
+        }
+        assert_eq!(count, receives.max(1));
+    }
+    let refused = |error: Error, name: &str| match error {
+        Error::Attribute { attribute, value: 0, fix, .. } => {
+            assert_eq!(attribute, name);
+            assert!(fix.contains("1 to 2^") || fix.contains("at least"), "{fix}");
+        }
+        other => panic!("{other}"),
+    };
+    refused(context.create_cq(0).unwrap_err(), "entries");
+    refused(context.create_eq(0).unwrap_err(), "entries");
+    let mut none = SrqInitAttr::default();
+    none.max_wr = 0;
+    refused(pd.create_srq(&none).map(drop).unwrap_err(), "max_wr");
+    let memory = context.alloc(4096, 4096).unwrap();
+    let nothing = memory.slice(8, 0);
+    refused(
+        pd.register(&nothing, AccessFlags::LOCAL_READ, PageSize::Size4K).map(drop).unwrap_err(),
+        "length",
+    );
 }
 
 #[test]
