@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x75a36c6071104a13ull
+#define FW_LAYOUT_HASH 0x013684f3f1ed1224ull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -82,6 +82,8 @@
 #define FW_CSR_CAPABILITIES_FEATURES_NEIGHBOUR_RESPONDER_MASK 0x1000u
 #define FW_CSR_CAPABILITIES_FEATURES_WQE_PUSH_SHIFT 13u
 #define FW_CSR_CAPABILITIES_FEATURES_WQE_PUSH_MASK 0x2000u
+#define FW_CSR_CAPABILITIES_FEATURES_LOOPBACK_SHIFT 14u
+#define FW_CSR_CAPABILITIES_FEATURES_LOOPBACK_MASK 0x4000u
 #define FW_CSR_CAPABILITIES_MAX_GID 0x7cu
 
 /* Where the command queue and its completions lie. Addresses and sizes may change only while `enable` is 0. */
@@ -254,6 +256,8 @@
 #define FW_CSR_TRAFFIC_PCIE_REFUSED_REQUESTS 0x8a0u
 #define FW_CSR_TRAFFIC_AXI_READ_ERRORS 0x8a8u
 #define FW_CSR_TRAFFIC_AXI_WRITE_ERRORS 0x8b0u
+#define FW_CSR_TRAFFIC_LOOPBACK_FRAMES 0x8b8u
+#define FW_CSR_TRAFFIC_LOOPBACK_BYTES 0x8c0u
 
 /* Why a packet was dropped. */
 #define FW_CSR_DROPS_DROP_RUNT 0x900u
