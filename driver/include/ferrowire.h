@@ -4,7 +4,7 @@
 #ifndef FERROWIRE_H
 #define FERROWIRE_H
 
-#define FW_LAYOUT_HASH 0x013684f3f1ed1224ull
+#define FW_LAYOUT_HASH 0x88a3ccd034364f8dull
 
 /* What the card is. A driver reads this first, and refuses a card whose layout hash it does not know. */
 #define FW_CSR_IDENTITY_MAGIC 0x0u
@@ -156,6 +156,8 @@
 #define FW_CSR_PORT_RAW_MULTICAST_MASK 0x4u
 #define FW_CSR_PORT_RAW_RESPOND_SHIFT 8u
 #define FW_CSR_PORT_RAW_RESPOND_MASK 0x100u
+#define FW_CSR_PORT_RAW_ROCE_SHIFT 9u
+#define FW_CSR_PORT_RAW_ROCE_MASK 0x200u
 #define FW_CSR_PORT_RAW_HASH_LO 0x1b0u
 #define FW_CSR_PORT_RAW_HASH_HI 0x1b4u
 #define FW_CSR_PORT_PHY 0x1b8u
@@ -258,6 +260,7 @@
 #define FW_CSR_TRAFFIC_AXI_WRITE_ERRORS 0x8b0u
 #define FW_CSR_TRAFFIC_LOOPBACK_FRAMES 0x8b8u
 #define FW_CSR_TRAFFIC_LOOPBACK_BYTES 0x8c0u
+#define FW_CSR_TRAFFIC_TX_RAW_REFUSED 0x8c8u
 
 /* Why a packet was dropped. */
 #define FW_CSR_DROPS_DROP_RUNT 0x900u
@@ -2048,6 +2051,7 @@
 #define FW_LOCAL_CAUSE_ADDRESS_HANDLE 0x8eu
 #define FW_LOCAL_CAUSE_ALIGNMENT 0x8fu
 #define FW_LOCAL_CAUSE_OVERRUN 0x90u
+#define FW_LOCAL_CAUSE_RAW_ROCE 0x91u
 
 /* What an event reports. */
 #define FW_EVENT_KIND_COMPLETION 0x00u

@@ -30,6 +30,7 @@ impl RawFilter {
 }
 
 const RESPOND: Field = crate::csr::field(&csr::RAW, "respond");
+const ROCE: Field = crate::csr::field(&csr::RAW, "roce");
 
 impl Context {
     /// Sets which frames go to the raw Ethernet queue pair, from now on. Opening the card clears it.
@@ -54,7 +55,8 @@ impl Context {
             | crate::csr::put(&BROADCAST, filter.broadcast.into())
             | crate::csr::put(&MULTICAST, filter.multicast.into());
         self.device.tables(|t| {
-            let raw = t.port.raw & crate::csr::put(&RESPOND, 1) | passes;
+            let kept = crate::csr::put(&RESPOND, 1) | crate::csr::put(&ROCE, 1);
+            let raw = t.port.raw & kept | passes;
             self.device.bus.with(|bus| {
                 let mut write = |register, value| bus.csr_write32(csr::BLOCK.address(register), value);
                 write(&csr::RAW_HASH_LO, hash as u32)?;
@@ -86,6 +88,34 @@ impl Context {
             let others = t.port.raw & !crate::csr::put(&RESPOND, 1);
             let raw = others | crate::csr::put(&RESPOND, responds.into());
             self.device.bus.with(|bus| bus.csr_write32(csr::BLOCK.address(&csr::RAW), raw))?;
+            t.port.raw = raw;
+            Ok(())
+        })
+    }
+
+    /// Lets the raw Ethernet queue pair send frames that a receiver takes for RoCE: to UDP port 4791, or of EtherType 0x8915; or no longer so. Without
+    /// it such a frame ends with [`LocalCause::RawRoce`](ferrowire_spec::queue::cqe::LocalCause::RawRoce), and nothing of it is sent. A program that has
+    /// this right can forge packets of any peer, of queue pairs of this card too. Opening the card ends it.
+    ///
+    /// # Errors
+    /// `Attribute` for a card without such a queue pair; the bus failed.
+    pub fn set_raw_roce(&self, allowed: bool) -> Result<()> {
+        if !self.capabilities().raw_ethernet {
+            return Err(Error::Attribute {
+                operation: "set raw RoCE",
+                attribute: "raw_ethernet",
+                value: 0,
+                fix: "take a card that has the raw Ethernet queue pair".into(),
+            });
+        }
+        self.device.tables(|t| {
+            let raw = t.port.raw & !crate::csr::put(&ROCE, 1) | crate::csr::put(&ROCE, allowed.into());
+            self.device.bus.with(|bus| {
+                let at = csr::BLOCK.address(&csr::RAW);
+                bus.csr_write32(at, raw)?;
+                // A write of a register is posted; a read is behind it.
+                bus.csr_read32(at).map(drop)
+            })?;
             t.port.raw = raw;
             Ok(())
         })

@@ -221,6 +221,7 @@ fn core(
         congestion: registers.congestion,
         port: registers.port,
         flow: registers.flow,
+        raw_roce: registers.raw_roce,
         query: commands.asked_qp,
     };
     let core = transport(m, cfg, rx, data, control);
@@ -273,6 +274,7 @@ fn core(
         seen.tx_raw,
         seen.loop_frame,
         seen.loop_bytes,
+        seen.tx_raw_refused,
         seen.dropped.valid & seen.dropped.reason.eq(DropReason::Icrc.code()),
         commands.taken,
         writer.written,
@@ -371,7 +373,7 @@ const OF_AXI: [Counter; 2] =
     [Counter::Traffic(TrafficCounter::AxiReadErrors), Counter::Traffic(TrafficCounter::AxiWriteErrors)];
 
 /// What is counted one by one, or in bytes.
-const PULSES: [Counter; 51] = [
+const PULSES: [Counter; 52] = [
     Counter::Traffic(TrafficCounter::RxFrames),
     Counter::Traffic(TrafficCounter::RxBytes),
     Counter::Traffic(TrafficCounter::RxRoce),
@@ -382,6 +384,7 @@ const PULSES: [Counter; 51] = [
     Counter::Traffic(TrafficCounter::TxRaw),
     Counter::Traffic(TrafficCounter::LoopbackFrames),
     Counter::Traffic(TrafficCounter::LoopbackBytes),
+    Counter::Traffic(TrafficCounter::TxRawRefused),
     Counter::Hw(HwCounter::RxIcrcEncapsulated),
     Counter::Traffic(TrafficCounter::Commands),
     Counter::Traffic(TrafficCounter::Completions),

@@ -4,7 +4,7 @@
 //! ```text
 //!  doorbell -> schedule -> fetch -> list -> segment -> gather -> commit --> packets --+
 //!      ^ kick      | flush                                  |          | sent             v
-//!      |           +----------------------------------------|----> launch ----> arbitrate -> build -> icrc -> wire
+//!      |           +----------------------------------------|----> launch ----> arbitrate -> build -> guard -> icrc -> wire
 //!      +------ completer <----------------------------------|----------+                 ^
 //!                ^                       lookups            |                            | answers
 //!                |  \ runs             v-------------------+                            |
@@ -25,6 +25,8 @@
 //!
 //!  payload -- at hand --> give_way, between launch and arbitrate
 //!
+//!  guard -- raw frames: refused or not --> confirm, between launch and completer
+//!
 //!  parse -- PAUSE, PFC --> pause -- who stands still --> schedule, segment, the reply engine's cut, tx::icrc
 //! ```
 
@@ -40,8 +42,8 @@ use crate::loopback::room::{admit, room, Changes};
 use crate::memory::{drain, memory, withdraw, Done, Operation, Passage, Tables, Withdrawals};
 use crate::neighbour::neighbour;
 use crate::requester::{
-    commit, fetch, gather, grain, launch, list, pace, payload, schedule, segment, take_turns, Eased, Freed,
-    Sources,
+    commit, confirm, fetch, gather, grain, launch, list, pace, payload, schedule, segment, take_turns, Bar,
+    Eased, Freed, Sources,
 };
 use crate::responder::{self, responder, RqDoorbell};
 use crate::rx;
@@ -51,6 +53,7 @@ use crate::stream::{arbiter, breath, fork, slice, Beat};
 use crate::tx::arbitrate::{arbitrate, TxSource};
 use crate::tx::build::build;
 use crate::tx::give_way::{give_way, CAME};
+use crate::tx::guard::guard;
 use crate::tx::icrc::append;
 use crate::tx::pause::{pause, FlowControl, PRIORITIES};
 use crate::types::{
@@ -58,6 +61,7 @@ use crate::types::{
     Oldest, Pushes, QpBroadcast, QpFault, QpInit, QpPsns, SqDoorbell, SqStart, TableWrite, TxPacket,
 };
 use ferrowire_rtl::{bits, clog2, lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_spec::qp_state::RAW_QPN;
 use ferrowire_spec::queue::cqe::LocalCause;
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::wire::Opcode;
@@ -101,6 +105,8 @@ pub struct Control {
     pub port: Addresses,
     /// Flow control of the link.
     pub flow: FlowControl,
+    /// The raw Ethernet queue pair may send RoCE.
+    pub raw_roce: Sig,
     /// The QP that is asked for.
     pub query: Sig,
 }
@@ -140,6 +146,8 @@ pub struct Events {
     pub loop_frame: Sig,
     /// Bytes of frames that did.
     pub loop_bytes: Sig,
+    /// A raw frame is not, for it could be taken for RoCE.
+    pub tx_raw_refused: Sig,
     /// A PAUSE frame came.
     pub pause: Sig,
     /// A PFC frame came.
@@ -225,7 +233,7 @@ pub fn transport(
     let reads_done = m.wire_of("reads_done", &reads_done_of(cfg));
     let oldest = m.wire_of("oldest", &Oldest::write_of(cfg));
     let returned = m.wire("returned", 1);
-    let freed = m.wire("freed", 2);
+    let freed = m.wire("freed", FREED);
     let plenty = m.wire("plenty", 1);
     let started = m.wire("started", 1);
     let (barred, bars) = m.later("barred", &crate::requester::Bar::of(cfg));
@@ -345,13 +353,28 @@ pub fn transport(
     m.drive(&payload_taken, outgoing.taken);
     let read_whole = outgoing.verdicts.fire();
     let packets = breath(&m.label("committed"), cfg.unhurried(), committed.packets);
+    let starts = starting.qp;
     let launched = launch(m, cfg, starting, committed.reports, packets, outgoing.verdicts, scheduled.flush);
+    let raw_starts = launched.done & starts.eq(RAW_QPN);
+    let (sent, flush, starters) = (launched.sent, launched.flush, launched.started);
+    // What is known of raw frames comes when they leave.
+    let (sent, flush, starters, raw_credit, raw_verdicts) = if cfg.raw_ethernet {
+        let (verdict, verdicts) = m.later("raw_verdict", &bits(1));
+        let out = confirm(m, cfg, sent, flush, starters, verdict, raw_starts);
+        let barred = vec![launched.barred, out.barred];
+        bars.connect(arbiter(&m.label("barred"), &|_: &Bar| lit(1, 1), barred));
+        (out.sent, out.flush, out.started, out.credit, Some(verdicts))
+    } else {
+        bars.connect(launched.barred);
+        m.discard(&raw_starts);
+        m.discard(&control.raw_roce);
+        (sent, flush, starters, lit(1, 0), None)
+    };
     let came = read_whole.zext(CAME) + launched.inline.fire().zext(CAME);
     let sources = Sources { read: outgoing.payload, inline: gathered.inline, verdicts: launched.inline };
     let turns = breath(&m.label("turns"), cfg.unhurried(), committed.turns);
     let paid = take_turns(m, turns, sources);
-    bars.connect(launched.barred);
-    let mut takers = launched.started.into_iter();
+    let mut takers = starters.into_iter();
     let mut taker = || takers.next().expect("the completer, commit and payload");
     let completer_start = taker();
     let whose = |start: &SqStart| QpInit { qp: start.qp, psn: start.psn };
@@ -446,7 +469,7 @@ pub fn transport(
 
     // Completer.
     // A start or a flush behind a report in this register is held by the recorder, which takes reports first.
-    let sent = slice(&m.label("sent"), cfg.unhurried(), launched.sent);
+    let sent = slice(&m.label("sent"), cfg.unhurried(), sent);
     let replies = slice(&m.label("replies"), cfg.unhurried(), dispatched.answers);
     let input = completer::Input {
         init: completer_start,
@@ -456,7 +479,7 @@ pub fn transport(
         outcomes,
         kept: gathered.kept,
         data: data.recalled,
-        flush: launched.flush,
+        flush,
         late: launched.late,
         tick: control.tick,
         withdrawals,
@@ -475,7 +498,8 @@ pub fn transport(
     found.connect(tracked.values);
     restarts.connect(tracked.restarts);
     m.drive(&oldest, tracked.oldest);
-    m.drive(&freed, tracked.freed.zext(2) + tracked.credit.zext(2) + launched.credit.zext(2));
+    let credits = [tracked.freed, tracked.credit, launched.credit, raw_credit];
+    m.drive(&freed, credits.into_iter().fold(lit(FREED, 0), |sum, credit| sum + credit.zext(FREED)));
 
     // Congestion control.
     let input = congestion::Input {
@@ -524,6 +548,14 @@ pub fn transport(
     let chosen = arbitrate(m, cfg, sources);
     let packet = breath(&m.label("chosen"), cfg.unhurried(), chosen.packet);
     let frame = build(m, cfg, packet, chosen.payload, control.addresses, control.flow.pfc);
+    let (frame, tx_raw_refused) = match raw_verdicts {
+        Some(verdicts) => {
+            let guarded = guard(m, cfg, frame, control.raw_roce, raw_starts);
+            verdicts.connect(guarded.verdicts);
+            (guarded.frame, guarded.refused)
+        }
+        None => (frame, lit(1, 0)),
+    };
     let (appended, looped) = append(m, cfg, frame, paused, port_mac);
     loops_back.connect(looped.frames);
     m.set_all(
@@ -563,6 +595,7 @@ pub fn transport(
         tx_raw: appended.left & appended.of.raw,
         loop_frame,
         loop_bytes,
+        tx_raw_refused,
         pause: told.0,
         pfc: told.1,
         stands: paused.any(),
@@ -596,6 +629,9 @@ fn split(m: &Scope, that: Sig, packets: Stream<TxPacket>) -> [Stream<TxPacket>; 
     packets.accept(m.mux(that, &ways[0].ready, &ways[1].ready));
     ways
 }
+
+/// Bits of a number of messages that the completer has room for again.
+const FREED: u32 = 3;
 
 /// Bytes that a stream passes on in this cycle.
 fn bytes_of(wire: &Stream<Beat>) -> Sig {
@@ -661,6 +697,7 @@ mod tests {
                     congestion: m.input_of("congestion", &CongestionControl::of()),
                     port: m.input_of("port", &Addresses::of()),
                     flow: m.input_of("flow", &FlowControl::of()),
+                    raw_roce: m.input("raw_roce", 1),
                     query: m.input("query", cfg.qp_bits()),
                 };
                 let out = transport(m, &cfg, wire, data, control);

@@ -3,8 +3,9 @@
 
 use crate::tier::chosen;
 use ferrowire::{
-    AccessFlags, Completion, DropReason, Error, InitAttributes, MemoryRegion, Payload, QpInitAttr, QueuePair,
-    RawFilter, RecvWr, RemoteAddress, RtrAttributes, RtsAttributes, SendWr, TrafficCounter,
+    AccessFlags, Completion, DropReason, Error, InitAttributes, LocalCause, MemoryRegion, Payload,
+    QpAttributes, QpInitAttr, QpState, QueuePair, RawFilter, RecvWr, RemoteAddress, RtrAttributes,
+    RtsAttributes, SendWr, TrafficCounter, WcStatus,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::pair::{bytes, post, Connection, Node, Pair, PairOptions, EMULATED};
@@ -364,5 +365,137 @@ fn the_card_itself_answers_who_asks_for_its_addresses() {
         pair.world.lock().inject(0, other);
         pair.world.lock().run(3000);
         assert_eq!(b.traffic(TrafficCounter::TxFrames), sent, "{config}");
+    }
+}
+
+/// A frame with a tag in front of its EtherType.
+fn tagged(frame: &[u8], kind: [u8; 2]) -> Vec<u8> {
+    [&frame[..12], &kind, &[0x20, 5], &frame[12..]].concat()
+}
+
+/// A UDP datagram to this port over IPv6, behind such extension headers.
+fn over_ipv6(dst: [u8; 6], port: u16, extensions: &[(u8, usize)]) -> Vec<u8> {
+    let mut next = extensions.iter().skip(1).map(|(kind, _)| *kind).chain([17]);
+    let mut bytes = [&dst[..], &[2, 0, 0, 0, 0, 9, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 80]].concat();
+    bytes.push(extensions.first().map_or(17, |(kind, _)| *kind));
+    bytes.resize(bytes.len() + 33, 64);
+    for (kind, units) in extensions {
+        let length = if *kind == 44 { 0 } else { *units as u8 };
+        bytes.extend([next.next().unwrap(), length, 0, 0, 0, 0, 0, 0]);
+        bytes.resize(bytes.len() + 8 * usize::from(length), 0);
+    }
+    bytes.extend([0, 99]);
+    bytes.extend(port.to_be_bytes());
+    bytes.resize(bytes.len() + 40, 7);
+    bytes
+}
+
+/// The same over IPv4, with so many words of options and this offset and mark of a fragment.
+fn over_ipv4(dst: [u8; 6], port: u16, options: usize, fragment: u16) -> Vec<u8> {
+    let mut header = vec![0; 20 + 4 * options];
+    (header[0], header[8], header[9]) = (0x45 + options as u8, 64, 17);
+    header[6..8].copy_from_slice(&fragment.to_be_bytes());
+    let sum = ferrowire_spec::wire::checksum::ipv4(&header);
+    header[10..12].copy_from_slice(&sum.to_be_bytes());
+    let head = [&dst[..], &[2, 0, 0, 0, 0, 9, 8, 0]].concat();
+    let port = port.to_be_bytes();
+    [&head[..], &header, &[0x12, 0xb7], &port, &[0, 40, 0, 0], &[3; 32]].concat()
+}
+
+#[test]
+fn roce_of_the_raw_queue_pair_does_not_leave_unless_the_owner_of_the_card_allows_it() {
+    for config in chosen!(CONFIGS) {
+        let pair = pair(config);
+        let (mut a, mut b) = (Port::new(&pair, &pair.a), Port::new(&pair, &pair.b));
+        b.node.context.set_raw_filter(&RawFilter::port()).unwrap();
+        let (mut writer, _reader) = pair.connect(&Connection::default()).unwrap();
+        let from = pair.a.region(1, 4 * PLACE, AccessFlags::LOCAL_READ).unwrap();
+        let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
+        let to = pair.b.region(2, 4 * PLACE, access).unwrap();
+        let dst = b.node.mac();
+        let roce = datagram(&pair, 77);
+        let bad = [
+            roce.clone(),
+            tagged(&roce, [0x81, 0]),
+            tagged(&tagged(&roce, [0x81, 0]), [0x88, 0xa8]),
+            tagged(&tagged(&tagged(&frame(dst, 60, 1), [0x81, 0]), [0x81, 0]), [0x88, 0xa8]),
+            [&frame(dst, 60, 2)[..12], &[0x89, 0x15], &[9; 64]].concat(),
+            over_ipv4(dst, 4791, 10, 0),
+            over_ipv4(dst, 4791, 0, 0x2000),
+            over_ipv6(dst, 4791, &[]),
+            over_ipv6(dst, 4791, &[(0, 0), (60, 3), (44, 0)]),
+        ];
+        // Nothing of these is RoCE: another port, what is not the first fragment, what is not UDP.
+        let mut tcp = over_ipv4(dst, 4791, 0, 0);
+        tcp[eth::BYTES + 9] = 6;
+        let good = [
+            over_ipv4(dst, 4790, 15 - 5, 0),
+            over_ipv4(dst, 4791, 0, 1),
+            over_ipv6(dst, 53, &[(0, 0), (43, 1)]),
+            tcp,
+            frame(dst, 60, 3),
+        ];
+        // As pieces that cut the headers, and in the work request itself.
+        let send = |a: &mut Port<'_>, id: u64, bytes: &[u8], inline: bool| {
+            a.out.memory().write(0, bytes);
+            let cuts = [13, 24.min(bytes.len()), bytes.len()];
+            let mut at = 0;
+            let pieces: Vec<_> = cuts
+                .iter()
+                .map(|end| {
+                    let sge = a.out.sge(at, (end - at) as u32);
+                    at = *end;
+                    sge
+                })
+                .collect();
+            let wr =
+                if inline { SendWr::send(id, Payload::Inline(bytes)) } else { SendWr::send(id, &pieces[..]) };
+            post(&mut a.qp, &[wr.signaled()]);
+        };
+        let ends = |a: &Port<'_>, n: usize| -> Vec<_> {
+            a.wait(n).iter().map(|done| (done.wr_id, done.status.known().unwrap(), done.cause())).collect()
+        };
+        for (i, bytes) in bad.iter().enumerate() {
+            let inline = i % 2 == 0 && bytes.len() <= 208;
+            post(&mut writer, &[SendWr::write(9, &[from.sge(0, 4000)], to.remote(0)).signaled()]);
+            send(&mut a, 1, &good[i % good.len()], false);
+            b.receive_into(PLACE);
+            assert_eq!(ends(&a, 1), [(1, WcStatus::Success, None)], "{config}, frame {i}");
+            assert_eq!(b.frame(&b.wait(1)[0]), good[i % good.len()], "{config}, frame {i}");
+            let sent = a.traffic(TrafficCounter::TxRaw);
+            send(&mut a, 2, bytes, inline);
+            // What is behind it is flushed, and not sent either.
+            let bystander = frame(dst, 100, i);
+            a.out.memory().write(PLACE, &bystander);
+            let sges = [a.out.sge(PLACE, 100)];
+            let wr = |id| SendWr::send(id, &sges).signaled();
+            post(&mut a.qp, &[wr(3), wr(4)]);
+            let flushed = |id| (id, WcStatus::WrFlushErr, None);
+            let refused = (2, WcStatus::LocQpOpErr, Some(LocalCause::RawRoce));
+            assert_eq!(ends(&a, 3), [refused, flushed(3), flushed(4)], "{config}, frame {i}");
+            assert_eq!(a.qp.query().unwrap().state, QpState::Sqe, "{config}, frame {i}");
+            pair.world.lock().run(3000);
+            assert_eq!(a.traffic(TrafficCounter::TxRaw), sent, "{config}, frame {i}");
+            assert_eq!(a.traffic(TrafficCounter::TxRawRefused), i as u64 + 1, "{config}, frame {i}");
+            assert!(
+                pair.a.wait(&pair.world, 1, LIMIT).unwrap()[0].is_success(),
+                "{config}: the WRITE beside it"
+            );
+            a.qp.modify(QpState::Rts, &QpAttributes::default()).unwrap();
+        }
+        // With the right they leave; a RoCE packet is none of the other raw queue pair's business.
+        a.node.context.set_raw_roce(true).unwrap();
+        a.node.context.set_raw_filter(&RawFilter::port()).unwrap();
+        let sent = a.traffic(TrafficCounter::TxRaw);
+        for (i, bytes) in bad.iter().enumerate() {
+            send(&mut a, 5, bytes, i % 2 == 1 && bytes.len() <= 208);
+            assert_eq!(ends(&a, 1), [(5, WcStatus::Success, None)], "{config}, frame {i}");
+        }
+        pair.world.lock().run(3000);
+        assert_eq!(a.traffic(TrafficCounter::TxRaw), sent + bad.len() as u64, "{config}");
+        a.node.context.set_raw_roce(false).unwrap();
+        send(&mut a, 6, &bad[0], true);
+        let refused = (6, WcStatus::LocQpOpErr, Some(LocalCause::RawRoce));
+        assert_eq!(ends(&a, 1), [refused], "{config}");
     }
 }

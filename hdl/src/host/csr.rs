@@ -230,6 +230,8 @@ pub struct Csr {
     pub congestion: CongestionControl,
     /// For flow control.
     pub flow: FlowControl,
+    /// The raw Ethernet queue pair may send RoCE.
+    pub raw_roce: Sig,
 }
 
 #[derive(Clone, Copy, Fsm)]
@@ -523,10 +525,11 @@ pub fn csr(
         hash: cat(&hash),
     };
     let respond = there(cfg.neighbour_responder, &port::BLOCK, &port::RAW, "respond");
+    let raw_roce = raw("roce");
     // Whoever comes next takes what it asks for.
     m.when(reset, |m| {
         m.set(&promiscuous, 0);
-        let filters = [filter.unicast, filter.broadcast, filter.multicast];
+        let filters = [filter.unicast, filter.broadcast, filter.multicast, raw_roce];
         let filters = filters.iter().chain(&hash).filter(|_| cfg.raw_ethernet);
         let responds = cfg.neighbour_responder.then_some(&respond);
         filters.chain(responds).for_each(|field| m.set(field, 0));
@@ -617,6 +620,7 @@ pub fn csr(
         ("broadcast", filter.broadcast),
         ("multicast", filter.multicast),
         ("respond", respond),
+        ("roce", raw_roce),
     ];
     map.add(&port::BLOCK, &port::RAW, &passes);
     map.add(&port::BLOCK, &port::RAW_HASH_LO, &[("value", hash[0])]);
@@ -687,7 +691,8 @@ pub fn csr(
     let entry = GidKey { ip: cat(&gid_ip), vid: kind[0], tagged: kind[1], ipv6: kind[2] };
     let write = GidWrite { enable: write_gid, index: place[0].0, slot: place[1].0, valid: place[2].0, entry };
     let port = Addresses { mac: cat(&mac), promiscuous, raw: filter, respond, salt, write, clear: empties };
-    Csr { response, doorbells, commands, reset, port, tick: ticks(m, cfg, tick_cycles), congestion, flow }
+    let tick = ticks(m, cfg, tick_cycles);
+    Csr { response, doorbells, commands, reset, port, tick, congestion, flow, raw_roce }
 }
 
 /// Cycles of the clock in 4.096 us.

@@ -2,6 +2,7 @@
 //! The requester: from doorbells to packets.
 
 mod commit;
+mod confirm;
 mod fetch;
 mod gather;
 mod launch;
@@ -15,6 +16,7 @@ mod segment;
 mod turns;
 
 pub use commit::{commit, messages, Bar, Committed, FirstSge, Report, Sent};
+pub use confirm::{confirm, Confirmed};
 pub use fetch::{fetch, grain, Fetched, UNIT};
 pub use gather::{gather, Gathered, Inline, KeptSge, Part, SGE_BITS};
 pub use launch::{launch, Launched, PENDING};

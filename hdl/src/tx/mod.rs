@@ -4,6 +4,7 @@
 pub mod arbitrate;
 pub mod build;
 pub mod give_way;
+pub mod guard;
 pub mod icrc;
 pub mod join;
 pub mod pause;

@@ -367,6 +367,7 @@ impl Card {
             groups: self.registers.pair(&port::BLOCK, &port::RAW_HASH_LO, &port::RAW_HASH_HI),
             promiscuous: get(&port::BLOCK, &port::LINK, "promiscuous") == 1,
         };
+        let raw_roce = raw("roce");
         let interval = get(&congestion::BLOCK, &congestion::NOTIFY, "interval_us");
         let line = get(&congestion::BLOCK, &congestion::LINE_RATE, "mbps");
         // A cycle is a nanosecond.
@@ -381,6 +382,7 @@ impl Card {
         };
         *self.engine.config_mut() = config;
         self.engine.set_raw_filter(filter);
+        self.engine.set_raw_roce(raw_roce);
     }
 
     /// Gives the engine the sends that a queue pair has been told of, as far as its state takes them: `pushed` in place of what stands in the ring.

@@ -93,6 +93,8 @@ pub(super) struct Node {
     /// Address handles with their protection domains.
     pub(super) ahs: BTreeMap<u32, (u32, AddressVector)>,
     pub(super) raw_filter: RawFilter,
+    /// The raw Ethernet queue pair may send RoCE.
+    pub(super) raw_roce: bool,
     /// IP addresses that packets may come to, each in its VLAN or in none; `None`: that of the configuration, wherever it comes.
     gids: Option<Vec<(IpAddr, Option<u16>)>>,
     pub(super) counters: Counters,
@@ -174,6 +176,7 @@ impl Engine {
                 srqs: BTreeMap::new(),
                 ahs: BTreeMap::new(),
                 raw_filter: RawFilter::default(),
+                raw_roce: false,
                 gids: None,
                 counters: Counters::default(),
                 events: VecDeque::new(),
@@ -211,6 +214,7 @@ impl Engine {
         let old = std::mem::replace(self, new);
         self.node.gids = old.node.gids;
         self.node.raw_filter = old.node.raw_filter;
+        self.node.raw_roce = old.node.raw_roce;
         self.node.counters = old.node.counters;
     }
 

@@ -178,6 +178,11 @@ impl Engine {
         self.node.raw_filter = filter;
     }
 
+    /// Sets whether the raw Ethernet queue pair may send what a receiver takes for RoCE.
+    pub fn set_raw_roce(&mut self, allowed: bool) {
+        self.node.raw_roce = allowed;
+    }
+
     /// Raw frames that came and passed the filter, and raw frames that were sent.
     pub fn raw_frames(&self) -> [u64; 2] {
         [TrafficCounter::RxRaw, TrafficCounter::TxRaw].map(|counter| self.node.counters.traffic(counter))

@@ -6,7 +6,7 @@ use ferrowire_spec::csr::port::multicast_hash;
 use ferrowire_spec::csr::{DropReason, TrafficCounter};
 use ferrowire_spec::qp_state::MAX_RAW_FRAME;
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
-use ferrowire_spec::wire::{eth, pause, pfc, Eth, FrameError, Pause};
+use ferrowire_spec::wire::{eth, ipv4, ipv6, pause, pfc, udp, Eth, FrameError, Pause};
 
 use super::engine::Node;
 use super::qp::Qp;
@@ -48,6 +48,67 @@ pub(super) fn check_length(wr: &SendWr) -> Result<(), (WcStatus, u8)> {
         true => Ok(()),
         false => Err((WcStatus::LocLenErr, LocalCause::Length as u8)),
     }
+}
+
+/// Tags and extension headers that are looked behind (host interface): a frame with more may be anything.
+const TAGS: usize = 2;
+const EXTENSIONS: usize = 8;
+
+/// Whether the queue pair may not send a frame, for a receiver could take it for RoCE: EtherType 0x8915 (IBTA annex A16) or UDP to port 4791 (annex A17).
+pub(super) fn is_roce(bytes: &[u8]) -> bool {
+    let word = |at: usize| bytes.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]]));
+    let is_tag = |at: usize| matches!(word(at), Some(0x8100 | 0x88a8 | 0x9100));
+    let Some(kind) = (0..=TAGS).map(|tags| eth::BYTES - 2 + 4 * tags).find(|at| !is_tag(*at)) else {
+        return true;
+    };
+    let udp = match word(kind) {
+        Some(eth::ethertype::ROCE) => return true,
+        Some(eth::ethertype::IPV4) => udp_of_ipv4(bytes, kind + 2),
+        Some(eth::ethertype::IPV6) => match udp_of_ipv6(bytes, kind + 2) {
+            Ok(udp) => udp,
+            Err(TooDeep) => return true,
+        },
+        _ => None,
+    };
+    udp.is_some_and(|at| word(at + 2) == Some(udp::ROCE_PORT))
+}
+
+/// Where the UDP header lies, if there is one: a fragment that does not begin its packet has none.
+fn udp_of_ipv4(bytes: &[u8], at: usize) -> Option<usize> {
+    let header = bytes.get(at..at + 10)?;
+    let length = 4 * usize::from(header[0] & 15);
+    let sound = header[0] >> 4 == 4 && length >= ipv4::BYTES;
+    let begins = u16::from_be_bytes([header[6], header[7]]) & 0x1fff == 0;
+    (sound && begins && header[9] == ipv4::PROTOCOL_UDP).then_some(at + length)
+}
+
+/// There are more extension headers than are looked behind.
+struct TooDeep;
+
+/// The same of IPv6 (RFC 8200, 4).
+fn udp_of_ipv6(bytes: &[u8], at: usize) -> Result<Option<usize>, TooDeep> {
+    let Some(mut next) = bytes.get(at + 6).copied() else { return Ok(None) };
+    let mut at = at + ipv6::BYTES;
+    for passed in 0.. {
+        let is_extension = matches!(next, 0 | 43 | 44 | 51 | 60 | 135 | 139 | 140);
+        match next {
+            ipv4::PROTOCOL_UDP => return Ok(Some(at)),
+            _ if !is_extension => return Ok(None),
+            _ if passed == EXTENSIONS => return Err(TooDeep),
+            _ => {}
+        }
+        let Some(&[following, length]) = bytes.get(at..at + 2) else { return Ok(None) };
+        at += match next {
+            ipv6::NEXT_FRAGMENT => match bytes.get(at + 2..at + 4) {
+                Some(&[high, low]) if high == 0 && low < 8 => 8,
+                _ => return Ok(None),
+            },
+            51 => 4 * (usize::from(length) + 2),
+            _ => 8 * (usize::from(length) + 1),
+        };
+        next = following;
+    }
+    unreachable!("the walk ends")
 }
 
 /// What counts a frame of MAC control, which is never a queue pair's (IEEE 802.3 31.4). It is counted alone: nobody pauses this wire. One that has

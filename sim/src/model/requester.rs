@@ -5,7 +5,7 @@
 //! it is checked, gets its PSNs, and its packets are made, as often as it takes. What is wrong with it completes it with an
 //! error, when all before it are done.
 
-use ferrowire_spec::csr::HwCounter;
+use ferrowire_spec::csr::{HwCounter, TrafficCounter};
 use ferrowire_spec::queue::cqe::{CqeOpcode, LocalCause, WcStatus};
 use ferrowire_spec::queue::event::EventKind;
 use ferrowire_spec::queue::send_wqe::SendOpcode;
@@ -284,6 +284,10 @@ impl Qp {
         }
         let ends = position.ends();
         if self.service == Service::Raw {
+            if !node.raw_roce && raw::is_roce(&payload) {
+                node.counters.note(TrafficCounter::TxRawRefused, 1);
+                return Err(failure(WcStatus::LocQpOpErr, LocalCause::RawRoce));
+            }
             // The frame is what the WQE says, all of it.
             self.sq.next += step;
             self.sq.top = self.sq.next;

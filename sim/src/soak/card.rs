@@ -444,6 +444,8 @@ impl End for CardEnd {
 
     fn filter(&mut self, filter: &Filter) -> Result<()> {
         self.context.set_raw_filter(&filter.raw)?;
+        // Some of its frames look like RoCE.
+        self.context.set_raw_roce(true)?;
         self.context.set_promiscuous(filter.promiscuous)?;
         // A read does not pass the writes before it: behind it the card has them.
         self.raw_frames().map(|_| ())

@@ -325,7 +325,9 @@ impl End for EngineEnd {
         let (unicast, broadcast, multicast) = (raw.unicast, raw.broadcast, raw.multicast);
         let (groups, promiscuous) = (filter.table(), *promiscuous);
         let raw = model::RawFilter { unicast, broadcast, multicast, groups, promiscuous };
-        self.core.lock().station.set_raw_filter(raw);
+        let station = &mut self.core.lock().station;
+        station.set_raw_filter(raw);
+        station.set_raw_roce(true);
         Ok(())
     }
 

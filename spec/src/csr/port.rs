@@ -77,6 +77,9 @@ crate::table::registers! {
         /// The card answers ARP requests and neighbour solicitations for the port's GIDs itself, for boards without a host. No request or
         /// solicitation goes to the queue pair then.
         respond @ 8, 1, RW;
+        /// The raw Ethernet queue pair may send frames that a receiver takes for RoCE, in the port's name and with any other address. Without
+        /// it they end with `RAW_ROCE`.
+        roce @ 9, 1, RW;
     }
     /// Group addresses whose frames go to the raw Ethernet queue pair: bits 31:0 of a table in which each has the bit of its
     /// [`hash`](multicast_hash). A reset clears it.

@@ -54,4 +54,6 @@ crate::table::counters! {
     LoopbackFrames = 23, "loopback_frames";
     /// Bytes of these.
     LoopbackBytes = 24, "loopback_bytes";
+    /// Frames of the raw Ethernet queue pair that were not sent because a receiver could take them for RoCE: see `RAW_ROCE` of `local_cause`.
+    TxRawRefused = 25, "tx_raw_refused";
 }

@@ -27,6 +27,8 @@ pub mod ethertype {
     pub const VLAN: u16 = 0x8100;
     /// MAC control: PAUSE or PFC follows.
     pub const MAC_CONTROL: u16 = 0x8808;
+    /// RoCE of the first version (IBTA annex A16), which the card does not have.
+    pub const ROCE: u16 = 0x8915;
     /// Internet protocol version 6.
     pub const IPV6: u16 = 0x86dd;
 }
