@@ -172,7 +172,7 @@ const RATES: &[Rate] = {
 };
 
 /// Figures of single messages with idle cards: name, budget without host latency.
-const LATENCIES: &[(&str, f64)] = &[
+const LATENCIES: [(&str, f64); 3] = [
     ("doorbell_to_wire_cycles", 40.0),
     ("doorbell_to_remote_cycles", 85.0),
     ("read_64_doorbell_to_cqe_cycles", 180.0),
@@ -259,9 +259,12 @@ pub fn run(args: &BenchArgs) -> Result<()> {
             if latencies || rates.iter().any(|rate| rate.bounded()) {
                 bar.set_message(format!("{name}, {host_latency} cycles, one message"));
                 let options = PairOptions { host_latency, ..PairOptions::default() };
-                let latency = measure::latency(&Pair::new(&model, &options)?, 64, PathMtu::B1024)
+                // A measurement without a figure that is wanted has no wave: it is there for the bound of others.
+                let cards = |wanted| new_cards(&model, &options, args.wave.as_deref().filter(|_| wanted));
+                let [on_wire, in_memory, answered] = LATENCIES.each_ref().map(|latency| wanted(latency.0));
+                let latency = measure::latency(&cards(on_wire || in_memory)?, 64, PathMtu::B1024)
                     .with_context(|| format!("{name}: one message"))?;
-                let read = measure::read_latency(&Pair::new(&model, &options)?, 64, PathMtu::B1024)
+                let read = measure::read_latency(&cards(answered)?, 64, PathMtu::B1024)
                     .with_context(|| format!("{name}: one READ"))?;
                 // What comes before the request is done ahead of it.
                 round_trip = Some((read.completion - read.wire) as f64);
@@ -280,7 +283,7 @@ pub fn run(args: &BenchArgs) -> Result<()> {
                 }
                 if config.push_slots > 0 && wanted(PUSHED) {
                     let pushed = Connection { push: true, ..Connection::default() };
-                    let latency = measure::way(&Pair::new(&model, &options)?, 64, &pushed)
+                    let latency = measure::way(&cards(true)?, 64, &pushed)
                         .with_context(|| format!("{name}: one message that is pushed"))?;
                     let which = (name.as_str(), host_latency, 1);
                     found.push(Figure::new(PUSHED, which, latency.wire as f64, "cycles", None));
@@ -367,6 +370,17 @@ pub fn run(args: &BenchArgs) -> Result<()> {
     report.verdict(args.check)
 }
 
+/// Two cards out of reset, which write waves to that path from there on.
+fn new_cards(model: &CardModel, options: &PairOptions, wave: Option<&Path>) -> Result<Pair> {
+    let mut world = World::pair(model, options.host_latency, options.wire_latency)?;
+    if let Some(path) = wave {
+        for (card, extension) in ["fst", "b.fst"].iter().enumerate() {
+            world.card_mut(card).open_wave(&path.with_extension(extension))?;
+        }
+    }
+    Pair::of(world.share(), options)
+}
+
 impl Rate {
     /// Whether it waits for answers of which a queue pair has few outstanding.
     fn bounded(&self) -> bool {
@@ -384,13 +398,7 @@ impl Rate {
         // A completion queue holds all that is completed.
         let cq_entries = (4 * self.load(qps).messages).next_power_of_two().clamp(4096, 1 << 16) as u32;
         let options = PairOptions { host_latency, cq_entries, ..PairOptions::default() };
-        let mut world = World::pair(model, host_latency, 0)?;
-        if let Some(path) = wave {
-            for (card, extension) in ["fst", "b.fst"].iter().enumerate() {
-                world.card_mut(card).open_wave(&path.with_extension(extension))?;
-            }
-        }
-        let pair = Pair::of(world.share(), &options)?;
+        let pair = new_cards(model, &options, wave)?;
         let value = self.measure(&pair, qps);
         *cycles += pair.world.lock().cycle();
         value

@@ -3,6 +3,7 @@
 
 mod alveo;
 mod axi;
+mod bench_wave;
 mod board;
 mod card;
 mod classes;

@@ -58,6 +58,7 @@ const CRATES: &[(&str, Area)] = &[
 const MODULES: &[(&str, Area)] = &[
     ("alveo", Area::Boards),
     ("axi", Area::Host),
+    ("bench_wave", Area::Socket),
     ("board", Area::Boards),
     ("card", Area::Host),
     ("classes", Area::Transport),
