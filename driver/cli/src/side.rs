@@ -45,23 +45,25 @@ pub struct Channel {
     socket: OwnedFd,
     peer: String,
     looked: Instant,
+    /// This side is the first to speak where both say the same: the client.
+    leads: bool,
     /// The peer is no `ferrowire`: it need not stay, and understands no refusal.
     foreign: bool,
 }
 
 impl Channel {
-    fn new(socket: OwnedFd, peer: String) -> Self {
-        Self { socket, peer, looked: Instant::now(), foreign: false }
+    fn new(socket: OwnedFd, peer: String, leads: bool) -> Self {
+        Self { socket, peer, looked: Instant::now(), leads, foreign: false }
     }
 
-    /// Both ends of one, in this process.
+    /// Both ends of one, in this process: the client's, and the server's.
     ///
     /// # Errors
     /// The system has no sockets.
     pub fn pair() -> Result<(Self, Self), Failure> {
         let (a, b) =
             UnixStream::pair().map_err(Failure::os("make a pair of sockets", "raise `ulimit -n`"))?;
-        Ok((Self::new(a.into(), "the server".into()), Self::new(b.into(), "the client".into())))
+        Ok((Self::new(a.into(), "the server".into(), true), Self::new(b.into(), "the client".into(), false)))
     }
 
     /// Connects with the server on `host`.
@@ -85,7 +87,7 @@ impl Channel {
                 match TcpStream::connect_timeout(address, CONNECT) {
                     Ok(socket) => {
                         socket.set_nodelay(true).map_err(failed)?;
-                        return Ok(Self::new(socket.into(), name));
+                        return Ok(Self::new(socket.into(), name, true));
                     }
                     Err(error) => last = Some(error),
                 }
@@ -125,7 +127,7 @@ impl Channel {
             match listener.accept() {
                 Ok((socket, peer)) => {
                     socket.set_nodelay(true).map_err(failed)?;
-                    return Ok(Self::new(socket.into(), peer.to_string()));
+                    return Ok(Self::new(socket.into(), peer.to_string(), false));
                 }
                 Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
                 Err(error) => return Err(failed(error)),
@@ -258,13 +260,19 @@ impl Channel {
         Failure::Peer { peer: self.peer.clone(), why }
     }
 
-    /// Says something and hears what the peer says of the same kind.
+    /// Says something and hears what the peer says of the same kind. The client speaks first: if both did, messages that are longer than
+    /// the sockets' buffers would wait for each other.
     ///
     /// # Errors
     /// As [`tell`](Self::tell) and [`hear`](Self::hear).
     pub fn exchange<T: DeserializeOwned>(&mut self, kind: &str, body: &impl Serialize) -> Result<T, Failure> {
+        if self.leads {
+            self.tell(kind, body)?;
+            return self.hear(kind, PATIENCE);
+        }
+        let said = self.hear(kind, PATIENCE)?;
         self.tell(kind, body)?;
-        self.hear(kind, PATIENCE)
+        Ok(said)
     }
 
     /// Whether the peer has said something, or is gone: then [`hear`](Self::hear) does not wait.
@@ -343,6 +351,17 @@ impl Channel {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sides_exchange_messages_that_are_longer_than_the_buffers_of_sockets() {
+        let (mut a, mut b) = Channel::pair().unwrap();
+        let (mine, theirs) = ("a".repeat(LONGEST - 100), "b".repeat(LONGEST - 100));
+        std::thread::scope(|scope| {
+            let other = scope.spawn(|| b.exchange::<String>("text", &theirs).unwrap());
+            assert_eq!(a.exchange::<String>("text", &mine).unwrap(), theirs);
+            assert_eq!(other.join().unwrap(), mine);
+        });
+    }
 
     #[test]
     fn both_sides_hear_what_they_tell() {

@@ -135,7 +135,7 @@ pub struct PerfArgs {
 /// Carries it out.
 pub fn run(common: &Common, test: Test, args: &PerfArgs) -> Result<(), Failure> {
     plan::check(test, args)?;
-    let fits = |card: &Card| able(args, card).and_then(|()| Plan::of(test, args, card)?.wish.fits(card));
+    let fits = |card: &Card| able(args, card).and_then(|()| Plan::of(test, args, card)?.fits(card));
     twosided::run(common, &args.peer, fits, |side, channel| one_side(common, test, args, side, channel))
 }
 

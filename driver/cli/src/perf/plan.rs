@@ -191,9 +191,30 @@ impl Plan {
         (self.largest() as usize + GRH).next_multiple_of(64)
     }
 
+    /// Whether a card has room for it.
+    ///
+    /// # Errors
+    /// It has fewer queue pairs, or smaller completion queues, or no such path MTU.
+    pub fn fits(&self, card: &Card) -> Result<(), Failure> {
+        self.wish.fits(card)?;
+        let most = 1u32 << card.context.capabilities().max_cq_log2.min(31);
+        let (needed, each) = (self.completions(), self.completions_of_each());
+        if needed <= most {
+            return Ok(());
+        }
+        let what = format!(
+            "-q {}: {needed} completions outstanding, {each} for each queue pair; a completion queue of {} has up to {most} entries",
+            self.wish.qps, card.name
+        );
+        Err(Failure::failed(what, format!("give -q up to {}, or a smaller -t or -r", most / each)))
+    }
+
     /// Completions that may be there at once.
     pub fn completions(&self) -> u32 {
-        let each = self.wish.send_wr + if self.verb == Verb::Send { self.wish.recv_wr } else { 0 };
-        self.wish.qps.saturating_mul(each).max(1)
+        self.wish.qps.saturating_mul(self.completions_of_each()).max(1)
+    }
+
+    fn completions_of_each(&self) -> u32 {
+        self.wish.send_wr + if self.verb == Verb::Send { self.wish.recv_wr } else { 0 }
     }
 }
