@@ -3,6 +3,7 @@
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -207,6 +208,7 @@ pub(crate) fn build(name: &str, config: &RnicConfig, trace: bool) -> Result<Card
 pub(crate) fn built(name: &str, model: impl FnOnce() -> Result<CardModel>) -> Result<CardModel> {
     // What is missing is told before anybody waits.
     ferrowire_verilator::compiler_runs()?;
+    install_verilator()?;
     let spinner = ProgressBar::new_spinner();
     spinner
         .set_message(format!("building the model of {name}; the first time takes minutes, later it is kept"));
@@ -219,6 +221,19 @@ pub(crate) fn built(name: &str, model: impl FnOnce() -> Result<CardModel>) -> Re
         eprintln!("model of {name} built in {:.0} s", start.elapsed().as_secs_f64());
     }
     Ok(model)
+}
+
+/// Installs Verilator if it is missing and `cargo xtask` has named the program that can: `FERROWIRE_SETUP`. Only commands with good
+/// arguments come here.
+fn install_verilator() -> Result<()> {
+    let Some(program) = std::env::var_os("FERROWIRE_SETUP") else { return Ok(()) };
+    if ferrowire_verilator::find().is_ok() {
+        return Ok(());
+    }
+    let status = Command::new(&program).arg("setup").status();
+    let status = status.with_context(|| format!("running {} setup", program.to_string_lossy()))?;
+    ensure!(status.success(), "installing Verilator failed: {status}; run `cargo xtask setup`");
+    Ok(())
 }
 
 /// Where card B's waves go: `b` before the extension.

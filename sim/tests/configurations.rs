@@ -68,3 +68,32 @@ fn without_a_compiler_the_first_thing_said_is_how_to_install_one() {
         assert!(first.contains("apt install g++") && !err.contains("nothing yet"), "{command:?}: {err}");
     }
 }
+
+/// `cargo xtask demo` and its like name the program that installs Verilator. Here it leaves a file, and fails.
+#[test]
+fn verilator_is_installed_after_the_arguments_are_checked() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let folder = std::env::temp_dir().join(format!("ferrowire-setup-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let (setup, marker) = (folder.join("setup.sh"), folder.join("marker"));
+    std::fs::write(&setup, format!("#!/bin/sh\necho \"$1\" > '{}'\nexit 3\n", marker.display())).unwrap();
+    std::fs::set_permissions(&setup, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"));
+        command.args(arguments).env("FERROWIRE_SETUP", &setup);
+        let output = command.env("FERROWIRE_VERILATOR_ROOT", "/no/such/verilator").output().unwrap();
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    for arguments in COMMANDS {
+        for bad in [&["--no-such-option"][..], &["--config", "generic-9b"], &["--set", "qps=100"]] {
+            run(&[arguments, bad].concat());
+            assert!(!marker.exists(), "{arguments:?} {bad:?}: Verilator is installed");
+        }
+    }
+    let said = run(&["demo"]);
+    assert!(said.contains("installing Verilator failed"), "{said}");
+    assert_eq!(std::fs::read_to_string(&marker).unwrap().trim(), "setup");
+    std::fs::remove_dir_all(&folder).unwrap();
+}
