@@ -335,6 +335,10 @@
 /* MSI-X table and pending bits in BAR 0. */
 #define FW_MSIX_TABLE 0x4000u
 #define FW_MSIX_PBA 0x4800u
+/* Table of the port's GIDs: its size, its slots, and the bits to which address and kind are folded. */
+#define FW_GIDS 16u
+#define FW_GID_SLOTS 256u
+#define FW_GID_FOLD 26u
 /* First byte of inline data in a send WQE. */
 #define FW_SEND_WQE_INLINE_DATA_BYTE 48u
 

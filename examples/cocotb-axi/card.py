@@ -26,14 +26,15 @@ def ip_number(text):
 
 def gid_slot(ip, kind, salt):
     """The slot of an entry in the table of GIDs: `GidEntry::slot` of spec/src/csr/port.rs."""
-    fold, word = 26, (1 << 26) - 1
+    fold = FW["GID_FOLD"]
+    word = (1 << fold) - 1
     both = kind << 128 | ip
     value = 0
     while both:
         value ^= both & word
         both >>= fold
     product = value * salt
-    return (product >> 8 ^ product >> fold) & 0xFF
+    return (product >> 8 ^ product >> fold) & (FW["GID_SLOTS"] - 1)
 
 
 class Ring:

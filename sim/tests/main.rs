@@ -5,6 +5,7 @@ mod alveo;
 mod axi;
 mod bench_wave;
 mod board;
+mod bring_up;
 mod card;
 mod classes;
 mod cmac;

@@ -207,6 +207,10 @@ pub fn c_header(out: &mut impl Write) -> fmt::Result {
     writeln!(out, "/* MSI-X table and pending bits in BAR 0. */")?;
     writeln!(out, "#define FW_MSIX_TABLE {:#x}u", crate::csr::MSIX_TABLE)?;
     writeln!(out, "#define FW_MSIX_PBA {:#x}u", crate::csr::MSIX_PBA)?;
+    writeln!(out, "/* Table of the port's GIDs: its size, its slots, and the bits to which address and kind are folded. */")?;
+    writeln!(out, "#define FW_GIDS {}u", crate::csr::port::GIDS)?;
+    writeln!(out, "#define FW_GID_SLOTS {}u", crate::csr::port::GID_SLOTS)?;
+    writeln!(out, "#define FW_GID_FOLD {}u", crate::csr::port::GID_FOLD)?;
     writeln!(out, "/* First byte of inline data in a send WQE. */")?;
     writeln!(out, "#define FW_SEND_WQE_INLINE_DATA_BYTE {}u", crate::queue::send_wqe::INLINE_AT)?;
     writeln!(out)?;

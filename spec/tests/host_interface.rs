@@ -2,6 +2,7 @@
 //! What a program needs beside the tables is in the C header and in the book's page of the host interface.
 
 use ferrowire_spec::qp_state::{AttributeBit, Attributes, TRANSITIONS};
+use ferrowire_spec::queue::CommandOpcode;
 
 #[test]
 fn the_header_has_the_offsets_outside_of_tables() {
@@ -12,6 +13,9 @@ fn the_header_has_the_offsets_outside_of_tables() {
         "#define FW_DOORBELL_PUSH_SLOTS 32u",
         "#define FW_MSIX_TABLE 0x4000u",
         "#define FW_MSIX_PBA 0x4800u",
+        "#define FW_GIDS 16u",
+        "#define FW_GID_SLOTS 256u",
+        "#define FW_GID_FOLD 26u",
         "#define FW_SEND_WQE_INLINE_DATA_BYTE 48u",
     ] {
         assert!(header.lines().any(|l| l == line), "the header lacks `{line}`");
@@ -47,5 +51,22 @@ fn the_page_lists_the_attributes_of_each_transition() {
             want.sort();
             assert_eq!(sorted(cell), want, "{service}, {change}");
         }
+    }
+}
+
+#[test]
+fn the_page_lists_the_object_and_the_entry_of_each_command() {
+    let page = include_str!("../../docs/src/host-interface.md");
+    let rows: Vec<Vec<&str>> =
+        page.lines().map(|l| l.trim_matches('|').split('|').map(str::trim).collect()).collect();
+    for command in CommandOpcode::ALL {
+        let name = format!("`{command}`");
+        let found = rows.iter().filter(|r| r.len() == 3).find_map(|row| {
+            let at = row[0].split(", ").position(|n| n == name)?;
+            Some((row[1], row[2].split(", ").nth(at).unwrap_or_default()))
+        });
+        let (object, entry) = found.unwrap_or_else(|| panic!("the page lacks {command}"));
+        assert_eq!(entry, format!("`{}`", command.layout().name), "{command}");
+        assert!(!object.is_empty(), "{command}: what is its object?");
     }
 }

@@ -60,6 +60,7 @@ const MODULES: &[(&str, Area)] = &[
     ("axi", Area::Host),
     ("bench_wave", Area::Socket),
     ("board", Area::Boards),
+    ("bring_up", Area::Host),
     ("card", Area::Host),
     ("classes", Area::Transport),
     ("cmac", Area::Boards),
