@@ -236,7 +236,7 @@ impl Listing {
         // Fields with a usual value have it by default; here only what is given is not zero.
         let none = modify_qp::ModifyQp { pkey: 0, sport: 0, ..Default::default() };
         self.title("5. Connect it: RESET to INIT, the address vector, INIT to RTR, RTR to RTS.");
-        let init = modify_qp::ModifyQp { pkey: 0xffff, access: Access::RemoteWrite.code(), ..none.clone() };
+        let init = modify_qp::ModifyQp { pkey: 0xffff, access: Access::RemoteWrite.code(), ..none };
         self.modify(own, QpState::Init, &[A::Access, A::Pkey], init);
         self.command(CommandOpcode::SetAv, |token| {
             let entry = set_av::SetAv {
@@ -256,7 +256,7 @@ impl Listing {
             rq_psn: peer.psn,
             max_dest_rd_atomic: 1,
             min_rnr_timer: 12,
-            ..none.clone()
+            ..none
         };
         let given = [A::Av, A::PathMtu, A::DestQpn, A::RqPsn, A::MaxDestRdAtomic, A::MinRnrTimer];
         self.modify(own, QpState::Rtr, &given, rtr);
