@@ -32,8 +32,17 @@ pub fn run() -> Result<u8> {
         ("Markdown links", links(&tree)),
         ("test plan", test_plan(&tree)),
     ];
+    let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
+    let (skipped, stale) = match pictures("python3", &tree, &workspace::root()) {
+        Ok(findings) => (None, findings),
+        Err(why) if ci => (None, vec![format!("{why}; under CI=true nothing is skipped")]),
+        Err(why) => (Some(why), Vec::new()),
+    };
     let mut bad = 0;
-    for (name, findings) in checks {
+    if let Some(why) = skipped {
+        eprintln!("{:<16} SKIPPED: {why}", "pictures");
+    }
+    for (name, findings) in checks.into_iter().chain([("pictures", stale)]) {
         eprintln!(
             "{name:<16} {}",
             if findings.is_empty() { "ok".into() } else { format!("{} wrong", findings.len()) }
@@ -132,6 +141,24 @@ fn generated(tree: &Tree) -> Result<Vec<String>> {
         let there: Vec<&str> = files.iter().copied().filter(|f| tree.has(Path::new(f))).collect();
         if !there.is_empty() && workspace::exit_code(cargo(check.iter().copied()))? != 0 {
             findings.push(format!("{}: stale, says `cargo {}`", there.join(", "), check.join(" ")));
+        }
+    }
+    Ok(findings)
+}
+
+/// Each picture of `docs/pictures` is what the script of its name draws.
+///
+/// # Errors
+/// There is no Python, so nobody can say.
+fn pictures(python: &str, tree: &Tree, root: &Path) -> Result<Vec<String>, String> {
+    let mut findings = Vec::new();
+    for script in tree.paths.iter().filter(|p| p.starts_with("docs/pictures") && extension(p) == "py") {
+        let output = Command::new(python).arg(root.join(script)).arg("--check").output();
+        let output = output.map_err(|error| format!("{python}: {error}; install python3"))?;
+        if !output.status.success() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            let said = said.trim().lines().last().unwrap_or_default();
+            findings.push(format!("{}: {said}", script.display()));
         }
     }
     Ok(findings)
@@ -321,6 +348,30 @@ fn function(line: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_picture_that_its_script_does_not_draw_is_found() {
+        let root = std::env::temp_dir().join(format!("ferrowire-pictures-{}", std::process::id()));
+        let folder = root.join("docs/pictures");
+        fs::create_dir_all(&folder).unwrap();
+        for name in ["pipeline.py", "pipeline.svg"] {
+            fs::copy(workspace::root().join("docs/pictures").join(name), folder.join(name)).unwrap();
+        }
+        let tree = Tree { paths: ["docs/pictures/pipeline.py".into()].into(), texts: BTreeMap::new() };
+        assert!(pictures("no-such-python", &tree, &root).unwrap_err().contains("install python3"));
+        match pictures("python3", &tree, &root) {
+            Err(why) => eprintln!("skipped: {why}"),
+            Ok(findings) => {
+                assert_eq!(findings, Vec::<String>::new());
+                let picture = folder.join("pipeline.svg");
+                let other = fs::read_to_string(&picture).unwrap().replacen("doorbell", "door bell", 1);
+                fs::write(&picture, other).unwrap();
+                let findings = pictures("python3", &tree, &root).unwrap();
+                assert!(findings.len() == 1 && findings[0].contains("pipeline.svg is stale"), "{findings:?}");
+            }
+        }
+        fs::remove_dir_all(&root).unwrap();
+    }
 
     fn tree(files: &[(&str, &str)]) -> Tree {
         let paths = files.iter().map(|(p, _)| PathBuf::from(p)).collect();

@@ -3,13 +3,16 @@
 
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use ferrowire::{
-    Coded, Completion, Error, Event, EventKind, LocalCause, MemoryRegion, QpState, SendWr, TrafficCounter,
-    WcStatus, WriteFault, WriteKind,
+    Coded, Completion, Context, ContextOptions, Error, Event, EventKind, LocalCause, MemoryRegion, QpState,
+    SendWr, TrafficCounter, WcStatus, WriteFault, WriteKind,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::axi::{Fault, Response};
+use ferrowire_sim::bus::{SharedWorld, World};
+use ferrowire_sim::card::CardModel;
 use ferrowire_sim::pair::{bytes, post, Pair};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -130,10 +133,10 @@ fn writes_that_are_refused_hold_nothing_up() {
 }
 
 /// The writes of one kind are refused from now on; the page of the first one.
-fn refuse(pair: &Pair, card: usize, kind: WriteKind) -> Arc<Mutex<Option<u64>>> {
+fn refuse(world: &SharedWorld, card: usize, kind: WriteKind) -> Arc<Mutex<Option<u64>>> {
     let first = Arc::new(Mutex::new(None));
     let page = Arc::clone(&first);
-    let mut world = pair.world.lock();
+    let mut world = world.lock();
     world.card_mut(card).axi_mut().unwrap().set_fault_predicate(Some(Box::new(move |access| {
         let hit = access.write && access.id == kind.code();
         if hit {
@@ -158,7 +161,7 @@ fn a_write_that_is_refused_is_reported_once_with_its_page() {
         let events = victim.context.create_async_eq(16).unwrap();
         let (mut qp, _peer) = pair.connect(&connection()).unwrap();
         assert_eq!(victim.context.write_fault(), Ok(None));
-        let first = refuse(&pair, victim.card, kind);
+        let first = refuse(&pair.world, victim.card, kind);
         for i in 0..8 {
             post(&mut qp, &[SendWr::write(i, &[from.sge(0, 900)], to.remote(64)).signaled()]);
         }
@@ -188,16 +191,22 @@ fn a_write_that_is_refused_is_reported_once_with_its_page() {
 #[test]
 fn a_command_whose_answer_is_refused_says_so_and_a_reset_forgets_it() {
     seeds("a_command_whose_answer", 0..4, |config, seed| {
-        let pair = pair(config, &settings(seed), seed);
-        let first = refuse(&pair, 0, WriteKind::Event);
-        let error = pair.a.context.create_cq(16).unwrap_err();
+        let settings = settings(seed);
+        let model = CardModel::rnic(config, false).unwrap().with_axi(settings.clone());
+        let world = World::single(&model, settings.latency).unwrap().share();
+        let patience =
+            ContextOptions { command_timeout: Duration::from_micros(500), ..ContextOptions::default() };
+        let open = || Context::open_with(world.bus(0), patience.clone()).unwrap();
+        let context = open();
+        let first = refuse(&world, 0, WriteKind::Event);
+        let error = context.create_cq(16).unwrap_err();
         let page = first.lock().unwrap().expect("a write was refused");
         let Error::WriteFault { fault, .. } = &error else { panic!("{error}") };
         assert_eq!(*fault, WriteFault { kind: Coded::Known(WriteKind::Event), page });
-        pair.world.lock().card_mut(0).axi_mut().unwrap().set_fault_predicate(None);
-        let again = ferrowire::Context::open(pair.world.bus(0)).unwrap();
+        world.lock().card_mut(0).axi_mut().unwrap().set_fault_predicate(None);
+        let again = open();
         assert_eq!(again.write_fault(), Ok(None));
         again.create_cq(16).unwrap();
-        pair.world.lock().check().unwrap();
+        world.lock().check().unwrap();
     });
 }
