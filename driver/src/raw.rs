@@ -3,7 +3,7 @@
 
 use ferrowire_spec::csr::port::{self as csr, multicast_hash};
 use ferrowire_spec::wire::eth::mac_number;
-use ferrowire_spec::Field;
+use ferrowire_spec::{Field, Register};
 
 use crate::context::Context;
 use crate::error::{Error, Result};
@@ -54,20 +54,11 @@ impl Context {
         let passes = crate::csr::put(&UNICAST, filter.unicast.into())
             | crate::csr::put(&BROADCAST, filter.broadcast.into())
             | crate::csr::put(&MULTICAST, filter.multicast.into());
-        self.device.tables(|t| {
-            let kept = crate::csr::put(&RESPOND, 1) | crate::csr::put(&ROCE, 1);
-            let raw = t.port.raw & kept | passes;
-            self.device.bus.with(|bus| {
-                let mut write = |register, value| bus.csr_write32(csr::BLOCK.address(register), value);
-                write(&csr::RAW_HASH_LO, hash as u32)?;
-                write(&csr::RAW_HASH_HI, (hash >> 32) as u32)?;
-                write(&csr::RAW, raw)?;
-                // A write of a register is posted; a read is behind it.
-                bus.csr_read32(csr::BLOCK.address(&csr::RAW)).map(drop)
-            })?;
-            t.port.raw = raw;
-            Ok(())
-        })
+        self.change_raw(
+            !(crate::csr::put(&RESPOND, 1) | crate::csr::put(&ROCE, 1)),
+            passes,
+            &[(&csr::RAW_HASH_LO, hash as u32), (&csr::RAW_HASH_HI, (hash >> 32) as u32)],
+        )
     }
 
     /// Lets the card itself answer neighbours that ask for the MAC address of one of its GIDs, by ARP and by neighbour solicitations; or no longer
@@ -84,13 +75,7 @@ impl Context {
                 fix: "answer over the raw Ethernet queue pair, as ferrowire-net does, or build the card with neighbour_responder = true".into(),
             });
         }
-        self.device.tables(|t| {
-            let others = t.port.raw & !crate::csr::put(&RESPOND, 1);
-            let raw = others | crate::csr::put(&RESPOND, responds.into());
-            self.device.bus.with(|bus| bus.csr_write32(csr::BLOCK.address(&csr::RAW), raw))?;
-            t.port.raw = raw;
-            Ok(())
-        })
+        self.change_raw(crate::csr::put(&RESPOND, 1), crate::csr::put(&RESPOND, responds.into()), &[])
     }
 
     /// Lets the raw Ethernet queue pair send frames that a receiver takes for RoCE: to UDP port 4791, or of EtherType 0x8915; or no longer so. Without
@@ -108,13 +93,18 @@ impl Context {
                 fix: "take a card that has the raw Ethernet queue pair".into(),
             });
         }
+        self.change_raw(crate::csr::put(&ROCE, 1), crate::csr::put(&ROCE, allowed.into()), &[])
+    }
+    /// Writes these registers, and then `value` to the bits of `mask` in `raw`. All is in force when this returns.
+    fn change_raw(&self, mask: u32, value: u32, before: &[(&Register, u32)]) -> Result<()> {
         self.device.tables(|t| {
-            let raw = t.port.raw & !crate::csr::put(&ROCE, 1) | crate::csr::put(&ROCE, allowed.into());
+            let raw = t.port.raw & !mask | value;
             self.device.bus.with(|bus| {
-                let at = csr::BLOCK.address(&csr::RAW);
-                bus.csr_write32(at, raw)?;
-                // A write of a register is posted; a read is behind it.
-                bus.csr_read32(at).map(drop)
+                for (register, value) in before.iter().chain(&[(&csr::RAW, raw)]) {
+                    bus.csr_write32(csr::BLOCK.address(register), *value)?;
+                }
+                // Register writes are posted. A read is answered after them.
+                bus.csr_read32(csr::BLOCK.address(&csr::RAW)).map(drop)
             })?;
             t.port.raw = raw;
             Ok(())
