@@ -4,13 +4,13 @@
 //! ```text
 //!  AW --> page of the burst --> memory: a ring for each ID --+
 //!                                                            v
-//!  B  --> SLVERR or DECERR ------------------------------> read --> first? --> fault
+//!  B, SLVERR or DECERR ----------------------------------> read --> first? --> fault
 //! ```
 //!
 //! | port | what |
 //! |---|---|
 //! | `address` | an address leaves on AW |
-//! | `response`, `done` | a response, and how many of its ID came before it |
+//! | `coming` | a response that is an error, and how many of its ID came before it |
 //! | `clear` | forgets the fault, and records none meanwhile |
 //!
 //! A response does not carry an address. Responses of one ID come in the order of their addresses (AMBA AXI4, A5.3), so the number of a response within
@@ -22,7 +22,7 @@
 use super::barrier::MOST;
 use super::bursts::Burst;
 use super::writes::KINDS;
-use super::{Response, ID_BITS};
+use super::ID_BITS;
 use crate::config::RnicConfig;
 use ferrowire_rtl::{bits, cat, clog2, module, Bundle, Collision, Scope, Sig, Style};
 
@@ -53,13 +53,13 @@ pub struct Leaving {
     pub burst: Burst,
 }
 
-/// A response that comes.
+/// A response that is an error.
 #[derive(Clone, Bundle)]
 pub struct Coming {
-    /// In this cycle.
+    /// It comes in this cycle.
     pub valid: Sig,
-    /// This one.
-    pub response: Response,
+    /// Its ID.
+    pub id: Sig,
     /// Responses of its ID before it, modulo [`MOST`].
     pub done: Sig,
 }
@@ -84,8 +84,7 @@ pub fn faults(m: &Scope, cfg: &RnicConfig, address: Leaving, coming: Coming, cle
     let page = burst.address.slice(12, page_bits);
     pages.write(address.valid, cat(&[m.select(burst.id, &issued), burst.id]), &page);
 
-    let Response { id, resp } = coming.response.clone();
-    let fails = (coming.valid & resp.bit(1)).named("fails");
+    let (fails, id) = (coming.valid, coming.id);
     // The burst of a response is in flight, so no new one has its place.
     let page = pages.read(m, fails, cat(&[coming.done, id]), Collision::Never);
     let fault = m.reg_of("fault", &WriteFault::of());

@@ -66,7 +66,7 @@ impl Part {
     }
 }
 
-/// Writes host memory. `forgets`: faults are nobody's any more.
+/// Writes host memory. `forgets`: clears the recorded fault, and records none meanwhile.
 #[module]
 pub fn writes(
     m: &Scope,
@@ -148,11 +148,7 @@ pub fn writes(
     let idle = still.expect("some kinds of writes").named("is_idle");
     let error = response.valid & response.resp.bit(1);
     let numbers: Vec<Sig> = counted.iter().map(|b| b.done.trunc(clog2(u64::from(MOST)))).collect();
-    let coming = Coming {
-        valid: response.valid,
-        done: m.select(response.id, &numbers),
-        response: response.payload.clone(),
-    };
+    let coming = Coming { valid: error, id: response.id, done: m.select(response.id, &numbers) };
     let leaving = Leaving { valid: address.fire(), burst: address.payload.clone() };
     let fault = faults(m, cfg, leaving, coming, forgets);
     Writes { address, data, bursts: counted, error, fault, idle }
