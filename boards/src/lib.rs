@@ -240,7 +240,7 @@ pub struct Rgmii {
     pub link: String,
 }
 
-/// What may say whether the link behind RGMII is up. The first is what a description has that names none.
+/// Sources of the link state of an RGMII port. A description without `link` has the first.
 ///
 /// - `in-band`: the PHY, by its status between frames (RGMII 2.0, table 4).
 /// - `up`: the description. The link is taken as up, at 1 Gb/s and full duplex, for a PHY that sends no status.

@@ -373,7 +373,7 @@ fn tagged(frame: &[u8], kind: [u8; 2]) -> Vec<u8> {
     [&frame[..12], &kind, &[0x20, 5], &frame[12..]].concat()
 }
 
-/// A UDP datagram to this port over IPv6, behind such extension headers.
+/// A UDP datagram to this port over IPv6, after such extension headers.
 fn over_ipv6(dst: [u8; 6], port: u16, extensions: &[(u8, usize)]) -> Vec<u8> {
     let mut next = extensions.iter().skip(1).map(|(kind, _)| *kind).chain([17]);
     let mut bytes = [&dst[..], &[2, 0, 0, 0, 0, 9, 0x86, 0xdd, 0x60, 0, 0, 0, 0, 80]].concat();
@@ -464,7 +464,7 @@ fn roce_of_the_raw_queue_pair_does_not_leave_unless_the_owner_of_the_card_allows
             assert_eq!(b.frame(&b.wait(1)[0]), good[i % good.len()], "{config}, frame {i}");
             let sent = a.traffic(TrafficCounter::TxRaw);
             send(&mut a, 2, bytes, inline);
-            // What is behind it is flushed, and not sent either.
+            // Later work requests are flushed, and not sent either.
             let bystander = frame(dst, 100, i);
             a.out.memory().write(PLACE, &bystander);
             let sges = [a.out.sge(PLACE, 100)];

@@ -16,8 +16,8 @@
 //! bit is an attribute. A raw frame loops if its destination is the port's now: `tx::icrc` looks at its first beat. IP address, VLAN and ICRC of what returns are
 //! checked by the receive path, like those of any frame.
 //!
-//! The split is behind `tx::build`, before the ring in which `tx::icrc` keeps whole frames, so a looped frame has its ICRC; it enters before `rx::parse`, so every
-//! check sees it.
+//! A looped frame leaves the transmit path after `tx::build`, before the ring in which `tx::icrc` keeps whole frames, so it has its ICRC. It enters the receive path
+//! before `rx::parse`, so every check sees it.
 //!
 //! Nothing is lost and nothing waits in a circle ([0049](../../../docs/decisions/0049-a-looped-frame-has-its-room-before-it-is-built.md)):
 //!

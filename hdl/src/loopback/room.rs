@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Free beats of the loop's ring: who may send a looped packet.
+//! Counts the free beats of the loop's ring, and says which looped packets may be sent.
 //!
 //! ```text
 //!  packet passes its gate, cut begins a response --> - reserved --> [ free of requests ] --> may_request --> gate of requests
@@ -128,7 +128,7 @@ mod tests {
     use rand::Rng;
     use std::collections::VecDeque;
 
-    /// Requests behind their gate, acknowledgements behind theirs, and a block that begins responses as `cut` does.
+    /// A gate for requests, a gate for acknowledgements, and a block that begins responses as `cut` does.
     struct Bench {
         cfg: RnicConfig,
         sim: Sim,

@@ -16,8 +16,8 @@
 //! | `barred` | the raw queue pair makes no more packets from this WQE on |
 //! | `credit` | a message that the completer has room for, for its frame did not leave |
 //!
-//! The first frame that was refused is reported as a WQE that failed (`LocQpOpErr`, cause `RawRoce`), and bars the queue pair; the reports of those behind it are
-//! forgotten, for guard has thrown them away, too, and the queue pair flushes them. Reports of other queue pairs do not wait for raw frames. A report of the raw queue
+//! The first frame that was refused is reported as a WQE that failed (`LocQpOpErr`, cause `RawRoce`), and bars the queue pair. The reports of later
+//! frames are dropped: `guard` has dropped these frames, and the queue pair flushes their WQEs. Reports of other queue pairs do not wait for raw frames. A report of the raw queue
 //! pair without a frame waits until all before it are told, and so do its flushes and starts.
 //!
 //! Latency 0 for others, in all but the cycles in which a raw frame is told; of a raw frame some cycles after its verdict. Reset: the FIFO is empty, nothing is barred.

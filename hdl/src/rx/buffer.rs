@@ -510,7 +510,7 @@ mod tests {
             let (ring, each) = (16384 / beat_bytes, 640 / beat_bytes);
             let room = ring - if claims { least_room(&config(beat_bytes)) } else { 0 };
             let kept = 40 - bench.drops.len() as u32;
-            // Some beats are in the registers behind the ring.
+            // Some beats are in the registers after the ring.
             assert!((room / each..=room / each + 1).contains(&kept), "{beat_bytes}, {claims}: {kept}");
             assert_eq!(bench.sim.get("roomy"), claims.into(), "{beat_bytes}");
             assert!(bench.drops.iter().all(|reason| *reason == DropReason::Overrun));

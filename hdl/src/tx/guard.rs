@@ -18,8 +18,8 @@
 //! | `refused` | pulses when a frame ends that is refused for what it is |
 //!
 //! A raw frame begins in the first lane, and all fields that count are words of 16 bits at even places. So the walk asks for one word after the
-//! other, whichever beat it is in: EtherType, behind up to [`TAGS`] tags (IEEE 802.1Q); of IPv4 (RFC 791) the header's length, the offset of a
-//! fragment and the protocol; of IPv6 (RFC 8200) the next header, behind up to [`EXTENSIONS`] extension headers; the destination port of UDP. A frame is
+//! other, whichever beat it is in: EtherType, after up to [`TAGS`] tags (IEEE 802.1Q); of IPv4 (RFC 791) the header's length, the offset of a
+//! fragment and the protocol; of IPv6 (RFC 8200) the next header, after up to [`EXTENSIONS`] extension headers; the destination port of UDP. A frame is
 //! refused if it has EtherType 0x8915 (RoCE, IBTA annex A16) or UDP destination port 4791 (RoCE v2, annex A17), and if it has more tags or
 //! extension headers than are walked. A fragment that does not begin its packet has no UDP header, and nothing in it can take that one's
 //! place (RFC 1858, 2.1: an offset is a multiple of 8 bytes, and the header has 8). A frame that ends before a field has none.
@@ -48,7 +48,7 @@ const TAG_TYPES: [u16; 3] = [ethertype::VLAN, 0x88a8, 0x9100];
 const LONG: [u8; 6] = [0, 43, 60, 135, 139, 140];
 /// That whose length is in units of 4 bytes, less two (RFC 4302, 2.2).
 const AUTHENTICATION: u8 = 51;
-/// Bits of a word's place: a frame has 2,048 words, and the longest header behind the last one begins within as many again.
+/// Bits of a word's place: a frame has 2,048 words, and the header after the longest one begins within as many again.
 const PLACE: u32 = 12;
 /// The place of the first EtherType.
 const TYPE_AT: u32 = eth::BYTES as u32 / 2 - 1;

@@ -50,7 +50,7 @@ pub(super) fn check_length(wr: &SendWr) -> Result<(), (WcStatus, u8)> {
     }
 }
 
-/// Tags and extension headers that are looked behind (host interface): a frame with more may be anything.
+/// Tags and extension headers that the card parses (host interface): a frame with more may be anything.
 const TAGS: usize = 2;
 const EXTENSIONS: usize = 8;
 
@@ -82,7 +82,7 @@ fn udp_of_ipv4(bytes: &[u8], at: usize) -> Option<usize> {
     (sound && begins && header[9] == ipv4::PROTOCOL_UDP).then_some(at + length)
 }
 
-/// There are more extension headers than are looked behind.
+/// There are more extension headers than the card parses.
 struct TooDeep;
 
 /// The same of IPv6 (RFC 8200, 4).

@@ -133,8 +133,8 @@ crate::table::codes! {
     Alignment = 0x8f, "ALIGNMENT";
     /// A doorbell told of more WQEs than the queue holds beside those that are not completed, or of fewer than before.
     Overrun = 0x90, "OVERRUN";
-    /// Raw frame that a receiver could take for RoCE, while the register `raw` of the port has no `roce`: UDP destination port 4791, EtherType
-    /// 0x8915, or more tags or IPv6 extension headers than the card looks behind.
+    /// The card refused a raw frame that a receiver could take for RoCE: it has UDP destination port 4791, EtherType 0x8915, or more VLAN tags
+    /// or IPv6 extension headers than the card parses. The bit `roce` of the port's register `raw` allows such frames.
     RawRoce = 0x91, "RAW_ROCE";
 }
 

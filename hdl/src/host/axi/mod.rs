@@ -17,8 +17,9 @@
 //! an ID and waits for what must be seen before it: see [`writes`](mod@writes). A read waits for the responses to all payload that was
 //! taken before it, so it sees what was written. Nothing keeps a later write from passing an earlier read.
 //!
-//! **What goes wrong**: a response with SLVERR or DECERR ends a read as an error of the queue that asked. One of a write comes too late for the queue
-//! pair: its ACK may have left. So it is counted, the first one between two resets is kept with its page ([`faults`](mod@faults)), and the event queue gets `DEVICE_FATAL`. A subordinate that never answers holds up what is behind, and a reset: AXI has no time-out.
+//! **What goes wrong**: a response with SLVERR or DECERR ends a read as an error of the queue that asked. An error response to a write comes too late for the queue
+//! pair, because its ACK may have left. The card counts each one. It keeps the page of the first one after a reset ([`faults`](mod@faults)), and sends the
+//! event `DEVICE_FATAL`. A subordinate that never answers holds up all later accesses and a reset, because AXI has no time-out.
 //!
 //! **Reset** of the card by its host ([`reset`](crate::host::reset)) does not reset this part: it goes on until what was handed to it has ended (`idle`).
 

@@ -24,7 +24,7 @@
 //! | I/O, locked read, atomic operation, anything else that wants a completion | unsupported request |
 //! | message | dropped |
 //!
-//! AMD's PCIe4 block keeps the EP bit to itself, so behind [`pcie4`](crate::host::pcie4) a poisoned write is like any other.
+//! AMD's PCIe4 block does not pass the EP bit on, so a card with [`pcie4`](crate::host::pcie4) executes poisoned writes.
 
 use super::writes::{Taken, COUNT};
 use super::PcieSettings;
