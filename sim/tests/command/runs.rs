@@ -9,6 +9,10 @@ use super::process::{free_port, run_in};
 use super::rig::{cards, Cards};
 use crate::socket::rig::{Folder, Node};
 
+/// No message goes from one host's memory to the other's in less: the fastest card needs 75 cycles of 4 ns, and some fewer when the work request is
+/// pushed. How much more a host sees depends on how often it looks.
+const LEAST_US: f64 = 0.2;
+
 #[test]
 fn pingpong_goes_there_and_back_over_every_service_and_looks_at_each_byte() {
     let cards = cards();
@@ -172,7 +176,7 @@ fn latency_of_write_send_and_read() {
         let results = &client["results"];
         let time = |key: &str| results[key].as_f64().unwrap();
         assert_eq!(results["n_iterations"], 10);
-        assert!(time("t_min") > 0.5 && time("t_min") <= time("t_typical"), "{results}");
+        assert!(time("t_min") > LEAST_US && time("t_min") <= time("t_typical"), "{results}");
         assert!(
             time("t_typical") <= time("percentile_99") && time("percentile_99") <= time("t_max"),
             "{results}"
@@ -195,7 +199,7 @@ fn atomics_count_and_swap() {
     assert_eq!(server["results"], client["results"]);
     assert_eq!(client["results"]["n_iterations"], 20);
     let (_, client) = cards.both_json(&["lat", "atomic"], &["-n", "5", "-A", "CMP_AND_SWAP"]);
-    assert!(client["results"]["t_min"].as_f64().unwrap() > 0.5, "{client}");
+    assert!(client["results"]["t_min"].as_f64().unwrap() > LEAST_US, "{client}");
 }
 
 #[test]
@@ -246,7 +250,7 @@ fn both_in_one_process(device: &str, clock: &str) {
     let pingpong = inproc(&["pingpong", "-n", "5", "-c"]);
     assert_eq!((&pingpong["iterations"], &pingpong["clock"]), (&5.into(), &clock.into()));
     let lat = inproc(&["lat", "write", "-n", "5"]);
-    assert!(lat["results"]["t_min"].as_f64().unwrap() > 0.5, "{lat}");
+    assert!(lat["results"]["t_min"].as_f64().unwrap() > LEAST_US, "{lat}");
     let ping = inproc(&["ping", "-c", "2", "-i", "1"]);
     assert_eq!((&ping["received"], &ping["clock"]), (&2.into(), &clock.into()));
     let bw = inproc(&["bw", "atomic", "-n", "10"]);
