@@ -2,6 +2,9 @@
 //! The Ferrowire RNIC pipeline, described in `ferrowire-rtl`. Folders are the pipeline's parts, files its blocks.
 #![forbid(unsafe_code)]
 
+#[cfg(test)]
+use ferrowire_testing as testing;
+
 pub mod choice;
 pub mod completer;
 pub mod config;
@@ -19,8 +22,6 @@ pub mod requester;
 pub mod responder;
 pub mod rx;
 pub mod stream;
-#[cfg(test)]
-pub mod testing;
 pub mod top;
 pub mod transport;
 pub mod tx;

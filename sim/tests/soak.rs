@@ -132,6 +132,24 @@ fn random_programs_over_axi_end_as_plain_rust_says() {
     }
 }
 
+/// On a wire that loses nothing, connections without a time-out end, whatever comes again when it is long past, and however slow memory is. A card that lets
+/// an acknowledgement take the place of a NAK that waits for a READ's response stops at one of these seeds (IBTA 9.7.5.2.8).
+#[test]
+fn where_nothing_is_lost_no_time_out_is_needed() {
+    let config = "generic-8b";
+    let mut stale = 0;
+    for seed in 23..number(53, 200) {
+        let case = case(seed, config, Mode::RtlRtl);
+        if !program(&case).unwrap().faults.iter().all(|faults| faults.stale > 0.0 && faults.drop == 0.0) {
+            continue;
+        }
+        let outcome = run_case(model(config, case.mode).as_ref(), &case, None).unwrap();
+        assert_eq!(outcome.difference, None, "{:#?} {}", outcome.diagnosis, case.rerun());
+        stale += 1;
+    }
+    assert!(stale > 4, "{stale} wires with stale copies");
+}
+
 /// With the same seed everything happens in the same cycle.
 #[test]
 fn a_seed_repeats_its_case() {

@@ -3,6 +3,8 @@
 
 use std::fmt;
 
+use smallvec::{smallvec, SmallVec};
+
 /// Number of 64-bit words that hold `width` bits.
 pub(crate) fn words(width: u32) -> usize {
     width.div_ceil(64) as usize
@@ -20,18 +22,19 @@ pub(crate) fn top_mask(width: u32) -> u64 {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Bits {
     width: u32,
-    words: Vec<u64>,
+    /// In place up to 128 bits: nearly all ports, constants and fields.
+    words: SmallVec<[u64; 2]>,
 }
 
 impl Bits {
     /// All zeros.
     pub fn zero(width: u32) -> Self {
-        Bits { width, words: vec![0; words(width)] }
+        Bits { width, words: smallvec![0; words(width)] }
     }
 
     /// All ones.
     pub fn ones(width: u32) -> Self {
-        Bits::from_words(width, &vec![u64::MAX; words(width)])
+        Bits { width, words: smallvec![u64::MAX; words(width)] }.cut()
     }
 
     /// The value `value`, cut to `width` bits.
@@ -45,19 +48,24 @@ impl Bits {
         for (to, from) in bits.words.iter_mut().zip(source) {
             *to = *from;
         }
-        if let Some(last) = bits.words.last_mut() {
-            *last &= top_mask(width);
-        }
-        bits
+        bits.cut()
     }
 
     /// From little-endian bytes; missing bytes are zero, surplus bits are cut.
     pub fn from_bytes(width: u32, bytes: &[u8]) -> Self {
-        let mut source = vec![0u64; words(width)];
-        for (i, byte) in bytes.iter().enumerate().take(source.len() * 8) {
-            source[i / 8] |= u64::from(*byte) << (8 * (i % 8));
+        let mut bits = Bits::zero(width);
+        for (word, bytes) in bits.words.iter_mut().zip(bytes.chunks(8)) {
+            bytes.iter().rev().for_each(|byte| *word = *word << 8 | u64::from(*byte));
         }
-        Bits::from_words(width, &source)
+        bits.cut()
+    }
+
+    /// With the bits of the last word beyond the width cleared.
+    fn cut(mut self) -> Self {
+        if let Some(last) = self.words.last_mut() {
+            *last &= top_mask(self.width);
+        }
+        self
     }
 
     /// Width in bits.

@@ -785,7 +785,7 @@ mod tests {
                 Err(_) if filter.takes(frame) || filter.answers(frame) => {
                     assert_eq!(got["dropped"].to_u64(), 0, "{filter:?}: {}", what());
                     for (field, value) in expected_raw(frame, filter.answers(frame)) {
-                        let got = &got[&format!("headers_{field}")];
+                        let got = &got[&*format!("headers_{field}")];
                         assert_eq!(got.to_u128(), value, "{field}: {}", what());
                     }
                 }
@@ -797,7 +797,7 @@ mod tests {
                     let reason = DropReason::from_code(got["reason"].to_u64() as u8);
                     assert_eq!(got["dropped"].to_u64(), 0, "{reason:?}: {}", what());
                     for (field, value) in expected_item(&fixed) {
-                        let got = &got[&format!("headers_{field}")];
+                        let got = &got[&*format!("headers_{field}")];
                         assert_eq!(got.to_u128(), value, "{field}: {}", what());
                     }
                 }
@@ -840,7 +840,7 @@ mod tests {
                 // Of a request that is refused only what its sender is told counts.
                 let told = ["gid", "opcode", "pkey", "dest_qpn", "psn", "ack_req"];
                 for (field, value) in expected_item(&fixed) {
-                    let got = got[&format!("headers_{field}")].to_u128();
+                    let got = got[&*format!("headers_{field}")].to_u128();
                     let counts = !refused || told.contains(&field);
                     assert!(!counts || got == value, "{field}: {got:#x}, not {value:#x}: {}", what());
                 }

@@ -193,9 +193,7 @@ mod tests {
         let mut packet = Vec::new();
         for item in &sink.items {
             packet.push(
-                item.iter()
-                    .map(|(path, b)| (path.trim_start_matches("item_").to_string(), b.clone()))
-                    .collect(),
+                item.iter().map(|(path, b)| (path.trim_start_matches("item_").into(), b.clone())).collect(),
             );
             if !item["item_last"].is_zero() {
                 let source = item["source"].to_u64() as usize;

@@ -266,7 +266,7 @@ mod tests {
     impl Bench {
         fn send(&mut self, width: u32, entries: usize) {
             for _ in 0..entries {
-                let entry = Item::from([(String::new(), self.random.bits(width))]);
+                let entry = Item::from([("".into(), self.random.bits(width))]);
                 self.source[0].push(entry.clone());
                 self.sent.push(entry);
             }

@@ -18,3 +18,46 @@ pub(crate) use realign::{byte_mask, lanes_from, rotate};
 pub use realign::{realign, Realign, Realigned};
 pub(crate) use row::row_of;
 pub use skid::{breath, catch, forward, half, skid, slice};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{run, Random, Sink, Source};
+    use ferrowire_rtl::{build, Scope, Sim, Stream};
+    use rand::Rng;
+
+    fn sim_of(beat_bytes: u32, block: impl FnOnce(&Scope, Stream<Beat>) -> Stream<Beat>) -> Sim {
+        let netlist = build("top", |m| {
+            let out = block(m, m.stream_in("frame", &Beat::of(beat_bytes)));
+            m.stream_out("out", out);
+        });
+        let mut sim = Sim::new(&netlist.unwrap());
+        sim.reset();
+        sim
+    }
+
+    fn passes_frames(beat_bytes: u32, mut sim: Sim) {
+        let mut random = Random::new(1);
+        let mut source = [Source::new("frame", &Beat::of(beat_bytes))];
+        let mut sink = [Sink::new("out", &Beat::of(beat_bytes))];
+        let mut sent = Vec::new();
+        for _ in 0..50 {
+            let n = random.rng.random_range(1..200);
+            sent.push(random.bytes(n));
+            source[0].push_frame(sent.last().unwrap());
+        }
+        run(&mut sim, &mut source, &mut sink, &mut random, 0.4, 50_000, |sinks| sinks[0].frames_seen() == 50);
+        assert_eq!(sink[0].frames(), sent);
+    }
+
+    #[test]
+    fn skid_and_fifos_pass_the_random_stall_test() {
+        for beat_bytes in [8, 64] {
+            passes_frames(beat_bytes, sim_of(beat_bytes, skid));
+            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| fifo(m, 4, s)));
+            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| deep_fifo(m, 4, s)));
+            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| prompt_fifo(m, 4, s)));
+            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| keyed_fifo(m, 4, &|b: &Beat| b.last, s).out));
+        }
+    }
+}

@@ -290,7 +290,7 @@ mod tests {
             lying[from..from + length].copy_from_slice(&run);
             for beat in lying.chunks(b) {
                 let bits = Bits::from_bytes(8 * b as u32, beat);
-                self.sources[1].push([(String::new(), bits)].into());
+                self.sources[1].push([("".into(), bits)].into());
             }
             let beats = (to + length).div_ceil(b);
             let (mut bytes, mut strobes) = (vec![0; beats * b], vec![false; beats * b]);

@@ -406,7 +406,9 @@ mod tests {
     fn with_owner(cfg: &RnicConfig, mut beat: Item, qp: u32, priority: u8, aside: bool) -> Item {
         let values = [("departed_qp", qp.into()), ("priority", priority.into()), ("aside", aside.into())];
         let fields = item(&FrameOf::of(cfg), &values);
-        beat.extend(fields.into_iter().map(|(field, value)| (ferrowire_rtl::join("of", &field), value)));
+        beat.extend(
+            fields.into_iter().map(|(field, value)| (ferrowire_rtl::join("of", &field).into(), value)),
+        );
         beat
     }
 

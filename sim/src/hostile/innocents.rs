@@ -45,6 +45,7 @@ pub fn program(seed: u64, config: &str, lanes: usize) -> Result<Program> {
                 psns: psns.map(|psn| Psn::new(psn.wrapping_add(i * (LIFE_PSNS + 77))).get()),
                 anew: false,
                 retry_cnt: ENOUGH,
+                patient: false,
                 pace: [Pace::Ahead; 2],
                 ..once[i as usize % once.len()].clone()
             };

@@ -15,7 +15,7 @@ use rand::Rng;
 use super::ends::{Region, Rights, Room, PAGE, RECEIVE_PIECES};
 use super::program::{
     consumes, is_answered, is_atomic, sends, Buffer, Lane, Life, Limits, Memory, Message, Mistake, Pace,
-    Trouble, ENOUGH, LIFE_PSNS,
+    Trouble, Wire, ENOUGH, LIFE_PSNS,
 };
 
 /// Longest message.
@@ -50,12 +50,12 @@ struct Flow {
     skew: usize,
 }
 
-pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool, lossless: bool) -> Lane {
+pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool, wire: Wire) -> Lane {
     let (limits, push) = &limits.for_lane(rng);
     let mtu = PathMtu::ALL[rng.random_range(0..PathMtu::ALL.len())];
     let room = Room {
         service: Service::Rc,
-        sends: [2, 4, 8][rng.random_range(0..3)],
+        sends: [2, 4, 8][rng.random_range(if wire == Wire::Stale { 2 } else { 0 }..3)],
         send_pieces: limits.pieces as u8,
         inline: limits.inline as u16,
         receives: [1, 4, 16][rng.random_range(0..3)],
@@ -73,9 +73,9 @@ pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool
     let onwards = rng.random_bool(0.5);
     let longest = if big { LONGEST } else { 12 << 10 };
     let mut flows = [0, 1].map(|side: usize| {
-        // Some have all verbs, some a few.
+        // Some have all verbs, some a few; where stale copies come, all: their answers wait for each other.
         let all = &limits.verbs[side];
-        let few = rng.random_range(1..=all.len());
+        let few = rng.random_range(if wire == Wire::Stale { all.len() } else { 1 }..=all.len());
         let verbs: Vec<_> = all.choose_multiple(rng, few).copied().collect();
         let (target, skew) = (longest + rng.random_range(0..PAGE), rng.random_range(0..8));
         Flow { verbs, source: 0, answers: 0, inbox: 0, longest, mtu: mtu.bytes(), target, skew }
@@ -95,7 +95,7 @@ pub(super) fn lane(rng: &mut SmallRng, limits: &Limits, number: usize, big: bool
                 buffers[1 - side] =
                     buffers_for(rng, &mut flows[*side], &work[*side], room.receive_pieces.into());
             }
-            life(rng, work, buffers, psns, lossless)
+            life(rng, work, buffers, psns, wire)
         })
         .collect();
     let memory = [0, 1].map(|side: usize| {
@@ -142,12 +142,12 @@ fn life(
     mut work: [Vec<Message>; 2],
     mut buffers: [Vec<Buffer>; 2],
     psns: [u32; 2],
-    lossless: bool,
+    wire: Wire,
 ) -> Life {
     let all: usize = work.iter().map(Vec::len).sum();
     let side = rng.random_range(0..2);
     let (mut starves, mut calm) = (false, false);
-    let trouble = match rng.random_range(0..10) {
+    let trouble = match rng.random_range(0..if wire == Wire::Stale { 30 } else { 10 }) {
         0 | 1 => {
             let times = rng.random_range(1..=2);
             let mut when: Vec<usize> = (0..times).map(|_| rng.random_range(0..=all)).collect();
@@ -170,14 +170,20 @@ fn life(
     };
     // On a wire that loses nothing, few retries must do; on another one they may or may not, which is no trouble's companion.
     let retry_cnt = match trouble {
-        _ if lossless => rng.random_range(3..=ENOUGH),
+        _ if wire != Wire::Lossy => rng.random_range(3..=ENOUGH),
         Trouble::None if rng.random_bool(0.2) => rng.random_range(0..=3),
         _ => ENOUGH,
     };
-    let pace = [(); 2].map(|()| [Pace::Ahead, Pace::Steady, Pace::Late][rng.random_range(0..3)]);
+    let paces = match wire {
+        Wire::Stale => [Pace::Late, Pace::Late, Pace::Steady],
+        _ => [Pace::Ahead, Pace::Steady, Pace::Late],
+    };
+    let pace = [(); 2].map(|()| paces[rng.random_range(0..3)]);
     let limited = starves || calm && rng.random_bool(0.15);
     let rnr_retry = if limited { rng.random_range(0..=3) } else { 7 };
-    Life { psns, retry_cnt, rnr_retry, work, buffers, pace, trouble, anew: rng.random_bool(0.25) }
+    // Where nothing is lost and no end fails, all must come without a time-out, too: so a NAK or an answer that an end forgets shows.
+    let patient = wire != Wire::Lossy && calm && !limited;
+    Life { psns, retry_cnt, rnr_retry, patient, work, buffers, pace, trouble, anew: rng.random_bool(0.25) }
 }
 
 /// Makes a mistake in one of the messages.

@@ -227,6 +227,8 @@ pub struct Life {
     pub retry_cnt: u8,
     /// Retries when the peer has no receive; 7: without end.
     pub rnr_retry: u8,
+    /// It has no time-out: whatever an end owes the other must come without being asked for again.
+    pub patient: bool,
     /// Messages of each side.
     pub work: [Vec<Message>; 2],
     /// What each side has for those of the other.
@@ -298,6 +300,17 @@ impl Marks {
     }
 }
 
+/// What a wire does, to those that make the lives on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wire {
+    /// Frames may be lost or late.
+    Lossy,
+    /// Each comes as it was sent, or twice.
+    Lossless,
+    /// And more come again when they are long past.
+    Stale,
+}
+
 /// All of a case.
 #[derive(Clone, Debug)]
 pub struct Program {
@@ -335,28 +348,45 @@ impl Program {
         let tick = (24 * 64 / limits.beat as u32).min(72) * (1 + count as u32 / 6);
         let least = u64::from(tick) << 7;
         // Most wires do everything, some nothing, some one thing.
-        let kind = rng.random_range(0..12);
-        let faults = [(); 2].map(|()| {
+        const NOTHING: u32 = 0;
+        const DUPLICATE: u32 = 2;
+        const STALE: u32 = 6;
+        let kind = match rng.random_range(0..12) {
+            7 => STALE,
+            kind => kind,
+        };
+        let wire = match kind {
+            NOTHING | DUPLICATE => Wire::Lossless,
+            STALE => Wire::Stale,
+            _ => Wire::Lossy,
+        };
+        let most = if wire == Wire::Lossy { 0.1 } else { 0.4 };
+        let mut faults = [(); 2].map(|()| {
             let mut share = |which: u32| match kind {
-                0 => 0.0,
-                1..=5 if which != kind => 0.0,
-                _ => rng.random_range(0.0..0.1),
+                NOTHING => 0.0,
+                1..=STALE if which != kind => 0.0,
+                _ => rng.random_range(0.0..most),
             };
-            let (drop, duplicate, reorder, corrupt) = (share(1), share(2), share(3), share(4));
-            let delay = share(5);
-            Faults { drop, duplicate, corrupt, reorder, delay, hold: rng.random_range(least / 16..least) }
+            let (drop, duplicate, reorder, corrupt) = (share(1), share(DUPLICATE), share(3), share(4));
+            let (delay, stale) = (share(5), share(STALE));
+            let hold = rng.random_range(least / 16..least);
+            Faults { drop, duplicate, stale, corrupt, reorder, delay, hold }
         });
-        let lossless = matches!(kind, 0 | 2);
-        let mut big = rng.random_range(0..3) == 0;
+        let mut big = rng.random_range(0..3) == 0 && wire != Wire::Stale;
         let ipv6 = rng.random_bool(0.25);
-        let host_latency = [0, 20, 250, 1000][rng.random_range(0..4)];
+        // While a READ waits for slow memory, answers wait after it: there stale copies come.
+        let latencies = if wire == Wire::Stale { [250, 1000, 1000, 3000] } else { [0, 20, 250, 1000] };
+        let host_latency = latencies[rng.random_range(0..4)];
+        if wire == Wire::Stale {
+            faults.iter_mut().for_each(|faults| faults.hold = host_latency * rng.random_range(1..=2));
+        }
         let wire_latency = [0, 3, 100][rng.random_range(0..3)];
         let fault_seeds = [rng.random(), rng.random()];
         let mut lanes: Vec<Lane> = (0..count)
             .map(|number| {
                 let mut rng = SmallRng::seed_from_u64(rng.random());
                 let big = std::mem::take(&mut big);
-                lane(&mut rng, limits, number, big, lossless)
+                lane(&mut rng, limits, number, big, wire)
             })
             .collect();
         // A few of them share their receive queues, in one of three programs: each may lose a buffer with each of its lives.

@@ -419,10 +419,9 @@ impl Play<'_> {
             ensure!(is_header(&got[..GRH], addresses), "message {number} has another header");
         }
         let faults = self.program.faults[lane.side];
-        let keeps_order = faults.reorder == 0.0 && faults.delay == 0.0 && faults.duplicate == 0.0;
         let run = &mut self.quiet[at];
-        ensure!(!keeps_order || run.newest.is_none_or(|newest| newest < number), "{number} is late");
-        ensure!(faults.duplicate > 0.0 || !run.came[number], "message {number} has come before");
+        ensure!(!faults.keeps_order() || run.newest.is_none_or(|newest| newest < number), "{number} is late");
+        ensure!(faults.repeats() || !run.came[number], "message {number} has come before");
         (run.newest, run.count) = (Some(number), run.count + 1);
         run.came[number] = true;
         run.free.push(slot);
@@ -437,12 +436,11 @@ impl Play<'_> {
     pub(super) fn finish_quiet(&mut self, at: usize) -> Result<()> {
         let Run { lane, qp, areas: [_, target, inbox], ref came, .. } = self.quiet[at];
         let faults = self.program.faults[lane.side];
-        let does_nothing = [faults.drop, faults.duplicate, faults.corrupt, faults.reorder, faults.delay]
-            .iter()
-            .all(|share| *share == 0.0);
         // A card whose buffer is full drops what finds no room.
         let overrun = self.ends[1 - lane.side].diagnose().contains("drop_overrun");
-        if let Some(missing) = came.iter().position(|came| !came).filter(|_| does_nothing && !overrun) {
+        if let Some(missing) =
+            came.iter().position(|came| !came).filter(|_| faults.does_nothing() && !overrun)
+        {
             bail!("message {missing} has not come, though the wire loses nothing");
         }
         for side in 0..2 {

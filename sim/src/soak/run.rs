@@ -234,7 +234,7 @@ impl<'a> Play<'a> {
                 peer: qpns[1 - side],
                 sq_psn: life.psns[side],
                 rq_psn: life.psns[1 - side],
-                timeout: lane.timeout,
+                timeout: if life.patient { 0 } else { lane.timeout },
                 retry_cnt: life.retry_cnt,
                 rnr_retry: life.rnr_retry,
                 min_rnr_timer: lane.min_rnr_timer,

@@ -41,7 +41,7 @@ struct Chosen {
 /// What all commands take.
 #[derive(Args, Debug)]
 struct Common {
-    /// What the wire does to frames, each way, with its probability: `drop=0.01,duplicate=0.01,reorder=0.01,corrupt=0.01,delay=0.01`; `hold=N`
+    /// What the wire does to frames, each way, with its probability: `drop=0.01,duplicate=0.01,stale=0.01,reorder=0.01,corrupt=0.01,delay=0.01`; `hold=N`
     /// is the longest delay in cycles, `seed=N` makes it another run. `dark=N` has it lose everything, both ways, from the Nth RoCE packet on, for
     /// `dark_ms=N` milliseconds (1000) of the card's clock
     #[arg(long, value_name = "LIST", value_parser = parse_faults)]
@@ -182,7 +182,7 @@ fn parse_faults(text: &str) -> Result<SeededFaults, String> {
     let (mut dark, mut dark_ms) = (None, None);
     for item in text.split(',') {
         let bad = || {
-            format!("`{item}`: give `drop`, `duplicate`, `reorder`, `corrupt` or `delay` a probability from 0 to 1, `hold`, `seed`, `dark` or `dark_ms` a number")
+            format!("`{item}`: give `drop`, `duplicate`, `stale`, `reorder`, `corrupt` or `delay` a probability from 0 to 1, `hold`, `seed`, `dark` or `dark_ms` a number")
         };
         let (name, value) = item.split_once('=').ok_or_else(bad)?;
         let faults = &mut all.faults;
@@ -200,6 +200,7 @@ fn parse_faults(text: &str) -> Result<SeededFaults, String> {
         let chance = match name {
             "drop" => &mut faults.drop,
             "duplicate" => &mut faults.duplicate,
+            "stale" => &mut faults.stale,
             "reorder" => &mut faults.reorder,
             "corrupt" => &mut faults.corrupt,
             "delay" => &mut faults.delay,
@@ -385,8 +386,8 @@ mod tests {
 
     #[test]
     fn faults_are_a_list_of_names_and_numbers() {
-        let all = parse_faults("drop=0.25,hold=9,seed=7,corrupt=1").unwrap();
-        let faults = Faults { drop: 0.25, corrupt: 1.0, hold: 9, ..Faults::default() };
+        let all = parse_faults("drop=0.25,hold=9,seed=7,corrupt=1,stale=0.5").unwrap();
+        let faults = Faults { drop: 0.25, corrupt: 1.0, stale: 0.5, hold: 9, ..Faults::default() };
         assert_eq!(all, SeededFaults { faults, seed: 7, dark: None });
         let dark = |text| parse_faults(text).map(|all| all.dark);
         let of = |packet, ms| Ok(Some(Dark { packet, time: Duration::from_millis(ms) }));

@@ -70,6 +70,8 @@ pub struct Faults {
     pub drop: f64,
     /// It comes twice.
     pub duplicate: f64,
+    /// One more copy of it comes 1 to `hold` cycles later.
+    pub stale: f64,
     /// One of its bits is another one.
     pub corrupt: f64,
     /// It changes places with 1 to 4 later ones, if these come within `hold` cycles.
@@ -81,6 +83,21 @@ pub struct Faults {
 }
 
 impl Faults {
+    /// A frame may come more than once.
+    pub fn repeats(&self) -> bool {
+        self.duplicate > 0.0 || self.stale > 0.0
+    }
+
+    /// Frames come in the order in which they were sent, each once.
+    pub fn keeps_order(&self) -> bool {
+        self.reorder == 0.0 && self.delay == 0.0 && !self.repeats()
+    }
+
+    /// Each frame comes once, in its order, and as it was.
+    pub fn does_nothing(&self) -> bool {
+        self.drop == 0.0 && self.corrupt == 0.0 && self.keeps_order()
+    }
+
     /// As a filter; the same seed does the same. Of a frame that comes twice, each copy may be held back on its own.
     pub fn filter(self, seed: u64) -> TimedFilter {
         let mut rng = SmallRng::seed_from_u64(seed);
@@ -104,7 +121,11 @@ impl Faults {
                     (false, false) => Delivery::at_once(frame),
                 }
             };
-            (0..copies).map(|_| when(frame.clone())).collect()
+            let mut all: Vec<Delivery> = (0..copies).map(|_| when(frame.clone())).collect();
+            if self.stale > 0.0 && rng.random_bool(self.stale) {
+                all.push(Delivery::late(frame, rng.random_range(1..=hold)));
+            }
+            all
         })
     }
 }
@@ -124,7 +145,15 @@ mod tests {
 
     #[test]
     fn faults_are_the_same_for_the_same_seed() {
-        let faults = Faults { drop: 0.2, duplicate: 0.2, corrupt: 0.2, reorder: 0.2, delay: 0.2, hold: 900 };
+        let faults = Faults {
+            drop: 0.2,
+            duplicate: 0.2,
+            corrupt: 0.2,
+            reorder: 0.2,
+            delay: 0.2,
+            hold: 900,
+            ..Faults::default()
+        };
         let once = go(faults, 5);
         assert_eq!(once, go(faults, 5));
         assert_ne!(once, go(faults, 6));
@@ -152,6 +181,19 @@ mod tests {
         assert!((60..140).contains(&late), "{late} are late");
         assert!(held.iter().all(|d| d.delay <= 900));
         assert!(held.iter().zip(all()).all(|(d, frame)| d.frame == frame));
+    }
+
+    #[test]
+    fn a_stale_copy_comes_after_the_frame() {
+        let out = go(Faults { stale: 0.3, hold: 900, ..Faults::default() }, 7);
+        let twice: Vec<_> = out.iter().filter(|out| out.len() == 2).collect();
+        assert!((100..200).contains(&twice.len()), "{} have a copy", twice.len());
+        for (all, frame) in out.iter().zip(all()) {
+            assert_eq!(all[0], Delivery::at_once(frame.clone()));
+            assert!(all[1..]
+                .iter()
+                .all(|d| d.frame == frame && d.behind == 0 && (1..=900).contains(&d.delay)));
+        }
     }
 
     #[test]

@@ -231,8 +231,15 @@ fn a_long_message_crosses_the_wrap_of_psns_on_a_bad_wire() {
         // Longer than the message takes.
         let timer = Timer { code: 8, ..Timer::SHORT };
         let (mut qp, peer) = rig.connect(0xff_ffe0, timer, 7);
-        let faults =
-            Faults { drop: 0.06, duplicate: 0.05, reorder: 0.06, corrupt: 0.03, delay: 0.05, hold: 600 };
+        let faults = Faults {
+            drop: 0.06,
+            duplicate: 0.05,
+            stale: 0.05,
+            reorder: 0.06,
+            corrupt: 0.03,
+            delay: 0.05,
+            hold: 600,
+        };
         for link in 0..2 {
             let filter = faults.filter(seed + link as u64);
             rig.pair.world.lock().link_mut(link).set_timed_filter(Some(filter));

@@ -142,13 +142,13 @@ impl Wire {
     fn faults(self, rng: &mut SmallRng, least: u64) -> Faults {
         let mut share = || rng.random_range(0.0..0.1);
         let (drop, duplicate, corrupt) = (share(), share(), share());
-        let (reorder, delay) = (share(), share());
+        let (reorder, delay, stale) = (share(), share(), share());
         // Short against a time-out, or longer than the shortest.
         let hold = rng.random_range(200..2 * least);
         match self {
             Wire::Good => Faults::default(),
-            Wire::Copies => Faults { duplicate, ..Faults::default() },
-            Wire::Bad => Faults { drop, duplicate, corrupt, reorder, delay, hold },
+            Wire::Copies => Faults { duplicate, stale, hold, ..Faults::default() },
+            Wire::Bad => Faults { drop, duplicate, stale, corrupt, reorder, delay, hold },
         }
     }
 }

@@ -49,6 +49,7 @@ const CRATES: &[(&str, Area)] = &[
     ("ferrowire_serial", Area::Boards),
     ("ferrowire_shell", Area::Boards),
     ("ferrowire_spec", Area::Spec),
+    ("ferrowire_testing", Area::Hdl),
     ("ferrowire_verilator", Area::Rtl),
     ("rust_hdl_cases", Area::Rtl),
     ("xtask", Area::Boards),

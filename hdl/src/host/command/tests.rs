@@ -270,13 +270,11 @@ impl Bench {
             while at < end {
                 let bytes: Vec<u8> =
                     (at..at + beat).map(|a| self.memory.get(&a).copied().unwrap_or(0xee)).collect();
-                let mut data: crate::testing::Item = HashMap::from([
-                    ("data".to_string(), Bits::from_bytes(8 * self.cfg.beat_bytes, &bytes)),
-                    ("last".to_string(), Bits::new(1, u128::from(at + beat >= end))),
-                    ("error".to_string(), Bits::zero(1)),
-                ])
-                .into_iter()
-                .collect();
+                let mut data = crate::testing::Item::from([
+                    ("data".into(), Bits::from_bytes(8 * self.cfg.beat_bytes, &bytes)),
+                    ("last".into(), Bits::new(1, u128::from(at + beat >= end))),
+                    ("error".into(), Bits::zero(1)),
+                ]);
                 if self.poisoned.is_some_and(|p| (at..at + beat).contains(&p)) {
                     data.insert("error".into(), Bits::new(1, 1));
                 }

@@ -239,7 +239,8 @@ impl Model {
                 fields.extend([("status", 4), ("cause", 0x84)]);
             }
             let sent = item(&Sent::of(&bench.cfg), &fields);
-            let mut report: Item = sent.iter().map(|(k, v)| (format!("sent_{k}"), v.clone())).collect();
+            let mut report: Item =
+                sent.iter().map(|(k, v)| (format!("sent_{k}").into(), v.clone())).collect();
             report.insert("packet".into(), Bits::new(1, (!refused).into()));
             report.insert("payload".into(), Bits::new(1, (!refused && !bare).into()));
             report.insert("inline".into(), Bits::new(1, inline.into()));

@@ -181,7 +181,9 @@ impl Bench {
             let last = !beat["last"].is_zero();
             let values = [("raw", raw.into()), ("request", request.into())];
             let of = crate::testing::item(&FrameOf::of(&self.cfg), &values);
-            beat.extend(of.into_iter().map(|(field, value)| (ferrowire_rtl::join("of", &field), value)));
+            beat.extend(
+                of.into_iter().map(|(field, value)| (ferrowire_rtl::join("of", &field).into(), value)),
+            );
             beat.insert("poisoned".into(), Bits::new(1, u128::from(poisoned && last)));
         }
         beats

@@ -128,8 +128,7 @@ impl Play<'_> {
 
     /// Whether frames from a side come in their order, each once.
     fn keeps_order(&self, from: usize) -> bool {
-        let faults = self.program.faults[from];
-        faults.reorder == 0.0 && faults.delay == 0.0 && faults.duplicate == 0.0
+        self.program.faults[from].keeps_order()
     }
 
     fn sure(&self) -> u64 {
@@ -391,8 +390,13 @@ impl Play<'_> {
             } else {
                 state.wrong |= !flushed;
                 state.failed |= flushed;
-                let held = self.traffic(side, |traffic| traffic.withdraw(id));
-                ensure!(held || flushed, "its frame has left");
+                // What was under way when the queue pair failed is flushed, and its frame has left, leaves yet, or does not.
+                match flushed {
+                    true => self.traffic(side, |traffic| traffic.release_one(id)),
+                    false => {
+                        ensure!(self.traffic(side, |traffic| traffic.withdraw(id)), "its frame has left")
+                    }
+                }
             }
             self.used_raw(at, side, message);
             return Ok(());

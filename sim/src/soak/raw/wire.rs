@@ -89,6 +89,11 @@ impl Traffic {
         self.posted.len() < before
     }
 
+    /// The frame of a request that is under way may leave or not: its queue pair has failed.
+    pub(super) fn release_one(&mut self, id: u64) {
+        self.posted.iter_mut().filter(|posted| posted.id == id).for_each(|posted| posted.maybe = true);
+    }
+
     /// What has not left may leave or not: its queue pair was reset.
     pub(super) fn release(&mut self) {
         self.posted.iter_mut().for_each(|posted| posted.maybe = true);

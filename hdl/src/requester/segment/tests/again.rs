@@ -97,7 +97,7 @@ fn a_restart_goes_back_into_the_middle_of_its_message() {
             let found = &bench.sinks[CANDIDATE].items;
             assert_eq!(found.len() as u32, 5 - from);
             for (packet, (wqe, place)) in found.iter().zip(&all[from as usize..]) {
-                let value = |field: &str| packet[&format!("packet_{field}")].to_u64();
+                let value = |field: &str| packet[&*format!("packet_{field}")].to_u64();
                 let (unit, offset) = (&wqes[*wqe].unit, u64::from(place * bytes));
                 let opcode = wqes[*wqe].opcode(*place == 0, *wqe == 1 || *place == 3);
                 assert_eq!(value("opcode"), u64::from(opcode.code()), "from {from}");
@@ -291,7 +291,7 @@ fn a_wqe_that_got_shorter_since_its_first_packets_were_sent_ends_with_an_error()
         (0..30).for_each(|_| step(sim, sources, sinks, random, 0.0));
         let found = &bench.sinks[CANDIDATE].items[packets..];
         assert_eq!(found.len(), 1, "{bytes} bytes");
-        let value = |field: &str| found[0][&format!("packet_{field}")].to_u64();
+        let value = |field: &str| found[0][&*format!("packet_{field}")].to_u64();
         let (status, cause) = match ends {
             true => (WcStatus::LocLenErr.code(), LocalCause::WqeSize.code()),
             false => (0, 0),

@@ -260,7 +260,7 @@ impl Link {
     }
 
     fn packet(&mut self, candidate: &Item, now: u64) {
-        let of = |name: &str| candidate[&format!("packet_{name}")].to_u64();
+        let of = |name: &str| candidate[&*format!("packet_{name}")].to_u64();
         if of("start") == 1 {
             return;
         }

@@ -71,7 +71,7 @@ impl Alone {
             self.step();
         }
         let token = &self.bench.sinks[CANDIDATE].items[packets];
-        let of = |name: &str| token[&format!("packet_{name}")].to_u64();
+        let of = |name: &str| token[&*format!("packet_{name}")].to_u64();
         assert_eq!((of("start"), of("last_psn")), (1, self.psn.into()));
         let resume = &self.bench.sinks[RESUME].items[resumes];
         let of = |name: &str| resume[name].to_u64();
@@ -92,7 +92,7 @@ impl Alone {
         (0..5).for_each(|_| self.step());
         let packets = self.bench.sinks[CANDIDATE].items[before..].to_vec();
         for packet in &packets {
-            let of = |name: &str| packet[&format!("packet_{name}")].to_u64();
+            let of = |name: &str| packet[&*format!("packet_{name}")].to_u64();
             assert_eq!((of("index"), of("psn"), of("ack_req")), (self.index.into(), self.psn.into(), 0));
             // What is executed here is no packet.
             let local = [SendOpcode::LocalInv, SendOpcode::BindMw].map(|o| u64::from(o.code()));
@@ -111,7 +111,7 @@ impl Alone {
 }
 
 fn of(packet: &Item, name: &str) -> u64 {
-    packet[&format!("packet_{name}")].to_u64()
+    packet[&*format!("packet_{name}")].to_u64()
 }
 
 fn ended(packet: &Item) -> (u64, u64) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Drives the streams of a simulated block in unit tests: random stalls, the stream convention, frames.
 //!
+//! It is a crate of its own to be compiled with optimisation: the tests of the pipeline spend a third of their time here.
+//!
 //! A [`Source`] feeds the ports `NAME_valid`, `NAME_ready` and `NAME_FIELD` of a top that was made with
 //! `m.stream_in(NAME, ..)`; a [`Sink`] takes from `m.stream_out(NAME, ..)`. [`run`] clocks the simulator and, every
 //! cycle, holds the block to the convention: valid and payload do not depend on ready, and once valid is high both
@@ -16,15 +18,16 @@
 //! ```
 //!
 //! A failure names the seed; `FERROWIRE_SEED=n` runs a test with another one.
-#![allow(dead_code)]
+#![forbid(unsafe_code)]
 
 use ferrowire_rtl::{Bits, Bundle, PortIndex, Sim};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
 /// The payload of one beat: its fields by path; a payload that is a single signal has the path `""`.
-pub type Item = BTreeMap<String, Bits>;
+pub type Item = BTreeMap<Rc<str>, Bits>;
 
 /// A random generator that knows its seed.
 pub struct Random {
@@ -55,19 +58,26 @@ impl Random {
         (0..n).map(|_| self.rng.random()).collect()
     }
 
-    /// A random value.
+    /// A random value of at most 1,024 bits.
     pub fn bits(&mut self, width: u32) -> Bits {
-        Bits::from_bytes(width, &self.bytes(width.div_ceil(8) as usize))
+        let mut bytes = [0; 128];
+        let bytes = bytes.get_mut(..width.div_ceil(8) as usize).expect("no field is wider");
+        bytes.iter_mut().for_each(|byte| *byte = self.rng.random());
+        Bits::from_bytes(width, bytes)
     }
 }
 
 /// An item from numbers: `item(&shape, &[("psn", 3), ..])`; fields not named are zero.
 #[track_caller]
 pub fn item<T: Bundle>(shape: &T, values: &[(&str, u128)]) -> Item {
-    let mut item: Item = shape.fields().into_iter().map(|(path, s)| (path, Bits::zero(s.width()))).collect();
+    let mut item: Item =
+        shape.fields().into_iter().map(|(path, s)| (path.into(), Bits::zero(s.width()))).collect();
     for (path, value) in values {
         let Some(field) = item.get_mut(*path) else {
-            panic!("no field `{path}`; there are: {}", item.keys().cloned().collect::<Vec<_>>().join(", "))
+            panic!(
+                "no field `{path}`; there are: {}",
+                item.keys().map(|key| &**key).collect::<Vec<_>>().join(", ")
+            )
         };
         let bits = Bits::new(field.width(), *value);
         assert_eq!(bits.to_u128(), *value, "`{path}` has {} bits", field.width());
@@ -76,8 +86,8 @@ pub fn item<T: Bundle>(shape: &T, values: &[(&str, u128)]) -> Item {
     item
 }
 
-fn shape_of<T: Bundle>(shape: &T) -> Vec<(String, u32)> {
-    shape.fields().into_iter().map(|(path, sig)| (path, sig.width())).collect()
+fn shape_of<T: Bundle>(shape: &T) -> Vec<(Rc<str>, u32)> {
+    shape.fields().into_iter().map(|(path, sig)| (path.into(), sig.width())).collect()
 }
 
 /// The ports of a stream: looked up once, for the first cycle's simulator. A source or a sink serves one.
@@ -88,7 +98,7 @@ struct Ports {
 }
 
 impl Ports {
-    fn of(sim: &Sim, name: &str, fields: &[(String, u32)]) -> Self {
+    fn of(sim: &Sim, name: &str, fields: &[(Rc<str>, u32)]) -> Self {
         let port = |field: &str| sim.port(&ferrowire_rtl::join(name, field));
         let fields = fields.iter().map(|(path, _)| port(path)).collect();
         Ports { valid: port("valid"), ready: port("ready"), fields }
@@ -103,7 +113,7 @@ impl Ports {
 /// Feeds a stream into the block.
 pub struct Source {
     name: String,
-    fields: Vec<(String, u32)>,
+    fields: Vec<(Rc<str>, u32)>,
     ports: Option<Ports>,
     /// Beats, in the order of the fields.
     queue: VecDeque<Vec<Bits>>,
@@ -136,9 +146,9 @@ impl Source {
             && self
                 .fields
                 .iter()
-                .all(|(path, width)| item.get(path).is_some_and(|bits| bits.width() == *width));
+                .all(|(path, width)| item.get(&**path).is_some_and(|bits| bits.width() == *width));
         assert!(same, "the beat {item:?} has not the fields of `{}`: {:?}", self.name, self.fields);
-        self.queue.push_back(self.fields.iter().map(|(path, _)| item[path].clone()).collect());
+        self.queue.push_back(self.fields.iter().map(|(path, _)| item[&**path].clone()).collect());
     }
 
     /// Queues a beat given by numbers; fields not named are zero.
@@ -146,7 +156,7 @@ impl Source {
     pub fn push_values(&mut self, values: &[(&str, u128)]) {
         let mut beat: Vec<Bits> = self.fields.iter().map(|(_, width)| Bits::zero(*width)).collect();
         for (path, value) in values {
-            let field = self.fields.iter().position(|(field, _)| field == path);
+            let field = self.fields.iter().position(|(field, _)| **field == **path);
             let field = field.unwrap_or_else(|| panic!("`{}` has no field `{path}`", self.name));
             let bits = Bits::new(beat[field].width(), *value);
             assert_eq!(bits.to_u128(), *value, "`{path}` of `{}` has {} bits", self.name, bits.width());
@@ -158,7 +168,7 @@ impl Source {
     /// Queues a frame, for a stream of `Beat`.
     #[track_caller]
     pub fn push_frame(&mut self, frame: &[u8]) {
-        let width = self.fields.iter().find(|(path, _)| path == "data").expect("a stream of beats").1;
+        let width = self.fields.iter().find(|(path, _)| &**path == "data").expect("a stream of beats").1;
         for beat in frames_to_beats([frame], width / 8) {
             self.push(beat);
         }
@@ -173,7 +183,7 @@ impl Source {
 /// Takes a stream from the block.
 pub struct Sink {
     name: String,
-    fields: Vec<(String, u32)>,
+    fields: Vec<(Rc<str>, u32)>,
     ports: Option<Ports>,
     waiting: Option<Vec<Bits>>,
     inside: bool,
@@ -243,7 +253,7 @@ pub fn frames_to_beats<'a>(frames: impl IntoIterator<Item = &'a [u8]>, beat_byte
                 ("last", Bits::new(1, u128::from(i + 1 == count))),
                 ("empty", Bits::new(beat_bytes.trailing_zeros(), (n - chunk.len()) as u128)),
             ];
-            beats.push(fields.into_iter().map(|(path, bits)| (path.to_string(), bits)).collect());
+            beats.push(fields.into_iter().map(|(path, bits)| (path.into(), bits)).collect());
         }
     }
     beats
@@ -403,69 +413,63 @@ pub fn drain(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stream::{deep_fifo, fifo, keyed_fifo, prompt_fifo, skid, Beat};
+    use ferrowire_parts::Beat;
     use ferrowire_rtl::{build, Scope, Stream};
 
-    fn sim_of(beat_bytes: u32, block: impl FnOnce(&Scope, Stream<Beat>) -> Stream<Beat>) -> Sim {
+    /// Frames through `block`, which has a stream of beats on both sides.
+    fn pass_frames(block: impl FnOnce(&Scope, Stream<Beat>) -> Stream<Beat>) {
         let netlist = build("top", |m| {
-            let out = block(m, m.stream_in("frame", &Beat::of(beat_bytes)));
+            let out = block(m, m.stream_in("frame", &Beat::of(8)));
             m.stream_out("out", out);
         });
         let mut sim = Sim::new(&netlist.unwrap());
         sim.reset();
-        sim
-    }
-
-    fn passes_frames(beat_bytes: u32, mut sim: Sim) {
         let mut random = Random::new(1);
-        let mut source = [Source::new("frame", &Beat::of(beat_bytes))];
-        let mut sink = [Sink::new("out", &Beat::of(beat_bytes))];
-        let mut sent = Vec::new();
-        for _ in 0..50 {
-            let n = random.rng.random_range(1..200);
-            sent.push(random.bytes(n));
-            source[0].push_frame(sent.last().unwrap());
-        }
-        run(&mut sim, &mut source, &mut sink, &mut random, 0.4, 50_000, |sinks| sinks[0].frames_seen() == 50);
+        let mut source = [Source::new("frame", &Beat::of(8))];
+        let mut sink = [Sink::new("out", &Beat::of(8))];
+        let sent: Vec<Vec<u8>> = (1..50).map(|n| random.bytes(4 * n)).collect();
+        sent.iter().for_each(|frame| source[0].push_frame(frame));
+        run(&mut sim, &mut source, &mut sink, &mut random, 0.4, 50_000, |sinks| sinks[0].frames_seen() == 49);
         assert_eq!(sink[0].frames(), sent);
     }
 
     #[test]
-    fn skid_and_fifos_pass_the_random_stall_test() {
-        for beat_bytes in [8, 64] {
-            passes_frames(beat_bytes, sim_of(beat_bytes, skid));
-            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| fifo(m, 4, s)));
-            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| deep_fifo(m, 4, s)));
-            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| prompt_fifo(m, 4, s)));
-            passes_frames(beat_bytes, sim_of(beat_bytes, |m, s| keyed_fifo(m, 4, &|b: &Beat| b.last, s).out));
-        }
+    fn a_wire_passes() {
+        pass_frames(|_, s| s);
     }
 
     #[test]
     #[should_panic(expected = "valid of `out` depends on ready")]
     fn a_valid_that_follows_ready_is_found() {
-        passes_frames(
-            8,
-            sim_of(8, |m, s| {
-                let ready = m.wire("out_ready", 1);
-                let out = Stream::new(m, "out", s.valid & ready, s.payload.clone());
-                m.drive(&ready, out.ready);
-                s.accept(out.ready);
-                out
-            }),
-        );
+        pass_frames(|m, s| {
+            let ready = m.wire("out_ready", 1);
+            let out = Stream::new(m, "out", s.valid & ready, s.payload.clone());
+            m.drive(&ready, out.ready);
+            s.accept(out.ready);
+            out
+        });
+    }
+
+    #[test]
+    #[should_panic(expected = "the payload of `out` depends on ready")]
+    fn a_payload_that_follows_ready_is_found() {
+        pass_frames(|m, s| {
+            let ready = m.wire("out_ready", 1);
+            let beat = Beat { data: s.payload.data ^ ready.zext(64), ..s.payload.clone() };
+            let out = Stream::new(m, "out", s.valid, beat);
+            m.drive(&ready, out.ready);
+            s.accept(out.ready);
+            out
+        });
     }
 
     #[test]
     #[should_panic(expected = "took an offer back")]
     fn an_offer_taken_back_is_found() {
-        passes_frames(
-            8,
-            sim_of(8, |m, s| {
-                let tick = m.reg("tick", 1).reset(0);
-                m.set(&tick, !tick);
-                s.gate(m, tick)
-            }),
-        );
+        pass_frames(|m, s| {
+            let tick = m.reg("tick", 1).reset(0);
+            m.set(&tick, !tick);
+            s.gate(m, tick)
+        });
     }
 }
