@@ -5,11 +5,9 @@
 # Places and clocks of ports.
 set_property PACKAGE_PIN BK43 [get_ports {clock_p}]
 set_property IOSTANDARD LVDS [get_ports {clock_p}]
-set_property DQS_BIAS TRUE [get_ports {clock_p}]
 create_clock -name clock -period 10.000 [get_ports {clock_p}]
 set_property PACKAGE_PIN BK44 [get_ports {clock_n}]
 set_property IOSTANDARD LVDS [get_ports {clock_n}]
-set_property DQS_BIAS TRUE [get_ports {clock_n}]
 set_property PACKAGE_PIN AR15 [get_ports {pcie_refclk_p}]
 create_clock -name pcie_refclk -period 10.000 [get_ports {pcie_refclk_p}]
 set_property PACKAGE_PIN AR14 [get_ports {pcie_refclk_n}]

@@ -95,7 +95,7 @@ pub struct Oscillator {
     pub divide: u32,
     /// I/O standard.
     pub io: String,
-    /// The inputs have to be biased: their bank's voltage is not that of LVDS.
+    /// The inputs are biased inside the FPGA, for the pair is AC-coupled (UG571).
     #[serde(default)]
     pub dqs_bias: bool,
 }

@@ -14,7 +14,7 @@ use ferrowire_sim::wire::SentFrame;
 
 use super::{full, model, small};
 
-/// Cycles for opening a card. One without IPv6 is opened in fewer steps; what comes behind these, the reset of the other card too, is in the same
+/// Cycles for opening a card, with a host that answers at once. One without IPv6 is opened in fewer steps; what comes behind these, the reset of the other card too, is in the same
 /// cycle with either.
 const OPENING: u64 = 4_000;
 
@@ -47,6 +47,7 @@ fn rc_program(seed: u64, mode: Mode) -> Program {
 fn play(config: &RnicConfig, program: &Program, seed: u64) -> Life {
     let model = model(config).with_random_host(seed);
     let world = World::pair(&model, program.host_latency, program.wire_latency).unwrap().share();
+    let opening = OPENING + 10 * program.host_latency;
     let open = |side: usize| {
         let end = CardEnd::open(&world, side, side, seed, program.tick).unwrap();
         if let Some(marks) = program.marks {
@@ -54,7 +55,7 @@ fn play(config: &RnicConfig, program: &Program, seed: u64) -> Life {
             end.slow_down(line as u32, marks.slowest).unwrap();
         }
         let mut world = world.lock();
-        let left = (OPENING * (1 + side as u64)).checked_sub(world.cycle());
+        let left = (opening * (1 + side as u64)).checked_sub(world.cycle());
         world.run(left.expect("it is open by now"));
         Box::new(end) as Box<dyn End>
     };
