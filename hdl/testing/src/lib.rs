@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Drives the streams of a simulated block in unit tests: random stalls, the stream convention, frames.
 //!
-//! It is a crate of its own to be compiled with optimisation: the tests of the pipeline spend a third of their time here.
+//! It is a crate of its own to be compiled with optimisation, for it runs in every cycle of those tests.
 //!
 //! A [`Source`] feeds the ports `NAME_valid`, `NAME_ready` and `NAME_FIELD` of a top that was made with
 //! `m.stream_in(NAME, ..)`; a [`Sink`] takes from `m.stream_out(NAME, ..)`. [`run`] clocks the simulator and, every
