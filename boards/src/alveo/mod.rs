@@ -95,7 +95,7 @@ pub struct Oscillator {
     pub divide: u32,
     /// I/O standard.
     pub io: String,
-    /// The inputs are biased inside the FPGA, for the pair is AC-coupled (UG571).
+    /// The inputs are biased inside the FPGA, for the pair is AC-coupled.
     #[serde(default)]
     pub dqs_bias: bool,
 }

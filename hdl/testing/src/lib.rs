@@ -414,7 +414,7 @@ pub fn drain(
 mod tests {
     use super::*;
     use ferrowire_parts::Beat;
-    use ferrowire_rtl::{build, Scope, Stream};
+    use ferrowire_rtl::{build, Scope, Sig, Stream};
 
     /// Frames through `block`, which has a stream of beats on both sides.
     fn pass_frames(block: impl FnOnce(&Scope, Stream<Beat>) -> Stream<Beat>) {
@@ -433,6 +433,16 @@ mod tests {
         assert_eq!(sink[0].frames(), sent);
     }
 
+    /// What comes out when `f` sees the ready of the output, in the cycle in which it is given.
+    fn sees_ready(m: &Scope, s: Stream<Beat>, f: impl FnOnce(Sig, Beat, Sig) -> (Sig, Beat)) -> Stream<Beat> {
+        let ready = m.wire("out_ready", 1);
+        let (valid, beat) = f(s.valid, s.payload.clone(), ready);
+        let out = Stream::new(m, "out", valid, beat);
+        m.drive(&ready, out.ready);
+        s.accept(out.ready);
+        out
+    }
+
     #[test]
     fn a_wire_passes() {
         pass_frames(|_, s| s);
@@ -441,26 +451,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "valid of `out` depends on ready")]
     fn a_valid_that_follows_ready_is_found() {
-        pass_frames(|m, s| {
-            let ready = m.wire("out_ready", 1);
-            let out = Stream::new(m, "out", s.valid & ready, s.payload.clone());
-            m.drive(&ready, out.ready);
-            s.accept(out.ready);
-            out
-        });
+        pass_frames(|m, s| sees_ready(m, s, |valid, beat, ready| (valid & ready, beat)));
     }
 
     #[test]
     #[should_panic(expected = "the payload of `out` depends on ready")]
     fn a_payload_that_follows_ready_is_found() {
-        pass_frames(|m, s| {
-            let ready = m.wire("out_ready", 1);
-            let beat = Beat { data: s.payload.data ^ ready.zext(64), ..s.payload.clone() };
-            let out = Stream::new(m, "out", s.valid, beat);
-            m.drive(&ready, out.ready);
-            s.accept(out.ready);
-            out
-        });
+        let changed = |beat: Beat, ready: Sig| Beat { data: beat.data ^ ready.zext(64), ..beat };
+        pass_frames(|m, s| sees_ready(m, s, |valid, beat, ready| (valid, changed(beat, ready))));
     }
 
     #[test]

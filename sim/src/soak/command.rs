@@ -23,7 +23,7 @@ use crate::progress::NEWS;
 ///
 /// Each case is made of a seed alone: connections with messages of any length and alignment, some with a wrong key or wrong
 /// bounds; queue pairs that are drained, moved to ERR, reset and connected anew; and a wire that drops, repeats, reorders,
-/// corrupts and delays frames, 0 to 10 % each. The ends are two simulated cards, or a card and the reference engine, which was
+/// corrupts and delays frames, 0 to 10 % each, and delivers late copies. The ends are two simulated cards, or a card and the reference engine, which was
 /// written from the specification and not from the hardware. What must come of it is worked out in plain Rust:
 ///
 ///   completions  each one, and its order in its queue

@@ -300,14 +300,14 @@ impl Marks {
     }
 }
 
-/// What a wire does, to those that make the lives on it.
+/// What the connections on a wire must bear.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
     /// Frames may be lost or late.
     Lossy,
-    /// Each comes as it was sent, or twice.
+    /// Frames come as they were sent, once or twice.
     Lossless,
-    /// And more come again when they are long past.
+    /// Frames come as they were sent, and a late copy of some of them follows.
     Stale,
 }
 
@@ -360,12 +360,12 @@ impl Program {
             STALE => Wire::Stale,
             _ => Wire::Lossy,
         };
-        let most = if wire == Wire::Lossy { 0.1 } else { 0.4 };
+        let highest = if wire == Wire::Lossy { 0.1 } else { 0.4 };
         let mut faults = [(); 2].map(|()| {
             let mut share = |which: u32| match kind {
                 NOTHING => 0.0,
                 1..=STALE if which != kind => 0.0,
-                _ => rng.random_range(0.0..most),
+                _ => rng.random_range(0.0..highest),
             };
             let (drop, duplicate, reorder, corrupt) = (share(1), share(DUPLICATE), share(3), share(4));
             let (delay, stale) = (share(5), share(STALE));

@@ -14,8 +14,8 @@ use ferrowire_sim::wire::SentFrame;
 
 use super::{full, model, small};
 
-/// Cycles for opening a card, with a host that answers at once. One without IPv6 is opened in fewer steps; what comes behind these, the reset of the other card too, is in the same
-/// cycle with either.
+/// Cycles that a test gives for opening a card, with a host that answers at once. A card without IPv6 is opened in fewer steps and waits for
+/// the rest, so all that follows happens in the same cycle with both cards.
 const OPENING: u64 = 4_000;
 
 /// Share of the line's rate that copies of frames leave to the ends, as in the soak.
