@@ -14,21 +14,12 @@ fn card(config: &str) -> Netlist {
     rnic(&RnicConfig::named(config).unwrap()).unwrap_or_else(|errors| panic!("{config}:\n{errors}"))
 }
 
-fn every_module(config: &str, cycles: u64) {
-    let zoo = Lockstep::new(&card(config).zoo()).unwrap_or_else(|error| panic!("{error}"));
-    for seed in 1..=number(1, 3) {
-        zoo.run(seed, cycles);
+#[test]
+fn every_module_of_a_card_gives_the_same_in_both_simulators() {
+    for (config, cycles) in chosen!([("generic-8b", 400), ("generic-64b", 200)]) {
+        let zoo = Lockstep::new(&card(config).zoo()).unwrap_or_else(|error| panic!("{error}"));
+        (1..=number(1, 3)).for_each(|seed| zoo.run(seed, cycles));
     }
-}
-
-#[test]
-fn every_module_of_the_small_card_gives_the_same_in_both_simulators() {
-    every_module("generic-8b", 400);
-}
-
-#[test]
-fn every_module_of_the_100g_card_gives_the_same_in_both_simulators() {
-    every_module("generic-64b", 200);
 }
 
 /// The rest of such a card is that of the others.

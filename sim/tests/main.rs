@@ -54,3 +54,24 @@ mod tier;
 mod unreliable;
 mod windows;
 mod write;
+
+use ferrowire_hdl::config::RnicConfig;
+use ferrowire_sim::config::{resolve, SetArgs};
+
+/// Few tables, so that a card is soon there.
+const FEW_TABLES: [&str; 8] = [
+    "qps=16",
+    "cqs=8",
+    "keys=32",
+    "srqs=4",
+    "ahs=4",
+    "outstanding=64",
+    "outstanding_per_qp=16",
+    "page_entries=1024",
+];
+
+/// A configuration with few tables.
+fn few_tables(name: &str) -> RnicConfig {
+    let set = FEW_TABLES.map(String::from).to_vec();
+    resolve(&SetArgs { set }.over(name)).unwrap()
+}

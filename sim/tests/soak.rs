@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random programs on random networks: a few seeds of `cargo xtask soak`, and that it finds what it is there to find.
 
-use crate::tier::{chosen, number};
+use crate::tier::{chosen, here, number, one_of};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
@@ -28,6 +28,10 @@ const CASES_WITHOUT: u64 = 40;
 /// Of the cards, if there is one.
 fn model(config: &str, mode: Mode) -> Option<CardModel> {
     mode.has_card().then(|| CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap())
+}
+
+fn with_cards() -> Vec<Mode> {
+    Mode::ALL.iter().copied().filter(|mode| mode.has_card()).collect()
 }
 
 fn case(seed: u64, config: &str, mode: Mode) -> Case {
@@ -104,7 +108,7 @@ fn random_programs_over_pcie_end_as_plain_rust_says() {
     let seed = std::env::var("FERROWIRE_SEED").ok().map(|text| text.parse::<u64>().expect("a number"));
     let mut next = seed.unwrap_or(101);
     for config in chosen!(["pcie-8b", "pcie4-64b"]) {
-        for mode in Mode::ALL.iter().copied().filter(|mode| mode.has_card()) {
+        for mode in one_of(here!(), with_cards()) {
             let case = case(next, config, mode);
             println!("seed {next}: FERROWIRE_SEED={next} repeats it with all ends; {}", case.rerun());
             let outcome = run_case(model(config, mode).as_ref(), &case, None).unwrap();
@@ -121,7 +125,7 @@ fn random_programs_over_axi_end_as_plain_rust_says() {
     let seed = std::env::var("FERROWIRE_SEED").ok().map(|text| text.parse::<u64>().expect("a number"));
     let mut next = seed.unwrap_or(201);
     for config in chosen!(["axi-8b", "axi-64b"]) {
-        for mode in Mode::ALL.iter().copied().filter(|mode| mode.has_card()) {
+        for mode in one_of(here!(), with_cards()) {
             let case = case(next, config, mode);
             println!("seed {next}: FERROWIRE_SEED={next} repeats it with all ends; {}", case.rerun());
             let outcome = run_case(model(config, mode).as_ref(), &case, None).unwrap();
@@ -138,7 +142,7 @@ fn random_programs_over_axi_end_as_plain_rust_says() {
 fn where_nothing_is_lost_no_time_out_is_needed() {
     let config = "generic-8b";
     let mut stale = 0;
-    for seed in 23..number(53, 200) {
+    for seed in 23..number(30, 200) {
         let case = case(seed, config, Mode::RtlRtl);
         if !program(&case).unwrap().faults.iter().all(|faults| faults.stale > 0.0 && faults.drop == 0.0) {
             continue;
@@ -147,13 +151,14 @@ fn where_nothing_is_lost_no_time_out_is_needed() {
         assert_eq!(outcome.difference, None, "{:#?} {}", outcome.diagnosis, case.rerun());
         stale += 1;
     }
-    assert!(stale > 4, "{stale} wires with stale copies");
+    assert!(stale > 1, "{stale} wires with stale copies");
 }
 
 /// With the same seed everything happens in the same cycle.
 #[test]
 fn a_seed_repeats_its_case() {
-    for mode in Mode::ALL {
+    let without = Mode::ALL.iter().copied().filter(|mode| !mode.has_card());
+    for mode in without.chain(one_of(here!(), with_cards())) {
         let model = model("generic-64b", mode);
         let case = Case { lane: Some(0), ..case(2, "generic-64b", mode) };
         let runs = [(); 2].map(|()| run_case(model.as_ref(), &case, None).unwrap());
@@ -351,9 +356,11 @@ fn sealed(mut frame: Frame<'_>) -> Option<Vec<u8>> {
 /// Ends that err are found: other bytes, bytes elsewhere, success for what never arrived, silence.
 #[test]
 fn what_is_wrong_is_found() {
-    let case = &case(3, "generic-64b", Mode::RtlRtl);
+    let cards = case(3, "generic-64b", Mode::RtlRtl);
+    let case = &case(3, "generic-64b", Mode::ModelModel);
     assert_eq!(lied_to(case, |_, _| None), (false, None));
-    let (_, other) = lied_to(case, |n, frame| {
+    // What cards have placed is read from the memory of their hosts.
+    let (_, other) = lied_to(&cards, |n, frame| {
         let mut payload = frame.payload.to_vec();
         *payload.first_mut().filter(|_| n > 9 && is(&frame, Operation::Write))? ^= 1;
         sealed(Frame { payload: &payload, ..frame })
@@ -506,7 +513,7 @@ fn what_is_wrong_with_windows_is_found() {
 fn slowed_queue_pairs_finish_too() {
     for config in chosen!(CONFIGS) {
         let (mut marked, mut cnps, mut next) = (0, 0, 0);
-        for _ in 0..2 {
+        for _ in 0..number(1, 2) {
             let marks = |seed: u64| {
                 let program = program(&case(seed, config, Mode::RtlRtl)).unwrap();
                 program.marks.is_some_and(|marks| marks.shares.iter().all(|share| *share > 0.05))
@@ -532,7 +539,7 @@ fn is(frame: &Frame<'_>, operation: Operation) -> bool {
 fn after_reset_no_completion_of_the_old_life_comes() {
     let config = "generic-8b";
     let mut bad = Vec::new();
-    for seed in 1..=number(4, 12) {
+    for seed in 1..=number(2, 12) {
         let case = case(seed, config, Mode::RtlRtl);
         let mut program = program(&case).unwrap();
         program.faults = Default::default();

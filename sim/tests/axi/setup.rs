@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use crate::few_tables;
 use ferrowire::{AccessFlags, HostMemory, MemoryRegion};
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::axi::AxiSettings;
@@ -16,14 +17,6 @@ use rand::{Rng, RngCore, SeedableRng};
 
 pub const CONFIGS: [&str; 2] = ["axi-8b", "axi-64b"];
 
-/// Few tables, so that a card is soon there.
-pub fn config(name: &str) -> RnicConfig {
-    let mut config = RnicConfig::named(name).unwrap();
-    (config.qps, config.cqs, config.keys, config.srqs, config.ahs) = (16, 8, 32, 4, 4);
-    (config.outstanding, config.outstanding_per_qp, config.page_entries) = (64, 16, 1024);
-    config
-}
-
 /// Runs it for each seed of the range, at one of the configurations in turn, or for the one that is asked for.
 pub fn seeds(test: &str, range: std::ops::Range<u64>, mut run: impl FnMut(&RnicConfig, u64)) {
     let only =
@@ -33,7 +26,7 @@ pub fn seeds(test: &str, range: std::ops::Range<u64>, mut run: impl FnMut(&RnicC
         println!(
             "seed {seed}: FERROWIRE_SEED={seed} cargo test -p ferrowire-sim --test all axi::{test} repeats it"
         );
-        run(&config(CONFIGS[seed as usize % 2]), seed);
+        run(&few_tables(CONFIGS[seed as usize % 2]), seed);
     }
 }
 

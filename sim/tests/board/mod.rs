@@ -6,6 +6,7 @@ mod mapped;
 mod pll;
 mod rgmii;
 
+use crate::few_tables;
 use std::time::Duration;
 
 use ferrowire::serial::{Patience, SerialBus};
@@ -25,12 +26,9 @@ use rand::{RngCore, SeedableRng};
 
 const BASE: u64 = 0x10_0000;
 
-/// Few tables, so that a card is soon there, and as fast a line as its clock can hear.
+/// Few tables, and as fast a line as its clock can hear: the card of `ferrowire-sim board` with these settings and this memory.
 fn configs() -> (RnicConfig, SerialConfig) {
-    let mut card = RnicConfig::named("axi-8b").unwrap();
-    card.bus_bits = 32;
-    (card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (16, 8, 32, 4, 4);
-    (card.outstanding, card.outstanding_per_qp, card.page_entries) = (64, 16, 1024);
+    let card = few_tables("axi-8b");
     let clock_khz = card.clock_khz;
     let (memory_bytes, memory_base) = (128 << 10, BASE);
     let serial = SerialConfig { clock_khz, baud: clock_khz * 125, memory_bytes, memory_base, beat_bytes: 8 };
@@ -114,13 +112,13 @@ fn two_boards_write_read_and_send_over_their_wire() {
     };
     let (mut a, mut b) = pair.connect(&connection).unwrap();
     let mut rng = SmallRng::seed_from_u64(5);
-    let n = 6000;
+    let n = 3000;
     let (source, target) = (region(&pair.a, n, &mut rng), region(&pair.b, n, &mut rng));
     let (mut own, mut peers) = (bytes(source.memory()), bytes(target.memory()));
 
     // A WRITE of several packets, whose bytes are compared in the memory of the other program.
-    complete(&pair, &mut a, SendWr::write(1, &[source.sge(3, 5000)], target.remote(700)));
-    peers[700..5700].copy_from_slice(&own[3..5003]);
+    complete(&pair, &mut a, SendWr::write(1, &[source.sge(3, 2200)], target.remote(700)));
+    peers[700..2900].copy_from_slice(&own[3..2203]);
     pair.b.context.progress().unwrap();
     same("what was written", &target, &peers);
 
@@ -128,19 +126,19 @@ fn two_boards_write_read_and_send_over_their_wire() {
     target.memory().write(100, &[0x77; 300]);
     peers[100..400].fill(0x77);
     pair.b.context.progress().unwrap();
-    complete(&pair, &mut a, SendWr::read(2, &[source.sge(2000, 1500)], target.remote(90)));
-    own[2000..3500].copy_from_slice(&peers[90..1590]);
+    complete(&pair, &mut a, SendWr::read(2, &[source.sge(1200, 1500)], target.remote(90)));
+    own[1200..2700].copy_from_slice(&peers[90..1590]);
     same("what was read", &source, &own);
 
     // A message, whose receive completes behind its data.
-    let sge = [target.sge(5000, 1000)];
+    let sge = [target.sge(2000, 1000)];
     let mut receives = b.start_post_recv();
     receives.post(&RecvWr::new(7, &sge)).unwrap();
     receives.ring().unwrap();
     complete(&pair, &mut a, SendWr::send(3, &[source.sge(0, 777)]));
     let done = pair.b.wait(&pair.world, 1, 4_000_000).unwrap();
     assert_eq!((done[0].wr_id, done[0].byte_len, done[0].is_success()), (7, 777, true));
-    peers[5000..5777].copy_from_slice(&own[..777]);
+    peers[2000..2777].copy_from_slice(&own[..777]);
     same("what was received", &target, &peers);
 
     // An atomic in memory that the card alone has changed since.

@@ -2,6 +2,7 @@
 //! Two boards as their FPGAs have them, on one Ethernet cable: everything but clock generation and the cells at the balls. Each has its own clocks, off by as much as a cable's ends may be; the
 //! driver's `SerialBus` is at the serial pins.
 
+use crate::few_tables;
 use crate::tier::{here, one_of};
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -33,11 +34,8 @@ pub fn shell(name: &str) -> Shell {
 fn shell_with(name: &str, link: &str) -> Shell {
     let mut board = Board::named(name).unwrap();
     board.rgmii[0].link = link.into();
-    let mut card = ferrowire_hdl::config::RnicConfig::named("axi-8b").unwrap();
-    (card.clock_khz, card.qps, card.cqs, card.keys, card.srqs, card.ahs) = (50_000, 16, 8, 32, 4, 4);
-    (card.outstanding, card.outstanding_per_qp, card.page_entries) = (64, 16, 1024);
-    card.neighbour_responder = false;
-    card.bus_bits = 32;
+    let mut card = few_tables("axi-8b");
+    (card.clock_khz, card.bus_bits, card.neighbour_responder) = (50_000, 32, false);
     board.card.as_mut().unwrap().baud = card.clock_khz * 125;
     Shell::new(board, card).unwrap()
 }
@@ -276,7 +274,7 @@ fn write_and_read(shell: &Shell, status: u64) {
     let nodes = [0, 1].map(|card| open(&cable, card));
     let (mut qp, _peer) = pair(&nodes[0], &nodes[1]);
     let mut rng = SmallRng::seed_from_u64(3);
-    let n = 2600;
+    let n = 1500;
     let regions = nodes.each_ref().map(|node| {
         let region = node.region(n);
         let mut data = vec![0; n];
@@ -291,13 +289,13 @@ fn write_and_read(shell: &Shell, status: u64) {
         nodes[0].completions(1);
     };
     let (own, mut peers) = (bytes(0), bytes(1));
-    run(SendWr::write(1, &[regions[0].sge(5, 1800)], regions[1].remote(300)));
-    peers[300..2100].copy_from_slice(&own[5..1805]);
+    run(SendWr::write(1, &[regions[0].sge(5, 1100)], regions[1].remote(300)));
+    peers[300..1400].copy_from_slice(&own[5..1105]);
     nodes[1].context.progress().unwrap();
     assert!(bytes(1) == peers, "what was written");
-    run(SendWr::read(2, &[regions[0].sge(1000, 1500)], regions[1].remote(700)));
+    run(SendWr::read(2, &[regions[0].sge(300, 1100)], regions[1].remote(200)));
     let mut own = own;
-    own[1000..2500].copy_from_slice(&peers[700..2200]);
+    own[300..1400].copy_from_slice(&peers[200..1300]);
     assert!(bytes(0) == own, "what was read");
     println!("{} us", cable.lock().unwrap().now / 1_000_000_000);
 }

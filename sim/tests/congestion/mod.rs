@@ -408,9 +408,8 @@ fn follows(config: &str, size: usize, service: Service, answers: bool) {
 
 #[test]
 fn others_have_what_a_slow_queue_pair_leaves() {
-    for (config, sizes) in
-        [("generic-8b", [8000, 2000]), ("generic-64b", [16_000, 256]), ("generic-64b", [1000, 1000])]
-    {
+    let cases = [("generic-8b", [8000, 2000]), ("generic-64b", [16_000, 256]), ("generic-64b", [1000, 1000])];
+    for (config, sizes) in chosen!(cases) {
         let pair = pair(config);
         let (per_us, line) = shape(&pair);
         let mut feeds =
@@ -576,7 +575,7 @@ fn a_slow_queue_pair_begins_a_new_life_at_full_rate_and_ends_in_error_at_once() 
 
 #[test]
 fn a_card_without_it_tells_nobody_ignores_what_it_is_told_and_says_so() {
-    let pair = pair_of(&RnicConfig { congestion: false, ..RnicConfig::named("generic-8b").unwrap() });
+    let pair = pair_of(&RnicConfig::named("generic-8b").unwrap().plain());
     let (per_us, line) = shape(&pair);
     assert!(!pair.a.context.capabilities().congestion);
     let error = pair.a.context.set_congestion_control(&quick(line)).unwrap_err().to_string();

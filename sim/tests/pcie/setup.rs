@@ -94,7 +94,7 @@ pub fn library(config: &RnicConfig) -> Library {
     let built = built.get_or_insert_with(HashMap::new);
     let make = || {
         let netlist = ferrowire_hdl::host::pcie::engine(config).unwrap_or_else(|errors| panic!("{errors}"));
-        let options = Options { opt: OptLevel::O2, ..Options::default() };
+        let options = Options { opt: OptLevel::O1, ..Options::default() };
         build(&source(&netlist), &options).unwrap_or_else(|error| panic!("{error}"))
     };
     built.entry(format!("{config:?}")).or_insert_with(make).clone()

@@ -4,7 +4,8 @@
 //!
 //! Each test prints its seeds; `FERROWIRE_SEED` replaces them, and then it is the only one. `FERROWIRE_ROUNDS` is how many each configuration has.
 
-use crate::tier::{self, here};
+use crate::few_tables;
+use crate::tier;
 use ferrowire::{
     AccessFlags, Completion, CompletionQueue, EventQueue, MemoryRegion, QpInitAttr, QueuePair, RecvWr, SendWr,
 };
@@ -28,31 +29,27 @@ const WATCHED: u64 = 3000;
 const ROOM: usize = 64 << 10;
 const QPS: usize = 3;
 
-/// Some of each configuration in the full tier, and one of one configuration in the default tier.
-fn seeds(name: &str, configs: usize) -> Vec<u64> {
+/// Some of each configuration in the full tier, and one of one configuration in the default tier, the same in all of these tests.
+fn seeds(configs: &[&str]) -> Vec<u64> {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse::<u64>().expect(name));
     match (number("FERROWIRE_SEED"), number("FERROWIRE_ROUNDS")) {
         (Some(seed), _) => vec![seed],
-        (None, None) if !tier::full() => vec![tier::turn(name, configs) as u64],
-        (None, rounds) => (0..rounds.unwrap_or(1) * configs as u64).collect(),
+        (None, None) if !tier::full() => vec![tier::turn(configs[0], configs.len()) as u64],
+        (None, rounds) => (0..rounds.unwrap_or(1) * configs.len() as u64).collect(),
     }
 }
 
-/// Runs a test, by its name, with each seed, of each of these configurations.
-fn each(name: &str, configs: &[&str], mut test: impl FnMut(&RnicConfig, u64)) {
-    for seed in seeds(name, configs.len()) {
+/// Runs a test with each seed, of each of these configurations.
+fn each(configs: &[&str], mut test: impl FnMut(&RnicConfig, u64)) {
+    for seed in seeds(configs) {
         test(&config(configs[seed as usize % configs.len()]), seed);
     }
 }
 
 /// Few tables, so that a life is short.
 fn config(name: &str) -> RnicConfig {
-    let mut config = RnicConfig::named(name).unwrap();
-    (config.qps, config.cqs, config.keys, config.srqs, config.ahs) = (16, 8, 32, 4, 4);
-    (config.outstanding, config.outstanding_per_qp, config.page_entries) = (64, 16, 1024);
     // Longer than any host of these tests takes.
-    config.pcie_timeout_us = 200;
-    config
+    RnicConfig { pcie_timeout_us: 200, ..few_tables(name) }
 }
 
 /// A card's software in one life.
@@ -287,17 +284,15 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) {
 
 #[test]
 fn a_card_that_is_reset_in_the_middle_of_everything_touches_nothing_and_works_anew() {
-    each(here!(), &["generic-8b", "generic-64b"], |config, seed| lives(config, seed, tier::number(8, 12)));
+    each(&["generic-8b", "generic-64b"], |config, seed| lives(config, seed, tier::number(4, 12)));
 }
 
 #[test]
 fn over_pcie_too_by_the_register_without_the_right_to_send_and_by_a_function_level_reset() {
-    each(here!(), &["pcie-8b", "pcie-64b", "pcie4-64b"], |config, seed| {
-        lives(config, seed, tier::number(8, 12))
-    });
+    each(&["pcie-8b", "pcie-64b", "pcie4-64b"], |config, seed| lives(config, seed, tier::number(4, 12)));
 }
 
 #[test]
 fn over_axi_too_and_nothing_stays_under_way_there() {
-    each(here!(), &["axi-8b", "axi-64b"], |config, seed| lives(config, seed, tier::number(8, 12)));
+    each(&["axi-8b", "axi-64b"], |config, seed| lives(config, seed, tier::number(4, 12)));
 }
