@@ -151,7 +151,7 @@ fn where_nothing_is_lost_no_time_out_is_needed() {
         assert_eq!(outcome.difference, None, "{:#?} {}", outcome.diagnosis, case.rerun());
         stale += 1;
     }
-    assert!(stale > 1, "{stale} wires with stale copies");
+    assert!(stale > number(1, 4), "{stale} wires with stale copies");
 }
 
 /// With the same seed everything happens in the same cycle.
@@ -357,7 +357,7 @@ fn sealed(mut frame: Frame<'_>) -> Option<Vec<u8>> {
 #[test]
 fn what_is_wrong_is_found() {
     let cards = case(3, "generic-64b", Mode::RtlRtl);
-    let case = &case(3, "generic-64b", Mode::ModelModel);
+    let case = &case(3, "generic-64b", number(Mode::ModelModel, Mode::RtlRtl));
     assert_eq!(lied_to(case, |_, _| None), (false, None));
     // What cards have placed is read from the memory of their hosts.
     let (_, other) = lied_to(&cards, |n, frame| {

@@ -89,12 +89,25 @@ fn two_served_boards_talk_over_a_socket() {
         assert_eq!(server.sockets, [PathBuf::from(port)]);
         server
     });
+    let names = [&a, &b].map(|server| format!("serial:{}@1200", server.sockets[0].display()));
     let tcp = free_port().to_string();
     let start = |board: usize, more: &[&str]| {
-        let name = format!("serial:{}@1200", [&a, &b][board].sockets[0].display());
         let mac = format!("02:fe:00:00:00:0{}", board + 1);
         let words = [
-            "-d", &name, "pingpong", "--mac", &mac, "-p", &tcp, "-c", "-s", "300", "-n", "2", "-r", "4",
+            "-d",
+            &names[board],
+            "pingpong",
+            "--mac",
+            &mac,
+            "-p",
+            &tcp,
+            "-c",
+            "-s",
+            "300",
+            "-n",
+            "2",
+            "-r",
+            "4",
             "--json",
         ];
         run_in(&folder.join("settings"), &[&words, more].concat())
@@ -104,9 +117,8 @@ fn two_served_boards_talk_over_a_socket() {
     let server = server.end_within(PATIENCE);
     assert_eq!((server.code, client.code), (0, 0), "{server:?}\n{client:?}");
     // A board serves one program after the other.
-    let name = format!("serial:{}@1200", a.sockets[0].display());
-    let info = run_in(&folder.join("settings"), &["-d", &name, "info", "--json"]).end_within(PATIENCE).json();
-    assert_eq!(info["hca_id"], name.as_str());
+    let info = run_in(&folder.join("settings"), &["-d", &names[0], "info", "--json"]);
+    assert_eq!(info.end_within(PATIENCE).json()["hca_id"], names[0].as_str());
     // A port that is served is nobody else's, and only a card on AXI4 has one.
     let refused = |more: &[&str]| {
         let mut second = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"));
