@@ -93,21 +93,9 @@ fn two_served_boards_talk_over_a_socket() {
     let tcp = free_port().to_string();
     let start = |board: usize, more: &[&str]| {
         let mac = format!("02:fe:00:00:00:0{}", board + 1);
+        let name = &names[board];
         let words = [
-            "-d",
-            &names[board],
-            "pingpong",
-            "--mac",
-            &mac,
-            "-p",
-            &tcp,
-            "-c",
-            "-s",
-            "300",
-            "-n",
-            "2",
-            "-r",
-            "4",
+            "-d", name, "pingpong", "--mac", &mac, "-p", &tcp, "-c", "-s", "300", "-n", "2", "-r", "4",
             "--json",
         ];
         run_in(&folder.join("settings"), &[&words, more].concat())
