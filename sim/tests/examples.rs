@@ -3,9 +3,12 @@
 // Each example has the module `common` of its own, as it is built by itself.
 #![allow(clippy::duplicate_mod)]
 
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use ferrowire::{Monitor, TrafficCounter, VfioUserBus};
 
 #[allow(dead_code)]
 #[path = "../../driver/examples/hello_write.rs"]
@@ -81,6 +84,28 @@ fn hello_write_writes_into_the_other_programs_memory() {
     let [first, second] = both("hello", [hello_write::run; 2], &[], &[]);
     assert_eq!(first, "my memory says: hello from the other card");
     assert_eq!(second, "25 bytes written");
+}
+
+/// A frame that reached a queue pair before RTR would be dropped, and only a time-out of the card sends it again.
+#[test]
+fn nothing_is_sent_before_the_other_program_can_receive() {
+    let cards = Cards::up("early");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let args = [cards.devices[0].clone(), "connect".into(), listener.local_addr().unwrap().to_string()];
+    let hello = std::thread::spawn(move || hello_write::run(&args).map_err(|error| error.to_string()));
+    // The other program tells its numbers and does not get to RTR.
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.write_all(b"5 7 2 4096 9\n").unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    let mut lines = BufReader::new(&stream).lines();
+    assert_eq!(lines.next().unwrap().unwrap().split(' ').count(), 5);
+    assert_eq!(lines.next().expect("a line").expect("the other program is up"), "here");
+    let card = cards.devices[0].strip_prefix("sim:").unwrap();
+    let mut card = Monitor::open(VfioUserBus::observe(card).unwrap()).unwrap();
+    assert_eq!(card.traffic_counter(TrafficCounter::TxFrames).unwrap(), 0);
+    drop(lines);
+    drop(stream);
+    assert_eq!(hello.join().unwrap(), Err("the other program is gone".into()));
 }
 
 #[test]

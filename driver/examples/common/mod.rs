@@ -117,7 +117,8 @@ impl Args {
         Ok(context)
     }
 
-    /// Connects a queue pair with that of the other program, which is told of `memory`; what it tells of comes back.
+    /// Connects a queue pair with that of the other program, which is told of `memory`; what it tells of comes back when both queue pairs
+    /// are in RTS.
     pub fn connect(
         &self,
         context: &Context,
@@ -141,6 +142,8 @@ impl Args {
         let (own, peer) = (self.number(), 3 - self.number());
         let av = AddressVector::new(context.mac(), [10, 0, 0, own].into(), peer_mac, [10, 0, 0, peer].into());
         let qp = bring_up(qp, av, qpn as u32, [psn, Psn::new(peer_psn as u32)])?;
+        // A packet that came before RTR would be dropped, and sent again only after the ACK time-out.
+        barrier(stream)?;
         Ok((qp, RemoteAddress { address, rkey: rkey as u32 }))
     }
 }
