@@ -2,7 +2,7 @@
 //! End-to-end flow control: what acknowledgements tell of receives, and who waits for them (IBTA volume 1, 9.7.7.2), through the
 //! driver, the Verilated cards and the wire.
 
-use crate::tier::chosen;
+use crate::tier::{chosen, here, number, one_of};
 use ferrowire::{
     AccessFlags, Completion, HwCounter, MemoryRegion, PathMtu, QpInitAttr, QueuePair, RecvWr, SendWr,
     SrqInitAttr,
@@ -134,7 +134,7 @@ fn slow(config: &str, code: Option<u8>, first: u64, (more, every): (u64, u64)) -
 #[test]
 fn a_slow_receiver_gets_what_it_has_receives_for_and_a_packet_that_asks() {
     for config in chosen!(CARDS) {
-        for (first, post) in [(8, (4, 4000)), (1, (1, 1500)), (16, (2, 600))] {
+        for (first, post) in one_of(here!(), vec![(8, (4, 4000)), (1, (1, 1500)), (16, (2, 600))]) {
             let [without, with] = [Some(CREDIT_INVALID), None].map(|code| slow(config, code, first, post));
             println!("{config}, {first} receives, then {post:?}: without {without:?}, with {with:?}");
             // Three packets a message; what was sent before anything was known, and what asked.
@@ -233,7 +233,7 @@ fn a_queue_pair_with_a_shared_queue_sets_no_limit() {
 fn messages_of_all_kinds_go_on_whatever_is_told_and_lost() {
     const COUNT: u64 = 80;
     for (config, seed) in
-        chosen!(CONFIGS).into_iter().flat_map(|config| (1..4).map(move |seed| (config, seed)))
+        chosen!(CONFIGS).into_iter().flat_map(|config| (1..number(2, 4)).map(move |seed| (config, seed)))
     {
         let pair = pair(config);
         let (from, to) = memory(&pair);

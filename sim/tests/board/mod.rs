@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use ferrowire::serial::{Patience, SerialBus};
 use ferrowire::{
-    AccessFlags, Bus, Completion, Context, ContextOptions, MemoryRegion, QueuePair, RecvWr, SendWr,
+    AccessFlags, Bus, Completion, Context, ContextOptions, MemoryRegion, PathMtu, QueuePair, RecvWr, SendWr,
     TrafficCounter,
 };
 use ferrowire_hdl::config::RnicConfig;
@@ -103,6 +103,7 @@ fn two_boards_write_read_and_send_over_their_wire() {
     let buses = (bus(&world, 0), bus(&world, 1));
     let pair = Pair::over(world, buses, &PairOptions { cq_entries: 16, ..PairOptions::default() }).unwrap();
     let connection = Connection {
+        mtu: PathMtu::B256,
         access: AccessFlags::REMOTE,
         rd_atomic: 4,
         send_wr: 8,
@@ -112,33 +113,33 @@ fn two_boards_write_read_and_send_over_their_wire() {
     };
     let (mut a, mut b) = pair.connect(&connection).unwrap();
     let mut rng = SmallRng::seed_from_u64(5);
-    let n = 3000;
+    let n = 750;
     let (source, target) = (region(&pair.a, n, &mut rng), region(&pair.b, n, &mut rng));
     let (mut own, mut peers) = (bytes(source.memory()), bytes(target.memory()));
 
     // A WRITE of several packets, whose bytes are compared in the memory of the other program.
-    complete(&pair, &mut a, SendWr::write(1, &[source.sge(3, 2200)], target.remote(700)));
-    peers[700..2900].copy_from_slice(&own[3..2203]);
+    complete(&pair, &mut a, SendWr::write(1, &[source.sge(3, 550)], target.remote(175)));
+    peers[175..725].copy_from_slice(&own[3..553]);
     pair.b.context.progress().unwrap();
     same("what was written", &target, &peers);
 
     // The other program writes, and what it has written is READ. It rings no doorbell, so it says so.
-    target.memory().write(100, &[0x77; 300]);
-    peers[100..400].fill(0x77);
+    target.memory().write(100, &[0x77; 75]);
+    peers[100..175].fill(0x77);
     pair.b.context.progress().unwrap();
-    complete(&pair, &mut a, SendWr::read(2, &[source.sge(1200, 1500)], target.remote(90)));
-    own[1200..2700].copy_from_slice(&peers[90..1590]);
+    complete(&pair, &mut a, SendWr::read(2, &[source.sge(300, 375)], target.remote(90)));
+    own[300..675].copy_from_slice(&peers[90..465]);
     same("what was read", &source, &own);
 
     // A message, whose receive completes behind its data.
-    let sge = [target.sge(2000, 1000)];
+    let sge = [target.sge(500, 250)];
     let mut receives = b.start_post_recv();
     receives.post(&RecvWr::new(7, &sge)).unwrap();
     receives.ring().unwrap();
-    complete(&pair, &mut a, SendWr::send(3, &[source.sge(0, 777)]));
+    complete(&pair, &mut a, SendWr::send(3, &[source.sge(0, 194)]));
     let done = pair.b.wait(&pair.world, 1, 4_000_000).unwrap();
-    assert_eq!((done[0].wr_id, done[0].byte_len, done[0].is_success()), (7, 777, true));
-    peers[2000..2777].copy_from_slice(&own[..777]);
+    assert_eq!((done[0].wr_id, done[0].byte_len, done[0].is_success()), (7, 194, true));
+    peers[500..694].copy_from_slice(&own[..194]);
     same("what was received", &target, &peers);
 
     // An atomic in memory that the card alone has changed since.

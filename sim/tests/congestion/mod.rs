@@ -338,9 +338,8 @@ fn quick(line: f64) -> CongestionControl {
 
 #[test]
 fn a_sender_that_is_told_follows_the_published_algorithm_down_and_up_again() {
-    for (config, size) in
-        [("generic-8b", 16_000), ("generic-8b", 500), ("generic-64b", 32_000), ("generic-64b", 1000)]
-    {
+    let cases = [("generic-8b", 16_000), ("generic-8b", 500), ("generic-64b", 32_000), ("generic-64b", 1000)];
+    for (config, size) in chosen!(cases) {
         follows(config, size, Service::Rc, false);
     }
 }

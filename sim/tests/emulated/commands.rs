@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::tier::number;
 use ferrowire::Bus;
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::bus::World;
@@ -31,7 +32,7 @@ fn both_kinds_of_card_answer_random_commands_alike() {
     const COMMANDS: usize = 6_000;
     let model = CardModel::rnic(&RnicConfig::named("generic-8b").unwrap(), false).unwrap();
     let mut ended: BTreeMap<String, usize> = BTreeMap::new();
-    for seed in 1..4 {
+    for seed in 1..number(2, 4) {
         let world = World::single(&model, 0).unwrap().share();
         let (mut card, mut engine) = (Queue::new(world.bus(0)), Queue::new(EngineWorld::new(1).bus(0)));
         let memory = |bus: &mut dyn Bus| {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host that does not keep to the interface: whatever it writes, the card neither panics nor reaches what is not mapped, and works again after a reset.
 
+use crate::tier::number;
 use ferrowire::{AccessFlags, Bus, Completion, SendWr};
 use ferrowire_sim::emulated::{EngineBus, EngineWorld};
 use ferrowire_sim::pair::{post, Connection, Node, PairOptions};
@@ -137,7 +138,7 @@ impl Host {
 #[test]
 fn whatever_a_host_writes_the_card_does_not_panic_and_works_after_a_reset() {
     let seed = std::env::var("FERROWIRE_SEED").ok().map(|text| text.parse::<u64>().expect("a number"));
-    let seeds = seed.map_or(0..25, |seed| seed..seed + 1);
+    let seeds = seed.map_or(0..number(10, 25), |seed| seed..seed + 1);
     for seed in seeds {
         println!("seed {seed}: FERROWIRE_SEED={seed} repeats it");
         let mut rng = SmallRng::seed_from_u64(seed);

@@ -200,7 +200,7 @@ fn all_faults_together_fail_the_reads_that_they_hit_and_no_other() {
         |not: &dyn Fn(Fault) -> bool| ALL.into_iter().filter(|fault| !not(*fault)).collect::<Vec<_>>();
     let known = without(&|fault| fault == Fault::Unexpected);
     let clean = without(&|fault| keeps_tag(fault) != Some(false));
-    seeds(test, 0..4, |seed| {
+    seeds(test, 0..number(2, 4), |seed| {
         for (j, cfg) in (0..).zip(configs()) {
             run(&cfg, seed + 1000 * j, &known, 600);
             run(&cfg, seed + 1000 * j, &clean, 300);

@@ -163,5 +163,5 @@ fn what_a_dead_process_left_is_taken_back_when_nothing_of_it_is_under_way() {
 
 #[test]
 fn over_pcie_too() {
-    each(&["pcie-8b", "pcie-64b", "pcie4-64b"], |config, seed| lives(config, seed, tier::number(4, 8)));
+    each(&["pcie-8b", "pcie-64b", "pcie4-64b"], |config, seed| lives(config, seed, tier::number(2, 8)));
 }

@@ -266,7 +266,7 @@ impl Node {
         let init = InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() };
         let rtr = RtrAttributes {
             av: Some(av),
-            path_mtu: Some(PathMtu::B1024),
+            path_mtu: Some(PathMtu::B256),
             dest_qpn: Some(dest_qpn),
             rq_psn: Some(Psn::new(rq_psn)),
             max_dest_rd_atomic: Some(4),
