@@ -284,7 +284,7 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) {
 
 #[test]
 fn a_card_that_is_reset_in_the_middle_of_everything_touches_nothing_and_works_anew() {
-    each(&["generic-8b", "generic-64b"], |config, seed| lives(config, seed, tier::number(4, 12)));
+    each(&["generic-8b", "generic-64b"], |config, seed| lives(config, seed, tier::number(2, 12)));
 }
 
 #[test]
@@ -294,5 +294,5 @@ fn over_pcie_too_by_the_register_without_the_right_to_send_and_by_a_function_lev
 
 #[test]
 fn over_axi_too_and_nothing_stays_under_way_there() {
-    each(&["axi-8b", "axi-64b"], |config, seed| lives(config, seed, tier::number(4, 12)));
+    each(&["axi-8b", "axi-64b"], |config, seed| lives(config, seed, tier::number(2, 12)));
 }

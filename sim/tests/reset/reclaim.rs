@@ -158,7 +158,7 @@ fn lives(config: &RnicConfig, seed: u64, count: usize) {
 
 #[test]
 fn what_a_dead_process_left_is_taken_back_when_nothing_of_it_is_under_way() {
-    each(&["generic-8b", "generic-64b"], |config, seed| lives(config, seed, tier::number(4, 8)));
+    each(&["generic-8b", "generic-64b"], |config, seed| lives(config, seed, tier::number(2, 8)));
 }
 
 #[test]
