@@ -28,7 +28,7 @@ fn one(name: &str, role: Role) -> (Case, Trace) {
     let Loaded { mut case, traces } = load(&golden(), Some(name), Roles::Both).unwrap().remove(0);
     let trace = traces.into_iter().find(|(of, _)| *of == role).unwrap().1;
     // What never comes is waited for as long as the card's time-out.
-    case.ack_timeout = 4;
+    case.ack_timeout = 12;
     (case, trace)
 }
 

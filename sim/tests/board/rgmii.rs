@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferrowire::serial::{Line, Patience, SerialBus};
-use ferrowire::{Bus, SendWr};
+use ferrowire::{Bus, PathMtu, SendWr};
 use ferrowire_boards::{Board, LINKS};
 use ferrowire_ddr3::{Cells, Ddr3, Sent, Timing, Ways};
 use ferrowire_dram::DramConfig;
@@ -228,7 +228,7 @@ fn open(cable: &Arc<Mutex<Cable>>, card: usize) -> Node {
     let mut bus = SerialBus::over(pins, patience).unwrap();
     // Up, at ten times 100 Mb/s.
     assert_eq!(bus.csr_read32(port::BLOCK.address(&port::LINK)).unwrap(), 10 << 16 | 1);
-    Node::of(bus, 1 + card as u8)
+    Node { mtu: PathMtu::B256, ..Node::of(bus, 1 + card as u8) }
 }
 
 /// Of the last, the description says that the link is up, and the PHYs say nothing.

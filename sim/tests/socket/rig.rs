@@ -216,6 +216,8 @@ const PSN: u32 = 0x1000;
 /// A card, opened as a program does.
 pub struct Node {
     pub number: u8,
+    /// Of queue pairs that are made from now on.
+    pub mtu: PathMtu,
     pub events: EventQueue,
     pub cq: CompletionQueue,
     pub pd: ProtectionDomain,
@@ -237,7 +239,7 @@ impl Node {
         let pd = context.alloc_pd().unwrap();
         let events = context.create_eq(16).unwrap();
         let cq = context.create_cq_with_events(64, &events).unwrap();
-        Self { number, events, cq, pd, context }
+        Self { number, mtu: PathMtu::B1024, events, cq, pd, context }
     }
 
     pub fn region(&self, bytes: usize) -> MemoryRegion {
@@ -266,7 +268,7 @@ impl Node {
         let init = InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() };
         let rtr = RtrAttributes {
             av: Some(av),
-            path_mtu: Some(PathMtu::B256),
+            path_mtu: Some(self.mtu),
             dest_qpn: Some(dest_qpn),
             rq_psn: Some(Psn::new(rq_psn)),
             max_dest_rd_atomic: Some(4),
