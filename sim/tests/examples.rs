@@ -86,7 +86,7 @@ fn hello_write_writes_into_the_other_programs_memory() {
     assert_eq!(second, "25 bytes written");
 }
 
-/// A frame that reached a queue pair before RTR would be dropped, and only a time-out of the card sends it again.
+/// A queue pair that is not in RTR drops what arrives, and the card sends it again only after the ACK time-out.
 #[test]
 fn nothing_is_sent_before_the_other_program_can_receive() {
     let cards = Cards::up("early");

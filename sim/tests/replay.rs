@@ -27,7 +27,7 @@ fn model(config: &str) -> CardModel {
 fn one(name: &str, role: Role) -> (Case, Trace) {
     let Loaded { mut case, traces } = load(&golden(), Some(name), Roles::Both).unwrap().remove(0);
     let trace = traces.into_iter().find(|(of, _)| *of == role).unwrap().1;
-    // What never comes is waited for as long as the card's time-out.
+    // Some of these cases wait for a frame that never comes: eight ACK time-outs long, and the captured one is long.
     case.ack_timeout = 12;
     (case, trace)
 }

@@ -117,8 +117,8 @@ impl Args {
         Ok(context)
     }
 
-    /// Connects a queue pair with that of the other program, which is told of `memory`; what it tells of comes back when both queue pairs
-    /// are in RTS.
+    /// Connects a queue pair with that of the other program. Each program tells the other where its memory is: `memory` is this one's, and the
+    /// result has the other one's. Both queue pairs are in RTS when this returns.
     pub fn connect(
         &self,
         context: &Context,
@@ -142,7 +142,7 @@ impl Args {
         let (own, peer) = (self.number(), 3 - self.number());
         let av = AddressVector::new(context.mac(), [10, 0, 0, own].into(), peer_mac, [10, 0, 0, peer].into());
         let qp = bring_up(qp, av, qpn as u32, [psn, Psn::new(peer_psn as u32)])?;
-        // A packet that came before RTR would be dropped, and sent again only after the ACK time-out.
+        // The other queue pair drops a packet that arrives before RTR; the card sends it again only after the ACK time-out.
         barrier(stream)?;
         Ok((qp, RemoteAddress { address, rkey: rkey as u32 }))
     }

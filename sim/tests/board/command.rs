@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command `ferrowire` as processes, which open pseudo-terminals; behind these are served boards.
+//! The command `ferrowire` drives simulated boards. Each board runs in a process of its own, `ferrowire-sim board`, which serves it on a pseudo-terminal.
 
 use crate::tier::{here, one_of};
 use crate::FEW_TABLES;

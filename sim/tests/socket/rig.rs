@@ -216,7 +216,7 @@ const PSN: u32 = 0x1000;
 /// A card, opened as a program does.
 pub struct Node {
     pub number: u8,
-    /// Of queue pairs that are made from now on.
+    /// Path MTU of the queue pairs that this node makes.
     pub mtu: PathMtu,
     pub events: EventQueue,
     pub cq: CompletionQueue,
