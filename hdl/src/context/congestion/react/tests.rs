@@ -135,8 +135,8 @@ impl Bench {
             assert!(shut || !self.stop[qp], "who must stop must wait");
         }
         step(&mut self.sim, &mut self.sources, &mut self.sinks, &mut self.random, 0.1);
-        for qp in &self.sinks[0].values("")[self.woken..] {
-            self.owed[*qp as usize] = false;
+        for item in &self.sinks[0].items[self.woken..] {
+            self.owed[item[""].to_u64() as usize] = false;
         }
         self.woken = self.sinks[0].items.len();
     }
