@@ -12,11 +12,11 @@ pub enum Area {
     Rtl,
     /// Blocks of the card in the native simulator, lockstep with Verilator
     Hdl,
-    /// RC, UC, UD and raw Ethernet over whole cards: order, loss, errors, congestion
+    /// RC, UC and UD over whole cards: order, loss, errors, congestion
     Transport,
-    /// Registers, commands, events, PCIe, AXI, reset
+    /// Registers, counters, commands, events, PCIe, AXI, reset, queue pairs that begin again
     Host,
-    /// Cards on sockets, and the commands that use them
+    /// Cards on sockets, and the commands that use them; replay of captured frames
     Socket,
     /// The driver and its command, against cards in plain Rust
     Driver,
@@ -68,7 +68,7 @@ const MODULES: &[(&str, Area)] = &[
     ("command", Area::Socket),
     ("configurations", Area::Socket),
     ("congestion", Area::Transport),
-    ("counters", Area::Transport),
+    ("counters", Area::Host),
     ("credits", Area::Transport),
     ("deep", Area::Transport),
     ("emulated", Area::Host),
@@ -78,7 +78,7 @@ const MODULES: &[(&str, Area)] = &[
     ("functions", Area::Hdl),
     ("hostile", Area::Transport),
     ("large", Area::Transport),
-    ("lives", Area::Transport),
+    ("lives", Area::Host),
     ("lockstep", Area::Hdl),
     ("loopback", Area::Transport),
     ("loss", Area::Transport),
@@ -96,7 +96,7 @@ const MODULES: &[(&str, Area)] = &[
     ("quiet", Area::Transport),
     ("raw", Area::Net),
     ("reads", Area::Transport),
-    ("replay", Area::Transport),
+    ("replay", Area::Socket),
     ("replay_cli", Area::Socket),
     ("reset", Area::Host),
     ("rtl_fuzz", Area::Rtl),
