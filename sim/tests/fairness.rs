@@ -59,7 +59,7 @@ fn queue_pairs_share_the_wire_by_bytes_however_long_their_messages_are() {
 #[test]
 fn queue_pairs_whose_peers_are_not_ready_or_gone_cost_the_others_nothing() {
     // With a pause of the receivers that is long against what is sent after it: 120 us, and 10 us.
-    for (config, min_rnr_timer) in CONFIGS.into_iter().zip([7, 1]) {
+    for (config, min_rnr_timer) in chosen!([(CONFIGS[0], 7), (CONFIGS[1], 1)]) {
         let pair = pair(config);
         let mut feeds = vec![Feed::new(&pair, 1024, &Connection::default(), false).unwrap()];
         let cycles = cycles_of(&pair, 1_600_000);

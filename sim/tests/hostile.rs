@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The hostile peer: a few thousand of its packets, and that what is wrong would be found.
 
+use crate::tier::number;
 use ferrowire::{
     AccessFlags, AddressVector, CompletionQueue, Context, ContextOptions, DropReason, InitAttributes,
     MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr, RemoteAddress, Rtr,
@@ -217,7 +218,7 @@ fn a_compare_that_fails_writes_nothing() {
 /// When a region is deregistered, no access by its key is in progress (IBTA 11.2.8.4, 10.6.6.2.1).
 #[test]
 fn nothing_is_written_to_a_region_that_is_deregistered() {
-    for wait in (0..1_500).step_by(20) {
+    for wait in (0..1_500).step_by(number(60, 20)) {
         let card = Alone::new("generic-8b", 250);
         let (one, other) = (card.answers(), card.answers());
         let (stays, goes) = (card.region(4096), card.region(4096));

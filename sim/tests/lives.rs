@@ -114,7 +114,7 @@ fn a_queue_pair_that_drains_finishes_what_it_has_begun_and_goes_on_afterwards() 
             post(&mut qp, COUNT, SIZE, &from, &to);
             pair.world.lock().run(cycles);
             qp.modify(QpState::Sqd, &QpAttributes::default()).unwrap();
-            pair.world.lock().run(100_000);
+            pair.world.lock().run(20_000);
             let sent = pair.world.lock().link(0).frames();
             pair.world.lock().run(5_000);
             assert_eq!(pair.world.lock().link(0).frames(), sent, "{config}: it sends nothing new");

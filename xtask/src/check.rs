@@ -20,7 +20,7 @@ struct Generated {
 
 const GENERATED: &[Generated] = &[Generated {
     files: &["docs/src/registers.md", "driver/include/ferrowire.h", "constraints"],
-    check: &["run", "--quiet", "-p", "ferrowire-rtl-gen", "--", "--check"],
+    check: &["run", "--quiet", "--bin", "ferrowire-rtl-gen", "--", "--check"],
 }];
 
 /// Runs every check and lists all findings.

@@ -65,7 +65,7 @@ impl Flow {
     /// Has `ferrowire-rtl-gen` write the Verilog, by these options.
     pub fn generate(&self, options: &[&str]) -> Result<Manifest> {
         let rtl = self.work.join("rtl");
-        let mut command = cargo(["run", "--quiet", "-p", "ferrowire-rtl-gen", "--"]);
+        let mut command = cargo(["run", "--quiet", "--bin", "ferrowire-rtl-gen", "--"]);
         command.args(options).arg("--out").arg(&rtl);
         if workspace::exit_code(command)? != 0 {
             bail!("the Verilog could not be generated");

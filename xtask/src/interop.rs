@@ -104,8 +104,8 @@ impl Setting {
     }
 
     /// Builds an example, and gives its name for [`program`](Self::program): a few cases want one.
-    pub fn example(&self, package: &str, name: &str) -> Result<String> {
-        let build = cargo(["build", "--quiet", "-p", package, "--example", name]);
+    pub fn example(&self, name: &str) -> Result<String> {
+        let build = cargo(["build", "--quiet", "--example", name]);
         match workspace::exit_code(build)? {
             0 => Ok(format!("examples/{name}")),
             _ => bail!("the example {name} could not be built"),
@@ -188,7 +188,7 @@ pub fn run(args: &Args) -> Result<u8> {
     // What is wrong with the command line is said before anything is fetched.
     let (cases, config) = (chosen(args)?, configuration(&args.config)?);
     setup::run(&setup::Args::default())?;
-    let build = cargo(["build", "--quiet", "-p", "ferrowire-sim", "-p", "ferrowire-cli", "--bins"]);
+    let build = cargo(["build", "--quiet", "--bin", "ferrowire-sim", "--bin", "ferrowire"]);
     if workspace::exit_code(build)? != 0 {
         bail!("the simulator could not be built");
     }
@@ -201,7 +201,7 @@ fn configuration(name: &str) -> Result<String> {
     if path.is_file() {
         return Ok(std::path::absolute(path)?.display().to_string());
     }
-    let listed = cargo(["run", "--quiet", "-p", "ferrowire-rtl-gen", "--", "--list", "--json"]).output();
+    let listed = cargo(["run", "--quiet", "--bin", "ferrowire-rtl-gen", "--", "--list", "--json"]).output();
     let listed: serde_json::Value = serde_json::from_slice(&listed.context("running cargo")?.stdout)?;
     let all = listed["configurations"].as_array().into_iter().flatten();
     let names: Vec<&str> = all.filter_map(|config| config["name"].as_str()).collect();

@@ -166,7 +166,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// `cargo`, with the arguments given.
+/// `cargo`, with the arguments given. A program is chosen by `--bin` rather than by its package: cargo then takes the features that all default members
+/// want of each dependency, as it does for the tests, and compiles none of them a second time.
 fn cargo<S: Into<OsString>>(args: impl IntoIterator<Item = S>) -> std::process::Command {
     let program = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = std::process::Command::new(program);

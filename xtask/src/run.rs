@@ -27,6 +27,6 @@ pub fn run(name: &str, args: &Args) -> Result<u8> {
     command.arg(workspace::root().join("Cargo.toml")).current_dir(here);
     // The program checks its arguments before it has this one install anything.
     command.env("FERROWIRE_SETUP", setup);
-    command.args(["-p", "ferrowire-sim", "--bin", "ferrowire-sim", "--", name]).args(&args.rest);
+    command.args(["--bin", "ferrowire-sim", "--", name]).args(&args.rest);
     workspace::exit_code(command)
 }

@@ -110,10 +110,10 @@ fn follow(steps: &[Step], programs: &RefCell<Vec<Took>>) -> Result<u8> {
 }
 
 const FMT: &str = "fmt --all --check";
-const CLIPPY: &str = "clippy --workspace --all-targets -- -D warnings";
-const TESTS: &str = "test --workspace --lib --bins --tests";
-const DOC: &str = "test --workspace --doc";
-const SOAK: &str = "run --quiet -p ferrowire-sim -- soak --seconds 600";
+const CLIPPY: &str = "clippy --all-targets -- -D warnings";
+const TESTS: &str = "test --lib --bins --tests";
+const DOC: &str = "test --doc";
+const SOAK: &str = "run --quiet --bin ferrowire-sim -- soak --seconds 600";
 const FOREIGN: &str = "xtask foreign";
 const INTEROP: &str = "xtask interop --quick";
 
@@ -126,9 +126,10 @@ fn tests(args: &Args, took: &mut Vec<Took>) -> Result<u8> {
     let mut build = cargo(["test", "--no-run", "--message-format", "json-render-diagnostics"]);
     if args.only.is_empty() {
         workspace::remove_old(&outcomes::path())?;
-        build.arg("--workspace");
+        // The default members otherwise.
+        build.args(args.full.then_some("--workspace"));
     } else {
-        build.args(Area::packages(&args.only).iter().flat_map(|package| ["-p", package]));
+        build.args(Area::packages(&args.only, args.full).iter().flat_map(|package| ["-p", package]));
     }
     let built = build.stderr(Stdio::inherit()).output().context("running cargo")?;
     if !built.status.success() {

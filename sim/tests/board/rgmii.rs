@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferrowire::serial::{Line, Patience, SerialBus};
-use ferrowire::{Bus, PathMtu, SendWr};
+use ferrowire::{Bus, PathMtu, RecvWr, SendWr, TrafficCounter};
 use ferrowire_boards::{Board, LINKS};
 use ferrowire_ddr3::{Cells, Ddr3, Sent, Timing, Ways};
 use ferrowire_dram::DramConfig;
@@ -233,11 +233,11 @@ fn open(cable: &Arc<Mutex<Cable>>, card: usize) -> Node {
 
 /// Of the last, the description says that the link is up, and the PHYs say nothing.
 #[test]
-fn a_write_and_a_read_cross_the_cable_between_two_boards() {
+fn two_boards_write_read_send_and_do_atomics_over_their_cable() {
     let [in_band, up] = LINKS;
     let cases = [("butterstick", in_band, STATUS), ("ecpix5", in_band, STATUS), ("ecpix5", up, SILENT)];
     for (board, link, status) in one_of(here!(), cases.to_vec()) {
-        write_and_read(&shell_with(board, link), status);
+        exchange(&shell_with(board, link), status);
     }
 }
 
@@ -265,14 +265,15 @@ fn a_link_is_up_without_a_status_of_the_phy_if_the_description_says_so() {
     assert_eq!(up, [[false, true, false], [true; 3]]);
 }
 
-fn write_and_read(shell: &Shell, status: u64) {
+/// Every byte is compared, in memory of both programs.
+fn exchange(shell: &Shell, status: u64) {
     let netlist = shell.without_cells().unwrap_or_else(|errors| panic!("{errors}"));
     let options = Options { opt: lockstep::CARD, ..Options::default() };
     let library = build(&lockstep::source(&netlist), &options).unwrap();
     let cards = [0, 1].map(|card| Card::new(&library, shell.board(), card));
     let cable = Arc::new(Mutex::new(Cable { cards, status, now: 0 }));
     let nodes = [0, 1].map(|card| open(&cable, card));
-    let (mut qp, _peer) = pair(&nodes[0], &nodes[1]);
+    let (mut qp, mut peer) = pair(&nodes[0], &nodes[1]);
     let mut rng = SmallRng::seed_from_u64(3);
     let n = 500;
     let regions = nodes.each_ref().map(|node| {
@@ -288,15 +289,41 @@ fn write_and_read(shell: &Shell, status: u64) {
         post(&mut qp, &[wr.signaled()]);
         nodes[0].completions(1);
     };
-    let (own, mut peers) = (bytes(0), bytes(1));
+    let (mut own, mut peers) = (bytes(0), bytes(1));
     run(SendWr::write(1, &[regions[0].sge(5, 300)], regions[1].remote(100)));
     peers[100..400].copy_from_slice(&own[5..305]);
     nodes[1].context.progress().unwrap();
     assert!(bytes(1) == peers, "what was written");
+
+    // The other program writes, and what it has written is READ. It rings no doorbell, so it says so.
+    regions[1].memory().write(60, &[0x77; 75]);
+    peers[60..135].fill(0x77);
+    nodes[1].context.progress().unwrap();
     run(SendWr::read(2, &[regions[0].sge(100, 300)], regions[1].remote(50)));
-    let mut own = own;
     own[100..400].copy_from_slice(&peers[50..350]);
     assert!(bytes(0) == own, "what was read");
+
+    // A message, whose receive completes after its data.
+    let mut receives = peer.start_post_recv();
+    receives.post(&RecvWr::new(7, &[regions[1].sge(100, 250)])).unwrap();
+    receives.ring().unwrap();
+    run(SendWr::send(3, &[regions[0].sge(0, 194)]));
+    let done = nodes[1].completions(1);
+    assert_eq!((done[0].wr_id, done[0].byte_len), (7, 194));
+    peers[100..294].copy_from_slice(&own[..194]);
+    assert!(bytes(1) == peers, "what was received");
+
+    // An atomic in memory that the card alone has changed since.
+    run(SendWr::fetch_add(4, &[regions[0].sge(104, 8)], regions[1].remote(104), 5));
+    let before = u64::from_le_bytes(peers[104..112].try_into().unwrap());
+    own[104..112].copy_from_slice(&before.to_le_bytes());
+    peers[104..112].copy_from_slice(&before.wrapping_add(5).to_le_bytes());
+    nodes[1].context.progress().unwrap();
+    assert!(bytes(0) == own && bytes(1) == peers, "what an atomic has changed");
+    for node in &nodes {
+        let read = |counter| node.context.traffic_counter(counter).unwrap();
+        assert_eq!((read(TrafficCounter::AxiReadErrors), read(TrafficCounter::AxiWriteErrors)), (0, 0));
+    }
     println!("{} us", cable.lock().unwrap().now / 1_000_000_000);
 }
 

@@ -70,8 +70,8 @@ const CASES: [Case; 5] = [
 fn what_waits_for_a_read_response_is_sent_as_it_is_whatever_comes_meanwhile() {
     for config in chosen!(CONFIGS) {
         for Case { what, batch, fates, lossy } in CASES {
-            let options = PairOptions { host_latency: SLOW, ..PairOptions::default() };
-            let rig = Rig::over(Pair::new(&model(config), &options).unwrap(), Timer::SHORT, config);
+            let pair = Pair::new(&model(config), &PairOptions::default()).unwrap();
+            let rig = Rig::over(pair, Timer::SHORT, config);
             let rights = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE | AccessFlags::REMOTE_READ;
             let (own, peers) =
                 (rig.pair.a.region(0, 4096, rights).unwrap(), rig.pair.b.region(0, 4096, rights).unwrap());
@@ -88,6 +88,7 @@ fn what_waits_for_a_read_response_is_sent_as_it_is_whatever_comes_meanwhile() {
                 ..connection(0, Timer::SHORT, 7)
             };
             let (mut qp, mut peer) = rig.pair.connect(&slow).unwrap();
+            (0..2).for_each(|card| rig.pair.world.lock().card_mut(card).host_mut().set_latency(SLOW));
             rig.fates(0, move |frame, before| {
                 let operation = frame.opcode().unwrap().operation();
                 let first = before == 0 && operation != Operation::Acknowledge;

@@ -264,7 +264,7 @@ impl Node {
             mac(peer),
             [10, 0, 0, peer].into(),
         );
-        let access = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
+        let access = AccessFlags::REMOTE;
         let init = InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() };
         let rtr = RtrAttributes {
             av: Some(av),
@@ -313,7 +313,7 @@ pub fn mac(number: u8) -> [u8; 6] {
 }
 
 pub fn rights() -> AccessFlags {
-    AccessFlags::LOCAL_READ | AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE
+    AccessFlags::LOCAL_READ | AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE
 }
 
 /// Two queue pairs, connected with each other.

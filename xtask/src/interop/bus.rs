@@ -156,7 +156,7 @@ impl Bus {
         let now = UNIX_EPOCH.elapsed().map_or(1, |since| since.as_millis());
         let mut files = slot::files(&self.script((now % 30_000 + 1) as u16), logs)?;
         if let Some(example) = self.example {
-            let example = setting.example("ferrowire", example)?;
+            let example = setting.example(example)?;
             files.own_program(&workspace::target().join("debug").join(example), logs)?;
         }
         slot::guest(setting, &files, logs, &["ferrowire0.sock", "ferrowire1.sock"])

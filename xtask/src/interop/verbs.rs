@@ -43,7 +43,7 @@ impl Case for Verbs {
         let program = logs.join("verbs");
         setting.peers.compile(&workspace::root().join("xtask/src/interop/verbs.c"), &program)?;
         let port = port()?;
-        let mut own = setting.program(&setting.example("ferrowire-cli", "exercise")?, logs);
+        let mut own = setting.program(&setting.example("exercise")?, logs);
         own.args([CARD, "--port", &port.to_string()]);
         let lossy = self.wire == Wire::Lossy;
         if lossy {

@@ -51,9 +51,12 @@ const CRATES: &[(&str, Area)] = &[
     ("ferrowire_spec", Area::Spec),
     ("ferrowire_testing", Area::Hdl),
     ("ferrowire_verilator", Area::Rtl),
-    ("rust_hdl_cases", Area::Rtl),
+    (EVIDENCE, Area::Rtl),
     ("xtask", Area::Boards),
 ];
+
+/// Tests of another project's crate: no default member of the workspace, and of the full tier.
+const EVIDENCE: &str = "rust_hdl_cases";
 
 /// Modules of the simulator's tests.
 const MODULES: &[(&str, Area)] = &[
@@ -124,8 +127,9 @@ impl Area {
     }
 
     /// What cargo builds for some of them.
-    pub fn packages(areas: &[Area]) -> Vec<String> {
+    pub fn packages(areas: &[Area], full: bool) -> Vec<String> {
         let own = CRATES.iter().filter(|(_, area)| areas.contains(area)).map(|(name, _)| *name);
+        let own = own.filter(|name| full || *name != EVIDENCE);
         let sim = MODULES.iter().any(|(_, area)| areas.contains(area)).then_some(SIM);
         own.chain(sim).map(|name| name.replace('_', "-")).collect()
     }
