@@ -59,12 +59,14 @@ pub fn run(args: &Args) -> Result<u8> {
             Ok(0)
         }
     };
+    let clippy = if full { CLIPPY_ALL } else { CLIPPY };
+    let lints = || plain(clippy);
     let foreign = || tried(FOREIGN, foreign::attempt(&foreign::Args::default()));
     let linux = || tried(INTEROP, interop::quick());
     let mut steps: Vec<Step> = vec![("xtask setup", &tools)];
     if args.only.is_empty() {
         steps.push((FMT, &|| plain(FMT)));
-        steps.push((CLIPPY, &|| plain(CLIPPY)));
+        steps.push((clippy, &lints));
     }
     if args.only.iter().any(|area| *area != Area::Interop) || args.only.is_empty() {
         steps.push((TESTS, &all));
@@ -111,6 +113,7 @@ fn follow(steps: &[Step], programs: &RefCell<Vec<Took>>) -> Result<u8> {
 
 const FMT: &str = "fmt --all --check";
 const CLIPPY: &str = "clippy --all-targets -- -D warnings";
+const CLIPPY_ALL: &str = "clippy --workspace --all-targets -- -D warnings";
 const TESTS: &str = "test --lib --bins --tests";
 const DOC: &str = "test --doc";
 const SOAK: &str = "run --quiet --bin ferrowire-sim -- soak --seconds 600";
