@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ferrowire::serial::{Line, Patience, SerialBus};
-use ferrowire::{Bus, PathMtu, RecvWr, SendWr, TrafficCounter};
+use ferrowire::{Bus, PageSize, PathMtu, RecvWr, SendWr, TrafficCounter};
 use ferrowire_boards::{Board, LINKS};
 use ferrowire_ddr3::{Cells, Ddr3, Sent, Timing, Ways};
 use ferrowire_dram::DramConfig;
@@ -23,7 +23,7 @@ use ferrowire_verilator::{build, Library, Model, Options, PortId};
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 
-use crate::socket::rig::{pair, Node};
+use crate::socket::rig::{pair, rights, Node};
 
 /// A described board with few tables and a fast serial line: a card is soon there.
 pub fn shell(name: &str) -> Shell {
@@ -275,9 +275,10 @@ fn exchange(shell: &Shell, status: u64) {
     let nodes = [0, 1].map(|card| open(&cable, card));
     let (mut qp, mut peer) = pair(&nodes[0], &nodes[1]);
     let mut rng = SmallRng::seed_from_u64(3);
-    let n = 500;
+    let (place, n) = (0x358, 750);
     let regions = nodes.each_ref().map(|node| {
-        let region = node.region(n);
+        let memory = node.context.alloc(place + n, 4096).unwrap().slice(place, n);
+        let region = node.pd.register(&memory, rights(), PageSize::Size4K).unwrap();
         let mut data = vec![0; n];
         rng.fill_bytes(&mut data);
         region.memory().write(0, &data);
@@ -290,8 +291,8 @@ fn exchange(shell: &Shell, status: u64) {
         nodes[0].completions(1);
     };
     let (mut own, mut peers) = (bytes(0), bytes(1));
-    run(SendWr::write(1, &[regions[0].sge(5, 300)], regions[1].remote(100)));
-    peers[100..400].copy_from_slice(&own[5..305]);
+    run(SendWr::write(1, &[regions[0].sge(5, 550)], regions[1].remote(100)));
+    peers[100..650].copy_from_slice(&own[5..555]);
     nodes[1].context.progress().unwrap();
     assert!(bytes(1) == peers, "what was written");
 
