@@ -32,7 +32,7 @@
 //! the rest follows, for the first packet of a SEND has its receive. So a QP without credits always has something outstanding, or sends
 //! one packet that finds out: it needs no word of receives that are posted later. It waits as one does for READs. Sent again, messages are
 //! limited as well: where the peer was not ready, one packet asks, not all that had been sent. A start knows of no limit, and neither does
-//! one with a peer that tells none (code 31).
+//! one with a peer that tells none (code 31). What is sent again although its acknowledgement has come, for a late copy was taken, does not ask.
 //!
 //! UC and UD have no acknowledgements and ask for none. UD has messages of one packet, SEND alone, and a WQE of its own form: what takes
 //! the place of the remote address, destination and address handle, travels like it, and so does the queue key, which is the QP's
@@ -600,9 +600,11 @@ pub fn segment(
     let bounded = oldest.bounded & running;
     let beyond = judged("beyond", takes_receive & bounded & place_in_window.ge(oldest.credits));
     let at_first = first_offset.eq(0);
-    let asked = row.asks & !at_first & unacknowledged.any();
+    let asked = row.asks & !at_first & unacknowledged.any() & !unacknowledged.bit(23);
     let unheard = beyond & judged("unheard", m.mux(at_first, &!is_oldest, &asked));
-    let at_first = judged("at_first", at_first);
+    // A packet that has been acknowledged meanwhile asks nothing: its answer would be of something old, and nobody is told of that.
+    let heard = m.mux(behind, &oldest.first_psn.ne(oldest.psn), &unacknowledged.bit(23));
+    let questions = judged("questions", at_first & !heard);
     let answer_lacks = limited & running;
     // What is behind a withdrawal waits until all that was looked up before it is over.
     let unsettled = judged("unsettled", withdrawals.open | withdrawals.count.ne(row.withdrawn));
@@ -658,7 +660,7 @@ pub fn segment(
         m.set(&psn, m.mux(wqes.start, &start_psn, &first_psn));
         m.set(&offset, first_offset);
         m.set(&further, behind_first);
-        m.set(&asks, beyond & at_first);
+        m.set(&asks, beyond & questions);
         m.set(&begun_psn, first_psn - is_read.then(whole_mtus(m, first_offset, copy.mtu), lit(24, 0)));
         m.set(&to_high, row.high - first_psn);
         m.set(&remaining, length - first_offset);
@@ -675,7 +677,7 @@ pub fn segment(
         m.set(&run, 0);
         // Behind the packet that asks nothing is sent either, until it is answered.
         // One that is stopped before it has asked waits for that alone: nobody would name it.
-        let (limited, unheard) = ((limited | (beyond & at_first & !not_now)) & !wqes.start, !answer_lacks);
+        let (limited, unheard) = ((limited | (beyond & questions & !not_now)) & !wqes.start, !answer_lacks);
         let start = wqes.start & !starting.recovers;
         let known = m.mux(unheard, &oldest.told, &done_reads);
         let (index, hold, stands) = (wqes.index, lit(1, 0), is_ud & still & !wqes.start);
