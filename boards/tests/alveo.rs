@@ -13,7 +13,8 @@ fn every_alveo_is_sound_and_says_where_its_pins_were_found() {
     for board in alveos() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(&board.name);
         let readme = std::fs::read_to_string(folder.join("README.md")).expect("a README beside board.toml");
-        for wanted in ["## Sources", "## What was tried", &board.title] {
+        let wanted = ["## Sources", "## Decisions", "## What was tried", "ISSUE_TEMPLATE/board-report.md"];
+        for wanted in wanted.into_iter().chain([&*board.title]) {
             assert!(readme.contains(wanted), "{}: {wanted}", board.name);
         }
     }

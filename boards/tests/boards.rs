@@ -14,8 +14,10 @@ fn every_board_is_sound_and_says_where_its_pins_were_found() {
     for board in boards() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(&board.name);
         let readme = std::fs::read_to_string(folder.join("README.md")).expect("a README beside board.toml");
-        assert!(readme.contains("## Sources") && readme.contains("## What was tried"), "{}", board.name);
-        assert!(readme.contains(&board.title), "{}", board.name);
+        let wanted = ["## Sources", "## Decisions", "## What was tried", "ISSUE_TEMPLATE/board-report.md"];
+        for wanted in wanted.into_iter().chain([&*board.title]) {
+            assert!(readme.contains(wanted), "{}: {wanted}", board.name);
+        }
         assert!(!board.rgmii.is_empty() && board.memory.is_some(), "{}", board.name);
     }
     // No folder is forgotten.

@@ -149,6 +149,8 @@ fn where_nothing_is_lost_no_time_out_is_needed() {
         }
         let outcome = run_case(model(config, case.mode).as_ref(), &case, None).unwrap();
         assert_eq!(outcome.difference, None, "{:#?} {}", outcome.diagnosis, case.rerun());
+        let stands = outcome.tally.keys().find(|what| what.starts_with("stands"));
+        assert_eq!(stands, None, "two equal cards lose nothing; {}", case.rerun());
         stale += 1;
     }
     assert!(stale > number(1, 4), "{stale} wires with stale copies");

@@ -175,20 +175,30 @@ pub fn place(
     packages: &[&str],
     fill: impl Fn(&Path) -> Result<()>,
 ) -> Result<PathBuf> {
-    let tools = tools();
+    place_in(&tools(), folder, what, packages, fill)
+}
+
+/// The same of another folder of tools.
+fn place_in(
+    tools: &Path,
+    folder: &str,
+    what: &str,
+    packages: &[&str],
+    fill: impl Fn(&Path) -> Result<()>,
+) -> Result<PathBuf> {
     let place = tools.join(folder);
     let wanted = packages.join("\n");
     let stamped = || fs::read_to_string(place.join("installed")).is_ok_and(|s| s == wanted);
     if stamped() {
         return Ok(place);
     }
-    fs::create_dir_all(&tools).with_context(|| format!("creating {}", tools.display()))?;
+    fs::create_dir_all(tools).with_context(|| format!("creating {}", tools.display()))?;
     // One installation at a time: the others wait, and then find it there.
-    let _lock = lock(&tools, folder, what)?;
+    let _lock = lock(tools, folder, what)?;
     if stamped() {
         return Ok(place);
     }
-    sweep(&tools, folder)?;
+    sweep(tools, folder)?;
     let partial = tools.join(format!("{folder}.partial-{}", std::process::id()));
     fs::create_dir_all(&partial).with_context(|| format!("creating {}", partial.display()))?;
 
@@ -328,6 +338,8 @@ fn progress(message: &str) -> ProgressBar {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
     use super::*;
 
     #[test]
@@ -340,22 +352,26 @@ mod tests {
     fn two_installations_at_once_are_one_after_the_other() {
         let tools = env::temp_dir().join(format!("ferrowire-setup-{}", std::process::id()));
         fs::create_dir_all(&tools).unwrap();
-        let first = lock(&tools, VERILATOR.folder, VERILATOR.what).unwrap();
-        // Of the installation that runs; by its name alone it could be that of a process of another container.
-        let partial = tools.join("verilator.partial-4194305");
-        fs::create_dir_all(&partial).unwrap();
-        let second = std::thread::spawn({
-            let tools = tools.clone();
-            move || {
-                let _lock = lock(&tools, VERILATOR.folder, VERILATOR.what).unwrap();
-                sweep(&tools, VERILATOR.folder).unwrap();
-            }
+        // Of an interrupted one; by its name alone it could be that of a process of another container.
+        let left = tools.join("tool.partial-4194305");
+        fs::create_dir_all(&left).unwrap();
+        let fills = AtomicU32::new(0);
+        let install = || {
+            place_in(&tools, "tool", "a tool", &["tool==1"], |partial| {
+                fills.fetch_add(1, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(300));
+                Ok(fs::write(partial.join("file"), "whole")?)
+            })
+        };
+        let places = std::thread::scope(|scope| {
+            let both = [scope.spawn(install), scope.spawn(install)];
+            both.map(|installation| installation.join().unwrap().unwrap())
         });
-        std::thread::sleep(Duration::from_millis(300));
-        assert!(partial.exists(), "the second one has removed the folder of the first");
-        drop(first);
-        second.join().unwrap();
-        assert!(!partial.exists(), "what an interrupted one leaves is removed");
+        assert_eq!(fills.into_inner(), 1, "the second one finds the tool there");
+        for place in places {
+            assert_eq!(fs::read_to_string(place.join("file")).unwrap(), "whole");
+        }
+        assert!(!left.exists(), "what an interrupted one leaves is removed");
         fs::remove_dir_all(&tools).unwrap();
     }
 

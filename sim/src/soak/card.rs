@@ -7,10 +7,10 @@ use std::time::Duration;
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
     AccessFlags, AddressHandle, AddressVector, Bus, Completion, CompletionQueue, CongestionControl, Context,
-    ContextOptions, HostMemory, InitAttributes, MemoryRegion, MemoryWindow, PageSize, Payload, PostRecv,
-    ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr, QueuePair, RecvWr, RemoteAddress, Reset,
-    RtrAttributes, RtsAttributes, SendOp, SendWr, Sge, SharedReceiveQueue, SrqInitAttr, TrafficCounter,
-    WorkKind,
+    ContextOptions, DropReason, HostMemory, HwCounter, InitAttributes, MemoryRegion, MemoryWindow, PageSize,
+    Payload, PostRecv, ProtectionDomain, Psn, Qp, QpAttributes, QpInitAttr, QueuePair, RecvWr, RemoteAddress,
+    Reset, RtrAttributes, RtsAttributes, SendOp, SendWr, Sge, SharedReceiveQueue, SrqInitAttr,
+    TrafficCounter, WorkKind,
 };
 use ferrowire_spec::queue::send_wqe::SendOpcode;
 use ferrowire_spec::wire::opcode::Service;
@@ -454,6 +454,12 @@ impl End for CardEnd {
     fn raw_frames(&mut self) -> Result<[u64; 2]> {
         let count = |counter| self.context.traffic_counter(counter);
         Ok([count(TrafficCounter::RxRaw)?, count(TrafficCounter::TxRaw)?])
+    }
+
+    fn has_lost(&mut self) -> Result<bool> {
+        // A READ or an atomic that finds no slot counts as an overrun, too, but a sequence NAK follows.
+        let overruns = self.context.drop_counter(DropReason::Overrun)?;
+        Ok(overruns > self.context.hw_counter(HwCounter::SeqNakSent)?)
     }
 
     fn poll(&mut self) -> Result<Vec<Done>> {

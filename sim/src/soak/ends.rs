@@ -322,6 +322,12 @@ pub trait End {
     /// The end does not say.
     fn raw_frames(&mut self) -> Result<[u64; 2]>;
 
+    /// Whether it has lost frames for which its receive buffer had no room: they came, and nobody was told.
+    ///
+    /// # Errors
+    /// The end does not say.
+    fn has_lost(&mut self) -> Result<bool>;
+
     /// Completions that have come.
     ///
     /// # Errors

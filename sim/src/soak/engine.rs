@@ -335,6 +335,10 @@ impl End for EngineEnd {
         Ok(self.core.lock().station.raw_frames())
     }
 
+    fn has_lost(&mut self) -> Result<bool> {
+        Ok(false)
+    }
+
     fn poll(&mut self) -> Result<Vec<Done>> {
         self.events();
         let mut core = self.core.lock();

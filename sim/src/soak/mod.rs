@@ -430,6 +430,10 @@ fn play(
         if moved {
             news = now;
         } else if now - news > patience {
+            if play.stands_for_a_loss()? {
+                outcome.tally.clone_from(&play.tally);
+                return Ok(());
+            }
             bail!("nothing new in {patience} cycles; {}", play.waits());
         }
     }

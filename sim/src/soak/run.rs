@@ -303,6 +303,27 @@ impl<'a> Play<'a> {
             && self.raw.iter().all(raw::Run::is_over)
     }
 
+    /// Whether nothing but a time-out, which they do not have, could move what is not over, for an end has lost frames in its receive buffer: a loss like one on the
+    /// wire (IBTA 9.7.6.1.3). Such a case ends there, and is counted.
+    ///
+    /// # Errors
+    /// An end does not say what it has lost.
+    pub fn stands_for_a_loss(&mut self) -> Result<bool> {
+        let others_over = self.quiet.iter().all(quiet::Run::is_over)
+            && self.windows.iter().all(windows::Run::is_over)
+            && self.raw.iter().all(raw::Run::is_over);
+        let mut open = self.runs.iter().filter(|run| !run.over);
+        if !others_over || !open.all(|run| run.lane.lives[run.life].patient) {
+            return Ok(false);
+        }
+        let [first, second] = &mut *self.ends;
+        let lost = first.has_lost()? || second.has_lost()?;
+        if lost {
+            self.count("stands for a loss in a receive buffer");
+        }
+        Ok(lost)
+    }
+
     /// What lanes still wait for.
     pub fn waits(&self) -> String {
         let open = self.runs.iter().filter(|run| !run.over);

@@ -385,6 +385,22 @@ mod tests {
     }
 
     #[test]
+    fn cards_are_those_of_100g_unless_another_configuration_is_asked_for() {
+        #[derive(clap::Parser)]
+        struct Line<T: Args> {
+            #[command(flatten)]
+            args: T,
+        }
+        fn config<T: Args>(words: &[&str], of: fn(T) -> Chosen) -> String {
+            let words = ["ferrowire-sim"].iter().chain(words);
+            of(<Line<T> as clap::Parser>::try_parse_from(words).unwrap().args).config
+        }
+        assert_eq!(config(&[], |up: UpArgs| up.chosen), "generic-64b");
+        assert_eq!(config(&["--socket", "a.sock"], |card: CardArgs| card.chosen), "generic-64b");
+        assert_eq!(config(&["--config", "axi-8b"], |up: UpArgs| up.chosen), "axi-8b");
+    }
+
+    #[test]
     fn faults_are_a_list_of_names_and_numbers() {
         let all = parse_faults("drop=0.25,hold=9,seed=7,corrupt=1,stale=0.5").unwrap();
         let faults = Faults { drop: 0.25, corrupt: 1.0, stale: 0.5, hold: 9, ..Faults::default() };
