@@ -32,7 +32,7 @@
 //! the rest follows, for the first packet of a SEND has its receive. So a QP without credits always has something outstanding, or sends
 //! one packet that finds out: it needs no word of receives that are posted later. It waits as one does for READs. Sent again, messages are
 //! limited as well: where the peer was not ready, one packet asks, not all that had been sent. A start knows of no limit, and neither does
-//! one with a peer that tells none (code 31). What is sent again although its acknowledgement has come, for a late copy was taken, does not ask.
+//! one with a peer that tells none (code 31). A packet that is sent again after a late copy of it was acknowledged does not ask.
 //!
 //! UC and UD have no acknowledgements and ask for none. UD has messages of one packet, SEND alone, and a WQE of its own form: what takes
 //! the place of the remote address, destination and address handle, travels like it, and so does the queue key, which is the QP's
@@ -602,7 +602,7 @@ pub fn segment(
     let at_first = first_offset.eq(0);
     let asked = row.asks & !at_first & unacknowledged.any() & !unacknowledged.bit(23);
     let unheard = beyond & judged("unheard", m.mux(at_first, &!is_oldest, &asked));
-    // A packet that has been acknowledged meanwhile asks nothing: its answer would be of something old, and nobody is told of that.
+    // A packet that was acknowledged meanwhile does not ask: the completer drops the answer to it as a ghost, and wakes no QP for a ghost.
     let heard = m.mux(behind, &oldest.first_psn.ne(oldest.psn), &unacknowledged.bit(23));
     let questions = judged("questions", at_first & !heard);
     let answer_lacks = limited & running;

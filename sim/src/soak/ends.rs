@@ -322,7 +322,7 @@ pub trait End {
     /// The end does not say.
     fn raw_frames(&mut self) -> Result<[u64; 2]>;
 
-    /// Whether it has lost frames for which its receive buffer had no room: they came, and nobody was told.
+    /// Whether it has dropped frames because its receive buffer was full. It sends no NAK for these.
     ///
     /// # Errors
     /// The end does not say.

@@ -297,23 +297,24 @@ impl<'a> Play<'a> {
 
     /// Whether all is done.
     pub fn is_over(&self) -> bool {
-        self.runs.iter().all(|run| run.over)
-            && self.quiet.iter().all(quiet::Run::is_over)
+        self.runs.iter().all(|run| run.over) && self.others_are_over()
+    }
+
+    /// Whether all is done but for reliable connections.
+    fn others_are_over(&self) -> bool {
+        self.quiet.iter().all(quiet::Run::is_over)
             && self.windows.iter().all(windows::Run::is_over)
             && self.raw.iter().all(raw::Run::is_over)
     }
 
-    /// Whether nothing but a time-out, which they do not have, could move what is not over, for an end has lost frames in its receive buffer: a loss like one on the
-    /// wire (IBTA 9.7.6.1.3). Such a case ends there, and is counted.
+    /// Whether only connections without a time-out are left, and an end has dropped frames because its receive buffer was full. Such a drop is a loss like one on
+    /// the wire, which only a time-out repairs (IBTA 9.7.6.1.3). The case ends there, and is counted.
     ///
     /// # Errors
     /// An end does not say what it has lost.
     pub fn stands_for_a_loss(&mut self) -> Result<bool> {
-        let others_over = self.quiet.iter().all(quiet::Run::is_over)
-            && self.windows.iter().all(windows::Run::is_over)
-            && self.raw.iter().all(raw::Run::is_over);
         let mut open = self.runs.iter().filter(|run| !run.over);
-        if !others_over || !open.all(|run| run.lane.lives[run.life].patient) {
+        if !self.others_are_over() || !open.all(|run| run.lane.lives[run.life].patient) {
             return Ok(false);
         }
         let [first, second] = &mut *self.ends;
