@@ -49,18 +49,20 @@ fn described(board: &Alveo, field: &str) -> Option<Value> {
         "pcie_perst_n" => wire(&pcie.perst_n, &pcie.io),
         "pcie_rx_p" => Some(list(&pcie.rx_p)),
         "pcie_tx_p" => Some(list(&pcie.tx_p)),
+        "pcie_ip" => Some(pcie.block.ip().into()),
         "pcie_slr" => Some(i64::from(pcie.slr).into()),
         "link_led" => board.link_led.as_ref().and_then(|led| wire(&led.pin, &led.io)),
         "hbm_cattrip" => board.hbm_cattrip.as_ref().and_then(|trip| wire(&trip.pin, &trip.io)),
         "config_rate" => Some(board.flash.config_rate.clone().into()),
         "flash_part" => Some(board.flash.part.clone().into()),
+        "flash_mcs_mib" => Some(i64::from(board.flash.mcs_mib).into()),
         "flash_offset" => Some(i64::from(board.flash.offset).into()),
         other => panic!("no field of a card: {other}"),
     }
 }
 
 /// Of the IP and of all constraints: the shell's tests look at them.
-const OF_THE_SHELL: [&str; 2] = ["cmac", "overtemp_shutdown"];
+const OF_THE_SHELL: [&str; 3] = ["cmac", "pcie", "overtemp_shutdown"];
 
 #[test]
 fn every_alveo_agrees_with_what_public_files_say_of_it() {
@@ -87,7 +89,7 @@ fn every_alveo_has_facts_of_its_clocks_lanes_sites_and_ip() {
             (0..cages).flat_map(|cage| ["refclk", "rx_p", "tx_p"].map(|f| format!("qsfp{cage}_{f}")));
         let wanted =
             ["clock", "clock_io", "clock_khz", "pcie_refclk", "pcie_perst_n", "pcie_rx_p", "pcie_tx_p"];
-        let sites = ["qsfp0_cmac", "qsfp0_gt", "qsfp0_refclk_mhz", "cmac", "config_rate"];
+        let sites = ["qsfp0_cmac", "qsfp0_gt", "qsfp0_refclk_mhz", "cmac", "pcie", "config_rate"];
         for field in wanted.into_iter().chain(sites).map(String::from).chain(of_cages) {
             assert!(fields.contains(&field), "{name}: no fact of {field}");
         }

@@ -10,7 +10,6 @@ use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
 use ferrowire::{AccessFlags, Completion, PathMtu, SendOpcode, SendWr};
 use ferrowire_hdl::config::RnicConfig;
-use indicatif::ProgressBar;
 use rand::rngs::SmallRng;
 use rand::{RngCore, SeedableRng};
 use serde::Serialize;
@@ -20,7 +19,7 @@ use crate::card::CardModel;
 use crate::config::{resolve, SetArgs};
 use crate::measure::{self, Load};
 use crate::pair::{Connection, Pair, PairOptions};
-use crate::progress::Progress;
+use crate::progress::{waiting, Progress};
 
 /// Bytes of the file that are registered at once.
 const PIECE: usize = 1 << 20;
@@ -209,14 +208,9 @@ pub(crate) fn built(name: &str, model: impl FnOnce() -> Result<CardModel>) -> Re
     // What is missing is told before anybody waits.
     ferrowire_verilator::compiler_runs()?;
     install_verilator()?;
-    let spinner = ProgressBar::new_spinner();
-    spinner
-        .set_message(format!("building the model of {name}; the first time takes minutes, later it is kept"));
-    spinner.enable_steady_tick(std::time::Duration::from_millis(200));
+    let message = format!("building the model of {name}; the first time takes minutes, later it is kept");
     let start = Instant::now();
-    let model = model();
-    spinner.finish_and_clear();
-    let model = model?;
+    let model = waiting(&message, model)?;
     if !model.cached() {
         eprintln!("model of {name} built in {:.0} s", start.elapsed().as_secs_f64());
     }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Progress`]: how far a command is. A bar on a terminal, a line now and then anywhere else; on the standard error either way.
+//! [`Progress`]: how far a command is. A bar on a terminal, a line now and then anywhere else; on the standard error either way. [`waiting`] is for one step of unknown length.
 
 use std::cell::Cell;
 use std::io::{IsTerminal as _, Write};
+use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -54,9 +55,55 @@ impl Progress {
     }
 }
 
+/// Does what may take minutes, and says now and then that it goes on.
+pub fn waiting<T>(message: &str, work: impl FnOnce() -> T) -> T {
+    let err = std::io::stderr();
+    if err.is_terminal() {
+        let spinner = ProgressBar::new_spinner();
+        spinner.set_message(message.to_string());
+        spinner.enable_steady_tick(Duration::from_millis(200));
+        let done = work();
+        spinner.finish_and_clear();
+        return done;
+    }
+    telling(message, NEWS, err, work)
+}
+
+/// The same with a line after each such time.
+fn telling<T>(message: &str, every: Duration, mut out: impl Write + Send, work: impl FnOnce() -> T) -> T {
+    let start = Instant::now();
+    // Dropping the sender ends the thread, also when the work panics.
+    let (works, done) = channel::<()>();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            while done.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
+                // Progress is told to nobody when the standard error is closed.
+                let _ = writeln!(out, "{message}; {:.0} s so far", start.elapsed().as_secs_f64());
+            }
+        });
+        let _works = works;
+        work()
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn off_a_terminal_a_long_step_says_now_and_then_that_it_goes_on() {
+        let mut out = Vec::new();
+        let done = telling("building", Duration::from_millis(20), &mut out, || {
+            std::thread::sleep(Duration::from_millis(200));
+            7
+        });
+        let out = String::from_utf8(out).unwrap();
+        assert_eq!(done, 7);
+        assert!(out.starts_with("building; 0 s so far\n") && out.lines().count() < 11, "{out}");
+        let mut out = Vec::new();
+        telling("building", NEWS, &mut out, || ());
+        assert!(out.is_empty());
+    }
 
     #[test]
     fn off_a_terminal_a_line_says_now_and_then_how_far_it_is() {

@@ -5,6 +5,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -166,4 +167,16 @@ fn every_example_says_how_it_is_used_when_it_is_asked() {
         .unwrap_err()
         .to_string()
         .contains("listen"));
+    // The programs themselves are not built here: each has to begin with what answers.
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../driver/examples");
+    let mut programs = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_file() {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(text.contains("std::process::ExitCode {\n    common::start("), "{}", path.display());
+            programs += 1;
+        }
+    }
+    assert!(programs >= 4, "{programs}");
 }

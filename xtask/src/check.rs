@@ -30,6 +30,7 @@ pub fn run() -> Result<u8> {
         ("licence lines", licence_lines(&tree)),
         ("generated files", generated(&tree)?),
         ("Markdown links", links(&tree)),
+        ("README", readme(&tree)),
         ("test plan", test_plan(&tree)),
     ];
     let ci = std::env::var("CI").is_ok_and(|ci| ci == "true");
@@ -238,6 +239,20 @@ fn links(tree: &Tree) -> Vec<String> {
     findings
 }
 
+/// The README is read in one go, in a terminal too.
+fn readme(tree: &Tree) -> Vec<String> {
+    const LINES: usize = 150;
+    const COLUMNS: usize = 100;
+    let Some(text) = tree.texts.get(Path::new("README.md")) else {
+        return vec!["README.md is missing".into()];
+    };
+    let lines = text.lines().count();
+    let long = (lines > LINES)
+        .then(|| format!("README.md has {lines} lines; move some to the book: {LINES} are the most"));
+    let wide = text.lines().zip(1..).filter(|(line, _)| line.chars().count() > COLUMNS);
+    long.into_iter().chain(wide.map(|(_, at)| format!("README.md:{at}: over {COLUMNS} columns"))).collect()
+}
+
 /// Takes `.` and `..` out of a path; `None` if it leaves the root.
 fn normal(path: &Path) -> Option<PathBuf> {
     let mut clean = PathBuf::new();
@@ -408,6 +423,21 @@ mod tests {
                 "sub/b.md:4: link to `../../x.md`: outside the repository",
             ]
         );
+    }
+
+    #[test]
+    fn the_readme_stays_short_and_narrow() {
+        let fits = format!("{}\n", "é".repeat(100)).repeat(150);
+        assert_eq!(readme(&tree(&[("README.md", &fits)])), Vec::<String>::new());
+        let over = format!("{fits}{}\n", "x".repeat(101));
+        assert_eq!(
+            readme(&tree(&[("README.md", &over)])),
+            [
+                "README.md has 151 lines; move some to the book: 150 are the most",
+                "README.md:151: over 100 columns",
+            ]
+        );
+        assert_eq!(readme(&tree(&[])), ["README.md is missing"]);
     }
 
     #[test]

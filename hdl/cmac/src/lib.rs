@@ -129,7 +129,7 @@ pub fn cmac(
     tx: Stream<Beat>,
 ) -> Cmac {
     assert_eq!(cfg.beat_bytes, BYTES, "the block has beats of {BYTES} bytes");
-    let link = m.in_domain(clocks.block, |m| link::link(m, stat.clone()));
+    let link = m.in_domain(clocks.block, |m| link::link(m, watchdog::WATCHDOG_BITS, stat.clone()));
     let received = m.in_domain(clocks.block, |m| {
         let entries = receive::receive(m, rx_axis, link.hears);
         store(&m.label("rx"), cfg, cfg.rx_buffer_bytes, Full::Drops, entries)

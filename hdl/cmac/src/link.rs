@@ -14,7 +14,7 @@
 //! **Resets** of the block, `usr_tx_reset` and `usr_rx_reset`, are as good as no link, each for its direction. **Reset** of the domain, which is the host's: none. All registers follow the block's wires a cycle later, so the link
 //! stays as it is while a host restarts. **Latency:** 1.
 
-use crate::watchdog::{watchdog, WATCHDOG_BITS};
+use crate::watchdog::watchdog;
 use ferrowire_rtl::{bits, module, Bundle, Interface, Scope, Sig};
 
 /// What the block says.
@@ -82,9 +82,9 @@ pub struct Link {
     pub up: Sig,
 }
 
-/// See the page's top.
+/// See the page's top. `wait_bits` are of the [watchdog].
 #[module]
-pub fn link(m: &Scope, stat: Status) -> Link {
+pub fn link(m: &Scope, #[param] wait_bits: u32, stat: Status) -> Link {
     let flag = |name: &str, value: Sig| {
         let reg = m.reg(name, 1).no_reset();
         m.set(&reg, value);
@@ -98,11 +98,43 @@ pub fn link(m: &Scope, stat: Status) -> Link {
             tx_enable: enable,
             tx_send_rfi: flag("tx_send_rfi", !aligned),
             tx_send_idle: flag("tx_send_idle", aligned & stat.remote_fault),
-            rx_datapath_reset: watchdog(m, WATCHDOG_BITS, stat.aligned),
+            rx_datapath_reset: watchdog(m, wait_bits, stat.aligned),
         },
         hears: flag("hears", aligned),
         sends: enable & !tx_reset,
         tx_reset,
         up: flag("up", aligned & !stat.remote_fault & !stat.tx_reset),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::watchdog::PULSE;
+    use ferrowire_rtl::{build, Sim};
+
+    const WAIT_BITS: u32 = 9;
+
+    /// Cycles with the reset of the receiver in four waits and a bit.
+    fn resets(aligned: u64) -> u64 {
+        let netlist = build("link_alone", |m| {
+            let stat = m.input_of("stat", &Status::of());
+            m.output("reset", &link(m, WAIT_BITS, stat).ctl.rx_datapath_reset);
+        });
+        let mut sim = Sim::new(&netlist.unwrap_or_else(|errors| panic!("{errors}")));
+        sim.reset();
+        sim.set("stat_aligned", aligned);
+        (0..(4 << WAIT_BITS) + 8)
+            .map(|_| {
+                sim.tick();
+                sim.get("reset")
+            })
+            .sum()
+    }
+
+    #[test]
+    fn the_receiver_is_reset_while_it_does_not_align() {
+        assert_eq!(resets(0), 4 * PULSE);
+        assert_eq!(resets(1), 0);
     }
 }
