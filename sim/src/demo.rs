@@ -313,13 +313,13 @@ fn print(out: &mut impl std::io::Write, report: &Report) -> Result<()> {
     )?;
     writeln!(
         out,
-        "{:>8} {:>16} {:>10} {:>14} {:>18}",
+        "{:>8} {:>16} {:>10} {:>13} {:>20}",
         "bytes", "cycles/message", "Gb/s", "of the wire", "doorbell to memory"
     )?;
     for row in &report.writes {
         writeln!(
             out,
-            "{:>8} {:>16.1} {:>10.3} {:>13.1}% {:>11} cycles",
+            "{:>8} {:>16.1} {:>10.3} {:>12.1}% {:>13} cycles",
             row.bytes,
             row.cycles_per_message,
             row.gbps,
@@ -329,7 +329,7 @@ fn print(out: &mut impl std::io::Write, report: &Report) -> Result<()> {
     }
     writeln!(
         out,
-        "\nOf the wire: payload, over what Ethernet at {} Gb/s carries of it with all headers, preamble, FCS and gap.",
+        "\nOf the wire: the share of the payload rate that Ethernet at {} Gb/s allows with all headers, preamble, FCS and gap.",
         report.line_gbps
     )?;
     writeln!(out, "Frames of the file: {}", report.capture.display())?;
