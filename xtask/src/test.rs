@@ -33,7 +33,7 @@ pub struct Args {
 /// A step's name, which is cargo's arguments, and what it does.
 type Step<'a> = (&'a str, &'a dyn Fn() -> Result<u8>);
 
-/// Runs the steps up to the first that fails.
+/// Runs the steps: up to the first that fails, or all of them in the full tier, whose steps take long.
 pub fn run(args: &Args) -> Result<u8> {
     let full = args.full;
     let beside = Cell::new(None);
@@ -86,29 +86,48 @@ pub fn run(args: &Args) -> Result<u8> {
         // Alone on the machine, for guests have clocks.
         steps.push((INTEROP, &linux));
     }
-    let code = follow(&steps, &programs)?;
+    let code = follow(&steps, full, &programs)?;
     skipped.take().iter().for_each(|line| eprintln!("{line}"));
     Ok(code)
 }
 
-/// Runs steps up to the first that fails, and prints where the time went.
-fn follow(steps: &[Step], programs: &RefCell<Vec<Took>>) -> Result<u8> {
+/// Runs steps up to the first that fails, or all, and prints where the time went.
+fn follow(steps: &[Step], all: bool, programs: &RefCell<Vec<Took>>) -> Result<u8> {
     let begin = Instant::now();
-    let mut took = Vec::new();
+    let (mut took, mut failed) = (Vec::new(), Vec::new());
     for (index, (name, step)) in steps.iter().enumerate() {
         eprintln!("\n==> {}/{} cargo {name}", index + 1, steps.len());
         let before = took::all();
-        let code = step()?;
+        let code = match step() {
+            Err(error) if all => {
+                eprintln!("Error: {error:#}");
+                1
+            }
+            code => code?,
+        };
         took.push(Took { title: format!("cargo {name}"), processor: took::all() - before });
-        if code != 0 {
-            let how = if code == 130 { "was interrupted" } else { "failed" };
-            eprintln!("\nThis step {how}; to run it alone: cargo {name}");
-            return Ok(code);
+        match code {
+            0 => {}
+            130 => {
+                eprintln!("\nThis step was interrupted; to run it alone: cargo {name}");
+                return Ok(code);
+            }
+            _ => failed.push((name, code)),
+        }
+        if !all && code != 0 {
+            break;
         }
     }
     eprint!("\n{}", took::table(&took, &mut programs.borrow_mut()));
-    eprintln!("\nAll {} steps passed in {} s.", steps.len(), begin.elapsed().as_secs());
-    Ok(0)
+    let seconds = begin.elapsed().as_secs();
+    for (name, _) in &failed {
+        eprintln!("\nThis step failed; to run it alone: cargo {name}");
+    }
+    match failed.first() {
+        None => eprintln!("\nAll {} steps passed in {seconds} s.", steps.len()),
+        Some(_) => eprintln!("\n{} of {} steps failed, in {seconds} s.", failed.len(), steps.len()),
+    }
+    Ok(failed.first().map_or(0, |(_, code)| *code))
 }
 
 const FMT: &str = "fmt --all --check";
@@ -155,4 +174,36 @@ fn tests(args: &Args, took: &mut Vec<Took>) -> Result<u8> {
         Outcomes { commit: workspace::commit(), whole: ran.whole, tests: ran.tests }.keep()?;
     }
     Ok(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_step_that_fails_ends_the_default_tier_and_not_the_full_one() {
+        let ran = RefCell::new(Vec::new());
+        let step = |name, code| {
+            ran.borrow_mut().push(name);
+            Ok(code)
+        };
+        let (good, bad, last) = (|| step("good", 0), || step("bad", 3), || step("last", 0));
+        let broken = || -> Result<u8> {
+            ran.borrow_mut().push("broken");
+            anyhow::bail!("no such tool")
+        };
+        let stopped = || step("stopped", 130);
+        let programs = RefCell::new(Vec::new());
+        let follow = |steps: &[Step], all| (follow(steps, all, &programs), ran.take());
+        let steps: [Step; 4] = [("good", &good), ("bad", &bad), ("broken", &broken), ("last", &last)];
+        let (code, ran) = follow(&steps, true);
+        assert_eq!((code.unwrap(), ran), (3, vec!["good", "bad", "broken", "last"]));
+        let (code, ran) = follow(&steps, false);
+        assert_eq!((code.unwrap(), ran), (3, vec!["good", "bad"]));
+        assert!(follow(&steps[2..], false).0.is_err());
+        // Whoever interrupts wants no more.
+        let (code, ran) = follow(&[("stopped", &stopped), ("last", &last)], true);
+        assert_eq!((code.unwrap(), ran), (130, vec!["stopped"]));
+        assert_eq!(follow(&[("good", &good), ("last", &last)], true).0.unwrap(), 0);
+    }
 }
