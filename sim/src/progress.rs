@@ -50,7 +50,7 @@ impl Progress {
         let Some(told) = self.told.as_ref().filter(|told| told.get().elapsed() >= every) else { return };
         told.set(Instant::now());
         let (done, all) = (self.bar.position(), self.bar.length().unwrap_or(0));
-        // Progress is told to nobody when the standard error is closed.
+        // A closed standard error is no reason to stop.
         let _ = writeln!(out, "{}; {} of {all}, {} %", self.bar.message(), done, 100 * done / all.max(1));
     }
 }
@@ -77,7 +77,7 @@ fn telling<T>(message: &str, every: Duration, mut out: impl Write + Send, work: 
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while done.recv_timeout(every) == Err(RecvTimeoutError::Timeout) {
-                // Progress is told to nobody when the standard error is closed.
+                // A closed standard error is no reason to stop.
                 let _ = writeln!(out, "{message}; {:.0} s so far", start.elapsed().as_secs_f64());
             }
         });
@@ -89,20 +89,47 @@ fn telling<T>(message: &str, every: Duration, mut out: impl Write + Send, work: 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::{Arc, Mutex};
+
+    /// A standard error that a test sees into.
+    #[derive(Clone, Default)]
+    struct Seen(Arc<Mutex<Vec<u8>>>);
+
+    impl Seen {
+        fn text(&self) -> String {
+            String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
+        }
+    }
+
+    impl Write for Seen {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().unwrap().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
 
     #[test]
     fn off_a_terminal_a_long_step_says_now_and_then_that_it_goes_on() {
-        let mut out = Vec::new();
-        let done = telling("building", Duration::from_millis(20), &mut out, || {
-            std::thread::sleep(Duration::from_millis(200));
+        let (seen, start) = (Seen::default(), Instant::now());
+        let done = telling("building", Duration::from_millis(1), seen.clone(), || {
+            while seen.text().lines().count() < 3 {
+                assert!(start.elapsed() < Duration::from_secs(60), "{}", seen.text());
+                std::thread::sleep(Duration::from_millis(1));
+            }
             7
         });
-        let out = String::from_utf8(out).unwrap();
         assert_eq!(done, 7);
-        assert!(out.starts_with("building; 0 s so far\n") && out.lines().count() < 11, "{out}");
-        let mut out = Vec::new();
-        telling("building", NEWS, &mut out, || ());
-        assert!(out.is_empty());
+        let text = seen.text();
+        assert!(
+            text.lines().all(|line| line.starts_with("building; ") && line.ends_with(" s so far")),
+            "{text}"
+        );
+        let seen = Seen::default();
+        telling("building", NEWS, seen.clone(), || ());
+        assert_eq!(seen.text(), "");
     }
 
     #[test]

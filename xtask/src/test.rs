@@ -99,7 +99,7 @@ fn follow(steps: &[Step], all: bool, programs: &RefCell<Vec<Took>>) -> Result<u8
         eprintln!("\n==> {}/{} cargo {name}", index + 1, steps.len());
         let before = took::all();
         let code = match step() {
-            Err(error) if all => {
+            Err(error) if all && !workspace::interrupted() => {
                 eprintln!("Error: {error:#}");
                 1
             }
@@ -114,7 +114,8 @@ fn follow(steps: &[Step], all: bool, programs: &RefCell<Vec<Took>>) -> Result<u8
             }
             _ => failed.push((name, code)),
         }
-        if !all && code != 0 {
+        // All others need the first.
+        if code != 0 && (!all || index == 0) {
             break;
         }
     }
@@ -125,7 +126,13 @@ fn follow(steps: &[Step], all: bool, programs: &RefCell<Vec<Took>>) -> Result<u8
     }
     match failed.first() {
         None => eprintln!("\nAll {} steps passed in {seconds} s.", steps.len()),
-        Some(_) => eprintln!("\n{} of {} steps failed, in {seconds} s.", failed.len(), steps.len()),
+        Some(_) => {
+            let (bad, ran) = (failed.len(), took.len());
+            eprintln!(
+                "\n{bad} of the {ran} steps that ran failed, in {seconds} s; there are {}.",
+                steps.len()
+            );
+        }
     }
     Ok(failed.first().map_or(0, |(_, code)| *code))
 }
@@ -201,9 +208,11 @@ mod tests {
         let (code, ran) = follow(&steps, false);
         assert_eq!((code.unwrap(), ran), (3, vec!["good", "bad"]));
         assert!(follow(&steps[2..], false).0.is_err());
-        // Whoever interrupts wants no more.
-        let (code, ran) = follow(&[("stopped", &stopped), ("last", &last)], true);
-        assert_eq!((code.unwrap(), ran), (130, vec!["stopped"]));
+        let (code, ran) = follow(&steps[1..], true);
+        assert_eq!((code.unwrap(), ran), (3, vec!["bad"]), "all steps need the first");
+        // An interrupt ends either tier.
+        let (code, ran) = follow(&[("good", &good), ("stopped", &stopped), ("last", &last)], true);
+        assert_eq!((code.unwrap(), ran), (130, vec!["good", "stopped"]));
         assert_eq!(follow(&[("good", &good), ("last", &last)], true).0.unwrap(), 0);
     }
 }

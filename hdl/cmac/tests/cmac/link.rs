@@ -181,12 +181,21 @@ fn of_a_frame_that_comes_in_a_reset_of_the_host_no_part_is_taken_as_a_frame() {
     assert!(cut > 60, "{cut} frames were cut");
 }
 
-/// The watchdog's wait is longer than a test: its own tests look at it.
+/// The watchdog's wait is longer than a test: its own tests look at what it does.
 #[test]
 fn a_receiver_that_is_aligned_is_not_reset() {
     let mut bench = bench(700);
     bench.run(2000);
     assert_eq!(bench.sim.get("ctl_rx_datapath_reset"), 0);
+}
+
+#[test]
+fn the_watchdog_waits_for_eight_tenths_of_a_second() {
+    let verilog = built(&config()).verilog();
+    let counter = verilog.lines().find(|line| line.contains("waited")).expect("its counter");
+    let high = counter.split_once('[').and_then(|(_, rest)| rest.split_once(':')).expect("a range").0;
+    let seconds = f64::from(1u32 << (high.parse::<u32>().unwrap() + 1)) / 322.265_625e6;
+    assert!((0.8..0.9).contains(&seconds), "{seconds} s: {counter}");
 }
 
 /// For registers: each bit, and each pulse once, however the two clocks stand to each other.
