@@ -129,7 +129,7 @@ pub use recv::{PostRecv, RecvWr};
 pub use send::{Datagram, Payload, PostSend, RemoteAddress, SendOp, SendWr, Sge};
 pub use serial::SerialBus;
 pub use srq::{SharedReceiveQueue, SrqInitAttr, SrqStatus};
-pub use sys::HostMemory;
+pub use sys::{HostMemory, LentMemory};
 pub use vfio::VfioBus;
 pub use vfio_user::VfioUserBus;
 

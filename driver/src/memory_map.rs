@@ -2,31 +2,51 @@
 //! [`MemoryMap`]: which host memory a card without a real bus may reach, and by which addresses.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::bus::{BusError, DmaBuffer, DmaMapping};
-use crate::sys::HostMemory;
+use crate::sys::{HostMemory, LentMemory};
 
-/// An access of a card that the map does not cover.
+/// An access of a card that the map does not cover or not allow, or to memory that its process has unmapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("DMA of {bytes} bytes at {iova:#x}: nothing is mapped at {at:#x}")]
+#[error("DMA of {bytes} bytes at {iova:#x}: the card does not reach {at:#x}")]
 pub struct UnmappedError {
     /// Address that the card gave.
     pub iova: u64,
     /// Bytes that it asked for.
     pub bytes: usize,
-    /// First of these that is not mapped.
+    /// First of these that the card does not reach. Where lent memory is gone, the first of its mapping.
     pub at: u64,
+}
+
+/// Memory behind an address.
+#[derive(Debug)]
+enum Mapped {
+    /// It is in this process.
+    Here(HostMemory),
+    /// Another process lends it.
+    Lent(LentMemory),
+}
+
+impl Mapped {
+    fn len(&self) -> u64 {
+        match self {
+            Mapped::Here(memory) => memory.len() as u64,
+            Mapped::Lent(memory) => memory.len(),
+        }
+    }
 }
 
 /// An IOMMU in software: bus addresses (IOVAs) to host memory, for cards that run in this process and for
 /// those behind a vfio-user socket.
 ///
 /// A card reaches what is mapped and nothing else; an access that is not covered in full changes and
-/// returns nothing. What is mapped is kept alive. Addresses that the map chooses rise, are not used again and have
+/// returns nothing. What is mapped is kept alive, but for memory that another process lends: when that has unmapped it, an access is refused as if it were not
+/// covered, and a write may have changed a part. Addresses that the map chooses rise, are not used again and have
 /// unmapped pages between them, so a card that keeps an address too long, or runs over the end, is caught.
 #[derive(Debug)]
 pub struct MemoryMap {
-    mapped: BTreeMap<u64, HostMemory>,
+    mapped: BTreeMap<u64, Mapped>,
     next: u64,
 }
 
@@ -53,15 +73,28 @@ impl MemoryMap {
     /// # Errors
     /// The range is empty, wraps or overlaps a mapping.
     pub fn insert(&mut self, iova: u64, memory: HostMemory) -> Result<(), BusError> {
-        let refuse = |why| BusError::Map { iova, bytes: memory.len() as u64, why };
-        if memory.is_empty() {
+        self.place(iova, Mapped::Here(memory))
+    }
+
+    /// The same for memory of another process.
+    ///
+    /// # Errors
+    /// As [`insert`](Self::insert).
+    pub fn insert_lent(&mut self, iova: u64, memory: LentMemory) -> Result<(), BusError> {
+        self.place(iova, Mapped::Lent(memory))
+    }
+
+    fn place(&mut self, iova: u64, memory: Mapped) -> Result<(), BusError> {
+        let bytes = memory.len();
+        let refuse = |why| BusError::Map { iova, bytes, why };
+        if bytes == 0 {
             return Err(refuse("the range is empty"));
         }
-        let Some(last) = iova.checked_add(memory.len() as u64 - 1) else {
+        let Some(last) = iova.checked_add(bytes - 1) else {
             return Err(refuse("the range wraps"));
         };
         if let Some((start, before)) = self.mapped.range(..=last).next_back() {
-            if start + (before.len() as u64 - 1) >= iova {
+            if start + (before.len() - 1) >= iova {
                 return Err(refuse("the range overlaps a mapping"));
             }
         }
@@ -117,8 +150,9 @@ impl MemoryMap {
     ///
     /// # Errors
     /// No mapping begins there.
-    pub fn remove(&mut self, iova: u64) -> Result<HostMemory, BusError> {
-        self.mapped.remove(&iova).ok_or(BusError::Map { iova, bytes: 0, why: "no mapping begins there" })
+    pub fn remove(&mut self, iova: u64) -> Result<(), BusError> {
+        let removed = self.mapped.remove(&iova).map(|_| ());
+        removed.ok_or(BusError::Map { iova, bytes: 0, why: "no mapping begins there" })
     }
 
     /// Mappings there are.
@@ -131,33 +165,42 @@ impl MemoryMap {
         self.mapped.is_empty()
     }
 
-    /// Every mapping, by rising addresses: that of its first byte, and its memory.
+    /// Every mapping of memory of this process, by rising addresses: that of its first byte, and its memory.
     pub fn iter(&self) -> impl Iterator<Item = (u64, &HostMemory)> {
-        self.mapped.iter().map(|(iova, memory)| (*iova, memory))
+        self.mapped.iter().filter_map(|(iova, memory)| match memory {
+            Mapped::Here(memory) => Some((*iova, memory)),
+            Mapped::Lent(_) => None,
+        })
     }
 
     /// The card reads.
     ///
     /// # Errors
-    /// Not all of the range is mapped; `out` is as before.
+    /// Not all of the range is mapped; `out` is as before. Or memory that was lent is gone; `out` holds anything.
     pub fn read(&self, iova: u64, out: &mut [u8]) -> Result<(), UnmappedError> {
         self.check(iova, out.len())?;
-        self.pieces(iova, out.len(), |memory, offset, done, bytes| {
-            memory.read(offset, &mut out[done..done + bytes]);
-        });
-        Ok(())
+        self.pieces(iova, out.len(), |memory, offset, piece| match memory {
+            Mapped::Here(memory) => {
+                memory.read(offset as usize, &mut out[piece]);
+                true
+            }
+            Mapped::Lent(memory) => memory.read(offset, &mut out[piece]),
+        })
     }
 
     /// The card writes.
     ///
     /// # Errors
-    /// Not all of the range is mapped; nothing was written.
+    /// Not all of the range is mapped for writing; nothing was written. Or memory that was lent is gone; what is before it was written.
     pub fn write(&self, iova: u64, data: &[u8]) -> Result<(), UnmappedError> {
-        self.check(iova, data.len())?;
-        self.pieces(iova, data.len(), |memory, offset, done, bytes| {
-            memory.write(offset, &data[done..done + bytes]);
-        });
-        Ok(())
+        self.check_write(iova, data.len())?;
+        self.pieces(iova, data.len(), |memory, offset, piece| match memory {
+            Mapped::Here(memory) => {
+                memory.write(offset as usize, &data[piece]);
+                true
+            }
+            Mapped::Lent(memory) => memory.write(offset, &data[piece]),
+        })
     }
 
     /// Whether all of the range is mapped.
@@ -165,10 +208,26 @@ impl MemoryMap {
     /// # Errors
     /// Names the first byte that is not.
     pub fn check(&self, iova: u64, bytes: usize) -> Result<(), UnmappedError> {
+        self.allowed(iova, bytes, |_| true)
+    }
+
+    /// Whether all of the range is mapped, and may be written.
+    ///
+    /// # Errors
+    /// Names the first byte that is not or may not.
+    pub fn check_write(&self, iova: u64, bytes: usize) -> Result<(), UnmappedError> {
+        self.allowed(iova, bytes, |memory| match memory {
+            Mapped::Here(_) => true,
+            Mapped::Lent(memory) => memory.is_writable(),
+        })
+    }
+
+    fn allowed(&self, iova: u64, bytes: usize, may: impl Fn(&Mapped) -> bool) -> Result<(), UnmappedError> {
         let mut at = iova;
         let mut left = bytes as u64;
         while left > 0 {
-            let Some((_, _, room)) = self.find(at) else { return Err(UnmappedError { iova, bytes, at }) };
+            let found = self.find(at).filter(|(memory, ..)| may(memory));
+            let Some((_, _, room)) = found else { return Err(UnmappedError { iova, bytes, at }) };
             if room >= left {
                 break;
             }
@@ -178,23 +237,33 @@ impl MemoryMap {
         Ok(())
     }
 
-    /// Calls `f(memory, offset in it, bytes before, bytes)` for each mapping's piece of a checked range.
-    fn pieces(&self, iova: u64, bytes: usize, mut f: impl FnMut(&HostMemory, usize, usize, usize)) {
+    /// Calls `f(memory, offset in it, which of the bytes)` for each mapping's piece of a checked range, until it says no.
+    fn pieces(
+        &self,
+        iova: u64,
+        bytes: usize,
+        mut f: impl FnMut(&Mapped, u64, Range<usize>) -> bool,
+    ) -> Result<(), UnmappedError> {
         let mut done = 0;
         while done < bytes {
-            let Some((memory, offset, room)) = self.find(iova + done as u64) else { return };
+            let at = iova + done as u64;
+            let gone = UnmappedError { iova, bytes, at };
+            let (memory, offset, room) = self.find(at).ok_or(gone)?;
             let now = room.min((bytes - done) as u64) as usize;
-            f(memory, offset, done, now);
+            if !f(memory, offset, done..done + now) {
+                return Err(gone);
+            }
             done += now;
         }
+        Ok(())
     }
 
     /// The mapping of a byte, the byte's offset in it and the bytes from there to its end.
-    fn find(&self, at: u64) -> Option<(&HostMemory, usize, u64)> {
+    fn find(&self, at: u64) -> Option<(&Mapped, u64, u64)> {
         let (start, memory) = self.mapped.range(..=at).next_back()?;
         let offset = at - start;
-        let room = (memory.len() as u64).checked_sub(offset).filter(|room| *room > 0)?;
-        Some((memory, offset as usize, room))
+        let room = memory.len().checked_sub(offset).filter(|room| *room > 0)?;
+        Some((memory, offset, room))
     }
 }
 

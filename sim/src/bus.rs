@@ -452,7 +452,7 @@ impl Bus for SimBus {
     }
 
     fn dma_free(&mut self, buffer: DmaBuffer) -> Result<(), BusError> {
-        self.world.lock().card_mut(self.card).host_mut().map_mut().remove(buffer.bus_address()).map(|_| ())
+        self.world.lock().card_mut(self.card).host_mut().map_mut().remove(buffer.bus_address())
     }
 
     fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {

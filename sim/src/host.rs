@@ -255,7 +255,7 @@ impl Host {
             None => {
                 self.stats.writes += 1;
                 let sound = self.check("write", address, length);
-                let mapped = sound && self.map.check(address, length as usize).is_ok();
+                let mapped = sound && self.map.check_write(address, length as usize).is_ok();
                 self.stats.writes_refused += u64::from(sound && !mapped);
                 Write { address, length, beat: 0, refused: !mapped }
             }
@@ -304,8 +304,8 @@ impl Host {
         mapped
     }
 
-    /// Bytes of a read that [`note_read`](Self::note_read) knows, as they are now. Whether they are still mapped: if not, `out` is as
-    /// before.
+    /// Bytes of a read that [`note_read`](Self::note_read) knows, as they are now. Whether they are still mapped: if not, `out` holds
+    /// anything.
     pub fn fetch(&self, address: u64, out: &mut [u8]) -> bool {
         self.map.read(address, out).is_ok()
     }
@@ -345,7 +345,7 @@ impl Host {
     /// Takes note of a whole write from its first byte to its last, whoever keeps its data. Whether all of it is mapped: if not, it is refused.
     pub fn note_write(&mut self, address: u64, length: usize) -> bool {
         self.stats.writes += 1;
-        let mapped = self.map.check(address, length).is_ok();
+        let mapped = self.map.check_write(address, length).is_ok();
         self.stats.writes_refused += u64::from(!mapped);
         mapped
     }
@@ -361,7 +361,7 @@ impl Host {
         self.stats.writes += 1;
         let Some(first) = (0..data.len()).find(|i| enabled(*i)) else { return };
         let end = 1 + (first..data.len()).rfind(|i| enabled(*i)).unwrap_or(first);
-        if self.map.check(address + first as u64, end - first).is_err() {
+        if self.map.check_write(address + first as u64, end - first).is_err() {
             self.stats.writes_refused += 1;
             return;
         }
@@ -385,6 +385,9 @@ impl Host {
             if self.keep {
                 self.accesses.push(Access { cycle, address, kind: AccessKind::Write(data.to_vec()) });
             }
+        } else {
+            // A client has unmapped memory that it lends.
+            self.stats.writes_refused += 1;
         }
     }
 

@@ -5,6 +5,7 @@
 
 mod bar;
 mod fence;
+mod lent;
 mod memory;
 mod shared;
 mod vfio;
@@ -12,6 +13,7 @@ mod wait;
 
 pub use bar::MappedBar;
 pub use fence::{after_phase, before_doorbell};
+pub use lent::LentMemory;
 pub use memory::HostMemory;
 pub(crate) use vfio::Linux;
 pub use wait::{drain, wait_readable};

@@ -8,6 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use rustix::net::sockopt::socket_peercred;
+use rustix::process::Uid;
 
 use super::error::SocketError;
 use super::message::{
@@ -83,6 +85,15 @@ impl Client {
                 Err(SocketError::Protocol { asked: "version", found })
             }
         }
+    }
+
+    /// The user whose process serves the device.
+    ///
+    /// # Errors
+    /// The system does not say.
+    pub fn server_user(&self) -> Result<Uid, SocketError> {
+        let peer = socket_peercred(&self.stream);
+        Ok(peer.map_err(|error| SocketError::os("ask who serves the card")(error.into()))?.uid)
     }
 
     /// What kind of device it is.

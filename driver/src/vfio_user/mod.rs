@@ -9,8 +9,11 @@
 //! ```
 //!
 //! - Registers and doorbells are messages. Writes are posted: an answer is waited for only where something is read.
-//! - The card reaches memory of [`Bus::host_alloc`] and [`Bus::dma_alloc`] of any such bus, for that can be shared with it; other memory is
-//!   refused. Pages of 4 KiB are the smallest that can be shared: what is mapped is the pages round a piece of memory.
+//! - The card reaches memory of [`Bus::host_alloc`] and [`Bus::dma_alloc`] of any such bus by itself, for both processes map it. Any other memory of
+//!   this process is lent: the server gets the file of this process's memory, `/proc/self/mem`, and each access is a system call there. When such memory
+//!   is unmapped while it is registered, the card's accesses fail, as those of a card behind an IOMMU do. A program that polls a word which the card writes
+//!   takes it from [`Bus::host_alloc`]: of lent memory the bytes of a word may change one by one.
+//! - Pages of 4 KiB are the smallest that can be shared: what is mapped is the pages round a piece of memory.
 //! - An interrupt is an event file, which a program waits for with `poll(2)`.
 //! - When the bus is dropped, or its program dies, the server resets the card and forgets its memory.
 
@@ -27,6 +30,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::event::{eventfd, EventfdFlags};
+use rustix::process::{geteuid, Uid};
 
 pub use client::Client;
 pub use error::SocketError;
@@ -200,14 +204,41 @@ impl VfioUserBus {
         Ok(())
     }
 
+    /// The file of this process's memory, for a server of the same user. It is opened for each mapping and not kept: a process that is forked
+    /// has a copy of all files.
+    fn own_memory(&self) -> Result<OwnedFd, BusError> {
+        may_lend(self.client.server_user()?, geteuid())?;
+        let file = std::fs::File::options().read(true).write(true).open("/proc/self/mem");
+        Ok(file.map_err(|error| cannot_lend(format!("/proc/self/mem: {error}; mount /proc, leave the process dumpable (`prctl(PR_SET_DUMPABLE)`)")))?.into())
+    }
+
     fn unmap(&mut self, iova: u64) -> Result<(), BusError> {
         let Some((start, size)) = self.mapped.remove(&iova) else {
-            return self.map.remove(iova).map(|_| ());
+            return self.map.remove(iova);
         };
         // While the server may still reach it, the map keeps it.
         self.client.dma_unmap(start, size)?;
-        self.map.remove(iova).map(|_| ())
+        self.map.remove(iova)
     }
+}
+
+/// What a process sees of a user that its user namespace does not map (user_namespaces(7)).
+const UNKNOWN_USER: u32 = 65_534;
+
+/// Whether a process of user `own` lends its memory to a server of user `server`.
+fn may_lend(server: Uid, own: Uid) -> Result<(), BusError> {
+    if server == own && own.as_raw() != UNKNOWN_USER {
+        return Ok(());
+    }
+    let (server, own) = (server.as_raw(), own.as_raw());
+    Err(cannot_lend(format!(
+        "the card's server runs as user {server}, this process as user {own}; run both as one user"
+    )))
+}
+
+fn cannot_lend(why: String) -> BusError {
+    let message = format!("{why}, or take memory from `Context::alloc`");
+    BusError::Os { operation: "lend memory of this process to the card", message }
 }
 
 /// How far the card's clock is, if it is simulated.
@@ -278,12 +309,16 @@ impl Bus for VfioUserBus {
 
     fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
         self.allow("share memory")?;
-        let Some((file, offset)) = memory.shared_file() else {
-            let why = "the memory belongs to this process alone; take it from `Context::alloc` or `Bus::host_alloc`";
-            return Err(BusError::Map { iova: 0, bytes: memory.len() as u64, why });
+        let own = match memory.shared_file() {
+            Some(_) => None,
+            None => Some(self.own_memory()?),
         };
         let mapping = self.map.map_pages(memory, page_shift)?;
-        self.share(mapping.id, memory.len(), file, offset)?;
+        // The offsets of a process's memory are its addresses.
+        let own = own.as_ref().map(|own| (own.as_fd(), memory.address()));
+        if let Some((file, offset)) = memory.shared_file().or(own) {
+            self.share(mapping.id, memory.len(), file, offset)?;
+        }
         Ok(mapping)
     }
 
@@ -329,5 +364,22 @@ impl Bus for VfioUserBus {
             false => std::thread::yield_now(),
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_lent_to_servers_of_the_same_user_alone() {
+        let [root, ann, bob, unknown] = [0, 1000, 1001, UNKNOWN_USER].map(Uid::from_raw);
+        for user in [root, ann] {
+            assert_eq!(may_lend(user, user), Ok(()));
+        }
+        for (server, own) in [(bob, ann), (root, ann), (ann, root), (unknown, unknown)] {
+            let error = may_lend(server, own).unwrap_err().to_string();
+            assert!(error.contains("run both as one user") && error.contains("Context::alloc"), "{error}");
+        }
     }
 }

@@ -33,7 +33,7 @@ impl Host {
     }
 
     pub(super) fn free(&self, buffer: &DmaBuffer) -> Result<(), BusError> {
-        self.lock().map.remove(buffer.bus_address()).map(|_| ())
+        self.lock().map.remove(buffer.bus_address())
     }
 
     pub(super) fn map(&self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {

@@ -8,14 +8,19 @@
 //! A file must be sealed against becoming shorter, for a touch of what is gone would end this process: see
 //! [`HostMemory::of_file`]. A range without a file (a BAR, a ROM), or that the card may not both read and write, is noted and
 //! not reached.
+//!
+//! Memory that is in no such file a client lends by the file of its own memory, `/proc/self/mem`: its offsets are the client's addresses,
+//! and nothing of it is mapped here ([`LentMemory`]). Of that, the card may also be allowed to read alone.
 
 use std::collections::{BTreeMap, HashMap};
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 
 use ferrowire::vfio_user::message::{pci, DmaMap, DmaUnmap};
-use ferrowire::{HostMemory, MemoryMap};
-use rustix::fs::fstat;
+use ferrowire::{HostMemory, LentMemory, MemoryMap};
+use rustix::fs::{fcntl_getfl, fstat, OFlags};
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 /// Ranges of a client, at most.
 const RANGES: usize = 1 << 18;
@@ -23,8 +28,11 @@ const RANGES: usize = 1 << 18;
 /// Files of a client, at most: each is a mapping of this process, of which the system allows 65,530.
 const FILES: usize = 1 << 14;
 
-/// Which file: its device and its number there.
-type File = (u64, u64);
+/// Files of a client's own memory, at most: each stays open here. A process needs one; a program that another starts has its own.
+const LENT: usize = 4;
+
+/// Which file: its device, its number there, and whether it is open for writing.
+type File = (u64, u64, bool);
 
 #[derive(Debug)]
 struct Range {
@@ -32,12 +40,28 @@ struct Range {
     file: Option<File>,
 }
 
+/// What a file gives.
+#[derive(Debug, Clone)]
+enum Source {
+    /// Memory that is mapped here.
+    Shared(HostMemory),
+    /// The client's own memory.
+    Lent(Arc<OwnedFd>),
+}
+
+impl Source {
+    /// Whether it is memory of so many bytes.
+    fn reaches(&self, end: u64) -> bool {
+        matches!(self, Source::Shared(memory) if memory.len() as u64 >= end)
+    }
+}
+
 /// Ranges of bus addresses, and the files behind them.
 #[derive(Debug, Default)]
 pub struct ClientMemory {
     ranges: BTreeMap<u64, Range>,
-    /// What is mapped here, and how many ranges need it.
-    files: HashMap<File, (HostMemory, usize)>,
+    /// What is behind a file, and how many ranges need it.
+    files: HashMap<File, (Source, usize)>,
 }
 
 impl ClientMemory {
@@ -50,7 +74,8 @@ impl ClientMemory {
     ///
     /// # Errors
     /// `EINVAL` for a range that is empty, wraps, is no whole pages or leaves its file; `EEXIST` for one that overlaps another; `EPERM` for a
-    /// file that can become shorter; `ENOSPC` when there are too many.
+    /// file that can become shorter, for the memory of another user's process, and for a file that was not opened for what is asked; `ENOSPC` when there are too many;
+    /// `EMFILE` when this process may not open more.
     pub fn map(&mut self, map: &mut MemoryMap, ask: &DmaMap, file: Option<&OwnedFd>) -> Result<(), Errno> {
         let (address, size) = (ask.address, ask.size);
         let whole = [address, size, ask.offset].iter().all(|value| value % MemoryMap::PAGE == 0);
@@ -63,17 +88,22 @@ impl ClientMemory {
         if self.ranges.len() >= RANGES {
             return Err(Errno::NOSPC);
         }
-        let both = pci::DMA_READ | pci::DMA_WRITE;
-        let file = match file.filter(|_| ask.flags & both == both) {
-            None => None,
-            Some(file) => {
+        let may = |right| ask.flags & right == right;
+        let file = match file {
+            Some(file) if may(pci::DMA_READ) && LentMemory::is_file(file.as_fd()) => {
+                let (key, memory) = self.lent(file, ask)?;
+                map.insert_lent(address, memory).map_err(|_| Errno::EXIST)?;
+                Some(key)
+            }
+            Some(file) if may(pci::DMA_READ | pci::DMA_WRITE) => {
                 let end = ask.offset.checked_add(size).ok_or(Errno::INVAL)?;
-                let (key, memory) = self.mapped(file, end)?;
-                // `mapped` has checked that it lies inside, so that it fits a `usize`.
+                let (key, memory) = self.shared(file, end)?;
+                // `shared` has checked that it lies inside, so that it fits a `usize`.
                 let memory = memory.slice(ask.offset as usize, size as usize);
                 map.insert(address, memory).map_err(|_| Errno::EXIST)?;
                 Some(key)
             }
+            _ => None,
         };
         if let Some((_, users)) = file.and_then(|key| self.files.get_mut(&key)) {
             *users += 1;
@@ -83,17 +113,15 @@ impl ClientMemory {
     }
 
     /// All of a file, which has `end` bytes at least.
-    fn mapped(&mut self, file: &OwnedFd, end: u64) -> Result<(File, HostMemory), Errno> {
+    fn shared(&mut self, file: &OwnedFd, end: u64) -> Result<(File, HostMemory), Errno> {
         let status = fstat(file)?;
-        let key = (status.st_dev, status.st_ino);
-        if let Some((memory, _)) = self.files.get(&key).filter(|(memory, _)| memory.len() as u64 >= end) {
+        let key = (status.st_dev, status.st_ino, true);
+        let known = self.files.get(&key);
+        if let Some((Source::Shared(memory), _)) = known.filter(|(source, _)| source.reaches(end)) {
             return Ok((key, memory.clone()));
         }
         if u64::try_from(status.st_size).map_or(true, |size| size < end) {
             return Err(Errno::INVAL);
-        }
-        if self.files.len() >= FILES {
-            return Err(Errno::NOSPC);
         }
         // Anew if it has become longer: ranges of before keep what they have.
         let memory = HostMemory::of_file(file.as_fd())
@@ -101,9 +129,40 @@ impl ClientMemory {
         if (memory.len() as u64) < end {
             return Err(Errno::INVAL);
         }
-        let users = self.files.get(&key).map_or(0, |(_, users)| *users);
-        self.files.insert(key, (memory.clone(), users));
+        self.keep(key, Source::Shared(memory.clone()))?;
         Ok((key, memory))
+    }
+
+    /// A range of a client's own memory. Its file is kept once, though each range comes with a copy.
+    fn lent(&mut self, file: &OwnedFd, ask: &DmaMap) -> Result<(File, LentMemory), Errno> {
+        let status = fstat(file)?;
+        // Linux has checked the client's rights when the file was opened. A file of another user is none that a client of this one opens for itself.
+        if status.st_uid != geteuid().as_raw() {
+            return Err(Errno::PERM);
+        }
+        let key = (status.st_dev, status.st_ino, fcntl_getfl(file)? & OFlags::RWMODE == OFlags::RDWR);
+        let file = match self.files.get(&key) {
+            Some((Source::Lent(file), _)) => Arc::clone(file),
+            _ => Arc::new(file.try_clone().map_err(|_| Errno::MFILE)?),
+        };
+        let writable = ask.flags & pci::DMA_WRITE != 0;
+        let memory = LentMemory::of_file(Arc::clone(&file), ask.offset, ask.size, writable)?;
+        let lent = self.files.values().filter(|(source, _)| matches!(source, Source::Lent(_))).count();
+        if lent >= LENT && !self.files.contains_key(&key) {
+            return Err(Errno::NOSPC);
+        }
+        self.keep(key, Source::Lent(file))?;
+        Ok((key, memory))
+    }
+
+    /// Keeps what is behind a file, for as many ranges as it has.
+    fn keep(&mut self, key: File, source: Source) -> Result<(), Errno> {
+        let users = self.files.get(&key).map(|(_, users)| *users);
+        if users.is_none() && self.files.len() >= FILES {
+            return Err(Errno::NOSPC);
+        }
+        self.files.insert(key, (source, users.unwrap_or(0)));
+        Ok(())
     }
 
     /// Takes all ranges away that lie in the one asked for. Their bytes together: 0 when there is none, which is no error, as with VFIO.
@@ -232,6 +291,90 @@ mod tests {
         let all = DmaUnmap { flags: pci::UNMAP_ALL, ..gone(0, 0) };
         assert_eq!(client.unmap(&mut map, &all), Ok((1 << 40) + PAGE));
         assert!(client.ranges.is_empty());
+    }
+
+    #[test]
+    fn a_clients_own_memory_is_reached_by_its_addresses_and_nothing_of_it_is_mapped() {
+        let memory = HostMemory::zeroed(8 * 4096, 4096).unwrap();
+        let own = std::fs::File::options().read(true).write(true).open("/proc/self/mem").unwrap();
+        let own = OwnedFd::from(own);
+        let (mut client, mut map) = (ClientMemory::new(), MemoryMap::new());
+        for page in 0..4 {
+            let copy = own.try_clone().unwrap();
+            client
+                .map(&mut map, &ask(page * PAGE, PAGE, memory.address() + page * PAGE), Some(&copy))
+                .unwrap();
+        }
+        let read_only = DmaMap { flags: pci::DMA_READ, ..ask(8 * PAGE, PAGE, memory.address() + 7 * PAGE) };
+        client.map(&mut map, &read_only, Some(&own)).unwrap();
+        assert_eq!((client.ranges.len(), client.files.len(), map.len()), (5, 1, 5));
+        map.write(PAGE - 3, b"across").unwrap();
+        let mut back = [0; 6];
+        memory.read(4093, &mut back);
+        assert_eq!(&back, b"across");
+        map.read(8 * PAGE, &mut back).unwrap();
+        assert!(map.write(8 * PAGE, &back).is_err());
+        // The first page of a process is never mapped.
+        client.map(&mut map, &ask(16 * PAGE, PAGE, 0), Some(&own)).unwrap();
+        assert!(map.read(16 * PAGE, &mut back).is_err() && map.write(16 * PAGE, &back).is_err());
+        assert_eq!(
+            client.map(&mut map, &ask(32 * PAGE, PAGE, u64::MAX - PAGE + 1), Some(&own)),
+            Err(Errno::INVAL)
+        );
+        assert_eq!(client.clear(&mut map), 6 * PAGE);
+        assert_eq!((client.ranges.len(), client.files.len(), map.len()), (0, 0, 0));
+        // A range that was refused keeps no file.
+        assert_eq!(client.map(&mut map, &ask(0, PAGE, u64::MAX - PAGE + 1), Some(&own)), Err(Errno::INVAL));
+        assert!(client.files.is_empty());
+    }
+
+    #[test]
+    fn a_file_of_own_memory_gives_the_rights_that_it_was_opened_with() {
+        let memory = HostMemory::zeroed(4096, 4096).unwrap();
+        let open = |write| {
+            OwnedFd::from(std::fs::File::options().read(true).write(write).open("/proc/self/mem").unwrap())
+        };
+        for first in [true, false] {
+            let (mut client, mut map) = (ClientMemory::new(), MemoryMap::new());
+            let read_only = DmaMap { flags: pci::DMA_READ, ..ask(16 * PAGE, PAGE, memory.address()) };
+            client.map(&mut map, &read_only, Some(&open(first))).unwrap();
+            let both = ask(0, PAGE, memory.address());
+            assert_eq!(client.map(&mut map, &both, Some(&open(false))), Err(Errno::PERM));
+            client.map(&mut map, &both, Some(&open(true))).unwrap();
+            assert!(map.write(0, &[1]).is_ok() && map.write(16 * PAGE, &[1]).is_err());
+        }
+    }
+
+    #[test]
+    fn a_client_keeps_few_files_of_processes_open() {
+        let memory = HostMemory::zeroed(4096, 4096).unwrap();
+        let (mut client, mut map) = (ClientMemory::new(), MemoryMap::new());
+        let (stop, stopped) = std::sync::mpsc::sync_channel::<()>(0);
+        let stopped = std::sync::Mutex::new(stopped);
+        std::thread::scope(|scope| {
+            // Each thread has a file of the same memory.
+            let threads: Vec<u32> = (0..LENT + 1)
+                .map(|_| {
+                    let (told, tid) = std::sync::mpsc::channel();
+                    let stopped = &stopped;
+                    scope.spawn(move || {
+                        told.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+                        let _ = stopped.lock().unwrap().recv();
+                    });
+                    tid.recv().unwrap()
+                })
+                .collect();
+            let mut answers = threads.iter().zip(0u64..).map(|(tid, at)| {
+                let file = std::fs::File::options()
+                    .read(true)
+                    .write(true)
+                    .open(format!("/proc/self/task/{tid}/mem"));
+                client.map(&mut map, &ask(at * PAGE, PAGE, memory.address()), Some(&file.unwrap().into()))
+            });
+            let (few, last) = (answers.by_ref().take(LENT).collect::<Vec<_>>(), answers.next());
+            assert_eq!((few, last), (vec![Ok(()); LENT], Some(Err(Errno::NOSPC))));
+            drop(stop);
+        });
     }
 
     /// QEMU takes all addresses away so, in powers of two, whenever a guest's IOMMU gives its card another table.

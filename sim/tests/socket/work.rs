@@ -3,10 +3,10 @@
 
 use std::time::{Duration, Instant};
 
-use ferrowire::{Event, RecvWr, RemoteAddress, SendWr};
+use ferrowire::{Event, HostMemory, PageSize, RecvWr, RemoteAddress, SendWr};
 use ferrowire_sim::pair::{bytes, post};
 
-use super::rig::{pair, Folder, Node, Server};
+use super::rig::{pair, rights, Folder, Node, Server};
 
 /// WRITE, SEND and READ between two cards, with all bytes compared.
 pub fn exchange(a: &Node, b: &Node) {
@@ -47,6 +47,41 @@ fn two_programs_write_send_and_read_and_sleep_meanwhile() {
     assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0, "sockets are removed");
 }
 
+/// Memory that a program has from elsewhere than the driver: no file is behind it.
+#[test]
+fn memory_of_the_programs_own_is_read_and_written() {
+    let folder = Folder::new("own");
+    let mut server = Server::up(&folder, &[]);
+    let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
+    let (mut qa, _qb) = pair(&a, &b);
+    // Not at a page's start, and over the ends of some.
+    let region = |node: &Node| {
+        let memory = HostMemory::zeroed(5 * 4096, 8).unwrap().slice(777, 4 * 4096);
+        assert!(memory.shared_file().is_none());
+        node.pd.register(&memory, rights(), PageSize::Size4K).unwrap()
+    };
+    let (from, to) = (region(&a), region(&b));
+    let (files, mappings) = (server.files(), server.mappings());
+    let data: Vec<u8> = (0..9999u32).map(|i| (i * 13 % 241) as u8).collect();
+    from.memory().write(3, &data);
+    post(&mut qa, &[SendWr::write(1, &[from.sge(3, 9999)], to.remote(1234)).signaled()]);
+    assert_eq!(a.completions(1)[0].wr_id, 1);
+    let all = bytes(to.memory());
+    assert!(
+        all[1234..][..9999] == data && all[..1234].iter().chain(&all[1234 + 9999..]).all(|byte| *byte == 0)
+    );
+    post(&mut qa, &[SendWr::read(2, &[from.sge(100, 5000)], to.remote(1300)).signaled()]);
+    assert_eq!(a.completions(1)[0].wr_id, 2);
+    assert_eq!(bytes(from.memory())[100..5100], data[66..5066]);
+    // Regions of it share one file, and take no mapping.
+    let more: Vec<_> = (0..20).map(|_| region(&a)).collect();
+    assert_eq!((server.files(), server.mappings()), (files, mappings));
+    drop((more, from, to));
+    drop((qa, _qb, a, b));
+    exchange(&Node::open(&server.sockets[0], 1), &Node::open(&server.sockets[1], 2));
+    server.lives();
+}
+
 #[test]
 fn a_card_of_100g_with_large_pages() {
     let folder = Folder::new("large");
@@ -56,7 +91,7 @@ fn a_card_of_100g_with_large_pages() {
     // Not at a page's start, and over the end of one.
     let region = |node: &Node| {
         let memory = node.context.alloc(4 << 20, 2 << 20).unwrap().slice(12345, 3 << 20);
-        node.pd.register(&memory, super::rig::rights(), ferrowire::PageSize::Size2M).unwrap()
+        node.pd.register(&memory, rights(), PageSize::Size2M).unwrap()
     };
     let (from, to) = (region(&a), region(&b));
     let at = (2 << 20) - 12345 - 5000;
