@@ -7,14 +7,15 @@
 //! ```
 //!
 //! Each half of the ring is for one class, so requests that fill theirs leave the answers' alone. A class is open while the largest packet finds room; the
-//! flag is two cycles old, which the answers' limit allows for. [`admit`] lets requests pass in every second cycle.
+//! flag is three cycles old, because packets that pass are counted from a register: their way here goes through the arbiter. The answers' limit allows for that,
+//! and [`admit`] lets a looped packet pass in every third cycle.
 //!
 //! **Latency:** gates 0. **Reset:** the ring is free. **Bad input:** more returned than reserved fails an assertion.
 
 use super::{beat_bits, beats, largest, nothing, reserved, smallest};
 use crate::config::RnicConfig;
 use crate::types::TxPacket;
-use ferrowire_rtl::{bits, lit, module, Bundle, Interface, Scope, Sig, Stream};
+use ferrowire_rtl::{bits, cat, lit, module, Bundle, Interface, Scope, Sig, Stream};
 
 /// Beats that a looped frame gives back.
 #[derive(Clone, Bundle)]
@@ -79,15 +80,21 @@ pub fn room(m: &Scope, cfg: &RnicConfig, changes: Changes) -> Room {
     let (width, half) = (beat_bits(cfg), beats(cfg) / 2);
     let only = |there: Sig, value: Sig| value & there.repeat(width);
     let small = |passes: &Sig| only(*passes, lit(width, smallest(cfg)));
+    let counted = |name: &str, value: Sig| {
+        let reg = m.reg(name, width).reset(0);
+        m.set(&reg, value);
+        reg
+    };
+    let passed = counted("request", changes.request);
+    let small = counted("small", small(&changes.small[0]) + small(&changes.small[1]));
     let left = &changes.left;
     let requests = m.reg("requests", width).reset(half);
-    m.set(&requests, requests - changes.request + changes.raw + only(left.request, left.beats));
+    m.set(&requests, requests - passed + changes.raw + only(left.request, left.beats));
     let answers = m.reg("answers", width).reset(half);
-    let taken = changes.response + small(&changes.small[0]) + small(&changes.small[1]);
-    m.set(&answers, answers - taken + changes.unspent + only(!left.request, left.beats));
+    m.set(&answers, answers - changes.response - small + changes.unspent + only(!left.request, left.beats));
     m.assert(requests.le(half) & answers.le(half), "no more comes back to the loop's ring than was reserved");
-    // Small ones may pass for two cycles more.
-    let least = largest(cfg) + 4 * smallest(cfg);
+    // Small ones may pass for three cycles more.
+    let least = largest(cfg) + 6 * smallest(cfg);
     Room {
         may_request: m.delay("may_request", &requests.ge(largest(cfg))),
         may_answer: m.delay("may_answer", &answers.ge(least)),
@@ -106,16 +113,16 @@ pub struct Gated {
 /// Holds looped packets back until they may pass; others pass at once.
 #[module]
 pub fn admit(m: &Scope, cfg: &RnicConfig, may: Sig, packets: Stream<TxPacket>) -> Gated {
-    // The flag does not know of the last one yet.
-    let recent = m.reg("recent", 1).reset(0);
+    // The flag does not know of the last one yet, for two cycles.
+    let recent = m.reg("recent", 2).reset(0);
     // An offer stands.
     let offered = m.reg("offered", 1).reset(0);
-    let open = !packets.loops | offered | (may & !recent);
+    let open = !packets.loops | offered | (may & !recent.any());
     let out = Stream::new(m, "out", packets.valid & open, packets.payload.clone());
     packets.accept(out.ready & open);
     m.set(&offered, out.valid & !out.ready);
     let passes = out.fire() & out.loops;
-    m.set(&recent, passes);
+    m.set(&recent, cat([&passes, &recent.trunc(1)]));
     let reserves = passes.then(reserved(cfg, out.payload_bytes), nothing(cfg));
     Gated { packets: out, reserves }
 }
