@@ -525,7 +525,10 @@ pub fn transport(
     };
     let acks = admit(&m.label("admit_acks"), cfg, room.may_answer, acks);
     let notices = admit(&m.label("admit_cnps"), cfg, room.may_answer, slowed.packets);
-    let others = answers.valid | acks.packets.valid | notices.packets.valid;
+    // Whether a gate is open is no part of the arbiter's choice.
+    let acks_out = breath(&m.label("acks_out"), cfg.loopback, acks.packets);
+    let notices_out = breath(&m.label("notices_out"), cfg.loopback, notices.packets);
+    let others = answers.valid | acks_out.valid | notices_out.valid;
     let packets = give_way(m, others, came, launched.packets);
     let packets = breath(&m.label("packets"), cfg.unhurried(), packets);
     let requests = admit(&m.label("admit_requests"), cfg, room.may_request, packets);
@@ -533,7 +536,7 @@ pub fn transport(
     let requests = TxSource { packet: requests.packets, payload: Some(paid) };
     let answers = TxSource { packet: answers, payload: responded.source.payload };
     let small = [acks.reserves.any(), notices.reserves.any()];
-    let [acks, notices] = [acks, notices].map(|gated| TxSource { packet: gated.packets, payload: None });
+    let [acks, notices] = [acks_out, notices_out].map(|packet| TxSource { packet, payload: None });
     let mut sources = vec![requests, answers, notices];
     if cfg.loopback {
         sources.push(acks);
@@ -550,13 +553,13 @@ pub fn transport(
     let frame = build(m, cfg, packet, chosen.payload, control.addresses, control.flow.pfc);
     let (frame, tx_raw_refused) = match raw_verdicts {
         Some(verdicts) => {
-            let guarded = guard(m, cfg, frame, control.raw_roce, raw_starts);
+            let guarded = guard(m, cfg, frame, control.raw_roce, raw_starts, port_mac);
             verdicts.connect(guarded.verdicts);
             (guarded.frame, guarded.refused)
         }
         None => (frame, lit(1, 0)),
     };
-    let (appended, looped) = append(m, cfg, frame, paused, port_mac);
+    let (appended, looped) = append(m, cfg, frame, paused);
     loops_back.connect(looped.frames);
     m.set_all(
         &loop_changes,

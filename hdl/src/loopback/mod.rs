@@ -13,7 +13,7 @@
 //! ```
 //!
 //! A QP or an address handle *loops* if its destination MAC address was the port's when MODIFY_QP or CREATE_AH gave it: the command processor compares, and the
-//! bit is an attribute. A raw frame loops if its destination is the port's now: `tx::icrc` looks at its first beat. IP address, VLAN and ICRC of what returns are
+//! bit is an attribute. A raw frame loops if its destination is the port's now: `tx::guard` looks at its first beat. IP address, VLAN and ICRC of what returns are
 //! checked by the receive path, like those of any frame.
 //!
 //! A looped frame leaves the transmit path after `tx::build`, before the ring in which `tx::icrc` keeps whole frames, so it has its ICRC. It enters the receive path

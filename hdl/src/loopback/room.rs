@@ -79,14 +79,15 @@ pub struct Room {
 pub fn room(m: &Scope, cfg: &RnicConfig, changes: Changes) -> Room {
     let (width, half) = (beat_bits(cfg), beats(cfg) / 2);
     let only = |there: Sig, value: Sig| value & there.repeat(width);
-    let small = |passes: &Sig| only(*passes, lit(width, smallest(cfg)));
     let counted = |name: &str, value: Sig| {
-        let reg = m.reg(name, width).reset(0);
+        let reg = m.reg(name, value.width()).reset(0);
         m.set(&reg, value);
         reg
     };
     let passed = counted("request", changes.request);
-    let small = counted("small", small(&changes.small[0]) + small(&changes.small[1]));
+    let small = counted("small", cat(&changes.small));
+    let small = [0, 1].map(|i| only(small.bit(i), lit(width, smallest(cfg))));
+    let small = small[0] + small[1];
     let left = &changes.left;
     let requests = m.reg("requests", width).reset(half);
     m.set(&requests, requests - passed + changes.raw + only(left.request, left.beats));

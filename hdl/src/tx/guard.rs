@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps RoCE frames of the raw Ethernet queue pair off the wire.
+//! Keeps RoCE frames of the raw Ethernet queue pair off the wire, and finds those that return inside the card.
 //!
 //! ```text
 //!  frame ----------------------------------------+--> gate --> frame, poisoned where it is refused
 //!    |                                           |     ^
 //!    +--> word of 16 bits --> reg --> walk ------+-----+--> verdicts --> requester::confirm
-//!               ^                      |
-//!               +-- place of the next -+
+//!    |          ^                      |         |
+//!    |          +-- place of the next -+         |
+//!    +--> destination = port's? --> reg ---------+
 //! ```
 //!
 //! | port | what |
@@ -14,6 +15,7 @@
 //! | `frame` in, out | frames from `build` to `append`, a beat each |
 //! | `allowed` | the owner of the card lets raw frames be RoCE |
 //! | `anew` | pulses when the raw queue pair starts |
+//! | `own_mac` | the port's MAC address; a raw frame to it loops, and no other |
 //! | `verdicts` | for each raw frame whose payload was read, in order: it does not leave |
 //! | `refused` | pulses when a frame ends that is refused for what it is |
 //!
@@ -27,13 +29,14 @@
 //! `append` keeps a frame until its last beat has come, so a mark in the last beat is early enough. A frame that is refused, or whose payload could not be read,
 //! bars the queue pair: its later frames do not leave either, until it starts anew.
 //!
-//! Latency 0 and a beat a cycle for all other frames. A raw frame waits two cycles for each word: a word for ARP, 5 for UDP over IPv4. Paths from `ready` to
-//! `ready`, through two gates. Reset: no frame is under way, nothing is barred.
+//! Latency 0 and a beat a cycle for all other frames. A raw frame waits two cycles for each word: a word for ARP, 5 for UDP over IPv4; and one in its first beat, for
+//! the destination, if no word is there. Paths from `ready` to `ready`, through two gates. Reset: no frame is under way, nothing is barred.
 
 use super::FrameBeat;
 use crate::config::RnicConfig;
 use crate::requester::PENDING;
 use crate::stream::deep_fifo;
+use crate::tx::FrameOf;
 use ferrowire_rtl::{cat, lit, module, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::eth::{self, ethertype};
 use ferrowire_spec::wire::{ipv4, ipv6, udp, vlan};
@@ -86,9 +89,37 @@ enum Walk {
     Over,
 }
 
+/// What is known of a raw frame's destination.
+struct Destination {
+    /// This.
+    known: Sig,
+    /// It is the port.
+    own: Sig,
+}
+
+/// Compares the destination, which the first beat has, in a cycle of its own. `looks`: the beat of a raw frame is there; `ends`: the last one leaves.
+fn destination(m: &Scope, cfg: &RnicConfig, looks: Sig, data: Sig, own_mac: Sig, ends: Sig) -> Destination {
+    if !cfg.loopback {
+        m.discard(&own_mac);
+        return Destination { known: lit(1, 1), own: lit(1, 0) };
+    }
+    let known = m.reg("known", 1).reset(0);
+    let own = m.reg("own", 1).no_reset();
+    m.when(!known, |m| m.set(&own, data.trunc(48).swap_bytes().eq(own_mac)));
+    m.set(&known, (known | looks) & !ends);
+    Destination { known, own }
+}
+
 /// Checks raw frames.
 #[module]
-pub fn guard(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, allowed: Sig, anew: Sig) -> Guarded {
+pub fn guard(
+    m: &Scope,
+    cfg: &RnicConfig,
+    frame: Stream<FrameBeat>,
+    allowed: Sig,
+    anew: Sig,
+    own_mac: Sig,
+) -> Guarded {
     // Of the queue pair: what the card itself answers to neighbours is no request.
     let raw = (frame.of.raw & frame.of.request).named("is_raw");
     let walk = m.fsm("walk", Walk::Type);
@@ -100,25 +131,30 @@ pub fn guard(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, allowed: Sig
     let index = at.trunc(index_bits);
     let end = cat(&[lit(1, 1), index]);
     let here = (at.slice(index_bits, PLACE - index_bits).eq(beat) & end.le(!frame.empty)).named("here");
-    let waits = raw & !walk.is(Walk::Over) & here;
+    let asks = raw & !walk.is(Walk::Over) & here;
     let held = m.reg("held", 1).reset(0);
     let word = m.reg("word", 16).no_reset();
     let wanted = m.select(index, &frame.data.chunks(16));
     m.set(&word, cat(&[wanted.slice(8, 8), wanted.trunc(8)]));
-    m.set(&held, frame.valid & waits & !held);
+    m.set(&held, frame.valid & asks & !held);
     let hit = step(m, &walk, at, word, held);
     let refused = m.reg("is_refused", 1).reset(0);
     m.when(hit, |m| m.set(&refused, !allowed));
+
+    let ends = m.wire("ends", 1);
+    let destination = destination(m, cfg, frame.valid & raw, frame.data, own_mac, ends);
+    let waits = asks | (raw & !destination.known);
+    let of = FrameOf { loops: frame.of.loops & (!raw | destination.own), ..frame.of.clone() };
 
     // The last beat leaves when all is known.
     let barred = m.reg("barred", 1).reset(0);
     let stops = (raw & (refused | barred)).named("stops");
     let room = m.wire("room", 1);
     let told = raw & frame.last & !frame.poisoned;
-    let checked = FrameBeat { poisoned: frame.poisoned | (frame.last & stops), ..frame.payload.clone() };
+    let checked = FrameBeat { poisoned: frame.poisoned | (frame.last & stops), of, ..frame.payload.clone() };
     let out = Stream::new(m, "checked", frame.valid & !waits & (room | !told), checked);
     frame.accept(out.ready & !waits & (room | !told));
-    let ends = out.fire() & frame.last;
+    m.drive(&ends, out.fire() & frame.last);
     m.when(out.fire(), |m| m.set(&beat, beat + 1));
     m.when(ends, |m| {
         m.set(&beat, 0);

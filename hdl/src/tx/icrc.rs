@@ -248,16 +248,9 @@ fn loop_ring(
     LoopRing { frames: filled.beats, departed: known, left }
 }
 
-/// Buffers frames, fills in their ICRC and sends them on without gaps; to the wire nothing of the priorities that `stands` has. Raw frames to `own_mac` and all
-/// others that loop return.
+/// Buffers frames, fills in their ICRC and sends them on without gaps; to the wire nothing of the priorities that `stands` has. Frames that loop return.
 #[module]
-pub fn append(
-    m: &Scope,
-    cfg: &RnicConfig,
-    frame: Stream<FrameBeat>,
-    stands: Sig,
-    own_mac: Sig,
-) -> (Appended, Loop) {
+pub fn append(m: &Scope, cfg: &RnicConfig, frame: Stream<FrameBeat>, stands: Sig) -> (Appended, Loop) {
     let beat_bytes = cfg.beat_bytes;
     let depth = cfg.payload_buffer_bytes / beat_bytes;
     let address = clog2(u64::from(depth));
@@ -277,17 +270,12 @@ pub fn append(
         .collect();
     let into = frame.of.aside;
     let of_ring = |ring: Sig, pick: &dyn Fn(&Ring) -> Sig| ring.then(pick(&rings[1]), pick(&rings[0]));
-    // What surely loops has its room. Where a raw frame goes is not known in time for that.
-    let loops = cfg.only(cfg.loopback, frame.of.loops);
-    frame.accept((loops & !frame.of.raw) | of_ring(into, &|ring| ring.open));
+    // What loops has its room.
+    let looped = cfg.only(cfg.loopback, frame.of.loops).named("looped");
+    frame.accept(looped | of_ring(into, &|ring| ring.open));
     let enters = frame.fire();
     let index = m.reg("index", address.max(loopback::beat_bits(cfg) - 1)).reset(0);
     let first = index.eq(0);
-    let own = m.reg("own", 1).no_reset();
-    // The first byte of the address is the first of the frame.
-    let is_own = frame.data.trunc(48).swap_bytes().eq(own_mac);
-    m.when(enters & first, |m| m.set(&own, is_own));
-    let looped = (loops & (!frame.of.raw | m.mux(first, &is_own, &own))).named("looped");
     let to_wire = enters & !looped;
     let store = m.mem("store", RINGS as u32 * depth, &bits(8 * beat_bytes)).style(Style::Block).build();
     let tail = of_ring(into, &|ring| ring.tail);
@@ -300,7 +288,7 @@ pub fn append(
     });
     let ends = to_wire & frame.last;
     let end = End { index, empty: frame.empty, poisoned: frame.poisoned, of: frame.of.clone() };
-    let raw_beats = frame.of.reserved & (to_wire & loops & first).repeat(frame.of.reserved.width());
+    let raw_beats = frame.of.reserved & (to_wire & first).repeat(frame.of.reserved.width());
     let raw = m.delay("raw_returns", &raw_beats);
 
     let (masked, covered) = mask(m, PacketEnd::Frame, enters, frame.payload.beat());
@@ -418,7 +406,7 @@ mod tests {
         let netlist = build("top", |m| {
             let stands = m.input("stands", 8);
             let frame = m.stream_in("frame", &FrameBeat::of(&cfg));
-            let (out, looped) = append(m, &cfg, frame, stands, m.input("own_mac", 48));
+            let (out, looped) = append(m, &cfg, frame, stands);
             m.stream_out("looped", looped.frames);
             m.stream_out("departed", looped.departed);
             m.output("loop_left", &looped.left);
@@ -708,14 +696,11 @@ mod tests {
         RawLoop,
     }
 
-    const OWN_MAC: u64 = 0x0200_5e00_5301;
-
     #[test]
     fn what_loops_has_its_icrc_and_leaves_beside_the_wire_whoever_stands_still() {
         for (seed, beat_bytes) in [(21, 8), (22, 16), (23, 64), (24, 64)] {
             let mut random = Random::new(seed);
             let mut bench = bench(beat_bytes);
-            bench.sim.set("own_mac", OWN_MAC);
             bench.sim.set("departed_ready", 1);
             let mut sinks =
                 [Sink::new("out", &Beat::of(beat_bytes)), Sink::new("looped", &Beat::of(beat_bytes))];
@@ -735,7 +720,7 @@ mod tests {
                         [Way::Wire, Way::Loop, Way::RawWire, Way::RawLoop][random.rng.random_range(0..4)];
                     // While the wire stands still its ring must not fill up.
                     let way = if paused { Way::Loop } else { way };
-                    let mut frame = match way {
+                    let frame = match way {
                         Way::Wire | Way::Loop => sample::frame(
                             &mut random,
                             Kind { ipv6: false, vlan: false, body: 12 + pushed % 90 },
@@ -744,12 +729,8 @@ mod tests {
                     };
                     let raw = matches!(way, Way::RawWire | Way::RawLoop);
                     let own = matches!(way, Way::Loop | Way::RawLoop);
-                    if raw {
-                        let mac = if own { OWN_MAC } else { OWN_MAC ^ 1 };
-                        frame[..6].copy_from_slice(&mac.to_be_bytes()[2..]);
-                    }
                     let beats = u64::from(loopback::largest(&bench.cfg)).min(80);
-                    let loops = way != Way::Wire;
+                    let reserves = way != Way::Wire;
                     let mut bare = frame.clone();
                     let n = bare.len();
                     if !raw {
@@ -763,11 +744,11 @@ mod tests {
                             beat.insert(name.into(), Bits::new(width, value.into()));
                         };
                         set("of_raw", raw.into());
-                        set("of_loops", loops.into());
-                        set("of_reserved", if loops { beats } else { 0 });
+                        set("of_loops", own.into());
+                        set("of_reserved", if reserves { beats } else { 0 });
                         bench.source[0].push(beat);
                     }
-                    under_way += if loops { beats } else { 0 };
+                    under_way += if reserves { beats } else { 0 };
                     sent[usize::from(own)].push(frame);
                     pushed += 1;
                 }

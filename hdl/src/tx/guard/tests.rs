@@ -8,6 +8,7 @@ use ferrowire_rtl::{bits, build, Bits, Sim};
 use rand::Rng;
 
 const WIDTHS: [u32; 4] = [8, 16, 32, 64];
+const OWN_MAC: u64 = 0x0200_5e00_5301;
 
 /// What a receiver makes of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -160,7 +161,8 @@ impl Bench {
         let cfg = RnicConfig { beat_bytes, ..RnicConfig::named("generic-64b").unwrap() };
         let netlist = build("bench", |m| {
             let frame = m.stream_in("frame", &FrameBeat::of(&cfg));
-            let out = guard(m, &cfg, frame, m.input("allowed", 1), m.input("anew", 1));
+            let out =
+                guard(m, &cfg, frame, m.input("allowed", 1), m.input("anew", 1), m.input("own_mac", 48));
             m.stream_out("out", out.frame);
             m.stream_out("verdict", out.verdicts);
             let count = m.reg("count", 16).reset(0);
@@ -169,17 +171,18 @@ impl Bench {
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
+        sim.set("own_mac", OWN_MAC);
         let source = [Source::new("frame", &FrameBeat::of(&cfg))];
         let sinks = [Sink::new("out", &FrameBeat::of(&cfg)), Sink::new("verdict", &bits(1))];
         Bench { cfg, sim, source, sinks }
     }
 
     /// The beats of a frame; those of a raw one of the queue pair have both marks.
-    fn beats(&self, frame: &[u8], raw: bool, request: bool, poisoned: bool) -> Vec<Item> {
+    fn beats(&self, frame: &[u8], raw: bool, request: bool, poisoned: bool, loops: bool) -> Vec<Item> {
         let mut beats = frames_to_beats([frame], self.cfg.beat_bytes);
         for beat in &mut beats {
             let last = !beat["last"].is_zero();
-            let values = [("raw", raw.into()), ("request", request.into())];
+            let values = [("raw", raw.into()), ("request", request.into()), ("loops", loops.into())];
             let of = crate::testing::item(&FrameOf::of(&self.cfg), &values);
             beat.extend(
                 of.into_iter().map(|(field, value)| (ferrowire_rtl::join("of", &field).into(), value)),
@@ -189,8 +192,10 @@ impl Bench {
         beats
     }
 
-    fn push(&mut self, frame: &[u8], raw: bool, request: bool, poisoned: bool) {
-        self.beats(frame, raw, request, poisoned).into_iter().for_each(|beat| self.source[0].push(beat));
+    fn push(&mut self, frame: &[u8], raw: bool, request: bool, poisoned: bool, loops: bool) {
+        self.beats(frame, raw, request, poisoned, loops)
+            .into_iter()
+            .for_each(|beat| self.source[0].push(beat));
     }
 
     fn drain(&mut self, random: &mut Random, stall: f64) {
@@ -205,7 +210,7 @@ impl Bench {
 }
 
 #[test]
-fn raw_frames_that_a_receiver_takes_for_roce_do_not_leave_and_all_others_do() {
+fn raw_frames_that_a_receiver_takes_for_roce_do_not_leave_all_others_do_and_those_to_the_port_loop() {
     for (seed, beat_bytes) in (1..).zip(WIDTHS) {
         let mut random = Random::new(seed);
         let mut bench = Bench::new(beat_bytes);
@@ -216,7 +221,11 @@ fn raw_frames_that_a_receiver_takes_for_roce_do_not_leave_and_all_others_do() {
             let (mut expected, mut verdicts, mut barred) = (Vec::new(), Vec::new(), false);
             let mut frames = Vec::new();
             for _ in 0..3 {
-                let frame = any(&mut random);
+                let mut frame = any(&mut random);
+                let own = random.chance(0.5);
+                // Another address differs in one bit.
+                let mac = if own { OWN_MAC } else { OWN_MAC ^ 1 << random.rng.random_range(0..48) };
+                frame[..6].copy_from_slice(&mac.to_be_bytes()[2..]);
                 let (raw, request) = (random.chance(0.9), random.chance(0.9));
                 let poisoned = random.chance(0.05);
                 let class = class(&frame);
@@ -229,8 +238,11 @@ fn raw_frames_that_a_receiver_takes_for_roce_do_not_leave_and_all_others_do() {
                 if of_qp && !poisoned {
                     verdicts.push(u64::from(stops));
                 }
-                bench.push(&frame, raw, request, poisoned);
-                expected.extend(bench.beats(&frame, raw, request, poisoned || stops));
+                // Each frame of the queue pair may loop; whether others do is known before.
+                let loops = of_qp || random.chance(0.5);
+                bench.push(&frame, raw, request, poisoned, loops);
+                let loops = if of_qp { own } else { loops };
+                expected.extend(bench.beats(&frame, raw, request, poisoned || stops, loops));
                 barred |= of_qp && (refused || poisoned);
                 frames.push((class, of_qp, poisoned, frame));
             }
@@ -267,7 +279,7 @@ fn the_classifier_of_the_test_knows_its_frames() {
 }
 
 #[test]
-fn other_frames_take_a_cycle_a_beat_and_a_raw_one_two_cycles_more_for_each_word() {
+fn other_frames_take_a_cycle_a_beat_and_a_raw_one_two_cycles_more_for_each_word_and_one_for_its_address() {
     for beat_bytes in WIDTHS {
         let mut random = Random::new(9);
         let mut bench = Bench::new(beat_bytes);
@@ -275,7 +287,7 @@ fn other_frames_take_a_cycle_a_beat_and_a_raw_one_two_cycles_more_for_each_word(
         let frame = [&[0; 12][..], &[8, 0], &[0x45, 0, 0, 0, 0, 0, 0x40, 0, 64, 17], &[0; 60]].concat();
         let beats = frame.len().div_ceil(beat_bytes as usize) as u64;
         let mut takes = |raw: bool| {
-            (0..10).for_each(|_| bench.push(&frame, raw, true, false));
+            (0..10).for_each(|_| bench.push(&frame, raw, true, false, true));
             bench.drain(&mut random, 0.0);
             let cycles = &bench.sinks[0].cycles;
             let last = cycles.len() - 1;
@@ -284,10 +296,12 @@ fn other_frames_take_a_cycle_a_beat_and_a_raw_one_two_cycles_more_for_each_word(
             took
         };
         assert_eq!(takes(false), 10 * beats);
-        // EtherType, version, offset, protocol and port; the first frame's wait for the first beat is before it.
+        // EtherType, version, offset, protocol and port, and the address where the EtherType is in another beat. The first frame's wait for the first beat
+        // is before what is counted.
+        let waits = 10 + u64::from(beat_bytes < 14);
         let took = takes(true);
         assert!(
-            (10 * (beats + 10) - 10..=10 * (beats + 10)).contains(&took),
+            (10 * (beats + waits) - 10..=10 * (beats + waits)).contains(&took),
             "{took} cycles for {beats} beats"
         );
     }
