@@ -519,25 +519,20 @@ pub fn transport(
     // Of what loops, acknowledgements wait where they keep nobody waiting; responses have their room.
     let is_ack = answers.loops & answers.opcode.eq(Opcode::RcAcknowledge.code());
     let [acks_in, answers] = split(m, is_ack, answers);
-    let acks = match cfg.loopback {
-        true => acks(m, cfg, room.may_answer, acks_in),
-        false => acks_in,
-    };
-    let acks = admit(&m.label("admit_acks"), cfg, room.may_answer, acks);
+    let acks = acks(m, cfg, room.may_answer, acks_in);
     let notices = admit(&m.label("admit_cnps"), cfg, room.may_answer, slowed.packets);
-    // Whether a gate is open is no part of the arbiter's choice.
-    let acks_out = breath(&m.label("acks_out"), cfg.loopback, acks.packets);
-    let notices_out = breath(&m.label("notices_out"), cfg.loopback, notices.packets);
-    let others = answers.valid | acks_out.valid | notices_out.valid;
+    // Whether the gate is open is no part of the arbiter's choice.
+    let cnps = breath(&m.label("cnps"), cfg.loopback, notices.packets);
+    let others = answers.valid | acks.packets.valid | cnps.valid;
     let packets = give_way(m, others, came, launched.packets);
     let packets = breath(&m.label("packets"), cfg.unhurried(), packets);
     let requests = admit(&m.label("admit_requests"), cfg, room.may_request, packets);
     let request_beats = requests.reserves;
     let requests = TxSource { packet: requests.packets, payload: Some(paid) };
     let answers = TxSource { packet: answers, payload: responded.source.payload };
-    let small = [acks.reserves.any(), notices.reserves.any()];
-    let [acks, notices] = [acks_out, notices_out].map(|packet| TxSource { packet, payload: None });
-    let mut sources = vec![requests, answers, notices];
+    let small = [acks.reserves, notices.reserves.any()];
+    let [acks, cnps] = [acks.packets, cnps].map(|packet| TxSource { packet, payload: None });
+    let mut sources = vec![requests, answers, cnps];
     if cfg.loopback {
         sources.push(acks);
     } else {

@@ -15,7 +15,7 @@ use crate::config::RnicConfig;
 use crate::responder::reply::NAK_BIT;
 use crate::stream::deep_fifo;
 use crate::types::TxPacket;
-use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Scope, Sig, Stream, Style};
+use ferrowire_rtl::{bits, lit, module, Bundle, Collision, Interface, Scope, Sig, Stream, Style};
 use ferrowire_spec::wire::Opcode;
 
 /// What an acknowledgement says.
@@ -35,9 +35,22 @@ struct Waiting {
     nak: Sig,
 }
 
+/// What comes out.
+#[derive(Interface)]
+pub struct Admitted {
+    /// Acknowledgements.
+    pub packets: Stream<TxPacket>,
+    /// One leaves its row, and has its room from this cycle on.
+    pub reserves: Sig,
+}
+
 /// Keeps acknowledgements until they `may` pass.
 #[module]
-pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> Stream<TxPacket> {
+pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> Admitted {
+    if !cfg.loopback {
+        m.discard(&may);
+        return Admitted { packets: input, reserves: lit(1, 0) };
+    }
     let qp_bits = cfg.qp_bits();
     let (sweeping, swept) = (m.reg("sweeping", 1).reset(1), m.reg("swept", qp_bits).reset(0));
     m.when(sweeping, |m| {
@@ -82,7 +95,7 @@ pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> S
     let at = sweeping.then(swept, leaves.then(line.payload, input.qp));
     waiting.write(sweeping | leaves | stays, at, &Waiting { any: stays, nak: nak & stays });
     m.discard(&input.payload);
-    out
+    Admitted { packets: out, reserves: leaves }
 }
 
 #[cfg(test)]
@@ -96,7 +109,11 @@ mod tests {
         let cfg = RnicConfig { qps, ..RnicConfig::named("generic-8b").unwrap() };
         let shape = TxPacket::of(&cfg);
         let netlist = build("bench", |m| {
-            m.stream_out("out", acks(m, &cfg, m.input("may", 1), m.stream_in("in", &shape)));
+            let admitted = acks(m, &cfg, m.input("may", 1), m.stream_in("in", &shape));
+            m.stream_out("out", admitted.packets);
+            let reserved = m.reg("reserved", 16).reset(0);
+            m.set(&reserved, reserved + admitted.reserves.zext(16));
+            m.output("reserved", &reserved);
         });
         let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
         sim.reset();
@@ -138,6 +155,7 @@ mod tests {
                 last[qp] = Some(psn);
             }
             assert_eq!(last, newest, "seed {}", random.seed);
+            assert_eq!(sim.get("reserved"), sinks[0].items.len() as u64, "seed {}: rooms", random.seed);
         }
     }
 

@@ -5,7 +5,7 @@
 //!  requests, raw frames --> gate ------+
 //!  CNPs ------------------> gate ------+--> arbitrate --> build --> tx::icrc --+--> rings of the wire --> wire
 //!  answers --+--> READ responses ------+                                       +--> ring of the loop --+
-//!            +--> acks --> gate -------+                                                               v
+//!            +--> acks, gate ----------+                                                               v
 //!                                                                       rx::parse <-- merge <----------+
 //!  room: free beats of the loop's ring, a half for requests,               |            ^
 //!  a half for answers --> gates, the reply engine's cut                    |            +---- wire

@@ -8,7 +8,7 @@
 //!
 //! Each half of the ring is for one class, so requests that fill theirs leave the answers' alone. A class is open while the largest packet finds room; the
 //! flag is three cycles old, because packets that pass are counted from a register: their way here goes through the arbiter. The answers' limit allows for that,
-//! and [`admit`] lets a looped packet pass in every third cycle.
+//! [`admit`] lets a looped packet pass in every third cycle, and [`acks`](super::acks::acks) one in every second.
 //!
 //! **Latency:** gates 0. **Reset:** the ring is free. **Bad input:** more returned than reserved fails an assertion.
 

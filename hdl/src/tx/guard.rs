@@ -29,8 +29,8 @@
 //! `append` keeps a frame until its last beat has come, so a mark in the last beat is early enough. A frame that is refused, or whose payload could not be read,
 //! bars the queue pair: its later frames do not leave either, until it starts anew.
 //!
-//! Latency 0 and a beat a cycle for all other frames. A raw frame waits two cycles for each word: a word for ARP, 5 for UDP over IPv4; and one in its first beat, for
-//! the destination, if no word is there. Paths from `ready` to `ready`, through two gates. Reset: no frame is under way, nothing is barred.
+//! Latency 0 and a beat a cycle for all other frames. A raw frame waits two cycles for each word, one for ARP, 5 for UDP over IPv4, and a cycle in each beat
+//! until all is known. Paths from `ready` to `ready`, through two gates. Reset: no frame is under way, nothing is barred.
 
 use super::FrameBeat;
 use crate::config::RnicConfig;
@@ -89,27 +89,6 @@ enum Walk {
     Over,
 }
 
-/// What is known of a raw frame's destination.
-struct Destination {
-    /// This.
-    known: Sig,
-    /// It is the port.
-    own: Sig,
-}
-
-/// Compares the destination, which the first beat has, in a cycle of its own. `looks`: the beat of a raw frame is there; `ends`: the last one leaves.
-fn destination(m: &Scope, cfg: &RnicConfig, looks: Sig, data: Sig, own_mac: Sig, ends: Sig) -> Destination {
-    if !cfg.loopback {
-        m.discard(&own_mac);
-        return Destination { known: lit(1, 1), own: lit(1, 0) };
-    }
-    let known = m.reg("known", 1).reset(0);
-    let own = m.reg("own", 1).no_reset();
-    m.when(!known, |m| m.set(&own, data.trunc(48).swap_bytes().eq(own_mac)));
-    m.set(&known, (known | looks) & !ends);
-    Destination { known, own }
-}
-
 /// Checks raw frames.
 #[module]
 pub fn guard(
@@ -141,10 +120,20 @@ pub fn guard(
     let refused = m.reg("is_refused", 1).reset(0);
     m.when(hit, |m| m.set(&refused, !allowed));
 
-    let ends = m.wire("ends", 1);
-    let destination = destination(m, cfg, frame.valid & raw, frame.data, own_mac, ends);
-    let waits = asks | (raw & !destination.known);
-    let of = FrameOf { loops: frame.of.loops & (!raw | destination.own), ..frame.of.clone() };
+    // A register says that a beat may pass: whether a word of it is asked for is no part of the way of `ready`.
+    let clear = m.reg("clear", 1).reset(0);
+    let waits = (raw & !clear).named("waits");
+
+    // The first beat has the destination, and waits at least a cycle.
+    let own = m.reg("own", 1).no_reset();
+    if cfg.loopback {
+        let is_own = frame.data.trunc(48).swap_bytes().eq(own_mac);
+        m.when(!clear & !beat.any(), |m| m.set(&own, is_own));
+    } else {
+        m.discard(&own_mac);
+        m.set(&own, 0);
+    }
+    let of = FrameOf { loops: frame.of.loops & (!raw | own), ..frame.of.clone() };
 
     // The last beat leaves when all is known.
     let barred = m.reg("barred", 1).reset(0);
@@ -154,9 +143,11 @@ pub fn guard(
     let checked = FrameBeat { poisoned: frame.poisoned | (frame.last & stops), of, ..frame.payload.clone() };
     let out = Stream::new(m, "checked", frame.valid & !waits & (room | !told), checked);
     frame.accept(out.ready & !waits & (room | !told));
-    m.drive(&ends, out.fire() & frame.last);
+    let ends = out.fire() & frame.last;
+    m.set(&clear, walk.is(Walk::Over) | (frame.valid & raw & !here & !out.fire()));
     m.when(out.fire(), |m| m.set(&beat, beat + 1));
     m.when(ends, |m| {
+        m.set(&clear, 0);
         m.set(&beat, 0);
         m.set(&at, TYPE_AT);
         m.set(&walk, Walk::Type);
