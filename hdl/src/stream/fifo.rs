@@ -47,14 +47,9 @@ impl Pointers {
         let (behind_head, behind_tail) = (self.head + 1, self.tail + 1);
         m.when(enters, |m| m.set(&self.tail, behind_tail));
         m.when(leaves, |m| m.set(&self.head, behind_head));
-        m.when(enters & !leaves, |m| {
-            m.set(&self.any, 1);
-            m.set(&self.full, behind_tail.eq(self.head));
-        })
-        .otherwise_when(leaves & !enters, |m| {
-            m.set(&self.any, behind_head.ne(self.tail));
-            m.set(&self.full, 0);
-        });
+        // What leaves is there, and what enters has a place: so whether one enters, which is known late, is one input of the last LUT of each flag.
+        m.set(&self.any, enters | (self.any & !(leaves & behind_head.eq(self.tail))));
+        m.set(&self.full, !leaves & (self.full | (enters & behind_tail.eq(self.head))));
     }
 }
 
