@@ -9,7 +9,7 @@
 //! always taken: while an older one of its QP waits, it takes its place, for it acknowledges as much (IBTA volume 1, 9.7.5.1.2). An ACK does not take the place of a
 //! NAK: it is that of a duplicate, and the responder sends the NAK only once (9.7.5.2.8; the same rule as in `responder::reply::order`).
 //!
-//! **Latency:** 2 cycles. **Throughput:** an ACK in, and one out in three cycles. **Reset:** the marks are swept, a QP a cycle; what comes meanwhile waits.
+//! **Latency:** 2 cycles. **Throughput:** an ACK in, and one out in two cycles. **Reset:** the marks are swept, a QP a cycle; what comes meanwhile waits.
 
 use crate::config::RnicConfig;
 use crate::responder::reply::NAK_BIT;
@@ -44,7 +44,7 @@ pub struct Admitted {
     pub reserves: Sig,
 }
 
-/// Keeps acknowledgements until they `may` pass.
+/// Keeps acknowledgements until they `may` pass. Without loopback none comes.
 #[module]
 pub fn acks(m: &Scope, cfg: &RnicConfig, may: Sig, input: Stream<TxPacket>) -> Admitted {
     if !cfg.loopback {

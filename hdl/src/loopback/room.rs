@@ -136,7 +136,7 @@ mod tests {
     use rand::Rng;
     use std::collections::VecDeque;
 
-    /// A gate for requests, a gate for acknowledgements, and a block that begins responses as `cut` does.
+    /// A gate for requests, a gate for CNPs, and a block that begins responses as `cut` does.
     struct Bench {
         cfg: RnicConfig,
         sim: Sim,
@@ -158,21 +158,21 @@ mod tests {
                 let room = room(m, &cfg, given.clone());
                 let packets = |name: &str| m.stream_in(name, &TxPacket::of(&cfg));
                 let requests = admit(&m.label("requests"), &cfg, room.may_request, packets("request"));
-                let acks = admit(&m.label("acks"), &cfg, room.may_answer, packets("ack"));
+                let cnps = admit(&m.label("cnps"), &cfg, room.may_answer, packets("cnp"));
                 changes.request = requests.reserves;
-                changes.small[0] = acks.reserves.any();
+                changes.small[0] = cnps.reserves.any();
                 m.set_all(&given, &changes);
                 m.output("may_answer", &room.may_answer);
                 m.stream_out("request_out", requests.packets);
-                m.stream_out("ack_out", acks.packets);
+                m.stream_out("cnp_out", cnps.packets);
             });
             let mut sim = Sim::new(&netlist.unwrap_or_else(|e| panic!("{e}")));
             sim.reset();
             let shape = TxPacket::of(&cfg);
             Bench {
                 sim,
-                sources: ["request", "ack"].map(|name| Source::new(name, &shape)),
-                sinks: ["request_out", "ack_out"].map(|name| Sink::new(name, &shape)),
+                sources: ["request", "cnp"].map(|name| Source::new(name, &shape)),
+                sinks: ["request_out", "cnp_out"].map(|name| Sink::new(name, &shape)),
                 ring: VecDeque::new(),
                 pause: 0,
                 cfg,

@@ -32,11 +32,10 @@
 //! Latency 0 and a beat a cycle for all other frames. A raw frame waits two cycles for each word, one for ARP, 5 for UDP over IPv4, and a cycle in each beat
 //! until all is known. Paths from `ready` to `ready`, through two gates. Reset: no frame is under way, nothing is barred.
 
-use super::FrameBeat;
+use super::{FrameBeat, FrameOf};
 use crate::config::RnicConfig;
 use crate::requester::PENDING;
 use crate::stream::deep_fifo;
-use crate::tx::FrameOf;
 use ferrowire_rtl::{cat, lit, module, Fsm, Interface, Scope, Sig, Stream};
 use ferrowire_spec::wire::eth::{self, ethertype};
 use ferrowire_spec::wire::{ipv4, ipv6, udp, vlan};
@@ -126,13 +125,7 @@ pub fn guard(
 
     // The first beat has the destination, and waits at least a cycle.
     let own = m.reg("own", 1).no_reset();
-    if cfg.loopback {
-        let is_own = frame.data.trunc(48).swap_bytes().eq(own_mac);
-        m.when(!clear & !beat.any(), |m| m.set(&own, is_own));
-    } else {
-        m.discard(&own_mac);
-        m.set(&own, 0);
-    }
+    m.when(!clear & !beat.any(), |m| m.set(&own, frame.data.trunc(48).swap_bytes().eq(own_mac)));
     let of = FrameOf { loops: frame.of.loops & (!raw | own), ..frame.of.clone() };
 
     // The last beat leaves when all is known.

@@ -59,7 +59,7 @@ pub struct FrameOf {
     pub aside: Sig,
     /// A raw frame, which has no ICRC.
     pub raw: Sig,
-    /// It returns inside the card; of a raw frame: it does if its destination is the port's.
+    /// It returns inside the card; of a raw frame before `guard`: it may.
     pub loops: Sig,
     /// Beats of the loop's ring that are reserved for it.
     pub reserved: Sig,
