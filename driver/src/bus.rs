@@ -236,6 +236,20 @@ pub trait Bus: Send {
         Ok(None)
     }
 
+    /// A file that hangs up (`POLLHUP`) when the card is gone, for programs that sleep: no interrupt comes then. `None` where a card cannot go, or the system does not
+    /// say so by a file.
+    ///
+    /// # Errors
+    /// The system has no file left.
+    fn lifeline(&self) -> Result<Option<OwnedFd>, BusError> {
+        Ok(None)
+    }
+
+    /// Whether there is no card, but a model of the transport in the place of one: what passes on its clock measures nothing.
+    fn is_engine(&self) -> bool {
+        false
+    }
+
     /// Whether the card moves only when [`progress`](Self::progress) is called. Asked once, when the card is opened.
     fn needs_progress(&self) -> bool {
         false
@@ -308,6 +322,12 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     }
     fn interrupt(&mut self, vector: u16) -> Result<Option<OwnedFd>, BusError> {
         (**self).interrupt(vector)
+    }
+    fn lifeline(&self) -> Result<Option<OwnedFd>, BusError> {
+        (**self).lifeline()
+    }
+    fn is_engine(&self) -> bool {
+        (**self).is_engine()
     }
     fn needs_progress(&self) -> bool {
         (**self).needs_progress()

@@ -410,6 +410,19 @@ impl Context {
         self.device.bus.with(|b| b.addresses())
     }
 
+    /// A file that hangs up when the card is gone, for event loops: see [`Bus::lifeline`].
+    ///
+    /// # Errors
+    /// The system has no file left.
+    pub fn lifeline(&self) -> Result<Option<std::os::fd::OwnedFd>> {
+        Ok(self.device.bus.with(|b| b.lifeline())?)
+    }
+
+    /// Whether there is no card, but a model of the transport in the place of one: see [`Bus::is_engine`].
+    pub fn is_engine(&self) -> bool {
+        self.device.bus.with(|b| b.is_engine())
+    }
+
     /// Cycles of a simulated card's clock, for who measures it; `None` for other cards: see [`Bus::card_cycles`].
     ///
     /// # Errors

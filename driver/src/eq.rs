@@ -93,6 +93,8 @@ pub(crate) struct Eq {
     live: bool,
     /// What its interrupt raises, where that can be waited for.
     interrupt: Option<OwnedFd>,
+    /// What hangs up when the card is gone.
+    lifeline: Option<OwnedFd>,
     state: Mutex<State>,
 }
 
@@ -257,7 +259,7 @@ impl EventQueue {
     /// to wait for, the thread sleeps meanwhile; a simulated card in this process runs.
     ///
     /// # Errors
-    /// `Bus` when the bus or the system fails.
+    /// `Bus` when the bus or the system fails, or when the card is gone, which ends the wait.
     pub fn wait(&self, out: &mut [Event], timeout: Duration) -> Result<usize> {
         let bus = &self.eq.device.bus;
         let start = bus.with(|b| b.now());
@@ -273,7 +275,8 @@ impl EventQueue {
                 return Ok(taken);
             }
             if let Some(file) = self.interrupt_file() {
-                crate::sys::wait_readable(file, left).map_err(waiting)?;
+                let lifeline = self.eq.lifeline.as_ref().map(AsFd::as_fd);
+                crate::sys::wait_with(file, lifeline, left).map_err(waiting)?;
             }
         }
     }
@@ -365,9 +368,13 @@ impl Context {
             return Err(error);
         }
         let state = Mutex::new(State { ring, stale: HashMap::new() });
-        let mut eq = Eq { device, eqn: eqn as u8, entries: 1 << log2, live: true, interrupt: None, state };
+        let (eqn, entries) = (eqn as u8, 1 << log2);
+        let mut eq = Eq { device, eqn, entries, live: true, interrupt: None, lifeline: None, state };
         // Behind the queue: if there is no file, it is destroyed.
-        eq.interrupt = eq.device.bus.with(|b| b.interrupt(eqn as u16))?;
+        eq.interrupt = eq.device.bus.with(|b| b.interrupt(eqn.into()))?;
+        if eq.interrupt.is_some() {
+            eq.lifeline = eq.device.bus.with(|b| b.lifeline())?;
+        }
         let eq = Arc::new(eq);
         if asynchronous {
             self.device.tables(|t| t.asynchronous = Arc::downgrade(&eq));
@@ -378,6 +385,9 @@ impl Context {
 
 /// The system's error, of the bus.
 fn waiting(error: std::io::Error) -> BusError {
+    if error.kind() == std::io::ErrorKind::BrokenPipe {
+        return BusError::Gone(format!("wait for an interrupt: {error}"));
+    }
     BusError::Os { operation: "wait for an interrupt", message: error.to_string() }
 }
 

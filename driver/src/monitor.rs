@@ -144,6 +144,11 @@ impl Monitor {
         self.bus.addresses()
     }
 
+    /// Whether there is no card, but a model of the transport in the place of one: see [`Bus::is_engine`].
+    pub fn is_engine(&self) -> bool {
+        self.bus.is_engine()
+    }
+
     /// Cycles of a simulated card's clock: see [`Bus::card_cycles`].
     ///
     /// # Errors

@@ -12,6 +12,7 @@ use anyhow::Result;
 use ferrowire::{Bus, BusError, DmaBuffer, DmaMapping, HostMemory};
 
 use crate::card::{datapath_gbps, Card, CardModel, CsrAccess};
+use crate::switch::{SharedSwitch, Switch};
 use crate::wire::{time, Beat, Capture, Link};
 
 /// Bytes of BAR 0 that the card's `csr` stream addresses.
@@ -30,6 +31,14 @@ pub trait Peer: Send {
 
     /// The wire is free: the next frame to send.
     fn give(&mut self, cycle: u64) -> Option<Vec<u8>>;
+
+    /// Whether frames wait for the wire, as far as this end knows without being asked for one.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// The card at the other end was reset.
+    fn link_down(&mut self) {}
 }
 
 /// A link and its ends.
@@ -37,6 +46,29 @@ struct Wire {
     link: Link,
     from: Option<usize>,
     to: Option<usize>,
+}
+
+/// What the cards of a cycle offer and get, each at its number.
+#[derive(Default)]
+struct Beats {
+    offered: Vec<Option<Beat>>,
+    delivered: Vec<Option<Beat>>,
+    ready: Vec<bool>,
+    taken: Vec<bool>,
+}
+
+impl Beats {
+    /// Nothing for so many cards.
+    fn clear(&mut self, cards: usize) {
+        for beats in [&mut self.offered, &mut self.delivered] {
+            beats.clear();
+            beats.resize(cards, None);
+        }
+        for (flags, value) in [(&mut self.ready, true), (&mut self.taken, false)] {
+            flags.clear();
+            flags.resize(cards, value);
+        }
+    }
 }
 
 /// A peer, and where it is.
@@ -60,10 +92,13 @@ pub struct World {
     cards: Vec<Card>,
     wires: Vec<Wire>,
     peers: Vec<Far>,
+    /// What joins more than two cards.
+    switch: Option<SharedSwitch>,
     cycle: u64,
     clock_khz: u32,
     capture: Option<Capture>,
     failed: Option<String>,
+    beats: Beats,
 }
 
 impl World {
@@ -103,6 +138,19 @@ impl World {
         Ok(Self { peers: vec![Far::new(peer, 0, 1)], ..world })
     }
 
+    /// Cards on the ports of a learning switch, whose queues hold `depth` frames: link 2i from card i to its port, link 2i + 1 back.
+    ///
+    /// # Errors
+    /// The model is not that of a card.
+    pub fn switched(model: &CardModel, cards: usize, host_latency: u64, depth: usize) -> Result<Self> {
+        let switch = SharedSwitch::new(Switch::new(cards, depth));
+        let wire = |from, to| Wire { link: Link::new(model.beat_bytes(), 0), from, to };
+        let wires = (0..cards).flat_map(|i| [wire(Some(i), None), wire(None, Some(i))]).collect();
+        let peers = (0..cards).map(|i| Far::new(Box::new(switch.port(i)), 2 * i, 2 * i + 1)).collect();
+        let cards = (0..cards).map(|_| Card::new(model, host_latency)).collect::<Result<_>>()?;
+        Ok(Self { peers, switch: Some(switch), ..Self::of(model, cards, wires) })
+    }
+
     /// No card, two peers on a wire of so many bytes a beat: link 0 from the first to the second, link 1 back.
     pub fn peers(beat_bytes: usize, clock_khz: u32, wire_latency: u64, peers: [Box<dyn Peer>; 2]) -> Self {
         let wire = || Wire { link: Link::new(beat_bytes, wire_latency), from: None, to: None };
@@ -111,10 +159,12 @@ impl World {
             cards: Vec::new(),
             wires: vec![wire(), wire()],
             peers: vec![Far::new(first, 1, 0), Far::new(second, 0, 1)],
+            switch: None,
             cycle: 0,
             clock_khz,
             capture: None,
             failed: None,
+            beats: Beats::default(),
         }
     }
 
@@ -127,7 +177,17 @@ impl World {
                 card.step(None, true);
             }
         }
-        Self { cards, wires, peers: Vec::new(), cycle, clock_khz, capture: None, failed: None }
+        Self {
+            cards,
+            wires,
+            peers: Vec::new(),
+            switch: None,
+            cycle,
+            clock_khz,
+            capture: None,
+            failed: None,
+            beats: Beats::default(),
+        }
     }
 
     /// To be shared by buses.
@@ -158,6 +218,34 @@ impl World {
     /// A card.
     pub fn card_mut(&mut self, card: usize) -> &mut Card {
         &mut self.cards[card]
+    }
+
+    /// Cards that there are.
+    pub fn cards(&self) -> usize {
+        self.cards.len()
+    }
+
+    /// The switch that joins the cards, if one does.
+    pub fn switch(&self) -> Option<&SharedSwitch> {
+        self.switch.as_ref()
+    }
+
+    /// Links that there are.
+    pub fn links(&self) -> usize {
+        self.wires.len()
+    }
+
+    /// All links, each with whether a frame is captured and meets a wire's faults there: on all of them, or on those from cards to the switch.
+    pub fn all_links(&mut self) -> impl Iterator<Item = (&mut Link, bool)> {
+        let step = self.step_of_ways();
+        self.wires.iter_mut().enumerate().map(move |(at, wire)| (&mut wire.link, at % step == 0))
+    }
+
+    fn step_of_ways(&self) -> usize {
+        match self.switch {
+            Some(_) => 2,
+            None => 1,
+        }
     }
 
     /// A link.
@@ -204,8 +292,17 @@ impl World {
                 wire.link.end_receiver();
             }
         }
+        self.link_down(card);
         self.failed = None;
         Ok(())
+    }
+
+    /// The peer of a card, if it is none, is told of the card's reset.
+    fn link_down(&mut self, card: usize) {
+        let wires = &self.wires;
+        for far in self.peers.iter_mut().filter(|far| wires[far.takes].from == Some(card)) {
+            far.peer.link_down();
+        }
     }
 
     /// A function level reset (PCIe 6.6.2) of a card that faces PCIe, from its beginning to its end; the other cards go on meanwhile. Whether the card
@@ -219,13 +316,14 @@ impl World {
         let in_time = self.run_until(limit, done);
         while self.cards[card].interrupt().is_some() {}
         self.cards[card].end_function_reset();
+        self.link_down(card);
         // What software writes then is taken before anything else.
         self.run_until(CSR_LIMIT, |world| world.card(card).pcie_idle()) && in_time && self.failed.is_none()
     }
 
-    /// Whether links bring or hold frames.
+    /// Whether neither links nor their ends have frames under way.
     pub fn wires_idle(&self) -> bool {
-        self.wires.iter().all(|wire| wire.link.idle())
+        self.wires.iter().all(|wire| wire.link.idle()) && !self.peers.iter().any(|far| far.peer.waits())
     }
 
     /// Delivers a frame over a link that nobody sent.
@@ -233,17 +331,17 @@ impl World {
         self.wires[link].link.inject(self.cycle, frame);
     }
 
-    /// Writes every frame from now on to a pcapng file, an interface for each sender.
+    /// Writes every frame from now on to a pcapng file, an interface for each sender: a link of a wire, or a port of a switch.
     ///
     /// # Errors
     /// The file cannot be written.
     pub fn capture(&mut self, path: &Path) -> Result<()> {
-        let names: Vec<String> = (0..self.wires.len()).map(|i| format!("link{i}")).collect();
+        let kind = if self.switch.is_some() { "port" } else { "link" };
+        let count = self.wires.len() / self.step_of_ways();
+        let names: Vec<String> = (0..count).map(|i| format!("{kind}{i}")).collect();
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         self.capture = Some(Capture::create(path, &names, self.clock_khz)?);
-        for wire in &mut self.wires {
-            wire.link.keep_frames(true);
-        }
+        self.all_links().filter(|(_, is_way)| *is_way).for_each(|(link, _)| link.keep_frames(true));
         Ok(())
     }
 
@@ -257,13 +355,10 @@ impl World {
 
     /// One clock of every card.
     pub fn step(&mut self) {
-        const CARDS: usize = 8;
-        assert!(self.cards.len() <= CARDS && self.wires.len() <= CARDS, "a world has at most {CARDS} cards");
-        let mut offered: [Option<Beat>; CARDS] = [None; CARDS];
-        let mut delivered: [Option<Beat>; CARDS] = [None; CARDS];
-        let mut ready = [true; CARDS];
-        let mut taken = [false; CARDS];
-        for (card, offered) in self.cards.iter().zip(&mut offered) {
+        self.beats.clear(self.cards.len());
+        let step = self.step_of_ways();
+        let Beats { offered, delivered, ready, taken } = &mut self.beats;
+        for (card, offered) in self.cards.iter().zip(offered.iter_mut()) {
             *offered = card.tx();
         }
         for (i, wire) in self.wires.iter_mut().enumerate() {
@@ -297,7 +392,7 @@ impl World {
             wire.link.commit(self.cycle, tx, wire.to.is_none_or(|to| taken[to]));
             if let (Some(capture), false) = (&mut self.capture, wire.link.sent().is_empty()) {
                 for frame in wire.link.take_frames() {
-                    if let Err(error) = capture.write(i as u32, &frame) {
+                    if let Err(error) = capture.write((i / step) as u32, &frame) {
                         self.failed.get_or_insert(error.to_string());
                     }
                 }

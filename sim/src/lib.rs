@@ -11,6 +11,7 @@
 //! - [`card::Card`] is one RNIC: a Verilated model, [`host::Host`] behind its DMA streams, and its registers.
 //! - [`wire::Link`] is one direction of a wire: beat-accurate, or through a filter that drops, changes or adds frames.
 //! - [`bus::World`] steps cards and links on one clock; [`bus::SimBus`] is the driver's way to one of the cards.
+//! - [`switch::Switch`] is a learning Ethernet switch, which joins more than two cards.
 //! - [`line::SerialLine`] is a serial line to a card that is on a board with its memory: what the driver's `SerialBus` is given.
 //! - [`node::Node`] is a card, opened; [`pair::Pair`] is two cards, opened and connected: what demo, bench and most tests begin with.
 //! - [`feed`] keeps queue pairs of a pair busy, and checks what comes of it.
@@ -50,5 +51,6 @@ pub mod replay;
 pub mod root;
 pub mod soak;
 pub mod socket;
+pub mod switch;
 mod sys;
 pub mod wire;

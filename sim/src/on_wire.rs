@@ -21,11 +21,20 @@ pub struct Core<S> {
     busy: bool,
     /// Its next deadline, in nanoseconds.
     deadline: Option<u64>,
+    /// When its wire moved last, in nanoseconds.
+    now: u64,
 }
 
 impl<S: Station> Core<S> {
-    fn now(&self, cycle: u64) -> u64 {
-        cycle * TICK_NS / self.tick
+    /// The time of a cycle, which the wire has reached.
+    fn reach(&mut self, cycle: u64) -> u64 {
+        self.now = cycle * TICK_NS / self.tick;
+        self.now
+    }
+
+    /// The station's time, in nanoseconds.
+    pub fn now(&self) -> u64 {
+        self.now
     }
 
     /// Something was done to the station, which may have something to send now.
@@ -47,7 +56,7 @@ impl<S> Clone for OnWire<S> {
 impl<S> OnWire<S> {
     /// A station for whom so many cycles make 4.096 us.
     pub fn new(station: S, tick: u64) -> Self {
-        Self(Arc::new(Mutex::new(Core { station, tick, busy: false, deadline: None })))
+        Self(Arc::new(Mutex::new(Core { station, tick, busy: false, deadline: None, now: 0 })))
     }
 
     /// The station, while nothing happens on its wire.
@@ -59,14 +68,14 @@ impl<S> OnWire<S> {
 impl<S: Station + Send> Peer for OnWire<S> {
     fn take(&mut self, cycle: u64, frame: Vec<u8>) {
         let mut core = self.lock();
-        let now = core.now(cycle);
+        let now = core.reach(cycle);
         core.station.handle_frame(now, &frame);
         core.touched();
     }
 
     fn give(&mut self, cycle: u64) -> Option<Vec<u8>> {
         let mut core = self.lock();
-        let now = core.now(cycle);
+        let now = core.reach(cycle);
         if core.deadline.is_some_and(|deadline| deadline <= now) {
             core.station.handle_timeout(now);
             core.touched();

@@ -2,6 +2,8 @@
 //! [`Pair`]: two cards on a wire, each opened by a driver of its own, and queue pairs between them.
 
 use anyhow::Result;
+use ferrowire::spec::csr::MSIX_TABLE;
+use ferrowire::spec::pci::{MSIX_ENTRY, MSIX_MAX};
 use ferrowire::{Bus, HostMemory, Qp, QueuePair, Reset, Rtr, RtsAttributes, SendWr, SharedReceiveQueue};
 
 use crate::bus::{SharedWorld, World};
@@ -68,12 +70,18 @@ impl Pair {
         Ok(Self { a, b, world, host_latency: options.host_latency, emulated: None })
     }
 
-    /// Two emulated cards on such a wire, opened: their hosts have no latency.
+    /// Two emulated cards on such a wire, opened: their hosts have no latency, and have enabled MSI-X and all vectors, as an operating system does.
     ///
     /// # Errors
     /// A card does not come up.
     pub fn emulated(options: &PairOptions) -> Result<Self> {
         let (world, cards) = Wired::pair(options.wire_latency);
+        for card in &cards {
+            card.with(|card| {
+                card.set_interrupts(true, false);
+                (0..MSIX_MAX).try_for_each(|vector| card.write32(MSIX_TABLE + MSIX_ENTRY * vector + 12, 0))
+            })?;
+        }
         let pair = Self::over(world, (cards[0].bus(), cards[1].bus()), options)?;
         Ok(Self { emulated: Some(cards), ..pair })
     }
@@ -103,6 +111,20 @@ impl Pair {
         match &self.emulated {
             Some(cards) => cards[card].with(|card| card.mapped()),
             None => self.world.lock().card(card).host().map().len(),
+        }
+    }
+
+    /// The next interrupt that a card has raised: its cycle, and its vector.
+    pub fn interrupt(&self, card: usize) -> Option<(u64, u8)> {
+        match &self.emulated {
+            Some(cards) => {
+                let message = cards[card].with(|card| card.interrupt())?;
+                Some((message.at, message.vector))
+            }
+            None => {
+                let interrupt = self.world.lock().card_mut(card).interrupt()?;
+                Some((interrupt.cycle, interrupt.vector))
+            }
         }
     }
 

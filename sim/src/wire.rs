@@ -270,6 +270,27 @@ impl Link {
         self.end_frame(cycle, cycle);
     }
 
+    /// The next frame that is due, whole: for a receiver that has no beats. Only senders of whole frames get along with it.
+    pub fn arrived(&mut self, cycle: u64) -> Option<Vec<u8>> {
+        match self.due() {
+            Some(due) if due <= cycle => self.stored.pop_front().map(|stored| stored.frame),
+            _ => None,
+        }
+    }
+
+    /// When the next frame is due.
+    pub fn due(&self) -> Option<u64> {
+        self.stored.front().map(|stored| stored.due)
+    }
+
+    /// The first cycle in which it takes a frame again.
+    pub fn free_at(&self) -> u64 {
+        match self.rate {
+            Some(_) => self.free_at.ceil() as u64,
+            None => 0,
+        }
+    }
+
     /// The sender is there no more: what of a frame it has sent is forgotten.
     pub fn end_sender(&mut self) {
         self.frame.clear();

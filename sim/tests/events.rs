@@ -13,7 +13,6 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 const CONFIGS: [&str; 3] = ["generic-8b", "generic-64b", EMULATED];
-const CARDS: [&str; 2] = ["generic-8b", "generic-64b"];
 
 /// Cycles for what a test waits for.
 const LIMIT: u64 = 100_000;
@@ -153,7 +152,7 @@ fn an_armed_queue_wakes_its_host_and_never_before_its_completion() {
 
 #[test]
 fn an_interrupt_finds_its_event_there() {
-    for config in chosen!(CARDS) {
+    for config in chosen!(CONFIGS) {
         let mut eq = None;
         let mut bench = bench(config, 0, |pair| {
             eq = Some(pair.a.context.create_eq(4).unwrap());
@@ -164,25 +163,20 @@ fn an_interrupt_finds_its_event_there() {
             bench.cq.request_notify(false).unwrap();
             eq.request_interrupt().unwrap();
             bench.post(1 + round % 3);
-            let world = bench.pair.world.clone();
-            let mut interrupt = None;
-            for _ in 0..LIMIT {
-                let mut world = world.lock();
-                world.step();
-                interrupt = world.card_mut(0).interrupt();
-                if interrupt.is_some() {
-                    break;
-                }
-            }
-            let interrupt = interrupt.unwrap_or_else(|| panic!("no interrupt{}", bench.pair.diagnose()));
-            assert_eq!((interrupt.eqn, interrupt.vector), (eq.number(), eq.number()));
+            let stepped = |_| {
+                bench.pair.world.lock().step();
+                bench.pair.interrupt(0)
+            };
+            let interrupt = (0..LIMIT).find_map(stepped);
+            let (_, vector) = interrupt.unwrap_or_else(|| panic!("no interrupt{}", bench.pair.diagnose()));
+            assert_eq!(vector, eq.number());
             let mut some = [Event::default(); 4];
             let before = bench.pair.world.lock().cycle();
             assert_eq!(eq.poll(&mut some), Ok(1), "{config}, round {round}");
             assert!(bench.pair.world.lock().cycle() - before < 32);
             bench.pair.world.lock().run(2000);
             while bench.cq.poll(&mut [Completion::default(); 8]).unwrap() > 0 {}
-            assert_eq!(bench.pair.world.lock().card_mut(0).interrupt(), None, "{config}, round {round}");
+            assert_eq!(bench.pair.interrupt(0), None, "{config}, round {round}");
         }
     }
 }
@@ -335,7 +329,7 @@ fn a_receive_queue_that_is_overrun_ends_and_says_so() {
 #[test]
 fn a_moderated_queue_interrupts_less_often_than_it_has_events_and_forgets_none() {
     const QUIET_US: u16 = 20;
-    for config in chosen!(CARDS) {
+    for config in chosen!(CONFIGS) {
         let mut counts = Vec::new();
         for moderation in [0, QUIET_US] {
             let mut eq = None;
@@ -347,10 +341,9 @@ fn a_moderated_queue_interrupts_less_often_than_it_has_events_and_forgets_none()
             let mut some = [Completion::default(); 16];
             let (mut interrupts, mut events) = (Vec::new(), 0);
             let interrupted = |bench: &Bench, all: &mut Vec<u64>| {
-                let mut world = bench.pair.world.lock();
-                while let Some(interrupt) = world.card_mut(0).interrupt() {
-                    assert_eq!(interrupt.eqn, eq.number());
-                    all.push(interrupt.cycle);
+                while let Some((cycle, vector)) = bench.pair.interrupt(0) {
+                    assert_eq!(vector, eq.number());
+                    all.push(cycle);
                 }
             };
             for _ in 0..40 {

@@ -144,7 +144,7 @@ impl Card {
         };
         let simulated = device.is_simulated() || cycles.is_some();
         let pd = context.alloc_pd()?;
-        let (name, engine) = (device.to_string(), device.is_engine());
+        let (name, engine) = (device.to_string(), context.is_engine());
         Ok(Self { name, mac, ip, gid_index, vlan: addresses.vlan, clock, simulated, engine, pd, context })
     }
 

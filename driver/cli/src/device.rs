@@ -120,11 +120,6 @@ impl Device {
     pub fn is_simulated(&self) -> bool {
         matches!(self, Device::Socket(_) | Device::InProcess(_))
     }
-
-    /// Whether it is no card, but the reference engine in the place of one.
-    pub fn is_engine(&self) -> bool {
-        *self == Device::InProcess(Kind::Engine)
-    }
 }
 
 #[cfg(test)]

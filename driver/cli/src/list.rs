@@ -18,7 +18,7 @@ use crate::failure::Failure;
 use crate::out;
 use crate::sysfs::Sysfs;
 
-/// Lists the cards that are there: simulated ones on sockets, and those on a PCI bus
+/// Lists the cards that are there: simulated and emulated ones on sockets, and those on a PCI bus
 ///
 /// It looks for sockets in the folder where it is started and in $XDG_RUNTIME_DIR/ferrowire, and asks each that listens whether it is a card's. No card is taken from
 /// the program that has it. Serial ports are listed with --serial alone, and not opened: what is at their other end is not known.
@@ -109,19 +109,38 @@ fn sockets(given: &[PathBuf]) -> Result<Vec<Found>, Failure> {
                 paths.push(path.strip_prefix(".").map(Path::to_path_buf).unwrap_or(path));
             }
         }
-        paths.sort();
+        paths.sort_by_cached_key(|path| counted(&path.to_string_lossy()));
         cards.extend(paths.into_iter().filter_map(ask));
     }
     Ok(cards)
 }
 
+/// A name by which `card10` comes after `card9`: each number in it has as many digits as the largest.
+fn counted(name: &str) -> String {
+    let mut key = String::new();
+    let mut rest = name;
+    while let Some(at) = rest.find(|letter: char| letter.is_ascii_digit()) {
+        let (text, from) = rest.split_at(at);
+        let end = from.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(from.len());
+        let (number, more) = from.split_at(end);
+        key += &format!("{text}{number:0>20}");
+        rest = more;
+    }
+    key + rest
+}
+
 /// Whether a card's server listens on a socket.
 fn ask(path: PathBuf) -> Option<Found> {
     let mut card = Found::new(&Device::Socket(path.clone()), "simulated");
+    let look = |bus| {
+        let mut monitor = Monitor::open(bus)?;
+        Ok::<_, ferrowire::Error>((monitor.is_engine(), monitor.port()?.mac))
+    };
     match VfioUserBus::observe_within(&path, ANSWER) {
-        Ok(bus) => match Monitor::open(bus).and_then(|mut monitor| monitor.port()) {
-            Ok(port) => {
-                card.mac = Some(port.mac.map(|byte| format!("{byte:02x}")).join(":"));
+        Ok(bus) => match look(bus) {
+            Ok((engine, mac)) => {
+                card.kind = if engine { "emulated" } else { "simulated" };
+                card.mac = Some(mac.map(|byte| format!("{byte:02x}")).join(":"));
             }
             Err(error) => card.note = Some(error.to_string()),
         },
@@ -165,4 +184,17 @@ fn serial_ports(dev: &Path) -> Vec<Found> {
         ..Found::new(&Device::Serial(path, ferrowire::serial::BAUD), "serial")
     };
     paths.into_iter().map(port).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sockets_are_in_the_order_of_their_numbers() {
+        let mut names = ["b9", "ferrowire10.sock", "ferrowire9.sock", "a", "ferrowire2.sock", "ferrowire"];
+        names.sort_by_cached_key(|name| counted(name));
+        assert_eq!(names, ["a", "b9", "ferrowire", "ferrowire2.sock", "ferrowire9.sock", "ferrowire10.sock"]);
+        assert_eq!(counted("7x12"), "00000000000000000007x00000000000000000012");
+    }
 }

@@ -17,6 +17,7 @@ use crate::failure::Failure;
 #[derive(Args, Debug)]
 #[command(after_help = "Examples:\n  \
     ferrowire sim up\n  \
+    ferrowire sim up --engine --cards 4\n  \
     ferrowire sim up /tmp/cards --config generic-8b\n  \
     ferrowire sim card --socket a.sock --wire stream:wire.sock\n  \
     ferrowire sim board --port a.tty --wire stream:wire.sock")]
@@ -27,7 +28,7 @@ pub struct SimArgs {
 
 #[derive(Debug, Subcommand)]
 enum What {
-    /// Serves two cards on one wire, at ferrowire0.sock and ferrowire1.sock
+    /// Serves two cards on one wire, at ferrowire0.sock and ferrowire1.sock, or more on a switch
     #[command(disable_help_flag = true)]
     Up(Passed),
     /// Serves one card, on a wire that leads elsewhere

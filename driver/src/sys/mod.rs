@@ -16,4 +16,4 @@ pub use fence::{after_phase, before_doorbell};
 pub use lent::LentMemory;
 pub use memory::HostMemory;
 pub(crate) use vfio::Linux;
-pub use wait::{drain, wait_readable};
+pub use wait::{drain, wait_readable, wait_with};

@@ -23,6 +23,30 @@ pub fn wait_readable(file: BorrowedFd<'_>, timeout: Duration) -> Result<bool, Er
     }
 }
 
+/// The same, which ends with an error when `lifeline` hangs up meanwhile.
+///
+/// # Errors
+/// `BrokenPipe` when it does; the system's.
+pub fn wait_with(
+    file: BorrowedFd<'_>,
+    lifeline: Option<BorrowedFd<'_>>,
+    timeout: Duration,
+) -> Result<bool, Error> {
+    let Some(lifeline) = lifeline else { return wait_readable(file, timeout) };
+    let mut files = [
+        PollFd::from_borrowed_fd(file, PollFlags::IN),
+        // The system tells of its end in any case.
+        PollFd::from_borrowed_fd(lifeline, PollFlags::empty()),
+    ];
+    let timeout = Timespec::try_from(timeout).ok();
+    match poll(&mut files, timeout.as_ref()) {
+        Ok(_) if files[0].revents().contains(PollFlags::IN) => Ok(true),
+        Ok(0) | Err(Errno::INTR) => Ok(false),
+        Ok(_) => Err(Error::new(std::io::ErrorKind::BrokenPipe, "the card has hung up")),
+        Err(errno) => Err(errno.into()),
+    }
+}
+
 /// Takes what an event file counts, which does not wait when it is read.
 ///
 /// # Errors
@@ -51,5 +75,21 @@ mod tests {
         drain(file.as_fd()).unwrap();
         drain(file.as_fd()).unwrap();
         assert!(!wait_readable(file.as_fd(), Duration::ZERO).unwrap());
+    }
+
+    #[test]
+    fn a_wait_ends_when_the_lifeline_hangs_up_and_not_before_what_has_come() {
+        let file = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).unwrap();
+        let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+        let wait = |timeout| wait_with(file.as_fd(), Some(near.as_fd()), timeout);
+        assert!(!wait(Duration::from_millis(1)).unwrap());
+        std::thread::scope(|scope| {
+            let sleeper = scope.spawn(|| wait(Duration::from_secs(60)));
+            drop(far);
+            assert_eq!(sleeper.join().unwrap().unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+        });
+        rustix::io::write(&file, &1u64.to_ne_bytes()).unwrap();
+        assert!(wait(Duration::MAX).unwrap());
+        assert!(wait_with(file.as_fd(), None, Duration::MAX).unwrap());
     }
 }

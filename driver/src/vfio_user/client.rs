@@ -2,21 +2,22 @@
 //! [`Client`]: asks a server for a device's regions, interrupts and memory, one question at a time.
 
 use std::net::IpAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
+use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
 use rustix::process::Uid;
 
 use super::error::SocketError;
 use super::message::{
-    addresses, capabilities, command, observer_capabilities, pci, DeviceInfo, DmaMap, DmaUnmap, Header,
-    IrqInfo, IrqSet, RegionAccess, RegionInfo, Version, MAJOR, MAX_TRANSFER, MINOR, OBSERVER,
+    self, capabilities, command, holds, observer_capabilities, pci, DeviceInfo, DmaMap, DmaUnmap, Header,
+    IrqInfo, IrqSet, RegionAccess, RegionInfo, Version, ENGINE, MAJOR, MAX_TRANSFER, MINOR, OBSERVER,
 };
-use super::stream::{Message, Stream};
+use super::stream::{Message, Stream, StreamError};
 
 /// Longest wait for an answer: a card that is simulated on a busy machine is slow.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -33,6 +34,8 @@ pub struct Client {
     next: u16,
     /// IP addresses that the server tells of.
     pub addresses: Vec<IpAddr>,
+    /// The server has the reference engine in the place of a card.
+    pub engine: bool,
 }
 
 impl Client {
@@ -51,8 +54,7 @@ impl Client {
     pub fn observe(path: &Path, patience: Duration) -> Result<Self, SocketError> {
         let (client, said) = Self::begin(path, &observer_capabilities(), patience)?;
         // Who does not know observers has taken this one for the client of the device; it is gone at once.
-        let known = format!("\"{OBSERVER}\":true");
-        match said.windows(known.len()).any(|part| part == known.as_bytes()) {
+        match holds(&said, OBSERVER) {
             true => Ok(client),
             false => {
                 Err(SocketError::Protocol { asked: "observe", found: "the server has no observers".into() })
@@ -65,7 +67,8 @@ impl Client {
         let failed = |source| SocketError::Connect { path: path.to_path_buf(), source };
         let socket = UnixStream::connect(path).map_err(failed)?;
         socket.set_read_timeout(Some(patience)).map_err(SocketError::os("set the socket's time-out"))?;
-        let mut client = Self { stream: Stream::new(socket), patience, next: FIRST, addresses: Vec::new() };
+        let (stream, addresses) = (Stream::new(socket), Vec::new());
+        let mut client = Self { stream, patience, next: FIRST, addresses, engine: false };
         let version = Version { major: MAJOR, minor: MINOR };
         let answer = client.ask(command::VERSION, &[&version.to_bytes(), capabilities], &[]);
         let answer = answer.map_err(|error| match error {
@@ -76,7 +79,8 @@ impl Client {
         })?;
         match Version::parse(&answer.body) {
             Some((Version { major: MAJOR, .. }, said)) => {
-                client.addresses = addresses(said);
+                client.addresses = message::addresses(said);
+                client.engine = holds(said, ENGINE);
                 Ok((client, said.to_vec()))
             }
             found => {
@@ -94,6 +98,27 @@ impl Client {
     pub fn server_user(&self) -> Result<Uid, SocketError> {
         let peer = socket_peercred(&self.stream);
         Ok(peer.map_err(|error| SocketError::os("ask who serves the card")(error.into()))?.uid)
+    }
+
+    /// That the server is there still.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn alive(&self) -> Result<(), SocketError> {
+        let mut files = [PollFd::new(&self.stream, PollFlags::empty())];
+        let looked = poll(&mut files, Some(&Timespec::default()));
+        match looked.is_ok() && files[0].revents().intersects(PollFlags::HUP | PollFlags::ERR) {
+            true => Err(SocketError::of_stream("wait for the card", StreamError::Closed)),
+            false => Ok(()),
+        }
+    }
+
+    /// A file that hangs up when the server is gone.
+    ///
+    /// # Errors
+    /// The system has no file left.
+    pub fn lifeline(&self) -> Result<OwnedFd, SocketError> {
+        self.stream.as_fd().try_clone_to_owned().map_err(SocketError::os("copy the socket's file"))
     }
 
     /// What kind of device it is.

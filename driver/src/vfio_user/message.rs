@@ -364,17 +364,22 @@ pub const OBSERVER: &str = "ferrowire_observer";
 /// A capability of this project: IP addresses that the server's owner has given the card, for programs to put into its table of GIDs. A list of strings.
 pub const ADDRESSES: &str = "ferrowire_addresses";
 
+/// A capability of this project: the server has no card, but the reference engine in the place of one. Its times are the model's own.
+pub const ENGINE: &str = "ferrowire_engine";
+
 /// As [`capabilities`], of an observer.
 pub fn observer_capabilities() -> Vec<u8> {
-    server_capabilities(true, &[])
+    server_capabilities(true, false, &[])
 }
 
 /// As [`capabilities`], of a server: to an observer or to the device's client.
-pub fn server_capabilities(observer: bool, addresses: &[IpAddr]) -> Vec<u8> {
+pub fn server_capabilities(observer: bool, engine: bool, addresses: &[IpAddr]) -> Vec<u8> {
     let mut text =
         format!("{{\"capabilities\":{{\"max_msg_fds\":{MAX_FILES},\"max_data_xfer_size\":{MAX_TRANSFER}");
-    if observer {
-        text += &format!(",\"{OBSERVER}\":true");
+    for (name, holds) in [(OBSERVER, observer), (ENGINE, engine)] {
+        if holds {
+            text += &format!(",\"{name}\":true");
+        }
     }
     if !addresses.is_empty() {
         let list: Vec<String> = addresses.iter().map(|address| format!("\"{address}\"")).collect();
@@ -382,6 +387,12 @@ pub fn server_capabilities(observer: bool, addresses: &[IpAddr]) -> Vec<u8> {
     }
     text += "}}\0";
     text.into_bytes()
+}
+
+/// Whether the other end has said that a capability holds.
+pub fn holds(said: &[u8], capability: &str) -> bool {
+    let text = format!("\"{capability}\":true");
+    said.windows(text.len()).any(|part| part == text.as_bytes())
 }
 
 /// The addresses that a server has told; none, if it is another's, or what it says is none.
@@ -436,10 +447,12 @@ mod tests {
     fn addresses_come_as_they_were_told() {
         let told: [IpAddr; 2] = ["10.0.0.7".parse().unwrap(), "fd00::7".parse().unwrap()];
         for observer in [false, true] {
-            assert_eq!(addresses(&server_capabilities(observer, &told)), told);
-            assert!(addresses(&server_capabilities(observer, &[])).is_empty());
+            assert_eq!(addresses(&server_capabilities(observer, !observer, &told)), told);
+            let said = server_capabilities(observer, !observer, &[]);
+            assert!(addresses(&said).is_empty());
+            assert_eq!((holds(&said, OBSERVER), holds(&said, ENGINE)), (observer, !observer));
         }
-        assert_eq!(server_capabilities(false, &[]), capabilities());
+        assert_eq!(server_capabilities(false, false, &[]), capabilities());
         for other in ["", "{}", "\"ferrowire_addresses\":[", "\"ferrowire_addresses\":[7,\"x\"]"] {
             assert!(addresses(other.as_bytes()).is_empty(), "{other}");
         }

@@ -27,7 +27,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::process::{geteuid, Uid};
@@ -58,10 +58,10 @@ mod config {
     pub const MSIX_ENABLE: u16 = 0x8000;
 }
 
-/// Looks of [`Bus::progress`] without anything posted between, after which it sleeps.
-const EAGER: u32 = 32;
+/// Time after something was posted in which [`Bus::progress`] gives the processor away and does not sleep: an emulated card answers in less.
+const EAGER: Duration = Duration::from_micros(100);
 
-/// How long it then sleeps: the card's process needs the processor more.
+/// How long it sleeps after that: the card's process needs the processor more.
 const NAP: Duration = Duration::from_micros(50);
 
 /// The way to a card on a socket.
@@ -80,7 +80,8 @@ pub struct VfioUserBus {
     mapped: BTreeMap<u64, (u64, u64)>,
     /// Event files, by their vectors.
     interrupts: BTreeMap<u16, OwnedFd>,
-    idle: u32,
+    /// When something was posted last.
+    posted: Instant,
 }
 
 impl VfioUserBus {
@@ -131,9 +132,17 @@ impl VfioUserBus {
         let bar_bytes = client.region_info(pci::BAR0)?.size;
         let vectors = client.irq_info(pci::MSIX)?.count;
         let simulated = cycles(&mut client)?.is_some();
-        let (map, mapped, interrupts) = (MemoryMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut bus =
-            Self { client, bar_bytes, vectors, observer, simulated, map, mapped, interrupts, idle: 0 };
+        let mut bus = Self {
+            client,
+            bar_bytes,
+            vectors,
+            observer,
+            simulated,
+            map: MemoryMap::new(),
+            mapped: BTreeMap::new(),
+            interrupts: BTreeMap::new(),
+            posted: Instant::now(),
+        };
         if !observer {
             let command = config::MEMORY_AND_MASTER.to_le_bytes();
             bus.client.region_write(pci::CONFIG, config::COMMAND, &command)?;
@@ -267,21 +276,21 @@ impl Bus for VfioUserBus {
     fn csr_write32(&mut self, offset: u32, value: u32) -> Result<(), BusError> {
         self.allow("write a register")?;
         let at = self.check(offset, 4)?;
-        self.idle = 0;
+        self.posted = Instant::now();
         Ok(self.client.region_post(pci::BAR0, at, &value.to_le_bytes())?)
     }
 
     fn doorbell(&mut self, offset: u32, value: u64) -> Result<(), BusError> {
         self.allow("ring a doorbell")?;
         let at = self.check(offset, 8)?;
-        self.idle = 0;
+        self.posted = Instant::now();
         Ok(self.client.region_post(pci::BAR0, at, &value.to_le_bytes())?)
     }
 
     fn push(&mut self, offset: u32, words: &[u64; 8]) -> Result<(), BusError> {
         self.allow("push a work request")?;
         let at = self.check(offset, 64)?;
-        self.idle = 0;
+        self.posted = Instant::now();
         let mut bytes = [0; 64];
         for (part, word) in bytes.chunks_exact_mut(8).zip(words) {
             part.copy_from_slice(&word.to_le_bytes());
@@ -357,12 +366,22 @@ impl Bus for VfioUserBus {
         }
     }
 
+    fn is_engine(&self) -> bool {
+        self.client.engine
+    }
+
+    fn lifeline(&self) -> Result<Option<OwnedFd>, BusError> {
+        Ok(Some(self.client.lifeline()?))
+    }
+
     fn progress(&mut self) -> Result<(), BusError> {
-        self.idle = self.idle.saturating_add(1);
-        match self.idle > EAGER {
-            true => std::thread::sleep(NAP),
-            false => std::thread::yield_now(),
+        if self.posted.elapsed() < EAGER {
+            std::thread::yield_now();
+            return Ok(());
         }
+        // Completions come by memory, which tells nothing of a server that is gone.
+        self.client.alive()?;
+        std::thread::sleep(NAP);
         Ok(())
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use ferrowire::{BusError, DmaBuffer, DmaMapping, HostMemory};
+use ferrowire::{BusError, DmaBuffer, DmaMapping, HostMemory, MemoryMap};
 use ferrowire_spec::csr::port::{GidEntry, GIDS};
 use ferrowire_spec::csr::{
     command_queue as queue, congestion, drops, hw_counters, port, timers, traffic, DropReason, HwCounter,
@@ -16,6 +16,7 @@ use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::{Block, QpState, Register};
 
 use super::host::Host;
+use super::msix::{Message, Msix};
 use super::push::Push;
 use super::registers::{Registers, BAR_BYTES};
 use super::rings::{CqRing, EqRing, WorkRing};
@@ -86,6 +87,9 @@ pub struct Card {
     pub(super) counts: Counts,
     push: Push,
     gids: [Option<GidEntry>; GIDS as usize],
+    msix: Msix,
+    /// The time of the last thing that happened.
+    now: Instant,
 }
 
 const fn at(block: &Block, register: &Register) -> u32 {
@@ -109,7 +113,36 @@ impl Card {
             counts: Counts::default(),
             push: Push::default(),
             gids: [None; GIDS as usize],
+            msix: Msix::new(),
+            now: 0,
         }
+    }
+
+    /// The card as after power-on. What its host has mapped stays mapped, and so do the counts of accesses that were refused.
+    pub fn power_on(&mut self, mac: u64) {
+        let (host, now) = (self.host.clone(), self.now);
+        *self = Self { host, now, ..Self::new(mac) };
+    }
+
+    /// Tells it the time, for what is done to it next.
+    pub fn set_now(&mut self, now: Instant) {
+        self.now = self.now.max(now);
+        self.msix.set_now(self.now);
+    }
+
+    /// What the configuration space says of interrupts: whether MSI-X is enabled, and whether all vectors are masked. Without one it is not enabled.
+    pub fn set_interrupts(&mut self, enabled: bool, masked: bool) {
+        self.msix.set_function(enabled, masked);
+    }
+
+    /// The next interrupt, as a message to the host.
+    pub fn interrupt(&mut self) -> Option<Message> {
+        self.msix.take()
+    }
+
+    /// Does something with what its host has mapped.
+    pub fn with_memory<T>(&self, f: impl FnOnce(&mut MemoryMap) -> T) -> T {
+        self.host.with_map(f)
     }
 
     /// Reads a register.
@@ -119,6 +152,9 @@ impl Card {
     pub fn read32(&self, offset: u32) -> Result<u32, BusError> {
         if offset >= BAR_BYTES || offset % 4 != 0 {
             return Err(BusError::BadOffset { offset });
+        }
+        if Msix::covers(offset) {
+            return Ok(self.msix.read(offset));
         }
         Ok(self.counter(offset).unwrap_or_else(|| self.registers.read(offset)))
     }
@@ -136,7 +172,10 @@ impl Card {
             self.counts.doorbells_ignored += 1;
             return Ok(());
         }
-        self.write_register(offset, value);
+        match Msix::covers(offset) {
+            true => self.msix.write(offset, value),
+            false => self.write_register(offset, value),
+        }
         Ok(())
     }
 
@@ -149,9 +188,8 @@ impl Card {
             return Err(BusError::BadOffset { offset });
         }
         let Some(within) = offset.checked_sub(doorbell::BASE) else {
-            self.write_register(offset, value as u32);
-            self.write_register(offset + 4, (value >> 32) as u32);
-            return Ok(());
+            self.write32(offset, value as u32)?;
+            return self.write32(offset + 4, (value >> 32) as u32);
         };
         let (page, place) = ((within / doorbell::PAGE_BYTES) as u16, within % doorbell::PAGE_BYTES);
         if u32::from(page) < super::limits::DOORBELL_PAGES && self.push.word(page, place, value) {
@@ -215,7 +253,13 @@ impl Card {
 
     /// Accesses to host memory that was not mapped: none of them took place.
     pub fn refused(&self) -> u64 {
-        self.host.refused()
+        let (reads, writes) = self.refusals();
+        reads + writes
+    }
+
+    /// The same, reads and writes apart.
+    pub fn refusals(&self) -> (u64, u64) {
+        self.host.refusals()
     }
 
     /// The engine inside, to be looked at.
@@ -320,6 +364,7 @@ impl Card {
         self.counts = Counts::default();
         self.push = Push::default();
         self.objects = Objects::default();
+        self.msix.forget();
         self.set_gids();
         self.configure();
     }
@@ -421,8 +466,18 @@ impl Card {
             }
             // What was told before a queue pair was up is flushed when it fails by itself.
             let in_error = |qpn: &&u32| self.engine.state(**qpn) == Some(QpState::Err);
-            let Some(qpn) = self.objects.waiting.iter().find(in_error).copied() else { return };
+            let Some(qpn) = self.objects.waiting.iter().find(in_error).copied() else { break };
             self.read_sends(qpn, None);
+        }
+        self.raise_interrupts();
+    }
+
+    /// Raises the interrupts of event queues that are due: their entries are in host memory.
+    fn raise_interrupts(&mut self) {
+        for eq in self.objects.eqs.values_mut() {
+            if let Some(vector) = eq.interrupt(self.now) {
+                self.msix.raise(vector);
+            }
         }
     }
 
@@ -456,21 +511,25 @@ impl Station for Card {
     }
 
     fn handle_frame(&mut self, now: Instant, bytes: &[u8]) {
+        self.set_now(now);
         self.engine.handle_frame(now, bytes);
         self.tell();
     }
 
     fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
+        self.set_now(now);
         let frame = self.engine.poll_transmit(now);
         self.tell();
         frame
     }
 
     fn poll_timeout(&self) -> Option<Instant> {
-        self.engine.poll_timeout()
+        let interrupts = self.objects.eqs.values().filter_map(EqRing::deadline).min();
+        self.engine.poll_timeout().into_iter().chain(interrupts).min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
+        self.set_now(now);
         self.engine.handle_timeout(now);
         self.tell();
     }

@@ -112,11 +112,14 @@ impl Card {
         true
     }
 
-    /// Nobody can wait for an interrupt of a card in this process, so it may be asked for, and none is raised.
     fn ring_events(&mut self, page: u16, bell: &EqDoorbell) -> bool {
         let Some(eq) = self.objects.eqs.get_mut(&bell.eqn.into()).filter(|eq| eq.page == page) else {
             return false;
         };
-        eq.take(&self.host, bell.consumer, &mut self.counts.events)
+        let known = eq.take(&self.host, bell.consumer, &mut self.counts.events);
+        if known && bell.arm {
+            eq.arm();
+        }
+        known
     }
 }

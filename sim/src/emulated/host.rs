@@ -15,8 +15,8 @@ use crate::model::Lent;
 struct Inner {
     map: MemoryMap,
     mappings: Mappings,
-    /// Accesses to what is not mapped.
-    refused: u64,
+    /// Reads and writes of what is not mapped.
+    refused: (u64, u64),
 }
 
 /// Memory that a card and its regions share. Every access goes through the map, which refuses what it does not hold.
@@ -56,15 +56,20 @@ impl Host {
         self.lock().map.len()
     }
 
-    pub(super) fn refused(&self) -> u64 {
+    pub(super) fn refusals(&self) -> (u64, u64) {
         self.lock().refused
+    }
+
+    /// Does something with the map.
+    pub(super) fn with_map<T>(&self, f: impl FnOnce(&mut MemoryMap) -> T) -> T {
+        f(&mut self.lock().map)
     }
 
     /// Reads; whether all of it is mapped.
     pub(super) fn read(&self, address: u64, out: &mut [u8]) -> bool {
         let mut inner = self.lock();
         let there = inner.map.read(address, out).is_ok();
-        inner.refused += u64::from(!there);
+        inner.refused.0 += u64::from(!there);
         there
     }
 
@@ -75,7 +80,7 @@ impl Host {
         let (body, phase) = entry.split_at(entry.len().saturating_sub(8));
         let Some(last) = address.checked_add(body.len() as u64) else { return };
         if inner.map.check(address, entry.len()).is_err() {
-            inner.refused += 1;
+            inner.refused.1 += 1;
             return;
         }
         // All of it is mapped.
@@ -124,28 +129,37 @@ impl Pages {
         true
     }
 
-    /// The host's memory, if all of a range is there.
-    fn checked(&self, offset: u64, len: u64) -> Option<MutexGuard<'_, Inner>> {
-        let mut inner = self.host.lock();
-        let there = self.pieces(offset, len, |at, part| inner.map.check(at, part.len()).is_ok());
-        inner.refused += u64::from(!there);
-        there.then_some(inner)
+    /// Whether all of a range is mapped.
+    fn mapped(&self, inner: &Inner, offset: u64, len: u64) -> bool {
+        self.pieces(offset, len, |at, part| inner.map.check(at, part.len()).is_ok())
     }
 }
 
 impl Lent for Pages {
     fn covers(&self, offset: u64, len: u64) -> bool {
-        self.checked(offset, len).is_some()
+        let mut inner = self.host.lock();
+        let there = self.mapped(&inner, offset, len);
+        inner.refused.0 += u64::from(!there);
+        there
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> bool {
-        let Some(inner) = self.checked(offset, out.len() as u64) else { return false };
-        self.pieces(offset, out.len() as u64, |at, part| inner.map.read(at, &mut out[part]).is_ok())
+        let len = out.len() as u64;
+        let mut inner = self.host.lock();
+        // A page that is mapped may be gone from the process that has lent it.
+        let there = self.mapped(&inner, offset, len)
+            && self.pieces(offset, len, |at, part| inner.map.read(at, &mut out[part]).is_ok());
+        inner.refused.0 += u64::from(!there);
+        there
     }
 
     fn write(&mut self, offset: u64, data: &[u8]) -> bool {
-        let Some(inner) = self.checked(offset, data.len() as u64) else { return false };
-        self.pieces(offset, data.len() as u64, |at, part| inner.map.write(at, &data[part]).is_ok())
+        let len = data.len() as u64;
+        let mut inner = self.host.lock();
+        let there = self.mapped(&inner, offset, len)
+            && self.pieces(offset, len, |at, part| inner.map.write(at, &data[part]).is_ok());
+        inner.refused.1 += u64::from(!there);
+        there
     }
 }
 
@@ -171,7 +185,7 @@ mod tests {
         for (offset, len) in [(2 * 4096, 1), (2 * 4096 - 1, 2), (u64::MAX, 2), (0, u64::MAX)] {
             assert!(!pages.covers(offset, len), "{offset} {len}");
         }
-        assert_eq!(host.refused(), 4);
+        assert_eq!(host.refusals(), (4, 0));
         // What is not mapped any more is not written in part.
         assert!(host.forget_page(memory.address() + 4096 - 100));
         assert!(!pages.write(0, &vec![0xff; data.len()]));

@@ -15,8 +15,8 @@ pub(super) const SRQS: u32 = 1 << 12;
 pub(super) const AHS: u32 = 1 << 14;
 /// Protection domains.
 pub(super) const PDS: u32 = 1 << 12;
-/// Event queues, as many as an EQN can name.
-pub(super) const EQS: u32 = 1 << 8;
+/// Event queues, and as many MSI-X vectors: BAR 0 has room for these.
+pub(super) const EQS: u32 = ferrowire_spec::pci::MSIX_MAX;
 /// Regions and windows together.
 pub(super) const KEYS: u32 = 1 << 15;
 /// Page table entries.
@@ -31,7 +31,7 @@ pub(super) const WQ_LOG2: u8 = 15;
 pub(super) const RD_ATOMIC: u8 = 16;
 
 /// Clock of the card in kHz: a cycle is a nanosecond, the unit of the engine's time.
-pub(super) const CLOCK_KHZ: u32 = 1_000_000;
+pub const CLOCK_KHZ: u32 = 1_000_000;
 
 /// Speed of the link in units of 100 Mb/s: that of the wire in [`crate::model::network`].
 pub(super) const LINK_SPEED: u32 = 1000;

@@ -14,10 +14,11 @@
 //! - [`Card`] is what the driver sees: [`ferrowire_spec`]'s tables on one side, the engine on the other. It is sans-IO, too.
 //! - [`EngineWorld`] is cards on a network with a clock; [`EngineBus`] is the driver's way to one of them.
 //! - [`Wired`] puts one on the wire of a world of Verilated cards, for tests that are of both kinds.
+//! - [`Fabric`] is cards on a wire or a switch, for [servers](crate::socket): programs in processes of their own reach them by sockets.
 //!
 //! **It is no card.** It keeps what the host interface promises, and nothing of it says how a card does that: no cycle, no buffer that is full, no
 //! datapath is in it. Its time is the model's own: commands and doorbells take none, a wire of 100 Gb/s takes what it takes, and waits are
-//! jumped over. A figure made of it is no measurement.
+//! jumped over in a process, and last as long as they are behind a socket. A figure made of it is no measurement.
 //!
 //! What differs from the hardware, all of it within the host interface:
 //!
@@ -31,7 +32,9 @@
 //! | congestion control | as DCQCN was published: of the registers, interval and line rate count |
 //! | PAUSE and PFC | are counted and not obeyed |
 //! | a frame to the own MAC address | returns at once, by the address that the card has then |
-//! | interrupts | none: nobody can wait for one in this process. Events are there all the same |
+//! | interrupts | as MSI-X of a card that faces PCIe: an event queue's arming, vector and moderation, the table, masks and pending bits. A program in the same process cannot sleep until one comes, for time stands while it sleeps; [`EngineBus`] has no event files |
+//! | the bus master bit | is ignored |
+//! | several vectors that are raised at once | send their messages in the order of their numbers; the hardware looks at a vector in each cycle |
 //! | a completion queue that is overrun | takes all its queue pairs to error, not only those that lost a completion (IBTA 10.10.2.4) |
 //!
 //! Two programs, each with its card, and a WRITE:
@@ -95,8 +98,10 @@
 mod card;
 mod command;
 mod doorbell;
+mod fabric;
 mod host;
 mod limits;
+mod msix;
 mod push;
 mod registers;
 mod rings;
@@ -105,5 +110,8 @@ mod world;
 mod wqe;
 
 pub use card::Card;
+pub use fabric::{Fabric, FIRST_MAC};
+pub use limits::CLOCK_KHZ;
+pub use msix::Message;
 pub use wired::Wired;
 pub use world::{EngineBus, EngineWorld, Place, Slot};

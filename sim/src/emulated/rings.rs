@@ -8,7 +8,7 @@ use ferrowire_spec::queue::event::{self, EventKind};
 use ferrowire_spec::queue::WQE_UNIT;
 
 use super::host::Host;
-use crate::model;
+use crate::model::{self, Instant};
 
 /// A ring that the card writes.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +107,19 @@ impl CqRing {
     }
 }
 
+/// When an event queue interrupts.
+#[derive(Clone, Copy, Debug)]
+struct Interrupts {
+    vector: u8,
+    /// One was asked for, with the next entry.
+    armed: bool,
+    /// One is to be raised, as soon as the queue is no longer quiet.
+    due: bool,
+    /// Shortest time between two, in nanoseconds.
+    moderation: Instant,
+    quiet_until: Instant,
+}
+
 /// An event queue.
 #[derive(Debug)]
 pub(super) struct EqRing {
@@ -116,11 +129,14 @@ pub(super) struct EqRing {
     waiting: VecDeque<model::Event>,
     /// Others were lost.
     lost: bool,
+    interrupts: Interrupts,
 }
 
 impl EqRing {
-    pub(super) fn new(base: u64, log2: u8, page: u16) -> Self {
-        Self { ring: Written::new(base, log2), page, waiting: VecDeque::new(), lost: false }
+    pub(super) fn new(base: u64, log2: u8, page: u16, vector: u8, moderation_us: u16) -> Self {
+        let moderation = Instant::from(moderation_us) * 1000;
+        let interrupts = Interrupts { vector, armed: false, due: false, moderation, quiet_until: 0 };
+        Self { ring: Written::new(base, log2), page, waiting: VecDeque::new(), lost: false, interrupts }
     }
 
     /// Writes an event; one of a completion queue waits for room, another one is lost without. Whether it was not lost.
@@ -153,6 +169,30 @@ impl EqRing {
             host.write_entry(at, &bytes);
         }
         *written += 1;
+        self.interrupts.due |= std::mem::take(&mut self.interrupts.armed);
+    }
+
+    /// The host asks for an interrupt with the next entry after those that it has taken, at once if there is one.
+    pub(super) fn arm(&mut self) {
+        match self.ring.held() {
+            0 => self.interrupts.armed = true,
+            _ => self.interrupts.due = true,
+        }
+    }
+
+    /// When the interrupt may be raised that is due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.interrupts.due.then_some(self.interrupts.quiet_until)
+    }
+
+    /// The vector of an interrupt that is due now. From then on the queue is quiet for its moderation time.
+    pub(super) fn interrupt(&mut self, now: Instant) -> Option<u8> {
+        let Interrupts { vector, due, moderation, quiet_until, .. } = &mut self.interrupts;
+        let raised = *due && *quiet_until <= now;
+        if raised {
+            (*due, *quiet_until) = (false, now.saturating_add(*moderation));
+        }
+        raised.then_some(*vector)
     }
 
     /// The host has taken all before `consumer`, so what waits has room. Whether that can be.
@@ -242,6 +282,49 @@ mod tests {
         // Round 2^16.
         ring = WorkRing { told: 0xffff, read: 0xffff, ..ring };
         assert_eq!(ring.tell(2, 1), Some(3));
+    }
+
+    const EVENT: model::Event = model::Event { kind: EventKind::Completion, object: 1, cause: 0 };
+
+    #[test]
+    fn an_event_queue_interrupts_once_for_each_arming() {
+        let (host, mut written) = (Host::default(), 0);
+        let mut eq = EqRing::new(0x1000, 2, 0, 9, 0);
+        eq.tell(&host, EVENT, true, &mut written);
+        assert_eq!(eq.interrupt(0), None, "not armed");
+        // An entry is there that the host has not taken.
+        eq.arm();
+        assert_eq!((eq.interrupt(0), eq.interrupt(0)), (Some(9), None));
+        assert!(eq.take(&host, 1, &mut written));
+        eq.arm();
+        assert_eq!(eq.interrupt(5), None);
+        eq.tell(&host, EVENT, true, &mut written);
+        eq.tell(&host, EVENT, true, &mut written);
+        assert_eq!((eq.interrupt(5), eq.interrupt(5), written), (Some(9), None, 3));
+        // An arming lasts until an entry uses it up.
+        assert!(eq.take(&host, 3, &mut written));
+        eq.arm();
+        assert!(eq.take(&host, 3, &mut written));
+        eq.tell(&host, EVENT, true, &mut written);
+        assert_eq!(eq.interrupt(5), Some(9));
+    }
+
+    #[test]
+    fn a_moderated_event_queue_is_quiet_after_an_interrupt_and_makes_up_for_it() {
+        let (host, mut written) = (Host::default(), 0);
+        let mut eq = EqRing::new(0x1000, 4, 0, 3, 50);
+        let mut tell = |eq: &mut EqRing| {
+            eq.arm();
+            eq.tell(&host, EVENT, true, &mut written);
+        };
+        tell(&mut eq);
+        assert_eq!((eq.deadline(), eq.interrupt(1000), eq.deadline()), (Some(0), Some(3), None));
+        tell(&mut eq);
+        tell(&mut eq);
+        assert_eq!((eq.deadline(), eq.interrupt(50_999)), (Some(51_000), None));
+        assert_eq!((eq.interrupt(51_000), eq.interrupt(99_000)), (Some(3), None));
+        tell(&mut eq);
+        assert_eq!((eq.interrupt(100_999), eq.interrupt(101_000)), (None, Some(3)));
     }
 
     #[test]

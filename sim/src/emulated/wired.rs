@@ -54,6 +54,8 @@ impl Wired {
 impl Place for Wired {
     fn with<T>(&self, f: impl FnOnce(&mut Card) -> T) -> T {
         let mut core = self.card.lock();
+        let now = core.now();
+        core.station.set_now(now);
         let done = f(&mut core.station);
         core.touched();
         done

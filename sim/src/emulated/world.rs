@@ -110,8 +110,12 @@ pub struct Slot {
 
 impl Place for Slot {
     fn with<T>(&self, f: impl FnOnce(&mut Card) -> T) -> T {
+        let mut network = self.world.lock();
+        let now = network.now();
         // A bus is made for a card that there is.
-        f(&mut self.world.lock().engines[self.card])
+        let card = &mut network.engines[self.card];
+        card.set_now(now);
+        f(card)
     }
 
     fn progress(&self) -> Result<(), BusError> {
@@ -175,6 +179,10 @@ impl<P: Place> Bus for EngineBus<P> {
     /// A cycle is a nanosecond of the world's time.
     fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
         Ok(Some(self.place.now()))
+    }
+
+    fn is_engine(&self) -> bool {
+        true
     }
 
     fn needs_progress(&self) -> bool {

@@ -48,7 +48,7 @@ impl Node {
         Ok(bytes)
     }
 
-    /// Puts bytes of a message in their place: all of them or, on an error, none.
+    /// Puts bytes of a message in their place: all of them or, on an error, none. Of memory that is lent and gone, some may be there.
     pub(super) fn scatter(
         &mut self,
         pd: u32,
@@ -71,8 +71,10 @@ impl Node {
         let mut rest = data;
         for (addr, len) in places {
             let (part, more) = rest.split_at(len);
-            // All of it is there, as was seen above.
-            self.memory.write(addr, part);
+            // It was there above; memory that another process lends may be gone since.
+            if !self.memory.write(addr, part) {
+                return Err(LocalCause::Dma);
+            }
             rest = more;
         }
         Ok(())

@@ -7,8 +7,8 @@
 
 use ferrowire::BusError;
 
+use super::cards::Cards;
 use super::msix::Msix;
-use crate::bus::World;
 use crate::card::CsrAccess;
 
 /// A piece of an access: what is left is cut into these.
@@ -25,7 +25,7 @@ fn piece(offset: u64, left: usize) -> usize {
 /// # Errors
 /// The card fails.
 pub fn read(
-    world: &mut World,
+    cards: &mut impl Cards,
     card: usize,
     msix: &Msix,
     offset: u64,
@@ -37,7 +37,7 @@ pub fn read(
         let (now, later) = out.split_at_mut(bytes);
         let aligned = at & !3;
         let mut word = |address: u64, wide| {
-            world.access(card, CsrAccess { address: address as u32, write: false, wide, data: 0 })
+            cards.access(card, CsrAccess { address: address as u32, write: false, wide, data: 0 })
         };
         let mut half = |at: u64| match msix.is_of_card(at) {
             true => word(at, false),
@@ -61,7 +61,7 @@ pub fn read(
 /// # Errors
 /// The card fails.
 pub fn write(
-    world: &mut World,
+    cards: &mut impl Cards,
     card: usize,
     msix: &mut Msix,
     offset: u64,
@@ -81,7 +81,7 @@ pub fn write(
                     msix.write(at + 4, (value >> 32) as u32);
                 }
             } else {
-                world.access(card, CsrAccess { address: at as u32, write: true, wide, data: value })?;
+                cards.access(card, CsrAccess { address: at as u32, write: true, wide, data: value })?;
             }
         }
         (at, data) = (at + bytes as u64, later);

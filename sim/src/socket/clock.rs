@@ -127,7 +127,8 @@ fn done(world: &World, cards: usize) -> u64 {
         let host = card.host().stats();
         card.csr_taken() + host.reads + host.read_bytes + host.writes + host.write_bytes
     };
-    (0..cards).map(of).sum::<u64>() + world.link(0).frames() + world.link(1).frames()
+    let frames = (0..world.links()).map(|link| world.link(link).frames());
+    (0..cards).map(of).sum::<u64>() + frames.sum::<u64>()
 }
 
 /// Whether a card has its tables clear and no command queue.

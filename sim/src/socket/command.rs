@@ -14,11 +14,12 @@ use ferrowire_spec::wire::eth::mac_number;
 
 use super::line::{self, Line, LineSpec, Plug};
 use super::outage::{Dark, Outage};
-use super::{Clock, Device, Guests, Listener, Port, Server, Signals, Tracer, Tty};
+use super::{Cards, Device, Engines, Guests, Listener, Port, Server, Signals, Tracer, Tty, Verilated};
 use crate::bus::World;
 use crate::card::CardModel;
 use crate::config::{resolve, SetArgs};
 use crate::demo;
+use crate::emulated::{Fabric, FIRST_MAC};
 use crate::measure;
 use crate::wire::{Delivery, Faults, TimedFilter};
 
@@ -33,7 +34,11 @@ struct Chosen {
     /// Clock of the card in kHz, if not that of its configuration. A slow one has fewer cycles in each time-out, so that simulating them takes less time
     #[arg(long, value_name = "KHZ")]
     clock_khz: Option<u32>,
-    /// Tell when clients leave, and why, and how often the card wanted memory that its client has not mapped
+    /// Serve emulated cards: the reference engine in the place of each. That takes neither Verilator nor a compiler, starts at once and is fast; no design is simulated, so
+    /// there is no configuration, and figures measure nothing
+    #[arg(long, conflicts_with_all = ["config", "set", "clock_khz"])]
+    engine: bool,
+    /// Tell when clients leave, and why, how often the card wanted memory that its client has not mapped, and frames that the switch has lost
     #[arg(long, short)]
     verbose: bool,
 }
@@ -46,14 +51,14 @@ struct Common {
     /// `dark_ms=N` milliseconds (1000) of the card's clock
     #[arg(long, value_name = "LIST", value_parser = parse_faults)]
     faults: Option<SeededFaults>,
-    /// Let SIGUSR1 begin and end traces in this folder: frames in pcapng, waves in FST. The cards are a little slower
+    /// Let SIGUSR1 begin and end traces in this folder: frames in pcapng, waves in FST. The cards are a little slower. Emulated cards have no waves
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     trace: Option<PathBuf>,
     /// Write all frames of the wire to this file, as pcapng. The server is to end by a signal, or the last ones are missing
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "trace")]
     capture: Option<PathBuf>,
     /// Never rest while a driver is there, and a board never at all. Without it, cards without anything to do but timers take 5 % of a processor, and timers last
-    /// longer
+    /// longer. Emulated cards have timers in real time, and take no processor for these
     #[arg(long)]
     eager: bool,
 }
@@ -124,14 +129,28 @@ pub struct BoardArgs {
     common: Common,
 }
 
-/// Serves two simulated cards on one wire, each on a socket of its own
+/// Serves simulated cards, each on a socket of its own: two on one wire, or more on a switch
 ///
-/// SIGINT ends it and removes the sockets.
+/// The switch learns addresses as an Ethernet switch does. SIGINT ends the server and removes the sockets.
 #[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  \
+    ferrowire-sim up\n  \
+    ferrowire-sim up --engine --cards 4 --ip 10.0.0.1\n  \
+    ferrowire-sim up /tmp/cards --cards 3 --config generic-8b")]
 pub struct UpArgs {
-    /// Folder of the sockets `ferrowire0.sock` and `ferrowire1.sock`
+    /// Folder of the sockets `ferrowire0.sock`, `ferrowire1.sock` and so on
     #[arg(default_value = ".", value_name = "DIR", value_hint = ValueHint::DirPath)]
     folder: PathBuf,
+    /// How many: 2 on one wire, 3 to 64 on a switch
+    #[arg(long, default_value = "2", value_name = "N", value_parser = parse_cards)]
+    cards: usize,
+    /// Frames that wait at a port of the switch at most, 1 to 1048576; those that come to a full queue are lost, which `--verbose` tells. 1024 if not given
+    #[arg(long, value_name = "FRAMES", value_parser = parse_queue)]
+    queue: Option<usize>,
+    /// IP address of the first card, in each family at most one; the next cards have those that follow. `ferrowire` gives them to a card when it opens it, and other
+    /// programs can ask for them
+    #[arg(long, value_name = "ADDRESS", value_delimiter = ',', value_parser = parse_ip)]
+    ip: Vec<IpAddr>,
     #[command(flatten)]
     chosen: Chosen,
     #[command(flatten)]
@@ -141,8 +160,46 @@ pub struct UpArgs {
 /// Cycles of a bit of a board's serial line: as few as it can be.
 const BIT_CYCLES: u32 = 8;
 
-/// MAC addresses of the cards of `up`: this and the next, of a range that is nobody's.
-const FIRST_MAC: u64 = 0x02fe_0000_0001;
+/// Cards that `up` serves.
+const CARDS: std::ops::RangeInclusive<usize> = 2..=64;
+
+/// Frames that wait at a port of the switch, and the most that may be asked for.
+const QUEUE: usize = 1024;
+const QUEUE_MAX: usize = 1 << 20;
+
+fn parse_cards(text: &str) -> Result<usize, String> {
+    let (least, most) = (CARDS.start(), CARDS.end());
+    text.parse().ok().filter(|cards| CARDS.contains(cards)).ok_or_else(|| {
+        format!("`{text}`: give {least} to {most} cards; `ferrowire-sim card` serves one, on a wire that leads elsewhere")
+    })
+}
+
+fn parse_queue(text: &str) -> Result<usize, String> {
+    let known = text.parse().ok().filter(|queue| (1..=QUEUE_MAX).contains(queue));
+    known.ok_or_else(|| format!("`{text}`: give 1 to {QUEUE_MAX} frames"))
+}
+
+/// The address that is so many after another one, if it is of a single station.
+fn following(first: IpAddr, cards: usize) -> Option<IpAddr> {
+    let next: IpAddr = match first {
+        IpAddr::V4(ip) => u32::from(ip).checked_add(cards as u32)?.to_be_bytes().into(),
+        IpAddr::V6(ip) => u128::from(ip).checked_add(cards as u128)?.to_be_bytes().into(),
+    };
+    (!next.is_multicast() && !next.is_unspecified()).then_some(next)
+}
+
+/// Addresses of each of so many cards.
+fn addresses(first: &[IpAddr], cards: usize) -> Result<Vec<Vec<IpAddr>>> {
+    for (ip, family) in [(IpAddr::is_ipv4 as fn(&IpAddr) -> bool, "IPv4"), (IpAddr::is_ipv6, "IPv6")] {
+        ensure!(
+            first.iter().filter(|address| ip(address)).count() <= 1,
+            "--ip: give one {family} address, that of the first card; the other cards have those that follow"
+        );
+    }
+    let of = |card| first.iter().map(|ip| following(*ip, card)).collect::<Option<Vec<_>>>();
+    let all = (0..cards).map(of).collect::<Option<Vec<_>>>();
+    all.with_context(|| format!("--ip: {cards} cards have no {cards} addresses from there on; begin lower"))
+}
 
 fn parse_mac(text: &str) -> Result<u64, String> {
     let parts: Vec<u8> = text
@@ -231,49 +288,83 @@ impl Chosen {
     }
 }
 
+/// As `carries`, but for the two MAC addresses: a switch drops a frame in which bits of these are wrong, as the frame check sequence says so.
+fn with_addresses(mut carries: TimedFilter) -> TimedFilter {
+    const ADDRESSES: std::ops::Range<usize> = 0..12;
+    Box::new(move |frame| {
+        let mut delivered = carries(frame);
+        for delivery in &mut delivered {
+            if let (Some(to), Some(from)) = (delivery.frame.get_mut(ADDRESSES), frame.get(ADDRESSES)) {
+                to.copy_from_slice(from);
+            }
+        }
+        delivered
+    })
+}
+
 impl Common {
-    /// Links store frames whole, so that a card may end in the middle of one; what the wire does, and at which rate. When it goes dark, if it does.
-    fn wires(&self, world: &mut World, config: &RnicConfig) -> Option<Outage> {
+    /// Links store frames whole, so that a card may end in the middle of one; what wires do to frames. When they go dark, if they do.
+    fn wires(&self, cards: &mut impl Cards) -> Option<Outage> {
         let dark = self.faults.and_then(|faults| faults.dark);
-        let outage = dark.map(|dark| Outage::new(dark, config.clock_khz));
-        for link in 0..2 {
-            let filter: TimedFilter = match self.faults {
-                Some(SeededFaults { faults, seed, .. }) => {
-                    faults.filter(seed.wrapping_mul(2).wrapping_add(link as u64))
+        let outage = dark.map(|dark| Outage::new(dark, cards.clock_khz()));
+        let switched = cards.is_switched();
+        let links = cards.links();
+        let ways = links.iter().filter(|(_, is_way)| *is_way).count() as u64;
+        let mut seeds = 0..ways;
+        for (link, is_way) in links {
+            // A number for each link on which frames meet faults.
+            let way = is_way.then(|| seeds.next()).flatten();
+            let filter: TimedFilter = match self.faults.zip(way) {
+                Some((SeededFaults { faults, seed, .. }, way)) => {
+                    let filter = faults.filter(seed.wrapping_mul(ways).wrapping_add(way));
+                    if switched {
+                        with_addresses(filter)
+                    } else {
+                        filter
+                    }
                 }
                 None => Box::new(|frame| vec![Delivery::at_once(frame.to_vec())]),
             };
-            let filter = match &outage {
+            let filter = match outage.as_ref().filter(|_| is_way) {
                 Some(outage) => outage.filter(filter),
                 None => filter,
             };
-            world.link_mut(link).set_timed_filter(Some(filter));
+            link.set_timed_filter(Some(filter));
         }
-        world.set_line_rate(Some(measure::line_gbps(config.beat_bytes, config.clock_khz)));
         outage
     }
 
-    /// Serves cards whose wire ends within their world, and without guests.
-    fn server(&self, mut world: World, ports: Vec<Port>, outage: Option<Outage>) -> Result<Server> {
+    /// Serves cards whose wire ends among them, and without guests.
+    fn server<C: Cards>(&self, mut cards: C, ports: Vec<Port>, outage: Option<Outage>) -> Result<Server<C>> {
         if let Some(file) = &self.capture {
-            world.capture(file)?;
+            cards.capture(file)?;
         }
         let tracer = self.trace.as_deref().map(Tracer::new).transpose()?;
-        let clock = Clock::new(self.eager);
-        Ok(Server { world, ports, serial: None, line: None, clock, guests: None, outage, tracer })
+        let (serial, line, guests, losses) = (None, None, None, None);
+        Ok(Server { cards, ports, serial, line, guests, outage, tracer, losses })
     }
 }
 
-/// A world of one card, and what is at the other end of its wire.
-#[allow(clippy::type_complexity)]
-fn single(model: &CardModel, wire: &LineSpec) -> Result<(World, Option<(Plug, Box<dyn Line>)>)> {
-    let plug = Plug::default();
-    let line = line::open(wire).context("wire")?.map(|line| (plug.clone(), line));
-    let world = match line {
-        Some(_) => World::with_peer(model, 0, 0, Box::new(plug))?,
+/// The end of a card's wire, and what is there.
+type Far = Option<(Plug, Box<dyn Line>)>;
+
+fn far(wire: &LineSpec) -> Result<Far> {
+    Ok(line::open(wire).context("wire")?.map(|line| (Plug::default(), line)))
+}
+
+/// A world of one card, before that end of its wire.
+fn single(model: &CardModel, config: &RnicConfig, far: &Far) -> Result<World> {
+    let mut world = match far {
+        Some((plug, _)) => World::with_peer(model, 0, 0, Box::new(plug.clone()))?,
         None => World::single(model, 0)?,
     };
-    Ok((world, line))
+    world.set_line_rate(Some(line_gbps(config)));
+    Ok(world)
+}
+
+/// Rate of the wires of a configuration's cards.
+fn line_gbps(config: &RnicConfig) -> f64 {
+    measure::line_gbps(config.beat_bytes, config.clock_khz)
 }
 
 /// Serves a board.
@@ -299,11 +390,13 @@ pub fn board(args: &BoardArgs) -> Result<()> {
         demo::built(&format!("{name} on a board"), || CardModel::on_a_board(&config, &serial, trace))?;
     let signals = Signals::new()?;
     let guests = args.qmp.as_deref().map(Guests::bind).transpose()?;
-    let (mut world, line) = single(&model, &args.wire)?;
-    let outage = common.wires(&mut world, &config);
+    let line = far(&args.wire)?;
+    let world = single(&model, &config, &line)?;
+    let mut cards = Verilated::new(world, model, common.eager);
+    let outage = common.wires(&mut cards);
     let tty = Tty::open(&args.port)?;
     println!("ferrowire -d serial:{}@1200 info", args.port.display());
-    let server = common.server(world, Vec::new(), outage)?;
+    let server = common.server(cards, Vec::new(), outage)?;
     Server { line, guests, serial: Some(tty), ..server }.run(&signals)
 }
 
@@ -312,48 +405,88 @@ pub fn board(args: &BoardArgs) -> Result<()> {
 /// # Errors
 /// The model cannot be built, the socket or the wire is in use, or the server fails.
 pub fn card(args: &CardArgs) -> Result<()> {
+    if args.chosen.engine {
+        let line = far(&args.wire)?;
+        let peer = line.as_ref().map(|(plug, _)| Box::new(plug.clone()) as Box<_>);
+        return serve_card(args, Engines::new(Fabric::single(peer)), MSIX_MAX, line);
+    }
+    let (config, model) = args.chosen.model(args.common.trace.is_some())?;
+    let line = far(&args.wire)?;
+    let world = single(&model, &config, &line)?;
+    serve_card(args, Verilated::new(world, model, args.common.eager), config.eqs, line)
+}
+
+fn serve_card(args: &CardArgs, mut cards: impl Cards, vectors: u32, line: Far) -> Result<()> {
     let common = &args.common;
-    let (config, model) = args.chosen.model(common.trace.is_some())?;
     let signals = Signals::new()?;
     let listener = Listener::bind(&args.socket)?;
     let guests = args.qmp.as_deref().map(Guests::bind).transpose()?;
-    let (mut world, line) = single(&model, &args.wire)?;
-    let outage = common.wires(&mut world, &config);
-    let device = Device::new(&mut world, 0, model, config.eqs, args.mac)?.with_addresses(args.ip.clone());
+    let outage = common.wires(&mut cards);
+    let device = Device::new(&mut cards, 0, vectors, args.mac)?.with_addresses(args.ip.clone());
     println!("ferrowire -d sim:{} info", args.socket.display());
     let ports = vec![Port::new(listener, device, args.chosen.verbose)];
-    Server { line, guests, ..common.server(world, ports, outage)? }.run(&signals)
+    Server { line, guests, ..common.server(cards, ports, outage)? }.run(&signals)
 }
 
-/// Serves two cards.
+/// Serves two cards or more.
 ///
 /// # Errors
 /// As [`card`].
 pub fn up(args: &UpArgs) -> Result<()> {
-    let common = &args.common;
     if !args.folder.is_dir() {
         bail!("{} is no folder; make it, or choose another", args.folder.display());
     }
-    let (config, model) = args.chosen.model(common.trace.is_some())?;
-    let signals = Signals::new()?;
-    let mut world = World::pair(&model, 0, 0)?;
-    let outage = common.wires(&mut world, &config);
-    let mut ports = Vec::new();
-    for card in 0..2 {
-        let path = args.folder.join(format!("ferrowire{card}.sock"));
-        let mac = Some(FIRST_MAC + card as u64);
-        let device = Device::new(&mut world, card, model.clone(), config.eqs, mac)?;
-        ports.push(Port::new(Listener::bind(&path)?, device, args.chosen.verbose));
-        println!("ferrowire -d sim:{} info", path.display());
+    ensure!(
+        args.cards > 2 || args.queue.is_none(),
+        "--queue: two cards have no switch; give --cards 3 or more"
+    );
+    // Wrong ones are told before a model is built.
+    addresses(&args.ip, args.cards)?;
+    let queue = args.queue.unwrap_or(QUEUE);
+    if args.chosen.engine {
+        let fabric = match args.cards {
+            2 => Fabric::pair(),
+            cards => Fabric::switched(cards, queue),
+        };
+        return serve_up(args, Engines::new(fabric), MSIX_MAX);
     }
-    let [a, b] = [0, 1].map(|card| args.folder.join(format!("ferrowire{card}.sock")).display().to_string());
+    let (config, model) = args.chosen.model(args.common.trace.is_some())?;
+    let mut world = match args.cards {
+        2 => World::pair(&model, 0, 0)?,
+        cards => World::switched(&model, cards, 0, queue)?,
+    };
+    world.set_line_rate(Some(line_gbps(&config)));
+    serve_up(args, Verilated::new(world, model, args.common.eager), config.eqs)
+}
+
+fn serve_up(args: &UpArgs, mut cards: impl Cards, vectors: u32) -> Result<()> {
+    let common = &args.common;
+    let signals = Signals::new()?;
+    let outage = common.wires(&mut cards);
+    let path = |card| args.folder.join(format!("ferrowire{card}.sock"));
+    let mut ports = Vec::new();
+    for (card, addresses) in addresses(&args.ip, args.cards)?.into_iter().enumerate() {
+        let mac = Some(FIRST_MAC + card as u64);
+        let device = Device::new(&mut cards, card, vectors, mac)?.with_addresses(addresses);
+        ports.push(Port::new(Listener::bind(&path(card))?, device, args.chosen.verbose));
+    }
+    // After the last one: a program that reads this finds all of them.
+    for card in 0..args.cards {
+        println!("ferrowire -d sim:{} info", path(card).display());
+    }
+    let kind = if args.chosen.engine { "emulated cards" } else { "cards" };
+    let joined = if cards.is_switched() { "a switch" } else { "one wire" };
+    let [a, b] = [0, 1].map(|card| path(card).display().to_string());
     eprintln!(
-        "Two cards on one wire, until Ctrl-C. Each of these in a terminal of its own:\n  \
+        "{} {kind} on {joined}, until Ctrl-C. Each of these in a terminal of its own:\n  \
          ferrowire -d sim:{a} bw write\n  \
          ferrowire -d sim:{b} bw write localhost\n  \
-         ferrowire -d sim:{a} top"
+         ferrowire -d sim:{a} top",
+        if args.cards == 2 { "Two".into() } else { args.cards.to_string() }
     );
-    common.server(world, ports, outage)?.run(&signals)
+    let server = common.server(cards, ports, outage)?;
+    let losses = args.chosen.verbose.then(String::new);
+    Server { losses, ..server }.run(&signals)
 }
 
 #[cfg(test)]
@@ -398,6 +531,54 @@ mod tests {
         assert_eq!(config(&[], |up: UpArgs| up.chosen), "generic-64b");
         assert_eq!(config(&["--socket", "a.sock"], |card: CardArgs| card.chosen), "generic-64b");
         assert_eq!(config(&["--config", "axi-8b"], |up: UpArgs| up.chosen), "axi-8b");
+        // Emulated cards have none.
+        for wrong in [&["--config", "axi-8b"][..], &["--set", "qps=9"], &["--clock-khz", "1000"]] {
+            let words = [&["ferrowire-sim", "--engine"], wrong].concat();
+            let error = <Line<UpArgs> as clap::Parser>::try_parse_from(words).err().unwrap();
+            assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict, "{error}");
+        }
+    }
+
+    #[test]
+    fn there_are_2_to_64_cards_and_others_are_refused_with_the_range() {
+        assert_eq!(["2", "3", "64"].map(parse_cards), [Ok(2), Ok(3), Ok(64)]);
+        for bad in ["0", "1", "65", "-3", "two", "", "18446744073709551618"] {
+            let error = parse_cards(bad).unwrap_err();
+            assert!(error.contains("2 to 64") && error.contains("ferrowire-sim card"), "{error}");
+        }
+        assert_eq!((parse_queue("1"), parse_queue("1048576")), (Ok(1), Ok(1 << 20)));
+        assert!(["0", "1048577", "x"].iter().all(|bad| parse_queue(bad).is_err()));
+    }
+
+    #[test]
+    fn the_next_cards_have_the_addresses_that_follow() {
+        let ip = |text: &str| parse_ip(text).unwrap();
+        let all = addresses(&[ip("10.0.0.255"), ip("fd00::fffe")], 3).unwrap();
+        assert_eq!(all[0], [ip("10.0.0.255"), ip("fd00::fffe")]);
+        assert_eq!(all[2], [ip("10.0.1.1"), ip("fd00::1:0")]);
+        assert_eq!(addresses(&[], 2).unwrap(), [[], []] as [[IpAddr; 0]; 2]);
+        let error = |list: &[IpAddr], cards| addresses(list, cards).unwrap_err().to_string();
+        assert!(error(&[ip("10.0.0.1"), ip("10.0.0.9")], 2).contains("one IPv4 address"));
+        for last in ["223.255.255.255", "255.255.255.255", "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"] {
+            assert!(error(&[ip(last)], 2).contains("begin lower"), "{last}");
+        }
+    }
+
+    #[test]
+    fn a_switch_gets_frames_with_the_addresses_that_they_were_sent_with() {
+        let all = Faults { corrupt: 1.0, ..Faults::default() };
+        let mut filter = with_addresses(all.filter(3));
+        let frame: Vec<u8> = (0..20).collect();
+        let out: Vec<Vec<u8>> =
+            (0..200).flat_map(|_| filter(&frame)).map(|delivery| delivery.frame).collect();
+        assert_eq!(out.len(), 200);
+        assert!(out.iter().all(|out| out[..12] == frame[..12]));
+        let changed = out.iter().filter(|out| **out != frame).count();
+        assert!((40..120).contains(&changed), "{changed} of 200 changed in 8 of 20 bytes");
+        assert_eq!(
+            with_addresses(Box::new(|_| vec![Delivery::at_once(vec![7; 3])]))(&frame)[0].frame,
+            [7; 3]
+        );
     }
 
     #[test]

@@ -7,7 +7,7 @@
 //! | region 7 | the [configuration space](super::config_space); it may ask for a function level reset |
 //! | map, unmap | the [memory](super::memory) that the card reaches |
 //! | set interrupts | files of the MSI-X vectors |
-//! | reset | a card that faces PCIe does it itself, by its function level reset; of others, another one is put in the place of this one, as after power-on |
+//! | reset | a card that faces PCIe does it itself, by its function level reset; another card takes the place of others, as after power-on |
 //!
 //! A reset leaves what the client owns as it is: mapped memory and event files. When the client leaves, that goes too.
 
@@ -24,17 +24,16 @@ use ferrowire_spec::pci::BAR_BYTES;
 use rustix::io::Errno;
 
 use super::bar;
+use super::cards::{Cards, Function};
 use super::config_space::{self, ConfigSpace};
 use super::memory::ClientMemory;
 use super::msix::Msix;
 use super::refusals::Refusals;
-use crate::bus::World;
-use crate::card::{CardModel, CsrAccess};
+use crate::card::CsrAccess;
 
-/// A card of a world, and what its client has set up.
+/// A card, and what its client has set up.
 pub struct Device {
     card: usize,
-    model: CardModel,
     /// What the card has from the start, as from a board's memory.
     mac: Option<u64>,
     /// What programs are to give it.
@@ -46,21 +45,15 @@ pub struct Device {
 }
 
 impl Device {
-    /// Card `card` of a world, with so many interrupts. With a MAC address it has that from power-on.
+    /// A card, by its number, with so many interrupts. With a MAC address it has that from power-on.
     ///
     /// # Errors
     /// The card does not answer.
-    pub fn new(
-        world: &mut World,
-        card: usize,
-        model: CardModel,
-        vectors: u32,
-        mac: Option<u64>,
-    ) -> anyhow::Result<Self> {
-        let (config, msix) = (ConfigSpace::new(vectors), Msix::new(vectors, model.has_pcie()));
+    pub fn new(cards: &mut impl Cards, card: usize, vectors: u32, mac: Option<u64>) -> anyhow::Result<Self> {
+        let (config, msix) = (ConfigSpace::new(vectors), Msix::new(vectors, cards.has_msix()));
         let (memory, refusals) = (ClientMemory::new(), Refusals::default());
-        let mut device = Self { card, model, mac, addresses: Vec::new(), config, msix, memory, refusals };
-        device.power_on(world)?;
+        let mut device = Self { card, mac, addresses: Vec::new(), config, msix, memory, refusals };
+        device.begin(cards)?;
         Ok(device)
     }
 
@@ -74,96 +67,81 @@ impl Device {
         &self.addresses
     }
 
-    /// The card as after power-on. One that faces PCIe ends what it has begun (PCIe 6.6.2); where it does not in time, it is replaced like the others.
-    fn renew(&mut self, world: &mut World) -> anyhow::Result<()> {
-        self.refusals.look(&world.card(self.card).host().stats());
-        if world.reset_function(self.card) {
-            return self.begin(world);
-        }
-        if self.model.has_pcie() {
-            eprintln!(
-                "card {} does not end its function level reset; another one takes its place",
-                self.card
-            );
-        }
-        self.power_on(world)
-    }
-
-    fn power_on(&mut self, world: &mut World) -> anyhow::Result<()> {
-        world.power_on(self.card, &self.model)?;
-        self.begin(world)
+    /// The card as after power-on.
+    fn renew(&mut self, cards: &mut impl Cards) -> anyhow::Result<()> {
+        self.refusals.look(cards.refused(self.card));
+        cards.renew(self.card)?;
+        self.begin(cards)
     }
 
     /// What a card has before a driver comes.
-    fn begin(&mut self, world: &mut World) -> anyhow::Result<()> {
-        self.apply(world)?;
+    fn begin(&mut self, cards: &mut impl Cards) -> anyhow::Result<()> {
+        self.apply(cards)?;
         let Some(mac) = self.mac else { return Ok(()) };
         for (register, value) in [(&port::MAC_LO, mac as u32), (&port::MAC_HI, (mac >> 32) as u32)] {
             let address = port::BLOCK.address(register);
-            world.access(self.card, CsrAccess { address, write: true, wide: false, data: value.into() })?;
+            cards.access(self.card, CsrAccess { address, write: true, wide: false, data: value.into() })?;
         }
         Ok(())
     }
 
-    /// Tells a card that faces PCIe what the configuration space says, and of the masks of its vectors. Of others the bus master bit is not looked at.
-    fn apply(&mut self, world: &mut World) -> Result<(), BusError> {
-        let (enabled, masked) = (self.config.msix_enabled(), self.config.msix_masked());
-        self.msix.set_open(enabled && !masked);
-        let card = world.card_mut(self.card);
-        if card.set_interrupts(enabled, masked) {
-            card.set_bus_master(self.config.bus_master());
-        }
+    /// Tells the card what the configuration space says, and of the masks of its vectors.
+    fn apply(&mut self, cards: &mut impl Cards) -> Result<(), BusError> {
+        let (msix_enabled, msix_masked) = (self.config.msix_enabled(), self.config.msix_masked());
+        self.msix.set_open(msix_enabled && !msix_masked);
+        let bus_master = self.config.bus_master();
+        cards.set_function(self.card, Function { msix_enabled, msix_masked, bus_master });
         for (address, value) in self.msix.take_changes() {
-            world.access(self.card, CsrAccess { address, write: true, wide: false, data: value.into() })?;
+            cards.access(self.card, CsrAccess { address, write: true, wide: false, data: value.into() })?;
         }
         Ok(())
     }
 
-    /// Which card of the world.
+    /// Which card it is.
     pub fn card(&self) -> usize {
         self.card
     }
 
     /// What is to be told of the memory that the card was refused, when there is something new.
-    pub fn refused(&mut self, world: &World) -> Option<String> {
-        self.refusals.look(&world.card(self.card).host().stats());
+    pub fn refused(&mut self, cards: &impl Cards) -> Option<String> {
+        self.refusals.look(cards.refused(self.card));
         self.refusals.news()
     }
 
     /// Passes on the interrupts that the card has raised.
-    pub fn interrupts(&mut self, world: &mut World) {
-        while let Some(interrupt) = world.card_mut(self.card).interrupt() {
-            self.msix.raise(interrupt.vector);
+    pub fn interrupts(&mut self, cards: &mut impl Cards) {
+        while let Some(vector) = cards.interrupt(self.card) {
+            self.msix.raise(vector);
         }
     }
 
     /// The client has left: the card is as after power-on, and reaches nothing.
     ///
     /// # Errors
-    /// There is no other card.
-    pub fn leave(&mut self, world: &mut World) -> anyhow::Result<()> {
+    /// The card does not answer.
+    pub fn leave(&mut self, cards: &mut impl Cards) -> anyhow::Result<()> {
         self.config = ConfigSpace::new(self.msix.count());
-        self.msix = Msix::new(self.msix.count(), self.model.has_pcie());
-        self.renew(world)?;
-        self.refusals = Refusals::since(&world.card(self.card).host().stats());
-        self.memory.clear(world.card_mut(self.card).host_mut().map_mut());
+        self.msix = Msix::new(self.msix.count(), cards.has_msix());
+        self.renew(cards)?;
+        self.refusals = Refusals::since(cards.refused(self.card));
+        cards.memory(self.card, |map| self.memory.clear(map));
         Ok(())
     }
 
     /// The card as after power-on.
     ///
     /// # Errors
-    /// There is no other card.
-    pub fn reset(&mut self, world: &mut World) -> anyhow::Result<()> {
+    /// The card does not answer.
+    pub fn reset(&mut self, cards: &mut impl Cards) -> anyhow::Result<()> {
         self.msix.reset();
-        self.renew(world)
+        self.renew(cards)
     }
 
     /// Carries out a message. What to answer behind the header.
     ///
     /// # Errors
     /// Why not.
-    pub fn answer(&mut self, world: &mut World, message: Message) -> Result<Vec<u8>, Errno> {
+    pub fn answer(&mut self, cards: &mut impl Cards, message: Message) -> Result<Vec<u8>, Errno> {
         let Message { header, body, files } = message;
         match header.command {
             command::VERSION => {
@@ -172,7 +150,8 @@ impl Device {
                     return Err(Errno::PROTONOSUPPORT);
                 }
                 let version = Version { major: MAJOR, minor: version.minor.min(MINOR) };
-                Ok([&version.to_bytes()[..], &server_capabilities(false, &self.addresses)].concat())
+                Ok([&version.to_bytes()[..], &server_capabilities(false, cards.is_engine(), &self.addresses)]
+                    .concat())
             }
             command::DEVICE_GET_INFO => {
                 parsed(DeviceInfo::parse(&body))?;
@@ -211,53 +190,54 @@ impl Device {
                     return Ok(Vec::new());
                 }
                 self.msix.set(&set, data, files)?;
-                self.apply(world).map_err(|_| Errno::IO)?;
+                self.apply(cards).map_err(|_| Errno::IO)?;
                 Ok(Vec::new())
             }
-            command::REGION_READ => self.region_read(world, &body),
-            command::REGION_WRITE => self.region_write(world, &body),
+            command::REGION_READ => self.region_read(cards, &body),
+            command::REGION_WRITE => self.region_write(cards, &body),
             command::DMA_MAP => {
                 let (ask, _) = parsed(DmaMap::parse(&body))?;
                 // As VFIO does: no memory where a write is an interrupt.
-                let window = world.card(self.card).interrupt_window();
+                let window = cards.interrupt_window(self.card);
                 if ask.address < window.end && ask.address.saturating_add(ask.size) > window.start {
                     return Err(Errno::INVAL);
                 }
-                let map = world.card_mut(self.card).host_mut().map_mut();
-                self.memory.map(map, &ask, files.first()).map(|()| Vec::new())
+                let memory = &mut self.memory;
+                cards.memory(self.card, |map| memory.map(map, &ask, files.first())).map(|()| Vec::new())
             }
             command::DMA_UNMAP => {
                 let (ask, _) = parsed(DmaUnmap::parse(&body))?;
-                let map = world.card_mut(self.card).host_mut().map_mut();
-                self.memory.unmap(map, &ask).map(|size| DmaUnmap { size, ..ask }.to_bytes().to_vec())
+                let memory = &mut self.memory;
+                let size = cards.memory(self.card, |map| memory.unmap(map, &ask))?;
+                Ok(DmaUnmap { size, ..ask }.to_bytes().to_vec())
             }
             command::DEVICE_RESET => {
-                self.reset(world).map_err(|_| Errno::IO)?;
+                self.reset(cards).map_err(|_| Errno::IO)?;
                 Ok(Vec::new())
             }
             _ => Err(Errno::NOSYS),
         }
     }
 
-    fn region_read(&mut self, world: &mut World, body: &[u8]) -> Result<Vec<u8>, Errno> {
+    fn region_read(&mut self, cards: &mut impl Cards, body: &[u8]) -> Result<Vec<u8>, Errno> {
         let (access, _) = parsed(RegionAccess::parse(body))?;
         let bytes = allowed(&access)?;
         let mut answer = access.to_bytes().to_vec();
         match access.region {
             pci::CONFIG => {
-                self.config.set_cycles(world.cycle());
+                self.config.set_cycles(cards.cycle());
                 answer.extend_from_slice(self.config.read(access.offset, bytes).ok_or(Errno::INVAL)?);
             }
             _ => {
                 let mut data = vec![0; bytes];
-                bar::read(world, self.card, &self.msix, access.offset, &mut data).map_err(|_| Errno::IO)?;
+                bar::read(cards, self.card, &self.msix, access.offset, &mut data).map_err(|_| Errno::IO)?;
                 answer.extend_from_slice(&data);
             }
         }
         Ok(answer)
     }
 
-    fn region_write(&mut self, world: &mut World, body: &[u8]) -> Result<Vec<u8>, Errno> {
+    fn region_write(&mut self, cards: &mut impl Cards, body: &[u8]) -> Result<Vec<u8>, Errno> {
         let (access, data) = parsed(RegionAccess::parse(body))?;
         if allowed(&access)? != data.len() {
             return Err(Errno::INVAL);
@@ -266,12 +246,12 @@ impl Device {
             pci::CONFIG => {
                 if self.config.write(access.offset, data).ok_or(Errno::INVAL)? {
                     self.config = ConfigSpace::new(self.msix.count());
-                    self.reset(world).map_err(|_| Errno::IO)?;
+                    self.reset(cards).map_err(|_| Errno::IO)?;
                 }
             }
-            _ => bar::write(world, self.card, &mut self.msix, access.offset, data).map_err(|_| Errno::IO)?,
+            _ => bar::write(cards, self.card, &mut self.msix, access.offset, data).map_err(|_| Errno::IO)?,
         }
-        self.apply(world).map_err(|_| Errno::IO)?;
+        self.apply(cards).map_err(|_| Errno::IO)?;
         Ok(access.to_bytes().to_vec())
     }
 }
@@ -308,11 +288,15 @@ mod tests {
     use ferrowire_spec::csr::MSIX_TABLE;
 
     use super::*;
+    use crate::bus::World;
+    use crate::card::CardModel;
+    use crate::emulated::Fabric;
+    use crate::socket::{Engines, Verilated};
     use crate::wire::{Delivery, TimedFilter};
 
-    fn ask(device: &mut Device, world: &mut World, command: u16, body: &[u8]) -> Vec<u8> {
+    fn ask(device: &mut Device, cards: &mut impl Cards, command: u16, body: &[u8]) -> Vec<u8> {
         let header = Header::of(1, command, body.len());
-        device.answer(world, Message { header, body: body.to_vec(), files: Vec::new() }).unwrap()
+        device.answer(cards, Message { header, body: body.to_vec(), files: Vec::new() }).unwrap()
     }
 
     #[test]
@@ -326,31 +310,58 @@ mod tests {
                 let filter: TimedFilter = Box::new(|frame| vec![Delivery::at_once(frame.to_vec())]);
                 world.link_mut(link).set_timed_filter(Some(filter));
             }
-            let mut device = Device::new(&mut world, 0, model, config.eqs, Some(5)).unwrap();
             world.run(2000);
+            let mut cards = Verilated::new(world, model, false);
+            let mut device = Device::new(&mut cards, 0, config.eqs, Some(5)).unwrap();
             let bar = |offset: u32| RegionAccess { offset: offset.into(), region: pci::BAR0, count: 4 };
-            let word = |device: &mut Device, world: &mut World, offset: u32| {
-                ask(device, world, command::REGION_READ, &bar(offset).to_bytes())[16..].to_vec()
+            let word = |device: &mut Device, cards: &mut Verilated, offset: u32| {
+                ask(device, cards, command::REGION_READ, &bar(offset).to_bytes())[16..].to_vec()
             };
             let (mac, control) = (port::BLOCK.address(&port::MAC_LO), MSIX_TABLE + 12);
             for (offset, value) in [(mac, 77), (control, 0)] {
                 let write = [&bar(offset).to_bytes()[..], &[value, 0, 0, 0]].concat();
-                ask(&mut device, &mut world, command::REGION_WRITE, &write);
-                assert_eq!(word(&mut device, &mut world, offset), [value, 0, 0, 0], "{name}");
+                ask(&mut device, &mut cards, command::REGION_WRITE, &write);
+                assert_eq!(word(&mut device, &mut cards, offset), [value, 0, 0, 0], "{name}");
             }
-            let before = world.card(0).cycle();
-            ask(&mut device, &mut world, command::DEVICE_RESET, &[]);
-            assert_eq!(world.card(0).cycle() > before, itself, "{name}: the card's own clock goes on");
-            assert_eq!(word(&mut device, &mut world, mac), [5, 0, 0, 0], "{name}");
-            assert_eq!(word(&mut device, &mut world, control), [1, 0, 0, 0], "{name}: masked");
+            let own_cycle = |cards: &mut Verilated| cards.world().unwrap().card(0).cycle();
+            let before = own_cycle(&mut cards);
+            ask(&mut device, &mut cards, command::DEVICE_RESET, &[]);
+            assert_eq!(own_cycle(&mut cards) > before, itself, "{name}: the card's own clock goes on");
+            assert_eq!(word(&mut device, &mut cards, mac), [5, 0, 0, 0], "{name}");
+            assert_eq!(word(&mut device, &mut cards, control), [1, 0, 0, 0], "{name}: masked");
             // Where a write is an interrupt there is no memory.
-            let window = world.card(0).interrupt_window();
+            let window = cards.interrupt_window(0);
             assert_eq!(!window.is_empty(), itself, "{name}");
             let map = DmaMap { argsz: 32, flags: 3, offset: 0, address: window.start & !4095, size: 8192 };
             let body = map.to_bytes().to_vec();
             let header = Header::of(1, command::DMA_MAP, body.len());
-            let refused = device.answer(&mut world, Message { header, body, files: Vec::new() });
+            let refused = device.answer(&mut cards, Message { header, body, files: Vec::new() });
             assert_eq!(refused.is_err(), itself, "{name}");
         }
+    }
+
+    #[test]
+    fn an_emulated_card_has_a_table_of_vectors_and_is_as_after_power_on_when_it_is_reset() {
+        let mut cards = Engines::new(Fabric::pair());
+        let mut device = Device::new(&mut cards, 1, 128, Some(5)).unwrap();
+        let bar = |offset: u32, count| RegionAccess { offset: offset.into(), region: pci::BAR0, count };
+        let read = |device: &mut Device, cards: &mut Engines, offset: u32, count| {
+            ask(device, cards, command::REGION_READ, &bar(offset, count).to_bytes())[16..].to_vec()
+        };
+        let (mac, entry) = (port::BLOCK.address(&port::MAC_LO), MSIX_TABLE + 16 * 127);
+        for (offset, value) in [(mac, 77), (entry, 0x44), (entry + 12, 0)] {
+            let write = [&bar(offset, 4).to_bytes()[..], &[value, 0, 0, 0]].concat();
+            ask(&mut device, &mut cards, command::REGION_WRITE, &write);
+            assert_eq!(read(&mut device, &mut cards, offset, 4), [value, 0, 0, 0]);
+        }
+        let whole = [&[0x44][..], &[0; 15]].concat();
+        assert_eq!(read(&mut device, &mut cards, entry, 16), whole);
+        assert_eq!(read(&mut device, &mut cards, mac + 1, 2), [0, 0]);
+        ask(&mut device, &mut cards, command::DEVICE_RESET, &[]);
+        assert_eq!(read(&mut device, &mut cards, mac, 4), [5, 0, 0, 0]);
+        assert_eq!(read(&mut device, &mut cards, entry + 12, 4), [1, 0, 0, 0], "masked");
+        // Any address may be mapped.
+        let map = DmaMap { argsz: 32, flags: 3, offset: 0, address: 0xffff_fee0_0000, size: 4096 };
+        ask(&mut device, &mut cards, command::DMA_MAP, &map.to_bytes());
     }
 }

@@ -3,17 +3,20 @@
 //! [`VfioUserBus`](ferrowire::VfioUserBus) and for whatever else speaks it.
 //!
 //! ```text
-//!  client --- socket --- Port --- Device --- World, Card ====== Line: a socket, a TAP interface, the other card
+//!  client --- socket --- Port --- Device --- Cards ====== Line: a socket, a TAP interface; another card; a switch
+//!                          |        |          +- Verilated: World, Clock; or Engines: Fabric
 //!                          |        +- ConfigSpace, Msix, ClientMemory
-//!  client --- port ---- Tty ---------------- World, Card on a board
-//!                        Server: one loop, one thread; Clock: when cards move; Guests: whose clocks stand then
+//!  client --- port ---- Tty ---------------- Verilated, a card on a board
+//!                        Server: one loop, one thread; Guests: whose clocks stand while cards are busy
 //! ```
 
 mod bar;
+mod cards;
 mod clock;
 pub mod command;
 mod config_space;
 mod device;
+mod engines;
 mod guest;
 pub mod line;
 mod listener;
@@ -26,12 +29,16 @@ mod refusals;
 mod server;
 mod trace;
 mod tty;
+mod verilated;
 
+pub use cards::{Cards, Function};
 pub use clock::Clock;
 pub use device::Device;
+pub use engines::Engines;
 pub use guest::Guests;
 pub use listener::Listener;
 pub use port::Port;
 pub use server::{Server, Signals};
 pub use trace::Tracer;
 pub use tty::Tty;
+pub use verilated::Verilated;

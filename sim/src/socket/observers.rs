@@ -11,8 +11,8 @@ use ferrowire::vfio_user::{Message, Stream};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
+use super::cards::Cards;
 use super::device::Device;
-use crate::bus::World;
 
 /// Most of them for a card.
 const MOST: usize = 8;
@@ -54,7 +54,7 @@ impl Observers {
     }
 
     /// Answers what they ask, and forgets those that are gone. Whether there was anything.
-    pub fn serve(&mut self, device: &mut Device, world: &mut World) -> bool {
+    pub fn serve(&mut self, device: &mut Device, cards: &mut impl Cards) -> bool {
         let mut moved = false;
         self.streams.retain_mut(|stream| {
             for _ in 0..TURN {
@@ -63,7 +63,7 @@ impl Observers {
                     false => stream.receive(),
                 });
                 let sent = match step {
-                    Ok(Some(message)) if may_ask(&message.header) => answer(stream, device, world, message),
+                    Ok(Some(message)) if may_ask(&message.header) => answer(stream, device, cards, message),
                     Ok(Some(message)) => refuse(stream, &message.header),
                     Ok(None) => return true,
                     Err(_) => return false,
@@ -90,9 +90,9 @@ fn may_ask(header: &Header) -> bool {
     header.is_command() && !header.wants_no_reply() && looks.contains(&header.command)
 }
 
-fn answer(stream: &mut Stream, device: &mut Device, world: &mut World, message: Message) -> bool {
+fn answer(stream: &mut Stream, device: &mut Device, cards: &mut impl Cards, message: Message) -> bool {
     let header = message.header;
-    match device.answer(world, message) {
+    match device.answer(cards, message) {
         Ok(body) => stream.send(&header.reply(body.len()), &[&body], &[]).is_ok(),
         Err(errno) => stream.send(&header.refusal(errno.raw_os_error()), &[], &[]).is_ok(),
     }

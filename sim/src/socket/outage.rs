@@ -67,6 +67,11 @@ impl Outage {
         })
     }
 
+    /// Whether the wire is dark.
+    pub fn is_dark(&self) -> bool {
+        matches!(self.state, State::Dark(..))
+    }
+
     /// Looks at both clocks: the card's cycle, and how long guests have run. What is to be told.
     pub fn look(&mut self, cycle: u64, ran: Option<Duration>) -> Option<String> {
         match self.state {

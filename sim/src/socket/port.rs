@@ -21,10 +21,10 @@ use ferrowire::vfio_user::{Message, Stream};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 
+use super::cards::Cards;
 use super::device::Device;
 use super::listener::Listener;
 use super::observers::{self, Observers};
-use crate::bus::World;
 
 /// Time for a client to say its version.
 const HANDSHAKE: Duration = Duration::from_secs(5);
@@ -61,12 +61,9 @@ impl Port {
             let flags = if stream.is_full() { PollFlags::OUT } else { PollFlags::IN };
             (stream.as_fd(), flags)
         });
-        // While a client that has hung up is being seen out, others wait at the door.
-        let open = !self.hung_up();
-        let waiting = self.waiting.iter().filter(move |_| open);
-        let waiting = waiting.map(|(stream, _)| (stream.as_fd(), PollFlags::IN));
-        let door = open.then_some((self.listener.as_fd(), PollFlags::IN));
-        session.chain(waiting).chain(door).chain(self.observers.files())
+        let waiting = self.waiting.iter().map(|(stream, _)| (stream.as_fd(), PollFlags::IN));
+        let door = (self.listener.as_fd(), PollFlags::IN);
+        session.chain(waiting).chain([door]).chain(self.observers.files())
     }
 
     /// Whether somebody must be shown out in time.
@@ -83,30 +80,32 @@ impl Port {
     ///
     /// # Errors
     /// The card cannot be reset.
-    pub fn serve(&mut self, world: &mut World) -> Result<bool> {
-        let mut moved = self.converse(world)?;
+    pub fn serve(&mut self, cards: &mut impl Cards) -> Result<bool> {
+        let mut moved = self.converse(cards)?;
         while !self.hung_up() {
             let Some(socket) = self.listener.accept() else { break };
             moved = true;
             // Those that have left already, or have said their version, take nobody's place.
             if self.waiting.len() == WAITING {
-                self.greet(world)?;
+                self.greet(cards)?;
             }
             if self.waiting.len() < WAITING {
                 self.waiting.push((Stream::new(socket), Instant::now()));
             }
         }
-        moved |= self.greet(world)?;
-        if self.verbose {
-            if let Some(news) = self.device.refused(world) {
-                eprintln!("{}: {news}", self.listener.path().display());
-            }
+        moved |= self.greet(cards)?;
+        Ok(moved | self.observers.serve(&mut self.device, cards))
+    }
+
+    /// Tells of memory that the card was refused, if it is to and there is something new.
+    pub fn tell(&mut self, cards: &impl Cards) {
+        if let Some(news) = self.verbose.then(|| self.device.refused(cards)).flatten() {
+            eprintln!("{}: {news}", self.listener.path().display());
         }
-        Ok(moved | self.observers.serve(&mut self.device, world))
     }
 
     /// Those that have said their version come in, or are told that they cannot. Whether there was one.
-    fn greet(&mut self, world: &mut World) -> Result<bool> {
+    fn greet(&mut self, cards: &mut impl Cards) -> Result<bool> {
         let mut moved = false;
         for (mut stream, since) in std::mem::take(&mut self.waiting) {
             if self.hung_up() {
@@ -116,7 +115,7 @@ impl Port {
             match stream.receive() {
                 Ok(Some(message)) => {
                     moved = true;
-                    self.admit(world, stream, message)?;
+                    self.admit(cards, stream, message)?;
                 }
                 Ok(None) if since.elapsed() < HANDSHAKE => self.waiting.push((stream, since)),
                 Ok(None) => self.note("it did not say its version"),
@@ -127,7 +126,7 @@ impl Port {
     }
 
     /// Answers the first message of a client.
-    fn admit(&mut self, world: &mut World, mut stream: Stream, message: Message) -> Result<()> {
+    fn admit(&mut self, cards: &mut impl Cards, mut stream: Stream, message: Message) -> Result<()> {
         let header = message.header;
         if !header.is_command() || header.wants_no_reply() || header.command != command::VERSION {
             self.note("it does not begin with its version");
@@ -139,7 +138,7 @@ impl Port {
             refuse(&mut stream, &header, Errno::BUSY);
             return Ok(());
         }
-        let mut body = match self.device.answer(world, message) {
+        let mut body = match self.device.answer(cards, message) {
             Ok(body) => body,
             Err(errno) => {
                 refuse(&mut stream, &header, errno);
@@ -149,14 +148,14 @@ impl Port {
         if observes {
             // It is told that its wish is known.
             body.truncate(ferrowire::vfio_user::message::Version::BYTES);
-            body.extend(server_capabilities(true, self.device.addresses()));
+            body.extend(server_capabilities(true, cards.is_engine(), self.device.addresses()));
         }
         match stream.send(&header.reply(body.len()), &[&body], &[]) {
             Err(error) => self.note(&error.to_string()),
             Ok(()) if observes => self.observers.push(stream),
             Ok(()) => {
                 self.session = Some(stream);
-                self.converse(world)?;
+                self.converse(cards)?;
             }
         }
         Ok(())
@@ -177,7 +176,7 @@ impl Port {
     }
 
     /// Some messages of the client, if there is one. Whether there were any.
-    fn converse(&mut self, world: &mut World) -> Result<bool> {
+    fn converse(&mut self, cards: &mut impl Cards) -> Result<bool> {
         for turn in 0..TURN {
             let Some(stream) = &mut self.session else { return Ok(turn > 0) };
             let step = stream.flush().and_then(|()| match stream.is_full() {
@@ -185,22 +184,22 @@ impl Port {
                 false => stream.receive(),
             });
             match step {
-                Ok(Some(message)) => self.take(world, message)?,
+                Ok(Some(message)) => self.take(cards, message)?,
                 Ok(None) => return Ok(turn > 0),
-                Err(error) => self.show_out(world, &error.to_string())?,
+                Err(error) => self.show_out(cards, &error.to_string())?,
             }
         }
         Ok(true)
     }
 
     /// Carries out a message and answers it.
-    fn take(&mut self, world: &mut World, message: Message) -> Result<()> {
+    fn take(&mut self, cards: &mut impl Cards, message: Message) -> Result<()> {
         let Some(stream) = &mut self.session else { return Ok(()) };
         let header = message.header;
         if !header.is_command() || header.command == command::VERSION {
-            return self.show_out(world, "it says its version again, or answers what nobody asked");
+            return self.show_out(cards, "it says its version again, or answers what nobody asked");
         }
-        let answer = self.device.answer(world, message);
+        let answer = self.device.answer(cards, message);
         if header.wants_no_reply() {
             return Ok(());
         }
@@ -210,15 +209,15 @@ impl Port {
         };
         match sent {
             Ok(()) => Ok(()),
-            Err(error) => self.show_out(world, &error.to_string()),
+            Err(error) => self.show_out(cards, &error.to_string()),
         }
     }
 
     /// Ends the session; the card is as after power-on.
-    fn show_out(&mut self, world: &mut World, why: &str) -> Result<()> {
+    fn show_out(&mut self, cards: &mut impl Cards, why: &str) -> Result<()> {
         if self.session.take().is_some() {
             self.note(why);
-            self.device.leave(world).context("the card cannot be reset")?;
+            self.device.leave(cards).context("the card cannot be reset")?;
         }
         Ok(())
     }

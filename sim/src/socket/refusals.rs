@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Refusals`]: what a card wanted of memory that its client has not mapped. On a machine the IOMMU keeps count of that; here the server does.
 
-use crate::host::HostStats;
-
 /// Reads and writes.
 type Count = (u64, u64);
 
@@ -16,19 +14,14 @@ pub struct Refusals {
     told: Count,
 }
 
-fn of(stats: &HostStats) -> Count {
-    (stats.reads_refused, stats.writes_refused)
-}
-
 impl Refusals {
     /// Nothing was refused yet to the client that comes now.
-    pub fn since(stats: &HostStats) -> Self {
-        Self { seen: of(stats), ..Self::default() }
+    pub fn since(counted: Count) -> Self {
+        Self { seen: counted, ..Self::default() }
     }
 
     /// Takes over what was counted since the last look.
-    pub fn look(&mut self, stats: &HostStats) {
-        let now = of(stats);
+    pub fn look(&mut self, now: Count) {
         let more = |now: u64, seen: u64| now.checked_sub(seen).unwrap_or(now);
         self.total.0 += more(now.0, self.seen.0);
         self.total.1 += more(now.1, self.seen.1);
@@ -52,24 +45,20 @@ impl Refusals {
 mod tests {
     use super::*;
 
-    fn stats(reads_refused: u64, writes_refused: u64) -> HostStats {
-        HostStats { reads_refused, writes_refused, ..HostStats::default() }
-    }
-
     #[test]
     fn the_first_is_told_and_then_what_has_doubled() {
-        let mut refusals = Refusals::since(&stats(5, 7));
-        refusals.look(&stats(5, 7));
+        let mut refusals = Refusals::since((5, 7));
+        refusals.look((5, 7));
         assert_eq!(refusals.news(), None, "those were of another client");
-        refusals.look(&stats(6, 7));
+        refusals.look((6, 7));
         assert!(refusals.news().unwrap().ends_with(": 1 reads, 0 writes"));
         assert_eq!(refusals.news(), None);
-        refusals.look(&stats(6, 8));
+        refusals.look((6, 8));
         assert!(refusals.news().unwrap().ends_with(": 1 reads, 1 writes"));
-        refusals.look(&stats(7, 8));
+        refusals.look((7, 8));
         assert_eq!(refusals.news(), None);
         // Another card, whose host begins to count.
-        refusals.look(&stats(0, 4));
+        refusals.look((0, 4));
         assert!(refusals.news().unwrap().ends_with(": 2 reads, 5 writes"));
     }
 }

@@ -17,17 +17,19 @@ use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 
-use super::clock::Clock;
+use super::cards::Cards;
 use super::guest::Guests;
 use super::line::{Line, Plug};
 use super::outage::Outage;
 use super::port::Port;
 use super::trace::Tracer;
 use super::tty::Tty;
-use crate::bus::World;
 
 /// Longest wait while somebody must be shown out in time, or a line tries to connect.
 const TICK: Duration = Duration::from_millis(500);
+
+/// Longest wait while the wire is dark: it is to carry again in time.
+const DARK: Duration = Duration::from_millis(1);
 
 /// Signals of this process, as bytes to be read.
 pub struct Signals {
@@ -57,125 +59,173 @@ impl Signals {
     }
 }
 
+/// What has come.
+struct Ready {
+    /// To each port: messages, clients or ends.
+    ports: Vec<bool>,
+    /// A signal that ends the server.
+    end: bool,
+    /// A signal that begins or ends a trace.
+    trace: bool,
+}
+
 /// What is served.
-pub struct Server {
+pub struct Server<C> {
     /// The cards.
-    pub world: World,
+    pub cards: C,
     /// A socket for each.
     pub ports: Vec<Port>,
     /// Or the serial port of the only one, which is on a board.
     pub serial: Option<Tty>,
     /// What is at the other end of the wire of a single card.
     pub line: Option<(Plug, Box<dyn Line>)>,
-    /// When they move.
-    pub clock: Clock,
     /// Whose clocks stand while cards are busy.
     pub guests: Option<Guests>,
     /// The wire goes dark for a while.
     pub outage: Option<Outage>,
     /// Waves and frames.
     pub tracer: Option<Tracer>,
+    /// Frames that the switch has lost, as they were told last, if they are to be.
+    pub losses: Option<String>,
 }
 
-impl Server {
+impl<C: Cards> Server<C> {
     /// Serves until a signal ends it.
     ///
     /// # Errors
     /// A card cannot be reset, a file of a trace cannot be written, or the system refuses.
     pub fn run(&mut self, signals: &Signals) -> Result<()> {
         loop {
-            self.wait(signals)?;
-            if came(&signals.end) {
+            let ready = self.wait(signals)?;
+            if ready.end && came(&signals.end) {
                 return Ok(());
             }
-            if came(&signals.trace) {
+            if ready.trace && came(&signals.trace) {
                 self.toggle_trace()?;
             }
-            self.turn()?;
+            self.turn(&ready.ports)?;
         }
     }
 
-    /// Carries out what has come, and lets the cards move.
-    fn turn(&mut self) -> Result<()> {
-        let cards = self.ports.len();
+    /// Carries out what has come to ports, and lets the cards move.
+    fn turn(&mut self, ready: &[bool]) -> Result<()> {
         let mut moved = false;
-        for port in &mut self.ports {
-            moved |= port.serve(&mut self.world)?;
-        }
-        if let Some(tracer) = &mut self.tracer {
-            tracer.follow(&mut self.world)?;
-        }
-        let mut waits = false;
-        if let Some((plug, line)) = &mut self.line {
-            moved |= plug.exchange(line.as_mut());
-            waits = plug.is_busy();
-        }
-        if moved {
-            self.clock.wake(&self.world);
-        }
-        if let Some(serial) = &mut self.serial {
-            if serial.exchange(&mut self.world, 0)? {
-                self.clock.stir();
+        for (port, ready) in self.ports.iter_mut().zip(ready) {
+            if *ready || port.hurries() {
+                moved |= port.serve(&mut self.cards)?;
             }
         }
-        self.clock.run(&mut self.world, cards, waits);
+        if let Some(tracer) = &mut self.tracer {
+            tracer.follow(&mut self.cards)?;
+        }
+        moved |= self.exchange();
+        if moved {
+            self.cards.wake();
+        }
+        if let Some(serial) = &mut self.serial {
+            if serial.exchange(&mut self.cards, 0)? {
+                self.cards.stir();
+            }
+        }
+        let waits = self.frames_wait();
+        self.cards.run(waits);
+        // At once: the cards may rest now.
+        if self.exchange() {
+            self.cards.wake();
+        }
         if let Some(guests) = &mut self.guests {
-            guests.hold(self.clock.busy(&self.world));
+            guests.hold(self.cards.busy());
         }
         if let Some(outage) = &mut self.outage {
             let ran = self.guests.as_ref().map(Guests::ran);
-            if let Some(told) = outage.look(self.world.cycle(), ran) {
+            if let Some(told) = outage.look(self.cards.cycle(), ran) {
                 eprintln!("{told}");
             }
         }
         for port in &mut self.ports {
-            port.device().interrupts(&mut self.world);
+            port.device().interrupts(&mut self.cards);
+            port.tell(&self.cards);
         }
-        if let Err(error) = self.world.check() {
+        self.tell_losses();
+        if let Err(error) = self.cards.check() {
             ensure!(!self.ports.is_empty(), "{error}");
             // A fault of the design, or a file of a trace that cannot be written. Who has a card finds it reset.
             eprintln!("{error}; all cards are reset, and the trace ends");
-            self.world.end_capture();
-            self.ports.iter_mut().try_for_each(|port| port.device().reset(&mut self.world))?;
+            self.cards.end_capture();
+            self.ports.iter_mut().try_for_each(|port| port.device().reset(&mut self.cards))?;
         }
         Ok(())
     }
 
-    /// Until something comes, or the cards are to move.
-    fn wait(&self, signals: &Signals) -> Result<()> {
-        let mut rest = self.clock.rest();
+    /// Frames go to the end of the wire, and come from there. Whether there were any.
+    fn exchange(&mut self) -> bool {
+        self.line.as_mut().is_some_and(|(plug, line)| plug.exchange(line.as_mut()))
+    }
+
+    /// Whether frames from the end of the wire wait for the card.
+    fn frames_wait(&self) -> bool {
+        self.line.as_ref().is_some_and(|(plug, _)| plug.is_busy())
+    }
+
+    /// Tells of frames that the switch has lost since that was told last, when the cards come to rest.
+    fn tell_losses(&mut self) {
+        let Some(told) = &mut self.losses else { return };
+        match self.cards.lost() {
+            Some(lost) if lost != *told && !self.cards.busy() => {
+                eprintln!("{lost}");
+                *told = lost;
+            }
+            _ => {}
+        }
+    }
+
+    /// Until something comes, or the cards are to move. What came.
+    fn wait(&self, signals: &Signals) -> Result<Ready> {
+        let mut rest = self.cards.rest();
+        let mut at_most = |most: Duration| rest = Some(rest.map_or(most, |rest| rest.min(most)));
         let line = self.line.as_ref();
         if self.ports.iter().any(Port::hurries) || line.is_some_and(|(_, line)| line.retries()) {
-            rest = Some(rest.map_or(TICK, |rest| rest.min(TICK)));
+            at_most(TICK);
+        }
+        if self.frames_wait() {
+            at_most(Duration::ZERO);
+        }
+        // Their time is real.
+        if self.cards.is_engine() && self.outage.as_ref().is_some_and(Outage::is_dark) {
+            at_most(DARK);
         }
         let mut files = vec![
             PollFd::from_borrowed_fd(signals.end.as_fd(), PollFlags::IN),
             PollFd::from_borrowed_fd(signals.trace.as_fd(), PollFlags::IN),
         ];
-        let ports = self.ports.iter().flat_map(Port::files);
+        let mut ends = Vec::with_capacity(self.ports.len());
+        let file = |(file, flags)| PollFd::from_borrowed_fd(file, flags);
+        for port in &self.ports {
+            files.extend(port.files().map(file));
+            ends.push(files.len());
+        }
         let guests = self.guests.iter().flat_map(Guests::files);
         let serial = self.serial.iter().map(Tty::file);
         let line = line.filter(|(plug, _)| plug.has_room()).and_then(|(_, line)| line.file());
-        files.extend(
-            ports
-                .chain(guests)
-                .chain(serial)
-                .chain(line)
-                .map(|(file, flags)| PollFd::from_borrowed_fd(file, flags)),
-        );
+        files.extend(guests.chain(serial).chain(line).map(file));
         let rest = rest.map(Timespec::try_from).transpose().context("wait")?;
         match poll(&mut files, rest.as_ref()) {
-            Ok(_) | Err(Errno::INTR) => Ok(()),
-            Err(errno) => Err(errno).context("wait for clients"),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno).context("wait for clients"),
         }
+        let has_come = |file: &PollFd<'_>| !file.revents().is_empty();
+        let mut begin = 2;
+        let ports = ends.into_iter().map(|end| {
+            let own = &files[begin..end];
+            begin = end;
+            own.iter().any(has_come)
+        });
+        Ok(Ready { ports: ports.collect(), end: has_come(&files[0]), trace: has_come(&files[1]) })
     }
 
     fn toggle_trace(&mut self) -> Result<()> {
         match &mut self.tracer {
-            Some(tracer) => {
-                let cards = self.ports.len() + usize::from(self.serial.is_some());
-                tracer.toggle(&mut self.world, cards)
-            }
+            Some(tracer) => tracer.toggle(&mut self.cards),
             None => {
                 eprintln!("no trace: start with --trace DIR to have SIGUSR1 begin and end one");
                 Ok(())

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use crate::bus::World;
+use super::cards::Cards;
 
 /// Where traces go.
 pub struct Tracer {
@@ -30,26 +30,29 @@ impl Tracer {
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn toggle(&mut self, world: &mut World, cards: usize) -> Result<()> {
-        if self.waves.take().is_some() {
-            world.end_capture();
-            (0..cards).for_each(|card| world.card_mut(card).close_wave());
+    pub fn toggle(&mut self, cards: &mut impl Cards) -> Result<()> {
+        if let Some(waves) = self.waves.take() {
+            cards.end_capture();
+            if let Some(world) = cards.world() {
+                (0..waves.len()).for_each(|card| world.card_mut(card).close_wave());
+            }
             eprintln!("trace {} is in {}", self.count, self.folder.display());
             return Ok(());
         }
         self.count += 1;
-        world.capture(&self.folder.join(format!("{}-wire.pcapng", self.count)))?;
-        self.waves = Some(vec![0; cards]);
-        self.follow(world)?;
+        cards.capture(&self.folder.join(format!("{}-wire.pcapng", self.count)))?;
+        self.waves = Some(vec![0; cards.world().map_or(0, |world| world.cards())]);
+        self.follow(cards)?;
         eprintln!("trace {} begins", self.count);
         Ok(())
     }
 
-    /// Waves of a card end when another one takes its place, as a reset has it: the new one gets a file of its own.
+    /// Waves of a card end when another one takes its place, as a reset has it: the new one gets a file of its own. Emulated cards have none.
     ///
     /// # Errors
     /// A file cannot be written.
-    pub fn follow(&mut self, world: &mut World) -> Result<()> {
+    pub fn follow(&mut self, cards: &mut impl Cards) -> Result<()> {
+        let Some(world) = cards.world() else { return Ok(()) };
         for (number, waves) in self.waves.iter_mut().flatten().enumerate() {
             let card = world.card_mut(number);
             if card.has_wave() {

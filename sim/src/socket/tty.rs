@@ -12,7 +12,7 @@ use rustix::fs::{fcntl_setfl, flock, FlockOperation, Mode, OFlags};
 use rustix::pty::{grantpt, openpt, ptsname, unlockpt, OpenptFlags};
 use rustix::termios::{ioctl_tiocnxcl, tcgetattr, tcsetattr, OptionalActions};
 
-use crate::bus::World;
+use super::cards::Cards;
 
 /// Bits that wait for the line, above which no more is read: whoever writes waits then, as at a real port.
 const WAITING: usize = 1 << 15;
@@ -75,8 +75,9 @@ impl Tty {
     ///
     /// # Errors
     /// The card is on no board, or the system refuses.
-    pub fn exchange(&mut self, world: &mut World, card: usize) -> Result<bool> {
-        let (to_board, to_pc) = world.card_mut(card).serial().context("the card is on no board")?;
+    pub fn exchange(&mut self, cards: &mut impl Cards, card: usize) -> Result<bool> {
+        let serial = cards.world().and_then(|world| world.card_mut(card).serial());
+        let (to_board, to_pc) = serial.context("the card is on no board")?;
         self.full = to_board.waiting() >= WAITING;
         let mut come = 0;
         if !self.full {

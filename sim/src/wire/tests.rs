@@ -73,6 +73,26 @@ fn a_wire_with_a_rate_keeps_the_sender_waiting() {
 }
 
 #[test]
+fn whole_frames_come_when_they_are_due_and_no_faster_than_the_wire() {
+    for filtered in [false, true] {
+        let mut link = Link::new(WIDTH, 10);
+        link.set_rate(Some(2.5));
+        link.set_filter(filtered.then(|| -> Filter { Box::new(|frame| vec![frame.to_vec()]) }));
+        assert_eq!((link.due(), link.free_at(), link.ready(0)), (None, 0, true));
+        link.send(0, vec![1; 76]);
+        // 100 bytes with all that Ethernet adds, from the middle of the cycle before on.
+        assert_eq!((link.due(), link.free_at()), (Some(11), 40));
+        assert!(!link.ready(39) && link.ready(40) && !link.idle());
+        link.send(40, vec![2; 76]);
+        assert_eq!(link.arrived(10), None);
+        assert_eq!(link.arrived(11), Some(vec![1; 76]));
+        assert_eq!((link.arrived(50), link.due()), (None, Some(51)));
+        assert_eq!(link.arrived(99), Some(vec![2; 76]));
+        assert!(link.idle() && link.frames() == 2);
+    }
+}
+
+#[test]
 fn a_receiver_may_stall_and_frames_may_be_injected_between() {
     for (latency, seed) in [(0, 1), (0, 2), (3, 3), (3, 4)] {
         let mut rng = SmallRng::seed_from_u64(seed);

@@ -71,8 +71,13 @@ impl Cards {
 
     /// Starts a server on card 0 and a client on card 1.
     pub fn both(&self, server: &[&str], client: &[&str]) -> (Running, Running) {
+        self.both_on([0, 1], server, client)
+    }
+
+    /// Starts a server and a client, each on its card.
+    pub fn both_on(&self, cards: [usize; 2], server: &[&str], client: &[&str]) -> (Running, Running) {
         let port = free_port().to_string();
-        let (a, b) = (self.name(0), self.name(1));
+        let [a, b] = cards.map(|card| self.name(card));
         let server = self.start(&[&["-d", &a], server, &["-p", &port]].concat());
         let client = self.start(&[&["-d", &b], client, &["-p", &port, "localhost"]].concat());
         (server, client)
@@ -92,9 +97,15 @@ impl Cards {
     /// What both say, as JSON: the server, and the client.
     #[track_caller]
     pub fn both_json(&self, what: &[&str], more: &[&str]) -> (Value, Value) {
+        self.both_json_on([0, 1], what, more)
+    }
+
+    /// The same of other cards.
+    #[track_caller]
+    pub fn both_json_on(&self, cards: [usize; 2], what: &[&str], more: &[&str]) -> (Value, Value) {
         let server = [&["--json"], what].concat();
         let client = [&["--json"], what, more].concat();
-        let (server, client) = self.both(&server, &client);
+        let (server, client) = self.both_on(cards, &server, &client);
         let client = client.end();
         let server = server.end();
         assert_eq!((server.code, client.code), (0, 0), "{server:?}\n{client:?}");

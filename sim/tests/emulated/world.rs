@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use ferrowire::{
-    AccessFlags, Completion, Event, MemoryRegion, PageSize, PathMtu, QueuePair, RecvWr, SendWr, Service,
-    WcStatus,
+    AccessFlags, Completion, Event, HostMemory, LentMemory, LocalCause, MemoryRegion, PageSize, PathMtu,
+    QueuePair, RecvWr, SendWr, Service, WcStatus,
 };
 use ferrowire_sim::emulated::EngineWorld;
 use ferrowire_sim::model::network::{Counts, Faults};
@@ -218,4 +218,38 @@ fn datagrams_find_their_card_among_many() {
         assert_eq!((done.wr_id, done.byte_len, done.src_qpn), (to as u64, 512 + 40, Some(qp.number())));
         assert_eq!(bytes(inboxes[to].memory())[40..552], bytes(from.memory())[..]);
     }
+}
+
+/// Memory that is mapped and that a card cannot write, as when the process that has lent it has unmapped it since.
+#[test]
+fn bytes_for_memory_that_cannot_be_written_are_an_error_on_both_sides() {
+    let world = EngineWorld::pair();
+    let nodes = nodes(&world, 2);
+    let access = AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE;
+    for write in [false, true] {
+        let (mut qp, mut peer) = nodes[0].connect(&nodes[1], &Connection::default()).unwrap();
+        let from = filled(&nodes[0], 4096, 1, AccessFlags::LOCAL_READ);
+        let to = nodes[1].region(0, 4096, access).unwrap();
+        let own = std::sync::Arc::new(std::fs::File::open("/proc/self/mem").unwrap().into());
+        let lent = LentMemory::of_file(own, to.memory().address(), 4096, false).unwrap();
+        world.lock().engines[1].with_memory(|map| {
+            let of_region = |(_, memory): &(u64, &HostMemory)| memory.address() == to.memory().address();
+            let (at, _) = map.iter().find(of_region).unwrap();
+            map.remove(at).unwrap();
+            map.insert_lent(at, lent).unwrap();
+        });
+        let sges = [from.sge(0, 256)];
+        if write {
+            post(&mut qp, &[SendWr::write(1, &sges, to.remote(0)).signaled()]);
+        } else {
+            receive(&mut peer, 7, &to, 0, 4096);
+            post(&mut qp, &[SendWr::send(1, &sges).signaled()]);
+            let done = wait(&nodes[1], 1)[0];
+            assert_eq!((done.wr_id, done.cause()), (7, Some(LocalCause::Dma)));
+        }
+        assert_eq!(wait(&nodes[0], 1)[0].status, WcStatus::RemOpErr);
+        assert!(bytes(to.memory()).iter().all(|byte| *byte == 0));
+    }
+    let (_, writes) = world.lock().engines[1].refusals();
+    assert_eq!(writes, 2);
 }

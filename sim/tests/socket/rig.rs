@@ -48,9 +48,10 @@ pub struct Server {
     pub sockets: Vec<PathBuf>,
 }
 
-/// Arguments with the small card, if they choose none.
+/// Arguments with the small card, if they choose none and no emulated one.
 fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
-    let config: &[&str] = if more.contains(&"--config") { &[] } else { &["--config", "generic-8b"] };
+    let chosen = more.contains(&"--config") || more.contains(&"--engine");
+    let config: &[&str] = if chosen { &[] } else { &["--config", "generic-8b"] };
     [more, config].concat()
 }
 
@@ -80,10 +81,17 @@ impl Server {
         Self::start(&[&["card", "--socket", socket.to_str().unwrap()], &small(more)[..]].concat(), 1)
     }
 
-    /// Two cards on a wire.
+    /// Two cards on a wire, or as many on a switch as `--cards` says.
     pub fn up(folder: &Folder, more: &[&str]) -> Self {
         let path = folder.0.to_str().unwrap();
-        Self::start(&[&["up", path], &small(more)[..]].concat(), 2)
+        let cards = more.iter().skip_while(|word| **word != "--cards").nth(1);
+        let cards = cards.map_or(2, |cards| cards.parse().unwrap());
+        Self::start(&[&["up", path], &small(more)[..]].concat(), cards)
+    }
+
+    /// Emulated cards.
+    pub fn engines(folder: &Folder, cards: usize, more: &[&str]) -> Self {
+        Self::up(folder, &[&["--engine", "--cards", &cards.to_string()], more].concat())
     }
 
     pub fn id(&self) -> u32 {

@@ -49,7 +49,8 @@ impl Card {
         base(command.base, Attribute::Base)?;
         need(u32::from(command.vector) < limits::EQS, Status::BadAttribute, Attribute::Vector)?;
         page(command.doorbell_page)?;
-        let ring = EqRing::new(command.base, command.log2_entries, command.doorbell_page);
+        let (page, vector) = (command.doorbell_page, command.vector);
+        let ring = EqRing::new(command.base, command.log2_entries, page, vector, command.moderation_us);
         self.objects.eqs.insert(eqn, ring);
         if command.asynchronous {
             self.objects.asynchronous = Some(eqn);

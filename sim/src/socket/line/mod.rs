@@ -145,6 +145,10 @@ impl Peer for Plug {
     fn give(&mut self, _: u64) -> Option<Vec<u8>> {
         self.frames().to_card.pop_front()
     }
+
+    fn waits(&self) -> bool {
+        self.is_busy()
+    }
 }
 
 #[cfg(test)]

@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Cards`]: what a server needs of the cards that it serves, whatever they are.
+//!
+//! ```text
+//!  Port --- Device ---+                        +-- Verilated: World, Clock
+//!                     +--- trait Cards --------+
+//!  Server ------------+                        +-- Engines: Fabric of emulated cards
+//! ```
+//!
+//! [`Device`](super::Device) asks for registers, memory, interrupts and resets of one card; [`Server`](super::Server) asks when all of them move.
+
+use std::ops::Range;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::Result;
+use ferrowire::{BusError, MemoryMap};
+
+use crate::bus::World;
+use crate::card::CsrAccess;
+use crate::wire::Link;
+
+/// What the configuration space says that a card is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// MSI-X is enabled.
+    pub msix_enabled: bool,
+    /// All vectors are masked.
+    pub msix_masked: bool,
+    /// The card may send requests.
+    pub bus_master: bool,
+}
+
+/// Cards, each behind its BAR, on one clock.
+pub trait Cards {
+    /// Whether they are no cards, but the reference engine in the place of each.
+    fn is_engine(&self) -> bool;
+
+    /// A register access, until it is done.
+    ///
+    /// # Errors
+    /// The address is not in BAR 0 or not aligned, or the card fails.
+    fn access(&mut self, card: usize, access: CsrAccess) -> Result<u64, BusError>;
+
+    /// Brings a card to its state after power-on. What its host has mapped stays mapped.
+    ///
+    /// # Errors
+    /// The card does not answer.
+    fn renew(&mut self, card: usize) -> Result<()>;
+
+    /// Does something with what a card's host has mapped.
+    fn memory<T>(&mut self, card: usize, f: impl FnOnce(&mut MemoryMap) -> T) -> T;
+
+    /// Reads and writes of a card that were refused: its host had not mapped the memory. The numbers may begin anew after a reset.
+    fn refused(&self, card: usize) -> (u64, u64);
+
+    /// Whether the cards have MSI-X tables and pending bits of their own, and decide by these.
+    fn has_msix(&self) -> bool;
+
+    /// Tells a card what its configuration space says, as far as it wants to know.
+    fn set_function(&mut self, card: usize, function: Function);
+
+    /// The vector of the next interrupt that a card has raised.
+    fn interrupt(&mut self, card: usize) -> Option<u8>;
+
+    /// Bus addresses where a write is an interrupt: no memory can be there.
+    fn interrupt_window(&self, card: usize) -> Range<u64>;
+
+    /// How far their clock is.
+    fn cycle(&self) -> u64;
+
+    /// How fast it is, in kHz.
+    fn clock_khz(&self) -> u32;
+
+    /// All links, each with whether a frame is captured and meets faults there: that happens once on its way.
+    fn links(&mut self) -> Vec<(&mut Link, bool)>;
+
+    /// Whether a switch joins the cards.
+    fn is_switched(&self) -> bool;
+
+    /// Frames that the switch has lost, if any: for people.
+    fn lost(&self) -> Option<String>;
+
+    /// Messages or frames have come for the cards.
+    fn wake(&mut self);
+
+    /// How long to wait for something to come before the cards are to move; `None`: for ever.
+    fn rest(&self) -> Option<Duration>;
+
+    /// Lets the cards move for a while, if they are to. `waits`: frames wait for a card at the end of its wire.
+    fn run(&mut self, waits: bool);
+
+    /// Whether the cards do something that others see, or did just now.
+    fn busy(&self) -> bool;
+
+    /// Writes every frame from now on to a pcapng file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    fn capture(&mut self, path: &Path) -> Result<()>;
+
+    /// Ends the capture and its file.
+    fn end_capture(&mut self);
+
+    /// What went wrong beyond repair.
+    ///
+    /// # Errors
+    /// That.
+    fn check(&self) -> Result<(), BusError>;
+
+    /// The world of Verilated cards, which alone have waves and serial lines.
+    fn world(&mut self) -> Option<&mut World> {
+        None
+    }
+
+    /// The cards have something to say to a serial line, or heard something there.
+    fn stir(&mut self) {}
+}
