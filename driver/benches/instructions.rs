@@ -3,10 +3,16 @@
 //!
 //! `cargo bench -p ferrowire` runs this program once for each case under callgrind, which counts inside [`counted`] alone: what the card
 //! does in between, in plain memory, is not in the figures. They are exact and the same in each run of one build.
+//!
+//! `-- --check` compares with the counts in `instructions.txt`, which are of one compiler, and fails where one is more than 5 % above its own.
+//! `-- --record` writes that file anew.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
 
+use std::fmt::Write;
+use std::hint::black_box;
+use std::path::Path;
 use std::process::{Command, ExitCode};
 
 use common::mapped::{pushing, rig, Rig};
@@ -93,7 +99,7 @@ const CASES: &[Case] = &[
 /// The only function that callgrind looks into.
 #[inline(never)]
 fn counted<T>(f: impl FnOnce() -> T) -> T {
-    std::hint::black_box(f())
+    black_box(f())
 }
 
 fn drain(rig: &mut Rig, done: &mut [Completion]) {
@@ -101,13 +107,13 @@ fn drain(rig: &mut Rig, done: &mut [Completion]) {
 }
 
 fn post_writes<const COUNT: usize, const INLINE: usize>(rig: &mut Rig, number: u64) {
-    let sges = [rig.region.sge(0, 8)];
-    let remote = RemoteAddress { address: 0x1000, rkey: 0x101 };
-    let data = [0x5a; INLINE];
+    let sges = black_box([rig.region.sge(0, 8)]);
+    let remote = black_box(RemoteAddress { address: 0x1000, rkey: 0x101 });
+    let data = black_box([0x5a; INLINE]);
     let payload = if INLINE > 0 { Payload::Inline(&data) } else { Payload::Sges(&sges) };
     counted(|| {
         let mut batch = rig.qp.start_post_send();
-        for i in 0..COUNT as u64 {
+        for i in 0..black_box(COUNT as u64) {
             batch.post(&SendWr::write(number + i, payload, remote).signaled()).unwrap();
         }
         batch.ring().unwrap();
@@ -121,10 +127,10 @@ fn writes<const COUNT: usize, const INLINE: usize>(rig: &mut Rig, done: &mut [Co
 }
 
 fn receives<const COUNT: usize>(rig: &mut Rig, done: &mut [Completion], number: u64) {
-    let sges = [rig.region.sge(0, 8)];
+    let sges = black_box([rig.region.sge(0, 8)]);
     counted(|| {
         let mut batch = rig.qp.start_post_recv();
-        for i in 0..COUNT as u64 {
+        for i in 0..black_box(COUNT as u64) {
             batch.post(&RecvWr::new(number + i, &sges)).unwrap();
         }
         batch.ring().unwrap();
@@ -186,27 +192,87 @@ fn measure(case: &Case) -> Result<u64, String> {
     total.ok_or_else(|| format!("{}: callgrind counted nothing", case.name))
 }
 
+/// Counts of a compiler, one a line.
+const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/instructions.txt");
+
+/// How far above its recorded count a case may be, in percent.
+const MARGIN: u64 = 5;
+
+/// The count of a case in the file.
+fn recorded(text: &str, case: &Case) -> Result<u64, String> {
+    let line = text.lines().find_map(|line| line.strip_prefix(case.name)?.strip_prefix(' '));
+    line.and_then(|count| count.trim().parse().ok())
+        .ok_or_else(|| format!("{RECORDED}: no count of {}; write it with --record", case.name))
+}
+
+/// The compiler, as the file names it: its version, and what it compiles for.
+fn compiler() -> Result<String, String> {
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".into());
+    let said = Command::new(&rustc).arg("-vV").output().map_err(|e| format!("{rustc} -vV: {e}"))?;
+    let said = String::from_utf8_lossy(&said.stdout).into_owned();
+    let host = said.lines().find_map(|line| line.strip_prefix("host: "));
+    match (said.lines().next(), host) {
+        (Some(version), Some(host)) => Ok(format!("{version} for {host}")),
+        _ => Err(format!("{rustc} -vV does not say its version and host")),
+    }
+}
+
+/// Measures all cases, prints them, and does with the counts what was asked for.
+fn all(check: bool, record: bool) -> Result<(), String> {
+    let kept = match check {
+        true => std::fs::read_to_string(RECORDED).map_err(|e| format!("{RECORDED}: {e}"))?,
+        false => String::new(),
+    };
+    let mut new = format!(
+        "# Instructions of each case of instructions.rs. Written by: cargo bench -p ferrowire --bench instructions -- --record\ncompiler {}\n",
+        compiler()?
+    );
+    let mut worse = Vec::new();
+    println!("| case | instructions |\n|---|---|");
+    for case in CASES {
+        let count = measure(case)? / (ROUNDS * case.each as u64);
+        println!("| {} | {count} |", case.what);
+        let _ = writeln!(new, "{} {count}", case.name);
+        if check {
+            let kept = recorded(&kept, case)?;
+            if count * 100 > kept * (100 + MARGIN) {
+                worse.push(format!("{}: {count} instructions, {kept} are recorded", case.name));
+            } else if count * (100 + MARGIN) < kept * 100 {
+                eprintln!("{}: {count} instructions, {kept} are recorded; record the new counts", case.name);
+            }
+        }
+    }
+    if record {
+        std::fs::write(Path::new(RECORDED), new).map_err(|e| format!("{RECORDED}: {e}"))?;
+    }
+    match worse.is_empty() {
+        true => Ok(()),
+        false => Err(format!(
+            "more than {MARGIN} % above the counts in {RECORDED}:\n  {}\nMake the path as short as it was; or, for a reason, write the new \
+             counts with --record",
+            worse.join("\n  ")
+        )),
+    }
+}
+
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().collect();
+    let has = |flag: &str| args.iter().any(|arg| arg == flag);
     if let Some(at) = args.iter().position(|arg| arg == "--run") {
         let case = args.get(at + 1).and_then(|name| CASES.iter().find(|case| case.name == *name));
         run(case.expect("a case's name behind --run"));
         return ExitCode::SUCCESS;
     }
-    if args.iter().any(|arg| arg == "--test") {
+    if has("--test") {
         // `cargo test --benches`: each case once, uncounted.
         CASES.iter().for_each(run);
         return ExitCode::SUCCESS;
     }
-    println!("| case | instructions |\n|---|---|");
-    for case in CASES {
-        match measure(case) {
-            Ok(total) => println!("| {} | {} |", case.what, total / (ROUNDS * case.each as u64)),
-            Err(error) => {
-                eprintln!("{error}");
-                return ExitCode::FAILURE;
-            }
+    match all(has("--check"), has("--record")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
         }
     }
-    ExitCode::SUCCESS
 }

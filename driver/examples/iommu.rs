@@ -116,8 +116,8 @@ struct Node {
 }
 
 /// Memory that a card is to lose.
-struct Lost<'a> {
-    of: &'a Node,
+struct Lost {
+    bus: Forgetful,
     region: MemoryRegion,
     mapping: DmaMapping,
 }
@@ -143,10 +143,10 @@ impl Node {
     }
 
     /// A message's, to be lost.
-    fn to_be_lost(&self, byte: u8) -> Result<Lost<'_>> {
+    fn to_be_lost(&self, byte: u8) -> Result<Lost> {
         let region = self.region(BYTES, byte)?;
         let mapping = self.bus.inner().last.take().ok_or("the memory was not mapped")?;
-        Ok(Lost { of: self, region, mapping })
+        Ok(Lost { bus: self.bus.clone(), region, mapping })
     }
 
     fn create_qp(&self) -> Result<Qp<Reset>> {
@@ -161,7 +161,7 @@ impl Node {
     }
 
     /// The next completion.
-    fn completion(&self) -> Result<Completion> {
+    fn completion(&mut self) -> Result<Completion> {
         let end = Instant::now() + PATIENCE;
         let mut done = [Completion::default(); 1];
         while self.cq.poll(&mut done)? == 0 {
@@ -183,12 +183,12 @@ struct Two {
 impl Two {
     /// Carries out a request over queue pairs of its own, for those end with an error. What is to be lost is lost just before: nothing is mapped behind that, which
     /// could get its addresses.
-    fn ask(&self, request: &SendWr, lost: Option<&Lost>) -> Result<Completion> {
+    fn ask(&mut self, request: &SendWr, lost: Option<&Lost>) -> Result<Completion> {
         let (a, b) = (self.a.create_qp()?, self.b.create_qp()?);
         let (an, bn) = (a.number(), b.number());
         let (mut a, _b) = (self.a.connect(a, &self.b, bn)?, self.b.connect(b, &self.a, an)?);
-        if let Some(Lost { of, mapping, .. }) = lost {
-            of.bus.forget(mapping.clone())?;
+        if let Some(Lost { bus, mapping, .. }) = lost {
+            bus.forget(mapping.clone())?;
         }
         let mut batch = a.start_post_send();
         batch.post(request)?;
@@ -197,7 +197,7 @@ impl Two {
     }
 
     /// Writes from one region to another of the other card, reads back to a third, and compares.
-    fn carry(&self, from: &MemoryRegion, to: &MemoryRegion, at: usize) -> Result<()> {
+    fn carry(&mut self, from: &MemoryRegion, to: &MemoryRegion, at: usize) -> Result<()> {
         let data: Vec<u8> = (0..BYTES).map(|i| ((i + at) * 7 % 251) as u8).collect();
         from.memory().write(at, &data);
         let (back, there) = (self.a.region(BYTES, 0)?, to.remote(at));
@@ -222,7 +222,7 @@ fn main() -> std::process::ExitCode {
 /// Does all of it, and says what happened.
 pub fn run(args: &[String]) -> Result<String> {
     let [a, b] = args else { return Err("give two cards on one wire: sim:SOCKET or PCI addresses".into()) };
-    let two = Two { a: Node::open(a, 1)?, b: Node::open(b, 2)? };
+    let mut two = Two { a: Node::open(a, 1)?, b: Node::open(b, 2)? };
     let mut out = Vec::new();
 
     // Memory of many pages, at its beginning, in its middle and at its end.
@@ -236,8 +236,8 @@ pub fn run(args: &[String]) -> Result<String> {
     let (lost, target) = (two.a.to_be_lost(1)?, two.b.region(BYTES, 2)?);
     let sge = [lost.region.sge(0, BYTES as u32)];
     let done = two.ask(&SendWr::write(3, &sge, target.remote(0)).signaled(), Some(&lost))?;
-    let said = format!("sending what is not mapped: {}, cause {:#04x}", done.status, done.syndrome);
-    if (done.status.known(), done.syndrome) != (Some(WcStatus::LocQpOpErr), LocalCause::Dma.code()) {
+    let said = format!("sending what is not mapped: {}, cause {:#04x}", done.status(), done.syndrome());
+    if (done.status().known(), done.syndrome()) != (Some(WcStatus::LocQpOpErr), LocalCause::Dma.code()) {
         return Err(said.into());
     }
     out.push(said);
@@ -247,8 +247,8 @@ pub fn run(args: &[String]) -> Result<String> {
     let (lost, own) = (two.b.to_be_lost(3)?, two.a.region(BYTES, 4)?);
     let sge = [own.sge(0, BYTES as u32)];
     let done = two.ask(&SendWr::read(4, &sge, lost.region.remote(0)).signaled(), Some(&lost))?;
-    let said = format!("reading what is not mapped: {}", done.status);
-    if done.status.known() != Some(WcStatus::RemOpErr) {
+    let said = format!("reading what is not mapped: {}", done.status());
+    if done.status().known() != Some(WcStatus::RemOpErr) {
         return Err(said.into());
     }
     out.push(said);
@@ -257,7 +257,7 @@ pub fn run(args: &[String]) -> Result<String> {
     // A write on PCI Express is not answered, so the card does not know that it went nowhere. The memory does.
     let lost = two.b.to_be_lost(5)?;
     let done = two.ask(&SendWr::write(5, &sge, lost.region.remote(0)).signaled(), Some(&lost))?;
-    out.push(format!("writing to what is not mapped: {}", done.status));
+    out.push(format!("writing to what is not mapped: {}", done.status()));
     untouched(&lost.region, 5)?;
 
     // And all goes on.

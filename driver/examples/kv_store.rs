@@ -103,7 +103,7 @@ pub fn run(args: &[String]) -> Result<String> {
     let stream = args.meet()?;
     let context = args.open()?;
     let pd = context.alloc_pd()?;
-    let cq = context.create_cq(64)?;
+    let mut cq = context.create_cq(64)?;
     let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq))?;
     let memory = context.alloc(8192, 4096)?;
     (0..SLOTS).for_each(|i| memory.write(i * SLOT, &Slot::EMPTY.to_bytes()));
@@ -118,7 +118,7 @@ pub fn run(args: &[String]) -> Result<String> {
     // From here on the connection says one thing only: whether the other program is there still.
     stream.set_nonblocking(true)?;
     match args.listens {
-        true => serve(&mut qp, &cq, &region, &stream),
+        true => serve(&mut qp, &mut cq, &region, &stream),
         false => Client { qp, cq, region, table, stream, acknowledged: 0, sent: 0, torn: 0 }.play(&args.more),
     }
 }
@@ -131,7 +131,7 @@ fn buffer(region: &MemoryRegion, id: u64) -> Sge {
 /// Takes PUTs until the client is gone.
 fn serve(
     qp: &mut QueuePair,
-    cq: &CompletionQueue,
+    cq: &mut CompletionQueue,
     region: &MemoryRegion,
     stream: &TcpStream,
 ) -> Result<String> {
@@ -143,8 +143,8 @@ fn serve(
             return Ok(format!("{puts} PUTs"));
         }
         for completion in &done[..n] {
-            let id = good(*completion)?.wr_id;
-            if completion.kind == WorkKind::Send {
+            let id = good(*completion)?.wr_id();
+            if completion.kind() == WorkKind::Send {
                 continue;
             }
             let mut put = [0; PUT];
@@ -278,11 +278,13 @@ impl Client {
             return if is_gone(&self.stream) { Err("the server is gone".into()) } else { Ok(false) };
         }
         let done = good(done[0])?;
-        if done.kind == WorkKind::Receive {
+        if done.kind() == WorkKind::Receive {
             self.acknowledged += 1;
-            self.qp.start_post_recv().post(&RecvWr::new(done.wr_id, &[buffer(&self.region, done.wr_id)]))?;
+            self.qp
+                .start_post_recv()
+                .post(&RecvWr::new(done.wr_id(), &[buffer(&self.region, done.wr_id())]))?;
         }
-        Ok(done.kind == WorkKind::Send && done.wr_id == READ)
+        Ok(done.kind() == WorkKind::Send && done.wr_id() == READ)
     }
 }
 

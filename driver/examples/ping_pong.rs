@@ -29,7 +29,7 @@ pub fn run(args: &[String]) -> Result<String> {
     let pd = context.alloc_pd()?;
     // Completions are told to an event queue, which raises an interrupt.
     let events = context.create_eq(16)?;
-    let cq = context.create_cq_with_events(16, &events)?;
+    let mut cq = context.create_cq_with_events(16, &events)?;
     let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq))?;
     let memory = context.alloc(4096, 4096)?;
     let access = AccessFlags::LOCAL_READ | AccessFlags::LOCAL_WRITE;
@@ -40,7 +40,7 @@ pub fn run(args: &[String]) -> Result<String> {
     let (ping, pong) = (region.sge(0, BYTES), region.sge(2048, BYTES));
     qp.start_post_recv().post(&RecvWr::new(0, &[pong]))?;
     barrier(&stream)?;
-    let mut waiter = Waiter { cq: &cq, events: &events, sleeps: 0 };
+    let mut waiter = Waiter { cq: &mut cq, events: &events, sleeps: 0 };
     for round in 0..rounds {
         if !args.listens {
             send(&mut qp, ping, &memory, round)?;
@@ -48,7 +48,7 @@ pub fn run(args: &[String]) -> Result<String> {
         let message = waiter.receive()?;
         let mut number = [0; 8];
         memory.read(2048, &mut number);
-        if u64::from_le_bytes(number) != round || message.byte_len != BYTES {
+        if u64::from_le_bytes(number) != round || message.byte_len() != BYTES {
             return Err(format!("round {round}: message {}", u64::from_le_bytes(number)).into());
         }
         qp.start_post_recv().post(&RecvWr::new(round + 1, &[pong]))?;
@@ -68,7 +68,7 @@ fn send(qp: &mut QueuePair, from: Sge, memory: &HostMemory, round: u64) -> Resul
 }
 
 struct Waiter<'a> {
-    cq: &'a CompletionQueue,
+    cq: &'a mut CompletionQueue,
     events: &'a EventQueue,
     sleeps: u32,
 }
@@ -79,7 +79,7 @@ impl Waiter<'_> {
         let mut done = [Completion::default(); 1];
         loop {
             while self.cq.poll(&mut done)? > 0 {
-                if good(done[0])?.kind == WorkKind::Receive {
+                if good(done[0])?.kind() == WorkKind::Receive {
                     return Ok(done[0]);
                 }
             }

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command queue: one command at a time, with a bounded wait.
+//! The command queue: commands of several threads at once, each with a bounded wait.
+//!
+//! A command is written into the ring and its doorbell is rung under a lock. The wait for its answer holds none: each look takes what the card
+//! has answered meanwhile from the ring, whoever gave it, and leaves it to that thread.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use ferrowire_spec::csr::command_queue as csr;
@@ -14,9 +17,10 @@ use ferrowire_spec::{Field, Register};
 use crate::error::{Coded, Error, Result};
 use crate::fault::WriteFault;
 use crate::handle::{BusHandle, OwnedDma};
+use crate::inflight::InFlight;
 use crate::ring::EntryRing;
 
-/// Commands and completions share a page each; more are never in progress.
+/// Commands and completions have a page each at most; a thread that finds all slots taken waits for one.
 const MAX_LOG2: u8 = 6;
 
 /// The command queue of an open card.
@@ -29,10 +33,18 @@ pub(crate) struct CommandQueue {
 
 struct Rings {
     commands: OwnedDma,
-    completions: EntryRing<{ command_completion::BYTES }>,
-    log2: u8,
-    producer: u16,
+    completions: EntryRing<{ command_completion::WORDS }>,
+    flight: InFlight<CommandCompletion>,
 }
+
+/// A thread that waits for the card.
+struct Wait {
+    start: Duration,
+    looks: u32,
+}
+
+/// Looks without a pause; then other threads go first.
+const EAGER: u32 = 256;
 
 /// Address in BAR 0 of a register of the command queue.
 const fn at(register: &Register) -> u32 {
@@ -59,7 +71,7 @@ impl CommandQueue {
     pub(crate) fn open(bus: &Arc<BusHandle>, max_log2: u8, timeout: Duration) -> Result<Self> {
         let log2 = max_log2.min(MAX_LOG2);
         let commands = OwnedDma::alloc(bus, command::BYTES << log2)?;
-        let completions = EntryRing::alloc(bus, log2, command_completion::PHASE.offset)?;
+        let completions = EntryRing::alloc(bus, log2, &command_completion::PHASE)?;
         let words = [
             (csr::CMDQ_BASE_LO, commands.bus_address() as u32),
             (csr::CMDQ_BASE_HI, (commands.bus_address() >> 32) as u32),
@@ -76,7 +88,7 @@ impl CommandQueue {
             bus: Arc::clone(bus),
             timeout,
             failed: AtomicBool::new(false),
-            rings: Mutex::new(Rings { commands, completions, log2, producer: 0 }),
+            rings: Mutex::new(Rings { commands, completions, flight: InFlight::new(log2) }),
         })
     }
 
@@ -94,26 +106,8 @@ impl CommandQueue {
         object: u32,
         build: impl FnOnce(u16) -> Result<[u8; command::BYTES], ferrowire_spec::Error>,
     ) -> Result<u64> {
-        let mut rings = self.rings.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.failed.load(Ordering::Relaxed) {
-            return Err(Error::CommandQueueFailed { operation });
-        }
-        // The producer is the token: it is another one for each command in progress.
-        let token = rings.producer;
-        let bytes = build(token).map_err(|e| Error::from_spec(operation.name(), e))?;
-        let slot = usize::from(token) & ((1 << rings.log2) - 1);
-        rings.commands.memory().write(slot * command::BYTES, &bytes);
-        rings.producer = token.wrapping_add(1);
-        crate::sys::before_doorbell();
-        let answer = self.answer(operation, &mut rings);
-        let completion = match answer {
-            Ok(completion) if completion.token == token => completion,
-            other => {
-                self.failed.store(true, Ordering::Relaxed);
-                let completion = other?;
-                return Err(Error::CommandToken { operation, found: completion.token, expected: token });
-            }
-        };
+        let token = self.give(operation, build)?;
+        let completion = self.answer(operation, token)?;
         let status = Coded::<CommandStatus>::from(completion.status);
         if status == CommandStatus::Ok {
             return Ok(completion.value);
@@ -122,20 +116,103 @@ impl CommandQueue {
         Err(Error::Command { operation, object, status, attribute, value: completion.value })
     }
 
-    /// Rings for the commands up to the producer and takes the next completion.
-    fn answer(&self, operation: CommandOpcode, rings: &mut Rings) -> Result<CommandCompletion> {
-        let producer = u32::from(rings.producer);
-        self.bus.with(|b| b.csr_write32(at(&csr::CMDQ_PRODUCER), producer))?;
-        let bytes = match self.bus.wait(operation.name(), self.timeout, |_| Ok(rings.completions.take())) {
-            Err(Error::Timeout { operation, after }) => {
-                return Err(match self.bus.with(|bus| WriteFault::read(bus))? {
-                    Some(fault) => Error::WriteFault { operation, after, fault },
-                    None => Error::Timeout { operation, after },
-                });
+    fn rings(&self) -> MutexGuard<'_, Rings> {
+        self.rings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// No command is given any more.
+    fn fail(&self, error: Error) -> Error {
+        self.failed.store(true, Ordering::Relaxed);
+        error
+    }
+
+    /// Writes a command into the ring when it has room, and rings.
+    fn give(
+        &self,
+        operation: CommandOpcode,
+        build: impl FnOnce(u16) -> Result<[u8; command::BYTES], ferrowire_spec::Error>,
+    ) -> Result<u16> {
+        let mut wait = self.wait();
+        loop {
+            let mut rings = self.rings();
+            if self.failed.load(Ordering::Relaxed) {
+                return Err(Error::CommandQueueFailed { operation });
             }
-            other => other?,
-        };
-        CommandCompletion::parse(&bytes).map_err(|e| Error::from_spec(operation.name(), e))
+            if let Some(token) = rings.flight.next() {
+                let bytes = build(token).map_err(|e| Error::from_spec(operation.name(), e))?;
+                rings.commands.memory().write(rings.flight.index(token) * command::BYTES, &bytes);
+                let producer = u32::from(rings.flight.give(token));
+                crate::sys::before_doorbell();
+                // Under the lock: the producer must not go back.
+                let rung = self.bus.with(|b| b.csr_write32(at(&csr::CMDQ_PRODUCER), producer));
+                return rung.map(|()| token).map_err(|error| self.fail(error.into()));
+            }
+            drop(rings);
+            // The threads that wait for the commands in the ring fetch their answers.
+            if self.is_late(&wait) {
+                return Err(self.late(operation)?);
+            }
+            self.pause(&mut wait)?;
+        }
+    }
+
+    /// Waits for the answer to a command.
+    fn answer(&self, operation: CommandOpcode, token: u16) -> Result<CommandCompletion> {
+        let mut wait = self.wait();
+        loop {
+            // The time is taken before the look: an answer just in time is not missed after a long pause.
+            let late = self.is_late(&wait);
+            if let Some(completion) = self.look(operation, token)? {
+                return Ok(completion);
+            }
+            if late {
+                return Err(self.late(operation)?);
+            }
+            self.pause(&mut wait).map_err(|error| self.fail(error))?;
+        }
+    }
+
+    /// Takes the card's answers from the ring; that to `token`, if it is there.
+    fn look(&self, operation: CommandOpcode, token: u16) -> Result<Option<CommandCompletion>> {
+        let mut rings = self.rings();
+        let Rings { completions, flight, .. } = &mut *rings;
+        while let Some(words) = completions.take() {
+            let completion = CommandCompletion::from_words(&words);
+            if !flight.answer(completion.token, completion) {
+                let found = completion.token;
+                return Err(self.fail(Error::CommandToken { operation, found, expected: token }));
+            }
+        }
+        Ok(flight.fetch(token))
+    }
+
+    fn wait(&self) -> Wait {
+        Wait { start: self.bus.with(|b| b.now()), looks: 0 }
+    }
+
+    fn is_late(&self, wait: &Wait) -> bool {
+        self.bus.with(|b| b.now()).saturating_sub(wait.start) > self.timeout
+    }
+
+    /// Lets a simulated card run, and other threads.
+    fn pause(&self, wait: &mut Wait) -> Result<()> {
+        self.bus.with(|b| b.progress())?;
+        wait.looks = wait.looks.saturating_add(1);
+        match wait.looks > EAGER {
+            true => std::thread::yield_now(),
+            false => std::hint::spin_loop(),
+        }
+        Ok(())
+    }
+
+    /// The card does not answer.
+    fn late(&self, operation: CommandOpcode) -> Result<Error> {
+        let (operation, after) = (operation.name(), self.timeout);
+        let fault = self.bus.with(|bus| WriteFault::read(bus)).map_err(|error| self.fail(error.into()))?;
+        Ok(self.fail(match fault {
+            Some(fault) => Error::WriteFault { operation, after, fault },
+            None => Error::Timeout { operation, after },
+        }))
     }
 
     /// Whether the card says that its command ring failed.

@@ -10,14 +10,15 @@ use std::time::Duration;
 use ferrowire_spec::csr::{capabilities as cap, identity, timers, DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::qp_state::{GSI_QPN, RAW_QPN};
 use ferrowire_spec::queue::command::PathMtu;
-use ferrowire_spec::queue::doorbell::PUSH_SLOTS;
+use ferrowire_spec::queue::doorbell::{self, PUSH_SLOTS};
 use ferrowire_spec::{Field, Psn, Register, LAYOUT_HASH};
 
 use crate::bus::Bus;
 use crate::command::{self, CommandQueue};
 use crate::eq::Asynchronous;
 use crate::error::{Coded, Error, Result};
-use crate::handle::BusHandle;
+use crate::handle::{Bell, BusHandle};
+use crate::mr::PageLists;
 use crate::port::Port;
 use crate::random::Random;
 use crate::sys::HostMemory;
@@ -206,23 +207,26 @@ impl Tables {
 pub(crate) struct Device {
     pub(crate) bus: Arc<BusHandle>,
     pub(crate) commands: CommandQueue,
+    pub(crate) page_lists: PageLists,
     pub(crate) capabilities: Capabilities,
     pub(crate) options: ContextOptions,
     tables: Mutex<Tables>,
     /// By CQN: the card has told that it was overrun.
-    overruns: Box<[AtomicBool]>,
+    overruns: Box<[Arc<AtomicBool>]>,
 }
 
 impl Device {
-    /// Whether a completion queue was overrun.
-    pub(crate) fn is_overrun(&self, cqn: u32) -> bool {
-        self.overruns.get(cqn as usize).is_some_and(|overrun| overrun.load(Ordering::Relaxed))
+    /// What tells whether a completion queue was overrun, whose number begins a new life.
+    pub(crate) fn overrun_of(&self, cqn: u32) -> Arc<AtomicBool> {
+        let mark = self.overruns.get(cqn as usize).cloned().unwrap_or_default();
+        mark.store(false, Ordering::Relaxed);
+        mark
     }
 
-    /// Notes that it was, or that its number begins a new life.
-    pub(crate) fn mark_overrun(&self, cqn: u32, overrun: bool) {
+    /// Notes that one was overrun.
+    pub(crate) fn mark_overrun(&self, cqn: u32) {
         if let Some(mark) = self.overruns.get(cqn as usize) {
-            mark.store(overrun, Ordering::Relaxed);
+            mark.store(true, Ordering::Relaxed);
         }
     }
 
@@ -236,6 +240,11 @@ impl Device {
                 Err(Error::Attribute { operation, attribute: "entries", value: entries.into(), fix })
             }
         }
+    }
+
+    /// A doorbell of the context's page.
+    pub(crate) fn bell(&self, offset: u32) -> Result<Bell> {
+        self.bus.bell(doorbell::address(self.options.doorbell_page, offset))
     }
 
     pub(crate) fn tables<T>(&self, f: impl FnOnce(&mut Tables) -> T) -> T {
@@ -259,6 +268,7 @@ impl Drop for Device {
         // Every object is gone. After the reset the card touches no memory; without it, the rings stay mapped.
         if command::reset(&self.bus, self.options.command_timeout).is_err() {
             self.commands.leak();
+            self.page_lists.leak();
         }
     }
 }
@@ -307,6 +317,7 @@ impl Context {
             });
         }
         command::reset(&bus, options.command_timeout)?;
+        let page_lists = PageLists::open(&bus)?;
         let commands = CommandQueue::open(&bus, capabilities.max_cmdq_log2, options.command_timeout)?;
         let tables = Tables {
             pds: Numbers::new(1, capabilities.max_pd),
@@ -322,8 +333,9 @@ impl Context {
             random: options.seed.map_or(Random::Os, Random::Seeded),
             port: bus.with(Port::new)?,
         };
-        let overruns = (0..capabilities.max_cq).map(|_| AtomicBool::new(false)).collect();
-        let device = Device { bus, commands, capabilities, options, tables: Mutex::new(tables), overruns };
+        let overruns = (0..capabilities.max_cq).map(|_| Arc::default()).collect();
+        let tables = Mutex::new(tables);
+        let device = Device { bus, commands, page_lists, capabilities, options, tables, overruns };
         Ok(Self { device: Arc::new(device) })
     }
 

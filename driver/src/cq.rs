@@ -1,172 +1,40 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`CompletionQueue`]: how work requests ended (IBTA 10.8).
 
-use std::cell::RefCell;
 use std::fmt;
 use std::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ferrowire_spec::queue::command::create_cq::CreateCq;
-use ferrowire_spec::queue::cqe::{self, Cqe, LocalCause};
-use ferrowire_spec::queue::doorbell::{self, cq::CqDoorbell};
-use ferrowire_spec::queue::{CommandOpcode, CqeOpcode, WcStatus};
+use ferrowire_spec::queue::cqe::{self, Cqe};
+use ferrowire_spec::queue::doorbell;
+use ferrowire_spec::queue::doorbell::cq::{self as bell, CqDoorbell};
+use ferrowire_spec::queue::{CommandOpcode, WcStatus};
 
+use crate::attach::{Attachments, Done, Followed, Found, Receiver, Record};
+use crate::completion::{field, Completion};
 use crate::context::{Context, Device};
 use crate::eq::{Eq, EventQueue};
-use crate::error::{Coded, Error, Result};
+use crate::error::{Error, Result};
+use crate::handle::Bell;
 use crate::ring::{Entries, EntryRing};
-use crate::work::Tracker;
-
-/// Queue of a queue pair that a work request was posted to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum WorkKind {
-    /// The send queue.
-    Send,
-    /// The receive queue.
-    Receive,
-}
-
-/// How a work request ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Completion {
-    /// The caller's number of the work request.
-    pub wr_id: u64,
-    /// Queue pair.
-    pub qpn: u32,
-    /// A send or a receive.
-    pub kind: WorkKind,
-    /// Success, or why it failed. With anything but success, what stands below `syndrome` means nothing.
-    pub status: Coded<WcStatus>,
-    /// Cause of a failure: the AETH syndrome of the peer, or a [`LocalCause`]; see [`cause`](Self::cause).
-    pub syndrome: u8,
-    /// What was completed.
-    pub opcode: Coded<CqeOpcode>,
-    /// Bytes received, the 40 before a datagram included, or asked for by a READ or atomic.
-    pub byte_len: u32,
-    /// Immediate of the message received.
-    pub imm: Option<u32>,
-    /// Key that the message received invalidated.
-    pub invalidated: Option<u32>,
-    /// The message was solicited.
-    pub solicited: bool,
-    /// Queue pair that sent the datagram received; `None`: it was none. The first 40 bytes of the buffer are then the IPv6 header that it
-    /// came with, or 20 zeros and the IPv4 header (IBTA A17.4.5.2).
-    pub src_qpn: Option<u32>,
-}
-
-impl Completion {
-    /// Whether it ended well.
-    pub fn is_success(&self) -> bool {
-        self.status == WcStatus::Success
-    }
-
-    /// Why it failed, when that is known on this side; `None`: it did not, or `syndrome` is the peer's.
-    pub fn cause(&self) -> Option<LocalCause> {
-        LocalCause::from_code(self.syndrome).filter(|cause| *cause != LocalCause::None)
-    }
-}
-
-/// For arrays that [`CompletionQueue::poll`] fills: of no queue pair.
-impl Default for Completion {
-    fn default() -> Self {
-        Self {
-            wr_id: 0,
-            qpn: 0,
-            kind: WorkKind::Send,
-            status: Coded::Known(WcStatus::GeneralErr),
-            syndrome: 0,
-            opcode: Coded::Unknown(0xff),
-            byte_len: 0,
-            imm: None,
-            invalidated: None,
-            solicited: false,
-            src_qpn: None,
-        }
-    }
-}
-
-/// Where the receives of a queue pair come from.
-#[derive(Clone)]
-pub(crate) enum Receiver {
-    /// From its own queue: they complete in order.
-    Own(Arc<Tracker>),
-    /// From a shared one.
-    Shared {
-        /// That one.
-        queue: Arc<Tracker>,
-        /// A completion said that the queue pair is in error.
-        failed: Arc<AtomicBool>,
-    },
-}
-
-impl Receiver {
-    fn complete(&self, index: u16, success: bool) -> Option<u64> {
-        match self {
-            Receiver::Own(queue) => queue.complete_oldest(index, success),
-            Receiver::Shared { queue, failed } => {
-                let wr_id = queue.complete_any(index);
-                if wr_id.is_some() && !success {
-                    failed.store(true, Ordering::Relaxed);
-                }
-                wr_id
-            }
-        }
-    }
-}
-
-/// What the queue knows about a queue pair that uses it.
-#[derive(Clone, Default)]
-struct Attached {
-    sends: Option<Arc<Tracker>>,
-    receives: Option<Receiver>,
-    /// Entries before this one are of a queue pair that has the number no more, or was reset.
-    stale_until: Option<u32>,
-}
-
-/// By QPN, and what has been changed since the poller looked.
-#[derive(Default)]
-struct Table {
-    attached: Vec<Attached>,
-    changes: Vec<(u32, Attached)>,
-    /// Room for the poller's table, where it needs more: it does not allocate.
-    grown: Option<Vec<Attached>>,
-}
-
-impl Table {
-    fn change(&mut self, qpn: u32, new: Attached) {
-        if self.attached.len() <= qpn as usize {
-            self.attached.resize_with((qpn as usize + 1).next_power_of_two(), Attached::default);
-            self.grown = Some(Vec::with_capacity(self.attached.len()));
-        }
-        self.attached[qpn as usize] = new.clone();
-        // A queue that nobody polls keeps one change of each queue pair.
-        self.changes.retain(|(changed, _)| *changed != qpn);
-        self.changes.push((qpn, new));
-    }
-}
+use crate::tracker::Tracker;
 
 /// The queue itself, held by the queue pairs that use it.
 pub(crate) struct Cq {
     pub(crate) device: Arc<Device>,
     pub(crate) cqn: u32,
-    entries: u32,
+    size: Size,
     live: bool,
-    ring: EntryRing<{ cqe::BYTES }>,
+    ring: EntryRing<{ cqe::WORDS }>,
     /// Entries that the poller has taken, before the card is told.
     consumer: AtomicU32,
-    table: Mutex<Table>,
-    /// How often the table was changed. Who sees an entry of the card sees the change that came before the command which let the
-    /// card write it.
-    generation: AtomicU32,
+    attachments: Attachments,
     /// Where it tells; destroyed behind it.
     events: Option<Arc<Eq>>,
 }
 
 impl Cq {
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// The index behind the last entry that the card has written.
     fn written(&self) -> u32 {
         let mut consumer = self.consumer.load(Ordering::Acquire);
@@ -184,32 +52,24 @@ impl Cq {
 
     /// From now on, completions of `qpn` are those of these queues; entries already there are of an earlier life of the number.
     pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<Tracker>>, receives: Option<Receiver>) {
-        let mut table = self.table();
         let written = self.written();
         let consumer = self.consumer.load(Ordering::Acquire);
         let stale_until = (written != consumer).then_some(written);
-        let new = Attached { sends, receives, stale_until };
-        let old = table.attached.get(qpn as usize).cloned().unwrap_or_default();
-        table.change(qpn, new);
-        // Before places are given back: a poller that finds one so looks here for the reason.
-        self.generation.fetch_add(1, Ordering::Release);
-        self.release(qpn, &old, consumer, written);
+        let release = |old: &Record| self.release(qpn, old, consumer, written);
+        self.attachments.change(qpn, (sends, receives), stale_until, release);
     }
 
     /// Entries of `qpn` before `written` are stale: the receives of a shared queue among them have their places back.
-    fn release(&self, qpn: u32, old: &Attached, consumer: u32, written: u32) {
-        let Some(Receiver::Shared { queue, .. }) = &old.receives else { return };
-        let mut index = old.stale_until.unwrap_or(consumer);
-        if index.wrapping_sub(consumer) > written.wrapping_sub(consumer) {
-            index = consumer;
-        }
+    fn release(&self, qpn: u32, old: &Record, consumer: u32, written: u32) {
+        let Some(queue) = old.shared() else { return };
+        let mut index = old.begins(consumer, written);
         while index != written {
             let entry = self.ring.entries().get(index);
             fence(Ordering::Acquire);
             // What the poller has taken meanwhile, it has completed; the card may have written over it.
             let taken = (index.wrapping_sub(self.consumer.load(Ordering::Acquire)) as i32) < 0;
-            match entry.as_ref().map(|entry| Cqe::parse(entry)) {
-                Some(Ok(cqe)) if !taken && cqe.qpn == qpn && cqe.receive => {
+            match entry.as_ref().map(Cqe::from_words) {
+                Some(cqe) if !taken && cqe.qpn == qpn && cqe.receive => {
                     queue.complete_any(cqe.wqe_index);
                 }
                 _ => {}
@@ -248,91 +108,40 @@ impl Drop for Cq {
     }
 }
 
-/// What only the one who polls has.
-struct Poller {
-    entries: Entries<{ cqe::BYTES }>,
-    consumer: u32,
-    /// The table as it was at this generation, by QPN.
-    attached: Vec<Attached>,
-    generation: u32,
-    /// An error met behind completions that were already handed out.
-    deferred: Option<Error>,
+/// How large a queue is, and how far the card may be behind.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Size {
+    /// Entries of the ring, as a power of two.
+    log2: u8,
+    /// So many entries after the card was told how far the poller is, it is told again.
+    lag: u32,
 }
 
-impl Poller {
-    /// Takes over what was changed, if anything was: the only lock of a poll.
-    fn follow(&mut self, cq: &Cq) -> bool {
-        if cq.generation.load(Ordering::Acquire) == self.generation {
-            return false;
+impl Size {
+    /// A ring for `entries` completions. The card takes a queue for full by the last doorbell, and this comes once each quarter of the ring: so the
+    /// ring is a third larger than what was asked for, as a power of two. The largest ring of the card may be asked for all the same; the card
+    /// is told more often then.
+    fn of(entries: u32, max_log2: u8) -> Option<Self> {
+        let log2_of = |count: u64| count.next_power_of_two().trailing_zeros() as u8;
+        let asked = u64::from(entries);
+        if entries == 0 || log2_of(asked) > max_log2 {
+            return None;
         }
-        let mut table = cq.table();
-        self.generation = cq.generation.load(Ordering::Relaxed);
-        if let Some(mut grown) = table.grown.take() {
-            grown.append(&mut self.attached);
-            grown.resize_with(grown.capacity(), Attached::default);
-            self.attached = grown;
-        }
-        for (qpn, new) in table.changes.drain(..) {
-            self.attached[qpn as usize] = new;
-        }
-        true
+        let log2 = log2_of(asked + asked.div_ceil(3)).min(max_log2);
+        let ring = 1u64 << log2;
+        let lag = (ring / 4).clamp(1, ring - asked + 1);
+        Some(Self { log2, lag: lag as u32 })
     }
 
-    /// What an entry says, unless it is stale.
-    fn resolve(&mut self, cq: &Cq, index: u32, entry: &[u8]) -> Result<Option<Completion>> {
-        let cqe = Cqe::parse(entry).map_err(|e| Error::from_spec("poll", e))?;
-        // Behind the entry's phase: what the table was changed to before the card could write it is seen.
-        self.follow(cq);
-        loop {
-            match self.look(index, &cqe) {
-                // The table may have been changed between the two looks, and the place of a shared receive given back.
-                Err(_) if self.follow(cq) => {}
-                result => return result,
-            }
-        }
-    }
-
-    fn look(&mut self, index: u32, cqe: &Cqe) -> Result<Option<Completion>> {
-        let unexpected = Error::UnexpectedCompletion { qpn: cqe.qpn, wqe_index: cqe.wqe_index };
-        let Some(attached) = self.attached.get_mut(cqe.qpn as usize) else { return Err(unexpected) };
-        if let Some(until) = attached.stale_until {
-            if (index.wrapping_sub(until) as i32) < 0 {
-                return Ok(None);
-            }
-            attached.stale_until = None;
-        }
-        let status = Coded::<WcStatus>::from(cqe.status);
-        let success = status == WcStatus::Success;
-        let (kind, wr_id) = match cqe.receive {
-            false => {
-                let sends = attached.sends.as_ref();
-                (WorkKind::Send, sends.and_then(|queue| queue.complete(cqe.wqe_index, success)))
-            }
-            true => {
-                let receives = attached.receives.as_ref();
-                (WorkKind::Receive, receives.and_then(|queue| queue.complete(cqe.wqe_index, success)))
-            }
-        };
-        let Some(wr_id) = wr_id else { return Err(unexpected) };
-        Ok(Some(Completion {
-            wr_id,
-            qpn: cqe.qpn,
-            kind,
-            status,
-            syndrome: cqe.syndrome,
-            opcode: Coded::from(cqe.opcode),
-            byte_len: cqe.byte_len,
-            imm: cqe.imm_valid.then_some(cqe.imm),
-            invalidated: cqe.invalidated.then_some(cqe.imm),
-            solicited: cqe.solicited,
-            src_qpn: cqe.grh.then_some(cqe.src_qpn),
-        }))
+    /// Completions that find room, however far the card is behind.
+    fn capacity(self) -> u32 {
+        (1 << self.log2) - (self.lag - 1)
     }
 }
 
 /// A completion queue.
 ///
-/// `Send`, and not `Sync`: one thread polls it at a time, so a poll takes no lock. It may move between threads; who wants to poll one
+/// `Send` and `Sync`; polling takes `&mut`, so who polls has it alone, and a poll takes no lock. Who wants to poll one
 /// queue from several threads puts it into a mutex, or better gives each thread a queue. Queue pairs whose completions come here may be
 /// made, by its [`target`](Self::target), used and destroyed by other threads meanwhile: the poll after one was made, reset or destroyed takes that
 /// over under a lock.
@@ -341,13 +150,36 @@ impl Poller {
 /// there at once: an overrun takes the queue pairs whose completions are lost to error, and nothing is put into it any more. The card
 /// tells it as an event; from when that was taken ([`EventQueue::poll`]) on, `poll` fails.
 pub struct CompletionQueue {
+    /// Doorbells, and what is the same in all of them.
+    bell: Bell,
+    word: u64,
     pub(crate) cq: Arc<Cq>,
-    poller: RefCell<Poller>,
+    entries: Entries<{ cqe::WORDS }>,
+    consumer: u32,
+    /// When the consumer gets there, the card is told.
+    tell_at: u32,
+    followed: Followed,
+    /// An error met behind completions that were already handed out.
+    deferred: Option<Error>,
+    /// An empty queue has [more to look at](Self::look_around): such an error, or a card that moves only when it is let.
+    has_more: bool,
+    /// An event told that it was overrun.
+    overrun: Arc<AtomicBool>,
+}
+
+/// Why the poller takes no more successes.
+enum Stop {
+    /// There is no more, or no place.
+    Done,
+    /// The card is to be told.
+    Tell,
+    /// There is more to look at.
+    Look,
 }
 
 impl fmt::Debug for CompletionQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "CompletionQueue({:#x}, {} entries)", self.cq.cqn, self.cq.entries)
+        write!(f, "CompletionQueue({:#x}, {} entries)", self.cq.cqn, self.capacity())
     }
 }
 
@@ -388,13 +220,13 @@ impl CompletionQueue {
         self.cq.cqn
     }
 
-    /// Entries it has room for.
+    /// Completions that it has room for, all together: those that are in it, and those of work requests that are posted.
     pub fn capacity(&self) -> u32 {
-        self.cq.entries
+        self.cq.size.capacity()
     }
 
-    /// Takes up to `out.len()` completions, tells the card once how far it got, and returns how many there are.
-    /// Completions of queue pairs that were destroyed or reset are passed over.
+    /// Takes up to `out.len()` completions, and returns how many there are. Completions of queue pairs that were destroyed or reset are passed
+    /// over. The card is told each quarter of the queue how far it got.
     ///
     /// It does not allocate. It takes no lock and makes no system call where the bus has [mapped doorbells](crate::Bus::mapped) and the card
     /// moves by itself; but see above for the one after a queue pair came or went.
@@ -403,48 +235,146 @@ impl CompletionQueue {
     /// `CqOverrun` when nothing is left, and an event told that it was overrun.
     /// `UnexpectedCompletion` for an entry that no work request belongs to; it is passed over, and completions before it
     /// are handed out first. `Bus` when the bus fails.
-    pub fn poll(&self, out: &mut [Completion]) -> Result<usize> {
-        let cq = &*self.cq;
-        let poller = &mut *self.poller.borrow_mut();
-        // There hardly ever is one: nothing is moved to find that out.
-        if let Some(error) = poller.deferred.clone() {
-            poller.deferred = None;
-            return Err(error);
+    #[inline]
+    pub fn poll(&mut self, out: &mut [Completion]) -> Result<usize> {
+        if !out.is_empty() && self.entries.is_there(self.consumer) {
+            return self.take(out);
         }
-        let before = poller.consumer;
-        let mut n = 0;
-        let mut result = Ok(());
-        while n < out.len() && result.is_ok() {
-            let index = poller.consumer;
-            let Some(entry) = poller.entries.get(index) else { break };
-            poller.consumer = index.wrapping_add(1);
-            match poller.resolve(cq, index, &entry) {
-                Ok(Some(completion)) => {
-                    out[n] = completion;
-                    n += 1;
+        match self.overrun.load(Ordering::Relaxed) || self.has_more {
+            false => Ok(0),
+            true => self.look_around(out.is_empty()),
+        }
+    }
+
+    /// Takes what is there: in most polls, successes alone.
+    #[inline(never)]
+    fn take(&mut self, out: &mut [Completion]) -> Result<usize> {
+        if self.has_more {
+            return self.take_any(out, 0, Stop::Look);
+        }
+        match self.take_successes(out) {
+            (n, Stop::Done) => {
+                self.cq.consumer.store(self.consumer, Ordering::Release);
+                Ok(n)
+            }
+            (n, stop) => self.take_any(out, n, stop),
+        }
+    }
+
+    /// Goes on behind `n` completions.
+    #[inline(never)]
+    fn take_any(&mut self, out: &mut [Completion], mut n: usize, mut stop: Stop) -> Result<usize> {
+        if n == 0 {
+            self.deferred()?;
+        }
+        loop {
+            match stop {
+                Stop::Done => break,
+                Stop::Tell => {}
+                Stop::Look => {
+                    let at = self.consumer;
+                    let (Some(words), Some(place)) = (self.entries.get(at), out.get_mut(n)) else { break };
+                    self.consumer = at.wrapping_add(1);
+                    match self.look(at, &words) {
+                        Ok(Some(wr_id)) => {
+                            *place = Completion::of_words(wr_id, words);
+                            n += 1;
+                        }
+                        Ok(None) => {}
+                        Err(error) => return self.failed(n, error),
+                    }
                 }
-                Ok(None) => {}
-                Err(error) => result = Err(error),
             }
-        }
-        if poller.consumer == before {
-            if cq.device.is_overrun(cq.cqn) {
-                return Err(Error::CqOverrun { cqn: cq.cqn, entries: cq.entries });
+            if self.consumer == self.tell_at {
+                if let Err(error) = self.tell(0) {
+                    return self.failed(n, error);
+                }
             }
-            if !out.is_empty() {
-                cq.device.bus.progress()?;
-            }
-            return Ok(0);
+            let taken;
+            (taken, stop) = self.take_successes(&mut out[n..]);
+            n += taken;
         }
-        // Before the card may write there again.
-        cq.consumer.store(poller.consumer, Ordering::Release);
-        let rung = self.ring_doorbell("poll", poller.consumer, None);
-        match result.and(rung) {
-            Err(error) if n > 0 => poller.deferred = Some(error),
-            Err(error) => return Err(error),
-            Ok(()) => {}
-        }
+        self.cq.consumer.store(self.consumer, Ordering::Release);
         Ok(n)
+    }
+
+    /// Takes successes of queue pairs of which nothing else is to be looked at: how many, and why no more. It calls nothing.
+    #[inline(always)]
+    fn take_successes(&mut self, out: &mut [Completion]) -> (usize, Stop) {
+        let first = self.consumer;
+        let mut at = first;
+        let mut stop = Stop::Done;
+        for place in out {
+            let Some(words) = self.entries.get(at) else { break };
+            let (qpn, receive) = (field!(words, QPN) as u32, field!(words, RECEIVE) == 1);
+            let success = field!(words, STATUS) == WcStatus::Success as u64;
+            // Behind the entry's phase: what was changed before the card could write it is seen.
+            let wr_id = match success && !self.cq.attachments.moved(&self.followed) {
+                true => self.followed.succeed(qpn, field!(words, WQE_INDEX) as u16, receive),
+                false => None,
+            };
+            let Some(wr_id) = wr_id else {
+                stop = Stop::Look;
+                break;
+            };
+            *place = Completion::of_words(wr_id, words);
+            at = at.wrapping_add(1);
+            if at == self.tell_at {
+                stop = Stop::Tell;
+                break;
+            }
+        }
+        self.consumer = at;
+        (at.wrapping_sub(first) as usize, stop)
+    }
+
+    /// The work request of any entry; none when it is stale.
+    fn look(&mut self, at: u32, words: &[u64; cqe::WORDS]) -> Result<Option<u64>> {
+        self.followed.follow(&self.cq.attachments);
+        let Cqe { qpn, wqe_index, receive, status, .. } = Cqe::from_words(words);
+        let success = status == WcStatus::Success.code();
+        match self.followed.complete(
+            &self.cq.attachments,
+            at,
+            &Done { qpn, index: wqe_index, receive, success },
+        ) {
+            Found::Work(wr_id) => Ok(Some(wr_id)),
+            Found::Stale => Ok(None),
+            Found::Nothing => Err(Error::UnexpectedCompletion { qpn, wqe_index }),
+        }
+    }
+
+    /// An error behind so many completions.
+    #[cold]
+    fn failed(&mut self, taken: usize, error: Error) -> Result<usize> {
+        self.cq.consumer.store(self.consumer, Ordering::Release);
+        match taken {
+            0 => Err(error),
+            _ => {
+                (self.deferred, self.has_more) = (Some(error), true);
+                Ok(taken)
+            }
+        }
+    }
+
+    /// The error that was met behind what was handed out.
+    #[inline(never)]
+    fn deferred(&mut self) -> Result<()> {
+        self.has_more = self.cq.device.bus.needs_progress();
+        self.deferred.take().map_or(Ok(()), Err)
+    }
+
+    /// There is no entry.
+    #[inline(never)]
+    fn look_around(&mut self, nothing_wanted: bool) -> Result<usize> {
+        self.deferred()?;
+        if self.overrun.load(Ordering::Relaxed) {
+            return Err(Error::CqOverrun { cqn: self.cq.cqn, entries: self.capacity() });
+        }
+        if !nothing_wanted {
+            self.cq.device.bus.progress()?;
+        }
+        Ok(0)
     }
 
     /// Asks for one event for the next completion, or, with `solicited_only`, for the next one that is solicited or failed: at once
@@ -453,32 +383,30 @@ impl CompletionQueue {
     ///
     /// # Errors
     /// `Attribute` for a completion queue without an event queue, `Bus` when the bus fails.
-    pub fn request_notify(&self, solicited_only: bool) -> Result<()> {
-        const OPERATION: &str = "request_notify";
+    pub fn request_notify(&mut self, solicited_only: bool) -> Result<()> {
         if self.cq.events.is_none() {
             return Err(Error::Attribute {
-                operation: OPERATION,
+                operation: "request_notify",
                 attribute: "cqn",
                 value: self.cq.cqn.into(),
                 fix: "it has no event queue; make it with create_cq_with_events".into(),
             });
         }
-        self.ring_doorbell(OPERATION, self.poller.borrow().consumer, Some(solicited_only))
+        self.tell(match solicited_only {
+            false => bell::ARM_NEXT.to_word(1),
+            true => bell::ARM_SOLICITED.to_word(1),
+        })
     }
 
     /// Tells the card how far the host is, and arms it.
-    fn ring_doorbell(&self, operation: &'static str, consumer: u32, solicited: Option<bool>) -> Result<()> {
-        let bell = CqDoorbell {
-            cqn: self.cq.cqn,
-            consumer,
-            arm_next: solicited == Some(false),
-            arm_solicited: solicited == Some(true),
-            ..CqDoorbell::default()
-        };
-        let bytes = bell.to_bytes().map_err(|e| Error::from_spec(operation, e))?;
-        let device = &self.cq.device;
-        let at = doorbell::address(device.options.doorbell_page, doorbell::CQ);
-        device.bus.doorbell(at, u64::from_le_bytes(bytes))
+    fn tell(&mut self, arm: u64) -> Result<()> {
+        // Before the card may write there again.
+        self.cq.consumer.store(self.consumer, Ordering::Release);
+        let told = self.bell.ring(self.word | arm | bell::CONSUMER.to_word(self.consumer.into()));
+        // After a failure it is told with the next entry.
+        let until = if told.is_ok() { self.cq.size.lag } else { 1 };
+        self.tell_at = self.consumer.wrapping_add(until);
+        told
     }
 
     /// Destroys it, and says whether that worked.
@@ -524,15 +452,22 @@ impl Context {
         events: Option<Arc<Eq>>,
     ) -> Result<CompletionQueue> {
         let device = Arc::clone(&self.device);
-        let log2 = device.queue_log2(operation, entries)?;
-        let mut ring = EntryRing::alloc(&device.bus, log2, cqe::PHASE.offset)?;
+        let max = device.capabilities.max_cq_log2;
+        let size = Size::of(entries, max).ok_or_else(|| Error::Attribute {
+            operation,
+            attribute: "entries",
+            value: entries.into(),
+            fix: format!("choose 1 to 2^{max}"),
+        })?;
+        let bell = device.bell(doorbell::CQ)?;
+        let mut ring = EntryRing::alloc(&device.bus, size.log2, &cqe::PHASE)?;
         let cqn = device.take(operation, "completion queues", device.capabilities.max_cq, |t| &mut t.cqs)?;
         let result = device.commands.run(CommandOpcode::CreateCq, cqn, |token| {
             CreateCq {
                 token,
                 object: cqn,
                 base: ring.bus_address(),
-                log2_entries: log2,
+                log2_entries: size.log2,
                 eqn: events.as_ref().map_or(0, |eq| eq.eqn),
                 doorbell_page: device.options.doorbell_page,
                 ..CreateCq::default()
@@ -547,17 +482,48 @@ impl Context {
             }
             return Err(error);
         }
-        let poller = Poller {
-            entries: ring.entries().clone(),
+        let overrun = device.overrun_of(cqn);
+        let (entries, needs_progress) = (ring.entries().clone(), device.bus.needs_progress());
+        let (consumer, attachments) = (AtomicU32::new(0), Attachments::new());
+        let cq = Cq { device, cqn, size, live: true, ring, consumer, attachments, events };
+        let bare = CqDoorbell { cqn, ..CqDoorbell::default() }.to_words();
+        let [word] = bare.map_err(|e| Error::from_spec(operation, e))?;
+        Ok(CompletionQueue {
+            bell,
+            word,
+            cq: Arc::new(cq),
+            entries,
             consumer: 0,
-            attached: Vec::new(),
-            generation: 0,
+            tell_at: size.lag,
+            followed: Followed::new(),
             deferred: None,
-        };
-        device.mark_overrun(cqn, false);
-        let (table, consumer, generation) = Default::default();
-        let entries = 1 << log2;
-        let cq = Cq { device, cqn, entries, live: true, ring, consumer, table, generation, events };
-        Ok(CompletionQueue { cq: Arc::new(cq), poller: RefCell::new(poller) })
+            has_more: needs_progress,
+            overrun,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_has_room_for_what_was_asked_for_while_the_card_is_a_quarter_behind() {
+        for max in [1, 4, 15, 24] {
+            for entries in (1..300).chain([1 << 14, (1 << 14) + 1, 3 << 13, (3 << 13) + 1, 1 << 15]) {
+                let Some(size) = Size::of(entries, max) else {
+                    assert!(entries > 1 << max, "{entries}");
+                    continue;
+                };
+                let ring = 1u32 << size.log2;
+                assert!(size.capacity() >= entries && size.lag >= 1, "{entries}: {size:?}");
+                assert!(size.lag == (ring / 4).max(1) || size.log2 == max, "{entries}: {size:?}");
+                assert!(3 * ring >= 4 * entries || size.log2 == max, "a third larger: {entries}, {size:?}");
+                // The next smaller ring would not do.
+                assert!(ring / 2 < entries + entries.div_ceil(3), "{entries}: {size:?}");
+            }
+            assert_eq!(Size::of(0, max), None);
+            assert_eq!(Size::of(u32::MAX, max), None);
+        }
     }
 }

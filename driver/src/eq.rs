@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ferrowire_spec::queue::command::create_eq::CreateEq;
-use ferrowire_spec::queue::doorbell::{self, eq::EqDoorbell};
+use ferrowire_spec::queue::doorbell::{self, eq as bell, eq::EqDoorbell};
 use ferrowire_spec::queue::event;
 use ferrowire_spec::queue::{CommandOpcode, EventKind};
 
@@ -16,6 +16,7 @@ use crate::bus::BusError;
 use crate::context::{Context, Device};
 use crate::error::{Coded, Error, Result};
 use crate::fault::WriteFault;
+use crate::handle::Bell;
 use crate::ring::EntryRing;
 
 /// Something that the card tells.
@@ -80,13 +81,16 @@ impl Kind {
 }
 
 struct State {
-    ring: EntryRing<{ event::BYTES }>,
+    ring: EntryRing<{ event::WORDS }>,
     /// By kind and number: entries before this one are of a queue that had the number before.
     stale: HashMap<(Kind, u32), u32>,
 }
 
 /// The queue itself, held by the completion queues that use it.
 pub(crate) struct Eq {
+    /// Doorbells, and what is the same in all of them.
+    bell: Bell,
+    word: u64,
     pub(crate) device: Arc<Device>,
     pub(crate) eqn: u8,
     entries: u32,
@@ -189,7 +193,7 @@ impl EventQueue {
             while n < out.len() {
                 let index = state.ring.consumer();
                 let Some(entry) = state.ring.take() else { break };
-                let entry = event::Event::parse(&entry).map_err(|e| Error::from_spec("poll events", e))?;
+                let entry = event::Event::from_words(&entry);
                 let event = Event {
                     kind: Coded::from(entry.kind),
                     object: entry.object,
@@ -209,7 +213,7 @@ impl EventQueue {
                 if let (Some(queue), false) = (queue, stale) {
                     state.stale.remove(&queue);
                     if event.kind == EventKind::CqOverrun {
-                        device.mark_overrun(event.object, true);
+                        device.mark_overrun(event.object);
                     }
                 }
                 out[n] = event;
@@ -218,7 +222,7 @@ impl EventQueue {
             let after = state.ring.consumer();
             if after != before {
                 // Inside the lock: the consumer must not go back.
-                self.ring_doorbell("poll events", after, false)?;
+                self.ring_doorbell(after, false)?;
             }
             Ok::<_, Error>((after != before, n))
         })?;
@@ -235,7 +239,7 @@ impl EventQueue {
     /// `Bus` when the bus fails.
     pub fn request_interrupt(&self) -> Result<()> {
         // Inside the lock: the consumer must not go back.
-        self.eq.with(|state| self.ring_doorbell("request_interrupt", state.ring.consumer(), true))
+        self.eq.with(|state| self.ring_doorbell(state.ring.consumer(), true))
     }
 
     /// A file that can be read once the interrupt has come that [`request_interrupt`](Self::request_interrupt) asked for; it stays so until
@@ -282,12 +286,9 @@ impl EventQueue {
     }
 
     /// Tells the card how far the host is, and arms it.
-    fn ring_doorbell(&self, operation: &'static str, consumer: u32, arm: bool) -> Result<()> {
-        let bell = EqDoorbell { eqn: self.eq.eqn, consumer, arm, ..EqDoorbell::default() };
-        let bytes = bell.to_bytes().map_err(|e| Error::from_spec(operation, e))?;
-        let device = &self.eq.device;
-        let at = doorbell::address(device.options.doorbell_page, doorbell::EQ);
-        device.bus.doorbell(at, u64::from_le_bytes(bytes))
+    fn ring_doorbell(&self, consumer: u32, arm: bool) -> Result<()> {
+        let consumer = bell::CONSUMER.to_word(consumer.into());
+        self.eq.bell.ring(self.eq.word | consumer | bell::ARM.to_word(arm.into()))
     }
 
     /// Destroys it, and says whether that worked.
@@ -343,7 +344,8 @@ impl Context {
     ) -> Result<EventQueue> {
         let device = Arc::clone(&self.device);
         let log2 = device.queue_log2(operation, entries)?;
-        let mut ring = EntryRing::alloc(&device.bus, log2, event::PHASE.offset)?;
+        let bell = device.bell(doorbell::EQ)?;
+        let mut ring = EntryRing::alloc(&device.bus, log2, &event::PHASE)?;
         let eqn = device.take(operation, "event queues", device.capabilities.max_eq, |t| &mut t.eqs)?;
         let result = device.commands.run(CommandOpcode::CreateEq, eqn, |token| {
             CreateEq {
@@ -368,9 +370,12 @@ impl Context {
             return Err(error);
         }
         let state = Mutex::new(State { ring, stale: HashMap::new() });
-        let (eqn, entries) = (eqn as u8, 1 << log2);
-        let mut eq = Eq { device, eqn, entries, live: true, interrupt: None, lifeline: None, state };
-        // Behind the queue: if there is no file, it is destroyed.
+        let (entries, eqn) = (1 << log2, eqn as u8);
+        let mut eq =
+            Eq { bell, word: 0, device, eqn, entries, live: true, interrupt: None, lifeline: None, state };
+        let bare = EqDoorbell { eqn, ..EqDoorbell::default() }.to_words();
+        [eq.word] = bare.map_err(|e| Error::from_spec(operation, e))?;
+        // After the queue: if there is no file, it is destroyed.
         eq.interrupt = eq.device.bus.with(|b| b.interrupt(eqn.into()))?;
         if eq.interrupt.is_some() {
             eq.lifeline = eq.device.bus.with(|b| b.lifeline())?;

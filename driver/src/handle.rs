@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::bus::{Bus, BusError, DmaBuffer};
 use crate::error::{Error, Result};
-use crate::sys::{HostMemory, MappedBar};
+use crate::sys::{HostMemory, MappedBar, MappedDoorbell};
 
 /// Alignment of every queue base.
 const QUEUE_ALIGN: usize = 4096;
@@ -31,32 +31,19 @@ impl BusHandle {
         f(self.bus.lock().unwrap_or_else(PoisonError::into_inner).as_mut())
     }
 
-    /// Tells the card, after all that was stored before.
-    pub(crate) fn doorbell(&self, offset: u32, value: u64) -> Result<()> {
-        crate::sys::before_doorbell();
-        match &self.mapped {
-            Some(bar) => match bar.store64(offset, value) {
-                true => Ok(()),
-                false => Err(BusError::BadOffset { offset }.into()),
-            },
-            None => Ok(self.with(|b| b.doorbell(offset, value))?),
-        }
+    /// The doorbell at `offset`.
+    ///
+    /// # Errors
+    /// `BadOffset` where doorbells are mapped, and this one is not.
+    pub(crate) fn bell(self: &Arc<Self>, offset: u32) -> Result<Bell> {
+        let mapped =
+            self.mapped.as_ref().map(|bar| bar.doorbell(offset).ok_or(BusError::BadOffset { offset }));
+        Ok(Bell { mapped: mapped.transpose()?, offset, bus: Arc::clone(self) })
     }
 
-    /// Writes a WQE to its place, which begins at `at`, then a doorbell, all after what was stored before.
-    ///
-    /// Another thread's words may come between them where doorbells are mapped. The doorbell names the place, and the card sees that its words
-    /// were not the last eight then.
-    pub(crate) fn push(&self, at: u32, words: &[u64; 8], (offset, bell): (u32, u64)) -> Result<()> {
-        crate::sys::before_doorbell();
-        let Some(bar) = &self.mapped else {
-            return Ok(self.with(|b| b.push(at, words).and_then(|()| b.doorbell(offset, bell)))?);
-        };
-        let mut stores = (at..).step_by(8).zip(words.iter().copied()).chain([(offset, bell)]);
-        match stores.find(|(offset, value)| !bar.store64(*offset, *value)) {
-            Some((offset, _)) => Err(BusError::BadOffset { offset }.into()),
-            None => Ok(()),
-        }
+    /// Whether the card moves only in [`progress`](Self::progress).
+    pub(crate) fn needs_progress(&self) -> bool {
+        self.needs_progress
     }
 
     /// Lets a simulated card run; does nothing with a real one.
@@ -95,6 +82,51 @@ impl BusHandle {
     }
 }
 
+/// One doorbell, for who rings it often.
+#[derive(Clone)]
+pub(crate) struct Bell {
+    /// Where the bus has it, past the mutex. It is dropped before the bus, for it may keep the card open.
+    mapped: Option<MappedDoorbell>,
+    offset: u32,
+    bus: Arc<BusHandle>,
+}
+
+impl Bell {
+    /// Tells the card, after all that was stored before.
+    #[inline]
+    pub(crate) fn ring(&self, value: u64) -> Result<()> {
+        match &self.mapped {
+            Some(bell) => {
+                bell.ring(value);
+                Ok(())
+            }
+            None => self.ring_by_bus(value),
+        }
+    }
+
+    #[inline(never)]
+    fn ring_by_bus(&self, value: u64) -> Result<()> {
+        crate::sys::before_doorbell();
+        Ok(self.bus.with(|b| b.doorbell(self.offset, value))?)
+    }
+
+    /// Writes a WQE to its place, which begins at `at`, then rings, all after what was stored before.
+    ///
+    /// Another thread's words may come between them where doorbells are mapped. The doorbell names the place, and the card sees that its words
+    /// were not the last eight then.
+    pub(crate) fn push(&self, at: u32, words: &[u64; 8], value: u64) -> Result<()> {
+        crate::sys::before_doorbell();
+        let (Some(bar), Some(bell)) = (&self.bus.mapped, &self.mapped) else {
+            return Ok(self.bus.with(|b| b.push(at, words).and_then(|()| b.doorbell(self.offset, value)))?);
+        };
+        if let Some(offset) = bar.push(at, words) {
+            return Err(BusError::BadOffset { offset }.into());
+        }
+        bell.ring(value);
+        Ok(())
+    }
+}
+
 /// Memory of the bus that goes back to it when dropped.
 pub(crate) struct OwnedDma {
     bus: Arc<BusHandle>,
@@ -109,7 +141,14 @@ pub(crate) struct OwnedDma {
 impl OwnedDma {
     /// Zeroed memory, aligned as the base of a queue.
     pub(crate) fn alloc(bus: &Arc<BusHandle>, bytes: usize) -> Result<Self> {
-        let buffer = bus.with(|b| b.dma_alloc(bytes.max(QUEUE_ALIGN), QUEUE_ALIGN))?;
+        let wanted = bytes.max(QUEUE_ALIGN);
+        let buffer = bus.with(|b| b.dma_alloc(wanted, QUEUE_ALIGN))?;
+        if buffer.memory().len() < wanted || buffer.memory().address() % 8 != 0 {
+            let why = "the bus gave less memory than it was asked for, or none of whole words";
+            let (iova, bytes) = (buffer.bus_address(), buffer.memory().len() as u64);
+            bus.with(|b| b.dma_free(buffer))?;
+            return Err(BusError::Map { iova, bytes, why }.into());
+        }
         Ok(Self {
             bus: Arc::clone(bus),
             bus_address: buffer.bus_address(),

@@ -16,7 +16,7 @@
 //! - A queue pair is typed by its state until it is up: `Qp<Reset>`, `Qp<Init>`, `Qp<Rtr>`, `Qp<Rts>`. An attribute that
 //!   is missing is named before the card is asked.
 //! - Errors name the operation, the attribute that offends and what to do.
-//! - Memory that the card can reach is only ever copied in and out ([`HostMemory`]); no reference into it is made. `unsafe`
+//! - Memory that the card can reach is only ever copied in and out ([`HostMemory`]), by atomic words; no reference into it is made. `unsafe`
 //!   is needed, and allowed, in `sys` alone.
 //!
 //! ```no_run
@@ -30,31 +30,24 @@
 //! let pd = context.alloc_pd()?;
 //! let memory = context.alloc(1 << 20, 4096)?;
 //! let region = pd.register(&memory, AccessFlags::LOCAL_READ, PageSize::Size4K)?;
-//! let cq = context.create_cq(256)?;
+//! let mut cq = context.create_cq(256)?;
 //! let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq))?;
 //!
 //! // The peer's side of the connection comes over some other channel.
 //! let psn = context.random_psn()?;
 //! let (av, dest_qpn, rq_psn, remote) = exchange(qp.number(), psn);
 //! let mut qp = qp
-//!     .init(InitAttributes { access: Some(AccessFlags::REMOTE_WRITE), pkey: Some(0xffff), ..Default::default() })?
-//!     .rtr(RtrAttributes {
-//!         av: Some(av),
-//!         path_mtu: Some(PathMtu::B1024),
-//!         dest_qpn: Some(dest_qpn),
-//!         rq_psn: Some(rq_psn),
-//!         max_dest_rd_atomic: Some(0),
-//!         min_rnr_timer: Some(12),
-//!         ..Default::default()
-//!     })?
-//!     .rts(RtsAttributes {
-//!         sq_psn: Some(psn),
-//!         timeout: Some(14),
-//!         retry_cnt: Some(7),
-//!         rnr_retry: Some(7),
-//!         max_rd_atomic: Some(0),
-//!         ..Default::default()
-//!     })?;
+//!     .init(InitAttributes::new().access(AccessFlags::REMOTE_WRITE).pkey(0xffff))?
+//!     .rtr(
+//!         RtrAttributes::new()
+//!             .av(av)
+//!             .path_mtu(PathMtu::B1024)
+//!             .dest_qpn(dest_qpn)
+//!             .rq_psn(rq_psn)
+//!             .max_dest_rd_atomic(0)
+//!             .min_rnr_timer(12),
+//!     )?
+//!     .rts(RtsAttributes::new().sq_psn(psn).timeout(14).retry_cnt(7).rnr_retry(7).max_rd_atomic(0))?;
 //!
 //! memory.write(0, b"over the wire");
 //! let mut batch = qp.start_post_send();
@@ -63,7 +56,7 @@
 //!
 //! let mut done = [Completion::default(); 16];
 //! while cq.poll(&mut done)? == 0 {}
-//! assert!(done[0].is_success(), "{}", done[0].status);
+//! assert!(done[0].is_success(), "{}", done[0].status());
 //! # Ok(())
 //! # }
 //! ```
@@ -71,9 +64,11 @@
 
 mod access;
 mod ah;
+mod attach;
 mod av;
 mod bus;
 mod command;
+mod completion;
 mod congestion;
 mod context;
 mod cq;
@@ -83,6 +78,7 @@ mod error;
 mod fault;
 mod flow;
 mod handle;
+mod inflight;
 mod memory_map;
 mod monitor;
 mod mr;
@@ -98,8 +94,10 @@ mod ring;
 mod send;
 pub mod serial;
 mod srq;
+mod sync;
 pub mod sys;
 mod tables;
+mod tracker;
 pub mod vfio;
 pub mod vfio_user;
 mod work;
@@ -108,9 +106,10 @@ pub use access::AccessFlags;
 pub use ah::AddressHandle;
 pub use av::AddressVector;
 pub use bus::{Bus, BusError, DmaBuffer, DmaMapping};
+pub use completion::{Completion, WorkKind};
 pub use congestion::CongestionControl;
 pub use context::{Capabilities, Context, ContextOptions};
-pub use cq::{Completion, CompletionQueue, CompletionTarget, WorkKind};
+pub use cq::{CompletionQueue, CompletionTarget};
 pub use eq::{Event, EventQueue};
 pub use error::{Coded, Error, Result};
 pub use fault::WriteFault;

@@ -2,7 +2,7 @@
 //! [`MemoryRegion`]: memory that work requests and peers may name by a key (IBTA 10.6).
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ferrowire_spec::queue::command::reg_mr::RegMr;
 use ferrowire_spec::queue::CommandOpcode;
@@ -11,7 +11,7 @@ use crate::access::AccessFlags;
 use crate::bus::{BusError, DmaMapping};
 use crate::context::{Capabilities, Device};
 use crate::error::{Error, Result};
-use crate::handle::OwnedDma;
+use crate::handle::{BusHandle, OwnedDma};
 use crate::pd::{Pd, ProtectionDomain};
 use crate::send::{RemoteAddress, Sge};
 use crate::sys::HostMemory;
@@ -86,6 +86,54 @@ impl Registration {
         }
         give_back(device, self.key, self.mtt);
         device.bus.with(|b| b.dma_unmap(self.mapping)).map_err(|error| (error.into(), None))
+    }
+}
+
+/// Memory from which the card reads page lists, kept mapped for the next registration: so that one costs a command and the mapping of its
+/// own memory.
+pub(crate) struct PageLists(Mutex<Vec<OwnedDma>>);
+
+impl PageLists {
+    /// Lists that are kept: as many as threads that register at once can use.
+    const KEPT: usize = 4;
+    /// Bytes of the largest one that is kept: a list of 32 MiB in pages of 4 KiB.
+    const KEPT_BYTES: usize = 64 << 10;
+
+    /// With one list, for the first registration.
+    pub(crate) fn open(bus: &Arc<BusHandle>) -> Result<Self> {
+        Ok(Self(Mutex::new(vec![OwnedDma::alloc(bus, 1)?])))
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<OwnedDma>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A list of these pages.
+    fn take(&self, bus: &Arc<BusHandle>, pages: &[u64]) -> Result<OwnedDma> {
+        let bytes = pages.len() * 8;
+        let kept = {
+            let mut kept = self.kept();
+            let fits = kept.iter().position(|list| list.memory().len() >= bytes);
+            fits.map(|at| kept.swap_remove(at))
+        };
+        let list = kept.map_or_else(|| OwnedDma::alloc(bus, bytes), Ok)?;
+        for (i, at) in pages.iter().enumerate() {
+            list.memory().store_word(i * 8, *at);
+        }
+        Ok(list)
+    }
+
+    /// The card has read it.
+    fn give_back(&self, list: OwnedDma) {
+        let mut kept = self.kept();
+        if list.memory().len() <= Self::KEPT_BYTES && kept.len() < Self::KEPT {
+            kept.push(list);
+        }
+    }
+
+    /// The card could not be stopped: it may still use them.
+    pub(crate) fn leak(&self) {
+        self.kept().iter().for_each(OwnedDma::leak);
     }
 }
 
@@ -317,10 +365,6 @@ impl ProtectionDomain {
             value: count,
             fix: "use larger pages".into(),
         })?;
-        let list = OwnedDma::alloc(&device.bus, pages.len() * 8)?;
-        for (i, at) in pages.iter().enumerate() {
-            list.memory().store_word(i * 8, *at);
-        }
         let (key, mtt) = device.tables(|t| {
             let none =
                 |what, limit: u32| Error::NoResource { operation: OPERATION, what, limit: limit.into() };
@@ -334,6 +378,7 @@ impl ProtectionDomain {
                 }
             }
         })?;
+        let list = device.page_lists.take(&device.bus, pages).inspect_err(|_| give_back(device, key, mtt))?;
         let result = device.commands.run(CommandOpcode::RegMr, key, |token| {
             RegMr {
                 token,
@@ -351,11 +396,15 @@ impl ProtectionDomain {
             .to_bytes()
         });
         match result {
-            Ok(_) => Ok((key, mtt)),
+            Ok(_) => {
+                device.page_lists.give_back(list);
+                Ok((key, mtt))
+            }
             Err(error) => {
                 if error.is_unanswered() {
                     list.leak();
                 } else {
+                    device.page_lists.give_back(list);
                     give_back(device, key, mtt);
                 }
                 Err(error)

@@ -11,20 +11,22 @@ use ferrowire_spec::queue::command::create_qp::CreateQp;
 use ferrowire_spec::queue::command::modify_qp::ModifyQp;
 use ferrowire_spec::queue::command::PathMtu;
 use ferrowire_spec::queue::command_completion::qp_summary::QpSummary;
-use ferrowire_spec::queue::doorbell::PUSH_SLOTS;
+use ferrowire_spec::queue::doorbell::{self, PUSH_SLOTS};
 use ferrowire_spec::queue::{recv_wqe, send_wqe, CommandOpcode};
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::Psn;
 
 use crate::access::AccessFlags;
+use crate::attach::Receiver;
 use crate::av::AddressVector;
 use crate::context::Device;
-use crate::cq::{CompletionTarget, Cq, Receiver};
+use crate::cq::{CompletionTarget, Cq};
 use crate::error::{Coded, Error, Result};
 use crate::pd::{Pd, ProtectionDomain};
-use crate::recv::{PostRecv, Poster, RecvQueue};
+use crate::recv::{Owner, PostRecv, RecvQueue};
 use crate::send::{Place, PostSend, SendQueue};
 use crate::srq::{SharedReceiveQueue, Srq};
+use crate::tracker::Tracker;
 use crate::work::{stride, WorkQueue};
 
 const CREATE: &str = "create_qp";
@@ -106,9 +108,30 @@ impl QpInitAttr<'_> {
     }
 }
 
+/// For each attribute a function of its name, so that attributes are given one after the other.
+macro_rules! setters {
+    ($Struct:ident: $($field:ident $Type:ident,)+) => {
+        impl $Struct {
+            /// None is given.
+            pub fn new() -> Self {
+                Self::default()
+            }
+
+            $(
+                #[doc = concat!("Gives `", stringify!($field), "`; with `None` it is not given.")]
+                #[must_use]
+                pub fn $field(self, value: impl Into<Option<$Type>>) -> Self {
+                    Self { $field: value.into(), ..self }
+                }
+            )+
+        }
+    };
+}
+
 /// Attributes of `MODIFY_QP`; those that are `None` are not given. Which are needed and which allowed depends on the
 /// transition: [`ferrowire_spec::qp_state`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct QpAttributes {
     /// What peers may do.
     pub access: Option<AccessFlags>,
@@ -144,6 +167,13 @@ pub struct QpAttributes {
     pub cur_state: Option<QpState>,
     /// Going to SQD: send the event `SQ_DRAINED` to the asynchronous event queue when what is in progress has ended.
     pub sqd_event: Option<bool>,
+}
+
+setters! {
+    QpAttributes:
+    access AccessFlags, pkey u16, qkey u32, av AddressVector, path_mtu PathMtu, dest_qpn u32,
+    rq_psn Psn, sq_psn Psn, timeout u8, retry_cnt u8, rnr_retry u8, min_rnr_timer u8,
+    max_rd_atomic u8, max_dest_rd_atomic u8, sport u16, cur_state QpState, sqd_event bool,
 }
 
 impl QpAttributes {
@@ -236,6 +266,7 @@ impl QpAttributes {
 
 /// Attributes for RESET to INIT.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct InitAttributes {
     /// What peers may do: remote rights. RC and UC need it.
     pub access: Option<AccessFlags>,
@@ -245,8 +276,14 @@ pub struct InitAttributes {
     pub qkey: Option<u32>,
 }
 
+setters! {
+    InitAttributes:
+    access AccessFlags, pkey u16, qkey u32,
+}
+
 /// Attributes for INIT to RTR.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RtrAttributes {
     /// The way to the peer. RC and UC need it.
     pub av: Option<AddressVector>,
@@ -270,8 +307,15 @@ pub struct RtrAttributes {
     pub qkey: Option<u32>,
 }
 
+setters! {
+    RtrAttributes:
+    av AddressVector, path_mtu PathMtu, dest_qpn u32, rq_psn Psn, max_dest_rd_atomic u8,
+    min_rnr_timer u8, sport u16, access AccessFlags, pkey u16, qkey u32,
+}
+
 /// Attributes for RTR to RTS.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
 pub struct RtsAttributes {
     /// First PSN to send; all but raw Ethernet need it.
     pub sq_psn: Option<Psn>,
@@ -291,6 +335,12 @@ pub struct RtsAttributes {
     pub qkey: Option<u32>,
     /// UDP source port of datagrams; UD.
     pub sport: Option<u16>,
+}
+
+setters! {
+    RtsAttributes:
+    sq_psn Psn, timeout u8, retry_cnt u8, rnr_retry u8, max_rd_atomic u8, access AccessFlags,
+    min_rnr_timer u8, qkey u32, sport u16,
 }
 
 impl From<InitAttributes> for QpAttributes {
@@ -414,21 +464,27 @@ enum Receives {
 impl Receives {
     fn failed(&self) -> bool {
         match self {
-            Receives::Own(queue) => queue.0.tracker().failed(),
+            Receives::Own(queue) => queue.queue.tracker().failed(),
             Receives::Shared { failed, .. } => failed.load(Ordering::Relaxed),
         }
     }
 
     fn reset(&mut self) {
         match self {
-            Receives::Own(queue) => queue.0.reset(),
+            Receives::Own(queue) => queue.queue.reset(),
             Receives::Shared { failed, .. } => *failed = Arc::default(),
+        }
+    }
+
+    fn leak(&self) {
+        if let Receives::Own(queue) = self {
+            queue.queue.leak();
         }
     }
 
     fn receiver(&self) -> Receiver {
         match self {
-            Receives::Own(queue) => Receiver::Own(Arc::clone(queue.0.tracker())),
+            Receives::Own(queue) => Receiver::Own(Arc::clone(queue.queue.tracker())),
             Receives::Shared { srq, failed } => {
                 Receiver::Shared { queue: Arc::clone(&srq.tracker), failed: Arc::clone(failed) }
             }
@@ -492,7 +548,7 @@ impl Inner {
             self.attach();
         }
         if from == QpState::Sqe {
-            self.sends.queue.tracker().recovered();
+            self.sends.queue.recovered();
         }
         self.state = to;
         Ok(())
@@ -530,9 +586,7 @@ impl Inner {
             self.device().tables(|t| t.give_back_qp(self.qpn));
         } else {
             self.sends.queue.leak();
-            if let Receives::Own(queue) = &mut self.receives {
-                queue.0.leak();
-            }
+            self.receives.leak();
         }
         result.map(|_| ())
     }
@@ -547,6 +601,7 @@ impl Drop for Inner {
 
 /// What `QUERY_QP` says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct QpStatus {
     /// State.
     pub state: Coded<QpState>,
@@ -667,13 +722,14 @@ macro_rules! receives {
         impl Qp<$State> {
             /// Begins a batch of receives; the doorbell is rung once, at its end. Those of a queue pair with a shared receive
             /// queue are posted [there](SharedReceiveQueue::start_post_recv).
+            #[inline]
             pub fn start_post_recv(&mut self) -> PostRecv<'_> {
                 let Inner { pd, qpn, receives, .. } = &mut *self.inner;
-                let poster = match receives {
-                    Receives::Own(queue) => Poster::Own { qpn: *qpn, queue },
-                    Receives::Shared { .. } => Poster::Nobody { qpn: *qpn },
+                let queue = match receives {
+                    Receives::Own(queue) => Ok(queue),
+                    Receives::Shared { .. } => Err(*qpn),
                 };
-                PostRecv { device: &pd.device, poster }
+                PostRecv { device: &pd.device, queue }
             }
         }
     )+};
@@ -683,9 +739,10 @@ receives! { Init Rtr Rts }
 
 impl Qp<Rts> {
     /// Begins a batch of work requests; the doorbell is rung once, at its end.
+    #[inline]
     pub fn start_post_send(&mut self) -> PostSend<'_> {
-        let Inner { pd, qpn, sends, .. } = &mut *self.inner;
-        PostSend { device: &pd.device, qpn: *qpn, queue: sends }
+        let Inner { pd, sends, .. } = &mut *self.inner;
+        PostSend { device: &pd.device, queue: sends }
     }
 
     /// Changes attributes, or goes to SQD, back to RTS, or to ERR. To RESET goes [`reset`](Self::reset).
@@ -783,19 +840,29 @@ impl ProtectionDomain {
                 Some(Place::take(device).ok_or_else(|| refuse(fix()))?)
             }
         };
-        let sends = WorkQueue::alloc(&device.bus, sq_log2, sq_stride)?;
-        let mut receives = match &attr.srq {
-            None => Receives::Own(RecvQueue(WorkQueue::alloc(&device.bus, rq_log2, rq_stride)?)),
-            Some(shared) => Receives::Shared { srq: Arc::clone(&shared.srq), failed: Arc::default() },
-        };
-        let own = match &receives {
-            Receives::Own(RecvQueue(queue)) => (queue.log2(), queue.stride(), queue.bus_address()),
-            Receives::Shared { .. } => (0, 0, 0),
+        let (sq, rq) = (device.bell(doorbell::SQ)?, device.bell(doorbell::RQ)?);
+        let sends = WorkQueue::alloc(&device.bus, sq, Tracker::sends, (sq_log2, sq_stride))?;
+        let own = match attr.srq {
+            None => Ok(WorkQueue::alloc(&device.bus, rq, Tracker::receives, (rq_log2, rq_stride))?),
+            Some(shared) => Err(&shared.srq),
         };
         let qpn = match attr.service {
             Service::Raw => RAW_QPN,
             _ if attr.gsi => GSI_QPN,
             _ => device.take(CREATE, "queue pairs", can.max_qp, |t| &mut t.qps)?,
+        };
+        let give_back = |error| {
+            device.tables(|t| t.give_back_qp(qpn));
+            error
+        };
+        let sends = SendQueue::new(device, (qpn, attr.service), sends, place).map_err(give_back)?;
+        let receives = match own {
+            Ok(own) => Receives::Own(RecvQueue::new(device, Owner::Qp(qpn), own).map_err(give_back)?),
+            Err(srq) => Receives::Shared { srq: Arc::clone(srq), failed: Arc::default() },
+        };
+        let own = match &receives {
+            Receives::Own(RecvQueue { queue, .. }) => (queue.log2(), queue.stride(), queue.bus_address()),
+            Receives::Shared { .. } => (0, 0, 0),
         };
         let result = device.commands.run(CommandOpcode::CreateQp, qpn, |token| {
             CreateQp {
@@ -804,14 +871,14 @@ impl ProtectionDomain {
                 pd: self.pd.number,
                 service: attr.service.code(),
                 doorbell_page: device.options.doorbell_page,
-                sq_log2: sends.log2(),
-                sq_stride: sends.stride(),
+                sq_log2: sends.queue.log2(),
+                sq_stride: sends.queue.stride(),
                 rq_log2: own.0,
                 rq_stride: own.1,
                 send_cqn: attr.send_cq.cq.cqn,
                 recv_cqn: attr.recv_cq.cq.cqn,
                 sq_sig_all: attr.sq_sig_all,
-                sq_base: sends.bus_address(),
+                sq_base: sends.queue.bus_address(),
                 rq_base: own.2,
                 has_srq: attr.srq.is_some(),
                 srqn: attr.srq.map_or(0, SharedReceiveQueue::number),
@@ -821,21 +888,18 @@ impl ProtectionDomain {
         });
         if let Err(error) = result {
             if error.is_unanswered() {
-                sends.leak();
-                if let Receives::Own(queue) = &mut receives {
-                    queue.0.leak();
-                }
-            } else {
-                device.tables(|t| t.give_back_qp(qpn));
+                sends.queue.leak();
+                receives.leak();
+                return Err(error);
             }
-            return Err(error);
+            return Err(give_back(error));
         }
         let inner = Inner {
             qpn,
             service: attr.service,
             state: QpState::Reset,
             live: true,
-            sends: SendQueue { queue: sends, service: attr.service, place },
+            sends,
             receives,
             send_cq: Arc::clone(&attr.send_cq.cq),
             recv_cq: Arc::clone(&attr.recv_cq.cq),

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receive queue: buffers for messages that peers send, and for immediates (IBTA 10.8.3.2).
 
-use ferrowire_spec::queue::doorbell::{self, rq::RqDoorbell};
+use std::mem::ManuallyDrop;
+
+use ferrowire_spec::queue::doorbell::{rq, rq::RqDoorbell};
 use ferrowire_spec::queue::recv_wqe::{self, SGES_PER_UNIT};
 
 use crate::context::Device;
@@ -22,88 +24,104 @@ pub struct RecvWr<'a> {
 
 impl<'a> RecvWr<'a> {
     /// A receive that the caller knows as `wr_id`. No elements: for messages without bytes.
+    #[inline]
     pub fn new(wr_id: u64, sges: &'a [Sge]) -> Self {
         Self { wr_id, sges }
     }
 }
 
+/// Whose receives they are.
+#[derive(Clone, Copy)]
+pub(crate) enum Owner {
+    /// Of a queue pair.
+    Qp(u32),
+    /// Of a shared receive queue.
+    Srq(u32),
+}
+
 /// The poster's side of a receive queue.
-pub(crate) struct RecvQueue(pub(crate) WorkQueue);
+pub(crate) struct RecvQueue {
+    pub(crate) queue: WorkQueue,
+    owner: Owner,
+    /// Elements that queue and card take.
+    max_sges: usize,
+    /// Its slots are of one unit, and take an element.
+    short: bool,
+    /// What is the same in all doorbells.
+    word: u64,
+}
 
 impl RecvQueue {
-    fn post(&mut self, device: &Device, full: Error, wr: &RecvWr<'_>) -> Result<()> {
-        let Self(queue) = self;
-        let slot = (queue.units() * SGES_PER_UNIT).min(recv_wqe::MAX_SGES);
-        let card = usize::from(device.capabilities.max_recv_sge);
-        let count = wr.sges.len();
-        limit(OPERATION, "num_sge", count, (slot, "max_recv_sge"), card, "register one region for all")?;
-        let bytes = total(wr.sges);
-        if bytes > MAX_MESSAGE {
-            let fix = "a message has at most 2^31 bytes; make the buffer smaller".into();
-            return Err(refuse(OPERATION, "length", bytes, fix));
+    /// Of a queue pair, or shared.
+    pub(crate) fn new(device: &Device, owner: Owner, queue: WorkQueue) -> Result<Self> {
+        let (qpn, srq) = match owner {
+            Owner::Qp(qpn) => (qpn, false),
+            Owner::Srq(srqn) => (srqn, true),
+        };
+        let bare = RqDoorbell { qpn, srq, ..RqDoorbell::default() }.to_words();
+        let [word] = bare.map_err(|e| Error::from_spec(OPERATION, e))?;
+        let max_sges = Self::slot_sges(&queue).min(device.capabilities.max_recv_sge.into());
+        let short = queue.units() == 1 && max_sges > 0;
+        Ok(Self { queue, owner, max_sges, short, word })
+    }
+
+    /// Elements for which a slot of the queue has room.
+    fn slot_sges(queue: &WorkQueue) -> usize {
+        (queue.units() * SGES_PER_UNIT).min(recv_wqe::MAX_SGES)
+    }
+
+    #[inline(always)]
+    fn post(&mut self, device: &Device, wr: &RecvWr<'_>) -> Result<()> {
+        if let [sge] = wr.sges {
+            if self.short && u64::from(sge.bytes) <= MAX_MESSAGE && self.queue.has_room() {
+                self.queue.write(0, &unit_of(OPERATION, &[*sge])?);
+                self.queue.posted(wr.wr_id);
+                return Ok(());
+            }
         }
-        if queue.room() == 0 {
-            return Err(full);
+        self.post_any(device, *wr)
+    }
+
+    /// Posts a receive of any size, or says what is wrong with it.
+    #[inline(never)]
+    fn post_any(&mut self, device: &Device, wr: RecvWr<'_>) -> Result<()> {
+        if wr.sges.len() > self.max_sges || total(wr.sges) > MAX_MESSAGE || !self.queue.has_room() {
+            return Err(self.refusal(device, &wr));
         }
         // What is not in use is written too, for it must be zero.
-        for unit in 0..queue.units() {
+        for unit in 0..self.queue.units() {
             let here = wr.sges.get(unit * SGES_PER_UNIT..).unwrap_or_default();
-            queue.write(unit, &unit_of(OPERATION, here)?);
+            self.queue.write(unit, &unit_of(OPERATION, here)?);
         }
-        queue.posted(wr.wr_id);
+        self.queue.posted(wr.wr_id);
         Ok(())
     }
 
-    fn ring_doorbell(&mut self, device: &Device, qpn: u32, srq: bool) -> Result<()> {
-        self.0.ring_doorbell(device, doorbell::RQ, |producer| {
-            let bell = RqDoorbell { qpn, srq, producer, ..RqDoorbell::default() };
-            bell.to_bytes().map_err(|e| Error::from_spec(OPERATION, e))
-        })
-    }
-}
-
-/// Where a batch goes.
-pub(crate) enum Poster<'a> {
-    /// To the receive queue of a queue pair.
-    Own { qpn: u32, queue: &'a mut RecvQueue },
-    /// To a shared one.
-    Shared { srqn: u32, queue: &'a mut RecvQueue },
-    /// Nowhere: the queue pair's receives come from a shared queue.
-    Nobody { qpn: u32 },
-}
-
-impl Poster<'_> {
-    fn post(&mut self, device: &Device, wr: &RecvWr<'_>) -> Result<()> {
-        match self {
-            Poster::Own { qpn, queue } => {
-                let full = Error::RecvQueueFull { qpn: *qpn, size: queue.0.size() };
-                queue.post(device, full, wr)
-            }
-            Poster::Shared { srqn, queue } => {
-                let full = Error::SharedQueueFull { srqn: *srqn, size: queue.0.size() };
-                queue.post(device, full, wr)
-            }
-            Poster::Nobody { qpn } => {
-                let fix = "its receives come from a shared receive queue; post there".into();
-                Err(refuse(OPERATION, "qpn", u64::from(*qpn), fix))
-            }
+    /// Why a receive is not posted.
+    #[cold]
+    fn refusal(&self, device: &Device, wr: &RecvWr<'_>) -> Error {
+        let (slot, card) = (Self::slot_sges(&self.queue), device.capabilities.max_recv_sge.into());
+        let asked = (slot, "max_recv_sge");
+        let count = wr.sges.len();
+        if let Err(error) = limit(OPERATION, "num_sge", count, asked, card, "register one region for all") {
+            return error;
+        }
+        let bytes = total(wr.sges);
+        if bytes > MAX_MESSAGE {
+            let fix = "a message has at most 2^31 bytes; make the buffer smaller".into();
+            return refuse(OPERATION, "length", bytes, fix);
+        }
+        let size = self.queue.size();
+        match self.owner {
+            Owner::Qp(qpn) => Error::RecvQueueFull { qpn, size },
+            Owner::Srq(srqn) => Error::SharedQueueFull { srqn, size },
         }
     }
 
-    fn room(&self) -> usize {
-        match self {
-            Poster::Own { queue, .. } => queue.0.room(),
-            Poster::Shared { queue, .. } => queue.0.room(),
-            Poster::Nobody { .. } => 0,
-        }
-    }
-
-    fn ring_doorbell(&mut self, device: &Device) -> Result<()> {
-        match self {
-            Poster::Own { qpn, queue } => queue.ring_doorbell(device, *qpn, false),
-            Poster::Shared { srqn, queue } => queue.ring_doorbell(device, *srqn, true),
-            Poster::Nobody { .. } => Ok(()),
-        }
+    #[inline]
+    fn ring_doorbell(&mut self) -> Result<()> {
+        let word = self.word;
+        self.queue.ring_doorbell(|producer| word | rq::PRODUCER.to_word(producer.into()))
     }
 }
 
@@ -113,7 +131,8 @@ impl Poster<'_> {
 #[must_use = "dropping it rings the doorbell; post something first"]
 pub struct PostRecv<'a> {
     pub(crate) device: &'a Device,
-    pub(crate) poster: Poster<'a>,
+    /// Where it goes; or the queue pair whose receives come from a shared queue.
+    pub(crate) queue: std::result::Result<&'a mut RecvQueue, u32>,
 }
 
 impl PostRecv<'_> {
@@ -122,29 +141,44 @@ impl PostRecv<'_> {
     /// # Errors
     /// Nothing was posted, and what was posted before stays: `RecvQueueFull` or `SharedQueueFull`, or `Attribute` for more elements or
     /// bytes than card or queue take, and for a queue pair that has a shared receive queue.
+    #[inline(always)]
     pub fn post(&mut self, wr: &RecvWr<'_>) -> Result<()> {
-        self.poster.post(self.device, wr)
+        match &mut self.queue {
+            Ok(queue) => queue.post(self.device, wr),
+            Err(qpn) => {
+                let fix = "its receives come from a shared receive queue; post there".into();
+                Err(refuse(OPERATION, "qpn", u64::from(*qpn), fix))
+            }
+        }
     }
 
     /// Receives that the queue has room for.
     pub fn room(&self) -> usize {
-        self.poster.room()
+        self.queue.as_ref().map_or(0, |queue| queue.queue.room())
     }
 
     /// Rings the doorbell, if something was posted, and says whether that worked.
     ///
     /// # Errors
     /// `Bus` when the bus fails. What was posted is told to the card with the next doorbell.
-    pub fn ring(mut self) -> Result<()> {
-        // Dropping tries again only when this failed.
-        let this = &mut self;
-        this.poster.ring_doorbell(this.device)
+    #[inline]
+    pub fn ring(self) -> Result<()> {
+        // It does not ring once more when it is dropped.
+        ManuallyDrop::new(self).ring_doorbell()
+    }
+
+    #[inline]
+    fn ring_doorbell(&mut self) -> Result<()> {
+        match &mut self.queue {
+            Ok(queue) => queue.ring_doorbell(),
+            Err(_) => Ok(()),
+        }
     }
 }
 
 impl Drop for PostRecv<'_> {
     fn drop(&mut self) {
         // A failure shows with the next call of the bus.
-        let _ = self.poster.ring_doorbell(self.device);
+        let _ = self.ring_doorbell();
     }
 }

@@ -3,67 +3,61 @@
 
 use std::sync::Arc;
 
+use ferrowire_spec::Field;
+
 use crate::error::Result;
 use crate::handle::{BusHandle, OwnedDma};
-use crate::sys::{after_phase, HostMemory};
+use crate::sys::Slots;
 
-/// Phase of the entries of pass `n` through a ring: 1 on the first, then alternating.
-const fn phase_of_pass(n: u32) -> bool {
-    n & 1 == 0
-}
-
-/// The bytes of such a ring, with entries of `BYTES`, for who reads it.
+/// The words of such a ring, with entries of `WORDS`, for who reads it.
 #[derive(Clone)]
-pub(crate) struct Entries<const BYTES: usize> {
-    memory: HostMemory,
+pub(crate) struct Entries<const WORDS: usize> {
+    slots: Slots<WORDS>,
     log2: u8,
-    /// Bit of the entry that holds the phase.
-    phase_bit: u16,
 }
 
-impl<const BYTES: usize> Entries<BYTES> {
+impl<const WORDS: usize> Entries<WORDS> {
     /// The index behind the last entry that the card has written from `consumer` on: it writes in order.
     pub(crate) fn written(&self, consumer: u32) -> u32 {
         let mut index = consumer;
-        while index.wrapping_sub(consumer) < 1 << self.log2 && self.is_written(index) {
+        while index.wrapping_sub(consumer) < 1 << self.log2 && self.is_there(index) {
             index = index.wrapping_add(1);
         }
         index
     }
 
+    /// Whether the card has written an entry.
+    #[inline]
+    pub(crate) fn is_there(&self, index: u32) -> bool {
+        self.is_written(index, self.slots.word(index as usize, WORDS - 1))
+    }
+
     /// An entry, if the card has written it.
-    pub(crate) fn get(&self, index: u32) -> Option<[u8; BYTES]> {
-        if !self.is_written(index) {
-            return None;
-        }
-        after_phase();
-        let mut entry = [0; BYTES];
-        self.memory.read(self.offset(index), &mut entry);
-        Some(entry)
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<[u64; WORDS]> {
+        self.slots.entry(index as usize, |last| self.is_written(index, last))
     }
 
-    fn is_written(&self, index: u32) -> bool {
-        let word = self.memory.load_word(self.offset(index) + usize::from(self.phase_bit / 64) * 8);
-        (word >> (self.phase_bit % 64) & 1 == 1) == phase_of_pass(index >> self.log2)
-    }
-
-    fn offset(&self, index: u32) -> usize {
-        (index as usize & ((1 << self.log2) - 1)) * BYTES
+    /// The phase, the last bit of an entry, is 1 on the first pass through the ring, then alternates.
+    #[inline]
+    fn is_written(&self, index: u32, last: u64) -> bool {
+        (last >> 63 ^ u64::from(index >> self.log2)) & 1 == 1
     }
 }
 
 /// The host's side of such a ring: its memory, and how far it is read.
-pub(crate) struct EntryRing<const BYTES: usize> {
+pub(crate) struct EntryRing<const WORDS: usize> {
     dma: OwnedDma,
-    entries: Entries<BYTES>,
+    entries: Entries<WORDS>,
     consumer: u32,
 }
 
-impl<const BYTES: usize> EntryRing<BYTES> {
-    /// `1 << log2` zeroed entries, whose phase is at `phase_bit`.
-    pub(crate) fn alloc(bus: &Arc<BusHandle>, log2: u8, phase_bit: u16) -> Result<Self> {
-        let dma = OwnedDma::alloc(bus, BYTES << log2)?;
-        let entries = Entries { memory: dma.memory().clone(), log2, phase_bit };
+impl<const WORDS: usize> EntryRing<WORDS> {
+    /// `1 << log2` zeroed entries, whose phase is their last bit.
+    pub(crate) fn alloc(bus: &Arc<BusHandle>, log2: u8, phase: &Field) -> Result<Self> {
+        assert_eq!((phase.end(), phase.width), (64 * WORDS, 1), "the phase is the last bit of an entry");
+        let dma = OwnedDma::alloc(bus, (8 * WORDS) << log2)?;
+        let entries = Entries { slots: Slots::new(dma.memory().clone(), log2), log2 };
         Ok(Self { dma, entries, consumer: 0 })
     }
 
@@ -71,8 +65,8 @@ impl<const BYTES: usize> EntryRing<BYTES> {
         self.dma.bus_address()
     }
 
-    /// Its bytes, which go back to the bus with the ring all the same.
-    pub(crate) fn entries(&self) -> &Entries<BYTES> {
+    /// Its words, which go back to the bus with the ring all the same.
+    pub(crate) fn entries(&self) -> &Entries<WORDS> {
         &self.entries
     }
 
@@ -87,7 +81,7 @@ impl<const BYTES: usize> EntryRing<BYTES> {
     }
 
     /// The next entry, if the card has written it.
-    pub(crate) fn take(&mut self) -> Option<[u8; BYTES]> {
+    pub(crate) fn take(&mut self) -> Option<[u64; WORDS]> {
         let entry = self.entries.get(self.consumer)?;
         self.consumer = self.consumer.wrapping_add(1);
         Some(entry)

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The send queue: work requests in, WQEs out.
 
+use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 use ferrowire_spec::qp_state::MAX_RAW_FRAME;
-use ferrowire_spec::queue::doorbell::{self, sq::SqDoorbell};
+use ferrowire_spec::queue::doorbell::{self, sq, sq::SqDoorbell};
 use ferrowire_spec::queue::send_wqe::{
     self, bind::SendWqeBind, ud::SendWqeUd, SendWqe, INLINE_AT, SGES_PER_UNIT,
 };
@@ -16,7 +17,7 @@ use crate::access::AccessFlags;
 use crate::ah::AddressHandle;
 use crate::context::Device;
 use crate::error::{Error, Result};
-use crate::work::{limit, refuse, total, unit_of, WorkQueue, MAX_MESSAGE};
+use crate::work::{limit, refuse, total, unit_of, Unit, WorkQueue, MAX_MESSAGE, UNIT_WORDS};
 
 const OPERATION: &str = "post send";
 
@@ -111,6 +112,7 @@ pub enum SendOp {
 }
 
 /// Fields of a WQE that follow from the operation.
+#[inline]
 fn fields(op: &SendOp) -> SendWqe {
     let at = |remote: RemoteAddress| SendWqe {
         remote_va: remote.address,
@@ -132,6 +134,7 @@ fn fields(op: &SendOp) -> SendWqe {
 
 impl SendOp {
     /// As WQE and CQE name it.
+    #[inline]
     pub const fn opcode(&self) -> SendOpcode {
         match self {
             SendOp::Send => SendOpcode::Send,
@@ -158,18 +161,21 @@ pub enum Payload<'a> {
 }
 
 impl<'a> From<&'a [Sge]> for Payload<'a> {
+    #[inline]
     fn from(sges: &'a [Sge]) -> Self {
         Payload::Sges(sges)
     }
 }
 
 impl<'a, const N: usize> From<&'a [Sge; N]> for Payload<'a> {
+    #[inline]
     fn from(sges: &'a [Sge; N]) -> Self {
         Payload::Sges(sges)
     }
 }
 
 impl Payload<'_> {
+    #[inline]
     fn bytes(&self) -> u64 {
         match self {
             Payload::Sges(sges) => total(sges),
@@ -203,91 +209,130 @@ pub struct SendWr<'a> {
 
 impl<'a> SendWr<'a> {
     /// A work request that the caller knows as `wr_id`, not signalled.
+    #[inline]
     pub fn new(wr_id: u64, op: SendOp, payload: impl Into<Payload<'a>>) -> Self {
         let payload = payload.into();
         Self { wr_id, op, payload, signaled: false, solicited: false, fence: false, to: None }
     }
 
     /// A SEND of `payload`.
+    #[inline]
     pub fn send(wr_id: u64, payload: impl Into<Payload<'a>>) -> Self {
         Self::new(wr_id, SendOp::Send, payload)
     }
 
     /// A SEND of `payload` with an immediate.
+    #[inline]
     pub fn send_imm(wr_id: u64, payload: impl Into<Payload<'a>>, imm: u32) -> Self {
         Self::new(wr_id, SendOp::SendImm { imm }, payload)
     }
 
     /// A SEND of `payload` that invalidates a key of the peer.
+    #[inline]
     pub fn send_inv(wr_id: u64, payload: impl Into<Payload<'a>>, key: u32) -> Self {
         Self::new(wr_id, SendOp::SendInv { key }, payload)
     }
 
     /// An RDMA WRITE of `payload` to `remote` with an immediate.
+    #[inline]
     pub fn write_imm(wr_id: u64, payload: impl Into<Payload<'a>>, remote: RemoteAddress, imm: u32) -> Self {
         Self::new(wr_id, SendOp::WriteImm { remote, imm }, payload)
     }
 
     /// An RDMA READ from `remote` into `sges`.
+    #[inline]
     pub fn read(wr_id: u64, sges: &'a [Sge], remote: RemoteAddress) -> Self {
         Self::new(wr_id, SendOp::Read { remote }, sges)
     }
 
     /// A compare and swap at `remote`; `sges` are 8 bytes for what was there.
+    #[inline]
     pub fn compare_swap(wr_id: u64, sges: &'a [Sge], remote: RemoteAddress, compare: u64, swap: u64) -> Self {
         Self::new(wr_id, SendOp::CompareSwap { remote, compare, swap }, sges)
     }
 
     /// A fetch and add at `remote`; `sges` are 8 bytes for what was there.
+    #[inline]
     pub fn fetch_add(wr_id: u64, sges: &'a [Sge], remote: RemoteAddress, add: u64) -> Self {
         Self::new(wr_id, SendOp::FetchAdd { remote, add }, sges)
     }
 
     /// An invalidation of a key of this side.
+    #[inline]
     pub fn local_inv(wr_id: u64, key: u32) -> Self {
         Self::local(wr_id, SendOp::LocalInv { key })
     }
 
     /// One without bytes.
+    #[inline]
     pub(crate) fn local(wr_id: u64, op: SendOp) -> Self {
         Self::new(wr_id, op, Payload::Sges(&[]))
     }
 
     /// An RDMA WRITE of `payload` to `remote`.
+    #[inline]
     pub fn write(wr_id: u64, payload: impl Into<Payload<'a>>, remote: RemoteAddress) -> Self {
         Self::new(wr_id, SendOp::Write { remote }, payload)
     }
 
     /// Complete it also when it succeeds. One that is not signalled frees its place with the next completion behind it.
+    #[inline]
     pub fn signaled(self) -> Self {
         Self { signaled: true, ..self }
     }
 
     /// Set the solicited event bit of its last packet.
+    #[inline]
     pub fn solicited(self) -> Self {
         Self { solicited: true, ..self }
     }
 
     /// Send it as a datagram to queue pair `qpn` at the port that `ah` leads to, with its queue key `qkey`; with the highest bit
     /// of that set, the sender's own is sent (IBTA 10.2.5). Work requests of UD need it, and no others may have it.
+    #[inline]
     pub fn to(self, ah: &'a AddressHandle, qpn: u32, qkey: u32) -> Self {
         Self { to: Some(Datagram { ah, qpn, qkey }), ..self }
     }
 
     /// Begin only when all earlier READs and atomics are answered (IBTA 10.8.3.3).
+    #[inline]
     pub fn fenced(self) -> Self {
         Self { fence: true, ..self }
     }
 }
 
-/// The first unit of a WQE, but for inline data.
-fn first_unit(wr: &SendWr<'_>, sge: Sge) -> Result<[u8; WQE_UNIT]> {
-    let (inline, num_sge, inline_len) = match wr.payload {
-        Payload::Sges(sges) => (false, sges.len() as u8, 0),
-        Payload::Inline(data) => (true, 0, data.len() as u16),
+/// How much of a WQE is elements, and how much inline data: `num_sge`, `inline_len`, and whether it is inline.
+#[inline]
+fn sizes(payload: Payload<'_>) -> (u8, u16, bool) {
+    match payload {
+        Payload::Sges(sges) => (sges.len() as u8, 0, false),
+        Payload::Inline(data) => (0, data.len() as u16, true),
+    }
+}
+
+/// The first unit of the WQE of a connected queue pair, but for inline data, and not of a bind. `wqe` has what follows from the operation.
+#[inline(always)]
+fn connected_unit(wr: &SendWr<'_>, wqe: SendWqe, sge: Sge) -> Result<Unit> {
+    let (num_sge, inline_len, inline) = sizes(wr.payload);
+    let wqe = SendWqe {
+        signaled: wr.signaled,
+        solicited: wr.solicited,
+        fence: wr.fence,
+        inline,
+        num_sge,
+        inline_len,
+        sge0_addr: sge.address,
+        sge0_lkey: sge.lkey,
+        sge0_len: sge.bytes,
+        ..wqe
     };
-    let wqe = fields(&wr.op);
-    let bytes = match (&wr.op, wr.to) {
+    wqe.to_words().map_err(|e| Error::from_spec(OPERATION, e))
+}
+
+/// The first unit of any WQE, but for inline data.
+fn first_unit(wr: &SendWr<'_>, sge: Sge) -> Result<Unit> {
+    let (num_sge, inline_len, inline) = sizes(wr.payload);
+    let words = match (&wr.op, wr.to) {
         (&SendOp::BindMw { key, lkey, address, bytes, access }, _) => SendWqeBind {
             signaled: wr.signaled,
             solicited: wr.solicited,
@@ -299,53 +344,66 @@ fn first_unit(wr: &SendWr<'_>, sge: Sge) -> Result<[u8; WQE_UNIT]> {
             length: bytes,
             ..SendWqeBind::default()
         }
-        .to_bytes(),
-        (_, None) => SendWqe {
-            signaled: wr.signaled,
-            solicited: wr.solicited,
-            fence: wr.fence,
-            inline,
-            num_sge,
-            inline_len,
-            sge0_addr: sge.address,
-            sge0_lkey: sge.lkey,
-            sge0_len: sge.bytes,
-            ..wqe
+        .to_words(),
+        (_, None) => return connected_unit(wr, fields(&wr.op), sge),
+        (_, Some(to)) => {
+            let wqe = fields(&wr.op);
+            SendWqeUd {
+                opcode: wqe.opcode,
+                signaled: wr.signaled,
+                solicited: wr.solicited,
+                fence: wr.fence,
+                inline,
+                num_sge,
+                imm: wqe.imm,
+                dest_qpn: to.qpn,
+                ah: to.ah.number(),
+                qkey: to.qkey,
+                inline_len,
+                sge0_addr: sge.address,
+                sge0_lkey: sge.lkey,
+                sge0_len: sge.bytes,
+                ..SendWqeUd::default()
+            }
+            .to_words()
         }
-        .to_bytes(),
-        (_, Some(to)) => SendWqeUd {
-            opcode: wqe.opcode,
-            signaled: wr.signaled,
-            solicited: wr.solicited,
-            fence: wr.fence,
-            inline,
-            num_sge,
-            imm: wqe.imm,
-            dest_qpn: to.qpn,
-            ah: to.ah.number(),
-            qkey: to.qkey,
-            inline_len,
-            sge0_addr: sge.address,
-            sge0_lkey: sge.lkey,
-            sge0_len: sge.bytes,
-            ..SendWqeUd::default()
-        }
-        .to_bytes(),
     };
-    bytes.map_err(|e| Error::from_spec(OPERATION, e))
+    words.map_err(|e| Error::from_spec(OPERATION, e))
+}
+
+/// No element: what a WQE without elements, or with inline data, has in place of its first one.
+const NO_SGE: Sge = Sge { address: 0, lkey: 0, bytes: 0 };
+
+/// First word of inline data.
+const INLINE_WORD: usize = INLINE_AT / 8;
+
+/// Inline data as words of a unit; what is not in use is zero.
+#[inline]
+fn inline_words<const WORDS: usize>(data: &[u8]) -> [u64; WORDS] {
+    let mut bytes = [[0; 8]; WORDS];
+    let all = bytes.as_flattened_mut();
+    let there = data.len().min(all.len());
+    all[..there].copy_from_slice(&data[..there]);
+    bytes.map(u64::from_le_bytes)
 }
 
 /// A place of the doorbell page, for the WQEs that one queue pair pushes.
 pub(crate) struct Place {
     device: Arc<Device>,
     number: u32,
+    /// Where it is in BAR 0.
+    at: u32,
+    /// What doorbells say of it.
+    word: u64,
 }
 
 impl Place {
     /// One that nobody has, if there is one.
     pub(crate) fn take(device: &Arc<Device>) -> Option<Self> {
         let number = device.tables(|t| t.places.take())?;
-        Some(Self { device: Arc::clone(device), number })
+        let at = doorbell::address(device.options.doorbell_page, doorbell::PUSH + number * WQE_UNIT as u32);
+        let word = sq::PUSHED.to_word(1) | sq::PUSH_SLOT.to_word(number.into());
+        Some(Self { device: Arc::clone(device), number, at, word })
     }
 }
 
@@ -358,28 +416,84 @@ impl Drop for Place {
 /// The poster's side of a send queue.
 pub(crate) struct SendQueue {
     pub(crate) queue: WorkQueue,
-    /// The queue pair's.
-    pub(crate) service: Service,
+    qpn: u32,
+    service: Service,
+    /// It is connected, and takes an element.
+    plain: bool,
+    /// Bytes of inline data that it takes in the first unit.
+    short_inline: usize,
+    /// What is the same in all doorbells.
+    word: u64,
     /// It pushes WQEs that are posted alone.
-    pub(crate) place: Option<Place>,
+    place: Option<Place>,
 }
 
 impl SendQueue {
+    /// Of a queue pair of a card.
+    pub(crate) fn new(
+        device: &Device,
+        (qpn, service): (u32, Service),
+        queue: WorkQueue,
+        place: Option<Place>,
+    ) -> Result<Self> {
+        let [word] = SqDoorbell { qpn, ..SqDoorbell::default() }
+            .to_words()
+            .map_err(|e| Error::from_spec(OPERATION, e))?;
+        let can = &device.capabilities;
+        let plain = matches!(service, Service::Rc | Service::Uc) && can.max_send_sge > 0;
+        let short_inline = usize::from(can.max_inline).min(WQE_UNIT - INLINE_AT);
+        Ok(Self { queue, qpn, service, plain, short_inline, word, place })
+    }
+
+    /// Elements for which a slot of the queue has room.
+    fn slot_sges(queue: &WorkQueue) -> usize {
+        (1 + SGES_PER_UNIT * (queue.units() - 1)).min(send_wqe::MAX_SGES)
+    }
+
+    /// Inline data for which it has.
+    fn slot_inline(queue: &WorkQueue) -> usize {
+        (queue.units() * WQE_UNIT - INLINE_AT).min(send_wqe::MAX_INLINE)
+    }
+
+    /// The one unit of a work request that needs no other look: a message of a connected queue pair, of up to one element or up to as many bytes inline,
+    /// as any card takes it. `None` for all others, and for those that are wrong.
+    #[inline(always)]
+    fn plain_unit(&self, wr: &SendWr<'_>) -> Option<Unit> {
+        let (answers, wqe) = match wr.op {
+            SendOp::Send => (false, fields(&SendOp::Send)),
+            SendOp::SendImm { imm } => (false, fields(&SendOp::SendImm { imm })),
+            SendOp::Write { remote } => (false, fields(&SendOp::Write { remote })),
+            SendOp::WriteImm { remote, imm } => (false, fields(&SendOp::WriteImm { remote, imm })),
+            SendOp::Read { remote } => (true, fields(&SendOp::Read { remote })),
+            _ => return None,
+        };
+        if !self.plain || wr.to.is_some() {
+            return None;
+        }
+        match wr.payload {
+            Payload::Sges([]) => connected_unit(wr, wqe, NO_SGE).ok(),
+            Payload::Sges([sge]) if u64::from(sge.bytes) <= MAX_MESSAGE => connected_unit(wr, wqe, *sge).ok(),
+            Payload::Inline(data) if data.len() <= self.short_inline && !answers => {
+                let mut unit = connected_unit(wr, wqe, NO_SGE).ok()?;
+                unit[INLINE_WORD..].copy_from_slice(&inline_words::<{ UNIT_WORDS - INLINE_WORD }>(data));
+                Some(unit)
+            }
+            _ => None,
+        }
+    }
+
     /// What is wrong with a work request by itself, for this card and this queue.
     fn check(&self, device: &Device, wr: &SendWr<'_>) -> Result<()> {
-        let units = self.queue.units();
         let refuse = |attribute, value: u64, fix: &str| Err(refuse(OPERATION, attribute, value, fix.into()));
         match wr.payload {
             Payload::Sges(sges) => {
-                let slot = (1 + SGES_PER_UNIT * (units - 1)).min(send_wqe::MAX_SGES);
                 let card = device.capabilities.max_send_sge.into();
-                let asked = (slot, "max_send_sge");
+                let asked = (Self::slot_sges(&self.queue), "max_send_sge");
                 limit(OPERATION, "num_sge", sges.len(), asked, card, "post several work requests")?;
             }
             Payload::Inline(data) => {
-                let slot = (units * WQE_UNIT - INLINE_AT).min(send_wqe::MAX_INLINE);
                 let card = device.capabilities.max_inline.into();
-                let asked = (slot, "max_inline");
+                let asked = (Self::slot_inline(&self.queue), "max_inline");
                 limit(OPERATION, "inline_len", data.len(), asked, card, "send from registered memory")?;
             }
         }
@@ -406,7 +520,6 @@ impl SendQueue {
         let inline = matches!(wr.payload, Payload::Inline(_));
         let (can, opcode) = (&device.capabilities, || u64::from(wr.op.opcode().code()));
         match wr.op {
-            // Only those that need the function come here: the others are posted as fast as ever.
             SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } if !can.atomics => {
                 refuse("opcode", opcode(), "the card has no atomics; send a message to the peer instead")
             }
@@ -432,51 +545,72 @@ impl SendQueue {
         }
     }
 
-    fn post(&mut self, device: &Device, qpn: u32, wr: &SendWr<'_>) -> Result<()> {
-        self.check(device, wr)?;
-        let queue = &mut self.queue;
-        if queue.room() == 0 {
-            return Err(Error::SendQueueFull { qpn, size: queue.size() });
+    #[inline(always)]
+    fn post(&mut self, device: &Device, wr: &SendWr<'_>) -> Result<()> {
+        if let Some(unit) = self.plain_unit(wr) {
+            if self.queue.has_room() {
+                self.queue.write(0, &unit);
+                self.queue.posted(wr.wr_id);
+                return Ok(());
+            }
         }
+        // By value: the plain ones need no place in memory then.
+        self.post_any(device, *wr)
+    }
+
+    /// Posts a work request of any kind, or says what is wrong with it.
+    #[inline(never)]
+    fn post_any(&mut self, device: &Device, wr: SendWr<'_>) -> Result<()> {
+        let wr = &wr;
+        self.check(device, wr)?;
+        if !self.queue.has_room() {
+            return Err(Error::SendQueueFull { qpn: self.qpn, size: self.queue.size() });
+        }
+        let queue = &self.queue;
         match wr.payload {
-            Payload::Sges(sges) => {
-                let (first, rest) = sges.split_first().map_or((None, sges), |(f, r)| (Some(f), r));
-                let sge0 = first.copied().unwrap_or(Sge { address: 0, lkey: 0, bytes: 0 });
-                let unit = first_unit(wr, sge0)?;
+            Payload::Sges([]) => queue.write(0, &first_unit(wr, NO_SGE)?),
+            Payload::Sges([first, rest @ ..]) => {
+                let unit = first_unit(wr, *first)?;
                 for (i, four) in rest.chunks(SGES_PER_UNIT).enumerate() {
                     queue.write(1 + i, &unit_of(OPERATION, four)?);
                 }
                 queue.write(0, &unit);
             }
             Payload::Inline(data) => {
-                let mut unit = first_unit(wr, Sge { address: 0, lkey: 0, bytes: 0 })?;
+                let mut unit = first_unit(wr, NO_SGE)?;
                 let (first, rest) = data.split_at(data.len().min(WQE_UNIT - INLINE_AT));
-                unit[INLINE_AT..][..first.len()].copy_from_slice(first);
+                unit[INLINE_WORD..].copy_from_slice(&inline_words::<{ UNIT_WORDS - INLINE_WORD }>(first));
                 for (i, part) in rest.chunks(WQE_UNIT).enumerate() {
-                    let mut more = [0; WQE_UNIT];
-                    more[..part.len()].copy_from_slice(part);
-                    queue.write(1 + i, &more);
+                    queue.write(1 + i, &inline_words(part));
                 }
                 queue.write(0, &unit);
             }
         }
-        queue.posted(wr.wr_id);
+        self.queue.posted(wr.wr_id);
         Ok(())
     }
 
-    fn ring_doorbell(&mut self, device: &Device, qpn: u32) -> Result<()> {
-        let bell = |bell: SqDoorbell| bell.to_bytes().map_err(|e| Error::from_spec(OPERATION, e));
-        if let Some(place) = &self.place {
-            if let Some(words) = self.queue.only_new() {
-                let (pushed, push_slot) = (true, place.number as u8);
-                return self.queue.push(device, place.number, &words, |producer| {
-                    bell(SqDoorbell { qpn, producer, pushed, push_slot, ..SqDoorbell::default() })
-                });
-            }
+    #[inline]
+    fn ring_doorbell(&mut self) -> Result<()> {
+        if self.place.is_some() {
+            return self.push();
         }
-        self.queue.ring_doorbell(device, doorbell::SQ, |producer| {
-            bell(SqDoorbell { qpn, producer, ..SqDoorbell::default() })
-        })
+        let word = self.word;
+        self.queue.ring_doorbell(|producer| word | sq::PRODUCER.to_word(producer.into()))
+    }
+
+    /// Rings, and pushes a WQE that is alone.
+    #[inline(never)]
+    fn push(&mut self) -> Result<()> {
+        let bare = self.word;
+        let word = |producer: u16| bare | sq::PRODUCER.to_word(producer.into());
+        match (&self.place, self.queue.only_new()) {
+            (Some(place), Some(unit)) => {
+                let pushed = place.word;
+                self.queue.push(place.at, &unit, |producer| word(producer) | pushed)
+            }
+            _ => self.queue.ring_doorbell(word),
+        }
     }
 }
 
@@ -486,7 +620,6 @@ impl SendQueue {
 #[must_use = "dropping it rings the doorbell; post something first"]
 pub struct PostSend<'a> {
     pub(crate) device: &'a Device,
-    pub(crate) qpn: u32,
     pub(crate) queue: &'a mut SendQueue,
 }
 
@@ -496,8 +629,9 @@ impl PostSend<'_> {
     /// # Errors
     /// Nothing was posted, and what was posted before stays: `SendQueueFull`, or `Attribute` for more SGEs, inline data or bytes than
     /// card or queue take, and for operations that the card does not have.
+    #[inline(always)]
     pub fn post(&mut self, wr: &SendWr<'_>) -> Result<()> {
-        self.queue.post(self.device, self.qpn, wr)
+        self.queue.post(self.device, wr)
     }
 
     /// Work requests that the queue has room for.
@@ -509,16 +643,16 @@ impl PostSend<'_> {
     ///
     /// # Errors
     /// `Bus` when the bus fails. What was posted is told to the card with the next doorbell.
-    pub fn ring(mut self) -> Result<()> {
-        // Dropping tries again only when this failed.
-        let this = &mut self;
-        this.queue.ring_doorbell(this.device, this.qpn)
+    #[inline]
+    pub fn ring(self) -> Result<()> {
+        // It does not ring once more when it is dropped.
+        ManuallyDrop::new(self).queue.ring_doorbell()
     }
 }
 
 impl Drop for PostSend<'_> {
     fn drop(&mut self) {
         // A failure shows with the next call of the bus.
-        let _ = self.queue.ring_doorbell(self.device, self.qpn);
+        let _ = self.queue.ring_doorbell();
     }
 }

@@ -7,14 +7,15 @@ use std::sync::Arc;
 use ferrowire_spec::queue::command::create_srq::CreateSrq;
 use ferrowire_spec::queue::command::modify_srq::ModifySrq;
 use ferrowire_spec::queue::command_completion::srq_summary::SrqSummary;
-use ferrowire_spec::queue::{recv_wqe, CommandOpcode};
+use ferrowire_spec::queue::{doorbell, recv_wqe, CommandOpcode};
 
 use crate::context::Device;
 use crate::error::{Error, Result};
 use crate::handle::OwnedDma;
 use crate::pd::{Pd, ProtectionDomain};
-use crate::recv::{PostRecv, Poster, RecvQueue};
-use crate::work::{stride, Tracker, WorkQueue};
+use crate::recv::{Owner, PostRecv, RecvQueue};
+use crate::tracker::Tracker;
+use crate::work::{stride, WorkQueue};
 
 const CREATE: &str = "create_srq";
 const ARM: &str = "arm limit";
@@ -128,8 +129,7 @@ impl SharedReceiveQueue {
 
     /// Begins a batch of receives; the doorbell is rung once, at its end.
     pub fn start_post_recv(&mut self) -> PostRecv<'_> {
-        let poster = Poster::Shared { srqn: self.srq.number, queue: &mut self.queue };
-        PostRecv { device: self.srq.device(), poster }
+        PostRecv { device: self.srq.device(), queue: Ok(&mut self.queue) }
     }
 
     /// Asks for one event `SrqLimit`, which goes to the asynchronous event queue, when fewer than `limit` receives are left: at once if
@@ -206,8 +206,12 @@ impl ProtectionDomain {
         }
         check_limit(CREATE, attr.limit, 1 << log2)?;
         let units = recv_wqe::units_for_sges(attr.max_sge.into());
-        let queue = WorkQueue::alloc_shared(&device.bus, log2, stride(units).min(recv_wqe::MAX_STRIDE))?;
+        let (bell, stride) = (device.bell(doorbell::RQ)?, stride(units).min(recv_wqe::MAX_STRIDE));
+        let queue = WorkQueue::alloc(&device.bus, bell, Tracker::shared, (log2, stride))?;
         let number = device.take(CREATE, "shared receive queues", can.max_srq, |t| &mut t.srqs)?;
+        let queue = RecvQueue::new(device, Owner::Srq(number), queue).inspect_err(|_| {
+            device.tables(|t| t.srqs.give_back(number));
+        })?;
         let result = device.commands.run(CommandOpcode::CreateSrq, number, |token| {
             CreateSrq {
                 token,
@@ -216,45 +220,22 @@ impl ProtectionDomain {
                 log2_entries: log2,
                 doorbell_page: device.options.doorbell_page,
                 limit: attr.limit,
-                base: queue.bus_address(),
-                rq_stride: queue.stride(),
+                base: queue.queue.bus_address(),
+                rq_stride: queue.queue.stride(),
                 ..CreateSrq::default()
             }
             .to_bytes()
         });
         if let Err(error) = result {
             if error.is_unanswered() {
-                queue.leak();
+                queue.queue.leak();
             } else {
                 device.tables(|t| t.srqs.give_back(number));
             }
             return Err(error);
         }
-        let (tracker, ring) = (Arc::clone(queue.tracker()), Arc::clone(queue.ring()));
+        let (tracker, ring) = (Arc::clone(queue.queue.tracker()), Arc::clone(queue.queue.ring()));
         let srq = Srq { pd: Arc::clone(&self.pd), number, entries: 1 << log2, live: true, ring, tracker };
-        Ok(SharedReceiveQueue { srq: Arc::new(srq), queue: RecvQueue(queue) })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use crate::work::Tracker;
-
-    #[test]
-    fn completions_come_in_any_order_and_slots_are_free_from_the_oldest_on() {
-        let slots = Tracker::shared(2);
-        // More than once round, and round the indices too.
-        for round in 0..20_000u16 {
-            let at = round.wrapping_mul(4);
-            (0..4).for_each(|i| slots.post(u64::from(round) + 10 * i));
-            assert_eq!(slots.free(), 0);
-            for (index, free) in [(2, 0), (1, 0), (0, 3), (3, 4)] {
-                let wr_id = u64::from(round) + 10 * u64::from(index);
-                assert_eq!(slots.complete_any(at.wrapping_add(index)), Some(wr_id));
-                assert_eq!(slots.complete_any(at.wrapping_add(index)), None, "twice");
-                assert_eq!(slots.free(), free);
-            }
-            assert_eq!(slots.complete_any(at.wrapping_add(4)), None, "not posted");
-        }
+        Ok(SharedReceiveQueue { srq: Arc::new(srq), queue })
     }
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use crate::common::mapped::{pushing, Rig};
+use crate::common::mapped::{pushing, rig, Rig};
 use ferrowire::*;
 use rustix::thread::{set_secure_computing_mode, SecureComputingMode};
 
@@ -33,13 +33,13 @@ fn round(rig: &mut Rig, number: u64) {
     assert_eq!(cq.poll(&mut done).unwrap(), 4);
     assert_eq!(cq.poll(&mut done[4..]).unwrap(), 0);
     cq.request_notify(false).unwrap();
+    assert_eq!(u64::from(card.consumer()), 6 * number + 4, "the card is told how far the host is");
     assert_eq!(card.complete(false) + card.complete(true), 2);
     assert_eq!(cq.poll(&mut done[4..]).unwrap(), 2);
     for (i, completion) in done[..5].iter().enumerate() {
-        assert_eq!((completion.wr_id, completion.kind), (5 * number + i as u64, WorkKind::Send));
+        assert_eq!((completion.wr_id(), completion.kind()), (5 * number + i as u64, WorkKind::Send));
     }
-    assert_eq!((done[5].wr_id, done[5].kind), (number, WorkKind::Receive));
-    assert_eq!(u64::from(card.consumer()), 6 * number + 6, "the card is told how far the host is");
+    assert_eq!((done[5].wr_id(), done[5].kind()), (number, WorkKind::Receive));
 }
 
 #[test]
@@ -65,6 +65,36 @@ fn posting_and_polling_go_on_while_another_thread_has_the_bus() {
         hold[0].store(false, Ordering::Release);
         went_on.expect("posting and polling waited for the bus");
     });
+}
+
+/// Polls end before, at and behind the places where the card is told, and nothing but these tells it.
+#[test]
+fn the_card_is_told_each_quarter_of_the_ring_however_polls_end() {
+    for entries in [1, 2, 5, 16, 24] {
+        let mut rig = rig(entries);
+        let (room, quarter) = (rig.cq.capacity(), (rig.card.ring() / 4).max(1));
+        let sges = [rig.region.sge(0, 8)];
+        let remote = RemoteAddress { address: 0, rkey: 0 };
+        let mut done = [Completion::default(); 64];
+        let (mut posted, mut taken) = (0, 0);
+        while taken < 2000 {
+            let mut batch = rig.qp.start_post_send();
+            while posted - taken < room && batch.room() > 0 {
+                batch.post(&SendWr::write(posted.into(), &sges, remote).signaled()).unwrap();
+                posted += 1;
+            }
+            batch.ring().unwrap();
+            rig.card.complete(false);
+            let most = 1 + taken * 7 % room;
+            let n = rig.cq.poll(&mut done[..most as usize]).unwrap() as u32;
+            assert_eq!(n, most.min(posted - taken), "{entries}: as many as there are");
+            for (i, done) in done[..n as usize].iter().enumerate() {
+                assert_eq!((done.wr_id(), done.is_success()), (u64::from(taken) + i as u64, true));
+            }
+            taken += n;
+            assert_eq!(rig.card.consumer(), taken / quarter * quarter, "{entries}: each quarter");
+        }
+    }
 }
 
 /// What the child says when it has done all of it.

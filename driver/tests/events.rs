@@ -33,7 +33,7 @@ fn an_armed_queue_tells_once_of_its_next_completion() {
     let (mock, context, pd) = card();
     let eq = context.create_eq(4).unwrap();
     assert_eq!((eq.number(), eq.capacity()), (1, 4));
-    let cq = context.create_cq_with_events(16, &eq).unwrap();
+    let mut cq = context.create_cq_with_events(16, &eq).unwrap();
     let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
     let qpn = qp.number();
     complete(&mock, cq.number(), qpn, false);
@@ -135,7 +135,7 @@ fn a_command_whose_answer_host_memory_refused_says_so() {
 #[test]
 fn a_queue_without_events_cannot_be_armed() {
     let (_mock, context, _pd) = card();
-    let cq = context.create_cq(4).unwrap();
+    let mut cq = context.create_cq(4).unwrap();
     let error = cq.request_notify(false).unwrap_err();
     assert!(matches!(error, Error::Attribute { operation: "request_notify", .. }), "{error}");
     assert!(error.to_string().contains("create_cq_with_events"), "{error}");
@@ -175,29 +175,67 @@ fn an_overrun_is_told_as_an_event_and_by_the_next_poll() {
         let (mock, context, pd) = card();
         mock.card().may_overrun = true;
         let eq = context.create_async_eq(8).unwrap();
-        let cq = match with_events {
+        let mut cq = match with_events {
             true => context.create_cq_with_events(2, &eq).unwrap(),
             false => context.create_cq(2).unwrap(),
         };
         let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
         let mut some = [Completion::default(); 4];
-        (0..4).for_each(|_| complete(&mock, cq.number(), qp.number(), false));
+        let room = cq.capacity();
+        (0..room + 2).for_each(|_| complete(&mock, cq.number(), qp.number(), false));
         assert_eq!(events(&eq), [(EventKind::CqOverrun, cq.number())]);
         // What is there comes first.
-        for _ in 0..2 {
+        for _ in 0..room {
             let error = cq.poll(&mut some).unwrap_err();
             assert!(matches!(error, Error::UnexpectedCompletion { .. }), "{error}");
         }
         let error = cq.poll(&mut some).unwrap_err();
-        assert_eq!(error, Error::CqOverrun { cqn: cq.number(), entries: 2 });
+        assert_eq!(error, Error::CqOverrun { cqn: cq.number(), entries: room });
         assert!(error.to_string().contains("make one with room"), "{error}");
         // The number's next life knows nothing of it.
         let number = cq.number();
         drop(qp);
         cq.destroy().unwrap();
-        let cqs: Vec<_> = (0..4).map(|_| context.create_cq(2).unwrap()).collect();
-        let again = cqs.iter().find(|cq| cq.number() == number).unwrap();
+        let mut cqs: Vec<_> = (0..4).map(|_| context.create_cq(2).unwrap()).collect();
+        let again = cqs.iter_mut().find(|cq| cq.number() == number).unwrap();
         assert_eq!(again.poll(&mut some), Ok(0));
+    }
+}
+
+/// The card takes a queue for full by the last doorbell, and is told of what was taken each quarter of the ring only.
+#[test]
+fn a_completion_queue_that_is_kept_full_to_its_limit_is_not_overrun() {
+    for entries in [1, 2, 3, 16, 24, 25, 48] {
+        let mut b = bench(128, entries);
+        b.mock.card().speed = 128;
+        let room = b.cq.capacity();
+        assert!(room >= entries);
+        let sges = [b.source.sge(0, 8)];
+        let (mut posted, mut taken) = (0, 0);
+        let mut done = [Completion::default(); 64];
+        while taken < 3000 {
+            let mut batch = b.qp.start_post_send();
+            while posted - taken < u64::from(room) {
+                batch.post(&SendWr::write(posted, &sges, b.target.remote(0)).signaled()).unwrap();
+                posted += 1;
+            }
+            batch.ring().unwrap();
+            // All that is posted completes; the mock does not let a queue run over.
+            b.mock.step();
+            let most = 1 + (taken * 7 % u64::from(room)) as usize;
+            let n = b.cq.poll(&mut done[..most]).unwrap();
+            assert_eq!(n, most, "{entries}: as many as there are");
+            for (i, done) in done[..n].iter().enumerate() {
+                assert_eq!((done.wr_id(), done.is_success()), (taken + i as u64, true));
+            }
+            taken += n as u64;
+            b.mock.step();
+            let card = b.mock.card();
+            let cq = &card.cqs[&b.cq.number()];
+            let quarter = ((1 << cq.log2) / 4).max(1);
+            assert_eq!(u64::from(cq.consumer), taken / quarter * quarter, "{entries}: each quarter");
+            assert_eq!(cq.doorbells as u64, taken / quarter, "{entries}: not more often");
+        }
     }
 }
 
@@ -205,10 +243,10 @@ fn an_overrun_is_told_as_an_event_and_by_the_next_poll() {
 fn events_of_a_queue_that_is_gone_are_passed_over() {
     let (mock, context, pd) = card();
     let eq = context.create_eq(16).unwrap();
-    let cqs: Vec<_> = (0..4).map(|_| context.create_cq_with_events(2, &eq).unwrap()).collect();
+    let mut cqs: Vec<_> = (0..4).map(|_| context.create_cq_with_events(2, &eq).unwrap()).collect();
     let qp = pd.create_qp(&QpInitAttr::rc(&cqs[0], &cqs[0])).unwrap();
     let qpn = qp.number();
-    for cq in &cqs {
+    for cq in &mut cqs {
         cq.request_notify(false).unwrap();
     }
     mock.step();
@@ -217,7 +255,7 @@ fn events_of_a_queue_that_is_gone_are_passed_over() {
     let mut cqs = cqs.into_iter();
     cqs.next().unwrap().destroy().unwrap();
     // The same number, and events of the new life.
-    let again = context.create_cq_with_events(2, &eq).unwrap();
+    let mut again = context.create_cq_with_events(2, &eq).unwrap();
     assert_eq!(again.number(), 0);
     let qp = pd.create_qp(&QpInitAttr::rc(&again, &again)).unwrap();
     again.request_notify(false).unwrap();

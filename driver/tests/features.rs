@@ -22,7 +22,7 @@ fn commands(mock: &Mock) -> usize {
 /// A queue pair with these rights, and itself as its peer.
 fn connected(pd: &ProtectionDomain, cq: &CompletionQueue, access: AccessFlags) -> QueuePair {
     let qp = pd.create_qp(&QpInitAttr::rc(cq, cq)).unwrap();
-    let (number, init) = (qp.number(), InitAttributes { access: Some(access), ..init() });
+    let (number, init) = (qp.number(), init().access(access));
     qp.init(init).unwrap().rtr(rtr(number)).unwrap().rts(rts()).unwrap()
 }
 
@@ -63,10 +63,10 @@ fn a_queue_pair_of_a_card_without_atomics_cannot_let_its_peer_use_them() {
     let rights = AccessFlags::REMOTE.without(AccessFlags::REMOTE_ATOMIC);
     let mut qp = connected(&pd, &cq, rights);
     let before = commands(&mock);
-    let attributes = QpAttributes { access: Some(AccessFlags::REMOTE_ATOMIC), ..QpAttributes::default() };
+    let attributes = QpAttributes::new().access(AccessFlags::REMOTE_ATOMIC);
     assert_eq!(refused(qp.modify(QpState::Rts, &attributes)).0, "access");
     assert_eq!(commands(&mock), before, "the card was not asked");
-    qp.modify(QpState::Rts, &QpAttributes { access: Some(rights), ..attributes }).unwrap();
+    qp.modify(QpState::Rts, &attributes.access(rights)).unwrap();
 }
 
 #[test]

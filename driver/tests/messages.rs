@@ -24,7 +24,7 @@ fn send(qp: &mut QueuePair, wr: SendWr<'_>) {
 
 /// Of both queues, in the order in which they came: kind, number, status.
 fn ends(done: &[Completion]) -> Vec<(WorkKind, u64, WcStatus)> {
-    done.iter().map(|done| (done.kind, done.wr_id, done.status.known().unwrap())).collect()
+    done.iter().map(|done| (done.kind(), done.wr_id(), done.status().known().unwrap())).collect()
 }
 
 const WELL: WcStatus = WcStatus::Success;
@@ -48,9 +48,9 @@ fn a_message_fills_the_elements_of_the_oldest_receive_in_their_order() {
         (WorkKind::Send, 2, WELL),
     ];
     assert_eq!(ends(&done), both);
-    assert_eq!((done[0].byte_len, done[0].opcode), (160, Coded::Known(CqeOpcode::Recv)));
-    assert_eq!((done[2].byte_len, done[2].solicited, done[0].solicited), (0, true, false));
-    assert_eq!((done[0].imm, done[0].invalidated, done[0].cause()), (None, None, None));
+    assert_eq!((done[0].byte_len(), done[0].opcode()), (160, Coded::Known(CqeOpcode::Recv)));
+    assert_eq!((done[2].byte_len(), done[2].solicited(), done[0].solicited()), (0, true, false));
+    assert_eq!((done[0].imm(), done[0].invalidated(), done[0].cause()), (None, None, None));
     let mut expected = vec![0xee; REGION_BYTES];
     expected[1000..1007].copy_from_slice(&data[..7]);
     expected[4095..4098].copy_from_slice(&data[7..10]);
@@ -69,14 +69,14 @@ fn immediates_and_invalidated_keys_come_with_the_receive() {
     send(&mut b.qp, SendWr::send_imm(10, Payload::Inline(&[1; 17]), 0xdead_beef));
     send(&mut b.qp, SendWr::write_imm(11, &[b.source.sge(0, 40)], b.target.remote(100), 7).solicited());
     send(&mut b.qp, SendWr::send_inv(12, &[], given.rkey()));
-    let done: Vec<_> = b.completions(6).into_iter().filter(|c| c.kind == WorkKind::Receive).collect();
+    let done: Vec<_> = b.completions(6).into_iter().filter(|c| c.kind() == WorkKind::Receive).collect();
     use CqeOpcode as C;
-    let opcodes: Vec<_> = done.iter().map(|c| c.opcode.known().unwrap()).collect();
+    let opcodes: Vec<_> = done.iter().map(|c| c.opcode().known().unwrap()).collect();
     assert_eq!(opcodes, [C::RecvImm, C::RecvWriteImm, C::RecvInv]);
-    assert_eq!(done.iter().map(|c| c.imm).collect::<Vec<_>>(), [Some(0xdead_beef), Some(7), None]);
-    assert_eq!(done.iter().map(|c| c.invalidated).collect::<Vec<_>>(), [None, None, Some(given.rkey())]);
+    assert_eq!(done.iter().map(|c| c.imm()).collect::<Vec<_>>(), [Some(0xdead_beef), Some(7), None]);
+    assert_eq!(done.iter().map(|c| c.invalidated()).collect::<Vec<_>>(), [None, None, Some(given.rkey())]);
     assert_eq!(
-        done.iter().map(|c| (c.byte_len, c.solicited)).collect::<Vec<_>>(),
+        done.iter().map(|c| (c.byte_len(), c.solicited())).collect::<Vec<_>>(),
         [(17, false), (40, true), (0, false)]
     );
     assert_eq!(bytes(b.target.memory(), 0, 18), [vec![1; 17], vec![0]].concat());
@@ -95,14 +95,14 @@ fn reads_and_atomics_bring_what_was_there() {
     send(&mut b.qp, SendWr::fetch_add(2, &two, b.target.remote(64), 5));
     send(&mut b.qp, SendWr::compare_swap(3, &old, b.target.remote(64), 12, 99).fenced());
     let done = b.completions(3);
-    let seen: Vec<_> = done.iter().map(|c| (c.wr_id, c.opcode.known().unwrap(), c.byte_len)).collect();
+    let seen: Vec<_> = done.iter().map(|c| (c.wr_id(), c.opcode().known().unwrap(), c.byte_len())).collect();
     use CqeOpcode as C;
     assert_eq!(seen, [(1, C::Read, 8), (2, C::FetchAdd, 8), (3, C::CmpSwap, 8)]);
     assert_eq!([bytes(here.memory(), 0, 3), bytes(here.memory(), 10, 5)].concat(), b"far away");
     assert_eq!(bytes(here.memory(), 64, 16), [7u64.to_le_bytes(), 12u64.to_le_bytes()].concat());
     assert_eq!(bytes(b.target.memory(), 64, 8), 99u64.to_le_bytes());
     send(&mut b.qp, SendWr::local_inv(4, here.lkey()));
-    assert_eq!(b.completions(1)[0].opcode, CqeOpcode::LocalInv);
+    assert_eq!(b.completions(1)[0].opcode(), CqeOpcode::LocalInv);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn receives_are_posted_from_init_on_and_a_message_waits_for_one() {
     let mock = Mock::new();
     let context = mock.open();
     let pd = context.alloc_pd().unwrap();
-    let (sends, receives) = (context.create_cq(8).unwrap(), context.create_cq(8).unwrap());
+    let (mut sends, mut receives) = (context.create_cq(8).unwrap(), context.create_cq(8).unwrap());
     let qp = pd.create_qp(&QpInitAttr::rc(&sends, &receives)).unwrap();
     let (number, mut done) = (qp.number(), [Completion::default(); 8]);
     let mut qp = qp.init(init()).unwrap();
@@ -121,17 +121,17 @@ fn receives_are_posted_from_init_on_and_a_message_waits_for_one() {
     for i in 0..3 {
         send(&mut qp, SendWr::send(10 + i, &[]));
     }
-    let take = |cq: &CompletionQueue, done: &mut [Completion]| {
+    let take = |cq: &mut CompletionQueue, done: &mut [Completion]| {
         (0..5).for_each(|_| mock.step());
         let n = cq.poll(done).unwrap();
-        done[..n].iter().map(|done| (done.kind, done.wr_id)).collect::<Vec<_>>()
+        done[..n].iter().map(|done| (done.kind(), done.wr_id())).collect::<Vec<_>>()
     };
     let (send, receive) = (WorkKind::Send, WorkKind::Receive);
-    assert_eq!(take(&receives, &mut done), [(receive, 1), (receive, 2)]);
-    assert_eq!(take(&sends, &mut done), [(send, 10), (send, 11)]);
+    assert_eq!(take(&mut receives, &mut done), [(receive, 1), (receive, 2)]);
+    assert_eq!(take(&mut sends, &mut done), [(send, 10), (send, 11)]);
     qp.start_post_recv().post(&RecvWr::new(3, &[])).unwrap();
-    assert_eq!(take(&receives, &mut done), [(receive, 3)]);
-    assert_eq!(take(&sends, &mut done), [(send, 12)]);
+    assert_eq!(take(&mut receives, &mut done), [(receive, 3)]);
+    assert_eq!(take(&mut sends, &mut done), [(send, 12)]);
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn a_batch_of_receives_rings_once_and_a_full_queue_says_so() {
         // Dropped, and so rung.
     }
     send(&mut b.qp, SendWr::send(99, &[]));
-    assert_eq!(b.completions(2)[0].wr_id, 0);
+    assert_eq!(b.completions(2)[0].wr_id(), 0);
     assert_eq!(b.mock.card().qps[&qpn].recv_doorbells, 1);
     assert_eq!(b.qp.start_post_recv().room(), 1);
     b.context.progress().unwrap();
@@ -212,7 +212,7 @@ fn a_receive_that_is_too_short_or_has_a_bad_key_ends_both_sides() {
         let done = b.completions(3);
         let flushed = (WorkKind::Receive, 2, WcStatus::WrFlushErr);
         assert_eq!(ends(&done), [(WorkKind::Receive, 1, there), (WorkKind::Send, 3, here), flushed]);
-        assert_eq!((done[0].cause(), done[1].syndrome, done[1].cause()), (Some(cause), nak, None));
+        assert_eq!((done[0].cause(), done[1].syndrome(), done[1].cause()), (Some(cause), nak, None));
         assert_eq!(b.qp.state(), QpState::Err);
     }
 }
@@ -281,8 +281,8 @@ fn wr_ids_of_both_queues_come_back_in_order_over_many_wraps() {
         let room = next() % 8;
         let n = b.cq.poll(&mut some[..room]).unwrap();
         for done in &some[..n] {
-            let count = &mut taken[usize::from(done.kind == WorkKind::Receive)];
-            assert!(done.is_success() && done.wr_id == *count, "seed {seed:#x}: {done:?}, not {count}");
+            let count = &mut taken[usize::from(done.kind() == WorkKind::Receive)];
+            assert!(done.is_success() && done.wr_id() == *count, "seed {seed:#x}: {done:?}, not {count}");
             *count += 1;
         }
     }

@@ -56,7 +56,7 @@ fn posting_and_polling_do_not_allocate() {
         let mut n = 0;
         let polling = allocations(|| n = b.cq.poll(&mut done).unwrap());
         assert_eq!((posting, polling, n), (0, 0, 1));
-        assert_eq!(done[0].wr_id, round);
+        assert_eq!(done[0].wr_id(), round);
     }
 }
 
@@ -91,7 +91,7 @@ fn no_allocation(mut rig: crate::common::mapped::Rig, pushes: bool) {
             (0, 2),
             "round {round}, and also in the poll after the queue pair was made"
         );
-        assert_eq!((done[0].wr_id, done[1].kind), (round, WorkKind::Receive));
+        assert_eq!((done[0].wr_id(), done[1].kind()), (round, WorkKind::Receive));
         assert_eq!(rig.card.pushed().is_some(), pushes);
     }
 }

@@ -25,7 +25,7 @@ fn pushing(bench: &Bench, send_wr: u32) -> QueuePair {
 
 #[test]
 fn a_work_request_alone_is_pushed_and_written_to_the_queue_as_well() {
-    let b = bench(8, 16);
+    let mut b = bench(8, 16);
     let (mut one, mut other) = (pushing(&b, 4), pushing(&b, 4));
     let data: Vec<u8> = (0..64).collect();
     b.source.memory().write(0, &data);
@@ -43,7 +43,7 @@ fn a_work_request_alone_is_pushed_and_written_to_the_queue_as_well() {
             let wr = SendWr::write(4, Payload::Inline(&inline[..3]), b.target.remote(at + 48));
             qp.start_post_send().post(&wr.signaled()).unwrap();
             let done = b.completions(4);
-            assert!(done.iter().all(|done| done.status == Coded::Known(WcStatus::Success)), "{done:?}");
+            assert!(done.iter().all(|done| done.status() == Coded::Known(WcStatus::Success)), "{done:?}");
             assert_eq!(bytes(b.target.memory(), at, 8), data[round..round + 8]);
             assert_eq!(bytes(b.target.memory(), at + 16, 35), [round as u8; 35]);
         }
@@ -61,7 +61,7 @@ fn an_empty_batch_and_one_that_does_not_push_ring_as_ever() {
     qp.start_post_send().ring().unwrap();
     let sges = [b.source.sge(0, 8)];
     b.qp.start_post_send().post(&SendWr::write(1, &sges, b.target.remote(0)).signaled()).unwrap();
-    assert_eq!(b.completions(1)[0].wr_id, 1);
+    assert_eq!(b.completions(1)[0].wr_id(), 1);
     let card = b.mock.card();
     assert_eq!((card.qps[&qp.number()].doorbells, card.qps[&b.qp.number()].doorbells), (0, 1));
     assert!(card.qps.values().all(|qp| qp.pushed.is_empty()));

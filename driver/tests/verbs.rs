@@ -2,6 +2,7 @@
 //! The verbs against a card in plain Rust.
 
 use std::collections::HashMap;
+use std::time::Duration;
 
 use crate::common::*;
 use ferrowire::spec::csr::{capabilities as cap, identity, HwCounter};
@@ -255,6 +256,94 @@ fn keys_and_page_table_entries_come_back() {
 }
 
 #[test]
+fn a_registration_costs_a_command_and_a_map() {
+    let mock = Mock::new();
+    let context = mock.open();
+    let pd = context.alloc_pd().unwrap();
+    let memory = context.alloc(40 * 4096, 4096).unwrap();
+    let spent = || {
+        let card = mock.card();
+        (card.maps, card.log.len())
+    };
+    for bytes in [1, 4096, 40 * 4096] {
+        let (maps, commands) = spent();
+        let region = pd.register(&memory.slice(0, bytes), RW, PageSize::Size4K).unwrap();
+        assert_eq!(spent(), (maps + 1, commands + 1), "{bytes} bytes");
+        let list = mock.card().page_lists.last().unwrap().clone();
+        assert_eq!(list.len(), bytes.div_ceil(4096), "the list is that of this region");
+        region.destroy().unwrap();
+        assert_eq!(spent(), (maps + 1, commands + 2), "{bytes} bytes");
+    }
+}
+
+#[test]
+fn threads_that_register_at_once_have_page_lists_of_their_own() {
+    let mock = Mock::new();
+    let options =
+        ContextOptions { command_timeout: Duration::from_secs(1 << 20), ..ContextOptions::default() };
+    let context = Context::open_with(mock.clone(), options).unwrap();
+    let pd = context.alloc_pd().unwrap();
+    let memory = context.alloc(40 * 4096, 4096).unwrap();
+    // The card reads no list before there are two.
+    mock.card().together = 2;
+    let regions: Vec<_> = std::thread::scope(|scope| {
+        let register = |pages: usize| {
+            let (pd, memory) = (&pd, memory.slice(0, pages * 4096));
+            scope.spawn(move || pd.register(&memory, RW, PageSize::Size4K).unwrap())
+        };
+        [register(3), register(20)].into_iter().map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut lists: Vec<usize> = mock.card().page_lists.iter().map(Vec::len).collect();
+    lists.sort();
+    assert_eq!(lists, [3, 20]);
+    mock.card().together = 1;
+    drop(regions);
+}
+
+/// A card that takes a command only when a second one is there answers neither if the first thread keeps the second from giving its own.
+#[test]
+fn commands_of_two_threads_are_in_progress_at_once() {
+    let mock = Mock::new();
+    let options =
+        ContextOptions { command_timeout: Duration::from_secs(1 << 20), ..ContextOptions::default() };
+    let context = Context::open_with(mock.clone(), options).unwrap();
+    mock.card().together = 2;
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| std::mem::forget(context.alloc_pd().unwrap()));
+        }
+    });
+    assert_eq!(mock.card().pds.len(), 2);
+    mock.card().together = 1;
+}
+
+#[test]
+fn threads_share_a_command_ring_that_is_smaller_than_their_number() {
+    let mock = Mock::new();
+    let limits = cap::BLOCK.address(&cap::LOG_LIMITS);
+    let slots = cap::LOG_LIMITS.field("max_cmdq_log2").unwrap().offset;
+    let one = mock.card().registers[&limits] & !(0xff << slots) | 1 << slots;
+    mock.card().registers.insert(limits, one);
+    mock.card().registers.insert(cap::BLOCK.address(&cap::MAX_PD), 64);
+    let options =
+        ContextOptions { command_timeout: Duration::from_secs(1 << 20), ..ContextOptions::default() };
+    let context = Context::open_with(mock.clone(), options).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..6 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let pd = context.alloc_pd().unwrap();
+                    let number = pd.number();
+                    assert!(mock.card().pds.contains(&number));
+                    pd.destroy().unwrap();
+                }
+            });
+        }
+    });
+    assert!(mock.card().pds.is_empty());
+}
+
+#[test]
 fn tags_repeat_with_a_seed_and_differ_without() {
     let key = |context: &Context| {
         let pd = context.alloc_pd().unwrap();
@@ -294,22 +383,22 @@ fn a_missing_attribute_is_named_before_the_card_is_asked() {
     let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
     let asked = mock.card().log.len();
 
-    let step = qp.init(InitAttributes { pkey: None, ..init() }).unwrap_err();
+    let step = qp.init(init().pkey(None)).unwrap_err();
     let (qpn, missing) = (step.qp.number(), TransitionError::Missing(Attributes::of(&[AttributeBit::Pkey])));
     let (from, to) = (QpState::Reset, QpState::Init);
     assert_eq!(step.error, Error::Transition { qpn, from, to, source: missing });
     assert!(step.to_string().contains("missing: PKEY; set these"), "{step}");
-    let step = step.qp.init(InitAttributes { qkey: Some(1), ..init() }).unwrap_err();
+    let step = step.qp.init(init().qkey(1)).unwrap_err();
     assert!(step.to_string().contains("not allowed here: QKEY; leave"), "{step}");
-    let step = step.qp.init(InitAttributes { access: Some(RW), ..init() }).unwrap_err();
+    let step = step.qp.init(init().access(RW)).unwrap_err();
     assert!(matches!(step.error, Error::Attribute { attribute: "access", .. }), "{step}");
     assert_eq!(mock.card().log.len(), asked);
 
     let qp = step.qp.init(init()).unwrap();
     let asked = mock.card().log.len();
-    let step = qp.rtr(RtrAttributes { av: None, rq_psn: None, ..rtr(2) }).unwrap_err();
+    let step = qp.rtr(rtr(2).av(None).rq_psn(None)).unwrap_err();
     assert!(step.to_string().contains("missing: AV, RQ_PSN"), "{step}");
-    let step = step.qp.rtr(RtrAttributes { max_dest_rd_atomic: Some(17), ..rtr(2) }).unwrap_err();
+    let step = step.qp.rtr(rtr(2).max_dest_rd_atomic(17)).unwrap_err();
     assert!(
         matches!(step.error, Error::Attribute { attribute: "max_dest_rd_atomic", value: 17, .. }),
         "{step}"
@@ -317,14 +406,14 @@ fn a_missing_attribute_is_named_before_the_card_is_asked() {
     let step = step.qp.rtr(rtr(1 << 24)).unwrap_err();
     assert!(matches!(step.error, Error::Attribute { attribute: "dest_qpn", .. }), "{step}");
     let v6 = AddressVector { dst_ip: "fe80::1".parse().unwrap(), ..av(1, 2) };
-    let step = step.qp.rtr(RtrAttributes { av: Some(v6), ..rtr(2) }).unwrap_err();
+    let step = step.qp.rtr(rtr(2).av(v6)).unwrap_err();
     assert!(matches!(step.error, Error::Attribute { attribute: "src_ip", .. }), "{step}");
     assert_eq!(mock.card().log.len(), asked);
 
     let qp = step.qp.rtr(rtr(2)).unwrap();
-    let step = qp.rts(RtsAttributes { timeout: Some(32), ..rts() }).unwrap_err();
+    let step = qp.rts(rts().timeout(32)).unwrap_err();
     assert!(matches!(step.error, Error::Attribute { attribute: "timeout", value: 32, .. }), "{step}");
-    let step = step.qp.rts(RtsAttributes { retry_cnt: None, ..rts() }).unwrap_err();
+    let step = step.qp.rts(rts().retry_cnt(None)).unwrap_err();
     assert!(step.to_string().contains("missing: RETRY_CNT"), "{step}");
     assert_eq!(step.qp.rts(rts()).unwrap().state(), QpState::Rts);
 }
@@ -414,7 +503,10 @@ fn a_write_lands_where_it_was_sent_and_nowhere_else() {
     batch.ring().unwrap();
     let done = b.completions(1)[0];
     assert!(done.is_success());
-    assert_eq!((done.wr_id, done.qpn, done.opcode), (0xabcd, b.qp.number(), Coded::Known(CqeOpcode::Write)));
+    assert_eq!(
+        (done.wr_id(), done.qpn(), done.opcode()),
+        (0xabcd, b.qp.number(), Coded::Known(CqeOpcode::Write))
+    );
     let mut expected = vec![0xee; REGION_BYTES];
     expected[1001..10001].copy_from_slice(&data);
     assert_eq!(bytes(b.target.memory(), 0, REGION_BYTES), expected);
@@ -435,7 +527,7 @@ fn gathered_and_inline_data_wrap_with_the_ring() {
         batch.ring().unwrap();
         let done = b.completions(2);
         assert_eq!(
-            done.iter().map(|c| (c.wr_id, c.is_success())).collect::<Vec<_>>(),
+            done.iter().map(|c| (c.wr_id(), c.is_success())).collect::<Vec<_>>(),
             [(1, true), (2, true)]
         );
         let gathered: Vec<u8> =
@@ -484,7 +576,7 @@ fn a_batch_rings_once_and_a_full_queue_says_so() {
         assert_eq!(error, Error::SendQueueFull { qpn: number, size: 8 });
         // Dropped, and so rung.
     }
-    assert_eq!(b.completions(1)[0].wr_id, 7);
+    assert_eq!(b.completions(1)[0].wr_id(), 7);
     assert_eq!(b.mock.card().qps[&number].doorbells, 1);
     assert_eq!(b.qp.start_post_send().room(), 8, "those not signalled are retired with it");
 }
@@ -540,7 +632,7 @@ fn wr_ids_come_back_in_order_over_many_wraps_of_both_rings() {
         let n = b.cq.poll(&mut some[..room]).unwrap();
         for done in &some[..n] {
             assert!(done.is_success(), "seed {seed:#x}");
-            assert_eq!(Some(done.wr_id), expected.pop_front(), "seed {seed:#x}");
+            assert_eq!(Some(done.wr_id()), expected.pop_front(), "seed {seed:#x}");
         }
         taken += n as u64;
     }
@@ -562,7 +654,7 @@ fn a_failed_write_takes_the_queue_pair_to_error_and_flushes_the_rest() {
     batch.post(&SendWr::write(4, &sges, good)).unwrap();
     batch.ring().unwrap();
     let done = b.completions(3);
-    let seen: Vec<_> = done.iter().map(|c| (c.wr_id, c.status.known().unwrap(), c.syndrome)).collect();
+    let seen: Vec<_> = done.iter().map(|c| (c.wr_id(), c.status().known().unwrap(), c.syndrome())).collect();
     let flush = WcStatus::WrFlushErr;
     assert_eq!(seen, [(2, WcStatus::RemAccessErr, 0x62), (3, flush, 0), (4, flush, 0)]);
     assert_eq!(bytes(b.target.memory(), 8, REGION_BYTES - 8), vec![0xee; REGION_BYTES - 8]);
@@ -570,7 +662,7 @@ fn a_failed_write_takes_the_queue_pair_to_error_and_flushes_the_rest() {
     assert_eq!(b.qp.query().unwrap().state, QpState::Err);
     // What is posted now is flushed as well.
     b.qp.start_post_send().post(&SendWr::write(5, &sges, good)).unwrap();
-    assert_eq!(b.completions(1)[0].status, WcStatus::WrFlushErr);
+    assert_eq!(b.completions(1)[0].status(), WcStatus::WrFlushErr);
     // Up again by way of RESET.
     let number = b.qp.number();
     let qp = b.qp.reset().unwrap();
@@ -582,7 +674,7 @@ fn a_failed_write_takes_the_queue_pair_to_error_and_flushes_the_rest() {
 
 #[test]
 fn a_key_given_back_or_of_another_domain_no_longer_works() {
-    let b = bench(8, 8);
+    let mut b = bench(8, 8);
     let other = b.context.alloc_pd().unwrap();
     let memory = b.context.alloc(64, 64).unwrap();
     let foreign = other.register(&memory, RW, PageSize::Size4K).unwrap();
@@ -595,7 +687,10 @@ fn a_key_given_back_or_of_another_domain_no_longer_works() {
         qp.start_post_send().post(&SendWr::write(1, &[sge], b.target.remote(0))).unwrap();
         let mut done = [Completion::default()];
         while b.cq.poll(&mut done).unwrap() == 0 {}
-        assert_eq!((done[0].status, done[0].syndrome), (Coded::Known(WcStatus::LocProtErr), cause.code()));
+        assert_eq!(
+            (done[0].status(), done[0].syndrome()),
+            (Coded::Known(WcStatus::LocProtErr), cause.code())
+        );
         let number = qp.number();
         qp = qp.reset().unwrap().init(init()).unwrap().rtr(rtr(number)).unwrap().rts(rts()).unwrap();
     }
@@ -606,7 +701,7 @@ fn a_queue_pair_is_driven_to_error_and_through_sqd_by_hand() {
     let mut b = bench(8, 8);
     let none = QpAttributes::default();
     b.qp.modify(QpState::Sqd, &none).unwrap();
-    b.qp.modify(QpState::Rts, &QpAttributes { min_rnr_timer: Some(3), ..none }).unwrap();
+    b.qp.modify(QpState::Rts, &none.min_rnr_timer(3)).unwrap();
     let error = b.qp.modify(QpState::Rtr, &none).unwrap_err();
     assert!(error.to_string().contains("no transition from RTS to RTR; go through"), "{error}");
     assert!(matches!(b.qp.modify(QpState::Reset, &none), Err(Error::Attribute { attribute: "state", .. })));
@@ -616,7 +711,7 @@ fn a_queue_pair_is_driven_to_error_and_through_sqd_by_hand() {
 
 #[test]
 fn completions_of_a_destroyed_queue_pair_are_passed_over_even_when_its_number_is_used_again() {
-    let b = bench(8, 64);
+    let mut b = bench(8, 64);
     let mut attr = QpInitAttr::rc(&b.cq, &b.cq);
     attr.max_send_wr = 8;
     let first = b.qp.number();
@@ -643,7 +738,7 @@ fn completions_of_a_destroyed_queue_pair_are_passed_over_even_when_its_number_is
     for _ in 0..4 {
         n += b.cq.poll(&mut done[n..]).unwrap();
     }
-    assert_eq!(done[..n].iter().map(|c| c.wr_id).collect::<Vec<_>>(), [99]);
+    assert_eq!(done[..n].iter().map(|c| c.wr_id()).collect::<Vec<_>>(), [99]);
 }
 
 #[test]
@@ -659,7 +754,7 @@ fn a_completion_of_nothing_is_an_error_and_the_others_are_not_lost() {
     b.mock.card().complete(cqn, Cqe { qpn: 0xffffff, wqe_index: 6, ..Cqe::default() });
     let mut done = [Completion::default(); 4];
     assert_eq!(b.cq.poll(&mut done), Ok(1));
-    assert_eq!(done[0].wr_id, 1);
+    assert_eq!(done[0].wr_id(), 1);
     assert_eq!(b.cq.poll(&mut done), Err(Error::UnexpectedCompletion { qpn, wqe_index: 5 }));
     assert_eq!(b.cq.poll(&mut done), Err(Error::UnexpectedCompletion { qpn: 0xffffff, wqe_index: 6 }));
     assert_eq!(b.cq.poll(&mut done), Ok(0));
@@ -787,7 +882,7 @@ fn counters_are_read_whole_while_they_move() {
 #[test]
 fn one_thread_posts_while_another_polls() {
     const COUNT: u64 = 500;
-    let Bench { mut qp, cq, source, target, .. } = bench(16, 16);
+    let Bench { mut qp, mut cq, source, target, .. } = bench(16, 16);
     std::thread::scope(|scope| {
         let poller = scope.spawn(move || {
             let mut done = [Completion::default(); 8];
@@ -796,7 +891,7 @@ fn one_thread_posts_while_another_polls() {
                 let n = cq.poll(&mut done).unwrap();
                 for completion in &done[..n] {
                     assert!(completion.is_success());
-                    assert_eq!(completion.wr_id, next);
+                    assert_eq!(completion.wr_id(), next);
                     next += 1;
                 }
             }
@@ -820,7 +915,7 @@ fn one_thread_posts_while_another_polls() {
 #[test]
 fn queue_pairs_come_and_go_while_another_thread_polls() {
     const LIVES: u64 = 200;
-    let Bench { qp, cq, pd, source, target, .. } = bench(8, 64);
+    let Bench { qp, mut cq, pd, source, target, .. } = bench(8, 64);
     let place = cq.target();
     drop(qp);
     let (told, tells) = std::sync::mpsc::channel();
@@ -850,12 +945,12 @@ fn queue_pairs_come_and_go_while_another_thread_polls() {
                     assert!(!poller.is_finished(), "the poller has met what is none of its own");
                     match tells.recv_timeout(std::time::Duration::from_millis(100)) {
                         // Of lives before.
-                        Ok(completion) if completion.wr_id < 8 * life => {}
+                        Ok(completion) if completion.wr_id() < 8 * life => {}
                         Ok(completion) => break completion,
                         Err(_) => {}
                     }
                 };
-                assert_eq!((completion.wr_id, completion.qpn), (8 * life + i, number));
+                assert_eq!((completion.wr_id(), completion.qpn()), (8 * life + i, number));
             }
         }
         end.store(true, std::sync::atomic::Ordering::Relaxed);

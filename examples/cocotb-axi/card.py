@@ -104,7 +104,7 @@ class Card:
     async def identify(self):
         assert await self.read("IDENTITY_MAGIC") == int.from_bytes(b"FERW", "little")
         layout = await self.read("IDENTITY_LAYOUT_HASH_LO") | await self.read("IDENTITY_LAYOUT_HASH_HI") << 32
-        assert layout == FW["LAYOUT_HASH"], "the card and ferrowire.h are of different versions"
+        assert layout == FW["LAYOUT_HASH"], "the card and ferrowire_regs.h are of different versions"
 
     async def start_command_queue(self):
         control = "COMMAND_QUEUE_CONTROL"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""The macros of `ferrowire.h`: all offsets, fields and codes of the card, so that no number is typed twice."""
+"""The macros of `ferrowire_regs.h`: all offsets, fields and codes of the card, so that no number is typed twice."""
 
 import re
 from pathlib import Path
 
-HEADER = Path(__file__).resolve().parents[2] / "driver/include/ferrowire.h"
+HEADER = Path(__file__).resolve().parents[2] / "driver/include/ferrowire_regs.h"
 
 
 class Header:

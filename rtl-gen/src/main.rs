@@ -15,7 +15,7 @@ use serde_json::json;
 /// Write the Verilog of a Ferrowire card or board, its register pages and its C header.
 ///
 /// The folder of --out gets one Verilog file a module, files.f (their names, children before their parents),
-/// registers.md, ferrowire.h, and manifest.json: version, configuration, hash of the host interface, the top module
+/// registers.md, ferrowire_regs.h, and manifest.json: version, configuration, hash of the host interface, the top module
 /// with its ports, and the SHA-256 of every file. The folder is written beside its place and then renamed, so it is
 /// never half-written; an earlier output is replaced, a folder with other files in it is left alone.
 #[derive(Parser)]

@@ -141,7 +141,7 @@ pub fn checked_in() -> Vec<(&'static str, String)> {
     let header = format!("{licence}\n/* {HOW} */\n{rest}");
     // One empty line at the end is one too many.
     let trimmed = |text: String| format!("{}\n", text.trim_end());
-    vec![("docs/src/registers.md", trimmed(page)), ("driver/include/ferrowire.h", trimmed(header))]
+    vec![("docs/src/registers.md", trimmed(page)), ("driver/include/ferrowire_regs.h", trimmed(header))]
 }
 
 fn sha256(text: &str) -> String {

@@ -48,7 +48,7 @@ fn a_folder_gets_everything_and_nothing_stays_beside_it() {
     assert_eq!(format!("{}.v", manifest["top"].as_str().unwrap()), list.lines().last().unwrap());
     let listed = manifest["files"].as_object().unwrap();
     assert_eq!(listed.len() + 1, fs::read_dir(&out).unwrap().count());
-    assert!(["registers.md", "ferrowire.h", "files.f"].iter().all(|f| listed.contains_key(*f)));
+    assert!(["registers.md", "ferrowire_regs.h", "files.f"].iter().all(|f| listed.contains_key(*f)));
     assert_eq!(fs::read_dir(&parent).unwrap().count(), 1);
 }
 
@@ -59,10 +59,10 @@ fn check_names_stale_files_and_the_command_that_renews_them() {
     ok(&["--config", "generic-8b", "--set", "qps=32", "--out", at]);
     ok(&["--check", "--out", at]);
     ok(&["--check", "--config", "generic-8b", "--set", "qps=32", "--out", at]);
-    fs::write(out.join("ferrowire.h"), "changed").unwrap();
+    fs::write(out.join("ferrowire_regs.h"), "changed").unwrap();
     fs::remove_file(out.join("files.f")).unwrap();
     let said = fails(&["--check", "--out", at]);
-    assert!(said.contains("ferrowire.h: changed") && said.contains("files.f: missing"), "{said}");
+    assert!(said.contains("ferrowire_regs.h: changed") && said.contains("files.f: missing"), "{said}");
     let renew = format!("--config generic-8b --set qps=32 --out {at}");
     assert!(said.contains(&renew), "{said}");
     ok(&["--config", "generic-8b", "--set", "qps=32", "--out", at]);

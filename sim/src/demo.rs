@@ -263,8 +263,8 @@ fn send(pair: &Pair, data: &[u8], args: &DemoArgs, name: String) -> Result<FileR
         while done < chunks {
             let n = pair.a.cq.poll(&mut some)?;
             if let Some(bad) = some[..n].iter().find(|completion| !completion.is_success()) {
-                let at = index * size + bad.wr_id as usize * CHUNK;
-                bail!("the WRITE of bytes {at:#x} and on ended with {}{}", bad.status, pair.diagnose());
+                let at = index * size + bad.wr_id() as usize * CHUNK;
+                bail!("the WRITE of bytes {at:#x} and on ended with {}{}", bad.status(), pair.diagnose());
             }
             done += n;
             bar.inc((n * CHUNK).min(data.len()) as u64);

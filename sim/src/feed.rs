@@ -85,7 +85,7 @@ impl<'a> Feed<'a> {
 
     fn took(&mut self, done: &Completion) -> Result<()> {
         let wanted = (self.done, true);
-        ensure!((done.wr_id, done.is_success()) == wanted, "{done:?}{}", self.pair.diagnose());
+        ensure!((done.wr_id(), done.is_success()) == wanted, "{done:?}{}", self.pair.diagnose());
         self.done += 1;
         Ok(())
     }
@@ -106,7 +106,7 @@ pub fn run(pair: &Pair, feeds: &mut [Feed<'_>], busy: &[bool], cycles: u64) -> R
         pair.world.lock().run(left.min(STEP));
         let n = pair.a.cq.poll(&mut some)?;
         for done in &some[..n] {
-            let feed = feeds.iter_mut().find(|feed| feed.qp.number() == done.qpn);
+            let feed = feeds.iter_mut().find(|feed| feed.qp.number() == done.qpn());
             feed.context("a completion of nobody's")?.took(done)?;
         }
     }

@@ -85,7 +85,7 @@ pub fn goodput(pair: &Pair, run: &Run) -> Result<Goodput> {
     while done < run.messages {
         let n = pair.a.cq.poll(&mut some)?;
         if let Some(bad) = some[..n].iter().find(|completion| !completion.is_success()) {
-            anyhow::bail!("message {}: {}{}", bad.wr_id, bad.status, pair.diagnose());
+            anyhow::bail!("message {}: {}{}", bad.wr_id(), bad.status(), pair.diagnose());
         }
         let now = pair.world.lock().cycle();
         if n > 0 {

@@ -49,6 +49,7 @@ pub mod pair;
 pub mod progress;
 pub mod replay;
 pub mod root;
+pub mod shared_cq;
 pub mod soak;
 pub mod socket;
 pub mod switch;

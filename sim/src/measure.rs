@@ -207,7 +207,7 @@ pub fn rate(pair: &Pair, load: &Load) -> Result<Rate> {
         done.extend(all(&pair.b)?);
     }
     if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
-        bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
+        bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id(), bad.qpn(), bad.status(), pair.diagnose());
     }
     ensure!(bytes(taker.memory()) == data, "the bytes that arrived are not those that were sent");
     let marks = pair.world.lock().link(link).marks().to_vec();
@@ -236,22 +236,15 @@ pub fn unanswered(pair: &Pair, service: Service, load: &Load) -> Result<Rate> {
             false => QpInitAttr::uc(&node.cq, &node.cq),
         };
         (attr.max_send_wr, attr.sq_sig_all) = (each.next_power_of_two() as u32, true);
-        let init = InitAttributes {
-            access: (!datagrams).then(AccessFlags::default),
-            pkey: Some(0xffff),
-            qkey: datagrams.then_some(NOBODY),
-        };
+        let init = InitAttributes::new()
+            .access((!datagrams).then(AccessFlags::default))
+            .pkey(0xffff)
+            .qkey(datagrams.then_some(NOBODY));
         let rtr = match datagrams {
             true => RtrAttributes::default(),
-            false => RtrAttributes {
-                av: Some(way),
-                path_mtu: Some(mtu),
-                dest_qpn: Some(NOBODY),
-                rq_psn: Some(Psn::new(0)),
-                ..RtrAttributes::default()
-            },
+            false => RtrAttributes::new().av(way).path_mtu(mtu).dest_qpn(NOBODY).rq_psn(Psn::new(0)),
         };
-        let rts = RtsAttributes { sq_psn: Some(Psn::new(0)), ..RtsAttributes::default() };
+        let rts = RtsAttributes::new().sq_psn(Psn::new(0));
         let qp = node.pd.create_qp(&attr)?.init(init).map_err(|step| step.error)?;
         let qp = qp.rtr(rtr).map_err(|step| step.error)?;
         connected.push(qp.rts(rts).map_err(|step| step.error)?);
@@ -278,7 +271,7 @@ pub fn unanswered(pair: &Pair, service: Service, load: &Load) -> Result<Rate> {
     let done =
         node.wait(&pair.world, each * qps, STUCK).map_err(|why| anyhow!("{why:#}{}", pair.diagnose()))?;
     if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
-        bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
+        bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id(), bad.qpn(), bad.status(), pair.diagnose());
     }
     let mut world = pair.world.lock();
     world.run(1000);
@@ -357,7 +350,7 @@ pub fn way(pair: &Pair, size: usize, connection: &Connection) -> Result<Latency>
             all.push(Latency { wire: sent - rung, memory: seen - rung, posted: sent - begun });
         }
         let done = pair.a.wait(&pair.world, 1, STUCK)?;
-        ensure!(done[0].is_success(), "a message of {size} bytes: {}", done[0].status);
+        ensure!(done[0].is_success(), "a message of {size} bytes: {}", done[0].status());
         ensure!(bytes(target.memory()) == vec![time as u8 + 1; size], "other bytes arrived than were sent");
     }
     all.sort_by_key(|latency| latency.memory);
@@ -405,7 +398,7 @@ pub fn read_latency(pair: &Pair, size: usize, mtu: PathMtu) -> Result<ReadLatenc
             all.push(ReadLatency { wire: sent, completion });
         }
         let done = pair.a.wait(&pair.world, 1, STUCK)?;
-        ensure!(done[0].is_success(), "a READ of {size} bytes: {}", done[0].status);
+        ensure!(done[0].is_success(), "a READ of {size} bytes: {}", done[0].status());
         ensure!(bytes(into.memory()) == vec![time as u8 + 1; size], "other bytes arrived than were read");
     }
     all.sort_by_key(|latency| latency.completion);

@@ -6,12 +6,13 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use ferrowire::{
-    AccessFlags, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions, DropReason,
-    HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr,
-    QueuePair, Reset, Rtr, RtrAttributes, RtsAttributes, Service, SharedReceiveQueue, TrafficCounter,
+    AccessFlags, AddressVector, Bus, Completion, Context, ContextOptions, DropReason, HwCounter,
+    InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp, QpInitAttr, QueuePair, Reset,
+    Rtr, RtrAttributes, RtsAttributes, Service, SharedReceiveQueue, TrafficCounter,
 };
 
 use crate::bus::SharedWorld;
+use crate::shared_cq::SharedCq;
 
 /// Longest wait for a command, in simulated time.
 const COMMAND_TIMEOUT: Duration = Duration::from_millis(20);
@@ -112,7 +113,7 @@ pub struct Node {
     /// Which card of the world.
     pub card: usize,
     /// Where sends and receives complete.
-    pub cq: CompletionQueue,
+    pub cq: SharedCq,
     /// The domain of everything.
     pub pd: ProtectionDomain,
     /// The open card.
@@ -133,7 +134,7 @@ impl Node {
         };
         let context = Context::open_with(bus, context).with_context(failed)?;
         let pd = context.alloc_pd().with_context(failed)?;
-        let cq = context.create_cq(options.cq_entries).with_context(failed)?;
+        let cq = context.create_cq(options.cq_entries).with_context(failed)?.into();
         let node = Self { card, cq, pd, context };
         node.context.set_mac(node.mac()).with_context(failed)?;
         for ipv6 in families(&node.context) {
@@ -260,28 +261,23 @@ impl Node {
     ) -> Attributes {
         let (reliable, connected) = (service == Service::Rc, service != Service::Ud);
         (
-            InitAttributes {
-                access: connected.then_some(connection.access),
-                pkey: Some(0xffff),
-                qkey: (!connected).then_some(connection.qkey),
-            },
-            RtrAttributes {
-                av: connected.then(|| self.way(peer, connection)),
-                path_mtu: connected.then_some(connection.mtu),
-                dest_qpn: connected.then_some(dest_qpn),
-                rq_psn: connected.then(|| Psn::new(peers)),
-                max_dest_rd_atomic: reliable.then_some(connection.rd_atomic),
-                min_rnr_timer: reliable.then_some(connection.min_rnr_timer),
-                ..RtrAttributes::default()
-            },
-            RtsAttributes {
-                sq_psn: Some(Psn::new(own)),
-                timeout: reliable.then_some(connection.timeout),
-                retry_cnt: reliable.then_some(connection.retry_cnt),
-                rnr_retry: reliable.then_some(connection.rnr_retry),
-                max_rd_atomic: reliable.then_some(connection.rd_atomic),
-                ..RtsAttributes::default()
-            },
+            InitAttributes::new()
+                .access(connected.then_some(connection.access))
+                .pkey(0xffff)
+                .qkey((!connected).then_some(connection.qkey)),
+            RtrAttributes::new()
+                .av(connected.then(|| self.way(peer, connection)))
+                .path_mtu(connected.then_some(connection.mtu))
+                .dest_qpn(connected.then_some(dest_qpn))
+                .rq_psn(connected.then(|| Psn::new(peers)))
+                .max_dest_rd_atomic(reliable.then_some(connection.rd_atomic))
+                .min_rnr_timer(reliable.then_some(connection.min_rnr_timer)),
+            RtsAttributes::new()
+                .sq_psn(Psn::new(own))
+                .timeout(reliable.then_some(connection.timeout))
+                .retry_cnt(reliable.then_some(connection.retry_cnt))
+                .rnr_retry(reliable.then_some(connection.rnr_retry))
+                .max_rd_atomic(reliable.then_some(connection.rd_atomic)),
         )
     }
 }

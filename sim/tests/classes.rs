@@ -223,11 +223,12 @@ fn unreliable_packets_have_tag_and_traffic_class_of_their_queue_pair_or_of_their
                 let done = node.wait(&pair.world, count, LIMIT);
                 let done = done.unwrap_or_else(|error| panic!("{config}: {error}{}", pair.diagnose()));
                 assert!(done.iter().all(|done| done.is_success()), "{config}: {done:?}");
-                for done in done.iter().filter(|done| done.qpn == peer.number() && done.src_qpn.is_some()) {
-                    let way = done.wr_id as usize;
+                for done in done.iter().filter(|done| done.qpn() == peer.number() && done.src_qpn().is_some())
+                {
+                    let way = done.wr_id() as usize;
                     let mut grh = [0; GRH];
                     there.memory().read(32_768 + way * 4096, &mut grh);
-                    assert_eq!(done.byte_len as usize, GRH + 1000 + way, "{config}");
+                    assert_eq!(done.byte_len() as usize, GRH + 1000 + way, "{config}");
                     assert_eq!(class_before(&grh, ipv6), WAYS[way].1, "{config}, way {way}");
                 }
             }

@@ -116,7 +116,7 @@ fn slow(config: &str, code: Option<u8>, first: u64, (more, every): (u64, u64)) -
         for (node, count) in [(&pair.a, &mut ended), (&pair.b, &mut got)] {
             let n = node.cq.poll(&mut some).unwrap();
             for done in &some[..n] {
-                assert_eq!((done.wr_id, done.is_success()), (*count, true), "{config}: {done:?}");
+                assert_eq!((done.wr_id(), done.is_success()), (*count, true), "{config}: {done:?}");
                 *count += 1;
             }
         }
@@ -277,12 +277,12 @@ fn messages_of_all_kinds_go_on_whatever_is_told_and_lost() {
             batch.ring().unwrap();
             let n = pair.a.cq.poll(&mut some).unwrap();
             for done in &some[..n] {
-                assert_eq!((done.wr_id, done.is_success()), (ended, true), "{config}, {seed}: {done:?}");
+                assert_eq!((done.wr_id(), done.is_success()), (ended, true), "{config}, {seed}: {done:?}");
                 ended += 1;
             }
             let n = pair.b.cq.poll(&mut some).unwrap();
             for done in &some[..n] {
-                assert_eq!((done.wr_id, done.is_success()), (got, true), "{config}, {seed}: {done:?}");
+                assert_eq!((done.wr_id(), done.is_success()), (got, true), "{config}, {seed}: {done:?}");
                 got += 1;
             }
             let now = pair.world.lock().cycle();

@@ -4,8 +4,8 @@
 
 use crate::tier::chosen;
 use ferrowire::{
-    AccessFlags, Completion, CompletionQueue, Error, MemoryRegion, Payload, Qp, QpInitAttr, QueuePair,
-    RecvWr, Reset, SendWr, SharedReceiveQueue, SrqInitAttr, WorkKind,
+    AccessFlags, Completion, CompletionQueue, CompletionTarget, Error, MemoryRegion, Payload, Qp, QpInitAttr,
+    QueuePair, RecvWr, Reset, SendWr, SharedReceiveQueue, SrqInitAttr, WorkKind,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
@@ -37,8 +37,14 @@ fn pair(config: &str) -> Pair {
     pair
 }
 
-fn make(node: &Node, cq: &CompletionQueue, depth: usize, srq: Option<&SharedReceiveQueue>) -> Qp<Reset> {
-    let mut attr = QpInitAttr::rc(cq, cq);
+fn make(
+    node: &Node,
+    cq: impl Into<CompletionTarget>,
+    depth: usize,
+    srq: Option<&SharedReceiveQueue>,
+) -> Qp<Reset> {
+    let cq = cq.into();
+    let mut attr = QpInitAttr::rc(&cq, &cq);
     (attr.max_send_wr, attr.max_recv_wr, attr.srq) = (depth as u32, depth as u32, srq);
     node.pd.create_qp(&attr).unwrap()
 }
@@ -97,11 +103,11 @@ impl Bench {
             let n = self.cqs[cq].poll(&mut some).unwrap();
             for done in &some[..n] {
                 let count = if kind == WorkKind::Send { &mut self.sent } else { &mut self.received };
-                assert!(done.is_success() && done.kind == kind, "message {count}: {done:?}");
-                assert_eq!(done.wr_id, *count);
+                assert!(done.is_success() && done.kind() == kind, "message {count}: {done:?}");
+                assert_eq!(done.wr_id(), *count);
                 *count += 1;
                 if kind == WorkKind::Receive {
-                    assert_eq!(number_at(&self.inbox, done.wr_id), done.wr_id);
+                    assert_eq!(number_at(&self.inbox, done.wr_id()), done.wr_id());
                 }
             }
         }
@@ -189,7 +195,7 @@ fn a_deep_queue_without_signals_is_freed_by_its_last_message() {
             batch.ring().unwrap();
             let done = pair.a.wait(&pair.world, 1, EACH * count + STUCK);
             let done = done.unwrap_or_else(|error| panic!("{config}: {error}{}", pair.diagnose()));
-            assert!(done[0].is_success() && done[0].wr_id == next + count - 1, "{config}: {done:?}");
+            assert!(done[0].is_success() && done[0].wr_id() == next + count - 1, "{config}: {done:?}");
             let wrong = (next..next + count).find(|n| number_at(&to, *n) != *n);
             assert_eq!(wrong, None, "{config}: after {next} messages");
             next += count;
@@ -201,7 +207,7 @@ fn a_deep_queue_without_signals_is_freed_by_its_last_message() {
 fn a_deep_shared_queue_is_filled_and_gone_round_by_several_queue_pairs() {
     const SENDERS: usize = 4;
     for (config, depth) in chosen!(CONFIGS) {
-        let bench = Bench::new(config, depth);
+        let mut bench = Bench::new(config, depth);
         let mut attr = SrqInitAttr::default();
         attr.max_wr = depth as u32;
         let mut srq = bench.pair.b.pd.create_srq(&attr).unwrap();
@@ -236,20 +242,21 @@ fn a_deep_shared_queue_is_filled_and_gone_round_by_several_queue_pairs() {
                     left[side] -= n;
                     for done in &some[..n] {
                         let number = |(qp, peer): &(QueuePair, QueuePair)| [qp.number(), peer.number()][side];
-                        let i = qps.iter().position(|qps| number(qps) == done.qpn).unwrap();
+                        let i = qps.iter().position(|qps| number(qps) == done.qpn()).unwrap();
                         let count = &mut told[i][side];
                         assert!(done.is_success(), "{config}: {done:?}");
                         match side {
-                            0 => assert_eq!(done.wr_id, *count, "{config}"),
+                            0 => assert_eq!(done.wr_id(), *count, "{config}"),
                             _ => {
                                 let message = (i as u64) << 32 | *count;
                                 assert_eq!(
-                                    number_at(&bench.inbox, done.wr_id),
+                                    number_at(&bench.inbox, done.wr_id()),
                                     message,
                                     "{config}: {done:?}"
                                 );
-                                let again = std::mem::replace(&mut taken[done.wr_id as usize % depth], true);
-                                assert!(!again && done.wr_id >= next, "{config}: {done:?}");
+                                let again =
+                                    std::mem::replace(&mut taken[done.wr_id() as usize % depth], true);
+                                assert!(!again && done.wr_id() >= next, "{config}: {done:?}");
                             }
                         }
                         *count += 1;

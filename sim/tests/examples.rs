@@ -12,6 +12,9 @@ use std::time::Duration;
 use ferrowire::{Monitor, TrafficCounter, VfioUserBus};
 
 #[allow(dead_code)]
+#[path = "../../driver/examples/async_wait.rs"]
+mod async_wait;
+#[allow(dead_code)]
 #[path = "../../driver/examples/hello_write.rs"]
 mod hello_write;
 #[allow(dead_code)]
@@ -61,7 +64,7 @@ impl Drop for Cards {
     }
 }
 
-type Run = fn(&[String]) -> hello_write::common::Result<String>;
+type Run = fn(&[String]) -> ping_pong::common::Result<String>;
 
 /// Runs both programs, and gives what the listener and the other one say.
 fn both(name: &str, runs: [Run; 2], listener: &[&str], other: &[&str]) -> [String; 2] {
@@ -118,6 +121,33 @@ fn ping_pong_sleeps_between_messages() {
 }
 
 #[test]
+fn async_wait_waits_for_messages_in_a_runtime() {
+    for said in both("async", [async_wait::run; 2], &["50"], &["50"]) {
+        let waits = said.strip_prefix("50 rounds, waited ").and_then(|rest| rest.strip_suffix(" times"));
+        assert!(waits.unwrap().parse::<u32>().unwrap() > 0, "{said}");
+    }
+}
+
+/// It waits for a message that never comes, and for the other program at once.
+#[test]
+fn async_wait_ends_when_the_other_program_is_gone() {
+    let cards = Cards::up("async-gone");
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let place = listener.local_addr().unwrap().to_string();
+    let args = [cards.devices[0].clone(), "connect".into(), place];
+    let program = std::thread::spawn(move || async_wait::run(&args).map_err(|error| error.to_string()));
+    // The other program gets to where it would answer, and is gone.
+    let (mut stream, _) = listener.accept().unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.write_all(b"5 7 2 4096 9\nhere\nhere\n").unwrap();
+    let mut lines = BufReader::new(&stream).lines();
+    (0..3).for_each(|_| drop(lines.next().expect("a line").expect("the program is up")));
+    drop(lines);
+    drop(stream);
+    assert_eq!(program.join().unwrap(), Err("the other program is gone".into()));
+}
+
+#[test]
 fn kv_store_gives_back_what_was_put() {
     let commands = "put colour green put shape round get colour get shape get size put colour red get colour race counter 200";
     let commands: Vec<&str> = commands.split(' ').collect();
@@ -158,25 +188,30 @@ fn iommu_is_refused_what_is_not_mapped_and_goes_on() {
 
 #[test]
 fn every_example_says_how_it_is_used_when_it_is_asked() {
-    use hello_write::common::{answer, USAGE};
+    use ping_pong::common::{answer, USAGE};
     for word in ["--help", "-h"] {
-        let said = answer(USAGE, &[word.into()], hello_write::run).unwrap();
-        assert!(said.starts_with(&format!("Usage: {USAGE}")) && said.contains("ferrowire sim up"), "{said}");
+        let said = answer(USAGE, &[word.into()], kv_store::run).unwrap();
+        let own = hello_write::run(&[word.into()]).unwrap();
+        for said in [said, own] {
+            assert!(
+                said.starts_with(&format!("Usage: {USAGE}")) && said.contains("ferrowire sim up"),
+                "{said}"
+            );
+        }
     }
-    assert!(answer(USAGE, &["nonsense".into()], hello_write::run)
-        .unwrap_err()
-        .to_string()
-        .contains("listen"));
-    // The programs themselves are not built here: each has to begin with what answers.
+    assert!(answer(USAGE, &["nonsense".into()], kv_store::run).unwrap_err().to_string().contains("listen"));
+    assert!(hello_write::run(&["nonsense".into()]).unwrap_err().to_string().contains("listen"));
+    // The programs themselves are not built here: each has to begin with what answers, but for the one that has all in one file.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../driver/examples");
     let mut programs = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_file() {
             let text = std::fs::read_to_string(&path).unwrap();
-            assert!(text.contains("std::process::ExitCode {\n    common::start("), "{}", path.display());
+            let starts = text.contains("std::process::ExitCode {\n    common::start(");
+            assert_eq!(starts, !path.ends_with("hello_write.rs"), "{}", path.display());
             programs += 1;
         }
     }
-    assert!(programs >= 4, "{programs}");
+    assert!(programs >= 5, "{programs}");
 }

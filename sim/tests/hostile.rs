@@ -87,16 +87,14 @@ impl Alone {
 
     /// A queue pair that answers the foe.
     fn answers(&self) -> Qp<Rtr> {
-        let init = InitAttributes { access: Some(AccessFlags::REMOTE), pkey: Some(0xffff), qkey: None };
-        let rtr = RtrAttributes {
-            av: Some(AddressVector::new(mac(CARD), ip(CARD, false), mac(FOE), ip(FOE, false))),
-            path_mtu: Some(PathMtu::B1024),
-            dest_qpn: Some(OWN),
-            rq_psn: Some(Psn::new(PSN)),
-            max_dest_rd_atomic: Some(4),
-            min_rnr_timer: Some(1),
-            ..RtrAttributes::default()
-        };
+        let init = InitAttributes::new().access(AccessFlags::REMOTE).pkey(0xffff);
+        let rtr = RtrAttributes::new()
+            .av(AddressVector::new(mac(CARD), ip(CARD, false), mac(FOE), ip(FOE, false)))
+            .path_mtu(PathMtu::B1024)
+            .dest_qpn(OWN)
+            .rq_psn(Psn::new(PSN))
+            .max_dest_rd_atomic(4)
+            .min_rnr_timer(1);
         let qp = self.pd.create_qp(&QpInitAttr::rc(&self.cq, &self.cq)).unwrap();
         qp.init(init).unwrap().rtr(rtr).unwrap()
     }

@@ -93,8 +93,8 @@ fn peers_that_never_answer_hold_up_nobody() {
         let (mut qp, _peer) = dead.pop().unwrap();
         qp.modify(QpState::Err, &QpAttributes::default()).unwrap();
         let done = wait(&pair, each);
-        assert!(done.iter().all(|c| c.status == WcStatus::WrFlushErr), "{config}: {done:?}");
-        assert_eq!(done.iter().map(|c| c.wr_id).collect::<Vec<_>>(), (0..each as u64).collect::<Vec<_>>());
+        assert!(done.iter().all(|c| c.status() == WcStatus::WrFlushErr), "{config}: {done:?}");
+        assert_eq!(done.iter().map(|c| c.wr_id()).collect::<Vec<_>>(), (0..each as u64).collect::<Vec<_>>());
     }
 }
 
@@ -118,11 +118,7 @@ fn a_queue_pair_that_drains_finishes_what_it_has_begun_and_goes_on_afterwards() 
             let sent = pair.world.lock().link(0).frames();
             pair.world.lock().run(5_000);
             assert_eq!(pair.world.lock().link(0).frames(), sent, "{config}: it sends nothing new");
-            qp.modify(
-                QpState::Rts,
-                &QpAttributes { cur_state: Some(QpState::Sqd), ..QpAttributes::default() },
-            )
-            .unwrap();
+            qp.modify(QpState::Rts, &QpAttributes::new().cur_state(QpState::Sqd)).unwrap();
             let done = wait(&pair, COUNT);
             assert!(done.iter().all(Completion::is_success), "{config}, {cycles} cycles: {done:?}");
             assert!(bytes(to.memory()) == data, "{config}, {cycles} cycles");
@@ -166,7 +162,7 @@ fn a_queue_pair_that_comes_back_has_nothing_of_its_former_life() {
             post(&mut qp, 5, 100, &from, &to);
             qp.modify(QpState::Err, &QpAttributes::default()).unwrap();
             let done = wait(&pair, 5);
-            assert!(done.iter().all(|c| c.status == WcStatus::WrFlushErr), "{config}: {done:?}");
+            assert!(done.iter().all(|c| c.status() == WcStatus::WrFlushErr), "{config}: {done:?}");
             pair.world.lock().run(5_000);
             assert!(pair.a.wait(&pair.world, 1, 0).is_err(), "{config}: no completion more");
         }

@@ -81,24 +81,20 @@ fn to_itself(node: &Node, connection: &Connection) -> QueuePair {
     (attr.max_send_wr, attr.max_recv_wr, attr.sq_sig_all) = (32, 32, true);
     let qp: Qp<Reset> = node.pd.create_qp(&attr).unwrap();
     let (number, rc) = (qp.number(), connection.service == Service::Rc);
-    let init = InitAttributes { access: Some(connection.access), pkey: Some(0xffff), qkey: None };
-    let rtr = RtrAttributes {
-        av: Some(node.way(node, connection)),
-        path_mtu: Some(connection.mtu),
-        dest_qpn: Some(number),
-        rq_psn: Some(Psn::new(0xff_fff0)),
-        max_dest_rd_atomic: rc.then_some(8),
-        min_rnr_timer: rc.then_some(12),
-        ..RtrAttributes::default()
-    };
-    let rts = RtsAttributes {
-        sq_psn: Some(Psn::new(0xff_fff0)),
-        timeout: rc.then_some(0),
-        retry_cnt: rc.then_some(7),
-        rnr_retry: rc.then_some(7),
-        max_rd_atomic: rc.then_some(8),
-        ..RtsAttributes::default()
-    };
+    let init = InitAttributes::new().access(connection.access).pkey(0xffff);
+    let rtr = RtrAttributes::new()
+        .av(node.way(node, connection))
+        .path_mtu(connection.mtu)
+        .dest_qpn(number)
+        .rq_psn(Psn::new(0xff_fff0))
+        .max_dest_rd_atomic(rc.then_some(8))
+        .min_rnr_timer(rc.then_some(12));
+    let rts = RtsAttributes::new()
+        .sq_psn(Psn::new(0xff_fff0))
+        .timeout(rc.then_some(0))
+        .retry_cnt(rc.then_some(7))
+        .rnr_retry(rc.then_some(7))
+        .max_rd_atomic(rc.then_some(8));
     qp.init(init).unwrap().rtr(rtr).unwrap().rts(rts).unwrap()
 }
 
@@ -174,8 +170,8 @@ fn messages_of_unreliable_services_and_of_queue_pair_1_return() {
             let mut attr = QpInitAttr::ud(&node.cq, &node.cq);
             (attr.gsi, attr.sq_sig_all) = (gsi, true);
             let qkey = if gsi { GSI_QKEY } else { 77 };
-            let init = InitAttributes { pkey: Some(0xffff), qkey: Some(qkey), ..InitAttributes::default() };
-            let rts = RtsAttributes { sq_psn: Some(Psn::new(5)), ..RtsAttributes::default() };
+            let init = InitAttributes::new().pkey(0xffff).qkey(qkey);
+            let rts = RtsAttributes::new().sq_psn(Psn::new(5));
             let qp = node.pd.create_qp(&attr).unwrap().init(init).unwrap();
             let mut qp = qp.rtr(RtrAttributes::default()).unwrap().rts(rts).unwrap();
             assert_eq!(qp.number() == GSI_QPN, gsi);
@@ -184,7 +180,7 @@ fn messages_of_unreliable_services_and_of_queue_pair_1_return() {
             let number = qp.number();
             post(&mut qp, &[SendWr::send(4, &[from.sge(0, 256)]).to(&handle, number, qkey)]);
             let done = wait(&pair, node, 2);
-            assert!(done.iter().any(|done| done.src_qpn == Some(number)), "{config}: {done:?}");
+            assert!(done.iter().any(|done| done.src_qpn() == Some(number)), "{config}: {done:?}");
             assert!(bytes(inbox.memory())[40..] == bytes(from.memory())[..256], "{config}: UD");
         }
         nothing_lost(node, config);
@@ -234,7 +230,8 @@ fn raw_frames_to_the_own_address_return_and_all_others_go_to_the_wire() {
                 post(&mut qp, &[wr.signaled()]);
                 let done = wait(&pair, node, 1 + usize::from(own));
                 if own {
-                    let came = done.iter().find(|done| done.wr_id == 9).expect("a receive").byte_len as usize;
+                    let came =
+                        done.iter().find(|done| done.wr_id() == 9).expect("a receive").byte_len() as usize;
                     assert!(bytes(inbox.memory())[..came] == sent, "{config}: {length} bytes");
                     looped += 1;
                 } else {
@@ -289,7 +286,7 @@ fn a_card_without_loopback_sends_such_frames_to_the_wire() {
     let (from, to) = (filled(node, 3, 64, 1), filled(node, 9, 64, 2));
     post(&mut one, &[SendWr::write(1, &[from.sge(0, 64)], to.remote(0))]);
     let done = node.wait(&pair.world, 1, LIMIT).unwrap();
-    assert_eq!(done[0].status.known(), Some(WcStatus::RetryExcErr));
+    assert_eq!(done[0].status().known(), Some(WcStatus::RetryExcErr));
     assert_eq!(traffic(node, TrafficCounter::TxFrames), 2);
     assert_eq!(traffic(node, TrafficCounter::LoopbackFrames), 0);
     // A switch that reflects them brings them back.
@@ -323,7 +320,7 @@ fn what_is_refused_or_cannot_be_read_gives_its_room_back() {
         let fails = |qp: &mut QueuePair, wr: SendWr<'_>| {
             post(qp, &[wr]);
             let done = node.wait(&pair.world, 1, LIMIT).unwrap_or_else(|e| panic!("{e}{}", pair.diagnose()));
-            done[0].status.known().expect("a status")
+            done[0].status().known().expect("a status")
         };
         for _ in 0..8 {
             let (mut one, _two) = node.connect(node, &large).unwrap();
@@ -416,8 +413,8 @@ impl<'a> Flow<'a> {
     }
 
     fn took(&mut self, done: &Completion) {
-        let count = if done.wr_id >> 32 == 1 { &mut self.received } else { &mut self.done };
-        assert_eq!(done.wr_id & 0xffff_ffff, *count, "{:?}: {done:?}", self.kind);
+        let count = if done.wr_id() >> 32 == 1 { &mut self.received } else { &mut self.done };
+        assert_eq!(done.wr_id() & 0xffff_ffff, *count, "{:?}: {done:?}", self.kind);
         *count += 1;
     }
 
@@ -455,8 +452,8 @@ fn run(pair: &Pair, flows: &mut [Flow<'_>], cycles: u64, busy: impl Fn(usize) ->
                 assert!(done.is_success(), "{done:?}{}", pair.diagnose());
                 // Numbers of the two cards' queue pairs may be the same.
                 let flow = flows.iter_mut().find(|flow| {
-                    let at = if done.wr_id >> 32 == 1 { flow.peer } else { flow.node };
-                    at.card == node.card && flow.is_of(done.qpn)
+                    let at = if done.wr_id() >> 32 == 1 { flow.peer } else { flow.node };
+                    at.card == node.card && flow.is_of(done.qpn())
                 });
                 flow.expect("a completion of somebody's").took(done);
             }

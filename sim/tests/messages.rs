@@ -69,12 +69,12 @@ fn wait(pair: &Pair, node: &Node, count: usize) -> Vec<Completion> {
 #[track_caller]
 fn both(pair: &Pair) -> (Completion, Completion) {
     let (here, there) = (wait(pair, &pair.a, 1)[0], wait(pair, &pair.b, 1)[0]);
-    assert_eq!((here.kind, there.kind), (WorkKind::Send, WorkKind::Receive));
+    assert_eq!((here.kind(), there.kind()), (WorkKind::Send, WorkKind::Receive));
     (here, there)
 }
 
 fn ends(done: &[Completion]) -> Vec<(u64, WcStatus)> {
-    done.iter().map(|done| (done.wr_id, done.status.known().unwrap())).collect()
+    done.iter().map(|done| (done.wr_id(), done.status().known().unwrap())).collect()
 }
 
 /// The syndromes of what came back.
@@ -123,10 +123,13 @@ fn messages_of_every_size_fill_receives_of_one_to_four_pieces() {
                     send(&mut qp, SendWr::send(3, &[from.sge(start, size as u32)]));
                     let (here, there) = both(&pair);
                     let what = format!("{config}, MTU {mtu:?}: {size} bytes into {sges:?}");
-                    assert_eq!((here.wr_id, here.opcode.known()), (3, Some(CqeOpcode::Send)), "{what}");
+                    assert_eq!((here.wr_id(), here.opcode().known()), (3, Some(CqeOpcode::Send)), "{what}");
                     assert!(here.is_success() && there.is_success(), "{what}: {here:?} {there:?}");
-                    assert_eq!((there.wr_id, there.opcode.known()), (7, Some(CqeOpcode::Recv)), "{what}");
-                    assert_eq!((there.byte_len as usize, there.imm, there.solicited), (size, None, false));
+                    assert_eq!((there.wr_id(), there.opcode().known()), (7, Some(CqeOpcode::Recv)), "{what}");
+                    assert_eq!(
+                        (there.byte_len() as usize, there.imm(), there.solicited()),
+                        (size, None, false)
+                    );
                     for (place, part) in places {
                         expected[place..place + part.len()].copy_from_slice(&data[start..][part]);
                     }
@@ -152,8 +155,8 @@ fn immediates_and_the_solicited_mark_arrive_with_the_last_packet() {
                 let wr = SendWr::send_imm(2, &sges, 0x1234_5678 + size);
                 send(&mut qp, if solicited { wr.solicited() } else { wr });
                 let (here, there) = both(&pair);
-                assert_eq!(here.opcode.known(), Some(CqeOpcode::SendImm), "{config}: {here:?}");
-                let got = (there.opcode.known(), there.byte_len, there.imm, there.solicited);
+                assert_eq!(here.opcode().known(), Some(CqeOpcode::SendImm), "{config}: {here:?}");
+                let got = (there.opcode().known(), there.byte_len(), there.imm(), there.solicited());
                 let want = (Some(CqeOpcode::RecvImm), size, Some(0x1234_5678 + size), solicited);
                 assert_eq!(got, want, "{config}: {there:?}");
                 assert_eq!(bytes(to.memory())[..size as usize], bytes(from.memory())[..size as usize]);
@@ -175,8 +178,8 @@ fn a_write_with_immediate_takes_a_receive_and_leaves_its_memory_alone() {
             let sges = [from.sge(11, size)];
             send(&mut qp, SendWr::write_imm(9, &sges, target.remote(100), !size));
             let (here, there) = both(&pair);
-            assert_eq!((here.opcode.known(), here.is_success()), (Some(CqeOpcode::WriteImm), true));
-            let got = (there.wr_id, there.opcode.known(), there.byte_len, there.imm);
+            assert_eq!((here.opcode().known(), here.is_success()), (Some(CqeOpcode::WriteImm), true));
+            let got = (there.wr_id(), there.opcode().known(), there.byte_len(), there.imm());
             assert_eq!(got, (i as u64, Some(CqeOpcode::RecvWriteImm), size, Some(!size)), "{config}");
             let size = size as usize;
             assert_eq!(bytes(target.memory())[100..100 + size], data[11..11 + size]);
@@ -263,7 +266,7 @@ fn a_receive_that_is_too_short_ends_the_connection() {
             let (here, there, syndromes) = refused(&pair, &[to.sge(3, room)]);
             assert_eq!(ends(&here), [(1, WcStatus::RemInvReqErr), (2, FLUSHED), (3, FLUSHED)], "{config}");
             assert_eq!(ends(&there), [(10, WcStatus::LocLenErr), (11, FLUSHED), (12, FLUSHED)], "{config}");
-            assert_eq!((there[0].cause(), here[0].syndrome), (Some(LocalCause::Length), 0x61), "{config}");
+            assert_eq!((there[0].cause(), here[0].syndrome()), (Some(LocalCause::Length), 0x61), "{config}");
             assert_eq!(syndromes.iter().filter(|syndrome| **syndrome == 0x61).count(), 1, "{config}");
             // What fits may be there, and nothing behind it.
             let got = bytes(to.memory());
@@ -289,7 +292,7 @@ fn a_receive_with_a_wrong_key_ends_the_connection() {
             let (here, there, syndromes) = refused(&pair, &[sge]);
             assert_eq!(ends(&here), [(1, WcStatus::RemOpErr), (2, FLUSHED), (3, FLUSHED)], "{cause}");
             assert_eq!(ends(&there), [(10, WcStatus::LocProtErr), (11, FLUSHED), (12, FLUSHED)], "{cause}");
-            assert_eq!((there[0].cause(), here[0].syndrome), (Some(cause), 0x63), "{config}");
+            assert_eq!((there[0].cause(), here[0].syndrome()), (Some(cause), 0x63), "{config}");
             assert_eq!(syndromes.iter().filter(|syndrome| **syndrome == 0x63).count(), 1, "{config}");
             if cause != LocalCause::KeyBounds {
                 assert!([&to, &closed].iter().all(|region| bytes(region.memory()) == [0; 4096]), "{cause}");
@@ -331,7 +334,7 @@ fn receives_are_flushed_in_order_in_error_and_a_new_life_has_none_of_them() {
         receive(&mut peer, 51, &[to.sge(2001, 100)]);
         send(&mut qp, SendWr::send(5, &[from.sge(0, 99)]));
         let (here, there) = both(&pair);
-        assert_eq!((here.wr_id, here.is_success(), there.wr_id, there.is_success()), (5, true, 50, true));
+        assert_eq!((here.wr_id(), here.is_success(), there.wr_id(), there.is_success()), (5, true, 50, true));
         let mut expected = vec![0; 4096];
         expected[1001..1100].copy_from_slice(&bytes(from.memory())[..99]);
         assert_eq!(bytes(to.memory()), expected, "{config}");
@@ -365,7 +368,7 @@ fn many_messages_go_through_a_small_receive_queue_that_wraps() {
             for (node, count) in [(&pair.a, &mut ended), (&pair.b, &mut got)] {
                 let n = node.cq.poll(&mut some).unwrap();
                 for done in &some[..n] {
-                    assert_eq!((done.wr_id, done.is_success()), (*count, true), "{config}: {done:?}");
+                    assert_eq!((done.wr_id(), done.is_success()), (*count, true), "{config}: {done:?}");
                     *count += 1;
                 }
             }

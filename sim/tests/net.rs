@@ -39,7 +39,7 @@ fn net(node: &Node) -> Net {
 fn queue_pair(node: &Node) -> Qp<Init> {
     let qp = node.pd.create_qp(&QpInitAttr::rc(&node.cq, &node.cq)).unwrap();
     let access = Some(AccessFlags::REMOTE_WRITE);
-    qp.init(InitAttributes { access, pkey: Some(0xffff), ..InitAttributes::default() }).unwrap()
+    qp.init(InitAttributes::new().access(access).pkey(0xffff)).unwrap()
 }
 
 /// Runs both hosts until each has ended; who has ended first still answers.
@@ -351,7 +351,7 @@ fn who_answers_hears_that_the_asker_is_ready_from_what_it_sends_and_each_begins_
             while pair.a.cq.poll(&mut done).unwrap() == 0 {
                 a.poll().unwrap();
             }
-            assert!(done[0].is_success() && done[0].wr_id == wr_id, "{done:?}{}", pair.diagnose());
+            assert!(done[0].is_success() && done[0].wr_id() == wr_id, "{done:?}{}", pair.diagnose());
         };
         complete(1);
         connection.communication_established();

@@ -140,7 +140,7 @@ fn post(qp: &mut QueuePair, wr: SendWr<'_>) {
 #[track_caller]
 fn end(pair: &Pair, node: &Node, what: &str) -> (Option<WcStatus>, Option<LocalCause>) {
     match node.wait(&pair.world, 1, LIMIT) {
-        Ok(done) => (done[0].status.known(), done[0].cause()),
+        Ok(done) => (done[0].status().known(), done[0].cause()),
         Err(error) => panic!("{what}: {error}{}", pair.diagnose()),
     }
 }

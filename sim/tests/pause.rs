@@ -214,8 +214,8 @@ fn datagrams_of_a_priority_that_stands_still_wait_and_others_go_on() {
         let handle = from.pd.create_ah(&AddressVector { vlan: Some(3 << 13), ..way }).unwrap();
         let mut attr = QpInitAttr::ud(&from.cq, &from.cq);
         attr.max_send_wr = 1024;
-        let init = InitAttributes { pkey: Some(0xffff), qkey: Some(1), ..InitAttributes::default() };
-        let rts = RtsAttributes { sq_psn: Some(Psn::new(0)), ..RtsAttributes::default() };
+        let init = InitAttributes::new().pkey(0xffff).qkey(1);
+        let rts = RtsAttributes::new().sq_psn(Psn::new(0));
         let qp = from.pd.create_qp(&attr).unwrap().init(init).unwrap();
         let mut qp = qp.rtr(RtrAttributes::default()).unwrap().rts(rts).unwrap();
         let mut feeds = [feed(&pair, 1000, None, false), feed(&pair, 64, Some(4), true)];

@@ -51,7 +51,7 @@ fn wait(pair: &Pair, count: usize) -> Vec<Completion> {
 
 /// How the requests of a queue pair ended.
 fn ends(done: &[Completion], qpn: u32) -> Vec<(u64, Option<WcStatus>)> {
-    done.iter().filter(|c| c.qpn == qpn).map(|c| (c.wr_id, c.status.known())).collect()
+    done.iter().filter(|c| c.qpn() == qpn).map(|c| (c.wr_id(), c.status().known())).collect()
 }
 
 #[test]
@@ -87,8 +87,8 @@ fn a_failed_payload_read_ends_its_queue_pair_and_sends_no_wrong_byte() {
             let expected =
                 [(1, Some(WcStatus::Success)), (2, Some(WcStatus::LocQpOpErr)), (3, flushed), (4, flushed)];
             assert_eq!(ends(&done, bad.number()), expected, "{what}");
-            let failed = done.iter().find(|c| c.status.known() == Some(WcStatus::LocQpOpErr)).unwrap();
-            assert_eq!(failed.syndrome, LocalCause::Dma.code(), "{what}");
+            let failed = done.iter().find(|c| c.status().known() == Some(WcStatus::LocQpOpErr)).unwrap();
+            assert_eq!(failed.syndrome(), LocalCause::Dma.code(), "{what}");
             let expected: Vec<_> = (0..20).map(|i| (i, Some(WcStatus::Success))).collect();
             assert_eq!(ends(&done, good.number()), expected, "{what}");
             assert_eq!(bad.query().unwrap().state, QpState::Err, "{what}");
@@ -133,8 +133,8 @@ fn queue_pairs_that_failed_leave_room_for_others_for_ever() {
             }
             batch.ring().unwrap();
             let done = wait(&pair, 4);
-            assert_eq!(done[0].status.known(), Some(WcStatus::LocQpOpErr), "{config}, time {i}");
-            assert!(done[1..].iter().all(|c| c.status.known() == Some(WcStatus::WrFlushErr)));
+            assert_eq!(done[0].status().known(), Some(WcStatus::LocQpOpErr), "{config}, time {i}");
+            assert!(done[1..].iter().all(|c| c.status().known() == Some(WcStatus::WrFlushErr)));
         }
         let (mut qp, _peer) = pair.connect(&Connection::default()).unwrap();
         let mut batch = qp.start_post_send();

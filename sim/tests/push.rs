@@ -153,7 +153,7 @@ fn requests_that_are_pushed_are_carried_out_and_their_wqes_are_not_read() {
                         post(&mut qp, &[SendWr::send(id, payload)]);
                         let done = rig.pair.b.wait(&rig.pair.world, 1, LIMIT).unwrap();
                         assert_eq!(
-                            (done[0].status.known(), done[0].byte_len),
+                            (done[0].status().known(), done[0].byte_len()),
                             (Some(WcStatus::Success), len as u32)
                         );
                     } else {

@@ -98,7 +98,7 @@ impl Bench {
 }
 
 fn to_sqd(qp: &mut QueuePair, event: bool) {
-    let wanted = QpAttributes { sqd_event: Some(event), ..QpAttributes::default() };
+    let wanted = QpAttributes::new().sqd_event(event);
     qp.modify(QpState::Sqd, &wanted).unwrap();
 }
 
@@ -170,7 +170,7 @@ fn a_drain_lasts_as_long_as_the_peer_has_not_answered_and_is_not_told_of_another
             bench.nothing(0);
             if end == QpState::Err {
                 let done = bench.pair.a.wait(&bench.pair.world, 1, LIMIT).unwrap();
-                assert_eq!(done[0].status, WcStatus::WrFlushErr);
+                assert_eq!(done[0].status(), WcStatus::WrFlushErr);
                 bench.nothing(0);
                 continue;
             }
@@ -266,7 +266,7 @@ fn what_a_peer_may_not_do_ends_the_queue_pair_and_is_told_once() {
             // Of the sender its completion says why.
             let done = bench.pair.a.wait(&bench.pair.world, 4, LIMIT).unwrap();
             let status = if cause == 0x62 { WcStatus::RemAccessErr } else { WcStatus::RemInvReqErr };
-            assert_eq!(done[0].status, status, "{config}, {case}");
+            assert_eq!(done[0].status(), status, "{config}, {case}");
             bench.nothing(0);
             bench.nothing(1);
         }

@@ -119,27 +119,18 @@ fn bench(config: &str, v6: bool, shared: bool) -> Bench {
         let connected = service == Service::Uc;
         let (init, rtr) = match connected {
             true => (
-                InitAttributes {
-                    access: Some(AccessFlags::REMOTE_WRITE),
-                    pkey: Some(0xffff),
-                    ..InitAttributes::default()
-                },
-                RtrAttributes {
-                    av: Some(AddressVector::new(mac(CARD), address(CARD, v6), mac(PEER), peer)),
-                    path_mtu: Some(PathMtu::B256),
-                    dest_qpn: Some(9),
-                    rq_psn: Some(Psn::new(FIRST)),
-                    ..RtrAttributes::default()
-                },
+                InitAttributes::new().access(AccessFlags::REMOTE_WRITE).pkey(0xffff),
+                RtrAttributes::new()
+                    .av(AddressVector::new(mac(CARD), address(CARD, v6), mac(PEER), peer))
+                    .path_mtu(PathMtu::B256)
+                    .dest_qpn(9)
+                    .rq_psn(Psn::new(FIRST)),
             ),
-            false => (
-                InitAttributes { pkey: Some(0xffff), qkey: Some(QKEY), ..InitAttributes::default() },
-                RtrAttributes::default(),
-            ),
+            false => (InitAttributes::new().pkey(0xffff).qkey(QKEY), RtrAttributes::default()),
         };
         let qp = qp.init(init).map_err(|step| step.error).unwrap();
         let qp = qp.rtr(rtr).map_err(|step| step.error).unwrap();
-        let rts = RtsAttributes { sq_psn: Some(Psn::new(5)), ..RtsAttributes::default() };
+        let rts = RtsAttributes::new().sq_psn(Psn::new(5));
         let qp = qp.rts(rts).map_err(|step| step.error).unwrap();
         let av = model::AddressVector {
             mac: PEER,
@@ -321,11 +312,16 @@ struct Said {
 }
 
 fn of_card(done: &Completion) -> Done {
-    let opcode = done.opcode.known().map_or(0xff, |opcode| opcode.code());
-    let said =
-        Said { opcode, bytes: done.byte_len, imm: done.imm, source: done.src_qpn, solicited: done.solicited };
-    let status = done.status.known().unwrap();
-    Done { wr_id: done.wr_id, qpn: done.qpn, status, well: done.is_success().then_some(said) }
+    let opcode = done.opcode().known().map_or(0xff, |opcode| opcode.code());
+    let said = Said {
+        opcode,
+        bytes: done.byte_len(),
+        imm: done.imm(),
+        source: done.src_qpn(),
+        solicited: done.solicited(),
+    };
+    let status = done.status().known().unwrap();
+    Done { wr_id: done.wr_id(), qpn: done.qpn(), status, well: done.is_success().then_some(said) }
 }
 
 fn of_model(done: &model::Completion) -> Done {

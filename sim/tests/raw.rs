@@ -43,7 +43,8 @@ impl<'a> Port<'a> {
         let qp = qp.rtr(RtrAttributes::default()).unwrap().rts(RtsAttributes::default()).unwrap();
         let inbox = node.region(5, RECEIVES as usize * PLACE, AccessFlags::LOCAL_WRITE).unwrap();
         let out = node.region(3, 8 * PLACE, AccessFlags::LOCAL_READ).unwrap();
-        let node = Node { card: node.card, cq, pd: node.pd.clone(), context: node.context.clone() };
+        let node =
+            Node { card: node.card, cq: cq.into(), pd: node.pd.clone(), context: node.context.clone() };
         Self { pair, node, qp, inbox, out, posted: 0 }
     }
 
@@ -69,10 +70,10 @@ impl<'a> Port<'a> {
 
     /// The frame that a completion tells of.
     fn frame(&self, done: &Completion) -> Vec<u8> {
-        assert!(done.is_success() && done.src_qpn.is_none() && done.imm.is_none(), "{done:?}");
-        assert!(!done.solicited, "a frame has no such bit: {done:?}");
-        let at = (done.wr_id % u64::from(RECEIVES)) as usize * PLACE;
-        bytes(&self.inbox.memory().slice(at, done.byte_len as usize))
+        assert!(done.is_success() && done.src_qpn().is_none() && done.imm().is_none(), "{done:?}");
+        assert!(!done.solicited(), "a frame has no such bit: {done:?}");
+        let at = (done.wr_id() % u64::from(RECEIVES)) as usize * PLACE;
+        bytes(&self.inbox.memory().slice(at, done.byte_len() as usize))
     }
 
     fn drops(&self, reason: DropReason) -> u64 {
@@ -351,7 +352,7 @@ fn the_card_itself_answers_who_asks_for_its_addresses() {
         b.node.context.set_neighbour_responder(true).unwrap();
         ask(&mut a);
         let done = a.wait(2);
-        let answer = done.iter().find(|done| done.kind == ferrowire::WorkKind::Receive).expect("an answer");
+        let answer = done.iter().find(|done| done.kind() == ferrowire::WorkKind::Receive).expect("an answer");
         let wanted = arp(own, 2, (peer, v4(&b.node)), (own, v4(&a.node)));
         assert!(a.frame(answer) == wanted, "{config}: {:02x?}", a.frame(answer));
         assert!(b.node.cq.poll(&mut [Completion::default()]).unwrap() == 0, "{config}: not the queue pair's");
@@ -455,7 +456,10 @@ fn roce_of_the_raw_queue_pair_does_not_leave_unless_the_owner_of_the_card_allows
             post(&mut a.qp, &[wr.signaled()]);
         };
         let ends = |a: &Port<'_>, n: usize| -> Vec<_> {
-            a.wait(n).iter().map(|done| (done.wr_id, done.status.known().unwrap(), done.cause())).collect()
+            a.wait(n)
+                .iter()
+                .map(|done| (done.wr_id(), done.status().known().unwrap(), done.cause()))
+                .collect()
         };
         for (i, bytes) in bad.iter().enumerate() {
             let inline = i % 2 == 0 && bytes.len() <= 208;

@@ -68,7 +68,7 @@ fn wait(pair: &Pair, count: usize) -> Vec<Completion> {
 }
 
 fn ends(done: &[Completion]) -> Vec<(u64, WcStatus)> {
-    done.iter().map(|done| (done.wr_id, done.status.known().unwrap())).collect()
+    done.iter().map(|done| (done.wr_id(), done.status().known().unwrap())).collect()
 }
 
 fn state(qp: &QueuePair) -> QpState {
@@ -126,7 +126,7 @@ fn reads_of_every_size_fill_one_to_sixteen_pieces() {
                     post(&mut qp, &[SendWr::read(7, &sges, from.remote(start)).signaled()]);
                     let done = wait(&pair, 1)[0];
                     let what = format!("{config}, MTU {mtu:?}: {size} bytes into {sges:?}: {done:?}");
-                    let got = (done.wr_id, done.opcode.known(), done.byte_len as usize);
+                    let got = (done.wr_id(), done.opcode().known(), done.byte_len() as usize);
                     assert_eq!(got, (7, Some(CqeOpcode::Read), size), "{what}");
                     assert!(done.is_success(), "{what}{}", pair.diagnose());
                     let differs = bytes(to.memory()).iter().zip(&expected).position(|(a, b)| a != b);
@@ -166,7 +166,7 @@ fn atomics_bring_what_was_there_and_leave_the_result() {
             }
             post(&mut qp, &[wr.signaled()]);
             let done = wait(&pair, 1)[0];
-            let got = (done.is_success(), done.opcode.known(), done.byte_len);
+            let got = (done.is_success(), done.opcode().known(), done.byte_len());
             assert_eq!(got, (true, Some(opcode), 8), "{config}, {turn}: {done:?}{}", pair.diagnose());
             assert_eq!(now(), after, "{config}, {turn}");
             let memory = bytes(to.memory());

@@ -121,7 +121,7 @@ fn send(qp: &mut QueuePair, wr: SendWr<'_>) {
 }
 
 fn ends(done: &[Completion]) -> Vec<(u32, u64, WcStatus)> {
-    done.iter().map(|done| (done.qpn, done.wr_id, done.status.known().unwrap())).collect()
+    done.iter().map(|done| (done.qpn(), done.wr_id(), done.status().known().unwrap())).collect()
 }
 
 const WELL: WcStatus = WcStatus::Success;
@@ -173,20 +173,20 @@ fn messages_of_many_queue_pairs_share_a_queue_that_wraps() {
             ended += n;
             let n = b.cq.poll(&mut some).unwrap();
             for done in &some[..n] {
-                let i = numbers.iter().position(|number| *number == done.qpn).unwrap();
+                let i = numbers.iter().position(|number| *number == done.qpn()).unwrap();
                 let (at, len, write) = plans[i][got[i]];
                 assert!(done.is_success(), "{config}: {done:?}");
-                assert_eq!((done.byte_len, done.imm), (len, write.then_some(i as u32)), "{config}");
+                assert_eq!((done.byte_len(), done.imm()), (len, write.then_some(i as u32)), "{config}");
                 // Those of a queue pair come in the order of its messages, whatever the others do.
                 if !write {
                     let (data, into) = (bytes(bench.from.memory()), bytes(bench.to.memory()));
-                    let place = 2000 * done.wr_id as usize;
+                    let place = 2000 * done.wr_id() as usize;
                     let (first, rest) = data[at..at + len as usize].split_at(700.min(len as usize));
                     assert_eq!(&into[place..place + first.len()], first, "{config}");
                     assert_eq!(&into[place + 800..place + 800 + rest.len()], rest, "{config}");
                 }
                 got[i] += 1;
-                free.push(done.wr_id);
+                free.push(done.wr_id());
                 order.push(i);
             }
             assert!(world.lock().cycle() < 4_000_000, "{config}: {got:?}{}", bench.pair.diagnose());

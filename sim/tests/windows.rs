@@ -67,7 +67,7 @@ fn wait(pair: &Pair, node: &Node, count: usize) -> Vec<Completion> {
 }
 
 fn ends(done: &[Completion]) -> Vec<(u64, WcStatus)> {
-    done.iter().map(|done| (done.wr_id, done.status.known().unwrap())).collect()
+    done.iter().map(|done| (done.wr_id(), done.status().known().unwrap())).collect()
 }
 
 /// A range of a memory.
@@ -147,7 +147,7 @@ fn a_bound_window_serves_its_peer_within_its_rights_and_bounds() {
             let bind = window.bind(7, &to, at, 6000, rights).unwrap();
             post(&mut peer, &[bind]);
             let done = wait(&pair, &pair.b, 1);
-            assert_eq!((ends(&done), done[0].opcode.known()), (vec![(7, WELL)], Some(CqeOpcode::BindMw)));
+            assert_eq!((ends(&done), done[0].opcode().known()), (vec![(7, WELL)], Some(CqeOpcode::BindMw)));
             let remote = window.remote(base.wrapping_add_signed(offset));
             let sges = [from.sge(3, len)];
             let wr = match what {
@@ -228,7 +228,7 @@ fn a_bind_that_breaks_a_rule_ends_with_its_cause_and_what_is_behind_is_flushed()
             let done = wait(&pair, &pair.b, 2);
             let bound = [(1, WcStatus::MwBindErr), (2, WcStatus::WrFlushErr)];
             assert_eq!(ends(&done), bound, "{config}: {bind:x?}");
-            assert_eq!(done[0].syndrome, cause.code(), "{config}: {bind:x?}");
+            assert_eq!(done[0].syndrome(), cause.code(), "{config}: {bind:x?}");
         }
         // An invalidation is another memory management operation; a bound window is not bound again, and a length of 0 unbinds.
         let (_qp, mut peer) = pair.connect(&connection()).unwrap();
@@ -268,7 +268,7 @@ fn a_region_with_windows_stays_and_a_window_is_of_no_use_to_others() {
         post(&mut again_peer, &[SendWr::send(3, &[own])]);
         let done = wait(&pair, &pair.b, 1);
         assert_eq!(ends(&done), [(3, WcStatus::LocProtErr)]);
-        assert_eq!(done[0].syndrome, LocalCause::KeyAccess.code());
+        assert_eq!(done[0].syndrome(), LocalCause::KeyAccess.code());
         // A queue pair that is not the owner invalidates nothing.
         let (_third, mut third) = pair.connect(&connection()).unwrap();
         post(&mut third, &[windows[0].invalidate(4)]);
@@ -324,7 +324,7 @@ fn what_is_posted_behind_a_bind_finds_it_and_all_of_it_takes_no_psn() {
         assert!(done.iter().all(|done| done.is_success()), "{:?}", ends(&done));
         let mut order: Vec<u64> = (0..4).flat_map(|i| (0..4).map(move |j| 10 * i + j)).collect();
         order.push(90);
-        assert_eq!(done.iter().map(|done| done.wr_id).collect::<Vec<_>>(), order);
+        assert_eq!(done.iter().map(|done| done.wr_id()).collect::<Vec<_>>(), order);
         let frames = pair.world.lock().link_mut(1).take_frames();
         let psns: Vec<u32> = frames
             .iter()
@@ -429,8 +429,8 @@ fn a_send_that_invalidates_takes_effect_between_the_packets_around_it() {
                 ],
             );
             let done = wait(&pair, &pair.b, 1)[0];
-            assert_eq!((done.wr_id, done.status.known()), (5, Some(WELL)));
-            let told = (done.opcode.known(), done.invalidated, done.imm, done.byte_len);
+            assert_eq!((done.wr_id(), done.status().known()), (5, Some(WELL)));
+            let told = (done.opcode().known(), done.invalidated(), done.imm(), done.byte_len());
             assert_eq!(told, (Some(CqeOpcode::RecvInv), Some(window.rkey()), None, 20));
             assert_eq!(ends(&wait(&pair, &pair.a, 3)), [(1, WELL), (2, WELL), (3, REFUSED)], "{config}");
             assert_eq!(part(&to, 4096, before as usize), part(&from, 0, before as usize), "{config}");

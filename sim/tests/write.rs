@@ -171,7 +171,7 @@ fn many_queue_pairs_share_the_wire_with_host_latency() {
         let done = wait(&pair, 10 * EACH);
         assert!(done.iter().all(Completion::is_success), "seed {seed}");
         for (qp, _) in &qps {
-            let order: Vec<u64> = done.iter().filter(|c| c.qpn == qp.number()).map(|c| c.wr_id).collect();
+            let order: Vec<u64> = done.iter().filter(|c| c.qpn() == qp.number()).map(|c| c.wr_id()).collect();
             assert_eq!(order, (0..EACH as u64).collect::<Vec<_>>(), "seed {seed}");
         }
         assert!(bytes(to.memory()) == expected, "{config}, seed {seed}");
@@ -221,14 +221,14 @@ fn an_access_that_is_not_granted_is_refused_and_ends_the_connection() {
             batch.post(&SendWr::write(3, &[from.sge(0, 8)], to.remote(0))).unwrap();
             batch.ring().unwrap();
             let done = wait(&pair, 3);
-            let ends: Vec<_> = done.iter().map(|c| (c.wr_id, c.status.known())).collect();
+            let ends: Vec<_> = done.iter().map(|c| (c.wr_id(), c.status().known())).collect();
             let flushed = Some(WcStatus::WrFlushErr);
             assert_eq!(
                 ends,
                 [(1, Some(WcStatus::RemAccessErr)), (2, flushed), (3, flushed)],
                 "{config}: {what}"
             );
-            assert_eq!(done[0].syndrome, 0x62, "{config}: {what}");
+            assert_eq!(done[0].syndrome(), 0x62, "{config}: {what}");
             let answers = pair.world.lock().link_mut(1).take_frames();
             let naks: Vec<u8> = answers
                 .iter()
@@ -254,7 +254,7 @@ fn a_queue_pair_without_the_right_refuses_writes() {
         let connection = Connection { access: AccessFlags::default(), ..Connection::default() };
         let (mut qp, _peer) = pair.connect(&connection).unwrap();
         post(&mut qp, 1, from.sge(0, 64), to.remote(0));
-        assert_eq!(wait(&pair, 1)[0].status, WcStatus::RemInvReqErr);
+        assert_eq!(wait(&pair, 1)[0].status(), WcStatus::RemInvReqErr);
     }
 }
 
@@ -277,8 +277,8 @@ fn a_local_key_that_is_wrong_never_reaches_the_wire() {
             batch.post(&SendWr::write(2, &[good], to.remote(0)).signaled()).unwrap();
             batch.ring().unwrap();
             let done = wait(&pair, 2);
-            assert_eq!((done[0].wr_id, done[0].status.known()), (1, Some(WcStatus::LocProtErr)));
-            assert_eq!((done[1].wr_id, done[1].status.known()), (2, Some(WcStatus::WrFlushErr)));
+            assert_eq!((done[0].wr_id(), done[0].status().known()), (1, Some(WcStatus::LocProtErr)));
+            assert_eq!((done[1].wr_id(), done[1].status().known()), (2, Some(WcStatus::WrFlushErr)));
             assert_eq!(pair.world.lock().link(0).frames(), before);
         }
     }

@@ -178,7 +178,7 @@ fn field_c(out: &mut impl Write, prefix: &'static str, field: &Field, order: Ord
 pub fn c_header(out: &mut impl Write) -> fmt::Result {
     writeln!(out, "/* SPDX-License-Identifier: MIT OR Apache-2.0 */")?;
     writeln!(out, "/* Printed from the tables of spec/; do not edit. */")?;
-    writeln!(out, "#ifndef FERROWIRE_H\n#define FERROWIRE_H\n")?;
+    writeln!(out, "#ifndef FERROWIRE_REGS_H\n#define FERROWIRE_REGS_H\n")?;
     writeln!(out, "#define FW_LAYOUT_HASH {LAYOUT_HASH:#018x}ull\n")?;
     for block in ALL_BLOCKS {
         writeln!(out, "/* {} */", OneLine(block.doc))?;

@@ -83,6 +83,36 @@ impl Field {
         }
     }
 
+    /// The 64-bit word of a little-endian structure that holds the whole field.
+    ///
+    /// # Panics
+    /// When the field lies in two words.
+    pub const fn word(&self) -> usize {
+        assert!(self.offset as usize / 64 == (self.end() - 1) / 64, "a field in two words");
+        self.offset as usize / 64
+    }
+
+    /// A value at the field's place in its [`word`](Self::word), all other bits zero.
+    ///
+    /// # Panics
+    /// When the field lies in two words, or `value` is wider than the field.
+    #[inline]
+    pub const fn to_word(&self, value: u64) -> u64 {
+        let _ = self.word();
+        assert!(value as u128 <= self.max(), "value wider than the field");
+        value << (self.offset % 64)
+    }
+
+    /// The field's value, from its [`word`](Self::word).
+    ///
+    /// # Panics
+    /// When the field lies in two words.
+    #[inline]
+    pub const fn of_word(&self, word: u64) -> u64 {
+        let _ = self.word();
+        word >> (self.offset % 64) & self.max() as u64
+    }
+
     /// Read the field from the bytes of its structure.
     ///
     /// # Panics
@@ -305,9 +335,11 @@ macro_rules! bits {
         impl sealed::Sealed for $t {}
         impl Bits for $t {
             const BITS: u16 = $t::BITS as u16;
+            #[inline]
             fn to_bits(self) -> u128 {
                 self as u128
             }
+            #[inline]
             fn from_bits(bits: u128) -> Self {
                 bits as $t
             }
@@ -319,9 +351,11 @@ bits!(u8 u16 u32 u64 u128);
 impl sealed::Sealed for bool {}
 impl Bits for bool {
     const BITS: u16 = 1;
+    #[inline]
     fn to_bits(self) -> u128 {
         self as u128
     }
+    #[inline]
     fn from_bits(bits: u128) -> Self {
         bits & 1 == 1
     }
@@ -426,7 +460,79 @@ pub(crate) const fn checked_block(block: Block) -> Block {
     block
 }
 
-/// Declares a structure once: a `Field` constant a field, `LAYOUT`, `BYTES` and a struct with `parse` and `emit`.
+/// Puts a value that fits its field into the words of a little-endian structure. With a constant field, a shift and an or a word.
+#[inline(always)]
+pub(crate) const fn put(words: &mut [u64], field: &Field, value: u128) {
+    let (word, shift) = (field.offset as usize / 64, field.offset as u32 % 64);
+    let end = shift as usize + field.width as usize;
+    let low = value << shift;
+    words[word] |= low as u64;
+    if end > 64 {
+        words[word + 1] |= (low >> 64) as u64;
+    }
+    if end > 128 {
+        words[word + 2] |= (value >> (128 - shift)) as u64;
+    }
+}
+
+/// A field's value, from the words of a little-endian structure.
+#[inline(always)]
+pub(crate) const fn take(words: &[u64], field: &Field) -> u128 {
+    let (word, shift) = (field.offset as usize / 64, field.offset as u32 % 64);
+    let end = shift as usize + field.width as usize;
+    let mut value = words[word] as u128;
+    if end > 64 {
+        value |= (words[word + 1] as u128) << 64;
+    }
+    value >>= shift;
+    if end > 128 {
+        value |= (words[word + 2] as u128) << (128 - shift);
+    }
+    value & field.max()
+}
+
+/// What little-endian structures have beside the others: their 64-bit words.
+macro_rules! words {
+    (Network $($rest:tt)*) => {};
+    (Little $Struct:ident, $name:literal; $($CONST:ident $field:ident: $type:ident, $width:literal;)+) => {
+        /// 64-bit words of the structure; if its size is no multiple of 8, the rest of the last one is zero.
+        pub const WORDS: usize = BYTES.div_ceil(8);
+
+        impl $Struct {
+            /// The encoded bytes as little-endian words: what [`to_bytes`](Self::to_bytes) gives, without bytes in between.
+            ///
+            /// # Errors
+            /// `OutOfRange` when a value does not fit its field.
+            #[inline]
+            pub fn to_words(&self) -> Result<[u64; WORDS], $crate::Error> {
+                let mut words = [0; WORDS];
+                $(
+                    let value = $crate::Bits::to_bits(self.$field);
+                    if $width < <$type as $crate::Bits>::BITS && value > $CONST.max() {
+                        return Err($crate::Error::OutOfRange {
+                            what: $name,
+                            field: stringify!($field),
+                            width: $width,
+                            value,
+                        });
+                    }
+                    $crate::table::put(&mut words, &$CONST, value);
+                )+
+                Ok(words)
+            }
+
+            /// Decode little-endian words: what [`parse`](Self::parse) makes of their bytes.
+            #[inline]
+            pub fn from_words(words: &[u64; WORDS]) -> Self {
+                Self { $($field: $crate::Bits::from_bits($crate::table::take(words, &$CONST)),)+ }
+            }
+        }
+    };
+}
+pub(crate) use words;
+
+/// Declares a structure once: a `Field` constant a field, `LAYOUT`, `BYTES` and a struct with `parse` and `emit`; little-endian ones also have
+/// `WORDS`, `to_words` and `from_words`.
 ///
 /// `FIELD field: type @ first bit, width, access [= reset] [, clause];` with its meaning as the doc comment. `18 bytes wires` is a bus beside
 /// its data, and nothing that lies in memory.
@@ -496,6 +602,7 @@ macro_rules! layout {
         }
 
         impl Default for $Struct {
+            #[inline]
             fn default() -> Self {
                 Self { $($field: $crate::Bits::from_bits($CONST.reset as u128),)+ }
             }
@@ -549,6 +656,8 @@ macro_rules! layout {
                 Ok(bytes)
             }
         }
+
+        $crate::table::words! { $order $Struct, $name; $($CONST $field: $type, $width;)+ }
     };
 }
 pub(crate) use layout;

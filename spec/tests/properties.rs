@@ -5,7 +5,7 @@ use ferrowire_spec::wire::{
     icrc, Aeth, AtomicAckEth, AtomicEth, Cnp, Deth, Eth, Ieth, ImmDt, Ipv4, Ipv6, Reth, Udp, Vlan,
 };
 use ferrowire_spec::wire::{Bth, Frame};
-use ferrowire_spec::{queue, Order, Psn, PsnClass, ALL_LAYOUTS};
+use ferrowire_spec::{pcie, queue, Order, Psn, PsnClass, ALL_LAYOUTS};
 use proptest::prelude::*;
 use std::sync::LazyLock;
 
@@ -54,6 +54,20 @@ macro_rules! structs_survive {
         } else {
             panic!("{} is longer than the data", stringify!($path));
         }
+    })+};
+}
+
+/// The words of a structure are its bytes, whatever the values of its fields.
+macro_rules! words_are_the_bytes {
+    ($data:expr; $($path:path)+) => {$({
+        type S = $path;
+        let value = S::parse($data).unwrap();
+        let bytes = value.to_bytes().unwrap();
+        let words = value.to_words().unwrap();
+        let mut joined: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        assert_eq!(joined.split_off(bytes.len()), vec![0; words.len() * 8 - bytes.len()]);
+        assert_eq!(joined, bytes, stringify!($path));
+        assert_eq!(S::from_words(&words), value);
     })+};
 }
 
@@ -118,6 +132,52 @@ proptest! {
             queue::command::create_eq::CreateEq queue::CommandCompletion
             queue::command_completion::qp_summary::QpSummary
             queue::command_completion::srq_summary::SrqSummary
+        }
+    }
+
+    #[test]
+    fn the_words_of_every_host_structure_are_its_bytes(data in prop::collection::vec(any::<u8>(), 64)) {
+        words_are_the_bytes! { &data[..];
+            queue::SendWqe queue::send_wqe::ud::SendWqeUd queue::send_wqe::bind::SendWqeBind
+            queue::send_wqe::sges::SendWqeSges queue::send_wqe::sge::Sge queue::RecvWqe queue::Cqe queue::Event
+            queue::doorbell::sq::SqDoorbell queue::doorbell::rq::RqDoorbell queue::doorbell::cq::CqDoorbell
+            queue::doorbell::eq::EqDoorbell queue::command::Command queue::command::create_cq::CreateCq
+            queue::command::reg_mr::RegMr queue::command::create_qp::CreateQp
+            queue::command::modify_qp::ModifyQp queue::command::set_av::SetAv
+            queue::command::create_ah::CreateAh queue::command::create_srq::CreateSrq
+            queue::command::modify_srq::ModifySrq queue::command::alloc_mw::AllocMw
+            queue::command::create_eq::CreateEq queue::CommandCompletion
+            queue::command_completion::qp_summary::QpSummary
+            queue::command_completion::srq_summary::SrqSummary
+        }
+        // Fields over the edges of words, and a size that is no multiple of 8.
+        words_are_the_bytes! { &data[..];
+            pcie::pcie4::cq_user::CqUser pcie::pcie4::rc_user::RcUser pcie::pcie4::rq_user::RqUser
+        }
+    }
+
+    #[test]
+    fn a_value_too_wide_for_its_field_has_no_words(dest_qpn in any::<u32>(), rsvd1 in any::<u64>(), push_slot in any::<u8>()) {
+        let wqe = queue::send_wqe::ud::SendWqeUd { dest_qpn, ..Default::default() };
+        prop_assert_eq!(wqe.to_words().map(|_| ()), wqe.to_bytes().map(|_| ()));
+        let wqe = queue::SendWqe { rsvd1, ..Default::default() };
+        prop_assert_eq!(wqe.to_words().map(|_| ()), wqe.to_bytes().map(|_| ()));
+        let bell = queue::doorbell::sq::SqDoorbell { push_slot, ..Default::default() };
+        prop_assert_eq!(bell.to_words().map(|_| ()), bell.to_bytes().map(|_| ()));
+    }
+
+    #[test]
+    fn a_field_of_one_word_is_composed_and_read_in_that_word(data in prop::collection::vec(any::<u8>(), 64), value in any::<u64>()) {
+        let words: Vec<u64> = data.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+        for layout in ALL_LAYOUTS.iter().filter(|layout| layout.order == Order::Little) {
+            for field in layout.fields.iter().filter(|field| field.offset / 64 == (field.end() as u16 - 1) / 64) {
+                let at = field.word();
+                prop_assert_eq!(u128::from(field.of_word(words[at])), field.get(layout.order, &data));
+                let value = value & field.max() as u64;
+                let mut written = vec![0; 64];
+                field.set(layout.order, &mut written, value.into());
+                prop_assert_eq!(&field.to_word(value).to_le_bytes()[..], &written[8 * at..][..8]);
+            }
         }
     }
 

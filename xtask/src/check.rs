@@ -19,7 +19,7 @@ struct Generated {
 }
 
 const GENERATED: &[Generated] = &[Generated {
-    files: &["docs/src/registers.md", "driver/include/ferrowire.h", "constraints"],
+    files: &["docs/src/registers.md", "driver/include/ferrowire_regs.h", "constraints"],
     check: &["run", "--quiet", "--bin", "ferrowire-rtl-gen", "--", "--check"],
 }];
 

@@ -5,7 +5,9 @@ mod bitstream;
 mod check;
 mod flow;
 mod foreign;
+mod instructions;
 mod interop;
+mod loom;
 mod outcomes;
 mod peers;
 mod plan;
@@ -42,7 +44,7 @@ enum Command {
 
     /// Run the tests: the default tier is what continuous integration runs
     ///
-    /// Steps: setup, format, clippy, tests, the documentation's examples, check, foreign, and the quick cases of interop if Debian's packages can be had.
+    /// Steps: setup, format, clippy, tests, the documentation's examples, loom, instructions, check, foreign, and the quick cases of interop if Debian's packages can be had.
     /// Stops at the first that fails, with a non-zero exit code and the command that runs this step alone. Test programs run side by
     /// side, one a processor; all of them run, and those that failed are named. A table of processor seconds by step and program ends it.
     Test(test::Args),
@@ -125,6 +127,17 @@ enum Command {
     /// If that fails, the command says what to install and is skipped; under CI=true it fails.
     Foreign(foreign::Args),
 
+    /// Count the instructions of the driver's data path, and compare with what is recorded
+    ///
+    /// Fails where one is more than 5 % above driver/benches/instructions.txt. Needs valgrind, and the compiler that the counts are of; `test` skips it
+    /// without these, unless CI=true.
+    Instructions,
+
+    /// Play the driver's protocols between threads in every order in which these can see each other's accesses
+    ///
+    /// Runs the models of driver/loom, which are compiled into target/loom.
+    Loom,
+
     /// Put what was measured on one HTML page
     ///
     /// Cells of each block, clocks with their slack, longest paths, cycles, and which requirements of the test plan hold: what synth, bitstream,
@@ -154,6 +167,8 @@ fn main() -> ExitCode {
         Command::Peers(args) => peers::run(&args),
         Command::Interop(args) => interop::run(&args),
         Command::Foreign(args) => foreign::run(&args),
+        Command::Instructions => instructions::run(),
+        Command::Loom => loom::run(),
         Command::Report(args) => report::run(&args),
     };
     match done {

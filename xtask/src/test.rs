@@ -17,7 +17,7 @@ use self::beside::Beside;
 use self::took::Took;
 use crate::interop::{self, Quick};
 use crate::outcomes::{self, Outcomes};
-use crate::{cargo, check, foreign, setup, workspace};
+use crate::{cargo, check, foreign, instructions, loom, setup, workspace};
 
 /// Options of `test`.
 #[derive(clap::Args)]
@@ -63,6 +63,7 @@ pub fn run(args: &Args) -> Result<u8> {
     let lints = || plain(clippy);
     let foreign = || tried(FOREIGN, foreign::attempt(&foreign::Args::default()));
     let linux = || tried(INTEROP, interop::quick());
+    let counts = || tried(INSTRUCTIONS, instructions::attempt());
     let mut steps: Vec<Step> = vec![("xtask setup", &tools)];
     if args.only.is_empty() {
         steps.push((FMT, &|| plain(FMT)));
@@ -73,6 +74,8 @@ pub fn run(args: &Args) -> Result<u8> {
     }
     if args.only.is_empty() {
         steps.push((DOC, &|| plain(DOC)));
+        steps.push((LOOM, &loom::run));
+        steps.push((INSTRUCTIONS, &counts));
         steps.push(("xtask check", &check::run));
         steps.push((FOREIGN, &foreign));
     }
@@ -143,6 +146,8 @@ const CLIPPY_ALL: &str = "clippy --workspace --all-targets -- -D warnings";
 const TESTS: &str = "test --lib --bins --tests";
 const DOC: &str = "test --doc";
 const SOAK: &str = "run --quiet --bin ferrowire-sim -- soak --seconds 600";
+const LOOM: &str = "xtask loom";
+const INSTRUCTIONS: &str = "xtask instructions";
 const FOREIGN: &str = "xtask foreign";
 const INTEROP: &str = "xtask interop --quick";
 

@@ -280,7 +280,11 @@ pub fn ended(completion: &Completion) -> Failure {
     let cause = completion.cause().map_or(String::new(), |cause| format!(" ({cause})"));
     let fix = "see `ferrowire counters --nonzero` of both cards; is the peer there, and has it the addresses that it told?";
     Failure::failed(
-        format!("a work request of queue pair {:#x} ended with {}{cause}", completion.qpn, completion.status),
+        format!(
+            "a work request of queue pair {:#x} ended with {}{cause}",
+            completion.qpn(),
+            completion.status()
+        ),
         fix,
     )
 }

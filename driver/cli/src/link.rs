@@ -297,28 +297,23 @@ fn bring_up(
         true => rights(card).without(AccessFlags::LOCAL_WRITE),
         false => AccessFlags::REMOTE_WRITE,
     };
-    let init = InitAttributes {
-        access: connected.then_some(access),
-        pkey: Some(0xffff),
-        qkey: (!connected).then_some(QKEY),
-    };
-    let rtr = RtrAttributes {
-        av: connected.then_some(av),
-        path_mtu: connected.then_some(mtu),
-        dest_qpn: connected.then_some(peer.qpn),
-        rq_psn: connected.then(|| Psn::new(peer.psn)),
-        max_dest_rd_atomic: reliable.then_some(can.max_dest_rd_atomic),
-        min_rnr_timer: reliable.then_some(12),
-        ..RtrAttributes::default()
-    };
-    let rts = RtsAttributes {
-        sq_psn: Some(psn),
-        timeout: reliable.then_some(wish.timeout),
-        retry_cnt: reliable.then_some(wish.retry),
-        rnr_retry: reliable.then_some(7),
-        max_rd_atomic: reliable.then_some(wish.outstanding.min(can.max_rd_atomic).min(takes)),
-        ..RtsAttributes::default()
-    };
+    let init = InitAttributes::new()
+        .access(connected.then_some(access))
+        .pkey(0xffff)
+        .qkey((!connected).then_some(QKEY));
+    let rtr = RtrAttributes::new()
+        .av(connected.then_some(av))
+        .path_mtu(connected.then_some(mtu))
+        .dest_qpn(connected.then_some(peer.qpn))
+        .rq_psn(connected.then(|| Psn::new(peer.psn)))
+        .max_dest_rd_atomic(reliable.then_some(can.max_dest_rd_atomic))
+        .min_rnr_timer(reliable.then_some(12));
+    let rts = RtsAttributes::new()
+        .sq_psn(psn)
+        .timeout(reliable.then_some(wish.timeout))
+        .retry_cnt(reliable.then_some(wish.retry))
+        .rnr_retry(reliable.then_some(7))
+        .max_rd_atomic(reliable.then_some(wish.outstanding.min(can.max_rd_atomic).min(takes)));
     let to = match connected {
         true => None,
         false => Some((card.pd.create_ah(&av)?, peer.qpn)),

@@ -402,12 +402,12 @@ impl<'a> Run<'a> {
     fn check(&self, index: usize, completion: &Completion) -> Result<(), Failure> {
         let (grh, size, number) = (self.grh(), self.plan.size as usize, self.turns[index].received);
         let fix = "report it: the card or the wire loses bytes";
-        if completion.byte_len as usize != size + grh {
-            let what = format!("message {number} has {} bytes, {} were sent", completion.byte_len, size);
+        if completion.byte_len() as usize != size + grh {
+            let what = format!("message {number} has {} bytes, {} were sent", completion.byte_len(), size);
             return Err(Failure::failed(what, fix));
         }
         if self.plan.chk {
-            let at = (completion.wr_id % u64::from(self.memory.slots)) as usize * self.memory.slot;
+            let at = (completion.wr_id() % u64::from(self.memory.slots)) as usize * self.memory.slot;
             let bytes = bytes_of(self.memory.received.memory(), at + grh, size);
             let wrong =
                 |at: &usize| self.expected(index, number, *at).is_some_and(|right| right != bytes[*at]);
@@ -440,13 +440,13 @@ impl<'a> Run<'a> {
                 peer.idle()?;
             }
             for completion in &some[..taken] {
-                let index = self.links.iter().position(|link| link.qp.number() == completion.qpn);
+                let index = self.links.iter().position(|link| link.qp.number() == completion.qpn());
                 let index = index.ok_or_else(|| {
                     let what =
-                        format!("a completion is of queue pair {:#x}, which is not there", completion.qpn);
+                        format!("a completion is of queue pair {:#x}, which is not there", completion.qpn());
                     Failure::failed(what, "report it: this is a fault of the card")
                 })?;
-                match completion.kind {
+                match completion.kind() {
                     WorkKind::Send => {
                         sent += 1;
                         self.turns[index].sent += 1;
@@ -455,7 +455,7 @@ impl<'a> Run<'a> {
                         self.check(index, completion)?;
                         received += 1;
                         self.turns[index].received += 1;
-                        self.free.push(completion.wr_id as u32);
+                        self.free.push(completion.wr_id() as u32);
                     }
                 }
                 if self.free.len() > self.depth as usize / 2 {

@@ -152,26 +152,19 @@ impl Args {
 pub fn bring_up(qp: Qp<Reset>, av: AddressVector, peer: u32, psns: [Psn; 2]) -> Result<QueuePair> {
     let access = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
     let qp = qp
-        .init(InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() })
+        .init(InitAttributes::new().access(access).pkey(0xffff))
         .map_err(Error::from)?
-        .rtr(RtrAttributes {
-            av: Some(av),
-            path_mtu: Some(PathMtu::B1024),
-            dest_qpn: Some(peer),
-            rq_psn: Some(psns[1]),
-            max_dest_rd_atomic: Some(4),
-            min_rnr_timer: Some(12),
-            ..Default::default()
-        })
+        .rtr(
+            RtrAttributes::new()
+                .av(av)
+                .path_mtu(PathMtu::B1024)
+                .dest_qpn(peer)
+                .rq_psn(psns[1])
+                .max_dest_rd_atomic(4)
+                .min_rnr_timer(12),
+        )
         .map_err(Error::from)?
-        .rts(RtsAttributes {
-            sq_psn: Some(psns[0]),
-            timeout: Some(14),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            max_rd_atomic: Some(4),
-            ..Default::default()
-        })
+        .rts(RtsAttributes::new().sq_psn(psns[0]).timeout(14).retry_cnt(7).rnr_retry(7).max_rd_atomic(4))
         .map_err(Error::from)?;
     Ok(qp)
 }
@@ -200,8 +193,8 @@ pub fn good(completion: Completion) -> Result<Completion> {
         true => Ok(completion),
         false => Err(format!(
             "work request {}: {}, cause {:?}",
-            completion.wr_id,
-            completion.status,
+            completion.wr_id(),
+            completion.status(),
             completion.cause()
         )
         .into()),

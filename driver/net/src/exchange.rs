@@ -208,23 +208,23 @@ pub(crate) fn bring_up(
 ) -> ferrowire::Result<QueuePair> {
     let path_mtu =
         if local.path_mtu.code() < remote.path_mtu.code() { local.path_mtu } else { remote.path_mtu };
-    let qp = qp.rtr(RtrAttributes {
-        av: Some(way),
-        path_mtu: Some(path_mtu),
-        dest_qpn: Some(remote.qpn),
-        rq_psn: Some(remote.psn),
-        max_dest_rd_atomic: Some(local.rd_atomic),
-        min_rnr_timer: Some(options.min_rnr_timer),
-        ..RtrAttributes::default()
-    })?;
-    let qp = qp.rts(RtsAttributes {
-        sq_psn: Some(local.psn),
-        timeout: Some(options.timeout),
-        retry_cnt: Some(options.retry_cnt),
-        rnr_retry: Some(options.rnr_retry),
-        max_rd_atomic: Some(options.rd_atomic.min(remote.rd_atomic)),
-        ..RtsAttributes::default()
-    })?;
+    let qp = qp.rtr(
+        RtrAttributes::new()
+            .av(way)
+            .path_mtu(path_mtu)
+            .dest_qpn(remote.qpn)
+            .rq_psn(remote.psn)
+            .max_dest_rd_atomic(local.rd_atomic)
+            .min_rnr_timer(options.min_rnr_timer),
+    )?;
+    let qp = qp.rts(
+        RtsAttributes::new()
+            .sq_psn(local.psn)
+            .timeout(options.timeout)
+            .retry_cnt(options.retry_cnt)
+            .rnr_retry(options.rnr_retry)
+            .max_rd_atomic(options.rd_atomic.min(remote.rd_atomic)),
+    )?;
     Ok(qp)
 }
 

@@ -34,7 +34,7 @@
 //! let access = AccessFlags::REMOTE_WRITE;
 //! let qp = pd
 //!     .create_qp(&QpInitAttr::rc(&cq, &cq))?
-//!     .init(InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() })?;
+//!     .init(InitAttributes::new().access(access).pkey(0xffff))?;
 //! let local = LocalEnd {
 //!     qpn: qp.number(),
 //!     psn: context.random_psn()?,

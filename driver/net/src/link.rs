@@ -93,8 +93,8 @@ fn check(operation: &'static str, done: &Completion) -> ferrowire::Result<()> {
         false => Err(ferrowire::Error::Attribute {
             operation,
             attribute: "status",
-            value: done.syndrome.into(),
-            fix: format!("the raw queue pair is in error ({}); make the network anew", done.status),
+            value: done.syndrome().into(),
+            fix: format!("the raw queue pair is in error ({}); make the network anew", done.status()),
         }),
     }
 }
@@ -106,7 +106,7 @@ impl Link for RawLink {
             return Ok(None);
         }
         check("receive frame", &one[0])?;
-        let (place, bytes) = (one[0].wr_id, one[0].byte_len as usize);
+        let (place, bytes) = (one[0].wr_id(), one[0].byte_len() as usize);
         let (at, bytes) = (place as usize * PLACE, bytes.min(frame.len()));
         self.inbox.memory().read(at, &mut frame[..bytes]);
         self.qp.start_post_recv().post(&RecvWr::new(place, &[self.inbox.sge(at, PLACE as u32)]))?;

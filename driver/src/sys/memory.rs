@@ -3,6 +3,7 @@
 
 use std::alloc::{alloc_zeroed, dealloc, Layout};
 use std::fmt;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
@@ -31,21 +32,32 @@ unsafe impl Send for Owner {}
 // SAFETY: a shared owner gives access to nothing.
 unsafe impl Sync for Owner {}
 
+/// What was given once, and is shown by many.
+struct Owned {
+    owner: Owner,
+    /// Addresses of the aligned words in it, which are accessed as words alone. What is before and after is accessed byte by byte.
+    words: Range<usize>,
+}
+
 /// A run of bytes that host and card share. Clones and [slices](Self::slice) show the same bytes and keep
 /// them alive.
 ///
 /// No reference into it is ever made: a card, another thread or another process may change it at any
-/// time. Bytes go in and out by copies, done with relaxed atomic operations of 8 bytes where an aligned
-/// word lies inside the range and of one byte at its ends, so an aligned word is never torn. Order
+/// time. Bytes go in and out by copies, done with relaxed atomic operations, so an aligned word of 8 bytes is never torn. Order
 /// against doorbells and phase bits is made with [`before_doorbell`](super::before_doorbell) and
 /// [`after_phase`](super::after_phase).
+///
+/// **Each address is accessed in one width**, whatever the alignment of a slice or a copy: Rust's memory model calls unsynchronised atomic accesses
+/// of two widths a race. Words are 8 bytes at multiples of 8. Part of a word is read by a load of the word, and written by a compare and
+/// exchange that leaves its other bytes alone. Memory that was [given](Self::from_raw) from or to the middle of a word has the bytes of that word
+/// accessed one by one, by all.
 ///
 /// Offsets are in bytes. A range that leaves the memory panics, as it does for a slice.
 #[derive(Clone)]
 pub struct HostMemory {
     start: NonNull<u8>,
     bytes: usize,
-    owner: Arc<Owner>,
+    owned: Arc<Owned>,
 }
 
 // SAFETY: all access is atomic, and the owner is `Send` and `Sync`.
@@ -64,13 +76,19 @@ impl HostMemory {
     ///
     /// `None` when there is no such memory, or when `bytes` is 0 or `align` no power of two.
     pub fn zeroed(bytes: usize, align: usize) -> Option<Self> {
-        let layout = Layout::from_size_align(bytes, align.max(8)).ok()?;
+        let layout = Layout::from_size_align(bytes.checked_next_multiple_of(8)?, align.max(8)).ok()?;
         if bytes == 0 {
             return None;
         }
         // SAFETY: the layout's size is not 0.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })?;
-        Some(Self { start, bytes, owner: Arc::new(Owner::Heap { start, layout }) })
+        Some(Self { bytes, ..Self::of(start, layout.size(), Owner::Heap { start, layout }) })
+    }
+
+    fn of(start: NonNull<u8>, bytes: usize, owner: Owner) -> Self {
+        let from = start.as_ptr() as usize;
+        let words = from.next_multiple_of(8)..(from + bytes) & !7;
+        Self { start, bytes, owned: Arc::new(Owned { owner, words }) }
     }
 
     /// Memory that the caller has, for instance a mapping of huge pages. `owner` is dropped when no
@@ -78,10 +96,12 @@ impl HostMemory {
     ///
     /// # Safety
     /// From now until `owner` is dropped, the `bytes` bytes at `start` must be valid for reads and writes
-    /// from any thread, and nobody may hold a `&` or `&mut` to them while a card has rights to them, or
-    /// access them in a way that is not atomic while a card or another user of this memory may write them.
+    /// from any thread, and nobody may hold a `&` or `&mut` to them while a card has rights to them. While this memory is copied to or from, or a card
+    /// in this process uses it, other accesses of the same bytes must be synchronised with that, or be atomic in the same width: 8 bytes for the
+    /// aligned words that lie in the range, one byte for those before and after. So ranges that overlap, given apart, must not be in use at
+    /// once if one ends inside a word of the other.
     pub unsafe fn from_raw(start: NonNull<u8>, bytes: usize, owner: Box<dyn Send + Sync>) -> Self {
-        Self { start, bytes, owner: Arc::new(Owner::Foreign(owner)) }
+        Self::of(start, bytes, Owner::Foreign(owner))
     }
 
     /// The same for a mapping, which ends with the last [`HostMemory`] that shows any of it.
@@ -89,12 +109,12 @@ impl HostMemory {
     /// # Safety
     /// As of [`from_raw`](Self::from_raw).
     pub(super) unsafe fn from_shared(start: NonNull<u8>, bytes: usize, mapping: Mapping) -> Self {
-        Self { start, bytes, owner: Arc::new(Owner::Shared(mapping)) }
+        Self::of(start, bytes, Owner::Shared(mapping))
     }
 
     /// The file of memory that was made to be [`shared`](Self::shared), and where in it the first byte is.
     pub fn shared_file(&self) -> Option<(BorrowedFd<'_>, u64)> {
-        match &*self.owner {
+        match &self.owned.owner {
             Owner::Shared(mapping) => {
                 Some((mapping.file.as_ref()?.as_fd(), self.address() - mapping.address()))
             }
@@ -124,7 +144,7 @@ impl HostMemory {
     #[track_caller]
     pub fn slice(&self, offset: usize, bytes: usize) -> Self {
         let start = self.at(offset, bytes);
-        Self { start, bytes, owner: Arc::clone(&self.owner) }
+        Self { start, bytes, owned: Arc::clone(&self.owned) }
     }
 
     /// Copies bytes out.
@@ -136,11 +156,9 @@ impl HostMemory {
         let mut from = self.at(offset, out.len());
         let (head, out) = out.split_at_mut(before_word(from).min(out.len()));
         let (words, tail) = out.split_at_mut(out.len() & !7);
-        for byte in head {
-            // SAFETY: `at` checked the range, of which one byte is taken; valid as the constructors promise.
-            (*byte, from) =
-                unsafe { (AtomicU8::from_ptr(from.as_ptr()).load(Ordering::Relaxed), from.add(1)) };
-        }
+        self.read_part(from, head);
+        // SAFETY: `at` checked the range, whose first bytes these are.
+        from = unsafe { from.add(head.len()) };
         for word in words.chunks_exact_mut(8) {
             // SAFETY: behind the head, `from` is aligned; the range has a word more; valid as the constructors promise.
             let value = unsafe { AtomicU64::from_ptr(from.as_ptr().cast()) }.load(Ordering::Relaxed);
@@ -148,14 +166,28 @@ impl HostMemory {
             // SAFETY: by the word that was taken.
             from = unsafe { from.add(8) };
         }
-        for byte in tail {
-            // SAFETY: as of the head.
-            (*byte, from) =
-                unsafe { (AtomicU8::from_ptr(from.as_ptr()).load(Ordering::Relaxed), from.add(1)) };
+        self.read_part(from, tail);
+    }
+
+    /// Copies bytes out that lie in one word, and are not all of it. The caller has checked that they are there.
+    fn read_part(&self, mut from: NonNull<u8>, out: &mut [u8]) {
+        match self.whole(from, out.len()) {
+            Whole::Nothing => {}
+            Whole::Word(word, place) => {
+                let bytes = word.load(Ordering::Relaxed).to_ne_bytes();
+                out.copy_from_slice(&bytes[place..][..out.len()]);
+            }
+            Whole::Bytes => {
+                for byte in out {
+                    // SAFETY: the caller checked the range, of which one byte is taken; valid as the constructors promise.
+                    (*byte, from) =
+                        unsafe { (AtomicU8::from_ptr(from.as_ptr()).load(Ordering::Relaxed), from.add(1)) };
+                }
+            }
         }
     }
 
-    /// Copies bytes in.
+    /// Copies bytes in, from the first to the last: a word becomes visible behind those before it, as a card's do.
     ///
     /// # Panics
     /// When the range leaves the memory.
@@ -164,32 +196,62 @@ impl HostMemory {
         let mut to = self.at(offset, data.len());
         let (head, data) = data.split_at(before_word(to).min(data.len()));
         let (words, tail) = data.split_at(data.len() & !7);
-        for byte in head {
-            // SAFETY: `at` checked the range, of which one byte is taken; valid as the constructors promise.
-            to = unsafe {
-                AtomicU8::from_ptr(to.as_ptr()).store(*byte, Ordering::Relaxed);
-                to.add(1)
-            };
-        }
+        self.write_part(to, head, |_| true);
+        // SAFETY: `at` checked the range, whose first bytes these are.
+        to = unsafe { to.add(head.len()) };
         for word in words.chunks_exact(8) {
             let mut value = [0; 8];
             value.copy_from_slice(word);
             // SAFETY: behind the head, `to` is aligned; the range has a word more; valid as the constructors promise.
             to = unsafe {
-                AtomicU64::from_ptr(to.as_ptr().cast()).store(u64::from_ne_bytes(value), Ordering::Relaxed);
+                AtomicU64::from_ptr(to.as_ptr().cast()).store(u64::from_ne_bytes(value), Ordering::Release);
                 to.add(8)
             };
         }
-        for byte in tail {
-            // SAFETY: as of the head.
-            to = unsafe {
-                AtomicU8::from_ptr(to.as_ptr()).store(*byte, Ordering::Relaxed);
-                to.add(1)
-            };
+        self.write_part(to, tail, |_| true);
+    }
+
+    /// Copies bytes in that lie in one word, those of them that are `wanted`. The caller has checked that they are there.
+    fn write_part(&self, to: NonNull<u8>, data: &[u8], wanted: impl Fn(usize) -> bool) {
+        match self.whole(to, data.len()) {
+            Whole::Nothing => {}
+            Whole::Word(word, place) => {
+                if !(0..data.len()).any(&wanted) {
+                    return;
+                }
+                let merged = |old: u64| {
+                    let mut bytes = old.to_ne_bytes();
+                    let wanted = data.iter().enumerate().filter(|(i, _)| wanted(*i));
+                    wanted.for_each(|(i, byte)| bytes[place + i] = *byte);
+                    Some(u64::from_ne_bytes(bytes))
+                };
+                // It always gives a word, so it does not fail.
+                let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, merged);
+            }
+            Whole::Bytes => {
+                for (i, byte) in data.iter().enumerate().filter(|(i, _)| wanted(*i)) {
+                    // SAFETY: the caller checked the range, of which this is a byte; valid as the constructors promise.
+                    unsafe { AtomicU8::from_ptr(to.add(i).as_ptr()).store(*byte, Ordering::Release) };
+                }
+            }
         }
     }
 
-    /// Takes over what somebody else has changed elsewhere: bytes that differ between `before` and `now` become those of `now`, and all others stay what they are, even where another
+    /// How bytes are accessed that lie in one word.
+    fn whole(&self, at: NonNull<u8>, bytes: usize) -> Whole<'_> {
+        let place = at.as_ptr() as usize % 8;
+        let word = at.as_ptr() as usize - place;
+        match bytes {
+            0 => Whole::Nothing,
+            _ if self.owned.words.start <= word && word < self.owned.words.end => {
+                // SAFETY: an aligned word of what the owner has, as was just checked; valid as the constructors promise.
+                Whole::Word(unsafe { AtomicU64::from_ptr(at.sub(place).as_ptr().cast()) }, place)
+            }
+            _ => Whole::Bytes,
+        }
+    }
+
+    /// Takes over changes that were made elsewhere: bytes that differ between `before` and `now` become those of `now`, and all others stay what they are, even where another
     /// thread writes them meanwhile. An aligned word changes at once, and becomes visible behind those before it.
     ///
     /// # Panics
@@ -197,38 +259,16 @@ impl HostMemory {
     #[track_caller]
     pub fn merge(&self, offset: usize, before: &[u8], now: &[u8]) {
         assert_eq!(before.len(), now.len(), "what is merged has one length");
-        let mut at = offset;
         let first = self.at(offset, now.len());
-        let head = before_word(first).min(now.len());
-        let words = head + ((now.len() - head) & !7);
-        let byte = |i: usize| {
-            if before[i] != now[i] {
-                let to = self.at(offset + i, 1);
-                // SAFETY: `at` checked the range of one byte; valid as the constructors promise.
-                unsafe { AtomicU8::from_ptr(to.as_ptr()) }.store(now[i], Ordering::Release);
-            }
-        };
-        (0..head).for_each(byte);
-        at += head;
-        for (before, now) in before[head..words].chunks_exact(8).zip(now[head..words].chunks_exact(8)) {
-            if before != now {
-                // SAFETY: `word` checked bounds and alignment; valid as the constructors promise.
-                let word = unsafe { AtomicU64::from_ptr(self.word(at)) };
-                let merged = |word: u64| {
-                    let mut bytes = word.to_ne_bytes();
-                    for (byte, (before, now)) in bytes.iter_mut().zip(before.iter().zip(now)) {
-                        if before != now {
-                            *byte = *now;
-                        }
-                    }
-                    Some(u64::from_ne_bytes(bytes))
-                };
-                // It always gives a word, so it does not fail.
-                let _ = word.fetch_update(Ordering::Release, Ordering::Relaxed, merged);
-            }
-            at += 8;
+        let mut done = 0;
+        while done < now.len() {
+            // SAFETY: inside the range that was checked.
+            let at = unsafe { first.add(done) };
+            let end = now.len().min(done + 8 - at.as_ptr() as usize % 8);
+            let (before, now) = (&before[done..end], &now[done..end]);
+            self.write_part(at, now, |i| before[i] != now[i]);
+            done = end;
         }
-        (words..now.len()).for_each(byte);
     }
 
     /// Sets every byte of a range.
@@ -266,6 +306,11 @@ impl HostMemory {
         unsafe { AtomicU64::from_ptr(self.word(offset)) }.store(value.to_le(), Ordering::Release);
     }
 
+    /// The first byte.
+    pub(super) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
     #[track_caller]
     fn word(&self, offset: usize) -> *mut u64 {
         let at = self.at(offset, 8);
@@ -287,6 +332,16 @@ impl HostMemory {
         // SAFETY: inside the memory, or one behind its last byte.
         unsafe { self.start.add(offset) }
     }
+}
+
+/// How bytes of one word are accessed.
+enum Whole<'a> {
+    /// There are none.
+    Nothing,
+    /// By the word, in which they begin at this place.
+    Word(&'a AtomicU64, usize),
+    /// One by one: the word is not all the owner's.
+    Bytes,
 }
 
 /// Bytes before the next aligned word.
@@ -352,6 +407,51 @@ mod tests {
         writer.join().unwrap();
         let both = u64::from(20_000u32) << 32 | 19_999;
         assert_eq!(memory.load_word(0), both);
+    }
+
+    #[test]
+    fn parts_of_words_are_written_by_threads_side_by_side() {
+        let memory = HostMemory::zeroed(24, 8).unwrap();
+        std::thread::scope(|scope| {
+            for thread in 0..4usize {
+                let memory = memory.slice(1 + 5 * thread, 5);
+                scope.spawn(move || (0..20_000u32).for_each(|i| memory.write(0, &[(i % 251) as u8; 5])));
+            }
+        });
+        let mut all = [0; 24];
+        memory.read(0, &mut all);
+        let last = (19_999 % 251) as u8;
+        assert_eq!((all[0], &all[1..21], &all[21..]), (0, &[last; 20][..], &[0; 3][..]));
+    }
+
+    #[test]
+    fn memory_that_begins_and_ends_inside_words_is_accessed_to_its_bounds() {
+        let heap = HostMemory::zeroed(32, 8).unwrap();
+        // SAFETY: the owner keeps the heap memory alive, and nothing accesses it meanwhile.
+        let foreign = |from: usize, bytes| unsafe {
+            HostMemory::from_raw(heap.start.add(from), bytes, Box::new(heap.clone()))
+        };
+        for from in 0..8 {
+            for bytes in 0..20 {
+                heap.fill(0, 32, 0xee);
+                let memory = foreign(from, bytes);
+                let data: Vec<u8> = (0..bytes as u8).collect();
+                memory.write(0, &data);
+                let mut back = vec![0; bytes];
+                memory.read(0, &mut back);
+                assert_eq!(back, data, "{bytes} at {from}");
+                let mut all = [0xee; 32];
+                all[from..from + bytes].copy_from_slice(&data);
+                let mut found = [0; 32];
+                heap.read(0, &mut found);
+                assert_eq!(found, all, "{bytes} at {from}");
+                let changed: Vec<u8> = data.iter().map(|byte| byte + byte % 2).collect();
+                memory.merge(0, &data, &changed);
+                all[from..from + bytes].copy_from_slice(&changed);
+                heap.read(0, &mut found);
+                assert_eq!(found, all, "{bytes} at {from}");
+            }
+        }
     }
 
     #[test]

@@ -4,16 +4,21 @@
 #![allow(unsafe_code)]
 
 mod bar;
+mod device;
 mod fence;
 mod lent;
 mod memory;
 mod shared;
+mod slots;
 mod vfio;
 mod wait;
+mod wrapping;
 
-pub use bar::MappedBar;
+pub use bar::{MappedBar, MappedDoorbell};
 pub use fence::{after_phase, before_doorbell};
 pub use lent::LentMemory;
 pub use memory::HostMemory;
+pub(crate) use slots::Slots;
 pub(crate) use vfio::Linux;
 pub use wait::{drain, wait_readable, wait_with};
+pub(crate) use wrapping::Wrapping;

@@ -145,6 +145,11 @@ impl Completer {
         let count = producer.wrapping_sub(*head);
         let first = std::mem::replace(head, producer);
         for i in 0..count {
+            let there = self.written.wrapping_sub(self.consumer());
+            assert!(
+                there < 1 << self.cq_log2,
+                "completion queue overrun: {there} entries by the last doorbell"
+            );
             let phase = self.written >> self.cq_log2 & 1 == 0;
             let wqe_index = first.wrapping_add(i);
             let entry = Cqe { qpn: self.qpn, wqe_index, receive, phase, ..Cqe::default() };
@@ -153,6 +158,11 @@ impl Completer {
             self.written = self.written.wrapping_add(1);
         }
         usize::from(count)
+    }
+
+    /// Entries of the ring of the completion queue.
+    pub fn ring(&self) -> u32 {
+        1 << self.cq_log2
     }
 
     /// Entries that the program said it has taken.

@@ -97,6 +97,10 @@ pub struct Card {
     pub refuse: VecDeque<(u8, u8, u64)>,
     /// Commands are taken, and never answered.
     pub deaf: bool,
+    /// Commands are taken when so many are in the ring.
+    pub together: u16,
+    /// How often memory was mapped.
+    pub maps: usize,
     /// WQEs a step, all queue pairs together.
     pub speed: usize,
     pub pds: BTreeSet<u32>,
@@ -178,6 +182,8 @@ impl Mock {
             log: Vec::new(),
             refuse: VecDeque::new(),
             deaf: false,
+            together: 1,
+            maps: 0,
             speed: 3,
             pds: BTreeSet::new(),
             regions: BTreeMap::new(),
@@ -254,7 +260,9 @@ impl Bus for Mock {
     }
 
     fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
-        self.card().map.alloc(bytes, align)
+        let mut card = self.card();
+        card.maps += 1;
+        card.map.alloc(bytes, align)
     }
 
     fn dma_free(&mut self, buffer: DmaBuffer) -> Result<(), BusError> {
@@ -264,6 +272,7 @@ impl Bus for Mock {
     /// Scatters the pages: the last one gets the lowest address.
     fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
         let mut card = self.card();
+        card.maps += 1;
         let page = 1u64 << page_shift;
         let (start, end) = (memory.address(), memory.address() + memory.len() as u64);
         let mut starts = vec![start];
@@ -325,8 +334,9 @@ impl Card {
             self.ring(offset, value);
         }
         if *self.register(&cmdq::CONTROL) & put(&cmdq::CONTROL, "enable", 1) != 0 {
-            while self.command_consumer != *self.register(&cmdq::CMDQ_PRODUCER) as u16 {
-                self.take_command();
+            let there = (*self.register(&cmdq::CMDQ_PRODUCER) as u16).wrapping_sub(self.command_consumer);
+            if there >= self.together {
+                (0..there).for_each(|_| self.take_command());
             }
         }
         let mut left = self.speed;
@@ -696,30 +706,21 @@ pub fn av(from: u8, to: u8) -> AddressVector {
 }
 
 pub fn init() -> InitAttributes {
-    InitAttributes { access: Some(AccessFlags::REMOTE), pkey: Some(0xffff), qkey: None }
+    InitAttributes::new().access(AccessFlags::REMOTE).pkey(0xffff)
 }
 
 pub fn rtr(dest_qpn: u32) -> RtrAttributes {
-    RtrAttributes {
-        av: Some(av(1, 2)),
-        path_mtu: Some(PathMtu::B1024),
-        dest_qpn: Some(dest_qpn),
-        rq_psn: Some(Psn::new(0x123456)),
-        max_dest_rd_atomic: Some(4),
-        min_rnr_timer: Some(12),
-        ..Default::default()
-    }
+    RtrAttributes::new()
+        .av(av(1, 2))
+        .path_mtu(PathMtu::B1024)
+        .dest_qpn(dest_qpn)
+        .rq_psn(Psn::new(0x123456))
+        .max_dest_rd_atomic(4)
+        .min_rnr_timer(12)
 }
 
 pub fn rts() -> RtsAttributes {
-    RtsAttributes {
-        sq_psn: Some(Psn::new(0x654321)),
-        timeout: Some(14),
-        retry_cnt: Some(7),
-        rnr_retry: Some(7),
-        max_rd_atomic: Some(4),
-        ..Default::default()
-    }
+    RtsAttributes::new().sq_psn(Psn::new(0x654321)).timeout(14).retry_cnt(7).rnr_retry(7).max_rd_atomic(4)
 }
 
 /// A card with one domain, a queue pair connected to itself, and two regions.
@@ -762,7 +763,7 @@ pub fn bench_of(mock: Mock, context: Context, send_wr: u32, cq_entries: u32) -> 
 
 impl Bench {
     /// Polls until there are `n` completions.
-    pub fn completions(&self, n: usize) -> Vec<Completion> {
+    pub fn completions(&mut self, n: usize) -> Vec<Completion> {
         let mut all = Vec::new();
         let mut some = [Completion::default(); 5];
         for _ in 0..10_000 {

@@ -111,7 +111,7 @@ fn a_board_that_is_silent_or_other_is_told_with_what_to_do() {
 #[test]
 fn a_board_that_is_reset_is_gone_until_it_is_opened_again() {
     let board = Board::new(Faults::default(), 4);
-    let b = bench(&board);
+    let mut b = bench(&board);
     board.state().reset();
     for _ in 0..2 {
         let error = b.context.is_fatal().unwrap_err();

@@ -37,7 +37,7 @@ fn carry(machine: &Machine, name: &str) {
     context.set_mac([2, 0, 0, 0, 0, 1]).unwrap();
     context.add_gid([10, 0, 0, 1].into(), None).unwrap();
     let pd = context.alloc_pd().unwrap();
-    let cq = context.create_cq(16).unwrap();
+    let mut cq = context.create_cq(16).unwrap();
     let qp = pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
     let number = qp.number();
     let mut qp = qp.init(init()).unwrap().rtr(rtr(number)).unwrap().rts(rts()).unwrap();
@@ -69,8 +69,8 @@ fn carry(machine: &Machine, name: &str) {
         while cq.poll(&mut done).unwrap() == 0 {
             assert!(Instant::now() < end, "no completion");
         }
-        assert!(done[0].is_success(), "{}", done[0].status);
-        assert_eq!(done[0].wr_id, id);
+        assert!(done[0].is_success(), "{}", done[0].status());
+        assert_eq!(done[0].wr_id(), id);
         assert_eq!(bytes(&strange, at, len as usize), data[..len as usize]);
     }
     let mapped = machine.with(|state| state.mapped.len());

@@ -50,30 +50,21 @@
 //! a.add_gid(ip_a, None)?;
 //! b.add_gid(ip_b, None)?;
 //! let (pd_a, pd_b) = (a.alloc_pd()?, b.alloc_pd()?);
-//! let (cq_a, cq_b) = (a.create_cq(16)?, b.create_cq(16)?);
+//! let (mut cq_a, cq_b) = (a.create_cq(16)?, b.create_cq(16)?);
 //! let (from, to) = (a.alloc(4096, 4096)?, b.alloc(4096, 4096)?);
 //! let from = pd_a.register(&from, AccessFlags::LOCAL_READ, PageSize::Size4K)?;
 //! let to = pd_b.register(&to, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE, PageSize::Size4K)?;
 //!
 //! let up = |qp: Qp<Reset>, way: AddressVector, peer: u32| -> Result<QueuePair> {
-//!     let init = InitAttributes { access: Some(AccessFlags::REMOTE_WRITE), pkey: Some(0xffff), qkey: None };
-//!     let rtr = RtrAttributes {
-//!         av: Some(way),
-//!         path_mtu: Some(PathMtu::B1024),
-//!         dest_qpn: Some(peer),
-//!         rq_psn: Some(Psn::new(7)),
-//!         max_dest_rd_atomic: Some(0),
-//!         min_rnr_timer: Some(12),
-//!         ..Default::default()
-//!     };
-//!     let rts = RtsAttributes {
-//!         sq_psn: Some(Psn::new(7)),
-//!         timeout: Some(14),
-//!         retry_cnt: Some(7),
-//!         rnr_retry: Some(7),
-//!         max_rd_atomic: Some(0),
-//!         ..Default::default()
-//!     };
+//!     let init = InitAttributes::new().access(AccessFlags::REMOTE_WRITE).pkey(0xffff);
+//!     let rtr = RtrAttributes::new()
+//!         .av(way)
+//!         .path_mtu(PathMtu::B1024)
+//!         .dest_qpn(peer)
+//!         .rq_psn(Psn::new(7))
+//!         .max_dest_rd_atomic(0)
+//!         .min_rnr_timer(12);
+//!     let rts = RtsAttributes::new().sq_psn(Psn::new(7)).timeout(14).retry_cnt(7).rnr_retry(7).max_rd_atomic(0);
 //!     Ok(qp.init(init)?.rtr(rtr)?.rts(rts)?)
 //! };
 //! let (qp_a, qp_b) = (pd_a.create_qp(&QpInitAttr::rc(&cq_a, &cq_a))?, pd_b.create_qp(&QpInitAttr::rc(&cq_b, &cq_b))?);

@@ -139,7 +139,13 @@ pub fn both_ways(pair: &Pair, load: &Load) -> Result<f64> {
         let done = way.node.wait(&pair.world, count, patience(each * qps * size));
         let done = done.map_err(|why| anyhow!("{why:#}{}", pair.diagnose()))?;
         if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
-            bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
+            bail!(
+                "message {} of queue pair {:#x}: {}{}",
+                bad.wr_id(),
+                bad.qpn(),
+                bad.status(),
+                pair.diagnose()
+            );
         }
     }
     let mut slower: f64 = 0.0;
@@ -186,22 +192,17 @@ pub fn unreliable(pair: &Pair, service: Service, load: &Load) -> Result<Placed> 
         let (a, b) = (make(&pair.a)?, make(&pair.b)?);
         let numbers = [a.number(), b.number()];
         let up = |qp: ferrowire::Qp<ferrowire::Reset>, from: &Node, to: &Node, peer: u32| -> Result<_> {
-            let init = InitAttributes {
-                access: (!datagrams).then_some(AccessFlags::REMOTE_WRITE),
-                pkey: Some(0xffff),
-                qkey: datagrams.then_some(QKEY),
-            };
+            let init = InitAttributes::new()
+                .access((!datagrams).then_some(AccessFlags::REMOTE_WRITE))
+                .pkey(0xffff)
+                .qkey(datagrams.then_some(QKEY));
             let rtr = match datagrams {
                 true => RtrAttributes::default(),
-                false => RtrAttributes {
-                    av: Some(way(from, to)),
-                    path_mtu: Some(mtu),
-                    dest_qpn: Some(peer),
-                    rq_psn: Some(Psn::new(0)),
-                    ..RtrAttributes::default()
-                },
+                false => {
+                    RtrAttributes::new().av(way(from, to)).path_mtu(mtu).dest_qpn(peer).rq_psn(Psn::new(0))
+                }
             };
-            let rts = RtsAttributes { sq_psn: Some(Psn::new(0)), ..RtsAttributes::default() };
+            let rts = RtsAttributes::new().sq_psn(Psn::new(0));
             let qp = qp.init(init).map_err(|step| step.error)?.rtr(rtr).map_err(|step| step.error)?;
             Ok(qp.rts(rts).map_err(|step| step.error)?)
         };
@@ -241,7 +242,7 @@ pub fn unreliable(pair: &Pair, service: Service, load: &Load) -> Result<Placed> 
     let done = pair.a.wait(&pair.world, each * qps, patience(each * qps * size));
     let done = done.map_err(|why| anyhow!("{why:#}{}", pair.diagnose()))?;
     if let Some(bad) = done.iter().find(|completion| !completion.is_success()) {
-        bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id, bad.qpn, bad.status, pair.diagnose());
+        bail!("message {} of queue pair {:#x}: {}{}", bad.wr_id(), bad.qpn(), bad.status(), pair.diagnose());
     }
     pair.world.lock().run(5000);
     pair.world.lock().check()?;

@@ -114,7 +114,7 @@ impl Run<'_> {
         context.set_mac(own.src_mac)?;
         context.add_gid(own.src_ip, own.vlan)?;
         let pd = context.alloc_pd()?;
-        let cq = context.create_cq((2 * case.work.count as u32).max(16))?;
+        let mut cq = context.create_cq((2 * case.work.count as u32).max(16))?;
         let region = self.region(&context, &pd)?;
         let qp = self.queue_pair(context.capabilities(), &pd, &cq)?;
         let mut qp = self.connect(context.capabilities(), qp, &region)?;
@@ -140,7 +140,7 @@ impl Run<'_> {
         let lines: Vec<Line> = case.log(role).iter().map(|line| Line::parse(&case.name, line)).collect();
         let expected = expected_completions(case, role, &lines);
         let late = (role == Role::Responder && case.receive_posted_late).then_some(&region);
-        self.drive(&cq, &numbers, expected.len(), &mut qp, late)?;
+        self.drive(&mut cq, &numbers, expected.len(), &mut qp, late)?;
         drop(handle);
 
         let mut found = self.compare_frames();
@@ -244,39 +244,34 @@ impl Run<'_> {
         let (connected, reliable) = (case.service != "UD", case.service == "RC");
         let remote = AccessFlags::REMOTE;
         let local = case.region.access.without(remote);
-        let init = InitAttributes {
-            access: connected.then_some(case.region.access.without(local)),
-            pkey: Some(case.pkey),
-            qkey: case.qkey.filter(|_| !connected),
-        };
-        let rtr = RtrAttributes {
-            av: Some(self.address()),
-            path_mtu: Some(case.path_mtu),
-            dest_qpn: Some(peer.qpn),
-            rq_psn: Some(Psn::new(peer.first_psn)),
-            max_dest_rd_atomic: Some(case.max_rd_atomic.min(can.max_dest_rd_atomic)),
-            min_rnr_timer: Some(case.min_rnr_timer),
-            sport: own.udp_sport,
-            ..RtrAttributes::default()
-        };
+        let init = InitAttributes::new()
+            .access(connected.then_some(case.region.access.without(local)))
+            .pkey(case.pkey)
+            .qkey(case.qkey.filter(|_| !connected));
+        let rtr = RtrAttributes::new()
+            .av(self.address())
+            .path_mtu(case.path_mtu)
+            .dest_qpn(peer.qpn)
+            .rq_psn(Psn::new(peer.first_psn))
+            .max_dest_rd_atomic(case.max_rd_atomic.min(can.max_dest_rd_atomic))
+            .min_rnr_timer(case.min_rnr_timer)
+            .sport(own.udp_sport);
         let rtr = match (connected, reliable) {
             (true, true) => rtr,
-            (true, false) => RtrAttributes { max_dest_rd_atomic: None, min_rnr_timer: None, ..rtr },
+            (true, false) => rtr.max_dest_rd_atomic(None).min_rnr_timer(None),
             (false, _) => RtrAttributes::default(),
         };
-        let rts = RtsAttributes {
-            sq_psn: Some(Psn::new(own.first_psn)),
-            timeout: Some(case.ack_timeout),
-            retry_cnt: Some(case.retry_count),
-            rnr_retry: Some(case.rnr_retry),
-            max_rd_atomic: Some(case.max_rd_atomic.min(can.max_rd_atomic)),
-            ..RtsAttributes::default()
-        };
-        let quiet = RtsAttributes { sq_psn: rts.sq_psn, ..RtsAttributes::default() };
+        let rts = RtsAttributes::new()
+            .sq_psn(Psn::new(own.first_psn))
+            .timeout(case.ack_timeout)
+            .retry_cnt(case.retry_count)
+            .rnr_retry(case.rnr_retry)
+            .max_rd_atomic(case.max_rd_atomic.min(can.max_rd_atomic));
+        let quiet = RtsAttributes::new().sq_psn(rts.sq_psn);
         let rts = match (connected, reliable) {
             (true, true) => rts,
             (true, false) => quiet,
-            (false, _) => RtsAttributes { sport: own.udp_sport, ..quiet },
+            (false, _) => quiet.sport(own.udp_sport),
         };
         let mut qp = qp.init(init).map_err(|step| step.error)?;
         if self.role == Role::Responder && !case.receive_posted_late {
@@ -332,7 +327,7 @@ impl Run<'_> {
     /// receives are posted in that region when the last captured request has been refused for want of one.
     fn drive(
         &mut self,
-        cq: &CompletionQueue,
+        cq: &mut CompletionQueue,
         numbers: &Numbers,
         completions: usize,
         qp: &mut QueuePair,
@@ -504,31 +499,31 @@ pub fn compare_completions(expected: &[Wc], got: &[Completion], datagrams: bool)
         };
         let status = WcStatus::from_code(expected.status);
         let name = status.map_or_else(|| expected.status.to_string(), |status| status.to_string());
-        differ("status", name, got.status.to_string());
+        differ("status", name, got.status().to_string());
         if expected.status != WcStatus::Success.code() || !got.is_success() {
             continue;
         }
-        let opcode = got.opcode.known().map(verbs_opcode);
-        let text = opcode.map_or_else(|| got.opcode.to_string(), |opcode| opcode.to_string());
+        let opcode = got.opcode().known().map(verbs_opcode);
+        let text = opcode.map_or_else(|| got.opcode().to_string(), |opcode| opcode.to_string());
         differ("opcode", expected.opcode.to_string(), text);
-        differ("byte_len", expected.len.to_string(), got.byte_len.to_string());
+        differ("byte_len", expected.len.to_string(), got.byte_len().to_string());
         // On the sender's side Linux sets flags that verbs give no meaning there.
         if expected.opcode >= 128 {
             // Linux says of every receive that a GRH is there.
             let source = datagrams.then_some(expected.src_qp);
-            differ("src_qpn", format!("{source:x?}"), format!("{:x?}", got.src_qpn));
+            differ("src_qpn", format!("{source:x?}"), format!("{:x?}", got.src_qpn()));
             let imm = (expected.flags & 2 != 0).then_some(expected.imm);
-            differ("imm", format!("{imm:x?}"), format!("{:x?}", got.imm));
+            differ("imm", format!("{imm:x?}"), format!("{:x?}", got.imm()));
             differ(
                 "invalidated",
                 (expected.flags & 4 != 0).to_string(),
-                got.invalidated.is_some().to_string(),
+                got.invalidated().is_some().to_string(),
             );
         }
     }
     if expected.len() != got.len() {
         let last: Vec<String> =
-            got.iter().skip(expected.len()).map(|c| format!("{} of {}", c.status, c.opcode)).collect();
+            got.iter().skip(expected.len()).map(|c| format!("{} of {}", c.status(), c.opcode())).collect();
         let more = if last.is_empty() { String::new() } else { format!(": {}", last.join(", ")) };
         let place = Place::Completion(expected.len().min(got.len()) + 1);
         found.push(Difference::new(

@@ -310,34 +310,26 @@ impl End for CardEnd {
         if service == Service::Ud {
             self.destinations.insert(qp, (self.pd.create_ah(&av)?, path.peer));
         }
-        let rtr = RtrAttributes {
-            av: Some(av),
-            path_mtu: Some(path.mtu),
-            dest_qpn: Some(path.peer),
-            rq_psn: Some(Psn::new(path.rq_psn)),
-            max_dest_rd_atomic: Some(path.rd_atomic),
-            min_rnr_timer: Some(path.min_rnr_timer),
-            ..RtrAttributes::default()
-        };
-        let rts = RtsAttributes {
-            sq_psn: Some(Psn::new(path.sq_psn)),
-            timeout: Some(path.timeout),
-            retry_cnt: Some(path.retry_cnt),
-            rnr_retry: Some(path.rnr_retry),
-            max_rd_atomic: Some(path.rd_atomic),
-            ..RtsAttributes::default()
-        };
+        let rtr = RtrAttributes::new()
+            .av(av)
+            .path_mtu(path.mtu)
+            .dest_qpn(path.peer)
+            .rq_psn(Psn::new(path.rq_psn))
+            .max_dest_rd_atomic(path.rd_atomic)
+            .min_rnr_timer(path.min_rnr_timer);
+        let rts = RtsAttributes::new()
+            .sq_psn(Psn::new(path.sq_psn))
+            .timeout(path.timeout)
+            .retry_cnt(path.retry_cnt)
+            .rnr_retry(path.rnr_retry)
+            .max_rd_atomic(path.rd_atomic);
         let access = if path.rd_atomic > 0 { self.remote() } else { AccessFlags::REMOTE_WRITE };
-        let init = InitAttributes { access: Some(access), pkey: Some(0xffff), qkey: None };
+        let init = InitAttributes::new().access(access).pkey(0xffff);
         // Each service has attributes of its own.
-        let sends = RtsAttributes { sq_psn: rts.sq_psn, ..RtsAttributes::default() };
+        let sends = RtsAttributes::new().sq_psn(rts.sq_psn);
         let (init, rtr, rts) = match service {
-            Service::Uc => {
-                (init, RtrAttributes { max_dest_rd_atomic: None, min_rnr_timer: None, ..rtr }, sends)
-            }
-            Service::Ud => {
-                (InitAttributes { access: None, qkey: Some(QKEY), ..init }, RtrAttributes::default(), sends)
-            }
+            Service::Uc => (init, rtr.max_dest_rd_atomic(None).min_rnr_timer(None), sends),
+            Service::Ud => (init.access(None).qkey(QKEY), RtrAttributes::default(), sends),
             Service::Raw => Default::default(),
             _ => (init, rtr, rts),
         };
@@ -466,16 +458,16 @@ impl End for CardEnd {
         let mut some = [Completion::default(); 64];
         let n = self.cq.poll(&mut some)?;
         let done = some[..n].iter().map(|c| Done {
-            qpn: c.qpn,
-            id: c.wr_id,
-            receive: c.kind == WorkKind::Receive,
-            status: c.status.known(),
-            opcode: c.opcode.known(),
-            bytes: c.byte_len,
-            imm: c.imm,
-            solicited: c.solicited,
-            source: c.src_qpn,
-            invalidated: c.invalidated,
+            qpn: c.qpn(),
+            id: c.wr_id(),
+            receive: c.kind() == WorkKind::Receive,
+            status: c.status().known(),
+            opcode: c.opcode().known(),
+            bytes: c.byte_len(),
+            imm: c.imm(),
+            solicited: c.solicited(),
+            source: c.src_qpn(),
+            invalidated: c.invalidated(),
         });
         Ok(done.collect())
     }

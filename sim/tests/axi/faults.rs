@@ -69,8 +69,8 @@ fn fails_alone(config: &RnicConfig, seed: u64) {
     }
     let done = pair.a.wait(&pair.world, 22, LIMIT).unwrap_or_else(|e| panic!("{e}{}", pair.diagnose()));
     let status = |qp: usize| {
-        let of = done.iter().filter(|c| c.qpn == qps[qp].0.number());
-        of.map(|c| c.status.known().unwrap()).collect::<Vec<_>>()
+        let of = done.iter().filter(|c| c.qpn() == qps[qp].0.number());
+        of.map(|c| c.status().known().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(status(0), [WcStatus::LocQpOpErr]);
     assert_eq!(status(1), [WcStatus::RemOpErr]);

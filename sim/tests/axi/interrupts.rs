@@ -30,7 +30,7 @@ fn told(config: &ferrowire_hdl::config::RnicConfig, settings: &AxiSettings, seed
     let mut rng = SmallRng::seed_from_u64(seed);
     let pair = pair(config, settings, seed);
     let eq = pair.a.context.create_eq(16).unwrap();
-    let cq = pair.a.context.create_cq_with_events(64, &eq).unwrap();
+    let mut cq = pair.a.context.create_cq_with_events(64, &eq).unwrap();
     let own = pair.a.pd.create_qp(&QpInitAttr::rc(&cq, &cq)).unwrap();
     let peer = pair.b.pd.create_qp(&QpInitAttr::rc(&pair.b.cq, &pair.b.cq)).unwrap();
     let (mut qp, _peer) = pair.bring_up(own, peer, &connection()).unwrap();

@@ -310,7 +310,7 @@ fn exchange(shell: &Shell, status: u64) {
     receives.ring().unwrap();
     run(SendWr::send(3, &[regions[0].sge(0, 194)]));
     let done = nodes[1].completions(1);
-    assert_eq!((done[0].wr_id, done[0].byte_len), (7, 194));
+    assert_eq!((done[0].wr_id(), done[0].byte_len()), (7, 194));
     peers[100..294].copy_from_slice(&own[..194]);
     assert!(bytes(1) == peers, "what was received");
 

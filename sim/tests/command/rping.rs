@@ -72,7 +72,7 @@ impl Tool {
     fn queue_pair(node: &Node) -> (Qp<Init>, MemoryRegion) {
         let memory = node.region(DATA + BYTES);
         let access = AccessFlags::REMOTE_READ | AccessFlags::REMOTE_WRITE;
-        let init = InitAttributes { access: Some(access), pkey: Some(0xffff), ..InitAttributes::default() };
+        let init = InitAttributes::new().access(access).pkey(0xffff);
         let mut qp = node.pd.create_qp(&QpInitAttr::rc(&node.cq, &node.cq)).unwrap().init(init).unwrap();
         qp.start_post_recv().post(&RecvWr::new(0, &[memory.sge(LETTER, LETTER as u32)])).unwrap();
         (qp, memory)
@@ -115,10 +115,10 @@ impl Tool {
             let taken = self.node.cq.poll(&mut some).unwrap();
             for done in &some[..taken] {
                 assert!(done.is_success(), "{done:?}");
-                match done.kind {
+                match done.kind() {
                     WorkKind::Send => self.sent += 1,
                     WorkKind::Receive => {
-                        assert_eq!(done.byte_len as usize, LETTER);
+                        assert_eq!(done.byte_len() as usize, LETTER);
                         self.received += 1;
                     }
                 }

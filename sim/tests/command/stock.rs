@@ -95,10 +95,10 @@ impl Tool {
                 posted += 1;
             }
             for done in self.node.completions(1) {
-                match done.kind {
+                match done.kind() {
                     WorkKind::Send => sent += 1,
                     WorkKind::Receive => {
-                        assert_eq!(done.byte_len as usize, SIZE);
+                        assert_eq!(done.byte_len() as usize, SIZE);
                         received += 1;
                         // What it looks at with -c.
                         let mut page = [1];

@@ -221,7 +221,7 @@ fn requests_and_read_responses_of_a_queue_pair_share_its_rate() {
                 run(&pair, feeds, &[true], 100);
                 let n = pair.b.cq.poll(&mut some).unwrap();
                 for sent in &some[..n] {
-                    assert_eq!((sent.wr_id, sent.is_success()), (done, true), "{config}: {sent:?}");
+                    assert_eq!((sent.wr_id(), sent.is_success()), (done, true), "{config}: {sent:?}");
                     done += 1;
                 }
             }

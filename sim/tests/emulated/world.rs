@@ -71,7 +71,7 @@ fn a_peer_that_is_not_heard_is_given_up_after_the_time_of_all_retries() {
     let before = world.now();
     let to = nodes[1].region(0, 64, AccessFlags::LOCAL_WRITE | AccessFlags::REMOTE_WRITE).unwrap();
     post(&mut qp, &[SendWr::write(1, &[from.sge(0, 64)], to.remote(0)).signaled()]);
-    assert_eq!(wait(&nodes[0], 1)[0].status, WcStatus::RetryExcErr);
+    assert_eq!(wait(&nodes[0], 1)[0].status(), WcStatus::RetryExcErr);
     // The first time and three more, 4.096 us times 2^14 each (IBTA 9.7.6.1.3).
     let all = Duration::from_nanos((4 * 4096) << 14);
     let took = world.now() - before;
@@ -168,7 +168,7 @@ fn programs_in_threads_share_a_world() {
             let n = node.cq.poll(&mut some).unwrap();
             for done in &some[..n] {
                 assert!(done.is_success(), "{done:?}");
-                if done.kind == ferrowire::WorkKind::Receive {
+                if done.kind() == ferrowire::WorkKind::Receive {
                     came += 1;
                     receive(qp, came, &inbox, 0, 4096);
                     if sent < MESSAGES {
@@ -215,7 +215,7 @@ fn datagrams_find_their_card_among_many() {
         post(qp, &[wr]);
         assert!(wait(&nodes[0], 1)[0].is_success());
         let done = wait(&nodes[to], 1)[0];
-        assert_eq!((done.wr_id, done.byte_len, done.src_qpn), (to as u64, 512 + 40, Some(qp.number())));
+        assert_eq!((done.wr_id(), done.byte_len(), done.src_qpn()), (to as u64, 512 + 40, Some(qp.number())));
         assert_eq!(bytes(inboxes[to].memory())[40..552], bytes(from.memory())[..]);
     }
 }

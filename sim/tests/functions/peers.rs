@@ -5,14 +5,15 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use ferrowire::{
-    AccessFlags, AddressVector, Bus, Completion, CompletionQueue, Context, ContextOptions, DropReason, Event,
-    EventKind, EventQueue, HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn,
-    Qp, QpInitAttr, QpState, RecvWr, Rtr, RtrAttributes, TrafficCounter,
+    AccessFlags, AddressVector, Bus, Completion, Context, ContextOptions, DropReason, Event, EventKind,
+    EventQueue, HwCounter, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn, Qp,
+    QpInitAttr, QpState, RecvWr, Rtr, RtrAttributes, TrafficCounter,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::bus::{SharedWorld, World};
 use ferrowire_sim::hostile::forge::{between, Packet, CARD, FOE};
 use ferrowire_sim::pair::bytes;
+use ferrowire_sim::shared_cq::SharedCq;
 use ferrowire_sim::soak::ends::{ip, mac};
 use ferrowire_spec::csr::port;
 use ferrowire_spec::qp_state::GSI_QPN;
@@ -29,7 +30,7 @@ struct Alone {
     world: SharedWorld,
     context: Context,
     pd: ProtectionDomain,
-    cq: CompletionQueue,
+    cq: SharedCq,
     events: EventQueue,
     region: MemoryRegion,
 }
@@ -61,7 +62,7 @@ impl Alone {
         context.set_mac(mac(CARD)).unwrap();
         context.add_gid(ip(CARD, false), None).unwrap();
         let events = context.create_async_eq(16).unwrap();
-        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(256).unwrap());
+        let (pd, cq) = (context.alloc_pd().unwrap(), SharedCq::from(context.create_cq(256).unwrap()));
         let memory = context.alloc(8192, 4096).unwrap();
         let atomics = context.capabilities().atomics;
         let extra = if atomics { AccessFlags::REMOTE_ATOMIC } else { AccessFlags::LOCAL_READ };
@@ -74,16 +75,14 @@ impl Alone {
     fn answers(&self) -> Qp<Rtr> {
         let atomics = self.context.capabilities().atomics;
         let extra = if atomics { AccessFlags::REMOTE_ATOMIC } else { AccessFlags::LOCAL_READ };
-        let init = InitAttributes { access: Some(rights() | extra), pkey: Some(0xffff), qkey: None };
-        let rtr = RtrAttributes {
-            av: Some(AddressVector::new(mac(CARD), ip(CARD, false), mac(FOE), ip(FOE, false))),
-            path_mtu: Some(PathMtu::B256),
-            dest_qpn: Some(OWN),
-            rq_psn: Some(Psn::new(PSN)),
-            max_dest_rd_atomic: Some(4),
-            min_rnr_timer: Some(1),
-            ..RtrAttributes::default()
-        };
+        let init = InitAttributes::new().access(rights() | extra).pkey(0xffff);
+        let rtr = RtrAttributes::new()
+            .av(AddressVector::new(mac(CARD), ip(CARD, false), mac(FOE), ip(FOE, false)))
+            .path_mtu(PathMtu::B256)
+            .dest_qpn(OWN)
+            .rq_psn(Psn::new(PSN))
+            .max_dest_rd_atomic(4)
+            .min_rnr_timer(1);
         let qp = self.pd.create_qp(&QpInitAttr::rc(&self.cq, &self.cq)).unwrap();
         let mut qp = qp.init(init).unwrap().rtr(rtr).unwrap();
         let mut batch = qp.start_post_recv();
@@ -171,7 +170,8 @@ impl Alone {
         assert_eq!(bytes(self.region.memory())[4096..4196], [8; 100], "{what}");
         let mut some = [Completion::default(); 4];
         let n = self.cq.poll(&mut some).unwrap();
-        let ends: Vec<_> = some[..n].iter().map(|done| (done.qpn, done.wr_id, done.is_success())).collect();
+        let ends: Vec<_> =
+            some[..n].iter().map(|done| (done.qpn(), done.wr_id(), done.is_success())).collect();
         assert_eq!(ends, [(qp.number(), 0, true)], "{what}");
     }
 }
@@ -224,7 +224,8 @@ fn requests_of_peers_for_what_is_not_there_get_nak_invalid_request() {
         assert_eq!(told, [(Some(EventKind::QpRequestError), qp.number(), INVALID)], "{what}");
         // No receive has its message; all come back.
         let n = card.cq.poll(&mut done).unwrap();
-        let ends: Vec<_> = done[..n].iter().map(|done| (done.qpn, done.wr_id, done.is_success())).collect();
+        let ends: Vec<_> =
+            done[..n].iter().map(|done| (done.qpn(), done.wr_id(), done.is_success())).collect();
         assert_eq!(ends, [(qp.number(), 0, false), (qp.number(), 1, false)], "{what}: {done:?}");
         // It hears nothing any more.
         let answers = card.tell(card.request(&qp, RcWriteOnly, psn, &[7; 16]).frame());

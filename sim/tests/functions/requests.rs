@@ -80,16 +80,16 @@ fn work_requests_for_what_is_not_there_end_as_those_with_an_unknown_opcode_and_o
             let what = format!("opcode {code}, the functions are there: {there}");
             let done = pair.a.wait(&pair.world, 3, LIMIT);
             let done = done.unwrap_or_else(|error| panic!("{what}: {error}{}", pair.diagnose()));
-            let ids: Vec<u64> = done.iter().map(|done| done.wr_id).collect();
-            assert_eq!((ids, done[0].status.known()), (vec![0, 1, 2], Some(WcStatus::Success)), "{what}");
+            let ids: Vec<u64> = done.iter().map(|done| done.wr_id()).collect();
+            assert_eq!((ids, done[0].status().known()), (vec![0, 1, 2], Some(WcStatus::Success)), "{what}");
             let refused = (Some(WcStatus::LocQpOpErr), Some(LocalCause::WqeOpcode));
-            let said = (done[1].status.known(), done[1].cause());
+            let said = (done[1].status().known(), done[1].cause());
             if there && code != unknown {
                 assert_ne!(said, refused, "{what}");
                 continue;
             }
             assert_eq!(said, refused, "{what}: {done:?}");
-            assert_eq!(done[2].status.known(), Some(WcStatus::WrFlushErr), "{what}");
+            assert_eq!(done[2].status().known(), Some(WcStatus::WrFlushErr), "{what}");
             assert_eq!(qp.query().unwrap().state, QpState::Err, "{what}");
             assert_eq!(peer.query().unwrap().state, QpState::Rts, "{what}: the peer heard of nothing");
             pair.world.lock().run(2_000);
@@ -112,11 +112,11 @@ fn work_requests_for_what_is_not_there_end_as_those_with_an_unknown_opcode_and_o
             );
             let done = pair.a.wait(&pair.world, 3, LIMIT).unwrap();
             assert!(
-                done.iter().all(|done| done.is_success() && done.qpn == other.number()),
+                done.iter().all(|done| done.is_success() && done.qpn() == other.number()),
                 "{what}: {done:?}"
             );
             let done = pair.b.wait(&pair.world, 1, LIMIT).unwrap();
-            assert_eq!((done[0].is_success(), done[0].imm), (true, Some(7)), "{what}");
+            assert_eq!((done[0].is_success(), done[0].imm()), (true, Some(7)), "{what}");
             assert_eq!(bytes(to.memory())[3000..3100], [0x5a; 100], "{what}");
             assert_eq!(bytes(to.memory())[512..576], [0x5a; 64], "{what}");
         }

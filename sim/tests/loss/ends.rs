@@ -75,9 +75,9 @@ fn what_is_lost_for_ever_ends_its_queue_pair_alone_after_the_last_retry() {
             let n = rig.pair.a.cq.poll(&mut some).unwrap();
             let now = rig.pair.world.lock().cycle();
             for completion in &some[..n] {
-                match well.iter_mut().find(|((qp, _), _, _)| qp.number() == completion.qpn) {
+                match well.iter_mut().find(|((qp, _), _, _)| qp.number() == completion.qpn()) {
                     Some((_, _, done)) => {
-                        assert!(completion.is_success() && completion.wr_id == *done, "{completion:?}");
+                        assert!(completion.is_success() && completion.wr_id() == *done, "{completion:?}");
                         *done += 1;
                     }
                     None => failed.push((now, *completion)),
@@ -98,7 +98,7 @@ fn what_is_lost_for_ever_ends_its_queue_pair_alone_after_the_last_retry() {
             assert_eq!(ends_of(&all, qp.number()), expected, "{what}");
             let times = transmissions(&sent, peer.number(), *first_psn);
             assert_eq!(times.len(), 1 + usize::from(*retry_cnt), "{what}");
-            let (ended, _) = failed.iter().find(|(_, c)| c.qpn == qp.number()).unwrap();
+            let (ended, _) = failed.iter().find(|(_, c)| c.qpn() == qp.number()).unwrap();
             let ends: Vec<u64> = times.iter().skip(1).chain([ended]).copied().collect();
             for (from, to) in times.iter().zip(ends) {
                 let gap = to - from;

@@ -210,10 +210,10 @@ fn run(config: &str, host_latency: u64, wire: Wire, seed: u64) {
         for node in [&pair.a, &pair.b] {
             let n = node.cq.poll(&mut some).unwrap_or_else(|e| panic!("{what}: {e}{}", pair.diagnose()));
             for completion in &some[..n] {
-                let flow = &mut flows[owner[&(node.card, completion.qpn)]];
+                let flow = &mut flows[owner[&(node.card, completion.qpn())]];
                 let expected = flow.owed.pop_front();
                 assert!(
-                    completion.is_success() && expected == Some(completion.wr_id),
+                    completion.is_success() && expected == Some(completion.wr_id()),
                     "{what}: {expected:?} must come, and {completion:?} did{}",
                     pair.diagnose()
                 );

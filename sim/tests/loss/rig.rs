@@ -321,10 +321,10 @@ pub fn nothing_refused(pair: &Pair, what: &str) {
 
 /// How requests ended.
 pub fn ends(done: &[Completion]) -> Vec<(u64, Option<WcStatus>)> {
-    done.iter().map(|c| (c.wr_id, c.status.known())).collect()
+    done.iter().map(|c| (c.wr_id(), c.status().known())).collect()
 }
 
 /// How those of one queue pair ended.
 pub fn ends_of(done: &[Completion], qpn: u32) -> Vec<(u64, Option<WcStatus>)> {
-    done.iter().filter(|c| c.qpn == qpn).map(|c| (c.wr_id, c.status.known())).collect()
+    done.iter().filter(|c| c.qpn() == qpn).map(|c| (c.wr_id(), c.status().known())).collect()
 }

@@ -177,7 +177,7 @@ fn play(rig: &mut Rig, ground: &Ground, case: &Case, elements: &[Element], what:
     let count = 2 * many + 1;
     let there = rig.ends(1, count);
     let here = rig.ends(0, count);
-    assert!(there.iter().all(|done| done.qpn == peer.number()), "{what}: {there:?}");
+    assert!(there.iter().all(|done| done.qpn() == peer.number()), "{what}: {there:?}");
     let there: Vec<_> = there.iter().map(said).collect();
     assert!((0..).zip(&there[..many]).all(|(i, end)| *end == (i, WELL, 0)), "{what}: {there:?}");
     let (id, status, syndrome) = there[many];
@@ -197,7 +197,7 @@ fn play(rig: &mut Rig, ground: &Ground, case: &Case, elements: &[Element], what:
             _ if status == WcStatus::LocLenErr => WcStatus::RemInvReqErr,
             _ => WcStatus::RemOpErr,
         };
-        assert_eq!((done.wr_id, done.status.known()), (i as u64, Some(wanted)), "{what}: {there:?}");
+        assert_eq!((done.wr_id(), done.status().known()), (i as u64, Some(wanted)), "{what}: {there:?}");
     }
     let state = |fails: bool| if fails { QpState::Err } else { QpState::Rts };
     assert_eq!(peer.query().unwrap().state, state(!why.is_empty()), "{what}");
@@ -321,20 +321,20 @@ fn share(rig: &mut Rig, ground: &Ground, elements: &[Element], what: &str) {
     batch.ring().unwrap();
     (0..2).for_each(|i| send(ground, &mut friend, 0, i, LENGTH));
     let ends = rig.ends(1, 2);
-    assert!(ends.iter().all(|done| done.qpn == friends.number() && done.is_success()), "{what}: {ends:?}");
+    assert!(ends.iter().all(|done| done.qpn() == friends.number() && done.is_success()), "{what}: {ends:?}");
     // The third is the malformed one.
     send(ground, &mut bad, 0, 0, LENGTH);
     let mine = rig.ends(1, 1);
     let wanted = why.first().map_or((WELL, 0), |(status, cause)| (*status, cause.code()));
     assert_eq!(mine.iter().map(said).collect::<Vec<_>>(), [(2, wanted.0, wanted.1)], "{what}");
-    assert_eq!(mine[0].qpn, peer.number(), "{what}");
+    assert_eq!(mine[0].qpn(), peer.number(), "{what}");
     if why.is_empty() {
         check(ground, &pieces, 0, LENGTH, what);
     }
     (0..6).for_each(|i| send(ground, &mut friend, 0, i, LENGTH));
     let ends = rig.ends(1, 6);
     let wanted: Vec<_> = (3..9).map(|id| (id, WELL, 0)).collect();
-    assert!(ends.iter().all(|done| done.qpn == friends.number()), "{what}: {ends:?}");
+    assert!(ends.iter().all(|done| done.qpn() == friends.number()), "{what}: {ends:?}");
     assert_eq!(ends.iter().map(said).collect::<Vec<_>>(), wanted, "{what}");
     rig.ends(0, 9);
     assert_eq!(friends.query().unwrap().state, QpState::Rts, "{what}");

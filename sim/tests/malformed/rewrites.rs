@@ -90,12 +90,12 @@ fn play(config: &str, rounds: u64, seed: u64) {
             }
         }
         let ends = rig.ends(0, COUNT);
-        assert!(ends.iter().all(|done| done.qpn == victim.qp.number()), "{what}: {ends:?}");
-        let ids: Vec<u64> = ends.iter().map(|done| done.wr_id).collect();
+        assert!(ends.iter().all(|done| done.qpn() == victim.qp.number()), "{what}: {ends:?}");
+        let ids: Vec<u64> = ends.iter().map(|done| done.wr_id()).collect();
         assert_eq!(ids, (0..COUNT as u64).collect::<Vec<_>>(), "{what}: {ends:?}");
         let well = ends.iter().filter(|done| done.is_success()).count();
         // Well ones, one that fails, and the flushed.
-        let flushed = ends[well..].iter().skip(1).all(|done| done.status == WcStatus::WrFlushErr);
+        let flushed = ends[well..].iter().skip(1).all(|done| done.status() == WcStatus::WrFlushErr);
         assert!(ends[..well].iter().all(|done| done.is_success()) && flushed, "{what}: {ends:?}");
         ended[usize::from(well == COUNT)] += 1;
         rig.others_go_on();
@@ -169,8 +169,8 @@ fn play_receives(config: &str, rounds: u64, seed: u64) {
         peer.modify(QpState::Err, &QpAttributes::default()).unwrap();
         let there = rig.ends(1, COUNT);
         for (ends, qpn) in [(here, qp.number()), (there, peer.number())] {
-            assert!(ends.iter().all(|done| done.qpn == qpn), "{what}: {ends:?}");
-            let ids: Vec<u64> = ends.iter().map(|done| done.wr_id).collect();
+            assert!(ends.iter().all(|done| done.qpn() == qpn), "{what}: {ends:?}");
+            let ids: Vec<u64> = ends.iter().map(|done| done.wr_id()).collect();
             assert_eq!(ids, (0..COUNT as u64).collect::<Vec<_>>(), "{what}: {ends:?}");
         }
         rig.others_go_on();

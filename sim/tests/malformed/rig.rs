@@ -4,13 +4,14 @@
 use std::collections::BTreeMap;
 
 use ferrowire::{
-    AccessFlags, Completion, CompletionQueue, HostMemory, MemoryRegion, QpInitAttr, QueuePair, RecvWr,
-    SendWr, WcStatus, WorkKind,
+    AccessFlags, Completion, HostMemory, MemoryRegion, QpInitAttr, QueuePair, RecvWr, SendWr, WcStatus,
+    WorkKind,
 };
 use ferrowire_hdl::config::RnicConfig;
 use ferrowire_sim::card::CardModel;
 use ferrowire_sim::host::AccessKind;
 use ferrowire_sim::pair::{Connection, Node, Pair, PairOptions};
+use ferrowire_sim::shared_cq::SharedCq;
 use rand::rngs::SmallRng;
 use rand::{Rng, RngCore, SeedableRng};
 
@@ -77,17 +78,17 @@ impl Flow {
     }
 
     fn took(&mut self, done: &Completion) {
-        let n = match done.kind {
+        let n = match done.kind() {
             WorkKind::Send => self.done,
             WorkKind::Receive => 3 * self.received + 1,
         };
-        assert!(done.is_success() && done.wr_id == n, "message {n} of another queue pair: {done:?}");
+        assert!(done.is_success() && done.wr_id() == n, "message {n} of another queue pair: {done:?}");
         let (at, data) = (Self::place(n), text(self.qp.number(), n));
         let target = if n % 3 == 2 { &self.here } else { &self.there };
         let mut got = vec![0; data.len()];
         target.memory().read(at, &mut got);
         assert!(got == data, "message {n} of another queue pair has other bytes");
-        match done.kind {
+        match done.kind() {
             WorkKind::Send => self.done += 1,
             WorkKind::Receive => self.received += 1,
         }
@@ -113,7 +114,7 @@ impl Runs {
 pub struct Rig {
     pub pair: Pair,
     /// Of each card, one beside the node's own.
-    pub other: [CompletionQueue; 2],
+    pub other: [SharedCq; 2],
     flows: Vec<Flow>,
     /// By card.
     writable: [Runs; 2],
@@ -146,7 +147,7 @@ impl Rig {
     pub fn new(config: &str) -> Rig {
         let model = CardModel::rnic(&RnicConfig::named(config).unwrap(), false).unwrap();
         let pair = Pair::new(&model, &PairOptions { host_latency: 40, ..PairOptions::default() }).unwrap();
-        let other = [&pair.a, &pair.b].map(|node| node.context.create_cq(1024).unwrap());
+        let other = [&pair.a, &pair.b].map(|node| SharedCq::from(node.context.create_cq(1024).unwrap()));
         let mut rig = Rig {
             pair,
             other,
@@ -239,7 +240,7 @@ impl Rig {
                 for done in &some[..n] {
                     let mine = |flow: &&mut Flow| {
                         let (here, there) = (flow.qp.number(), flow.peer.number());
-                        done.qpn == if card == flow.card { here } else { there }
+                        done.qpn() == if card == flow.card { here } else { there }
                     };
                     match self.flows.iter_mut().find(mine) {
                         Some(flow) => flow.took(done),
@@ -305,7 +306,7 @@ impl Rig {
 
 /// What a completion says, but for its queue pair.
 pub fn said(done: &Completion) -> (u64, WcStatus, u8) {
-    (done.wr_id, done.status.known().unwrap(), done.syndrome)
+    (done.wr_id(), done.status().known().unwrap(), done.syndrome())
 }
 
 /// One of some values.

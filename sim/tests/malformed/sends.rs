@@ -355,7 +355,7 @@ fn play(rig: &mut Rig, ground: &Ground, case: &Case, what: &str, make: impl FnOn
     let silent = end == Well && !signal_all && !first.signaled;
     let ends = rig.ends(0, 2 * many + usize::from(!silent));
     let what = format!("{what}: {service}, {wqe:?}, {end:?}");
-    assert!(ends.iter().all(|done| done.qpn == victim.qp.number()), "{what}: {ends:?}");
+    assert!(ends.iter().all(|done| done.qpn() == victim.qp.number()), "{what}: {ends:?}");
     let ends: Vec<_> = ends.iter().map(said).collect();
     let (before, rest) = ends.split_at(many);
     assert!((0..).zip(before).all(|(i, end)| *end == (i, WELL, 0)), "{what}: {ends:?}");

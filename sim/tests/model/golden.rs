@@ -7,7 +7,6 @@
 
 use std::path::{Path, PathBuf};
 
-use ferrowire::{Coded, WorkKind};
 use ferrowire_sim::model::{
     AddressVector, Bind, Completion, Config, Engine, QpAttr, QpInit, RecvWr, RegionAttr, Rights, SendWr, Sge,
 };
@@ -20,7 +19,7 @@ use ferrowire_sim::replay::scenario::{Case, End, Role};
 use ferrowire_sim::replay::trace::Trace;
 use ferrowire_sim::replay::{load, Loaded, Roles};
 use ferrowire_sim::wire::encoded;
-use ferrowire_spec::queue::cqe::CqeOpcode;
+use ferrowire_spec::queue::cqe::{Cqe, CqeOpcode};
 use ferrowire_spec::wire::eth::mac_number;
 use ferrowire_spec::wire::opcode::Service;
 use ferrowire_spec::wire::syndrome::Syndrome;
@@ -271,19 +270,22 @@ fn is_rnr(bytes: &[u8]) -> bool {
 }
 
 fn driver_completion(completion: &Completion) -> ferrowire::Completion {
-    ferrowire::Completion {
-        wr_id: completion.wr_id,
+    let entry = Cqe {
         qpn: completion.qpn,
-        kind: if completion.opcode.is_receive() { WorkKind::Receive } else { WorkKind::Send },
-        status: Coded::Known(completion.status),
+        receive: completion.opcode.is_receive(),
+        status: completion.status.code(),
         syndrome: completion.syndrome,
-        opcode: Coded::Known(completion.opcode),
+        opcode: completion.opcode.code(),
         byte_len: completion.byte_len,
-        imm: completion.imm,
-        invalidated: completion.invalidated,
+        imm: completion.imm.or(completion.invalidated).unwrap_or(0),
+        imm_valid: completion.imm.is_some(),
+        invalidated: completion.invalidated.is_some(),
         solicited: completion.solicited,
-        src_qpn: completion.grh.then_some(completion.src_qpn),
-    }
+        grh: completion.grh,
+        src_qpn: completion.src_qpn,
+        ..Cqe::default()
+    };
+    ferrowire::Completion::of_entry(completion.wr_id, &entry).unwrap()
 }
 
 fn play(case: &Case, trace: &Trace, role: Role) -> Vec<Difference> {

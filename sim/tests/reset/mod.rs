@@ -75,7 +75,7 @@ impl Life {
         let events: Vec<_> = [&pair.a, &pair.b]
             .map(|node| {
                 let eq = node.context.create_eq(64).unwrap();
-                let cq = node.context.create_cq_with_events(256, &eq).unwrap();
+                let mut cq = node.context.create_cq_with_events(256, &eq).unwrap();
                 eq.request_interrupt().unwrap();
                 cq.request_notify(false).unwrap();
                 (eq, cq)
@@ -114,7 +114,7 @@ impl Life {
             // What is rung for alone is pushed where the card has that.
             let each = rng.random_range(1..=2);
             requests.chunks(each).for_each(|some| post(qp, some));
-            let cq = &self.events[side].1;
+            let cq = &mut self.events[side].1;
             let (mut done, limit) = (Vec::new(), world.lock().cycle() + 200_000);
             let mut some = [Completion::default(); 8];
             while done.len() < 2 {

@@ -10,10 +10,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ferrowire::{
-    AccessFlags, AddressVector, Bus, BusError, Completion, CompletionQueue, Context, ContextOptions,
-    DmaBuffer, DmaMapping, Event, EventQueue, HostMemory, InitAttributes, MemoryRegion, PageSize, PathMtu,
-    ProtectionDomain, Psn, QpInitAttr, QueuePair, RtrAttributes, RtsAttributes, VfioUserBus,
+    AccessFlags, AddressVector, Bus, BusError, Completion, Context, ContextOptions, DmaBuffer, DmaMapping,
+    Event, EventQueue, HostMemory, InitAttributes, MemoryRegion, PageSize, PathMtu, ProtectionDomain, Psn,
+    QpInitAttr, QueuePair, RtrAttributes, RtsAttributes, VfioUserBus,
 };
+use ferrowire_sim::shared_cq::SharedCq;
 
 /// For what a test waits for: machines differ.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -227,7 +228,7 @@ pub struct Node {
     /// Path MTU of the queue pairs that this node makes.
     pub mtu: PathMtu,
     pub events: EventQueue,
-    pub cq: CompletionQueue,
+    pub cq: SharedCq,
     pub pd: ProtectionDomain,
     pub context: Context,
 }
@@ -246,7 +247,7 @@ impl Node {
         context.add_gid([10, 0, 0, number].into(), None).unwrap();
         let pd = context.alloc_pd().unwrap();
         let events = context.create_eq(16).unwrap();
-        let cq = context.create_cq_with_events(64, &events).unwrap();
+        let cq = SharedCq::from(context.create_cq_with_events(64, &events).unwrap());
         Self { number, mtu: PathMtu::B1024, events, cq, pd, context }
     }
 
@@ -273,24 +274,16 @@ impl Node {
             [10, 0, 0, peer].into(),
         );
         let access = AccessFlags::REMOTE;
-        let init = InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() };
-        let rtr = RtrAttributes {
-            av: Some(av),
-            path_mtu: Some(self.mtu),
-            dest_qpn: Some(dest_qpn),
-            rq_psn: Some(Psn::new(rq_psn)),
-            max_dest_rd_atomic: Some(4),
-            min_rnr_timer: Some(1),
-            ..Default::default()
-        };
-        let rts = RtsAttributes {
-            sq_psn: Some(Psn::new(psn)),
-            timeout: Some(14),
-            retry_cnt: Some(7),
-            rnr_retry: Some(7),
-            max_rd_atomic: Some(4),
-            ..Default::default()
-        };
+        let init = InitAttributes::new().access(access).pkey(0xffff);
+        let rtr = RtrAttributes::new()
+            .av(av)
+            .path_mtu(self.mtu)
+            .dest_qpn(dest_qpn)
+            .rq_psn(Psn::new(rq_psn))
+            .max_dest_rd_atomic(4)
+            .min_rnr_timer(1);
+        let rts =
+            RtsAttributes::new().sq_psn(Psn::new(psn)).timeout(14).retry_cnt(7).rnr_retry(7).max_rd_atomic(4);
         let qp = qp.init(init).map_err(|step| step.error).unwrap();
         let qp = qp.rtr(rtr).map_err(|step| step.error).unwrap();
         qp.rts(rts).map_err(|step| step.error).unwrap()

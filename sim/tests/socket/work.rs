@@ -16,21 +16,21 @@ pub fn exchange(a: &Node, b: &Node) {
     from.memory().write(0, &data);
 
     post(&mut qa, &[SendWr::write(1, &[from.sge(0, 12288)], to.remote(0)).signaled()]);
-    assert_eq!(a.completions(1)[0].wr_id, 1);
+    assert_eq!(a.completions(1)[0].wr_id(), 1);
     assert_eq!(bytes(to.memory()), data);
 
     let mut batch = qb.start_post_recv();
     batch.post(&RecvWr::new(7, &[to.sge(4096, 4096)])).unwrap();
     batch.ring().unwrap();
     post(&mut qa, &[SendWr::send(2, &[from.sge(100, 999)]).signaled()]);
-    assert_eq!(a.completions(1)[0].wr_id, 2);
+    assert_eq!(a.completions(1)[0].wr_id(), 2);
     let received = b.completions(1)[0];
-    assert_eq!((received.wr_id, received.byte_len), (7, 999));
+    assert_eq!((received.wr_id(), received.byte_len()), (7, 999));
     assert_eq!(bytes(to.memory())[4096..][..999], data[100..1099]);
 
     to.memory().fill(0, 12288, 0xab);
     post(&mut qa, &[SendWr::read(3, &[from.sge(5000, 6000)], to.remote(1)).signaled()]);
-    assert_eq!(a.completions(1)[0].wr_id, 3);
+    assert_eq!(a.completions(1)[0].wr_id(), 3);
     assert!(bytes(from.memory())[5000..11000].iter().all(|byte| *byte == 0xab));
 }
 
@@ -65,13 +65,13 @@ fn memory_of_the_programs_own_is_read_and_written() {
     let data: Vec<u8> = (0..9999u32).map(|i| (i * 13 % 241) as u8).collect();
     from.memory().write(3, &data);
     post(&mut qa, &[SendWr::write(1, &[from.sge(3, 9999)], to.remote(1234)).signaled()]);
-    assert_eq!(a.completions(1)[0].wr_id, 1);
+    assert_eq!(a.completions(1)[0].wr_id(), 1);
     let all = bytes(to.memory());
     assert!(
         all[1234..][..9999] == data && all[..1234].iter().chain(&all[1234 + 9999..]).all(|byte| *byte == 0)
     );
     post(&mut qa, &[SendWr::read(2, &[from.sge(100, 5000)], to.remote(1300)).signaled()]);
-    assert_eq!(a.completions(1)[0].wr_id, 2);
+    assert_eq!(a.completions(1)[0].wr_id(), 2);
     assert_eq!(bytes(from.memory())[100..5100], data[66..5066]);
     // Regions of it share one file, and take no mapping.
     let more: Vec<_> = (0..20).map(|_| region(&a)).collect();
@@ -122,7 +122,7 @@ fn the_other_program() {
     std::fs::write(folder.join("new"), text).unwrap();
     std::fs::rename(folder.join("new"), folder.join("second")).unwrap();
     let received = b.completions(1)[0];
-    assert_eq!((received.wr_id, received.byte_len), (1, 500));
+    assert_eq!((received.wr_id(), received.byte_len()), (1, 500));
     post(&mut qp, &[SendWr::send(2, &[to.sge(0, 300)]).signaled()]);
     b.completions(1);
     std::thread::sleep(super::rig::PATIENCE);
@@ -164,8 +164,8 @@ fn two_processes_talk_and_one_is_killed() {
     post(&mut qp, &[SendWr::write(1, &[from.sge(0, 4096)], remote.unwrap())]);
     post(&mut qp, &[SendWr::send(2, &[from.sge(0, 500)]).signaled()]);
     let mut done = a.completions(2);
-    done.sort_by_key(|completion| completion.wr_id);
-    assert_eq!(done.iter().map(|completion| completion.wr_id).collect::<Vec<_>>(), [2, 9]);
+    done.sort_by_key(|completion| completion.wr_id());
+    assert_eq!(done.iter().map(|completion| completion.wr_id()).collect::<Vec<_>>(), [2, 9]);
     assert_eq!(bytes(from.memory())[4096..][..300], data[..300], "there and back");
     // SIGKILL: nothing says goodbye.
     let mut child = child.unwrap();

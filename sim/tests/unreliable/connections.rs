@@ -35,7 +35,7 @@ fn messages_of_every_verb_and_size_are_sent_and_complete_without_an_answer() {
                 let wr = SendWr::new(wr_id, op, &sges).signaled();
                 post(&mut qp, &[if solicited { wr.solicited() } else { wr }]);
                 let done = rig.wait(1)[0];
-                assert!(done.is_success() && done.wr_id == wr_id, "{config}: {done:?}");
+                assert!(done.is_success() && done.wr_id() == wr_id, "{config}: {done:?}");
                 let frames = rig.sent();
                 let wr = Expected { op, bytes, way: &way, dest_qpn: NOBODY, qkey: 0, solicited };
                 assert_eq!(rig.message(&qp, &frames, &wr), part(&from, at, bytes), "{config}: {op:?}");
@@ -64,7 +64,7 @@ fn inline_data_and_many_elements_are_sent_and_unsignalled_messages_complete_with
             post(&mut qp, &requests);
             let done = rig.wait(1);
             assert!(done.len() == 1 && done[0].is_success(), "{config}: {done:?}");
-            assert_eq!(done[0].wr_id, 3 * round + 2);
+            assert_eq!(done[0].wr_id(), 3 * round + 2);
             let frames = rig.sent();
             let all: Vec<u8> = (sges.iter().enumerate())
                 .flat_map(|(i, sge)| part(&from, 1 + i * 2001, sge.bytes as usize))

@@ -38,7 +38,7 @@ fn datagrams_go_where_their_handles_point_with_the_queue_key_that_they_name() {
                 post(&mut qp, &requests);
                 let done = rig.wait(4);
                 assert!(done.iter().all(|done| done.is_success()), "{config}: {done:?}");
-                assert_eq!(done.iter().map(|done| done.wr_id).collect::<Vec<_>>(), [0, 1, 2, 3]);
+                assert_eq!(done.iter().map(|done| done.wr_id()).collect::<Vec<_>>(), [0, 1, 2, 3]);
                 let frames = rig.sent();
                 assert_eq!(frames.len(), 4);
                 let mut data = part(&from, 3 * i, (bytes / 3) as usize);
@@ -73,11 +73,11 @@ fn the_general_services_send_from_queue_pair_1_with_their_own_queue_key() {
         let qp = pd.create_qp(&attr).unwrap();
         assert_eq!(qp.number(), GSI_QPN);
         assert!(pd.create_qp(&attr).is_err(), "there is one");
-        let init = InitAttributes { pkey: Some(PKEY), qkey: Some(QKEY), ..InitAttributes::default() };
+        let init = InitAttributes::new().pkey(PKEY).qkey(QKEY);
         let refused = qp.init(init).expect_err("its queue key is well known");
-        let qp = refused.qp.init(InitAttributes { qkey: Some(GSI_QKEY), ..init }).unwrap();
+        let qp = refused.qp.init(init.qkey(GSI_QKEY)).unwrap();
         let qp = qp.rtr(RtrAttributes::default()).unwrap();
-        let rts = RtsAttributes { sq_psn: Some(rig.psn), sport: Some(SPORT), ..RtsAttributes::default() };
+        let rts = RtsAttributes::new().sq_psn(rig.psn).sport(SPORT);
         let mut qp = qp.rts(rts).unwrap();
         let (way, from) = (rig.way(true, None), rig.source(&pd, 256));
         let handle = pd.create_ah(&way).unwrap();

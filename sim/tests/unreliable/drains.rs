@@ -89,7 +89,7 @@ impl Bench {
         let n = self.pair.a.cq.poll(&mut some).unwrap();
         for done in &some[..n] {
             assert!(
-                done.is_success() && done.wr_id == self.done,
+                done.is_success() && done.wr_id() == self.done,
                 "{done:?} instead of message {}",
                 self.done
             );
@@ -118,9 +118,9 @@ impl Bench {
             let n = self.pair.b.cq.poll(&mut some).unwrap();
             for done in &some[..n] {
                 let number = self.received;
-                assert!(done.is_success() && done.wr_id == number, "{what}: {done:?} instead of {number}");
+                assert!(done.is_success() && done.wr_id() == number, "{what}: {done:?} instead of {number}");
                 assert_eq!(
-                    (done.imm, done.byte_len as usize),
+                    (done.imm(), done.byte_len() as usize),
                     (Some(number as u32), header + SIZE),
                     "{what}"
                 );
@@ -148,7 +148,7 @@ fn sends_in_progress_finish_and_later_ones_wait_until_the_queue_goes_on() {
             let what = format!("{config}, latency {latency}, {service}, {cycles} cycles, event {wanted}");
             bench.post(count);
             bench.pair.world.lock().run(cycles);
-            let wanted = QpAttributes { sqd_event: Some(wanted), ..QpAttributes::default() };
+            let wanted = QpAttributes::new().sqd_event(wanted);
             bench.qp.modify(QpState::Sqd, &wanted).unwrap();
             bench.told();
             let before = bench.done;

@@ -268,14 +268,14 @@ fn send_queues_that_fail_and_go_on_at_any_moment_end_each_work_request_once() {
             rig.pair.world.lock().run(rng.random_range(0..100));
             let n = rig.node().cq.poll(&mut polled[..rng.random_range(1..8)]).unwrap();
             for done in &polled[..n] {
-                let line = lines.iter_mut().find(|line| line.qp.number() == done.qpn).unwrap();
-                line.done.push((done.wr_id, done.status.known().unwrap()));
+                let line = lines.iter_mut().find(|line| line.qp.number() == done.qpn()).unwrap();
+                line.done.push((done.wr_id(), done.status().known().unwrap()));
             }
         }
         let left: usize = lines.iter().map(|line| line.posted.len() - line.done.len()).sum();
         for done in rig.wait(left) {
-            let line = lines.iter_mut().find(|line| line.qp.number() == done.qpn).unwrap();
-            line.done.push((done.wr_id, done.status.known().unwrap()));
+            let line = lines.iter_mut().find(|line| line.qp.number() == done.qpn()).unwrap();
+            line.done.push((done.wr_id(), done.status().known().unwrap()));
         }
         let went_on: usize = lines.iter().map(|line| line.marks.len()).sum();
         assert!(went_on > 50, "{config}, seed {seed}: {went_on}");

@@ -111,14 +111,14 @@ fn the_general_services_of_two_cards_hear_each_other_over_every_way() {
                 assert_eq!(frames.len(), 2, "{what}");
                 for (n, (done, frame)) in done.iter().zip(&frames).enumerate() {
                     let (id, bytes) = (2 * i + n, [MAD, 100][n]);
-                    assert!(done.is_success() && done.kind == WorkKind::Receive, "{what}: {done:?}");
+                    assert!(done.is_success() && done.kind() == WorkKind::Receive, "{what}: {done:?}");
                     assert_eq!(
-                        (done.wr_id, done.qpn, done.src_qpn),
+                        (done.wr_id(), done.qpn(), done.src_qpn()),
                         (id as u64, GSI_QPN, Some(GSI_QPN)),
                         "{what}"
                     );
-                    assert_eq!(done.byte_len as usize, GRH + bytes, "{what}");
-                    assert_eq!((done.imm, done.solicited), ((n == 1).then_some(imm), n == 1), "{what}");
+                    assert_eq!(done.byte_len() as usize, GRH + bytes, "{what}");
+                    assert_eq!((done.imm(), done.solicited()), ((n == 1).then_some(imm), n == 1), "{what}");
                     let place = part(&receiver.inbox, id * PLACE, PLACE);
                     let expected = [&header(&frame.bytes, way)[..], &text[..bytes]].concat();
                     assert!(place[..GRH + bytes] == expected, "{what}: {:x?}", &place[..GRH + bytes]);
@@ -165,7 +165,10 @@ fn the_general_services_hear_nobody_who_does_not_have_their_queue_key() {
             assert!(wait(&pair, &pair.a, 1)[0].is_success(), "{config}");
         }
         let done = wait(&pair, &pair.b, 1)[0];
-        assert!(done.is_success() && done.wr_id == 0 && done.src_qpn == Some(GSI_QPN), "{config}: {done:?}");
+        assert!(
+            done.is_success() && done.wr_id() == 0 && done.src_qpn() == Some(GSI_QPN),
+            "{config}: {done:?}"
+        );
         pair.world.lock().run(2000);
         assert_eq!((drops(DropReason::NoReceive), drops(DropReason::Qkey)), (1, 5), "{config}");
         assert_eq!(state(&services.qp), QpState::Rts, "{config}");

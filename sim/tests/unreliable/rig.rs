@@ -72,24 +72,17 @@ impl Rig {
         let qp: Qp<Reset> = node.pd.create_qp(&attr).unwrap();
         self.psn = Psn::new(0xff_fffc);
         let only = |yes: bool| yes.then_some(());
-        let init = InitAttributes {
-            access: only(connected).map(|()| AccessFlags::default()),
-            pkey: Some(PKEY),
-            qkey: only(!connected).map(|()| QKEY),
-        };
-        let rtr = RtrAttributes {
-            av: way,
-            path_mtu: only(connected).map(|()| PathMtu::B1024),
-            dest_qpn: only(connected).map(|()| NOBODY),
-            rq_psn: only(connected).map(|()| Psn::new(0)),
-            sport: only(connected).map(|()| SPORT),
-            ..RtrAttributes::default()
-        };
-        let rts = RtsAttributes {
-            sq_psn: Some(self.psn),
-            sport: only(!connected).map(|()| SPORT),
-            ..RtsAttributes::default()
-        };
+        let init = InitAttributes::new()
+            .access(only(connected).map(|()| AccessFlags::default()))
+            .pkey(PKEY)
+            .qkey(only(!connected).map(|()| QKEY));
+        let rtr = RtrAttributes::new()
+            .av(way)
+            .path_mtu(only(connected).map(|()| PathMtu::B1024))
+            .dest_qpn(only(connected).map(|()| NOBODY))
+            .rq_psn(only(connected).map(|()| Psn::new(0)))
+            .sport(only(connected).map(|()| SPORT));
+        let rts = RtsAttributes::new().sq_psn(self.psn).sport(only(!connected).map(|()| SPORT));
         let qp = qp.init(init).unwrap().rtr(rtr).unwrap();
         qp.rts(rts).unwrap()
     }
@@ -107,7 +100,7 @@ impl Rig {
     #[track_caller]
     pub fn ends(&self, count: usize) -> Vec<(u64, WcStatus, u8)> {
         let done = self.wait(count);
-        done.iter().map(|done| (done.wr_id, done.status.known().unwrap(), done.syndrome)).collect()
+        done.iter().map(|done| (done.wr_id(), done.status().known().unwrap(), done.syndrome())).collect()
     }
 
     /// What was sent since this was asked, when nothing is on its way any more.

@@ -40,6 +40,7 @@ const CRATES: &[(&str, Area)] = &[
     ("ferrowire_ddr3", Area::Boards),
     ("ferrowire_dram", Area::Boards),
     ("ferrowire_hdl", Area::Hdl),
+    ("ferrowire_loom", Area::Driver),
     ("ferrowire_mac", Area::Boards),
     ("ferrowire_net", Area::Net),
     ("ferrowire_parts", Area::Hdl),

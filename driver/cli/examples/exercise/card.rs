@@ -89,19 +89,19 @@ impl Card {
 
 /// What a completion says.
 fn done(completion: &Completion) -> Result<Done> {
-    let status = completion.status.known().ok_or("a completion has an unknown status")?;
+    let status = completion.status().known().ok_or("a completion has an unknown status")?;
     let result = match status {
         WcStatus::Success => {
-            let opcode = completion.opcode.known().ok_or("a completion has an unknown opcode")?;
-            if opcode.is_receive() != (completion.kind == WorkKind::Receive) {
+            let opcode = completion.opcode().known().ok_or("a completion has an unknown opcode")?;
+            if opcode.is_receive() != (completion.kind() == WorkKind::Receive) {
                 return Err(format!("{opcode} does not belong to its queue").into());
             }
-            let Completion { imm, invalidated, src_qpn, byte_len, .. } = *completion;
-            Ok(Success { imm, invalidated, from: src_qpn, ..Success::of(opcode, byte_len) })
+            let (imm, invalidated, from) = (completion.imm(), completion.invalidated(), completion.src_qpn());
+            Ok(Success { imm, invalidated, from, ..Success::of(opcode, completion.byte_len()) })
         }
         status => Err(status),
     };
-    Ok(Done { wr_id: completion.wr_id, result })
+    Ok(Done { wr_id: completion.wr_id(), result })
 }
 
 impl Side for Card {
@@ -140,7 +140,8 @@ impl Side for Card {
             Service::Ud => (None, Some(QKEY)),
             _ => (Some(qp_rights), None),
         };
-        let qp = self.pd.create_qp(&attr)?.init(InitAttributes { access, pkey: Some(0xffff), qkey })?;
+        let qp =
+            self.pd.create_qp(&attr)?.init(InitAttributes::new().access(access).pkey(0xffff).qkey(qkey))?;
         self.psn = self.context.random_psn()?;
         let qpn = qp.number();
         self.raised = Some(qp);
@@ -153,27 +154,23 @@ impl Side for Card {
         let (rtr, rts) = match qp.service() {
             Service::Ud => {
                 self.to = Some((self.pd.create_ah(&av)?, peer.qpn));
-                (RtrAttributes::default(), RtsAttributes { sq_psn, ..RtsAttributes::default() })
+                (RtrAttributes::default(), RtsAttributes::new().sq_psn(sq_psn))
             }
             service => {
                 let only_rc = |value: u8| (service == Service::Rc).then_some(value);
-                let rtr = RtrAttributes {
-                    av: Some(av),
-                    path_mtu: Some(options.mtu),
-                    dest_qpn: Some(peer.qpn),
-                    rq_psn: Some(Psn::new(peer.psn)),
-                    max_dest_rd_atomic: only_rc(4),
-                    min_rnr_timer: only_rc(options.min_rnr_timer),
-                    ..RtrAttributes::default()
-                };
-                let rts = RtsAttributes {
-                    sq_psn,
-                    timeout: only_rc(options.timeout),
-                    retry_cnt: only_rc(options.retry_cnt),
-                    rnr_retry: only_rc(options.rnr_retry),
-                    max_rd_atomic: only_rc(4),
-                    ..RtsAttributes::default()
-                };
+                let rtr = RtrAttributes::new()
+                    .av(av)
+                    .path_mtu(options.mtu)
+                    .dest_qpn(peer.qpn)
+                    .rq_psn(Psn::new(peer.psn))
+                    .max_dest_rd_atomic(only_rc(4))
+                    .min_rnr_timer(only_rc(options.min_rnr_timer));
+                let rts = RtsAttributes::new()
+                    .sq_psn(sq_psn)
+                    .timeout(only_rc(options.timeout))
+                    .retry_cnt(only_rc(options.retry_cnt))
+                    .rnr_retry(only_rc(options.rnr_retry))
+                    .max_rd_atomic(only_rc(4));
                 (rtr, rts)
             }
         };

@@ -142,7 +142,7 @@ fn take(
     let taken = ends.completions.poll(some, channel)?;
     let mut received = 0;
     for completion in &some[..taken] {
-        match (completion.kind, &mut done) {
+        match (completion.kind(), &mut done) {
             (WorkKind::Receive, _) => received += 1,
             (WorkKind::Send, Some(done)) => done(completion),
             (WorkKind::Send, None) => {}
@@ -151,8 +151,8 @@ fn take(
     if received > 0 {
         // Each to its queue, with one doorbell a queue.
         let mut counts = vec![0; ends.links.len()];
-        let receives = some[..taken].iter().filter(|completion| completion.kind == WorkKind::Receive);
-        receives.for_each(|completion| counts[completion.wr_id as usize] += 1);
+        let receives = some[..taken].iter().filter(|completion| completion.kind() == WorkKind::Receive);
+        receives.for_each(|completion| counts[completion.wr_id() as usize] += 1);
         for (at, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
             ends.post_receive(at, count)?;
         }
@@ -198,9 +198,9 @@ fn send(ends: &mut Ends<'_>, channel: &mut Channel, size: u64) -> Result<Sent, F
         }
         let mut fresh = 0;
         let mut done = |completion: &Completion| {
-            let at = numbers.iter().position(|number| *number == completion.qpn).unwrap_or(0);
-            fresh += completion.wr_id - completed[at];
-            completed[at] = completion.wr_id;
+            let at = numbers.iter().position(|number| *number == completion.qpn()).unwrap_or(0);
+            fresh += completion.wr_id() - completed[at];
+            completed[at] = completion.wr_id();
         };
         take(ends, channel, &mut some, Some(&mut done))?;
         if looks && fresh > 0 {

@@ -87,7 +87,7 @@ fn take(ends: &mut Ends<'_>, channel: &mut Channel, seen: &mut Seen) -> Result<u
     let mut some = [Completion::default(); 16];
     let taken = ends.completions.poll(&mut some, channel)?;
     for completion in &some[..taken] {
-        match completion.kind {
+        match completion.kind() {
             WorkKind::Send => seen.sends += 1,
             WorkKind::Receive => {
                 seen.receives += 1;

@@ -58,7 +58,7 @@ impl Made {
         let letters = card.region((SENDS + RECEIVES) * BYTES, AccessFlags::LOCAL_WRITE)?;
         let mut attr = QpInitAttr::rc(&cq, &cq);
         (attr.max_send_wr, attr.max_recv_wr) = (SENDS as u32, RECEIVES as u32);
-        let init = InitAttributes { access: Some(access), pkey: Some(0xffff), ..Default::default() };
+        let init = InitAttributes::new().access(access).pkey(0xffff);
         let mut qp = card.pd.create_qp(&attr)?.init(init).map_err(ferrowire::Error::from)?;
         // Who is connected may send at once.
         let mut batch = qp.start_post_recv();
@@ -141,7 +141,7 @@ impl<'a> Talk<'a> {
             if !done.is_success() {
                 return Err(self.broken(done, doing));
             }
-            match done.kind {
+            match done.kind() {
                 WorkKind::Send => self.done += 1,
                 WorkKind::Receive => self.receive(done)?,
             }
@@ -153,8 +153,9 @@ impl<'a> Talk<'a> {
         if !std::mem::replace(&mut self.heard, true) {
             self.connection.communication_established();
         }
-        if done.byte_len as usize != BYTES {
-            let what = format!("{} sent {} bytes, rping's messages have {BYTES}", self.peer(), done.byte_len);
+        if done.byte_len() as usize != BYTES {
+            let what =
+                format!("{} sent {} bytes, rping's messages have {BYTES}", self.peer(), done.byte_len());
             return Err(Failure::failed(what, "start `rping` or `ferrowire rping` on the other side"));
         }
         // Each waits for an answer before it sends the next: what is kept here stays small.
@@ -162,13 +163,13 @@ impl<'a> Talk<'a> {
             let what = format!("{} sends more than it is asked for", self.peer());
             return Err(Failure::failed(what, "start `rping` or `ferrowire rping` on the other side"));
         }
-        let at = done.wr_id as usize * BYTES;
+        let at = done.wr_id() as usize * BYTES;
         let mut bytes = [0; BYTES];
         self.letters.memory().read(at, &mut bytes);
         self.came.push_back(Place::parse(bytes));
         let sges = [self.letters.sge(at, BYTES as u32)];
         let mut batch = self.connection.qp().start_post_recv();
-        batch.post(&RecvWr::new(done.wr_id, &sges))?;
+        batch.post(&RecvWr::new(done.wr_id(), &sges))?;
         Ok(batch.ring()?)
     }
 

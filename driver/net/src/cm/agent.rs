@@ -60,7 +60,7 @@ impl Agent {
         let mut attr = QpInitAttr::ud(&sends, &receives);
         (attr.gsi, attr.sq_sig_all) = (true, true);
         (attr.max_send_wr, attr.max_recv_wr) = (PLACES, PLACES);
-        let init = InitAttributes { pkey: Some(0xffff), qkey: Some(GSI_QKEY), ..Default::default() };
+        let init = InitAttributes::new().pkey(0xffff).qkey(GSI_QKEY);
         let mut qp = pd.create_qp(&attr)?.init(init).map_err(ferrowire::Error::from)?;
         let region = |access| {
             let memory = context.alloc(PLACES as usize * PLACE, 4096)?;
@@ -74,7 +74,7 @@ impl Agent {
         batch.ring()?;
         let psn = context.random_psn()?;
         let qp = qp.rtr(RtrAttributes::default()).map_err(ferrowire::Error::from)?;
-        let rts = RtsAttributes { sq_psn: Some(psn), ..Default::default() };
+        let rts = RtsAttributes::new().sq_psn(psn);
         let qp = qp.rts(rts).map_err(ferrowire::Error::from)?;
         let seed = context.random_psn()?.get() << 8 ^ context.random_psn()?.get();
         Ok(Self {
@@ -167,14 +167,14 @@ impl Agent {
         let mut some = [Completion::default(); 16];
         let n = self.receives.poll(&mut some)?;
         for done in some[..n].iter().filter(|done| done.is_success()) {
-            let at = done.wr_id as usize * PLACE;
+            let at = done.wr_id() as usize * PLACE;
             let mut bytes = [0; GRH + mad::BYTES];
-            let length = bytes.len().min(done.byte_len as usize);
+            let length = bytes.len().min(done.byte_len() as usize);
             self.inbox.memory().read(at, &mut bytes[..length]);
             let sge = self.inbox.sge(at, (GRH + mad::BYTES) as u32);
-            self.qp.start_post_recv().post(&RecvWr::new(done.wr_id, &[sge]))?;
+            self.qp.start_post_recv().post(&RecvWr::new(done.wr_id(), &[sge]))?;
             // Managers are QP1 (IBTA 13.5.1). What is none of their messages is for agents that there are not.
-            if done.src_qpn == Some(GSI_QPN) {
+            if done.src_qpn() == Some(GSI_QPN) {
                 if let Ok(mad) = Mad::parse(&bytes[GRH..length.max(GRH)]) {
                     self.manager.receive(now, &source(&bytes), &mad);
                 }

@@ -264,7 +264,7 @@ impl Stage {
         let qkey = Some(qkey).filter(|_| service == Service::Ud);
         let init = match service {
             Service::Raw => InitAttributes::default(),
-            _ => InitAttributes { access, pkey: Some(0xffff), qkey },
+            _ => InitAttributes::new().access(access).pkey(0xffff).qkey(qkey),
         };
         target.pair = Pair::Init(reset.init(init).map_err(|step| step.error)?);
         self.post_receives(judge, i, RECEIVES as usize)?;
@@ -281,18 +281,16 @@ impl Stage {
                 bail!("queue pair {qpn:#x} is not in INIT")
             };
             let (near, far) = (ip(CARD, target.v6), ip(FOE, target.v6));
-            let rtr = RtrAttributes {
-                av: Some(AddressVector::new(mac(CARD), near, mac(FOE), far)),
-                path_mtu: Some(mtu),
-                dest_qpn: Some(own),
-                rq_psn: Some(Psn::new(rq_psn)),
-                max_dest_rd_atomic: Some(target.reads),
-                min_rnr_timer: Some(1),
-                ..RtrAttributes::default()
-            };
+            let rtr = RtrAttributes::new()
+                .av(AddressVector::new(mac(CARD), near, mac(FOE), far))
+                .path_mtu(mtu)
+                .dest_qpn(own)
+                .rq_psn(Psn::new(rq_psn))
+                .max_dest_rd_atomic(target.reads)
+                .min_rnr_timer(1);
             // Each service has attributes of its own.
             let rtr = match service {
-                Service::Uc => RtrAttributes { max_dest_rd_atomic: None, min_rnr_timer: None, ..rtr },
+                Service::Uc => rtr.max_dest_rd_atomic(None).min_rnr_timer(None),
                 Service::Ud | Service::Raw => RtrAttributes::default(),
                 _ => rtr,
             };
@@ -303,18 +301,16 @@ impl Stage {
             let Pair::Rtr(rtr) = std::mem::replace(&mut target.pair, Pair::Gone) else {
                 bail!("queue pair {qpn:#x} is not in RTR")
             };
-            let rts = RtsAttributes {
-                sq_psn: Some(Psn::new(sq_psn)),
-                timeout: Some(7),
-                retry_cnt: Some(7),
-                rnr_retry: Some(7),
-                max_rd_atomic: Some(0),
-                ..RtsAttributes::default()
-            };
+            let rts = RtsAttributes::new()
+                .sq_psn(Psn::new(sq_psn))
+                .timeout(7)
+                .retry_cnt(7)
+                .rnr_retry(7)
+                .max_rd_atomic(0);
             let rts = match service {
                 Service::Rc => rts,
                 Service::Raw => RtsAttributes::default(),
-                _ => RtsAttributes { sq_psn: rts.sq_psn, ..RtsAttributes::default() },
+                _ => RtsAttributes::new().sq_psn(rts.sq_psn),
             };
             // An attacker may have been quicker: from RTR on it may have gone to ERR.
             match rtr.rts(rts) {
@@ -517,10 +513,10 @@ impl Stage {
     }
 
     fn sent(&mut self, judge: &mut Judge, done: &Completion) -> Result<()> {
-        let target = self.of(done.qpn)?;
+        let target = self.of(done.qpn())?;
         let life = judge.lives.get_mut(&target.own).ok_or_else(|| anyhow!("a completion of no life"))?;
         let request = life.requests.get(life.done).copied().ok_or_else(|| anyhow!("nothing was posted"))?;
-        if request.id != done.wr_id {
+        if request.id != done.wr_id() {
             bail!("request {} is the next one", request.id);
         }
         life.done += 1;
@@ -536,23 +532,23 @@ impl Stage {
     }
 
     fn received(&mut self, judge: &mut Judge, done: &Completion) -> Result<()> {
-        let target = self.of(done.qpn)?;
+        let target = self.of(done.qpn())?;
         let own = target.own;
         target.failed |= !done.is_success();
-        let posted = judge.receives.entry(done.qpn).or_default();
+        let posted = judge.receives.entry(done.qpn()).or_default();
         match posted.first() {
-            Some(receive) if receive.id == done.wr_id => posted.remove(0),
+            Some(receive) if receive.id == done.wr_id() => posted.remove(0),
             other => bail!("receive {other:?} is the next one"),
         };
         if target.state == QpState::Init {
             bail!("a receive completes in INIT");
         }
         if done.is_success() {
-            let write = done.opcode == ferrowire::CqeOpcode::RecvWriteImm;
-            let (imm, len, invalidated) = (done.imm, done.byte_len.into(), done.invalidated);
-            judge.received(own, Final { imm, len, write, invalidated, source: done.src_qpn })?;
+            let write = done.opcode() == ferrowire::CqeOpcode::RecvWriteImm;
+            let (imm, len, invalidated) = (done.imm(), done.byte_len().into(), done.invalidated());
+            judge.received(own, Final { imm, len, write, invalidated, source: done.src_qpn() })?;
             if invalidated.is_some() {
-                self.taken_back(done.qpn);
+                self.taken_back(done.qpn());
             }
         }
         Ok(())

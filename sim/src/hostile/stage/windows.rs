@@ -102,9 +102,9 @@ impl Stage {
 
     /// A bind has ended, or an invalidation.
     pub(super) fn lent(&mut self, judge: &mut Judge, done: &Completion) -> Result<()> {
-        let target = self.of(done.qpn)?;
+        let target = self.of(done.qpn())?;
         let window = target.window.as_mut().ok_or_else(|| anyhow!("it has no window"))?;
-        let Some((_, bind)) = window.asked.take_if(|(id, _)| *id == done.wr_id) else { return Ok(()) };
+        let Some((_, bind)) = window.asked.take_if(|(id, _)| *id == done.wr_id()) else { return Ok(()) };
         let key = window.window.rkey();
         match (done.is_success(), bind) {
             (true, true) => {
