@@ -7,7 +7,7 @@
 //! `needs_progress` is true. Two cards on one wire are two `Bus` values that share the simulation.
 
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
@@ -278,6 +278,11 @@ pub trait Bus: Send {
         Vec::new()
     }
 
+    /// Numbers of the files by which this process has the card. A child that was forked must not keep or use them.
+    fn files(&self) -> Vec<RawFd> {
+        Vec::new()
+    }
+
     /// The clock by which the driver bounds its waits, from any start. A simulated card gives simulated time,
     /// and must let it pass in [`progress`](Self::progress).
     fn now(&self) -> Duration {
@@ -340,6 +345,9 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     }
     fn addresses(&self) -> Vec<IpAddr> {
         (**self).addresses()
+    }
+    fn files(&self) -> Vec<RawFd> {
+        (**self).files()
     }
     fn now(&self) -> Duration {
         (**self).now()

@@ -100,7 +100,13 @@ impl Completion {
     /// What was completed.
     #[inline]
     pub fn opcode(&self) -> Coded<CqeOpcode> {
-        Coded::from(field!(self.words, OPCODE) as u8)
+        Coded::from(self.opcode_code())
+    }
+
+    /// The same as its number in the tables.
+    #[inline]
+    pub fn opcode_code(&self) -> u8 {
+        field!(self.words, OPCODE) as u8
     }
 
     /// Bytes received, the 40 before a datagram included, or asked for by a READ or atomic.
@@ -125,6 +131,16 @@ impl Completion {
     #[inline]
     pub fn solicited(&self) -> bool {
         field!(self.words, SOLICITED) == 1
+    }
+
+    /// Whether it has neither an [immediate](Self::imm) nor a key [invalidated](Self::invalidated) nor a [queue pair](Self::src_qpn) that
+    /// sent a datagram: one look for all three.
+    #[inline]
+    pub fn is_bare(&self) -> bool {
+        const EXTRAS: u64 = cqe::IMM_VALID.to_word(1) | cqe::INVALIDATED.to_word(1) | cqe::GRH.to_word(1);
+        const WORD: usize = cqe::GRH.word();
+        const { assert!(cqe::IMM_VALID.word() == WORD && cqe::INVALIDATED.word() == WORD) };
+        self.words[WORD] & EXTRAS == 0
     }
 
     /// Queue pair that sent the datagram received; `None`: it was none. The first 40 bytes of the buffer are then the IPv6 header that it
@@ -204,6 +220,14 @@ mod tests {
         assert_eq!((done.byte_len(), done.imm(), done.invalidated()), (0x8000_0001, Some(0x1234_5678), None));
         assert_eq!((done.solicited(), done.src_qpn(), done.cause()), (true, Some(0x5a5a), None));
         assert_eq!(done.opcode(), CqeOpcode::RecvImm);
+        assert!(!done.is_bare());
+        for (imm_valid, invalidated, grh) in
+            [(true, false, false), (false, true, false), (false, false, true), (false, false, false)]
+        {
+            let entry = Cqe { imm_valid, invalidated, grh, ..entry };
+            let bare = !(imm_valid || invalidated || grh);
+            assert_eq!(Completion::of_entry(7, &entry).unwrap().is_bare(), bare);
+        }
         let elsewhere = Cqe { wqe_index: 3, phase: false, ..entry };
         assert_eq!(Completion::of_entry(7, &elsewhere), Ok(done));
         assert_ne!(Completion::of_entry(8, &entry), Ok(done));

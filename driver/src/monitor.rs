@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use ferrowire_spec::csr::{identity, port, DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::{Block, Field, Register};
 
-use crate::bus::Bus;
-use crate::context::{identify, Capabilities};
+use crate::bus::{Bus, BusError};
+use crate::context::{identify, Capabilities, Context};
 use crate::error::Result;
 use crate::port::read_mac;
 
@@ -36,6 +36,66 @@ pub struct PortStatus {
     pub up: bool,
     /// Speed in units of 100 Mb/s; 0: the card does not know.
     pub speed: u16,
+}
+
+impl Identity {
+    fn read(bus: &mut dyn Bus) -> Result<Self, BusError> {
+        const MAJOR: Field = crate::csr::field(&identity::VERSION, "major");
+        const MINOR: Field = crate::csr::field(&identity::VERSION, "minor");
+        let mut read = |register: &Register| bus.csr_read32(identity::BLOCK.address(register));
+        let version = read(&identity::VERSION)?;
+        let low = read(&identity::LAYOUT_HASH_LO)?;
+        Ok(Self {
+            version: (crate::csr::get(&MAJOR, version) as u16, crate::csr::get(&MINOR, version) as u16),
+            layout_hash: u64::from(read(&identity::LAYOUT_HASH_HI)?) << 32 | u64::from(low),
+            beat_bytes: read(&identity::BEAT_BYTES)?,
+            clock_khz: read(&identity::CLOCK_KHZ)?,
+        })
+    }
+}
+
+impl PortStatus {
+    fn read(bus: &mut dyn Bus) -> Result<Self, BusError> {
+        const UP: Field = crate::csr::field(&port::LINK, "up");
+        const SPEED: Field = crate::csr::field(&port::LINK, "speed");
+        let link = bus.csr_read32(port::BLOCK.address(&port::LINK))?;
+        let [_, _, mac @ ..] = read_mac(bus)?.to_be_bytes();
+        Ok(Self { mac, up: crate::csr::get(&UP, link) == 1, speed: crate::csr::get(&SPEED, link) as u16 })
+    }
+}
+
+fn read_register(bus: &mut dyn Bus, block: &Block, register: &Register) -> Result<u64, BusError> {
+    let address = block.address(register);
+    match register.bytes {
+        8 => bus.csr_read64(address),
+        _ => bus.csr_read32(address).map(u64::from),
+    }
+}
+
+impl Context {
+    /// What the card is.
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn identity(&self) -> Result<Identity> {
+        Ok(self.device.bus.with(Identity::read)?)
+    }
+
+    /// The network port.
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn port(&self) -> Result<PortStatus> {
+        Ok(self.device.bus.with(PortStatus::read)?)
+    }
+
+    /// A register of the tables.
+    ///
+    /// # Errors
+    /// The bus failed.
+    pub fn register(&self, block: &Block, register: &Register) -> Result<u64> {
+        Ok(self.device.bus.with(|bus| read_register(bus, block, register))?)
+    }
 }
 
 /// A card that is looked at: it is not reset, and no register is written. What a program does with it goes on.
@@ -74,11 +134,7 @@ impl Monitor {
     /// # Errors
     /// The bus failed.
     pub fn register(&mut self, block: &Block, register: &Register) -> Result<u64> {
-        let address = block.address(register);
-        Ok(match register.bytes {
-            8 => self.bus.csr_read64(address)?,
-            _ => self.bus.csr_read32(address)?.into(),
-        })
+        Ok(read_register(self.bus.as_mut(), block, register)?)
     }
 
     /// What the card is.
@@ -86,17 +142,7 @@ impl Monitor {
     /// # Errors
     /// The bus failed.
     pub fn identity(&mut self) -> Result<Identity> {
-        const MAJOR: Field = crate::csr::field(&identity::VERSION, "major");
-        const MINOR: Field = crate::csr::field(&identity::VERSION, "minor");
-        let mut read = |register: &Register| self.bus.csr_read32(identity::BLOCK.address(register));
-        let version = read(&identity::VERSION)?;
-        let low = read(&identity::LAYOUT_HASH_LO)?;
-        Ok(Identity {
-            version: (crate::csr::get(&MAJOR, version) as u16, crate::csr::get(&MINOR, version) as u16),
-            layout_hash: u64::from(read(&identity::LAYOUT_HASH_HI)?) << 32 | u64::from(low),
-            beat_bytes: read(&identity::BEAT_BYTES)?,
-            clock_khz: read(&identity::CLOCK_KHZ)?,
-        })
+        Ok(Identity::read(self.bus.as_mut())?)
     }
 
     /// The network port.
@@ -104,15 +150,7 @@ impl Monitor {
     /// # Errors
     /// The bus failed.
     pub fn port(&mut self) -> Result<PortStatus> {
-        const UP: Field = crate::csr::field(&port::LINK, "up");
-        const SPEED: Field = crate::csr::field(&port::LINK, "speed");
-        let link = self.bus.csr_read32(port::BLOCK.address(&port::LINK))?;
-        let [_, _, mac @ ..] = read_mac(self.bus.as_mut())?.to_be_bytes();
-        Ok(PortStatus {
-            mac,
-            up: crate::csr::get(&UP, link) == 1,
-            speed: crate::csr::get(&SPEED, link) as u16,
-        })
+        Ok(PortStatus::read(self.bus.as_mut())?)
     }
 
     /// A counter of the transport.

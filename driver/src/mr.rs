@@ -229,6 +229,27 @@ impl MemoryRegion {
         self.deregister()
     }
 
+    /// The same, but a region to which memory windows are bound comes back, as it was.
+    ///
+    /// # Errors
+    /// As [`destroy`](Self::destroy); the region comes with the error if the card refused.
+    pub fn try_destroy(mut self) -> Result<(), (Error, Option<Self>)> {
+        let Some(registration) = self.registration.take() else { return Ok(()) };
+        match registration.end(&self.pd.device) {
+            Ok(()) => Ok(()),
+            Err((error @ Error::Command { .. }, Some(registration))) => {
+                self.registration = Some(registration);
+                Err((error, Some(self)))
+            }
+            Err((error, registration)) => {
+                if let Some(registration) = registration {
+                    self.pd.leftovers.push(registration);
+                }
+                Err((error, None))
+            }
+        }
+    }
+
     fn deregister(&mut self) -> Result<()> {
         let Some(registration) = self.registration.take() else { return Ok(()) };
         registration.end(&self.pd.device).map_err(|(error, registration)| {

@@ -686,6 +686,12 @@ impl<S: State> Qp<S> {
 }
 
 impl Qp<Reset> {
+    /// The same queue pair, whose state is a run-time value from now on: for programs that choose transitions as they run, like those of the C
+    /// interface. [`modify`](Qp::modify) checks each.
+    pub fn untyped(self) -> QueuePair {
+        Qp::of(self.inner)
+    }
+
     /// Takes it to INIT.
     ///
     /// # Errors
@@ -745,7 +751,16 @@ impl Qp<Rts> {
         PostSend { device: &pd.device, queue: sends }
     }
 
-    /// Changes attributes, or goes to SQD, back to RTS, or to ERR. To RESET goes [`reset`](Self::reset).
+    /// Takes it to RESET and keeps it, for [`untyped`](Qp::untyped) queue pairs: see [`reset`](Self::reset).
+    ///
+    /// # Errors
+    /// As [`query`](Self::query).
+    pub fn reset_in_place(&mut self, attributes: &QpAttributes) -> Result<()> {
+        self.inner.modify(QpState::Reset, attributes)
+    }
+
+    /// Changes attributes, or goes to SQD, back to RTS, or to ERR; an [`untyped`](Qp::untyped) one also through the states of the bring-up. To RESET goes
+    /// [`reset`](Self::reset).
     ///
     /// # Errors
     /// As [`init`](Qp::init).

@@ -648,6 +648,16 @@ impl PostSend<'_> {
         // It does not ring once more when it is dropped.
         ManuallyDrop::new(self).queue.ring_doorbell()
     }
+
+    /// Ends the batch without a doorbell: what was posted is a part of the next batch.
+    pub fn keep(self) {
+        std::mem::forget(self);
+    }
+
+    /// Takes back all that the card has not been told of, also what [`keep`](Self::keep) left.
+    pub fn abandon(self) {
+        self.queue.queue.take_back();
+    }
 }
 
 impl Drop for PostSend<'_> {

@@ -128,6 +128,13 @@ impl WorkQueue {
         self.next = self.next.wrapping_add(1);
     }
 
+    /// Forgets what the card has not been told of, of a queue that is not shared.
+    pub(crate) fn take_back(&mut self) {
+        // A doorbell that failed has told the poller of them.
+        self.tracker.publish(self.rung);
+        self.next = self.rung;
+    }
+
     /// The WQE that the card has not been told of, if that is one alone, and all of it.
     pub(crate) fn only_new(&self) -> Option<Unit> {
         let alone = self.next.wrapping_sub(self.rung) == 1 && self.stride == 0;

@@ -52,6 +52,7 @@ mod socket;
 mod srq;
 mod tier;
 mod unreliable;
+mod verbs;
 mod windows;
 mod write;
 

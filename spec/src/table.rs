@@ -503,7 +503,7 @@ macro_rules! words {
             ///
             /// # Errors
             /// `OutOfRange` when a value does not fit its field.
-            #[inline]
+            #[inline(always)]
             pub fn to_words(&self) -> Result<[u64; WORDS], $crate::Error> {
                 let mut words = [0; WORDS];
                 $(

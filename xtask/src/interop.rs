@@ -10,9 +10,11 @@ mod process;
 mod rping;
 mod server;
 mod slot;
+mod unmodified;
 mod verbs;
 mod wire;
 
+use std::cell::OnceCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,7 +22,7 @@ use std::process::Command;
 use anyhow::{bail, Context, Result};
 use serde::Serialize;
 
-use crate::peers::Peers;
+use crate::peers::{Peers, Programs};
 use crate::{cargo, setup, workspace};
 use capture::Again;
 use own::Place;
@@ -60,6 +62,8 @@ pub enum Suite {
     Both,
     /// A guest with soft-RoCE on the wire of a board, whose serial line the program uses
     Board,
+    /// Programs of Debian on this machine, with libibverbs.so.1 of this project and emulated cards
+    Verbs,
 }
 
 impl Suite {
@@ -80,21 +84,55 @@ impl Suite {
             Suite::Bus => "bus",
             Suite::Both => "both",
             Suite::Board => "board",
+            Suite::Verbs => "verbs",
         }
     }
 }
 
 /// What cases are run with.
 pub struct Setting {
-    /// Linux, its programs and QEMU.
-    pub peers: Peers,
+    /// Linux, its programs and QEMU, fetched when a case wants them.
+    peers: OnceCell<Peers>,
+    /// Programs for this machine, likewise.
+    programs: OnceCell<Programs>,
+    /// Folder of the libraries of verbs, likewise.
+    libraries: OnceCell<PathBuf>,
     /// The card's configuration.
     pub config: String,
     /// Waves of the cards are written.
     pub waves: bool,
 }
 
+/// The value, made if it is not there.
+fn get_or_make<T>(cell: &OnceCell<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if cell.get().is_none() {
+        let _ = cell.set(make()?);
+    }
+    cell.get().context("it was made just now")
+}
+
 impl Setting {
+    fn new(config: String) -> Self {
+        let (peers, programs, libraries) = Default::default();
+        Self { peers, programs, libraries, config, waves: false }
+    }
+
+    /// Linux, its programs and QEMU.
+    pub fn peers(&self) -> Result<&Peers> {
+        get_or_make(&self.peers, || Peers::get(false))
+    }
+
+    /// Programs of Debian for this machine.
+    pub fn programs(&self) -> Result<&Programs> {
+        get_or_make(&self.programs, Programs::get)
+    }
+
+    /// The folder of libibverbs.so.1 and its fellows.
+    pub fn libraries(&self) -> Result<&Path> {
+        let folder = workspace::target().join("interop").join("libraries");
+        get_or_make(&self.libraries, || crate::verbs::build(true, Some(&folder))).map(PathBuf::as_path)
+    }
+
     /// A program of this project, which runs in the folder of the case: names of sockets are short.
     pub fn program(&self, name: &str, logs: &Path) -> Command {
         let mut command = Command::new(workspace::target().join("debug").join(name));
@@ -144,6 +182,7 @@ fn cases() -> Vec<Box<dyn Case>> {
     all.extend(rping::cases());
     all.extend(verbs::cases());
     all.extend(bus::cases());
+    all.extend(unmodified::cases());
     all
 }
 
@@ -213,7 +252,7 @@ fn configuration(name: &str) -> Result<String> {
 
 /// Runs cases, with the programs that are there.
 fn try_all(args: &Args, cases: &[Box<dyn Case>], config: String) -> Result<u8> {
-    let mut setting = Setting { peers: Peers::get(false)?, config, waves: false };
+    let mut setting = Setting::new(config);
     let mut outcomes = Vec::new();
     for case in cases {
         let (suite, name) = (case.suite(), case.name());

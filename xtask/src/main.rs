@@ -16,6 +16,7 @@ mod run;
 mod setup;
 mod synth;
 mod test;
+mod verbs;
 mod workspace;
 
 use std::ffi::OsString;
@@ -113,6 +114,12 @@ enum Command {
     /// FERROWIRE_DEBIAN_MIRROR names another mirror than deb.debian.org.
     Peers(peers::Args),
 
+    /// Build libibverbs.so.1 and librdmacm.so.1, for programs that others wrote
+    ///
+    /// Into target/verbs, with stubs of libmlx5.so.1, libefa.so.1 and libhns.so.1. Needs a C compiler. Takes no time if nothing has changed.
+    /// `ferrowire run` finds the libraries there.
+    Verbs(verbs::Args),
+
     /// Run stock Linux against a simulated card
     ///
     /// The kernel and the tools are Debian's, unmodified, and QEMU emulates the guest's processor, whose clock stands while the card computes.
@@ -129,7 +136,7 @@ enum Command {
 
     /// Count the instructions of the driver's data path, and compare with what is recorded
     ///
-    /// Fails where one is more than 5 % above driver/benches/instructions.txt. Needs valgrind, and the compiler that the counts are of; `test` skips it
+    /// Posts and polls through the crate, and through the functions of C. Fails where one is more than 5 % above `instructions.txt`. Needs valgrind, and the compiler that the counts are of; `test` skips it
     /// without these, unless CI=true.
     Instructions,
 
@@ -165,6 +172,7 @@ fn main() -> ExitCode {
         Command::Synth(args) => synth::run(&args),
         Command::Bitstream(args) => bitstream::run(&args),
         Command::Peers(args) => peers::run(&args),
+        Command::Verbs(args) => verbs::run(&args),
         Command::Interop(args) => interop::run(&args),
         Command::Foreign(args) => foreign::run(&args),
         Command::Instructions => instructions::run(),

@@ -3,6 +3,7 @@
 
 pub mod debian;
 mod initrd;
+mod programs;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,6 +15,7 @@ use anyhow::{bail, Context, Result};
 use crate::workspace;
 use debian::{Apt, Suites};
 pub use initrd::Files;
+pub use programs::Programs;
 
 /// Options of `peers`.
 #[derive(clap::Args)]

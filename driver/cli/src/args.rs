@@ -6,7 +6,7 @@ use ferrowire::{PathMtu, Service};
 
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::{bind, counters, gids, info, list, man, perf, ping, pingpong, regs, reset, rping, sim, top};
+use crate::{bind, counters, gids, info, list, man, perf, ping, pingpong, regs, reset, rping, run, sim, top};
 
 /// Ferrowire cards: what they are, what they do, and how fast
 #[derive(Parser, Debug)]
@@ -31,7 +31,7 @@ pub struct Cli {
 }
 
 /// The environment variable with the card that a command takes without `-d`.
-const DEVICE: &str = "FERROWIRE_DEVICE";
+pub const DEVICE: &str = "FERROWIRE_DEVICE";
 
 /// What every command takes.
 #[derive(Args, Debug)]
@@ -50,13 +50,21 @@ impl Common {
     /// # Errors
     /// None is named, or the environment names nothing.
     pub fn device(&self) -> Result<Device, Failure> {
-        if let Some(device) = &self.device {
-            return Ok(device.clone());
-        }
         let fix = format!("give `-d` a PCI address, `sim:SOCKET`, `serial:PORT`, `inproc`, or `inproc:engine`, or set {DEVICE} to one; `ferrowire list` lists the cards that are there, `ferrowire sim up` starts two simulated ones");
+        self.named_device()?.ok_or_else(|| Failure::usage("no card is named", fix))
+    }
+
+    /// The same; `None`: no card is named.
+    ///
+    /// # Errors
+    /// The environment names nothing.
+    pub fn named_device(&self) -> Result<Option<Device>, Failure> {
+        if let Some(device) = &self.device {
+            return Ok(Some(device.clone()));
+        }
         let named = std::env::var(DEVICE).ok().filter(|name| !name.is_empty());
-        let named = named.ok_or_else(|| Failure::usage("no card is named", fix))?;
-        named.parse().map_err(|why| Failure::usage(format!("{DEVICE} names no card"), why))
+        let parsed = named.map(|name| name.parse()).transpose();
+        parsed.map_err(|why: String| Failure::usage(format!("{DEVICE} names no card"), why))
     }
 
     /// That of `-d` alone: for what changes the machine.
@@ -97,6 +105,7 @@ pub enum Command {
         ferrowire -d sim:ferrowire0.sock lat send\n  \
         ferrowire -d sim:ferrowire1.sock lat send localhost -s 64 -I 64")]
     Lat(perf::PerfArgs),
+    Run(run::RunArgs),
     Reset(reset::ResetArgs),
     Bind(bind::BindArgs),
     Unbind(bind::UnbindArgs),

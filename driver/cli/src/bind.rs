@@ -6,10 +6,11 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueHint};
 use ferrowire::spec::pci;
+use ferrowire_cards::{pci_address, Place};
 use serde_json::json;
 
 use crate::args::Common;
-use crate::device::{pci_address, Device};
+use crate::device::Device;
 use crate::failure::Failure;
 use crate::out;
 use crate::sysfs::{PciDevice, Sysfs};
@@ -69,7 +70,7 @@ impl Which {
             Some(address) => address.clone(),
             // What changes the machine is named where it is asked for, not by the environment.
             None => match common.given_device() {
-                Some(Device::Pci(address)) => address.clone(),
+                Some(Device::At(Place::Pci(address))) => address.clone(),
                 None => {
                     let fix = format!("give it: `ferrowire {command} 0000:03:00.0`; `ferrowire list` lists the cards that are there");
                     return Err(Failure::usage(format!("{command}: no PCI address is given"), fix));

@@ -9,11 +9,11 @@ use ferrowire::{
     AccessFlags, Bus, Completion, CompletionQueue, Context, ContextOptions, Event, EventQueue, MemoryRegion,
     PageSize, PathMtu, ProtectionDomain,
 };
+use ferrowire_cards::gids;
 
 use crate::args::parse_mac;
 use crate::device::Device;
 use crate::failure::Failure;
-use crate::gids;
 use crate::side::Channel;
 
 /// The port's addresses.
@@ -122,7 +122,7 @@ impl Card {
             let what = format!("{device} has no MAC address");
             return Err(Failure::failed(what, "give it one with --mac, as 02:fe:00:00:00:01"));
         }
-        let all = gids::of(device, mac, context.addresses(), context.capabilities().ipv6)?;
+        let all = gids::of(&device.key(), mac, context.addresses(), context.capabilities().ipv6)?;
         let (ip, gid_index) = match addresses.ip {
             Some(ip) => (ip, all.iter().position(|known| *known == ip).unwrap_or(all.len())),
             None => match all.get(addresses.gid_index) {

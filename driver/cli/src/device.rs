@@ -2,11 +2,10 @@
 //! [`Device`]: which card `-d` names, and the ways to it.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::str::FromStr;
 
-use ferrowire::serial::BAUD;
-use ferrowire::{Bus, Monitor, SerialBus, VfioBus, VfioUserBus};
+use ferrowire::{Bus, Monitor};
+use ferrowire_cards::{gids, Place};
 
 use crate::failure::Failure;
 use crate::inproc::{self, Kind};
@@ -14,12 +13,8 @@ use crate::inproc::{self, Kind};
 /// A card.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Device {
-    /// On a PCI bus: domain, bus, device and function.
-    Pci(String),
-    /// Simulated, on a socket.
-    Socket(PathBuf),
-    /// On a board, over a serial port of so many bits a second.
-    Serial(PathBuf, u32),
+    /// Of this machine.
+    At(Place),
     /// In this process.
     InProcess(Kind),
 }
@@ -27,45 +22,9 @@ pub enum Device {
 impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Device::Pci(address) => f.write_str(address),
-            Device::Socket(path) => write!(f, "sim:{}", path.display()),
-            Device::Serial(path, BAUD) => write!(f, "serial:{}", path.display()),
-            Device::Serial(path, baud) => write!(f, "serial:{}@{baud}", path.display()),
+            Device::At(place) => place.fmt(f),
             Device::InProcess(kind) => f.write_str(kind.name()),
         }
-    }
-}
-
-/// A PCI address, whole: with its domain, in small letters.
-pub fn pci_address(text: &str) -> Option<String> {
-    let text = text.to_ascii_lowercase();
-    let whole = if text.matches(':').count() == 1 { format!("0000:{text}") } else { text };
-    let (domain, rest) = whole.split_once(':')?;
-    let (bus, rest) = rest.split_once(':')?;
-    let (device, function) = rest.split_once('.')?;
-    let hex =
-        |part: &str, digits| part.len() == digits && part.bytes().all(|digit| digit.is_ascii_hexdigit());
-    let small = u8::from_str_radix(device, 16).is_ok_and(|device| device < 32);
-    let good = hex(domain, 4) && hex(bus, 2) && hex(device, 2) && small;
-    (good && matches!(function, "0" | "1" | "2" | "3" | "4" | "5" | "6" | "7")).then_some(whole)
-}
-
-/// A serial port, and its rate behind an @.
-fn serial(port: &str) -> Result<Device, String> {
-    let (path, baud) = match port.rsplit_once('@') {
-        Some((path, baud)) => match baud.parse() {
-            Ok(baud @ 1200..) => (path, baud),
-            _ => {
-                return Err(format!(
-                    "`{baud}` is no rate in baud from 1200 on, as serial:/dev/ttyUSB1@3000000"
-                ))
-            }
-        },
-        None => (port, BAUD),
-    };
-    match path {
-        "" => Err("`serial:` needs a serial port behind it, as serial:/dev/ttyUSB1".into()),
-        path => Ok(Device::Serial(path.into(), baud)),
     }
 }
 
@@ -73,18 +32,14 @@ impl FromStr for Device {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        if let Some(port) = text.strip_prefix("serial:") {
-            return serial(port);
-        }
-        match text.strip_prefix("sim:") {
-            Some("") => Err("`sim:` needs the path of a socket behind it, as sim:ferrowire0.sock".into()),
-            Some(path) => Ok(Device::Socket(path.into())),
-            None if text == Kind::Cards.name() => Ok(Device::InProcess(Kind::Cards)),
-            None if text == Kind::Engine.name() => Ok(Device::InProcess(Kind::Engine)),
-            None => pci_address(text).map(Device::Pci).ok_or_else(|| {
-                format!(
+        match text {
+            _ if text == Kind::Cards.name() => Ok(Device::InProcess(Kind::Cards)),
+            _ if text == Kind::Engine.name() => Ok(Device::InProcess(Kind::Engine)),
+            _ => text.parse().map(Device::At).map_err(|why: String| match why.starts_with('`') && why.contains("give a PCI address") {
+                true => format!(
                     "`{text}`: give a PCI address as 0000:03:00.0, `sim:SOCKET`, `serial:PORT`, `inproc`, or `inproc:engine`"
-                )
+                ),
+                false => why,
             }),
         }
     }
@@ -97,9 +52,7 @@ impl Device {
     /// Nobody is there, somebody else has it, or the way is closed.
     pub fn open(&self) -> Result<Box<dyn Bus>, Failure> {
         match self {
-            Device::Socket(path) => Ok(Box::new(VfioUserBus::connect(path)?)),
-            Device::Pci(address) => Ok(Box::new(VfioBus::open(address)?)),
-            Device::Serial(path, baud) => Ok(Box::new(SerialBus::open(path, *baud)?)),
+            Device::At(place) => Ok(place.open()?),
             Device::InProcess(kind) => Ok(inproc::pair(*kind)?.0),
         }
     }
@@ -109,16 +62,23 @@ impl Device {
     /// # Errors
     /// As [`open`](Self::open), but that nobody else is in the way.
     pub fn observe(&self) -> Result<Monitor, Failure> {
-        let bus: Box<dyn Bus> = match self {
-            Device::Socket(path) => Box::new(VfioUserBus::observe(path)?),
-            other => other.open()?,
-        };
-        Ok(Monitor::open(bus)?)
+        match self {
+            Device::At(place) => Ok(place.observe()?),
+            Device::InProcess(_) => Ok(Monitor::open(self.open()?)?),
+        }
+    }
+
+    /// The name that the card has in the file of addresses.
+    pub fn key(&self) -> String {
+        match self {
+            Device::At(place) => gids::key(place),
+            Device::InProcess(kind) => kind.name().into(),
+        }
     }
 
     /// Whether it is simulated by its name.
     pub fn is_simulated(&self) -> bool {
-        matches!(self, Device::Socket(_) | Device::InProcess(_))
+        matches!(self, Device::At(Place::Socket(_)) | Device::InProcess(_))
     }
 }
 
@@ -127,36 +87,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_is_named_in_one_of_five_ways() {
+    fn a_card_of_this_process_is_named_too() {
         let name = |text: &str| text.parse::<Device>();
-        assert_eq!(name("sim:a.sock"), Ok(Device::Socket("a.sock".into())));
+        assert_eq!(name("sim:a.sock"), Ok(Device::At(Place::Socket("a.sock".into()))));
         assert_eq!(name("inproc"), Ok(Device::InProcess(Kind::Cards)));
         assert_eq!(name("inproc:engine"), Ok(Device::InProcess(Kind::Engine)));
-        assert_eq!(name("0000:03:00.0"), Ok(Device::Pci("0000:03:00.0".into())));
-        assert_eq!(name("AF:1f.7"), Ok(Device::Pci("0000:af:1f.7".into())));
-        let port = |baud| Ok(Device::Serial("/dev/ttyUSB1".into(), baud));
-        assert_eq!(name("serial:/dev/ttyUSB1"), port(BAUD));
-        assert_eq!(name("serial:/dev/ttyUSB1@3000000"), port(3_000_000));
-        for text in ["serial:/dev/ttyUSB1", "serial:/dev/ttyUSB1@115200"] {
-            assert_eq!(name(text).unwrap().to_string(), text);
-        }
-        for bad in ["serial:", "serial:@9600", "serial:/dev/ttyS0@", "serial:/dev/ttyS0@fast", "serial:a@10"]
-        {
+        for bad in ["", "sim:", "inproc:", "inproc:card", "mlx5_0"] {
             assert!(name(bad).is_err(), "{bad}");
         }
-        for bad in [
-            "",
-            "sim:",
-            "inproc:",
-            "inproc:card",
-            "mlx5_0",
-            "0000:03:20.0",
-            "0000:03:00.8",
-            "3:0.0",
-            "0000:03:00",
-            "+000:03:00.0",
-        ] {
-            assert!(name(bad).is_err(), "{bad}");
-        }
+        assert!(name("mlx5_0").unwrap_err().contains("`inproc`, or `inproc:engine`"));
     }
 }

@@ -5,6 +5,7 @@ use ferrowire::serial::SerialError;
 use ferrowire::vfio::VfioError;
 use ferrowire::vfio_user::SocketError;
 use ferrowire::BusError;
+use ferrowire_cards::{gids, OpenError};
 
 /// What ends a command.
 #[derive(Debug, thiserror::Error)]
@@ -24,6 +25,12 @@ pub enum Failure {
     /// The PCI device of a card.
     #[error(transparent)]
     Vfio(#[from] VfioError),
+    /// The way to a card that `-d` names.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// The file of addresses.
+    #[error(transparent)]
+    Gids(#[from] gids::Error),
     /// The IP stack.
     #[error(transparent)]
     Net(#[from] ferrowire_net::Error),

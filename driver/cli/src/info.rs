@@ -6,11 +6,13 @@ use ferrowire::spec::csr::{capabilities, port};
 use ferrowire::spec::pci;
 use ferrowire::spec::Register;
 use ferrowire::{Capabilities, DropReason, Identity, Monitor, PathMtu, PortStatus};
+use ferrowire_cards::attributes::{self, Link, DEVICE_FLAGS};
+use ferrowire_cards::gids;
 use serde_json::{Map, Value};
 
 use crate::args::Common;
 use crate::failure::Failure;
-use crate::{gids, out};
+use crate::out;
 
 /// Prints what a card is and can do, as `ibv_devinfo -v`
 ///
@@ -58,32 +60,15 @@ impl Lines {
     }
 }
 
-/// Flags of `enum ibv_device_cap_flags` that a card of ours may have.
-const FLAGS: &[(u64, &str)] = &[
-    (1 << 1, "BAD_PKEY_CNTR"),
-    (1 << 2, "BAD_QKEY_CNTR"),
-    (1 << 7, "CURR_QP_STATE_MOD"),
-    (1 << 12, "RC_RNR_NAK_GEN"),
-    (1 << 24, "MEM_WINDOW_TYPE_2B"),
-];
-
-fn flags(can: &Capabilities) -> u64 {
-    // Packets with a wrong partition key or queue key are counted; `cur_state` is an attribute of MODIFY_QP.
-    let mut flags = 1 << 1 | 1 << 2 | 1 << 7;
-    flags |= if can.rc { 1 << 12 } else { 0 };
-    flags | if can.memory_windows { 1 << 24 } else { 0 }
-}
-
 /// The names of the features that are set in the card's register, in its order.
 fn features(register: &Register, value: u64) -> Vec<&'static str> {
     let there = |offset: u16| value >> offset & 1 == 1;
     register.fields.iter().filter(|field| there(field.offset)).map(|field| field.name).collect()
 }
 
-/// An EUI-64 of a MAC address, as RoCE makes GUIDs; zeros without one.
+/// A GUID of a MAC address, as `ibv_devinfo` prints it.
 fn guid(mac: [u8; 6]) -> String {
-    let [a, b, c, d, e, f] = mac;
-    let bytes = if mac == [0; 6] { [0; 8] } else { [a ^ 2, b, c, 0xff, 0xfe, d, e, f] };
+    let bytes = gids::guid(mac);
     bytes.chunks(2).map(|two| format!("{:02x}{:02x}", two[0], two[1])).collect::<Vec<_>>().join(":")
 }
 
@@ -103,9 +88,9 @@ fn device_lines(lines: &mut Lines, name: &str, card: &Identity, mac: [u8; 6], ca
     lines.hex("page_size_cap", can.page_shifts.into());
     lines.number("max_qp", can.max_qp.into());
     lines.number("max_qp_wr", 1 << can.max_sq_log2.min(can.max_rq_log2));
-    let flags = flags(can);
+    let flags = attributes::device_flags(can);
     lines.put(1, "device_cap_flags", format!("{flags:#010x}"), Some(flags.into()));
-    for (_, flag) in FLAGS.iter().filter(|(bit, _)| flags & bit != 0) {
+    for (_, flag) in DEVICE_FLAGS.iter().filter(|(bit, _)| flags & bit != 0) {
         lines.put(5, "", (*flag).into(), None);
     }
     lines.number("max_sge", can.max_send_sge.min(can.max_recv_sge).into());
@@ -133,7 +118,7 @@ fn device_lines(lines: &mut Lines, name: &str, card: &Identity, mac: [u8; 6], ca
     lines.number("max_srq", can.max_srq.into());
     lines.number("max_srq_wr", if can.max_srq > 0 { 1 << can.max_rq_log2 } else { 0 });
     lines.number("max_srq_sge", if can.max_srq > 0 { can.max_recv_sge.into() } else { 0 });
-    lines.number("max_pkeys", 0);
+    lines.number("max_pkeys", attributes::PKEYS.into());
     lines.number("local_ca_ack_delay", 0);
     lines.put(1, "general_odp_caps", String::new(), Some(Value::Array(Vec::new())));
     for key in ["rc_odp_caps", "uc_odp_caps", "ud_odp_caps", "xrc_odp_caps"] {
@@ -196,21 +181,20 @@ fn port_lines(lines: &mut Lines, port: &PortStatus, counts: &PortCounts, can: &C
     lines.at_port("link_layer", "Ethernet", "Ethernet");
     // IBTA 9.7.7.
     lines.at_port("max_msg_sz", "0x80000000", 0x8000_0000u64);
-    lines.at_port("port_cap_flags", "0x00000000", 0);
+    lines.at_port("port_cap_flags", format!("{:#010x}", attributes::PORT_FLAGS), attributes::PORT_FLAGS);
     lines.at_port("port_cap_flags2", "0x0000", 0);
-    lines.at_port("max_vl_num", "invalid value (0)", 0);
+    lines.at_port("max_vl_num", format!("{0} ({0})", attributes::MAX_VL), attributes::MAX_VL);
     lines.at_port("bad_pkey_cntr", format!("{:#x}", counts.bad_pkeys), counts.bad_pkeys);
     lines.at_port("qkey_viol_cntr", format!("{:#x}", counts.bad_qkeys), counts.bad_qkeys);
     lines.at_port("sm_sl", "0", 0);
-    lines.at_port("pkey_tbl_len", "0", 0);
+    lines.at_port("pkey_tbl_len", attributes::PKEYS.to_string(), attributes::PKEYS);
     lines.at_port("gid_tbl_len", counts.gids.to_string(), counts.gids);
     lines.at_port("subnet_timeout", "0", 0);
     lines.at_port("init_type_reply", "0", 0);
-    lines.at_port("active_width", "invalid width (0)", 0);
-    let speed = match port.speed {
-        0 => "invalid speed (0)".into(),
-        speed => format!("{:.1} Gbps", f64::from(speed) / 10.0),
-    };
+    let link = Link::of(port.speed);
+    let width = format!("{}X ({})", link.lanes, link.width);
+    let speed = format!("{:.1} Gbps ({})", f64::from(link.lane) / 10.0, link.speed);
+    lines.at_port("active_width", width.clone(), width);
     lines.at_port("active_speed", speed.clone(), speed);
     lines.at_port("phys_state", phys, phys);
 }
@@ -228,7 +212,7 @@ fn gather(monitor: &mut Monitor, device: &crate::device::Device) -> Result<(Line
     device_lines(&mut lines, &device.to_string(), &card, status.mac, &can);
     feature_lines(&mut lines, &features(&capabilities::FEATURES, value));
     port_lines(&mut lines, &status, &counts, &can);
-    let gids = gids::of(device, status.mac, monitor.addresses(), can.ipv6)?;
+    let gids = gids::of(&device.key(), status.mac, monitor.addresses(), can.ipv6)?;
     Ok((lines, gids.into_iter().map(gids::as_gid).collect()))
 }
 

@@ -11,6 +11,7 @@
 //! | `ping` | asks hosts over the raw Ethernet queue pair |
 //! | `rping` | READs and WRITEs over a connection of the communication manager |
 //! | `list` | which cards there are |
+//! | `run` | runs a program of others on a card, with the libraries of verbs |
 //! | `gids`, `reset`, `bind`, `sim`, `man` | the rest |
 #![forbid(unsafe_code)]
 
@@ -33,6 +34,7 @@ mod pingpong;
 mod regs;
 mod reset;
 mod rping;
+mod run;
 mod side;
 mod sim;
 mod stock;
@@ -84,6 +86,7 @@ fn carry_out(cli: &Cli) -> Result<(), Failure> {
         Command::Rping(args) => rping::run(common, args),
         Command::Bw(args) => perf::run(common, perf::Test::Bw, args),
         Command::Lat(args) => perf::run(common, perf::Test::Lat, args),
+        Command::Run(args) => run::run(common, args),
         Command::Reset(args) => reset::run(common, args),
         Command::Bind(args) => bind::bind(common, args),
         Command::Unbind(args) => bind::unbind(common, args),

@@ -8,12 +8,12 @@ use ferrowire::{
     Qp, QpInitAttr, QueuePair, RemoteAddress, Reset, RtrAttributes, RtsAttributes, SendWr, Service,
     SharedReceiveQueue,
 };
+use ferrowire_cards::gids::as_v6;
 use serde::{Deserialize, Serialize};
 
 use crate::args::parse_service;
 use crate::card::Card;
 use crate::failure::Failure;
-use crate::gids::as_v6;
 use crate::side::Channel;
 use crate::stock::{End, Stock};
 

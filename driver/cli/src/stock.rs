@@ -7,11 +7,11 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::time::{Duration, Instant};
 
+use ferrowire_cards::gids::as_v6;
 use ferrowire_net::{Config, Net};
 
 use crate::card::Card;
 use crate::failure::Failure;
-use crate::gids::as_v6;
 use crate::side::{Channel, PATIENCE};
 
 /// Bytes of an end as text, the zero among them.

@@ -36,6 +36,7 @@ fn every_command_has_help_and_the_commands_a_newcomer_needs_have_examples() {
         "rping",
         "bw",
         "lat",
+        "run",
         "reset",
         "bind",
         "unbind",

@@ -135,7 +135,11 @@ impl Kernel for Linux {
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: the kernel chooses the place, so nothing that is mapped already changes.
         let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, MapFlags::SHARED, file, offset) }?;
-        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        let start: NonNull<u8> = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        // A forked child has no part in the card. A kernel that does not do this leaves it to the child.
+        // SAFETY: the range was mapped just now; this process keeps it.
+        let _ =
+            unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, rustix::mm::Advice::LinuxDontFork) };
         let mapping = Arc::new(Mapping::new(start, bytes));
         // SAFETY: the registers are mapped, from the start of a page on, for as long as `mapping` lives; only `MappedBar` touches them.
         Ok(unsafe { MappedBar::from_raw(start, bytes, mapping) })

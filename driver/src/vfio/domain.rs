@@ -2,7 +2,7 @@
 //! [`Domain`]: the IOMMU's side of a device: by group and container, or by `/dev/iommu`.
 
 use std::io::Error;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 
 use rustix::io::Errno;
@@ -22,7 +22,7 @@ const SAFE: (u64, u64) = (0, 0xfedf_ffff);
 #[derive(Debug)]
 pub(super) enum Domain {
     /// A container; the group that is in it, for it leaves when its file is closed.
-    Container { container: OwnedFd, _group: OwnedFd },
+    Container { container: OwnedFd, group: OwnedFd },
     /// An address space of an IOMMU file.
     Ioas { file: OwnedFd, ioas: u32 },
 }
@@ -161,11 +161,19 @@ fn by_group(kernel: &dyn Kernel, roots: &Roots, found: &Found, path: &Path) -> R
     };
     let told = (info.flags & uapi::INFO_CAPS != 0).then_some(info.capabilities);
     let ranges = told.and_then(|first| uapi::pairs(uapi::capability(&bytes, first, uapi::CAP_IOVA_RANGE)?));
-    let domain = Domain::Container { container, _group: group };
+    let domain = Domain::Container { container, group };
     Ok(Attached { device, domain, ranges: ranges.unwrap_or_else(|| vec![SAFE]), page })
 }
 
 impl Domain {
+    /// Numbers of its files.
+    pub(super) fn files(&self) -> Vec<RawFd> {
+        match self {
+            Domain::Container { container, group } => vec![container.as_raw_fd(), group.as_raw_fd()],
+            Domain::Ioas { file, .. } => vec![file.as_raw_fd()],
+        }
+    }
+
     /// Makes `size` bytes at `vaddr` of this process reachable at `iova`.
     pub(super) fn map(&self, kernel: &dyn Kernel, iova: u64, vaddr: u64, size: u64) -> Result<(), Error> {
         let result = match self {

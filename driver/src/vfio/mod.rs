@@ -24,7 +24,7 @@ pub mod uapi;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::Error;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use rustix::event::{eventfd, EventfdFlags};
 use rustix::io::Errno;
@@ -369,6 +369,10 @@ impl Bus for VfioBus {
 
     fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
         self.unshare(mapping.id)
+    }
+
+    fn files(&self) -> Vec<RawFd> {
+        [self.device.as_raw_fd()].into_iter().chain(self.domain.files()).collect()
     }
 
     fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {

@@ -91,6 +91,11 @@ impl Client {
         }
     }
 
+    /// The connection.
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+
     /// The user whose process serves the device.
     ///
     /// # Errors

@@ -25,7 +25,7 @@ mod stream;
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -357,6 +357,10 @@ impl Bus for VfioUserBus {
 
     fn addresses(&self) -> Vec<IpAddr> {
         self.client.addresses.clone()
+    }
+
+    fn files(&self) -> Vec<RawFd> {
+        vec![self.client.file().as_raw_fd()]
     }
 
     fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {

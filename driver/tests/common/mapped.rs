@@ -2,6 +2,7 @@
 //! A card whose doorbells are mapped, and what it does on them: completions, written by whoever asks for them, without a lock, an
 //! allocation or a system call.
 
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,12 +17,42 @@ use super::{init, rtr, rts, Mock};
 /// Doorbell page of everything.
 const PAGE: u16 = 1;
 
+/// The card's address.
+pub const ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+
 /// The bus to such a card: commands are the mock's, doorbells are memory.
 pub struct Mapped {
     mock: Mock,
     bar: HostMemory,
     /// While it is set, a read of a register does not come back, and says so in the other.
     hold: Arc<[AtomicBool; 2]>,
+}
+
+impl Mapped {
+    /// The bus, and what the completer of a queue pair is made of.
+    pub fn new() -> (Self, Doorbells) {
+        let mock = Mock::new();
+        let bytes = doorbell::address(PAGE + 1, 0) as usize;
+        let bar = HostMemory::zeroed(bytes, 4096).unwrap();
+        let doorbells = Doorbells { mock: mock.clone(), bar: bar.clone() };
+        (Self { mock, bar, hold: Arc::default() }, doorbells)
+    }
+}
+
+/// A card's doorbells in memory.
+pub struct Doorbells {
+    mock: Mock,
+    bar: HostMemory,
+}
+
+impl Doorbells {
+    /// What completes the work requests of a queue pair, into a completion queue, whose doorbells are on a page.
+    pub fn completer(self, page: u16, qpn: u32, cqn: u32) -> Completer {
+        let card = self.mock.card();
+        let (base, cq_log2) = (card.cqs[&cqn].base, card.cqs[&cqn].log2);
+        let cq = card.map.iter().find(|(iova, _)| *iova == base).unwrap().1.clone();
+        Completer { page, bar: self.bar, cq, cq_log2, written: 0, qpn, heads: [0; 2] }
+    }
 }
 
 impl Bus for Mapped {
@@ -56,6 +87,9 @@ impl Bus for Mapped {
     fn progress(&mut self) -> Result<(), BusError> {
         self.mock.progress()
     }
+    fn addresses(&self) -> Vec<IpAddr> {
+        vec![ADDRESS]
+    }
 }
 
 /// A card, opened, with a queue pair that is up.
@@ -70,6 +104,7 @@ pub struct Rig {
 
 /// The card's part of the data path: it takes what is told by doorbells for done.
 pub struct Completer {
+    page: u16,
     bar: HostMemory,
     cq: HostMemory,
     cq_log2: u8,
@@ -90,15 +125,12 @@ pub fn pushing(entries: u32) -> Rig {
 }
 
 fn rig_of(entries: u32, push: bool) -> Rig {
-    let mock = Mock::new();
-    let bytes = doorbell::address(PAGE + 1, 0) as usize;
-    let bar = HostMemory::zeroed(bytes, 4096).unwrap();
-    let hold = Arc::<[AtomicBool; 2]>::default();
-    let bus = Mapped { mock: mock.clone(), bar: bar.clone(), hold: Arc::clone(&hold) };
+    let (bus, doorbells) = Mapped::new();
+    let hold = Arc::clone(&bus.hold);
     let options = ContextOptions { seed: Some(7), doorbell_page: PAGE, ..ContextOptions::default() };
     let context = Context::open_with(bus, options).unwrap();
     context.set_mac([2, 0, 0, 0, 0, 1]).unwrap();
-    context.add_gid([10, 0, 0, 1].into(), None).unwrap();
+    context.add_gid(ADDRESS, None).unwrap();
     let pd = context.alloc_pd().unwrap();
     let events = context.create_eq(16).unwrap();
     let cq = context.create_cq_with_events(entries, &events).unwrap();
@@ -109,19 +141,14 @@ fn rig_of(entries: u32, push: bool) -> Rig {
     let qp = qp.init(init()).unwrap().rtr(rtr(number)).unwrap().rts(rts()).unwrap();
     let memory = context.alloc(4096, 4096).unwrap();
     let region = pd.register(&memory, AccessFlags::LOCAL_READ, PageSize::Size4K).unwrap();
-    let (base, cq_log2) = {
-        let card = mock.card();
-        (card.cqs[&cq.number()].base, card.cqs[&cq.number()].log2)
-    };
-    let ring = mock.card().map.iter().find(|(iova, _)| *iova == base).unwrap().1.clone();
-    let card = Completer { bar, cq: ring, cq_log2, written: 0, qpn: number, heads: [0; 2] };
+    let card = doorbells.completer(PAGE, number, cq.number());
     Rig { card, qp, cq, region, context, hold }
 }
 
 impl Completer {
     /// The doorbell that was rung last.
     pub fn bell(&self, offset: u32) -> u64 {
-        self.bar.load_word(doorbell::address(PAGE, offset) as usize)
+        self.bar.load_word(doorbell::address(self.page, offset) as usize)
     }
 
     /// The WQE that was pushed last to the place that the send queue's doorbell names; `None` when that tells of none.
@@ -129,7 +156,7 @@ impl Completer {
         let bell = doorbell::sq::SqDoorbell::parse(&self.bell(doorbell::SQ).to_le_bytes()).unwrap();
         let mut wqe = [0; 64];
         let offset = doorbell::PUSH + 64 * u32::from(bell.push_slot);
-        self.bar.read(doorbell::address(PAGE, offset) as usize, &mut wqe);
+        self.bar.read(doorbell::address(self.page, offset) as usize, &mut wqe);
         bell.pushed.then_some(wqe)
     }
 

@@ -213,7 +213,7 @@ impl Pair<'_> {
         let mut card = Server::start("the card", card, &card_log, setting)?;
         // It listens on its wire before it does so for its program.
         card.serves(&logs.join(serves), limit)?;
-        let mut guest = setting.peers.guest("guest", &files, logs)?;
+        let mut guest = setting.peers()?.guest("guest", &files, logs)?;
         guest.args(["-qmp", "unix:qmp.sock", "-rtc", "clock=vm"]);
         if !slow {
             // A nanosecond of its clock for each instruction. Where the card's clock is as slow as its simulation, so is the guest's.

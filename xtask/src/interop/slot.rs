@@ -26,7 +26,7 @@ pub fn files(script: &str, logs: &Path) -> Result<Files> {
 
 /// The machine with the cards that are served on `sockets`, which are relative to `logs`.
 pub fn guest(setting: &Setting, files: &Files, logs: &Path, sockets: &[&str]) -> Result<Command> {
-    let mut guest = setting.peers.guest("slot", files, logs)?;
+    let mut guest = setting.peers()?.guest("slot", files, logs)?;
     // Shared memory: the cards' server maps it. It has the size that a guest has.
     guest.args(["-object", "memory-backend-memfd,id=memory,size=512M,share=on"]);
     guest.args(["-machine", "memory-backend=memory"]);

@@ -41,7 +41,7 @@ impl Case for Verbs {
 
     fn run(&self, setting: &Setting, logs: &Path) -> Result<Tried> {
         let program = logs.join("verbs");
-        setting.peers.compile(&workspace::root().join("xtask/src/interop/verbs.c"), &program)?;
+        setting.peers()?.compile(&workspace::root().join("xtask/src/interop/verbs.c"), &program)?;
         let port = port()?;
         let mut own = setting.program(&setting.example("exercise")?, logs);
         own.args([CARD, "--port", &port.to_string()]);

@@ -54,7 +54,22 @@ impl Apt {
         fs::write(&path, text).with_context(|| format!("writing {}", path.display()))
     }
 
+    /// Downloads packages alone, as `NAME=VERSION`, into a folder.
+    ///
+    /// # Errors
+    /// There is no such package, or it cannot be fetched.
+    pub fn download(&self, packages: &[String], into: &Path) -> Result<()> {
+        fs::create_dir_all(into).with_context(|| format!("creating {}", into.display()))?;
+        let packages = packages.iter().map(String::as_str);
+        let arguments: Vec<&str> = std::iter::once("download").chain(packages).collect();
+        self.run_in(into, "fetching packages", &arguments)
+    }
+
     fn run(&self, doing: &str, arguments: &[&str]) -> Result<()> {
+        self.run_in(&self.folder, doing, arguments)
+    }
+
+    fn run_in(&self, folder: &Path, doing: &str, arguments: &[&str]) -> Result<()> {
         let at = |name: &str| self.folder.join(name).display().to_string();
         let mut apt = Command::new("apt-get");
         for (name, value) in [
@@ -74,6 +89,7 @@ impl Apt {
         let said = apt
             .args(["-qq", "-y"])
             .args(arguments)
+            .current_dir(folder)
             .stdin(Stdio::null())
             .output()
             .context("running apt-get")?;

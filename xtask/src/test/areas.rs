@@ -35,6 +35,7 @@ const SIM: &str = "ferrowire_sim";
 const CRATES: &[(&str, Area)] = &[
     ("ferrowire", Area::Driver),
     ("ferrowire_boards", Area::Boards),
+    ("ferrowire_cards", Area::Driver),
     ("ferrowire_cli", Area::Driver),
     ("ferrowire_cmac", Area::Boards),
     ("ferrowire_ddr3", Area::Boards),
@@ -51,6 +52,7 @@ const CRATES: &[(&str, Area)] = &[
     ("ferrowire_shell", Area::Boards),
     ("ferrowire_spec", Area::Spec),
     ("ferrowire_testing", Area::Hdl),
+    ("ferrowire_verbs", Area::Driver),
     ("ferrowire_verilator", Area::Rtl),
     (EVIDENCE, Area::Rtl),
     ("xtask", Area::Boards),
@@ -112,6 +114,7 @@ const MODULES: &[(&str, Area)] = &[
     ("srq", Area::Transport),
     ("tier", Area::Transport),
     ("unreliable", Area::Transport),
+    ("verbs", Area::Driver),
     ("windows", Area::Transport),
     ("write", Area::Transport),
 ];

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The service thread of a card: it reads the card's event queue.
+//!
+//! ```text
+//!  card -> event queue -> service thread -+-> asynchronous events of contexts (`async_fd`)
+//!                             ^           +-> completion channels (`fd`)
+//!                             |           +-> frames of the raw Ethernet queue pair: ARP, neighbour discovery, echoes
+//!                    end of the connection
+//! ```
+//!
+//! The thread sleeps until the card raises the queue's interrupt. It is no part of the data path: posting and polling go from the program's threads to
+//! the card. When the connection to the card's server ends, each context gets `IBV_EVENT_DEVICE_FATAL`, and calls that wait end.
+
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::time::Duration;
+
+use ferrowire::{Event, EventKind};
+use rustix::event::{poll, PollFd, PollFlags};
+use rustix::io::Errno;
+
+use crate::abi::IBV_EVENT_DEVICE_FATAL;
+use crate::card::Card;
+use crate::events;
+use crate::failure::{Failure, Result};
+use crate::log::say;
+use crate::sys::without_signals;
+
+/// Between two looks at a card that cannot raise interrupts.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Starts the thread.
+pub fn start(card: &'static Card, lifeline: Option<OwnedFd>) -> Result<()> {
+    let thread = std::thread::Builder::new().name("ferrowire".into());
+    let started = without_signals(|| thread.spawn(move || run(card, lifeline.as_ref())));
+    match started {
+        Ok(_) => Ok(()),
+        Err(error) => {
+            let errno = Errno::from_io_error(&error).unwrap_or(Errno::AGAIN);
+            Err(Failure::text(errno, format!("start the thread that reads the card's events: {error}")))
+        }
+    }
+}
+
+fn run(card: &'static Card, lifeline: Option<&OwnedFd>) {
+    let why = loop {
+        match turn(card, lifeline) {
+            Ok(true) => {}
+            Ok(false) => break "the server of the card is gone; start it again".into(),
+            Err(error) => break error.to_string(),
+        }
+    };
+    bury(card, &why);
+}
+
+/// Marks the card as gone, and wakes all that wait for it.
+fn bury(card: &Card, why: &str) {
+    if !card.bury() {
+        return;
+    }
+    say!("{why}; this program's objects are of no more use");
+    events::port_event(card, IBV_EVENT_DEVICE_FATAL);
+    let objects = card.objects();
+    for cq in objects.cqs.values() {
+        // SAFETY: it is in the table, whose lock this thread has.
+        if let Some(channel) = unsafe { &**cq }.channel() {
+            channel.events.end(Errno::IO);
+        }
+    }
+}
+
+/// Waits for events and hands them on; `false` when the connection has ended.
+fn turn(card: &Card, lifeline: Option<&OwnedFd>) -> ferrowire::Result<bool> {
+    let mut told = [Event::default(); 16];
+    // Armed before the look: what comes after the look raises an interrupt.
+    card.events.acknowledge()?;
+    card.events.request_interrupt()?;
+    let count = card.events.poll(&mut told)?;
+    for event in &told[..count] {
+        hand_on(card, event);
+    }
+    if count > 0 {
+        return Ok(true);
+    }
+    let Some(interrupt) = card.events.interrupt_file() else {
+        card.neighbours.turn();
+        std::thread::sleep(LOOK);
+        return Ok(true);
+    };
+    let mut files = vec![PollFd::from_borrowed_fd(interrupt, PollFlags::IN)];
+    if let Some(lifeline) = lifeline {
+        files.push(PollFd::from_borrowed_fd(lifeline.as_fd(), PollFlags::RDHUP));
+    }
+    // A failure of the call, such as EINTR, only costs a look.
+    let _ = poll(&mut files, None);
+    let gone = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+    Ok(!files.get(1).is_some_and(|file| file.revents().intersects(gone)))
+}
+
+fn hand_on(card: &Card, event: &Event) {
+    if event.kind != EventKind::Completion {
+        events::deliver(card, event);
+        return;
+    }
+    let objects = card.objects();
+    let Some(cq) = objects.cqs.get(&event.object) else {
+        drop(objects);
+        card.neighbours.turn();
+        return;
+    };
+    // SAFETY: it is in the table, whose lock this thread has.
+    let cq = unsafe { &**cq };
+    if let Some(channel) = cq.channel() {
+        channel.events.push(cq.pointer());
+    }
+}

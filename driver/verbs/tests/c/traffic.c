@@ -1,0 +1,1383 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* Traffic between two cards, by libibverbs, in two processes: traffic CASE CARD CARD
+ *
+ * Each case is a function that both processes run, each on its card. A process that finds something wrong says where and ends with 1. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "declarations.h"
+
+#define BYTES 16384
+#define GRH 40
+#define QKEY 0x11223344
+#define PATIENCE 60
+
+static const char *side_name;
+
+static void wrong(int line, const char *what)
+{
+	fprintf(stderr, "%s, line %d: %s (errno %d, %s)\n", side_name, line, what, errno, strerror(errno));
+	_exit(1);
+}
+
+#define CHECK(condition) do { if (!(condition)) wrong(__LINE__, #condition); } while (0)
+/* A call that returns 0 or an error number. */
+#define ZERO(call) do { int result_ = (call); if (result_) { errno = result_; wrong(__LINE__, #call); } } while (0)
+#define IS(call, number) do { int result_ = (call); if (result_ != (number)) { \
+	fprintf(stderr, "%d, not %d: ", result_, (number)); wrong(__LINE__, #call); } } while (0)
+/* A call that returns null and sets errno. */
+#define NO(call, number) do { errno = 0; CHECK((call) == NULL); CHECK(errno == (number)); } while (0)
+
+/* What rdma-core's headers have inline. */
+#define ops(object) ((object)->context->ops)
+#define table(ctx) ((verbs_context *)((char *)(ctx) - offsetof(verbs_context, context)))
+#define post_send(qp, wr, bad) ops(qp).post_send(qp, wr, bad)
+#define post_recv(qp, wr, bad) ops(qp).post_recv(qp, wr, bad)
+
+struct end {
+	ibv_gid gid;
+	uint64_t address;
+	uint32_t qpn, psn, rkey, number;
+};
+
+struct side {
+	int server, peer;
+	ibv_context *ctx;
+	ibv_pd *pd;
+	ibv_cq *cq;
+	ibv_mr *mr;
+	unsigned char *memory;
+	struct end mine, theirs;
+};
+
+static void tell(struct side *s, const void *what, size_t bytes)
+{
+	CHECK(write(s->peer, what, bytes) == (ssize_t)bytes);
+}
+
+static void hear(struct side *s, void *what, size_t bytes)
+{
+	size_t have = 0;
+
+	while (have < bytes) {
+		ssize_t more = read(s->peer, (char *)what + have, bytes - have);
+
+		CHECK(more > 0);
+		have += more;
+	}
+}
+
+/* Neither goes on before the other is there. */
+static void meet(struct side *s)
+{
+	char mark = 'm', other = 0;
+
+	tell(s, &mark, 1);
+	hear(s, &other, 1);
+	CHECK(other == mark);
+}
+
+static void set_up(struct side *s, int entries)
+{
+	int count = -1;
+	ibv_device **list = ibv_get_device_list(&count);
+	const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ |
+		IBV_ACCESS_REMOTE_ATOMIC | IBV_ACCESS_MW_BIND;
+
+	CHECK(list && count == 1 && list[0] && !list[1]);
+	CHECK(!strncmp(ibv_get_device_name(list[0]), "ferrowire", 9));
+	CHECK(s->ctx = ibv_open_device(list[0]));
+	CHECK(ibv_get_device_guid(list[0]) != 0);
+	ibv_free_device_list(list);
+	CHECK(s->pd = ibv_alloc_pd(s->ctx));
+	CHECK(s->cq = ibv_create_cq(s->ctx, entries, s, NULL, 0));
+	CHECK(s->cq->cqe >= entries && s->cq->cq_context == s);
+	CHECK(s->memory = calloc(1, BYTES + 64));
+	/* Not aligned to anything. */
+	s->memory += 24;
+	CHECK(s->mr = ibv_reg_mr(s->pd, s->memory, BYTES, access));
+	IS(ibv_query_gid(s->ctx, 1, 0, &s->mine.gid), 0);
+	s->mine.address = (uintptr_t)s->memory;
+	s->mine.rkey = s->mr->rkey;
+}
+
+static void tear_down(struct side *s)
+{
+	ZERO(ibv_dereg_mr(s->mr));
+	ZERO(ibv_destroy_cq(s->cq));
+	ZERO(ibv_dealloc_pd(s->pd));
+	IS(ibv_close_device(s->ctx), 0);
+	free(s->memory - 24);
+}
+
+static ibv_qp *make_qp(struct side *s, ibv_qp_type type, ibv_srq *srq, int sig_all)
+{
+	ibv_qp_init_attr init = {
+		.qp_context = s, .send_cq = s->cq, .recv_cq = s->cq, .srq = srq, .qp_type = type, .sq_sig_all = sig_all,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 3, .max_recv_sge = 2, .max_inline_data = 64 },
+	};
+	ibv_qp *qp = ibv_create_qp(s->pd, &init);
+
+	CHECK(qp && qp->qp_num && qp->state == IBV_QPS_RESET && qp->qp_context == s && qp->qp_type == type);
+	CHECK(init.cap.max_send_wr >= 16 && init.cap.max_send_sge >= 3 && init.cap.max_inline_data >= 64);
+	return qp;
+}
+
+static void to_init(struct side *s, ibv_qp *qp)
+{
+	ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = QKEY,
+		.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC };
+	int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT;
+
+	(void)s;
+	ZERO(ibv_modify_qp(qp, &attr, mask | (qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS)));
+	CHECK(qp->state == IBV_QPS_INIT);
+}
+
+static ibv_ah_attr way(const ibv_gid *gid)
+{
+	return (ibv_ah_attr){ .is_global = 1, .port_num = 1, .grh = { .dgid = *gid, .hop_limit = 64 } };
+}
+
+/* Both ends of a queue pair learn of each other. */
+static void exchange(struct side *s, ibv_qp *qp)
+{
+	s->mine.qpn = qp->qp_num;
+	s->mine.psn = 0x123400 + qp->qp_num;
+	tell(s, &s->mine, sizeof(s->mine));
+	hear(s, &s->theirs, sizeof(s->theirs));
+}
+
+static void to_rts(struct side *s, ibv_qp *qp)
+{
+	ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = s->theirs.qpn,
+		.rq_psn = s->theirs.psn, .max_dest_rd_atomic = 4, .min_rnr_timer = 12, .ah_attr = way(&s->theirs.gid) };
+	int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
+
+	if (qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	if (qp->qp_type == IBV_QPT_UD)
+		mask = IBV_QP_STATE;
+	ZERO(ibv_modify_qp(qp, &attr, mask));
+	attr = (ibv_qp_attr){ .qp_state = IBV_QPS_RTS, .sq_psn = s->mine.psn, .timeout = 14, .retry_cnt = 7,
+		.rnr_retry = 7, .max_rd_atomic = 4 };
+	mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
+	if (qp->qp_type == IBV_QPT_RC)
+		mask |= IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC;
+	ZERO(ibv_modify_qp(qp, &attr, mask));
+	CHECK(qp->state == IBV_QPS_RTS);
+}
+
+static ibv_qp *connected(struct side *s, ibv_qp_type type, ibv_srq *srq)
+{
+	ibv_qp *qp = make_qp(s, type, srq, 0);
+
+	to_init(s, qp);
+	exchange(s, qp);
+	to_rts(s, qp);
+	return qp;
+}
+
+static void take(ibv_cq *cq, ibv_wc *wc, int count)
+{
+	time_t end = time(NULL) + PATIENCE;
+	int have = 0;
+
+	while (have < count) {
+		int more = ops(cq).poll_cq(cq, count - have, wc + have);
+
+		CHECK(more >= 0);
+		have += more;
+		CHECK(time(NULL) < end);
+	}
+}
+
+static ibv_wc one(ibv_cq *cq)
+{
+	ibv_wc wc;
+
+	take(cq, &wc, 1);
+	return wc;
+}
+
+static ibv_sge piece(const struct side *s, int offset, int length)
+{
+	return (ibv_sge){ .addr = (uintptr_t)s->memory + offset, .length = length, .lkey = s->mr->lkey };
+}
+
+static void receive(struct side *s, ibv_qp *qp, uint64_t id, int offset, int length)
+{
+	ibv_sge sge = piece(s, offset, length);
+	ibv_recv_wr wr = { .wr_id = id, .sg_list = &sge, .num_sge = 1 }, *bad = NULL;
+
+	ZERO(post_recv(qp, &wr, &bad));
+}
+
+static ibv_send_wr request(uint64_t id, ibv_wr_opcode opcode, ibv_sge *sges, int count)
+{
+	return (ibv_send_wr){ .wr_id = id, .opcode = opcode, .sg_list = sges, .num_sge = count,
+		.send_flags = IBV_SEND_SIGNALED };
+}
+
+static void post(ibv_qp *qp, ibv_send_wr *wr)
+{
+	ibv_send_wr *bad = NULL;
+
+	ZERO(post_send(qp, wr, &bad));
+}
+
+static void good(const ibv_wc *wc, uint64_t id, ibv_wc_opcode opcode)
+{
+	if (wc->status != IBV_WC_SUCCESS)
+		fprintf(stderr, "%s: ", ibv_wc_status_str(wc->status));
+	CHECK(wc->status == IBV_WC_SUCCESS);
+	CHECK(wc->wr_id == id);
+	CHECK(wc->opcode == opcode);
+}
+
+static void fill(unsigned char *at, int bytes, int seed)
+{
+	for (int i = 0; i < bytes; i++)
+		at[i] = (unsigned char)(i * 7 + seed);
+}
+
+static void same(const unsigned char *at, int bytes, int seed)
+{
+	for (int i = 0; i < bytes; i++)
+		CHECK(at[i] == (unsigned char)(i * 7 + seed));
+}
+
+/* All operations of a connection. */
+static void rc(struct side *s)
+{
+	ibv_qp *qp;
+	ibv_wc wc[4];
+	ibv_sge sges[3];
+	ibv_send_wr wr, more, *bad = NULL;
+	uint64_t *word;
+
+	set_up(s, 64);
+	qp = make_qp(s, IBV_QPT_RC, NULL, 0);
+	to_init(s, qp);
+	for (int i = 0; i < 4; i++)
+		receive(s, qp, 100 + i, 8192 + 1024 * i, 1024);
+	exchange(s, qp);
+	to_rts(s, qp);
+	word = (uint64_t *)(s->memory + 8);
+	*word = s->server ? 1000 : 0;
+	fill(s->memory + 4096, 1024, s->server);
+	meet(s);
+	if (s->server) {
+		take(s->cq, wc, 4);
+		good(&wc[0], 100, IBV_WC_RECV);
+		CHECK(wc[0].byte_len == 9 && wc[0].qp_num == qp->qp_num && wc[0].wc_flags == 0);
+		CHECK(!memcmp(s->memory + 8192, "one two 3", 9));
+		good(&wc[1], 101, IBV_WC_RECV);
+		CHECK(wc[1].wc_flags == IBV_WC_WITH_IMM && wc[1].imm.imm_data == htonl(0xfeed));
+		CHECK(wc[1].byte_len == 6 && !memcmp(s->memory + 8192 + 1024, "inline", 6));
+		good(&wc[2], 102, IBV_WC_RECV_RDMA_WITH_IMM);
+		CHECK(wc[2].imm.imm_data == htonl(7) && wc[2].byte_len == 512);
+		same(s->memory + 2048, 512, 0);
+		good(&wc[3], 103, IBV_WC_RECV);
+		CHECK(wc[3].byte_len == 0);
+		CHECK(*word == 1005);
+		meet(s);
+	} else {
+		/* Three pieces. */
+		memcpy(s->memory, "one two 3", 9);
+		sges[0] = piece(s, 0, 4);
+		sges[1] = piece(s, 4, 4);
+		sges[2] = piece(s, 8, 1);
+		wr = request(1, IBV_WR_SEND, sges, 3);
+		/* Data that is no registered memory. */
+		char text[] = "inline";
+		ibv_sge in = { .addr = (uintptr_t)text, .length = 6 };
+		more = request(2, IBV_WR_SEND_WITH_IMM, &in, 1);
+		more.send_flags = IBV_SEND_INLINE;
+		more.imm.imm_data = htonl(0xfeed);
+		wr.next = &more;
+		post(qp, &wr);
+		memset(text, 0, sizeof(text));
+		sges[0] = piece(s, 4096, 512);
+		wr = request(3, IBV_WR_RDMA_WRITE_WITH_IMM, sges, 1);
+		wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + 2048, s->theirs.rkey };
+		wr.imm.imm_data = htonl(7);
+		post(qp, &wr);
+		take(s->cq, wc, 2);
+		good(&wc[0], 1, IBV_WC_SEND);
+		good(&wc[1], 3, IBV_WC_RDMA_WRITE);
+		/* READ, and what depends on it. */
+		sges[1] = piece(s, 2048, 512);
+		wr = request(4, IBV_WR_RDMA_READ, &sges[1], 1);
+		wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + 2048, s->theirs.rkey };
+		more = request(5, IBV_WR_RDMA_WRITE, &sges[1], 1);
+		more.send_flags |= IBV_SEND_FENCE;
+		more.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + 3072, s->theirs.rkey };
+		wr.next = &more;
+		post(qp, &wr);
+		take(s->cq, wc, 2);
+		good(&wc[0], 4, IBV_WC_RDMA_READ);
+		good(&wc[1], 5, IBV_WC_RDMA_WRITE);
+		CHECK(wc[0].byte_len == 512);
+		same(s->memory + 2048, 512, 0);
+		/* Atomics. */
+		sges[0] = piece(s, 16, 8);
+		wr = request(6, IBV_WR_ATOMIC_FETCH_AND_ADD, sges, 1);
+		wr.wr.atomic = (ibv_send_wr_atomic){ .remote_addr = s->theirs.address + 8, .compare_add = 3, .rkey = s->theirs.rkey };
+		post(qp, &wr);
+		wc[0] = one(s->cq);
+		good(&wc[0], 6, IBV_WC_FETCH_ADD);
+		CHECK(word[1] == 1000);
+		wr.opcode = IBV_WR_ATOMIC_CMP_AND_SWP;
+		wr.wr_id = 7;
+		wr.wr.atomic.compare_add = 1003;
+		wr.wr.atomic.swap = 1005;
+		post(qp, &wr);
+		wc[0] = one(s->cq);
+		good(&wc[0], 7, IBV_WC_COMP_SWAP);
+		CHECK(word[1] == 1003);
+		/* A list whose second request is refused: the first goes. */
+		wr = request(8, IBV_WR_SEND, NULL, 0);
+		more = request(9, IBV_WR_SEND, sges, 1000);
+		wr.next = &more;
+		IS(post_send(qp, &wr, &bad), EINVAL);
+		CHECK(bad == &more);
+		wc[0] = one(s->cq);
+		good(&wc[0], 8, IBV_WC_SEND);
+		meet(s);
+	}
+	CHECK(ops(s->cq).poll_cq(s->cq, 4, wc) == 0);
+	meet(s);
+	ZERO(ibv_destroy_qp(qp));
+	tear_down(s);
+}
+
+/* Unreliable connections. */
+static void uc(struct side *s)
+{
+	ibv_qp *qp;
+	ibv_wc wc;
+	ibv_sge sge;
+	ibv_send_wr wr;
+
+	set_up(s, 64);
+	qp = make_qp(s, IBV_QPT_UC, NULL, 1);
+	to_init(s, qp);
+	receive(s, qp, 1, 4096, 4096);
+	exchange(s, qp);
+	to_rts(s, qp);
+	meet(s);
+	if (s->server) {
+		wc = one(s->cq);
+		good(&wc, 1, IBV_WC_RECV);
+		CHECK(wc.byte_len == 3000);
+		same(s->memory + 4096, 3000, 5);
+		same(s->memory, 100, 5);
+	} else {
+		fill(s->memory, 3000, 5);
+		sge = piece(s, 0, 100);
+		wr = request(1, IBV_WR_RDMA_WRITE, &sge, 1);
+		/* Every request is signalled: sq_sig_all. */
+		wr.send_flags = 0;
+		wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address, s->theirs.rkey };
+		post(qp, &wr);
+		wc = one(s->cq);
+		good(&wc, 1, IBV_WC_RDMA_WRITE);
+		sge = piece(s, 0, 3000);
+		wr = request(2, IBV_WR_SEND, &sge, 1);
+		post(qp, &wr);
+		wc = one(s->cq);
+		good(&wc, 2, IBV_WC_SEND);
+	}
+	meet(s);
+	ZERO(ibv_destroy_qp(qp));
+	tear_down(s);
+}
+
+/* Datagrams: there and, by what they bring, back. */
+static void ud(struct side *s)
+{
+	ibv_qp *qp;
+	ibv_ah *ah;
+	ibv_ah_attr attr;
+	ibv_wc wc;
+	ibv_sge sge;
+	ibv_send_wr wr;
+
+	set_up(s, 64);
+	qp = make_qp(s, IBV_QPT_UD, NULL, 0);
+	to_init(s, qp);
+	receive(s, qp, 1, 4096, GRH + 1024);
+	exchange(s, qp);
+	to_rts(s, qp);
+	meet(s);
+	if (s->server) {
+		wc = one(s->cq);
+		good(&wc, 1, IBV_WC_RECV);
+		CHECK(wc.wc_flags == (IBV_WC_GRH | IBV_WC_WITH_IMM) && wc.imm.imm_data == htonl(99));
+		CHECK(wc.byte_len == GRH + 300 && wc.src_qp == s->theirs.qpn);
+		same(s->memory + 4096 + GRH, 300, 3);
+		IS(ibv_init_ah_from_wc(s->ctx, 1, &wc, (ibv_grh *)(s->memory + 4096), &attr), 0);
+		CHECK(!memcmp(&attr.grh.dgid, &s->theirs.gid, 16) && attr.grh.sgid_index == 0);
+		CHECK(ah = ibv_create_ah_from_wc(s->pd, &wc, (ibv_grh *)(s->memory + 4096), 1));
+	} else {
+		unsigned char mac[6];
+		uint16_t vlan = 1;
+
+		attr = way(&s->theirs.gid);
+		CHECK(ah = ibv_create_ah(s->pd, &attr));
+		ZERO(ibv_resolve_eth_l2_from_gid(s->ctx, &attr, mac, &vlan));
+		CHECK(mac[0] == 2 && vlan == 0xffff);
+		fill(s->memory, 300, 3);
+	}
+	sge = piece(s, s->server ? 4096 + GRH : 0, 300);
+	wr = request(2, s->server ? IBV_WR_SEND : IBV_WR_SEND_WITH_IMM, &sge, 1);
+	wr.imm.imm_data = htonl(99);
+	wr.wr.ud = (ibv_send_wr_ud){ ah, s->theirs.qpn, QKEY };
+	post(qp, &wr);
+	wc = one(s->cq);
+	if (!s->server && wc.wr_id == 1) {
+		/* The answer was faster. */
+		same(s->memory + 4096 + GRH, 300, 3);
+		wc = one(s->cq);
+		good(&wc, 2, IBV_WC_SEND);
+	} else {
+		good(&wc, 2, IBV_WC_SEND);
+		if (!s->server) {
+			wc = one(s->cq);
+			good(&wc, 1, IBV_WC_RECV);
+			same(s->memory + 4096 + GRH, 300, 3);
+		}
+	}
+	/* A datagram without an address. */
+	wr.wr.ud.ah = NULL;
+	ibv_send_wr *bad = NULL;
+	IS(post_send(qp, &wr, &bad), EINVAL);
+	CHECK(bad == &wr);
+	meet(s);
+	ZERO(ibv_destroy_qp(qp));
+	ZERO(ibv_destroy_ah(ah));
+	tear_down(s);
+}
+
+static ibv_async_event next_event(struct side *s, ibv_event_type type)
+{
+	struct pollfd file = { .fd = s->ctx->async_fd, .events = POLLIN };
+	ibv_async_event event;
+
+	CHECK(poll(&file, 1, PATIENCE * 1000) == 1);
+	IS(ibv_get_async_event(s->ctx, &event), 0);
+	if (event.event_type != type)
+		fprintf(stderr, "event %s: ", ibv_event_type_str(event.event_type));
+	CHECK(event.event_type == type);
+	return event;
+}
+
+/* Three queue pairs share receives, and an event says when few are left. */
+static void srq(struct side *s)
+{
+	ibv_srq_init_attr init = { .srq_context = s, .attr = { .max_wr = 16, .max_sge = 1 } };
+	ibv_srq_attr attr;
+	ibv_async_event event;
+	ibv_srq *srq;
+	ibv_qp *qp[3];
+	ibv_wc wc[6];
+	ibv_sge sges[8];
+	ibv_recv_wr wrs[8], *bad = NULL;
+	unsigned int seen = 0;
+	uint32_t number;
+
+	set_up(s, 64);
+	CHECK(srq = ibv_create_srq(s->pd, &init));
+	CHECK(init.attr.max_wr >= 16 && srq->srq_context == s);
+	ZERO(table(s->ctx)->get_srq_num(srq, &number));
+	for (int i = 0; i < 8; i++) {
+		sges[i] = piece(s, 1024 * i, 1024);
+		wrs[i] = (ibv_recv_wr){ .wr_id = i, .sg_list = &sges[i], .num_sge = 1, .next = i < 7 ? &wrs[i + 1] : NULL };
+	}
+	if (s->server)
+		ZERO(ops(srq).post_srq_recv(srq, wrs, &bad));
+	for (int i = 0; i < 3; i++)
+		qp[i] = connected(s, IBV_QPT_RC, srq);
+	if (s->server) {
+		attr.srq_limit = 4;
+		ZERO(ibv_modify_srq(srq, &attr, IBV_SRQ_LIMIT));
+		ZERO(ibv_query_srq(srq, &attr));
+		CHECK(attr.srq_limit == 4 && attr.max_wr == init.attr.max_wr && attr.max_sge == 1);
+		attr.max_wr = 1 << 30;
+		IS(ibv_modify_srq(srq, &attr, IBV_SRQ_MAX_WR), EOPNOTSUPP);
+		/* Its queue pairs have no receives of their own. */
+		IS(post_recv(qp[0], wrs, &bad), EINVAL);
+		IS(ibv_destroy_srq(srq), EBUSY);
+	}
+	meet(s);
+	if (s->server) {
+		take(s->cq, wc, 6);
+		for (int i = 0; i < 6; i++) {
+			CHECK(wc[i].status == IBV_WC_SUCCESS && wc[i].opcode == IBV_WC_RECV && wc[i].wr_id < 8);
+			seen |= 1u << wc[i].wr_id;
+			same(s->memory + 1024 * wc[i].wr_id, 64, ntohl(wc[i].imm.imm_data));
+		}
+		CHECK(seen == 0x3f);
+		event = next_event(s, IBV_EVENT_SRQ_LIMIT_REACHED);
+		CHECK(event.element.srq == srq);
+		ibv_ack_async_event(&event);
+		ZERO(ibv_query_srq(srq, &attr));
+		CHECK(attr.srq_limit == 0);
+		meet(s);
+	} else {
+		for (int i = 0; i < 6; i++) {
+			fill(s->memory + 64 * i, 64, i);
+			sges[0] = piece(s, 64 * i, 64);
+			ibv_send_wr wr = request(i, IBV_WR_SEND_WITH_IMM, sges, 1);
+			wr.imm.imm_data = htonl(i);
+			post(qp[i % 3], &wr);
+			wc[0] = one(s->cq);
+			good(&wc[0], i, IBV_WC_SEND);
+		}
+		meet(s);
+	}
+	if (s->server) {
+		/* In error, a queue pair says when it has given back all that it took. */
+		ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+
+		ZERO(ibv_modify_qp(qp[0], &error, IBV_QP_STATE));
+		event = next_event(s, IBV_EVENT_QP_LAST_WQE_REACHED);
+		CHECK(event.element.qp == qp[0]);
+		ibv_ack_async_event(&event);
+	}
+	meet(s);
+	for (int i = 0; i < 3; i++)
+		ZERO(ibv_destroy_qp(qp[i]));
+	ZERO(ibv_destroy_srq(srq));
+	tear_down(s);
+}
+
+/* A completion channel, in all ways to wait for it. */
+static void events(struct side *s)
+{
+	ibv_comp_channel *channel;
+	ibv_cq *cq, *plain, *got = NULL;
+	void *context = NULL;
+	ibv_qp *qp;
+	ibv_wc wc;
+	ibv_send_wr wr;
+	struct epoll_event ready;
+	int queue;
+
+	set_up(s, 64);
+	plain = s->cq;
+	CHECK(channel = ibv_create_comp_channel(s->ctx));
+	CHECK(!(fcntl(channel->fd, F_GETFL) & O_NONBLOCK) && channel->refcnt == 0);
+	CHECK(cq = ibv_create_cq(s->ctx, 16, &got, channel, 0));
+	CHECK(channel->refcnt == 1);
+	IS(ibv_destroy_comp_channel(channel), EBUSY);
+	s->cq = cq;
+	qp = make_qp(s, IBV_QPT_RC, NULL, 0);
+	to_init(s, qp);
+	for (int i = 0; i < 4; i++)
+		receive(s, qp, i, 4096, 64);
+	if (s->server)
+		ZERO(ops(cq).req_notify_cq(cq, 0));
+	exchange(s, qp);
+	to_rts(s, qp);
+	meet(s);
+	CHECK((queue = epoll_create1(0)) >= 0);
+	ready = (struct epoll_event){ .events = EPOLLIN };
+	CHECK(!epoll_ctl(queue, EPOLL_CTL_ADD, channel->fd, &ready));
+	for (int round = 0; round < 4; round++) {
+		if (!s->server) {
+			meet(s);
+			wr = request(round, IBV_WR_SEND, NULL, 0);
+			/* The third is not solicited, the fourth is. */
+			wr.send_flags |= round == 3 ? IBV_SEND_SOLICITED : 0;
+			post(qp, &wr);
+			wc = one(cq);
+			good(&wc, round, IBV_WC_SEND);
+			meet(s);
+			continue;
+		}
+		meet(s);
+		switch (round) {
+		case 0:
+			/* It waits in the call. */
+			IS(ibv_get_cq_event(channel, &got, &context), 0);
+			break;
+		case 1:
+			CHECK(epoll_wait(queue, &ready, 1, PATIENCE * 1000) == 1);
+			CHECK(!fcntl(channel->fd, F_SETFL, fcntl(channel->fd, F_GETFL) | O_NONBLOCK));
+			IS(ibv_get_cq_event(channel, &got, &context), 0);
+			IS(ibv_get_cq_event(channel, &got, &context), -1);
+			CHECK(errno == EAGAIN);
+			break;
+		case 2:
+			/* Armed for what is solicited only. */
+			CHECK(epoll_wait(queue, &ready, 1, 200) == 0);
+			break;
+		case 3:
+			CHECK(epoll_wait(queue, &ready, 1, PATIENCE * 1000) == 1);
+			IS(ibv_get_cq_event(channel, &got, &context), 0);
+			break;
+		}
+		CHECK(round == 2 || (got == cq && context == &got));
+		if (round == 3)
+			ibv_ack_cq_events(cq, 3);
+		wc = one(cq);
+		good(&wc, round, IBV_WC_RECV);
+		ZERO(ops(cq).req_notify_cq(cq, round > 0));
+		meet(s);
+	}
+	close(queue);
+	ZERO(ibv_destroy_qp(qp));
+	s->cq = plain;
+	ZERO(ibv_destroy_cq(cq));
+	ZERO(ibv_destroy_comp_channel(channel));
+	tear_down(s);
+}
+
+/* A destruction waits for the acknowledgement of another thread. */
+static void *acknowledge(void *cq)
+{
+	usleep(100 * 1000);
+	ibv_ack_cq_events(cq, 1);
+	return NULL;
+}
+
+static void acks(struct side *s)
+{
+	ibv_comp_channel *channel;
+	ibv_cq *got, *plain;
+	void *context;
+	ibv_qp *qp;
+	ibv_send_wr wr;
+	struct timespec before, after;
+	pthread_t thread;
+
+	set_up(s, 64);
+	plain = s->cq;
+	CHECK(channel = ibv_create_comp_channel(s->ctx));
+	CHECK(s->cq = ibv_create_cq(s->ctx, 16, NULL, channel, 0));
+	ZERO(ops(s->cq).req_notify_cq(s->cq, 0));
+	qp = connected(s, IBV_QPT_RC, NULL);
+	receive(s, qp, 1, 0, 64);
+	meet(s);
+	wr = request(2, IBV_WR_SEND, NULL, 0);
+	post(qp, &wr);
+	IS(ibv_get_cq_event(channel, &got, &context), 0);
+	CHECK(got == s->cq);
+	meet(s);
+	ZERO(ibv_destroy_qp(qp));
+	clock_gettime(CLOCK_MONOTONIC, &before);
+	CHECK(!pthread_create(&thread, NULL, acknowledge, s->cq));
+	ZERO(ibv_destroy_cq(s->cq));
+	clock_gettime(CLOCK_MONOTONIC, &after);
+	CHECK((after.tv_sec - before.tv_sec) * 1000 + (after.tv_nsec - before.tv_nsec) / 1000000 >= 90);
+	CHECK(!pthread_join(thread, NULL));
+	ZERO(ibv_destroy_comp_channel(channel));
+	s->cq = plain;
+	tear_down(s);
+}
+
+/* The extended interfaces, in a parent domain of one thread. */
+static void extended(struct side *s)
+{
+	ibv_td_init_attr td_attr = { 0 };
+	ibv_parent_domain_init_attr parent_attr = { 0 };
+	ibv_cq_init_attr_ex cq_attr = { .cqe = 32, .cq_context = s, .comp_mask = IBV_CQ_INIT_ATTR_MASK_PD,
+		.wc_flags = IBV_WC_EX_WITH_BYTE_LEN | IBV_WC_EX_WITH_IMM | IBV_WC_EX_WITH_QP_NUM };
+	ibv_poll_cq_attr poll_attr = { 0 };
+	ibv_qp_init_attr_ex init = { .qp_type = IBV_QPT_RC,
+		.cap = { .max_send_wr = 16, .max_recv_wr = 16, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = 32 },
+		.comp_mask = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS,
+		.send_ops_flags = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM | IBV_QP_EX_WITH_RDMA_WRITE |
+			IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD };
+	verbs_context *verbs;
+	ibv_td *td;
+	ibv_pd *parent;
+	ibv_cq_ex *cq;
+	ibv_cq *plain;
+	ibv_qp *qp, *old;
+	ibv_qp_ex *ex;
+	ibv_data_buf pieces[2];
+	ibv_sge sges[2];
+	int result;
+
+	set_up(s, 64);
+	plain = s->cq;
+	verbs = table(s->ctx);
+	CHECK(verbs->sz >= sizeof(*verbs) && s->ctx->abi_compat == (void *)__VERBS_ABI_IS_EXTENDED);
+	CHECK(td = verbs->alloc_td(s->ctx, &td_attr));
+	parent_attr.pd = s->pd;
+	parent_attr.td = td;
+	CHECK(parent = verbs->alloc_parent_domain(s->ctx, &parent_attr));
+	IS(verbs->dealloc_td(td), EBUSY);
+	IS(ibv_dealloc_pd(s->pd), EBUSY);
+	cq_attr.parent_domain = parent;
+	CHECK(cq = verbs->create_cq_ex(s->ctx, &cq_attr));
+	cq_attr.wc_flags = IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+	NO(verbs->create_cq_ex(s->ctx, &cq_attr), EOPNOTSUPP);
+	s->cq = (ibv_cq *)cq;
+	init.pd = parent;
+	init.send_cq = init.recv_cq = s->cq;
+	CHECK(qp = verbs->create_qp_ex(s->ctx, &init));
+	CHECK(ex = ibv_qp_to_qp_ex(qp));
+	init.send_ops_flags = IBV_QP_EX_WITH_TSO;
+	NO(verbs->create_qp_ex(s->ctx, &init), EOPNOTSUPP);
+	old = make_qp(s, IBV_QPT_RC, NULL, 0);
+	CHECK(ibv_qp_to_qp_ex(old) == NULL);
+	ZERO(ibv_destroy_qp(old));
+	to_init(s, qp);
+	receive(s, qp, 1, 8192, 1024);
+	receive(s, qp, 2, 9216, 1024);
+	/* In INIT nothing may be sent, which the end of the series says. */
+	ex->wr_start(ex);
+	ex->wr_id = 9;
+	ex->wr_send(ex);
+	IS(ex->wr_complete(ex), EINVAL);
+	exchange(s, qp);
+	to_rts(s, qp);
+	meet(s);
+	if (s->server) {
+		while ((result = cq->start_poll(cq, &poll_attr)) == ENOENT)
+			;
+		ZERO(result);
+		CHECK(cq->wr_id == 1 && cq->status == IBV_WC_SUCCESS && cq->read_opcode(cq) == IBV_WC_RECV);
+		CHECK(cq->read_byte_len(cq) == 10 && cq->read_qp_num(cq) == qp->qp_num && cq->read_wc_flags(cq) == 0);
+		CHECK(!memcmp(s->memory + 8192, "inlinedata", 10));
+		while ((result = cq->next_poll(cq)) == ENOENT)
+			;
+		ZERO(result);
+		CHECK(cq->wr_id == 2 && cq->read_imm_data(cq) == htonl(77) && cq->read_wc_flags(cq) == IBV_WC_WITH_IMM);
+		IS(cq->next_poll(cq), ENOENT);
+		cq->end_poll(cq);
+		CHECK(cq->read_vendor_err && cq->start_poll(cq, &poll_attr) == ENOENT);
+		same(s->memory + 2048, 600, 4);
+		meet(s);
+	} else {
+		fill(s->memory, 600, 4);
+		/* A series that is given up. */
+		ex->wr_start(ex);
+		ex->wr_id = 1;
+		ex->wr_flags = IBV_SEND_SIGNALED;
+		ex->wr_send(ex);
+		ex->wr_set_sge(ex, s->mr->lkey, s->mine.address, 10);
+		ex->wr_send(ex);
+		ex->wr_abort(ex);
+		/* One that has something wrong: nothing of it goes. */
+		ex->wr_start(ex);
+		ex->wr_send(ex);
+		ex->wr_set_sge(ex, s->mr->lkey, s->mine.address, 10);
+		ex->wr_send(ex);
+		ex->wr_set_inline_data(ex, s->memory, 5000);
+		IS(ex->wr_complete(ex), EINVAL);
+		/* And a good one. */
+		pieces[0] = (ibv_data_buf){ "inline", 6 };
+		pieces[1] = (ibv_data_buf){ "data", 4 };
+		sges[0] = piece(s, 0, 400);
+		sges[1] = piece(s, 400, 200);
+		ex->wr_start(ex);
+		ex->wr_id = 3;
+		ex->wr_flags = 0;
+		ex->wr_send(ex);
+		ex->wr_set_inline_data_list(ex, 2, pieces);
+		ex->wr_id = 4;
+		ex->wr_rdma_write(ex, s->theirs.rkey, s->theirs.address + 2048);
+		ex->wr_set_sge_list(ex, 2, sges);
+		ex->wr_id = 5;
+		ex->wr_flags = IBV_SEND_SIGNALED;
+		ex->wr_send_imm(ex, htonl(77));
+		ex->wr_set_sge(ex, s->mr->lkey, s->mine.address, 1);
+		ZERO(ex->wr_complete(ex));
+		while ((result = cq->start_poll(cq, &poll_attr)) == ENOENT)
+			;
+		ZERO(result);
+		CHECK(cq->wr_id == 5 && cq->status == IBV_WC_SUCCESS && cq->read_opcode(cq) == IBV_WC_SEND);
+		cq->end_poll(cq);
+		ex->wr_start(ex);
+		ex->wr_id = 6;
+		ex->wr_rdma_read(ex, s->theirs.rkey, s->theirs.address + 2048);
+		ex->wr_set_sge(ex, s->mr->lkey, s->mine.address + 4096, 600);
+		ZERO(ex->wr_complete(ex));
+		while ((result = cq->start_poll(cq, &poll_attr)) == ENOENT)
+			;
+		ZERO(result);
+		CHECK(cq->wr_id == 6 && cq->read_opcode(cq) == IBV_WC_RDMA_READ);
+		cq->end_poll(cq);
+		same(s->memory + 4096, 600, 4);
+		meet(s);
+	}
+	ZERO(ibv_destroy_qp(qp));
+	ZERO(ibv_destroy_cq(s->cq));
+	ZERO(ibv_dealloc_pd(parent));
+	ZERO(verbs->dealloc_td(td));
+	s->cq = plain;
+	tear_down(s);
+}
+
+/* A WRITE of what a region holds into the peer's memory. */
+static ibv_wc_status write_of(struct side *s, ibv_qp *qp, ibv_mr *mr, uint64_t address, int bytes)
+{
+	ibv_sge sge = { .addr = address, .length = bytes, .lkey = mr->lkey };
+	ibv_send_wr wr = request(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	ibv_wc wc;
+
+	wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + 8192, s->theirs.rkey };
+	post(qp, &wr);
+	wc = one(s->cq);
+	return wc.status;
+}
+
+/* Every kind of memory can be registered. */
+static void memory(struct side *s)
+{
+	const int both = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+	static const unsigned char constant[] = "memory that cannot be written, and is registered for reading alone";
+	unsigned char stack[5000], *mapped;
+	char name[] = "/tmp/ferrowire-memory-XXXXXX";
+	ibv_qp *qp;
+	ibv_mr *mr, *null;
+	int file;
+
+	set_up(s, 64);
+	qp = connected(s, IBV_QPT_RC, NULL);
+	meet(s);
+	if (s->server) {
+		for (int i = 0; i < 7; i++) {
+			meet(s);
+			if (i == 3)
+				CHECK(!memcmp(s->memory + 8192, constant, sizeof(constant)));
+			else if (i < 6)
+				same(s->memory + 8192, 3000, 10 + i);
+			else
+				for (int at = 0; at < 3000; at++)
+					CHECK(s->memory[8192 + at] == 0);
+			meet(s);
+		}
+	} else {
+		/* 0: the stack. */
+		fill(stack + 1, 3000, 10);
+		CHECK(mr = ibv_reg_mr(s->pd, stack + 1, 3000, both));
+		IS(write_of(s, qp, mr, (uintptr_t)stack + 1, 3000), IBV_WC_SUCCESS);
+		ZERO(ibv_dereg_mr(mr));
+		meet(s), meet(s);
+		/* 1: a file. */
+		CHECK((file = mkstemp(name)) >= 0 && !ftruncate(file, 8192));
+		unlink(name);
+		mapped = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+		CHECK(mapped != MAP_FAILED);
+		fill(mapped, 3000, 11);
+		CHECK(mr = ibv_reg_mr(s->pd, mapped, 8192, both));
+		IS(write_of(s, qp, mr, (uintptr_t)mapped, 3000), IBV_WC_SUCCESS);
+		meet(s), meet(s);
+		/* 2: the same region with other memory, and other keys. */
+		uint32_t key = mr->rkey;
+
+		fill(s->memory, 3000, 12);
+		ZERO(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS, NULL, s->memory, 3000, 0));
+		CHECK(mr->rkey != key && mr->addr == s->memory && mr->length == 3000);
+		CHECK(ibv_rereg_mr(mr, IBV_REREG_MR_CHANGE_ACCESS, NULL, NULL, 0, 1 << 31) == IBV_REREG_MR_ERR_INPUT);
+		IS(write_of(s, qp, mr, (uintptr_t)s->memory, 3000), IBV_WC_SUCCESS);
+		ZERO(ibv_dereg_mr(mr));
+		meet(s), meet(s);
+		/* 3: what cannot be written. */
+		NO(ibv_reg_mr(s->pd, (void *)constant, sizeof(constant), IBV_ACCESS_LOCAL_WRITE), EFAULT);
+		CHECK(mr = ibv_reg_mr(s->pd, (void *)constant, sizeof(constant), IBV_ACCESS_REMOTE_READ));
+		IS(write_of(s, qp, mr, (uintptr_t)constant, sizeof(constant)), IBV_WC_SUCCESS);
+		ZERO(ibv_dereg_mr(mr));
+		meet(s), meet(s);
+		/* 4: under other addresses. */
+		fill(mapped + 100, 3000, 14);
+		CHECK(mr = ibv_reg_mr_iova(s->pd, mapped + 100, 3000, 0x7000000000064ULL, both));
+		IS(write_of(s, qp, mr, 0x7000000000064ULL, 3000), IBV_WC_SUCCESS);
+		ZERO(ibv_dereg_mr(mr));
+		NO(ibv_reg_mr_iova(s->pd, mapped + 100, 3000, 0x1000, both), EINVAL);
+		meet(s), meet(s);
+		/* 5: large, with large pages of the card. */
+		unsigned char *large = mmap(NULL, 64 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+
+		CHECK(large != MAP_FAILED);
+		CHECK(mr = ibv_reg_mr(s->pd, large, 64 << 20, both));
+		fill(large + (50 << 20) + 7, 3000, 15);
+		IS(write_of(s, qp, mr, (uintptr_t)large + (50 << 20) + 7, 3000), IBV_WC_SUCCESS);
+		meet(s), meet(s);
+		/* 6: nothing. */
+		CHECK(null = table(s->ctx)->alloc_null_mr(s->pd));
+		IS(write_of(s, qp, null, 0x12345678, 3000), IBV_WC_SUCCESS);
+		meet(s), meet(s);
+		ZERO(ibv_dereg_mr(null));
+		/* What is not there. */
+		NO(ibv_reg_mr(s->pd, NULL, 100, both), EFAULT);
+		NO(ibv_reg_mr(s->pd, (void *)64, 100, both), EFAULT);
+		NO(ibv_reg_mr(s->pd, s->memory, 0, both), EINVAL);
+		NO(ibv_reg_mr(s->pd, s->memory, 100, IBV_ACCESS_REMOTE_WRITE), EINVAL);
+		NO(ibv_reg_mr_iova2(s->pd, s->memory, 100, 0, IBV_ACCESS_ON_DEMAND), EOPNOTSUPP);
+		NO(ibv_reg_dmabuf_mr(s->pd, 0, 100, 0, file, both), EOPNOTSUPP);
+		/* What is there, and then is not: the request fails, and nothing hangs. */
+		CHECK(!munmap(large + (50 << 20), 1 << 20));
+		CHECK(write_of(s, qp, mr, (uintptr_t)large + (50 << 20) + 7, 3000) != IBV_WC_SUCCESS);
+		ZERO(ibv_dereg_mr(mr));
+		munmap(large, 64 << 20);
+		munmap(mapped, 8192);
+		close(file);
+	}
+	meet(s);
+	ZERO(ibv_destroy_qp(qp));
+	tear_down(s);
+}
+
+/* Memory windows of both types. */
+static void windows(struct side *s)
+{
+	ibv_qp *qp;
+	ibv_mw *mw[2];
+	ibv_wc wc;
+	ibv_sge sge;
+	ibv_send_wr wr;
+	ibv_mw_bind bind;
+	uint32_t keys[2];
+
+	set_up(s, 64);
+	qp = make_qp(s, IBV_QPT_RC, NULL, 0);
+	to_init(s, qp);
+	for (int i = 0; i < 2; i++)
+		receive(s, qp, 10 + i, 0, 64);
+	exchange(s, qp);
+	to_rts(s, qp);
+	if (s->server) {
+		const ibv_mw_bind_info info = { .mr = s->mr, .addr = s->mine.address + 4096, .length = 1024,
+			.mw_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ };
+
+		CHECK(mw[0] = ops(s->pd).alloc_mw(s->pd, IBV_MW_TYPE_1));
+		CHECK(mw[1] = ops(s->pd).alloc_mw(s->pd, IBV_MW_TYPE_2));
+		NO(ops(s->pd).alloc_mw(s->pd, 3), EINVAL);
+		bind = (ibv_mw_bind){ .wr_id = 1, .send_flags = IBV_SEND_SIGNALED, .bind_info = info };
+		keys[0] = mw[0]->rkey;
+		ZERO(ops(qp).bind_mw(qp, mw[0], &bind));
+		CHECK(mw[0]->rkey != keys[0]);
+		wc = one(s->cq);
+		good(&wc, 1, IBV_WC_BIND_MW);
+		/* Once more: its key is another one. */
+		keys[0] = mw[0]->rkey;
+		bind.bind_info.addr += 1024;
+		ZERO(ops(qp).bind_mw(qp, mw[0], &bind));
+		CHECK(mw[0]->rkey != keys[0]);
+		wc = one(s->cq);
+		good(&wc, 1, IBV_WC_BIND_MW);
+		keys[0] = mw[0]->rkey;
+		keys[1] = (mw[1]->rkey & ~0xffu) | ((mw[1]->rkey + 1) & 0xff);
+		wr = request(2, IBV_WR_BIND_MW, NULL, 0);
+		wr.op.bind_mw = (ibv_send_wr_bind_mw){ .mw = mw[1], .rkey = keys[1], .bind_info = info };
+		post(qp, &wr);
+		mw[1]->rkey = keys[1];
+		wc = one(s->cq);
+		good(&wc, 2, IBV_WC_BIND_MW);
+		/* Windows hold their region. */
+		IS(ibv_dereg_mr(s->mr), EBUSY);
+		tell(s, keys, sizeof(keys));
+		wc = one(s->cq);
+		good(&wc, 10, IBV_WC_RECV);
+		CHECK(wc.wc_flags == IBV_WC_WITH_INV && wc.imm.invalidated_rkey == keys[1]);
+		same(s->memory + 4096, 100, 1);
+		same(s->memory + 5120, 100, 0);
+		meet(s);
+		ZERO(ops(mw[0]).dealloc_mw(mw[0]));
+		ZERO(ops(mw[1]).dealloc_mw(mw[1]));
+	} else {
+		hear(s, keys, sizeof(keys));
+		for (int i = 0; i < 2; i++) {
+			fill(s->memory, 100, i);
+			sge = piece(s, 0, 100);
+			wr = request(1, IBV_WR_RDMA_WRITE, &sge, 1);
+			wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + (i ? 4096 : 5120), keys[i] };
+			post(qp, &wr);
+			wc = one(s->cq);
+			good(&wc, 1, IBV_WC_RDMA_WRITE);
+		}
+		wr = request(3, IBV_WR_SEND_WITH_INV, NULL, 0);
+		wr.imm.invalidate_rkey = keys[1];
+		post(qp, &wr);
+		wc = one(s->cq);
+		good(&wc, 3, IBV_WC_SEND);
+		meet(s);
+	}
+	ZERO(ibv_destroy_qp(qp));
+	tear_down(s);
+}
+
+/* What is wrong is told by the errors that the manual pages name. */
+static void errors(struct side *s)
+{
+	ibv_qp_attr attr = { .qp_state = IBV_QPS_RTR };
+	ibv_qp_init_attr init;
+	ibv_async_event event;
+	ibv_device_attr device;
+	ibv_device_attr_ex device_ex;
+	ibv_port_attr port;
+	ibv_gid_entry entries[16];
+	ibv_gid gid;
+	ibv_qp *qp;
+	ibv_wc wc[4];
+	ibv_sge sge;
+	ibv_send_wr wr, *bad = NULL;
+	ibv_recv_wr recv = { .wr_id = 1 }, *bad_recv = NULL;
+	uint16_t pkey = 0;
+
+	set_up(s, 64);
+	/* Queries. */
+	ZERO(ibv_query_device(s->ctx, &device));
+	CHECK(device.phys_port_cnt == 1 && device.max_qp > 0 && device.max_cqe > 0 && device.node_guid);
+	memset(&device_ex, 0xee, sizeof(device_ex));
+	ZERO(table(s->ctx)->query_device_ex(s->ctx, NULL, &device_ex, sizeof(device)));
+	CHECK(device_ex.comp_mask == 0xeeeeeeee);
+	/* Without the padding at the end. */
+	CHECK(!memcmp(&device_ex, &device, offsetof(ibv_device_attr, phys_port_cnt) + 1));
+	memset(&port, 0xee, sizeof(port));
+	ZERO(ibv_query_port(s->ctx, 1, (struct _compat_ibv_port_attr *)&port));
+	CHECK(port.state == IBV_PORT_ACTIVE && port.link_layer == IBV_LINK_LAYER_ETHERNET);
+	CHECK(port.port_cap_flags2 == 0xeeee);
+	ZERO(table(s->ctx)->query_port(s->ctx, 1, &port, 52));
+	CHECK(port.port_cap_flags2 == 0 && port.active_speed_ex == 0xeeeeeeee);
+	IS(ibv_query_port(s->ctx, 2, (struct _compat_ibv_port_attr *)&port), EINVAL);
+	CHECK(_ibv_query_gid_table(s->ctx, entries, 16, 0, sizeof(entries[0])) >= 2);
+	CHECK(entries[1].gid_index == 1 && entries[1].gid_type == IBV_GID_TYPE_ROCE_V2 && entries[1].port_num == 1);
+	CHECK(_ibv_query_gid_table(s->ctx, entries, 1, 0, sizeof(entries[0])) == -EINVAL);
+	ZERO(_ibv_query_gid_ex(s->ctx, 1, 1, &entries[0], 0, sizeof(entries[0])));
+	CHECK(!memcmp(&entries[0], &entries[1], sizeof(entries[0])));
+	IS(_ibv_query_gid_ex(s->ctx, 1, 15, &entries[0], 0, sizeof(entries[0])), ENODATA);
+	IS(ibv_query_gid(s->ctx, 1, 15, &gid), 0);
+	CHECK(!gid.global.interface_id && !gid.global.subnet_prefix);
+	IS(ibv_query_gid(s->ctx, 1, 1000, &gid), -1);
+	IS(ibv_query_pkey(s->ctx, 1, 0, &pkey), 0);
+	CHECK(pkey == 0xffff && ibv_get_pkey_index(s->ctx, 1, pkey) == 0);
+	IS(ibv_get_pkey_index(s->ctx, 1, 1), -1);
+	/* Creation. */
+	NO(ibv_create_cq(s->ctx, 0, NULL, NULL, 0), EINVAL);
+	NO(ibv_create_cq(s->ctx, 1 << 30, NULL, NULL, 0), EINVAL);
+	NO(ibv_create_cq(s->ctx, 16, NULL, NULL, 9999), EINVAL);
+	init = (ibv_qp_init_attr){ .send_cq = s->cq, .recv_cq = s->cq, .qp_type = IBV_QPT_XRC_SEND };
+	NO(ibv_create_qp(s->pd, &init), EOPNOTSUPP);
+	init.qp_type = IBV_QPT_RC;
+	init.cap.max_send_sge = 1000;
+	NO(ibv_create_qp(s->pd, &init), EINVAL);
+	NO(table(s->ctx)->alloc_dm(s->ctx, NULL), EOPNOTSUPP);
+	IS(table(s->ctx)->close_xrcd(NULL), EOPNOTSUPP);
+	ZERO(ibv_resize_cq(s->cq, 8));
+	IS(ibv_resize_cq(s->cq, 1 << 20), EOPNOTSUPP);
+	/* States. */
+	qp = make_qp(s, IBV_QPT_RC, NULL, 0);
+	wr = request(1, IBV_WR_SEND, NULL, 0);
+	IS(post_send(qp, &wr, &bad), EINVAL);
+	CHECK(bad == &wr);
+	IS(post_recv(qp, &recv, &bad_recv), EINVAL);
+	IS(ibv_modify_qp(qp, &attr, IBV_QP_STATE), EINVAL);
+	attr.qp_state = IBV_QPS_INIT;
+	attr.port_num = 2;
+	IS(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), EINVAL);
+	to_init(s, qp);
+	ZERO(post_recv(qp, &recv, &bad_recv));
+	exchange(s, qp);
+	attr = (ibv_qp_attr){ .qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = s->theirs.qpn };
+	int rtr = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
+	/* RoCE has a GRH. */
+	IS(ibv_modify_qp(qp, &attr, rtr), EINVAL);
+	attr.ah_attr = way(&s->theirs.gid);
+	attr.ah_attr.grh.sgid_index = 15;
+	IS(ibv_modify_qp(qp, &attr, rtr), EINVAL);
+	to_rts(s, qp);
+	ZERO(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
+	CHECK(attr.qp_state == IBV_QPS_RTS && attr.dest_qp_num == s->theirs.qpn && attr.rq_psn == s->theirs.psn);
+	CHECK(attr.timeout == 14 && attr.path_mtu == IBV_MTU_1024 && attr.cap.max_send_wr >= 16);
+	CHECK(init.send_cq == s->cq && init.qp_type == IBV_QPT_RC && init.sq_sig_all == 0);
+	IS(ibv_dealloc_pd(s->pd), EBUSY);
+	IS(ibv_destroy_cq(s->cq), EBUSY);
+	/* Nothing is there. */
+	CHECK(!fcntl(s->ctx->async_fd, F_SETFL, O_NONBLOCK));
+	meet(s);
+	if (s->server) {
+		/* The peer has no right there. */
+		event = next_event(s, IBV_EVENT_QP_ACCESS_ERR);
+		CHECK(event.element.qp == qp);
+		ibv_ack_async_event(&event);
+		take(s->cq, wc, 1);
+		CHECK(wc[0].status == IBV_WC_WR_FLUSH_ERR && wc[0].wr_id == 1 && wc[0].qp_num == qp->qp_num);
+	} else {
+		sge = piece(s, 0, 64);
+		wr = request(5, IBV_WR_RDMA_WRITE, &sge, 1);
+		wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + BYTES, s->theirs.rkey };
+		ibv_send_wr more = request(6, IBV_WR_SEND, NULL, 0);
+		wr.next = &more;
+		/* Failed requests complete, signalled or not. */
+		more.send_flags = 0;
+		post(qp, &wr);
+		take(s->cq, wc, 3);
+		CHECK(wc[0].status == IBV_WC_REM_ACCESS_ERR && wc[0].wr_id == 5 && wc[0].vendor_err);
+		for (int i = 1; i < 3; i++)
+			CHECK(wc[i].status == IBV_WC_WR_FLUSH_ERR && (wc[i].wr_id == 6 || wc[i].wr_id == 1));
+		/* What is posted now is flushed, too. */
+		more.wr_id = 7;
+		post(qp, &more);
+		take(s->cq, wc, 1);
+		CHECK(wc[0].status == IBV_WC_WR_FLUSH_ERR && wc[0].wr_id == 7);
+	}
+	ZERO(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
+	CHECK(attr.qp_state == IBV_QPS_ERR && qp->state == IBV_QPS_ERR);
+	/* From RESET on it is as new. */
+	attr.qp_state = IBV_QPS_RESET;
+	ZERO(ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	meet(s);
+	to_init(s, qp);
+	receive(s, qp, 20, 0, 64);
+	exchange(s, qp);
+	to_rts(s, qp);
+	meet(s);
+	wr = request(21, IBV_WR_SEND, NULL, 0);
+	post(qp, &wr);
+	take(s->cq, wc, 2);
+	CHECK(wc[0].status == IBV_WC_SUCCESS && wc[1].status == IBV_WC_SUCCESS && wc[0].wr_id + wc[1].wr_id == 41);
+	IS(ibv_get_async_event(s->ctx, &event), -1);
+	CHECK(errno == EAGAIN);
+	/* The send queue drains, and says so. */
+	attr = (ibv_qp_attr){ .qp_state = IBV_QPS_SQD, .en_sqd_async_notify = 1 };
+	meet(s);
+	ZERO(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_EN_SQD_ASYNC_NOTIFY));
+	event = next_event(s, IBV_EVENT_SQ_DRAINED);
+	ibv_ack_async_event(&event);
+	ZERO(ibv_query_qp(qp, &attr, IBV_QP_STATE, &init));
+	CHECK(attr.qp_state == IBV_QPS_SQD && !attr.sq_draining);
+	attr.qp_state = IBV_QPS_RTS;
+	ZERO(ibv_modify_qp(qp, &attr, IBV_QP_STATE));
+	meet(s);
+	ZERO(ibv_destroy_qp(qp));
+	tear_down(s);
+}
+
+/* A forked child has no part in its parent's card, and the parent goes on. */
+static void forks(struct side *s)
+{
+	ibv_qp *qp;
+	ibv_sge sge;
+	ibv_send_wr wr;
+	ibv_wc wc;
+	int status = -1;
+
+	ZERO(ibv_fork_init());
+	set_up(s, 64);
+	CHECK(ibv_is_fork_initialized() != IBV_FORK_DISABLED);
+	qp = connected(s, IBV_QPT_RC, NULL);
+	fill(s->memory, 100, s->server);
+	pid_t child = fork();
+	CHECK(child >= 0);
+	if (!child) {
+		ibv_device_attr attr;
+		int count = -1;
+		ibv_device **list;
+
+		side_name = "child";
+		/* The parent's card does not answer. */
+		CHECK(ibv_query_device(s->ctx, &attr) == EIO);
+		CHECK(ibv_alloc_pd(s->ctx) == NULL);
+		/* It has the card still, so it is busy for the child. */
+		list = ibv_get_device_list(&count);
+		CHECK(list && count == 1);
+		NO(ibv_open_device(list[0]), EBUSY);
+		ibv_free_device_list(list);
+		/* What the child writes is its own. */
+		memset(s->memory, 0, BYTES);
+		_exit(0);
+	}
+	CHECK(waitpid(child, &status, 0) == child && status == 0);
+	meet(s);
+	sge = piece(s, 0, 100);
+	wr = request(1, IBV_WR_RDMA_WRITE, &sge, 1);
+	wr.wr.rdma = (ibv_send_wr_rdma){ s->theirs.address + 4096, s->theirs.rkey };
+	post(qp, &wr);
+	wc = one(s->cq);
+	good(&wc, 1, IBV_WC_RDMA_WRITE);
+	meet(s);
+	same(s->memory + 4096, 100, !s->server);
+	ZERO(ibv_destroy_qp(qp));
+	tear_down(s);
+}
+
+/* Threads share a completion queue, and each pair of them a queue pair. */
+#define THREADS 4
+#define MESSAGES 200
+
+struct worker {
+	struct side *s;
+	ibv_qp *qp;
+	pthread_t thread;
+};
+
+static int completed[THREADS];
+
+static void *work(void *argument)
+{
+	struct worker *worker = argument;
+	ibv_send_wr wr = request(worker->qp->qp_num, IBV_WR_RDMA_WRITE, NULL, 0), *bad = NULL;
+	ibv_sge sge = piece(worker->s, 0, 256);
+	ibv_wc wc[8];
+	int posted = 0;
+
+	wr.sg_list = &sge;
+	wr.num_sge = 1;
+	wr.wr.rdma = (ibv_send_wr_rdma){ worker->s->theirs.address + 4096, worker->s->theirs.rkey };
+	for (;;) {
+		int total = 0;
+
+		for (int i = 0; i < THREADS; i++)
+			total += __atomic_load_n(&completed[i], __ATOMIC_RELAXED);
+		if (total == THREADS * MESSAGES)
+			return NULL;
+		if (posted < MESSAGES) {
+			int result = post_send(worker->qp, &wr, &bad);
+
+			CHECK(result == 0 || result == ENOMEM);
+			posted += result == 0;
+		}
+		int count = ops(worker->s->cq).poll_cq(worker->s->cq, 8, wc);
+
+		CHECK(count >= 0);
+		for (int i = 0; i < count; i++) {
+			CHECK(wc[i].status == IBV_WC_SUCCESS && wc[i].wr_id == wc[i].qp_num);
+			__atomic_fetch_add(&completed[wc[i].qp_num % THREADS], 1, __ATOMIC_RELAXED);
+		}
+	}
+}
+
+static void threads(struct side *s)
+{
+	struct worker workers[THREADS];
+
+	set_up(s, THREADS * MESSAGES);
+	for (int i = 0; i < THREADS; i++)
+		workers[i] = (struct worker){ .s = s, .qp = connected(s, IBV_QPT_RC, NULL) };
+	meet(s);
+	if (!s->server)
+		for (int i = 0; i < THREADS; i++)
+			CHECK(!pthread_create(&workers[i].thread, NULL, work, &workers[i]));
+	for (int i = 0; i < THREADS && !s->server; i++)
+		CHECK(!pthread_join(workers[i].thread, NULL));
+	meet(s);
+	for (int i = 0; i < THREADS; i++)
+		ZERO(ibv_destroy_qp(workers[i].qp));
+	tear_down(s);
+}
+
+/* A second process gets the device in the list, and cannot open it. */
+static void busy(struct side *s)
+{
+	int count = -1;
+	ibv_device **list;
+
+	if (s->server) {
+		set_up(s, 16);
+		meet(s);
+		meet(s);
+		tear_down(s);
+		return;
+	}
+	meet(s);
+	setenv("FERROWIRE_DEVICE", getenv("FERROWIRE_OTHER"), 1);
+	list = ibv_get_device_list(&count);
+	CHECK(list && count == 1 && ibv_get_device_guid(list[0]));
+	NO(ibv_open_device(list[0]), EBUSY);
+	ibv_free_device_list(list);
+	/* One that only observes can query it. */
+	setenv("FERROWIRE_OBSERVE", "1", 1);
+	list = ibv_get_device_list(&count);
+	CHECK(list && count == 1);
+	CHECK(s->ctx = ibv_open_device(list[0]));
+	ibv_device_attr attr;
+	ZERO(ibv_query_device(s->ctx, &attr));
+	CHECK(attr.max_qp > 0);
+	IS(ibv_query_gid(s->ctx, 1, 0, &s->mine.gid), 0);
+	NO(ibv_alloc_pd(s->ctx), EBUSY);
+	IS(ibv_close_device(s->ctx), 0);
+	ibv_free_device_list(list);
+	meet(s);
+}
+
+/* The card goes away. */
+static void gone(struct side *s)
+{
+	ibv_comp_channel *channel;
+	ibv_async_event event;
+	ibv_cq *got;
+	void *context;
+	ibv_qp *qp;
+	ibv_wc wc;
+	ibv_send_wr wr, *bad;
+	char mark;
+
+	set_up(s, 64);
+	CHECK(channel = ibv_create_comp_channel(s->ctx));
+	CHECK(s->cq = ibv_create_cq(s->ctx, 16, NULL, channel, 0));
+	qp = connected(s, IBV_QPT_RC, NULL);
+	ZERO(ops(s->cq).req_notify_cq(s->cq, 0));
+	meet(s);
+	if (s->server) {
+		/* Whoever runs this ends the cards' server now. */
+		printf("ready\n");
+		fflush(stdout);
+	}
+	IS(ibv_get_cq_event(channel, &got, &context), -1);
+	CHECK(errno == EIO);
+	IS(ibv_get_async_event(s->ctx, &event), 0);
+	CHECK(event.event_type == IBV_EVENT_DEVICE_FATAL);
+	ibv_ack_async_event(&event);
+	wr = request(1, IBV_WR_SEND, NULL, 0);
+	IS(post_send(qp, &wr, &bad), EIO);
+	CHECK(ops(s->cq).poll_cq(s->cq, 1, &wc) < 0);
+	NO(ibv_alloc_pd(s->ctx), EIO);
+	mark = 'x';
+	tell(s, &mark, 1);
+}
+
+static const struct {
+	const char *name;
+	void (*run)(struct side *);
+} cases[] = {
+	{ "rc", rc }, { "uc", uc }, { "ud", ud }, { "srq", srq }, { "events", events }, { "acks", acks },
+	{ "extended", extended }, { "memory", memory }, { "windows", windows }, { "errors", errors },
+	{ "forks", forks }, { "threads", threads }, { "busy", busy }, { "gone", gone },
+};
+
+int main(int argc, char **argv)
+{
+	int pair[2], status = -1;
+	struct side side = { 0 };
+
+	side_name = "program";
+	CHECK(argc == 4);
+	CHECK(!socketpair(AF_UNIX, SOCK_STREAM, 0, pair));
+	pid_t child = fork();
+	CHECK(child >= 0);
+	side.server = child > 0;
+	side_name = side.server ? "server" : "client";
+	side.peer = pair[side.server ? 0 : 1];
+	close(pair[side.server ? 1 : 0]);
+	setenv("FERROWIRE_DEVICE", argv[side.server ? 2 : 3], 1);
+	setenv("FERROWIRE_OTHER", argv[side.server ? 3 : 2], 1);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		if (strcmp(cases[i].name, argv[1]))
+			continue;
+		cases[i].run(&side);
+		if (side.server)
+			CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+		return 0;
+	}
+	fprintf(stderr, "no case %s\n", argv[1]);
+	return 2;
+}

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Programs of libibverbs, in C, over emulated cards: the libraries of `driver/verbs`, as `cargo xtask verbs` builds them.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::time::Instant;
+
+use crate::socket::rig::{Folder, Server, PATIENCE};
+
+/// The root of the repository.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_path_buf()
+}
+
+/// The folder of the libraries, built by the first test that wants it.
+fn libraries() -> &'static Path {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    FOLDER.get_or_init(|| {
+        let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+        let folder = target.join("verbs-of-tests");
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut build = Command::new(cargo);
+        build.args(["run", "--quiet", "--bin", "xtask", "--", "verbs", "--debug", "--out"]).arg(&folder);
+        let said = build.current_dir(root()).env("CARGO_TARGET_DIR", target).output().unwrap();
+        assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+        folder
+    })
+}
+
+/// Compiles a program in C.
+fn compile(folder: &Folder, name: &str) -> PathBuf {
+    let verbs = root().join("driver/verbs");
+    let program = folder.join(name);
+    let compiler = std::env::var("CC").unwrap_or_else(|_| "cc".into());
+    let mut words = compiler.split_whitespace();
+    let mut compile = Command::new(words.next().unwrap());
+    compile.args(words).args(["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-I"]);
+    compile
+        .arg(verbs.join("abi"))
+        .arg("-o")
+        .arg(&program)
+        .arg(verbs.join("tests/c").join(format!("{name}.c")));
+    compile.arg(libraries().join("libibverbs.so.1")).args(["-ldl", "-lpthread"]);
+    let said = compile.output().unwrap();
+    assert!(said.status.success(), "{}", String::from_utf8_lossy(&said.stderr));
+    program
+}
+
+/// A program in C that runs; it is killed at the end.
+struct Program(Child);
+
+impl Program {
+    fn start(mut command: Command) -> Self {
+        command.env("LD_LIBRARY_PATH", libraries()).env("FERROWIRE_LOG", "1");
+        // Addresses of whoever runs this do not count.
+        command.env("XDG_CONFIG_HOME", "/nowhere").env_remove("FERROWIRE_DEVICE");
+        Self(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap())
+    }
+
+    /// Waits for its end; what it said on both outputs.
+    #[track_caller]
+    fn end(mut self) -> (bool, String) {
+        let begin = Instant::now();
+        let reader = |out: Option<Box<dyn std::io::Read + Send>>| {
+            std::thread::spawn(move || {
+                let mut text = String::new();
+                out.map(|mut out| out.read_to_string(&mut text));
+                text
+            })
+        };
+        let out = reader(self.0.stdout.take().map(|out| Box::new(out) as _));
+        let err = reader(self.0.stderr.take().map(|err| Box::new(err) as _));
+        while self.0.try_wait().unwrap().is_none() {
+            if begin.elapsed() > 2 * PATIENCE {
+                self.0.kill().unwrap();
+            }
+            std::thread::sleep(std::time::Duration::from_millis(5));
+        }
+        let status = self.0.wait().unwrap();
+        (status.success(), out.join().unwrap() + &err.join().unwrap())
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two emulated cards, and the program of traffic between them.
+struct Rig {
+    server: Server,
+    program: PathBuf,
+    _folder: Folder,
+}
+
+impl Rig {
+    fn new(case: &str) -> Self {
+        let folder = Folder::new(&format!("verbs-{case}"));
+        let program = compile(&folder, "traffic");
+        Self { server: Server::engines(&folder, 2, &["--ip", "10.7.0.1"]), program, _folder: folder }
+    }
+
+    fn start(&self, case: &str) -> Program {
+        let mut command = Command::new(&self.program);
+        command.arg(case);
+        command.args(self.server.sockets.iter().map(|socket| format!("sim:{}", socket.display())));
+        Program::start(command)
+    }
+}
+
+/// Runs a case, which must end well; what the library logged.
+#[track_caller]
+fn run(case: &str) -> String {
+    let mut rig = Rig::new(case);
+    let (good, said) = rig.start(case).end();
+    assert!(good, "{case}: {said}");
+    rig.server.lives();
+    said
+}
+
+#[test]
+fn a_connection_carries_messages_writes_reads_and_atomics_and_a_bad_request_is_named() {
+    let log = run("rc");
+    assert!(log.contains("ibv_post_send: EINVAL: num_sge is more than a work request has"), "{log}");
+}
+
+#[test]
+fn unreliable_connections_carry_messages_and_writes() {
+    run("uc");
+}
+
+#[test]
+fn datagrams_go_there_and_their_headers_lead_back() {
+    run("ud");
+}
+
+#[test]
+fn queue_pairs_share_receives_and_events_tell_of_the_limit_and_the_last_one() {
+    run("srq");
+}
+
+#[test]
+fn a_channel_wakes_a_program_that_waits_in_each_way() {
+    run("events");
+}
+
+#[test]
+fn a_completion_queue_is_destroyed_after_its_events_are_acknowledged() {
+    run("acks");
+}
+
+#[test]
+fn the_extended_interfaces_post_and_poll_without_locks_in_a_parent_domain() {
+    run("extended");
+}
+
+#[test]
+fn all_kinds_of_memory_are_registered_and_what_is_not_there_is_refused() {
+    run("memory");
+}
+
+#[test]
+fn windows_of_both_types_are_bound_and_invalidated() {
+    run("windows");
+}
+
+#[test]
+fn what_is_wrong_has_the_error_number_of_the_manual_page_and_a_reason_in_the_log() {
+    let log = run("errors");
+    for reason in [
+        "ibv_create_qp: EINVAL: max_send_sge is 1000; the card takes up to",
+        "ibv_modify_qp: EINVAL: no transition from RESET to RTR",
+        "ibv_modify_qp: EINVAL: is_global is 0",
+        "ibv_destroy_cq: EBUSY: 2 objects use the completion queue",
+        "close_xrcd: EOPNOTSUPP: the card has no XRC",
+    ] {
+        assert!(log.contains(reason), "{reason}: {log}");
+    }
+}
+
+#[test]
+fn a_forked_child_has_no_part_in_its_parents_card() {
+    run("forks");
+}
+
+#[test]
+fn threads_share_a_completion_queue() {
+    run("threads");
+}
+
+#[test]
+fn a_card_in_use_is_listed_and_can_be_observed_and_not_opened() {
+    let log = run("busy");
+    assert!(log.contains("ibv_open_device: EBUSY") && log.contains("in use by another program"), "{log}");
+}
+
+#[test]
+fn a_program_whose_card_goes_away_gets_errors_and_does_not_wait() {
+    use std::io::BufRead as _;
+    let rig = Rig::new("gone");
+    let mut program = rig.start("gone");
+    let mut line = String::new();
+    std::io::BufReader::new(program.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    drop(rig.server);
+    let (good, said) = program.end();
+    assert!(good, "{said}");
+    assert!(said.contains("the server of the card is gone"), "{said}");
+}
+
+#[test]
+fn names_are_found_in_the_versions_of_all_releases() {
+    let folder = Folder::new("verbs-symbols");
+    let program = compile(&folder, "symbols");
+    let lists = root().join("driver/verbs/abi/symbols");
+    for (library, releases) in
+        [("libibverbs", [33, 39, 44, 50, 56, 65]), ("librdmacm", [33, 39, 44, 50, 56, 65])]
+    {
+        for release in releases {
+            let list = std::fs::read_to_string(lists.join(format!("{library}-{release}.txt"))).unwrap();
+            let names: Vec<String> = list
+                .lines()
+                .filter(|line| line.contains("@@"))
+                .map(|line| line.split(' ').next().unwrap().replace("@@", "@"))
+                .collect();
+            assert!(names.len() > 60, "{library} {release}: {}", names.len());
+            let mut look = Command::new(&program);
+            look.arg(libraries().join(format!("{library}.so.1"))).args(&names);
+            let (good, said) = Program::start(look).end();
+            assert!(good, "{library} {release}: {said}");
+        }
+    }
+    // Programs bind two private names in the version of their release.
+    let private = [33, 34, 57, 59, 64, 65];
+    let names = private.map(|version| {
+        ["ibv_query_gid_type", "ibv_wr_opcode_str"].map(|name| format!("{name}@IBVERBS_PRIVATE_{version}"))
+    });
+    let mut look = Command::new(&program);
+    look.arg(libraries().join("libibverbs.so.1")).args(names.concat());
+    let (good, said) = Program::start(look).end();
+    assert!(good, "{said}");
+    for stub in ["libmlx5", "libefa", "libhns"] {
+        let list = std::fs::read_to_string(lists.join(format!("{stub}.txt"))).unwrap();
+        let lines = list.lines().filter(|line| !line.starts_with('#'));
+        let names = lines.map(|line| line.split(' ').next().unwrap().to_string());
+        let mut look = Command::new(&program);
+        look.arg(libraries().join(format!("{stub}.so.1"))).args(names);
+        let (good, said) = Program::start(look).end();
+        assert!(good, "{stub}: {said}");
+    }
+}
