@@ -39,6 +39,7 @@ mod push;
 mod qp_events;
 mod quiet;
 mod raw;
+mod rdma;
 mod reads;
 mod replay;
 mod replay_cli;

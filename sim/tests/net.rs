@@ -26,7 +26,7 @@ const BYTES: usize = 10_000;
 const SPEED: u32 = 2000;
 const LIMIT: Duration = Duration::from_secs(120);
 /// Half a second until a message is sent again.
-const TIMING: Timing = Timing { response: 17, retries: 15, time_wait: 17 };
+const TIMING: Timing = Timing { response: 17, retries: 15, time_wait: 17, service: 22 };
 
 fn pair(config: &str) -> Pair {
     Pair::named(config, &PairOptions::default()).unwrap()

@@ -4,8 +4,10 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
+use rustix::io::Errno;
+
 use crate::exchange::ExchangeError;
-use crate::mad::RejectReason;
+use crate::mad::{PortSpace, RejectReason};
 
 /// What the network side can fail with.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +82,48 @@ pub enum Error {
         /// Why.
         reason: RejectReason,
     },
+    /// An identifier is in a state in which it does not do that.
+    #[error("{operation}: the identifier is {state}; see the order of calls in `ferrowire_net::rdma`")]
+    State {
+        /// What was tried.
+        operation: &'static str,
+        /// Its state.
+        state: &'static str,
+    },
+    /// An identifier has that port already.
+    #[error("bind to {0}: another identifier has the port; take another port, or 0")]
+    AddressInUse(SocketAddr),
+    /// The address is none of the card's.
+    #[error("bind to {0}: the card does not have the address; take one of its own, or the unspecified one")]
+    NotLocal(IpAddr),
+    /// A connection has two ends, and a group has more.
+    #[error("resolve {0}: it is the address of a group; take that of one host")]
+    NotUnicast(IpAddr),
+    /// Every port is in use.
+    #[error("bind: every port that the system chooses from is in use in the port space {0:?}; destroy identifiers")]
+    NoPort(PortSpace),
+    /// The card has failed or is gone.
+    #[error("{operation}: the card has failed: {cause}; open it again")]
+    Removed {
+        /// What was tried.
+        operation: &'static str,
+        /// What it failed with.
+        cause: String,
+    },
+    /// There is no event, and the program does not wait.
+    #[error("get event: there is none, and the channel does not block; wait until its file can be read")]
+    WouldBlock,
+    /// A signal has ended a wait.
+    #[error("get event: a signal came; call again")]
+    Interrupted,
+    /// The system refuses something.
+    #[error("{operation}: {source}")]
+    System {
+        /// What was tried.
+        operation: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
     /// The connection of queue pairs has ended before it was whole, or is none.
     #[error("{operation} with {peer}: the other side has given the connection up; ask again")]
     Gone {
@@ -88,6 +132,33 @@ pub enum Error {
         /// The other side.
         peer: IpAddr,
     },
+}
+
+impl Error {
+    /// The number of the system that says the most of it, for interfaces of C.
+    pub fn errno(&self) -> Errno {
+        use ferrowire::Error as Verb;
+        match self {
+            Error::Verb(Verb::NoResource { .. }) => Errno::NOMEM,
+            Error::Verb(Verb::Timeout { .. }) | Error::Timeout { .. } => Errno::TIMEDOUT,
+            Error::Verb(Verb::Bus(_) | Verb::WriteFault { .. } | Verb::CommandQueueFailed { .. }) => {
+                Errno::IO
+            }
+            Error::Verb(_) | Error::TooManyAddresses { .. } | Error::State { .. } => Errno::INVAL,
+            Error::NoAddress { .. } | Error::NoRoute { .. } => Errno::NETUNREACH,
+            Error::Unresolved { .. } => Errno::HOSTUNREACH,
+            Error::Stopped | Error::Interrupted => Errno::INTR,
+            Error::PortInUse(_) | Error::AddressInUse(_) => Errno::ADDRINUSE,
+            Error::NotLocal(_) | Error::NoPort(_) => Errno::ADDRNOTAVAIL,
+            Error::NotUnicast(_) => Errno::OPNOTSUPP,
+            Error::Removed { .. } => Errno::NODEV,
+            Error::WouldBlock => Errno::AGAIN,
+            Error::System { source, .. } => Errno::from_io_error(source).unwrap_or(Errno::IO),
+            Error::Exchange(_) => Errno::PROTO,
+            Error::Refused(_) | Error::Rejected { .. } => Errno::CONNREFUSED,
+            Error::Gone { .. } => Errno::CONNRESET,
+        }
+    }
 }
 
 /// The result of what the network side does.

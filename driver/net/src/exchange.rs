@@ -199,7 +199,7 @@ impl Default for RcOptions {
 }
 
 /// Takes a queue pair of RC from INIT to RTS, against another end.
-pub(crate) fn bring_up(
+fn bring_up(
     qp: Qp<Init>,
     way: AddressVector,
     local: &LocalEnd,

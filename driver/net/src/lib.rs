@@ -12,9 +12,10 @@
 //! - [`connect_exchange`]: both programs tell each other their ends over a stream, this stack's or any other;
 //! - [`Cm`]: the RDMA communication manager over QP1, whose messages Linux' `rdma_cm` speaks, too.
 //!
-//! There is no thread behind it. The stack, and the manager, answer others while somebody waits in one of their methods or calls `poll`: a program that
-//! does neither for long is not there for its neighbours. Waits are bounded by the clock of the card's bus, which for a card that this process simulates is
-//! simulated time ([`Config::speed`]).
+//! These have no thread. The stack and the manager answer others while a thread of the program waits in one of their methods or calls `poll`: a program that
+//! does neither for long is not there for its neighbours. [`rdma`] has the stack and the manager behind a thread, with operations that do not wait and an event
+//! queue with a file, as `librdmacm` has them; it also finds datagram services. Waits are bounded by the clock of the card's bus, which for a card that this
+//! process simulates is simulated time ([`Config::speed`]).
 //!
 //! ```no_run
 //! use std::time::Duration;
@@ -57,9 +58,11 @@ pub mod cm;
 mod echo;
 mod error;
 pub mod exchange;
+mod gsi;
 mod link;
 pub mod mad;
 mod neighbour;
+pub mod rdma;
 mod stack;
 mod tcp;
 mod vlan;
@@ -67,6 +70,7 @@ mod vlan;
 pub use cm::{Cm, CmConnection, CmListener, CmOptions, CmRequest};
 pub use error::{Error, Result};
 pub use exchange::{connect_exchange, exchange, LocalEnd, RcOptions, RemoteEnd};
+pub use gsi::{Gsi, Limits, Path};
 pub use link::{Link, RawLink};
 pub use stack::{Config, Net};
 pub use tcp::{TcpListener, TcpStream};

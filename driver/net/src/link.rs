@@ -31,6 +31,14 @@ pub trait Link: Send {
     /// There is no room, or the card fails.
     fn send(&mut self, frame: &[u8]) -> ferrowire::Result<()>;
 
+    /// Asks for an event for the next frame that comes, where the link has events.
+    ///
+    /// # Errors
+    /// The card fails.
+    fn arm(&mut self) -> ferrowire::Result<()> {
+        Ok(())
+    }
+
     /// The longest frame it takes.
     fn max_frame(&self) -> usize {
         PLACE
@@ -56,8 +64,8 @@ pub struct RawLink {
     sending: u64,
     next: u64,
     places: u64,
-    /// Frames that come raise events, and the next one will.
-    armed: Option<bool>,
+    /// Its receives raise events.
+    events: bool,
 }
 
 impl RawLink {
@@ -66,12 +74,10 @@ impl RawLink {
     /// # Errors
     /// The card has none, or it is in use, or there is no memory.
     pub fn new(context: &Context, pd: &ProtectionDomain, places: u32) -> ferrowire::Result<Self> {
-        let places = count(places);
-        let receives = context.create_cq(places)?;
-        Self::over(context, pd, places, receives, None)
+        Self::with_events(context, pd, places, None)
     }
 
-    /// The same, where `events` gets an event when a frame comes after [`receive`](Link::receive) has found none: so a thread can sleep until then.
+    /// The same. Frames that come raise events of that queue once [`arm`](Link::arm) has asked for one.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -79,22 +85,14 @@ impl RawLink {
         context: &Context,
         pd: &ProtectionDomain,
         places: u32,
-        events: &EventQueue,
+        events: Option<&EventQueue>,
     ) -> ferrowire::Result<Self> {
-        let places = count(places);
-        let mut receives = context.create_cq_with_events(places, events)?;
-        receives.request_notify(false)?;
-        Self::over(context, pd, places, receives, Some(true))
-    }
-
-    fn over(
-        context: &Context,
-        pd: &ProtectionDomain,
-        places: u32,
-        receives: CompletionQueue,
-        armed: Option<bool>,
-    ) -> ferrowire::Result<Self> {
+        let places = places.clamp(2, 1024).next_power_of_two();
         let sends = context.create_cq(places)?;
+        let receives = match events {
+            Some(events) => context.create_cq_with_events(places, events)?,
+            None => context.create_cq(places)?,
+        };
         let mut attr = QpInitAttr::raw(&sends, &receives);
         (attr.max_send_wr, attr.max_recv_wr, attr.sq_sig_all) = (places, places, true);
         let mut qp = pd.create_qp(&attr)?.init(InitAttributes::default())?;
@@ -111,14 +109,9 @@ impl RawLink {
         let qp = qp.rtr(RtrAttributes::default())?.rts(RtsAttributes::default())?;
         context.set_raw_filter(&RawFilter::port())?;
         let context = context.clone();
-        let (sending, next, places) = (0, 0, places.into());
-        Ok(Self { context, sends, receives, qp, inbox, outbox, sending, next, places, armed })
+        let (places, events) = (places.into(), events.is_some());
+        Ok(Self { context, sends, receives, qp, inbox, outbox, sending: 0, next: 0, places, events })
     }
-}
-
-/// Places for frames.
-fn count(places: u32) -> u32 {
-    places.clamp(2, 1024).next_power_of_two()
 }
 
 /// Nothing fails on this queue pair but with the queue pair itself.
@@ -137,18 +130,9 @@ fn check(operation: &'static str, done: &Completion) -> ferrowire::Result<()> {
 impl Link for RawLink {
     fn receive(&mut self, frame: &mut [u8]) -> ferrowire::Result<Option<usize>> {
         let mut one = [Completion::default()];
-        let mut found = self.receives.poll(&mut one)?;
-        if found == 0 && self.armed == Some(false) {
-            // Armed before the second look: what comes between is not missed.
-            self.receives.request_notify(false)?;
-            self.armed = Some(true);
-            found = self.receives.poll(&mut one)?;
-        }
-        if found == 0 {
+        if self.receives.poll(&mut one)? == 0 {
             return Ok(None);
         }
-        // Its event has used the arming up, or is about to.
-        self.armed = self.armed.map(|_| false);
         check("receive frame", &one[0])?;
         let (place, bytes) = (one[0].wr_id(), one[0].byte_len() as usize);
         let (at, bytes) = (place as usize * PLACE, bytes.min(frame.len()));
@@ -177,6 +161,13 @@ impl Link for RawLink {
         batch.ring()?;
         (self.next, self.sending) = (self.next + 1, self.sending + 1);
         Ok(())
+    }
+
+    fn arm(&mut self) -> ferrowire::Result<()> {
+        match self.events {
+            true => self.receives.request_notify(false),
+            false => Ok(()),
+        }
     }
 
     fn now(&self) -> Duration {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Mad`]: the communication manager's messages, as they stand in management datagrams (IBTA volume 1, 13.4.2 and 12.6).
+//! [`Mad`]: the communication manager's messages in management datagrams (IBTA volume 1, 13.4.2, 12.6 and 12.11).
 //!
 //! Each message is a table: a field, its first bit counted from the first byte of the MAD, most significant bit first, and its width. The
 //! code that reads and the code that writes both come from it. What no table names is reserved: zero when written, of no matter when read.
@@ -7,8 +7,8 @@
 mod ip;
 mod reason;
 
-pub use self::ip::{gid, gid_ip, rdma_port, rdma_service_id, IpCm};
-pub use self::reason::RejectReason;
+pub use self::ip::{gid, gid_ip, IpCm, PortSpace};
+pub use self::reason::{RejectReason, SidrStatus};
 
 /// Bytes of a MAD.
 pub const BYTES: usize = 256;
@@ -109,6 +109,8 @@ macro_rules! message {
                 &[$((stringify!($field), 8 * (HEADER + $byte) $(+ $bit)?, $width),)+];
             /// First byte of the private data.
             pub const PRIVATE_AT: usize = $private;
+            /// Bytes of the private data.
+            pub const PRIVATE: usize = BYTES - $private;
 
             fn parse(mad: &[u8; BYTES]) -> Self {
                 let mut private_data = [0; BYTES - $private];
@@ -135,7 +137,7 @@ message! {
     Req, private at 164 {
         /// The asker's number of the connection.
         local_comm_id: u32 = 0, 32;
-        /// Service that is asked for: see [`rdma_service_id`].
+        /// Service that is asked for: see [`PortSpace::service_id`].
         service_id: u64 = 8, 64;
         /// GUID of the asker's adapter.
         local_ca_guid: u64 = 16, 64;
@@ -322,6 +324,38 @@ message! {
     }
 }
 
+message! {
+    /// SIDR_REQ: asks for the queue pair of a datagram service (IBTA 12.11.1.1).
+    SidrReq, private at 40 {
+        /// The asker's number of the request.
+        request_id: u32 = 0, 32;
+        /// Partition key.
+        pkey: u16 = 4, 16;
+        /// Service that is asked for: see [`PortSpace::service_id`].
+        service_id: u64 = 8, 64;
+    }
+}
+
+message! {
+    /// SIDR_REP: the answer to it (IBTA 12.11.1.2).
+    SidrRep, private at 120 {
+        /// The asker's number of the request.
+        request_id: u32 = 0, 32;
+        /// 0 if the service is there: see [`SidrStatus`].
+        status: u8 = 4, 8;
+        /// Bytes of `info`, of the 72 that there are.
+        info_length: u8 = 5, 8;
+        /// Queue pair of the service.
+        qpn: u32 = 8, 24;
+        /// The service.
+        service_id: u64 = 12, 64;
+        /// Queue key of the queue pair.
+        qkey: u32 = 20, 32;
+        /// Where to ask instead, by the status: the first 16 of its bytes.
+        info: u128 = 24, 128;
+    }
+}
+
 /// Declares which attribute of the class is which message (IBTA 12.6.1, 16.7.3).
 macro_rules! messages {
     ($($(#[doc = $doc:literal])+ $Name:ident = $id:literal;)+) => {
@@ -347,11 +381,6 @@ macro_rules! messages {
             /// Its attribute of the class.
             pub fn attribute(&self) -> u16 {
                 match self { $(Message::$Name(_) => $id,)+ }
-            }
-
-            /// The sender's number of the connection.
-            pub fn local_comm_id(&self) -> u32 {
-                match self { $(Message::$Name(message) => message.local_comm_id,)+ }
             }
 
             fn parse(attribute: u16, mad: &[u8; BYTES]) -> Result<Self, MadError> {
@@ -383,6 +412,10 @@ messages! {
     Dreq = 0x0015;
     /// It has ended.
     Drep = 0x0016;
+    /// Asks for the queue pair of a datagram service.
+    SidrReq = 0x0017;
+    /// The answer to it.
+    SidrRep = 0x0018;
 }
 
 /// A management datagram of the communication manager.
@@ -433,4 +466,4 @@ impl Mad {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use ferrowire::{AddressVector, Context, ProtectionDomain};
+use ferrowire::{AddressVector, Context, EventQueue, ProtectionDomain};
 use smoltcp::iface::{Interface, PollIngressSingleResult, SocketHandle, SocketSet};
 use smoltcp::phy::{DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{icmp, tcp};
@@ -264,6 +264,16 @@ impl Net {
     /// # Errors
     /// The card has no such queue pair, or it is in use; the port has too many addresses.
     pub fn new(context: &Context, pd: &ProtectionDomain, config: Config) -> Result<Self> {
+        Self::with_events(context, pd, config, None)
+    }
+
+    /// The same. Frames raise events of that queue once [`arm`](Self::arm) has asked for one.
+    pub(crate) fn with_events(
+        context: &Context,
+        pd: &ProtectionDomain,
+        config: Config,
+        events: Option<&EventQueue>,
+    ) -> Result<Self> {
         let vid = |tci: u16| tci & VID;
         let same = |vlan: &Option<u16>| vlan.map(vid) == config.vlan.map(vid);
         let own: Vec<IpAddr> =
@@ -273,7 +283,8 @@ impl Net {
         for _ in 0..3 {
             seed = seed << 24 ^ u64::from(context.random_psn()?.get());
         }
-        Self::over(Box::new(RawLink::new(context, pd, config.frames)?), context.mac(), &own, seed, config)
+        let link = RawLink::with_events(context, pd, config.frames, events)?;
+        Self::over(Box::new(link), context.mac(), &own, seed, config)
     }
 
     /// A stack over another link.
@@ -441,21 +452,73 @@ impl Net {
     /// # Errors
     /// `NoAddress`, `NoRoute`; the card fails.
     pub fn try_address_vector(&self, ip: IpAddr) -> Result<Option<AddressVector>> {
+        let own = self.source(ip)?;
+        self.try_way(own, ip)
+    }
+
+    /// The same from an own address of the same family.
+    ///
+    /// # Errors
+    /// As [`try_address_vector`](Self::try_address_vector).
+    pub fn try_way(&self, own: IpAddr, ip: IpAddr) -> Result<Option<AddressVector>> {
         let mut stack = self.lock();
         if stack.device.own.contains(&ip) {
-            return Ok(Some(stack.vector(ip, stack.mac, ip)));
+            return Ok(Some(stack.vector(own, stack.mac, ip)));
         }
-        let (own, hop) = stack.hop("resolve", ip)?;
+        let (near, hop) = stack.hop("resolve", ip)?;
         let now = stack.now();
         let known = stack.device.neighbours.lookup(hop, now);
         if known.is_none() {
             let pause = stack.config.neighbour_timeout;
             stack.asked.retain(|_, asked| now < *asked + pause);
-            if !stack.asked.contains_key(&hop) && stack.ask(own, hop)? {
+            if !stack.asked.contains_key(&hop) && stack.ask(near, hop)? {
                 stack.asked.insert(hop, now);
             }
         }
         Ok(known.map(|mac| stack.vector(own, mac, ip)))
+    }
+
+    /// The own address from which packets go to `ip`.
+    ///
+    /// # Errors
+    /// `NoAddress`, `NoRoute`.
+    pub fn source(&self, ip: IpAddr) -> Result<IpAddr> {
+        let stack = self.lock();
+        match stack.device.own.contains(&ip) {
+            true => Ok(ip),
+            false => stack.hop("resolve", ip).map(|(own, _)| own),
+        }
+    }
+
+    /// The own addresses.
+    pub fn addresses(&self) -> Vec<IpAddr> {
+        self.lock().device.own.clone()
+    }
+
+    /// The own MAC address.
+    pub fn mac(&self) -> [u8; 6] {
+        self.lock().mac
+    }
+
+    /// Asks for an event for the next frame, where the link has events.
+    ///
+    /// # Errors
+    /// The card fails.
+    pub fn arm(&self) -> Result<()> {
+        Ok(self.lock().device.link.arm()?)
+    }
+
+    /// How long the stack needs no poll if no frame comes; `None`: for ever.
+    pub(crate) fn idle_for(&self) -> Option<Duration> {
+        let mut stack = self.lock();
+        let now = Instant::from_micros(stack.now().as_micros() as i64);
+        let Stack { iface, sockets, .. } = &mut *stack;
+        iface.poll_delay(now, sockets).map(Duration::from)
+    }
+
+    /// How many of the stack's seconds pass in one of the card's.
+    pub(crate) fn speed(&self) -> u32 {
+        self.lock().config.speed
     }
 
     /// Sends an echo request of so many bytes, and how long the answer took.

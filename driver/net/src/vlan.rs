@@ -59,6 +59,10 @@ impl Link for Tagged {
         self.link.send(&[front, &tag, rest].concat())
     }
 
+    fn arm(&mut self) -> ferrowire::Result<()> {
+        self.link.arm()
+    }
+
     fn max_frame(&self) -> usize {
         self.link.max_frame() - vlan::BYTES
     }

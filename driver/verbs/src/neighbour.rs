@@ -70,7 +70,7 @@ impl Neighbours {
     fn start(&self) -> Stack {
         let begin = || -> ferrowire_net::Result<Net> {
             let pd: ProtectionDomain = self.context.alloc_pd()?;
-            let link = RawLink::with_events(&self.context, &pd, FRAMES, &self.events)?;
+            let link = RawLink::with_events(&self.context, &pd, FRAMES, Some(&self.events))?;
             let seed = (0..3).try_fold(0u64, |seed, _| {
                 Ok::<_, ferrowire::Error>(seed << 24 ^ u64::from(self.context.random_psn()?.get()))
             })?;
@@ -85,7 +85,9 @@ impl Neighbours {
                 say!("of the card's {} addresses the first {ADDRESSES} are answered for", self.own.len());
             }
             let own = &self.own[..self.own.len().min(ADDRESSES)];
-            Net::over(Box::new(link), self.mac, own, seed, config)
+            let net = Net::over(Box::new(link), self.mac, own, seed, config)?;
+            net.arm()?;
+            Ok(net)
         };
         match begin() {
             Ok(net) => Stack::Running(net),
@@ -96,11 +98,12 @@ impl Neighbours {
         }
     }
 
-    /// Takes what has come, and answers it.
+    /// Takes what has come, and answers it; the next frame raises an event.
     pub fn turn(&self) {
         // Under the lock, so that the queue pair is free when it was lent.
         if let Stack::Running(net) = &*self.stack() {
-            if let Err(error) = net.poll() {
+            // Armed before the last look: what comes after the look raises an event, and what came before it is seen.
+            if let Err(error) = net.poll().and_then(|()| net.arm()).and_then(|()| net.poll()) {
                 say!("IP stack: {error}");
             }
         }

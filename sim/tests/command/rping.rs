@@ -97,9 +97,9 @@ impl Tool {
         let listener = cm.listen(PORT).unwrap();
         let client = client();
         let request = listener.accept(PATIENCE).unwrap();
-        let req = request.req();
-        assert_eq!((request.peer(), req.responder_resources), (IpAddr::from(COMMAND), 1));
-        assert_eq!((req.initiator_depth, req.retry_count, req.rnr_retry_count), (1, 7, 7));
+        let param = request.param();
+        assert_eq!((request.peer(), param.initiator_depth), (IpAddr::from(COMMAND), 1));
+        assert_eq!((param.responder_resources, param.retry_count, param.rnr_retry_count), (1, 7, 7));
         let (qp, memory) = Tool::queue_pair(&node);
         let connection = request.accept(qp, &Tool::options(), PATIENCE).unwrap();
         (Tool { node, cm, connection, memory, sent: 0, received: 0 }, client)

@@ -7,6 +7,7 @@ mod lives;
 mod pcie;
 mod raw;
 pub mod rig;
+mod service;
 mod switch;
 mod wires;
 mod work;

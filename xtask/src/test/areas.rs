@@ -101,6 +101,7 @@ const MODULES: &[(&str, Area)] = &[
     ("qp_events", Area::Host),
     ("quiet", Area::Transport),
     ("raw", Area::Net),
+    ("rdma", Area::Net),
     ("reads", Area::Transport),
     ("replay", Area::Socket),
     ("replay_cli", Area::Socket),

@@ -92,7 +92,7 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
 const ROUNDS: u64 = 10;
 
 /// A second until a message of the manager is sent again: a guest's kernel may run on a slow machine.
-const TIMING: Timing = Timing { response: 18, retries: 15, time_wait: 17 };
+const TIMING: Timing = Timing { response: 18, retries: 15, time_wait: 17, service: 22 };
 
 /// How much faster the manager's clock is than that of a card in this process.
 const FASTER: u32 = 1000;
@@ -309,7 +309,7 @@ impl Side<'_> {
     /// Serves a client to its end.
     fn serve(&self, cm: &Cm, request: CmRequest) -> Result<Tally, Failure> {
         let peer = request.peer();
-        if request.req().responder_resources == 0 {
+        if request.param().initiator_depth == 0 {
             request.reject(RejectReason::Consumer, b"rping READs")?;
             let what = format!("{peer} asks for a connection over which nothing can be READ");
             return Err(Failure::failed(what, "start `rping` or `ferrowire rping` on the other side"));

@@ -1,29 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`Manager`]: the protocol of the communication manager (IBTA volume 1, 12.9), without input, output or clock of its own.
+//! [`Manager`]: the protocol of the communication manager (IBTA volume 1, 12.9 and 12.11), without input, output or clock of its own.
 //!
 //! ```text
-//!  connect ---> ReqSent --REP--> RepReceived --ready--> Established --disconnect--> DreqSent --DREP--+
-//!                  |                                        ^  |                                     |
-//!                 REJ                                       |  +--------DREQ--------------------> TimeWait ---> gone
-//!                  v                                        |                                        ^
-//!               refused        REQ ---> ReqReceived --accept--> RepSent --RTU--> Established ... ----+
+//!  connect ---> ReqSent --REP--> RepReceived --ready--> Established --disconnect--> DreqSent --DREP--> TimeWait ---> gone
+//!                  |                  |                  ^   |                                            ^
+//!                 REJ               reject               |   +---DREQ---> DreqReceived ---disconnect-----+
+//!                  v                  v                  |
+//!                gone              Refused               +-----RTU------+
+//!                                     ^                                 |
+//!                        REQ ---> ReqReceived --------accept-------> RepSent
 //! ```
 //!
-//! What was sent and wants an answer is sent again when that does not come in time; what is received twice is answered twice with the same, and
-//! tells the program once.
+//! A message that wants an answer is sent again when the answer does not come in time. A message that comes twice gets the same answer twice, and
+//! the program hears of it once. A message that comes twice while the program thinks gets an MRA. [`sidr`](super::sidr) has the lookup of
+//! datagram services.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use crate::mad::{Drep, Dreq, Mad, Message, Rej, RejectReason, Rep, Req, Rtu};
+use super::sidr::Lookup;
+use crate::mad::{Drep, Dreq, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu, SidrRep, SidrReq};
 
 /// 4.096 us times 2 to the power of a code (IBTA 9.7.5.1.3).
 pub fn timeout(code: u8) -> Duration {
     Duration::from_nanos(4096 << code.min(31))
 }
 
-/// Connections that may wait for the program's answer at once; requests beyond are dropped, for the asker asks again.
-const MAX_WAITING: usize = 256;
+/// Longest time that a peer's message makes this side wait, as a code of [`timeout`]: 69 s, as long as Linux' MRA asks for.
+const LONGEST: u8 = 24;
+
+/// Requests that may wait for the program's answer at once. Requests beyond are dropped, for the asker asks again.
+pub(super) const MAX_WAITING: usize = 4096;
+
+/// How often a request is sent again that was refused for an older connection of its queue pair: the other side ends that meanwhile.
+const STALE_TRIES: u8 = 3;
 
 /// How messages are repeated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,34 +44,56 @@ pub struct Timing {
     pub retries: u8,
     /// How long the number of a connection that has ended is not used again, as such a code.
     pub time_wait: u8,
+    /// How much longer an MRA asks the other side to wait for the program, as such a code.
+    pub service: u8,
 }
 
-/// 67 ms, which is much for two hosts of one room, 15 times; half a second.
+/// 67 ms, which is much for two hosts of one room, 15 times; half a second; 17 seconds.
 impl Default for Timing {
     fn default() -> Self {
-        Self { response: 14, retries: 15, time_wait: 17 }
+        Self { response: 14, retries: 15, time_wait: 17, service: 22 }
     }
 }
 
-/// What the program is told of a connection.
+/// What ended a connection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(clippy::large_enum_variant)] // They are messages, and not many.
+pub enum End {
+    /// The other side's word. The program answers with [`Manager::disconnect`].
+    Dreq(Dreq),
+    /// The other side's answer to this side's word.
+    Drep(Drep),
+    /// The other side does not know the connection.
+    Rejected(Rej),
+    /// The other side does not answer.
+    TimedOut,
+}
+
+/// An event of a connection or a lookup, for the program.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // They are messages, and not many.
 pub enum Event {
-    /// Somebody asks: [`Manager::accept`] or [`Manager::reject`] it.
+    /// A peer asks for a connection: [`Manager::accept`] or [`Manager::reject`] it.
     Requested(Req),
     /// The asked side says yes: bring the queue pair up, then [`Manager::ready`].
     Replied(Rep),
-    /// The asker is ready.
-    Established,
+    /// The asker is ready: it said so, or its queue pair has sent something.
+    Established(Option<Rtu>),
     /// The other side says no.
     Rejected(Rej),
     /// The other side does not answer.
     TimedOut,
-    /// The other side has ended it, or has confirmed that this side has, or does not answer to that.
-    Disconnected,
+    /// It has ended.
+    Disconnected(End),
+    /// The number of the connection is free again, and so is its queue pair.
+    TimeWaitOver,
+    /// A peer asks for a datagram service: [`Manager::answer`].
+    SidrRequested(SidrReq),
+    /// The answer to a lookup.
+    SidrReplied(SidrRep),
 }
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
     /// Asked, and no answer yet.
@@ -76,8 +108,12 @@ pub enum State {
     Established,
     /// Said that it ends.
     DreqSent,
+    /// The other side has ended it, and the program has not answered.
+    DreqReceived,
     /// It has ended; messages that are late are answered.
     TimeWait,
+    /// This side has refused it; messages that are late are answered.
+    Refused,
 }
 
 /// A connection.
@@ -88,23 +124,36 @@ struct Connection<P> {
     transaction: u64,
     /// 0: not known yet.
     remote_id: u32,
+    /// Adapter of the other side; with the queue pair, it says which connection is meant.
+    remote_guid: u64,
     /// Queue pair of the other side.
     remote_qpn: u32,
+    local_qpn: u32,
     /// The last message of this side, as long as it may have to be sent again.
     sent: Option<Mad>,
     deadline: Option<Duration>,
     left: u8,
+    /// How long an answer may take, and how often it is asked for.
+    wait: Duration,
+    retries: u8,
+    /// How long a refusal is kept, so that a request that is repeated is refused again.
+    kept: Duration,
+    /// The refusal for an older connection of this queue pair.
+    stale: Option<Rej>,
+    /// The program has given it up: no more events.
+    abandoned: bool,
 }
 
 /// The connections of a card. `P` is the way to a peer: messages of one connection come from one.
 #[derive(Debug)]
 pub struct Manager<P> {
-    timing: Timing,
+    pub(super) timing: Timing,
     connections: BTreeMap<u32, Connection<P>>,
-    services: BTreeSet<u64>,
+    pub(super) lookups: BTreeMap<u32, Lookup<P>>,
+    pub(super) services: BTreeSet<u64>,
     next_id: u32,
-    out: VecDeque<(P, Mad)>,
-    events: VecDeque<(u32, Event)>,
+    pub(super) out: VecDeque<(P, Mad)>,
+    pub(super) events: VecDeque<(u32, Event)>,
 }
 
 impl<P: Clone + PartialEq> Manager<P> {
@@ -113,6 +162,7 @@ impl<P: Clone + PartialEq> Manager<P> {
         Self {
             timing,
             connections: BTreeMap::new(),
+            lookups: BTreeMap::new(),
             services: BTreeSet::new(),
             next_id: seed,
             out: VecDeque::new(),
@@ -120,7 +170,7 @@ impl<P: Clone + PartialEq> Manager<P> {
         }
     }
 
-    /// Takes requests for a service. Whether nobody did before.
+    /// Takes requests for a service, of connections or of datagrams. Whether it did not before.
     pub fn listen(&mut self, service_id: u64) -> bool {
         self.services.insert(service_id)
     }
@@ -130,26 +180,27 @@ impl<P: Clone + PartialEq> Manager<P> {
         self.services.remove(&service_id);
     }
 
-    /// Where a connection stands; `None`: it is gone.
+    /// The state of a connection; `None`: it is gone.
     pub fn state(&self, id: u32) -> Option<State> {
         self.connections.get(&id).map(|c| c.state)
     }
 
-    /// Whose messages a connection's are.
+    /// The peer of a connection or a lookup.
     pub fn peer(&self, id: u32) -> Option<&P> {
-        self.connections.get(&id).map(|c| &c.peer)
+        let lookup = || self.lookups.get(&id).map(|lookup| &lookup.peer);
+        self.connections.get(&id).map(|c| &c.peer).or_else(lookup)
     }
 
-    /// Connections that there are.
+    /// Connections and lookups that there are.
     pub fn connections(&self) -> usize {
-        self.connections.len()
+        self.connections.len() + self.lookups.len()
     }
 
-    fn fresh_id(&mut self) -> u32 {
+    pub(super) fn fresh_id(&mut self) -> u32 {
         loop {
             let id = self.next_id;
             self.next_id = id.wrapping_add(1);
-            if id != 0 && !self.connections.contains_key(&id) {
+            if id != 0 && !self.connections.contains_key(&id) && !self.lookups.contains_key(&id) {
                 return id;
             }
         }
@@ -159,6 +210,7 @@ impl<P: Clone + PartialEq> Manager<P> {
     pub fn connect(&mut self, now: Duration, peer: P, req: Req) -> u32 {
         let id = self.fresh_id();
         let Timing { response, retries, .. } = self.timing;
+        let retries = retries.min(15);
         let req = Req {
             local_comm_id: id,
             remote_cm_response_timeout: response,
@@ -166,17 +218,23 @@ impl<P: Clone + PartialEq> Manager<P> {
             max_cm_retries: retries,
             ..req
         };
-        // Requests repeated are known by the number; the transaction is of no other use.
-        let transaction = u64::from(id) | 1 << 32;
         let connection = Connection {
             state: State::ReqSent,
             peer,
-            transaction,
+            // Requests repeated are known by the number; the transaction is of no other use.
+            transaction: u64::from(id) | 1 << 32,
             remote_id: 0,
+            remote_guid: 0,
             remote_qpn: 0,
+            local_qpn: req.local_qpn,
             sent: None,
             deadline: None,
             left: 0,
+            wait: timeout(response),
+            retries,
+            kept: timeout(self.timing.time_wait),
+            stale: None,
+            abandoned: false,
         };
         self.connections.insert(id, connection);
         self.send(now, id, req, true);
@@ -188,20 +246,27 @@ impl<P: Clone + PartialEq> Manager<P> {
         let Some(c) = self.connections.get_mut(&id).filter(|c| c.state == State::ReqReceived) else {
             return false;
         };
-        c.state = State::RepSent;
+        (c.state, c.local_qpn) = (State::RepSent, rep.local_qpn);
         let rep = Rep { local_comm_id: id, remote_comm_id: c.remote_id, ..rep };
         self.send(now, id, rep, true);
         true
     }
 
-    /// Says no, to a request or to its answer; the connection is gone.
-    pub fn reject(&mut self, id: u32, reason: RejectReason, private_data: [u8; 148]) {
-        let Some(c) = self.connections.get(&id) else { return };
+    /// Says no, to a request or to its answer, and says it again if it is asked again. Whether there was something to refuse.
+    pub fn reject(
+        &mut self,
+        now: Duration,
+        id: u32,
+        reason: RejectReason,
+        private_data: [u8; Rej::PRIVATE],
+    ) -> bool {
+        let Some(c) = self.connections.get_mut(&id) else { return false };
+        // 0: a REQ is refused, 1: a REP, 2: neither.
         let message = match c.state {
             State::ReqReceived => 0,
             State::RepReceived => 1,
             State::ReqSent | State::RepSent => 2,
-            _ => return,
+            _ => return false,
         };
         let rej = Rej {
             local_comm_id: id,
@@ -211,71 +276,152 @@ impl<P: Clone + PartialEq> Manager<P> {
             private_data,
             ..Rej::default()
         };
-        self.out.push_back((c.peer.clone(), Mad { transaction_id: c.transaction, message: rej.into() }));
-        self.connections.remove(&id);
+        let asked = c.state != State::ReqSent;
+        self.send(now, id, rej, false);
+        if let (true, Some(c)) = (asked, self.connections.get_mut(&id)) {
+            (c.state, c.deadline) = (State::Refused, Some(now + c.kept));
+        } else {
+            self.connections.remove(&id);
+        }
+        true
+    }
+
+    /// Asks the peer to wait, for the program takes longer with a request or an answer (IBTA 12.6.6). Whether the peer waits for it.
+    pub fn delay(&mut self, id: u32, private_data: [u8; Mra::PRIVATE]) -> bool {
+        let service_timeout = self.timing.service;
+        let Some(c) = self.connections.get(&id) else { return false };
+        let message = match c.state {
+            State::ReqReceived => 0,
+            State::RepReceived => 1,
+            _ => return false,
+        };
+        let remote_comm_id = c.remote_id;
+        let mra = Mra { local_comm_id: id, remote_comm_id, message, service_timeout, private_data };
+        self.out.push_back((c.peer.clone(), Mad { transaction_id: c.transaction, message: mra.into() }));
+        true
     }
 
     /// The asker's queue pair is up: says so. Whether the other side still waits for that.
-    pub fn ready(&mut self, now: Duration, id: u32) -> bool {
+    pub fn ready(&mut self, now: Duration, id: u32, private_data: [u8; Rtu::PRIVATE]) -> bool {
         let Some(c) = self.connections.get_mut(&id).filter(|c| c.state == State::RepReceived) else {
             return false;
         };
         c.state = State::Established;
-        let rtu = Rtu { local_comm_id: id, remote_comm_id: c.remote_id, ..Rtu::default() };
+        let rtu = Rtu { local_comm_id: id, remote_comm_id: c.remote_id, private_data };
         self.send(now, id, rtu, false);
         true
     }
 
     /// The asked side's queue pair has received something, which it could not if the asker were not ready (IBTA 12.9.7.2, COMM_EST).
     pub fn communication_established(&mut self, id: u32) {
+        self.established(id, None);
+    }
+
+    fn established(&mut self, id: u32, rtu: Option<Rtu>) {
         if let Some(c) = self.connections.get_mut(&id).filter(|c| c.state == State::RepSent) {
             (c.state, c.sent, c.deadline) = (State::Established, None, None);
-            self.events.push_back((id, Event::Established));
+            self.tell(id, Event::Established(rtu));
         }
     }
 
-    /// Ends a connection that works. Whether there was one.
-    pub fn disconnect(&mut self, now: Duration, id: u32) -> bool {
-        let there = |c: &&mut Connection<P>| matches!(c.state, State::Established | State::RepSent);
-        let Some(c) = self.connections.get_mut(&id).filter(there) else { return false };
-        c.state = State::DreqSent;
-        let dreq = Dreq {
-            local_comm_id: id,
-            remote_comm_id: c.remote_id,
-            remote_qpn: c.remote_qpn,
-            ..Dreq::default()
-        };
-        self.send(now, id, dreq, true);
+    /// Ends a connection that works, or answers the other side's word that it has ended. Whether there was one.
+    pub fn disconnect(&mut self, now: Duration, id: u32, private_data: [u8; Dreq::PRIVATE]) -> bool {
+        let Some(c) = self.connections.get_mut(&id) else { return false };
+        let (local_comm_id, remote_comm_id, remote_qpn) = (id, c.remote_id, c.remote_qpn);
+        match c.state {
+            State::Established | State::RepSent => {
+                c.state = State::DreqSent;
+                let dreq = Dreq { local_comm_id, remote_comm_id, remote_qpn, private_data };
+                self.send(now, id, dreq, true);
+            }
+            State::DreqReceived => {
+                let mut drep = Drep { local_comm_id, remote_comm_id, ..Drep::default() };
+                drep.private_data[..Dreq::PRIVATE].copy_from_slice(&private_data);
+                self.end(now, id, None);
+                self.send(now, id, drep, false);
+            }
+            _ => return false,
+        }
         true
+    }
+
+    /// The program has given a connection or a lookup up: ends it as its state needs, and reports no more events of it.
+    pub fn abandon(&mut self, now: Duration, id: u32) {
+        self.abandon_lookup(now, id);
+        let Some(c) = self.connections.get_mut(&id) else { return };
+        c.abandoned = true;
+        match c.state {
+            State::ReqSent => drop(self.reject(now, id, RejectReason::Timeout, [0; Rej::PRIVATE])),
+            State::ReqReceived | State::RepReceived | State::RepSent => {
+                self.reject(now, id, RejectReason::Consumer, [0; Rej::PRIVATE]);
+            }
+            State::Established | State::DreqReceived => {
+                self.disconnect(now, id, [0; Dreq::PRIVATE]);
+            }
+            State::DreqSent | State::TimeWait | State::Refused => {}
+        }
+    }
+
+    /// Forgets a request without a word, so that the asker asks again.
+    pub fn forget(&mut self, id: u32) {
+        self.connections.remove(&id);
+        self.lookups.remove(&id);
+    }
+
+    fn tell(&mut self, id: u32, event: Event) {
+        if self.connections.get(&id).is_none_or(|c| !c.abandoned) {
+            self.events.push_back((id, event));
+        }
+    }
+
+    /// The last word of a connection: it is gone.
+    fn last(&mut self, id: u32, event: Event) {
+        self.tell(id, event);
+        self.connections.remove(&id);
     }
 
     /// Sends a message of a connection, keeps it, and waits for its answer if it wants one.
     fn send(&mut self, now: Duration, id: u32, message: impl Into<Message>, waits: bool) {
-        let wait = timeout(self.timing.response);
         let Some(c) = self.connections.get_mut(&id) else { return };
         let mad = Mad { transaction_id: c.transaction, message: message.into() };
         c.sent = Some(mad);
-        c.deadline = waits.then(|| now + wait);
-        c.left = self.timing.retries;
+        if waits {
+            (c.deadline, c.left) = (Some(now + c.wait), c.retries);
+        }
         self.out.push_back((c.peer.clone(), mad));
     }
 
     /// The connection has ended; its number is free later.
-    fn end(&mut self, now: Duration, id: u32, event: bool) {
+    fn end(&mut self, now: Duration, id: u32, why: Option<End>) {
         let time_wait = timeout(self.timing.time_wait);
         if let Some(c) = self.connections.get_mut(&id) {
             (c.state, c.sent, c.deadline) = (State::TimeWait, None, Some(now + time_wait));
-            if event {
-                self.events.push_back((id, Event::Disconnected));
+            if let Some(why) = why {
+                self.tell(id, Event::Disconnected(why));
             }
         }
     }
 
+    /// Which connection a message is of, if its sender's numbers fit.
+    fn find(&self, peer: &P, id: u32, remote_id: u32, mad: &Mad) -> Option<u32> {
+        if let (Message::Rej(_), 0) = (&mad.message, id) {
+            // The asker has given up before it knew this side's number.
+            let asked = |c: &Connection<P>| matches!(c.state, State::ReqReceived | State::RepSent);
+            let same = |c: &Connection<P>| c.remote_id == remote_id && c.peer == *peer && asked(c);
+            return self.connections.iter().find(|(_, c)| same(c)).map(|(id, _)| *id);
+        }
+        let c = self.connections.get(&id).filter(|c| c.peer == *peer)?;
+        // The other side's number is that of all its messages, once it is known; a refusal of a request may have none.
+        let none_yet = c.state == State::ReqSent || matches!(mad.message, Message::Rej(_));
+        (c.remote_id == remote_id || none_yet).then_some(id)
+    }
+
     /// A message has come.
     pub fn receive(&mut self, now: Duration, peer: &P, mad: &Mad) {
-        let answer = |message: Message| (peer.clone(), Mad { transaction_id: mad.transaction_id, message });
         let (id, remote_id) = match &mad.message {
-            Message::Req(req) => return self.requested(peer, mad.transaction_id, req),
+            Message::Req(req) => return self.requested(now, peer, mad.transaction_id, req),
+            Message::SidrReq(req) => return self.sidr_requested(peer, mad.transaction_id, req),
+            Message::SidrRep(rep) => return self.sidr_replied(peer, rep),
             Message::Mra(m) => (m.remote_comm_id, m.local_comm_id),
             Message::Rej(m) => (m.remote_comm_id, m.local_comm_id),
             Message::Rep(m) => (m.remote_comm_id, m.local_comm_id),
@@ -283,77 +429,144 @@ impl<P: Clone + PartialEq> Manager<P> {
             Message::Dreq(m) => (m.remote_comm_id, m.local_comm_id),
             Message::Drep(m) => (m.remote_comm_id, m.local_comm_id),
         };
-        // The other side's number is that of all its messages, once it is known; who refuses a request may have none.
-        let none_yet =
-            |c: &Connection<P>| c.state == State::ReqSent || matches!(mad.message, Message::Rej(_));
-        let known = |c: &&mut Connection<P>| c.peer == *peer && (c.remote_id == remote_id || none_yet(c));
-        let Some(c) = self.connections.get_mut(&id).filter(known) else {
-            match &mad.message {
-                // It ended here and the number is gone: the other side may end, too (IBTA 12.9.8.3).
-                Message::Dreq(m) => {
-                    let (local_comm_id, remote_comm_id) = (m.remote_comm_id, m.local_comm_id);
-                    let drep = Drep { local_comm_id, remote_comm_id, ..Drep::default() };
-                    self.out.push_back(answer(drep.into()));
-                }
-                Message::Rep(m) => {
-                    let rej = Rej {
-                        local_comm_id: m.remote_comm_id,
-                        remote_comm_id: m.local_comm_id,
-                        message: 1,
-                        reason: RejectReason::InvalidCommId.code(),
-                        ..Rej::default()
-                    };
-                    self.out.push_back(answer(rej.into()));
-                }
-                _ => {}
+        match self.find(peer, id, remote_id, mad) {
+            Some(id) => self.received(now, id, remote_id, mad),
+            None => self.unknown(peer, id, remote_id, mad),
+        }
+    }
+
+    /// A message of a connection that there is not: so that the other side need not wait.
+    fn unknown(&mut self, peer: &P, id: u32, remote_id: u32, mad: &Mad) {
+        let (local_comm_id, remote_comm_id) = (id, remote_id);
+        let message = match &mad.message {
+            // It ended here and the number is gone: the other side may end, too (IBTA 12.9.8.3).
+            Message::Dreq(_) => Drep { local_comm_id, remote_comm_id, ..Drep::default() }.into(),
+            Message::Rep(_) => {
+                let reason = RejectReason::InvalidCommId.code();
+                Rej { local_comm_id, remote_comm_id, message: 1, reason, ..Rej::default() }.into()
             }
-            return;
+            _ => return,
         };
+        self.out.push_back((peer.clone(), Mad { transaction_id: mad.transaction_id, message }));
+    }
+
+    /// A message of a connection has come.
+    fn received(&mut self, now: Duration, id: u32, remote_id: u32, mad: &Mad) {
+        let Some(c) = self.connections.get_mut(&id) else { return };
+        let again = (c.peer.clone(), c.sent);
         match (&mad.message, c.state) {
             (Message::Mra(m), State::ReqSent | State::RepSent) => {
-                c.deadline = Some(now + timeout(m.service_timeout) + timeout(self.timing.response));
-                c.left = self.timing.retries;
+                c.deadline = Some(now + timeout(m.service_timeout.min(LONGEST)) + c.wait);
+                c.left = c.retries;
             }
-            (Message::Rep(rep), State::ReqSent) => {
-                (c.remote_id, c.remote_qpn) = (remote_id, rep.local_qpn);
-                (c.state, c.sent, c.deadline) = (State::RepReceived, None, None);
-                self.events.push_back((id, Event::Replied(*rep)));
+            (Message::Rep(rep), State::ReqSent) => self.replied(now, id, rep),
+            (Message::Rep(_), State::RepReceived) => drop(self.delay(id, [0; Mra::PRIVATE])),
+            // The RTU or the REJ was lost.
+            (Message::Rep(_), State::Established | State::Refused) => {
+                self.out.extend(again.1.map(|mad| (again.0, mad)));
             }
-            // The RTU was lost.
-            (Message::Rep(_), State::Established) => {
-                if let Some(rtu) = c.sent {
-                    self.out.push_back((peer.clone(), rtu));
-                }
+            (Message::Rtu(rtu), State::RepSent) => self.established(id, Some(*rtu)),
+            (Message::Rej(rej), State::ReqSent) if rej.reason == RejectReason::StaleConnection.code() => {
+                // Asked again when the time is over.
+                c.left = c.left.min(if c.stale.is_some() { c.left } else { STALE_TRIES });
+                c.stale = Some(*rej);
             }
-            (Message::Rtu(_), State::RepSent) => self.communication_established(id),
             (
                 Message::Rej(rej),
                 State::ReqSent | State::ReqReceived | State::RepSent | State::RepReceived,
-            ) => {
-                let event = Event::Rejected(*rej);
-                self.connections.remove(&id);
-                self.events.push_back((id, event));
-            }
+            ) => self.last(id, Event::Rejected(*rej)),
             // The other side does not know the connection any more.
-            (Message::Rej(_), State::Established | State::DreqSent) => self.end(now, id, true),
-            (Message::Dreq(_), state) if state != State::ReqSent && state != State::ReqReceived => {
-                let ends = c.state != State::TimeWait;
-                let drep = Drep { local_comm_id: id, remote_comm_id: remote_id, ..Drep::default() };
-                self.out.push_back(answer(drep.into()));
-                self.end(now, id, ends);
+            (Message::Rej(rej), State::Established | State::DreqSent) => {
+                self.end(now, id, Some(End::Rejected(*rej)));
             }
-            (Message::Drep(_), State::DreqSent) => self.end(now, id, true),
+            (Message::Rej(_), State::DreqReceived) => self.end(now, id, None),
+            (Message::Dreq(dreq), state) if dreq.remote_qpn == c.local_qpn => match state {
+                State::RepReceived | State::RepSent | State::Established => {
+                    (c.state, c.sent, c.deadline) = (State::DreqReceived, None, None);
+                    // An answer is of the transaction of its question.
+                    c.transaction = mad.transaction_id;
+                    match c.abandoned {
+                        true => drop(self.disconnect(now, id, [0; Dreq::PRIVATE])),
+                        false => self.tell(id, Event::Disconnected(End::Dreq(*dreq))),
+                    }
+                }
+                State::DreqSent | State::TimeWait => {
+                    let fresh = Drep { local_comm_id: id, remote_comm_id: remote_id, ..Drep::default() };
+                    let fresh = Mad { transaction_id: mad.transaction_id, message: fresh.into() };
+                    // The one with the program's bytes, if there is one.
+                    let drep = again.1.filter(|sent| matches!(sent.message, Message::Drep(_)));
+                    self.out.push_back((again.0, drep.unwrap_or(fresh)));
+                    if state == State::DreqSent {
+                        self.end(now, id, Some(End::Dreq(*dreq)));
+                    }
+                }
+                _ => {}
+            },
+            (Message::Drep(drep), State::DreqSent) => self.end(now, id, Some(End::Drep(*drep))),
             _ => {}
         }
     }
 
+    /// A live connection with this queue pair of this adapter, which it cannot have any more (IBTA 12.9.8.3.1).
+    fn stale(&self, peer: &P, guid: u64, qpn: u32) -> Option<u32> {
+        let live =
+            |state| !matches!(state, State::ReqSent | State::DreqSent | State::TimeWait | State::Refused);
+        let same = |c: &Connection<P>| c.remote_qpn == qpn && c.remote_guid == guid && c.peer == *peer;
+        let found = self.connections.iter().find(|(_, c)| live(c.state) && same(c));
+        found.map(|(id, _)| *id)
+    }
+
+    /// The answer to a request is yes.
+    fn replied(&mut self, now: Duration, id: u32, rep: &Rep) {
+        let Some(peer) = self.connections.get(&id).map(|c| c.peer.clone()) else { return };
+        let stale = self.stale(&peer, rep.local_ca_guid, rep.local_qpn);
+        if let Some(c) = self.connections.get_mut(&id) {
+            (c.state, c.sent, c.deadline) = (State::RepReceived, None, None);
+            (c.remote_id, c.remote_qpn, c.remote_guid) =
+                (rep.local_comm_id, rep.local_qpn, rep.local_ca_guid);
+        }
+        match stale {
+            None => self.tell(id, Event::Replied(*rep)),
+            Some(stale) => {
+                self.end_stale(now, stale);
+                self.refuse_stale(now, id);
+            }
+        }
+    }
+
+    /// Refuses an answer because of an older connection. The program gets the event of a refusal by the other side.
+    fn refuse_stale(&mut self, now: Duration, id: u32) {
+        let reason = RejectReason::StaleConnection;
+        let heard = Rej { remote_comm_id: id, reason: reason.code(), ..Rej::default() };
+        self.tell(id, Event::Rejected(heard));
+        self.reject(now, id, reason, [0; Rej::PRIVATE]);
+        if let Some(c) = self.connections.get_mut(&id) {
+            c.abandoned = true;
+        }
+    }
+
+    /// Ends a connection after a restart of the other side.
+    fn end_stale(&mut self, now: Duration, id: u32) {
+        match self.state(id) {
+            Some(State::RepReceived) => self.refuse_stale(now, id),
+            // The asker does not wait for the program's answer any more.
+            Some(State::ReqReceived) => {
+                let reason = RejectReason::StaleConnection.code();
+                self.last(id, Event::Rejected(Rej { remote_comm_id: id, reason, ..Rej::default() }));
+            }
+            _ => drop(self.disconnect(now, id, [0; Dreq::PRIVATE])),
+        }
+    }
+
     /// A request has come.
-    fn requested(&mut self, peer: &P, transaction: u64, req: &Req) {
-        let same = |c: &&Connection<P>| c.remote_id == req.local_comm_id && c.peer == *peer;
-        if let Some(c) = self.connections.values().find(same) {
+    fn requested(&mut self, now: Duration, peer: &P, transaction: u64, req: &Req) {
+        let same = |c: &Connection<P>| c.remote_id == req.local_comm_id && c.peer == *peer;
+        if let Some((id, c)) = self.connections.iter().find(|(_, c)| same(c)) {
             // The same once more: the answer was lost, or there is none yet.
-            if let (State::RepSent, Some(rep)) = (c.state, c.sent) {
-                self.out.push_back((peer.clone(), rep));
+            match (c.state, c.sent) {
+                (State::RepSent | State::Refused, Some(sent)) => self.out.push_back((peer.clone(), sent)),
+                (State::ReqReceived, _) => drop(self.delay(*id, [0; Mra::PRIVATE])),
+                _ => {}
             }
             return;
         }
@@ -362,10 +575,18 @@ impl<P: Clone + PartialEq> Manager<P> {
             let rej = Rej { remote_comm_id: req.local_comm_id, reason, ..Rej::default() };
             (peer.clone(), Mad { transaction_id: transaction, message: rej.into() })
         };
+        if let Some(id) = self.stale(peer, req.local_ca_guid, req.local_qpn) {
+            let unanswered = self.state(id) == Some(State::ReqReceived);
+            self.end_stale(now, id);
+            if !unanswered {
+                return self.out.push_back(refuse(RejectReason::StaleConnection));
+            }
+        }
         if !self.services.contains(&req.service_id) {
             return self.out.push_back(refuse(RejectReason::InvalidServiceId));
         }
-        if req.transport_service != 0 || req.extended_transport != 0 {
+        // RC and UC.
+        if req.transport_service > 1 || req.extended_transport != 0 {
             return self.out.push_back(refuse(RejectReason::InvalidTransport));
         }
         let waiting = |c: &&Connection<P>| c.state == State::ReqReceived;
@@ -378,18 +599,28 @@ impl<P: Clone + PartialEq> Manager<P> {
             peer: peer.clone(),
             transaction,
             remote_id: req.local_comm_id,
+            remote_guid: req.local_ca_guid,
             remote_qpn: req.local_qpn,
+            local_qpn: 0,
             sent: None,
             deadline: None,
             left: 0,
+            wait: timeout(req.local_cm_response_timeout.min(LONGEST)).max(timeout(self.timing.response)),
+            retries: req.max_cm_retries,
+            // Twice the time after which it is repeated.
+            kept: timeout(self.timing.time_wait)
+                .max(2 * timeout(req.remote_cm_response_timeout.min(LONGEST))),
+            stale: None,
+            abandoned: false,
         };
         self.connections.insert(id, connection);
-        self.events.push_back((id, Event::Requested(*req)));
+        self.tell(id, Event::Requested(*req));
     }
 
     /// When [`tick`](Self::tick) has something to do next.
     pub fn poll_timeout(&self) -> Option<Duration> {
-        self.connections.values().filter_map(|c| c.deadline).min()
+        let lookups = self.lookups.values().filter_map(|lookup| lookup.deadline);
+        self.connections.values().filter_map(|c| c.deadline).chain(lookups).min()
     }
 
     /// Sends again what was not answered, and gives up what was not often enough.
@@ -397,22 +628,24 @@ impl<P: Clone + PartialEq> Manager<P> {
         let due = |c: &Connection<P>| c.deadline.is_some_and(|deadline| deadline <= now);
         let ids: Vec<u32> = self.connections.iter().filter(|(_, c)| due(c)).map(|(id, _)| *id).collect();
         for id in ids {
-            let wait = timeout(self.timing.response);
             let Some(c) = self.connections.get_mut(&id) else { continue };
             match (c.state, c.left) {
-                (State::TimeWait, _) => drop(self.connections.remove(&id)),
-                (State::DreqSent, 0) => self.end(now, id, true),
+                (State::TimeWait, _) => self.last(id, Event::TimeWaitOver),
+                (State::Refused, _) => drop(self.connections.remove(&id)),
+                (State::DreqSent, 0) => self.end(now, id, Some(End::TimedOut)),
                 (_, 0) => {
+                    let event = c.stale.map_or(Event::TimedOut, Event::Rejected);
                     // So that the other side does not wait for what does not come (IBTA 12.9.7.1).
-                    self.reject(id, RejectReason::Timeout, [0; 148]);
-                    self.events.push_back((id, Event::TimedOut));
+                    self.reject(now, id, RejectReason::Timeout, [0; Rej::PRIVATE]);
+                    self.last(id, event);
                 }
                 (_, left) => {
-                    (c.left, c.deadline) = (left - 1, Some(now + wait));
+                    (c.left, c.deadline) = (left - 1, Some(now + c.wait));
                     self.out.extend(c.sent.map(|mad| (c.peer.clone(), mad)));
                 }
             }
         }
+        self.tick_lookups(now);
     }
 
     /// The next message to send.
@@ -420,7 +653,7 @@ impl<P: Clone + PartialEq> Manager<P> {
         self.out.pop_front()
     }
 
-    /// What the program is to be told next, and of which connection.
+    /// The next event for the program, and its connection or lookup.
     pub fn poll_event(&mut self) -> Option<(u32, Event)> {
         self.events.pop_front()
     }

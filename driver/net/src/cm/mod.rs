@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connections by the RDMA communication manager's messages over QP1 (IBTA volume 1, chapter 12 and annex A11): [`Cm`], [`CmListener`],
-//! [`CmConnection`].
+//! [`CmConnection`]. Their methods wait.
 //!
-//! The protocol is in [`machine`]; here it meets QP1, the IP stack that knows the ways, and the queue pairs that come up.
+//! The protocol is in [`machine`] and [`sidr`]. The calls here are those of [`rdma`](crate::rdma) and a wait for their events, without a thread.
 
-mod agent;
 pub mod machine;
+pub(crate) mod sidr;
 
-use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
-use ferrowire::{
-    Context, Init, PathMtu, ProtectionDomain, Psn, Qp, QpAttributes, QpState, QueuePair, RemoteAddress,
-};
+use ferrowire::{Context, Init, PathMtu, ProtectionDomain, Qp, QpAttributes, QpState, QueuePair};
 
-use self::agent::Agent;
-use self::machine::{Event, State, Timing};
+use self::machine::{State, Timing};
 use crate::error::{Error, Result};
-use crate::exchange::{bring_up, End, RcOptions};
-use crate::mad::{gid, rdma_service_id, IpCm, RejectReason, Rep, Req};
+use crate::exchange::RcOptions;
+use crate::gsi::Qp1;
+use crate::mad::{PortSpace, RejectReason};
+use crate::rdma::{Channel, ConnParam, Event, EventKind, Id, Options, Shared, StagedQp};
 use crate::stack::{Net, PAUSE};
 
 /// How a connection shall be.
@@ -39,18 +38,39 @@ impl Default for CmOptions {
     }
 }
 
+impl CmOptions {
+    fn param(&self, qp_num: u32) -> ConnParam {
+        ConnParam {
+            private_data: self.private_data.clone(),
+            responder_resources: self.rc.rd_atomic,
+            initiator_depth: self.rc.rd_atomic,
+            retry_count: self.rc.retry_cnt,
+            rnr_retry_count: self.rc.rnr_retry,
+            qp_num,
+            ..ConnParam::default()
+        }
+    }
+
+    /// The queue pair's rights are its owner's.
+    fn set(&self, options: &mut Options) {
+        options.keep_access = true;
+        options.path_mtu = self.path_mtu;
+        options.ack_timeout = self.rc.timeout;
+        options.min_rnr_timer = self.rc.min_rnr_timer;
+    }
+}
+
 /// The communication manager of a card: it has QP1.
 ///
 /// It answers while somebody calls [`poll`](Self::poll) or waits in one of its methods. `Send` and `Sync`; clones are the same.
 #[derive(Clone)]
 pub struct Cm {
-    net: Net,
-    agent: Arc<Mutex<Agent>>,
+    shared: Arc<Shared>,
 }
 
 impl std::fmt::Debug for Cm {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Cm").field("net", &self.net).finish_non_exhaustive()
+        f.debug_struct("Cm").field("net", &self.shared.net).finish_non_exhaustive()
     }
 }
 
@@ -60,12 +80,8 @@ impl Cm {
     /// # Errors
     /// QP1 is in use, or there is no memory.
     pub fn new(context: &Context, pd: &ProtectionDomain, net: &Net, timing: Timing) -> Result<Self> {
-        let agent = Agent::new(context, pd, timing)?;
-        Ok(Self { net: net.clone(), agent: Arc::new(Mutex::new(agent)) })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Agent> {
-        self.agent.lock().unwrap_or_else(PoisonError::into_inner)
+        let gsi = Qp1::new(context, pd, None)?;
+        Ok(Self { shared: Shared::new(net, Box::new(gsi), timing)? })
     }
 
     /// Takes what has come, for the manager and for the IP stack, answers it, and sends what waits.
@@ -73,32 +89,22 @@ impl Cm {
     /// # Errors
     /// The card fails.
     pub fn poll(&self) -> Result<()> {
-        self.net.poll()?;
-        self.lock().poll(&self.net)
+        self.shared.step().map(drop)
     }
 
-    /// Polls until `done` gives something, at most for `limit`; `None`: it did not. Ends when the program is to end.
+    /// Polls until `done` gives something, at most for `limit`; `None`: it did not. `stop` says whether the program is to end.
     fn wait<T>(
-        &self,
-        limit: Duration,
-        done: impl FnMut(&mut Agent) -> Result<Option<T>>,
-    ) -> Result<Option<T>> {
-        let stop = self.net.stop();
-        self.wait_unless(stop, limit, done)
-    }
-
-    /// The same; `stop` says whether the program is to end.
-    fn wait_unless<T>(
         &self,
         stop: fn() -> bool,
         limit: Duration,
-        mut done: impl FnMut(&mut Agent) -> Result<Option<T>>,
+        mut done: impl FnMut() -> Option<T>,
     ) -> Result<Option<T>> {
-        let start = self.net.now();
+        let net = &self.shared.net;
+        let start = net.now();
         loop {
-            let late = self.net.now() > start + limit;
+            let late = net.now() > start + limit;
             self.poll()?;
-            if let Some(value) = done(&mut self.lock())? {
+            if let Some(value) = done() {
                 return Ok(Some(value));
             }
             if late {
@@ -111,15 +117,31 @@ impl Cm {
         }
     }
 
+    /// The next event; `None`: there is none within `limit`. Ends when the program is to end.
+    fn event(&self, channel: &Channel, limit: Duration) -> Result<Option<Event>> {
+        self.wait(self.shared.net.stop(), limit, || channel.try_next())
+    }
+
+    fn id(&self, channel: &Channel) -> Result<Id> {
+        Id::create(&self.shared, channel, PortSpace::Tcp, 0, Options::default())
+    }
+
     /// Takes requests to a port of `RDMA_PS_TCP`.
     ///
     /// # Errors
     /// `PortInUse`.
     pub fn listen(&self, port: u16) -> Result<CmListener> {
-        match port != 0 && self.lock().manager.listen(rdma_service_id(port)) {
-            true => Ok(CmListener { cm: self.clone(), port }),
-            false => Err(Error::PortInUse(port)),
-        }
+        let channel = Channel::new()?;
+        let id = self.id(&channel)?;
+        let all = SocketAddr::from(([0; 16], port));
+        match port {
+            0 => Err(Error::PortInUse(0)),
+            _ => id.bind(all).and_then(|()| id.listen(0)).map_err(|error| match error {
+                Error::AddressInUse(_) => Error::PortInUse(port),
+                error => error,
+            }),
+        }?;
+        Ok(CmListener { cm: self.clone(), channel, _id: id })
     }
 
     /// Asks for a connection to a listener and takes the queue pair, of RC, from INIT to RTS.
@@ -135,91 +157,48 @@ impl Cm {
     ) -> Result<CmConnection> {
         const OPERATION: &str = "connect to";
         let peer = to.ip();
-        let way = self.net.address_vector(peer)?;
-        let psn = self.lock().context.random_psn()?;
-        let ip = IpCm { source_port: self.lock().port(), source: way.src_ip, destination: peer };
-        let mut req = Req {
-            service_id: rdma_service_id(to.port()),
-            local_ca_guid: guid(way.src_mac),
-            local_qpn: qp.number(),
-            responder_resources: options.rc.rd_atomic,
-            initiator_depth: options.rc.rd_atomic,
-            starting_psn: psn.get(),
-            retry_count: options.rc.retry_cnt,
-            pkey: 0xffff,
-            path_mtu: options.path_mtu.code(),
-            rnr_retry_count: options.rc.rnr_retry,
-            primary_local_lid: 0xffff,
-            primary_remote_lid: 0xffff,
-            primary_local_gid: gid(way.src_ip),
-            primary_remote_gid: gid(peer),
-            primary_hop_limit: way.hop_limit,
-            primary_subnet_local: true,
-            primary_local_ack_timeout: options.rc.timeout,
-            ..Req::default()
-        };
-        req.private_data[..IpCm::BYTES].copy_from_slice(&ip.to_bytes());
-        put(OPERATION, &mut req.private_data[IpCm::BYTES..], &options.private_data)?;
-        let now = self.net.now();
-        let mut connection = {
-            let id = self.lock().connect(now, peer, req);
-            CmConnection { cm: self.clone(), id, peer, private_data: Vec::new(), qp: None }
-        };
-        let replied = connection.next_event(OPERATION, limit)?;
-        let Event::Replied(rep) = replied else { return Err(Error::Gone { operation: OPERATION, peer }) };
-        // Each side has told the PSN that the other one begins with.
-        let first = Psn::new(rep.starting_psn);
-        let local = end(first, way.src_ip, options.path_mtu, options.rc.rd_atomic);
-        let remote = End { qpn: rep.local_qpn, ..end(psn, peer, options.path_mtu, rep.responder_resources) };
-        let rc = RcOptions { rnr_retry: rep.rnr_retry_count, ..options.rc };
-        match bring_up(qp, way, &local, &remote, &rc) {
-            Ok(qp) => connection.qp = Some(qp),
-            Err(error) => {
-                self.lock().manager.reject(connection.id, RejectReason::Consumer, [0; 148]);
-                self.poll()?;
-                return Err(error.into());
-            }
+        // With the errors of the stack, and all its tries; then it is known.
+        self.shared.net.resolve(peer)?;
+        let channel = Channel::new()?;
+        let id = self.id(&channel)?;
+        id.set_options(|all| options.set(all));
+        let mut connection =
+            CmConnection { cm: self.clone(), id, channel, peer, private_data: Vec::new(), qp: None };
+        connection.id.resolve_address(None, to, limit)?;
+        connection.expect(OPERATION, EventKind::AddressResolved, limit)?;
+        connection.id.resolve_route()?;
+        connection.expect(OPERATION, EventKind::RouteResolved, limit)?;
+        connection.id.connect(&options.param(qp.number()))?;
+        let reply = connection.expect(OPERATION, EventKind::ConnectResponse, limit)?;
+        let mut qp = Some(StagedQp::from(qp));
+        if let Err(error) = connection.id.bring_up(&mut qp) {
+            // It may have ended by now, which is as good.
+            let _ = connection.id.reject(&[]);
+            self.poll()?;
+            return Err(error);
         }
-        connection.private_data = rep.private_data.to_vec();
-        if !self.lock().manager.ready(self.net.now(), connection.id) {
-            return Err(Error::Gone { operation: OPERATION, peer });
-        }
+        connection.id.establish()?;
+        connection.private_data = reply.private_data().to_vec();
+        connection.qp = up(qp);
         self.poll()?;
         Ok(connection)
     }
 }
 
-/// An EUI-64 of a MAC address (RFC 4291, appendix A).
-fn guid([a, b, c, d, e, f]: [u8; 6]) -> u64 {
-    u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
-}
-
-/// Without memory, which private data may tell.
-fn end(psn: Psn, ip: IpAddr, path_mtu: PathMtu, rd_atomic: u8) -> End {
-    let memory = RemoteAddress { address: 0, rkey: 0 };
-    End { qpn: 0, psn, ip, memory, bytes: 0, path_mtu, rd_atomic }
-}
-
-/// Puts a program's bytes where a message has room for them.
-fn put(operation: &'static str, room: &mut [u8], private_data: &[u8]) -> ferrowire::Result<()> {
-    let (length, limit) = (private_data.len(), room.len());
-    let Some(room) = room.get_mut(..length) else {
-        return Err(ferrowire::Error::Attribute {
-            operation,
-            attribute: "private_data",
-            value: length as u64,
-            fix: format!("the message has room for {limit} bytes; tell the rest over the connection"),
-        });
-    };
-    room.copy_from_slice(private_data);
-    Ok(())
+/// The queue pair after its bring-up.
+fn up(qp: Option<StagedQp>) -> Option<QueuePair> {
+    match qp {
+        Some(StagedQp::Rts(qp)) => Some(qp),
+        _ => None,
+    }
 }
 
 /// Takes requests to a port. Dropping it refuses those that wait.
 #[derive(Debug)]
 pub struct CmListener {
     cm: Cm,
-    port: u16,
+    channel: Channel,
+    _id: Id,
 }
 
 impl CmListener {
@@ -228,23 +207,16 @@ impl CmListener {
     /// # Errors
     /// `Timeout` when none comes within `limit`; the card fails.
     pub fn accept(&self, limit: Duration) -> Result<CmRequest> {
-        let service = rdma_service_id(self.port);
-        let request = self.cm.wait(limit, |agent| Ok(agent.next_request(service)))?;
-        let nobody = IpAddr::from([0, 0, 0, 0]);
-        let (id, peer, req) =
-            request.ok_or(Error::Timeout { operation: "accept from", peer: nobody, after: limit })?;
-        Ok(CmRequest { cm: self.cm.clone(), id, peer, req, answered: false })
-    }
-}
-
-impl Drop for CmListener {
-    fn drop(&mut self) {
-        let service = rdma_service_id(self.port);
-        let mut agent = self.cm.lock();
-        agent.manager.unlisten(service);
-        while let Some((id, _, _)) = agent.next_request(service) {
-            agent.reject(id, RejectReason::InvalidServiceId, [0; 148]);
-        }
+        let nobody =
+            Error::Timeout { operation: "accept from", peer: Ipv4Addr::UNSPECIFIED.into(), after: limit };
+        let mut event = self.cm.event(&self.channel, limit)?.ok_or(nobody)?;
+        let (Some(id), Some(param)) = (event.take_request(), event.conn().cloned()) else {
+            return Err(Error::Removed { operation: "accept", cause: "it takes no more requests".into() });
+        };
+        let peer = id.remote().map_or(Ipv4Addr::UNSPECIFIED.into(), |remote| remote.ip());
+        let channel = Channel::new()?;
+        id.migrate(&channel);
+        Ok(CmRequest { cm: self.cm.clone(), id, channel, peer, param })
     }
 }
 
@@ -254,10 +226,10 @@ const ACCEPT: &str = "accept";
 #[derive(Debug)]
 pub struct CmRequest {
     cm: Cm,
-    id: u32,
+    id: Id,
+    channel: Channel,
     peer: IpAddr,
-    req: Req,
-    answered: bool,
+    param: ConnParam,
 }
 
 impl CmRequest {
@@ -266,25 +238,25 @@ impl CmRequest {
         self.peer
     }
 
-    /// What the asker says.
-    pub fn req(&self) -> &Req {
-        &self.req
+    /// What the asker says, as this side sees it: `initiator_depth` is what the asker answers at once.
+    pub fn param(&self) -> &ConnParam {
+        &self.param
     }
 
     /// The bytes of the asker's program.
     pub fn private_data(&self) -> &[u8] {
-        &self.req.private_data[IpCm::BYTES..]
+        &self.param.private_data
     }
 
     /// Says yes: takes the queue pair, of RC, from INIT to RTS, and waits until the asker is ready, too.
     ///
     /// # Errors
-    /// `Timeout` when the asker does not answer, `Gone` when it has given up; those of [`Net::resolve`] and of the verbs. The queue pair is
-    /// destroyed then, and the asker is told no.
+    /// `Timeout` when the asker does not answer, `Gone` when it has given up; those of the verbs. The queue pair is destroyed then, and the asker is told
+    /// no.
     pub fn accept(self, qp: Qp<Init>, options: &CmOptions, limit: Duration) -> Result<CmConnection> {
         let (peer, connection) = (self.peer, self.answer(qp, options)?);
-        match connection.next_event(ACCEPT, limit)? {
-            Event::Established => Ok(connection),
+        match connection.next_event(ACCEPT, limit)?.kind() {
+            EventKind::Established => Ok(connection),
             _ => Err(Error::Gone { operation: ACCEPT, peer }),
         }
     }
@@ -293,49 +265,14 @@ impl CmRequest {
     /// takes that way calls [`CmConnection::communication_established`] then, and looks at [`CmConnection::state`] meanwhile.
     ///
     /// # Errors
-    /// `Gone` when the asker has given up; those of [`Net::resolve`] and of the verbs. The queue pair is destroyed then, and the asker is told no.
-    pub fn answer(mut self, qp: Qp<Init>, options: &CmOptions) -> Result<CmConnection> {
-        const OPERATION: &str = ACCEPT;
-        let (req, peer) = (self.req, self.peer);
-        let Ok(path_mtu) = PathMtu::try_from(req.path_mtu) else {
-            self.refuse(RejectReason::InvalidMtu, [0; 148]);
-            return Err(Error::Rejected { peer, reason: RejectReason::InvalidMtu });
-        };
-        let way = self.cm.net.address_vector(peer)?;
-        let psn = self.cm.lock().context.random_psn()?;
-        let mut rep = Rep {
-            local_qpn: qp.number(),
-            starting_psn: psn.get(),
-            responder_resources: options.rc.rd_atomic.min(req.initiator_depth),
-            initiator_depth: options.rc.rd_atomic.min(req.responder_resources),
-            target_ack_delay: 15,
-            rnr_retry_count: options.rc.rnr_retry,
-            local_ca_guid: guid(way.src_mac),
-            ..Rep::default()
-        };
-        put(OPERATION, &mut rep.private_data, &options.private_data)?;
-        let local = end(Psn::new(req.starting_psn), way.src_ip, path_mtu, rep.responder_resources);
-        let remote = End { qpn: req.local_qpn, ..end(psn, peer, path_mtu, req.responder_resources) };
-        let rc = RcOptions {
-            timeout: req.primary_local_ack_timeout,
-            retry_cnt: req.retry_count,
-            rnr_retry: req.rnr_retry_count,
-            ..options.rc
-        };
-        let qp = bring_up(qp, way, &local, &remote, &rc)?;
-        self.answered = true;
-        let connection = CmConnection {
-            cm: self.cm.clone(),
-            id: self.id,
-            peer,
-            private_data: self.private_data().to_vec(),
-            qp: Some(qp),
-        };
-        let now = self.cm.net.now();
-        if !self.cm.lock().manager.accept(now, self.id, rep) {
-            return Err(Error::Gone { operation: OPERATION, peer });
-        }
-        self.cm.poll()?;
+    /// `Gone` when the asker has given up; those of the verbs. The queue pair is destroyed then, and the asker is told no.
+    pub fn answer(self, qp: Qp<Init>, options: &CmOptions) -> Result<CmConnection> {
+        let Self { cm, id, channel, peer, param } = self;
+        id.set_options(|all| options.set(all));
+        let mut qp = Some(StagedQp::from(qp));
+        id.accept(&options.param(0), Some(&mut qp))?;
+        let connection = CmConnection { cm, id, channel, peer, private_data: param.private_data, qp: up(qp) };
+        connection.cm.poll()?;
         Ok(connection)
     }
 
@@ -343,23 +280,9 @@ impl CmRequest {
     ///
     /// # Errors
     /// There are more bytes; the card fails. The asker is told no all the same.
-    pub fn reject(mut self, reason: RejectReason, private_data: &[u8]) -> Result<()> {
-        let mut bytes = [0; 148];
-        put("reject", &mut bytes, private_data)?;
-        self.refuse(reason, bytes);
+    pub fn reject(self, reason: RejectReason, private_data: &[u8]) -> Result<()> {
+        self.id.reject_with(reason, private_data)?;
         self.cm.poll()
-    }
-
-    fn refuse(&mut self, reason: RejectReason, bytes: [u8; 148]) {
-        if !std::mem::replace(&mut self.answered, true) {
-            self.cm.lock().reject(self.id, reason, bytes);
-        }
-    }
-}
-
-impl Drop for CmRequest {
-    fn drop(&mut self) {
-        self.refuse(RejectReason::Consumer, [0; 148]);
     }
 }
 
@@ -367,7 +290,8 @@ impl Drop for CmRequest {
 #[derive(Debug)]
 pub struct CmConnection {
     cm: Cm,
-    id: u32,
+    id: Id,
+    channel: Channel,
     peer: IpAddr,
     private_data: Vec<u8>,
     qp: Option<QueuePair>,
@@ -406,22 +330,43 @@ impl CmConnection {
     /// The card fails.
     pub fn state(&self) -> Result<Option<State>> {
         self.cm.poll()?;
-        Ok(self.cm.lock().manager.state(self.id))
+        Ok(self.now())
+    }
+
+    /// The same as of the last poll.
+    fn now(&self) -> Option<State> {
+        self.id.connection().and_then(|cm| self.cm.shared.state(cm))
     }
 
     /// The queue pair has received something, so the other side is ready, whatever became of its word (IBTA 12.9.7.2). Of who has
     /// [answered](CmRequest::answer) without waiting for that.
     pub fn communication_established(&self) {
-        self.cm.lock().manager.communication_established(self.id);
+        self.id.communication_established();
     }
 
-    /// The next event; what ends the connection is an error.
+    /// The next event; what ends an attempt is an error.
     fn next_event(&self, operation: &'static str, limit: Duration) -> Result<Event> {
         let peer = self.peer;
-        match self.cm.wait(limit, |agent| Ok(agent.next_event(self.id)))? {
-            Some(Event::Rejected(rej)) => Err(Error::Rejected { peer, reason: rej.reason.into() }),
-            Some(Event::TimedOut) | None => Err(Error::Timeout { operation, peer, after: limit }),
-            Some(event) => Ok(event),
+        let timeout = Error::Timeout { operation, peer, after: limit };
+        let event = self.cm.event(&self.channel, limit)?.ok_or(timeout)?;
+        match event.kind() {
+            EventKind::Rejected => {
+                let reason = RejectReason::from(event.status() as u16);
+                Err(Error::Rejected { peer, reason })
+            }
+            EventKind::Unreachable | EventKind::AddressError => {
+                Err(Error::Timeout { operation, peer, after: limit })
+            }
+            _ => Ok(event),
+        }
+    }
+
+    /// The next event, which is of that kind unless the other side gives up.
+    fn expect(&self, operation: &'static str, kind: EventKind, limit: Duration) -> Result<Event> {
+        let event = self.next_event(operation, limit)?;
+        match event.kind() == kind {
+            true => Ok(event),
+            false => Err(Error::Gone { operation, peer: self.peer }),
         }
     }
 
@@ -431,7 +376,7 @@ impl CmConnection {
     /// `Timeout` when it does not within `limit`; the card fails.
     pub fn wait_disconnected(&self, limit: Duration) -> Result<()> {
         const OPERATION: &str = "wait for the end of the connection";
-        while self.next_event(OPERATION, limit)? == Event::Established {}
+        while self.next_event(OPERATION, limit)?.kind() != EventKind::Disconnected {}
         Ok(())
     }
 
@@ -441,33 +386,14 @@ impl CmConnection {
     /// # Errors
     /// `Timeout` when the manager has not given up asking within `limit`; those of the verbs.
     pub fn disconnect(mut self, limit: Duration) -> Result<Option<QueuePair>> {
-        let now = self.cm.net.now();
-        let asked = self.cm.lock().manager.disconnect(now, self.id);
-        if asked {
-            let ended = |agent: &mut Agent| {
-                let state = agent.manager.state(self.id);
-                Ok((state != Some(State::DreqSent)).then_some(()))
-            };
-            let peer = self.peer;
-            let ended = self.cm.wait_unless(|| false, limit, ended)?;
-            ended.ok_or(Error::Timeout { operation: "disconnect", peer, after: limit })?;
-        }
+        self.id.disconnect(&[], None)?;
+        let ended = || (self.now() != Some(State::DreqSent)).then_some(());
+        let ended = self.cm.wait(|| false, limit, ended)?;
+        ended.ok_or(Error::Timeout { operation: "disconnect", peer: self.peer, after: limit })?;
         let mut qp = self.qp.take();
         if let Some(qp) = &mut qp {
             qp.modify(QpState::Err, &QpAttributes::default())?;
         }
         Ok(qp)
-    }
-}
-
-impl Drop for CmConnection {
-    fn drop(&mut self) {
-        let now = self.cm.net.now();
-        let mut agent = self.cm.lock();
-        if !agent.manager.disconnect(now, self.id) {
-            // One that is not whole yet; one that has ended is not refused.
-            agent.manager.reject(self.id, RejectReason::Consumer, [0; 148]);
-        }
-        agent.forget(self.id);
     }
 }

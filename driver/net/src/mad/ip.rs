@@ -5,14 +5,36 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use super::get;
 
-/// The service of a TCP port, as the RDMA IP CM service numbers them (IBTA A11.2).
-pub fn rdma_service_id(port: u16) -> u64 {
-    0x0106_0000 | u64::from(port)
+/// Port space of the RDMA IP CM service (IBTA A11.2). The numbers are those of `RDMA_PS_TCP` and so on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum PortSpace {
+    /// Datagrams, for IP over InfiniBand.
+    Ipoib = 0x0002,
+    /// Connections.
+    Tcp = 0x0106,
+    /// Datagrams.
+    Udp = 0x0111,
 }
 
-/// The port of such a service.
-pub fn rdma_port(service_id: u64) -> Option<u16> {
-    (service_id >> 16 == 0x0106).then_some(service_id as u16)
+impl PortSpace {
+    /// All of them.
+    pub const ALL: [PortSpace; 3] = [PortSpace::Ipoib, PortSpace::Tcp, PortSpace::Udp];
+
+    /// Whether its services are asked for by SIDR, and not by REQ.
+    pub fn is_datagram(self) -> bool {
+        self != PortSpace::Tcp
+    }
+
+    /// The service at a port.
+    pub fn service_id(self, port: u16) -> u64 {
+        (self as u64) << 16 | u64::from(port)
+    }
+
+    /// Port space and port of a service. `None`: it is not one of the RDMA IP CM service.
+    pub fn of_service_id(service_id: u64) -> Option<(Self, u16)> {
+        let space = Self::ALL.into_iter().find(|space| *space as u64 == service_id >> 16)?;
+        Some((space, service_id as u16))
+    }
 }
 
 /// An IP address as a GID (IBTA A17.4.3): IPv4 as an IPv4-mapped one.
@@ -28,7 +50,7 @@ pub fn gid_ip(gid: u128) -> IpAddr {
     std::net::Ipv6Addr::from(gid).to_canonical()
 }
 
-/// Who asks whom, by IP: the first 36 bytes of the private data of a REQ of the RDMA IP CM service (IBTA A11.3).
+/// The IP addresses of a request: the first 36 bytes of the private data of a REQ or SIDR_REQ of the RDMA IP CM service (IBTA A11.3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct IpCm {
     /// Port of the asker.

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 use super::*;
 
 /// The MADs of the capture: Ethernet, IPv4, UDP, BTH and DETH before each, the ICRC behind it.
-fn captured() -> Vec<Vec<u8>> {
+pub(crate) fn captured() -> Vec<Vec<u8>> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../sim/golden/tools/rdma_cm.pcap");
     let mut reader = PcapNgReader::new(File::open(path).unwrap()).unwrap();
     let mut mads = Vec::new();
@@ -47,7 +47,7 @@ fn the_captured_request_says_what_its_program_asked_for() {
     let mads = captured();
     let Message::Req(req) = Mad::parse(&mads[10]).unwrap().message else { panic!("rping asks first") };
     // rping listens on 7174, and asks for one READ each way.
-    assert_eq!(rdma_port(req.service_id), Some(7174));
+    assert_eq!(PortSpace::of_service_id(req.service_id), Some((PortSpace::Tcp, 7174)));
     assert_eq!((req.local_qpn, req.responder_resources, req.initiator_depth), (0x2b, 1, 1));
     assert_eq!((req.starting_psn, req.pkey, req.path_mtu), (0x8f0ea1, 0xffff, 3));
     assert_eq!((req.retry_count, req.rnr_retry_count, req.max_cm_retries), (7, 7, 15));
@@ -97,6 +97,8 @@ fn no_two_fields_share_a_bit_and_none_reaches_into_the_private_data() {
         (Rtu::FIELDS, Rtu::PRIVATE_AT),
         (Dreq::FIELDS, Dreq::PRIVATE_AT),
         (Drep::FIELDS, Drep::PRIVATE_AT),
+        (SidrReq::FIELDS, SidrReq::PRIVATE_AT),
+        (SidrRep::FIELDS, SidrRep::PRIVATE_AT),
     ] {
         let mut taken = [false; 8 * BYTES];
         for (name, at, width) in fields {
@@ -119,15 +121,94 @@ fn what_is_no_message_of_the_manager_is_named() {
         assert!(matches!(error, MadError::Header { field: f, .. } if f == field), "{error}");
     }
     let mut other = bytes;
-    other[17] = 0x17;
-    assert_eq!(Mad::parse(&other), Err(MadError::Attribute(0x17)));
+    // LAP.
+    other[17] = 0x19;
+    assert_eq!(Mad::parse(&other), Err(MadError::Attribute(0x19)));
+}
+
+/// The tables of IBTA 12.6 and 12.11.
+#[test]
+fn each_message_has_the_private_data_that_the_standard_gives_it() {
+    let lengths = [
+        Req::PRIVATE,
+        Mra::PRIVATE,
+        Rej::PRIVATE,
+        Rep::PRIVATE,
+        Rtu::PRIVATE,
+        Dreq::PRIVATE,
+        Drep::PRIVATE,
+        SidrReq::PRIVATE,
+        SidrRep::PRIVATE,
+    ];
+    assert_eq!(lengths, [92, 222, 148, 196, 224, 220, 224, 216, 136]);
+}
+
+#[test]
+fn a_request_for_a_datagram_service_and_its_answer_have_the_bytes_of_the_standard() {
+    let ip = IpCm { source_port: 0x8001, source: [10, 0, 0, 1].into(), destination: [10, 0, 0, 2].into() };
+    let mut req = SidrReq {
+        request_id: 0x0102_0304,
+        pkey: 0xffff,
+        service_id: PortSpace::Udp.service_id(7174),
+        ..SidrReq::default()
+    };
+    req.private_data[..IpCm::BYTES].copy_from_slice(&ip.to_bytes());
+    let bytes = Mad { transaction_id: 9, message: req.into() }.to_bytes();
+    assert_eq!(bytes[..4], [1, 7, 2, 3]);
+    assert_eq!((&bytes[8..16], &bytes[16..18]), (&[0, 0, 0, 0, 0, 0, 0, 9][..], &[0, 0x17][..]));
+    let body = [1, 2, 3, 4, 0xff, 0xff, 0, 0, 0, 0, 0, 0, 0x01, 0x11, 0x1c, 0x06];
+    assert_eq!(bytes[24..40], body);
+    assert_eq!(bytes[40..44], [0, 0x40, 0x80, 0x01]);
+    assert_eq!((&bytes[56..60], &bytes[72..76]), (&[10, 0, 0, 1][..], &[10, 0, 0, 2][..]));
+    let rep = SidrRep {
+        request_id: 0x0102_0304,
+        status: SidrStatus::Valid.code(),
+        qpn: 0xabcdef,
+        service_id: req.service_id,
+        qkey: 0x0123_4567,
+        private_data: [0x5a; SidrRep::PRIVATE],
+        ..SidrRep::default()
+    };
+    let bytes = Mad { transaction_id: 9, message: rep.into() }.to_bytes();
+    assert_eq!(bytes[16..18], [0, 0x18]);
+    assert_eq!(bytes[24..36], [1, 2, 3, 4, 0, 0, 0, 0, 0xab, 0xcd, 0xef, 0]);
+    assert_eq!(bytes[36..48], [0, 0, 0, 0, 0x01, 0x11, 0x1c, 0x06, 0x01, 0x23, 0x45, 0x67]);
+    assert!(bytes[48..120].iter().all(|byte| *byte == 0) && bytes[120..].iter().all(|byte| *byte == 0x5a));
+}
+
+#[test]
+fn a_service_names_its_port_space_and_port() {
+    for space in PortSpace::ALL {
+        assert_eq!(PortSpace::of_service_id(space.service_id(7174)), Some((space, 7174)));
+    }
+    // Services of other kinds, and RDMA_PS_IB.
+    for other in [7174, 0x1_0106_0000, 0x013f_0000] {
+        assert_eq!(PortSpace::of_service_id(other), None);
+    }
+}
+
+#[test]
+fn every_reason_has_its_number_and_a_text() {
+    for reason in RejectReason::ALL {
+        assert_eq!(RejectReason::from(reason.code()), *reason);
+        assert!(reason.to_string().ends_with(&format!("(reason {})", reason.code())), "{reason}");
+    }
+    for status in SidrStatus::ALL {
+        assert_eq!(SidrStatus::from(status.code()), *status);
+    }
+    assert_eq!(RejectReason::Consumer.code(), 28);
+    assert_eq!(RejectReason::from(99).to_string(), "reason 99 of IBTA 12.6.7.2");
+    assert_eq!(
+        (RejectReason::from(34), SidrStatus::from(6)),
+        (RejectReason::Other(34), SidrStatus::Other(6))
+    );
 }
 
 proptest! {
     #[test]
     fn whatever_bytes_come_what_is_understood_encodes_to_what_decodes_the_same(
         mut bytes in proptest::collection::vec(any::<u8>(), BYTES),
-        attribute in 0x10u8..=0x16,
+        attribute in 0x10u8..=0x18,
     ) {
         bytes[..4].copy_from_slice(&[1, CLASS, CLASS_VERSION, METHOD]);
         bytes[16..18].copy_from_slice(&[0, attribute]);

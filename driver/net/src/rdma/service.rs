@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Service`]: the thread behind a card's identifiers.
+
+use std::fmt;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{JoinHandle, ThreadId};
+use std::time::{Duration, Instant};
+
+use ferrowire::{Context, Event as CardEvent, EventQueue, ProtectionDomain};
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
+use rustix::io::{read, Errno};
+
+use super::channel::Channel;
+use super::id::{Id, Options};
+use super::shared::Shared;
+use crate::cm::machine::Timing;
+use crate::error::{Error, Result};
+use crate::gsi::{Gsi, Qp1};
+use crate::mad::PortSpace;
+use crate::stack::{Config, Net};
+
+/// Entries of the event queue: each of two completion queues has one event at most.
+const EVENTS: u32 = 16;
+
+/// How long the thread rests between two looks where the card has no interrupts.
+const PAUSE: Duration = Duration::from_micros(50);
+
+/// Longest sleep until an interrupt: a card that is gone raises none.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// How long the last messages may take to leave.
+const LINGER: Duration = Duration::from_millis(200);
+
+/// How a service is.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ServiceConfig {
+    /// The network.
+    pub net: Config,
+    /// How messages are repeated.
+    pub timing: Timing,
+    /// How identifiers behave that say nothing else.
+    pub options: Options,
+}
+
+/// One second until a message is sent again, for the other side may be simulated.
+impl Default for ServiceConfig {
+    fn default() -> Self {
+        let timing = Timing { response: 18, ..Timing::default() };
+        Self { net: Config::default(), timing, options: Options::default() }
+    }
+}
+
+/// The owner of the thread, which ends with the last clone of the service and the last identifier.
+pub(super) struct Owner {
+    shared: Arc<Shared>,
+    stop: Arc<AtomicBool>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    id: ThreadId,
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Release);
+        self.shared.wake();
+        let thread = self.thread.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread.filter(|_| std::thread::current().id() != self.id) {
+            // A thread that has panicked has nothing left to do.
+            let _ = thread.join();
+        }
+        let until = Instant::now() + LINGER;
+        while matches!(self.shared.is_idle(), Ok(false)) && Instant::now() < until {
+            std::thread::sleep(PAUSE);
+        }
+    }
+}
+
+/// A card's IP stack and communication manager, with a thread that answers neighbours, echoes and peers while the program does something else.
+///
+/// `Send` and `Sync`; clones are the same service. A card has one, for it has one QP1 and one raw Ethernet queue pair. The thread ends when the last
+/// clone and the last [`Id`] are gone.
+#[derive(Clone)]
+pub struct Service {
+    owner: Arc<Owner>,
+    options: Options,
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").field("net", &self.owner.shared.net).finish_non_exhaustive()
+    }
+}
+
+impl Service {
+    /// Takes the raw Ethernet queue pair and QP1 of a card and starts the thread, which has the signal mask of the calling one. The port has the addresses
+    /// that the card has by now. The thread sleeps while nothing comes where the card has an event queue with an interrupt left, and looks often where it
+    /// has none.
+    ///
+    /// # Errors
+    /// The card lacks one of the queue pairs, or one is in use; `TooManyAddresses`; `System`.
+    pub fn new(context: &Context, pd: &ProtectionDomain, config: ServiceConfig) -> Result<Self> {
+        let events = match context.create_eq(EVENTS) {
+            Ok(events) => events.interrupt_file().is_some().then_some(events),
+            // The program has them all: the thread looks.
+            Err(ferrowire::Error::NoResource { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        let net = Net::with_events(context, pd, config.net.clone(), events.as_ref())?;
+        let gsi = Qp1::new(context, pd, events.as_ref())?;
+        Self::start(&net, Box::new(gsi), &config, events)
+    }
+
+    /// One over another stack and another way for the manager's messages, without interrupts.
+    ///
+    /// # Errors
+    /// `System`.
+    pub fn over(net: &Net, gsi: Box<dyn Gsi>, config: &ServiceConfig) -> Result<Self> {
+        Self::start(net, gsi, config, None)
+    }
+
+    fn start(
+        net: &Net,
+        gsi: Box<dyn Gsi>,
+        config: &ServiceConfig,
+        events: Option<EventQueue>,
+    ) -> Result<Self> {
+        const OPERATION: &str = "start service";
+        let shared = Shared::new(net, gsi, config.timing)?;
+        let system = |errno: Errno| Error::System { operation: OPERATION, source: errno.into() };
+        let sleeper = match events {
+            Some(events) => {
+                let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(system)?;
+                let own =
+                    wake.try_clone().map_err(|source| Error::System { operation: OPERATION, source })?;
+                // It is set once.
+                let _ = shared.wake.set(own);
+                Some(Sleeper { events, wake })
+            }
+            None => None,
+        };
+        let stop = Arc::new(AtomicBool::new(false));
+        let (moved, stopped) = (Arc::clone(&shared), Arc::clone(&stop));
+        let thread = std::thread::Builder::new()
+            .name("ferrowire-cm".into())
+            .spawn(move || run(&moved, sleeper.as_ref(), &stopped))
+            .map_err(|source| Error::System { operation: OPERATION, source })?;
+        let id = thread.thread().id();
+        let owner = Arc::new(Owner { shared, stop, thread: Mutex::new(Some(thread)), id });
+        // It is set once.
+        let _ = owner.shared.owner.set(Arc::downgrade(&owner));
+        Ok(Self { owner, options: config.options })
+    }
+
+    /// Makes an identifier, whose events go to a channel. `context` is for the program: see [`Id::set_context`].
+    ///
+    /// # Errors
+    /// `Removed`.
+    pub fn create_id(&self, channel: &Channel, space: PortSpace, context: usize) -> Result<Id> {
+        Id::create(&self.owner.shared, channel, space, context, self.options)
+    }
+
+    /// The IP stack.
+    pub fn net(&self) -> &Net {
+        &self.owner.shared.net
+    }
+
+    /// What the card failed with, if it has.
+    pub fn failure(&self) -> Option<String> {
+        self.owner.shared.core().failed.clone()
+    }
+}
+
+/// What the thread sleeps with.
+struct Sleeper {
+    events: EventQueue,
+    wake: OwnedFd,
+}
+
+impl Sleeper {
+    /// Forgets what has come, and asks to be woken by what comes next.
+    fn arm(&self, shared: &Shared) -> Result<()> {
+        match read(&self.wake, &mut [0; 8]) {
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(errno) => return Err(Error::System { operation: "wait for the card", source: errno.into() }),
+        }
+        self.events.acknowledge()?;
+        let mut some = [CardEvent::default(); EVENTS as usize];
+        while self.events.poll(&mut some)? > 0 {}
+        self.events.request_interrupt()?;
+        shared.arm()
+    }
+
+    fn sleep(&self, shared: &Shared) -> Result<()> {
+        let system = |errno: Errno| Error::System { operation: "wait for the card", source: errno.into() };
+        let speed = shared.net.speed();
+        let next = shared.idle_for().map_or(LONGEST_SLEEP, |idle| idle / speed);
+        // A time that rounds to nothing is waited for, too.
+        let next = next.clamp(Duration::from_micros(10), LONGEST_SLEEP);
+        let timeout = Timespec::try_from(next).map_err(|_| system(Errno::INVAL))?;
+        let Some(file) = self.events.interrupt_file() else { return Ok(()) };
+        let mut files =
+            [PollFd::from_borrowed_fd(file, PollFlags::IN), PollFd::new(&self.wake, PollFlags::IN)];
+        match poll(&mut files, Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(system(errno)),
+        }
+    }
+}
+
+/// The thread.
+fn run(shared: &Shared, sleeper: Option<&Sleeper>, stop: &AtomicBool) {
+    let turn = || -> Result<()> {
+        if shared.step()? {
+            return Ok(());
+        }
+        let Some(sleeper) = sleeper else {
+            std::thread::sleep(PAUSE);
+            return Ok(());
+        };
+        // Armed before the last look: what comes after the look wakes the thread, and what came before it is seen.
+        sleeper.arm(shared)?;
+        match shared.step()? {
+            true => Ok(()),
+            false => sleeper.sleep(shared),
+        }
+    };
+    while !stop.load(Ordering::Acquire) {
+        if let Err(error) = turn() {
+            shared.fail(&error);
+            return;
+        }
+    }
+}

@@ -1,0 +1,689 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! [`Shared`]: the IP stack, the manager and the identifiers of one card, moved by the callers of [`Shared::step`]: the service's thread, or the waits of
+//! [`Cm`](crate::Cm).
+//!
+//! ```text
+//!  Id::connect, accept, ... --> Core --> Manager --> waiting --> neighbour known? --> Gsi (QP1)
+//!                                |          ^                                          |
+//!                 Channel <------+          +------------------------------------------+
+//! ```
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::time::Duration;
+
+use ferrowire::{AddressVector, PathMtu, Psn, Service as Transport};
+use rustix::io::Errno;
+
+use super::channel::Account;
+use super::event::{status, ConnParam, Event, EventKind, Param, UdParam, Waiting};
+use super::id::{Id, Options, Phase};
+use super::ports::Ports;
+use super::qp::Link;
+use super::service::Owner;
+use crate::cm::machine::{self, End, Manager, Timing};
+use crate::error::{Error, Result};
+use crate::gsi::{Gsi, Limits, Path};
+use crate::mad::{Dreq, IpCm, Mad, PortSpace, Rej, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus};
+use crate::stack::Net;
+
+/// Messages that are taken before others have a turn.
+const BURST: usize = 64;
+
+/// Messages that wait for the way to their receivers, and how long; a sender that wants an answer asks again.
+const WAITING: usize = 4096;
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// An identifier as the card's side of it knows it.
+pub(super) struct Entry {
+    pub(super) account: Arc<Account>,
+    pub(super) space: PortSpace,
+    pub(super) transport: Transport,
+    pub(super) phase: Phase,
+    pub(super) options: Options,
+    pub(super) local: Option<SocketAddr>,
+    pub(super) remote: Option<SocketAddr>,
+    /// It has a port to give back.
+    pub(super) bound: bool,
+    pub(super) way: Option<AddressVector>,
+    /// When the resolution of an address has taken too long.
+    pub(super) deadline: Duration,
+    /// Number of the connection or lookup.
+    pub(super) cm: Option<u32>,
+    /// First PSN that the other side sends; of datagrams that this side sends.
+    pub(super) psn: Psn,
+    pub(super) link: Option<Link>,
+    /// What was asked for, until the answer comes.
+    pub(super) asked: ConnParam,
+    pub(super) path_mtu: PathMtu,
+    /// Of a listener: requests that may wait, and those that do.
+    pub(super) backlog: usize,
+    pub(super) waiting: Arc<AtomicUsize>,
+}
+
+/// A request.
+#[derive(Clone, Copy)]
+#[allow(clippy::large_enum_variant)] // They are messages, and not many.
+enum Request {
+    Connection(Req),
+    Datagrams(SidrReq),
+}
+
+impl Request {
+    fn service_id(&self) -> u64 {
+        match self {
+            Request::Connection(req) => req.service_id,
+            Request::Datagrams(req) => req.service_id,
+        }
+    }
+
+    fn private_data(&self) -> &[u8] {
+        match self {
+            Request::Connection(req) => &req.private_data,
+            Request::Datagrams(req) => &req.private_data,
+        }
+    }
+}
+
+/// A request that waits until the way back is known.
+struct Pending {
+    cm: u32,
+    path: Path,
+    listener: u64,
+    ip: IpCm,
+    port: u16,
+    request: Request,
+    waiting: Waiting,
+    until: Duration,
+}
+
+/// What the lock protects.
+pub(super) struct Core {
+    pub(super) manager: Manager<Path>,
+    gsi: Box<dyn Gsi>,
+    pub(super) limits: Limits,
+    waiting: VecDeque<(Path, Mad, Duration)>,
+    pub(super) ids: BTreeMap<u64, Entry>,
+    by_cm: BTreeMap<u32, u64>,
+    pending: Vec<Pending>,
+    pub(super) ports: Ports,
+    next_key: u64,
+    /// The card has no room for another message.
+    full: bool,
+    /// What the card failed with.
+    pub(super) failed: Option<String>,
+    me: Weak<Shared>,
+}
+
+/// A card's identifiers, and what moves them.
+pub(crate) struct Shared {
+    pub(crate) net: Net,
+    core: Mutex<Core>,
+    /// The owner of the thread, if there is one.
+    pub(super) owner: OnceLock<Weak<Owner>>,
+    /// Wakes the thread, if it sleeps until an interrupt.
+    pub(super) wake: OnceLock<OwnedFd>,
+}
+
+impl Shared {
+    pub(crate) fn new(net: &Net, mut gsi: Box<dyn Gsi>, timing: Timing) -> Result<Arc<Self>> {
+        let seed = gsi.random()? << 8 ^ gsi.random()?;
+        let limits = gsi.limits();
+        Ok(Arc::new_cyclic(|me| {
+            let core = Core {
+                manager: Manager::new(seed, timing),
+                gsi,
+                limits,
+                waiting: VecDeque::new(),
+                ids: BTreeMap::new(),
+                by_cm: BTreeMap::new(),
+                pending: Vec::new(),
+                ports: Ports::default(),
+                next_key: 1,
+                full: false,
+                failed: None,
+                me: me.clone(),
+            };
+            Self { net: net.clone(), core: Mutex::new(core), owner: OnceLock::new(), wake: OnceLock::new() }
+        }))
+    }
+
+    pub(super) fn core(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The same, of a card that has not failed.
+    pub(super) fn live(&self, operation: &'static str) -> Result<MutexGuard<'_, Core>> {
+        let core = self.core();
+        match &core.failed {
+            Some(cause) => Err(Error::Removed { operation, cause: cause.clone() }),
+            None => Ok(core),
+        }
+    }
+
+    pub(super) fn owner(&self) -> Option<Arc<Owner>> {
+        self.owner.get().and_then(Weak::upgrade)
+    }
+
+    /// The state of a connection of the manager.
+    pub(crate) fn state(&self, cm: u32) -> Option<machine::State> {
+        self.core().manager.state(cm)
+    }
+
+    /// Takes what has come, answers it, reports it, and sends what waits. Whether there was anything.
+    ///
+    /// # Errors
+    /// The card fails.
+    pub(crate) fn step(&self) -> Result<bool> {
+        self.net.poll()?;
+        self.core().step(&self.net)
+    }
+
+    /// Sends what an operation has made, and has the thread look at its times again.
+    pub(super) fn flush(&self, mut core: MutexGuard<'_, Core>) {
+        // What fails here fails in the next step as well, which reports it.
+        let _ = core.transmit(&self.net);
+        drop(core);
+        self.wake();
+    }
+
+    pub(super) fn wake(&self) {
+        if let Some(file) = self.wake.get() {
+            // Its counter has room for more than it is ever given.
+            let _ = rustix::io::write(file, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Asks for events of the card.
+    pub(super) fn arm(&self) -> Result<()> {
+        self.net.arm()?;
+        Ok(self.core().gsi.arm()?)
+    }
+
+    /// How long nothing is to be done if nothing comes, by the stack's clock.
+    pub(super) fn idle_for(&self) -> Option<Duration> {
+        let net = self.net.idle_for();
+        let now = self.net.now();
+        let core = self.core();
+        let next = core.next_deadline(now).map(|next| next.saturating_sub(now));
+        net.into_iter().chain(next).min()
+    }
+
+    /// The card has failed: every identifier gets an event.
+    pub(super) fn fail(&self, error: &Error) {
+        let mut core = self.core();
+        core.failed.get_or_insert_with(|| error.to_string());
+        for entry in core.ids.values_mut() {
+            entry.phase = Phase::Removed;
+            entry.tell(EventKind::DeviceRemoval, status(Errno::NODEV), Param::None);
+        }
+        core.pending.clear();
+    }
+
+    /// Whether all messages have left.
+    pub(super) fn is_idle(&self) -> Result<bool> {
+        self.step()?;
+        let mut core = self.core();
+        Ok(core.waiting.is_empty() && core.gsi.is_idle()?)
+    }
+
+    /// The own address that a program means: of a loopback address the first one of its family.
+    pub(super) fn own(&self, ip: IpAddr) -> Result<IpAddr> {
+        let own = self.net.addresses();
+        let family = |own: &&IpAddr| own.is_ipv6() == ip.is_ipv6();
+        match ip {
+            _ if own.contains(&ip) => Ok(ip),
+            _ if ip.is_loopback() => own.iter().find(family).copied().ok_or(Error::NotLocal(ip)),
+            _ => Err(Error::NotLocal(ip)),
+        }
+    }
+}
+
+/// Every address of the family of one.
+pub(super) fn unspecified(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    }
+}
+
+/// An EUI-64 of a MAC address (RFC 4291, appendix A).
+pub(super) fn guid([a, b, c, d, e, f]: [u8; 6]) -> u64 {
+    u64::from_be_bytes([a ^ 2, b, c, 0xff, 0xfe, d, e, f])
+}
+
+impl Entry {
+    pub(super) fn tell(&self, kind: EventKind, status: i32, param: Param) {
+        let event = Event::new(&self.account, kind, status, param);
+        self.account.channel().push(event);
+    }
+
+    /// Parameters of an answer.
+    fn conn(private_data: &[u8]) -> Param {
+        Param::Conn(ConnParam { private_data: private_data.to_vec(), ..ConnParam::default() })
+    }
+}
+
+impl Core {
+    pub(super) fn random(&mut self) -> Result<u32> {
+        Ok(self.gsi.random()?)
+    }
+
+    pub(super) fn key(&mut self) -> u64 {
+        let key = self.next_key;
+        self.next_key += 1;
+        key
+    }
+
+    pub(super) fn insert(&mut self, entry: Entry) {
+        self.ids.insert(entry.account.key, entry);
+    }
+
+    pub(super) fn entry(&mut self, key: u64) -> Option<&mut Entry> {
+        self.ids.get_mut(&key)
+    }
+
+    /// A connection or lookup is an identifier's.
+    pub(super) fn attach(&mut self, key: u64, cm: u32) {
+        self.by_cm.insert(cm, key);
+        if let Some(entry) = self.ids.get_mut(&key) {
+            entry.cm = Some(cm);
+        }
+    }
+
+    /// An identifier has nothing to do with its connection or lookup any more.
+    pub(super) fn finish(&mut self, key: u64, phase: Phase) {
+        if let Some(entry) = self.ids.get_mut(&key) {
+            entry.phase = phase;
+            entry.cm.take().map(|cm| self.by_cm.remove(&cm));
+        }
+    }
+
+    fn detach(&mut self, cm: u32) {
+        if let Some(entry) = self.by_cm.remove(&cm).and_then(|key| self.ids.get_mut(&key)) {
+            entry.cm = None;
+        }
+    }
+
+    /// An identifier is gone: ends what it has.
+    pub(super) fn remove(&mut self, now: Duration, key: u64) {
+        let Some(entry) = self.ids.remove(&key) else { return };
+        if let Some(cm) = entry.cm {
+            self.by_cm.remove(&cm);
+            self.manager.abandon(now, cm);
+        }
+        if let (true, Some(local)) = (entry.bound, entry.local) {
+            if self.ports.release(entry.space, local.port(), key) {
+                self.manager.unlisten(entry.space.service_id(local.port()));
+            }
+        }
+        let (gone, stay) = std::mem::take(&mut self.pending).into_iter().partition(|p| p.listener == key);
+        self.pending = stay;
+        let gone: Vec<Pending> = gone;
+        gone.iter().for_each(|pending| self.manager.abandon(now, pending.cm));
+    }
+
+    fn step(&mut self, net: &Net) -> Result<bool> {
+        let now = net.now();
+        let mut busy = false;
+        for _ in 0..BURST {
+            let Some((path, bytes)) = self.gsi.receive()? else { break };
+            busy = true;
+            // Other messages are for agents that this port does not have.
+            if let Ok(mad) = Mad::parse(&bytes) {
+                self.manager.receive(now, &path, &mad);
+            }
+        }
+        self.manager.tick(now);
+        self.resolve(now, net)?;
+        while let Some((cm, event)) = self.manager.poll_event() {
+            busy = true;
+            self.event(now, net, cm, event)?;
+        }
+        self.announce(now, net)?;
+        Ok(self.transmit(net)? || busy)
+    }
+
+    /// Sends the waiting messages with a known way. Whether anything was sent.
+    fn transmit(&mut self, net: &Net) -> Result<bool> {
+        let until = net.now() + PATIENCE;
+        while let Some((path, mad)) = self.manager.poll_transmit() {
+            if self.waiting.len() == WAITING {
+                self.waiting.pop_front();
+            }
+            self.waiting.push_back((path, mad, until));
+        }
+        let mut sent = false;
+        self.full = false;
+        for (path, mad, until) in std::mem::take(&mut self.waiting) {
+            if self.full {
+                self.waiting.push_back((path, mad, until));
+                continue;
+            }
+            match known(net.try_way(path.local, path.remote))? {
+                Way::Known(way) if self.gsi.send(&way, &mad.to_bytes())? => sent = true,
+                Way::Known(_) => {
+                    self.full = true;
+                    self.waiting.push_back((path, mad, until));
+                }
+                Way::Asked if net.now() < until => self.waiting.push_back((path, mad, until)),
+                Way::Asked | Way::Nowhere => {}
+            }
+        }
+        Ok(sent)
+    }
+
+    /// When something is to be done, if nothing comes.
+    fn next_deadline(&self, now: Duration) -> Option<Duration> {
+        let resolving = self.ids.values().filter(|entry| entry.phase == Phase::ResolvingAddress);
+        let resolving = resolving.map(|entry| entry.deadline);
+        // A neighbour is asked again now and then, and a full queue looked at soon.
+        let full = self.full.then(|| now + Duration::from_millis(1));
+        let asks = !(self.pending.is_empty() && self.waiting.is_empty());
+        let asks = (asks || resolving.clone().next().is_some()).then(|| now + Duration::from_millis(100));
+        resolving.chain(full).chain(asks).chain(self.manager.poll_timeout()).min()
+    }
+
+    /// Looks whether addresses that are being resolved are known by now.
+    pub(super) fn resolve(&mut self, now: Duration, net: &Net) -> Result<()> {
+        for entry in self.ids.values_mut().filter(|entry| entry.phase == Phase::ResolvingAddress) {
+            let (Some(local), Some(remote)) = (entry.local, entry.remote) else { continue };
+            match known(net.try_way(local.ip(), remote.ip()))? {
+                Way::Known(way) => {
+                    entry.way = Some(way);
+                    entry.phase = Phase::AddressResolved;
+                    entry.tell(EventKind::AddressResolved, 0, Param::None);
+                }
+                Way::Asked if now < entry.deadline => {}
+                failed => {
+                    let errno = match failed {
+                        Way::Nowhere => Errno::NETUNREACH,
+                        _ => Errno::TIMEDOUT,
+                    };
+                    entry.phase = Phase::Bound;
+                    entry.tell(EventKind::AddressError, status(errno), Param::None);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Turns an event of the manager into one of an identifier.
+    fn event(&mut self, now: Duration, net: &Net, cm: u32, event: machine::Event) -> Result<()> {
+        match event {
+            machine::Event::Requested(req) => {
+                return self.requested(now, net, cm, Request::Connection(req));
+            }
+            machine::Event::SidrRequested(req) => {
+                return self.requested(now, net, cm, Request::Datagrams(req));
+            }
+            machine::Event::Rejected(_) | machine::Event::TimedOut => {
+                // A request that its asker has given up, and of which the program does not know yet.
+                self.pending.retain(|pending| pending.cm != cm);
+            }
+            // The answer is at once, for the program has nothing to say to it.
+            machine::Event::Disconnected(End::Dreq(_)) => {
+                self.manager.disconnect(now, cm, [0; Dreq::PRIVATE]);
+            }
+            _ => {}
+        }
+        let Some(key) = self.by_cm.get(&cm).copied() else { return Ok(()) };
+        let limits = self.limits;
+        let Some(entry) = self.ids.get_mut(&key) else { return Ok(()) };
+        match event {
+            machine::Event::Replied(rep) => entry.replied(&rep, &limits),
+            machine::Event::Established(_) => {
+                entry.phase = Phase::Connected;
+                entry.tell(EventKind::Established, 0, Param::None);
+            }
+            machine::Event::Rejected(rej) => {
+                entry.phase = Phase::Ended;
+                entry.tell(EventKind::Rejected, rej.reason.into(), Entry::conn(&rej.private_data));
+                self.detach(cm);
+            }
+            machine::Event::TimedOut => {
+                entry.phase = Phase::Ended;
+                entry.tell(EventKind::Unreachable, status(Errno::TIMEDOUT), Param::None);
+                self.detach(cm);
+            }
+            machine::Event::Disconnected(end) => {
+                entry.phase = Phase::Disconnected;
+                let (status, param) = match end {
+                    End::Dreq(dreq) => (0, Entry::conn(&dreq.private_data)),
+                    End::Drep(drep) => (0, Entry::conn(&drep.private_data)),
+                    End::Rejected(_) => (status(Errno::CONNRESET), Param::None),
+                    End::TimedOut => (status(Errno::TIMEDOUT), Param::None),
+                };
+                entry.tell(EventKind::Disconnected, status, param);
+            }
+            machine::Event::TimeWaitOver => {
+                entry.tell(EventKind::TimeWaitExit, 0, Param::None);
+                self.detach(cm);
+            }
+            machine::Event::SidrReplied(rep) => {
+                entry.found(&rep);
+                self.detach(cm);
+            }
+            machine::Event::Requested(_) | machine::Event::SidrRequested(_) => {}
+        }
+        Ok(())
+    }
+
+    /// Refuses a request without an event.
+    fn refuse(
+        &mut self,
+        now: Duration,
+        cm: u32,
+        request: &Request,
+        reason: RejectReason,
+        status: SidrStatus,
+    ) {
+        match request {
+            Request::Connection(_) => {
+                self.manager.reject(now, cm, reason, [0; Rej::PRIVATE]);
+            }
+            Request::Datagrams(_) => {
+                let rep = SidrRep { status: status.code(), ..SidrRep::default() };
+                self.manager.answer(now, cm, rep);
+            }
+        }
+    }
+
+    /// A peer asks.
+    fn requested(&mut self, now: Duration, net: &Net, cm: u32, request: Request) -> Result<()> {
+        let Some(path) = self.manager.peer(cm).copied() else { return Ok(()) };
+        let own = net.addresses();
+        let service = PortSpace::of_service_id(request.service_id());
+        let ip = IpCm::parse(request.private_data()).filter(|ip| own.contains(&ip.destination));
+        let listener = service.zip(ip).and_then(|((space, port), ip)| {
+            let fits = space.is_datagram() == matches!(request, Request::Datagrams(_));
+            let key = self.ports.listener(space, port, ip.destination).filter(|_| fits)?;
+            Some((key, ip, port))
+        });
+        let Some((listener, ip, port)) = listener else {
+            self.refuse(now, cm, &request, RejectReason::InvalidServiceId, SidrStatus::Unsupported);
+            return Ok(());
+        };
+        if let Request::Connection(req) = &request {
+            if PathMtu::try_from(req.path_mtu).map_or(true, |mtu| mtu.code() > self.limits.max_mtu.code()) {
+                self.refuse(now, cm, &request, RejectReason::InvalidMtu, SidrStatus::Rejected);
+                return Ok(());
+            }
+        }
+        let Some(entry) = self.ids.get(&listener) else { return Ok(()) };
+        if entry.waiting.load(std::sync::atomic::Ordering::Relaxed) >= entry.backlog {
+            // The asker asks again.
+            self.manager.forget(cm);
+            return Ok(());
+        }
+        let waiting = Waiting::new(&entry.waiting);
+        let until = now + PATIENCE;
+        self.pending.push(Pending { cm, path, listener, ip, port, request, waiting, until });
+        self.announce(now, net)
+    }
+
+    /// Reports requests with a known way back.
+    fn announce(&mut self, now: Duration, net: &Net) -> Result<()> {
+        for pending in std::mem::take(&mut self.pending) {
+            match known(net.try_way(pending.path.local, pending.path.remote))? {
+                Way::Known(way) => self.tell_request(now, way, pending)?,
+                Way::Asked if now < pending.until => self.pending.push(pending),
+                Way::Asked | Way::Nowhere => self.manager.forget(pending.cm),
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_request(&mut self, now: Duration, mut way: AddressVector, pending: Pending) -> Result<()> {
+        let Pending { cm, listener, ip, port, request, waiting, .. } = pending;
+        let key = self.key();
+        let psn = Psn::new(self.gsi.random()?);
+        let limits = self.limits;
+        let (Some(shared), Some(entry)) = (self.me.upgrade(), self.ids.get(&listener)) else {
+            self.manager.abandon(now, cm);
+            return Ok(());
+        };
+        let to = Arc::clone(&entry.account);
+        let account = Account::new(key, 0, &to.channel());
+        let options = entry.options;
+        let (mut transport, mut path_mtu, mut link) = (Transport::Ud, PathMtu::B1024, None);
+        let param = match &request {
+            Request::Datagrams(req) => Param::Ud(UdParam {
+                private_data: req.private_data[IpCm::BYTES..].to_vec(),
+                way: Some(way),
+                ..UdParam::default()
+            }),
+            Request::Connection(req) => {
+                transport = if req.transport_service == 1 { Transport::Uc } else { Transport::Rc };
+                path_mtu = PathMtu::try_from(req.path_mtu).unwrap_or(path_mtu);
+                way.traffic_class = req.primary_traffic_class;
+                if way.dst_ip.is_ipv6() {
+                    way.flow_label = req.primary_flow_label;
+                }
+                link = Some(Link {
+                    way,
+                    path_mtu,
+                    remote_qpn: req.local_qpn,
+                    rq_psn: psn,
+                    sq_psn: Psn::new(req.starting_psn),
+                    // The asker's view, turned round.
+                    responder_resources: req.initiator_depth.min(limits.max_dest_rd_atomic),
+                    initiator_depth: req.responder_resources.min(limits.max_rd_atomic),
+                    ack_timeout: req.primary_local_ack_timeout,
+                    retry_count: req.retry_count,
+                    rnr_retry: req.rnr_retry_count,
+                    min_rnr_timer: options.min_rnr_timer,
+                });
+                Param::Conn(ConnParam {
+                    private_data: req.private_data[IpCm::BYTES..].to_vec(),
+                    responder_resources: req.initiator_depth,
+                    initiator_depth: req.responder_resources,
+                    flow_control: req.flow_control,
+                    retry_count: req.retry_count,
+                    rnr_retry_count: req.rnr_retry_count,
+                    srq: req.srq,
+                    qp_num: req.local_qpn,
+                })
+            }
+        };
+        let entry = Entry {
+            account: Arc::clone(&account),
+            space: entry.space,
+            transport,
+            phase: Phase::Requested,
+            options,
+            local: Some(SocketAddr::new(ip.destination, port)),
+            remote: Some(SocketAddr::new(ip.source, ip.source_port)),
+            bound: false,
+            way: Some(way),
+            deadline: Duration::ZERO,
+            cm: Some(cm),
+            psn,
+            link,
+            asked: ConnParam::default(),
+            path_mtu,
+            backlog: 0,
+            waiting: Arc::default(),
+        };
+        self.insert(entry);
+        self.by_cm.insert(cm, key);
+        let owner = shared.owner();
+        let id = Id::new(shared, owner, account);
+        to.channel().push(Event::request(&to, id, waiting, param));
+        Ok(())
+    }
+}
+
+impl Entry {
+    /// The other side says yes.
+    fn replied(&mut self, rep: &Rep, limits: &Limits) {
+        let Some(way) = self.way else { return };
+        self.phase = Phase::Replied;
+        self.link = Some(Link {
+            way,
+            path_mtu: self.path_mtu,
+            remote_qpn: rep.local_qpn,
+            rq_psn: self.psn,
+            sq_psn: Psn::new(rep.starting_psn),
+            responder_resources: self.asked.responder_resources.min(limits.max_dest_rd_atomic),
+            initiator_depth: self
+                .asked
+                .initiator_depth
+                .min(rep.responder_resources)
+                .min(limits.max_rd_atomic),
+            ack_timeout: self.options.ack_timeout,
+            retry_count: self.asked.retry_count.min(7),
+            rnr_retry: rep.rnr_retry_count,
+            min_rnr_timer: self.options.min_rnr_timer,
+        });
+        let param = ConnParam {
+            private_data: rep.private_data.to_vec(),
+            responder_resources: rep.initiator_depth,
+            initiator_depth: rep.responder_resources,
+            flow_control: rep.flow_control,
+            retry_count: 0,
+            rnr_retry_count: rep.rnr_retry_count,
+            srq: rep.srq,
+            qp_num: rep.local_qpn,
+        };
+        self.tell(EventKind::ConnectResponse, 0, Param::Conn(param));
+    }
+
+    /// A lookup of a datagram service is answered.
+    fn found(&mut self, rep: &SidrRep) {
+        let valid = rep.status == SidrStatus::Valid.code();
+        self.phase = if valid { Phase::Connected } else { Phase::Ended };
+        let param = Param::Ud(UdParam {
+            private_data: rep.private_data.to_vec(),
+            way: self.way.filter(|_| valid),
+            qp_num: rep.qpn,
+            qkey: rep.qkey,
+        });
+        match valid {
+            true => self.tell(EventKind::Established, 0, param),
+            false => self.tell(EventKind::Unreachable, rep.status.into(), param),
+        }
+    }
+}
+
+/// What is known of a way.
+#[allow(clippy::large_enum_variant)] // It lives for a moment.
+enum Way {
+    Known(AddressVector),
+    /// The neighbour was asked.
+    Asked,
+    /// There is none.
+    Nowhere,
+}
+
+fn known(way: Result<Option<AddressVector>>) -> Result<Way> {
+    match way {
+        Ok(Some(way)) => Ok(Way::Known(way)),
+        Ok(None) => Ok(Way::Asked),
+        Err(Error::NoRoute { .. } | Error::NoAddress { .. }) => Ok(Way::Nowhere),
+        Err(error) => Err(error),
+    }
+}
