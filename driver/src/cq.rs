@@ -35,8 +35,8 @@ pub(crate) struct Cq {
 }
 
 impl Cq {
-    /// The index behind the last entry that the card has written.
-    fn written(&self) -> u32 {
+    /// Where the poller is, and the index after the last entry that the card has written; both of one look.
+    fn written(&self) -> (u32, u32) {
         let mut consumer = self.consumer.load(Ordering::Acquire);
         loop {
             let written = self.ring.entries().written(consumer);
@@ -44,7 +44,7 @@ impl Cq {
             fence(Ordering::Acquire);
             let now = self.consumer.load(Ordering::Acquire);
             if now == consumer {
-                return written;
+                return (consumer, written);
             }
             consumer = now;
         }
@@ -52,8 +52,7 @@ impl Cq {
 
     /// From now on, completions of `qpn` are those of these queues; entries already there are of an earlier life of the number.
     pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<Tracker>>, receives: Option<Receiver>) {
-        let written = self.written();
-        let consumer = self.consumer.load(Ordering::Acquire);
+        let (consumer, written) = self.written();
         let stale_until = (written != consumer).then_some(written);
         let release = |old: &Record| self.release(qpn, old, consumer, written);
         self.attachments.change(qpn, (sends, receives), stale_until, release);
@@ -281,7 +280,11 @@ impl CompletionQueue {
                             n += 1;
                         }
                         Ok(None) => {}
-                        Err(error) => return self.failed(n, error),
+                        Err(error) => {
+                            // The next poll begins after this entry: it would not see that a quarter ends here.
+                            let told = if self.consumer == self.tell_at { self.tell(0) } else { Ok(()) };
+                            return self.failed(n, told.err().unwrap_or(error));
+                        }
                     }
                 }
             }
