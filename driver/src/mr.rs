@@ -233,13 +233,13 @@ impl MemoryRegion {
     ///
     /// # Errors
     /// As [`destroy`](Self::destroy); the region comes with the error if the card refused.
-    pub fn try_destroy(mut self) -> Result<(), (Error, Option<Self>)> {
+    pub fn try_destroy(mut self) -> Result<(), (Error, Option<Box<Self>>)> {
         let Some(registration) = self.registration.take() else { return Ok(()) };
         match registration.end(&self.pd.device) {
             Ok(()) => Ok(()),
             Err((error @ Error::Command { .. }, Some(registration))) => {
                 self.registration = Some(registration);
-                Err((error, Some(self)))
+                Err((error, Some(Box::new(self))))
             }
             Err((error, registration)) => {
                 if let Some(registration) = registration {

@@ -8,9 +8,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ferrowire::{
-    AccessFlags, Bus, BusError, Completion, CompletionQueue, Context, ContextOptions, DmaBuffer, DmaMapping,
-    HostMemory, MemoryRegion, PageSize, ProtectionDomain, QpInitAttr, QueuePair, RecvWr, RemoteAddress,
-    SendWr, Service as Transport, WorkKind,
+    AccessFlags, Bus, BusError, Completion, Context, ContextOptions, DmaBuffer, DmaMapping, HostMemory,
+    MemoryRegion, PageSize, ProtectionDomain, QpInitAttr, QueuePair, RecvWr, RemoteAddress, SendWr,
+    Service as Transport, WorkKind,
 };
 use ferrowire_net::mad::{PortSpace, RejectReason};
 use ferrowire_net::rdma::{
@@ -19,6 +19,7 @@ use ferrowire_net::rdma::{
 use ferrowire_sim::emulated::{EngineBus, EngineWorld};
 use ferrowire_sim::model::network::Faults;
 use ferrowire_sim::node::{ip, mac};
+use ferrowire_sim::shared_cq::SharedCq;
 
 /// Longest wait for what comes soon on an idle machine.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -98,7 +99,7 @@ impl World {
         memory.memory().write(0, &data);
         let service = Service::new(&context, &pd, ServiceConfig::default()).unwrap();
         let channel = Channel::new().unwrap();
-        Host { service, channel, memory, cq, pd, _context: context }
+        Host { service, channel, memory, cq: cq.into(), pd, _context: context }
     }
 
     fn pair(&self) -> (Host, Host) {
@@ -125,7 +126,7 @@ struct Host {
     service: Service,
     channel: Channel,
     memory: MemoryRegion,
-    cq: CompletionQueue,
+    cq: SharedCq,
     pd: ProtectionDomain,
     _context: Context,
 }

@@ -105,7 +105,8 @@ impl Cq {
 
     /// Calls `f` with the queue, which this thread has already or gets for that.
     fn with<R>(&self, f: impl FnOnce(&mut CompletionQueue) -> R) -> R {
-        match self.session.mine() {
+        // SAFETY: the thread is in one call of this library, which uses the queue here alone.
+        match unsafe { self.session.mine() } {
             Some(polled) => f(&mut polled.queue),
             None => f(&mut self.lock().queue),
         }

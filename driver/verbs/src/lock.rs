@@ -157,14 +157,22 @@ impl<T> Hold<T> {
     /// # Safety
     /// If it is, then by this thread, which uses it nowhere else.
     #[inline]
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "a cell of which the caller promises that it has the value alone"
+    )]
     pub unsafe fn get(&self) -> Option<&mut T> {
         // SAFETY: as promised.
         unsafe { (*self.guard.get()).as_deref_mut() }
     }
 
-    /// The value, if this thread holds it; which it uses nowhere else meanwhile, for it is in another call of this library now.
+    /// The value, if this thread holds it.
+    ///
+    /// # Safety
+    /// This thread uses it nowhere else meanwhile.
     #[inline]
-    pub fn mine(&self) -> Option<&mut T> {
+    #[expect(clippy::mut_from_ref, reason = "as of `get`")]
+    pub unsafe fn mine(&self) -> Option<&mut T> {
         let owner = self.owner.load(Ordering::Relaxed);
         // Only this thread stores and removes its own place.
         if owner.is_null() || owner != this_thread() {
@@ -196,16 +204,23 @@ mod tests {
     fn a_held_value_is_found_by_its_thread_alone() {
         static LOCK: Lock<u8> = Lock::new(1, false);
         let hold = Hold::default();
-        assert!(hold.mine().is_none());
+        let value = || {
+            // SAFETY: no reference lives on.
+            unsafe { hold.mine() }.map(|value| {
+                *value += 1;
+                *value
+            })
+        };
+        assert!(value().is_none());
         hold.begin(LOCK.lock());
-        *hold.mine().unwrap() += 1;
+        assert_eq!(value(), Some(2));
         std::thread::scope(|scope| {
-            scope.spawn(|| assert!(hold.mine().is_none()));
+            scope.spawn(|| assert!(value().is_none()));
         });
         // SAFETY: this thread has begun.
         let guard = unsafe { hold.end() }.unwrap();
         assert_eq!(*guard, 2);
-        assert!(hold.mine().is_none());
+        assert!(value().is_none());
         // SAFETY: nothing is held.
         assert!(unsafe { hold.end() }.is_none());
     }

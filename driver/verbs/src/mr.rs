@@ -53,12 +53,12 @@ impl Registered {
     }
 
     /// Takes the rights back. If windows are bound, the region stays, and comes back.
-    fn end(mut self) -> Result<(), (Failure, Option<Self>)> {
+    fn end(mut self) -> Result<(), (Failure, Option<Box<Self>>)> {
         let Some(region) = self.region.take() else { return Ok(()) };
         region.try_destroy().map_err(|(error, region)| match region {
             Some(region) => {
-                self.region = Some(region);
-                (error.into(), Some(self))
+                self.region = Some(*region);
+                (error.into(), Some(Box::new(self)))
             }
             None => (error.into(), None),
         })
@@ -287,7 +287,7 @@ pub unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     if let Kind::Region { region, access, iova } = kind {
         match region.end() {
             Err((failure, Some(region))) => {
-                *shared.kind() = Kind::Region { region, access, iova };
+                *shared.kind() = Kind::Region { region: *region, access, iova };
                 return number(CALL, Err(failure));
             }
             Err((failure, None)) => {
@@ -362,7 +362,7 @@ fn rereg(
     if let Kind::Region { region, access, iova } = before {
         if let Err((failure, left)) = region.end() {
             if let Some(region) = left {
-                *kind = Kind::Region { region, access, iova };
+                *kind = Kind::Region { region: *region, access, iova };
                 return Err(failure);
             }
             report("ibv_rereg_mr", &failure);

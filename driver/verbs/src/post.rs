@@ -470,7 +470,8 @@ pub unsafe extern "C" fn post_recv(
     // SAFETY: as promised.
     let qp = unsafe { Qp::of(qp) };
     // A thread may post receives while it puts sends together.
-    if let Some(inner) = qp.session.mine() {
+    // SAFETY: the thread is in one call of this library, which uses the queues here alone.
+    if let Some(inner) = unsafe { qp.session.mine() } {
         // SAFETY: as promised.
         return unsafe { receives_of(qp, inner, wr, bad_wr) };
     }

@@ -245,9 +245,9 @@ fn bytes_for_memory_that_cannot_be_written_are_an_error_on_both_sides() {
             receive(&mut peer, 7, &to, 0, 4096);
             post(&mut qp, &[SendWr::send(1, &sges).signaled()]);
             let done = wait(&nodes[1], 1)[0];
-            assert_eq!((done.wr_id, done.cause()), (7, Some(LocalCause::Dma)));
+            assert_eq!((done.wr_id(), done.cause()), (7, Some(LocalCause::Dma)));
         }
-        assert_eq!(wait(&nodes[0], 1)[0].status, WcStatus::RemOpErr);
+        assert_eq!(wait(&nodes[0], 1)[0].status(), WcStatus::RemOpErr);
         assert!(bytes(to.memory()).iter().all(|byte| *byte == 0));
     }
     let (_, writes) = world.lock().engines[1].refusals();

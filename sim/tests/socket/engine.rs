@@ -87,8 +87,8 @@ fn all_cards_on_a_switch_write_and_send_to_all_others() {
     }
     for (i, node) in nodes.iter().enumerate() {
         let mut done = node.completions(2 * (CARDS - 1));
-        done.sort_by_key(|done| done.wr_id);
-        let ids: Vec<u64> = done.iter().map(|done| done.wr_id).collect();
+        done.sort_by_key(|done| done.wr_id());
+        let ids: Vec<u64> = done.iter().map(|done| done.wr_id()).collect();
         let wanted = [vec![2; CARDS - 1], vec![1000 + i as u64; CARDS - 1]].concat();
         assert_eq!(ids, wanted, "card {i}");
     }
@@ -116,7 +116,7 @@ fn sixty_four_cards_pass_a_message_round() {
         receive(&mut far, 9, &regions[next], 2048 * (next == 0) as usize, 15);
         post(&mut near, &[SendWr::send(1, &[regions[i].sge(0, 15)]).signaled()]);
         nodes[i].completions(1);
-        assert_eq!(nodes[next].completions(1)[0].wr_id, 9);
+        assert_eq!(nodes[next].completions(1)[0].wr_id(), 9);
     }
     assert_eq!(&bytes(regions[0].memory())[2048..2063], b"round and round");
 }
@@ -198,7 +198,7 @@ fn an_event_queue_with_moderation_interrupts_again_when_its_time_is_over() {
     let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
     let events = a.context.create_moderated_eq(16, QUIET.as_micros() as u16).unwrap();
     let cq = a.context.create_cq_with_events(64, &events).unwrap();
-    let a = Node { events, cq, ..a };
+    let a = Node { events, cq: cq.into(), ..a };
     let (mut qa, _qb) = pair(&a, &b);
     let (from, to) = (a.region(64), b.region(64));
     let file = a.events.interrupt_file().unwrap();
@@ -312,8 +312,8 @@ fn time_outs_pass_in_real_time_and_take_no_processor() {
     let took = start.elapsed();
     let mut done = [Completion::default(); 4];
     assert_eq!(a.cq.poll(&mut done), Ok(1));
-    assert_eq!(done[0].wr_id, 7);
-    assert_eq!(done[0].status, WcStatus::RetryExcErr);
+    assert_eq!(done[0].wr_id(), 7);
+    assert_eq!(done[0].status(), WcStatus::RetryExcErr);
     // 4.096 us times 2^14, the first time and seven more (IBTA 9.7.6.1.3).
     let all = Duration::from_nanos((8 * 4096) << 14);
     assert!(took >= all && took < all + Duration::from_secs(5), "{took:?} in place of {all:?}");
