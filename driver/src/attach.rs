@@ -11,7 +11,7 @@
 //! The card writes an entry of a queue pair only after the command that let it, which comes after the change. So the poller that sees the
 //! entry sees the generation move, and takes the change over before it looks for the work request. That is the only lock of a poll.
 
-use crate::sync::{Arc, AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
+use crate::sync::{fence, Arc, AtomicBool, AtomicU32, Mutex, MutexGuard, Ordering, PoisonError};
 use crate::tracker::Tracker;
 
 /// Where the receives of a queue pair come from.
@@ -40,6 +40,15 @@ pub(crate) struct Done {
     pub(crate) success: bool,
 }
 
+/// The entries of a completion queue, which the card writes in order.
+pub(crate) trait Written {
+    /// The index after the last entry that the card has written from `consumer` on.
+    fn written(&self, consumer: u32) -> u32;
+
+    /// An entry, if the card has written it.
+    fn entry(&self, index: u32) -> Option<Done>;
+}
+
 /// What belongs to it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Found {
@@ -61,6 +70,8 @@ pub(crate) struct Record {
     /// Entries before `until` are of a queue pair that has the number no more, or was reset.
     stale: bool,
     until: u32,
+    /// Its number is in the list of [`Followed::settle`].
+    listed: bool,
     /// Receives come from a shared queue: where a failure is noted.
     shared: Option<Arc<AtomicBool>>,
 }
@@ -69,7 +80,7 @@ impl Record {
     /// Of no queue pair.
     fn none(nothing: &Arc<Tracker>) -> Self {
         let queues = [Arc::clone(nothing), Arc::clone(nothing)];
-        Self { queues, slow: [false; 2], stale: false, until: 0, shared: None }
+        Self { queues, slow: [false; 2], stale: false, until: 0, listed: false, shared: None }
     }
 
     fn new(
@@ -90,6 +101,7 @@ impl Record {
             slow: [stale, stale || shared.is_some()],
             stale,
             until: stale_until.unwrap_or(0),
+            listed: false,
             shared,
         }
     }
@@ -106,14 +118,17 @@ impl Record {
 
     /// Whether the entry at `index` of the completion queue is of an earlier owner of the number. The first that is not ends that.
     fn is_stale(&mut self, index: u32) -> bool {
-        if !self.stale {
-            return false;
-        }
-        self.stale = (index.wrapping_sub(self.until) as i32) < 0;
-        if !self.stale {
+        self.stale && !self.settle(index)
+    }
+
+    /// Ends staleness if the poller has come to `index` and no entry from before `until` is left. Whether it ended.
+    fn settle(&mut self, index: u32) -> bool {
+        let settled = self.stale && (index.wrapping_sub(self.until) as i32) >= 0;
+        if settled {
+            self.stale = false;
             self.slow = [false, self.shared.is_some()];
         }
-        self.stale
+        settled
     }
 
     /// The first entry that may be of this one, if the poller is at `consumer` and the card has `written` so far.
@@ -157,8 +172,8 @@ struct Table {
     nothing: Arc<Tracker>,
     records: Vec<Record>,
     changes: Vec<(u32, Record)>,
-    /// Room for the poller's records, where it needs more: it does not allocate.
-    grown: Option<Vec<Record>>,
+    /// Room for the poller's records and for its list, where it needs more: it does not allocate.
+    grown: Option<(Vec<Record>, Vec<u32>)>,
 }
 
 /// What is changed by any thread.
@@ -166,6 +181,8 @@ pub(crate) struct Attachments {
     table: Mutex<Table>,
     /// How often the table was changed.
     generation: AtomicU32,
+    /// Entries that the poller has taken, before the card hears of it.
+    consumer: AtomicU32,
 }
 
 impl Attachments {
@@ -173,15 +190,15 @@ impl Attachments {
         let nothing = Arc::new(Tracker::sends(0));
         let (records, changes) = (Vec::new(), Vec::new());
         let table = Mutex::new(Table { nothing, records, changes, grown: None });
-        Self { table, generation: AtomicU32::new(0) }
+        Self { table, generation: AtomicU32::new(0), consumer: AtomicU32::new(0) }
     }
 
     fn table(&self) -> MutexGuard<'_, Table> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// From now on, completions of `qpn` are those of these queues, but for entries before `stale_until`. When that counts, `end` gets what was
-    /// there before.
+    /// From now on, completions of `qpn` are those of these queues, but for entries before `stale_until`. After the poller can see the change,
+    /// calls `end` with the old record.
     pub(crate) fn change(
         &self,
         qpn: u32,
@@ -194,7 +211,7 @@ impl Attachments {
         let new = Record::new(nothing, sends, receives, stale_until);
         if records.len() <= qpn as usize {
             records.resize_with((qpn as usize + 1).next_power_of_two(), || Record::none(nothing));
-            *grown = Some(Vec::with_capacity(records.len()));
+            *grown = Some((Vec::with_capacity(records.len()), Vec::with_capacity(records.len())));
         }
         let old = std::mem::replace(&mut records[qpn as usize], new.clone());
         // A queue that nobody polls keeps one change of each queue pair.
@@ -203,6 +220,57 @@ impl Attachments {
         // Before `end` gives places back: a poller that finds one so looks here for the reason.
         self.generation.fetch_add(1, Ordering::Release);
         end(&old);
+    }
+
+    /// For the poller: it has taken all entries before `consumer`.
+    #[inline]
+    pub(crate) fn taken(&self, consumer: u32) {
+        self.consumer.store(consumer, Ordering::Release);
+    }
+
+    /// Where the poller is, and the index after the last entry that the card has written; both of one look.
+    fn look(&self, entries: &impl Written) -> (u32, u32) {
+        let mut consumer = self.consumer.load(Ordering::Acquire);
+        loop {
+            let written = entries.written(consumer);
+            // The card writes again only where the poller has taken: nothing, while the consumer stays.
+            fence(Ordering::Acquire);
+            let now = self.consumer.load(Ordering::Acquire);
+            if now == consumer {
+                return (consumer, written);
+            }
+            consumer = now;
+        }
+    }
+
+    /// From now on, completions of `qpn` are those of these queues; entries that are there already are of an earlier life of the number. The
+    /// receives of a shared queue among these have their places back.
+    pub(crate) fn attach(
+        &self,
+        entries: &impl Written,
+        qpn: u32,
+        sends: Option<Arc<Tracker>>,
+        receives: Option<Receiver>,
+    ) {
+        let (consumer, written) = self.look(entries);
+        let stale_until = (written != consumer).then_some(written);
+        self.change(qpn, (sends, receives), stale_until, |old| {
+            let Some(queue) = old.shared() else { return };
+            let mut index = old.begins(consumer, written);
+            while index != written {
+                let entry = entries.entry(index);
+                fence(Ordering::Acquire);
+                // What the poller has taken meanwhile, it has completed; the card may have written over it.
+                let taken = (index.wrapping_sub(self.consumer.load(Ordering::Acquire)) as i32) < 0;
+                match entry {
+                    Some(done) if !taken && done.qpn == qpn && done.receive => {
+                        queue.complete_any(done.index);
+                    }
+                    _ => {}
+                }
+                index = index.wrapping_add(1);
+            }
+        });
     }
 
     /// Whether something was changed since `followed`.
@@ -215,13 +283,15 @@ impl Attachments {
 /// The poller's records: the table as it was at some generation.
 pub(crate) struct Followed {
     records: Vec<Record>,
+    /// Queue pairs whose records are stale, and some that are no more.
+    stale: Vec<u32>,
     generation: u32,
 }
 
 impl Followed {
     /// As after [`Attachments::new`].
     pub(crate) fn new() -> Self {
-        Self { records: Vec::new(), generation: 0 }
+        Self { records: Vec::new(), stale: Vec::new(), generation: 0 }
     }
 
     /// The work request of a success of queue pair `qpn`; `None` when there is [more to look at](Self::complete).
@@ -257,14 +327,74 @@ impl Followed {
         let mut table = attachments.table();
         self.generation = attachments.generation.load(Ordering::Relaxed);
         let Table { nothing, changes, grown, .. } = &mut *table;
-        if let Some(mut grown) = grown.take() {
+        if let Some((mut grown, mut stale)) = grown.take() {
             grown.append(&mut self.records);
             grown.resize_with(grown.capacity(), || Record::none(nothing));
-            self.records = grown;
+            stale.append(&mut self.stale);
+            (self.records, self.stale) = (grown, stale);
         }
-        for (qpn, new) in changes.drain(..) {
-            self.records[qpn as usize] = new;
+        for (qpn, mut new) in changes.drain(..) {
+            let record = &mut self.records[qpn as usize];
+            new.listed = record.listed || new.stale;
+            if new.listed && !record.listed {
+                self.stale.push(qpn);
+            }
+            *record = new;
         }
         true
+    }
+
+    /// The poller has come to `consumer`: ends the staleness of records of which no stale entry is left. Indices are compared as signed
+    /// differences, so this is called at least once in 2^31 entries. It takes a lock only when something ends.
+    pub(crate) fn settle(&mut self, attachments: &Attachments, consumer: u32) {
+        if !self.stale.is_empty() {
+            self.settle_listed(attachments, consumer);
+        }
+    }
+
+    #[cold]
+    fn settle_listed(&mut self, attachments: &Attachments, consumer: u32) {
+        let Self { records, stale, .. } = self;
+        stale.retain(|qpn| {
+            let record = &mut records[*qpn as usize];
+            if record.settle(consumer) {
+                // A record that was changed meanwhile is stale until a later entry, or not at all.
+                let kept = &mut attachments.table().records[*qpn as usize];
+                kept.settle(consumer);
+            }
+            record.listed = record.stale;
+            record.listed
+        });
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_pair_that_was_idle_for_more_entries_than_half_the_count_loses_none() {
+        let (attachments, mut followed) = (Attachments::new(), Followed::new());
+        let sends = Arc::new(Tracker::sends(0));
+        let done = Done { qpn: 3, index: 0, receive: false, success: true };
+        // One that is stale until an entry which is there, and one that ends meanwhile and begins anew.
+        attachments.change(3, (Some(Arc::clone(&sends)), None), Some(5), |_| {});
+        attachments.change(4, (None, None), Some(5), |_| {});
+        assert!(followed.follow(&attachments));
+        assert_eq!(followed.complete(&attachments, 4, &done), Found::Stale);
+        attachments.change(4, (None, None), Some(9), |_| {});
+        assert!(followed.follow(&attachments));
+        assert_eq!(followed.stale, [3, 4]);
+        followed.settle(&attachments, 4);
+        assert_eq!(followed.stale, [3, 4]);
+        followed.settle(&attachments, 5);
+        assert_eq!(followed.stale, [4]);
+        followed.settle(&attachments, 0x4000_0000);
+        assert!(followed.stale.is_empty());
+        followed.settle(&attachments, 0x8000_0005);
+        assert!(attachments.table().records[3..5].iter().all(|record| !record.stale && !record.listed));
+        sends.post(0, 10);
+        sends.publish(1);
+        assert_eq!(followed.complete(&attachments, 0x8000_0006, &done), Found::Work(10));
     }
 }

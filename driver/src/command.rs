@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The command queue: commands of several threads at once, each with a bounded wait.
 //!
-//! A command is written into the ring and its doorbell is rung under a lock. The wait for its answer holds none: each look takes what the card
-//! has answered meanwhile from the ring, whoever gave it, and leaves it to that thread.
+//! A command is written into the ring and its doorbell is rung under a lock. The wait for its answer holds none: each look takes all new answers
+//! from the ring, and stores each for the thread that gave its command.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,6 +41,18 @@ struct Rings {
 struct Wait {
     start: Duration,
     looks: u32,
+}
+
+/// A thread that waits for the answer to its command. Dropping it, also in a panic of the bus, gives the answer up.
+struct Waiter<'a> {
+    queue: &'a CommandQueue,
+    token: u16,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        self.queue.rings().flight.abandon(self.token);
+    }
 }
 
 /// Looks without a pause; then other threads go first.
@@ -107,7 +119,9 @@ impl CommandQueue {
         build: impl FnOnce(u16) -> Result<[u8; command::BYTES], ferrowire_spec::Error>,
     ) -> Result<u64> {
         let token = self.give(operation, build)?;
+        let waiter = Waiter { queue: self, token };
         let completion = self.answer(operation, token)?;
+        drop(waiter);
         let status = Coded::<CommandStatus>::from(completion.status);
         if status == CommandStatus::Ok {
             return Ok(completion.value);
@@ -138,19 +152,24 @@ impl CommandQueue {
             if self.failed.load(Ordering::Relaxed) {
                 return Err(Error::CommandQueueFailed { operation });
             }
+            self.collect(operation, &mut rings)?;
             if let Some(token) = rings.flight.next() {
                 let bytes = build(token).map_err(|e| Error::from_spec(operation.name(), e))?;
                 rings.commands.memory().write(rings.flight.index(token) * command::BYTES, &bytes);
-                let producer = u32::from(rings.flight.give(token));
+                let producer = u32::from(rings.flight.give(token, self.bus.with(|b| b.now())));
                 crate::sys::before_doorbell();
                 // Under the lock: the producer must not go back.
                 let rung = self.bus.with(|b| b.csr_write32(at(&csr::CMDQ_PRODUCER), producer));
                 return rung.map(|()| token).map_err(|error| self.fail(error.into()));
             }
+            // The card has failed only if a command in the ring waits too long. Many threads can also be slow to get their turn.
+            let oldest = rings.flight.oldest();
             drop(rings);
-            // The threads that wait for the commands in the ring fetch their answers.
-            if self.is_late(&wait) {
+            if oldest.is_some_and(|given| self.is_late(given)) {
                 return Err(self.late(operation)?);
+            }
+            if self.is_late(wait.start) {
+                return Err(Error::CommandQueueBusy { operation, after: self.timeout });
             }
             self.pause(&mut wait)?;
         }
@@ -161,7 +180,7 @@ impl CommandQueue {
         let mut wait = self.wait();
         loop {
             // The time is taken before the look: an answer just in time is not missed after a long pause.
-            let late = self.is_late(&wait);
+            let late = self.is_late(wait.start);
             if let Some(completion) = self.look(operation, token)? {
                 return Ok(completion);
             }
@@ -172,26 +191,31 @@ impl CommandQueue {
         }
     }
 
-    /// Takes the card's answers from the ring; that to `token`, if it is there.
+    /// The answer to `token`, if it is there.
     fn look(&self, operation: CommandOpcode, token: u16) -> Result<Option<CommandCompletion>> {
         let mut rings = self.rings();
-        let Rings { completions, flight, .. } = &mut *rings;
-        while let Some(words) = completions.take() {
+        self.collect(operation, &mut rings)?;
+        Ok(rings.flight.fetch(token))
+    }
+
+    /// Takes the card's answers from the ring.
+    fn collect(&self, operation: CommandOpcode, rings: &mut Rings) -> Result<()> {
+        while let Some(words) = rings.completions.take() {
             let completion = CommandCompletion::from_words(&words);
-            if !flight.answer(completion.token, completion) {
-                let found = completion.token;
-                return Err(self.fail(Error::CommandToken { operation, found, expected: token }));
+            let found = completion.token;
+            if !rings.flight.answer(found, completion) {
+                return Err(self.fail(Error::CommandToken { operation, found }));
             }
         }
-        Ok(flight.fetch(token))
+        Ok(())
     }
 
     fn wait(&self) -> Wait {
         Wait { start: self.bus.with(|b| b.now()), looks: 0 }
     }
 
-    fn is_late(&self, wait: &Wait) -> bool {
-        self.bus.with(|b| b.now()).saturating_sub(wait.start) > self.timeout
+    fn is_late(&self, start: Duration) -> bool {
+        self.bus.with(|b| b.now()).saturating_sub(start) > self.timeout
     }
 
     /// Lets a simulated card run, and other threads.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Context`]: an open card.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,6 +128,12 @@ macro_rules! field {
 }
 
 impl Capabilities {
+    /// The most entries that a completion queue may be asked for. One less than the largest ring has: the card hears after the program which entries
+    /// were taken.
+    pub fn max_cqe(&self) -> u32 {
+        (1 << self.max_cq_log2) - 1
+    }
+
     pub(crate) fn read(bus: &mut dyn Bus) -> Result<Self> {
         let mut read = |register: &Register| bus.csr_read32(cap::BLOCK.address(register));
         let log = read(&cap::LOG_LIMITS)?;
@@ -145,9 +152,9 @@ impl Capabilities {
             doorbell_pages: read(&cap::DOORBELL_PAGES)?,
             max_mtu: Coded::from(field!(MAX_MTU, "code", read(&cap::MAX_MTU)?) as u8),
             page_shifts: read(&cap::PAGE_SHIFTS)?,
-            max_sq_log2: field!(LOG_LIMITS, "max_sq_log2", log) as u8,
-            max_rq_log2: field!(LOG_LIMITS, "max_rq_log2", log) as u8,
-            max_cq_log2: field!(LOG_LIMITS, "max_cq_log2", log) as u8,
+            max_sq_log2: (field!(LOG_LIMITS, "max_sq_log2", log) as u8).min(MAX_WQ_LOG2),
+            max_rq_log2: (field!(LOG_LIMITS, "max_rq_log2", log) as u8).min(MAX_WQ_LOG2),
+            max_cq_log2: (field!(LOG_LIMITS, "max_cq_log2", log) as u8).min(MAX_CQ_LOG2),
             max_cmdq_log2: field!(LOG_LIMITS, "max_cmdq_log2", log) as u8,
             max_send_sge: field!(WQE_LIMITS, "max_send_sge", wqe) as u8,
             max_recv_sge: field!(WQE_LIMITS, "max_recv_sge", wqe) as u8,
@@ -173,6 +180,12 @@ impl Capabilities {
     }
 }
 
+/// Work queues are counted in 16 bits, of which one tells full from empty.
+const MAX_WQ_LOG2: u8 = 15;
+
+/// The largest completion queue of which a card of any version is known.
+const MAX_CQ_LOG2: u8 = 22;
+
 /// Event queues that an EQN can name.
 const MAX_EQ: u32 = 1 << 8;
 
@@ -180,6 +193,8 @@ const MAX_EQ: u32 = 1 << 8;
 pub(crate) struct Tables {
     pub(crate) pds: Numbers,
     pub(crate) cqs: Numbers,
+    /// By CQN: whether the card has reported an overrun.
+    overruns: BTreeMap<u32, Arc<AtomicBool>>,
     pub(crate) eqs: Numbers,
     /// The event queue of what belongs to no completion queue.
     pub(crate) asynchronous: Asynchronous,
@@ -211,23 +226,23 @@ pub(crate) struct Device {
     pub(crate) capabilities: Capabilities,
     pub(crate) options: ContextOptions,
     tables: Mutex<Tables>,
-    /// By CQN: the card has told that it was overrun.
-    overruns: Box<[Arc<AtomicBool>]>,
 }
 
 impl Device {
-    /// What tells whether a completion queue was overrun, whose number begins a new life.
+    /// A mark of a new completion queue, which [`mark_overrun`](Self::mark_overrun) sets.
     pub(crate) fn overrun_of(&self, cqn: u32) -> Arc<AtomicBool> {
-        let mark = self.overruns.get(cqn as usize).cloned().unwrap_or_default();
-        mark.store(false, Ordering::Relaxed);
+        let mark = Arc::default();
+        self.tables(|t| t.overruns.insert(cqn, Arc::clone(&mark)));
         mark
     }
 
-    /// Notes that one was overrun.
+    /// Notes that a completion queue was overrun.
     pub(crate) fn mark_overrun(&self, cqn: u32) {
-        if let Some(mark) = self.overruns.get(cqn as usize) {
-            mark.store(true, Ordering::Relaxed);
-        }
+        self.tables(|t| {
+            if let Some(mark) = t.overruns.get(&cqn) {
+                mark.store(true, Ordering::Relaxed);
+            }
+        });
     }
 
     /// The size of a queue that the card writes, with room for `entries`, as a power of two.
@@ -322,6 +337,7 @@ impl Context {
         let tables = Tables {
             pds: Numbers::new(1, capabilities.max_pd),
             cqs: Numbers::new(0, capabilities.max_cq),
+            overruns: BTreeMap::new(),
             eqs: Numbers::new(1, capabilities.max_eq.min(MAX_EQ)),
             asynchronous: Asynchronous::new(),
             qps: Numbers::new(GSI_QPN + 1, capabilities.max_qp),
@@ -333,9 +349,8 @@ impl Context {
             random: options.seed.map_or(Random::Os, Random::Seeded),
             port: bus.with(Port::new)?,
         };
-        let overruns = (0..capabilities.max_cq).map(|_| Arc::default()).collect();
         let tables = Mutex::new(tables);
-        let device = Device { bus, commands, page_lists, capabilities, options, tables, overruns };
+        let device = Device { bus, commands, page_lists, capabilities, options, tables };
         Ok(Self { device: Arc::new(device) })
     }
 

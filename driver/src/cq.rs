@@ -2,7 +2,7 @@
 //! [`CompletionQueue`]: how work requests ended (IBTA 10.8).
 
 use std::fmt;
-use std::sync::atomic::{fence, AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
 
 use ferrowire_spec::queue::command::create_cq::CreateCq;
@@ -11,7 +11,7 @@ use ferrowire_spec::queue::doorbell;
 use ferrowire_spec::queue::doorbell::cq::{self as bell, CqDoorbell};
 use ferrowire_spec::queue::{CommandOpcode, WcStatus};
 
-use crate::attach::{Attachments, Done, Followed, Found, Receiver, Record};
+use crate::attach::{Attachments, Done, Followed, Found, Receiver, Written};
 use crate::completion::{field, Completion};
 use crate::context::{Context, Device};
 use crate::eq::{Eq, EventQueue};
@@ -27,57 +27,18 @@ pub(crate) struct Cq {
     size: Size,
     live: bool,
     ring: EntryRing<{ cqe::WORDS }>,
-    /// Entries that the poller has taken, before the card is told.
-    consumer: AtomicU32,
     attachments: Attachments,
     /// Where it tells; destroyed behind it.
     events: Option<Arc<Eq>>,
 }
 
 impl Cq {
-    /// Where the poller is, and the index after the last entry that the card has written; both of one look.
-    fn written(&self) -> (u32, u32) {
-        let mut consumer = self.consumer.load(Ordering::Acquire);
-        loop {
-            let written = self.ring.entries().written(consumer);
-            // The card writes again only where the poller has taken: nothing was while the consumer stood.
-            fence(Ordering::Acquire);
-            let now = self.consumer.load(Ordering::Acquire);
-            if now == consumer {
-                return (consumer, written);
-            }
-            consumer = now;
-        }
-    }
-
-    /// From now on, completions of `qpn` are those of these queues; entries already there are of an earlier life of the number.
+    /// From now on, completions of `qpn` are those of these queues.
     pub(crate) fn attach(&self, qpn: u32, sends: Option<Arc<Tracker>>, receives: Option<Receiver>) {
-        let (consumer, written) = self.written();
-        let stale_until = (written != consumer).then_some(written);
-        let release = |old: &Record| self.release(qpn, old, consumer, written);
-        self.attachments.change(qpn, (sends, receives), stale_until, release);
+        self.attachments.attach(self.ring.entries(), qpn, sends, receives);
     }
 
-    /// Entries of `qpn` before `written` are stale: the receives of a shared queue among them have their places back.
-    fn release(&self, qpn: u32, old: &Record, consumer: u32, written: u32) {
-        let Some(queue) = old.shared() else { return };
-        let mut index = old.begins(consumer, written);
-        while index != written {
-            let entry = self.ring.entries().get(index);
-            fence(Ordering::Acquire);
-            // What the poller has taken meanwhile, it has completed; the card may have written over it.
-            let taken = (index.wrapping_sub(self.consumer.load(Ordering::Acquire)) as i32) < 0;
-            match entry.as_ref().map(Cqe::from_words) {
-                Some(cqe) if !taken && cqe.qpn == qpn && cqe.receive => {
-                    queue.complete_any(cqe.wqe_index);
-                }
-                _ => {}
-            }
-            index = index.wrapping_add(1);
-        }
-    }
-
-    /// Entries of `qpn` that are there are handed to nobody any more. The card writes none behind them.
+    /// Entries of `qpn` that are there are passed over. The card writes none after them.
     pub(crate) fn detach(&self, qpn: u32) {
         self.attach(qpn, None, None);
     }
@@ -107,34 +68,46 @@ impl Drop for Cq {
     }
 }
 
+impl Written for Entries<{ cqe::WORDS }> {
+    fn written(&self, consumer: u32) -> u32 {
+        self.written(consumer)
+    }
+
+    fn entry(&self, index: u32) -> Option<Done> {
+        let Cqe { qpn, wqe_index, receive, status, .. } = Cqe::from_words(&self.get(index)?);
+        Some(Done { qpn, index: wqe_index, receive, success: status == WcStatus::Success.code() })
+    }
+}
+
 /// How large a queue is, and how far the card may be behind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Size {
     /// Entries of the ring, as a power of two.
     log2: u8,
-    /// So many entries after the card was told how far the poller is, it is told again.
+    /// The driver writes the consumer doorbell every `lag` entries.
     lag: u32,
 }
 
 impl Size {
-    /// A ring for `entries` completions. The card takes a queue for full by the last doorbell, and this comes once each quarter of the ring: so the
-    /// ring is a third larger than what was asked for, as a power of two. The largest ring of the card may be asked for all the same; the card
-    /// is told more often then.
+    /// A ring for `entries` completions. The card judges by the last consumer doorbell whether the queue is full, and the driver writes that once a
+    /// quarter of the ring. So the ring is at least a third larger than asked. More than three quarters of the card's largest ring may
+    /// be asked for all the same, up to [`Capabilities::max_cqe`](crate::Capabilities::max_cqe): the doorbell is written more often then.
     fn of(entries: u32, max_log2: u8) -> Option<Self> {
         let log2_of = |count: u64| count.next_power_of_two().trailing_zeros() as u8;
         let asked = u64::from(entries);
-        if entries == 0 || log2_of(asked) > max_log2 {
+        if entries == 0 || asked >= 1 << max_log2 {
             return None;
         }
         let log2 = log2_of(asked + asked.div_ceil(3)).min(max_log2);
         let ring = 1u64 << log2;
-        let lag = (ring / 4).clamp(1, ring - asked + 1);
+        let lag = (ring / 4).clamp(1, ring - asked);
         Some(Self { log2, lag: lag as u32 })
     }
 
-    /// Completions that find room, however far the card is behind.
+    /// Completions that may be outstanding between two consumer doorbells. The send queue has room again as soon as `poll` has taken an entry,
+    /// before the doorbell: so another thread may post while `lag` entries are taken of which the card does not know.
     fn capacity(self) -> u32 {
-        (1 << self.log2) - (self.lag - 1)
+        (1 << self.log2) - self.lag
     }
 }
 
@@ -253,7 +226,7 @@ impl CompletionQueue {
         }
         match self.take_successes(out) {
             (n, Stop::Done) => {
-                self.cq.consumer.store(self.consumer, Ordering::Release);
+                self.cq.attachments.taken(self.consumer);
                 Ok(n)
             }
             (n, stop) => self.take_any(out, n, stop),
@@ -297,7 +270,7 @@ impl CompletionQueue {
             (taken, stop) = self.take_successes(&mut out[n..]);
             n += taken;
         }
-        self.cq.consumer.store(self.consumer, Ordering::Release);
+        self.cq.attachments.taken(self.consumer);
         Ok(n)
     }
 
@@ -350,7 +323,7 @@ impl CompletionQueue {
     /// An error behind so many completions.
     #[cold]
     fn failed(&mut self, taken: usize, error: Error) -> Result<usize> {
-        self.cq.consumer.store(self.consumer, Ordering::Release);
+        self.cq.attachments.taken(self.consumer);
         match taken {
             0 => Err(error),
             _ => {
@@ -403,8 +376,9 @@ impl CompletionQueue {
 
     /// Tells the card how far the host is, and arms it.
     fn tell(&mut self, arm: u64) -> Result<()> {
+        self.followed.settle(&self.cq.attachments, self.consumer);
         // Before the card may write there again.
-        self.cq.consumer.store(self.consumer, Ordering::Release);
+        self.cq.attachments.taken(self.consumer);
         let told = self.bell.ring(self.word | arm | bell::CONSUMER.to_word(self.consumer.into()));
         // After a failure it is told with the next entry.
         let until = if told.is_ok() { self.cq.size.lag } else { 1 };
@@ -460,7 +434,7 @@ impl Context {
             operation,
             attribute: "entries",
             value: entries.into(),
-            fix: format!("choose 1 to 2^{max}"),
+            fix: format!("choose 1 to {}", device.capabilities.max_cqe()),
         })?;
         let bell = device.bell(doorbell::CQ)?;
         let mut ring = EntryRing::alloc(&device.bus, size.log2, &cqe::PHASE)?;
@@ -487,8 +461,8 @@ impl Context {
         }
         let overrun = device.overrun_of(cqn);
         let (entries, needs_progress) = (ring.entries().clone(), device.bus.needs_progress());
-        let (consumer, attachments) = (AtomicU32::new(0), Attachments::new());
-        let cq = Cq { device, cqn, size, live: true, ring, consumer, attachments, events };
+        let attachments = Attachments::new();
+        let cq = Cq { device, cqn, size, live: true, ring, attachments, events };
         let bare = CqDoorbell { cqn, ..CqDoorbell::default() }.to_words();
         let [word] = bare.map_err(|e| Error::from_spec(operation, e))?;
         Ok(CompletionQueue {
@@ -515,7 +489,7 @@ mod tests {
         for max in [1, 4, 15, 24] {
             for entries in (1..300).chain([1 << 14, (1 << 14) + 1, 3 << 13, (3 << 13) + 1, 1 << 15]) {
                 let Some(size) = Size::of(entries, max) else {
-                    assert!(entries > 1 << max, "{entries}");
+                    assert!(entries >= 1 << max, "{entries}");
                     continue;
                 };
                 let ring = 1u32 << size.log2;
@@ -525,6 +499,8 @@ mod tests {
                 // The next smaller ring would not do.
                 assert!(ring / 2 < entries + entries.div_ceil(3), "{entries}: {size:?}");
             }
+            let most = (1 << max) - 1;
+            assert_eq!(Size::of(most, max).map(Size::capacity), Some(most));
             assert_eq!(Size::of(0, max), None);
             assert_eq!(Size::of(u32::MAX, max), None);
         }

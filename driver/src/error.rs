@@ -119,18 +119,27 @@ pub enum Error {
         operation: CommandOpcode,
     },
 
-    /// The card answered another command than the one that was given.
+    /// Commands of other threads took all places of the command ring in all that time. The command was not given.
     #[error(
-        "{operation}: completion has token {found:#06x}, expected {expected:#06x}; \
+        "{operation}: no place in the command ring for {after:?}; call again, from fewer threads at a time"
+    )]
+    CommandQueueBusy {
+        /// The command that was not given.
+        operation: CommandOpcode,
+        /// For how long it waited.
+        after: Duration,
+    },
+
+    /// The card answered a command that is not in progress.
+    #[error(
+        "{operation}: a completion has token {found:#06x}, and no command in progress has that; \
          the card is broken, open it again"
     )]
     CommandToken {
-        /// The command that was given.
+        /// The command that was being given, or whose answer was looked for.
         operation: CommandOpcode,
         /// Token of the completion.
         found: u16,
-        /// Token of the command.
-        expected: u16,
     },
 
     /// The card refused a command.

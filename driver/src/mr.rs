@@ -113,7 +113,9 @@ impl PageLists {
         let bytes = pages.len() * 8;
         let kept = {
             let mut kept = self.kept();
-            let fits = kept.iter().position(|list| list.memory().len() >= bytes);
+            let len = |at: &usize| kept[*at].memory().len();
+            // The smallest that fits: a small region leaves a large list to a large one.
+            let fits = (0..kept.len()).filter(|at| len(at) >= bytes).min_by_key(len);
             fits.map(|at| kept.swap_remove(at))
         };
         let list = kept.map_or_else(|| OwnedDma::alloc(bus, bytes), Ok)?;

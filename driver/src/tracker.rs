@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Tracker`]: by which numbers the completions of a queue find their work requests.
 
-use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, Wrapping};
+use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, Plain, Wrapping};
 
 /// What posting and polling share: which work request each WQE is, and how far both have got.
 ///
@@ -11,10 +11,10 @@ use crate::sync::{AtomicU16, AtomicU32, AtomicU64, Ordering, Wrapping};
 /// Work requests of a shared receive queue end in any order, and in as many completion queues as it has queue pairs: there each place
 /// has a state of its own, which pollers change from posted to done, and `consumer` means nothing.
 pub(crate) struct Tracker {
-    wr_ids: Wrapping<AtomicU64>,
+    wr_ids: Wrapping<Plain>,
     /// Of a shared queue, by slot: [`POSTED`] with the index, or [`DONE`].
     states: Option<Wrapping<AtomicU32>>,
-    /// WQEs from the oldest on of which one may complete: a receive completes only if it is the oldest.
+    /// How far from the oldest outstanding WQE a completion may be: 1 for receives, which complete in order.
     reach: u16,
     posted: Posted,
     polled: Polled,
@@ -53,7 +53,7 @@ impl Tracker {
     /// Of a send queue of `1 << log2` slots: the completion of one is that of all before it.
     pub(crate) fn sends(log2: u8) -> Self {
         Self {
-            wr_ids: Wrapping::new(log2, |_| AtomicU64::new(0)),
+            wr_ids: Wrapping::new(log2, |_| Plain::new(0)),
             states: None,
             reach: u16::MAX,
             posted: Posted { producer: AtomicU16::new(0), recovery: AtomicU64::new(0) },
@@ -84,7 +84,7 @@ impl Tracker {
     /// For the poster: the WQE at `index` is work request `wr_id`. The card does not know of it yet.
     #[inline]
     pub(crate) fn post(&self, index: u16, wr_id: u64) {
-        self.wr_ids.at(index).store(wr_id, Ordering::Relaxed);
+        self.wr_ids.at(index).set(wr_id);
         if let Some(states) = &self.states {
             states.at(index).store(POSTED | u32::from(index), Ordering::Release);
         }
@@ -115,7 +115,7 @@ impl Tracker {
         if ahead >= producer.wrapping_sub(consumer) || ahead >= self.reach {
             return None;
         }
-        let wr_id = self.wr_ids.at(index).load(Ordering::Relaxed);
+        let wr_id = self.wr_ids.at(index).get();
         // Before the poster may use the slot again.
         self.polled.consumer.store(index.wrapping_add(1), Ordering::Release);
         Some(wr_id)
@@ -143,7 +143,7 @@ impl Tracker {
             return None;
         }
         // Before the poster may use the slot again.
-        let wr_id = self.wr_ids.at(index).load(Ordering::Relaxed);
+        let wr_id = self.wr_ids.at(index).get();
         state.compare_exchange(posted, DONE, Ordering::AcqRel, Ordering::Acquire).ok().map(|_| wr_id)
     }
 

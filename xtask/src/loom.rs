@@ -12,5 +12,7 @@ pub fn run() -> Result<u8> {
     let flags = env::var("RUSTFLAGS").unwrap_or_default();
     let mut command = cargo(["test", "-p", "ferrowire-loom", "--lib", "--target-dir"]);
     command.arg(workspace::target().join("loom")).env("RUSTFLAGS", format!("{flags} --cfg loom"));
+    // Cargo would take these flags in the place of the ones above.
+    command.env_remove("CARGO_ENCODED_RUSTFLAGS");
     workspace::exit_code(command)
 }

@@ -96,7 +96,7 @@ fn device_lines(lines: &mut Lines, name: &str, card: &Identity, mac: [u8; 6], ca
     lines.number("max_sge", can.max_send_sge.min(can.max_recv_sge).into());
     lines.number("max_sge_rd", can.max_send_sge.into());
     lines.number("max_cq", can.max_cq.into());
-    lines.number("max_cqe", 1 << can.max_cq_log2);
+    lines.number("max_cqe", can.max_cqe().into());
     lines.number("max_mr", can.max_mr.into());
     lines.number("max_pd", can.max_pd.into());
     lines.number("max_qp_rd_atom", can.max_dest_rd_atomic.into());

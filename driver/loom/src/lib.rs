@@ -1,16 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The driver's protocols between threads, compiled with the atomics, locks and threads of loom, which plays every order in which these can see each
-//! other's accesses. `cargo xtask loom` runs the models; without `--cfg loom` there is nothing here.
+//! The driver's protocols between threads, compiled with the atomics, locks and threads of loom. `cargo xtask loom` runs the models;
+//! without `--cfg loom` there is nothing here.
 //!
-//! The modules are the driver's own files, so a model cannot differ from what it is a model of.
+//! The modules are the driver's own files: a model cannot differ from what it is a model of. Three things are not in a model. The memory that the
+//! card writes is an array of atomics here. Commands and page lists are behind a mutex each, with no protocol of their own. Loom itself
+//! plays every order of steps, but not every value that an access weaker than sequentially consistent may see: a load may not see a store
+//! that comes after it (load buffering).
 #![cfg(all(test, loom))]
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![allow(dead_code)]
 
 mod sync {
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
+    pub(crate) use loom::sync::atomic::{fence, AtomicBool, AtomicU16, AtomicU32, AtomicU64, Ordering};
     pub(crate) use loom::sync::{Arc, Mutex, MutexGuard};
     pub(crate) use std::sync::PoisonError;
+
+    /// As of `driver/src/sync.rs`: here loom looks whether an access is ordered against all writes.
+    pub(crate) struct Plain(loom::cell::UnsafeCell<u64>);
+
+    #[allow(unsafe_code)]
+    impl Plain {
+        pub(crate) fn new(value: u64) -> Self {
+            Self(loom::cell::UnsafeCell::new(value))
+        }
+
+        pub(crate) fn get(&self) -> u64 {
+            // SAFETY: loom ends the test if another thread may write meanwhile.
+            self.0.with(|value| unsafe { *value })
+        }
+
+        pub(crate) fn set(&self, value: u64) {
+            // SAFETY: loom ends the test if another thread may access it meanwhile.
+            self.0.with_mut(|place| unsafe { *place = value });
+        }
+    }
 
     /// As of `driver/src/sys/wrapping.rs`, but for the check of the index.
     pub(crate) struct Wrapping<T>(Box<[T]>);

@@ -103,7 +103,7 @@ fn errno(error: &ferrowire::Error) -> Errno {
         },
         E::NoResource { .. } => Errno::NOMEM,
         E::SendQueueFull { .. } | E::RecvQueueFull { .. } | E::SharedQueueFull { .. } => Errno::NOMEM,
-        E::Busy { .. } => Errno::BUSY,
+        E::Busy { .. } | E::CommandQueueBusy { .. } => Errno::BUSY,
         E::Attribute { .. } | E::Transition { .. } | E::Foreign { .. } => Errno::INVAL,
         _ => Errno::IO,
     }

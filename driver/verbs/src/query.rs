@@ -62,7 +62,7 @@ pub fn device_attr(card: &Identity, mac: [u8; 6], can: &Capabilities) -> ibv_dev
         max_sge: int(can.max_send_sge.min(can.max_recv_sge)),
         max_sge_rd: int(can.max_send_sge),
         max_cq: int(can.max_cq),
-        max_cqe: 1 << can.max_cq_log2.min(30),
+        max_cqe: int(can.max_cqe()),
         max_mr: int(can.max_mr),
         max_pd: int(can.max_pd),
         max_qp_rd_atom: int(can.max_dest_rd_atomic),

@@ -197,7 +197,7 @@ impl Plan {
     /// It has fewer queue pairs, or smaller completion queues, or no such path MTU.
     pub fn fits(&self, card: &Card) -> Result<(), Failure> {
         self.wish.fits(card)?;
-        let most = 1u32 << card.context.capabilities().max_cq_log2.min(31);
+        let most = card.context.capabilities().max_cqe();
         let (needed, each) = (self.completions(), self.completions_of_each());
         if needed <= most {
             return Ok(());
