@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
@@ -119,9 +119,13 @@ fn system(operation: &'static str) -> impl Fn(Errno) -> Error {
     move |errno| Error::System { operation, source: errno.into() }
 }
 
+/// Number of the next identifier. Channels find events by it, and one channel serves several services, so it is the process's.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
 /// What an identifier and its events share.
 #[derive(Debug)]
 pub(super) struct Account {
+    /// No other identifier of the process has had it.
     pub(super) key: u64,
     /// The program's context.
     pub(super) context: AtomicUsize,
@@ -132,9 +136,9 @@ pub(super) struct Account {
 }
 
 impl Account {
-    pub(super) fn new(key: u64, context: usize, channel: &Channel) -> Arc<Self> {
+    pub(super) fn new(context: usize, channel: &Channel) -> Arc<Self> {
         Arc::new(Self {
-            key,
+            key: NEXT.fetch_add(1, Ordering::Relaxed),
             context: AtomicUsize::new(context),
             channel: Mutex::new(channel.clone()),
             taken: Mutex::new(0),

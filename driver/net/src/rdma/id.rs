@@ -183,7 +183,7 @@ impl Id {
     ) -> Result<Self> {
         let mut core = shared.live("create identifier")?;
         let psn = Psn::new(core.random()?);
-        let account = Account::new(core.key(), context, channel);
+        let account = Account::new(context, channel);
         let entry = Entry {
             account: Arc::clone(&account),
             space,
@@ -212,7 +212,7 @@ impl Id {
         &self.account
     }
 
-    /// Its number, which no other identifier of the service has had.
+    /// Its number, which no other identifier of the process has had.
     pub fn number(&self) -> u64 {
         self.account.key
     }

@@ -110,7 +110,6 @@ pub(super) struct Core {
     by_cm: BTreeMap<u32, u64>,
     pending: Vec<Pending>,
     pub(super) ports: Ports,
-    next_key: u64,
     /// The card has no room for another message.
     full: bool,
     /// What the card failed with.
@@ -142,7 +141,6 @@ impl Shared {
                 by_cm: BTreeMap::new(),
                 pending: Vec::new(),
                 ports: Ports::default(),
-                next_key: 1,
                 full: false,
                 failed: None,
                 me: me.clone(),
@@ -270,12 +268,6 @@ impl Entry {
 impl Core {
     pub(super) fn random(&mut self) -> Result<u32> {
         Ok(self.gsi.random()?)
-    }
-
-    pub(super) fn key(&mut self) -> u64 {
-        let key = self.next_key;
-        self.next_key += 1;
-        key
     }
 
     pub(super) fn insert(&mut self, entry: Entry) {
@@ -539,7 +531,6 @@ impl Core {
 
     fn tell_request(&mut self, now: Duration, mut way: AddressVector, pending: Pending) -> Result<()> {
         let Pending { cm, listener, ip, port, request, waiting, .. } = pending;
-        let key = self.key();
         let psn = Psn::new(self.gsi.random()?);
         let limits = self.limits;
         let (Some(shared), Some(entry)) = (self.me.upgrade(), self.ids.get(&listener)) else {
@@ -547,7 +538,8 @@ impl Core {
             return Ok(());
         };
         let to = Arc::clone(&entry.account);
-        let account = Account::new(key, 0, &to.channel());
+        let account = Account::new(0, &to.channel());
+        let key = account.key;
         let options = entry.options;
         let (mut transport, mut path_mtu, mut link) = (Transport::Ud, PathMtu::B1024, None);
         let param = match &request {

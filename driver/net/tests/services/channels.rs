@@ -148,18 +148,34 @@ fn an_identifier_moves_to_another_channel_with_its_events() {
 
 #[test]
 fn services_of_two_cards_share_a_channel() {
-    let wire = Wire::new(2);
-    let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
-    let channel = Channel::new().unwrap();
-    let listener = b.service.create_id(&channel, PortSpace::Tcp, 1).unwrap();
-    listener.bind(at(1, false, 1)).unwrap();
-    listener.listen(1).unwrap();
-    let id = a.service.create_id(&channel, PortSpace::Tcp, 2).unwrap();
-    id.resolve_address(None, at(1, false, 1), RESOLVE).unwrap();
-    assert_eq!(next(&channel).context(), 2);
-    id.resolve_route().unwrap();
-    assert_eq!(next(&channel).context(), 2);
-    id.connect(&param(17, b"")).unwrap();
-    let event = next(&channel);
-    assert_eq!((event.kind(), event.listen_context()), (EventKind::ConnectRequest, Some(1)));
+    // An identifier of the other card leaves the channel while a request waits there: it moves, or it ends.
+    for moves in [true, false] {
+        let wire = Wire::new(2);
+        let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
+        let channel = Channel::new().unwrap();
+        // Each is the first identifier of its card.
+        let leaves = a.service.create_id(&channel, PortSpace::Tcp, 0).unwrap();
+        let listener = b.service.create_id(&channel, PortSpace::Tcp, 1).unwrap();
+        listener.bind(at(1, false, 1)).unwrap();
+        listener.listen(1).unwrap();
+        let id = a.service.create_id(&channel, PortSpace::Tcp, 2).unwrap();
+        assert_ne!(leaves.number(), listener.number());
+        id.resolve_address(None, at(1, false, 1), RESOLVE).unwrap();
+        assert_eq!(next(&channel).context(), 2);
+        id.resolve_route().unwrap();
+        assert_eq!(next(&channel).context(), 2);
+        id.connect(&param(17, b"")).unwrap();
+        until("the request is there", || readable(&channel));
+        match moves {
+            true => {
+                let other = Channel::new().unwrap();
+                leaves.migrate(&other);
+                assert!(!readable(&other));
+            }
+            false => leaves.destroy(),
+        }
+        let event = next(&channel);
+        assert_eq!((event.kind(), event.listen_context()), (EventKind::ConnectRequest, Some(1)));
+        assert_eq!(event.listen_id(), Some(listener.number()));
+    }
 }
