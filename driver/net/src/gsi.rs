@@ -26,7 +26,7 @@ const PLACE: usize = 512;
 const HANDLES: usize = 64;
 
 /// Between which addresses a message goes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Path {
     /// The own one.
     pub local: IpAddr,

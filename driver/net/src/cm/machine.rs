@@ -19,6 +19,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::sidr::Lookup;
+use super::table::{Connection, Table};
 use crate::mad::{Drep, Dreq, Mad, Message, Mra, Rej, RejectReason, Rep, Req, Rtu, SidrRep, SidrReq};
 
 /// 4.096 us times 2 to the power of a code (IBTA 9.7.5.1.3).
@@ -31,6 +32,9 @@ const LONGEST: u8 = 24;
 
 /// Requests that may wait for the program's answer at once. Requests beyond are dropped, for the asker asks again.
 pub(super) const MAX_WAITING: usize = 4096;
+
+/// Longest time-out of an asker, as such a code, for which refusals are kept: 4.3 s, that of Linux.
+const KEPT: u8 = 20;
 
 /// How often a request is sent again that was refused for an older connection of its queue pair: the other side ends that meanwhile.
 const STALE_TRIES: u8 = 3;
@@ -116,52 +120,40 @@ pub enum State {
     Refused,
 }
 
-/// A connection.
+impl State {
+    /// Both sides may still use it.
+    pub(super) fn is_live(self) -> bool {
+        !matches!(self, State::ReqSent | State::DreqSent | State::TimeWait | State::Refused)
+    }
+}
+
+/// A message to send.
 #[derive(Debug)]
-struct Connection<P> {
-    state: State,
-    peer: P,
-    transaction: u64,
-    /// 0: not known yet.
-    remote_id: u32,
-    /// Adapter of the other side; with the queue pair, it says which connection is meant.
-    remote_guid: u64,
-    /// Queue pair of the other side.
-    remote_qpn: u32,
-    local_qpn: u32,
-    /// The last message of this side, as long as it may have to be sent again.
-    sent: Option<Mad>,
-    deadline: Option<Duration>,
-    left: u8,
-    /// How long an answer may take, and how often it is asked for.
-    wait: Duration,
-    retries: u8,
-    /// How long a refusal is kept, so that a request that is repeated is refused again.
-    kept: Duration,
-    /// The refusal for an older connection of this queue pair.
-    stale: Option<Rej>,
-    /// The program has given it up: no more events.
-    abandoned: bool,
+pub(super) struct Outgoing<P> {
+    pub(super) peer: P,
+    pub(super) mad: Mad,
+    /// It answers a message that belongs to no connection. Anybody can have it sent, and the other side asks again.
+    pub(super) unsolicited: bool,
 }
 
 /// The connections of a card. `P` is the way to a peer: messages of one connection come from one.
 #[derive(Debug)]
 pub struct Manager<P> {
     pub(super) timing: Timing,
-    connections: BTreeMap<u32, Connection<P>>,
+    connections: Table<P>,
     pub(super) lookups: BTreeMap<u32, Lookup<P>>,
     pub(super) services: BTreeSet<u64>,
     next_id: u32,
-    pub(super) out: VecDeque<(P, Mad)>,
+    out: VecDeque<Outgoing<P>>,
     pub(super) events: VecDeque<(u32, Event)>,
 }
 
-impl<P: Clone + PartialEq> Manager<P> {
-    /// One without connections. `seed` is the first number of a connection: a random one, so that messages of before the last restart mean nothing.
+impl<P: Clone + Ord> Manager<P> {
+    /// One without connections. `seed` is the first number of a connection: a random one, so that late messages of an earlier run match no connection.
     pub fn new(seed: u32, timing: Timing) -> Self {
         Self {
             timing,
-            connections: BTreeMap::new(),
+            connections: Table::default(),
             lookups: BTreeMap::new(),
             services: BTreeSet::new(),
             next_id: seed,
@@ -182,13 +174,13 @@ impl<P: Clone + PartialEq> Manager<P> {
 
     /// The state of a connection; `None`: it is gone.
     pub fn state(&self, id: u32) -> Option<State> {
-        self.connections.get(&id).map(|c| c.state)
+        self.connections.get(id).map(|c| c.state)
     }
 
     /// The peer of a connection or a lookup.
     pub fn peer(&self, id: u32) -> Option<&P> {
         let lookup = || self.lookups.get(&id).map(|lookup| &lookup.peer);
-        self.connections.get(&id).map(|c| &c.peer).or_else(lookup)
+        self.connections.get(id).map(|c| &c.peer).or_else(lookup)
     }
 
     /// Connections and lookups that there are.
@@ -200,10 +192,21 @@ impl<P: Clone + PartialEq> Manager<P> {
         loop {
             let id = self.next_id;
             self.next_id = id.wrapping_add(1);
-            if id != 0 && !self.connections.contains_key(&id) && !self.lookups.contains_key(&id) {
+            if id != 0 && self.connections.get(id).is_none() && !self.lookups.contains_key(&id) {
                 return id;
             }
         }
+    }
+
+    /// Sends a message of a connection or a lookup.
+    pub(super) fn push(&mut self, peer: P, mad: Mad) {
+        self.out.push_back(Outgoing { peer, mad, unsolicited: false });
+    }
+
+    /// Answers a message that belongs to no connection.
+    pub(super) fn push_unsolicited(&mut self, peer: P, transaction_id: u64, message: impl Into<Message>) {
+        let mad = Mad { transaction_id, message: message.into() };
+        self.out.push_back(Outgoing { peer, mad, unsolicited: true });
     }
 
     /// Asks a peer for a connection; its number. Numbers, time-outs and retries of the request are filled in here.
@@ -243,11 +246,12 @@ impl<P: Clone + PartialEq> Manager<P> {
 
     /// Says yes to a request; its numbers are filled in here. Whether the asker still waits.
     pub fn accept(&mut self, now: Duration, id: u32, rep: Rep) -> bool {
-        let Some(c) = self.connections.get_mut(&id).filter(|c| c.state == State::ReqReceived) else {
-            return false;
-        };
-        (c.state, c.local_qpn) = (State::RepSent, rep.local_qpn);
-        let rep = Rep { local_comm_id: id, remote_comm_id: c.remote_id, ..rep };
+        let accepted = self.connections.change_in(id, State::ReqReceived, |c| {
+            (c.state, c.local_qpn) = (State::RepSent, rep.local_qpn);
+            c.remote_id
+        });
+        let Some(remote_comm_id) = accepted else { return false };
+        let rep = Rep { local_comm_id: id, remote_comm_id, ..rep };
         self.send(now, id, rep, true);
         true
     }
@@ -260,7 +264,7 @@ impl<P: Clone + PartialEq> Manager<P> {
         reason: RejectReason,
         private_data: [u8; Rej::PRIVATE],
     ) -> bool {
-        let Some(c) = self.connections.get_mut(&id) else { return false };
+        let Some(c) = self.connections.get(id) else { return false };
         // 0: a REQ is refused, 1: a REP, 2: neither.
         let message = match c.state {
             State::ReqReceived => 0,
@@ -278,18 +282,30 @@ impl<P: Clone + PartialEq> Manager<P> {
         };
         let asked = c.state != State::ReqSent;
         self.send(now, id, rej, false);
-        if let (true, Some(c)) = (asked, self.connections.get_mut(&id)) {
-            (c.state, c.deadline) = (State::Refused, Some(now + c.kept));
+        if asked {
+            self.connections.change(id, |c| (c.state, c.deadline) = (State::Refused, Some(now + c.kept)));
+            self.connections.trim_refused(MAX_WAITING);
         } else {
-            self.connections.remove(&id);
+            self.connections.remove(id);
         }
+        true
+    }
+
+    /// Refuses a request of which the program does not hear, and forgets it: the same request gets the same refusal. Whether it was not answered before.
+    pub fn refuse(&mut self, id: u32, reason: RejectReason) -> bool {
+        let Some(c) = self.connections.get(id).filter(|c| c.state == State::ReqReceived) else {
+            return false;
+        };
+        let rej = Rej { remote_comm_id: c.remote_id, reason: reason.code(), ..Rej::default() };
+        self.push_unsolicited(c.peer.clone(), c.transaction, rej);
+        self.connections.remove(id);
         true
     }
 
     /// Asks the peer to wait, for the program takes longer with a request or an answer (IBTA 12.6.6). Whether the peer waits for it.
     pub fn delay(&mut self, id: u32, private_data: [u8; Mra::PRIVATE]) -> bool {
         let service_timeout = self.timing.service;
-        let Some(c) = self.connections.get(&id) else { return false };
+        let Some(c) = self.connections.get(id) else { return false };
         let message = match c.state {
             State::ReqReceived => 0,
             State::RepReceived => 1,
@@ -297,18 +313,19 @@ impl<P: Clone + PartialEq> Manager<P> {
         };
         let remote_comm_id = c.remote_id;
         let mra = Mra { local_comm_id: id, remote_comm_id, message, service_timeout, private_data };
-        self.out.push_back((c.peer.clone(), Mad { transaction_id: c.transaction, message: mra.into() }));
+        let (peer, transaction_id) = (c.peer.clone(), c.transaction);
+        self.push(peer, Mad { transaction_id, message: mra.into() });
         true
     }
 
     /// The asker's queue pair is up: says so. Whether the other side still waits for that.
     pub fn ready(&mut self, now: Duration, id: u32, private_data: [u8; Rtu::PRIVATE]) -> bool {
-        let Some(c) = self.connections.get_mut(&id).filter(|c| c.state == State::RepReceived) else {
-            return false;
-        };
-        c.state = State::Established;
-        let rtu = Rtu { local_comm_id: id, remote_comm_id: c.remote_id, private_data };
-        self.send(now, id, rtu, false);
+        let ready = self.connections.change_in(id, State::RepReceived, |c| {
+            c.state = State::Established;
+            c.remote_id
+        });
+        let Some(remote_comm_id) = ready else { return false };
+        self.send(now, id, Rtu { local_comm_id: id, remote_comm_id, private_data }, false);
         true
     }
 
@@ -318,19 +335,21 @@ impl<P: Clone + PartialEq> Manager<P> {
     }
 
     fn established(&mut self, id: u32, rtu: Option<Rtu>) {
-        if let Some(c) = self.connections.get_mut(&id).filter(|c| c.state == State::RepSent) {
+        let up = self.connections.change_in(id, State::RepSent, |c| {
             (c.state, c.sent, c.deadline) = (State::Established, None, None);
-            self.tell(id, Event::Established(rtu));
+        });
+        if up.is_some() {
+            self.report(id, Event::Established(rtu));
         }
     }
 
     /// Ends a connection that works, or answers the other side's word that it has ended. Whether there was one.
     pub fn disconnect(&mut self, now: Duration, id: u32, private_data: [u8; Dreq::PRIVATE]) -> bool {
-        let Some(c) = self.connections.get_mut(&id) else { return false };
+        let Some(c) = self.connections.get(id) else { return false };
         let (local_comm_id, remote_comm_id, remote_qpn) = (id, c.remote_id, c.remote_qpn);
         match c.state {
             State::Established | State::RepSent => {
-                c.state = State::DreqSent;
+                self.connections.change(id, |c| c.state = State::DreqSent);
                 let dreq = Dreq { local_comm_id, remote_comm_id, remote_qpn, private_data };
                 self.send(now, id, dreq, true);
             }
@@ -348,9 +367,12 @@ impl<P: Clone + PartialEq> Manager<P> {
     /// The program has given a connection or a lookup up: ends it as its state needs, and reports no more events of it.
     pub fn abandon(&mut self, now: Duration, id: u32) {
         self.abandon_lookup(now, id);
-        let Some(c) = self.connections.get_mut(&id) else { return };
-        c.abandoned = true;
-        match c.state {
+        let abandoned = self.connections.change(id, |c| {
+            c.abandoned = true;
+            c.state
+        });
+        let Some(state) = abandoned else { return };
+        match state {
             State::ReqSent => drop(self.reject(now, id, RejectReason::Timeout, [0; Rej::PRIVATE])),
             State::ReqReceived | State::RepReceived | State::RepSent => {
                 self.reject(now, id, RejectReason::Consumer, [0; Rej::PRIVATE]);
@@ -364,41 +386,54 @@ impl<P: Clone + PartialEq> Manager<P> {
 
     /// Forgets a request without a word, so that the asker asks again.
     pub fn forget(&mut self, id: u32) {
-        self.connections.remove(&id);
+        self.connections.remove(id);
         self.lookups.remove(&id);
     }
 
-    fn tell(&mut self, id: u32, event: Event) {
-        if self.connections.get(&id).is_none_or(|c| !c.abandoned) {
+    fn report(&mut self, id: u32, event: Event) {
+        if self.connections.get(id).is_none_or(|c| !c.abandoned) {
             self.events.push_back((id, event));
         }
     }
 
     /// The last word of a connection: it is gone.
     fn last(&mut self, id: u32, event: Event) {
-        self.tell(id, event);
-        self.connections.remove(&id);
+        self.report(id, event);
+        self.connections.remove(id);
     }
 
     /// Sends a message of a connection, keeps it, and waits for its answer if it wants one.
     fn send(&mut self, now: Duration, id: u32, message: impl Into<Message>, waits: bool) {
-        let Some(c) = self.connections.get_mut(&id) else { return };
-        let mad = Mad { transaction_id: c.transaction, message: message.into() };
-        c.sent = Some(mad);
-        if waits {
-            (c.deadline, c.left) = (Some(now + c.wait), c.retries);
+        let message = message.into();
+        let sent = self.connections.change(id, |c| {
+            let mad = Mad { transaction_id: c.transaction, message };
+            c.sent = Some(mad);
+            if waits {
+                (c.deadline, c.left) = (Some(now + c.wait), c.retries);
+            }
+            (c.peer.clone(), mad)
+        });
+        if let Some((peer, mad)) = sent {
+            self.push(peer, mad);
         }
-        self.out.push_back((c.peer.clone(), mad));
+    }
+
+    /// Sends the last message of a connection once more, if there is one.
+    fn repeat(&mut self, id: u32) {
+        let Some((peer, Some(mad))) = self.connections.get(id).map(|c| (c.peer.clone(), c.sent)) else {
+            return;
+        };
+        self.push(peer, mad);
     }
 
     /// The connection has ended; its number is free later.
     fn end(&mut self, now: Duration, id: u32, why: Option<End>) {
-        let time_wait = timeout(self.timing.time_wait);
-        if let Some(c) = self.connections.get_mut(&id) {
-            (c.state, c.sent, c.deadline) = (State::TimeWait, None, Some(now + time_wait));
-            if let Some(why) = why {
-                self.tell(id, Event::Disconnected(why));
-            }
+        let until = now + timeout(self.timing.time_wait);
+        let ended = self.connections.change(id, |c| {
+            (c.state, c.sent, c.deadline) = (State::TimeWait, None, Some(until));
+        });
+        if let (Some(()), Some(why)) = (ended, why) {
+            self.report(id, Event::Disconnected(why));
         }
     }
 
@@ -407,10 +442,9 @@ impl<P: Clone + PartialEq> Manager<P> {
         if let (Message::Rej(_), 0) = (&mad.message, id) {
             // The asker has given up before it knew this side's number.
             let asked = |c: &Connection<P>| matches!(c.state, State::ReqReceived | State::RepSent);
-            let same = |c: &Connection<P>| c.remote_id == remote_id && c.peer == *peer && asked(c);
-            return self.connections.iter().find(|(_, c)| same(c)).map(|(id, _)| *id);
+            return self.connections.by_remote(peer, remote_id).filter(|(_, c)| asked(c)).map(|(id, _)| id);
         }
-        let c = self.connections.get(&id).filter(|c| c.peer == *peer)?;
+        let c = self.connections.get(id).filter(|c| c.peer == *peer)?;
         // The other side's number is that of all its messages, once it is known; a refusal of a request may have none.
         let none_yet = c.state == State::ReqSent || matches!(mad.message, Message::Rej(_));
         (c.remote_id == remote_id || none_yet).then_some(id)
@@ -438,7 +472,7 @@ impl<P: Clone + PartialEq> Manager<P> {
     /// A message of a connection that there is not: so that the other side need not wait.
     fn unknown(&mut self, peer: &P, id: u32, remote_id: u32, mad: &Mad) {
         let (local_comm_id, remote_comm_id) = (id, remote_id);
-        let message = match &mad.message {
+        let message: Message = match &mad.message {
             // It ended here and the number is gone: the other side may end, too (IBTA 12.9.8.3).
             Message::Dreq(_) => Drep { local_comm_id, remote_comm_id, ..Drep::default() }.into(),
             Message::Rep(_) => {
@@ -447,29 +481,30 @@ impl<P: Clone + PartialEq> Manager<P> {
             }
             _ => return,
         };
-        self.out.push_back((peer.clone(), Mad { transaction_id: mad.transaction_id, message }));
+        self.push_unsolicited(peer.clone(), mad.transaction_id, message);
     }
 
     /// A message of a connection has come.
     fn received(&mut self, now: Duration, id: u32, remote_id: u32, mad: &Mad) {
-        let Some(c) = self.connections.get_mut(&id) else { return };
-        let again = (c.peer.clone(), c.sent);
+        let Some(c) = self.connections.get(id) else { return };
         match (&mad.message, c.state) {
             (Message::Mra(m), State::ReqSent | State::RepSent) => {
-                c.deadline = Some(now + timeout(m.service_timeout.min(LONGEST)) + c.wait);
-                c.left = c.retries;
+                self.connections.change(id, |c| {
+                    c.deadline = Some(now + timeout(m.service_timeout.min(LONGEST)) + c.wait);
+                    c.left = c.retries;
+                });
             }
             (Message::Rep(rep), State::ReqSent) => self.replied(now, id, rep),
             (Message::Rep(_), State::RepReceived) => drop(self.delay(id, [0; Mra::PRIVATE])),
             // The RTU or the REJ was lost.
-            (Message::Rep(_), State::Established | State::Refused) => {
-                self.out.extend(again.1.map(|mad| (again.0, mad)));
-            }
+            (Message::Rep(_), State::Established | State::Refused) => self.repeat(id),
             (Message::Rtu(rtu), State::RepSent) => self.established(id, Some(*rtu)),
             (Message::Rej(rej), State::ReqSent) if rej.reason == RejectReason::StaleConnection.code() => {
                 // Asked again when the time is over.
-                c.left = c.left.min(if c.stale.is_some() { c.left } else { STALE_TRIES });
-                c.stale = Some(*rej);
+                self.connections.change(id, |c| {
+                    c.left = c.left.min(if c.stale.is_some() { c.left } else { STALE_TRIES });
+                    c.stale = Some(*rej);
+                });
             }
             (
                 Message::Rej(rej),
@@ -480,53 +515,56 @@ impl<P: Clone + PartialEq> Manager<P> {
                 self.end(now, id, Some(End::Rejected(*rej)));
             }
             (Message::Rej(_), State::DreqReceived) => self.end(now, id, None),
-            (Message::Dreq(dreq), state) if dreq.remote_qpn == c.local_qpn => match state {
-                State::RepReceived | State::RepSent | State::Established => {
-                    (c.state, c.sent, c.deadline) = (State::DreqReceived, None, None);
-                    // An answer is of the transaction of its question.
-                    c.transaction = mad.transaction_id;
-                    match c.abandoned {
-                        true => drop(self.disconnect(now, id, [0; Dreq::PRIVATE])),
-                        false => self.tell(id, Event::Disconnected(End::Dreq(*dreq))),
-                    }
-                }
-                State::DreqSent | State::TimeWait => {
-                    let fresh = Drep { local_comm_id: id, remote_comm_id: remote_id, ..Drep::default() };
-                    let fresh = Mad { transaction_id: mad.transaction_id, message: fresh.into() };
-                    // The one with the program's bytes, if there is one.
-                    let drep = again.1.filter(|sent| matches!(sent.message, Message::Drep(_)));
-                    self.out.push_back((again.0, drep.unwrap_or(fresh)));
-                    if state == State::DreqSent {
-                        self.end(now, id, Some(End::Dreq(*dreq)));
-                    }
-                }
-                _ => {}
-            },
+            (Message::Dreq(dreq), _) if dreq.remote_qpn == c.local_qpn => {
+                self.ended(now, id, remote_id, mad.transaction_id, dreq);
+            }
             (Message::Drep(drep), State::DreqSent) => self.end(now, id, Some(End::Drep(*drep))),
             _ => {}
         }
     }
 
-    /// A live connection with this queue pair of this adapter, which it cannot have any more (IBTA 12.9.8.3.1).
-    fn stale(&self, peer: &P, guid: u64, qpn: u32) -> Option<u32> {
-        let live =
-            |state| !matches!(state, State::ReqSent | State::DreqSent | State::TimeWait | State::Refused);
-        let same = |c: &Connection<P>| c.remote_qpn == qpn && c.remote_guid == guid && c.peer == *peer;
-        let found = self.connections.iter().find(|(_, c)| live(c.state) && same(c));
-        found.map(|(id, _)| *id)
+    /// The other side ends a connection.
+    fn ended(&mut self, now: Duration, id: u32, remote_id: u32, transaction_id: u64, dreq: &Dreq) {
+        let Some(c) = self.connections.get(id) else { return };
+        match c.state {
+            State::RepReceived | State::RepSent | State::Established => {
+                let abandoned = c.abandoned;
+                self.connections.change(id, |c| {
+                    (c.state, c.sent, c.deadline) = (State::DreqReceived, None, None);
+                    // An answer is of the transaction of its question.
+                    c.transaction = transaction_id;
+                });
+                match abandoned {
+                    true => drop(self.disconnect(now, id, [0; Dreq::PRIVATE])),
+                    false => self.report(id, Event::Disconnected(End::Dreq(*dreq))),
+                }
+            }
+            State::DreqSent | State::TimeWait => {
+                let fresh = Drep { local_comm_id: id, remote_comm_id: remote_id, ..Drep::default() };
+                let fresh = Mad { transaction_id, message: fresh.into() };
+                // The one with the program's bytes, if there is one.
+                let drep = c.sent.filter(|sent| matches!(sent.message, Message::Drep(_)));
+                let (peer, state) = (c.peer.clone(), c.state);
+                self.push(peer, drep.unwrap_or(fresh));
+                if state == State::DreqSent {
+                    self.end(now, id, Some(End::Dreq(*dreq)));
+                }
+            }
+            _ => {}
+        }
     }
 
     /// The answer to a request is yes.
     fn replied(&mut self, now: Duration, id: u32, rep: &Rep) {
-        let Some(peer) = self.connections.get(&id).map(|c| c.peer.clone()) else { return };
-        let stale = self.stale(&peer, rep.local_ca_guid, rep.local_qpn);
-        if let Some(c) = self.connections.get_mut(&id) {
+        let Some(peer) = self.peer(id).cloned() else { return };
+        let stale = self.connections.by_queue_pair(&peer, rep.local_ca_guid, rep.local_qpn);
+        self.connections.change(id, |c| {
             (c.state, c.sent, c.deadline) = (State::RepReceived, None, None);
             (c.remote_id, c.remote_qpn, c.remote_guid) =
                 (rep.local_comm_id, rep.local_qpn, rep.local_ca_guid);
-        }
+        });
         match stale {
-            None => self.tell(id, Event::Replied(*rep)),
+            None => self.report(id, Event::Replied(*rep)),
             Some(stale) => {
                 self.end_stale(now, stale);
                 self.refuse_stale(now, id);
@@ -538,14 +576,12 @@ impl<P: Clone + PartialEq> Manager<P> {
     fn refuse_stale(&mut self, now: Duration, id: u32) {
         let reason = RejectReason::StaleConnection;
         let heard = Rej { remote_comm_id: id, reason: reason.code(), ..Rej::default() };
-        self.tell(id, Event::Rejected(heard));
+        self.report(id, Event::Rejected(heard));
         self.reject(now, id, reason, [0; Rej::PRIVATE]);
-        if let Some(c) = self.connections.get_mut(&id) {
-            c.abandoned = true;
-        }
+        self.connections.change(id, |c| c.abandoned = true);
     }
 
-    /// Ends a connection after a restart of the other side.
+    /// Ends a connection whose queue pair the other side cannot have any more, after a restart (IBTA 12.9.8.3.1).
     fn end_stale(&mut self, now: Duration, id: u32) {
         match self.state(id) {
             Some(State::RepReceived) => self.refuse_stale(now, id),
@@ -560,37 +596,34 @@ impl<P: Clone + PartialEq> Manager<P> {
 
     /// A request has come.
     fn requested(&mut self, now: Duration, peer: &P, transaction: u64, req: &Req) {
-        let same = |c: &Connection<P>| c.remote_id == req.local_comm_id && c.peer == *peer;
-        if let Some((id, c)) = self.connections.iter().find(|(_, c)| same(c)) {
+        if let Some((id, c)) = self.connections.by_remote(peer, req.local_comm_id) {
             // The same once more: the answer was lost, or there is none yet.
-            match (c.state, c.sent) {
-                (State::RepSent | State::Refused, Some(sent)) => self.out.push_back((peer.clone(), sent)),
-                (State::ReqReceived, _) => drop(self.delay(*id, [0; Mra::PRIVATE])),
+            match c.state {
+                State::RepSent | State::Refused => self.repeat(id),
+                State::ReqReceived => drop(self.delay(id, [0; Mra::PRIVATE])),
                 _ => {}
             }
             return;
         }
-        let refuse = |reason: RejectReason| {
-            let reason = reason.code();
-            let rej = Rej { remote_comm_id: req.local_comm_id, reason, ..Rej::default() };
-            (peer.clone(), Mad { transaction_id: transaction, message: rej.into() })
+        let refuse = |manager: &mut Self, reason: RejectReason| {
+            let rej = Rej { remote_comm_id: req.local_comm_id, reason: reason.code(), ..Rej::default() };
+            manager.push_unsolicited(peer.clone(), transaction, rej);
         };
-        if let Some(id) = self.stale(peer, req.local_ca_guid, req.local_qpn) {
+        if let Some(id) = self.connections.by_queue_pair(peer, req.local_ca_guid, req.local_qpn) {
             let unanswered = self.state(id) == Some(State::ReqReceived);
             self.end_stale(now, id);
             if !unanswered {
-                return self.out.push_back(refuse(RejectReason::StaleConnection));
+                return refuse(self, RejectReason::StaleConnection);
             }
         }
         if !self.services.contains(&req.service_id) {
-            return self.out.push_back(refuse(RejectReason::InvalidServiceId));
+            return refuse(self, RejectReason::InvalidServiceId);
         }
         // RC and UC.
         if req.transport_service > 1 || req.extended_transport != 0 {
-            return self.out.push_back(refuse(RejectReason::InvalidTransport));
+            return refuse(self, RejectReason::InvalidTransport);
         }
-        let waiting = |c: &&Connection<P>| c.state == State::ReqReceived;
-        if self.connections.values().filter(waiting).count() >= MAX_WAITING {
+        if self.connections.unanswered() >= MAX_WAITING {
             return;
         }
         let id = self.fresh_id();
@@ -608,30 +641,27 @@ impl<P: Clone + PartialEq> Manager<P> {
             wait: timeout(req.local_cm_response_timeout.min(LONGEST)).max(timeout(self.timing.response)),
             retries: req.max_cm_retries,
             // Twice the time after which it is repeated.
-            kept: timeout(self.timing.time_wait)
-                .max(2 * timeout(req.remote_cm_response_timeout.min(LONGEST))),
+            kept: timeout(self.timing.time_wait).max(2 * timeout(req.remote_cm_response_timeout.min(KEPT))),
             stale: None,
             abandoned: false,
         };
         self.connections.insert(id, connection);
-        self.tell(id, Event::Requested(*req));
+        self.report(id, Event::Requested(*req));
     }
 
     /// When [`tick`](Self::tick) has something to do next.
     pub fn poll_timeout(&self) -> Option<Duration> {
         let lookups = self.lookups.values().filter_map(|lookup| lookup.deadline);
-        self.connections.values().filter_map(|c| c.deadline).chain(lookups).min()
+        self.connections.next_deadline().into_iter().chain(lookups).min()
     }
 
     /// Sends again what was not answered, and gives up what was not often enough.
     pub fn tick(&mut self, now: Duration) {
-        let due = |c: &Connection<P>| c.deadline.is_some_and(|deadline| deadline <= now);
-        let ids: Vec<u32> = self.connections.iter().filter(|(_, c)| due(c)).map(|(id, _)| *id).collect();
-        for id in ids {
-            let Some(c) = self.connections.get_mut(&id) else { continue };
+        for id in self.connections.due(now) {
+            let Some(c) = self.connections.get(id) else { continue };
             match (c.state, c.left) {
                 (State::TimeWait, _) => self.last(id, Event::TimeWaitOver),
-                (State::Refused, _) => drop(self.connections.remove(&id)),
+                (State::Refused, _) => self.connections.remove(id),
                 (State::DreqSent, 0) => self.end(now, id, Some(End::TimedOut)),
                 (_, 0) => {
                     let event = c.stale.map_or(Event::TimedOut, Event::Rejected);
@@ -640,8 +670,8 @@ impl<P: Clone + PartialEq> Manager<P> {
                     self.last(id, event);
                 }
                 (_, left) => {
-                    (c.left, c.deadline) = (left - 1, Some(now + c.wait));
-                    self.out.extend(c.sent.map(|mad| (c.peer.clone(), mad)));
+                    self.connections.change(id, |c| (c.left, c.deadline) = (left - 1, Some(now + c.wait)));
+                    self.repeat(id);
                 }
             }
         }
@@ -650,6 +680,11 @@ impl<P: Clone + PartialEq> Manager<P> {
 
     /// The next message to send.
     pub fn poll_transmit(&mut self) -> Option<(P, Mad)> {
+        self.poll_outgoing().map(|out| (out.peer, out.mad))
+    }
+
+    /// The same, with what may become of it.
+    pub(crate) fn poll_outgoing(&mut self) -> Option<Outgoing<P>> {
         self.out.pop_front()
     }
 

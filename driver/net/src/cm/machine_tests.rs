@@ -136,6 +136,7 @@ impl Pair {
                 self.sides[to].receive(self.now, &(1 - to as u8), &mad);
             }
             self.sides.iter_mut().for_each(|side| side.tick(self.now));
+            self.sides.iter().for_each(|side| side.connections.check());
         }
     }
 
@@ -260,6 +261,55 @@ fn a_program_that_refuses_gives_its_reason_and_its_bytes() {
     assert_eq!((manager.poll_event(), manager.state(id)), (None, Some(State::Refused)));
     manager.tick(LATER);
     assert_eq!(manager.connections(), 0);
+}
+
+/// A request by its asker's number, from a queue pair of that number.
+fn asked(n: u32) -> Mad {
+    let req = Req { local_comm_id: n, local_qpn: n, remote_cm_response_timeout: 31, ..Pair::req() };
+    Mad { transaction_id: n.into(), message: req.into() }
+}
+
+#[test]
+fn refusals_are_kept_up_to_a_limit_and_for_a_limited_time() {
+    let mut manager = Manager::new(1, Timing::default());
+    manager.listen(service());
+    let count = 2 * MAX_WAITING as u32;
+    for n in 1..=count {
+        manager.receive(SOON * n, &3, &asked(n));
+        let Some((id, Event::Requested(_))) = manager.poll_event() else { panic!("asked") };
+        assert!(manager.reject(SOON * n, id, RejectReason::Consumer, [7; Rej::PRIVATE]));
+        let Some((3, Mad { message: Message::Rej(_), .. })) = manager.poll_transmit() else { panic!() };
+    }
+    assert_eq!(manager.connections(), MAX_WAITING);
+    // The youngest are refused again; the oldest is a new request.
+    manager.receive(SOON * count, &3, &asked(count));
+    assert!(matches!(manager.poll_transmit(), Some((3, Mad { message: Message::Rej(_), .. }))));
+    assert_eq!(manager.poll_event(), None);
+    manager.receive(SOON * count, &3, &asked(1));
+    assert!(matches!(manager.poll_event(), Some((_, Event::Requested(_)))));
+    // Whatever time-out the asker names, for twice that of Linux.
+    manager.tick(SOON * count + 2 * timeout(KEPT));
+    assert_eq!(manager.connections(), 1);
+    manager.connections.check();
+}
+
+#[test]
+fn a_refusal_of_the_manager_itself_is_forgotten_and_the_same_each_time() {
+    let mut manager = Manager::new(1, Timing::default());
+    manager.listen(service());
+    let mut refusals = Vec::new();
+    for _ in 0..2 {
+        manager.receive(SOON, &3, &asked(5));
+        let Some((id, Event::Requested(_))) = manager.poll_event() else { panic!("asked") };
+        assert!(
+            manager.refuse(id, RejectReason::InvalidMtu) && !manager.refuse(id, RejectReason::InvalidMtu)
+        );
+        refusals.push(sent(&mut manager).unwrap());
+        assert_eq!((manager.connections(), manager.poll_timeout()), (0, None));
+    }
+    assert_eq!(refusals[0], refusals[1]);
+    let Message::Rej(rej) = refusals[0].message else { panic!("refused") };
+    assert_eq!((rej.local_comm_id, rej.remote_comm_id, rej.message, rej.reason), (0, 5, 0, 26));
 }
 
 #[test]
@@ -521,7 +571,7 @@ fn conversations() -> Vec<Vec<Mad>> {
     asked.map(|mad| of(mad.transaction_id)).collect()
 }
 
-fn sent<P: Clone + PartialEq>(manager: &mut Manager<P>) -> Option<Mad> {
+fn sent<P: Clone + Ord>(manager: &mut Manager<P>) -> Option<Mad> {
     manager.poll_transmit().map(|(_, mad)| mad)
 }
 
@@ -789,16 +839,17 @@ proptest! {
                 Mad::parse(&mad.to_bytes()).unwrap();
             }
             while manager.poll_event().is_some() {}
+            manager.connections.check();
         }
         // What waits for the program stays; all else ends, once time passes.
         while let Some(next) = manager.poll_timeout() {
             manager.tick(next);
         }
-        for id in manager.connections.keys() {
+        for id in manager.connections.ids() {
             let waits = [State::ReqReceived, State::RepReceived, State::Established, State::DreqReceived];
-            prop_assert!(waits.contains(&manager.state(*id).unwrap()));
+            prop_assert!(waits.contains(&manager.state(id).unwrap()));
         }
-        for id in manager.connections.keys().copied().collect::<Vec<_>>() {
+        for id in manager.connections.ids().collect::<Vec<_>>() {
             manager.abandon(now, id);
         }
         for id in manager.lookups.keys().copied().collect::<Vec<_>>() {

@@ -6,6 +6,7 @@
 
 pub mod machine;
 pub(crate) mod sidr;
+mod table;
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;

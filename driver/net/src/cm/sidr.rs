@@ -44,7 +44,7 @@ impl<P> Lookup<P> {
     }
 }
 
-impl<P: Clone + PartialEq> Manager<P> {
+impl<P: Clone + Ord> Manager<P> {
     /// Asks a peer for the queue pair of a datagram service; the number of the lookup. It is filled in here.
     pub fn resolve(&mut self, now: Duration, peer: P, req: SidrReq) -> u32 {
         let id = self.fresh_id();
@@ -52,7 +52,7 @@ impl<P: Clone + PartialEq> Manager<P> {
         let sent = Mad { transaction_id: transaction, message: SidrReq { request_id: id, ..req }.into() };
         let deadline = Some(now + timeout(self.timing.response));
         let stage = Stage::Asked { sent, left: self.timing.retries };
-        self.out.push_back((peer.clone(), sent));
+        self.push(peer.clone(), sent);
         self.lookups.insert(id, Lookup { peer, deadline, transaction, stage });
         id
     }
@@ -65,7 +65,8 @@ impl<P: Clone + PartialEq> Manager<P> {
         let sent = Mad { transaction_id: lookup.transaction, message: rep.into() };
         lookup.stage = Stage::Answered { request, sent };
         lookup.deadline = Some(now + timeout(KEPT));
-        self.out.push_back((lookup.peer.clone(), sent));
+        let peer = lookup.peer.clone();
+        self.push(peer, sent);
         true
     }
 
@@ -87,7 +88,7 @@ impl<P: Clone + PartialEq> Manager<P> {
         if let Some(lookup) = self.lookups.values().find(same) {
             // The same once more: the answer was lost, or there is none yet.
             if let Stage::Answered { sent, .. } = lookup.stage {
-                self.out.push_back((peer.clone(), sent));
+                self.push(peer.clone(), sent);
             }
             return;
         }
@@ -98,9 +99,7 @@ impl<P: Clone + PartialEq> Manager<P> {
                 service_id: req.service_id,
                 ..SidrRep::default()
             };
-            return self
-                .out
-                .push_back((peer.clone(), Mad { transaction_id: transaction, message: rep.into() }));
+            return self.push_unsolicited(peer.clone(), transaction, rep);
         }
         let heard = |lookup: &&Lookup<P>| lookup.request().is_some();
         if self.lookups.values().filter(heard).count() >= MAX_WAITING {
@@ -142,7 +141,8 @@ impl<P: Clone + PartialEq> Manager<P> {
                 Stage::Asked { sent, left } if *left > 0 => {
                     *left -= 1;
                     lookup.deadline = Some(now + wait);
-                    self.out.push_back((lookup.peer.clone(), *sent));
+                    let (peer, sent) = (lookup.peer.clone(), *sent);
+                    self.push(peer, sent);
                     continue;
                 }
                 Stage::Asked { .. } => self.events.push_back((id, Event::TimedOut)),

@@ -475,7 +475,7 @@ impl Core {
     ) {
         match request {
             Request::Connection(_) => {
-                self.manager.reject(now, cm, reason, [0; Rej::PRIVATE]);
+                self.manager.refuse(cm, reason);
             }
             Request::Datagrams(_) => {
                 let rep = SidrRep { status: status.code(), ..SidrRep::default() };
