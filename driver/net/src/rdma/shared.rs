@@ -489,7 +489,10 @@ impl Core {
         let Some(path) = self.manager.peer(cm).copied() else { return Ok(()) };
         let own = net.addresses();
         let service = PortSpace::of_service_id(request.service_id());
-        let ip = IpCm::parse(request.private_data()).filter(|ip| own.contains(&ip.destination));
+        // The program admits by the addresses in the message, and its queue pair sends to those of the packet: on RoCE v2, where a GID is an IP
+        // address (IBTA A17.4.3), they are the same, or somebody speaks for another one.
+        let same = |ip: &IpCm| ip.source == path.remote && ip.destination == path.local;
+        let ip = IpCm::parse(request.private_data()).filter(|ip| same(ip) && own.contains(&ip.destination));
         let listener = service.zip(ip).and_then(|((space, port), ip)| {
             let fits = space.is_datagram() == matches!(request, Request::Datagrams(_));
             let key = self.ports.listener(space, port, ip.destination).filter(|_| fits)?;

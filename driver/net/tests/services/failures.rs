@@ -272,6 +272,35 @@ fn a_request_from_nowhere_and_one_that_says_nothing_of_addresses_are_not_told() 
     b.quiet();
 }
 
+/// A program that admits by address would admit host 0 for another one.
+#[test]
+fn a_request_that_names_other_addresses_than_its_packet_is_refused() {
+    let wire = Wire::new(2);
+    let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
+    let _listeners = [PortSpace::Tcp, PortSpace::Udp].map(|space| b.listen(space, 1));
+    a.service.net().resolve(ip(1, false)).unwrap();
+    let packet = Path { local: ip(1, false), remote: ip(0, false) };
+    let own = IpCm { source_port: 1, source: packet.remote, destination: packet.local };
+    let foreign = [
+        IpCm { source: ip(5, false), ..own },
+        // An own address of the card, but not the one to which the packet went.
+        IpCm { source: ip(0, true), destination: ip(1, true), ..own },
+    ];
+    for (n, header) in (5..).zip(foreign) {
+        let service_id = PortSpace::Tcp.service_id(1);
+        let mut req = Req { service_id, local_comm_id: n, local_qpn: n, path_mtu: 3, ..Req::default() };
+        req.private_data[..IpCm::BYTES].copy_from_slice(&header.to_bytes());
+        wire.inject(1, packet, req.into());
+        let mut sidr =
+            SidrReq { service_id: PortSpace::Udp.service_id(1), request_id: n, ..SidrReq::default() };
+        sidr.private_data[..IpCm::BYTES].copy_from_slice(&header.to_bytes());
+        wire.inject(1, packet, sidr.into());
+    }
+    next_rejections(&wire, &[8, 8]);
+    until("the lookups were refused", || wire.count(1, "SidrRep") == 2);
+    b.quiet();
+}
+
 /// Host 1 has refused with these reasons.
 #[track_caller]
 fn next_rejections(wire: &Wire, reasons: &[u16]) {
