@@ -445,8 +445,9 @@ impl<P: Clone + Ord> Manager<P> {
             return self.connections.by_remote(peer, remote_id).filter(|(_, c)| asked(c)).map(|(id, _)| id);
         }
         let c = self.connections.get(id).filter(|c| c.peer == *peer)?;
-        // The other side's number is that of all its messages, once it is known; a refusal of a request may have none.
-        let none_yet = c.state == State::ReqSent || matches!(mad.message, Message::Rej(_));
+        // The other side's number is that of all its messages, once it is known; a refusal of a request may have none. A peer that guesses this side's
+        // number ends nothing without the other one.
+        let none_yet = c.state == State::ReqSent;
         (c.remote_id == remote_id || none_yet).then_some(id)
     }
 

@@ -455,9 +455,37 @@ fn messages_of_others_change_nothing() {
     manager.receive(pair.now, &9, &Mad { transaction_id: 0, message: dreq(theirs, 17).into() });
     manager.receive(pair.now, &1, &Mad { transaction_id: 0, message: dreq(theirs + 1, 17).into() });
     manager.receive(pair.now, &1, &Mad { transaction_id: 0, message: dreq(theirs, 18).into() });
+    // A refusal names both numbers, or that of its sender where that is all it knows.
+    let rej =
+        |local_comm_id, remote_comm_id| Rej { local_comm_id, remote_comm_id, reason: 28, ..Rej::default() };
+    for (local, remote) in [(theirs + 1, id), (0, id), (theirs, id + 1), (theirs, 0)] {
+        manager.receive(pair.now, &1, &Mad { transaction_id: 0, message: rej(local, remote).into() });
+    }
     assert_eq!((manager.state(id), manager.poll_event()), (Some(State::Established), None));
     manager.receive(pair.now, &1, &Mad { transaction_id: 0, message: dreq(theirs, 17).into() });
     assert_eq!(manager.state(id), Some(State::DreqReceived));
+}
+
+#[test]
+fn a_refusal_ends_an_answered_request_only_with_both_numbers() {
+    // The asked side has said yes; the asker has heard it.
+    for side in [1, 0] {
+        let mut pair = Pair::new(Timing::default());
+        pair.sides[1].listen(service());
+        pair.think = [SOON * 50, Duration::ZERO];
+        let id = pair.connect();
+        pair.run(SOON * 4, |_, _| vec![SOON]);
+        let theirs = pair.events[1][0].0;
+        let (own, other) = if side == 0 { (id, theirs) } else { (theirs, id) };
+        let state = if side == 0 { State::RepReceived } else { State::RepSent };
+        for (local_comm_id, gone) in [(0, false), (other + 1, false), (other, true)] {
+            assert_eq!(pair.sides[side].state(own), Some(state));
+            let rej = Rej { local_comm_id, remote_comm_id: own, reason: 28, ..Rej::default() };
+            let mad = Mad { transaction_id: 0, message: rej.into() };
+            pair.sides[side].receive(pair.now, &(1 - side as u8), &mad);
+            assert_eq!(pair.sides[side].state(own).is_none(), gone);
+        }
+    }
 }
 
 /// IBTA 12.9.8.3.1: the other side has restarted and has the same queue pair again.
