@@ -53,10 +53,15 @@ impl CmOptions {
     }
 
     /// The queue pair's rights are its owner's.
-    fn set(&self, options: &mut Options) {
-        options.keep_access = true;
+    fn ask(&self, options: &mut Options) {
+        self.answer(options);
         options.path_mtu = self.path_mtu;
         options.ack_timeout = self.rc.timeout;
+    }
+
+    /// Path MTU and time-out are the asker's.
+    fn answer(&self, options: &mut Options) {
+        options.keep_access = true;
         options.min_rnr_timer = self.rc.min_rnr_timer;
     }
 }
@@ -162,7 +167,7 @@ impl Cm {
         self.shared.net.resolve(peer)?;
         let channel = Channel::new()?;
         let id = self.id(&channel)?;
-        id.set_options(|all| options.set(all));
+        id.set_options(|all| options.ask(all));
         let mut connection =
             CmConnection { cm: self.clone(), id, channel, peer, private_data: Vec::new(), qp: None };
         connection.id.resolve_address(None, to, limit)?;
@@ -269,7 +274,7 @@ impl CmRequest {
     /// `Gone` when the asker has given up; those of the verbs. The queue pair is destroyed then, and the asker is told no.
     pub fn answer(self, qp: Qp<Init>, options: &CmOptions) -> Result<CmConnection> {
         let Self { cm, id, channel, peer, param } = self;
-        id.set_options(|all| options.set(all));
+        id.set_options(|all| options.answer(all));
         let mut qp = Some(StagedQp::from(qp));
         id.accept(&options.param(0), Some(&mut qp))?;
         let connection = CmConnection { cm, id, channel, peer, private_data: param.private_data, qp: up(qp) };

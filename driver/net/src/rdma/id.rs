@@ -94,9 +94,10 @@ pub struct Options {
     pub only_family: bool,
     /// IPv4 type of service or IPv6 traffic class (`RDMA_OPTION_ID_TOS`).
     pub traffic_class: u8,
-    /// ACK time-out of both queue pairs (`RDMA_OPTION_ID_ACK_TIMEOUT`): 4.096 us times 2 to that power; 0: never.
+    /// ACK time-out (`RDMA_OPTION_ID_ACK_TIMEOUT`): 4.096 us times 2 to that power; 0: never. The asker's is that of both queue pairs; what is
+    /// set after the request is that of the own one.
     pub ack_timeout: u8,
-    /// Timer code of the RNR NAKs that the queue pair sends.
+    /// Timer code of the RNR NAKs that the queue pair sends. As with all options, what is set before the bring-up counts.
     pub min_rnr_timer: u8,
     /// Largest path MTU.
     pub path_mtu: PathMtu,
@@ -296,9 +297,17 @@ impl Id {
         self.with(|entry| entry.options)
     }
 
-    /// Changes how it behaves from its next operation on.
+    /// Changes how it behaves from its next operation on. A request has the options of its listener, and the ACK time-out of its asker until that is
+    /// changed here.
     pub fn set_options(&self, change: impl FnOnce(&mut Options)) {
-        self.with(|entry| change(&mut entry.options));
+        self.with(|entry| {
+            let before = entry.options.ack_timeout;
+            change(&mut entry.options);
+            let after = entry.options.ack_timeout;
+            if let Some(link) = entry.link.as_mut().filter(|_| before != after) {
+                link.ack_timeout = after;
+            }
+        });
     }
 
     /// Own address and port.
@@ -698,8 +707,7 @@ impl Id {
         let mut core = self.shared.live("give attributes of the queue pair")?;
         let atomics = core.limits.atomics;
         let Some(entry) = core.entry(self.account.key) else { return Ok(QpAttributes::default()) };
-        let (link, qkey) = (entry.link.as_ref(), entry.options.qkey);
-        let found = attributes(to, entry.transport, link, entry.psn, qkey, atomics);
+        let found = attributes(to, entry.transport, entry.link.as_ref(), entry.psn, &entry.options, atomics);
         let mut found = found.ok_or(Error::State {
             operation: "give attributes of the queue pair",
             state: entry.phase.text(),

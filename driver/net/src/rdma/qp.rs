@@ -6,6 +6,8 @@ use ferrowire::{
     Reset, Rtr, RtrAttributes, RtsAttributes, Service as Transport,
 };
 
+use super::id::Options;
+
 /// Partition key of the only partition.
 pub(super) const PKEY: u16 = 0xffff;
 
@@ -38,7 +40,6 @@ pub(super) struct Link {
     pub(super) ack_timeout: u8,
     pub(super) retry_count: u8,
     pub(super) rnr_retry: u8,
-    pub(super) min_rnr_timer: u8,
 }
 
 impl Link {
@@ -60,7 +61,6 @@ impl Link {
             .dest_qpn(self.remote_qpn)
             .rq_psn(self.rq_psn)
             .max_dest_rd_atomic(rc.then_some(self.responder_resources))
-            .min_rnr_timer(rc.then_some(self.min_rnr_timer))
     }
 
     fn rts(&self, transport: Transport) -> QpAttributes {
@@ -80,13 +80,13 @@ pub(super) fn attributes(
     transport: Transport,
     link: Option<&Link>,
     psn: Psn,
-    qkey: u32,
+    options: &Options,
     atomics: bool,
 ) -> Option<QpAttributes> {
     let none = QpAttributes::default();
     let ud = transport == Transport::Ud;
     Some(match to {
-        QpState::Init if ud => none.pkey(PKEY).qkey(qkey),
+        QpState::Init if ud => none.pkey(PKEY).qkey(options.qkey),
         QpState::Init => {
             let rc = transport == Transport::Rc;
             let access = link.map_or(AccessFlags::default(), |link| link.access(rc && atomics));
@@ -94,7 +94,10 @@ pub(super) fn attributes(
         }
         QpState::Rtr if ud => none,
         QpState::Rts if ud => none.sq_psn(psn),
-        QpState::Rtr => link?.rtr(transport, atomics),
+        QpState::Rtr => {
+            let timer = (transport == Transport::Rc).then_some(options.min_rnr_timer);
+            link?.rtr(transport, atomics).min_rnr_timer(timer)
+        }
         QpState::Rts => link?.rts(transport),
         _ => none,
     })

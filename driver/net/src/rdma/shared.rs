@@ -570,7 +570,6 @@ impl Core {
                     ack_timeout: req.primary_local_ack_timeout,
                     retry_count: req.retry_count,
                     rnr_retry: req.rnr_retry_count,
-                    min_rnr_timer: options.min_rnr_timer,
                 });
                 Param::Conn(ConnParam {
                     private_data: req.private_data[IpCm::BYTES..].to_vec(),
@@ -632,7 +631,6 @@ impl Entry {
             ack_timeout: self.options.ack_timeout,
             retry_count: self.asked.retry_count.min(7),
             rnr_retry: rep.rnr_retry_count,
-            min_rnr_timer: self.options.min_rnr_timer,
         });
         let param = ConnParam {
             private_data: rep.private_data.to_vec(),

@@ -298,6 +298,7 @@ fn options_reach_the_messages_and_the_queue_pairs_of_both_sides() {
     let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
     let listener = b.listen(PortSpace::Tcp, 1);
     listener.set_options(|options| options.min_rnr_timer = 3);
+    assert_eq!(listener.options().min_rnr_timer, 3);
     let id = a.id();
     id.set_transport(Transport::Uc).unwrap();
     id.set_transport(Transport::Rc).unwrap();
@@ -334,6 +335,39 @@ fn options_reach_the_messages_and_the_queue_pairs_of_both_sides() {
     };
     let Message::Req(req) = mad.message else { panic!("asked") };
     assert_eq!((req.primary_traffic_class, req.primary_local_ack_timeout, req.path_mtu), (0x68, 9, 5));
+}
+
+/// `rdma_set_option` on a request, and on an asker that has its answer.
+#[test]
+fn options_that_are_set_late_reach_the_queue_pairs() {
+    let wire = Wire::new(2);
+    let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
+    let listener = b.listen(PortSpace::Tcp, 1);
+    listener.set_options(|options| options.ack_timeout = 20);
+    let connect = |late: bool| {
+        let id = a.id();
+        id.set_options(|options| options.ack_timeout = 9);
+        id.resolve_address(None, at(1, false, 1), RESOLVE).unwrap();
+        a.expect(EventKind::AddressResolved);
+        id.resolve_route().unwrap();
+        a.expect(EventKind::RouteResolved);
+        id.connect(&param(17, b"")).unwrap();
+        let (other, _) = b.request();
+        let (mut near, mut far) = (Noted::new(17), Noted::new(40));
+        if late {
+            other.set_options(|options| (options.min_rnr_timer, options.ack_timeout) = (3, 11));
+        }
+        other.accept(&param(0, b""), Some(&mut far)).unwrap();
+        let mut event = a.expect(EventKind::ConnectResponse);
+        if late {
+            id.set_options(|options| (options.min_rnr_timer, options.ack_timeout) = (4, 12));
+        }
+        id.complete(&mut event, &mut near);
+        b.expect(EventKind::Established);
+        [near, far].map(|qp| (qp.to(QpState::Rtr).min_rnr_timer, qp.to(QpState::Rts).timeout))
+    };
+    assert_eq!(connect(false), [(Some(12), Some(9)); 2]);
+    assert_eq!(connect(true), [(Some(4), Some(12)), (Some(3), Some(11))]);
 }
 
 #[test]
