@@ -139,6 +139,7 @@ pub(super) struct Outgoing<P> {
 /// The connections of a card. `P` is the way to a peer: messages of one connection come from one.
 #[derive(Debug)]
 pub struct Manager<P> {
+    guid: u64,
     pub(super) timing: Timing,
     connections: Table<P>,
     pub(super) lookups: BTreeMap<u32, Lookup<P>>,
@@ -150,8 +151,10 @@ pub struct Manager<P> {
 
 impl<P: Clone + Ord> Manager<P> {
     /// One without connections. `seed` is the first number of a connection: a random one, so that late messages of an earlier run match no connection.
-    pub fn new(seed: u32, timing: Timing) -> Self {
+    /// `guid` is the adapter's, as in `local_ca_guid` of its requests.
+    pub fn new(seed: u32, guid: u64, timing: Timing) -> Self {
         Self {
+            guid,
             timing,
             connections: Table::default(),
             lookups: BTreeMap::new(),
@@ -276,9 +279,11 @@ impl<P: Clone + Ord> Manager<P> {
             local_comm_id: id,
             remote_comm_id: c.remote_id,
             message,
+            info_length: if reason == RejectReason::Timeout { 8 } else { 0 },
             reason: reason.code(),
+            // The other side may know this side's number alone, which is one of this adapter (IBTA 12.6.7.2, reason 4).
+            info: if reason == RejectReason::Timeout { u128::from(self.guid) << 64 } else { 0 },
             private_data,
-            ..Rej::default()
         };
         let asked = c.state != State::ReqSent;
         self.send(now, id, rej, false);

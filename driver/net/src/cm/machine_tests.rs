@@ -38,7 +38,7 @@ struct Pair {
 
 impl Pair {
     fn new(timing: Timing) -> Self {
-        let sides = [Manager::new(0xffff_fffe, timing), Manager::new(70, timing)];
+        let sides = [Manager::new(0xffff_fffe, 0xaa, timing), Manager::new(70, 0xbb, timing)];
         Self {
             sides,
             now: Duration::ZERO,
@@ -224,7 +224,7 @@ fn who_asks_for_what_nobody_serves_is_told_why() {
 
 #[test]
 fn a_service_that_is_not_of_connections_is_refused() {
-    let mut manager = Manager::new(1, Timing::default());
+    let mut manager = Manager::new(1, 0xaa, Timing::default());
     manager.listen(service());
     for (transport_service, extended_transport) in [(2, 0), (3, 1)] {
         let req = Req { local_comm_id: 5, transport_service, extended_transport, ..Pair::req() };
@@ -240,7 +240,7 @@ fn a_service_that_is_not_of_connections_is_refused() {
 
 #[test]
 fn a_program_that_refuses_gives_its_reason_and_its_bytes() {
-    let mut manager = Manager::new(1, Timing::default());
+    let mut manager = Manager::new(1, 0xaa, Timing::default());
     manager.listen(service());
     let mad = |message: Message| Mad { transaction_id: 9, message };
     let req = mad(Req { local_comm_id: 55, ..Pair::req() }.into());
@@ -271,7 +271,7 @@ fn asked(n: u32) -> Mad {
 
 #[test]
 fn refusals_are_kept_up_to_a_limit_and_for_a_limited_time() {
-    let mut manager = Manager::new(1, Timing::default());
+    let mut manager = Manager::new(1, 0xaa, Timing::default());
     manager.listen(service());
     let count = 2 * MAX_WAITING as u32;
     for n in 1..=count {
@@ -295,7 +295,7 @@ fn refusals_are_kept_up_to_a_limit_and_for_a_limited_time() {
 
 #[test]
 fn a_refusal_of_the_manager_itself_is_forgotten_and_the_same_each_time() {
-    let mut manager = Manager::new(1, Timing::default());
+    let mut manager = Manager::new(1, 0xaa, Timing::default());
     manager.listen(service());
     let mut refusals = Vec::new();
     for _ in 0..2 {
@@ -315,7 +315,7 @@ fn a_refusal_of_the_manager_itself_is_forgotten_and_the_same_each_time() {
 #[test]
 fn every_reason_reaches_the_program_of_the_asker() {
     for reason in RejectReason::ALL {
-        let mut manager = Manager::new(1, Timing { retries: 0, ..Timing::default() });
+        let mut manager = Manager::new(1, 0xaa, Timing { retries: 0, ..Timing::default() });
         let id = manager.connect(Duration::ZERO, 3u8, Pair::req());
         let rej = Rej { remote_comm_id: id, reason: reason.code(), ..Rej::default() };
         manager.receive(SOON, &3, &Mad { transaction_id: 0, message: rej.into() });
@@ -378,16 +378,50 @@ fn who_is_never_answered_asks_as_often_as_told_and_gives_up() {
 }
 
 #[test]
-fn an_asker_that_gives_up_before_it_is_answered_is_heard() {
-    let mut pair = Pair::new(Timing { retries: 0, ..Timing::default() });
-    pair.sides[1].listen(service());
-    pair.think[1] = LATER * 2;
-    pair.connect();
-    // The MRA of the asked side does not come, for nothing comes twice.
-    pair.run(LATER, |_, _| vec![SOON]);
-    assert_eq!(pair.told(0, |event| *event == Event::TimedOut), 1);
-    assert_eq!(pair.told(1, |event| rejected(event, RejectReason::Timeout)), 1);
-    assert_eq!([0, 1].map(|side| pair.sides[side].connections()), [0, 0]);
+fn a_side_that_gives_up_is_heard_and_names_its_adapter() {
+    // The asked side thinks, or its answers are lost and the asker's last word is heard by its own number alone; the asked side gives up an answer.
+    for (think, lost) in [(LATER * 2, ""), (Duration::ZERO, "Rep")] {
+        let mut pair = Pair::new(Timing { retries: 0, ..Timing::default() });
+        pair.sides[1].listen(service());
+        pair.think[1] = think;
+        pair.connect();
+        let mut words = Vec::new();
+        // The MRA of the asked side does not come, for nothing comes twice.
+        pair.run(LATER, |side, mad| {
+            if let Message::Rej(rej) = mad.message {
+                words.push((side, rej.reason, rej.info_length, rej.info));
+            }
+            if mad.message.name() == lost {
+                Vec::new()
+            } else {
+                vec![SOON]
+            }
+        });
+        assert_eq!(pair.told(0, |event| *event == Event::TimedOut), 1);
+        let gone = |event: &Event| *event == Event::TimedOut || rejected(event, RejectReason::Timeout);
+        assert_eq!(pair.told(1, gone), 1);
+        assert_eq!([0, 1].map(|side| pair.sides[side].connections()), [0, 0]);
+        // Linux finds the connection by the GUID (IBTA 12.6.7.2, reason 4).
+        assert_eq!(words[0], (0, RejectReason::Timeout.code(), 8, 0xaa << 64));
+    }
+}
+
+/// A refusal for another reason says nothing of the adapter.
+#[test]
+fn an_answer_that_is_never_confirmed_is_given_up_with_the_adapters_number() {
+    let mut manager = Manager::new(1, 0xbb, Timing::default());
+    manager.listen(service());
+    for local_comm_id in [5, 6] {
+        manager.receive(Duration::ZERO, &3, &asked(local_comm_id));
+    }
+    assert!(manager.accept(Duration::ZERO, 1, Rep::default()));
+    assert!(manager.reject(Duration::ZERO, 2, RejectReason::Consumer, [0; Rej::PRIVATE]));
+    manager.tick(LATER);
+    let rejections = std::iter::from_fn(|| sent(&mut manager)).filter_map(|mad| match mad.message {
+        Message::Rej(rej) => Some((rej.remote_comm_id, rej.message, rej.reason, rej.info_length, rej.info)),
+        _ => None,
+    });
+    assert_eq!(rejections.collect::<Vec<_>>(), [(6, 0, 28, 0, 0), (5, 2, 4, 8, 0xbb << 64)]);
 }
 
 /// IBTA 12.9.8.2: an asker's time is not over while the other side says that its program thinks.
@@ -407,7 +441,7 @@ fn a_slow_program_on_either_side_is_waited_for() {
 
 #[test]
 fn an_mra_that_never_ends_is_given_up_with_the_tries() {
-    let mut manager = Manager::new(1, Timing { retries: 0, ..Timing::default() });
+    let mut manager = Manager::new(1, 0xaa, Timing { retries: 0, ..Timing::default() });
     let id = manager.connect(Duration::ZERO, 3u8, Pair::req());
     let mra = |service_timeout| {
         let mra = Mra { local_comm_id: 8, remote_comm_id: id, service_timeout, ..Mra::default() };
@@ -426,7 +460,7 @@ fn an_mra_that_never_ends_is_given_up_with_the_tries() {
 /// The time-outs of an answer are those that the request names (IBTA 12.7, "Local CM Response Timeout").
 #[test]
 fn an_answer_waits_as_long_as_the_asker_says() {
-    let mut manager = Manager::new(1, Timing::default());
+    let mut manager = Manager::new(1, 0xaa, Timing::default());
     manager.listen(service());
     let req = Req { local_comm_id: 5, local_cm_response_timeout: 20, max_cm_retries: 3, ..Pair::req() };
     manager.receive(Duration::ZERO, &3, &Mad { transaction_id: 9, message: req.into() });
@@ -492,7 +526,7 @@ fn a_refusal_ends_an_answered_request_only_with_both_numbers() {
 #[test]
 fn a_connection_whose_other_side_has_restarted_ends_and_the_new_one_comes_up() {
     let (mut pair, [_, theirs]) = Pair::connected(Timing::default());
-    pair.sides[0] = Manager::new(5000, Timing::default());
+    pair.sides[0] = Manager::new(5000, 0xaa, Timing::default());
     let id = pair.connect();
     pair.run(LATER, |_, _| vec![SOON]);
     assert_eq!(pair.log[..5], [(0, "Req"), (1, "Dreq"), (1, "Rej"), (0, "Drep"), (0, "Req")]);
@@ -523,7 +557,7 @@ fn a_request_that_is_refused_for_an_older_connection_is_repeated_a_few_times() {
 
 #[test]
 fn a_request_that_its_asker_has_forgotten_is_replaced_by_its_next_one() {
-    let mut manager = Manager::new(1, Timing::default());
+    let mut manager = Manager::new(1, 0xaa, Timing::default());
     manager.listen(service());
     for local_comm_id in [5, 6] {
         let req = Req { local_comm_id, ..Pair::req() };
@@ -611,7 +645,7 @@ fn the_manager_says_to_linux_what_linux_says_to_itself() {
         let [req, rep, rtu, dreq, drep] = mads[..] else { panic!("{mads:?}") };
         let (Message::Req(request), Message::Rep(reply)) = (req.message, rep.message) else { panic!() };
         // As the asked side: the same bytes.
-        let mut manager = Manager::new(reply.local_comm_id, Timing::default());
+        let mut manager = Manager::new(reply.local_comm_id, reply.local_ca_guid, Timing::default());
         manager.listen(request.service_id);
         manager.receive(SOON, &0u8, &req);
         let Some((id, Event::Requested(_))) = manager.poll_event() else { panic!("asked") };
@@ -625,7 +659,7 @@ fn the_manager_says_to_linux_what_linux_says_to_itself() {
         assert_eq!(sent(&mut manager), Some(drep));
         // As the asker: the same but for the transaction, which is its own.
         let timing = Timing { response: 20, ..Timing::default() };
-        let mut manager = Manager::new(request.local_comm_id, timing);
+        let mut manager = Manager::new(request.local_comm_id, request.local_ca_guid, timing);
         let id = manager.connect(SOON, 0u8, Req { local_comm_id: 0, max_cm_retries: 0, ..request });
         assert_eq!(sent(&mut manager).unwrap().message, req.message);
         manager.receive(SOON, &0, &rep);
@@ -827,7 +861,7 @@ proptest! {
     fn whatever_messages_come_the_manager_goes_on(
         steps in proptest::collection::vec((0u8..16, any::<u8>(), 0u32..6, 0u32..6, any::<u16>()), 0..80),
     ) {
-        let mut manager = Manager::new(1, Timing { retries: 2, ..Timing::default() });
+        let mut manager = Manager::new(1, 0xaa, Timing { retries: 2, ..Timing::default() });
         manager.listen(service());
         manager.listen(datagrams());
         let mut now = Duration::ZERO;

@@ -133,7 +133,7 @@ impl Shared {
         let limits = gsi.limits();
         Ok(Arc::new_cyclic(|me| {
             let core = Core {
-                manager: Manager::new(seed, timing),
+                manager: Manager::new(seed, guid(net.mac()), timing),
                 gsi,
                 limits,
                 waiting: VecDeque::new(),
