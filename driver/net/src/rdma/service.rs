@@ -172,14 +172,22 @@ impl Service {
     }
 }
 
+/// How the thread rests where the card has interrupts.
+trait Rest {
+    /// Forgets what has come, and asks to be woken by what comes next.
+    fn arm(&self, shared: &Shared) -> Result<()>;
+
+    /// Until something comes, or is due.
+    fn sleep(&self, shared: &Shared) -> Result<()>;
+}
+
 /// What the thread sleeps with.
 struct Sleeper {
     events: EventQueue,
     wake: OwnedFd,
 }
 
-impl Sleeper {
-    /// Forgets what has come, and asks to be woken by what comes next.
+impl Rest for Sleeper {
     fn arm(&self, shared: &Shared) -> Result<()> {
         match read(&self.wake, &mut [0; 8]) {
             Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
@@ -210,26 +218,55 @@ impl Sleeper {
 }
 
 /// The thread.
-fn run(shared: &Shared, sleeper: Option<&Sleeper>, stop: &AtomicBool) {
+fn run<R: Rest>(shared: &Shared, rest: Option<&R>, stop: &AtomicBool) {
+    let stopped = || stop.load(Ordering::Acquire);
     let turn = || -> Result<()> {
         if shared.step()? {
             return Ok(());
         }
-        let Some(sleeper) = sleeper else {
+        let Some(rest) = rest else {
             std::thread::sleep(PAUSE);
             return Ok(());
         };
-        // Armed before the last look: what comes after the look wakes the thread, and what came before it is seen.
-        sleeper.arm(shared)?;
-        match shared.step()? {
+        // Armed before the last look: what comes after the look wakes the thread, and what came before it is seen. The wake-up of an owner that stops
+        // the thread may be among what was forgotten, so that is looked at, too.
+        rest.arm(shared)?;
+        match shared.step()? || stopped() {
             true => Ok(()),
-            false => sleeper.sleep(shared),
+            false => rest.sleep(shared),
         }
     };
-    while !stop.load(Ordering::Acquire) {
+    while !stopped() {
         if let Err(error) = turn() {
             shared.fail(&error);
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::rdma::shared::tests::{quiet, Feed};
+
+    /// The owner stops the thread, and arming reads its wake-up away.
+    struct StopsWhileArming<'a>(&'a AtomicBool);
+
+    impl Rest for StopsWhileArming<'_> {
+        fn arm(&self, _: &Shared) -> Result<()> {
+            self.0.store(true, Ordering::Release);
+            Ok(())
+        }
+
+        fn sleep(&self, _: &Shared) -> Result<()> {
+            panic!("it sleeps, and nothing wakes it");
+        }
+    }
+
+    #[test]
+    fn a_thread_that_is_stopped_while_it_arms_does_not_sleep() {
+        let shared = Shared::new(&quiet(), Box::new(Feed::default()), Timing::default()).unwrap();
+        let stop = AtomicBool::new(false);
+        run(&shared, Some(&StopsWhileArming(&stop)), &stop);
     }
 }

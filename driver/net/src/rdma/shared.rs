@@ -680,3 +680,7 @@ fn known(way: Result<Option<AddressVector>>) -> Result<Way> {
         Err(error) => Err(error),
     }
 }
+
+#[cfg(test)]
+#[path = "shared_tests.rs"]
+pub(super) mod tests;
