@@ -4,7 +4,7 @@
 //! The IP stack has a table of its own, which it shows nobody and fills once a second at most. This one asks as often as told, and hears what that one
 //! hears: both learn from the same answers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Duration;
 
@@ -40,6 +40,35 @@ impl Neighbours {
             oldest.map(|ip| self.known.remove(&ip));
         }
         self.known.insert(ip, (mac, now));
+    }
+}
+
+/// Neighbours that are asked for at once. Others are asked for later: a peer with many addresses that nobody has costs no more than that.
+const QUESTIONS: usize = 1024;
+
+/// Which neighbours were asked for lately.
+#[derive(Debug, Default)]
+pub(crate) struct Questions {
+    asked: BTreeSet<IpAddr>,
+    /// The same, by time.
+    order: VecDeque<(Duration, IpAddr)>,
+}
+
+impl Questions {
+    /// Whether to ask for one: it was not asked for within `pause`.
+    pub(crate) fn may_ask(&mut self, ip: IpAddr, now: Duration, pause: Duration) -> bool {
+        while let Some((_, ip)) = self.order.front().copied().filter(|(asked, _)| now >= *asked + pause) {
+            self.order.pop_front();
+            self.asked.remove(&ip);
+        }
+        self.asked.len() < QUESTIONS && !self.asked.contains(&ip)
+    }
+
+    /// It was asked for.
+    pub(crate) fn asked(&mut self, ip: IpAddr, now: Duration) {
+        if self.asked.insert(ip) {
+            self.order.push_back((now, ip));
+        }
     }
 }
 
@@ -149,4 +178,29 @@ fn solicitation(mac: [u8; 6], own: Ipv6Addr, ip: Ipv6Addr) -> Vec<u8> {
     let mut icmp = Icmpv6Packet::new_unchecked(packet.payload_mut());
     solicit.emit(&own, &group, &mut icmp, &ChecksumCapabilities::default());
     bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_neighbour_is_asked_for_once_in_a_while_and_not_too_many_at_once() {
+        let (mut questions, pause) = (Questions::default(), Duration::from_millis(500));
+        let ip = |n: u32| IpAddr::from(Ipv4Addr::from(n));
+        let mut ask = |n, now| {
+            let may = questions.may_ask(ip(n), now, pause);
+            if may {
+                questions.asked(ip(n), now);
+            }
+            may
+        };
+        assert!(ask(1, Duration::ZERO));
+        assert!(!ask(1, pause / 2));
+        let count = (2..5000).filter(|n| ask(*n, pause / 2)).count();
+        assert_eq!(count, QUESTIONS - 1);
+        // The first may be asked for again, and the others have to wait.
+        assert!(ask(1, pause) && !ask(2, pause) && !ask(5000, pause));
+        assert!(ask(2, pause * 2) && ask(5000, pause * 2));
+    }
 }

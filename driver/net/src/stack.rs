@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Net`]: an IP stack over a link, and what one asks it for: neighbours and echoes.
 
-use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use smoltcp::wire::{EthernetAddress, EthernetFrame, IpCidr};
 use crate::echo::{is_reply, request};
 use crate::error::{Error, Result};
 use crate::link::{Link, RawLink};
-use crate::neighbour::{question, Neighbours};
+use crate::neighbour::{question, Neighbours, Questions};
 use crate::vlan::{Tagged, VID};
 
 /// Addresses that the IP stack takes: the feature `iface-max-addr-count-8`.
@@ -163,8 +162,8 @@ pub(crate) struct Stack {
     pub(crate) sockets: SocketSet<'static>,
     pub(crate) config: Config,
     mac: [u8; 6],
-    /// When a neighbour was asked for last, by who asks without waiting.
-    asked: BTreeMap<IpAddr, Duration>,
+    /// Neighbours that were asked for by callers that do not wait.
+    questions: Questions,
     /// Sockets whose owners have gone.
     pub(crate) closing: Vec<SocketHandle>,
     pub(crate) next_port: u16,
@@ -342,7 +341,7 @@ impl Net {
             sockets: SocketSet::new(Vec::new()),
             config,
             mac,
-            asked: BTreeMap::new(),
+            questions: Questions::default(),
             closing: Vec::new(),
             // The dynamic ports, from a place that others do not know.
             next_port: 0xc000 | (seed >> 40) as u16,
@@ -470,9 +469,8 @@ impl Net {
         let known = stack.device.neighbours.lookup(hop, now);
         if known.is_none() {
             let pause = stack.config.neighbour_timeout;
-            stack.asked.retain(|_, asked| now < *asked + pause);
-            if !stack.asked.contains_key(&hop) && stack.ask(near, hop)? {
-                stack.asked.insert(hop, now);
+            if stack.questions.may_ask(hop, now, pause) && stack.ask(near, hop)? {
+                stack.questions.asked(hop, now);
             }
         }
         Ok(known.map(|mac| stack.vector(own, mac, ip)))

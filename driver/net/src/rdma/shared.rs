@@ -11,7 +11,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
@@ -33,8 +33,16 @@ use crate::stack::Net;
 /// Messages that are taken before others have a turn.
 const BURST: usize = 64;
 
-/// Messages that wait for the way to their receivers, and how long; a sender that wants an answer asks again.
+/// Messages of connections that wait for the way to their receivers. Beyond, the oldest is lost; a sender that wants an answer asks again.
 const WAITING: usize = 4096;
+
+/// The same of messages that every peer can cause, from addresses that nobody has. Few, as each is looked at each time.
+const ANSWERS: usize = 64;
+
+/// Requests that wait for the way back, of all listeners. Beyond, the oldest is forgotten, and its asker asks again.
+const PENDING: usize = 256;
+
+/// How long they wait.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// An identifier as the card's side of it knows it.
@@ -96,19 +104,22 @@ struct Pending {
     ip: IpCm,
     port: u16,
     request: Request,
-    waiting: Waiting,
     until: Duration,
 }
+
+/// Messages that wait for the way to their receivers, and until when.
+type Queue = VecDeque<(Path, Mad, Duration)>;
 
 /// What the lock protects.
 pub(super) struct Core {
     pub(super) manager: Manager<Path>,
     gsi: Box<dyn Gsi>,
     pub(super) limits: Limits,
-    waiting: VecDeque<(Path, Mad, Duration)>,
+    waiting: Queue,
+    answers: Queue,
     pub(super) ids: BTreeMap<u64, Entry>,
     by_cm: BTreeMap<u32, u64>,
-    pending: Vec<Pending>,
+    pending: VecDeque<Pending>,
     pub(super) ports: Ports,
     /// The card has no room for another message.
     full: bool,
@@ -137,9 +148,10 @@ impl Shared {
                 gsi,
                 limits,
                 waiting: VecDeque::new(),
+                answers: VecDeque::new(),
                 ids: BTreeMap::new(),
                 by_cm: BTreeMap::new(),
-                pending: Vec::new(),
+                pending: VecDeque::new(),
                 ports: Ports::default(),
                 full: false,
                 failed: None,
@@ -225,7 +237,7 @@ impl Shared {
     pub(super) fn is_idle(&self) -> Result<bool> {
         self.step()?;
         let mut core = self.core();
-        Ok(core.waiting.is_empty() && core.gsi.is_idle()?)
+        Ok(core.waiting.is_empty() && core.answers.is_empty() && core.gsi.is_idle()?)
     }
 
     /// The own address that a program means: of a loopback address the first one of its family.
@@ -312,10 +324,10 @@ impl Core {
                 self.manager.unlisten(entry.space.service_id(local.port()));
             }
         }
-        let (gone, stay) = std::mem::take(&mut self.pending).into_iter().partition(|p| p.listener == key);
-        self.pending = stay;
-        let gone: Vec<Pending> = gone;
-        gone.iter().for_each(|pending| self.manager.abandon(now, pending.cm));
+        for pending in self.pending.iter().filter(|pending| pending.listener == key) {
+            self.manager.abandon(now, pending.cm);
+        }
+        self.pending.retain(|pending| pending.listener != key);
     }
 
     fn step(&mut self, net: &Net) -> Result<bool> {
@@ -333,7 +345,7 @@ impl Core {
         self.resolve(now, net)?;
         while let Some((cm, event)) = self.manager.poll_event() {
             busy = true;
-            self.event(now, net, cm, event)?;
+            self.event(now, net, cm, event);
         }
         self.announce(now, net)?;
         Ok(self.transmit(net)? || busy)
@@ -342,30 +354,44 @@ impl Core {
     /// Sends the waiting messages with a known way. Whether anything was sent.
     fn transmit(&mut self, net: &Net) -> Result<bool> {
         let until = net.now() + PATIENCE;
-        while let Some((path, mad)) = self.manager.poll_transmit() {
-            if self.waiting.len() == WAITING {
-                self.waiting.pop_front();
+        while let Some(out) = self.manager.poll_outgoing() {
+            let (queue, room) = match out.unsolicited {
+                true => (&mut self.answers, ANSWERS),
+                false => (&mut self.waiting, WAITING),
+            };
+            if queue.len() >= room {
+                queue.pop_front();
             }
-            self.waiting.push_back((path, mad, until));
+            queue.push_back((out.peer, out.mad, until));
         }
-        let mut sent = false;
         self.full = false;
-        for (path, mad, until) in std::mem::take(&mut self.waiting) {
+        let mut ways = Ways::new(net);
+        let (waiting, answers) = (std::mem::take(&mut self.waiting), std::mem::take(&mut self.answers));
+        let (waiting, sent) = self.send(&mut ways, waiting)?;
+        let (answers, answered) = self.send(&mut ways, answers)?;
+        (self.waiting, self.answers) = (waiting, answers);
+        Ok(sent || answered)
+    }
+
+    /// Sends messages with a known way. Those that go on waiting, and whether any was sent.
+    fn send(&mut self, ways: &mut Ways<'_>, queue: Queue) -> Result<(Queue, bool)> {
+        let (mut left, mut sent) = (Queue::new(), false);
+        for (path, mad, until) in queue {
             if self.full {
-                self.waiting.push_back((path, mad, until));
+                left.push_back((path, mad, until));
                 continue;
             }
-            match known(net.try_way(path.local, path.remote))? {
+            match ways.to(path)? {
                 Way::Known(way) if self.gsi.send(&way, &mad.to_bytes())? => sent = true,
                 Way::Known(_) => {
                     self.full = true;
-                    self.waiting.push_back((path, mad, until));
+                    left.push_back((path, mad, until));
                 }
-                Way::Asked if net.now() < until => self.waiting.push_back((path, mad, until)),
+                Way::Asked if ways.net.now() < until => left.push_back((path, mad, until)),
                 Way::Asked | Way::Nowhere => {}
             }
         }
-        Ok(sent)
+        Ok((left, sent))
     }
 
     /// When something is to be done, if nothing comes.
@@ -374,7 +400,7 @@ impl Core {
         let resolving = resolving.map(|entry| entry.deadline);
         // A neighbour is asked again now and then, and a full queue looked at soon.
         let full = self.full.then(|| now + Duration::from_millis(1));
-        let asks = !(self.pending.is_empty() && self.waiting.is_empty());
+        let asks = !(self.pending.is_empty() && self.waiting.is_empty() && self.answers.is_empty());
         let asks = (asks || resolving.clone().next().is_some()).then(|| now + Duration::from_millis(100));
         resolving.chain(full).chain(asks).chain(self.manager.poll_timeout()).min()
     }
@@ -404,13 +430,11 @@ impl Core {
     }
 
     /// Turns an event of the manager into one of an identifier.
-    fn event(&mut self, now: Duration, net: &Net, cm: u32, event: machine::Event) -> Result<()> {
+    fn event(&mut self, now: Duration, net: &Net, cm: u32, event: machine::Event) {
         match event {
-            machine::Event::Requested(req) => {
-                return self.requested(now, net, cm, Request::Connection(req));
-            }
+            machine::Event::Requested(req) => return self.requested(now, net, cm, Request::Connection(req)),
             machine::Event::SidrRequested(req) => {
-                return self.requested(now, net, cm, Request::Datagrams(req));
+                return self.requested(now, net, cm, Request::Datagrams(req))
             }
             machine::Event::Rejected(_) | machine::Event::TimedOut => {
                 // A request that its asker has given up, and of which the program does not know yet.
@@ -422,9 +446,9 @@ impl Core {
             }
             _ => {}
         }
-        let Some(key) = self.by_cm.get(&cm).copied() else { return Ok(()) };
+        let Some(key) = self.by_cm.get(&cm).copied() else { return };
         let limits = self.limits;
-        let Some(entry) = self.ids.get_mut(&key) else { return Ok(()) };
+        let Some(entry) = self.ids.get_mut(&key) else { return };
         match event {
             machine::Event::Replied(rep) => entry.replied(&rep, &limits),
             machine::Event::Established(_) => {
@@ -461,7 +485,6 @@ impl Core {
             }
             machine::Event::Requested(_) | machine::Event::SidrRequested(_) => {}
         }
-        Ok(())
     }
 
     /// Refuses a request without an event.
@@ -485,8 +508,8 @@ impl Core {
     }
 
     /// A peer asks.
-    fn requested(&mut self, now: Duration, net: &Net, cm: u32, request: Request) -> Result<()> {
-        let Some(path) = self.manager.peer(cm).copied() else { return Ok(()) };
+    fn requested(&mut self, now: Duration, net: &Net, cm: u32, request: Request) {
+        let Some(path) = self.manager.peer(cm).copied() else { return };
         let own = net.addresses();
         let service = PortSpace::of_service_id(request.service_id());
         // The program admits by the addresses in the message, and its queue pair sends to those of the packet: on RoCE v2, where a GID is an IP
@@ -499,33 +522,29 @@ impl Core {
             Some((key, ip, port))
         });
         let Some((listener, ip, port)) = listener else {
-            self.refuse(now, cm, &request, RejectReason::InvalidServiceId, SidrStatus::Unsupported);
-            return Ok(());
+            return self.refuse(now, cm, &request, RejectReason::InvalidServiceId, SidrStatus::Unsupported);
         };
         if let Request::Connection(req) = &request {
             if PathMtu::try_from(req.path_mtu).map_or(true, |mtu| mtu.code() > self.limits.max_mtu.code()) {
-                self.refuse(now, cm, &request, RejectReason::InvalidMtu, SidrStatus::Rejected);
-                return Ok(());
+                return self.refuse(now, cm, &request, RejectReason::InvalidMtu, SidrStatus::Rejected);
             }
         }
-        let Some(entry) = self.ids.get(&listener) else { return Ok(()) };
-        if entry.waiting.load(std::sync::atomic::Ordering::Relaxed) >= entry.backlog {
-            // The asker asks again.
-            self.manager.forget(cm);
-            return Ok(());
+        if self.pending.len() >= PENDING {
+            if let Some(oldest) = self.pending.pop_front() {
+                self.manager.forget(oldest.cm);
+            }
         }
-        let waiting = Waiting::new(&entry.waiting);
         let until = now + PATIENCE;
-        self.pending.push(Pending { cm, path, listener, ip, port, request, waiting, until });
-        self.announce(now, net)
+        self.pending.push_back(Pending { cm, path, listener, ip, port, request, until });
     }
 
     /// Reports requests with a known way back.
     fn announce(&mut self, now: Duration, net: &Net) -> Result<()> {
+        let mut ways = Ways::new(net);
         for pending in std::mem::take(&mut self.pending) {
-            match known(net.try_way(pending.path.local, pending.path.remote))? {
+            match ways.to(pending.path)? {
                 Way::Known(way) => self.tell_request(now, way, pending)?,
-                Way::Asked if now < pending.until => self.pending.push(pending),
+                Way::Asked if now < pending.until => self.pending.push_back(pending),
                 Way::Asked | Way::Nowhere => self.manager.forget(pending.cm),
             }
         }
@@ -533,13 +552,19 @@ impl Core {
     }
 
     fn tell_request(&mut self, now: Duration, mut way: AddressVector, pending: Pending) -> Result<()> {
-        let Pending { cm, listener, ip, port, request, waiting, .. } = pending;
+        let Pending { cm, listener, ip, port, request, .. } = pending;
         let psn = Psn::new(self.gsi.random()?);
         let limits = self.limits;
         let (Some(shared), Some(entry)) = (self.me.upgrade(), self.ids.get(&listener)) else {
             self.manager.abandon(now, cm);
             return Ok(());
         };
+        if entry.waiting.load(Ordering::Relaxed) >= entry.backlog {
+            // The asker asks again.
+            self.manager.forget(cm);
+            return Ok(());
+        }
+        let waiting = Waiting::new(&entry.waiting);
         let to = Arc::clone(&entry.account);
         let account = Account::new(0, &to.channel());
         let key = account.key;
@@ -662,8 +687,30 @@ impl Entry {
     }
 }
 
+/// Ways that are looked up once, however many messages go there.
+struct Ways<'a> {
+    net: &'a Net,
+    found: BTreeMap<Path, Way>,
+}
+
+impl<'a> Ways<'a> {
+    fn new(net: &'a Net) -> Self {
+        Self { net, found: BTreeMap::new() }
+    }
+
+    fn to(&mut self, path: Path) -> Result<Way> {
+        if let Some(way) = self.found.get(&path) {
+            return Ok(*way);
+        }
+        let way = known(self.net.try_way(path.local, path.remote))?;
+        self.found.insert(path, way);
+        Ok(way)
+    }
+}
+
 /// What is known of a way.
-#[allow(clippy::large_enum_variant)] // It lives for a moment.
+#[derive(Clone, Copy)]
+#[allow(clippy::large_enum_variant)] // There are few.
 enum Way {
     Known(AddressVector),
     /// The neighbour was asked.

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use super::*;
 use crate::link::Link;
 use crate::mad::BYTES;
+use crate::rdma::Channel;
 use crate::stack::Config;
 
 /// The own address of all tests here.
@@ -78,4 +79,106 @@ impl Gsi for Feed {
     fn limits(&self) -> Limits {
         Limits { max_rd_atomic: 16, max_dest_rd_atomic: 8, max_mtu: PathMtu::B4096, atomics: true }
     }
+}
+
+/// A listener with this backlog at port 1, its channel, and a card without a thread.
+struct Card {
+    shared: Arc<Shared>,
+    channel: Channel,
+    feed: Feed,
+    link: Still,
+    _listener: Id,
+}
+
+impl Card {
+    fn listening(backlog: u32) -> Self {
+        let (link, feed) = (Still::default(), Feed::default());
+        let shared = Shared::new(&stack(&link, 16), Box::new(feed.clone()), Timing::default()).unwrap();
+        let channel = Channel::new().unwrap();
+        let listener = Id::create(&shared, &channel, PortSpace::Tcp, 0, Options::default()).unwrap();
+        listener.bind(SocketAddr::new(OWN, 1)).unwrap();
+        listener.listen(backlog).unwrap();
+        Self { shared, channel, feed, link, _listener: listener }
+    }
+
+    /// A message from an address.
+    fn give(&self, from: IpAddr, message: impl Into<crate::mad::Message>) {
+        let mad = Mad { transaction_id: 1, message: message.into() };
+        self.feed.inbox.lock().unwrap().push_back((Path { local: OWN, remote: from }, mad));
+    }
+
+    /// A request for port 1.
+    fn ask(&self, from: IpAddr, destination: IpAddr, n: u32) {
+        let ip = IpCm { source_port: 9, source: from, destination };
+        let service_id = PortSpace::Tcp.service_id(1);
+        let mut req = Req { service_id, local_comm_id: n, local_qpn: n, path_mtu: 3, ..Req::default() };
+        req.private_data[..IpCm::BYTES].copy_from_slice(&ip.to_bytes());
+        self.give(from, req);
+    }
+
+    /// Until nothing is left to do.
+    fn run(&self) {
+        while self.shared.step().unwrap() {}
+    }
+
+    fn connections(&self) -> usize {
+        self.shared.core().manager.connections()
+    }
+}
+
+/// An address on the link that nobody has.
+fn unknown(n: u32) -> IpAddr {
+    Ipv4Addr::from(u32::from(Ipv4Addr::new(10, 0, 4, 0)) + n).into()
+}
+
+#[test]
+fn requests_that_the_service_refuses_leave_nothing() {
+    let card = Card::listening(0);
+    for n in 1..=1000 {
+        card.ask(OWN, unknown(0), n);
+        card.run();
+        assert_eq!(card.connections(), 0);
+    }
+    let sent = card.feed.sent.lock().unwrap();
+    assert_eq!(sent.len(), 1000);
+    assert!(sent
+        .iter()
+        .all(|(_, mad)| matches!(mad.message, crate::mad::Message::Rej(rej) if rej.reason == 8)));
+}
+
+#[test]
+fn requests_from_addresses_that_nobody_has_do_not_take_the_backlog() {
+    let card = Card::listening(1);
+    (1..=3).for_each(|n| card.ask(unknown(n), OWN, n));
+    card.run();
+    card.ask(OWN, OWN, 9);
+    card.run();
+    let event = card.channel.try_next().expect("a request from a known address is reported");
+    assert_eq!(event.conn().unwrap().qp_num, 9);
+    // Two requests have a way back, and one of them fits.
+    (20..22).for_each(|n| card.ask(OWN, OWN, n));
+    card.run();
+    let told: Vec<_> = std::iter::from_fn(|| card.channel.try_next()).collect();
+    assert_eq!(told.iter().map(|event| event.conn().unwrap().qp_num).collect::<Vec<_>>(), [20]);
+}
+
+#[test]
+fn what_addresses_that_nobody_has_send_is_limited() {
+    let card = Card::listening(0);
+    for n in 1..=5000 {
+        card.ask(unknown(n), OWN, n);
+        card.give(unknown(n), Dreq { local_comm_id: n, remote_comm_id: n, ..Dreq::default() });
+    }
+    card.run();
+    {
+        let core = card.shared.core();
+        assert_eq!((core.pending.len(), core.answers.len(), core.waiting.len()), (PENDING, ANSWERS, 0));
+    }
+    assert_eq!(card.connections(), PENDING);
+    // Each is asked for once, and not more than so many at once.
+    assert!(*card.link.sent.lock().unwrap() <= 1024);
+    *card.link.now.lock().unwrap() += PATIENCE;
+    card.run();
+    let core = card.shared.core();
+    assert_eq!((core.manager.connections(), core.pending.len(), core.answers.len()), (0, 0, 0));
 }
