@@ -446,7 +446,8 @@ impl<P: Clone + Ord> Manager<P> {
     fn find(&self, peer: &P, id: u32, remote_id: u32, mad: &Mad) -> Option<u32> {
         if let (Message::Rej(_), 0) = (&mad.message, id) {
             // The asker has given up before it knew this side's number.
-            let asked = |c: &Connection<P>| matches!(c.state, State::ReqReceived | State::RepSent);
+            let asked =
+                |c: &Connection<P>| matches!(c.state, State::ReqReceived | State::RepSent | State::DreqSent);
             return self.connections.by_remote(peer, remote_id).filter(|(_, c)| asked(c)).map(|(id, _)| id);
         }
         let c = self.connections.get(id).filter(|c| c.peer == *peer)?;
@@ -533,6 +534,15 @@ impl<P: Clone + Ord> Manager<P> {
     fn ended(&mut self, now: Duration, id: u32, remote_id: u32, transaction_id: u64, dreq: &Dreq) {
         let Some(c) = self.connections.get(id) else { return };
         match c.state {
+            // The asked side has said yes, which was lost, and ends it: that is a refusal.
+            State::ReqSent => {
+                let drep = Drep { local_comm_id: id, remote_comm_id: remote_id, ..Drep::default() };
+                let peer = c.peer.clone();
+                self.push(peer, Mad { transaction_id, message: drep.into() });
+                let (local_comm_id, reason) = (remote_id, RejectReason::Consumer.code());
+                let rej = Rej { local_comm_id, remote_comm_id: id, message: 2, reason, ..Rej::default() };
+                self.last(id, Event::Rejected(rej));
+            }
             State::RepReceived | State::RepSent | State::Established => {
                 let abandoned = c.abandoned;
                 self.connections.change(id, |c| {
@@ -556,7 +566,7 @@ impl<P: Clone + Ord> Manager<P> {
                     self.end(now, id, Some(End::Dreq(*dreq)));
                 }
             }
-            _ => {}
+            State::ReqReceived | State::DreqReceived | State::Refused => {}
         }
     }
 
@@ -607,6 +617,12 @@ impl<P: Clone + Ord> Manager<P> {
             match c.state {
                 State::RepSent | State::Refused => self.repeat(id),
                 State::ReqReceived => drop(self.delay(id, [0; Mra::PRIVATE])),
+                // The answer was lost, and the connection has ended here since: there is nothing to wait for.
+                State::DreqSent | State::TimeWait => {
+                    let reason = RejectReason::Consumer.code();
+                    let rej = Rej { remote_comm_id: req.local_comm_id, reason, ..Rej::default() };
+                    self.push_unsolicited(peer.clone(), transaction, rej);
+                }
                 _ => {}
             }
             return;

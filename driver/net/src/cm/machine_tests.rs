@@ -615,6 +615,58 @@ fn a_dreq_that_nobody_answers_ends_all_the_same() {
     assert_eq!(pair.now - start, timeout(timing.response) * 4 + timeout(timing.time_wait));
 }
 
+/// The answer is lost, and the asked program disconnects. The asker gets that by the DREQ, or when it asks again, or says that it gives up.
+#[test]
+fn an_asked_side_that_ends_before_its_answer_arrives_refuses() {
+    for lost in [&["Rep"][..], &["Rep", "Dreq"], &["Rep", "Dreq", "Rej"]] {
+        let timing = Timing { retries: 4, ..Timing::default() };
+        let mut pair = Pair::new(timing);
+        pair.sides[1].listen(service());
+        let id = pair.connect();
+        let fate = |side: usize, mad: &Mad| match side == 1 && lost.contains(&mad.message.name()) {
+            true => Vec::new(),
+            false => vec![SOON],
+        };
+        pair.run(SOON * 5, fate);
+        let theirs = pair.events[1][0].0;
+        assert_eq!(pair.sides[1].state(theirs), Some(State::RepSent));
+        assert!(pair.disconnect(1, theirs));
+        let start = pair.now;
+        pair.run(start + timeout(14) * 3, fate);
+        let refused = pair.told(0, |event| rejected(event, RejectReason::Consumer));
+        assert_eq!(refused, usize::from(lost.len() < 3), "{lost:?}");
+        // Not later than the second time that it asks.
+        assert_eq!(pair.count(0, "Req"), [1, 2, 4][lost.len() - 1], "{lost:?}");
+        pair.run(LATER, fate);
+        assert_eq!(
+            pair.told(0, |event| matches!(event, Event::Rejected(_) | Event::TimedOut)),
+            1,
+            "{lost:?}"
+        );
+        assert_eq!(pair.events[0].len(), 1, "{:?}", pair.events[0]);
+        // The asked side has the same story whatever arrives: one request, and its end.
+        assert_eq!(pair.told(1, disconnected), 1, "{lost:?}");
+        assert_eq!(pair.sides[0].state(id), None);
+        assert_eq!([0, 1].map(|side| pair.sides[side].connections()), [0, 0]);
+    }
+}
+
+/// All that the asked side says is lost, and it has ended the connection: the asker's last word ends it here.
+#[test]
+fn an_asker_that_gives_up_ends_a_connection_that_this_side_is_ending() {
+    let mut manager = Manager::new(1, 0xbb, Timing::default());
+    manager.listen(service());
+    let req = Req { max_cm_retries: 15, local_cm_response_timeout: 20, ..Pair::req() };
+    let req = Mad { transaction_id: 9, message: Req { local_comm_id: 5, ..req }.into() };
+    manager.receive(SOON, &3, &req);
+    assert!(manager.accept(SOON, 1, Rep::default()) && manager.disconnect(SOON, 1, [0; Dreq::PRIVATE]));
+    let rej = Rej { local_comm_id: 5, message: 2, reason: 4, ..Rej::default() };
+    manager.receive(SOON, &3, &Mad { transaction_id: 9, message: rej.into() });
+    assert_eq!(manager.state(1), Some(State::TimeWait));
+    let events: Vec<_> = std::iter::from_fn(|| manager.poll_event()).collect();
+    assert!(matches!(events[..], [_, (1, Event::Disconnected(End::Rejected(_)))]), "{events:?}");
+}
+
 #[test]
 fn both_sides_may_end_at_once() {
     let (mut pair, ids) = Pair::connected(Timing::default());

@@ -733,17 +733,11 @@ impl Id {
     /// that has ended already, or has datagrams, sends nothing.
     ///
     /// # Errors
-    /// `State` when there was no connection; those of the verbs; more than 220 bytes for the other side's program.
+    /// `State` when there was no connection, or the other side's yes is not answered yet: [`reject`](Self::reject) it; those of the verbs; more than 220 bytes for the other side's program.
     pub fn disconnect(&self, private_data: &[u8], qp: Option<&mut dyn ManagedQp>) -> Result<()> {
         const OPERATION: &str = "disconnect";
-        let phases = [
-            Phase::Connected,
-            Phase::Accepted,
-            Phase::Disconnecting,
-            Phase::Disconnected,
-            Phase::Ended,
-            Phase::Replied,
-        ];
+        let phases =
+            [Phase::Connected, Phase::Accepted, Phase::Disconnecting, Phase::Disconnected, Phase::Ended];
         let key = self.account.key;
         let mut bytes = [0; Dreq::PRIVATE];
         put(OPERATION, &mut bytes, private_data)?;

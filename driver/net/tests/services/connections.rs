@@ -445,6 +445,44 @@ fn bytes_beyond_a_message_are_refused_and_change_nothing() {
     assert_eq!(b.expect(EventKind::Disconnected).private_data(), [3; 220]);
 }
 
+/// `rdma_disconnect` between the answer and `rdma_establish` is `EINVAL` on Linux, too.
+#[test]
+fn an_answer_that_the_program_has_not_confirmed_is_rejected_and_not_disconnected() {
+    let wire = Wire::new(2);
+    let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
+    let _listener = b.listen(PortSpace::Tcp, 1);
+    let id = a.resolved(PortSpace::Tcp, at(1, false, 1));
+    let mut near = Noted::new(17);
+    id.connect(&param(17, b"")).unwrap();
+    let (other, _) = b.request();
+    other.accept(&param(40, b""), None).unwrap();
+    a.expect(EventKind::ConnectResponse);
+    let error = id.disconnect(&[], Some(&mut near)).unwrap_err();
+    assert_eq!(error.errno(), rustix::io::Errno::INVAL);
+    // Nothing has happened to the queue pair and to the connection.
+    assert_eq!((near.states(), id.phase()), (vec![], Phase::Replied));
+    id.reject(b"").unwrap();
+    assert_eq!(b.expect(EventKind::Rejected).id(), other.number());
+}
+
+/// The asked program may end what it has accepted before the asker is ready.
+#[test]
+fn an_asked_program_that_disconnects_at_once_refuses() {
+    let wire = Wire::new(2);
+    let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
+    let _listener = b.listen(PortSpace::Tcp, 1);
+    wire.set_fate(|_, message| usize::from(!matches!(message, Message::Rep(_))));
+    let id = a.resolved(PortSpace::Tcp, at(1, false, 1));
+    id.connect(&param(17, b"")).unwrap();
+    let (other, _) = b.request();
+    other.accept(&param(40, b""), None).unwrap();
+    assert_eq!(other.phase(), Phase::Accepted);
+    other.disconnect(b"", None).unwrap();
+    assert_eq!(a.expect(EventKind::Rejected).status(), 28);
+    assert_eq!(b.expect(EventKind::Disconnected).status(), 0);
+    assert_eq!((id.phase(), other.phase()), (Phase::Ended, Phase::Disconnected));
+}
+
 /// `rdma_notify`: what the queue pair receives says that the asker is ready.
 #[test]
 fn an_asker_whose_word_is_lost_is_known_to_be_ready_by_what_it_sends() {
