@@ -4,7 +4,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ferrowire::{
@@ -32,7 +32,11 @@ const GRH: usize = 40;
 struct Clocked {
     bus: EngineBus,
     now: Arc<AtomicU64>,
+    /// What was mapped, with its bytes.
+    maps: Maps,
 }
+
+type Maps = Arc<Mutex<Vec<(usize, DmaMapping)>>>;
 
 impl Bus for Clocked {
     fn csr_read32(&mut self, offset: u32) -> Result<u32, BusError> {
@@ -54,7 +58,9 @@ impl Bus for Clocked {
         self.bus.dma_free(buffer)
     }
     fn dma_map(&mut self, memory: &HostMemory, page_shift: u8) -> Result<DmaMapping, BusError> {
-        self.bus.dma_map(memory, page_shift)
+        let mapping = self.bus.dma_map(memory, page_shift)?;
+        self.maps.lock().unwrap().push((memory.len(), mapping.clone()));
+        Ok(mapping)
     }
     fn dma_unmap(&mut self, mapping: DmaMapping) -> Result<(), BusError> {
         self.bus.dma_unmap(mapping)
@@ -82,7 +88,8 @@ impl World {
     }
 
     fn host(&self, card: usize) -> Host {
-        let bus = Clocked { bus: self.world.bus(card), now: Arc::clone(&self.now) };
+        let maps = Maps::default();
+        let bus = Clocked { bus: self.world.bus(card), now: Arc::clone(&self.now), maps: Arc::clone(&maps) };
         // The test's jumps of the clock are no time of a command.
         let command_timeout = Duration::from_secs(1 << 30);
         let options =
@@ -99,7 +106,7 @@ impl World {
         memory.memory().write(0, &data);
         let service = Service::new(&context, &pd, ServiceConfig::default()).unwrap();
         let channel = Channel::new().unwrap();
-        Host { service, channel, memory, cq: cq.into(), pd, _context: context }
+        Host { service, channel, memory, cq: cq.into(), pd, maps, _context: context }
     }
 
     fn pair(&self) -> (Host, Host) {
@@ -128,6 +135,7 @@ struct Host {
     memory: MemoryRegion,
     cq: SharedCq,
     pd: ProtectionDomain,
+    maps: Maps,
     _context: Context,
 }
 
@@ -529,4 +537,22 @@ fn identifiers_may_end_in_the_middle_of_everything() {
         disconnect(&a, &b, &mut near, &mut far);
         assert_eq!((near.id.phase(), far.id.phase()), (Phase::Disconnected, Phase::Disconnected));
     }
+}
+
+/// The memory of QP1's messages does not answer any more.
+#[test]
+fn a_service_whose_qp1_has_failed_says_so() {
+    const QP1: usize = 64 * 512;
+    let world = World::new(2);
+    let (a, b) = world.pair();
+    let _listener = b.listen(PortSpace::Tcp, 1);
+    let id = a.resolved(PortSpace::Tcp, (ip(1, false), 1));
+    let mut bus = world.world.bus(1);
+    let maps: Vec<_> = b.maps.lock().unwrap().iter().filter(|map| map.0 == QP1).cloned().collect();
+    assert_eq!(maps.len(), 2, "one for each way");
+    maps.into_iter().for_each(|(_, mapping)| bus.dma_unmap(mapping).unwrap());
+    // The request ends QP1.
+    id.connect(&a.param(17)).unwrap();
+    assert_eq!(b.expect(EventKind::DeviceRemoval).status(), -19);
+    assert!(b.service.failure().unwrap().contains("QP1"));
 }

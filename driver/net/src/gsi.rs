@@ -11,7 +11,10 @@ use ferrowire::{
     RtrAttributes, RtsAttributes, SendWr,
 };
 
+use crate::link::check;
 use crate::mad;
+
+const QP1: &str = "queue pair QP1";
 
 /// Messages that wait in memory each way.
 const PLACES: u32 = 64;
@@ -154,9 +157,7 @@ impl Gsi for Qp1 {
         let mut one = [Completion::default()];
         while self.receives.poll(&mut one)? == 1 {
             let done = &one[0];
-            if !done.is_success() {
-                continue;
-            }
+            check("receive MAD", QP1, done)?;
             let at = done.wr_id() as usize * PLACE;
             let mut bytes = [0; GRH + mad::BYTES];
             self.inbox.memory().read(at, &mut bytes);
@@ -208,7 +209,9 @@ impl Gsi for Qp1 {
     fn is_idle(&mut self) -> ferrowire::Result<bool> {
         if self.sending > 0 {
             let mut some = [Completion::default(); PLACES as usize];
-            self.sending -= self.sends.poll(&mut some)? as u32;
+            let n = self.sends.poll(&mut some)?;
+            self.sending -= n as u32;
+            some[..n].iter().try_for_each(|done| check("send MAD", QP1, done))?;
         }
         Ok(self.sending == 0)
     }

@@ -114,18 +114,20 @@ impl RawLink {
     }
 }
 
-/// Nothing fails on this queue pair but with the queue pair itself.
-fn check(operation: &'static str, done: &Completion) -> ferrowire::Result<()> {
+/// The work requests of the raw queue pair and of QP1 are the driver's own: one fails only with its queue pair, and then all others do, too.
+pub(crate) fn check(operation: &'static str, queue_pair: &str, done: &Completion) -> ferrowire::Result<()> {
     match done.is_success() {
         true => Ok(()),
         false => Err(ferrowire::Error::Attribute {
             operation,
             attribute: "status",
             value: done.syndrome().into(),
-            fix: format!("the raw queue pair is in error ({}); make the network anew", done.status()),
+            fix: format!("the {queue_pair} is in error ({}); make the network anew", done.status()),
         }),
     }
 }
+
+const RAW: &str = "raw queue pair";
 
 impl Link for RawLink {
     fn receive(&mut self, frame: &mut [u8]) -> ferrowire::Result<Option<usize>> {
@@ -133,7 +135,7 @@ impl Link for RawLink {
         if self.receives.poll(&mut one)? == 0 {
             return Ok(None);
         }
-        check("receive frame", &one[0])?;
+        check("receive frame", RAW, &one[0])?;
         let (place, bytes) = (one[0].wr_id(), one[0].byte_len() as usize);
         let (at, bytes) = (place as usize * PLACE, bytes.min(frame.len()));
         self.inbox.memory().read(at, &mut frame[..bytes]);
@@ -146,7 +148,7 @@ impl Link for RawLink {
             let mut some = [Completion::default(); 16];
             let n = self.sends.poll(&mut some)?;
             self.sending -= n as u64;
-            some[..n].iter().try_for_each(|done| check("send frame", done))?;
+            some[..n].iter().try_for_each(|done| check("send frame", RAW, done))?;
         }
         Ok(self.sending < self.places)
     }
