@@ -505,6 +505,8 @@ impl<P: Clone + Ord> Manager<P> {
             (Message::Rep(_), State::RepReceived) => drop(self.delay(id, [0; Mra::PRIVATE])),
             // The RTU or the REJ was lost.
             (Message::Rep(_), State::Established | State::Refused) => self.repeat(id),
+            // The asker has not heard that this side has given its answer up, and takes itself for connected.
+            (Message::Rtu(_), State::Refused) => self.repeat(id),
             (Message::Rtu(rtu), State::RepSent) => self.established(id, Some(*rtu)),
             (Message::Rej(rej), State::ReqSent) if rej.reason == RejectReason::StaleConnection.code() => {
                 // Asked again when the time is over.
@@ -687,9 +689,10 @@ impl<P: Clone + Ord> Manager<P> {
                 (State::DreqSent, 0) => self.end(now, id, Some(End::TimedOut)),
                 (_, 0) => {
                     let event = c.stale.map_or(Event::TimedOut, Event::Rejected);
-                    // So that the other side does not wait for what does not come (IBTA 12.9.7.1).
+                    self.report(id, event);
+                    self.connections.change(id, |c| c.abandoned = true);
+                    // So that the other side does not wait for what does not come (IBTA 12.9.7.1). A request is kept as refused: its asker may ask again.
                     self.reject(now, id, RejectReason::Timeout, [0; Rej::PRIVATE]);
-                    self.last(id, event);
                 }
                 (_, left) => {
                     self.connections.change(id, |c| (c.left, c.deadline) = (left - 1, Some(now + c.wait)));

@@ -615,6 +615,47 @@ fn a_dreq_that_nobody_answers_ends_all_the_same() {
     assert_eq!(pair.now - start, timeout(timing.response) * 4 + timeout(timing.time_wait));
 }
 
+/// The asked side's answers are lost, and it gives up before the asker does.
+#[test]
+fn a_request_that_comes_after_the_last_try_of_its_answer_is_refused_again() {
+    let mut manager = Manager::new(1, 0xbb, Timing::default());
+    manager.listen(service());
+    manager.receive(Duration::ZERO, &3, &asked(5));
+    assert!(manager.accept(Duration::ZERO, 1, Rep::default()));
+    let end = timeout(14);
+    manager.tick(end);
+    let events: Vec<_> = std::iter::from_fn(|| manager.poll_event()).collect();
+    assert!(matches!(events[..], [(1, Event::Requested(_)), (1, Event::TimedOut)]), "{events:?}");
+    while manager.poll_transmit().is_some() {}
+    manager.receive(end + SOON, &3, &asked(5));
+    let Some(Mad { message: Message::Rej(rej), .. }) = sent(&mut manager) else { panic!("refused") };
+    assert_eq!((rej.remote_comm_id, rej.reason), (5, 4));
+    assert_eq!((manager.poll_event(), sent(&mut manager)), (None, None));
+    manager.tick(LATER);
+    assert_eq!((manager.poll_event(), manager.connections()), (None, 0));
+}
+
+/// The asked program leaves while the asker's RTU is on the way, and its refusal is lost.
+#[test]
+fn an_asker_that_takes_itself_for_connected_is_refused_again() {
+    let mut pair = Pair::new(Timing::default());
+    pair.sides[1].listen(service());
+    let id = pair.connect();
+    let mut lost = false;
+    pair.run(SOON * 2, |_, _| vec![SOON]);
+    assert_eq!(pair.sides[0].state(id), Some(State::Established));
+    let theirs = pair.events[1][0].0;
+    assert_eq!(pair.sides[1].state(theirs), Some(State::RepSent), "the RTU is on the way");
+    pair.sides[1].abandon(pair.now, theirs);
+    pair.run(LATER, |_, mad| match mad.message {
+        Message::Rej(_) if !std::mem::replace(&mut lost, true) => Vec::new(),
+        _ => vec![SOON],
+    });
+    assert_eq!(pair.count(1, "Rej"), 2);
+    assert_eq!(pair.told(0, |event| matches!(event, Event::Disconnected(End::Rejected(_)))), 1);
+    assert_eq!([0, 1].map(|side| pair.sides[side].connections()), [0, 0]);
+}
+
 /// The answer is lost, and the asked program disconnects. The asker gets that by the DREQ, or when it asks again, or says that it gives up.
 #[test]
 fn an_asked_side_that_ends_before_its_answer_arrives_refuses() {

@@ -98,17 +98,21 @@ impl Cm {
         self.shared.step().map(drop)
     }
 
-    /// Polls until `done` gives something, at most for `limit`; `None`: it did not. `stop` says whether the program is to end.
+    /// The end of a call that may take so long.
+    fn until(&self, limit: Duration) -> Duration {
+        self.shared.net.now().saturating_add(limit)
+    }
+
+    /// Polls until `done` gives something, at most until then; `None`: it did not. `stop` says whether the program is to end.
     fn wait<T>(
         &self,
         stop: fn() -> bool,
-        limit: Duration,
+        until: Duration,
         mut done: impl FnMut() -> Option<T>,
     ) -> Result<Option<T>> {
         let net = &self.shared.net;
-        let start = net.now();
         loop {
-            let late = net.now() > start + limit;
+            let late = net.now() > until;
             self.poll()?;
             if let Some(value) = done() {
                 return Ok(Some(value));
@@ -123,9 +127,9 @@ impl Cm {
         }
     }
 
-    /// The next event; `None`: there is none within `limit`. Ends when the program is to end.
-    fn event(&self, channel: &Channel, limit: Duration) -> Result<Option<Event>> {
-        self.wait(self.shared.net.stop(), limit, || channel.try_next())
+    /// The next event; `None`: there is none until then. Ends when the program is to end.
+    fn event(&self, channel: &Channel, until: Duration) -> Result<Option<Event>> {
+        self.wait(self.shared.net.stop(), until, || channel.try_next())
     }
 
     fn id(&self, channel: &Channel) -> Result<Id> {
@@ -162,7 +166,7 @@ impl Cm {
         limit: Duration,
     ) -> Result<CmConnection> {
         const OPERATION: &str = "connect to";
-        let peer = to.ip();
+        let (peer, limit) = (to.ip(), Limit { until: self.until(limit), limit });
         // With the errors of the stack, and all its tries; then it is known.
         self.shared.net.resolve(peer)?;
         let channel = Channel::new()?;
@@ -170,7 +174,7 @@ impl Cm {
         id.set_options(|all| options.ask(all));
         let mut connection =
             CmConnection { cm: self.clone(), id, channel, peer, private_data: Vec::new(), qp: None };
-        connection.id.resolve_address(None, to, limit)?;
+        connection.id.resolve_address(None, to, limit.limit)?;
         connection.expect(OPERATION, EventKind::AddressResolved, limit)?;
         connection.id.resolve_route()?;
         connection.expect(OPERATION, EventKind::RouteResolved, limit)?;
@@ -189,6 +193,13 @@ impl Cm {
         self.poll()?;
         Ok(connection)
     }
+}
+
+/// How long a call may take, and until when that is: each wait of the call ends then.
+#[derive(Clone, Copy)]
+struct Limit {
+    limit: Duration,
+    until: Duration,
 }
 
 /// The queue pair after its bring-up.
@@ -213,20 +224,27 @@ impl CmListener {
     /// # Errors
     /// `Timeout` when none comes within `limit`; the card fails.
     pub fn accept(&self, limit: Duration) -> Result<CmRequest> {
-        let nobody =
-            Error::Timeout { operation: "accept from", peer: Ipv4Addr::UNSPECIFIED.into(), after: limit };
-        let mut event = self.cm.event(&self.channel, limit)?.ok_or(nobody)?;
-        let (Some(id), Some(param)) = (event.take_request(), event.conn().cloned()) else {
-            return Err(Error::Removed { operation: "accept", cause: "it takes no more requests".into() });
-        };
-        let peer = id.remote().map_or(Ipv4Addr::UNSPECIFIED.into(), |remote| remote.ip());
-        let channel = Channel::new()?;
-        id.migrate(&channel);
-        Ok(CmRequest { cm: self.cm.clone(), id, channel, peer, param })
+        let until = self.cm.until(limit);
+        loop {
+            let nobody =
+                Error::Timeout { operation: ACCEPT_FROM, peer: Ipv4Addr::UNSPECIFIED.into(), after: limit };
+            let mut event = self.cm.event(&self.channel, until)?.ok_or(nobody)?;
+            if event.kind() == EventKind::DeviceRemoval {
+                let cause = "it takes no more requests".into();
+                return Err(Error::Removed { operation: ACCEPT, cause });
+            }
+            // Other events are of a request that another thread has taken, and has not moved to a channel of its own yet: it finds that out.
+            let (Some(id), Some(param)) = (event.take_request(), event.conn().cloned()) else { continue };
+            let peer = id.remote().map_or(Ipv4Addr::UNSPECIFIED.into(), |remote| remote.ip());
+            let channel = Channel::new()?;
+            id.migrate(&channel);
+            return Ok(CmRequest { cm: self.cm.clone(), id, channel, peer, param });
+        }
     }
 }
 
 const ACCEPT: &str = "accept";
+const ACCEPT_FROM: &str = "accept from";
 
 /// Somebody who asks. Dropping it says no.
 #[derive(Debug)]
@@ -260,6 +278,7 @@ impl CmRequest {
     /// `Timeout` when the asker does not answer, `Gone` when it has given up; those of the verbs. The queue pair is destroyed then, and the asker is told
     /// no.
     pub fn accept(self, qp: Qp<Init>, options: &CmOptions, limit: Duration) -> Result<CmConnection> {
+        let limit = Limit { until: self.cm.until(limit), limit };
         let (peer, connection) = (self.peer, self.answer(qp, options)?);
         match connection.next_event(ACCEPT, limit)?.kind() {
             EventKind::Established => Ok(connection),
@@ -351,10 +370,10 @@ impl CmConnection {
     }
 
     /// The next event; what ends an attempt is an error.
-    fn next_event(&self, operation: &'static str, limit: Duration) -> Result<Event> {
+    fn next_event(&self, operation: &'static str, Limit { limit, until }: Limit) -> Result<Event> {
         let peer = self.peer;
         let timeout = Error::Timeout { operation, peer, after: limit };
-        let event = self.cm.event(&self.channel, limit)?.ok_or(timeout)?;
+        let event = self.cm.event(&self.channel, until)?.ok_or(timeout)?;
         match event.kind() {
             EventKind::Rejected => {
                 let reason = RejectReason::from(event.status() as u16);
@@ -368,7 +387,7 @@ impl CmConnection {
     }
 
     /// The next event, which is of that kind unless the other side gives up.
-    fn expect(&self, operation: &'static str, kind: EventKind, limit: Duration) -> Result<Event> {
+    fn expect(&self, operation: &'static str, kind: EventKind, limit: Limit) -> Result<Event> {
         let event = self.next_event(operation, limit)?;
         match event.kind() == kind {
             true => Ok(event),
@@ -382,6 +401,7 @@ impl CmConnection {
     /// `Timeout` when it does not within `limit`; the card fails.
     pub fn wait_disconnected(&self, limit: Duration) -> Result<()> {
         const OPERATION: &str = "wait for the end of the connection";
+        let limit = Limit { until: self.cm.until(limit), limit };
         while self.next_event(OPERATION, limit)?.kind() != EventKind::Disconnected {}
         Ok(())
     }
@@ -392,9 +412,10 @@ impl CmConnection {
     /// # Errors
     /// `Timeout` when the manager has not given up asking within `limit`; those of the verbs.
     pub fn disconnect(mut self, limit: Duration) -> Result<Option<QueuePair>> {
+        let until = self.cm.until(limit);
         self.id.disconnect(&[], None)?;
         let ended = || (self.now() != Some(State::DreqSent)).then_some(());
-        let ended = self.cm.wait(|| false, limit, ended)?;
+        let ended = self.cm.wait(|| false, until, ended)?;
         ended.ok_or(Error::Timeout { operation: "disconnect", peer: self.peer, after: limit })?;
         let mut qp = self.qp.take();
         if let Some(qp) = &mut qp {
