@@ -2,13 +2,14 @@
 //! [`Channel`]: a queue of events with a file for `poll(2)`; [`Account`]: which of an identifier's events are not acknowledged.
 
 use std::collections::VecDeque;
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags};
+use rustix::event::{eventfd, poll, EventfdFlags, PollFd, PollFlags, Timespec};
 use rustix::fs::{fcntl_getfl, OFlags};
-use rustix::io::{read, write, Errno};
+use rustix::io::{preadv2, read, write, Errno, ReadWriteFlags};
 
 use super::event::Event;
 use crate::error::{Error, Result};
@@ -18,7 +19,7 @@ const GET: &str = "get event";
 /// A queue of events, as `rdma_create_event_channel` makes it. One channel may have identifiers of several services, and one service may
 /// have several channels.
 ///
-/// Its [file](AsFd) can be read while there are events. [`next`](Self::next) waits for one, unless the program has given the file `O_NONBLOCK`. `Send` and
+/// Its [file](AsFd) can be read while there are events; it is for `poll(2)`, and not to be read. [`next`](Self::next) waits for one, unless the program has given the file `O_NONBLOCK`. `Send` and
 /// `Sync`; clones are the same channel.
 #[derive(Clone, Debug)]
 pub struct Channel {
@@ -27,7 +28,7 @@ pub struct Channel {
 
 #[derive(Debug)]
 struct Inner {
-    /// Its counter is above 0 exactly while there are events, which is so whenever the lock is free.
+    /// Its counter is above 0 exactly while there are events, which is so whenever the lock is free, unless the program reads it.
     file: OwnedFd,
     queue: Mutex<VecDeque<Event>>,
 }
@@ -108,9 +109,20 @@ impl Channel {
 
     /// Nothing can be read any more if nothing is left.
     fn emptied(&self, queue: &VecDeque<Event>) {
-        if queue.is_empty() {
-            // The counter is above 0, so this does not wait.
-            let _ = read(self, &mut [0; 8]);
+        if !queue.is_empty() {
+            return;
+        }
+        // The program, or its child after a fork, may have read the counter: a read that waits would then hold this lock, and with it the service.
+        let mut counter = [0; 8];
+        match preadv2(self, &mut [IoSliceMut::new(&mut counter)], u64::MAX, ReadWriteFlags::NOWAIT) {
+            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            // A kernel that does not know it for such files.
+            Err(_) => {
+                let mut file = [PollFd::new(self, PollFlags::IN)];
+                if matches!(poll(&mut file, Some(&Timespec::default())), Ok(1..)) {
+                    let _ = read(self, &mut counter);
+                }
+            }
         }
     }
 }

@@ -27,7 +27,7 @@ use super::service::Owner;
 use crate::cm::machine::{self, End, Manager, Timing};
 use crate::error::{Error, Result};
 use crate::gsi::{Gsi, Limits, Path};
-use crate::mad::{Dreq, IpCm, Mad, PortSpace, Rej, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus};
+use crate::mad::{Dreq, IpCm, Mad, PortSpace, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus};
 use crate::stack::Net;
 
 /// Messages that are taken before others have a turn.

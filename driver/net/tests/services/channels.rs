@@ -39,6 +39,26 @@ fn the_file_can_be_read_exactly_while_there_are_events() {
     assert!(!readable(&a.channel));
 }
 
+/// Or its child does, after a fork.
+#[test]
+fn a_program_that_reads_the_file_itself_stops_nothing() {
+    let wire = Wire::new(1);
+    let a = Host::new(&wire, 0);
+    let id = a.id();
+    id.resolve_address(None, at(0, false, 1), RESOLVE).unwrap();
+    assert_eq!(rustix::io::read(&a.channel, &mut [0; 8]).unwrap(), 8);
+    let (done, taken) = std::sync::mpsc::channel();
+    let channel = a.channel.clone();
+    std::thread::spawn(move || done.send(channel.try_next().map(|event| event.kind())));
+    assert_eq!(taken.recv_timeout(PATIENCE).unwrap(), Some(EventKind::AddressResolved));
+    // And the next one is there as always.
+    assert!(!readable(&a.channel));
+    id.resolve_route().unwrap();
+    assert!(readable(&a.channel));
+    a.expect(EventKind::RouteResolved);
+    assert!(!readable(&a.channel));
+}
+
 #[test]
 fn an_edge_comes_with_each_event() {
     let wire = Wire::new(1);
