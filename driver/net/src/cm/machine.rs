@@ -129,11 +129,11 @@ impl State {
 
 /// A message to send.
 #[derive(Debug)]
-pub(super) struct Outgoing<P> {
-    pub(super) peer: P,
-    pub(super) mad: Mad,
+pub(crate) struct Outgoing<P> {
+    pub(crate) peer: P,
+    pub(crate) mad: Mad,
     /// It answers a message that belongs to no connection. Anybody can have it sent, and the other side asks again.
-    pub(super) unsolicited: bool,
+    pub(crate) unsolicited: bool,
 }
 
 /// The connections of a card. `P` is the way to a peer: messages of one connection come from one.

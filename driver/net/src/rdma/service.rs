@@ -236,10 +236,26 @@ fn run<R: Rest>(shared: &Shared, rest: Option<&R>, stop: &AtomicBool) {
             false => rest.sleep(shared),
         }
     };
+    let _alarm = Alarm { shared, stop };
     while !stopped() {
         if let Err(error) = turn() {
-            shared.fail(&error);
-            return;
+            return shared.fail(error.to_string());
+        }
+    }
+}
+
+/// A thread that ends by a panic leaves no program waiting.
+struct Alarm<'a> {
+    shared: &'a Shared,
+    stop: &'a AtomicBool,
+}
+
+impl Drop for Alarm<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.stop.load(Ordering::Acquire) {
+            self.shared.fail(
+                "the service's thread has panicked; its message is in the program's error output".into(),
+            );
         }
     }
 }

@@ -223,9 +223,9 @@ impl Shared {
     }
 
     /// The card has failed: every identifier gets an event.
-    pub(super) fn fail(&self, error: &Error) {
+    pub(super) fn fail(&self, cause: String) {
         let mut core = self.core();
-        core.failed.get_or_insert_with(|| error.to_string());
+        core.failed.get_or_insert(cause);
         for entry in core.ids.values_mut() {
             entry.phase = Phase::Removed;
             entry.tell(EventKind::DeviceRemoval, status(Errno::NODEV), Param::None);

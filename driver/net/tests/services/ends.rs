@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Identifiers that end in each of their states.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ferrowire_net::mad::PortSpace;
 use ferrowire_net::rdma::{EventKind, Id, Phase};
@@ -126,7 +126,6 @@ fn an_asker_may_end_in_every_state() {
         drop(other);
         // The port and the queue pair are free.
         wire.pass(Duration::from_secs(1));
-        std::thread::sleep(Duration::from_millis(5));
         while b.channel.try_next().is_some() {}
         drop(listener);
         a.id().bind(at(0, false, 4711)).unwrap();
@@ -175,18 +174,26 @@ fn a_listener_that_ends_refuses_the_requests_that_its_program_has_not_taken() {
     a.expect(EventKind::ConnectResponse);
 }
 
+/// The last identifier of the service takes the thread with it, and its last message leaves before.
 #[test]
 fn a_service_that_ends_ends_its_connections() {
     let wire = Wire::new(2);
     let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
     let (near, _far) = connected(&a, &b, 1);
-    let Host { service, channel, .. } = a;
+    let events = a.channel.clone();
     // The identifier keeps the thread.
-    drop(service);
-    near.0.disconnect(&[], None).unwrap();
-    assert_eq!(next(&channel).kind(), EventKind::Disconnected);
-    b.expect(EventKind::Disconnected);
+    drop(a);
+    wire.settle();
+    assert_eq!(near.0.phase(), Phase::Connected);
+    let start = Instant::now();
     drop(near);
+    // It does not wait for the answer.
+    assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
+    let event = b.expect(EventKind::Disconnected);
+    assert_eq!(event.status(), 0);
+    drop(event);
+    assert_eq!((wire.count(0, "Dreq"), wire.count(1, "Drep")), (1, 1));
+    assert!(events.try_next().is_none());
     let error = b.id().resolve_address(None, at(0, false, 1), RESOLVE);
     assert!(error.is_ok(), "the other card goes on");
 }

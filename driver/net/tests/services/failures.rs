@@ -179,6 +179,19 @@ fn a_card_that_is_gone_tells_every_identifier_and_takes_no_more_operations() {
     idle.destroy();
 }
 
+#[test]
+fn a_thread_that_panics_is_a_failure_of_the_card() {
+    let wire = Wire::new(2);
+    let (a, b) = (Host::new(&wire, 0), Host::new(&wire, 1));
+    let ((id, _), _far) = connected(&a, &b, 1);
+    wire.upset(0);
+    assert_eq!(a.expect(EventKind::DeviceRemoval).id(), id.number());
+    let cause = a.service.failure().unwrap();
+    assert!(cause.contains("panicked"), "{cause}");
+    assert_eq!(a.service.create_id(&a.channel, PortSpace::Tcp, 0).unwrap_err().errno(), Errno::NODEV);
+    id.destroy();
+}
+
 /// Requests of a connection and of datagrams from host 2, of which host 1 has not heard.
 fn ask_from_afar(wire: &Wire) -> Path {
     let path = Path { local: ip(1, false), remote: ip(2, false) };
@@ -232,7 +245,6 @@ fn a_request_whose_asker_or_listener_has_gone_before_the_way_back_is_known_is_no
         let _c = Host::new(&wire, 2);
         for _ in 0..50 {
             wire.pass(STEP);
-            std::thread::sleep(Duration::from_millis(1));
         }
         let told: Vec<_> = std::iter::from_fn(|| b.channel.try_next()).collect();
         assert_eq!(told.len(), usize::from(asker), "{told:?}");

@@ -31,6 +31,21 @@ struct Ends {
     log: Vec<(usize, &'static str)>,
     sent: Vec<(usize, Mad)>,
     dead: Vec<bool>,
+    /// The next turn of a host's thread panics.
+    upset: Vec<bool>,
+    /// Ends that a host has: its thread takes turns while there are any.
+    ends: Vec<usize>,
+    /// How often a host has taken all frames that were there: once in each turn.
+    turns: Vec<u64>,
+    /// Frames and messages that were sent.
+    activity: u64,
+}
+
+impl Ends {
+    /// Hosts whose threads take turns.
+    fn living(&self) -> impl Iterator<Item = usize> + '_ {
+        (0..self.dead.len()).filter(|host| !self.dead[*host] && self.ends[*host] > 0)
+    }
 }
 
 /// Hosts on a wire.
@@ -49,6 +64,10 @@ impl Wire {
             log: Vec::new(),
             sent: Vec::new(),
             dead: vec![false; hosts],
+            upset: vec![false; hosts],
+            ends: vec![0; hosts],
+            turns: vec![0; hosts],
+            activity: 0,
         })))
     }
 
@@ -56,9 +75,37 @@ impl Wire {
         self.0.lock().unwrap()
     }
 
-    /// Lets time pass.
+    /// Lets time pass, and all hosts do what is due by then and answer each other: nothing depends on the speed of this machine.
     pub fn pass(&self, time: Duration) {
         self.ends().now += time;
+        self.settle();
+    }
+
+    /// Until no host has anything to do at this time.
+    #[track_caller]
+    pub fn settle(&self) {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let (start, activity) = {
+                let ends = self.ends();
+                (ends.turns.clone(), ends.activity)
+            };
+            // The first turn that ends may have begun before; the second one has seen all that was there at its beginning.
+            let turned = |ends: &Ends| ends.living().all(|host| ends.turns[host] >= start[host] + 2);
+            loop {
+                let ends = self.ends();
+                if turned(&ends) {
+                    let empty = |host: usize| ends.frames[host].is_empty() && ends.mads[host].is_empty();
+                    if ends.activity == activity && ends.living().all(empty) {
+                        return;
+                    }
+                    break;
+                }
+                drop(ends);
+                assert!(Instant::now() < end, "a host's thread takes no turn");
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        }
     }
 
     /// Says what becomes of messages from now on.
@@ -69,6 +116,12 @@ impl Wire {
     /// A card fails from now on.
     pub fn kill(&self, host: usize) {
         self.ends().dead[host] = true;
+    }
+
+    /// The next turn of a host's thread panics, and there is none after it.
+    pub fn upset(&self, host: usize) {
+        let mut ends = self.ends();
+        (ends.upset[host], ends.dead[host]) = (true, true);
     }
 
     /// Whether a host has taken all that was sent to it. It is done with it when it answers the next call.
@@ -117,8 +170,21 @@ struct End {
     random: u32,
 }
 
+impl Drop for End {
+    fn drop(&mut self) {
+        self.wire.ends().ends[self.host] -= 1;
+    }
+}
+
 impl End {
+    fn new(wire: &Wire, host: usize, random: u32) -> Self {
+        wire.ends().ends[host] += 1;
+        Self { wire: wire.clone(), host, random }
+    }
+
     fn alive(&self) -> ferrowire::Result<()> {
+        let upset = std::mem::take(&mut self.wire.ends().upset[self.host]);
+        assert!(!upset, "the test wants this panic");
         match self.wire.ends().dead[self.host] {
             true => Err(BusError::Gone("the test has killed it".into()).into()),
             false => Ok(()),
@@ -129,7 +195,9 @@ impl End {
 impl Link for End {
     fn receive(&mut self, frame: &mut [u8]) -> ferrowire::Result<Option<usize>> {
         self.alive()?;
-        let came = self.wire.ends().frames[self.host].pop_front();
+        let mut ends = self.wire.ends();
+        let came = ends.frames[self.host].pop_front();
+        ends.turns[self.host] += u64::from(came.is_none());
         Ok(came.map(|came| {
             frame[..came.len()].copy_from_slice(&came);
             came.len()
@@ -143,6 +211,7 @@ impl Link for End {
     fn send(&mut self, frame: &[u8]) -> ferrowire::Result<()> {
         self.alive()?;
         let mut ends = self.wire.ends();
+        ends.activity += 1;
         let mut frame = frame.to_vec();
         frame.resize(frame.len().max(60), 0);
         let others = (0..ends.frames.len()).filter(|host| *host != self.host);
@@ -169,6 +238,7 @@ impl Gsi for End {
         self.alive()?;
         let mad = Mad::parse(bytes).unwrap();
         let mut ends = self.wire.ends();
+        ends.activity += 1;
         ends.log.push((self.host, mad.message.name()));
         ends.sent.push((self.host, mad));
         let copies = (ends.fate)(self.host, &mad.message);
@@ -197,6 +267,7 @@ impl Gsi for End {
 pub struct Host {
     pub service: Service,
     pub channel: Channel,
+    wire: Wire,
     host: usize,
     seed: u32,
 }
@@ -208,11 +279,11 @@ impl Host {
     }
 
     pub fn with(wire: &Wire, host: usize, config: ServiceConfig, seed: u32) -> Self {
-        let end = || End { wire: wire.clone(), host, random: seed * 1000 + host as u32 };
+        let end = || End::new(wire, host, seed * 1000 + host as u32);
         let own = [ip(host, false), ip(host, true)];
         let net = Net::over(Box::new(end()), mac(host), &own, 77 + host as u64, Config::default()).unwrap();
         let service = Service::over(&net, Box::new(end()), &config).unwrap();
-        Self { service, channel: Channel::new().unwrap(), host, seed }
+        Self { service, channel: Channel::new().unwrap(), wire: wire.clone(), host, seed }
     }
 
     /// The same host after its program was killed and started anew.
@@ -273,10 +344,10 @@ impl Host {
         (event.take_request().unwrap(), event)
     }
 
-    /// Nothing happens for a while.
+    /// No event comes before time passes.
     #[track_caller]
     pub fn quiet(&self) {
-        std::thread::sleep(Duration::from_millis(20));
+        self.wire.settle();
         if let Some(event) = self.channel.try_next() {
             panic!("{event:?}");
         }
@@ -301,8 +372,6 @@ pub fn next_while_time_passes(wire: &Wire, channel: &Channel, step: Duration) ->
             return event;
         }
         wire.pass(step);
-        // The threads of both sides look in between.
-        std::thread::sleep(Duration::from_millis(1));
     }
     panic!("no event comes");
 }
