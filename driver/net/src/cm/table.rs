@@ -165,6 +165,7 @@ impl<P: Clone + Ord> Table<P> {
         self.all.len()
     }
 
+    #[cfg(test)]
     pub(super) fn ids(&self) -> impl Iterator<Item = u32> + '_ {
         self.all.keys().copied()
     }

@@ -16,7 +16,7 @@ use super::id::Id;
 pub enum EventKind {
     /// The way to the address is known.
     AddressResolved = 0,
-    /// It is not: status `-ETIMEDOUT` if the host does not answer.
+    /// It is not: status `-ETIMEDOUT` if the host does not answer, `-ENETUNREACH` if there is no way there any more.
     AddressError = 1,
     /// The route is known.
     RouteResolved = 2,
@@ -34,7 +34,7 @@ pub enum EventKind {
     Rejected = 8,
     /// The connection works, or the datagram service is known.
     Established = 9,
-    /// The connection has ended: status `-ETIMEDOUT` if the other side has not confirmed it.
+    /// The connection has ended: status `-ETIMEDOUT` if the other side has not confirmed it, `-ECONNRESET` if it does not know the connection any more.
     Disconnected = 10,
     /// The card has failed.
     DeviceRemoval = 11,

@@ -26,62 +26,40 @@ pub const QKEY: u32 = 0x0123_4567;
 /// Requests that may wait for the program where it names no number, or a larger one.
 pub const MAX_BACKLOG: u32 = 1024;
 
-/// The state of an identifier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Phase {
-    /// It is new.
-    Idle,
-    /// It has a port.
-    Bound,
-    /// It takes requests.
-    Listening,
-    /// It looks for the way to the other side.
-    ResolvingAddress,
-    /// It knows it.
-    AddressResolved,
-    /// It can connect.
-    RouteResolved,
-    /// It has asked.
-    Connecting,
-    /// The other side says yes; the queue pair is to be brought up.
-    Replied,
-    /// It is a request that the program has to answer.
-    Requested,
-    /// The program has said yes, and the asker is not ready.
-    Accepted,
-    /// It works.
-    Connected,
-    /// The other side has been asked to end it.
-    Disconnecting,
-    /// It has ended.
-    Disconnected,
-    /// There is no connection: it was refused, or the other side did not answer.
-    Ended,
-    /// The card has failed.
-    Removed,
+/// Declares the phases: name and text of each.
+macro_rules! phases {
+    ($($Phase:ident, $text:literal;)+) => {
+        /// The state of an identifier.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[non_exhaustive]
+        pub enum Phase {
+            $(#[doc = concat!("It is ", $text, ".")] $Phase,)+
+        }
+
+        impl Phase {
+            fn text(self) -> &'static str {
+                match self { $(Phase::$Phase => $text,)+ }
+            }
+        }
+    };
 }
 
-impl Phase {
-    fn text(self) -> &'static str {
-        match self {
-            Phase::Idle => "new, and has no address",
-            Phase::Bound => "bound, and knows no way to another side",
-            Phase::Listening => "listening",
-            Phase::ResolvingAddress => "resolving an address",
-            Phase::AddressResolved => "without a route",
-            Phase::RouteResolved => "not connected",
-            Phase::Connecting => "connecting",
-            Phase::Replied => "connecting, and waits for its queue pair",
-            Phase::Requested => "a request that is not answered",
-            Phase::Accepted => "accepted, and waits for the asker",
-            Phase::Connected => "connected",
-            Phase::Disconnecting => "disconnecting",
-            Phase::Disconnected => "disconnected",
-            Phase::Ended => "refused, or its other side does not answer",
-            Phase::Removed => "of a card that has failed",
-        }
-    }
+phases! {
+    Idle, "new, and has no address";
+    Bound, "bound to a port, and knows no way to another side";
+    Listening, "listening";
+    ResolvingAddress, "resolving an address";
+    AddressResolved, "without a route";
+    RouteResolved, "not connected";
+    Connecting, "connecting";
+    Replied, "accepted by the other side, and waits for its queue pair";
+    Requested, "a request that is not answered";
+    Accepted, "a request that is accepted, and waits for the asker";
+    Connected, "connected";
+    Disconnecting, "disconnecting";
+    Disconnected, "disconnected";
+    Ended, "refused, or its other side does not answer";
+    Removed, "of a card that has failed";
 }
 
 /// How an identifier behaves; those of a listener are those of its requests.
@@ -103,8 +81,8 @@ pub struct Options {
     pub path_mtu: PathMtu,
     /// Queue key of datagrams.
     pub qkey: u32,
-    /// The queue pair keeps the rights that its owner has given it. Otherwise peers may write, and read and do atomics if any may be outstanding, as on
-    /// Linux.
+    /// The bring-up leaves the queue pair the rights that its owner has given it in INIT; the owner takes it there, as [`Id::init_qp`] gives none. Without
+    /// this, peers may write, and read and do atomics if any may be outstanding, as on Linux.
     pub keep_access: bool,
 }
 
@@ -198,6 +176,7 @@ impl Id {
             deadline: Duration::ZERO,
             cm: None,
             psn,
+            gone: false,
             link: None,
             asked: ConnParam::default(),
             path_mtu: options.path_mtu,
@@ -231,6 +210,14 @@ impl Id {
     /// The channel of its events.
     pub fn channel(&self) -> Channel {
         self.account.channel().clone()
+    }
+
+    /// The same for an attempt that the other side may have given up meanwhile.
+    fn enter_attempt(&self, operation: &'static str, phase: Phase) -> Result<MutexGuard<'_, Core>> {
+        self.enter(operation, &[phase]).map_err(|error| match error {
+            Error::State { .. } if self.with(|entry| entry.gone) => self.gone(operation),
+            error => error,
+        })
     }
 
     /// Looks at its entry, or changes it.
@@ -410,10 +397,8 @@ impl Id {
                 return Err(Error::NotUnicast(ip))
             }
             ip if ip.is_loopback() || ip.is_unspecified() => {
-                let own = net.addresses();
-                let family = |own: &&IpAddr| own.is_ipv6() == ip.is_ipv6();
                 let none = Error::NoAddress { operation: OPERATION, peer: ip };
-                own.iter().find(family).copied().ok_or(none)?
+                self.shared.first(ip).ok_or(none)?
             }
             ip => ip,
         };
@@ -534,7 +519,7 @@ impl Id {
     pub fn accept(&self, param: &ConnParam, mut qp: Option<&mut dyn ManagedQp>) -> Result<()> {
         const OPERATION: &str = "accept";
         let key = self.account.key;
-        let mut core = self.enter(OPERATION, &[Phase::Requested])?;
+        let mut core = self.enter_attempt(OPERATION, Phase::Requested)?;
         let limits = core.limits;
         let Some(entry) = core.entry(key) else { return Ok(()) };
         let qp_num = qp.as_ref().map_or(param.qp_num, |qp| qp.number());
@@ -569,7 +554,7 @@ impl Id {
         if let Some(qp) = &mut qp {
             self.bring_up(*qp)?;
         }
-        let mut core = self.enter(OPERATION, &[Phase::Requested])?;
+        let mut core = self.enter_attempt(OPERATION, Phase::Requested)?;
         let now = self.shared.net.now();
         let cm = core.entry(key).and_then(|entry| entry.cm);
         if !cm.is_some_and(|cm| core.manager.accept(now, cm, rep)) {
@@ -647,7 +632,7 @@ impl Id {
     pub fn establish(&self) -> Result<()> {
         const OPERATION: &str = "establish";
         let key = self.account.key;
-        let mut core = self.enter(OPERATION, &[Phase::Replied])?;
+        let mut core = self.enter_attempt(OPERATION, Phase::Replied)?;
         let now = self.shared.net.now();
         let cm = core.entry(key).and_then(|entry| entry.cm);
         if !cm.is_some_and(|cm| core.manager.ready(now, cm, [0; Rtu::PRIVATE])) {

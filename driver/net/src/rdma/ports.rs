@@ -70,11 +70,15 @@ impl Ports {
         Ok(port)
     }
 
-    /// Takes requests to a claim, which no other one may share.
+    /// Takes requests to a claim, which no other one may share when it begins to.
     pub(super) fn listen(&mut self, space: PortSpace, port: u16, key: u64) -> Result<()> {
         let claims = self.0.entry((space, port)).or_default();
         let Some(at) = claims.iter().position(|claim| claim.key == key) else { return Ok(()) };
         let own = claims[at];
+        // Again, for another backlog: one that shares the port since then does not take it away.
+        if own.listening {
+            return Ok(());
+        }
         if claims.iter().any(|other| other.key != key && other.overlaps(&own)) {
             return Err(Error::AddressInUse(SocketAddr::new(own.ip, port)));
         }
@@ -151,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_may_be_shared_until_one_listens() {
+    fn a_port_may_be_shared_and_one_of_those_that_share_it_listens() {
         let mut ports = Ports::default();
         let shared = |key| Claim { reuse: true, ..claim(key, "10.0.0.1") };
         ports.bind(TCP, 1, shared(1), 0).unwrap();
@@ -160,6 +164,12 @@ mod tests {
         assert!(ports.listen(TCP, 1, 1).is_err());
         assert!(!ports.release(TCP, 1, 2));
         ports.listen(TCP, 1, 1).unwrap();
+        // Another one may bind after that, as on Linux, and does not listen.
+        ports.bind(TCP, 1, shared(3), 0).unwrap();
+        ports.listen(TCP, 1, 1).unwrap();
+        assert!(ports.listen(TCP, 1, 3).is_err());
+        assert_eq!(ports.listener(TCP, 1, "10.0.0.1".parse().unwrap()), Some(1));
+        assert!(!ports.release(TCP, 1, 3));
         assert!(ports.release(TCP, 1, 1));
     }
 

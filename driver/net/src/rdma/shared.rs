@@ -63,6 +63,8 @@ pub(super) struct Entry {
     pub(super) cm: Option<u32>,
     /// First PSN that the other side sends; of datagrams that this side sends.
     pub(super) psn: Psn,
+    /// The other side has ended or given up what it had with this one.
+    pub(super) gone: bool,
     pub(super) link: Option<Link>,
     /// What was asked for, until the answer comes.
     pub(super) asked: ConnParam,
@@ -242,13 +244,16 @@ impl Shared {
 
     /// The own address that a program means: of a loopback address the first one of its family.
     pub(super) fn own(&self, ip: IpAddr) -> Result<IpAddr> {
-        let own = self.net.addresses();
-        let family = |own: &&IpAddr| own.is_ipv6() == ip.is_ipv6();
         match ip {
-            _ if own.contains(&ip) => Ok(ip),
-            _ if ip.is_loopback() => own.iter().find(family).copied().ok_or(Error::NotLocal(ip)),
+            _ if self.net.addresses().contains(&ip) => Ok(ip),
+            _ if ip.is_loopback() => self.first(ip).ok_or(Error::NotLocal(ip)),
             _ => Err(Error::NotLocal(ip)),
         }
+    }
+
+    /// The card's first address of the family of one.
+    pub(super) fn first(&self, ip: IpAddr) -> Option<IpAddr> {
+        self.net.addresses().into_iter().find(|own| own.is_ipv6() == ip.is_ipv6())
     }
 }
 
@@ -456,17 +461,17 @@ impl Core {
                 entry.tell(EventKind::Established, 0, Param::None);
             }
             machine::Event::Rejected(rej) => {
-                entry.phase = Phase::Ended;
+                (entry.phase, entry.gone) = (Phase::Ended, true);
                 entry.tell(EventKind::Rejected, rej.reason.into(), Entry::conn(&rej.private_data));
                 self.detach(cm);
             }
             machine::Event::TimedOut => {
-                entry.phase = Phase::Ended;
+                (entry.phase, entry.gone) = (Phase::Ended, true);
                 entry.tell(EventKind::Unreachable, status(Errno::TIMEDOUT), Param::None);
                 self.detach(cm);
             }
             machine::Event::Disconnected(end) => {
-                entry.phase = Phase::Disconnected;
+                (entry.phase, entry.gone) = (Phase::Disconnected, !matches!(end, End::Drep(_)));
                 let (status, param) = match end {
                     End::Dreq(dreq) => (0, Entry::conn(&dreq.private_data)),
                     End::Drep(drep) => (0, Entry::conn(&drep.private_data)),
@@ -621,6 +626,7 @@ impl Core {
             deadline: Duration::ZERO,
             cm: Some(cm),
             psn,
+            gone: false,
             link,
             asked: ConnParam::default(),
             path_mtu,

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Identifiers that end in each of their states.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ferrowire_net::mad::PortSpace;
 use ferrowire_net::rdma::{EventKind, Id, Phase};
+use ferrowire_net::Error;
 
 use crate::rig::*;
 
@@ -147,7 +148,8 @@ fn the_asked_side_may_end_in_every_state() {
         stage.b.quiet();
         // An answer that is not one any more can be used for nothing.
         if kind == EventKind::Rejected {
-            assert!(stage.id().establish().is_err());
+            let error = stage.id().establish().unwrap_err();
+            assert!(matches!(error, Error::Gone { .. }), "{error}");
         }
     }
 }
@@ -185,13 +187,11 @@ fn a_service_that_ends_ends_its_connections() {
     drop(a);
     wire.settle();
     assert_eq!(near.0.phase(), Phase::Connected);
-    let start = Instant::now();
     drop(near);
-    // It does not wait for the answer.
-    assert!(start.elapsed() < Duration::from_millis(900), "{:?}", start.elapsed());
     let event = b.expect(EventKind::Disconnected);
     assert_eq!(event.status(), 0);
     drop(event);
+    wire.settle();
     assert_eq!((wire.count(0, "Dreq"), wire.count(1, "Drep")), (1, 1));
     assert!(events.try_next().is_none());
     let error = b.id().resolve_address(None, at(0, false, 1), RESOLVE);

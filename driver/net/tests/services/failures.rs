@@ -151,6 +151,13 @@ fn an_answer_to_a_request_that_its_asker_has_given_up_says_so() {
     let event = b.expect(EventKind::Rejected);
     assert_eq!((event.id(), event.status()), (other.number(), 4));
     let error = other.accept(&param(40, b""), None).unwrap_err();
+    assert!(matches!(error, Error::Gone { .. }) && error.errno() == Errno::CONNRESET, "{error}");
+    // What this program has refused itself is another thing.
+    let id = a.resolved(PortSpace::Tcp, at(1, false, 1));
+    id.connect(&param(17, b"")).unwrap();
+    let (other, _) = b.request();
+    other.reject(b"").unwrap();
+    let error = other.accept(&param(40, b""), None).unwrap_err();
     assert!(matches!(error, Error::State { .. }), "{error}");
 }
 
