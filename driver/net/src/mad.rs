@@ -133,7 +133,7 @@ macro_rules! message {
 }
 
 message! {
-    /// REQ: asks for a connection (IBTA 12.6.5). Bytes count from behind the MAD's header.
+    /// REQ: asks for a connection (IBTA 12.6.5). Offsets are from the end of the MAD header.
     Req, private at 164 {
         /// The asker's number of the connection.
         local_comm_id: u32 = 0, 32;

@@ -34,7 +34,7 @@ impl Neighbours {
 
     /// Learns from a frame to this port.
     pub(crate) fn hear(&mut self, frame: &[u8], own: &[IpAddr], now: Duration) {
-        let Some((ip, mac)) = told(frame, own) else { return };
+        let Some((ip, mac)) = heard(frame, own) else { return };
         if self.known.len() >= LIMIT && !self.known.contains_key(&ip) {
             let oldest = self.known.iter().min_by_key(|(_, (_, heard))| *heard).map(|(ip, _)| *ip);
             oldest.map(|ip| self.known.remove(&ip));
@@ -73,7 +73,7 @@ impl Questions {
 }
 
 /// What a frame says about its sender, if it is an ARP packet or a neighbour's message to one of these addresses.
-fn told(frame: &[u8], own: &[IpAddr]) -> Option<(IpAddr, [u8; 6])> {
+fn heard(frame: &[u8], own: &[IpAddr]) -> Option<(IpAddr, [u8; 6])> {
     let frame = EthernetFrame::new_checked(frame).ok()?;
     let (ip, mac): (IpAddr, _) = match frame.ethertype() {
         EthernetProtocol::Arp => {

@@ -63,9 +63,9 @@ impl Default for Timing {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(clippy::large_enum_variant)] // They are messages, and not many.
 pub enum End {
-    /// The other side's word. The program answers with [`Manager::disconnect`].
+    /// A DREQ of the other side. The program answers with [`Manager::disconnect`].
     Dreq(Dreq),
-    /// The other side's answer to this side's word.
+    /// The other side's answer to this side's DREQ.
     Drep(Drep),
     /// The other side does not know the connection.
     Rejected(Rej),
@@ -79,11 +79,11 @@ pub enum End {
 pub enum Event {
     /// A peer asks for a connection: [`Manager::accept`] or [`Manager::reject`] it.
     Requested(Req),
-    /// The asked side says yes: bring the queue pair up, then [`Manager::ready`].
+    /// The asked side has accepted: bring the queue pair up, then [`Manager::ready`].
     Replied(Rep),
     /// The asker is ready: it said so, or its queue pair has sent something.
     Established(Option<Rtu>),
-    /// The other side says no.
+    /// The other side refuses.
     Rejected(Rej),
     /// The other side does not answer.
     TimedOut,
@@ -247,7 +247,7 @@ impl<P: Clone + Ord> Manager<P> {
         id
     }
 
-    /// Says yes to a request; its numbers are filled in here. Whether the asker still waits.
+    /// Accepts a request; its numbers are filled in here. Whether the asker still waits.
     pub fn accept(&mut self, now: Duration, id: u32, rep: Rep) -> bool {
         let accepted = self.connections.change_in(id, State::ReqReceived, |c| {
             (c.state, c.local_qpn) = (State::RepSent, rep.local_qpn);
@@ -259,7 +259,7 @@ impl<P: Clone + Ord> Manager<P> {
         true
     }
 
-    /// Says no, to a request or to its answer, and says it again if it is asked again. Whether there was something to refuse.
+    /// Refuses a request or its answer, and once more if that is repeated. Whether there was something to refuse.
     pub fn reject(
         &mut self,
         now: Duration,

@@ -209,7 +209,7 @@ fn a_connection_takes_three_messages_and_its_end_two() {
 }
 
 #[test]
-fn who_asks_for_what_nobody_serves_is_told_why() {
+fn a_request_for_a_service_that_is_not_there_is_refused_with_the_reason() {
     let mut pair = Pair::new(Timing::default());
     pair.sides[1].listen(PortSpace::Tcp.service_id(PORT + 1));
     // Another space has ports of its own.
@@ -888,7 +888,7 @@ proptest! {
         let asked = pair.events[1].iter().find(|(_, event)| matches!(event, Event::Requested(_))).map(|event| event.0);
         let up = [pair.sides[0].state(id), asked.and_then(|id| pair.sides[1].state(id))];
         if up == [Some(State::Established); 2] {
-            // Nobody was told that anything failed.
+            // No program has an event of a failure.
             prop_assert!(!pair.refuse);
             prop_assert_eq!(pair.told(0, |event| matches!(event, Event::Replied(_))), 1);
             prop_assert_eq!(pair.told(1, established), 1);
@@ -900,7 +900,7 @@ proptest! {
             // Every DREQ may have been lost; then the other side has not heard of the end.
             prop_assert!(other == 1 || pair.count(who_ends, "Dreq") == 9);
         } else {
-            // Somebody gave up, after as many tries as told, or was told so.
+            // A side gave up after all tries, or the other one did and said so.
             let gave_up = |e: &Event| matches!(e, Event::TimedOut | Event::Rejected(_) | Event::Disconnected(_));
             prop_assert!(pair.told(0, gave_up) + pair.told(1, gave_up) > 0, "{:?}", up);
         }
@@ -949,7 +949,7 @@ proptest! {
         prop_assert_eq!((pair.events[0].len(), pair.events[1].len()), (1, 2));
     }
 
-    /// Whoever sends whatever, nothing is told that does not belong to a connection, and all that nobody answers ends.
+    /// Whatever peers send, each event belongs to a connection, and what is not answered ends.
     #[test]
     fn whatever_messages_come_the_manager_goes_on(
         steps in proptest::collection::vec((0u8..16, any::<u8>(), 0u32..6, 0u32..6, any::<u16>()), 0..80),

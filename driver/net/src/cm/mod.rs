@@ -68,7 +68,7 @@ impl CmOptions {
 
 /// The communication manager of a card: it has QP1.
 ///
-/// It answers while somebody calls [`poll`](Self::poll) or waits in one of its methods. `Send` and `Sync`; clones are the same.
+/// It answers while a thread calls [`poll`](Self::poll) or waits in one of its methods. `Send` and `Sync`; clones are the same.
 #[derive(Clone)]
 pub struct Cm {
     shared: Arc<Shared>,
@@ -226,9 +226,9 @@ impl CmListener {
     pub fn accept(&self, limit: Duration) -> Result<CmRequest> {
         let until = self.cm.until(limit);
         loop {
-            let nobody =
+            let timeout =
                 Error::Timeout { operation: ACCEPT_FROM, peer: Ipv4Addr::UNSPECIFIED.into(), after: limit };
-            let mut event = self.cm.event(&self.channel, until)?.ok_or(nobody)?;
+            let mut event = self.cm.event(&self.channel, until)?.ok_or(timeout)?;
             if event.kind() == EventKind::DeviceRemoval {
                 let cause = "it takes no more requests".into();
                 return Err(Error::Removed { operation: ACCEPT, cause });
@@ -246,7 +246,7 @@ impl CmListener {
 const ACCEPT: &str = "accept";
 const ACCEPT_FROM: &str = "accept from";
 
-/// Somebody who asks. Dropping it says no.
+/// A request. Dropping it refuses it.
 #[derive(Debug)]
 pub struct CmRequest {
     cm: Cm,
@@ -257,12 +257,12 @@ pub struct CmRequest {
 }
 
 impl CmRequest {
-    /// Who asks.
+    /// The asker's address.
     pub fn peer(&self) -> IpAddr {
         self.peer
     }
 
-    /// What the asker says, as this side sees it: `initiator_depth` is what the asker answers at once.
+    /// Parameters of the request, as this side sees them: `initiator_depth` is what the asker answers at once.
     pub fn param(&self) -> &ConnParam {
         &self.param
     }
@@ -272,11 +272,11 @@ impl CmRequest {
         &self.param.private_data
     }
 
-    /// Says yes: takes the queue pair, of RC, from INIT to RTS, and waits until the asker is ready, too.
+    /// Accepts it: takes the queue pair, of RC, from INIT to RTS, and waits until the asker is ready, too.
     ///
     /// # Errors
-    /// `Timeout` when the asker does not answer, `Gone` when it has given up; those of the verbs. The queue pair is destroyed then, and the asker is told
-    /// no.
+    /// `Timeout` when the asker does not answer, `Gone` when it has given up; those of the verbs. The queue pair is destroyed then, and the asker gets a
+    /// REJ.
     pub fn accept(self, qp: Qp<Init>, options: &CmOptions, limit: Duration) -> Result<CmConnection> {
         let limit = Limit { until: self.cm.until(limit), limit };
         let (peer, connection) = (self.peer, self.answer(qp, options)?);
@@ -286,11 +286,11 @@ impl CmRequest {
         }
     }
 
-    /// Says yes, and does not wait: the asker may send before its word that it is ready has come, and the first that is received says as much. Who
-    /// takes that way calls [`CmConnection::communication_established`] then, and looks at [`CmConnection::state`] meanwhile.
+    /// Accepts it, and does not wait: the asker may send before its RTU has come, and the first message that the queue pair receives shows the same. The
+    /// program calls [`CmConnection::communication_established`] then, and looks at [`CmConnection::state`] meanwhile.
     ///
     /// # Errors
-    /// `Gone` when the asker has given up; those of the verbs. The queue pair is destroyed then, and the asker is told no.
+    /// `Gone` when the asker has given up; those of the verbs. The queue pair is destroyed then, and the asker gets a REJ.
     pub fn answer(self, qp: Qp<Init>, options: &CmOptions) -> Result<CmConnection> {
         let Self { cm, id, channel, peer, param } = self;
         id.set_options(|all| options.answer(all));
@@ -301,10 +301,10 @@ impl CmRequest {
         Ok(connection)
     }
 
-    /// Says no, with up to 148 bytes for the asker's program.
+    /// Refuses it, with up to 148 bytes for the asker's program.
     ///
     /// # Errors
-    /// There are more bytes; the card fails. The asker is told no all the same.
+    /// There are more bytes; the card fails. The asker gets a REJ all the same.
     pub fn reject(self, reason: RejectReason, private_data: &[u8]) -> Result<()> {
         self.id.reject_with(reason, private_data)?;
         self.cm.poll()
@@ -363,8 +363,8 @@ impl CmConnection {
         self.id.connection().and_then(|cm| self.cm.shared.state(cm))
     }
 
-    /// The queue pair has received something, so the other side is ready, whatever became of its word (IBTA 12.9.7.2). Of who has
-    /// [answered](CmRequest::answer) without waiting for that.
+    /// The queue pair has received something, so the other side is ready, whatever became of its RTU (IBTA 12.9.7.2). For a program that
+    /// called [`answer`](CmRequest::answer).
     pub fn communication_established(&self) {
         self.id.communication_established();
     }
@@ -406,7 +406,7 @@ impl CmConnection {
         Ok(())
     }
 
-    /// Ends it: tells the other side, waits for its answer, and takes the queue pair to ERR, which flushes what is left of its work requests. It waits
+    /// Ends it: sends a DREQ, waits for the answer, and takes the queue pair to ERR, which flushes what is left of its work requests. It waits
     /// in a program that is to end, too: the other side would not hear of that otherwise.
     ///
     /// # Errors

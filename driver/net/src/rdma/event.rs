@@ -24,13 +24,13 @@ pub enum EventKind {
     RouteError = 3,
     /// A peer asks; the event has a new identifier.
     ConnectRequest = 4,
-    /// The asked side says yes, and the queue pair is to be brought up: [`Id::complete`].
+    /// The asked side has accepted, and the queue pair is to be brought up: [`Id::complete`].
     ConnectResponse = 5,
     /// The connection could not be made: the status says why.
     ConnectError = 6,
     /// The other side does not answer, status `-ETIMEDOUT`; or a datagram service is not there, with the status of SIDR.
     Unreachable = 7,
-    /// The other side says no: the status is its reason.
+    /// The other side refuses: the status is its reason.
     Rejected = 8,
     /// The connection works, or the datagram service is known.
     Established = 9,
@@ -76,7 +76,7 @@ pub struct UdParam {
     pub qkey: u32,
 }
 
-/// What an event says beside its kind.
+/// Parameters of an event.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Param {
     /// Nothing.
@@ -180,17 +180,17 @@ impl Event {
         self.subject.context()
     }
 
-    /// Of a request the number of the listener.
+    /// The listener's number, for a request.
     pub fn listen_id(&self) -> Option<u64> {
         (self.kind == EventKind::ConnectRequest).then_some(self.owner.key)
     }
 
-    /// Of a request the program's context of the listener.
+    /// The program's context of the listener, for a request.
     pub fn listen_context(&self) -> Option<usize> {
         (self.kind == EventKind::ConnectRequest).then(|| self.owner.context())
     }
 
-    /// What else it says.
+    /// Its parameters.
     pub fn param(&self) -> &Param {
         &self.param
     }
@@ -225,7 +225,7 @@ impl Event {
         self.request.take()
     }
 
-    /// Says that the program is done with it.
+    /// The program is done with it.
     pub fn acknowledge(self) {}
 }
 

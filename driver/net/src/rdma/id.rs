@@ -116,7 +116,7 @@ pub struct Route {
 
 /// An end of a connection, a listener, or an end of datagrams.
 ///
-/// `Send` and `Sync`. Its end refuses a request, gives up an attempt, or disconnects, as its state needs; [`destroy`](Self::destroy) also waits until
+/// `Send` and `Sync`. Dropping it refuses a request, gives up an attempt, or disconnects, as its state needs; [`destroy`](Self::destroy) also waits until
 /// the program has acknowledged its events.
 pub struct Id {
     shared: Arc<Shared>,
@@ -140,7 +140,7 @@ fn put(operation: &'static str, room: &mut [u8], private_data: &[u8]) -> Result<
             operation,
             attribute: "private_data",
             value: length as u64,
-            fix: format!("the message has room for {limit} bytes; tell the rest over the connection"),
+            fix: format!("the message has room for {limit} bytes; send the rest over the connection"),
         }));
     };
     room.copy_from_slice(private_data);
@@ -441,7 +441,7 @@ impl Id {
                 way.traffic_class = entry.options.traffic_class;
             }
             entry.phase = Phase::RouteResolved;
-            entry.tell(EventKind::RouteResolved, 0, Param::None);
+            entry.report(EventKind::RouteResolved, 0, Param::None);
         }
         Ok(())
     }
@@ -510,7 +510,7 @@ impl Id {
         Ok(())
     }
 
-    /// Answers a request with yes. With a queue pair in INIT, of a connection, this takes it to RTS first; its number counts. Without one the program does
+    /// Accepts a request. With a queue pair in INIT, of a connection, this takes it to RTS first; its number counts. Without one the program does
     /// that with [`qp_attributes`](Self::qp_attributes). The event [`Established`](EventKind::Established) follows when the asker of a connection is ready.
     ///
     /// # Errors
@@ -593,7 +593,7 @@ impl Id {
         Error::Gone { operation, peer }
     }
 
-    /// Refuses a request, or the other side's yes, as the program.
+    /// Refuses a request, or the other side's acceptance, as the program.
     ///
     /// # Errors
     /// `State`; more than 148 bytes for the other side's program, 136 with datagrams.
@@ -625,7 +625,7 @@ impl Id {
         Ok(())
     }
 
-    /// The other side said yes, and the program has its queue pair in RTS: says that it is ready, as `rdma_establish` does.
+    /// The other side has accepted, and the program has its queue pair in RTS: reports that it is ready, as `rdma_establish` does.
     ///
     /// # Errors
     /// `State`; `Gone` when the other side has given up.
@@ -646,7 +646,7 @@ impl Id {
         Ok(())
     }
 
-    /// The other side said yes, as this event reports: takes the queue pair from INIT to RTS and says that it is ready. The event is
+    /// The other side has accepted, as this event reports: takes the queue pair from INIT to RTS and reports that it is ready. The event is
     /// [`Established`](EventKind::Established) then, or [`ConnectError`](EventKind::ConnectError) with the number of the system; the other side is refused
     /// in that case. Events of other kinds stay as they are.
     pub fn complete(&self, event: &mut Event, qp: &mut dyn ManagedQp) {
@@ -684,7 +684,7 @@ impl Id {
     }
 
     /// The attributes with which the queue pair goes to a state, as `rdma_init_qp_attr` gives them: INIT at any time, RTR and RTS of a connection
-    /// once the other side has asked or said yes.
+    /// once the other side has asked or accepted.
     ///
     /// # Errors
     /// `State` when the connection is not so far.
@@ -718,7 +718,7 @@ impl Id {
     /// that has ended already, or has datagrams, sends nothing.
     ///
     /// # Errors
-    /// `State` when there was no connection, or the other side's yes is not answered yet: [`reject`](Self::reject) it; those of the verbs; more than 220 bytes for the other side's program.
+    /// `State` when there was no connection, or the other side's acceptance is not confirmed yet: [`reject`](Self::reject) it; those of the verbs; more than 220 bytes for the other side's program.
     pub fn disconnect(&self, private_data: &[u8], qp: Option<&mut dyn ManagedQp>) -> Result<()> {
         const OPERATION: &str = "disconnect";
         let phases =

@@ -33,7 +33,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// How long the last messages may take to leave.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// How a service is.
+/// Settings of a service.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ServiceConfig {

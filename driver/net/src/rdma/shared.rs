@@ -230,7 +230,7 @@ impl Shared {
         core.failed.get_or_insert(cause);
         for entry in core.ids.values_mut() {
             entry.phase = Phase::Removed;
-            entry.tell(EventKind::DeviceRemoval, status(Errno::NODEV), Param::None);
+            entry.report(EventKind::DeviceRemoval, status(Errno::NODEV), Param::None);
         }
         core.pending.clear();
     }
@@ -271,7 +271,7 @@ pub(super) fn guid([a, b, c, d, e, f]: [u8; 6]) -> u64 {
 }
 
 impl Entry {
-    pub(super) fn tell(&self, kind: EventKind, status: i32, param: Param) {
+    pub(super) fn report(&self, kind: EventKind, status: i32, param: Param) {
         let event = Event::new(&self.account, kind, status, param);
         self.account.channel().push(event);
     }
@@ -418,7 +418,7 @@ impl Core {
                 Way::Known(way) => {
                     entry.way = Some(way);
                     entry.phase = Phase::AddressResolved;
-                    entry.tell(EventKind::AddressResolved, 0, Param::None);
+                    entry.report(EventKind::AddressResolved, 0, Param::None);
                 }
                 Way::Asked if now < entry.deadline => {}
                 failed => {
@@ -427,7 +427,7 @@ impl Core {
                         _ => Errno::TIMEDOUT,
                     };
                     entry.phase = Phase::Bound;
-                    entry.tell(EventKind::AddressError, status(errno), Param::None);
+                    entry.report(EventKind::AddressError, status(errno), Param::None);
                 }
             }
         }
@@ -458,16 +458,16 @@ impl Core {
             machine::Event::Replied(rep) => entry.replied(&rep, &limits),
             machine::Event::Established(_) => {
                 entry.phase = Phase::Connected;
-                entry.tell(EventKind::Established, 0, Param::None);
+                entry.report(EventKind::Established, 0, Param::None);
             }
             machine::Event::Rejected(rej) => {
                 (entry.phase, entry.gone) = (Phase::Ended, true);
-                entry.tell(EventKind::Rejected, rej.reason.into(), Entry::conn(&rej.private_data));
+                entry.report(EventKind::Rejected, rej.reason.into(), Entry::conn(&rej.private_data));
                 self.detach(cm);
             }
             machine::Event::TimedOut => {
                 (entry.phase, entry.gone) = (Phase::Ended, true);
-                entry.tell(EventKind::Unreachable, status(Errno::TIMEDOUT), Param::None);
+                entry.report(EventKind::Unreachable, status(Errno::TIMEDOUT), Param::None);
                 self.detach(cm);
             }
             machine::Event::Disconnected(end) => {
@@ -478,10 +478,10 @@ impl Core {
                     End::Rejected(_) => (status(Errno::CONNRESET), Param::None),
                     End::TimedOut => (status(Errno::TIMEDOUT), Param::None),
                 };
-                entry.tell(EventKind::Disconnected, status, param);
+                entry.report(EventKind::Disconnected, status, param);
             }
             machine::Event::TimeWaitOver => {
-                entry.tell(EventKind::TimeWaitExit, 0, Param::None);
+                entry.report(EventKind::TimeWaitExit, 0, Param::None);
                 self.detach(cm);
             }
             machine::Event::SidrReplied(rep) => {
@@ -518,7 +518,7 @@ impl Core {
         let own = net.addresses();
         let service = PortSpace::of_service_id(request.service_id());
         // The program admits by the addresses in the message, and its queue pair sends to those of the packet: on RoCE v2, where a GID is an IP
-        // address (IBTA A17.4.3), they are the same, or somebody speaks for another one.
+        // address (IBTA A17.4.3), they are the same, unless the sender pretends to be another host.
         let same = |ip: &IpCm| ip.source == path.remote && ip.destination == path.local;
         let ip = IpCm::parse(request.private_data()).filter(|ip| same(ip) && own.contains(&ip.destination));
         let listener = service.zip(ip).and_then(|((space, port), ip)| {
@@ -548,7 +548,7 @@ impl Core {
         let mut ways = Ways::new(net);
         for pending in std::mem::take(&mut self.pending) {
             match ways.to(pending.path)? {
-                Way::Known(way) => self.tell_request(now, way, pending)?,
+                Way::Known(way) => self.report_request(now, way, pending)?,
                 Way::Asked if now < pending.until => self.pending.push_back(pending),
                 Way::Asked | Way::Nowhere => self.manager.forget(pending.cm),
             }
@@ -556,7 +556,7 @@ impl Core {
         Ok(())
     }
 
-    fn tell_request(&mut self, now: Duration, mut way: AddressVector, pending: Pending) -> Result<()> {
+    fn report_request(&mut self, now: Duration, mut way: AddressVector, pending: Pending) -> Result<()> {
         let Pending { cm, listener, ip, port, request, .. } = pending;
         let psn = Psn::new(self.gsi.random()?);
         let limits = self.limits;
@@ -643,7 +643,7 @@ impl Core {
 }
 
 impl Entry {
-    /// The other side says yes.
+    /// The other side has accepted.
     fn replied(&mut self, rep: &Rep, limits: &Limits) {
         let Some(way) = self.way else { return };
         self.phase = Phase::Replied;
@@ -673,7 +673,7 @@ impl Entry {
             srq: rep.srq,
             qp_num: rep.local_qpn,
         };
-        self.tell(EventKind::ConnectResponse, 0, Param::Conn(param));
+        self.report(EventKind::ConnectResponse, 0, Param::Conn(param));
     }
 
     /// A lookup of a datagram service is answered.
@@ -687,8 +687,8 @@ impl Entry {
             qkey: rep.qkey,
         });
         match valid {
-            true => self.tell(EventKind::Established, 0, param),
-            false => self.tell(EventKind::Unreachable, rep.status.into(), param),
+            true => self.report(EventKind::Established, 0, param),
+            false => self.report(EventKind::Unreachable, rep.status.into(), param),
         }
     }
 }
