@@ -106,7 +106,7 @@ pub enum State {
     RepReceived,
     /// The program has been asked.
     ReqReceived,
-    /// Said yes, and the asker has not said that it is ready.
+    /// Accepted, and the asker has not reported that it is ready.
     RepSent,
     /// It works.
     Established,
@@ -165,9 +165,9 @@ impl<P: Clone + Ord> Manager<P> {
         }
     }
 
-    /// Takes requests for a service, of connections or of datagrams. Whether it did not before.
-    pub fn listen(&mut self, service_id: u64) -> bool {
-        self.services.insert(service_id)
+    /// Takes requests for a service, of connections or of datagrams.
+    pub fn listen(&mut self, service_id: u64) {
+        self.services.insert(service_id);
     }
 
     /// Takes none any more.
@@ -308,7 +308,7 @@ impl<P: Clone + Ord> Manager<P> {
     }
 
     /// Asks the peer to wait, for the program takes longer with a request or an answer (IBTA 12.6.6). Whether the peer waits for it.
-    pub fn delay(&mut self, id: u32, private_data: [u8; Mra::PRIVATE]) -> bool {
+    pub fn delay(&mut self, id: u32) -> bool {
         let service_timeout = self.timing.service;
         let Some(c) = self.connections.get(id) else { return false };
         let message = match c.state {
@@ -317,20 +317,20 @@ impl<P: Clone + Ord> Manager<P> {
             _ => return false,
         };
         let remote_comm_id = c.remote_id;
-        let mra = Mra { local_comm_id: id, remote_comm_id, message, service_timeout, private_data };
+        let mra = Mra { local_comm_id: id, remote_comm_id, message, service_timeout, ..Mra::default() };
         let (peer, transaction_id) = (c.peer.clone(), c.transaction);
         self.push(peer, Mad { transaction_id, message: mra.into() });
         true
     }
 
-    /// The asker's queue pair is up: says so. Whether the other side still waits for that.
-    pub fn ready(&mut self, now: Duration, id: u32, private_data: [u8; Rtu::PRIVATE]) -> bool {
+    /// The asker's queue pair is up: sends the RTU. Whether the other side still waits for that.
+    pub fn ready(&mut self, now: Duration, id: u32) -> bool {
         let ready = self.connections.change_in(id, State::RepReceived, |c| {
             c.state = State::Established;
             c.remote_id
         });
         let Some(remote_comm_id) = ready else { return false };
-        self.send(now, id, Rtu { local_comm_id: id, remote_comm_id, private_data }, false);
+        self.send(now, id, Rtu { local_comm_id: id, remote_comm_id, ..Rtu::default() }, false);
         true
     }
 
@@ -348,7 +348,7 @@ impl<P: Clone + Ord> Manager<P> {
         }
     }
 
-    /// Ends a connection that works, or answers the other side's word that it has ended. Whether there was one.
+    /// Ends a connection that works, or answers the other side's DREQ. Whether there was one.
     pub fn disconnect(&mut self, now: Duration, id: u32, private_data: [u8; Dreq::PRIVATE]) -> bool {
         let Some(c) = self.connections.get(id) else { return false };
         let (local_comm_id, remote_comm_id, remote_qpn) = (id, c.remote_id, c.remote_qpn);
@@ -401,7 +401,7 @@ impl<P: Clone + Ord> Manager<P> {
         }
     }
 
-    /// The last word of a connection: it is gone.
+    /// The last event of a connection: it is gone.
     fn last(&mut self, id: u32, event: Event) {
         self.report(id, event);
         self.connections.remove(id);
@@ -502,7 +502,7 @@ impl<P: Clone + Ord> Manager<P> {
                 });
             }
             (Message::Rep(rep), State::ReqSent) => self.replied(now, id, rep),
-            (Message::Rep(_), State::RepReceived) => drop(self.delay(id, [0; Mra::PRIVATE])),
+            (Message::Rep(_), State::RepReceived) => drop(self.delay(id)),
             // The RTU or the REJ was lost.
             (Message::Rep(_), State::Established | State::Refused) => self.repeat(id),
             // The asker has not heard that this side has given its answer up, and takes itself for connected.
@@ -536,7 +536,7 @@ impl<P: Clone + Ord> Manager<P> {
     fn ended(&mut self, now: Duration, id: u32, remote_id: u32, transaction_id: u64, dreq: &Dreq) {
         let Some(c) = self.connections.get(id) else { return };
         match c.state {
-            // The asked side has said yes, which was lost, and ends it: that is a refusal.
+            // The asked side has accepted, which was lost, and ends it: that is a refusal.
             State::ReqSent => {
                 let drep = Drep { local_comm_id: id, remote_comm_id: remote_id, ..Drep::default() };
                 let peer = c.peer.clone();
@@ -618,7 +618,7 @@ impl<P: Clone + Ord> Manager<P> {
             // The same once more: the answer was lost, or there is none yet.
             match c.state {
                 State::RepSent | State::Refused => self.repeat(id),
-                State::ReqReceived => drop(self.delay(id, [0; Mra::PRIVATE])),
+                State::ReqReceived => drop(self.delay(id)),
                 // The answer was lost, and the connection has ended here since: there is nothing to wait for.
                 State::DreqSent | State::TimeWait => {
                     let reason = RejectReason::Consumer.code();

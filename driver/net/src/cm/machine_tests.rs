@@ -80,7 +80,7 @@ impl Pair {
                 };
                 manager.accept(now, id, rep);
             }
-            Event::Replied(_) => drop(manager.ready(now, id, [1; Rtu::PRIVATE])),
+            Event::Replied(_) => drop(manager.ready(now, id)),
             Event::Disconnected(End::Dreq(_)) => drop(self.disconnect(side, id)),
             Event::SidrRequested(_) => {
                 let status = if self.refuse { SidrStatus::Rejected } else { SidrStatus::Valid }.code();
@@ -189,9 +189,7 @@ fn a_connection_takes_three_messages_and_its_end_two() {
     assert!(
         matches!(pair.events[0][0].1, Event::Replied(rep) if (rep.local_qpn, rep.starting_psn) == (40, 6))
     );
-    assert!(
-        matches!(pair.events[1][1].1, Event::Established(Some(rtu)) if rtu.private_data == [1; Rtu::PRIVATE])
-    );
+    assert!(matches!(pair.events[1][1].1, Event::Established(Some(rtu)) if rtu.local_comm_id == id));
     assert_eq!(pair.sides[0].state(id), Some(State::Established));
     let theirs = *theirs;
     assert!(pair.disconnect(1, theirs));
@@ -757,7 +755,7 @@ fn the_manager_says_to_linux_what_linux_says_to_itself() {
         assert_eq!(sent(&mut manager).unwrap().message, req.message);
         manager.receive(SOON, &0, &rep);
         assert!(matches!(manager.poll_event(), Some((_, Event::Replied(got))) if got == reply));
-        assert!(manager.ready(SOON, id, [0; Rtu::PRIVATE]));
+        assert!(manager.ready(SOON, id));
         assert_eq!(sent(&mut manager).unwrap().message, rtu.message);
         assert!(manager.disconnect(SOON, id, [0; Dreq::PRIVATE]));
         assert_eq!(sent(&mut manager).unwrap().message, dreq.message);
@@ -976,7 +974,7 @@ proptest! {
                 10 => drop(manager.resolve(now, peer, SidrReq { service_id: datagrams(), ..SidrReq::default() })),
                 11 => {
                     manager.accept(now, local_comm_id, Rep { local_qpn, ..Rep::default() });
-                    manager.ready(now, local_comm_id, [0; Rtu::PRIVATE]);
+                    manager.ready(now, local_comm_id);
                 }
                 12 => {
                     manager.answer(now, local_comm_id, SidrRep::default());

@@ -424,3 +424,20 @@ impl CmConnection {
         Ok(qp)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_has_the_rnr_timer_of_its_own_and_what_the_request_says_for_both() {
+        let mut options = CmOptions { path_mtu: PathMtu::B4096, ..CmOptions::default() };
+        (options.rc.min_rnr_timer, options.rc.timeout) = (3, 20);
+        let (mut asker, mut answers) = (Options::default(), Options::default());
+        options.ask(&mut asker);
+        options.answer(&mut answers);
+        assert_eq!((asker.min_rnr_timer, asker.ack_timeout, asker.path_mtu), (3, 20, PathMtu::B4096));
+        assert_eq!((answers.min_rnr_timer, answers.ack_timeout), (3, Options::default().ack_timeout));
+        assert!(asker.keep_access && answers.keep_access);
+    }
+}

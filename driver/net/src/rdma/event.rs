@@ -10,6 +10,7 @@ use rustix::io::Errno;
 
 use super::channel::Account;
 use super::id::Id;
+use crate::mad::{IpCm, Req};
 
 /// What happened, with the numbers of `rdma_cm_event_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,6 +62,22 @@ pub struct ConnParam {
     pub srq: bool,
     /// Queue pair: the own one when connecting or accepting, the other side's in events.
     pub qp_num: u32,
+}
+
+impl ConnParam {
+    /// Those of a request, as the asked side sees them.
+    pub(super) fn of_request(req: &Req) -> Self {
+        Self {
+            private_data: req.private_data[IpCm::BYTES..].to_vec(),
+            responder_resources: req.initiator_depth,
+            initiator_depth: req.responder_resources,
+            flow_control: req.flow_control,
+            retry_count: req.retry_count,
+            rnr_retry_count: req.rnr_retry_count,
+            srq: req.srq,
+            qp_num: req.local_qpn,
+        }
+    }
 }
 
 /// Parameters of a datagram service, as `rdma_ud_param` has them.

@@ -16,9 +16,7 @@ use super::qp::{attributes, ManagedQp, PKEY};
 use super::service::Owner;
 use super::shared::{guid, unspecified, Core, Entry, Shared};
 use crate::error::{Error, Result};
-use crate::mad::{
-    gid, Dreq, IpCm, PortSpace, Rej, RejectReason, Rep, Req, Rtu, SidrRep, SidrReq, SidrStatus,
-};
+use crate::mad::{gid, Dreq, IpCm, PortSpace, Rej, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus};
 
 /// Queue key of datagrams (`RDMA_UDP_QKEY`), of both port spaces that have them.
 pub const QKEY: u32 = 0x0123_4567;
@@ -635,7 +633,7 @@ impl Id {
         let mut core = self.enter_attempt(OPERATION, Phase::Replied)?;
         let now = self.shared.net.now();
         let cm = core.entry(key).and_then(|entry| entry.cm);
-        if !cm.is_some_and(|cm| core.manager.ready(now, cm, [0; Rtu::PRIVATE])) {
+        if !cm.is_some_and(|cm| core.manager.ready(now, cm)) {
             drop(core);
             return Err(self.gone(OPERATION));
         }

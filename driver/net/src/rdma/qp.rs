@@ -7,6 +7,8 @@ use ferrowire::{
 };
 
 use super::id::Options;
+use crate::gsi::Limits;
+use crate::mad::Req;
 
 /// Partition key of the only partition.
 pub(super) const PKEY: u16 = 0xffff;
@@ -43,6 +45,27 @@ pub(super) struct Link {
 }
 
 impl Link {
+    /// The asked side's, for a request that has come by `way`: the asker is to begin with `rq_psn`. Within what the card can do.
+    pub(super) fn of_request(req: &Req, mut way: AddressVector, rq_psn: Psn, limits: &Limits) -> Self {
+        way.traffic_class = req.primary_traffic_class;
+        if way.dst_ip.is_ipv6() {
+            way.flow_label = req.primary_flow_label;
+        }
+        Self {
+            way,
+            path_mtu: PathMtu::try_from(req.path_mtu).unwrap_or(PathMtu::B1024),
+            remote_qpn: req.local_qpn,
+            rq_psn,
+            sq_psn: Psn::new(req.starting_psn),
+            // The asker's view, turned round.
+            responder_resources: req.initiator_depth.min(limits.max_dest_rd_atomic),
+            initiator_depth: req.responder_resources.min(limits.max_rd_atomic),
+            ack_timeout: req.primary_local_ack_timeout,
+            retry_count: req.retry_count,
+            rnr_retry: req.rnr_retry_count,
+        }
+    }
+
     /// What the other side may do: as much as Linux grants.
     fn access(&self, atomics: bool) -> AccessFlags {
         match (self.responder_resources, atomics) {

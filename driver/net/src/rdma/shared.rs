@@ -556,7 +556,7 @@ impl Core {
         Ok(())
     }
 
-    fn report_request(&mut self, now: Duration, mut way: AddressVector, pending: Pending) -> Result<()> {
+    fn report_request(&mut self, now: Duration, way: AddressVector, pending: Pending) -> Result<()> {
         let Pending { cm, listener, ip, port, request, .. } = pending;
         let psn = Psn::new(self.gsi.random()?);
         let limits = self.limits;
@@ -574,43 +574,19 @@ impl Core {
         let account = Account::new(0, &to.channel());
         let key = account.key;
         let options = entry.options;
-        let (mut transport, mut path_mtu, mut link) = (Transport::Ud, PathMtu::B1024, None);
-        let param = match &request {
-            Request::Datagrams(req) => Param::Ud(UdParam {
-                private_data: req.private_data[IpCm::BYTES..].to_vec(),
-                way: Some(way),
-                ..UdParam::default()
-            }),
+        let (transport, link, param) = match &request {
+            Request::Datagrams(req) => {
+                let private_data = req.private_data[IpCm::BYTES..].to_vec();
+                (
+                    Transport::Ud,
+                    None,
+                    Param::Ud(UdParam { private_data, way: Some(way), ..UdParam::default() }),
+                )
+            }
             Request::Connection(req) => {
-                transport = if req.transport_service == 1 { Transport::Uc } else { Transport::Rc };
-                path_mtu = PathMtu::try_from(req.path_mtu).unwrap_or(path_mtu);
-                way.traffic_class = req.primary_traffic_class;
-                if way.dst_ip.is_ipv6() {
-                    way.flow_label = req.primary_flow_label;
-                }
-                link = Some(Link {
-                    way,
-                    path_mtu,
-                    remote_qpn: req.local_qpn,
-                    rq_psn: psn,
-                    sq_psn: Psn::new(req.starting_psn),
-                    // The asker's view, turned round.
-                    responder_resources: req.initiator_depth.min(limits.max_dest_rd_atomic),
-                    initiator_depth: req.responder_resources.min(limits.max_rd_atomic),
-                    ack_timeout: req.primary_local_ack_timeout,
-                    retry_count: req.retry_count,
-                    rnr_retry: req.rnr_retry_count,
-                });
-                Param::Conn(ConnParam {
-                    private_data: req.private_data[IpCm::BYTES..].to_vec(),
-                    responder_resources: req.initiator_depth,
-                    initiator_depth: req.responder_resources,
-                    flow_control: req.flow_control,
-                    retry_count: req.retry_count,
-                    rnr_retry_count: req.rnr_retry_count,
-                    srq: req.srq,
-                    qp_num: req.local_qpn,
-                })
+                let transport = if req.transport_service == 1 { Transport::Uc } else { Transport::Rc };
+                let link = Link::of_request(req, way, psn, &limits);
+                (transport, Some(link), Param::Conn(ConnParam::of_request(req)))
             }
         };
         let entry = Entry {
@@ -622,14 +598,14 @@ impl Core {
             local: Some(SocketAddr::new(ip.destination, port)),
             remote: Some(SocketAddr::new(ip.source, ip.source_port)),
             bound: false,
-            way: Some(way),
+            way: Some(link.map_or(way, |link| link.way)),
             deadline: Duration::ZERO,
             cm: Some(cm),
             psn,
             gone: false,
             link,
             asked: ConnParam::default(),
-            path_mtu,
+            path_mtu: link.map_or(PathMtu::B1024, |link| link.path_mtu),
             backlog: 0,
             waiting: Arc::default(),
         };
