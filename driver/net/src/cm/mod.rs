@@ -428,6 +428,49 @@ impl CmConnection {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mad::Rej;
+    use crate::rdma::fakes::{request, stack, Feed, Still, OWN};
+
+    /// A manager whose clock goes on by `step` each time that it is read.
+    fn manager(step: Duration) -> (Cm, Feed) {
+        let (link, feed) = (Still { step, ..Still::default() }, Feed::default());
+        let shared = Shared::new(&stack(&link, 24), Box::new(feed.clone()), Timing::default()).unwrap();
+        (Cm { shared }, feed)
+    }
+
+    #[test]
+    fn a_thread_that_accepts_does_not_mind_the_request_of_another_one() {
+        let (cm, feed) = manager(Duration::from_millis(1));
+        let listener = cm.listen(1).unwrap();
+        feed.give(OWN, request(OWN, OWN, 5));
+        cm.poll().unwrap();
+        // Another thread has taken it, and has not moved it yet. Its asker gives up.
+        let _taken = listener.channel.try_next().unwrap();
+        feed.give(OWN, Rej { local_comm_id: 5, message: 2, reason: 4, ..Rej::default() });
+        cm.poll().unwrap();
+        feed.give(OWN, request(OWN, OWN, 6));
+        assert_eq!(listener.accept(Duration::from_secs(1)).unwrap().param().qp_num, 6);
+        let error = listener.accept(Duration::from_secs(1)).unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_limit_is_that_of_the_call_and_not_of_each_event() {
+        let (cm, _feed) = manager(Duration::from_millis(1));
+        let listener = cm.listen(1).unwrap();
+        // Events that are none of a request's come meanwhile.
+        let nobody: IpAddr = [10, 0, 0, 9].into();
+        let _ids = [300, 600, 900, 1200, 1500].map(|end| {
+            let id = cm.id(&listener.channel).unwrap();
+            id.resolve_address(None, (nobody, 1).into(), Duration::from_millis(end)).unwrap();
+            id
+        });
+        let start = cm.shared.net.now();
+        let error = listener.accept(Duration::from_secs(1)).unwrap_err();
+        assert!(matches!(error, Error::Timeout { .. }), "{error}");
+        let took = cm.shared.net.now() - start;
+        assert!(took < Duration::from_millis(1200), "{took:?}");
+    }
 
     #[test]
     fn an_answer_has_the_rnr_timer_of_its_own_and_what_the_request_says_for_both() {

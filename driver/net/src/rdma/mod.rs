@@ -55,4 +55,6 @@ pub use self::event::{ConnParam, Event, EventKind, Param, UdParam};
 pub use self::id::{Id, Options, Phase, Route, MAX_BACKLOG, QKEY};
 pub use self::qp::{ManagedQp, StagedQp};
 pub use self::service::{Service, ServiceConfig};
+#[cfg(test)]
+pub(crate) use self::shared::tests as fakes;
 pub(crate) use self::shared::Shared;

@@ -712,4 +712,4 @@ fn known(way: Result<Option<AddressVector>>) -> Result<Way> {
 
 #[cfg(test)]
 #[path = "shared_tests.rs"]
-pub(super) mod tests;
+pub(crate) mod tests;

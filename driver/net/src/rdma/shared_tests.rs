@@ -5,18 +5,20 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::link::Link;
-use crate::mad::BYTES;
+use crate::mad::{Message, BYTES};
 use crate::rdma::Channel;
 use crate::stack::Config;
 
 /// The own address of all tests here.
-pub(in crate::rdma) const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
+pub(crate) const OWN: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
-/// A link on which no frame comes, with a clock that the test moves. It counts the frames that are sent.
+/// A link on which no frame comes, with a clock that the test moves, or that goes on by a step each time that it is read. It counts the frames that
+/// are sent.
 #[derive(Clone, Default)]
-pub(in crate::rdma) struct Still {
-    pub(in crate::rdma) now: Arc<Mutex<Duration>>,
-    pub(in crate::rdma) sent: Arc<Mutex<usize>>,
+pub(crate) struct Still {
+    pub(crate) now: Arc<Mutex<Duration>>,
+    pub(crate) step: Duration,
+    pub(crate) sent: Arc<Mutex<usize>>,
 }
 
 impl Link for Still {
@@ -34,27 +36,46 @@ impl Link for Still {
     }
 
     fn now(&self) -> Duration {
-        *self.now.lock().unwrap()
+        let mut now = self.now.lock().unwrap();
+        *now += self.step;
+        *now
     }
 }
 
 /// A stack on a link.
-pub(in crate::rdma) fn stack(link: &Still, prefix_v4: u8) -> Net {
+pub(crate) fn stack(link: &Still, prefix_v4: u8) -> Net {
     let config = Config { prefix_v4, ..Config::default() };
     Net::over(Box::new(link.clone()), [2, 0, 0, 0, 0, 1], &[OWN], 1, config).unwrap()
 }
 
 /// A stack on a link where nothing happens.
-pub(in crate::rdma) fn quiet() -> Net {
+pub(crate) fn quiet() -> Net {
     stack(&Still::default(), 24)
 }
 
 /// QP1: what the test gives it, and what it has sent.
 #[derive(Clone, Default)]
-pub(in crate::rdma) struct Feed {
-    pub(in crate::rdma) inbox: Arc<Mutex<VecDeque<(Path, Mad)>>>,
-    pub(in crate::rdma) sent: Arc<Mutex<Vec<(IpAddr, Mad)>>>,
+pub(crate) struct Feed {
+    pub(crate) inbox: Arc<Mutex<VecDeque<(Path, Mad)>>>,
+    pub(crate) sent: Arc<Mutex<Vec<(IpAddr, Mad)>>>,
     random: u32,
+}
+
+impl Feed {
+    /// A message from an address comes.
+    pub(crate) fn give(&self, from: IpAddr, message: impl Into<Message>) {
+        let mad = Mad { transaction_id: 1, message: message.into() };
+        self.inbox.lock().unwrap().push_back((Path { local: OWN, remote: from }, mad));
+    }
+}
+
+/// A request for port 1, by the asker's number and from a queue pair of that number.
+pub(crate) fn request(source: IpAddr, destination: IpAddr, n: u32) -> Req {
+    let ip = IpCm { source_port: 9, source, destination };
+    let service_id = PortSpace::Tcp.service_id(1);
+    let mut req = Req { service_id, local_comm_id: n, local_qpn: n, path_mtu: 3, ..Req::default() };
+    req.private_data[..IpCm::BYTES].copy_from_slice(&ip.to_bytes());
+    req
 }
 
 impl Gsi for Feed {
@@ -101,19 +122,9 @@ impl Card {
         Self { shared, channel, feed, link, _listener: listener }
     }
 
-    /// A message from an address.
-    fn give(&self, from: IpAddr, message: impl Into<crate::mad::Message>) {
-        let mad = Mad { transaction_id: 1, message: message.into() };
-        self.feed.inbox.lock().unwrap().push_back((Path { local: OWN, remote: from }, mad));
-    }
-
     /// A request for port 1.
     fn ask(&self, from: IpAddr, destination: IpAddr, n: u32) {
-        let ip = IpCm { source_port: 9, source: from, destination };
-        let service_id = PortSpace::Tcp.service_id(1);
-        let mut req = Req { service_id, local_comm_id: n, local_qpn: n, path_mtu: 3, ..Req::default() };
-        req.private_data[..IpCm::BYTES].copy_from_slice(&ip.to_bytes());
-        self.give(from, req);
+        self.feed.give(from, request(from, destination, n));
     }
 
     /// Until nothing is left to do.
@@ -141,9 +152,7 @@ fn requests_that_the_service_refuses_leave_nothing() {
     }
     let sent = card.feed.sent.lock().unwrap();
     assert_eq!(sent.len(), 1000);
-    assert!(sent
-        .iter()
-        .all(|(_, mad)| matches!(mad.message, crate::mad::Message::Rej(rej) if rej.reason == 8)));
+    assert!(sent.iter().all(|(_, mad)| matches!(mad.message, Message::Rej(rej) if rej.reason == 8)));
 }
 
 #[test]
@@ -167,7 +176,7 @@ fn what_addresses_that_nobody_has_send_is_limited() {
     let card = Card::listening(0);
     for n in 1..=5000 {
         card.ask(unknown(n), OWN, n);
-        card.give(unknown(n), Dreq { local_comm_id: n, remote_comm_id: n, ..Dreq::default() });
+        card.feed.give(unknown(n), Dreq { local_comm_id: n, remote_comm_id: n, ..Dreq::default() });
     }
     card.run();
     {
