@@ -3,8 +3,8 @@
 
 use ferrowire_spec::wire::opcode::{Operation, Position, Service};
 use ferrowire_spec::wire::syndrome::Syndrome;
-use ferrowire_spec::wire::{Aeth, AtomicAckEth, Bth, Extensions, Opcode};
-use ferrowire_spec::Psn;
+use ferrowire_spec::wire::{Aeth, AtomicAckEth, Bth, Extensions, Opcode, Reth};
+use ferrowire_spec::{Psn, QpState};
 
 use super::engine::Node;
 use super::packet;
@@ -19,7 +19,8 @@ pub(super) enum Answer {
     Read {
         /// Of the next response.
         psn: Psn,
-        data: Vec<u8>,
+        /// What was asked for. Its bytes are read when their response is sent, so that an answer takes no memory however long it is.
+        reth: Reth,
         /// Responses sent.
         sent: u32,
         aeth: Aeth,
@@ -68,10 +69,10 @@ impl Qp {
         self.responder.answers.push_back(Answer::Acknowledge { psn, aeth });
     }
 
-    /// Answers a READ with a copy of the memory.
-    pub(super) fn answer_read(&mut self, node: &Node, psn: Psn, data: Vec<u8>, again: bool) {
+    /// Answers a READ.
+    pub(super) fn answer_read(&mut self, node: &Node, psn: Psn, reth: Reth, again: bool) {
         let aeth = self.aeth(node, Syndrome::ACK);
-        self.responder.answers.push_back(Answer::Read { psn, data, sent: 0, aeth, again });
+        self.responder.answers.push_back(Answer::Read { psn, reth, sent: 0, aeth, again });
     }
 
     /// Answers an atomic.
@@ -85,12 +86,32 @@ impl Qp {
         matches!(self.responder.answers.front(), Some(Answer::Read { .. }))
     }
 
+    /// The payload of the next answer. The right to read, or the memory, may have gone since the request: then a NAK takes the place of this answer and
+    /// of all after it, as in the hardware.
+    fn answer_payload(&mut self, node: &mut Node) -> Vec<u8> {
+        loop {
+            let Some(Answer::Read { psn, reth, sent, again, .. }) = self.responder.answers.front() else {
+                return Vec::new();
+            };
+            let (psn, again) = (*psn, *again);
+            match self.response(node, reth, *sent) {
+                Ok(data) => return data,
+                // The answer of a late copy, without which the connection goes on, or of one that has ended.
+                Err(_) if again || self.state == QpState::Err => drop(self.responder.answers.pop_front()),
+                Err(refusal) => {
+                    self.responder.forget_answers();
+                    self.refuse(node, psn, refusal);
+                }
+            }
+        }
+    }
+
     /// The next packet of an answer.
-    pub(super) fn next_answer(&mut self, node: &Node) -> Option<Vec<u8>> {
+    pub(super) fn next_answer(&mut self, node: &mut Node) -> Option<Vec<u8>> {
         let mtu = self.mtu;
+        let payload = self.answer_payload(node);
         let front = self.responder.answers.front_mut()?;
         let mut ext = Extensions::default();
-        let mut payload = Vec::new();
         let mut more = false;
         let (opcode, psn) = match front {
             Answer::Acknowledge { psn, aeth } => {
@@ -102,11 +123,9 @@ impl Qp {
                 ext.atomic_ack = Some(AtomicAckEth { orig: *original });
                 (Opcode::RcAtomicAcknowledge, *psn)
             }
-            Answer::Read { psn, data, sent, aeth, .. } => {
+            Answer::Read { psn, reth, sent, aeth, .. } => {
                 let at = *psn;
-                let rest = data.get(*sent as usize * mtu..).unwrap_or_default();
-                payload.extend_from_slice(&rest[..rest.len().min(mtu)]);
-                more = rest.len() > mtu;
+                more = u64::from(reth.len) > (u64::from(*sent) + 1) * mtu as u64;
                 // By what was asked for, not by what it was a part of (IBTA 9.7.5.1.5): a request for the rest of a READ
                 // is answered with FIRST or ONLY at its beginning.
                 let count = if more { *sent + 2 } else { *sent + 1 };

@@ -71,6 +71,17 @@ impl Config {
     }
 }
 
+/// What [`Engine::transmit_one`] has done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Transmitted {
+    /// This frame leaves the node.
+    Frame(Vec<u8>),
+    /// A frame of that length came back to the node. There may be more to send.
+    Looped(usize),
+    /// Nothing is to be sent now.
+    Nothing,
+}
+
 /// Something that happened and is no completion (IBTA 11.6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
@@ -452,29 +463,39 @@ impl Engine {
         self.qps.values().filter_map(Qp::next_deadline).min()
     }
 
-    /// The next frame to send. Queue pairs take turns; answers of a queue pair come before its requests. Frames to the node itself come back to it at once.
+    /// The next frame to send. Queue pairs take turns; answers of a queue pair come before its requests. Frames to the node itself come back to it at once,
+    /// however many they are: [`Engine::transmit_one`] returns after each.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Vec<u8>> {
         loop {
-            let notice = self.out.pop_front();
-            let raw = notice.is_none();
-            let frame = notice.or_else(|| self.transmit(now))?;
-            let raw = raw && self.turn == RAW_QPN;
-            let own = Eth::parse(&frame).is_ok_and(|header| header.dst == self.node.config.mac);
-            let looped = self.node.config.loopback && own;
-            let counters = &mut self.node.counters;
-            let (frames, bytes) = match looped {
-                true => (TrafficCounter::LoopbackFrames, TrafficCounter::LoopbackBytes),
-                false => (TrafficCounter::TxFrames, TrafficCounter::TxBytes),
-            };
-            counters.note(frames, 1);
-            counters.note(bytes, frame.len() as u64);
-            if looped {
-                self.receive(now, &frame, true);
-                continue;
+            match self.transmit_one(now) {
+                Transmitted::Frame(frame) => return Some(frame),
+                Transmitted::Looped(_) => {}
+                Transmitted::Nothing => return None,
             }
-            counters.note(if raw { TrafficCounter::TxRaw } else { TrafficCounter::TxRoce }, 1);
-            return Some(frame);
         }
+    }
+
+    /// Builds the next frame. One to the node itself comes back to it before this returns.
+    pub fn transmit_one(&mut self, now: Instant) -> Transmitted {
+        let notice = self.out.pop_front();
+        let raw = notice.is_none();
+        let Some(frame) = notice.or_else(|| self.transmit(now)) else { return Transmitted::Nothing };
+        let raw = raw && self.turn == RAW_QPN;
+        let own = Eth::parse(&frame).is_ok_and(|header| header.dst == self.node.config.mac);
+        let looped = self.node.config.loopback && own;
+        let counters = &mut self.node.counters;
+        let (frames, bytes) = match looped {
+            true => (TrafficCounter::LoopbackFrames, TrafficCounter::LoopbackBytes),
+            false => (TrafficCounter::TxFrames, TrafficCounter::TxBytes),
+        };
+        counters.note(frames, 1);
+        counters.note(bytes, frame.len() as u64);
+        if looped {
+            self.receive(now, &frame, true);
+            return Transmitted::Looped(frame.len());
+        }
+        counters.note(if raw { TrafficCounter::TxRaw } else { TrafficCounter::TxRoce }, 1);
+        Transmitted::Frame(frame)
     }
 
     fn transmit(&mut self, now: Instant) -> Option<Vec<u8>> {

@@ -13,8 +13,8 @@
 //! deadline, completions and events go out the same way. The same calls give the same frames, always. Whatever bytes
 //! [`Engine::handle_frame`] gets, it never panics, and nothing of a frame reaches memory before all checks have passed.
 //!
-//! What the hardware does in many places at once, the engine does in the plainest way: a READ is answered from a copy that is
-//! taken when the request is executed; a WQE that fails waits until those before it are done; every packet with a request for
+//! What the hardware does in many places at once, the engine does in the plainest way: a response of a READ is
+//! read from memory when it is sent; a WQE that fails waits until those before it are done; every packet with a request for
 //! an acknowledgement gets one, unless one is still waiting to be sent.
 //!
 //! A WRITE from one engine to another, frame by frame:
@@ -90,7 +90,7 @@ mod types;
 mod ud;
 
 pub use counters::Counters;
-pub use engine::{Config, Engine, Event};
+pub use engine::{Config, Engine, Event, Transmitted};
 pub use keys::{KeyStatus, RegionAttr};
 pub use memory::{Lent, Memory};
 pub use qp::{QpAttr, QpInit, QpStatus};

@@ -62,7 +62,7 @@ impl Responder {
 
 /// Why a request is not executed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refusal {
+pub(super) enum Refusal {
     /// No receive.
     NotReady,
     /// Invalid request; the receive in progress ends with that status.
@@ -123,7 +123,7 @@ impl Qp {
     }
 
     /// Sends the NAK; all but receiver-not-ready end the connection (IBTA 9.7.5.2, 9.9.3).
-    fn refuse(&mut self, node: &mut Node, psn: Psn, refusal: Refusal) {
+    pub(super) fn refuse(&mut self, node: &mut Node, psn: Psn, refusal: Refusal) {
         let (code, status, cause, event) = match refusal {
             Refusal::NotReady => {
                 self.responder.silent = true;
@@ -323,31 +323,47 @@ impl Qp {
         Ok(())
     }
 
-    /// The PSNs of a READ, and a copy of what it asks for.
-    fn fetch(&self, node: &Node, reth: &Reth) -> Result<(u32, Vec<u8>), Refusal> {
+    /// The PSNs of a READ, if its key gives all that it asks for and the bytes of its first response are there.
+    fn check_read(&self, node: &Node, reth: &Reth) -> Result<u32, Refusal> {
         let len = u64::from(reth.len);
         if len > MAX_MESSAGE {
             return Err(INVALID);
         }
         if len == 0 {
-            return Ok((1, Vec::new()));
+            return Ok(1);
         }
-        let addr = node
-            .keys
-            .remote(self.pd, self.qpn, reth.rkey, reth.va, len, Rights::REMOTE_READ)
-            .map_err(Refusal::Access)?;
-        let mut data = Vec::new();
+        let addr = self.readable(node, reth, 0, len)?;
+        match node.memory.covers(addr, len.min(self.mtu as u64)) {
+            true => Ok(len.div_ceil(self.mtu as u64) as u32),
+            false => Err(Refusal::Local(LocalCause::Dma)),
+        }
+    }
+
+    /// The host address of a part of what a READ asks for.
+    fn readable(&self, node: &Node, reth: &Reth, offset: u64, len: u64) -> Result<u64, Refusal> {
+        let va = reth.va.wrapping_add(offset);
+        node.keys.remote(self.pd, self.qpn, reth.rkey, va, len, Rights::REMOTE_READ).map_err(Refusal::Access)
+    }
+
+    /// The payload of a READ's response, of which `sent` have gone.
+    pub(super) fn response(&self, node: &Node, reth: &Reth, sent: u32) -> Result<Vec<u8>, Refusal> {
+        let (offset, mut data) = (u64::from(sent) * self.mtu as u64, Vec::new());
+        let len = u64::from(reth.len).saturating_sub(offset).min(self.mtu as u64);
+        if len == 0 {
+            return Ok(data);
+        }
+        let addr = self.readable(node, reth, offset, len)?;
         match node.memory.read(addr, len, &mut data) {
-            true => Ok((len.div_ceil(self.mtu as u64) as u32, data)),
+            true => Ok(data),
             false => Err(Refusal::Local(LocalCause::Dma)),
         }
     }
 
     fn read(&mut self, node: &mut Node, reth: &Reth, psn: Psn) -> Result<u32, Refusal> {
         self.slot()?;
-        let (packets, data) = self.fetch(node, reth)?;
+        let packets = self.check_read(node, reth)?;
         self.responder.msn = self.responder.msn.next();
-        self.answer_read(node, psn, data, false);
+        self.answer_read(node, psn, *reth, false);
         Ok(packets)
     }
 
@@ -398,10 +414,10 @@ impl Qp {
             (Operation::ReadRequest, Some(reth)) => {
                 // A late copy may ask for what is no longer granted, or for more than it did; that is no reason to end the connection.
                 let past = self.responder.expected.distance_from(psn);
-                match self.fetch(node, reth) {
-                    Ok((packets, data)) if packets <= past && self.access.has(Rights::REMOTE_READ) => {
+                match self.check_read(node, reth) {
+                    Ok(packets) if packets <= past && self.access.has(Rights::REMOTE_READ) => {
                         match self.can_repeat(psn) {
-                            true => self.answer_read(node, psn, data, true),
+                            true => self.answer_read(node, psn, *reth, true),
                             false => node.drop_for(DropReason::Sequence),
                         }
                     }

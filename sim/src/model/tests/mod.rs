@@ -7,6 +7,7 @@ mod loss;
 mod queues;
 mod raw;
 mod rc;
+mod reads;
 mod ud;
 mod windows;
 
