@@ -236,8 +236,9 @@ pub trait Bus: Send {
         Ok(None)
     }
 
-    /// A file that hangs up (`POLLHUP`) when the card is gone, for programs that sleep: no interrupt comes then. `None` where a card cannot go, or the system does not
-    /// say so by a file.
+    /// A file that hangs up (`POLLHUP`) when the card is gone or this bus is dropped, for programs that sleep: no interrupt comes then. Ask `poll(2)` for no
+    /// events of it, as hanging up is told in any case: it may be the connection to the card's server, which can be read at every answer. A program that reads it
+    /// breaks the connection. `None` where a card cannot go, or the system does not say so by a file.
     ///
     /// # Errors
     /// The system has no file left.

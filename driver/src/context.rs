@@ -437,7 +437,8 @@ impl Context {
         self.device.bus.with(|b| b.addresses())
     }
 
-    /// A file that hangs up when the card is gone, for event loops: see [`Bus::lifeline`].
+    /// A file that hangs up when the card is gone, or its last object is dropped, for event loops, which ask for no events of it and never read it: see
+    /// [`Bus::lifeline`].
     ///
     /// # Errors
     /// The system has no file left.

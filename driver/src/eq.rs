@@ -221,8 +221,12 @@ impl EventQueue {
             }
             let after = state.ring.consumer();
             if after != before {
-                // Inside the lock: the consumer must not go back.
-                self.ring_doorbell(after, false)?;
+                // Inside the lock: the consumer must not go back. A card that is gone takes no doorbell, and what it told before counts: the next call says
+                // that it is gone.
+                let rung = self.ring_doorbell(after, false);
+                if n == 0 {
+                    rung?;
+                }
             }
             Ok::<_, Error>((after != before, n))
         })?;
@@ -268,19 +272,29 @@ impl EventQueue {
         let bus = &self.eq.device.bus;
         let start = bus.with(|b| b.now());
         loop {
-            // Armed before the look: what comes behind the look raises an interrupt, and what came before it is seen.
-            if self.eq.interrupt.is_some() {
-                self.acknowledge()?;
-                self.request_interrupt()?;
-            }
+            // Armed before the look: what comes after the look raises an interrupt, and what came before it is seen.
+            let armed = match self.eq.interrupt {
+                Some(_) => self.acknowledge().and_then(|()| self.request_interrupt()),
+                None => Ok(()),
+            };
+            // Of a card that is gone, too: what it told before is there.
             let taken = self.poll(out)?;
-            let left = timeout.saturating_sub(bus.with(|b| b.now()).saturating_sub(start));
-            if taken > 0 || out.is_empty() || left.is_zero() {
+            if taken > 0 {
                 return Ok(taken);
+            }
+            armed?;
+            let left = timeout.saturating_sub(bus.with(|b| b.now()).saturating_sub(start));
+            if out.is_empty() || left.is_zero() {
+                return Ok(0);
             }
             if let Some(file) = self.interrupt_file() {
                 let lifeline = self.eq.lifeline.as_ref().map(AsFd::as_fd);
-                crate::sys::wait_with(file, lifeline, left).map_err(waiting)?;
+                if let Err(error) = crate::sys::wait_with(file, lifeline, left) {
+                    return match self.poll(out) {
+                        Ok(taken) if taken > 0 => Ok(taken),
+                        _ => Err(waiting(error).into()),
+                    };
+                }
             }
         }
     }

@@ -297,7 +297,7 @@ impl World {
         Ok(())
     }
 
-    /// The peer of a card, if it is none, is told of the card's reset.
+    /// Tells the card's peer, if that is not a card, of the reset.
     fn link_down(&mut self, card: usize) {
         let wires = &self.wires;
         for far in self.peers.iter_mut().filter(|far| wires[far.takes].from == Some(card)) {

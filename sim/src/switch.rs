@@ -61,13 +61,15 @@ pub struct Switch {
     table: HashMap<[u8; 6], usize>,
     /// Frames that a port's queue holds at most.
     depth: usize,
+    /// Frames lost at all ports.
+    lost: u64,
 }
 
 impl Switch {
-    /// A switch of so many ports, whose egress queues hold `depth` frames each.
+    /// A switch with that many ports, whose egress queues hold `depth` frames each.
     pub fn new(ports: usize, depth: usize) -> Self {
         let ports = (0..ports).map(|_| Port::default()).collect();
-        Self { ports, table: HashMap::new(), depth }
+        Self { ports, table: HashMap::new(), depth, lost: 0 }
     }
 
     /// Ports that it has.
@@ -127,7 +129,10 @@ impl Switch {
         let port = &mut self.ports[to];
         match port.queue.len() < self.depth {
             true => port.queue.push_back(frame),
-            false => port.counts.lost += 1,
+            false => {
+                port.counts.lost += 1;
+                self.lost += 1;
+            }
         }
     }
 
@@ -150,8 +155,13 @@ impl Switch {
         self.ports[port].addresses = 0;
     }
 
-    /// Frames lost at each port, if there are any: for people.
-    pub fn lost(&self) -> Option<String> {
+    /// Frames lost at all ports.
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// Frames lost at each port, as a message; `None` if there are none.
+    pub fn losses(&self) -> Option<String> {
         let lossy = self.ports.iter().enumerate().filter(|(_, port)| port.counts.lost > 0);
         let each: Vec<String> = lossy.map(|(i, port)| format!("{} at port {i}", port.counts.lost)).collect();
         let depth = self.depth;
@@ -301,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn groups_and_zero_are_no_sources_and_a_port_has_so_many_addresses() {
+    fn groups_and_zero_are_no_sources_and_a_port_learns_256_addresses() {
         let mut switch = Switch::new(2, 8);
         for source in [BROADCAST, [1, 2, 3, 4, 5, 6], [0; 6]] {
             switch.take(0, frame(mac(1), source, 0));
@@ -322,7 +332,7 @@ mod tests {
     #[test]
     fn a_full_queue_loses_what_comes_and_counts_it() {
         let mut switch = Switch::new(3, 4);
-        assert_eq!(switch.lost(), None);
+        assert_eq!((switch.lost(), switch.losses()), (0, None));
         for tag in 0..10 {
             switch.take(0, frame(BROADCAST, mac(1), tag));
             // Port 2 sends at once, port 1 waits.
@@ -333,7 +343,9 @@ mod tests {
         assert_eq!(drain(&mut switch)[1], kept);
         let counts = [1, 2].map(|port| (switch.counts(port).sent, switch.counts(port).lost));
         assert_eq!(counts, [(4, 6), (10, 0)]);
-        assert!(switch.lost().unwrap().ends_with("queue of 4 was full: 6 at port 1"), "{:?}", switch.lost());
+        assert_eq!(switch.lost(), 6);
+        let told = switch.losses().unwrap();
+        assert!(told.ends_with("queue of 4 was full: 6 at port 1"), "{told}");
     }
 
     /// Random stations that move, send to each other and to groups, over queues that are often full; compared with a list of what each port is to get.

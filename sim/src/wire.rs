@@ -428,7 +428,7 @@ impl Link {
         }
         for Delivery { frame, delay, behind } in delivered {
             if !frame.is_empty() {
-                self.store(Stored { due: due + delay, behind, frame });
+                self.store(Stored { due: due.saturating_add(delay), behind, frame });
             }
         }
         for stored in released {

@@ -42,7 +42,10 @@ pub fn wait_with(
     match poll(&mut files, timeout.as_ref()) {
         Ok(_) if files[0].revents().contains(PollFlags::IN) => Ok(true),
         Ok(0) | Err(Errno::INTR) => Ok(false),
-        Ok(_) => Err(Error::new(std::io::ErrorKind::BrokenPipe, "the card has hung up")),
+        Ok(_) => Err(Error::new(
+            std::io::ErrorKind::BrokenPipe,
+            "the card has hung up; start its server again, and open the card anew",
+        )),
         Err(errno) => Err(errno.into()),
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
 use rustix::net::sockopt::socket_peercred;
+use rustix::net::{shutdown, Shutdown};
 use rustix::process::Uid;
 
 use super::error::SocketError;
@@ -118,7 +119,7 @@ impl Client {
         }
     }
 
-    /// A file that hangs up when the server is gone.
+    /// A file that hangs up when the server is gone, or when this client is dropped.
     ///
     /// # Errors
     /// The system has no file left.
@@ -269,6 +270,14 @@ impl Client {
             Some(errno) => Err(SocketError::Refused { command, errno }),
             None => Ok(answer),
         }
+    }
+}
+
+/// The server is told at once, though a [`lifeline`](Client::lifeline) is there still.
+impl Drop for Client {
+    fn drop(&mut self) {
+        // It fails if the server is gone, and then there is nothing to be done.
+        let _ = shutdown(&self.stream, Shutdown::Both);
     }
 }
 

@@ -9,7 +9,7 @@ use std::os::unix::net::UnixStream;
 
 use rustix::io::Errno;
 use rustix::net::{
-    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    recvmsg, sendmsg, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags,
 };
 
@@ -24,6 +24,8 @@ pub struct Message {
     pub body: Vec<u8>,
     /// The files that came with it.
     pub files: Vec<OwnedFd>,
+    /// The system has closed files of it, for this process may open no more, or there were too many. The message means something else without them.
+    pub lost_files: bool,
 }
 
 /// What ends a connection.
@@ -57,6 +59,7 @@ pub struct Stream {
     input: Vec<u8>,
     wanted: usize,
     files: Vec<OwnedFd>,
+    lost_files: bool,
     /// What the socket has no room for.
     output: VecDeque<u8>,
 }
@@ -71,7 +74,7 @@ impl Stream {
     /// Over `socket`, which waits or does not, as it was set.
     pub fn new(socket: UnixStream) -> Self {
         let (input, files, output) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { socket, input, wanted: Header::BYTES, files, output }
+        Self { socket, input, wanted: Header::BYTES, files, lost_files: false, output }
     }
 
     /// The next message; `None` when not all of it is there, and the socket does not wait.
@@ -94,7 +97,9 @@ impl Stream {
             let bytes = header.body().ok_or(StreamError::Size(header.size))?;
             self.wanted = Header::BYTES + bytes;
             if body.len() == bytes {
-                let message = Message { header, body: body.to_vec(), files: std::mem::take(&mut self.files) };
+                let files = std::mem::take(&mut self.files);
+                let lost_files = std::mem::take(&mut self.lost_files);
+                let message = Message { header, body: body.to_vec(), files, lost_files };
                 self.input.clear();
                 self.wanted = Header::BYTES;
                 return Ok(Some(message));
@@ -106,7 +111,7 @@ impl Stream {
     fn read(&mut self) -> Result<(), StreamError> {
         let have = self.input.len();
         self.input.resize(self.wanted, 0);
-        // Room for all that a message may have: the kernel closes what is too much.
+        // Room for all that a message may have: the kernel closes what is too much, and says so.
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let mut into = [IoSliceMut::new(&mut self.input[have..])];
@@ -117,8 +122,10 @@ impl Stream {
             }
         }
         // More than a message may have, piece by piece: closed here.
+        self.lost_files |= self.files.len() > MAX_FILES;
         self.files.truncate(MAX_FILES);
         let bytes = result.as_ref().map_or(0, |received| received.bytes);
+        self.lost_files |= result.as_ref().is_ok_and(|got| got.flags.contains(ReturnFlags::CTRUNC));
         self.input.truncate(have + bytes);
         match result {
             Ok(_) if bytes == 0 => Err(StreamError::Closed),
@@ -218,6 +225,27 @@ mod tests {
         assert!(b.receive().unwrap().is_none());
         drop(a);
         assert!(matches!(b.receive(), Err(StreamError::Closed)));
+    }
+
+    #[test]
+    fn a_message_that_has_lost_files_says_so_and_the_next_one_does_not() {
+        let (mut a, mut b) = pair();
+        let file = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
+        let header = Header::of(1, command::DMA_MAP, 1);
+        // In two pieces, each with as many files as the system takes at once, and together more than a message may have.
+        let bytes = [&header.to_bytes()[..], &[7]].concat();
+        let (first, second) = bytes.split_at(5);
+        let files = vec![file.as_fd(); MAX_FILES];
+        for piece in [first, second] {
+            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FILES))];
+            let mut control = SendAncillaryBuffer::new(&mut space);
+            assert!(control.push(SendAncillaryMessage::ScmRights(&files)));
+            assert_eq!(sent(&a.socket, &[IoSlice::new(piece)], &mut control), Ok(piece.len()));
+        }
+        a.send(&header, &[&[8]], &files).unwrap();
+        let (full, next) = (b.receive().unwrap().unwrap(), b.receive().unwrap().unwrap());
+        assert!(full.lost_files && full.files.len() == MAX_FILES);
+        assert!(!next.lost_files && next.files.len() == MAX_FILES);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use super::registers::{Registers, BAR_BYTES};
 use super::rings::{CqRing, EqRing, WorkRing};
 use super::wqe;
 use crate::model::network::Station;
-use crate::model::{AddressVector, Config, Engine, Event, Instant, RawFilter};
+use crate::model::{AddressVector, Config, Engine, Event, Instant, RawFilter, Transmitted};
 
 /// What only a card counts.
 #[derive(Clone, Copy, Debug, Default)]
@@ -76,8 +76,9 @@ pub(super) struct Objects {
     pub(super) pages: BTreeMap<u32, (u32, u32)>,
 }
 
-/// A card without hardware: sans-IO, like the engine inside. It acts when something is done to it, at once: a command is answered when
-/// the register write returns, a doorbell's WQEs are read, and what the engine tells is in host memory.
+/// A card without hardware: sans-IO, like the engine inside. It acts when something is done to it, at once: a doorbell's WQEs are read, what the engine
+/// tells is in host memory, and commands are answered when the register write returns. Of many commands the first ones are, and the others soon after,
+/// by [`Station::handle_timeout`].
 #[derive(Debug)]
 pub struct Card {
     pub(super) engine: Engine,
@@ -88,8 +89,10 @@ pub struct Card {
     push: Push,
     gids: [Option<GidEntry>; GIDS as usize],
     msix: Msix,
+    /// When the commands are carried out that are left.
+    pub(super) next_commands: Option<Instant>,
     /// The time of the last thing that happened.
-    now: Instant,
+    pub(super) now: Instant,
 }
 
 const fn at(block: &Block, register: &Register) -> u32 {
@@ -114,6 +117,7 @@ impl Card {
             push: Push::default(),
             gids: [None; GIDS as usize],
             msix: Msix::new(),
+            next_commands: None,
             now: 0,
         }
     }
@@ -138,6 +142,20 @@ impl Card {
     /// The next interrupt, as a message to the host.
     pub fn interrupt(&mut self) -> Option<Message> {
         self.msix.take()
+    }
+
+    /// Builds the next frame; one to the card itself comes back to it before this returns.
+    pub fn transmit_one(&mut self, now: Instant) -> Transmitted {
+        self.set_now(now);
+        let done = self.engine.transmit_one(now);
+        self.tell();
+        done
+    }
+
+    /// Raises a vector, as an event queue does.
+    #[cfg(test)]
+    pub fn raise(&mut self, vector: u8) {
+        self.msix.raise(vector);
     }
 
     /// Does something with what its host has mapped.
@@ -319,7 +337,10 @@ impl Card {
             return;
         }
         if offset == producer {
-            self.take_commands();
+            // Not in the pause after others: a program that writes the register in a loop gets no more done.
+            if self.next_commands.is_none() {
+                self.take_commands();
+            }
             self.tell();
         } else if offset == at(&port::BLOCK, &port::GID_WRITE) {
             self.write_gid();
@@ -345,6 +366,7 @@ impl Card {
 
     /// Both rings begin at entry 0.
     fn begin_rings(&mut self) {
+        self.next_commands = None;
         for register in [&queue::CMDQ_PRODUCER, &queue::CMDQ_CONSUMER] {
             self.registers.put(&queue::BLOCK, register, "value", 0);
         }
@@ -525,12 +547,15 @@ impl Station for Card {
 
     fn poll_timeout(&self) -> Option<Instant> {
         let interrupts = self.objects.eqs.values().filter_map(EqRing::deadline).min();
-        self.engine.poll_timeout().into_iter().chain(interrupts).min()
+        self.engine.poll_timeout().into_iter().chain(interrupts).chain(self.next_commands).min()
     }
 
     fn handle_timeout(&mut self, now: Instant) {
         self.set_now(now);
         self.engine.handle_timeout(now);
+        if self.next_commands.is_some_and(|due| due <= now) {
+            self.take_commands();
+        }
         self.tell();
     }
 }

@@ -15,8 +15,8 @@
 //!
 //! | while | the clock |
 //! |---|---|
-//! | frames are under way, or wait for a cable | goes from event to event, as fast as this machine works through them |
-//! | none is | goes as far as the caller grants: with real time, where cards are served |
+//! | frames are under way, or wait for a cable | goes from event to event, as fast as this machine works through them: [`Fabric::run`] |
+//! | none is, or faults hold all of them back for long | goes as far as the caller says, and at most to the next deadline: [`Fabric::advance`] |
 //!
 //! Timers that fall between two events of frames pass in their order. So a time-out measures what the wire takes and never what this machine takes,
 //! and an idle connection is given up after the time that its attributes say.
@@ -32,12 +32,19 @@ use super::msix::Message;
 use crate::bus::Peer;
 use crate::card::CsrAccess;
 use crate::model::network::Station as _;
-use crate::model::Instant;
+use crate::model::{Instant, Transmitted};
 use crate::switch::Switch;
-use crate::wire::{Capture, Link};
+use crate::wire::{wire_bytes, Capture, Link};
+
+/// Rate of a cable.
+const BYTES_PER_NS: f64 = LINK_SPEED as f64 / 80.0;
 
 /// Time that a frame takes through a cable, in nanoseconds.
 const CABLE: Instant = 500;
+
+/// A frame that is due later than that is held back by faults, so the clock does not jump there: other cards have timers, and programs that count on real
+/// time. All other frames are due sooner.
+const HELD: Instant = 100_000;
 
 /// MAC addresses of the cards: this one and those that follow it.
 pub const FIRST_MAC: u64 = 0x02fe_0000_0001;
@@ -48,11 +55,17 @@ struct Slot {
     mac: u64,
     /// It may have a frame to send.
     busy: bool,
+    /// When it may build the next frame: one that it sends to itself takes it as long as the wire would.
+    free_at: Instant,
     /// Its next deadline.
     deadline: Option<Instant>,
 }
 
 impl Slot {
+    fn new(mac: u64) -> Self {
+        Self { card: Card::new(mac), mac, busy: false, free_at: 0, deadline: None }
+    }
+
     fn touched(&mut self) {
         self.busy = true;
         self.deadline = self.card.poll_timeout();
@@ -78,8 +91,7 @@ struct Cable {
 impl Cable {
     fn new(from: End, to: End, latency: Instant) -> Self {
         let mut link = Link::new(0, latency);
-        // In bytes a nanosecond.
-        link.set_rate(Some(f64::from(LINK_SPEED) / 80.0));
+        link.set_rate(Some(BYTES_PER_NS));
         Self { link, from, to }
     }
 }
@@ -99,8 +111,7 @@ pub struct Fabric {
 
 impl Fabric {
     fn of(cards: usize, cables: Vec<Cable>) -> Self {
-        let slot = |mac| Slot { card: Card::new(mac), mac, busy: false, deadline: None };
-        let slots = (FIRST_MAC..).take(cards).map(slot).collect();
+        let slots = (FIRST_MAC..).take(cards).map(Slot::new).collect();
         Self { slots, cables, switch: None, peer: None, now: 0, turn: 0, capture: None, failed: None }
     }
 
@@ -110,7 +121,7 @@ impl Fabric {
         Self::of(2, vec![Cable::new(a, b, 2 * CABLE), Cable::new(b, a, 2 * CABLE)])
     }
 
-    /// So many cards on the ports of a switch whose queues hold `depth` frames: link 2i from card i to its port, link 2i + 1 back.
+    /// `cards` cards on the ports of a switch whose queues hold `depth` frames: link 2i from card i to its port, link 2i + 1 back.
     pub fn switched(cards: usize, depth: usize) -> Self {
         let both = |i| [(End::Card(i), End::Port(i)), (End::Port(i), End::Card(i))];
         let cables = (0..cards).flat_map(both).map(|(from, to)| Cable::new(from, to, CABLE)).collect();
@@ -122,8 +133,7 @@ impl Fabric {
     pub fn single(peer: Option<Box<dyn Peer>>) -> Self {
         let (card, far) = (End::Card(0), End::Peer);
         let cables = vec![Cable::new(card, far, CABLE), Cable::new(far, card, CABLE)];
-        let slots = vec![Slot { card: Card::new(0), mac: 0, busy: false, deadline: None }];
-        Self { peer, slots, ..Self::of(0, cables) }
+        Self { peer, slots: vec![Slot::new(0)], ..Self::of(0, cables) }
     }
 
     /// The time, in nanoseconds: a cycle is one.
@@ -244,27 +254,39 @@ impl Fabric {
         self.failed = None;
     }
 
-    /// Whether no frame is under way: nothing happens but by timers and by what is done to cards.
+    /// Whether no frame is under way: nothing happens but by timers, by frames that are held back, and by what is done to cards.
     pub fn is_idle(&self) -> bool {
         self.next_frame().is_none()
     }
 
-    /// When the next timer of a card is due.
+    /// When the next timer of a card, or the next frame that is held back, is due.
     pub fn deadline(&self) -> Option<Instant> {
+        let from = self.now.saturating_add(HELD);
+        let held = self.cables.iter().filter_map(|cable| cable.link.due()).filter(|due| *due > from);
+        held.chain(self.timer()).min()
+    }
+
+    /// When the next timer of a card is due.
+    fn timer(&self) -> Option<Instant> {
         self.slots.iter().filter_map(|slot| slot.deadline).min()
     }
 
-    /// Lets happen what is due, at most so many events. While no frame is under way, time goes on up to `until`. Whether it came so far.
-    pub fn run(&mut self, until: Instant, events: usize) -> bool {
+    /// Lets time pass in which no frame was under way: up to `until`, and at most to the next deadline. Nothing happens here: what is due then happens in
+    /// [`run`](Self::run), after what the caller does to cards at this time.
+    pub fn advance(&mut self, until: Instant) {
+        self.pass(self.deadline().map_or(until, |deadline| deadline.min(until)));
+    }
+
+    /// Processes what is due, and goes from event to event while frames are under way: at most `events` events. Returns whether no frame is left under way and
+    /// no timer is due.
+    pub fn run(&mut self, events: usize) -> bool {
         for _ in 0..events {
             self.act();
-            match (self.next_frame(), self.deadline()) {
-                (Some(frame), deadline) => self.pass(deadline.map_or(frame, |deadline| deadline.min(frame))),
-                (None, Some(deadline)) if deadline <= until => self.pass(deadline),
-                _ => {
-                    self.pass(until);
-                    return true;
-                }
+            let timer = self.timer();
+            match self.next_frame() {
+                Some(frame) => self.pass(timer.map_or(frame, |timer| timer.min(frame))),
+                None if timer.is_some_and(|timer| timer <= self.now) => {}
+                None => return true,
             }
         }
         false
@@ -283,13 +305,24 @@ impl Fabric {
         }
     }
 
-    /// When the next frame arrives, or may be sent.
+    /// When the next frame of those under way arrives, or may be sent.
     fn next_frame(&self) -> Option<Instant> {
+        let until = self.now.saturating_add(HELD);
         let next = |cable: &Cable| {
-            let sends = self.waits(cable.from).then(|| cable.link.free_at().max(self.now));
-            cable.link.due().into_iter().chain(sends).min()
+            let free_at = cable.link.free_at().max(self.free_at(cable.from));
+            let sends = self.waits(cable.from).then(|| free_at.max(self.now));
+            let arrives = cable.link.due().filter(|due| *due <= until);
+            arrives.into_iter().chain(sends).min()
         };
         self.cables.iter().filter_map(next).min()
+    }
+
+    /// When the end of a link may give the next frame.
+    fn free_at(&self, from: End) -> Instant {
+        match from {
+            End::Card(card) => self.slots[card].free_at,
+            End::Port(_) | End::Peer => 0,
+        }
     }
 
     /// What is due now: frames arrive, timers pass, and each link that is free takes a frame.
@@ -310,7 +343,7 @@ impl Fabric {
         }
         for at in 0..self.cables.len() {
             let from = self.cables[at].from;
-            if self.cables[at].link.ready(now) && self.waits(from) {
+            if self.cables[at].link.ready(now) && self.free_at(from) <= now && self.waits(from) {
                 if let Some(frame) = self.next_of(from) {
                     self.cables[at].link.send(now, frame);
                     self.keep(at);
@@ -344,10 +377,18 @@ impl Fabric {
         match from {
             End::Card(card) => {
                 let slot = &mut self.slots[card];
-                let frame = slot.card.poll_transmit(self.now);
-                slot.busy = frame.is_some();
+                let done = slot.card.transmit_one(self.now);
+                slot.busy = done != Transmitted::Nothing;
                 slot.deadline = slot.card.poll_timeout();
-                frame
+                match done {
+                    Transmitted::Frame(frame) => Some(frame),
+                    Transmitted::Looped(bytes) => {
+                        let time = wire_bytes(bytes as u64) as f64 / BYTES_PER_NS;
+                        slot.free_at = self.now + time.ceil() as Instant;
+                        None
+                    }
+                    Transmitted::Nothing => None,
+                }
             }
             End::Port(port) => self.switch.as_mut()?.give(port),
             End::Peer => self.peer.as_mut()?.give(self.now),
@@ -408,13 +449,14 @@ mod tests {
         let mut fabric = Fabric::switched(4, 8);
         fabric.cables[0].link.send(0, broadcast(9));
         assert!(!fabric.is_idle());
-        assert!(fabric.run(0, 100), "no time is granted, and frames arrive");
+        assert!(fabric.run(100), "no time is granted, and frames arrive");
         // Each link holds it for its latency and the cycle in which it comes whole.
         assert_eq!(fabric.now(), 2 * (CABLE + 1));
         assert!(fabric.is_idle());
         assert_eq!([0, 1, 2, 3].map(|card| received(&mut fabric, card)), [0, 1, 1, 1]);
         // Without frames time goes as far as it may.
-        assert!(fabric.run(5_000_000, 1));
+        fabric.advance(5_000_000);
+        assert!(fabric.run(1));
         assert_eq!((fabric.now(), fabric.deadline()), (5_000_000, None));
     }
 
@@ -427,11 +469,24 @@ mod tests {
                 fabric.cables[at].link.inject(100 * nth, [&broadcast(at as u8)[..], &[0; 1000]].concat());
             }
         }
-        while !fabric.run(0, 100) {}
+        assert!(fabric.run(10_000), "it comes to an end");
         let counts = fabric.switch().unwrap().counts(2);
         assert_eq!(counts.sent + counts.lost, 128);
         assert!(counts.lost > 0 && received(&mut fabric, 2) == counts.sent, "{counts:?}");
-        assert!(fabric.switch().unwrap().lost().unwrap().contains("at port 2"));
+        assert!(fabric.switch().unwrap().losses().unwrap().contains("at port 2"));
+    }
+
+    #[test]
+    fn a_queue_of_the_switch_takes_as_many_frames_at_once_as_it_is_deep_and_no_more() {
+        for (frames, lost) in [(4, 0), (5, 1), (9, 5)] {
+            let mut fabric = Fabric::switched(3, 4);
+            // All at the same time, for both other ports.
+            (0..frames).for_each(|_| fabric.cables[0].link.inject(100, broadcast(1)));
+            assert!(fabric.run(1000), "it comes to an end");
+            assert_eq!((received(&mut fabric, 1), received(&mut fabric, 2)), (frames - lost, frames - lost));
+            let switch = fabric.switch().unwrap();
+            assert_eq!((switch.counts(1).lost, switch.counts(2).lost, switch.lost()), (lost, lost, 2 * lost));
+        }
     }
 
     #[test]
@@ -440,7 +495,7 @@ mod tests {
         let plug = Plug::default();
         let mut fabric = Fabric::single(Some(Box::new(plug.clone())));
         fabric.cables[0].link.send(0, broadcast(1));
-        assert!(fabric.run(0, 100));
+        assert!(fabric.run(100));
         struct Far(Vec<Vec<u8>>, Vec<Vec<u8>>);
         impl crate::socket::line::Line for Far {
             fn file(&self) -> Option<(std::os::fd::BorrowedFd<'_>, rustix::event::PollFlags)> {
@@ -457,11 +512,30 @@ mod tests {
         assert!(plug.exchange(&mut far));
         assert_eq!(far.1, [broadcast(1)]);
         assert!(!fabric.is_idle(), "frames wait for the card");
-        assert!(fabric.run(0, 100));
+        assert!(fabric.run(100));
         assert_eq!(received(&mut fabric, 0), 2);
         // What a card without a peer sends is lost.
         let mut alone = Fabric::single(None);
         alone.cables[0].link.send(0, broadcast(1));
-        assert!(alone.run(0, 100) && alone.is_idle());
+        assert!(alone.run(100) && alone.is_idle());
+    }
+
+    #[test]
+    fn a_frame_that_is_held_back_does_not_make_the_clock_jump() {
+        const MS: Instant = 1_000_000;
+        let mut fabric = Fabric::pair();
+        fabric.cables[0].link.inject(50 * MS, broadcast(9));
+        fabric.cables[1].link.send(0, broadcast(8));
+        assert!(fabric.run(100) && fabric.is_idle(), "the other frame alone is under way");
+        assert!(fabric.now() < 2 * HELD, "{}", fabric.now());
+        assert_eq!((received(&mut fabric, 0), received(&mut fabric, 1)), (1, 0));
+        assert_eq!(fabric.deadline(), Some(50 * MS));
+        fabric.advance(30 * MS);
+        assert!(fabric.run(100));
+        assert_eq!((fabric.now(), received(&mut fabric, 1)), (30 * MS, 0));
+        fabric.advance(70 * MS);
+        assert_eq!(fabric.now(), 50 * MS, "time passes to the next deadline and no further");
+        assert!(fabric.run(100));
+        assert_eq!((received(&mut fabric, 1), fabric.deadline()), (1, None));
     }
 }

@@ -18,21 +18,21 @@
 //!
 //! **It is no card.** It keeps what the host interface promises, and nothing of it says how a card does that: no cycle, no buffer that is full, no
 //! datapath is in it. Its time is the model's own: commands and doorbells take none, a wire of 100 Gb/s takes what it takes, and waits are
-//! jumped over in a process, and last as long as they are behind a socket. A figure made of it is no measurement.
+//! jumped over in a process, and take real time on a socket. A figure made of it is no measurement.
 //!
 //! What differs from the hardware, all of it within the host interface:
 //!
 //! | what | here |
 //! |---|---|
 //! | a WQE | is read when its doorbell is rung |
-//! | a command | is done, and completed, when the register write returns |
+//! | a command | is done, and completed, when the register write returns; of more than four, the others after 10 us each four |
 //! | what is wrong with a send's elements | ends it before its first packet, not at the packet where it stands |
 //! | a requester without a credit | sends one message, not one packet of it (IBTA 9.7.7.2.5) |
 //! | a window that its owner invalidates | may have let in the first packets of a message, whose others are refused |
 //! | congestion control | as DCQCN was published: of the registers, interval and line rate count |
 //! | PAUSE and PFC | are counted and not obeyed |
-//! | a frame to the own MAC address | returns at once, by the address that the card has then |
-//! | interrupts | as MSI-X of a card that faces PCIe: an event queue's arming, vector and moderation, the table, masks and pending bits. A program in the same process cannot sleep until one comes, for time stands while it sleeps; [`EngineBus`] has no event files |
+//! | a frame to the own MAC address | returns at once, by the address that the card has then; on a [`Fabric`] the next one waits as long as it would take on the wire |
+//! | interrupts | as MSI-X of a card that faces PCIe: an event queue's arming, vector and moderation, the table, masks and pending bits. A program in the same process cannot sleep until one comes, for time stops while it sleeps; [`EngineBus`] has no event files |
 //! | the bus master bit | is ignored |
 //! | several vectors that are raised at once | send their messages in the order of their numbers; the hardware looks at a vector in each cycle |
 //! | a completion queue that is overrun | takes all its queue pairs to error, not only those that lost a completion (IBTA 10.10.2.4) |

@@ -7,7 +7,7 @@
 //!  access <--- pending bits, table: address, data, mask
 //! ```
 //!
-//! Several interrupts of a vector before its message are one. Enable and function mask are inputs, as they stand in the configuration space. A
+//! Several interrupts of a vector before its message are one. Enable and function mask are inputs, which the configuration space holds. A
 //! reset of the whole function masks every vector; one by the host's register `control` does not. Both forget what is pending.
 //!
 //! Bad input: an interrupt of a vector that the table does not have is forgotten; accesses after the table's end read zero and write
@@ -31,7 +31,7 @@ const MASKED: u32 = 1;
 pub struct Message {
     /// When it was sent.
     pub at: Instant,
-    /// Whose entry of the table it came from.
+    /// The vector.
     pub vector: u8,
     /// Where the host wants it.
     pub address: u64,

@@ -20,7 +20,7 @@ use crate::bus::World;
 use crate::card::CsrAccess;
 use crate::wire::Link;
 
-/// What the configuration space says that a card is told.
+/// Bits of the configuration space that a card obeys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Function {
     /// MSI-X is enabled.
@@ -31,9 +31,9 @@ pub struct Function {
     pub bus_master: bool,
 }
 
-/// Cards, each behind its BAR, on one clock.
+/// Cards, each with a BAR of its own, on one clock.
 pub trait Cards {
-    /// Whether they are no cards, but the reference engine in the place of each.
+    /// Whether the cards are emulated.
     fn is_engine(&self) -> bool;
 
     /// A register access, until it is done.
@@ -66,10 +66,10 @@ pub trait Cards {
     /// Bus addresses where a write is an interrupt: no memory can be there.
     fn interrupt_window(&self, card: usize) -> Range<u64>;
 
-    /// How far their clock is.
+    /// The cards' clock, in cycles.
     fn cycle(&self) -> u64;
 
-    /// How fast it is, in kHz.
+    /// The frequency of that clock, in kHz.
     fn clock_khz(&self) -> u32;
 
     /// All links, each with whether a frame is captured and meets faults there: that happens once on its way.
@@ -78,16 +78,25 @@ pub trait Cards {
     /// Whether a switch joins the cards.
     fn is_switched(&self) -> bool;
 
-    /// Frames that the switch has lost, if any: for people.
-    fn lost(&self) -> Option<String>;
+    /// Frames that the switch has lost.
+    fn lost(&self) -> u64;
 
-    /// Messages or frames have come for the cards.
+    /// The same for each port, as a message; `None` without losses.
+    fn losses(&self) -> Option<String>;
+
+    /// Has the cards move at full speed, for messages or frames have come for them.
     fn wake(&mut self);
 
     /// How long to wait for something to come before the cards are to move; `None`: for ever.
     fn rest(&self) -> Option<Duration>;
 
-    /// Lets the cards move for a while, if they are to. `waits`: frames wait for a card at the end of its wire.
+    /// Begins a turn of the server, before it does anything to cards: a clock that goes with this machine's catches up here and nowhere else. `frames_wait`:
+    /// frames wait for a card at the end of its wire.
+    fn begin(&mut self, frames_wait: bool) {
+        let _ = frames_wait;
+    }
+
+    /// Lets the cards move for a while, if they are to. `waits`: frames wait at the end of a wire.
     fn run(&mut self, waits: bool);
 
     /// Whether the cards do something that others see, or did just now.

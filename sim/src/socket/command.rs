@@ -12,9 +12,12 @@ use ferrowire_serial::SerialConfig;
 use ferrowire_spec::pci::MSIX_MAX;
 use ferrowire_spec::wire::eth::mac_number;
 
+use super::limits;
 use super::line::{self, Line, LineSpec, Plug};
 use super::outage::{Dark, Outage};
-use super::{Cards, Device, Engines, Guests, Listener, Port, Server, Signals, Tracer, Tty, Verilated};
+use super::{
+    Cards, Device, Engines, Guests, Listener, Losses, Port, Server, Signals, Tracer, Tty, Verilated,
+};
 use crate::bus::World;
 use crate::card::CardModel;
 use crate::config::{resolve, SetArgs};
@@ -36,7 +39,7 @@ struct Chosen {
     clock_khz: Option<u32>,
     /// Serve emulated cards: the reference engine in the place of each. That takes neither Verilator nor a compiler, starts at once and is fast; no design is simulated, so
     /// there is no configuration, and figures measure nothing
-    #[arg(long, conflicts_with_all = ["config", "set", "clock_khz"])]
+    #[arg(long, conflicts_with_all = ["config", "set", "clock_khz", "eager"])]
     engine: bool,
     /// Tell when clients leave, and why, how often the card wanted memory that its client has not mapped, and frames that the switch has lost
     #[arg(long, short)]
@@ -47,7 +50,7 @@ struct Chosen {
 #[derive(Args, Debug)]
 struct Common {
     /// What the wire does to frames, each way, with its probability: `drop=0.01,duplicate=0.01,stale=0.01,reorder=0.01,corrupt=0.01,delay=0.01`; `hold=N`
-    /// is the longest delay in cycles, `seed=N` makes it another run. `dark=N` has it lose everything, both ways, from the Nth RoCE packet on, for
+    /// is the longest delay in cycles (2000, at most 1000000000), `seed=N` makes it another run. `dark=N` has it lose everything, both ways, from the Nth RoCE packet on, for
     /// `dark_ms=N` milliseconds (1000) of the card's clock
     #[arg(long, value_name = "LIST", value_parser = parse_faults)]
     faults: Option<SeededFaults>,
@@ -58,7 +61,7 @@ struct Common {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with = "trace")]
     capture: Option<PathBuf>,
     /// Never rest while a driver is there, and a board never at all. Without it, cards without anything to do but timers take 5 % of a processor, and timers last
-    /// longer. Emulated cards have timers in real time, and take no processor for these
+    /// longer. Not of emulated cards, which have timers in real time and take no processor for these
     #[arg(long)]
     eager: bool,
 }
@@ -179,7 +182,7 @@ fn parse_queue(text: &str) -> Result<usize, String> {
     known.ok_or_else(|| format!("`{text}`: give 1 to {QUEUE_MAX} frames"))
 }
 
-/// The address that is so many after another one, if it is of a single station.
+/// The address `cards` after another one, if it is of a single station.
 fn following(first: IpAddr, cards: usize) -> Option<IpAddr> {
     let next: IpAddr = match first {
         IpAddr::V4(ip) => u32::from(ip).checked_add(cards as u32)?.to_be_bytes().into(),
@@ -188,7 +191,7 @@ fn following(first: IpAddr, cards: usize) -> Option<IpAddr> {
     (!next.is_multicast() && !next.is_unspecified()).then_some(next)
 }
 
-/// Addresses of each of so many cards.
+/// The addresses of each of `cards` cards.
 fn addresses(first: &[IpAddr], cards: usize) -> Result<Vec<Vec<IpAddr>>> {
     for (ip, family) in [(IpAddr::is_ipv4 as fn(&IpAddr) -> bool, "IPv4"), (IpAddr::is_ipv6, "IPv6")] {
         ensure!(
@@ -196,9 +199,14 @@ fn addresses(first: &[IpAddr], cards: usize) -> Result<Vec<Vec<IpAddr>>> {
             "--ip: give one {family} address, that of the first card; the other cards have those that follow"
         );
     }
-    let of = |card| first.iter().map(|ip| following(*ip, card)).collect::<Option<Vec<_>>>();
-    let all = (0..cards).map(of).collect::<Option<Vec<_>>>();
-    all.with_context(|| format!("--ip: {cards} cards have no {cards} addresses from there on; begin lower"))
+    for ip in first {
+        let has = (0..cards).take_while(|card| following(*ip, *card).is_some()).count();
+        ensure!(
+            has == cards,
+            "--ip {ip}: {cards} cards need {cards} addresses of single stations from there on, and there are {has}; begin lower"
+        );
+    }
+    Ok((0..cards).map(|card| first.iter().filter_map(|ip| following(*ip, card)).collect()).collect())
 }
 
 fn parse_mac(text: &str) -> Result<u64, String> {
@@ -231,6 +239,9 @@ struct SeededFaults {
     dark: Option<Dark>,
 }
 
+/// Longest delay that may be asked for, in cycles: a second of emulated cards.
+const HOLD_MAX: u64 = 1_000_000_000;
+
 /// How long a wire is dark if nobody says.
 const DARK_MS: u64 = 1000;
 
@@ -239,7 +250,7 @@ fn parse_faults(text: &str) -> Result<SeededFaults, String> {
     let (mut dark, mut dark_ms) = (None, None);
     for item in text.split(',') {
         let bad = || {
-            format!("`{item}`: give `drop`, `duplicate`, `stale`, `reorder`, `corrupt` or `delay` a probability from 0 to 1, `hold`, `seed`, `dark` or `dark_ms` a number")
+            format!("`{item}`: give `drop`, `duplicate`, `stale`, `reorder`, `corrupt` or `delay` a probability from 0 to 1, `hold` a number up to {HOLD_MAX}, `seed`, `dark` or `dark_ms` a number")
         };
         let (name, value) = item.split_once('=').ok_or_else(bad)?;
         let faults = &mut all.faults;
@@ -251,7 +262,8 @@ fn parse_faults(text: &str) -> Result<SeededFaults, String> {
             _ => None,
         };
         if let Some(number) = number {
-            *number = value.parse().map_err(|_| bad())?;
+            let most = if name == "hold" { HOLD_MAX } else { u64::MAX };
+            *number = value.parse().ok().filter(|number| *number <= most).ok_or_else(bad)?;
             continue;
         }
         let chance = match name {
@@ -418,11 +430,12 @@ pub fn card(args: &CardArgs) -> Result<()> {
 
 fn serve_card(args: &CardArgs, mut cards: impl Cards, vectors: u32, line: Far) -> Result<()> {
     let common = &args.common;
+    limits::raise_files(1);
     let signals = Signals::new()?;
     let listener = Listener::bind(&args.socket)?;
     let guests = args.qmp.as_deref().map(Guests::bind).transpose()?;
     let outage = common.wires(&mut cards);
-    let device = Device::new(&mut cards, 0, vectors, args.mac)?.with_addresses(args.ip.clone());
+    let device = Device::new(&mut cards, 0, 1, vectors, args.mac)?.with_addresses(args.ip.clone());
     println!("ferrowire -d sim:{} info", args.socket.display());
     let ports = vec![Port::new(listener, device, args.chosen.verbose)];
     Server { line, guests, ..common.server(cards, ports, outage)? }.run(&signals)
@@ -461,13 +474,14 @@ pub fn up(args: &UpArgs) -> Result<()> {
 
 fn serve_up(args: &UpArgs, mut cards: impl Cards, vectors: u32) -> Result<()> {
     let common = &args.common;
+    limits::raise_files(args.cards);
     let signals = Signals::new()?;
     let outage = common.wires(&mut cards);
     let path = |card| args.folder.join(format!("ferrowire{card}.sock"));
     let mut ports = Vec::new();
     for (card, addresses) in addresses(&args.ip, args.cards)?.into_iter().enumerate() {
         let mac = Some(FIRST_MAC + card as u64);
-        let device = Device::new(&mut cards, card, vectors, mac)?.with_addresses(addresses);
+        let device = Device::new(&mut cards, card, args.cards, vectors, mac)?.with_addresses(addresses);
         ports.push(Port::new(Listener::bind(&path(card))?, device, args.chosen.verbose));
     }
     // After the last one: a program that reads this finds all of them.
@@ -485,7 +499,7 @@ fn serve_up(args: &UpArgs, mut cards: impl Cards, vectors: u32) -> Result<()> {
         if args.cards == 2 { "Two".into() } else { args.cards.to_string() }
     );
     let server = common.server(cards, ports, outage)?;
-    let losses = args.chosen.verbose.then(String::new);
+    let losses = args.chosen.verbose.then(Losses::default);
     Server { losses, ..server }.run(&signals)
 }
 
@@ -532,7 +546,9 @@ mod tests {
         assert_eq!(config(&["--socket", "a.sock"], |card: CardArgs| card.chosen), "generic-64b");
         assert_eq!(config(&["--config", "axi-8b"], |up: UpArgs| up.chosen), "axi-8b");
         // Emulated cards have none.
-        for wrong in [&["--config", "axi-8b"][..], &["--set", "qps=9"], &["--clock-khz", "1000"]] {
+        let wrong: [&[&str]; 4] =
+            [&["--config", "axi-8b"], &["--set", "qps=9"], &["--clock-khz", "1000"], &["--eager"]];
+        for wrong in wrong {
             let words = [&["ferrowire-sim", "--engine"], wrong].concat();
             let error = <Line<UpArgs> as clap::Parser>::try_parse_from(words).err().unwrap();
             assert_eq!(error.kind(), clap::error::ErrorKind::ArgumentConflict, "{error}");
@@ -560,7 +576,8 @@ mod tests {
         let error = |list: &[IpAddr], cards| addresses(list, cards).unwrap_err().to_string();
         assert!(error(&[ip("10.0.0.1"), ip("10.0.0.9")], 2).contains("one IPv4 address"));
         for last in ["223.255.255.255", "255.255.255.255", "feff:ffff:ffff:ffff:ffff:ffff:ffff:ffff"] {
-            assert!(error(&[ip(last)], 2).contains("begin lower"), "{last}");
+            let error = error(&[ip(last)], 2);
+            assert!(error.contains(last) && error.contains("there are 1; begin lower"), "{error}");
         }
     }
 
@@ -590,9 +607,10 @@ mod tests {
         let of = |packet, ms| Ok(Some(Dark { packet, time: Duration::from_millis(ms) }));
         assert_eq!((dark("dark=30"), dark("dark_ms=5,drop=0.1,dark=2")), (of(30, 1000), of(2, 5)));
         assert!(dark("dark_ms=5").unwrap_err().contains("the packet"));
-        for bad in ["", "drop", "drop=2", "drop=-0.1", "drop=x", "lose=0.1", "hold=0.5", "drop=NaN", "dark=x"]
-        {
+        let bad = ["", "drop", "drop=2", "drop=-0.1", "drop=x", "lose=0.1", "hold=0.5", "drop=NaN", "dark=x"];
+        for bad in bad.into_iter().chain(["hold=1000000001", "hold=18446744073709551615"]) {
             assert!(parse_faults(bad).is_err(), "{bad}");
         }
+        assert_eq!(parse_faults("hold=1000000000").unwrap().faults.hold, HOLD_MAX);
     }
 }

@@ -26,6 +26,7 @@ use rustix::io::Errno;
 use super::bar;
 use super::cards::{Cards, Function};
 use super::config_space::{self, ConfigSpace};
+use super::limits;
 use super::memory::ClientMemory;
 use super::msix::Msix;
 use super::refusals::Refusals;
@@ -45,13 +46,20 @@ pub struct Device {
 }
 
 impl Device {
-    /// A card, by its number, with so many interrupts. With a MAC address it has that from power-on.
+    /// A card, by its number, with `vectors` interrupts. With a MAC address it has that from power-on. Its client may have one of `of` shares of the
+    /// mappings that this process has.
     ///
     /// # Errors
     /// The card does not answer.
-    pub fn new(cards: &mut impl Cards, card: usize, vectors: u32, mac: Option<u64>) -> anyhow::Result<Self> {
+    pub fn new(
+        cards: &mut impl Cards,
+        card: usize,
+        of: usize,
+        vectors: u32,
+        mac: Option<u64>,
+    ) -> anyhow::Result<Self> {
         let (config, msix) = (ConfigSpace::new(vectors), Msix::new(vectors, cards.has_msix()));
-        let (memory, refusals) = (ClientMemory::new(), Refusals::default());
+        let (memory, refusals) = (ClientMemory::new(limits::mapped_files(of)), Refusals::default());
         let mut device = Self { card, mac, addresses: Vec::new(), config, msix, memory, refusals };
         device.begin(cards)?;
         Ok(device)
@@ -142,7 +150,13 @@ impl Device {
     /// # Errors
     /// Why not.
     pub fn answer(&mut self, cards: &mut impl Cards, message: Message) -> Result<Vec<u8>, Errno> {
-        let Message { header, body, files } = message;
+        let Message { header, body, files, lost_files } = message;
+        // What earlier messages have raised goes to the files and by the masks that are there until this one.
+        self.interrupts(cards);
+        // Without its file, memory would be mapped and not reached, and an interrupt would go nowhere.
+        if lost_files {
+            return Err(Errno::MFILE);
+        }
         match header.command {
             command::VERSION => {
                 let (version, _) = parsed(Version::parse(&body))?;
@@ -296,7 +310,8 @@ mod tests {
 
     fn ask(device: &mut Device, cards: &mut impl Cards, command: u16, body: &[u8]) -> Vec<u8> {
         let header = Header::of(1, command, body.len());
-        device.answer(cards, Message { header, body: body.to_vec(), files: Vec::new() }).unwrap()
+        let (body, files) = (body.to_vec(), Vec::new());
+        device.answer(cards, Message { header, body, files, lost_files: false }).unwrap()
     }
 
     #[test]
@@ -312,7 +327,7 @@ mod tests {
             }
             world.run(2000);
             let mut cards = Verilated::new(world, model, false);
-            let mut device = Device::new(&mut cards, 0, config.eqs, Some(5)).unwrap();
+            let mut device = Device::new(&mut cards, 0, 2, config.eqs, Some(5)).unwrap();
             let bar = |offset: u32| RegionAccess { offset: offset.into(), region: pci::BAR0, count: 4 };
             let word = |device: &mut Device, cards: &mut Verilated, offset: u32| {
                 ask(device, cards, command::REGION_READ, &bar(offset).to_bytes())[16..].to_vec()
@@ -335,15 +350,77 @@ mod tests {
             let map = DmaMap { argsz: 32, flags: 3, offset: 0, address: window.start & !4095, size: 8192 };
             let body = map.to_bytes().to_vec();
             let header = Header::of(1, command::DMA_MAP, body.len());
-            let refused = device.answer(&mut cards, Message { header, body, files: Vec::new() });
+            let files = Vec::new();
+            let refused = device.answer(&mut cards, Message { header, body, files, lost_files: false });
             assert_eq!(refused.is_err(), itself, "{name}");
         }
+    }
+
+    fn signalled(file: &std::os::fd::OwnedFd) -> bool {
+        rustix::io::read(file, &mut [0; 8]).is_ok()
+    }
+
+    /// An emulated card with MSI-X enabled, and the event file of its vector 5.
+    fn with_an_event_file(cards: &mut Engines) -> (Device, std::os::fd::OwnedFd) {
+        let mut device = Device::new(cards, 0, 2, 128, None).unwrap();
+        // Message control of its MSI-X capability: enabled.
+        let enable = RegionAccess { offset: 0x82, region: pci::CONFIG, count: 2 };
+        let enable = [&enable.to_bytes()[..], &[0, 0x80]].concat();
+        ask(&mut device, cards, command::REGION_WRITE, &enable);
+        let file = rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).unwrap();
+        let flags = pci::DATA_EVENTFD | pci::ACTION_TRIGGER;
+        let body = IrqSet { argsz: 20, flags, index: pci::MSIX, start: 5, count: 1 }.to_bytes().to_vec();
+        let header = Header::of(1, command::DEVICE_SET_IRQS, body.len());
+        let files = vec![file.try_clone().unwrap()];
+        device.answer(cards, Message { header, body, files, lost_files: false }).unwrap();
+        (device, file)
+    }
+
+    #[test]
+    fn an_interrupt_goes_to_the_file_that_was_there_when_it_was_raised() {
+        let mut cards = Engines::new(Fabric::pair());
+        let (mut device, file) = with_an_event_file(&mut cards);
+        // Between the message that raises it and the end of the turn, the file is taken back.
+        cards.raise(0, 5);
+        let flags = pci::DATA_EVENTFD | pci::ACTION_TRIGGER;
+        let none = IrqSet { argsz: 20, flags, index: pci::MSIX, start: 5, count: 1 };
+        ask(&mut device, &mut cards, command::DEVICE_SET_IRQS, &none.to_bytes());
+        device.interrupts(&mut cards);
+        assert!(signalled(&file), "it was sent before");
+    }
+
+    #[test]
+    fn when_a_mask_is_read_back_all_interrupts_before_it_have_come() {
+        let mut cards = Engines::new(Fabric::pair());
+        let (mut device, file) = with_an_event_file(&mut cards);
+        cards.raise(0, 5);
+        let control = RegionAccess { offset: (MSIX_TABLE + 16 * 5 + 12).into(), region: pci::BAR0, count: 4 };
+        let mask = [&control.to_bytes()[..], &[1, 0, 0, 0]].concat();
+        ask(&mut device, &mut cards, command::REGION_WRITE, &mask);
+        ask(&mut device, &mut cards, command::REGION_READ, &control.to_bytes());
+        assert!(signalled(&file));
+        cards.raise(0, 5);
+        device.interrupts(&mut cards);
+        assert!(!signalled(&file), "it is masked");
+    }
+
+    #[test]
+    fn a_message_whose_files_the_system_has_closed_is_refused() {
+        let mut cards = Engines::new(Fabric::pair());
+        let mut device = Device::new(&mut cards, 0, 2, 128, None).unwrap();
+        let body = DmaMap { argsz: 32, flags: 3, offset: 0, address: 0, size: 4096 }.to_bytes().to_vec();
+        let header = Header::of(1, command::DMA_MAP, body.len());
+        let answer = |device: &mut Device, cards: &mut Engines, lost_files| {
+            device.answer(cards, Message { header, body: body.clone(), files: Vec::new(), lost_files })
+        };
+        assert_eq!(answer(&mut device, &mut cards, true), Err(Errno::MFILE));
+        assert!(answer(&mut device, &mut cards, false).is_ok(), "nothing was mapped before");
     }
 
     #[test]
     fn an_emulated_card_has_a_table_of_vectors_and_is_as_after_power_on_when_it_is_reset() {
         let mut cards = Engines::new(Fabric::pair());
-        let mut device = Device::new(&mut cards, 1, 128, Some(5)).unwrap();
+        let mut device = Device::new(&mut cards, 1, 2, 128, Some(5)).unwrap();
         let bar = |offset: u32, count| RegionAccess { offset: offset.into(), region: pci::BAR0, count };
         let read = |device: &mut Device, cards: &mut Engines, offset: u32, count| {
             ask(device, cards, command::REGION_READ, &bar(offset, count).to_bytes())[16..].to_vec()

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! [`Listener`]: a Unix socket with a file, which is removed when the listener is dropped.
 
+use std::cell::RefCell;
+use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileTypeExt;
@@ -8,12 +10,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use anyhow::{bail, Context as _, Result};
+use rustix::io::Errno;
 
 /// A listening socket, which does not wait.
 #[derive(Debug)]
 pub struct Listener {
     socket: UnixListener,
     path: PathBuf,
+    /// A file that is given up for a client when the process may open no more: so the client is accepted and told, by the end of its connection, in place of
+    /// waiting for ever while the listener can be read.
+    reserve: RefCell<Option<File>>,
 }
 
 impl AsFd for Listener {
@@ -37,7 +43,7 @@ impl Listener {
         };
         let socket = socket.with_context(|| format!("listen on {}", path.display()))?;
         socket.set_nonblocking(true)?;
-        Ok(Self { socket, path: path.to_path_buf() })
+        Ok(Self { socket, path: path.to_path_buf(), reserve: RefCell::new(reserve()) })
     }
 
     /// Where it listens.
@@ -45,13 +51,34 @@ impl Listener {
         &self.path
     }
 
-    /// Who has connected, if somebody has; the connection does not wait.
+    /// A client that has connected, if there is one; the connection does not wait. One for which this process or the system has no file left is shown out.
     pub fn accept(&self) -> Option<UnixStream> {
-        // What else can happen: the one who connected is gone again, or there is no file left. Either passes.
-        let (socket, _) = self.socket.accept().ok()?;
-        socket.set_nonblocking(true).ok()?;
-        Some(socket)
+        loop {
+            let errno = match self.socket.accept() {
+                Ok((socket, _)) => {
+                    socket.set_nonblocking(true).ok()?;
+                    return Some(socket);
+                }
+                Err(error) => Errno::from_io_error(&error)?,
+            };
+            // The client is gone again: the next one.
+            if matches!(errno, Errno::CONNABORTED | Errno::INTR) {
+                continue;
+            }
+            // Whatever else it is passes.
+            if !matches!(errno, Errno::MFILE | Errno::NFILE) {
+                return None;
+            }
+            drop(self.reserve.take()?);
+            let shown_out = self.socket.accept().map(drop);
+            self.reserve.replace(reserve());
+            shown_out.ok()?;
+        }
     }
+}
+
+fn reserve() -> Option<File> {
+    File::open("/dev/null").ok()
 }
 
 impl Drop for Listener {

@@ -25,9 +25,6 @@ use rustix::process::geteuid;
 /// Ranges of a client, at most.
 const RANGES: usize = 1 << 18;
 
-/// Files of a client, at most: each is a mapping of this process, of which the system allows 65,530.
-const FILES: usize = 1 << 14;
-
 /// Files of a client's own memory, at most: each stays open here. A process needs one; a program that another starts has its own.
 const LENT: usize = 4;
 
@@ -57,17 +54,19 @@ impl Source {
 }
 
 /// Ranges of bus addresses, and the files behind them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct ClientMemory {
+    /// Files of the client, at most: each is a mapping of this process.
+    most: usize,
     ranges: BTreeMap<u64, Range>,
     /// What is behind a file, and how many ranges need it.
     files: HashMap<File, (Source, usize)>,
 }
 
 impl ClientMemory {
-    /// Nothing is mapped.
-    pub fn new() -> Self {
-        Self::default()
+    /// Nothing is mapped. The client may map `most` files.
+    pub fn new(most: usize) -> Self {
+        Self { most, ranges: BTreeMap::new(), files: HashMap::new() }
     }
 
     /// Lets the card of `map` reach a range.
@@ -158,7 +157,7 @@ impl ClientMemory {
     /// Keeps what is behind a file, for as many ranges as it has.
     fn keep(&mut self, key: File, source: Source) -> Result<(), Errno> {
         let users = self.files.get(&key).map(|(_, users)| *users);
-        if users.is_none() && self.files.len() >= FILES {
+        if users.is_none() && self.files.len() >= self.most {
             return Err(Errno::NOSPC);
         }
         self.files.insert(key, (source, users.unwrap_or(0)));
@@ -231,7 +230,7 @@ mod tests {
     #[test]
     fn pages_of_a_file_in_any_order_are_one_mapping() {
         let memory = HostMemory::shared(64 * 4096, 4096).unwrap();
-        let (mut client, mut map, file) = (ClientMemory::new(), MemoryMap::new(), file(&memory));
+        let (mut client, mut map, file) = (ClientMemory::new(8), MemoryMap::new(), file(&memory));
         for page in 0..64 {
             client.map(&mut map, &ask(page * PAGE, PAGE, (63 - page) * PAGE), Some(&file)).unwrap();
         }
@@ -247,9 +246,21 @@ mod tests {
     }
 
     #[test]
+    fn a_client_maps_as_many_files_as_it_may_and_another_one_when_it_gives_one_back() {
+        let (mut client, mut map) = (ClientMemory::new(3), MemoryMap::new());
+        let files: Vec<_> = (0..4).map(|_| HostMemory::shared(4096, 4096).unwrap()).collect();
+        let mut ask =
+            |at: u64, of: usize| client.map(&mut map, &ask(at * PAGE, PAGE, 0), Some(&file(&files[of])));
+        let few = [(0, 0), (1, 1), (2, 2), (3, 1)].map(|(at, of)| ask(at, of));
+        assert_eq!((few, ask(4, 3)), ([Ok(()); 4], Err(Errno::NOSPC)));
+        client.unmap(&mut map, &gone(0, PAGE)).unwrap();
+        client.map(&mut map, &self::ask(4 * PAGE, PAGE, 0), Some(&file(&files[3]))).unwrap();
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_and_changes_nothing() {
         let memory = HostMemory::shared(4 * 4096, 4096).unwrap();
-        let (mut client, mut map, file) = (ClientMemory::new(), MemoryMap::new(), file(&memory));
+        let (mut client, mut map, file) = (ClientMemory::new(8), MemoryMap::new(), file(&memory));
         client.map(&mut map, &ask(PAGE, 2 * PAGE, 0), Some(&file)).unwrap();
         let bad = [
             (ask(8 * PAGE, 0, 0), Errno::INVAL),
@@ -283,7 +294,7 @@ mod tests {
     #[test]
     fn ranges_without_a_file_or_rights_are_noted_and_not_reached() {
         let memory = HostMemory::shared(4096, 4096).unwrap();
-        let (mut client, mut map, file) = (ClientMemory::new(), MemoryMap::new(), file(&memory));
+        let (mut client, mut map, file) = (ClientMemory::new(8), MemoryMap::new(), file(&memory));
         client.map(&mut map, &ask(0, 1 << 40, 0), None).unwrap();
         client.map(&mut map, &DmaMap { flags: pci::DMA_READ, ..ask(1 << 40, PAGE, 0) }, Some(&file)).unwrap();
         assert_eq!(client.map(&mut map, &ask(PAGE, PAGE, 0), Some(&file)), Err(Errno::EXIST));
@@ -298,7 +309,7 @@ mod tests {
         let memory = HostMemory::zeroed(8 * 4096, 4096).unwrap();
         let own = std::fs::File::options().read(true).write(true).open("/proc/self/mem").unwrap();
         let own = OwnedFd::from(own);
-        let (mut client, mut map) = (ClientMemory::new(), MemoryMap::new());
+        let (mut client, mut map) = (ClientMemory::new(8), MemoryMap::new());
         for page in 0..4 {
             let copy = own.try_clone().unwrap();
             client
@@ -335,7 +346,7 @@ mod tests {
             OwnedFd::from(std::fs::File::options().read(true).write(write).open("/proc/self/mem").unwrap())
         };
         for first in [true, false] {
-            let (mut client, mut map) = (ClientMemory::new(), MemoryMap::new());
+            let (mut client, mut map) = (ClientMemory::new(8), MemoryMap::new());
             let read_only = DmaMap { flags: pci::DMA_READ, ..ask(16 * PAGE, PAGE, memory.address()) };
             client.map(&mut map, &read_only, Some(&open(first))).unwrap();
             let both = ask(0, PAGE, memory.address());
@@ -348,7 +359,7 @@ mod tests {
     #[test]
     fn a_client_keeps_few_files_of_processes_open() {
         let memory = HostMemory::zeroed(4096, 4096).unwrap();
-        let (mut client, mut map) = (ClientMemory::new(), MemoryMap::new());
+        let (mut client, mut map) = (ClientMemory::new(8), MemoryMap::new());
         let (stop, stopped) = std::sync::mpsc::sync_channel::<()>(0);
         let stopped = std::sync::Mutex::new(stopped);
         std::thread::scope(|scope| {
@@ -381,7 +392,7 @@ mod tests {
     #[test]
     fn where_nothing_is_there_is_nothing_to_take_away() {
         let memory = HostMemory::shared(4096, 4096).unwrap();
-        let (mut client, mut map, file) = (ClientMemory::new(), MemoryMap::new(), file(&memory));
+        let (mut client, mut map, file) = (ClientMemory::new(8), MemoryMap::new(), file(&memory));
         client.map(&mut map, &ask(5 << 32, PAGE, 0), Some(&file)).unwrap();
         let halves =
             [(0, 1 << 32, 0), (1 << 32, 1 << 33, 0), (1 << 34, 1 << 34, PAGE), (1 << 63, 1 << 63, 0)];

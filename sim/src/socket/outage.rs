@@ -84,13 +84,14 @@ impl Outage {
                 ))
             }
             State::Dark(since, had_run) => {
-                let card = (cycle - since) as u128 >= self.dark.time.as_millis() * u128::from(self.clock_khz);
+                let passed = cycle.saturating_sub(since);
+                let card = u128::from(passed) >= self.dark.time.as_millis() * u128::from(self.clock_khz);
                 // Without guests that stand now and then nobody has another clock.
                 let guests = ran.zip(had_run).is_none_or(|(ran, had_run)| ran - had_run >= self.dark.time);
                 (card && guests).then(|| {
                     self.state = State::Behind;
                     self.packets.store(BEHIND, Ordering::Relaxed);
-                    format!("the wire carries again, {} cycles later", cycle - since)
+                    format!("the wire carries again, {} cycles later", passed)
                 })
             }
             _ => None,

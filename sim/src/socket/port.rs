@@ -35,6 +35,9 @@ const WAITING: usize = 16;
 /// Messages of a client in a row; then the cards go on.
 const TURN: usize = 32;
 
+/// Time that they may take together. One message can post all WQEs of a queue, so their number says little.
+const TURN_TIME: Duration = Duration::from_millis(1);
+
 /// A socket and its card.
 pub struct Port {
     listener: Listener,
@@ -177,7 +180,11 @@ impl Port {
 
     /// Some messages of the client, if there is one. Whether there were any.
     fn converse(&mut self, cards: &mut impl Cards) -> Result<bool> {
+        let start = Instant::now();
         for turn in 0..TURN {
+            if turn > 0 && start.elapsed() >= TURN_TIME {
+                return Ok(true);
+            }
             let Some(stream) = &mut self.session else { return Ok(turn > 0) };
             let step = stream.flush().and_then(|()| match stream.is_full() {
                 true => Ok(None),

@@ -10,7 +10,7 @@
 use std::io::Read;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context as _, Result};
 use rustix::event::{poll, PollFd, PollFlags, Timespec};
@@ -20,6 +20,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use super::cards::Cards;
 use super::guest::Guests;
 use super::line::{Line, Plug};
+use super::losses::Losses;
 use super::outage::Outage;
 use super::port::Port;
 use super::trace::Tracer;
@@ -85,8 +86,8 @@ pub struct Server<C> {
     pub outage: Option<Outage>,
     /// Waves and frames.
     pub tracer: Option<Tracer>,
-    /// Frames that the switch has lost, as they were told last, if they are to be.
-    pub losses: Option<String>,
+    /// What was reported of frames that the switch has lost, if that is wanted.
+    pub losses: Option<Losses>,
 }
 
 impl<C: Cards> Server<C> {
@@ -98,6 +99,7 @@ impl<C: Cards> Server<C> {
         loop {
             let ready = self.wait(signals)?;
             if ready.end && came(&signals.end) {
+                self.report_losses(true);
                 return Ok(());
             }
             if ready.trace && came(&signals.trace) {
@@ -109,7 +111,8 @@ impl<C: Cards> Server<C> {
 
     /// Carries out what has come to ports, and lets the cards move.
     fn turn(&mut self, ready: &[bool]) -> Result<()> {
-        let mut moved = false;
+        let mut moved = self.exchange();
+        self.cards.begin(self.frames_wait());
         for (port, ready) in self.ports.iter_mut().zip(ready) {
             if *ready || port.hurries() {
                 moved |= port.serve(&mut self.cards)?;
@@ -118,7 +121,6 @@ impl<C: Cards> Server<C> {
         if let Some(tracer) = &mut self.tracer {
             tracer.follow(&mut self.cards)?;
         }
-        moved |= self.exchange();
         if moved {
             self.cards.wake();
         }
@@ -146,7 +148,7 @@ impl<C: Cards> Server<C> {
             port.device().interrupts(&mut self.cards);
             port.tell(&self.cards);
         }
-        self.tell_losses();
+        self.report_losses(false);
         if let Err(error) = self.cards.check() {
             ensure!(!self.ports.is_empty(), "{error}");
             // A fault of the design, or a file of a trace that cannot be written. Who has a card finds it reset.
@@ -167,15 +169,15 @@ impl<C: Cards> Server<C> {
         self.line.as_ref().is_some_and(|(plug, _)| plug.is_busy())
     }
 
-    /// Tells of frames that the switch has lost since that was told last, when the cards come to rest.
-    fn tell_losses(&mut self) {
-        let Some(told) = &mut self.losses else { return };
-        match self.cards.lost() {
-            Some(lost) if lost != *told && !self.cards.busy() => {
-                eprintln!("{lost}");
-                *told = lost;
+    /// Reports frames that the switch has lost since the last report, if that is due or the server `ends`.
+    fn report_losses(&mut self, ends: bool) {
+        let (lost, now) = (self.cards.lost(), Instant::now());
+        let Some(losses) = self.losses.as_mut() else { return };
+        if losses.due(lost, now).is_some_and(|left| ends || left.is_zero()) {
+            losses.report(lost, now);
+            if let Some(text) = self.cards.losses() {
+                eprintln!("{text}");
             }
-            _ => {}
         }
     }
 
@@ -189,6 +191,11 @@ impl<C: Cards> Server<C> {
         }
         if self.frames_wait() {
             at_most(Duration::ZERO);
+        }
+        if let Some(left) =
+            self.losses.as_ref().and_then(|losses| losses.due(self.cards.lost(), Instant::now()))
+        {
+            at_most(left);
         }
         // Their time is real.
         if self.cards.is_engine() && self.outage.as_ref().is_some_and(Outage::is_dark) {

@@ -96,8 +96,12 @@ impl Cards for Verilated {
         self.world.switch().is_some()
     }
 
-    fn lost(&self) -> Option<String> {
-        self.world.switch()?.lock().lost()
+    fn lost(&self) -> u64 {
+        self.world.switch().map_or(0, |switch| switch.lock().lost())
+    }
+
+    fn losses(&self) -> Option<String> {
+        self.world.switch()?.lock().losses()
     }
 
     fn wake(&mut self) {

@@ -64,3 +64,41 @@ fn both_kinds_of_card_answer_random_commands_alike() {
         assert!(ended.contains_key(&well), "no {opcode} went well");
     }
 }
+
+/// A program may post a whole ring of commands at once. Other cards of the same process have their turns between them.
+#[test]
+fn many_commands_are_carried_out_some_at_a_time_and_in_order() {
+    const AT_ONCE: usize = 4;
+    const COMMANDS: u32 = 4 * AT_ONCE as u32 + 3;
+    let mut queue = Queue::new(EngineWorld::new(1).bus(0));
+    let alloc = |object: u32| {
+        let opcode = CommandOpcode::AllocPd.code();
+        Command { opcode, token: 100 + object as u16, object, ..Command::default() }.to_bytes().unwrap()
+    };
+    let all: Vec<_> = (1..=COMMANDS).map(alloc).collect();
+    let start = queue.bus.now();
+    queue.post(&all);
+    assert_eq!(queue.completed().len(), AT_ONCE);
+    (0..9).for_each(|_| queue.ring());
+    assert_eq!(queue.completed().len(), AT_ONCE, "writing the register again gets no more done");
+    let mut done = AT_ONCE;
+    for _ in 0..1000 {
+        queue.bus.progress().unwrap();
+        let now = queue.completed().len();
+        assert!(now - done <= AT_ONCE, "{done} and then {now}");
+        done = now;
+    }
+    let ended = queue.completed();
+    let tokens: Vec<u16> = ended.iter().map(|entry| entry.token).collect();
+    assert_eq!(tokens, (101..=100 + COMMANDS as u16).collect::<Vec<_>>());
+    assert!(ended.iter().all(|entry| entry.status == CommandStatus::Ok.code()));
+    assert!(queue.bus.now() - start >= std::time::Duration::from_micros(40));
+    // A reset in the middle forgets those that are left.
+    let mut queue = Queue::new(EngineWorld::new(1).bus(0));
+    queue.post(&all);
+    let control =
+        ferrowire_spec::csr::command_queue::BLOCK.address(&ferrowire_spec::csr::command_queue::CONTROL);
+    queue.bus.csr_write32(control, 0).unwrap();
+    (0..1000).for_each(|_| queue.bus.progress().unwrap());
+    assert_eq!(queue.completed().len(), AT_ONCE);
+}

@@ -270,6 +270,31 @@ impl<B: Bus> Queue<B> {
         Self { bus, commands, completions, index: 0 }
     }
 
+    /// Gives commands by one write of the register, each for the next slot of the ring, and does not wait.
+    pub fn post(&mut self, all: &[[u8; command::BYTES]]) {
+        for bytes in all {
+            let slot = (self.index & ((1 << LOG2) - 1)) as usize;
+            self.index += 1;
+            self.commands.memory().write(slot * command::BYTES, bytes);
+        }
+        self.ring();
+    }
+
+    /// Writes the register again.
+    pub fn ring(&mut self) {
+        self.bus.csr_write32(csr::BLOCK.address(&csr::CMDQ_PRODUCER), self.index & 0xffff).unwrap();
+    }
+
+    /// Completions that are there, from the first slot on, in a ring that has gone round once at most.
+    pub fn completed(&self) -> Vec<CommandCompletion> {
+        let entry = |slot: usize| {
+            let mut entry = [0; command_completion::BYTES];
+            self.completions.memory().read(slot * entry.len(), &mut entry);
+            CommandCompletion::parse(&entry).unwrap()
+        };
+        (0..1 << LOG2).map(entry).filter(|entry| entry.phase).collect()
+    }
+
     /// Gives a command and waits for its completion.
     pub fn give(&mut self, bytes: &[u8; command::BYTES]) -> CommandCompletion {
         let slot = (self.index & ((1 << LOG2) - 1)) as usize;

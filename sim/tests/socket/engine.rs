@@ -181,7 +181,10 @@ fn an_interrupt_of_an_emulated_card_wakes_a_program_and_waits_while_its_vector_i
     a.events.acknowledge().unwrap();
     word(control(vector), Some(1));
     write();
-    while word(MSIX_PBA, None) == 0 {}
+    let end = Instant::now() + PATIENCE;
+    while word(MSIX_PBA, None) == 0 {
+        assert!(Instant::now() < end, "no pending bit");
+    }
     assert_eq!((word(MSIX_PBA, None), word(control(vector), None)), (1 << vector, 1));
     assert!(!wait_readable(file.as_fd(), Duration::from_millis(30)).unwrap(), "it is masked");
     word(control(vector), Some(0));
@@ -214,7 +217,9 @@ fn an_event_queue_with_moderation_interrupts_again_when_its_time_is_over() {
         }
         assert!(wait_readable(file, PATIENCE).unwrap(), "interrupt {nth}");
         a.events.acknowledge().unwrap();
-        while a.cq.poll(&mut [Completion::default(); 4]).unwrap() == 0 {}
+        while a.cq.poll(&mut [Completion::default(); 4]).unwrap() == 0 {
+            assert!(start.elapsed() < PATIENCE, "no completion");
+        }
     }
     let took = start.elapsed();
     assert!(took >= QUIET - Duration::from_millis(1), "two interrupts in {took:?}");
@@ -232,11 +237,15 @@ fn a_client_that_is_killed_leaves_a_card_as_new_and_others_go_on() {
         let (mut qa, qb) = pair(&a, &b);
         let (from, to) = (own(&a, 1 << 20, life), b.region(1 << 20));
         // It has much under way when its socket goes, and says goodbye to nothing of it.
+        to.memory().fill((1 << 20) - 8, 8, 0xee);
+        server.signal(Signal::STOP);
         for _ in 0..4 {
             post(&mut qa, &[SendWr::write(1, &[from.sge(0, 1 << 20)], to.remote(0))]);
         }
-        exchange(&b, &c);
+        assert_eq!(bytes(to.memory())[(1 << 20) - 8..], [0xee; 8], "the end of the first one has not come");
         life_line.cut();
+        server.signal(Signal::CONT);
+        exchange(&b, &c);
         exchange(&c, &b);
         drop((qa, from, a));
         drop((qb, to));
@@ -350,7 +359,9 @@ fn a_doorbell_is_answered_soon() {
             let start = Instant::now();
             post(&mut qa, &[SendWr::write(1, &[from.sge(0, 64)], to.remote(0)).signaled()]);
             let mut done = [Completion::default(); 4];
-            while nodes[0].cq.poll(&mut done).unwrap() == 0 {}
+            while nodes[0].cq.poll(&mut done).unwrap() == 0 {
+                assert!(start.elapsed() < PATIENCE, "no completion");
+            }
             assert!(done[0].is_success());
             start.elapsed()
         })
@@ -371,7 +382,8 @@ fn observers_see_that_there_is_no_card() {
     let before = monitor.card_cycles().unwrap().unwrap();
     std::thread::sleep(Duration::from_millis(10));
     let passed = monitor.card_cycles().unwrap().unwrap() - before;
-    assert!(passed >= 10_000_000, "{passed} ns of its clock in 10 ms of this machine's");
+    // What it does for other clients meanwhile does not count.
+    assert!(passed >= 5_000_000, "{passed} ns of its clock in 10 ms of this machine's");
 }
 
 #[test]
@@ -429,4 +441,85 @@ fn a_wire_of_emulated_cards_is_dark_for_as_long_as_it_is_told() {
     assert!(start.elapsed() >= DARK, "it was dark for {:?}", start.elapsed());
     assert!(nodes[0].context.hw_counter(HwCounter::LocalAckTimeoutErr).unwrap() >= 2);
     exchange(&nodes[0], &nodes[1]);
+}
+
+/// A program with both ends on its own card has much to do, and shares a server with others.
+#[test]
+fn a_card_that_writes_to_itself_keeps_no_other_client_waiting() {
+    const SIZE: usize = 16 << 20;
+    const WRITES: usize = 16;
+    let folder = Folder::new("engine-self");
+    let server = Server::engines(&folder, 3, &[]);
+    let (bus, life_line) = Mortal::of(connect(&server.sockets[0]));
+    let a = Node::of(bus, 1);
+    let (mut qa, _same) = pair(&a, &a);
+    let (from, to) = (a.region(SIZE), a.region(SIZE));
+    let mut other = connect(&server.sockets[1]);
+    let sge = [from.sge(0, SIZE as u32)];
+    let all: Vec<SendWr<'_>> =
+        (0..WRITES as u64).map(|id| SendWr::write(id, &sge, to.remote(0)).signaled()).collect();
+    post(&mut qa, &all);
+    // 256 MiB are seconds of work; a read of a register is answered in some of its steps.
+    let mut slowest = Duration::ZERO;
+    for _ in 0..10 {
+        let start = Instant::now();
+        other.csr_read32(port::BLOCK.address(&port::MAC_LO)).unwrap();
+        slowest = slowest.max(start.elapsed());
+    }
+    let done = a.cq.poll(&mut [Completion::default(); WRITES]).unwrap();
+    assert!(done < WRITES, "it is under way still");
+    assert!(slowest < Duration::from_millis(250), "{slowest:?} for a read of a register");
+    life_line.cut();
+    drop((qa, a, other));
+    exchange(&Node::open(&server.sockets[1], 2), &Node::open(&server.sockets[2], 3));
+}
+
+#[test]
+fn a_stopped_server_finds_the_receive_that_was_posted_meanwhile_before_the_pauses_are_over() {
+    let folder = Folder::new("engine-stopped");
+    let server = Server::engines(&folder, 2, &[]);
+    let open = |i: usize| Node { not_ready: (30, 1), ..Node::open(&server.sockets[i], i as u8 + 1) };
+    let (a, b) = (open(0), open(1));
+    let (mut qa, mut qb) = pair(&a, &b);
+    let (from, to) = (a.region(64), b.region(64));
+    post(&mut qa, &[SendWr::send(1, &[from.sge(0, 64)]).signaled()]);
+    let end = Instant::now() + PATIENCE;
+    while b.context.hw_counter(HwCounter::OutOfBuffer).unwrap() == 0 {
+        assert!(Instant::now() < end, "the SEND does not come");
+    }
+    // Longer than the pause of 328 ms and its only retry.
+    server.signal(Signal::STOP);
+    std::thread::sleep(Duration::from_millis(900));
+    receive(&mut qb, 2, &to, 0, 64);
+    server.signal(Signal::CONT);
+    assert_eq!((a.completions(1)[0].wr_id(), b.completions(1)[0].wr_id()), (1, 2));
+    assert_eq!(b.context.hw_counter(HwCounter::OutOfBuffer).unwrap(), 1);
+}
+
+#[test]
+fn a_dropped_context_gives_its_card_back_though_its_lifeline_is_held() {
+    let folder = Folder::new("engine-lifeline");
+    let server = Server::engines(&folder, 2, &[]);
+    let node = Node::open(&server.sockets[0], 1);
+    let lifeline = node.context.lifeline().unwrap().unwrap();
+    drop(node);
+    assert!(wait_readable(lifeline.as_fd(), PATIENCE).unwrap(), "it hangs up");
+    exchange(&Node::open(&server.sockets[0], 1), &Node::open(&server.sockets[1], 2));
+}
+
+#[test]
+fn an_event_that_came_before_the_server_died_is_taken_first() {
+    let folder = Folder::new("engine-last");
+    let server = Server::engines(&folder, 2, &[]);
+    let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
+    let (mut qa, _qb) = pair(&a, &b);
+    let (from, to) = (a.region(64), b.region(64));
+    a.cq.request_notify(false).unwrap();
+    a.events.request_interrupt().unwrap();
+    post(&mut qa, &[SendWr::write(1, &[from.sge(0, 64)], to.remote(0)).signaled()]);
+    assert!(wait_readable(a.events.interrupt_file().unwrap(), PATIENCE).unwrap());
+    drop(server);
+    assert_eq!(a.events.wait(&mut [Event::default(); 4], PATIENCE), Ok(1));
+    let error = a.events.wait(&mut [Event::default(); 4], PATIENCE).unwrap_err();
+    assert!(matches!(&error, Error::Bus(BusError::Gone(_))), "{error}");
 }

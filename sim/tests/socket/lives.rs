@@ -12,122 +12,135 @@ use ferrowire::{Bus, BusError, Monitor, SendWr, TrafficCounter, VfioUserBus};
 use ferrowire_sim::pair::post;
 
 use super::raw::Raw;
-use super::rig::{connect, pair, take_everything, Folder, Mortal, Node, Server, PATIENCE};
+use super::rig::{connect, pair, take_everything, Folder, Mortal, Node, Server, KINDS, PATIENCE};
 use super::work::exchange;
 
 #[test]
 fn a_client_may_die_at_any_moment_and_the_next_has_the_whole_card() {
-    let folder = Folder::new("lives");
-    let mut server = Server::up(&folder, &[]);
-    let (files, mappings) = (server.files(), server.mappings());
-    let b = Node::open(&server.sockets[1], 2);
-    for life in 0..20 {
-        let (bus, life_line) = Mortal::of(connect(&server.sockets[0]));
-        let a = Node::of(bus, 1);
-        if life % 4 == 3 {
+    for kind in KINDS {
+        println!("{kind:?}");
+        let folder = Folder::new("lives");
+        let mut server = Server::up(&folder, kind);
+        let (files, mappings) = (server.files(), server.mappings());
+        let b = Node::open(&server.sockets[1], 2);
+        for life in 0..20 {
+            let (bus, life_line) = Mortal::of(connect(&server.sockets[0]));
+            let a = Node::of(bus, 1);
+            // An emulated one has more than a program can take.
+            if life % 4 == 3 && kind.is_empty() {
+                take_everything(&a);
+            }
+            let (mut qa, qb) = pair(&a, &b);
+            let (from, to) = (a.region(16384), b.region(16384));
+            // It has much under way when its socket goes, and says goodbye to nothing of it.
+            for _ in 0..8 {
+                post(&mut qa, &[SendWr::write(1, &[from.sge(0, 16384)], to.remote(0))]);
+            }
+            std::thread::sleep(Duration::from_millis(life));
+            life_line.cut();
+            drop((qa, from, a));
+            drop((qb, to));
+            server.lives();
+        }
+        let a = Node::open(&server.sockets[0], 1);
+        if kind.is_empty() {
             take_everything(&a);
         }
-        let (mut qa, qb) = pair(&a, &b);
-        let (from, to) = (a.region(16384), b.region(16384));
-        // It has much under way when its socket goes, and says goodbye to nothing of it.
-        for _ in 0..8 {
-            post(&mut qa, &[SendWr::write(1, &[from.sge(0, 16384)], to.remote(0))]);
+        exchange(&a, &b);
+        drop((a, b));
+        let end = Instant::now() + PATIENCE;
+        while (server.files(), server.mappings()) != (files, mappings) {
+            let (f, m) = (server.files(), server.mappings());
+            assert!(Instant::now() < end, "{files} files and {mappings} mappings became {f} and {m}");
+            std::thread::sleep(Duration::from_millis(5));
         }
-        std::thread::sleep(Duration::from_millis(life));
-        life_line.cut();
-        drop((qa, from, a));
-        drop((qb, to));
-        server.lives();
-    }
-    let a = Node::open(&server.sockets[0], 1);
-    take_everything(&a);
-    exchange(&a, &b);
-    drop((a, b));
-    let end = Instant::now() + PATIENCE;
-    while (server.files(), server.mappings()) != (files, mappings) {
-        let (f, m) = (server.files(), server.mappings());
-        assert!(Instant::now() < end, "{files} files and {mappings} mappings became {f} and {m}");
-        std::thread::sleep(Duration::from_millis(5));
     }
 }
 
 #[test]
 fn a_second_client_is_told_that_the_card_is_in_use() {
-    let folder = Folder::new("second");
-    let server = Server::up(&folder, &[]);
-    let first = connect(&server.sockets[0]);
-    for _ in 0..20 {
-        let error = VfioUserBus::connect(&server.sockets[0]).unwrap_err();
-        assert!(matches!(error, SocketError::Busy), "{error}");
-    }
-    drop(first);
-    // At once: who has hung up has the card no more, and nothing that he left in its registers is there.
-    let promiscuous = ferrowire::spec::csr::port::BLOCK.address(&ferrowire::spec::csr::port::LINK);
-    for _ in 0..20 {
-        let mut next = connect(&server.sockets[0]);
-        assert_eq!(next.csr_read32(promiscuous).unwrap() & 2, 0);
-        next.csr_write32(promiscuous, 2).unwrap();
-        assert_eq!(next.csr_read32(promiscuous).unwrap() & 2, 2);
-        // Much of what he posted is unread when he leaves.
-        (0..200).for_each(|_| next.csr_write32(promiscuous, 2).unwrap());
+    for kind in KINDS {
+        println!("{kind:?}");
+        let folder = Folder::new("second");
+        let server = Server::up(&folder, kind);
+        let first = connect(&server.sockets[0]);
+        for _ in 0..20 {
+            let error = VfioUserBus::connect(&server.sockets[0]).unwrap_err();
+            assert!(matches!(error, SocketError::Busy), "{error}");
+        }
+        drop(first);
+        // At once: who has hung up has the card no more, and nothing that he left in its registers is there.
+        let promiscuous = ferrowire::spec::csr::port::BLOCK.address(&ferrowire::spec::csr::port::LINK);
+        for _ in 0..20 {
+            let mut next = connect(&server.sockets[0]);
+            assert_eq!(next.csr_read32(promiscuous).unwrap() & 2, 0);
+            next.csr_write32(promiscuous, 2).unwrap();
+            assert_eq!(next.csr_read32(promiscuous).unwrap() & 2, 2);
+            // Much of what he posted is unread when he leaves.
+            (0..200).for_each(|_| next.csr_write32(promiscuous, 2).unwrap());
+        }
     }
 }
 
 #[test]
 fn observers_see_a_card_at_work_and_change_nothing() {
-    let folder = Folder::new("observers");
-    let mut server = Server::up(&folder, &[]);
-    // Nobody has the card: it can be looked at.
-    let mut early = Monitor::open(VfioUserBus::observe(&server.sockets[0]).unwrap()).unwrap();
-    let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
-    let mut late = Monitor::open(VfioUserBus::observe(&server.sockets[0]).unwrap()).unwrap();
-    let before = late.card_cycles().unwrap().expect("the card is simulated");
-    exchange(&a, &b);
-    assert_eq!(late.capabilities(), a.context.capabilities());
-    assert_eq!(late.port().unwrap().mac, a.context.mac());
-    assert!(late.card_cycles().unwrap().unwrap() > before);
-    for monitor in [&mut early, &mut late] {
-        let frames = monitor.traffic_counter(TrafficCounter::TxFrames).unwrap();
-        assert_eq!(frames, a.context.traffic_counter(TrafficCounter::TxFrames).unwrap());
-        assert!(frames > 0);
-    }
-    // What they may not do is refused on this side, and on the other.
-    let mut bus = VfioUserBus::observe(&server.sockets[0]).unwrap();
-    let refused = |error: BusError| matches!(error, BusError::Observed { .. });
-    assert!(
-        refused(bus.csr_write32(0x180, 0).unwrap_err()) && refused(bus.doorbell(0x10000, 0).unwrap_err())
-    );
-    assert!(refused(bus.dma_alloc(4096, 4096).unwrap_err()) && refused(bus.interrupt(1).unwrap_err()));
-    let mut raw = Raw::observe(&server.sockets[0]);
-    let access = RegionAccess { offset: 0x180, region: pci::BAR0, count: 4 }.to_bytes();
-    let eperm = Err(rustix::io::Errno::PERM.raw_os_error());
-    let write = [&access[..], &[7, 0, 0, 0]].concat();
-    assert_eq!(raw.ask(command::REGION_WRITE, &write, &[]).unwrap().map(|_| ()), eperm);
-    assert_eq!(raw.ask(command::DEVICE_RESET, &[], &[]).unwrap().map(|_| ()), eperm);
-    // There is an end to their number; who has hung up makes room, and the card's client is none of them.
-    let mut more = Vec::new();
-    let error = loop {
-        match VfioUserBus::observe(&server.sockets[0]) {
-            Ok(bus) => more.push(bus),
-            Err(error) => break error,
+    for kind in KINDS {
+        println!("{kind:?}");
+        let folder = Folder::new("observers");
+        let mut server = Server::up(&folder, kind);
+        // Nobody has the card: it can be looked at.
+        let mut early = Monitor::open(VfioUserBus::observe(&server.sockets[0]).unwrap()).unwrap();
+        let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
+        let mut late = Monitor::open(VfioUserBus::observe(&server.sockets[0]).unwrap()).unwrap();
+        let before = late.card_cycles().unwrap().expect("the card is simulated");
+        exchange(&a, &b);
+        assert_eq!(late.capabilities(), a.context.capabilities());
+        assert_eq!(late.port().unwrap().mac, a.context.mac());
+        assert!(late.card_cycles().unwrap().unwrap() > before);
+        for monitor in [&mut early, &mut late] {
+            let frames = monitor.traffic_counter(TrafficCounter::TxFrames).unwrap();
+            assert_eq!(frames, a.context.traffic_counter(TrafficCounter::TxFrames).unwrap());
+            assert!(frames > 0);
         }
-        assert!(more.len() < 100);
-    };
-    assert!(matches!(error, SocketError::Busy), "{error}");
-    drop(more);
-    let end = Instant::now() + PATIENCE;
-    while let Err(error) = VfioUserBus::observe(&server.sockets[0]) {
-        assert!(Instant::now() < end, "{error}");
+        // What they may not do is refused on this side, and on the other.
+        let mut bus = VfioUserBus::observe(&server.sockets[0]).unwrap();
+        let refused = |error: BusError| matches!(error, BusError::Observed { .. });
+        assert!(
+            refused(bus.csr_write32(0x180, 0).unwrap_err()) && refused(bus.doorbell(0x10000, 0).unwrap_err())
+        );
+        assert!(refused(bus.dma_alloc(4096, 4096).unwrap_err()) && refused(bus.interrupt(1).unwrap_err()));
+        let mut raw = Raw::observe(&server.sockets[0]);
+        let access = RegionAccess { offset: 0x180, region: pci::BAR0, count: 4 }.to_bytes();
+        let eperm = Err(rustix::io::Errno::PERM.raw_os_error());
+        let write = [&access[..], &[7, 0, 0, 0]].concat();
+        assert_eq!(raw.ask(command::REGION_WRITE, &write, &[]).unwrap().map(|_| ()), eperm);
+        assert_eq!(raw.ask(command::DEVICE_RESET, &[], &[]).unwrap().map(|_| ()), eperm);
+        // There is an end to their number; who has hung up makes room, and the card's client is none of them.
+        let mut more = Vec::new();
+        let error = loop {
+            match VfioUserBus::observe(&server.sockets[0]) {
+                Ok(bus) => more.push(bus),
+                Err(error) => break error,
+            }
+            assert!(more.len() < 100);
+        };
+        assert!(matches!(error, SocketError::Busy), "{error}");
+        drop(more);
+        let end = Instant::now() + PATIENCE;
+        while let Err(error) = VfioUserBus::observe(&server.sockets[0]) {
+            assert!(Instant::now() < end, "{error}");
+        }
+        exchange(&a, &b);
+        drop(a);
+        // The next client's card counts from zero, as each one's; one that faces PCIe has been reset itself, and its counters go on.
+        let before = late.traffic_counter(TrafficCounter::TxFrames).unwrap();
+        let a = Node::open(&server.sockets[0], 1);
+        let keeps = kind.is_empty() && ferrowire_sim::card::all_face_pcie();
+        let kept = if keeps { before } else { 0 };
+        assert_eq!(late.traffic_counter(TrafficCounter::TxFrames).unwrap(), kept);
+        exchange(&a, &b);
+        server.lives();
     }
-    exchange(&a, &b);
-    drop(a);
-    // The next client's card counts from zero, as each one's; one that faces PCIe has been reset itself, and its counters go on.
-    let before = late.traffic_counter(TrafficCounter::TxFrames).unwrap();
-    let a = Node::open(&server.sockets[0], 1);
-    let kept = if ferrowire_sim::card::all_face_pcie() { before } else { 0 };
-    assert_eq!(late.traffic_counter(TrafficCounter::TxFrames).unwrap(), kept);
-    exchange(&a, &b);
-    server.lives();
 }
 
 #[test]
@@ -147,47 +160,53 @@ fn errors_say_what_to_do() {
 
 #[test]
 fn a_reset_leaves_mapped_memory_and_event_files() {
-    let folder = Folder::new("reset");
-    let server = Server::up(&folder, &[]);
-    let mut bus = connect(&server.sockets[0]);
-    let memory = bus.host_alloc(8192, 4096).unwrap();
-    let mapping = bus.dma_map(&memory, 12).unwrap();
-    let file = bus.interrupt(1).unwrap().unwrap();
-    let mac_register = ferrowire::spec::csr::port::BLOCK.address(&ferrowire::spec::csr::port::MAC_LO);
-    bus.csr_write32(mac_register, 77).unwrap();
-    assert_eq!(bus.csr_read32(mac_register), Ok(77));
-    bus.reset().unwrap();
-    assert_eq!(bus.csr_read32(mac_register), Ok(1), "that of power-on");
-    bus.dma_unmap(mapping).unwrap();
-    assert!(!ferrowire::sys::wait_readable(std::os::fd::AsFd::as_fd(&file), Duration::ZERO).unwrap());
-    // Whoever opens it next finds a card that works.
-    let node = Node::of(bus, 1);
-    exchange(&node, &Node::open(&server.sockets[1], 2));
+    for kind in KINDS {
+        println!("{kind:?}");
+        let folder = Folder::new("reset");
+        let server = Server::up(&folder, kind);
+        let mut bus = connect(&server.sockets[0]);
+        let memory = bus.host_alloc(8192, 4096).unwrap();
+        let mapping = bus.dma_map(&memory, 12).unwrap();
+        let file = bus.interrupt(1).unwrap().unwrap();
+        let mac_register = ferrowire::spec::csr::port::BLOCK.address(&ferrowire::spec::csr::port::MAC_LO);
+        bus.csr_write32(mac_register, 77).unwrap();
+        assert_eq!(bus.csr_read32(mac_register), Ok(77));
+        bus.reset().unwrap();
+        assert_eq!(bus.csr_read32(mac_register), Ok(1), "that of power-on");
+        bus.dma_unmap(mapping).unwrap();
+        assert!(!ferrowire::sys::wait_readable(std::os::fd::AsFd::as_fd(&file), Duration::ZERO).unwrap());
+        // Whoever opens it next finds a card that works.
+        let node = Node::of(bus, 1);
+        exchange(&node, &Node::open(&server.sockets[1], 2));
+    }
 }
 
 #[test]
 fn a_function_level_reset_is_one_and_takes_the_configuration_along() {
-    let folder = Folder::new("flr");
-    let server = Server::up(&folder, &[]);
-    let mut raw = Raw::begin(&server.sockets[0]);
-    let mut access = |region: u32, offset: u32, write: Option<&[u8]>| -> Vec<u8> {
-        let count = write.map_or(4, |data| data.len() as u32);
-        let access = RegionAccess { offset: offset.into(), region, count }.to_bytes();
-        let answer = match write {
-            Some(data) => raw.ask(command::REGION_WRITE, &[&access[..], data].concat(), &[]),
-            None => raw.ask(command::REGION_READ, &access, &[]),
+    for kind in KINDS {
+        println!("{kind:?}");
+        let folder = Folder::new("flr");
+        let server = Server::up(&folder, kind);
+        let mut raw = Raw::begin(&server.sockets[0]);
+        let mut access = |region: u32, offset: u32, write: Option<&[u8]>| -> Vec<u8> {
+            let count = write.map_or(4, |data| data.len() as u32);
+            let access = RegionAccess { offset: offset.into(), region, count }.to_bytes();
+            let answer = match write {
+                Some(data) => raw.ask(command::REGION_WRITE, &[&access[..], data].concat(), &[]),
+                None => raw.ask(command::REGION_READ, &access, &[]),
+            };
+            answer.unwrap().unwrap().body[16..].to_vec()
         };
-        answer.unwrap().unwrap().body[16..].to_vec()
-    };
-    let promiscuous = ferrowire::spec::csr::port::BLOCK.address(&ferrowire::spec::csr::port::LINK);
-    access(pci::BAR0, promiscuous, Some(&[2, 0, 0, 0]));
-    access(pci::CONFIG, 4, Some(&[6, 0]));
-    assert_eq!((access(pci::BAR0, promiscuous, None)[0] & 2, access(pci::CONFIG, 4, None)[0]), (2, 6));
-    // Device control, in the capability of PCI Express.
-    let capability = u32::from(access(pci::CONFIG, 0x34, None)[0]);
-    assert_eq!(access(pci::CONFIG, capability, None)[0], 0x10);
-    access(pci::CONFIG, capability + 8, Some(&[0, 0x80]));
-    assert_eq!((access(pci::BAR0, promiscuous, None)[0] & 2, access(pci::CONFIG, 4, None)[0]), (0, 0));
+        let promiscuous = ferrowire::spec::csr::port::BLOCK.address(&ferrowire::spec::csr::port::LINK);
+        access(pci::BAR0, promiscuous, Some(&[2, 0, 0, 0]));
+        access(pci::CONFIG, 4, Some(&[6, 0]));
+        assert_eq!((access(pci::BAR0, promiscuous, None)[0] & 2, access(pci::CONFIG, 4, None)[0]), (2, 6));
+        // Device control, in the capability of PCI Express.
+        let capability = u32::from(access(pci::CONFIG, 0x34, None)[0]);
+        assert_eq!(access(pci::CONFIG, capability, None)[0], 0x10);
+        access(pci::CONFIG, capability + 8, Some(&[0, 0x80]));
+        assert_eq!((access(pci::BAR0, promiscuous, None)[0] & 2, access(pci::CONFIG, 4, None)[0]), (0, 0));
+    }
 }
 
 #[test]

@@ -16,6 +16,9 @@ use ferrowire::{
 };
 use ferrowire_sim::shared_cq::SharedCq;
 
+/// Cards that a test of the server is about: the small Verilated one, and an emulated one.
+pub const KINDS: [&[&str]; 2] = [&[], &["--engine"]];
+
 /// For what a test waits for: machines differ.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -56,14 +59,20 @@ fn small<'a>(more: &[&'a str]) -> Vec<&'a str> {
     [more, config].concat()
 }
 
+/// How many cards `up` serves with these arguments.
+fn cards_of(arguments: &[&str]) -> usize {
+    let cards = arguments.iter().skip_while(|word| **word != "--cards").nth(1);
+    cards.map_or(2, |cards| cards.parse().unwrap())
+}
+
 impl Server {
     /// Starts it, and waits until its cards can be opened.
     pub fn start(arguments: &[&str], cards: usize) -> Self {
-        let mut process = Command::new(env!("CARGO_BIN_EXE_ferrowire-sim"))
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        Self::run(Command::new(env!("CARGO_BIN_EXE_ferrowire-sim")).args(arguments), cards)
+    }
+
+    fn run(command: &mut Command, cards: usize) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let socket = |line: std::io::Result<String>| {
             let line = line.unwrap();
@@ -85,9 +94,15 @@ impl Server {
     /// Two cards on a wire, or as many on a switch as `--cards` says.
     pub fn up(folder: &Folder, more: &[&str]) -> Self {
         let path = folder.0.to_str().unwrap();
-        let cards = more.iter().skip_while(|word| **word != "--cards").nth(1);
-        let cards = cards.map_or(2, |cards| cards.parse().unwrap());
-        Self::start(&[&["up", path], &small(more)[..]].concat(), cards)
+        Self::start(&[&["up", path], &small(more)[..]].concat(), cards_of(more))
+    }
+
+    /// Cards of a server that may open no more than `files` files.
+    pub fn with_files(files: usize, folder: &Folder, more: &[&str]) -> Self {
+        let limited = format!("ulimit -n {files} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("sh");
+        command.args(["-c", &limited, env!("CARGO_BIN_EXE_ferrowire-sim"), "up"]).arg(&folder.0).args(more);
+        Self::run(&mut command, cards_of(more))
     }
 
     /// Emulated cards.
@@ -227,6 +242,8 @@ pub struct Node {
     pub number: u8,
     /// Path MTU of the queue pairs that this node makes.
     pub mtu: PathMtu,
+    /// Of these, too: the pause that it asks of a peer when it is not ready, and how often it makes one itself, as the codes of IBTA 9.7.5.2.8.
+    pub not_ready: (u8, u8),
     pub events: EventQueue,
     pub cq: SharedCq,
     pub pd: ProtectionDomain,
@@ -248,7 +265,7 @@ impl Node {
         let pd = context.alloc_pd().unwrap();
         let events = context.create_eq(16).unwrap();
         let cq = SharedCq::from(context.create_cq_with_events(64, &events).unwrap());
-        Self { number, mtu: PathMtu::B1024, events, cq, pd, context }
+        Self { number, mtu: PathMtu::B1024, not_ready: (1, 7), events, cq, pd, context }
     }
 
     pub fn region(&self, bytes: usize) -> MemoryRegion {
@@ -281,9 +298,13 @@ impl Node {
             .dest_qpn(dest_qpn)
             .rq_psn(Psn::new(rq_psn))
             .max_dest_rd_atomic(4)
-            .min_rnr_timer(1);
-        let rts =
-            RtsAttributes::new().sq_psn(Psn::new(psn)).timeout(14).retry_cnt(7).rnr_retry(7).max_rd_atomic(4);
+            .min_rnr_timer(self.not_ready.0);
+        let rts = RtsAttributes::new()
+            .sq_psn(Psn::new(psn))
+            .timeout(14)
+            .retry_cnt(7)
+            .rnr_retry(self.not_ready.1)
+            .max_rd_atomic(4);
         let qp = qp.init(init).map_err(|step| step.error).unwrap();
         let qp = qp.rtr(rtr).map_err(|step| step.error).unwrap();
         qp.rts(rts).map_err(|step| step.error).unwrap()

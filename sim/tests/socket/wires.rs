@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ferrowire::Bus;
 
-use super::rig::{Folder, Node, Server};
+use super::rig::{Folder, Node, Server, KINDS};
 use super::work::exchange;
 
 fn two(folder: &Folder, wires: [String; 2], more: &[&str]) -> [Server; 2] {
@@ -23,28 +23,34 @@ fn talk(servers: &[Server; 2]) {
 
 #[test]
 fn a_stream_carries_frames_and_is_found_again() {
-    let folder = Folder::new("stream");
-    let wire = format!("stream:{}", folder.join("wire").display());
-    let [first, second] = two(&folder, [wire.clone(), wire.clone()], &[]);
-    talk(&[first, second]);
-    // Killed both; the sockets' files are there still.
-    let [first, second] = two(&folder, [wire.clone(), wire.clone()], &[]);
-    let socket = folder.join("1.sock");
-    drop(second);
-    let second = Server::card(&socket, &["--wire", &wire]);
-    let servers = [first, second];
-    talk(&servers);
-    let [first, second] = servers;
-    assert!(first.interrupt() && second.interrupt());
-    assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    for kind in KINDS {
+        println!("{kind:?}");
+        let folder = Folder::new("stream");
+        let wire = format!("stream:{}", folder.join("wire").display());
+        let [first, second] = two(&folder, [wire.clone(), wire.clone()], kind);
+        talk(&[first, second]);
+        // Killed both; the sockets' files are there still.
+        let [first, second] = two(&folder, [wire.clone(), wire.clone()], kind);
+        let socket = folder.join("1.sock");
+        drop(second);
+        let second = Server::card(&socket, &[&["--wire", &wire], kind].concat());
+        let servers = [first, second];
+        talk(&servers);
+        let [first, second] = servers;
+        assert!(first.interrupt() && second.interrupt());
+        assert_eq!(std::fs::read_dir(&folder.0).unwrap().count(), 0);
+    }
 }
 
 #[test]
 fn datagrams_carry_frames() {
-    let folder = Folder::new("dgram");
-    let path = |i: usize| folder.join(&format!("wire{i}")).display().to_string();
-    let wire = |i: usize| format!("dgram:{},{}", path(i), path(1 - i));
-    talk(&two(&folder, [wire(0), wire(1)], &[]));
+    for kind in KINDS {
+        println!("{kind:?}");
+        let folder = Folder::new("dgram");
+        let path = |i: usize| folder.join(&format!("wire{i}")).display().to_string();
+        let wire = |i: usize| format!("dgram:{},{}", path(i), path(1 - i));
+        talk(&two(&folder, [wire(0), wire(1)], kind));
+    }
 }
 
 #[test]
@@ -96,18 +102,21 @@ fn a_signal_begins_and_ends_a_trace() {
 
 #[test]
 fn a_capture_has_all_frames_from_the_beginning_on() {
-    let folder = Folder::new("capture");
-    let file = folder.join("wire.pcapng");
-    let server = Server::up(&folder, &["--capture", file.to_str().unwrap()]);
-    let sent = {
-        let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
-        exchange(&a, &b);
-        [a, b].map(|node| node.context.traffic_counter(ferrowire::TrafficCounter::TxFrames).unwrap())
-    };
-    assert!(server.interrupt());
-    let frames = ferrowire_sim::wire::read_frames(&file).unwrap();
-    assert!(sent.iter().all(|count| *count > 0));
-    assert_eq!(frames.len() as u64, sent.iter().sum::<u64>());
+    for kind in KINDS {
+        println!("{kind:?}");
+        let folder = Folder::new("capture");
+        let file = folder.join("wire.pcapng");
+        let server = Server::up(&folder, &[&["--capture", file.to_str().unwrap()], kind].concat());
+        let sent = {
+            let (a, b) = (Node::open(&server.sockets[0], 1), Node::open(&server.sockets[1], 2));
+            exchange(&a, &b);
+            [a, b].map(|node| node.context.traffic_counter(ferrowire::TrafficCounter::TxFrames).unwrap())
+        };
+        assert!(server.interrupt());
+        let frames = ferrowire_sim::wire::read_frames(&file).unwrap();
+        assert!(sent.iter().all(|count| *count > 0));
+        assert_eq!(frames.len() as u64, sent.iter().sum::<u64>());
+    }
 }
 
 #[test]

@@ -19,6 +19,12 @@ use ferrowire_spec::Access;
 
 use super::card::Card;
 use super::limits;
+use crate::model::Instant;
+
+/// Commands that are carried out at once. One may read a list of 2^18 pages, so more of them would keep all other cards of a server waiting.
+const AT_ONCE: usize = 4;
+/// Time between these and the next ones, in nanoseconds: what the hardware takes for as many, roughly.
+const PAUSE: Instant = 10_000;
 
 /// Why a command is refused: status, the attribute that offends, and what the completion says besides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,14 +74,21 @@ fn place(base: u64, log2: u32, index: u16, bytes: usize) -> (u64, bool) {
 }
 
 impl Card {
-    /// Takes all commands up to the producer.
+    /// Takes commands up to the producer: [`AT_ONCE`] of them, and those that are left after [`PAUSE`].
     pub(super) fn take_commands(&mut self) {
+        self.next_commands = None;
         let get = |card: &Card, register, name| card.registers.get(&csr::BLOCK, register, name);
+        let mut taken = 0;
         while self.is_enabled() && get(self, &csr::STATUS, "fatal") == 0 {
             let consumer = get(self, &csr::CMDQ_CONSUMER, "value") as u16;
             if consumer == get(self, &csr::CMDQ_PRODUCER, "value") as u16 {
                 return;
             }
+            if taken == AT_ONCE {
+                self.next_commands = Some(self.now.saturating_add(PAUSE));
+                return;
+            }
+            taken += 1;
             let base = self.registers.pair(&csr::BLOCK, &csr::CMDQ_BASE_LO, &csr::CMDQ_BASE_HI);
             let (at, _) = place(base, get(self, &csr::CMDQ_LOG2, "value"), consumer, command::BYTES);
             let mut bytes = [0; command::BYTES];
