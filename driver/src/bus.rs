@@ -131,6 +131,28 @@ pub struct DmaMapping {
     pub pages: Vec<u64>,
 }
 
+/// How a thread that waits for the card lets others have the processor between two looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// It looks again at once.
+    None,
+    /// Threads that are ready to run go first.
+    Yield,
+    /// It sleeps.
+    Sleep(Duration),
+}
+
+impl Pause {
+    /// Makes the pause.
+    pub fn make(self) {
+        match self {
+            Pause::None => {}
+            Pause::Yield => std::thread::yield_now(),
+            Pause::Sleep(time) => std::thread::sleep(time),
+        }
+    }
+}
+
 /// A way to a card: registers, doorbells, memory.
 ///
 /// The driver serialises all calls with a mutex, so an implementation need be `Send`, and not `Sync`; doorbells go past the mutex where
@@ -265,6 +287,15 @@ pub trait Bus: Send {
         Ok(())
     }
 
+    /// The same without a pause; says which one the driver makes then, when other threads have the bus again.
+    ///
+    /// # Errors
+    /// The card is gone.
+    fn step(&mut self) -> Result<Pause, BusError> {
+        self.progress()?;
+        Ok(Pause::None)
+    }
+
     /// Cycles of the card's own clock since some moment, when it is simulated and tells: what passes on the clock of the wall means nothing then.
     /// `None` for every other card. What was asked of the card before has begun by then.
     ///
@@ -340,6 +371,9 @@ impl<B: Bus + ?Sized> Bus for Box<B> {
     }
     fn progress(&mut self) -> Result<(), BusError> {
         (**self).progress()
+    }
+    fn step(&mut self) -> Result<Pause, BusError> {
+        (**self).step()
     }
     fn card_cycles(&mut self) -> Result<Option<u64>, BusError> {
         (**self).card_cycles()

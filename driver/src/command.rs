@@ -220,7 +220,7 @@ impl CommandQueue {
 
     /// Lets a simulated card run, and other threads.
     fn pause(&self, wait: &mut Wait) -> Result<()> {
-        self.bus.with(|b| b.progress())?;
+        self.bus.step()?;
         wait.looks = wait.looks.saturating_add(1);
         match wait.looks > EAGER {
             true => std::thread::yield_now(),

@@ -135,6 +135,8 @@ pub struct CompletionQueue {
     deferred: Option<Error>,
     /// An empty queue has [more to look at](Self::look_around): such an error, or a card that moves only when it is let.
     has_more: bool,
+    /// A poll that finds nothing lets the card run.
+    lets_run: bool,
     /// An event told that it was overrun.
     overrun: Arc<AtomicBool>,
 }
@@ -195,6 +197,12 @@ impl CompletionQueue {
     /// Completions that it has room for, all together: those that are in it, and those of work requests that are posted.
     pub fn capacity(&self) -> u32 {
         self.cq.size.capacity()
+    }
+
+    /// From now on a poll that finds nothing does not let the card run. That takes its time with a card on a socket, for which a thread that shares the
+    /// queue does not keep the others away: it calls [`Context::progress`] when it has let go of the queue.
+    pub fn leave_progress(&mut self) {
+        self.lets_run = false;
     }
 
     /// Takes up to `out.len()` completions, and returns how many there are. Completions of queue pairs that were destroyed or reset are passed
@@ -347,7 +355,7 @@ impl CompletionQueue {
         if self.overrun.load(Ordering::Relaxed) {
             return Err(Error::CqOverrun { cqn: self.cq.cqn, entries: self.capacity() });
         }
-        if !nothing_wanted {
+        if !nothing_wanted && self.lets_run {
             self.cq.device.bus.progress()?;
         }
         Ok(0)
@@ -475,6 +483,7 @@ impl Context {
             followed: Followed::new(),
             deferred: None,
             has_more: needs_progress,
+            lets_run: true,
             overrun,
         })
     }

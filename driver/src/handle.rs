@@ -48,9 +48,15 @@ impl BusHandle {
 
     /// Lets a simulated card run; does nothing with a real one.
     pub(crate) fn progress(&self) -> Result<()> {
-        if self.needs_progress {
-            self.with(|b| b.progress())?;
+        match self.needs_progress {
+            true => self.step(),
+            false => Ok(()),
         }
+    }
+
+    /// The same of any card, between two looks of a thread that waits. The pause is made without the bus: doorbells of other threads do not wait for it.
+    pub(crate) fn step(&self) -> Result<()> {
+        self.with(|b| b.step())?.make();
         Ok(())
     }
 
@@ -70,13 +76,15 @@ impl BusHandle {
                 if let Some(value) = done(b)? {
                     return Ok(Err(value));
                 }
-                b.progress()?;
-                Ok::<_, BusError>(Ok(late))
+                Ok::<_, BusError>(Ok((late, b.step()?)))
             })?;
             match late {
                 Err(value) => return Ok(value),
-                Ok(true) => return Err(Error::Timeout { operation, after: timeout }),
-                Ok(false) => std::hint::spin_loop(),
+                Ok((true, _)) => return Err(Error::Timeout { operation, after: timeout }),
+                Ok((false, pause)) => {
+                    pause.make();
+                    std::hint::spin_loop();
+                }
             }
         }
     }
@@ -178,5 +186,69 @@ impl Drop for OwnedDma {
             // The bus has nothing better to do with a failure than to keep the memory, which it then does.
             let _ = self.bus.with(|b| b.dma_free(buffer));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bus::{DmaMapping, Pause};
+
+    /// A bus whose card wants long pauses.
+    struct Sleepy;
+
+    impl Bus for Sleepy {
+        fn csr_read32(&mut self, _offset: u32) -> Result<u32, BusError> {
+            Ok(0)
+        }
+        fn csr_write32(&mut self, _offset: u32, _value: u32) -> Result<(), BusError> {
+            Ok(())
+        }
+        fn doorbell(&mut self, _offset: u32, _value: u64) -> Result<(), BusError> {
+            Ok(())
+        }
+        fn dma_alloc(&mut self, bytes: usize, align: usize) -> Result<DmaBuffer, BusError> {
+            Err(BusError::NoMemory { bytes: bytes as u64, align: align as u64 })
+        }
+        fn dma_free(&mut self, _buffer: DmaBuffer) -> Result<(), BusError> {
+            Ok(())
+        }
+        fn dma_map(&mut self, _memory: &HostMemory, _page_shift: u8) -> Result<DmaMapping, BusError> {
+            Err(BusError::NoMemory { bytes: 0, align: 0 })
+        }
+        fn dma_unmap(&mut self, _mapping: DmaMapping) -> Result<(), BusError> {
+            Ok(())
+        }
+        fn needs_progress(&self) -> bool {
+            true
+        }
+        fn step(&mut self) -> Result<Pause, BusError> {
+            Ok(Pause::Sleep(Duration::from_millis(100)))
+        }
+    }
+
+    #[test]
+    fn a_doorbell_does_not_wait_for_a_thread_that_waits_for_the_card() {
+        let handle = Arc::new(BusHandle::new(Box::new(Sleepy)));
+        let bell = handle.bell(0).unwrap();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    handle.progress().unwrap();
+                }
+            });
+            scope.spawn(|| {
+                let done = |_: &mut dyn Bus| Ok(over.load(Ordering::Relaxed).then_some(()));
+                handle.wait("test", Duration::from_secs(60), done).unwrap();
+            });
+            std::thread::sleep(Duration::from_millis(50));
+            let start = std::time::Instant::now();
+            // Each would take the rest of a pause, 50 ms in the mean.
+            (0..100).for_each(|value| bell.ring(value).unwrap());
+            let took = start.elapsed();
+            over.store(true, Ordering::Relaxed);
+            assert!(took < Duration::from_secs(1), "{took:?}");
+        });
     }
 }

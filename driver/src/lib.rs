@@ -105,7 +105,7 @@ mod work;
 pub use access::AccessFlags;
 pub use ah::AddressHandle;
 pub use av::AddressVector;
-pub use bus::{Bus, BusError, DmaBuffer, DmaMapping};
+pub use bus::{Bus, BusError, DmaBuffer, DmaMapping, Pause};
 pub use completion::{Completion, WorkKind};
 pub use congestion::CongestionControl;
 pub use context::{Capabilities, Context, ContextOptions};
@@ -120,8 +120,8 @@ pub use mr::{MemoryRegion, PageSize};
 pub use mw::MemoryWindow;
 pub use pd::ProtectionDomain;
 pub use qp::{
-    Init, InitAttributes, Qp, QpAttributes, QpInitAttr, QpStatus, QueuePair, Reset, Rtr, RtrAttributes, Rts,
-    RtsAttributes, State, StepError,
+    Init, InitAttributes, Qp, QpAttributes, QpInitAttr, QpSizes, QpStatus, QueuePair, ReceiveQueue, Reset,
+    Rtr, RtrAttributes, Rts, RtsAttributes, State, StepError,
 };
 pub use raw::RawFilter;
 pub use recv::{PostRecv, RecvWr};

@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::net::IpAddr;
+use std::os::fd::RawFd;
 
 use ferrowire_spec::csr::{identity, port, DropReason, HwCounter, TrafficCounter};
 use ferrowire_spec::{Block, Field, Register};
@@ -175,6 +176,11 @@ impl Monitor {
     /// The bus failed.
     pub fn traffic_counter(&mut self, counter: TrafficCounter) -> Result<u64> {
         Ok(self.bus.csr_read64(counter.address())?)
+    }
+
+    /// Numbers of the files by which this process looks at the card: see [`Bus::files`].
+    pub fn files(&self) -> Vec<RawFd> {
+        self.bus.files()
     }
 
     /// IP addresses that the card's owner has given it: see [`Bus::addresses`].

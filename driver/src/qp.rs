@@ -454,6 +454,8 @@ impl<S: State> From<StepError<S>> for Error {
 /// Where a queue pair's receives come from.
 enum Receives {
     Own(RecvQueue),
+    /// Its own, of which a [`ReceiveQueue`] has the poster's side.
+    Apart(Arc<Tracker>),
     Shared {
         srq: Arc<Srq>,
         /// A completion said that the queue pair is in error.
@@ -465,6 +467,7 @@ impl Receives {
     fn failed(&self) -> bool {
         match self {
             Receives::Own(queue) => queue.queue.tracker().failed(),
+            Receives::Apart(tracker) => tracker.failed(),
             Receives::Shared { failed, .. } => failed.load(Ordering::Relaxed),
         }
     }
@@ -472,6 +475,8 @@ impl Receives {
     fn reset(&mut self) {
         match self {
             Receives::Own(queue) => queue.queue.reset(),
+            // `modify` has refused that.
+            Receives::Apart(_) => {}
             Receives::Shared { failed, .. } => *failed = Arc::default(),
         }
     }
@@ -485,6 +490,7 @@ impl Receives {
     fn receiver(&self) -> Receiver {
         match self {
             Receives::Own(queue) => Receiver::Own(Arc::clone(queue.queue.tracker())),
+            Receives::Apart(tracker) => Receiver::Own(Arc::clone(tracker)),
             Receives::Shared { srq, failed } => {
                 Receiver::Shared { queue: Arc::clone(&srq.tracker), failed: Arc::clone(failed) }
             }
@@ -526,6 +532,9 @@ impl Inner {
 
     fn modify(&mut self, to: QpState, attributes: &QpAttributes) -> Result<()> {
         let (qpn, from) = (self.qpn, self.state());
+        if let (QpState::Reset, Receives::Apart(_)) = (to, &self.receives) {
+            return Err(Error::Busy { what: "receive queue", number: qpn, users: 1 });
+        }
         check(self.service, from, to, attributes.mask()).map_err(|source| Error::Transition {
             qpn,
             from,
@@ -613,6 +622,22 @@ pub struct QpStatus {
     pub rq_psn: Psn,
 }
 
+/// What a queue pair has room for: at least what it was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QpSizes {
+    /// Work requests of the send queue.
+    pub max_send_wr: u32,
+    /// Elements of one of them.
+    pub max_send_sge: u32,
+    /// Bytes of its inline data.
+    pub max_inline: u32,
+    /// Work requests of the receive queue; 0 where receives come from a shared queue, or were taken out.
+    pub max_recv_wr: u32,
+    /// Elements of one of them; 0 as above.
+    pub max_recv_sge: u32,
+}
+
 /// A queue pair in state `S`.
 ///
 /// `Send`; posting takes `&mut`, so threads that share one put it behind a lock of theirs. It holds its protection domain and its
@@ -645,6 +670,18 @@ impl<S: State> Qp<S> {
     /// Its service.
     pub fn service(&self) -> Service {
         self.inner.service
+    }
+
+    /// What it has room for.
+    pub fn sizes(&self) -> QpSizes {
+        let Inner { sends, receives, .. } = &*self.inner;
+        let (max_send_sge, max_inline) = sends.sizes(&self.inner.device().capabilities);
+        let (max_recv_wr, max_recv_sge) = match receives {
+            Receives::Own(queue) => (queue.queue.size() as u32, queue.max_sges() as u32),
+            Receives::Apart(_) | Receives::Shared { .. } => (0, 0),
+        };
+        let max_send_wr = sends.queue.size() as u32;
+        QpSizes { max_send_wr, max_send_sge, max_inline, max_recv_wr, max_recv_sge }
     }
 
     /// Its state as far as the driver knows: what it was brought to, or ERR after a failed completion was polled.
@@ -733,7 +770,7 @@ macro_rules! receives {
                 let Inner { pd, qpn, receives, .. } = &mut *self.inner;
                 let queue = match receives {
                     Receives::Own(queue) => Ok(queue),
-                    Receives::Shared { .. } => Err(*qpn),
+                    Receives::Apart(_) | Receives::Shared { .. } => Err(*qpn),
                 };
                 PostRecv { device: &pd.device, queue }
             }
@@ -749,6 +786,36 @@ impl Qp<Rts> {
     pub fn start_post_send(&mut self) -> PostSend<'_> {
         let Inner { pd, sends, .. } = &mut *self.inner;
         PostSend { device: &pd.device, queue: sends }
+    }
+
+    /// Takes its receives out, for a thread that posts them while another one posts sends; `None` where they come from a shared queue, or are taken
+    /// out already. Until [`join_receives`](Self::join_receives) it takes none itself, and does not go back to RESET.
+    pub fn take_receives(&mut self) -> Option<ReceiveQueue> {
+        let Receives::Own(queue) = &self.inner.receives else { return None };
+        let apart = Receives::Apart(Arc::clone(queue.queue.tracker()));
+        let Receives::Own(queue) = std::mem::replace(&mut self.inner.receives, apart) else { return None };
+        Some(ReceiveQueue { pd: Arc::clone(&self.inner.pd), queue: Some(queue) })
+    }
+
+    /// Puts its receives back.
+    ///
+    /// # Errors
+    /// `Foreign` for those of another queue pair, which stay with the bus as long as that.
+    pub fn join_receives(&mut self, mut receives: ReceiveQueue) -> Result<()> {
+        match (&self.inner.receives, &receives.queue) {
+            (Receives::Apart(tracker), Some(queue)) if Arc::ptr_eq(tracker, queue.queue.tracker()) => {}
+            _ => {
+                return Err(Error::Foreign {
+                    operation: "join_receives",
+                    what: "receive queue",
+                    of: "queue pair",
+                })
+            }
+        }
+        if let Some(queue) = receives.queue.take() {
+            self.inner.receives = Receives::Own(queue);
+        }
+        Ok(())
     }
 
     /// Takes it to RESET and keeps it, for [`untyped`](Qp::untyped) queue pairs: see [`reset`](Self::reset).
@@ -774,6 +841,37 @@ impl Qp<Rts> {
             });
         }
         self.inner.modify(to, attributes)
+    }
+}
+
+/// The receives of a queue pair, which were [taken out](Qp::take_receives). What is dropped in place of being put back keeps its memory as long as
+/// the bus: the card may read there.
+pub struct ReceiveQueue {
+    pd: Arc<Pd>,
+    /// `None` while it is being dropped.
+    queue: Option<RecvQueue>,
+}
+
+impl fmt::Debug for ReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ReceiveQueue")
+    }
+}
+
+impl ReceiveQueue {
+    /// Begins a batch of receives; the doorbell is rung once, at its end.
+    #[inline]
+    pub fn start_post_recv(&mut self) -> PostRecv<'_> {
+        // It is there until it is dropped.
+        PostRecv { device: &self.pd.device, queue: self.queue.as_mut().ok_or(0) }
+    }
+}
+
+impl Drop for ReceiveQueue {
+    fn drop(&mut self) {
+        if let Some(queue) = &self.queue {
+            queue.queue.leak();
+        }
     }
 }
 

@@ -65,6 +65,11 @@ impl RecvQueue {
         Ok(Self { queue, owner, max_sges, short, word })
     }
 
+    /// Elements that queue and card take.
+    pub(crate) fn max_sges(&self) -> usize {
+        self.max_sges
+    }
+
     /// Elements for which a slot of the queue has room.
     fn slot_sges(queue: &WorkQueue) -> usize {
         (queue.units() * SGES_PER_UNIT).min(recv_wqe::MAX_SGES)
@@ -146,7 +151,7 @@ impl PostRecv<'_> {
         match &mut self.queue {
             Ok(queue) => queue.post(self.device, wr),
             Err(qpn) => {
-                let fix = "its receives come from a shared receive queue; post there".into();
+                let fix = "its receives come from a shared receive queue, or were taken out; post there".into();
                 Err(refuse(OPERATION, "qpn", u64::from(*qpn), fix))
             }
         }

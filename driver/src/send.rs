@@ -15,7 +15,7 @@ use ferrowire_spec::wire::opcode::Service;
 
 use crate::access::AccessFlags;
 use crate::ah::AddressHandle;
-use crate::context::Device;
+use crate::context::{Capabilities, Device};
 use crate::error::{Error, Result};
 use crate::work::{limit, refuse, total, unit_of, Unit, WorkQueue, MAX_MESSAGE, UNIT_WORDS};
 
@@ -443,6 +443,12 @@ impl SendQueue {
         let plain = matches!(service, Service::Rc | Service::Uc) && can.max_send_sge > 0;
         let short_inline = usize::from(can.max_inline).min(WQE_UNIT - INLINE_AT);
         Ok(Self { queue, qpn, service, plain, short_inline, word, place })
+    }
+
+    /// Elements, and bytes of inline data, that queue and card take.
+    pub(crate) fn sizes(&self, can: &Capabilities) -> (u32, u32) {
+        let (sges, inline) = (Self::slot_sges(&self.queue), Self::slot_inline(&self.queue));
+        (sges.min(can.max_send_sge.into()) as u32, inline.min(can.max_inline.into()) as u32)
     }
 
     /// Elements for which a slot of the queue has room.

@@ -36,7 +36,7 @@ pub use client::Client;
 pub use error::SocketError;
 pub use stream::{Message, Stream, StreamError};
 
-use crate::bus::{Bus, BusError, DmaBuffer, DmaMapping};
+use crate::bus::{Bus, BusError, DmaBuffer, DmaMapping, Pause};
 use crate::memory_map::MemoryMap;
 use crate::spec::pci as card;
 use crate::sys::HostMemory;
@@ -58,7 +58,7 @@ mod config {
     pub const MSIX_ENABLE: u16 = 0x8000;
 }
 
-/// Time after something was posted in which [`Bus::progress`] gives the processor away and does not sleep: an emulated card answers in less.
+/// Time after something was posted in which a thread that waits gives the processor away and does not sleep: an emulated card answers in less.
 const EAGER: Duration = Duration::from_micros(100);
 
 /// How long it sleeps after that: the card's process needs the processor more.
@@ -379,14 +379,17 @@ impl Bus for VfioUserBus {
     }
 
     fn progress(&mut self) -> Result<(), BusError> {
+        self.step()?.make();
+        Ok(())
+    }
+
+    fn step(&mut self) -> Result<Pause, BusError> {
         if self.posted.elapsed() < EAGER {
-            std::thread::yield_now();
-            return Ok(());
+            return Ok(Pause::Yield);
         }
         // Completions come by memory, which tells nothing of a server that is gone.
         self.client.alive()?;
-        std::thread::sleep(NAP);
-        Ok(())
+        Ok(Pause::Sleep(NAP))
     }
 }
 
